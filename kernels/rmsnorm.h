@@ -1,0 +1,46 @@
+#pragma once
+// RMSNorm over the last dimension, x of (rows, C):
+//   rstd = 1 / sqrt(mean(x^2) + eps)      xhat = x rstd      y = xhat w
+//   dx += or = rstd (dy w - xhat mean(dy w xhat))      dw += sum over rows of dy xhat
+// Statistics and sums are fp32; xhat is rounded to x's dtype before the product with w, as Llama defines it.
+// dw is summed over blocks of kRowBlock rows, whose partial sums are added in order: the bits do not depend
+// on threads.
+
+#include "runtime/arena.h"
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace flatshard {
+
+struct RmsNormForward {
+  Tensor y;     // (..., C)
+  Tensor rstd;  // (rows) f32, kept for the backward pass
+  Tensor x;     // (..., C), of y's dtype
+  Tensor w;     // (C), of y's dtype
+  float eps;
+};
+
+struct RmsNormBackward {
+  Tensor dx;                   // (..., C)
+  Tensor dw;                   // (C) f32, added to
+  Tensor dy;                   // (..., C)
+  Tensor x;                    // (..., C)
+  Tensor w;                    // (C)
+  Tensor rstd;                 // (rows) f32
+  bool accumulate_dx = false;  // dx += instead of dx =, for the residual stream
+};
+
+void rmsnorm_forward(Stream& stream, const RmsNormForward& a);
+void rmsnorm_backward(Stream& stream, Arena& scratch, const RmsNormBackward& a);
+
+double min_bytes(const RmsNormForward& a);
+double min_bytes(const RmsNormBackward& a);
+double flops(const RmsNormForward& a);
+double flops(const RmsNormBackward& a);
+
+namespace cuda {
+void rmsnorm_forward(Stream& stream, const RmsNormForward& a);
+void rmsnorm_backward(Stream& stream, const RmsNormBackward& a, const Tensor& partial_dw);
+}  // namespace cuda
+
+}  // namespace flatshard

@@ -1,0 +1,44 @@
+#include "runtime/arena.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace flatshard {
+
+Arena::Arena(std::string name, Device device, Placement placement)
+    : name_(std::move(name)), device_(device), placement_(placement) {}
+
+Tensor Arena::alloc(DType dtype, const Shape& shape) {
+  Tensor t{nullptr, dtype, shape, device_};
+  int64_t end = 0;
+  const bool overflow = __builtin_mul_overflow(t.size(), size_of(dtype), &end) ||
+                        __builtin_add_overflow(end, kAlignment - 1, &end) ||
+                        __builtin_add_overflow(end / kAlignment * kAlignment, used_, &end);
+  check(!overflow, "arena ", name_, ": a tensor ", shape, " of ", dtype, " is larger than 2^63 bytes");
+  if (!planning_) {
+    check(end <= capacity_, "arena ", name_, ": a tensor ", shape, " of ", dtype, " at byte ", used_,
+          " ends beyond the planned ", capacity_, " bytes");
+    t.data = static_cast<char*>(memory_.data()) + options_.misalign + used_;
+    if (options_.poison && !device_.is_cuda()) std::memset(t.data, 0xff, static_cast<size_t>(t.bytes()));
+  }
+  used_ = end;
+  peak_ = std::max(peak_, used_);
+  return t;
+}
+
+void Arena::rewind(int64_t mark) {
+  check(0 <= mark && mark <= used_, "arena ", name_, ": rewind to byte ", mark, ", in use are ", used_);
+  used_ = mark;
+}
+
+void Arena::commit(CommitOptions options) {
+  check(planning_, "arena ", name_, " is committed already");
+  memory_ = Memory(device_, peak_ + options.misalign, placement_);
+  capacity_ = peak_;
+  options_ = options;
+  planning_ = false;
+  used_ = peak_ = 0;
+}
+
+}  // namespace flatshard

@@ -1,0 +1,29 @@
+#pragma once
+// The few CUDA runtime calls the rest of runtime needs, without CUDA's headers. Defined in the *_cuda.cpp
+// files; a build without CUDA has none of them, and reaches none (kCudaBuilt).
+
+#include <cstdint>
+
+#include "runtime/device.h"
+
+namespace flatshard::cuda {
+
+int device_count();
+
+void* create_stream(Device device, bool high_priority);
+void destroy_stream(void* stream) noexcept;
+void sync_stream(void* stream);
+
+void record_event(void*& event, Device device, void* stream);  // creates the event when it is null
+void destroy_event(void* event) noexcept;
+void wait_event(void* stream, void* event);
+
+void* allocate(Device device, int64_t bytes);
+void release(Device device, void* data) noexcept;
+void* allocate_pinned(int64_t bytes);
+void release_pinned(void* data) noexcept;
+
+void copy(void* stream, void* dst, const void* src, int64_t bytes);  // any direction
+void zero(void* stream, void* dst, int64_t bytes);
+
+}  // namespace flatshard::cuda

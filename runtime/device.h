@@ -1,0 +1,26 @@
+#pragma once
+// Where a tensor lives and where a stream runs: the host's CPU, or one CUDA device.
+
+#include <ostream>
+
+namespace flatshard {
+
+struct Device {
+  enum class Kind : unsigned char { cpu, cuda };
+  Kind kind = Kind::cpu;
+  int index = 0;
+
+  static constexpr Device cpu() { return {}; }
+  static constexpr Device cuda(int index) { return {Kind::cuda, index}; }
+  constexpr bool is_cuda() const { return kind == Kind::cuda; }
+  constexpr bool operator==(const Device&) const = default;
+};
+
+// How many CUDA devices this process can use: 0 without a GPU, without a driver and in a build without CUDA.
+int cuda_device_count();
+
+inline std::ostream& operator<<(std::ostream& out, Device device) {
+  return device.is_cuda() ? out << "cuda:" << device.index : out << "cpu";
+}
+
+}  // namespace flatshard

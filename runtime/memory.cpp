@@ -1,0 +1,95 @@
+#include "runtime/memory.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "build_config.h"
+#include "runtime/cuda.h"
+
+namespace flatshard {
+namespace {
+
+constexpr size_t kPage = 4096;
+
+std::atomic<int64_t> allocations{0}, live_bytes{0};
+
+void* allocate_host(int64_t bytes) {
+  const size_t rounded = (static_cast<size_t>(bytes) + kPage - 1) / kPage * kPage;
+  void* data = std::aligned_alloc(kPage, rounded);
+  check(data != nullptr, "out of host memory: ", bytes, " bytes were asked for");
+  return data;
+}
+
+void* allocate(Device device, int64_t bytes, Placement placement) {
+  if constexpr (kCudaBuilt) {
+    if (device.is_cuda()) return cuda::allocate(device, bytes);
+    if (placement == Placement::pinned && cuda_device_count() > 0) return cuda::allocate_pinned(bytes);
+  }
+  check(!device.is_cuda(), "no memory on ", device, ": this build has no CUDA");
+  return allocate_host(bytes);
+}
+
+void release(Device device, void* data, Placement placement) noexcept {
+  if constexpr (kCudaBuilt) {
+    if (device.is_cuda()) return cuda::release(device, data);
+    if (placement == Placement::pinned && cuda_device_count() > 0) return cuda::release_pinned(data);
+  }
+  std::free(data);
+}
+
+}  // namespace
+
+int cuda_device_count() {
+  if constexpr (kCudaBuilt) return cuda::device_count();
+  return 0;
+}
+
+Memory::Memory(Device device, int64_t bytes, Placement placement)
+    : bytes_(bytes), device_(device), placement_(placement) {
+  if (bytes == 0) return;
+  data_ = allocate(device, bytes, placement);
+  ++allocations;
+  live_bytes += bytes;
+}
+
+Memory::~Memory() {
+  if (!data_) return;
+  release(device_, data_, placement_);
+  live_bytes -= bytes_;
+}
+
+Memory::Memory(Memory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      device_(other.device_),
+      placement_(other.placement_) {}
+
+Memory& Memory::operator=(Memory&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(device_, other.device_);
+  std::swap(placement_, other.placement_);
+  return *this;
+}
+
+MemoryCounters memory_counters() { return {.allocations = allocations, .live_bytes = live_bytes}; }
+
+void copy(Stream& stream, const Tensor& dst, const Tensor& src) {
+  check(dst.dtype == src.dtype && dst.size() == src.size(), "copy of ", src.dtype, " ", src.shape, " into ",
+        dst.dtype, " ", dst.shape);
+  if (stream.planning() || dst.empty()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::copy(stream.native(), dst.data, src.data, dst.bytes());
+  stream.run("copy", [dst, src] { std::memcpy(dst.data, src.data, static_cast<size_t>(dst.bytes())); });
+}
+
+void zero(Stream& stream, const Tensor& dst) {
+  if (stream.planning() || dst.empty()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::zero(stream.native(), dst.data, dst.bytes());
+  stream.run("zero", [dst] { std::memset(dst.data, 0, static_cast<size_t>(dst.bytes())); });
+}
+
+}  // namespace flatshard

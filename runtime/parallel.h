@@ -1,0 +1,64 @@
+#pragma once
+// Splits work over the CPU's threads. Work is cut into tasks by the caller, by a rule that does not know the
+// number of threads; a task writes only what is its own. So the bits of a result cannot depend on the thread
+// count.
+
+#include <cstdint>
+#include <type_traits>
+
+namespace flatshard {
+
+// Threads that run tasks; at the start, the processors this process may use. Not to be changed while work
+// runs.
+int thread_count();
+void set_thread_count(int count);
+
+namespace detail {
+using TaskFunction = void (*)(void* context, int64_t task, int worker);
+// One back end is built: parallel_openmp.cpp or parallel_threads.cpp.
+void run_tasks(int64_t tasks, TaskFunction function, void* context);
+}  // namespace detail
+
+// Calls work(task) or work(task, worker) for every task in [0, tasks), each once, in no particular order;
+// worker is in [0, thread_count()) and no two running tasks share one: index per-thread scratch with it. Work
+// must not throw. Nested calls run on the calling thread, as worker 0 of their own.
+template <class Work>
+void parallel_for(int64_t tasks, Work&& work) {
+  using W = std::remove_reference_t<Work>;
+  const auto function = [](void* context, int64_t task, [[maybe_unused]] int worker) {
+    W& w = *static_cast<W*>(context);
+    if constexpr (std::is_invocable_v<W&, int64_t, int>)
+      w(task, worker);
+    else
+      w(task);
+  };
+  using Plain = std::remove_const_t<W>;
+  detail::run_tasks(tasks, function, const_cast<Plain*>(&work));
+}
+
+// Tests: while one lives, parallel_blocks cuts no block larger than `limit`. Results must not change.
+class ScopedBlockLimit {
+ public:
+  explicit ScopedBlockLimit(int64_t limit) : before_(block_limit) { block_limit = limit; }
+  ~ScopedBlockLimit() { block_limit = before_; }
+  ScopedBlockLimit(const ScopedBlockLimit&) = delete;
+  ScopedBlockLimit& operator=(const ScopedBlockLimit&) = delete;
+
+ private:
+  template <class Work>
+  friend void parallel_blocks(int64_t n, int64_t block, Work&& work);
+  static inline int64_t block_limit = INT64_MAX;
+  int64_t before_;
+};
+
+// parallel_for over [0, n) in blocks: work(begin, end). A result must not depend on where blocks are cut.
+template <class Work>
+void parallel_blocks(int64_t n, int64_t block, Work&& work) {
+  block = block < ScopedBlockLimit::block_limit ? block : ScopedBlockLimit::block_limit;
+  parallel_for((n + block - 1) / block, [&](int64_t task) {
+    const int64_t begin = task * block;
+    work(begin, begin + block < n ? begin + block : n);
+  });
+}
+
+}  // namespace flatshard

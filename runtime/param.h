@@ -1,0 +1,62 @@
+#pragma once
+// Parameters as a model declares them: a name, a shape, how it starts and how it is trained, and an id to
+// find it by. Layers hold ids, never pointers: where a parameter's values lie at a given moment (a gather
+// slot, a host buffer) is told to them by the ParamView of the call.
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/tensor.h"
+
+namespace flatshard {
+
+// How a parameter's first values are made: constant(0), normal(0.02), uniform(0.1) (symmetric around zero).
+struct Init {
+  enum class Kind { constant, normal, uniform };
+  Kind kind = Kind::constant;
+  float value = 0.0f;  // the constant, the standard deviation, or the bound
+
+  static constexpr Init constant(float value) { return {Kind::constant, value}; }
+  static constexpr Init normal(float deviation) { return {Kind::normal, deviation}; }
+  static constexpr Init uniform(float bound) { return {Kind::uniform, bound}; }
+};
+
+struct ParamSpec {
+  std::string name;
+  Shape shape;
+  Init init;
+  bool decay = true;      // weight decay applies
+  bool trainable = true;  // has a gradient and optimizer state
+};
+
+struct ParamId {
+  int index = -1;
+};
+
+// The parameters of one unit, in declaration order. Names are unique.
+class ParamList {
+ public:
+  ParamId add(ParamSpec spec);
+  const ParamSpec& operator[](ParamId id) const { return specs_[static_cast<size_t>(id.index)]; }
+  const std::vector<ParamSpec>& specs() const { return specs_; }
+  int64_t element_count() const;
+
+ private:
+  std::vector<ParamSpec> specs_;
+};
+
+// The values of a unit's parameters (or, as GradView, their gradients) for the time of one call.
+class ParamView {
+ public:
+  ParamView() = default;
+  explicit ParamView(std::span<const Tensor> tensors) : tensors_(tensors) {}
+  const Tensor& operator[](ParamId id) const { return tensors_[static_cast<size_t>(id.index)]; }
+  size_t size() const { return tensors_.size(); }
+
+ private:
+  std::span<const Tensor> tensors_;
+};
+using GradView = ParamView;
+
+}  // namespace flatshard

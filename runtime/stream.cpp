@@ -1,0 +1,155 @@
+#include "runtime/stream.h"
+
+#include <deque>
+
+#include "build_config.h"
+#include "runtime/check.h"
+#include "runtime/cuda.h"
+
+namespace flatshard {
+
+// The work that the two late orders have not run yet, a queue per stream, and the rule that picks what runs
+// next.
+struct StreamGroup::HeldBack {
+  enum class Kind { work, record, wait };
+  struct Item {
+    Kind kind;
+    const char* what;
+    std::function<void()> work;
+    std::shared_ptr<Event::Ticket> ticket;
+  };
+
+  StreamGroup& group;
+  std::vector<std::deque<Item>> queues;
+
+  std::deque<Item>& queue(int stream) { return queues[static_cast<size_t>(stream)]; }
+
+  void push(int stream, Item item) {
+    if (queues.size() <= static_cast<size_t>(stream)) queues.resize(static_cast<size_t>(stream) + 1);
+    queue(stream).push_back(std::move(item));
+  }
+
+  static bool blocked(const Item& item) { return item.kind == Kind::wait && !item.ticket->done; }
+
+  void run_front(int stream) {
+    const Item item = std::move(queue(stream).front());
+    queue(stream).pop_front();
+    if (item.kind == Kind::record) item.ticket->done = true;
+    if (item.kind != Kind::work) return;
+    const Stream& s = *group.streams_[static_cast<size_t>(stream)];
+    const TraceSpan span(s.trace_, s.trace_row_, item.what);
+    item.work();
+  }
+
+  // comm_early: communication overtakes all compute that no event orders before it.
+  void run_ready_comm() {
+    for (bool progress = true; progress;) {
+      progress = false;
+      for (int i = 0; i < static_cast<int>(queues.size()); ++i) {
+        if (group.streams_[static_cast<size_t>(i)]->role_ != StreamRole::comm) continue;
+        for (; !queue(i).empty() && !blocked(queue(i).front()); progress = true) run_front(i);
+      }
+    }
+  }
+
+  // Runs a stream until `until` is done, or, when it is null, until the stream has nothing left. Other
+  // streams move only as far as a wait demands; that makes communication late in comm_late. A wait names a
+  // record given before it, so the demands cannot go round in a circle.
+  void finish(int stream, const Event::Ticket* until) {
+    if (queues.size() <= static_cast<size_t>(stream)) return;
+    for (;;) {
+      if (group.options_.order == StreamOrder::comm_early) run_ready_comm();
+      if (until ? until->done : queue(stream).empty()) return;
+      if (const Item& front = queue(stream).front(); blocked(front)) {
+        const std::shared_ptr<Event::Ticket> ticket = front.ticket;
+        finish(ticket->stream, ticket.get());
+      } else {
+        run_front(stream);
+      }
+    }
+  }
+};
+
+Event::~Event() {
+  if constexpr (kCudaBuilt)
+    if (native_) cuda::destroy_event(native_);
+}
+
+Event::Event(Event&& other) noexcept
+    : ticket_(std::move(other.ticket_)), native_(std::exchange(other.native_, nullptr)) {}
+
+Event& Event::operator=(Event&& other) noexcept {
+  std::swap(ticket_, other.ticket_);
+  std::swap(native_, other.native_);
+  return *this;
+}
+
+Stream::Stream(StreamGroup& group, int index, std::string name, StreamRole role)
+    : group_(group), index_(index), name_(std::move(name)), role_(role), trace_(group.options().trace) {
+  if (planning()) return;
+  if constexpr (kCudaBuilt)
+    if (device().is_cuda()) native_ = cuda::create_stream(device(), role == StreamRole::comm);
+  if (trace_) trace_row_ = trace_->add_row(name_);
+}
+
+Stream::~Stream() {
+  if constexpr (kCudaBuilt)
+    if (native_) cuda::destroy_stream(native_);
+}
+
+Device Stream::device() const { return group_.device(); }
+bool Stream::planning() const { return group_.options().planning; }
+
+bool Stream::runs_at_once(const char* what) const {
+  check(!device().is_cuda(), what,
+        " has no CUDA twin in this build; run it on the CPU (run.device = \"cpu\")");
+  return group_.options().order == StreamOrder::in_order;
+}
+
+void Stream::hold_back(const char* what, std::function<void()> work) {
+  group_.held_back_->push(index_, {StreamGroup::HeldBack::Kind::work, what, std::move(work), nullptr});
+}
+
+void Stream::record(Event& event) {
+  if (planning()) return;
+  if constexpr (kCudaBuilt)
+    if (device().is_cuda()) return cuda::record_event(event.native_, device(), native_);
+  if (group_.options().order == StreamOrder::in_order) return;
+  event.ticket_ = std::make_shared<Event::Ticket>(Event::Ticket{index_});
+  group_.held_back_->push(index_, {StreamGroup::HeldBack::Kind::record, "record", nullptr, event.ticket_});
+}
+
+void Stream::wait(const Event& event) {
+  if (planning()) return;
+  if constexpr (kCudaBuilt)
+    if (device().is_cuda()) return event.native_ ? cuda::wait_event(native_, event.native_) : void();
+  if (!event.ticket_ || event.ticket_->done) return;
+  group_.held_back_->push(index_, {StreamGroup::HeldBack::Kind::wait, "wait", nullptr, event.ticket_});
+}
+
+void Stream::sync() {
+  if (planning()) return;
+  if constexpr (kCudaBuilt)
+    if (device().is_cuda()) return cuda::sync_stream(native_);
+  group_.held_back_->finish(index_, nullptr);
+}
+
+StreamGroup::StreamGroup(Device device, StreamOptions options)
+    : device_(device), options_(options), held_back_(new HeldBack{*this, {}}) {
+  check(options.planning || !device.is_cuda() || device.index < cuda_device_count(), "there is no device ",
+        device, ": this process can use ", cuda_device_count(), " CUDA devices");
+}
+
+StreamGroup::~StreamGroup() = default;
+
+Stream& StreamGroup::add(std::string name, StreamRole role) {
+  const int index = static_cast<int>(streams_.size());
+  streams_.emplace_back(new Stream(*this, index, std::move(name), role));
+  return *streams_.back();
+}
+
+void StreamGroup::sync_all() {
+  for (const std::unique_ptr<Stream>& stream : streams_) stream->sync();
+}
+
+}  // namespace flatshard

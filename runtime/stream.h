@@ -1,0 +1,120 @@
+#pragma once
+// Streams and events with CUDA's meaning: a stream runs its work in order; wait(event) holds a stream back
+// until the work that stood before record(event) is done. On the CPU the same program runs in one of three
+// orders. in_order runs everything at the call. The two others hold all work back until the host
+// synchronises, and then let communication run as late, or as early, as the recorded events allow: a schedule
+// that gives the same bits in all three has no missing wait.
+//
+// A planning group drops all work: a program run on planning streams and planning arenas measures its memory.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/device.h"
+#include "runtime/trace.h"
+
+namespace flatshard {
+
+enum class StreamRole { compute, comm };
+enum class StreamOrder { in_order, comm_late, comm_early };
+
+class StreamGroup;
+
+// A point in a stream's work. Recording again replaces the point; waits made before keep the old one. An
+// event never recorded holds nobody back.
+class Event {
+ public:
+  Event() = default;
+  ~Event();
+  Event(Event&& other) noexcept;
+  Event& operator=(Event&& other) noexcept;
+
+ private:
+  friend class Stream;
+  friend class StreamGroup;
+  struct Ticket {  // one record of a held-back CPU stream
+    int stream;
+    bool done = false;
+  };
+  std::shared_ptr<Ticket> ticket_;
+  void* native_ = nullptr;
+};
+
+class Stream {
+ public:
+  // Runs work on this CPU stream, now or when its turn comes. `what` names it in a trace and must be a
+  // literal. On a CUDA stream this is the error that the op has no CUDA twin.
+  template <class Work>
+  void run(const char* what, Work&& work) {
+    if (planning()) return;
+    if (runs_at_once(what)) {
+      const TraceSpan span(trace_, trace_row_, what);
+      work();
+    } else {
+      hold_back(what, std::forward<Work>(work));
+    }
+  }
+
+  void record(Event& event);
+  void wait(const Event& event);
+  // Blocks the host until all work given so far is done; throws what that work threw.
+  void sync();
+
+  Device device() const;
+  bool planning() const;
+  const std::string& name() const { return name_; }
+  void* native() const { return native_; }  // the cudaStream_t; null on the CPU
+
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  ~Stream();
+
+ private:
+  friend class StreamGroup;
+  Stream(StreamGroup& group, int index, std::string name, StreamRole role);
+  bool runs_at_once(const char* what) const;
+  void hold_back(const char* what, std::function<void()> work);
+
+  StreamGroup& group_;
+  int index_;
+  std::string name_;
+  StreamRole role_;
+  void* native_ = nullptr;
+  Trace* trace_ = nullptr;
+  int trace_row_ = 0;
+};
+
+struct StreamOptions {
+  StreamOrder order = StreamOrder::in_order;
+  bool planning = false;
+  Trace* trace = nullptr;  // one row per stream; must outlive the group
+};
+
+// The streams of one device that may wait for one another. Work still held back when the group ends is
+// dropped: synchronise first.
+class StreamGroup {
+ public:
+  explicit StreamGroup(Device device, StreamOptions options = {});
+  ~StreamGroup();
+  StreamGroup(const StreamGroup&) = delete;
+  StreamGroup& operator=(const StreamGroup&) = delete;
+
+  Stream& add(std::string name, StreamRole role = StreamRole::compute);
+  void sync_all();
+  Device device() const { return device_; }
+  const StreamOptions& options() const { return options_; }
+
+ private:
+  friend class Stream;
+  struct HeldBack;
+
+  Device device_;
+  StreamOptions options_;
+  std::vector<std::unique_ptr<Stream>> streams_;
+  std::unique_ptr<HeldBack> held_back_;  // the queues of the two late orders
+};
+
+}  // namespace flatshard

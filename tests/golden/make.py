@@ -1,0 +1,14 @@
+"""Makes every golden file again: python tests/golden/make.py [stem ...]   (needs torch and safetensors)"""
+import glob
+import importlib
+import os
+import sys
+
+folder = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, folder)
+stems = sys.argv[1:] or sorted(
+    os.path.basename(path)[:-3] for path in glob.glob(os.path.join(folder, "*.py"))
+    if os.path.basename(path) not in ("common.py", "make.py"))
+for stem in stems:
+    importlib.import_module(stem).main()
+    print("made", stem)

@@ -1,0 +1,114 @@
+// What must hold for every op, checked on every case of every op.
+
+#include "bench/case.h"
+#include "runtime/parallel.h"
+#include "tests/test.h"
+
+using namespace flatshard;
+using namespace flatshard::bench;
+
+namespace {
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = all_cases(Scale::test);
+  return all;
+}
+
+bool is_written(const Arg& arg) { return arg.role == Role::output || arg.role == Role::updated; }
+
+// All outputs of a fresh run, byte for byte.
+std::vector<std::vector<unsigned char>> output_bytes(const Case& c, SetupOptions options = {}) {
+  Setup setup(c, options);
+  setup.run();
+  std::vector<std::vector<unsigned char>> all;
+  for (const Arg& arg : c.args)
+    if (is_written(arg)) all.push_back(setup.bytes(arg.name));
+  return all;
+}
+
+struct ScopedThreads {
+  explicit ScopedThreads(int count) : before(thread_count()) { set_thread_count(count); }
+  ~ScopedThreads() { set_thread_count(before); }
+  int before;
+};
+
+}  // namespace
+
+TEST_CASE("every op equals its formula, and its gradients the numeric derivatives") {
+  for (const Case& c : cases()) {
+    CAPTURE(label(c));
+    CHECK(max_error(c) <= tolerance(c));
+  }
+}
+
+TEST_CASE("every op gives the same bits on 1, 2 and 3 threads") {
+  for (const Case& c : cases()) {
+    CAPTURE(label(c));
+    const auto run = [&](int threads) {
+      const ScopedThreads scope(threads);
+      return output_bytes(c);
+    };
+    const auto one = run(1);
+    CHECK(run(2) == one);
+    CHECK(run(3) == one);
+  }
+}
+
+TEST_CASE("every op gives the same bits however its blocks of work are cut") {
+  for (const Case& c : cases()) {
+    CAPTURE(label(c));
+    const auto whole = output_bytes(c);
+    for (const int64_t block : {1, 2, 5}) {
+      const ScopedBlockLimit limit(block);
+      CHECK(output_bytes(c) == whole);
+    }
+  }
+}
+
+TEST_CASE("every op gives the same bits at aligned and unaligned arena offsets") {
+  for (const Case& c : cases()) {
+    CAPTURE(label(c));
+    const auto aligned = output_bytes(c);
+    for (const int64_t misalign : {4, 36, 64}) CHECK(output_bytes(c, {.misalign = misalign}) == aligned);
+  }
+}
+
+TEST_CASE("every op gives the same bits when its work is held back until the stream is synchronised") {
+  for (const Case& c : cases()) {
+    CAPTURE(label(c));
+    CHECK(output_bytes(c, {.order = StreamOrder::comm_late}) == output_bytes(c));
+  }
+}
+
+TEST_CASE("plan mode predicts every op's scratch exactly") {
+  for (const Case& c : cases()) {
+    CAPTURE(label(c));
+    Setup setup(c);
+    Arena scratch("measured", Device::cpu());  // still planning: counts what the call asks for
+    StreamGroup streams(Device::cpu(), {.planning = true});
+    c.run(streams.add("compute"), scratch, setup.tensors());
+    CHECK(scratch.peak() == setup.planned_scratch());
+    CHECK(scratch.used() == 0);
+    scratch.commit();
+    c.run(setup.stream(), scratch, setup.tensors());
+    CHECK(scratch.peak() == setup.planned_scratch());
+  }
+}
+
+TEST_CASE("every op states its cost") {
+  for (const Case& c : cases()) {
+    CAPTURE(label(c));
+    const Setup setup(c);
+    CHECK(c.min_bytes(setup.tensors()) > 0);
+    CHECK(c.flops(setup.tensors()) >= 0);
+  }
+}
+
+TEST_CASE("every op with a CUDA twin equals its formula on a GPU") {
+  if (cuda_device_count() == 0) return test::skip("no GPU");
+  for (const Case& c : cases()) {
+    if (!c.has_cuda_twin) continue;
+    CAPTURE(label(c));
+    CHECK(max_error(c, {.device = Device::cuda(0)}) <= tolerance(c));
+  }
+}

@@ -1,0 +1,87 @@
+// Runs the tests. flatshard_tests [NAME] [doctest options]: NAME selects test cases and source files that
+// contain it. The last line counts the test cases: "N passed, N failed, N skipped".
+
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "tests/test.h"
+
+namespace flatshard::test {
+namespace {
+
+struct Counts {
+  int passed = 0, failed = 0;
+  std::vector<std::string> skipped;
+  std::string running, reason;
+} counts;
+
+// Counts test cases as they end.
+struct Counter : doctest::IReporter {
+  explicit Counter(const doctest::ContextOptions&) {}
+  void test_case_start(const doctest::TestCaseData& data) override {
+    counts.running = data.m_name;
+    counts.reason.clear();
+  }
+  void test_case_end(const doctest::CurrentTestCaseStats& stats) override {
+    if (stats.failure_flags)
+      ++counts.failed;
+    else if (!counts.reason.empty())
+      counts.skipped.push_back(counts.running + ": " + counts.reason);
+    else
+      ++counts.passed;
+  }
+  void report_query(const doctest::QueryData&) override {}
+  void test_run_start() override {}
+  void test_run_end(const doctest::TestRunStats&) override {}
+  void test_case_reenter(const doctest::TestCaseData&) override {}
+  void test_case_exception(const doctest::TestCaseException&) override {}
+  void subcase_start(const doctest::SubcaseSignature&) override {}
+  void subcase_end() override {}
+  void log_assert(const doctest::AssertData&) override {}
+  void log_message(const doctest::MessageData&) override {}
+  void test_case_skipped(const doctest::TestCaseData&) override {}
+};
+
+REGISTER_LISTENER("counter", 1, Counter);
+
+}  // namespace
+
+void skip(const std::string& reason) { counts.reason = reason; }
+
+}  // namespace flatshard::test
+
+int main(int argc, char** argv) {
+  using namespace flatshard::test;
+  doctest::Context context;
+  // doctest joins the two filters with "and", so a name is looked for among test cases first, then among
+  // files.
+  std::vector<const char*> options{argv[0]};
+  std::string name;
+  for (int i = 1; i < argc; ++i) {
+    if (argv[i][0] == '-')
+      options.push_back(argv[i]);
+    else
+      name = argv[i];
+  }
+  context.setOption("no-intro", true);
+  context.applyCommandLine(static_cast<int>(options.size()), options.data());
+  if (!name.empty()) context.addFilter("test-case", ("*" + name + "*").c_str());
+  int result = context.run();
+  if (!name.empty() && !context.shouldExit() && counts.passed + counts.failed == 0 &&
+      counts.skipped.empty()) {
+    context.clearFilters();
+    context.addFilter("source-file", ("*" + name + "*").c_str());
+    result = context.run();
+  }
+  if (context.shouldExit()) return result;
+  for (const std::string& skipped : counts.skipped) std::cout << "skipped: " << skipped << '\n';
+  if (counts.passed + counts.failed == 0 && counts.skipped.empty()) {
+    std::cout << "no test matches\n";
+    return 1;
+  }
+  std::cout << counts.passed << " passed, " << counts.failed << " failed, " << counts.skipped.size()
+            << " skipped\n";
+  return result;
+}

@@ -1,0 +1,27 @@
+#pragma once
+// What every test includes: doctest, and skip() for what this machine or build cannot run. A skip is counted
+// and printed with its reason; it never looks like a pass.
+
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "runtime/check.h"
+
+namespace flatshard::test {
+
+// Marks the running test case as skipped; return from it right after.
+void skip(const std::string& reason);
+
+// The text of the Error that `work` throws; "" when it throws none.
+template <class Work>
+std::string error_of(Work&& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace flatshard::test
