@@ -9,7 +9,7 @@
 namespace flatshard {
 namespace {
 
-constexpr int64_t kRowBlock = 64;
+constexpr int64_t kRowBlock = kRmsNormRowBlock;
 
 void check_norm(const char* op, const Tensor& x, const Tensor& w, const Tensor& rstd) {
   check(w.size() == x.shape[-1] && w.dtype == x.dtype, op, ": w is ", w.dtype, " ", w.shape, ", x is ",

@@ -1,1 +1,50 @@
+// Streams and events on a CUDA device.
+
 #include "runtime/cuda.h"
+#include "runtime/cuda_check.h"
+
+namespace flatshard::cuda {
+
+int device_count() {
+  int count = 0;
+  // No GPU and no driver are ordinary answers here, not errors; the call must not leave one behind either.
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  cudaGetLastError();
+  return 0;
+}
+
+void* create_stream(Device device, bool high_priority) {
+  cuda_check(cudaSetDevice(device.index), "cudaSetDevice");
+  int lowest = 0, highest = 0;
+  cuda_check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
+  cudaStream_t stream = nullptr;
+  cuda_check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, high_priority ? highest : lowest),
+             "cudaStreamCreateWithPriority");
+  return stream;
+}
+
+void destroy_stream(void* stream) noexcept { cudaStreamDestroy(static_cast<cudaStream_t>(stream)); }
+
+void sync_stream(void* stream) {
+  cuda_check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "cudaStreamSynchronize");
+}
+
+void record_event(void*& event, Device device, void* stream) {
+  if (!event) {
+    cuda_check(cudaSetDevice(device.index), "cudaSetDevice");
+    cudaEvent_t created = nullptr;
+    cuda_check(cudaEventCreateWithFlags(&created, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    event = created;
+  }
+  cuda_check(cudaEventRecord(static_cast<cudaEvent_t>(event), static_cast<cudaStream_t>(stream)),
+             "cudaEventRecord");
+}
+
+void destroy_event(void* event) noexcept { cudaEventDestroy(static_cast<cudaEvent_t>(event)); }
+
+void wait_event(void* stream, void* event) {
+  cuda_check(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), static_cast<cudaEvent_t>(event), 0),
+             "cudaStreamWaitEvent");
+}
+
+}  // namespace flatshard::cuda

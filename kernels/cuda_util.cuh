@@ -1,0 +1,88 @@
+#pragma once
+// What the CUDA twins share: loads and stores of several elements at once with conversion to and from float,
+// sums over a warp and a block in one fixed order, and the launch.
+
+#include <cstdint>
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "runtime/cuda_check.h"
+#include "runtime/dtype.h"
+#include "runtime/stream.h"
+
+namespace flatshard::cuda {
+
+inline constexpr int kWarp = 32;
+
+__device__ inline float to_float(float value) { return value; }
+__device__ inline float to_float(bf16 value) { return __bfloat162float(__ushort_as_bfloat16(value.bits)); }
+__device__ inline float to_float(f16 value) { return __half2float(__ushort_as_half(value.bits)); }
+
+template <class T>
+__device__ inline T from_float(float value);
+template <>
+__device__ inline float from_float<float>(float value) {
+  return value;
+}
+template <>
+__device__ inline bf16 from_float<bf16>(float value) {
+  bf16 result;
+  result.bits = __bfloat16_as_ushort(__float2bfloat16_rn(value));
+  return result;
+}
+template <>
+__device__ inline f16 from_float<f16>(float value) {
+  f16 result;
+  result.bits = __half_as_ushort(__float2half_rn(value));
+  return result;
+}
+
+// value as it would be read back from storage of type T.
+template <class T>
+__device__ inline float round_to(float value) {
+  return to_float(from_float<T>(value));
+}
+
+// N elements that move as one access: 16 bytes of T, or fewer.
+template <class T, int N>
+struct alignas(sizeof(T) * N) Pack {
+  T element[N];
+};
+template <class T>
+inline constexpr int kPackSize = 16 / static_cast<int>(sizeof(T));
+
+// Elements per access at which all rows of `row` elements and all pointers allow it: kPackSize<T> or 1.
+template <class T, class... Pointers>
+bool packable(int64_t row, Pointers... pointers) {
+  return row % kPackSize<T> == 0 && ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
+}
+
+// The sum over a warp, in every lane; always the same tree.
+__device__ inline float warp_sum(float value) {
+  for (int offset = kWarp / 2; offset > 0; offset /= 2) value += __shfl_xor_sync(0xffffffffu, value, offset);
+  return value;
+}
+
+// The sum over a block of kThreads threads, in every thread; warps are added in order.
+template <int kThreads>
+__device__ inline float block_sum(float value) {
+  static_assert(kThreads % kWarp == 0);
+  __shared__ float warps[kThreads / kWarp];
+  value = warp_sum(value);
+  __syncthreads();  // the array may still be read by the caller's previous sum
+  if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  float total = 0.0f;
+  for (int i = 0; i < kThreads / kWarp; ++i) total += warps[i];
+  return total;
+}
+
+inline cudaStream_t native(const Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
+
+// After every <<<...>>>: a launch that could not start is an Error here, not a riddle later.
+inline void check_launch(const char* kernel, std::source_location where = std::source_location::current()) {
+  cuda_check(cudaGetLastError(), kernel, where);
+}
+
+}  // namespace flatshard::cuda

@@ -1,0 +1,144 @@
+// RMSNorm on the GPU. A block owns a row in the forward pass. In the backward pass a block owns kRowBlock
+// rows, as the CPU twin's tasks do: it writes their dx and one partial sum of dw; a second kernel adds the
+// partials in order.
+
+#include <algorithm>
+
+#include "kernels/cuda_util.cuh"
+#include "kernels/rmsnorm.h"
+
+namespace flatshard::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+// Calls body(i, N elements from i on) for this thread's share of a row of C elements.
+template <class T, int N, class Body>
+__device__ inline void for_each_pack(int64_t C, Body body) {
+  for (int64_t i = static_cast<int64_t>(threadIdx.x) * N; i < C; i += kThreads * N) body(i);
+}
+
+template <class T, int N>
+__device__ inline Pack<T, N> load(const T* p) {
+  return *reinterpret_cast<const Pack<T, N>*>(p);
+}
+template <class T, int N>
+__device__ inline void store(T* p, const Pack<T, N>& pack) {
+  *reinterpret_cast<Pack<T, N>*>(p) = pack;
+}
+
+template <class T, int N>
+__global__ void __launch_bounds__(kThreads)
+    forward_kernel(T* y_all, float* rstd_all, const T* x_all, const T* w, int64_t C, float eps) {
+  const int64_t row = blockIdx.x;
+  const T* x = x_all + row * C;
+  T* y = y_all + row * C;
+  float squares = 0.0f;
+  for_each_pack<T, N>(C, [&](int64_t i) {
+    const Pack<T, N> v = load<T, N>(x + i);
+    for (int k = 0; k < N; ++k) squares = fmaf(to_float(v.element[k]), to_float(v.element[k]), squares);
+  });
+  const float rstd = 1.0f / sqrtf(block_sum<kThreads>(squares) / static_cast<float>(C) + eps);
+  if (threadIdx.x == 0) rstd_all[row] = rstd;
+  for_each_pack<T, N>(C, [&](int64_t i) {
+    const Pack<T, N> v = load<T, N>(x + i), weight = load<T, N>(w + i);
+    Pack<T, N> out;
+    for (int k = 0; k < N; ++k)
+      out.element[k] =
+          from_float<T>(round_to<T>(to_float(v.element[k]) * rstd) * to_float(weight.element[k]));
+    store<T, N>(y + i, out);
+  });
+}
+
+struct BackwardPointers {
+  void* dx;
+  float* partial_dw;
+  const void *dy, *x, *w;
+  const float* rstd;
+};
+
+// partial_dw of a block is summed in global memory, row after row; each column belongs to one thread.
+template <class T, int N>
+__global__ void __launch_bounds__(kThreads)
+    backward_kernel(BackwardPointers p, int64_t rows, int64_t C, int64_t row_block, bool accumulate) {
+  const T* w = static_cast<const T*>(p.w);
+  float* dw = p.partial_dw + blockIdx.x * C;
+  const int64_t begin = blockIdx.x * row_block, end = begin + row_block < rows ? begin + row_block : rows;
+  for (int64_t row = begin; row < end; ++row) {
+    const T *x = static_cast<const T*>(p.x) + row * C, *dy = static_cast<const T*>(p.dy) + row * C;
+    T* dx = static_cast<T*>(p.dx) + row * C;
+    const float rstd = p.rstd[row];
+    float dot = 0.0f;
+    for_each_pack<T, N>(C, [&](int64_t i) {
+      const Pack<T, N> v = load<T, N>(x + i), g = load<T, N>(dy + i), weight = load<T, N>(w + i);
+      for (int k = 0; k < N; ++k) {
+        const float xhat = to_float(v.element[k]) * rstd, gradient = to_float(g.element[k]);
+        dot = fmaf(gradient * to_float(weight.element[k]), xhat, dot);
+        dw[i + k] = fmaf(gradient, round_to<T>(xhat), row == begin ? 0.0f : dw[i + k]);
+      }
+    });
+    const float mean = block_sum<kThreads>(dot) / static_cast<float>(C);
+    for_each_pack<T, N>(C, [&](int64_t i) {
+      const Pack<T, N> v = load<T, N>(x + i), g = load<T, N>(dy + i), weight = load<T, N>(w + i);
+      Pack<T, N> out = accumulate ? load<T, N>(dx + i) : Pack<T, N>{};
+      for (int k = 0; k < N; ++k) {
+        const float xhat = to_float(v.element[k]) * rstd;
+        const float dxhat = to_float(g.element[k]) * to_float(weight.element[k]);
+        const float gradient = rstd * (dxhat - xhat * mean);
+        out.element[k] = from_float<T>(accumulate ? to_float(out.element[k]) + gradient : gradient);
+      }
+      store<T, N>(dx + i, out);
+    });
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    add_partials_kernel(float* dw, const float* partial_dw, int64_t partials, int64_t C) {
+  const int64_t i = blockIdx.x * static_cast<int64_t>(kThreads) + threadIdx.x;
+  if (i >= C) return;
+  float sum = dw[i];
+  for (int64_t block = 0; block < partials; ++block) sum += partial_dw[block * C + i];
+  dw[i] = sum;
+}
+
+template <class T, int N>
+void launch_forward(Stream& stream, const RmsNormForward& a) {
+  forward_kernel<T, N><<<static_cast<unsigned>(a.x.rows()), kThreads, 0, native(stream)>>>(
+      a.y.as<T>(), a.rstd.as<float>(), a.x.as<T>(), a.w.as<T>(), a.x.shape[-1], a.eps);
+  check_launch("rmsnorm_forward");
+}
+
+template <class T, int N>
+void launch_backward(Stream& stream, const RmsNormBackward& a, const Tensor& partial_dw) {
+  const BackwardPointers p{a.dx.data, partial_dw.as<float>(), a.dy.data, a.x.data,
+                           a.w.data,  a.rstd.as<float>()};
+  backward_kernel<T, N><<<static_cast<unsigned>(partial_dw.shape[0]), kThreads, 0, native(stream)>>>(
+      p, a.x.rows(), a.x.shape[-1], kRmsNormRowBlock, a.accumulate_dx);
+  check_launch("rmsnorm_backward");
+}
+
+}  // namespace
+
+void rmsnorm_forward(Stream& stream, const RmsNormForward& a) {
+  visit_float(a.x.dtype, [&]<class T>() {
+    if (packable<T>(a.x.shape[-1], a.x.data, a.y.data, a.w.data))
+      launch_forward<T, kPackSize<T>>(stream, a);
+    else
+      launch_forward<T, 1>(stream, a);
+  });
+}
+
+void rmsnorm_backward(Stream& stream, const RmsNormBackward& a, const Tensor& partial_dw) {
+  visit_float(a.x.dtype, [&]<class T>() {
+    if (packable<T>(a.x.shape[-1], a.x.data, a.dx.data, a.dy.data, a.w.data))
+      launch_backward<T, kPackSize<T>>(stream, a, partial_dw);
+    else
+      launch_backward<T, 1>(stream, a, partial_dw);
+  });
+  const int64_t C = a.x.shape[-1];
+  add_partials_kernel<<<static_cast<unsigned>((C + kThreads - 1) / kThreads), kThreads, 0, native(stream)>>>(
+      a.dw.as<float>(), partial_dw.as<float>(), partial_dw.shape[0], C);
+  check_launch("rmsnorm_backward: add_partials");
+}
+
+}  // namespace flatshard::cuda

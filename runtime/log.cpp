@@ -1,0 +1,24 @@
+#include "runtime/log.h"
+
+#include <cstdio>
+
+namespace flatshard {
+namespace {
+
+struct {
+  LogLevel level = LogLevel::info;
+  int rank = 0, rank_count = 1;
+} config;
+
+}  // namespace
+
+void configure_log(LogLevel level, int rank, int rank_count) { config = {level, rank, rank_count}; }
+
+void log_line(LogLevel level, const std::string& text) {
+  if (level > config.level || (level == LogLevel::info && config.rank != 0)) return;
+  // One write per line, so that the lines of several ranks do not mix.
+  const std::string line = config.rank_count > 1 ? str("[rank ", config.rank, "] ", text, '\n') : text + '\n';
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+}  // namespace flatshard

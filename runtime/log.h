@@ -1,0 +1,27 @@
+#pragma once
+// Lines for the person who runs the program, on stderr: "[rank 2] text". Rank 0 alone prints info; every rank
+// prints warnings. Errors are not logged, they are thrown.
+
+#include <string>
+
+#include "runtime/check.h"
+
+namespace flatshard {
+
+enum class LogLevel { quiet, warning, info };
+
+// Set once at start-up. With one rank, lines carry no rank.
+void configure_log(LogLevel level, int rank = 0, int rank_count = 1);
+
+void log_line(LogLevel level, const std::string& text);
+
+template <class... Parts>
+void log_info(const Parts&... parts) {
+  log_line(LogLevel::info, str(parts...));
+}
+template <class... Parts>
+void log_warning(const Parts&... parts) {
+  log_line(LogLevel::warning, str("warning: ", parts...));
+}
+
+}  // namespace flatshard

@@ -1,0 +1,68 @@
+#include "runtime/parallel.h"
+
+#include <atomic>
+#include <vector>
+
+#include "tests/test.h"
+
+using namespace flatshard;
+
+namespace {
+
+struct ScopedThreads {
+  explicit ScopedThreads(int count) : before(thread_count()) { set_thread_count(count); }
+  ~ScopedThreads() { set_thread_count(before); }
+  int before;
+};
+
+}  // namespace
+
+TEST_CASE("every task runs exactly once, on a worker that exists") {
+  for (const int threads : {1, 2, 4}) {
+    const ScopedThreads scope(threads);
+    std::vector<int> runs(1000);
+    std::vector<int> workers(1000, -1);
+    parallel_for(1000, [&](int64_t task, int worker) {
+      ++runs[task];
+      workers[task] = worker;
+    });
+    for (int i = 0; i < 1000; ++i) {
+      CHECK(runs[i] == 1);
+      CHECK((workers[i] >= 0 && workers[i] < threads));
+    }
+  }
+}
+
+TEST_CASE("no two running tasks share a worker") {
+  const ScopedThreads scope(4);
+  std::vector<std::atomic<int>> inside(4);
+  std::atomic<bool> shared = false;
+  parallel_for(2000, [&](int64_t, int worker) {
+    if (++inside[worker] != 1) shared = true;
+    --inside[worker];
+  });
+  CHECK_FALSE(shared);
+}
+
+TEST_CASE("nested parallel work runs where it is called") {
+  const ScopedThreads scope(2);
+  std::vector<int64_t> sums(8);
+  parallel_for(8, [&](int64_t task) { parallel_for(10, [&](int64_t i) { sums[task] += i; }); });
+  for (const int64_t sum : sums) CHECK(sum == 45);
+}
+
+TEST_CASE("blocks cover the range without overlap, also under a block limit") {
+  for (const int64_t limit : {INT64_MAX, int64_t{3}}) {
+    const ScopedBlockLimit scope(limit);
+    std::vector<int> covered(103);
+    parallel_blocks(103, 10, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) ++covered[i];
+    });
+    for (const int count : covered) CHECK(count == 1);
+  }
+  parallel_blocks(0, 10, [&](int64_t, int64_t) { FAIL("no block in an empty range"); });
+}
+
+TEST_CASE("a thread count below one is refused") {
+  CHECK(test::error_of([] { set_thread_count(0); }) == "thread count is 0, must be at least 1");
+}

@@ -1,0 +1,81 @@
+#include "runtime/trace.h"
+
+#include <cstdio>
+#include <string>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/log.h"
+#include "runtime/stream.h"
+#include "tests/test.h"
+
+using namespace flatshard;
+
+namespace {
+
+// What `work` writes to stderr.
+template <class Work>
+std::string stderr_of(Work&& work) {
+  std::FILE* file = std::tmpfile();
+  std::fflush(stderr);
+  const int saved = dup(2);
+  dup2(fileno(file), 2);
+  work();
+  std::fflush(stderr);
+  dup2(saved, 2);
+  close(saved);
+  std::rewind(file);
+  std::string text;
+  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) text.push_back(static_cast<char>(c));
+  std::fclose(file);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a trace has one named row per stream and one span per piece of work") {
+  for (const StreamOrder order : {StreamOrder::in_order, StreamOrder::comm_late}) {
+    Trace trace(3);
+    StreamGroup streams(Device::cpu(), {.order = order, .trace = &trace});
+    Stream &compute = streams.add("compute"), &gather = streams.add("gather \"0\"", StreamRole::comm);
+    gather.run("all_gather", [] {});
+    compute.run("matmul", [] {});
+    compute.run("norm", [] {});
+    streams.sync_all();
+    CHECK(trace.span_count() == 3);
+
+    const nlohmann::json json = nlohmann::json::parse(trace.json());
+    std::string rows, spans;
+    for (const auto& event : json.at("traceEvents")) {
+      CHECK(event.at("pid") == 3);
+      if (event.at("name") == "thread_name") rows += event.at("args").at("name").get<std::string>() + ";";
+      if (event.at("ph") != "X") continue;
+      spans += event.at("name").get<std::string>() + str("@", event.at("tid"), ";");
+      CHECK(event.at("dur") >= 0);
+    }
+    CHECK(rows == "compute;gather \"0\";");
+    CHECK(spans == (order == StreamOrder::in_order ? "all_gather@1;matmul@0;norm@0;"
+                                                   : "matmul@0;norm@0;all_gather@1;"));
+  }
+}
+
+TEST_CASE("a trace that cannot be written is an error that names the file") {
+  CHECK(test::error_of([] { Trace().write("/nowhere/trace.json"); }) ==
+        "cannot write the trace to /nowhere/trace.json");
+}
+
+TEST_CASE("rank 0 alone prints information, every rank prints warnings under its number") {
+  const auto lines = [](int rank, LogLevel level) {
+    return stderr_of([&] {
+      configure_log(level, rank, 4);
+      log_info("loss ", 1.5);
+      log_warning("slow");
+      configure_log(LogLevel::info);
+    });
+  };
+  CHECK(lines(0, LogLevel::info) == "[rank 0] loss 1.5\n[rank 0] warning: slow\n");
+  CHECK(lines(2, LogLevel::info) == "[rank 2] warning: slow\n");
+  CHECK(lines(0, LogLevel::warning) == "[rank 0] warning: slow\n");
+  CHECK(lines(0, LogLevel::quiet).empty());
+}
