@@ -1,1 +1,237 @@
+// The rules of the house that a reader cannot be trusted to remember, checked on the tree itself.
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "build_config.h"
 #include "tests/test.h"
+
+using namespace flatshard;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Source {
+  std::string path;    // from the root: "kernels/rmsnorm.cpp"
+  std::string folder;  // "kernels"
+  std::string text;
+  std::vector<std::string> lines;
+
+  bool ends_with(const std::string& ending) const { return path.ends_with(ending); }
+  bool is_header() const { return ends_with(".h") || ends_with(".cuh"); }
+  bool is_device_code() const { return ends_with(".cu") || ends_with(".cuh"); }
+};
+
+Source read_source(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  Source source;
+  source.path = fs::relative(file, kSourceDir).generic_string();
+  source.folder = source.path.substr(0, source.path.find('/'));
+  source.text = {std::istreambuf_iterator<char>(in), {}};
+  std::istringstream stream(source.text);
+  for (std::string line; std::getline(stream, line);) source.lines.push_back(line);
+  return source;
+}
+
+const std::vector<std::string>& folders() {
+  static const std::vector<std::string> all{"kernels", "runtime", "model", "comm", "train", "checkpoint", "bench", "tests"};
+  return all;
+}
+
+const std::vector<Source>& sources() {
+  static const std::vector<Source> all = [] {
+    std::vector<Source> found;
+    for (const std::string& folder : folders()) {
+      const fs::path root = fs::path(kSourceDir) / folder;
+      if (!fs::exists(root)) continue;
+      for (const auto& entry : fs::recursive_directory_iterator(root))
+        if (static const std::set<std::string> kinds{".h", ".cpp", ".cu", ".cuh"};
+            entry.is_regular_file() && kinds.contains(entry.path().extension().string()))
+          found.push_back(read_source(entry.path()));
+    }
+    return found;
+  }();
+  return all;
+}
+
+// "path:line" of every line that matches, in files the filter accepts.
+template <class Filter>
+std::vector<std::string> lines_matching(const std::string& pattern, Filter&& accepts) {
+  const std::regex regex(pattern);
+  std::vector<std::string> found;
+  for (const Source& source : sources()) {
+    if (!accepts(source)) continue;
+    for (size_t i = 0; i < source.lines.size(); ++i)
+      if (std::regex_search(source.lines[i], regex)) found.push_back(str(source.path, ':', i + 1));
+  }
+  return found;
+}
+
+bool is_this_file(const Source& s) { return s.path == "tests/conventions_test.cpp"; }
+
+std::string joined(const std::vector<std::string>& items) {
+  std::string text;
+  for (const std::string& item : items) text += item + ' ';
+  return text;
+}
+
+// Which of our folders a folder may include.
+const std::map<std::string, std::set<std::string>>& allowed_includes() {
+  static const std::map<std::string, std::set<std::string>> rules{
+      {"runtime", {"runtime"}},
+      {"kernels", {"runtime", "kernels"}},
+      {"comm", {"runtime", "kernels", "comm"}},
+      {"model", {"runtime", "kernels", "model"}},
+      {"checkpoint", {"runtime", "checkpoint"}},  // and comm/flat_layout.h
+      {"train", {"runtime", "kernels", "comm", "model", "checkpoint", "train"}},
+      {"bench", {"runtime", "kernels", "comm", "train", "bench"}},
+      {"tests", {"runtime", "kernels", "comm", "model", "checkpoint", "train", "bench", "tests"}},
+  };
+  return rules;
+}
+
+// Third-party headers, and the one kind of place each is allowed in.
+struct ThirdParty {
+  std::string header_pattern, home_pattern;
+};
+const std::vector<ThirdParty>& third_party() {
+  static const std::vector<ThirdParty> rules{
+      {"^(cuda|cuda_.*|driver_types|vector_types)\\.h$", "_cuda\\.cpp$|\\.cuh?$|^runtime/cuda_check\\.h$"},
+      {"^(dnnl|oneapi/dnnl/.*)", "^kernels/[a-z_]*onednn[a-z_]*\\.(cpp|h)$"},
+      {"^cublas", "^kernels/cublas"},
+      {"^cudnn", "^kernels/cudnn"},
+      {"^nccl\\.h$", "^comm/nccl_communicator\\.cpp$"},
+      {"^mpi\\.h$", "^comm/(world|mpi_communicator)\\.cpp$"},
+      {"^omp\\.h$", "^runtime/parallel_openmp\\.cpp$"},
+      {"^doctest/", "^tests/"},
+      {"^nlohmann/", "^tests/|^checkpoint/json\\.cpp$|^bench/[a-z_]+\\.cpp$|^train/[a-z_]+\\.cpp$"},
+      {"^CLI/", "^(bench|train|checkpoint)/[a-z_]+\\.cpp$"},
+      {"^toml\\+\\+/", "^train/[a-z_]+\\.cpp$"},
+      {"^[a-z0-9]*mmintrin\\.h$|^immintrin\\.h$", "^kernels/(simd|simd_math|tile_product)\\.h$"},
+  };
+  return rules;
+}
+
+std::vector<std::string> includes_of(const Source& source, char open, char close) {
+  std::vector<std::string> found;
+  const std::regex regex(str("^\\s*#\\s*include\\s*", open, "([^", close, "]+)", close));
+  for (const std::string& line : source.lines)
+    if (std::smatch match; std::regex_search(line, match, regex)) found.push_back(match[1]);
+  return found;
+}
+
+bool may_include(const Source& source, const std::string& include) {
+  if (include == "build_config.h") return true;
+  const std::string folder = include.substr(0, include.find('/'));
+  if (source.folder == "checkpoint" && include == "comm/flat_layout.h") return true;
+  return allowed_includes().at(source.folder).contains(folder);
+}
+
+}  // namespace
+
+TEST_CASE("the tree is read: every folder that exists has sources") {
+  CHECK(sources().size() > 20);
+  for (const std::string& folder : folders())
+    if (fs::exists(fs::path(kSourceDir) / folder))
+      CHECK(std::any_of(sources().begin(), sources().end(), [&](const Source& s) { return s.folder == folder; }));
+}
+
+TEST_CASE("a folder includes only what the house plan allows") {
+  for (const Source& source : sources())
+    for (const std::string& include : includes_of(source, '"', '"')) {
+      CAPTURE(source.path);
+      CAPTURE(include);
+      CHECK(may_include(source, include));
+    }
+}
+
+TEST_CASE("a third-party header is included only at its home") {
+  for (const Source& source : sources())
+    for (const std::string& include : includes_of(source, '<', '>'))
+      for (const ThirdParty& rule : third_party()) {
+        if (!std::regex_search(include, std::regex(rule.header_pattern))) continue;
+        CAPTURE(source.path);
+        CAPTURE(include);
+        CHECK(std::regex_search(source.path, std::regex(rule.home_pattern)));
+      }
+}
+
+TEST_CASE("conditional compilation stands only where instruction sets and library versions are named") {
+  const auto found = lines_matching("^\\s*#\\s*(if|ifdef|ifndef|elif)\\b", [](const Source& s) {
+    static const std::set<std::string> homes{"kernels/simd.h", "kernels/simd_math.h", "kernels/tile_product.h",
+                                             "kernels/gemm_onednn.cpp"};
+    return !homes.contains(s.path) && !is_this_file(s);
+  });
+  CHECK_MESSAGE(found.empty(), joined(found));
+}
+
+TEST_CASE("there are no macros") {
+  const auto found = lines_matching("^\\s*#\\s*define\\b", [](const Source& s) { return s.path != "tests/main.cpp"; });
+  CHECK_MESSAGE(found.empty(), joined(found));
+}
+
+TEST_CASE("kernels are launched only in .cu files") {
+  const auto found = lines_matching("<<<", [](const Source& s) { return !s.is_device_code() && !is_this_file(s); });
+  CHECK_MESSAGE(found.empty(), joined(found));
+}
+
+TEST_CASE("streams are made only by programs, the trainer and tests") {
+  const auto found = lines_matching("\\bStreamGroup\\s+[a-z_]+[\\({]", [](const Source& s) {
+    return s.folder == "kernels" || s.folder == "model" || s.folder == "comm" || s.folder == "checkpoint";
+  });
+  CHECK_MESSAGE(found.empty(), joined(found));
+}
+
+TEST_CASE("events are recorded and waited for only at their home") {
+  const auto found = lines_matching("\\.(record|wait)\\(", [](const Source& s) {
+    static const std::set<std::string> homes{"runtime/stream.cpp", "runtime/parallel_threads.cpp",
+                                             "comm/sharded_unit.cpp", "train/step.cpp"};
+    return s.folder != "tests" && !homes.contains(s.path);
+  });
+  CHECK_MESSAGE(found.empty(), joined(found));
+}
+
+TEST_CASE("a header is included once and opens with what it is and promises") {
+  for (const Source& source : sources()) {
+    if (!source.is_header()) continue;
+    CAPTURE(source.path);
+    REQUIRE(source.lines.size() > 2);
+    CHECK(source.lines[0] == "#pragma once");
+    CHECK(source.lines[1].starts_with("//"));
+  }
+}
+
+TEST_CASE("a header does not open a namespace to everybody") {
+  const auto found = lines_matching("^using namespace", [](const Source& s) { return s.is_header(); });
+  CHECK_MESSAGE(found.empty(), joined(found));
+}
+
+TEST_CASE("no file has outgrown its room") {
+  for (const Source& source : sources()) {
+    const size_t limit = source.folder == "tests" ? 500 : 400;
+    CAPTURE(source.path);
+    CHECK(source.lines.size() <= limit);
+  }
+}
+
+TEST_CASE("nothing is left to be done in a comment") {
+  const auto found = lines_matching("\\b(TODO|FIXME|XXX)\\b", [](const Source& s) { return !is_this_file(s); });
+  CHECK_MESSAGE(found.empty(), joined(found));
+}
+
+TEST_CASE("every folder has a README of at most a page") {
+  for (const std::string& folder : folders()) {
+    const fs::path root = fs::path(kSourceDir) / folder;
+    if (!fs::exists(root)) continue;
+    CAPTURE(folder);
+    REQUIRE(fs::exists(root / "README.md"));
+    CHECK(read_source(root / "README.md").lines.size() <= 60);
+  }
+}
