@@ -31,7 +31,10 @@ struct f16 {
   constexpr operator float() const {
     const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
     const uint32_t exponent = (bits >> 10) & 0x1fu, mantissa = bits & 0x3ffu;
-    if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
+    if (exponent == 31) {  // a NaN becomes a quiet one, as in the processors' own conversion
+      const uint32_t quiet = mantissa != 0 ? 0x400000u : 0u;
+      return std::bit_cast<float>(sign | 0x7f800000u | quiet | (mantissa << 13));
+    }
     if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
     const float subnormal = static_cast<float>(mantissa) * 0x1p-24f;  // exact
     return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(subnormal));
