@@ -3,13 +3,10 @@
 #include <cmath>
 
 #include "build_config.h"
-#include "kernels/simd.h"
-#include "runtime/parallel.h"
+#include "kernels/row_blocks.h"
 
 namespace flatshard {
 namespace {
-
-constexpr int64_t kRowBlock = kRmsNormRowBlock;
 
 void check_norm(const char* op, const Tensor& x, const Tensor& w, const Tensor& rstd) {
   check(w.size() == x.shape[-1] && w.dtype == x.dtype, op, ": w is ", w.dtype, " ", w.shape, ", x is ",
@@ -17,8 +14,6 @@ void check_norm(const char* op, const Tensor& x, const Tensor& w, const Tensor& 
   check(rstd.size() == x.rows() && rstd.dtype == DType::f32, op, ": rstd is ", rstd.dtype, " ", rstd.shape,
         ", must be f32 with one element for each of ", x.rows(), " rows");
 }
-
-int64_t row_blocks(const Tensor& x) { return (x.rows() + kRowBlock - 1) / kRowBlock; }
 
 }  // namespace
 
@@ -30,64 +25,49 @@ using namespace simd;
 template <class T>
 void forward(const RmsNormForward& a) {
   const int64_t C = a.x.shape[-1];
-  parallel_blocks(a.x.rows(), kRowBlock, [&](int64_t begin, int64_t end) {
+  parallel_write(a.y.bytes(), a.x.rows(), rows_per_block(C), [&](int64_t begin, int64_t end, auto out) {
     for (int64_t row = begin; row < end; ++row) {
       const T* x = a.x.as<T>() + row * C;
-      Floats squares{};
-      for_each_vector(C, [&](int64_t i, auto lanes) {
+      const float squares = sum_vectors(C, [&](int64_t i, auto lanes, Floats& total) {
         const Floats v = load(x + i, lanes);
-        squares = fma(v, v, squares);
+        total = fma(v, v, total);
       });
-      const float rstd = 1.0f / std::sqrt(sum(squares) / static_cast<float>(C) + a.eps);
+      const float rstd = 1.0f / std::sqrt(squares / static_cast<float>(C) + a.eps);
       a.rstd.as<float>()[row] = rstd;
       T* y = a.y.as<T>() + row * C;
       const T* w = a.w.as<T>();
       for_each_vector(C, [&](int64_t i, auto lanes) {
-        store(y + i, round_to<T>(load(x + i, lanes) * rstd) * load(w + i, lanes), lanes);
+        out.store(y + i, round_to<T>(load(x + i, lanes) * rstd) * load(w + i, lanes), lanes);
       });
     }
   });
 }
 
 // One row: writes dx, adds dy xhat to dw.
-template <class T>
-void backward_row(const RmsNormBackward& a, int64_t row, float* dw) {
+template <class T, class Output>
+void backward_row(const RmsNormBackward& a, int64_t row, float* dw, Output out) {
   const int64_t C = a.x.shape[-1];
   const T *x = a.x.as<T>() + row * C, *dy = a.dy.as<T>() + row * C, *w = a.w.as<T>();
   T* dx = a.dx.as<T>() + row * C;
   const float rstd = a.rstd.as<float>()[row];
-  Floats dot{};
-  for_each_vector(C, [&](int64_t i, auto lanes) {
+  const float dot = sum_vectors(C, [&](int64_t i, auto lanes, Floats& total) {
     const Floats g = load(dy + i, lanes), xhat = load(x + i, lanes) * rstd;
-    dot = fma(g * load(w + i, lanes), xhat, dot);
+    total = fma(g * load(w + i, lanes), xhat, total);
     store(dw + i, fma(g, round_to<T>(xhat), load(dw + i, lanes)), lanes);
   });
-  const Floats mean = splat(sum(dot) / static_cast<float>(C));
+  const Floats mean = splat(dot / static_cast<float>(C));
   for_each_vector(C, [&](int64_t i, auto lanes) {
     const Floats xhat = load(x + i, lanes) * rstd, dxhat = load(dy + i, lanes) * load(w + i, lanes);
     const Floats gradient = rstd * (dxhat - xhat * mean);
-    store(dx + i, a.accumulate_dx ? load(dx + i, lanes) + gradient : gradient, lanes);
+    out.store(dx + i, a.accumulate_dx ? load(dx + i, lanes) + gradient : gradient, lanes);
   });
 }
 
 template <class T>
 void backward(const RmsNormBackward& a, const Tensor& partial_dw) {
-  const int64_t C = a.x.shape[-1], rows = a.x.rows();
-  parallel_for(row_blocks(a.x), [&](int64_t block) {
-    float* dw = partial_dw.as<float>() + block * C;
-    std::fill(dw, dw + C, 0.0f);
-    for (int64_t row = block * kRowBlock; row < std::min(rows, (block + 1) * kRowBlock); ++row)
-      backward_row<T>(a, row, dw);
-  });
-  parallel_blocks(C, 256, [&](int64_t begin, int64_t end) {
-    float* dw = a.dw.as<float>() + begin;
-    for (int64_t block = 0; block < row_blocks(a.x); ++block) {
-      const float* part = partial_dw.as<float>() + block * C + begin;
-      for_each_vector(end - begin, [&](int64_t i, auto lanes) {
-        store(dw + i, load(dw + i, lanes) + load(part + i, lanes), lanes);
-      });
-    }
-  });
+  sum_row_blocks(a.accumulate_dx ? 0 : a.dx.bytes(), a.x.rows(), partial_dw,
+                 [&](int64_t row, float* dw, auto out) { backward_row<T>(a, row, dw, out); });
+  add_row_blocks(a.dw, partial_dw);
 }
 
 }  // namespace
@@ -111,7 +91,7 @@ void rmsnorm_backward(Stream& stream, Arena& scratch, const RmsNormBackward& a) 
   check(a.dw.dtype == DType::f32 && a.dw.size() == a.w.size(), "rmsnorm_backward: dw is ", a.dw.dtype, " ",
         a.dw.shape, ", must be f32 like w ", a.w.shape);
   const ArenaScope scope(scratch);
-  const Tensor partial_dw = scratch.alloc(DType::f32, {row_blocks(a.x), a.x.shape[-1]});
+  const Tensor partial_dw = scratch.alloc(DType::f32, {row_blocks(a.x.rows()), a.x.shape[-1]});
   if (stream.planning() || a.x.empty()) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::rmsnorm_backward(stream, a, partial_dw);

@@ -112,8 +112,9 @@ template <class T, int N>
 void launch_backward(Stream& stream, const RmsNormBackward& a, const Tensor& partial_dw) {
   const BackwardPointers p{a.dx.data, partial_dw.as<float>(), a.dy.data, a.x.data,
                            a.w.data,  a.rstd.as<float>()};
-  backward_kernel<T, N><<<static_cast<unsigned>(partial_dw.shape[0]), kThreads, 0, native(stream)>>>(
-      p, a.x.rows(), a.x.shape[-1], kRmsNormRowBlock, a.accumulate_dx);
+  const int64_t rows = a.x.rows(), blocks = partial_dw.shape[0], row_block = (rows + blocks - 1) / blocks;
+  backward_kernel<T, N><<<static_cast<unsigned>(blocks), kThreads, 0, native(stream)>>>(
+      p, rows, a.x.shape[-1], row_block, a.accumulate_dx);
   check_launch("rmsnorm_backward");
 }
 

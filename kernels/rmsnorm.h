@@ -3,16 +3,13 @@
 //   rstd = 1 / sqrt(mean(x^2) + eps)      xhat = x rstd      y = xhat w
 //   dx += or = rstd (dy w - xhat mean(dy w xhat))      dw += sum over rows of dy xhat
 // Statistics and sums are fp32; xhat is rounded to x's dtype before the product with w, as Llama defines it.
-// dw is summed over blocks of kRmsNormRowBlock rows, whose partial sums are added in order: the bits do not
-// depend on threads.
+// dw is summed in an order that does not depend on threads (kernels/row_blocks.h).
 
 #include "runtime/arena.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace flatshard {
-
-inline constexpr int64_t kRmsNormRowBlock = 64;
 
 struct RmsNormForward {
   Tensor y;     // (..., C)

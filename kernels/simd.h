@@ -42,7 +42,7 @@ template <class Body>
   if (i < n) body(i, static_cast<int>(n - i));
 }
 
-inline Floats splat(float value) { return Floats{} + value; }
+inline Floats splat(float value) { return value - Floats{}; }  // not +: -0 stays -0
 
 // a * b + c, rounded once where the processor can.
 inline Floats fma(Floats a, Floats b, Floats c) {
@@ -60,9 +60,26 @@ inline Floats fma(Floats a, Floats b, Floats c) {
 #endif
 }
 
-inline Floats max(Floats a, Floats b) { return a > b ? a : b; }  // b where either is NaN
-inline Floats min(Floats a, Floats b) { return a < b ? a : b; }
+// b where either is NaN.
+inline Floats max(Floats a, Floats b) {
+#if defined(__AVX512F__)
+  return (Floats)_mm512_max_ps((__m512)a, (__m512)b);
+#else
+  return a > b ? a : b;
+#endif
+}
+inline Floats min(Floats a, Floats b) {
+#if defined(__AVX512F__)
+  return (Floats)_mm512_min_ps((__m512)a, (__m512)b);
+#else
+  return a < b ? a : b;
+#endif
+}
 inline Floats abs(Floats a) { return (Floats)((Words)a & 0x7fffffffu); }
+// The magnitude of a with the sign of b.
+inline Floats copy_sign(Floats a, Floats b) {
+  return (Floats)(((Words)a & 0x7fffffffu) | ((Words)b & 0x80000000u));
+}
 
 inline Floats sqrt(Floats a) {
 #if defined(__AVX512F__)
@@ -73,17 +90,28 @@ inline Floats sqrt(Floats a) {
 #endif
 }
 
-// --- conversions
-// -----------------------------------------------------------------------------------------------
+// Conversions.
 
-inline Floats widen_bf16(Halves bits) { return (Floats)(__builtin_convertvector(bits, Words) << 16); }
+inline Floats widen_bf16(Halves bits) {
+#if defined(__AVX512F__)
+  return (Floats)((Words)_mm512_cvtepu16_epi32((__m256i)bits) << 16);
+#else
+  return (Floats)(__builtin_convertvector(bits, Words) << 16);
+#endif
+}
 
-// Rounds to nearest even like bf16(float). (The processor's own instruction drops subnormals.)
+// Rounds to nearest even like bf16(float).
 inline Halves narrow_bf16(Floats value) {
+#if defined(__AVX512BF16__) && defined(__AVX512DQ__)
+  // The processor's own instruction drops subnormals, and only those.
+  constexpr int kSubnormal = 0x20;
+  if (_mm512_fpclass_ps_mask((__m512)value, kSubnormal) == 0) [[likely]]
+    return (Halves)_mm512_cvtneps_pbh((__m512)value);
+#endif
   const Words u = (Words)value;
   const Words rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   const Words quieted = (u >> 16) | 0x40u;
-  return __builtin_convertvector((u & 0x7fffffffu) > 0x7f800000u ? quieted : rounded, Halves);
+  return __builtin_convertvector(value != value ? quieted : rounded, Halves);
 }
 
 inline Floats widen_f16(Halves bits) {
@@ -106,8 +134,7 @@ inline Halves narrow_f16(Floats value) {
 #endif
 }
 
-// --- memory
-// ----------------------------------------------------------------------------------------------------
+// Memory.
 
 namespace detail {
 template <class Vector, class T, class Lanes>
@@ -148,6 +175,29 @@ inline void store(f16* p, Floats v, Lanes lanes = {}) {
   detail::store_bits(p, narrow_f16(v), lanes);
 }
 
+// Whole vectors at an aligned address go to memory past the caches: no line is fetched only to be
+// overwritten. Other threads see them after store_fence(). Ops write through kernels/parallel_write.h.
+template <class T>
+inline void store_past_caches(T* p, Floats v) {
+#if defined(__AVX512F__)
+  constexpr uintptr_t kMask = kWidth * sizeof(T) - 1;
+  if ((reinterpret_cast<uintptr_t>(p) & kMask) != 0) return store(p, v);
+  if constexpr (std::is_same_v<T, float>) _mm512_stream_ps(p, (__m512)v);
+  if constexpr (std::is_same_v<T, bf16>)
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(p), (__m256i)narrow_bf16(v));
+  if constexpr (std::is_same_v<T, f16>)
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(p), (__m256i)narrow_f16(v));
+#else
+  store(p, v);
+#endif
+}
+
+inline void store_fence() {
+#if defined(__AVX512F__)
+  _mm_sfence();
+#endif
+}
+
 // v as it would be read back from storage of type T.
 template <class T>
 inline Floats round_to(Floats v) {
@@ -164,14 +214,30 @@ inline Floats keep_lanes(Floats v, Lanes lanes, float other) {
   return kIndex < static_cast<int>(lanes) ? v : splat(other);
 }
 
-// --- across the lanes, always as the same tree
-// -----------------------------------------------------------------
+// Across the lanes, always as the same tree.
 
 inline float sum(Floats v) {
   float part[8];
   for (int i = 0; i < 8; ++i) part[i] = v[i] + v[i + 8];
   for (int i = 0; i < 4; ++i) part[i] += part[i + 4];
   return (part[0] + part[2]) + (part[1] + part[3]);
+}
+
+// add(i, lanes, total) adds the vector at i to total, for all vectors of n elements; returns the sum of all.
+// Four totals take turns, so that an addition need not wait for the one before.
+template <class Add>
+[[gnu::always_inline]] inline float sum_vectors(int64_t n, Add&& add) {
+  Floats a{}, b{}, c{}, d{};
+  int64_t i = 0;
+  for (; i + 4 * kWidth <= n; i += 4 * kWidth) {
+    add(i, Full{}, a);
+    add(i + kWidth, Full{}, b);
+    add(i + 2 * kWidth, Full{}, c);
+    add(i + 3 * kWidth, Full{}, d);
+  }
+  for (; i + kWidth <= n; i += kWidth) add(i, Full{}, a);
+  if (i < n) add(i, static_cast<int>(n - i), b);
+  return sum((a + b) + (c + d));
 }
 
 inline float max(Floats v) {
@@ -182,32 +248,16 @@ inline float max(Floats v) {
   return a > b ? a : b;
 }
 
-// --- functions
-// -------------------------------------------------------------------------------------------------
-
-// 2^n for whole n in [-126, 127].
-inline Floats power_of_two(Ints n) { return (Floats)((n + 127) << 23); }
-
-// e^x within 2 units in the last place; 0 below -87.34, infinity above 88.72, NaN stays NaN.
-inline Floats exp(Floats x) {
-  const Floats clamped = min(max(x, splat(-104.0f)), splat(104.0f));
-  // x = n ln 2 + r, |r| <= ln 2 / 2; adding and taking away 1.5 * 2^23 rounds to a whole number.
-  const Floats magic = splat(12582912.0f);
-  const Floats n = fma(clamped, splat(1.44269504f), magic) - magic;
-  const Floats r = fma(n, splat(-1.42860677e-6f), fma(n, splat(-0.693145752f), clamped));
-  // e^r = 1 + r + r^2 q(r), the Taylor series to r^7.
-  Floats q = splat(1.0f / 5040);
-  q = fma(q, r, splat(1.0f / 720));
-  q = fma(q, r, splat(1.0f / 120));
-  q = fma(q, r, splat(1.0f / 24));
-  q = fma(q, r, splat(1.0f / 6));
-  q = fma(q, r, splat(0.5f));
-  const Floats e = fma(q * r, r, r) + 1.0f;
-  // 2^n in two factors, so that n = 128 does not overflow too early.
+// e * 2^n for whole n in [-126, 128] and e in [1/2, 2].
+inline Floats scale_by_power_of_two(Floats e, Floats n) {
+#if defined(__AVX512F__)
+  return (Floats)_mm512_scalef_ps((__m512)e, (__m512)n);
+#else
+  // In two factors, so that 2^128 does not overflow before it meets e.
   const Ints whole = __builtin_convertvector(n, Ints), half = whole >> 1;
-  const Floats scaled = e * power_of_two(half) * power_of_two(whole - half);
-  const Floats bounded = x < -87.3365448f ? splat(0.0f) : x > 88.7228394f ? splat(__builtin_inff()) : scaled;
-  return x != x ? x : bounded;
+  const auto power = [](Ints k) { return (Floats)((Words)(k + 127) << 23); };
+  return e * power(half) * power(whole - half);
+#endif
 }
 
 }  // namespace flatshard::simd

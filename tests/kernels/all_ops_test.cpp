@@ -1,7 +1,7 @@
 // What must hold for every op, checked on every case of every op.
 
 #include "bench/case.h"
-#include "runtime/parallel.h"
+#include "kernels/parallel_write.h"
 #include "tests/test.h"
 
 using namespace flatshard;
@@ -62,6 +62,16 @@ TEST_CASE("every op gives the same bits however its blocks of work are cut") {
       const ScopedBlockLimit limit(block);
       CHECK(output_bytes(c) == whole);
     }
+  }
+}
+
+TEST_CASE("every op gives the same bits when its outputs are written past the caches") {
+  for (const Case& c : cases()) {
+    CAPTURE(label(c));
+    const auto cached = output_bytes(c);
+    const ScopedPastCachesBound bound(0);
+    CHECK(output_bytes(c) == cached);
+    CHECK(output_bytes(c, {.misalign = 36}) == cached);
   }
 }
 

@@ -1,0 +1,43 @@
+#pragma once
+// Sums over the rows of a tensor whose bits do not depend on threads: rows are cut into blocks of kRowBlock,
+// each block is summed by one thread into its own row of `partials`, (row_blocks(rows), sums) f32, and the
+// blocks' sums are added in their order. Weight gradients of the norms are such sums.
+
+#include <algorithm>
+
+#include "kernels/parallel_write.h"
+
+namespace flatshard {
+
+inline constexpr int64_t kRowBlock = 64;
+
+inline int64_t row_blocks(int64_t rows) { return (rows + kRowBlock - 1) / kRowBlock; }
+
+// row(r, sums, out) adds what row r contributes to its block's sums, which begin at zero, and may write
+// `written` bytes of its own through `out` (parallel_write.h) on the way.
+template <class Row>
+void sum_row_blocks(int64_t written, int64_t rows, const Tensor& partials, Row&& row) {
+  const auto run_block = [&](int64_t block, auto out) {
+    float* sums = partials.as<float>() + block * partials.shape[-1];
+    std::fill(sums, sums + partials.shape[-1], 0.0f);
+    for (int64_t r = block * kRowBlock; r < std::min(rows, (block + 1) * kRowBlock); ++r) row(r, sums, out);
+  };
+  parallel_write(written, row_blocks(rows), 1, [&](int64_t begin, int64_t end, auto out) {
+    for (int64_t block = begin; block < end; ++block) run_block(block, out);
+  });
+}
+
+// total += the sums in columns [column, column + total's size) of every block, in block order.
+inline void add_row_blocks(const Tensor& total, const Tensor& partials, int64_t column = 0) {
+  parallel_blocks(total.size(), 256, [&](int64_t begin, int64_t end) {
+    float* sum = total.as<float>() + begin;
+    for (int64_t block = 0; block < partials.shape[0]; ++block) {
+      const float* part = partials.as<float>() + block * partials.shape[-1] + column + begin;
+      simd::for_each_vector(end - begin, [&](int64_t i, auto lanes) {
+        simd::store(sum + i, simd::load(sum + i, lanes) + simd::load(part + i, lanes), lanes);
+      });
+    }
+  });
+}
+
+}  // namespace flatshard
