@@ -1,0 +1,115 @@
+// Cases of LayerNorm, shared by tests and benchmark.
+
+#include <cmath>
+
+#include "bench/case.h"
+#include "kernels/layernorm.h"
+
+namespace flatshard::bench {
+namespace {
+
+constexpr float kEps = 1e-5f;
+
+void formula(Values& v, int64_t rows, int64_t C) {
+  const std::vector<double>&x = v["x"], &w = v["w"], &b = v["b"];
+  std::vector<double>&y = v["y"], &means = v["mean"], &rstds = v["rstd"];
+  y.assign(x.size(), 0);
+  means.assign(rows, 0);
+  rstds.assign(rows, 0);
+  for (int64_t r = 0; r < rows; ++r) {
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < C; ++i) sum += x[r * C + i];
+    const double mean = sum / static_cast<double>(C);
+    for (int64_t i = 0; i < C; ++i) squares += (x[r * C + i] - mean) * (x[r * C + i] - mean);
+    const double rstd = 1 / std::sqrt(squares / static_cast<double>(C) + kEps);
+    for (int64_t i = 0; i < C; ++i) y[r * C + i] = (x[r * C + i] - mean) * rstd * w[i] + b[i];
+    means[r] = mean;
+    rstds[r] = rstd;
+  }
+}
+
+LayerNormForward forward_args(const Tensors& t, const Tensor& y) {
+  return {.y = y, .mean = t["mean"], .rstd = t["rstd"], .x = t["x"], .w = t["w"], .b = t["b"], .eps = kEps};
+}
+
+LayerNormBackward backward_args(const Tensors& t, bool accumulate_dx) {
+  return {.dx = t["dx"],
+          .dw = t["dw"],
+          .db = t["db"],
+          .dy = t["dy"],
+          .x = t["x"],
+          .w = t["w"],
+          .mean = t["mean"],
+          .rstd = t["rstd"],
+          .accumulate_dx = accumulate_dx};
+}
+
+Case forward_case(DType dtype, int64_t rows, int64_t C) {
+  return {.op = "layernorm_forward",
+          .shape = str(rows, " x ", C),
+          .dtype = dtype,
+          .args = {{"x", dtype, {rows, C}, Role::input},
+                   {"w", dtype, {C}, Role::input},
+                   {"b", dtype, {C}, Role::input},
+                   {"y", dtype, {rows, C}, Role::output},
+                   {"mean", DType::f32, {rows}, Role::output},
+                   {"rstd", DType::f32, {rows}, Role::output}},
+          .run = [](Stream& s, Arena&, const Tensors& t) { layernorm_forward(s, forward_args(t, t["y"])); },
+          .min_bytes = [](const Tensors& t) { return min_bytes(forward_args(t, t["y"])); },
+          .flops = [](const Tensors& t) { return flops(forward_args(t, t["y"])); },
+          .reference = [=](Values& v) { formula(v, rows, C); }};
+}
+
+Case backward_case(DType dtype, int64_t rows, int64_t C, bool accumulate_dx) {
+  return {.op = "layernorm_backward",
+          .shape = str(rows, " x ", C, accumulate_dx ? " dx+=" : ""),
+          .dtype = dtype,
+          .args = {{"x", dtype, {rows, C}, Role::input},
+                   {"w", dtype, {C}, Role::input},
+                   {"b", dtype, {C}, Role::input},
+                   {"mean", DType::f32, {rows}, Role::saved},
+                   {"rstd", DType::f32, {rows}, Role::saved},
+                   {"dy", dtype, {rows, C}, Role::input},
+                   {"dx", dtype, {rows, C}, accumulate_dx ? Role::updated : Role::output},
+                   {"dw", DType::f32, {C}, Role::updated},
+                   {"db", DType::f32, {C}, Role::updated}},
+          .run = [=](Stream& s, Arena& scratch,
+                     const Tensors& t) { layernorm_backward(s, scratch, backward_args(t, accumulate_dx)); },
+          .prepare =
+              [=](Stream& s, Arena& scratch, const Tensors& t) {
+                const ArenaScope scope(scratch);
+                layernorm_forward(s, forward_args(t, scratch.alloc(dtype, {rows, C})));
+              },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(backward_args(t, accumulate_dx)); },
+          .flops = [=](const Tensors& t) { return flops(backward_args(t, accumulate_dx)); },
+          .reference = [=](Values& v) { formula(v, rows, C); },
+          .gradients = true};
+}
+
+}  // namespace
+
+std::vector<Case> layernorm_cases(Scale scale) {
+  std::vector<Case> cases;
+  if (scale == Scale::bench) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      cases.push_back(forward_case(dtype, 16384, 2048));
+      cases.push_back(backward_case(dtype, 16384, 2048, true));
+    }
+    return cases;
+  }
+  if (scale == Scale::golden) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      cases.push_back(forward_case(dtype, 5, 48));
+      cases.push_back(backward_case(dtype, 5, 48, false));
+    }
+    return cases;
+  }
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const auto& [rows, C] : {std::pair<int64_t, int64_t>{1, 1}, {3, 7}, {5, 16}, {2, 83}, {67, 3}}) {
+      cases.push_back(forward_case(dtype, rows, C));
+      cases.push_back(backward_case(dtype, rows, C, rows % 2 == 0));
+    }
+  return cases;
+}
+
+}  // namespace flatshard::bench

@@ -1,0 +1,141 @@
+#include "kernels/layernorm.h"
+
+#include <cmath>
+
+#include "kernels/row_blocks.h"
+
+namespace flatshard {
+namespace {
+
+void check_parameter(const char* op, const char* name, const Tensor& parameter, const Tensor& x) {
+  check(parameter.size() == x.shape[-1] && parameter.dtype == x.dtype, op, ": ", name, " is ",
+        parameter.dtype, " ", parameter.shape, ", x is ", x.dtype, " ", x.shape, "; ", name,
+        " must have x's dtype and last dimension");
+}
+
+void check_statistic(const char* op, const char* name, const Tensor& statistic, const Tensor& x) {
+  check(statistic.size() == x.rows() && statistic.dtype == DType::f32, op, ": ", name, " is ",
+        statistic.dtype, " ", statistic.shape, ", must be f32 with one element for each of ", x.rows(),
+        " rows");
+}
+
+void check_gradient(const char* name, const Tensor& gradient, const Tensor& x) {
+  check(gradient.dtype == DType::f32 && gradient.size() == x.shape[-1], "layernorm_backward: ", name, " is ",
+        gradient.dtype, " ", gradient.shape, ", must be f32 with one element for each of ", x.shape[-1],
+        " columns");
+}
+
+}  // namespace
+
+namespace cpu {
+namespace {
+
+using namespace simd;
+
+// Writes one row of y and its statistics.
+template <class T, class Output>
+void forward_row(const LayerNormForward& a, int64_t row, Output out) {
+  const int64_t C = a.x.shape[-1];
+  const T *x = a.x.as<T>() + row * C, *w = a.w.as<T>(), *b = a.b.as<T>();
+  T* y = a.y.as<T>() + row * C;
+  const float total =
+      sum_vectors(C, [&](int64_t i, auto lanes, Floats& part) { part = part + load(x + i, lanes); });
+  const float mean = total / static_cast<float>(C);
+  const float squares = sum_vectors(C, [&](int64_t i, auto lanes, Floats& part) {
+    const Floats centred = keep_lanes(load(x + i, lanes) - mean, lanes, 0.0f);
+    part = fma(centred, centred, part);
+  });
+  const float rstd = 1.0f / std::sqrt(squares / static_cast<float>(C) + a.eps);
+  a.mean.as<float>()[row] = mean;
+  a.rstd.as<float>()[row] = rstd;
+  for_each_vector(C, [&](int64_t i, auto lanes) {
+    const Floats xhat = (load(x + i, lanes) - mean) * rstd;
+    out.store(y + i, fma(xhat, load(w + i, lanes), load(b + i, lanes)), lanes);
+  });
+}
+
+template <class T>
+void forward(const LayerNormForward& a) {
+  const int64_t rows = a.x.rows();
+  parallel_write(a.y.bytes(), rows, rows_per_block(a.x.shape[-1]), [&](int64_t begin, int64_t end, auto out) {
+    for (int64_t row = begin; row < end; ++row) forward_row<T>(a, row, out);
+  });
+}
+
+// One row: writes dx, adds dy xhat to dw and dy to db, which follows dw.
+template <class T, class Output>
+void backward_row(const LayerNormBackward& a, int64_t row, float* dw, Output out) {
+  const int64_t C = a.x.shape[-1];
+  const T *x = a.x.as<T>() + row * C, *dy = a.dy.as<T>() + row * C, *w = a.w.as<T>();
+  T* dx = a.dx.as<T>() + row * C;
+  float* db = dw + C;
+  const float mean = a.mean.as<float>()[row], rstd = a.rstd.as<float>()[row];
+  Floats dot{};
+  const float total = sum_vectors(C, [&](int64_t i, auto lanes, Floats& part) {
+    const Floats g = load(dy + i, lanes), xhat = (load(x + i, lanes) - mean) * rstd;
+    const Floats dxhat = g * load(w + i, lanes);
+    part = part + dxhat;
+    dot = fma(dxhat, xhat, dot);
+    store(dw + i, fma(g, xhat, load(dw + i, lanes)), lanes);
+    store(db + i, g + load(db + i, lanes), lanes);
+  });
+  const float mean_dxhat = total / static_cast<float>(C), mean_dot = sum(dot) / static_cast<float>(C);
+  for_each_vector(C, [&](int64_t i, auto lanes) {
+    const Floats xhat = (load(x + i, lanes) - mean) * rstd, dxhat = load(dy + i, lanes) * load(w + i, lanes);
+    const Floats gradient = rstd * (dxhat - mean_dxhat - xhat * mean_dot);
+    out.store(dx + i, a.accumulate_dx ? load(dx + i, lanes) + gradient : gradient, lanes);
+  });
+}
+
+template <class T>
+void backward(const LayerNormBackward& a, const Tensor& partials) {
+  sum_row_blocks(a.accumulate_dx ? 0 : a.dx.bytes(), a.x.rows(), partials,
+                 [&](int64_t row, float* dw, auto out) { backward_row<T>(a, row, dw, out); });
+  add_row_blocks(a.dw, partials);
+  add_row_blocks(a.db, partials, a.dw.size());
+}
+
+}  // namespace
+}  // namespace cpu
+
+void layernorm_forward(Stream& stream, const LayerNormForward& a) {
+  check_parameter("layernorm_forward", "w", a.w, a.x);
+  check_parameter("layernorm_forward", "b", a.b, a.x);
+  check_statistic("layernorm_forward", "mean", a.mean, a.x);
+  check_statistic("layernorm_forward", "rstd", a.rstd, a.x);
+  check(a.y.shape == a.x.shape && a.y.dtype == a.x.dtype, "layernorm_forward: y is ", a.y.dtype, " ",
+        a.y.shape, ", x is ", a.x.dtype, " ", a.x.shape);
+  if (stream.planning() || a.x.empty()) return;
+  stream.run("layernorm_forward", [a] { visit_float(a.x.dtype, [&]<class T>() { cpu::forward<T>(a); }); });
+}
+
+void layernorm_backward(Stream& stream, Arena& scratch, const LayerNormBackward& a) {
+  check_parameter("layernorm_backward", "w", a.w, a.x);
+  check_statistic("layernorm_backward", "mean", a.mean, a.x);
+  check_statistic("layernorm_backward", "rstd", a.rstd, a.x);
+  check(a.dx.shape == a.x.shape && a.dy.shape == a.x.shape && a.dx.dtype == a.x.dtype &&
+            a.dy.dtype == a.x.dtype,
+        "layernorm_backward: dx ", a.dx.dtype, " ", a.dx.shape, ", dy ", a.dy.dtype, " ", a.dy.shape,
+        " and x ", a.x.dtype, " ", a.x.shape, " must agree");
+  check_gradient("dw", a.dw, a.x);
+  check_gradient("db", a.db, a.x);
+  const ArenaScope scope(scratch);
+  const Tensor partials = scratch.alloc(DType::f32, {row_blocks(a.x.rows()), 2 * a.x.shape[-1]});
+  if (stream.planning() || a.x.empty()) return;
+  stream.run("layernorm_backward",
+             [a, partials] { visit_float(a.x.dtype, [&]<class T>() { cpu::backward<T>(a, partials); }); });
+}
+
+double min_bytes(const LayerNormForward& a) {
+  return static_cast<double>(a.x.bytes() + a.y.bytes() + a.w.bytes() + a.b.bytes() + a.mean.bytes() +
+                             a.rstd.bytes());
+}
+double min_bytes(const LayerNormBackward& a) {
+  const int64_t dx = a.accumulate_dx ? 2 * a.dx.bytes() : a.dx.bytes();
+  return static_cast<double>(a.x.bytes() + a.dy.bytes() + dx + a.w.bytes() + 2 * a.dw.bytes() +
+                             2 * a.db.bytes() + a.mean.bytes() + a.rstd.bytes());
+}
+double flops(const LayerNormForward& a) { return 7.0 * static_cast<double>(a.x.size()); }
+double flops(const LayerNormBackward& a) { return 14.0 * static_cast<double>(a.x.size()); }
+
+}  // namespace flatshard

@@ -1,0 +1,46 @@
+#pragma once
+// LayerNorm over the last dimension, x of (rows, C):
+//   mean = mean(x)      rstd = 1 / sqrt(mean((x - mean)^2) + eps)      xhat = (x - mean) rstd
+//   y = xhat w + b
+//   dx += or = rstd (dy w - mean(dy w) - xhat mean(dy w xhat))
+//   dw += sum over rows of dy xhat      db += sum over rows of dy
+// Statistics and sums are fp32; y is rounded once. The variance comes from a pass of its own over x - mean.
+// dw and db are summed in an order that does not depend on threads (kernels/row_blocks.h).
+
+#include "runtime/arena.h"
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace flatshard {
+
+struct LayerNormForward {
+  Tensor y;     // (..., C)
+  Tensor mean;  // (rows) f32, kept for the backward pass
+  Tensor rstd;  // (rows) f32, kept for the backward pass
+  Tensor x;     // (..., C), of y's dtype
+  Tensor w;     // (C), of y's dtype
+  Tensor b;     // (C), of y's dtype
+  float eps;
+};
+
+struct LayerNormBackward {
+  Tensor dx;                   // (..., C)
+  Tensor dw;                   // (C) f32, added to
+  Tensor db;                   // (C) f32, added to
+  Tensor dy;                   // (..., C)
+  Tensor x;                    // (..., C)
+  Tensor w;                    // (C)
+  Tensor mean;                 // (rows) f32
+  Tensor rstd;                 // (rows) f32
+  bool accumulate_dx = false;  // dx += instead of dx =, for the residual stream
+};
+
+void layernorm_forward(Stream& stream, const LayerNormForward& a);
+void layernorm_backward(Stream& stream, Arena& scratch, const LayerNormBackward& a);
+
+double min_bytes(const LayerNormForward& a);
+double min_bytes(const LayerNormBackward& a);
+double flops(const LayerNormForward& a);
+double flops(const LayerNormBackward& a);
+
+}  // namespace flatshard
