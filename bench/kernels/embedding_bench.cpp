@@ -1,0 +1,110 @@
+// Cases of the embedding, shared by tests and benchmark.
+
+#include "bench/case.h"
+#include "kernels/embedding.h"
+
+namespace flatshard::bench {
+namespace {
+
+struct Sizes {
+  int64_t N, V, C;
+  int64_t P = 0;  // 0: no table of positions
+};
+
+void formula(Values& v, const Sizes& s) {
+  v["y"].assign(s.N * s.C, 0);
+  for (int64_t n = 0; n < s.N; ++n)
+    for (int64_t i = 0; i < s.C; ++i) {
+      double& y = v["y"][n * s.C + i];
+      y = v["w"][static_cast<int64_t>(v["tokens"][n]) * s.C + i];
+      if (s.P > 0) y += v["p"][static_cast<int64_t>(v["positions"][n]) * s.C + i];
+    }
+}
+
+std::string name_of(const Sizes& s) {
+  return str(s.N, " x ", s.C, " of ", s.V, s.P > 0 ? str(" + ", s.P) : "");
+}
+
+// Random tokens; about a quarter of them are the last of the vocabulary, so that a row is added to often.
+Arg tokens(const Sizes& s) {
+  return {"tokens", DType::i32, {s.N}, Role::constant, [=](int64_t, double unit) {
+            return unit > 0.75 ? static_cast<double>(s.V - 1) : unit * static_cast<double>(s.V);
+          }};
+}
+
+// Documents of P positions, one after the other.
+Arg positions(const Sizes& s) {
+  return {"positions", DType::i32, {s.N}, Role::constant, [=](int64_t n, double) {
+            return static_cast<double>(n % s.P);
+          }};
+}
+
+EmbeddingForward forward_args(const Tensors& t) {
+  if (!t.has("p")) return {.y = t["y"], .w = t["w"], .tokens = t["tokens"]};
+  return {.y = t["y"], .w = t["w"], .tokens = t["tokens"], .p = t["p"], .positions = t["positions"]};
+}
+
+EmbeddingBackward backward_args(const Tensors& t) {
+  if (!t.has("dp")) return {.dw = t["dw"], .dy = t["dy"], .tokens = t["tokens"]};
+  return {.dw = t["dw"], .dy = t["dy"], .tokens = t["tokens"], .dp = t["dp"], .positions = t["positions"]};
+}
+
+Case forward_case(DType dtype, const Sizes& s) {
+  Case c{.op = "embedding_forward",
+         .shape = name_of(s),
+         .dtype = dtype,
+         .args = {{"w", dtype, {s.V, s.C}, Role::input}, tokens(s), {"y", dtype, {s.N, s.C}, Role::output}},
+         .run = [](Stream& stream, Arena&, const Tensors& t) { embedding_forward(stream, forward_args(t)); },
+         .min_bytes = [](const Tensors& t) { return min_bytes(forward_args(t)); },
+         .flops = [](const Tensors& t) { return flops(forward_args(t)); },
+         .reference = [=](Values& v) { formula(v, s); }};
+  if (s.P > 0) {
+    c.args.push_back({"p", dtype, {s.P, s.C}, Role::input});
+    c.args.push_back(positions(s));
+  }
+  return c;
+}
+
+Case backward_case(DType dtype, const Sizes& s) {
+  Case c{
+      .op = "embedding_backward",
+      .shape = name_of(s),
+      .dtype = dtype,
+      .args = {{"w", dtype, {s.V, s.C}, Role::input},
+               tokens(s),
+               {"dy", dtype, {s.N, s.C}, Role::input},
+               {"dw", DType::f32, {s.V, s.C}, Role::updated}},
+      .run = [](Stream& stream, Arena&, const Tensors& t) { embedding_backward(stream, backward_args(t)); },
+      .min_bytes = [](const Tensors& t) { return min_bytes(backward_args(t)); },
+      .flops = [](const Tensors& t) { return flops(backward_args(t)); },
+      .reference = [=](Values& v) { formula(v, s); },
+      .gradients = true};
+  if (s.P > 0) {
+    c.args.push_back({"p", dtype, {s.P, s.C}, Role::input});
+    c.args.push_back(positions(s));
+    c.args.push_back({"dp", DType::f32, {s.P, s.C}, Role::updated});
+  }
+  return c;
+}
+
+std::vector<Sizes> sizes(Scale scale) {
+  if (scale == Scale::bench) return {{16384, 50257, 768}, {16384, 50257, 768, 1024}, {8192, 32000, 2048}};
+  if (scale == Scale::golden) return {{12, 7, 40, 5}};
+  return {{1, 1, 1}, {5, 3, 7}, {9, 4, 16, 3}, {70, 6, 5, 70}, {2, 2, 131}, {3, 2, 130, 2}};
+}
+
+}  // namespace
+
+std::vector<Case> embedding_cases(Scale scale) {
+  std::vector<DType> dtypes{DType::f32, DType::bf16};
+  if (scale == Scale::test) dtypes.push_back(DType::f16);
+  std::vector<Case> cases;
+  for (const DType dtype : dtypes)
+    for (const Sizes& s : sizes(scale)) {
+      cases.push_back(forward_case(dtype, s));
+      cases.push_back(backward_case(dtype, s));
+    }
+  return cases;
+}
+
+}  // namespace flatshard::bench
