@@ -222,17 +222,14 @@ double max_error(const std::vector<double>& got, const std::vector<double>& expe
 }
 
 Values expected_outputs(const Case& c, const Values& before) {
-  Values expected;
-  if (!c.gradients) {
-    Values values = before;
-    c.reference(values);
-    for (const Arg& arg : c.args)
-      if (is_written(arg)) expected[arg.name] = values.at(arg.name);
-    return expected;
-  }
+  Values expected, after = before;
+  c.reference(after);
   for (const Arg& arg : c.args) {
     if (!is_written(arg)) continue;
-    check(arg.name[0] == 'd', "output ", arg.name, " of a backward case is not named d...");
+    if (!c.gradients || arg.name[0] != 'd') {
+      expected[arg.name] = after.at(arg.name);
+      continue;
+    }
     std::vector<double> gradient = numeric_gradient(c, arg.name.substr(1), before);
     if (arg.role == Role::updated)
       for (size_t i = 0; i < gradient.size(); ++i) gradient[i] += before.at(arg.name)[i];

@@ -5,7 +5,8 @@
 //
 // Names carry the mathematics. In a backward case the op's output "dx" is checked against the numeric
 // derivative, with respect to the input "x", of sum(dy * y) over every forward output "y" that has a "dy"
-// among the arguments.
+// among the arguments. Its outputs that are not named d... (the loss beside its gradient) are values of the
+// reference, as in a forward case.
 
 #include <functional>
 #include <map>
@@ -64,7 +65,7 @@ struct Case {
   std::function<double(const Tensors&)> flops = nullptr;
   // The forward formula: reads inputs, constants and updated values by name, writes outputs by name.
   std::function<void(Values&)> reference = nullptr;
-  bool gradients = false;  // outputs are derivatives of the reference, not its values
+  bool gradients = false;  // outputs named d... are derivatives of the reference, not its values
   double tolerance_factor =
       1.0;                    // times the tolerance of the dtype; a comment at the case says why it is not 1
   bool matrix_bound = false;  // the benchmark compares with the matrix peak, not with the copy bandwidth
