@@ -1,0 +1,128 @@
+// Cases of the cross-entropy, shared by tests and benchmark. The per-token weight plays the part of the
+// gradient that comes in, so it is called dnll: the gradient of the unweighted loss nll.
+
+#include <cmath>
+
+#include "bench/case.h"
+#include "kernels/cross_entropy.h"
+
+namespace flatshard::bench {
+namespace {
+
+struct Sizes {
+  int64_t N, V;
+  CrossEntropyOptions options{};
+};
+
+void formula(Values& v, const Sizes& s) {
+  const int64_t V = s.options.valid_vocab > 0 ? s.options.valid_vocab : s.V;
+  const double e = s.options.label_smoothing, z = s.options.z_loss;
+  v["nll"].assign(s.N, 0);
+  v["loss"].assign(s.N, 0);
+  for (int64_t n = 0; n < s.N; ++n) {
+    const auto target = static_cast<int64_t>(v["targets"][n]);
+    if (target < 0) continue;
+    const double* x = &v["logits"][n * s.V];
+    double exps = 0, total = 0;
+    for (int64_t i = 0; i < V; ++i) {
+      exps += std::exp(x[i]);
+      total += x[i];
+    }
+    const double lse = std::log(exps);
+    v["nll"][n] = lse - (1 - e) * x[target] - e / static_cast<double>(V) * total + z * lse * lse;
+    v["loss"][n] = v["dnll"][n] * v["nll"][n];
+  }
+}
+
+std::string name_of(const Sizes& s) {
+  const CrossEntropyOptions& o = s.options;
+  return str(s.N, " x ", s.V, o.valid_vocab > 0 ? str(" padded from ", o.valid_vocab) : "",
+             o.label_smoothing > 0 ? " smoothed" : "", o.z_loss > 0 ? " z-loss" : "");
+}
+
+// Random targets; every fifth, but not the first, is ignored.
+Arg targets(const Sizes& s) {
+  const int64_t V = s.options.valid_vocab > 0 ? s.options.valid_vocab : s.V;
+  return {"targets", DType::i32, {s.N}, Role::constant, [=](int64_t n, double unit) {
+            return n % 5 == 4 ? -100 : std::floor(unit * static_cast<double>(V));
+          }};
+}
+
+CrossEntropyForward forward_args(const Tensors& t, const Sizes& s) {
+  return {.loss = t["loss"],
+          .logits = t["logits"],
+          .targets = t["targets"],
+          .weights = t["dnll"],
+          .options = s.options};
+}
+
+CrossEntropyBackward backward_args(const Tensors& t, const Sizes& s) {
+  return {.dlogits = t["dlogits"],
+          .loss = t["loss"],
+          .logits = t["logits"],
+          .targets = t["targets"],
+          .weights = t["dnll"],
+          .options = s.options};
+}
+
+Case forward_case(DType dtype, const Sizes& s) {
+  return {.op = "cross_entropy_forward",
+          .shape = name_of(s),
+          .dtype = dtype,
+          .args = {{"logits", dtype, {s.N, s.V}, Role::input},
+                   targets(s),
+                   {"dnll", DType::f32, {s.N}, Role::constant},
+                   {"loss", DType::f32, {s.N}, Role::output}},
+          .run = [=](Stream& stream, Arena&,
+                     const Tensors& t) { cross_entropy_forward(stream, forward_args(t, s)); },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(forward_args(t, s)); },
+          .flops = [=](const Tensors& t) { return flops(forward_args(t, s)); },
+          .reference = [=](Values& v) { formula(v, s); }};
+}
+
+// The gradient has the case's dtype; the logits may be wider.
+Case backward_case(DType dtype, DType logits, const Sizes& s) {
+  return {.op = "cross_entropy_backward",
+          .shape = str(name_of(s), logits == dtype ? "" : str(" of ", logits)),
+          .dtype = dtype,
+          .args = {{"logits", logits, {s.N, s.V}, Role::input},
+                   targets(s),
+                   {"dnll", DType::f32, {s.N}, Role::constant},
+                   {"dlogits", dtype, {s.N, s.V}, Role::output},
+                   {"loss", DType::f32, {s.N}, Role::output}},
+          .run = [=](Stream& stream, Arena&,
+                     const Tensors& t) { cross_entropy_backward(stream, backward_args(t, s)); },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(backward_args(t, s)); },
+          .flops = [=](const Tensors& t) { return flops(backward_args(t, s)); },
+          .reference = [=](Values& v) { formula(v, s); },
+          .gradients = true};
+}
+
+std::vector<Sizes> sizes(Scale scale) {
+  const CrossEntropyOptions all{.label_smoothing = 0.1f, .z_loss = 0.01f};
+  if (scale == Scale::bench) return {{512, 50257}};
+  if (scale == Scale::golden) return {{6, 40, all}};
+  return {{1, 1},
+          {3, 7},
+          {11, 16, {.label_smoothing = 0.2f}},
+          {5, 33, {.z_loss = 0.05f}},
+          {2, 40, {.label_smoothing = 0.1f, .z_loss = 0.01f, .valid_vocab = 21}},
+          {1, 1100, all}};
+}
+
+}  // namespace
+
+std::vector<Case> cross_entropy_cases(Scale scale) {
+  std::vector<DType> dtypes{DType::f32, DType::bf16};
+  if (scale == Scale::test) dtypes.push_back(DType::f16);
+  std::vector<Case> cases;
+  for (const DType dtype : dtypes)
+    for (const Sizes& s : sizes(scale)) {
+      cases.push_back(forward_case(dtype, s));
+      cases.push_back(backward_case(dtype, dtype, s));
+      if (dtype != DType::f32 && scale != Scale::golden) cases.push_back(backward_case(dtype, DType::f32, s));
+    }
+  return cases;
+}
+
+}  // namespace flatshard::bench

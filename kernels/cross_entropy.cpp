@@ -1,0 +1,179 @@
+#include "kernels/cross_entropy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/simd.h"
+#include "runtime/parallel.h"
+
+namespace flatshard {
+namespace {
+
+int64_t valid_columns(const Tensor& logits, const CrossEntropyOptions& options) {
+  return options.valid_vocab > 0 ? options.valid_vocab : logits.shape[-1];
+}
+
+void check_rows(const char* op, const char* name, const Tensor& t, DType dtype, const Tensor& logits) {
+  check(t.dtype == dtype && t.size() == logits.rows(), op, ": ", name, " is ", t.dtype, " ", t.shape,
+        ", must be ", dtype, " with one element for each of ", logits.rows(), " rows");
+}
+
+template <class Args>
+void check_arguments(const char* op, const Args& a) {
+  check(is_float(a.logits.dtype), op, ": logits are ", a.logits.dtype, ", must be f32, bf16 or f16");
+  check_rows(op, "loss", a.loss, DType::f32, a.logits);
+  check_rows(op, "targets", a.targets, DType::i32, a.logits);
+  check_rows(op, "weights", a.weights, DType::f32, a.logits);
+  const CrossEntropyOptions& options = a.options;
+  check(options.valid_vocab >= 0 && options.valid_vocab <= a.logits.shape[-1], op, ": valid_vocab is ",
+        options.valid_vocab, ", must be in [0, ", a.logits.shape[-1], "]");
+  check(options.label_smoothing >= 0 && options.label_smoothing <= 1, op, ": label_smoothing is ",
+        options.label_smoothing, ", must be in [0, 1]");
+  check(options.z_loss >= 0, op, ": z_loss is ", options.z_loss, ", must be at least 0");
+}
+
+}  // namespace
+
+namespace cpu {
+namespace {
+
+using namespace simd;
+
+void check_targets(const Tensor& targets, int64_t V) {
+  const int32_t* target = targets.as<int32_t>();
+  for (int64_t n = 0; n < targets.size(); ++n)
+    check(target[n] < V, "target ", target[n], " at ", n, " is outside the vocabulary of ", V);
+}
+
+// The maximum is kept up to date in blocks that stay in the first-level cache.
+constexpr int64_t kColumnBlock = 1024;
+constexpr float kLowest = std::numeric_limits<float>::lowest();
+
+// What one pass over a row finds out.
+struct RowSums {
+  float max;    // kLowest when all logits are -infinity
+  float exps;   // sum of exp(x - max)
+  float total;  // sum of x
+};
+
+// Each lane keeps its own maximum; the lanes meet at the end.
+template <class T>
+RowSums row_sums(const T* x, int64_t V) {
+  Floats max_so_far = splat(kLowest), exps{}, total{};
+  for (int64_t begin = 0; begin < V; begin += kColumnBlock) {
+    const T* block = x + begin;
+    const int64_t n = std::min(kColumnBlock, V - begin);
+    Floats top = max_so_far;
+    for_each_vector(n, [&](int64_t i, auto lanes) {
+      top = max(top, keep_lanes(load(block + i, lanes), lanes, kLowest));
+    });
+    exps *= exp(max_so_far - top);
+    for_each_vector(n, [&](int64_t i, auto lanes) {
+      const Floats v = load(block + i, lanes);
+      exps += keep_lanes(exp(v - top), lanes, 0.0f);
+      total += v;
+    });
+    max_so_far = top;
+  }
+  const float highest = max(max_so_far);
+  return {highest, sum(exps * exp(max_so_far - highest)), sum(total)};
+}
+
+float row_nll(const RowSums& sums, float target_logit, int64_t V, const CrossEntropyOptions& options) {
+  const float log_exps = std::log(sums.exps);
+  float nll = log_exps + (sums.max - target_logit);
+  if (options.label_smoothing > 0)
+    nll += options.label_smoothing * (target_logit - sums.total / static_cast<float>(V));
+  const float lse = sums.max + log_exps;
+  return options.z_loss > 0 ? nll + options.z_loss * lse * lse : nll;
+}
+
+// dlogits of one row of V valid columns; x and dx may be the same.
+template <class T, class D>
+void row_gradient(D* dx, const T* x, int64_t V, int64_t target, float weight, const RowSums& sums,
+                  const CrossEntropyOptions& options) {
+  const float lse = sums.max + std::log(sums.exps);
+  const float scale = weight * (1 + 2 * options.z_loss * lse) / sums.exps;
+  const float smooth = weight * options.label_smoothing / static_cast<float>(V);
+  const auto gradient = [&](Floats v) { return exp(v - sums.max) * scale - smooth; };
+  const float at_target =
+      gradient(splat(static_cast<float>(x[target])))[0] - weight * (1 - options.label_smoothing);
+  for_each_vector(V, [&](int64_t i, auto lanes) { store(dx + i, gradient(load(x + i, lanes)), lanes); });
+  dx[target] = D(at_target);
+}
+
+template <class T, class D>
+void rows(const CrossEntropyBackward& a, int64_t begin, int64_t end) {
+  const int64_t columns = a.logits.shape[-1], V = valid_columns(a.logits, a.options);
+  for (int64_t n = begin; n < end; ++n) {
+    const int64_t target = a.targets.as<int32_t>()[n];
+    float& loss = a.loss.as<float>()[n];
+    D* dx = a.dlogits.empty() ? nullptr : a.dlogits.as<D>() + n * columns;
+    if (target < 0) {
+      loss = 0;
+      if (dx) std::fill(dx, dx + columns, D(0.0f));
+      continue;
+    }
+    const T* x = a.logits.as<T>() + n * columns;
+    const float weight = a.weights.as<float>()[n];
+    const RowSums sums = row_sums(x, V);
+    loss = weight * row_nll(sums, x[target], V, a.options);
+    if (!dx) continue;
+    row_gradient(dx, x, V, target, weight, sums, a.options);
+    std::fill(dx + V, dx + columns, D(0.0f));
+  }
+}
+
+// The gradient is left out when a.dlogits is empty.
+void cross_entropy(const CrossEntropyBackward& a) {
+  check_targets(a.targets, valid_columns(a.logits, a.options));
+  const int64_t row_block = std::max<int64_t>(1, 16384 / a.logits.shape[-1]);
+  visit_float(a.logits.dtype, [&]<class T>() {
+    visit_float(a.dlogits.dtype, [&]<class D>() {
+      parallel_blocks(a.logits.rows(), row_block,
+                      [&](int64_t begin, int64_t end) { rows<T, D>(a, begin, end); });
+    });
+  });
+}
+
+}  // namespace
+}  // namespace cpu
+
+void check_targets(Stream& stream, const Tensor& targets, int64_t V) {
+  if (stream.planning() || targets.empty()) return;
+  stream.run("check_targets", [=] { cpu::check_targets(targets, V); });
+}
+
+void cross_entropy_forward(Stream& stream, const CrossEntropyForward& a) {
+  check_arguments("cross_entropy_forward", a);
+  if (stream.planning() || a.logits.empty()) return;
+  stream.run("cross_entropy_forward", [a] {
+    cpu::cross_entropy({.dlogits = {},
+                        .loss = a.loss,
+                        .logits = a.logits,
+                        .targets = a.targets,
+                        .weights = a.weights,
+                        .options = a.options});
+  });
+}
+
+void cross_entropy_backward(Stream& stream, const CrossEntropyBackward& a) {
+  check_arguments("cross_entropy_backward", a);
+  check(a.dlogits.shape == a.logits.shape && is_float(a.dlogits.dtype), "cross_entropy_backward: dlogits is ",
+        a.dlogits.dtype, " ", a.dlogits.shape, ", must have the shape of the logits, ", a.logits.shape);
+  if (stream.planning() || a.logits.empty()) return;
+  stream.run("cross_entropy_backward", [a] { cpu::cross_entropy(a); });
+}
+
+double min_bytes(const CrossEntropyForward& a) {
+  return static_cast<double>(a.logits.bytes() + a.loss.bytes() + a.targets.bytes() + a.weights.bytes());
+}
+double min_bytes(const CrossEntropyBackward& a) {
+  return static_cast<double>(a.logits.bytes() + a.dlogits.bytes() + a.loss.bytes() + a.targets.bytes() +
+                             a.weights.bytes());
+}
+double flops(const CrossEntropyForward& a) { return 4.0 * static_cast<double>(a.logits.size()); }
+double flops(const CrossEntropyBackward& a) { return 8.0 * static_cast<double>(a.logits.size()); }
+
+}  // namespace flatshard
