@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/simd.h"
+#include "kernels/simd_math.h"
 #include "runtime/parallel.h"
 
 namespace flatshard {

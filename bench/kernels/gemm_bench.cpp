@@ -1,0 +1,136 @@
+// Cases of the matrix product and of the bias gradient. A product is its own derivative, so only values are
+// checked.
+
+#include "bench/case.h"
+#include "kernels/gemm.h"
+
+namespace flatshard::bench {
+namespace {
+
+struct Options {
+  bool transpose_a = false, transpose_b = false, bias = false, accumulate = false;
+};
+
+struct Problem {
+  DType in, out;
+  int64_t M, N, K;
+  Options with{};
+};
+
+Gemm arguments(const Problem& p, const Tensors& t) {
+  return {.c = t["c"],
+          .a = t["a"],
+          .b = t["b"],
+          .bias = p.with.bias ? t["bias"] : Tensor{},
+          .transpose_a = p.with.transpose_a,
+          .transpose_b = p.with.transpose_b,
+          .accumulate = p.with.accumulate};
+}
+
+void formula(const Problem& p, Values& v) {
+  std::vector<double> c = p.with.accumulate ? v["c"] : std::vector<double>(p.M * p.N);
+  for (int64_t i = 0; i < p.M; ++i)
+    for (int64_t j = 0; j < p.N; ++j) {
+      double sum = p.with.bias ? v["bias"][j] : 0;
+      for (int64_t k = 0; k < p.K; ++k)
+        sum += v["a"][p.with.transpose_a ? k * p.M + i : i * p.K + k] *
+               v["b"][p.with.transpose_b ? j * p.K + k : k * p.N + j];
+      c[i * p.N + j] += sum;
+    }
+  v["c"] = std::move(c);
+}
+
+Case gemm_case(const Problem& p) {
+  const Shape a = p.with.transpose_a ? Shape{p.K, p.M} : Shape{p.M, p.K};
+  const Shape b = p.with.transpose_b ? Shape{p.N, p.K} : Shape{p.K, p.N};
+  std::vector<Arg> args{{"a", p.in, a, Role::input}, {"b", p.in, b, Role::input}};
+  if (p.with.bias) args.push_back({"bias", p.in, {p.N}, Role::input});
+  args.push_back({"c", p.out, {p.M, p.N}, p.with.accumulate ? Role::updated : Role::output});
+  return {.op = "gemm",
+          .shape = str(p.M, " x ", p.N, " x ", p.K, p.with.transpose_a ? " a^T" : "",
+                       p.with.transpose_b ? " b^T" : "", p.with.bias ? " bias" : "",
+                       p.with.accumulate ? " c+=" : "", p.out != p.in ? " into f32" : ""),
+          .dtype = p.in,
+          .args = std::move(args),
+          .run = [=](Stream& s, Arena& scratch, const Tensors& t) { gemm(s, scratch, arguments(p, t)); },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(arguments(p, t)); },
+          .flops = [=](const Tensors& t) { return flops(arguments(p, t)); },
+          .reference = [=](Values& v) { formula(p, v); },
+          .matrix_bound = true};
+}
+
+BiasBackward bias_arguments(const Tensors& t) { return {.db = t["db"], .dy = t["dy"]}; }
+
+Case bias_case(DType dtype, int64_t rows, int64_t N) {
+  return {.op = "bias_backward",
+          .shape = str(rows, " x ", N),
+          .dtype = dtype,
+          .args = {{"b", dtype, {N}, Role::input},
+                   {"dy", dtype, {rows, N}, Role::input},
+                   {"db", DType::f32, {N}, Role::updated}},
+          .run = [](Stream& s, Arena& scratch,
+                    const Tensors& t) { bias_backward(s, scratch, bias_arguments(t)); },
+          .min_bytes = [](const Tensors& t) { return min_bytes(bias_arguments(t)); },
+          .flops = [](const Tensors& t) { return flops(bias_arguments(t)); },
+          .reference =
+              [=](Values& v) {
+                v["y"].assign(rows * N, 0);
+                for (int64_t i = 0; i < rows * N; ++i) v["y"][i] = v["b"][i % N];
+              },
+          .gradients = true};
+}
+
+std::vector<Case> test_cases() {
+  std::vector<Case> cases;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (const bool ta : {false, true})
+      for (const bool tb : {false, true}) {
+        cases.push_back(gemm_case({dtype, dtype, 5, 7, 3, {ta, tb}}));
+        cases.push_back(gemm_case(
+            {dtype, DType::f32, 17, 33, 65, {.transpose_a = ta, .transpose_b = tb, .accumulate = true}}));
+        cases.push_back(
+            gemm_case({dtype, dtype, 9, 40, 16, {.transpose_a = ta, .transpose_b = tb, .bias = true}}));
+      }
+    cases.push_back(gemm_case({dtype, dtype, 1, 1, 1}));
+    cases.push_back(gemm_case({dtype, dtype, 1, 130, 70, {.transpose_b = true}}));
+    cases.push_back(gemm_case({dtype, dtype, 6, 10, 12, {.accumulate = true}}));
+    cases.push_back(gemm_case({dtype, dtype, 4, 6, 0, {.bias = true}}));
+    cases.push_back(gemm_case({dtype, DType::f32, 4, 6, 0, {.accumulate = true}}));
+    cases.push_back(bias_case(dtype, 1, 5));
+    cases.push_back(bias_case(dtype, 130, 9));
+  }
+  // Several tiles in both directions, with narrower ones at the edges, and more of K than the plain loop
+  // takes at once.
+  cases.push_back(gemm_case({DType::f32, DType::f32, 300, 170, 90, {.transpose_b = true, .bias = true}}));
+  cases.push_back(
+      gemm_case({DType::bf16, DType::f32, 150, 300, 111, {.transpose_a = true, .accumulate = true}}));
+  cases.push_back(gemm_case({DType::bf16, DType::bf16, 70, 75, 1030}));
+  return cases;
+}
+
+std::vector<Case> bench_cases() {
+  std::vector<Case> cases;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    cases.push_back(gemm_case({dtype, dtype, 2048, 2048, 2048}));
+    cases.push_back(gemm_case({dtype, dtype, 256, 3072, 768, {.transpose_b = true, .bias = true}}));
+    cases.push_back(gemm_case({dtype, dtype, 256, 768, 3072}));
+    cases.push_back(
+        gemm_case({dtype, DType::f32, 3072, 768, 256, {.transpose_a = true, .accumulate = true}}));
+    cases.push_back(gemm_case({dtype, dtype, 256, 50257, 768, {.transpose_b = true}}));
+    cases.push_back(bias_case(dtype, 16384, 2048));
+  }
+  return cases;
+}
+
+}  // namespace
+
+std::vector<Case> gemm_cases(Scale scale) {
+  if (scale == Scale::test) return test_cases();
+  if (scale == Scale::bench) return bench_cases();
+  std::vector<Case> cases;
+  for (const DType dtype : {DType::f32, DType::bf16})
+    cases.push_back(gemm_case({dtype, dtype, 13, 24, 40, {.transpose_b = true, .bias = true}}));
+  return cases;
+}
+
+}  // namespace flatshard::bench

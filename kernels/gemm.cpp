@@ -1,0 +1,236 @@
+#include "kernels/gemm.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "kernels/gemm_tile.h"
+#include "kernels/row_blocks.h"
+#include "kernels/simd.h"
+#include "runtime/parallel.h"
+
+namespace flatshard {
+namespace {
+
+struct Extents {
+  int64_t M, N, K;
+};
+
+Extents extents(const Gemm& g) {
+  return {g.a.shape[g.transpose_a ? 1 : 0], g.b.shape[g.transpose_b ? 0 : 1],
+          g.a.shape[g.transpose_a ? 0 : 1]};
+}
+
+void check_gemm(const Gemm& g) {
+  check(g.a.shape.rank() == 2 && g.b.shape.rank() == 2 && g.c.shape.rank() == 2, "gemm: a ", g.a.shape,
+        ", b ", g.b.shape, " and c ", g.c.shape, " must be matrices");
+  const auto [M, N, K] = extents(g);
+  check(g.b.shape[g.transpose_b ? 1 : 0] == K && g.c.shape == Shape({M, N}), "gemm: c ", g.c.shape, " = a ",
+        g.a.shape, g.transpose_a ? "^T" : "", " b ", g.b.shape, g.transpose_b ? "^T" : "", " does not fit");
+  check(is_float(g.a.dtype) && g.b.dtype == g.a.dtype && (g.c.dtype == g.a.dtype || g.c.dtype == DType::f32),
+        "gemm: c is ", g.c.dtype, ", a is ", g.a.dtype, ", b is ", g.b.dtype,
+        "; a and b must agree, c must be f32 or like them");
+  check(g.bias.empty() || (g.bias.size() == N && g.bias.dtype == g.a.dtype), "gemm: bias is ", g.bias.dtype,
+        " ", g.bias.shape, ", must be ", g.a.dtype, " (", N, ")");
+}
+
+// How c is cut: rows and columns of a tile. Tiles are large enough that packing the operands is cheap beside
+// the product, and there are enough of them that threads end together. Only the shape decides.
+struct Cut {
+  int64_t rows, columns;
+};
+
+Cut cut(const Extents& e) {
+  constexpr int64_t kTile = 512, kStep = 32;
+  constexpr double kFlopsWorthATile = 4e6;
+  const auto pieces = [](int64_t extent, int64_t count) {  // of equal size, a multiple of kStep
+    const int64_t piece = (extent + count - 1) / count;
+    return std::min(extent, (piece + kStep - 1) / kStep * kStep);
+  };
+  const double work = 2.0 * static_cast<double>(e.M) * static_cast<double>(e.N) * static_cast<double>(e.K);
+  const double wanted = std::clamp(work / kFlopsWorthATile, 1.0, 8.0);
+  int64_t in_rows = (e.M + kTile - 1) / kTile, in_columns = (e.N + kTile - 1) / kTile;
+  while (static_cast<double>(in_rows * in_columns) < wanted) {
+    const bool split_columns = e.N / in_columns >= e.M / in_rows;
+    if ((split_columns ? e.N / in_columns : e.M / in_rows) < 2 * kStep) break;
+    ++(split_columns ? in_columns : in_rows);
+  }
+  return {pieces(e.M, in_rows), pieces(e.N, in_columns)};
+}
+
+// Each shape of tile is prepared once and kept.
+TileProduct& prepared(const GemmTile& tile) {
+  static std::mutex mutex;
+  static std::map<GemmTile, std::shared_ptr<TileProduct>> products;
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<TileProduct>& product = products[tile];
+  if (!product) product = make_tile(tile);
+  return *product;
+}
+
+// A product of f32 or bf16 matrices, cut and prepared. At most four shapes of tile occur: full ones, and
+// those at the right, lower and both edges.
+class CutProduct {
+ public:
+  explicit CutProduct(const Gemm& g) : g_(g), e_(extents(g)), cut_(cut(e_)) {
+    rows_ = (e_.M + cut_.rows - 1) / cut_.rows;
+    columns_ = (e_.N + cut_.columns - 1) / cut_.columns;
+    for (const bool last_row : {false, true})
+      for (const bool last_column : {false, true}) {
+        TileProduct*& product = products_[2 * last_row + last_column];
+        product = &prepared(shape_of(last_row ? rows_ - 1 : 0, last_column ? columns_ - 1 : 0));
+        scratch_bytes_ = std::max(scratch_bytes_, tile_scratch_bytes(*product));
+      }
+  }
+
+  int64_t scratch_bytes() const { return (scratch_bytes_ + 63) / 64 * 64; }
+
+  // `scratch` has scratch_bytes() for each thread.
+  void run(const Tensor& scratch) const {
+    parallel_for(rows_ * columns_, [&](int64_t task, int worker) {
+      const int64_t row = task / columns_, column = task % columns_;
+      TileProduct& product = *products_[2 * (row == rows_ - 1) + (column == columns_ - 1)];
+      run_tile(product, worker, data_of(row, column, scratch.as<uint8_t>() + worker * scratch_bytes()));
+    });
+  }
+
+ private:
+  GemmTile shape_of(int64_t row, int64_t column) const {
+    return {.M = std::min(cut_.rows, e_.M - row * cut_.rows),
+            .N = std::min(cut_.columns, e_.N - column * cut_.columns),
+            .K = e_.K,
+            .lda = g_.a.shape[1],
+            .ldb = g_.b.shape[1],
+            .ldc = e_.N,
+            .in = g_.a.dtype,
+            .out = g_.c.dtype,
+            .transpose_a = g_.transpose_a,
+            .transpose_b = g_.transpose_b,
+            .bias = !g_.bias.empty(),
+            .accumulate = g_.accumulate};
+  }
+
+  TileData data_of(int64_t row, int64_t column, void* scratch) const {
+    const int64_t i = row * cut_.rows, j = column * cut_.columns;
+    const auto at = [](const Tensor& t, int64_t element) {
+      return static_cast<char*>(t.data) + element * size_of(t.dtype);
+    };
+    return {.c = at(g_.c, i * e_.N + j),
+            .a = at(g_.a, g_.transpose_a ? i : i * g_.a.shape[1]),
+            .b = at(g_.b, g_.transpose_b ? j * g_.b.shape[1] : j),
+            .bias = g_.bias.empty() ? nullptr : at(g_.bias, j),
+            .scratch = scratch};
+  }
+
+  Gemm g_;
+  Extents e_;
+  Cut cut_;
+  int64_t rows_ = 0, columns_ = 0, scratch_bytes_ = 0;
+  std::array<TileProduct*, 4> products_{};
+};
+
+// f16 has no product of its own: operands are widened to f32 in scratch, and c is rounded at the end.
+Gemm widened(Arena& scratch, const Gemm& g) {
+  Gemm wide = g;
+  wide.a = scratch.alloc(DType::f32, g.a.shape);
+  wide.b = scratch.alloc(DType::f32, g.b.shape);
+  if (!g.bias.empty()) wide.bias = scratch.alloc(DType::f32, g.bias.shape);
+  if (g.c.dtype == DType::f16) wide.c = scratch.alloc(DType::f32, g.c.shape);
+  return wide;
+}
+
+}  // namespace
+
+namespace cpu {
+namespace {
+
+using namespace simd;
+
+constexpr int64_t kCopyBlock = 16384;
+
+template <class From, class To>
+void convert(const Tensor& to, const Tensor& from) {
+  parallel_blocks(from.size(), kCopyBlock, [&](int64_t begin, int64_t end) {
+    for_each_vector(end - begin, [&](int64_t i, auto lanes) {
+      store(to.as<To>() + begin + i, load(from.as<From>() + begin + i, lanes), lanes);
+    });
+  });
+}
+
+void product_through_f32(const Gemm& g, const Gemm& wide, const CutProduct& product,
+                         const Tensor& workspace) {
+  convert<f16, float>(wide.a, g.a);
+  convert<f16, float>(wide.b, g.b);
+  if (!g.bias.empty()) convert<f16, float>(wide.bias, g.bias);
+  if (wide.c.data != g.c.data && g.accumulate) convert<f16, float>(wide.c, g.c);
+  product.run(workspace);
+  if (wide.c.data != g.c.data) convert<float, f16>(g.c, wide.c);
+}
+
+// K = 0: the product is zero, and what is left of c is the bias.
+void empty_product(const Gemm& g) {
+  const int64_t N = g.c.shape[1];
+  visit_float(g.c.dtype, [&]<class T>() {
+    visit_float(g.a.dtype, [&]<class Bias>() {
+      for (int64_t i = 0; i < g.c.size(); ++i) {
+        const float bias = g.bias.empty() ? 0.0f : static_cast<float>(g.bias.as<Bias>()[i % N]);
+        T& c = g.c.as<T>()[i];
+        c = T(bias + (g.accumulate ? static_cast<float>(c) : 0.0f));
+      }
+    });
+  });
+}
+
+template <class T>
+void bias_backward(const BiasBackward& a, const Tensor& partials) {
+  const int64_t N = a.dy.shape[-1];
+  sum_row_blocks(0, a.dy.rows(), partials, [&](int64_t row, float* sums, auto) {
+    const T* dy = a.dy.as<T>() + row * N;
+    for_each_vector(N, [&](int64_t i, auto lanes) {
+      store(sums + i, load(sums + i, lanes) + load(dy + i, lanes), lanes);
+    });
+  });
+  add_row_blocks(a.db, partials);
+}
+
+}  // namespace
+}  // namespace cpu
+
+void gemm(Stream& stream, Arena& scratch, const Gemm& g) {
+  check_gemm(g);
+  if (g.c.empty()) return;
+  if (extents(g).K == 0) return stream.run("gemm", [g] { cpu::empty_product(g); });
+  const ArenaScope scope(scratch);
+  const Gemm wide = g.a.dtype == DType::f16 ? widened(scratch, g) : g;
+  const CutProduct product(wide);
+  const Tensor workspace = scratch.alloc(DType::u8, {thread_count() * product.scratch_bytes()});
+  if (g.a.dtype == DType::f16)
+    stream.run("gemm", [=] { cpu::product_through_f32(g, wide, product, workspace); });
+  else
+    stream.run("gemm", [=] { product.run(workspace); });
+}
+
+void bias_backward(Stream& stream, Arena& scratch, const BiasBackward& a) {
+  check(a.db.dtype == DType::f32 && a.db.size() == a.dy.shape[-1], "bias_backward: db is ", a.db.dtype, " ",
+        a.db.shape, ", must be f32 (", a.dy.shape[-1], ")");
+  const ArenaScope scope(scratch);
+  const Tensor partials = scratch.alloc(DType::f32, {row_blocks(a.dy.rows()), a.dy.shape[-1]});
+  if (stream.planning() || a.dy.empty()) return;
+  stream.run("bias_backward", [a, partials] {
+    visit_float(a.dy.dtype, [&]<class T>() { cpu::bias_backward<T>(a, partials); });
+  });
+}
+
+double min_bytes(const Gemm& g) {
+  return static_cast<double>(g.a.bytes() + g.b.bytes() + g.bias.bytes() +
+                             (g.accumulate ? 2 : 1) * g.c.bytes());
+}
+double min_bytes(const BiasBackward& a) { return static_cast<double>(a.dy.bytes() + 2 * a.db.bytes()); }
+double flops(const Gemm& g) {
+  return 2.0 * static_cast<double>(g.c.size()) * static_cast<double>(extents(g).K);
+}
+double flops(const BiasBackward& a) { return static_cast<double>(a.dy.size()); }
+
+}  // namespace flatshard

@@ -1,0 +1,40 @@
+#pragma once
+// Matrix product, row-major:  c = a b,  plus a bias for every row,  plus what c held before when
+// accumulating. Operands are f32, bf16 or f16 (both the same); products are summed in fp32 and rounded once,
+// into c's dtype. A linear layer with weight w (N, K) uses it three ways:
+//   y = x w^T + bias        {.c = y, .a = x, .b = w, .bias = bias, .transpose_b = true}
+//   dx = dy w               {.c = dx, .a = dy, .b = w}
+//   dw += dy^T x            {.c = dw, .a = dy, .b = x, .transpose_a = true, .accumulate = true}
+// c is cut into tiles by a rule that knows only the shapes, and each tile is one product on one thread: the
+// bits do not depend on the number of threads. With K = 0 the product is zero.
+
+#include "runtime/arena.h"
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace flatshard {
+
+struct Gemm {
+  Tensor c;       // (M, N) f32, or of a's dtype
+  Tensor a;       // (M, K), or (K, M) when transpose_a
+  Tensor b;       // (K, N), or (N, K) when transpose_b
+  Tensor bias{};  // (N) of a's dtype, or empty
+  bool transpose_a = false, transpose_b = false;
+  bool accumulate = false;
+};
+
+// db += column sums of dy, over fixed blocks of rows whose sums are added in order.
+struct BiasBackward {
+  Tensor db;  // (N) f32
+  Tensor dy;  // (rows, N)
+};
+
+void gemm(Stream& stream, Arena& scratch, const Gemm& g);
+void bias_backward(Stream& stream, Arena& scratch, const BiasBackward& a);
+
+double min_bytes(const Gemm& g);
+double min_bytes(const BiasBackward& a);
+double flops(const Gemm& g);
+double flops(const BiasBackward& a);
+
+}  // namespace flatshard

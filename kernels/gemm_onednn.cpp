@@ -1,0 +1,132 @@
+// Tiles of a matrix product by oneDNN, which picks the kernels for the processor. oneDNN is held to one
+// thread, because its own cut of the work, and with it the order of sums, depends on the number of threads.
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "kernels/gemm_tile.h"
+#include "runtime/check.h"
+#include "runtime/parallel.h"
+
+namespace flatshard {
+namespace {
+
+using dnnl::memory;
+
+constexpr int kMaxWorkers = 256;
+
+dnnl::engine& engine() {
+  static dnnl::engine instance(dnnl::engine::kind::cpu, 0);
+  return instance;
+}
+
+dnnl::stream& stream() {
+  thread_local dnnl::stream instance(engine());
+  return instance;
+}
+
+memory::data_type type_of(DType dtype) {
+  return dtype == DType::bf16 ? memory::data_type::bf16 : memory::data_type::f32;
+}
+
+memory::desc matrix(int64_t rows, int64_t columns, DType dtype, int64_t row_length, bool transposed) {
+  const memory::dims strides = transposed ? memory::dims{1, row_length} : memory::dims{row_length, 1};
+  return {{rows, columns}, type_of(dtype), strides};
+}
+
+// Holds this thread's oneDNN calls to one thread, whether or not they stand in a parallel region.
+class ScopedOneThread {
+ public:
+  ScopedOneThread() : before_(thread_count()) { set_thread_count(1); }
+  ~ScopedOneThread() { set_thread_count(before_); }
+  ScopedOneThread(const ScopedOneThread&) = delete;
+  ScopedOneThread& operator=(const ScopedOneThread&) = delete;
+
+ private:
+  int before_;
+};
+
+}  // namespace
+
+class TileProduct {
+ public:
+  explicit TileProduct(const GemmTile& t)
+      : a_(matrix(t.M, t.K, t.in, t.lda, t.transpose_a)),
+        b_(matrix(t.K, t.N, t.in, t.ldb, t.transpose_b)),
+        c_(matrix(t.M, t.N, t.out, t.ldc, false)),
+        bias_({1, t.N}, type_of(t.in), memory::dims{t.N, 1}),
+        has_bias_(t.bias),
+        workers_(kMaxWorkers) {
+    const ScopedOneThread one_thread;
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    if (t.accumulate) {
+      dnnl::post_ops add;
+      add.append_sum(1.0f);
+      attributes.set_post_ops(add);
+    }
+    const auto description = describe(attributes);
+    scratch_ = description.scratchpad_desc();
+    primitive_ = dnnl::matmul(description);
+  }
+
+  int64_t scratch_bytes() const { return static_cast<int64_t>(scratch_.get_size()); }
+
+  void run(int worker, const TileData& data) {
+    check(worker < kMaxWorkers, "gemm: ", worker + 1, " threads, at most ", kMaxWorkers);
+    const ScopedOneThread one_thread;
+    Arguments& arguments = workers_[static_cast<size_t>(worker)];
+    if (arguments.empty()) bind(arguments);
+    arguments.at(DNNL_ARG_SRC).set_data_handle(const_cast<void*>(data.a));
+    arguments.at(DNNL_ARG_WEIGHTS).set_data_handle(const_cast<void*>(data.b));
+    arguments.at(DNNL_ARG_DST).set_data_handle(data.c);
+    arguments.at(DNNL_ARG_SCRATCHPAD).set_data_handle(data.scratch);
+    if (has_bias_) arguments.at(DNNL_ARG_BIAS).set_data_handle(const_cast<void*>(data.bias));
+    primitive_.execute(stream(), arguments);
+  }
+
+ private:
+  using Arguments = std::unordered_map<int, memory>;
+
+  dnnl::matmul::primitive_desc describe(const dnnl::primitive_attr& attributes) const {
+#if DNNL_VERSION_MAJOR >= 3
+    return has_bias_ ? dnnl::matmul::primitive_desc(engine(), a_, b_, bias_, c_, attributes)
+                     : dnnl::matmul::primitive_desc(engine(), a_, b_, c_, attributes);
+#else
+    const dnnl::matmul::desc operation =
+        has_bias_ ? dnnl::matmul::desc(a_, b_, bias_, c_) : dnnl::matmul::desc(a_, b_, c_);
+    return {operation, attributes, engine()};
+#endif
+  }
+
+  void bind(Arguments& arguments) const {
+    arguments.emplace(DNNL_ARG_SRC, memory(a_, engine(), nullptr));
+    arguments.emplace(DNNL_ARG_WEIGHTS, memory(b_, engine(), nullptr));
+    arguments.emplace(DNNL_ARG_DST, memory(c_, engine(), nullptr));
+    arguments.emplace(DNNL_ARG_SCRATCHPAD, memory(scratch_, engine(), nullptr));
+    if (has_bias_) arguments.emplace(DNNL_ARG_BIAS, memory(bias_, engine(), nullptr));
+  }
+
+  memory::desc a_, b_, c_, bias_, scratch_;
+  bool has_bias_;
+  dnnl::matmul primitive_;
+  std::vector<Arguments> workers_;  // each worker touches its own entry only
+};
+
+std::shared_ptr<TileProduct> make_tile(const GemmTile& t) {
+  try {
+    return std::make_shared<TileProduct>(t);
+  } catch (const dnnl::error& error) {
+    fail(str("oneDNN has no product of ", t.M, " x ", t.N, " x ", t.K, " from ", t.in, " to ", t.out, ": ",
+             error.what()));
+  }
+}
+
+int64_t tile_scratch_bytes(const TileProduct& product) { return product.scratch_bytes(); }
+
+void run_tile(TileProduct& product, int worker, const TileData& data) { product.run(worker, data); }
+
+}  // namespace flatshard
