@@ -1,0 +1,104 @@
+// Cases of cast, add and scale, shared by tests and benchmark.
+
+#include "bench/case.h"
+#include "kernels/elementwise.h"
+
+namespace flatshard::bench {
+namespace {
+
+constexpr float kFactor = 0.375f;
+
+Case cast_case(DType from, DType to, int64_t n) {
+  const std::string y = str("as_", to);
+  const auto arguments = [=](const Tensors& t) -> Cast { return {.y = t[y], .x = t["x"]}; };
+  return {.op = "cast",
+          .shape = str(n, " from ", from),
+          .dtype = to,
+          .args = {{"x", from, {n}, Role::input}, {y, to, {n}, Role::output}},
+          .run = [=](Stream& s, Arena&, const Tensors& t) { cast(s, arguments(t)); },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(arguments(t)); },
+          .flops = [=](const Tensors& t) { return flops(arguments(t)); },
+          .reference = [=](Values& v) { v[y] = v["x"]; }};
+}
+
+Case add_case(DType dtype, int64_t n) {
+  const auto arguments = [=](const Tensors& t) -> Add { return {.y = t["sum"], .a = t["a"], .b = t["b"]}; };
+  return {.op = "add",
+          .shape = str(n),
+          .dtype = dtype,
+          .args = {{"a", dtype, {n}, Role::input},
+                   {"b", dtype, {n}, Role::input},
+                   {"sum", dtype, {n}, Role::output}},
+          .run = [=](Stream& s, Arena&, const Tensors& t) { add(s, arguments(t)); },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(arguments(t)); },
+          .flops = [=](const Tensors& t) { return flops(arguments(t)); },
+          .reference =
+              [=](Values& v) {
+                v["sum"] = v["a"];
+                for (int64_t i = 0; i < n; ++i) v["sum"][i] += v["b"][i];
+              }};
+}
+
+// The residual stream's form: y is a.
+Case add_in_place_case(DType dtype, int64_t n) {
+  const auto arguments = [=](const Tensors& t) -> Add { return {.y = t["a"], .a = t["a"], .b = t["b"]}; };
+  return {.op = "add",
+          .shape = str(n, " in place"),
+          .dtype = dtype,
+          .args = {{"a", dtype, {n}, Role::updated}, {"b", dtype, {n}, Role::input}},
+          .run = [=](Stream& s, Arena&, const Tensors& t) { add(s, arguments(t)); },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(arguments(t)); },
+          .flops = [=](const Tensors& t) { return flops(arguments(t)); },
+          .reference =
+              [=](Values& v) {
+                for (int64_t i = 0; i < n; ++i) v["a"][i] += v["b"][i];
+              }};
+}
+
+Case scale_case(DType dtype, int64_t n) {
+  const auto arguments = [=](const Tensors& t) -> flatshard::Scale {
+    return {.y = t["scaled"], .x = t["x"], .factor = kFactor};
+  };
+  return {.op = "scale",
+          .shape = str(n),
+          .dtype = dtype,
+          .args = {{"x", dtype, {n}, Role::input}, {"scaled", dtype, {n}, Role::output}},
+          .run = [=](Stream& s, Arena&, const Tensors& t) { scale(s, arguments(t)); },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(arguments(t)); },
+          .flops = [=](const Tensors& t) { return flops(arguments(t)); },
+          .reference =
+              [=](Values& v) {
+                v["scaled"] = v["x"];
+                for (double& y : v["scaled"]) y *= static_cast<double>(kFactor);
+              }};
+}
+
+}  // namespace
+
+std::vector<Case> elementwise_cases(Scale scale) {
+  if (scale == Scale::bench) {
+    const int64_t n = int64_t{32} << 20;
+    return {cast_case(DType::f32, DType::bf16, n),
+            cast_case(DType::bf16, DType::f32, n),
+            add_case(DType::f32, n),
+            add_case(DType::bf16, n),
+            add_in_place_case(DType::f32, n),
+            add_in_place_case(DType::bf16, n),
+            scale_case(DType::f32, n),
+            scale_case(DType::bf16, n)};
+  }
+  const bool golden = scale == Scale::golden;
+  std::vector<Case> cases;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    if (golden && dtype == DType::f16) continue;
+    for (const int64_t n : golden ? std::vector<int64_t>{100} : std::vector<int64_t>{1, 16, 53}) {
+      for (const DType to : {DType::f32, DType::bf16, DType::f16}) cases.push_back(cast_case(dtype, to, n));
+      cases.push_back(add_case(dtype, n));
+      if (!golden) cases.push_back(add_in_place_case(dtype, n));
+      cases.push_back(scale_case(dtype, n));
+    }
+  }
+  return cases;
+}
+
+}  // namespace flatshard::bench

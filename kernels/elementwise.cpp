@@ -1,0 +1,90 @@
+#include "kernels/elementwise.h"
+
+#include "kernels/parallel_write.h"
+
+namespace flatshard {
+namespace {
+
+void check_like(const char* op, const char* name, const Tensor& t, const Tensor& y) {
+  check(t.shape == y.shape && t.dtype == y.dtype, op, ": ", name, " is ", t.dtype, " ", t.shape, ", y is ",
+        y.dtype, " ", y.shape);
+}
+
+}  // namespace
+
+namespace cpu {
+namespace {
+
+using namespace simd;
+
+// y[i] = value(i, lanes) for all elements of y.
+template <class T, class Value>
+void write_elements(const Tensor& y, int64_t written, Value&& value) {
+  T* to = y.as<T>();
+  parallel_write(written, y.size(), kBlockElements, [&](int64_t begin, int64_t end, auto out) {
+    for_each_vector(end - begin, [&](int64_t i, auto lanes) {
+      out.store(to + begin + i, value(begin + i, lanes), lanes);
+    });
+  });
+}
+
+template <class To, class From>
+void cast(const Cast& a) {
+  const From* x = a.x.as<From>();
+  write_elements<To>(a.y, write_only_bytes(a.y, a.x),
+                     [&](int64_t i, auto lanes) { return load(x + i, lanes); });
+}
+
+template <class T>
+void add(const Add& args) {
+  const T *a = args.a.as<T>(), *b = args.b.as<T>();
+  const int64_t written = args.y.data == args.b.data ? 0 : write_only_bytes(args.y, args.a);
+  write_elements<T>(args.y, written,
+                    [&](int64_t i, auto lanes) { return load(a + i, lanes) + load(b + i, lanes); });
+}
+
+template <class T>
+void scale(const Scale& a) {
+  const T* x = a.x.as<T>();
+  write_elements<T>(a.y, write_only_bytes(a.y, a.x),
+                    [&](int64_t i, auto lanes) { return load(x + i, lanes) * a.factor; });
+}
+
+}  // namespace
+}  // namespace cpu
+
+void cast(Stream& stream, const Cast& a) {
+  check(a.y.size() == a.x.size(), "cast: y is ", a.y.dtype, " ", a.y.shape, ", x is ", a.x.dtype, " ",
+        a.x.shape, "; they must have the same number of elements");
+  check(is_float(a.y.dtype) && is_float(a.x.dtype), "cast: from ", a.x.dtype, " to ", a.y.dtype,
+        "; both must be f32, bf16 or f16");
+  check(a.y.data == nullptr || a.y.data != a.x.data || a.y.dtype == a.x.dtype, "cast: from ", a.x.dtype,
+        " to ", a.y.dtype, " in place");
+  if (stream.planning() || a.y.empty()) return;
+  stream.run("cast", [a] {
+    visit_float(a.y.dtype,
+                [&]<class To>() { visit_float(a.x.dtype, [&]<class From>() { cpu::cast<To, From>(a); }); });
+  });
+}
+
+void add(Stream& stream, const Add& a) {
+  check_like("add", "a", a.a, a.y);
+  check_like("add", "b", a.b, a.y);
+  if (stream.planning() || a.y.empty()) return;
+  stream.run("add", [a] { visit_float(a.y.dtype, [&]<class T>() { cpu::add<T>(a); }); });
+}
+
+void scale(Stream& stream, const Scale& a) {
+  check_like("scale", "x", a.x, a.y);
+  if (stream.planning() || a.y.empty()) return;
+  stream.run("scale", [a] { visit_float(a.y.dtype, [&]<class T>() { cpu::scale<T>(a); }); });
+}
+
+double min_bytes(const Cast& a) { return static_cast<double>(a.x.bytes() + a.y.bytes()); }
+double min_bytes(const Add& a) { return static_cast<double>(a.a.bytes() + a.b.bytes() + a.y.bytes()); }
+double min_bytes(const Scale& a) { return static_cast<double>(a.x.bytes() + a.y.bytes()); }
+double flops(const Cast&) { return 0; }
+double flops(const Add& a) { return static_cast<double>(a.y.size()); }
+double flops(const Scale& a) { return static_cast<double>(a.y.size()); }
+
+}  // namespace flatshard

@@ -1,0 +1,39 @@
+#pragma once
+// What a trainer does element by element outside its larger ops:
+//   cast:  y = x in y's dtype, rounded to nearest even      add:  y = a + b      scale:  y = factor x
+// Sums and products are fp32 and rounded once. y may lie in the place of an input of its own dtype.
+
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace flatshard {
+
+struct Cast {
+  Tensor y;  // any shape, f32, bf16 or f16
+  Tensor x;  // of y's size, f32, bf16 or f16
+};
+
+struct Add {
+  Tensor y;  // any shape
+  Tensor a;  // like y
+  Tensor b;  // like y
+};
+
+struct Scale {
+  Tensor y;  // any shape
+  Tensor x;  // like y
+  float factor;
+};
+
+void cast(Stream& stream, const Cast& a);
+void add(Stream& stream, const Add& a);
+void scale(Stream& stream, const Scale& a);
+
+double min_bytes(const Cast& a);
+double min_bytes(const Add& a);
+double min_bytes(const Scale& a);
+double flops(const Cast& a);
+double flops(const Add& a);
+double flops(const Scale& a);
+
+}  // namespace flatshard
