@@ -1,0 +1,81 @@
+// Cases of GELU, shared by tests and benchmark.
+
+#include <cmath>
+#include <numbers>
+
+#include "bench/case.h"
+#include "kernels/gelu.h"
+
+namespace flatshard::bench {
+namespace {
+
+// Inputs reach into both tails.
+double wide(int64_t, double unit) { return 12 * unit - 6; }
+
+double formula(double x, GeluKind kind) {
+  if (kind == GeluKind::erf) return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+}
+
+void reference(Values& v, GeluKind kind) {
+  v["y"].clear();
+  for (const double x : v["x"]) v["y"].push_back(formula(x, kind));
+}
+
+std::string shape_name(int64_t n, GeluKind kind) { return str(n, kind == GeluKind::erf ? " erf" : " tanh"); }
+
+Case forward_case(DType dtype, int64_t n, GeluKind kind) {
+  const auto arguments = [=](const Tensors& t) -> GeluForward {
+    return {.y = t["y"], .x = t["x"], .kind = kind};
+  };
+  return {.op = "gelu_forward",
+          .shape = shape_name(n, kind),
+          .dtype = dtype,
+          .args = {{"x", dtype, {n}, Role::input, wide}, {"y", dtype, {n}, Role::output}},
+          .run = [=](Stream& s, Arena&, const Tensors& t) { gelu_forward(s, arguments(t)); },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(arguments(t)); },
+          .flops = [=](const Tensors& t) { return flops(arguments(t)); },
+          .reference = [=](Values& v) { reference(v, kind); }};
+}
+
+Case backward_case(DType dtype, int64_t n, GeluKind kind) {
+  const auto arguments = [=](const Tensors& t) -> GeluBackward {
+    return {.dx = t["dx"], .dy = t["dy"], .x = t["x"], .kind = kind};
+  };
+  return {.op = "gelu_backward",
+          .shape = shape_name(n, kind),
+          .dtype = dtype,
+          .args = {{"x", dtype, {n}, Role::input, wide},
+                   {"dy", dtype, {n}, Role::input},
+                   {"dx", dtype, {n}, Role::output}},
+          .run = [=](Stream& s, Arena&, const Tensors& t) { gelu_backward(s, arguments(t)); },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(arguments(t)); },
+          .flops = [=](const Tensors& t) { return flops(arguments(t)); },
+          .reference = [=](Values& v) { reference(v, kind); },
+          .gradients = true};
+}
+
+}  // namespace
+
+std::vector<Case> gelu_cases(Scale scale) {
+  std::vector<Case> cases;
+  const auto append = [&](DType dtype, int64_t n) {
+    for (const GeluKind kind : {GeluKind::erf, GeluKind::tanh}) {
+      cases.push_back(forward_case(dtype, n, kind));
+      cases.push_back(backward_case(dtype, n, kind));
+    }
+  };
+  if (scale == Scale::bench) {
+    for (const DType dtype : {DType::f32, DType::bf16}) append(dtype, 8192 * 4096);
+    return cases;
+  }
+  if (scale == Scale::golden) {
+    for (const DType dtype : {DType::f32, DType::bf16}) append(dtype, 100);
+    return cases;
+  }
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const int64_t n : {1, 16, 117}) append(dtype, n);
+  return cases;
+}
+
+}  // namespace flatshard::bench

@@ -1,0 +1,103 @@
+#include "kernels/gelu.h"
+
+#include <numbers>
+
+#include "kernels/parallel_write.h"
+#include "kernels/simd_math.h"
+
+namespace flatshard {
+namespace {
+
+void check_like(const char* op, const char* name, const Tensor& t, const Tensor& x) {
+  check(t.shape == x.shape && t.dtype == x.dtype, op, ": ", name, " is ", t.dtype, " ", t.shape, ", x is ",
+        x.dtype, " ", x.shape);
+}
+
+}  // namespace
+
+namespace cpu {
+namespace {
+
+using namespace simd;
+
+constexpr float kSqrtHalf = static_cast<float>(std::numbers::sqrt2 / 2);
+constexpr float kDensityAtZero = static_cast<float>(std::numbers::inv_sqrtpi / std::numbers::sqrt2);
+constexpr float kTwoSqrtTwoOverPi =
+    static_cast<float>(2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi);  // 2 sqrt(2 / pi)
+constexpr float kCubic = 0.044715f;
+
+struct Erf {
+  static Floats probability(Floats x) { return fma(erf(x * kSqrtHalf), splat(0.5f), splat(0.5f)); }
+  static Floats slope(Floats x) { return fma(x, exp(-0.5f * x * x) * kDensityAtZero, probability(x)); }
+};
+
+struct Tanh {
+  static Floats probability(Floats x) {
+    return sigmoid(kTwoSqrtTwoOverPi * x * fma(kCubic * x, x, splat(1.0f)));
+  }
+  static Floats slope(Floats x) {
+    const Floats p = probability(x);
+    const Floats inner = kTwoSqrtTwoOverPi * fma(3.0f * kCubic * x, x, splat(1.0f));
+    return fma(x * p * (1.0f - p), inner, p);
+  }
+};
+
+template <class T, class Kind>
+void forward(const GeluForward& a) {
+  const T* x = a.x.as<T>();
+  T* y = a.y.as<T>();
+  const int64_t written = write_only_bytes(a.y, a.x);
+  parallel_write(written, a.x.size(), kBlockElements, [&](int64_t begin, int64_t end, auto out) {
+    for_each_vector(end - begin, [&](int64_t i, auto lanes) {
+      const Floats v = load(x + begin + i, lanes);
+      out.store(y + begin + i, v * Kind::probability(v), lanes);
+    });
+  });
+}
+
+template <class T, class Kind>
+void backward(const GeluBackward& a) {
+  const T *x = a.x.as<T>(), *dy = a.dy.as<T>();
+  T* dx = a.dx.as<T>();
+  const int64_t written = a.dx.data == a.x.data ? 0 : write_only_bytes(a.dx, a.dy);
+  parallel_write(written, a.x.size(), kBlockElements, [&](int64_t begin, int64_t end, auto out) {
+    for_each_vector(end - begin, [&](int64_t i, auto lanes) {
+      const Floats slope = Kind::slope(load(x + begin + i, lanes));
+      out.store(dx + begin + i, load(dy + begin + i, lanes) * slope, lanes);
+    });
+  });
+}
+
+}  // namespace
+}  // namespace cpu
+
+void gelu_forward(Stream& stream, const GeluForward& a) {
+  check_like("gelu_forward", "y", a.y, a.x);
+  if (stream.planning() || a.x.empty()) return;
+  stream.run("gelu_forward", [a] {
+    visit_float(a.x.dtype, [&]<class T>() {
+      a.kind == GeluKind::erf ? cpu::forward<T, cpu::Erf>(a) : cpu::forward<T, cpu::Tanh>(a);
+    });
+  });
+}
+
+void gelu_backward(Stream& stream, const GeluBackward& a) {
+  check_like("gelu_backward", "dy", a.dy, a.x);
+  check_like("gelu_backward", "dx", a.dx, a.x);
+  if (stream.planning() || a.x.empty()) return;
+  stream.run("gelu_backward", [a] {
+    visit_float(a.x.dtype, [&]<class T>() {
+      a.kind == GeluKind::erf ? cpu::backward<T, cpu::Erf>(a) : cpu::backward<T, cpu::Tanh>(a);
+    });
+  });
+}
+
+double min_bytes(const GeluForward& a) { return static_cast<double>(a.x.bytes() + a.y.bytes()); }
+double min_bytes(const GeluBackward& a) {
+  return static_cast<double>(a.x.bytes() + a.dy.bytes() + a.dx.bytes());
+}
+// A transcendental function counts as one operation.
+double flops(const GeluForward& a) { return 8.0 * static_cast<double>(a.x.size()); }
+double flops(const GeluBackward& a) { return 16.0 * static_cast<double>(a.x.size()); }
+
+}  // namespace flatshard
