@@ -1,0 +1,117 @@
+// Cases of SwiGLU, shared by tests and benchmark: gate and up as two tensors, and packed in one.
+
+#include <cmath>
+
+#include "bench/case.h"
+#include "kernels/swiglu.h"
+
+namespace flatshard::bench {
+namespace {
+
+enum class Layout { separate, packed };
+
+// The part of gate and up (or of their gradients) that a case's layout holds.
+struct Pair {
+  Tensor gate, up;
+  int64_t row_stride;
+};
+
+Pair pair_of(const Tensors& t, Layout layout, const std::string& prefix, int64_t rows, int64_t F) {
+  if (layout == Layout::separate) return {t[prefix + "gate"], t[prefix + "up"], 0};
+  const Tensor both = t[prefix + "gate_up"];
+  return {packed_columns(both, 0, {rows, F}), packed_columns(both, F, {rows, F}), 2 * F};
+}
+
+void add_pair(std::vector<Arg>& args, Layout layout, const std::string& prefix, DType dtype, int64_t rows,
+              int64_t F, Role role) {
+  if (layout == Layout::packed) return args.push_back({prefix + "gate_up", dtype, {rows, 2 * F}, role});
+  args.push_back({prefix + "gate", dtype, {rows, F}, role});
+  args.push_back({prefix + "up", dtype, {rows, F}, role});
+}
+
+void formula(Values& v, Layout layout, int64_t rows, int64_t F) {
+  const bool packed = layout == Layout::packed;
+  const std::vector<double>&gate = v[packed ? "gate_up" : "gate"], &up = v[packed ? "gate_up" : "up"];
+  const int64_t stride = packed ? 2 * F : F, up_begin = packed ? F : 0;
+  std::vector<double>& y = v["y"];
+  y.assign(rows * F, 0);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t i = 0; i < F; ++i) {
+      const double g = gate[r * stride + i];
+      y[r * F + i] = g / (1 + std::exp(-g)) * up[r * stride + up_begin + i];
+    }
+}
+
+std::string shape_name(int64_t rows, int64_t F, Layout layout) {
+  return str(rows, " x ", F, layout == Layout::packed ? " packed" : "");
+}
+
+Case forward_case(DType dtype, int64_t rows, int64_t F, Layout layout) {
+  const auto arguments = [=](const Tensors& t) -> SwigluForward {
+    const Pair in = pair_of(t, layout, "", rows, F);
+    return {.y = t["y"], .gate = in.gate, .up = in.up, .row_stride = in.row_stride};
+  };
+  std::vector<Arg> args;
+  add_pair(args, layout, "", dtype, rows, F, Role::input);
+  args.push_back({"y", dtype, {rows, F}, Role::output});
+  return {.op = "swiglu_forward",
+          .shape = shape_name(rows, F, layout),
+          .dtype = dtype,
+          .args = args,
+          .run = [=](Stream& s, Arena&, const Tensors& t) { swiglu_forward(s, arguments(t)); },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(arguments(t)); },
+          .flops = [=](const Tensors& t) { return flops(arguments(t)); },
+          .reference = [=](Values& v) { formula(v, layout, rows, F); }};
+}
+
+Case backward_case(DType dtype, int64_t rows, int64_t F, Layout layout) {
+  const auto arguments = [=](const Tensors& t) -> SwigluBackward {
+    const Pair in = pair_of(t, layout, "", rows, F), out = pair_of(t, layout, "d", rows, F);
+    return {.dgate = out.gate,
+            .dup = out.up,
+            .dy = t["dy"],
+            .gate = in.gate,
+            .up = in.up,
+            .row_stride = in.row_stride};
+  };
+  std::vector<Arg> args;
+  add_pair(args, layout, "", dtype, rows, F, Role::input);
+  args.push_back({"dy", dtype, {rows, F}, Role::input});
+  add_pair(args, layout, "d", dtype, rows, F, Role::output);
+  return {.op = "swiglu_backward",
+          .shape = shape_name(rows, F, layout),
+          .dtype = dtype,
+          .args = args,
+          .run = [=](Stream& s, Arena&, const Tensors& t) { swiglu_backward(s, arguments(t)); },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(arguments(t)); },
+          .flops = [=](const Tensors& t) { return flops(arguments(t)); },
+          .reference = [=](Values& v) { formula(v, layout, rows, F); },
+          .gradients = true};
+}
+
+}  // namespace
+
+std::vector<Case> swiglu_cases(Scale scale) {
+  std::vector<Case> cases;
+  const auto append = [&](DType dtype, int64_t rows, int64_t F, Layout layout) {
+    cases.push_back(forward_case(dtype, rows, F, layout));
+    cases.push_back(backward_case(dtype, rows, F, layout));
+  };
+  if (scale == Scale::bench) {
+    for (const DType dtype : {DType::f32, DType::bf16}) append(dtype, 8192, 4096, Layout::packed);
+    return cases;
+  }
+  if (scale == Scale::golden) {
+    for (const DType dtype : {DType::f32, DType::bf16}) append(dtype, 3, 40, Layout::separate);
+    return cases;
+  }
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    append(dtype, 1, 1, Layout::separate);
+    append(dtype, 3, 17, Layout::separate);
+    append(dtype, 5, 16, Layout::packed);
+    append(dtype, 4, 35, Layout::packed);
+  }
+  return cases;
+}
+
+}  // namespace flatshard::bench

@@ -1,0 +1,88 @@
+#include "kernels/swiglu.h"
+
+#include "kernels/parallel_write.h"
+#include "kernels/simd_math.h"
+
+namespace flatshard {
+namespace {
+
+void check_like(const char* op, const char* name, const Tensor& t, const Tensor& gate) {
+  check(t.shape == gate.shape && t.dtype == gate.dtype, op, ": ", name, " is ", t.dtype, " ", t.shape,
+        ", gate is ", gate.dtype, " ", gate.shape);
+}
+
+}  // namespace
+
+namespace cpu {
+namespace {
+
+using namespace simd;
+
+template <class T>
+void forward(const SwigluForward& a, int64_t stride) {
+  const int64_t F = a.y.shape[-1];
+  parallel_write(a.y.bytes(), a.y.rows(), rows_per_block(F), [&](int64_t begin, int64_t end, auto out) {
+    for (int64_t row = begin; row < end; ++row) {
+      const T *gate = a.gate.as<T>() + row * stride, *up = a.up.as<T>() + row * stride;
+      T* y = a.y.as<T>() + row * F;
+      for_each_vector(F, [&](int64_t i, auto lanes) {
+        const Floats g = load(gate + i, lanes);
+        out.store(y + i, g * sigmoid(g) * load(up + i, lanes), lanes);
+      });
+    }
+  });
+}
+
+template <class T>
+void backward(const SwigluBackward& a, int64_t stride) {
+  const int64_t F = a.dy.shape[-1];
+  const int64_t written = write_only_bytes(a.dgate, a.gate) + write_only_bytes(a.dup, a.up);
+  parallel_write(written, a.dy.rows(), rows_per_block(F), [&](int64_t begin, int64_t end, auto out) {
+    for (int64_t row = begin; row < end; ++row) {
+      const T *gate = a.gate.as<T>() + row * stride, *up = a.up.as<T>() + row * stride;
+      const T* dy = a.dy.as<T>() + row * F;
+      T *dgate = a.dgate.as<T>() + row * stride, *dup = a.dup.as<T>() + row * stride;
+      for_each_vector(F, [&](int64_t i, auto lanes) {
+        const Floats g = load(gate + i, lanes), d = load(dy + i, lanes), s = sigmoid(g);
+        const Floats slope = s * fma(g, 1.0f - s, splat(1.0f));
+        out.store(dgate + i, d * load(up + i, lanes) * slope, lanes);
+        out.store(dup + i, d * g * s, lanes);
+      });
+    }
+  });
+}
+
+}  // namespace
+}  // namespace cpu
+
+void swiglu_forward(Stream& stream, const SwigluForward& a) {
+  check_like("swiglu_forward", "y", a.y, a.gate);
+  check_like("swiglu_forward", "up", a.up, a.gate);
+  const int64_t stride = stride_or_width("swiglu_forward", a.row_stride, a.y.shape[-1]);
+  if (stream.planning() || a.y.empty()) return;
+  stream.run("swiglu_forward",
+             [a, stride] { visit_float(a.y.dtype, [&]<class T>() { cpu::forward<T>(a, stride); }); });
+}
+
+void swiglu_backward(Stream& stream, const SwigluBackward& a) {
+  check_like("swiglu_backward", "up", a.up, a.gate);
+  check_like("swiglu_backward", "dy", a.dy, a.gate);
+  check_like("swiglu_backward", "dgate", a.dgate, a.gate);
+  check_like("swiglu_backward", "dup", a.dup, a.gate);
+  const int64_t stride = stride_or_width("swiglu_backward", a.row_stride, a.dy.shape[-1]);
+  if (stream.planning() || a.dy.empty()) return;
+  stream.run("swiglu_backward",
+             [a, stride] { visit_float(a.dy.dtype, [&]<class T>() { cpu::backward<T>(a, stride); }); });
+}
+
+double min_bytes(const SwigluForward& a) {
+  return static_cast<double>(a.gate.bytes() + a.up.bytes() + a.y.bytes());
+}
+double min_bytes(const SwigluBackward& a) {
+  return static_cast<double>(a.gate.bytes() + a.up.bytes() + a.dy.bytes() + a.dgate.bytes() + a.dup.bytes());
+}
+// An exponential and a division count as one operation each.
+double flops(const SwigluForward& a) { return 5.0 * static_cast<double>(a.y.size()); }
+double flops(const SwigluBackward& a) { return 11.0 * static_cast<double>(a.dy.size()); }
+
+}  // namespace flatshard

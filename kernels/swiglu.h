@@ -1,0 +1,39 @@
+#pragma once
+// SwiGLU, with s = 1 / (1 + e^-gate):
+//   y = gate s up
+//   dgate = dy up s (1 + gate (1 - s))      dup = dy gate s
+// The backward pass computes s again. gate and up are two tensors (..., F), or the two halves of the (T, 2F)
+// product of a fused projection: then they are packed_columns of it and row_stride is 2F (kernels/packed.h).
+// dgate may lie in gate's place and dup in up's.
+
+#include "kernels/packed.h"
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace flatshard {
+
+struct SwigluForward {
+  Tensor y;                // (..., F)
+  Tensor gate;             // (..., F)
+  Tensor up;               // (..., F)
+  int64_t row_stride = 0;  // from row to row of gate and of up, in elements; 0: F
+};
+
+struct SwigluBackward {
+  Tensor dgate;            // (..., F)
+  Tensor dup;              // (..., F)
+  Tensor dy;               // (..., F)
+  Tensor gate;             // (..., F)
+  Tensor up;               // (..., F)
+  int64_t row_stride = 0;  // from row to row of gate, up, dgate and dup, in elements; 0: F
+};
+
+void swiglu_forward(Stream& stream, const SwigluForward& a);
+void swiglu_backward(Stream& stream, const SwigluBackward& a);
+
+double min_bytes(const SwigluForward& a);
+double min_bytes(const SwigluBackward& a);
+double flops(const SwigluForward& a);
+double flops(const SwigluBackward& a);
+
+}  // namespace flatshard
