@@ -1,0 +1,168 @@
+// Cases of RoPE, shared by tests and benchmark: on a tensor of its own, out of a packed QKV matrix, and in
+// place inside one.
+
+#include <cmath>
+#include <vector>
+
+#include "bench/case.h"
+#include "kernels/rope.h"
+#include "runtime/memory.h"
+
+namespace flatshard::bench {
+namespace {
+
+constexpr double kTheta = 10000;
+
+struct Sizes {
+  int64_t T, H, D, P;
+};
+
+std::string shape_name(const Sizes& n, const char* layout) {
+  return str(n.T, " x ", n.H, " x ", n.D, layout);
+}
+
+Arg positions_arg(const Sizes& n) {
+  const auto position = [P = n.P](int64_t, double unit) { return std::floor(unit * static_cast<double>(P)); };
+  return {"positions", DType::i32, {n.T}, Role::constant, position};
+}
+
+Arg table_arg(const Sizes& n) { return {"table", DType::f32, {n.P, n.D}, Role::saved}; }
+
+void make_table(Stream& s, Arena&, const Tensors& t) {
+  if (s.planning()) return;
+  std::vector<float> host(static_cast<size_t>(t["table"].size()));
+  const Tensor table = tensor_of(host.data(), t["table"].shape);
+  rope_table(table, kTheta);
+  copy(s, t["table"], table);
+  s.sync();
+}
+
+// y, whose tokens lie y_stride apart, from x; what of y is not turned stays as it is.
+void formula(const std::vector<double>& x, std::vector<double>& y, const std::vector<double>& positions,
+             const Sizes& n, int64_t x_stride, int64_t y_stride) {
+  for (int64_t t = 0; t < n.T; ++t)
+    for (int64_t h = 0; h < n.H; ++h)
+      for (int64_t i = 0; i < n.D / 2; ++i) {
+        const int64_t from = t * x_stride + h * n.D + i, to = t * y_stride + h * n.D + i;
+        const double angle =
+            positions[t] * std::pow(kTheta, -2.0 * static_cast<double>(i) / static_cast<double>(n.D));
+        const double a = x[from], b = x[from + n.D / 2];
+        y[to] = a * std::cos(angle) - b * std::sin(angle);
+        y[to + n.D / 2] = b * std::cos(angle) + a * std::sin(angle);
+      }
+}
+
+Case forward_case(DType dtype, const Sizes& n, int64_t x_stride) {
+  const auto arguments = [=](const Tensors& t) -> RopeForward {
+    return {.y = t["y"],
+            .x = packed_columns(t["x"], 0, t["y"].shape),
+            .positions = t["positions"],
+            .table = t["table"],
+            .x_stride = x_stride};
+  };
+  return {.op = "rope_forward",
+          .shape = shape_name(n, x_stride == n.H * n.D ? "" : " from packed"),
+          .dtype = dtype,
+          .args = {{"x", dtype, {n.T, x_stride}, Role::input},
+                   positions_arg(n),
+                   table_arg(n),
+                   {"y", dtype, {n.T, n.H, n.D}, Role::output}},
+          .run = [=](Stream& s, Arena&, const Tensors& t) { rope_forward(s, arguments(t)); },
+          .prepare = make_table,
+          .min_bytes = [=](const Tensors& t) { return min_bytes(arguments(t)); },
+          .flops = [=](const Tensors& t) { return flops(arguments(t)); },
+          .reference =
+              [=](Values& v) {
+                v["y"].assign(n.T * n.H * n.D, 0);
+                formula(v["x"], v["y"], v["positions"], n, x_stride, n.H * n.D);
+              }};
+}
+
+// The heads of q and k, in place inside a matrix (T, stride).
+Case in_place_case(DType dtype, const Sizes& n, int64_t stride) {
+  const auto arguments = [=](const Tensors& t) -> RopeForward {
+    const Tensor heads = packed_columns(t["qkv"], 0, {n.T, n.H, n.D});
+    return {.y = heads,
+            .x = heads,
+            .positions = t["positions"],
+            .table = t["table"],
+            .y_stride = stride,
+            .x_stride = stride};
+  };
+  return {.op = "rope_forward",
+          .shape = shape_name(n, " in packed"),
+          .dtype = dtype,
+          .args = {{"qkv", dtype, {n.T, stride}, Role::updated}, positions_arg(n), table_arg(n)},
+          .run = [=](Stream& s, Arena&, const Tensors& t) { rope_forward(s, arguments(t)); },
+          .prepare = make_table,
+          .min_bytes = [=](const Tensors& t) { return min_bytes(arguments(t)); },
+          .flops = [=](const Tensors& t) { return flops(arguments(t)); },
+          .reference =
+              [=](Values& v) {
+                const std::vector<double> before = v["qkv"];
+                formula(before, v["qkv"], v["positions"], n, stride, stride);
+              }};
+}
+
+Case backward_case(DType dtype, const Sizes& n, int64_t dy_stride) {
+  const auto arguments = [=](const Tensors& t) -> RopeBackward {
+    return {.dx = t["dx"],
+            .dy = packed_columns(t["dy"], 0, t["dx"].shape),
+            .positions = t["positions"],
+            .table = t["table"],
+            .dy_stride = dy_stride};
+  };
+  return {.op = "rope_backward",
+          .shape = shape_name(n, dy_stride == n.H * n.D ? "" : " from packed"),
+          .dtype = dtype,
+          .args = {{"x", dtype, {n.T, n.H, n.D}, Role::input},
+                   positions_arg(n),
+                   table_arg(n),
+                   {"dy", dtype, {n.T, dy_stride}, Role::input},
+                   {"dx", dtype, {n.T, n.H, n.D}, Role::output}},
+          .run = [=](Stream& s, Arena&, const Tensors& t) { rope_backward(s, arguments(t)); },
+          .prepare = make_table,
+          .min_bytes = [=](const Tensors& t) { return min_bytes(arguments(t)); },
+          .flops = [=](const Tensors& t) { return flops(arguments(t)); },
+          .reference =
+              [=](Values& v) {
+                v["y"].assign(n.T * dy_stride, 0);
+                formula(v["x"], v["y"], v["positions"], n, n.H * n.D, dy_stride);
+              },
+          .gradients = true};
+}
+
+}  // namespace
+
+std::vector<Case> rope_cases(Scale scale) {
+  std::vector<Case> cases;
+  if (scale == Scale::bench) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const Sizes n{8192, 32, 128, 4096};
+      cases.push_back(forward_case(dtype, n, n.H * n.D));
+      cases.push_back(in_place_case(dtype, n, (n.H + 8) * n.D));
+      cases.push_back(backward_case(dtype, n, n.H * n.D));
+    }
+    return cases;
+  }
+  if (scale == Scale::golden) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const Sizes n{5, 2, 24, 40};
+      cases.push_back(forward_case(dtype, n, n.H * n.D));
+      cases.push_back(backward_case(dtype, n, n.H * n.D));
+    }
+    return cases;
+  }
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const Sizes& n : {Sizes{1, 1, 2, 1}, {3, 2, 32, 20}, {4, 1, 6, 30}, {2, 3, 34, 9}}) {
+      const int64_t packed = (n.H + 1) * n.D;
+      cases.push_back(forward_case(dtype, n, n.H * n.D));
+      cases.push_back(forward_case(dtype, n, packed));
+      cases.push_back(in_place_case(dtype, n, packed));
+      cases.push_back(backward_case(dtype, n, n.H * n.D));
+      cases.push_back(backward_case(dtype, n, packed));
+    }
+  return cases;
+}
+
+}  // namespace flatshard::bench

@@ -1,0 +1,180 @@
+#include "kernels/rope.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "kernels/parallel_write.h"
+
+namespace flatshard {
+namespace {
+
+// Both directions: y = x turned by `sign` times the angle.
+struct Rotation {
+  Tensor y, x, positions, table;
+  int64_t y_stride, x_stride;
+  float sign;
+};
+
+void check_rotation(const char* op, const Rotation& r) {
+  check(r.x.shape.rank() == 3 && r.y.shape == r.x.shape && r.y.dtype == r.x.dtype, op, ": from ", r.x.dtype,
+        " ", r.x.shape, " to ", r.y.dtype, " ", r.y.shape, "; both must be (T, H, D) of one dtype");
+  const int64_t D = r.x.shape[-1];
+  check(D % 2 == 0, op, ": heads have ", D, " elements, must be an even number");
+  check(r.positions.dtype == DType::i32 && r.positions.size() == r.x.shape[0], op, ": positions are ",
+        r.positions.dtype, " ", r.positions.shape, ", must be i32 with one for each of ", r.x.shape[0],
+        " tokens");
+  check(r.table.dtype == DType::f32 && r.table.shape.rank() == 2 && r.table.shape[1] == D, op,
+        ": the table is ", r.table.dtype, " ", r.table.shape, ", must be f32 (positions, ", D, ")");
+  check(r.y.data == nullptr || r.y.data != r.x.data || r.y_stride == r.x_stride, op,
+        ": in place with strides ", r.x_stride, " and ", r.y_stride);
+}
+
+double llama3_frequency(double frequency, const RopeScaling& s) {
+  const double old = static_cast<double>(s.original_positions), wavelength = 2 * std::numbers::pi / frequency;
+  if (wavelength > old / s.low_frequency_factor) return frequency / s.factor;
+  if (wavelength < old / s.high_frequency_factor) return frequency;
+  const double t =
+      (old / wavelength - s.low_frequency_factor) / (s.high_frequency_factor - s.low_frequency_factor);
+  return (1 - t) * frequency / s.factor + t * frequency;
+}
+
+void check_scaling(const RopeScaling& s) {
+  if (s.kind == RopeScaling::Kind::none) return;
+  check(s.factor > 0, "rope scaling: factor is ", s.factor, ", must be positive");
+  if (s.kind == RopeScaling::Kind::linear) return;
+  check(s.low_frequency_factor > 0 && s.low_frequency_factor < s.high_frequency_factor,
+        "rope scaling: low_frequency_factor is ", s.low_frequency_factor, ", must be positive and below ",
+        s.high_frequency_factor, ", the high_frequency_factor");
+  check(s.original_positions > 0, "rope scaling: original_positions is ", s.original_positions,
+        ", must be positive");
+}
+
+}  // namespace
+
+namespace cpu {
+namespace {
+
+using namespace simd;
+
+void check_positions(const char* op, const Tensor& positions, int64_t bound) {
+  const int32_t* p = positions.as<int32_t>();
+  for (int64_t t = 0; t < positions.size(); ++t)
+    check(p[t] >= 0 && p[t] < bound, op, ": position ", p[t], " of token ", t, " is outside the table of ",
+          bound);
+}
+
+template <class T>
+void rotate(const Rotation& r) {
+  const int64_t H = r.x.shape[1], D = r.x.shape[2], half = D / 2;
+  const int32_t* positions = r.positions.as<int32_t>();
+  parallel_write(write_only_bytes(r.y, r.x), r.x.shape[0], rows_per_block(H * D),
+                 [&](int64_t begin, int64_t end, auto out) {
+                   for (int64_t t = begin; t < end; ++t) {
+                     const float* cosines = r.table.as<float>() + positions[t] * D;
+                     const float* sines = cosines + half;
+                     for (int64_t h = 0; h < H; ++h) {
+                       const T* x = r.x.as<T>() + t * r.x_stride + h * D;
+                       T* y = r.y.as<T>() + t * r.y_stride + h * D;
+                       for_each_vector(half, [&](int64_t i, auto lanes) {
+                         const Floats cosine = load(cosines + i, lanes),
+                                      sine = load(sines + i, lanes) * r.sign;
+                         const Floats a = load(x + i, lanes), b = load(x + half + i, lanes);
+                         out.store(y + i, fma(a, cosine, -b * sine), lanes);
+                         out.store(y + half + i, fma(b, cosine, a * sine), lanes);
+                       });
+                     }
+                   }
+                 });
+}
+
+}  // namespace
+}  // namespace cpu
+
+namespace {
+
+void run_rotation(Stream& stream, const char* op, const Rotation& r) {
+  check_rotation(op, r);
+  if (stream.planning() || r.x.empty()) return;
+  stream.run(op, [op, r] {
+    cpu::check_positions(op, r.positions, r.table.shape[0]);
+    visit_float(r.x.dtype, [&]<class T>() { cpu::rotate<T>(r); });
+  });
+}
+
+int64_t token_stride(const char* op, int64_t stride, const Tensor& x) {
+  return stride_or_width(op, stride, x.shape[0] == 0 ? 0 : x.size() / x.shape[0]);
+}
+
+}  // namespace
+
+std::vector<double> rope_frequencies(int64_t D, double theta, const RopeScaling& scaling) {
+  check(D > 0 && D % 2 == 0, "rope: heads have ", D, " elements, must be a positive even number");
+  check(theta > 0, "rope: theta is ", theta, ", must be positive");
+  check_scaling(scaling);
+  std::vector<double> frequencies;
+  for (int64_t i = 0; i < D / 2; ++i) {
+    const double base = std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(D));
+    switch (scaling.kind) {
+      case RopeScaling::Kind::none:
+        frequencies.push_back(base);
+        break;
+      case RopeScaling::Kind::linear:
+        frequencies.push_back(base / scaling.factor);
+        break;
+      case RopeScaling::Kind::llama3:
+        frequencies.push_back(llama3_frequency(base, scaling));
+        break;
+    }
+  }
+  return frequencies;
+}
+
+void rope_table(const Tensor& table, double theta, const RopeScaling& scaling) {
+  check(table.shape.rank() == 2 && !table.device.is_cuda(), "rope_table: the table is ", table.shape, " on ",
+        table.device, ", must be (positions, D) on the cpu");
+  const int64_t D = table.shape[1];
+  const std::vector<double> frequencies = rope_frequencies(D, theta, scaling);
+  float* entries = table.as<float>();
+  parallel_blocks(table.shape[0], 64, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p)
+      for (int64_t i = 0; i < D / 2; ++i) {
+        const double angle = static_cast<double>(p) * frequencies[static_cast<size_t>(i)];
+        entries[p * D + i] = static_cast<float>(std::cos(angle));
+        entries[p * D + D / 2 + i] = static_cast<float>(std::sin(angle));
+      }
+  });
+}
+
+void rope_forward(Stream& stream, const RopeForward& a) {
+  run_rotation(stream, "rope_forward",
+               {.y = a.y,
+                .x = a.x,
+                .positions = a.positions,
+                .table = a.table,
+                .y_stride = token_stride("rope_forward", a.y_stride, a.y),
+                .x_stride = token_stride("rope_forward", a.x_stride, a.x),
+                .sign = 1.0f});
+}
+
+void rope_backward(Stream& stream, const RopeBackward& a) {
+  run_rotation(stream, "rope_backward",
+               {.y = a.dx,
+                .x = a.dy,
+                .positions = a.positions,
+                .table = a.table,
+                .y_stride = token_stride("rope_backward", a.dx_stride, a.dx),
+                .x_stride = token_stride("rope_backward", a.dy_stride, a.dy),
+                .sign = -1.0f});
+}
+
+// The table's rows are shared by tokens and stay in the caches.
+double min_bytes(const RopeForward& a) {
+  return static_cast<double>(a.x.bytes() + a.y.bytes() + a.positions.bytes());
+}
+double min_bytes(const RopeBackward& a) {
+  return static_cast<double>(a.dy.bytes() + a.dx.bytes() + a.positions.bytes());
+}
+double flops(const RopeForward& a) { return 3.0 * static_cast<double>(a.x.size()); }
+double flops(const RopeBackward& a) { return 3.0 * static_cast<double>(a.dx.size()); }
+
+}  // namespace flatshard

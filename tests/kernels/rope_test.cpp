@@ -1,0 +1,166 @@
+#include "kernels/rope.h"
+
+#include <cmath>
+#include <vector>
+
+#include "tests/golden.h"
+#include "tests/test.h"
+
+using namespace flatshard;
+using bench::Case;
+
+namespace {
+
+const RopeScaling kLlama3{.kind = RopeScaling::Kind::llama3,
+                          .factor = 8,
+                          .low_frequency_factor = 1,
+                          .high_frequency_factor = 4,
+                          .original_positions = 8192};
+
+std::vector<float> table_of(int64_t P, int64_t D, double theta, const RopeScaling& scaling = {}) {
+  std::vector<float> table(static_cast<size_t>(P * D));
+  rope_table(tensor_of(table.data(), {P, D}), theta, scaling);
+  return table;
+}
+
+bool near(double value, double expected, double relative) {
+  return std::abs(value - expected) <= relative * std::abs(expected);
+}
+
+}  // namespace
+
+TEST_CASE("rope equals the independent framework in f32 and bf16") {
+  for (const Case& c : bench::golden_cases("rope")) {
+    CAPTURE(label(c));
+    CHECK(test::golden_error(c, str("rope_", c.dtype)) <= tolerance(c));
+  }
+}
+
+TEST_CASE("rope turns the pairs (0, 2) and (1, 3) of a head of four") {
+  StreamGroup streams(Device::cpu());
+  std::vector<float> table = table_of(2, 4, 10000);
+  float x[4] = {1, 2, 3, 4}, y[4];
+  int32_t positions[1] = {1};
+  rope_forward(streams.add("compute"), {.y = tensor_of(y, {1, 1, 4}),
+                                        .x = tensor_of(x, {1, 1, 4}),
+                                        .positions = tensor_of(positions, {1}),
+                                        .table = tensor_of(table.data(), {2, 4})});
+  const double expected[] = {-1.98411065, 1.95990067, 2.4623779, 4.01979967};
+  for (int i = 0; i < 4; ++i) CHECK(near(y[i], expected[i], 2e-7));
+}
+
+TEST_CASE("llama3 scaling keeps high frequencies, divides low ones and goes over between them") {
+  const std::vector<double> base = rope_frequencies(128, 500000),
+                            scaled = rope_frequencies(128, 500000, kLlama3);
+  for (size_t i = 0; i <= 28; ++i) CHECK(scaled[i] == base[i]);
+  for (size_t i = 29; i <= 34; ++i) CHECK((scaled[i] < base[i] && scaled[i] > base[i] / 8));
+  for (size_t i = 35; i < 64; ++i) CHECK(scaled[i] == base[i] / 8);
+
+  struct Golden {
+    size_t i;
+    double base, scaled;
+  };
+  const Golden table[] = {
+      {0, 1, 1},
+      {1, 0.8146172339, 0.8146172339},
+      {16, 3.760603093e-2, 3.760603093e-2},
+      {28, 3.211445995e-3, 3.211445995e-3},
+      {29, 2.616099253e-3, 2.166570764e-3},
+      {30, 2.131119537e-3, 1.371893568e-3},
+      {31, 1.736046702e-3, 8.567514129e-4},
+      {32, 1.414213562e-3, 5.248461610e-4},
+      {33, 1.152042740e-3, 3.126937504e-4},
+      {34, 9.384738704e-4, 1.785078128e-4},
+      {35, 7.644969883e-4, 9.556212354e-5},
+      {36, 6.227724219e-4, 7.784655274e-5},
+      {40, 2.742481757e-4, 3.428102196e-5},
+      {63, 2.455140791e-6, 3.068925989e-7},
+  };
+  for (const Golden& row : table) {
+    CAPTURE(row.i);
+    CHECK(near(base[row.i], row.base, 1e-9));
+    CHECK(near(scaled[row.i], row.scaled, 1e-9));
+  }
+}
+
+TEST_CASE("linear scaling divides every frequency") {
+  const std::vector<double> base = rope_frequencies(8, 10000);
+  const std::vector<double> scaled =
+      rope_frequencies(8, 10000, {.kind = RopeScaling::Kind::linear, .factor = 4});
+  for (size_t i = 0; i < 4; ++i) CHECK(scaled[i] == base[i] / 4);
+}
+
+TEST_CASE("the rope table holds cosines and sines of the scaled angles, rounded once from double") {
+  const int64_t P = 3000, D = 128;
+  const std::vector<float> table = table_of(P, D, 500000, kLlama3);
+  const std::vector<double> frequencies = rope_frequencies(D, 500000, kLlama3);
+  for (const int64_t p : {0, 1, 777, 2999})
+    for (const int64_t i : {0, 5, 30, 63}) {
+      const double angle = static_cast<double>(p) * frequencies[static_cast<size_t>(i)];
+      CHECK(table[static_cast<size_t>(p * D + i)] == static_cast<float>(std::cos(angle)));
+      CHECK(table[static_cast<size_t>(p * D + D / 2 + i)] == static_cast<float>(std::sin(angle)));
+    }
+}
+
+TEST_CASE("rope turns q and k inside a packed matrix and leaves v alone; backward turns them back") {
+  StreamGroup streams(Device::cpu());
+  Stream& stream = streams.add("compute");
+  constexpr int64_t T = 3, D = 4, width = 4 * D;  // two heads of q, one of k, one of v
+  std::vector<float> table = table_of(20, D, 10000), before(T * width);
+  for (size_t i = 0; i < before.size(); ++i) before[i] = static_cast<float>(i % 7) - 3;
+  std::vector<float> packed = before;
+  int32_t positions[T] = {5, 19, 1};
+  const Tensor q_and_k = packed_columns(tensor_of(packed.data(), {T, width}), 0, {T, 3, D});
+  rope_forward(stream, {.y = q_and_k,
+                        .x = q_and_k,
+                        .positions = tensor_of(positions, {T}),
+                        .table = tensor_of(table.data(), {20, D}),
+                        .y_stride = width,
+                        .x_stride = width});
+  for (size_t i = 0; i < packed.size(); ++i)
+    if (i % width >= 3 * D) CHECK(packed[i] == before[i]);
+  CHECK(std::abs(packed[0] - before[0]) > 0.5f);
+  rope_backward(stream, {.dx = q_and_k,
+                         .dy = q_and_k,
+                         .positions = tensor_of(positions, {T}),
+                         .table = tensor_of(table.data(), {20, D}),
+                         .dx_stride = width,
+                         .dy_stride = width});
+  for (size_t i = 0; i < packed.size(); ++i) CHECK(std::abs(packed[i] - before[i]) < 1e-6f);
+}
+
+TEST_CASE("a position outside the rope table is an error that names it, its token and the bound") {
+  std::vector<float> table = table_of(16, 2, 10000);
+  for (const int32_t outside : {16, -1}) {
+    StreamGroup streams(Device::cpu());
+    float x[6] = {};
+    int32_t positions[3] = {0, 15, outside};
+    const std::string error = test::error_of([&] {
+      rope_forward(streams.add("compute"), {.y = tensor_of(x, {3, 1, 2}),
+                                            .x = tensor_of(x, {3, 1, 2}),
+                                            .positions = tensor_of(positions, {3}),
+                                            .table = tensor_of(table.data(), {16, 2})});
+    });
+    CHECK(error == str("rope_forward: position ", outside, " of token 2 is outside the table of 16"));
+  }
+}
+
+TEST_CASE("rope refuses odd heads, a table of another width and a scaling without sense") {
+  StreamGroup streams(Device::cpu());
+  Stream& stream = streams.add("compute");
+  float x[3] = {}, table[4] = {};
+  int32_t positions[1] = {0};
+  const auto forward = [&](int64_t D) {
+    return test::error_of([&] {
+      rope_forward(stream, {.y = tensor_of(x, {1, 1, D}),
+                            .x = tensor_of(x, {1, 1, D}),
+                            .positions = tensor_of(positions, {1}),
+                            .table = tensor_of(table, {1, 4})});
+    });
+  };
+  CHECK(forward(3) == "rope_forward: heads have 3 elements, must be an even number");
+  CHECK(forward(2) == "rope_forward: the table is f32 (1, 4), must be f32 (positions, 2)");
+  CHECK(test::error_of([] {
+          rope_frequencies(4, 10000, {.kind = RopeScaling::Kind::linear, .factor = 0});
+        }) == "rope scaling: factor is 0, must be positive");
+}
