@@ -1,0 +1,86 @@
+#include "kernels/dropout.h"
+
+#include <algorithm>
+
+#include "kernels/simd.h"
+#include "runtime/parallel.h"
+
+namespace flatshard {
+namespace {
+
+// Both directions are the same product with the same mask.
+struct Masked {
+  Tensor out, in;
+  float p;
+  RandomStream random;
+  int64_t first;
+  bool accumulate;
+};
+
+void check_masked(const char* op, const Masked& a) {
+  check(a.out.shape == a.in.shape && a.out.dtype == a.in.dtype, op, ": the output is ", a.out.dtype, " ",
+        a.out.shape, ", the input is ", a.in.dtype, " ", a.in.shape);
+  check(a.p >= 0.0f && a.p < 1.0f, op, ": p is ", a.p, ", must be in [0, 1)");
+  check(a.first >= 0, op, ": first is ", a.first, ", must not be negative");
+}
+
+Masked masked(const DropoutForward& a) { return {a.y, a.x, a.p, a.random, a.first, false}; }
+Masked masked(const DropoutBackward& a) { return {a.dx, a.dy, a.p, a.random, a.first, a.accumulate_dx}; }
+
+}  // namespace
+
+namespace cpu {
+namespace {
+
+using namespace simd;
+
+// Random numbers are made this many at a time, in a buffer on the stack.
+constexpr int64_t kBatch = 1024;
+
+template <class T>
+void apply(const Masked& a) {
+  const float scale = 1.0f / (1.0f - a.p);
+  parallel_blocks(a.in.size(), 16 * kBatch, [&](int64_t block_begin, int64_t block_end) {
+    float uniform[kBatch];
+    for (int64_t begin = block_begin; begin < block_end; begin += kBatch) {
+      const int64_t count = std::min(kBatch, block_end - begin);
+      a.random.fill_uniform(a.first + begin, {uniform, static_cast<size_t>(count)});
+      const T* in = a.in.as<T>() + begin;
+      T* out = a.out.as<T>() + begin;
+      for_each_vector(count, [&](int64_t i, auto lanes) {
+        const Floats factor = load(uniform + i, lanes) >= a.p ? splat(scale) : splat(0.0f);
+        const Floats value = load(in + i, lanes) * factor;
+        store(out + i, a.accumulate ? load(out + i, lanes) + value : value, lanes);
+      });
+    }
+  });
+}
+
+}  // namespace
+}  // namespace cpu
+
+namespace {
+
+void run(Stream& stream, const char* op, const Masked& a) {
+  check_masked(op, a);
+  if (stream.planning() || a.in.empty()) return;
+  stream.run(op, [a] { visit_float(a.in.dtype, [&]<class T>() { cpu::apply<T>(a); }); });
+}
+
+double bytes(const Masked& a) {
+  return static_cast<double>(a.in.bytes() + (a.accumulate ? 2 : 1) * a.out.bytes());
+}
+
+}  // namespace
+
+void dropout_forward(Stream& stream, const DropoutForward& a) { run(stream, "dropout_forward", masked(a)); }
+void dropout_backward(Stream& stream, const DropoutBackward& a) {
+  run(stream, "dropout_backward", masked(a));
+}
+
+double min_bytes(const DropoutForward& a) { return bytes(masked(a)); }
+double min_bytes(const DropoutBackward& a) { return bytes(masked(a)); }
+double flops(const DropoutForward& a) { return static_cast<double>(a.x.size()); }
+double flops(const DropoutBackward& a) { return static_cast<double>(a.dy.size()); }
+
+}  // namespace flatshard

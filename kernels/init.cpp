@@ -1,0 +1,62 @@
+#include "kernels/init.h"
+
+#include <algorithm>
+
+#include "kernels/simd.h"
+#include "runtime/parallel.h"
+
+namespace flatshard {
+namespace cpu {
+namespace {
+
+using namespace simd;
+
+// Random numbers are made this many at a time, in a buffer on the stack.
+constexpr int64_t kBatch = 1024;
+
+void make_values(const InitParam& a, int64_t first, std::span<float> values) {
+  switch (a.init.kind) {
+    case Init::Kind::constant:
+      std::fill(values.begin(), values.end(), a.init.value);
+      return;
+    case Init::Kind::normal:
+      a.random.fill_normal(first, values);
+      for (float& v : values) v *= a.init.value;
+      return;
+    case Init::Kind::uniform:
+      a.random.fill_uniform(first, values);
+      for (float& v : values) v = (2.0f * v - 1.0f) * a.init.value;
+      return;
+  }
+}
+
+template <class T>
+void init(const InitParam& a) {
+  parallel_blocks(a.y.size(), 16 * kBatch, [&](int64_t block_begin, int64_t block_end) {
+    float values[kBatch];
+    for (int64_t begin = block_begin; begin < block_end; begin += kBatch) {
+      const int64_t count = std::min(kBatch, block_end - begin);
+      make_values(a, a.first + begin, {values, static_cast<size_t>(count)});
+      T* y = a.y.as<T>() + begin;
+      for_each_vector(count, [&](int64_t i, auto lanes) { store(y + i, load(values + i, lanes), lanes); });
+    }
+  });
+}
+
+}  // namespace
+}  // namespace cpu
+
+void init_param(Stream& stream, const InitParam& a) {
+  check(is_float(a.y.dtype), "init_param: y is ", a.y.dtype, ", must be f32, bf16 or f16");
+  check(a.first >= 0, "init_param: first is ", a.first, ", must not be negative");
+  check(std::isfinite(a.init.value), "init_param: the value is ", a.init.value, ", must be finite");
+  if (stream.planning() || a.y.empty()) return;
+  stream.run("init_param", [a] { visit_float(a.y.dtype, [&]<class T>() { cpu::init<T>(a); }); });
+}
+
+double min_bytes(const InitParam& a) { return static_cast<double>(a.y.bytes()); }
+double flops(const InitParam& a) {  // what Box-Muller costs a number, the random bits not counted
+  return a.init.kind == Init::Kind::normal ? 20.0 * static_cast<double>(a.y.size()) : 0.0;
+}
+
+}  // namespace flatshard
