@@ -1,0 +1,99 @@
+// Cases of the gradient norm, shared by tests and benchmark.
+
+#include <algorithm>
+#include <cmath>
+
+#include "bench/case.h"
+#include "kernels/sum_squares.h"
+
+namespace flatshard::bench {
+namespace {
+
+constexpr float kMaxNorm = 2.5f;
+constexpr float kScale = 0.5f;
+
+SumSquares squares_args(const Tensors& t, int64_t first) {
+  return {.partials = t["partials"], .x = t["x"], .first = first};
+}
+
+ClipCoefficient clip_args(const Tensors& t) {
+  return {.norm = t["norm"],
+          .coefficient = t["coefficient"],
+          .nonfinite = t["nonfinite"],
+          .partials = t["partials"],
+          .max_norm = kMaxNorm,
+          .scale = kScale};
+}
+
+void squares_formula(Values& v, int64_t n, int64_t first) {
+  v["partials"].assign(static_cast<size_t>(squares_chunks(first, n)), 0);
+  for (int64_t i = 0; i < n; ++i)
+    v["partials"][(first + i) / kSquaresChunk - first / kSquaresChunk] += v["x"][i] * v["x"][i];
+}
+
+void clip_formula(Values& v) {
+  double total = 0;
+  for (const double partial : v["partials"]) total += partial;
+  const double norm = kScale * std::sqrt(total);
+  v["norm"] = {norm};
+  v["coefficient"] = {kScale * std::min(1.0, kMaxNorm / (norm + 1e-6))};
+  v["nonfinite"] = {0};
+}
+
+Case squares_case(DType dtype, int64_t n, int64_t first) {
+  return {.op = "sum_squares",
+          .shape = first == 0 ? str(n) : str(n, " from ", first),
+          .dtype = dtype,
+          .args = {{"x", dtype, {n}, Role::input},
+                   {"partials", DType::f32, {squares_chunks(first, n)}, Role::output}},
+          .run = [=](Stream& s, Arena&, const Tensors& t) { sum_squares(s, squares_args(t, first)); },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(squares_args(t, first)); },
+          .flops = [=](const Tensors& t) { return flops(squares_args(t, first)); },
+          .reference = [=](Values& v) { squares_formula(v, n, first); }};
+}
+
+// `size` is that of a partial: below and above the norm that is clipped.
+Case clip_case(DType dtype, int64_t partials, double size) {
+  return {.op = "clip_coefficient",
+          .shape = str(partials, " partials of ", size),
+          .dtype = dtype,
+          .args = {{"partials",
+                    DType::f32,
+                    {partials},
+                    Role::input,
+                    [=](int64_t, double unit) { return size * (0.5 + unit); }},
+                   {"norm", DType::f32, {1}, Role::output},
+                   {"coefficient", DType::f32, {1}, Role::output},
+                   {"nonfinite", DType::i32, {1}, Role::output}},
+          .run = [](Stream& s, Arena&, const Tensors& t) { clip_coefficient(s, clip_args(t)); },
+          .min_bytes = [](const Tensors& t) { return min_bytes(clip_args(t)); },
+          .flops = [](const Tensors& t) { return flops(clip_args(t)); },
+          .reference = clip_formula};
+}
+
+}  // namespace
+
+std::vector<Case> sum_squares_cases(Scale scale) {
+  if (scale == Scale::bench)
+    return {squares_case(DType::f32, 1 << 26, 0), squares_case(DType::bf16, 1 << 26, 0)};
+  std::vector<Case> cases;
+  if (scale == Scale::golden) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      cases.push_back(squares_case(dtype, 700, kSquaresChunk - 301));
+      cases.push_back(clip_case(dtype, 2, 1.0));
+    }
+    return cases;
+  }
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (const int64_t n : {1, 7, 16, 300, 4099}) cases.push_back(squares_case(dtype, n, 0));
+    cases.push_back(squares_case(dtype, kSquaresChunk + 77, kSquaresChunk - 40));
+  }
+  cases.push_back(squares_case(DType::bf16, 2 * kSquaresChunk + 1, 0));
+  for (const double size : {0.01, 3.0}) {
+    cases.push_back(clip_case(DType::f32, 1, size));
+    cases.push_back(clip_case(DType::f32, 133, size));
+  }
+  return cases;
+}
+
+}  // namespace flatshard::bench

@@ -1,0 +1,88 @@
+#include "kernels/sum_squares.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/simd.h"
+#include "runtime/parallel.h"
+
+namespace flatshard {
+namespace cpu {
+namespace {
+
+using namespace simd;
+
+constexpr int kVectors = kSquaresLanes / kWidth;
+
+template <class T>
+float chunk_squares(const T* x, int64_t n) {
+  Floats lane[kVectors] = {};
+  const auto add = [&](int k, int64_t i, auto lanes) {
+    const Floats v = load(x + i, lanes);
+    lane[k] = fma(v, v, lane[k]);
+  };
+  const int64_t whole = n - n % kSquaresLanes;
+  for (int64_t i = 0; i < whole; i += kSquaresLanes)
+    for (int k = 0; k < kVectors; ++k) add(k, i + k * kWidth, Full{});
+  for_each_vector(n - whole,
+                  [&](int64_t i, auto lanes) { add(static_cast<int>(i / kWidth), whole + i, lanes); });
+  for (int half = kVectors / 2; half > 0; half /= 2)
+    for (int k = 0; k < half; ++k) lane[k] += lane[k + half];
+  return sum(lane[0]);
+}
+
+template <class T>
+void squares(const SumSquares& a) {
+  const int64_t last = a.first + a.x.size(), first_chunk = a.first / kSquaresChunk;
+  parallel_for(a.partials.size(), [&](int64_t c) {
+    const int64_t begin = std::max(a.first, (first_chunk + c) * kSquaresChunk);
+    const int64_t end = std::min(last, (first_chunk + c + 1) * kSquaresChunk);
+    a.partials.as<float>()[c] = chunk_squares(a.x.as<T>() + (begin - a.first), end - begin);
+  });
+}
+
+void clip(const ClipCoefficient& a) {
+  double total = 0.0;
+  for (int64_t i = 0; i < a.partials.size(); ++i) total += static_cast<double>(a.partials.as<float>()[i]);
+  const float norm = static_cast<float>(static_cast<double>(a.scale) * std::sqrt(total));
+  const float ratio = a.max_norm / (norm + 1e-6f);
+  *a.norm.as<float>() = norm;
+  *a.coefficient.as<float>() = a.scale * (ratio >= 1.0f ? 1.0f : ratio);  // NaN stays NaN
+  *a.nonfinite.as<int32_t>() = std::isfinite(norm) ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace cpu
+
+void sum_squares(Stream& stream, const SumSquares& a) {
+  check(is_float(a.x.dtype), "sum_squares: x is ", a.x.dtype, ", must be f32, bf16 or f16");
+  check(a.first >= 0, "sum_squares: first is ", a.first, ", must not be negative");
+  check(a.partials.dtype == DType::f32 && a.partials.size() == squares_chunks(a.first, a.x.size()),
+        "sum_squares: partials is ", a.partials.dtype, " ", a.partials.shape, ", must be f32 with ",
+        squares_chunks(a.first, a.x.size()), " elements for ", a.x.size(), " elements from ", a.first, " on");
+  if (stream.planning() || a.x.empty()) return;
+  stream.run("sum_squares", [a] { visit_float(a.x.dtype, [&]<class T>() { cpu::squares<T>(a); }); });
+}
+
+void clip_coefficient(Stream& stream, const ClipCoefficient& a) {
+  const auto check_one = [](const char* name, const Tensor& t, DType dtype) {
+    check(t.dtype == dtype && t.size() == 1, "clip_coefficient: ", name, " is ", t.dtype, " ", t.shape,
+          ", must be one ", dtype);
+  };
+  check_one("norm", a.norm, DType::f32);
+  check_one("coefficient", a.coefficient, DType::f32);
+  check_one("nonfinite", a.nonfinite, DType::i32);
+  check(a.partials.dtype == DType::f32, "clip_coefficient: partials is ", a.partials.dtype, ", must be f32");
+  check(a.max_norm > 0.0f, "clip_coefficient: max_norm is ", a.max_norm, ", must be above 0");
+  check(a.scale > 0.0f && std::isfinite(a.scale), "clip_coefficient: scale is ", a.scale,
+        ", must be above 0 and finite");
+  if (stream.planning()) return;
+  stream.run("clip_coefficient", [a] { cpu::clip(a); });
+}
+
+double min_bytes(const SumSquares& a) { return static_cast<double>(a.x.bytes() + a.partials.bytes()); }
+double min_bytes(const ClipCoefficient& a) { return static_cast<double>(a.partials.bytes() + 12); }
+double flops(const SumSquares& a) { return 2.0 * static_cast<double>(a.x.size()); }
+double flops(const ClipCoefficient& a) { return static_cast<double>(a.partials.size()); }
+
+}  // namespace flatshard

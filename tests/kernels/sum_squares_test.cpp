@@ -1,0 +1,144 @@
+#include "kernels/sum_squares.h"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "tests/golden.h"
+#include "tests/test.h"
+
+using namespace flatshard;
+using bench::Case;
+
+namespace {
+
+// Uneven sizes, so that every order of addition has other bits.
+std::vector<float> gradients(int64_t n) {
+  std::vector<float> x(static_cast<size_t>(n));
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>((i * 7919) % 10007) / 997.0f - 5.0f;
+  return x;
+}
+
+// The partials of x, cut into ranges that end at the given indices.
+std::vector<float> partials_of(std::vector<float>& x, const std::vector<int64_t>& ends) {
+  StreamGroup streams(Device::cpu());
+  Stream& stream = streams.add("compute");
+  std::vector<float> all;
+  int64_t begin = 0;
+  for (const int64_t end : ends) {
+    std::vector<float> partials(static_cast<size_t>(squares_chunks(begin, end - begin)));
+    sum_squares(stream, {.partials = tensor_of(partials.data(), {static_cast<int64_t>(partials.size())}),
+                         .x = tensor_of(x.data() + begin, {end - begin}),
+                         .first = begin});
+    all.insert(all.end(), partials.begin(), partials.end());
+    begin = end;
+  }
+  return all;
+}
+
+struct Clip {
+  float norm = -1, coefficient = -1;
+  int32_t nonfinite = -1;
+};
+
+Clip clip(std::vector<float> partials, float max_norm, float scale = 1.0f) {
+  StreamGroup streams(Device::cpu());
+  Clip result;
+  clip_coefficient(streams.add("compute"),
+                   {.norm = tensor_of(&result.norm, {1}),
+                    .coefficient = tensor_of(&result.coefficient, {1}),
+                    .nonfinite = tensor_of(&result.nonfinite, {1}),
+                    .partials = tensor_of(partials.data(), {static_cast<int64_t>(partials.size())}),
+                    .max_norm = max_norm,
+                    .scale = scale});
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("the sum of squares and the clip coefficient equal the independent framework") {
+  for (const Case& c : bench::golden_cases("sum_squares")) {
+    CAPTURE(label(c));
+    CHECK(test::golden_error(c, str("sum_squares_", c.dtype)) <= tolerance(c));
+  }
+}
+
+TEST_CASE("the sums of squares of the specification's shards are right") {
+  std::vector<float> g(512);
+  for (int i = 0; i < 512; ++i) g[i] = static_cast<float>((i * 53 + 7) % 127 - 63) / 1024.0f;
+  struct Cut {
+    std::vector<int64_t> ends;
+    std::vector<double> sums;
+  };
+  for (const Cut& cut :
+       {Cut{{512}, {0.6570558548}}, Cut{{256, 512}, {0.3285608292, 0.3284950256}},
+        Cut{{171, 342, 512}, {0.2215871811, 0.2179050446, 0.2175636292}},
+        Cut{{128, 256, 384, 512}, {0.1657714844, 0.1627893448, 0.1651649475, 0.1633300781}}}) {
+    const std::vector<float> partials = partials_of(g, cut.ends);
+    REQUIRE(partials.size() == cut.sums.size());
+    for (size_t i = 0; i < partials.size(); ++i)
+      CHECK(std::abs(static_cast<double>(partials[i]) - cut.sums[i]) < 1e-7);  // fp32 sums of order 0.2
+  }
+}
+
+TEST_CASE("the norm has the same bits for every cut at chunk boundaries") {
+  const int64_t n = 4 * kSquaresChunk - 1000;
+  std::vector<float> x = gradients(n);
+  const std::vector<float> whole = partials_of(x, {n});
+  CHECK(whole.size() == 4);
+  CHECK(partials_of(x, {2 * kSquaresChunk, n}) == whole);
+  CHECK(partials_of(x, {kSquaresChunk, 2 * kSquaresChunk, 3 * kSquaresChunk, n}) == whole);
+}
+
+TEST_CASE("a chunk cut in two is two partials with the same sum up to rounding") {
+  const int64_t n = 2 * kSquaresChunk;
+  std::vector<float> x = gradients(n);
+  const std::vector<float> cut = partials_of(x, {kSquaresChunk + 333, n});
+  CHECK(cut.size() == 3);
+  CHECK(clip(cut, 1).norm == doctest::Approx(clip(partials_of(x, {n}), 1).norm).epsilon(1e-6));
+}
+
+TEST_CASE("partials are summed in fp64") {
+  // In fp32 the small partials would vanish one by one beside the large one.
+  std::vector<float> partials(4097, 1.0f);
+  partials[0] = 0x1p25f;
+  CHECK(clip(partials, 1).norm == static_cast<float>(std::sqrt(0x1p25 + 4096)));
+}
+
+TEST_CASE("gradients within the norm are not scaled") {
+  CHECK(clip({9.0f, 16.0f}, 5.1f).coefficient == 1.0f);
+  CHECK(clip({9.0f, 16.0f}, std::numeric_limits<float>::infinity()).coefficient == 1.0f);
+  CHECK(clip({0.0f}, 1.0f).coefficient == 1.0f);
+  CHECK(clip({9.0f, 16.0f}, 2.5f).coefficient == doctest::Approx(0.5f));
+}
+
+TEST_CASE("the loss scale is taken out of the norm and of the gradients") {
+  const Clip scaled = clip({9.0f * 0x1p20f, 16.0f * 0x1p20f}, 2.5f, 0x1p-10f);
+  CHECK(scaled.norm == 5.0f);
+  CHECK(scaled.coefficient == 0x1p-10f * clip({9.0f, 16.0f}, 2.5f).coefficient);
+}
+
+TEST_CASE("an infinity or a NaN among the gradients raises the flag") {
+  for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    std::vector<float> x = gradients(kSquaresChunk + 5);
+    CHECK(clip(partials_of(x, {kSquaresChunk + 5}), 1).nonfinite == 0);
+    x[kSquaresChunk + 1] = bad;
+    const Clip result = clip(partials_of(x, {kSquaresChunk + 5}), 1);
+    CHECK(result.nonfinite == 1);
+    CHECK(!std::isfinite(result.norm));
+    CHECK(!(result.coefficient > 0.0f));
+  }
+}
+
+TEST_CASE("sum_squares says how many partials a range has") {
+  std::vector<float> x = gradients(10);
+  StreamGroup streams(Device::cpu());
+  float partials[1];
+  const std::string error = test::error_of([&] {
+    sum_squares(
+        streams.add("compute"),
+        {.partials = tensor_of(partials, {1}), .x = tensor_of(x.data(), {10}), .first = kSquaresChunk - 5});
+  });
+  CHECK(error ==
+        "sum_squares: partials is f32 (1), must be f32 with 2 elements for 10 elements from 65531 on");
+}
