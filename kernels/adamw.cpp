@@ -1,0 +1,114 @@
+#include "kernels/adamw.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "build_config.h"
+#include "kernels/simd.h"
+#include "runtime/parallel.h"
+
+namespace flatshard {
+namespace cpu {
+namespace {
+
+using namespace simd;
+
+constexpr int64_t kBlock = 8192;
+
+// Elements [begin, end), all decayed or none.
+template <class G, class P>
+void update(const AdamW& a, const AdamWCoefficients& c, float shrink_by, int64_t begin, int64_t end) {
+  if (begin >= end) return;
+  float *p = a.p.as<float>() + begin, *m = a.m.as<float>() + begin, *v = a.v.as<float>() + begin;
+  const G* g = a.g.as<G>() + begin;
+  P* copy = a.copy.empty() ? nullptr : a.copy.as<P>() + begin;
+  const Floats beta1 = splat(c.beta1), beta2 = splat(c.beta2), eps = splat(c.eps);
+  const Floats inverse_bias = splat(c.inverse_bias), rate = splat(c.rate), shrink = splat(shrink_by);
+  const float scale = *a.grad_scale.as<float>();
+  for_each_vector(end - begin, [&](int64_t i, auto lanes) {
+    const Floats gradient = load(g + i, lanes) * scale;
+    const Floats mean = fma(beta1, load(m + i, lanes), c.one_minus_beta1 * gradient);
+    const Floats square = fma(beta2, load(v + i, lanes), c.one_minus_beta2 * gradient * gradient);
+    const Floats old = load(p + i, lanes), decayed = fma(shrink, old, old);
+    const Floats updated = fma(rate, mean / fma(sqrt(square), inverse_bias, eps), decayed);
+    store(m + i, mean, lanes);
+    store(v + i, square, lanes);
+    store(p + i, updated, lanes);
+    if (copy) store(copy + i, updated, lanes);
+  });
+}
+
+template <class G, class P>
+void update_all(const AdamW& a) {
+  if (!a.skip.empty() && *a.skip.as<int32_t>() != 0) return;
+  const AdamWCoefficients c(a);
+  parallel_blocks(a.p.size(), kBlock, [&](int64_t begin, int64_t end) {
+    update<G, P>(a, c, c.shrink, begin, std::min(end, a.decay_end));
+    update<G, P>(a, c, 0.0f, std::max(begin, a.decay_end), end);
+  });
+}
+
+}  // namespace
+}  // namespace cpu
+
+namespace {
+
+void check_tensors(const AdamW& a) {
+  for (const auto& [name, t] : {std::pair{"p", a.p}, {"m", a.m}, {"v", a.v}})
+    check(t.dtype == DType::f32 && t.size() == a.p.size(), "adamw: ", name, " is ", t.dtype, " ", t.shape,
+          ", must be f32 with ", a.p.size(), " elements");
+  check(is_float(a.g.dtype) && a.g.size() == a.p.size(), "adamw: g is ", a.g.dtype, " ", a.g.shape,
+        ", must be f32, bf16 or f16 with ", a.p.size(), " elements");
+  check(is_float(a.copy.dtype) && (a.copy.empty() || a.copy.size() == a.p.size()), "adamw: copy is ",
+        a.copy.dtype, " ", a.copy.shape, ", must be empty, or f32, bf16 or f16 with ", a.p.size(),
+        " elements");
+  check(a.grad_scale.dtype == DType::f32 && a.grad_scale.size() == 1, "adamw: grad_scale is ",
+        a.grad_scale.dtype, " ", a.grad_scale.shape, ", must be one f32");
+  check(a.skip.empty() || (a.skip.dtype == DType::i32 && a.skip.size() == 1), "adamw: skip is ", a.skip.dtype,
+        " ", a.skip.shape, ", must be empty or one i32");
+}
+
+void check_numbers(const AdamW& a) {
+  check(std::isfinite(a.lr) && a.lr >= 0, "adamw: lr is ", a.lr, ", must be finite and not negative");
+  check(a.beta1 >= 0 && a.beta1 < 1, "adamw: beta1 is ", a.beta1, ", must be in [0, 1)");
+  check(a.beta2 >= 0 && a.beta2 < 1, "adamw: beta2 is ", a.beta2, ", must be in [0, 1)");
+  check(std::isfinite(a.eps) && a.eps > 0, "adamw: eps is ", a.eps, ", must be finite and above 0");
+  check(std::isfinite(a.weight_decay) && a.weight_decay >= 0, "adamw: weight_decay is ", a.weight_decay,
+        ", must be finite and not negative");
+  check(a.decay_end >= 0 && a.decay_end <= a.p.size(), "adamw: decay_end is ", a.decay_end,
+        ", must be in [0, ", a.p.size(), "]");
+  check(a.step >= 1, "adamw: step is ", a.step, ", must be at least 1");
+}
+
+}  // namespace
+
+AdamWCoefficients::AdamWCoefficients(const AdamW& a) {
+  const auto t = static_cast<double>(a.step);
+  beta1 = static_cast<float>(a.beta1);
+  one_minus_beta1 = static_cast<float>(1 - a.beta1);
+  beta2 = static_cast<float>(a.beta2);
+  one_minus_beta2 = static_cast<float>(1 - a.beta2);
+  inverse_bias = static_cast<float>(1 / std::sqrt(1 - std::pow(a.beta2, t)));
+  eps = static_cast<float>(a.eps);
+  rate = static_cast<float>(0 - a.lr / (1 - std::pow(a.beta1, t)));
+  shrink = static_cast<float>(0 - a.lr * a.weight_decay);
+}
+
+void adamw(Stream& stream, const AdamW& a) {
+  check_tensors(a);
+  check_numbers(a);
+  if (stream.planning() || a.p.empty()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::adamw(stream, a);
+  stream.run("adamw", [a] {
+    visit_float(a.g.dtype,
+                [&]<class G>() { visit_float(a.copy.dtype, [&]<class P>() { cpu::update_all<G, P>(a); }); });
+  });
+}
+
+double min_bytes(const AdamW& a) {
+  return static_cast<double>(2 * (a.p.bytes() + a.m.bytes() + a.v.bytes()) + a.copy.bytes() + a.g.bytes());
+}
+double flops(const AdamW& a) { return 14.0 * static_cast<double>(a.p.size()); }
+
+}  // namespace flatshard
