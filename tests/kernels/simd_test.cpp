@@ -98,8 +98,8 @@ int count_narrowing_differences(uint32_t half_unit) {
 
 }  // namespace
 
-TEST_CASE("simd exp is within 1 unit in the last place of e^x") {
-  CHECK(worst_units([](Floats x) { return simd::exp(x); }, [](double x) { return std::exp(x); }) <= 1.0);
+TEST_CASE("simd exp is within 1.2 units in the last place of e^x") {
+  CHECK(worst_units([](Floats x) { return simd::exp(x); }, [](double x) { return std::exp(x); }) <= 1.2);
 }
 
 TEST_CASE("simd sigmoid is within 3 units in the last place") {
