@@ -1,0 +1,140 @@
+// Cases of the output head, shared by tests and benchmark. As in those of the cross-entropy, the per-token
+// weight is called dnll: the gradient of the unweighted loss nll.
+
+#include <cmath>
+
+#include "bench/case.h"
+#include "kernels/head.h"
+
+namespace flatshard::bench {
+namespace {
+
+struct Sizes {
+  int64_t N, C, V;
+  int64_t chunk = 0;
+  CrossEntropyOptions options{};
+};
+
+void formula(Values& v, const Sizes& s) {
+  const int64_t V = s.options.valid_vocab > 0 ? s.options.valid_vocab : s.V;
+  const double e = s.options.label_smoothing, z = s.options.z_loss;
+  v["nll"].assign(s.N, 0);
+  v["loss"].assign(s.N, 0);
+  for (int64_t n = 0; n < s.N; ++n) {
+    const auto target = static_cast<int64_t>(v["targets"][n]);
+    if (target < 0) continue;
+    double exps = 0, total = 0, at_target = 0;
+    for (int64_t i = 0; i < V; ++i) {
+      double logit = 0;
+      for (int64_t c = 0; c < s.C; ++c) logit += v["x"][n * s.C + c] * v["w"][i * s.C + c];
+      exps += std::exp(logit);
+      total += logit;
+      if (i == target) at_target = logit;
+    }
+    const double lse = std::log(exps);
+    v["nll"][n] = lse - (1 - e) * at_target - e / static_cast<double>(V) * total + z * lse * lse;
+    v["loss"][n] = v["dnll"][n] * v["nll"][n];
+  }
+}
+
+std::string name_of(const Sizes& s) {
+  return str(s.N, " x ", s.C, " to ", s.V, s.chunk > 0 ? str(" by ", s.chunk) : "");
+}
+
+// Random targets; every fifth, but not the first, is ignored.
+Arg targets(const Sizes& s) {
+  const int64_t V = s.options.valid_vocab > 0 ? s.options.valid_vocab : s.V;
+  return {"targets", DType::i32, {s.N}, Role::constant, [=](int64_t n, double unit) {
+            return n % 5 == 4 ? -100 : std::floor(unit * static_cast<double>(V));
+          }};
+}
+
+// Logits of order one, as a trained model's are.
+Arg weight(DType dtype, const Sizes& s) {
+  const double size = 2 / std::sqrt(static_cast<double>(s.C));
+  return {"w", dtype, {s.V, s.C}, Role::input, [=](int64_t, double unit) { return size * (2 * unit - 1); }};
+}
+
+HeadLossForward forward_args(const Tensors& t, const Sizes& s) {
+  return {.loss = t["loss"],
+          .x = t["x"],
+          .w = t["w"],
+          .targets = t["targets"],
+          .weights = t["dnll"],
+          .options = s.options,
+          .chunk = s.chunk};
+}
+
+HeadLossBackward backward_args(const Tensors& t, const Sizes& s) {
+  return {.dx = t["dx"],
+          .dw = t["dw"],
+          .loss = t["loss"],
+          .x = t["x"],
+          .w = t["w"],
+          .targets = t["targets"],
+          .weights = t["dnll"],
+          .options = s.options,
+          .chunk = s.chunk};
+}
+
+Case forward_case(DType dtype, const Sizes& s) {
+  return {.op = "head_loss_forward",
+          .shape = name_of(s),
+          .dtype = dtype,
+          .args = {{"x", dtype, {s.N, s.C}, Role::input},
+                   weight(dtype, s),
+                   targets(s),
+                   {"dnll", DType::f32, {s.N}, Role::constant},
+                   {"loss", DType::f32, {s.N}, Role::output}},
+          .run = [=](Stream& stream, Arena& scratch,
+                     const Tensors& t) { head_loss_forward(stream, scratch, forward_args(t, s)); },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(forward_args(t, s)); },
+          .flops = [=](const Tensors& t) { return flops(forward_args(t, s)); },
+          .reference = [=](Values& v) { formula(v, s); },
+          .matrix_bound = true};
+}
+
+Case backward_case(DType dtype, const Sizes& s) {
+  return {.op = "head_loss_backward",
+          .shape = name_of(s),
+          .dtype = dtype,
+          .args = {{"x", dtype, {s.N, s.C}, Role::input},
+                   weight(dtype, s),
+                   targets(s),
+                   {"dnll", DType::f32, {s.N}, Role::constant},
+                   {"loss", DType::f32, {s.N}, Role::output},
+                   {"dx", dtype, {s.N, s.C}, Role::output},
+                   {"dw", DType::f32, {s.V, s.C}, Role::updated}},
+          .run = [=](Stream& stream, Arena& scratch,
+                     const Tensors& t) { head_loss_backward(stream, scratch, backward_args(t, s)); },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(backward_args(t, s)); },
+          .flops = [=](const Tensors& t) { return flops(backward_args(t, s)); },
+          .reference = [=](Values& v) { formula(v, s); },
+          .gradients = true,
+          // dlogits is rounded before it enters sums whose terms cancel.
+          .tolerance_factor = dtype == DType::f32 ? 1.0 : 2.0,
+          .matrix_bound = true};
+}
+
+std::vector<Sizes> sizes(Scale scale) {
+  const CrossEntropyOptions all{.label_smoothing = 0.1f, .z_loss = 0.01f};
+  if (scale == Scale::bench) return {{1024, 768, 50257}};
+  if (scale == Scale::golden) return {{7, 12, 20, 3, all}};
+  return {{1, 1, 1}, {5, 3, 7, 2}, {9, 8, 16, 4, all}, {6, 17, 5, 100, {.valid_vocab = 4}}};
+}
+
+}  // namespace
+
+std::vector<Case> head_cases(Scale scale) {
+  std::vector<DType> dtypes{DType::f32, DType::bf16};
+  if (scale == Scale::test) dtypes.push_back(DType::f16);
+  std::vector<Case> cases;
+  for (const DType dtype : dtypes)
+    for (const Sizes& s : sizes(scale)) {
+      cases.push_back(forward_case(dtype, s));
+      cases.push_back(backward_case(dtype, s));
+    }
+  return cases;
+}
+
+}  // namespace flatshard::bench

@@ -1,0 +1,120 @@
+#include "kernels/head.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "kernels/gemm.h"
+
+namespace flatshard {
+namespace {
+
+constexpr int64_t kChunkMultiple = 64;
+
+template <class Args>
+void check_head(const char* op, const Args& a) {
+  check(a.w.shape.rank() == 2 && a.w.shape[-1] == a.x.shape[-1] && a.w.dtype == a.x.dtype, op, ": w is ",
+        a.w.dtype, " ", a.w.shape, ", x is ", a.x.dtype, " ", a.x.shape,
+        "; w must be (V, C) with x's dtype and last dimension");
+  for (const auto& [name, t, dtype] : {std::tuple{"loss", a.loss, DType::f32},
+                                       {"targets", a.targets, DType::i32},
+                                       {"weights", a.weights, DType::f32}})
+    check(t.dtype == dtype && t.size() == a.x.rows(), op, ": ", name, " is ", t.dtype, " ", t.shape,
+          ", must be ", dtype, " with one element for each of ", a.x.rows(), " tokens");
+  check(a.chunk >= 0, op, ": chunk is ", a.chunk, ", must be at least 0");
+}
+
+template <class Args>
+int64_t chunk_of(const Args& a) {
+  const int64_t N = a.x.rows();
+  return a.chunk > 0 ? std::min(a.chunk, N) : head_chunk(N, a.w.shape[0]);
+}
+
+// Before the first chunk, so that the Error counts from the first token and nothing has been written.
+template <class Args>
+void check_all_targets(Stream& stream, const Args& a) {
+  check_targets(stream, a.targets, a.options.valid_vocab > 0 ? a.options.valid_vocab : a.w.shape[0]);
+}
+
+// Calls work(begin, end) for the tokens of each chunk.
+template <class Args, class Work>
+void for_each_chunk(const Args& a, Work&& work) {
+  const int64_t N = a.x.rows(), chunk = chunk_of(a);
+  for (int64_t begin = 0; begin < N; begin += chunk) work(begin, std::min(N, begin + chunk));
+}
+
+// Tokens [begin, end) of a tensor with C elements for each.
+Tensor tokens_of(const Tensor& t, int64_t C, int64_t begin, int64_t end) {
+  return t.view({t.size() / C, C}).slice(begin, end);
+}
+Tensor tokens_of(const Tensor& t, int64_t begin, int64_t end) { return t.view({t.size()}).slice(begin, end); }
+
+}  // namespace
+
+int64_t head_chunk(int64_t N, int64_t V) {
+  const int64_t fitting = kHeadLogitsBytes / (4 * std::max<int64_t>(V, 1));
+  return std::min(N, std::max(kChunkMultiple, fitting / kChunkMultiple * kChunkMultiple));
+}
+
+void head_loss_forward(Stream& stream, Arena& scratch, const HeadLossForward& a) {
+  check_head("head_loss_forward", a);
+  if (a.x.empty()) return;
+  const int64_t V = a.w.shape[0], C = a.w.shape[1];
+  const ArenaScope scope(scratch);
+  const Tensor logits = scratch.alloc(DType::f32, {chunk_of(a), V});
+  check_all_targets(stream, a);
+  for_each_chunk(a, [&](int64_t begin, int64_t end) {
+    const Tensor chunk_logits = logits.slice(0, end - begin);
+    gemm(stream, scratch,
+         {.c = chunk_logits, .a = tokens_of(a.x, C, begin, end), .b = a.w, .transpose_b = true});
+    cross_entropy_forward(stream, {.loss = tokens_of(a.loss, begin, end),
+                                   .logits = chunk_logits,
+                                   .targets = tokens_of(a.targets, begin, end),
+                                   .weights = tokens_of(a.weights, begin, end),
+                                   .options = a.options});
+  });
+}
+
+void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& a) {
+  check_head("head_loss_backward", a);
+  check(a.dx.shape == a.x.shape && a.dx.dtype == a.x.dtype, "head_loss_backward: dx is ", a.dx.dtype, " ",
+        a.dx.shape, ", x is ", a.x.dtype, " ", a.x.shape);
+  check(a.dw.dtype == DType::f32 && a.dw.shape == a.w.shape, "head_loss_backward: dw is ", a.dw.dtype, " ",
+        a.dw.shape, ", must be f32 like w ", a.w.shape);
+  if (a.x.empty()) return;
+  const int64_t V = a.w.shape[0], C = a.w.shape[1], chunk = chunk_of(a);
+  const ArenaScope scope(scratch);
+  const Tensor logits = scratch.alloc(DType::f32, {chunk, V});
+  const Tensor dlogits = a.x.dtype == DType::f32 ? logits : scratch.alloc(a.x.dtype, {chunk, V});
+  check_all_targets(stream, a);
+  for_each_chunk(a, [&](int64_t begin, int64_t end) {
+    const Tensor chunk_logits = logits.slice(0, end - begin), chunk_dlogits = dlogits.slice(0, end - begin);
+    const Tensor x = tokens_of(a.x, C, begin, end);
+    gemm(stream, scratch, {.c = chunk_logits, .a = x, .b = a.w, .transpose_b = true});
+    cross_entropy_backward(stream, {.dlogits = chunk_dlogits,
+                                    .loss = tokens_of(a.loss, begin, end),
+                                    .logits = chunk_logits,
+                                    .targets = tokens_of(a.targets, begin, end),
+                                    .weights = tokens_of(a.weights, begin, end),
+                                    .options = a.options});
+    // dw first: after the last chunk its reduction over ranks may start while dx is computed.
+    gemm(stream, scratch, {.c = a.dw, .a = chunk_dlogits, .b = x, .transpose_a = true, .accumulate = true});
+    gemm(stream, scratch, {.c = tokens_of(a.dx, C, begin, end), .a = chunk_dlogits, .b = a.w});
+  });
+}
+
+double min_bytes(const HeadLossForward& a) {
+  return static_cast<double>(a.x.bytes() + a.w.bytes() + a.loss.bytes() + a.targets.bytes() +
+                             a.weights.bytes());
+}
+double min_bytes(const HeadLossBackward& a) {
+  return static_cast<double>(a.x.bytes() + a.dx.bytes() + a.w.bytes() + 2 * a.dw.bytes() + a.loss.bytes() +
+                             a.targets.bytes() + a.weights.bytes());
+}
+double flops(const HeadLossForward& a) {
+  return 2.0 * static_cast<double>(a.x.size()) * static_cast<double>(a.w.shape[0]);
+}
+double flops(const HeadLossBackward& a) {
+  return 6.0 * static_cast<double>(a.x.size()) * static_cast<double>(a.w.shape[0]);
+}
+
+}  // namespace flatshard

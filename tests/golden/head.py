@@ -1,0 +1,27 @@
+"""Golden values of the output head with its cross-entropy, label smoothing and z-loss, from PyTorch's autograd."""
+import torch
+from torch.nn.functional import cross_entropy, linear
+
+from common import DTYPES, random, save
+
+
+def main():
+    for name, dtype in DTYPES.items():
+        g = torch.Generator().manual_seed(1)
+        x, w = random(g, (7, 12), dtype), random(g, (20, 12), dtype)
+        weights = torch.rand(7, generator=g) + 0.5
+        targets = torch.randint(20, (7,), generator=g)
+        targets[4] = -100
+        # Products of fp32, as the op's are; dw is fp32, which autograd gives only to an fp32 leaf.
+        w32 = w.detach().float().requires_grad_()
+        logits = linear(x.float(), w32)
+        nll = cross_entropy(logits, targets, reduction="none", label_smoothing=0.1)
+        nll = nll + 0.01 * torch.logsumexp(logits, -1).square() * (targets >= 0)
+        loss = weights * nll
+        loss.sum().backward()
+        save(f"head_{name}", {"x": x, "w": w, "targets": targets.int(), "dnll": weights, "loss": loss, "dx": x.grad,
+                              "dw": w32.grad})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+#include "kernels/head.h"
+
+#include "tests/golden.h"
+#include "tests/test.h"
+
+using namespace flatshard;
+using bench::Case;
+
+namespace {
+
+// head_loss_backward of 150 tokens in chunks of `chunk`.
+Case case_by(DType dtype, int64_t chunk) {
+  constexpr int64_t N = 150, C = 72, V = 90;
+  const auto fill_target = [](int64_t n, double) { return static_cast<double>(n % V); };
+  const auto run = [=](Stream& stream, Arena& scratch, const bench::Tensors& t) {
+    head_loss_backward(stream, scratch,
+                       {.dx = t["dx"],
+                        .dw = t["dw"],
+                        .loss = t["loss"],
+                        .x = t["x"],
+                        .w = t["w"],
+                        .targets = t["targets"],
+                        .weights = t["weights"],
+                        .chunk = chunk});
+  };
+  return {.op = "head_loss_backward",
+          .shape = str("by ", chunk),
+          .dtype = dtype,
+          .args = {{"x", dtype, {N, C}, bench::Role::input},
+                   {"w", dtype, {V, C}, bench::Role::input},
+                   {"targets", DType::i32, {N}, bench::Role::constant, fill_target},
+                   {"weights", DType::f32, {N}, bench::Role::constant},
+                   {"loss", DType::f32, {N}, bench::Role::output},
+                   {"dx", dtype, {N, C}, bench::Role::output},
+                   {"dw", DType::f32, {V, C}, bench::Role::updated}},
+          .run = run};
+}
+
+void call(Stream& stream, Arena& scratch, const HeadLossForward& a) { head_loss_forward(stream, scratch, a); }
+void call(Stream& stream, Arena& scratch, const HeadLossBackward& a) {
+  head_loss_backward(stream, scratch, a);
+}
+
+// Three tokens of two features, a vocabulary of four, computed two tokens at a time.
+struct Small {
+  HeadLossBackward arguments() {
+    return {.dx = tensor_of(dx, {3, 2}),
+            .dw = tensor_of(dw, {4, 2}),
+            .loss = tensor_of(loss, {3}),
+            .x = tensor_of(x, {3, 2}),
+            .w = tensor_of(w, {4, 2}),
+            .targets = tensor_of(targets, {3}),
+            .weights = tensor_of(weights, {3}),
+            .chunk = 2};
+  }
+  // The Error of a call, planned and then run.
+  template <class Args>
+  std::string error(const Args& a) {
+    Arena scratch("scratch", Device::cpu());
+    StreamGroup planning(Device::cpu(), {.planning = true});
+    return test::error_of([&] {
+      call(planning.add("compute"), scratch, a);
+      scratch.commit();
+      call(stream, scratch, a);
+    });
+  }
+
+  StreamGroup streams{Device::cpu()};
+  Stream& stream = streams.add("compute");
+  float x[6] = {1, 2, 3, 4, 5, 6}, w[8] = {}, dx[6] = {}, dw[8] = {}, loss[3] = {}, weights[3] = {1, 1, 1};
+  int32_t targets[3] = {0, 1, 2};
+};
+
+}  // namespace
+
+TEST_CASE("the head equals the independent framework in f32 and bf16") {
+  for (const Case& c : bench::golden_cases("head")) {
+    CAPTURE(label(c));
+    CHECK(test::golden_error(c, str("head_", c.dtype)) <= tolerance(c));
+  }
+}
+
+TEST_CASE("the head computes the same in chunks of any length") {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Case whole_case = case_by(dtype, 0);
+    bench::Setup whole(whole_case);
+    whole.run();
+    for (const int64_t chunk : {1, 7, 64, 149}) {
+      const Case c = case_by(dtype, chunk);
+      CAPTURE(label(c));
+      bench::Setup parts(c);
+      parts.run();
+      for (const char* output : {"loss", "dx", "dw"})
+        CHECK(bench::max_error(parts.values(output), whole.values(output)) <= tolerance(c));
+    }
+  }
+}
+
+TEST_CASE("the head's default chunk holds 128 MB of logits, in multiples of 64 tokens") {
+  CHECK(head_chunk(4096, 50257) == 640);
+  CHECK(head_chunk(4096, 128256) == 256);
+  CHECK(head_chunk(100, 50257) == 100);
+  CHECK(head_chunk(4096, 1 << 20) == 64);
+}
+
+TEST_CASE("the head names a target outside the vocabulary by its token, and leaves dw alone") {
+  Small s;
+  s.targets[2] = 4;
+  CHECK(s.error(s.arguments()) == "target 4 at 2 is outside the vocabulary of 4");
+  s.targets[2] = 3;
+  HeadLossBackward padded = s.arguments();
+  padded.options.valid_vocab = 3;
+  CHECK(s.error(padded) == "target 3 at 2 is outside the vocabulary of 3");
+  for (const float dw : s.dw) CHECK(dw == 0.0f);
+  CHECK(s.error(s.arguments()) == "");
+}
+
+TEST_CASE("the head names a target outside the vocabulary in evaluation too") {
+  Small s;
+  s.targets[2] = 4;
+  const HeadLossBackward a = s.arguments();
+  CHECK(s.error(HeadLossForward{
+            .loss = a.loss, .x = a.x, .w = a.w, .targets = a.targets, .weights = a.weights, .chunk = 2}) ==
+        "target 4 at 2 is outside the vocabulary of 4");
+}
+
+TEST_CASE("the head names the shapes that do not fit") {
+  Small s;
+  HeadLossBackward a = s.arguments();
+  a.w = tensor_of(s.w, {2, 4});
+  CHECK(s.error(a) ==
+        "head_loss_backward: w is f32 (2, 4), x is f32 (3, 2); w must be (V, C) with x's dtype and last "
+        "dimension");
+  a = s.arguments();
+  a.weights = tensor_of(s.weights, {2});
+  CHECK(s.error(a) ==
+        "head_loss_backward: weights is f32 (2), must be f32 with one element for each of 3 tokens");
+  a = s.arguments();
+  a.dw = tensor_of(s.dw, {2, 4});
+  CHECK(s.error(a) == "head_loss_backward: dw is f32 (2, 4), must be f32 like w (4, 2)");
+  a = s.arguments();
+  a.chunk = -1;
+  CHECK(s.error(a) == "head_loss_backward: chunk is -1, must be at least 0");
+}
