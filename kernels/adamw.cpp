@@ -4,8 +4,7 @@
 #include <cmath>
 
 #include "build_config.h"
-#include "kernels/simd.h"
-#include "runtime/parallel.h"
+#include "kernels/parallel_write.h"
 
 namespace flatshard {
 namespace cpu {
@@ -16,8 +15,9 @@ using namespace simd;
 constexpr int64_t kBlock = 8192;
 
 // Elements [begin, end), all decayed or none.
-template <class G, class P>
-void update(const AdamW& a, const AdamWCoefficients& c, float shrink_by, int64_t begin, int64_t end) {
+template <class G, class P, class Output>
+void update(const AdamW& a, const AdamWCoefficients& c, float shrink_by, int64_t begin, int64_t end,
+            Output out) {
   if (begin >= end) return;
   float *p = a.p.as<float>() + begin, *m = a.m.as<float>() + begin, *v = a.v.as<float>() + begin;
   const G* g = a.g.as<G>() + begin;
@@ -34,7 +34,7 @@ void update(const AdamW& a, const AdamWCoefficients& c, float shrink_by, int64_t
     store(m + i, mean, lanes);
     store(v + i, square, lanes);
     store(p + i, updated, lanes);
-    if (copy) store(copy + i, updated, lanes);
+    if (copy) out.store(copy + i, updated, lanes);
   });
 }
 
@@ -42,9 +42,9 @@ template <class G, class P>
 void update_all(const AdamW& a) {
   if (!a.skip.empty() && *a.skip.as<int32_t>() != 0) return;
   const AdamWCoefficients c(a);
-  parallel_blocks(a.p.size(), kBlock, [&](int64_t begin, int64_t end) {
-    update<G, P>(a, c, c.shrink, begin, std::min(end, a.decay_end));
-    update<G, P>(a, c, 0.0f, std::max(begin, a.decay_end), end);
+  parallel_write(a.copy.bytes(), a.p.size(), kBlock, [&](int64_t begin, int64_t end, auto out) {
+    update<G, P>(a, c, c.shrink, begin, std::min(end, a.decay_end), out);
+    update<G, P>(a, c, 0.0f, std::max(begin, a.decay_end), end, out);
   });
 }
 

@@ -1,9 +1,6 @@
 #include "kernels/ordered_sum.h"
 
-#include <algorithm>
-
-#include "kernels/simd.h"
-#include "runtime/parallel.h"
+#include "kernels/parallel_write.h"
 
 namespace flatshard {
 namespace cpu {
@@ -15,13 +12,22 @@ constexpr int64_t kBlock = 4096;
 constexpr int kMaxLevels = 32;
 constexpr int64_t kMaxLanes = int64_t{1} << (kMaxLevels - 1);
 
-// The tree over `lanes` vectors, `stride` elements apart, as a binary counter: bit k of the number of lanes
-// seen says whether a sum of 2^k lanes waits for its neighbour.
+// The tree over L vectors, L a power of two; `stride` elements lie between lanes.
+template <int L, class T, class Lanes>
+inline Floats full_tree(const T* p, int64_t stride, Lanes lanes) {
+  if constexpr (L == 1)
+    return load(p, lanes);
+  else
+    return full_tree<L / 2>(p, stride, lanes) + full_tree<L / 2>(p + L / 2 * stride, stride, lanes);
+}
+
+// The tree over any number of lanes as a binary counter: bit k of the number of lanes seen says whether a sum
+// of 2^k lanes waits for its neighbour.
 template <class T, class Lanes>
-inline Floats tree_sum(const T* p, int64_t lane_count, int64_t stride, Lanes lanes) {
+inline Floats any_tree(const T* p, int64_t L, int64_t stride, Lanes lanes) {
   Floats waiting[kMaxLevels];
   int top = 0;
-  for (int64_t lane = 0; lane < lane_count; ++lane) {
+  for (int64_t lane = 0; lane < L; ++lane) {
     Floats sum = load(p + lane * stride, lanes);
     for (int64_t carry = lane; carry & 1; carry >>= 1) sum = waiting[--top] + sum;
     waiting[top++] = sum;
@@ -31,22 +37,31 @@ inline Floats tree_sum(const T* p, int64_t lane_count, int64_t stride, Lanes lan
   return sum;
 }
 
+template <class T, class Lanes>
+inline Floats tree(const T* p, int64_t L, int64_t stride, Lanes lanes) {
+  switch (L) {
+    case 1:
+      return full_tree<1>(p, stride, lanes);
+    case 2:
+      return full_tree<2>(p, stride, lanes);
+    case 4:
+      return full_tree<4>(p, stride, lanes);
+    case 8:
+      return full_tree<8>(p, stride, lanes);
+    default:
+      return any_tree(p, L, stride, lanes);
+  }
+}
+
 template <class T>
 void sum_lanes(const OrderedSum& a) {
   const int64_t n = a.y.size(), L = a.lanes.shape[0];
-  parallel_blocks(n, kBlock, [&](int64_t begin, int64_t end) {
+  parallel_write(a.accumulate ? 0 : a.y.bytes(), n, kBlock, [&](int64_t begin, int64_t end, auto out) {
     const T* p = a.lanes.as<T>() + begin;
     float* y = a.y.as<float>() + begin;
     for_each_vector(end - begin, [&](int64_t i, auto lanes) {
-      Floats sum;
-      if (L == 1) {
-        sum = load(p + i, lanes);
-      } else if (L == 2) {
-        sum = load(p + i, lanes) + load(p + n + i, lanes);
-      } else {
-        sum = tree_sum(p + i, L, n, lanes);
-      }
-      store(y + i, a.accumulate ? load(y + i, lanes) + sum : sum, lanes);
+      const Floats sum = tree(p + i, L, n, lanes);
+      out.store(y + i, a.accumulate ? load(y + i, lanes) + sum : sum, lanes);
     });
   });
 }
