@@ -1,0 +1,266 @@
+// Cases of attention, shared by tests and benchmark.
+
+#include <cmath>
+#include <limits>
+
+#include "bench/case.h"
+#include "kernels/attention.h"
+
+namespace flatshard::bench {
+namespace {
+
+struct Setting {
+  std::vector<int64_t> queries;  // of each document
+  int64_t Hq, Hkv, D;
+  bool causal = true;
+  int64_t window = 0;
+  std::vector<int64_t> keys{};  // of each document; empty: as many as queries
+  bool packed = false;          // q, k and v are heads of one tensor
+
+  bool own_keys() const { return !keys.empty(); }
+  const std::vector<int64_t>& key_lengths() const { return own_keys() ? keys : queries; }
+  float scale() const { return 1 / std::sqrt(static_cast<float>(D)); }
+};
+
+int64_t total(const std::vector<int64_t>& lengths) {
+  int64_t sum = 0;
+  for (const int64_t length : lengths) sum += length;
+  return sum;
+}
+
+// --- the formula: every score of every document, in double
+
+struct Head {  // one head of a (rows, heads, D) tensor, read or written
+  std::vector<double>& values;
+  int64_t heads, head, D;
+  double& at(int64_t row, int64_t d) const {
+    return values[static_cast<size_t>((row * heads + head) * D + d)];
+  }
+};
+
+void attend(const Setting& s, const Head& o, double* lse, const Head& q, const Head& k, const Head& v) {
+  int64_t first_query = 0, first_key = 0;
+  for (size_t document = 0; document < s.queries.size(); ++document) {
+    const int64_t queries = s.queries[document], keys = s.key_lengths()[document];
+    for (int64_t i = 0; i < queries; ++i) {
+      const int64_t position = i + keys - queries;
+      std::vector<double> weight(static_cast<size_t>(keys));
+      double sum = 0;
+      for (int64_t j = 0; j < keys; ++j) {
+        if (s.causal && (j > position || (s.window > 0 && j <= position - s.window))) continue;
+        double score = 0;
+        for (int64_t d = 0; d < s.D; ++d) score += q.at(first_query + i, d) * k.at(first_key + j, d);
+        sum += weight[static_cast<size_t>(j)] = std::exp(s.scale() * score);
+      }
+      for (int64_t d = 0; d < s.D; ++d) {
+        double value = 0;
+        for (int64_t j = 0; j < keys; ++j) value += weight[static_cast<size_t>(j)] * v.at(first_key + j, d);
+        o.at(first_query + i, d) = sum == 0 ? 0 : value / sum;
+      }
+      lse[first_query + i] = std::log(sum);
+    }
+    first_query += queries;
+    first_key += keys;
+  }
+}
+
+void formula(Values& values, const Setting& s) {
+  const int64_t T = total(s.queries), heads = s.Hq + 2 * s.Hkv;
+  std::vector<double>&o = values["o"], &lse = values["lse"];
+  o.resize(static_cast<size_t>(T * s.Hq * s.D));
+  lse.resize(static_cast<size_t>(s.Hq * T));
+  for (int64_t h = 0; h < s.Hq; ++h) {
+    const int64_t key_head = h / (s.Hq / s.Hkv);
+    double* row_lse = lse.data() + h * T;
+    if (s.packed) {
+      std::vector<double>& qkv = values["qkv"];
+      attend(s, {o, s.Hq, h, s.D}, row_lse, {qkv, heads, h, s.D}, {qkv, heads, s.Hq + key_head, s.D},
+             {qkv, heads, s.Hq + s.Hkv + key_head, s.D});
+    } else {
+      attend(s, {o, s.Hq, h, s.D}, row_lse, {values["q"], s.Hq, h, s.D}, {values["k"], s.Hkv, key_head, s.D},
+             {values["v"], s.Hkv, key_head, s.D});
+    }
+  }
+}
+
+// --- the calls
+
+struct Operands {
+  Heads q, k, v;
+};
+
+// prefix "" or "d"
+Operands operands(const Tensors& t, const Setting& s, const std::string& prefix) {
+  if (!s.packed) return {t[prefix + "q"], t[prefix + "k"], t[prefix + "v"]};
+  const Tensor qkv = t[prefix + "qkv"];
+  return {{qkv, 0, s.Hq}, {qkv, s.Hq, s.Hkv}, {qkv, s.Hq + s.Hkv, s.Hkv}};
+}
+
+AttentionMask mask(const Tensors& t, const Setting& s) {
+  return {.cu_seqlens = t["cu_seqlens"],
+          .cu_seqlens_kv = s.own_keys() ? t["cu_seqlens_kv"] : Tensor{},
+          .causal = s.causal,
+          .window = s.window};
+}
+
+AttentionForward forward_args(const Tensors& t, const Setting& s, const Tensor& o) {
+  const Operands x = operands(t, s, "");
+  return {.o = o, .lse = t["lse"], .q = x.q, .k = x.k, .v = x.v, .mask = mask(t, s), .scale = s.scale()};
+}
+
+AttentionBackward backward_args(const Tensors& t, const Setting& s) {
+  const Operands x = operands(t, s, ""), dx = operands(t, s, "d");
+  return {.dq = dx.q,
+          .dk = dx.k,
+          .dv = dx.v,
+          .grad_o = t["do"],
+          .q = x.q,
+          .k = x.k,
+          .v = x.v,
+          .o = t["o"],
+          .lse = t["lse"],
+          .mask = mask(t, s),
+          .scale = s.scale()};
+}
+
+// --- the cases
+
+std::string name_of(const Setting& s) {
+  std::string text;
+  for (const int64_t length : s.queries) text += str(text.empty() ? "" : "+", length);
+  if (s.own_keys()) {
+    text += " of ";
+    for (size_t i = 0; i < s.keys.size(); ++i) text += str(i == 0 ? "" : "+", s.keys[i]);
+  }
+  text += str(" x ", s.Hq, "/", s.Hkv, " x ", s.D, s.causal ? " causal" : " full");
+  if (s.window > 0) text += str(" window ", s.window);
+  return s.packed ? text + " packed" : text;
+}
+
+Arg boundaries(const std::string& name, const std::vector<int64_t>& lengths) {
+  return {name,
+          DType::i32,
+          {static_cast<int64_t>(lengths.size()) + 1},
+          Role::constant,
+          [lengths](int64_t i, double) {
+            return static_cast<double>(total({lengths.begin(), lengths.begin() + i}));
+          }};
+}
+
+// q, k and v, or their gradients.
+void add_operands(std::vector<Arg>& args, const std::string& prefix, DType dtype, const Setting& s,
+                  Role role) {
+  const int64_t T = total(s.queries), Tkv = total(s.key_lengths());
+  if (s.packed) return args.push_back({prefix + "qkv", dtype, {T, s.Hq + 2 * s.Hkv, s.D}, role});
+  args.push_back({prefix + "q", dtype, {T, s.Hq, s.D}, role});
+  args.push_back({prefix + "k", dtype, {Tkv, s.Hkv, s.D}, role});
+  args.push_back({prefix + "v", dtype, {Tkv, s.Hkv, s.D}, role});
+}
+
+std::vector<Arg> common_args(DType dtype, const Setting& s, Role result) {
+  const int64_t T = total(s.queries);
+  std::vector<Arg> args;
+  add_operands(args, "", dtype, s, Role::input);
+  args.push_back(boundaries("cu_seqlens", s.queries));
+  if (s.own_keys()) args.push_back(boundaries("cu_seqlens_kv", s.keys));
+  args.push_back({"o", dtype, {T, s.Hq, s.D}, result});
+  args.push_back({"lse", DType::f32, {s.Hq, T}, result});
+  return args;
+}
+
+Case forward_case(DType dtype, const Setting& s) {
+  return {.op = "attention_forward",
+          .shape = name_of(s),
+          .dtype = dtype,
+          .args = common_args(dtype, s, Role::output),
+          .run = [=](Stream& stream, Arena& scratch,
+                     const Tensors& t) { attention_forward(stream, scratch, forward_args(t, s, t["o"])); },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(forward_args(t, s, t["o"])); },
+          .flops = [=](const Tensors& t) { return flops(forward_args(t, s, t["o"])); },
+          .reference = [=](Values& v) { formula(v, s); },
+          .matrix_bound = true};
+}
+
+Case backward_case(DType dtype, const Setting& s) {
+  std::vector<Arg> args = common_args(dtype, s, Role::saved);
+  args.push_back({"do", dtype, {total(s.queries), s.Hq, s.D}, Role::input});
+  add_operands(args, "d", dtype, s, Role::output);
+  return {
+      .op = "attention_backward",
+      .shape = name_of(s),
+      .dtype = dtype,
+      .args = args,
+      .run = [=](Stream& stream, Arena& scratch,
+                 const Tensors& t) { attention_backward(stream, scratch, backward_args(t, s)); },
+      .prepare = [=](Stream& stream, Arena& scratch,
+                     const Tensors& t) { attention_forward(stream, scratch, forward_args(t, s, t["o"])); },
+      .min_bytes = [=](const Tensors& t) { return min_bytes(backward_args(t, s)); },
+      .flops = [=](const Tensors& t) { return flops(backward_args(t, s)); },
+      .reference = [=](Values& v) { formula(v, s); },
+      .gradients = true,
+      // dq and dk are differences do v - do o, in which o is rounded: its error is large beside them.
+      .tolerance_factor = dtype == DType::f32 ? 1.0 : 4.0,
+      .matrix_bound = true};
+}
+
+// Documents of one row, of no row and beyond a block, boundaries at a block's edge; groups of heads; head
+// sizes that are odd, a vector and more; windows of one row and larger than all; rows that see nothing.
+const std::vector<Setting>& test_settings() {
+  static const std::vector<Setting> all{
+      {.queries = {1}, .Hq = 1, .Hkv = 1, .D = 1},
+      {.queries = {5}, .Hq = 4, .Hkv = 2, .D = 2},
+      {.queries = {3, 1, 4}, .Hq = 3, .Hkv = 1, .D = 6, .window = 2},
+      {.queries = {7}, .Hq = 1, .Hkv = 1, .D = 10, .causal = false},
+      {.queries = {2, 0, 5}, .Hq = 2, .Hkv = 2, .D = 3, .window = 1},
+      {.queries = {6, 3}, .Hq = 2, .Hkv = 1, .D = 4, .window = 100, .packed = true},
+      {.queries = {2, 4, 1}, .Hq = 2, .Hkv = 1, .D = 2, .keys = {5, 3, 1}},
+      {.queries = {3, 2}, .Hq = 1, .Hkv = 1, .D = 2, .causal = false, .keys = {1, 4}},
+      {.queries = {71}, .Hq = 1, .Hkv = 1, .D = 2},
+      {.queries = {64, 3}, .Hq = 1, .Hkv = 1, .D = 2, .window = 9},
+  };
+  return all;
+}
+
+// Too large for numeric derivatives.
+const std::vector<Setting>& forward_settings() {
+  static const std::vector<Setting> all{
+      {.queries = {140, 64}, .Hq = 2, .Hkv = 1, .D = 64, .packed = true},
+      {.queries = {30, 131}, .Hq = 1, .Hkv = 1, .D = 96, .window = 70},
+      {.queries = {1, 17}, .Hq = 2, .Hkv = 2, .D = 256, .keys = {130, 64}},
+  };
+  return all;
+}
+
+const std::vector<Setting>& bench_settings() {
+  static const std::vector<Setting> all{
+      {.queries = {1024, 1024, 1024, 1024}, .Hq = 12, .Hkv = 12, .D = 64},
+      {.queries = {2048, 2048}, .Hq = 8, .Hkv = 2, .D = 128},
+  };
+  return all;
+}
+
+}  // namespace
+
+std::vector<Case> attention_cases(Scale scale) {
+  std::vector<Case> cases;
+  const auto add = [&](DType dtype, const std::vector<Setting>& settings) {
+    for (const Setting& s : settings) {
+      cases.push_back(forward_case(dtype, s));
+      cases.push_back(backward_case(dtype, s));
+    }
+  };
+  if (scale == Scale::golden) {
+    for (const DType dtype : {DType::f32, DType::bf16})
+      add(dtype, {{.queries = {9, 4}, .Hq = 4, .Hkv = 2, .D = 8, .window = 5}});
+  } else if (scale == Scale::bench) {
+    for (const DType dtype : {DType::f32, DType::bf16}) add(dtype, bench_settings());
+  } else {
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      add(dtype, test_settings());
+      for (const Setting& s : forward_settings()) cases.push_back(forward_case(dtype, s));
+    }
+  }
+  return cases;
+}
+
+}  // namespace flatshard::bench

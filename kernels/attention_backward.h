@@ -1,0 +1,170 @@
+#pragma once
+// The backward pass of attention on the CPU: one task for each query head of a document. It goes over its
+// blocks of queries in order and adds to its own dk and dv, which are summed over the heads of a group at the
+// end.
+
+#include <utility>
+
+#include "kernels/attention_tile.h"
+
+namespace flatshard::cpu {
+
+struct BackwardScratch {
+  Tensor k_along, v_along, k_down;  // (Hkv, words)
+  Tensor dk, dv;                    // (Hq, packed rows, D rounded up) f32: each query head's share
+  Tensor workers;                   // (threads, words)
+};
+
+template <class T>
+struct BackwardWorker {
+  Word *q_across, *do_across;                  // (words(D), kQueryBlock)
+  Word *q_down, *do_down;                      // (words(kQueryBlock), D rounded up)
+  float *scores, *dp;                          // (kKeyBlock, kQueryBlock)
+  Word *p_along, *ds_along;                    // (kKeyBlock, words(kQueryBlock))
+  Word* ds_down;                               // (words(kKeyBlock), kQueryBlock)
+  float* dq;                                   // (kQueryBlock, D rounded up)
+  float lse[kQueryBlock], delta[kQueryBlock];  // in units of log 2; do o
+
+  static constexpr int64_t kTile = kKeyBlock * kQueryBlock;
+  static int64_t size(int64_t D) {
+    return (2 * words<T>(D) + round_up(D, kWidth)) * kQueryBlock +
+           2 * words<T>(kQueryBlock) * round_up(D, kWidth) + 2 * kTile + 3 * words<T>(kTile);
+  }
+  BackwardWorker(Word* data, int64_t D) {
+    const auto take = [&](int64_t size) { return std::exchange(data, data + size); };
+    const int64_t across = words<T>(D) * kQueryBlock, down = words<T>(kQueryBlock) * round_up(D, kWidth);
+    q_across = take(across), do_across = take(across);
+    q_down = take(down), do_down = take(down);
+    scores = reinterpret_cast<float*>(take(kTile)), dp = reinterpret_cast<float*>(take(kTile));
+    p_along = take(words<T>(kTile)), ds_along = take(words<T>(kTile)), ds_down = take(words<T>(kTile));
+    dq = reinterpret_cast<float*>(take(kQueryBlock * round_up(D, kWidth)));
+  }
+
+  // p and ds from scores and dp, rounded, in the layouts that the products take.
+  void differentiate(int64_t queries, int64_t keys, float scale) {
+    for (int64_t i = 0; i < queries; i += kWidth) {
+      const Floats shift = -load(lse + i), drop = load(delta + i);
+      for (int64_t j = 0; j < keys; j += 2) {
+        Floats ds[2]{};
+        for (int64_t odd = 0; odd < std::min<int64_t>(2, keys - j); ++odd) {
+          const int64_t at = (j + odd) * kQueryBlock + i;
+          const Floats p = exp2(simd::fma(load(scores + at), splat(scale), shift));
+          ds[odd] = p * (load(dp + at) - drop);
+          tile::store_along<T>(p_along + words<T>(at), p);
+          tile::store_along<T>(ds_along + words<T>(at), ds[odd]);
+        }
+        tile::store_down<T>(ds_down + words<T>(j) * kQueryBlock + i, kQueryBlock, ds[0], ds[1]);
+      }
+    }
+  }
+};
+
+// What the queries of a block need besides their keys: q and do in both layouts, lse and do o.
+template <class T>
+void load_queries(const AttentionBackward& a, BackwardWorker<T>& w, int64_t row, int64_t count,
+                  int64_t head) {
+  const int64_t D = a.q.head_size();
+  tile::pack_transposed(w.q_across, kQueryBlock, a.q.at<T>(row, head), a.q.stride(), count, D);
+  tile::pack_transposed(w.do_across, kQueryBlock, a.grad_o.at<T>(row, head), a.grad_o.stride(), count, D);
+  tile::pack_down(w.q_down, a.q.at<T>(row, head), a.q.stride(), count, D);
+  tile::pack_down(w.do_down, a.grad_o.at<T>(row, head), a.grad_o.stride(), count, D);
+  std::fill(w.lse, w.lse + kQueryBlock, kInfinity);  // no query: p = 0
+  std::fill(w.delta, w.delta + kQueryBlock, 0.0f);
+  for (int64_t i = 0; i < count; ++i) {
+    const float lse = a.lse.as<float>()[head * a.q.rows() + row + i];
+    if (lse != -kInfinity) w.lse[i] = lse * kLog2e;
+    const T *o = a.o.at<T>(row + i, head), *grad_o = a.grad_o.at<T>(row + i, head);
+    Floats dot{};
+    simd::for_each_vector(
+        D, [&](int64_t d, auto lanes) { dot = simd::fma(load(o + d, lanes), load(grad_o + d, lanes), dot); });
+    w.delta[i] = simd::sum(dot);
+  }
+}
+
+// One block of queries of one head: writes its dq, adds its share to dk and dv.
+template <class T>
+void backward_block(const AttentionBackward& a, const BackwardScratch& scratch, BackwardWorker<T>& w,
+                    const Rows& queries, int64_t head) {
+  const Documents q_documents(a.mask.cu_seqlens), documents(key_boundaries(a.mask));
+  const int64_t document = queries.document, D = a.q.head_size(), width = round_up(D, kWidth);
+  const int64_t rows = packed_rows(a.k.rows(), documents.count), first_key = documents.packed_row(document);
+  const int64_t key_head = head / (a.q.count / a.k.count),
+                row = q_documents.first_row(document) + queries.begin;
+  const Packed<T> k{scratch.k_along.as<Word>(), rows, D}, v{scratch.v_along.as<Word>(), rows, D};
+  const Packed<T> k_down{scratch.k_down.as<Word>(), rows, D};
+  const int64_t count = queries.size(), lanes = round_up(count, kWidth);
+  const Visible mask = visible(a.mask, q_documents.length(document), documents.length(document));
+  load_queries(a, w, row, count, head);
+  std::fill(w.dq, w.dq + kQueryBlock * width, 0.0f);
+  for (int64_t key = mask.begin(queries); key < mask.end(queries); key += kKeyBlock) {
+    const int64_t keys = std::min(kKeyBlock, mask.end(queries) - key), packed = first_key + key;
+    tile::multiply<T>({w.scores, kQueryBlock}, keys, lanes, words<T>(D),
+                      {k.along(key_head, packed), words<T>(D), 1}, {w.q_across, kQueryBlock}, false);
+    if (!mask.whole(queries, key, key + keys)) hide(w.scores, mask, queries, key, keys);
+    tile::multiply<T>({w.dp, kQueryBlock}, keys, lanes, words<T>(D),
+                      {v.along(key_head, packed), words<T>(D), 1}, {w.do_across, kQueryBlock}, false);
+    w.differentiate(lanes, keys, a.scale * kLog2e);
+    float* dk = scratch.dk.as<float>() + (head * rows + packed) * width;
+    float* dv = scratch.dv.as<float>() + (head * rows + packed) * width;
+    const int64_t across = words<T>(kQueryBlock);
+    tile::multiply<T>({dv, width}, keys, width, words<T>(count), {w.p_along, across, 1}, {w.do_down, width},
+                      true);
+    tile::multiply<T>({dk, width}, keys, width, words<T>(count), {w.ds_along, across, 1}, {w.q_down, width},
+                      true);
+    tile::multiply<T>({w.dq, width}, count, width, words<T>(keys), {w.ds_down, 1, kQueryBlock},
+                      {k_down.down(key_head, packed), width}, true);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    T* dq = a.dq.at<T>(row + i, head);
+    simd::for_each_vector(D,
+                          [&](int64_t d, auto n) { store(dq + d, load(w.dq + i * width + d) * a.scale, n); });
+  }
+}
+
+// out = scale (sum over the query heads of a group of their shares), head by head.
+template <class T>
+void sum_group(const Heads& out, const Documents& documents, const Tensor& shares, int64_t group,
+               float scale) {
+  const int64_t rows = shares.shape[1], width = shares.shape[2];
+  for_each_block<T>(out, documents, [&](T* to, int64_t head, int64_t row, int64_t count) {
+    for (int64_t r = 0; r < count; ++r) {
+      const float* share = shares.as<float>() + (head * group * rows + row + r) * width;
+      simd::for_each_vector(out.head_size(), [&](int64_t d, auto lanes) {
+        Floats total = load(share + d);
+        for (int64_t g = 1; g < group; ++g) total = total + load(share + g * rows * width + d);
+        store(to + r * out.stride() + d, total * scale, lanes);
+      });
+    }
+  });
+}
+
+template <class T>
+void backward(const AttentionBackward& a, const BackwardScratch& scratch) {
+  const int64_t D = a.q.head_size(), width = round_up(D, kWidth);
+  const Documents q_documents(a.mask.cu_seqlens), documents(key_boundaries(a.mask));
+  const int64_t rows = packed_rows(a.k.rows(), documents.count);
+  const Packed<T> k{scratch.k_along.as<Word>(), rows, D}, v{scratch.v_along.as<Word>(), rows, D};
+  const Packed<T> k_down{scratch.k_down.as<Word>(), rows, D};
+  for_each_block<T>(a.k, documents, [&](const T* in, int64_t head, int64_t row, int64_t count) {
+    tile::pack_along(k.along(head, row), in, a.k.stride(), count, D);
+    tile::pack_down(k_down.down(head, row), in, a.k.stride(), count, D);
+  });
+  for_each_block<T>(a.v, documents, [&](const T* in, int64_t head, int64_t row, int64_t count) {
+    tile::pack_along(v.along(head, row), in, a.v.stride(), count, D);
+  });
+  parallel_for(documents.count * a.q.count, [&](int64_t task, int worker) {
+    const int64_t document = task % documents.count, head = task / documents.count;
+    BackwardWorker<T> own(scratch.workers.as<Word>() + worker * scratch.workers.shape[-1], D);
+    for (const Tensor& shares : {scratch.dk, scratch.dv}) {
+      float* share = shares.as<float>() + (head * rows + documents.packed_row(document)) * width;
+      std::fill(share, share + documents.length(document) * width, 0.0f);
+    }
+    const int64_t length = q_documents.length(document);
+    for (int64_t i = 0; i < length; i += kQueryBlock)
+      backward_block(a, scratch, own, {document, i, std::min(length, i + kQueryBlock)}, head);
+  });
+  sum_group<T>(a.dk, documents, scratch.dk, a.q.count / a.k.count, a.scale);
+  sum_group<T>(a.dv, documents, scratch.dv, a.q.count / a.k.count, 1.0f);
+}
+
+}  // namespace flatshard::cpu

@@ -1,0 +1,119 @@
+#pragma once
+// The forward pass of attention on the CPU: an online softmax over tiles of kKeyBlock keys and kQueryBlock
+// queries, one task for each block of queries of a head.
+
+#include <cmath>
+
+#include "kernels/attention_tile.h"
+
+namespace flatshard::cpu {
+
+// The operands that all tasks read, and each worker's own memory.
+struct ForwardScratch {
+  Tensor k, v;     // packed along, packed down; (Hkv, words)
+  Tensor workers;  // (threads, words)
+};
+
+template <class T>
+struct ForwardWorker {
+  Word* q;        // (words(D), kQueryBlock): the block's queries, transposed
+  float* scores;  // (kKeyBlock, kQueryBlock)
+  Word* p;        // (words(kKeyBlock), kQueryBlock)
+  float* o;       // (kQueryBlock, D rounded up)
+  float maximum[kQueryBlock], sum[kQueryBlock], factor[kQueryBlock];
+
+  static int64_t size(int64_t D) {
+    return words<T>(D) * kQueryBlock + (kKeyBlock + words<T>(kKeyBlock) + round_up(D, kWidth)) * kQueryBlock;
+  }
+  ForwardWorker(Word* data, int64_t D) {
+    q = data;
+    scores = reinterpret_cast<float*>(q + words<T>(D) * kQueryBlock);
+    p = reinterpret_cast<Word*>(scores + kKeyBlock * kQueryBlock);
+    o = reinterpret_cast<float*>(p + words<T>(kKeyBlock) * kQueryBlock);
+    std::fill(maximum, maximum + kQueryBlock, -kInfinity);
+    std::fill(sum, sum + kQueryBlock, 0.0f);
+  }
+
+  // p = 2^(scale scores - maximum), with the maximum and the sum so far brought up to date; what was summed
+  // before is to be multiplied by factor. A tile that a query does not see at all leaves it as it was.
+  void softmax(int64_t queries, int64_t keys, float scale) {
+    for (int64_t i = 0; i < queries; i += kWidth) {
+      const float* s = scores + i;
+      const Floats before = load(maximum + i);
+      Floats now = before;
+      for (int64_t j = 0; j < keys; ++j) now = simd::max(load(s + j * kQueryBlock) * scale, now);
+      const Floats shift = now == -kInfinity ? splat(0.0f) : now;
+      Floats total{};
+      for (int64_t j = 0; j < keys; j += 2) {
+        const Floats even = exp2(simd::fma(load(s + j * kQueryBlock), splat(scale), -shift));
+        const Floats odd =
+            j + 1 < keys ? exp2(simd::fma(load(s + (j + 1) * kQueryBlock), splat(scale), -shift)) : Floats{};
+        total = total + even + odd;
+        tile::store_down<T>(p + words<T>(j) * kQueryBlock + i, kQueryBlock, even, odd);
+      }
+      const Floats kept = exp2(before - shift);
+      store(maximum + i, now);
+      store(factor + i, kept);
+      store(sum + i, simd::fma(load(sum + i), kept, total));
+    }
+  }
+};
+
+template <class T>
+void forward_block(const AttentionForward& a, const Packed<T>& k, const Packed<T>& v, ForwardWorker<T>& w,
+                   const Rows& queries, int64_t head) {
+  const Documents q_documents(a.mask.cu_seqlens), documents(key_boundaries(a.mask));
+  const int64_t document = queries.document, D = a.q.head_size(), width = round_up(D, kWidth);
+  const int64_t row = q_documents.first_row(document) + queries.begin,
+                key_head = head / (a.q.count / a.k.count);
+  const int64_t packed_row = documents.packed_row(document), lanes = round_up(queries.size(), kWidth);
+  const Visible mask = visible(a.mask, q_documents.length(document), documents.length(document));
+  tile::pack_transposed(w.q, kQueryBlock, a.q.at<T>(row, head), a.q.stride(), queries.size(), D);
+  std::fill(w.o, w.o + kQueryBlock * width, 0.0f);
+  for (int64_t key = mask.begin(queries); key < mask.end(queries); key += kKeyBlock) {
+    const int64_t keys = std::min(kKeyBlock, mask.end(queries) - key);
+    tile::multiply<T>({w.scores, kQueryBlock}, keys, lanes, words<T>(D),
+                      {k.along(key_head, packed_row + key), words<T>(D), 1}, {w.q, kQueryBlock}, false);
+    if (!mask.whole(queries, key, key + keys)) hide(w.scores, mask, queries, key, keys);
+    w.softmax(lanes, keys, a.scale * kLog2e);
+    for (int64_t i = 0; i < queries.size(); ++i)
+      if (w.factor[i] != 1.0f)
+        for (int64_t d = 0; d < width; d += kWidth) {
+          float* o = w.o + i * width + d;
+          store(o, load(o) * w.factor[i]);
+        }
+    tile::multiply<T>({w.o, width}, queries.size(), width, words<T>(keys), {w.p, 1, kQueryBlock},
+                      {v.down(key_head, packed_row + key), width}, true);
+  }
+  for (int64_t i = 0; i < queries.size(); ++i) {
+    const float inverse = w.sum[i] == 0 ? 0 : 1 / w.sum[i];
+    T* o = a.o.at<T>(row + i, head);
+    simd::for_each_vector(
+        D, [&](int64_t d, auto count) { store(o + d, load(w.o + i * width + d) * inverse, count); });
+    a.lse.as<float>()[head * a.q.rows() + row + i] =
+        w.sum[i] == 0 ? -kInfinity : (w.maximum[i] + std::log2(w.sum[i])) * kLn2;
+  }
+}
+
+template <class T>
+void forward(const AttentionForward& a, const ForwardScratch& scratch) {
+  const int64_t D = a.q.head_size();
+  const Documents q_documents(a.mask.cu_seqlens), documents(key_boundaries(a.mask));
+  const int64_t rows = packed_rows(a.k.rows(), documents.count);
+  const Packed<T> k{scratch.k.as<Word>(), rows, D}, v{scratch.v.as<Word>(), rows, D};
+  for_each_block<T>(a.k, documents, [&](const T* in, int64_t head, int64_t row, int64_t count) {
+    tile::pack_along(k.along(head, row), in, a.k.stride(), count, D);
+  });
+  for_each_block<T>(a.v, documents, [&](const T* in, int64_t head, int64_t row, int64_t count) {
+    tile::pack_down(v.down(head, row), in, a.v.stride(), count, D);
+  });
+  const int64_t slots = q_documents.slots(kQueryBlock);
+  parallel_for(slots * a.q.count, [&](int64_t task, int worker) {
+    const Rows queries = q_documents.block(task % slots, kQueryBlock);
+    if (queries.size() <= 0) return;
+    ForwardWorker<T> own(scratch.workers.as<Word>() + worker * scratch.workers.shape[-1], D);
+    forward_block(a, k, v, own, queries, task / slots);
+  });
+}
+
+}  // namespace flatshard::cpu

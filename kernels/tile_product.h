@@ -1,0 +1,265 @@
+#pragma once
+// Products of matrices that lie in a processor's caches, c (M, N) = a (M, K) b (K, N), and the packing of
+// their operands: the inner part of every op that is made of matrix products.
+//
+// Operands are made of 32-bit words along k. A word is one f32, or two neighbouring bf16 where the processor
+// multiplies pairs of them (AVX512-BF16: products exact, sums fp32, subnormals are zero); f16, and bf16
+// elsewhere, are widened to f32. Values that an op computes are rounded to the storage type T either way.
+//
+// Every element of c is one sum in the order of k, whatever the shape of the tiles, M and N: its bits depend
+// on its row of a and its column of b only, and adding k in two calls gives the bits of one.
+//
+// This header and simd.h are where instruction sets are named.
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/simd.h"
+
+namespace flatshard::tile {
+
+using simd::Floats;
+using simd::Halves;
+using simd::Ints;
+using simd::kWidth;
+using Word = int32_t;
+
+// Values along k in one word of an operand made from storage type T.
+template <class T>
+inline constexpr int kPerWord = 1;
+#if defined(__AVX512BF16__)
+template <>
+inline constexpr int kPerWord<bf16> = 2;
+#endif
+
+// Words that hold n values along k; the rest of the last word is zero.
+template <class T>
+constexpr int64_t words(int64_t n) {
+  return (n + kPerWord<T> - 1) / kPerWord<T>;
+}
+
+constexpr int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+// Accumulators of the inner loop: as many as the registers hold beside one row of b.
+#if defined(__AVX512F__)
+inline constexpr int kTileRows = 6, kTileVectors = 4;
+#else
+inline constexpr int kTileRows = 3, kTileVectors = 2;
+#endif
+
+namespace detail {
+
+// body(0), ..., body(N - 1) with the index as a constant.
+template <int N, class Body>
+[[gnu::always_inline]] inline void unroll(Body&& body) {
+  [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
+    (body(std::integral_constant<int, i>{}), ...);
+  }
+  (std::make_integer_sequence<int, N>{});
+}
+
+// body(n) with n, in [1, kMax], as a constant.
+template <int kMax, class Body>
+inline void with_constant(int64_t n, Body&& body) {
+  if constexpr (kMax > 1)
+    if (n < kMax) return with_constant<kMax - 1>(n, body);
+  body(std::integral_constant<int, kMax>{});
+}
+
+template <class T>
+[[gnu::always_inline]] inline Floats multiply_add(Ints a, Ints b, Floats c) {
+#if defined(__AVX512BF16__)
+  if constexpr (kPerWord<T> == 2) return (Floats)_mm512_dpbf16_ps((__m512)c, (__m512bh)a, (__m512bh)b);
+#endif
+  return simd::fma((Floats)a, (Floats)b, c);
+}
+
+[[gnu::always_inline]] inline Ints load_words(const Word* p) {
+  Ints v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+[[gnu::always_inline]] inline void store_words(Word* p, Ints v) { std::memcpy(p, &v, sizeof v); }
+
+}  // namespace detail
+
+// a(m, k) = at[m * row + k * step]: packed rows have step 1, packed columns have row 1.
+struct Left {
+  const Word* at;
+  int64_t row, step;
+};
+// b(k, n) = at[k * row + n]
+struct Right {
+  const Word* at;
+  int64_t row;
+};
+struct Result {
+  float* at;
+  int64_t row;
+};
+
+namespace detail {
+
+template <class T, int kRows, int kVectors>
+void multiply_tile(Result c, int64_t K, Left a, Right b, bool accumulate) {
+  Floats sums[kRows][kVectors];
+  unroll<kRows>([&](auto r) __attribute__((always_inline)) {
+    unroll<kVectors>([&](auto v) __attribute__((always_inline)) {
+      sums[r][v] = accumulate ? simd::load(c.at + r * c.row + v * kWidth) : Floats{};
+    });
+  });
+  for (int64_t k = 0; k < K; ++k) {
+    Ints columns[kVectors];
+    unroll<kVectors>([&](auto v) __attribute__((always_inline)) {
+      columns[v] = load_words(b.at + k * b.row + v * kWidth);
+    });
+    unroll<kRows>([&](auto r) __attribute__((always_inline)) {
+      const Ints row = Ints{} + a.at[r * a.row + k * a.step];
+      unroll<kVectors>([&](auto v) __attribute__((always_inline)) {
+        sums[r][v] = multiply_add<T>(row, columns[v], sums[r][v]);
+      });
+    });
+  }
+  unroll<kRows>([&](auto r) __attribute__((always_inline)) {
+    unroll<kVectors>([&](auto v) __attribute__((always_inline)) {
+      simd::store(c.at + r * c.row + v * kWidth, sums[r][v]);
+    });
+  });
+}
+
+}  // namespace detail
+
+// c = a b, or c += a b. K counts words; N is a multiple of kWidth.
+template <class T>
+void multiply(Result c, int64_t M, int64_t N, int64_t K, Left a, Right b, bool accumulate) {
+  for (int64_t n = 0; n < N; n += kTileVectors * kWidth)
+    detail::with_constant<kTileVectors>((N - n) / kWidth, [&](auto vectors) {
+      for (int64_t m = 0; m < M; m += kTileRows)
+        detail::with_constant<kTileRows>(M - m, [&](auto rows) {
+          detail::multiply_tile<T, rows, vectors>({c.at + m * c.row + n, c.row}, K,
+                                                  {a.at + m * a.row, a.row, a.step}, {b.at + n, b.row},
+                                                  accumulate);
+        });
+    });
+}
+
+// Packing. Lanes and words beyond the matrix are zero.
+
+// Words of two rows along k: lane i holds (even[i], odd[i]) rounded to T. Only where kPerWord<T> is 2.
+template <class T>
+[[gnu::always_inline]] inline Ints pair_words(Floats even, Floats odd) {
+#if defined(__AVX512BF16__)
+  static_assert(kPerWord<T> == 2);
+  const auto interleave = []<int... i>(std::integer_sequence<int, i...>) {
+    using Shorts [[gnu::vector_size(64)]] = int16_t;
+    return Shorts{static_cast<int16_t>(i / 2 + i % 2 * kWidth)...};
+  }
+  (std::make_integer_sequence<int, 2 * kWidth>{});
+  return (Ints)_mm512_permutexvar_epi16((__m512i)interleave,
+                                        (__m512i)_mm512_cvtne2ps_pbh((__m512)odd, (__m512)even));
+#else
+  static_assert(sizeof(T) == 0, "no pairs on this processor");
+  return (Ints)even + (Ints)odd;
+#endif
+}
+
+// Sixteen neighbouring values along k, rounded to T, as 16 / kPerWord<T> words.
+template <class T>
+[[gnu::always_inline]] inline void store_along(Word* out, Floats v) {
+#if defined(__AVX512BF16__)
+  if constexpr (kPerWord<T> == 2) {
+    const auto halves = _mm512_cvtneps_pbh((__m512)v);
+    std::memcpy(out, &halves, sizeof halves);
+    return;
+  }
+#endif
+  detail::store_words(out, (Ints)simd::round_to<T>(v));
+}
+
+// Rows r and r + 1 (k goes down the rows), at words(r) of the packed rows `out` of `width` words.
+template <class T>
+[[gnu::always_inline]] inline void store_down(Word* out, int64_t width, Floats first, Floats second) {
+  if constexpr (kPerWord<T> == 2) {
+    detail::store_words(out, pair_words<T>(first, second));
+  } else {
+    detail::store_words(out, (Ints)simd::round_to<T>(first));
+    detail::store_words(out + width, (Ints)simd::round_to<T>(second));
+  }
+}
+
+// in (rows, n), rows `stride` apart, with k along a row: out (rows, words(n)).
+template <class T>
+void pack_along(Word* out, const T* in, int64_t stride, int64_t rows, int64_t n) {
+  const int64_t width = words<T>(n);
+  for (int64_t r = 0; r < rows; ++r) {
+    if constexpr (kPerWord<T> == 2) {
+      if (n % 2 != 0) out[r * width + width - 1] = 0;
+      std::memcpy(out + r * width, in + r * stride, static_cast<size_t>(n) * sizeof(T));
+    } else {
+      simd::for_each_vector(n, [&](int64_t i, auto lanes) {
+        simd::store(reinterpret_cast<float*>(out) + r * width + i, simd::load(in + r * stride + i, lanes),
+                    lanes);
+      });
+    }
+  }
+}
+
+// in (rows, n) with k down the rows: out (words(rows), width), width = n rounded up to whole vectors.
+template <class T>
+void pack_down(Word* out, const T* in, int64_t stride, int64_t rows, int64_t n) {
+  const int64_t width = round_up(n, kWidth);
+  for (int64_t r = 0; r < rows; r += kPerWord<T>)
+    simd::for_each_vector(n, [&](int64_t i, auto lanes) {
+      const Floats first = simd::load(in + r * stride + i, lanes);
+      Word* at = out + r / kPerWord<T> * width + i;
+      if constexpr (kPerWord<T> == 2)
+        detail::store_words(
+            at, pair_words<T>(first, r + 1 < rows ? simd::load(in + (r + 1) * stride + i, lanes) : Floats{}));
+      else
+        detail::store_words(at, (Ints)first);
+    });
+}
+
+// The transpose of sixteen rows of sixteen words: blocks of 1, 2, 4 and 8 words change places across the
+// diagonal.
+inline void transpose(Ints (&rows)[kWidth]) {
+  const auto exchange = [&]<int kBlock>(std::integral_constant<int, kBlock>) {
+    for (int r = 0; r < kWidth; ++r) {
+      if (r & kBlock) continue;
+      const Ints a = rows[r], b = rows[r + kBlock];
+      [&]<int... i>(std::integer_sequence<int, i...>) {
+        rows[r] = __builtin_shufflevector(a, b, (i & kBlock ? kWidth + i - kBlock : i)...);
+        rows[r + kBlock] = __builtin_shufflevector(a, b, (i & kBlock ? kWidth + i : i + kBlock)...);
+      }
+      (std::make_integer_sequence<int, kWidth>{});
+    }
+  };
+  exchange(std::integral_constant<int, 1>{});
+  exchange(std::integral_constant<int, 2>{});
+  exchange(std::integral_constant<int, 4>{});
+  exchange(std::integral_constant<int, 8>{});
+}
+
+// in (rows, n) with k along a row: the transpose, out (words(n), width), of which round_up(rows, kWidth)
+// columns are written.
+template <class T>
+void pack_transposed(Word* out, int64_t width, const T* in, int64_t stride, int64_t rows, int64_t n) {
+  constexpr int64_t kBlock = int64_t{kWidth} * kPerWord<T>;  // values in a vector of words
+  for (int64_t first = 0; first < rows; first += kWidth)
+    for (int64_t i = 0; i < n; i += kBlock) {
+      Ints block[kWidth]{};
+      const int64_t height = std::min<int64_t>(kWidth, rows - first), values = std::min(kBlock, n - i);
+      for (int64_t r = 0; r < height; ++r) {
+        const T* row = in + (first + r) * stride + i;
+        if constexpr (kPerWord<T> == 2)
+          std::memcpy(&block[r], row, static_cast<size_t>(values) * sizeof(T));
+        else
+          block[r] = (Ints)simd::load(row, static_cast<int>(values));
+      }
+      transpose(block);
+      Word* column = out + i / kPerWord<T> * width + first;
+      for (int64_t w = 0; w < words<T>(values); ++w) detail::store_words(column + w * width, block[w]);
+    }
+}
+
+}  // namespace flatshard::tile
