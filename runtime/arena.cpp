@@ -20,7 +20,7 @@ Tensor Arena::alloc(DType dtype, const Shape& shape) {
     check(end <= capacity_, "arena ", name_, ": a tensor ", shape, " of ", dtype, " at byte ", used_,
           " ends beyond the planned ", capacity_, " bytes");
     t.data = static_cast<char*>(memory_.data()) + options_.misalign + used_;
-    if (options_.poison && !device_.is_cuda()) std::memset(t.data, 0xff, static_cast<size_t>(t.bytes()));
+    if (options_.poison && !device_.is_cuda() && !t.empty()) std::memset(t.data, 0xff, static_cast<size_t>(t.bytes()));
   }
   used_ = end;
   peak_ = std::max(peak_, used_);
