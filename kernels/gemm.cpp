@@ -61,7 +61,7 @@ Cut cut(const Extents& e) {
 }
 
 // Each shape of tile is prepared once and kept.
-TileProduct& prepared(const GemmTile& tile) {
+const TileProduct& prepared(const GemmTile& tile) {
   static std::mutex mutex;
   static std::map<GemmTile, std::shared_ptr<TileProduct>> products;
   const std::lock_guard lock(mutex);
@@ -79,7 +79,7 @@ class CutProduct {
     columns_ = (e_.N + cut_.columns - 1) / cut_.columns;
     for (const bool last_row : {false, true})
       for (const bool last_column : {false, true}) {
-        TileProduct*& product = products_[2 * last_row + last_column];
+        const TileProduct*& product = products_[2 * last_row + last_column];
         product = &prepared(shape_of(last_row ? rows_ - 1 : 0, last_column ? columns_ - 1 : 0));
         scratch_bytes_ = std::max(scratch_bytes_, tile_scratch_bytes(*product));
       }
@@ -91,8 +91,8 @@ class CutProduct {
   void run(const Tensor& scratch) const {
     parallel_for(rows_ * columns_, [&](int64_t task, int worker) {
       const int64_t row = task / columns_, column = task % columns_;
-      TileProduct& product = *products_[2 * (row == rows_ - 1) + (column == columns_ - 1)];
-      run_tile(product, worker, data_of(row, column, scratch.as<uint8_t>() + worker * scratch_bytes()));
+      const TileProduct& product = *products_[2 * (row == rows_ - 1) + (column == columns_ - 1)];
+      run_tile(product, data_of(row, column, scratch.as<uint8_t>() + worker * scratch_bytes()));
     });
   }
 
@@ -128,7 +128,7 @@ class CutProduct {
   Extents e_;
   Cut cut_;
   int64_t rows_ = 0, columns_ = 0, scratch_bytes_ = 0;
-  std::array<TileProduct*, 4> products_{};
+  std::array<const TileProduct*, 4> products_{};
 };
 
 // f16 has no product of its own: operands are widened to f32 in scratch, and c is rounded at the end.

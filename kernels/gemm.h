@@ -6,7 +6,8 @@
 //   dx = dy w               {.c = dx, .a = dy, .b = w}
 //   dw += dy^T x            {.c = dw, .a = dy, .b = x, .transpose_a = true, .accumulate = true}
 // c is cut into tiles by a rule that knows only the shapes, and each tile is one product on one thread: the
-// bits do not depend on the number of threads. With K = 0 the product is zero.
+// bits do not depend on the number of threads. With K = 0 the product is zero. f16 has no product of its own:
+// its operands are widened to f32 in scratch, whole, and multiplied there.
 
 #include "runtime/arena.h"
 #include "runtime/stream.h"

@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <unordered_map>
-#include <vector>
 
 #include <oneapi/dnnl/dnnl.hpp>
 
@@ -15,8 +14,6 @@ namespace flatshard {
 namespace {
 
 using dnnl::memory;
-
-constexpr int kMaxWorkers = 256;
 
 dnnl::engine& engine() {
   static dnnl::engine instance(dnnl::engine::kind::cpu, 0);
@@ -58,8 +55,7 @@ class TileProduct {
         b_(matrix(t.K, t.N, t.in, t.ldb, t.transpose_b)),
         c_(matrix(t.M, t.N, t.out, t.ldc, false)),
         bias_({1, t.N}, type_of(t.in), memory::dims{t.N, 1}),
-        has_bias_(t.bias),
-        workers_(kMaxWorkers) {
+        has_bias_(t.bias) {
     const ScopedOneThread one_thread;
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -75,10 +71,12 @@ class TileProduct {
 
   int64_t scratch_bytes() const { return static_cast<int64_t>(scratch_.get_size()); }
 
-  void run(int worker, const TileData& data) {
-    check(worker < kMaxWorkers, "gemm: ", worker + 1, " threads, at most ", kMaxWorkers);
+  void run(const TileData& data) const {
     const ScopedOneThread one_thread;
-    Arguments& arguments = workers_[static_cast<size_t>(worker)];
+    // A memory object holds the address it is used with, so each thread has its own; several threads may be
+    // in one product, and each of them be worker 0 of its own caller.
+    thread_local std::unordered_map<const TileProduct*, Arguments> bound;
+    Arguments& arguments = bound[this];
     if (arguments.empty()) bind(arguments);
     arguments.at(DNNL_ARG_SRC).set_data_handle(const_cast<void*>(data.a));
     arguments.at(DNNL_ARG_WEIGHTS).set_data_handle(const_cast<void*>(data.b));
@@ -113,7 +111,6 @@ class TileProduct {
   memory::desc a_, b_, c_, bias_, scratch_;
   bool has_bias_;
   dnnl::matmul primitive_;
-  std::vector<Arguments> workers_;  // each worker touches its own entry only
 };
 
 std::shared_ptr<TileProduct> make_tile(const GemmTile& t) {
@@ -127,6 +124,6 @@ std::shared_ptr<TileProduct> make_tile(const GemmTile& t) {
 
 int64_t tile_scratch_bytes(const TileProduct& product) { return product.scratch_bytes(); }
 
-void run_tile(TileProduct& product, int worker, const TileData& data) { product.run(worker, data); }
+void run_tile(const TileProduct& product, const TileData& data) { product.run(data); }
 
 }  // namespace flatshard

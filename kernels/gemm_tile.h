@@ -34,6 +34,7 @@ struct TileData {
   void* scratch;             // tile_scratch_bytes, at a multiple of 64
 };
 
-void run_tile(TileProduct& product, int worker, const TileData& data);
+// Any number of threads may run one product at a time, each on its own data.
+void run_tile(const TileProduct& product, const TileData& data);
 
 }  // namespace flatshard

@@ -1,7 +1,11 @@
 #include "kernels/gemm.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <vector>
 
+#include "runtime/parallel.h"
 #include "tests/golden.h"
 #include "tests/test.h"
 
@@ -50,4 +54,62 @@ TEST_CASE("gemm hands on NaN and infinity, and only to their row") {
   gemm(stream, scratch, g);
   CHECK(std::isnan(c[0]));
   CHECK(c[2] == INFINITY);
+}
+
+TEST_CASE("gemm computes one shape for several threads at once, each its own matrices") {
+  constexpr int64_t n = 24;
+  constexpr int kCalls = 20000;  // two calls must meet within a few instructions
+  std::atomic<int> wrong = 0;
+  parallel_for(2, [&](int64_t task) {
+    StreamGroup streams(Device::cpu()), planning(Device::cpu(), {.planning = true});
+    Stream& stream = streams.add("compute");
+    const float value = static_cast<float>(task + 1);
+    std::vector<float> a(n * n, value), b(n * n, 1.0f), c(n * n), expected(n * n, value * n);
+    const Gemm g{
+        .c = tensor_of(c.data(), {n, n}), .a = tensor_of(a.data(), {n, n}), .b = tensor_of(b.data(), {n, n})};
+    Arena scratch("scratch", Device::cpu());
+    gemm(planning.add("compute"), scratch, g);
+    scratch.commit();
+    for (int call = 0; call < kCalls; ++call) {
+      std::fill(c.begin(), c.end(), -1.0f);
+      gemm(stream, scratch, g);
+      wrong += c != expected;
+    }
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("gemm gives the same bits on 1, 2 and 3 threads where c has many tiles") {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    CAPTURE(dtype);
+    const auto run = [&](int threads) {
+      const int before = thread_count();
+      set_thread_count(threads);
+      StreamGroup streams(Device::cpu()), planning(Device::cpu(), {.planning = true});
+      Stream &stream = streams.add("compute"), &dry = planning.add("compute");
+      Arena arena("arguments", Device::cpu()), scratch("scratch", Device::cpu());
+      const auto make = [&] {
+        return Gemm{.c = arena.alloc(DType::f32, {1040, 530}),
+                    .a = arena.alloc(dtype, {200, 1040}),
+                    .b = arena.alloc(dtype, {530, 200}),
+                    .transpose_a = true,
+                    .transpose_b = true};
+      };
+      gemm(dry, scratch, make());
+      arena.commit();
+      scratch.commit();
+      const Gemm g = make();
+      for (const Tensor& t : {g.a, g.b}) {
+        std::vector<double> values(t.size());
+        for (size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<double>(i));
+        bench::from_doubles(t, values);
+      }
+      gemm(stream, scratch, g);
+      set_thread_count(before);
+      return bench::to_doubles(g.c);
+    };
+    const auto one = run(1);
+    CHECK(run(2) == one);
+    CHECK(run(3) == one);
+  }
 }
