@@ -40,9 +40,10 @@ struct BackwardWorker {
     dq = reinterpret_cast<float*>(take(kQueryBlock * round_up(D, kWidth)));
   }
 
-  // p and ds from scores and dp, rounded, in the layouts that the products take.
-  void differentiate(int64_t queries, int64_t keys, float scale) {
-    for (int64_t i = 0; i < queries; i += kWidth) {
+  // For lanes [first, first + queries): p and ds from scores and dp, rounded, in the layouts that the
+  // products take.
+  void differentiate(int64_t first, int64_t queries, int64_t keys, float scale) {
+    for (int64_t i = first; i < first + queries; i += kWidth) {
       const Floats shift = -load(lse + i), drop = load(delta + i);
       for (int64_t j = 0; j < keys; j += 2) {
         Floats ds[2]{};
@@ -59,25 +60,40 @@ struct BackwardWorker {
   }
 };
 
+// x y for sixteen rows, of which `count` are there.
+template <class T>
+Floats row_dots(const T* x, int64_t x_stride, const T* y, int64_t y_stride, int64_t count, int64_t n) {
+  Ints dots[kWidth]{};
+  for (int64_t r = 0; r < count; ++r) {
+    Floats dot{};
+    simd::for_each_vector(n, [&](int64_t i, auto lanes) {
+      dot = simd::fma(load(x + r * x_stride + i, lanes), load(y + r * y_stride + i, lanes), dot);
+    });
+    dots[r] = (Ints)dot;
+  }
+  tile::transpose(dots);
+  Floats sum{};
+  for (const Ints& lane : dots) sum = sum + (Floats)lane;
+  return sum;
+}
+
 // What the queries of a block need besides their keys: q and do in both layouts, lse and do o.
 template <class T>
 void load_queries(const AttentionBackward& a, BackwardWorker<T>& w, int64_t row, int64_t count,
                   int64_t head) {
-  const int64_t D = a.q.head_size();
-  tile::pack_transposed(w.q_across, kQueryBlock, a.q.at<T>(row, head), a.q.stride(), count, D);
-  tile::pack_transposed(w.do_across, kQueryBlock, a.grad_o.at<T>(row, head), a.grad_o.stride(), count, D);
-  tile::pack_down(w.q_down, a.q.at<T>(row, head), a.q.stride(), count, D);
-  tile::pack_down(w.do_down, a.grad_o.at<T>(row, head), a.grad_o.stride(), count, D);
-  std::fill(w.lse, w.lse + kQueryBlock, kInfinity);  // no query: p = 0
-  std::fill(w.delta, w.delta + kQueryBlock, 0.0f);
-  for (int64_t i = 0; i < count; ++i) {
-    const float lse = a.lse.as<float>()[head * a.q.rows() + row + i];
-    if (lse != -kInfinity) w.lse[i] = lse * kLog2e;
-    const T *o = a.o.at<T>(row + i, head), *grad_o = a.grad_o.at<T>(row + i, head);
-    Floats dot{};
-    simd::for_each_vector(
-        D, [&](int64_t d, auto lanes) { dot = simd::fma(load(o + d, lanes), load(grad_o + d, lanes), dot); });
-    w.delta[i] = simd::sum(dot);
+  const int64_t D = a.q.head_size(), q_stride = a.q.stride(), do_stride = a.grad_o.stride();
+  const T *q = a.q.at<T>(row, head), *grad_o = a.grad_o.at<T>(row, head), *o = a.o.at<T>(row, head);
+  tile::pack_transposed(w.q_across, kQueryBlock, q, q_stride, count, D);
+  tile::pack_transposed(w.do_across, kQueryBlock, grad_o, do_stride, count, D);
+  tile::pack_down(w.q_down, q, q_stride, count, D);
+  tile::pack_down(w.do_down, grad_o, do_stride, count, D);
+  for (int64_t i = 0; i < count; i += kWidth) {
+    const int lanes = static_cast<int>(std::min<int64_t>(kWidth, count - i));
+    store(w.delta + i,
+          row_dots(o + i * a.o.stride(), a.o.stride(), grad_o + i * do_stride, do_stride, lanes, D));
+    const Floats lse = load(a.lse.as<float>() + head * a.q.rows() + row + i, lanes) * kLog2e;
+    // p = 2^(s - lse) becomes zero for a row that sees nothing, and where there is no row.
+    store(w.lse + i, simd::keep_lanes(lse == -kInfinity ? splat(kInfinity) : lse, lanes, kInfinity));
   }
 }
 
@@ -87,37 +103,37 @@ void backward_block(const AttentionBackward& a, const BackwardScratch& scratch, 
                     const Rows& queries, int64_t head) {
   const Documents q_documents(a.mask.cu_seqlens), documents(key_boundaries(a.mask));
   const int64_t document = queries.document, D = a.q.head_size(), width = round_up(D, kWidth);
-  const int64_t rows = packed_rows(a.k.rows(), documents.count), first_key = documents.packed_row(document);
-  const int64_t key_head = head / (a.q.count / a.k.count),
-                row = q_documents.first_row(document) + queries.begin;
+  const int64_t rows = packed_rows(a.k.rows(), documents.count), packed_row = documents.packed_row(document);
+  const int64_t row = q_documents.first_row(document) + queries.begin,
+                key_head = head / (a.q.count / a.k.count);
   const Packed<T> k{scratch.k_along.as<Word>(), rows, D}, v{scratch.v_along.as<Word>(), rows, D};
   const Packed<T> k_down{scratch.k_down.as<Word>(), rows, D};
-  const int64_t count = queries.size(), lanes = round_up(count, kWidth);
   const Visible mask = visible(a.mask, q_documents.length(document), documents.length(document));
-  load_queries(a, w, row, count, head);
-  std::fill(w.dq, w.dq + kQueryBlock * width, 0.0f);
-  for (int64_t key = mask.begin(queries); key < mask.end(queries); key += kKeyBlock) {
-    const int64_t keys = std::min(kKeyBlock, mask.end(queries) - key), packed = first_key + key;
-    tile::multiply<T>({w.scores, kQueryBlock}, keys, lanes, words<T>(D),
-                      {k.along(key_head, packed), words<T>(D), 1}, {w.q_across, kQueryBlock}, false);
-    if (!mask.whole(queries, key, key + keys)) hide(w.scores, mask, queries, key, keys);
-    tile::multiply<T>({w.dp, kQueryBlock}, keys, lanes, words<T>(D),
-                      {v.along(key_head, packed), words<T>(D), 1}, {w.do_across, kQueryBlock}, false);
-    w.differentiate(lanes, keys, a.scale * kLog2e);
+  load_queries(a, w, row, queries.size(), head);
+  std::fill(w.dq, w.dq + queries.size() * width, 0.0f);
+  mask.for_each_tile(queries, [&](const Rows& part, int64_t key, int64_t keys, bool hides) {
+    const int64_t first = part.begin - queries.begin, lanes = round_up(part.size(), kWidth);
+    const int64_t packed = packed_row + key, across = words<T>(kQueryBlock);
+    tile::multiply<T>({w.scores + first, kQueryBlock}, keys, lanes, words<T>(D),
+                      {k.along(key_head, packed), words<T>(D), 1}, {w.q_across + first, kQueryBlock}, false);
+    if (hides) hide(w.scores + first, mask, part, key, keys);
+    tile::multiply<T>({w.dp + first, kQueryBlock}, keys, lanes, words<T>(D),
+                      {v.along(key_head, packed), words<T>(D), 1}, {w.do_across + first, kQueryBlock}, false);
+    w.differentiate(first, lanes, keys, a.scale * kLog2e);
     float* dk = scratch.dk.as<float>() + (head * rows + packed) * width;
     float* dv = scratch.dv.as<float>() + (head * rows + packed) * width;
-    const int64_t across = words<T>(kQueryBlock);
-    tile::multiply<T>({dv, width}, keys, width, words<T>(count), {w.p_along, across, 1}, {w.do_down, width},
-                      true);
-    tile::multiply<T>({dk, width}, keys, width, words<T>(count), {w.ds_along, across, 1}, {w.q_down, width},
-                      true);
-    tile::multiply<T>({w.dq, width}, count, width, words<T>(keys), {w.ds_down, 1, kQueryBlock},
-                      {k_down.down(key_head, packed), width}, true);
-  }
-  for (int64_t i = 0; i < count; ++i) {
+    const int64_t down = words<T>(first) * width;
+    tile::multiply<T>({dv, width}, keys, width, words<T>(part.size()),
+                      {w.p_along + words<T>(first), across, 1}, {w.do_down + down, width}, true);
+    tile::multiply<T>({dk, width}, keys, width, words<T>(part.size()),
+                      {w.ds_along + words<T>(first), across, 1}, {w.q_down + down, width}, true);
+    tile::multiply<T>({w.dq + first * width, width}, part.size(), width, words<T>(keys),
+                      {w.ds_down + first, 1, kQueryBlock}, {k_down.down(key_head, packed), width}, true);
+  });
+  for (int64_t i = 0; i < queries.size(); ++i) {
     T* dq = a.dq.at<T>(row + i, head);
-    simd::for_each_vector(D,
-                          [&](int64_t d, auto n) { store(dq + d, load(w.dq + i * width + d) * a.scale, n); });
+    simd::for_each_vector(
+        D, [&](int64_t d, auto lanes) { store(dq + d, load(w.dq + i * width + d) * a.scale, lanes); });
   }
 }
 

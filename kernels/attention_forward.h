@@ -34,10 +34,11 @@ struct ForwardWorker {
     std::fill(sum, sum + kQueryBlock, 0.0f);
   }
 
-  // p = 2^(scale scores - maximum), with the maximum and the sum so far brought up to date; what was summed
-  // before is to be multiplied by factor. A tile that a query does not see at all leaves it as it was.
-  void softmax(int64_t queries, int64_t keys, float scale) {
-    for (int64_t i = 0; i < queries; i += kWidth) {
+  // For lanes [first, first + queries): p = 2^(scale scores - maximum), with the maximum and the sum so far
+  // brought up to date; what was summed before is to be multiplied by factor. A tile that a query does not
+  // see at all leaves it as it was.
+  void softmax(int64_t first, int64_t queries, int64_t keys, float scale) {
+    for (int64_t i = first; i < first + queries; i += kWidth) {
       const float* s = scores + i;
       const Floats before = load(maximum + i);
       Floats now = before;
@@ -64,34 +65,35 @@ void forward_block(const AttentionForward& a, const Packed<T>& k, const Packed<T
                    const Rows& queries, int64_t head) {
   const Documents q_documents(a.mask.cu_seqlens), documents(key_boundaries(a.mask));
   const int64_t document = queries.document, D = a.q.head_size(), width = round_up(D, kWidth);
-  const int64_t row = q_documents.first_row(document) + queries.begin,
-                key_head = head / (a.q.count / a.k.count);
-  const int64_t packed_row = documents.packed_row(document), lanes = round_up(queries.size(), kWidth);
+  const int64_t row = q_documents.first_row(document) + queries.begin;
+  const int64_t packed_row = documents.packed_row(document), key_head = head / (a.q.count / a.k.count);
   const Visible mask = visible(a.mask, q_documents.length(document), documents.length(document));
   tile::pack_transposed(w.q, kQueryBlock, a.q.at<T>(row, head), a.q.stride(), queries.size(), D);
-  std::fill(w.o, w.o + kQueryBlock * width, 0.0f);
-  for (int64_t key = mask.begin(queries); key < mask.end(queries); key += kKeyBlock) {
-    const int64_t keys = std::min(kKeyBlock, mask.end(queries) - key);
-    tile::multiply<T>({w.scores, kQueryBlock}, keys, lanes, words<T>(D),
-                      {k.along(key_head, packed_row + key), words<T>(D), 1}, {w.q, kQueryBlock}, false);
-    if (!mask.whole(queries, key, key + keys)) hide(w.scores, mask, queries, key, keys);
-    w.softmax(lanes, keys, a.scale * kLog2e);
-    for (int64_t i = 0; i < queries.size(); ++i)
+  std::fill(w.o, w.o + queries.size() * width, 0.0f);
+  mask.for_each_tile(queries, [&](const Rows& part, int64_t key, int64_t keys, bool hides) {
+    const int64_t first = part.begin - queries.begin, lanes = round_up(part.size(), kWidth);
+    tile::multiply<T>({w.scores + first, kQueryBlock}, keys, lanes, words<T>(D),
+                      {k.along(key_head, packed_row + key), words<T>(D), 1}, {w.q + first, kQueryBlock},
+                      false);
+    if (hides) hide(w.scores + first, mask, part, key, keys);
+    w.softmax(first, lanes, keys, a.scale * kLog2e);
+    for (int64_t i = first; i < first + part.size(); ++i)
       if (w.factor[i] != 1.0f)
         for (int64_t d = 0; d < width; d += kWidth) {
           float* o = w.o + i * width + d;
           store(o, load(o) * w.factor[i]);
         }
-    tile::multiply<T>({w.o, width}, queries.size(), width, words<T>(keys), {w.p, 1, kQueryBlock},
-                      {v.down(key_head, packed_row + key), width}, true);
-  }
+    tile::multiply<T>({w.o + first * width, width}, part.size(), width, words<T>(keys),
+                      {w.p + first, 1, kQueryBlock}, {v.down(key_head, packed_row + key), width}, true);
+  });
   for (int64_t i = 0; i < queries.size(); ++i) {
-    const float inverse = w.sum[i] == 0 ? 0 : 1 / w.sum[i];
+    const bool sees_nothing = w.sum[i] == 0;
+    const float inverse = sees_nothing ? 0.0f : 1.0f / w.sum[i];
     T* o = a.o.at<T>(row + i, head);
     simd::for_each_vector(
         D, [&](int64_t d, auto count) { store(o + d, load(w.o + i * width + d) * inverse, count); });
     a.lse.as<float>()[head * a.q.rows() + row + i] =
-        w.sum[i] == 0 ? -kInfinity : (w.maximum[i] + std::log2(w.sum[i])) * kLn2;
+        sees_nothing ? -kInfinity : (w.maximum[i] + std::log2(w.sum[i])) * kLn2;
   }
 }
 

@@ -24,6 +24,8 @@ using tile::words;
 
 inline constexpr int64_t kQueryBlock = 64, kKeyBlock = 64;
 inline constexpr int64_t kPackBlock = 256;  // rows in one packing task
+inline constexpr int64_t kMaskedQueries =
+    32;  // across a tile that the mask cuts, to compute less that is hidden
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 inline constexpr float kLog2e = 1.44269504f, kLn2 = 0.693147181f;
 
@@ -127,6 +129,24 @@ struct Visible {
   bool whole(const Rows& queries, int64_t first, int64_t last) const {
     if (!causal) return true;
     return last - 1 <= queries.begin + shift && (window == 0 || first > queries.end - 1 + shift - window);
+  }
+
+  // Calls tile(part, key, keys, hides) for the tiles that a block of queries sees something of, in the order
+  // of their keys: queries `part` against keys [key, key + keys), of which some are hidden if `hides`.
+  template <class Tile>
+  void for_each_tile(const Rows& queries, Tile&& tile) const {
+    const auto visit = [&](const Rows& part, int64_t key) {
+      const int64_t last = std::min(key + kKeyBlock, end(part));
+      if (key >= begin(part) && key < last) tile(part, key, last - key, !whole(part, key, last));
+    };
+    for (int64_t key = begin(queries); key < end(queries); key += kKeyBlock) {
+      if (whole(queries, key, std::min(key + kKeyBlock, keys))) {
+        visit(queries, key);
+        continue;
+      }
+      for (int64_t i = queries.begin; i < queries.end; i += kMaskedQueries)
+        visit({queries.document, i, std::min(queries.end, i + kMaskedQueries)}, key);
+    }
   }
 };
 

@@ -222,22 +222,32 @@ void pack_down(Word* out, const T* in, int64_t stride, int64_t rows, int64_t n) 
 
 // The transpose of sixteen rows of sixteen words: blocks of 1, 2, 4 and 8 words change places across the
 // diagonal.
-inline void transpose(Ints (&rows)[kWidth]) {
-  const auto exchange = [&]<int kBlock>(std::integral_constant<int, kBlock>) {
-    for (int r = 0; r < kWidth; ++r) {
-      if (r & kBlock) continue;
+[[gnu::always_inline]] inline void transpose(Ints (&rows)[kWidth]) {
+  detail::unroll<4>([&](auto stage) __attribute__((always_inline)) {
+    constexpr int kBlock = 1 << stage;
+    detail::unroll<kWidth / 2>([&](auto pair) __attribute__((always_inline)) {
+      constexpr int r = pair / kBlock * 2 * kBlock + pair % kBlock;
       const Ints a = rows[r], b = rows[r + kBlock];
-      [&]<int... i>(std::integer_sequence<int, i...>) {
+      [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
         rows[r] = __builtin_shufflevector(a, b, (i & kBlock ? kWidth + i - kBlock : i)...);
         rows[r + kBlock] = __builtin_shufflevector(a, b, (i & kBlock ? kWidth + i : i + kBlock)...);
       }
       (std::make_integer_sequence<int, kWidth>{});
-    }
-  };
-  exchange(std::integral_constant<int, 1>{});
-  exchange(std::integral_constant<int, 2>{});
-  exchange(std::integral_constant<int, 4>{});
-  exchange(std::integral_constant<int, 8>{});
+    });
+  });
+}
+
+// The words of `values` values along k, at most a vector full of them.
+template <class T, class Count>
+[[gnu::always_inline]] inline Ints words_of(const T* in, Count values) {
+  if constexpr (kPerWord<T> == 2) {
+    Ints v{};
+    std::memcpy(&v, in, static_cast<size_t>(values) * sizeof(T));
+    return v;
+  } else {
+    if constexpr (std::is_same_v<Count, int64_t>) return (Ints)simd::load(in, static_cast<int>(values));
+    return (Ints)simd::load(in);
+  }
 }
 
 // in (rows, n) with k along a row: the transpose, out (words(n), width), of which round_up(rows, kWidth)
@@ -245,17 +255,20 @@ inline void transpose(Ints (&rows)[kWidth]) {
 template <class T>
 void pack_transposed(Word* out, int64_t width, const T* in, int64_t stride, int64_t rows, int64_t n) {
   constexpr int64_t kBlock = int64_t{kWidth} * kPerWord<T>;  // values in a vector of words
+  using Whole = std::integral_constant<int64_t, kBlock>;
   for (int64_t first = 0; first < rows; first += kWidth)
     for (int64_t i = 0; i < n; i += kBlock) {
-      Ints block[kWidth]{};
       const int64_t height = std::min<int64_t>(kWidth, rows - first), values = std::min(kBlock, n - i);
-      for (int64_t r = 0; r < height; ++r) {
-        const T* row = in + (first + r) * stride + i;
-        if constexpr (kPerWord<T> == 2)
-          std::memcpy(&block[r], row, static_cast<size_t>(values) * sizeof(T));
+      const T* at = in + first * stride + i;
+      Ints block[kWidth];
+      detail::unroll<kWidth>([&](auto r) __attribute__((always_inline)) {
+        if (r >= height)
+          block[r] = Ints{};
+        else if (values == kBlock)
+          block[r] = words_of(at + r * stride, Whole{});
         else
-          block[r] = (Ints)simd::load(row, static_cast<int>(values));
-      }
+          block[r] = words_of(at + r * stride, values);
+      });
       transpose(block);
       Word* column = out + i / kPerWord<T> * width + first;
       for (int64_t w = 0; w < words<T>(values); ++w) detail::store_words(column + w * width, block[w]);

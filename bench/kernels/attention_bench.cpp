@@ -215,7 +215,7 @@ const std::vector<Setting>& test_settings() {
       {.queries = {6, 3}, .Hq = 2, .Hkv = 1, .D = 4, .window = 100, .packed = true},
       {.queries = {2, 4, 1}, .Hq = 2, .Hkv = 1, .D = 2, .keys = {5, 3, 1}},
       {.queries = {3, 2}, .Hq = 1, .Hkv = 1, .D = 2, .causal = false, .keys = {1, 4}},
-      {.queries = {71}, .Hq = 1, .Hkv = 1, .D = 2},
+      {.queries = {67}, .Hq = 1, .Hkv = 1, .D = 2},
       {.queries = {64, 3}, .Hq = 1, .Hkv = 1, .D = 2, .window = 9},
   };
   return all;
