@@ -124,55 +124,61 @@ Setup::Setup(const Case& c, SetupOptions options)
       arguments_("arguments", options.device),
       scratch_("scratch", options.device),
       initial_("initial values", options.device) {
+  check(options.copies >= 1, options.copies, " copies of a case's arguments, must be at least 1");
   StreamGroup planning(options.device, {.planning = true});
   Stream& dry = planning.add("compute");
   const auto build = [&] {
-    tensors_ = {};
-    initials_ = {};
-    for (const Arg& arg : c.args) {
-      tensors_.add(arg.name, arguments_.alloc(arg.dtype, arg.shape));
-      initials_.add(arg.name, initial_.alloc(arg.dtype, arg.shape));
-    }
+    const auto arguments_in = [&](Arena& arena) {
+      Tensors all;
+      for (const Arg& arg : c.args) all.add(arg.name, arena.alloc(arg.dtype, arg.shape));
+      return all;
+    };
+    copies_.clear();
+    for (int copy = 0; copy < options.copies; ++copy) copies_.push_back(arguments_in(arguments_));
+    initials_ = arguments_in(initial_);
   };
   build();
-  c.run(dry, scratch_, tensors_);
+  c.run(dry, scratch_, tensors());
   planned_scratch_ = scratch_.peak();
-  if (c.prepare) c.prepare(dry, scratch_, tensors_);
+  if (c.prepare) c.prepare(dry, scratch_, tensors());
   arguments_.commit({.misalign = options.misalign});
   scratch_.commit({.misalign = options.misalign, .poison = true});
   initial_.commit();
   build();
 
   for (const Arg& arg : c.args) {
-    HostCopy host(tensors_[arg.name]);
+    HostCopy host(tensors()[arg.name]);
     fill_argument(arg, host.tensor, options.seed);
-    copy_and_wait(stream_, tensors_[arg.name], host.tensor);
+    copy_and_wait(stream_, tensors()[arg.name], host.tensor);
   }
-  if (c.prepare) c.prepare(stream_, scratch_, tensors_);
-  for (const Arg& arg : c.args) copy(stream_, initials_[arg.name], tensors_[arg.name]);
-  stream_.sync();
+  if (c.prepare) c.prepare(stream_, scratch_, tensors());
+  for (const Arg& arg : c.args) copy(stream_, initials_[arg.name], tensors()[arg.name]);
+  reset();
 }
 
 void Setup::run() {
-  case_.run(stream_, scratch_, tensors_);
+  launch(0);
   stream_.sync();
 }
 
+void Setup::launch(int copy) { case_.run(stream_, scratch_, copies_.at(static_cast<size_t>(copy))); }
+
 void Setup::reset() {
-  for (const Arg& arg : case_.args) copy(stream_, tensors_[arg.name], initials_[arg.name]);
+  for (const Tensors& set : copies_)
+    for (const Arg& arg : case_.args) copy(stream_, set[arg.name], initials_[arg.name]);
   stream_.sync();
 }
 
 std::vector<unsigned char> Setup::bytes(std::string_view name) const {
-  HostCopy host(tensors_[name]);
-  copy_and_wait(stream_, host.tensor, tensors_[name]);
+  HostCopy host(tensors()[name]);
+  copy_and_wait(stream_, host.tensor, tensors()[name]);
   const auto* begin = static_cast<const unsigned char*>(host.tensor.data);
   return {begin, begin + host.tensor.bytes()};
 }
 
 std::vector<double> Setup::values(std::string_view name) const {
-  HostCopy host(tensors_[name]);
-  copy_and_wait(stream_, host.tensor, tensors_[name]);
+  HostCopy host(tensors()[name]);
+  copy_and_wait(stream_, host.tensor, tensors()[name]);
   return to_doubles(host.tensor);
 }
 
@@ -183,9 +189,9 @@ Values Setup::all_values() const {
 }
 
 void Setup::assign(std::string_view name, const std::vector<double>& values) {
-  HostCopy host(tensors_[name]);
+  HostCopy host(tensors()[name]);
   from_doubles(host.tensor, values);
-  copy_and_wait(stream_, tensors_[name], host.tensor);
+  copy_and_wait(stream_, tensors()[name], host.tensor);
   copy_and_wait(stream_, initials_[name], host.tensor);
 }
 

@@ -91,15 +91,18 @@ struct SetupOptions {
   StreamOrder order = StreamOrder::in_order;
   int64_t misalign = 0;  // shifts every argument and all scratch by this many bytes
   uint64_t seed = 1;
+  int copies =
+      1;  // sets of arguments with equal values: a benchmark takes turns, so that caches do not help it
 };
 
 class Setup {
  public:
   explicit Setup(const Case& c, SetupOptions options = {});
 
-  void run();    // the op once, on arguments as they are, and waits for it
-  void reset();  // arguments as they were before the first run
-  const Tensors& tensors() const { return tensors_; }
+  void run();             // the op once, on arguments as they are, and waits for it
+  void launch(int copy);  // the op once on a set of arguments, without waiting
+  void reset();           // all arguments as they were before the first run
+  const Tensors& tensors() const { return copies_[0]; }
   Stream& stream() { return stream_; }
   Arena& scratch() { return scratch_; }
   int64_t planned_scratch() const { return planned_scratch_; }
@@ -116,7 +119,8 @@ class Setup {
   StreamGroup streams_;
   Stream& stream_;
   Arena arguments_, scratch_, initial_;
-  Tensors tensors_, initials_;
+  std::vector<Tensors> copies_;
+  Tensors initials_;
   int64_t planned_scratch_ = 0;
 };
 
