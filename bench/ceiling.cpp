@@ -1,0 +1,181 @@
+#include "bench/ceiling.h"
+
+#include <cstring>
+#include <memory>
+
+#include "bench/case.h"
+#include "bench/measure.h"
+#include "kernels/gemm.h"
+#include "kernels/simd.h"
+#include "runtime/memory.h"
+#include "runtime/parallel.h"
+
+namespace flatshard::bench {
+namespace {
+
+constexpr int kRounds = 8;
+constexpr double kMatrixSeconds = 0.25;
+constexpr int64_t kBlockFloats = 1 << 18;  // 1 MiB for a thread at a time
+
+using CopyLoop = void (*)(float* dst, const float* src, int64_t n);
+
+void copy_memcpy(float* dst, const float* src, int64_t n) {
+  std::memcpy(dst, src, static_cast<size_t>(n) * sizeof(float));
+}
+
+void copy_vectors(float* dst, const float* src, int64_t n) {
+  simd::for_each_vector(
+      n, [&](int64_t i, auto lanes) { simd::store(dst + i, simd::load(src + i, lanes), lanes); });
+}
+
+void copy_past_caches(float* dst, const float* src, int64_t n) {
+  simd::for_each_vector(n, [&](int64_t i, auto lanes) {
+    if constexpr (std::is_same_v<decltype(lanes), simd::Full>)
+      simd::store_past_caches(dst + i, simd::load(src + i));
+    else
+      simd::store(dst + i, simd::load(src + i, lanes), lanes);
+  });
+  simd::store_fence();
+}
+
+// Random numbers, and room for a copy of them.
+class CopyBuffers {
+ public:
+  CopyBuffers(Device device, int64_t floats)
+      : streams_(device), stream_(streams_.add("copy")), from_(device, floats * 4), to_(device, floats * 4) {
+    const Memory host(Device::cpu(), floats * 4);
+    float* values = static_cast<float*>(host.data());
+    parallel_blocks(floats, kBlockFloats, [&](int64_t begin, int64_t end) {
+      uint32_t state = static_cast<uint32_t>(begin) * 2654435761u + 1;
+      for (int64_t i = begin; i < end; ++i) {
+        state = state * 1664525u + 1013904223u;
+        values[i] = static_cast<float>(state >> 8) * 0x1p-24f;
+      }
+    });
+    copy(stream_, from(), tensor_of(values, {floats}));
+    copy(stream_, to(), from());
+    stream_.sync();
+  }
+
+  Tensor from() const { return tensor_in(from_); }
+  Tensor to() const { return tensor_in(to_); }
+  Stream& stream() { return stream_; }
+
+ private:
+  static Tensor tensor_in(const Memory& m) {
+    return tensor_of(static_cast<float*>(m.data()), {m.bytes() / 4}, m.device());
+  }
+
+  StreamGroup streams_;
+  Stream& stream_;
+  Memory from_, to_;
+};
+
+// What a copy reads and writes.
+double copied_bytes(int64_t floats) { return 2.0 * sizeof(float) * static_cast<double>(floats); }
+
+Ceiling device_copy_ceiling(Device device) {
+  const int64_t floats = int64_t{1} << 28;  // 1 GiB
+  const auto buffers = std::make_shared<CopyBuffers>(device, floats);
+  return Ceiling({{"from device memory to device memory", copied_bytes(floats), [buffers] {
+                     copy(buffers->stream(), buffers->to(), buffers->from());
+                     buffers->stream().sync();
+                   }}});
+}
+
+Ceiling host_copy_ceiling() {
+  const int64_t floats = int64_t{1} << 26;  // 256 MiB
+  const auto buffers = std::make_shared<CopyBuffers>(Device::cpu(), floats);
+  const auto way = [&](const char* name, CopyLoop loop) {
+    return Ceiling::Way{
+        name, copied_bytes(floats), [buffers, loop] {
+          const float* from = buffers->from().as<float>();
+          float* to = buffers->to().as<float>();
+          parallel_blocks(buffers->from().size(), kBlockFloats,
+                          [&](int64_t begin, int64_t end) { loop(to + begin, from + begin, end - begin); });
+        }};
+  };
+  return Ceiling({way("memcpy", copy_memcpy), way("vector loop", copy_vectors),
+                  way("vector loop past the caches", copy_past_caches)});
+}
+
+Case matrix_case(DType dtype, int64_t n) {
+  const auto product = [](const Tensors& t) { return Gemm{.c = t["c"], .a = t["a"], .b = t["b"]}; };
+  return {.op = "gemm",
+          .shape = str(n, " x ", n, " x ", n),
+          .dtype = dtype,
+          .args = {{"a", dtype, {n, n}, Role::input},
+                   {"b", dtype, {n, n}, Role::input},
+                   {"c", dtype, {n, n}, Role::output}},
+          .run = [=](Stream& s, Arena& scratch, const Tensors& t) { gemm(s, scratch, product(t)); },
+          .flops = [=](const Tensors& t) { return flops(product(t)); }};
+}
+
+// Square products of the two largest sizes that this machine computes within kMatrixSeconds.
+Ceiling matrix_ceiling(Device device, DType dtype) {
+  struct Product {
+    Product(Case c, Device device) : problem(std::move(c)), setup(problem, {.device = device}) {}
+    Case problem;
+    Setup setup;
+  };
+  std::vector<Ceiling::Way> ways;
+  for (const int64_t n : {256, 512, 1024, 2048, 4096, 8192}) {
+    const auto product = std::make_shared<Product>(matrix_case(dtype, n), device);
+    if (ways.size() == 2) ways.erase(ways.begin());
+    ways.push_back({product->problem.shape, product->problem.flops(product->setup.tensors()),
+                    [product] { product->setup.run(); }});
+    ways.back().run();
+    double fastest = seconds_of(ways.back().run);
+    for (int round = 0; round < kRounds; ++round) fastest = std::min(fastest, seconds_of(ways.back().run));
+    if (8 * fastest > kMatrixSeconds) break;
+  }
+  return Ceiling(std::move(ways));
+}
+
+}  // namespace
+
+Ceiling::Ceiling(std::vector<Way> ways) {
+  check(!ways.empty(), "a ceiling needs a way to measure it");
+  std::vector<double> best(ways.size(), 0);
+  for (const Way& way : ways) way.run();
+  for (int round = 0; round < kRounds; ++round)
+    for (size_t i = 0; i < ways.size(); ++i)
+      best[i] = std::max(best[i], ways[i].work / seconds_of(ways[i].run));
+  const size_t winner = static_cast<size_t>(std::max_element(best.begin(), best.end()) - best.begin());
+  way_ = std::move(ways[winner]);
+  first_ = best[winner];
+}
+
+double Ceiling::sample(double least_seconds) {
+  int64_t runs = 0;
+  double seconds = 0;
+  do {
+    seconds += seconds_of(way_.run);
+    ++runs;
+  } while (seconds < least_seconds);
+  return way_.work * static_cast<double>(runs) / seconds;
+}
+
+double Ceiling::measure() {
+  double best = 0;
+  for (int round = 0; round < kRounds; ++round) best = std::max(best, sample());
+  return best;
+}
+
+Ceiling* Ceilings::matrix(DType dtype) {
+  std::optional<Ceiling>& ceiling = dtype == DType::bf16 ? bf16 : f32;
+  return ceiling ? &*ceiling : nullptr;
+}
+
+Ceilings measure_ceilings(Device device) {
+  Ceilings ceilings{.copy = device.is_cuda() ? device_copy_ceiling(device) : host_copy_ceiling()};
+  if (device.is_cuda() && !golden_cases("gemm").front().has_cuda_twin) {
+    ceilings.no_matrix = "gemm has no CUDA twin to measure it with";
+  } else {
+    ceilings.f32 = matrix_ceiling(device, DType::f32);
+    ceilings.bf16 = matrix_ceiling(device, DType::bf16);
+  }
+  return ceilings;
+}
+
+}  // namespace flatshard::bench

@@ -1,0 +1,203 @@
+#include "bench/harness.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace flatshard::bench {
+namespace {
+
+constexpr int kWarmUps = 3;
+constexpr int kEnoughSamples = 20;
+constexpr double kEnoughSeconds = 0.5;
+// A sample is quiet when our threads waited for a processor less than this share of its time; fewer quiet
+// samples than kFewestQuiet say nothing, and all samples count.
+constexpr double kQuietShare = 0.05;
+constexpr int kFewestQuiet = 5;
+constexpr double kSampleSeconds = 200e-6;  // shorter calls are timed several at a time
+// A sample of the ceiling takes as long as the sample of the case beside it, so that both meet the same
+// interruptions.
+constexpr double kLongestNeighbour = 0.05;
+// An op that adds to or scales its own output runs this often on a copy before the copy starts over: results
+// stay of order one, whatever the number of samples.
+constexpr int64_t kRunsPerReset = 8;
+
+int64_t argument_bytes(const Case& c) {
+  int64_t bytes = 0;
+  for (const Arg& arg : c.args) bytes += arg.shape.size() * size_of(arg.dtype);
+  return bytes;
+}
+
+// Calls of one case, each on the next copy of its arguments.
+class Rotation {
+ public:
+  Rotation(const Case& c, Device device, int copies)
+      : setup_(c, {.device = device, .copies = copies}), copies_(copies) {
+    const bool updates =
+        std::any_of(c.args.begin(), c.args.end(), [](const Arg& a) { return a.role == Role::updated; });
+    if (updates) calls_until_reset_ = copies * kRunsPerReset;
+  }
+
+  int64_t most_calls() const { return calls_until_reset_; }
+
+  // The time of one call, from `calls` of them.
+  double seconds_per_call(int64_t calls) {
+    if (calls_ + calls > calls_until_reset_) {
+      setup_.reset();
+      calls_ = 0;
+    }
+    calls_ += calls;
+    const double seconds = seconds_of([&] {
+      for (int64_t i = 0; i < calls; ++i, next_ = (next_ + 1) % copies_) setup_.launch(next_);
+      setup_.stream().sync();
+    });
+    return seconds / static_cast<double>(calls);
+  }
+
+  const Tensors& tensors() const { return setup_.tensors(); }
+
+ private:
+  Setup setup_;
+  int copies_, next_ = 0;
+  int64_t calls_ = 0, calls_until_reset_ = INT64_MAX / 2;
+};
+
+double median_sample(Ceiling& ceiling) {
+  return spread({ceiling.sample(), ceiling.sample(), ceiling.sample()}).median;
+}
+
+// One sample of a case between two of its ceiling.
+struct Sample {
+  double seconds;  // of one call
+  double share;    // of the ceiling
+  bool quiet;      // our threads had the processors
+};
+
+// Samples until there are enough quiet ones, or until the limit.
+std::vector<Sample> take_samples(Rotation& rotation, Ceiling& ceiling, double work, int64_t calls,
+                                 double limit) {
+  std::vector<Sample> samples;
+  int quiet = 0;
+  double quiet_seconds = 0;
+  const auto began = std::chrono::steady_clock::now();
+  const auto elapsed = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  };
+  // The rate of the ceiling now, and whether that was quiet.
+  const auto neighbour = [&](double seconds) {
+    const double waited = waited_seconds();
+    double rate = 0;
+    const double wall = seconds_of([&] { rate = ceiling.sample(std::min(seconds, kLongestNeighbour)); });
+    return std::pair(rate, waited_seconds() - waited <= kQuietShare * wall);
+  };
+  auto [before, was_quiet] = neighbour(0);
+  do {
+    const double waited = waited_seconds();
+    const double seconds = rotation.seconds_per_call(calls), wall = seconds * static_cast<double>(calls);
+    const bool is_quiet = waited_seconds() - waited <= kQuietShare * wall;
+    const auto [after, stays_quiet] = neighbour(wall);
+    samples.push_back(
+        {seconds, work / seconds / ((before + after) / 2), was_quiet && is_quiet && stays_quiet});
+    if (samples.back().quiet) {
+      ++quiet;
+      quiet_seconds += wall;
+    }
+    before = after;
+    was_quiet = stays_quiet;
+  } while ((quiet < kEnoughSamples || quiet_seconds < kEnoughSeconds) && elapsed() < limit);
+  return samples;
+}
+
+// Fills in the times of one call, of `work` bytes or operations. Returns the ceiling around them: the one of
+// which the case reached the median of the shares that its samples reached of their neighbours.
+double time_calls(Rotation& rotation, Ceiling& ceiling, double work, double limit, Result& result) {
+  double one = 0;
+  for (int i = 0; i < kWarmUps; ++i) one = rotation.seconds_per_call(1);
+  result.calls_per_sample =
+      std::clamp(static_cast<int64_t>(std::ceil(kSampleSeconds / one)), int64_t{1}, rotation.most_calls());
+
+  std::vector<Sample> samples = take_samples(rotation, ceiling, work, result.calls_per_sample, limit);
+  const auto is_quiet = [](const Sample& s) { return s.quiet; };
+  result.disturbed = std::count_if(samples.begin(), samples.end(), is_quiet) < kFewestQuiet;
+  if (!result.disturbed) std::erase_if(samples, [&](const Sample& s) { return !s.quiet; });
+  result.samples = static_cast<int>(samples.size());
+  result.out_of_time = result.samples < kEnoughSamples;
+
+  std::vector<double> seconds, shares;
+  for (const Sample& s : samples) {
+    seconds.push_back(s.seconds);
+    shares.push_back(s.share);
+  }
+  result.seconds = spread(seconds);
+  return work / result.seconds.median / spread(shares).median;
+}
+
+}  // namespace
+
+double Result::floor_seconds() const {
+  const double copying = bytes / copy_rate;
+  return matrix_bound ? std::max(copying, flops / matrix_rate) : copying;
+}
+
+int copies_to_rotate(int64_t bytes, const Limits& limits) {
+  check(bytes > 0, "a case without arguments cannot be timed");
+  const int64_t wanted = std::max<int64_t>(2, 3 * limits.cache_bytes / bytes + 1);
+  const int64_t fitting = std::max<int64_t>(1, limits.memory_bytes / bytes);
+  return static_cast<int>(std::min({wanted, fitting, int64_t{kMaxCopies}}));
+}
+
+std::vector<Case> select_cases(std::vector<Case> cases, const std::vector<std::string>& words) {
+  std::erase_if(cases, [&](const Case& c) {
+    const std::string text = label(c);
+    return std::any_of(words.begin(), words.end(),
+                       [&](const std::string& w) { return text.find(w) == text.npos; });
+  });
+  std::string wanted;
+  for (const std::string& word : words) wanted += (wanted.empty() ? "" : " ") + word;
+  check(!cases.empty(), "no case matches \"", wanted, "\"; --list prints them all");
+  return cases;
+}
+
+const Accuracy& Harness::accuracy(const Case& c) {
+  const auto [entry, is_new] = checked_.try_emplace({c.op, c.dtype});
+  Accuracy& worst = entry->second;
+  if (!is_new) return worst;
+  for (const Case& test : tests_) {
+    if (test.op != c.op || test.dtype != c.dtype) continue;
+    const Accuracy now{
+        .error = max_error(test, {.device = device_}), .tolerance = tolerance(test), .worst = label(test)};
+    if (worst.worst.empty() || now.error / now.tolerance > worst.error / worst.tolerance) worst = now;
+  }
+  return worst;
+}
+
+Result Harness::measure(const Case& c) {
+  Result result;
+  result.op = c.op;
+  result.shape = c.shape;
+  result.dtype = c.dtype;
+  if (device_.is_cuda() && !c.has_cuda_twin) {
+    result.skipped = "no CUDA twin";
+    return result;
+  }
+  result.accuracy = accuracy(c);
+  if (result.accuracy.passed()) time(c, result);
+  return result;
+}
+
+void Harness::time(const Case& c, Result& result) {
+  result.copies = copies_to_rotate(argument_bytes(c), limits_);
+  Rotation rotation(c, device_, result.copies);
+  result.bytes = c.min_bytes(rotation.tensors());
+  result.flops = c.flops(rotation.tensors());
+  Ceiling* const matrix = ceilings_.matrix(c.dtype);
+  result.matrix_bound = c.matrix_bound && matrix;
+  if (result.matrix_bound) {
+    result.matrix_rate = time_calls(rotation, *matrix, result.flops, limits_.seconds, result);
+    result.copy_rate = median_sample(ceilings_.copy);
+  } else {
+    result.copy_rate = time_calls(rotation, ceilings_.copy, result.bytes, limits_.seconds, result);
+    if (matrix) result.matrix_rate = median_sample(*matrix);
+  }
+}
+
+}  // namespace flatshard::bench

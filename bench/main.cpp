@@ -1,0 +1,101 @@
+// bench [words...]: times the ops on large shapes and compares them with what the machine can do. See
+// bench/README.md.
+
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+
+#include "bench/report.h"
+#include "runtime/parallel.h"
+
+using namespace flatshard;
+using namespace flatshard::bench;
+
+namespace {
+
+struct Options {
+  std::vector<std::string> words;
+  std::string device = "cpu";
+  int threads = 0;  // 0: as many as the process may use
+  std::string json_file;
+  double seconds = 2;
+  bool list = false;
+};
+
+void declare(CLI::App& app, Options& o) {
+  app.add_option("filter", o.words, "words that a case's line must all hold, such as: rmsnorm bf16");
+  app.add_option("--device", o.device, "where to run")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  app.add_option("--threads", o.threads, "CPU threads (default: all that this process may use)")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--json", o.json_file, "also write every number to this file")->type_name("FILE");
+  app.add_option("--seconds", o.seconds, "time limit for the samples of one case")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->capture_default_str();
+  app.add_flag("--list", o.list, "print the cases and stop");
+}
+
+Device device_of(const std::string& name) {
+  if (name == "cpu") return Device::cpu();
+  check(cuda_device_count() > 0, "--device cuda: this process can use no GPU, or this build has no CUDA");
+  return Device::cuda(0);
+}
+
+// Opened before anything is timed, so that a wrong name does not cost the run.
+std::ofstream open_json(const std::string& file) {
+  std::ofstream out;
+  if (file.empty()) return out;
+  out.open(file);
+  check(out.is_open(), "--json: cannot write ", file);
+  return out;
+}
+
+int run(const Options& options) {
+  const std::vector<Case> cases = select_cases(all_cases(Scale::bench), options.words);
+  if (options.list) {
+    for (const Case& c : cases) std::cout << label(c) << '\n';
+    return 0;
+  }
+  const Device device = device_of(options.device);
+  if (options.threads > 0) set_thread_count(options.threads);
+  std::ofstream json = open_json(options.json_file);
+
+  const Machine machine = this_machine(device);
+  const Limits limits{.seconds = options.seconds, .cache_bytes = machine.cache_bytes};
+  Ceilings ceilings = measure_ceilings(device);
+  Harness harness(device, all_cases(Scale::test), ceilings, limits);
+  const Table table(cases);
+  std::cout << head_lines(machine, ceilings) << '\n' << table.header() << std::endl;
+  std::vector<Result> results;
+  for (const Case& c : cases) {
+    results.push_back(harness.measure(c));
+    std::cout << table.line(results.back()) << std::endl;
+  }
+  std::cout << '\n' << drift_lines(ceilings) << summary_lines(results);
+  if (json.is_open()) {
+    json << to_json(machine, ceilings, results) << std::flush;
+    check(json.good(), "--json: writing ", options.json_file, " failed");
+  }
+  const auto bad = [](const Result& r) { return r.skipped.empty() && !r.accuracy.passed(); };
+  return std::any_of(results.begin(), results.end(), bad) ? 1 : 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Times the ops of Flatshard on large shapes, beside the ceilings of this machine.");
+  Options options;
+  declare(app, options);
+  try {
+    app.parse(argc, argv);
+    return run(options);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 1;
+  } catch (const std::exception& error) {
+    std::cerr << "bench: " << error.what() << '\n';
+    return 1;
+  }
+}

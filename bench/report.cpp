@@ -1,0 +1,131 @@
+#include "bench/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "runtime/check.h"
+
+namespace flatshard::bench {
+namespace {
+
+constexpr double kGiga = 1e-9, kMicro = 1e6;
+
+std::string left(const std::string& text, int width) {
+  return text + std::string(static_cast<size_t>(std::max(0, width - static_cast<int>(text.size()))), ' ');
+}
+
+std::string right(const std::string& text, int width) {
+  return std::string(static_cast<size_t>(std::max(0, width - static_cast<int>(text.size()))), ' ') + text;
+}
+
+std::string short_exponent(double value) {  // 2e-05
+  char text[32];
+  std::snprintf(text, sizeof text, "%.0e", value);
+  return text;
+}
+
+// "97%", with a star behind it where this ceiling bounds the case.
+std::string share(double rate, double ceiling, bool bounds) {
+  if (ceiling <= 0 || rate <= 0) return "- ";
+  return str(std::lround(100 * rate / ceiling), '%', bounds ? '*' : ' ');
+}
+
+std::string ceiling_line(const char* name, double scaled, const char* unit, const std::string& how) {
+  return str("  ", left(name, 14), right(digits(scaled), 8), ' ', unit, "  (", how, ")\n");
+}
+
+std::string drift_line(const char* name, Ceiling& ceiling, const char* unit) {
+  const double before = ceiling.first(), after = ceiling.measure();
+  char change[16];
+  std::snprintf(change, sizeof change, "%+.1f%%", 100 * (after / before - 1));
+  return str("  ", left(name, 14), right(digits(before * kGiga), 8), " -> ", digits(after * kGiga), ' ', unit,
+             "  (", change, ")\n");
+}
+
+}  // namespace
+
+std::string digits(double value) {
+  const double size = std::abs(value);
+  const int decimals = size >= 999.95 ? 0 : size >= 99.995 ? 1 : size >= 9.9995 ? 2 : 3;
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", decimals, value);
+  return text;
+}
+
+Table::Table(const std::vector<Case>& cases) : op_width_(2), shape_width_(5) {
+  for (const Case& c : cases) {
+    op_width_ = std::max(op_width_, static_cast<int>(c.op.size()));
+    shape_width_ = std::max(shape_width_, static_cast<int>(c.shape.size()));
+  }
+}
+
+std::string Table::name(const std::string& op, const std::string& shape, const std::string& dtype) const {
+  return str(left(op, op_width_), ' ', left(shape, shape_width_), ' ', left(dtype, 4));
+}
+
+std::string Table::header() const {
+  return str(name("op", "shape", "type"), " | ", right("us", 6), " (", right("p10", 6), ' ', right("p90", 6),
+             ") | ", right("GB/s", 5), ' ', right("%copy", 6), " | ", right("GFLOP/s", 7), ' ',
+             right("%peak", 6), " | ", right("floor", 7), right("x", 6), " | ", right("err", 5),
+             right("tol", 6));
+}
+
+std::string Table::line(const Result& r) const {
+  const std::string front = str(name(r.op, r.shape, str(r.dtype)), r.disturbed ? " |~" : " | ");
+  if (!r.skipped.empty()) return front + "skipped: " + r.skipped;
+  if (r.accuracy.worst.empty()) return front + "FAILED: no test case checks this op and dtype";
+  if (!r.accuracy.passed())
+    return str(front, "FAILED: error ", r.accuracy.error, ", tolerance ", r.accuracy.tolerance, " (",
+               r.accuracy.worst, ")");
+  const auto us = [](double seconds) { return right(digits(seconds * kMicro), 6); };
+  const double floor = r.floor_seconds();
+  return str(front, us(r.seconds.median), " (", us(r.seconds.p10), ' ', us(r.seconds.p90), ") | ",
+             right(digits(r.byte_rate() * kGiga), 5), ' ',
+             right(share(r.byte_rate(), r.copy_rate, !r.matrix_bound), 6), " | ",
+             right(digits(r.flop_rate() * kGiga), 7), ' ',
+             right(share(r.flop_rate(), r.matrix_rate, r.matrix_bound), 6), " | ",
+             right(digits(floor * kMicro), 7), right(digits(r.seconds.median / floor), 6), " | ",
+             right(short_exponent(r.accuracy.error), 5), right(short_exponent(r.accuracy.tolerance), 6));
+}
+
+std::string head_lines(const Machine& m, const Ceilings& c) {
+  std::string text =
+      str("flatshard bench on ", m.device, ": ", m.processor, ", ", m.threads,
+          m.threads == 1 ? " thread, " : " threads, ", m.cache_bytes >> 20, " MiB last-level cache\n",
+          m.compiler, ", ", m.build_type, m.commit.empty() ? "" : ", commit " + m.commit, "\nceilings\n");
+  text += ceiling_line("copy", c.copy.first() * kGiga, "GB/s   ", "read + written, " + c.copy.how());
+  if (c.f32)
+    text += ceiling_line("matrix f32", c.f32->first() * kGiga, "GFLOP/s",
+                         c.f32->how() + "; f16 is compared with it too");
+  if (c.bf16) text += ceiling_line("matrix bf16", c.bf16->first() * kGiga, "GFLOP/s", c.bf16->how());
+  if (!c.no_matrix.empty()) text += str("  matrix: ", c.no_matrix, '\n');
+  return text +
+         "A star marks the ceiling that bounds the case, and floor is the time that it allows. Times are in "
+         "us;\n"
+         "a tilde marks those during which other programs had the processors.\n";
+}
+
+std::string drift_lines(Ceilings& c) {
+  std::string text = "ceilings, at the start and now\n" + drift_line("copy", c.copy, "GB/s");
+  if (c.f32) text += drift_line("matrix f32", *c.f32, "GFLOP/s");
+  if (c.bf16) text += drift_line("matrix bf16", *c.bf16, "GFLOP/s");
+  return text;
+}
+
+std::string summary_lines(const std::vector<Result>& results) {
+  const auto count = [&](auto&& holds) { return std::count_if(results.begin(), results.end(), holds); };
+  const auto timed = count([](const Result& r) { return r.was_timed(); });
+  const auto skipped = count([](const Result& r) { return !r.skipped.empty(); });
+  const auto early = count([](const Result& r) { return r.out_of_time; });
+  std::string text =
+      str(timed, " timed, ", results.size() - timed - skipped, " failed, ", skipped, " skipped\n");
+  if (early > 0) text += str(early, " reached the time limit before 20 samples (--seconds)\n");
+  const auto disturbed = count([](const Result& r) { return r.disturbed; });
+  if (disturbed > 0)
+    text += str("warning: other programs had the processors during ", disturbed,
+                " cases; their times mean little\n");
+  return text;
+}
+
+}  // namespace flatshard::bench

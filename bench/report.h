@@ -1,0 +1,35 @@
+#pragma once
+// What the benchmark prints: a head with the machine and its ceilings, one aligned line per case, and the
+// same as JSON with every number in full.
+
+#include <string>
+#include <vector>
+
+#include "bench/harness.h"
+#include "bench/machine.h"
+
+namespace flatshard::bench {
+
+// Column widths for the cases to come.
+struct Table {
+  explicit Table(const std::vector<Case>& cases);
+  std::string header() const;
+  std::string line(const Result& result) const;
+
+ private:
+  std::string name(const std::string& op, const std::string& shape, const std::string& dtype) const;
+  int op_width_, shape_width_;
+};
+
+// Four significant digits without an exponent: "12.35", "123.5", "12346".
+std::string digits(double value);
+
+std::string head_lines(const Machine& machine, const Ceilings& ceilings);
+// How far the ceilings moved since the start: measures them again.
+std::string drift_lines(Ceilings& ceilings);
+std::string summary_lines(const std::vector<Result>& results);
+
+// {"machine": ..., "ceilings": ..., "cases": [...]}
+std::string to_json(const Machine& machine, const Ceilings& ceilings, const std::vector<Result>& results);
+
+}  // namespace flatshard::bench

@@ -1,0 +1,66 @@
+// The JSON form of a run. Times are in seconds, rates in bytes and operations per second.
+
+#include <nlohmann/json.hpp>
+
+#include "bench/report.h"
+
+namespace flatshard::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json json_of(const Machine& m) {
+  return {{"device", m.device},     {"processor", m.processor},
+          {"threads", m.threads},   {"cache_bytes", m.cache_bytes},
+          {"compiler", m.compiler}, {"build_type", m.build_type},
+          {"commit", m.commit}};
+}
+
+Json json_of(const Ceiling& c) { return {{"rate", c.first()}, {"how", c.how()}}; }
+
+Json json_of(const Ceilings& c) {
+  Json json{{"copy", json_of(c.copy)}};
+  if (c.f32) json["matrix_f32"] = json_of(*c.f32);
+  if (c.bf16) json["matrix_bf16"] = json_of(*c.bf16);
+  return json;
+}
+
+Json json_of(const Result& r) {
+  Json json{{"op", r.op}, {"shape", r.shape}, {"dtype", str(r.dtype)}};
+  if (!r.skipped.empty()) {
+    json["skipped"] = r.skipped;
+    return json;
+  }
+  json["passed"] = r.accuracy.passed();
+  json["accuracy"] = {
+      {"error", r.accuracy.error}, {"tolerance", r.accuracy.tolerance}, {"case", r.accuracy.worst}};
+  if (!r.was_timed()) return json;
+  json["seconds"] = {{"median", r.seconds.median}, {"p10", r.seconds.p10}, {"p90", r.seconds.p90}};
+  json["bytes"] = r.bytes;
+  json["flops"] = r.flops;
+  json["bound"] = r.matrix_bound ? "matrix" : "copy";
+  json["copy_rate"] = r.copy_rate;
+  json["copy_share"] = r.byte_rate() / r.copy_rate;
+  if (r.matrix_rate > 0) {
+    json["matrix_rate"] = r.matrix_rate;
+    json["matrix_share"] = r.flop_rate() / r.matrix_rate;
+  }
+  json["floor_seconds"] = r.floor_seconds();
+  json["samples"] = r.samples;
+  json["calls_per_sample"] = r.calls_per_sample;
+  json["copies"] = r.copies;
+  json["out_of_time"] = r.out_of_time;
+  json["disturbed"] = r.disturbed;
+  return json;
+}
+
+}  // namespace
+
+std::string to_json(const Machine& machine, const Ceilings& ceilings, const std::vector<Result>& results) {
+  Json cases = Json::array();
+  for (const Result& result : results) cases.push_back(json_of(result));
+  const Json json{{"machine", json_of(machine)}, {"ceilings", json_of(ceilings)}, {"cases", cases}};
+  return json.dump(2) + "\n";
+}
+
+}  // namespace flatshard::bench

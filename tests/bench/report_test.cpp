@@ -1,0 +1,154 @@
+// What the benchmark prints and writes.
+
+#include "bench/report.h"
+
+#include <limits>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/test.h"
+
+using namespace flatshard;
+using namespace flatshard::bench;
+
+namespace {
+
+Result timed() {
+  Result r;
+  r.op = "rmsnorm_forward";
+  r.shape = "8 x 16";
+  r.dtype = DType::bf16;
+  r.accuracy = {.error = 1e-3, .tolerance = 1e-2, .worst = "rmsnorm_forward 1 x 1 bf16"};
+  r.seconds = {.median = 0.1 + 0.2, .p10 = 0.25, .p90 = 0.5};
+  r.bytes = 3e9;
+  r.flops = 6e8;
+  r.copy_rate = 2e10;
+  r.samples = 20;
+  return r;
+}
+
+Result failed() {
+  Result r = timed();
+  r.accuracy.error = 0.5;
+  return r;
+}
+
+Ceilings ceilings() {
+  return {.copy = Ceiling({{"nothing", 1, [] {}}})};
+}
+
+Case case_named(const char* op, const char* shape) {
+  Case c;
+  c.op = op;
+  c.shape = shape;
+  c.dtype = DType::f32;
+  return c;
+}
+
+std::vector<size_t> bars(const std::string& line) {
+  std::vector<size_t> at;
+  for (size_t i = 0; i < line.size(); ++i)
+    if (line[i] == '|') at.push_back(i);
+  return at;
+}
+
+}  // namespace
+
+TEST_CASE("numbers print with four significant digits and no exponent") {
+  CHECK(digits(0) == "0.000");
+  CHECK(digits(1.23456) == "1.235");
+  CHECK(digits(9.99996) == "10.00");
+  CHECK(digits(12.3456) == "12.35");
+  CHECK(digits(123.456) == "123.5");
+  CHECK(digits(1234.56) == "1235");
+  CHECK(digits(1234567) == "1234567");
+}
+
+TEST_CASE("the columns of every line stand under the header, within 140 characters") {
+  const Table table(
+      {case_named("rmsnorm_forward", "8 x 16"), case_named("cross_entropy_backward", "16384 x 2048 dx+=")});
+  Result slow = timed(), quick = timed(), products = timed();
+  slow.seconds = {.median = 0.987654, .p10 = 0.9, .p90 = 0.999999};
+  slow.disturbed = true;
+  quick.seconds = {.median = 1e-7, .p10 = 1e-7, .p90 = 1e-7};
+  products.matrix_bound = true;
+  products.matrix_rate = 1e12;
+  products.flops = 3e11;
+  for (const Result& r : {timed(), slow, products}) {
+    const std::string line = table.line(r);
+    CAPTURE(line);
+    CHECK(line.size() == table.header().size());
+    CHECK(bars(line) == bars(table.header()));
+  }
+  CHECK(table.header().size() <= 140);
+}
+
+TEST_CASE("the star stands at the ceiling that bounds the case") {
+  const Table table({case_named("rmsnorm_forward", "8 x 16")});
+  CHECK(table.line(timed()).find("50%*") != std::string::npos);
+  Result r = timed();
+  r.matrix_bound = true;
+  r.matrix_rate = 1e10;
+  const std::string line = table.line(r);
+  CHECK(line.find("50% ") != std::string::npos);
+  CHECK(line.find("20%*") != std::string::npos);
+}
+
+TEST_CASE("the floor of a case bound by products is the later of both ceilings") {
+  Result r = timed();
+  CHECK(r.floor_seconds() == doctest::Approx(0.15));
+  r.matrix_bound = true;
+  r.matrix_rate = 1e9;
+  CHECK(r.floor_seconds() == doctest::Approx(0.6));
+  r.matrix_rate = 1e12;
+  CHECK(r.floor_seconds() == doctest::Approx(0.15));
+}
+
+TEST_CASE("a failed or skipped case prints its reason and no time") {
+  const Table table({case_named("rmsnorm_forward", "8 x 16")});
+  CHECK(table.line(failed()) ==
+        "rmsnorm_forward 8 x 16 bf16 | FAILED: error 0.5, tolerance 0.01 (rmsnorm_forward 1 x 1 bf16)");
+  Result skipped = timed();
+  skipped.skipped = "no CUDA twin";
+  CHECK(table.line(skipped) == "rmsnorm_forward 8 x 16 bf16 | skipped: no CUDA twin");
+}
+
+TEST_CASE("the summary counts what was timed, failed and skipped, and says what disturbed it") {
+  Result skipped = timed(), early = timed(), disturbed = timed();
+  skipped.skipped = "no CUDA twin";
+  early.out_of_time = true;
+  disturbed.disturbed = true;
+  const std::string text = summary_lines({timed(), failed(), skipped, early, disturbed});
+  CHECK(text.starts_with("3 timed, 1 failed, 1 skipped\n"));
+  CHECK(text.find("1 reached the time limit") != std::string::npos);
+  CHECK(text.find("other programs had the processors during 1 case") != std::string::npos);
+  CHECK(summary_lines({timed()}) == "1 timed, 0 failed, 0 skipped\n");
+}
+
+TEST_CASE("JSON holds every number in full, and no time for what failed") {
+  Result infinite = failed(), skipped = timed();
+  infinite.accuracy.error = std::numeric_limits<double>::infinity();
+  skipped.skipped = "no CUDA twin";
+  const Machine machine{.device = "cpu",
+                        .processor = "one \"quoted\"",
+                        .threads = 3,
+                        .compiler = "",
+                        .build_type = "",
+                        .commit = ""};
+  const auto json = nlohmann::json::parse(to_json(machine, ceilings(), {timed(), infinite, skipped}));
+  CHECK(json["machine"]["processor"] == "one \"quoted\"");
+  CHECK(json["machine"]["threads"] == 3);
+  CHECK(json["ceilings"]["copy"]["how"] == "nothing");
+  REQUIRE(json["cases"].size() == 3);
+  const auto& first = json["cases"][0];
+  CHECK(first["op"] == "rmsnorm_forward");
+  CHECK(first["dtype"] == "bf16");
+  CHECK(first["passed"] == true);
+  CHECK(first["seconds"]["median"].get<double>() == 0.1 + 0.2);
+  CHECK(first["copy_share"].get<double>() == 3e9 / (0.1 + 0.2) / 2e10);
+  CHECK_FALSE(first.contains("matrix_rate"));
+  CHECK(json["cases"][1]["passed"] == false);
+  CHECK(json["cases"][1]["accuracy"]["error"].is_null());
+  CHECK_FALSE(json["cases"][1].contains("seconds"));
+  CHECK(json["cases"][2]["skipped"] == "no CUDA twin");
+}
