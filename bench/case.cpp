@@ -141,8 +141,9 @@ Setup::Setup(const Case& c, SetupOptions options)
   c.run(dry, scratch_, tensors());
   planned_scratch_ = scratch_.peak();
   if (c.prepare) c.prepare(dry, scratch_, tensors());
-  arguments_.commit({.misalign = options.misalign});
-  scratch_.commit({.misalign = options.misalign, .poison = true});
+  const bool guard = options.order == StreamOrder::in_order && !options.device.is_cuda();
+  arguments_.commit({.misalign = options.misalign, .guard = guard});
+  scratch_.commit({.misalign = options.misalign, .poison = true, .guard = guard});
   initial_.commit();
   build();
 

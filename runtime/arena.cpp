@@ -4,7 +4,25 @@
 #include <cstring>
 #include <utility>
 
+#include "build_config.h"
+
+// The address sanitizer's own interface; named only in builds that have it.
+extern "C" void __asan_poison_memory_region(const volatile void* begin, size_t bytes);
+extern "C" void __asan_unpoison_memory_region(const volatile void* begin, size_t bytes);
+
 namespace flatshard {
+namespace {
+
+// Lets the sanitizer report any access between the end of a tensor and `end`.
+void guard_gap(const Tensor& t, const char* end) {
+  if constexpr (kAddressSanitizer) {
+    const char* begin = static_cast<const char*>(t.data) + t.bytes();
+    __asan_unpoison_memory_region(t.data, static_cast<size_t>(t.bytes()));
+    __asan_poison_memory_region(begin, static_cast<size_t>(end - begin));
+  }
+}
+
+}  // namespace
 
 Arena::Arena(std::string name, Device device, Placement placement)
     : name_(std::move(name)), device_(device), placement_(placement) {}
@@ -20,7 +38,9 @@ Tensor Arena::alloc(DType dtype, const Shape& shape) {
     check(end <= capacity_, "arena ", name_, ": a tensor ", shape, " of ", dtype, " at byte ", used_,
           " ends beyond the planned ", capacity_, " bytes");
     t.data = static_cast<char*>(memory_.data()) + options_.misalign + used_;
-    if (options_.poison && !device_.is_cuda() && !t.empty()) std::memset(t.data, 0xff, static_cast<size_t>(t.bytes()));
+    if (options_.guard) guard_gap(t, static_cast<char*>(memory_.data()) + options_.misalign + end);
+    if (options_.poison && !device_.is_cuda() && !t.empty())
+      std::memset(t.data, 0xff, static_cast<size_t>(t.bytes()));
   }
   used_ = end;
   peak_ = std::max(peak_, used_);

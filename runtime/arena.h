@@ -15,6 +15,8 @@ namespace flatshard {
 struct CommitOptions {
   int64_t misalign = 0;  // tests: shift every tensor by this many bytes
   bool poison = false;   // tests: fill each tensor with 0xff bytes, which is NaN in every float dtype
+  bool guard = false;    // tests under the address sanitizer: forbid the gap behind each tensor; for in_order
+                         // streams only
 };
 
 class Arena {

@@ -85,3 +85,21 @@ TEST_CASE("copy and zero move bytes in stream order") {
   CHECK(test::error_of([&] { copy(stream, tensor_of(b, {3}), tensor_of(a, {2})); }) ==
         "copy of f32 (2) into f32 (3)");
 }
+
+TEST_CASE("a guarded arena leaves its own tensors usable, at every size and place") {
+  Arena arena("scratch", Device::cpu());
+  const auto fill = [&] {
+    for (const int64_t size : {1, 7, 64, 65, 3}) {
+      const Tensor t = arena.alloc(DType::f32, {size});
+      if (!arena.planning())
+        for (int64_t i = 0; i < size; ++i) t.as<float>()[i] = 1.0f;
+    }
+  };
+  fill();
+  arena.commit({.misalign = 4, .guard = true});
+  fill();
+  arena.rewind(0);
+  const Tensor whole = arena.alloc(DType::f32, {400});
+  for (int64_t i = 0; i < whole.size(); ++i) whole.as<float>()[i] = 2.0f;
+  CHECK(whole.as<float>()[399] == 2.0f);
+}
