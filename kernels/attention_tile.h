@@ -22,7 +22,7 @@ using tile::round_up;
 using tile::Word;
 using tile::words;
 
-inline constexpr int64_t kQueryBlock = 64, kKeyBlock = 64;
+inline constexpr int64_t kQueryBlock = 64, kKeyBlock = 128;
 inline constexpr int64_t kPackBlock = 256;  // rows in one packing task
 inline constexpr int64_t kMaskedQueries =
     32;  // across a tile that the mask cuts, to compute less that is hidden

@@ -215,6 +215,9 @@ const std::vector<Setting>& test_settings() {
       {.queries = {6, 3}, .Hq = 2, .Hkv = 1, .D = 4, .window = 100, .packed = true},
       {.queries = {2, 4, 1}, .Hq = 2, .Hkv = 1, .D = 2, .keys = {5, 3, 1}},
       {.queries = {3, 2}, .Hq = 1, .Hkv = 1, .D = 2, .causal = false, .keys = {1, 4}},
+      {.queries = {2}, .Hq = 2, .Hkv = 1, .D = 2, .window = 20, .keys = {141}},
+      {.queries = {131}, .Hq = 1, .Hkv = 1, .D = 2, .causal = false, .keys = {2}},
+      {.queries = {1}, .Hq = 1, .Hkv = 1, .D = 2, .keys = {131}},
       {.queries = {67}, .Hq = 1, .Hkv = 1, .D = 2},
       {.queries = {64, 3}, .Hq = 1, .Hkv = 1, .D = 2, .window = 9},
   };
@@ -224,7 +227,7 @@ const std::vector<Setting>& test_settings() {
 // Too large for numeric derivatives.
 const std::vector<Setting>& forward_settings() {
   static const std::vector<Setting> all{
-      {.queries = {140, 64}, .Hq = 2, .Hkv = 1, .D = 64, .packed = true},
+      {.queries = {270, 64}, .Hq = 2, .Hkv = 1, .D = 64, .packed = true},
       {.queries = {30, 131}, .Hq = 1, .Hkv = 1, .D = 96, .window = 70},
       {.queries = {1, 17}, .Hq = 2, .Hkv = 2, .D = 256, .keys = {130, 64}},
   };
