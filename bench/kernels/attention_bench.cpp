@@ -229,6 +229,9 @@ const std::vector<Setting>& forward_settings() {
   static const std::vector<Setting> all{
       {.queries = {270, 64}, .Hq = 2, .Hkv = 1, .D = 64, .packed = true},
       {.queries = {30, 131}, .Hq = 1, .Hkv = 1, .D = 96, .window = 70},
+      // One pair of a tile is hidden, by the window and by causality.
+      {.queries = {192}, .Hq = 1, .Hkv = 1, .D = 8, .window = 191},
+      {.queries = {66}, .Hq = 1, .Hkv = 1, .D = 8, .keys = {128}},
       {.queries = {1, 17}, .Hq = 2, .Hkv = 2, .D = 256, .keys = {130, 64}},
   };
   return all;
