@@ -110,14 +110,15 @@ std::vector<Sample> take_samples(Rotation& rotation, Ceiling& ceiling, double wo
 // Fills in the times of one call, of `work` bytes or operations. Returns the ceiling around them: the one of
 // which the case reached the median of the shares that its samples reached of their neighbours.
 double time_calls(Rotation& rotation, Ceiling& ceiling, double work, double limit, Result& result) {
-  double one = 0;
-  for (int i = 0; i < kWarmUps; ++i) one = rotation.seconds_per_call(1);
+  double one = 0, warming = 0;
+  for (int i = 0; i < kWarmUps && warming < limit; ++i) warming += one = rotation.seconds_per_call(1);
   result.calls_per_sample =
       std::clamp(static_cast<int64_t>(std::ceil(kSampleSeconds / one)), int64_t{1}, rotation.most_calls());
 
   std::vector<Sample> samples = take_samples(rotation, ceiling, work, result.calls_per_sample, limit);
   const auto is_quiet = [](const Sample& s) { return s.quiet; };
-  result.disturbed = std::count_if(samples.begin(), samples.end(), is_quiet) < kFewestQuiet;
+  const int64_t quiet = std::count_if(samples.begin(), samples.end(), is_quiet);
+  result.disturbed = quiet < std::min<int64_t>(kFewestQuiet, std::ssize(samples));
   if (!result.disturbed) std::erase_if(samples, [&](const Sample& s) { return !s.quiet; });
   result.samples = static_cast<int>(samples.size());
   result.out_of_time = result.samples < kEnoughSamples;

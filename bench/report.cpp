@@ -31,23 +31,39 @@ std::string share(double rate, double ceiling, bool bounds) {
   return str(std::lround(100 * rate / ceiling), '%', bounds ? '*' : ' ');
 }
 
+// "-3%"
+std::string change(double from, double to) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%+.0f%%", 100 * (to / from - 1));
+  return text;
+}
+
+// "16384x2048 dx+=" for "16384 x 2048 dx+="
+std::string short_shape(std::string shape) {
+  for (size_t at = 0; (at = shape.find(" x ", at)) != shape.npos;) {
+    shape.erase(at + 2, 1);
+    shape.erase(at, 1);
+  }
+  return shape;
+}
+
 std::string ceiling_line(const char* name, double scaled, const char* unit, const std::string& how) {
   return str("  ", left(name, 14), right(digits(scaled), 8), ' ', unit, "  (", how, ")\n");
 }
 
 std::string drift_line(const char* name, Ceiling& ceiling, const char* unit) {
   const double before = ceiling.first(), after = ceiling.measure();
-  char change[16];
-  std::snprintf(change, sizeof change, "%+.1f%%", 100 * (after / before - 1));
   return str("  ", left(name, 14), right(digits(before * kGiga), 8), " -> ", digits(after * kGiga), ' ', unit,
-             "  (", change, ")\n");
+             "  (", change(before, after), ")\n");
 }
 
 }  // namespace
 
-std::string digits(double value) {
+std::string digits(double value, int significant) {
   const double size = std::abs(value);
-  const int decimals = size >= 999.95 ? 0 : size >= 99.995 ? 1 : size >= 9.9995 ? 2 : 3;
+  int decimals = significant - 1;
+  for (double bound = 10; decimals > 0 && size >= bound - 0.5 * std::pow(10, 1 - decimals); bound *= 10)
+    --decimals;
   char text[64];
   std::snprintf(text, sizeof text, "%.*f", decimals, value);
   return text;
@@ -56,7 +72,7 @@ std::string digits(double value) {
 Table::Table(const std::vector<Case>& cases) : op_width_(2), shape_width_(5) {
   for (const Case& c : cases) {
     op_width_ = std::max(op_width_, static_cast<int>(c.op.size()));
-    shape_width_ = std::max(shape_width_, static_cast<int>(c.shape.size()));
+    shape_width_ = std::max(shape_width_, static_cast<int>(short_shape(c.shape).size()));
   }
 }
 
@@ -65,28 +81,27 @@ std::string Table::name(const std::string& op, const std::string& shape, const s
 }
 
 std::string Table::header() const {
-  return str(name("op", "shape", "type"), " | ", right("us", 6), " (", right("p10", 6), ' ', right("p90", 6),
-             ") | ", right("GB/s", 5), ' ', right("%copy", 6), " | ", right("GFLOP/s", 7), ' ',
-             right("%peak", 6), " | ", right("floor", 7), right("x", 6), " | ", right("err", 5),
-             right("tol", 6));
+  return str(name("op", "shape", "type"), " |", right("us", 7), right("p10", 5), right("p90", 6), " |",
+             right("GB/s", 6), right("%copy", 6), " |", right("GFLOP/s", 7), right("%peak", 6), " |",
+             right("floor", 7), right("x", 5), " |", right("err", 6), right("tol", 6));
 }
 
 std::string Table::line(const Result& r) const {
-  const std::string front = str(name(r.op, r.shape, str(r.dtype)), r.disturbed ? " |~" : " | ");
-  if (!r.skipped.empty()) return front + "skipped: " + r.skipped;
-  if (r.accuracy.worst.empty()) return front + "FAILED: no test case checks this op and dtype";
+  const std::string front = str(name(r.op, short_shape(r.shape), str(r.dtype)), r.disturbed ? " ~" : " |");
+  if (!r.skipped.empty()) return front + " skipped: " + r.skipped;
+  if (r.accuracy.worst.empty()) return front + " FAILED: no test case checks this op and dtype";
   if (!r.accuracy.passed())
-    return str(front, "FAILED: error ", r.accuracy.error, ", tolerance ", r.accuracy.tolerance, " (",
+    return str(front, " FAILED: error ", r.accuracy.error, ", tolerance ", r.accuracy.tolerance, " (",
                r.accuracy.worst, ")");
-  const auto us = [](double seconds) { return right(digits(seconds * kMicro), 6); };
+  const Spread& s = r.seconds;
   const double floor = r.floor_seconds();
-  return str(front, us(r.seconds.median), " (", us(r.seconds.p10), ' ', us(r.seconds.p90), ") | ",
-             right(digits(r.byte_rate() * kGiga), 5), ' ',
-             right(share(r.byte_rate(), r.copy_rate, !r.matrix_bound), 6), " | ",
-             right(digits(r.flop_rate() * kGiga), 7), ' ',
-             right(share(r.flop_rate(), r.matrix_rate, r.matrix_bound), 6), " | ",
-             right(digits(floor * kMicro), 7), right(digits(r.seconds.median / floor), 6), " | ",
-             right(short_exponent(r.accuracy.error), 5), right(short_exponent(r.accuracy.tolerance), 6));
+  return str(front, right(digits(s.median * kMicro), 7), right(change(s.median, s.p10), 5),
+             right(change(s.median, s.p90), 6), " |", right(digits(r.byte_rate() * kGiga), 6),
+             right(share(r.byte_rate(), r.copy_rate, !r.matrix_bound), 6), " |",
+             right(digits(r.flop_rate() * kGiga), 7),
+             right(share(r.flop_rate(), r.matrix_rate, r.matrix_bound), 6), " |",
+             right(digits(floor * kMicro), 7), right(digits(s.median / floor, 3), 5), " |",
+             right(short_exponent(r.accuracy.error), 6), right(short_exponent(r.accuracy.tolerance), 6));
 }
 
 std::string head_lines(const Machine& m, const Ceilings& c) {
@@ -101,9 +116,9 @@ std::string head_lines(const Machine& m, const Ceilings& c) {
   if (c.bf16) text += ceiling_line("matrix bf16", c.bf16->first() * kGiga, "GFLOP/s", c.bf16->how());
   if (!c.no_matrix.empty()) text += str("  matrix: ", c.no_matrix, '\n');
   return text +
-         "A star marks the ceiling that bounds the case, and floor is the time that it allows. Times are in "
-         "us;\n"
-         "a tilde marks those during which other programs had the processors.\n";
+         "A star marks the ceiling that bounds the case, and floor is the time that it allows, in us. A "
+         "tilde\n"
+         "marks times during which other programs had the processors.\n";
 }
 
 std::string drift_lines(Ceilings& c) {
@@ -124,7 +139,7 @@ std::string summary_lines(const std::vector<Result>& results) {
   const auto disturbed = count([](const Result& r) { return r.disturbed; });
   if (disturbed > 0)
     text += str("warning: other programs had the processors during ", disturbed,
-                " cases; their times mean little\n");
+                disturbed == 1 ? " case; its time means" : " cases; their times mean", " little\n");
   return text;
 }
 

@@ -21,8 +21,8 @@ struct Table {
   int op_width_, shape_width_;
 };
 
-// Four significant digits without an exponent: "12.35", "123.5", "12346".
-std::string digits(double value);
+// At least so many significant digits, without an exponent: "12.35", "123.5", "12346".
+std::string digits(double value, int significant = 4);
 
 std::string head_lines(const Machine& machine, const Ceilings& ceilings);
 // How far the ceilings moved since the start: measures them again.

@@ -48,7 +48,7 @@ Case case_named(const char* op, const char* shape) {
 std::vector<size_t> bars(const std::string& line) {
   std::vector<size_t> at;
   for (size_t i = 0; i < line.size(); ++i)
-    if (line[i] == '|') at.push_back(i);
+    if (line[i] == '|' || line[i] == '~') at.push_back(i);
   return at;
 }
 
@@ -56,6 +56,8 @@ std::vector<size_t> bars(const std::string& line) {
 
 TEST_CASE("numbers print with four significant digits and no exponent") {
   CHECK(digits(0) == "0.000");
+  CHECK(digits(0.987, 3) == "0.99");
+  CHECK(digits(9.996, 3) == "10.0");
   CHECK(digits(1.23456) == "1.235");
   CHECK(digits(9.99996) == "10.00");
   CHECK(digits(12.3456) == "12.35");
@@ -65,16 +67,18 @@ TEST_CASE("numbers print with four significant digits and no exponent") {
 }
 
 TEST_CASE("the columns of every line stand under the header, within 140 characters") {
-  const Table table(
-      {case_named("rmsnorm_forward", "8 x 16"), case_named("cross_entropy_backward", "16384 x 2048 dx+=")});
+  const Table table({case_named("rmsnorm_forward", "8 x 16"),
+                     case_named("cross_entropy_backward", "1024+1024+1024+1024 x 12/12 x 64 causal")});
   Result slow = timed(), quick = timed(), products = timed();
   slow.seconds = {.median = 0.987654, .p10 = 0.9, .p90 = 0.999999};
   slow.disturbed = true;
+  quick.bytes = 1;
+  quick.flops = 1;
   quick.seconds = {.median = 1e-7, .p10 = 1e-7, .p90 = 1e-7};
   products.matrix_bound = true;
   products.matrix_rate = 1e12;
   products.flops = 3e11;
-  for (const Result& r : {timed(), slow, products}) {
+  for (const Result& r : {timed(), slow, quick, products}) {
     const std::string line = table.line(r);
     CAPTURE(line);
     CHECK(line.size() == table.header().size());
@@ -107,10 +111,10 @@ TEST_CASE("the floor of a case bound by products is the later of both ceilings")
 TEST_CASE("a failed or skipped case prints its reason and no time") {
   const Table table({case_named("rmsnorm_forward", "8 x 16")});
   CHECK(table.line(failed()) ==
-        "rmsnorm_forward 8 x 16 bf16 | FAILED: error 0.5, tolerance 0.01 (rmsnorm_forward 1 x 1 bf16)");
+        "rmsnorm_forward 8x16  bf16 | FAILED: error 0.5, tolerance 0.01 (rmsnorm_forward 1 x 1 bf16)");
   Result skipped = timed();
   skipped.skipped = "no CUDA twin";
-  CHECK(table.line(skipped) == "rmsnorm_forward 8 x 16 bf16 | skipped: no CUDA twin");
+  CHECK(table.line(skipped) == "rmsnorm_forward 8x16  bf16 | skipped: no CUDA twin");
 }
 
 TEST_CASE("the summary counts what was timed, failed and skipped, and says what disturbed it") {
