@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <sys/mman.h>
 #include <utility>
 
 #include "build_config.h"
@@ -11,14 +12,18 @@
 namespace flatshard {
 namespace {
 
-constexpr size_t kPage = 4096;
+constexpr size_t kPage = 4096, kHugePage = size_t{2} << 20;
 
 std::atomic<int64_t> allocations{0}, live_bytes{0};
 
+// Large blocks ask for huge pages: streaming through small ones, a core waits for the page tables.
 void* allocate_host(int64_t bytes) {
-  const size_t rounded = (static_cast<size_t>(bytes) + kPage - 1) / kPage * kPage;
-  void* data = std::aligned_alloc(kPage, rounded);
+  const size_t page = static_cast<size_t>(bytes) < 2 * kHugePage ? kPage : kHugePage;
+  const size_t rounded = (static_cast<size_t>(bytes) + page - 1) / page * page;
+  void* data = std::aligned_alloc(page, rounded);
   check(data != nullptr, "out of host memory: ", bytes, " bytes were asked for");
+  if (page == kHugePage)
+    madvise(data, rounded, MADV_HUGEPAGE);  // a hint: where it is refused, nothing is lost
   return data;
 }
 
