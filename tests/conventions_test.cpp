@@ -41,7 +41,8 @@ Source read_source(const fs::path& file) {
 }
 
 const std::vector<std::string>& folders() {
-  static const std::vector<std::string> all{"kernels", "runtime", "model", "comm", "train", "checkpoint", "bench", "tests"};
+  static const std::vector<std::string> all{"kernels", "runtime",    "model", "comm",
+                                            "train",   "checkpoint", "bench", "tests"};
   return all;
 }
 
@@ -140,7 +141,8 @@ TEST_CASE("the tree is read: every folder that exists has sources") {
   CHECK(sources().size() > 20);
   for (const std::string& folder : folders())
     if (fs::exists(fs::path(kSourceDir) / folder))
-      CHECK(std::any_of(sources().begin(), sources().end(), [&](const Source& s) { return s.folder == folder; }));
+      CHECK(std::any_of(sources().begin(), sources().end(),
+                        [&](const Source& s) { return s.folder == folder; }));
 }
 
 TEST_CASE("a folder includes only what the house plan allows") {
@@ -165,20 +167,22 @@ TEST_CASE("a third-party header is included only at its home") {
 
 TEST_CASE("conditional compilation stands only where instruction sets and library versions are named") {
   const auto found = lines_matching("^\\s*#\\s*(if|ifdef|ifndef|elif)\\b", [](const Source& s) {
-    static const std::set<std::string> homes{"kernels/simd.h", "kernels/simd_math.h", "kernels/tile_product.h",
-                                             "kernels/gemm_onednn.cpp"};
+    static const std::set<std::string> homes{"kernels/simd.h", "kernels/simd_math.h",
+                                             "kernels/tile_product.h", "kernels/gemm_onednn.cpp"};
     return !homes.contains(s.path) && !is_this_file(s);
   });
   CHECK_MESSAGE(found.empty(), joined(found));
 }
 
 TEST_CASE("there are no macros") {
-  const auto found = lines_matching("^\\s*#\\s*define\\b", [](const Source& s) { return s.path != "tests/main.cpp"; });
+  const auto found =
+      lines_matching("^\\s*#\\s*define\\b", [](const Source& s) { return s.path != "tests/main.cpp"; });
   CHECK_MESSAGE(found.empty(), joined(found));
 }
 
 TEST_CASE("kernels are launched only in .cu files") {
-  const auto found = lines_matching("<<<", [](const Source& s) { return !s.is_device_code() && !is_this_file(s); });
+  const auto found =
+      lines_matching("<<<", [](const Source& s) { return !s.is_device_code() && !is_this_file(s); });
   CHECK_MESSAGE(found.empty(), joined(found));
 }
 
@@ -222,7 +226,8 @@ TEST_CASE("no file has outgrown its room") {
 }
 
 TEST_CASE("nothing is left to be done in a comment") {
-  const auto found = lines_matching("\\b(TODO|FIXME|XXX)\\b", [](const Source& s) { return !is_this_file(s); });
+  const auto found =
+      lines_matching("\\b(TODO|FIXME|XXX)\\b", [](const Source& s) { return !is_this_file(s); });
   CHECK_MESSAGE(found.empty(), joined(found));
 }
 
