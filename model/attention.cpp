@@ -1,0 +1,133 @@
+#include "model/attention.h"
+
+#include <cmath>
+
+#include "kernels/rope.h"
+
+namespace flatshard {
+
+SelfAttention::SelfAttention(ParamList& params, const ModelConfig& config, int64_t layer,
+                             const Tensor& rope_table)
+    : config_(config), rope_table_(rope_table) {
+  const ParamNames& names = param_names(config.family);
+  const std::string block = block_prefix(names, layer);
+  const int64_t C = config.hidden, q_size = config.heads * config.head_dim,
+                kv_size = config.kv_heads * config.head_dim;
+  const bool bias = *config.qkv_bias;
+  if (names.linear_in_out) {
+    qkv_ = Linear(params, block + names.qkv, {C, q_size + 2 * kv_size, bias, true});
+  } else {
+    q_ = Linear(params, block + names.q, {C, q_size, bias});
+    k_ = Linear(params, block + names.k, {C, kv_size, bias});
+    v_ = Linear(params, block + names.v, {C, kv_size, bias});
+  }
+  if (*config.qk_norm) {
+    q_norm_ = Norm(params, block + names.q_norm, NormKind::rms, config.head_dim, *config.norm_eps);
+    k_norm_ = Norm(params, block + names.k_norm, NormKind::rms, config.head_dim, *config.norm_eps);
+  }
+  const float deviation = 0.02f / std::sqrt(2.0f * static_cast<float>(config.layers));
+  out_ = Linear(params, block + names.attention_out,
+                {q_size, C, config.other_bias, names.linear_in_out, deviation});
+}
+
+SelfAttention::Projected SelfAttention::allocate(Context& c, Arena& arena, int64_t N) const {
+  const DType dtype = c.dtype;
+  const int64_t Hq = config_.heads, Hkv = config_.kv_heads, D = config_.head_dim;
+  Projected r;
+  if (param_names(config_.family).linear_in_out) {
+    r.packed = arena.alloc(dtype, {N, Hq + 2 * Hkv, D});
+    r.q_heads = {r.packed, 0, Hq};
+    r.k_heads = {r.packed, Hq, Hkv};
+    r.v_heads = {r.packed, Hq + Hkv, Hkv};
+    return r;
+  }
+  r.q = arena.alloc(dtype, {N, Hq, D});
+  r.k = arena.alloc(dtype, {N, Hkv, D});
+  r.v = arena.alloc(dtype, {N, Hkv, D});
+  r.q_heads = r.q;
+  r.k_heads = r.k;
+  r.v_heads = r.v;
+  return r;
+}
+
+AttentionMask SelfAttention::mask(const Context& c) const {
+  return {.cu_seqlens = c.boundaries, .causal = true, .window = *config_.window};
+}
+
+void SelfAttention::project(Context& c, const ParamView& p, const Tensor& x) {
+  const int64_t N = x.shape[0];
+  projected_ = allocate(c, c.saved, N);
+  if (!projected_.packed.empty())
+    return qkv_.forward(c, p, projected_.packed.view({N, projected_.packed.size() / N}), x);
+
+  const auto rows = [N](const Tensor& t) { return t.view({N, t.size() / N}); };
+  q_before_ = projected_.q;
+  k_before_ = projected_.k;
+  if (*config_.qk_norm) {
+    q_before_ = c.saved.alloc(c.dtype, projected_.q.shape);
+    k_before_ = c.saved.alloc(c.dtype, projected_.k.shape);
+  }
+  q_.forward(c, p, rows(q_before_), x);
+  k_.forward(c, p, rows(k_before_), x);
+  v_.forward(c, p, rows(projected_.v), x);
+  if (*config_.qk_norm) {
+    q_norm_.forward(c, p, projected_.q, q_before_);
+    k_norm_.forward(c, p, projected_.k, k_before_);
+  }
+  for (const Tensor& t : {projected_.q, projected_.k})
+    rope_forward(c.stream, {.y = t, .x = t, .positions = c.positions, .table = rope_table_});
+}
+
+void SelfAttention::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
+  const int64_t N = x.shape[0], Hq = config_.heads, D = config_.head_dim;
+  project(c, p, x);
+  o_ = c.saved.alloc(c.dtype, {N, Hq, D});
+  lse_ = c.saved.alloc(DType::f32, {Hq, N});
+  attention_forward(c.stream, c.scratch,
+                    {.o = o_,
+                     .lse = lse_,
+                     .q = projected_.q_heads,
+                     .k = projected_.k_heads,
+                     .v = projected_.v_heads,
+                     .mask = mask(c),
+                     .scale = 1.0f / std::sqrt(static_cast<float>(D))});
+  out_.forward(c, p, y, o_.view({N, Hq * D}), true);
+}
+
+void SelfAttention::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+                             const Tensor& dy, const Tensor& x) {
+  const ArenaScope scope(c.scratch);
+  const int64_t N = x.shape[0], Hq = config_.heads, D = config_.head_dim;
+  const Tensor d_o = c.scratch.alloc(c.dtype, {N, Hq, D});
+  out_.backward(c, p, g, d_o.view({N, Hq * D}), dy, o_.view({N, Hq * D}));
+  const Projected d = allocate(c, c.scratch, N);
+  attention_backward(c.stream, c.scratch,
+                     {.dq = d.q_heads,
+                      .dk = d.k_heads,
+                      .dv = d.v_heads,
+                      .grad_o = d_o,
+                      .q = projected_.q_heads,
+                      .k = projected_.k_heads,
+                      .v = projected_.v_heads,
+                      .o = o_,
+                      .lse = lse_,
+                      .mask = mask(c),
+                      .scale = 1.0f / std::sqrt(static_cast<float>(D))});
+  if (!d.packed.empty()) return qkv_.backward(c, p, g, dx, d.packed.view({N, d.packed.size() / N}), x);
+
+  for (const Tensor& t : {d.q, d.k})
+    rope_backward(c.stream, {.dx = t, .dy = t, .positions = c.positions, .table = rope_table_});
+  Tensor dq = d.q, dk = d.k;
+  if (*config_.qk_norm) {
+    dq = c.scratch.alloc(c.dtype, d.q.shape);
+    dk = c.scratch.alloc(c.dtype, d.k.shape);
+    q_norm_.backward(c, p, g, dq, d.q, q_before_, false);
+    k_norm_.backward(c, p, g, dk, d.k, k_before_, false);
+  }
+  const auto rows = [N](const Tensor& t) { return t.view({N, t.size() / N}); };
+  q_.backward(c, p, g, dx, rows(dq), x);
+  k_.backward(c, p, g, dx, rows(dk), x, true);
+  v_.backward(c, p, g, dx, rows(d.v), x, true);
+}
+
+}  // namespace flatshard

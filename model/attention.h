@@ -1,0 +1,45 @@
+#pragma once
+// Self-attention with its projections: q, k, v = x w^T, rotated (and normalised by head where the family does
+// so), then attention over the documents of the batch, then the output projection, which adds to the residual
+// stream.
+
+#include "kernels/attention.h"
+#include "model/config.h"
+#include "model/context.h"
+#include "model/linear.h"
+#include "model/names.h"
+#include "model/norm.h"
+
+namespace flatshard {
+
+class SelfAttention {
+ public:
+  SelfAttention(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table);
+
+  // y += attention(x); x and y are (N, hidden).
+  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x);
+  // dx = the gradient for x, given dy.
+  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
+                const Tensor& x);
+
+ private:
+  // q, k and v of one batch: three tensors, or heads of one packed product.
+  struct Projected {
+    Tensor q, k, v, packed;
+    Heads q_heads, k_heads, v_heads;
+  };
+  Projected allocate(Context& c, Arena& arena, int64_t N) const;
+  AttentionMask mask(const Context& c) const;
+  void project(Context& c, const ParamView& p, const Tensor& x);
+
+  ModelConfig config_;
+  Tensor rope_table_;
+  Linear q_, k_, v_, qkv_, out_;
+  Norm q_norm_, k_norm_;
+
+  Projected projected_;         // as attention takes them
+  Tensor q_before_, k_before_;  // before the norms of q and k
+  Tensor o_, lse_;
+};
+
+}  // namespace flatshard

@@ -1,0 +1,36 @@
+#include "model/linear.h"
+
+#include "kernels/gemm.h"
+
+namespace flatshard {
+
+Linear::Linear(ParamList& params, const std::string& prefix, const LinearSpec& spec) : spec_(spec) {
+  const Shape shape = spec.stored_in_out ? Shape{spec.in, spec.out} : Shape{spec.out, spec.in};
+  w_ = params.add({.name = prefix + ".weight", .shape = shape, .init = Init::normal(spec.deviation)});
+  if (spec.bias) b_ = params.add({.name = prefix + ".bias", .shape = {spec.out}, .init = Init::constant(0)});
+}
+
+void Linear::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x,
+                     bool accumulate) const {
+  gemm(c.stream, c.scratch,
+       {.c = y,
+        .a = x,
+        .b = p[w_],
+        .bias = spec_.bias ? p[b_] : Tensor{},
+        .transpose_b = !spec_.stored_in_out,
+        .accumulate = accumulate});
+}
+
+void Linear::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
+                      const Tensor& x, bool accumulate) const {
+  if (!g[w_].empty()) {
+    const bool in_out = spec_.stored_in_out;
+    gemm(c.stream, c.scratch,
+         {.c = g[w_], .a = in_out ? x : dy, .b = in_out ? dy : x, .transpose_a = true, .accumulate = true});
+  }
+  if (spec_.bias && !g[b_].empty()) bias_backward(c.stream, c.scratch, {.db = g[b_], .dy = dy});
+  gemm(c.stream, c.scratch,
+       {.c = dx, .a = dy, .b = p[w_], .transpose_b = spec_.stored_in_out, .accumulate = accumulate});
+}
+
+}  // namespace flatshard

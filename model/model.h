@@ -1,0 +1,61 @@
+#pragma once
+// A decoder-only transformer as a row of stages: embedding, blocks, head. A stage computes; a unit is the
+// list of parameters a stage works with, gathered and reduced as one. Usually each stage has its own unit;
+// with tied embeddings the first and the last share one. Nothing here knows of ranks, shards or optimizers.
+//
+// forward: y = stage(x). backward: dx holds the gradient for y and becomes the gradient for x, in place;
+// gradients of parameters are added to g, where a frozen parameter's tensor is empty. A stage's backward pass
+// stands on what its last forward pass saved. The last stage gives losses instead of y: forward alone in
+// evaluation, forward and backward together in training (its backward computes the losses as well, so
+// training skips its forward).
+
+#include <memory>
+#include <vector>
+
+#include "model/config.h"
+#include "model/context.h"
+#include "runtime/param.h"
+
+namespace flatshard {
+
+class Stage {
+ public:
+  virtual ~Stage() = default;
+  virtual void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) = 0;
+  virtual void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+                        const Tensor& x) = 0;
+};
+
+class Model {
+ public:
+  // `tables` holds what the model keeps for the whole run (the rotary table).
+  Model(const ModelConfig& config, Arena& tables);
+
+  const ModelConfig& config() const { return config_; }
+  int stage_count() const { return static_cast<int>(stages_.size()); }
+  Stage& stage(int i) { return *stages_[static_cast<size_t>(i)]; }
+  int unit_of(int stage) const { return unit_of_[static_cast<size_t>(stage)]; }
+  const std::vector<ParamList>& units() const { return units_; }
+  int64_t parameter_count() const;
+
+  // Fills the tables, once their arena is committed.
+  void fill_tables(Stream& stream);
+  // Logits (rows, vocab) f32 of the last stage's input rows x, for generation.
+  void logits(Context& c, const ParamView& p, const Tensor& out, const Tensor& x);
+
+ private:
+  ModelConfig config_;
+  Tensor rope_table_;
+  std::vector<ParamList> units_;
+  std::vector<int> unit_of_;
+  std::vector<std::unique_ptr<Stage>> stages_;
+};
+
+// The work of a token in forward and backward together: 6 per matrix parameter, and attention over seq_len
+// tokens, counted causally (half) or in full.
+struct FlopsPerToken {
+  double causal, full;
+};
+FlopsPerToken flops_per_token(const ModelConfig& config, int64_t seq_len);
+
+}  // namespace flatshard

@@ -1,0 +1,111 @@
+#include "model/transformer.h"
+
+#include "kernels/embedding.h"
+#include "kernels/gemm.h"
+#include "kernels/head.h"
+#include "model/names.h"
+#include "runtime/memory.h"
+
+namespace flatshard {
+
+EmbeddingStage::EmbeddingStage(ParamList& params, const ModelConfig& config)
+    : learned_positions_(config.positions == PositionKind::learned) {
+  const ParamNames& names = param_names(config.family);
+  w_ = params.add({.name = names.embedding + ".weight",
+                   .shape = {config.vocab, config.hidden},
+                   .init = Init::normal(0.02f)});
+  if (learned_positions_)
+    positions_ = params.add({.name = names.positions + ".weight",
+                             .shape = {config.max_positions, config.hidden},
+                             .init = Init::normal(0.02f)});
+}
+
+void EmbeddingStage::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor&) {
+  embedding_forward(c.stream, {.y = y,
+                               .w = p[w_],
+                               .tokens = c.tokens,
+                               .p = learned_positions_ ? p[positions_] : Tensor{},
+                               .positions = learned_positions_ ? c.positions : Tensor{}});
+}
+
+void EmbeddingStage::backward(Context& c, const ParamView&, const GradView& g, const Tensor& dx,
+                              const Tensor&) {
+  const Tensor dp = learned_positions_ ? g[positions_] : Tensor{};
+  if (g[w_].empty() && dp.empty()) return;
+  embedding_backward(c.stream, {.dw = g[w_],
+                                .dy = dx,
+                                .tokens = c.tokens,
+                                .dp = dp,
+                                .positions = dp.empty() ? Tensor{} : c.positions});
+}
+
+Block::Block(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table)
+    : norm1_(params, block_prefix(param_names(config.family), layer) + param_names(config.family).norm1,
+             config.norm, config.hidden, *config.norm_eps),
+      attention_(params, config, layer, rope_table),
+      norm2_(params, block_prefix(param_names(config.family), layer) + param_names(config.family).norm2,
+             config.norm, config.hidden, *config.norm_eps),
+      mlp_(params, config, layer) {}
+
+void Block::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
+  h1_ = c.saved.alloc(c.dtype, x.shape);
+  r_ = c.saved.alloc(c.dtype, x.shape);
+  h2_ = c.saved.alloc(c.dtype, x.shape);
+  norm1_.forward(c, p, h1_, x);
+  copy(c.stream, r_, x);
+  attention_.forward(c, p, r_, h1_);
+  norm2_.forward(c, p, h2_, r_);
+  copy(c.stream, y, r_);
+  mlp_.forward(c, p, y, h2_);
+}
+
+void Block::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& x) {
+  const ArenaScope scope(c.scratch);
+  const Tensor dh = c.scratch.alloc(c.dtype, x.shape);
+  mlp_.backward(c, p, g, dh, dx, h2_);
+  norm2_.backward(c, p, g, dx, dh, r_, true);
+  attention_.backward(c, p, g, dh, dx, h1_);
+  norm1_.backward(c, p, g, dx, dh, x, true);
+}
+
+HeadStage::HeadStage(ParamList& params, const ModelConfig& config, ParamId tied_weight)
+    : norm_(params, param_names(config.family).final_norm, config.norm, config.hidden, *config.norm_eps),
+      w_(tied_weight) {
+  if (!*config.tied)
+    w_ = params.add({.name = param_names(config.family).head + ".weight",
+                     .shape = {config.vocab, config.hidden},
+                     .init = Init::normal(0.02f)});
+}
+
+void HeadStage::forward(Context& c, const ParamView& p, const Tensor&, const Tensor& x) {
+  const ArenaScope scope(c.saved);
+  const Tensor h = c.saved.alloc(c.dtype, x.shape);
+  norm_.forward(c, p, h, x);
+  head_loss_forward(c.stream, c.scratch,
+                    {.loss = c.losses, .x = h, .w = p[w_], .targets = c.targets, .weights = c.weights});
+}
+
+void HeadStage::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+                         const Tensor& x) {
+  const ArenaScope saved(c.saved), scratch(c.scratch);
+  const Tensor h = c.saved.alloc(c.dtype, x.shape), dh = c.scratch.alloc(c.dtype, x.shape);
+  norm_.forward(c, p, h, x);
+  head_loss_backward(c.stream, c.scratch,
+                     {.dx = dh,
+                      .dw = g[w_],
+                      .loss = c.losses,
+                      .x = h,
+                      .w = p[w_],
+                      .targets = c.targets,
+                      .weights = c.weights});
+  norm_.backward(c, p, g, dx, dh, x, false);
+}
+
+void HeadStage::logits(Context& c, const ParamView& p, const Tensor& out, const Tensor& x) {
+  const ArenaScope scope(c.saved);
+  const Tensor h = c.saved.alloc(c.dtype, x.shape);
+  norm_.forward(c, p, h, x);
+  gemm(c.stream, c.scratch, {.c = out, .a = h, .b = p[w_], .transpose_b = true});
+}
+
+}  // namespace flatshard

@@ -1,0 +1,44 @@
+"""Golden losses and gradients of a two-layer model of each family, from Hugging Face transformers (eager attention, f32).
+
+Each file holds the parameters under their names, their gradients under "grad." + name, the tokens of two sequences, the
+targets and the summed loss."""
+import torch
+import transformers as hf
+
+from common import save
+
+SIZES = dict(vocab_size=40, num_hidden_layers=2, hidden_size=16, num_attention_heads=4, num_key_value_heads=2,
+             intermediate_size=24, max_position_embeddings=32, attn_implementation="eager")
+MODELS = {
+    "llama": lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**SIZES)),
+    "mistral": lambda: hf.MistralForCausalLM(hf.MistralConfig(**SIZES, sliding_window=5)),
+    "qwen2": lambda: hf.Qwen2ForCausalLM(hf.Qwen2Config(**SIZES)),
+    "qwen3": lambda: hf.Qwen3ForCausalLM(hf.Qwen3Config(**SIZES, head_dim=6)),
+    "gpt2": lambda: hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=40, n_layer=2, n_embd=16, n_head=4, n_positions=32,
+                                                     resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
+                                                     attn_implementation="eager")),
+}
+
+
+def main():
+    for family, make in MODELS.items():
+        torch.manual_seed(7)
+        model = make().float()
+        for p in model.parameters():  # biases and norms away from 0 and 1, so that a swap shows
+            with torch.no_grad():
+                p.add_(torch.randn_like(p) * 0.1)
+        tokens = torch.randint(0, 40, (2, 12))
+        targets = torch.randint(0, 40, (2, 12))
+        targets[0, 3] = -100
+        logits = model(input_ids=tokens).logits.float()
+        loss = torch.nn.functional.cross_entropy(logits.view(-1, 40), targets.view(-1), reduction="sum")
+        loss.backward()
+        out = {"tokens": tokens.int(), "targets": targets.int(), "loss": loss.view(1)}
+        for name, p in model.named_parameters():
+            out[name] = p
+            out["grad." + name] = p.grad
+        save(f"model_{family}", out)
+
+
+if __name__ == "__main__":
+    main()
