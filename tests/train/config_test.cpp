@@ -1,0 +1,129 @@
+#include "train/config.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/test.h"
+
+using namespace flatshard;
+
+namespace {
+
+// A config file for the time of a test.
+class TempFile {
+ public:
+  explicit TempFile(const std::string& text) : path_(str("config_test_", ++count_, ".toml")) {
+    std::ofstream(path_) << text;
+  }
+  ~TempFile() { std::filesystem::remove(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  static inline int count_ = 0;
+  std::string path_;
+};
+
+std::string error_in(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  const TempFile file(text);
+  const std::string error = test::error_of([&] { load_config(file.path(), overrides); });
+  const size_t at = error.find(file.path());
+  return at == std::string::npos ? error : error.substr(0, at) + "F" + error.substr(at + file.path().size());
+}
+
+}  // namespace
+
+TEST_CASE("a value comes from the default, the file or the command line, and the config says which") {
+  const TempFile file(
+      "[train]\nsteps = 10\n[optimizer]\nlr = 1e-3\nbetas = [0.9, 0.95]\n[model]\ntied = true\n");
+  const LoadedConfig loaded = load_config(file.path(), {"optimizer.lr=3e-4", "data.train=corpus.tok"});
+  CHECK(loaded.config.train.steps == 10);
+  CHECK(loaded.config.optimizer.lr == 3e-4);
+  CHECK(loaded.config.optimizer.betas[1] == 0.95);
+  CHECK(loaded.config.data.train == "corpus.tok");
+  CHECK(loaded.config.model.tied == true);
+  CHECK_FALSE(loaded.config.model.window.has_value());
+  CHECK(loaded.origin.at("train.steps") == file.path() + ":2");
+  CHECK(loaded.origin.at("optimizer.lr") == "command line");
+  CHECK(loaded.origin.at("run.seed") == "default");
+}
+
+TEST_CASE("a printed config reads back to the same config") {
+  const TempFile file(
+      "[optimizer]\nlr = 0.1\n[model]\nrope_theta = 500000.0\n[run]\ndir = \"a \\\"b\\\" \\\\c\"\n");
+  LoadedConfig first = load_config(file.path(), {"optimizer.no_decay=[\"norm\"]"});
+  const std::string printed = to_toml(first.config);
+  const TempFile again(printed);
+  LoadedConfig second = load_config(again.path(), {});
+  CHECK(to_toml(second.config) == printed);
+  CHECK(second.config.run.dir == "a \"b\" \\c");
+  CHECK(to_toml(first.config, &first.origin).find("# command line") != std::string::npos);
+}
+
+TEST_CASE("an unknown key is an error that names the nearest known one") {
+  CHECK(error_in("[optimizer]\nlearning_rate = 1.0\n")
+            .starts_with("F:2: unknown key optimizer.learning_rate;"));
+  CHECK(error_in("[train]\nstep = 1\n") ==
+        "F:2: unknown key train.step; the nearest known one is train.steps");
+  CHECK(error_in("[train]\nlr = 1.0\n") ==
+        "F:2: unknown key train.lr; the nearest known one is optimizer.lr");
+  CHECK(error_in("", {"model.layer=2"}) ==
+        "--model.layer: unknown key model.layer; the nearest known one is model.layers");
+}
+
+TEST_CASE("a wrong kind of value is an error that says what it must be") {
+  CHECK(error_in("[train]\nsteps = \"ten\"\n") == "F:2: train.steps is a string, must be a whole number");
+  CHECK(error_in("[train]\nsteps = 1.5\n") == "F:2: train.steps is a number, must be a whole number");
+  CHECK(error_in("[optimizer]\nbetas = [0.9]\n") ==
+        "F:2: optimizer.betas is a list, must be a list of two numbers");
+  CHECK(error_in("[data]\nshuffle = 1\n") == "F:2: data.shuffle is a whole number, must be true or false");
+  CHECK(error_in("train = 3\n").starts_with("F:1: unknown key train;"));
+}
+
+TEST_CASE("a value out of bounds is an error that states the bound") {
+  CHECK(error_in("[train]\nsteps = -1\n") == "F:2: train.steps is -1, must be at least 0");
+  CHECK(error_in("[optimizer]\nbetas = [0.9, 1.5]\n") == "F:2: optimizer.betas is 1.5, must be at most 1");
+  CHECK(error_in("[optimizer]\nlr = nan\n") == "F:2: optimizer.lr is nan, must be finite");
+  CHECK(error_in("[schedule]\nkind = \"cos\"\n") ==
+        "F:2: schedule.kind is \"cos\", must be one of linear, constant, cosine, wsd");
+}
+
+TEST_CASE("a file that is not TOML, or not there, is one line with the place") {
+  CHECK(error_in("[train\nsteps = 1\n").starts_with("F:1: "));
+  CHECK(test::error_of([] { load_config("no_such.toml", {}); }).starts_with("no_such.toml"));
+  CHECK(error_in("", {"steps"}) == "--steps: an override is written --section.key=value");
+}
+
+TEST_CASE("help names every key with its default and choices") {
+  const std::string help = fields_help();
+  Config config;
+  for (const Field& field : fields(config)) {
+    CAPTURE(field.key);
+    CHECK(help.find("  " + field.key + " ") != std::string::npos);
+    CHECK_FALSE(field.help.empty());
+  }
+  CHECK(help.find("linear constant cosine wsd [\"linear\"]") != std::string::npos);
+}
+
+TEST_CASE("a model takes from its family what the config leaves open") {
+  ModelConfig c{.family = "qwen2", .layers = 2, .hidden = 64, .heads = 4, .vocab = 256};
+  c = resolved(c);
+  CHECK(c.qkv_bias == true);
+  CHECK(c.kv_heads == 4);
+  CHECK(c.head_dim == 16);
+  CHECK(c.ffn == 256);
+  CHECK(c.tied == false);
+  CHECK(resolved({.family = "gpt2", .layers = 1, .hidden = 8, .heads = 2, .vocab = 9}).tied == true);
+}
+
+TEST_CASE("an impossible model is an error that names the sizes") {
+  const auto error = [](ModelConfig c) { return test::error_of([&] { resolved(c); }); };
+  CHECK(error({.family = "bert"}) ==
+        "model.family is \"bert\", must be one of llama, mistral, qwen2, qwen3, gpt2");
+  CHECK(error({.layers = 1, .hidden = 10, .heads = 3, .vocab = 5}) ==
+        "model.hidden = 10 is not divisible by model.heads = 3; set model.head_dim or change one of them");
+  CHECK(error({.layers = 1, .hidden = 8, .heads = 4, .kv_heads = 3, .vocab = 5}) ==
+        "model.heads = 4 is not divisible by model.kv_heads = 3");
+  CHECK(error({.layers = 1, .hidden = 6, .heads = 2, .vocab = 5}) ==
+        "model.head_dim = 3 is odd; rotary positions need pairs");
+  CHECK(error({.hidden = 8, .heads = 2, .vocab = 5}) == "model.layers is 0, must be positive");
+}

@@ -1,0 +1,230 @@
+#include "train/config.h"
+
+#include <iomanip>
+#include <limits>
+#include <sstream>
+
+#include "runtime/check.h"
+
+namespace flatshard {
+namespace {
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+
+// The shortest decimal that reads back as the same double, always recognisable as a float.
+std::string number(double value) {
+  for (int digits = 1; digits <= std::numeric_limits<double>::max_digits10; ++digits) {
+    std::ostringstream out;
+    out << std::setprecision(digits) << value;
+    if (std::stod(out.str()) != value) continue;
+    const std::string text = out.str();
+    return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+  }
+  return "nan";
+}
+
+struct Printer {
+  std::string operator()(const std::string* v) const { return quoted(*v); }
+  std::string operator()(const int64_t* v) const { return str(*v); }
+  std::string operator()(const double* v) const { return number(*v); }
+  std::string operator()(const bool* v) const { return *v ? "true" : "false"; }
+  std::string operator()(const std::vector<std::string>* v) const {
+    std::string out = "[";
+    for (const std::string& item : *v) out += (out.size() > 1 ? ", " : "") + quoted(item);
+    return out + "]";
+  }
+  std::string operator()(const std::array<double, 2>* v) const {
+    return str('[', number((*v)[0]), ", ", number((*v)[1]), ']');
+  }
+  template <class T>
+  std::string operator()(const std::optional<T>* v) const {
+    return v->has_value() ? (*this)(&v->value()) : "";
+  }
+};
+
+std::string section_of(const std::string& key) { return key.substr(0, key.rfind('.')); }
+std::string name_in_section(const std::string& key) { return key.substr(key.rfind('.') + 1); }
+
+}  // namespace
+
+std::vector<Field> fields(Config& c) {
+  RunConfig& run = c.run;
+  ModelConfig& model = c.model;
+  DataConfig& data = c.data;
+  TrainConfig& train = c.train;
+  OptimizerConfig& optimizer = c.optimizer;
+  ScheduleConfig& schedule = c.schedule;
+  PrecisionConfig& precision = c.precision;
+  return {
+      {"run.dir", &run.dir, "folder of the run: metrics, resolved config, report"},
+      {"run.seed", &run.seed, "start of all randomness", {}, 0},
+      {"run.device",
+       &run.device,
+       "where to compute; auto takes a GPU when there is one",
+       {"auto", "cpu", "cuda"}},
+      {"run.trace", &run.trace, "write trace.json, a timeline for Perfetto"},
+      {"run.hash_every",
+       &run.hash_every,
+       "print the hash of the weights every so many steps; 0 = at the end",
+       {},
+       0},
+
+      {"model.family",
+       &model.family,
+       "row of architectural choices",
+       {"llama", "mistral", "qwen2", "qwen3", "gpt2"}},
+      {"model.layers", &model.layers, "transformer blocks", {}, 0},
+      {"model.hidden", &model.hidden, "width of the residual stream", {}, 0},
+      {"model.heads", &model.heads, "query heads", {}, 0},
+      {"model.kv_heads", &model.kv_heads, "key and value heads; 0 = as many as heads", {}, 0},
+      {"model.head_dim", &model.head_dim, "size of a head; 0 = hidden / heads", {}, 0},
+      {"model.ffn", &model.ffn, "width of the MLP; 0 = 4 hidden", {}, 0},
+      {"model.vocab", &model.vocab, "tokens in the vocabulary", {}, 0},
+      {"model.max_positions", &model.max_positions, "longest position; 0 = data.seq_len", {}, 0},
+      {"model.tied", &model.tied, "output head = token embedding"},
+      {"model.norm_eps", &model.norm_eps, "added to the mean square in a norm", {}, 0},
+      {"model.rope_theta", &model.rope_theta, "base of the rotary frequencies", {}, 1},
+      {"model.window", &model.window, "sliding window of the attention; 0 = none", {}, 0},
+      {"model.qk_norm", &model.qk_norm, "normalise each head of q and k"},
+      {"model.qkv_bias", &model.qkv_bias, "biases on q, k and v"},
+      {"model.trainable", &c.trainable, "patterns of parameters to train; the others stay as they are"},
+      {"model.rope_scaling.kind",
+       &model.rope_scaling.kind,
+       "stretching of positions",
+       {"none", "linear", "llama3"}},
+      {"model.rope_scaling.factor", &model.rope_scaling.factor, "by how much", {}, 1},
+      {"model.rope_scaling.low_freq_factor", &model.rope_scaling.low_freq_factor,
+       "llama3: where stretching is whole"},
+      {"model.rope_scaling.high_freq_factor", &model.rope_scaling.high_freq_factor,
+       "llama3: where it begins"},
+      {"model.rope_scaling.original_max_positions",
+       &model.rope_scaling.original_max_positions,
+       "llama3: positions before stretching",
+       {},
+       1},
+
+      {"data.train", &data.train, "token file to train on (made by prepare)"},
+      {"data.eval", &data.eval, "token file to evaluate on; empty = none"},
+      {"data.seq_len", &data.seq_len, "tokens per sequence", {}, 0},
+      {"data.packing",
+       &data.packing,
+       "documents side by side, or masked at their boundaries",
+       {"concat", "documents"}},
+      {"data.shuffle", &data.shuffle, "a new order of the sequences in every epoch"},
+
+      {"train.steps", &train.steps, "optimizer steps; or give train.epochs", {}, 0},
+      {"train.epochs", &train.epochs, "passes over the data; or give train.steps", {}, 0},
+      {"train.total_batch_size",
+       &train.total_batch_size,
+       "sequences per optimizer step, over all ranks",
+       {},
+       0},
+      {"train.batch_size_per_device",
+       &train.batch_size_per_device,
+       "sequences per micro-batch of a rank",
+       {},
+       1},
+      {"train.eval_batch_size_per_device",
+       &train.eval_batch_size_per_device,
+       "the same in evaluation; 0 = as in training",
+       {},
+       0},
+      {"train.recompute", &train.recompute,
+       "keep only the blocks' inputs and compute the rest again in the backward pass"},
+      {"train.eval_every",
+       &train.eval_every,
+       "steps between evaluations; below 1 a share of the run; 0 = never",
+       {},
+       0},
+      {"train.skip_nonfinite", &train.skip_nonfinite,
+       "skip a step with a NaN or infinite gradient instead of stopping"},
+
+      {"optimizer.lr", &optimizer.lr, "peak learning rate", {}, 0},
+      {"optimizer.betas", &optimizer.betas, "decay of the first and second moment", {}, 0, 1},
+      {"optimizer.eps", &optimizer.eps, "added to the root of the second moment", {}, 0},
+      {"optimizer.weight_decay", &optimizer.weight_decay, "decoupled weight decay", {}, 0},
+      {"optimizer.grad_clip", &optimizer.grad_clip, "largest global gradient norm; 0 = no clipping", {}, 0},
+      {"optimizer.lr_scaling",
+       &optimizer.lr_scaling,
+       "lr times k or sqrt(k), k = total / base batch size",
+       {"none", "linear", "sqrt"}},
+      {"optimizer.base_batch_size",
+       &optimizer.base_batch_size,
+       "batch size that optimizer.lr was chosen for",
+       {},
+       0},
+      {"optimizer.no_decay", &optimizer.no_decay,
+       "no weight decay on parameters whose name contains one of these"},
+
+      {"schedule.kind",
+       &schedule.kind,
+       "course of the learning rate",
+       {"linear", "constant", "cosine", "wsd"}},
+      {"schedule.warmup_steps", &schedule.warmup_steps, "steps of warm-up", {}, 0},
+      {"schedule.warmup_ratio", &schedule.warmup_ratio, "or their share of the run", {}, 0, 1},
+      {"schedule.warmup_start", &schedule.warmup_start, "warm up from zero, or not at all", {"zero", "one"}},
+      {"schedule.min_lr_factor",
+       &schedule.min_lr_factor,
+       "floor of the learning rate, times the peak",
+       {},
+       0,
+       1},
+      {"schedule.decay_ratio",
+       &schedule.decay_ratio,
+       "wsd: share of the run in which the rate falls",
+       {},
+       0,
+       1},
+
+      {"precision.compute",
+       &precision.compute,
+       "dtype of weights and activations in computation; masters are fp32",
+       {"bf16", "fp16", "fp32"}},
+      {"precision.reduce", &precision.reduce, "dtype in which gradients travel", {"fp32", "bf16"}},
+      {"precision.loss_scale", &precision.loss_scale, "fp16: dynamic, or a number"},
+
+      {"log.every", &c.log.every, "steps between progress lines", {}, 1},
+  };
+}
+
+std::string to_toml(Config& config, const std::map<std::string, std::string>* origin) {
+  std::ostringstream out;
+  std::string section;
+  for (const Field& field : fields(config)) {
+    const std::string value = std::visit(Printer{}, field.slot);
+    if (value.empty()) continue;
+    if (section_of(field.key) != section) {
+      out << (section.empty() ? "" : "\n") << '[' << section_of(field.key) << "]\n";
+      section = section_of(field.key);
+    }
+    std::string line = name_in_section(field.key) + " = " + value;
+    if (origin)
+      line += std::string(line.size() < 44 ? 44 - line.size() : 1, ' ') + "# " + origin->at(field.key);
+    out << line << '\n';
+  }
+  return std::move(out).str();
+}
+
+std::string fields_help() {
+  Config defaults;
+  std::ostringstream out;
+  for (const Field& field : fields(defaults)) {
+    const std::string value = std::visit(Printer{}, field.slot);
+    out << "  " << std::left << std::setw(38) << field.key << ' ' << field.help;
+    if (!field.choices.empty()) {
+      out << ':';
+      for (const std::string& choice : field.choices) out << ' ' << choice;
+    }
+    out << " [" << (value.empty() ? "by the family" : value) << "]\n";
+  }
+  return std::move(out).str();
+}
+
+}  // namespace flatshard

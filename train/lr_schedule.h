@@ -1,0 +1,29 @@
+#pragma once
+// The learning rate as a function of the number of completed steps. Evaluated in double in a fixed order of
+// operations: published training logs are reproduced to the last bit.
+//   warm-up over w steps:  lr s / w                     (warmup_start = one: lr throughout)
+//   after it, p = (s - w) / (T - w):
+//   constant 1    linear 1 - p    cosine (1 + cos(pi p)) / 2    wsd 1, then linear to 0 over the last
+//   decay_ratio T steps
+// and the factor f becomes f (1 - min_lr_factor) + min_lr_factor.
+
+#include <cstdint>
+#include <string>
+
+namespace flatshard {
+
+struct ScheduleConfig {
+  std::string kind = "linear";  // constant, linear, cosine, wsd
+  int64_t warmup_steps = 0;
+  double warmup_ratio = 0;            // of all steps, rounded up; not together with warmup_steps
+  std::string warmup_start = "zero";  // one: no ramp
+  double min_lr_factor = 0;
+  double decay_ratio = 0.2;  // wsd: the share of all steps in which the rate falls
+};
+
+int64_t warmup_steps(const ScheduleConfig& c, int64_t total_steps);
+
+// The rate of the step that follows `completed` completed steps.
+double learning_rate(const ScheduleConfig& c, double peak, int64_t total_steps, int64_t completed);
+
+}  // namespace flatshard

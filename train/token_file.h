@@ -1,0 +1,67 @@
+#pragma once
+// Token files: what prepare writes and the trainer maps. Little-endian, byte by byte:
+//   0   8 bytes  "FLATTOK1"
+//   8   u32      bytes per token: 2 or 4
+//   12  u32      vocabulary size; every token is below it
+//   16  u64      number of tokens n
+//   24  u64      number of documents d
+//   32  tokens   n values of 2 or 4 bytes, then zero bytes up to a multiple of 8
+//   ..  u64      d + 1 document starts: the first is 0, they rise, the last is n
+// A file that is longer or shorter than that, or whose starts are not such, is refused.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace flatshard {
+
+class TokenFile {
+ public:
+  explicit TokenFile(const std::string& path);
+  ~TokenFile();
+  TokenFile(const TokenFile&) = delete;
+  TokenFile& operator=(const TokenFile&) = delete;
+
+  int64_t size() const { return tokens_; }
+  int64_t vocab() const { return vocab_; }
+  int64_t document_count() const { return static_cast<int64_t>(starts_.size()) - 1; }
+  const std::string& path() const { return path_; }
+
+  // The token at a position; an Error that names file, position, value and bound when it is not below the
+  // vocabulary.
+  int32_t operator[](int64_t position) const;
+  // The document starts that lie in [begin, end).
+  std::span<const uint64_t> starts_in(int64_t begin, int64_t end) const;
+
+ private:
+  void map(int file);
+  void read_header();
+
+  std::string path_;
+  const unsigned char* data_ = nullptr;
+  int64_t bytes_ = 0, tokens_ = 0, vocab_ = 0, width_ = 0;
+  std::span<const uint64_t> starts_;
+};
+
+// Writes a token file document by document; finish() completes it under its final name. Nothing is left
+// behind when it is not finished.
+class TokenWriter {
+ public:
+  TokenWriter(std::string path, int64_t vocab);
+  ~TokenWriter();
+  void add_document(std::span<const int32_t> tokens);
+  void finish();
+  int64_t size() const { return static_cast<int64_t>(starts_.back()); }
+  int64_t document_count() const { return static_cast<int64_t>(starts_.size()) - 1; }
+
+ private:
+  struct File;
+  std::string path_;
+  int64_t vocab_, width_;
+  std::vector<uint64_t> starts_{0};
+  std::unique_ptr<File> file_;
+};
+
+}  // namespace flatshard
