@@ -49,6 +49,7 @@ void forward_row(const LayerNormForward& a, int64_t row, Output out) {
   a.mean.as<float>()[row] = mean;
   a.rstd.as<float>()[row] = rstd;
   for_each_vector(C, [&](int64_t i, auto lanes) {
+    fetch(x + C + i);
     const Floats xhat = (load(x + i, lanes) - mean) * rstd;
     out.store(y + i, fma(xhat, load(w + i, lanes), load(b + i, lanes)), lanes);
   });
@@ -81,6 +82,8 @@ void backward_row(const LayerNormBackward& a, int64_t row, float* dw, Output out
   });
   const float mean_dxhat = total / static_cast<float>(C), mean_dot = sum(dot) / static_cast<float>(C);
   for_each_vector(C, [&](int64_t i, auto lanes) {
+    fetch(x + C + i);
+    fetch(dy + C + i);
     const Floats xhat = (load(x + i, lanes) - mean) * rstd, dxhat = load(dy + i, lanes) * load(w + i, lanes);
     const Floats gradient = rstd * (dxhat - mean_dxhat - xhat * mean_dot);
     out.store(dx + i, a.accumulate_dx ? load(dx + i, lanes) + gradient : gradient, lanes);

@@ -175,6 +175,13 @@ inline void store(f16* p, Floats v, Lanes lanes = {}) {
   detail::store_bits(p, narrow_f16(v), lanes);
 }
 
+// Asks for the line at p ahead of its use; p may lie beyond the data. While an op computes on one row, memory
+// would otherwise stand idle until it begins to read the next.
+template <class T>
+inline void fetch(const T* p) {
+  __builtin_prefetch(p);
+}
+
 // Whole vectors at an aligned address go to memory past the caches: no line is fetched only to be
 // overwritten. Other threads see them after store_fence(). Ops write through kernels/parallel_write.h.
 template <class T>
