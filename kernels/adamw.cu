@@ -23,15 +23,6 @@ struct Range {
   int64_t size, decay_end;
 };
 
-template <class T, int N>
-__device__ inline Pack<T, N> load(const T* p) {
-  return *reinterpret_cast<const Pack<T, N>*>(p);
-}
-template <class T, int N>
-__device__ inline void store(T* p, const Pack<T, N>& pack) {
-  *reinterpret_cast<Pack<T, N>*>(p) = pack;
-}
-
 __device__ inline void update(float& p, float& m, float& v, float gradient, float shrink,
                               const AdamWCoefficients& c) {
   m = fmaf(c.beta1, m, c.one_minus_beta1 * gradient);

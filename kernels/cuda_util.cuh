@@ -52,6 +52,15 @@ struct alignas(sizeof(T) * N) Pack {
 template <class T>
 inline constexpr int kPackSize = 16 / static_cast<int>(sizeof(T));
 
+template <class T, int N>
+__device__ inline Pack<T, N> load(const T* p) {
+  return *reinterpret_cast<const Pack<T, N>*>(p);
+}
+template <class T, int N>
+__device__ inline void store(T* p, const Pack<T, N>& pack) {
+  *reinterpret_cast<Pack<T, N>*>(p) = pack;
+}
+
 // Elements per access at which all rows of `row` elements and all pointers allow it: kPackSize<T> or 1.
 template <class T, class... Pointers>
 bool packable(int64_t row, Pointers... pointers) {

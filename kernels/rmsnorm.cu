@@ -19,15 +19,6 @@ __device__ inline void for_each_pack(int64_t C, Body body) {
 }
 
 template <class T, int N>
-__device__ inline Pack<T, N> load(const T* p) {
-  return *reinterpret_cast<const Pack<T, N>*>(p);
-}
-template <class T, int N>
-__device__ inline void store(T* p, const Pack<T, N>& pack) {
-  *reinterpret_cast<Pack<T, N>*>(p) = pack;
-}
-
-template <class T, int N>
 __global__ void __launch_bounds__(kThreads)
     forward_kernel(T* y_all, float* rstd_all, const T* x_all, const T* w, int64_t C, float eps) {
   const int64_t row = blockIdx.x;
