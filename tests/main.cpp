@@ -2,6 +2,7 @@
 // contain it. The last line counts the test cases: "N passed, N failed, N skipped".
 
 #define DOCTEST_CONFIG_IMPLEMENT
+#include <filesystem>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -44,6 +45,27 @@ struct Counter : doctest::IReporter {
   void test_case_skipped(const doctest::TestCaseData&) override {}
 };
 
+// The working folder while tests run; gone afterwards.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() : before_(std::filesystem::current_path()) {
+    std::string path = (std::filesystem::temp_directory_path() / "flatshard-tests-XXXXXX").string();
+    check(mkdtemp(path.data()) != nullptr, "cannot make a temporary folder ", path);
+    std::filesystem::current_path(path);
+    path_ = path;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::current_path(before_, ignored);
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+ private:
+  std::filesystem::path before_, path_;
+};
+
 REGISTER_LISTENER("counter", 1, Counter);
 
 }  // namespace
@@ -65,6 +87,7 @@ int main(int argc, char** argv) {
     else
       name = argv[i];
   }
+  const TemporaryFolder folder;
   context.setOption("no-intro", true);
   context.applyCommandLine(static_cast<int>(options.size()), options.data());
   if (!name.empty()) context.addFilter("test-case", ("*" + name + "*").c_str());
