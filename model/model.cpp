@@ -56,17 +56,4 @@ void Model::fill_tables(Stream& stream) {
   stream.sync();
 }
 
-void Model::logits(Context& c, const ParamView& p, const Tensor& out, const Tensor& x) {
-  static_cast<HeadStage&>(*stages_.back()).logits(c, p, out, x);
-}
-
-FlopsPerToken flops_per_token(const ModelConfig& c, int64_t seq_len) {
-  const auto d = [](int64_t v) { return static_cast<double>(v); };
-  const double q = d(c.heads * c.head_dim), kv = d(c.kv_heads * c.head_dim), C = d(c.hidden), F = d(c.ffn);
-  const double mlp = (c.mlp == MlpKind::swiglu ? 3 : 2) * C * F;
-  const double matrices = d(c.layers) * (C * (q + 2 * kv) + q * C + mlp) + C * d(c.vocab);
-  const double attention = 12 * d(c.layers) * q * d(seq_len);
-  return {.causal = 6 * matrices + attention / 2, .full = 6 * matrices + attention};
-}
-
 }  // namespace flatshard

@@ -40,8 +40,6 @@ class Model {
 
   // Fills the tables, once their arena is committed.
   void fill_tables(Stream& stream);
-  // Logits (rows, vocab) f32 of the last stage's input rows x, for generation.
-  void logits(Context& c, const ParamView& p, const Tensor& out, const Tensor& x);
 
  private:
   ModelConfig config_;
@@ -50,12 +48,5 @@ class Model {
   std::vector<int> unit_of_;
   std::vector<std::unique_ptr<Stage>> stages_;
 };
-
-// The work of a token in forward and backward together: 6 per matrix parameter, and attention over seq_len
-// tokens, counted causally (half) or in full.
-struct FlopsPerToken {
-  double causal, full;
-};
-FlopsPerToken flops_per_token(const ModelConfig& config, int64_t seq_len);
 
 }  // namespace flatshard

@@ -1,7 +1,6 @@
 #include "model/transformer.h"
 
 #include "kernels/embedding.h"
-#include "kernels/gemm.h"
 #include "kernels/head.h"
 #include "model/names.h"
 #include "runtime/memory.h"
@@ -99,13 +98,6 @@ void HeadStage::backward(Context& c, const ParamView& p, const GradView& g, cons
                       .targets = c.targets,
                       .weights = c.weights});
   norm_.backward(c, p, g, dx, dh, x, false);
-}
-
-void HeadStage::logits(Context& c, const ParamView& p, const Tensor& out, const Tensor& x) {
-  const ArenaScope scope(c.saved);
-  const Tensor h = c.saved.alloc(c.dtype, x.shape);
-  norm_.forward(c, p, h, x);
-  gemm(c.stream, c.scratch, {.c = out, .a = h, .b = p[w_], .transpose_b = true});
 }
 
 }  // namespace flatshard

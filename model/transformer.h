@@ -47,7 +47,6 @@ class HeadStage : public Stage {
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
                 const Tensor& x) override;
-  void logits(Context& c, const ParamView& p, const Tensor& out, const Tensor& x);
 
  private:
   Norm norm_;
