@@ -1,4 +1,4 @@
-"""Golden values of a linear layer's product, from PyTorch."""
+"""Golden values of a linear layer's product and of its bias gradient, from PyTorch."""
 import torch
 
 from common import DTYPES, random, save
@@ -10,6 +10,9 @@ def main():
         a, b = random(g, (13, 40), dtype, False), random(g, (24, 40), dtype, False)
         bias = random(g, (24,), dtype, False)
         save(f"gemm_{name}", {"a": a, "b": b, "bias": bias, "c": torch.nn.functional.linear(a, b, bias)})
+        wide, dy = bias.float().requires_grad_(), random(g, (70, 24), dtype, False)
+        (torch.zeros(70, 24) + wide).backward(dy.float())
+        save(f"bias_backward_{name}", {"b": bias, "dy": dy, "db": wide.grad})
 
 
 if __name__ == "__main__":

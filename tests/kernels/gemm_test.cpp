@@ -27,10 +27,10 @@ std::string error_of_shapes(const Shape& c, const Shape& a, const Shape& b, DTyp
 
 }  // namespace
 
-TEST_CASE("gemm equals the independent framework in f32 and bf16") {
+TEST_CASE("gemm and its bias gradient equal the independent framework in f32 and bf16") {
   for (const Case& c : bench::golden_cases("gemm")) {
     CAPTURE(label(c));
-    CHECK(test::golden_error(c, str("gemm_", c.dtype)) <= tolerance(c));
+    CHECK(test::golden_error(c, str(c.op, '_', c.dtype)) <= tolerance(c));
   }
 }
 
