@@ -80,6 +80,20 @@ std::string label(const Case& c);  // "rmsnorm_backward 8192 x 1024 bf16"
 // large.
 enum class Scale { test, golden, bench };
 
+// forward(dtype, size) and backward(dtype, size) for every size, in f32 and bf16, and for tests in f16 too.
+template <class Sizes, class Forward, class Backward>
+std::vector<Case> both_directions(Scale scale, const Sizes& sizes, Forward&& forward, Backward&& backward) {
+  std::vector<DType> dtypes{DType::f32, DType::bf16};
+  if (scale == Scale::test) dtypes.push_back(DType::f16);
+  std::vector<Case> cases;
+  for (const DType dtype : dtypes)
+    for (const auto& size : sizes) {
+      cases.push_back(forward(dtype, size));
+      cases.push_back(backward(dtype, size));
+    }
+  return cases;
+}
+
 // All cases of all ops, in the order of the CMake list; each op declares its own as X_cases(scale).
 std::vector<Case> all_cases(Scale scale);
 // The golden cases of the op with this stem.

@@ -126,15 +126,7 @@ std::vector<Sizes> sizes(Scale scale) {
 }  // namespace
 
 std::vector<Case> head_cases(Scale scale) {
-  std::vector<DType> dtypes{DType::f32, DType::bf16};
-  if (scale == Scale::test) dtypes.push_back(DType::f16);
-  std::vector<Case> cases;
-  for (const DType dtype : dtypes)
-    for (const Sizes& s : sizes(scale)) {
-      cases.push_back(forward_case(dtype, s));
-      cases.push_back(backward_case(dtype, s));
-    }
-  return cases;
+  return both_directions(scale, sizes(scale), forward_case, backward_case);
 }
 
 }  // namespace flatshard::bench
