@@ -77,7 +77,7 @@ void backward(const EmbeddingBackward& a) {
     };
     for (int64_t n = 0; n < N; ++n) {
       const T* dy = a.dy.as<T>() + n * C + begin;
-      add(a.dw.as<float>() + token[n] * C + begin, dy);
+      if (!a.dw.empty()) add(a.dw.as<float>() + token[n] * C + begin, dy);
       if (!a.dp.empty()) add(a.dp.as<float>() + position[n] * C + begin, dy);
     }
   });
@@ -98,12 +98,12 @@ void embedding_forward(Stream& stream, const EmbeddingForward& a) {
 }
 
 void embedding_backward(Stream& stream, const EmbeddingBackward& a) {
-  check_table("embedding_backward", "dw", a.dw, DType::f32, "tokens", a.tokens, a.dy);
+  if (!a.dw.empty()) check_table("embedding_backward", "dw", a.dw, DType::f32, "tokens", a.tokens, a.dy);
   if (!a.dp.empty())
     check_table("embedding_backward", "dp", a.dp, DType::f32, "positions", a.positions, a.dy);
   if (stream.planning() || a.dy.empty()) return;
   stream.run("embedding_backward", [a] {
-    check_tokens(a.tokens, a.dw.shape[0]);
+    if (!a.dw.empty()) check_tokens(a.tokens, a.dw.shape[0]);
     if (!a.dp.empty()) check_positions(a.positions, a.dp.shape[0]);
     visit_float(a.dy.dtype, [&]<class T>() { cpu::backward<T>(a); });
   });

@@ -20,10 +20,10 @@ struct EmbeddingForward {
 };
 
 struct EmbeddingBackward {
-  Tensor dw;           // (V, C) f32, added to
+  Tensor dw;           // (V, C) f32, added to; empty where w is frozen
   Tensor dy;           // (N, C)
   Tensor tokens;       // (N) i32
-  Tensor dp{};         // (P, C) f32, added to; empty: no positions
+  Tensor dp{};         // (P, C) f32, added to; empty: none, or frozen
   Tensor positions{};  // (N) i32
 };
 

@@ -78,8 +78,8 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
   check_head("head_loss_backward", a);
   check(a.dx.shape == a.x.shape && a.dx.dtype == a.x.dtype, "head_loss_backward: dx is ", a.dx.dtype, " ",
         a.dx.shape, ", x is ", a.x.dtype, " ", a.x.shape);
-  check(a.dw.dtype == DType::f32 && a.dw.shape == a.w.shape, "head_loss_backward: dw is ", a.dw.dtype, " ",
-        a.dw.shape, ", must be f32 like w ", a.w.shape);
+  check(a.dw.empty() || (a.dw.dtype == DType::f32 && a.dw.shape == a.w.shape), "head_loss_backward: dw is ",
+        a.dw.dtype, " ", a.dw.shape, ", must be f32 like w ", a.w.shape, ", or empty");
   if (a.x.empty()) return;
   const int64_t V = a.w.shape[0], C = a.w.shape[1], chunk = chunk_of(a);
   const ArenaScope scope(scratch);
@@ -97,7 +97,8 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
                                     .weights = tokens_of(a.weights, begin, end),
                                     .options = a.options});
     // dw first: after the last chunk its reduction over ranks may start while dx is computed.
-    gemm(stream, scratch, {.c = a.dw, .a = chunk_dlogits, .b = x, .transpose_a = true, .accumulate = true});
+    if (!a.dw.empty())
+      gemm(stream, scratch, {.c = a.dw, .a = chunk_dlogits, .b = x, .transpose_a = true, .accumulate = true});
     gemm(stream, scratch, {.c = tokens_of(a.dx, C, begin, end), .a = chunk_dlogits, .b = a.w});
   });
 }
@@ -114,7 +115,8 @@ double flops(const HeadLossForward& a) {
   return 2.0 * static_cast<double>(a.x.size()) * static_cast<double>(a.w.shape[0]);
 }
 double flops(const HeadLossBackward& a) {
-  return 6.0 * static_cast<double>(a.x.size()) * static_cast<double>(a.w.shape[0]);
+  const double products = a.dw.empty() ? 2.0 : 3.0;
+  return 2.0 * products * static_cast<double>(a.x.size()) * static_cast<double>(a.w.shape[0]);
 }
 
 }  // namespace flatshard

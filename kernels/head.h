@@ -28,7 +28,7 @@ struct HeadLossForward {
 // The loss as well, in one pass.
 struct HeadLossBackward {
   Tensor dx;       // (N, C)
-  Tensor dw;       // (V, C) f32, added to
+  Tensor dw;       // (V, C) f32, added to; empty where w is frozen
   Tensor loss;     // (N) f32
   Tensor x;        // (N, C), of dx's dtype
   Tensor w;        // (V, C), of x's dtype

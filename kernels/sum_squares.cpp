@@ -13,6 +13,7 @@ namespace {
 using namespace simd;
 
 constexpr int kVectors = kSquaresLanes / kWidth;
+constexpr int64_t kChunksPerTask = 32;
 
 template <class T>
 float chunk_squares(const T* x, int64_t n) {
@@ -34,10 +35,12 @@ float chunk_squares(const T* x, int64_t n) {
 template <class T>
 void squares(const SumSquares& a) {
   const int64_t last = a.first + a.x.size(), first_chunk = a.first / kSquaresChunk;
-  parallel_for(a.partials.size(), [&](int64_t c) {
-    const int64_t begin = std::max(a.first, (first_chunk + c) * kSquaresChunk);
-    const int64_t end = std::min(last, (first_chunk + c + 1) * kSquaresChunk);
-    a.partials.as<float>()[c] = chunk_squares(a.x.as<T>() + (begin - a.first), end - begin);
+  parallel_blocks(a.partials.size(), kChunksPerTask, [&](int64_t first_of_task, int64_t end_of_task) {
+    for (int64_t c = first_of_task; c < end_of_task; ++c) {
+      const int64_t begin = std::max(a.first, (first_chunk + c) * kSquaresChunk);
+      const int64_t end = std::min(last, (first_chunk + c + 1) * kSquaresChunk);
+      a.partials.as<float>()[c] = chunk_squares(a.x.as<T>() + (begin - a.first), end - begin);
+    }
   });
 }
 

@@ -15,7 +15,7 @@
 
 namespace flatshard {
 
-inline constexpr int64_t kSquaresChunk = 65536;
+inline constexpr int64_t kSquaresChunk = 4096;
 inline constexpr int64_t kSquaresLanes = 256;
 
 // How many chunks the range [first, first + size) touches.

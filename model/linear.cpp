@@ -7,7 +7,9 @@ namespace flatshard {
 Linear::Linear(ParamList& params, const std::string& prefix, const LinearSpec& spec) : spec_(spec) {
   const Shape shape = spec.stored_in_out ? Shape{spec.in, spec.out} : Shape{spec.out, spec.in};
   w_ = params.add({.name = prefix + ".weight", .shape = shape, .init = Init::normal(spec.deviation)});
-  if (spec.bias) b_ = params.add({.name = prefix + ".bias", .shape = {spec.out}, .init = Init::constant(0)});
+  if (spec.bias)
+    b_ = params.add(
+        {.name = prefix + ".bias", .shape = {spec.out}, .init = Init::constant(0), .role = ParamRole::bias});
 }
 
 void Linear::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x,

@@ -19,24 +19,32 @@ RopeScaling scaling_of(const RopeScalingConfig& c) {
 
 }  // namespace
 
-Model::Model(const ModelConfig& config, Arena& tables) : config_(config) {
+Model::Model(const ModelConfig& config, Arena& tables, int lanes) : config_(config) {
   if (config.positions == PositionKind::rotary)
     rope_table_ = tables.alloc(DType::f32, {config.max_positions, config.head_dim});
   const int blocks = static_cast<int>(config.layers);
   const bool tied = *config.tied;
-  units_.resize(static_cast<size_t>(blocks + (tied ? 1 : 2)));
-
-  auto embedding = std::make_unique<EmbeddingStage>(units_.front(), config);
-  const ParamId embedding_weight = embedding->weight();
-  stages_.push_back(std::move(embedding));
-  unit_of_.push_back(0);
-  for (int i = 0; i < blocks; ++i) {
-    unit_of_.push_back(i + 1);
-    stages_.push_back(std::make_unique<Block>(units_[static_cast<size_t>(i + 1)], config, i, rope_table_));
-  }
+  for (int i = 0; i <= blocks; ++i) unit_of_.push_back(i);
   unit_of_.push_back(tied ? 0 : blocks + 1);
-  stages_.push_back(
-      std::make_unique<HeadStage>(units_[static_cast<size_t>(unit_of_.back())], config, embedding_weight));
+
+  units_.resize(static_cast<size_t>(blocks + (tied ? 1 : 2)));
+  stages_.push_back(make_stages(units_));
+  while (static_cast<int>(stages_.size()) < lanes) {
+    std::vector<ParamList> same_units(units_.size());  // every lane declares the same parameters
+    stages_.push_back(make_stages(same_units));
+  }
+}
+
+Model::Stages Model::make_stages(std::vector<ParamList>& units) const {
+  const auto unit = [&](size_t stage) -> ParamList& { return units[static_cast<size_t>(unit_of_[stage])]; };
+  Stages stages;
+  auto embedding = std::make_unique<EmbeddingStage>(unit(0), config_);
+  const ParamId embedding_weight = embedding->weight();
+  stages.push_back(std::move(embedding));
+  for (int64_t i = 0; i < config_.layers; ++i)
+    stages.push_back(std::make_unique<Block>(unit(stages.size()), config_, i, rope_table_));
+  stages.push_back(std::make_unique<HeadStage>(unit(stages.size()), config_, embedding_weight));
+  return stages;
 }
 
 int64_t Model::parameter_count() const {

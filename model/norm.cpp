@@ -15,9 +15,11 @@ Tensor gradient_or_scratch(Context& c, const Tensor& gradient, int64_t size) {
 
 Norm::Norm(ParamList& params, const std::string& prefix, NormKind kind, int64_t size, double eps)
     : kind_(kind), size_(size), eps_(static_cast<float>(eps)) {
-  w_ = params.add({.name = prefix + ".weight", .shape = {size}, .init = Init::constant(1)});
+  w_ = params.add(
+      {.name = prefix + ".weight", .shape = {size}, .init = Init::constant(1), .role = ParamRole::norm});
   if (kind == NormKind::layer)
-    b_ = params.add({.name = prefix + ".bias", .shape = {size}, .init = Init::constant(0)});
+    b_ = params.add(
+        {.name = prefix + ".bias", .shape = {size}, .init = Init::constant(0), .role = ParamRole::norm});
 }
 
 void Norm::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {

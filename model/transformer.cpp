@@ -12,11 +12,13 @@ EmbeddingStage::EmbeddingStage(ParamList& params, const ModelConfig& config)
   const ParamNames& names = param_names(config.family);
   w_ = params.add({.name = names.embedding + ".weight",
                    .shape = {config.vocab, config.hidden},
-                   .init = Init::normal(0.02f)});
+                   .init = Init::normal(0.02f),
+                   .role = ParamRole::embedding});
   if (learned_positions_)
     positions_ = params.add({.name = names.positions + ".weight",
                              .shape = {config.max_positions, config.hidden},
-                             .init = Init::normal(0.02f)});
+                             .init = Init::normal(0.02f),
+                             .role = ParamRole::embedding});
 }
 
 void EmbeddingStage::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor&) {

@@ -22,10 +22,14 @@ struct Init {
   static constexpr Init uniform(float bound) { return {Kind::uniform, bound}; }
 };
 
+// What a parameter is in its layer; a bias of a norm is a norm.
+enum class ParamRole { weight, bias, norm, embedding };
+
 struct ParamSpec {
   std::string name;
   Shape shape;
   Init init;
+  ParamRole role = ParamRole::weight;
   bool decay = true;      // weight decay applies
   bool trainable = true;  // has a gradient and optimizer state
 };
@@ -40,6 +44,7 @@ class ParamList {
   ParamId add(ParamSpec spec);
   const ParamSpec& operator[](ParamId id) const { return specs_[static_cast<size_t>(id.index)]; }
   const std::vector<ParamSpec>& specs() const { return specs_; }
+  std::vector<ParamSpec>& specs() { return specs_; }
   int64_t element_count() const;
 
  private:

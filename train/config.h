@@ -23,6 +23,7 @@ struct RunConfig {
   std::string device = "auto";
   bool trace = false;
   int64_t hash_every = 0;
+  int64_t threads = 0;  // 0: the processors of this rank
 };
 
 struct DataConfig {
@@ -37,6 +38,7 @@ struct TrainConfig {
   double epochs = 0;
   int64_t total_batch_size = 0;
   int64_t batch_size_per_device = 1;
+  int64_t lane_size = 0;                   // 0: as batch_size_per_device
   int64_t eval_batch_size_per_device = 0;  // 0: as batch_size_per_device
   bool recompute = false;
   double eval_every = 0;

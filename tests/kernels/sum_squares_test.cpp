@@ -140,5 +140,5 @@ TEST_CASE("sum_squares says how many partials a range has") {
         {.partials = tensor_of(partials, {1}), .x = tensor_of(x.data(), {10}), .first = kSquaresChunk - 5});
   });
   CHECK(error ==
-        "sum_squares: partials is f32 (1), must be f32 with 2 elements for 10 elements from 65531 on");
+        "sum_squares: partials is f32 (1), must be f32 with 2 elements for 10 elements from 4091 on");
 }

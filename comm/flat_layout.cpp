@@ -1,0 +1,43 @@
+#include "comm/flat_layout.h"
+
+#include <algorithm>
+
+#include "runtime/check.h"
+
+namespace flatshard {
+namespace {
+
+int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+}  // namespace
+
+FlatLayout::FlatLayout(const ParamList& params, Segment segment, int ranks) : ranks_(ranks) {
+  check(ranks >= 1, "a flat layout for ", ranks, " ranks; there must be at least 1");
+  int64_t end = 0;
+  for (const bool decay : {true, false}) {
+    for (int i = 0; i < static_cast<int>(params.specs().size()); ++i) {
+      const ParamSpec& spec = params[ParamId{i}];
+      if (spec.trainable != (segment == Segment::trainable) || spec.decay != decay) continue;
+      places_.push_back({{i}, end, spec.shape.size()});
+      end = round_up(end + spec.shape.size(), kAlignment);
+    }
+    if (decay) decay_end_ = end;
+  }
+  shard_size_ = round_up(end, ranks * kShardMultiple) / ranks;
+}
+
+std::vector<FlatLayout::Piece> FlatLayout::pieces(int rank) const {
+  const int64_t begin = rank * shard_size_, end = begin + shard_size_;
+  std::vector<Piece> pieces;
+  for (const Place& place : places_) {
+    const int64_t from = std::max(begin, place.begin), to = std::min(end, place.begin + place.size);
+    if (from < to) pieces.push_back({place.param, from - place.begin, from - begin, to - from});
+  }
+  return pieces;
+}
+
+int64_t FlatLayout::decayed_in_shard(int rank) const {
+  return std::clamp<int64_t>(decay_end_ - rank * shard_size_, 0, shard_size_);
+}
+
+}  // namespace flatshard

@@ -1,0 +1,92 @@
+// Communicator over MPI, in host memory. A call blocks the stream's thread until the data is there.
+
+#include <climits>
+#include <mpi.h>
+
+#include "comm/communicator.h"
+#include "comm/self_communicator.h"
+#include "comm/world.h"
+#include "runtime/check.h"
+
+namespace flatshard {
+namespace {
+
+void mpi_check(int status, const char* call, const Tensor& t) {
+  if (status == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(status, text, &length);
+  fail(str(call, " of ", t.bytes(), " bytes: ", std::string(text, static_cast<size_t>(length))));
+}
+
+// MPI counts in int, so large messages travel as elements of a larger type.
+class Elements {
+ public:
+  explicit Elements(int64_t bytes) {
+    while (bytes / size_ > INT_MAX && bytes % (2 * size_) == 0) size_ *= 2;
+    check(bytes / size_ <= INT_MAX, "a message of ", bytes, " bytes is too long for MPI");
+    count_ = static_cast<int>(bytes / size_);
+    MPI_Type_contiguous(static_cast<int>(size_), MPI_BYTE, &type_);
+    MPI_Type_commit(&type_);
+  }
+  ~Elements() { MPI_Type_free(&type_); }
+  Elements(const Elements&) = delete;
+  Elements& operator=(const Elements&) = delete;
+
+  int count() const { return count_; }
+  MPI_Datatype type() const { return type_; }
+
+ private:
+  int64_t size_ = 1;
+  int count_ = 0;
+  MPI_Datatype type_ = MPI_DATATYPE_NULL;
+};
+
+class MpiCommunicator : public Communicator {
+ public:
+  MpiCommunicator(MPI_Comm comm, int rank, int size) : Communicator(rank, size), comm_(comm) {}
+  ~MpiCommunicator() override { MPI_Comm_free(&comm_); }
+
+  void all_gather(Stream& stream, const Tensor& full) override {
+    check_host(full);
+    const Tensor shard = part_of(full, rank(), size());
+    stream.run("all_gather", [this, full, shard] {
+      const Elements elements(shard.bytes());
+      mpi_check(MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, full.data, elements.count(),
+                              elements.type(), comm_),
+                "MPI_Allgather", full);
+    });
+  }
+
+  void all_to_all(Stream& stream, const Tensor& received, const Tensor& sent) override {
+    check(received.bytes() == sent.bytes(), "all_to_all: ", sent.bytes(), " bytes are sent, ",
+          received.bytes(), " received");
+    check_host(received);
+    check_host(sent);
+    const int64_t part = part_of(sent, 0, size()).bytes();
+    stream.run("all_to_all", [this, received, sent, part] {
+      const Elements elements(part);
+      mpi_check(MPI_Alltoall(sent.data, elements.count(), elements.type(), received.data, elements.count(),
+                             elements.type(), comm_),
+                "MPI_Alltoall", sent);
+    });
+  }
+
+ private:
+  static void check_host(const Tensor& t) {
+    check(!t.device.is_cuda(), "MPI moves host memory; a tensor is on ", t.device);
+  }
+
+  MPI_Comm comm_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_communicator(World& world) {
+  if (!world.over_mpi()) return std::make_unique<SelfCommunicator>();
+  MPI_Comm copy = MPI_COMM_NULL;
+  check(MPI_Comm_dup(MPI_COMM_WORLD, &copy) == MPI_SUCCESS, "MPI_Comm_dup failed");
+  return std::make_unique<MpiCommunicator>(copy, world.rank(), world.size());
+}
+
+}  // namespace flatshard

@@ -1,0 +1,60 @@
+#include "comm/world.h"
+
+#include <cstdlib>
+
+#include <mpi.h>
+
+#include "comm/launch.h"
+#include "runtime/check.h"
+
+namespace flatshard {
+namespace {
+
+void mpi_check(int status, const char* call) {
+  if (status == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(status, text, &length);
+  fail(str(call, ": ", std::string(text, static_cast<size_t>(length))));
+}
+
+}  // namespace
+
+World::World() {
+  if (!launched_ranks()) return;
+  mpi_check(MPI_Init(nullptr, nullptr), "MPI_Init");
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+  MPI_Comm_size(MPI_COMM_WORLD, &size_);
+  MPI_Comm host;
+  mpi_check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host),
+            "MPI_Comm_split_type");
+  MPI_Comm_rank(host, &local_rank_);
+  MPI_Comm_size(host, &local_size_);
+  MPI_Comm_free(&host);
+  over_mpi_ = true;
+}
+
+World::~World() {
+  if (over_mpi_) MPI_Finalize();
+}
+
+std::vector<double> World::all_gather(std::span<const double> values) {
+  if (!over_mpi_) return {values.begin(), values.end()};
+  const int count = static_cast<int>(values.size());
+  std::vector<double> all(values.size() * static_cast<size_t>(size_));
+  mpi_check(MPI_Allgather(values.data(), count, MPI_DOUBLE, all.data(), count, MPI_DOUBLE, MPI_COMM_WORLD),
+            "MPI_Allgather");
+  return all;
+}
+
+void World::barrier() {
+  if (over_mpi_) mpi_check(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");
+}
+
+void World::abort(int exit_code) {
+  if (over_mpi_) MPI_Abort(MPI_COMM_WORLD, exit_code);
+  std::_Exit(exit_code);
+}
+
+}  // namespace flatshard

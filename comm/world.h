@@ -1,0 +1,44 @@
+#pragma once
+// The processes of a run. Under mpirun (or srun) they find each other through MPI; a program started by
+// itself is a world of one and does not touch MPI. Host values travel here; tensors travel through
+// Communicators.
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace flatshard {
+
+class World {
+ public:
+  // Joins the run. To be called once, before threads are started.
+  World();
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  int local_rank() const { return local_rank_; }  // among the ranks of this host
+  int local_size() const { return local_size_; }
+
+  // The values of all ranks, in rank order; every rank gives equally many.
+  std::vector<double> all_gather(std::span<const double> values);
+  // Nobody passes before everybody has come.
+  void barrier();
+  // Ends all ranks of the run.
+  [[noreturn]] void abort(int exit_code);
+
+  bool over_mpi() const { return over_mpi_; }
+
+ private:
+  int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
+  bool over_mpi_ = false;
+};
+
+// How many threads this rank should compute with: the processors it is bound to, shared with the ranks of its
+// host that are bound to the same ones.
+int threads_for(const World& world);
+
+}  // namespace flatshard

@@ -1,0 +1,31 @@
+// World in a build without MPI: always one rank.
+
+#include <cstdlib>
+
+#include "comm/communicator.h"
+#include "comm/launch.h"
+#include "comm/self_communicator.h"
+#include "comm/world.h"
+#include "runtime/check.h"
+
+namespace flatshard {
+
+World::World() {
+  const int ranks = launched_ranks().value_or(1);
+  check(ranks == 1, "started as one of ", ranks, " ranks, but this build has no MPI: install libopenmpi-dev ",
+        "and configure again");
+}
+
+World::~World() = default;
+
+std::vector<double> World::all_gather(std::span<const double> values) {
+  return {values.begin(), values.end()};
+}
+
+void World::barrier() {}
+
+void World::abort(int exit_code) { std::_Exit(exit_code); }
+
+std::unique_ptr<Communicator> make_communicator(World&) { return std::make_unique<SelfCommunicator>(); }
+
+}  // namespace flatshard

@@ -1,0 +1,78 @@
+#include "train/engine.h"
+
+#include <algorithm>
+
+#include "train/param_groups.h"
+
+namespace flatshard {
+namespace {
+
+Model grouped_model(const RunSetup& setup, Arena& tables) {
+  Model model(setup.model, tables, static_cast<int>(setup.batching.lanes));
+  apply_groups(model, setup.config.trainable, setup.config.optimizer.no_decay);
+  return model;
+}
+
+std::vector<int> stages_of_unit(const Model& model) {
+  std::vector<int> stages(model.units().size());
+  for (int i = 0; i < model.stage_count(); ++i) ++stages[static_cast<size_t>(model.unit_of(i))];
+  return stages;
+}
+
+UnitOptions unit_options(const RunSetup& setup) {
+  return {.compute = setup.compute,
+          .wire = setup.wire,
+          .lanes = static_cast<int>(setup.batching.lanes),
+          .micro_steps = setup.batching.micro_steps};
+}
+
+std::vector<ShardedUnit> make_units(const RunSetup& setup, const Model& model, const std::vector<int>& stages,
+                                    Communicators comms, MemoryPlan& memory, GradientRoom& room) {
+  std::vector<ShardedUnit> units;
+  for (size_t i = 0; i < model.units().size(); ++i)
+    units.emplace_back(model.units()[i], static_cast<int>(i), stages[i], comms, unit_options(setup),
+                       memory.units(), room);
+  return units;
+}
+
+}  // namespace
+
+Engine::Engine(const RunSetup& setup, Communicators comms, MemoryPlan& memory, StreamGroup& streams)
+    : setup_(setup),
+      memory_(memory),
+      streams_(streams),
+      compute_(streams.add("compute")),
+      gather_(streams.add("gather", StreamRole::comm)),
+      reduce_(streams.add("reduce", StreamRole::comm)),
+      model_(grouped_model(setup, memory.tables)),
+      stages_of_unit_(stages_of_unit(model_)),
+      room_(model_.units(), stages_of_unit_, comms.gather.size(), unit_options(setup), memory.units()),
+      units_(make_units(setup, model_, stages_of_unit_, comms, memory, room_)),
+      optimizer_(setup.config.optimizer, units_, comms.gather, memory.gradients),
+      lanes_(static_cast<size_t>(setup.batching.lanes)),
+      marks_(static_cast<size_t>(model_.stage_count())),
+      lane_losses_(static_cast<size_t>(local_lanes())) {
+  while (!unit(first_trained_stage_).has_gradients()) ++first_trained_stage_;
+  const int64_t widest = std::max(setup.batching.lane_sequences, setup.eval_sequences) * setup.seq_len();
+  weights_ = memory.batch.alloc(DType::f32, {widest});
+  for (int64_t lane = 0; lane < local_lanes(); ++lane) {
+    spaces_.push_back(batch_space(setup.batching.lane_sequences));
+    losses_.push_back(memory.batch.alloc(DType::f32, {lane_tokens()}));
+  }
+  batches_ = spaces_;
+}
+
+void Engine::initialise() {
+  model_.fill_tables(compute_);
+  for (ShardedUnit& u : units_)
+    u.initialise(compute_, gather_, static_cast<uint64_t>(setup_.config.run.seed));
+  streams_.sync_all();
+}
+
+Batch Engine::batch_space(int64_t sequences) {
+  const int64_t N = sequences * setup_.seq_len();
+  const auto ints = [&](int64_t n) { return memory_.batch.alloc(DType::i32, {n}); };
+  return {.tokens = ints(N), .positions = ints(N), .targets = ints(N), .boundaries = ints(N + 1)};
+}
+
+}  // namespace flatshard

@@ -1,0 +1,102 @@
+#pragma once
+// Everything of a run that lives on its device: model, units, optimizer, buffers; and the two things it can
+// do, a training step (step.cpp) and an evaluation (evaluate.cpp). It is built twice by the same code: on
+// planning arenas and streams, where it only counts, and for real.
+
+#include <span>
+#include <vector>
+
+#include "comm/sharded_unit.h"
+#include "model/model.h"
+#include "train/data.h"
+#include "train/memory_plan.h"
+#include "train/optimizer.h"
+#include "train/run_setup.h"
+
+namespace flatshard {
+
+// What one step is told.
+struct StepOrder {
+  int64_t data_step;  // which global batch
+  int64_t update;     // the number of this update, from 1
+  double lr;
+  double loss_scale;
+  int64_t targets;  // that count, in the whole global batch
+};
+
+// What it tells, after the device has finished.
+struct StepResult {
+  std::span<const double> lane_losses;  // of this rank's lanes in order; times the loss scale / targets
+  double grad_norm;
+  bool finite;  // otherwise nothing was updated
+};
+
+// The loss of one sequence in an evaluation, summed over its targets.
+struct SequenceLoss {
+  double sum, targets;
+};
+
+class Engine {
+ public:
+  Engine(const RunSetup& setup, Communicators comms, MemoryPlan& memory, StreamGroup& streams);
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  void initialise();
+  StepResult step(const Data& data, const StepOrder& order);
+  // The sequences of one evaluation batch of this rank.
+  std::vector<SequenceLoss> evaluate(const Data& data, int64_t batch);
+  // Runs the largest step and evaluation on planning arenas.
+  void plan();
+
+  Model& model() { return model_; }
+  std::vector<ShardedUnit>& units() { return units_; }
+  Stream& compute() { return compute_; }
+  int rank() const { return units_.front().rank(); }
+
+ private:
+  // One micro-batch in flight: where its stages' inputs and their gradients lie.
+  struct Lane {
+    std::vector<Tensor> x;  // x[i] is the input of stage i, i >= 1
+    Tensor dx;
+    Batch batch;
+    Tensor losses;
+  };
+
+  // step.cpp
+  void read_batches(const Data* data, int64_t data_step);
+  void accumulate(int64_t micro);
+  void forward(int64_t micro);
+  void backward(int64_t micro);
+  Context context(const Batch& batch, const Tensor& losses);
+  Context context_of(int64_t micro, int lane);
+  std::span<const double> sum_losses();
+  ShardedUnit& unit(int stage) { return units_[static_cast<size_t>(model_.unit_of(stage))]; }
+
+  // evaluate.cpp
+  void forward_only(Context& c);
+
+  Batch batch_space(int64_t sequences);
+  int64_t lane_tokens() const { return setup_.batching.lane_sequences * setup_.seq_len(); }
+  int64_t local_lanes() const { return setup_.batching.lanes * setup_.batching.micro_steps; }
+
+  const RunSetup& setup_;
+  MemoryPlan& memory_;
+  StreamGroup& streams_;
+  Stream &compute_, &gather_, &reduce_;
+  Model model_;
+  std::vector<int> stages_of_unit_;
+  GradientRoom room_;
+  std::vector<ShardedUnit> units_;
+  Optimizer optimizer_;
+  int first_trained_stage_ = 0;
+
+  Tensor weights_;                       // what each token's loss counts
+  std::vector<Batch> spaces_, batches_;  // of this rank's lanes, micro-step by micro-step
+  std::vector<Tensor> losses_;
+  std::vector<Lane> lanes_;
+  std::vector<int64_t> marks_;  // where each stage's saved activations begin
+  std::vector<double> lane_losses_;
+};
+
+}  // namespace flatshard

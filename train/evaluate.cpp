@@ -1,0 +1,46 @@
+// Evaluation: the loss of every sequence, summed in double over its targets. Which rank computes a sequence,
+// and beside which others, does not matter to it.
+
+#include <algorithm>
+
+#include "train/engine.h"
+
+namespace flatshard {
+
+std::vector<SequenceLoss> Engine::evaluate(const Data& data, int64_t batch_index) {
+  const ArenaScope scope(memory_.batch);
+  const int64_t B = setup_.eval_sequences, S = setup_.seq_len();
+  const Batch space = batch_space(B);
+  const Tensor losses = memory_.batch.alloc(DType::f32, {B * S});
+  const Batch batch = data.read(batch_index, rank(), space);
+  std::fill_n(weights_.as<float>(), weights_.size(), 1.0f);
+  Context c = context(batch, losses);
+  forward_only(c);
+  streams_.sync_all();
+
+  std::vector<SequenceLoss> result;
+  for (int64_t row = 0; row < B; ++row) {
+    SequenceLoss sequence{0, 0};
+    for (int64_t t = row * S; t < (row + 1) * S; ++t) {
+      sequence.sum += static_cast<double>(losses.as<float>()[t]);
+      sequence.targets += batch.targets.as<int32_t>()[t] >= 0 ? 1 : 0;
+    }
+    result.push_back(sequence);
+  }
+  return result;
+}
+
+// Two buffers take turns: nothing is kept for a backward pass.
+void Engine::forward_only(Context& c) {
+  const ArenaScope scope(memory_.activations);
+  const Shape shape{c.tokens.size(), setup_.model.hidden};
+  Tensor x = memory_.activations.alloc(setup_.compute, shape),
+         y = memory_.activations.alloc(setup_.compute, shape);
+  for (int i = 0; i < model_.stage_count(); ++i) {
+    const ArenaScope stage(memory_.activations);
+    model_.stage(i).forward(c, unit(i).acquire(compute_), y, x);
+    std::swap(x, y);
+  }
+}
+
+}  // namespace flatshard

@@ -1,0 +1,74 @@
+#include "train/memory_plan.h"
+
+#include <iomanip>
+#include <sstream>
+
+namespace flatshard {
+namespace {
+
+struct Purpose {
+  const char *name, *what;
+};
+constexpr Purpose kPurposes[] = {
+    {"parameters", "values to compute with, whole"},
+    {"optimizer", "fp32 masters and both moments, this rank's shard"},
+    {"gradients", "reduced fp32 gradients, this rank's shard"},
+    {"exchange", "whole gradients on their way to their owners"},
+    {"activations", "kept from forward to backward, or for an evaluation"},
+    {"scratch", "of single ops"},
+    {"batch", "tokens, targets and losses of this rank's lanes"},
+    {"tables", "rotary frequencies"},
+};
+
+}  // namespace
+
+MemoryPlan::MemoryPlan(Device device)
+    : parameters(kPurposes[0].name, device),
+      optimizer(kPurposes[1].name, device),
+      gradients(kPurposes[2].name, device),
+      exchange(kPurposes[3].name, device),
+      activations(kPurposes[4].name, device),
+      scratch(kPurposes[5].name, device),
+      batch(kPurposes[6].name, device),
+      tables(kPurposes[7].name, device) {}
+
+std::array<Arena*, 8> MemoryPlan::all() {
+  return {&parameters, &optimizer, &gradients, &exchange, &activations, &scratch, &batch, &tables};
+}
+std::array<const Arena*, 8> MemoryPlan::all() const {
+  return {&parameters, &optimizer, &gradients, &exchange, &activations, &scratch, &batch, &tables};
+}
+
+void MemoryPlan::commit(CommitOptions options) {
+  for (Arena* arena : all()) arena->commit(options);
+}
+
+int64_t MemoryPlan::peak() const {
+  int64_t sum = 0;
+  for (const Arena* arena : all()) sum += arena->peak();
+  return sum;
+}
+
+std::string MemoryPlan::table() const {
+  std::ostringstream out;
+  const auto line = [&](const std::string& name, int64_t bytes, const std::string& what) {
+    out << "  " << std::left << std::setw(12) << name << std::right << std::setw(16) << bytes << " B  "
+        << std::setw(10) << human_bytes(bytes) << (what.empty() ? "" : "  ") << what << '\n';
+  };
+  const auto arenas = all();
+  for (size_t i = 0; i < arenas.size(); ++i) line(arenas[i]->name(), arenas[i]->peak(), kPurposes[i].what);
+  line("all", peak(), "");
+  return std::move(out).str();
+}
+
+std::string human_bytes(int64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  int unit = 0;
+  while (value >= 1024 && unit < 4) value /= 1024, ++unit;
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(unit == 0 ? 0 : value < 10 ? 2 : 1) << value << ' ' << kUnits[unit];
+  return std::move(out).str();
+}
+
+}  // namespace flatshard

@@ -1,0 +1,56 @@
+#include "train/peak.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "kernels/gemm.h"
+#include "runtime/arena.h"
+#include "runtime/memory.h"
+
+namespace flatshard {
+namespace {
+
+constexpr int64_t kSize = 1024;
+constexpr double kSeconds = 0.15;
+
+Gemm product_in(Arena& arena, DType compute) {
+  const Shape square{kSize, kSize};
+  return {.c = arena.alloc(DType::f32, square),
+          .a = arena.alloc(compute, square),
+          .b = arena.alloc(compute, square)};
+}
+
+double own_peak(DType compute) {
+  using Clock = std::chrono::steady_clock;
+  const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
+  Arena operands("peak operands", Device::cpu()), scratch("peak scratch", Device::cpu());
+  StreamGroup planning(Device::cpu(), {.planning = true}), streams(Device::cpu());
+  gemm(planning.add("compute"), scratch, product_in(operands, compute));
+  operands.commit();
+  scratch.commit();
+
+  Stream& stream = streams.add("compute");
+  const Gemm product = product_in(operands, compute);
+  zero(stream, product.a);
+  zero(stream, product.b);
+  gemm(stream, scratch, product);
+  double best = 0;
+  for (const auto start = Clock::now(); seconds(Clock::now() - start) < kSeconds;) {
+    const auto begin = Clock::now();
+    gemm(stream, scratch, product);
+    best = std::max(best, flops(product) / seconds(Clock::now() - begin));
+  }
+  return best;
+}
+
+}  // namespace
+
+double matrix_peak(World& world, DType compute) {
+  world.barrier();
+  const double mine = own_peak(compute);
+  double sum = 0;
+  for (const double rate : world.all_gather({&mine, 1})) sum += rate;
+  return sum;
+}
+
+}  // namespace flatshard

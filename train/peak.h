@@ -1,0 +1,13 @@
+#pragma once
+// What the run's speed is held against: floating-point operations per second in matrix products of the dtype
+// of compute. On the CPU it is measured, here and now, by every rank at the same time.
+
+#include "comm/world.h"
+#include "runtime/dtype.h"
+
+namespace flatshard {
+
+// Of all ranks together. Takes about a fifth of a second.
+double matrix_peak(World& world, DType compute);
+
+}  // namespace flatshard

@@ -1,0 +1,87 @@
+#include "train/run_setup.h"
+
+#include <cmath>
+
+#include "build_config.h"
+#include "runtime/check.h"
+#include "runtime/log.h"
+
+namespace flatshard {
+namespace {
+
+DType dtype_named(const std::string& name) {
+  return name == "fp32" ? DType::f32 : name == "bf16" ? DType::bf16 : DType::f16;
+}
+
+ModelConfig model_of(const Config& c) {
+  ModelConfig model = c.model;
+  if (model.max_positions == 0) model.max_positions = c.data.seq_len;
+  model = resolved(model);
+  check(c.data.seq_len <= model.max_positions, "data.seq_len = ", c.data.seq_len,
+        " is longer than model.max_positions = ", model.max_positions);
+  return model;
+}
+
+Device device_of(const std::string& choice) {
+  const std::string missing = kOpsWithoutCuda;
+  if (choice == "cuda") {
+    check(kCudaBuilt, "run.device = \"cuda\", but this build has no CUDA back end");
+    check(missing.empty(), "run.device = \"cuda\", but these ops have no CUDA twin yet: ", missing);
+    check(cuda_device_count() > 0, "run.device = \"cuda\", but there is no GPU that this process can use");
+  }
+  if (choice == "auto" && cuda_device_count() > 0) {
+    if (missing.empty()) return Device::cuda(0);
+    log_info("a GPU is there, but training runs on the CPU: no CUDA twin yet of ", missing);
+  }
+  return choice == "cuda" ? Device::cuda(0) : Device::cpu();
+}
+
+// Contradictions between keys that are each right by themselves.
+void check_together(const Config& c) {
+  check(c.data.seq_len > 0, "data.seq_len is ", c.data.seq_len, ", must be positive");
+  check(c.optimizer.lr > 0, "optimizer.lr is ", c.optimizer.lr, ", must be positive");
+  check(c.data.eval.empty() == (c.train.eval_every == 0),
+        c.data.eval.empty()
+            ? "train.eval_every is set, but data.eval names no file to evaluate on"
+            : "data.eval is set, but train.eval_every = 0 never evaluates: set it to a number "
+              "of steps, or to a share of the run below 1");
+  check(c.schedule.warmup_steps == 0 || c.schedule.warmup_ratio == 0,
+        "schedule.warmup_steps = ", c.schedule.warmup_steps,
+        " and schedule.warmup_ratio = ", c.schedule.warmup_ratio, ": give one of them");
+  check(c.optimizer.lr_scaling == "none" || c.optimizer.base_batch_size > 0, "optimizer.lr_scaling = \"",
+        c.optimizer.lr_scaling,
+        "\" needs optimizer.base_batch_size, the batch that optimizer.lr was chosen for");
+  check(c.optimizer.lr_scaling != "none" || c.optimizer.base_batch_size == 0,
+        "optimizer.base_batch_size counts only with optimizer.lr_scaling");
+  check(c.optimizer.betas[0] < 1 && c.optimizer.betas[1] < 1, "optimizer.betas are ", c.optimizer.betas[0],
+        " and ", c.optimizer.betas[1], ", must be below 1");
+  check(!c.train.skip_nonfinite || c.precision.compute != "fp16" || c.precision.loss_scale != "dynamic",
+        "train.skip_nonfinite is what a dynamic loss scale does by itself; leave it out");
+}
+
+}  // namespace
+
+double RunSetup::peak_lr() const {
+  const OptimizerConfig& o = config.optimizer;
+  if (o.lr_scaling == "none") return o.lr;
+  const double k = static_cast<double>(batching.total_sequences) / static_cast<double>(o.base_batch_size);
+  return o.lr * (o.lr_scaling == "sqrt" ? std::sqrt(k) : k);
+}
+
+RunSetup set_up(const Config& config, int ranks) {
+  check_together(config);
+  RunSetup setup{.config = config,
+                 .model = model_of(config),
+                 .batching = batching_of(config.train, ranks),
+                 .compute = dtype_named(config.precision.compute),
+                 .wire = dtype_named(config.precision.reduce),
+                 .device = device_of(config.run.device),
+                 .eval_sequences = config.train.eval_batch_size_per_device};
+  if (setup.eval_sequences == 0) setup.eval_sequences = config.train.batch_size_per_device;
+  check(setup.wire == DType::f32 || setup.batching.lanes == 1, "precision.reduce = \"",
+        config.precision.reduce, "\" needs lanes as large as the batch of a device: set train.lane_size = ",
+        config.train.batch_size_per_device, " or leave it out");
+  return setup;
+}
+
+}  // namespace flatshard

@@ -1,0 +1,27 @@
+#pragma once
+// A config made definite for a number of ranks: sizes derived, choices made, contradictions refused. No data
+// and no device are needed, so --plan can work from it.
+
+#include "runtime/device.h"
+#include "runtime/dtype.h"
+#include "train/batching.h"
+#include "train/config.h"
+
+namespace flatshard {
+
+struct RunSetup {
+  Config config;
+  ModelConfig model;  // resolved
+  Batching batching;
+  DType compute, wire;
+  Device device;
+  int64_t eval_sequences;  // of a rank's evaluation batch
+
+  int64_t seq_len() const { return config.data.seq_len; }
+  bool mask_documents() const { return config.data.packing == "documents"; }
+  double peak_lr() const;  // optimizer.lr, scaled by the batch where asked
+};
+
+RunSetup set_up(const Config& config, int ranks);
+
+}  // namespace flatshard

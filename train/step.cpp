@@ -1,0 +1,128 @@
+// One optimizer step, from tokens to updated weights. U: update, P: publish.
+//
+//   compute  F0  F1  F2  B2  B1  B0       norm U0 U1 U2   F0
+//   reduce                   R2  R1  R0
+//   gather                                        P0 P1 P2
+//
+// A rank works on `lanes` micro-batches at a time, stage by stage, micro_steps times; then all ranks update
+// their shards together. Sums over lanes, ranks and micro-steps are exact: see comm/sharded_unit.h.
+
+#include <algorithm>
+
+#include "runtime/memory.h"
+#include "train/engine.h"
+
+namespace flatshard {
+
+StepResult Engine::step(const Data& data, const StepOrder& order) {
+  read_batches(&data, order.data_step);
+  std::fill_n(weights_.as<float>(), weights_.size(),
+              static_cast<float>(order.loss_scale / static_cast<double>(order.targets)));
+  for (int64_t micro = 0; micro < setup_.batching.micro_steps; ++micro) accumulate(micro);
+  optimizer_.measure(compute_, order.loss_scale);
+  optimizer_.update(compute_, order.lr, order.update);
+  for (ShardedUnit& u : units_) u.publish(compute_, gather_);
+  streams_.sync_all();
+  return {.lane_losses = sum_losses(),
+          .grad_norm = *optimizer_.norm().as<float>(),
+          .finite = *optimizer_.nonfinite().as<int32_t>() == 0};
+}
+
+// Gradients of one micro-step, added to those of the ones before.
+void Engine::accumulate(int64_t micro) {
+  const ArenaScope scope(memory_.activations);
+  const Shape shape{lane_tokens(), setup_.model.hidden};
+  for (Lane& lane : lanes_) {
+    lane.x.resize(static_cast<size_t>(model_.stage_count()));
+    for (size_t i = 1; i < lane.x.size(); ++i) lane.x[i] = memory_.activations.alloc(setup_.compute, shape);
+    lane.dx = memory_.activations.alloc(setup_.compute, shape);
+  }
+  forward(micro);
+  backward(micro);
+}
+
+// The last stage goes straight into its backward pass, which computes the losses as well.
+void Engine::forward(int64_t micro) {
+  for (int i = 0; i < model_.stage_count() - 1; ++i) {
+    const size_t at = static_cast<size_t>(i);
+    const ParamView p = unit(i).acquire(compute_);
+    marks_[at] = memory_.activations.mark();
+    for (int lane = 0; lane < setup_.batching.lanes; ++lane) {
+      Context c = context_of(micro, lane);
+      const std::vector<Tensor>& x = lanes_[static_cast<size_t>(lane)].x;
+      model_.stage(i, lane).forward(c, p, x[at + 1], x[at]);
+      if (setup_.config.train.recompute) memory_.activations.rewind(marks_[at]);
+    }
+  }
+}
+
+void Engine::backward(int64_t micro) {
+  const int last = model_.stage_count() - 1;
+  const bool recompute = setup_.config.train.recompute;
+  for (int i = last; i >= first_trained_stage_; --i) {
+    const size_t at = static_cast<size_t>(i);
+    const ParamView p = unit(i).acquire(compute_);
+    if (i == last) marks_[at] = memory_.activations.mark();
+    for (int lane = 0; lane < setup_.batching.lanes; ++lane) {
+      Context c = context_of(micro, lane);
+      const Lane& l = lanes_[static_cast<size_t>(lane)];
+      const GradView g = unit(i).grads(compute_, lane);
+      if (recompute && i < last) model_.stage(i, lane).forward(c, p, l.x[at + 1], l.x[at]);
+      model_.stage(i, lane).backward(c, p, g, l.dx, l.x[at]);
+      if (recompute) memory_.activations.rewind(marks_[at]);
+    }
+    memory_.activations.rewind(marks_[at]);
+    unit(i).reduce(compute_, reduce_, micro);  // sums over ranks while stage i - 1 computes
+  }
+}
+
+// All of this rank's lanes at once: their tokens stay where they are until the step is over.
+void Engine::read_batches(const Data* data, int64_t data_step) {
+  const Batching& b = setup_.batching;
+  for (int64_t local = 0; local < local_lanes(); ++local) {
+    const size_t at = static_cast<size_t>(local);
+    const int64_t lane = b.lane_of(local / b.lanes, rank(), local % b.lanes);
+    batches_[at] = data ? data->read(data_step, lane, spaces_[at]) : spaces_[at];
+  }
+}
+
+Context Engine::context_of(int64_t micro, int lane) {
+  const size_t at = static_cast<size_t>(micro * setup_.batching.lanes + lane);
+  return context(batches_[at], losses_[at]);
+}
+
+Context Engine::context(const Batch& batch, const Tensor& losses) {
+  return {.stream = compute_,
+          .scratch = memory_.scratch,
+          .saved = memory_.activations,
+          .tokens = batch.tokens,
+          .positions = batch.positions,
+          .boundaries = batch.boundaries,
+          .targets = batch.targets,
+          .weights = weights_.slice(0, batch.tokens.size()),
+          .losses = losses,
+          .dtype = setup_.compute};
+}
+
+std::span<const double> Engine::sum_losses() {
+  for (size_t lane = 0; lane < losses_.size(); ++lane) {
+    const float* losses = losses_[lane].as<float>();
+    double sum = 0;
+    for (int64_t i = 0; i < losses_[lane].size(); ++i) sum += static_cast<double>(losses[i]);
+    lane_losses_[lane] = sum;
+  }
+  return lane_losses_;
+}
+
+void Engine::plan() {
+  read_batches(nullptr, 0);
+  for (int64_t micro = 0; micro < setup_.batching.micro_steps; ++micro) accumulate(micro);
+  optimizer_.measure(compute_, 1);
+  if (setup_.config.data.eval.empty()) return;
+  const ArenaScope scope(memory_.batch);
+  const Batch batch = batch_space(setup_.eval_sequences);
+  Context c = context(batch, memory_.batch.alloc(DType::f32, {batch.tokens.size()}));
+  forward_only(c);
+}
+
+}  // namespace flatshard
