@@ -125,10 +125,11 @@ void TokenWriter::add_document(std::span<const int32_t> tokens) {
     std::memcpy(bytes.data() + i * static_cast<size_t>(width_), &tokens[i], static_cast<size_t>(width_));
   }
   file_->out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  check(file_->out.good(), path_, ": cannot write: ", std::strerror(errno));
   starts_.push_back(starts_.back() + tokens.size());
 }
 
-void TokenWriter::finish() {
+void TokenWriter::complete() {
   std::ofstream& out = file_->out;
   const int64_t token_bytes = size() * width_;
   const std::string gap(static_cast<size_t>(padded(token_bytes) - token_bytes), '\0');
@@ -143,7 +144,13 @@ void TokenWriter::finish() {
     out.write(static_cast<const char*>(field), bytes);
   out.close();
   check(out.good(), path_, ": cannot write: ", std::strerror(errno));
-  std::filesystem::rename(file_->unfinished, path_);
+}
+
+void TokenWriter::finish() {
+  if (file_->out.is_open()) complete();
+  std::error_code error;
+  std::filesystem::rename(file_->unfinished, path_, error);
+  check(!error, path_, ": cannot write: ", error.message());
   file_.reset();
 }
 

@@ -46,12 +46,14 @@ class TokenFile {
 };
 
 // Writes a token file document by document; finish() completes it under its final name. Nothing is left
-// behind when it is not finished.
+// behind when it is not finished. Who writes two files that belong together completes both and then finishes
+// both.
 class TokenWriter {
  public:
   TokenWriter(std::string path, int64_t vocab);
   ~TokenWriter();
   void add_document(std::span<const int32_t> tokens);
+  void complete();  // the bytes are all there, under the unfinished name; no more documents
   void finish();
   int64_t size() const { return static_cast<int64_t>(starts_.back()); }
   int64_t document_count() const { return static_cast<int64_t>(starts_.size()) - 1; }
