@@ -4,12 +4,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "runtime/check.h"
 
@@ -20,7 +16,7 @@ constexpr char kMagic[] = "FLATTOK1";
 constexpr int64_t kHeaderBytes = 32;
 
 template <class T>
-T read(const unsigned char* data) {
+T read(const std::byte* data) {
   T value;
   std::memcpy(&value, data, sizeof(T));
   return value;
@@ -30,60 +26,34 @@ int64_t padded(int64_t bytes) { return (bytes + 7) / 8 * 8; }
 
 }  // namespace
 
-TokenFile::TokenFile(const std::string& path) : path_(path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  check(file >= 0, path, ": cannot open: ", std::strerror(errno));
-  try {
-    map(file);
-    close(file);
-    read_header();
-  } catch (...) {
-    if (data_) munmap(const_cast<unsigned char*>(data_), static_cast<size_t>(bytes_));
-    throw;
-  }
-}
-
-TokenFile::~TokenFile() { munmap(const_cast<unsigned char*>(data_), static_cast<size_t>(bytes_)); }
-
-void TokenFile::map(int file) {
-  struct stat status {};
-  const bool known = fstat(file, &status) == 0 && S_ISREG(status.st_mode);
-  bytes_ = known ? status.st_size : 0;
-  void* data =
-      bytes_ > 0 ? mmap(nullptr, static_cast<size_t>(bytes_), PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
-  if (data == MAP_FAILED) {
-    close(file);
-    fail(str(path_, ": ", bytes_ == 0 ? "the file is empty or not a regular file" : std::strerror(errno)));
-  }
-  data_ = static_cast<const unsigned char*>(data);
-}
-
-void TokenFile::read_header() {
-  check(bytes_ >= kHeaderBytes && std::memcmp(data_, kMagic, 8) == 0, path_,
+TokenFile::TokenFile(const std::string& path) : file_(path) {
+  const std::byte* data = file_.bytes().data();
+  const int64_t bytes = static_cast<int64_t>(file_.bytes().size());
+  check(bytes >= kHeaderBytes && std::memcmp(data, kMagic, 8) == 0, path,
         ": not a token file (make one with prepare)");
-  width_ = read<uint32_t>(data_ + 8);
-  vocab_ = read<uint32_t>(data_ + 12);
-  const uint64_t tokens = read<uint64_t>(data_ + 16), documents = read<uint64_t>(data_ + 24);
-  check(width_ == 2 || width_ == 4, path_, ": ", width_, " bytes per token, must be 2 or 4");
+  width_ = read<uint32_t>(data + 8);
+  vocab_ = read<uint32_t>(data + 12);
+  const uint64_t tokens = read<uint64_t>(data + 16), documents = read<uint64_t>(data + 24);
+  check(width_ == 2 || width_ == 4, path, ": ", width_, " bytes per token, must be 2 or 4");
   // Bounded by the file's size first, so that the sums below cannot overflow.
-  check(tokens <= static_cast<uint64_t>(bytes_) && documents < static_cast<uint64_t>(bytes_), path_,
-        ": says it holds ", tokens, " tokens in ", documents, " documents, but the file has only ", bytes_,
+  check(tokens <= static_cast<uint64_t>(bytes) && documents < static_cast<uint64_t>(bytes), path,
+        ": says it holds ", tokens, " tokens in ", documents, " documents, but the file has only ", bytes,
         " bytes");
   tokens_ = static_cast<int64_t>(tokens);
   const int64_t starts_at = kHeaderBytes + padded(tokens_ * width_);
   const int64_t expected = starts_at + 8 * (static_cast<int64_t>(documents) + 1);
-  check(bytes_ == expected, path_, ": has ", bytes_, " bytes, must have ", expected,
+  check(bytes == expected, path, ": has ", bytes, " bytes, must have ", expected,
         "; it is cut off or damaged");
-  starts_ = {reinterpret_cast<const uint64_t*>(data_ + starts_at), documents + 1};
+  starts_ = {reinterpret_cast<const uint64_t*>(data + starts_at), documents + 1};
   const bool rising = std::is_sorted(starts_.begin(), starts_.end());
-  check(rising && starts_.front() == 0 && starts_.back() == tokens, path_,
+  check(rising && starts_.front() == 0 && starts_.back() == tokens, path,
         ": the document starts are damaged");
 }
 
 int32_t TokenFile::operator[](int64_t position) const {
-  const unsigned char* at = data_ + kHeaderBytes + position * width_;
+  const std::byte* at = file_.bytes().data() + kHeaderBytes + position * width_;
   const uint32_t token = width_ == 2 ? read<uint16_t>(at) : read<uint32_t>(at);
-  check(token < static_cast<uint32_t>(vocab_), path_, ": token ", token, " at ", position,
+  check(token < static_cast<uint32_t>(vocab_), path(), ": token ", token, " at ", position,
         " is outside the vocabulary of ", vocab_);
   return static_cast<int32_t>(token);
 }

@@ -15,19 +15,18 @@
 #include <string>
 #include <vector>
 
+#include "runtime/mapped_file.h"
+
 namespace flatshard {
 
 class TokenFile {
  public:
   explicit TokenFile(const std::string& path);
-  ~TokenFile();
-  TokenFile(const TokenFile&) = delete;
-  TokenFile& operator=(const TokenFile&) = delete;
 
   int64_t size() const { return tokens_; }
   int64_t vocab() const { return vocab_; }
   int64_t document_count() const { return static_cast<int64_t>(starts_.size()) - 1; }
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_.path(); }
 
   // The token at a position; an Error that names file, position, value and bound when it is not below the
   // vocabulary.
@@ -36,12 +35,8 @@ class TokenFile {
   std::span<const uint64_t> starts_in(int64_t begin, int64_t end) const;
 
  private:
-  void map(int file);
-  void read_header();
-
-  std::string path_;
-  const unsigned char* data_ = nullptr;
-  int64_t bytes_ = 0, tokens_ = 0, vocab_ = 0, width_ = 0;
+  MappedFile file_;
+  int64_t tokens_ = 0, vocab_ = 0, width_ = 0;
   std::span<const uint64_t> starts_;
 };
 

@@ -106,7 +106,7 @@ TEST_CASE("a damaged token file is refused with the reason") {
   CHECK(error() ==
         str("data_test.tok: has ", bytes - 1, " bytes, must have ", bytes, "; it is cut off or damaged"));
   std::filesystem::resize_file(kPath, 0);
-  CHECK(error() == "data_test.tok: the file is empty or not a regular file");
+  CHECK(error() == "data_test.tok: not a token file (make one with prepare)");
 }
 
 TEST_CASE("a token outside the vocabulary and damaged starts are named") {

@@ -1,0 +1,32 @@
+#include "runtime/mapped_file.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/check.h"
+
+namespace flatshard {
+
+MappedFile::MappedFile(const std::string& path) : path_(path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  check(file >= 0, path, ": cannot open: ", std::strerror(errno));
+  struct stat status {};
+  const bool regular = fstat(file, &status) == 0 && S_ISREG(status.st_mode);
+  const size_t size = regular ? static_cast<size_t>(status.st_size) : 0;
+  void* data = size > 0 ? mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0) : nullptr;
+  const int error = errno;
+  close(file);
+  check(regular, path, ": not a regular file");
+  check(data != MAP_FAILED, path, ": cannot map: ", std::strerror(error));
+  bytes_ = {static_cast<const std::byte*>(data), size};
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+}  // namespace flatshard

@@ -1,0 +1,27 @@
+#pragma once
+// A whole file, read-only, as memory: pages are read when they are touched. The bytes are whatever the file
+// holds; who reads them checks them.
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+namespace flatshard {
+
+class MappedFile {
+ public:
+  // An Error that names the file when it cannot be opened or is not a regular file. An empty file is fine.
+  explicit MappedFile(const std::string& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::string path_;
+  std::span<const std::byte> bytes_;
+};
+
+}  // namespace flatshard
