@@ -1,58 +1,40 @@
 #include "tests/golden.h"
 
 #include <cstring>
-#include <fstream>
-#include <iterator>
-
-#include <nlohmann/json.hpp>
 
 #include "build_config.h"
+#include "checkpoint/safetensors.h"
 #include "runtime/check.h"
 
 namespace flatshard::test {
 namespace {
 
 template <class T>
-std::vector<double> read_values(const std::string& bytes, size_t begin, size_t end) {
-  std::vector<T> elements((end - begin) / sizeof(T));
-  std::memcpy(static_cast<void*>(elements.data()), bytes.data() + begin, end - begin);
+std::vector<double> read_values(std::span<const std::byte> bytes) {
+  std::vector<T> elements(bytes.size() / sizeof(T));
+  std::memcpy(static_cast<void*>(elements.data()), bytes.data(), bytes.size());
   std::vector<double> values;
   for (const T& element : elements) values.push_back(static_cast<double>(element));
   return values;
 }
 
-std::vector<double> read_values(const std::string& dtype, const std::string& bytes, size_t begin,
-                                size_t end) {
-  check(begin <= end && end <= bytes.size(), "golden tensor ends at byte ", end, " of ", bytes.size());
-  if (dtype == "F32") return read_values<float>(bytes, begin, end);
-  if (dtype == "BF16") return read_values<bf16>(bytes, begin, end);
-  if (dtype == "F16") return read_values<f16>(bytes, begin, end);
-  if (dtype == "I32") return read_values<int32_t>(bytes, begin, end);
-  if (dtype == "U8") return read_values<uint8_t>(bytes, begin, end);
-  fail(str("golden dtype ", dtype, " is not known"));
+std::vector<double> read_values(const SafetensorsEntry& entry) {
+  if (entry.dtype == "F32") return read_values<float>(entry.bytes);
+  if (entry.dtype == "BF16") return read_values<bf16>(entry.bytes);
+  if (entry.dtype == "F16") return read_values<f16>(entry.bytes);
+  if (entry.dtype == "I32") return read_values<int32_t>(entry.bytes);
+  if (entry.dtype == "I64") return read_values<int64_t>(entry.bytes);
+  if (entry.dtype == "U8") return read_values<uint8_t>(entry.bytes);
+  fail(str("golden dtype ", entry.dtype, " is not known"));
 }
 
 }  // namespace
 
 std::map<std::string, GoldenTensor> load_golden(const std::string& name) {
-  const std::string path = str(kSourceDir, "/tests/golden/", name, ".safetensors");
-  std::ifstream file(path, std::ios::binary);
-  check(file.good(), "cannot open ", path);
-  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  uint64_t header_bytes = 0;
-  check(bytes.size() >= 8, path, " is too short");
-  std::memcpy(&header_bytes, bytes.data(), 8);
-  check(header_bytes <= bytes.size() - 8, path, ": the header is longer than the file");
-  const size_t data = 8 + header_bytes;
+  const SafetensorsFile file(str(kSourceDir, "/tests/golden/", name, ".safetensors"));
   std::map<std::string, GoldenTensor> tensors;
-  const nlohmann::json header = nlohmann::json::parse(bytes.substr(8, header_bytes));
-  for (const auto& [key, entry] : header.items()) {
-    if (key == "__metadata__") continue;
-    const std::string dtype = entry.at("dtype");
-    const auto offsets = entry.at("data_offsets").get<std::vector<size_t>>();
-    tensors[key] = {dtype, entry.at("shape"),
-                    read_values(dtype, bytes, data + offsets.at(0), data + offsets.at(1))};
-  }
+  for (const SafetensorsEntry& entry : file.entries())
+    tensors[entry.name] = {entry.dtype, entry.shape, read_values(entry)};
   return tensors;
 }
 

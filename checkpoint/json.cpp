@@ -1,0 +1,152 @@
+#include "checkpoint/json.h"
+
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/check.h"
+
+namespace flatshard {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kMetadata[] = "__metadata__";
+constexpr int kDeepest = 3;  // {"name": {"shape": [
+
+// The length of the UTF-8 sequence at the front, 0 where there is none: no overlong forms, no surrogates.
+size_t utf8_length(std::string_view text) {
+  const auto at = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const unsigned first = at(0), second = at(1);
+  const auto continued = [&](size_t from, size_t to) {
+    for (size_t i = from; i < to; ++i)
+      if ((at(i) & 0xc0u) != 0x80u) return false;
+    return true;
+  };
+  if (first < 0x80) return 1;
+  if (first >= 0xc2 && first <= 0xdf) return continued(1, 2) ? 2 : 0;
+  if (first >= 0xe0 && first <= 0xef) {
+    const bool plain = !(first == 0xe0 && second < 0xa0) && !(first == 0xed && second > 0x9f);
+    return plain && continued(1, 3) ? 3 : 0;
+  }
+  if (first >= 0xf0 && first <= 0xf4) {
+    const bool plain = !(first == 0xf0 && second < 0x90) && !(first == 0xf4 && second > 0x8f);
+    return plain && continued(1, 4) ? 4 : 0;
+  }
+  return 0;
+}
+
+void check_text(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const size_t length = utf8_length(text.substr(i));
+    check(length > 0, "invalid header: not UTF-8 at byte ", i);
+    check(text[i] != '\0', "invalid JSON: a zero byte at ", i);  // the parser would take it for the end
+    i += length;
+  }
+  check(!text.starts_with("\xef\xbb\xbf"), "invalid JSON: begins with a byte order mark");
+}
+
+// Refuses, while the text is read, what the parsed value no longer shows: names given twice and needless
+// depth.
+class Strict {
+ public:
+  bool operator()(int, json::parse_event_t event, const json& value) {
+    using Event = json::parse_event_t;
+    if (event == Event::object_start || event == Event::array_start) {
+      check(names_.size() < kDeepest, "invalid JSON: nested more than ", kDeepest, " deep");
+      names_.emplace_back();
+    } else if (event == Event::object_end || event == Event::array_end) {
+      names_.pop_back();
+    } else if (event == Event::key) {
+      const std::string& name = value.get_ref<const std::string&>();
+      check(names_.back().insert(name).second, "invalid JSON: \"", name, "\" stands there twice");
+    }
+    return true;
+  }
+
+ private:
+  std::vector<std::set<std::string>> names_;  // of every object that is open
+};
+
+json parse(std::string_view text) {
+  try {
+    Strict strict;
+    return json::parse(text.begin(), text.end(), std::ref(strict));
+  } catch (const json::exception& error) {
+    fail(str("invalid JSON: ", error.what()));
+  }
+}
+
+uint64_t whole_number(const std::string& name, const char* key, const json& value) {
+  check(value.is_number_unsigned(), "invalid JSON: \"", name, "\": ", key, " holds ", value.dump(),
+        ", must be whole numbers from 0 to 2^64 - 1");
+  return value.get<uint64_t>();
+}
+
+SafetensorsHeader::Tensor tensor_of_json(const std::string& name, const json& value) {
+  check(value.is_object() && value.size() == 3 && value.contains("dtype") && value.contains("shape") &&
+            value.contains("data_offsets"),
+        "invalid JSON: \"", name, "\" must be an object of dtype, shape and data_offsets");
+  const json &dtype = value["dtype"], &shape = value["shape"], &offsets = value["data_offsets"];
+  check(dtype.is_string(), "invalid JSON: \"", name, "\": dtype is ", dtype.dump(), ", must be a string");
+  check(shape.is_array(), "invalid JSON: \"", name, "\": shape must be an array");
+  check(offsets.is_array() && offsets.size() == 2, "invalid JSON: \"", name,
+        "\": data_offsets must be two numbers");
+  SafetensorsHeader::Tensor tensor{.name = name, .dtype = dtype, .shape = {}};
+  for (const json& extent : shape) tensor.shape.push_back(whole_number(name, "shape", extent));
+  for (size_t i = 0; i < 2; ++i) tensor.offsets[i] = whole_number(name, "data_offsets", offsets[i]);
+  return tensor;
+}
+
+std::string quoted(const std::string& text) {
+  try {
+    return json(text).dump();
+  } catch (const json::exception&) {
+    fail(str("the name \"", text, "\" is not UTF-8"));
+  }
+}
+
+}  // namespace
+
+SafetensorsHeader parse_safetensors_header(std::string_view text) {
+  check_text(text);
+  const json parsed = parse(text);
+  check(parsed.is_object(), "invalid JSON: must be an object");
+  SafetensorsHeader header;
+  for (const auto& [name, value] : parsed.items()) {
+    if (name != kMetadata) {
+      header.tensors.push_back(tensor_of_json(name, value));
+      continue;
+    }
+    check(value.is_object(), "invalid JSON: \"", kMetadata, "\" must be an object");
+    for (const auto& [key, item] : value.items()) {
+      check(item.is_string(), "invalid JSON: \"", kMetadata, "\": \"", key, "\" must be a string");
+      header.metadata[key] = item;
+    }
+  }
+  return header;
+}
+
+std::string to_json(const SafetensorsHeader& header) {
+  std::string text = "{";
+  const auto add_name = [&](const std::string& name) {
+    text += str(text.back() == '{' ? "" : ",", quoted(name), ':');
+  };
+  if (!header.metadata.empty()) {
+    add_name(kMetadata);
+    text += '{';
+    for (const auto& [key, value] : header.metadata) {
+      add_name(key);
+      text += quoted(value);
+    }
+    text += '}';
+  }
+  for (const SafetensorsHeader::Tensor& tensor : header.tensors) {
+    add_name(tensor.name);
+    text += str("{\"dtype\":\"", tensor.dtype, "\",\"shape\":", json(tensor.shape).dump(),
+                ",\"data_offsets\":[", tensor.offsets[0], ',', tensor.offsets[1], "]}");
+  }
+  return text + '}';
+}
+
+}  // namespace flatshard

@@ -1,0 +1,114 @@
+#include "checkpoint/safetensors.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/check.h"
+
+namespace flatshard {
+namespace {
+
+constexpr size_t kLengthBytes = 8;
+
+struct FileDType {
+  const char* name;
+  uint64_t bits;
+};
+
+// All of the format's, in its order, by which files are sorted.
+constexpr FileDType kFileDTypes[] = {
+    {"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"U8", 8},          {"I8", 8},
+    {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
+    {"U16", 16},    {"F16", 16},    {"BF16", 16},   {"I32", 32},        {"U32", 32},        {"F32", 32},
+    {"C64", 64},    {"F64", 64},    {"I64", 64},    {"U64", 64}};
+
+const FileDType* find_dtype(const std::string& name) {
+  const auto* found = std::find_if(std::begin(kFileDTypes), std::end(kFileDTypes),
+                                   [&](const FileDType& d) { return d.name == name; });
+  return found == std::end(kFileDTypes) ? nullptr : found;
+}
+
+std::string in_brackets(const auto& shape) {
+  std::string text = "[";
+  for (const auto extent : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(extent);
+  return text + ']';
+}
+
+// The bytes that a tensor of this dtype and shape has.
+uint64_t bytes_of(const SafetensorsHeader::Tensor& tensor) {
+  const FileDType* dtype = find_dtype(tensor.dtype);
+  check(dtype != nullptr, "\"", tensor.name, "\": dtype \"", tensor.dtype, "\" is not known");
+  uint64_t elements = 1, bits = 0;
+  for (const uint64_t extent : tensor.shape)
+    check(!__builtin_mul_overflow(elements, extent, &elements), "\"", tensor.name, "\": the shape ",
+          in_brackets(tensor.shape), " overflows in its product");
+  check(!__builtin_mul_overflow(elements, dtype->bits, &bits), "\"", tensor.name, "\": the shape ",
+        in_brackets(tensor.shape), " of ", tensor.dtype, " overflows in its byte count");
+  check(bits % 8 == 0, "\"", tensor.name, "\": ", elements, " elements of ", tensor.dtype,
+        " are no whole number of bytes");
+  return bits / 8;
+}
+
+uint64_t header_bytes(std::span<const std::byte> file) {
+  check(file.size() >= kLengthBytes, "header too small: the file has ", file.size(),
+        " bytes, must have at least ", kLengthBytes);
+  uint64_t length = 0;
+  std::memcpy(&length, file.data(), kLengthBytes);
+  check(length <= SafetensorsFile::kMaxHeaderBytes, "header too large: ", length, " bytes, must be at most ",
+        SafetensorsFile::kMaxHeaderBytes);
+  check(length <= file.size() - kLengthBytes, "invalid header length: ", length, " bytes, but only ",
+        file.size() - kLengthBytes, " follow");
+  return length;
+}
+
+}  // namespace
+
+std::string safetensors_name(DType dtype) {
+  std::string name = name_of(dtype);
+  for (char& c : name) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  return name;
+}
+
+SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
+  try {
+    const uint64_t length = header_bytes(file_.bytes());
+    SafetensorsHeader header = parse_safetensors_header(
+        {reinterpret_cast<const char*>(file_.bytes().data()) + kLengthBytes, static_cast<size_t>(length)});
+    metadata_ = std::move(header.metadata);
+    add_entries(header, kLengthBytes + length);
+  } catch (const Error& error) {
+    throw Error(path + ": " + error.what(), error.where);
+  }
+}
+
+void SafetensorsFile::add_entries(SafetensorsHeader& header, uint64_t data_begin) {
+  std::sort(header.tensors.begin(), header.tensors.end(),
+            [](const auto& a, const auto& b) { return a.offsets < b.offsets; });
+  const uint64_t available = file_.bytes().size() - data_begin;
+  uint64_t at = 0;
+  for (const SafetensorsHeader::Tensor& tensor : header.tensors) {
+    const auto [begin, end] = tensor.offsets;
+    check(begin == at && end >= begin, "invalid offset: \"", tensor.name, "\" lies at ",
+          in_brackets(tensor.offsets), ", must begin at ", at, " and not end before");
+    const uint64_t bytes = bytes_of(tensor);
+    check(end - begin == bytes, "wrong size: \"", tensor.name, "\" has ", end - begin, " bytes, ",
+          tensor.dtype, ' ', in_brackets(tensor.shape), " needs ", bytes);
+    check(end <= available, "incomplete buffer: \"", tensor.name, "\" ends at byte ", end, " of ", available);
+    for (const uint64_t extent : tensor.shape)
+      check(extent <= INT64_MAX, "\"", tensor.name, "\": an extent of ", extent, " overflows");
+    by_name_[tensor.name] = entries_.size();
+    entries_.push_back({.name = tensor.name,
+                        .dtype = tensor.dtype,
+                        .shape = {tensor.shape.begin(), tensor.shape.end()},
+                        .bytes = file_.bytes().subspan(data_begin + begin, bytes)});
+    at = end;
+  }
+  check(at == available, "incomplete buffer: the tensors end at byte ", at, " of ", available);
+}
+
+const SafetensorsEntry* SafetensorsFile::find(const std::string& name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : &entries_[found->second];
+}
+
+}  // namespace flatshard
