@@ -1,0 +1,48 @@
+#include "tests/small_model.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "runtime/rng.h"
+
+namespace flatshard::test {
+
+ModelConfig small_model(const std::string& family, int64_t vocab) {
+  ModelConfig c{.family = family,
+                .layers = 2,
+                .hidden = 16,
+                .heads = 4,
+                .ffn = 24,
+                .vocab = vocab,
+                .max_positions = 64};
+  if (family != "gpt2") c.kv_heads = 2;
+  if (family == "mistral") c.window = 5;
+  if (family == "qwen3") c.head_dim = 6;
+  return resolved(c);
+}
+
+void fill_random(const ResidentModel& model, uint64_t seed) {
+  for (size_t u = 0; u < model.parameters().size(); ++u)
+    for (size_t i = 0; i < model.parameters()[u].size(); ++i) {
+      const ParamSpec& spec = model.model().units()[u].specs()[i];
+      const RandomStream random(seed, spec.name);
+      const float mean = spec.init.kind == Init::Kind::constant ? spec.init.value : 0.0f;
+      visit_float(model.dtype(), [&]<class T>() {
+        T* values = model.parameters()[u][i].as<T>();
+        for (int64_t j = 0; j < spec.shape.size(); ++j) values[j] = T(mean + 0.3f * random.normal(j));
+      });
+    }
+}
+
+void write_model_folder(const std::string& folder, const ResidentModel& model) {
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/config.json") << hf_config_json(model.model().config(), model.dtype());
+  const SafetensorsLayout layout(weight_specs(model.model(), model.dtype()));
+  SafetensorsWriter writer(folder + "/model.safetensors", layout, true);
+  size_t index = 0;
+  for (const std::vector<Tensor>& unit : model.parameters())
+    for (const Tensor& tensor : unit) writer.write(index++, 0, tensor.data, tensor.size());
+  writer.finish();
+}
+
+}  // namespace flatshard::test

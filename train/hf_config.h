@@ -1,0 +1,22 @@
+#pragma once
+// config.json of a model folder, as Hugging Face transformers writes and reads it, for the families of
+// model/config.h. Written is the spelling of transformers 4 (rope_theta, rope_scaling, torch_dtype), which
+// version 5 reads as well; read are both. What a config says that the model here cannot do is an Error that
+// names file and key, never a silent difference. Dropout and initialisation belong to training and are not
+// read.
+
+#include <string>
+
+#include "model/config.h"
+#include "runtime/dtype.h"
+
+namespace flatshard {
+
+// The text of config.json for a resolved config. An Error names a choice that the family's format cannot say.
+std::string hf_config_json(const ModelConfig& config, DType weights);
+
+// The resolved config that a config.json describes. Sizes must be there; other keys have transformers'
+// defaults.
+ModelConfig read_hf_config(const std::string& path);
+
+}  // namespace flatshard
