@@ -51,8 +51,8 @@ class Data {
   int64_t steps_per_epoch() const;
   int64_t lanes_per_step() const { return options_.total_sequences / options_.lane_sequences; }
 
-  // Fills the batch of a lane of a step. `space` has room for N + 1 boundaries; the result has those there
-  // are.
+  // Fills the batch of a lane of a step. `space` has room for a boundary before every sequence (every token
+  // when documents are masked) and one at the end; the result has those there are.
   Batch read(int64_t step, int64_t lane, const Batch& space) const;
   // The targets that count in all lanes of a step.
   int64_t target_count(int64_t step) const;

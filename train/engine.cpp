@@ -71,8 +71,10 @@ void Engine::initialise() {
 
 Batch Engine::batch_space(int64_t sequences) {
   const int64_t N = sequences * setup_.seq_len();
+  const int64_t most_documents = setup_.mask_documents() ? N : sequences;
   const auto ints = [&](int64_t n) { return memory_.batch.alloc(DType::i32, {n}); };
-  return {.tokens = ints(N), .positions = ints(N), .targets = ints(N), .boundaries = ints(N + 1)};
+  return {
+      .tokens = ints(N), .positions = ints(N), .targets = ints(N), .boundaries = ints(most_documents + 1)};
 }
 
 }  // namespace flatshard

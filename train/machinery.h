@@ -1,0 +1,48 @@
+#pragma once
+// An engine with all that it stands on: communicators, planned memory, streams. Planning comes first: the
+// engine is built and run on arenas that count, then they are committed and it is built again.
+
+#include <memory>
+#include <optional>
+
+#include "comm/world.h"
+#include "train/engine.h"
+#include "train/flops.h"
+
+namespace flatshard {
+
+// What a run will take and do, known before anything is allocated.
+struct RunPlan {
+  std::string setup_text;    // model, batch, precision
+  std::string memory_table;  // by purpose
+  int64_t memory_bytes = 0;
+  FlopsPerToken flops{};
+};
+
+struct MachineryOptions {
+  StreamOrder order = StreamOrder::in_order;
+  Trace* trace = nullptr;
+  CommitOptions commit{};
+};
+
+class Machinery {
+ public:
+  Machinery(const RunSetup& setup, World& world, const MachineryOptions& options = {});
+
+  Engine& engine() { return *engine_; }
+  const RunPlan& plan() const { return plan_; }
+  // All that the arenas have held so far, and what they could hold at most.
+  const MemoryPlan& memory() const { return memory_; }
+
+ private:
+  std::unique_ptr<Communicator> gather_, reduce_;
+  MemoryPlan memory_;
+  StreamGroup streams_;
+  RunPlan plan_;
+  std::optional<Engine> engine_;
+};
+
+// The plan alone; nothing is allocated.
+RunPlan plan_run(const RunSetup& setup, World& world);
+
+}  // namespace flatshard

@@ -1,0 +1,87 @@
+#include "train/run_folder.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+#include "runtime/check.h"
+#include "train/model_folder.h"
+
+namespace flatshard {
+namespace fs = std::filesystem;
+namespace {
+
+void write_file(const fs::path& path, const std::string& text) {
+  const fs::path unfinished = path.string() + ".tmp";
+  {
+    std::ofstream out(unfinished, std::ios::binary);
+    out << text;
+    out.flush();
+    check(out.good(), unfinished.string(), ": cannot be written: ", std::strerror(errno));
+  }
+  fs::rename(unfinished, path);
+}
+
+void make_folder(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  check(!error && fs::is_directory(path), path.string(), ": cannot make this folder: ", error.message());
+}
+
+// What a rank owns of the tensors of a unit, written as fp32.
+void write_unit(SafetensorsWriter& writer, const ShardedUnit& unit, size_t first_index) {
+  const auto index_of = [&](ParamId id) { return first_index + static_cast<size_t>(id.index); };
+  if (unit.has_gradients()) {
+    const float* masters = unit.shard().p.as<float>();
+    for (const FlatLayout::Piece& piece : unit.trainable().pieces(unit.rank()))
+      writer.write(index_of(piece.param), piece.in_param, masters + piece.in_shard, piece.size);
+  }
+  std::vector<float> widened;
+  for (const FlatLayout::Piece& piece : unit.frozen().pieces(unit.rank())) {
+    const Tensor& values = unit.values()[static_cast<size_t>(piece.param.index)];
+    widened.resize(static_cast<size_t>(piece.size));
+    visit_float(values.dtype, [&]<class T>() {
+      for (int64_t i = 0; i < piece.size; ++i)
+        widened[static_cast<size_t>(i)] = static_cast<float>(values.as<T>()[piece.in_param + i]);
+    });
+    writer.write(index_of(piece.param), piece.in_param, widened.data(), piece.size);
+  }
+}
+
+}  // namespace
+
+RunFolder::RunFolder(const std::string& path) : path_(path) {
+  make_folder(path);
+  const fs::path parent = fs::absolute(path).lexically_normal().parent_path();
+  write_file(parent / "latest", fs::path(path).string() + "\n");
+}
+
+void RunFolder::write(const std::string& name, const std::string& text) const {
+  write_file(file(name), text);
+}
+
+void save_model(const std::string& folder, Engine& engine, World& world) {
+  const std::string path = folder + "/model.safetensors", unfinished = path + ".tmp";
+  const SafetensorsLayout layout(weight_specs(engine.model(), DType::f32));
+  std::optional<SafetensorsWriter> writer;
+  if (engine.rank() == 0) {
+    make_folder(folder);
+    writer.emplace(unfinished, layout, true);
+  }
+  world.barrier();  // the file is there
+  if (engine.rank() != 0) writer.emplace(unfinished, layout, false);
+  size_t index = 0;
+  for (const ShardedUnit& unit : engine.units()) {
+    write_unit(*writer, unit, index);
+    index += unit.params().specs().size();
+  }
+  writer->finish();
+  world.barrier();  // every rank has written
+  if (engine.rank() != 0) return;
+  fs::rename(unfinished, path);
+  write_file(folder + "/config.json", hf_config_json(engine.model().config(), DType::f32));
+}
+
+}  // namespace flatshard

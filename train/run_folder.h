@@ -1,0 +1,31 @@
+#pragma once
+// The folder of a run, and the note beside it that says which run was the last.
+
+#include <string>
+
+#include "comm/world.h"
+#include "train/engine.h"
+
+namespace flatshard {
+
+class RunFolder {
+ public:
+  // Makes the folder and names it the last run (the file "latest" in its parent). Files of an earlier run in
+  // it are replaced.
+  explicit RunFolder(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+
+  // Writes a file under an unfinished name and then gives it its own.
+  void write(const std::string& name, const std::string& text) const;
+
+ private:
+  std::string path_;
+};
+
+// Writes folder/model: config.json, and model.safetensors with the fp32 masters. Every rank writes what it
+// owns; to be called by all ranks between steps.
+void save_model(const std::string& folder, Engine& engine, World& world);
+
+}  // namespace flatshard

@@ -1,0 +1,19 @@
+#pragma once
+// What a run says of itself before it begins.
+
+#include <string>
+
+#include "train/engine.h"
+#include "train/flops.h"
+
+namespace flatshard {
+
+// Model, parameters, batch arithmetic, precision: what follows from the config alone.
+std::string describe_setup(const RunSetup& setup, const Model& model);
+// Operations per token in both conventions.
+std::string describe_flops(const FlopsPerToken& flops);
+
+// 12,345,678
+std::string with_commas(int64_t n);
+
+}  // namespace flatshard
