@@ -8,7 +8,7 @@ namespace flatshard {
 
 SelfAttention::SelfAttention(ParamList& params, const ModelConfig& config, int64_t layer,
                              const Tensor& rope_table)
-    : config_(config), rope_table_(rope_table) {
+    : config_(config), layer_(layer), rope_table_(rope_table) {
   const ParamNames& names = param_names(config.family);
   const std::string block = block_prefix(names, layer);
   const int64_t C = config.hidden, q_size = config.heads * config.head_dim,
@@ -50,13 +50,39 @@ SelfAttention::Projected SelfAttention::allocate(Context& c, Arena& arena, int64
   return r;
 }
 
+SelfAttention::Projected SelfAttention::behind_cache(Context& c, int64_t N) const {
+  const int64_t Hq = config_.heads, Hkv = config_.kv_heads, D = config_.head_dim;
+  const int64_t past = c.cache->length(), all = past + N;
+  check(all <= c.cache->capacity(), "a cache of ", c.cache->capacity(), " tokens holds ", past,
+        " and cannot take ", N, " more");
+  const KvCache::Layer& kept = c.cache->layer(layer_);
+  Projected r;
+  if (!kept.qkv.empty()) {
+    r.packed = kept.qkv.slice(past, all);
+    r.q_heads = {r.packed, 0, Hq};
+    r.k_heads = {kept.qkv.slice(0, all), Hq, Hkv};
+    r.v_heads = {kept.qkv.slice(0, all), Hq + Hkv, Hkv};
+    return r;
+  }
+  r.q = c.saved.alloc(c.dtype, {N, Hq, D});
+  r.k = kept.k.slice(past, all);
+  r.v = kept.v.slice(past, all);
+  r.q_heads = r.q;
+  r.k_heads = kept.k.slice(0, all);
+  r.v_heads = kept.v.slice(0, all);
+  return r;
+}
+
 AttentionMask SelfAttention::mask(const Context& c) const {
-  return {.cu_seqlens = c.boundaries, .causal = true, .window = *config_.window};
+  return {.cu_seqlens = c.boundaries,
+          .cu_seqlens_kv = c.cache ? c.key_boundaries : Tensor{},
+          .causal = true,
+          .window = *config_.window};
 }
 
 void SelfAttention::project(Context& c, const ParamView& p, const Tensor& x) {
   const int64_t N = x.shape[0];
-  projected_ = allocate(c, c.saved, N);
+  projected_ = c.cache ? behind_cache(c, N) : allocate(c, c.saved, N);
   if (!projected_.packed.empty())
     return qkv_.forward(c, p, projected_.packed.view({N, projected_.packed.size() / N}), x);
 
@@ -96,6 +122,7 @@ void SelfAttention::forward(Context& c, const ParamView& p, const Tensor& y, con
 
 void SelfAttention::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
                              const Tensor& dy, const Tensor& x) {
+  check(!c.cache, "attention has no backward pass through a cache");
   const ArenaScope scope(c.scratch);
   const int64_t N = x.shape[0], Hq = config_.heads, D = config_.head_dim;
   const Tensor d_o = c.scratch.alloc(c.dtype, {N, Hq, D});

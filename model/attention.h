@@ -6,6 +6,7 @@
 #include "kernels/attention.h"
 #include "model/config.h"
 #include "model/context.h"
+#include "model/kv_cache.h"
 #include "model/linear.h"
 #include "model/names.h"
 #include "model/norm.h"
@@ -23,16 +24,19 @@ class SelfAttention {
                 const Tensor& x);
 
  private:
-  // q, k and v of one batch: three tensors, or heads of one packed product.
+  // q, k and v of one batch, where the projections write them (three tensors, or one packed product), and the
+  // heads that attention takes: with a cache also the keys and values of the tokens before.
   struct Projected {
     Tensor q, k, v, packed;
     Heads q_heads, k_heads, v_heads;
   };
   Projected allocate(Context& c, Arena& arena, int64_t N) const;
+  Projected behind_cache(Context& c, int64_t N) const;
   AttentionMask mask(const Context& c) const;
   void project(Context& c, const ParamView& p, const Tensor& x);
 
   ModelConfig config_;
+  int64_t layer_;
   Tensor rope_table_;
   Linear q_, k_, v_, qkv_, out_;
   Norm q_norm_, k_norm_;

@@ -9,6 +9,8 @@
 
 namespace flatshard {
 
+class KvCache;
+
 struct Context {
   Stream& stream;
   Arena& scratch;
@@ -18,6 +20,10 @@ struct Context {
   Tensor weights;                        // (N) f32: what a token's loss counts
   Tensor losses;                         // (N) f32, written by the last stage
   DType dtype = DType::bf16;             // of activations
+  // Generation: the tokens are those that follow the cache's, of one text; boundaries are {0, N}.
+  const KvCache* cache = nullptr;
+  Tensor key_boundaries{};  // (2) i32: 0, tokens of the cache + N
+  Tensor logits{};          // (N, V) f32, written by the last stage in place of losses
 };
 
 }  // namespace flatshard

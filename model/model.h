@@ -8,7 +8,7 @@
 // stands on what its last forward pass saved: micro-batches in flight together need a set of stages each, a
 // lane. The last stage gives losses instead of y: forward alone in
 // evaluation, forward and backward together in training (its backward computes the losses as well, so
-// training skips its forward).
+// training skips its forward), or logits where the context has a place for them.
 
 #include <memory>
 #include <vector>

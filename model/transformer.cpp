@@ -1,6 +1,7 @@
 #include "model/transformer.h"
 
 #include "kernels/embedding.h"
+#include "kernels/gemm.h"
 #include "kernels/head.h"
 #include "model/names.h"
 #include "runtime/memory.h"
@@ -82,6 +83,8 @@ void HeadStage::forward(Context& c, const ParamView& p, const Tensor&, const Ten
   const ArenaScope scope(c.saved);
   const Tensor h = c.saved.alloc(c.dtype, x.shape);
   norm_.forward(c, p, h, x);
+  if (!c.logits.empty())
+    return gemm(c.stream, c.scratch, {.c = c.logits, .a = h, .b = p[w_], .transpose_b = true});
   head_loss_forward(c.stream, c.scratch,
                     {.loss = c.losses, .x = h, .w = p[w_], .targets = c.targets, .weights = c.weights});
 }

@@ -39,7 +39,8 @@ class Block : public Stage {
   Tensor h1_, r_, h2_;
 };
 
-// losses = cross_entropy(norm(x) w^T, targets) weights, chunk by chunk.
+// losses = cross_entropy(norm(x) w^T, targets) weights, chunk by chunk; or logits = norm(x) w^T where the
+// context asks for them.
 class HeadStage : public Stage {
  public:
   // A tied head takes the embedding's weight, which must lie in the same unit.

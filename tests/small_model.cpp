@@ -21,15 +21,15 @@ ModelConfig small_model(const std::string& family, int64_t vocab) {
   return resolved(c);
 }
 
-void fill_random(const ResidentModel& model, uint64_t seed) {
+void fill_random(const ResidentModel& model, float deviation) {
   for (size_t u = 0; u < model.parameters().size(); ++u)
     for (size_t i = 0; i < model.parameters()[u].size(); ++i) {
       const ParamSpec& spec = model.model().units()[u].specs()[i];
-      const RandomStream random(seed, spec.name);
+      const RandomStream random(7, spec.name);
       const float mean = spec.init.kind == Init::Kind::constant ? spec.init.value : 0.0f;
       visit_float(model.dtype(), [&]<class T>() {
         T* values = model.parameters()[u][i].as<T>();
-        for (int64_t j = 0; j < spec.shape.size(); ++j) values[j] = T(mean + 0.3f * random.normal(j));
+        for (int64_t j = 0; j < spec.shape.size(); ++j) values[j] = T(mean + deviation * random.normal(j));
       });
     }
 }

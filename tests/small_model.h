@@ -12,8 +12,8 @@ namespace flatshard::test {
 // family is.
 ModelConfig small_model(const std::string& family, int64_t vocab = 40);
 
-// Every parameter random and away from 0 and 1, the same for the same seed.
-void fill_random(const ResidentModel& model, uint64_t seed = 7);
+// Every parameter random and away from 0 and 1, the same at every call.
+void fill_random(const ResidentModel& model, float deviation = 0.3f);
 
 // config.json and model.safetensors in the folder, made where there is none.
 void write_model_folder(const std::string& folder, const ResidentModel& model);
