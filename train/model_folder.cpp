@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 
@@ -12,6 +13,8 @@
 
 namespace flatshard {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr int64_t kConvertBlock = 1 << 16;
 
@@ -116,7 +119,31 @@ class NamedWeights {
   std::map<std::string, const SafetensorsEntry*> entries_;
 };
 
+fs::path last_run(const std::string& start) {
+  for (fs::path folder = fs::absolute(start).lexically_normal();; folder = folder.parent_path()) {
+    const fs::path file = folder / "runs" / "latest";
+    if (std::ifstream in(file); in.good()) {
+      std::string line;
+      std::getline(in, line);
+      check(!line.empty(), file.string(), ": is empty, must hold the path of a run's folder");
+      return folder / line;
+    }
+    check(folder.has_relative_path(), "no folder was given, and there is no runs/latest in ",
+          fs::absolute(start).lexically_normal().string(),
+          " or above: train a model first, or name its folder");
+  }
+}
+
 }  // namespace
+
+std::string find_model_folder(const std::string& given, const std::string& start) {
+  const fs::path folder = given.empty() ? last_run(start) : fs::path(given);
+  check(fs::is_directory(folder), folder.string(), ": no such folder");
+  for (const fs::path& candidate : {folder, folder / "model"})
+    if (fs::exists(candidate / "config.json")) return candidate.string();
+  fail(
+      str(folder.string(), ": neither a model's folder (no config.json) nor a run's (no model/config.json)"));
+}
 
 ParamTensors allocate_parameters(const Model& model, DType dtype, Arena& arena) {
   ParamTensors parameters;
@@ -137,8 +164,8 @@ std::vector<SafetensorsSpec> weight_specs(const Model& model, DType dtype) {
 
 void read_model_weights(const std::string& folder, const Model& model, const ParamTensors& parameters,
                         Stream& stream) {
-  const std::string path = (std::filesystem::path(folder) / "model.safetensors").string();
-  check(std::filesystem::exists(path) || !std::filesystem::exists(path + ".index.json"), path,
+  const std::string path = (fs::path(folder) / "model.safetensors").string();
+  check(fs::exists(path) || !fs::exists(path + ".index.json"), path,
         ".index.json: weights in several files are not supported");
   const SafetensorsFile file(path);
   const NamedWeights weights(file, model);

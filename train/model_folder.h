@@ -11,6 +11,11 @@
 
 namespace flatshard {
 
+// The model folder that a command line means: `given` itself, or its folder model/ where it is a run's.
+// Without one, that of the last run, whose path is the line in runs/latest, in `start` or the nearest folder
+// above it that has such a file; a relative path there counts from the folder that holds runs/.
+std::string find_model_folder(const std::string& given, const std::string& start = ".");
+
 // The parameters of a whole model: [unit][parameter of the unit].
 using ParamTensors = std::vector<std::vector<Tensor>>;
 
