@@ -1,0 +1,151 @@
+#include "train/metrics.h"
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/check.h"
+
+namespace flatshard {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The one list of keys, for both directions: Metrics is StepMetrics or const StepMetrics.
+template <class Metrics, class Visit>
+void each_field(Metrics& m, Visit&& visit) {
+  visit("step", m.step);
+  visit("loss", m.loss);
+  visit("grad_norm", m.grad_norm);
+  visit("lr", m.lr);
+  visit("tokens", m.tokens);
+  visit("tokens_per_second", m.tokens_per_second);
+  visit("step_seconds", m.step_seconds);
+  visit("mfu", m.mfu);
+  visit("mfu_causal", m.mfu_causal);
+  visit("memory_bytes", m.memory_bytes);
+  visit("skipped", m.skipped);
+  visit("loss_scale", m.loss_scale);
+  visit("eval_loss", m.eval_loss);
+}
+
+class Writer {
+ public:
+  void operator()(const char* key, int64_t value) { json_[key] = value; }
+  void operator()(const char* key, double value) {
+    if (std::isfinite(value))
+      json_[key] = value;
+    else
+      json_[key] = std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+  }
+  void operator()(const char* key, bool value) {
+    if (value) json_[key] = true;
+  }
+  void operator()(const char* key, const std::optional<double>& value) {
+    if (value) (*this)(key, *value);
+  }
+
+  std::string line() const { return json_.dump() + '\n'; }
+
+ private:
+  Json json_;
+};
+
+// Takes the values out of one line's object; `where` is "metrics.jsonl:7".
+class Reader {
+ public:
+  Reader(Json json, std::string where) : json_(std::move(json)), where_(std::move(where)) {
+    check(json_.is_object(), where_, ": must be a JSON object");
+  }
+
+  void operator()(const char* key, int64_t& value) {
+    const Json item = take(key);
+    const bool fits = item.is_number_integer() &&
+                      (!item.is_number_unsigned() || item.get<uint64_t>() <= uint64_t{INT64_MAX});
+    check(fits, where_, ": ", key, " is ", item.dump(), ", must be a whole number below 2^63");
+    value = item.get<int64_t>();
+  }
+  void operator()(const char* key, double& value) {
+    const Json item = take(key);
+    if (item.is_number())
+      value = item.get<double>();
+    else if (item == "nan")
+      value = std::numeric_limits<double>::quiet_NaN();
+    else if (item == "inf" || item == "-inf")
+      value = std::copysign(HUGE_VAL, item == "inf" ? 1.0 : -1.0);
+    else
+      fail(str(where_, ": ", key, " is ", item.dump(), ", must be a number, \"nan\", \"inf\" or \"-inf\""));
+  }
+  void operator()(const char* key, bool& value) {
+    if (!json_.contains(key)) return;
+    const Json item = take(key);
+    check(item.is_boolean(), where_, ": ", key, " is ", item.dump(), ", must be true or false");
+    value = item.get<bool>();
+  }
+  void operator()(const char* key, std::optional<double>& value) {
+    if (!json_.contains(key)) return;
+    (*this)(key, value.emplace());
+  }
+
+  void check_all_taken() const {
+    if (!json_.empty()) fail(str(where_, ": unknown key ", json_.begin().key()));
+  }
+
+ private:
+  Json take(const char* key) {
+    const auto found = json_.find(key);
+    check(found != json_.end(), where_, ": ", key, " is missing");
+    Json item = *found;
+    json_.erase(found);
+    return item;
+  }
+
+  Json json_;
+  std::string where_;
+};
+
+StepMetrics metrics_of(const std::string& line, const std::string& where) {
+  Json json;
+  try {
+    json = Json::parse(line);
+  } catch (const Json::parse_error& error) {
+    fail(str(where, ": not JSON at byte ", error.byte, " of ", line.size(),
+             "; the line is cut off or damaged"));
+  } catch (const Json::out_of_range&) {
+    fail(str(where, ": a number is too large for a double"));
+  }
+  StepMetrics m;
+  Reader reader(std::move(json), where);
+  each_field(m, reader);
+  reader.check_all_taken();
+  return m;
+}
+
+}  // namespace
+
+MetricsFile::MetricsFile(const std::string& path)
+    : path_(path), out_(path, std::ios::binary | std::ios::trunc) {
+  check(out_.good(), path_, ": cannot write: ", std::strerror(errno));
+}
+
+void MetricsFile::write(const StepMetrics& m) {
+  Writer writer;
+  each_field(m, writer);
+  out_ << writer.line() << std::flush;
+  check(out_.good(), path_, ": cannot write: ", std::strerror(errno));
+}
+
+std::vector<StepMetrics> read_metrics(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  check(in.good(), path, ": cannot read: ", std::strerror(errno));
+  std::vector<StepMetrics> all;
+  for (std::string line; std::getline(in, line);)
+    all.push_back(metrics_of(line, str(path, ':', all.size() + 1)));
+  check(!in.bad(), path, ": cannot read: ", std::strerror(errno));
+  return all;
+}
+
+}  // namespace flatshard

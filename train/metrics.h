@@ -1,0 +1,43 @@
+#pragma once
+// What a run measures of each step, and metrics.jsonl, the file that keeps it: one JSON object a line,
+// written out line by line, so that the file can be followed while the run goes on. The keys are the names
+// below; skipped stands there only where true, loss_scale and eval_loss only where they have a value. Doubles
+// have as many digits as it takes to read the same bits back. JSON has no word for what is not finite: "inf",
+// "-inf" and "nan" stand there as strings.
+
+#include <cstdint>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace flatshard {
+
+struct StepMetrics {
+  int64_t step = 0;  // completed optimizer steps
+  double loss = 0, grad_norm = 0, lr = 0;
+  int64_t tokens = 0;  // target tokens trained on so far
+  double tokens_per_second = 0, step_seconds = 0;
+  double mfu = 0, mfu_causal = 0;  // shares of the stated peak: full attention counted, or its causal half
+  int64_t memory_bytes = 0;
+  bool skipped = false;                // no update was made (non-finite gradient, or no targets)
+  std::optional<double> loss_scale{};  // fp16 only
+  std::optional<double> eval_loss{};
+};
+
+class MetricsFile {
+ public:
+  // Begins the file anew.
+  explicit MetricsFile(const std::string& path);
+
+  void write(const StepMetrics& m);
+
+ private:
+  std::string path_;
+  std::ofstream out_;
+};
+
+// All lines of the file in order; an Error that names file and line where one is not as write() made it.
+std::vector<StepMetrics> read_metrics(const std::string& path);
+
+}  // namespace flatshard

@@ -1,0 +1,15 @@
+#pragma once
+// Quantities as a person reads them, in three significant digits: beside human_bytes() of memory_plan.h.
+
+#include <string>
+
+namespace flatshard {
+
+// 1.23k, 12.3M, 456: at most 5 characters from 1 to 10^15.
+std::string human_count(double value);
+// 12.3 ms, 1.23 s: of one step, at most 7 characters from a microsecond to 1000 s.
+std::string human_seconds(double seconds);
+// 1:05, 1:05:33, 12h 05m, 12d 03h: of a run, at most 7 characters up to 100 days.
+std::string human_duration(double seconds);
+
+}  // namespace flatshard
