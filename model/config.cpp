@@ -5,9 +5,13 @@
 namespace flatshard {
 namespace {
 
+// Tokens and positions are 32 bits wide, and no product of two sizes may overflow.
+constexpr int64_t kMostSize = INT32_MAX;
+
 void check_model(const ModelConfig& c) {
   const auto positive = [](const char* key, int64_t value) {
     check(value > 0, "model.", key, " is ", value, ", must be positive");
+    check(value <= kMostSize, "model.", key, " is ", value, ", must be at most ", kMostSize);
   };
   positive("layers", c.layers);
   positive("hidden", c.hidden);
@@ -66,7 +70,7 @@ ModelConfig resolved(ModelConfig c) {
           " is not divisible by model.heads = ", c.heads, "; set model.head_dim or change one of them");
     c.head_dim = c.hidden / c.heads;
   }
-  if (c.ffn == 0) c.ffn = 4 * c.hidden;
+  if (c.ffn == 0 && c.hidden > 0 && c.hidden <= kMostSize) c.ffn = 4 * c.hidden;
   check_model(c);
   return c;
 }

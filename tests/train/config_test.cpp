@@ -126,4 +126,8 @@ TEST_CASE("an impossible model is an error that names the sizes") {
   CHECK(error({.layers = 1, .hidden = 6, .heads = 2, .vocab = 5}) ==
         "model.head_dim = 3 is odd; rotary positions need pairs");
   CHECK(error({.hidden = 8, .heads = 2, .vocab = 5}) == "model.layers is 0, must be positive");
+  CHECK(error({.layers = 1, .hidden = int64_t{1} << 62, .heads = 1, .vocab = 5}) ==
+        "model.hidden is 4611686018427387904, must be at most 2147483647");
+  CHECK(error({.layers = 1, .hidden = 1 << 30, .heads = 1, .vocab = 5}) ==
+        "model.ffn is 4294967296, must be at most 2147483647");
 }
