@@ -1,7 +1,7 @@
 #include "train/config.h"
 
+#include <charconv>
 #include <iomanip>
-#include <limits>
 #include <sstream>
 
 #include "runtime/check.h"
@@ -9,25 +9,12 @@
 namespace flatshard {
 namespace {
 
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + '"';
-}
-
 // The shortest decimal that reads back as the same double, always recognisable as a float.
 std::string number(double value) {
-  for (int digits = 1; digits <= std::numeric_limits<double>::max_digits10; ++digits) {
-    std::ostringstream out;
-    out << std::setprecision(digits) << value;
-    if (std::stod(out.str()) != value) continue;
-    const std::string text = out.str();
-    return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
-  }
-  return "nan";
+  std::array<char, 32> space;
+  const char* const end = std::to_chars(space.data(), space.data() + space.size(), value).ptr;
+  const std::string text(space.data(), static_cast<size_t>(end - space.data()));
+  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
 struct Printer {
@@ -53,6 +40,19 @@ std::string section_of(const std::string& key) { return key.substr(0, key.rfind(
 std::string name_in_section(const std::string& key) { return key.substr(key.rfind('.') + 1); }
 
 }  // namespace
+
+std::string quoted(const std::string& text) {
+  std::ostringstream out;
+  out << '"' << std::hex << std::setfill('0');
+  for (const char c : text) {
+    if (const int code = static_cast<unsigned char>(c); code < 0x20 || code == 0x7f)
+      out << "\\u" << std::setw(4) << code;
+    else
+      out << (c == '"' || c == '\\' ? "\\" : "") << c;
+  }
+  out << '"';
+  return std::move(out).str();
+}
 
 std::vector<Field> fields(Config& c) {
   RunConfig& run = c.run;

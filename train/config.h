@@ -104,6 +104,9 @@ LoadedConfig load_config(const std::string& path, const std::vector<std::string>
 // asked.
 std::string to_toml(Config& config, const std::map<std::string, std::string>* origin = nullptr);
 
+// A text as a TOML string on one line.
+std::string quoted(const std::string& text);
+
 // What --help says of every key: name, default, meaning, choices.
 std::string fields_help();
 

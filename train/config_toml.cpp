@@ -1,12 +1,19 @@
 // Reads a configuration: the TOML file, then the overrides of the command line, each spelled as TOML.
 
 #include <algorithm>
+#include <cctype>
+#include <cerrno>
 #include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <sstream>
 
 #include <toml++/toml.h>
 
 #include "runtime/check.h"
 #include "train/config.h"
+#include "train/toml_limits.h"
 
 namespace flatshard {
 namespace {
@@ -39,7 +46,7 @@ class Setter {
         std::find(field_.choices.begin(), field_.choices.end(), *value) == field_.choices.end()) {
       std::string choices;
       for (const std::string& choice : field_.choices) choices += (choices.empty() ? "" : ", ") + choice;
-      fail(str(source_.where, ": ", field_.key, " is \"", *value, "\", must be one of ", choices));
+      fail(str(source_.where, ": ", field_.key, " is ", quoted(*value), ", must be one of ", choices));
     }
     *slot = *value;
   }
@@ -125,6 +132,22 @@ std::string nearest_key(const std::vector<Field>& all, const std::string& key) {
   return nearest;
 }
 
+// A key as TOML spells it, so that odd characters neither break a message nor make up a dot.
+std::string spelled(std::string_view key, std::string_view also_plain = "") {
+  const bool plain = !key.empty() && std::all_of(key.begin(), key.end(), [&](unsigned char c) {
+    return std::isalnum(c) || c == '_' || c == '-' ||
+           also_plain.find(static_cast<char>(c)) != also_plain.npos;
+  });
+  return plain ? std::string(key) : quoted(std::string(key));
+}
+
+// Without what would break a line or a terminal.
+std::string printable(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return text;
+}
+
 class Loader {
  public:
   explicit Loader(LoadedConfig& loaded) : loaded_(loaded), fields_(fields(loaded.config)) {
@@ -134,7 +157,7 @@ class Loader {
   // Sets every value of a table; `prefix` is the section's name with its dot.
   void set_all(const toml::table& table, const std::string& prefix, const std::string& file) {
     for (const auto& [name, node] : table) {
-      const std::string key = prefix + std::string(name.str());
+      const std::string key = prefix + spelled(name.str());
       const Field* field = find(key);
       if (!field && node.is_table()) {
         set_all(*node.as_table(), key + ".", file);
@@ -165,29 +188,61 @@ class Loader {
   std::vector<Field> fields_;
 };
 
-toml::table parse_file(const std::string& path) {
+// The line at which the parser breaks its assertions: the last one of the shortest beginning that does it.
+int64_t broken_line(const std::string& text) {
+  int64_t line = 1;
+  for (size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', end + 1), ++line) {
+    try {
+      static_cast<void>(toml::parse(std::string_view(text).substr(0, end + 1)));
+    } catch (const toml::parse_error&) {
+    } catch (const BrokenAssertion&) {
+      break;
+    }
+  }
+  return line;
+}
+
+// `name` stands for the text in messages.
+toml::table parse(const std::string& text, const std::string& name) {
+  check_toml_limits(text, name);
   try {
-    return toml::parse_file(path);
+    return toml::parse(text);
   } catch (const toml::parse_error& error) {
-    fail(str(path, ':', error.source().begin.line, ": ", error.description()));
+    fail(str(name, ':', error.source().begin.line, ": ", printable(std::string(error.description()))));
+  } catch (const BrokenAssertion&) {
+    fail(str(name, ':', broken_line(text), ": is not TOML"));
+  }
+}
+
+std::string read_file(const std::string& path, const std::string& name) {
+  std::ifstream in(path, std::ios::binary);
+  check(in.is_open(), name, ": cannot open: ", std::strerror(errno));
+  std::ostringstream text;
+  if (in.peek() != EOF) text << in.rdbuf();
+  check(!in.bad() && text.good(), name, ": cannot read: ", std::strerror(errno));
+  return std::move(text).str();
+}
+
+// The table {value = ...} of an override; what is not TOML is a bare word.
+toml::table parse_value(const std::string& value, const std::string& where) {
+  try {
+    toml::table table = parse("value = " + value, where);
+    if (table.size() == 1 && table.contains("value")) return table;
+  } catch (const Error&) {
+  }
+  try {
+    return parse("value = " + quoted(value), where);
+  } catch (const Error&) {
+    fail(where + ": the value is not text in UTF-8");
   }
 }
 
 void apply_override(Loader& loader, const std::string& text) {
   const size_t equals = text.find('=');
-  check(equals != std::string::npos && equals > 0, "--", text,
+  check(equals != std::string::npos && equals > 0, "--", spelled(text, ".="),
         ": an override is written --section.key=value");
-  const std::string key = text.substr(0, equals), value = text.substr(equals + 1), where = "--" + key;
-  toml::table table;
-  try {
-    table = toml::parse("value = " + value);
-  } catch (const toml::parse_error&) {  // a bare word
-    table.clear();
-  }
-  if (table.size() != 1 || !table.contains("value")) {
-    table.clear();
-    table.insert("value", value);
-  }
+  const std::string key = spelled(text.substr(0, equals), "."), where = "--" + key;
+  const toml::table table = parse_value(text.substr(equals + 1), where);
   loader.set(key, {*table.get("value"), where, "command line"});
 }
 
@@ -196,7 +251,8 @@ void apply_override(Loader& loader, const std::string& text) {
 LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {
   LoadedConfig loaded;
   Loader loader(loaded);
-  loader.set_all(parse_file(path), "", path);
+  const std::string name = printable(path);
+  loader.set_all(parse(read_file(path, name), name), "", name);
   for (const std::string& text : overrides) apply_override(loader, text);
   return loaded;
 }

@@ -93,6 +93,57 @@ TEST_CASE("a file that is not TOML, or not there, is one line with the place") {
   CHECK(error_in("", {"steps"}) == "--steps: an override is written --section.key=value");
 }
 
+TEST_CASE("any text that a config holds prints on one line and reads back") {
+  const TempFile file("[run]\ndir = \"a\\nb\\u0000\\u007f\\t\\\"\\u00e9\"\n");
+  LoadedConfig first = load_config(file.path(), {"data.train=\xc3\xa9\n.tok"});
+  const TempFile again(to_toml(first.config));
+  LoadedConfig second = load_config(again.path(), {});
+  CHECK(second.config.run.dir == std::string("a\nb\0\x7f\t\"\xc3\xa9", 9));
+  CHECK(second.config.data.train == "\xc3\xa9\n.tok");
+  CHECK(error_in("", {"run.dir=\xff"}) == "--run.dir: the value is not text in UTF-8");
+}
+
+TEST_CASE("any finite number that a config holds prints so that it reads back") {
+  for (const double value : {4.9e-324, 2.2e-308, 1e300, 1e22, 0.1, 0.30000000000000004, 5e5, 0.0}) {
+    Config config;
+    config.optimizer.lr = value;
+    const TempFile file(to_toml(config));
+    CHECK(load_config(file.path(), {}).config.optimizer.lr == value);
+  }
+}
+
+TEST_CASE("an error is one line whatever stands in keys and values") {
+  CHECK(error_in("[train]\n\"a\\nb\" = 1\n").starts_with("F:2: unknown key train.\"a\\u000ab\";"));
+  CHECK(error_in("\"run.dir\" = \"a\"\n") ==
+        "F:1: unknown key \"run.dir\"; the nearest known one is run.dir");
+  CHECK(error_in("", {"run.\n=1"}).starts_with("--\"run.\\u000a\": unknown key \"run.\\u000a\";"));
+  CHECK(error_in("", {"a\nb"}) == "--\"a\\u000ab\": an override is written --section.key=value");
+  CHECK(error_in("", {"precision.reduce=a\nb"}) ==
+        "--precision.reduce: precision.reduce is \"a\\u000ab\", must be one of fp32, bf16");
+  CHECK(test::error_of([] { load_config(".", {}); }) == ".: cannot read: Is a directory");
+}
+
+TEST_CASE("text that the TOML parser would not survive is refused with its line") {
+  std::string dots;
+  for (int i = 0; i < 100000; ++i) dots += "a.";
+  CHECK(error_in("[run]\n[[[a]]]\n") == "F:2: is not TOML");
+  CHECK(error_in("[run]\n[,]\n[log]\n") == "F:2: is not TOML");
+  CHECK(error_in("[optimizer]\nbetas = [\n}\n") == "F:3: is not TOML");
+  CHECK(error_in("\n[" + dots + "a]\n") == "F:2: nested more than 16 deep");
+  CHECK(error_in("run.dir = '''\n'''\n" + dots + "a = 1\n") == "F:3: nested more than 16 deep");
+  CHECK(error_in("[run]\ndir = \xc3\xa9\n") == "F:2: a character outside of quotes that is not ASCII");
+}
+
+TEST_CASE("dots, brackets and letters of any alphabet are free within quotes and comments") {
+  const std::string odd = std::string(50, '.') + std::string(50, '[') + "\xc3\xa9";
+  for (const std::string& dir : {"'" + odd + "\\'", "\"" + odd + "\\\"\\\\\"", "'''" + odd + "'\n'''''",
+                                 "\"\"\"" + odd + "\"\n\\\"\"\"\"\""}) {
+    CAPTURE(dir);
+    CHECK(error_in("\xef\xbb\xbf# " + odd + " '\"\nrun.dir = " + dir + " # " + odd + "\nrun.seed = 1\n") ==
+          "");
+  }
+}
+
 TEST_CASE("help names every key with its default and choices") {
   const std::string help = fields_help();
   Config config;
