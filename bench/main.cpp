@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "bench/report.h"
+#include "bench/step_bench.h"
 #include "runtime/parallel.h"
 
 using namespace flatshard;
@@ -22,6 +23,7 @@ struct Options {
   std::string json_file;
   double seconds = 2;
   bool list = false;
+  bool step = false;
 };
 
 void declare(CLI::App& app, Options& o) {
@@ -35,6 +37,7 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--seconds", o.seconds, "time limit for the samples of one case")
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
+  app.add_flag("--step", o.step, "time whole training steps instead of single ops");
   app.add_flag("--list", o.list, "print the cases and stop");
 }
 
@@ -53,7 +56,20 @@ std::ofstream open_json(const std::string& file) {
   return out;
 }
 
+int time_steps(const Options& options) {
+  check(options.device == "cpu",
+        "--step: training steps run on the CPU only, until every op has its CUDA twin");
+  if (options.threads > 0) set_thread_count(options.threads);
+  Ceilings ceilings = measure_ceilings(Device::cpu());
+  std::cout << head_lines(this_machine(Device::cpu()), ceilings) << '\n' << step_header() << std::flush;
+  for (const char* compute : {"fp32", "bf16"})
+    std::cout << step_line(measure_step(compute, {.seconds = std::max(options.seconds, 10.0)}, ceilings))
+              << std::flush;
+  return 0;
+}
+
 int run(const Options& options) {
+  if (options.step) return time_steps(options);
   const std::vector<Case> cases = select_cases(all_cases(Scale::bench), options.words);
   if (options.list) {
     for (const Case& c : cases) std::cout << label(c) << '\n';

@@ -1,0 +1,60 @@
+#include "tests/process.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <sys/wait.h>
+
+#include "build_config.h"
+#include "runtime/check.h"
+
+namespace flatshard::test {
+namespace {
+
+std::string replace_all(std::string text, const std::string& from, const std::string& to) {
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+std::string quoted(const std::string& text) { return "'" + replace_all(text, "'", "'\\''") + "'"; }
+
+}  // namespace
+
+Finished run_command(const std::string& command, int limit_seconds) {
+  const std::string programs = std::filesystem::read_symlink("/proc/self/exe").parent_path().string();
+  // MPI libraries leave memory behind at the end; the address sanitizer would count that.
+  const std::string shell = str("ASAN_OPTIONS=detect_leaks=0 timeout -k 5 ", limit_seconds, " sh -c ",
+                                quoted(replace_all(command, "@", programs + "/")), " 2>&1");
+  std::FILE* pipe = popen(shell.c_str(), "r");
+  check(pipe != nullptr, "cannot start a shell");
+  Finished finished{0, ""};
+  char block[4096];
+  for (size_t n; (n = std::fread(block, 1, sizeof block, pipe)) > 0;) finished.output.append(block, n);
+  const int status = pclose(pipe);
+  finished.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return finished;
+}
+
+std::string launcher(int ranks) {
+  if (ranks == 1) return "";
+  return str("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -np ", ranks,
+             " ");
+}
+
+std::string no_ranks_because() {
+  if (!kMpiBuilt) return "this build has no MPI";
+  if (std::string(kSanitizer).find("thread") != std::string::npos)
+    return "MPI libraries are not built for the thread sanitizer";
+  if (run_command(launcher(2) + "true").exit_code != 0) return "mpirun cannot start two processes here";
+  return "";
+}
+
+std::string after(const std::string& output, const std::string& marker) {
+  const size_t at = output.rfind(marker);
+  if (at == std::string::npos) return "";
+  const size_t begin = at + marker.size();
+  return output.substr(begin, output.find_first_of("\r\n", begin) - begin);
+}
+
+}  // namespace flatshard::test

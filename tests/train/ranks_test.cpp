@@ -1,0 +1,186 @@
+// Training as users start it: the program, alone and under mpirun.
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "runtime/rng.h"
+#include "tests/process.h"
+#include "tests/test.h"
+#include "train/token_file.h"
+
+using namespace flatshard;
+namespace fs = std::filesystem;
+
+namespace {
+
+// A folder with a config and a corpus, for one test.
+class Workshop {
+ public:
+  explicit Workshop(const std::string& name) : folder_(name) {
+    fs::create_directories(folder_);
+    TokenWriter writer(folder_ + "/corpus.tok", 53);
+    const RandomStream random(1, "corpus");
+    int64_t at = 0;
+    for (int64_t document = 0; document < 60; ++document) {
+      std::vector<int32_t> tokens(static_cast<size_t>(5 + 7 * (document % 5)));
+      for (int32_t& t : tokens) t = static_cast<int32_t>(random.bits(at++) % 53);
+      writer.add_document(tokens);
+    }
+    writer.finish();
+    std::ofstream(folder_ + "/config.toml") << R"(
+[run]
+seed = 7
+[model]
+layers = 2
+hidden = 24
+heads = 2
+ffn = 40
+vocab = 53
+[data]
+train = "corpus.tok"
+eval = "corpus.tok"
+seq_len = 16
+packing = "documents"
+[train]
+steps = 6
+total_batch_size = 8
+batch_size_per_device = 1
+eval_every = 3
+[optimizer]
+lr = 1e-2
+weight_decay = 0.1
+grad_clip = 0.5
+)";
+  }
+
+  test::Finished train(int ranks, const std::string& options, int limit_seconds = 120) const {
+    return test::run_command(
+        "cd " + folder_ + " && " + test::launcher(ranks) + "@train config.toml " + options, limit_seconds);
+  }
+  std::string file(const std::string& name) const { return folder_ + "/" + name; }
+
+ private:
+  std::string folder_;
+};
+
+std::string hash_of(const test::Finished& run) { return test::after(run.output, "\nweights "); }
+
+}  // namespace
+
+TEST_CASE("one rank and several end with the same weights, losses and evaluations") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const Workshop workshop("ranks_equal");
+  std::set<std::string> seen;
+  for (const std::string options :
+       {"--precision.compute=bf16", "--precision.compute=fp32 --model.family=gpt2 --model.hidden=22",
+        "--precision.compute=fp16 --model.family=qwen3 --train.recompute=true",
+        "--precision.compute=bf16 --precision.reduce=bf16 --model.tied=true"}) {
+    CAPTURE(options);
+    const test::Finished alone = workshop.train(1, options);
+    const std::string hash = hash_of(alone);
+    REQUIRE_MESSAGE(hash.size() == 64, alone.output);
+    CHECK(seen.insert(hash).second);
+    const auto same = [&](int ranks, const std::string& cut) {
+      CAPTURE(ranks);
+      CAPTURE(cut);
+      const test::Finished run = workshop.train(ranks, options + cut);
+      CHECK_MESSAGE(hash_of(run) == hash, run.output);
+      CHECK(test::after(run.output, "eval loss") == test::after(alone.output, "eval loss"));
+    };
+    same(2, "");
+    same(4, "");
+    if (options.find("reduce=bf16") == std::string::npos)
+      same(2, " --train.batch_size_per_device=4 --train.lane_size=1");
+  }
+}
+
+TEST_CASE("ranks that are no power of two agree with one rank to rounding") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const Workshop workshop("three_ranks");
+  const std::string options =
+      "--precision.compute=fp32 --train.total_batch_size=6 --log.every=1 --train.steps=20";
+  const auto final_loss = [&](int ranks) {
+    const test::Finished run = workshop.train(ranks, options);
+    REQUIRE_MESSAGE(run.exit_code == 0, run.output);
+    std::ifstream metrics(workshop.file("runs/default/metrics.jsonl"));
+    std::string line, last;
+    while (std::getline(metrics, line)) last = line;
+    return std::stod(test::after(last, "\"loss\":"));
+  };
+  constexpr double kRounding = 1e-6;
+  CHECK(final_loss(3) == doctest::Approx(final_loss(1)).epsilon(kRounding));
+}
+
+TEST_CASE("a mistake ends the run with one line, exit code 1 and nothing written") {
+  const Workshop workshop("mistakes");
+  for (const auto& [options, message] : {
+           std::pair{"--optimizer.learning_rate=1",
+                     "unknown key optimizer.learning_rate; the nearest known one is "},
+           {"--optimizer.lr=fast", "--optimizer.lr: optimizer.lr is a string, must be a number"},
+           {"--train.total_batch_size=7 --train.batch_size_per_device=2",
+            "train.total_batch_size = 7 does not divide by batch_size_per_device = 2 times 1 ranks"},
+           {"--data.train=missing.tok", "missing.tok: cannot open: No such file or directory"},
+           {"--model.vocab=50", "corpus.tok has a vocabulary of 53, larger than model.vocab = 50"},
+           {"--train.eval_every=0", "data.eval is set, but train.eval_every = 0 never evaluates"},
+           {"--model.trainable='[\"nothing*\"]'", "model.trainable: \"nothing*\" matches no parameter"},
+           {"--surprise", "--surprise: not an option"},
+       }) {
+    CAPTURE(options);
+    const test::Finished run = workshop.train(1, options);
+    CAPTURE(run.output);
+    CHECK(run.exit_code == 1);
+    CHECK(run.output.starts_with("train: "));
+    CHECK(run.output.find(message) != std::string::npos);
+    CHECK(std::count(run.output.begin(), run.output.end(), '\n') == 1);
+    CHECK(!fs::exists(workshop.file("runs")));
+  }
+}
+
+TEST_CASE("a mistake ends every rank") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const Workshop workshop("mistakes_of_ranks");
+  for (const auto& [options, message] :
+       {std::pair{"--data.train=missing.tok", "[rank 0] missing.tok: cannot open"},
+        {"--optimizer.lr=1e30", "must be finite; lower optimizer.lr"},
+        {"--train.total_batch_size=2", "does not divide by batch_size_per_device = 1 times 4 ranks"}}) {
+    CAPTURE(options);
+    const test::Finished run = workshop.train(4, options, 60);
+    CAPTURE(run.output);
+    CHECK(run.exit_code == 1);
+    CHECK(run.output.find(message) != std::string::npos);
+  }
+}
+
+TEST_CASE("a run leaves its folder with everything it promises") {
+  const Workshop workshop("folder");
+  const test::Finished run = workshop.train(1, "--run.trace=true --run.hash_every=2 --run.dir=out/run");
+  REQUIRE_MESSAGE(run.exit_code == 0, run.output);
+  for (const char* name : {"config.toml", "metrics.jsonl", "report.html", "trace.json", "model/config.json",
+                           "model/model.safetensors"}) {
+    CAPTURE(name);
+    CHECK(fs::file_size(workshop.file("out/run/") + name) > 0);
+  }
+  CHECK(run.output.find("step 2 weights ") != std::string::npos);
+  std::ifstream latest(workshop.file("out/latest"));
+  std::string path;
+  std::getline(latest, path);
+  CHECK(path == "out/run");
+  // The resolved config is a config: it gives the same run.
+  const test::Finished again = test::run_command(
+      "cd folder && cp out/run/config.toml again.toml && @train again.toml --run.dir=out/again "
+      "--run.trace=false");
+  CHECK(hash_of(again) == hash_of(run));
+}
+
+TEST_CASE("--plan and --print-config need no data") {
+  const Workshop workshop("no_data");
+  const test::Finished plan = workshop.train(1, "--plan --data.train=missing.tok");
+  CHECK(plan.exit_code == 0);
+  CHECK(plan.output.find("trainable params: ") != std::string::npos);
+  const test::Finished print = workshop.train(1, "--print-config --data.train=missing.tok");
+  CHECK(print.exit_code == 0);
+  CHECK(print.output.find("train = \"missing.tok\"") != std::string::npos);
+  CHECK(print.output.find("# command line") != std::string::npos);
+}

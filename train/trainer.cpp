@@ -1,0 +1,251 @@
+#include "train/trainer.h"
+
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <ostream>
+
+#include "runtime/log.h"
+#include "runtime/parallel.h"
+#include "train/loss_scale.h"
+#include "train/machinery.h"
+#include "train/metrics.h"
+#include "train/peak.h"
+#include "train/progress.h"
+#include "train/report.h"
+#include "train/run_folder.h"
+#include "train/start_up.h"
+#include "train/weights.h"
+
+namespace flatshard {
+namespace {
+
+constexpr int kMostSkippedInARow = 100;
+
+DataOptions data_options(const RunSetup& s, bool evaluation) {
+  const int64_t sequences = evaluation ? s.eval_sequences : s.batching.lane_sequences;
+  return {.seq_len = s.seq_len(),
+          .lane_sequences = sequences,
+          .total_sequences = evaluation ? sequences * s.batching.ranks : s.batching.total_sequences,
+          .mask_documents = s.mask_documents(),
+          .shuffle = !evaluation && s.config.data.shuffle,
+          .seed = static_cast<uint64_t>(s.config.run.seed)};
+}
+
+// A token file and how the run walks through it.
+struct Corpus {
+  Corpus(const std::string& path, const RunSetup& setup, bool evaluation)
+      : file(path), data(file, data_options(setup, evaluation)) {
+    check(file.vocab() <= setup.model.vocab, path, " has a vocabulary of ", file.vocab(),
+          ", larger than model.vocab = ", setup.model.vocab);
+  }
+  TokenFile file;
+  Data data;
+};
+
+class Trainer {
+ public:
+  Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bool terminal);
+  void run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void say_start();
+  StepMetrics step();
+  void check_result(const StepMetrics& m, bool finite);
+  double evaluate();
+  bool due(int64_t every) const {
+    return every > 0 && (completed_ % every == 0 || completed_ == total_steps_);
+  }
+  void print_hash();
+  void finish();
+  bool leads() const { return world_.rank() == 0; }
+
+  LoadedConfig loaded_;
+  World& world_;
+  std::ostream& out_;
+  RunSetup setup_;
+  Corpus train_;
+  std::optional<Corpus> eval_;
+  int64_t total_steps_, eval_every_;
+  Trace trace_;
+  Machinery machinery_;
+  LossScale loss_scale_;
+  double peak_ = 0;
+  Progress progress_;
+  std::optional<RunFolder> folder_;
+  std::optional<MetricsFile> metrics_;
+
+  int64_t data_step_ = 0, completed_ = 0, tokens_ = 0;
+  int skipped_in_a_row_ = 0;
+};
+
+int use_threads(const RunConfig& run, const World& world) {
+  set_thread_count(run.threads > 0 ? static_cast<int>(run.threads) : threads_for(world));
+  return thread_count();
+}
+
+Trainer::Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bool terminal)
+    : loaded_(loaded),
+      world_(world),
+      out_(out),
+      setup_(set_up(loaded.config, world.size())),
+      train_(setup_.config.data.train, setup_, false),
+      total_steps_(total_steps(setup_.config.train, train_.data.steps_per_epoch())),
+      eval_every_(steps_between(setup_.config.train.eval_every, total_steps_)),
+      trace_(world.rank()),
+      machinery_(setup_, world, {.trace = setup_.config.run.trace ? &trace_ : nullptr}),
+      loss_scale_(setup_.compute, setup_.config.precision.loss_scale),
+      progress_(total_steps_, terminal, out) {
+  if (!setup_.config.data.eval.empty()) eval_.emplace(setup_.config.data.eval, setup_, true);
+}
+
+void Trainer::say_start() {
+  const int threads = thread_count();
+  peak_ = matrix_peak(world_, setup_.compute);
+  if (!leads()) return;
+  const TokenFile& file = train_.file;
+  out_ << "device    " << setup_.device << ", " << world_.size()
+       << (world_.size() == 1 ? " rank of " : " ranks of ") << threads
+       << (threads == 1 ? " thread" : " threads") << "; matrix products at " << std::lround(peak_ * 1e-9)
+       << " GFLOP/s, measured now\n"
+       << machinery_.plan().setup_text << "data      " << file.path() << ": " << with_commas(file.size())
+       << " tokens in " << with_commas(file.document_count()) << " documents, "
+       << with_commas(train_.data.sequence_count()) << " sequences; an epoch is "
+       << with_commas(train_.data.steps_per_epoch()) << " steps\n"
+       << "run       " << with_commas(total_steps_) << " steps, " << describe_flops(machinery_.plan().flops)
+       << "memory    of rank 0, planned to the byte:\n"
+       << machinery_.plan().memory_table << std::flush;
+}
+
+void Trainer::run() {
+  say_start();
+  machinery_.engine().initialise();
+  if (leads()) {
+    folder_.emplace(setup_.config.run.dir);
+    folder_->write("config.toml", to_toml(loaded_.config));
+    metrics_.emplace(folder_->file("metrics.jsonl"));
+  }
+  while (completed_ < total_steps_) {
+    StepMetrics m = step();
+    if (!m.skipped && eval_ && due(eval_every_)) m.eval_loss = evaluate();
+    if (leads()) {
+      metrics_->write(m);
+      if (completed_ % setup_.config.log.every == 0 || completed_ == total_steps_ || m.skipped || m.eval_loss)
+        progress_.step(m);
+    }
+    if (!m.skipped && setup_.config.run.hash_every > 0 && completed_ % setup_.config.run.hash_every == 0 &&
+        completed_ < total_steps_)
+      print_hash();
+  }
+  finish();
+}
+
+StepMetrics Trainer::step() {
+  const auto begin = Clock::now();
+  const double scale = loss_scale_.value();
+  const double lr = learning_rate(setup_.config.schedule, setup_.peak_lr(), total_steps_, completed_);
+  const int64_t targets = train_.data.target_count(data_step_);
+  StepMetrics m{.lr = lr};
+  bool finite = true;
+  if (targets > 0) {
+    const StepResult r = machinery_.engine().step(train_.data, {.data_step = data_step_,
+                                                                .update = completed_ + 1,
+                                                                .lr = lr,
+                                                                .loss_scale = scale,
+                                                                .targets = targets});
+    for (const double loss : world_.all_gather(r.lane_losses)) m.loss += loss;
+    m.loss /= scale;
+    m.grad_norm = r.grad_norm;
+    finite = r.finite;
+  }
+  m.skipped = targets == 0 || !finite;
+  ++data_step_;
+  if (!m.skipped) ++completed_;
+  check_result(m, finite);
+  loss_scale_.update(finite);
+  tokens_ += targets;
+
+  m.step = completed_;
+  m.tokens = tokens_;
+  m.step_seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  m.tokens_per_second = static_cast<double>(targets) / m.step_seconds;
+  const double positions =
+      static_cast<double>(setup_.batching.total_sequences * setup_.seq_len()) / m.step_seconds;
+  m.mfu = positions * machinery_.plan().flops.full / peak_;
+  m.mfu_causal = positions * machinery_.plan().flops.causal / peak_;
+  m.memory_bytes = memory_counters().live_bytes;
+  if (loss_scale_.in_use()) m.loss_scale = scale;
+  return m;
+}
+
+// Every rank has the same numbers, so all of them stop, or go on, together.
+void Trainer::check_result(const StepMetrics& m, bool finite) {
+  skipped_in_a_row_ = m.skipped ? skipped_in_a_row_ + 1 : 0;
+  check(skipped_in_a_row_ < kMostSkippedInARow, kMostSkippedInARow,
+        " steps in a row were skipped, for want of targets or of finite gradients");
+  if (finite && std::isfinite(m.loss)) return;
+  if (loss_scale_.dynamic() || setup_.config.train.skip_nonfinite) return;
+  fail(str("step ", completed_ + 1, ": the loss is ", m.loss, " and the gradient norm ", m.grad_norm,
+           ", must be finite; lower optimizer.lr, or set train.skip_nonfinite = true"));
+}
+
+double Trainer::evaluate() {
+  const int64_t batches = eval_->data.steps_per_epoch();
+  std::vector<double> mine;  // (batch, row, {sum, targets})
+  for (int64_t batch = 0; batch < batches; ++batch)
+    for (const SequenceLoss& s : machinery_.engine().evaluate(eval_->data, batch)) {
+      mine.push_back(s.sum);
+      mine.push_back(s.targets);
+    }
+  const std::vector<double> all = world_.all_gather(mine);
+  // In the order of the sequences, so that neither ranks nor batches show.
+  const size_t per_batch = static_cast<size_t>(2 * setup_.eval_sequences), per_rank = mine.size();
+  double sum = 0, targets = 0;
+  for (size_t batch = 0; batch < static_cast<size_t>(batches); ++batch)
+    for (size_t rank = 0; rank < static_cast<size_t>(world_.size()); ++rank)
+      for (size_t i = 0; i < per_batch; i += 2) {
+        sum += all[rank * per_rank + batch * per_batch + i];
+        targets += all[rank * per_rank + batch * per_batch + i + 1];
+      }
+  check(targets > 0, setup_.config.data.eval, " has no targets to evaluate on");
+  return sum / targets;
+}
+
+void Trainer::print_hash() {
+  const std::string hash = weights_hash(machinery_.engine());
+  if (!leads()) return;
+  progress_.finish();
+  out_ << "step " << completed_ << " weights " << hash << std::endl;
+}
+
+void Trainer::finish() {
+  save_model(setup_.config.run.dir + "/model", machinery_.engine(), world_);
+  const std::string trace_name = leads() ? "trace.json" : str("trace.rank", world_.rank(), ".json");
+  if (setup_.config.run.trace) trace_.write(setup_.config.run.dir + "/" + trace_name);
+  const std::string hash = weights_hash(machinery_.engine());
+  if (!leads()) return;
+  progress_.finish();
+  write_report(folder_->path());
+  out_ << "report    " << folder_->file("report.html") << "\nmodel     " << folder_->file("model")
+       << "\nweights " << hash << std::endl;
+}
+
+}  // namespace
+
+void run_training(const LoadedConfig& loaded, World& world, std::ostream& out, bool terminal) {
+  use_threads(loaded.config.run, world);
+  Trainer(loaded, world, out, terminal).run();
+}
+
+void print_plan(const LoadedConfig& loaded, World& world, std::ostream& out) {
+  const RunSetup setup = set_up(loaded.config, world.size());
+  const RunPlan plan = plan_run(setup, world);
+  if (world.rank() != 0) return;
+  out << plan.setup_text << "compute   " << describe_flops(plan.flops) << "memory    of rank 0 of "
+      << world.size() << ":\n"
+      << plan.memory_table;
+}
+
+}  // namespace flatshard

@@ -1,0 +1,23 @@
+#pragma once
+// A training run from its config to its last line: sets up, plans and allocates memory, steps, evaluates, and
+// keeps the run folder:
+//   config.toml     the resolved config            metrics.jsonl   one object for each step
+//   report.html     curves, for a browser          trace.json      with run.trace: what ran when
+//   model/          the trained weights as a Hugging Face folder
+// The folder appears only after everything that can be wrong with the input has been checked.
+
+#include <iosfwd>
+
+#include "comm/world.h"
+#include "train/config.h"
+
+namespace flatshard {
+
+// What every rank does for `train CONFIG`. Rank 0 writes to out; `terminal` says that a person watches.
+void run_training(const LoadedConfig& loaded, World& world, std::ostream& out, bool terminal);
+
+// What `train CONFIG --plan` prints: model, batch arithmetic, operations per token and all memory, without
+// data, device or allocation.
+void print_plan(const LoadedConfig& loaded, World& world, std::ostream& out);
+
+}  // namespace flatshard
