@@ -11,7 +11,7 @@ int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / mult
 
 }  // namespace
 
-FlatLayout::FlatLayout(const ParamList& params, Segment segment, int ranks) : ranks_(ranks) {
+FlatLayout::FlatLayout(const ParamList& params, Segment segment, int ranks, int replicas) : ranks_(ranks) {
   check(ranks >= 1, "a flat layout for ", ranks, " ranks; there must be at least 1");
   int64_t end = 0;
   for (const bool decay : {true, false}) {
@@ -23,7 +23,7 @@ FlatLayout::FlatLayout(const ParamList& params, Segment segment, int ranks) : ra
     }
     if (decay) decay_end_ = end;
   }
-  shard_size_ = round_up(end, ranks * kShardMultiple) / ranks;
+  shard_size_ = round_up(end, ranks * replicas * kShardMultiple) / ranks;
 }
 
 std::vector<FlatLayout::Piece> FlatLayout::pieces(int rank) const {

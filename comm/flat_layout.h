@@ -33,7 +33,8 @@ class FlatLayout {
   };
 
   FlatLayout() = default;
-  FlatLayout(const ParamList& params, Segment segment, int ranks);
+  // A shard for each of `ranks` ranks. Where the shards have replicas, it divides among these as well.
+  FlatLayout(const ParamList& params, Segment segment, int ranks, int replicas = 1);
 
   bool empty() const { return places_.empty(); }
   int64_t size() const { return shard_size_ * ranks_; }  // padding included

@@ -47,13 +47,16 @@ class MpiCommunicator : public Communicator {
   MpiCommunicator(MPI_Comm comm, int rank, int size) : Communicator(rank, size), comm_(comm) {}
   ~MpiCommunicator() override { MPI_Comm_free(&comm_); }
 
-  void all_gather(Stream& stream, const Tensor& full) override {
+  void all_gather(Stream& stream, const Tensor& full, const Tensor& shard) override {
+    check(part_of(full, rank(), size()).bytes() == shard.bytes(), "all_gather: a shard of ", shard.bytes(),
+          " bytes, ", size(), " of which make ", full.bytes());
     check_host(full);
-    const Tensor shard = part_of(full, rank(), size());
+    check_host(shard);
     stream.run("all_gather", [this, full, shard] {
       const Elements elements(shard.bytes());
-      mpi_check(MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, full.data, elements.count(),
-                              elements.type(), comm_),
+      const bool in_place = shard.data == part_of(full, rank(), size()).data;
+      mpi_check(MPI_Allgather(in_place ? MPI_IN_PLACE : shard.data, elements.count(), elements.type(),
+                              full.data, elements.count(), elements.type(), comm_),
                 "MPI_Allgather", full);
     });
   }
@@ -72,6 +75,20 @@ class MpiCommunicator : public Communicator {
     });
   }
 
+  void reduce_scatter(Stream& stream, const Tensor& shard, const Tensor& full) override {
+    check(shard.dtype == DType::f32 && full.dtype == DType::f32, "reduce_scatter adds f32, not ", full.dtype);
+    const int64_t part = part_of(full, rank(), size()).size();
+    check(part == shard.size() && part <= INT_MAX, "reduce_scatter: parts of ", part, " elements into ",
+          shard.size(), ", must be the same and at most ", INT_MAX);
+    check_host(full);
+    check_host(shard);
+    stream.run("reduce_scatter", [this, shard, full, part] {
+      mpi_check(
+          MPI_Reduce_scatter_block(full.data, shard.data, static_cast<int>(part), MPI_FLOAT, MPI_SUM, comm_),
+          "MPI_Reduce_scatter_block", full);
+    });
+  }
+
  private:
   static void check_host(const Tensor& t) {
     check(!t.device.is_cuda(), "MPI moves host memory; a tensor is on ", t.device);
@@ -82,11 +99,14 @@ class MpiCommunicator : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_communicator(World& world) {
+std::unique_ptr<Communicator> make_communicator(World& world, int color) {
   if (!world.over_mpi()) return std::make_unique<SelfCommunicator>();
-  MPI_Comm copy = MPI_COMM_NULL;
-  check(MPI_Comm_dup(MPI_COMM_WORLD, &copy) == MPI_SUCCESS, "MPI_Comm_dup failed");
-  return std::make_unique<MpiCommunicator>(copy, world.rank(), world.size());
+  MPI_Comm part = MPI_COMM_NULL;
+  check(MPI_Comm_split(MPI_COMM_WORLD, color, world.rank(), &part) == MPI_SUCCESS, "MPI_Comm_split failed");
+  int rank = 0, size = 0;
+  MPI_Comm_rank(part, &rank);
+  MPI_Comm_size(part, &size);
+  return std::make_unique<MpiCommunicator>(part, rank, size);
 }
 
 }  // namespace flatshard

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include "kernels/elementwise.h"
 #include "kernels/init.h"
@@ -11,14 +12,11 @@
 namespace flatshard {
 namespace {
 
-bool writes_sums_directly(int ranks, const UnitOptions& options) {
-  return ranks == 1 && options.lanes == 1 && options.wire == DType::f32;
-}
-
 // How many sums of micro-steps exist at once: the one just made, and one for each digit 1 of the number of
 // those before it.
-int sums_at_once(int64_t micro_steps) {
-  const uint64_t last = static_cast<uint64_t>(micro_steps - 1);
+int sums_at_once(const UnitOptions& options) {
+  if (options.reduction != Reduction::exact) return 1;
+  const uint64_t last = static_cast<uint64_t>(options.micro_steps - 1);
   return std::max(std::popcount(last), static_cast<int>(std::bit_width(last)) - 1) + 1;
 }
 
@@ -30,142 +28,212 @@ void point_at(std::vector<Tensor>& views, const ParamList& params, const FlatLay
         flat.slice(place.begin, place.begin + place.size).view(params[place.param].shape);
 }
 
-}  // namespace
-
-GradientRoom::GradientRoom(const std::vector<ParamList>& units, const std::vector<int>& stages_of_unit,
-                           int ranks, const UnitOptions& options, UnitArenas arenas)
-    : own_(units.size()) {
-  if (writes_sums_directly(ranks, options)) return;
-  const auto size_of_unit = [&](size_t unit) {
-    return FlatLayout(units[unit], Segment::trainable, ranks).size();
-  };
-  const auto slot = [&](int64_t size) {
-    return size == 0 ? Tensor{} : arenas.exchange.alloc(DType::f32, {options.lanes, size});
-  };
-  int64_t largest = 0, largest_in_turn = 0;
-  for (size_t unit = 0; unit < units.size(); ++unit) {
-    largest = std::max(largest, size_of_unit(unit));
-    if (stages_of_unit[unit] > 1)
-      own_[unit].lanes = slot(size_of_unit(unit));
-    else
-      largest_in_turn = std::max(largest_in_turn, size_of_unit(unit));
-  }
-  for (Slot& s : ring_) s.lanes = slot(largest_in_turn);
-  if (options.wire != DType::f32) rounded_ = arenas.exchange.alloc(options.wire, {largest});
-  if (ranks > 1) received_ = arenas.exchange.alloc(options.wire, {largest});
+void fill_with_nan(Stream& stream, const Tensor& t) {
+  if (t.empty() || t.device.is_cuda()) return;
+  stream.run("poison", [t] { std::memset(t.data, 0xff, static_cast<size_t>(t.bytes())); });
 }
 
-ShardedUnit::ShardedUnit(const ParamList& params, int index, int stages, Communicators comms,
-                         const UnitOptions& options, UnitArenas arenas, GradientRoom& room)
+}  // namespace
+
+int64_t lane_of(const UnitOptions& options, RankGroups groups, int rank, int64_t micro, int64_t lane) {
+  const int64_t group = groups.group_of(rank), place = groups.place_of(rank);
+  // Outermost what is summed last.
+  const int64_t turn = sums_are_whole(options, groups)
+                           ? (group * groups.size + place) * options.micro_steps + micro
+                           : (group * options.micro_steps + micro) * groups.size + place;
+  return turn * options.lanes + lane;
+}
+
+ShardedUnit::ShardedUnit(const ParamList& params, const UnitRole& role, Communicators comms,
+                         const UnitOptions& options, UnitArenas arenas, GatherRoom& gather_room,
+                         GradientRoom& gradient_room)
     : params_(&params),
-      index_(index),
-      stages_(stages),
+      role_(role),
       comms_(comms),
       options_(options),
-      room_(&room),
-      trainable_(params, Segment::trainable, comms.gather.size()),
-      frozen_(params, Segment::frozen, comms.gather.size()),
-      direct_(writes_sums_directly(comms.gather.size(), options)),
+      gather_room_(&gather_room),
+      gradient_room_(&gradient_room),
+      trainable_(params, Segment::trainable, comms.gather.size(), comms.replicas.size()),
+      frozen_(params, Segment::frozen, comms.gather.size(), comms.replicas.size()),
+      sharded_values_(options.policy.params && comms.gather.size() > 1),
+      whole_sums_(sums_are_whole(options, comms.groups())),
+      direct_(writes_sums_directly(options, comms.groups())),
       values_(params.specs().size()),
       gradients_(params.specs().size()),
       lane_zeroed_(static_cast<size_t>(options.lanes)) {
   check(options.wire == DType::f32 || options.lanes == 1,
         "gradients of several lanes travel as one fp32 sum, ", "not as ", options.wire);
-  if (!frozen_.empty()) {
-    frozen_flat_ = arenas.parameters.alloc(options.compute, {frozen_.size()});
-    point_at(values_, params, frozen_, frozen_flat_);
-  }
+  allocate_values(arenas);
   if (trainable_.empty()) return;
   const Shape shard{trainable_.shard_size()};
-  values_flat_ = arenas.parameters.alloc(options.compute, {trainable_.size()});
-  point_at(values_, params, trainable_, values_flat_);
   // In f32 the masters are this rank's part of the values.
-  master_ = options.compute == DType::f32 ? part_of(values_flat_, rank(), rank_count())
-                                          : arenas.optimizer.alloc(DType::f32, shard);
+  master_ = options.compute == DType::f32 ? value_shard_ : arenas.optimizer.alloc(DType::f32, shard);
   m_ = arenas.optimizer.alloc(DType::f32, shard);
   v_ = arenas.optimizer.alloc(DType::f32, shard);
-  for (int i = 0; i < sums_at_once(options.micro_steps); ++i)
-    sums_.push_back(arenas.gradients.alloc(DType::f32, shard));
+  const Shape sum{whole_sums_ ? trainable_.size() : trainable_.shard_size()};
+  for (int i = 0; i < sums_at_once(options); ++i) sums_.push_back(arenas.gradients.alloc(DType::f32, sum));
+  reduced_sum_ = whole_sums_ && group_size() > 1 ? arenas.gradients.alloc(DType::f32, shard) : sums_.front();
+}
+
+void ShardedUnit::allocate_values(UnitArenas arenas) {
+  const auto allocate = [&](const FlatLayout& layout, Tensor& whole, Tensor& shard) {
+    if (layout.empty()) return;
+    if (sharded_values_) {
+      shard = arenas.parameters.alloc(options_.compute, {layout.shard_size()});
+      return;
+    }
+    whole = arenas.parameters.alloc(options_.compute, {layout.size()});
+    shard = part_of(whole, place(), group_size());
+    point_at(values_, params(), layout, whole);
+  };
+  allocate(trainable_, values_flat_, value_shard_);
+  allocate(frozen_, frozen_flat_, frozen_shard_);
 }
 
 void ShardedUnit::initialise(Stream& compute, Stream& gather, uint64_t seed) {
-  const auto first_values = [&](ParamId id, const Tensor& y, int64_t first) {
-    const ParamSpec& spec = params()[id];
-    init_param(compute, {.y = y, .init = spec.init, .random = RandomStream(seed, spec.name), .first = first});
+  const auto first_values = [&](const FlatLayout& layout, const Tensor& shard) {
+    if (layout.empty()) return;
+    zero(compute, shard);  // the padding
+    for (const FlatLayout::Piece& piece : layout.pieces(place())) {
+      const ParamSpec& spec = params()[piece.param];
+      init_param(compute, {.y = shard.slice(piece.in_shard, piece.in_shard + piece.size),
+                           .init = spec.init,
+                           .random = RandomStream(seed, spec.name),
+                           .first = piece.in_param});
+    }
   };
-  if (!frozen_.empty()) zero(compute, frozen_flat_);
-  for (const FlatLayout::Place& place : frozen_.places())
-    first_values(place.param, frozen_flat_.slice(place.begin, place.begin + place.size), 0);
-  if (!has_gradients()) return;
-  for (const Tensor& t : {master_, m_, v_}) zero(compute, t);
-  for (const FlatLayout::Piece& piece : trainable_.pieces(rank()))
-    first_values(piece.param, master_.slice(piece.in_shard, piece.in_shard + piece.size), piece.in_param);
-  if (!shard().copy.empty()) cast(compute, {.y = shard().copy, .x = master_});
+  first_values(trainable_, master_);
+  first_values(frozen_, frozen_shard_);
+  if (has_gradients()) {
+    zero(compute, m_);
+    zero(compute, v_);
+    if (!shard().copy.empty()) cast(compute, {.y = shard().copy, .x = master_});
+  }
   publish(compute, gather);
+  if (sharded_values_ || frozen_.empty() || group_size() == 1) return;
+  gather.wait(updated_);  // every rank has made its part of the frozen values; they never change again
+  comms_.gather.all_gather(gather, frozen_flat_, frozen_shard_);
+  gather.record(gathered_);
+}
+
+void ShardedUnit::prefetch(Stream& gather) {
+  if (!sharded_values_ || state_ != State::sharded) return;
+  value_slot_ = gather_room_->take(role_);
+  if (!value_slot_) return;        // too early: a unit that is still needed has the slot
+  gather.wait(value_slot_->free);  // compute may still be reading the slot's last tenant
+  gather.wait(updated_);           // the optimizer has written this rank's shard
+  const auto gather_segment = [&](const FlatLayout& layout, const Tensor& slot, const Tensor& shard) {
+    if (layout.empty()) return;
+    const Tensor whole = slot.slice(0, layout.size());
+    comms_.gather.all_gather(gather, whole, shard);
+    point_at(values_, params(), layout, whole);
+  };
+  gather_segment(trainable_, value_slot_->trainable, value_shard_);
+  gather_segment(frozen_, value_slot_->frozen, frozen_shard_);
+  gather.record(gathered_);
+  state_ = State::gathering;
 }
 
 ParamView ShardedUnit::acquire(Stream& compute) {
-  compute.wait(gathered_);  // the other ranks' parts of the last update
+  check(!sharded_values_ || state_ != State::sharded, "a unit is acquired before it is prefetched");
+  compute.wait(gathered_);  // the values of all ranks have arrived
+  if (sharded_values_) state_ = State::whole;
   return ParamView(values_);
+}
+
+void ShardedUnit::release(Stream& compute) {
+  if (stays()) return;
+  if (options_.poison) {
+    fill_with_nan(compute, value_slot_->trainable);
+    fill_with_nan(compute, value_slot_->frozen);
+  }
+  let_go(compute);
+}
+
+// Gives the slot back; no stage reads it any more.
+void ShardedUnit::let_go(Stream& compute) {
+  compute.record(value_slot_->free);
+  value_slot_->taken = false;
+  value_slot_ = nullptr;
+  state_ = State::sharded;
 }
 
 // Where the gradients of a lane are written.
 Tensor ShardedUnit::flat_gradients(int lane) const {
-  if (direct()) return sums_[static_cast<size_t>(sum_count_)];
-  const Tensor& lanes = slot_->lanes;
+  if (direct_) return next_sum();
+  const Tensor& lanes = gradient_slot_->lanes;
   return lanes.slice(lane, lane + 1).view({lanes.shape[1]}).slice(0, trainable_.size());
 }
 
 GradView ShardedUnit::grads(Stream& compute, int lane) {
   if (!has_gradients()) return GradView(gradients_);
-  if (!direct() && !slot_) {
-    slot_ = stages_ > 1 ? &room_->own(index_) : &room_->next();
-    compute.wait(slot_->free);  // the exchange of the slot's last tenant still reads it
+  if (!direct_ && !gradient_slot_) {
+    gradient_slot_ = &gradient_room_->next(role_);
+    compute.wait(gradient_slot_->free);  // the exchange of the slot's last tenant still reads it
   }
   const Tensor flat = flat_gradients(lane);
-  if (!lane_zeroed_[static_cast<size_t>(lane)]) zero(compute, flat);
+  const bool adds = direct_ && adds_in_turn();  // to the micro-steps before
+  if (!lane_zeroed_[static_cast<size_t>(lane)] && !adds) zero(compute, flat);
   lane_zeroed_[static_cast<size_t>(lane)] = true;
   point_at(gradients_, params(), trainable_, flat);
   return GradView(gradients_);
 }
 
 void ShardedUnit::reduce(Stream& compute, Stream& reduce, int64_t micro) {
-  if (!has_gradients() || ++stages_done_ < stages_) return;
+  if (!has_gradients() || ++stages_done_ < role_.stages) return;
   stages_done_ = 0;
   std::fill(lane_zeroed_.begin(), lane_zeroed_.end(), false);
-  if (micro == 0) check(sum_count_ == 0, "the sums of the last step were not taken");
-  if (direct()) {
-    ++sum_count_;
-    carry(compute, micro);
-    return;
+  if (!direct_) {
+    compute.record(ready_);
+    reduce.wait(ready_);  // the backward pass has written all gradients
+    add_up_lanes(reduce);
+    reduce.record(gradient_slot_->free);  // the next tenant may write
+    gradient_slot_ = nullptr;
   }
-  compute.record(ready_);
-  reduce.wait(ready_);  // the backward pass has written all gradients
-  exchange(reduce, sums_[static_cast<size_t>(sum_count_++)]);
-  carry(reduce, micro);
-  if (micro + 1 == options_.micro_steps) reduce.record(reduced_);
-  slot_ = nullptr;
+  sum_count_ = exact() ? sum_count_ + 1 : 1;
+  Stream& adder = direct_ ? compute : reduce;
+  carry(adder, micro);
+  if (micro + 1 < options_.micro_steps) return;
+  if (direct_) {
+    compute.record(ready_);
+    reduce.wait(ready_);  // the sums over this rank's lanes are complete
+  }
+  finish_sums(reduce);
+  reduce.record(reduced_);
 }
 
-// sum = this rank's shard of the gradients of all lanes of all ranks.
-void ShardedUnit::exchange(Stream& reduce, const Tensor& sum) {
+// The gradients of a micro-step become the next sum.
+void ShardedUnit::add_up_lanes(Stream& reduce) {
   // The tree over the lanes of this rank; it ends in the first lane.
   for (int width = 1; width < options_.lanes; width *= 2)
     for (int lane = 0; lane + width < options_.lanes; lane += 2 * width)
       add(reduce, {.y = flat_gradients(lane), .a = flat_gradients(lane), .b = flat_gradients(lane + width)});
   Tensor mine = flat_gradients(0);
   if (options_.wire != DType::f32) {
-    const Tensor rounded = room_->rounded().slice(0, mine.size());
+    const Tensor rounded = gradient_room_->rounded().slice(0, mine.size());
     cast(reduce, {.y = rounded, .x = mine});
     mine = rounded;
   }
-  if (rank_count() > 1) {
-    const Tensor received = room_->received().slice(0, mine.size());
-    comms_.reduce.all_to_all(reduce, received, mine);
-    mine = received;
+  if (whole_sums_)
+    ordered_sum(reduce,
+                {.y = next_sum(), .lanes = mine.view({1, mine.size()}), .accumulate = adds_in_turn()});
+  else
+    sum_over_group(reduce, next_sum(), mine, adds_in_turn());
+}
+
+// sum = (or +=) this rank's part of `mine` of all ranks of the group.
+void ShardedUnit::sum_over_group(Stream& reduce, const Tensor& sum, const Tensor& mine, bool accumulate) {
+  Tensor received = gradient_room_->received().slice(0, mine.size());
+  if (options_.reduction == Reduction::native) {
+    const Tensor part = received.slice(0, sum.size());
+    comms_.reduce.reduce_scatter(reduce, part, mine);
+    ordered_sum(reduce, {.y = sum, .lanes = part.view({1, part.size()}), .accumulate = accumulate});
+    return;
   }
-  ordered_sum(reduce, {.y = sum, .lanes = mine.view({rank_count(), trainable_.shard_size()})});
-  reduce.record(slot_->free);  // the next tenant may write
+  received.dtype = mine.dtype;
+  comms_.reduce.all_to_all(reduce, received, mine);
+  ordered_sum(reduce,
+              {.y = sum, .lanes = received.view({group_size(), sum.size()}), .accumulate = accumulate});
 }
 
 // Adds up as a binary counter does: where two sums of equally many micro-steps stand side by side they become
@@ -177,10 +245,23 @@ void ShardedUnit::carry(Stream& stream, int64_t micro) {
     add(stream, {.y = left, .a = left, .b = right});
     --sum_count_;
   };
-  for (int64_t digits = micro; digits & 1; digits >>= 1) join();
+  if (exact())
+    for (int64_t digits = micro; digits & 1; digits >>= 1) join();
   if (micro + 1 < options_.micro_steps) return;
   while (sum_count_ > 1) join();
   sum_count_ = 0;
+}
+
+// What is left after the last micro-step: whole sums to their owners, then one sum over the replicas.
+void ShardedUnit::finish_sums(Stream& reduce) {
+  if (whole_sums_ && group_size() > 1) sum_over_group(reduce, reduced_sum_, sums_.front(), false);
+  const int replicas = comms_.replicas.size();
+  if (replicas == 1) return;
+  const Tensor received = gradient_room_->received().slice(0, reduced_sum_.size());
+  const Tensor part = part_of(reduced_sum_, comms_.replicas.rank(), replicas);
+  comms_.replicas.all_to_all(reduce, received, reduced_sum_);
+  ordered_sum(reduce, {.y = part, .lanes = received.view({replicas, part.size()})});
+  comms_.replicas.all_gather(reduce, reduced_sum_, part);
 }
 
 void ShardedUnit::wait_reduced(Stream& compute) {
@@ -188,21 +269,23 @@ void ShardedUnit::wait_reduced(Stream& compute) {
 }
 
 void ShardedUnit::publish(Stream& compute, Stream& gather) {
-  if (!has_gradients() || rank_count() == 1) return;
+  if (group_size() == 1) return;
   compute.record(updated_);
+  if (sharded_values_) {
+    if (state_ != State::sharded) let_go(compute);  // a root unit kept it; now it is out of date
+    return;
+  }
+  if (!has_gradients()) return;
   gather.wait(updated_);  // the optimizer has written this rank's part
-  comms_.gather.all_gather(gather, values_flat_);
+  comms_.gather.all_gather(gather, values_flat_, value_shard_);
   gather.record(gathered_);
 }
 
 Tensor ShardedUnit::gather_masters(Stream& compute) {
-  if (rank_count() == 1) return master_;
-  if (options_.compute == DType::f32) return values_flat_;
-  GradientRoom::Slot& slot = stages_ > 1 ? room_->own(index_) : room_->next();
-  compute.wait(slot.free);  // the exchange of the last step has read it
-  const Tensor whole = slot.lanes.view({slot.lanes.size()}).slice(0, trainable_.size());
-  copy(compute, part_of(whole, rank(), rank_count()), master_);
-  comms_.gather.all_gather(compute, whole);
+  if (group_size() == 1) return master_;
+  if (options_.compute == DType::f32 && !sharded_values_) return values_flat_;
+  const Tensor whole = gradient_room_->received().slice(0, trainable_.size());
+  comms_.gather.all_gather(compute, whole, master_);
   return whole;
 }
 
@@ -210,9 +293,9 @@ ShardedUnit::Shard ShardedUnit::shard() const {
   return {.p = master_,
           .m = m_,
           .v = v_,
-          .copy = options_.compute == DType::f32 ? Tensor{} : part_of(values_flat_, rank(), rank_count()),
-          .g = sums_.front(),
-          .decay_end = trainable_.decayed_in_shard(rank())};
+          .copy = options_.compute == DType::f32 ? Tensor{} : value_shard_,
+          .g = reduced_sum_,
+          .decay_end = trainable_.decayed_in_shard(place())};
 }
 
 }  // namespace flatshard

@@ -1,86 +1,55 @@
 #pragma once
-// The parameters of one unit over the life of a run. Each rank owns a shard of the flat buffer: fp32 masters
-// and the optimizer's moments exist once over all ranks. The values to compute with, in the dtype of compute,
-// are kept whole on every rank; gradients exist whole only between a stage's backward pass and their
-// reduction. A step calls
+// The parameters of one unit over the life of a run. fp32 masters and the optimizer's moments are sharded
+// flat over the ranks of a group; values to compute with and gradients are whole or sharded, as the policy
+// says (shard_policy.h). A step calls
 //
-//   p = acquire(compute)            the values; compute waits until they have been gathered
+//   prefetch(gather)                whole values are on their way; costs nothing where they are there already
+//   p = acquire(compute)            the values; compute waits until they have arrived
+//   release(compute)                their slot may be used again
 //   g = grads(compute, lane)        zeroed room for the gradients of a lane
-//   reduce(compute, reduce, micro)  sums them over lanes and ranks into this rank's shard, on `reduce`
+//   reduce(compute, reduce, micro)  sums them over lanes and ranks, on `reduce`
 //   wait_reduced(compute)           the sums are there
-//   publish(compute, gather)        the updated shards go to everybody, on `gather`
+//   publish(compute, gather)        the updated shard may go to everybody, on `gather`
 //
-// Exact reduction. The lanes of a global batch are summed in one binary tree, in fp32, whoever computed them:
-// the lanes of a micro-step on this rank, then those of the ranks (an all-to-all and a local sum), then the
-// micro-steps, kept like the digits of a binary counter. The bits are the same for every number of ranks and
-// every cut into micro-steps, as long as both are powers of two.
+// Exact reduction. The lanes of a global batch are summed in one binary tree, in fp32, whoever computed them.
+// Lanes are dealt (lane_of) so that every stage of the sum is a subtree: the lanes of a micro-step on this
+// rank; the ranks of the group (an all-to-all and a local sum); the micro-steps, kept like the digits of a
+// binary counter; the groups. Where sums are whole, micro-steps come before ranks. The bits are the same for
+// every policy, number of ranks and cut into micro-steps, as long as all numbers are powers of two.
 //
 // Every record and every wait of this life cycle stands in sharded_unit.cpp.
 
 #include <vector>
 
 #include "comm/communicator.h"
-#include "comm/flat_layout.h"
-#include "runtime/arena.h"
+#include "comm/slots.h"
 #include "runtime/param.h"
 
 namespace flatshard {
 
 // The communicators of a run; each stream has a conversation of its own.
 struct Communicators {
+  Communicator& compute;  // inside the group, as are
   Communicator& gather;
   Communicator& reduce;
+  Communicator& replicas;  // those who own the same shard in all groups
+  RankGroups groups() const { return {gather.size() * replicas.size(), gather.size()}; }
 };
 
-struct UnitOptions {
-  DType compute = DType::bf16;  // of values and activations
-  DType wire = DType::f32;      // in which gradients travel, f32 or bf16
-  int lanes = 1;                // of a micro-step on one rank; more than 1 need wire = f32
-  int64_t micro_steps = 1;      // of an optimizer step
-};
-
-// Where the tensors of units come from, by purpose.
-struct UnitArenas {
-  Arena& parameters;  // values to compute with
-  Arena& optimizer;   // masters and moments
-  Arena& gradients;   // sums of this rank's shard
-  Arena& exchange;    // whole gradients on their way to their owners
-};
-
-// Room for whole gradients, used by the units in turn: a ring of two, so that one is filled while the other
-// is reduced. A unit of several stages, whose gradients live through the whole backward pass, has its own.
-class GradientRoom {
- public:
-  struct Slot {
-    Tensor lanes;  // (lanes, n) f32
-    Event free;
-  };
-
-  GradientRoom(const std::vector<ParamList>& units, const std::vector<int>& stages_of_unit, int ranks,
-               const UnitOptions& options, UnitArenas arenas);
-
-  Slot& next() { return ring_[static_cast<size_t>(turn_++ % 2)]; }
-  Slot& own(int unit) { return own_[static_cast<size_t>(unit)]; }
-  // On the reduce stream, where one exchange follows the other.
-  const Tensor& rounded() const { return rounded_; }    // (n), in the wire's dtype
-  const Tensor& received() const { return received_; }  // (n), in the wire's dtype
-
- private:
-  Slot ring_[2];
-  std::vector<Slot> own_;
-  Tensor rounded_, received_;
-  int64_t turn_ = 0;
-};
+// Which lane of the global batch a rank computes as its `lane`-th of a micro-step.
+int64_t lane_of(const UnitOptions& options, RankGroups groups, int rank, int64_t micro, int64_t lane);
 
 class ShardedUnit {
  public:
-  ShardedUnit(const ParamList& params, int index, int stages, Communicators comms, const UnitOptions& options,
-              UnitArenas arenas, GradientRoom& room);
+  ShardedUnit(const ParamList& params, const UnitRole& role, Communicators comms, const UnitOptions& options,
+              UnitArenas arenas, GatherRoom& gather_room, GradientRoom& gradient_room);
 
   // Fills masters (and frozen values) with their first values, zeroes the moments, and publishes.
   void initialise(Stream& compute, Stream& gather, uint64_t seed);
 
+  void prefetch(Stream& gather);
   ParamView acquire(Stream& compute);
+  void release(Stream& compute);
   GradView grads(Stream& compute, int lane);
   // To be called once for each stage of the unit; acts when the last of them is done.
   void reduce(Stream& compute, Stream& reduce, int64_t micro);
@@ -89,7 +58,7 @@ class ShardedUnit {
 
   // This rank's part of everything that the optimizer touches; all of one length.
   struct Shard {
-    Tensor p, m, v, copy, g;  // copy is empty where values are the masters
+    Tensor p, m, v, copy, g;  // copy is empty where the masters are the values
     int64_t decay_end;        // elements before it decay
   };
   Shard shard() const;
@@ -98,35 +67,53 @@ class ShardedUnit {
   const FlatLayout& trainable() const { return trainable_; }
   const FlatLayout& frozen() const { return frozen_; }
   bool has_gradients() const { return !trainable_.empty(); }
+  bool values_are_sharded() const { return sharded_values_; }
+  // This rank's frozen values, in the dtype of compute, at the places of frozen().pieces(place()).
+  const Tensor& frozen_shard() const { return frozen_shard_; }
   // All masters in the order of trainable(), for hashing between steps: valid until the next step begins.
   Tensor gather_masters(Stream& compute);
-  // One tensor for each parameter, in the dtype of compute.
+  // One tensor for each parameter, in the dtype of compute; of sharded values only between acquire and
+  // release.
   const std::vector<Tensor>& values() const { return values_; }
-  int rank() const { return comms_.gather.rank(); }
-  int rank_count() const { return comms_.gather.size(); }
+  int place() const { return comms_.gather.rank(); }  // in the group
 
  private:
-  // Whether the backward pass writes straight into the sums: one rank, one lane, nothing to round.
-  bool direct() const { return direct_; }
+  enum class State { sharded, gathering, whole };
+
+  void allocate_values(UnitArenas arenas);
+  bool stays() const { return !sharded_values_ || (role_.root && options_.keep_root); }
   Tensor flat_gradients(int lane) const;
-  void exchange(Stream& reduce, const Tensor& sum);
+  void let_go(Stream& compute);
+  bool exact() const { return options_.reduction == Reduction::exact; }
+  // Whether a micro-step is added to the one sum of those before; in an exact reduction it gets its own.
+  bool adds_in_turn() const { return !exact() && sum_count_ > 0; }
+  const Tensor& next_sum() const { return sums_[exact() ? static_cast<size_t>(sum_count_) : 0]; }
+  void add_up_lanes(Stream& reduce);
+  void sum_over_group(Stream& reduce, const Tensor& sum, const Tensor& mine, bool accumulate);
   void carry(Stream& stream, int64_t micro);
+  void finish_sums(Stream& reduce);
+  int group_size() const { return comms_.gather.size(); }
 
   const ParamList* params_;
-  int index_, stages_;
+  UnitRole role_;
   Communicators comms_;
   UnitOptions options_;
-  GradientRoom* room_;
+  GatherRoom* gather_room_;
+  GradientRoom* gradient_room_;
   FlatLayout trainable_, frozen_;
-  bool direct_;
+  bool sharded_values_, whole_sums_, direct_;
 
-  Tensor values_flat_, frozen_flat_;  // whole, in the dtype of compute
-  Tensor master_, m_, v_;             // shards
-  std::vector<Tensor> sums_;          // shards: sums over 1, 2, 4 ... micro-steps as in a binary counter
-  std::vector<Tensor> values_;        // one for each parameter
-  std::vector<Tensor> gradients_;     // of the lane asked for last
+  State state_ = State::sharded;
+  ValueSlot* value_slot_ = nullptr;
+  Tensor values_flat_, frozen_flat_;   // whole, where values are not sharded
+  Tensor value_shard_, frozen_shard_;  // in the dtype of compute
+  Tensor master_, m_, v_;              // shards
+  std::vector<Tensor> sums_;           // over 1, 2, 4 ... micro-steps, as in a binary counter
+  Tensor reduced_sum_;                 // this rank's shard of the sum over everything
+  std::vector<Tensor> values_;         // one for each parameter
+  std::vector<Tensor> gradients_;      // of the lane asked for last
 
-  GradientRoom::Slot* slot_ = nullptr;  // from the first grads() of a micro-step to its reduce()
+  GradientRoom::Slot* gradient_slot_ = nullptr;  // from the first grads() of a micro-step to its reduce()
   std::vector<bool> lane_zeroed_;
   int stages_done_ = 0;
   int64_t sum_count_ = 0;  // how many of sums_ hold something

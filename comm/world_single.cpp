@@ -26,6 +26,6 @@ void World::barrier() {}
 
 void World::abort(int exit_code) { std::_Exit(exit_code); }
 
-std::unique_ptr<Communicator> make_communicator(World&) { return std::make_unique<SelfCommunicator>(); }
+std::unique_ptr<Communicator> make_communicator(World&, int) { return std::make_unique<SelfCommunicator>(); }
 
 }  // namespace flatshard

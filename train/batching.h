@@ -17,9 +17,6 @@ struct Batching {
   int64_t lanes;        // K: of a rank in a micro-step
   int64_t micro_steps;  // of an optimizer step
 
-  int64_t lane_of(int64_t micro, int rank, int64_t lane) const {
-    return (micro * ranks + rank) * lanes + lane;
-  }
   // Whether any other power of two of ranks, or cut into micro-steps, gives the same bits.
   bool same_bits_anywhere() const;
 };

@@ -62,6 +62,7 @@ std::vector<Field> fields(Config& c) {
   OptimizerConfig& optimizer = c.optimizer;
   ScheduleConfig& schedule = c.schedule;
   PrecisionConfig& precision = c.precision;
+  ParallelConfig& parallel = c.parallel;
   return {
       {"run.dir", &run.dir, "folder of the run: metrics, resolved config, report"},
       {"run.seed", &run.seed, "start of all randomness", {}, 0},
@@ -197,6 +198,32 @@ std::vector<Field> fields(Config& c) {
        {"bf16", "fp16", "fp32"}},
       {"precision.reduce", &precision.reduce, "dtype in which gradients travel", {"fp32", "bf16"}},
       {"precision.loss_scale", &precision.loss_scale, "fp16: dynamic, or a number"},
+
+      {"parallel.strategy",
+       &parallel.strategy,
+       "what is sharded over the ranks: nothing, the optimizer, gradients as well, parameters as well, all "
+       "that inside groups of ranks",
+       {"no_shard", "zero1", "shard_grad_op", "full_shard", "hybrid"}},
+      {"parallel.group_size", &parallel.group_size, "hybrid: ranks that share one copy of everything", {}, 0},
+      {"parallel.keep_root_gathered", &parallel.keep_root_gathered,
+       "embedding, last norm and head stay whole for the whole step"},
+      {"parallel.forward_prefetch", &parallel.forward_prefetch,
+       "gather the next stages' parameters while a stage computes"},
+      {"parallel.backward_prefetch",
+       &parallel.backward_prefetch,
+       "gather the next ones before a stage's backward pass, after it, or when they are needed",
+       {"pre", "post", "none"}},
+      {"parallel.depth", &parallel.depth, "how many stages ahead to gather", {}, 1, 64},
+      {"parallel.reduction",
+       &parallel.reduction,
+       "how gradients are summed: the same bits on any number of ranks; micro-steps in turn, with less "
+       "memory; "
+       "the library's way",
+       {"exact", "sequential", "native"}},
+      {"parallel.accumulation",
+       &parallel.accumulation,
+       "exchange gradients after every micro-step, or sum them whole and exchange them once",
+       {"sharded", "no_sync"}},
 
       {"log.every", &c.log.every, "steps between progress lines", {}, 1},
   };

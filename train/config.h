@@ -62,6 +62,17 @@ struct PrecisionConfig {
   std::string loss_scale = "dynamic";
 };
 
+struct ParallelConfig {
+  std::string strategy = "full_shard";
+  int64_t group_size = 0;  // hybrid
+  bool keep_root_gathered = true;
+  bool forward_prefetch = true;
+  std::string backward_prefetch = "pre";
+  int64_t depth = 1;
+  std::string reduction = "exact";
+  std::string accumulation = "sharded";
+};
+
 struct LogConfig {
   int64_t every = 1;
 };
@@ -75,6 +86,7 @@ struct Config {
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
   PrecisionConfig precision;
+  ParallelConfig parallel;
   LogConfig log;
 };
 

@@ -13,42 +13,46 @@ Model grouped_model(const RunSetup& setup, Arena& tables) {
   return model;
 }
 
-std::vector<int> stages_of_unit(const Model& model) {
-  std::vector<int> stages(model.units().size());
-  for (int i = 0; i < model.stage_count(); ++i) ++stages[static_cast<size_t>(model.unit_of(i))];
-  return stages;
+std::vector<UnitRole> roles_of(const Model& model) {
+  std::vector<UnitRole> roles(model.units().size());
+  const int last = model.stage_count() - 1;
+  for (int i = 0; i <= last; ++i) {
+    const int unit = model.unit_of(i);
+    UnitRole& role = roles[static_cast<size_t>(unit)];
+    role.stages = role.index == unit && i > 0 && unit == model.unit_of(0) ? role.stages + 1 : 1;
+    role.index = unit;
+    role.root = role.root || i == 0 || i == last;
+  }
+  return roles;
 }
 
-UnitOptions unit_options(const RunSetup& setup) {
-  return {.compute = setup.compute,
-          .wire = setup.wire,
-          .lanes = static_cast<int>(setup.batching.lanes),
-          .micro_steps = setup.batching.micro_steps};
-}
-
-std::vector<ShardedUnit> make_units(const RunSetup& setup, const Model& model, const std::vector<int>& stages,
-                                    Communicators comms, MemoryPlan& memory, GradientRoom& room) {
+std::vector<ShardedUnit> make_units(const RunSetup& setup, const Model& model,
+                                    const std::vector<UnitRole>& roles, Communicators comms,
+                                    MemoryPlan& memory, GatherRoom& gather_room,
+                                    GradientRoom& gradient_room) {
   std::vector<ShardedUnit> units;
-  for (size_t i = 0; i < model.units().size(); ++i)
-    units.emplace_back(model.units()[i], static_cast<int>(i), stages[i], comms, unit_options(setup),
-                       memory.units(), room);
+  for (const UnitRole& role : roles)
+    units.emplace_back(model.units()[static_cast<size_t>(role.index)], role, comms, setup.units,
+                       memory.units(), gather_room, gradient_room);
   return units;
 }
 
 }  // namespace
 
-Engine::Engine(const RunSetup& setup, Communicators comms, MemoryPlan& memory, StreamGroup& streams)
+Engine::Engine(const RunSetup& setup, int rank, Communicators comms, MemoryPlan& memory, StreamGroup& streams)
     : setup_(setup),
+      rank_(rank),
       memory_(memory),
       streams_(streams),
       compute_(streams.add("compute")),
       gather_(streams.add("gather", StreamRole::comm)),
       reduce_(streams.add("reduce", StreamRole::comm)),
       model_(grouped_model(setup, memory.tables)),
-      stages_of_unit_(stages_of_unit(model_)),
-      room_(model_.units(), stages_of_unit_, comms.gather.size(), unit_options(setup), memory.units()),
-      units_(make_units(setup, model_, stages_of_unit_, comms, memory, room_)),
-      optimizer_(setup.config.optimizer, units_, comms.gather, memory.gradients),
+      roles_(roles_of(model_)),
+      gather_room_(model_.units(), roles_, setup.groups, setup.units, memory.units()),
+      gradient_room_(model_.units(), roles_, setup.groups, setup.units, memory.units()),
+      units_(make_units(setup, model_, roles_, comms, memory, gather_room_, gradient_room_)),
+      optimizer_(setup.config.optimizer, units_, comms.compute, memory.gradients),
       lanes_(static_cast<size_t>(setup.batching.lanes)),
       marks_(static_cast<size_t>(model_.stage_count())),
       lane_losses_(static_cast<size_t>(local_lanes())) {

@@ -38,7 +38,7 @@ struct SequenceLoss {
 
 class Engine {
  public:
-  Engine(const RunSetup& setup, Communicators comms, MemoryPlan& memory, StreamGroup& streams);
+  Engine(const RunSetup& setup, int rank, Communicators comms, MemoryPlan& memory, StreamGroup& streams);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
@@ -52,7 +52,10 @@ class Engine {
   Model& model() { return model_; }
   std::vector<ShardedUnit>& units() { return units_; }
   Stream& compute() { return compute_; }
-  int rank() const { return units_.front().rank(); }
+  Stream& gather() { return gather_; }
+  int rank() const { return rank_; }
+  // Whether this rank's shards are those to write where each must be written once.
+  bool owns_first_replica() const { return setup_.groups.group_of(rank_) == 0; }
 
  private:
   // One micro-batch in flight: where its stages' inputs and their gradients lie.
@@ -71,6 +74,7 @@ class Engine {
   Context context(const Batch& batch, const Tensor& losses);
   Context context_of(int64_t micro, int lane);
   std::span<const double> sum_losses();
+  void gather_ahead(int stage, int direction);
   ShardedUnit& unit(int stage) { return units_[static_cast<size_t>(model_.unit_of(stage))]; }
 
   // evaluate.cpp
@@ -81,12 +85,14 @@ class Engine {
   int64_t local_lanes() const { return setup_.batching.lanes * setup_.batching.micro_steps; }
 
   const RunSetup& setup_;
+  int rank_;
   MemoryPlan& memory_;
   StreamGroup& streams_;
   Stream &compute_, &gather_, &reduce_;
   Model model_;
-  std::vector<int> stages_of_unit_;
-  GradientRoom room_;
+  std::vector<UnitRole> roles_;
+  GatherRoom gather_room_;
+  GradientRoom gradient_room_;
   std::vector<ShardedUnit> units_;
   Optimizer optimizer_;
   int first_trained_stage_ = 0;

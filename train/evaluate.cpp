@@ -12,7 +12,7 @@ std::vector<SequenceLoss> Engine::evaluate(const Data& data, int64_t batch_index
   const int64_t B = setup_.eval_sequences, S = setup_.seq_len();
   const Batch space = batch_space(B);
   const Tensor losses = memory_.batch.alloc(DType::f32, {B * S});
-  const Batch batch = data.read(batch_index, rank(), space);
+  const Batch batch = data.read(batch_index, rank_, space);
   std::fill_n(weights_.as<float>(), weights_.size(), 1.0f);
   Context c = context(batch, losses);
   forward_only(c);
@@ -38,7 +38,10 @@ void Engine::forward_only(Context& c) {
          y = memory_.activations.alloc(setup_.compute, shape);
   for (int i = 0; i < model_.stage_count(); ++i) {
     const ArenaScope stage(memory_.activations);
+    unit(i).prefetch(gather_);
+    gather_ahead(i, 1);
     model_.stage(i).forward(c, unit(i).acquire(compute_), y, x);
+    unit(i).release(compute_);
     std::swap(x, y);
   }
 }

@@ -3,11 +3,16 @@
 #include "train/start_up.h"
 
 namespace flatshard {
-namespace {
 
-RunPlan plan_on(MemoryPlan& memory, const RunSetup& setup, Communicators comms) {
+Machinery::Conversations::Conversations(World& world, RankGroups groups)
+    : compute(make_communicator(world, groups.group_of(world.rank()))),
+      gather(make_communicator(world, groups.group_of(world.rank()))),
+      reduce(make_communicator(world, groups.group_of(world.rank()))),
+      replicas(make_communicator(world, groups.place_of(world.rank()))) {}
+
+RunPlan Machinery::plan_on(MemoryPlan& memory, const RunSetup& setup, int rank, Communicators comms) {
   StreamGroup planning(setup.device, {.planning = true});
-  Engine engine(setup, comms, memory, planning);
+  Engine engine(setup, rank, comms, memory, planning);
   engine.plan();
   return {.setup_text = describe_setup(setup, engine.model()),
           .memory_table = memory.table(),
@@ -15,22 +20,19 @@ RunPlan plan_on(MemoryPlan& memory, const RunSetup& setup, Communicators comms) 
           .flops = flops_per_token(engine.model(), setup.seq_len())};
 }
 
-}  // namespace
-
 Machinery::Machinery(const RunSetup& setup, World& world, const MachineryOptions& options)
-    : gather_(make_communicator(world)),
-      reduce_(make_communicator(world)),
+    : conversations_(world, setup.groups),
       memory_(setup.device),
       streams_(setup.device, {.order = options.order, .trace = options.trace}),
-      plan_(plan_on(memory_, setup, {*gather_, *reduce_})) {
+      plan_(plan_on(memory_, setup, world.rank(), conversations_.refer())) {
   memory_.commit(options.commit);
-  engine_.emplace(setup, Communicators{*gather_, *reduce_}, memory_, streams_);
+  engine_.emplace(setup, world.rank(), conversations_.refer(), memory_, streams_);
 }
 
 RunPlan plan_run(const RunSetup& setup, World& world) {
-  const auto gather = make_communicator(world), reduce = make_communicator(world);
+  const Machinery::Conversations conversations(world, setup.groups);
   MemoryPlan memory(setup.device);
-  return plan_on(memory, setup, {*gather, *reduce});
+  return Machinery::plan_on(memory, setup, world.rank(), conversations.refer());
 }
 
 }  // namespace flatshard

@@ -35,7 +35,16 @@ class Machinery {
   const MemoryPlan& memory() const { return memory_; }
 
  private:
-  std::unique_ptr<Communicator> gather_, reduce_;
+  // The four conversations of an engine.
+  struct Conversations {
+    Conversations(World& world, RankGroups groups);
+    Communicators refer() const { return {*compute, *gather, *reduce, *replicas}; }
+    std::unique_ptr<Communicator> compute, gather, reduce, replicas;
+  };
+  static RunPlan plan_on(MemoryPlan& memory, const RunSetup& setup, int rank, Communicators comms);
+  friend RunPlan plan_run(const RunSetup& setup, World& world);
+
+  Conversations conversations_;
   MemoryPlan memory_;
   StreamGroup streams_;
   RunPlan plan_;

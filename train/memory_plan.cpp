@@ -10,10 +10,11 @@ struct Purpose {
   const char *name, *what;
 };
 constexpr Purpose kPurposes[] = {
-    {"parameters", "values to compute with, whole"},
-    {"optimizer", "fp32 masters and both moments, this rank's shard"},
-    {"gradients", "reduced fp32 gradients, this rank's shard"},
-    {"exchange", "whole gradients on their way to their owners"},
+    {"parameters", "values to compute with: whole, or this rank's shards"},
+    {"gathered", "slots for the whole values of sharded units"},
+    {"optimizer", "fp32 masters and moments, of this rank's shards"},
+    {"gradients", "fp32 sums over micro-steps"},
+    {"exchange", "gradients on their way to their owners"},
     {"activations", "kept from forward to backward, or for an evaluation"},
     {"scratch", "of single ops"},
     {"batch", "tokens, targets and losses of this rank's lanes"},
@@ -24,19 +25,20 @@ constexpr Purpose kPurposes[] = {
 
 MemoryPlan::MemoryPlan(Device device)
     : parameters(kPurposes[0].name, device),
-      optimizer(kPurposes[1].name, device),
-      gradients(kPurposes[2].name, device),
-      exchange(kPurposes[3].name, device),
-      activations(kPurposes[4].name, device),
-      scratch(kPurposes[5].name, device),
-      batch(kPurposes[6].name, device),
-      tables(kPurposes[7].name, device) {}
+      gathered(kPurposes[1].name, device),
+      optimizer(kPurposes[2].name, device),
+      gradients(kPurposes[3].name, device),
+      exchange(kPurposes[4].name, device),
+      activations(kPurposes[5].name, device),
+      scratch(kPurposes[6].name, device),
+      batch(kPurposes[7].name, device),
+      tables(kPurposes[8].name, device) {}
 
-std::array<Arena*, 8> MemoryPlan::all() {
-  return {&parameters, &optimizer, &gradients, &exchange, &activations, &scratch, &batch, &tables};
+std::array<Arena*, 9> MemoryPlan::all() {
+  return {&parameters, &gathered, &optimizer, &gradients, &exchange, &activations, &scratch, &batch, &tables};
 }
-std::array<const Arena*, 8> MemoryPlan::all() const {
-  return {&parameters, &optimizer, &gradients, &exchange, &activations, &scratch, &batch, &tables};
+std::array<const Arena*, 9> MemoryPlan::all() const {
+  return {&parameters, &gathered, &optimizer, &gradients, &exchange, &activations, &scratch, &batch, &tables};
 }
 
 void MemoryPlan::commit(CommitOptions options) {

@@ -14,17 +14,17 @@ class MemoryPlan {
  public:
   explicit MemoryPlan(Device device);
 
-  Arena parameters, optimizer, gradients, exchange, activations, scratch, batch, tables;
+  Arena parameters, gathered, optimizer, gradients, exchange, activations, scratch, batch, tables;
 
-  UnitArenas units() { return {parameters, optimizer, gradients, exchange}; }
+  UnitArenas units() { return {parameters, gathered, optimizer, gradients, exchange}; }
   void commit(CommitOptions options = {});
   int64_t peak() const;  // of all arenas together
   // One line for each purpose and their sum.
   std::string table() const;
 
  private:
-  std::array<Arena*, 8> all();
-  std::array<const Arena*, 8> all() const;
+  std::array<Arena*, 9> all();
+  std::array<const Arena*, 9> all() const;
 };
 
 // 14.2 MiB

@@ -36,7 +36,7 @@ void Optimizer::measure(Stream& stream, double loss_scale) {
     at += chunks_of(unit);
   }
   if (ranks > 1) {
-    comm_.all_gather(stream, by_rank_);
+    comm_.all_gather(stream, by_rank_, mine);
     int64_t from = 0, to = 0;
     for (const ShardedUnit& unit : units_) {
       const int64_t n = chunks_of(unit);

@@ -35,16 +35,16 @@ void write_unit(SafetensorsWriter& writer, const ShardedUnit& unit, size_t first
   const auto index_of = [&](ParamId id) { return first_index + static_cast<size_t>(id.index); };
   if (unit.has_gradients()) {
     const float* masters = unit.shard().p.as<float>();
-    for (const FlatLayout::Piece& piece : unit.trainable().pieces(unit.rank()))
+    for (const FlatLayout::Piece& piece : unit.trainable().pieces(unit.place()))
       writer.write(index_of(piece.param), piece.in_param, masters + piece.in_shard, piece.size);
   }
   std::vector<float> widened;
-  for (const FlatLayout::Piece& piece : unit.frozen().pieces(unit.rank())) {
-    const Tensor& values = unit.values()[static_cast<size_t>(piece.param.index)];
+  for (const FlatLayout::Piece& piece : unit.frozen().pieces(unit.place())) {
     widened.resize(static_cast<size_t>(piece.size));
-    visit_float(values.dtype, [&]<class T>() {
+    visit_float(unit.frozen_shard().dtype, [&]<class T>() {
+      const T* values = unit.frozen_shard().as<T>() + piece.in_shard;
       for (int64_t i = 0; i < piece.size; ++i)
-        widened[static_cast<size_t>(i)] = static_cast<float>(values.as<T>()[piece.in_param + i]);
+        widened[static_cast<size_t>(i)] = static_cast<float>(values[i]);
     });
     writer.write(index_of(piece.param), piece.in_param, widened.data(), piece.size);
   }
@@ -74,7 +74,7 @@ void save_model(const std::string& folder, Engine& engine, World& world) {
   if (engine.rank() != 0) writer.emplace(unfinished, layout, false);
   size_t index = 0;
   for (const ShardedUnit& unit : engine.units()) {
-    write_unit(*writer, unit, index);
+    if (engine.owns_first_replica()) write_unit(*writer, unit, index);
     index += unit.params().specs().size();
   }
   writer->finish();

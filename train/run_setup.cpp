@@ -59,6 +59,28 @@ void check_together(const Config& c) {
         "train.skip_nonfinite is what a dynamic loss scale does by itself; leave it out");
 }
 
+UnitOptions unit_options(const Config& c, const Batching& batching) {
+  const ParallelConfig& p = c.parallel;
+  UnitOptions options{.policy = shard_policy(p.strategy),
+                      .reduction = p.reduction == "exact"        ? Reduction::exact
+                                   : p.reduction == "sequential" ? Reduction::sequential
+                                                                 : Reduction::native,
+                      .compute = dtype_named(c.precision.compute),
+                      .wire = dtype_named(c.precision.reduce),
+                      .lanes = static_cast<int>(batching.lanes),
+                      .micro_steps = batching.micro_steps,
+                      .gather_slots = static_cast<int>(p.depth) + 1,
+                      .keep_root = p.keep_root_gathered};
+  if (p.accumulation == "no_sync") options.policy.grads = false;
+  check(options.wire == DType::f32 || batching.lanes == 1, "precision.reduce = \"", c.precision.reduce,
+        "\" needs lanes as large as the batch of a device: set train.lane_size = ",
+        c.train.batch_size_per_device, " or leave it out");
+  check(options.wire == DType::f32 || options.reduction != Reduction::native, "precision.reduce = \"",
+        c.precision.reduce,
+        "\" needs parallel.reduction = \"exact\" or \"sequential\": the library adds fp32");
+  return options;
+}
+
 }  // namespace
 
 double RunSetup::peak_lr() const {
@@ -70,17 +92,17 @@ double RunSetup::peak_lr() const {
 
 RunSetup set_up(const Config& config, int ranks) {
   check_together(config);
+  const Batching batching = batching_of(config.train, ranks);
+  const UnitOptions units = unit_options(config, batching);
   RunSetup setup{.config = config,
                  .model = model_of(config),
-                 .batching = batching_of(config.train, ranks),
-                 .compute = dtype_named(config.precision.compute),
-                 .wire = dtype_named(config.precision.reduce),
+                 .batching = batching,
+                 .compute = units.compute,
+                 .units = units,
+                 .groups = groups_of(units.policy, ranks, static_cast<int>(config.parallel.group_size)),
                  .device = device_of(config.run.device),
                  .eval_sequences = config.train.eval_batch_size_per_device};
   if (setup.eval_sequences == 0) setup.eval_sequences = config.train.batch_size_per_device;
-  check(setup.wire == DType::f32 || setup.batching.lanes == 1, "precision.reduce = \"",
-        config.precision.reduce, "\" needs lanes as large as the batch of a device: set train.lane_size = ",
-        config.train.batch_size_per_device, " or leave it out");
   return setup;
 }
 

@@ -2,6 +2,7 @@
 // A config made definite for a number of ranks: sizes derived, choices made, contradictions refused. No data
 // and no device are needed, so --plan can work from it.
 
+#include "comm/slots.h"
 #include "runtime/device.h"
 #include "runtime/dtype.h"
 #include "train/batching.h"
@@ -13,7 +14,9 @@ struct RunSetup {
   Config config;
   ModelConfig model;  // resolved
   Batching batching;
-  DType compute, wire;
+  DType compute;
+  UnitOptions units;
+  RankGroups groups;
   Device device;
   int64_t eval_sequences;  // of a rank's evaluation batch
 

@@ -1,8 +1,9 @@
-// One optimizer step, from tokens to updated weights. U: update, P: publish.
+// One optimizer step, from tokens to updated weights, here with sharded parameters and prefetching. G: gather
+// of a unit's values, F, B: forward and backward pass of a stage, R: reduction over ranks, U: update.
 //
-//   compute  F0  F1  F2  B2  B1  B0       norm U0 U1 U2   F0
-//   reduce                   R2  R1  R0
-//   gather                                        P0 P1 P2
+//   gather  G0 G1  G2      G1  G0                  G0
+//   compute    F0  F1  F2  B2  B1  B0    norm U0 U1 U2  F0
+//   reduce                     R2  R1  R0
 //
 // A rank works on `lanes` micro-batches at a time, stage by stage, micro_steps times; then all ranks update
 // their shards together. Sums over lanes, ranks and micro-steps are exact: see comm/sharded_unit.h.
@@ -45,6 +46,8 @@ void Engine::accumulate(int64_t micro) {
 void Engine::forward(int64_t micro) {
   for (int i = 0; i < model_.stage_count() - 1; ++i) {
     const size_t at = static_cast<size_t>(i);
+    unit(i).prefetch(gather_);
+    if (setup_.config.parallel.forward_prefetch) gather_ahead(i, 1);
     const ParamView p = unit(i).acquire(compute_);
     marks_[at] = memory_.activations.mark();
     for (int lane = 0; lane < setup_.batching.lanes; ++lane) {
@@ -53,16 +56,20 @@ void Engine::forward(int64_t micro) {
       model_.stage(i, lane).forward(c, p, x[at + 1], x[at]);
       if (setup_.config.train.recompute) memory_.activations.rewind(marks_[at]);
     }
+    unit(i).release(compute_);
   }
 }
 
 void Engine::backward(int64_t micro) {
   const int last = model_.stage_count() - 1;
   const bool recompute = setup_.config.train.recompute;
+  const std::string& ahead = setup_.config.parallel.backward_prefetch;
+  marks_[static_cast<size_t>(last)] = memory_.activations.mark();
   for (int i = last; i >= first_trained_stage_; --i) {
     const size_t at = static_cast<size_t>(i);
+    unit(i).prefetch(gather_);
     const ParamView p = unit(i).acquire(compute_);
-    if (i == last) marks_[at] = memory_.activations.mark();
+    if (ahead == "pre") gather_ahead(i, -1);  // before this unit's reduction
     for (int lane = 0; lane < setup_.batching.lanes; ++lane) {
       Context c = context_of(micro, lane);
       const Lane& l = lanes_[static_cast<size_t>(lane)];
@@ -72,7 +79,18 @@ void Engine::backward(int64_t micro) {
       if (recompute) memory_.activations.rewind(marks_[at]);
     }
     memory_.activations.rewind(marks_[at]);
+    unit(i).release(compute_);
+    if (ahead == "post") gather_ahead(i, -1);
     unit(i).reduce(compute_, reduce_, micro);  // sums over ranks while stage i - 1 computes
+  }
+}
+
+// The next stages' values start on their way while this stage computes.
+void Engine::gather_ahead(int stage, int direction) {
+  for (int distance = 1; distance <= setup_.config.parallel.depth; ++distance) {
+    const int next = stage + direction * distance;
+    if (next < (direction < 0 ? first_trained_stage_ : 0) || next >= model_.stage_count()) return;
+    unit(next).prefetch(gather_);
   }
 }
 
@@ -81,7 +99,7 @@ void Engine::read_batches(const Data* data, int64_t data_step) {
   const Batching& b = setup_.batching;
   for (int64_t local = 0; local < local_lanes(); ++local) {
     const size_t at = static_cast<size_t>(local);
-    const int64_t lane = b.lane_of(local / b.lanes, rank(), local % b.lanes);
+    const int64_t lane = lane_of(setup_.units, setup_.groups, rank_, local / b.lanes, local % b.lanes);
     batches_[at] = data ? data->read(data_step, lane, spaces_[at]) : spaces_[at];
   }
 }

@@ -53,6 +53,7 @@ class Trainer {
 
   void say_start();
   StepMetrics step();
+  double sum_of_lanes(std::span<const double> mine);
   void check_result(const StepMetrics& m, bool finite);
   double evaluate();
   bool due(int64_t every) const {
@@ -155,8 +156,7 @@ StepMetrics Trainer::step() {
                                                                 .lr = lr,
                                                                 .loss_scale = scale,
                                                                 .targets = targets});
-    for (const double loss : world_.all_gather(r.lane_losses)) m.loss += loss;
-    m.loss /= scale;
+    m.loss = sum_of_lanes(r.lane_losses) / scale;
     m.grad_norm = r.grad_norm;
     finite = r.finite;
   }
@@ -178,6 +178,20 @@ StepMetrics Trainer::step() {
   m.memory_bytes = memory_counters().live_bytes;
   if (loss_scale_.in_use()) m.loss_scale = scale;
   return m;
+}
+
+// In the order of the lanes, whoever computed them.
+double Trainer::sum_of_lanes(std::span<const double> mine) {
+  const std::vector<double> all = world_.all_gather(mine);
+  std::vector<double> in_order(all.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    const int64_t local = static_cast<int64_t>(i % mine.size()), lanes = setup_.batching.lanes;
+    in_order[static_cast<size_t>(lane_of(setup_.units, setup_.groups, static_cast<int>(i / mine.size()),
+                                         local / lanes, local % lanes))] = all[i];
+  }
+  double sum = 0;
+  for (const double loss : in_order) sum += loss;
+  return sum;
 }
 
 // Every rank has the same numbers, so all of them stop, or go on, together.

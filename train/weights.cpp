@@ -25,15 +25,18 @@ void add_as_f32(Sha256& hash, const Tensor& values) {
 std::string weights_hash(Engine& engine) {
   Sha256 hash;
   for (ShardedUnit& unit : engine.units()) {
+    unit.prefetch(engine.gather());  // frozen parameters have no masters
+    unit.acquire(engine.compute());
     std::vector<Tensor> masters = unit.values();
     if (unit.has_gradients()) {
       const Tensor whole = unit.gather_masters(engine.compute());
-      engine.compute().sync();
       for (const FlatLayout::Place& place : unit.trainable().places())
         masters[static_cast<size_t>(place.param.index)] = whole.slice(place.begin, place.begin + place.size);
     }
+    engine.compute().sync();
     if (engine.rank() == 0)
       for (const Tensor& m : masters) add_as_f32(hash, m);
+    unit.release(engine.compute());
   }
   return engine.rank() == 0 ? hash.hex() : "";
 }

@@ -1,0 +1,104 @@
+#pragma once
+// Buffers that units use in turn, and the events that say when the next one may. A ring of slots is the only
+// limiter of a step: a stream waits for a slot to be free, the host waits for nothing.
+
+#include <vector>
+
+#include "comm/flat_layout.h"
+#include "comm/shard_policy.h"
+#include "runtime/arena.h"
+#include "runtime/stream.h"
+
+namespace flatshard {
+
+// How gradients of lanes become their sum.
+//   exact       one binary tree over all lanes: the same bits on any power of two of ranks
+//   sequential  micro-steps are added in turn, each summed over ranks in a tree; one buffer less for each
+//               doubling of the micro-steps, and the same bits for one number of ranks
+//   native      the communication library's own reduction
+enum class Reduction { exact, sequential, native };
+
+struct UnitOptions {
+  ShardPolicy policy{"no_shard", false, false, false};
+  Reduction reduction = Reduction::exact;
+  DType compute = DType::bf16;  // of values and activations
+  DType wire = DType::f32;      // in which gradients travel, f32 or bf16
+  int lanes = 1;                // of a micro-step on one rank; more than 1 need wire = f32
+  int64_t micro_steps = 1;      // of an optimizer step
+  int gather_slots = 2;         // units whose values are whole at the same time
+  bool keep_root = true;        // root units stay gathered for the whole step
+  bool poison = false;          // tests: values that are let go become NaN, so that no stale read passes
+};
+
+// Where the tensors of units come from, by purpose.
+struct UnitArenas {
+  Arena& parameters;  // values to compute with: whole, or this rank's shards
+  Arena& gathered;    // slots for whole values of sharded units
+  Arena& optimizer;   // masters and moments
+  Arena& gradients;   // sums
+  Arena& exchange;    // gradients on their way to their owners
+};
+
+// What a unit is to the step: how many stages it serves, and whether it is a root unit, one that holds what
+// belongs to no block.
+struct UnitRole {
+  int index = 0;
+  int stages = 1;
+  bool root = false;
+};
+
+// The whole values of a unit: those that are trained, then the frozen ones, in the dtype of compute.
+struct ValueSlot {
+  Tensor trainable, frozen;
+  Event free;
+  bool taken = false;
+};
+
+// A ring for the blocks, and slots of the root units: one each, or, where they do not stay gathered, one for
+// all of them.
+class GatherRoom {
+ public:
+  GatherRoom(const std::vector<ParamList>& units, const std::vector<UnitRole>& roles, RankGroups groups,
+             const UnitOptions& options, UnitArenas arenas);
+
+  // The slot that `role` may fill next, now taken; its tensors are as long as the largest unit that shares it
+  // needs. Null where the slot whose turn it is has not been given back.
+  ValueSlot* take(const UnitRole& role);
+
+ private:
+  bool keep_root_;
+  std::vector<ValueSlot> ring_, roots_;
+  size_t turn_ = 0;
+};
+
+// Room for whole gradients of a micro-step: a ring of two, so that one is filled while the other is reduced.
+// A unit of several stages, whose gradients live through the whole backward pass, has its own.
+class GradientRoom {
+ public:
+  struct Slot {
+    Tensor lanes;  // (lanes, n) f32
+    Event free;
+  };
+
+  GradientRoom(const std::vector<ParamList>& units, const std::vector<UnitRole>& roles, RankGroups groups,
+               const UnitOptions& options, UnitArenas arenas);
+
+  Slot& next(const UnitRole& role);
+  // On the reduce stream, where one exchange follows the other.
+  const Tensor& rounded() const { return rounded_; }    // (n) in the wire's dtype
+  const Tensor& received() const { return received_; }  // (n) f32, for any dtype of the same number
+
+ private:
+  std::vector<Slot> ring_, own_;
+  Tensor rounded_, received_;
+  size_t turn_ = 0;
+};
+
+// Whether the backward pass writes straight into a sum: nothing to exchange, add up or round before.
+bool writes_sums_directly(const UnitOptions& options, RankGroups groups);
+// Whether gradients are summed whole on each rank and exchanged once a step.
+inline bool sums_are_whole(const UnitOptions& options, RankGroups groups) {
+  return !options.policy.grads || groups.size == 1;
+}
+
+}  // namespace flatshard
