@@ -1,6 +1,9 @@
 #include "comm/world.h"
 
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 #include <mpi.h>
 
@@ -22,7 +25,9 @@ void mpi_check(int status, const char* call) {
 
 World::World() {
   if (!launched_ranks()) return;
-  mpi_check(MPI_Init(nullptr, nullptr), "MPI_Init");
+  int provided = MPI_THREAD_SINGLE;  // each communication stream talks from its own thread
+  mpi_check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+  check(provided == MPI_THREAD_MULTIPLE, "this MPI library cannot be used by several threads at once");
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &size_);
@@ -52,9 +57,12 @@ void World::barrier() {
   if (over_mpi_) mpi_check(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");
 }
 
-void World::abort(int exit_code) {
-  if (over_mpi_) MPI_Abort(MPI_COMM_WORLD, exit_code);
-  std::_Exit(exit_code);
+void World::end_all_ranks(const std::string& reason) {
+  if (rank_ != 0) std::this_thread::sleep_for(std::chrono::seconds(1));
+  const std::string line = str("train: [rank ", rank_, "] ", reason, '\n');
+  std::fwrite(line.data(), 1, line.size(), stderr);
+  if (over_mpi_) MPI_Abort(MPI_COMM_WORLD, 1);
+  std::_Exit(1);
 }
 
 }  // namespace flatshard

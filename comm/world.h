@@ -27,8 +27,9 @@ class World {
   std::vector<double> all_gather(std::span<const double> values);
   // Nobody passes before everybody has come.
   void barrier();
-  // Ends all ranks of the run.
-  [[noreturn]] void abort(int exit_code);
+  // Says on one line what went wrong here and ends all ranks with exit code 1. What one rank found wrong all
+  // may have: rank 0 gets the time to say it first.
+  [[noreturn]] void end_all_ranks(const std::string& reason);
 
   bool over_mpi() const { return over_mpi_; }
 

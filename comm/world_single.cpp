@@ -24,7 +24,7 @@ std::vector<double> World::all_gather(std::span<const double> values) {
 
 void World::barrier() {}
 
-void World::abort(int exit_code) { std::_Exit(exit_code); }
+void World::end_all_ranks(const std::string&) { std::_Exit(1); }
 
 std::unique_ptr<Communicator> make_communicator(World&, int) { return std::make_unique<SelfCommunicator>(); }
 

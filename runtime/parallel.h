@@ -13,6 +13,9 @@ namespace flatshard {
 int thread_count();
 void set_thread_count(int count);
 
+// From now on the calling thread runs its tasks itself: for a thread beside the one that computes.
+void use_one_thread_here();
+
 namespace detail {
 using TaskFunction = void (*)(void* context, int64_t task, int worker);
 // One back end is built: parallel_openmp.cpp or parallel_threads.cpp.

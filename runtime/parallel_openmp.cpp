@@ -14,6 +14,8 @@ void set_thread_count(int count) {
   omp_set_num_threads(count);
 }
 
+void use_one_thread_here() { omp_set_num_threads(1); }  // OpenMP keeps the number for each thread
+
 void detail::run_tasks(int64_t tasks, TaskFunction function, void* context) {
   if (tasks == 1 || omp_in_parallel() || omp_get_max_threads() == 1) {
     for (int64_t task = 0; task < tasks; ++task) function(context, task, 0);

@@ -99,6 +99,8 @@ void set_thread_count(int count) {
   if (count != thread_count()) pool() = std::make_unique<Pool>(count);
 }
 
+void use_one_thread_here() { in_task = true; }
+
 void detail::run_tasks(int64_t tasks, TaskFunction function, void* context) {
   if (in_task || tasks == 1 || thread_count() == 1) {
     for (int64_t task = 0; task < tasks; ++task) function(context, task, 0);

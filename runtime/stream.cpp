@@ -1,10 +1,12 @@
 #include "runtime/stream.h"
 
+#include <chrono>
 #include <deque>
 
 #include "build_config.h"
 #include "runtime/check.h"
 #include "runtime/cuda.h"
+#include "runtime/stream_worker.h"
 
 namespace flatshard {
 
@@ -59,7 +61,7 @@ struct StreamGroup::HeldBack {
     if (queues.size() <= static_cast<size_t>(stream)) return;
     for (;;) {
       if (group.options_.order == StreamOrder::comm_early) run_ready_comm();
-      if (until ? until->done : queue(stream).empty()) return;
+      if (until ? until->done.load() : queue(stream).empty()) return;
       if (const Item& front = queue(stream).front(); blocked(front)) {
         const std::shared_ptr<Event::Ticket> ticket = front.ticket;
         finish(ticket->stream, ticket.get());
@@ -90,6 +92,8 @@ Stream::Stream(StreamGroup& group, int index, std::string name, StreamRole role)
   if constexpr (kCudaBuilt)
     if (device().is_cuda()) native_ = cuda::create_stream(device(), role == StreamRole::comm);
   if (trace_) trace_row_ = trace_->add_row(name_);
+  if (!device().is_cuda() && group.options().order == StreamOrder::concurrent && role == StreamRole::comm)
+    worker_ = std::make_unique<StreamWorker>();
 }
 
 Stream::~Stream() {
@@ -103,10 +107,16 @@ bool Stream::planning() const { return group_.options().planning; }
 bool Stream::runs_at_once(const char* what) const {
   check(!device().is_cuda(), what,
         " has no CUDA twin in this build; run it on the CPU (run.device = \"cpu\")");
-  return group_.options().order == StreamOrder::in_order;
+  const StreamOrder order = group_.options().order;
+  return order == StreamOrder::in_order || (order == StreamOrder::concurrent && !worker_);
 }
 
 void Stream::hold_back(const char* what, std::function<void()> work) {
+  if (worker_)
+    return worker_->push([this, what, work = std::move(work)] {
+      const TraceSpan span(trace_, trace_row_, what);
+      work();
+    });
   group_.held_back_->push(index_, {StreamGroup::HeldBack::Kind::work, what, std::move(work), nullptr});
 }
 
@@ -115,8 +125,14 @@ void Stream::record(Event& event) {
   if constexpr (kCudaBuilt)
     if (device().is_cuda()) return cuda::record_event(event.native_, device(), native_);
   if (group_.options().order == StreamOrder::in_order) return;
-  event.ticket_ = std::make_shared<Event::Ticket>(Event::Ticket{index_});
-  group_.held_back_->push(index_, {StreamGroup::HeldBack::Kind::record, "record", nullptr, event.ticket_});
+  const auto ticket = event.ticket_ = std::make_shared<Event::Ticket>(index_);
+  const auto complete = [ticket] {
+    ticket->done = true;
+    ticket->done.notify_all();
+  };
+  if (worker_) return worker_->push_always(complete);
+  if (group_.options().order == StreamOrder::concurrent) return complete();  // all before it is done
+  group_.held_back_->push(index_, {StreamGroup::HeldBack::Kind::record, "record", nullptr, ticket});
 }
 
 void Stream::wait(const Event& event) {
@@ -124,13 +140,25 @@ void Stream::wait(const Event& event) {
   if constexpr (kCudaBuilt)
     if (device().is_cuda()) return event.native_ ? cuda::wait_event(native_, event.native_) : void();
   if (!event.ticket_ || event.ticket_->done) return;
+  if (worker_) return worker_->push_always([ticket = event.ticket_] { ticket->done.wait(false); });
+  if (group_.options().order == StreamOrder::concurrent) return wait_on_host(event);
   group_.held_back_->push(index_, {StreamGroup::HeldBack::Kind::wait, "wait", nullptr, event.ticket_});
+}
+
+void Stream::wait_on_host(const Event& event) {
+  const TraceSpan span(trace_, trace_row_, "wait");
+  const auto begin = std::chrono::steady_clock::now();
+  event.ticket_->done.wait(false);
+  group_.waited_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (const auto& worker = group_.streams_[static_cast<size_t>(event.ticket_->stream)]->worker_)
+    worker->rethrow();
 }
 
 void Stream::sync() {
   if (planning()) return;
   if constexpr (kCudaBuilt)
     if (device().is_cuda()) return cuda::sync_stream(native_);
+  if (worker_) return worker_->sync();
   group_.held_back_->finish(index_, nullptr);
 }
 

@@ -1,12 +1,15 @@
 #pragma once
 // Streams and events with CUDA's meaning: a stream runs its work in order; wait(event) holds a stream back
-// until the work that stood before record(event) is done. On the CPU the same program runs in one of three
-// orders. in_order runs everything at the call. The two others hold all work back until the host
+// until the work that stood before record(event) is done. On the CPU the same program runs in one of four
+// orders. in_order runs everything at the call. concurrent does so for compute streams and gives each
+// communication stream a thread of its own; a compute stream that waits blocks the host, and the time it
+// stands there is what communication costs. For tests, the two others hold all work back until the host
 // synchronises, and then let communication run as late, or as early, as the recorded events allow: a schedule
-// that gives the same bits in all three has no missing wait.
+// that gives the same bits in all orders has no missing wait.
 //
 // A planning group drops all work: a program run on planning streams and planning arenas measures its memory.
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -19,9 +22,10 @@
 namespace flatshard {
 
 enum class StreamRole { compute, comm };
-enum class StreamOrder { in_order, comm_late, comm_early };
+enum class StreamOrder { in_order, concurrent, comm_late, comm_early };
 
 class StreamGroup;
+class StreamWorker;
 
 // A point in a stream's work. Recording again replaces the point; waits made before keep the old one. An
 // event never recorded holds nobody back.
@@ -35,9 +39,10 @@ class Event {
  private:
   friend class Stream;
   friend class StreamGroup;
-  struct Ticket {  // one record of a held-back CPU stream
+  struct Ticket {  // one record of a CPU stream that does not run everything at the call
+    explicit Ticket(int stream_index) : stream(stream_index) {}
     int stream;
-    bool done = false;
+    std::atomic<bool> done{false};
   };
   std::shared_ptr<Ticket> ticket_;
   void* native_ = nullptr;
@@ -76,6 +81,7 @@ class Stream {
   friend class StreamGroup;
   Stream(StreamGroup& group, int index, std::string name, StreamRole role);
   bool runs_at_once(const char* what) const;
+  void wait_on_host(const Event& event);
   void hold_back(const char* what, std::function<void()> work);
 
   StreamGroup& group_;
@@ -83,6 +89,7 @@ class Stream {
   std::string name_;
   StreamRole role_;
   void* native_ = nullptr;
+  std::unique_ptr<StreamWorker> worker_;  // of a communication stream in the order `concurrent`
   Trace* trace_ = nullptr;
   int trace_row_ = 0;
 };
@@ -104,6 +111,8 @@ class StreamGroup {
 
   Stream& add(std::string name, StreamRole role = StreamRole::compute);
   void sync_all();
+  // How long the host has stood waiting for communication streams so far, in the order `concurrent`.
+  double waited_seconds() const { return waited_seconds_; }
   Device device() const { return device_; }
   const StreamOptions& options() const { return options_; }
 
@@ -115,6 +124,7 @@ class StreamGroup {
   StreamOptions options_;
   std::vector<std::unique_ptr<Stream>> streams_;
   std::unique_ptr<HeldBack> held_back_;  // the queues of the two late orders
+  double waited_seconds_ = 0;
 };
 
 }  // namespace flatshard

@@ -54,6 +54,8 @@ class Engine {
   Stream& compute() { return compute_; }
   Stream& gather() { return gather_; }
   int rank() const { return rank_; }
+  // How long compute has stood waiting for communication so far.
+  double waited_seconds() const { return streams_.waited_seconds(); }
   // Whether this rank's shards are those to write where each must be written once.
   bool owns_first_replica() const { return setup_.groups.group_of(rank_) == 0; }
 

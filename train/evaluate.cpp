@@ -16,7 +16,7 @@ std::vector<SequenceLoss> Engine::evaluate(const Data& data, int64_t batch_index
   std::fill_n(weights_.as<float>(), weights_.size(), 1.0f);
   Context c = context(batch, losses);
   forward_only(c);
-  streams_.sync_all();
+  compute_.sync();
 
   std::vector<SequenceLoss> result;
   for (int64_t row = 0; row < B; ++row) {

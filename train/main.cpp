@@ -1,10 +1,8 @@
 // The program `train`.
 
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
-#include <thread>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -58,17 +56,14 @@ void run(const CommandLine& line, World& world) {
   }
 }
 
-// Says what went wrong, on one line, and ends all ranks. What one rank found wrong all may have: rank 0 gets
-// the time to say it first.
+// Says what went wrong, on one line, and ends all ranks.
 int report(const std::exception& error, World* world) {
-  if (world && world->rank() != 0) std::this_thread::sleep_for(std::chrono::seconds(1));
   std::string text = error.what();
   for (char& c : text)
     if (c == '\n') c = ' ';
   std::cout << std::flush;
-  if (world && world->size() > 1) text = "[rank " + std::to_string(world->rank()) + "] " + text;
+  if (world && world->size() > 1) world->end_all_ranks(text);
   std::cerr << "train: " << text << std::endl;
-  if (world && world->size() > 1) world->abort(1);
   return 1;
 }
 

@@ -30,6 +30,7 @@ void each_field(Metrics& m, Visit&& visit) {
   visit("skipped", m.skipped);
   visit("loss_scale", m.loss_scale);
   visit("eval_loss", m.eval_loss);
+  visit("exposed_comm_seconds", m.exposed_comm_seconds);
 }
 
 class Writer {

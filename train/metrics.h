@@ -1,7 +1,7 @@
 #pragma once
 // What a run measures of each step, and metrics.jsonl, the file that keeps it: one JSON object a line,
 // written out line by line, so that the file can be followed while the run goes on. The keys are the names
-// below; skipped stands there only where true, loss_scale and eval_loss only where they have a value. Doubles
+// below; skipped stands there only where true, the optional ones only where they have a value. Doubles
 // have as many digits as it takes to read the same bits back. JSON has no word for what is not finite: "inf",
 // "-inf" and "nan" stand there as strings.
 
@@ -23,6 +23,7 @@ struct StepMetrics {
   bool skipped = false;                // no update was made (non-finite gradient, or no targets)
   std::optional<double> loss_scale{};  // fp16 only
   std::optional<double> eval_loss{};
+  std::optional<double> exposed_comm_seconds{};  // several ranks: for which compute stood waiting
 };
 
 class MetricsFile {

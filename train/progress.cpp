@@ -97,7 +97,8 @@ std::string Progress::line_of(const StepMetrics& m) const {
              right(human_count(m.tokens_per_second), 5), " tok/s  ETA ",
              right(human_duration(seconds_left(m.step)), 7), "  ", right(human_seconds(m.step_seconds), 7),
              "  ", right(human_bytes(m.memory_bytes), 8), "  mfu ", share(m.mfu), " causal ",
-             share(m.mfu_causal));
+             share(m.mfu_causal),
+             m.exposed_comm_seconds ? "  comm " + share(*m.exposed_comm_seconds / m.step_seconds) : "");
 }
 
 double Progress::seconds_left(int64_t completed) const {

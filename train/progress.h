@@ -2,10 +2,10 @@
 // A run as the person before it sees it, one line for each logged step, with columns that keep their places:
 //     450/1000  loss  3.2412  grad 1.23  lr 3.00e-4  51.2k tok/s  ETA    1:28   160 ms  14.2 MiB
 // and behind that "  mfu 41.2% causal 39.8%", shares of the stated peak with attention counted in full and by
-// half.
-// On a terminal the line is rewritten in place and cut at the terminal's edge; evaluations and skipped steps
-// stand above it and stay. Elsewhere all lines are plain text. The time left is that of the steps alone, at
-// the median of the latest of them.
+// half; with several ranks also "  comm  6%", the share of the step in which compute waited for
+// communication. On a terminal the line is rewritten in place and cut at the terminal's edge; evaluations and
+// skipped steps stand above it and stay. Elsewhere all lines are plain text. The time left is that of the
+// steps alone, at the median of the latest of them.
 
 #include <cstdint>
 #include <deque>

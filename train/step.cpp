@@ -23,7 +23,8 @@ StepResult Engine::step(const Data& data, const StepOrder& order) {
   optimizer_.measure(compute_, order.loss_scale);
   optimizer_.update(compute_, order.lr, order.update);
   for (ShardedUnit& u : units_) u.publish(compute_, gather_);
-  streams_.sync_all();
+  compute_.sync();  // published shards may still be on their way: the next step waits for them where it needs
+                    // them
   return {.lane_losses = sum_losses(),
           .grad_norm = *optimizer_.norm().as<float>(),
           .finite = *optimizer_.nonfinite().as<int32_t>() == 0};

@@ -96,7 +96,9 @@ Trainer::Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bo
       total_steps_(total_steps(setup_.config.train, train_.data.steps_per_epoch())),
       eval_every_(steps_between(setup_.config.train.eval_every, total_steps_)),
       trace_(world.rank()),
-      machinery_(setup_, world, {.trace = setup_.config.run.trace ? &trace_ : nullptr}),
+      machinery_(setup_, world,
+                 {.order = world.size() > 1 ? StreamOrder::concurrent : StreamOrder::in_order,
+                  .trace = setup_.config.run.trace ? &trace_ : nullptr}),
       loss_scale_(setup_.compute, setup_.config.precision.loss_scale),
       progress_(total_steps_, terminal, out) {
   if (!setup_.config.data.eval.empty()) eval_.emplace(setup_.config.data.eval, setup_, true);
@@ -149,6 +151,7 @@ StepMetrics Trainer::step() {
   const double lr = learning_rate(setup_.config.schedule, setup_.peak_lr(), total_steps_, completed_);
   const int64_t targets = train_.data.target_count(data_step_);
   StepMetrics m{.lr = lr};
+  const double waited = machinery_.engine().waited_seconds();
   bool finite = true;
   if (targets > 0) {
     const StepResult r = machinery_.engine().step(train_.data, {.data_step = data_step_,
@@ -175,6 +178,7 @@ StepMetrics Trainer::step() {
       static_cast<double>(setup_.batching.total_sequences * setup_.seq_len()) / m.step_seconds;
   m.mfu = positions * machinery_.plan().flops.full / peak_;
   m.mfu_causal = positions * machinery_.plan().flops.causal / peak_;
+  if (world_.size() > 1) m.exposed_comm_seconds = machinery_.engine().waited_seconds() - waited;
   m.memory_bytes = memory_counters().live_bytes;
   if (loss_scale_.in_use()) m.loss_scale = scale;
   return m;
@@ -250,7 +254,15 @@ void Trainer::finish() {
 
 void run_training(const LoadedConfig& loaded, World& world, std::ostream& out, bool terminal) {
   use_threads(loaded.config.run, world);
-  Trainer(loaded, world, out, terminal).run();
+  Trainer trainer(loaded, world, out, terminal);
+  try {
+    trainer.run();
+  } catch (const std::exception& error) {
+    // The other ranks may wait for this one in a collective, and so may this one's own streams: the job ends
+    // here, before they are taken down.
+    if (world.size() > 1) world.end_all_ranks(error.what());
+    throw;
+  }
 }
 
 void print_plan(const LoadedConfig& loaded, World& world, std::ostream& out) {

@@ -1,6 +1,7 @@
 #include "runtime/stream.h"
 
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <limits>
 
@@ -102,6 +103,7 @@ TEST_CASE("a complete schedule gives the same bits in every stream order") {
   CHECK(std::isfinite(expected[kUnits - 1]));
   CHECK(train(StreamOrder::comm_late) == expected);
   CHECK(train(StreamOrder::comm_early) == expected);
+  for (int repetition = 0; repetition < 20; ++repetition) CHECK(train(StreamOrder::concurrent) == expected);
 }
 
 TEST_CASE("leaving out any one wait or record is caught by the late or the early order, and by them alone") {
@@ -178,4 +180,35 @@ TEST_CASE("streams on a GPU that is not there are an error that counts what is")
 TEST_CASE("a planning stream plans for a GPU that is not there") {
   StreamGroup streams(Device::cuda(0), {.planning = true});
   CHECK(streams.add("compute").device() == Device::cuda(0));
+}
+
+TEST_CASE("a communication stream of its own thread works beside the host, and its wait is counted") {
+  StreamGroup streams(Device::cpu(), {.order = StreamOrder::concurrent});
+  Stream &compute = streams.add("compute"), &comm = streams.add("comm", StreamRole::comm);
+  std::atomic<bool> host_went_on{false};
+  Event done;
+  bool seen = false;
+  comm.run("wait for the host", [&] {
+    host_went_on.wait(false);
+    seen = true;
+  });
+  comm.record(done);
+  CHECK(streams.waited_seconds() == 0);
+  host_went_on = true;
+  host_went_on.notify_all();
+  compute.wait(done);
+  CHECK(seen);
+}
+
+TEST_CASE("what fails on a thread of its own is thrown to whoever waits, and later work is left out") {
+  StreamGroup streams(Device::cpu(), {.order = StreamOrder::concurrent});
+  Stream& comm = streams.add("comm", StreamRole::comm);
+  bool later = false;
+  comm.run("fail", [] { fail("the cable is out"); });
+  comm.run("later", [&] { later = true; });
+  CHECK(test::error_of([&] { comm.sync(); }) == "the cable is out");
+  CHECK(!later);
+  comm.run("after", [&] { later = true; });
+  comm.sync();
+  CHECK(later);
 }
