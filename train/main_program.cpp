@@ -1,0 +1,103 @@
+#include "train/main_program.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <new>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include "comm/launch.h"
+#include "comm/world.h"
+#include "runtime/log.h"
+#include "train/trainer.h"
+
+namespace flatshard {
+namespace {
+
+struct CommandLine {
+  std::string config;
+  std::vector<std::string> overrides;
+  bool print_config = false, plan = false;
+};
+
+// Overrides are what the parser does not know: --section.key=value.
+std::vector<std::string> overrides_of(const std::vector<std::string>& rest) {
+  std::vector<std::string> overrides;
+  for (const std::string& text : rest) {
+    check(text.starts_with("--") && text.find('.') != std::string::npos, text,
+          ": not an option; a key of the config is set with --section.key=value, see train --help");
+    overrides.push_back(text.substr(2));
+  }
+  return overrides;
+}
+
+// Whether somebody watches rank 0's lines. Under mpirun its standard output is a pseudo-terminal whatever
+// becomes of the lines, so there the launcher's own output is asked.
+bool watched(const std::ostream& out) {
+  if (&out != &std::cout || !isatty(STDOUT_FILENO)) return false;
+  if (!launched_ranks()) return true;
+  std::error_code error;
+  const auto launcher =
+      std::filesystem::read_symlink("/proc/" + std::to_string(getppid()) + "/fd/1", error).string();
+  return !error && (launcher.starts_with("/dev/pts/") || launcher.starts_with("/dev/tty"));
+}
+
+void run(const CommandLine& line, World& world, std::ostream& out) {
+  configure_log(LogLevel::info, world.rank(), world.size());
+  LoadedConfig loaded = load_config(line.config, line.overrides);
+  if (line.print_config) {
+    if (world.rank() == 0) out << to_toml(loaded.config, &loaded.origin);
+  } else if (line.plan) {
+    print_plan(loaded, world, out);
+  } else {
+    run_training(loaded, world, out, watched(out));
+  }
+}
+
+// Says what went wrong, on one line, and ends all ranks. What one rank found wrong all may have: rank 0 gets
+// the time to say it first.
+int report(std::string text, World* world, std::ostream& out, std::ostream& err) {
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  out << std::flush;
+  if (world && world->size() > 1) world->end_all_ranks(text);
+  err << "train: " << text << std::endl;
+  return 1;
+}
+
+}  // namespace
+
+int train_main(int argc, const char* const* argv, std::ostream& out, std::ostream& err) {
+  CommandLine line;
+  CLI::App app("Trains a transformer as a config file says. Under mpirun -np N the ranks share one job.",
+               "train");
+  app.add_option("CONFIG", line.config, "config file, TOML")->required();
+  app.add_flag("--print-config", line.print_config,
+               "print the resolved config, with where each value comes from, and stop");
+  app.add_flag("--plan", line.plan,
+               "print parameters, operations and memory, to the byte, and stop; needs neither data nor GPU");
+  app.allow_extras();
+  app.footer([] {
+    return "Keys of the config, set in the file or as --section.key=value, with their defaults:\n" +
+           fields_help();
+  });
+  std::unique_ptr<World> world;
+  try {
+    app.parse(argc, argv);
+    line.overrides = overrides_of(app.remaining());
+    check(!(line.print_config && line.plan), "--print-config and --plan: give one of them");
+    world = std::make_unique<World>();
+    run(line, *world, out);
+    return 0;
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help, out, err);
+  } catch (const std::bad_alloc&) {
+    return report("out of host memory", world.get(), out, err);
+  } catch (const std::exception& error) {
+    return report(error.what(), world.get(), out, err);
+  }
+}
+
+}  // namespace flatshard
