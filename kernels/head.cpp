@@ -35,11 +35,14 @@ void check_all_targets(Stream& stream, const Args& a) {
   check_targets(stream, a.targets, a.options.valid_vocab > 0 ? a.options.valid_vocab : a.w.shape[0]);
 }
 
-// Calls work(begin, end) for the tokens of each chunk.
+// Calls work(begin, end) for the tokens of each chunk. A plan knows all of them by the first and the last.
 template <class Args, class Work>
-void for_each_chunk(const Args& a, Work&& work) {
-  const int64_t N = a.x.rows(), chunk = chunk_of(a);
-  for (int64_t begin = 0; begin < N; begin += chunk) work(begin, std::min(N, begin + chunk));
+void for_each_chunk(const Stream& stream, const Args& a, Work&& work) {
+  const int64_t N = a.x.rows(), chunk = chunk_of(a), last = (N - 1) / chunk * chunk;
+  for (int64_t begin = 0; begin < N; begin += chunk) {
+    work(begin, std::min(N, begin + chunk));
+    if (stream.planning()) begin = std::max(begin, last - chunk);
+  }
 }
 
 // Tokens [begin, end) of a tensor with C elements for each.
@@ -62,7 +65,7 @@ void head_loss_forward(Stream& stream, Arena& scratch, const HeadLossForward& a)
   const ArenaScope scope(scratch);
   const Tensor logits = scratch.alloc(DType::f32, {chunk_of(a), V});
   check_all_targets(stream, a);
-  for_each_chunk(a, [&](int64_t begin, int64_t end) {
+  for_each_chunk(stream, a, [&](int64_t begin, int64_t end) {
     const Tensor chunk_logits = logits.slice(0, end - begin);
     gemm(stream, scratch,
          {.c = chunk_logits, .a = tokens_of(a.x, C, begin, end), .b = a.w, .transpose_b = true});
@@ -86,7 +89,7 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
   const Tensor logits = scratch.alloc(DType::f32, {chunk, V});
   const Tensor dlogits = a.x.dtype == DType::f32 ? logits : scratch.alloc(a.x.dtype, {chunk, V});
   check_all_targets(stream, a);
-  for_each_chunk(a, [&](int64_t begin, int64_t end) {
+  for_each_chunk(stream, a, [&](int64_t begin, int64_t end) {
     const Tensor chunk_logits = logits.slice(0, end - begin), chunk_dlogits = dlogits.slice(0, end - begin);
     const Tensor x = tokens_of(a.x, C, begin, end);
     gemm(stream, scratch, {.c = chunk_logits, .a = x, .b = a.w, .transpose_b = true});

@@ -5,21 +5,30 @@
 namespace flatshard {
 namespace {
 
-// Tokens and positions are 32 bits wide, and no product of two sizes may overflow.
-constexpr int64_t kMostSize = INT32_MAX;
+// Tokens and positions are 32 bits wide. The other bounds are far beyond any model, and such that no sum over
+// a model's parameters overflows and the largest is still planned in a moment.
+constexpr int64_t kMostSize = INT32_MAX, kMostWidth = 1 << 20, kMostFfn = 4 * kMostWidth, kMostLayers = 4096;
+
+void check_most(const char* key, int64_t value, int64_t most) {
+  check(value <= most, "model.", key, " is ", value, ", must be at most ", most);
+}
 
 void check_model(const ModelConfig& c) {
-  const auto positive = [](const char* key, int64_t value) {
+  const auto positive = [](const char* key, int64_t value, int64_t most) {
     check(value > 0, "model.", key, " is ", value, ", must be positive");
-    check(value <= kMostSize, "model.", key, " is ", value, ", must be at most ", kMostSize);
+    check_most(key, value, most);
   };
-  positive("layers", c.layers);
-  positive("hidden", c.hidden);
-  positive("heads", c.heads);
-  positive("kv_heads", c.kv_heads);
-  positive("head_dim", c.head_dim);
-  positive("ffn", c.ffn);
-  positive("vocab", c.vocab);
+  positive("layers", c.layers, kMostLayers);
+  positive("hidden", c.hidden, kMostWidth);
+  positive("heads", c.heads, kMostWidth);
+  positive("kv_heads", c.kv_heads, kMostWidth);
+  positive("head_dim", c.head_dim, kMostWidth);
+  positive("ffn", c.ffn, kMostFfn);
+  positive("vocab", c.vocab, kMostSize);
+  check_most("max_positions", c.max_positions, kMostSize);
+  check_most("window", *c.window, kMostSize);
+  check(c.heads * c.head_dim <= kMostWidth, "model.heads = ", c.heads, " times model.head_dim = ", c.head_dim,
+        " is ", c.heads * c.head_dim, ", must be at most ", kMostWidth);
   check(c.heads % c.kv_heads == 0, "model.heads = ", c.heads,
         " is not divisible by model.kv_heads = ", c.kv_heads);
   check(c.positions != PositionKind::rotary || c.head_dim % 2 == 0, "model.head_dim = ", c.head_dim,

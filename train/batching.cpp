@@ -58,7 +58,10 @@ int64_t total_steps(const TrainConfig& c, int64_t steps_per_epoch) {
   check((c.steps > 0) != (c.epochs > 0), "give train.steps (", c.steps, ") or train.epochs (", c.epochs,
         "), exactly one of them above 0");
   if (c.steps > 0) return c.steps;
-  return static_cast<int64_t>(std::ceil(c.epochs * static_cast<double>(steps_per_epoch)));
+  const double steps = std::ceil(c.epochs * static_cast<double>(steps_per_epoch));
+  check(steps <= kMostSteps, "train.epochs = ", c.epochs, " of ", steps_per_epoch, " steps each are ", steps,
+        " steps, must be at most ", kMostSteps);
+  return static_cast<int64_t>(steps);
 }
 
 int64_t steps_between(double every, int64_t total) {

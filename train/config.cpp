@@ -36,6 +36,9 @@ struct Printer {
   }
 };
 
+// What a plan keeps for each sequence of a step must fit into any memory; a batch's tokens have 32 bits.
+constexpr double kMostSequences = 1 << 18, kMostTokens = INT32_MAX, kMostThreads = 1024;
+
 std::string section_of(const std::string& key) { return key.substr(0, key.rfind('.')); }
 std::string name_in_section(const std::string& key) { return key.substr(key.rfind('.') + 1); }
 
@@ -71,7 +74,12 @@ std::vector<Field> fields(Config& c) {
        "where to compute; auto takes a GPU when there is one",
        {"auto", "cpu", "cuda"}},
       {"run.trace", &run.trace, "write trace.json, a timeline for Perfetto"},
-      {"run.threads", &run.threads, "threads of a rank; 0 = its share of the processors", {}, 0, 4096},
+      {"run.threads",
+       &run.threads,
+       "threads of a rank; 0 = its share of the processors",
+       {},
+       0,
+       kMostThreads},
       {"run.hash_every",
        &run.hash_every,
        "print the hash of the weights every so many steps; 0 = at the end",
@@ -115,43 +123,48 @@ std::vector<Field> fields(Config& c) {
 
       {"data.train", &data.train, "token file to train on (made by prepare)"},
       {"data.eval", &data.eval, "token file to evaluate on; empty = none"},
-      {"data.seq_len", &data.seq_len, "tokens per sequence", {}, 0},
+      {"data.seq_len", &data.seq_len, "tokens per sequence", {}, 0, kMostTokens},
       {"data.packing",
        &data.packing,
        "documents side by side, or masked at their boundaries",
        {"concat", "documents"}},
       {"data.shuffle", &data.shuffle, "a new order of the sequences in every epoch"},
 
-      {"train.steps", &train.steps, "optimizer steps; or give train.epochs", {}, 0},
+      {"train.steps", &train.steps, "optimizer steps; or give train.epochs", {}, 0, kMostSteps},
       {"train.epochs", &train.epochs, "passes over the data; or give train.steps", {}, 0},
       {"train.total_batch_size",
        &train.total_batch_size,
        "sequences per optimizer step, over all ranks",
        {},
-       0},
+       0,
+       kMostSequences},
       {"train.batch_size_per_device",
        &train.batch_size_per_device,
        "sequences per micro-batch of a rank",
        {},
-       1},
+       1,
+       kMostSequences},
       {"train.lane_size",
        &train.lane_size,
        "sequences computed together; the bits of a run depend on it alone, not on how lanes are spread over "
        "ranks and micro-steps; 0 = batch_size_per_device",
        {},
-       0},
+       0,
+       kMostSequences},
       {"train.eval_batch_size_per_device",
        &train.eval_batch_size_per_device,
        "the same in evaluation; 0 = as in training",
        {},
-       0},
+       0,
+       kMostSequences},
       {"train.recompute", &train.recompute,
        "keep only the blocks' inputs and compute the rest again in the backward pass"},
       {"train.eval_every",
        &train.eval_every,
        "steps between evaluations; below 1 a share of the run; 0 = never",
        {},
-       0},
+       0,
+       kMostSteps},
       {"train.skip_nonfinite", &train.skip_nonfinite,
        "skip a step with a NaN or infinite gradient instead of stopping"},
 

@@ -33,6 +33,8 @@ struct DataConfig {
   bool shuffle = true;
 };
 
+inline constexpr double kMostSteps = 1e12;  // of a run: longer than anybody waits, and exact as a double
+
 struct TrainConfig {
   int64_t steps = 0;
   double epochs = 0;

@@ -3,6 +3,8 @@
 #include <iomanip>
 #include <sstream>
 
+#include "runtime/check.h"
+
 namespace flatshard {
 namespace {
 
@@ -47,7 +49,8 @@ void MemoryPlan::commit(CommitOptions options) {
 
 int64_t MemoryPlan::peak() const {
   int64_t sum = 0;
-  for (const Arena* arena : all()) sum += arena->peak();
+  for (const Arena* arena : all())
+    check(!__builtin_add_overflow(sum, arena->peak(), &sum), "the memory of a run is larger than 2^63 bytes");
   return sum;
 }
 

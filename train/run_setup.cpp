@@ -81,6 +81,25 @@ UnitOptions unit_options(const Config& c, const Batching& batching) {
   return options;
 }
 
+// Sizes that are each in bounds and still too large together.
+void check_sizes(const RunSetup& s) {
+  const auto check_tokens = [&](const char* key, int64_t sequences) {
+    check(sequences <= INT32_MAX / s.seq_len(), "data.seq_len = ", s.seq_len(), " times train.", key, " = ",
+          sequences, " is ", s.seq_len() * sequences, " tokens, must be at most ", INT32_MAX);
+  };
+  check_tokens(s.config.train.lane_size > 0 ? "lane_size" : "batch_size_per_device",
+               s.batching.lane_sequences);
+  check_tokens(
+      s.config.train.eval_batch_size_per_device > 0 ? "eval_batch_size_per_device" : "batch_size_per_device",
+      s.eval_sequences);
+  constexpr int64_t kMostBlocks = 65536;  // a lane has stages of its own
+  check(s.batching.lanes * s.model.layers <= kMostBlocks,
+        "train.batch_size_per_device = ", s.config.train.batch_size_per_device, " cut into ",
+        s.batching.lanes, " lanes, times model.layers = ", s.model.layers, ", is ",
+        s.batching.lanes * s.model.layers, " blocks, must be at most ", kMostBlocks,
+        ": raise train.lane_size");
+}
+
 }  // namespace
 
 double RunSetup::peak_lr() const {
@@ -103,6 +122,7 @@ RunSetup set_up(const Config& config, int ranks) {
                  .device = device_of(config.run.device),
                  .eval_sequences = config.train.eval_batch_size_per_device};
   if (setup.eval_sequences == 0) setup.eval_sequences = config.train.batch_size_per_device;
+  check_sizes(setup);
   return setup;
 }
 

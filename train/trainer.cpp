@@ -266,6 +266,7 @@ void run_training(const LoadedConfig& loaded, World& world, std::ostream& out, b
 }
 
 void print_plan(const LoadedConfig& loaded, World& world, std::ostream& out) {
+  use_threads(loaded.config.run, world);  // ops take scratch for each of them
   const RunSetup setup = set_up(loaded.config, world.size());
   const RunPlan plan = plan_run(setup, world);
   if (world.rank() != 0) return;
