@@ -53,7 +53,7 @@ class Setter {
   void operator()(int64_t* slot) const {
     const auto value = source_.node.value_exact<int64_t>();
     if (!value) wrong_kind("a whole number");
-    check_bounds(static_cast<double>(*value));
+    check_bounds(*value);
     *slot = *value;
   }
   void operator()(double* slot) const { *slot = number(source_.node); }
@@ -91,11 +91,18 @@ class Setter {
     check_bounds(value);
     return value;
   }
-  void check_bounds(double value) const {
-    check(value >= field_.least, source_.where, ": ", field_.key, " is ", value, ", must be at least ",
-          field_.least);
-    check(value <= field_.most, source_.where, ": ", field_.key, " is ", value, ", must be at most ",
-          field_.most);
+  template <class T>
+  void check_bounds(T value) const {
+    const double size = static_cast<double>(value);
+    check(size >= field_.least, source_.where, ": ", field_.key, " is ", value, ", must be at least ",
+          spelled_bound(field_.least));
+    check(size <= field_.most, source_.where, ": ", field_.key, " is ", value, ", must be at most ",
+          spelled_bound(field_.most));
+  }
+  // A whole number with all its digits.
+  static std::string spelled_bound(double bound) {
+    return std::abs(bound) < 1e15 && bound == std::floor(bound) ? str(static_cast<int64_t>(bound))
+                                                                : str(bound);
   }
   [[noreturn]] void wrong_kind(const char* expected) const {
     fail(str(source_.where, ": ", field_.key, " is ", kind_of(source_.node), ", must be ", expected));
@@ -132,6 +139,18 @@ std::string nearest_key(const std::vector<Field>& all, const std::string& key) {
   return nearest;
 }
 
+// The known section that looks most like this one.
+std::string nearest_section(const std::vector<Field>& all, const std::string& section) {
+  std::string nearest;
+  size_t best = SIZE_MAX;
+  for (const Field& field : all) {
+    const std::string known = field.key.substr(0, field.key.rfind('.'));
+    const size_t distance = edit_distance(known, section);
+    if (distance < best) best = distance, nearest = known;
+  }
+  return nearest;
+}
+
 // A key as TOML spells it, so that odd characters neither break a message nor make up a dot.
 std::string spelled(std::string_view key, std::string_view also_plain = "") {
   const bool plain = !key.empty() && std::all_of(key.begin(), key.end(), [&](unsigned char c) {
@@ -158,13 +177,15 @@ class Loader {
   void set_all(const toml::table& table, const std::string& prefix, const std::string& file) {
     for (const auto& [name, node] : table) {
       const std::string key = prefix + spelled(name.str());
-      const Field* field = find(key);
-      if (!field && node.is_table()) {
-        set_all(*node.as_table(), key + ".", file);
-        continue;
-      }
       const std::string where = str(file, ':', node.source().begin.line);
-      set(key, {node, where, where});
+      const toml::table* section = find(key) ? nullptr : node.as_table();
+      if (!section)
+        set(key, {node, where, where});
+      else if (!section->empty() || is_section(key))
+        set_all(*section, key + ".", file);
+      else
+        fail(str(where, ": unknown section [", key, "]; the nearest known one is [",
+                 nearest_section(fields_, key), "]"));
     }
   }
 
@@ -182,6 +203,10 @@ class Loader {
     const auto found =
         std::find_if(fields_.begin(), fields_.end(), [&](const Field& f) { return f.key == key; });
     return found == fields_.end() ? nullptr : &*found;
+  }
+  bool is_section(const std::string& name) const {
+    return std::any_of(fields_.begin(), fields_.end(),
+                       [&](const Field& f) { return f.key.starts_with(name + "."); });
   }
 
   LoadedConfig& loaded_;

@@ -70,6 +70,16 @@ TEST_CASE("an unknown key is an error that names the nearest known one") {
         "--model.layer: unknown key model.layer; the nearest known one is model.layers");
 }
 
+TEST_CASE("an unknown section is an error even when it is empty") {
+  CHECK(error_in("[run]\n[foo]\n") == "F:2: unknown section [foo]; the nearest known one is [log]");
+  CHECK(error_in("[optimiser]\n") ==
+        "F:1: unknown section [optimiser]; the nearest known one is [optimizer]");
+  CHECK(error_in("[model.\"a.b\"]\n").starts_with("F:1: unknown section [model.\"a.b\"]; the nearest "));
+  CHECK(error_in("train = {}\ndate = {}\n")
+            .starts_with("F:2: unknown section [date]; the nearest known one is "));
+  CHECK(error_in("[optimizer]\n[model.rope_scaling]\n").empty());
+}
+
 TEST_CASE("a wrong kind of value is an error that says what it must be") {
   CHECK(error_in("[train]\nsteps = \"ten\"\n") == "F:2: train.steps is a string, must be a whole number");
   CHECK(error_in("[train]\nsteps = 1.5\n") == "F:2: train.steps is a number, must be a whole number");
@@ -82,6 +92,10 @@ TEST_CASE("a wrong kind of value is an error that says what it must be") {
 TEST_CASE("a value out of bounds is an error that states the bound") {
   CHECK(error_in("[train]\nsteps = -1\n") == "F:2: train.steps is -1, must be at least 0");
   CHECK(error_in("[optimizer]\nbetas = [0.9, 1.5]\n") == "F:2: optimizer.betas is 1.5, must be at most 1");
+  CHECK(error_in("[train]\ntotal_batch_size = 1_000_000_000_000\n") ==
+        "F:2: train.total_batch_size is 1000000000000, must be at most 262144");
+  CHECK(error_in("[data]\nseq_len = 4294967296\n") ==
+        "F:2: data.seq_len is 4294967296, must be at most 2147483647");
   CHECK(error_in("[optimizer]\nlr = nan\n") == "F:2: optimizer.lr is nan, must be finite");
   CHECK(error_in("[schedule]\nkind = \"cos\"\n") ==
         "F:2: schedule.kind is \"cos\", must be one of linear, constant, cosine, wsd");
@@ -178,7 +192,11 @@ TEST_CASE("an impossible model is an error that names the sizes") {
         "model.head_dim = 3 is odd; rotary positions need pairs");
   CHECK(error({.hidden = 8, .heads = 2, .vocab = 5}) == "model.layers is 0, must be positive");
   CHECK(error({.layers = 1, .hidden = int64_t{1} << 62, .heads = 1, .vocab = 5}) ==
-        "model.hidden is 4611686018427387904, must be at most 2147483647");
-  CHECK(error({.layers = 1, .hidden = 1 << 30, .heads = 1, .vocab = 5}) ==
-        "model.ffn is 4294967296, must be at most 2147483647");
+        "model.hidden is 4611686018427387904, must be at most 1048576");
+  CHECK(error({.layers = 1, .hidden = 8, .heads = 1, .ffn = 1 << 30, .vocab = 5}) ==
+        "model.ffn is 1073741824, must be at most 4194304");
+  CHECK(error({.layers = 1 << 20, .hidden = 8, .heads = 1, .vocab = 5}) ==
+        "model.layers is 1048576, must be at most 4096");
+  CHECK(error({.layers = 1, .hidden = 8, .heads = 2048, .head_dim = 1024, .vocab = 5}) ==
+        "model.heads = 2048 times model.head_dim = 1024 is 2097152, must be at most 1048576");
 }
