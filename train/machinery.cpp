@@ -1,5 +1,6 @@
 #include "train/machinery.h"
 
+#include "runtime/host_memory.h"
 #include "train/start_up.h"
 
 namespace flatshard {
@@ -20,11 +21,25 @@ RunPlan Machinery::plan_on(MemoryPlan& memory, const RunSetup& setup, int rank, 
           .flops = flops_per_token(engine.model(), setup.seq_len())};
 }
 
+namespace {
+
+// Linux would grant the memory and end the run once it is used. All ranks look before one takes anything.
+void check_room(const MemoryPlan& plan, World& world) {
+  const int64_t available = available_host_bytes(), ranks = world.local_size();
+  check(plan.peak() <= available / ranks, "out of host memory: the run needs ", human_bytes(plan.peak()),
+        ranks > 1 ? str(" in each of the ", ranks, " ranks of this machine") : "", ", available are ",
+        human_bytes(available), "; train --plan tells what takes it");
+  world.barrier();
+}
+
+}  // namespace
+
 Machinery::Machinery(const RunSetup& setup, World& world, const MachineryOptions& options)
     : conversations_(world, setup.groups),
       memory_(setup.device),
       streams_(setup.device, {.order = options.order, .trace = options.trace}),
       plan_(plan_on(memory_, setup, world.rank(), conversations_.refer())) {
+  if (!setup.device.is_cuda()) check_room(memory_, world);
   memory_.commit(options.commit);
   engine_.emplace(setup, world.rank(), conversations_.refer(), memory_, streams_);
 }

@@ -1,0 +1,25 @@
+#pragma once
+// How much of the machine's memory is still to be had. Linux grants more than there is and ends a process
+// that takes it at its word; so what knows its need beforehand asks here first.
+
+#include <cstdint>
+
+namespace flatshard {
+
+// Bytes that this process may still take: what the kernel calls available, with free swap, and no more than
+// the memory cgroups around the process leave. INT64_MAX where the system does not say.
+int64_t available_host_bytes();
+
+// Tests: while one lives, no more than `limit` bytes are available.
+class ScopedHostMemory {
+ public:
+  explicit ScopedHostMemory(int64_t limit);
+  ~ScopedHostMemory();
+  ScopedHostMemory(const ScopedHostMemory&) = delete;
+  ScopedHostMemory& operator=(const ScopedHostMemory&) = delete;
+
+ private:
+  int64_t before_;
+};
+
+}  // namespace flatshard
