@@ -5,65 +5,13 @@
 #include <fstream>
 #include <set>
 
-#include "runtime/rng.h"
-#include "tests/process.h"
 #include "tests/test.h"
-#include "train/token_file.h"
+#include "tests/workshop.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;
 
 namespace {
-
-// A folder with a config and a corpus, for one test.
-class Workshop {
- public:
-  explicit Workshop(const std::string& name) : folder_(name) {
-    fs::create_directories(folder_);
-    TokenWriter writer(folder_ + "/corpus.tok", 53);
-    const RandomStream random(1, "corpus");
-    int64_t at = 0;
-    for (int64_t document = 0; document < 60; ++document) {
-      std::vector<int32_t> tokens(static_cast<size_t>(5 + 7 * (document % 5)));
-      for (int32_t& t : tokens) t = static_cast<int32_t>(random.bits(at++) % 53);
-      writer.add_document(tokens);
-    }
-    writer.finish();
-    std::ofstream(folder_ + "/config.toml") << R"(
-[run]
-seed = 7
-[model]
-layers = 2
-hidden = 24
-heads = 2
-ffn = 40
-vocab = 53
-[data]
-train = "corpus.tok"
-eval = "corpus.tok"
-seq_len = 16
-packing = "documents"
-[train]
-steps = 6
-total_batch_size = 8
-batch_size_per_device = 1
-eval_every = 3
-[optimizer]
-lr = 1e-2
-weight_decay = 0.1
-grad_clip = 0.5
-)";
-  }
-
-  test::Finished train(int ranks, const std::string& options, int limit_seconds = 120) const {
-    return test::run_command(
-        "cd " + folder_ + " && " + test::launcher(ranks) + "@train config.toml " + options, limit_seconds);
-  }
-  std::string file(const std::string& name) const { return folder_ + "/" + name; }
-
- private:
-  std::string folder_;
-};
 
 std::string hash_of(const test::Finished& run) { return test::after(run.output, "\nweights "); }
 
@@ -71,7 +19,7 @@ std::string hash_of(const test::Finished& run) { return test::after(run.output, 
 
 TEST_CASE("one rank and several end with the same weights, losses and evaluations") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
-  const Workshop workshop("ranks_equal");
+  const test::Workshop workshop("ranks_equal");
   std::set<std::string> seen;
   for (const std::string options :
        {"--precision.compute=bf16", "--precision.compute=fp32 --model.family=gpt2 --model.hidden=22",
@@ -98,7 +46,7 @@ TEST_CASE("one rank and several end with the same weights, losses and evaluation
 
 TEST_CASE("ranks that are no power of two agree with one rank to rounding") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
-  const Workshop workshop("three_ranks");
+  const test::Workshop workshop("three_ranks");
   const std::string options =
       "--precision.compute=fp32 --train.total_batch_size=6 --log.every=1 --train.steps=20";
   const auto final_loss = [&](int ranks) {
@@ -114,7 +62,7 @@ TEST_CASE("ranks that are no power of two agree with one rank to rounding") {
 }
 
 TEST_CASE("a mistake ends the run with one line, exit code 1 and nothing written") {
-  const Workshop workshop("mistakes");
+  const test::Workshop workshop("mistakes");
   for (const auto& [options, message] : {
            std::pair{"--optimizer.learning_rate=1",
                      "unknown key optimizer.learning_rate; the nearest known one is "},
@@ -140,7 +88,7 @@ TEST_CASE("a mistake ends the run with one line, exit code 1 and nothing written
 
 TEST_CASE("a mistake ends every rank") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
-  const Workshop workshop("mistakes_of_ranks");
+  const test::Workshop workshop("mistakes_of_ranks");
   for (const auto& [options, message] :
        {std::pair{"--data.train=missing.tok", "[rank 0] missing.tok: cannot open"},
         {"--optimizer.lr=1e30", "must be finite; lower optimizer.lr"},
@@ -154,7 +102,7 @@ TEST_CASE("a mistake ends every rank") {
 }
 
 TEST_CASE("a run leaves its folder with everything it promises") {
-  const Workshop workshop("folder");
+  const test::Workshop workshop("folder");
   const test::Finished run = workshop.train(1, "--run.trace=true --run.hash_every=2 --run.dir=out/run");
   REQUIRE_MESSAGE(run.exit_code == 0, run.output);
   for (const char* name : {"config.toml", "metrics.jsonl", "report.html", "trace.json", "model/config.json",
@@ -175,7 +123,7 @@ TEST_CASE("a run leaves its folder with everything it promises") {
 }
 
 TEST_CASE("--plan and --print-config need no data") {
-  const Workshop workshop("no_data");
+  const test::Workshop workshop("no_data");
   const test::Finished plan = workshop.train(1, "--plan --data.train=missing.tok");
   CHECK(plan.exit_code == 0);
   CHECK(plan.output.find("trainable params: ") != std::string::npos);

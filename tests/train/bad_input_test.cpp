@@ -1,0 +1,242 @@
+// Every kind of bad input, through the program as users start it: one line that names what is wrong, exit
+// code 1, nothing half-written.
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "tests/test.h"
+#include "tests/workshop.h"
+
+using namespace flatshard;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t kHeaderBytes = 32, kTokenBytes = 2;  // of the workshop's token file
+
+// How many lines of an output begin with "train: ".
+int64_t complaints(const std::string& output) {
+  int64_t count = output.starts_with("train: ");
+  for (size_t at = 0; (at = output.find("\ntrain: ", at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
+// The program refuses before it has printed or written anything.
+void check_refused(const test::Workshop& workshop, const std::string& options, const std::string& message) {
+  CAPTURE(options);
+  const test::Finished run = workshop.train(1, options);
+  CHECK(run.exit_code == 1);
+  CHECK(run.output == "train: " + message + "\n");
+  CHECK(!fs::exists(workshop.file("runs")));
+}
+
+// The program stops after it has said how the run begins.
+void check_stopped(const test::Workshop& workshop, const std::string& options, const std::string& message) {
+  CAPTURE(options);
+  const test::Finished run = workshop.train(1, options);
+  CAPTURE(run.output);
+  CHECK(run.exit_code == 1);
+  CHECK(complaints(run.output) == 1);
+  CHECK(run.output.ends_with("\ntrain: " + message + "\n"));
+  for (const auto& entry : fs::recursive_directory_iterator(workshop.file(".")))
+    CHECK_MESSAGE(entry.path().extension() != ".tmp", entry.path());
+}
+
+// On two ranks: whoever notices, all end, and the line is said at least once and no more than once a rank.
+void check_all_end(const test::Workshop& workshop, const std::string& options, const std::string& message) {
+  CAPTURE(options);
+  const test::Finished run = workshop.train(2, options, 60);
+  CAPTURE(run.output);
+  CHECK(run.exit_code == 1);
+  CHECK(complaints(run.output) >= 1);
+  CHECK(complaints(run.output) <= 2);
+  CHECK(run.output.find(message) != std::string::npos);
+}
+
+// The workshop's corpus, cut off after so many bytes.
+void write_cut(const test::Workshop& workshop, const std::string& name, uintmax_t bytes) {
+  fs::copy_file(workshop.file("corpus.tok"), workshop.file(name), fs::copy_options::overwrite_existing);
+  fs::resize_file(workshop.file(name), bytes);
+}
+
+// The workshop's corpus with another token at some positions.
+void write_with_token(const test::Workshop& workshop, const std::string& name,
+                      const std::vector<int64_t>& positions, uint16_t token) {
+  fs::copy_file(workshop.file("corpus.tok"), workshop.file(name), fs::copy_options::overwrite_existing);
+  std::fstream file(workshop.file(name), std::ios::in | std::ios::out | std::ios::binary);
+  for (const int64_t position : positions) {
+    file.seekp(kHeaderBytes + position * kTokenBytes);
+    file.put(static_cast<char>(token & 0xff)).put(static_cast<char>(token >> 8));
+  }
+}
+
+std::vector<int64_t> every_position(const test::Workshop& workshop) {
+  const int64_t tokens = 60 * (5 + 12 + 19 + 26 + 33) / 5;
+  CHECK(fs::file_size(workshop.file("corpus.tok")) >
+        static_cast<uintmax_t>(kHeaderBytes + kTokenBytes * tokens));
+  std::vector<int64_t> positions;
+  for (int64_t i = 0; i < tokens; ++i) positions.push_back(i);
+  return positions;
+}
+
+}  // namespace
+
+TEST_CASE("an unknown key or section is refused with the nearest known one") {
+  const test::Workshop workshop("unknown_keys");
+  check_refused(workshop, "--train.step=1",
+                "--train.step: unknown key train.step; the nearest known one is train.steps");
+  std::ofstream(workshop.file("config.toml"), std::ios::app) << "[optimiser]\n";
+  check_refused(workshop, "",
+                "config.toml:24: unknown section [optimiser]; the nearest known one is [optimizer]");
+}
+
+TEST_CASE("a value of the wrong type is refused with the type it must have") {
+  const test::Workshop workshop("wrong_types");
+  check_refused(workshop, "--train.steps=ten",
+                "--train.steps: train.steps is a string, must be a whole number");
+  check_refused(workshop, "--model.tied=1",
+                "--model.tied: model.tied is a whole number, must be true or false");
+  check_refused(workshop, "--optimizer.betas=[0.9]",
+                "--optimizer.betas: optimizer.betas is a list, must be a list of two numbers");
+  check_refused(workshop, "--precision.compute=fp8",
+                "--precision.compute: precision.compute is \"fp8\", must be one of bf16, fp16, fp32");
+}
+
+TEST_CASE("an impossible combination is refused with the keys that disagree") {
+  const test::Workshop workshop("impossible");
+  check_refused(
+      workshop, "--model.heads=7",
+      "model.hidden = 24 is not divisible by model.heads = 7; set model.head_dim or change one of them");
+  check_refused(workshop, "--model.max_positions=8",
+                "data.seq_len = 16 is longer than model.max_positions = 8");
+  check_refused(workshop, "--train.epochs=1",
+                "give train.steps (6) or train.epochs (1), exactly one of them above 0");
+  check_refused(workshop, "--schedule.warmup_steps=1 --schedule.warmup_ratio=0.5",
+                "schedule.warmup_steps = 1 and schedule.warmup_ratio = 0.5: give one of them");
+}
+
+TEST_CASE("sizes beyond all bounds are refused at once, by --plan as well") {
+  const test::Workshop workshop("too_large");
+  const std::string at_most = ", must be at most ";
+  for (const std::string plan : {"", " --plan"}) {
+    check_refused(workshop, "--train.total_batch_size=1000000000000" + plan,
+                  "--train.total_batch_size: train.total_batch_size is 1000000000000" + at_most + "262144");
+    check_refused(workshop, "--model.layers=2147483648" + plan,
+                  "model.layers is 2147483648" + at_most + "4096");
+    check_refused(workshop, "--model.vocab=9223372036854775807" + plan,
+                  "model.vocab is 9223372036854775807" + at_most + "2147483647");
+    check_refused(workshop, "--run.threads=4096" + plan,
+                  "--run.threads: run.threads is 4096" + at_most + "1024");
+    check_refused(workshop, "--data.seq_len=1000000000 --train.batch_size_per_device=8" + plan,
+                  "data.seq_len = 1000000000 times train.batch_size_per_device = 8 is 8000000000 tokens" +
+                      at_most + "2147483647");
+    check_refused(
+        workshop,
+        "--train.total_batch_size=65536 --train.batch_size_per_device=65536 --train.lane_size=1" + plan,
+        "train.batch_size_per_device = 65536 cut into 65536 lanes, times model.layers = 2, is 131072 "
+        "blocks" +
+            at_most + "65536: raise train.lane_size");
+  }
+  check_refused(workshop, "--train.steps=0 --train.epochs=1e300",
+                "train.epochs = 1e+300 of 9 steps each are 9e+300 steps, must be at most 1e+12");
+}
+
+TEST_CASE("a run that memory cannot hold is refused before it takes any, and planned all the same") {
+  const test::Workshop workshop("no_memory");
+  for (const std::string options : {"--model.hidden=1000000", "--model.layers=4096 --model.ffn=4000000",
+                                    "--model.max_positions=2000000000 --model.head_dim=500000"}) {
+    CAPTURE(options);
+    const test::Finished run = workshop.train(1, options);
+    CAPTURE(run.output);
+    CHECK(run.exit_code == 1);
+    CHECK(run.output.starts_with("train: out of host memory: the run needs "));
+    CHECK(run.output.find(" TiB, available are ") != std::string::npos);
+    CHECK(std::count(run.output.begin(), run.output.end(), '\n') == 1);
+    CHECK(!fs::exists(workshop.file("runs")));
+    const test::Finished plan = workshop.train(1, options + " --plan");
+    CHECK(plan.exit_code == 0);
+    CHECK(plan.output.find(" TiB\n") != std::string::npos);
+  }
+}
+
+TEST_CASE("a data file that is missing, empty, cut off or something else is refused") {
+  const test::Workshop workshop("bad_files");
+  const uintmax_t bytes = fs::file_size(workshop.file("corpus.tok"));
+  write_cut(workshop, "empty.tok", 0);
+  write_cut(workshop, "short.tok", bytes - 8);
+  write_cut(workshop, "header.tok", kHeaderBytes);
+  for (const std::string key : {"--data.train=", "--data.eval="}) {
+    check_refused(workshop, key + "missing.tok", "missing.tok: cannot open: No such file or directory");
+    check_refused(workshop, key + ".", ".: not a regular file");
+    check_refused(workshop, key + "empty.tok", "empty.tok: not a token file (make one with prepare)");
+    check_refused(workshop, key + "config.toml", "config.toml: not a token file (make one with prepare)");
+    check_refused(
+        workshop, key + "short.tok",
+        str("short.tok: has ", bytes - 8, " bytes, must have ", bytes, "; it is cut off or damaged"));
+    check_refused(workshop, key + "header.tok",
+                  "header.tok: says it holds 1140 tokens in 60 documents, but the file has only 32 bytes");
+  }
+  REQUIRE(test::run_command("mkfifo bad_files/pipe").exit_code == 0);
+  check_refused(workshop, "--data.train=pipe", "pipe: not a regular file");
+}
+
+TEST_CASE("a cut off data file ends all ranks") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("bad_files_of_ranks");
+  const uintmax_t bytes = fs::file_size(workshop.file("corpus.tok"));
+  write_cut(workshop, "short.tok", bytes - 8);
+  for (const std::string key : {"--data.train=", "--data.eval="})
+    check_all_end(
+        workshop, key + "short.tok",
+        str("] short.tok: has ", bytes - 8, " bytes, must have ", bytes, "; it is cut off or damaged"));
+  CHECK(!fs::exists(workshop.file("runs")));
+}
+
+TEST_CASE("a token outside the vocabulary stops the run with its position, value and bound") {
+  const test::Workshop workshop("odd_tokens");
+  write_with_token(workshop, "first.tok", {0}, 53);
+  write_with_token(workshop, "late.tok", {900}, 65535);
+  const std::string in_order = "--data.shuffle=false --train.steps=9 --data.";
+  check_stopped(workshop, in_order + "train=first.tok",
+                "first.tok: token 53 at 0 is outside the vocabulary of 53");
+  check_stopped(workshop, in_order + "train=late.tok",
+                "late.tok: token 65535 at 900 is outside the vocabulary of 53");
+  check_stopped(workshop, in_order + "eval=late.tok",
+                "late.tok: token 65535 at 900 is outside the vocabulary of 53");
+}
+
+TEST_CASE("a token outside the vocabulary ends all ranks, whichever of them reads it") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("odd_tokens_of_ranks");
+  // Lanes of one sequence: the first belongs to rank 0 and the second to rank 1.
+  write_with_token(workshop, "rank0.tok", {3}, 60);
+  write_with_token(workshop, "rank1.tok", {20}, 60);
+  write_with_token(workshop, "both.tok", every_position(workshop), 60);
+  const std::string options = "--data.shuffle=false --data.train=";
+  check_all_end(workshop, options + "rank0.tok",
+                "[rank 0] rank0.tok: token 60 at 3 is outside the vocabulary of 53");
+  check_all_end(workshop, options + "rank1.tok",
+                "[rank 1] rank1.tok: token 60 at 20 is outside the vocabulary of 53");
+  check_all_end(workshop, options + "both.tok", "both.tok: token 60 at ");
+}
+
+TEST_CASE("a loss that is not finite stops the run with its step") {
+  const test::Workshop workshop("nan_loss");
+  const std::string advice = ", must be finite; lower optimizer.lr, or set train.skip_nonfinite = true\n";
+  for (const std::string options : {"--optimizer.lr=1e30", "--optimizer.lr=1e30 --precision.compute=fp32",
+                                    "--optimizer.lr=1e30 --train.eval_every=1"}) {
+    CAPTURE(options);
+    const test::Finished run = workshop.train(1, options);
+    CAPTURE(run.output);
+    CHECK(run.exit_code == 1);
+    CHECK(complaints(run.output) == 1);
+    CHECK(run.output.find("\ntrain: step 2: the loss is ") != std::string::npos);
+    CHECK(run.output.ends_with(advice));
+  }
+  const test::Finished skipping = workshop.train(1, "--optimizer.lr=1e30 --train.skip_nonfinite=true");
+  CHECK(skipping.exit_code == 1);
+  CHECK(skipping.output.ends_with(
+      "\ntrain: 100 steps in a row were skipped, for want of targets or of finite gradients\n"));
+}

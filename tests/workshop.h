@@ -1,0 +1,28 @@
+#pragma once
+// A folder with a tiny config and a corpus that it trains on in a moment: what a test of the programs starts
+// from.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/process.h"
+
+namespace flatshard::test {
+
+class Workshop {
+ public:
+  static constexpr int64_t kVocab = 53;
+
+  // Makes the folder with config.toml and corpus.tok.
+  explicit Workshop(const std::string& folder);
+
+  // Runs "train config.toml OPTIONS" in the folder.
+  Finished train(int ranks, const std::string& options, int limit_seconds = 120) const;
+  std::string file(const std::string& name) const { return folder_ + "/" + name; }
+
+ private:
+  std::string folder_;
+};
+
+}  // namespace flatshard::test
