@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Times whole training steps of ours and of PyTorch in turns, and prints the ratio for each dtype.
+#   bench/peers/compare.sh [--rounds N] [--seconds S] [--threads N] [--json FILE]
+# A round runs `build/bin/bench --step` and pytorch_step.py one after the other, every second round in the other order,
+# so that a machine that drifts drifts for both. PYTHON names a Python with torch (default: python3), BENCH the bench
+# (default: build/bin/bench). The limit in seconds is for the steps of one dtype; the bench takes no less than 10.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+python=${PYTHON:-python3}
+bench=${BENCH:-$here/../../build/bin/bench}
+rounds=4 seconds=10 threads=2 json=
+usage() {
+  sed -n '2,6s/^# \{0,1\}//p' "$0"
+}
+fail() {
+  echo "compare.sh: $*" >&2
+  exit 1
+}
+while [ $# -gt 0 ]; do
+  case "$1" in
+    -h | --help) usage && exit ;;
+    --rounds | --seconds | --threads | --json) [ $# -gt 1 ] || fail "$1 needs a value" ;;
+    *) fail "$1 is unknown; see --help" ;;
+  esac
+  case "$1" in
+    --json) json=$2 ;;
+    *) [[ $2 =~ ^[1-9][0-9]*$ ]] || fail "$1 is $2, must be a whole number from 1" ;;&
+    --rounds) rounds=$2 ;;
+    --seconds) seconds=$2 ;;
+    --threads) threads=$2 ;;
+  esac
+  shift 2
+done
+[ -x "$bench" ] || fail "there is no $bench; build it, or name it with BENCH"
+"$python" -c 'import torch' 2>/dev/null || fail "$python has no torch; name one that has with PYTHON"
+if [ -n "$json" ]; then # a wrong name must not cost the run
+  [ -w "$(dirname "$json")" ] || fail "--json: cannot write $json"
+fi
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export OMP_NUM_THREADS=$threads
+ours() {
+  "$bench" --step --threads "$threads" --seconds "$seconds" | tee "$folder/ours.$1"
+}
+torch() {
+  "$python" "$here/pytorch_step.py" --threads "$threads" --seconds "$seconds" | tee "$folder/torch.$1"
+}
+for ((round = 1; round <= rounds; ++round)); do
+  echo "round $round of $rounds"
+  if ((round % 2)); then
+    ours "$round"
+    torch "$round"
+  else
+    torch "$round"
+    ours "$round"
+  fi
+  echo
+done
+"$python" "$here/paired.py" "$folder" ${json:+--json "$json"}
