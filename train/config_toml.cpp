@@ -112,6 +112,8 @@ class Setter {
   const Source& source_;
 };
 
+constexpr size_t kMostConfigBytes = 1 << 20;
+
 size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -239,13 +241,16 @@ toml::table parse(const std::string& text, const std::string& name) {
   }
 }
 
+// The path may be a pipe, or a device that never ends.
 std::string read_file(const std::string& path, const std::string& name) {
   std::ifstream in(path, std::ios::binary);
   check(in.is_open(), name, ": cannot open: ", std::strerror(errno));
-  std::ostringstream text;
-  if (in.peek() != EOF) text << in.rdbuf();
-  check(!in.bad() && text.good(), name, ": cannot read: ", std::strerror(errno));
-  return std::move(text).str();
+  std::string text(kMostConfigBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  check(!in.bad(), name, ": cannot read: ", std::strerror(errno));
+  check(!in.good(), name, ": is longer than ", kMostConfigBytes, " bytes");
+  text.resize(static_cast<size_t>(in.gcount()));
+  return text;
 }
 
 // The table {value = ...} of an override; what is not TOML is a bare word.

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <utility>
 
 #include "kernels/gemm.h"
 #include "runtime/arena.h"
 #include "runtime/memory.h"
+#include "runtime/parallel.h"
 
 namespace flatshard {
 namespace {
@@ -20,7 +23,7 @@ Gemm product_in(Arena& arena, DType compute) {
           .b = arena.alloc(compute, square)};
 }
 
-double own_peak(DType compute) {
+double measured_peak(DType compute) {
   using Clock = std::chrono::steady_clock;
   const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
   Arena operands("peak operands", Device::cpu()), scratch("peak scratch", Device::cpu());
@@ -42,6 +45,14 @@ double own_peak(DType compute) {
     work += flops(product);
   }
   return work / seconds(Clock::now() - begin);
+}
+
+// A process that trains many times, as tests do, waits for this once.
+double own_peak(DType compute) {
+  static std::map<std::pair<DType, int>, double> known;
+  double& peak = known[{compute, thread_count()}];
+  if (peak == 0) peak = measured_peak(compute);
+  return peak;
 }
 
 }  // namespace

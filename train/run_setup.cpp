@@ -38,6 +38,7 @@ Device device_of(const std::string& choice) {
 
 // Contradictions between keys that are each right by themselves.
 void check_together(const Config& c) {
+  check(!c.run.dir.empty(), "run.dir is \"\", must name a folder");
   check(c.data.seq_len > 0, "data.seq_len is ", c.data.seq_len, ", must be positive");
   check(c.optimizer.lr > 0, "optimizer.lr is ", c.optimizer.lr, ", must be positive");
   check(c.data.eval.empty() == (c.train.eval_every == 0),

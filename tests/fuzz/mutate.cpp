@@ -4,7 +4,6 @@
 #include <sstream>
 
 #include "runtime/check.h"
-#include "runtime/rng.h"
 #include "train/config.h"
 
 namespace flatshard::test {
@@ -12,22 +11,6 @@ namespace {
 
 using namespace std::string_literals;
 using Lines = std::vector<std::string>;
-
-// Random choices, one behind the other.
-class Dice {
- public:
-  Dice(uint64_t seed, int64_t number) : bits_(seed, "config fuzz", static_cast<uint64_t>(number)) {}
-  size_t below(size_t bound) { return bits_.bits(next_++) % bound; }
-  bool one_in(size_t n) { return below(n) == 0; }
-  template <class T>
-  const T& of(const std::vector<T>& items) {
-    return items[below(items.size())];
-  }
-
- private:
-  RandomStream bits_;
-  int64_t next_ = 0;
-};
 
 // A run written as a person would, a form that uses what TOML has to offer, and every key at its default.
 const std::vector<std::string>& valid_configs() {
@@ -282,7 +265,9 @@ void change_bytes(std::string& text, Dice& dice) {
   }
 }
 
-void change(std::string& text, Dice& dice) {
+}  // namespace
+
+void change_toml(std::string& text, Dice& dice) {
   switch (dice.below(8)) {
     case 0:
     case 1:
@@ -309,12 +294,10 @@ std::string odd_override(Dice& dice) {
   return text;
 }
 
-}  // namespace
-
 ConfigInput mutated_config(uint64_t seed, int64_t number) {
-  Dice dice(seed, number);
+  Dice dice(seed, "config fuzz", number);
   ConfigInput input{.toml = dice.of(valid_configs()), .overrides = {}};
-  for (size_t i = dice.below(3); i > 0; --i) change(input.toml, dice);
+  for (size_t i = dice.below(3); i > 0; --i) change_toml(input.toml, dice);
   for (size_t i = dice.below(3); i > 0; --i) input.overrides.push_back(odd_override(dice));
   return input;
 }

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/fuzz/dice.h"
+
 namespace flatshard::test {
 
 struct ConfigInput {
@@ -15,5 +17,9 @@ struct ConfigInput {
 };
 
 ConfigInput mutated_config(uint64_t seed, int64_t number);
+
+// The parts it is made of: one thing done to a text, and one override.
+void change_toml(std::string& text, Dice& dice);
+std::string odd_override(Dice& dice);
 
 }  // namespace flatshard::test

@@ -1,6 +1,6 @@
 #pragma once
 // What must hold for every configuration, however odd: it loads or it is refused with an Error of one line,
-// and what loads prints to TOML that loads back to the same text. Shared by fuzz_config and by the test that
+// and what loads prints to TOML that loads back to the same text. Shared by fuzz_train and by the test that
 // runs a few hundred inputs of it.
 
 #include <cstdint>

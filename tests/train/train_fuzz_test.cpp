@@ -1,5 +1,6 @@
 #include <filesystem>
 
+#include "tests/fuzz/try_command.h"
 #include "tests/fuzz/try_config.h"
 #include "tests/test.h"
 
@@ -22,4 +23,16 @@ TEST_CASE("an odd config is a function of seed and number") {
   };
   CHECK(same(test::mutated_config(1, 5), test::mutated_config(1, 5)));
   CHECK_FALSE(same(test::mutated_config(1, 5), test::mutated_config(2, 5)));
+}
+
+TEST_CASE("a command line however odd is answered, trains, or is refused in one line") {
+  const test::OddWorkshop workshop("odd_commands/workshop");
+  test::CommandTally tally;
+  for (int64_t number = 0; number < 200; ++number) {
+    CAPTURE(number);
+    CHECK_NOTHROW(workshop.try_command(test::odd_command(7, number, workshop.toml()), tally));
+  }
+  CHECK(tally.trained > 5);
+  CHECK(tally.answered > 5);
+  CHECK(tally.stopped > 0);
 }
