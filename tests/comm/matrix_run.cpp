@@ -1,0 +1,117 @@
+#include "tests/comm/matrix_run.h"
+
+#include <cmath>
+#include <filesystem>
+#include <unistd.h>
+
+#include "runtime/rng.h"
+#include "runtime/sha256.h"
+#include "tests/comm/settings.h"
+#include "train/weights.h"
+
+namespace flatshard::test {
+namespace {
+
+constexpr int kEvaluatedSequences = 8;
+constexpr CommitOptions kPoisoned{.poison = true};
+
+// Documents of uneven lengths, in a file for each rank, which goes as soon as it is mapped.
+std::string write_corpus() {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / str("rank_matrix_", getpid(), ".tok")).string();
+  TokenWriter writer(path, kMatrixVocab);
+  const RandomStream random(5, "corpus");
+  int64_t at = 0;
+  for (int64_t document = 0; document < 40; ++document) {
+    std::vector<int32_t> tokens(static_cast<size_t>(7 + 5 * (document % 6)));
+    for (int32_t& t : tokens) t = static_cast<int32_t>(random.bits(at++) % kMatrixVocab);
+    writer.add_document(tokens);
+  }
+  writer.finish();
+  return path;
+}
+
+double loss_scale(const RunSetup& setup) { return setup.compute == DType::f16 ? 1024 : 1; }
+
+void add_to(Sha256& hash, const std::vector<double>& values) {
+  hash.add(values.data(), values.size() * sizeof(double));
+}
+
+}  // namespace
+
+MatrixRun::MatrixRun(World& world) : world_(world), corpus_(write_corpus()) {
+  std::filesystem::remove(corpus_.path());
+}
+
+Data MatrixRun::data(const RunSetup& setup) const {
+  return Data(corpus_, {.seq_len = setup.seq_len(),
+                        .lane_sequences = setup.batching.lane_sequences,
+                        .total_sequences = setup.batching.total_sequences,
+                        .mask_documents = setup.mask_documents()});
+}
+
+MatrixRun::Told MatrixRun::step(Machinery& machinery, const RunSetup& setup, const Data& data, int number) {
+  const StepResult r = machinery.engine().step(data, {.data_step = number,
+                                                      .update = number + 1,
+                                                      .lr = setup.config.optimizer.lr,
+                                                      .loss_scale = loss_scale(setup),
+                                                      .targets = data.target_count(number)});
+  check(r.finite, "step ", number, ": gradients are not finite, norm ", r.grad_norm);
+  const std::vector<double> all = world_.all_gather(r.lane_losses);
+  const size_t mine = r.lane_losses.size();
+  Told told{std::vector<double>(all.size()), r.grad_norm};
+  for (size_t i = 0; i < all.size(); ++i) {
+    const int64_t local = static_cast<int64_t>(i % mine), lanes = setup.batching.lanes;
+    const int64_t lane =
+        lane_of(setup.units, setup.groups, static_cast<int>(i / mine), local / lanes, local % lanes);
+    told.losses[static_cast<size_t>(lane)] = all[i] / loss_scale(setup);
+  }
+  return told;
+}
+
+// Losses of single sequences, in their order.
+std::vector<double> MatrixRun::evaluate(Machinery& machinery) {
+  const Data data(
+      corpus_,
+      {.seq_len = kMatrixLength, .total_sequences = world_.size(), .mask_documents = true, .shuffle = false});
+  std::vector<double> losses;
+  for (int batch = 0; batch < kEvaluatedSequences / world_.size(); ++batch) {
+    const std::vector<SequenceLoss> mine = machinery.engine().evaluate(data, batch);
+    for (const double loss : world_.all_gather(std::vector<double>{mine.front().sum})) losses.push_back(loss);
+  }
+  return losses;
+}
+
+std::string MatrixRun::fingerprint(const Config& config, StreamOrder order, int steps) {
+  RunSetup setup = set_up(config, world_.size());
+  setup.units.poison = true;
+  const Data batches = data(setup);
+  Machinery machinery(setup, world_, {.order = order, .commit = kPoisoned});
+  machinery.engine().initialise();
+  Sha256 hash;
+  for (int number = 0; number < steps; ++number) {
+    const Told told = step(machinery, setup, batches, number);
+    add_to(hash, told.losses);
+    add_to(hash, {told.norm});
+    if (number == 0) add_to(hash, evaluate(machinery));
+  }
+  const std::string weights = weights_hash(machinery.engine());
+  hash.add(weights.data(), weights.size());
+  return world_.rank() == 0 ? hash.hex() : "";
+}
+
+double MatrixRun::final_loss(const Config& config, int steps) {
+  RunSetup setup = set_up(config, world_.size());
+  setup.units.poison = true;
+  const Data batches = data(setup);
+  Machinery machinery(setup, world_, {.commit = kPoisoned});
+  machinery.engine().initialise();
+  double loss = NAN;
+  for (int number = 0; number < steps; ++number) {
+    loss = 0;
+    for (const double lane : step(machinery, setup, batches, number).losses) loss += lane;
+  }
+  return loss;
+}
+
+}  // namespace flatshard::test

@@ -1,0 +1,36 @@
+#pragma once
+// Trains a tiny model for a few steps on all ranks of the world, with poisoned memory, and tells what came
+// out.
+
+#include "comm/world.h"
+#include "train/config.h"
+#include "train/data.h"
+#include "train/machinery.h"
+#include "train/token_file.h"
+
+namespace flatshard::test {
+
+class MatrixRun {
+ public:
+  explicit MatrixRun(World& world);
+
+  // One hash over the weights at the end, and every lane's loss, every norm and an evaluation on the way. On
+  // rank 0; "" on the others.
+  std::string fingerprint(const Config& config, StreamOrder order, int steps);
+  // The loss of the last step, on all ranks.
+  double final_loss(const Config& config, int steps);
+
+ private:
+  struct Told {
+    std::vector<double> losses;  // of the lanes in order
+    double norm;
+  };
+  Told step(Machinery& machinery, const RunSetup& setup, const Data& data, int number);
+  std::vector<double> evaluate(Machinery& machinery);
+  Data data(const RunSetup& setup) const;
+
+  World& world_;
+  TokenFile corpus_;
+};
+
+}  // namespace flatshard::test

@@ -1,0 +1,107 @@
+// rank_matrix --subset | --all | --losses | --collectives, alone or under mpirun; --steps N, default 3.
+//   --subset, --all   trains a tiny model in every setting, or in a covering part of them; all settings of a
+//                     subject must give the same bits. Prints a hash for each subject, or what differs.
+//   --losses          the loss after 20 steps of each strategy and reduction, on any number of ranks
+//   --collectives     every verb of a communicator, on tensors of many sizes
+// The exit code is 1 when something differs.
+
+#include <iomanip>
+#include <iostream>
+#include <map>
+
+#include "runtime/parallel.h"
+#include "tests/comm/collectives.h"
+#include "tests/comm/matrix_run.h"
+#include "tests/comm/settings.h"
+
+using namespace flatshard;
+using namespace flatshard::test;
+
+namespace {
+
+// Rank 0 compares; the others train.
+bool compare(World& world, const Settings& settings, const std::vector<Setting>& chosen, int steps) {
+  struct Seen {
+    std::string hash, first;
+    int count = 0, different = 0;
+  };
+  std::map<std::string, Seen> seen;
+  MatrixRun run(world);
+  for (const Setting& s : chosen) {
+    const std::string hash = run.fingerprint(settings.config(s), settings.order(s), steps);
+    if (world.rank() != 0) continue;
+    Seen& of_key = seen[settings.key(s)];
+    if (of_key.count++ == 0) of_key.hash = hash, of_key.first = settings.name(s);
+    if (hash == of_key.hash) continue;
+    ++of_key.different;
+    std::cout << "DIFFERENT " << settings.key(s) << ": " << settings.name(s) << " gives " << hash
+              << ", not as " << of_key.first << std::endl;
+  }
+  bool equal = true;
+  for (const auto& [key, result] : seen) {
+    equal = equal && result.different == 0;
+    std::cout << key << ": " << result.hash << ' ' << result.count << " settings";
+    if (result.different > 0) std::cout << ", " << result.different << " of them different";
+    std::cout << '\n';
+  }
+  if (world.rank() == 0) std::cout << chosen.size() << " settings of " << steps << " steps\n";
+  return equal;
+}
+
+// Fifteen lanes: one, three or five ranks can share them.
+void print_losses(World& world) {
+  MatrixRun run(world);
+  for (const std::string strategy : {"no_shard", "zero1", "shard_grad_op", "full_shard"})
+    for (const std::string reduction : {"exact", "sequential", "native"}) {
+      Config c = matrix_config("llama");
+      c.precision.compute = "fp32";
+      c.train.total_batch_size = world.size() % 2 == 0 ? kMatrixSequences : 15;
+      c.parallel.strategy = strategy;
+      c.parallel.reduction = reduction;
+      const double loss = run.final_loss(c, 20);
+      if (world.rank() == 0)
+        std::cout << "loss " << strategy << ' ' << reduction << ' ' << std::setprecision(12) << loss << '\n';
+    }
+}
+
+struct Options {
+  std::string mode;
+  int steps = 3;
+};
+
+Options parse(int argc, char** argv) {
+  Options o;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--steps" && i + 1 < argc) {
+      o.steps = std::atoi(argv[++i]);
+      check(o.steps > 0, "--steps is \"", argv[i], "\", must be a positive number");
+    } else {
+      check(o.mode.empty() &&
+                (word == "--subset" || word == "--all" || word == "--losses" || word == "--collectives"),
+            word, ": usage: rank_matrix --subset | --all | --losses | --collectives [--steps N]");
+      o.mode = word;
+    }
+  }
+  return o;
+}
+
+bool run_matrix(const Options& o, World& world) {
+  set_thread_count(1);  // the ranks share few processors, and the tensors are tiny
+  if (o.mode == "--collectives") return collectives_hold(world, std::cout);
+  if (o.mode == "--losses") return print_losses(world), true;
+  const Settings settings(world.size());
+  return compare(world, settings, o.mode == "--all" ? settings.all() : settings.covering(), o.steps);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  World world;
+  try {
+    return run_matrix(parse(argc, argv), world) ? 0 : 1;
+  } catch (const std::exception& error) {
+    std::cerr << "rank_matrix: rank " << world.rank() << ": " << error.what() << std::endl;
+    world.abort(1);
+  }
+}

@@ -1,0 +1,79 @@
+// One run, sharded, scheduled and cut in every way, over real ranks: the program rank_matrix under mpirun.
+
+#include <map>
+#include <sstream>
+
+#include "tests/process.h"
+#include "tests/test.h"
+
+using namespace flatshard;
+
+namespace {
+
+constexpr int kLimitSeconds = 300;
+
+test::Finished rank_matrix(int ranks, const std::string& options) {
+  return test::run_command(test::launcher(ranks) + "@rank_matrix " + options, kLimitSeconds);
+}
+
+// Subject -> hash, of the subjects whose bits no number of ranks changes.
+std::map<std::string, std::string> hashes(const test::Finished& run) {
+  std::map<std::string, std::string> found;
+  std::istringstream lines(run.output);
+  for (std::string line; std::getline(lines, line);)
+    if (const size_t colon = line.find(": "); colon != std::string::npos &&
+                                              line.substr(0, colon).find(',') == std::string::npos &&
+                                              line.find(" settings") != std::string::npos)
+      found[line.substr(0, colon)] = line.substr(colon + 2, 64);
+  return found;
+}
+
+// "full_shard exact" -> loss
+std::map<std::string, double> losses(int ranks) {
+  const test::Finished run = rank_matrix(ranks, "--losses");
+  REQUIRE_MESSAGE(run.exit_code == 0, run.output);
+  std::map<std::string, double> found;
+  std::istringstream lines(run.output);
+  std::string word, strategy, reduction;
+  for (double loss; lines >> word >> strategy >> reduction >> loss;) found[strategy + ' ' + reduction] = loss;
+  CHECK(found.size() == 12);
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("every strategy gives the same bits on 1, 2, 4 and 8 ranks in every stream order") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  constexpr size_t kSubjects = 11;
+  const std::map<std::string, std::string> alone = hashes(rank_matrix(1, "--subset"));
+  CHECK(alone.size() == kSubjects);
+  for (const int ranks : {2, 4, 8}) {
+    CAPTURE(ranks);
+    const test::Finished run = rank_matrix(ranks, "--subset");
+    CHECK_MESSAGE(run.exit_code == 0, run.output);
+    CHECK_MESSAGE(hashes(run) == alone, run.output);
+  }
+}
+
+TEST_CASE("3 and 5 ranks agree with one to rounding, in every strategy and reduction") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  constexpr double kRounding = 1e-6;  // of f32 sums in another order, after 20 steps
+  const double alone = losses(1).at("full_shard exact");
+  for (const int ranks : {1, 3, 5}) {
+    CAPTURE(ranks);
+    for (const auto& [how, loss] : losses(ranks)) {
+      CAPTURE(how);
+      CHECK(loss == doctest::Approx(alone).epsilon(kRounding));
+    }
+  }
+}
+
+TEST_CASE("all_gather, all_to_all and reduce_scatter move every element to its place") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  for (const int ranks : {1, 2, 3, 4, 8}) {
+    CAPTURE(ranks);
+    const test::Finished run = rank_matrix(ranks, "--collectives");
+    CHECK_MESSAGE(run.exit_code == 0, run.output);
+    CHECK(run.output.find(str("collectives hold on ", ranks, " ranks")) != std::string::npos);
+  }
+}

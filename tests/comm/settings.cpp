@@ -1,0 +1,197 @@
+#include "tests/comm/settings.h"
+
+#include <algorithm>
+#include <set>
+
+#include "comm/shard_policy.h"
+#include "runtime/check.h"
+#include "runtime/rng.h"
+
+namespace flatshard::test {
+namespace {
+
+bool contains(const std::string& text, const std::string& word) {
+  return text.find(word) != std::string::npos;
+}
+
+// Some blocks, parts of others and one of the root units are left as they are.
+std::vector<std::string> trained_when_frozen(const std::string& family) {
+  if (family == "gpt2") return {"transformer.wte.weight", "*.h.1.*weight"};
+  return {"*layers.1.*proj*", "*layers.2.*norm*", "lm_head.weight"};
+}
+
+// Which pairs of values some chosen setting has. An extra dimension stands for strategy and order together.
+class Pairs {
+ public:
+  int new_in(const Setting& s) const {
+    int count = 0;
+    each(s, [&](size_t at) { count += seen_[at] ? 0 : 1; });
+    return count;
+  }
+  void take(const Setting& s) {
+    each(s, [&](size_t at) { seen_[at] = true; });
+  }
+
+ private:
+  static constexpr size_t kMost = 64;  // values of a dimension
+
+  template <class Visit>
+  static void each(const Setting& s, Visit&& visit) {
+    const auto pair = [&](size_t i, size_t a, size_t j, size_t b) {
+      visit(((i * (kDimensions + 1) + j) * kMost + a) * kMost + b);
+    };
+    for (size_t i = 0; i < kDimensions; ++i)
+      for (size_t j = 0; j < i; ++j) pair(i, s.value[i], j, s.value[j]);
+    const size_t together = s[Dimension::strategy] * 3u + s[Dimension::order];
+    for (size_t i = static_cast<size_t>(Dimension::cut); i < kDimensions; ++i)
+      pair(kDimensions, together, i, s.value[i]);
+  }
+
+  std::vector<bool> seen_ = std::vector<bool>((kDimensions + 1) * (kDimensions + 1) * kMost * kMost);
+};
+
+}  // namespace
+
+Config matrix_config(const std::string& family) {
+  Config c;
+  c.run.seed = 3;
+  c.run.device = "cpu";
+  c.model = {.family = family,
+             .layers = 3,
+             .hidden = 21,
+             .heads = 3,
+             .head_dim = 7,
+             .ffn = 29,
+             .vocab = kMatrixVocab};
+  if (family == "llama") c.model.kv_heads = 1, c.model.head_dim = 4;
+  c.data = {.train = "matrix.tok", .eval = "matrix.tok", .seq_len = kMatrixLength, .packing = "documents"};
+  c.train.steps = 1;
+  c.train.total_batch_size = kMatrixSequences;
+  c.train.lane_size = 1;
+  c.train.eval_every = 1;
+  c.train.eval_batch_size_per_device = 1;
+  c.optimizer.lr = 1e-2;
+  c.optimizer.weight_decay = 0.1;
+  c.optimizer.grad_clip = 0.5;
+  return c;
+}
+
+Settings::Settings(int ranks) : ranks_(ranks) {
+  const auto values = [&](Dimension d, std::vector<std::string> v) {
+    values_[static_cast<size_t>(d)] = std::move(v);
+  };
+  values(Dimension::subject,
+         {"llama fp32", "llama bf16", "llama fp16", "gpt2 fp32", "gpt2 bf16", "gpt2 fp16",
+          "llama fp32 frozen", "llama bf16 frozen", "gpt2 fp16 frozen", "llama bf16 rounded",
+          "gpt2 fp32 rounded", "llama fp32 sequential", "llama bf16 native"});
+  std::vector<std::string> strategies{"no_shard", "zero1", "shard_grad_op", "full_shard"};
+  for (const int group : std::set<int>{1, 2, ranks / 2})
+    if (group > 0 && ranks % group == 0) strategies.push_back(str("hybrid of ", group));
+  values(Dimension::strategy, strategies);
+  values(Dimension::order, {"in_order", "comm_late", "comm_early"});
+  values(Dimension::cut, {"1", "2", "4"});
+  values(Dimension::accumulation, {"sharded", "no_sync"});
+  values(Dimension::recompute, {"off", "on"});
+  values(Dimension::keep_root, {"on", "off"});
+  values(Dimension::backward_prefetch, {"none", "pre", "post"});
+  values(Dimension::forward_prefetch, {"off", "on"});
+  values(Dimension::depth, {"1", "2"});
+
+  std::set<Setting> found;
+  Setting s;
+  for (size_t at = 0; at < kDimensions;) {  // counts through the product
+    if (possible(s)) found.insert(plain_where_it_does_not_count(s));
+    for (at = 0; at < kDimensions && ++s.value[at] == values_[at].size(); ++at) s.value[at] = 0;
+  }
+  all_.assign(found.begin(), found.end());
+}
+
+bool Settings::possible(const Setting& s) const {
+  const int64_t lanes = std::stoll(value(s, Dimension::cut));
+  if (kMatrixSequences % (lanes * ranks_) != 0) return false;
+  return lanes == 1 || !contains(value(s, Dimension::subject), "rounded");
+}
+
+Setting Settings::plain_where_it_does_not_count(Setting s) const {
+  const ShardPolicy& policy = shard_policy(config(s).parallel.strategy);
+  if (!policy.grads || group_size(s) == 1) s[Dimension::accumulation] = 0;
+  if (!policy.params || group_size(s) == 1)
+    for (const Dimension d :
+         {Dimension::keep_root, Dimension::backward_prefetch, Dimension::forward_prefetch, Dimension::depth})
+      s[d] = 0;
+  if (value(s, Dimension::backward_prefetch) == "none" && value(s, Dimension::forward_prefetch) == "off")
+    s[Dimension::depth] = 0;
+  return s;
+}
+
+std::vector<Setting> Settings::covering() const {
+  std::vector<Setting> shuffled = all_, chosen;
+  const RandomStream random(1, "covering");
+  for (size_t i = shuffled.size(); i > 1; --i)
+    std::swap(shuffled[i - 1], shuffled[random.bits(static_cast<int64_t>(i)) % i]);
+  Pairs pairs;
+  const auto take = [&](const Setting& s) {
+    pairs.take(s);
+    chosen.push_back(s);
+  };
+  for (const Setting& s : all_)  // what the others are compared with
+    if (Setting plain; plain[Dimension::subject] = s[Dimension::subject], s == plain) take(s);
+  // Those that bring much come first.
+  for (const int least : {45, 40, 35, 30, 25, 20, 16, 12, 9, 6, 4, 2, 1})
+    for (const Setting& s : shuffled)
+      if (pairs.new_in(s) >= least) take(s);
+  std::sort(chosen.begin(), chosen.end());
+  return chosen;
+}
+
+Config Settings::config(const Setting& s) const {
+  const std::string& subject = value(s, Dimension::subject);
+  const std::string family = subject.substr(0, subject.find(' '));
+  Config c = matrix_config(family);
+  c.precision.compute = subject.substr(family.size() + 1, 4);
+  if (contains(subject, "rounded")) c.precision.reduce = "bf16";
+  if (contains(subject, "frozen")) c.trainable = trained_when_frozen(family);
+  if (contains(subject, "sequential")) c.parallel.reduction = "sequential";
+  if (contains(subject, "native")) c.parallel.reduction = "native";
+  const std::string& strategy = value(s, Dimension::strategy);
+  c.parallel.strategy = strategy.substr(0, strategy.find(' '));
+  if (c.parallel.strategy == "hybrid") c.parallel.group_size = std::stoi(strategy.substr(10));
+  c.train.batch_size_per_device = std::stoi(value(s, Dimension::cut));
+  c.train.recompute = value(s, Dimension::recompute) == "on";
+  c.parallel.accumulation = value(s, Dimension::accumulation);
+  c.parallel.keep_root_gathered = value(s, Dimension::keep_root) == "on";
+  c.parallel.backward_prefetch = value(s, Dimension::backward_prefetch);
+  c.parallel.forward_prefetch = value(s, Dimension::forward_prefetch) == "on";
+  c.parallel.depth = std::stoi(value(s, Dimension::depth));
+  return c;
+}
+
+StreamOrder Settings::order(const Setting& s) const { return static_cast<StreamOrder>(s[Dimension::order]); }
+
+std::string Settings::name(const Setting& s) const {
+  return str(value(s, Dimension::strategy), ", ", value(s, Dimension::order), ", ", value(s, Dimension::cut),
+             " lanes at a time, accumulation ", value(s, Dimension::accumulation), ", recompute ",
+             value(s, Dimension::recompute), ", keep root ", value(s, Dimension::keep_root),
+             ", prefetch backward ", value(s, Dimension::backward_prefetch), " forward ",
+             value(s, Dimension::forward_prefetch), " depth ", value(s, Dimension::depth));
+}
+
+std::string Settings::key(const Setting& s) const {
+  const std::string& subject = value(s, Dimension::subject);
+  if (!contains(subject, "sequential") && !contains(subject, "native")) return subject;
+  const bool whole = !shard_policy(config(s).parallel.strategy).grads || group_size(s) == 1 ||
+                     value(s, Dimension::accumulation) == "no_sync";
+  return str(subject, ", ", value(s, Dimension::cut), " lanes, groups of ", group_size(s),
+             whole ? ", sums whole" : ", sums sharded");
+}
+
+const std::string& Settings::value(const Setting& s, Dimension d) const {
+  return values_[static_cast<size_t>(d)][s[d]];
+}
+
+int Settings::group_size(const Setting& s) const {
+  const Config c = config(s);
+  return groups_of(shard_policy(c.parallel.strategy), ranks_, static_cast<int>(c.parallel.group_size)).size;
+}
+
+}  // namespace flatshard::test

@@ -1,0 +1,71 @@
+#pragma once
+// The ways in which one and the same run can be sharded, scheduled and cut. A subject is what is trained; all
+// settings of a subject must end with the same bits, on any power of two of ranks.
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/stream.h"
+#include "train/config.h"
+
+namespace flatshard::test {
+
+// In this order, which is also that of names.
+enum class Dimension {
+  subject,
+  strategy,
+  order,
+  cut,
+  accumulation,
+  recompute,
+  keep_root,
+  backward_prefetch,
+  forward_prefetch,
+  depth
+};
+inline constexpr size_t kDimensions = 10;
+
+// The number of the value taken in each dimension; 0 is always the plainest.
+struct Setting {
+  std::array<uint8_t, kDimensions> value{};
+  uint8_t& operator[](Dimension d) { return value[static_cast<size_t>(d)]; }
+  uint8_t operator[](Dimension d) const { return value[static_cast<size_t>(d)]; }
+  auto operator<=>(const Setting&) const = default;
+};
+
+class Settings {
+ public:
+  explicit Settings(int ranks);
+
+  // Every setting that differs in something that counts: the prefetches of values that are not sharded do
+  // not.
+  const std::vector<Setting>& all() const { return all_; }
+  // Some of them, that contain every pair of values of two dimensions, and every strategy in every stream
+  // order with every value of the other dimensions but the subject.
+  std::vector<Setting> covering() const;
+
+  Config config(const Setting& s) const;
+  StreamOrder order(const Setting& s) const;
+  std::string name(const Setting& s) const;
+  // What must be equal has the same key: the subject, and where a reduction depends on them, the cut and the
+  // group.
+  std::string key(const Setting& s) const;
+
+ private:
+  const std::string& value(const Setting& s, Dimension d) const;
+  bool possible(const Setting& s) const;
+  Setting plain_where_it_does_not_count(Setting s) const;
+  int group_size(const Setting& s) const;
+
+  int ranks_;
+  std::array<std::vector<std::string>, kDimensions> values_;
+  std::vector<Setting> all_;
+};
+
+// What all settings train: sizes that nothing divides, clipping, weight decay, documents.
+inline constexpr int64_t kMatrixVocab = 61, kMatrixLength = 8, kMatrixSequences = 16;
+Config matrix_config(const std::string& family);
+
+}  // namespace flatshard::test
