@@ -56,14 +56,8 @@ Config matrix_config(const std::string& family) {
   Config c;
   c.run.seed = 3;
   c.run.device = "cpu";
-  c.model = {.family = family,
-             .layers = 3,
-             .hidden = 21,
-             .heads = 3,
-             .head_dim = 7,
-             .ffn = 29,
-             .vocab = kMatrixVocab};
-  if (family == "llama") c.model.kv_heads = 1, c.model.head_dim = 4;
+  c.model = {.family = family, .layers = 3, .hidden = 45, .heads = 3, .ffn = 93, .vocab = kMatrixVocab};
+  if (family == "llama") c.model.kv_heads = 1, c.model.head_dim = 16;
   c.data = {.train = "matrix.tok", .eval = "matrix.tok", .seq_len = kMatrixLength, .packing = "documents"};
   c.train.steps = 1;
   c.train.total_batch_size = kMatrixSequences;

@@ -64,8 +64,9 @@ class Settings {
   std::vector<Setting> all_;
 };
 
-// What all settings train: sizes that nothing divides, clipping, weight decay, documents.
-inline constexpr int64_t kMatrixVocab = 61, kMatrixLength = 8, kMatrixSequences = 16;
+// What all settings train: sizes that nothing divides, units of several FlatLayout::kShardMultiple, so that
+// borders of ranks cut parameters; clipping, weight decay, documents.
+inline constexpr int64_t kMatrixVocab = 301, kMatrixLength = 8, kMatrixSequences = 16;
 Config matrix_config(const std::string& family);
 
 }  // namespace flatshard::test
