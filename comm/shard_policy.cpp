@@ -22,10 +22,9 @@ const ShardPolicy& shard_policy(const std::string& name) {
 }
 
 RankGroups groups_of(const ShardPolicy& policy, int ranks, int group_size) {
-  if (!policy.optimizer) return {ranks, 1};
   if (policy.name != "hybrid") {
     check(group_size == 0, "parallel.group_size counts only with parallel.strategy = \"hybrid\"");
-    return {ranks, ranks};
+    return {ranks, policy.optimizer ? ranks : 1};
   }
   check(group_size > 0 && ranks % group_size == 0, "parallel.group_size = ", group_size,
         " must be positive and divide the ", ranks, " ranks of the run");

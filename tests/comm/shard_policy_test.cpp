@@ -1,0 +1,59 @@
+#include "comm/shard_policy.h"
+
+#include <set>
+
+#include "comm/sharded_unit.h"
+#include "tests/test.h"
+
+using namespace flatshard;
+
+TEST_CASE("what is sharded grows from no_shard to full_shard") {
+  const auto sharded = [](const char* name) {
+    const ShardPolicy& p = shard_policy(name);
+    CHECK(p.name == name);
+    return int{p.params} + int{p.grads} + int{p.optimizer};
+  };
+  CHECK(sharded("no_shard") == 0);
+  CHECK(sharded("zero1") == 1);
+  CHECK(shard_policy("zero1").optimizer);
+  CHECK(sharded("shard_grad_op") == 2);
+  CHECK(!shard_policy("shard_grad_op").params);
+  CHECK(sharded("full_shard") == 3);
+  CHECK(sharded("hybrid") == 3);
+  CHECK(test::error_of([] { shard_policy("zero4"); }) ==
+        "parallel.strategy is \"zero4\", must be one of no_shard, zero1, shard_grad_op, full_shard, hybrid");
+}
+
+TEST_CASE("every rank has one place in one group, and those of one place in all groups are replicas") {
+  for (const ShardPolicy& policy : shard_policies())
+    for (const int ranks : {1, 2, 3, 4, 6, 8, 12}) {
+      for (int size = 1; size <= ranks; ++size) {
+        if (ranks % size != 0) continue;
+        CAPTURE(policy.name);
+        CAPTURE(ranks);
+        const RankGroups groups = groups_of(policy, ranks, policy.name == "hybrid" ? size : 0);
+        CHECK(groups.size == (policy.name == "hybrid" ? size : policy.name == "no_shard" ? 1 : ranks));
+        CHECK(groups.count() * groups.size == ranks);
+        std::set<std::pair<int, int>> seen;
+        for (int rank = 0; rank < ranks; ++rank) {
+          CHECK(groups.group_of(rank) < groups.count());
+          CHECK(groups.place_of(rank) < groups.size);
+          CHECK(seen.insert({groups.group_of(rank), groups.place_of(rank)}).second);
+          if (rank > 0 && groups.place_of(rank) > 0)  // neighbours share a group
+            CHECK(groups.group_of(rank) == groups.group_of(rank - 1));
+        }
+      }
+    }
+}
+
+TEST_CASE("a group size that does not fit is refused with the numbers") {
+  const auto error = [](const char* policy, int ranks, int size) {
+    return test::error_of([&] { groups_of(shard_policy(policy), ranks, size); });
+  };
+  CHECK(error("hybrid", 8, 3) ==
+        "parallel.group_size = 3 must be positive and divide the 8 ranks of the run");
+  CHECK(error("hybrid", 8, 0) ==
+        "parallel.group_size = 0 must be positive and divide the 8 ranks of the run");
+  CHECK(error("full_shard", 8, 2) == "parallel.group_size counts only with parallel.strategy = \"hybrid\"");
+  CHECK(error("no_shard", 8, 2) == "parallel.group_size counts only with parallel.strategy = \"hybrid\"");
+}
