@@ -1,0 +1,182 @@
+// What a step says over the wire, call by call and byte by byte. Nothing runs and nothing is allocated: a
+// planning engine on communicators that count.
+
+#include "runtime/check.h"
+#include "tests/comm/mirror_communicator.h"
+#include "tests/test.h"
+#include "train/engine.h"
+
+using namespace flatshard;
+using test::MirrorCommunicator;
+
+namespace {
+
+constexpr int kBlocks = 5, kMicroSteps = 3, kRanks = 8;
+
+Config small_config(const std::string& family) {
+  Config c;
+  c.run.device = "cpu";
+  c.model = {.family = family, .layers = kBlocks, .hidden = 48, .heads = 3, .ffn = 93, .vocab = 301};
+  c.data.seq_len = 8;
+  c.train.steps = 1;
+  c.train.total_batch_size = kRanks * kMicroSteps;
+  c.optimizer.lr = 1e-3;
+  return c;
+}
+
+// An engine that plans, as one rank of eight.
+class Counted {
+ public:
+  explicit Counted(const Config& config)
+      : setup_(set_up(config, kRanks)),
+        compute_(0, setup_.groups.size),
+        gather_(0, setup_.groups.size),
+        reduce_(0, setup_.groups.size),
+        replicas_(0, setup_.groups.count()),
+        memory_(setup_.device),
+        streams_(setup_.device, {.planning = true}),
+        engine_(setup_, 0, {compute_, gather_, reduce_, replicas_}, memory_, streams_) {}
+
+  // The second of two steps: the first one finds nothing gathered.
+  struct Tallies {
+    MirrorCommunicator::Tallies compute, gather, reduce, replicas;
+  };
+  Tallies second_step() {
+    step();
+    tallies();
+    step();
+    return tallies();
+  }
+
+  int64_t units() { return static_cast<int64_t>(engine_.units().size()); }
+  // Elements of the trained and frozen parameters, padding included, of root units or of blocks.
+  int64_t elements(bool roots) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < engine_.units().size(); ++i)
+      if ((i == 0 || i > kBlocks) == roots)
+        sum += engine_.units()[i].trainable().size() + engine_.units()[i].frozen().size();
+    return sum;
+  }
+  int64_t elements() { return elements(true) + elements(false); }
+
+ private:
+  // Engine::plan has all of a step but the update.
+  void step() {
+    engine_.plan();
+    for (ShardedUnit& unit : engine_.units()) unit.publish(engine_.compute(), engine_.gather());
+  }
+  Tallies tallies() {
+    return {compute_.take_tallies(), gather_.take_tallies(), reduce_.take_tallies(),
+            replicas_.take_tallies()};
+  }
+
+  RunSetup setup_;
+  MirrorCommunicator compute_, gather_, reduce_, replicas_;
+  MemoryPlan memory_;
+  StreamGroup streams_;
+  Engine engine_;
+};
+
+}  // namespace
+
+TEST_CASE("full_shard gathers blocks twice a micro-step and root units once a step") {
+  for (const char* family : {"llama", "gpt2"})
+    for (const char* ahead : {"pre", "post", "none"})
+      for (const bool forward : {true, false})
+        for (const int64_t depth : {1, 2, 3}) {
+          CAPTURE(family);
+          CAPTURE(ahead);
+          CAPTURE(depth);
+          Config config = small_config(family);
+          config.parallel.backward_prefetch = ahead;
+          config.parallel.forward_prefetch = forward;
+          config.parallel.depth = depth;
+          Counted counted(config);
+          const auto [compute, gather, reduce, replicas] = counted.second_step();
+          const int64_t roots = counted.units() - kBlocks;
+          CHECK(roots == (std::string(family) == "gpt2" ? 1 : 2));
+          constexpr int64_t kBf16 = 2, kF32 = 4;
+          CHECK(gather.all_gather.calls == kMicroSteps * 2 * kBlocks + roots);
+          CHECK(gather.all_gather.bytes ==
+                kBf16 * (kMicroSteps * 2 * counted.elements(false) + counted.elements(true)));
+          CHECK(reduce.all_to_all.calls == kMicroSteps * counted.units());
+          CHECK(reduce.all_to_all.bytes == kF32 * kMicroSteps * counted.elements());
+          CHECK(reduce.all_gather.calls + reduce.reduce_scatter.calls == 0);
+          CHECK(compute.all_gather.calls == 1);  // the parts of the norm
+          CHECK(replicas.all_to_all.calls + replicas.all_gather.calls == 0);
+        }
+}
+
+TEST_CASE("root units that are not kept are gathered twice a micro-step, less what is reused") {
+  Config config = small_config("llama");
+  config.parallel.keep_root_gathered = false;
+  Counted counted(config);
+  const auto [compute, gather, reduce, replicas] = counted.second_step();
+  // The embedding forward and backward, the head once: it goes straight into its backward pass.
+  CHECK(gather.all_gather.calls == kMicroSteps * (2 * kBlocks + 2 + 1));
+}
+
+TEST_CASE("zero1 and shard_grad_op gather each unit once a step") {
+  for (const char* strategy : {"zero1", "shard_grad_op"}) {
+    CAPTURE(strategy);
+    Config config = small_config("llama");
+    config.parallel.strategy = strategy;
+    Counted counted(config);
+    const auto [compute, gather, reduce, replicas] = counted.second_step();
+    CHECK(gather.all_gather == MirrorCommunicator::Tally{counted.units(), 2 * counted.elements()});
+    const int64_t times = std::string(strategy) == "zero1" ? 1 : kMicroSteps;
+    CHECK(reduce.all_to_all ==
+          MirrorCommunicator::Tally{times * counted.units(), 4 * times * counted.elements()});
+    CHECK(compute.all_gather.calls == 1);
+  }
+}
+
+TEST_CASE("no_sync reduces each unit once a step, and bf16 halves the bytes of sharded sums") {
+  for (const char* reduction : {"exact", "sequential"}) {
+    Config config = small_config("llama");
+    config.parallel.reduction = reduction;
+    config.parallel.accumulation = "no_sync";
+    Counted whole(config);
+    CHECK(whole.second_step().reduce.all_to_all ==
+          MirrorCommunicator::Tally{whole.units(), 4 * whole.elements()});
+    config.parallel.accumulation = "sharded";
+    config.precision.reduce = "bf16";
+    Counted rounded(config);
+    CHECK(rounded.second_step().reduce.all_to_all ==
+          MirrorCommunicator::Tally{kMicroSteps * rounded.units(), 2 * kMicroSteps * rounded.elements()});
+  }
+  Config config = small_config("llama");
+  config.parallel.reduction = "native";
+  Counted native(config);
+  const auto reduce = native.second_step().reduce;
+  CHECK(reduce.all_to_all.calls == 0);
+  CHECK(reduce.reduce_scatter ==
+        MirrorCommunicator::Tally{kMicroSteps * native.units(), 4 * kMicroSteps * native.elements()});
+}
+
+TEST_CASE("replicas add up and share their sums once a step") {
+  for (const int64_t size : {1, 2, 4}) {
+    CAPTURE(size);
+    Config config = small_config("llama");
+    config.parallel.strategy = size == 1 ? "no_shard" : "hybrid";
+    config.parallel.group_size = size == 1 ? 0 : size;
+    Counted counted(config);
+    const auto [compute, gather, reduce, replicas] = counted.second_step();
+    const MirrorCommunicator::Tally shards{counted.units(), 4 * counted.elements() / size};
+    CHECK(replicas.all_to_all == shards);
+    CHECK(replicas.all_gather == shards);
+    CHECK(reduce.all_to_all.calls == (size == 1 ? 0 : kMicroSteps * counted.units()));
+    CHECK(gather.all_gather.calls == (size == 1 ? 0 : kMicroSteps * 2 * kBlocks + 2));
+    CHECK(compute.all_gather.calls == (size == 1 ? 0 : 1));
+  }
+}
+
+TEST_CASE("what is frozen is not reduced, and the blocks below the first trained one are gathered once") {
+  Config config = small_config("llama");
+  config.trainable = {"*layers.3.*", "*layers.4.*proj*"};
+  Counted counted(config);
+  const auto [compute, gather, reduce, replicas] = counted.second_step();
+  CHECK(reduce.all_to_all.calls == kMicroSteps * 2);
+  // Forward: five blocks, one of them in two segments; backward: the two that are trained.
+  CHECK(gather.all_gather.calls == kMicroSteps * ((4 + 2) + (1 + 2)) + 2);
+}

@@ -1,0 +1,156 @@
+#include "comm/flat_layout.h"
+
+#include <algorithm>
+#include <map>
+
+#include "tests/test.h"
+
+using namespace flatshard;
+
+namespace {
+
+// Parameters of every kind: decayed or not, trained or not, of sizes that nothing divides, in mixed order.
+ParamList mixed() {
+  ParamList params;
+  const auto add = [&](const char* name, const Shape& shape, bool decay, bool trainable) {
+    params.add({.name = name, .shape = shape, .init = {}, .decay = decay, .trainable = trainable});
+  };
+  add("bias", {1}, false, true);
+  add("weight", {97, 131}, true, true);
+  add("still", {33, 5}, true, false);
+  add("norm", {129}, false, true);
+  add("other", {61, 301}, true, true);
+  add("still norm", {7}, false, false);
+  add("tail", {128}, true, true);
+  return params;
+}
+
+constexpr int kRanks[] = {1, 2, 3, 4, 5, 8, 16, 64};
+
+int64_t end_of(const FlatLayout& layout) {
+  int64_t end = 0;
+  for (const FlatLayout::Place& place : layout.places()) end = std::max(end, place.begin + place.size);
+  return end;
+}
+
+}  // namespace
+
+TEST_CASE("decayed parameters come first, each in order of declaration, at a multiple of the alignment") {
+  const ParamList params = mixed();
+  std::vector<std::string> order;
+  int64_t free_from = 0;
+  const FlatLayout layout(params, Segment::trainable, 4);
+  for (const FlatLayout::Place& place : layout.places()) {
+    order.push_back(params[place.param].name);
+    CHECK(place.size == params[place.param].shape.size());
+    CHECK(place.begin % FlatLayout::kAlignment == 0);
+    CHECK(place.begin >= free_from);
+    CHECK(place.begin < free_from + FlatLayout::kAlignment);  // and no further than that
+    free_from = place.begin + place.size;
+  }
+  CHECK(order == std::vector<std::string>{"weight", "other", "tail", "bias", "norm"});
+  const FlatLayout frozen(params, Segment::frozen, 4);
+  REQUIRE(frozen.places().size() == 2);
+  CHECK(params[frozen.places()[0].param].name == "still");
+  CHECK(params[frozen.places()[1].param].name == "still norm");
+}
+
+TEST_CASE("the places of parameters do not depend on the number of ranks") {
+  const ParamList params = mixed();
+  for (const Segment segment : {Segment::trainable, Segment::frozen}) {
+    const FlatLayout alone(params, segment, 1);
+    for (const int ranks : kRanks)
+      for (const int replicas : {1, 2, 3, 4}) {
+        const FlatLayout layout(params, segment, ranks, replicas);
+        REQUIRE(layout.places().size() == alone.places().size());
+        for (size_t i = 0; i < alone.places().size(); ++i) {
+          CHECK(layout.places()[i].param.index == alone.places()[i].param.index);
+          CHECK(layout.places()[i].begin == alone.places()[i].begin);
+          CHECK(layout.places()[i].size == alone.places()[i].size);
+        }
+      }
+  }
+}
+
+TEST_CASE("the pieces of all ranks cover every element exactly once, in place") {
+  const ParamList params = mixed();
+  for (const Segment segment : {Segment::trainable, Segment::frozen})
+    for (const int ranks : kRanks)
+      for (const int replicas : {1, 2, 3}) {
+        CAPTURE(ranks);
+        CAPTURE(replicas);
+        const FlatLayout layout(params, segment, ranks, replicas);
+        std::map<int, int64_t> covered;  // ranks in turn walk through every parameter from its start
+        std::map<int, int64_t> begin;
+        for (const FlatLayout::Place& place : layout.places()) begin[place.param.index] = place.begin;
+        for (int rank = 0; rank < ranks; ++rank)
+          for (const FlatLayout::Piece& piece : layout.pieces(rank)) {
+            CHECK(piece.size > 0);
+            CHECK(piece.in_param == covered[piece.param.index]);
+            CHECK(piece.in_shard >= 0);
+            CHECK(piece.in_shard + piece.size <= layout.shard_size());
+            CHECK(rank * layout.shard_size() + piece.in_shard == begin[piece.param.index] + piece.in_param);
+            covered[piece.param.index] += piece.size;
+          }
+        for (const FlatLayout::Place& place : layout.places())
+          CHECK(covered[place.param.index] == place.size);
+      }
+}
+
+TEST_CASE("shards are as short as equal shards, and parts for every replica, can be") {
+  const ParamList params = mixed();
+  for (const int ranks : kRanks)
+    for (const int replicas : {1, 2, 3, 8}) {
+      CAPTURE(ranks);
+      CAPTURE(replicas);
+      const FlatLayout layout(params, Segment::trainable, ranks, replicas);
+      const int64_t multiple = replicas * FlatLayout::kShardMultiple, end = end_of(layout);
+      CHECK(layout.shard_size() % multiple == 0);
+      CHECK(layout.size() == ranks * layout.shard_size());
+      CHECK(layout.size() >= end);
+      CHECK(layout.size() - ranks * multiple < end);
+    }
+  // 97 x 131 -> 12800, 61 x 301 -> 18432, 128, 1 -> 128, 129: ends at 31617.
+  CHECK(end_of(FlatLayout(params, Segment::trainable, 1)) == 31617);
+  CHECK(FlatLayout(params, Segment::trainable, 1).shard_size() == 32768);
+  CHECK(FlatLayout(params, Segment::trainable, 3).shard_size() == 12288);
+  CHECK(FlatLayout(params, Segment::trainable, 8).shard_size() == 4096);
+  CHECK(FlatLayout(params, Segment::trainable, 4, 4).shard_size() == 16384);
+  CHECK(FlatLayout(params, Segment::trainable, 64).shard_size() == 4096);
+}
+
+TEST_CASE("what decays is the head of every rank's shard") {
+  const ParamList params = mixed();
+  for (const int ranks : kRanks) {
+    CAPTURE(ranks);
+    const FlatLayout layout(params, Segment::trainable, ranks);
+    int64_t decayed = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const int64_t end = layout.decayed_in_shard(rank);
+      CHECK(end >= 0);
+      CHECK(end <= layout.shard_size());
+      decayed += end;
+      for (const FlatLayout::Piece& piece : layout.pieces(rank)) {
+        CAPTURE(params[piece.param].name);
+        if (params[piece.param].decay)
+          CHECK(piece.in_shard + piece.size <= end);
+        else
+          CHECK(piece.in_shard >= end);
+      }
+    }
+    CHECK(decayed == 12800 + 18432 + 128);
+  }
+}
+
+TEST_CASE("a unit without parameters of a segment has an empty layout") {
+  ParamList params;
+  params.add({.name = "only", .shape = {5}, .init = {}, .trainable = false});
+  const FlatLayout none(params, Segment::trainable, 4);
+  CHECK(none.empty());
+  CHECK(none.size() == 0);
+  CHECK(none.pieces(3).empty());
+  CHECK(none.decayed_in_shard(2) == 0);
+  CHECK(!FlatLayout(params, Segment::frozen, 4).empty());
+  CHECK(test::error_of([&] { FlatLayout(params, Segment::frozen, 0); }) ==
+        "a flat layout for 0 ranks; there must be at least 1");
+}

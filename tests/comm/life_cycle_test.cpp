@@ -1,0 +1,218 @@
+// The life cycle of units over several steps with no host in between, for every policy, in every stream
+// order: what sharded_unit.h promises holds by its events alone. A made-up model reads every value and writes
+// every gradient; the other ranks are mirrors of this one.
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "comm/sharded_unit.h"
+#include "runtime/memory.h"
+#include "tests/comm/mirror_communicator.h"
+#include "tests/test.h"
+#include "train/memory_plan.h"
+#include "train/optimizer.h"
+
+using namespace flatshard;
+using test::MirrorCommunicator;
+
+namespace {
+
+constexpr int kUnits = 6, kSteps = 3;
+
+// The first and the last are root units; one unit is frozen, one in parts.
+std::vector<ParamList> make_params() {
+  std::vector<ParamList> units(kUnits);
+  for (int i = 0; i < kUnits; ++i) {
+    const auto add = [&](const char* name, const Shape& shape, bool decay, bool trainable) {
+      units[static_cast<size_t>(i)].add({.name = str("unit", i, '.', name),
+                                         .shape = shape,
+                                         .init = Init::normal(0.5f),
+                                         .decay = decay,
+                                         .trainable = trainable});
+    };
+    add("weight", {75, 103 + i}, true, i != 2);
+    add("norm", {65}, false, i != 2 && i != 3);
+  }
+  return units;
+}
+
+std::vector<UnitRole> make_roles() {
+  std::vector<UnitRole> roles(kUnits);
+  for (int i = 0; i < kUnits; ++i)
+    roles[static_cast<size_t>(i)] = {.index = i, .stages = 1, .root = i == 0 || i == kUnits - 1};
+  return roles;
+}
+
+struct Case {
+  UnitOptions options;
+  RankGroups groups;
+  int depth;
+  bool prefetch;
+};
+
+// One rank's units, optimizer and streams.
+class Workbench {
+ public:
+  Workbench(const Case& c, StreamOrder order, MemoryPlan& memory, bool planning)
+      : case_(c),
+        streams_(Device::cpu(), {.order = order, .planning = planning}),
+        compute_(streams_.add("compute")),
+        gather_(streams_.add("gather", StreamRole::comm)),
+        reduce_(streams_.add("reduce", StreamRole::comm)),
+        gather_room_(params_, roles_, c.groups, c.options, memory.units()),
+        gradient_room_(params_, roles_, c.groups, c.options, memory.units()) {
+    for (const UnitRole& role : roles_)
+      units_.emplace_back(params_[static_cast<size_t>(role.index)], role,
+                          Communicators{group_, group_, group_, replicas_}, c.options, memory.units(),
+                          gather_room_, gradient_room_);
+    config_.weight_decay = 0.1;
+    optimizer_.emplace(config_, units_, group_, memory.gradients);
+    activation_ = memory.activations.alloc(DType::f32, {1});
+  }
+
+  void run() {
+    zero(compute_, activation_);
+    for (ShardedUnit& u : units_) u.initialise(compute_, gather_, 7);
+    for (int step = 1; step <= kSteps; ++step) {
+      for (int64_t micro = 0; micro < case_.options.micro_steps; ++micro) {
+        for (int i = 0; i < kUnits; ++i) forward(i);
+        for (int i = kUnits - 1; i >= 0; --i) backward(i, micro);
+      }
+      optimizer_->measure(compute_, 1);
+      optimizer_->update(compute_, 1e-2, step);
+      for (ShardedUnit& u : units_) u.publish(compute_, gather_);
+    }
+    streams_.sync_all();
+  }
+
+  // All that a run leaves behind.
+  std::vector<float> result() {
+    std::vector<float> all{*activation_.as<float>(), *optimizer_->norm().as<float>()};
+    for (const ShardedUnit& unit : units_) {
+      if (!unit.has_gradients()) continue;
+      const ShardedUnit::Shard shard = unit.shard();
+      for (const Tensor& t : {shard.p, shard.m, shard.v})
+        all.insert(all.end(), t.as<float>(), t.as<float>() + t.size());
+    }
+    return all;
+  }
+
+ private:
+  ShardedUnit& unit(int i) { return units_[static_cast<size_t>(i)]; }
+
+  void ahead(int i, int direction) {
+    if (!case_.prefetch) return;
+    for (int distance = 1; distance <= case_.depth; ++distance)
+      if (const int next = i + direction * distance; next >= 0 && next < kUnits) unit(next).prefetch(gather_);
+  }
+
+  // The activation becomes a mean over the unit's values and what it was.
+  void forward(int i) {
+    unit(i).prefetch(gather_);
+    ahead(i, 1);
+    const ParamView p = unit(i).acquire(compute_);
+    const std::vector<Tensor> values{p[ParamId{0}], p[ParamId{1}]};
+    compute_.run("forward", [values, a = activation_] {
+      double sum = 0;
+      for (const Tensor& t : values)
+        visit_float(t.dtype, [&]<class T>() {
+          for (int64_t k = 0; k < t.size(); ++k) sum += static_cast<double>(static_cast<float>(t.as<T>()[k]));
+        });
+      *a.as<float>() = 0.5f * *a.as<float>() + static_cast<float>(std::tanh(0.01 * sum));
+    });
+    unit(i).release(compute_);
+  }
+
+  // Gradients depend on the values, the activation and the lane.
+  void backward(int i, int64_t micro) {
+    unit(i).prefetch(gather_);
+    const ParamView p = unit(i).acquire(compute_);
+    ahead(i, -1);
+    for (int lane = 0; lane < case_.options.lanes; ++lane) {
+      const GradView g = unit(i).grads(compute_, lane);
+      for (const ParamId id : {ParamId{0}, ParamId{1}}) {
+        if (!unit(i).params()[id].trainable) continue;
+        compute_.run("backward", [value = p[id], gradient = g[id], a = activation_, lane] {
+          visit_float(value.dtype, [&]<class T>() {
+            for (int64_t k = 0; k < value.size(); ++k)
+              gradient.as<float>()[k] += 0.1f * static_cast<float>(value.as<T>()[k]) +
+                                         *a.as<float>() * static_cast<float>((k + lane) % 7 - 3);
+          });
+        });
+      }
+    }
+    unit(i).release(compute_);
+    unit(i).reduce(compute_, reduce_, micro);
+  }
+
+  Case case_;
+  std::vector<ParamList> params_ = make_params();
+  std::vector<UnitRole> roles_ = make_roles();
+  MirrorCommunicator group_{case_.groups.size - 1, case_.groups.size};
+  MirrorCommunicator replicas_{case_.groups.count() - 1, case_.groups.count()};
+  StreamGroup streams_;
+  Stream &compute_, &gather_, &reduce_;
+  GatherRoom gather_room_;
+  GradientRoom gradient_room_;
+  std::vector<ShardedUnit> units_;
+  OptimizerConfig config_;
+  std::optional<Optimizer> optimizer_;
+  Tensor activation_;
+};
+
+std::vector<float> outcome(const Case& c, StreamOrder order) {
+  MemoryPlan memory(Device::cpu());
+  Workbench(c, order, memory, true).run();
+  memory.commit({.poison = true});
+  Workbench bench(c, order, memory, false);
+  bench.run();
+  return bench.result();
+}
+
+template <class Visit>
+void for_each_case(Visit&& visit) {
+  for (const ShardPolicy& policy : shard_policies())
+    for (const Reduction reduction : {Reduction::exact, Reduction::sequential, Reduction::native})
+      for (const DType compute : {DType::f32, DType::bf16})
+        for (const DType wire : {DType::f32, DType::bf16})
+          for (const int lanes : {1, 2})
+            for (const bool prefetch : {true, false}) {
+              if (wire == DType::bf16 && (lanes > 1 || reduction == Reduction::native)) continue;
+              const int depth = 1 + lanes % 2;
+              visit(Case{.options = {.policy = policy,
+                                     .reduction = reduction,
+                                     .compute = compute,
+                                     .wire = wire,
+                                     .lanes = lanes,
+                                     .micro_steps = 3,
+                                     .gather_slots = depth + 1,
+                                     .keep_root = !prefetch || lanes == 1,
+                                     .poison = true},
+                         .groups = groups_of(policy, 4, policy.name == "hybrid" ? 2 : 0),
+                         .depth = depth,
+                         .prefetch = prefetch});
+            }
+}
+
+}  // namespace
+
+TEST_CASE("steps follow one another in every stream order without the host") {
+  for_each_case([](const Case& c) {
+    CAPTURE(c.options.policy.name);
+    CAPTURE(static_cast<int>(c.options.reduction));
+    CAPTURE(c.options.compute);
+    CAPTURE(c.options.wire);
+    CAPTURE(c.options.lanes);
+    CAPTURE(c.prefetch);
+    const std::vector<float> in_order = outcome(c, StreamOrder::in_order);
+    CHECK(std::all_of(in_order.begin(), in_order.end(), [](float x) { return std::isfinite(x); }));
+    for (const StreamOrder order : {StreamOrder::comm_late, StreamOrder::comm_early}) {
+      CAPTURE(static_cast<int>(order));
+      const std::vector<float> other = outcome(c, order);
+      CHECK(std::memcmp(other.data(), in_order.data(), in_order.size() * sizeof(float)) == 0);
+    }
+  });
+}
