@@ -285,7 +285,7 @@ Tensor ShardedUnit::gather_masters(Stream& compute) {
   if (group_size() == 1) return master_;
   if (options_.compute == DType::f32 && !sharded_values_) return values_flat_;
   const Tensor whole = gradient_room_->received().slice(0, trainable_.size());
-  comms_.gather.all_gather(compute, whole, master_);
+  comms_.compute.all_gather(compute, whole, master_);
   return whole;
 }
 

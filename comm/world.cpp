@@ -1,5 +1,6 @@
 #include "comm/world.h"
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -59,7 +60,7 @@ void World::barrier() {
 
 void World::end_all_ranks(const std::string& reason) {
   if (rank_ != 0) std::this_thread::sleep_for(std::chrono::seconds(1));
-  const std::string line = str("train: [rank ", rank_, "] ", reason, '\n');
+  const std::string line = str(program_invocation_short_name, ": [rank ", rank_, "] ", reason, '\n');
   std::fwrite(line.data(), 1, line.size(), stderr);
   if (over_mpi_) MPI_Abort(MPI_COMM_WORLD, 1);
   std::_Exit(1);

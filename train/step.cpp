@@ -133,11 +133,11 @@ std::span<const double> Engine::sum_losses() {
   return lane_losses_;
 }
 
-// Micro-steps behind the second one take what that took, so a plan of millions is as fast as one of two.
+// Micro-steps behind the first ones take what those took, so a plan of millions is as fast as one of a few.
 void Engine::plan() {
   read_batches(nullptr, 0);
-  for (int64_t micro = 0; micro < std::min<int64_t>(2, setup_.batching.micro_steps); ++micro)
-    accumulate(micro);
+  constexpr int64_t kEnough = 64;
+  for (int64_t micro = 0; micro < std::min(kEnough, setup_.batching.micro_steps); ++micro) accumulate(micro);
   optimizer_.measure(compute_, 1);
   if (setup_.config.data.eval.empty()) return;
   const ArenaScope scope(memory_.batch);

@@ -101,7 +101,6 @@ int main(int argc, char** argv) {
   try {
     return run_matrix(parse(argc, argv), world) ? 0 : 1;
   } catch (const std::exception& error) {
-    std::cerr << "rank_matrix: rank " << world.rank() << ": " << error.what() << std::endl;
-    world.abort(1);
+    world.end_all_ranks(error.what());
   }
 }
