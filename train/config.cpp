@@ -217,7 +217,12 @@ std::vector<Field> fields(Config& c) {
        "what is sharded over the ranks: nothing, the optimizer, gradients as well, parameters as well, all "
        "that inside groups of ranks",
        {"no_shard", "zero1", "shard_grad_op", "full_shard", "hybrid"}},
-      {"parallel.group_size", &parallel.group_size, "hybrid: ranks that share one copy of everything", {}, 0},
+      {"parallel.group_size",
+       &parallel.group_size,
+       "hybrid: ranks that share one copy of everything",
+       {},
+       0,
+       INT32_MAX},
       {"parallel.keep_root_gathered", &parallel.keep_root_gathered,
        "embedding, last norm and head stay whole for the whole step"},
       {"parallel.forward_prefetch", &parallel.forward_prefetch,

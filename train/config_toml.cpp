@@ -217,16 +217,19 @@ class Loader {
 
 // The line at which the parser breaks its assertions: the last one of the shortest beginning that does it.
 int64_t broken_line(const std::string& text) {
-  int64_t line = 1;
-  for (size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', end + 1), ++line) {
+  std::vector<size_t> ends;  // of the lines
+  for (size_t i = 0; i < text.size(); ++i)
+    if (text[i] == '\n') ends.push_back(i + 1);
+  const auto holds = [&](size_t end) {
     try {
-      static_cast<void>(toml::parse(std::string_view(text).substr(0, end + 1)));
+      static_cast<void>(toml::parse(std::string_view(text).substr(0, end)));
     } catch (const toml::parse_error&) {
     } catch (const BrokenAssertion&) {
-      break;
+      return false;
     }
-  }
-  return line;
+    return true;
+  };
+  return std::partition_point(ends.begin(), ends.end(), holds) - ends.begin() + 1;
 }
 
 // `name` stands for the text in messages.

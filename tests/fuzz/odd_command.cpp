@@ -53,6 +53,8 @@ std::string size_override(Dice& dice) {
                           "train.lane_size",
                           "train.eval_batch_size_per_device",
                           "train.eval_every",
+                          "parallel.group_size",
+                          "parallel.depth",
                           "run.threads",
                           "run.hash_every",
                           "log.every",

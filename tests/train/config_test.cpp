@@ -96,6 +96,8 @@ TEST_CASE("a value out of bounds is an error that states the bound") {
         "F:2: train.total_batch_size is 1000000000000, must be at most 262144");
   CHECK(error_in("[data]\nseq_len = 4294967296\n") ==
         "F:2: data.seq_len is 4294967296, must be at most 2147483647");
+  CHECK(error_in("[parallel]\ngroup_size = 4294967296\n") ==
+        "F:2: parallel.group_size is 4294967296, must be at most 2147483647");
   CHECK(error_in("[optimizer]\nlr = nan\n") == "F:2: optimizer.lr is nan, must be finite");
   CHECK(error_in("[schedule]\nkind = \"cos\"\n") ==
         "F:2: schedule.kind is \"cos\", must be one of linear, constant, cosine, wsd");
@@ -104,6 +106,11 @@ TEST_CASE("a value out of bounds is an error that states the bound") {
 TEST_CASE("a file that is not TOML, or not there, is one line with the place") {
   CHECK(error_in("[train\nsteps = 1\n").starts_with("F:1: "));
   CHECK(test::error_of([] { load_config("no_such.toml", {}); }).starts_with("no_such.toml"));
+  std::string comments;
+  for (int line = 0; line < 100000; ++line) comments += "# a\n";
+  CHECK(error_in(comments + "[,]\n# b\n# c\n") == "F:100001: is not TOML");
+  CHECK(error_in(comments + "[,]") == "F:100001: is not TOML");
+  CHECK(error_in(comments + comments + comments) == "F: is longer than 1048576 bytes");
   CHECK(error_in("", {"steps"}) == "--steps: an override is written --section.key=value");
 }
 
