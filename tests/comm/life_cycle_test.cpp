@@ -209,7 +209,8 @@ TEST_CASE("steps follow one another in every stream order without the host") {
     CAPTURE(c.prefetch);
     const std::vector<float> in_order = outcome(c, StreamOrder::in_order);
     CHECK(std::all_of(in_order.begin(), in_order.end(), [](float x) { return std::isfinite(x); }));
-    for (const StreamOrder order : {StreamOrder::comm_late, StreamOrder::comm_early}) {
+    for (const StreamOrder order :
+         {StreamOrder::concurrent, StreamOrder::comm_late, StreamOrder::comm_early}) {
       CAPTURE(static_cast<int>(order));
       const std::vector<float> other = outcome(c, order);
       CHECK(std::memcmp(other.data(), in_order.data(), in_order.size() * sizeof(float)) == 0);

@@ -42,7 +42,7 @@ class Pairs {
     };
     for (size_t i = 0; i < kDimensions; ++i)
       for (size_t j = 0; j < i; ++j) pair(i, s.value[i], j, s.value[j]);
-    const size_t together = s[Dimension::strategy] * 3u + s[Dimension::order];
+    const size_t together = s[Dimension::strategy] * 4u + s[Dimension::order];
     for (size_t i = static_cast<size_t>(Dimension::cut); i < kDimensions; ++i)
       pair(kDimensions, together, i, s.value[i]);
   }
@@ -82,7 +82,7 @@ Settings::Settings(int ranks) : ranks_(ranks) {
   for (const int group : std::set<int>{1, 2, ranks / 2})
     if (group > 0 && ranks % group == 0) strategies.push_back(str("hybrid of ", group));
   values(Dimension::strategy, strategies);
-  values(Dimension::order, {"in_order", "comm_late", "comm_early"});
+  values(Dimension::order, {"in_order", "concurrent", "comm_late", "comm_early"});
   values(Dimension::cut, {"1", "2", "4"});
   values(Dimension::accumulation, {"sharded", "no_sync"});
   values(Dimension::recompute, {"off", "on"});
