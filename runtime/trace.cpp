@@ -1,11 +1,11 @@
 #include "runtime/trace.h"
 
-#include <fstream>
 #include <iomanip>
 #include <sstream>
 #include <utility>
 
 #include "runtime/check.h"
+#include "runtime/whole_file.h"
 
 namespace flatshard {
 namespace {
@@ -63,11 +63,6 @@ std::string Trace::json() const {
   return std::move(out).str();
 }
 
-void Trace::write(const std::string& path) const {
-  std::ofstream file(path, std::ios::binary);
-  file << json();
-  file.close();
-  check(file.good(), "cannot write the trace to ", path);
-}
+void Trace::write(const std::string& path) const { write_whole_file(path, json()); }
 
 }  // namespace flatshard

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/check.h"
+#include "runtime/whole_file.h"
 #include "train/curve.h"
 #include "train/memory_plan.h"
 #include "train/metrics.h"
@@ -238,17 +239,10 @@ std::string page(const std::string& name, const std::vector<StepMetrics>& steps,
 void write_report(const std::string& run_folder) {
   const std::string metrics = (fs::path(run_folder) / "metrics.jsonl").string(),
                     config = (fs::path(run_folder) / "config.toml").string(),
-                    path = (fs::path(run_folder) / "report.html").string(), unfinished = path + ".tmp";
+                    path = (fs::path(run_folder) / "report.html").string();
   const std::vector<StepMetrics> steps = read_metrics(metrics);
   check(!steps.empty(), metrics, ": holds no steps to report on");
-  const std::string html = page(name_of_folder(run_folder), steps, read_text(config));
-  std::ofstream out(unfinished, std::ios::binary | std::ios::trunc);
-  out << html;
-  out.close();
-  check(out.good(), unfinished, ": cannot write: ", std::strerror(errno));
-  std::error_code error;
-  fs::rename(unfinished, path, error);
-  check(!error, path, ": cannot write: ", error.message());
+  write_whole_file(path, page(name_of_folder(run_folder), steps, read_text(config)));
 }
 
 }  // namespace flatshard

@@ -1,28 +1,15 @@
 #include "train/run_folder.h"
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 
 #include "runtime/check.h"
+#include "runtime/whole_file.h"
 #include "train/model_folder.h"
 
 namespace flatshard {
 namespace fs = std::filesystem;
 namespace {
-
-void write_file(const fs::path& path, const std::string& text) {
-  const fs::path unfinished = path.string() + ".tmp";
-  {
-    std::ofstream out(unfinished, std::ios::binary);
-    out << text;
-    out.flush();
-    check(out.good(), unfinished.string(), ": cannot be written: ", std::strerror(errno));
-  }
-  fs::rename(unfinished, path);
-}
 
 void make_folder(const fs::path& path) {
   std::error_code error;
@@ -55,15 +42,15 @@ void write_unit(SafetensorsWriter& writer, const ShardedUnit& unit, size_t first
 RunFolder::RunFolder(const std::string& path) : path_(path) {
   make_folder(path);
   const fs::path parent = fs::absolute(path).lexically_normal().parent_path();
-  write_file(parent / "latest", fs::path(path).string() + "\n");
+  write_whole_file((parent / "latest").string(), fs::path(path).string() + "\n");
 }
 
 void RunFolder::write(const std::string& name, const std::string& text) const {
-  write_file(file(name), text);
+  write_whole_file(file(name), text);
 }
 
 void save_model(const std::string& folder, Engine& engine, World& world) {
-  const std::string path = folder + "/model.safetensors", unfinished = path + ".tmp";
+  const std::string path = folder + "/model.safetensors", unfinished = unfinished_name(path);
   const SafetensorsLayout layout(weight_specs(engine.model(), DType::f32));
   std::optional<SafetensorsWriter> writer;
   if (engine.rank() == 0) {
@@ -80,8 +67,8 @@ void save_model(const std::string& folder, Engine& engine, World& world) {
   writer->finish();
   world.barrier();  // every rank has written
   if (engine.rank() != 0) return;
-  fs::rename(unfinished, path);
-  write_file(folder + "/config.json", hf_config_json(engine.model().config(), DType::f32));
+  finish_file(path);
+  write_whole_file(folder + "/config.json", hf_config_json(engine.model().config(), DType::f32));
 }
 
 }  // namespace flatshard

@@ -62,7 +62,7 @@ TEST_CASE("a trace has one named row per stream and one span per piece of work")
 
 TEST_CASE("a trace that cannot be written is an error that names the file") {
   CHECK(test::error_of([] { Trace().write("/nowhere/trace.json"); }) ==
-        "cannot write the trace to /nowhere/trace.json");
+        "/nowhere/trace.json: cannot write: No such file or directory");
 }
 
 TEST_CASE("rank 0 alone prints information, every rank prints warnings under its number") {

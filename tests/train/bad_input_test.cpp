@@ -182,6 +182,18 @@ TEST_CASE("a data file that is missing, empty, cut off or something else is refu
   check_refused(workshop, "--data.train=pipe", "pipe: not a regular file");
 }
 
+TEST_CASE("a run folder that cannot be made or written stops the run before its first step") {
+  const test::Workshop workshop("bad_folders");
+  check_stopped(workshop, "--run.dir=corpus.tok", "corpus.tok: cannot make this folder: Not a directory");
+  check_stopped(workshop, "--run.dir=corpus.tok/run",
+                "corpus.tok/run: cannot make this folder: Not a directory");
+  fs::create_directories(workshop.file("taken/config.toml"));
+  check_stopped(workshop, "--run.dir=taken", "taken/config.toml: cannot write: Is a directory");
+  fs::create_directories(workshop.file("taken_too/metrics.jsonl"));
+  check_stopped(workshop, "--run.dir=taken_too", "taken_too/metrics.jsonl: cannot write: Is a directory");
+  check_refused(workshop, "--run.dir=", "run.dir is \"\", must name a folder");
+}
+
 TEST_CASE("a cut off data file ends all ranks") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("bad_files_of_ranks");
