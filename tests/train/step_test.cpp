@@ -242,6 +242,56 @@ TEST_CASE("frozen parameters stay as they are, and the others learn as before") 
     }
 }
 
+// Whatever is wrong in all settings alike shows here: the loss is asked, not another run.
+TEST_CASE("what the optimizer gets is the gradient of the mean loss") {
+  constexpr double kScale = 8, kStep = 1e-2, kCurvature = 5e-3;  // of a central difference this wide, in f32
+  for (const char* family : {"llama", "gpt2"})
+    for (const int64_t lane : {1, 2}) {
+      CAPTURE(family);
+      CAPTURE(lane);
+      Config config = small_config(family);
+      config.train.lane_size = lane;
+      World world;
+      const RunSetup setup = set_up(config, 1);
+      Machinery machinery(setup, world, {.commit = kPoisoned});
+      machinery.engine().initialise();
+      const Data data(
+          corpus(),
+          {.seq_len = kLength, .lane_sequences = lane, .total_sequences = 8, .mask_documents = true});
+      const auto loss = [&] {
+        const StepResult r = machinery.engine().step(
+            data,
+            {.data_step = 0, .update = 1, .lr = 0, .loss_scale = kScale, .targets = data.target_count(0)});
+        double sum = 0;
+        for (const double l : r.lane_losses) sum += l / kScale;
+        return sum;
+      };
+      loss();
+      for (const ShardedUnit& unit : machinery.engine().units()) {
+        CAPTURE(unit.params().specs().front().name);
+        const Tensor values = unit.shard().p, sums = unit.shard().g;
+        const size_t n = static_cast<size_t>(values.size());
+        std::vector<double> gradient(n);
+        double norm = 0;
+        for (size_t i = 0; i < n; ++i) {
+          gradient[i] = static_cast<double>(sums.as<float>()[i]) / kScale;
+          norm += gradient[i] * gradient[i];
+        }
+        norm = std::sqrt(norm);
+        const std::vector<float> before(values.as<float>(), values.as<float>() + n);
+        const auto moved = [&](double distance) {  // along the gradient
+          for (size_t i = 0; i < n; ++i)
+            values.as<float>()[i] =
+                static_cast<float>(static_cast<double>(before[i]) + distance * gradient[i] / norm);
+          return loss();
+        };
+        const double slope = (moved(kStep) - moved(-kStep)) / (2 * kStep);
+        moved(0);
+        CHECK(slope == doctest::Approx(norm).epsilon(kCurvature));
+      }
+    }
+}
+
 TEST_CASE("gradients that are not finite change nothing") {
   Config config = small_config();
   config.precision.compute = "fp16";
