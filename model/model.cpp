@@ -19,10 +19,10 @@ RopeScaling scaling_of(const RopeScalingConfig& c) {
 
 }  // namespace
 
-Model::Model(const ModelConfig& config, Arena& tables, int lanes) : config_(config) {
+Model::Model(const ModelConfig& config, Arena& tables, int lanes, StageCut cut) : config_(config), cut_(cut) {
   if (config.positions == PositionKind::rotary)
     rope_table_ = tables.alloc(DType::f32, {config.max_positions, config.head_dim});
-  const int blocks = static_cast<int>(config.layers);
+  const int blocks = static_cast<int>(config.layers) * (cut == StageCut::halves ? 2 : 1);
   const bool tied = *config.tied;
   for (int i = 0; i <= blocks; ++i) unit_of_.push_back(i);
   unit_of_.push_back(tied ? 0 : blocks + 1);
@@ -41,8 +41,14 @@ Model::Stages Model::make_stages(std::vector<ParamList>& units) const {
   auto embedding = std::make_unique<EmbeddingStage>(unit(0), config_);
   const ParamId embedding_weight = embedding->weight();
   stages.push_back(std::move(embedding));
-  for (int64_t i = 0; i < config_.layers; ++i)
-    stages.push_back(std::make_unique<Block>(unit(stages.size()), config_, i, rope_table_));
+  for (int64_t i = 0; i < config_.layers; ++i) {
+    if (cut_ == StageCut::blocks) {
+      stages.push_back(std::make_unique<Block>(unit(stages.size()), config_, i, rope_table_));
+      continue;
+    }
+    stages.push_back(std::make_unique<AttentionHalf>(unit(stages.size()), config_, i, rope_table_));
+    stages.push_back(std::make_unique<MlpHalf>(unit(stages.size()), config_, i));
+  }
   stages.push_back(std::make_unique<HeadStage>(unit(stages.size()), config_, embedding_weight));
   return stages;
 }

@@ -1,14 +1,14 @@
 #pragma once
 // A decoder-only transformer as a row of stages: embedding, blocks, head. A stage computes; a unit is the
-// list of parameters a stage works with, gathered and reduced as one. Usually each stage has its own unit;
-// with tied embeddings the first and the last share one. Nothing here knows of ranks, shards or optimizers.
+// list of parameters a stage works with. Usually each stage has its own unit; with tied embeddings the first
+// and the last share one. Nothing here knows of ranks, shards or optimizers.
 //
 // forward: y = stage(x). backward: dx holds the gradient for y and becomes the gradient for x, in place;
 // gradients of parameters are added to g, where a frozen parameter's tensor is empty. A stage's backward pass
 // stands on what its last forward pass saved: micro-batches in flight together need a set of stages each, a
-// lane. The last stage gives losses instead of y: forward alone in
-// evaluation, forward and backward together in training (its backward computes the losses as well, so
-// training skips its forward), or logits where the context has a place for them.
+// lane. The last stage gives losses instead of y: forward alone in evaluation, forward and backward together
+// in training (its backward computes the losses as well, so training skips its forward), or logits where the
+// context has a place for them.
 
 #include <memory>
 #include <vector>
@@ -27,10 +27,13 @@ class Stage {
                         const Tensor& x) = 0;
 };
 
+// Whether a block is one stage, or two: its attention and its MLP, each with the norm before it.
+enum class StageCut { blocks, halves };
+
 class Model {
  public:
   // `tables` holds what the model keeps for the whole run (the rotary table).
-  Model(const ModelConfig& config, Arena& tables, int lanes = 1);
+  Model(const ModelConfig& config, Arena& tables, int lanes = 1, StageCut cut = StageCut::blocks);
 
   const ModelConfig& config() const { return config_; }
   int stage_count() const { return static_cast<int>(unit_of_.size()); }
@@ -48,6 +51,7 @@ class Model {
   Stages make_stages(std::vector<ParamList>& units) const;
 
   ModelConfig config_;
+  StageCut cut_;
   Tensor rope_table_;
   std::vector<ParamList> units_;
   std::vector<int> unit_of_;

@@ -41,33 +41,58 @@ void EmbeddingStage::backward(Context& c, const ParamView&, const GradView& g, c
                                 .positions = dp.empty() ? Tensor{} : c.positions});
 }
 
-Block::Block(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table)
-    : norm1_(params, block_prefix(param_names(config.family), layer) + param_names(config.family).norm1,
-             config.norm, config.hidden, *config.norm_eps),
-      attention_(params, config, layer, rope_table),
-      norm2_(params, block_prefix(param_names(config.family), layer) + param_names(config.family).norm2,
-             config.norm, config.hidden, *config.norm_eps),
+AttentionHalf::AttentionHalf(ParamList& params, const ModelConfig& config, int64_t layer,
+                             const Tensor& rope_table)
+    : norm_(params, block_prefix(param_names(config.family), layer) + param_names(config.family).norm1,
+            config.norm, config.hidden, *config.norm_eps),
+      attention_(params, config, layer, rope_table) {}
+
+void AttentionHalf::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
+  h_ = c.saved.alloc(c.dtype, x.shape);
+  norm_.forward(c, p, h_, x);
+  copy(c.stream, y, x);
+  attention_.forward(c, p, y, h_);
+}
+
+void AttentionHalf::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+                             const Tensor& x) {
+  const ArenaScope scope(c.scratch);
+  const Tensor dh = c.scratch.alloc(c.dtype, x.shape);
+  attention_.backward(c, p, g, dh, dx, h_);
+  norm_.backward(c, p, g, dx, dh, x, true);
+}
+
+MlpHalf::MlpHalf(ParamList& params, const ModelConfig& config, int64_t layer)
+    : norm_(params, block_prefix(param_names(config.family), layer) + param_names(config.family).norm2,
+            config.norm, config.hidden, *config.norm_eps),
       mlp_(params, config, layer) {}
 
+void MlpHalf::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
+  h_ = c.saved.alloc(c.dtype, x.shape);
+  norm_.forward(c, p, h_, x);
+  copy(c.stream, y, x);
+  mlp_.forward(c, p, y, h_);
+}
+
+void MlpHalf::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& x) {
+  const ArenaScope scope(c.scratch);
+  const Tensor dh = c.scratch.alloc(c.dtype, x.shape);
+  mlp_.backward(c, p, g, dh, dx, h_);
+  norm_.backward(c, p, g, dx, dh, x, true);
+}
+
+Block::Block(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table)
+    : attention_(params, config, layer, rope_table), mlp_(params, config, layer) {}
+
 void Block::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
-  h1_ = c.saved.alloc(c.dtype, x.shape);
   r_ = c.saved.alloc(c.dtype, x.shape);
-  h2_ = c.saved.alloc(c.dtype, x.shape);
-  norm1_.forward(c, p, h1_, x);
-  copy(c.stream, r_, x);
-  attention_.forward(c, p, r_, h1_);
-  norm2_.forward(c, p, h2_, r_);
-  copy(c.stream, y, r_);
-  mlp_.forward(c, p, y, h2_);
+  attention_.forward(c, p, r_, x);
+  mlp_.forward(c, p, y, r_);
 }
 
 void Block::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& x) {
-  const ArenaScope scope(c.scratch);
-  const Tensor dh = c.scratch.alloc(c.dtype, x.shape);
-  mlp_.backward(c, p, g, dh, dx, h2_);
-  norm2_.backward(c, p, g, dx, dh, r_, true);
-  attention_.backward(c, p, g, dh, dx, h1_);
-  norm1_.backward(c, p, g, dx, dh, x, true);
+  mlp_.backward(c, p, g, dx, r_);
+  attention_.backward(c, p, g, dx, x);
 }
 
 HeadStage::HeadStage(ParamList& params, const ModelConfig& config, ParamId tied_weight)

@@ -1,5 +1,5 @@
 #pragma once
-// The three kinds of stage that a transformer is made of.
+// The stages that a transformer is made of: embedding, blocks or their halves, head.
 
 #include "model/attention.h"
 #include "model/mlp.h"
@@ -23,7 +23,35 @@ class EmbeddingStage : public Stage {
   bool learned_positions_;
 };
 
-// r = x + attention(norm1(x));  y = r + mlp(norm2(r))
+// y = x + attention(norm1(x))
+class AttentionHalf : public Stage {
+ public:
+  AttentionHalf(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table);
+  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
+  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+                const Tensor& x) override;
+
+ private:
+  Norm norm_;
+  SelfAttention attention_;
+  Tensor h_;
+};
+
+// y = x + mlp(norm2(x))
+class MlpHalf : public Stage {
+ public:
+  MlpHalf(ParamList& params, const ModelConfig& config, int64_t layer);
+  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
+  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+                const Tensor& x) override;
+
+ private:
+  Norm norm_;
+  Mlp mlp_;
+  Tensor h_;
+};
+
+// Both halves as one stage.
 class Block : public Stage {
  public:
   Block(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table);
@@ -32,11 +60,9 @@ class Block : public Stage {
                 const Tensor& x) override;
 
  private:
-  Norm norm1_;
-  SelfAttention attention_;
-  Norm norm2_;
-  Mlp mlp_;
-  Tensor h1_, r_, h2_;
+  AttentionHalf attention_;
+  MlpHalf mlp_;
+  Tensor r_;  // between them
 };
 
 // losses = cross_entropy(norm(x) w^T, targets) weights, chunk by chunk; or logits = norm(x) w^T where the
