@@ -55,7 +55,7 @@ ShardedUnit::ShardedUnit(const ParamList& params, const UnitRole& role, Communic
       gradient_room_(&gradient_room),
       trainable_(params, Segment::trainable, comms.gather.size(), comms.replicas.size()),
       frozen_(params, Segment::frozen, comms.gather.size(), comms.replicas.size()),
-      sharded_values_(options.policy.params && comms.gather.size() > 1),
+      sharded_values_(options.policy.params && !role.whole && comms.gather.size() > 1),
       whole_sums_(sums_are_whole(options, comms.groups())),
       direct_(writes_sums_directly(options, comms.groups())),
       values_(params.specs().size()),
@@ -180,7 +180,7 @@ GradView ShardedUnit::grads(Stream& compute, int lane) {
 }
 
 void ShardedUnit::reduce(Stream& compute, Stream& reduce, int64_t micro) {
-  if (!has_gradients() || ++stages_done_ < role_.stages) return;
+  if (!has_gradients() || ++stages_done_ < role_.backward_stages) return;
   stages_done_ = 0;
   std::fill(lane_zeroed_.begin(), lane_zeroed_.end(), false);
   if (!direct_) {

@@ -51,7 +51,7 @@ class ShardedUnit {
   ParamView acquire(Stream& compute);
   void release(Stream& compute);
   GradView grads(Stream& compute, int lane);
-  // To be called once for each stage of the unit; acts when the last of them is done.
+  // To be called once for each stage of a backward pass; acts when the last of them is done.
   void reduce(Stream& compute, Stream& reduce, int64_t micro);
   void wait_reduced(Stream& compute);
   void publish(Stream& compute, Stream& gather);
@@ -64,6 +64,7 @@ class ShardedUnit {
   Shard shard() const;
 
   const ParamList& params() const { return *params_; }
+  const UnitRole& role() const { return role_; }
   const FlatLayout& trainable() const { return trainable_; }
   const FlatLayout& frozen() const { return frozen_; }
   bool has_gradients() const { return !trainable_.empty(); }
@@ -75,6 +76,8 @@ class ShardedUnit {
   // One tensor for each parameter, in the dtype of compute; of sharded values only between acquire and
   // release.
   const std::vector<Tensor>& values() const { return values_; }
+  // Of the lane asked for last; empty where a parameter is frozen.
+  const std::vector<Tensor>& gradients() const { return gradients_; }
   int place() const { return comms_.gather.rank(); }  // in the group
 
  private:

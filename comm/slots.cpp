@@ -14,6 +14,12 @@ int64_t largest(const std::vector<UnitRole>& roles, Counts&& counts, Size&& size
   return most;
 }
 
+size_t ring_count(const std::vector<UnitRole>& roles) {
+  int most = 0;
+  for (const UnitRole& role : roles) most = std::max(most, role.ring);
+  return static_cast<size_t>(most) + 1;
+}
+
 }  // namespace
 
 bool writes_sums_directly(const UnitOptions& options, RankGroups groups) {
@@ -22,16 +28,14 @@ bool writes_sums_directly(const UnitOptions& options, RankGroups groups) {
 
 GatherRoom::GatherRoom(const std::vector<ParamList>& units, const std::vector<UnitRole>& roles,
                        RankGroups groups, const UnitOptions& options, UnitArenas arenas)
-    : keep_root_(options.keep_root) {
+    : keep_root_(options.keep_root), rings_(ring_count(roles)), own_(units.size()) {
   if (!options.policy.params || groups.size == 1) return;
-  const auto size_in = [&](Segment segment) {
-    return [&, segment](const UnitRole& role) {
-      return FlatLayout(units[static_cast<size_t>(role.index)], segment, groups.size, groups.count()).size();
-    };
-  };
   const auto make_slot = [&](auto&& counts) {
     const auto room = [&](Segment segment) {
-      const int64_t size = largest(roles, counts, size_in(segment));
+      const int64_t size = largest(roles, counts, [&](const UnitRole& role) {
+        return FlatLayout(units[static_cast<size_t>(role.index)], segment, groups.size, groups.count())
+            .size();
+      });
       return size == 0 ? Tensor{} : arenas.gathered.alloc(options.compute, {size});
     };
     ValueSlot slot;
@@ -39,31 +43,39 @@ GatherRoom::GatherRoom(const std::vector<ParamList>& units, const std::vector<Un
     slot.frozen = room(Segment::frozen);
     return slot;
   };
-  for (int i = 0; i < options.gather_slots; ++i)
-    ring_.push_back(make_slot([](const UnitRole& role) { return !role.root; }));
-  if (!keep_root_) {
-    roots_.push_back(make_slot([](const UnitRole& role) { return role.root; }));
-    return;
-  }
-  roots_.resize(units.size());
+  for (size_t ring = 0; ring < rings_.size(); ++ring)
+    for (int i = 0; i < options.gather_slots; ++i)
+      rings_[ring].slots.push_back(make_slot([&](const UnitRole& role) {
+        return !role.whole && kind_of(role) == Kind::ring && static_cast<size_t>(role.ring) == ring;
+      }));
   for (const UnitRole& role : roles)
-    if (role.root)
-      roots_[static_cast<size_t>(role.index)] =
+    if (!role.whole && kind_of(role) == Kind::own)
+      own_[static_cast<size_t>(role.index)] =
           make_slot([&](const UnitRole& other) { return other.index == role.index; });
+  shared_ = make_slot([&](const UnitRole& role) { return !role.whole && kind_of(role) == Kind::shared; });
+}
+
+GatherRoom::Kind GatherRoom::kind_of(const UnitRole& role) const {
+  if (role.stages > 1) return Kind::own;
+  if (!role.root) return Kind::ring;
+  return keep_root_ ? Kind::own : Kind::shared;
 }
 
 ValueSlot* GatherRoom::take(const UnitRole& role) {
-  ValueSlot& slot =
-      role.root ? roots_[keep_root_ ? static_cast<size_t>(role.index) : 0] : ring_[turn_ % ring_.size()];
+  const Kind kind = kind_of(role);
+  Ring& ring = rings_[static_cast<size_t>(role.ring)];
+  ValueSlot& slot = kind == Kind::ring  ? ring.slots[ring.turn % ring.slots.size()]
+                    : kind == Kind::own ? own_[static_cast<size_t>(role.index)]
+                                        : shared_;
   if (slot.taken) return nullptr;
-  if (!role.root) ++turn_;
+  if (kind == Kind::ring) ++ring.turn;
   slot.taken = true;
   return &slot;
 }
 
 GradientRoom::GradientRoom(const std::vector<ParamList>& units, const std::vector<UnitRole>& roles,
                            RankGroups groups, const UnitOptions& options, UnitArenas arenas)
-    : own_(units.size()) {
+    : rings_(ring_count(roles)), own_(units.size()) {
   const auto size_of = [&](const UnitRole& role) {
     return FlatLayout(units[static_cast<size_t>(role.index)], Segment::trainable, groups.size, groups.count())
         .size();
@@ -79,14 +91,20 @@ GradientRoom::GradientRoom(const std::vector<ParamList>& units, const std::vecto
     if (size > 0) slot.lanes = arenas.exchange.alloc(DType::f32, {options.lanes, size});
     return slot;
   };
-  const auto one_stage = [](const UnitRole& role) { return role.stages == 1; };
-  for (int i = 0; i < 2; ++i) ring_.push_back(make_slot(largest(roles, one_stage, size_of)));
+  for (size_t ring = 0; ring < rings_.size(); ++ring) {
+    const auto takes_turns = [&](const UnitRole& role) {
+      return role.stages == 1 && static_cast<size_t>(role.ring) == ring;
+    };
+    for (int i = 0; i < 2; ++i) rings_[ring].slots.push_back(make_slot(largest(roles, takes_turns, size_of)));
+  }
   for (const UnitRole& role : roles)
-    if (!one_stage(role)) own_[static_cast<size_t>(role.index)] = make_slot(size_of(role));
+    if (role.stages > 1) own_[static_cast<size_t>(role.index)] = make_slot(size_of(role));
 }
 
 GradientRoom::Slot& GradientRoom::next(const UnitRole& role) {
-  return role.stages > 1 ? own_[static_cast<size_t>(role.index)] : ring_[turn_++ % ring_.size()];
+  if (role.stages > 1) return own_[static_cast<size_t>(role.index)];
+  Ring& ring = rings_[static_cast<size_t>(role.ring)];
+  return ring.slots[ring.turn++ % ring.slots.size()];
 }
 
 }  // namespace flatshard

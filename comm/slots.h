@@ -2,6 +2,7 @@
 // Buffers that units use in turn, and the events that say when the next one may. A ring of slots is the only
 // limiter of a step: a stream waits for a slot to be free, the host waits for nothing.
 
+#include <string>
 #include <vector>
 
 #include "comm/flat_layout.h"
@@ -39,12 +40,15 @@ struct UnitArenas {
   Arena& exchange;    // gradients on their way to their owners
 };
 
-// What a unit is to the step: how many stages it serves, and whether it is a root unit, one that holds what
-// belongs to no block.
+// What a unit is to the step.
 struct UnitRole {
+  std::string name{};
   int index = 0;
-  int stages = 1;
-  bool root = false;
+  int stages = 1;           // that work with it
+  int backward_stages = 1;  // of these, those that a backward pass reaches
+  int ring = 0;             // which of its stage's own units it is
+  bool root = false;        // holds what belongs to no block, and may stay gathered for a whole step
+  bool whole = false;       // replicated: its values are whole on every rank, whatever the policy says
 };
 
 // The whole values of a unit: those that are trained, then the frozen ones, in the dtype of compute.
@@ -54,8 +58,8 @@ struct ValueSlot {
   bool taken = false;
 };
 
-// A ring for the blocks, and slots of the root units: one each, or, where they do not stay gathered, one for
-// all of them.
+// Slots for whole values. A unit of one stage takes turns in a ring with its like in other stages; one of
+// several stages, and a root unit that stays gathered, has a slot of its own; other root units share one.
 class GatherRoom {
  public:
   GatherRoom(const std::vector<ParamList>& units, const std::vector<UnitRole>& roles, RankGroups groups,
@@ -66,13 +70,21 @@ class GatherRoom {
   ValueSlot* take(const UnitRole& role);
 
  private:
+  struct Ring {
+    std::vector<ValueSlot> slots;
+    size_t turn = 0;
+  };
+  enum class Kind { ring, own, shared };
+  Kind kind_of(const UnitRole& role) const;
+
   bool keep_root_;
-  std::vector<ValueSlot> ring_, roots_;
-  size_t turn_ = 0;
+  std::vector<Ring> rings_;
+  std::vector<ValueSlot> own_;  // by unit
+  ValueSlot shared_;
 };
 
-// Room for whole gradients of a micro-step: a ring of two, so that one is filled while the other is reduced.
-// A unit of several stages, whose gradients live through the whole backward pass, has its own.
+// Room for whole gradients of a micro-step: rings of two, so that one is filled while the other is reduced. A
+// unit of several stages, whose gradients live from the first of them to the last, has its own.
 class GradientRoom {
  public:
   struct Slot {
@@ -89,9 +101,13 @@ class GradientRoom {
   const Tensor& received() const { return received_; }  // (n) f32, for any dtype of the same number
 
  private:
-  std::vector<Slot> ring_, own_;
+  struct Ring {
+    std::vector<Slot> slots;
+    size_t turn = 0;
+  };
+  std::vector<Ring> rings_;
+  std::vector<Slot> own_;  // by unit
   Tensor rounded_, received_;
-  size_t turn_ = 0;
 };
 
 // Whether the backward pass writes straight into a sum: nothing to exchange, add up or round before.

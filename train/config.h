@@ -67,6 +67,10 @@ struct PrecisionConfig {
 struct ParallelConfig {
   std::string strategy = "full_shard";
   int64_t group_size = 0;  // hybrid
+  std::string wrap = "block";
+  std::vector<std::string> wrap_patterns;  // pattern
+  int64_t wrap_size = 0;                   // size
+  std::vector<std::string> replicate;
   bool keep_root_gathered = true;
   bool forward_prefetch = true;
   std::string backward_prefetch = "pre";

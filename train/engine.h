@@ -6,12 +6,11 @@
 #include <span>
 #include <vector>
 
-#include "comm/sharded_unit.h"
-#include "model/model.h"
 #include "train/data.h"
 #include "train/memory_plan.h"
 #include "train/optimizer.h"
 #include "train/run_setup.h"
+#include "train/stage_units.h"
 
 namespace flatshard {
 
@@ -50,7 +49,8 @@ class Engine {
   void plan();
 
   Model& model() { return model_; }
-  std::vector<ShardedUnit>& units() { return units_; }
+  std::vector<ShardedUnit>& units() { return units_.all(); }
+  const Wrapping& wrapping() const { return units_.wrapping(); }
   Stream& compute() { return compute_; }
   Stream& gather() { return gather_; }
   int rank() const { return rank_; }
@@ -77,7 +77,6 @@ class Engine {
   Context context_of(int64_t micro, int lane);
   std::span<const double> sum_losses();
   void gather_ahead(int stage, int direction);
-  ShardedUnit& unit(int stage) { return units_[static_cast<size_t>(model_.unit_of(stage))]; }
 
   // evaluate.cpp
   void forward_only(Context& c);
@@ -92,12 +91,8 @@ class Engine {
   StreamGroup& streams_;
   Stream &compute_, &gather_, &reduce_;
   Model model_;
-  std::vector<UnitRole> roles_;
-  GatherRoom gather_room_;
-  GradientRoom gradient_room_;
-  std::vector<ShardedUnit> units_;
+  StageUnits units_;
   Optimizer optimizer_;
-  int first_trained_stage_ = 0;
 
   Tensor weights_;                       // what each token's loss counts
   std::vector<Batch> spaces_, batches_;  // of this rank's lanes, micro-step by micro-step

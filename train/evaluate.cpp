@@ -38,10 +38,10 @@ void Engine::forward_only(Context& c) {
          y = memory_.activations.alloc(setup_.compute, shape);
   for (int i = 0; i < model_.stage_count(); ++i) {
     const ArenaScope stage(memory_.activations);
-    unit(i).prefetch(gather_);
+    units_.prefetch(i, gather_);
     gather_ahead(i, 1);
-    model_.stage(i).forward(c, unit(i).acquire(compute_), y, x);
-    unit(i).release(compute_);
+    model_.stage(i).forward(c, units_.acquire(i, compute_), y, x);
+    units_.release(i, i + 1 < model_.stage_count() ? i + 1 : kNoStage, compute_);
     std::swap(x, y);
   }
 }

@@ -1,6 +1,7 @@
 #include "train/run_folder.h"
 
 #include <filesystem>
+#include <map>
 #include <optional>
 
 #include "runtime/check.h"
@@ -18,8 +19,9 @@ void make_folder(const fs::path& path) {
 }
 
 // What a rank owns of the tensors of a unit, written as fp32.
-void write_unit(SafetensorsWriter& writer, const ShardedUnit& unit, size_t first_index) {
-  const auto index_of = [&](ParamId id) { return first_index + static_cast<size_t>(id.index); };
+void write_unit(SafetensorsWriter& writer, const ShardedUnit& unit,
+                const std::map<std::string, size_t>& index_by_name) {
+  const auto index_of = [&](ParamId id) { return index_by_name.at(unit.params()[id].name); };
   if (unit.has_gradients()) {
     const float* masters = unit.shard().p.as<float>();
     for (const FlatLayout::Piece& piece : unit.trainable().pieces(unit.place()))
@@ -59,11 +61,10 @@ void save_model(const std::string& folder, Engine& engine, World& world) {
   }
   world.barrier();  // the file is there
   if (engine.rank() != 0) writer.emplace(unfinished, layout, false);
-  size_t index = 0;
-  for (const ShardedUnit& unit : engine.units()) {
-    if (engine.owns_first_replica()) write_unit(*writer, unit, index);
-    index += unit.params().specs().size();
-  }
+  std::map<std::string, size_t> index_by_name;
+  for (const SafetensorsSpec& spec : layout.specs()) index_by_name.emplace(spec.name, index_by_name.size());
+  if (engine.owns_first_replica())
+    for (const ShardedUnit& unit : engine.units()) write_unit(*writer, unit, index_by_name);
   writer->finish();
   world.barrier();  // every rank has written
   if (engine.rank() != 0) return;

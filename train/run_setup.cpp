@@ -119,6 +119,10 @@ RunSetup set_up(const Config& config, int ranks) {
                  .batching = batching,
                  .compute = units.compute,
                  .units = units,
+                 .wrap = {.policy = config.parallel.wrap,
+                          .patterns = config.parallel.wrap_patterns,
+                          .size = config.parallel.wrap_size,
+                          .replicate = config.parallel.replicate},
                  .groups = groups_of(units.policy, ranks, static_cast<int>(config.parallel.group_size)),
                  .device = device_of(config.run.device),
                  .eval_sequences = config.train.eval_batch_size_per_device};

@@ -7,6 +7,7 @@
 #include "runtime/dtype.h"
 #include "train/batching.h"
 #include "train/config.h"
+#include "train/wrapping.h"
 
 namespace flatshard {
 
@@ -16,6 +17,7 @@ struct RunSetup {
   Batching batching;
   DType compute;
   UnitOptions units;
+  WrapOptions wrap;
   RankGroups groups;
   Device device;
   int64_t eval_sequences;  // of a rank's evaluation batch

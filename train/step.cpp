@@ -22,7 +22,7 @@ StepResult Engine::step(const Data& data, const StepOrder& order) {
   for (int64_t micro = 0; micro < setup_.batching.micro_steps; ++micro) accumulate(micro);
   optimizer_.measure(compute_, order.loss_scale);
   optimizer_.update(compute_, order.lr, order.update);
-  for (ShardedUnit& u : units_) u.publish(compute_, gather_);
+  for (ShardedUnit& u : units()) u.publish(compute_, gather_);
   compute_.sync();  // published shards may still be on their way: the next step waits for them where it needs
                     // them
   return {.lane_losses = sum_losses(),
@@ -47,9 +47,9 @@ void Engine::accumulate(int64_t micro) {
 void Engine::forward(int64_t micro) {
   for (int i = 0; i < model_.stage_count() - 1; ++i) {
     const size_t at = static_cast<size_t>(i);
-    unit(i).prefetch(gather_);
+    units_.prefetch(i, gather_);
     if (setup_.config.parallel.forward_prefetch) gather_ahead(i, 1);
-    const ParamView p = unit(i).acquire(compute_);
+    const ParamView p = units_.acquire(i, compute_);
     marks_[at] = memory_.activations.mark();
     for (int lane = 0; lane < setup_.batching.lanes; ++lane) {
       Context c = context_of(micro, lane);
@@ -57,32 +57,32 @@ void Engine::forward(int64_t micro) {
       model_.stage(i, lane).forward(c, p, x[at + 1], x[at]);
       if (setup_.config.train.recompute) memory_.activations.rewind(marks_[at]);
     }
-    unit(i).release(compute_);
+    units_.release(i, i + 1, compute_);
   }
 }
 
 void Engine::backward(int64_t micro) {
-  const int last = model_.stage_count() - 1;
+  const int last = model_.stage_count() - 1, first = wrapping().first_trained_stage();
   const bool recompute = setup_.config.train.recompute;
   const std::string& ahead = setup_.config.parallel.backward_prefetch;
   marks_[static_cast<size_t>(last)] = memory_.activations.mark();
-  for (int i = last; i >= first_trained_stage_; --i) {
+  for (int i = last; i >= first; --i) {
     const size_t at = static_cast<size_t>(i);
-    unit(i).prefetch(gather_);
-    const ParamView p = unit(i).acquire(compute_);
-    if (ahead == "pre") gather_ahead(i, -1);  // before this unit's reduction
+    units_.prefetch(i, gather_);
+    const ParamView p = units_.acquire(i, compute_);
+    if (ahead == "pre") gather_ahead(i, -1);  // before this stage's reduction
     for (int lane = 0; lane < setup_.batching.lanes; ++lane) {
       Context c = context_of(micro, lane);
       const Lane& l = lanes_[static_cast<size_t>(lane)];
-      const GradView g = unit(i).grads(compute_, lane);
+      const GradView g = units_.grads(i, compute_, lane);
       if (recompute && i < last) model_.stage(i, lane).forward(c, p, l.x[at + 1], l.x[at]);
       model_.stage(i, lane).backward(c, p, g, l.dx, l.x[at]);
       if (recompute) memory_.activations.rewind(marks_[at]);
     }
     memory_.activations.rewind(marks_[at]);
-    unit(i).release(compute_);
+    units_.release(i, i > first ? i - 1 : kNoStage, compute_);
     if (ahead == "post") gather_ahead(i, -1);
-    unit(i).reduce(compute_, reduce_, micro);  // sums over ranks while stage i - 1 computes
+    units_.reduce(i, compute_, reduce_, micro);  // sums over ranks while stage i - 1 computes
   }
 }
 
@@ -90,8 +90,8 @@ void Engine::backward(int64_t micro) {
 void Engine::gather_ahead(int stage, int direction) {
   for (int distance = 1; distance <= setup_.config.parallel.depth; ++distance) {
     const int next = stage + direction * distance;
-    if (next < (direction < 0 ? first_trained_stage_ : 0) || next >= model_.stage_count()) return;
-    unit(next).prefetch(gather_);
+    if (next < (direction < 0 ? wrapping().first_trained_stage() : 0) || next >= model_.stage_count()) return;
+    units_.prefetch(next, gather_);
   }
 }
 

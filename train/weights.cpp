@@ -2,13 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "runtime/sha256.h"
 
 namespace flatshard {
 namespace {
 
-void add_as_f32(Sha256& hash, const Tensor& values) {
+std::string hash_as_f32(const Tensor& values) {
+  Sha256 hash;
   std::array<float, 4096> block;
   visit_float(values.dtype, [&]<class T>() {
     const T* v = values.as<T>();
@@ -18,12 +20,14 @@ void add_as_f32(Sha256& hash, const Tensor& values) {
       hash.add(block.data(), static_cast<size_t>(n) * sizeof(float));
     }
   });
+  return hash.hex();
 }
 
 }  // namespace
 
+// In the order of the model, however its parameters are wrapped.
 std::string weights_hash(Engine& engine) {
-  Sha256 hash;
+  std::map<std::string, std::string> hashes;  // by name
   for (ShardedUnit& unit : engine.units()) {
     unit.prefetch(engine.gather());  // frozen parameters have no masters
     unit.acquire(engine.compute());
@@ -34,11 +38,16 @@ std::string weights_hash(Engine& engine) {
         masters[static_cast<size_t>(place.param.index)] = whole.slice(place.begin, place.begin + place.size);
     }
     engine.compute().sync();
-    if (engine.rank() == 0)
-      for (const Tensor& m : masters) add_as_f32(hash, m);
+    for (size_t i = 0; i < masters.size() && engine.rank() == 0; ++i)
+      hashes[unit.params().specs()[i].name] = hash_as_f32(masters[i]);
     unit.release(engine.compute());
   }
-  return engine.rank() == 0 ? hash.hex() : "";
+  if (engine.rank() != 0) return "";
+  Sha256 hash;
+  for (const ParamList& list : engine.model().units())
+    for (const ParamSpec& spec : list.specs())
+      hash.add(hashes.at(spec.name).data(), hashes.at(spec.name).size());
+  return hash.hex();
 }
 
 }  // namespace flatshard

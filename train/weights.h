@@ -7,9 +7,9 @@
 
 namespace flatshard {
 
-// SHA-256 of all fp32 masters (of frozen parameters, their values as fp32), parameter by parameter in the
-// order of the model, row-major, little-endian. To be called by all ranks between steps; rank 0 gets the
-// hash, the others "".
+// The SHA-256 of each parameter's fp32 masters (of a frozen one, its values as fp32), row-major,
+// little-endian; and of all these, as hex digits in the order of the model, once more. To be called by all
+// ranks between steps; rank 0 gets the hash, the others "".
 std::string weights_hash(Engine& engine);
 
 }  // namespace flatshard

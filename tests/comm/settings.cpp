@@ -20,6 +20,20 @@ std::vector<std::string> trained_when_frozen(const std::string& family) {
   return {"*layers.1.*proj*", "*layers.2.*norm*", "lm_head.weight"};
 }
 
+// Units that cut a stage, or hold several, and values that are whole on every rank.
+void wrap_as(const std::string& subject, ParallelConfig& parallel) {
+  if (contains(subject, "halves")) parallel.wrap = "attention_mlp";
+  if (contains(subject, " modules")) {
+    parallel.wrap = contains(subject, "large") ? "size" : "pattern";
+    if (contains(subject, "large"))
+      parallel.wrap_size = 15000;  // two thirds of a block: attention, MLP and norms of a block together
+    else
+      parallel.wrap_patterns = {"*.k_proj", "*.layers.1", "*.mlp"};
+  }
+  if (contains(subject, "one unit")) parallel.wrap = "none";
+  if (contains(subject, "replicated")) parallel.replicate = {"*norm*", "*embed*", "*layers.2.mlp.up*"};
+}
+
 // Which pairs of values some chosen setting has. An extra dimension stands for strategy and order together.
 class Pairs {
  public:
@@ -74,10 +88,12 @@ Settings::Settings(int ranks) : ranks_(ranks) {
   const auto values = [&](Dimension d, std::vector<std::string> v) {
     values_[static_cast<size_t>(d)] = std::move(v);
   };
-  values(Dimension::subject,
-         {"llama fp32", "llama bf16", "llama fp16", "gpt2 fp32", "gpt2 bf16", "gpt2 fp16",
-          "llama fp32 frozen", "llama bf16 frozen", "gpt2 fp16 frozen", "llama bf16 rounded",
-          "gpt2 fp32 rounded", "llama fp32 sequential", "llama bf16 native"});
+  values(
+      Dimension::subject,
+      {"llama fp32", "llama bf16", "llama fp16", "gpt2 fp32", "gpt2 bf16", "gpt2 fp16", "llama fp32 frozen",
+       "llama bf16 frozen", "gpt2 fp16 frozen", "llama bf16 rounded", "gpt2 fp32 rounded",
+       "llama fp32 sequential", "llama bf16 native", "llama bf16 halves", "gpt2 fp32 halves frozen",
+       "llama fp32 modules", "gpt2 bf16 large modules", "llama bf16 one unit", "llama fp32 replicated"});
   std::vector<std::string> strategies{"no_shard", "zero1", "shard_grad_op", "full_shard"};
   for (const int group : std::set<int>{1, 2, ranks / 2})
     if (group > 0 && ranks % group == 0) strategies.push_back(str("hybrid of ", group));
@@ -147,6 +163,7 @@ Config Settings::config(const Setting& s) const {
   if (contains(subject, "frozen")) c.trainable = trained_when_frozen(family);
   if (contains(subject, "sequential")) c.parallel.reduction = "sequential";
   if (contains(subject, "native")) c.parallel.reduction = "native";
+  wrap_as(subject, c.parallel);
   const std::string& strategy = value(s, Dimension::strategy);
   c.parallel.strategy = strategy.substr(0, strategy.find(' '));
   if (c.parallel.strategy == "hybrid") c.parallel.group_size = std::stoi(strategy.substr(10));
