@@ -46,16 +46,17 @@ int64_t lane_of(const UnitOptions& options, RankGroups groups, int rank, int64_t
 
 ShardedUnit::ShardedUnit(const ParamList& params, const UnitRole& role, Communicators comms,
                          const UnitOptions& options, UnitArenas arenas, GatherRoom& gather_room,
-                         GradientRoom& gradient_room)
+                         GradientRoom& gradient_room, CopyStreams copies)
     : params_(&params),
       role_(role),
       comms_(comms),
       options_(options),
       gather_room_(&gather_room),
       gradient_room_(&gradient_room),
+      copies_(copies),
       trainable_(params, Segment::trainable, comms.gather.size(), comms.replicas.size()),
       frozen_(params, Segment::frozen, comms.gather.size(), comms.replicas.size()),
-      sharded_values_(options.policy.params && !role.whole && comms.gather.size() > 1),
+      sharded_values_(shards_values(options, comms.groups()) && !role.whole),
       whole_sums_(sums_are_whole(options, comms.groups())),
       direct_(writes_sums_directly(options, comms.groups())),
       values_(params.specs().size()),
@@ -93,21 +94,21 @@ void ShardedUnit::allocate_values(UnitArenas arenas) {
 void ShardedUnit::initialise(Stream& compute, Stream& gather, uint64_t seed) {
   const auto first_values = [&](const FlatLayout& layout, const Tensor& shard) {
     if (layout.empty()) return;
-    zero(compute, shard);  // the padding
+    zero(on_shards(compute), shard);  // the padding
     for (const FlatLayout::Piece& piece : layout.pieces(place())) {
       const ParamSpec& spec = params()[piece.param];
-      init_param(compute, {.y = shard.slice(piece.in_shard, piece.in_shard + piece.size),
-                           .init = spec.init,
-                           .random = RandomStream(seed, spec.name),
-                           .first = piece.in_param});
+      init_param(on_shards(compute), {.y = shard.slice(piece.in_shard, piece.in_shard + piece.size),
+                                      .init = spec.init,
+                                      .random = RandomStream(seed, spec.name),
+                                      .first = piece.in_param});
     }
   };
   first_values(trainable_, master_);
   first_values(frozen_, frozen_shard_);
   if (has_gradients()) {
-    zero(compute, m_);
-    zero(compute, v_);
-    if (!shard().copy.empty()) cast(compute, {.y = shard().copy, .x = master_});
+    zero(on_shards(compute), m_);
+    zero(on_shards(compute), v_);
+    if (!shard().copy.empty()) cast(on_shards(compute), {.y = shard().copy, .x = master_});
   }
   publish(compute, gather);
   if (sharded_values_ || frozen_.empty() || group_size() == 1) return;
@@ -119,19 +120,35 @@ void ShardedUnit::initialise(Stream& compute, Stream& gather, uint64_t seed) {
 void ShardedUnit::prefetch(Stream& gather) {
   if (!sharded_values_ || state_ != State::sharded) return;
   value_slot_ = gather_room_->take(role_);
-  if (!value_slot_) return;        // too early: a unit that is still needed has the slot
+  if (!value_slot_) return;  // too early: a unit that is still needed has the slot
+  const auto in_slot = [](const FlatLayout& layout, const Tensor& room) {
+    return layout.empty() ? Tensor{} : room.slice(0, layout.size());
+  };
+  const Tensor trainable = in_slot(trainable_, value_slot_->trainable),
+               frozen = in_slot(frozen_, value_slot_->frozen);
+  if (options_.offload) upload(gather, trainable, frozen);
   gather.wait(value_slot_->free);  // compute may still be reading the slot's last tenant
   gather.wait(updated_);           // the optimizer has written this rank's shard
-  const auto gather_segment = [&](const FlatLayout& layout, const Tensor& slot, const Tensor& shard) {
+  const auto gather_segment = [&](const FlatLayout& layout, const Tensor& whole, const Tensor& shard) {
     if (layout.empty()) return;
-    const Tensor whole = slot.slice(0, layout.size());
-    comms_.gather.all_gather(gather, whole, shard);
+    comms_.gather.all_gather(gather, whole, options_.offload ? part_of(whole, place(), group_size()) : shard);
     point_at(values_, params(), layout, whole);
   };
-  gather_segment(trainable_, value_slot_->trainable, value_shard_);
-  gather_segment(frozen_, value_slot_->frozen, frozen_shard_);
+  gather_segment(trainable_, trainable, value_shard_);
+  gather_segment(frozen_, frozen, frozen_shard_);
   gather.record(gathered_);
   state_ = State::gathering;
+}
+
+// This rank's part goes from the host to its place in the slot.
+void ShardedUnit::upload(Stream& gather, const Tensor& trainable, const Tensor& frozen) {
+  Stream& stream = copies_.to_device;
+  stream.wait(value_slot_->free);  // compute may still be reading the slot's last tenant
+  stream.wait(updated_);           // the optimizer has written this rank's shard
+  if (!trainable_.empty()) copy(stream, part_of(trainable, place(), group_size()), value_shard_);
+  if (!frozen_.empty()) copy(stream, part_of(frozen, place(), group_size()), frozen_shard_);
+  stream.record(uploaded_);
+  gather.wait(uploaded_);  // it is there
 }
 
 ParamView ShardedUnit::acquire(Stream& compute) {
@@ -191,7 +208,7 @@ void ShardedUnit::reduce(Stream& compute, Stream& reduce, int64_t micro) {
     gradient_slot_ = nullptr;
   }
   sum_count_ = exact() ? sum_count_ + 1 : 1;
-  Stream& adder = direct_ ? compute : reduce;
+  Stream& adder = options_.offload ? copies_.to_host.host_side() : direct_ ? compute : reduce;
   carry(adder, micro);
   if (micro + 1 < options_.micro_steps) return;
   if (direct_) {
@@ -199,7 +216,7 @@ void ShardedUnit::reduce(Stream& compute, Stream& reduce, int64_t micro) {
     reduce.wait(ready_);  // the sums over this rank's lanes are complete
   }
   finish_sums(reduce);
-  reduce.record(reduced_);
+  (options_.offload ? copies_.to_host : reduce).record(reduced_);
 }
 
 // The gradients of a micro-step become the next sum.
@@ -214,11 +231,30 @@ void ShardedUnit::add_up_lanes(Stream& reduce) {
     cast(reduce, {.y = rounded, .x = mine});
     mine = rounded;
   }
-  if (whole_sums_)
-    ordered_sum(reduce,
-                {.y = next_sum(), .lanes = mine.view({1, mine.size()}), .accumulate = adds_in_turn()});
-  else
-    sum_over_group(reduce, next_sum(), mine, adds_in_turn());
+  make_sum(reduce, next_sum(), adds_in_turn(), [&](const Tensor& sum, bool accumulate) {
+    if (whole_sums_)
+      ordered_sum(reduce, {.y = sum, .lanes = mine.view({1, mine.size()}), .accumulate = accumulate});
+    else
+      sum_over_group(reduce, sum, mine, accumulate);
+  });
+}
+
+// make(where, whether to add) makes a sum on the device. An offloaded one then goes to the host and, where it
+// is to be added, is added there.
+template <class Make>
+void ShardedUnit::make_sum(Stream& reduce, const Tensor& sum, bool accumulate, Make&& make) {
+  if (!options_.offload) return make(sum, accumulate);
+  GradientRoom& room = *gradient_room_;
+  const Tensor landing = room.landing.slice(0, sum.size());
+  reduce.wait(room.landing_free);  // the sum before it has left
+  make(landing, false);
+  reduce.record(landed_);
+  Stream& stream = copies_.to_host;
+  stream.wait(landed_);  // it is complete
+  const Tensor arrived = accumulate ? room.arrived.slice(0, sum.size()) : sum;
+  copy(stream, arrived, landing);
+  stream.record(room.landing_free);
+  if (accumulate) add(stream.host_side(), {.y = sum, .a = sum, .b = arrived});
 }
 
 // sum = (or +=) this rank's part of `mine` of all ranks of the group.
@@ -255,13 +291,23 @@ void ShardedUnit::carry(Stream& stream, int64_t micro) {
 // What is left after the last micro-step: whole sums to their owners, then one sum over the replicas.
 void ShardedUnit::finish_sums(Stream& reduce) {
   if (whole_sums_ && group_size() > 1) sum_over_group(reduce, reduced_sum_, sums_.front(), false);
+  if (comms_.replicas.size() == 1) return;
+  if (!options_.offload) return sum_over_replicas(reduce, reduced_sum_);
+  make_sum(reduce, reduced_sum_, false, [&](const Tensor& sum, bool) {
+    copies_.to_host.record(landed_);
+    reduce.wait(landed_);  // the sum on the host is complete
+    copy(reduce, sum, reduced_sum_);
+    sum_over_replicas(reduce, sum);
+  });
+}
+
+void ShardedUnit::sum_over_replicas(Stream& reduce, const Tensor& sum) {
   const int replicas = comms_.replicas.size();
-  if (replicas == 1) return;
-  const Tensor received = gradient_room_->received().slice(0, reduced_sum_.size());
-  const Tensor part = part_of(reduced_sum_, comms_.replicas.rank(), replicas);
-  comms_.replicas.all_to_all(reduce, received, reduced_sum_);
+  const Tensor received = gradient_room_->received().slice(0, sum.size());
+  const Tensor part = part_of(sum, comms_.replicas.rank(), replicas);
+  comms_.replicas.all_to_all(reduce, received, sum);
   ordered_sum(reduce, {.y = part, .lanes = received.view({replicas, part.size()})});
-  comms_.replicas.all_gather(reduce, reduced_sum_, part);
+  comms_.replicas.all_gather(reduce, sum, part);
 }
 
 void ShardedUnit::wait_reduced(Stream& compute) {
@@ -269,7 +315,7 @@ void ShardedUnit::wait_reduced(Stream& compute) {
 }
 
 void ShardedUnit::publish(Stream& compute, Stream& gather) {
-  if (group_size() == 1) return;
+  if (group_size() == 1 && !sharded_values_) return;
   compute.record(updated_);
   if (sharded_values_) {
     if (state_ != State::sharded) let_go(compute);  // a root unit kept it; now it is out of date
@@ -285,7 +331,9 @@ Tensor ShardedUnit::gather_masters(Stream& compute) {
   if (group_size() == 1) return master_;
   if (options_.compute == DType::f32 && !sharded_values_) return values_flat_;
   const Tensor whole = gradient_room_->received().slice(0, trainable_.size());
-  comms_.compute.all_gather(compute, whole, master_);
+  if (options_.offload) copy(compute, part_of(whole, place(), group_size()), master_);
+  comms_.compute.all_gather(compute, whole,
+                            options_.offload ? part_of(whole, place(), group_size()) : master_);
   return whole;
 }
 

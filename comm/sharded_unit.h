@@ -41,8 +41,9 @@ int64_t lane_of(const UnitOptions& options, RankGroups groups, int rank, int64_t
 
 class ShardedUnit {
  public:
+  // `copies` counts where options.offload is set.
   ShardedUnit(const ParamList& params, const UnitRole& role, Communicators comms, const UnitOptions& options,
-              UnitArenas arenas, GatherRoom& gather_room, GradientRoom& gradient_room);
+              UnitArenas arenas, GatherRoom& gather_room, GradientRoom& gradient_room, CopyStreams copies);
 
   // Fills masters (and frozen values) with their first values, zeroes the moments, and publishes.
   void initialise(Stream& compute, Stream& gather, uint64_t seed);
@@ -85,16 +86,22 @@ class ShardedUnit {
 
   void allocate_values(UnitArenas arenas);
   bool stays() const { return !sharded_values_ || (role_.root && options_.keep_root); }
+  // A stream for work on this rank's shards: they may lie in host memory.
+  Stream& on_shards(Stream& stream) const { return options_.offload ? stream.host_side() : stream; }
   Tensor flat_gradients(int lane) const;
+  void upload(Stream& gather, const Tensor& trainable, const Tensor& frozen);
   void let_go(Stream& compute);
   bool exact() const { return options_.reduction == Reduction::exact; }
   // Whether a micro-step is added to the one sum of those before; in an exact reduction it gets its own.
   bool adds_in_turn() const { return !exact() && sum_count_ > 0; }
   const Tensor& next_sum() const { return sums_[exact() ? static_cast<size_t>(sum_count_) : 0]; }
   void add_up_lanes(Stream& reduce);
+  template <class Make>
+  void make_sum(Stream& reduce, const Tensor& sum, bool accumulate, Make&& make);
   void sum_over_group(Stream& reduce, const Tensor& sum, const Tensor& mine, bool accumulate);
   void carry(Stream& stream, int64_t micro);
   void finish_sums(Stream& reduce);
+  void sum_over_replicas(Stream& reduce, const Tensor& sum);
   int group_size() const { return comms_.gather.size(); }
 
   const ParamList* params_;
@@ -103,6 +110,7 @@ class ShardedUnit {
   UnitOptions options_;
   GatherRoom* gather_room_;
   GradientRoom* gradient_room_;
+  CopyStreams copies_;
   FlatLayout trainable_, frozen_;
   bool sharded_values_, whole_sums_, direct_;
 
@@ -121,6 +129,7 @@ class ShardedUnit {
   int stages_done_ = 0;
   int64_t sum_count_ = 0;  // how many of sums_ hold something
   Event ready_, reduced_, updated_, gathered_;
+  Event uploaded_, landed_;  // offload: this rank's part is in its slot; a sum is ready to leave
 };
 
 }  // namespace flatshard

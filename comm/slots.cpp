@@ -23,13 +23,14 @@ size_t ring_count(const std::vector<UnitRole>& roles) {
 }  // namespace
 
 bool writes_sums_directly(const UnitOptions& options, RankGroups groups) {
-  return options.lanes == 1 && options.wire == DType::f32 && sums_are_whole(options, groups);
+  return options.lanes == 1 && options.wire == DType::f32 && !options.offload &&
+         sums_are_whole(options, groups);
 }
 
 GatherRoom::GatherRoom(const std::vector<ParamList>& units, const std::vector<UnitRole>& roles,
                        RankGroups groups, const UnitOptions& options, UnitArenas arenas)
     : keep_root_(options.keep_root), rings_(ring_count(roles)), own_(units.size()) {
-  if (!options.policy.params || groups.size == 1) return;
+  if (!shards_values(options, groups)) return;
   const auto make_slot = [&](auto&& counts) {
     const auto room = [&](Segment segment) {
       const int64_t size = largest(roles, counts, [&](const UnitRole& role) {
@@ -83,6 +84,11 @@ GradientRoom::GradientRoom(const std::vector<ParamList>& units, const std::vecto
   const int64_t most = largest(
       roles, [](const UnitRole&) { return true; }, size_of);
   if (most == 0) return;
+  if (options.offload) {
+    const Shape sum{most / groups.size};
+    landing = arenas.exchange.alloc(DType::f32, sum);
+    if (options.reduction != Reduction::exact) arrived = arenas.gradients.alloc(DType::f32, sum);
+  }
   if (groups.ranks > 1) received_ = arenas.exchange.alloc(DType::f32, {most});
   if (writes_sums_directly(options, groups)) return;
   if (options.wire != DType::f32) rounded_ = arenas.exchange.alloc(options.wire, {most});

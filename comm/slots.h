@@ -28,7 +28,20 @@ struct UnitOptions {
   int64_t micro_steps = 1;      // of an optimizer step
   int gather_slots = 2;         // units whose values are whole at the same time
   bool keep_root = true;        // root units stay gathered for the whole step
+  bool offload = false;         // shards, their sums and the optimizer's state live in host memory
   bool poison = false;          // tests: values that are let go become NaN, so that no stale read passes
+};
+
+// Whether values are shards that become whole only for a stage. Offloaded ones always do, even where a group
+// is one rank.
+inline bool shards_values(const UnitOptions& options, RankGroups groups) {
+  return options.policy.params && (groups.size > 1 || options.offload);
+}
+
+// The streams on which shards travel between host and device, where they are offloaded.
+struct CopyStreams {
+  Stream& to_device;
+  Stream& to_host;
 };
 
 // Where the tensors of units come from, by purpose.
@@ -96,6 +109,11 @@ class GradientRoom {
                const UnitOptions& options, UnitArenas arenas);
 
   Slot& next(const UnitRole& role);
+  // Offload: where a sum is made before it goes to the host, as long as the largest; its event says that it
+  // has left. And on the host, what will be added to a sum there.
+  Tensor landing, arrived;
+  Event landing_free;
+
   // On the reduce stream, where one exchange follows the other.
   const Tensor& rounded() const { return rounded_; }    // (n) in the wire's dtype
   const Tensor& received() const { return received_; }  // (n) f32, for any dtype of the same number

@@ -3,6 +3,7 @@
 // files; a build without CUDA has none of them, and reaches none (kCudaBuilt).
 
 #include <cstdint>
+#include <functional>
 
 #include "runtime/device.h"
 
@@ -13,6 +14,8 @@ int device_count();
 void* create_stream(Device device, bool high_priority);
 void destroy_stream(void* stream) noexcept;
 void sync_stream(void* stream);
+// Runs host work when its turn comes in the stream; what it throws ends the program.
+void run_on_host(void* stream, std::function<void()> work);
 
 void record_event(void*& event, Device device, void* stream);  // creates the event when it is null
 void destroy_event(void* event) noexcept;

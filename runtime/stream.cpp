@@ -90,28 +90,43 @@ Stream::Stream(StreamGroup& group, int index, std::string name, StreamRole role)
     : group_(group), index_(index), name_(std::move(name)), role_(role), trace_(group.options().trace) {
   if (planning()) return;
   if constexpr (kCudaBuilt)
-    if (device().is_cuda()) native_ = cuda::create_stream(device(), role == StreamRole::comm);
+    if (device().is_cuda()) {
+      native_ = cuda::create_stream(device(), role == StreamRole::comm);
+      host_side_.reset(new Stream(*this));
+    }
   if (trace_) trace_row_ = trace_->add_row(name_);
   if (!device().is_cuda() && group.options().order == StreamOrder::concurrent && role == StreamRole::comm)
     worker_ = std::make_unique<StreamWorker>();
 }
 
+Stream::Stream(Stream& cuda)
+    : group_(cuda.group_),
+      index_(cuda.index_),
+      name_(cuda.name_),
+      role_(cuda.role_),
+      native_(cuda.native_),
+      is_host_side_(true),
+      trace_(cuda.trace_) {}
+
 Stream::~Stream() {
   if constexpr (kCudaBuilt)
-    if (native_) cuda::destroy_stream(native_);
+    if (native_ && !is_host_side_) cuda::destroy_stream(native_);
 }
 
-Device Stream::device() const { return group_.device(); }
+Device Stream::device() const { return is_host_side_ ? Device::cpu() : group_.device(); }
 bool Stream::planning() const { return group_.options().planning; }
 
 bool Stream::runs_at_once(const char* what) const {
   check(!device().is_cuda(), what,
         " has no CUDA twin in this build; run it on the CPU (run.device = \"cpu\")");
+  if (is_host_side_) return false;
   const StreamOrder order = group_.options().order;
   return order == StreamOrder::in_order || (order == StreamOrder::concurrent && !worker_);
 }
 
 void Stream::hold_back(const char* what, std::function<void()> work) {
+  if constexpr (kCudaBuilt)
+    if (is_host_side_) return cuda::run_on_host(native_, std::move(work));
   if (worker_)
     return worker_->push([this, what, work = std::move(work)] {
       const TraceSpan span(trace_, trace_row_, what);
@@ -123,7 +138,7 @@ void Stream::hold_back(const char* what, std::function<void()> work) {
 void Stream::record(Event& event) {
   if (planning()) return;
   if constexpr (kCudaBuilt)
-    if (device().is_cuda()) return cuda::record_event(event.native_, device(), native_);
+    if (native_) return cuda::record_event(event.native_, group_.device(), native_);
   if (group_.options().order == StreamOrder::in_order) return;
   const auto ticket = event.ticket_ = std::make_shared<Event::Ticket>(index_);
   const auto complete = [ticket] {
@@ -138,7 +153,7 @@ void Stream::record(Event& event) {
 void Stream::wait(const Event& event) {
   if (planning()) return;
   if constexpr (kCudaBuilt)
-    if (device().is_cuda()) return event.native_ ? cuda::wait_event(native_, event.native_) : void();
+    if (native_) return event.native_ ? cuda::wait_event(native_, event.native_) : void();
   if (!event.ticket_ || event.ticket_->done) return;
   if (worker_) return worker_->push_always([ticket = event.ticket_] { ticket->done.wait(false); });
   if (group_.options().order == StreamOrder::concurrent) return wait_on_host(event);
@@ -157,7 +172,7 @@ void Stream::wait_on_host(const Event& event) {
 void Stream::sync() {
   if (planning()) return;
   if constexpr (kCudaBuilt)
-    if (device().is_cuda()) return cuda::sync_stream(native_);
+    if (native_) return cuda::sync_stream(native_);
   if (worker_) return worker_->sync();
   group_.held_back_->finish(index_, nullptr);
 }

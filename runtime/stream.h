@@ -68,6 +68,11 @@ class Stream {
   // Blocks the host until all work given so far is done; throws what that work threw.
   void sync();
 
+  // This stream for work on host memory, in the order of its other work: ops on it run their CPU twins. On
+  // the CPU it is the stream itself; on a CUDA device such work becomes host functions, which may neither
+  // block nor call CUDA.
+  Stream& host_side() { return host_side_ ? *host_side_ : *this; }
+
   Device device() const;
   bool planning() const;
   const std::string& name() const { return name_; }
@@ -80,6 +85,7 @@ class Stream {
  private:
   friend class StreamGroup;
   Stream(StreamGroup& group, int index, std::string name, StreamRole role);
+  explicit Stream(Stream& cuda);  // its host side
   bool runs_at_once(const char* what) const;
   void wait_on_host(const Event& event);
   void hold_back(const char* what, std::function<void()> work);
@@ -89,6 +95,8 @@ class Stream {
   std::string name_;
   StreamRole role_;
   void* native_ = nullptr;
+  std::unique_ptr<Stream> host_side_;  // of a CUDA stream
+  bool is_host_side_ = false;
   std::unique_ptr<StreamWorker> worker_;  // of a communication stream in the order `concurrent`
   Trace* trace_ = nullptr;
   int trace_row_ = 0;

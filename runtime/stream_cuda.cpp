@@ -1,5 +1,8 @@
 // Streams and events on a CUDA device.
 
+#include <memory>
+#include <utility>
+
 #include "runtime/cuda.h"
 #include "runtime/cuda_check.h"
 
@@ -27,6 +30,17 @@ void destroy_stream(void* stream) noexcept { cudaStreamDestroy(static_cast<cudaS
 
 void sync_stream(void* stream) {
   cuda_check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "cudaStreamSynchronize");
+}
+
+void run_on_host(void* stream, std::function<void()> work) {
+  auto* owned = new std::function<void()>(std::move(work));
+  const auto run = [](void* data) noexcept {
+    const std::unique_ptr<std::function<void()>> mine(static_cast<std::function<void()>*>(data));
+    (*mine)();
+  };
+  const cudaError_t status = cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), run, owned);
+  if (status != cudaSuccess) delete owned;
+  cuda_check(status, "cudaLaunchHostFunc");
 }
 
 void record_event(void*& event, Device device, void* stream) {

@@ -237,6 +237,8 @@ std::vector<Field> fields(Config& c) {
        0},
       {"parallel.replicate", &parallel.replicate,
        "parameters whose values stay whole on every rank; * stands for any text"},
+      {"parallel.offload", &parallel.offload,
+       "full_shard, hybrid: shards, gradients and the optimizer live in host memory, which updates them"},
       {"parallel.keep_root_gathered", &parallel.keep_root_gathered,
        "what no unit takes (embedding, last norm, head) stays whole for the whole step"},
       {"parallel.forward_prefetch", &parallel.forward_prefetch,

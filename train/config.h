@@ -71,6 +71,7 @@ struct ParallelConfig {
   std::vector<std::string> wrap_patterns;  // pattern
   int64_t wrap_size = 0;                   // size
   std::vector<std::string> replicate;
+  bool offload = false;
   bool keep_root_gathered = true;
   bool forward_prefetch = true;
   std::string backward_prefetch = "pre";

@@ -36,7 +36,7 @@ void check_room(const MemoryPlan& plan, World& world) {
 
 Machinery::Machinery(const RunSetup& setup, World& world, const MachineryOptions& options)
     : conversations_(world, setup.groups),
-      memory_(setup.device),
+      memory_(setup.device, setup.units.offload),
       streams_(setup.device, {.order = options.order, .trace = options.trace}),
       plan_(plan_on(memory_, setup, world.rank(), conversations_.refer())) {
   if (!setup.device.is_cuda()) check_room(memory_, world);
@@ -46,7 +46,7 @@ Machinery::Machinery(const RunSetup& setup, World& world, const MachineryOptions
 
 RunPlan plan_run(const RunSetup& setup, World& world) {
   const Machinery::Conversations conversations(world, setup.groups);
-  MemoryPlan memory(setup.device);
+  MemoryPlan memory(setup.device, setup.units.offload);
   return Machinery::plan_on(memory, setup, world.rank(), conversations.refer());
 }
 

@@ -23,18 +23,26 @@ constexpr Purpose kPurposes[] = {
     {"tables", "rotary frequencies"},
 };
 
+// Of what belongs to shards, and so is in host memory where they are offloaded.
+Arena shard_arena(int purpose, Device device, bool offload) {
+  const char* name = kPurposes[purpose].name;
+  if (!offload || !device.is_cuda()) return Arena(name, device);
+  return Arena(name, Device::cpu(), Placement::pinned);
+}
+
 }  // namespace
 
-MemoryPlan::MemoryPlan(Device device)
-    : parameters(kPurposes[0].name, device),
+MemoryPlan::MemoryPlan(Device device, bool offload)
+    : parameters(shard_arena(0, device, offload)),
       gathered(kPurposes[1].name, device),
-      optimizer(kPurposes[2].name, device),
-      gradients(kPurposes[3].name, device),
+      optimizer(shard_arena(2, device, offload)),
+      gradients(shard_arena(3, device, offload)),
       exchange(kPurposes[4].name, device),
       activations(kPurposes[5].name, device),
       scratch(kPurposes[6].name, device),
       batch(kPurposes[7].name, device),
-      tables(kPurposes[8].name, device) {}
+      tables(kPurposes[8].name, device),
+      offload_(offload) {}
 
 std::array<Arena*, 9> MemoryPlan::all() {
   return {&parameters, &gathered, &optimizer, &gradients, &exchange, &activations, &scratch, &batch, &tables};
@@ -54,6 +62,10 @@ int64_t MemoryPlan::peak() const {
   return sum;
 }
 
+int64_t MemoryPlan::offloaded() const {
+  return offload_ ? parameters.peak() + optimizer.peak() + gradients.peak() : 0;
+}
+
 std::string MemoryPlan::table() const {
   std::ostringstream out;
   const auto line = [&](const std::string& name, int64_t bytes, const std::string& what) {
@@ -62,6 +74,10 @@ std::string MemoryPlan::table() const {
   };
   const auto arenas = all();
   for (size_t i = 0; i < arenas.size(); ++i) line(arenas[i]->name(), arenas[i]->peak(), kPurposes[i].what);
+  if (offload_) {
+    line("host", offloaded(), "of these: parameters, optimizer and gradients are offloaded");
+    line("device", peak() - offloaded(), "of these: for a step; no shard stays here");
+  }
   line("all", peak(), "");
   return std::move(out).str();
 }

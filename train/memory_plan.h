@@ -12,19 +12,23 @@ namespace flatshard {
 
 class MemoryPlan {
  public:
-  explicit MemoryPlan(Device device);
+  // Offload: the shards and what the optimizer works with lie in host memory.
+  explicit MemoryPlan(Device device, bool offload = false);
 
   Arena parameters, gathered, optimizer, gradients, exchange, activations, scratch, batch, tables;
 
   UnitArenas units() { return {parameters, gathered, optimizer, gradients, exchange}; }
   void commit(CommitOptions options = {});
-  int64_t peak() const;  // of all arenas together
+  int64_t peak() const;       // of all arenas together
+  int64_t offloaded() const;  // of these, of what lies in host memory because it is offloaded
   // One line for each purpose and their sum.
   std::string table() const;
 
  private:
   std::array<Arena*, 9> all();
   std::array<const Arena*, 9> all() const;
+
+  bool offload_;
 };
 
 // 14.2 MiB

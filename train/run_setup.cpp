@@ -72,6 +72,17 @@ UnitOptions unit_options(const Config& c, const Batching& batching) {
                       .micro_steps = batching.micro_steps,
                       .gather_slots = static_cast<int>(p.depth) + 1,
                       .keep_root = p.keep_root_gathered};
+  options.offload = p.offload;
+  check(!p.offload || options.policy.params,
+        "parallel.offload needs shards to send away: parallel.strategy = "
+        "\"full_shard\" or \"hybrid\", not \"",
+        p.strategy, '"');
+  check(!p.offload || p.accumulation == "sharded",
+        "parallel.accumulation = \"no_sync\" keeps whole gradients "
+        "on the device, which parallel.offload is to free: leave one of them out");
+  check(!p.offload || p.replicate.empty(),
+        "parallel.replicate keeps values on the device, which "
+        "parallel.offload is to free: leave one of them out");
   if (p.accumulation == "no_sync") options.policy.grads = false;
   check(options.wire == DType::f32 || batching.lanes == 1, "precision.reduce = \"", c.precision.reduce,
         "\" needs lanes as large as the batch of a device: set train.lane_size = ",

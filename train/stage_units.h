@@ -14,7 +14,7 @@ inline constexpr int kNoStage = -1;
 class StageUnits {
  public:
   StageUnits(const Model& model, const WrapOptions& wrap, Communicators comms, const UnitOptions& options,
-             UnitArenas arenas);
+             UnitArenas arenas, CopyStreams copies);
   StageUnits(const StageUnits&) = delete;
   StageUnits& operator=(const StageUnits&) = delete;
 

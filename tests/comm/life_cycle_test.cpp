@@ -64,14 +64,16 @@ class Workbench {
         compute_(streams_.add("compute")),
         gather_(streams_.add("gather", StreamRole::comm)),
         reduce_(streams_.add("reduce", StreamRole::comm)),
+        to_device_(streams_.add("to device", StreamRole::comm)),
+        to_host_(streams_.add("to host", StreamRole::comm)),
         gather_room_(params_, roles_, c.groups, c.options, memory.units()),
         gradient_room_(params_, roles_, c.groups, c.options, memory.units()) {
     for (const UnitRole& role : roles_)
       units_.emplace_back(params_[static_cast<size_t>(role.index)], role,
                           Communicators{group_, group_, group_, replicas_}, c.options, memory.units(),
-                          gather_room_, gradient_room_);
+                          gather_room_, gradient_room_, CopyStreams{to_device_, to_host_});
     config_.weight_decay = 0.1;
-    optimizer_.emplace(config_, units_, group_, memory.gradients);
+    optimizer_.emplace(config_, units_, group_, c.options, memory.units());
     activation_ = memory.activations.alloc(DType::f32, {1});
   }
 
@@ -158,7 +160,7 @@ class Workbench {
   MirrorCommunicator group_{case_.groups.size > 1 ? 1 : 0, case_.groups.size};
   MirrorCommunicator replicas_{case_.groups.count() - 1, case_.groups.count()};
   StreamGroup streams_;
-  Stream &compute_, &gather_, &reduce_;
+  Stream &compute_, &gather_, &reduce_, &to_device_, &to_host_;
   GatherRoom gather_room_;
   GradientRoom gradient_room_;
   std::vector<ShardedUnit> units_;
@@ -184,20 +186,24 @@ void for_each_case(Visit&& visit) {
         for (const DType wire : {DType::f32, DType::bf16})
           for (const int lanes : {1, 2})
             for (const bool prefetch : {true, false}) {
-              if (wire == DType::bf16 && (lanes > 1 || reduction == Reduction::native)) continue;
-              const int depth = 1 + lanes % 2;
-              visit(Case{.options = {.policy = policy,
-                                     .reduction = reduction,
-                                     .compute = compute,
-                                     .wire = wire,
-                                     .lanes = lanes,
-                                     .micro_steps = 3,
-                                     .gather_slots = depth + 1,
-                                     .keep_root = !prefetch || lanes == 1,
-                                     .poison = true},
-                         .groups = groups_of(policy, 4, policy.name == "hybrid" ? 2 : 0),
-                         .depth = depth,
-                         .prefetch = prefetch});
+              for (const bool offload : {false, true}) {
+                if (offload && !policy.params) continue;
+                if (wire == DType::bf16 && (lanes > 1 || reduction == Reduction::native)) continue;
+                const int depth = 1 + lanes % 2;
+                visit(Case{.options = {.policy = policy,
+                                       .reduction = reduction,
+                                       .compute = compute,
+                                       .wire = wire,
+                                       .lanes = lanes,
+                                       .micro_steps = 3,
+                                       .gather_slots = depth + 1,
+                                       .keep_root = !prefetch || lanes == 1,
+                                       .offload = offload,
+                                       .poison = true},
+                           .groups = groups_of(policy, 4, policy.name == "hybrid" ? 2 : 0),
+                           .depth = depth,
+                           .prefetch = prefetch});
+              }
             }
 }
 
@@ -211,6 +217,7 @@ TEST_CASE("steps follow one another in every stream order without the host") {
     CAPTURE(c.options.wire);
     CAPTURE(c.options.lanes);
     CAPTURE(c.prefetch);
+    CAPTURE(c.options.offload);
     const std::vector<float> in_order = outcome(c, StreamOrder::in_order);
     CHECK(in_order[kNorm] > 0);
     CHECK(std::all_of(in_order.begin(), in_order.end(), [](float x) { return std::isfinite(x); }));

@@ -106,6 +106,7 @@ Settings::Settings(int ranks) : ranks_(ranks) {
   values(Dimension::backward_prefetch, {"none", "pre", "post"});
   values(Dimension::forward_prefetch, {"off", "on"});
   values(Dimension::depth, {"1", "2"});
+  values(Dimension::offload, {"off", "on"});
 
   std::set<Setting> found;
   Setting s;
@@ -119,13 +120,18 @@ Settings::Settings(int ranks) : ranks_(ranks) {
 bool Settings::possible(const Setting& s) const {
   const int64_t lanes = std::stoll(value(s, Dimension::cut));
   if (kMatrixSequences % (lanes * ranks_) != 0) return false;
-  return lanes == 1 || !contains(value(s, Dimension::subject), "rounded");
+  const std::string &subject = value(s, Dimension::subject), &strategy = value(s, Dimension::strategy);
+  if (value(s, Dimension::offload) == "on" &&
+      (value(s, Dimension::accumulation) != "sharded" || contains(subject, "replicated") ||
+       !(strategy == "full_shard" || contains(strategy, "hybrid"))))
+    return false;
+  return lanes == 1 || !contains(subject, "rounded");
 }
 
 Setting Settings::plain_where_it_does_not_count(Setting s) const {
   const ShardPolicy& policy = shard_policy(config(s).parallel.strategy);
   if (!policy.grads || group_size(s) == 1) s[Dimension::accumulation] = 0;
-  if (!policy.params || group_size(s) == 1)
+  if (!policy.params || (group_size(s) == 1 && value(s, Dimension::offload) == "off"))
     for (const Dimension d :
          {Dimension::keep_root, Dimension::backward_prefetch, Dimension::forward_prefetch, Dimension::depth})
       s[d] = 0;
@@ -174,6 +180,7 @@ Config Settings::config(const Setting& s) const {
   c.parallel.backward_prefetch = value(s, Dimension::backward_prefetch);
   c.parallel.forward_prefetch = value(s, Dimension::forward_prefetch) == "on";
   c.parallel.depth = std::stoi(value(s, Dimension::depth));
+  c.parallel.offload = value(s, Dimension::offload) == "on";
   return c;
 }
 
@@ -184,7 +191,8 @@ std::string Settings::name(const Setting& s) const {
              " lanes at a time, accumulation ", value(s, Dimension::accumulation), ", recompute ",
              value(s, Dimension::recompute), ", keep root ", value(s, Dimension::keep_root),
              ", prefetch backward ", value(s, Dimension::backward_prefetch), " forward ",
-             value(s, Dimension::forward_prefetch), " depth ", value(s, Dimension::depth));
+             value(s, Dimension::forward_prefetch), " depth ", value(s, Dimension::depth), ", offload ",
+             value(s, Dimension::offload));
 }
 
 std::string Settings::key(const Setting& s) const {
@@ -193,7 +201,8 @@ std::string Settings::key(const Setting& s) const {
   const bool whole = !shard_policy(config(s).parallel.strategy).grads || group_size(s) == 1 ||
                      value(s, Dimension::accumulation) == "no_sync";
   return str(subject, ", ", value(s, Dimension::cut), " lanes, groups of ", group_size(s),
-             whole ? ", sums whole" : ", sums sharded");
+             whole ? ", sums whole" : ", sums sharded",
+             value(s, Dimension::offload) == "on" ? ", added on the host" : "");
 }
 
 const std::string& Settings::value(const Setting& s, Dimension d) const {

@@ -23,9 +23,10 @@ enum class Dimension {
   keep_root,
   backward_prefetch,
   forward_prefetch,
-  depth
+  depth,
+  offload
 };
-inline constexpr size_t kDimensions = 10;
+inline constexpr size_t kDimensions = 11;
 
 // The number of the value taken in each dimension; 0 is always the plainest.
 struct Setting {

@@ -47,8 +47,8 @@ class Workbench {
     for (const UnitRole& role : roles)
       units_.emplace_back(params_[static_cast<size_t>(role.index)], role,
                           Communicators{comm_, comm_, comm_, alone_}, options_, memory_.units(),
-                          *gather_room_, *gradient_room_);
-    optimizer_.emplace(config_, units_, comm_, memory_.gradients);
+                          *gather_room_, *gradient_room_, CopyStreams{stream_, stream_});
+    optimizer_.emplace(config_, units_, comm_, options_, memory_.units());
   }
 
   std::vector<ParamList> params_;
