@@ -1,10 +1,14 @@
 #pragma once
 // What ranks say to each other, as work on a stream. Every rank of a communicator makes the same calls in the
-// same order. Tensors are given whole: their first dimension, or their elements, divide by the number of
-// ranks.
+// same order. Tensors are given whole: their elements divide by the number of ranks. Each call says whom it
+// serves, with a text that lasts as long as the process: a literal, or lasting().
+//
+// The verbs check their tensors and write the call down; what carries them out is a back end: one rank alone
+// (self_communicator.h), MPI (mpi_communicator.cpp).
 
 #include <memory>
 
+#include "comm/collective.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 
@@ -15,29 +19,51 @@ class World;
 class Communicator {
  public:
   virtual ~Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
 
+  const char* name() const { return name_; }
   int rank() const { return rank_; }
   int size() const { return size_; }
 
   // full = the shards of all ranks, in rank order; a shard may lie in its place in `full` already.
-  virtual void all_gather(Stream& stream, const Tensor& full, const Tensor& shard) = 0;
+  void all_gather(Stream& stream, const Tensor& full, const Tensor& shard, const char* whom);
   // received = part `rank` of every rank's `sent`, in rank order. Both are `size` parts of one length.
-  virtual void all_to_all(Stream& stream, const Tensor& received, const Tensor& sent) = 0;
+  void all_to_all(Stream& stream, const Tensor& received, const Tensor& sent, const char* whom);
   // shard = part `rank` of the sum of every rank's `full`, in the order in which the library adds. f32 only.
-  virtual void reduce_scatter(Stream& stream, const Tensor& shard, const Tensor& full) = 0;
+  void reduce_scatter(Stream& stream, const Tensor& shard, const Tensor& full, const char* whom);
+  // t = what `root` has in it.
+  void broadcast(Stream& stream, const Tensor& t, int root, const char* whom);
+
+  // From now on every call is written to a log, also on planning streams; null ends it.
+  void log_to(CollectiveLog* log) { log_ = log; }
 
  protected:
-  Communicator(int rank, int size) : rank_(rank), size_(size) {}
+  Communicator(const char* name, int rank, int size) : name_(name), rank_(rank), size_(size) {}
 
  private:
+  // The verbs, on tensors that fit. `call` is what a back end says of itself while it is busy.
+  virtual void do_all_gather(Stream& stream, const Collective& call, const Tensor& full,
+                             const Tensor& shard) = 0;
+  virtual void do_all_to_all(Stream& stream, const Collective& call, const Tensor& received,
+                             const Tensor& sent) = 0;
+  virtual void do_reduce_scatter(Stream& stream, const Collective& call, const Tensor& shard,
+                                 const Tensor& full) = 0;
+  virtual void do_broadcast(Stream& stream, const Collective& call, const Tensor& t, int root) = 0;
+
+  Collective note(const char* verb, const char* whom, const Tensor& larger);
+
+  const char* name_;
   int rank_, size_;
+  CollectiveLog* log_ = nullptr;
 };
 
 // Part `index` of `parts` equal parts of a tensor.
 Tensor part_of(const Tensor& t, int index, int parts);
 
 // A communicator over all ranks of the world, or over those that give the same color, in the order of their
-// ranks. Each one is a conversation of its own: calls on two of them may be in flight together.
-std::unique_ptr<Communicator> make_communicator(World& world, int color = 0);
+// ranks. Each one is a conversation of its own: calls on two of them may be in flight together. The name is a
+// literal.
+std::unique_ptr<Communicator> make_communicator(World& world, const char* name, int color = 0);
 
 }  // namespace flatshard

@@ -11,12 +11,12 @@
 namespace flatshard {
 namespace {
 
-void mpi_check(int status, const char* call, const Tensor& t) {
+void mpi_check(int status, const Collective& call) {
   if (status == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING];
   int length = 0;
   MPI_Error_string(status, text, &length);
-  fail(str(call, " of ", t.bytes(), " bytes: ", std::string(text, static_cast<size_t>(length))));
+  fail(str(describe(call), ": ", std::string(text, static_cast<size_t>(length))));
 }
 
 // MPI counts in int, so large messages travel as elements of a larger type.
@@ -44,52 +44,58 @@ class Elements {
 
 class MpiCommunicator : public Communicator {
  public:
-  MpiCommunicator(MPI_Comm comm, int rank, int size) : Communicator(rank, size), comm_(comm) {}
+  MpiCommunicator(const char* name, MPI_Comm comm, int rank, int size)
+      : Communicator(name, rank, size), comm_(comm) {}
   ~MpiCommunicator() override { MPI_Comm_free(&comm_); }
 
-  void all_gather(Stream& stream, const Tensor& full, const Tensor& shard) override {
-    check(part_of(full, rank(), size()).bytes() == shard.bytes(), "all_gather: a shard of ", shard.bytes(),
-          " bytes, ", size(), " of which make ", full.bytes());
+ private:
+  void do_all_gather(Stream& stream, const Collective& call, const Tensor& full,
+                     const Tensor& shard) override {
     check_host(full);
     check_host(shard);
-    stream.run("all_gather", [this, full, shard] {
+    stream.run(call.verb, [this, call, full, shard] {
       const Elements elements(shard.bytes());
       const bool in_place = shard.data == part_of(full, rank(), size()).data;
       mpi_check(MPI_Allgather(in_place ? MPI_IN_PLACE : shard.data, elements.count(), elements.type(),
                               full.data, elements.count(), elements.type(), comm_),
-                "MPI_Allgather", full);
+                call);
     });
   }
 
-  void all_to_all(Stream& stream, const Tensor& received, const Tensor& sent) override {
-    check(received.bytes() == sent.bytes(), "all_to_all: ", sent.bytes(), " bytes are sent, ",
-          received.bytes(), " received");
+  void do_all_to_all(Stream& stream, const Collective& call, const Tensor& received,
+                     const Tensor& sent) override {
     check_host(received);
     check_host(sent);
     const int64_t part = part_of(sent, 0, size()).bytes();
-    stream.run("all_to_all", [this, received, sent, part] {
+    stream.run(call.verb, [this, call, received, sent, part] {
       const Elements elements(part);
       mpi_check(MPI_Alltoall(sent.data, elements.count(), elements.type(), received.data, elements.count(),
                              elements.type(), comm_),
-                "MPI_Alltoall", sent);
+                call);
     });
   }
 
-  void reduce_scatter(Stream& stream, const Tensor& shard, const Tensor& full) override {
-    check(shard.dtype == DType::f32 && full.dtype == DType::f32, "reduce_scatter adds f32, not ", full.dtype);
-    const int64_t part = part_of(full, rank(), size()).size();
-    check(part == shard.size() && part <= INT_MAX, "reduce_scatter: parts of ", part, " elements into ",
-          shard.size(), ", must be the same and at most ", INT_MAX);
+  void do_reduce_scatter(Stream& stream, const Collective& call, const Tensor& shard,
+                         const Tensor& full) override {
+    check(shard.size() <= INT_MAX, "reduce_scatter: a shard of ", shard.size(), " elements, MPI counts to ",
+          INT_MAX);
     check_host(full);
     check_host(shard);
-    stream.run("reduce_scatter", [this, shard, full, part] {
-      mpi_check(
-          MPI_Reduce_scatter_block(full.data, shard.data, static_cast<int>(part), MPI_FLOAT, MPI_SUM, comm_),
-          "MPI_Reduce_scatter_block", full);
+    stream.run(call.verb, [this, call, shard, full] {
+      mpi_check(MPI_Reduce_scatter_block(full.data, shard.data, static_cast<int>(shard.size()), MPI_FLOAT,
+                                         MPI_SUM, comm_),
+                call);
     });
   }
 
- private:
+  void do_broadcast(Stream& stream, const Collective& call, const Tensor& t, int root) override {
+    check_host(t);
+    stream.run(call.verb, [this, call, t, root] {
+      const Elements elements(t.bytes());
+      mpi_check(MPI_Bcast(t.data, elements.count(), elements.type(), root, comm_), call);
+    });
+  }
+
   static void check_host(const Tensor& t) {
     check(!t.device.is_cuda(), "MPI moves host memory; a tensor is on ", t.device);
   }
@@ -99,14 +105,14 @@ class MpiCommunicator : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_communicator(World& world, int color) {
-  if (!world.over_mpi()) return std::make_unique<SelfCommunicator>();
+std::unique_ptr<Communicator> make_communicator(World& world, const char* name, int color) {
+  if (!world.over_mpi()) return std::make_unique<SelfCommunicator>(name);
   MPI_Comm part = MPI_COMM_NULL;
   check(MPI_Comm_split(MPI_COMM_WORLD, color, world.rank(), &part) == MPI_SUCCESS, "MPI_Comm_split failed");
   int rank = 0, size = 0;
   MPI_Comm_rank(part, &rank);
   MPI_Comm_size(part, &size);
-  return std::make_unique<MpiCommunicator>(part, rank, size);
+  return std::make_unique<MpiCommunicator>(name, part, rank, size);
 }
 
 }  // namespace flatshard

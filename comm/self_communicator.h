@@ -7,10 +7,16 @@ namespace flatshard {
 
 class SelfCommunicator : public Communicator {
  public:
-  SelfCommunicator() : Communicator(0, 1) {}
-  void all_gather(Stream& stream, const Tensor& full, const Tensor& shard) override;
-  void all_to_all(Stream& stream, const Tensor& received, const Tensor& sent) override;
-  void reduce_scatter(Stream& stream, const Tensor& shard, const Tensor& full) override;
+  explicit SelfCommunicator(const char* name) : Communicator(name, 0, 1) {}
+
+ private:
+  void do_all_gather(Stream& stream, const Collective& call, const Tensor& full,
+                     const Tensor& shard) override;
+  void do_all_to_all(Stream& stream, const Collective& call, const Tensor& received,
+                     const Tensor& sent) override;
+  void do_reduce_scatter(Stream& stream, const Collective& call, const Tensor& shard,
+                         const Tensor& full) override;
+  void do_broadcast(Stream& stream, const Collective& call, const Tensor& t, int root) override;
 };
 
 }  // namespace flatshard

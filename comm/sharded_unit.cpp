@@ -48,6 +48,7 @@ ShardedUnit::ShardedUnit(const ParamList& params, const UnitRole& role, Communic
                          const UnitOptions& options, UnitArenas arenas, GatherRoom& gather_room,
                          GradientRoom& gradient_room, CopyStreams copies)
     : params_(&params),
+      name_(lasting(role.name)),
       role_(role),
       comms_(comms),
       options_(options),
@@ -113,7 +114,7 @@ void ShardedUnit::initialise(Stream& compute, Stream& gather, uint64_t seed) {
   publish(compute, gather);
   if (sharded_values_ || frozen_.empty() || group_size() == 1) return;
   gather.wait(updated_);  // every rank has made its part of the frozen values; they never change again
-  comms_.gather.all_gather(gather, frozen_flat_, frozen_shard_);
+  comms_.gather.all_gather(gather, frozen_flat_, frozen_shard_, name_);
   gather.record(gathered_);
 }
 
@@ -131,7 +132,8 @@ void ShardedUnit::prefetch(Stream& gather) {
   gather.wait(updated_);           // the optimizer has written this rank's shard
   const auto gather_segment = [&](const FlatLayout& layout, const Tensor& whole, const Tensor& shard) {
     if (layout.empty()) return;
-    comms_.gather.all_gather(gather, whole, options_.offload ? part_of(whole, place(), group_size()) : shard);
+    comms_.gather.all_gather(gather, whole, options_.offload ? part_of(whole, place(), group_size()) : shard,
+                             name_);
     point_at(values_, params(), layout, whole);
   };
   gather_segment(trainable_, trainable, value_shard_);
@@ -262,12 +264,12 @@ void ShardedUnit::sum_over_group(Stream& reduce, const Tensor& sum, const Tensor
   Tensor received = gradient_room_->received().slice(0, mine.size());
   if (options_.reduction == Reduction::native) {
     const Tensor part = received.slice(0, sum.size());
-    comms_.reduce.reduce_scatter(reduce, part, mine);
+    comms_.reduce.reduce_scatter(reduce, part, mine, name_);
     ordered_sum(reduce, {.y = sum, .lanes = part.view({1, part.size()}), .accumulate = accumulate});
     return;
   }
   received.dtype = mine.dtype;
-  comms_.reduce.all_to_all(reduce, received, mine);
+  comms_.reduce.all_to_all(reduce, received, mine, name_);
   ordered_sum(reduce,
               {.y = sum, .lanes = received.view({group_size(), sum.size()}), .accumulate = accumulate});
 }
@@ -305,9 +307,9 @@ void ShardedUnit::sum_over_replicas(Stream& reduce, const Tensor& sum) {
   const int replicas = comms_.replicas.size();
   const Tensor received = gradient_room_->received().slice(0, sum.size());
   const Tensor part = part_of(sum, comms_.replicas.rank(), replicas);
-  comms_.replicas.all_to_all(reduce, received, sum);
+  comms_.replicas.all_to_all(reduce, received, sum, name_);
   ordered_sum(reduce, {.y = part, .lanes = received.view({replicas, part.size()})});
-  comms_.replicas.all_gather(reduce, sum, part);
+  comms_.replicas.all_gather(reduce, sum, part, name_);
 }
 
 void ShardedUnit::wait_reduced(Stream& compute) {
@@ -323,7 +325,7 @@ void ShardedUnit::publish(Stream& compute, Stream& gather) {
   }
   if (!has_gradients()) return;
   gather.wait(updated_);  // the optimizer has written this rank's part
-  comms_.gather.all_gather(gather, values_flat_, value_shard_);
+  comms_.gather.all_gather(gather, values_flat_, value_shard_, name_);
   gather.record(gathered_);
 }
 
@@ -333,7 +335,7 @@ Tensor ShardedUnit::gather_masters(Stream& compute) {
   const Tensor whole = gradient_room_->received().slice(0, trainable_.size());
   if (options_.offload) copy(compute, part_of(whole, place(), group_size()), master_);
   comms_.compute.all_gather(compute, whole,
-                            options_.offload ? part_of(whole, place(), group_size()) : master_);
+                            options_.offload ? part_of(whole, place(), group_size()) : master_, name_);
   return whole;
 }
 

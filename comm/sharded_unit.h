@@ -33,6 +33,9 @@ struct Communicators {
   Communicator& gather;
   Communicator& reduce;
   Communicator& replicas;  // those who own the same shard in all groups
+  void log_to(CollectiveLog* log) const {
+    for (Communicator* comm : {&compute, &gather, &reduce, &replicas}) comm->log_to(log);
+  }
   RankGroups groups() const { return {gather.size() * replicas.size(), gather.size()}; }
 };
 
@@ -105,6 +108,7 @@ class ShardedUnit {
   int group_size() const { return comms_.gather.size(); }
 
   const ParamList* params_;
+  const char* name_;  // whom its collectives serve
   UnitRole role_;
   Communicators comms_;
   UnitOptions options_;

@@ -45,8 +45,10 @@ class Engine {
   StepResult step(const Data& data, const StepOrder& order);
   // The sequences of one evaluation batch of this rank.
   std::vector<SequenceLoss> evaluate(const Data& data, int64_t batch);
-  // Runs the largest step and evaluation on planning arenas.
-  void plan();
+  // Run the largest step and evaluation on planning arenas; of many micro-steps the first ones.
+  static constexpr int64_t kPlannedMicroSteps = 64;
+  void plan_step();
+  void plan_evaluation();
 
   Model& model() { return model_; }
   std::vector<ShardedUnit>& units() { return units_.all(); }

@@ -6,18 +6,23 @@
 namespace flatshard {
 
 Machinery::Conversations::Conversations(World& world, RankGroups groups)
-    : compute(make_communicator(world, groups.group_of(world.rank()))),
-      gather(make_communicator(world, groups.group_of(world.rank()))),
-      reduce(make_communicator(world, groups.group_of(world.rank()))),
-      replicas(make_communicator(world, groups.place_of(world.rank()))) {}
+    : compute(make_communicator(world, "compute", groups.group_of(world.rank()))),
+      gather(make_communicator(world, "gather", groups.group_of(world.rank()))),
+      reduce(make_communicator(world, "reduce", groups.group_of(world.rank()))),
+      replicas(make_communicator(world, "replicas", groups.place_of(world.rank()))) {}
 
 RunPlan Machinery::plan_on(MemoryPlan& memory, const RunSetup& setup, int rank, Communicators comms) {
   StreamGroup planning(setup.device, {.planning = true});
   Engine engine(setup, rank, comms, memory, planning);
-  engine.plan();
+  CollectiveLog schedule;
+  comms.log_to(&schedule);
+  engine.plan_step();
+  comms.log_to(nullptr);
+  engine.plan_evaluation();
   return {.setup_text = describe_setup(setup, engine.model()),
           .memory_table = memory.table(),
           .memory_bytes = memory.peak(),
+          .schedule = std::move(schedule),
           .flops = flops_per_token(engine.model(), setup.seq_len())};
 }
 

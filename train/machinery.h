@@ -16,6 +16,8 @@ struct RunPlan {
   std::string setup_text;    // model, batch, precision
   std::string memory_table;  // by purpose
   int64_t memory_bytes = 0;
+  // What a step says to other ranks; of more than Engine::kPlannedMicroSteps micro-steps, the first ones.
+  CollectiveLog schedule;
   FlopsPerToken flops{};
 };
 

@@ -43,7 +43,7 @@ void Optimizer::measure(Stream& stream, double loss_scale) {
   }
   if (offload_) copy(stream, mine, mine_);
   if (ranks > 1) {
-    comm_.all_gather(stream, by_rank_, mine);
+    comm_.all_gather(stream, by_rank_, mine, "gradient norm");
     int64_t from = 0, to = 0;
     for (const ShardedUnit& unit : units_) {
       const int64_t n = chunks_of(unit);

@@ -134,11 +134,15 @@ std::span<const double> Engine::sum_losses() {
 }
 
 // Micro-steps behind the first ones take what those took, so a plan of millions is as fast as one of a few.
-void Engine::plan() {
+void Engine::plan_step() {
   read_batches(nullptr, 0);
-  constexpr int64_t kEnough = 64;
-  for (int64_t micro = 0; micro < std::min(kEnough, setup_.batching.micro_steps); ++micro) accumulate(micro);
+  for (int64_t micro = 0; micro < std::min(kPlannedMicroSteps, setup_.batching.micro_steps); ++micro)
+    accumulate(micro);
   optimizer_.measure(compute_, 1);
+  for (ShardedUnit& u : units()) u.publish(compute_, gather_);
+}
+
+void Engine::plan_evaluation() {
   if (setup_.config.data.eval.empty()) return;
   const ArenaScope scope(memory_.batch);
   const Batch batch = batch_space(setup_.eval_sequences);

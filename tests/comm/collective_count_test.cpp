@@ -29,23 +29,22 @@ class Counted {
  public:
   explicit Counted(const Config& config)
       : setup_(set_up(config, kRanks)),
-        compute_(0, setup_.groups.size),
-        gather_(0, setup_.groups.size),
-        reduce_(0, setup_.groups.size),
-        replicas_(0, setup_.groups.count()),
+        compute_("compute", 0, setup_.groups.size),
+        gather_("gather", 0, setup_.groups.size),
+        reduce_("reduce", 0, setup_.groups.size),
+        replicas_("replicas", 0, setup_.groups.count()),
         memory_(setup_.device),
         streams_(setup_.device, {.planning = true}),
-        engine_(setup_, 0, {compute_, gather_, reduce_, replicas_}, memory_, streams_) {}
+        engine_(setup_, 0, comms_, memory_, streams_) {}
 
   // The second of two steps: the first one finds nothing gathered.
-  struct Tallies {
-    MirrorCommunicator::Tallies compute, gather, reduce, replicas;
-  };
-  Tallies second_step() {
-    step();
-    tallies();
-    step();
-    return tallies();
+  CollectiveLog second_step() {
+    engine_.plan_step();
+    CollectiveLog log;
+    comms_.log_to(&log);
+    engine_.plan_step();
+    comms_.log_to(nullptr);
+    return log;
   }
 
   int64_t units() { return static_cast<int64_t>(engine_.units().size()); }
@@ -60,22 +59,23 @@ class Counted {
   int64_t elements() { return elements(true) + elements(false); }
 
  private:
-  // Engine::plan has all of a step but the update.
-  void step() {
-    engine_.plan();
-    for (ShardedUnit& unit : engine_.units()) unit.publish(engine_.compute(), engine_.gather());
-  }
-  Tallies tallies() {
-    return {compute_.take_tallies(), gather_.take_tallies(), reduce_.take_tallies(),
-            replicas_.take_tallies()};
-  }
-
   RunSetup setup_;
   MirrorCommunicator compute_, gather_, reduce_, replicas_;
+  Communicators comms_{compute_, gather_, reduce_, replicas_};
   MemoryPlan memory_;
   StreamGroup streams_;
   Engine engine_;
 };
+
+// What was said on one communicator: all of it, by one verb, or for one unit.
+Traffic of(const CollectiveLog& log, const std::string& communicator, const std::string& verb = "") {
+  return traffic(log, [&](const Collective& c) {
+    return c.communicator == communicator && (verb.empty() || c.verb == verb);
+  });
+}
+Traffic serving(const CollectiveLog& log, const std::string& communicator, const std::string& unit) {
+  return traffic(log, [&](const Collective& c) { return c.communicator == communicator && c.whom == unit; });
+}
 
 }  // namespace
 
@@ -92,18 +92,18 @@ TEST_CASE("full_shard gathers blocks twice a micro-step and root units once a st
           config.parallel.forward_prefetch = forward;
           config.parallel.depth = depth;
           Counted counted(config);
-          const auto [compute, gather, reduce, replicas] = counted.second_step();
+          const CollectiveLog log = counted.second_step();
           const int64_t roots = counted.units() - kBlocks;
           CHECK(roots == (std::string(family) == "gpt2" ? 1 : 2));
           constexpr int64_t kBf16 = 2, kF32 = 4;
-          CHECK(gather.all_gather.calls == kMicroSteps * 2 * kBlocks + roots);
-          CHECK(gather.all_gather.bytes ==
+          CHECK(of(log, "gather", "all_gather").calls == kMicroSteps * 2 * kBlocks + roots);
+          CHECK(of(log, "gather", "all_gather").bytes ==
                 kBf16 * (kMicroSteps * 2 * counted.elements(false) + counted.elements(true)));
-          CHECK(reduce.all_to_all.calls == kMicroSteps * counted.units());
-          CHECK(reduce.all_to_all.bytes == kF32 * kMicroSteps * counted.elements());
-          CHECK(reduce.all_gather.calls + reduce.reduce_scatter.calls == 0);
-          CHECK(compute.all_gather.calls == 1);  // the parts of the norm
-          CHECK(replicas.all_to_all.calls + replicas.all_gather.calls == 0);
+          CHECK(of(log, "reduce", "all_to_all").calls == kMicroSteps * counted.units());
+          CHECK(of(log, "reduce", "all_to_all").bytes == kF32 * kMicroSteps * counted.elements());
+          CHECK(of(log, "reduce").calls == of(log, "reduce", "all_to_all").calls);
+          CHECK(of(log, "compute").calls == 1);  // the parts of the norm
+          CHECK(of(log, "replicas").calls == 0);
         }
 }
 
@@ -111,9 +111,9 @@ TEST_CASE("root units that are not kept are gathered twice a micro-step, less wh
   Config config = small_config("llama");
   config.parallel.keep_root_gathered = false;
   Counted counted(config);
-  const auto [compute, gather, reduce, replicas] = counted.second_step();
+  const CollectiveLog log = counted.second_step();
   // The embedding forward and backward, the head once: it goes straight into its backward pass.
-  CHECK(gather.all_gather.calls == kMicroSteps * (2 * kBlocks + 2 + 1));
+  CHECK(of(log, "gather", "all_gather").calls == kMicroSteps * (2 * kBlocks + 2 + 1));
 }
 
 TEST_CASE("zero1 and shard_grad_op gather each unit once a step") {
@@ -122,12 +122,12 @@ TEST_CASE("zero1 and shard_grad_op gather each unit once a step") {
     Config config = small_config("llama");
     config.parallel.strategy = strategy;
     Counted counted(config);
-    const auto [compute, gather, reduce, replicas] = counted.second_step();
-    CHECK(gather.all_gather == MirrorCommunicator::Tally{counted.units(), 2 * counted.elements()});
+    const CollectiveLog log = counted.second_step();
+    CHECK(of(log, "gather", "all_gather") == Traffic{counted.units(), 2 * counted.elements()});
     const int64_t times = std::string(strategy) == "zero1" ? 1 : kMicroSteps;
-    CHECK(reduce.all_to_all ==
-          MirrorCommunicator::Tally{times * counted.units(), 4 * times * counted.elements()});
-    CHECK(compute.all_gather.calls == 1);
+    CHECK(of(log, "reduce", "all_to_all") ==
+          Traffic{times * counted.units(), 4 * times * counted.elements()});
+    CHECK(of(log, "compute").calls == 1);
   }
 }
 
@@ -137,21 +137,20 @@ TEST_CASE("no_sync reduces each unit once a step, and bf16 halves the bytes of s
     config.parallel.reduction = reduction;
     config.parallel.accumulation = "no_sync";
     Counted whole(config);
-    CHECK(whole.second_step().reduce.all_to_all ==
-          MirrorCommunicator::Tally{whole.units(), 4 * whole.elements()});
+    CHECK(of(whole.second_step(), "reduce", "all_to_all") == Traffic{whole.units(), 4 * whole.elements()});
     config.parallel.accumulation = "sharded";
     config.precision.reduce = "bf16";
     Counted rounded(config);
-    CHECK(rounded.second_step().reduce.all_to_all ==
-          MirrorCommunicator::Tally{kMicroSteps * rounded.units(), 2 * kMicroSteps * rounded.elements()});
+    CHECK(of(rounded.second_step(), "reduce", "all_to_all") ==
+          Traffic{kMicroSteps * rounded.units(), 2 * kMicroSteps * rounded.elements()});
   }
   Config config = small_config("llama");
   config.parallel.reduction = "native";
   Counted native(config);
-  const auto reduce = native.second_step().reduce;
-  CHECK(reduce.all_to_all.calls == 0);
-  CHECK(reduce.reduce_scatter ==
-        MirrorCommunicator::Tally{kMicroSteps * native.units(), 4 * kMicroSteps * native.elements()});
+  const CollectiveLog log = native.second_step();
+  CHECK(of(log, "reduce", "all_to_all").calls == 0);
+  CHECK(of(log, "reduce", "reduce_scatter") ==
+        Traffic{kMicroSteps * native.units(), 4 * kMicroSteps * native.elements()});
 }
 
 TEST_CASE("replicas add up and share their sums once a step") {
@@ -161,13 +160,13 @@ TEST_CASE("replicas add up and share their sums once a step") {
     config.parallel.strategy = size == 1 ? "no_shard" : "hybrid";
     config.parallel.group_size = size == 1 ? 0 : size;
     Counted counted(config);
-    const auto [compute, gather, reduce, replicas] = counted.second_step();
-    const MirrorCommunicator::Tally shards{counted.units(), 4 * counted.elements() / size};
-    CHECK(replicas.all_to_all == shards);
-    CHECK(replicas.all_gather == shards);
-    CHECK(reduce.all_to_all.calls == (size == 1 ? 0 : kMicroSteps * counted.units()));
-    CHECK(gather.all_gather.calls == (size == 1 ? 0 : kMicroSteps * 2 * kBlocks + 2));
-    CHECK(compute.all_gather.calls == (size == 1 ? 0 : 1));
+    const CollectiveLog log = counted.second_step();
+    const Traffic shards{counted.units(), 4 * counted.elements() / size};
+    CHECK(of(log, "replicas", "all_to_all") == shards);
+    CHECK(of(log, "replicas", "all_gather") == shards);
+    CHECK(of(log, "reduce", "all_to_all").calls == (size == 1 ? 0 : kMicroSteps * counted.units()));
+    CHECK(of(log, "gather", "all_gather").calls == (size == 1 ? 0 : kMicroSteps * 2 * kBlocks + 2));
+    CHECK(of(log, "compute").calls == (size == 1 ? 0 : 1));
   }
 }
 
@@ -175,8 +174,22 @@ TEST_CASE("what is frozen is not reduced, and the blocks below the first trained
   Config config = small_config("llama");
   config.trainable = {"*layers.3.*", "*layers.4.*proj*"};
   Counted counted(config);
-  const auto [compute, gather, reduce, replicas] = counted.second_step();
-  CHECK(reduce.all_to_all.calls == kMicroSteps * 2);
+  const CollectiveLog log = counted.second_step();
+  CHECK(of(log, "reduce", "all_to_all").calls == kMicroSteps * 2);
   // Forward: five blocks, one of them in two segments; backward: the two that are trained.
-  CHECK(gather.all_gather.calls == kMicroSteps * ((4 + 2) + (1 + 2)) + 2);
+  CHECK(of(log, "gather", "all_gather").calls == kMicroSteps * ((4 + 2) + (1 + 2)) + 2);
+}
+
+TEST_CASE("every call says which unit it serves") {
+  Counted counted(small_config("llama"));
+  const CollectiveLog log = counted.second_step();
+  const int64_t block = counted.elements(false) / kBlocks;
+  for (int i = 0; i < kBlocks; ++i) {
+    const std::string unit = str("model.layers.", i);
+    CHECK(serving(log, "gather", unit) == Traffic{kMicroSteps * 2, 2 * kMicroSteps * 2 * block});
+    CHECK(serving(log, "reduce", unit) == Traffic{kMicroSteps, 4 * kMicroSteps * block});
+  }
+  CHECK(serving(log, "gather", "root, first").calls == 1);
+  CHECK(serving(log, "gather", "root, last").calls == 1);
+  CHECK(serving(log, "compute", "gradient norm").calls == 1);
 }

@@ -19,7 +19,7 @@ class Trial {
     const size_t mine = static_cast<size_t>(comm_.rank() * part_);
     float* values = in_place ? full.data() + mine : shard.data();
     for (int64_t i = 0; i < part_; ++i) values[i] = value(comm_.rank(), i);
-    comm_.all_gather(stream_, tensor(full.data(), comm_.size() * part_), tensor(values, part_));
+    comm_.all_gather(stream_, tensor(full.data(), comm_.size() * part_), tensor(values, part_), "a trial");
     bool held = true;
     for (size_t i = 0; i < full.size(); ++i)
       held = held &&
@@ -31,7 +31,7 @@ class Trial {
     std::vector<float> received(whole(), -1), sent(whole());
     for (size_t i = 0; i < sent.size(); ++i) sent[i] = value(comm_.rank(), static_cast<int64_t>(i));
     comm_.all_to_all(stream_, tensor(received.data(), comm_.size() * part_),
-                     tensor(sent.data(), comm_.size() * part_));
+                     tensor(sent.data(), comm_.size() * part_), "a trial");
     bool held = true;
     for (int from = 0; from < comm_.size(); ++from)
       for (int64_t i = 0; i < part_; ++i)
@@ -43,13 +43,24 @@ class Trial {
   bool reduce_scatter() {
     std::vector<float> shard(static_cast<size_t>(part_), -1), full(whole());
     for (size_t i = 0; i < full.size(); ++i) full[i] = value(comm_.rank(), static_cast<int64_t>(i));
-    comm_.reduce_scatter(stream_, tensor(shard.data(), part_), tensor(full.data(), comm_.size() * part_));
+    comm_.reduce_scatter(stream_, tensor(shard.data(), part_), tensor(full.data(), comm_.size() * part_),
+                         "a trial");
     bool held = true;
     for (int64_t i = 0; i < part_; ++i) {
       float sum = 0;  // small whole numbers: any order gives the same
       for (int from = 0; from < comm_.size(); ++from) sum += value(from, comm_.rank() * part_ + i);
       held = held && shard[static_cast<size_t>(i)] == sum;
     }
+    return held;
+  }
+
+  bool broadcast(int root) {
+    std::vector<float> values(static_cast<size_t>(part_), -1);
+    if (comm_.rank() == root)
+      for (int64_t i = 0; i < part_; ++i) values[static_cast<size_t>(i)] = value(root, i);
+    comm_.broadcast(stream_, tensor(values.data(), part_), root, "a trial");
+    bool held = true;
+    for (int64_t i = 0; i < part_; ++i) held = held && values[static_cast<size_t>(i)] == value(root, i);
     return held;
   }
 
@@ -79,7 +90,7 @@ bool collectives_hold(World& world, std::ostream& out) {
     if (world.size() % groups != 0) continue;
     // Once groups of neighbours, once of those who are `groups` apart.
     for (const int color : {world.rank() / (world.size() / groups), world.rank() % groups}) {
-      const std::unique_ptr<Communicator> comm = make_communicator(world, color);
+      const std::unique_ptr<Communicator> comm = make_communicator(world, "trial", color);
       check(comm->size() == world.size() / groups, "a communicator of ", comm->size(), " ranks, must be ",
             world.size() / groups);
       for (const int64_t part : {1, 3, 128, 4096, 100003}) {
@@ -88,6 +99,7 @@ bool collectives_hold(World& world, std::ostream& out) {
         expect(trial.all_gather(true), "all_gather in place", part, groups);
         expect(trial.all_to_all(), "all_to_all", part, groups);
         expect(trial.reduce_scatter(), "reduce_scatter", part, groups);
+        for (const int root : {0, comm->size() - 1}) expect(trial.broadcast(root), "broadcast", part, groups);
       }
     }
   }

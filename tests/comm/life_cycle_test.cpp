@@ -157,8 +157,8 @@ class Workbench {
   Case case_;
   std::vector<ParamList> params_ = make_params();
   std::vector<UnitRole> roles_ = make_roles();
-  MirrorCommunicator group_{case_.groups.size > 1 ? 1 : 0, case_.groups.size};
-  MirrorCommunicator replicas_{case_.groups.count() - 1, case_.groups.count()};
+  MirrorCommunicator group_{"group", case_.groups.size > 1 ? 1 : 0, case_.groups.size};
+  MirrorCommunicator replicas_{"replicas", case_.groups.count() - 1, case_.groups.count()};
   StreamGroup streams_;
   Stream &compute_, &gather_, &reduce_, &to_device_, &to_host_;
   GatherRoom gather_room_;

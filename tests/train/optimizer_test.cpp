@@ -17,7 +17,7 @@ namespace {
 class Workbench {
  public:
   Workbench(int ranks, std::vector<ParamList> params, const OptimizerConfig& config)
-      : params_(std::move(params)), config_(config), comm_(0, ranks), alone_(0, 1) {
+      : params_(std::move(params)), config_(config), comm_("group", 0, ranks), alone_("replicas", 0, 1) {
     options_.policy = {"test", true, true, true};
     options_.compute = DType::bf16;
     build();

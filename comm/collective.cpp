@@ -1,0 +1,22 @@
+#include "comm/collective.h"
+
+#include <mutex>
+#include <set>
+
+#include "runtime/check.h"
+
+namespace flatshard {
+
+std::string describe(const Collective& call) {
+  return str(call.verb, " of ", call.whom, " on ", call.communicator, ", ", call.bytes, " bytes of ",
+             call.dtype);
+}
+
+const char* lasting(const std::string& text) {
+  static std::mutex mutex;
+  static std::set<std::string>& texts = *new std::set<std::string>;  // threads may outlive static objects
+  const std::lock_guard lock(mutex);
+  return texts.insert(text).first->c_str();
+}
+
+}  // namespace flatshard
