@@ -1,5 +1,6 @@
 #include "comm/world.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -20,6 +21,29 @@ void mpi_check(int status, const char* call) {
   int length = 0;
   MPI_Error_string(status, text, &length);
   fail(str(call, ": ", std::string(text, static_cast<size_t>(length))));
+}
+
+// MPI counts in int: a text travels behind its length, in parts.
+constexpr int64_t kTextPart = int64_t{1} << 30;
+
+void send_text(const std::string& text) {
+  const int64_t size = static_cast<int64_t>(text.size());
+  mpi_check(MPI_Send(&size, 1, MPI_INT64_T, 0, 0, MPI_COMM_WORLD), "MPI_Send");
+  for (int64_t at = 0; at < size; at += kTextPart)
+    mpi_check(MPI_Send(text.data() + at, static_cast<int>(std::min(kTextPart, size - at)), MPI_CHAR, 0, 0,
+                       MPI_COMM_WORLD),
+              "MPI_Send");
+}
+
+std::string receive_text(int rank) {
+  int64_t size = 0;
+  mpi_check(MPI_Recv(&size, 1, MPI_INT64_T, rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE), "MPI_Recv");
+  std::string text(static_cast<size_t>(size), ' ');
+  for (int64_t at = 0; at < size; at += kTextPart)
+    mpi_check(MPI_Recv(text.data() + at, static_cast<int>(std::min(kTextPart, size - at)), MPI_CHAR, rank, 0,
+                       MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+              "MPI_Recv");
+  return text;
 }
 
 }  // namespace
@@ -52,6 +76,19 @@ std::vector<double> World::all_gather(std::span<const double> values) {
   mpi_check(MPI_Allgather(values.data(), count, MPI_DOUBLE, all.data(), count, MPI_DOUBLE, MPI_COMM_WORLD),
             "MPI_Allgather");
   return all;
+}
+
+void World::collect(const std::function<std::string()>& give,
+                    const std::function<void(int rank, const std::string& text)>& take) {
+  if (rank_ != 0) {
+    std::string text;
+    do send_text(text = give());
+    while (!text.empty());
+    return;
+  }
+  for (std::string text = give(); !text.empty(); text = give()) take(0, text);
+  for (int rank = 1; rank < size_; ++rank)
+    for (std::string text = receive_text(rank); !text.empty(); text = receive_text(rank)) take(rank, text);
 }
 
 void World::barrier() {

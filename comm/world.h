@@ -3,6 +3,7 @@
 // itself is a world of one and does not touch MPI. Host values travel here; tensors travel through
 // Communicators.
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,6 +26,10 @@ class World {
 
   // The values of all ranks, in rank order; every rank gives equally many.
   std::vector<double> all_gather(std::span<const double> values);
+  // Texts of every rank reach rank 0 in rank order, one at a time, so it never holds many: give() is called
+  // until it gives "", and take() on rank 0 with each text before that.
+  void collect(const std::function<std::string()>& give,
+               const std::function<void(int rank, const std::string& text)>& take);
   // Nobody passes before everybody has come.
   void barrier();
   // Says on one line what went wrong here and ends all ranks with exit code 1. What one rank found wrong all

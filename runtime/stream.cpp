@@ -119,9 +119,18 @@ bool Stream::planning() const { return group_.options().planning; }
 bool Stream::runs_at_once(const char* what) const {
   check(!device().is_cuda(), what,
         " has no CUDA twin in this build; run it on the CPU (run.device = \"cpu\")");
+  return runs_at_once();
+}
+
+bool Stream::runs_at_once() const {
   if (is_host_side_) return false;
   const StreamOrder order = group_.options().order;
   return order == StreamOrder::in_order || (order == StreamOrder::concurrent && !worker_);
+}
+
+TraceSpan Stream::span(const char* what, int number) const {
+  const bool timed = !planning() && !device().is_cuda() && runs_at_once();
+  return TraceSpan(timed ? trace_ : nullptr, trace_row_, what, number);
 }
 
 void Stream::hold_back(const char* what, std::function<void()> work) {

@@ -50,8 +50,8 @@ class Event {
 
 class Stream {
  public:
-  // Runs work on this CPU stream, now or when its turn comes. `what` names it in a trace and must be a
-  // literal. On a CUDA stream this is the error that the op has no CUDA twin.
+  // Runs work on this CPU stream, now or when its turn comes. `what` names it in a trace and must live until
+  // then. On a CUDA stream this is the error that the op has no CUDA twin.
   template <class Work>
   void run(const char* what, Work&& work) {
     if (planning()) return;
@@ -62,6 +62,10 @@ class Stream {
       hold_back(what, std::forward<Work>(work));
     }
   }
+
+  // One span of the trace around all that is run until its end, such as "forward 3". Only where work runs at
+  // the call; elsewhere the host's time says nothing of it.
+  TraceSpan span(const char* what, int number = -1) const;
 
   void record(Event& event);
   void wait(const Event& event);
@@ -86,7 +90,8 @@ class Stream {
   friend class StreamGroup;
   Stream(StreamGroup& group, int index, std::string name, StreamRole role);
   explicit Stream(Stream& cuda);  // its host side
-  bool runs_at_once(const char* what) const;
+  bool runs_at_once(const char* what) const;  // an Error where `what` cannot run at all
+  bool runs_at_once() const;
   void wait_on_host(const Event& event);
   void hold_back(const char* what, std::function<void()> work);
 

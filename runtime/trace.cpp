@@ -1,11 +1,11 @@
 #include "runtime/trace.h"
 
+#include <algorithm>
 #include <iomanip>
 #include <sstream>
 #include <utility>
 
 #include "runtime/check.h"
-#include "runtime/whole_file.h"
 
 namespace flatshard {
 namespace {
@@ -36,9 +36,11 @@ int Trace::add_row(std::string name) {
   return static_cast<int>(rows_.size()) - 1;
 }
 
-void Trace::add_span(int row, const char* what, Clock::time_point begin, Clock::time_point end) {
+void Trace::add_span(int row, std::string_view what, Clock::time_point begin, Clock::time_point end) {
   const std::lock_guard lock(mutex_);
-  spans_.push_back({row, what, microseconds(begin - start_), microseconds(end - begin)});
+  auto name = names_.find(what);
+  if (name == names_.end()) name = names_.emplace(what).first;
+  spans_.push_back({row, &*name, begin, end - begin});
 }
 
 int64_t Trace::span_count() const {
@@ -46,23 +48,38 @@ int64_t Trace::span_count() const {
   return static_cast<int64_t>(spans_.size());
 }
 
-std::string Trace::json() const {
+std::string Trace::names_json(const std::string& note) const {
   const std::lock_guard lock(mutex_);
   std::ostringstream out;
-  out << std::fixed << std::setprecision(3) << "{\"traceEvents\": [\n"
-      << "{\"ph\": \"M\", \"pid\": " << process_
+  out << "{\"ph\": \"M\", \"pid\": " << process_
       << ", \"name\": \"process_name\", \"args\": {\"name\": \"rank " << process_ << "\"}}";
+  if (!note.empty())
+    out << ",\n{\"ph\": \"M\", \"pid\": " << process_
+        << ", \"name\": \"process_labels\", \"args\": {\"labels\": " << quoted(note) << "}}";
   for (size_t row = 0; row < rows_.size(); ++row)
     out << ",\n{\"ph\": \"M\", \"pid\": " << process_ << ", \"tid\": " << row
         << ", \"name\": \"thread_name\", \"args\": {\"name\": " << quoted(rows_[row]) << "}}";
-  for (const Span& span : spans_)
-    out << ",\n{\"ph\": \"X\", \"pid\": " << process_ << ", \"tid\": " << span.row
-        << ", \"name\": " << quoted(span.what) << ", \"ts\": " << span.begin_us
-        << ", \"dur\": " << span.duration_us << "}";
-  out << "\n]}\n";
   return std::move(out).str();
 }
 
-void Trace::write(const std::string& path) const { write_whole_file(path, json()); }
+std::string Trace::spans_json(int64_t first, int64_t count, Clock::time_point zero) const {
+  const std::lock_guard lock(mutex_);
+  const int64_t end = std::min(first + count, static_cast<int64_t>(spans_.size()));
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(3);
+  for (int64_t i = first; i < end; ++i) {
+    const Span& span = spans_[static_cast<size_t>(i)];
+    out << (i > first ? ",\n" : "") << "{\"ph\": \"X\", \"pid\": " << process_ << ", \"tid\": " << span.row
+        << ", \"name\": " << quoted(*span.what) << ", \"ts\": " << microseconds(span.begin - zero)
+        << ", \"dur\": " << microseconds(span.duration) << "}";
+  }
+  return std::move(out).str();
+}
+
+TraceSpan::TraceSpan(Trace* trace, int row, const char* what, int number) : trace_(trace), row_(row) {
+  if (!trace_) return;
+  name_ = number < 0 ? std::string(what) : str(what, ' ', number);
+  begin_ = Trace::Clock::now();
+}
 
 }  // namespace flatshard

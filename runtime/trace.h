@@ -1,10 +1,12 @@
 #pragma once
-// A timeline of what ran when, one row per stream, written as Chrome trace JSON (open it in Perfetto).
+// A timeline of what ran when, one row per stream, as Chrome trace events (Perfetto opens them).
 
 #include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace flatshard {
@@ -18,35 +20,39 @@ class Trace {
 
   // A new row with this name; returns its number.
   int add_row(std::string name);
-  // `what` must live as long as the trace (a literal).
-  void add_span(int row, const char* what, Clock::time_point begin, Clock::time_point end);
+  void add_span(int row, std::string_view what, Clock::time_point begin, Clock::time_point end);
   int64_t span_count() const;
 
-  // Writes {"traceEvents": [...]} to a file; throws Error when it cannot.
-  void write(const std::string& path) const;
-  std::string json() const;
+  int process() const { return process_; }
+  Clock::time_point start() const { return start_; }
+  // The names of process and rows as events, one JSON object a line, commas between. `note` stands beside the
+  // process where it is not empty.
+  std::string names_json(const std::string& note = "") const;
+  // The same of spans [first, first + count), as far as there are that many; microseconds since `zero`.
+  std::string spans_json(int64_t first, int64_t count, Clock::time_point zero) const;
 
  private:
   struct Span {
     int row;
-    const char* what;
-    double begin_us, duration_us;
+    const std::string* what;
+    Clock::time_point begin;
+    Clock::duration duration;
   };
   int process_;
   Clock::time_point start_;
   mutable std::mutex mutex_;
   std::vector<std::string> rows_;
+  std::set<std::string, std::less<>> names_;  // each name of a span once
   std::vector<Span> spans_;
 };
 
-// The time between its construction and its end, as one span. With a null trace it does nothing.
+// The time between its construction and its end, as one span: "gemm", or with a number "forward 3". With a
+// null trace it does nothing.
 class TraceSpan {
  public:
-  TraceSpan(Trace* trace, int row, const char* what) : trace_(trace), row_(row), what_(what) {
-    if (trace_) begin_ = Trace::Clock::now();
-  }
+  TraceSpan(Trace* trace, int row, const char* what, int number = -1);
   ~TraceSpan() {
-    if (trace_) trace_->add_span(row_, what_, begin_, Trace::Clock::now());
+    if (trace_) trace_->add_span(row_, name_, begin_, Trace::Clock::now());
   }
   TraceSpan(const TraceSpan&) = delete;
   TraceSpan& operator=(const TraceSpan&) = delete;
@@ -54,7 +60,7 @@ class TraceSpan {
  private:
   Trace* trace_;
   int row_;
-  const char* what_;
+  std::string name_;
   Trace::Clock::time_point begin_;
 };
 

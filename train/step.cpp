@@ -20,6 +20,7 @@ StepResult Engine::step(const Data& data, const StepOrder& order) {
   std::fill_n(weights_.as<float>(), weights_.size(),
               static_cast<float>(order.loss_scale / static_cast<double>(order.targets)));
   for (int64_t micro = 0; micro < setup_.batching.micro_steps; ++micro) accumulate(micro);
+  const TraceSpan span = compute_.span("update");
   optimizer_.measure(compute_, order.loss_scale);
   optimizer_.update(compute_, order.lr, order.update);
   for (ShardedUnit& u : units()) u.publish(compute_, gather_);
@@ -50,6 +51,7 @@ void Engine::forward(int64_t micro) {
     units_.prefetch(i, gather_);
     if (setup_.config.parallel.forward_prefetch) gather_ahead(i, 1);
     const ParamView p = units_.acquire(i, compute_);
+    const TraceSpan span = compute_.span("forward", i);
     marks_[at] = memory_.activations.mark();
     for (int lane = 0; lane < setup_.batching.lanes; ++lane) {
       Context c = context_of(micro, lane);
@@ -70,6 +72,7 @@ void Engine::backward(int64_t micro) {
     const size_t at = static_cast<size_t>(i);
     units_.prefetch(i, gather_);
     const ParamView p = units_.acquire(i, compute_);
+    const TraceSpan span = compute_.span("backward", i);
     if (ahead == "pre") gather_ahead(i, -1);  // before this stage's reduction
     for (int lane = 0; lane < setup_.batching.lanes; ++lane) {
       Context c = context_of(micro, lane);

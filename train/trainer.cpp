@@ -15,6 +15,8 @@
 #include "train/report.h"
 #include "train/run_folder.h"
 #include "train/start_up.h"
+#include "train/trace_file.h"
+#include "train/trace_picture.h"
 #include "train/weights.h"
 
 namespace flatshard {
@@ -71,6 +73,7 @@ class Trainer {
   std::optional<Corpus> eval_;
   int64_t total_steps_, eval_every_;
   Trace trace_;
+  ClockOffset clock_;
   Machinery machinery_;
   LossScale loss_scale_;
   double peak_ = 0;
@@ -80,6 +83,7 @@ class Trainer {
 
   int64_t data_step_ = 0, completed_ = 0, tokens_ = 0;
   int skipped_in_a_row_ = 0;
+  int steps_row_ = 0;  // of the trace
 };
 
 int use_threads(const RunConfig& run, const World& world) {
@@ -96,11 +100,13 @@ Trainer::Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bo
       total_steps_(total_steps(setup_.config.train, train_.data.steps_per_epoch())),
       eval_every_(steps_between(setup_.config.train.eval_every, total_steps_)),
       trace_(world.rank()),
+      clock_(setup_.config.run.trace ? clock_offset(world) : ClockOffset{}),
       machinery_(setup_, world,
                  {.order = world.size() > 1 ? StreamOrder::concurrent : StreamOrder::in_order,
                   .trace = setup_.config.run.trace ? &trace_ : nullptr}),
       loss_scale_(setup_.compute, setup_.config.precision.loss_scale),
       progress_(total_steps_, terminal, out) {
+  if (setup_.config.run.trace) steps_row_ = trace_.add_row("steps");
   if (!setup_.config.data.eval.empty()) eval_.emplace(setup_.config.data.eval, setup_, true);
 }
 
@@ -165,6 +171,7 @@ StepMetrics Trainer::step() {
   }
   m.skipped = targets == 0 || !finite;
   ++data_step_;
+  if (setup_.config.run.trace) trace_.add_span(steps_row_, str("step ", data_step_), begin, Clock::now());
   if (!m.skipped) ++completed_;
   check_result(m, finite);
   loss_scale_.update(finite);
@@ -240,8 +247,11 @@ void Trainer::print_hash() {
 
 void Trainer::finish() {
   save_model(setup_.config.run.dir + "/model", machinery_.engine(), world_);
-  const std::string trace_name = leads() ? "trace.json" : str("trace.rank", world_.rank(), ".json");
-  if (setup_.config.run.trace) trace_.write(setup_.config.run.dir + "/" + trace_name);
+  if (setup_.config.run.trace) {
+    const std::string trace = setup_.config.run.dir + "/trace.json";
+    write_trace(trace, trace_, world_, clock_);
+    if (leads()) write_trace_picture(trace, setup_.config.run.dir + "/overlap.svg");
+  }
   const std::string hash = weights_hash(machinery_.engine());
   if (!leads()) return;
   progress_.finish();

@@ -1,14 +1,18 @@
-// rank_matrix --subset | --all | --losses | --collectives, alone or under mpirun; --steps N, default 3.
+// rank_matrix --subset | --all | --losses | --collectives | --clocks, alone or under mpirun; --steps N,
+// default 3.
 //   --subset, --all   trains a tiny model in every setting, or in a covering part of them; all settings of a
 //                     subject must give the same bits. Prints a hash for each subject, or what differs.
 //   --losses          the loss after 20 steps of each strategy and reduction, on any number of ranks
 //   --collectives     every verb of a communicator, on tensors of many sizes
+//   --clocks          how far the ranks' clocks are apart, with clocks that are set apart
 // The exit code is 1 when something differs.
 
+#include <cmath>
 #include <iomanip>
 #include <iostream>
 #include <map>
 
+#include "comm/clock.h"
 #include "runtime/parallel.h"
 #include "tests/comm/collectives.h"
 #include "tests/comm/matrix_run.h"
@@ -64,6 +68,19 @@ void print_losses(World& world) {
     }
 }
 
+// Every rank's clock is five seconds ahead of the one before it.
+bool clocks_hold(World& world) {
+  const double ahead = 5.0 * world.rank();
+  const ClockOffset offset = measure_clock_offset(world, [&] { return steady_seconds() + ahead; });
+  const bool held = std::abs(offset.seconds + ahead) <= offset.error && offset.error < 5;
+  const double not_held = held ? 0 : 1;
+  for (const double other : world.all_gather({&not_held, 1}))
+    if (other != 0) return false;
+  const ClockOffset here = clock_offset(world);  // all ranks are on one host
+  if (world.rank() == 0) std::cout << "clocks hold on " << world.size() << " ranks\n";
+  return here.seconds == 0 && here.error == 0;
+}
+
 struct Options {
   std::string mode;
   int steps = 3;
@@ -77,9 +94,9 @@ Options parse(int argc, char** argv) {
       o.steps = std::atoi(argv[++i]);
       check(o.steps > 0, "--steps is \"", argv[i], "\", must be a positive number");
     } else {
-      check(o.mode.empty() &&
-                (word == "--subset" || word == "--all" || word == "--losses" || word == "--collectives"),
-            word, ": usage: rank_matrix --subset | --all | --losses | --collectives [--steps N]");
+      check(o.mode.empty() && (word == "--subset" || word == "--all" || word == "--losses" ||
+                               word == "--collectives" || word == "--clocks"),
+            word, ": usage: rank_matrix --subset | --all | --losses | --collectives | --clocks [--steps N]");
       o.mode = word;
     }
   }
@@ -89,6 +106,7 @@ Options parse(int argc, char** argv) {
 bool run_matrix(const Options& o, World& world) {
   set_thread_count(1);  // the ranks share few processors, and the tensors are tiny
   if (o.mode == "--collectives") return collectives_hold(world, std::cout);
+  if (o.mode == "--clocks") return clocks_hold(world);
   if (o.mode == "--losses") return print_losses(world), true;
   const Settings settings(world.size());
   return compare(world, settings, o.mode == "--all" ? settings.all() : settings.covering(), o.steps);
