@@ -82,6 +82,15 @@ int64_t available_host_bytes() {
   return std::min({test_limit, on_machine, left_by_cgroups()});
 }
 
+ProcessMemory process_memory() {
+  const auto bytes = [](const char* name, const char* file) {  // lines give KiB
+    return 1024 * number_of(name, file).value_or(0);
+  };
+  return {.resident = bytes("VmRSS:", "/proc/self/status"),
+          .peak = bytes("VmHWM:", "/proc/self/status"),
+          .machine = bytes("MemTotal:", "/proc/meminfo")};
+}
+
 ScopedHostMemory::ScopedHostMemory(int64_t limit) : before_(test_limit) { test_limit = limit; }
 ScopedHostMemory::~ScopedHostMemory() { test_limit = before_; }
 

@@ -10,6 +10,13 @@ namespace flatshard {
 // the memory cgroups around the process leave. INT64_MAX where the system does not say.
 int64_t available_host_bytes();
 
+// What this process holds of the machine's memory, now and at most so far, and what the machine has; 0 where
+// the system does not say.
+struct ProcessMemory {
+  int64_t resident, peak, machine;
+};
+ProcessMemory process_memory();
+
 // Tests: while one lives, no more than `limit` bytes are available.
 class ScopedHostMemory {
  public:

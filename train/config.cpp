@@ -259,8 +259,15 @@ std::vector<Field> fields(Config& c) {
        &parallel.accumulation,
        "exchange gradients after every micro-step, or sum them whole and exchange them once",
        {"sharded", "no_sync"}},
+      {"parallel.bandwidth_gbps",
+       &parallel.bandwidth_gbps,
+       "GB/s that a rank receives, to tell how many tokens hide the exchange; 0 = measured at start",
+       {},
+       0},
 
       {"log.every", &c.log.every, "steps between progress lines", {}, 1},
+      {"log.step1", &c.log.step1,
+       "after step 1 print every rank's memory and first row; step1.txt has them in any case"},
   };
 }
 

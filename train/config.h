@@ -78,10 +78,12 @@ struct ParallelConfig {
   int64_t depth = 1;
   std::string reduction = "exact";
   std::string accumulation = "sharded";
+  double bandwidth_gbps = 0;  // 0: measured at start
 };
 
 struct LogConfig {
   int64_t every = 1;
+  bool step1 = false;
 };
 
 struct Config {

@@ -23,7 +23,8 @@ RunPlan Machinery::plan_on(MemoryPlan& memory, const RunSetup& setup, int rank, 
           .memory_table = memory.table(),
           .memory_bytes = memory.peak(),
           .schedule = std::move(schedule),
-          .flops = flops_per_token(engine.model(), setup.seq_len())};
+          .flops = flops_per_token(engine.model(), setup.seq_len()),
+          .units = unit_table(engine.wrapping(), setup)};
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #include "comm/world.h"
 #include "train/engine.h"
 #include "train/flops.h"
+#include "train/unit_table.h"
 
 namespace flatshard {
 
@@ -19,6 +20,7 @@ struct RunPlan {
   // What a step says to other ranks; of more than Engine::kPlannedMicroSteps micro-steps, the first ones.
   CollectiveLog schedule;
   FlopsPerToken flops{};
+  UnitTable units;
 };
 
 struct MachineryOptions {

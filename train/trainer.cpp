@@ -4,9 +4,12 @@
 #include <cmath>
 #include <optional>
 #include <ostream>
+#include <utility>
 
 #include "runtime/log.h"
 #include "runtime/parallel.h"
+#include "train/bandwidth.h"
+#include "train/first_step.h"
 #include "train/loss_scale.h"
 #include "train/machinery.h"
 #include "train/metrics.h"
@@ -56,6 +59,7 @@ class Trainer {
   void say_start();
   StepMetrics step();
   double sum_of_lanes(std::span<const double> mine);
+  void report_first_step();
   void check_result(const StepMetrics& m, bool finite);
   double evaluate();
   bool due(int64_t every) const {
@@ -113,19 +117,21 @@ Trainer::Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bo
 void Trainer::say_start() {
   const int threads = thread_count();
   peak_ = matrix_peak(world_, setup_.compute);
+  const RunPlan& plan = machinery_.plan();
+  const Bandwidth bandwidth = bandwidth_of(setup_, world_);
   if (!leads()) return;
   const TokenFile& file = train_.file;
   out_ << "device    " << setup_.device << ", " << world_.size()
        << (world_.size() == 1 ? " rank of " : " ranks of ") << threads
        << (threads == 1 ? " thread" : " threads") << "; matrix products at " << std::lround(peak_ * 1e-9)
        << " GFLOP/s, measured now\n"
-       << machinery_.plan().setup_text << "data      " << file.path() << ": " << with_commas(file.size())
-       << " tokens in " << with_commas(file.document_count()) << " documents, "
-       << with_commas(train_.data.sequence_count()) << " sequences; an epoch is "
-       << with_commas(train_.data.steps_per_epoch()) << " steps\n"
-       << "run       " << with_commas(total_steps_) << " steps, " << describe_flops(machinery_.plan().flops)
+       << plan.setup_text << "data      " << file.path() << ": " << with_commas(file.size()) << " tokens in "
+       << with_commas(file.document_count()) << " documents, " << with_commas(train_.data.sequence_count())
+       << " sequences; an epoch is " << with_commas(train_.data.steps_per_epoch()) << " steps\n"
+       << "run       " << with_commas(total_steps_) << " steps, " << describe_flops(plan.flops)
+       << plan.units.text() << describe_exchange(setup_, plan.units, plan.flops, peak_, bandwidth)
        << "memory    of rank 0, planned to the byte:\n"
-       << machinery_.plan().memory_table << std::flush;
+       << plan.memory_table << std::flush;
 }
 
 void Trainer::run() {
@@ -138,6 +144,7 @@ void Trainer::run() {
   }
   while (completed_ < total_steps_) {
     StepMetrics m = step();
+    if (data_step_ == 1) report_first_step();
     if (!m.skipped && eval_ && due(eval_every_)) m.eval_loss = evaluate();
     if (leads()) {
       metrics_->write(m);
@@ -189,6 +196,17 @@ StepMetrics Trainer::step() {
   m.memory_bytes = memory_counters().live_bytes;
   if (loss_scale_.in_use()) m.loss_scale = scale;
   return m;
+}
+
+void Trainer::report_first_step() {
+  FirstStep mine = first_step(setup_, world_.rank(), train_.data, machinery_.engine());
+  std::string all;
+  world_.collect([&] { return std::exchange(mine.brief, ""); },
+                 [&](int, const std::string& text) { all += text; });
+  if (leads() && setup_.config.log.step1) out_ << all << std::flush;
+  world_.collect([&] { return std::exchange(mine.units, ""); },
+                 [&](int, const std::string& text) { all += text; });
+  if (leads()) folder_->write("step1.txt", all);
 }
 
 // In the order of the lanes, whoever computed them.
@@ -279,8 +297,12 @@ void print_plan(const LoadedConfig& loaded, World& world, std::ostream& out) {
   use_threads(loaded.config.run, world);  // ops take scratch for each of them
   const RunSetup setup = set_up(loaded.config, world.size());
   const RunPlan plan = plan_run(setup, world);
+  const bool exchanges = world.size() > 1;
+  const double peak = exchanges ? matrix_peak(world, setup.compute) : 0;
+  const Bandwidth bandwidth = bandwidth_of(setup, world);
   if (world.rank() != 0) return;
-  out << plan.setup_text << "compute   " << describe_flops(plan.flops) << "memory    of rank 0 of "
+  out << plan.setup_text << "compute   " << describe_flops(plan.flops) << plan.units.text()
+      << describe_exchange(setup, plan.units, plan.flops, peak, bandwidth) << "memory    of rank 0 of "
       << world.size() << ":\n"
       << plan.memory_table;
 }

@@ -1,5 +1,7 @@
 #include "runtime/host_memory.h"
 
+#include <vector>
+
 #include "tests/test.h"
 
 using namespace flatshard;
@@ -19,4 +21,16 @@ TEST_CASE("a test can make memory scarce for a while") {
     CHECK(available_host_bytes() == 10);
   }
   CHECK(available_host_bytes() > before / 2);
+}
+
+TEST_CASE("a process sees its own memory grow, within that of the machine") {
+  const ProcessMemory before = process_memory();
+  if (before.resident == 0) return test::skip("this system does not say what a process holds");
+  constexpr size_t kBytes = size_t{64} << 20;
+  const std::vector<char> taken(kBytes, 1);
+  const ProcessMemory after = process_memory();
+  CHECK(after.resident - before.resident > static_cast<int64_t>(kBytes / 2));
+  CHECK(after.peak >= after.resident);
+  CHECK(after.machine > after.peak);
+  CHECK(taken.back() == 1);
 }

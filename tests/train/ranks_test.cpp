@@ -1,6 +1,7 @@
 // Training as users start it: the program, alone and under mpirun.
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -105,8 +106,8 @@ TEST_CASE("a run leaves its folder with everything it promises") {
   const test::Workshop workshop("folder");
   const test::Finished run = workshop.train(1, "--run.trace=true --run.hash_every=2 --run.dir=out/run");
   REQUIRE_MESSAGE(run.exit_code == 0, run.output);
-  for (const char* name : {"config.toml", "metrics.jsonl", "report.html", "trace.json", "model/config.json",
-                           "model/model.safetensors"}) {
+  for (const char* name : {"config.toml", "metrics.jsonl", "report.html", "trace.json", "overlap.svg",
+                           "step1.txt", "model/config.json", "model/model.safetensors"}) {
     CAPTURE(name);
     CHECK(fs::file_size(workshop.file("out/run/") + name) > 0);
   }
@@ -120,6 +121,53 @@ TEST_CASE("a run leaves its folder with everything it promises") {
       "cd folder && cp out/run/config.toml again.toml && @train again.toml --run.dir=out/again "
       "--run.trace=false");
   CHECK(hash_of(again) == hash_of(run));
+}
+
+TEST_CASE("step1.txt has what every rank says of its first step, the terminal where it is asked for") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("first_step");
+  constexpr int kRanks = 4;
+  const test::Finished run = workshop.train(kRanks, "--log.step1=true"),
+                       quiet = workshop.train(kRanks, "--run.dir=runs/quiet");
+  REQUIRE_MESSAGE(run.exit_code == 0, run.output);
+  std::ifstream in(workshop.file("runs/default/step1.txt"));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  constexpr size_t kBrief = 3, kUnits = 4;
+  REQUIRE(lines.size() == kRanks * (kBrief + kUnits));
+  std::set<std::string> rows;
+  double shares = 0;
+  for (size_t rank = 0; rank < kRanks; ++rank) {
+    const std::string prefix = str("[rank ", rank, "] step 1: ");
+    for (size_t i = 0; i < kBrief; ++i) {
+      const std::string& line = lines[rank * kBrief + i];
+      CHECK(line.starts_with(prefix + (i == 0   ? "memory now "
+                                       : i == 1 ? "mini-batch of 1 x 16 "
+                                                : "1st row")));
+      CHECK(run.output.find(line + '\n') != std::string::npos);
+    }
+    rows.insert(test::after(lines[rank * kBrief + 2], "mini-batch: "));
+    const std::string& block = lines[kRanks * kBrief + rank * kUnits + 1];
+    CHECK(block.starts_with(prefix + "model.layers.0: "));
+    shares += std::stod(block.substr(block.find('(') + 1));
+  }
+  CHECK(rows.size() == kRanks);
+  constexpr double kTwoDecimals = 0.03;
+  CHECK(std::abs(shares - 100) <= kTwoDecimals);
+  CHECK(quiet.output.find("step 1: ") == std::string::npos);
+  CHECK(fs::exists(workshop.file("runs/quiet/step1.txt")));
+}
+
+TEST_CASE("--plan shows units, their bytes, and the tokens that hide them") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("plan_of_units");
+  const test::Finished plan = workshop.train(2, "--plan --parallel.bandwidth_gbps=2");
+  CHECK(plan.exit_code == 0);
+  for (const char* text : {"bytes gathered", "\n  model.layers.0-1 x2 ", "at 2.00GB/s (stated)",
+                           "tokens per micro-batch on; here it has 16\n"})
+    CHECK_MESSAGE(plan.output.find(text) != std::string::npos, plan.output);
+  CHECK(workshop.train(2, "--plan").output.find("B/s (measured now)") != std::string::npos);
+  CHECK(workshop.train(1, "--plan").output.find("tokens per micro-batch") == std::string::npos);
 }
 
 TEST_CASE("--plan and --print-config need no data") {

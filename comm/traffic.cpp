@@ -1,0 +1,31 @@
+#include "comm/traffic.h"
+
+namespace flatshard {
+namespace {
+
+int64_t received(int64_t elements, DType dtype, int ranks) {
+  return elements * size_of(dtype) / ranks * (ranks - 1);
+}
+
+}  // namespace
+
+Traffic traffic_of(const FlatLayout& trainable, const FlatLayout& frozen, const UnitRole& role, int passes,
+                   const UnitOptions& options, RankGroups groups) {
+  Traffic traffic;
+  const bool values_are_sharded = options.policy.params && !role.whole;
+  if (values_are_sharded) {
+    const bool stays = role.root && options.keep_root;
+    traffic.gathered = (stays ? 1 : passes * options.micro_steps) *
+                       received(trainable.size() + frozen.size(), options.compute, groups.size);
+  } else {
+    traffic.gathered = received(trainable.size(), options.compute, groups.size);  // what was updated
+  }
+  traffic.reduced = sums_are_whole(options, groups)
+                        ? received(trainable.size(), DType::f32, groups.size)
+                        : options.micro_steps * received(trainable.size(), options.wire, groups.size);
+  // Replicas of a shard cut it up, add, and put it together again.
+  traffic.reduced += 2 * received(trainable.shard_size(), DType::f32, groups.count());
+  return traffic;
+}
+
+}  // namespace flatshard

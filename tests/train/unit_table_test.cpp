@@ -1,0 +1,202 @@
+// The table of units, its bytes held against what communicators are asked to move, and the estimate of what
+// hides them. Nothing runs and nothing is allocated: a planning engine on communicators that count.
+
+#include "train/unit_table.h"
+
+#include <cmath>
+
+#include "tests/comm/mirror_communicator.h"
+#include "tests/test.h"
+#include "train/bandwidth.h"
+#include "train/engine.h"
+#include "train/first_step.h"
+
+using namespace flatshard;
+using test::MirrorCommunicator;
+
+namespace {
+
+constexpr int kBlocks = 5, kMicroSteps = 3;
+
+Config small_config(const std::string& family, int ranks) {
+  Config c;
+  c.run.device = "cpu";
+  c.model = {.family = family, .layers = kBlocks, .hidden = 48, .heads = 3, .ffn = 93, .vocab = 301};
+  c.data.seq_len = 8;
+  c.train.steps = 1;
+  c.train.total_batch_size = ranks * kMicroSteps;
+  c.optimizer.lr = 1e-3;
+  return c;
+}
+
+// One rank of several that plans.
+struct Planned {
+  explicit Planned(const Config& config, int ranks)
+      : setup(set_up(config, ranks)),
+        compute(0, setup.groups.size),
+        gather(0, setup.groups.size),
+        reduce(0, setup.groups.size),
+        replicas(0, setup.groups.count()),
+        memory(setup.device),
+        streams(setup.device, {.planning = true}),
+        engine(setup, 0, {compute, gather, reduce, replicas}, memory, streams) {}
+
+  // Engine::plan has all of a step but the update.
+  void step() {
+    engine.plan();
+    for (ShardedUnit& unit : engine.units()) unit.publish(engine.compute(), engine.gather());
+  }
+
+  // Of n ranks that put `tally.bytes` together each receives what it does not have.
+  static int64_t received(const MirrorCommunicator::Tally& tally, int ranks) {
+    return tally.bytes / ranks * (ranks - 1);
+  }
+  static int64_t received(MirrorCommunicator& comm) {
+    const auto t = comm.take_tallies();
+    return received(t.all_gather, comm.size()) + received(t.all_to_all, comm.size()) +
+           received(t.reduce_scatter, comm.size());
+  }
+
+  RunSetup setup;
+  MirrorCommunicator compute, gather, reduce, replicas;
+  MemoryPlan memory;
+  StreamGroup streams;
+  Engine engine;
+};
+
+UnitTable table_of(const Config& config, int ranks) {
+  Planned planned(config, ranks);
+  return unit_table(planned.engine.wrapping(), planned.setup);
+}
+
+void check_bytes(const Config& config, int ranks) {
+  Planned planned(config, ranks);
+  planned.step();  // the first one gathers what later ones have
+  for (MirrorCommunicator* comm : {&planned.compute, &planned.gather, &planned.reduce, &planned.replicas})
+    comm->take_tallies();
+  planned.step();
+  const UnitTable table = unit_table(planned.engine.wrapping(), planned.setup);
+  CHECK(table.all.traffic.gathered == Planned::received(planned.gather));
+  CHECK(table.all.traffic.reduced == Planned::received(planned.reduce) + Planned::received(planned.replicas));
+  CHECK(table.norm_bytes == Planned::received(planned.compute));
+}
+
+}  // namespace
+
+TEST_CASE("the table's bytes are those that communicators are asked to move, for every strategy") {
+  for (const int ranks : {1, 2, 4, 8})
+    for (const std::string strategy :
+         {"no_shard", "zero1", "shard_grad_op", "full_shard", "hybrid 1", "hybrid 2", "hybrid 4"})
+      for (const char* family : {"llama", "gpt2"})
+        for (const char* wrap : {"block", "attention_mlp", "size", "none"})
+          for (const bool keep_root : {true, false}) {
+            Config config = small_config(family, ranks);
+            config.parallel.strategy = strategy.substr(0, strategy.find(' '));
+            if (config.parallel.strategy == "hybrid") config.parallel.group_size = strategy.back() - '0';
+            if (config.parallel.group_size > ranks) continue;
+            config.parallel.wrap = wrap;
+            if (config.parallel.wrap == "size") config.parallel.wrap_size = 30000;
+            config.parallel.keep_root_gathered = keep_root;
+            CAPTURE(ranks);
+            CAPTURE(strategy);
+            CAPTURE(family);
+            CAPTURE(wrap);
+            CAPTURE(keep_root);
+            check_bytes(config, ranks);
+          }
+}
+
+TEST_CASE("the table's bytes hold for every reduction, dtype and prefetch, and for what is frozen or whole") {
+  for (const int ranks : {2, 4})
+    for (const char* strategy : {"zero1", "full_shard"}) {
+      CAPTURE(ranks);
+      CAPTURE(strategy);
+      const auto changed = [&](auto&& change) {
+        Config config = small_config("llama", ranks);
+        config.parallel.strategy = strategy;
+        change(config);
+        check_bytes(config, ranks);
+      };
+      for (const char* reduction : {"exact", "sequential", "native"})
+        changed([&](Config& c) { c.parallel.reduction = reduction; });
+      changed([](Config& c) { c.parallel.accumulation = "no_sync"; });
+      changed([](Config& c) { c.precision.reduce = "bf16"; });
+      changed([](Config& c) { c.precision.compute = "fp32"; });
+      changed([](Config& c) { c.trainable = {"*layers.3.*", "*layers.4.*proj*"}; });
+      changed([](Config& c) { c.parallel.replicate = {"*norm*", "lm_head.weight"}; });
+      for (const char* ahead : {"pre", "post", "none"})
+        changed([&](Config& c) {
+          c.parallel.backward_prefetch = ahead;
+          c.parallel.forward_prefetch = false;
+          c.parallel.keep_root_gathered = false;
+          c.parallel.depth = 3;
+        });
+    }
+}
+
+TEST_CASE("full_shard receives what the formula of the textbook says") {
+  // (n - 1) / n of two gathers in bf16 and one reduction in f32 for a block, in each micro-step.
+  const UnitTable table = table_of(small_config("llama", 4), 4);
+  REQUIRE(table.rows.size() == 3);
+  const UnitRow& blocks = table.rows[1];
+  CHECK(blocks.name == "model.layers.0-4");
+  CHECK(blocks.units == kBlocks);
+  const int64_t elements = 4 * blocks.shard;
+  CHECK(blocks.traffic.gathered == kMicroSteps * 2 * elements * 2 * 3 / 4);
+  CHECK(blocks.traffic.reduced == kMicroSteps * elements * 4 * 3 / 4);
+}
+
+TEST_CASE("equal units stand on one line, others on their own, and their sum is the model") {
+  const auto names = [](const Config& config) {
+    std::string text;
+    int64_t parameters = 0, shard = 0;
+    const UnitTable table = table_of(config, 2);
+    for (const UnitRow& row : table.rows) {
+      text += str(row.name, " x", row.units, "; ");
+      parameters += row.parameters, shard += row.shard;
+    }
+    CHECK(parameters == table.all.parameters);
+    CHECK(shard == table.all.shard);
+    CHECK(table.text().find(table.rows[0].name) != std::string::npos);
+    return text;
+  };
+  Config config = small_config("llama", 2);
+  CHECK(names(config) == "root, first x1; model.layers.0-4 x5; root, last x1; ");
+  config.trainable = {"*layers.2.*", "lm_head.weight"};
+  // Nothing below block 2 is gathered for a backward pass.
+  CHECK(names(config) ==
+        "root, first x1; model.layers.0-1 x2; model.layers.2 x1; model.layers.3-4 x2; root, last x1; ");
+  config = small_config("llama", 2);
+  config.parallel.wrap = "attention_mlp";
+  CHECK(names(config) ==
+        "root, first x1; root, blocks x1; model.layers.0-4.self_attn x5; "
+        "model.layers.0-4.mlp x5; root, last x1; ");
+}
+
+TEST_CASE("the exchange is hidden from so many tokens on, and one rank has none") {
+  // The example of Llama-3-8B: 8 bytes for a parameter, 4 ranks, 500 TFLOP/s, 360 GB/s, 6 operations.
+  constexpr double kParameters = 8e9;
+  CHECK(tokens_to_hide(8 * 0.75 * kParameters, 360e9, 500e12, 6 * kParameters) ==
+        doctest::Approx(1389).epsilon(1e-3));
+  Config config = small_config("llama", 2);
+  config.parallel.bandwidth_gbps = 0.5;
+  const UnitTable table = table_of(config, 2);
+  const FlopsPerToken flops{.full = 3e6, .causal = 2e6};
+  const std::string text = describe_exchange(set_up(config, 2), table, flops, 4e9, {.bytes_per_second = 5e8});
+  const double least = static_cast<double>(table.bytes() / kMicroSteps) / 5e8 * 2e9 / 2e6;
+  CHECK(text.find(str("from ", static_cast<int64_t>(std::ceil(least)), " tokens per micro-batch")) !=
+        std::string::npos);
+  CHECK(text.find("at 500MB/s (stated)") != std::string::npos);
+  CHECK(text.find("here it has 8\n") != std::string::npos);
+  CHECK(describe_exchange(set_up(small_config("llama", 1), 1), table_of(small_config("llama", 1), 1), flops,
+                          4e9, {})
+            .empty());
+}
+
+TEST_CASE("a row is shown by its ends") {
+  const std::vector<int32_t> row{1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  CHECK(ends_of(row) == "[1, 2, 3, 4, ..., 7, 8, 9, 10]");
+  CHECK(ends_of(std::span(row).first(9)) == "[1, 2, 3, 4, 5, 6, 7, 8, 9]");
+  CHECK(ends_of(std::span(row).first(1)) == "[1]");
+  CHECK(ends_of({}) == "[]");
+}

@@ -1,0 +1,66 @@
+#include "train/bandwidth.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "comm/communicator.h"
+#include "runtime/memory.h"
+#include "train/memory_plan.h"
+#include "train/start_up.h"
+#include "train/units.h"
+
+namespace flatshard {
+namespace {
+
+constexpr int64_t kFloats = 1 << 20;  // of a rank
+constexpr int kRounds = 6;
+
+double measured_rate(World& world) {
+  const std::unique_ptr<Communicator> comm = make_communicator(world);
+  StreamGroup streams(Device::cpu());
+  Stream& stream = streams.add("gather", StreamRole::comm);
+  const Memory memory(Device::cpu(), kFloats * world.size() * size_of(DType::f32));
+  const Tensor full{memory.data(), DType::f32, {kFloats * world.size()}, Device::cpu()};
+  zero(stream, full);
+  double best = INFINITY;
+  for (int round = 0; round < kRounds; ++round) {
+    world.barrier();
+    const auto begin = std::chrono::steady_clock::now();
+    comm->all_gather(stream, full, part_of(full, world.rank(), world.size()));
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const std::vector<double> all = world.all_gather({&seconds, 1});
+    best = std::min(best, *std::max_element(all.begin(), all.end()));
+  }
+  return static_cast<double>(kFloats * (world.size() - 1) * size_of(DType::f32)) / best;
+}
+
+}  // namespace
+
+Bandwidth bandwidth_of(const RunSetup& setup, World& world) {
+  const double stated = setup.config.parallel.bandwidth_gbps * 1e9;
+  if (stated > 0 || world.size() == 1) return {.bytes_per_second = stated};
+  return {.bytes_per_second = measured_rate(world), .measured = true};
+}
+
+double tokens_to_hide(double bytes, double bytes_per_second, double rank_peak, double flops_per_token) {
+  return bytes / bytes_per_second * rank_peak / flops_per_token;
+}
+
+std::string describe_exchange(const RunSetup& setup, const UnitTable& units, const FlopsPerToken& flops,
+                              double peak, const Bandwidth& bandwidth) {
+  const int ranks = setup.batching.ranks;
+  if (ranks == 1) return "";
+  const int64_t bytes = units.bytes() / units.micro_steps,
+                tokens = setup.batching.lanes * setup.batching.lane_sequences * setup.seq_len();
+  const double least =
+      tokens_to_hide(static_cast<double>(bytes), bandwidth.bytes_per_second, peak / ranks, flops.causal);
+  return str("exchange  ", human_bytes(bytes), " received by each rank in a micro-step, ",
+             human_seconds(static_cast<double>(bytes) / bandwidth.bytes_per_second), " at ",
+             human_count(bandwidth.bytes_per_second), "B/s ",
+             bandwidth.measured ? "(measured now)" : "(stated)", "\n          hidden behind compute from ",
+             with_commas(std::llround(std::ceil(least))), " tokens per micro-batch on; here it has ",
+             with_commas(tokens), '\n');
+}
+
+}  // namespace flatshard
