@@ -25,15 +25,15 @@ std::string describe(const Collective& call);
 // The calls of this process in their order, on all communicators that write to the log.
 using CollectiveLog = std::vector<Collective>;
 
-struct Traffic {
+struct CallSum {
   int64_t calls = 0, bytes = 0;
-  bool operator==(const Traffic&) const = default;
+  bool operator==(const CallSum&) const = default;
 };
 
 // Of the calls for which `counts` holds.
 template <class Counts>
-Traffic traffic(const CollectiveLog& log, Counts&& counts) {
-  Traffic sum;
+CallSum sum_of(const CollectiveLog& log, Counts&& counts) {
+  CallSum sum;
   for (const Collective& call : log)
     if (counts(call)) ++sum.calls, sum.bytes += call.bytes;
   return sum;

@@ -17,7 +17,7 @@ constexpr int64_t kFloats = 1 << 20;  // of a rank
 constexpr int kRounds = 6;
 
 double measured_rate(World& world) {
-  const std::unique_ptr<Communicator> comm = make_communicator(world);
+  const std::unique_ptr<Communicator> comm = make_communicator(world, "bandwidth");
   StreamGroup streams(Device::cpu());
   Stream& stream = streams.add("gather", StreamRole::comm);
   const Memory memory(Device::cpu(), kFloats * world.size() * size_of(DType::f32));
@@ -27,7 +27,7 @@ double measured_rate(World& world) {
   for (int round = 0; round < kRounds; ++round) {
     world.barrier();
     const auto begin = std::chrono::steady_clock::now();
-    comm->all_gather(stream, full, part_of(full, world.rank(), world.size()));
+    comm->all_gather(stream, full, part_of(full, world.rank(), world.size()), "bandwidth");
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     const std::vector<double> all = world.all_gather({&seconds, 1});
     best = std::min(best, *std::max_element(all.begin(), all.end()));

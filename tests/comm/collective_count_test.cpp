@@ -68,13 +68,13 @@ class Counted {
 };
 
 // What was said on one communicator: all of it, by one verb, or for one unit.
-Traffic of(const CollectiveLog& log, const std::string& communicator, const std::string& verb = "") {
-  return traffic(log, [&](const Collective& c) {
+CallSum of(const CollectiveLog& log, const std::string& communicator, const std::string& verb = "") {
+  return sum_of(log, [&](const Collective& c) {
     return c.communicator == communicator && (verb.empty() || c.verb == verb);
   });
 }
-Traffic serving(const CollectiveLog& log, const std::string& communicator, const std::string& unit) {
-  return traffic(log, [&](const Collective& c) { return c.communicator == communicator && c.whom == unit; });
+CallSum serving(const CollectiveLog& log, const std::string& communicator, const std::string& unit) {
+  return sum_of(log, [&](const Collective& c) { return c.communicator == communicator && c.whom == unit; });
 }
 
 }  // namespace
@@ -123,10 +123,10 @@ TEST_CASE("zero1 and shard_grad_op gather each unit once a step") {
     config.parallel.strategy = strategy;
     Counted counted(config);
     const CollectiveLog log = counted.second_step();
-    CHECK(of(log, "gather", "all_gather") == Traffic{counted.units(), 2 * counted.elements()});
+    CHECK(of(log, "gather", "all_gather") == CallSum{counted.units(), 2 * counted.elements()});
     const int64_t times = std::string(strategy) == "zero1" ? 1 : kMicroSteps;
     CHECK(of(log, "reduce", "all_to_all") ==
-          Traffic{times * counted.units(), 4 * times * counted.elements()});
+          CallSum{times * counted.units(), 4 * times * counted.elements()});
     CHECK(of(log, "compute").calls == 1);
   }
 }
@@ -137,12 +137,12 @@ TEST_CASE("no_sync reduces each unit once a step, and bf16 halves the bytes of s
     config.parallel.reduction = reduction;
     config.parallel.accumulation = "no_sync";
     Counted whole(config);
-    CHECK(of(whole.second_step(), "reduce", "all_to_all") == Traffic{whole.units(), 4 * whole.elements()});
+    CHECK(of(whole.second_step(), "reduce", "all_to_all") == CallSum{whole.units(), 4 * whole.elements()});
     config.parallel.accumulation = "sharded";
     config.precision.reduce = "bf16";
     Counted rounded(config);
     CHECK(of(rounded.second_step(), "reduce", "all_to_all") ==
-          Traffic{kMicroSteps * rounded.units(), 2 * kMicroSteps * rounded.elements()});
+          CallSum{kMicroSteps * rounded.units(), 2 * kMicroSteps * rounded.elements()});
   }
   Config config = small_config("llama");
   config.parallel.reduction = "native";
@@ -150,7 +150,7 @@ TEST_CASE("no_sync reduces each unit once a step, and bf16 halves the bytes of s
   const CollectiveLog log = native.second_step();
   CHECK(of(log, "reduce", "all_to_all").calls == 0);
   CHECK(of(log, "reduce", "reduce_scatter") ==
-        Traffic{kMicroSteps * native.units(), 4 * kMicroSteps * native.elements()});
+        CallSum{kMicroSteps * native.units(), 4 * kMicroSteps * native.elements()});
 }
 
 TEST_CASE("replicas add up and share their sums once a step") {
@@ -161,7 +161,7 @@ TEST_CASE("replicas add up and share their sums once a step") {
     config.parallel.group_size = size == 1 ? 0 : size;
     Counted counted(config);
     const CollectiveLog log = counted.second_step();
-    const Traffic shards{counted.units(), 4 * counted.elements() / size};
+    const CallSum shards{counted.units(), 4 * counted.elements() / size};
     CHECK(of(log, "replicas", "all_to_all") == shards);
     CHECK(of(log, "replicas", "all_gather") == shards);
     CHECK(of(log, "reduce", "all_to_all").calls == (size == 1 ? 0 : kMicroSteps * counted.units()));
@@ -186,8 +186,8 @@ TEST_CASE("every call says which unit it serves") {
   const int64_t block = counted.elements(false) / kBlocks;
   for (int i = 0; i < kBlocks; ++i) {
     const std::string unit = str("model.layers.", i);
-    CHECK(serving(log, "gather", unit) == Traffic{kMicroSteps * 2, 2 * kMicroSteps * 2 * block});
-    CHECK(serving(log, "reduce", unit) == Traffic{kMicroSteps, 4 * kMicroSteps * block});
+    CHECK(serving(log, "gather", unit) == CallSum{kMicroSteps * 2, 2 * kMicroSteps * 2 * block});
+    CHECK(serving(log, "reduce", unit) == CallSum{kMicroSteps, 4 * kMicroSteps * block});
   }
   CHECK(serving(log, "gather", "root, first").calls == 1);
   CHECK(serving(log, "gather", "root, last").calls == 1);

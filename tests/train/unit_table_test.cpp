@@ -33,36 +33,38 @@ Config small_config(const std::string& family, int ranks) {
 struct Planned {
   explicit Planned(const Config& config, int ranks)
       : setup(set_up(config, ranks)),
-        compute(0, setup.groups.size),
-        gather(0, setup.groups.size),
-        reduce(0, setup.groups.size),
-        replicas(0, setup.groups.count()),
+        compute("compute", 0, setup.groups.size),
+        gather("gather", 0, setup.groups.size),
+        reduce("reduce", 0, setup.groups.size),
+        replicas("replicas", 0, setup.groups.count()),
         memory(setup.device),
         streams(setup.device, {.planning = true}),
-        engine(setup, 0, {compute, gather, reduce, replicas}, memory, streams) {}
+        engine(setup, 0, comms, memory, streams) {}
 
-  // Engine::plan has all of a step but the update.
-  void step() {
-    engine.plan();
-    for (ShardedUnit& unit : engine.units()) unit.publish(engine.compute(), engine.gather());
-  }
-
-  // Of n ranks that put `tally.bytes` together each receives what it does not have.
-  static int64_t received(const MirrorCommunicator::Tally& tally, int ranks) {
-    return tally.bytes / ranks * (ranks - 1);
-  }
-  static int64_t received(MirrorCommunicator& comm) {
-    const auto t = comm.take_tallies();
-    return received(t.all_gather, comm.size()) + received(t.all_to_all, comm.size()) +
-           received(t.reduce_scatter, comm.size());
+  // The second of two steps: the first one gathers what later ones have.
+  CollectiveLog second_step() {
+    engine.plan_step();
+    CollectiveLog log;
+    comms.log_to(&log);
+    engine.plan_step();
+    comms.log_to(nullptr);
+    return log;
   }
 
   RunSetup setup;
   MirrorCommunicator compute, gather, reduce, replicas;
+  Communicators comms{compute, gather, reduce, replicas};
   MemoryPlan memory;
   StreamGroup streams;
   Engine engine;
 };
+
+// Of n ranks that put a tensor together, each receives what it does not have.
+int64_t received(const CollectiveLog& log, const Communicator& comm) {
+  const std::string name = comm.name();
+  return sum_of(log, [&](const Collective& c) { return c.communicator == name; }).bytes / comm.size() *
+         (comm.size() - 1);
+}
 
 UnitTable table_of(const Config& config, int ranks) {
   Planned planned(config, ranks);
@@ -71,14 +73,11 @@ UnitTable table_of(const Config& config, int ranks) {
 
 void check_bytes(const Config& config, int ranks) {
   Planned planned(config, ranks);
-  planned.step();  // the first one gathers what later ones have
-  for (MirrorCommunicator* comm : {&planned.compute, &planned.gather, &planned.reduce, &planned.replicas})
-    comm->take_tallies();
-  planned.step();
+  const CollectiveLog log = planned.second_step();
   const UnitTable table = unit_table(planned.engine.wrapping(), planned.setup);
-  CHECK(table.all.traffic.gathered == Planned::received(planned.gather));
-  CHECK(table.all.traffic.reduced == Planned::received(planned.reduce) + Planned::received(planned.replicas));
-  CHECK(table.norm_bytes == Planned::received(planned.compute));
+  CHECK(table.all.traffic.gathered == received(log, planned.gather));
+  CHECK(table.all.traffic.reduced == received(log, planned.reduce) + received(log, planned.replicas));
+  CHECK(table.norm_bytes == received(log, planned.compute));
 }
 
 }  // namespace
