@@ -7,8 +7,10 @@
 
 #include <CLI/CLI.hpp>
 
+#include "bench/comm_bench.h"
 #include "bench/report.h"
 #include "bench/step_bench.h"
+#include "bench/strategy_bench.h"
 #include "runtime/parallel.h"
 
 using namespace flatshard;
@@ -23,7 +25,7 @@ struct Options {
   std::string json_file;
   double seconds = 2;
   bool list = false;
-  bool step = false;
+  bool step = false, comm = false;
 };
 
 void declare(CLI::App& app, Options& o) {
@@ -37,7 +39,10 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--seconds", o.seconds, "time limit for the samples of one case")
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
-  app.add_flag("--step", o.step, "time whole training steps instead of single ops");
+  app.add_flag(
+      "--step", o.step,
+      "time whole training steps instead of single ops; under mpirun, sharded beside replicated ones");
+  app.add_flag("--comm", o.comm, "under mpirun: time collectives beside MPI's own")->excludes("--step");
   app.add_flag("--list", o.list, "print the cases and stop");
 }
 
@@ -56,20 +61,47 @@ std::ofstream open_json(const std::string& file) {
   return out;
 }
 
-int time_steps(const Options& options) {
+int time_steps(const Options& options, World& world) {
   check(options.device == "cpu",
         "--step: training steps run on the CPU only, until every op has its CUDA twin");
   if (options.threads > 0) set_thread_count(options.threads);
   Ceilings ceilings = measure_ceilings(Device::cpu());
   std::cout << head_lines(this_machine(Device::cpu()), ceilings) << '\n' << step_header() << std::flush;
   for (const char* compute : {"fp32", "bf16"})
-    std::cout << step_line(measure_step(compute, {.seconds = std::max(options.seconds, 10.0)}, ceilings))
+    std::cout << step_line(
+                     measure_step(compute, {.seconds = std::max(options.seconds, 10.0)}, world, ceilings))
               << std::flush;
   return 0;
 }
 
+// Several ranks: rank 0 prints.
+int time_ranks(const Options& options, World& world) {
+  check(options.device == "cpu", "--comm and --step under mpirun: ranks talk through host memory");
+  check(options.step || options.comm, "under mpirun: bench --comm or bench --step");
+  set_thread_count(options.threads > 0 ? options.threads : threads_for(world));
+  std::ofstream json = open_json(world.rank() == 0 ? options.json_file : "");
+  const Machine machine = this_machine(Device::cpu());
+  if (world.rank() == 0)
+    std::cout << machine.processor << ", " << machine.threads << " threads to a rank, commit "
+              << machine.commit << "\n\n";
+  if (options.comm) {
+    const std::vector<CommResult> results = measure_comm(world, options.seconds);
+    if (json.is_open()) json << to_json(machine, results);
+  } else {
+    check(options.json_file.empty(), "--json: steps on several ranks have no JSON form");
+    for (const char* compute : {"fp32", "bf16"}) {
+      const auto results =
+          measure_strategies(world, {.compute = compute, .seconds = std::max(options.seconds, 20.0)});
+      if (world.rank() == 0) std::cout << strategy_table(results, compute, world.size()) << std::endl;
+    }
+  }
+  return 0;
+}
+
 int run(const Options& options) {
-  if (options.step) return time_steps(options);
+  World world;
+  if (world.size() > 1 || options.comm) return time_ranks(options, world);
+  if (options.step) return time_steps(options, world);
   const std::vector<Case> cases = select_cases(all_cases(Scale::bench), options.words);
   if (options.list) {
     for (const Case& c : cases) std::cout << label(c) << '\n';

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/comm_bench.h"
 #include "bench/harness.h"
 #include "bench/machine.h"
 
@@ -31,5 +32,7 @@ std::string summary_lines(const std::vector<Result>& results);
 
 // {"machine": ..., "ceilings": ..., "cases": [...]}
 std::string to_json(const Machine& machine, const Ceilings& ceilings, const std::vector<Result>& results);
+// {"machine": ..., "collectives": [...]}
+std::string to_json(const Machine& machine, const std::vector<CommResult>& results);
 
 }  // namespace flatshard::bench

@@ -16,6 +16,8 @@ Json json_of(const Machine& m) {
           {"commit", m.commit}};
 }
 
+Json json_of(const Spread& s) { return {{"median", s.median}, {"p10", s.p10}, {"p90", s.p90}}; }
+
 Json json_of(const Ceiling& c) { return {{"rate", c.first()}, {"how", c.how()}}; }
 
 Json json_of(const Ceilings& c) {
@@ -35,7 +37,7 @@ Json json_of(const Result& r) {
   json["accuracy"] = {
       {"error", r.accuracy.error}, {"tolerance", r.accuracy.tolerance}, {"case", r.accuracy.worst}};
   if (!r.was_timed()) return json;
-  json["seconds"] = {{"median", r.seconds.median}, {"p10", r.seconds.p10}, {"p90", r.seconds.p90}};
+  json["seconds"] = json_of(r.seconds);
   json["bytes"] = r.bytes;
   json["flops"] = r.flops;
   json["bound"] = r.matrix_bound ? "matrix" : "copy";
@@ -54,6 +56,19 @@ Json json_of(const Result& r) {
   return json;
 }
 
+Json json_of(const CommResult& r) {
+  return {{"verb", r.verb},
+          {"ranks", r.ranks},
+          {"bytes", r.bytes},
+          {"seconds", json_of(r.ours)},
+          {"algorithm_rate", r.algorithm_rate()},
+          {"bus_rate", r.bus_rate()},
+          {"beside", r.beside},
+          {"beside_seconds", json_of(r.plain)},
+          {"ratio", r.ratio},
+          {"samples", r.samples}};
+}
+
 }  // namespace
 
 std::string to_json(const Machine& machine, const Ceilings& ceilings, const std::vector<Result>& results) {
@@ -61,6 +76,12 @@ std::string to_json(const Machine& machine, const Ceilings& ceilings, const std:
   for (const Result& result : results) cases.push_back(json_of(result));
   const Json json{{"machine", json_of(machine)}, {"ceilings", json_of(ceilings)}, {"cases", cases}};
   return json.dump(2) + "\n";
+}
+
+std::string to_json(const Machine& machine, const std::vector<CommResult>& results) {
+  Json collectives = Json::array();
+  for (const CommResult& result : results) collectives.push_back(json_of(result));
+  return Json{{"machine", json_of(machine)}, {"collectives", collectives}}.dump(2) + "\n";
 }
 
 }  // namespace flatshard::bench

@@ -1,12 +1,10 @@
 #include "bench/step_bench.h"
 
-#include <filesystem>
 #include <iomanip>
 #include <sstream>
-#include <unistd.h>
 
+#include "bench/random_tokens.h"
 #include "kernels/adamw.h"
-#include "runtime/rng.h"
 #include "train/machinery.h"
 
 namespace flatshard::bench {
@@ -28,33 +26,6 @@ Config gpt2_124m(const std::string& compute, const StepOptions& o) {
   c.precision.compute = compute;
   return c;
 }
-
-// Tokens in a temporary file, of a distribution that a model can learn something about.
-class RandomTokens {
- public:
-  explicit RandomTokens(int64_t count)
-      : path_((std::filesystem::temp_directory_path() / str("flatshard-bench-", getpid(), ".tok")).string()) {
-    TokenWriter writer(path_, kVocab);
-    const RandomStream random(1, "bench tokens");
-    std::vector<int32_t> tokens(static_cast<size_t>(count));
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      const float u = random.uniform(static_cast<int64_t>(i));
-      tokens[i] = static_cast<int32_t>(u * u * u * static_cast<float>(kVocab - 1));
-    }
-    writer.add_document(tokens);
-    writer.finish();
-    file_.emplace(path_);
-  }
-  ~RandomTokens() {
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
-  }
-  const TokenFile& file() const { return *file_; }
-
- private:
-  std::string path_;
-  std::optional<TokenFile> file_;
-};
 
 double bytes_of_step(Engine& engine) {
   double bytes = 0;
@@ -78,10 +49,10 @@ double bytes_of_step(Engine& engine) {
 
 }  // namespace
 
-StepResult measure_step(const std::string& compute, const StepOptions& options, Ceilings& ceilings) {
-  World world;
+StepResult measure_step(const std::string& compute, const StepOptions& options, World& world,
+                        Ceilings& ceilings) {
   const RunSetup setup = set_up(gpt2_124m(compute, options), 1);
-  const RandomTokens tokens(options.batch * options.seq_len * 64 + 1);
+  const RandomTokens tokens(options.batch * options.seq_len * 64 + 1, kVocab);
   const Data data(
       tokens.file(),
       {.seq_len = options.seq_len, .lane_sequences = options.batch, .total_sequences = options.batch});

@@ -11,6 +11,7 @@
 
 #include "bench/ceiling.h"
 #include "bench/measure.h"
+#include "comm/world.h"
 
 namespace flatshard::bench {
 
@@ -33,7 +34,9 @@ struct StepResult {
   double floor_seconds() const { return operations / matrix_rate + bytes / copy_rate; }
 };
 
-StepResult measure_step(const std::string& compute, const StepOptions& options, Ceilings& ceilings);
+// `world` is one rank.
+StepResult measure_step(const std::string& compute, const StepOptions& options, World& world,
+                        Ceilings& ceilings);
 
 std::string step_header();
 std::string step_line(const StepResult& result);

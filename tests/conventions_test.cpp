@@ -109,7 +109,7 @@ const std::vector<ThirdParty>& third_party() {
       {"^cublas", "^kernels/cublas"},
       {"^cudnn", "^kernels/cudnn"},
       {"^nccl\\.h$", "^comm/nccl_communicator\\.cpp$"},
-      {"^mpi\\.h$", "^comm/(world|mpi_communicator)\\.cpp$"},
+      {"^mpi\\.h$", "^comm/(world|mpi_communicator)\\.cpp$|^bench/plain_mpi\\.cpp$"},
       {"^omp\\.h$", "^runtime/parallel_openmp\\.cpp$"},
       {"^doctest/", "^tests/"},
       {"^nlohmann/", "^tests/|^checkpoint/json\\.cpp$|^bench/[a-z_]+\\.cpp$|^train/[a-z_]+\\.cpp$"},

@@ -1,0 +1,132 @@
+#include "bench/comm_bench.h"
+
+#include <functional>
+#include <iomanip>
+#include <iostream>
+
+#include "bench/plain_mpi.h"
+#include "comm/communicator.h"
+#include "kernels/ordered_sum.h"
+#include "runtime/memory.h"
+#include "train/memory_plan.h"
+
+namespace flatshard::bench {
+namespace {
+
+constexpr int64_t kSizes[] = {int64_t{64} << 10, int64_t{1} << 20, int64_t{16} << 20, int64_t{64} << 20};
+constexpr int kWarmUps = 3, kLeastSamples = 9;
+constexpr int64_t kBytesOfSample = int64_t{16} << 20;  // shorter calls are timed several at a time
+
+struct Verb {
+  std::string name, beside;
+  std::function<void()> ours, plain;
+};
+
+// Two whole tensors and a shard, and what may be done with them.
+class Tensors {
+ public:
+  Tensors(World& world, int64_t bytes)
+      : comm_(make_communicator(world)),
+        streams_(Device::cpu()),
+        stream_(streams_.add("comm", StreamRole::comm)),
+        part_(bytes / size_of(DType::f32) / world.size()),
+        memory_(Device::cpu(), 3 * bytes) {
+    float* data = static_cast<float*>(memory_.data());
+    const int64_t whole = part_ * world.size();
+    a_ = tensor_of(data, {whole});
+    b_ = tensor_of(data + whole, {whole});
+    shard_ = tensor_of(data + 2 * whole, {part_});
+    for (const Tensor& t : {a_, b_, shard_}) zero(stream_, t);
+  }
+
+  std::vector<Verb> verbs() {
+    float *a = a_.as<float>(), *b = b_.as<float>(), *shard = shard_.as<float>();
+    const int ranks = comm_->size();
+    const auto plain_sum = [=, this] { mpi_reduce_scatter(shard, a, part_); };
+    return {{"all_gather", "MPI_Allgather", [this] { comm_->all_gather(stream_, a_, shard_); },
+             [=, this] { mpi_all_gather(a, shard, part_); }},
+            {"all_to_all", "MPI_Alltoall", [this] { comm_->all_to_all(stream_, b_, a_); },
+             [=, this] { mpi_all_to_all(b, a, part_); }},
+            {"reduce_scatter", "MPI_Reduce_scatter_block",
+             [this] { comm_->reduce_scatter(stream_, shard_, a_); }, plain_sum},
+            {"exact sum", "MPI_Reduce_scatter_block",
+             [this, ranks] {
+               comm_->all_to_all(stream_, b_, a_);
+               ordered_sum(stream_, {.y = shard_, .lanes = b_.view({ranks, part_})});
+             },
+             plain_sum}};
+  }
+  int64_t bytes() const { return a_.bytes(); }
+
+ private:
+  std::unique_ptr<Communicator> comm_;
+  StreamGroup streams_;
+  Stream& stream_;
+  int64_t part_;
+  Memory memory_;
+  Tensor a_, b_, shard_;
+};
+
+// Of one call, on the slowest rank.
+double time_of(World& world, const std::function<void()>& call, int64_t calls) {
+  world.barrier();
+  const double mine = seconds_of([&] {
+    for (int64_t i = 0; i < calls; ++i) call();
+  });
+  const std::vector<double> all = world.all_gather({&mine, 1});
+  return *std::max_element(all.begin(), all.end()) / static_cast<double>(calls);
+}
+
+CommResult measure(World& world, const Verb& verb, int64_t bytes, double limit) {
+  const int64_t calls = std::max<int64_t>(1, kBytesOfSample / bytes);
+  for (int i = 0; i < kWarmUps; ++i) verb.ours(), verb.plain();
+  std::vector<double> ours, plain, ratios;
+  double spent = 0;
+  while (spent < limit || static_cast<int>(ours.size()) < kLeastSamples) {
+    ours.push_back(time_of(world, verb.ours, calls));
+    plain.push_back(time_of(world, verb.plain, calls));
+    ratios.push_back(ours.back() / plain.back());
+    spent += (ours.back() + plain.back()) * static_cast<double>(calls);  // the same on all ranks
+  }
+  return {.verb = verb.name,
+          .beside = verb.beside,
+          .bytes = bytes,
+          .ranks = world.size(),
+          .samples = static_cast<int>(ours.size()),
+          .ours = spread(ours),
+          .plain = spread(plain),
+          .ratio = quantile(ratios, 0.5)};
+}
+
+void print_header(int ranks) {
+  std::cout << ranks << " ranks, f32              bytes        us  p10..p90 us        GB/s  bus GB/s    "
+            << "MPI's own us  ours / MPI's\n";
+}
+
+void print(const CommResult& r) {
+  const auto us = [](double seconds) { return seconds * 1e6; };
+  std::cout << std::fixed << std::left << std::setw(16) << r.verb << std::right << std::setw(14)
+            << human_bytes(r.bytes) << std::setprecision(0) << std::setw(10) << us(r.ours.median)
+            << std::setw(8) << us(r.ours.p10) << ".." << std::left << std::setw(8) << us(r.ours.p90)
+            << std::right << std::setprecision(2) << std::setw(8) << r.algorithm_rate() * 1e-9
+            << std::setw(10) << r.bus_rate() * 1e-9 << std::setprecision(0) << std::setw(16)
+            << us(r.plain.median) << std::setprecision(2) << std::setw(14) << r.ratio << std::endl;
+}
+
+}  // namespace
+
+std::vector<CommResult> measure_comm(World& world, double seconds) {
+  check(world.size() > 1, "--comm: one rank has nobody to talk to; start it as mpirun -np 2 bench --comm");
+  std::vector<CommResult> results;
+  if (world.rank() == 0) print_header(world.size());
+  for (const int64_t bytes : kSizes) {
+    Tensors tensors(world, bytes);
+    for (const Verb& verb : tensors.verbs()) {
+      results.push_back(measure(world, verb, tensors.bytes(), seconds));
+      if (world.rank() == 0) print(results.back());
+    }
+  }
+  return results;
+}
+
+}  // namespace flatshard::bench

@@ -1,0 +1,25 @@
+#pragma once
+// Tokens in a temporary file, of a distribution that a model can learn something about: what steps are timed
+// on.
+
+#include <optional>
+#include <string>
+
+#include "train/token_file.h"
+
+namespace flatshard::bench {
+
+class RandomTokens {
+ public:
+  RandomTokens(int64_t count, int64_t vocab);
+  ~RandomTokens();
+  RandomTokens(const RandomTokens&) = delete;
+  RandomTokens& operator=(const RandomTokens&) = delete;
+  const TokenFile& file() const { return *file_; }
+
+ private:
+  std::string path_;
+  std::optional<TokenFile> file_;
+};
+
+}  // namespace flatshard::bench
