@@ -17,6 +17,9 @@ class MatrixRun {
   // One hash over the weights at the end, and every lane's loss, every norm and an evaluation on the way. On
   // rank 0; "" on the others.
   std::string fingerprint(const Config& config, StreamOrder order, int steps);
+  // Whether a step in which one rank alone has gradients that are not finite is skipped by all: nothing that
+  // any rank owns changes by a bit, and the loss scale halves everywhere; and the next one is not.
+  bool all_skip_when(int one_rank, const Config& config, StreamOrder order);
   // The loss of the last step, on all ranks.
   double final_loss(const Config& config, int steps);
 
@@ -26,6 +29,7 @@ class MatrixRun {
     double norm;
   };
   Told step(Machinery& machinery, const RunSetup& setup, const Data& data, int number);
+  std::string own_state(Machinery& machinery) const;
   std::vector<double> evaluate(Machinery& machinery);
   Data data(const RunSetup& setup) const;
 

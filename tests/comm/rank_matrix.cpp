@@ -1,12 +1,14 @@
-// rank_matrix --subset | --all | --losses | --collectives | --clocks, alone or under mpirun; --steps N,
-// default 3.
+// rank_matrix --subset | --all | --losses | --collectives | --clocks | --nonfinite, alone or under mpirun;
+// --steps N, default 3.
 //   --subset, --all   trains a tiny model in every setting, or in a covering part of them; all settings of a
 //                     subject must give the same bits. Prints a hash for each subject, or what differs.
 //   --losses          the loss after 20 steps of each strategy and reduction, on any number of ranks
 //   --collectives     every verb of a communicator, on tensors of many sizes
 //   --clocks          how far the ranks' clocks are apart, with clocks that are set apart
+//   --nonfinite       a step that each rank in turn spoils, in every strategy: all must skip it
 // The exit code is 1 when something differs.
 
+#include <algorithm>
 #include <cmath>
 #include <iomanip>
 #include <iostream>
@@ -81,6 +83,26 @@ bool clocks_hold(World& world) {
   return here.seconds == 0 && here.error == 0;
 }
 
+bool skips_together(World& world) {
+  MatrixRun run(world);
+  bool all = true;
+  int cases = 0;
+  for (const char* strategy : {"no_shard", "zero1", "shard_grad_op", "full_shard", "hybrid"})
+    for (int bad = 0; bad < world.size(); ++bad) {
+      Config c = matrix_config("llama");
+      c.precision.compute = "fp16";
+      c.parallel.strategy = strategy;
+      if (c.parallel.strategy == "hybrid") c.parallel.group_size = world.size() / 2;
+      const bool held = run.all_skip_when(bad, c, StreamOrder::concurrent);
+      if (!held && world.rank() == 0)
+        std::cout << strategy << ": not all skip what rank " << bad << " spoils\n";
+      all = all && held;
+      ++cases;
+    }
+  if (all && world.rank() == 0) std::cout << "all ranks skip together in " << cases << " cases\n";
+  return all;
+}
+
 struct Options {
   std::string mode;
   int steps = 3;
@@ -94,9 +116,11 @@ Options parse(int argc, char** argv) {
       o.steps = std::atoi(argv[++i]);
       check(o.steps > 0, "--steps is \"", argv[i], "\", must be a positive number");
     } else {
-      check(o.mode.empty() && (word == "--subset" || word == "--all" || word == "--losses" ||
-                               word == "--collectives" || word == "--clocks"),
-            word, ": usage: rank_matrix --subset | --all | --losses | --collectives | --clocks [--steps N]");
+      constexpr const char* kModes[] = {"--subset",      "--all",    "--losses",
+                                        "--collectives", "--clocks", "--nonfinite"};
+      check(o.mode.empty() && std::find(std::begin(kModes), std::end(kModes), word) != std::end(kModes), word,
+            ": usage: rank_matrix --subset | --all | --losses | --collectives | --clocks | --nonfinite "
+            "[--steps N]");
       o.mode = word;
     }
   }
@@ -107,6 +131,7 @@ bool run_matrix(const Options& o, World& world) {
   set_thread_count(1);  // the ranks share few processors, and the tensors are tiny
   if (o.mode == "--collectives") return collectives_hold(world, std::cout);
   if (o.mode == "--clocks") return clocks_hold(world);
+  if (o.mode == "--nonfinite") return skips_together(world);
   if (o.mode == "--losses") return print_losses(world), true;
   const Settings settings(world.size());
   return compare(world, settings, o.mode == "--all" ? settings.all() : settings.covering(), o.steps);

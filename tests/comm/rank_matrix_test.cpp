@@ -68,12 +68,22 @@ TEST_CASE("3 and 5 ranks agree with one to rounding, in every strategy and reduc
   }
 }
 
-TEST_CASE("all_gather, all_to_all and reduce_scatter move every element to its place") {
+TEST_CASE("all_gather, all_to_all, reduce_scatter and broadcast move every element to its place") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   for (const int ranks : {1, 2, 3, 4, 8}) {
     CAPTURE(ranks);
     const test::Finished run = rank_matrix(ranks, "--collectives");
     CHECK_MESSAGE(run.exit_code == 0, run.output);
     CHECK(run.output.find(str("collectives hold on ", ranks, " ranks")) != std::string::npos);
+  }
+}
+
+TEST_CASE("gradients of one rank that are not finite make all ranks skip the step and halve the scale") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  for (const int ranks : {2, 4}) {
+    CAPTURE(ranks);
+    const test::Finished run = rank_matrix(ranks, "--nonfinite");
+    CHECK_MESSAGE(run.exit_code == 0, run.output);
+    CHECK(run.output.find(str("all ranks skip together in ", 5 * ranks, " cases")) != std::string::npos);
   }
 }

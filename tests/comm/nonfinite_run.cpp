@@ -1,0 +1,56 @@
+// A step that one rank alone spoils: its loss scale is one that no fp16 gradient bears.
+
+#include "runtime/sha256.h"
+#include "tests/comm/matrix_run.h"
+#include "train/loss_scale.h"
+#include "train/weights.h"
+
+namespace flatshard::test {
+namespace {
+
+constexpr double kTooMuch = 1e30;
+
+}  // namespace
+
+// A hash over what this rank's optimizer owns.
+std::string MatrixRun::own_state(Machinery& machinery) const {
+  Sha256 hash;
+  for (const ShardedUnit& unit : machinery.engine().units()) {
+    if (!unit.has_gradients()) continue;
+    const ShardedUnit::Shard shard = unit.shard();
+    for (const Tensor& t : {shard.p, shard.m, shard.v, shard.copy})
+      if (!t.empty()) hash.add(t.data, static_cast<size_t>(t.bytes()));
+  }
+  return hash.hex();
+}
+
+bool MatrixRun::all_skip_when(int one_rank, const Config& config, StreamOrder order) {
+  const RunSetup setup = set_up(config, world_.size());
+  const Data batches = data(setup);
+  Machinery machinery(setup, world_, {.order = order, .commit = {.poison = true}});
+  machinery.engine().initialise();
+  LossScale scale(setup.compute, "dynamic");
+  const auto finite = [&](int number, double loss_scale) {
+    const StepResult r = machinery.engine().step(batches, {.data_step = number,
+                                                           .update = number + 1,
+                                                           .lr = setup.config.optimizer.lr,
+                                                           .loss_scale = loss_scale,
+                                                           .targets = batches.target_count(number)});
+    scale.update(r.finite);
+    return r.finite;
+  };
+  constexpr double kFine = 1024;
+  bool held = finite(0, kFine);  // whatever holds here, the ranks go on together
+  const std::string before = own_state(machinery), weights_before = weights_hash(machinery.engine());
+  const double scale_before = scale.value();
+  held = !finite(1, world_.rank() == one_rank ? kTooMuch : kFine) && held;
+  held = held && own_state(machinery) == before && scale.value() == scale_before / 2;
+  held = weights_hash(machinery.engine()) == weights_before && held;
+  held = finite(2, kFine) && held && own_state(machinery) != before;
+  held = (weights_hash(machinery.engine()) != weights_before || world_.rank() != 0) && held;
+  double sum = 0;
+  for (const double rank : world_.all_gather(std::vector<double>{held ? 1.0 : 0.0})) sum += rank;
+  return sum == world_.size();
+}
+
+}  // namespace flatshard::test
