@@ -8,8 +8,7 @@
 namespace flatshard {
 
 std::string describe(const Collective& call) {
-  return str(call.verb, " of ", call.whom, " on ", call.communicator, ", ", call.bytes, " bytes of ",
-             call.dtype);
+  return str(call.verb, " of ", call.whom, " on ", call.communicator, ", ", call.bytes, " bytes");
 }
 
 const char* lasting(const std::string& text) {

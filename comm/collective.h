@@ -19,7 +19,7 @@ struct Collective {
   DType dtype;
 };
 
-// "all_gather of model.layers.3 on gather, 12345 bytes of bf16"
+// "all_gather of model.layers.3 on gather, 12345 bytes"
 std::string describe(const Collective& call);
 
 // The calls of this process in their order, on all communicators that write to the log.

@@ -5,6 +5,7 @@
 
 #include "comm/communicator.h"
 #include "comm/self_communicator.h"
+#include "comm/watchdog.h"
 #include "comm/world.h"
 #include "runtime/check.h"
 
@@ -44,8 +45,8 @@ class Elements {
 
 class MpiCommunicator : public Communicator {
  public:
-  MpiCommunicator(const char* name, MPI_Comm comm, int rank, int size)
-      : Communicator(name, rank, size), comm_(comm) {}
+  MpiCommunicator(const char* name, MPI_Comm comm, int rank, int size, Watchdog* watchdog)
+      : Communicator(name, rank, size), comm_(comm), watchdog_(watchdog) {}
   ~MpiCommunicator() override { MPI_Comm_free(&comm_); }
 
  private:
@@ -54,6 +55,7 @@ class MpiCommunicator : public Communicator {
     check_host(full);
     check_host(shard);
     stream.run(call.verb, [this, call, full, shard] {
+      const InFlight flight(watchdog_, call);
       const Elements elements(shard.bytes());
       const bool in_place = shard.data == part_of(full, rank(), size()).data;
       mpi_check(MPI_Allgather(in_place ? MPI_IN_PLACE : shard.data, elements.count(), elements.type(),
@@ -68,6 +70,7 @@ class MpiCommunicator : public Communicator {
     check_host(sent);
     const int64_t part = part_of(sent, 0, size()).bytes();
     stream.run(call.verb, [this, call, received, sent, part] {
+      const InFlight flight(watchdog_, call);
       const Elements elements(part);
       mpi_check(MPI_Alltoall(sent.data, elements.count(), elements.type(), received.data, elements.count(),
                              elements.type(), comm_),
@@ -82,6 +85,7 @@ class MpiCommunicator : public Communicator {
     check_host(full);
     check_host(shard);
     stream.run(call.verb, [this, call, shard, full] {
+      const InFlight flight(watchdog_, call);
       mpi_check(MPI_Reduce_scatter_block(full.data, shard.data, static_cast<int>(shard.size()), MPI_FLOAT,
                                          MPI_SUM, comm_),
                 call);
@@ -91,6 +95,7 @@ class MpiCommunicator : public Communicator {
   void do_broadcast(Stream& stream, const Collective& call, const Tensor& t, int root) override {
     check_host(t);
     stream.run(call.verb, [this, call, t, root] {
+      const InFlight flight(watchdog_, call);
       const Elements elements(t.bytes());
       mpi_check(MPI_Bcast(t.data, elements.count(), elements.type(), root, comm_), call);
     });
@@ -101,18 +106,20 @@ class MpiCommunicator : public Communicator {
   }
 
   MPI_Comm comm_;
+  Watchdog* watchdog_;
 };
 
 }  // namespace
 
 std::unique_ptr<Communicator> make_communicator(World& world, const char* name, int color) {
   if (!world.over_mpi()) return std::make_unique<SelfCommunicator>(name);
+  const InFlight flight(world.watchdog(), {name, "split", "the ranks", 0, DType::i32});
   MPI_Comm part = MPI_COMM_NULL;
   check(MPI_Comm_split(MPI_COMM_WORLD, color, world.rank(), &part) == MPI_SUCCESS, "MPI_Comm_split failed");
   int rank = 0, size = 0;
   MPI_Comm_rank(part, &rank);
   MPI_Comm_size(part, &size);
-  return std::make_unique<MpiCommunicator>(name, part, rank, size);
+  return std::make_unique<MpiCommunicator>(name, part, rank, size, world.watchdog());
 }
 
 }  // namespace flatshard

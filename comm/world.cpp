@@ -1,15 +1,20 @@
 #include "comm/world.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <sys/stat.h>
 #include <thread>
+#include <unistd.h>
 
+#include <climits>
 #include <mpi.h>
 
 #include "comm/launch.h"
+#include "comm/watchdog.h"
 #include "runtime/check.h"
 
 namespace flatshard {
@@ -46,7 +51,67 @@ std::string receive_text(int rank) {
   return text;
 }
 
+// A collective of host values, for the watchdog.
+Collective host_call(const char* verb, const char* what, size_t bytes) {
+  return {"host", verb, what, static_cast<int64_t>(bytes), DType::i32};
+}
+
 }  // namespace
+
+static_assert(std::atomic<Parting>::is_always_lock_free, "processes share it");
+
+// Who the ranks of a host are, and a word of each that all of them see: how it leaves.
+struct World::Host {
+  Host(int rank, MPI_Comm comm) : comm_(comm) {
+    MPI_Comm_rank(comm, &place_);
+    MPI_Comm_size(comm, &size_);
+    void* memory = nullptr;
+    mpi_check(
+        MPI_Win_allocate_shared(sizeof(std::atomic<Parting>), 1, MPI_INFO_NULL, comm, &memory, &window_),
+        "MPI_Win_allocate_shared");
+    own_ = new (memory) std::atomic<Parting>(Parting::not_yet);
+    const std::array<int64_t, 3> mine{rank, getpid(), process_namespace()};
+    ids_.resize(static_cast<size_t>(size_));
+    mpi_check(MPI_Allgather(mine.data(), 3, MPI_INT64_T, ids_.data(), 3, MPI_INT64_T, comm), "MPI_Allgather");
+  }
+  ~Host() {
+    MPI_Win_free(&window_);
+    MPI_Comm_free(&comm_);
+  }
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
+
+  // The others, as far as their numbers mean anything to this process.
+  std::vector<Watchdog::Peer> peers() const {
+    std::vector<Watchdog::Peer> found;
+    for (int place = 0; place < size_; ++place) {
+      const auto& [rank, pid, space] = ids_[static_cast<size_t>(place)];
+      if (place == place_ || space != ids_[static_cast<size_t>(place_)][2]) continue;
+      MPI_Aint bytes = 0;
+      int unit = 0;
+      void* word = nullptr;
+      mpi_check(MPI_Win_shared_query(window_, place, &bytes, &unit, &word), "MPI_Win_shared_query");
+      found.push_back(
+          {static_cast<int>(rank), static_cast<pid_t>(pid), static_cast<std::atomic<Parting>*>(word)});
+    }
+    return found;
+  }
+  std::atomic<Parting>& own() { return *own_; }
+  int place() const { return place_; }
+  int size() const { return size_; }
+
+ private:
+  static int64_t process_namespace() {
+    struct stat s {};
+    return stat("/proc/self/ns/pid", &s) == 0 ? static_cast<int64_t>(s.st_ino) : 0;
+  }
+
+  MPI_Comm comm_;
+  MPI_Win window_ = MPI_WIN_NULL;
+  int place_ = 0, size_ = 1;
+  std::atomic<Parting>* own_ = nullptr;
+  std::vector<std::array<int64_t, 3>> ids_;  // rank, process, namespace of its number
+};
 
 World::World() {
   if (!launched_ranks()) return;
@@ -59,20 +124,26 @@ World::World() {
   MPI_Comm host;
   mpi_check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host),
             "MPI_Comm_split_type");
-  MPI_Comm_rank(host, &local_rank_);
-  MPI_Comm_size(host, &local_size_);
-  MPI_Comm_free(&host);
+  host_ = std::make_unique<Host>(rank_, host);
+  local_rank_ = host_->place();
+  local_size_ = host_->size();
+  watchdog_ = std::make_unique<Watchdog>(rank_, host_->peers(), host_->own());
   over_mpi_ = true;
 }
 
 World::~World() {
-  if (over_mpi_) MPI_Finalize();
+  if (!over_mpi_) return;
+  watchdog_->leave(Parting::finished);
+  watchdog_.reset();
+  host_.reset();
+  MPI_Finalize();
 }
 
-std::vector<double> World::all_gather(std::span<const double> values) {
+std::vector<double> World::all_gather(std::span<const double> values, const char* what) {
   if (!over_mpi_) return {values.begin(), values.end()};
+  const InFlight flight(watchdog_.get(), host_call("all_gather", what, values.size_bytes() * all_ranks()));
   const int count = static_cast<int>(values.size());
-  std::vector<double> all(values.size() * static_cast<size_t>(size_));
+  std::vector<double> all(values.size() * all_ranks());
   mpi_check(MPI_Allgather(values.data(), count, MPI_DOUBLE, all.data(), count, MPI_DOUBLE, MPI_COMM_WORLD),
             "MPI_Allgather");
   return all;
@@ -80,6 +151,7 @@ std::vector<double> World::all_gather(std::span<const double> values) {
 
 void World::collect(const std::function<std::string()>& give,
                     const std::function<void(int rank, const std::string& text)>& take) {
+  const InFlight flight(watchdog_.get(), host_call("collect", "texts", 0));
   if (rank_ != 0) {
     std::string text;
     do send_text(text = give());
@@ -91,11 +163,44 @@ void World::collect(const std::function<std::string()>& give,
     for (std::string text = receive_text(rank); !text.empty(); text = receive_text(rank)) take(rank, text);
 }
 
-void World::barrier() {
-  if (over_mpi_) mpi_check(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");
+std::vector<std::string> World::all_gather_texts(const std::string& text, const char* what) {
+  if (!over_mpi_) return {text};
+  const InFlight flight(watchdog_.get(), host_call("all_gather", what, text.size() * all_ranks()));
+  const int mine = static_cast<int>(text.size());
+  std::vector<int> sizes(all_ranks()), begins(all_ranks());
+  mpi_check(MPI_Allgather(&mine, 1, MPI_INT, sizes.data(), 1, MPI_INT, MPI_COMM_WORLD), "MPI_Allgather");
+  int64_t total = 0;
+  for (size_t rank = 0; rank < sizes.size(); ++rank) {
+    begins[rank] = static_cast<int>(total);
+    total += sizes[rank];
+    check(total <= INT_MAX, "texts of all ranks, ", what, ", are longer than MPI counts");
+  }
+  std::string all(static_cast<size_t>(total), '\0');
+  mpi_check(MPI_Allgatherv(text.data(), mine, MPI_CHAR, all.data(), sizes.data(), begins.data(), MPI_CHAR,
+                           MPI_COMM_WORLD),
+            "MPI_Allgatherv");
+  std::vector<std::string> texts;
+  for (size_t rank = 0; rank < sizes.size(); ++rank)
+    texts.push_back(all.substr(static_cast<size_t>(begins[rank]), static_cast<size_t>(sizes[rank])));
+  return texts;
+}
+
+void World::barrier(const char* what) {
+  if (!over_mpi_) return;
+  const InFlight flight(watchdog_.get(), host_call("barrier", what, 0));
+  mpi_check(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");
+}
+
+void World::limit_collectives(std::chrono::seconds longest) {
+  if (watchdog_) watchdog_->limit(longest);
+}
+
+void World::enter_step(int64_t step) {
+  if (watchdog_) watchdog_->enter_step(step);
 }
 
 void World::end_all_ranks(const std::string& reason) {
+  if (watchdog_) watchdog_->leave(Parting::failed);
   if (rank_ != 0) std::this_thread::sleep_for(std::chrono::seconds(1));
   const std::string line = str(program_invocation_short_name, ": [rank ", rank_, "] ", reason, '\n');
   std::fwrite(line.data(), 1, line.size(), stderr);

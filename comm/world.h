@@ -1,8 +1,11 @@
 #pragma once
 // The processes of a run. Under mpirun (or srun) they find each other through MPI; a program started by
 // itself is a world of one and does not touch MPI. Host values travel here; tensors travel through
-// Communicators.
+// Communicators. Both are watched (watchdog.h): a rank that dies or hangs ends all others with a line of
+// each.
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -10,6 +13,8 @@
 #include <vector>
 
 namespace flatshard {
+
+class Watchdog;
 
 class World {
  public:
@@ -24,23 +29,35 @@ class World {
   int local_rank() const { return local_rank_; }  // among the ranks of this host
   int local_size() const { return local_size_; }
 
-  // The values of all ranks, in rank order; every rank gives equally many.
-  std::vector<double> all_gather(std::span<const double> values);
+  // The values of all ranks, in rank order; every rank gives equally many. `what` they are is a literal.
+  std::vector<double> all_gather(std::span<const double> values, const char* what = "values");
+  // The text of every rank, of any length.
+  std::vector<std::string> all_gather_texts(const std::string& text, const char* what);
   // Texts of every rank reach rank 0 in rank order, one at a time, so it never holds many: give() is called
   // until it gives "", and take() on rank 0 with each text before that.
   void collect(const std::function<std::string()>& give,
                const std::function<void(int rank, const std::string& text)>& take);
   // Nobody passes before everybody has come.
-  void barrier();
+  void barrier(const char* what);
   // Says on one line what went wrong here and ends all ranks with exit code 1. What one rank found wrong all
   // may have: rank 0 gets the time to say it first.
   [[noreturn]] void end_all_ranks(const std::string& reason);
 
   bool over_mpi() const { return over_mpi_; }
 
+  // How long a collective may take, and what a line about it says of the time.
+  void limit_collectives(std::chrono::seconds longest);
+  void enter_step(int64_t step);
+  Watchdog* watchdog() { return watchdog_.get(); }  // null in a world of one
+
  private:
+  size_t all_ranks() const { return static_cast<size_t>(size_); }
+  struct Host;  // the ranks of this host, and the memory they share
+
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
   bool over_mpi_ = false;
+  std::unique_ptr<Host> host_;
+  std::unique_ptr<Watchdog> watchdog_;
 };
 
 // How many threads this rank should compute with: the processors it is bound to, shared with the ranks of its

@@ -264,6 +264,12 @@ std::vector<Field> fields(Config& c) {
        "GB/s that a rank receives, to tell how many tokens hide the exchange; 0 = measured at start",
        {},
        0},
+      {"parallel.timeout_seconds",
+       &parallel.timeout_seconds,
+       "a rank that waits longer than this for the others ends the run, and says in which collective",
+       {},
+       1,
+       INT32_MAX},
 
       {"log.every", &c.log.every, "steps between progress lines", {}, 1},
       {"log.step1", &c.log.step1,

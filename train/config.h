@@ -79,6 +79,7 @@ struct ParallelConfig {
   std::string reduction = "exact";
   std::string accumulation = "sharded";
   double bandwidth_gbps = 0;  // 0: measured at start
+  int64_t timeout_seconds = 120;
 };
 
 struct LogConfig {

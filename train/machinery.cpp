@@ -35,7 +35,7 @@ void check_room(const MemoryPlan& plan, World& world) {
   check(plan.peak() <= available / ranks, "out of host memory: the run needs ", human_bytes(plan.peak()),
         ranks > 1 ? str(" in each of the ", ranks, " ranks of this machine") : "", ", available are ",
         human_bytes(available), "; train --plan tells what takes it");
-  world.barrier();
+  world.barrier("the look at the memory");
 }
 
 }  // namespace

@@ -47,6 +47,7 @@ bool watched(const std::ostream& out) {
 void run(const CommandLine& line, World& world, std::ostream& out) {
   configure_log(LogLevel::info, world.rank(), world.size());
   LoadedConfig loaded = load_config(line.config, line.overrides);
+  world.limit_collectives(std::chrono::seconds(loaded.config.parallel.timeout_seconds));
   if (line.print_config) {
     if (world.rank() == 0) out << to_toml(loaded.config, &loaded.origin);
   } else if (line.plan) {

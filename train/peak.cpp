@@ -58,10 +58,10 @@ double own_peak(DType compute) {
 }  // namespace
 
 double matrix_peak(World& world, DType compute) {
-  world.barrier();
+  world.barrier("measuring the peak");
   const double mine = own_peak(compute);
   double sum = 0;
-  for (const double rate : world.all_gather({&mine, 1})) sum += rate;
+  for (const double rate : world.all_gather({&mine, 1}, "the peak")) sum += rate;
   return sum;
 }
 

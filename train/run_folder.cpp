@@ -59,14 +59,14 @@ void save_model(const std::string& folder, Engine& engine, World& world) {
     make_folder(folder);
     writer.emplace(unfinished, layout, true);
   }
-  world.barrier();  // the file is there
+  world.barrier("the model's file");  // it is there
   if (engine.rank() != 0) writer.emplace(unfinished, layout, false);
   std::map<std::string, size_t> index_by_name;
   for (const SafetensorsSpec& spec : layout.specs()) index_by_name.emplace(spec.name, index_by_name.size());
   if (engine.owns_first_replica())
     for (const ShardedUnit& unit : engine.units()) write_unit(*writer, unit, index_by_name);
   writer->finish();
-  world.barrier();  // every rank has written
+  world.barrier("the model's tensors");  // every rank has written
   if (engine.rank() != 0) return;
   finish_file(path);
   write_whole_file(folder + "/config.json", hf_config_json(engine.model().config(), DType::f32));

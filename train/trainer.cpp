@@ -159,6 +159,7 @@ void Trainer::run() {
 }
 
 StepMetrics Trainer::step() {
+  world_.enter_step(completed_ + 1);
   const auto begin = Clock::now();
   const double scale = loss_scale_.value();
   const double lr = learning_rate(setup_.config.schedule, setup_.peak_lr(), total_steps_, completed_);

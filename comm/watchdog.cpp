@@ -1,0 +1,119 @@
+#include "comm/watchdog.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <iomanip>
+#include <sstream>
+
+#include "runtime/check.h"
+
+namespace flatshard {
+namespace {
+
+constexpr std::chrono::milliseconds kBetweenLooks{500};
+// A launcher that finds all ranks dead may end before it has passed on what they wrote.
+constexpr std::chrono::milliseconds kUntilForwarded{200};
+
+std::vector<pid_t> pids_of(const std::vector<Watchdog::Peer>& peers) {
+  std::vector<pid_t> pids;
+  for (const Watchdog::Peer& peer : peers) pids.push_back(peer.pid);
+  return pids;
+}
+
+template <class Duration>
+std::string in_seconds(Duration duration) {
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(1) << std::chrono::duration<double>(duration).count() << " s";
+  return std::move(out).str();
+}
+
+}  // namespace
+
+Watchdog::Watchdog(int rank, std::vector<Peer> peers, std::atomic<Parting>& parting)
+    : rank_(rank), peers_(std::move(peers)), parting_(parting), ends_(pids_of(peers_)) {
+  thread_ = std::thread([this] { watch(); });
+}
+
+Watchdog::~Watchdog() {
+  stopping_ = true;
+  ends_.wake();
+  thread_.join();
+}
+
+void Watchdog::watch() {
+  while (!stopping_) {
+    look_at_peers(ends_.within(kBetweenLooks));
+    look_at_flights();
+  }
+}
+
+void Watchdog::look_at_peers(const std::vector<size_t>& ended) {
+  const auto first = [&](Parting how) -> const Peer* {
+    for (const size_t i : ended)
+      if (*peers_[i].parting == how) return &peers_[i];
+    return nullptr;
+  };
+  if (const Peer* lost = first(Parting::not_yet))
+    give_up(str("rank ", lost->rank, " (pid ", lost->pid, ") ended unexpectedly ", where(), "; ", doing()));
+  if (const Peer* other = first(Parting::gave_up))
+    give_up(str("rank ", other->rank, " (pid ", other->pid, ") gave up ", where(), "; ", doing()));
+  if (first(Parting::failed)) std::_Exit(1);  // it has said why
+}
+
+void Watchdog::look_at_flights() {
+  const std::chrono::seconds limit = limit_;
+  for (const Flight& flight : flights()) {
+    const auto taken = Clock::now() - flight.since;
+    if (taken <= limit) continue;
+    give_up(
+        str(describe(flight.call), ", has taken ", in_seconds(taken), ' ', where(),
+            ", more than parallel.timeout_seconds = ", limit.count(),
+            ": a rank that it waits for is stuck, or slower than that; find the one that says nothing, or "
+            "raise the limit"));
+  }
+}
+
+std::vector<Watchdog::Flight> Watchdog::flights() {
+  const std::lock_guard lock(mutex_);
+  return flights_;
+}
+
+std::string Watchdog::where() const {
+  const int64_t step = step_;
+  return step == 0 ? "before step 1" : str("in step ", step);
+}
+
+std::string Watchdog::doing() {
+  std::vector<Flight> all = flights();
+  if (all.empty()) return "this rank was in no collective";
+  const Flight& oldest = *std::min_element(
+      all.begin(), all.end(), [](const Flight& a, const Flight& b) { return a.since < b.since; });
+  return str("this rank was in ", describe(oldest.call), ", for ", in_seconds(Clock::now() - oldest.since));
+}
+
+void Watchdog::give_up(const std::string& reason) {
+  // One write, so that the lines of several ranks do not mix.
+  const std::string line = str(program_invocation_short_name, ": [rank ", rank_, "] ", reason, '\n');
+  std::fwrite(line.data(), 1, line.size(), stderr);
+  leave(Parting::gave_up);
+  std::this_thread::sleep_for(kUntilForwarded);
+  std::_Exit(1);
+}
+
+InFlight::InFlight(Watchdog* watchdog, const Collective& call) : watchdog_(watchdog) {
+  if (!watchdog_) return;
+  const auto now = Watchdog::Clock::now();
+  const std::lock_guard lock(watchdog_->mutex_);
+  number_ = watchdog_->next_flight_++;
+  watchdog_->flights_.push_back({number_, call, now});
+}
+
+InFlight::~InFlight() {
+  if (!watchdog_) return;
+  const std::lock_guard lock(watchdog_->mutex_);
+  std::erase_if(watchdog_->flights_, [&](const auto& flight) { return flight.number == number_; });
+}
+
+}  // namespace flatshard

@@ -1,0 +1,86 @@
+#pragma once
+// Nobody waits for ever, and nobody dies unseen. A thread of this process watches its collectives, each for
+// no longer than a limit, and the other ranks of this host, which wake it at once when they end. What it
+// finds it says on one line, and it ends this process with exit code 1: where one rank of a job is lost, all
+// the others only wait.
+//
+// A rank that leaves says so first, in memory that the ranks of a host share, so that no other rank takes it
+// for lost.
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/collective.h"
+#include "comm/process_ends.h"
+
+namespace flatshard {
+
+// How a rank leaves: all is done; it has said what went wrong and ends the job; its watchdog has spoken.
+enum class Parting : int { not_yet, finished, failed, gave_up };
+
+class Watchdog {
+ public:
+  struct Peer {
+    int rank;
+    pid_t pid;
+    const std::atomic<Parting>* parting;
+  };
+  // `parting` is where this rank's peers look.
+  Watchdog(int rank, std::vector<Peer> peers, std::atomic<Parting>& parting);
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+  void limit(std::chrono::seconds longest) { limit_ = longest; }
+  void enter_step(int64_t step) { step_ = step; }
+  void leave(Parting how) { parting_ = how; }
+
+ private:
+  friend class InFlight;
+  using Clock = std::chrono::steady_clock;
+  struct Flight {
+    uint64_t number;
+    Collective call;
+    Clock::time_point since;
+  };
+
+  void watch();
+  void look_at_peers(const std::vector<size_t>& ended);
+  void look_at_flights();
+  std::vector<Flight> flights();
+  std::string where() const;
+  std::string doing();
+  [[noreturn]] void give_up(const std::string& reason);
+
+  int rank_;
+  std::vector<Peer> peers_;
+  std::atomic<Parting>& parting_;
+  ProcessEnds ends_;
+  std::atomic<std::chrono::seconds> limit_{std::chrono::seconds(120)};
+  std::atomic<int64_t> step_{0};
+  std::atomic<bool> stopping_{false};
+  std::mutex mutex_;
+  std::vector<Flight> flights_;  // one for each thread that is in a collective
+  uint64_t next_flight_ = 0;
+  std::thread thread_;
+};
+
+// The time in which a thread carries out a collective. Without a watchdog it does nothing.
+class InFlight {
+ public:
+  InFlight(Watchdog* watchdog, const Collective& call);
+  ~InFlight();
+  InFlight(const InFlight&) = delete;
+  InFlight& operator=(const InFlight&) = delete;
+
+ private:
+  Watchdog* watchdog_;
+  uint64_t number_ = 0;
+};
+
+}  // namespace flatshard
