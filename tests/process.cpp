@@ -17,15 +17,23 @@ std::string replace_all(std::string text, const std::string& from, const std::st
   return text;
 }
 
+constexpr const char* kLauncher =
+    "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe ";
+
 std::string quoted(const std::string& text) { return "'" + replace_all(text, "'", "'\\''") + "'"; }
+
+// Commands with the names of programs in place of @.
+std::string with_programs(const std::string& command) {
+  return replace_all(command, "@",
+                     std::filesystem::read_symlink("/proc/self/exe").parent_path().string() + "/");
+}
 
 }  // namespace
 
 Finished run_command(const std::string& command, int limit_seconds) {
-  const std::string programs = std::filesystem::read_symlink("/proc/self/exe").parent_path().string();
   // MPI libraries leave memory behind at the end; the address sanitizer would count that.
   const std::string shell = str("ASAN_OPTIONS=detect_leaks=0 timeout -k 5 ", limit_seconds, " sh -c ",
-                                quoted(replace_all(command, "@", programs + "/")), " 2>&1");
+                                quoted(with_programs(command)), " 2>&1");
   std::FILE* pipe = popen(shell.c_str(), "r");
   check(pipe != nullptr, "cannot start a shell");
   Finished finished{0, ""};
@@ -38,9 +46,10 @@ Finished run_command(const std::string& command, int limit_seconds) {
 
 std::string launcher(int ranks) {
   if (ranks == 1) return "";
-  return str("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -np ", ranks,
-             " ");
+  return str(kLauncher, "-np ", ranks, ' ');
 }
+
+std::string launch(const std::string& arguments) { return with_programs(kLauncher + arguments); }
 
 std::string no_ranks_because() {
   if (!kMpiBuilt) return "this build has no MPI";

@@ -17,6 +17,9 @@ Finished run_command(const std::string& command, int limit_seconds = 120);
 // "mpirun ... -np N", or "" for one rank: what to put before a program.
 std::string launcher(int ranks);
 
+// The command line that starts mpirun with these arguments, "@" standing for programs as above.
+std::string launch(const std::string& arguments);
+
 // Why several ranks cannot be started here; "" where they can.
 std::string no_ranks_because();
 

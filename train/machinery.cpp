@@ -1,6 +1,7 @@
 #include "train/machinery.h"
 
 #include "runtime/host_memory.h"
+#include "train/agreement.h"
 #include "train/start_up.h"
 
 namespace flatshard {
@@ -45,6 +46,7 @@ Machinery::Machinery(const RunSetup& setup, World& world, const MachineryOptions
       memory_(setup.device, setup.units.offload),
       streams_(setup.device, {.order = options.order, .trace = options.trace}),
       plan_(plan_on(memory_, setup, world.rank(), conversations_.refer())) {
+  agree_on_schedule(world, plan_.schedule);
   if (!setup.device.is_cuda()) check_room(memory_, world);
   memory_.commit(options.commit);
   engine_.emplace(setup, world.rank(), conversations_.refer(), memory_, streams_);

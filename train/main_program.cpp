@@ -11,6 +11,7 @@
 #include "comm/launch.h"
 #include "comm/world.h"
 #include "runtime/log.h"
+#include "train/agreement.h"
 #include "train/trainer.h"
 
 namespace flatshard {
@@ -48,6 +49,7 @@ void run(const CommandLine& line, World& world, std::ostream& out) {
   configure_log(LogLevel::info, world.rank(), world.size());
   LoadedConfig loaded = load_config(line.config, line.overrides);
   world.limit_collectives(std::chrono::seconds(loaded.config.parallel.timeout_seconds));
+  agree_on_config(world, loaded.config, line.print_config ? "print" : line.plan ? "plan" : "train");
   if (line.print_config) {
     if (world.rank() == 0) out << to_toml(loaded.config, &loaded.origin);
   } else if (line.plan) {

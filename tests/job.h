@@ -1,0 +1,42 @@
+#pragma once
+// A job of several ranks that runs beside the test, so that the test can harm it.
+
+#include <functional>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include "tests/process.h"
+
+namespace flatshard::test {
+
+class Job {
+ public:
+  // Starts mpirun with these arguments in a folder; "@train" is the program train of this build.
+  Job(const std::string& folder, const std::string& arguments);
+  // What is left of it is killed.
+  ~Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  // Blocks until the output has a text, and then tells the processes of the ranks, by rank.
+  std::vector<pid_t> ranks_after(const std::string& text, int count);
+  // Blocks until mpirun has ended; one that takes longer than the limit is killed and has exit code 124.
+  Finished wait(int limit_seconds = 60);
+  std::string output() const;
+
+ private:
+  std::string output_path_;
+  pid_t mpirun_;
+  bool ended_ = false;
+  std::vector<pid_t> ranks_;
+};
+
+// Whether a process is no more, or nothing but an exit code that nobody has asked for.
+bool is_gone(pid_t pid);
+// Blocks until `holds`, for no longer than the limit; whether it does.
+bool eventually(const std::function<bool()>& holds, int limit_seconds = 60);
+// Whether the process has a handler for the signal.
+bool handles(pid_t pid, int signal);
+
+}  // namespace flatshard::test
