@@ -18,6 +18,7 @@
 #include "train/report.h"
 #include "train/run_folder.h"
 #include "train/start_up.h"
+#include "train/stop_request.h"
 #include "train/trace_file.h"
 #include "train/trace_picture.h"
 #include "train/weights.h"
@@ -58,8 +59,8 @@ class Trainer {
 
   void say_start();
   StepMetrics step();
-  double sum_of_lanes(std::span<const double> mine);
   void report_first_step();
+  double sum_of_lanes(std::span<const double> losses);
   void check_result(const StepMetrics& m, bool finite);
   double evaluate();
   bool due(int64_t every) const {
@@ -88,6 +89,11 @@ class Trainer {
   int64_t data_step_ = 0, completed_ = 0, tokens_ = 0;
   int skipped_in_a_row_ = 0;
   int steps_row_ = 0;  // of the trace
+  StopRequest stop_request_;
+  // Of the rank that was asked first; on all ranks alike.
+  struct Stop {
+    int rank = 0, signal = 0;
+  } stop_;
 };
 
 int use_threads(const RunConfig& run, const World& world) {
@@ -142,13 +148,14 @@ void Trainer::run() {
     folder_->write("config.toml", to_toml(loaded_.config));
     metrics_.emplace(folder_->file("metrics.jsonl"));
   }
-  while (completed_ < total_steps_) {
+  while (completed_ < total_steps_ && !stop_.signal) {
     StepMetrics m = step();
     if (data_step_ == 1) report_first_step();
     if (!m.skipped && eval_ && due(eval_every_)) m.eval_loss = evaluate();
     if (leads()) {
       metrics_->write(m);
-      if (completed_ % setup_.config.log.every == 0 || completed_ == total_steps_ || m.skipped || m.eval_loss)
+      if (completed_ % setup_.config.log.every == 0 || completed_ == total_steps_ || m.skipped ||
+          m.eval_loss || stop_.signal)
         progress_.step(m);
     }
     if (!m.skipped && setup_.config.run.hash_every > 0 && completed_ % setup_.config.run.hash_every == 0 &&
@@ -210,14 +217,20 @@ void Trainer::report_first_step() {
   if (leads()) folder_->write("step1.txt", all);
 }
 
-// In the order of the lanes, whoever computed them.
-double Trainer::sum_of_lanes(std::span<const double> mine) {
-  const std::vector<double> all = world_.all_gather(mine);
-  std::vector<double> in_order(all.size());
-  for (size_t i = 0; i < all.size(); ++i) {
-    const int64_t local = static_cast<int64_t>(i % mine.size()), lanes = setup_.batching.lanes;
-    in_order[static_cast<size_t>(lane_of(setup_.units, setup_.groups, static_cast<int>(i / mine.size()),
-                                         local / lanes, local % lanes))] = all[i];
+// In the order of the lanes, whoever computed them. What each rank was asked to do travels along, so that all
+// stop after the same step.
+double Trainer::sum_of_lanes(std::span<const double> losses) {
+  std::vector<double> mine(losses.begin(), losses.end());
+  mine.push_back(stop_request_.signal());
+  const std::vector<double> all = world_.all_gather(mine, "losses");
+  std::vector<double> in_order(losses.size() * static_cast<size_t>(world_.size()));
+  for (int rank = 0; rank < world_.size(); ++rank) {
+    const double* const said = &all[static_cast<size_t>(rank) * mine.size()];
+    for (int64_t local = 0, lanes = setup_.batching.lanes; local < std::ssize(losses); ++local)
+      in_order[static_cast<size_t>(
+          lane_of(setup_.units, setup_.groups, rank, local / lanes, local % lanes))] = said[local];
+    if (const int signal = static_cast<int>(said[losses.size()]); signal != 0 && !stop_.signal)
+      stop_ = {rank, signal};
   }
   double sum = 0;
   for (const double loss : in_order) sum += loss;
@@ -243,7 +256,7 @@ double Trainer::evaluate() {
       mine.push_back(s.sum);
       mine.push_back(s.targets);
     }
-  const std::vector<double> all = world_.all_gather(mine);
+  const std::vector<double> all = world_.all_gather(mine, "evaluation losses");
   // In the order of the sequences, so that neither ranks nor batches show.
   const size_t per_batch = static_cast<size_t>(2 * setup_.eval_sequences), per_rank = mine.size();
   double sum = 0, targets = 0;
@@ -274,6 +287,9 @@ void Trainer::finish() {
   const std::string hash = weights_hash(machinery_.engine());
   if (!leads()) return;
   progress_.finish();
+  if (completed_ < total_steps_)
+    out_ << "stopped   after step " << with_commas(completed_) << " of " << with_commas(total_steps_)
+         << ", for rank " << stop_.rank << " was sent " << signal_name(stop_.signal) << '\n';
   write_report(folder_->path());
   out_ << "report    " << folder_->file("report.html") << "\nmodel     " << folder_->file("model")
        << "\nweights " << hash << std::endl;

@@ -1,0 +1,133 @@
+// What becomes of a job when a rank dies or hangs: the program train under mpirun, harmed from outside.
+
+#include <algorithm>
+#include <csignal>
+#include <thread>
+
+#include "runtime/rng.h"
+#include "tests/job.h"
+#include "tests/test.h"
+#include "tests/workshop.h"
+
+using namespace flatshard;
+
+namespace {
+
+// Runs for longer than any test, and evaluates and hashes on the way, so that harm may come in any of it.
+constexpr const char* kEndless =
+    " --train.steps=1000000 --log.every=1000000 --train.eval_every=4 --run.hash_every=7";
+constexpr const char* kStarted = "memory    of rank 0";
+
+bool says(const std::string& output, int rank, const std::string& text) {
+  const std::string begin = str("train: [rank ", rank, "] ");
+  for (size_t at = output.find(begin); at != std::string::npos; at = output.find(begin, at + 1))
+    if (output.substr(at, output.find('\n', at) - at).find(text) != std::string::npos) return true;
+  return false;
+}
+
+void check_gone(const std::vector<pid_t>& ranks) {
+  for (const pid_t pid : ranks) CHECK(test::eventually([&] { return test::is_gone(pid); }));
+}
+
+}  // namespace
+
+TEST_CASE("a rank that is killed at any point ends all others, and each says what it waited for") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("killed");
+  const RandomStream random(1, "kills");
+  constexpr int kTimes = 20;
+  constexpr uint64_t kMilliseconds = 300;
+  for (int time = 0; time < kTimes; ++time) {
+    const int ranks = time % 2 == 0 ? 4 : 2;
+    test::Job job("killed", str("-np ", ranks, " @train config.toml", kEndless));
+    const std::vector<pid_t> pids = job.ranks_after(kStarted, ranks);
+    const size_t victim = random.bits(2 * time) % pids.size();
+    std::this_thread::sleep_for(std::chrono::milliseconds(random.bits(2 * time + 1) % kMilliseconds));
+    kill(pids[victim], SIGKILL);
+    const test::Finished run = job.wait();
+    CAPTURE(time);
+    CAPTURE(victim);
+    CAPTURE(run.output);
+    CHECK(run.exit_code != 0);
+    CHECK(run.exit_code != 124);
+    for (int rank = 0; rank < ranks; ++rank)
+      if (rank != static_cast<int>(victim))
+        CHECK(says(run.output, rank, str("rank ", victim, " (pid ", pids[victim], ") ended unexpectedly ")));
+    check_gone(pids);
+  }
+}
+
+TEST_CASE("a rank that stands still ends the run after parallel.timeout_seconds") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("still");
+  test::Job job("still", str("-np 4 @train config.toml --parallel.timeout_seconds=2", kEndless));
+  const std::vector<pid_t> pids = job.ranks_after(kStarted, 4);
+  kill(pids[1], SIGSTOP);
+  const test::Finished run = job.wait();
+  CAPTURE(run.output);
+  CHECK(run.exit_code != 0);
+  CHECK(run.exit_code != 124);
+  bool first = false;
+  for (const int rank : {0, 2, 3}) {
+    const bool waited =
+        says(run.output, rank, "s in step ") && says(run.output, rank, "parallel.timeout_seconds = 2");
+    CHECK((waited || says(run.output, rank, ") gave up in step ")));
+    first = first || waited;
+  }
+  CHECK(first);
+  check_gone(pids);
+}
+
+TEST_CASE("SIGTERM to one rank ends the run after the same step on all, as a run that is done ends") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("terminated");
+  const std::string options = " --schedule.kind=constant --run.hash_every=0";
+  for (const int signal : {SIGTERM, SIGINT}) {
+    test::Job job("terminated", str("-np 4 @train config.toml", kEndless, options));
+    const std::vector<pid_t> pids = job.ranks_after(kStarted, 4);
+    kill(pids[2], signal);
+    const test::Finished run = job.wait();
+    CAPTURE(run.output);
+    CHECK(run.exit_code == 0);
+    const std::string name = signal == SIGTERM ? "SIGTERM" : "SIGINT";
+    CHECK(run.output.find(" of 1,000,000, for rank 2 was sent " + name) != std::string::npos);
+    std::string step = test::after(run.output, "stopped   after step ");
+    step = step.substr(0, step.find(" of "));
+    step.erase(std::remove(step.begin(), step.end(), ','), step.end());
+    REQUIRE(!step.empty());
+    // The weights are those of a run of so many steps.
+    const test::Finished same = workshop.train(2, options + " --train.eval_every=1000 --train.steps=" + step);
+    CHECK(test::after(run.output, "\nweights ").size() == 64);
+    CHECK(test::after(same.output, "\nweights ") == test::after(run.output, "\nweights "));
+    check_gone(pids);
+  }
+}
+
+TEST_CASE("a second SIGTERM does not wait for a step that cannot end") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("twice");
+  test::Job job("twice", str("-np 2 @train config.toml", kEndless));
+  const std::vector<pid_t> pids = job.ranks_after(kStarted, 2);
+  REQUIRE(test::eventually([&] { return test::handles(pids[0], SIGTERM); }));
+  kill(pids[1], SIGSTOP);
+  kill(pids[0], SIGTERM);
+  REQUIRE(test::eventually([&] { return !test::handles(pids[0], SIGTERM); }));  // the first one has arrived
+  CHECK(!test::is_gone(pids[0]));
+  kill(pids[0], SIGTERM);
+  const test::Finished run = job.wait();
+  CAPTURE(run.output);
+  CHECK(run.exit_code != 0);
+  CHECK(run.exit_code != 124);
+  check_gone(pids);
+}
+
+TEST_CASE("one process alone stops at SIGTERM as well") {
+  const test::Workshop workshop("alone");
+  const test::Finished run = test::run_command(
+      str("cd alone; @train config.toml", kEndless, " > out.txt & until grep -q '", kStarted,
+          "' out.txt; do sleep 0.05; done; kill -TERM $!; wait $!; code=$?; cat out.txt; exit $code"));
+  CAPTURE(run.output);
+  CHECK(run.exit_code == 0);
+  CHECK(run.output.find(" of 1,000,000, for rank 0 was sent SIGTERM") != std::string::npos);
+  CHECK(test::after(run.output, "\nweights ").size() == 64);
+}
