@@ -101,6 +101,8 @@ std::vector<pid_t> Job::ranks_after(const std::string& text, int count) {
   return ranks_;
 }
 
+void Job::signal_launcher(int signal) { kill(mpirun_, signal); }
+
 Finished Job::wait(int limit_seconds) {
   int status = 0;
   ended_ = eventually([&] { return waitpid(mpirun_, &status, WNOHANG) == mpirun_; }, limit_seconds);

@@ -21,6 +21,7 @@ class Job {
 
   // Blocks until the output has a text, and then tells the processes of the ranks, by rank.
   std::vector<pid_t> ranks_after(const std::string& text, int count);
+  void signal_launcher(int signal);
   // Blocks until mpirun has ended; one that takes longer than the limit is killed and has exit code 124.
   Finished wait(int limit_seconds = 60);
   std::string output() const;

@@ -1,7 +1,8 @@
 #pragma once
-// SIGTERM and SIGINT as a wish: the first one asks the run to end after its step, a second one ends the
-// process at once.
+// SIGTERM, SIGINT and SIGUSR1 as a wish: the first signal asks the run to end after its step, a second one
+// ends the process at once.
 
+#include <array>
 #include <csignal>
 
 namespace flatshard {
@@ -19,8 +20,7 @@ class StopRequest {
   int signal() const;
 
  private:
-  struct sigaction before_term_ {
-  }, before_int_{};
+  std::array<struct sigaction, 3> before_{};
 };
 
 const char* signal_name(int signal);
