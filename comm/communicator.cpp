@@ -17,6 +17,10 @@ Collective Communicator::note(const char* verb, const char* whom, const Tensor& 
   return call;
 }
 
+const char* Communicator::span_name(const Stream& stream, const Collective& call) {
+  return stream.traced() ? lasting(str(call.verb, ' ', call.whom)) : call.verb;
+}
+
 void Communicator::all_gather(Stream& stream, const Tensor& full, const Tensor& shard, const char* whom) {
   check(part_of(full, rank_, size_).bytes() == shard.bytes() && full.dtype == shard.dtype, "all_gather of ",
         whom, ": a shard ", shard.shape, " of ", shard.dtype, ", ", size_, " of which make ", full.shape,

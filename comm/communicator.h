@@ -40,6 +40,8 @@ class Communicator {
 
  protected:
   Communicator(const char* name, int rank, int size) : name_(name), rank_(rank), size_(size) {}
+  // What the work of a call is named in a trace: "all_gather model.layers.3".
+  static const char* span_name(const Stream& stream, const Collective& call);
 
  private:
   // The verbs, on tensors that fit. `call` is what a back end says of itself while it is busy.

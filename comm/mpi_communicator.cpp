@@ -54,7 +54,7 @@ class MpiCommunicator : public Communicator {
                      const Tensor& shard) override {
     check_host(full);
     check_host(shard);
-    stream.run(call.verb, [this, call, full, shard] {
+    stream.run(span_name(stream, call), [this, call, full, shard] {
       const InFlight flight(watchdog_, call);
       const Elements elements(shard.bytes());
       const bool in_place = shard.data == part_of(full, rank(), size()).data;
@@ -69,7 +69,7 @@ class MpiCommunicator : public Communicator {
     check_host(received);
     check_host(sent);
     const int64_t part = part_of(sent, 0, size()).bytes();
-    stream.run(call.verb, [this, call, received, sent, part] {
+    stream.run(span_name(stream, call), [this, call, received, sent, part] {
       const InFlight flight(watchdog_, call);
       const Elements elements(part);
       mpi_check(MPI_Alltoall(sent.data, elements.count(), elements.type(), received.data, elements.count(),
@@ -84,7 +84,7 @@ class MpiCommunicator : public Communicator {
           INT_MAX);
     check_host(full);
     check_host(shard);
-    stream.run(call.verb, [this, call, shard, full] {
+    stream.run(span_name(stream, call), [this, call, shard, full] {
       const InFlight flight(watchdog_, call);
       mpi_check(MPI_Reduce_scatter_block(full.data, shard.data, static_cast<int>(shard.size()), MPI_FLOAT,
                                          MPI_SUM, comm_),
@@ -94,7 +94,7 @@ class MpiCommunicator : public Communicator {
 
   void do_broadcast(Stream& stream, const Collective& call, const Tensor& t, int root) override {
     check_host(t);
-    stream.run(call.verb, [this, call, t, root] {
+    stream.run(span_name(stream, call), [this, call, t, root] {
       const InFlight flight(watchdog_, call);
       const Elements elements(t.bytes());
       mpi_check(MPI_Bcast(t.data, elements.count(), elements.type(), root, comm_), call);

@@ -79,6 +79,7 @@ class Stream {
 
   Device device() const;
   bool planning() const;
+  bool traced() const { return trace_ != nullptr; }
   const std::string& name() const { return name_; }
   void* native() const { return native_; }  // the cudaStream_t; null on the CPU
 
@@ -89,7 +90,7 @@ class Stream {
  private:
   friend class StreamGroup;
   Stream(StreamGroup& group, int index, std::string name, StreamRole role);
-  explicit Stream(Stream& cuda);  // its host side
+  explicit Stream(Stream& cuda);              // its host side
   bool runs_at_once(const char* what) const;  // an Error where `what` cannot run at all
   bool runs_at_once() const;
   void wait_on_host(const Event& event);

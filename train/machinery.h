@@ -37,6 +37,8 @@ class Machinery {
   const RunPlan& plan() const { return plan_; }
   // All that the arenas have held so far, and what they could hold at most.
   const MemoryPlan& memory() const { return memory_; }
+  // From now on what the engine says to other ranks is written down; null ends it.
+  void log_to(CollectiveLog* log) { conversations_.refer().log_to(log); }
 
  private:
   // The four conversations of an engine.

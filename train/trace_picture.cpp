@@ -25,8 +25,8 @@ struct Span {
   double begin = 0, end = 0;  // microseconds
 };
 
-// What the rows hold, in the order of the legend. A span belongs to the first kind whose row it is in and
-// whose word its name begins with.
+// What the rows hold, in the order of the legend. A span belongs to the first kind whose words its row's name
+// and its own begin with.
 struct Kind {
   const char *style, *row, *word, *letter, *meaning;
 };
@@ -39,12 +39,13 @@ constexpr Kind kKinds[] = {
     {"exchange", "reduce", "all_", "", "exchange"},
     {"exchange", "reduce", "reduce_", "", nullptr},
     {"sum", "reduce", "", "", "sum"},
+    {"copy", "copy", "", "", "copy"},
 };
-constexpr const char* kRows[] = {"compute", "gather", "reduce"};
+constexpr const char* kRows[] = {"compute", "gather", "reduce", "copy"};
 
 const Kind* kind_of(const std::string& row, const std::string& name) {
   for (const Kind& kind : kKinds)
-    if (row == kind.row && name.starts_with(kind.word)) return &kind;
+    if (row.starts_with(kind.row) && name.starts_with(kind.word)) return &kind;
   return nullptr;  // single ops inside a stage
 }
 
@@ -77,7 +78,7 @@ Span span_of(const Json& event) {
 struct Moment {
   std::string step;
   double begin = 0, end = 0;
-  int ranks = 1;
+  int ranks = 1, rows_of_rank = 3;  // four where shards are copied between host and device
   std::map<std::pair<int, int>, std::string> rows;
   std::vector<Span> spans;
 };
@@ -87,8 +88,11 @@ Moment moment_of(const std::string& path) {
   std::vector<Span> steps;
   each_event(path, [&](const Json& event) {
     m.ranks = std::max(m.ranks, event.at("pid").get<int>() + 1);
-    if (event.at("name") == "thread_name")
-      m.rows[{event.at("pid"), event.at("tid")}] = event.at("args").at("name");
+    if (event.at("name") == "thread_name") {
+      const std::string row = event.at("args").at("name");
+      m.rows[{event.at("pid"), event.at("tid")}] = row;
+      if (row.starts_with("copy")) m.rows_of_rank = 4;
+    }
     if (event.at("ph") == "X" && is_step(event.at("name"))) steps.push_back(span_of(event));
   });
   std::vector<Span> of_first;
@@ -117,7 +121,7 @@ constexpr char kStyle[] = R"(<style>
   .quiet { fill: #57606a } .line { stroke: #d0d7de } .lane { fill: #f3f5f7 } .page { fill: #ffffff }
   .on { fill: #ffffff; font-size: 11px; text-anchor: middle }
   .forward { fill: #2f7fd6 } .backward { fill: #d9772b } .update { fill: #8a63d2 }
-  .gather { fill: #2f9e63 } .exchange { fill: #cf3f5c } .sum { fill: #e79aa8 }
+  .gather { fill: #2f9e63 } .exchange { fill: #cf3f5c } .sum { fill: #e79aa8 } .copy { fill: #0f8b8d }
   .wait { fill: #ffffff; stroke: #8c959f; stroke-dasharray: 2 2 }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3 } .quiet { fill: #9198a1 } .line { stroke: #3d444d } .lane { fill: #1b222b }
@@ -130,7 +134,7 @@ class Picture {
  public:
   explicit Picture(const Moment& m) : m_(m) {
     out_ << std::fixed << std::setprecision(1);
-    const double height = row_top(m.ranks - 1, 2) + kPitch + 30;
+    const double height = row_top(m.ranks - 1, m.rows_of_rank - 1) + kPitch + 30;
     out_ << "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " << kWidth << ' ' << height
          << "\" width=\"" << kWidth << "\" height=\"" << height << "\">\n"
          << kStyle << "<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n";
@@ -169,7 +173,7 @@ class Picture {
   void legend() {
     double x = kRight;
     for (const Kind& kind : kKinds) {
-      if (!kind.meaning) continue;
+      if (!kind.meaning || (kind.row == std::string("copy") && m_.rows_of_rank < 4)) continue;
       box(kind.style, x, 33, 22, 14, "");
       text(x + 11, 44, "on", kind.letter);
       text(x + 28, 44, "quiet", kind.meaning);
@@ -192,7 +196,7 @@ class Picture {
   }
 
   void lanes(int rank) {
-    for (int row = 0; row < 3; ++row) {
+    for (int row = 0; row < m_.rows_of_rank; ++row) {
       const double top = row_top(rank, row);
       if (row == 0) text(kRight, top + 14, "", str("rank ", rank));
       text(kLeft - 58, top + 14, "quiet", kRows[row]);
@@ -204,8 +208,8 @@ class Picture {
     const auto row = m_.rows.find({s.process, s.row});
     const Kind* kind = row == m_.rows.end() ? nullptr : kind_of(row->second, s.name);
     if (!kind || (std::string(kind->style) == "wait") != waits) return;
-    const int place = row->second == kRows[0] ? 0 : row->second == kRows[1] ? 1 : 2;
-    const double top = row_top(s.process, place), x = x_of(s.begin);
+    const auto place = std::find(std::begin(kRows), std::end(kRows), std::string(kind->row)) - kRows;
+    const double top = row_top(s.process, static_cast<int>(place)), x = x_of(s.begin);
     const double width = std::max(0.5, x_of(s.end) - x - 0.5);
     box(kind->style, x, top, width, kRow, str(escaped(s.name), ", ", std::lround(s.end - s.begin), " us"));
     const std::string number = s.name.substr(std::min(s.name.size(), std::string(kind->word).size() + 1));

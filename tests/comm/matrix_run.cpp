@@ -114,4 +114,26 @@ double MatrixRun::final_loss(const Config& config, int steps) {
   return loss;
 }
 
+std::pair<MatrixRun::Bytes, MatrixRun::Bytes> MatrixRun::received_and_stated(const Config& config) {
+  const RunSetup setup = set_up(config, world_.size());
+  const Data batches = data(setup);
+  Machinery machinery(setup, world_);
+  machinery.engine().initialise();
+  step(machinery, setup, batches, 0);
+  CollectiveLog log;
+  machinery.log_to(&log);
+  step(machinery, setup, batches, 1);
+  machinery.log_to(nullptr);
+  // Of n ranks that put a tensor together, each receives what it does not have.
+  const auto received = [&](const std::string& communicator, int ranks) {
+    return sum_of(log, [&](const Collective& c) { return c.communicator == communicator; }).bytes / ranks *
+           (ranks - 1);
+  };
+  const int group = setup.groups.size;
+  const UnitTable& stated = machinery.plan().units;
+  return {{received("gather", group), received("reduce", group) + received("replicas", setup.groups.count()),
+           received("compute", group)},
+          {stated.all.traffic.gathered, stated.all.traffic.reduced, stated.norm_bytes}};
+}
+
 }  // namespace flatshard::test

@@ -2,6 +2,8 @@
 // Trains a tiny model for a few steps on all ranks of the world, with poisoned memory, and tells what came
 // out.
 
+#include <utility>
+
 #include "comm/world.h"
 #include "train/config.h"
 #include "train/data.h"
@@ -22,6 +24,12 @@ class MatrixRun {
   bool all_skip_when(int one_rank, const Config& config, StreamOrder order);
   // The loss of the last step, on all ranks.
   double final_loss(const Config& config, int steps);
+  // What this rank received in the second of two steps, and what the table of units says that it is.
+  struct Bytes {
+    int64_t gathered, reduced, norm;
+    bool operator==(const Bytes&) const = default;
+  };
+  std::pair<Bytes, Bytes> received_and_stated(const Config& config);
 
  private:
   struct Told {

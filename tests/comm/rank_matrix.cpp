@@ -1,9 +1,10 @@
-// rank_matrix --subset | --all | --losses | --collectives | --clocks | --nonfinite, alone or under mpirun;
-// --steps N, default 3.
+// rank_matrix --subset | --all | --losses | --collectives | --traffic | --clocks | --nonfinite, alone or
+// under mpirun; --steps N, default 3.
 //   --subset, --all   trains a tiny model in every setting, or in a covering part of them; all settings of a
 //                     subject must give the same bits. Prints a hash for each subject, or what differs.
 //   --losses          the loss after 20 steps of each strategy and reduction, on any number of ranks
 //   --collectives     every verb of a communicator, on tensors of many sizes
+//   --traffic         what a step of each strategy receives, beside what the table of units says
 //   --clocks          how far the ranks' clocks are apart, with clocks that are set apart
 //   --nonfinite       a step that each rank in turn spoils, in every strategy: all must skip it
 // The exit code is 1 when something differs.
@@ -70,6 +71,26 @@ void print_losses(World& world) {
     }
 }
 
+bool traffic_holds(World& world) {
+  MatrixRun run(world);
+  for (const std::string strategy : {"no_shard", "zero1", "shard_grad_op", "full_shard", "hybrid"})
+    for (const bool offload : {false, true}) {
+      Config c = matrix_config("llama");
+      c.parallel.strategy = strategy;
+      if (offload && !shard_policy(strategy).params) continue;  // nothing to send away
+      if (strategy == "hybrid") c.parallel.group_size = std::max(1, world.size() / 2);
+      c.parallel.offload = offload;
+      const auto [received, stated] = run.received_and_stated(c);
+      if (world.rank() == 0)
+        std::cout << "traffic " << strategy << (offload ? " offloaded" : "") << ": gathered "
+                  << received.gathered << ", reduced " << received.reduced << ", norm " << received.norm
+                  << std::endl;
+      check(received == stated, strategy, ": the table of units says ", stated.gathered, ", ", stated.reduced,
+            " and ", stated.norm);
+    }
+  return true;
+}
+
 // Every rank's clock is five seconds ahead of the one before it.
 bool clocks_hold(World& world) {
   const double ahead = 5.0 * world.rank();
@@ -116,10 +137,11 @@ Options parse(int argc, char** argv) {
       o.steps = std::atoi(argv[++i]);
       check(o.steps > 0, "--steps is \"", argv[i], "\", must be a positive number");
     } else {
-      constexpr const char* kModes[] = {"--subset",      "--all",    "--losses",
-                                        "--collectives", "--clocks", "--nonfinite"};
+      constexpr const char* kModes[] = {"--subset",  "--all",    "--losses",   "--collectives",
+                                        "--traffic", "--clocks", "--nonfinite"};
       check(o.mode.empty() && std::find(std::begin(kModes), std::end(kModes), word) != std::end(kModes), word,
-            ": usage: rank_matrix --subset | --all | --losses | --collectives | --clocks | --nonfinite "
+            ": usage: rank_matrix --subset | --all | --losses | --collectives | --traffic | "
+            "--clocks | --nonfinite "
             "[--steps N]");
       o.mode = word;
     }
@@ -132,6 +154,7 @@ bool run_matrix(const Options& o, World& world) {
   if (o.mode == "--collectives") return collectives_hold(world, std::cout);
   if (o.mode == "--clocks") return clocks_hold(world);
   if (o.mode == "--nonfinite") return skips_together(world);
+  if (o.mode == "--traffic") return traffic_holds(world);
   if (o.mode == "--losses") return print_losses(world), true;
   const Settings settings(world.size());
   return compare(world, settings, o.mode == "--all" ? settings.all() : settings.covering(), o.steps);

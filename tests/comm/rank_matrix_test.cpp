@@ -87,3 +87,13 @@ TEST_CASE("gradients of one rank that are not finite make all ranks skip the ste
     CHECK(run.output.find(str("all ranks skip together in ", 5 * ranks, " cases")) != std::string::npos);
   }
 }
+
+TEST_CASE("a step of real ranks receives the bytes that the table of units states, in every strategy") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  for (const int ranks : {1, 2, 4}) {
+    CAPTURE(ranks);
+    const test::Finished run = rank_matrix(ranks, "--traffic");
+    CHECK_MESSAGE(run.exit_code == 0, run.output);
+    CHECK((run.output.find("hybrid offloaded: gathered 0, reduced 0,") != std::string::npos) == (ranks == 1));
+  }
+}

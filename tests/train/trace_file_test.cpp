@@ -78,6 +78,8 @@ TEST_CASE("one trace.json holds every rank's streams, and what ranks did togethe
   constexpr int64_t kMicroSteps = 2;
   CHECK(spans["compute backward 3"] == kRanks * kSteps * kMicroSteps);
   CHECK(spans["compute forward 1"] == kRanks * kSteps * kMicroSteps);
+  CHECK(spans["reduce all_to_all model.layers.1"] == kRanks * kSteps * kMicroSteps);
+  CHECK(spans["gather all_gather model.layers.0"] > kRanks * kSteps * kMicroSteps);  // evaluations as well
   CHECK(spans["compute update"] == kRanks * kSteps);
   CHECK(steps.size() == kSteps);
   for (const auto& [name, of_ranks] : steps) {
