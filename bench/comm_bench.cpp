@@ -69,7 +69,7 @@ class Tensors {
 
 // Of one call, on the slowest rank.
 double time_of(World& world, const std::function<void()>& call, int64_t calls) {
-  world.barrier();
+  world.barrier("bench");
   const double mine = seconds_of([&] {
     for (int64_t i = 0; i < calls; ++i) call();
   });

@@ -45,7 +45,7 @@ class Variant {
   void step(bool counts) {
     Engine& engine = machinery_.engine();
     const double waited = engine.waited_seconds();
-    world_.barrier();
+    world_.barrier("bench");
     const double mine = seconds_of([&] {
       const StepResult r = engine.step(data_, {.data_step = number_,
                                                .update = number_ + 1,

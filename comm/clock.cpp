@@ -30,7 +30,7 @@ double steady_seconds() {
 
 ClockOffset clock_offset(World& world) {
   const double mine = running_kernel();
-  const std::vector<double> kernels = world.all_gather({&mine, 1});
+  const std::vector<double> kernels = world.all_gather({&mine, 1}, "hosts");
   const bool same =
       std::all_of(kernels.begin(), kernels.end(), [&](double k) { return k != 0 && k == mine; });
   if (same) return {};
@@ -41,11 +41,11 @@ ClockOffset clock_offset(World& world) {
 ClockOffset measure_clock_offset(World& world, const std::function<double()>& now) {
   double least = -std::numeric_limits<double>::infinity(), most = -least;
   for (int i = 0; i < kExchanges; ++i) {
-    world.barrier();  // so that all enter at nearly the same time
+    world.barrier("clocks");  // so that all enter at nearly the same time
     const double entry = now();
-    const double entry_of_first = world.all_gather({&entry, 1}).front();
+    const double entry_of_first = world.all_gather({&entry, 1}, "clocks").front();
     const double leave = now();
-    const double leave_of_first = world.all_gather({&leave, 1}).front();
+    const double leave_of_first = world.all_gather({&leave, 1}, "clocks").front();
     least = std::max(least, entry_of_first - leave);
     most = std::min(most, leave_of_first - entry);
   }

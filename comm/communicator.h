@@ -63,9 +63,16 @@ class Communicator {
 // Part `index` of `parts` equal parts of a tensor.
 Tensor part_of(const Tensor& t, int index, int parts);
 
+// What carries tensors: MPI in host memory; MPI behind copies to host memory, for a device's tensors; NCCL.
+enum class Transport { host, staged, nccl };
+
 // A communicator over all ranks of the world, or over those that give the same color, in the order of their
 // ranks. Each one is a conversation of its own: calls on two of them may be in flight together. The name is a
-// literal.
-std::unique_ptr<Communicator> make_communicator(World& world, const char* name, int color = 0);
+// literal. `device` counts for NCCL alone.
+std::unique_ptr<Communicator> make_communicator(World& world, const char* name, int color = 0,
+                                                Transport transport = Transport::host,
+                                                Device device = Device::cpu());
+// Of these, the one for host memory: MPI, or a rank alone.
+std::unique_ptr<Communicator> make_host_communicator(World& world, const char* name, int color);
 
 }  // namespace flatshard

@@ -111,7 +111,7 @@ class MpiCommunicator : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_communicator(World& world, const char* name, int color) {
+std::unique_ptr<Communicator> make_host_communicator(World& world, const char* name, int color) {
   if (!world.over_mpi()) return std::make_unique<SelfCommunicator>(name);
   const InFlight flight(world.watchdog(), {name, "split", "the ranks", 0, DType::i32});
   MPI_Comm part = MPI_COMM_NULL;

@@ -92,20 +92,38 @@ void ShardedUnit::allocate_values(UnitArenas arenas) {
   allocate(frozen_, frozen_flat_, frozen_shard_);
 }
 
-void ShardedUnit::initialise(Stream& compute, Stream& gather, uint64_t seed) {
-  const auto first_values = [&](const FlatLayout& layout, const Tensor& shard) {
-    if (layout.empty()) return;
-    zero(on_shards(compute), shard);  // the padding
-    for (const FlatLayout::Piece& piece : layout.pieces(place())) {
+// Each rank makes what it owns; or rank 0 makes all of it, and sends it to its group's peers in the other
+// groups, and these to their groups.
+void ShardedUnit::make_first_values(Stream& compute, const FlatLayout& layout, const Tensor& shard,
+                                    uint64_t seed) {
+  if (layout.empty()) return;
+  const auto fill = [&](Stream& stream, const Tensor& t, const std::vector<FlatLayout::Piece>& pieces) {
+    zero(stream, t);  // the padding
+    for (const FlatLayout::Piece& piece : pieces) {
       const ParamSpec& spec = params()[piece.param];
-      init_param(on_shards(compute), {.y = shard.slice(piece.in_shard, piece.in_shard + piece.size),
-                                      .init = spec.init,
-                                      .random = RandomStream(seed, spec.name),
-                                      .first = piece.in_param});
+      init_param(stream, {.y = t.slice(piece.in_shard, piece.in_shard + piece.size),
+                          .init = spec.init,
+                          .random = RandomStream(seed, spec.name),
+                          .first = piece.in_param});
     }
   };
-  first_values(trainable_, master_);
-  first_values(frozen_, frozen_shard_);
+  if (!options_.sync_first_values || comms_.groups().ranks == 1)
+    return fill(on_shards(compute), shard, layout.pieces(place()));
+  Tensor whole = gradient_room_->received().slice(0, layout.size());
+  whole.dtype = shard.dtype;
+  if (place() == 0 && comms_.replicas.rank() == 0) {
+    std::vector<FlatLayout::Piece> all;
+    for (const FlatLayout::Place& p : layout.places()) all.push_back({p.param, 0, p.begin, p.size});
+    fill(compute, whole, all);
+  }
+  comms_.replicas.broadcast(compute, whole, 0, name_);
+  comms_.compute.broadcast(compute, whole, 0, name_);
+  copy(compute, shard, part_of(whole, place(), group_size()));
+}
+
+void ShardedUnit::initialise(Stream& compute, Stream& gather, uint64_t seed) {
+  make_first_values(compute, trainable_, master_, seed);
+  make_first_values(compute, frozen_, frozen_shard_, seed);
   if (has_gradients()) {
     zero(on_shards(compute), m_);
     zero(on_shards(compute), v_);

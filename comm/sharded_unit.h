@@ -88,6 +88,7 @@ class ShardedUnit {
   enum class State { sharded, gathering, whole };
 
   void allocate_values(UnitArenas arenas);
+  void make_first_values(Stream& compute, const FlatLayout& layout, const Tensor& shard, uint64_t seed);
   bool stays() const { return !sharded_values_ || (role_.root && options_.keep_root); }
   // A stream for work on this rank's shards: they may lie in host memory.
   Stream& on_shards(Stream& stream) const { return options_.offload ? stream.host_side() : stream; }

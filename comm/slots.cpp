@@ -77,10 +77,12 @@ ValueSlot* GatherRoom::take(const UnitRole& role) {
 GradientRoom::GradientRoom(const std::vector<ParamList>& units, const std::vector<UnitRole>& roles,
                            RankGroups groups, const UnitOptions& options, UnitArenas arenas)
     : rings_(ring_count(roles)), own_(units.size()) {
-  const auto size_of = [&](const UnitRole& role) {
-    return FlatLayout(units[static_cast<size_t>(role.index)], Segment::trainable, groups.size, groups.count())
-        .size();
+  const auto size_in = [&](Segment segment) {
+    return [&, segment](const UnitRole& role) {
+      return FlatLayout(units[static_cast<size_t>(role.index)], segment, groups.size, groups.count()).size();
+    };
   };
+  const auto size_of = size_in(Segment::trainable);
   const int64_t most = largest(
       roles, [](const UnitRole&) { return true; }, size_of);
   if (most == 0) return;
@@ -89,7 +91,13 @@ GradientRoom::GradientRoom(const std::vector<ParamList>& units, const std::vecto
     landing = arenas.exchange.alloc(DType::f32, sum);
     if (options.reduction != Reduction::exact) arrived = arenas.gradients.alloc(DType::f32, sum);
   }
-  if (groups.ranks > 1) received_ = arenas.exchange.alloc(DType::f32, {most});
+  if (groups.ranks > 1) {
+    const int64_t first = options.sync_first_values
+                              ? largest(
+                                    roles, [](const UnitRole&) { return true; }, size_in(Segment::frozen))
+                              : 0;
+    received_ = arenas.exchange.alloc(DType::f32, {std::max(most, first)});
+  }
   if (writes_sums_directly(options, groups)) return;
   if (options.wire != DType::f32) rounded_ = arenas.exchange.alloc(options.wire, {most});
   const auto make_slot = [&](int64_t size) {

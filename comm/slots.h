@@ -22,14 +22,15 @@ enum class Reduction { exact, sequential, native };
 struct UnitOptions {
   ShardPolicy policy{"no_shard", false, false, false};
   Reduction reduction = Reduction::exact;
-  DType compute = DType::bf16;  // of values and activations
-  DType wire = DType::f32;      // in which gradients travel, f32 or bf16
-  int lanes = 1;                // of a micro-step on one rank; more than 1 need wire = f32
-  int64_t micro_steps = 1;      // of an optimizer step
-  int gather_slots = 2;         // units whose values are whole at the same time
-  bool keep_root = true;        // root units stay gathered for the whole step
-  bool offload = false;         // shards, their sums and the optimizer's state live in host memory
-  bool poison = false;          // tests: values that are let go become NaN, so that no stale read passes
+  DType compute = DType::bf16;     // of values and activations
+  DType wire = DType::f32;         // in which gradients travel, f32 or bf16
+  int lanes = 1;                   // of a micro-step on one rank; more than 1 need wire = f32
+  int64_t micro_steps = 1;         // of an optimizer step
+  int gather_slots = 2;            // units whose values are whole at the same time
+  bool keep_root = true;           // root units stay gathered for the whole step
+  bool offload = false;            // shards, their sums and the optimizer's state live in host memory
+  bool sync_first_values = false;  // rank 0 makes them for all
+  bool poison = false;             // tests: values that are let go become NaN, so that no stale read passes
 };
 
 // Whether values are shards that become whole only for a stage. Offloaded ones always do, even where a group

@@ -46,6 +46,7 @@ void Watchdog::watch() {
   while (!stopping_) {
     look_at_peers(ends_.within(kBetweenLooks));
     look_at_flights();
+    look_at_probes();
   }
 }
 
@@ -75,6 +76,13 @@ void Watchdog::look_at_flights() {
   }
 }
 
+void Watchdog::look_at_probes() {
+  const std::lock_guard lock(probes_mutex_);
+  for (const Probe* probe : probes_)
+    if (const std::string trouble = probe->ask_(limit_); !trouble.empty())
+      give_up(str(trouble, ' ', where()));
+}
+
 std::vector<Watchdog::Flight> Watchdog::flights() {
   const std::lock_guard lock(mutex_);
   return flights_;
@@ -100,6 +108,18 @@ void Watchdog::give_up(const std::string& reason) {
   leave(Parting::gave_up);
   std::this_thread::sleep_for(kUntilForwarded);
   std::_Exit(1);
+}
+
+Watchdog::Probe::Probe(Watchdog* watchdog, Ask ask) : watchdog_(watchdog), ask_(std::move(ask)) {
+  if (!watchdog_) return;
+  const std::lock_guard lock(watchdog_->probes_mutex_);
+  watchdog_->probes_.push_back(this);
+}
+
+Watchdog::Probe::~Probe() {
+  if (!watchdog_) return;
+  const std::lock_guard lock(watchdog_->probes_mutex_);
+  std::erase(watchdog_->probes_, this);
 }
 
 InFlight::InFlight(Watchdog* watchdog, const Collective& call) : watchdog_(watchdog) {

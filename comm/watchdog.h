@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -40,6 +41,22 @@ class Watchdog {
   void enter_step(int64_t step) { step_ = step; }
   void leave(Parting how) { parting_ = how; }
 
+  // Asked now and then, on the watchdog's thread, for as long as it lives: why the run cannot go on, or "".
+  // It is told how long a collective may take. For back ends whose calls return before they are carried out.
+  class Probe {
+   public:
+    using Ask = std::function<std::string(std::chrono::seconds)>;
+    Probe(Watchdog* watchdog, Ask ask);  // without a watchdog nobody asks
+    ~Probe();
+    Probe(const Probe&) = delete;
+    Probe& operator=(const Probe&) = delete;
+
+   private:
+    friend class Watchdog;
+    Watchdog* watchdog_;
+    Ask ask_;
+  };
+
  private:
   friend class InFlight;
   using Clock = std::chrono::steady_clock;
@@ -52,6 +69,7 @@ class Watchdog {
   void watch();
   void look_at_peers(const std::vector<size_t>& ended);
   void look_at_flights();
+  void look_at_probes();
   std::vector<Flight> flights();
   std::string where() const;
   std::string doing();
@@ -67,6 +85,8 @@ class Watchdog {
   std::mutex mutex_;
   std::vector<Flight> flights_;  // one for each thread that is in a collective
   uint64_t next_flight_ = 0;
+  std::mutex probes_mutex_;
+  std::vector<Probe*> probes_;
   std::thread thread_;
 };
 

@@ -25,11 +25,11 @@ double measured_rate(World& world) {
   zero(stream, full);
   double best = INFINITY;
   for (int round = 0; round < kRounds; ++round) {
-    world.barrier();
+    world.barrier("bandwidth");
     const auto begin = std::chrono::steady_clock::now();
     comm->all_gather(stream, full, part_of(full, world.rank(), world.size()), "bandwidth");
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    const std::vector<double> all = world.all_gather({&seconds, 1});
+    const std::vector<double> all = world.all_gather({&seconds, 1}, "bandwidth");
     best = std::min(best, *std::max_element(all.begin(), all.end()));
   }
   return static_cast<double>(kFloats * (world.size() - 1) * size_of(DType::f32)) / best;

@@ -259,6 +259,13 @@ std::vector<Field> fields(Config& c) {
        &parallel.accumulation,
        "exchange gradients after every micro-step, or sum them whole and exchange them once",
        {"sharded", "no_sync"}},
+      {"parallel.transport",
+       &parallel.transport,
+       "what carries tensors: auto is NCCL where each rank has a GPU of its own, MPI elsewhere",
+       {"auto", "mpi", "nccl"}},
+      {"parallel.sync_module_states", &parallel.sync_module_states,
+       "rank 0 makes all first values and sends each rank its shards; otherwise each makes its own, the "
+       "same"},
       {"parallel.bandwidth_gbps",
        &parallel.bandwidth_gbps,
        "GB/s that a rank receives, to tell how many tokens hide the exchange; 0 = measured at start",

@@ -78,6 +78,8 @@ struct ParallelConfig {
   int64_t depth = 1;
   std::string reduction = "exact";
   std::string accumulation = "sharded";
+  std::string transport = "auto";
+  bool sync_module_states = false;
   double bandwidth_gbps = 0;  // 0: measured at start
   int64_t timeout_seconds = 120;
 };

@@ -6,11 +6,16 @@
 
 namespace flatshard {
 
-Machinery::Conversations::Conversations(World& world, RankGroups groups)
-    : compute(make_communicator(world, "compute", groups.group_of(world.rank()))),
-      gather(make_communicator(world, "gather", groups.group_of(world.rank()))),
-      reduce(make_communicator(world, "reduce", groups.group_of(world.rank()))),
-      replicas(make_communicator(world, "replicas", groups.place_of(world.rank()))) {}
+Machinery::Conversations::Conversations(World& world, const RunSetup& setup) {
+  const auto make = [&](const char* name, int color) {
+    return make_communicator(world, name, color, setup.transport, setup.device);
+  };
+  const int group = setup.groups.group_of(world.rank());
+  compute = make("compute", group);
+  gather = make("gather", group);
+  reduce = make("reduce", group);
+  replicas = make("replicas", setup.groups.place_of(world.rank()));
+}
 
 RunPlan Machinery::plan_on(MemoryPlan& memory, const RunSetup& setup, int rank, Communicators comms) {
   StreamGroup planning(setup.device, {.planning = true});
@@ -42,7 +47,7 @@ void check_room(const MemoryPlan& plan, World& world) {
 }  // namespace
 
 Machinery::Machinery(const RunSetup& setup, World& world, const MachineryOptions& options)
-    : conversations_(world, setup.groups),
+    : conversations_(world, setup),
       memory_(setup.device, setup.units.offload),
       streams_(setup.device, {.order = options.order, .trace = options.trace}),
       plan_(plan_on(memory_, setup, world.rank(), conversations_.refer())) {
@@ -53,7 +58,7 @@ Machinery::Machinery(const RunSetup& setup, World& world, const MachineryOptions
 }
 
 RunPlan plan_run(const RunSetup& setup, World& world) {
-  const Machinery::Conversations conversations(world, setup.groups);
+  const Machinery::Conversations conversations(world, setup);
   MemoryPlan memory(setup.device, setup.units.offload);
   return Machinery::plan_on(memory, setup, world.rank(), conversations.refer());
 }

@@ -43,7 +43,7 @@ class Machinery {
  private:
   // The four conversations of an engine.
   struct Conversations {
-    Conversations(World& world, RankGroups groups);
+    Conversations(World& world, const RunSetup& setup);
     Communicators refer() const { return {*compute, *gather, *reduce, *replicas}; }
     std::unique_ptr<Communicator> compute, gather, reduce, replicas;
   };

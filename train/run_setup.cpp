@@ -1,6 +1,7 @@
 #include "train/run_setup.h"
 
 #include <cmath>
+#include <cstdlib>
 
 #include "build_config.h"
 #include "runtime/check.h"
@@ -22,18 +23,36 @@ ModelConfig model_of(const Config& c) {
   return model;
 }
 
-Device device_of(const std::string& choice) {
+Device device_of(const std::string& choice, HostPlace place) {
+  const int gpus = cuda_device_count();
+  const Device gpu = gpus > 0 ? Device::cuda(place.rank % gpus) : Device::cpu();
   const std::string missing = kOpsWithoutCuda;
   if (choice == "cuda") {
     check(kCudaBuilt, "run.device = \"cuda\", but this build has no CUDA back end");
     check(missing.empty(), "run.device = \"cuda\", but these ops have no CUDA twin yet: ", missing);
-    check(cuda_device_count() > 0, "run.device = \"cuda\", but there is no GPU that this process can use");
+    check(gpus > 0, "run.device = \"cuda\", but there is no GPU that this process can use");
   }
-  if (choice == "auto" && cuda_device_count() > 0) {
-    if (missing.empty()) return Device::cuda(0);
+  if (choice == "auto" && gpus > 0) {
+    if (missing.empty()) return gpu;
     log_info("a GPU is there, but training runs on the CPU: no CUDA twin yet of ", missing);
   }
-  return choice == "cuda" ? Device::cuda(0) : Device::cpu();
+  return choice == "cuda" ? gpu : Device::cpu();
+}
+
+Transport transport_of(const std::string& choice, Device device, HostPlace place) {
+  if (!device.is_cuda()) {
+    check(choice != "nccl",
+          "parallel.transport = \"nccl\" moves the memory of GPUs, but the run is on the CPU");
+    return Transport::host;
+  }
+  const bool own_gpus = place.ranks <= cuda_device_count();
+  if (choice == "mpi" || (choice == "auto" && !(kNcclBuilt && own_gpus))) return Transport::staged;
+  check(kNcclBuilt, "parallel.transport = \"nccl\", but this build has no NCCL");
+  // NCCL takes processes of different NCCL_HOSTID for those of different hosts.
+  check(own_gpus || std::getenv("NCCL_HOSTID"), "parallel.transport = \"nccl\", but the ", place.ranks,
+        " ranks of this machine share ", cuda_device_count(),
+        " GPUs: use \"mpi\", or, for a test, start each rank with an NCCL_HOSTID of its own");
+  return Transport::nccl;
 }
 
 // Contradictions between keys that are each right by themselves.
@@ -73,6 +92,7 @@ UnitOptions unit_options(const Config& c, const Batching& batching) {
                       .gather_slots = static_cast<int>(p.depth) + 1,
                       .keep_root = p.keep_root_gathered};
   options.offload = p.offload;
+  options.sync_first_values = p.sync_module_states;
   check(!p.offload || options.policy.params,
         "parallel.offload needs shards to send away: parallel.strategy = "
         "\"full_shard\" or \"hybrid\", not \"",
@@ -121,7 +141,7 @@ double RunSetup::peak_lr() const {
   return o.lr * (o.lr_scaling == "sqrt" ? std::sqrt(k) : k);
 }
 
-RunSetup set_up(const Config& config, int ranks) {
+RunSetup set_up(const Config& config, int ranks, HostPlace place) {
   check_together(config);
   const Batching batching = batching_of(config.train, ranks);
   const UnitOptions units = unit_options(config, batching);
@@ -135,8 +155,10 @@ RunSetup set_up(const Config& config, int ranks) {
                           .size = config.parallel.wrap_size,
                           .replicate = config.parallel.replicate},
                  .groups = groups_of(units.policy, ranks, static_cast<int>(config.parallel.group_size)),
-                 .device = device_of(config.run.device),
+                 .device = device_of(config.run.device, place),
+                 .transport = Transport::host,
                  .eval_sequences = config.train.eval_batch_size_per_device};
+  setup.transport = transport_of(config.parallel.transport, setup.device, place);
   if (setup.eval_sequences == 0) setup.eval_sequences = config.train.batch_size_per_device;
   check_sizes(setup);
   return setup;

@@ -2,6 +2,7 @@
 // A config made definite for a number of ranks: sizes derived, choices made, contradictions refused. No data
 // and no device are needed, so --plan can work from it.
 
+#include "comm/communicator.h"
 #include "comm/slots.h"
 #include "runtime/device.h"
 #include "runtime/dtype.h"
@@ -20,6 +21,7 @@ struct RunSetup {
   WrapOptions wrap;
   RankGroups groups;
   Device device;
+  Transport transport;
   int64_t eval_sequences;  // of a rank's evaluation batch
 
   int64_t seq_len() const { return config.data.seq_len; }
@@ -27,6 +29,11 @@ struct RunSetup {
   double peak_lr() const;  // optimizer.lr, scaled by the batch where asked
 };
 
-RunSetup set_up(const Config& config, int ranks);
+// Which of the ranks of its host a rank is: it decides which GPU is its own.
+struct HostPlace {
+  int rank = 0, ranks = 1;
+};
+
+RunSetup set_up(const Config& config, int ranks, HostPlace place = {});
 
 }  // namespace flatshard

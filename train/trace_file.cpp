@@ -18,7 +18,7 @@ constexpr int64_t kSpansAtOnce = 16384;  // some 1.5 MB of text
 // The start of rank 0's trace on this rank's clock.
 Trace::Clock::time_point common_zero(const Trace& trace, World& world, const ClockOffset& offset) {
   const double start = std::chrono::duration<double>(trace.start().time_since_epoch()).count();
-  const double zero = world.all_gather({&start, 1}).front() - offset.seconds;
+  const double zero = world.all_gather({&start, 1}, "the start of traces").front() - offset.seconds;
   return Trace::Clock::time_point(
       std::chrono::duration_cast<Trace::Clock::duration>(std::chrono::duration<double>(zero)));
 }

@@ -105,7 +105,7 @@ Trainer::Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bo
     : loaded_(loaded),
       world_(world),
       out_(out),
-      setup_(set_up(loaded.config, world.size())),
+      setup_(set_up(loaded.config, world.size(), {world.local_rank(), world.local_size()})),
       train_(setup_.config.data.train, setup_, false),
       total_steps_(total_steps(setup_.config.train, train_.data.steps_per_epoch())),
       eval_every_(steps_between(setup_.config.train.eval_every, total_steps_)),
@@ -312,7 +312,7 @@ void run_training(const LoadedConfig& loaded, World& world, std::ostream& out, b
 
 void print_plan(const LoadedConfig& loaded, World& world, std::ostream& out) {
   use_threads(loaded.config.run, world);  // ops take scratch for each of them
-  const RunSetup setup = set_up(loaded.config, world.size());
+  const RunSetup setup = set_up(loaded.config, world.size(), {world.local_rank(), world.local_size()});
   const RunPlan plan = plan_run(setup, world);
   const bool exchanges = world.size() > 1;
   const double peak = exchanges ? matrix_peak(world, setup.compute) : 0;

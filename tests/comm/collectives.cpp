@@ -1,10 +1,13 @@
 #include "tests/comm/collectives.h"
 
+#include <cstdlib>
 #include <ostream>
+#include <vector>
 
+#include "build_config.h"
 #include "comm/communicator.h"
 #include "runtime/check.h"
-#include "runtime/dtype.h"
+#include "runtime/memory.h"
 
 namespace flatshard::test {
 namespace {
@@ -15,93 +18,115 @@ class Trial {
   Trial(Communicator& comm, Stream& stream, int64_t part) : comm_(comm), stream_(stream), part_(part) {}
 
   bool all_gather(bool in_place) {
-    std::vector<float> full(whole(), -1), shard(static_cast<size_t>(part_));
-    const size_t mine = static_cast<size_t>(comm_.rank() * part_);
-    float* values = in_place ? full.data() + mine : shard.data();
-    for (int64_t i = 0; i < part_; ++i) values[i] = value(comm_.rank(), i);
-    comm_.all_gather(stream_, tensor(full.data(), comm_.size() * part_), tensor(values, part_), "a trial");
-    bool held = true;
-    for (size_t i = 0; i < full.size(); ++i)
-      held = held &&
-             full[i] == value(static_cast<int>(i) / static_cast<int>(part_), static_cast<int64_t>(i) % part_);
-    return held;
+    const Tensor full = upload(std::vector<float>(whole(), -1));
+    const Tensor shard = in_place ? part_of(full, comm_.rank(), comm_.size()) : upload(mine(part_));
+    if (in_place) copy(stream_, shard, upload(mine(part_)));
+    comm_.all_gather(stream_, full, shard, "a trial");
+    return holds(full, [&](int64_t i) { return value(static_cast<int>(i / part_), i % part_); });
   }
 
   bool all_to_all() {
-    std::vector<float> received(whole(), -1), sent(whole());
-    for (size_t i = 0; i < sent.size(); ++i) sent[i] = value(comm_.rank(), static_cast<int64_t>(i));
-    comm_.all_to_all(stream_, tensor(received.data(), comm_.size() * part_),
-                     tensor(sent.data(), comm_.size() * part_), "a trial");
-    bool held = true;
-    for (int from = 0; from < comm_.size(); ++from)
-      for (int64_t i = 0; i < part_; ++i)
-        held =
-            held && received[static_cast<size_t>(from * part_ + i)] == value(from, comm_.rank() * part_ + i);
-    return held;
+    const Tensor received = upload(std::vector<float>(whole(), -1));
+    comm_.all_to_all(stream_, received, upload(mine(comm_.size() * part_)), "a trial");
+    return holds(received, [&](int64_t i) {
+      return value(static_cast<int>(i / part_), comm_.rank() * part_ + i % part_);
+    });
   }
 
   bool reduce_scatter() {
-    std::vector<float> shard(static_cast<size_t>(part_), -1), full(whole());
-    for (size_t i = 0; i < full.size(); ++i) full[i] = value(comm_.rank(), static_cast<int64_t>(i));
-    comm_.reduce_scatter(stream_, tensor(shard.data(), part_), tensor(full.data(), comm_.size() * part_),
-                         "a trial");
-    bool held = true;
-    for (int64_t i = 0; i < part_; ++i) {
+    const Tensor shard = upload(std::vector<float>(static_cast<size_t>(part_), -1));
+    comm_.reduce_scatter(stream_, shard, upload(mine(comm_.size() * part_)), "a trial");
+    return holds(shard, [&](int64_t i) {
       float sum = 0;  // small whole numbers: any order gives the same
       for (int from = 0; from < comm_.size(); ++from) sum += value(from, comm_.rank() * part_ + i);
-      held = held && shard[static_cast<size_t>(i)] == sum;
-    }
-    return held;
+      return sum;
+    });
   }
 
   bool broadcast(int root) {
-    std::vector<float> values(static_cast<size_t>(part_), -1);
-    if (comm_.rank() == root)
-      for (int64_t i = 0; i < part_; ++i) values[static_cast<size_t>(i)] = value(root, i);
-    comm_.broadcast(stream_, tensor(values.data(), part_), root, "a trial");
-    bool held = true;
-    for (int64_t i = 0; i < part_; ++i) held = held && values[static_cast<size_t>(i)] == value(root, i);
-    return held;
+    const Tensor t =
+        upload(comm_.rank() == root ? mine(part_) : std::vector<float>(static_cast<size_t>(part_), -1));
+    comm_.broadcast(stream_, t, root, "a trial");
+    return holds(t, [&](int64_t i) { return value(root, i); });
   }
 
  private:
-  static float value(int rank, int64_t at) { return static_cast<float>(1000 * rank + at % 997); }
+  static float value(int rank, int64_t at) { return static_cast<float>((rank + 1) * 1000 + at % 997); }
   size_t whole() const { return static_cast<size_t>(comm_.size() * part_); }
-  static Tensor tensor(float* data, int64_t size) { return {data, DType::f32, {size}, Device::cpu()}; }
+
+  std::vector<float> mine(int64_t size) const {
+    std::vector<float> values;
+    for (int64_t i = 0; i < size; ++i) values.push_back(value(comm_.rank(), i));
+    return values;
+  }
+  // Where the stream works.
+  Tensor upload(std::vector<float> values) {
+    const int64_t n = std::ssize(values);
+    memory_.emplace_back(stream_.device(), n * size_of(DType::f32));
+    const Tensor t{memory_.back().data(), DType::f32, {n}, stream_.device()};
+    copy(stream_, t, {values.data(), DType::f32, {n}, Device::cpu()});
+    stream_.sync();
+    return t;
+  }
+  template <class Expected>
+  bool holds(const Tensor& t, Expected&& expected) {
+    std::vector<float> values(static_cast<size_t>(t.size()));
+    copy(stream_, {values.data(), DType::f32, {t.size()}, Device::cpu()}, t);
+    stream_.sync();
+    for (int64_t i = 0; i < t.size(); ++i)
+      if (values[static_cast<size_t>(i)] != expected(i)) return false;
+    return true;
+  }
 
   Communicator& comm_;
   Stream& stream_;
   int64_t part_;
+  std::vector<Memory> memory_;
 };
 
-}  // namespace
-
-bool collectives_hold(World& world, std::ostream& out) {
-  StreamGroup streams(Device::cpu());
+// In every way in which the ranks can be cut into groups of two sizes.
+bool hold_over(World& world, Transport transport, Device device, std::ostream& out) {
+  StreamGroup streams(device);
   Stream& stream = streams.add("collectives", StreamRole::comm);
   bool all = true;
   const auto expect = [&](bool held, const char* verb, int64_t part, int groups) {
     if (!held)
       out << verb << " of parts of " << part << " in " << groups << " groups fails on rank " << world.rank()
-          << std::endl;
+          << ", transport " << static_cast<int>(transport) << std::endl;
     all = all && held;
   };
   for (const int groups : {1, 2}) {
     if (world.size() % groups != 0) continue;
     // Once groups of neighbours, once of those who are `groups` apart.
     for (const int color : {world.rank() / (world.size() / groups), world.rank() % groups}) {
-      const std::unique_ptr<Communicator> comm = make_communicator(world, "trial", color);
+      const std::unique_ptr<Communicator> comm = make_communicator(world, "trial", color, transport, device);
       check(comm->size() == world.size() / groups, "a communicator of ", comm->size(), " ranks, must be ",
             world.size() / groups);
       for (const int64_t part : {1, 3, 128, 4096, 100003}) {
-        Trial trial(*comm, stream, part);
-        expect(trial.all_gather(false), "all_gather", part, groups);
-        expect(trial.all_gather(true), "all_gather in place", part, groups);
-        expect(trial.all_to_all(), "all_to_all", part, groups);
-        expect(trial.reduce_scatter(), "reduce_scatter", part, groups);
-        for (const int root : {0, comm->size() - 1}) expect(trial.broadcast(root), "broadcast", part, groups);
+        const auto trial = [&] { return Trial(*comm, stream, part); };
+        expect(trial().all_gather(false), "all_gather", part, groups);
+        expect(trial().all_gather(true), "all_gather in place", part, groups);
+        expect(trial().all_to_all(), "all_to_all", part, groups);
+        expect(trial().reduce_scatter(), "reduce_scatter", part, groups);
+        for (const int root : {0, comm->size() - 1})
+          expect(trial().broadcast(root), "broadcast", part, groups);
       }
     }
+  }
+  return all;
+}
+
+}  // namespace
+
+bool collectives_hold(World& world, std::ostream& out) {
+  bool all = hold_over(world, Transport::host, Device::cpu(), out);
+  all = hold_over(world, Transport::staged, Device::cpu(), out) && all;
+  const int gpus = cuda_device_count();
+  if (gpus > 0) {
+    const Device gpu = Device::cuda(world.local_rank() % gpus);
+    all = hold_over(world, Transport::staged, gpu, out) && all;
+    const bool apart = world.local_size() <= gpus || std::getenv("NCCL_HOSTID");
+    if (kNcclBuilt && apart) all = hold_over(world, Transport::nccl, gpu, out) && all;
   }
   if (all && world.rank() == 0) out << "collectives hold on " << world.size() << " ranks\n";
   return all;
