@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <unistd.h>
 
+#include "runtime/memory.h"
 #include "runtime/rng.h"
 #include "runtime/sha256.h"
 #include "tests/comm/settings.h"
@@ -31,10 +32,32 @@ std::string write_corpus() {
   return path;
 }
 
+int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
 double loss_scale(const RunSetup& setup) { return setup.compute == DType::f16 ? 1024 : 1; }
 
 void add_to(Sha256& hash, const std::vector<double>& values) {
   hash.add(values.data(), values.size() * sizeof(double));
+}
+
+// What a rank holds from step to step is its share of the state, to the byte: values in the dtype of compute,
+// whole or sharded; of what is trained, masters and two moments, sharded in any case.
+void check_share(const Machinery& machinery, const std::vector<ShardedUnit>& units, const RunSetup& setup) {
+  const int64_t ranks = setup.groups.size, f32 = size_of(DType::f32);
+  int64_t bytes = 0;
+  for (const ShardedUnit& unit : units) {
+    int64_t trained = 0, frozen = 0;
+    for (const ParamSpec& spec : unit.params().specs())
+      (spec.trainable ? trained : frozen) += round_up(spec.shape.size(), FlatLayout::kAlignment);
+    const auto shard = [&](int64_t elements) {
+      return round_up(elements, ranks * setup.groups.count() * FlatLayout::kShardMultiple) / ranks;
+    };
+    const int64_t parts = setup.units.policy.params && !unit.role().whole ? 1 : ranks;
+    bytes += parts * (shard(trained) + shard(frozen)) * size_of(setup.compute);
+    bytes += shard(trained) * (setup.compute == DType::f32 ? 2 : 3) * f32;
+  }
+  const int64_t held = machinery.memory().parameters.used() + machinery.memory().optimizer.used();
+  check(held == bytes, "a rank holds ", held, " bytes of the state, its share is ", bytes);
 }
 
 }  // namespace
@@ -86,8 +109,13 @@ std::string MatrixRun::fingerprint(const Config& config, StreamOrder order, int 
   RunSetup setup = set_up(config, world_.size());
   setup.units.poison = true;
   const Data batches = data(setup);
+  const int64_t live_before = memory_counters().live_bytes;
   Machinery machinery(setup, world_, {.order = order, .commit = kPoisoned});
   machinery.engine().initialise();
+  const int64_t taken = memory_counters().live_bytes - live_before;
+  check(taken == machinery.plan().memory_bytes, "a rank takes ", taken, " bytes, planned were ",
+        machinery.plan().memory_bytes);
+  check_share(machinery, machinery.engine().units(), setup);
   Sha256 hash;
   for (int number = 0; number < steps; ++number) {
     const Told told = step(machinery, setup, batches, number);
@@ -98,6 +126,17 @@ std::string MatrixRun::fingerprint(const Config& config, StreamOrder order, int 
   const std::string weights = weights_hash(machinery.engine());
   hash.add(weights.data(), weights.size());
   return world_.rank() == 0 ? hash.hex() : "";
+}
+
+std::string MatrixRun::first_shards(const Config& config) {
+  const RunSetup setup = set_up(config, world_.size());
+  Machinery machinery(setup, world_, {.commit = kPoisoned});
+  machinery.engine().initialise();
+  Sha256 hash;
+  for (const ShardedUnit& unit : machinery.engine().units())
+    for (const Tensor& t : {unit.shard().p, unit.shard().copy, unit.frozen_shard()})
+      hash.add(t.data, static_cast<size_t>(t.bytes()));
+  return hash.hex();
 }
 
 double MatrixRun::final_loss(const Config& config, int steps) {

@@ -22,6 +22,8 @@ class MatrixRun {
   // Whether a step in which one rank alone has gradients that are not finite is skipped by all: nothing that
   // any rank owns changes by a bit, and the loss scale halves everywhere; and the next one is not.
   bool all_skip_when(int one_rank, const Config& config, StreamOrder order);
+  // A hash over what this rank owns before the first step.
+  std::string first_shards(const Config& config);
   // The loss of the last step, on all ranks.
   double final_loss(const Config& config, int steps);
   // What this rank received in the second of two steps, and what the table of units says that it is.

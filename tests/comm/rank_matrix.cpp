@@ -1,7 +1,9 @@
-// rank_matrix --subset | --all | --losses | --collectives | --traffic | --clocks | --nonfinite, alone or
-// under mpirun; --steps N, default 3.
-//   --subset, --all   trains a tiny model in every setting, or in a covering part of them; all settings of a
+// rank_matrix --subset | --nightly | --start | --losses | --collectives | --traffic | --clocks | --nonfinite,
+// alone or under mpirun; --steps N, default 3.
+//   --subset          trains a tiny model in settings that cover every pair of choices; all settings of a
 //                     subject must give the same bits. Prints a hash for each subject, or what differs.
+//   --nightly         the same, with every combination of the choices that matter most
+//   --start           first values where every rank has another seed, with rank 0 making them and without
 //   --losses          the loss after 20 steps of each strategy and reduction, on any number of ranks
 //   --collectives     every verb of a communicator, on tensors of many sizes
 //   --traffic         what a step of each strategy receives, beside what the table of units says
@@ -16,6 +18,7 @@
 #include <map>
 
 #include "comm/clock.h"
+#include "comm/shard_policy.h"
 #include "runtime/parallel.h"
 #include "tests/comm/collectives.h"
 #include "tests/comm/matrix_run.h"
@@ -104,6 +107,34 @@ bool clocks_hold(World& world) {
   return here.seconds == 0 && here.error == 0;
 }
 
+// Every rank has another seed. Where rank 0 makes all first values, every shard is that of rank 0's seed.
+bool start_as_one(World& world) {
+  MatrixRun run(world);
+  bool held = true;
+  int cases = 0;
+  for (const char* strategy : {"no_shard", "zero1", "full_shard", "hybrid"})
+    for (const bool offload : {false, true}) {
+      Config c = matrix_config("llama");
+      c.trainable = {"*layers.1.*", "*norm*"};
+      c.parallel.strategy = strategy;
+      if (c.parallel.strategy == "hybrid") c.parallel.group_size = world.size() / 2;
+      c.parallel.offload = offload;
+      if (offload && !shard_policy(strategy).params) continue;
+      const std::string expected = run.first_shards(c);
+      c.run.seed += world.rank();
+      const std::string apart = run.first_shards(c);
+      c.parallel.sync_module_states = true;
+      const std::string together = run.first_shards(c);
+      held = held && together == expected && (apart != expected) == (world.rank() != 0);
+      ++cases;
+    }
+  const double not_held = held ? 0 : 1;
+  for (const double other : world.all_gather({&not_held, 1}, "trials")) held = held && other == 0;
+  if (held && world.rank() == 0)
+    std::cout << "all ranks start from rank 0's values in " << cases << " cases\n";
+  return held;
+}
+
 bool skips_together(World& world) {
   MatrixRun run(world);
   bool all = true;
@@ -137,10 +168,10 @@ Options parse(int argc, char** argv) {
       o.steps = std::atoi(argv[++i]);
       check(o.steps > 0, "--steps is \"", argv[i], "\", must be a positive number");
     } else {
-      constexpr const char* kModes[] = {"--subset",  "--all",    "--losses",   "--collectives",
-                                        "--traffic", "--clocks", "--nonfinite"};
+      constexpr const char* kModes[] = {"--subset",      "--start",   "--nightly", "--losses",
+                                        "--collectives", "--traffic", "--clocks",  "--nonfinite"};
       check(o.mode.empty() && std::find(std::begin(kModes), std::end(kModes), word) != std::end(kModes), word,
-            ": usage: rank_matrix --subset | --all | --losses | --collectives | --traffic | "
+            ": usage: rank_matrix --subset | --nightly | --start | --losses | --collectives | --traffic | "
             "--clocks | --nonfinite "
             "[--steps N]");
       o.mode = word;
@@ -155,9 +186,10 @@ bool run_matrix(const Options& o, World& world) {
   if (o.mode == "--clocks") return clocks_hold(world);
   if (o.mode == "--nonfinite") return skips_together(world);
   if (o.mode == "--traffic") return traffic_holds(world);
+  if (o.mode == "--start") return start_as_one(world);
   if (o.mode == "--losses") return print_losses(world), true;
   const Settings settings(world.size());
-  return compare(world, settings, o.mode == "--all" ? settings.all() : settings.covering(), o.steps);
+  return compare(world, settings, o.mode == "--nightly" ? settings.nightly() : settings.covering(), o.steps);
 }
 
 }  // namespace

@@ -78,6 +78,16 @@ TEST_CASE("all_gather, all_to_all, reduce_scatter and broadcast move every eleme
   }
 }
 
+TEST_CASE("rank 0 makes all first values where asked, and otherwise each rank its own") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  for (const int ranks : {2, 4}) {
+    CAPTURE(ranks);
+    const test::Finished run = rank_matrix(ranks, "--start");
+    CHECK_MESSAGE(run.exit_code == 0, run.output);
+    CHECK(run.output.find("all ranks start from rank 0's values in 6 cases") != std::string::npos);
+  }
+}
+
 TEST_CASE("gradients of one rank that are not finite make all ranks skip the step and halve the scale") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   for (const int ranks : {2, 4}) {

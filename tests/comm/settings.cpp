@@ -34,6 +34,8 @@ void wrap_as(const std::string& subject, ParallelConfig& parallel) {
   if (contains(subject, "replicated")) parallel.replicate = {"*norm*", "*embed*", "*layers.2.mlp.up*"};
 }
 
+constexpr size_t kPlainSubjects = 6;  // the first ones: families and dtypes, with nothing else about them
+
 // Which pairs of values some chosen setting has. An extra dimension stands for strategy and order together.
 class Pairs {
  public:
@@ -158,6 +160,27 @@ std::vector<Setting> Settings::covering() const {
       if (pairs.new_in(s) >= least) take(s);
   std::sort(chosen.begin(), chosen.end());
   return chosen;
+}
+
+std::vector<Setting> Settings::nightly() const {
+  const std::vector<Setting> some = covering();
+  std::set<Setting> chosen(some.begin(), some.end());
+  // Those that count up; the others stay at their first value.
+  constexpr std::array kCounted{Dimension::subject,   Dimension::strategy,          Dimension::order,
+                                Dimension::recompute, Dimension::backward_prefetch, Dimension::depth};
+  Setting s;
+  s[Dimension::forward_prefetch] = 1;
+  for (size_t at = 0; at < kCounted.size();) {
+    chosen.insert(plain_where_it_does_not_count(s));
+    for (at = 0; at < kCounted.size(); ++at) {
+      const size_t values = kCounted[at] == Dimension::subject
+                                ? kPlainSubjects
+                                : values_[static_cast<size_t>(kCounted[at])].size();
+      if (++s[kCounted[at]] < values) break;
+      s[kCounted[at]] = 0;
+    }
+  }
+  return {chosen.begin(), chosen.end()};
 }
 
 Config Settings::config(const Setting& s) const {

@@ -40,9 +40,9 @@ class Settings {
  public:
   explicit Settings(int ranks);
 
-  // Every setting that differs in something that counts: the prefetches of values that are not sharded do
-  // not.
-  const std::vector<Setting>& all() const { return all_; }
+  // Every family and dtype with every strategy, backward prefetch, depth, recomputation and stream order,
+  // over several micro-steps; and covering().
+  std::vector<Setting> nightly() const;
   // Some of them, that contain every pair of values of two dimensions, and every strategy in every stream
   // order with every value of the other dimensions but the subject.
   std::vector<Setting> covering() const;
@@ -62,7 +62,7 @@ class Settings {
 
   int ranks_;
   std::array<std::vector<std::string>, kDimensions> values_;
-  std::vector<Setting> all_;
+  std::vector<Setting> all_;  // that differ in something that counts
 };
 
 // What all settings train: sizes that nothing divides, units of several FlatLayout::kShardMultiple, so that
