@@ -4,10 +4,10 @@
 #include <chrono>
 #include <csignal>
 #include <fcntl.h>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <sstream>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -32,9 +32,8 @@ std::string status(pid_t pid, const std::string& name) { return after(proc(pid, 
 // Rank -> process, of the programs that mpirun has started so far.
 std::map<int, pid_t> ranks_of(pid_t mpirun) {
   std::map<int, pid_t> found;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const pid_t pid = std::atoi(entry.path().filename().c_str());
-    if (pid <= 0 || status(pid, "\nPPid:\t") != str(mpirun)) continue;
+  std::istringstream children(proc(mpirun, str("task/", mpirun, "/children").c_str()));
+  for (pid_t pid; children >> pid;) {
     const std::string environment = '\0' + proc(pid, "environ"), name = "OMPI_COMM_WORLD_RANK=";
     const size_t at = environment.find('\0' + name);
     if (at != std::string::npos) found[std::atoi(environment.c_str() + at + 1 + name.size())] = pid;
