@@ -73,7 +73,7 @@ double time_of(World& world, const std::function<void()>& call, int64_t calls) {
   const double mine = seconds_of([&] {
     for (int64_t i = 0; i < calls; ++i) call();
   });
-  const std::vector<double> all = world.all_gather({&mine, 1});
+  const std::vector<double> all = world.all_gather({&mine, 1}, "bench");
   return *std::max_element(all.begin(), all.end()) / static_cast<double>(calls);
 }
 

@@ -191,7 +191,8 @@ class Picture {
       const double x = x_of(m_.begin + at * 1e3);
       out_ << "<line class=\"line\" x1=\"" << x << "\" x2=\"" << x << "\" y1=\"" << kTop - 6 << "\" y2=\""
            << bottom << "\"/>\n";
-      text(x + 3, bottom + 14, "quiet", str(at, " ms"));
+      constexpr double kLabel = 52;
+      if (x + kLabel < kWidth) text(x + 3, bottom + 14, "quiet", str(at, " ms"));
     }
   }
 
