@@ -187,7 +187,7 @@ void for_each_case(Visit&& visit) {
           for (const int lanes : {1, 2})
             for (const bool prefetch : {true, false}) {
               for (const bool offload : {false, true}) {
-                if (offload && !policy.params) continue;
+                if (offload && !(policy.params && compute == DType::bf16 && wire == DType::f32)) continue;
                 if (wire == DType::bf16 && (lanes > 1 || reduction == Reduction::native)) continue;
                 const int depth = 1 + lanes % 2;
                 visit(Case{.options = {.policy = policy,
