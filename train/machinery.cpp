@@ -36,9 +36,9 @@ RunPlan Machinery::plan_on(MemoryPlan& memory, const RunSetup& setup, int rank, 
 namespace {
 
 // Linux would grant the memory and end the run once it is used. All ranks look before one takes anything.
-void check_room(const MemoryPlan& plan, World& world) {
+void check_room(int64_t bytes, World& world) {
   const int64_t available = available_host_bytes(), ranks = world.local_size();
-  check(plan.peak() <= available / ranks, "out of host memory: the run needs ", human_bytes(plan.peak()),
+  check(bytes <= available / ranks, "out of host memory: the run needs ", human_bytes(bytes),
         ranks > 1 ? str(" in each of the ", ranks, " ranks of this machine") : "", ", available are ",
         human_bytes(available), "; train --plan tells what takes it");
   world.barrier("the look at the memory");
@@ -52,7 +52,7 @@ Machinery::Machinery(const RunSetup& setup, World& world, const MachineryOptions
       streams_(setup.device, {.order = options.order, .trace = options.trace}),
       plan_(plan_on(memory_, setup, world.rank(), conversations_.refer())) {
   agree_on_schedule(world, plan_.schedule);
-  if (!setup.device.is_cuda()) check_room(memory_, world);
+  check_room(setup.device.is_cuda() ? memory_.offloaded() : memory_.peak(), world);
   memory_.commit(options.commit);
   engine_.emplace(setup, world.rank(), conversations_.refer(), memory_, streams_);
 }

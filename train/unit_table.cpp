@@ -68,6 +68,17 @@ int64_t bytes_of_norm(const Wrapping& wrapping, RankGroups groups) {
   return chunks * (groups.size - 1) * size_of(DType::f32);
 }
 
+// What is named or measured wrongly ends up in the root units, which are whole for most of a step.
+std::string warning_of(const Wrapping& wrapping, const WrapOptions& wrap, int64_t all) {
+  if (wrap.policy != "pattern" && wrap.policy != "size") return "";
+  int64_t in_root = 0;
+  for (size_t unit = 0; unit < wrapping.units().size(); ++unit)
+    if (wrapping.roles()[unit].root) in_root += wrapping.units()[unit].element_count();
+  if (2 * in_root <= all) return "";
+  return str("warning: parallel.wrap = \"", wrap.policy, "\" leaves ", 100 * in_root / all,
+             "% of the parameters in root units, more than half; is this meant?\n");
+}
+
 }  // namespace
 
 int passes_over(const Wrapping& wrapping, int unit) {
@@ -103,6 +114,7 @@ UnitTable unit_table(const Wrapping& wrapping, const RunSetup& setup) {
     table.all.parameters += row.parameters, table.all.shard += row.shard, table.all.traffic += row.traffic;
   }
   for (const Run& run : runs) table.rows.push_back(run.row());
+  table.warning = warning_of(wrapping, setup.wrap, table.all.parameters);
   return table;
 }
 
@@ -126,6 +138,7 @@ std::string UnitTable::text() const {
   for (const UnitRow& row : rows) line(row, label(row));
   line(all, "all");
   if (norm_bytes > 0) out << "  and " << with_commas(norm_bytes) << " bytes for the norm of the gradients\n";
+  out << warning;
   return std::move(out).str();
 }
 

@@ -25,6 +25,7 @@ struct UnitTable {
   UnitRow all;
   int64_t norm_bytes = 0;  // received in a step for the norm of the gradients
   int64_t micro_steps = 1;
+  std::string warning{};  // of a wrap that takes too little; "" where all is well
 
   // What a rank receives in a step.
   int64_t bytes() const { return all.traffic.gathered + all.traffic.reduced + norm_bytes; }

@@ -199,3 +199,15 @@ TEST_CASE("a row is shown by its ends") {
   CHECK(ends_of(std::span(row).first(1)) == "[1]");
   CHECK(ends_of({}) == "[]");
 }
+
+TEST_CASE("a wrap that leaves more than half of the model in root units is warned of") {
+  const auto warning = [](const std::string& policy, std::vector<std::string> patterns) {
+    Config config = small_config("llama", 2);
+    config.parallel.wrap = policy;
+    config.parallel.wrap_patterns = std::move(patterns);
+    return table_of(config, 2).warning;
+  };
+  CHECK(warning("pattern", {"*.k_proj"}).find("% of the parameters in root units") != std::string::npos);
+  CHECK(warning("pattern", {"*layers.*"}).empty());
+  CHECK(warning("none", {}).empty());
+}
