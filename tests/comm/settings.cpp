@@ -34,6 +34,7 @@ void wrap_as(const std::string& subject, ParallelConfig& parallel) {
   if (contains(subject, "replicated")) parallel.replicate = {"*norm*", "*embed*", "*layers.2.mlp.up*"};
 }
 
+constexpr size_t kNightlyDepths = 2;  // 1 and 2
 constexpr size_t kPlainSubjects = 6;  // the first ones: families and dtypes, with nothing else about them
 
 // Which pairs of values some chosen setting has. An extra dimension stands for strategy and order together.
@@ -107,7 +108,7 @@ Settings::Settings(int ranks) : ranks_(ranks) {
   values(Dimension::keep_root, {"on", "off"});
   values(Dimension::backward_prefetch, {"none", "pre", "post"});
   values(Dimension::forward_prefetch, {"off", "on"});
-  values(Dimension::depth, {"1", "2"});
+  values(Dimension::depth, {"1", "2", "5"});  // 5 is more than there are blocks
   values(Dimension::offload, {"off", "on"});
 
   std::set<Setting> found;
@@ -173,8 +174,9 @@ std::vector<Setting> Settings::nightly() const {
   for (size_t at = 0; at < kCounted.size();) {
     chosen.insert(plain_where_it_does_not_count(s));
     for (at = 0; at < kCounted.size(); ++at) {
-      const size_t values = kCounted[at] == Dimension::subject
-                                ? kPlainSubjects
+      const size_t values = kCounted[at] == Dimension::subject ? kPlainSubjects
+                            : kCounted[at] == Dimension::depth
+                                ? kNightlyDepths
                                 : values_[static_cast<size_t>(kCounted[at])].size();
       if (++s[kCounted[at]] < values) break;
       s[kCounted[at]] = 0;
