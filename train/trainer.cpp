@@ -15,6 +15,7 @@
 #include "train/metrics.h"
 #include "train/peak.h"
 #include "train/progress.h"
+#include "train/reductions.h"
 #include "train/report.h"
 #include "train/run_folder.h"
 #include "train/start_up.h"
@@ -317,11 +318,12 @@ void print_plan(const LoadedConfig& loaded, World& world, std::ostream& out) {
   const bool exchanges = world.size() > 1;
   const double peak = exchanges ? matrix_peak(world, setup.compute) : 0;
   const Bandwidth bandwidth = bandwidth_of(setup, world);
+  const std::string reductions = describe_reductions(setup, world);
   if (world.rank() != 0) return;
   out << plan.setup_text << "compute   " << describe_flops(plan.flops) << plan.units.text()
       << describe_exchange(setup, plan.units, plan.flops, peak, bandwidth) << "memory    of rank 0 of "
       << world.size() << ":\n"
-      << plan.memory_table;
+      << plan.memory_table << reductions;
 }
 
 }  // namespace flatshard

@@ -158,6 +158,28 @@ TEST_CASE("step1.txt has what every rank says of its first step, the terminal wh
   CHECK(fs::exists(workshop.file("runs/quiet/step1.txt")));
 }
 
+TEST_CASE("--plan shows what each reduction takes, and what it shows is what the run would take") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("plans");
+  const auto line = [](const std::string& text, const std::string& begin) {
+    const size_t at = text.rfind("\n  " + begin + " ");  // behind the table of units
+    return at == std::string::npos ? "" : text.substr(at + 1, text.find('\n', at + 1) - at - 1);
+  };
+  const auto number = [](const std::string& text) {
+    return std::stoll(text.substr(text.find_first_of("0123456789")));
+  };
+  for (const std::string way : {"exact", "sequential", "native"}) {
+    CAPTURE(way);
+    const std::string text = workshop.train(2, "--plan --parallel.reduction=" + way).output;
+    CHECK(number(line(text, way)) == number(line(text, "all  ")));
+    CHECK(line(text, way).find("(in use)") != std::string::npos);
+  }
+  const std::string text = workshop.train(2, "--plan").output;
+  CHECK(number(line(text, "exact")) > number(line(text, "sequential")));
+  CHECK(workshop.train(2, "--plan --precision.reduce=bf16").output.find("adds fp32 alone") !=
+        std::string::npos);
+}
+
 TEST_CASE("--plan shows units, their bytes, and the tokens that hide them") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("plan_of_units");
