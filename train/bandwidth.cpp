@@ -57,7 +57,7 @@ std::string describe_exchange(const RunSetup& setup, const UnitTable& units, con
       tokens_to_hide(static_cast<double>(bytes), bandwidth.bytes_per_second, peak / ranks, flops.causal);
   return str("exchange  ", human_bytes(bytes), " received by each rank in a micro-step, ",
              human_seconds(static_cast<double>(bytes) / bandwidth.bytes_per_second), " at ",
-             human_count(bandwidth.bytes_per_second), "B/s ",
+             std::round(bandwidth.bytes_per_second * 1e-8) / 10, " GB/s ",
              bandwidth.measured ? "(measured now)" : "(stated)", "\n          hidden behind compute from ",
              with_commas(std::llround(std::ceil(least))), " tokens per micro-batch on; here it has ",
              with_commas(tokens), '\n');
