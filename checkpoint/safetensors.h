@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/checksums.h"
 #include "checkpoint/json.h"
 #include "runtime/dtype.h"
 #include "runtime/mapped_file.h"
@@ -86,8 +87,9 @@ class SafetensorsLayout {
 class SafetensorsWriter {
  public:
   // With create it makes the file at its full size, header written, tensors zero; others open that file,
-  // after the one that creates it is through.
-  SafetensorsWriter(const std::string& path, const SafetensorsLayout& layout, bool create);
+  // after the one that creates it is through. What this process writes is added to `sums`, where given.
+  SafetensorsWriter(const std::string& path, const SafetensorsLayout& layout, bool create,
+                    BlockSums* sums = nullptr);
   ~SafetensorsWriter();
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
@@ -104,6 +106,7 @@ class SafetensorsWriter {
 
   std::string path_;
   const SafetensorsLayout& layout_;
+  BlockSums* sums_;
   int file_ = -1;
 };
 

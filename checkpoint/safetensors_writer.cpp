@@ -75,8 +75,9 @@ SafetensorsLayout::SafetensorsLayout(std::vector<SafetensorsSpec> specs, const M
   file_bytes_ = at + static_cast<int64_t>(header_.size());
 }
 
-SafetensorsWriter::SafetensorsWriter(const std::string& path, const SafetensorsLayout& layout, bool create)
-    : path_(path), layout_(layout) {
+SafetensorsWriter::SafetensorsWriter(const std::string& path, const SafetensorsLayout& layout, bool create,
+                                     BlockSums* sums)
+    : path_(path), layout_(layout), sums_(sums) {
   file_ = open(path.c_str(), O_WRONLY | O_CLOEXEC | (create ? O_CREAT | O_TRUNC : 0), 0666);
   check(file_ >= 0, path, ": cannot write: ", std::strerror(errno));
   try {
@@ -115,6 +116,7 @@ void SafetensorsWriter::write(size_t index, int64_t first, const void* data, int
 }
 
 void SafetensorsWriter::write_bytes(int64_t offset, const void* data, int64_t bytes) {
+  if (sums_) sums_->add(offset, data, bytes);
   const char* at = static_cast<const char*>(data);
   while (bytes > 0) {
     const ssize_t written = pwrite(file_, at, static_cast<size_t>(bytes), offset);

@@ -1,0 +1,146 @@
+#include "checkpoint/checksums.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <iomanip>
+#include <sstream>
+
+#include "checkpoint/crc64.h"
+#include "runtime/check.h"
+#include "runtime/mapped_file.h"
+
+namespace flatshard {
+namespace {
+
+constexpr int64_t kBlock = BlockSums::kBlockBytes;
+
+std::span<const std::byte> as_bytes(const void* data, size_t bytes) {
+  return {static_cast<const std::byte*>(data), bytes};
+}
+
+// One sum on its way between processes.
+struct Packed {
+  int64_t block;
+  uint64_t sum;
+};
+
+// The next word of a line, as a number of this base; all of it must be one.
+template <class Number>
+Number take_number(std::string_view& line, int base, const std::string& where) {
+  const std::string_view word = line.substr(0, line.find(' '));
+  Number value{};
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value, base);
+  check(error == std::errc{} && end == word.data() + word.size() && word.size() < line.size(), where,
+        ": must be CRC, first byte, bytes and name");
+  line.remove_prefix(word.size() + 1);
+  return value;
+}
+
+}  // namespace
+
+int64_t BlockSums::end_of(int64_t block) const { return std::min((block + 1) * kBlock, file_bytes_); }
+
+void BlockSums::add(int64_t offset, const void* data, int64_t bytes) {
+  const char* at = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const int64_t block = offset / kBlock, n = std::min(bytes, end_of(block) - offset);
+    check(n > 0, "checksums: byte ", offset, " of a file of ", file_bytes_);
+    const uint64_t sum = crc64_add(0, as_bytes(at, static_cast<size_t>(n)));
+    linear_[block] ^= crc64_carry(sum, static_cast<uint64_t>(end_of(block) - offset - n));
+    at += n;
+    offset += n;
+    bytes -= n;
+  }
+}
+
+std::string BlockSums::packed() const {
+  std::string text;
+  for (const auto& [block, sum] : linear_) {
+    const Packed packed{block, sum};
+    text.append(reinterpret_cast<const char*>(&packed), sizeof(packed));
+  }
+  return text;
+}
+
+void BlockSums::merge(std::string_view text) {
+  for (; text.size() >= sizeof(Packed); text.remove_prefix(sizeof(Packed))) {
+    Packed packed;
+    std::memcpy(&packed, text.data(), sizeof(packed));
+    linear_[packed.block] ^= packed.sum;
+  }
+}
+
+std::vector<uint64_t> BlockSums::finished() const {
+  std::vector<uint64_t> sums;
+  for (int64_t block = 0; block * kBlock < file_bytes_; ++block) {
+    const auto found = linear_.find(block);
+    sums.push_back(crc64_finish(found == linear_.end() ? 0 : found->second,
+                                static_cast<uint64_t>(end_of(block) - block * kBlock)));
+  }
+  return sums;
+}
+
+void Checksums::add(const std::string& name, const BlockSums& sums) {
+  files_[name] = {.bytes = sums.file_bytes(), .blocks = sums.finished()};
+}
+
+void Checksums::add(const std::string& name, std::string_view text) {
+  BlockSums sums(static_cast<int64_t>(text.size()));
+  sums.add(0, text.data(), sums.file_bytes());
+  add(name, sums);
+}
+
+std::string Checksums::text() const {
+  std::ostringstream out;
+  for (const auto& [name, file] : files_)
+    for (size_t i = 0; i < file.blocks.size(); ++i) {
+      const int64_t begin = static_cast<int64_t>(i) * kBlock;
+      out << std::hex << std::setw(16) << std::setfill('0') << file.blocks[i] << std::dec << ' ' << begin
+          << ' ' << std::min(kBlock, file.bytes - begin) << ' ' << name << '\n';
+    }
+  return std::move(out).str();
+}
+
+Checksums Checksums::read(const std::string& folder) {
+  const MappedFile file(folder + "/" + kFileName);
+  std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  Checksums sums;
+  for (int64_t number = 1; !text.empty(); ++number) {
+    const std::string where = str(file.path(), ':', number);
+    const size_t end = text.find('\n');
+    check(end != text.npos, where, ": the line is cut off");
+    std::string_view line = text.substr(0, end);
+    const auto crc = take_number<uint64_t>(line, 16, where);
+    const auto begin = take_number<int64_t>(line, 10, where);
+    const auto bytes = take_number<int64_t>(line, 10, where);
+    check(!line.empty() && line.find('/') == line.npos && line != "." && line != "..", where, ": \"", line,
+          "\" is not the name of a file in this folder");
+    File& of = sums.files_[std::string(line)];
+    check(begin == of.bytes && begin % kBlock == 0 && bytes > 0 && bytes <= kBlock &&
+              begin <= INT64_MAX - bytes,
+          where, ": ", bytes, " bytes from ", begin, ", must be a block of at most ", kBlock,
+          " bytes that begins at ", of.bytes);
+    of.bytes = begin + bytes;
+    of.blocks.push_back(crc);
+    text.remove_prefix(end + 1);
+  }
+  return sums;
+}
+
+void Checksums::verify(const std::string& folder, int64_t part, int64_t parts) const {
+  for (const auto& [name, expected] : files_) {
+    const MappedFile file(folder + "/" + name);
+    const int64_t bytes = static_cast<int64_t>(file.bytes().size());
+    check(bytes == expected.bytes, file.path(), ": has ", bytes, " bytes, was written with ", expected.bytes);
+    for (int64_t i = part; i < std::ssize(expected.blocks); i += parts) {
+      const int64_t begin = i * kBlock, n = std::min(kBlock, bytes - begin);
+      const uint64_t found = crc64(file.bytes().subspan(static_cast<size_t>(begin), static_cast<size_t>(n)));
+      check(found == expected.blocks[static_cast<size_t>(i)], file.path(), ": damaged between byte ", begin,
+            " and byte ", begin + n, ": their CRC is ", std::hex, found, ", was ",
+            expected.blocks[static_cast<size_t>(i)]);
+    }
+  }
+}
+
+}  // namespace flatshard
