@@ -124,11 +124,16 @@ void ShardedUnit::make_first_values(Stream& compute, const FlatLayout& layout, c
 void ShardedUnit::initialise(Stream& compute, Stream& gather, uint64_t seed) {
   make_first_values(compute, trainable_, master_, seed);
   make_first_values(compute, frozen_, frozen_shard_, seed);
-  if (has_gradients()) {
-    zero(on_shards(compute), m_);
-    zero(on_shards(compute), v_);
-    if (!shard().copy.empty()) cast(on_shards(compute), {.y = shard().copy, .x = master_});
-  }
+  for (const Tensor& moment : {m_, v_}) zero(on_shards(compute), moment);
+  spread(compute, gather);
+}
+
+void ShardedUnit::clear(Stream& compute) {
+  for (const Tensor& t : {master_, m_, v_, frozen_shard_}) zero(on_shards(compute), t);
+}
+
+void ShardedUnit::spread(Stream& compute, Stream& gather) {
+  if (!shard().copy.empty()) cast(on_shards(compute), {.y = shard().copy, .x = master_});
   publish(compute, gather);
   if (sharded_values_ || frozen_.empty() || group_size() == 1) return;
   gather.wait(updated_);  // every rank has made its part of the frozen values; they never change again

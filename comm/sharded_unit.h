@@ -50,6 +50,10 @@ class ShardedUnit {
 
   // Fills masters (and frozen values) with their first values, zeroes the moments, and publishes.
   void initialise(Stream& compute, Stream& gather, uint64_t seed);
+  // In its place, where a checkpoint is to fill the shards on the host: zeroes all of them. Then spread()
+  // publishes what they hold.
+  void clear(Stream& compute);
+  void spread(Stream& compute, Stream& gather);
 
   void prefetch(Stream& gather);
   ParamView acquire(Stream& compute);

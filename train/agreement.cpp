@@ -23,16 +23,12 @@ struct Lines {
   std::map<std::string, std::string> values;
 };
 
-// TOML with its sections in front of the keys.
+// A line for each key, in the order of fields().
 std::string flat(Config& config) {
-  std::istringstream in(to_toml(config));
-  std::string out, section;
-  for (std::string line; std::getline(in, line);) {
-    if (line.starts_with('['))
-      section = line.substr(1, line.size() - 2);
-    else if (!line.empty())
-      out += section + '.' + line + '\n';
-  }
+  const std::map<std::string, std::string> values = config_values(config);
+  std::string out;
+  for (const Field& field : fields(config))
+    if (values.contains(field.key)) out += field.key + " = " + values.at(field.key) + '\n';
   return out;
 }
 
@@ -64,6 +60,18 @@ std::string first_difference(const std::vector<std::string>& texts) {
         return str("rank ", rank, " has ", key, " = ", other.values.at(key), ", rank 0 has none");
   }
   return "";
+}
+
+void succeed_together(World& world, const std::function<void()>& work) {
+  std::string error;
+  try {
+    work();
+  } catch (const std::exception& caught) {
+    error = *caught.what() ? caught.what() : "failed";
+  }
+  const std::vector<std::string> errors = world.all_gather_texts(error, "errors");
+  for (size_t rank = 0; rank < errors.size(); ++rank)
+    if (!errors[rank].empty()) fail(str(rank == 0 ? "" : str("on rank ", rank, ": "), errors[rank]));
 }
 
 void agree_on_config(World& world, Config& config, const std::string& task) {

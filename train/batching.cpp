@@ -64,10 +64,10 @@ int64_t total_steps(const TrainConfig& c, int64_t steps_per_epoch) {
   return static_cast<int64_t>(steps);
 }
 
-int64_t steps_between(double every, int64_t total) {
+int64_t steps_between(double every, int64_t total, const char* key) {
   if (every == 0) return 0;
   if (every < 1) return static_cast<int64_t>(std::ceil(every * static_cast<double>(total)));
-  check(every == std::floor(every), "train.eval_every is ", every,
+  check(every == std::floor(every), key, " is ", every,
         ": steps are whole, and a share of the run is below 1");
   return static_cast<int64_t>(every);
 }

@@ -28,6 +28,6 @@ Batching batching_of(const TrainConfig& c, int ranks);
 int64_t total_steps(const TrainConfig& c, int64_t steps_per_epoch);
 
 // Steps between two events of which the config says "every": a share of the run below 1, rounded up.
-int64_t steps_between(double every, int64_t total_steps);
+int64_t steps_between(double every, int64_t total_steps, const char* key);
 
 }  // namespace flatshard

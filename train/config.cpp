@@ -86,6 +86,8 @@ std::vector<Field> fields(Config& c) {
        "print the hash of the weights every so many steps; 0 = at the end",
        {},
        0},
+      {"run.resume", &run.resume,
+       "go on from a checkpoint: latest of run.dir, or the path of one; as --resume. Empty = begin anew"},
 
       {"model.family",
        &model.family,
@@ -278,6 +280,24 @@ std::vector<Field> fields(Config& c) {
        1,
        INT32_MAX},
 
+      {"checkpoint.save_every",
+       &c.checkpoint.save_every,
+       "steps between checkpoints, and one at the end; below 1 a share of the run; 0 = never",
+       {},
+       0,
+       kMostSteps},
+      {"checkpoint.keep",
+       &c.checkpoint.keep,
+       "how many to keep, beside the one with the lowest evaluation loss; 0 = all",
+       {},
+       0},
+      {"checkpoint.on_sigterm", &c.checkpoint.on_sigterm,
+       "save one when a signal (SIGTERM, SIGINT, SIGUSR1) ends the run"},
+      {"checkpoint.on_error",
+       &c.checkpoint.on_error,
+       "a checkpoint that cannot be written stops the run, or is given up with a warning",
+       {"stop", "continue"}},
+
       {"log.every", &c.log.every, "steps between progress lines", {}, 1},
       {"log.step1", &c.log.step1,
        "after step 1 print every rank's memory and first row; step1.txt has them in any case"},
@@ -300,6 +320,14 @@ std::string to_toml(Config& config, const std::map<std::string, std::string>* or
     out << line << '\n';
   }
   return std::move(out).str();
+}
+
+std::map<std::string, std::string> config_values(Config& config) {
+  std::map<std::string, std::string> values;
+  for (const Field& field : fields(config))
+    if (std::string value = std::visit(Printer{}, field.slot); !value.empty())
+      values[field.key] = std::move(value);
+  return values;
 }
 
 std::string fields_help() {

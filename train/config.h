@@ -24,6 +24,7 @@ struct RunConfig {
   bool trace = false;
   int64_t hash_every = 0;
   int64_t threads = 0;  // 0: the processors of this rank
+  std::string resume;   // "latest" or a path; empty: begin anew
 };
 
 struct DataConfig {
@@ -89,6 +90,13 @@ struct LogConfig {
   bool step1 = false;
 };
 
+struct CheckpointConfig {
+  double save_every = 0;
+  int64_t keep = 0;  // 0: all
+  bool on_sigterm = true;
+  std::string on_error = "stop";
+};
+
 struct Config {
   RunConfig run;
   ModelConfig model;
@@ -100,6 +108,7 @@ struct Config {
   PrecisionConfig precision;
   ParallelConfig parallel;
   LogConfig log;
+  CheckpointConfig checkpoint;
 };
 
 // One key: where its value lies, what it means, and what it may be.
@@ -127,6 +136,9 @@ LoadedConfig load_config(const std::string& path, const std::vector<std::string>
 // The whole config as TOML, which load_config reads back to the same values; with origins as comments when
 // asked.
 std::string to_toml(Config& config, const std::map<std::string, std::string>* origin = nullptr);
+
+// Every key that has a value, and the value as TOML.
+std::map<std::string, std::string> config_values(Config& config);
 
 // A text as a TOML string on one line.
 std::string quoted(const std::string& text);

@@ -52,6 +52,18 @@ void Engine::initialise() {
   streams_.sync_all();
 }
 
+void Engine::fill(const std::function<void(ShardedUnit&)>& load) {
+  model_.fill_tables(compute_);
+  for (ShardedUnit& u : units()) u.clear(compute_);
+  compute_.sync();
+  for (ShardedUnit& u : units()) load(u);
+}
+
+void Engine::spread() {
+  for (ShardedUnit& u : units()) u.spread(compute_, gather_);
+  streams_.sync_all();
+}
+
 Batch Engine::batch_space(int64_t sequences) {
   const int64_t N = sequences * setup_.seq_len();
   const int64_t most_documents = setup_.mask_documents() ? N : sequences;

@@ -3,6 +3,7 @@
 // do, a training step (step.cpp) and an evaluation (evaluate.cpp). It is built twice by the same code: on
 // planning arenas and streams, where it only counts, and for real.
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -42,6 +43,10 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   void initialise();
+  // Or, in its place, from a checkpoint: each unit's shards, zero so far, are filled on the host; and when
+  // that is done on all ranks, whole values are made of them.
+  void fill(const std::function<void(ShardedUnit&)>& load);
+  void spread();
   StepResult step(const Data& data, const StepOrder& order);
   // The sequences of one evaluation batch of this rank.
   std::vector<SequenceLoss> evaluate(const Data& data, int64_t batch);
@@ -58,8 +63,11 @@ class Engine {
   int rank() const { return rank_; }
   // How long compute has stood waiting for communication so far.
   double waited_seconds() const { return streams_.waited_seconds(); }
-  // Whether this rank's shards are those to write where each must be written once.
-  bool owns_first_replica() const { return setup_.groups.group_of(rank_) == 0; }
+  // Whether it is this rank that writes what it owns of a unit: where shards have replicas, these take turns.
+  bool writes_unit(size_t unit) const {
+    const RankGroups& groups = setup_.groups;
+    return static_cast<int>(unit) % (groups.ranks / groups.size) == groups.group_of(rank_);
+  }
 
  private:
   // One micro-batch in flight: where its stages' inputs and their gradients lie.

@@ -21,6 +21,12 @@ class LossScale {
   double value() const { return value_; }
   bool in_use() const { return in_use_; }
   bool dynamic() const { return dynamic_; }
+  int64_t good_steps() const { return good_steps_; }  // since it last changed
+  // Stands where another one stood.
+  void restore(double value, int64_t good_steps) {
+    value_ = value;
+    good_steps_ = good_steps;
+  }
   // After a step; an Error when the scale has fallen below 1 and gradients are still not finite.
   void update(bool finite);
 

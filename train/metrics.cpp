@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/check.h"
+#include "runtime/whole_file.h"
 
 namespace flatshard {
 namespace {
@@ -127,8 +128,9 @@ StepMetrics metrics_of(const std::string& line, const std::string& where) {
 
 }  // namespace
 
-MetricsFile::MetricsFile(const std::string& path)
-    : path_(path), out_(path, std::ios::binary | std::ios::trunc) {
+MetricsFile::MetricsFile(const std::string& path, const std::string& lines) : path_(path) {
+  if (!lines.empty()) write_whole_file(path, lines);
+  out_.open(path, std::ios::binary | (lines.empty() ? std::ios::trunc : std::ios::app));
   check(out_.good(), path_, ": cannot write: ", std::strerror(errno));
 }
 
@@ -137,6 +139,13 @@ void MetricsFile::write(const StepMetrics& m) {
   each_field(m, writer);
   out_ << writer.line() << std::flush;
   check(out_.good(), path_, ": cannot write: ", std::strerror(errno));
+}
+
+std::string first_lines(const std::string& path, int64_t most) {
+  std::ifstream in(path, std::ios::binary);
+  std::string text, line;
+  for (int64_t i = 0; i < most && std::getline(in, line) && !in.eof(); ++i) text += line + '\n';
+  return text;
 }
 
 std::vector<StepMetrics> read_metrics(const std::string& path) {

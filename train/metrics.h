@@ -28,8 +28,8 @@ struct StepMetrics {
 
 class MetricsFile {
  public:
-  // Begins the file anew.
-  explicit MetricsFile(const std::string& path);
+  // Begins the file anew, with these lines.
+  explicit MetricsFile(const std::string& path, const std::string& lines = "");
 
   void write(const StepMetrics& m);
 
@@ -37,6 +37,10 @@ class MetricsFile {
   std::string path_;
   std::ofstream out_;
 };
+
+// The first lines of the file as they stand there, at most so many, and only whole ones; "" where there is no
+// file.
+std::string first_lines(const std::string& path, int64_t most);
 
 // All lines of the file in order; an Error that names file and line where one is not as write() made it.
 std::vector<StepMetrics> read_metrics(const std::string& path);

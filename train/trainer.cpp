@@ -9,6 +9,7 @@
 #include "runtime/log.h"
 #include "runtime/parallel.h"
 #include "train/bandwidth.h"
+#include "train/checkpoints.h"
 #include "train/first_step.h"
 #include "train/loss_scale.h"
 #include "train/machinery.h"
@@ -17,38 +18,19 @@
 #include "train/progress.h"
 #include "train/reductions.h"
 #include "train/report.h"
+#include "train/run_data.h"
 #include "train/run_folder.h"
 #include "train/start_up.h"
 #include "train/stop_request.h"
 #include "train/trace_file.h"
 #include "train/trace_picture.h"
+#include "train/units.h"
 #include "train/weights.h"
 
 namespace flatshard {
 namespace {
 
 constexpr int kMostSkippedInARow = 100;
-
-DataOptions data_options(const RunSetup& s, bool evaluation) {
-  const int64_t sequences = evaluation ? s.eval_sequences : s.batching.lane_sequences;
-  return {.seq_len = s.seq_len(),
-          .lane_sequences = sequences,
-          .total_sequences = evaluation ? sequences * s.batching.ranks : s.batching.total_sequences,
-          .mask_documents = s.mask_documents(),
-          .shuffle = !evaluation && s.config.data.shuffle,
-          .seed = static_cast<uint64_t>(s.config.run.seed)};
-}
-
-// A token file and how the run walks through it.
-struct Corpus {
-  Corpus(const std::string& path, const RunSetup& setup, bool evaluation)
-      : file(path), data(file, data_options(setup, evaluation)) {
-    check(file.vocab() <= setup.model.vocab, path, " has a vocabulary of ", file.vocab(),
-          ", larger than model.vocab = ", setup.model.vocab);
-  }
-  TokenFile file;
-  Data data;
-};
 
 class Trainer {
  public:
@@ -68,6 +50,11 @@ class Trainer {
     return every > 0 && (completed_ % every == 0 || completed_ == total_steps_);
   }
   void print_hash();
+  TrainState nature();
+  std::optional<TrainState> find_checkpoint();
+  void begin();
+  TrainState state();
+  void save_checkpoint(std::optional<double> eval_loss);
   void finish();
   bool leads() const { return world_.rank() == 0; }
 
@@ -75,9 +62,12 @@ class Trainer {
   World& world_;
   std::ostream& out_;
   RunSetup setup_;
-  Corpus train_;
-  std::optional<Corpus> eval_;
-  int64_t total_steps_, eval_every_;
+  RunData train_;
+  std::optional<RunData> eval_;
+  int64_t total_steps_, eval_every_, save_every_;
+  Checkpoints checkpoints_;
+  std::vector<std::string> changes_;  // from the run that wrote the checkpoint
+  std::optional<TrainState> resumed_;
   Trace trace_;
   ClockOffset clock_;
   Machinery machinery_;
@@ -88,7 +78,7 @@ class Trainer {
   std::optional<MetricsFile> metrics_;
 
   int64_t data_step_ = 0, completed_ = 0, tokens_ = 0;
-  int skipped_in_a_row_ = 0;
+  int64_t skipped_in_a_row_ = 0;
   int steps_row_ = 0;  // of the trace
   StopRequest stop_request_;
   // Of the rank that was asked first; on all ranks alike.
@@ -109,7 +99,10 @@ Trainer::Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bo
       setup_(set_up(loaded.config, world.size(), {world.local_rank(), world.local_size()})),
       train_(setup_.config.data.train, setup_, false),
       total_steps_(total_steps(setup_.config.train, train_.data.steps_per_epoch())),
-      eval_every_(steps_between(setup_.config.train.eval_every, total_steps_)),
+      eval_every_(steps_between(setup_.config.train.eval_every, total_steps_, "train.eval_every")),
+      save_every_(steps_between(setup_.config.checkpoint.save_every, total_steps_, "checkpoint.save_every")),
+      checkpoints_(setup_.config.run.dir, setup_.config.checkpoint.keep, world),
+      resumed_(find_checkpoint()),
       trace_(world.rank()),
       clock_(setup_.config.run.trace ? clock_offset(world) : ClockOffset{}),
       machinery_(setup_, world,
@@ -138,27 +131,74 @@ void Trainer::say_start() {
        << "run       " << with_commas(total_steps_) << " steps, " << describe_flops(plan.flops)
        << plan.units.text() << describe_exchange(setup_, plan.units, plan.flops, peak_, bandwidth)
        << "memory    of rank 0, planned to the byte:\n"
-       << plan.memory_table << std::flush;
+       << plan.memory_table;
+  if (resumed_) {
+    out_ << "resumed   " << checkpoints_.source().string() << ", after step " << with_commas(resumed_->step)
+         << ", written by " << resumed_->ranks << (resumed_->ranks == 1 ? " rank\n" : " ranks\n");
+    for (const std::string& change : changes_) out_ << "          " << change << '\n';
+  }
+  out_ << std::flush;
+}
+
+// What every checkpoint of this run says alike.
+TrainState Trainer::nature() {
+  TrainState s{.ranks = world_.size()};
+  s.lane_sequences = setup_.batching.lane_sequences;
+  s.data_tokens = train_.file.size();
+  s.data_documents = train_.file.document_count();
+  s.config = config_values(loaded_.config);
+  return s;
+}
+
+// The one that the run is to go on from, if it can.
+std::optional<TrainState> Trainer::find_checkpoint() {
+  std::optional<TrainState> found = checkpoints_.begin(setup_.config.run.resume);
+  if (!found) return {};
+  try {
+    changes_ = check_continues(*found, nature());
+    check(found->step <= total_steps_, "it is of step ", found->step, ", the run has ", total_steps_);
+  } catch (const Error& error) {
+    fail(str(checkpoints_.source().string(), ": cannot go on from it: ", error.what()), error.where);
+  }
+  return found;
+}
+
+// First values or a checkpoint's; and the run's folder, its metrics cut off where the run goes on.
+void Trainer::begin() {
+  std::string metrics;
+  if (!resumed_) {
+    machinery_.engine().initialise();
+  } else {
+    checkpoints_.load(machinery_.engine());
+    completed_ = resumed_->step;
+    data_step_ = resumed_->data_step;
+    tokens_ = resumed_->tokens;
+    skipped_in_a_row_ = resumed_->skipped_in_a_row;
+    loss_scale_.restore(resumed_->loss_scale, resumed_->good_steps);
+    metrics = first_lines((checkpoints_.source().parent_path() / "metrics.jsonl").string(), data_step_);
+  }
+  if (!leads()) return;
+  folder_.emplace(setup_.config.run.dir);
+  folder_->write("config.toml", to_toml(loaded_.config));
+  metrics_.emplace(folder_->file("metrics.jsonl"), metrics);
 }
 
 void Trainer::run() {
   say_start();
-  machinery_.engine().initialise();
-  if (leads()) {
-    folder_.emplace(setup_.config.run.dir);
-    folder_->write("config.toml", to_toml(loaded_.config));
-    metrics_.emplace(folder_->file("metrics.jsonl"));
-  }
+  begin();
   while (completed_ < total_steps_ && !stop_.signal) {
     StepMetrics m = step();
     if (data_step_ == 1) report_first_step();
-    if (!m.skipped && eval_ && due(eval_every_)) m.eval_loss = evaluate();
+    const bool saves = !m.skipped && due(save_every_);
+    // Each checkpoint that was planned has its evaluation, so that the best one is known.
+    if (!m.skipped && eval_ && (due(eval_every_) || saves)) m.eval_loss = evaluate();
     if (leads()) {
       metrics_->write(m);
       if (completed_ % setup_.config.log.every == 0 || completed_ == total_steps_ || m.skipped ||
           m.eval_loss || stop_.signal)
         progress_.step(m);
     }
+    if (saves || (stop_.signal && setup_.config.checkpoint.on_sigterm)) save_checkpoint(m.eval_loss);
     if (!m.skipped && setup_.config.run.hash_every > 0 && completed_ % setup_.config.run.hash_every == 0 &&
         completed_ < total_steps_)
       print_hash();
@@ -276,6 +316,33 @@ void Trainer::print_hash() {
   if (!leads()) return;
   progress_.finish();
   out_ << "step " << completed_ << " weights " << hash << std::endl;
+}
+
+TrainState Trainer::state() {
+  TrainState s = nature();
+  s.step = completed_;
+  s.data_step = data_step_;
+  s.tokens = tokens_;
+  s.skipped_in_a_row = skipped_in_a_row_;
+  s.loss_scale = loss_scale_.value();
+  s.good_steps = loss_scale_.good_steps();
+  return s;
+}
+
+void Trainer::save_checkpoint(std::optional<double> eval_loss) {
+  TrainState now = state();
+  now.eval_loss = eval_loss;
+  try {
+    const auto saved = checkpoints_.save(std::move(now), machinery_.engine());
+    if (!leads() || !saved) return;
+    progress_.finish();
+    out_ << "saved     " << saved->path << ": " << human_bytes(saved->bytes) << " in "
+         << human_seconds(saved->seconds) << std::endl;
+  } catch (const Error& error) {
+    const std::string text = str("the checkpoint of step ", completed_, " was not written: ", error.what());
+    if (setup_.config.checkpoint.on_error == "stop") fail(text);
+    if (leads()) log_warning(text);
+  }
 }
 
 void Trainer::finish() {

@@ -4,6 +4,7 @@
 //   config.toml     the resolved config            metrics.jsonl   one object for each step
 //   report.html     curves, for a browser          trace.json      with run.trace: what ran when
 //   model/          the trained weights as a Hugging Face folder
+//   step-N/         checkpoints, and latest, the name of the newest
 // The folder appears only after everything that can be wrong with the input has been checked.
 
 #include <iosfwd>

@@ -85,7 +85,7 @@ TEST_CASE("a signal ends the run after the same step on all ranks, as a run that
   const test::Workshop workshop("terminated");
   const std::string options = " --schedule.kind=constant --run.hash_every=0";
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
-    test::Job job("terminated", str("-np 4 @train config.toml", kEndless, options));
+    test::Job job("terminated", str("-np 4 @train config.toml --run.dir=runs/", signal, kEndless, options));
     const std::vector<pid_t> pids = job.ranks_after(kStarted, 4);
     if (signal == SIGUSR1)
       job.signal_launcher(signal);  // mpirun passes it on to every rank

@@ -1,0 +1,272 @@
+// Runs that go on from a checkpoint, as users start them: the same bits as those of a run that never stopped.
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "checkpoint/checksums.h"
+#include "runtime/rng.h"
+#include "tests/checkpoint_content.h"
+#include "tests/job.h"
+#include "tests/test.h"
+#include "tests/workshop.h"
+#include "train/metrics.h"
+#include "train/shard_files.h"
+#include "train/token_file.h"
+
+using namespace flatshard;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int kSteps = 20;  // with 8 of some 70 sequences in each, over two epochs' ends
+
+std::string hash_of(const test::Finished& run) { return test::after(run.output, "\nweights "); }
+
+std::string steps(int count) { return str(" --train.steps=", count, ' '); }
+
+// A way to spread a run.
+struct Spread {
+  int ranks;
+  std::string strategy;
+  std::string options() const { return " --parallel.strategy=" + strategy + ' '; }
+};
+std::ostream& operator<<(std::ostream& out, const Spread& s) { return out << s.strategy << " x " << s.ranks; }
+
+const std::vector<Spread>& spreads() {
+  static const std::vector<Spread> all = [] {
+    std::vector<Spread> made;
+    for (const int ranks : {1, 2, 4})
+      for (const char* strategy : {"no_shard", "shard_grad_op", "full_shard"})
+        made.push_back({ranks, strategy});
+    return made;
+  }();
+  return all;
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+// Of two files of metrics.
+void check_same_losses(const std::string& a, const std::string& b) {
+  const std::vector<StepMetrics> left = read_metrics(a), right = read_metrics(b);
+  REQUIRE(left.size() == right.size());
+  for (size_t i = 0; i < left.size(); ++i) {
+    CHECK(left[i].step == right[i].step);
+    CHECK(left[i].loss == right[i].loss);
+    CHECK(left[i].grad_norm == right[i].grad_norm);
+    CHECK(left[i].tokens == right[i].tokens);
+    CHECK(left[i].loss_scale == right[i].loss_scale);
+  }
+}
+
+// Every other spread writes checkpoints of every step; from one of them a run under another spread goes on.
+// Both end as an uninterrupted run on one rank does: weights, moments, state and metrics.
+void check_every_other(const std::string& folder, const std::string& precision, size_t first_spread) {
+  const test::Workshop workshop(folder);
+  const std::string options = " --precision.compute=" + precision + steps(kSteps);
+  const test::Finished whole =
+      workshop.train(1, options + "--run.dir=whole --checkpoint.save_every=" + str(kSteps));
+  REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
+  const std::string last = str("/step-", kSteps),
+                    at_end = test::checkpoint_content(workshop.file("whole") + last);
+  int split = static_cast<int>(first_spread) + 1;
+  for (size_t w = first_spread; w < spreads().size(); w += 2) {
+    const Spread& writer = spreads()[w];
+    const std::string from = str("from", w);
+    const test::Finished written = workshop.train(
+        writer.ranks, options + writer.options() + "--run.dir=" + from + " --checkpoint.save_every=1");
+    CAPTURE(writer);
+    CHECK_MESSAGE(hash_of(written) == hash_of(whole), written.output);
+    CHECK(test::checkpoint_content(workshop.file(from) + last) == at_end);
+    const size_t r = (w + 4) % spreads().size();
+    const Spread& reader = spreads()[r];
+    const std::string to = str("to", r);
+    const test::Finished read = workshop.train(
+        reader.ranks, options + reader.options() + "--run.dir=" + to + " --checkpoint.save_every=" +
+                          str(kSteps) + " --resume " + from + "/step-" + str(split) +
+                          (split % 2 ? " --parallel.backward_prefetch=none" : " --train.recompute=true"));
+    CAPTURE(reader);
+    CAPTURE(split);
+    CHECK_MESSAGE(hash_of(read) == hash_of(whole), read.output);
+    REQUIRE(fs::exists(workshop.file(to) + last));
+    CHECK(test::checkpoint_content(workshop.file(to) + last) == at_end);
+    check_same_losses(workshop.file("whole/metrics.jsonl"), workshop.file(to + "/metrics.jsonl"));
+    split = (split + 7) % (kSteps - 1) + 1;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("in bf16 a run goes on bit for bit from any step, on any ranks, under any strategy") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  check_every_other("resume_bf16", "bf16", 0);
+}
+
+TEST_CASE("in fp16 a run goes on bit for bit, its loss scale as well") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  check_every_other("resume_fp16", "fp16", 1);
+}
+
+TEST_CASE("offload, hybrid sharding, frozen parameters and other units go on bit for bit") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("resume_other");
+  const std::string options =
+      " --checkpoint.save_every=5 --model.trainable='[\"model.layers.1.*\", \"lm_head*\"]'" + steps(kSteps);
+  const std::string hybrid =
+      " --parallel.strategy=hybrid --parallel.group_size=2 --parallel.wrap=attention_mlp";
+  const test::Finished whole = workshop.train(4, options + "--run.dir=whole" + hybrid);
+  REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
+  const test::Finished offloaded =
+      workshop.train(2, options +
+                            "--run.dir=two --parallel.offload=true --resume whole/step-10 "
+                            "--parallel.wrap=attention_mlp");
+  CHECK_MESSAGE(hash_of(offloaded) == hash_of(whole), offloaded.output);
+  CHECK(offloaded.output.find("parallel.strategy = \"full_shard\", was \"hybrid\"") != std::string::npos);
+  const test::Finished back = workshop.train(4, options + "--run.dir=four --resume two/step-15" + hybrid);
+  CHECK_MESSAGE(hash_of(back) == hash_of(whole), back.output);
+  CHECK(test::checkpoint_content(workshop.file("four/step-20")) ==
+        test::checkpoint_content(workshop.file("whole/step-20")));
+}
+
+TEST_CASE("a run that a signal ends goes on in its own folder, in its own metrics") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("resume_signal");
+  const std::string options = " --schedule.kind=constant --train.eval_every=1000 --log.every=1000";
+  test::Job job("resume_signal", "-np 2 @train config.toml --train.steps=1000000" + options);
+  const std::vector<pid_t> pids = job.ranks_after("memory    of rank 0", 2);
+  kill(pids[1], SIGTERM);
+  const test::Finished stopped = job.wait();
+  CAPTURE(stopped.output);
+  REQUIRE(stopped.exit_code == 0);
+  const std::string saved = test::after(stopped.output, "saved     runs/default/step-");
+  REQUIRE(!saved.empty());
+  const int step = std::stoi(saved);
+  const test::Finished on = workshop.train(4, options + steps(step + 5) + "--resume latest");
+  const test::Finished whole = workshop.train(1, options + steps(step + 5) + "--run.dir=whole");
+  CHECK_MESSAGE(hash_of(on) == hash_of(whole), on.output);
+  CHECK(hash_of(on).size() == 64);
+  check_same_losses(workshop.file("whole/metrics.jsonl"), workshop.file("runs/default/metrics.jsonl"));
+}
+
+TEST_CASE("a checkpoint that is damaged, or of another run, is refused with one line that says where") {
+  const test::Workshop workshop("resume_damage");
+  const test::Finished made = workshop.train(1, "--run.dir=run --checkpoint.save_every=3");
+  REQUIRE_MESSAGE(made.exit_code == 0, made.output);
+  const std::string folder = workshop.file("run/step-3");
+  const auto refused = [&](const std::string& options, const std::string& message) {
+    CAPTURE(options);
+    const test::Finished run = workshop.train(1, "--run.dir=run --resume run/step-3 " + options);
+    CAPTURE(run.output);
+    CHECK(run.exit_code == 1);
+    CHECK(std::count(run.output.begin(), run.output.end(), '\n') == 1);
+    CHECK(run.output.find(message) != std::string::npos);
+  };
+  refused("--model.hidden=32",
+          "run/step-3: cannot go on from it: model.hidden is 32, the checkpoint was made with 24");
+  refused("--optimizer.lr=0.5", "optimizer.lr is 0.5, the checkpoint was made with 0.01");
+  refused("--train.steps=2", "it is of step 3, the run has 2");
+  for (const ShardFile& file : kShardFiles) {
+    const std::string path = folder + "/" + file.name, good = test::read_file(path);
+    std::string bad = good;
+    bad[bad.size() - 7] ^= 1;
+    write_file(path, bad);
+    refused("", str("run/step-3/", file.name, ": damaged between byte 0 and byte ", good.size()));
+    write_file(path, good.substr(0, good.size() - 1));
+    refused("", str("run/step-3/", file.name, ": has ", good.size() - 1, " bytes, was written with ",
+                    good.size()));
+    fs::remove(path);
+    refused("", str("run/step-3/", file.name, ": cannot open"));
+    write_file(path, good);
+  }
+  const std::string sums = test::read_file(folder + "/checksums");
+  write_file(folder + "/checksums", sums.substr(0, sums.rfind(' ')));
+  refused("", "run/step-3/checksums:5: the line is cut off");
+  write_file(folder + "/checksums", sums.substr(0, sums.rfind('\n', sums.size() - 2) + 1));
+  refused("", "run/step-3/checksums: has no line for train_state.json");
+
+  // Whole files that do not hold what they must: their sums are right.
+  const auto replace = [&](const std::string& name, const std::string& text) {
+    write_file(folder + "/" + name, text);
+    Checksums all = Checksums::read(workshop.file("run/step-6"));
+    for (const auto& [each, ignored] : all.files())
+      all.add(each, std::string_view(test::read_file(folder + "/" + each)));
+    write_file(folder + "/checksums", all.text());
+  };
+  const std::string moments = test::read_file(folder + "/exp_avg.safetensors");
+  std::string renamed = moments;
+  renamed.replace(renamed.find("lm_head.weight"), 14, "lm_hexd.weight");
+  replace("exp_avg.safetensors", renamed);
+  {
+    const test::Finished run = workshop.train(1, "--run.dir=run --resume run/step-3");
+    CAPTURE(run.output);
+    CHECK(run.exit_code == 1);
+    CHECK(run.output.find(
+              "run/step-3/exp_avg.safetensors: lm_head.weight is missing; the model has it with the "
+              "shape [53, 24]") != std::string::npos);
+  }
+  replace("exp_avg.safetensors", moments);
+  const std::string state = test::read_file(folder + "/train_state.json");
+  replace("train_state.json", state.substr(0, state.size() / 2));
+  refused("", "run/step-3/train_state.json: not a JSON object");
+  replace("train_state.json", state);
+  const test::Finished good =
+      workshop.train(1, "--run.dir=run --resume run/step-3 --checkpoint.save_every=3");
+  CHECK_MESSAGE(hash_of(good) == hash_of(made), good.output);
+}
+
+TEST_CASE("the oldest checkpoints go, the best and the newest stay") {
+  const test::Workshop workshop("resume_keep");
+  // Random tokens that are not in the corpus: the more is learnt, the worse they fit.
+  TokenWriter writer(workshop.file("other.tok"), test::Workshop::kVocab);
+  const RandomStream random(2, "other");
+  std::vector<int32_t> tokens(200);
+  for (size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<int32_t>(random.bits(static_cast<int64_t>(i)) % test::Workshop::kVocab);
+  writer.add_document(tokens);
+  writer.finish();
+  const test::Finished run = workshop.train(
+      1,
+      "--run.dir=run --checkpoint.save_every=0.1 --checkpoint.keep=2 --data.eval=other.tok" + steps(kSteps));
+  REQUIRE_MESSAGE(run.exit_code == 0, run.output);
+  int64_t best = 0;
+  double least = 1e300;
+  for (const StepMetrics& m : read_metrics(workshop.file("run/metrics.jsonl")))
+    if (m.eval_loss && m.step % 2 == 0 && *m.eval_loss < least) best = m.step, least = *m.eval_loss;
+  REQUIRE(best < 18);  // or the case shows nothing
+  const std::set<std::string> expected{"step-20", str("step-", best)};
+  std::set<std::string> found;
+  for (const auto& entry : fs::directory_iterator(workshop.file("run")))
+    if (const std::string name = entry.path().filename().string(); name.starts_with("step-"))
+      found.insert(name);
+  CHECK(found == expected);
+  CHECK(test::read_file(workshop.file("run/latest")) == "step-20\n");
+}
+
+TEST_CASE(
+    "a new run does not mix with the checkpoints of an earlier one, and half-written ones are removed") {
+  const test::Workshop workshop("resume_mix");
+  CHECK(workshop.train(1, "--resume latest").output ==
+        "train: runs/default: has no checkpoint to resume from\n");
+  const test::Finished made = workshop.train(1, "--checkpoint.save_every=3");
+  REQUIRE_MESSAGE(made.exit_code == 0, made.output);
+  CHECK(workshop.train(1, "").output ==
+        "train: runs/default: holds checkpoints of an earlier run, up to step-6: go on with --resume latest, "
+        "or "
+        "choose another run.dir\n");
+  fs::create_directories(workshop.file("runs/default/step-9.tmp"));
+  write_file(workshop.file("runs/default/step-9.tmp/model.safetensors"), "half");
+  write_file(workshop.file("runs/default/latest"), "step-3\n");
+  const test::Finished on = workshop.train(1, "--resume latest --checkpoint.save_every=3");
+  CAPTURE(on.output);
+  CHECK(hash_of(on) == hash_of(made));
+  CHECK(on.output.find("runs/default/step-9.tmp: a checkpoint that was not finished") != std::string::npos);
+  CHECK(!fs::exists(workshop.file("runs/default/step-9.tmp")));
+  CHECK(test::read_file(workshop.file("runs/default/latest")) == "step-6\n");
+  write_file(workshop.file("runs/default/latest"), "../step-3\n");
+  CHECK(workshop.train(1, "--resume latest").output.find("latest: says \"../step-3\", which is not") !=
+        std::string::npos);
+}

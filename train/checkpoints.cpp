@@ -1,0 +1,244 @@
+#include "train/checkpoints.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <memory>
+#include <utility>
+
+#include "checkpoint/durable.h"
+#include "runtime/log.h"
+#include "runtime/whole_file.h"
+#include "train/agreement.h"
+#include "train/hf_config.h"
+#include "train/shard_files.h"
+
+namespace flatshard {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kLatest = "latest";
+constexpr const char* kConfigName = "config.json";
+
+std::string name_of_step(int64_t step) { return str("step-", step); }
+
+// The N of step-N.
+std::optional<int64_t> step_of(const std::string& name) {
+  constexpr std::string_view kPrefix = "step-";
+  int64_t step = 0;
+  if (!name.starts_with(kPrefix)) return {};
+  const char* const end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
+  const bool whole = error == std::errc{} && stop == end && name_of_step(step) == name;
+  return whole ? std::optional(step) : std::nullopt;
+}
+
+std::vector<int64_t> steps_in(const fs::path& folder) {
+  std::vector<int64_t> steps;
+  std::error_code none;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, none))
+    if (const auto step = step_of(entry.path().filename().string())) steps.push_back(*step);
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+// In a folder of a run.
+fs::path latest_in(const fs::path& folder) {
+  const std::vector<int64_t> steps = steps_in(folder);
+  check(!steps.empty(), folder.string(), ": has no checkpoint to resume from");
+  std::string name = name_of_step(steps.back());
+  if (std::ifstream in(folder / kLatest); in.good()) std::getline(in, name);
+  const auto step = step_of(name);
+  check(step && std::binary_search(steps.begin(), steps.end(), *step), (folder / kLatest).string(),
+        ": says \"", name, "\", which is not a checkpoint there; the newest that is there is ",
+        name_of_step(steps.back()));
+  return folder / name;
+}
+
+void remove_leftovers(const fs::path& folder) {
+  std::error_code none;
+  std::vector<fs::path> found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, none)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("step-") && name.ends_with(".tmp")) found.push_back(entry.path());
+  }
+  for (const fs::path& path : found) {
+    log_info(path.string(), ": a checkpoint that was not finished, or not wholly removed; removed now");
+    fs::remove_all(path);
+  }
+}
+
+void check_complete(const fs::path& path, const Checksums& sums) {
+  std::vector<std::string> names{kConfigName, TrainState::kFileName};
+  for (const ShardFile& file : kShardFiles) names.push_back(file.name);
+  for (const std::string& name : names)
+    check(sums.files().contains(name), (path / Checksums::kFileName).string(), ": has no line for ", name);
+}
+
+}  // namespace
+
+Checkpoints::Checkpoints(const std::string& run_folder, int64_t keep, World& world)
+    : folder_(run_folder), keep_(keep), world_(world) {}
+
+fs::path Checkpoints::find(const std::string& resume) {
+  if (resume == "latest") return latest_in(folder_);
+  check(fs::is_directory(resume), resume, ": no such folder to resume from");
+  fs::path path = fs::path(resume).lexically_normal();
+  if (path.filename().empty()) path = path.parent_path();
+  return fs::exists(path / Checksums::kFileName) || step_of(path.filename().string()) ? path
+                                                                                      : latest_in(path);
+}
+
+void Checkpoints::check_no_others() const {
+  const std::vector<int64_t> steps = steps_in(folder_);
+  check(steps.empty(), folder_.string(), ": holds checkpoints of an earlier run, up to ",
+        steps.empty() ? "" : name_of_step(steps.back()),
+        ": go on with --resume latest, or choose another run.dir");
+}
+
+std::optional<TrainState> Checkpoints::begin(const std::string& resume) {
+  std::string path;
+  succeed_together(world_, [&] {
+    if (world_.rank() != 0) return;
+    remove_leftovers(folder_);
+    if (!resume.empty()) path = find(resume).string();
+    own_ = !path.empty() && fs::absolute(path).lexically_normal().parent_path() ==
+                                (fs::absolute(folder_) / "").lexically_normal().parent_path();
+    if (!own_) check_no_others();
+  });
+  source_ = world_.all_gather_texts(path, "the checkpoint to resume from").front();
+  own_ = world_.all_gather_texts(own_ ? "own" : "", "where it lies").front() == "own";
+  if (source_.empty()) return {};
+  TrainState state;
+  succeed_together(world_, [&] {
+    const Checksums sums = Checksums::read(source_.string());
+    check_complete(source_, sums);
+    sums.verify(source_.string(), world_.rank(), world_.size());
+    state = read_train_state((source_ / TrainState::kFileName).string());
+  });
+  if (own_) last_step_ = state.step;
+  best_ = state.best;
+  return state;
+}
+
+void Checkpoints::load(Engine& engine) {
+  succeed_together(world_, [&] {
+    std::vector<std::unique_ptr<SafetensorsFile>> files;
+    for (const ShardFile& file : kShardFiles) {
+      files.push_back(std::make_unique<SafetensorsFile>((source_ / file.name).string()));
+      check_tensors(*files.back(), layout_of(file, engine.model()));
+    }
+    engine.fill([&](ShardedUnit& unit) {
+      for (size_t i = 0; i < files.size(); ++i)
+        read_shards(*files[i], kShardFiles[i], unit, engine.compute());
+    });
+  });
+  engine.spread();
+  // What was saved after it belongs to a course that is given up.
+  succeed_together(world_, [&] {
+    if (own_ && world_.rank() == 0) point_latest_at(last_step_);
+  });
+}
+
+std::optional<Checkpoints::Saved> Checkpoints::save(TrainState state, Engine& engine) {
+  if (state.step == last_step_) return {};
+  const auto begin = std::chrono::steady_clock::now();
+  const bool leads = world_.rank() == 0;
+  const fs::path path = folder_ / name_of_step(state.step), unfinished = unfinished_name(path.string());
+  if (state.eval_loss && std::isfinite(*state.eval_loss) && (!best_ || *state.eval_loss < best_->loss))
+    state.best = {.step = state.step, .loss = *state.eval_loss};
+  else
+    state.best = best_;
+
+  std::vector<SafetensorsLayout> layouts;
+  std::vector<BlockSums> sums;
+  for (const ShardFile& file : kShardFiles) {
+    layouts.push_back(layout_of(file, engine.model()));
+    sums.emplace_back(layouts.back().file_bytes());
+  }
+  std::vector<std::unique_ptr<SafetensorsWriter>> writers;
+  const auto open_all = [&](bool create) {
+    for (size_t i = 0; i < kShardFiles.size(); ++i)
+      writers.push_back(std::make_unique<SafetensorsWriter>((unfinished / kShardFiles[i].name).string(),
+                                                            layouts[i], create, &sums[i]));
+  };
+  int64_t bytes = 0;
+  try {
+    succeed_together(world_, [&] {
+      if (!leads) return;
+      fs::remove_all(unfinished);
+      fs::create_directory(unfinished);
+      open_all(true);
+    });
+    succeed_together(world_, [&] {
+      if (!leads) open_all(false);
+      for (size_t i = 0; i < kShardFiles.size(); ++i) {
+        write_shards(*writers[i], layouts[i], kShardFiles[i], engine);
+        writers[i]->finish();
+      }
+    });
+    Checksums all;
+    for (size_t i = 0; i < kShardFiles.size(); ++i) {
+      std::string mine = leads ? "" : sums[i].packed();
+      world_.collect([&] { return std::exchange(mine, ""); },
+                     [&](int, const std::string& theirs) { sums[i].merge(theirs); });
+      all.add(kShardFiles[i].name, sums[i]);
+      bytes += layouts[i].file_bytes();
+    }
+    succeed_together(world_, [&] {
+      if (leads) commit(state, engine, all);
+    });
+  } catch (...) {
+    std::error_code ignored;
+    if (leads) fs::remove_all(unfinished, ignored);
+    throw;
+  }
+  last_step_ = state.step;
+  best_ = state.best;
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  return Saved{.path = path.string(), .bytes = bytes, .seconds = seconds.count()};
+}
+
+// What is left when all ranks have written and synced their ranges.
+void Checkpoints::commit(const TrainState& state, Engine& engine, Checksums& sums) const {
+  const fs::path path = folder_ / name_of_step(state.step), unfinished = unfinished_name(path.string());
+  const auto write = [&](const std::string& name, const std::string& text) {
+    write_durable((unfinished / name).string(), text);
+    sums.add(name, text);
+  };
+  write(kConfigName, hf_config_json(engine.model().config(), DType::f32));
+  write(TrainState::kFileName, to_json(state));
+  write_durable((unfinished / Checksums::kFileName).string(), sums.text());
+  sync_folder(unfinished.string());
+  // One of this name was left by a course that was given up, and `latest` does not name it.
+  const fs::path given_up = unfinished_name(path.string() + ".old");
+  if (fs::exists(path)) rename_durable(path.string(), given_up.string());
+  rename_durable(unfinished.string(), path.string());
+  point_latest_at(state.step);
+  fs::remove_all(given_up);
+  if (keep_ > 0) remove_oldest(state);
+}
+
+void Checkpoints::point_latest_at(int64_t step) const {
+  const std::string path = (folder_ / kLatest).string(), unfinished = unfinished_name(path);
+  write_durable(unfinished, name_of_step(step) + '\n');
+  rename_durable(unfinished, path);
+}
+
+// One that is being removed is no longer called a checkpoint.
+void Checkpoints::remove_oldest(const TrainState& newest) const {
+  const std::vector<int64_t> steps = steps_in(folder_);
+  int64_t count = std::ssize(steps);
+  for (const int64_t step : steps) {
+    if (count <= keep_) return;
+    if (step == newest.step || (newest.best && step == newest.best->step)) continue;
+    const std::string path = (folder_ / name_of_step(step)).string(), unfinished = unfinished_name(path);
+    rename_durable(path, unfinished);
+    fs::remove_all(unfinished);
+    --count;
+  }
+}
+
+}  // namespace flatshard

@@ -1,0 +1,128 @@
+#include "train/shard_files.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "runtime/memory.h"
+#include "train/model_folder.h"
+
+namespace flatshard {
+namespace {
+
+constexpr int64_t kBlock = int64_t{1} << 20;  // elements
+
+// A block on the host, as fp32, and in the dtype of where it lies.
+struct Staging {
+  std::vector<float> values = std::vector<float>(static_cast<size_t>(kBlock));
+  std::vector<float> raw = values;  // room for any dtype
+
+  Tensor like(const Tensor& part) { return {raw.data(), part.dtype, part.shape, Device::cpu()}; }
+};
+
+// visit(name of a tensor, first element in it, part of a shard) for everything of a unit that the file holds
+// and this rank owns, block by block.
+template <class Visit>
+void each_range(const ShardFile& file, const ShardedUnit& unit, Visit&& visit) {
+  const auto walk = [&](const FlatLayout& layout, const Tensor& shard) {
+    for (const FlatLayout::Piece& piece : layout.pieces(unit.place()))
+      for (int64_t at = 0; at < piece.size; at += kBlock) {
+        const int64_t begin = piece.in_shard + at, n = std::min(kBlock, piece.size - at);
+        visit(unit.params()[piece.param].name, piece.in_param + at, shard.slice(begin, begin + n));
+      }
+  };
+  if (unit.has_gradients()) walk(unit.trainable(), unit.shard().*file.of);
+  if (file.of == &ShardedUnit::Shard::p && !unit.frozen().empty()) walk(unit.frozen(), unit.frozen_shard());
+}
+
+// The values of part of a shard as fp32 on the host.
+const float* fetch(const Tensor& part, Staging& staging, Stream& stream) {
+  Tensor here = part;
+  if (part.device.is_cuda()) {
+    here = staging.like(part);
+    copy(stream, here, part);
+    stream.sync();
+  }
+  if (here.dtype == DType::f32) return here.as<float>();
+  visit_float(here.dtype, [&]<class T>() {
+    const T* from = here.as<T>();
+    std::transform(from, from + here.size(), staging.values.begin(),
+                   [](T x) { return static_cast<float>(x); });
+  });
+  return staging.values.data();
+}
+
+// The other way: fp32 values at any address.
+void store(const Tensor& part, const std::byte* values, Staging& staging, Stream& stream) {
+  const Tensor here = part.device.is_cuda() ? staging.like(part) : part;
+  visit_float(here.dtype, [&]<class T>() {
+    T* to = here.as<T>();
+    if constexpr (std::is_same_v<T, float>) {
+      std::memcpy(to, values, static_cast<size_t>(here.bytes()));
+    } else {
+      std::memcpy(staging.values.data(), values, static_cast<size_t>(here.size()) * sizeof(float));
+      std::transform(staging.values.begin(), staging.values.begin() + here.size(), to,
+                     [](float x) { return T(x); });
+    }
+  });
+  if (!part.device.is_cuda()) return;
+  copy(stream, part, here);
+  stream.sync();
+}
+
+std::string in_brackets(const std::vector<int64_t>& shape) {
+  std::string text;
+  for (const int64_t extent : shape) text += str(text.empty() ? "" : ", ", extent);
+  return str('[', text, ']');
+}
+
+}  // namespace
+
+SafetensorsLayout layout_of(const ShardFile& file, const Model& model) {
+  std::vector<SafetensorsSpec> specs = weight_specs(model, DType::f32);
+  if (file.of != &ShardedUnit::Shard::p) {
+    std::set<std::string> trained;
+    for (const ParamList& list : model.units())
+      for (const ParamSpec& spec : list.specs())
+        if (spec.trainable) trained.insert(spec.name);
+    std::erase_if(specs, [&](const SafetensorsSpec& spec) { return !trained.contains(spec.name); });
+  }
+  return SafetensorsLayout(std::move(specs));
+}
+
+void write_shards(SafetensorsWriter& writer, const SafetensorsLayout& layout, const ShardFile& file,
+                  Engine& engine) {
+  std::map<std::string, size_t> index_by_name;
+  for (const SafetensorsSpec& spec : layout.specs()) index_by_name.emplace(spec.name, index_by_name.size());
+  Staging staging;
+  for (size_t i = 0; i < engine.units().size(); ++i)
+    if (engine.writes_unit(i))
+      each_range(file, engine.units()[i], [&](const std::string& name, int64_t first, const Tensor& part) {
+        writer.write(index_by_name.at(name), first, fetch(part, staging, engine.compute()), part.size());
+      });
+}
+
+void check_tensors(const SafetensorsFile& file, const SafetensorsLayout& layout) {
+  std::set<std::string> expected;
+  for (const SafetensorsSpec& spec : layout.specs()) {
+    expected.insert(spec.name);
+    const SafetensorsEntry* const entry = file.find(spec.name);
+    check(entry != nullptr, file.path(), ": ", spec.name, " is missing; the model has it with the shape ",
+          in_brackets(spec.shape));
+    check(entry->shape == spec.shape && entry->dtype == safetensors_name(spec.dtype), file.path(), ": ",
+          spec.name, " is ", entry->dtype, ' ', in_brackets(entry->shape), ", must be ",
+          safetensors_name(spec.dtype), ' ', in_brackets(spec.shape));
+  }
+  for (const SafetensorsEntry& entry : file.entries())
+    check(expected.contains(entry.name), file.path(), ": ", entry.name, " is not in the model");
+}
+
+void read_shards(const SafetensorsFile& source, const ShardFile& file, const ShardedUnit& unit,
+                 Stream& stream) {
+  Staging staging;
+  each_range(file, unit, [&](const std::string& name, int64_t first, const Tensor& part) {
+    store(part, source.find(name)->bytes.data() + first * int64_t{sizeof(float)}, staging, stream);
+  });
+}
+
+}  // namespace flatshard
