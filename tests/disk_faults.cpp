@@ -17,6 +17,7 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <string_view>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -38,7 +39,16 @@ bool acts_here() {
   return here;
 }
 
-bool is_watched(const char* path) { return acts_here() && std::strstr(path, setting("DISK_FAULT_IN")); }
+bool is_watched(const char* path) {
+  if (!acts_here()) return false;
+  std::string_view parts = setting("DISK_FAULT_IN");
+  while (true) {
+    const std::string_view part = parts.substr(0, parts.find(':'));
+    if (std::string_view(path).find(part) != std::string_view::npos) return true;
+    if (part.size() == parts.size()) return false;
+    parts.remove_prefix(part.size() + 1);
+  }
+}
 bool is_watched(int file) {
   return acts_here() && file >= 0 && static_cast<size_t>(file) < watched.size() &&
          watched[static_cast<size_t>(file)];

@@ -32,8 +32,9 @@ class Crashes {
     fs::remove_all(file(""));
     fs::copy(workshop_.file("good"), file(""), fs::copy_options::recursive);
     return run(ranks,
-               str("-x LD_PRELOAD=@libdisk_faults.so -x DISK_FAULT_IN=crashed/ -x DISK_FAULT_RANK=", rank,
-                   " -x DISK_FAULT='", fault, "' "),
+               str("-x LD_PRELOAD=@libdisk_faults.so -x DISK_FAULT_IN=crashed/step-:crashed/latest:/crashed "
+                   "-x DISK_FAULT_RANK=",
+                   rank, " -x DISK_FAULT='", fault, "' "),
                "--run.dir=crashed --checkpoint.save_every=4 --train.steps=4 --resume latest " + options);
   }
   // `latest` names a checkpoint that is whole: that of step 2 or of step 4.
