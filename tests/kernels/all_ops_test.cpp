@@ -113,12 +113,3 @@ TEST_CASE("every op states its cost") {
     CHECK(c.flops(setup.tensors()) >= 0);
   }
 }
-
-TEST_CASE("every op with a CUDA twin equals its formula on a GPU") {
-  if (cuda_device_count() == 0) return test::skip("no GPU");
-  for (const Case& c : cases()) {
-    if (!c.has_cuda_twin) continue;
-    CAPTURE(label(c));
-    CHECK(max_error(c, {.device = Device::cuda(0)}) <= tolerance(c));
-  }
-}

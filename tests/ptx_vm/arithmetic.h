@@ -1,0 +1,15 @@
+#pragma once
+// The handlers of arithmetic, by name and type; null where an operation does not exist for a type.
+
+#include "tests/ptx_vm/decode.h"
+
+namespace flatshard::ptx_vm {
+
+// name: "add", "mul.lo", "mad.wide", ...
+Handler integer_handler(std::string_view name, Type type);
+// Of f32 and f64.
+Handler float_handler(std::string_view name, Type type, bool flushes, bool saturates);
+// Of f16, bf16 and pairs of them.
+Handler half_handler(std::string_view name, Type type);
+
+}  // namespace flatshard::ptx_vm

@@ -1,0 +1,144 @@
+#pragma once
+// What the decoders of single instructions work with: the opcode cut at its dots, and the operands as slots
+// of the register file. To add an opcode, add its decoder to the table of the file it belongs to (ops_*.cpp).
+// A decoder takes every modifier it understands; one that is left over is an Error.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "tests/ptx_vm/program.h"
+
+namespace flatshard::ptx_vm {
+
+struct Type {
+  enum class Kind : uint8_t { none, pred, bits, unsigned_int, signed_int, f, bf, f_x2, bf_x2 };
+  Kind kind = Kind::none;
+  uint32_t bytes = 0;  // of one lane
+
+  bool is_integer() const { return kind >= Kind::bits && kind <= Kind::signed_int; }
+  bool is_signed() const { return kind == Kind::signed_int; }
+  bool is(Kind k, uint32_t n) const { return kind == k && bytes == n; }
+  bool is_f32() const { return is(Kind::f, 4); }
+  bool is_f64() const { return is(Kind::f, 8); }
+};
+// Values of 8 bits live in registers of 16.
+inline uint32_t register_bytes(Type type) { return type.bytes == 1 ? 2 : type.bytes; }
+
+inline uint64_t aligned(uint64_t offset, uint64_t alignment) {
+  return (offset + alignment - 1) / alignment * alignment;
+}
+
+Type type_of(std::string_view name);  // of kind none when it is no type
+
+class Symbols {
+ public:
+  void add(std::string_view name, uint64_t address) { addresses_[std::string(name)] = address; }
+  const uint64_t* find(std::string_view name) const {
+    const auto found = addresses_.find(std::string(name));
+    return found == addresses_.end() ? nullptr : &found->second;
+  }
+
+ private:
+  std::unordered_map<std::string, uint64_t> addresses_;
+};
+
+class Decoder {
+ public:
+  Decoder(const Module& module, const Function& function, const Symbols& symbols, Kernel& kernel);
+  void decode_all();
+
+  // The opcode of the instruction in hand.
+  bool take(std::string_view modifier);  // true when it is there
+  std::string_view take_any(
+      std::initializer_list<std::string_view> modifiers);  // the one that is there, or ""
+  bool take_prefix(std::string_view prefix);               // a modifier that begins with it
+  void take_rest() { modifiers_.clear(); }
+  Type take_type();  // the first type that is left; an Error when there is none
+  const Instruction& instruction() const { return *instruction_; }
+  std::string_view base() const { return instruction_->opcode.substr(0, instruction_->opcode.find('.')); }
+  size_t operands() const { return instruction_->operands.size(); }
+  const Operand& operand(size_t i) const;
+
+  // Slots. Registers must have the type's width; a literal becomes a slot of its own.
+  uint32_t result(size_t i, Type type) {
+    return register_of(operand(i), register_bytes(type), type.kind == Type::Kind::pred);
+  }
+  uint32_t read(size_t i, Type type) { return read(operand(i), type); }
+  uint32_t read(const Operand& o, Type type);
+  uint32_t register_of(const Operand& o, uint32_t bytes, bool is_predicate = false);
+  uint32_t predicate(const Operand& o);            // negated ones become a slot of their own
+  uint32_t width_of(std::string_view name) const;  // bytes of a register's lanes; 0: not a register
+  uint32_t literal(uint32_t bytes, uint64_t bits);
+  uint32_t predicate_literal(bool value);
+  uint32_t temporary(uint32_t bytes_per_lane);
+  uint64_t integer(size_t i) const;  // of an operand that must be a literal
+  // Sets the op's base slot (into slot[at]), immediate, width and space from [base+offset].
+  void address(Op& op, size_t i, size_t at, Space space);
+  // Where a variable of this space lies, as cvta sees it; null when the name is no variable.
+  const uint64_t* variable(std::string_view name, Space* space = nullptr) const;
+
+  void emit(Op op);
+  void branch_to(std::string_view label);
+  [[noreturn]] void wrong(const std::string& what) const;
+
+ private:
+  struct Register {
+    uint32_t slot, bytes;
+    bool is_predicate;
+    int count;
+  };
+  struct Place {
+    Space space;
+    uint64_t address;
+  };
+  struct Names {
+    int id;
+    std::unordered_map<std::string_view, Register> registers;
+    std::unordered_map<std::string_view, uint32_t> labels;
+  };
+  struct Jump {
+    uint32_t op;
+    std::string_view label;
+    std::vector<int> scopes;
+  };
+
+  void lay_out_variables();
+  void place_shared(const Variable& v);
+  void place_local(const Variable& v);
+  void declare(const Registers& r);
+  void decode_one(const Instruction& i);
+  const Register* find_register(std::string_view name, uint32_t* slot) const;
+  uint32_t special(std::string_view name, uint32_t bytes);
+  uint32_t allot(uint32_t bytes);
+  void resolve_jumps();
+
+  const Module& module_;
+  const Function& function_;
+  const Symbols& symbols_;
+  Kernel& kernel_;
+  const Instruction* instruction_ = nullptr;
+  std::vector<std::string_view> modifiers_;
+  std::vector<Names> scopes_;
+  std::vector<int> open_;  // indices into scopes_
+  std::unordered_map<std::string_view, Place> variables_;
+  std::unordered_map<std::string, uint32_t> literals_;
+  std::unordered_map<std::string_view, uint32_t> specials_;
+  std::vector<Jump> jumps_;
+};
+
+using DecodeOp = void (*)(Decoder&);
+using OpTable = std::unordered_map<std::string_view, DecodeOp>;
+void add_arithmetic_ops(OpTable& table);
+void add_bit_ops(OpTable& table);
+void add_compare_ops(OpTable& table);
+void add_convert_ops(OpTable& table);
+void add_move_ops(OpTable& table);
+void add_memory_ops(OpTable& table);
+void add_atomic_ops(OpTable& table);
+void add_warp_ops(OpTable& table);
+void add_control_ops(OpTable& table);
+
+}  // namespace flatshard::ptx_vm

@@ -1,0 +1,221 @@
+// The CUDA runtime on the machine: device, errors, options.
+
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include <cuda_runtime_api.h>
+
+#include "runtime/check.h"
+#include "tests/ptx_vm/memory.h"
+#include "tests/ptx_vm/ptx_vm.h"
+#include "tests/ptx_vm/state.h"
+
+namespace flatshard::ptx_vm {
+namespace {
+
+constexpr size_t kCapacity = size_t{16} << 30;
+constexpr int kProcessors = 132, kSharedPerBlock = 49152, kSharedOptIn = 166912;
+
+struct State {
+  std::vector<Finding> findings;
+  int error = cudaSuccess;
+  std::string error_text;
+};
+State& state() {
+  static State* const only = new State;
+  return *only;
+}
+
+Options options_of_environment() {
+  Options o;
+  if (const char* seed = std::getenv("PTX_VM_SEED")) o.seed = std::strtoull(seed, nullptr, 10);
+  if (const char* resident = std::getenv("PTX_VM_RESIDENT"))
+    o.resident_blocks = static_cast<uint32_t>(std::strtoul(resident, nullptr, 10));
+  if (const char* name = std::getenv("PTX_VM_SCHED")) {
+    const std::string schedule = name;
+    if (schedule == "in_order")
+      o.schedule = Schedule::in_order;
+    else if (schedule == "reverse")
+      o.schedule = Schedule::reverse;
+    else if (schedule == "random")
+      o.schedule = Schedule::random;
+    else
+      check(schedule == "round_robin", "PTX_VM_SCHED=", schedule,
+            ": in_order, reverse, round_robin or random");
+  }
+  return o;
+}
+
+}  // namespace
+
+Options& options() {
+  static Options* const only = new Options(options_of_environment());
+  return *only;
+}
+
+std::string describe(const Options& o) {
+  const char* name = o.schedule == Schedule::in_order      ? "in_order"
+                     : o.schedule == Schedule::reverse     ? "reverse"
+                     : o.schedule == Schedule::round_robin ? "round_robin"
+                                                           : "random";
+  return str("PTX_VM_SCHED=", name, " PTX_VM_SEED=", o.seed, " PTX_VM_RESIDENT=", o.resident_blocks);
+}
+
+Counters& counters() {
+  static Counters all;
+  return all;
+}
+
+void add_finding(Finding finding) {
+  state().error = cudaErrorIllegalAddress;
+  state().error_text = finding.text;
+  state().findings.push_back(std::move(finding));
+}
+
+const std::vector<Finding>& findings() { return state().findings; }
+
+std::vector<Finding> take_findings() {
+  if (!state().findings.empty()) state().error = cudaSuccess;
+  return std::exchange(state().findings, {});
+}
+
+int outcome(int code, const std::string& text) {
+  if (!state().findings.empty()) return state().error;
+  if (code != cudaSuccess) {
+    state().error = code;
+    state().error_text = text;
+  }
+  return code;
+}
+
+int last_error(bool reset) {
+  const int code = state().error;
+  if (reset && state().findings.empty()) state().error = cudaSuccess;
+  return code;
+}
+
+const std::string& last_error_text() { return state().error_text; }
+
+int guarded(void (*work)(void*), void* data) {
+  if (!state().findings.empty()) return state().error;
+  try {
+    work(data);
+    return cudaSuccess;
+  } catch (Finding& finding) {
+    add_finding(std::move(finding));
+    return cudaErrorIllegalAddress;
+  } catch (const Error& error) {
+    return outcome(cudaErrorInvalidValue, error.what());
+  }
+}
+
+namespace {
+cudaError_t done(cudaError_t code = cudaSuccess, const std::string& text = "") {
+  return static_cast<cudaError_t>(outcome(code, text));
+}
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return done();
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return done();
+}
+cudaError_t cudaSetDevice(int device) { return done(device == 0 ? cudaSuccess : cudaErrorInvalidDevice); }
+cudaError_t cudaDeviceSynchronize() { return done(); }
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
+  *p = {};
+  std::strncpy(p->name, "PTX VM sm_80", sizeof(p->name) - 1);
+  p->totalGlobalMem = kCapacity;
+  p->sharedMemPerBlock = kSharedPerBlock;
+  p->sharedMemPerBlockOptin = kSharedOptIn;
+  p->sharedMemPerMultiprocessor = 167936;
+  p->regsPerBlock = p->regsPerMultiprocessor = 65536;
+  p->warpSize = 32;
+  p->maxThreadsPerBlock = 1024;
+  p->maxThreadsPerMultiProcessor = 2048;
+  p->multiProcessorCount = kProcessors;
+  p->major = 8;
+  p->minor = 0;
+  p->l2CacheSize = 60 << 20;
+  return done();
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  switch (attribute) {
+    case cudaDevAttrMaxThreadsPerBlock:
+      *value = 1024;
+      return done();
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+      *value = kSharedPerBlock;
+      return done();
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = kSharedOptIn;
+      return done();
+    case cudaDevAttrWarpSize:
+      *value = 32;
+      return done();
+    case cudaDevAttrMultiProcessorCount:
+      *value = kProcessors;
+      return done();
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = 8;
+      return done();
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = 0;
+      return done();
+    default:
+      return done(cudaErrorInvalidValue, str("the PTX VM does not know device attribute ", int{attribute}));
+  }
+}
+
+cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
+  *total_bytes = kCapacity;
+  *free_bytes = kCapacity - std::min(kCapacity, static_cast<size_t>(heap().live_bytes()));
+  return done();
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return done();
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return done();
+}
+
+cudaError_t cudaGetLastError() { return static_cast<cudaError_t>(last_error(true)); }
+cudaError_t cudaPeekAtLastError() { return static_cast<cudaError_t>(last_error(false)); }
+
+// The text of the last error is the finding itself, so that it reaches whoever prints errors.
+const char* cudaGetErrorString(cudaError_t error) {
+  if (error == cudaSuccess) return "no error";
+  if (error == state().error || !state().error_text.empty()) return last_error_text().c_str();
+  return cudaGetErrorName(error);
+}
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "cudaSuccess";
+    case cudaErrorInvalidValue:
+      return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidConfiguration:
+      return "cudaErrorInvalidConfiguration";
+    case cudaErrorInvalidDevice:
+      return "cudaErrorInvalidDevice";
+    case cudaErrorIllegalAddress:
+      return "cudaErrorIllegalAddress";
+    default:
+      return "a CUDA error";
+  }
+}
+}
+
+}  // namespace flatshard::ptx_vm

@@ -1,0 +1,293 @@
+#include "tests/ptx_vm/grid.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <random>
+#include <string>
+
+#include "runtime/check.h"
+#include "tests/ptx_vm/memory.h"
+#include "tests/ptx_vm/ptx_vm.h"
+#include "tests/ptx_vm/report.h"
+
+namespace flatshard::ptx_vm {
+namespace {
+
+constexpr uint32_t kDefaultResidentWarps = 256;
+constexpr uint64_t kTurn = 1 << 16;              // of a warp that does not wait
+constexpr uint64_t kShortTurn = 32;              // round robin
+constexpr uint64_t kHangs = uint64_t{16} << 20;  // instructions without a store, a barrier or an exit
+
+uint32_t value_of(Special special, const Launch& launch, const Block& block, const Warp& warp,
+                  uint32_t lane) {
+  const uint32_t thread = static_cast<uint32_t>(warp.index * kLanes) + lane;
+  const uint32_t bit = 1u << lane;
+  switch (special) {
+    case Special::tid_x:
+      return thread % launch.block.x;
+    case Special::tid_y:
+      return thread / launch.block.x % launch.block.y;
+    case Special::tid_z:
+      return thread / launch.block.x / launch.block.y;
+    case Special::ntid_x:
+      return launch.block.x;
+    case Special::ntid_y:
+      return launch.block.y;
+    case Special::ntid_z:
+      return launch.block.z;
+    case Special::ctaid_x:
+      return block.id.x;
+    case Special::ctaid_y:
+      return block.id.y;
+    case Special::ctaid_z:
+      return block.id.z;
+    case Special::nctaid_x:
+      return launch.grid.x;
+    case Special::nctaid_y:
+      return launch.grid.y;
+    case Special::nctaid_z:
+      return launch.grid.z;
+    case Special::laneid:
+      return lane;
+    case Special::warpid:
+      return static_cast<uint32_t>(warp.index);
+    case Special::nwarpid:
+      return static_cast<uint32_t>(block.warps.size());
+    case Special::lanemask_eq:
+      return bit;
+    case Special::lanemask_lt:
+      return bit - 1;
+    case Special::lanemask_le:
+      return bit | (bit - 1);
+    case Special::lanemask_gt:
+      return ~(bit | (bit - 1));
+    case Special::lanemask_ge:
+      return ~(bit - 1);
+    case Special::smid:
+      return 0;
+    case Special::nsmid:
+      return 1;
+    case Special::dynamic_smem_size:
+      return launch.dynamic_shared_bytes;
+    case Special::total_smem_size:
+      return static_cast<uint32_t>(block.shared.size());
+  }
+  return 0;
+}
+
+void fill_literals(const Kernel& kernel, unsigned char* registers) {
+  for (const Literal& literal : kernel.literals)
+    for (uint32_t lane = 0; lane < kLanes; ++lane)
+      std::memcpy(registers + literal.slot + lane * literal.bytes, &literal.bits, literal.bytes);
+  for (const auto& [slot, mask] : kernel.predicate_literals)
+    std::memcpy(registers + slot, &mask, sizeof(mask));
+}
+
+// Gives a block the next place in the grid. Its registers keep their literals from the block before.
+void start(Block& block, Launch& launch, uint64_t index) {
+  const Kernel& kernel = *launch.kernel;
+  const auto threads = static_cast<uint32_t>(launch.block.count());
+  const uint32_t warps = (threads + kLanes - 1) / kLanes;
+  if (block.warps.empty()) {
+    block.launch = &launch;
+    block.registers.resize(uint64_t{warps} * kernel.register_bytes + 64);
+    block.warps.resize(warps);
+    const uint64_t first = (reinterpret_cast<uint64_t>(block.registers.data()) + 63) / 64 * 64;
+    for (uint32_t w = 0; w < warps; ++w) {
+      block.warps[w].registers =
+          reinterpret_cast<unsigned char*>(first) + uint64_t{w} * kernel.register_bytes;
+      fill_literals(kernel, block.warps[w].registers);
+    }
+  }
+  block.id = {static_cast<uint32_t>(index % launch.grid.x),
+              static_cast<uint32_t>(index / launch.grid.x % launch.grid.y),
+              static_cast<uint32_t>(index / launch.grid.x / launch.grid.y)};
+  block.shared.assign(kernel.static_shared_bytes + launch.dynamic_shared_bytes, 0xff);
+  block.shared_state.assign(block.shared.size(), kUnwritten);
+  for (const auto& [begin, end] : kernel.shared_gaps)
+    std::fill(block.shared_state.begin() + begin, block.shared_state.begin() + end, kGap);
+  block.shared_races.clear();
+  block.barriers = {};
+  block.live_warps = static_cast<int>(warps);
+  for (uint32_t w = 0; w < warps; ++w) {
+    Warp& warp = block.warps[w];
+    warp.block = &block;
+    warp.index = static_cast<int>(w);
+    const uint32_t lanes = std::min(threads - w * kLanes, uint32_t{kLanes});
+    warp.live = lanes == kLanes ? kAllLanes : (1u << lanes) - 1;
+    warp.state = Warp::State::ready;
+    warp.groups = {{0, warp.live}};
+    warp.serial = launch.first_serial + static_cast<uint32_t>(index * warps + w);
+    warp.known.assign(warps, 0);
+    warp.known[w] = 1;
+    warp.local.assign(size_t{kernel.local_bytes} * kLanes, 0xff);
+    warp.local_state.assign(warp.local.size(), kUnwritten);
+    for (const auto& [slot, special] : kernel.specials)
+      for (uint32_t lane = 0; lane < kLanes; ++lane)
+        warp.lanes<uint32_t>(slot)[lane] = value_of(special, launch, block, warp, lane);
+  }
+}
+
+[[noreturn]] void report_deadlock(const std::vector<Block>& blocks, const std::string& why) {
+  const Warp* first = nullptr;
+  std::string all;
+  int named = 0;
+  for (const Block& block : blocks)
+    for (const Warp& warp : block.warps) {
+      if (warp.state == Warp::State::ended) continue;
+      if (!first) first = &warp;
+      if (named++ >= 64) continue;
+      all += str("\n    block (", block.id.x, ',', block.id.y, ',', block.id.z, ") warp ", warp.index,
+                 " stands at ", block.kernel().where(warp.current), ": ",
+                 block.kernel().instructions[warp.current]->opcode);
+    }
+  if (named > 64) all += str("\n    and ", named - 64, " more");
+  report(FindingKind::deadlock, *first, std::countr_zero(first->live), why + all);
+}
+
+class Scheduler {
+ public:
+  explicit Scheduler(Launch& launch) : launch_(launch), random_(options().seed) {
+    const uint64_t count = launch.grid.count();
+    const uint64_t warps = (launch.block.count() + kLanes - 1) / kLanes;
+    const uint64_t resident = options().resident_blocks
+                                  ? options().resident_blocks
+                                  : std::max<uint64_t>(1, kDefaultResidentWarps / warps);
+    blocks_ = std::vector<Block>(std::min(resident, count));
+    for (Block& block : blocks_) start(block, launch_, next_++);
+    for (Block& block : blocks_)
+      for (Warp& warp : block.warps) ready_.push_back(&warp);
+  }
+
+  void run_all() {
+    uint64_t quiet = 0, progress = 0;
+    while (admit(), !ready_.empty()) {
+      Warp& warp = *ready_[choose()];
+      const uint64_t before = warp.executed;
+      run(warp, turn());
+      counters().warp_instructions += warp.executed - before;
+      const bool is_quiet = progress == launch_.progress;
+      quiet = is_quiet ? quiet + warp.executed - before : 0;
+      passed_over_ = is_quiet ? passed_over_ + 1 : 0;
+      progress = launch_.progress;
+      if (quiet > kHangs)
+        report_deadlock(blocks_,
+                        str("warps have run ", quiet, " instructions without a store, a barrier or an exit"));
+    }
+  }
+
+ private:
+  // Blocks that have ended make room for the next of the grid; then lists who can run.
+  void admit() {
+    if (!std::all_of(ready_.begin(), ready_.end(), [](Warp* w) { return w->state == Warp::State::ready; }) ||
+        released_ != launch_.released) {
+      released_ = launch_.released;
+      ready_.clear();
+      bool anybody = false;
+      for (Block& block : blocks_) {
+        if (block.live_warps == 0 && next_ < launch_.grid.count()) start(block, launch_, next_++);
+        for (Warp& warp : block.warps) {
+          anybody |= warp.state != Warp::State::ended;
+          if (warp.state == Warp::State::ready) ready_.push_back(&warp);
+        }
+      }
+      if (ready_.empty() && anybody) report_deadlock(blocks_, "no warp can run; what each waits for:");
+    }
+  }
+
+  size_t choose() {
+    switch (options().schedule) {
+      case Schedule::in_order:
+        return passed_over_ % ready_.size();
+      case Schedule::reverse:
+        return ready_.size() - 1 - passed_over_ % ready_.size();
+      case Schedule::round_robin:
+        return ++turn_ % ready_.size();
+      case Schedule::random:
+        return random_() % ready_.size();
+    }
+    return 0;
+  }
+
+  uint64_t turn() {
+    switch (options().schedule) {
+      case Schedule::round_robin:
+        return kShortTurn;
+      case Schedule::random:
+        return 1 + random_() % 64;
+      default:
+        return kTurn;
+    }
+  }
+
+  Launch& launch_;
+  std::mt19937_64 random_;
+  std::vector<Block> blocks_;
+  std::vector<Warp*> ready_;
+  uint64_t next_ = 0, turn_ = 0, released_ = 0;
+  uint64_t passed_over_ = 0;  // turns in a row that changed nothing: warps that poll must let others run
+};
+
+}  // namespace
+
+void Block::complete(Barrier& barrier) {
+  for (Warp* warp : barrier.waiting) {
+    for (size_t w = 0; w < warps.size(); ++w) warp->known[w] = std::max(warp->known[w], barrier.known[w]);
+    warp->state = Warp::State::ready;
+  }
+  ++launch->progress;
+  ++launch->released;
+  barrier = {};
+}
+
+void Block::arrive(Warp& warp, uint32_t number, uint32_t expected, bool waits) {
+  const auto lane = std::countr_zero(warp.active);
+  if (number >= barriers.size())
+    report(FindingKind::barrier_count, warp, lane, str("there is no barrier ", number));
+  Barrier& barrier = barriers[number];
+  const bool is_for_all = expected == 0;
+  if (is_for_all) {
+    expected = static_cast<uint32_t>(launch->block.count());
+    if (live_warps < static_cast<int>(warps.size()))
+      report(FindingKind::divergent_barrier, warp, lane,
+             "some warps of the block have ended without coming here");
+  } else if (expected % kLanes) {
+    report(FindingKind::barrier_count, warp, lane, str(expected, " threads, not a multiple of 32"));
+  }
+  if (barrier.arrived && barrier.expected != expected)
+    report(FindingKind::barrier_count, warp, lane,
+           str("barrier ", number, " is for ", expected, " threads here, but ", barrier.expected, " at ",
+               kernel().where(barrier.arrivers[0]->current)));
+  barrier.expected = expected;
+  barrier.is_for_all = is_for_all;
+  barrier.arrived += is_for_all ? static_cast<uint32_t>(std::popcount(warp.active)) : kLanes;
+  barrier.arrivers.push_back(&warp);
+  barrier.known.resize(warps.size(), 0);
+  for (size_t w = 0; w < warps.size(); ++w) barrier.known[w] = std::max(barrier.known[w], warp.known[w]);
+  ++warp.known[static_cast<size_t>(warp.index)];
+  if (waits) {
+    barrier.waiting.push_back(&warp);
+    warp.state = Warp::State::at_barrier;
+  }
+  if (barrier.arrived > expected)
+    report(FindingKind::barrier_count, warp, lane,
+           str("more threads than ", expected, " come to barrier ", number));
+  if (barrier.arrived == expected) complete(barrier);
+}
+
+void Block::warp_ended(Warp& warp) {
+  --live_warps;
+  ++launch->progress;
+  for (const Barrier& barrier : barriers)
+    if (barrier.is_for_all && barrier.arrived)
+      report(FindingKind::divergent_barrier, *barrier.arrivers[0], 0,
+             str("warp ", warp.index, " of the block ends without coming here"));
+}
+
+void execute(Launch& launch) {
+  ++counters().launches;
+  Scheduler(launch).run_all();
+}
+
+}  // namespace flatshard::ptx_vm

@@ -1,0 +1,65 @@
+#pragma once
+// A launch: blocks of warps, their shared memory and barriers, and the order in which warps take turns.
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "tests/ptx_vm/program.h"
+#include "tests/ptx_vm/race.h"
+#include "tests/ptx_vm/warp.h"
+
+namespace flatshard::ptx_vm {
+
+struct Dim {
+  uint32_t x = 1, y = 1, z = 1;
+  uint64_t count() const { return uint64_t{x} * y * z; }
+};
+
+struct Allocation;
+
+struct Launch {
+  const Kernel* kernel;
+  Dim grid, block;
+  uint32_t dynamic_shared_bytes = 0;
+  std::vector<unsigned char> parameters{};
+  uint32_t first_serial = 0;  // of its warps; earlier ones belong to launches that are done
+  bool finds_races = true;
+  std::vector<Allocation*> last_touched{};  // by each op: where it probably goes next
+  uint64_t progress = 0;  // stores, barriers and exits so far: a launch without any for long hangs
+  uint64_t released = 0;  // barriers that let warps go on
+};
+
+struct Barrier {
+  uint32_t expected = 0;  // threads
+  uint32_t arrived = 0;   // 0: nobody has come yet
+  bool is_for_all = false;
+  std::vector<Warp*> waiting, arrivers;
+  std::vector<uint32_t> known;  // what happened before the arrivals, as in Warp
+};
+
+struct Block {
+  Launch* launch = nullptr;
+  Dim id;
+  std::vector<Warp> warps;
+  std::vector<unsigned char> registers;
+  std::vector<unsigned char> shared, shared_state;  // state: one byte per byte, ByteState
+  RaceShadow shared_races;
+  std::array<Barrier, 16> barriers;
+  int live_warps = 0;
+
+  const Kernel& kernel() const { return *launch->kernel; }
+  uint32_t first_serial() const { return warps[0].serial; }
+  // One warp comes to a barrier that `expected` threads meet at (0: all of the block), and waits or goes on.
+  void arrive(Warp& warp, uint32_t barrier, uint32_t expected, bool waits);
+  // A barrier of all threads that others still wait at is then a finding.
+  void warp_ended(Warp& warp);
+
+ private:
+  void complete(Barrier& barrier);
+};
+
+// Runs all of it; throws Finding at the first thing wrong.
+void execute(Launch& launch);
+
+}  // namespace flatshard::ptx_vm

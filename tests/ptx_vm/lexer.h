@@ -1,0 +1,19 @@
+#pragma once
+// PTX text as tokens. Words keep their dots and dollar signs ("ld.global.f32", "%tid.x", "$L__BB0_1"), since
+// PTX uses them inside names. Tokens view into the text, which must outlive them.
+
+#include <string_view>
+#include <vector>
+
+namespace flatshard::ptx_vm {
+
+struct Token {
+  enum class Kind { word, string, mark, end };
+  Kind kind;
+  std::string_view text;  // of a string: without its quotes
+  int line;               // of the PTX text, from 1
+};
+
+std::vector<Token> tokens_of(std::string_view ptx);
+
+}  // namespace flatshard::ptx_vm

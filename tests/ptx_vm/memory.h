@@ -1,0 +1,64 @@
+#pragma once
+// Memory that kernels may touch: every allocation with its bounds, whether it is still alive, and for each
+// byte whether it was ever written. A freed allocation stays known for a while, so that a late access is
+// called by its name.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/ptx_vm/race.h"
+
+namespace flatshard::ptx_vm {
+
+enum ByteState : unsigned char { kUnwritten = 0, kWritten = 1, kGap = 2 };
+
+struct Allocation {
+  enum class Kind { device, pinned, registered, variable };
+  Kind kind;
+  std::string name;
+  uint64_t begin, bytes;
+  bool is_live = true;
+  std::vector<unsigned char> state;  // ByteState of every byte
+  RaceShadow races;
+  std::unique_ptr<unsigned char[]> storage;  // with red zones; null for registered memory
+
+  uint64_t end() const { return begin + bytes; }
+  bool contains(uint64_t address) const { return address - begin < bytes; }
+};
+
+class Heap {
+ public:
+  // Device memory starts as 0xff bytes that count as unwritten; that of other kinds as zero bytes, written.
+  void* allocate(Allocation::Kind kind, uint64_t bytes, std::string name = "");
+  void add_registered(void* data, uint64_t bytes);
+  bool release(void* data);  // false: no live allocation begins there
+  // The allocation that holds this address, alive or not; or null.
+  Allocation* find(uint64_t address);
+  // The same, or the one whose red zones hold it.
+  Allocation* nearest(uint64_t address);
+  // Marks bytes as written by the host, or as copied from elsewhere. Pieces of no allocation are let be.
+  void mark_written(const void* data, uint64_t bytes);
+  void copy_marks(const void* to, const void* from, uint64_t bytes);
+  uint64_t live_bytes() const { return live_bytes_; }
+
+ private:
+  Allocation& insert(Allocation allocation);
+  void forget_old();
+
+  std::map<uint64_t, std::unique_ptr<Allocation>> allocations_;  // by begin
+  std::vector<uint64_t> freed_;                                  // in order
+  uint64_t live_bytes_ = 0, freed_bytes_ = 0;
+  int made_ = 0;
+};
+
+Heap& heap();
+
+// Generic addresses of memory that is not global.
+inline constexpr uint64_t kSharedWindow = uint64_t{1} << 56, kLocalWindow = uint64_t{1} << 57,
+                          kParamWindow = uint64_t{1} << 58, kWindowMask = uint64_t{0xff} << 56;
+inline constexpr uint64_t kSharedBase = 0x400, kLocalBase = 0x10;  // so that 0 is nobody's address
+
+}  // namespace flatshard::ptx_vm

@@ -1,0 +1,82 @@
+// Kernels that are right pass in silence under every schedule, with the same bits; broken copies are found,
+// at the line that is broken, under every schedule.
+
+#include <algorithm>
+#include <fstream>
+
+#include "build_config.h"
+#include "tests/ptx_vm/ptx_vm.h"
+#include "tests/ptx_vm/samples.h"
+#include "tests/test.h"
+
+using namespace flatshard;
+using namespace flatshard::ptx_vm;
+
+namespace {
+
+std::vector<Options> schedules() {
+  std::vector<Options> all;
+  for (const uint32_t resident : {1, 2, 3, 0})
+    for (const Schedule schedule :
+         {Schedule::in_order, Schedule::reverse, Schedule::round_robin, Schedule::random})
+      all.push_back({.schedule = schedule, .seed = resident + 1, .resident_blocks = resident});
+  return all;
+}
+
+// "samples.cu:57" for every line that ends in a comment with this mutation's name.
+std::vector<std::string> marked_lines(const std::string& name) {
+  std::ifstream in(std::string(kSourceDir) + "/tests/ptx_vm/samples.cu");
+  std::vector<std::string> found;
+  int number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    const size_t mark = line.find("// finds: ");
+    if (mark != std::string::npos &&
+        (line.substr(mark + 9) + ' ').find(' ' + name + ' ') != std::string::npos)
+      found.push_back(str("samples.cu:", number));
+  }
+  return found;
+}
+
+// Is one of these lines named, and not just one that begins with the same digits?
+bool names_one_of(const std::string& where, const std::vector<std::string>& lines) {
+  return std::any_of(lines.begin(), lines.end(), [&](const std::string& line) {
+    const size_t at = where.find(line);
+    return at != std::string::npos &&
+           !std::isdigit(static_cast<unsigned char>((where + ' ')[at + line.size()]));
+  });
+}
+
+}  // namespace
+
+TEST_CASE("kernels that are right give the same bits under every schedule, and nothing is found") {
+  for (const Sample& sample : correct_samples()) {
+    CAPTURE(sample.name);
+    const std::vector<float> expected = sample.run();
+    CHECK(!expected.empty());
+    for (const Options& schedule : schedules()) {
+      const ScopedOptions scope(schedule);
+      CAPTURE(describe(schedule));
+      CHECK(sample.run() == expected);
+      for (const Finding& finding : take_findings()) FAIL_CHECK(finding.text);
+    }
+  }
+}
+
+TEST_CASE("a broken kernel is found under every schedule, at the line that is broken") {
+  for (const Sample& sample : broken_samples())
+    for (const Options& schedule : schedules()) {
+      const bool needs_one = sample.name == "flag_of_later_block";  // with all blocks resident it would pass
+      if (needs_one && (schedule.resident_blocks != 1 || schedule.schedule == Schedule::random)) continue;
+      const ScopedOptions scope(schedule);
+      CAPTURE(sample.name);
+      CAPTURE(describe(schedule));
+      sample.run();
+      const std::vector<Finding> found = take_findings();
+      REQUIRE(found.size() == 1);
+      CAPTURE(found[0].text);
+      CHECK(std::find(sample.finds.begin(), sample.finds.end(), found[0].kind) != sample.finds.end());
+      if (found[0].kind != FindingKind::launch_limit)
+        CHECK(names_one_of(found[0].where, marked_lines(sample.name)));
+    }
+}

@@ -1,0 +1,99 @@
+#pragma once
+// Arithmetic as the GPU does it where C++ leaves it open or does it otherwise: 16-bit floats, the NaN that
+// results from arithmetic, flushing of subnormal numbers, minimum and maximum, and float to integer.
+
+#include <bit>
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <limits>
+
+namespace flatshard::ptx_vm {
+
+// Storage of 16-bit floats; arithmetic goes through float or double.
+struct Half {
+  uint16_t bits;
+};
+struct BFloat {
+  uint16_t bits;
+};
+
+inline constexpr uint32_t kNan32 = 0x7fffffff;
+inline constexpr uint16_t kNan16 = 0x7fff;
+
+inline float canonical(float x) { return x == x ? x : std::bit_cast<float>(kNan32); }
+inline double canonical(double x) { return x == x ? x : std::bit_cast<double>(0xfff8000000000000u); }
+
+inline float flushed(float x) {
+  return std::abs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0f, x) : x;
+}
+
+inline float to_float(Half h) { return static_cast<float>(std::bit_cast<_Float16>(h.bits)); }
+inline float to_float(BFloat b) { return std::bit_cast<float>(static_cast<uint32_t>(b.bits) << 16); }
+inline float to_float(float x) { return x; }
+
+template <class T>
+T from_float(float x);
+template <>
+inline float from_float<float>(float x) {
+  return x;
+}
+template <>
+inline Half from_float<Half>(float x) {
+  return {x == x ? std::bit_cast<uint16_t>(static_cast<_Float16>(x)) : kNan16};
+}
+template <>
+inline BFloat from_float<BFloat>(float x) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  return {x == x ? static_cast<uint16_t>(rounded) : kNan16};
+}
+
+// The neighbour of `rounded` towards the exact value when its last bit is even, so that rounding once more,
+// to fewer bits, rounds as if it were the first time. `rest` has the sign of exact - rounded.
+template <class Real>
+inline Real to_odd(Real rounded, double rest) {
+  using Bits = std::conditional_t<sizeof(Real) == 4, uint32_t, uint64_t>;
+  if (rest == 0 || !std::isfinite(rounded) || (std::bit_cast<Bits>(rounded) & 1)) return rounded;
+  return std::nextafter(
+      rounded, rest > 0 ? std::numeric_limits<Real>::infinity() : -std::numeric_limits<Real>::infinity());
+}
+
+// a + b, rounded once to a 16-bit type; both exact in double.
+template <class T>
+inline T sum_to(double a, double b) {
+  const double sum = a + b, b_part = sum - a;
+  const double rest = (a - (sum - b_part)) + (b - b_part);
+  const double odd = to_odd(sum, rest);
+  const auto single = static_cast<float>(odd);
+  return from_float<T>(to_odd(single, odd - static_cast<double>(single)));
+}
+
+// The operand that is a number where one is NaN; +0 above -0.
+template <class T>
+inline T min_number(T a, T b) {
+  if (a != a) return canonical(b);
+  if (b != b) return a;
+  if (a == b) return std::signbit(a) ? a : b;
+  return a < b ? a : b;
+}
+template <class T>
+inline T max_number(T a, T b) {
+  if (a != a) return canonical(b);
+  if (b != b) return a;
+  if (a == b) return std::signbit(a) ? b : a;
+  return a > b ? a : b;
+}
+
+// x, which holds an integer or no number, as I: saturated, NaN as 0.
+template <std::integral I>
+inline I saturated(double x) {
+  constexpr double low = static_cast<double>(std::numeric_limits<I>::min());
+  constexpr double above = static_cast<double>(std::numeric_limits<I>::max() / 2 + 1) * 2.0;
+  if (x != x) return 0;
+  if (x < low) return std::numeric_limits<I>::min();
+  if (x >= above) return std::numeric_limits<I>::max();
+  return static_cast<I>(x);
+}
+
+}  // namespace flatshard::ptx_vm

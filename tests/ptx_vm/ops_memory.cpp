@@ -1,0 +1,156 @@
+// ld st prefetch: any space, vectors of 2 and 4, values that are narrower than their registers
+
+#include <cstring>
+
+#include "runtime/check.h"
+#include "tests/ptx_vm/access.h"
+#include "tests/ptx_vm/decode.h"
+#include "tests/ptx_vm/grid.h"
+#include "tests/ptx_vm/lanes.h"
+#include "tests/ptx_vm/report.h"
+
+namespace flatshard::ptx_vm {
+namespace {
+
+constexpr size_t kBase = 4;  // the slot of the address; the elements of a vector come before it
+
+// Parameters are the same for every lane and were there before the launch: nothing to check but the bounds.
+template <class T, class Register>
+void load_parameter(Warp& warp, const Op& op) {
+  const std::vector<unsigned char>& parameters = warp.block->launch->parameters;
+  for (uint32_t e = 0; e < op.count; ++e) {
+    T value;
+    std::memcpy(&value, parameters.data() + op.immediate + e * sizeof(T), sizeof(T));
+    write_lanes<Register>(warp, op.slot[e], [&](int) { return static_cast<Register>(value); });
+  }
+}
+
+template <class T, class Register>
+void load(Warp& warp, const Op& op) {
+  unsigned char* data[kLanes];
+  resolve(warp, op, op.slot[kBase], static_cast<uint32_t>(sizeof(T)) * op.count, Access::read, data);
+  for (uint32_t e = 0; e < op.count; ++e) {
+    Register* result = warp.lanes<Register>(op.slot[e]);
+    for_each_lane(warp.active, [&](int lane) {
+      T value;
+      std::memcpy(&value, data[lane] + e * sizeof(T), sizeof(T));
+      result[lane] = static_cast<Register>(value);
+    });
+  }
+}
+
+template <class T, class Register>
+void store(Warp& warp, const Op& op) {
+  unsigned char* data[kLanes];
+  const bool collides =
+      resolve(warp, op, op.slot[kBase], static_cast<uint32_t>(sizeof(T)) * op.count, Access::write, data);
+  for (uint32_t e = 0; e < op.count; ++e) {
+    const Register* source = warp.lanes<Register>(op.slot[e]);
+    for_each_lane(warp.active, [&](int lane) {
+      const T value = static_cast<T>(source[lane]);
+      std::memcpy(data[lane] + e * sizeof(T), &value, sizeof(T));
+    });
+  }
+  if (!collides) return;
+  // Lanes that write the same value to one place agree; others leave it to chance.
+  for (uint32_t e = 0; e < op.count; ++e)
+    for_each_lane(warp.active, [&](int lane) {
+      const T value = static_cast<T>(warp.lanes<Register>(op.slot[e])[lane]);
+      if (std::memcmp(data[lane] + e * sizeof(T), &value, sizeof(T)) != 0)
+        report(FindingKind::colliding_writes, warp, lane,
+               "another lane writes another value to the same place");
+    });
+}
+
+struct Handlers {
+  Handler load = nullptr, load_parameter = nullptr, store = nullptr;
+};
+
+template <class T, class Register>
+Handlers handlers_for() {
+  if constexpr (sizeof(T) > sizeof(Register))
+    return {};
+  else
+    return {load<T, Register>, load_parameter<T, Register>, store<T, Register>};
+}
+
+template <class T>
+Handlers in_register(uint32_t bytes) {
+  return bytes == 2   ? handlers_for<T, uint16_t>()
+         : bytes == 4 ? handlers_for<T, uint32_t>()
+                      : handlers_for<T, uint64_t>();
+}
+
+Handlers handlers_of(Type type, uint32_t register_bytes) {
+  switch (type.bytes) {
+    case 1:
+      return type.is_signed() ? in_register<int8_t>(register_bytes) : in_register<uint8_t>(register_bytes);
+    case 2:
+      return type.is_signed() ? in_register<int16_t>(register_bytes) : in_register<uint16_t>(register_bytes);
+    case 4:
+      return type.is_signed() ? in_register<int32_t>(register_bytes) : in_register<uint32_t>(register_bytes);
+    case 8:
+      return in_register<uint64_t>(register_bytes);
+    default:
+      return {};
+  }
+}
+
+Space take_space(Decoder& d) {
+  if (d.take("global") || d.take("const")) return Space::global;
+  if (d.take("shared") || d.take("shared::cta")) return Space::shared;
+  if (d.take("local")) return Space::local;
+  if (d.take("param")) return Space::param;
+  return Space::generic;
+}
+
+// Hints change nothing here; an access with a scope is a strong one.
+bool take_semantics(Decoder& d) {
+  d.take_any({"nc", "ca", "cg", "cs", "cv", "lu", "wb", "wt"});
+  d.take_prefix("L1::");
+  d.take_prefix("L2::");
+  d.take("weak");
+  d.take_any({"cta", "cluster", "gpu", "sys"});
+  return !d.take_any({"volatile", "relaxed", "acquire", "release"}).empty();
+}
+
+// The elements of a vector, or the one operand.
+std::vector<Operand> elements(Decoder& d, size_t i) {
+  const Operand& o = d.operand(i);
+  return o.kind == Operand::Kind::list ? o.parts : std::vector<Operand>{o};
+}
+
+void decode_access(Decoder& d, bool is_load) {
+  Op op;
+  const Space space = take_space(d);
+  op.is_strong = take_semantics(d);
+  const std::string_view vector = d.take_any({"v2", "v4"});
+  const Type type = d.take_type();
+  const std::vector<Operand> parts = elements(d, is_load ? 0 : 1);
+  if (parts.size() != (vector == "v2" ? 2 : vector == "v4" ? 4 : 1)) d.wrong("the vector has another size");
+  op.count = static_cast<uint8_t>(parts.size());
+  uint32_t width = register_bytes(type);
+  for (const Operand& part : parts) width = std::max(width, d.width_of(part.name));
+  for (size_t e = 0; e < parts.size(); ++e)
+    op.slot[e] = is_load ? d.register_of(parts[e], width) : d.read(parts[e], {Type::Kind::bits, width});
+  d.address(op, is_load ? 1 : 0, kBase, space);
+  const Handlers handlers = handlers_of(type, width);
+  const Operand& address = d.operand(is_load ? 1 : 0);
+  const bool is_fixed = d.width_of(address.name) == 0;  // a symbol, not a register
+  op.run = is_load ? (op.space == Space::param && is_fixed ? handlers.load_parameter : handlers.load)
+                   : handlers.store;
+  if (!op.run) d.wrong("does not exist for this type");
+  d.emit(op);
+}
+
+void prefetch(Decoder& d) { d.take_rest(); }
+
+}  // namespace
+
+void add_memory_ops(OpTable& table) {
+  table["ld"] = table["ldu"] = [](Decoder& d) { decode_access(d, true); };
+  table["st"] = [](Decoder& d) { decode_access(d, false); };
+  table["prefetch"] = table["prefetchu"] = prefetch;
+}
+
+}  // namespace flatshard::ptx_vm

@@ -1,0 +1,112 @@
+#pragma once
+// A kernel ready to run: every instruction decoded once to a handler and the places of its operands. A
+// virtual register is an array with one element per lane in the warp's register file; a predicate is a mask
+// with one bit per lane. Literals and special registers are such arrays too, filled in before the warp
+// starts, so that a handler reads all its operands alike.
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/ptx_vm/syntax.h"
+
+namespace flatshard::ptx_vm {
+
+struct Warp;
+struct Op;
+using Handler = void (*)(Warp& warp, const Op& op);
+
+inline constexpr int kLanes = 32;
+inline constexpr uint32_t kAllLanes = 0xffffffffu;
+inline constexpr uint32_t kNowhere = 0xffffffffu;  // a slot that does not exist
+
+enum class Space : uint8_t { generic, global, shared, local, param };
+
+// What the warp's loop has to do itself.
+enum class Flow : uint8_t {
+  next,         // run the handler, go on
+  branch,       // to `immediate`
+  exit,         // the lanes end
+  with_others,  // run the handler when every lane it names has come
+  barrier,      // of the block: the handler arrives
+};
+
+struct Op {
+  Handler run = nullptr;
+  int64_t immediate = 0;
+  std::array<uint32_t, 6> slot{};  // byte offsets into the register file: results, then operands
+  uint32_t guard = kNowhere;       // a predicate
+  bool guard_negated = false;
+  Flow flow = Flow::next;
+  uint8_t count = 0;         // elements of a vector, operands of a barrier
+  bool wide_address = true;  // the address register has 64 bits
+  Space space = Space::generic;
+  bool is_strong = false;  // volatile, relaxed, acquire, release: not a race with an atomic access
+  uint32_t index = 0;      // of this op in the kernel
+};
+
+enum class Special : uint8_t {
+  tid_x,
+  tid_y,
+  tid_z,
+  ntid_x,
+  ntid_y,
+  ntid_z,
+  ctaid_x,
+  ctaid_y,
+  ctaid_z,
+  nctaid_x,
+  nctaid_y,
+  nctaid_z,
+  laneid,
+  warpid,
+  nwarpid,
+  lanemask_eq,
+  lanemask_lt,
+  lanemask_le,
+  lanemask_gt,
+  lanemask_ge,
+  smid,
+  nsmid,
+  dynamic_smem_size,
+  total_smem_size,
+};
+
+struct Literal {
+  uint32_t slot, bytes;  // per lane
+  uint64_t bits;
+};
+
+struct Parameter {
+  uint32_t offset, bytes;
+};
+
+struct Kernel {
+  const Module* module = nullptr;
+  std::string name;  // as the source has it
+  std::vector<Op> code;
+  std::vector<const Instruction*> instructions;  // what each op was
+  std::vector<Literal> literals;
+  std::vector<std::pair<uint32_t, uint32_t>> predicate_literals;  // slot, mask
+  std::vector<std::pair<uint32_t, Special>> specials;
+  std::vector<Parameter> parameters;
+  std::vector<std::pair<uint32_t, uint32_t>> shared_gaps;  // [begin, end) between static variables
+  uint32_t register_bytes = 0, parameter_bytes = 0, static_shared_bytes = 0, local_bytes = 0;
+  uint32_t dynamic_shared_align = 16;
+  uint32_t max_threads = 0;  // of a block; 0: not declared
+
+  std::string where(uint32_t op) const {
+    return describe_location(*module, instructions[op]->location, instructions[op]->line);
+  }
+};
+
+// Where the variables of a module live: name to address.
+class Symbols;
+
+// Decodes one entry of a module. An Error names the line of an instruction it does not know.
+std::unique_ptr<Kernel> decode(const Module& module, const Function& function, const Symbols& symbols);
+
+}  // namespace flatshard::ptx_vm

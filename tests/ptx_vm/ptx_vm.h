@@ -1,0 +1,55 @@
+#pragma once
+// What a test sees of the machine: how the next launches are scheduled, what was found, what was counted. The
+// CUDA runtime's own functions, on which the program under test runs, need no header of ours.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/ptx_vm/report.h"
+
+namespace flatshard::ptx_vm {
+
+enum class Schedule {
+  in_order,     // the first warp that can run does, until it waits
+  reverse,      // the last one
+  round_robin,  // a few instructions each
+  random,       // any, for some instructions
+};
+
+struct Options {
+  Schedule schedule = Schedule::round_robin;
+  uint64_t seed = 1;
+  uint32_t resident_blocks = 0;  // how many run at a time; 0: as many as there are warps for on the device
+  bool finds_races = true;
+};
+
+std::string describe(const Options& options);  // as the environment variables that repeat it
+
+// In effect from the next launch on. At start-up: PTX_VM_SCHED, PTX_VM_SEED and PTX_VM_RESIDENT.
+Options& options();
+
+// Options of one test; the old ones return with its end.
+class ScopedOptions {
+ public:
+  explicit ScopedOptions(const Options& now) : before_(options()) { options() = now; }
+  ~ScopedOptions() { options() = before_; }
+  ScopedOptions(const ScopedOptions&) = delete;
+  ScopedOptions& operator=(const ScopedOptions&) = delete;
+
+ private:
+  Options before_;
+};
+
+// A finding ends its launch and makes every later CUDA call fail, as a fault on a GPU does, until it is
+// taken.
+void add_finding(Finding finding);
+const std::vector<Finding>& findings();
+std::vector<Finding> take_findings();
+
+struct Counters {
+  uint64_t launches = 0, warp_instructions = 0;
+};
+Counters& counters();
+
+}  // namespace flatshard::ptx_vm

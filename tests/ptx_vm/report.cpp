@@ -1,0 +1,99 @@
+#include "tests/ptx_vm/report.h"
+
+#include "runtime/check.h"
+#include "tests/ptx_vm/grid.h"
+#include "tests/ptx_vm/memory.h"
+#include "tests/ptx_vm/ptx_vm.h"
+
+namespace flatshard::ptx_vm {
+namespace {
+
+std::string text_of(const Dim& d) { return str('(', d.x, ',', d.y, ',', d.z, ')'); }
+
+std::string thread_of(const Warp& warp, int lane) {
+  const Dim& b = warp.block->launch->block;
+  const auto t = static_cast<uint32_t>(warp.index * kLanes + lane);
+  return text_of({t % b.x, t / b.x % b.y, t / b.x / b.y});
+}
+
+}  // namespace
+
+std::string_view name_of(FindingKind kind) {
+  switch (kind) {
+    case FindingKind::out_of_bounds:
+      return "out of bounds";
+    case FindingKind::use_after_free:
+      return "use after free";
+    case FindingKind::misaligned_access:
+      return "misaligned access";
+    case FindingKind::uninitialised_read:
+      return "uninitialised read";
+    case FindingKind::shared_race:
+      return "race in shared memory";
+    case FindingKind::global_race:
+      return "race in global memory";
+    case FindingKind::warp_race:
+      return "race within a warp";
+    case FindingKind::colliding_writes:
+      return "colliding writes of one instruction";
+    case FindingKind::divergent_barrier:
+      return "divergent barrier";
+    case FindingKind::barrier_count:
+      return "barrier count";
+    case FindingKind::shuffle_mask:
+      return "shuffle mask";
+    case FindingKind::deadlock:
+      return "deadlock";
+    case FindingKind::launch_limit:
+      return "launch limit";
+    case FindingKind::trap:
+      return "trap";
+  }
+  return "unknown";
+}
+
+void report(FindingKind kind, const Warp& warp, int lane, const std::string& what) {
+  const Kernel& kernel = warp.block->kernel();
+  Finding finding;
+  finding.kind = kind;
+  finding.where = kernel.where(warp.current);
+  finding.text =
+      str(name_of(kind), ": ", what, "\n  in   ", kernel.name, "\n  by   block ", text_of(warp.block->id),
+          " thread ", thread_of(warp, lane), ", warp ", warp.index, " lane ", lane, "\n  at   ",
+          finding.where, ": ", kernel.instructions[warp.current]->opcode, "\n  with ", describe(options()));
+  throw finding;
+}
+
+std::string describe_address(const Warp& warp, uint64_t address) {
+  const Kernel& kernel = warp.block->kernel();
+  switch (address & kWindowMask) {
+    case kSharedWindow:
+      return str("byte ", static_cast<int64_t>((address & ~kWindowMask) - kSharedBase), " of the block's ",
+                 warp.block->shared.size(), " bytes of shared memory");
+    case kLocalWindow:
+      return str("byte ", static_cast<int64_t>((address & ~kWindowMask) - kLocalBase), " of the thread's ",
+                 kernel.local_bytes, " bytes of local memory");
+    case kParamWindow:
+      return str("byte ", address & ~kWindowMask, " of the kernel's ", kernel.parameter_bytes,
+                 " bytes of parameters");
+    default:
+      break;
+  }
+  const Allocation* a = heap().nearest(address);
+  if (!a) return str("address 0x", std::hex, address, ", which belongs to no allocation");
+  return str("byte ", static_cast<int64_t>(address - a->begin), " of ", a->name);
+}
+
+std::string describe_actor(const Warp& warp, uint32_t serial, int lane, uint32_t op) {
+  const Launch& launch = *warp.block->launch;
+  const uint64_t warps = warp.block->warps.size(), index = serial - launch.first_serial;
+  const uint64_t block = index / warps;
+  const Dim id{static_cast<uint32_t>(block % launch.grid.x),
+               static_cast<uint32_t>(block / launch.grid.x % launch.grid.y),
+               static_cast<uint32_t>(block / launch.grid.x / launch.grid.y)};
+  return str("block ", text_of(id), " warp ", index % warps,
+             lane == Stamp::kManyLanes ? std::string(", several lanes") : str(" lane ", lane), " at ",
+             launch.kernel->where(op));
+}
+
+}  // namespace flatshard::ptx_vm

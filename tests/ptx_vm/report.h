@@ -1,0 +1,47 @@
+#pragma once
+// What the machine found wrong with a kernel, and where: thrown at the instruction, caught by the launch.
+
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <string_view>
+
+namespace flatshard::ptx_vm {
+
+struct Warp;
+struct Kernel;
+
+enum class FindingKind {
+  out_of_bounds,
+  use_after_free,
+  misaligned_access,
+  uninitialised_read,
+  shared_race,
+  global_race,
+  warp_race,
+  colliding_writes,
+  divergent_barrier,
+  barrier_count,
+  shuffle_mask,
+  deadlock,
+  launch_limit,
+  trap,
+};
+std::string_view name_of(FindingKind kind);
+
+struct Finding : std::exception {
+  FindingKind kind;
+  std::string where;  // file:line, and the calls it was inlined at
+  std::string text;   // the whole report
+  const char* what() const noexcept override { return text.c_str(); }
+};
+
+// An address as a person would call it: "byte 1024 of device allocation 3 of 4096 bytes".
+std::string describe_address(const Warp& warp, uint64_t address);
+
+// Composes the report of what `lane` of this warp did at its current instruction.
+[[noreturn]] void report(FindingKind kind, const Warp& warp, int lane, const std::string& what);
+// Of an instruction that is not the current one: "block (1,0,0) warp 2 lane 5 at kernels/adamw.cu:52".
+std::string describe_actor(const Warp& warp, uint32_t serial, int lane, uint32_t op);
+
+}  // namespace flatshard::ptx_vm

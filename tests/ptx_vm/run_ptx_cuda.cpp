@@ -1,0 +1,42 @@
+#include <cuda_runtime_api.h>
+
+#include "runtime/cuda_check.h"
+#include "tests/ptx_vm/registry.h"
+#include "tests/ptx_vm/run_ptx.h"
+
+namespace flatshard::ptx_vm {
+
+std::vector<uint64_t> run_ptx(const std::string& body, uint32_t threads) {
+  const void* stub = register_ptx(str(R"(
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry test(.param .u64 out) {
+  .reg .b16 %rs<32>; .reg .b32 %r<32>; .reg .b64 %rd<32>; .reg .f32 %f<32>; .reg .f64 %fd<32>; .reg .pred %p<32>;
+  .shared .align 16 .b8 tile[1024];
+  mov.u32 %r30, %tid.x;
+  mov.u32 %r0, 0;
+  mov.u64 %rd0, 0;
+)",
+                                      body, R"(
+  ld.param.u64 %rd30, [out];
+  mul.wide.u32 %rd31, %r30, 8;
+  add.s64 %rd30, %rd30, %rd31;
+  cvt.u64.u32 %rd31, %r0;
+  or.b64 %rd0, %rd0, %rd31;
+  st.global.u64 [%rd30], %rd0;
+  ret;
+})"));
+  void* out = nullptr;
+  std::vector<uint64_t> results(threads);
+  const size_t bytes = threads * sizeof(uint64_t);
+  cuda_check(cudaMalloc(&out, bytes), "cudaMalloc");
+  void* arguments[] = {&out};
+  const cudaError_t status = cudaLaunchKernel(stub, dim3(1), dim3(threads), arguments, 0, nullptr);
+  if (status == cudaSuccess) cudaMemcpy(results.data(), out, bytes, cudaMemcpyDeviceToHost);
+  cudaFree(out);
+  cuda_check(status, "launch");
+  return results;
+}
+
+}  // namespace flatshard::ptx_vm

@@ -1,0 +1,250 @@
+#include <cstdint>
+
+#include <cuda_runtime.h>
+
+#include "tests/ptx_vm/samples.h"
+
+namespace flatshard::ptx_vm {
+namespace {
+
+constexpr int kThreads = 256, kWarps = kThreads / 32, kRowsPerBlock = 2, kBlocks = 6;
+constexpr int kRows = kRowsPerBlock * kBlocks, kSize = kRows * kThreads;
+constexpr unsigned kFull = 0xffffffffu;
+
+enum class Broken {
+  none,
+  no_second_barrier,
+  no_first_barrier,
+  divergent_barrier,
+  missing_warps,
+  index_off_by_one,
+  tail_not_masked,
+  element_off,
+  shuffle_in_branch,
+  mask_without_self,
+  no_warp_barrier,
+  barrier_count,
+  two_blocks_one_row,
+  partials_too_early,
+  colliding_lanes,
+  too_much_shared,
+  block_too_large,
+  freed_too_early,
+  flag_of_later_block,
+};
+
+// y[row] = sum of row, two rows a block, through one array in shared memory.
+template <Broken B>
+__global__ void __launch_bounds__(kThreads) row_sums(float* y, const float* x) {
+  __shared__ float scratch[32];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  if (threadIdx.x < kWarps) scratch[threadIdx.x] = 0.0f;
+  __syncthreads();
+  for (int r = 0; r < kRowsPerBlock; ++r) {
+    const int row = blockIdx.x * kRowsPerBlock + r;
+    float value = x[row * kThreads + threadIdx.x];
+    for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(kFull, value, offset);
+    if constexpr (B != Broken::no_first_barrier) __syncthreads();
+    if constexpr (B == Broken::divergent_barrier) {
+      if (threadIdx.x < 40) __syncthreads();  // finds: divergent_barrier
+    }
+    const int slot = warp + (B == Broken::index_off_by_one ? 25 : 0);
+    if (lane == 0) scratch[slot] = value;  // finds: no_first_barrier no_second_barrier index_off_by_one
+    if constexpr (B != Broken::no_second_barrier) __syncthreads();
+    float total = 0.0f;
+    for (int i = 0; i < (B == Broken::missing_warps ? 32 : kWarps); ++i)
+      total += scratch[i];  // finds: no_first_barrier no_second_barrier missing_warps
+    if (threadIdx.x == 0) y[B == Broken::two_blocks_one_row ? r : row] = total;  // finds: two_blocks_one_row
+  }
+}
+
+// y = 2 x, four elements a thread; the tail one by one.
+template <Broken B>
+__global__ void doubled(float* y, const float* x, int n) {
+  const int i = 4 * (blockIdx.x * kThreads + threadIdx.x);
+  if (i + 4 <= n || B == Broken::tail_not_masked) {
+    const auto* from = reinterpret_cast<const float4*>(x + i + (B == Broken::element_off ? 1 : 0));
+    float4 v = *from;  // finds: tail_not_masked element_off freed_too_early
+    v.x *= 2.0f, v.y *= 2.0f, v.z *= 2.0f, v.w *= 2.0f;
+    *reinterpret_cast<float4*>(y + i) = v;
+  } else {
+    for (int k = i; k < n; ++k) y[k] = 2.0f * x[k];  // finds: freed_too_early
+  }
+}
+
+// y = x with neighbouring lanes exchanged: by shuffle, and once more there and back through shared memory.
+template <Broken B>
+__global__ void exchanged(float* y, const float* x) {
+  __shared__ float tile[kThreads];
+  const int i = blockIdx.x * kThreads + threadIdx.x, lane = threadIdx.x % 32;
+  float value = x[i];
+  if constexpr (B == Broken::shuffle_in_branch) {
+    if (lane < 16)
+      value = __shfl_xor_sync(kFull, value, 1);  // finds: shuffle_in_branch
+    else
+      value *= 2.0f;
+  } else {
+    const unsigned mask = B == Broken::mask_without_self ? kFull << 1 : kFull;
+    value = __shfl_xor_sync(mask, value, 1);  // finds: mask_without_self
+  }
+  tile[threadIdx.x] = value;  // finds: no_warp_barrier
+  if constexpr (B != Broken::no_warp_barrier) __syncwarp();
+  value = tile[threadIdx.x ^ 1];  // finds: no_warp_barrier
+  __syncwarp();
+  tile[threadIdx.x] = value;
+  __syncwarp();
+  y[B == Broken::colliding_lanes ? i & ~1 : i] = tile[threadIdx.x ^ 1];  // finds: colliding_lanes
+}
+
+// y = x, reversed within each block: the first half of its warps reads and hands over at a named barrier, the
+// second writes.
+template <Broken B>
+__global__ void handed_over(float* y, const float* x) {
+  __shared__ float tile[kThreads / 2];
+  const int half = kThreads / 2;
+  if (threadIdx.x < half) {
+    tile[threadIdx.x] = x[blockIdx.x * half + threadIdx.x];
+    asm volatile("bar.arrive 1, %0;" ::"n"(kThreads) : "memory");  // finds: barrier_count
+  } else {
+    constexpr int kMeet = B == Broken::barrier_count ? kThreads / 2 : kThreads;
+    asm volatile("bar.sync 1, %0;" ::"n"(kMeet) : "memory");  // finds: barrier_count
+    y[blockIdx.x * half + threadIdx.x - half] = tile[kThreads - 1 - threadIdx.x];
+  }
+}
+
+// Every block writes its partial sum; the next launch adds them. Broken, the last block adds them in
+// the same launch.
+template <Broken B>
+__global__ void partial_sums(float* partial, float* total, const float* x) {
+  float sum = 0.0f;
+  for (int i = threadIdx.x; i < kThreads; i += 32) sum += x[blockIdx.x * kThreads + i];
+  for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(kFull, sum, offset);
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;  // finds: partials_too_early
+  if (B == Broken::partials_too_early && blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) {
+    float all = 0.0f;
+    for (int b = 0; b < gridDim.x; ++b) all += partial[b];  // finds: partials_too_early
+    *total = all;
+  }
+}
+
+// Blocks in a row, each after the one before it; broken, after the one behind it.
+template <Broken B>
+__global__ void in_a_row(float* order, int* flag) {
+  const bool backwards = B == Broken::flag_of_later_block;
+  const int turn = backwards ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+  while (atomicAdd(flag, 0) != turn) __nanosleep(20);  // finds: flag_of_later_block
+  order[blockIdx.x] = static_cast<float>(turn);
+  atomicAdd(flag, 1);
+}
+
+template <class T>
+struct DeviceArray {
+  explicit DeviceArray(int n) : size(n) { cudaMalloc(&data, n * sizeof(T)); }
+  ~DeviceArray() { cudaFree(data); }
+  DeviceArray(const DeviceArray&) = delete;
+  DeviceArray& operator=(const DeviceArray&) = delete;
+  std::vector<T> values() const {
+    std::vector<T> all(size);
+    if (cudaMemcpy(all.data(), data, size * sizeof(T), cudaMemcpyDeviceToHost) != cudaSuccess) all.clear();
+    return all;
+  }
+  T* data = nullptr;
+  int size;
+};
+
+// x[i] = i mod 97
+struct Input : DeviceArray<float> {
+  explicit Input(int n) : DeviceArray<float>(n) {
+    std::vector<float> values(n);
+    for (int i = 0; i < n; ++i) values[i] = static_cast<float>(i % 97);
+    cudaMemcpy(data, values.data(), n * sizeof(float), cudaMemcpyHostToDevice);
+  }
+};
+
+template <Broken B>
+std::vector<float> run_row_sums() {
+  const Input x(kSize);
+  const DeviceArray<float> y(kRows);
+  row_sums<B><<<kBlocks, B == Broken::block_too_large ? 2 * kThreads : kThreads,
+                B == Broken::too_much_shared ? 48 * 1024 : 0>>>(y.data, x.data);
+  return y.values();
+}
+
+template <Broken B>
+std::vector<float> run_doubled() {
+  const int n = kSize - 3;
+  const Input x(n);
+  const DeviceArray<float> y(n);
+  if (B == Broken::freed_too_early) cudaFree(x.data);
+  doubled<B><<<kSize / kThreads / 4, kThreads>>>(y.data, x.data, n);
+  return y.values();
+}
+
+template <Broken B>
+std::vector<float> run_exchanged() {
+  const Input x(kSize);
+  const DeviceArray<float> y(kSize);
+  exchanged<B><<<kSize / kThreads, kThreads>>>(y.data, x.data);
+  return y.values();
+}
+
+template <Broken B>
+std::vector<float> run_handed_over() {
+  const Input x(kSize / 2);
+  const DeviceArray<float> y(kSize / 2);
+  handed_over<B><<<kSize / kThreads, kThreads>>>(y.data, x.data);
+  return y.values();
+}
+
+template <Broken B>
+std::vector<float> run_partial_sums() {
+  const Input x(kSize);
+  const DeviceArray<float> partial(kRows), total(1);
+  partial_sums<B><<<kRows, 32>>>(partial.data, total.data, x.data);
+  return partial.values();
+}
+
+template <Broken B>
+std::vector<float> run_in_a_row() {
+  const DeviceArray<float> order(8);
+  const DeviceArray<int> flag(1);
+  cudaMemset(flag.data, 0, sizeof(int));
+  in_a_row<B><<<8, 1>>>(order.data, flag.data);
+  return order.values();
+}
+
+}  // namespace
+
+std::vector<Sample> correct_samples() {
+  return {{"row_sums", {}, run_row_sums<Broken::none>},
+          {"doubled", {}, run_doubled<Broken::none>},
+          {"exchanged", {}, run_exchanged<Broken::none>},
+          {"handed_over", {}, run_handed_over<Broken::none>},
+          {"partial_sums", {}, run_partial_sums<Broken::none>},
+          {"in_a_row", {}, run_in_a_row<Broken::none>}};
+}
+
+std::vector<Sample> broken_samples() {
+  using enum FindingKind;
+  return {
+      {"no_second_barrier", {shared_race}, run_row_sums<Broken::no_second_barrier>},
+      {"no_first_barrier", {shared_race}, run_row_sums<Broken::no_first_barrier>},
+      {"divergent_barrier", {divergent_barrier}, run_row_sums<Broken::divergent_barrier>},
+      {"missing_warps", {uninitialised_read}, run_row_sums<Broken::missing_warps>},
+      {"index_off_by_one", {out_of_bounds}, run_row_sums<Broken::index_off_by_one>},
+      {"two_blocks_one_row", {global_race}, run_row_sums<Broken::two_blocks_one_row>},
+      {"too_much_shared", {launch_limit}, run_row_sums<Broken::too_much_shared>},
+      {"block_too_large", {launch_limit}, run_row_sums<Broken::block_too_large>},
+      {"tail_not_masked", {out_of_bounds}, run_doubled<Broken::tail_not_masked>},
+      {"element_off", {misaligned_access}, run_doubled<Broken::element_off>},
+      {"freed_too_early", {use_after_free}, run_doubled<Broken::freed_too_early>},
+      {"shuffle_in_branch", {shuffle_mask}, run_exchanged<Broken::shuffle_in_branch>},
+      {"mask_without_self", {shuffle_mask}, run_exchanged<Broken::mask_without_self>},
+      {"no_warp_barrier", {warp_race}, run_exchanged<Broken::no_warp_barrier>},
+      {"colliding_lanes", {colliding_writes}, run_exchanged<Broken::colliding_lanes>},
+      {"barrier_count", {barrier_count}, run_handed_over<Broken::barrier_count>},
+      {"partials_too_early", {global_race, uninitialised_read}, run_partial_sums<Broken::partials_too_early>},
+      {"flag_of_later_block", {deadlock}, run_in_a_row<Broken::flag_of_later_block>}};
+}
+
+}  // namespace flatshard::ptx_vm

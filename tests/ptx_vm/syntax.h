@@ -1,0 +1,90 @@
+#pragma once
+// A PTX module as it is written: variables, functions and their statements, with names still unresolved.
+// All names view into the module's text.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+namespace flatshard::ptx_vm {
+
+// A place in the CUDA source, from .loc.
+struct Location {
+  int file = 0, line = 0, column = 0;
+  int inlined_at = -1;  // index of the call's location in Module::locations, or -1
+};
+
+struct Operand {
+  enum class Kind { name, integer, real32, real64, address, list };
+  Kind kind = Kind::name;
+  std::string_view name;    // a register, symbol or label; the base of an address, empty for an absolute one
+  std::string_view second;  // %p1 of %r1|%p1
+  uint64_t bits = 0;        // of a literal
+  int64_t offset = 0;       // of an address, or of symbol+offset
+  bool negated = false;     // !%p1
+  std::vector<Operand> parts;
+};
+
+struct Instruction {
+  std::string_view opcode{};  // with all modifiers: "ld.global.v4.f32"
+  std::string_view guard{};   // the predicate of @%p, or empty
+  bool guard_negated = false;
+  std::vector<Operand> operands{};
+  int line;      // of the PTX text
+  int location;  // index into Module::locations, or -1
+};
+
+struct Label {
+  std::string_view name;
+};
+
+struct Registers {
+  std::string_view type;  // "b32", "pred"
+  std::string_view name;  // "%r" with count 5 declares %r0 ... %r4
+  int count = -1;         // -1: the name alone
+};
+
+struct Variable {
+  std::string_view space;  // "global", "const", "shared", "local", "param"
+  std::string_view name{};
+  std::string_view type{};  // of an element
+  uint64_t align = 1, bytes = 0;
+  bool is_external = false;
+  std::vector<uint64_t> initial{};  // elements; the rest is zero
+};
+
+enum class Scope { open, close };
+using Statement = std::variant<Instruction, Label, Registers, Variable, Scope>;
+
+struct Function {
+  std::string_view name;
+  bool is_entry = false;
+  bool has_body = false;
+  std::vector<Variable> parameters;
+  uint32_t max_threads = 0;  // product of .maxntid or .reqntid; 0 when there is none
+  std::vector<Statement> body;
+};
+
+struct Module {
+  std::string text;
+  std::string_view target;  // "sm_80"
+  std::vector<Variable> variables;
+  std::vector<Function> functions;
+  std::vector<Location> locations;
+  std::unordered_map<int, std::string_view> files;
+};
+
+// The bytes of one element of a type such as "f32"; 0 when there is no such type.
+uint64_t bytes_of_type(std::string_view type);
+
+// An Error names the line of the PTX and what stands there.
+std::unique_ptr<Module> parse(std::string text);
+
+// "kernels/adamw.cu:52", with the chain of calls it was inlined at; "PTX line 7" where there is no .loc.
+std::string describe_location(const Module& module, int location, int ptx_line);
+
+}  // namespace flatshard::ptx_vm

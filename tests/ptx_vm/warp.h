@@ -1,0 +1,63 @@
+#pragma once
+// A warp: 32 lanes, their registers, and the groups of lanes that stand at different instructions. The group
+// at the lowest instruction runs first; since a compiler lays code out in order, groups meet again where
+// their paths join, and merge.
+
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+#include "tests/ptx_vm/program.h"
+
+namespace flatshard::ptx_vm {
+
+struct Block;
+
+struct Group {
+  uint32_t pc, mask;
+  bool waits = false;  // for other lanes of its warp
+};
+
+struct Warp {
+  enum class State { ready, at_barrier, ended };
+
+  unsigned char* registers = nullptr;
+  uint32_t active = 0;  // lanes that execute the current op
+  Block* block = nullptr;
+  int index = 0;      // in the block
+  uint32_t live = 0;  // lanes that have not exited
+  State state = State::ready;
+  std::vector<Group> groups;  // by pc; never two at one pc
+  uint64_t executed = 0;      // ops
+  uint32_t current = 0;       // index of the op that runs, for findings
+
+  // The race detector's view of time.
+  uint32_t serial = 0;  // unique among all warps of all launches, never 0
+  uint32_t step = 0;    // counts accesses to memory
+  std::vector<uint32_t>
+      known;  // of each warp of the block: its time that happened before now; [index] is ours
+
+  std::vector<unsigned char> local, local_state;  // of each lane: local_bytes, ByteState
+
+  template <class T>
+  T* lanes(uint32_t slot) const {
+    return reinterpret_cast<T*>(registers + slot);
+  }
+  uint32_t& predicate(uint32_t slot) const { return *reinterpret_cast<uint32_t*>(registers + slot); }
+  void set_predicate(uint32_t slot, uint32_t mask) const {
+    uint32_t& p = predicate(slot);
+    p = (p & ~active) | (mask & active);
+  }
+  uint32_t time() const { return known[static_cast<size_t>(index)]; }
+};
+
+// Runs until the warp waits at a barrier, has ended, or has executed `budget` ops.
+void run(Warp& warp, uint64_t budget);
+
+// body(lane) for every active lane, in order.
+template <class Body>
+inline void for_each_lane(uint32_t mask, Body&& body) {
+  for (; mask; mask &= mask - 1) body(std::countr_zero(mask));
+}
+
+}  // namespace flatshard::ptx_vm
