@@ -35,6 +35,7 @@ std::vector<uint64_t> run_ptx(const std::string& body, uint32_t threads) {
   const cudaError_t status = cudaLaunchKernel(stub, dim3(1), dim3(threads), arguments, 0, nullptr);
   if (status == cudaSuccess) cudaMemcpy(results.data(), out, bytes, cudaMemcpyDeviceToHost);
   cudaFree(out);
+  cudaGetLastError();  // it is thrown here, and must not come up again at the next launch
   cuda_check(status, "launch");
   return results;
 }

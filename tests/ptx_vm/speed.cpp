@@ -1,0 +1,82 @@
+// How fast the machine is: warp instructions per second of one core, for the project's kernels on shapes that
+// take some seconds. Not a test: it compares with nothing.
+//   ptx_vm_speed [--no-races]
+
+#include <cstdio>
+#include <ctime>
+#include <string_view>
+
+#include "kernels/adamw.h"
+#include "kernels/rmsnorm.h"
+#include "runtime/memory.h"
+#include "tests/ptx_vm/ptx_vm.h"
+
+using namespace flatshard;
+using namespace flatshard::ptx_vm;
+
+namespace {
+
+constexpr int64_t kRows = 512, kColumns = 2048, kParameters = 1 << 20;
+constexpr int kRepeats = 3;
+
+class Device0 {
+ public:
+  Tensor make(DType dtype, const Shape& shape) {
+    Tensor t{nullptr, dtype, shape, Device::cuda(0)};
+    memories_.emplace_back(Device::cuda(0), t.bytes());
+    t.data = memories_.back().data();
+    zero(stream, t);
+    return t;
+  }
+
+ private:
+  StreamGroup streams_{Device::cuda(0)};
+  std::vector<Memory> memories_;
+
+ public:
+  Stream& stream = streams_.add("compute");
+};
+
+template <class Work>
+void measure(const char* name, Work&& work) {
+  work();
+  const uint64_t before = counters().warp_instructions;
+  const std::clock_t begin = std::clock();  // of this process: other programs do not count
+  for (int i = 0; i < kRepeats; ++i) work();
+  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  const auto count = static_cast<double>(counters().warp_instructions - before);
+  std::printf("%-18s %8.1f M warp instructions %8.2f s %8.1f M/s\n", name, count / 1e6, seconds,
+              count / seconds / 1e6);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  options().finds_races = !(argc > 1 && std::string_view(argv[1]) == "--no-races");
+  Device0 d;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Tensor x = d.make(dtype, {kRows, kColumns}), y = d.make(dtype, {kRows, kColumns});
+    const Tensor w = d.make(dtype, {kColumns}), rstd = d.make(DType::f32, {kRows});
+    measure(dtype == DType::f32 ? "rmsnorm f32" : "rmsnorm bf16", [&] {
+      rmsnorm_forward(d.stream, {.y = y, .rstd = rstd, .x = x, .w = w, .eps = 1e-5f});
+      d.stream.sync();
+    });
+  }
+  const Tensor p = d.make(DType::f32, {kParameters}), m = d.make(DType::f32, {kParameters});
+  const Tensor v = d.make(DType::f32, {kParameters}), g = d.make(DType::f32, {kParameters});
+  const Tensor copy = d.make(DType::bf16, {kParameters}), scale = d.make(DType::f32, {1});
+  measure("adamw", [&] {
+    adamw(d.stream, {.p = p,
+                     .m = m,
+                     .v = v,
+                     .copy = copy,
+                     .g = g,
+                     .grad_scale = scale,
+                     .skip = {},
+                     .lr = 1e-3,
+                     .decay_end = kParameters,
+                     .step = 1});
+    d.stream.sync();
+  });
+  return 0;
+}
