@@ -11,139 +11,199 @@
 namespace flatshard::ptx_vm {
 namespace {
 
-// One access of a warp instruction, lane by lane.
+// One piece of an instruction's access: of one lane, or of several side by side.
 struct Request {
   Warp& warp;
   const Op& op;
-  uint32_t bytes;
+  uint32_t bytes;  // of a lane
   Access access;
+  uint32_t first_lane = 0, lanes = 1;
   bool collides = false;
 
   bool writes() const { return access != Access::read; }
-  [[noreturn]] void wrong(FindingKind kind, int lane, uint64_t address, const char* why = "") const {
+  uint64_t all_bytes() const { return uint64_t{bytes} * lanes; }
+  [[noreturn]] void wrong(FindingKind kind, uint64_t address, const std::string& why = "") const {
     const char* verb = access == Access::read ? "reads " : access == Access::write ? "writes " : "updates ";
+    const int lane = first_lane < kLanes ? static_cast<int>(first_lane) : std::countr_zero(warp.active);
     report(kind, warp, lane, str(verb, bytes, " bytes at ", describe_address(warp, address), why));
-  }
-  void check_alignment(int lane, uint64_t address) const {
-    if (address & (bytes - 1)) [[unlikely]]
-      wrong(FindingKind::misaligned_access, lane, address, str(", address 0x", std::hex, address).c_str());
-  }
-  // Checks and updates the state of the bytes touched.
-  void check_state(int lane, uint64_t address, unsigned char* state) const {
-    if (writes()) {
-      if (std::memchr(state, kGap, bytes))
-        wrong(FindingKind::out_of_bounds, lane, address, ", between two variables");
-      if (access == Access::write) {
-        std::memset(state, kWritten, bytes);
-        return;
-      }
-    }
-    uint64_t low = 0x0101010101010101u, high = 0x0101010101010101u;
-    std::memcpy(&low, state, std::min(bytes, 8u));
-    if (bytes == 16) std::memcpy(&high, state + 8, 8);
-    if (low == 0x0101010101010101u && high == 0x0101010101010101u) [[likely]]
-      return;
-    if (std::memchr(state, kGap, bytes))
-      wrong(FindingKind::out_of_bounds, lane, address, ", between two variables");
-    wrong(FindingKind::uninitialised_read, lane, address, ", which nobody has written");
   }
 };
 
-unsigned char* at_global(Request& r, int lane, uint64_t address) {
+struct Region {
+  uint64_t address, bytes;  // generic address of its begin
+  unsigned char* data;
+  unsigned char* state;
+  RaceShadow* races;  // or null
+};
+
+// True when bytes are written; the caller looks closer where not.
+bool all_written(const unsigned char* state, uint64_t bytes) {
+  unsigned char other = 0;
+  for (uint64_t i = 0; i < bytes; ++i) other |= static_cast<unsigned char>(state[i] ^ kWritten);
+  return other == 0;
+}
+
+bool any_gap(const unsigned char* state, uint64_t bytes) {
+  unsigned char gap = 0;
+  for (uint64_t i = 0; i < bytes; ++i) gap |= state[i] & kGap;
+  return gap != 0;
+}
+
+// Checks and notes the access at `address`, whose bounds hold; false when something is wrong with some lane
+// of several, which then are looked at one by one.
+bool pass(Request& r, const Region& region, uint64_t address) {
+  const bool alone = r.lanes == 1;
+  if (address & (r.bytes - 1)) [[unlikely]] {
+    if (!alone) return false;
+    r.wrong(FindingKind::misaligned_access, address, str(", address 0x", std::hex, address & ~kWindowMask));
+  }
+  const uint64_t offset = address - region.address;
+  unsigned char* state = region.state + offset;
+  if (r.access != Access::write && !all_written(state, r.all_bytes())) [[unlikely]] {
+    if (!alone) return false;
+    if (any_gap(state, r.bytes)) r.wrong(FindingKind::out_of_bounds, address, ", between two variables");
+    r.wrong(FindingKind::uninitialised_read, address, ", which nobody has written");
+  }
+  if (r.writes()) {
+    if (any_gap(state, r.all_bytes())) [[unlikely]] {
+      if (!alone) return false;
+      r.wrong(FindingKind::out_of_bounds, address, ", between two variables");
+    }
+    std::memset(state, kWritten, r.all_bytes());
+  }
+  if (region.races)
+    r.collides |= region.races->access(
+        r.warp, r.op, {r.first_lane, r.lanes, address, offset + (region.address & 15), r.bytes}, r.writes());
+  return true;
+}
+
+unsigned char* at_global(Request& r, uint64_t address) {
   Launch& launch = *r.warp.block->launch;
   Allocation*& home = launch.last_touched[r.op.index];
-  if (!home || address - home->begin > home->bytes - r.bytes || home->bytes < r.bytes) [[unlikely]] {
+  const auto holds = [&](const Allocation* a) {
+    return a && address >= a->begin && r.all_bytes() <= a->bytes &&
+           address - a->begin <= a->bytes - r.all_bytes();
+  };
+  if (!holds(home)) [[unlikely]] {
     Allocation* found = heap().find(address);
-    if (!found || address + r.bytes > found->end()) r.wrong(FindingKind::out_of_bounds, lane, address);
-    if (!found->is_live) r.wrong(FindingKind::use_after_free, lane, address, ", which is freed");
+    if (!holds(found)) {
+      if (r.lanes > 1) return nullptr;
+      r.wrong(FindingKind::out_of_bounds, address);
+    }
+    if (!found->is_live) r.wrong(FindingKind::use_after_free, address, ", which is freed");
     home = found;
   }
-  r.check_alignment(lane, address);
-  const uint64_t offset = address - home->begin;
-  r.check_state(lane, address, home->state.data() + offset);
-  if (launch.finds_races)
-    r.collides |=
-        home->races.access(r.warp, r.op, lane, address, offset + (home->begin & 15), r.bytes, r.writes());
-  return reinterpret_cast<unsigned char*>(address);
+  const Region region{home->begin, home->bytes, nullptr, home->state.data(),
+                      launch.finds_races ? &home->races : nullptr};
+  return pass(r, region, address) ? reinterpret_cast<unsigned char*>(address) : nullptr;
 }
 
-unsigned char* at_shared(Request& r, int lane, uint64_t address) {
+// Memory of a window: shared, or a lane's own.
+unsigned char* at_region(Request& r, const Region& region, uint64_t address) {
+  if (address < region.address || r.all_bytes() > region.bytes ||
+      address - region.address > region.bytes - r.all_bytes()) [[unlikely]] {
+    if (r.lanes > 1) return nullptr;
+    r.wrong(FindingKind::out_of_bounds, address);
+  }
+  return pass(r, region, address) ? region.data + (address - region.address) : nullptr;
+}
+
+unsigned char* at_shared(Request& r, uint64_t address) {
   Block& block = *r.warp.block;
-  const uint64_t offset = address - kSharedBase;
-  if (offset >= block.shared.size() || offset + r.bytes > block.shared.size()) [[unlikely]]
-    r.wrong(FindingKind::out_of_bounds, lane, address | kSharedWindow);
-  r.check_alignment(lane, address);
-  r.check_state(lane, address | kSharedWindow, block.shared_state.data() + offset);
-  if (block.launch->finds_races)
-    r.collides |=
-        block.shared_races.access(r.warp, r.op, lane, address | kSharedWindow, offset, r.bytes, r.writes());
-  return block.shared.data() + offset;
+  return at_region(r,
+                   {kSharedWindow + kSharedBase, block.shared.size(), block.shared.data(),
+                    block.shared_state.data(), block.launch->finds_races ? &block.shared_races : nullptr},
+                   address | kSharedWindow);
 }
 
-unsigned char* at_local(Request& r, int lane, uint64_t address) {
-  const uint64_t offset = address - kLocalBase, size = r.warp.block->kernel().local_bytes;
-  if (offset >= size || offset + r.bytes > size) [[unlikely]]
-    r.wrong(FindingKind::out_of_bounds, lane, address | kLocalWindow);
-  r.check_alignment(lane, address);
-  const uint64_t place = static_cast<uint64_t>(lane) * size + offset;
-  r.check_state(lane, address | kLocalWindow, r.warp.local_state.data() + place);
-  return r.warp.local.data() + place;
+unsigned char* at_local(Request& r, uint64_t address) {
+  const uint64_t size = r.warp.block->kernel().local_bytes, begin = r.first_lane * size;
+  return at_region(r,
+                   {kLocalWindow + kLocalBase, size, r.warp.local.data() + begin,
+                    r.warp.local_state.data() + begin, nullptr},
+                   address | kLocalWindow);
 }
 
-unsigned char* at_parameter(Request& r, int lane, uint64_t address) {
+unsigned char* at_parameter(Request& r, uint64_t address) {
   std::vector<unsigned char>& parameters = r.warp.block->launch->parameters;
-  if (r.writes() || address + r.bytes > parameters.size()) [[unlikely]]
-    r.wrong(FindingKind::out_of_bounds, lane, address | kParamWindow);
-  r.check_alignment(lane, address);
-  return parameters.data() + address;
+  const uint64_t offset = address & ~kWindowMask;
+  if (r.writes() || r.bytes > parameters.size() || offset > parameters.size() - r.bytes) [[unlikely]]
+    r.wrong(FindingKind::out_of_bounds, offset | kParamWindow);
+  if (offset & (r.bytes - 1)) r.wrong(FindingKind::misaligned_access, offset | kParamWindow);
+  return parameters.data() + offset;
 }
 
-unsigned char* at_generic(Request& r, int lane, uint64_t address) {
-  const uint64_t inside = address & ~kWindowMask;
+unsigned char* at_generic(Request& r, uint64_t address) {
   switch (address & kWindowMask) {
     case kSharedWindow:
-      return at_shared(r, lane, inside);
+      return at_shared(r, address);
     case kLocalWindow:
-      return at_local(r, lane, inside);
+      return at_local(r, address);
     case kParamWindow:
-      return at_parameter(r, lane, inside);
+      return at_parameter(r, address);
     default:
-      return at_global(r, lane, address);
+      return at_global(r, address);
   }
 }
 
-template <class Address, unsigned char* (*place)(Request&, int, uint64_t)>
-bool resolve_all(Request r, const Address* base, unsigned char** data) {
+using Place = unsigned char* (*)(Request&, uint64_t);
+
+// All lanes at once, where their addresses allow it; false where they have to be looked at one by one.
+template <Place place>
+bool resolve_together(Request& r, const uint64_t* address, Places* places) {
+  const uint64_t stride = address[1] - address[0];
+  if (r.warp.active != kAllLanes || (stride != 0 && stride != r.bytes) || (stride == 0 && r.writes()))
+    return false;
+  uint64_t other = 0;
+  for (uint32_t lane = 0; lane < kLanes; ++lane) other |= address[lane] - (address[0] + lane * stride);
+  if (other) return false;
+  r.first_lane = stride ? 0 : Stamp::kManyLanes;
+  r.lanes = stride ? kLanes : 1;
+  places->data[0] = place(r, address[0]);
+  if (!places->data[0]) return false;
+  places->pattern = stride ? Places::Pattern::side_by_side : Places::Pattern::all_at_one;
+  return true;
+}
+
+template <class Address, Place place, bool kTogether>
+void resolve_all(Request r, uint32_t base_slot, Places* places) {
+  const Address* base = r.warp.lanes<Address>(base_slot);
+  uint64_t address[kLanes];
+  for (uint32_t lane = 0; lane < kLanes; ++lane)
+    address[lane] = base[lane] + static_cast<uint64_t>(r.op.immediate);
+  places->pattern = Places::Pattern::scattered;
+  if (kTogether && r.access != Access::update && resolve_together<place>(r, address, places)) {
+    places->collides = false;
+    return;
+  }
+  r.lanes = 1;
   for_each_lane(r.warp.active, [&](int lane) {
-    data[lane] = place(r, lane, static_cast<uint64_t>(base[lane]) + static_cast<uint64_t>(r.op.immediate));
+    r.first_lane = static_cast<uint32_t>(lane);
+    places->data[lane] = place(r, address[lane]);
   });
-  return r.collides;
+  places->collides = r.collides;
 }
 
 }  // namespace
 
-bool resolve(Warp& warp, const Op& op, uint32_t base_slot, uint32_t bytes, Access access,
-             unsigned char** data) {
+void resolve(Warp& warp, const Op& op, uint32_t base_slot, uint32_t bytes, Access access, Places* places) {
   ++warp.step;
   if (access == Access::write) ++warp.block->launch->progress;
   const Request r{warp, op, bytes, access};
-  const auto* wide = warp.lanes<uint64_t>(base_slot);
-  const auto* narrow = warp.lanes<uint32_t>(base_slot);
   switch (op.space) {
     case Space::global:
-      return resolve_all<uint64_t, at_global>(r, wide, data);
+      return resolve_all<uint64_t, at_global, true>(r, base_slot, places);
     case Space::generic:
-      return resolve_all<uint64_t, at_generic>(r, wide, data);
+      return resolve_all<uint64_t, at_generic, false>(r, base_slot, places);
     case Space::param:
-      return resolve_all<uint64_t, at_parameter>(r, wide, data);
+      return resolve_all<uint64_t, at_parameter, false>(r, base_slot, places);
     case Space::shared:
-      return op.wide_address ? resolve_all<uint64_t, at_shared>(r, wide, data)
-                             : resolve_all<uint32_t, at_shared>(r, narrow, data);
+      return op.wide_address ? resolve_all<uint64_t, at_shared, true>(r, base_slot, places)
+                             : resolve_all<uint32_t, at_shared, true>(r, base_slot, places);
     case Space::local:
-      return op.wide_address ? resolve_all<uint64_t, at_local>(r, wide, data)
-                             : resolve_all<uint32_t, at_local>(r, narrow, data);
+      return op.wide_address ? resolve_all<uint64_t, at_local, false>(r, base_slot, places)
+                             : resolve_all<uint32_t, at_local, false>(r, base_slot, places);
   }
-  return false;
 }
 
 }  // namespace flatshard::ptx_vm

@@ -7,9 +7,16 @@ namespace flatshard::ptx_vm {
 
 enum class Access { read, write, update };  // update: an atomic
 
-// Where each active lane's `bytes` lie; op holds base slot (slot[at]), offset and space. Throws Finding.
-// True when two lanes of this instruction write to one place.
-bool resolve(Warp& warp, const Op& op, uint32_t base_slot, uint32_t bytes, Access access,
-             unsigned char** data);
+// Where the active lanes' bytes lie. Most instructions access one piece of memory side by side, or one place
+// with all lanes; then only the first pointer is set.
+struct Places {
+  enum class Pattern { scattered, side_by_side, all_at_one };
+  Pattern pattern = Pattern::scattered;
+  bool collides = false;  // two lanes write to one place
+  unsigned char* data[kLanes];
+};
+
+// The op holds offset and space, `base_slot` the addresses. Throws Finding.
+void resolve(Warp& warp, const Op& op, uint32_t base_slot, uint32_t bytes, Access access, Places* places);
 
 }  // namespace flatshard::ptx_vm

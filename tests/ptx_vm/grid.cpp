@@ -14,7 +14,7 @@
 namespace flatshard::ptx_vm {
 namespace {
 
-constexpr uint32_t kDefaultResidentWarps = 256;
+constexpr uint32_t kDefaultResidentWarps = 64;
 constexpr uint64_t kTurn = 1 << 16;              // of a warp that does not wait
 constexpr uint64_t kShortTurn = 32;              // round robin
 constexpr uint64_t kHangs = uint64_t{16} << 20;  // instructions without a store, a barrier or an exit
@@ -107,7 +107,6 @@ void start(Block& block, Launch& launch, uint64_t index) {
   block.shared_state.assign(block.shared.size(), kUnwritten);
   for (const auto& [begin, end] : kernel.shared_gaps)
     std::fill(block.shared_state.begin() + begin, block.shared_state.begin() + end, kGap);
-  block.shared_races.clear();
   block.barriers = {};
   block.live_warps = static_cast<int>(warps);
   for (uint32_t w = 0; w < warps; ++w) {
@@ -156,13 +155,12 @@ class Scheduler {
                                   : std::max<uint64_t>(1, kDefaultResidentWarps / warps);
     blocks_ = std::vector<Block>(std::min(resident, count));
     for (Block& block : blocks_) start(block, launch_, next_++);
-    for (Block& block : blocks_)
-      for (Warp& warp : block.warps) ready_.push_back(&warp);
   }
 
   void run_all() {
     uint64_t quiet = 0, progress = 0;
-    while (admit(), !ready_.empty()) {
+    refresh();
+    while (!ready_.empty()) {
       Warp& warp = *ready_[choose()];
       const uint64_t before = warp.executed;
       run(warp, turn());
@@ -171,6 +169,7 @@ class Scheduler {
       quiet = is_quiet ? quiet + warp.executed - before : 0;
       passed_over_ = is_quiet ? passed_over_ + 1 : 0;
       progress = launch_.progress;
+      if (warp.state != Warp::State::ready || released_ != launch_.released) refresh();
       if (quiet > kHangs)
         report_deadlock(blocks_,
                         str("warps have run ", quiet, " instructions without a store, a barrier or an exit"));
@@ -179,21 +178,18 @@ class Scheduler {
 
  private:
   // Blocks that have ended make room for the next of the grid; then lists who can run.
-  void admit() {
-    if (!std::all_of(ready_.begin(), ready_.end(), [](Warp* w) { return w->state == Warp::State::ready; }) ||
-        released_ != launch_.released) {
-      released_ = launch_.released;
-      ready_.clear();
-      bool anybody = false;
-      for (Block& block : blocks_) {
-        if (block.live_warps == 0 && next_ < launch_.grid.count()) start(block, launch_, next_++);
-        for (Warp& warp : block.warps) {
-          anybody |= warp.state != Warp::State::ended;
-          if (warp.state == Warp::State::ready) ready_.push_back(&warp);
-        }
+  void refresh() {
+    released_ = launch_.released;
+    ready_.clear();
+    bool anybody = false;
+    for (Block& block : blocks_) {
+      if (block.live_warps == 0 && next_ < launch_.grid.count()) start(block, launch_, next_++);
+      for (Warp& warp : block.warps) {
+        anybody |= warp.state != Warp::State::ended;
+        if (warp.state == Warp::State::ready) ready_.push_back(&warp);
       }
-      if (ready_.empty() && anybody) report_deadlock(blocks_, "no warp can run; what each waits for:");
     }
+    if (ready_.empty() && anybody) report_deadlock(blocks_, "no warp can run; what each waits for:");
   }
 
   size_t choose() {

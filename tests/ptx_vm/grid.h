@@ -44,7 +44,7 @@ struct Block {
   std::vector<Warp> warps;
   std::vector<unsigned char> registers;
   std::vector<unsigned char> shared, shared_state;  // state: one byte per byte, ByteState
-  RaceShadow shared_races;
+  RaceShadow shared_races{true};
   std::array<Barrier, 16> barriers;
   int live_warps = 0;
 

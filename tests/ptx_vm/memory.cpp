@@ -33,7 +33,7 @@ void* Heap::allocate(Allocation::Kind kind, uint64_t bytes, std::string name) {
                .begin = 0,
                .bytes = bytes,
                .state = {},
-               .races = {},
+               .races = RaceShadow(),
                .storage = {}};
   if (a.name.empty())
     a.name = str(is_device ? "device" : "pinned", " allocation ", ++made_, " of ", bytes, " bytes");
@@ -51,7 +51,7 @@ void Heap::add_registered(void* data, uint64_t bytes) {
                .begin = reinterpret_cast<uint64_t>(data),
                .bytes = bytes,
                .state = {},
-               .races = {},
+               .races = RaceShadow(),
                .storage = {}};
   a.state.assign(bytes, kWritten);
   insert(std::move(a));

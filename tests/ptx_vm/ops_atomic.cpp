@@ -81,8 +81,9 @@ struct Decrement {
 
 template <class T, class F>
 void atomic(Warp& warp, const Op& op) {
-  unsigned char* data[kLanes];
-  resolve(warp, op, op.slot[kBase], sizeof(T), Access::update, data);
+  Places places;
+  resolve(warp, op, op.slot[kBase], sizeof(T), Access::update, &places);
+  unsigned char** data = places.data;
   T* result = op.slot[0] == kNowhere ? nullptr : warp.lanes<T>(op.slot[0]);
   const T *b = warp.lanes<T>(op.slot[1]), *c = warp.lanes<T>(op.slot[2]);
   for_each_lane(warp.active, [&](int lane) {

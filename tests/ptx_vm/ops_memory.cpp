@@ -25,41 +25,79 @@ void load_parameter(Warp& warp, const Op& op) {
   }
 }
 
+// result[lane] = element e of the vector of kCount that the lane reads, vectors side by side.
+template <class T, class Register, uint32_t kCount>
+void load_side_by_side(Warp& warp, const Op& op, const unsigned char* data) {
+  T values[kLanes * kCount];
+  std::memcpy(values, data, sizeof(values));
+  for (uint32_t e = 0; e < kCount; ++e) {
+    Register* result = warp.lanes<Register>(op.slot[e]);
+#pragma GCC ivdep
+    for (uint32_t lane = 0; lane < kLanes; ++lane)
+      result[lane] = static_cast<Register>(values[lane * kCount + e]);
+  }
+}
+
+template <class T, class Register, uint32_t kCount>
+void store_side_by_side(Warp& warp, const Op& op, unsigned char* data) {
+  T values[kLanes * kCount];
+  for (uint32_t e = 0; e < kCount; ++e) {
+    const Register* source = warp.lanes<Register>(op.slot[e]);
+#pragma GCC ivdep
+    for (uint32_t lane = 0; lane < kLanes; ++lane) values[lane * kCount + e] = static_cast<T>(source[lane]);
+  }
+  std::memcpy(data, values, sizeof(values));
+}
+
 template <class T, class Register>
 void load(Warp& warp, const Op& op) {
-  unsigned char* data[kLanes];
-  resolve(warp, op, op.slot[kBase], static_cast<uint32_t>(sizeof(T)) * op.count, Access::read, data);
+  Places places;
+  resolve(warp, op, op.slot[kBase], static_cast<uint32_t>(sizeof(T)) * op.count, Access::read, &places);
+  if (places.pattern == Places::Pattern::side_by_side) {
+    if (op.count == 1) return load_side_by_side<T, Register, 1>(warp, op, places.data[0]);
+    if (op.count == 2) return load_side_by_side<T, Register, 2>(warp, op, places.data[0]);
+    return load_side_by_side<T, Register, 4>(warp, op, places.data[0]);
+  }
+  const bool one = places.pattern == Places::Pattern::all_at_one;
   for (uint32_t e = 0; e < op.count; ++e) {
     Register* result = warp.lanes<Register>(op.slot[e]);
     for_each_lane(warp.active, [&](int lane) {
       T value;
-      std::memcpy(&value, data[lane] + e * sizeof(T), sizeof(T));
+      std::memcpy(&value, places.data[one ? 0 : lane] + e * sizeof(T), sizeof(T));
       result[lane] = static_cast<Register>(value);
     });
   }
 }
 
+// Lanes that write the same value to one place agree; others leave it to chance.
+template <class T, class Register>
+void check_agreement(Warp& warp, const Op& op, const Places& places) {
+  for (uint32_t e = 0; e < op.count; ++e)
+    for_each_lane(warp.active, [&](int lane) {
+      const T value = static_cast<T>(warp.lanes<Register>(op.slot[e])[lane]);
+      if (std::memcmp(places.data[lane] + e * sizeof(T), &value, sizeof(T)) != 0)
+        report(FindingKind::colliding_writes, warp, lane,
+               "another lane writes another value to the same place");
+    });
+}
+
 template <class T, class Register>
 void store(Warp& warp, const Op& op) {
-  unsigned char* data[kLanes];
-  const bool collides =
-      resolve(warp, op, op.slot[kBase], static_cast<uint32_t>(sizeof(T)) * op.count, Access::write, data);
+  Places places;
+  resolve(warp, op, op.slot[kBase], static_cast<uint32_t>(sizeof(T)) * op.count, Access::write, &places);
+  if (places.pattern == Places::Pattern::side_by_side) {
+    if (op.count == 1) return store_side_by_side<T, Register, 1>(warp, op, places.data[0]);
+    if (op.count == 2) return store_side_by_side<T, Register, 2>(warp, op, places.data[0]);
+    return store_side_by_side<T, Register, 4>(warp, op, places.data[0]);
+  }
   for (uint32_t e = 0; e < op.count; ++e) {
     const Register* source = warp.lanes<Register>(op.slot[e]);
     for_each_lane(warp.active, [&](int lane) {
       const T value = static_cast<T>(source[lane]);
-      std::memcpy(data[lane] + e * sizeof(T), &value, sizeof(T));
+      std::memcpy(places.data[lane] + e * sizeof(T), &value, sizeof(T));
     });
   }
-  if (!collides) return;
-  // Lanes that write the same value to one place agree; others leave it to chance.
-  for (uint32_t e = 0; e < op.count; ++e)
-    for_each_lane(warp.active, [&](int lane) {
-      const T value = static_cast<T>(warp.lanes<Register>(op.slot[e])[lane]);
-      if (std::memcmp(data[lane] + e * sizeof(T), &value, sizeof(T)) != 0)
-        report(FindingKind::colliding_writes, warp, lane,
-               "another lane writes another value to the same place");
-    });
+  if (places.collides) check_agreement<T, Register>(warp, op, places);
 }
 
 struct Handlers {

@@ -1,5 +1,8 @@
 #include "tests/ptx_vm/race.h"
 
+#include <algorithm>
+#include <bit>
+
 #include "runtime/check.h"
 #include "tests/ptx_vm/grid.h"
 #include "tests/ptx_vm/memory.h"
@@ -8,33 +11,27 @@
 namespace flatshard::ptx_vm {
 namespace {
 
-// Did this access happen before what the lane does now?
-bool is_ordered(const Stamp& past, const Warp& warp, uint32_t lane) {
-  if (past.serial < warp.block->launch->first_serial) return true;  // none, or of an earlier launch
-  if (past.serial == warp.serial) return past.lane == lane || past.time < warp.time();
-  const uint32_t index = past.serial - warp.block->first_serial();  // huge for earlier blocks
-  return index < warp.known.size() && past.time <= warp.known[index];
-}
-
-[[noreturn]] void report_race(const Stamp& past, const Warp& warp, int lane, uint64_t address, bool writes,
-                              const char* past_access) {
+[[noreturn]] void report_race(const Stamp& past, const Warp& warp, const Stamp& now, uint64_t address,
+                              bool writes, const char* past_access) {
   const bool is_shared = (address & kWindowMask) == kSharedWindow;
   const FindingKind kind = past.serial == warp.serial ? FindingKind::warp_race
                            : is_shared                ? FindingKind::shared_race
                                                       : FindingKind::global_race;
+  const int lane =
+      now.lane() == Stamp::kManyLanes ? std::countr_zero(warp.active) : static_cast<int>(now.lane());
   report(kind, warp, lane,
          str(writes ? "writes " : "reads ", describe_address(warp, address), ", which ",
-             describe_actor(warp, past.serial, static_cast<int>(past.lane), past.op), ' ', past_access,
+             describe_actor(warp, past.serial, static_cast<int>(past.lane()), past.op()), ' ', past_access,
              ", and nothing orders the two"));
 }
 
 }  // namespace
 
-void RaceShadow::Chunk::refine() {
-  std::vector<Cell> bytes(kChunkBytes);
-  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = cells[i / 4];
-  cells = std::move(bytes);
-  cell_bytes = 1;
+void RaceShadow::Chunk::refine(uint32_t to) {
+  std::vector<Cell> finer(kChunkBytes / to);
+  for (size_t i = 0; i < finer.size(); ++i) finer[i] = cells[i * to / cell_bytes];
+  cells = std::move(finer);
+  cell_bytes = to;
 }
 
 RaceShadow::Chunk& RaceShadow::chunk_at(uint64_t offset) {
@@ -44,47 +41,70 @@ RaceShadow::Chunk& RaceShadow::chunk_at(uint64_t offset) {
   return *chunks_[index];
 }
 
-bool RaceShadow::touch(Cell& cell, Warp& warp, const Op& op, int lane_index, uint64_t address, bool writes) {
-  const auto lane = static_cast<uint32_t>(lane_index);
-  const Stamp now{warp.serial, warp.time(), warp.step, op.index, static_cast<uint8_t>(lane), op.is_strong};
-  const bool same_instruction = cell.write.serial == warp.serial && cell.write.step == warp.step;
-  if (!same_instruction && !is_ordered(cell.write, warp, lane) && !(op.is_strong && cell.write.is_strong))
-    report_race(cell.write, warp, lane_index, address, writes, "wrote");
-  if (!writes) {
-    // A read that happened before this one need not be remembered: what races with it races with this one.
-    for (Stamp& read : cell.read) {
-      if (read.serial == warp.serial && read.time == now.time) {
-        if (read.lane != lane) read.lane = Stamp::kManyLanes;
-        read.step = now.step, read.op = now.op;
-        return false;
-      }
-      if (is_ordered(read, warp, lane)) {
-        read = now;
-        return false;
-      }
-    }
-    return false;
-  }
+// Did this access happen before what the lane does now?
+inline bool RaceShadow::is_ordered(const Stamp& past, const Warp& warp, uint32_t lane) const {
+  if (past.serial < warp.block->launch->first_serial) return true;  // none, or of an earlier launch
+  if (past.serial == warp.serial) return past.lane() == lane || past.time < warp.time();
+  const uint32_t index = past.serial - warp.block->first_serial();  // huge for earlier blocks
+  if (index >= warp.known.size()) return is_shared_;
+  return past.time <= warp.known[index];
+}
+
+inline void RaceShadow::note_read(Cell& cell, Warp& warp, const Stamp& now, uint64_t address) const {
+  if (!is_ordered(cell.write, warp, now.lane()) && !(now.is_strong() && cell.write.is_strong()))
+    report_race(cell.write, warp, now, address, false, "wrote");
+  // A read that happened before this one need not be remembered: what races with it races with this one.
   for (Stamp& read : cell.read) {
-    const bool own_update =
-        read.serial == warp.serial && read.step == warp.step;  // an atomic reads and writes
-    if (!own_update && !is_ordered(read, warp, lane) && !(op.is_strong && read.is_strong))
-      report_race(read, warp, lane_index, address, true, "read");
+    if (read.serial == warp.serial && read.time == now.time) {
+      const uint32_t lane = read.lane() == now.lane() ? now.lane() : Stamp::kManyLanes;
+      read = now;
+      read.what = Stamp::pack(now.op(), lane, now.is_strong());
+      return;
+    }
+    if (is_ordered(read, warp, now.lane())) {
+      read = now;
+      return;
+    }
+  }
+}
+
+inline bool RaceShadow::note_write(Cell& cell, Warp& warp, const Stamp& now, uint64_t address) const {
+  const bool same_instruction = cell.write.serial == warp.serial && cell.write.step == now.step;
+  if (!same_instruction && !is_ordered(cell.write, warp, now.lane()) &&
+      !(now.is_strong() && cell.write.is_strong()))
+    report_race(cell.write, warp, now, address, true, "wrote");
+  for (Stamp& read : cell.read) {
+    if (!is_ordered(read, warp, now.lane()) && !(now.is_strong() && read.is_strong()))
+      report_race(read, warp, now, address, true, "read");
     read = {};
   }
-  const bool collides = same_instruction && cell.write.lane != lane;
+  const bool collides = same_instruction && cell.write.lane() != now.lane();
   cell.write = now;
   return collides;
 }
 
-bool RaceShadow::access(Warp& warp, const Op& op, int lane, uint64_t address, uint64_t offset, uint32_t bytes,
-                        bool writes) {
+bool RaceShadow::access(Warp& warp, const Op& op, const Span& span, bool writes) {
   bool collides = false;
-  Chunk& chunk = chunk_at(offset);
-  if (chunk.cell_bytes == 4 && ((offset | bytes) & 3) != 0) chunk.refine();
-  const uint64_t begin = offset % kChunkBytes;  // an access is aligned, so it stays within the chunk
-  for (uint64_t at = begin; at < begin + bytes; at += chunk.cell_bytes)
-    collides |= touch(chunk.cells[at / chunk.cell_bytes], warp, op, lane, address + (at - begin), writes);
+  Stamp now{warp.serial, warp.time(), warp.step, 0};
+  const int log_bytes = std::countr_zero(span.bytes);
+  const uint32_t widest = std::min(span.bytes, 16u);
+  const uint64_t end = span.offset + uint64_t{span.lanes} * span.bytes;
+  for (uint64_t at = span.offset; at < end;) {
+    Chunk& chunk = chunk_at(at);
+    if (chunk.cell_bytes > widest) chunk.refine(widest >= 4 ? 4 : 1);
+    const int log_cell = std::countr_zero(chunk.cell_bytes);
+    const uint64_t chunk_end = std::min(end, (at / kChunkBytes + 1) * kChunkBytes);
+    Cell* cell = &chunk.cells[at % kChunkBytes >> log_cell];
+    for (; at < chunk_end; at += uint64_t{1} << log_cell, ++cell) {
+      const auto lane = span.first_lane + static_cast<uint32_t>((at - span.offset) >> log_bytes);
+      now.what = Stamp::pack(op.index, lane, op.is_strong);
+      const uint64_t address = span.address + (at - span.offset);
+      if (writes)
+        collides |= note_write(*cell, warp, now, address);
+      else
+        note_read(*cell, warp, now, address);
+    }
+  }
   return collides;
 }
 
