@@ -71,6 +71,9 @@ bool pass(Request& r, const Region& region, uint64_t address) {
     }
     std::memset(state, kWritten, r.all_bytes());
   }
+  if (region.races && r.op.is_strong)
+    for (uint32_t lane = 0; lane < r.lanes; ++lane)
+      strong_access(r.warp, r.op, address + uint64_t{lane} * r.bytes, r.access != Access::write, r.writes());
   if (region.races)
     r.collides |= region.races->access(
         r.warp, r.op, {r.first_lane, r.lanes, address, offset + (region.address & 15), r.bytes}, r.writes());

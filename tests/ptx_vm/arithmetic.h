@@ -2,13 +2,14 @@
 // The handlers of arithmetic, by name and type; null where an operation does not exist for a type.
 
 #include "tests/ptx_vm/decode.h"
+#include "tests/ptx_vm/numbers.h"
 
 namespace flatshard::ptx_vm {
 
 // name: "add", "mul.lo", "mad.wide", ...
 Handler integer_handler(std::string_view name, Type type);
 // Of f32 and f64.
-Handler float_handler(std::string_view name, Type type, bool flushes, bool saturates);
+Handler float_handler(std::string_view name, Type type, bool flushes, bool saturates, Rounding rounding);
 // Of f16, bf16 and pairs of them.
 Handler half_handler(std::string_view name, Type type);
 

@@ -119,6 +119,9 @@ void start(Block& block, Launch& launch, uint64_t index) {
     warp.groups = {{0, warp.live}};
     warp.serial = launch.first_serial + static_cast<uint32_t>(index * warps + w);
     warp.known.assign(warps, 0);
+    warp.known_elsewhere.clear();
+    warp.observed.clear();
+    warp.fenced.clear();
     warp.known[w] = 1;
     warp.local.assign(size_t{kernel.local_bytes} * kLanes, 0xff);
     warp.local_state.assign(warp.local.size(), kUnwritten);
@@ -227,9 +230,27 @@ class Scheduler {
 
 }  // namespace
 
+namespace {
+
+// The result of bar.red: slots id, count, result, predicate.
+void deliver(Warp& warp, const Barrier& barrier) {
+  const Op& op = warp.block->kernel().code[warp.current];
+  const auto reduction = static_cast<Reduction>(op.immediate);
+  const bool holds = reduction == Reduction::all ? barrier.ayes == barrier.arrived : barrier.ayes > 0;
+  if (reduction == Reduction::count)
+    std::fill_n(warp.lanes<uint32_t>(op.slot[2]), kLanes, barrier.ayes);
+  else if (reduction != Reduction::none)
+    warp.predicate(op.slot[2]) = holds ? kAllLanes : 0;
+}
+
+}  // namespace
+
 void Block::complete(Barrier& barrier) {
   for (Warp* warp : barrier.waiting) {
     for (size_t w = 0; w < warps.size(); ++w) warp->known[w] = std::max(warp->known[w], barrier.known[w]);
+    merge(warp->known_elsewhere, barrier.known_elsewhere);
+    merge(warp->observed, barrier.observed);
+    deliver(*warp, barrier);
     warp->state = Warp::State::ready;
   }
   ++launch->progress;
@@ -259,6 +280,10 @@ void Block::arrive(Warp& warp, uint32_t number, uint32_t expected, bool waits) {
   barrier.is_for_all = is_for_all;
   barrier.arrived += is_for_all ? static_cast<uint32_t>(std::popcount(warp.active)) : kLanes;
   barrier.arrivers.push_back(&warp);
+  merge(barrier.known_elsewhere, warp.known_elsewhere);
+  merge(barrier.observed, warp.observed);
+  if (const Op& op = kernel().code[warp.current]; op.immediate)
+    barrier.ayes += static_cast<uint32_t>(std::popcount(warp.predicate(op.slot[3]) & warp.active));
   barrier.known.resize(warps.size(), 0);
   for (size_t w = 0; w < warps.size(); ++w) barrier.known[w] = std::max(barrier.known[w], warp.known[w]);
   ++warp.known[static_cast<size_t>(warp.index)];

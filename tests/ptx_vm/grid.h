@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 #include "tests/ptx_vm/program.h"
@@ -25,16 +26,21 @@ struct Launch {
   std::vector<unsigned char> parameters{};
   uint32_t first_serial = 0;  // of its warps; earlier ones belong to launches that are done
   bool finds_races = true;
-  std::vector<Allocation*> last_touched{};  // by each op: where it probably goes next
+  std::vector<Allocation*> last_touched{};              // by each op: where it probably goes next
+  std::unordered_map<uint64_t, Knowledge> published{};  // by address
   uint64_t progress = 0;  // stores, barriers and exits so far: a launch without any for long hangs
   uint64_t released = 0;  // barriers that let warps go on
 };
+
+enum class Reduction { none, count, all, any };  // of bar.red, in Op::immediate
 
 struct Barrier {
   uint32_t expected = 0;  // threads
   uint32_t arrived = 0;   // 0: nobody has come yet
   bool is_for_all = false;
   std::vector<Warp*> waiting, arrivers;
+  Knowledge known_elsewhere{}, observed{};
+  uint32_t ayes = 0;            // of bar.red: threads whose predicate holds
   std::vector<uint32_t> known;  // what happened before the arrivals, as in Warp
 };
 

@@ -69,6 +69,21 @@ inline T sum_to(double a, double b) {
   return from_float<T>(to_odd(single, odd - static_cast<double>(single)));
 }
 
+enum class Rounding : uint8_t { nearest, zero, down, up };
+
+// The float next to `value` in the direction of the rounding, when the exact sum + rest lies on the other
+// side.
+inline float directed(float value, double sum, double rest, Rounding rounding) {
+  const auto v = static_cast<double>(value);
+  const bool too_high = v > sum || (v == sum && rest < 0), too_low = v < sum || (v == sum && rest > 0);
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  if (too_high && (rounding == Rounding::down || (rounding == Rounding::zero && sum > 0)))
+    return std::nextafter(value, -kInfinity);
+  if (too_low && (rounding == Rounding::up || (rounding == Rounding::zero && sum < 0)))
+    return std::nextafter(value, kInfinity);
+  return value;
+}
+
 // The operand that is a number where one is NaN; +0 above -0.
 template <class T>
 inline T min_number(T a, T b) {

@@ -19,15 +19,20 @@ void emit(Decoder& d, Handler handler, Type result, Type type, size_t operands) 
 
 Handler real_handler(Decoder& d, std::string_view name, Type type) {
   const bool flushes = d.take("ftz"), saturates = d.take("sat");
-  if (Handler half = half_handler(name, type)) return flushes || saturates ? nullptr : half;
-  return float_handler(name, type, flushes, saturates);
+  const std::string_view mode = d.take_any({"rn", "rz", "rm", "rp", "approx", "full"});
+  const Rounding rounding = mode == "rz"   ? Rounding::zero
+                            : mode == "rm" ? Rounding::down
+                            : mode == "rp" ? Rounding::up
+                                           : Rounding::nearest;
+  if (Handler half = half_handler(name, type))
+    return flushes || saturates || rounding != Rounding::nearest ? nullptr : half;
+  return float_handler(name, type, flushes, saturates, rounding);
 }
 
 template <size_t kOperands>
 void arithmetic(Decoder& d) {
   const Type type = d.take_type();
   if (type.is_integer()) return emit(d, integer_handler(d.base(), type), type, type, kOperands);
-  d.take_any({"rn", "approx", "full"});
   emit(d, real_handler(d, d.base(), type), type, type, kOperands);
 }
 
@@ -35,7 +40,6 @@ template <size_t kOperands>
 void multiply(Decoder& d) {
   const Type type = d.take_type();
   if (!type.is_integer()) {
-    d.take("rn");
     return emit(d, real_handler(d, kOperands == 3 ? "fma" : "mul", type), type, type, kOperands);
   }
   const std::string_view part = d.take_any({"lo", "hi", "wide"});

@@ -124,7 +124,7 @@ Handler handler_of(std::string_view name, Type type) {
 
 void decode_atomic(Decoder& d) {
   const bool has_result = d.base() == "atom";
-  d.take_any({"relaxed", "acquire", "release", "acq_rel"});
+  const std::string_view order = d.take_any({"relaxed", "acquire", "release", "acq_rel"});
   d.take_any({"cta", "cluster", "gpu", "sys"});
   const bool is_shared = d.take("shared") || d.take("shared::cta");
   const bool is_global = !is_shared && d.take("global");
@@ -135,6 +135,8 @@ void decode_atomic(Decoder& d) {
   op.run = handler_of(name, type);
   if (!op.run) d.wrong("does not exist for this type");
   op.is_strong = true;
+  op.acquires = order.starts_with("acq");
+  op.releases = order == "release" || order == "acq_rel";
   const size_t first = has_result ? 1 : 0;
   op.slot[0] = has_result ? d.result(0, type) : kNowhere;
   op.slot[1] = op.slot[2] = d.read(first + 1, type);

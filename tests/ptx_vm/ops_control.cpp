@@ -53,17 +53,32 @@ void bar(Decoder& d) {
   d.take("aligned");
   Op op;
   op.flow = Flow::barrier;
-  const std::string_view what = d.take_any({"sync", "arrive"});
-  if (what.empty()) d.wrong("only .sync and .arrive are supported");
-  op.run = what == "sync" ? arrive<true> : arrive<false>;
-  op.count = static_cast<uint8_t>(d.operands());
-  for (size_t i = 0; i < d.operands(); ++i) op.slot[i] = d.read(i, kU32);
+  const std::string_view what = d.take_any({"sync", "arrive", "red"});
+  if (what.empty()) d.wrong("neither .sync, .arrive nor .red");
+  op.run = what == "arrive" ? arrive<false> : arrive<true>;
+  size_t first = 0, last = d.operands();
+  if (what == "red") {
+    const std::string_view name = d.take_any({"popc", "and", "or"});
+    if (name.empty()) d.wrong("neither .popc, .and nor .or");
+    op.immediate = static_cast<int64_t>(name == "popc"  ? Reduction::count
+                                        : name == "and" ? Reduction::all
+                                                        : Reduction::any);
+    op.slot[2] = d.result(0, d.take_type());
+    op.slot[3] = d.predicate(d.operand(d.operands() - 1));
+    first = 1, last = d.operands() - 1;
+  }
+  op.count = static_cast<uint8_t>(last - first);
+  for (size_t i = first; i < last; ++i) op.slot[i - first] = d.read(i, kU32);
   d.emit(op);
 }
 
-// Memory is consistent at every step here, so fences have nothing to do; the race detector does not yet take
-// them for an order.
-void fence(Decoder& d) { d.take_rest(); }
+// Memory is consistent at every step here; what a fence changes is what counts as ordered.
+void decode_fence(Decoder& d) {
+  d.take_rest();
+  Op op;
+  op.run = [](Warp& warp, const Op&) { fence(warp); };
+  d.emit(op);
+}
 
 void do_nothing(Decoder& d) { d.take_rest(); }
 
@@ -105,7 +120,7 @@ void add_control_ops(OpTable& table) {
   table["ret"] = table["exit"] = end_lanes;
   table["trap"] = trap;
   table["bar"] = table["barrier"] = bar;
-  table["membar"] = table["fence"] = fence;
+  table["membar"] = table["fence"] = decode_fence;
   table["nanosleep"] = do_nothing;
   table["call"] = call;
 }

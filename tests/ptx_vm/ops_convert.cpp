@@ -9,17 +9,15 @@
 namespace flatshard::ptx_vm {
 namespace {
 
-enum class Round : uint8_t { nearest, zero, down, up };
-
-double rounded(double x, Round round) {
+double rounded(double x, Rounding round) {
   switch (round) {
-    case Round::nearest:
+    case Rounding::nearest:
       return std::nearbyint(x);
-    case Round::zero:
+    case Rounding::zero:
       return std::trunc(x);
-    case Round::down:
+    case Rounding::down:
       return std::floor(x);
-    case Round::up:
+    case Rounding::up:
       return std::ceil(x);
   }
   return x;
@@ -59,24 +57,13 @@ To nearest(From x) {
   }
 }
 
-// The float next to `value` towards where the rounding goes, when it lies on the other side of the exact one.
-float directed(float value, double exact_value, Round round) {
-  const auto v = static_cast<double>(value);
-  const bool too_high = v > exact_value, too_low = v < exact_value;
-  const bool go_down = too_high && (round == Round::down || (round == Round::zero && exact_value > 0));
-  const bool go_up = too_low && (round == Round::up || (round == Round::zero && exact_value < 0));
-  if (go_down) return std::nextafter(value, -std::numeric_limits<float>::infinity());
-  if (go_up) return std::nextafter(value, std::numeric_limits<float>::infinity());
-  return value;
-}
-
 template <class To, class From>
 struct Convert {
   To operator()(From x) const {
     if constexpr (kIsFloat<To>)
       return nearest<To>(x);
     else if constexpr (kIsFloat<From>)
-      return saturated<To>(rounded(exact(x), Round::zero));
+      return saturated<To>(rounded(exact(x), Rounding::zero));
     else
       return static_cast<To>(x);
   }
@@ -99,7 +86,7 @@ void convert(Warp& warp, const Op& op) {
 // Everything but the common case: a rounding, flushing, clamping.
 template <class To, class From>
 void convert_with_care(Warp& warp, const Op& op) {
-  const auto round = static_cast<Round>(op.count);
+  const auto round = static_cast<Rounding>(op.count);
   const bool saturates = op.immediate & 1, to_integral = op.immediate & 2, flushes = op.immediate & 4;
   const Stored<From>* a = warp.lanes<Stored<From>>(op.slot[1]);
   Stored<To>* result = warp.lanes<Stored<To>>(op.slot[0]);
@@ -112,7 +99,7 @@ void convert_with_care(Warp& warp, const Op& op) {
       if constexpr (kIsFloat<To>) {
         if (saturates) value = value > 0 ? std::min(value, 1.0) : 0.0;
         if constexpr (std::is_same_v<To, float>)
-          result[l] = canonical(directed(static_cast<float>(value), value, round));
+          result[l] = canonical(directed(static_cast<float>(value), value, 0, round));
         else
           result[l] = nearest<To>(value);
       } else {
@@ -120,7 +107,7 @@ void convert_with_care(Warp& warp, const Op& op) {
       }
     } else if constexpr (kIsFloat<To>) {
       if constexpr (std::is_same_v<To, float> && sizeof(From) < 8)
-        result[l] = directed(static_cast<float>(x), static_cast<double>(x), round);
+        result[l] = directed(static_cast<float>(x), static_cast<double>(x), 0, round);
       else
         result[l] = nearest<To>(x);
     } else {
@@ -221,16 +208,16 @@ void cvt(Decoder& d) {
   if (!handlers.plain) d.wrong("does not exist for these types");
 
   const char letter = mode.empty() ? 'n' : mode[1];
-  const Round round = letter == 'z'   ? Round::zero
-                      : letter == 'm' ? Round::down
-                      : letter == 'p' ? Round::up
-                                      : Round::nearest;
+  const Rounding round = letter == 'z'   ? Rounding::zero
+                         : letter == 'm' ? Rounding::down
+                         : letter == 'p' ? Rounding::up
+                                         : Rounding::nearest;
   const bool to_float = !to.is_integer(), from_float = !from.is_integer();
-  if (to_float && to.bytes == 2 && round != Round::nearest)
+  if (to_float && to.bytes == 2 && round != Rounding::nearest)
     d.wrong("this rounding is not supported for 16 bits");
-  const bool is_plain =
-      !flushes && !saturates &&
-      (to_float ? round == Round::nearest && to_nearest_int.empty() : !from_float || round == Round::zero);
+  const bool is_plain = !flushes && !saturates &&
+                        (to_float ? round == Rounding::nearest && to_nearest_int.empty()
+                                  : !from_float || round == Rounding::zero);
   Op op;
   op.run = is_plain ? handlers.plain : handlers.careful;
   op.count = static_cast<uint8_t>(round);

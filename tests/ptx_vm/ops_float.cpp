@@ -108,6 +108,30 @@ struct Finished {
   }
 };
 
+// a * b + c of floats, rounded towards zero, down or up from the exact value.
+template <Rounding kRounding>
+struct DirectedFma {
+  float operator()(float a, float b, float c) {
+    const double product = static_cast<double>(a) * static_cast<double>(b), addend = c;  // both exact
+    const double sum = product + addend, part = sum - product;
+    const double rest = (product - (sum - part)) + (addend - part);
+    return directed(static_cast<float>(sum), sum, rest, kRounding);
+  }
+};
+
+Handler directed_fma(Rounding rounding) {
+  switch (rounding) {
+    case Rounding::zero:
+      return ternary<float, float, Finished<DirectedFma<Rounding::zero>, false, false>>;
+    case Rounding::down:
+      return ternary<float, float, Finished<DirectedFma<Rounding::down>, false, false>>;
+    case Rounding::up:
+      return ternary<float, float, Finished<DirectedFma<Rounding::up>, false, false>>;
+    default:
+      return nullptr;
+  }
+}
+
 template <class T, bool kFlush, bool kSaturate>
 Handler handler_of(std::string_view name) {
   const auto two = []<class F>(F) { return &binary<T, T, Finished<F, kFlush, kSaturate>>; };
@@ -137,7 +161,9 @@ Handler handler_of(std::string_view name) {
 
 }  // namespace
 
-Handler float_handler(std::string_view name, Type type, bool flushes, bool saturates) {
+Handler float_handler(std::string_view name, Type type, bool flushes, bool saturates, Rounding rounding) {
+  if (rounding != Rounding::nearest)
+    return name == "fma" && type.is_f32() && !flushes && !saturates ? directed_fma(rounding) : nullptr;
   if (type.is_f64()) return flushes || saturates ? nullptr : handler_of<double, false, false>(name);
   if (!type.is_f32()) return nullptr;
   if (flushes) return saturates ? handler_of<float, true, true>(name) : handler_of<float, true, false>(name);

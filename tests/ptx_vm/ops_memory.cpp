@@ -143,13 +143,16 @@ Space take_space(Decoder& d) {
 }
 
 // Hints change nothing here; an access with a scope is a strong one.
-bool take_semantics(Decoder& d) {
+void take_semantics(Decoder& d, Op& op) {
   d.take_any({"nc", "ca", "cg", "cs", "cv", "lu", "wb", "wt"});
   d.take_prefix("L1::");
   d.take_prefix("L2::");
   d.take("weak");
   d.take_any({"cta", "cluster", "gpu", "sys"});
-  return !d.take_any({"volatile", "relaxed", "acquire", "release"}).empty();
+  const std::string_view order = d.take_any({"volatile", "relaxed", "acquire", "release"});
+  op.is_strong = !order.empty();
+  op.acquires = order == "acquire";
+  op.releases = order == "release";
 }
 
 // The elements of a vector, or the one operand.
@@ -161,7 +164,7 @@ std::vector<Operand> elements(Decoder& d, size_t i) {
 void decode_access(Decoder& d, bool is_load) {
   Op op;
   const Space space = take_space(d);
-  op.is_strong = take_semantics(d);
+  take_semantics(d, op);
   const std::string_view vector = d.take_any({"v2", "v4"});
   const Type type = d.take_type();
   const std::vector<Operand> parts = elements(d, is_load ? 0 : 1);

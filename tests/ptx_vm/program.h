@@ -44,6 +44,7 @@ struct Op {
   uint8_t count = 0;         // elements of a vector, operands of a barrier
   bool wide_address = true;  // the address register has 64 bits
   Space space = Space::generic;
+  bool acquires = false, releases = false;
   bool is_strong = false;  // volatile, relaxed, acquire, release: not a race with an atomic access
   uint32_t index = 0;      // of this op in the kernel
 };

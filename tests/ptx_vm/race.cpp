@@ -46,8 +46,10 @@ inline bool RaceShadow::is_ordered(const Stamp& past, const Warp& warp, uint32_t
   if (past.serial < warp.block->launch->first_serial) return true;  // none, or of an earlier launch
   if (past.serial == warp.serial) return past.lane() == lane || past.time < warp.time();
   const uint32_t index = past.serial - warp.block->first_serial();  // huge for earlier blocks
-  if (index >= warp.known.size()) return is_shared_;
-  return past.time <= warp.known[index];
+  if (index < warp.known.size()) return past.time <= warp.known[index];
+  if (is_shared_) return true;
+  const auto known = warp.known_elsewhere.find(past.serial);
+  return known != warp.known_elsewhere.end() && past.time <= known->second;
 }
 
 inline void RaceShadow::note_read(Cell& cell, Warp& warp, const Stamp& now, uint64_t address) const {

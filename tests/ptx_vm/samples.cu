@@ -31,6 +31,7 @@ enum class Broken {
   block_too_large,
   freed_too_early,
   flag_of_later_block,
+  no_fence,
 };
 
 // y[row] = sum of row, two rows a block, through one array in shared memory.
@@ -137,6 +138,23 @@ __global__ void in_a_row(float* order, int* flag) {
   atomicAdd(flag, 1);
 }
 
+// The last block to come adds what the others wrote before they came.
+template <Broken B>
+__global__ void last_block(float* y, float* partial, unsigned* come) {
+  __shared__ bool is_last;
+  if (threadIdx.x == 0) {
+    partial[blockIdx.x] = static_cast<float>(blockIdx.x + 1);
+    if constexpr (B != Broken::no_fence) __threadfence();
+    is_last = atomicAdd(come, 1) == gridDim.x - 1;
+  }
+  __syncthreads();
+  if (!is_last) return;
+  __threadfence();
+  float sum = 0.0f;
+  for (int b = 0; b < gridDim.x; ++b) sum += partial[b];  // finds: no_fence
+  y[threadIdx.x] = sum;
+}
+
 template <class T>
 struct DeviceArray {
   explicit DeviceArray(int n) : size(n) { cudaMalloc(&data, n * sizeof(T)); }
@@ -213,6 +231,15 @@ std::vector<float> run_in_a_row() {
   return order.values();
 }
 
+template <Broken B>
+std::vector<float> run_last_block() {
+  const DeviceArray<float> y(64), partial(7);
+  const DeviceArray<unsigned> come(1);
+  cudaMemset(come.data, 0, sizeof(unsigned));
+  last_block<B><<<7, 64>>>(y.data, partial.data, come.data);
+  return y.values();
+}
+
 }  // namespace
 
 std::vector<Sample> correct_samples() {
@@ -221,7 +248,8 @@ std::vector<Sample> correct_samples() {
           {"exchanged", {}, run_exchanged<Broken::none>},
           {"handed_over", {}, run_handed_over<Broken::none>},
           {"partial_sums", {}, run_partial_sums<Broken::none>},
-          {"in_a_row", {}, run_in_a_row<Broken::none>}};
+          {"in_a_row", {}, run_in_a_row<Broken::none>},
+          {"last_block", {}, run_last_block<Broken::none>}};
 }
 
 std::vector<Sample> broken_samples() {
@@ -244,7 +272,8 @@ std::vector<Sample> broken_samples() {
       {"colliding_lanes", {colliding_writes}, run_exchanged<Broken::colliding_lanes>},
       {"barrier_count", {barrier_count}, run_handed_over<Broken::barrier_count>},
       {"partials_too_early", {global_race, uninitialised_read}, run_partial_sums<Broken::partials_too_early>},
-      {"flag_of_later_block", {deadlock}, run_in_a_row<Broken::flag_of_later_block>}};
+      {"flag_of_later_block", {deadlock}, run_in_a_row<Broken::flag_of_later_block>},
+      {"no_fence", {global_race}, run_last_block<Broken::no_fence>}};
 }
 
 }  // namespace flatshard::ptx_vm

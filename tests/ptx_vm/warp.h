@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "tests/ptx_vm/order.h"
 #include "tests/ptx_vm/program.h"
 
 namespace flatshard::ptx_vm {
@@ -32,8 +33,11 @@ struct Warp {
   uint32_t current = 0;       // index of the op that runs, for findings
 
   // The race detector's view of time.
-  uint32_t serial = 0;  // unique among all warps of all launches, never 0
-  uint32_t step = 0;    // counts accesses to memory
+  uint32_t serial = 0;        // unique among all warps of all launches, never 0
+  uint32_t step = 0;          // counts accesses to memory
+  Knowledge known_elsewhere;  // of warps of other blocks
+  Knowledge observed;         // read by strong accesses, known from the next fence on
+  Knowledge fenced;           // known at the last fence, published by strong accesses
   std::vector<uint32_t>
       known;  // of each warp of the block: its time that happened before now; [index] is ours
 

@@ -1,0 +1,157 @@
+#include <cassert>
+#include <cmath>
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include "tests/ptx_vm/language.h"
+
+namespace flatshard::ptx_vm {
+namespace {
+
+constexpr int kThreads = 64;
+
+__constant__ float factors[4];
+__device__ float offset_of_all = 0.5f;
+
+__global__ void local_arrays(float* y) {
+  float values[8];
+  for (int i = 0; i < 8; ++i) values[i] = static_cast<float>(i * threadIdx.x);
+  int at = threadIdx.x % 8;
+  for (int i = 0; i < 3; ++i) at = (at + static_cast<int>(values[at])) % 8;  // not known to the compiler
+  y[threadIdx.x] = values[at];
+}
+
+__global__ void dynamic_shared(float* y, int n) {
+  extern __shared__ float tile[];
+  for (int i = threadIdx.x; i < n; i += kThreads) tile[i] = static_cast<float>(i);
+  __syncthreads();
+  y[threadIdx.x] = tile[n - 1 - threadIdx.x];
+}
+
+__global__ void variables(float* y) { y[threadIdx.x] = factors[threadIdx.x % 4] + offset_of_all; }
+
+struct Table {
+  float value[6];
+  short step;
+};
+__global__ void parameter_array(float* y, const Table t) {
+  y[threadIdx.x] = t.value[threadIdx.x * t.step % 6];
+}
+
+__global__ void three_dimensions(float* y) {
+  const int i = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+  y[i] = static_cast<float>(threadIdx.x + 10 * threadIdx.y + 100 * threadIdx.z);
+}
+
+template <class F>
+__global__ void mapped(float* y, F f) {
+  y[threadIdx.x] = f(0.25f * static_cast<float>(threadIdx.x) - 7.0f);
+}
+
+__global__ void half_pairs(float* y) {
+  const float x = 0.125f * static_cast<float>(threadIdx.x);
+  const __nv_bfloat162 b = __hfma2(__floats2bfloat162_rn(x, x + 1.0f), __floats2bfloat162_rn(2.0f, 2.0f),
+                                   __floats2bfloat162_rn(1.0f, 1.0f));
+  const __half2 h = __hadd2(__floats2half2_rn(x, 1.0f), __floats2half2_rn(1.0f, x));
+  y[threadIdx.x] = __low2float(b) + __high2float(b) + __low2float(h) + __high2float(h);
+}
+
+__global__ void counted(float* y) {
+  const int many = __syncthreads_count(threadIdx.x % 3 == 0);
+  const bool any = __syncthreads_or(threadIdx.x == 5), all = __syncthreads_and(threadIdx.x < 5);
+  y[threadIdx.x] = static_cast<float>(many + (any ? 100 : 0) + (all ? 1000 : 0));
+}
+
+__global__ void asserting(const float* x) { assert(x == nullptr && "not this time"); }
+
+template <class Launch>
+std::vector<float> results_of(Launch&& launch) {
+  float* y = nullptr;
+  std::vector<float> values(kThreads);
+  cudaMalloc(&y, kThreads * sizeof(float));
+  launch(y);
+  if (cudaMemcpy(values.data(), y, kThreads * sizeof(float), cudaMemcpyDeviceToHost) != cudaSuccess)
+    values.clear();
+  cudaFree(y);
+  return values;
+}
+
+template <class F>
+std::vector<float> expected_of(F&& f) {
+  std::vector<float> values(kThreads);
+  for (int i = 0; i < kThreads; ++i) values[i] = f(i);
+  return values;
+}
+
+struct ExpF {
+  __host__ __device__ float operator()(float x) const { return expf(x); }
+};
+struct LogF {
+  __host__ __device__ float operator()(float x) const { return logf(x * x + 0.5f); }
+};
+struct SinCosF {
+  __host__ __device__ float operator()(float x) const { return sinf(x) + 2.0f * cosf(1000.0f * x) + 5.0f; }
+};
+struct TanhF {
+  __host__ __device__ float operator()(float x) const { return tanhf(x) + 2.0f; }
+};
+struct PowF {
+  __host__ __device__ float operator()(float x) const { return powf(fabsf(x) + 0.1f, 1.7f); }
+};
+struct ErfF {
+  __host__ __device__ float operator()(float x) const { return erff(x) + 2.0f; }
+};
+
+template <class F>
+LanguageCase mapped_case(const char* name, F f) {
+  constexpr float kTolerance = 1e-5f;  // of the GPU's own functions, some units in the last place
+  return {name, results_of([&](float* y) { mapped<<<1, kThreads>>>(y, f); }),
+          expected_of([&](int i) { return f(0.25f * static_cast<float>(i) - 7.0f); }), kTolerance};
+}
+
+}  // namespace
+
+std::vector<LanguageCase> run_language_cases() {
+  const float host_factors[4] = {1, 2, 3, 4};
+  cudaMemcpyToSymbol(factors, host_factors, sizeof(host_factors));
+  const Table table{{0, 1, 4, 9, 16, 25}, 5};
+  return {
+      {"local_arrays", results_of([](float* y) { local_arrays<<<1, kThreads>>>(y); }), expected_of([](int t) {
+         int at = t % 8;
+         for (int i = 0; i < 3; ++i) at = (at + at * t) % 8;
+         return static_cast<float>(at * t);
+       })},
+      {"dynamic_shared", results_of([](float* y) { dynamic_shared<<<1, kThreads, 400>>>(y, 100); }),
+       expected_of([](int t) { return 99.0f - t; })},
+      {"variables", results_of([](float* y) { variables<<<1, kThreads>>>(y); }),
+       expected_of([](int t) { return t % 4 + 1.5f; })},
+      {"parameter_array", results_of([&](float* y) { parameter_array<<<1, kThreads>>>(y, table); }),
+       expected_of([&](int t) { return table.value[t * 5 % 6]; })},
+      {"three_dimensions", results_of([](float* y) { three_dimensions<<<1, dim3(4, 8, 2)>>>(y); }),
+       expected_of([](int t) { return t % 4 + 10.0f * (t / 4 % 8) + 100.0f * (t / 32); })},
+      {"half_pairs", results_of([](float* y) { half_pairs<<<1, kThreads>>>(y); }), expected_of([](int t) {
+         const float x = 0.125f * t, a = 2 * x + 1, b = 2 * x + 3;
+         return __bfloat162float(__float2bfloat16_rn(a)) + __bfloat162float(__float2bfloat16_rn(b)) +
+                2 * (x + 1);
+       })},
+      {"counted", results_of([](float* y) { counted<<<1, kThreads>>>(y); }),
+       expected_of([](int) { return 122.0f; })},
+      mapped_case("expf", ExpF{}),
+      mapped_case("logf", LogF{}),
+      mapped_case("sinf and cosf", SinCosF{}),
+      mapped_case("tanhf", TanhF{}),
+      mapped_case("powf", PowF{}),
+      mapped_case("erff", ErfF{}),
+  };
+}
+
+void run_failing_assertion() {
+  float* x = nullptr;
+  cudaMalloc(&x, 4);
+  asserting<<<1, 1>>>(x);
+  cudaFree(x);
+}
+
+}  // namespace flatshard::ptx_vm

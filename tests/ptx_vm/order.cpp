@@ -1,0 +1,47 @@
+#include "tests/ptx_vm/order.h"
+
+#include <algorithm>
+
+#include "tests/ptx_vm/grid.h"
+#include "tests/ptx_vm/memory.h"
+
+namespace flatshard::ptx_vm {
+
+void merge(Knowledge& into, const Knowledge& from) {
+  for (const auto& [serial, time] : from) {
+    uint32_t& known = into[serial];
+    known = std::max(known, time);
+  }
+}
+
+void learn(Warp& warp, const Knowledge& knowledge) {
+  for (const auto& [serial, time] : knowledge) {
+    const uint32_t index = serial - warp.block->first_serial();
+    uint32_t& known = index < warp.known.size() ? warp.known[index] : warp.known_elsewhere[serial];
+    if (serial != warp.serial) known = std::max(known, time);
+  }
+}
+
+void fence(Warp& warp) {
+  learn(warp, warp.observed);
+  warp.observed.clear();
+  warp.fenced = warp.known_elsewhere;
+  for (uint32_t w = 0; w < warp.known.size(); ++w)
+    if (warp.known[w]) warp.fenced[warp.block->first_serial() + w] = warp.known[w];
+  ++warp.known[static_cast<size_t>(warp.index)];
+}
+
+void strong_access(Warp& warp, const Op& op, uint64_t address, bool reads, bool writes) {
+  // Shared memory has the same addresses in every block.
+  const bool is_shared = (address & kWindowMask) == kSharedWindow;
+  const uint64_t place = is_shared ? address | uint64_t{warp.block->first_serial()} << 20 : address;
+  auto& published = warp.block->launch->published;
+  if (op.releases) fence(warp);
+  if (reads)
+    if (const auto found = published.find(place); found != published.end())
+      merge(warp.observed, found->second);
+  if (writes && !warp.fenced.empty()) merge(published[place], warp.fenced);
+  if (op.acquires) fence(warp);
+}
+
+}  // namespace flatshard::ptx_vm
