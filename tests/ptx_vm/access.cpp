@@ -34,6 +34,7 @@ struct Region {
   unsigned char* data;
   unsigned char* state;
   RaceShadow* races;  // or null
+  bool has_gaps = false;
 };
 
 // True when bytes are written; the caller looks closer where not.
@@ -65,7 +66,7 @@ bool pass(Request& r, const Region& region, uint64_t address) {
     r.wrong(FindingKind::uninitialised_read, address, ", which nobody has written");
   }
   if (r.writes()) {
-    if (any_gap(state, r.all_bytes())) [[unlikely]] {
+    if (region.has_gaps && any_gap(state, r.all_bytes())) [[unlikely]] {
       if (!alone) return false;
       r.wrong(FindingKind::out_of_bounds, address, ", between two variables");
     }
@@ -113,10 +114,11 @@ unsigned char* at_region(Request& r, const Region& region, uint64_t address) {
 
 unsigned char* at_shared(Request& r, uint64_t address) {
   Block& block = *r.warp.block;
-  return at_region(r,
-                   {kSharedWindow + kSharedBase, block.shared.size(), block.shared.data(),
-                    block.shared_state.data(), block.launch->finds_races ? &block.shared_races : nullptr},
-                   address | kSharedWindow);
+  return at_region(
+      r,
+      {kSharedWindow + kSharedBase, block.shared.size(), block.shared.data(), block.shared_state.data(),
+       block.launch->finds_races ? &block.shared_races : nullptr, !block.kernel().shared_gaps.empty()},
+      address | kSharedWindow);
 }
 
 unsigned char* at_local(Request& r, uint64_t address) {

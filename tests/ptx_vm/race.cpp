@@ -88,6 +88,7 @@ inline bool RaceShadow::note_write(Cell& cell, Warp& warp, const Stamp& now, uin
 bool RaceShadow::access(Warp& warp, const Op& op, const Span& span, bool writes) {
   bool collides = false;
   Stamp now{warp.serial, warp.time(), warp.step, 0};
+  const uint32_t first = warp.block->launch->first_serial;
   const int log_bytes = std::countr_zero(span.bytes);
   const uint32_t widest = std::min(span.bytes, 16u);
   const uint64_t end = span.offset + uint64_t{span.lanes} * span.bytes;
@@ -100,6 +101,12 @@ bool RaceShadow::access(Warp& warp, const Op& op, const Span& span, bool writes)
     for (; at < chunk_end; at += uint64_t{1} << log_cell, ++cell) {
       const auto lane = span.first_lane + static_cast<uint32_t>((at - span.offset) >> log_bytes);
       now.what = Stamp::pack(op.index, lane, op.is_strong);
+      // The common case: nobody has been here in this launch, so nothing can conflict.
+      const bool is_fresh = cell->write.serial < first && cell->read[0].serial < first;
+      if (is_fresh && (!writes || cell->read[1].serial < first)) [[likely]] {
+        (writes ? cell->write : cell->read[0]) = now;
+        continue;
+      }
       const uint64_t address = span.address + (at - span.offset);
       if (writes)
         collides |= note_write(*cell, warp, now, address);

@@ -1,5 +1,5 @@
 // How fast the machine is: warp instructions per second of one core, for the project's kernels on shapes that
-// take some seconds. Not a test: it compares with nothing.
+// tests have, some megabytes. Not a test: it compares with nothing.
 //   ptx_vm_speed [--no-races]
 
 #include <cstdio>
@@ -16,8 +16,8 @@ using namespace flatshard::ptx_vm;
 
 namespace {
 
-constexpr int64_t kRows = 512, kColumns = 2048, kParameters = 1 << 20;
-constexpr int kRepeats = 3;
+constexpr int64_t kRows = 64, kColumns = 2048, kParameters = 1 << 17;
+constexpr int kRepeats = 40;
 
 class Device0 {
  public:
