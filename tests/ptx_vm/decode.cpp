@@ -314,10 +314,26 @@ void Decoder::emit(Op op) {
 }
 
 void Decoder::branch_to(std::string_view label) {
-  jumps_.push_back({static_cast<uint32_t>(kernel_.code.size()), label, open_});
+  jumps_.push_back({static_cast<uint32_t>(kernel_.code.size()), label, open_, nullptr});
   Op op;
   op.flow = Flow::branch;
   emit(op);
+}
+
+void Decoder::branch_by_table(std::string_view targets) {
+  Op op;
+  op.flow = Flow::branch_table;
+  op.slot[0] = read(0, {Type::Kind::unsigned_int, 4});
+  op.immediate = static_cast<int64_t>(kernel_.branch_tables.size());
+  for (const Statement& s : function_.body) {
+    const auto* named = std::get_if<BranchTargets>(&s);
+    if (!named || named->name != targets) continue;
+    std::vector<uint32_t>& table = kernel_.branch_tables.emplace_back(named->labels.size());
+    for (size_t i = 0; i < table.size(); ++i)
+      jumps_.push_back({static_cast<uint32_t>(kernel_.code.size()), named->labels[i], open_, &table[i]});
+    return emit(op);
+  }
+  wrong(str("there are no .branchtargets ", targets));
 }
 
 void Decoder::resolve_jumps() {
@@ -328,7 +344,11 @@ void Decoder::resolve_jumps() {
     const auto scope = std::find_if(jump.scopes.rbegin(), jump.scopes.rend(), holds);
     instruction_ = kernel_.instructions[jump.op];
     if (scope == jump.scopes.rend()) wrong(str("there is no label ", jump.label));
-    kernel_.code[jump.op].immediate = scopes_[static_cast<size_t>(*scope)].labels.at(jump.label);
+    const uint32_t place = scopes_[static_cast<size_t>(*scope)].labels.at(jump.label);
+    if (jump.target)
+      *jump.target = place;
+    else
+      kernel_.code[jump.op].immediate = place;
   }
 }
 

@@ -82,6 +82,7 @@ class Decoder {
 
   void emit(Op op);
   void branch_to(std::string_view label);
+  void branch_by_table(std::string_view targets);
   [[noreturn]] void wrong(const std::string& what) const;
 
  private:
@@ -103,6 +104,7 @@ class Decoder {
     uint32_t op;
     std::string_view label;
     std::vector<int> scopes;
+    uint32_t* target = nullptr;  // an entry of a table; null: the op itself
   };
 
   void lay_out_variables();

@@ -166,7 +166,7 @@ class Scheduler {
     while (!ready_.empty()) {
       Warp& warp = *ready_[choose()];
       const uint64_t before = warp.executed;
-      run(warp, turn());
+      run(warp, turn(), passed_over_ > 2 * ready_.size());
       counters().warp_instructions += warp.executed - before;
       const bool is_quiet = progress == launch_.progress;
       quiet = is_quiet ? quiet + warp.executed - before : 0;

@@ -199,6 +199,46 @@ TEST_CASE("lanes that part at a branch meet again where their paths join") {
               [](uint64_t l) { return 3 * (l + 1); });
 }
 
+TEST_CASE("a branch by table takes every lane to its own place") {
+  check_lanes(R"(
+    rem.u32 %r1, %r30, 3;
+    PLACES: .branchtargets ZERO, ONE, TWO;
+    brx.idx %r1, PLACES;
+  ZERO:
+    mov.u32 %r0, 10;
+    bra.uni DONE;
+  ONE:
+    mov.u32 %r0, 11;
+    bra.uni DONE;
+  TWO:
+    mov.u32 %r0, 12;
+  DONE:
+    activemask.b32 %r2;
+    setp.eq.u32 %p1, %r2, -1;
+    selp.u32 %r0, %r0, 0, %p1;
+  )",
+              [](uint64_t l) { return 10 + l % 3; });
+}
+
+TEST_CASE("lanes that poll at a low instruction do not starve the lane that would end their wait") {
+  check_lanes(R"(
+    setp.eq.u32 %p0, %r30, 31;
+    @%p0 st.shared.u32 [tile], 0;
+    bar.sync 0;
+    @%p0 bra SET;
+  WAIT:
+    atom.shared.add.u32 %r0, [tile], 0;
+    setp.eq.u32 %p1, %r0, 0;
+    @%p1 bra WAIT;
+    bra.uni DONE;
+  SET:
+    atom.shared.exch.b32 %r1, [tile], 5;
+    mov.u32 %r0, 5;
+  DONE:
+  )",
+              [](uint64_t) { return 5; });
+}
+
 TEST_CASE("shared memory, vectors and atomics hold what was put there") {
   check_lanes(R"(
     mov.u32 %r1, tile;

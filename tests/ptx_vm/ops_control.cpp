@@ -1,4 +1,4 @@
-// bra ret exit trap bar barrier membar fence nanosleep call (of __assertfail alone)
+// bra brx ret exit trap bar barrier membar fence nanosleep call (of __assertfail alone)
 
 #include <bit>
 #include <cstring>
@@ -19,6 +19,12 @@ constexpr Type kU32{Type::Kind::unsigned_int, 4};
 void branch(Decoder& d) {
   d.take("uni");
   d.branch_to(d.operand(0).name);
+}
+
+void branch_by_table(Decoder& d) {
+  if (!d.take("idx")) d.wrong("only .idx is supported");
+  d.take("uni");
+  d.branch_by_table(d.operand(1).name);
 }
 
 void end_lanes(Decoder& d) {
@@ -117,6 +123,7 @@ void call(Decoder& d) {
 
 void add_control_ops(OpTable& table) {
   table["bra"] = branch;
+  table["brx"] = branch_by_table;
   table["ret"] = table["exit"] = end_lanes;
   table["trap"] = trap;
   table["bar"] = table["barrier"] = bar;

@@ -184,12 +184,25 @@ class Parser {
         f.body.emplace_back(parse_variable(space));
         expect(";");
       } else if (here(1).text == ":") {
-        f.body.emplace_back(Label{take().text});
-        take();
+        parse_label(f);
       } else {
         f.body.emplace_back(parse_instruction());
       }
     } while (depth);
+  }
+
+  void parse_label(Function& f) {
+    const std::string_view name = take().text;
+    take();
+    if (!accept(".branchtargets")) {
+      f.body.emplace_back(Label{name});
+      return;
+    }
+    BranchTargets targets{name, {}};
+    do targets.labels.push_back(take().text);
+    while (accept(","));
+    expect(";");
+    f.body.emplace_back(std::move(targets));
   }
 
   // .loc file line column [, function_name label, inlined_at file line column]

@@ -27,11 +27,12 @@ enum class Space : uint8_t { generic, global, shared, local, param };
 
 // What the warp's loop has to do itself.
 enum class Flow : uint8_t {
-  next,         // run the handler, go on
-  branch,       // to `immediate`
-  exit,         // the lanes end
-  with_others,  // run the handler when every lane it names has come
-  barrier,      // of the block: the handler arrives
+  next,          // run the handler, go on
+  branch,        // to `immediate`
+  branch_table,  // to the place that slot[0] selects from the table `immediate`
+  exit,          // the lanes end
+  with_others,   // run the handler when every lane it names has come
+  barrier,       // of the block: the handler arrives
 };
 
 struct Op {
@@ -93,6 +94,7 @@ struct Kernel {
   std::vector<Literal> literals;
   std::vector<std::pair<uint32_t, uint32_t>> predicate_literals;  // slot, mask
   std::vector<std::pair<uint32_t, Special>> specials;
+  std::vector<std::vector<uint32_t>> branch_tables;
   std::vector<Parameter> parameters;
   std::vector<std::pair<uint32_t, uint32_t>> shared_gaps;  // [begin, end) between static variables
   uint32_t register_bytes = 0, parameter_bytes = 0, static_shared_bytes = 0, local_bytes = 0;

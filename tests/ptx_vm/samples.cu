@@ -138,6 +138,15 @@ __global__ void in_a_row(float* order, int* flag) {
   atomicAdd(flag, 1);
 }
 
+// Lane 0 waits for lane 1 of its own warp.
+__global__ void lanes_in_a_row(float* y, int* flag) {
+  if (threadIdx.x == 0)
+    while (atomicAdd(flag, 0) == 0) __nanosleep(20);
+  else
+    atomicExch(flag, 1);
+  y[threadIdx.x] = 1.0f;
+}
+
 // The last block to come adds what the others wrote before they came.
 template <Broken B>
 __global__ void last_block(float* y, float* partial, unsigned* come) {
@@ -231,6 +240,14 @@ std::vector<float> run_in_a_row() {
   return order.values();
 }
 
+std::vector<float> run_lanes_in_a_row() {
+  const DeviceArray<float> y(2);
+  const DeviceArray<int> flag(1);
+  cudaMemset(flag.data, 0, sizeof(int));
+  lanes_in_a_row<<<1, 2>>>(y.data, flag.data);
+  return y.values();
+}
+
 template <Broken B>
 std::vector<float> run_last_block() {
   const DeviceArray<float> y(64), partial(7);
@@ -249,6 +266,7 @@ std::vector<Sample> correct_samples() {
           {"handed_over", {}, run_handed_over<Broken::none>},
           {"partial_sums", {}, run_partial_sums<Broken::none>},
           {"in_a_row", {}, run_in_a_row<Broken::none>},
+          {"lanes_in_a_row", {}, run_lanes_in_a_row},
           {"last_block", {}, run_last_block<Broken::none>}};
 }
 

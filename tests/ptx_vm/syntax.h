@@ -57,8 +57,14 @@ struct Variable {
   std::vector<uint64_t> initial{};  // elements; the rest is zero
 };
 
+// name: .branchtargets A, B;
+struct BranchTargets {
+  std::string_view name;
+  std::vector<std::string_view> labels;
+};
+
 enum class Scope { open, close };
-using Statement = std::variant<Instruction, Label, Registers, Variable, Scope>;
+using Statement = std::variant<Instruction, Label, Registers, Variable, BranchTargets, Scope>;
 
 struct Function {
   std::string_view name;

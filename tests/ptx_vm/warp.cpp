@@ -10,6 +10,8 @@
 namespace flatshard::ptx_vm {
 namespace {
 
+constexpr uint64_t kPollTurn = 64;  // of a group, when the whole launch seems to poll
+
 // Puts lanes at an instruction, with those that stand there already; whoever waited looks again.
 void place(Warp& warp, uint32_t pc, uint32_t mask, bool waits = false) {
   if (!mask) return;
@@ -78,6 +80,17 @@ void run_with_others(Warp& warp, const Op& op, uint32_t pc, uint32_t active) {
   }
 }
 
+void branch_by_table(Warp& warp, const Op& op, uint32_t active) {
+  const std::vector<uint32_t>& table = warp.block->kernel().branch_tables[static_cast<size_t>(op.immediate)];
+  const uint32_t* index = warp.lanes<uint32_t>(op.slot[0]);
+  for_each_lane(active, [&](int lane) {
+    if (index[lane] >= table.size())
+      report(FindingKind::out_of_bounds, warp, lane,
+             str("branches to entry ", index[lane], " of a table of ", table.size()));
+    place(warp, table[index[lane]], 1u << lane);
+  });
+}
+
 void exit_lanes(Warp& warp, uint32_t mask) {
   warp.live &= ~mask;
   for (Group& group : warp.groups) group.waits = false;  // perhaps for these
@@ -122,6 +135,9 @@ void run_group(Warp& warp, size_t index, uint64_t until) {
         }
         place(warp, static_cast<uint32_t>(op.immediate), active);
         return place(warp, pc + 1, rest);
+      case Flow::branch_table:
+        place(warp, pc + 1, rest);
+        return branch_by_table(warp, op, active);
       case Flow::exit:
         place(warp, pc + 1, rest);
         return exit_lanes(warp, active);
@@ -152,13 +168,19 @@ void run_group(Warp& warp, size_t index, uint64_t until) {
 
 }  // namespace
 
-void run(Warp& warp, uint64_t budget) {
+void run(Warp& warp, uint64_t budget, bool polls) {
   const uint64_t until = warp.executed + budget;
   while (warp.state == Warp::State::ready && warp.executed < until) {
-    const auto group =
-        std::find_if(warp.groups.begin(), warp.groups.end(), [](const Group& g) { return !g.waits; });
-    if (group == warp.groups.end()) report_stuck(warp);
-    run_group(warp, static_cast<size_t>(group - warp.groups.begin()), until);
+    size_t runnable = 0, first = warp.groups.size();
+    for (size_t g = warp.groups.size(); g-- > 0;)
+      if (!warp.groups[g].waits) first = g, ++runnable;
+    if (runnable == 0) report_stuck(warp);
+    // Lanes that poll at a low instruction must not starve those that would end their wait.
+    size_t chosen = first;
+    if (polls && runnable > 1) do
+        chosen = warp.poll_turn++ % warp.groups.size();
+      while (warp.groups[chosen].waits);
+    run_group(warp, chosen, polls ? std::min(until, warp.executed + kPollTurn) : until);
   }
 }
 

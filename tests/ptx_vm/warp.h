@@ -29,8 +29,9 @@ struct Warp {
   uint32_t live = 0;  // lanes that have not exited
   State state = State::ready;
   std::vector<Group> groups;  // by pc; never two at one pc
-  uint64_t executed = 0;      // ops
-  uint32_t current = 0;       // index of the op that runs, for findings
+  uint64_t poll_turn = 0;
+  uint64_t executed = 0;  // ops
+  uint32_t current = 0;   // index of the op that runs, for findings
 
   // The race detector's view of time.
   uint32_t serial = 0;        // unique among all warps of all launches, never 0
@@ -55,8 +56,9 @@ struct Warp {
   uint32_t time() const { return known[static_cast<size_t>(index)]; }
 };
 
-// Runs until the warp waits at a barrier, has ended, or has executed `budget` ops.
-void run(Warp& warp, uint64_t budget);
+// Runs until the warp waits at a barrier, has ended, or has executed `budget` ops. Where it `polls`, its
+// groups of lanes take turns.
+void run(Warp& warp, uint64_t budget, bool polls);
 
 // body(lane) for every active lane, in order.
 template <class Body>
