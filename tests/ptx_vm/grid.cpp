@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint32_t kDefaultResidentWarps = 64;
 constexpr uint64_t kTurn = 1 << 16;              // of a warp that does not wait
-constexpr uint64_t kShortTurn = 32;              // round robin
+constexpr uint64_t kShortTurn = 128;              // round robin
 constexpr uint64_t kHangs = uint64_t{16} << 20;  // instructions without a store, a barrier or an exit
 
 uint32_t value_of(Special special, const Launch& launch, const Block& block, const Warp& warp,
@@ -84,6 +84,22 @@ void fill_literals(const Kernel& kernel, unsigned char* registers) {
     std::memcpy(registers + slot, &mask, sizeof(mask));
 }
 
+// Register files go from launch to launch: fresh memory for each would cost more than a small kernel.
+std::vector<std::vector<unsigned char>>& spare_registers() {
+  static std::vector<std::vector<unsigned char>> all;
+  return all;
+}
+
+std::vector<unsigned char> take_registers(uint64_t bytes) {
+  std::vector<unsigned char> registers;
+  if (!spare_registers().empty()) {
+    registers = std::move(spare_registers().back());
+    spare_registers().pop_back();
+  }
+  if (registers.size() < bytes) registers.resize(bytes);
+  return registers;
+}
+
 // Gives a block the next place in the grid. Its registers keep their literals from the block before.
 void start(Block& block, Launch& launch, uint64_t index) {
   const Kernel& kernel = *launch.kernel;
@@ -91,7 +107,7 @@ void start(Block& block, Launch& launch, uint64_t index) {
   const uint32_t warps = (threads + kLanes - 1) / kLanes;
   if (block.warps.empty()) {
     block.launch = &launch;
-    block.registers.resize(uint64_t{warps} * kernel.register_bytes + 64);
+    block.registers = take_registers(uint64_t{warps} * kernel.register_bytes + 64);
     block.warps.resize(warps);
     const uint64_t first = (reinterpret_cast<uint64_t>(block.registers.data()) + 63) / 64 * 64;
     for (uint32_t w = 0; w < warps; ++w) {
@@ -159,6 +175,12 @@ class Scheduler {
     blocks_ = std::vector<Block>(std::min(resident, count));
     for (Block& block : blocks_) start(block, launch_, next_++);
   }
+
+  ~Scheduler() {
+    for (Block& block : blocks_) spare_registers().push_back(std::move(block.registers));
+  }
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
 
   void run_all() {
     uint64_t quiet = 0, progress = 0;
