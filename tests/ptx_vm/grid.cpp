@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint32_t kDefaultResidentWarps = 64;
 constexpr uint64_t kTurn = 1 << 16;              // of a warp that does not wait
-constexpr uint64_t kShortTurn = 128;              // round robin
+constexpr uint64_t kShortTurn = 128;             // round robin
 constexpr uint64_t kHangs = uint64_t{16} << 20;  // instructions without a store, a barrier or an exit
 
 uint32_t value_of(Special special, const Launch& launch, const Block& block, const Warp& warp,
