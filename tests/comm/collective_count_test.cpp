@@ -2,69 +2,33 @@
 // planning engine on communicators that count.
 
 #include "runtime/check.h"
-#include "tests/comm/mirror_communicator.h"
+#include "tests/comm/planned_rank.h"
 #include "tests/test.h"
-#include "train/engine.h"
 
 using namespace flatshard;
-using test::MirrorCommunicator;
 
 namespace {
 
 constexpr int kBlocks = 5, kMicroSteps = 3, kRanks = 8;
 
 Config small_config(const std::string& family) {
-  Config c;
-  c.run.device = "cpu";
-  c.model = {.family = family, .layers = kBlocks, .hidden = 48, .heads = 3, .ffn = 93, .vocab = 301};
-  c.data.seq_len = 8;
-  c.train.steps = 1;
-  c.train.total_batch_size = kRanks * kMicroSteps;
-  c.optimizer.lr = 1e-3;
-  return c;
+  return test::planned_config(family, kRanks, kBlocks, kMicroSteps);
 }
 
-// An engine that plans, as one rank of eight.
-class Counted {
+class Counted : public test::PlannedRank {
  public:
-  explicit Counted(const Config& config)
-      : setup_(set_up(config, kRanks)),
-        compute_("compute", 0, setup_.groups.size),
-        gather_("gather", 0, setup_.groups.size),
-        reduce_("reduce", 0, setup_.groups.size),
-        replicas_("replicas", 0, setup_.groups.count()),
-        memory_(setup_.device),
-        streams_(setup_.device, {.planning = true}),
-        engine_(setup_, 0, comms_, memory_, streams_) {}
+  explicit Counted(const Config& config) : PlannedRank(config, kRanks) {}
 
-  // The second of two steps: the first one finds nothing gathered.
-  CollectiveLog second_step() {
-    engine_.plan_step();
-    CollectiveLog log;
-    comms_.log_to(&log);
-    engine_.plan_step();
-    comms_.log_to(nullptr);
-    return log;
-  }
-
-  int64_t units() { return static_cast<int64_t>(engine_.units().size()); }
+  int64_t units() { return static_cast<int64_t>(engine.units().size()); }
   // Elements of the trained and frozen parameters, padding included, of root units or of blocks.
   int64_t elements(bool roots) {
     int64_t sum = 0;
-    for (size_t i = 0; i < engine_.units().size(); ++i)
+    for (size_t i = 0; i < engine.units().size(); ++i)
       if ((i == 0 || i > kBlocks) == roots)
-        sum += engine_.units()[i].trainable().size() + engine_.units()[i].frozen().size();
+        sum += engine.units()[i].trainable().size() + engine.units()[i].frozen().size();
     return sum;
   }
   int64_t elements() { return elements(true) + elements(false); }
-
- private:
-  RunSetup setup_;
-  MirrorCommunicator compute_, gather_, reduce_, replicas_;
-  Communicators comms_{compute_, gather_, reduce_, replicas_};
-  MemoryPlan memory_;
-  StreamGroup streams_;
-  Engine engine_;
 };
 
 // What was said on one communicator: all of it, by one verb, or for one unit.

@@ -5,59 +5,21 @@
 
 #include <cmath>
 
-#include "tests/comm/mirror_communicator.h"
+#include "tests/comm/planned_rank.h"
 #include "tests/test.h"
 #include "train/bandwidth.h"
-#include "train/engine.h"
 #include "train/first_step.h"
 
 using namespace flatshard;
-using test::MirrorCommunicator;
+using test::PlannedRank;
 
 namespace {
 
 constexpr int kBlocks = 5, kMicroSteps = 3;
 
 Config small_config(const std::string& family, int ranks) {
-  Config c;
-  c.run.device = "cpu";
-  c.model = {.family = family, .layers = kBlocks, .hidden = 48, .heads = 3, .ffn = 93, .vocab = 301};
-  c.data.seq_len = 8;
-  c.train.steps = 1;
-  c.train.total_batch_size = ranks * kMicroSteps;
-  c.optimizer.lr = 1e-3;
-  return c;
+  return test::planned_config(family, ranks, kBlocks, kMicroSteps);
 }
-
-// One rank of several that plans.
-struct Planned {
-  explicit Planned(const Config& config, int ranks)
-      : setup(set_up(config, ranks)),
-        compute("compute", 0, setup.groups.size),
-        gather("gather", 0, setup.groups.size),
-        reduce("reduce", 0, setup.groups.size),
-        replicas("replicas", 0, setup.groups.count()),
-        memory(setup.device),
-        streams(setup.device, {.planning = true}),
-        engine(setup, 0, comms, memory, streams) {}
-
-  // The second of two steps: the first one gathers what later ones have.
-  CollectiveLog second_step() {
-    engine.plan_step();
-    CollectiveLog log;
-    comms.log_to(&log);
-    engine.plan_step();
-    comms.log_to(nullptr);
-    return log;
-  }
-
-  RunSetup setup;
-  MirrorCommunicator compute, gather, reduce, replicas;
-  Communicators comms{compute, gather, reduce, replicas};
-  MemoryPlan memory;
-  StreamGroup streams;
-  Engine engine;
-};
 
 // Of n ranks that put a tensor together, each receives what it does not have.
 int64_t received(const CollectiveLog& log, const Communicator& comm) {
@@ -67,12 +29,12 @@ int64_t received(const CollectiveLog& log, const Communicator& comm) {
 }
 
 UnitTable table_of(const Config& config, int ranks) {
-  Planned planned(config, ranks);
+  PlannedRank planned(config, ranks);
   return unit_table(planned.engine.wrapping(), planned.setup);
 }
 
 void check_bytes(const Config& config, int ranks) {
-  Planned planned(config, ranks);
+  PlannedRank planned(config, ranks);
   const CollectiveLog log = planned.second_step();
   const UnitTable table = unit_table(planned.engine.wrapping(), planned.setup);
   CHECK(table.all.traffic.gathered == received(log, planned.gather));

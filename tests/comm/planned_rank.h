@@ -1,0 +1,51 @@
+#pragma once
+// An engine that plans, as one rank of several, on communicators that write down what they are asked for.
+// Nothing runs and nothing is allocated.
+
+#include "tests/comm/mirror_communicator.h"
+#include "train/engine.h"
+
+namespace flatshard::test {
+
+struct PlannedRank {
+  PlannedRank(const Config& config, int ranks)
+      : setup(set_up(config, ranks)),
+        compute("compute", 0, setup.groups.size),
+        gather("gather", 0, setup.groups.size),
+        reduce("reduce", 0, setup.groups.size),
+        replicas("replicas", 0, setup.groups.count()),
+        memory(setup.device, setup.units.offload),
+        streams(setup.device, {.planning = true}),
+        engine(setup, 0, comms, memory, streams) {}
+
+  // The second of two steps: the first one finds nothing gathered.
+  CollectiveLog second_step() {
+    engine.plan_step();
+    CollectiveLog log;
+    comms.log_to(&log);
+    engine.plan_step();
+    comms.log_to(nullptr);
+    return log;
+  }
+
+  RunSetup setup;
+  MirrorCommunicator compute, gather, reduce, replicas;
+  Communicators comms{compute, gather, reduce, replicas};
+  MemoryPlan memory;
+  StreamGroup streams;
+  Engine engine;
+};
+
+// A small model of `blocks` blocks and a batch of some micro-steps of one sequence on each rank.
+inline Config planned_config(const std::string& family, int ranks, int blocks, int micro_steps) {
+  Config c;
+  c.run.device = "cpu";
+  c.model = {.family = family, .layers = blocks, .hidden = 48, .heads = 3, .ffn = 93, .vocab = 301};
+  c.data.seq_len = 8;
+  c.train.steps = 1;
+  c.train.total_batch_size = ranks * micro_steps;
+  c.optimizer.lr = 1e-3;
+  return c;
+}
+
+}  // namespace flatshard::test
