@@ -12,6 +12,7 @@
 #include "comm/world.h"
 #include "runtime/log.h"
 #include "train/agreement.h"
+#include "train/print_plan.h"
 #include "train/trainer.h"
 
 namespace flatshard {

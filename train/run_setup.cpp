@@ -6,6 +6,7 @@
 #include "build_config.h"
 #include "runtime/check.h"
 #include "runtime/log.h"
+#include "runtime/parallel.h"
 
 namespace flatshard {
 namespace {
@@ -162,6 +163,14 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place) {
   if (setup.eval_sequences == 0) setup.eval_sequences = config.train.batch_size_per_device;
   check_sizes(setup);
   return setup;
+}
+
+RunSetup set_up(const Config& config, const World& world) {
+  return set_up(config, world.size(), {world.local_rank(), world.local_size()});
+}
+
+void use_threads(const RunConfig& run, const World& world) {
+  set_thread_count(run.threads > 0 ? static_cast<int>(run.threads) : threads_for(world));
 }
 
 }  // namespace flatshard

@@ -4,6 +4,7 @@
 
 #include "comm/communicator.h"
 #include "comm/slots.h"
+#include "comm/world.h"
 #include "runtime/device.h"
 #include "runtime/dtype.h"
 #include "train/batching.h"
@@ -35,5 +36,9 @@ struct HostPlace {
 };
 
 RunSetup set_up(const Config& config, int ranks, HostPlace place = {});
+RunSetup set_up(const Config& config, const World& world);  // for this rank
+
+// Threads for this rank to compute with: as many as the config says, or as the world leaves it.
+void use_threads(const RunConfig& run, const World& world);
 
 }  // namespace flatshard

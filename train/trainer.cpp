@@ -16,7 +16,6 @@
 #include "train/metrics.h"
 #include "train/peak.h"
 #include "train/progress.h"
-#include "train/reductions.h"
 #include "train/report.h"
 #include "train/run_data.h"
 #include "train/run_folder.h"
@@ -87,16 +86,11 @@ class Trainer {
   } stop_;
 };
 
-int use_threads(const RunConfig& run, const World& world) {
-  set_thread_count(run.threads > 0 ? static_cast<int>(run.threads) : threads_for(world));
-  return thread_count();
-}
-
 Trainer::Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bool terminal)
     : loaded_(loaded),
       world_(world),
       out_(out),
-      setup_(set_up(loaded.config, world.size(), {world.local_rank(), world.local_size()})),
+      setup_(set_up(loaded.config, world)),
       train_(setup_.config.data.train, setup_, false),
       total_steps_(total_steps(setup_.config.train, train_.data.steps_per_epoch())),
       eval_every_(steps_between(setup_.config.train.eval_every, total_steps_, "train.eval_every")),
@@ -376,21 +370,6 @@ void run_training(const LoadedConfig& loaded, World& world, std::ostream& out, b
     if (world.size() > 1) world.end_all_ranks(error.what());
     throw;
   }
-}
-
-void print_plan(const LoadedConfig& loaded, World& world, std::ostream& out) {
-  use_threads(loaded.config.run, world);  // ops take scratch for each of them
-  const RunSetup setup = set_up(loaded.config, world.size(), {world.local_rank(), world.local_size()});
-  const RunPlan plan = plan_run(setup, world);
-  const bool exchanges = world.size() > 1;
-  const double peak = exchanges ? matrix_peak(world, setup.compute) : 0;
-  const Bandwidth bandwidth = bandwidth_of(setup, world);
-  const std::string reductions = describe_reductions(setup, world);
-  if (world.rank() != 0) return;
-  out << plan.setup_text << "compute   " << describe_flops(plan.flops) << plan.units.text()
-      << describe_exchange(setup, plan.units, plan.flops, peak, bandwidth) << "memory    of rank 0 of "
-      << world.size() << ":\n"
-      << plan.memory_table << reductions;
 }
 
 }  // namespace flatshard

@@ -17,8 +17,4 @@ namespace flatshard {
 // What every rank does for `train CONFIG`. Rank 0 writes to out; `terminal` says that a person watches.
 void run_training(const LoadedConfig& loaded, World& world, std::ostream& out, bool terminal);
 
-// What `train CONFIG --plan` prints: model, batch arithmetic, operations per token and all memory, without
-// data, device or allocation.
-void print_plan(const LoadedConfig& loaded, World& world, std::ostream& out);
-
 }  // namespace flatshard
