@@ -211,4 +211,16 @@ void resolve(Warp& warp, const Op& op, uint32_t base_slot, uint32_t bytes, Acces
   }
 }
 
+unsigned char* touch(Warp& actor, Space space, uint64_t address, uint64_t bytes, Access access) {
+  const Op& op = actor.block->kernel().code[actor.current];
+  Request r{actor, op, static_cast<uint32_t>(std::min<uint64_t>(bytes, 16)), access};
+  r.first_lane = static_cast<uint32_t>(std::countr_zero(actor.active));
+  unsigned char* first = nullptr;
+  for (uint64_t done = 0; done < bytes; done += r.bytes) {
+    unsigned char* at = space == Space::shared ? at_shared(r, address + done) : at_global(r, address + done);
+    if (!first) first = at;
+  }
+  return first;
+}
+
 }  // namespace flatshard::ptx_vm

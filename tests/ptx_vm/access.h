@@ -19,4 +19,8 @@ struct Places {
 // The op holds offset and space, `base_slot` the addresses. Throws Finding.
 void resolve(Warp& warp, const Op& op, uint32_t base_slot, uint32_t bytes, Access access, Places* places);
 
+// What asynchronous work does with one piece of memory: checked and noted as its own, 16 bytes at a time, and
+// in `space` global or shared (an address as shared memory has it). Throws Finding.
+unsigned char* touch(Warp& actor, Space space, uint64_t address, uint64_t bytes, Access access);
+
 }  // namespace flatshard::ptx_vm

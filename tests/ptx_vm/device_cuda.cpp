@@ -44,6 +44,15 @@ Options options_of_environment() {
       check(schedule == "round_robin", "PTX_VM_SCHED=", schedule,
             ": in_order, reverse, round_robin or random");
   }
+  if (const char* name = std::getenv("PTX_VM_ASYNC")) {
+    const std::string timing = name;
+    if (timing == "early")
+      o.async = AsyncTiming::early;
+    else if (timing == "late")
+      o.async = AsyncTiming::late;
+    else
+      check(timing == "random", "PTX_VM_ASYNC=", timing, ": early, late or random");
+  }
   return o;
 }
 
@@ -59,7 +68,11 @@ std::string describe(const Options& o) {
                      : o.schedule == Schedule::reverse     ? "reverse"
                      : o.schedule == Schedule::round_robin ? "round_robin"
                                                            : "random";
-  return str("PTX_VM_SCHED=", name, " PTX_VM_SEED=", o.seed, " PTX_VM_RESIDENT=", o.resident_blocks);
+  const char* async = o.async == AsyncTiming::early  ? "early"
+                      : o.async == AsyncTiming::late ? "late"
+                                                     : "random";
+  return str("PTX_VM_SCHED=", name, " PTX_VM_SEED=", o.seed, " PTX_VM_RESIDENT=", o.resident_blocks,
+             " PTX_VM_ASYNC=", async);
 }
 
 Counters& counters() {

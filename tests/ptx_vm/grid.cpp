@@ -17,6 +17,7 @@ namespace {
 constexpr uint32_t kDefaultResidentWarps = 64;
 constexpr uint64_t kTurn = 1 << 16;              // of a warp that does not wait
 constexpr uint64_t kShortTurn = 128;             // round robin
+constexpr uint64_t kVainRounds = 64;             // of polls by everybody
 constexpr uint64_t kHangs = uint64_t{16} << 20;  // instructions without a store, a barrier or an exit
 
 uint32_t value_of(Special special, const Launch& launch, const Block& block, const Warp& warp,
@@ -124,6 +125,7 @@ void start(Block& block, Launch& launch, uint64_t index) {
   for (const auto& [begin, end] : kernel.shared_gaps)
     std::fill(block.shared_state.begin() + begin, block.shared_state.begin() + end, kGap);
   block.barriers = {};
+  block.first_async = take_serials(0);
   block.live_warps = static_cast<int>(warps);
   for (uint32_t w = 0; w < warps; ++w) {
     Warp& warp = block.warps[w];
@@ -190,11 +192,16 @@ class Scheduler {
       const uint64_t before = warp.executed;
       run(warp, turn(), passed_over_ > 2 * ready_.size());
       counters().warp_instructions += warp.executed - before;
+      launch_.async.perhaps_run();
+      if (passed_over_ > 2 * ready_.size()) launch_.async.run_one();
       const bool is_quiet = progress == launch_.progress;
+      polls_ = is_quiet && warp.polls ? polls_ + 1 : 0;
       quiet = is_quiet ? quiet + warp.executed - before : 0;
       passed_over_ = is_quiet ? passed_over_ + 1 : 0;
       progress = launch_.progress;
       if (warp.state != Warp::State::ready || released_ != launch_.released) refresh();
+      if (polls_ > kVainRounds * (ready_.size() + 1))
+        report_deadlock(blocks_, "every warp that can run asks in vain whether it may go on:");
       if (quiet > kHangs)
         report_deadlock(blocks_,
                         str("warps have run ", quiet, " instructions without a store, a barrier or an exit"));
@@ -214,6 +221,7 @@ class Scheduler {
         if (warp.state == Warp::State::ready) ready_.push_back(&warp);
       }
     }
+    if (ready_.empty() && launch_.async.run_one()) return refresh();
     if (ready_.empty() && anybody) report_deadlock(blocks_, "no warp can run; what each waits for:");
   }
 
@@ -248,6 +256,7 @@ class Scheduler {
   std::vector<Warp*> ready_;
   uint64_t next_ = 0, turn_ = 0, released_ = 0;
   uint64_t passed_over_ = 0;  // turns in a row that changed nothing: warps that poll must let others run
+  uint64_t polls_ = 0;        // turns in a row that ended with a poll in vain and changed nothing
 };
 
 }  // namespace
@@ -330,6 +339,8 @@ void Block::warp_ended(Warp& warp) {
 
 void execute(Launch& launch) {
   ++counters().launches;
+  launch.first_serial = take_serials(static_cast<uint32_t>(launch.warps()));
+  launch.async.seed(options().seed);
   Scheduler(launch).run_all();
 }
 

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "tests/ptx_vm/async.h"
 #include "tests/ptx_vm/program.h"
 #include "tests/ptx_vm/race.h"
 #include "tests/ptx_vm/warp.h"
@@ -24,12 +25,15 @@ struct Launch {
   Dim grid, block;
   uint32_t dynamic_shared_bytes = 0;
   std::vector<unsigned char> parameters{};
-  uint32_t first_serial = 0;  // of its warps; earlier ones belong to launches that are done
+  uint32_t first_serial = 0;  // of its warps, then come its asynchronous works; earlier launches are done
   bool finds_races = true;
   std::vector<Allocation*> last_touched{};              // by each op: where it probably goes next
   std::unordered_map<uint64_t, Knowledge> published{};  // by address
   uint64_t progress = 0;  // stores, barriers and exits so far: a launch without any for long hangs
   uint64_t released = 0;  // barriers that let warps go on
+  AsyncQueue async{};
+
+  uint64_t warps() const { return grid.count() * ((block.count() + kLanes - 1) / kLanes); }
 };
 
 enum class Reduction { none, count, all, any };  // of bar.red, in Op::immediate
@@ -53,6 +57,7 @@ struct Block {
   RaceShadow shared_races{true};
   std::array<Barrier, 16> barriers;
   int live_warps = 0;
+  uint32_t first_async = 0;  // serial; earlier works with this shared memory are those of an earlier block
 
   const Kernel& kernel() const { return *launch->kernel; }
   uint32_t first_serial() const { return warps[0].serial; }

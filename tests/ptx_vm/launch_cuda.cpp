@@ -58,7 +58,6 @@ void check_limits(const Launch& launch, const void* stub) {
 Dim to_dim(dim3 d) { return {d.x, d.y, d.z}; }
 
 void launch_now(const void* stub, dim3 grid, dim3 block, void** arguments, size_t shared_bytes) {
-  static uint32_t next_serial = 1;
   Launch launch{.kernel = &kernel_of(stub), .grid = to_dim(grid), .block = to_dim(block)};
   launch.dynamic_shared_bytes = static_cast<uint32_t>(shared_bytes);
   check_limits(launch, stub);
@@ -67,8 +66,6 @@ void launch_now(const void* stub, dim3 grid, dim3 block, void** arguments, size_
     const Parameter& p = launch.kernel->parameters[i];
     std::memcpy(launch.parameters.data() + p.offset, arguments[i], p.bytes);
   }
-  launch.first_serial = next_serial;
-  next_serial += static_cast<uint32_t>(launch.grid.count() * ((launch.block.count() + kLanes - 1) / kLanes));
   launch.finds_races = options().finds_races;
   launch.last_touched.resize(launch.kernel->code.size(), nullptr);
   execute(launch);

@@ -7,6 +7,13 @@
 
 namespace flatshard::ptx_vm {
 
+uint32_t take_serials(uint32_t count) {
+  static uint32_t next = 1;
+  const uint32_t first = next;
+  next += count;
+  return first;
+}
+
 void merge(Knowledge& into, const Knowledge& from) {
   for (const auto& [serial, time] : from) {
     uint32_t& known = into[serial];

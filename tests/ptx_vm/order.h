@@ -14,6 +14,9 @@ struct Op;
 // Up to when each warp, by its serial, happened before.
 using Knowledge = std::unordered_map<uint32_t, uint32_t>;
 
+// Numbers for actors: of warps and asynchronous works, of all launches in the order they run.
+uint32_t take_serials(uint32_t count);
+
 void merge(Knowledge& into, const Knowledge& from);
 // A warp learns it: of warps of its own block and of others.
 void learn(Warp& warp, const Knowledge& knowledge);

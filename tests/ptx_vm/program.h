@@ -33,6 +33,7 @@ enum class Flow : uint8_t {
   exit,          // the lanes end
   with_others,   // run the handler when every lane it names has come
   barrier,       // of the block: the handler arrives
+  poll,          // run the handler, and let others run when it says that it has to wait: Warp::polls
 };
 
 struct Op {

@@ -17,16 +17,25 @@ enum class Schedule {
   random,       // any, for some instructions
 };
 
+// When work that runs beside the warps is done: copies by the block, products of a warpgroup.
+enum class AsyncTiming {
+  early,   // when it is issued
+  late,    // when somebody waits for it, or nothing else can go on
+  random,  // at any time between
+};
+
 struct Options {
   Schedule schedule = Schedule::round_robin;
   uint64_t seed = 1;
   uint32_t resident_blocks = 0;  // how many run at a time; 0: as many as there are warps for on the device
   bool finds_races = true;
+  AsyncTiming async = AsyncTiming::random;
 };
 
 std::string describe(const Options& options);  // as the environment variables that repeat it
 
-// In effect from the next launch on. At start-up: PTX_VM_SCHED, PTX_VM_SEED and PTX_VM_RESIDENT.
+// In effect from the next launch on. At start-up: PTX_VM_SCHED, PTX_VM_SEED, PTX_VM_RESIDENT and
+// PTX_VM_ASYNC.
 Options& options();
 
 // Options of one test; the old ones return with its end.

@@ -47,7 +47,7 @@ inline bool RaceShadow::is_ordered(const Stamp& past, const Warp& warp, uint32_t
   if (past.serial == warp.serial) return past.lane() == lane || past.time < warp.time();
   const uint32_t index = past.serial - warp.block->first_serial();  // huge for earlier blocks
   if (index < warp.known.size()) return past.time <= warp.known[index];
-  if (is_shared_) return true;
+  if (is_shared_ && past.serial < warp.block->first_async) return true;
   const auto known = warp.known_elsewhere.find(past.serial);
   return known != warp.known_elsewhere.end() && past.time <= known->second;
 }

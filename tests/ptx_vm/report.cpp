@@ -86,6 +86,9 @@ std::string describe_address(const Warp& warp, uint64_t address) {
 
 std::string describe_actor(const Warp& warp, uint32_t serial, int lane, uint32_t op) {
   const Launch& launch = *warp.block->launch;
+  if (const AsyncWork* work = launch.async.find(serial))
+    return str("the work that ", describe_actor(warp, work->issuer, work->lane, work->actor.current),
+               " issued");
   const uint64_t warps = warp.block->warps.size(), index = serial - launch.first_serial;
   const uint64_t block = index / warps;
   const Dim id{static_cast<uint32_t>(block % launch.grid.x),

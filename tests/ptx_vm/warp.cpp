@@ -159,6 +159,11 @@ void run_group(Warp& warp, size_t index, uint64_t until) {
         place(warp, pc + 1, active);
         warp.active = active;
         return op.run(warp, op);
+      case Flow::poll:
+        warp.active = active;
+        op.run(warp, op);
+        place(warp, pc + 1, active);
+        return place(warp, pc + 1, rest);
       case Flow::next:
         break;
     }
@@ -170,7 +175,8 @@ void run_group(Warp& warp, size_t index, uint64_t until) {
 
 void run(Warp& warp, uint64_t budget, bool polls) {
   const uint64_t until = warp.executed + budget;
-  while (warp.state == Warp::State::ready && warp.executed < until) {
+  warp.polls = false;
+  while (warp.state == Warp::State::ready && warp.executed < until && !warp.polls) {
     size_t runnable = 0, first = warp.groups.size();
     for (size_t g = warp.groups.size(); g-- > 0;)
       if (!warp.groups[g].waits) first = g, ++runnable;

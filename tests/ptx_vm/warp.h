@@ -32,9 +32,11 @@ struct Warp {
   uint64_t poll_turn = 0;
   uint64_t executed = 0;  // ops
   uint32_t current = 0;   // index of the op that runs, for findings
+  bool polls = false;     // the last thing it did was to ask in vain whether it may go on
 
   // The race detector's view of time.
-  uint32_t serial = 0;        // unique among all warps of all launches, never 0
+  uint32_t serial = 0;        // unique among all warps and asynchronous works of all launches, never 0
+  bool is_async = false;      // no warp, but work that one issued (async.h)
   uint32_t step = 0;          // counts accesses to memory
   Knowledge known_elsewhere;  // of warps of other blocks
   Knowledge observed;         // read by strong accesses, known from the next fence on
@@ -53,11 +55,11 @@ struct Warp {
     uint32_t& p = predicate(slot);
     p = (p & ~active) | (mask & active);
   }
-  uint32_t time() const { return known[static_cast<size_t>(index)]; }
+  uint32_t time() const { return is_async ? 1 : known[static_cast<size_t>(index)]; }
 };
 
-// Runs until the warp waits at a barrier, has ended, or has executed `budget` ops. Where it `polls`, its
-// groups of lanes take turns.
+// Runs until the warp waits at a barrier, has ended, polls in vain, or has executed `budget` ops. Where it
+// `polls`, its groups of lanes take turns.
 void run(Warp& warp, uint64_t budget, bool polls);
 
 // body(lane) for every active lane, in order.

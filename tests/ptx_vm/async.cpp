@@ -1,0 +1,70 @@
+#include "tests/ptx_vm/async.h"
+
+#include <algorithm>
+
+#include "tests/ptx_vm/grid.h"
+#include "tests/ptx_vm/ptx_vm.h"
+
+namespace flatshard::ptx_vm {
+
+AsyncHandle AsyncQueue::issue(Warp& issuer, int lane, std::function<void(Warp& actor)> run,
+                              AsyncHandle after) {
+  auto work = std::make_shared<AsyncWork>();
+  Warp& actor = work->actor;
+  actor.is_async = true;
+  actor.block = issuer.block;
+  actor.index = issuer.index;
+  actor.serial = take_serials(1);
+  actor.current = issuer.current;
+  actor.active = actor.live = 1u << lane;
+  actor.known = issuer.known;
+  actor.known_elsewhere = issuer.known_elsewhere;
+  work->issuer = issuer.serial;
+  work->lane = lane;
+  work->run = std::move(run);
+  work->after = std::move(after);
+  // What the issuer does from here on did not happen before the work.
+  ++issuer.known[static_cast<size_t>(issuer.index)];
+  all_.push_back(work);
+  if (options().async == AsyncTiming::early)
+    finish(work);
+  else
+    pending_.push_back(work);
+  return work;
+}
+
+void AsyncQueue::finish(const AsyncHandle& work) {
+  if (work->is_done) return;
+  if (work->after) finish(work->after);
+  work->after = nullptr;
+  work->is_done = true;
+  std::erase(pending_, work);
+  work->run(work->actor);
+  work->run = nullptr;
+  Launch& launch = *work->actor.block->launch;
+  ++launch.progress;
+}
+
+bool AsyncQueue::run_one() {
+  if (pending_.empty()) return false;
+  const bool any = options().async == AsyncTiming::random;
+  const AsyncHandle work = pending_[any ? random_() % pending_.size() : 0];
+  finish(work);
+  return true;
+}
+
+void AsyncQueue::perhaps_run() {
+  if (pending_.empty() || options().async != AsyncTiming::random) return;
+  if (random_() % 4 == 0) run_one();
+}
+
+const AsyncWork* AsyncQueue::find(uint32_t serial) const {
+  const auto at = std::lower_bound(all_.begin(), all_.end(), serial, [](const AsyncHandle& work, uint32_t s) {
+    return work->actor.serial < s;
+  });
+  return at == all_.end() || (*at)->actor.serial != serial ? nullptr : at->get();
+}
+
+void learn(Warp& warp, const AsyncWork& work) { learn(warp, {{work.actor.serial, work.actor.time()}}); }
+
+}  // namespace flatshard::ptx_vm
