@@ -24,7 +24,7 @@ AsyncHandle AsyncQueue::issue(Warp& issuer, int lane, std::function<void(Warp& a
   work->run = std::move(run);
   work->after = std::move(after);
   // What the issuer does from here on did not happen before the work.
-  ++issuer.known[static_cast<size_t>(issuer.index)];
+  issuer.advance();
   all_.push_back(work);
   if (options().async == AsyncTiming::early)
     finish(work);

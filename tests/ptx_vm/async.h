@@ -35,6 +35,7 @@ class AsyncQueue {
   void finish(const AsyncHandle& work);
   // Runs any that is pending; false where none is.
   bool run_one();
+  bool is_used() const { return !all_.empty(); }
   // Between the turns of warps.
   void perhaps_run();
   // The work with this serial, for reports; null when no work has it.

@@ -8,6 +8,7 @@
 #include <cxxabi.h>
 
 #include "runtime/check.h"
+#include "tests/ptx_vm/race.h"
 #include "tests/ptx_vm/warp.h"
 
 namespace flatshard::ptx_vm {
@@ -309,6 +310,7 @@ void Decoder::emit(Op op) {
     op.guard = register_of({.name = instruction_->guard, .second = {}, .parts = {}}, 0, true);
     op.guard_negated = instruction_->guard_negated;
   }
+  if (kernel_.code.size() == kMaxOps) wrong(str("a kernel may have ", kMaxOps, " instructions"));
   kernel_.code.push_back(op);
   kernel_.instructions.push_back(instruction_);
 }

@@ -77,6 +77,11 @@ uint32_t value_of(Special special, const Launch& launch, const Block& block, con
   return 0;
 }
 
+// Of a block in the same place before, the others are the same.
+bool varies_by_block(Special special) {
+  return special == Special::ctaid_x || special == Special::ctaid_y || special == Special::ctaid_z;
+}
+
 void fill_literals(const Kernel& kernel, unsigned char* registers) {
   for (const Literal& literal : kernel.literals)
     for (uint32_t lane = 0; lane < kLanes; ++lane)
@@ -106,7 +111,8 @@ void start(Block& block, Launch& launch, uint64_t index) {
   const Kernel& kernel = *launch.kernel;
   const auto threads = static_cast<uint32_t>(launch.block.count());
   const uint32_t warps = (threads + kLanes - 1) / kLanes;
-  if (block.warps.empty()) {
+  const bool is_new = block.warps.empty();
+  if (is_new) {
     block.launch = &launch;
     block.registers = take_registers(uint64_t{warps} * kernel.register_bytes + 64);
     block.warps.resize(warps);
@@ -126,6 +132,7 @@ void start(Block& block, Launch& launch, uint64_t index) {
     std::fill(block.shared_state.begin() + begin, block.shared_state.begin() + end, kGap);
   block.barriers = {};
   block.first_async = take_serials(0);
+  block.settled = Epochs::next_mark();
   block.live_warps = static_cast<int>(warps);
   for (uint32_t w = 0; w < warps; ++w) {
     Warp& warp = block.warps[w];
@@ -141,11 +148,13 @@ void start(Block& block, Launch& launch, uint64_t index) {
     warp.observed.clear();
     warp.fenced.clear();
     warp.known[w] = 1;
+    warp.epoch = 0;
     warp.local.assign(size_t{kernel.local_bytes} * kLanes, 0xff);
     warp.local_state.assign(warp.local.size(), kUnwritten);
     for (const auto& [slot, special] : kernel.specials)
-      for (uint32_t lane = 0; lane < kLanes; ++lane)
-        warp.lanes<uint32_t>(slot)[lane] = value_of(special, launch, block, warp, lane);
+      if (is_new || varies_by_block(special))
+        for (uint32_t lane = 0; lane < kLanes; ++lane)
+          warp.lanes<uint32_t>(slot)[lane] = value_of(special, launch, block, warp, lane);
   }
 }
 
@@ -284,6 +293,7 @@ void Block::complete(Barrier& barrier) {
     deliver(*warp, barrier);
     warp->state = Warp::State::ready;
   }
+  if (barrier.is_for_all) settled = Epochs::next_mark();
   ++launch->progress;
   ++launch->released;
   barrier = {};
@@ -317,7 +327,7 @@ void Block::arrive(Warp& warp, uint32_t number, uint32_t expected, bool waits) {
     barrier.ayes += static_cast<uint32_t>(std::popcount(warp.predicate(op.slot[3]) & warp.active));
   barrier.known.resize(warps.size(), 0);
   for (size_t w = 0; w < warps.size(); ++w) barrier.known[w] = std::max(barrier.known[w], warp.known[w]);
-  ++warp.known[static_cast<size_t>(warp.index)];
+  warp.advance();
   if (waits) {
     barrier.waiting.push_back(&warp);
     warp.state = Warp::State::at_barrier;

@@ -1,6 +1,7 @@
 #pragma once
 // A launch: blocks of warps, their shared memory and barriers, and the order in which warps take turns.
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <unordered_map>
@@ -32,6 +33,7 @@ struct Launch {
   uint64_t progress = 0;  // stores, barriers and exits so far: a launch without any for long hangs
   uint64_t released = 0;  // barriers that let warps go on
   AsyncQueue async{};
+  Epochs epochs{};
 
   uint64_t warps() const { return grid.count() * ((block.count() + kLanes - 1) / kLanes); }
 };
@@ -59,6 +61,14 @@ struct Block {
   int live_warps = 0;
   uint32_t first_async = 0;  // serial; earlier works with this shared memory are those of an earlier block
 
+  Mark settled = 0;  // what the block's warps did under smaller marks happened before now, for all of them
+
+  // Marks on the block's shared memory that may still be in a race. Only where none but its warps touch it
+  // does a barrier settle all.
+  Mark first_unsettled() const {
+    return launch->async.is_used() ? launch->epochs.first_mark()
+                                   : std::max(settled, launch->epochs.first_mark());
+  }
   const Kernel& kernel() const { return *launch->kernel; }
   uint32_t first_serial() const { return warps[0].serial; }
   // One warp comes to a barrier that `expected` threads meet at (0: all of the block), and waits or goes on.

@@ -192,7 +192,7 @@ void redux(Decoder& d) {
 }
 
 // What lanes of the warp did so far happened before what they do next.
-void synchronise_warp(Warp& warp, const Op&) { ++warp.known[static_cast<size_t>(warp.index)]; }
+void synchronise_warp(Warp& warp, const Op&) { warp.advance(); }
 
 }  // namespace
 

@@ -35,7 +35,7 @@ void fence(Warp& warp) {
   warp.fenced = warp.known_elsewhere;
   for (uint32_t w = 0; w < warp.known.size(); ++w)
     if (warp.known[w]) warp.fenced[warp.block->first_serial() + w] = warp.known[w];
-  ++warp.known[static_cast<size_t>(warp.index)];
+  warp.advance();
 }
 
 void strong_access(Warp& warp, const Op& op, uint64_t address, bool reads, bool writes) {

@@ -11,27 +11,54 @@
 namespace flatshard::ptx_vm {
 namespace {
 
-[[noreturn]] void report_race(const Stamp& past, const Warp& warp, const Stamp& now, uint64_t address,
+uint32_t next_epoch = 1;
+
+[[noreturn]] void report_race(const Stamp& past, const Warp& warp, uint32_t now_lane, uint64_t address,
                               bool writes, const char* past_access) {
   const bool is_shared = (address & kWindowMask) == kSharedWindow;
   const FindingKind kind = past.serial == warp.serial ? FindingKind::warp_race
                            : is_shared                ? FindingKind::shared_race
                                                       : FindingKind::global_race;
-  const int lane =
-      now.lane() == Stamp::kManyLanes ? std::countr_zero(warp.active) : static_cast<int>(now.lane());
+  const int lane = now_lane == Stamp::kManyLanes ? std::countr_zero(warp.active) : static_cast<int>(now_lane);
   report(kind, warp, lane,
          str(writes ? "writes " : "reads ", describe_address(warp, address), ", which ",
              describe_actor(warp, past.serial, static_cast<int>(past.lane()), past.op()), ' ', past_access,
              ", and nothing orders the two"));
 }
 
+uint32_t epoch_of(Warp& warp) {
+  if (!warp.epoch) warp.epoch = warp.block->launch->epochs.add({warp.serial, warp.time()});
+  return warp.epoch;
+}
+
+// Not 0 when another epoch or lane left a mark from `first` on. Without branches: loops over it run on
+// vectors.
+inline Mark is_foreign(Mark past, Mark now, Mark first) {
+  constexpr Mark kWho = ~Mark{0} << kEpochShift | Mark{63} << kLaneShift;
+  const auto is_recent = ~static_cast<Mark>(static_cast<int64_t>(past - first) >> 63);
+  return is_recent & (past ^ now) & kWho;
+}
+
 }  // namespace
 
-void RaceShadow::Chunk::refine(uint32_t to) {
-  std::vector<Cell> finer(kChunkBytes / to);
-  for (size_t i = 0; i < finer.size(); ++i) finer[i] = cells[i * to / cell_bytes];
-  cells = std::move(finer);
-  cell_bytes = to;
+Epochs::Epochs() : first_(next_epoch) {}
+
+Mark Epochs::next_mark() { return Mark{next_epoch} << kEpochShift; }
+
+uint32_t Epochs::add(Epoch epoch) {
+  check(next_epoch != ~uint32_t{0},
+        "this process has run 2^32 stretches between synchronisations; run fewer tests in it");
+  all_.push_back(epoch);
+  return next_epoch++;
+}
+
+void RaceShadow::Chunk::refine(int to) {
+  for (std::vector<Mark>& coarse : marks) {
+    std::vector<Mark> finer(kChunkBytes >> to);
+    for (size_t i = 0; i < finer.size(); ++i) finer[i] = coarse[i << to >> log_cell];
+    coarse = std::move(finer);
+  }
+  log_cell = to;
 }
 
 RaceShadow::Chunk& RaceShadow::chunk_at(uint64_t offset) {
@@ -41,9 +68,16 @@ RaceShadow::Chunk& RaceShadow::chunk_at(uint64_t offset) {
   return *chunks_[index];
 }
 
+Stamp RaceShadow::stamp_of(Mark mark, const Warp& warp) const {
+  const Epochs& epochs = warp.block->launch->epochs;
+  if (mark < epochs.first_mark()) return {mark, 0, 0};
+  const Epoch& epoch = epochs.at(static_cast<uint32_t>(mark >> kEpochShift));
+  return {mark, epoch.serial, epoch.time};
+}
+
 // Did this access happen before what the lane does now?
 inline bool RaceShadow::is_ordered(const Stamp& past, const Warp& warp, uint32_t lane) const {
-  if (past.serial < warp.block->launch->first_serial) return true;  // none, or of an earlier launch
+  if (past.serial == 0) return true;
   if (past.serial == warp.serial) return past.lane() == lane || past.time < warp.time();
   const uint32_t index = past.serial - warp.block->first_serial();  // huge for earlier blocks
   if (index < warp.known.size()) return past.time <= warp.known[index];
@@ -52,66 +86,106 @@ inline bool RaceShadow::is_ordered(const Stamp& past, const Warp& warp, uint32_t
   return known != warp.known_elsewhere.end() && past.time <= known->second;
 }
 
-inline void RaceShadow::note_read(Cell& cell, Warp& warp, const Stamp& now, uint64_t address) const {
-  if (!is_ordered(cell.write, warp, now.lane()) && !(now.is_strong() && cell.write.is_strong()))
-    report_race(cell.write, warp, now, address, false, "wrote");
+// The common case: of all these cells only this lane knows anything in this launch. False: nothing is noted.
+inline bool RaceShadow::write_together(const Cells& cells, Mark first) const {
+  Mark foreign = 0;
+  for (uint64_t i = 0; i < cells.count; ++i) {
+    const Mark now = cells.mark_at(i);
+    foreign |= is_foreign(cells.write[i], now, first) | is_foreign(cells.read[i], now, first) |
+               is_foreign(cells.other_read[i], now, first);
+  }
+  if (foreign) return false;
+  for (uint64_t i = 0; i < cells.count; ++i) cells.write[i] = cells.mark_at(i);
+  std::fill_n(cells.read, cells.count, 0);
+  std::fill_n(cells.other_read, cells.count, 0);
+  return true;
+}
+
+// Nobody else has written; others may have read. The first reader and the last are kept.
+inline bool RaceShadow::read_together(const Cells& cells, Mark first, const Warp& warp) const {
+  Mark written = 0, is_read = 0;
+  for (uint64_t i = 0; i < cells.count; ++i) {
+    const Mark now = cells.mark_at(i);
+    written |= is_foreign(cells.write[i], now, first);
+    is_read |= is_foreign(cells.read[i], now, first);
+  }
+  if (written) return false;
+  if (!is_read) {
+    for (uint64_t i = 0; i < cells.count; ++i) cells.read[i] = cells.mark_at(i);
+    return true;
+  }
   // A read that happened before this one need not be remembered: what races with it races with this one.
-  for (Stamp& read : cell.read) {
+  const auto lane = static_cast<uint32_t>(cells.now >> kLaneShift & 63);
+  if (is_ordered(stamp_of(cells.read[0], warp), warp, lane)) return false;
+  for (uint64_t i = 0; i < cells.count; ++i)
+    (cells.read[i] < first ? cells.read : cells.other_read)[i] = cells.mark_at(i);
+  return true;
+}
+
+inline void RaceShadow::note_read(const Cells& cells, uint64_t cell, const Warp& warp) const {
+  const Stamp now{cells.mark_at(cell), warp.serial, warp.time()};
+  const Stamp write = stamp_of(cells.write[cell], warp);
+  if (!is_ordered(write, warp, now.lane()) && !(now.is_strong() && write.is_strong()))
+    report_race(write, warp, now.lane(), cells.address + (cell << cells.log_cell), false, "wrote");
+  for (Mark* slot : {&cells.read[cell], &cells.other_read[cell]}) {
+    const Stamp read = stamp_of(*slot, warp);
     if (read.serial == warp.serial && read.time == now.time) {
-      const uint32_t lane = read.lane() == now.lane() ? now.lane() : Stamp::kManyLanes;
-      read = now;
-      read.what = Stamp::pack(now.op(), lane, now.is_strong());
+      *slot = read.lane() == now.lane() ? now.mark : now.mark | Mark{Stamp::kManyLanes} << kLaneShift;
       return;
     }
     if (is_ordered(read, warp, now.lane())) {
-      read = now;
+      *slot = now.mark;
       return;
     }
   }
+  cells.other_read[cell] = now.mark;
 }
 
-inline bool RaceShadow::note_write(Cell& cell, Warp& warp, const Stamp& now, uint64_t address) const {
-  const bool same_instruction = cell.write.serial == warp.serial && cell.write.step == now.step;
-  if (!same_instruction && !is_ordered(cell.write, warp, now.lane()) &&
-      !(now.is_strong() && cell.write.is_strong()))
-    report_race(cell.write, warp, now, address, true, "wrote");
-  for (Stamp& read : cell.read) {
+inline bool RaceShadow::note_write(const Cells& cells, uint64_t cell, const Warp& warp) const {
+  const Stamp now{cells.mark_at(cell), warp.serial, warp.time()};
+  const uint64_t address = cells.address + (cell << cells.log_cell);
+  const Stamp write = stamp_of(cells.write[cell], warp);
+  const bool same_instruction = write.mark >> kStepShift == now.mark >> kStepShift;
+  if (!same_instruction && !is_ordered(write, warp, now.lane()) && !(now.is_strong() && write.is_strong()))
+    report_race(write, warp, now.lane(), address, true, "wrote");
+  for (Mark* slot : {&cells.read[cell], &cells.other_read[cell]}) {
+    const Stamp read = stamp_of(*slot, warp);
     if (!is_ordered(read, warp, now.lane()) && !(now.is_strong() && read.is_strong()))
-      report_race(read, warp, now, address, true, "read");
-    read = {};
+      report_race(read, warp, now.lane(), address, true, "read");
+    *slot = 0;
   }
-  const bool collides = same_instruction && cell.write.lane() != now.lane();
-  cell.write = now;
-  return collides;
+  cells.write[cell] = now.mark;
+  return same_instruction && write.lane() != now.lane();
 }
 
 bool RaceShadow::access(Warp& warp, const Op& op, const Span& span, bool writes) {
   bool collides = false;
-  Stamp now{warp.serial, warp.time(), warp.step, 0};
-  const uint32_t first = warp.block->launch->first_serial;
+  const Mark first = is_shared_ ? warp.block->first_unsettled() : warp.block->launch->epochs.first_mark();
+  const Mark now = Mark{epoch_of(warp)} << kEpochShift | Mark{op.index} << kOpShift |
+                   Mark{warp.step & 127} << kStepShift | Mark{span.first_lane} << kLaneShift | op.is_strong;
   const int log_bytes = std::countr_zero(span.bytes);
-  const uint32_t widest = std::min(span.bytes, 16u);
   const uint64_t end = span.offset + uint64_t{span.lanes} * span.bytes;
   for (uint64_t at = span.offset; at < end;) {
     Chunk& chunk = chunk_at(at);
-    if (chunk.cell_bytes > widest) chunk.refine(widest >= 4 ? 4 : 1);
-    const int log_cell = std::countr_zero(chunk.cell_bytes);
+    if (chunk.log_cell > log_bytes) chunk.refine(log_bytes >= 2 ? 2 : 0);
     const uint64_t chunk_end = std::min(end, (at / kChunkBytes + 1) * kChunkBytes);
-    Cell* cell = &chunk.cells[at % kChunkBytes >> log_cell];
-    for (; at < chunk_end; at += uint64_t{1} << log_cell, ++cell) {
-      const auto lane = span.first_lane + static_cast<uint32_t>((at - span.offset) >> log_bytes);
-      now.what = Stamp::pack(op.index, lane, op.is_strong);
-      // The common case: nobody has been here in this launch, so nothing can conflict.
-      const bool is_fresh = cell->write.serial < first && cell->read[0].serial < first;
-      if (is_fresh && (!writes || cell->read[1].serial < first)) [[likely]] {
-        (writes ? cell->write : cell->read[0]) = now;
-        continue;
-      }
-      const uint64_t address = span.address + (at - span.offset);
+    const uint64_t cell = at % kChunkBytes >> chunk.log_cell;
+    const Cells cells{.write = &chunk.marks[0][cell],
+                      .read = &chunk.marks[1][cell],
+                      .other_read = &chunk.marks[2][cell],
+                      .count = std::max(uint64_t{1}, (chunk_end - at) >> chunk.log_cell),
+                      .address = span.address + (at - span.offset),
+                      .log_cell = chunk.log_cell,
+                      .log_bytes = log_bytes,
+                      .now = now,
+                      .from_begin = at - span.offset};
+    at = chunk_end;
+    if (writes ? write_together(cells, first) : read_together(cells, first, warp)) continue;
+    for (uint64_t i = 0; i < cells.count; ++i) {
       if (writes)
-        collides |= note_write(*cell, warp, now, address);
+        collides |= note_write(cells, i, warp);
       else
-        note_read(*cell, warp, now, address);
+        note_read(cells, i, warp);
     }
   }
   return collides;

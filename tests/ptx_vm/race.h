@@ -4,7 +4,12 @@
 // advances at every synchronisation; a warp knows of each other warp of its block up to when it happened
 // before now. Blocks of a launch are not ordered. Within a warp, other lanes' accesses of an earlier
 // instruction are ordered by a barrier or __syncwarp only; shuffles do not order memory.
+//
+// The stretch of one warp between two of its synchronisations is an epoch, with a number that no other has.
+// For each cell of memory the shadow keeps three marks of 64 bits: the last write and two reads. A mark of an
+// epoch before the launch's first counts as none, so that nothing need be cleared between launches.
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -13,17 +18,41 @@ namespace flatshard::ptx_vm {
 
 struct Warp;
 struct Op;
+struct Launch;
 
+// epoch : 32 | op : 18 | number of the access, modulo 128 : 7 | lane : 6 | strong : 1
+using Mark = uint64_t;
+inline constexpr int kEpochShift = 32, kOpShift = 14, kStepShift = 7, kLaneShift = 1;
+inline constexpr uint32_t kMaxOps = 1 << (kEpochShift - kOpShift);
+
+struct Epoch {
+  uint32_t serial = 0;  // of the warp
+  uint32_t time = 0;
+};
+
+// The epochs of one launch.
+class Epochs {
+ public:
+  Epochs();
+  uint32_t add(Epoch epoch);
+  static Mark next_mark();
+  const Epoch& at(uint32_t number) const { return all_[number - first_]; }
+  Mark first_mark() const { return Mark{first_} << kEpochShift; }  // smaller ones are of earlier launches
+
+ private:
+  uint32_t first_;
+  std::vector<Epoch> all_;
+};
+
+// What a mark says.
 struct Stamp {
   static constexpr uint32_t kManyLanes = 63;
-  uint32_t serial = 0;  // of the warp; 0: none
-  uint32_t time = 0, step = 0;
-  uint32_t what = 0;  // op, lane, whether it was a strong access
+  Mark mark;
+  uint32_t serial, time;  // of the warp; 0: none in this launch
 
-  static uint32_t pack(uint32_t op, uint32_t lane, bool is_strong) { return op << 8 | lane << 1 | is_strong; }
-  uint32_t op() const { return what >> 8; }
-  uint32_t lane() const { return what >> 1 & 63; }
-  bool is_strong() const { return what & 1; }
+  uint32_t op() const { return static_cast<uint32_t>(mark >> kOpShift) & (kMaxOps - 1); }
+  uint32_t lane() const { return mark >> kLaneShift & 63; }
+  bool is_strong() const { return mark & 1; }
 };
 
 // Lanes that access memory side by side, each `bytes` from `offset` on. One lane alone is the common case of
@@ -47,19 +76,32 @@ class RaceShadow {
 
  private:
   static constexpr uint64_t kChunkBytes = 4096;
-  struct Cell {
-    Stamp write, read[2];
-  };
   // Cells stand for 16 bytes until a lane's access is smaller, then all of the chunk's for fewer.
   struct Chunk {
-    uint32_t cell_bytes = 16;
-    std::vector<Cell> cells = std::vector<Cell>(kChunkBytes / 16);
-    void refine(uint32_t to);
+    int log_cell = 4;
+    std::array<std::vector<Mark>, 3> marks;  // of each cell: a write, two reads
+    Chunk() { marks.fill(std::vector<Mark>(kChunkBytes / 16)); }
+    void refine(int to);
   };
+  // The marks of some cells side by side, and the one to leave on the first of them.
+  struct Cells {
+    Mark *write, *read, *other_read;
+    uint64_t count, address;
+    int log_cell, log_bytes;  // of a cell, of a lane
+    Mark now;                 // of the cell at the span's begin
+    uint64_t from_begin;      // bytes from there to the first cell
+    Mark mark_at(uint64_t cell) const {
+      return now + (((from_begin + (cell << log_cell)) >> log_bytes) << kLaneShift);
+    }
+  };
+
   Chunk& chunk_at(uint64_t offset);
+  Stamp stamp_of(Mark mark, const Warp& warp) const;
   bool is_ordered(const Stamp& past, const Warp& warp, uint32_t lane) const;
-  bool note_write(Cell& cell, Warp& warp, const Stamp& now, uint64_t address) const;
-  void note_read(Cell& cell, Warp& warp, const Stamp& now, uint64_t address) const;
+  bool write_together(const Cells& cells, Mark first) const;
+  bool read_together(const Cells& cells, Mark first, const Warp& warp) const;
+  bool note_write(const Cells& cells, uint64_t cell, const Warp& warp) const;
+  void note_read(const Cells& cells, uint64_t cell, const Warp& warp) const;
 
   bool is_shared_;
   std::vector<std::unique_ptr<Chunk>> chunks_;

@@ -38,6 +38,7 @@ struct Warp {
   uint32_t serial = 0;        // unique among all warps and asynchronous works of all launches, never 0
   bool is_async = false;      // no warp, but work that one issued (async.h)
   uint32_t step = 0;          // counts accesses to memory
+  uint32_t epoch = 0;         // number of the present one (race.h); 0: not begun
   Knowledge known_elsewhere;  // of warps of other blocks
   Knowledge observed;         // read by strong accesses, known from the next fence on
   Knowledge fenced;           // known at the last fence, published by strong accesses
@@ -54,6 +55,10 @@ struct Warp {
   void set_predicate(uint32_t slot, uint32_t mask) const {
     uint32_t& p = predicate(slot);
     p = (p & ~active) | (mask & active);
+  }
+  void advance() {
+    ++known[static_cast<size_t>(index)];
+    epoch = 0;
   }
   uint32_t time() const { return is_async ? 1 : known[static_cast<size_t>(index)]; }
 };
