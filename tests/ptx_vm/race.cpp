@@ -53,12 +53,19 @@ uint32_t Epochs::add(Epoch epoch) {
 }
 
 void RaceShadow::Chunk::refine(int to) {
-  for (std::vector<Mark>& coarse : marks) {
+  for (std::vector<Mark>* coarse : {&write, &read, &other_read}) {
+    if (coarse->empty()) continue;
     std::vector<Mark> finer(kChunkBytes >> to);
-    for (size_t i = 0; i < finer.size(); ++i) finer[i] = coarse[i << to >> log_cell];
-    coarse = std::move(finer);
+    for (size_t i = 0; i < finer.size(); ++i) finer[i] = (*coarse)[i << to >> log_cell];
+    *coarse = std::move(finer);
   }
   log_cell = to;
+}
+
+void RaceShadow::Cells::need_other_read() {
+  if (other_read) return;
+  chunk.other_read.resize(chunk.read.size());
+  other_read = &chunk.other_read[first_cell];
 }
 
 RaceShadow::Chunk& RaceShadow::chunk_at(uint64_t offset) {
@@ -87,22 +94,22 @@ inline bool RaceShadow::is_ordered(const Stamp& past, const Warp& warp, uint32_t
 }
 
 // The common case: of all these cells only this lane knows anything in this launch. False: nothing is noted.
-inline bool RaceShadow::write_together(const Cells& cells, Mark first) const {
+inline bool RaceShadow::write_together(Cells& cells, Mark first) const {
   Mark foreign = 0;
   for (uint64_t i = 0; i < cells.count; ++i) {
     const Mark now = cells.mark_at(i);
-    foreign |= is_foreign(cells.write[i], now, first) | is_foreign(cells.read[i], now, first) |
-               is_foreign(cells.other_read[i], now, first);
+    foreign |= is_foreign(cells.write[i], now, first) | is_foreign(cells.read[i], now, first);
   }
+  if (cells.other_read)
+    for (uint64_t i = 0; i < cells.count; ++i)
+      foreign |= is_foreign(cells.other_read[i], cells.mark_at(i), first);
   if (foreign) return false;
   for (uint64_t i = 0; i < cells.count; ++i) cells.write[i] = cells.mark_at(i);
-  std::fill_n(cells.read, cells.count, 0);
-  std::fill_n(cells.other_read, cells.count, 0);
-  return true;
+  return true;  // reads of the same lane and epoch may stay: what races with them races with the write
 }
 
 // Nobody else has written; others may have read. The first reader and the last are kept.
-inline bool RaceShadow::read_together(const Cells& cells, Mark first, const Warp& warp) const {
+inline bool RaceShadow::read_together(Cells& cells, Mark first, const Warp& warp) const {
   Mark written = 0, is_read = 0;
   for (uint64_t i = 0; i < cells.count; ++i) {
     const Mark now = cells.mark_at(i);
@@ -117,16 +124,18 @@ inline bool RaceShadow::read_together(const Cells& cells, Mark first, const Warp
   // A read that happened before this one need not be remembered: what races with it races with this one.
   const auto lane = static_cast<uint32_t>(cells.now >> kLaneShift & 63);
   if (is_ordered(stamp_of(cells.read[0], warp), warp, lane)) return false;
+  cells.need_other_read();
   for (uint64_t i = 0; i < cells.count; ++i)
     (cells.read[i] < first ? cells.read : cells.other_read)[i] = cells.mark_at(i);
   return true;
 }
 
-inline void RaceShadow::note_read(const Cells& cells, uint64_t cell, const Warp& warp) const {
+inline void RaceShadow::note_read(Cells& cells, uint64_t cell, const Warp& warp) const {
   const Stamp now{cells.mark_at(cell), warp.serial, warp.time()};
   const Stamp write = stamp_of(cells.write[cell], warp);
   if (!is_ordered(write, warp, now.lane()) && !(now.is_strong() && write.is_strong()))
     report_race(write, warp, now.lane(), cells.address + (cell << cells.log_cell), false, "wrote");
+  cells.need_other_read();
   for (Mark* slot : {&cells.read[cell], &cells.other_read[cell]}) {
     const Stamp read = stamp_of(*slot, warp);
     if (read.serial == warp.serial && read.time == now.time) {
@@ -141,14 +150,15 @@ inline void RaceShadow::note_read(const Cells& cells, uint64_t cell, const Warp&
   cells.other_read[cell] = now.mark;
 }
 
-inline bool RaceShadow::note_write(const Cells& cells, uint64_t cell, const Warp& warp) const {
+inline bool RaceShadow::note_write(Cells& cells, uint64_t cell, const Warp& warp) const {
   const Stamp now{cells.mark_at(cell), warp.serial, warp.time()};
   const uint64_t address = cells.address + (cell << cells.log_cell);
   const Stamp write = stamp_of(cells.write[cell], warp);
   const bool same_instruction = write.mark >> kStepShift == now.mark >> kStepShift;
   if (!same_instruction && !is_ordered(write, warp, now.lane()) && !(now.is_strong() && write.is_strong()))
     report_race(write, warp, now.lane(), address, true, "wrote");
-  for (Mark* slot : {&cells.read[cell], &cells.other_read[cell]}) {
+  for (Mark* slot : {&cells.read[cell], cells.other_read ? &cells.other_read[cell] : nullptr}) {
+    if (!slot) continue;
     const Stamp read = stamp_of(*slot, warp);
     if (!is_ordered(read, warp, now.lane()) && !(now.is_strong() && read.is_strong()))
       report_race(read, warp, now.lane(), address, true, "read");
@@ -170,15 +180,17 @@ bool RaceShadow::access(Warp& warp, const Op& op, const Span& span, bool writes)
     if (chunk.log_cell > log_bytes) chunk.refine(log_bytes >= 2 ? 2 : 0);
     const uint64_t chunk_end = std::min(end, (at / kChunkBytes + 1) * kChunkBytes);
     const uint64_t cell = at % kChunkBytes >> chunk.log_cell;
-    const Cells cells{.write = &chunk.marks[0][cell],
-                      .read = &chunk.marks[1][cell],
-                      .other_read = &chunk.marks[2][cell],
-                      .count = std::max(uint64_t{1}, (chunk_end - at) >> chunk.log_cell),
-                      .address = span.address + (at - span.offset),
-                      .log_cell = chunk.log_cell,
-                      .log_bytes = log_bytes,
-                      .now = now,
-                      .from_begin = at - span.offset};
+    Cells cells{.chunk = chunk,
+                .first_cell = cell,
+                .write = &chunk.write[cell],
+                .read = &chunk.read[cell],
+                .other_read = chunk.other_read.empty() ? nullptr : &chunk.other_read[cell],
+                .count = std::max(uint64_t{1}, (chunk_end - at) >> chunk.log_cell),
+                .address = span.address + (at - span.offset),
+                .log_cell = chunk.log_cell,
+                .log_bytes = log_bytes,
+                .now = now,
+                .from_begin = at - span.offset};
     at = chunk_end;
     if (writes ? write_together(cells, first) : read_together(cells, first, warp)) continue;
     for (uint64_t i = 0; i < cells.count; ++i) {

@@ -79,17 +79,21 @@ class RaceShadow {
   // Cells stand for 16 bytes until a lane's access is smaller, then all of the chunk's for fewer.
   struct Chunk {
     int log_cell = 4;
-    std::array<std::vector<Mark>, 3> marks;  // of each cell: a write, two reads
-    Chunk() { marks.fill(std::vector<Mark>(kChunkBytes / 16)); }
+    std::vector<Mark> write, read;  // of each cell
+    std::vector<Mark> other_read;   // empty until two have read
+    Chunk() : write(kChunkBytes / 16), read(write) {}
     void refine(int to);
   };
   // The marks of some cells side by side, and the one to leave on the first of them.
   struct Cells {
-    Mark *write, *read, *other_read;
+    Chunk& chunk;
+    uint64_t first_cell;
+    Mark *write, *read, *other_read;  // null until two have read
     uint64_t count, address;
     int log_cell, log_bytes;  // of a cell, of a lane
     Mark now;                 // of the cell at the span's begin
     uint64_t from_begin;      // bytes from there to the first cell
+    void need_other_read();
     Mark mark_at(uint64_t cell) const {
       return now + (((from_begin + (cell << log_cell)) >> log_bytes) << kLaneShift);
     }
@@ -98,10 +102,10 @@ class RaceShadow {
   Chunk& chunk_at(uint64_t offset);
   Stamp stamp_of(Mark mark, const Warp& warp) const;
   bool is_ordered(const Stamp& past, const Warp& warp, uint32_t lane) const;
-  bool write_together(const Cells& cells, Mark first) const;
-  bool read_together(const Cells& cells, Mark first, const Warp& warp) const;
-  bool note_write(const Cells& cells, uint64_t cell, const Warp& warp) const;
-  void note_read(const Cells& cells, uint64_t cell, const Warp& warp) const;
+  bool write_together(Cells& cells, Mark first) const;
+  bool read_together(Cells& cells, Mark first, const Warp& warp) const;
+  bool note_write(Cells& cells, uint64_t cell, const Warp& warp) const;
+  void note_read(Cells& cells, uint64_t cell, const Warp& warp) const;
 
   bool is_shared_;
   std::vector<std::unique_ptr<Chunk>> chunks_;
