@@ -8,13 +8,13 @@
 #include <cxxabi.h>
 
 #include "runtime/check.h"
+#include "tests/ptx_vm/allot.h"
 #include "tests/ptx_vm/race.h"
 #include "tests/ptx_vm/warp.h"
 
 namespace flatshard::ptx_vm {
 namespace {
 
-constexpr uint32_t kSlotAlignment = 64;  // of vector instructions
 constexpr std::array kSpecialNames{"%tid.x",
                                    "%tid.y",
                                    "%tid.z",
@@ -90,6 +90,9 @@ void Decoder::wrong(const std::string& what) const {
 
 void Decoder::decode_all() {
   lay_out_variables();
+  Allotment allotment = allot_registers(function_, kernel_.register_bytes);
+  slots_ = std::move(allotment.slots);
+  kernel_.register_bytes = allotment.bytes;
   scopes_.push_back({0, {}, {}});
   open_.push_back(0);
   for (const Statement& s : function_.body) {
@@ -112,11 +115,8 @@ void Decoder::decode_all() {
 void Decoder::declare(const Registers& r) {
   const bool is_predicate = r.type == "pred";
   const uint32_t bytes = is_predicate ? 0 : std::max(2u, static_cast<uint32_t>(bytes_of_type(r.type)));
-  const uint32_t each = is_predicate ? 4 : bytes * kLanes;
-  kernel_.register_bytes = static_cast<uint32_t>(aligned(kernel_.register_bytes, kSlotAlignment));
-  const uint32_t slot = kernel_.register_bytes;
-  kernel_.register_bytes += each * static_cast<uint32_t>(std::max(r.count, 1));
-  scopes_[static_cast<size_t>(open_.back())].registers[r.name] = {slot, bytes, is_predicate, r.count};
+  scopes_[static_cast<size_t>(open_.back())].registers[r.name] = {declared_, bytes, is_predicate, r.count};
+  declared_ += static_cast<uint32_t>(std::max(r.count, 1));
 }
 
 uint32_t Decoder::allot(uint32_t bytes) {
@@ -135,13 +135,13 @@ const Decoder::Register* Decoder::find_register(std::string_view name, uint32_t*
   for (auto scope = open_.rbegin(); scope != open_.rend(); ++scope) {
     const auto& registers = scopes_[static_cast<size_t>(*scope)].registers;
     if (const auto exact = registers.find(name); exact != registers.end() && exact->second.count < 0) {
-      *slot = exact->second.slot;
+      *slot = slots_[exact->second.first];
       return &exact->second;
     }
     const auto range = registers.find(name.substr(0, digits));
     if (range == registers.end() || number < 0 || number >= range->second.count) continue;
     const Register& r = range->second;
-    *slot = r.slot + static_cast<uint32_t>(number) * (r.is_predicate ? 4 : r.bytes * kLanes);
+    *slot = slots_[r.first + static_cast<uint32_t>(number)];
     return &r;
   }
   return nullptr;

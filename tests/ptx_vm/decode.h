@@ -87,7 +87,7 @@ class Decoder {
 
  private:
   struct Register {
-    uint32_t slot, bytes;
+    uint32_t first, bytes;  // of its range, among all that are declared
     bool is_predicate;
     int count;
   };
@@ -123,6 +123,8 @@ class Decoder {
   Kernel& kernel_;
   const Instruction* instruction_ = nullptr;
   std::vector<std::string_view> modifiers_;
+  std::vector<uint32_t> slots_;  // of declared registers
+  uint32_t declared_ = 0;
   std::vector<Names> scopes_;
   std::vector<int> open_;  // indices into scopes_
   std::unordered_map<std::string_view, Place> variables_;
