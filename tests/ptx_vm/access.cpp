@@ -35,6 +35,11 @@ struct Region {
   unsigned char* state;
   RaceShadow* races;  // or null
   bool has_gaps = false;
+  unsigned char* whole = nullptr;  // or null
+  bool is_whole(uint64_t offset, uint64_t size) const {
+    return whole && whole[offset / kWholeBytes] == kIsWhole &&
+           whole[(offset + size - 1) / kWholeBytes] == kIsWhole;
+  }
 };
 
 // True when bytes are written; the caller looks closer where not.
@@ -50,15 +55,18 @@ bool any_gap(const unsigned char* state, uint64_t bytes) {
   return gap != 0;
 }
 
-// Checks and notes the access at `address`, whose bounds hold; false when something is wrong with some lane
-// of several, which then are looked at one by one.
-bool pass(Request& r, const Region& region, uint64_t address) {
+// The bytes from `offset` on are written; now and then this looks whether all around them are.
+void note_written(const Region& region, uint64_t offset) {
+  if (!region.whole) return;
+  unsigned char& looks = region.whole[offset / kWholeBytes];
+  if (looks == kIsWhole || ++looks % 16 != 0) return;
+  const uint64_t begin = offset / kWholeBytes * kWholeBytes;
+  looks = all_written(region.state + begin, std::min(kWholeBytes, region.bytes - begin)) ? kIsWhole : 0;
+}
+
+// Were these bytes written, are they now?
+bool pass_states(const Request& r, const Region& region, uint64_t offset, uint64_t address) {
   const bool alone = r.lanes == 1;
-  if (address & (r.bytes - 1)) [[unlikely]] {
-    if (!alone) return false;
-    r.wrong(FindingKind::misaligned_access, address, str(", address 0x", std::hex, address & ~kWindowMask));
-  }
-  const uint64_t offset = address - region.address;
   unsigned char* state = region.state + offset;
   if (r.access != Access::write && !all_written(state, r.all_bytes())) [[unlikely]] {
     if (!alone) return false;
@@ -72,6 +80,21 @@ bool pass(Request& r, const Region& region, uint64_t address) {
     }
     std::memset(state, kWritten, r.all_bytes());
   }
+  note_written(region, offset);
+  return true;
+}
+
+// Checks and notes the access at `address`, whose bounds hold; false when something is wrong with some lane
+// of several, which then are looked at one by one.
+bool pass(Request& r, const Region& region, uint64_t address) {
+  const bool alone = r.lanes == 1;
+  if (address & (r.bytes - 1)) [[unlikely]] {
+    if (!alone) return false;
+    r.wrong(FindingKind::misaligned_access, address, str(", address 0x", std::hex, address & ~kWindowMask));
+  }
+  const uint64_t offset = address - region.address;
+  if (!region.is_whole(offset, r.all_bytes()) && !pass_states(r, region, offset, address)) [[unlikely]]
+    return false;
   if (region.races && r.op.is_strong)
     for (uint32_t lane = 0; lane < r.lanes; ++lane)
       strong_access(r.warp, r.op, address + uint64_t{lane} * r.bytes, r.access != Access::write, r.writes());
@@ -97,8 +120,13 @@ unsigned char* at_global(Request& r, uint64_t address) {
     if (!found->is_live) r.wrong(FindingKind::use_after_free, address, ", which is freed");
     home = found;
   }
-  const Region region{home->begin, home->bytes, nullptr, home->state.data(),
-                      launch.finds_races ? &home->races : nullptr};
+  const Region region{home->begin,
+                      home->bytes,
+                      nullptr,
+                      home->state.data(),
+                      launch.finds_races ? &home->races : nullptr,
+                      false,
+                      home->whole.data()};
   return pass(r, region, address) ? reinterpret_cast<unsigned char*>(address) : nullptr;
 }
 

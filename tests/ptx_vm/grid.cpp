@@ -197,7 +197,8 @@ class Scheduler {
     uint64_t quiet = 0, progress = 0;
     refresh();
     while (!ready_.empty()) {
-      Warp& warp = *ready_[choose()];
+      const size_t chosen = choose();
+      Warp& warp = *ready_[chosen];
       const uint64_t before = warp.executed;
       run(warp, turn(), passed_over_ > 2 * ready_.size());
       counters().warp_instructions += warp.executed - before;
@@ -208,7 +209,10 @@ class Scheduler {
       quiet = is_quiet ? quiet + warp.executed - before : 0;
       passed_over_ = is_quiet ? passed_over_ + 1 : 0;
       progress = launch_.progress;
-      if (warp.state != Warp::State::ready || released_ != launch_.released) refresh();
+      if (warp.state == Warp::State::at_barrier && released_ == launch_.released && ready_.size() > 1)
+        ready_.erase(ready_.begin() + static_cast<ptrdiff_t>(chosen));
+      else if (warp.state != Warp::State::ready || released_ != launch_.released)
+        refresh();
       if (polls_ > kVainRounds * (ready_.size() + 1))
         report_deadlock(blocks_, "every warp that can run asks in vain whether it may go on:");
       if (quiet > kHangs)

@@ -33,6 +33,7 @@ void* Heap::allocate(Allocation::Kind kind, uint64_t bytes, std::string name) {
                .begin = 0,
                .bytes = bytes,
                .state = {},
+               .whole = {},
                .races = RaceShadow(),
                .storage = {}};
   if (a.name.empty())
@@ -42,6 +43,7 @@ void* Heap::allocate(Allocation::Kind kind, uint64_t bytes, std::string name) {
       (reinterpret_cast<uint64_t>(a.storage.get()) + kRedZone + kAlignment - 1) / kAlignment * kAlignment;
   std::memset(reinterpret_cast<void*>(a.begin), is_device ? 0xff : 0, bytes);
   a.state.assign(bytes, is_device ? kUnwritten : kWritten);
+  a.whole.assign(bytes / kWholeBytes + 1, 0);
   return reinterpret_cast<void*>(insert(std::move(a)).begin);
 }
 
@@ -51,9 +53,11 @@ void Heap::add_registered(void* data, uint64_t bytes) {
                .begin = reinterpret_cast<uint64_t>(data),
                .bytes = bytes,
                .state = {},
+               .whole = {},
                .races = RaceShadow(),
                .storage = {}};
   a.state.assign(bytes, kWritten);
+  a.whole.assign(bytes / kWholeBytes + 1, 0);
   insert(std::move(a));
 }
 
@@ -115,6 +119,7 @@ void Heap::copy_marks(const void* to, const void* from, uint64_t bytes) {
   if (!b) return;
   const uint64_t count = std::min({bytes, a->end() - source, b->end() - target});
   std::memmove(b->state.data() + (target - b->begin), a->state.data() + (source - a->begin), count);
+  std::fill(b->whole.begin(), b->whole.end(), 0);
 }
 
 }  // namespace flatshard::ptx_vm

@@ -13,6 +13,9 @@
 
 namespace flatshard::ptx_vm {
 
+inline constexpr uint64_t kWholeBytes = 4096;
+inline constexpr unsigned char kIsWhole = 0xff;
+
 enum ByteState : unsigned char { kUnwritten = 0, kWritten = 1, kGap = 2 };
 
 struct Allocation {
@@ -22,6 +25,9 @@ struct Allocation {
   uint64_t begin, bytes;
   bool is_live = true;
   std::vector<unsigned char> state;  // ByteState of every byte
+  // Of each kWholeBytes: kIsWhole when all of them are known to be written, so that nobody need look at
+  // `state` again; else how often somebody did.
+  std::vector<unsigned char> whole;
   RaceShadow races;
   std::unique_ptr<unsigned char[]> storage;  // with red zones; null for registered memory
 

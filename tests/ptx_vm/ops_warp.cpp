@@ -48,15 +48,25 @@ void shuffle(Warp& warp, const Op& op) {
   const uint32_t *a = warp.lanes<uint32_t>(op.slot[2]), *b = warp.lanes<uint32_t>(op.slot[3]),
                  *c = warp.lanes<uint32_t>(op.slot[4]);
   uint32_t result[kLanes], valid = 0;
-  for_each_lane(warp.active, [&](int lane) {
-    int source = 0;
-    valid |= static_cast<uint32_t>(source_lane<kMode>(lane, b[lane], c[lane], &source)) << lane;
-    if (!(warp.active >> source & 1)) [[unlikely]]
-      report(FindingKind::shuffle_mask, warp, lane,
-             str("reads from lane ", source, ", which ",
-                 warp.live >> source & 1 ? "does not take part" : "has exited"));
-    result[lane] = a[source];
-  });
+  if (warp.active == kAllLanes) {
+    uint32_t is_valid[kLanes];
+#pragma GCC ivdep
+    for (int lane = 0; lane < kLanes; ++lane) {
+      int source = 0;
+      is_valid[lane] = static_cast<uint32_t>(source_lane<kMode>(lane, b[lane], c[lane], &source)) << lane;
+      result[lane] = a[source];
+    }
+    for (const uint32_t bit : is_valid) valid |= bit;
+  } else
+    for_each_lane(warp.active, [&](int lane) {
+      int source = 0;
+      valid |= static_cast<uint32_t>(source_lane<kMode>(lane, b[lane], c[lane], &source)) << lane;
+      if (!(warp.active >> source & 1)) [[unlikely]]
+        report(FindingKind::shuffle_mask, warp, lane,
+               str("reads from lane ", source, ", which ",
+                   warp.live >> source & 1 ? "does not take part" : "has exited"));
+      result[lane] = a[source];
+    });
   write_lanes<uint32_t>(warp, op.slot[0], [&](int l) { return result[l]; });
   if (op.slot[1] != kNowhere) warp.set_predicate(op.slot[1], valid);
 }
