@@ -77,8 +77,9 @@ struct Case {
 std::string label(const Case& c);  // "rmsnorm_backward 8192 x 1024 bf16"
 
 // test: tiny odd shapes in every float dtype. golden: the shapes of tests/golden/X_f32 and X_bf16. bench:
-// large.
-enum class Scale { test, golden, bench };
+// large. vm: as large as the PTX machine can count in a second and with the costs of a large one; ops without
+// a CUDA twin need none.
+enum class Scale { test, golden, bench, vm };
 
 // forward(dtype, size) and backward(dtype, size) for every size, in f32 and bf16, and for tests in f16 too.
 template <class Sizes, class Forward, class Backward>

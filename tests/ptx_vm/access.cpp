@@ -223,6 +223,8 @@ void resolve(Warp& warp, const Op& op, uint32_t base_slot, uint32_t bytes, Acces
   ++warp.step;
   if (access == Access::write) ++warp.block->launch->progress;
   const Request r{warp, op, bytes, access};
+  if (Launch& launch = *warp.block->launch; launch.counts) [[unlikely]]
+    launch.counts->add_access(*launch.kernel_counts, warp, op, base_slot, bytes, access);
   switch (op.space) {
     case Space::global:
       return resolve_all<uint64_t, at_global, true>(r, base_slot, places);
@@ -244,6 +246,8 @@ unsigned char* touch(Warp& actor, Space space, uint64_t address, uint64_t bytes,
   Request r{actor, op, static_cast<uint32_t>(std::min<uint64_t>(bytes, 16)), access};
   r.first_lane = static_cast<uint32_t>(std::countr_zero(actor.active));
   unsigned char* first = nullptr;
+  if (Counts* counts = actor.block->launch->counts; counts && space == Space::global)
+    counts->add_piece(address, bytes, access);
   for (uint64_t done = 0; done < bytes; done += r.bytes) {
     unsigned char* at = space == Space::shared ? at_shared(r, address + done) : at_global(r, address + done);
     if (!first) first = at;

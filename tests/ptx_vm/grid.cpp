@@ -355,6 +355,14 @@ void execute(Launch& launch) {
   ++counters().launches;
   launch.first_serial = take_serials(static_cast<uint32_t>(launch.warps()));
   launch.async.seed(options().seed);
+  if (Counts* counts = options().counts) {
+    launch.counts = counts;
+    launch.kernel_counts = &counts->of(*launch.kernel);
+    ++launch.kernel_counts->launches;
+    launch.kernel_counts->blocks += launch.grid.count();
+    launch.kernel_counts->shared_bytes = std::max(
+        launch.kernel_counts->shared_bytes, launch.kernel->static_shared_bytes + launch.dynamic_shared_bytes);
+  }
   Scheduler(launch).run_all();
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/ptx_vm/async.h"
+#include "tests/ptx_vm/counts.h"
 #include "tests/ptx_vm/program.h"
 #include "tests/ptx_vm/race.h"
 #include "tests/ptx_vm/warp.h"
@@ -30,8 +31,10 @@ struct Launch {
   bool finds_races = true;
   std::vector<Allocation*> last_touched{};              // by each op: where it probably goes next
   std::unordered_map<uint64_t, Knowledge> published{};  // by address
-  uint64_t progress = 0;  // stores, barriers and exits so far: a launch without any for long hangs
-  uint64_t released = 0;  // barriers that let warps go on
+  uint64_t progress = 0;     // stores, barriers and exits so far: a launch without any for long hangs
+  uint64_t released = 0;     // barriers that let warps go on
+  Counts* counts = nullptr;  // or none are wanted
+  KernelCounts* kernel_counts = nullptr;
   AsyncQueue async{};
   Epochs epochs{};
 

@@ -17,6 +17,8 @@ enum class Schedule {
   random,       // any, for some instructions
 };
 
+class Counts;
+
 // When work that runs beside the warps is done: copies by the block, products of a warpgroup.
 enum class AsyncTiming {
   early,   // when it is issued
@@ -30,6 +32,7 @@ struct Options {
   uint32_t resident_blocks = 0;  // how many run at a time; 0: as many as there are warps for on the device
   bool finds_races = true;
   AsyncTiming async = AsyncTiming::random;
+  Counts* counts = nullptr;  // where launches add what they cost (counts.h); slow
 };
 
 std::string describe(const Options& options);  // as the environment variables that repeat it

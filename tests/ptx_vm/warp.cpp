@@ -100,6 +100,7 @@ void exit_lanes(Warp& warp, uint32_t mask) {
 }
 
 // Runs one group until it parts, waits, meets another, or the time is up.
+template <bool kCounts>
 void run_group(Warp& warp, size_t index, uint64_t until) {
   const Op* code = warp.block->kernel().code.data();
   const Group group = take_group(warp, index);
@@ -112,6 +113,7 @@ void run_group(Warp& warp, size_t index, uint64_t until) {
     if (op.guard != kNowhere)
       active &= op.guard_negated ? ~warp.predicate(op.guard) : warp.predicate(op.guard);
     ++warp.executed;
+    if constexpr (kCounts) ++warp.block->launch->kernel_counts->ops[pc].executed;
     if (op.flow == Flow::next) [[likely]] {
       if (active) {
         warp.active = active;
@@ -186,7 +188,8 @@ void run(Warp& warp, uint64_t budget, bool polls) {
     if (polls && runnable > 1) do
         chosen = warp.poll_turn++ % warp.groups.size();
       while (warp.groups[chosen].waits);
-    run_group(warp, chosen, polls ? std::min(until, warp.executed + kPollTurn) : until);
+    const uint64_t stop = polls ? std::min(until, warp.executed + kPollTurn) : until;
+    warp.block->launch->counts ? run_group<true>(warp, chosen, stop) : run_group<false>(warp, chosen, stop);
   }
 }
 

@@ -1,0 +1,66 @@
+#pragma once
+// What kernels cost, as far as it can be counted without a GPU: instructions by opcode, bytes that memory has
+// to move, the sectors and the turns of shared memory's banks that each access takes beside the fewest it
+// could.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tests/ptx_vm/access.h"
+#include "tests/ptx_vm/program.h"
+
+namespace flatshard::ptx_vm {
+
+struct Allocation;
+
+// Of one instruction of a kernel, over all warps.
+struct OpCounts {
+  uint64_t executed = 0;
+  uint64_t requests = 0;                    // accesses to global memory
+  uint64_t sectors = 0, least_sectors = 0;  // of 32 bytes
+  uint64_t waves = 0, least_waves = 0;      // turns of the 32 banks of shared memory
+};
+
+struct KernelCounts {
+  const Kernel* kernel = nullptr;
+  uint64_t launches = 0, blocks = 0;
+  uint32_t shared_bytes = 0;  // of a block
+  std::vector<OpCounts> ops;  // as in Kernel::code
+
+  uint64_t executed() const;
+  std::map<std::string, uint64_t> by_opcode() const;
+  double tensor_flops() const;  // of mma and wgmma
+};
+
+// While options().counts names one, launches add to it.
+class Counts {
+ public:
+  KernelCounts& of(const Kernel& kernel);
+  // Every active lane accesses `bytes` at base + offset.
+  void add_access(KernelCounts& kernel, const Warp& warp, const Op& op, uint32_t base_slot, uint32_t bytes,
+                  Access access);
+  // One piece of global memory, by work beside the warps.
+  void add_piece(uint64_t address, uint64_t bytes, Access access);
+
+  const std::vector<KernelCounts>& kernels() const { return kernels_; }
+  OpCounts total() const;
+  // Distinct bytes of global memory read, plus distinct bytes written.
+  uint64_t touched_bytes() const;
+  // Bytes read and written by all lanes, however often.
+  uint64_t requested_bytes() const { return requested_bytes_; }
+
+ private:
+  void add_global(OpCounts& counts, const std::vector<uint64_t>& addresses, uint32_t bytes, Access access);
+  static void add_shared(OpCounts& counts, const std::vector<uint64_t>& addresses,
+                         const std::vector<int>& lanes, uint32_t bytes);
+
+  std::vector<KernelCounts> kernels_;
+  std::unordered_map<const Kernel*, size_t> index_;
+  std::map<uint64_t, std::vector<unsigned char>> touched_;  // by address of 4 KiB: bit 0 read, bit 1 written
+  uint64_t requested_bytes_ = 0;
+};
+
+}  // namespace flatshard::ptx_vm
