@@ -118,6 +118,8 @@ unsigned char* at_global(Request& r, uint64_t address) {
       r.wrong(FindingKind::out_of_bounds, address);
     }
     if (!found->is_live) r.wrong(FindingKind::use_after_free, address, ", which is freed");
+    if (launch.finds_races && !launch.past.holds(found->made_by))
+      r.wrong(FindingKind::stream_race, address, ", and nothing orders it after the allocation");
     home = found;
   }
   const Region region{home->begin,

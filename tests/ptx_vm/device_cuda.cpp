@@ -1,5 +1,6 @@
 // The CUDA runtime on the machine: device, errors, options.
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -10,12 +11,15 @@
 #include "tests/ptx_vm/memory.h"
 #include "tests/ptx_vm/ptx_vm.h"
 #include "tests/ptx_vm/state.h"
+#include "tests/ptx_vm/streams.h"
 
 namespace flatshard::ptx_vm {
 namespace {
 
 constexpr size_t kCapacity = size_t{16} << 30;
 constexpr int kProcessors = 132, kSharedPerBlock = 49152, kSharedOptIn = 166912;
+
+constexpr const char* kOrderNames[] = {"in_order", "comm_late", "comm_early", "random"};
 
 struct State {
   std::vector<Finding> findings;
@@ -43,6 +47,12 @@ Options options_of_environment() {
     else
       check(schedule == "round_robin", "PTX_VM_SCHED=", schedule,
             ": in_order, reverse, round_robin or random");
+  }
+  if (const char* name = std::getenv("PTX_VM_ORDER")) {
+    const auto found = std::find(std::begin(kOrderNames), std::end(kOrderNames), std::string_view(name));
+    check(found != std::end(kOrderNames), "PTX_VM_ORDER=", name,
+          ": in_order, comm_late, comm_early or random");
+    o.stream_order = static_cast<WorkOrder>(found - std::begin(kOrderNames));
   }
   if (const char* name = std::getenv("PTX_VM_ASYNC")) {
     const std::string timing = name;
@@ -72,7 +82,7 @@ std::string describe(const Options& o) {
                       : o.async == AsyncTiming::late ? "late"
                                                      : "random";
   return str("PTX_VM_SCHED=", name, " PTX_VM_SEED=", o.seed, " PTX_VM_RESIDENT=", o.resident_blocks,
-             " PTX_VM_ASYNC=", async);
+             " PTX_VM_ASYNC=", async, " PTX_VM_ORDER=", kOrderNames[static_cast<int>(o.stream_order)]);
 }
 
 Counters& counters() {
@@ -81,6 +91,7 @@ Counters& counters() {
 }
 
 void add_finding(Finding finding) {
+  streams().drop_all();
   state().error = cudaErrorIllegalAddress;
   state().error_text = finding.text;
   state().findings.push_back(std::move(finding));
@@ -112,12 +123,16 @@ const std::string& last_error_text() { return state().error_text; }
 
 int guarded(void (*work)(void*), void* data) {
   if (!state().findings.empty()) return state().error;
+  if (streams().runs_host_function())
+    return outcome(cudaErrorNotPermitted, "a host function of a stream calls CUDA");
   try {
     work(data);
     return cudaSuccess;
   } catch (Finding& finding) {
     add_finding(std::move(finding));
     return cudaErrorIllegalAddress;
+  } catch (const CallError& error) {
+    return outcome(error.code, error.what());
   } catch (const Error& error) {
     return outcome(cudaErrorInvalidValue, error.what());
   }
@@ -140,7 +155,6 @@ cudaError_t cudaGetDevice(int* device) {
   return done();
 }
 cudaError_t cudaSetDevice(int device) { return done(device == 0 ? cudaSuccess : cudaErrorInvalidDevice); }
-cudaError_t cudaDeviceSynchronize() { return done(); }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   *p = {};
@@ -200,34 +214,6 @@ cudaError_t cudaDriverGetVersion(int* version) {
 cudaError_t cudaRuntimeGetVersion(int* version) {
   *version = CUDART_VERSION;
   return done();
-}
-
-cudaError_t cudaGetLastError() { return static_cast<cudaError_t>(last_error(true)); }
-cudaError_t cudaPeekAtLastError() { return static_cast<cudaError_t>(last_error(false)); }
-
-// The text of the last error is the finding itself, so that it reaches whoever prints errors.
-const char* cudaGetErrorString(cudaError_t error) {
-  if (error == cudaSuccess) return "no error";
-  if (error == state().error || !state().error_text.empty()) return last_error_text().c_str();
-  return cudaGetErrorName(error);
-}
-const char* cudaGetErrorName(cudaError_t error) {
-  switch (error) {
-    case cudaSuccess:
-      return "cudaSuccess";
-    case cudaErrorInvalidValue:
-      return "cudaErrorInvalidValue";
-    case cudaErrorMemoryAllocation:
-      return "cudaErrorMemoryAllocation";
-    case cudaErrorInvalidConfiguration:
-      return "cudaErrorInvalidConfiguration";
-    case cudaErrorInvalidDevice:
-      return "cudaErrorInvalidDevice";
-    case cudaErrorIllegalAddress:
-      return "cudaErrorIllegalAddress";
-    default:
-      return "a CUDA error";
-  }
 }
 }
 

@@ -11,6 +11,7 @@
 #include "tests/ptx_vm/counts.h"
 #include "tests/ptx_vm/program.h"
 #include "tests/ptx_vm/race.h"
+#include "tests/ptx_vm/timeline.h"
 #include "tests/ptx_vm/warp.h"
 
 namespace flatshard::ptx_vm {
@@ -27,7 +28,8 @@ struct Launch {
   Dim grid, block;
   uint32_t dynamic_shared_bytes = 0;
   std::vector<unsigned char> parameters{};
-  uint32_t first_serial = 0;  // of its warps, then come its asynchronous works; earlier launches are done
+  uint32_t first_serial = 0;  // of its warps, then come its asynchronous works
+  Past past{};                // which of the operations of streams happened before it
   bool finds_races = true;
   std::vector<Allocation*> last_touched{};              // by each op: where it probably goes next
   std::unordered_map<uint64_t, Knowledge> published{};  // by address

@@ -1,6 +1,7 @@
-// The CUDA runtime on the machine: launches. A launch runs at the call.
+// The CUDA runtime on the machine: launches.
 
 #include <cstring>
+#include <memory>
 #include <unordered_map>
 
 #include <cuda_runtime_api.h>
@@ -11,6 +12,7 @@
 #include "tests/ptx_vm/ptx_vm.h"
 #include "tests/ptx_vm/registry.h"
 #include "tests/ptx_vm/state.h"
+#include "tests/ptx_vm/streams.h"
 
 namespace flatshard::ptx_vm {
 namespace {
@@ -57,18 +59,36 @@ void check_limits(const Launch& launch, const void* stub) {
 
 Dim to_dim(dim3 d) { return {d.x, d.y, d.z}; }
 
-void launch_now(const void* stub, dim3 grid, dim3 block, void** arguments, size_t shared_bytes) {
-  Launch launch{.kernel = &kernel_of(stub), .grid = to_dim(grid), .block = to_dim(block)};
-  launch.dynamic_shared_bytes = static_cast<uint32_t>(shared_bytes);
-  check_limits(launch, stub);
-  launch.parameters.resize(launch.kernel->parameter_bytes);
-  for (size_t i = 0; i < launch.kernel->parameters.size(); ++i) {
-    const Parameter& p = launch.kernel->parameters[i];
-    std::memcpy(launch.parameters.data() + p.offset, arguments[i], p.bytes);
-  }
+void run(Launch& launch, Activity& self) {
+  self.kernel = launch.kernel;
+  self.grid_x = launch.grid.x;
+  self.grid_y = launch.grid.y;
+  self.warps = static_cast<uint32_t>(launch.warps());
+  self.warps_of_block = static_cast<uint32_t>(launch.warps() / launch.grid.count());
+  self.first_serial = take_serials(0);  // its warps are the next
+  Activity& activity = timeline().begin(self);
+  launch.past = Past(activity);
+  launch.epochs = Epochs();
   launch.finds_races = options().finds_races;
   launch.last_touched.resize(launch.kernel->code.size(), nullptr);
   execute(launch);
+  activity.epochs = std::move(launch.epochs);
+}
+
+// Checks the launch and takes its arguments at the call; it runs when its turn comes.
+void launch_on(Queue& queue, const void* stub, dim3 grid, dim3 block, void** arguments, size_t shared_bytes) {
+  auto launch = std::make_shared<Launch>();
+  launch->kernel = &kernel_of(stub);
+  launch->grid = to_dim(grid);
+  launch->block = to_dim(block);
+  launch->dynamic_shared_bytes = static_cast<uint32_t>(shared_bytes);
+  check_limits(*launch, stub);
+  launch->parameters.resize(launch->kernel->parameter_bytes);
+  for (size_t i = 0; i < launch->kernel->parameters.size(); ++i) {
+    const Parameter& p = launch->kernel->parameters[i];
+    std::memcpy(launch->parameters.data() + p.offset, arguments[i], p.bytes);
+  }
+  streams().give(queue, "kernel " + launch->kernel->name, [launch](Activity& self) { run(*launch, self); });
 }
 
 }  // namespace
@@ -94,19 +114,14 @@ cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* stub) {
 }
 
 cudaError_t cudaLaunchKernel(const void* stub, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
-                             cudaStream_t) {
-  return static_cast<cudaError_t>(guarded([&] { launch_now(stub, grid, block, arguments, shared_bytes); }));
+                             cudaStream_t stream) {
+  return static_cast<cudaError_t>(
+      guarded([&] { launch_on(queue_of(stream), stub, grid, block, arguments, shared_bytes); }));
 }
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
                                size_t shared_bytes, cudaStream_t stream) {
   return cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, block, arguments, shared_bytes,
                           stream);
-}
-
-cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t function, void* data) {
-  if (const int error = outcome(cudaSuccess)) return static_cast<cudaError_t>(error);
-  function(data);
-  return cudaSuccess;
 }
 
 cudaError_t cudaFuncSetAttribute(const void* stub, cudaFuncAttribute attribute, int value) {

@@ -24,6 +24,9 @@ struct Allocation {
   std::string name;
   uint64_t begin, bytes;
   bool is_live = true;
+  // Mark of the operation that made it in stream order; 0: it was there at the call.
+  static constexpr Mark kNotYet = ~Mark{0};
+  Mark made_by = 0;
   std::vector<unsigned char> state;  // ByteState of every byte
   // Of each kWholeBytes: kIsWhole when all of them are known to be written, so that nobody need look at
   // `state` again; else how often somebody did.
@@ -32,6 +35,9 @@ struct Allocation {
   std::unique_ptr<unsigned char[]> storage;  // with red zones; null for registered memory
 
   uint64_t end() const { return begin + bytes; }
+  bool is_on_device() const { return kind == Kind::device || kind == Kind::variable; }
+  // In `races`, whose cells begin at multiples of 16.
+  uint64_t shadow_offset(uint64_t address) const { return address - begin + (begin & 15); }
   bool contains(uint64_t address) const { return address - begin < bytes; }
 };
 

@@ -26,6 +26,15 @@ enum class AsyncTiming {
   random,  // at any time between
 };
 
+// When the work of streams runs.
+enum class WorkOrder {
+  in_order,    // at the call
+  comm_late,   // when the host waits; that of communication only when somebody waits for it, or at the end
+  comm_early,  // communication as soon as events allow, other work when the host waits
+  random,      // any that may run next, at any time
+};
+enum class WorkRole { compute, comm };  // of a stream; comm: created with the highest priority
+
 struct Options {
   Schedule schedule = Schedule::round_robin;
   uint64_t seed = 1;
@@ -33,12 +42,13 @@ struct Options {
   bool finds_races = true;
   AsyncTiming async = AsyncTiming::random;
   Counts* counts = nullptr;  // where launches add what they cost (counts.h); slow
+  WorkOrder stream_order = WorkOrder::in_order;
 };
 
 std::string describe(const Options& options);  // as the environment variables that repeat it
 
-// In effect from the next launch on. At start-up: PTX_VM_SCHED, PTX_VM_SEED, PTX_VM_RESIDENT and
-// PTX_VM_ASYNC.
+// In effect from the next launch on. At start-up: PTX_VM_SCHED, PTX_VM_SEED, PTX_VM_RESIDENT, PTX_VM_ASYNC
+// and PTX_VM_ORDER.
 Options& options();
 
 // Options of one test; the old ones return with its end.
@@ -59,8 +69,11 @@ void add_finding(Finding finding);
 const std::vector<Finding>& findings();
 std::vector<Finding> take_findings();
 
+// Overrides the role of a cudaStream_t.
+void set_role(void* stream, WorkRole role);
+
 struct Counters {
-  uint64_t launches = 0, warp_instructions = 0;
+  uint64_t launches = 0, warp_instructions = 0, copied_bytes = 0;
 };
 Counters& counters();
 

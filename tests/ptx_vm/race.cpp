@@ -16,14 +16,16 @@ uint32_t next_epoch = 1;
 [[noreturn]] void report_race(const Stamp& past, const Warp& warp, uint32_t now_lane, uint64_t address,
                               bool writes, const char* past_access) {
   const bool is_shared = (address & kWindowMask) == kSharedWindow;
-  const FindingKind kind = past.serial == warp.serial ? FindingKind::warp_race
-                           : is_shared                ? FindingKind::shared_race
-                                                      : FindingKind::global_race;
+  const FindingKind kind = past.serial == 0             ? FindingKind::stream_race
+                           : past.serial == warp.serial ? FindingKind::warp_race
+                           : is_shared                  ? FindingKind::shared_race
+                                                        : FindingKind::global_race;
   const int lane = now_lane == Stamp::kManyLanes ? std::countr_zero(warp.active) : static_cast<int>(now_lane);
   report(kind, warp, lane,
          str(writes ? "writes " : "reads ", describe_address(warp, address), ", which ",
-             describe_actor(warp, past.serial, static_cast<int>(past.lane()), past.op()), ' ', past_access,
-             ", and nothing orders the two"));
+             past.serial ? describe_actor(warp, past.serial, static_cast<int>(past.lane()), past.op())
+                         : describe_past(past.mark),
+             ' ', past_access, ", and nothing orders the two"));
 }
 
 uint32_t epoch_of(Warp& warp) {
@@ -84,7 +86,7 @@ Stamp RaceShadow::stamp_of(Mark mark, const Warp& warp) const {
 
 // Did this access happen before what the lane does now?
 inline bool RaceShadow::is_ordered(const Stamp& past, const Warp& warp, uint32_t lane) const {
-  if (past.serial == 0) return true;
+  if (past.serial == 0) return is_shared_ || warp.block->launch->past.holds(past.mark);
   if (past.serial == warp.serial) return past.lane() == lane || past.time < warp.time();
   const uint32_t index = past.serial - warp.block->first_serial();  // huge for earlier blocks
   if (index < warp.known.size()) return past.time <= warp.known[index];
@@ -93,7 +95,8 @@ inline bool RaceShadow::is_ordered(const Stamp& past, const Warp& warp, uint32_t
   return known != warp.known_elsewhere.end() && past.time <= known->second;
 }
 
-// The common case: of all these cells only this lane knows anything in this launch. False: nothing is noted.
+// The common case: of all these cells only this lane knows anything that is not ordered. False: nothing is
+// noted.
 inline bool RaceShadow::write_together(Cells& cells, Mark first) const {
   Mark foreign = 0;
   for (uint64_t i = 0; i < cells.count; ++i) {
@@ -170,7 +173,7 @@ inline bool RaceShadow::note_write(Cells& cells, uint64_t cell, const Warp& warp
 
 bool RaceShadow::access(Warp& warp, const Op& op, const Span& span, bool writes) {
   bool collides = false;
-  const Mark first = is_shared_ ? warp.block->first_unsettled() : warp.block->launch->epochs.first_mark();
+  const Mark first = is_shared_ ? warp.block->first_unsettled() : warp.block->launch->past.settled();
   const Mark now = Mark{epoch_of(warp)} << kEpochShift | Mark{op.index} << kOpShift |
                    Mark{warp.step & 127} << kStepShift | Mark{span.first_lane} << kLaneShift | op.is_strong;
   const int log_bytes = std::countr_zero(span.bytes);

@@ -3,11 +3,12 @@
 // the other: because a barrier stood between them, or they are by the same lane. Time is counted per warp and
 // advances at every synchronisation; a warp knows of each other warp of its block up to when it happened
 // before now. Blocks of a launch are not ordered. Within a warp, other lanes' accesses of an earlier
-// instruction are ordered by a barrier or __syncwarp only; shuffles do not order memory.
+// instruction are ordered by a barrier or __syncwarp only; shuffles do not order memory. Earlier launches
+// are ordered as their streams are (timeline.h).
 //
 // The stretch of one warp between two of its synchronisations is an epoch, with a number that no other has.
 // For each cell of memory the shadow keeps three marks of 64 bits: the last write and two reads. A mark of an
-// epoch before the launch's first counts as none, so that nothing need be cleared between launches.
+// epoch before all that is not ordered counts as none, so that nothing need be cleared between launches.
 
 #include <array>
 #include <cstdint>
@@ -19,6 +20,7 @@ namespace flatshard::ptx_vm {
 struct Warp;
 struct Op;
 struct Launch;
+class Past;
 
 // epoch : 32 | op : 18 | number of the access, modulo 128 : 7 | lane : 6 | strong : 1
 using Mark = uint64_t;
@@ -48,7 +50,7 @@ class Epochs {
 struct Stamp {
   static constexpr uint32_t kManyLanes = 63;
   Mark mark;
-  uint32_t serial, time;  // of the warp; 0: none in this launch
+  uint32_t serial, time;  // of the warp; 0: of another launch, or none
 
   uint32_t op() const { return static_cast<uint32_t>(mark >> kOpShift) & (kMaxOps - 1); }
   uint32_t lane() const { return mark >> kLaneShift & 63; }
@@ -72,6 +74,10 @@ class RaceShadow {
   // Checks and notes an access. True when another lane of the same instruction wrote there too. Throws
   // Finding for a race.
   bool access(Warp& warp, const Op& op, const Span& span, bool writes);
+  // The same for an operation of a stream that is no kernel, such as a copy; `address` as reports call it.
+  void access(Past& past, uint64_t address, uint64_t offset, uint64_t bytes, bool writes);
+  // For one that takes all of the memory away.
+  void end(Past& past, uint64_t address);
   void clear() { chunks_.clear(); }
 
  private:
@@ -106,6 +112,7 @@ class RaceShadow {
   bool read_together(Cells& cells, Mark first, const Warp& warp) const;
   bool note_write(Cells& cells, uint64_t cell, const Warp& warp) const;
   void note_read(Cells& cells, uint64_t cell, const Warp& warp) const;
+  static void note(Chunk& chunk, uint64_t cell, Past& past, uint64_t address, bool writes);
 
   bool is_shared_;
   std::vector<std::unique_ptr<Chunk>> chunks_;

@@ -4,6 +4,7 @@
 #include "tests/ptx_vm/grid.h"
 #include "tests/ptx_vm/memory.h"
 #include "tests/ptx_vm/ptx_vm.h"
+#include "tests/ptx_vm/timeline.h"
 
 namespace flatshard::ptx_vm {
 namespace {
@@ -14,6 +15,19 @@ std::string thread_of(const Warp& warp, int lane) {
   const Dim& b = warp.block->launch->block;
   const auto t = static_cast<uint32_t>(warp.index * kLanes + lane);
   return text_of({t % b.x, t / b.x % b.y, t / b.x / b.y});
+}
+
+// A thread of a kernel that runs or ran.
+std::string actor_of(const Activity& kernel, uint32_t serial, int lane, uint32_t op) {
+  const uint64_t index = serial - kernel.first_serial;
+  const std::string at = str(" at ", kernel.kernel->where(op));
+  if (index >= kernel.warps) return str("asynchronous work", at);
+  const uint64_t block = index / kernel.warps_of_block;
+  const Dim id{static_cast<uint32_t>(block % kernel.grid_x),
+               static_cast<uint32_t>(block / kernel.grid_x % kernel.grid_y),
+               static_cast<uint32_t>(block / kernel.grid_x / kernel.grid_y)};
+  return str("block ", text_of(id), " warp ", index % kernel.warps_of_block,
+             lane == Stamp::kManyLanes ? std::string(", several lanes") : str(" lane ", lane), at);
 }
 
 }  // namespace
@@ -32,6 +46,8 @@ std::string_view name_of(FindingKind kind) {
       return "race in shared memory";
     case FindingKind::global_race:
       return "race in global memory";
+    case FindingKind::stream_race:
+      return "race between streams";
     case FindingKind::warp_race:
       return "race within a warp";
     case FindingKind::colliding_writes:
@@ -46,6 +62,8 @@ std::string_view name_of(FindingKind kind) {
       return "deadlock";
     case FindingKind::launch_limit:
       return "launch limit";
+    case FindingKind::host_changed_source:
+      return "changed source of a copy";
     case FindingKind::trap:
       return "trap";
   }
@@ -57,10 +75,10 @@ void report(FindingKind kind, const Warp& warp, int lane, const std::string& wha
   Finding finding;
   finding.kind = kind;
   finding.where = kernel.where(warp.current);
-  finding.text =
-      str(name_of(kind), ": ", what, "\n  in   ", kernel.name, "\n  by   block ", text_of(warp.block->id),
-          " thread ", thread_of(warp, lane), ", warp ", warp.index, " lane ", lane, "\n  at   ",
-          finding.where, ": ", kernel.instructions[warp.current]->opcode, "\n  with ", describe(options()));
+  finding.text = str(name_of(kind), ": ", what, "\n  in   ", warp.block->launch->past.now().what,
+                     "\n  by   block ", text_of(warp.block->id), " thread ", thread_of(warp, lane), ", warp ",
+                     warp.index, " lane ", lane, "\n  at   ", finding.where, ": ",
+                     kernel.instructions[warp.current]->opcode, "\n  with ", describe(options()));
   throw finding;
 }
 
@@ -79,6 +97,10 @@ std::string describe_address(const Warp& warp, uint64_t address) {
     default:
       break;
   }
+  return describe_address(address);
+}
+
+std::string describe_address(uint64_t address) {
   const Allocation* a = heap().nearest(address);
   if (!a) return str("address 0x", std::hex, address, ", which belongs to no allocation");
   return str("byte ", static_cast<int64_t>(address - a->begin), " of ", a->name);
@@ -89,14 +111,25 @@ std::string describe_actor(const Warp& warp, uint32_t serial, int lane, uint32_t
   if (const AsyncWork* work = launch.async.find(serial))
     return str("the work that ", describe_actor(warp, work->issuer, work->lane, work->actor.current),
                " issued");
-  const uint64_t warps = warp.block->warps.size(), index = serial - launch.first_serial;
-  const uint64_t block = index / warps;
-  const Dim id{static_cast<uint32_t>(block % launch.grid.x),
-               static_cast<uint32_t>(block / launch.grid.x % launch.grid.y),
-               static_cast<uint32_t>(block / launch.grid.x / launch.grid.y)};
-  return str("block ", text_of(id), " warp ", index % warps,
-             lane == Stamp::kManyLanes ? std::string(", several lanes") : str(" lane ", lane), " at ",
-             launch.kernel->where(op));
+  return actor_of(launch.past.now(), serial, lane, op);
+}
+
+std::string describe_past(uint64_t mark) {
+  const Activity* past = timeline().find(mark);
+  if (!past) return "an operation";
+  if (!past->kernel) return past->what;
+  const Epoch& epoch = past->epochs.at(static_cast<uint32_t>(mark >> kEpochShift));
+  const Stamp stamp{mark, epoch.serial, epoch.time};
+  return str(past->what, ", ", actor_of(*past, stamp.serial, static_cast<int>(stamp.lane()), stamp.op()),
+             ',');
+}
+
+void report_operation(FindingKind kind, const std::string& operation, const std::string& what) {
+  Finding finding;
+  finding.kind = kind;
+  finding.where = operation;
+  finding.text = str(name_of(kind), ": ", what, "\n  in   ", operation, "\n  with ", describe(options()));
+  throw finding;
 }
 
 }  // namespace flatshard::ptx_vm

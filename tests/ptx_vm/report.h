@@ -18,6 +18,7 @@ enum class FindingKind {
   uninitialised_read,
   shared_race,
   global_race,
+  stream_race,
   warp_race,
   colliding_writes,
   divergent_barrier,
@@ -25,6 +26,7 @@ enum class FindingKind {
   shuffle_mask,
   deadlock,
   launch_limit,
+  host_changed_source,
   trap,
 };
 std::string_view name_of(FindingKind kind);
@@ -39,9 +41,17 @@ struct Finding : std::exception {
 // An address as a person would call it: "byte 1024 of device allocation 3 of 4096 bytes".
 std::string describe_address(const Warp& warp, uint64_t address);
 
+std::string describe_address(uint64_t address);  // of global memory
+
 // Composes the report of what `lane` of this warp did at its current instruction.
 [[noreturn]] void report(FindingKind kind, const Warp& warp, int lane, const std::string& what);
 // Of an instruction that is not the current one: "block (1,0,0) warp 2 lane 5 at kernels/adamw.cu:52".
 std::string describe_actor(const Warp& warp, uint32_t serial, int lane, uint32_t op);
+
+// Of an operation of a stream that is no kernel, or not yet one that runs.
+[[noreturn]] void report_operation(FindingKind kind, const std::string& operation, const std::string& what);
+// The operation that left this mark in the shadow of memory: "kernel f on stream 2 (comm), block (1,0,0) warp
+// 2 lane 5 at f.cu:52".
+std::string describe_past(uint64_t mark);
 
 }  // namespace flatshard::ptx_vm

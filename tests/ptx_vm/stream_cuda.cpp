@@ -1,81 +1,86 @@
-// The CUDA runtime on the machine: streams and events. All work runs at the call, in the order the host gives
-// it, so a stream is a name and an event is always past; time is counted in instructions of warps.
-
-#include <set>
+// The CUDA runtime on the machine: streams and host functions.
 
 #include <cuda_runtime_api.h>
 
-#include "tests/ptx_vm/ptx_vm.h"
 #include "tests/ptx_vm/state.h"
+#include "tests/ptx_vm/streams.h"
 
 namespace flatshard::ptx_vm {
 namespace {
 
-constexpr int kHighest = -5;
-constexpr float kInstructionsPerMillisecond = 1e6f;
+constexpr int kLowest = 0, kHighest = -5;
 
-struct StreamObject {
-  int priority;
-};
-struct EventObject {
-  bool is_recorded = false;
-  uint64_t instructions = 0;
-};
-
-cudaError_t done() { return static_cast<cudaError_t>(outcome(cudaSuccess)); }
-StreamObject* stream_of(cudaStream_t stream) { return reinterpret_cast<StreamObject*>(stream); }
-EventObject* event_of(cudaEvent_t event) { return reinterpret_cast<EventObject*>(event); }
+template <class Work>
+cudaError_t attempt(Work&& work) {
+  return static_cast<cudaError_t>(guarded(work));
+}
 
 }  // namespace
+
+Queue& queue_of(const void* stream) {
+  if (stream == cudaStreamLegacy) stream = nullptr;
+  Queue* queue = streams().find(stream);
+  if (!queue) throw CallError(cudaErrorInvalidResourceHandle, "this is no stream, or one that is destroyed");
+  return *queue;
+}
+
+void set_role(void* stream, WorkRole role) { queue_of(stream).role = role; }
 
 extern "C" {
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
-  *least = 0;
-  *greatest = kHighest;
-  return done();
+  return attempt([&] {
+    *least = kLowest;
+    *greatest = kHighest;
+  });
 }
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int priority) {
-  *stream = reinterpret_cast<cudaStream_t>(new StreamObject{priority});
-  return done();
+
+// As on a GPU, a priority beyond the range is the nearest one in it.
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
+  return attempt([&] {
+    check(flags == cudaStreamDefault || flags == cudaStreamNonBlocking, "a stream with flags ", flags);
+    priority = std::clamp(priority, kHighest, kLowest);
+    const WorkRole role = priority == kHighest ? WorkRole::comm : WorkRole::compute;
+    *stream = reinterpret_cast<cudaStream_t>(&streams().create(flags == cudaStreamDefault, priority, role));
+  });
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
-  return cudaStreamCreateWithPriority(stream, flags, 0);
+  return cudaStreamCreateWithPriority(stream, flags, kLowest);
 }
-cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithPriority(stream, 0, 0); }
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  return cudaStreamCreateWithPriority(stream, cudaStreamDefault, kLowest);
+}
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  delete stream_of(stream);
-  return done();
+  return attempt([&] {
+    check(stream != nullptr, "the default stream cannot be destroyed");
+    streams().destroy(queue_of(stream));
+  });
 }
 cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
-  *priority = stream ? stream_of(stream)->priority : 0;
-  return done();
+  return attempt([&] { *priority = queue_of(stream).priority; });
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return done(); }
-cudaError_t cudaStreamQuery(cudaStream_t) { return done(); }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return done(); }
+cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned* flags) {
+  return attempt([&] { *flags = queue_of(stream).is_blocking ? cudaStreamDefault : cudaStreamNonBlocking; });
+}
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = reinterpret_cast<cudaEvent_t>(new EventObject);
-  return done();
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  return attempt([&] { streams().finish(queue_of(stream).milestone()); });
 }
-cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-  *event_of(event) = {true, counters().warp_instructions};
-  return done();
+cudaError_t cudaDeviceSynchronize() {
+  return attempt([] { streams().finish_all(); });
 }
-cudaError_t cudaEventQuery(cudaEvent_t) { return done(); }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return done(); }
-cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
-  const EventObject *a = event_of(begin), *b = event_of(end);
-  if (!a->is_recorded || !b->is_recorded)
-    return static_cast<cudaError_t>(outcome(cudaErrorInvalidResourceHandle, "the event was never recorded"));
-  *milliseconds = static_cast<float>(b->instructions - a->instructions) / kInstructionsPerMillisecond;
-  return done();
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  return attempt([&] {
+    if (!streams().poll(queue_of(stream).milestone()))
+      throw CallError(cudaErrorNotReady, "the stream has work");
+  });
 }
-cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  delete event_of(event);
-  return done();
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  return attempt([&] {
+    streams().give(queue_of(stream), "host function",
+                   [=](Activity&) { streams().run_host_function([=] { function(data); }); });
+  });
 }
 }
 

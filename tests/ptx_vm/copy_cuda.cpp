@@ -1,0 +1,194 @@
+// The CUDA runtime on the machine: copies and memsets. One from pinned memory reads it when its turn comes,
+// one from other memory of the host has read it when the call returns; one to memory of the host that is not
+// pinned makes the host wait.
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include <cuda_runtime_api.h>
+
+#include "tests/ptx_vm/memory.h"
+#include "tests/ptx_vm/registry.h"
+#include "tests/ptx_vm/report.h"
+#include "tests/ptx_vm/state.h"
+#include "tests/ptx_vm/streams.h"
+
+namespace flatshard::ptx_vm {
+namespace {
+
+template <class Work>
+cudaError_t attempt(Work&& work) {
+  return static_cast<cudaError_t>(guarded(work));
+}
+
+// Rows of bytes, `pitch` apart.
+struct Piece {
+  unsigned char* data = nullptr;
+  size_t pitch = 0, width = 0, height = 1;
+
+  Allocation* home() const { return heap().find(reinterpret_cast<uint64_t>(data)); }
+  bool is_on_device() const {
+    const Allocation* a = home();
+    return a && a->is_on_device();
+  }
+  size_t bytes() const { return width * height; }
+  size_t extent() const { return bytes() ? pitch * (height - 1) + width : 0; }
+  unsigned char* row(size_t i) const { return data + i * pitch; }
+};
+Piece piece_of(const void* data, size_t bytes) {
+  return {static_cast<unsigned char*>(const_cast<void*>(data)), bytes, bytes};
+}
+
+// At the call. Memory of the host that was not allocated here is taken on trust.
+void check_range(const Piece& p, const char* what) {
+  const Allocation* a = p.home();
+  check(p.width <= p.pitch || p.height <= 1, what, " of rows of ", p.width, " bytes, ", p.pitch, " apart");
+  if (!a) return;
+  const uint64_t offset = reinterpret_cast<uint64_t>(p.data) - a->begin;
+  check(a->is_live, what, " touches ", a->name, ", which is freed");
+  check(p.extent() <= a->bytes - offset, what, " of ", p.extent(), " bytes from byte ", offset, " of ",
+        a->name);
+}
+
+std::string name_of(const Piece& p) {
+  return p.home() ? describe_address(reinterpret_cast<uint64_t>(p.data)) : "memory of the host";
+}
+
+// When its turn comes: the memory is still there, and nobody touches it that is not ordered.
+void touch(const Piece& p, Past& past, bool writes) {
+  Allocation* a = p.home();
+  if (!a || !p.bytes()) return;
+  if (!a->is_live)
+    report_operation(FindingKind::use_after_free, past.now().what,
+                     str("touches ", name_of(p), ", which is freed"));
+  if (!options().finds_races) return;
+  if (!past.holds(a->made_by))
+    report_operation(FindingKind::stream_race, past.now().what,
+                     str("nothing orders it after the allocation of ", a->name));
+  for (size_t i = 0; i < p.height; ++i) {
+    const auto address = reinterpret_cast<uint64_t>(p.row(i));
+    a->races.access(past, address, a->shadow_offset(address), p.width, writes);
+  }
+}
+
+void copy_rows(const Piece& to, const Piece& from) {
+  for (size_t i = 0; i < to.height; ++i) {
+    std::memmove(to.row(i), from.row(i), to.width);
+    heap().copy_marks(to.row(i), from.row(i), to.width);
+  }
+  counters().copied_bytes += to.bytes();
+}
+
+void check_direction(const Piece& to, const Piece& from, cudaMemcpyKind kind) {
+  if (kind == cudaMemcpyDefault) return;
+  const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+  const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+  if (to.is_on_device() != to_device || from.is_on_device() != from_device)
+    throw CallError(cudaErrorInvalidMemcpyDirection,
+                    str("a copy from ", name_of(from), " to ", name_of(to), " of another kind"));
+}
+
+// Gives the copy to the stream, and waits for it where the call does.
+void copy(const Piece& to, Piece from, cudaMemcpyKind kind, Queue& queue, bool is_async) {
+  check_range(to, "a copy");
+  check_range(from, "a copy");
+  check_direction(to, from, kind);
+  if (!to.bytes()) return;
+  const std::string what = str("copy of ", to.bytes(), " bytes from ", name_of(from), " to ", name_of(to));
+  const bool from_pinned = from.home() && !from.is_on_device(), from_pageable = !from.home();
+  if (from_pageable && !is_async) streams().finish(queue.milestone());
+  std::shared_ptr<std::vector<unsigned char>> captured;
+  if (from_pageable) {
+    captured = std::make_shared<std::vector<unsigned char>>(from.bytes());
+    for (size_t i = 0; i < from.height; ++i)
+      std::memcpy(captured->data() + i * from.width, from.row(i), from.width);
+    from.data = captured->data();
+    from.pitch = from.width;
+  }
+  const Milestone milestone = streams().give(queue, what, [=](Activity& self) {
+    Past past(timeline().begin(self));
+    if (!captured) touch(from, past, false);
+    touch(to, past, true);
+    copy_rows(to, from);
+  });
+  const bool ends_on_host = !to.is_on_device(),
+             host_waits = is_async ? !to.home() : ends_on_host || from_pinned;
+  if (host_waits)
+    streams().finish(milestone);
+  else if (from_pinned)
+    streams().watch(milestone, from.data, from.extent(), what);
+}
+
+// Only a synchronous one of pinned memory makes the host wait.
+void fill(const Piece& p, int value, Queue& queue, bool is_async) {
+  check_range(p, "a memset");
+  if (!p.bytes()) return;
+  const Milestone milestone =
+      streams().give(queue, str("memset of ", p.bytes(), " bytes from ", name_of(p)), [=](Activity& self) {
+        Past past(timeline().begin(self));
+        touch(p, past, true);
+        for (size_t i = 0; i < p.height; ++i) {
+          std::memset(p.row(i), value, p.width);
+          heap().mark_written(p.row(i), p.width);
+        }
+        counters().copied_bytes += p.bytes();
+      });
+  if (!is_async && !p.is_on_device()) streams().finish(milestone);
+}
+
+Piece symbol_piece(const void* symbol, size_t bytes, size_t offset) {
+  uint64_t size = 0;
+  void* data = variable_of(symbol, &size);
+  check(data != nullptr, "no device variable is registered here");
+  return piece_of(static_cast<char*>(data) + offset, bytes);
+}
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  return attempt([&] { copy(piece_of(to, bytes), piece_of(from, bytes), kind, queue_of(stream), true); });
+}
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  return attempt([&] { copy(piece_of(to, bytes), piece_of(from, bytes), kind, queue_of(nullptr), false); });
+}
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                              size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
+  return attempt([&] {
+    const Piece target{static_cast<unsigned char*>(to), to_pitch, width, height};
+    Piece source = piece_of(from, width);
+    source.pitch = from_pitch;
+    source.height = height;
+    copy(target, source, kind, queue_of(stream), true);
+  });
+}
+cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
+  return attempt([&] { fill(piece_of(data, bytes), value, queue_of(stream), true); });
+}
+cudaError_t cudaMemset(void* data, int value, size_t bytes) {
+  return attempt([&] { fill(piece_of(data, bytes), value, queue_of(nullptr), false); });
+}
+cudaError_t cudaMemset2DAsync(void* data, size_t pitch, int value, size_t width, size_t height,
+                              cudaStream_t stream) {
+  return attempt([&] {
+    fill({static_cast<unsigned char*>(data), pitch, width, height}, value, queue_of(stream), true);
+  });
+}
+cudaError_t cudaMemcpyToSymbolAsync(const void* symbol, const void* from, size_t bytes, size_t offset,
+                                    cudaMemcpyKind kind, cudaStream_t stream) {
+  return attempt([&] {
+    copy(symbol_piece(symbol, bytes, offset), piece_of(from, bytes), kind, queue_of(stream), true);
+  });
+}
+cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, size_t bytes, size_t offset,
+                               cudaMemcpyKind kind) {
+  return attempt([&] {
+    copy(symbol_piece(symbol, bytes, offset), piece_of(from, bytes), kind, queue_of(nullptr), false);
+  });
+}
+}
+
+}  // namespace flatshard::ptx_vm

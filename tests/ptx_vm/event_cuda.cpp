@@ -1,0 +1,109 @@
+// The CUDA runtime on the machine: events. Time is counted in instructions of warps and bytes copied, so it
+// is the same in every run of one order.
+
+#include <memory>
+#include <unordered_set>
+
+#include <cuda_runtime_api.h>
+
+#include "tests/ptx_vm/state.h"
+#include "tests/ptx_vm/streams.h"
+
+namespace flatshard::ptx_vm {
+namespace {
+
+constexpr float kTicksPerMillisecond = 1e6f;
+
+struct EventObject {
+  bool is_recorded = false, is_timed = true;
+  Milestone milestone{};
+  std::shared_ptr<uint64_t> time{};  // of the last record, once it has run
+};
+
+std::unordered_set<EventObject*>& live_events() {
+  static auto* const all = new std::unordered_set<EventObject*>;
+  return *all;
+}
+
+EventObject& event_of(cudaEvent_t handle) {
+  auto* event = reinterpret_cast<EventObject*>(handle);
+  if (!live_events().contains(event))
+    throw CallError(cudaErrorInvalidResourceHandle, "this is no event, or one that is destroyed");
+  return *event;
+}
+
+template <class Work>
+cudaError_t attempt(Work&& work) {
+  return static_cast<cudaError_t>(guarded(work));
+}
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  return attempt([&] {
+    check((flags & ~unsigned{cudaEventBlockingSync | cudaEventDisableTiming}) == 0, "an event with flags ",
+          flags);
+    auto* made = new EventObject;
+    made->is_timed = !(flags & cudaEventDisableTiming);
+    live_events().insert(made);
+    *event = reinterpret_cast<cudaEvent_t>(made);
+  });
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  return attempt([&] {
+    EventObject* object = &event_of(event);
+    live_events().erase(object);
+    delete object;
+  });
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return attempt([&] {
+    EventObject& e = event_of(event);
+    auto time = std::make_shared<uint64_t>(0);
+    e.milestone = streams().give(queue_of(stream), "record", [time](Activity&) {
+      *time = counters().warp_instructions + counters().copied_bytes;
+    });
+    e.time = std::move(time);
+    e.is_recorded = true;
+  });
+}
+
+// The record that the event holds now; one that was never recorded holds nobody back.
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
+  return attempt([&] {
+    check(flags == cudaEventWaitDefault, "a wait with flags ", flags);
+    const EventObject& e = event_of(event);
+    Queue& queue = queue_of(stream);
+    if (e.is_recorded) streams().wait(queue, e.milestone);
+  });
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  return attempt([&] {
+    const EventObject& e = event_of(event);
+    if (e.is_recorded) streams().finish(e.milestone);
+  });
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return attempt([&] {
+    const EventObject& e = event_of(event);
+    if (e.is_recorded && !streams().poll(e.milestone))
+      throw CallError(cudaErrorNotReady, "the event is to come");
+  });
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  return attempt([&] {
+    const EventObject &a = event_of(begin), &b = event_of(end);
+    if (!a.is_recorded || !b.is_recorded || !a.is_timed || !b.is_timed)
+      throw CallError(cudaErrorInvalidResourceHandle, "the event was never recorded, or keeps no time");
+    if (!streams().is_done(a.milestone) || !streams().is_done(b.milestone))
+      throw CallError(cudaErrorNotReady, "the event is to come");
+    *milliseconds = (static_cast<float>(*b.time) - static_cast<float>(*a.time)) / kTicksPerMillisecond;
+  });
+}
+}
+
+}  // namespace flatshard::ptx_vm

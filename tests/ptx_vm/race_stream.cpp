@@ -1,0 +1,55 @@
+// Races with operations of streams that are no kernels: copies, memsets, freeing.
+
+#include <algorithm>
+
+#include "runtime/check.h"
+#include "tests/ptx_vm/race.h"
+#include "tests/ptx_vm/report.h"
+#include "tests/ptx_vm/timeline.h"
+
+namespace flatshard::ptx_vm {
+
+void RaceShadow::note(Chunk& chunk, uint64_t cell, Past& past, uint64_t address, bool writes) {
+  const Mark now = past.now().first_mark | Mark{Stamp::kManyLanes} << kLaneShift;
+  const auto check_order = [&](Mark other, const char* what_other_did) {
+    if (other != now && !past.holds(other))
+      report_operation(FindingKind::stream_race, past.now().what,
+                       str(writes ? "writes " : "reads ", describe_address(address), ", which ",
+                           describe_past(other), ' ', what_other_did, ", and nothing orders the two"));
+  };
+  check_order(chunk.write[cell], "wrote");
+  if (writes) {
+    check_order(chunk.read[cell], "read");
+    if (!chunk.other_read.empty()) check_order(chunk.other_read[cell], "read");
+    chunk.write[cell] = now;
+    return;
+  }
+  // As in a kernel, a read that happened before this one need not be remembered.
+  if (past.holds(chunk.read[cell])) {
+    chunk.read[cell] = now;
+  } else {
+    chunk.other_read.resize(chunk.read.size());
+    chunk.other_read[cell] = now;
+  }
+}
+
+void RaceShadow::access(Past& past, uint64_t address, uint64_t offset, uint64_t bytes, bool writes) {
+  const uint64_t end = offset + bytes, edges = offset | end;
+  const int widest = edges % 16 == 0 ? 4 : edges % 4 == 0 ? 2 : 0;
+  for (uint64_t at = offset; at < end;) {
+    Chunk& chunk = chunk_at(at);
+    const uint64_t chunk_end = std::min(end, (at / kChunkBytes + 1) * kChunkBytes);
+    if (chunk.log_cell > widest) chunk.refine(widest);
+    for (; at < chunk_end; at += uint64_t{1} << chunk.log_cell)
+      note(chunk, at % kChunkBytes >> chunk.log_cell, past, address + (at - offset), writes);
+  }
+}
+
+void RaceShadow::end(Past& past, uint64_t address) {
+  for (size_t c = 0; c < chunks_.size(); ++c)
+    if (chunks_[c])
+      for (uint64_t cell = 0; cell < chunks_[c]->write.size(); ++cell)
+        note(*chunks_[c], cell, past, address + c * kChunkBytes + (cell << chunks_[c]->log_cell), true);
+}
+
+}  // namespace flatshard::ptx_vm
