@@ -15,7 +15,6 @@ std::string name_of(const Queue& queue) {
 Streams::Streams() {
   queues_.push_back(std::make_unique<Queue>());
   queues_[0]->is_blocking = true;
-  random_.seed(options().seed);
 }
 
 // The place of a stream that is gone is used again, once nothing can conflict with what it did.
@@ -89,7 +88,7 @@ Milestone Streams::push(Queue& queue, Operation op) {
       while (Queue* comm = ready_comm()) run_front(*comm);
       break;
     case WorkOrder::random:
-      while (random_() % 2)
+      while (random() % 2)
         if (Queue* any = any_ready()) run_front(*any);
       break;
   }
@@ -111,11 +110,16 @@ Queue* Streams::ready_comm() {
   return nullptr;
 }
 
+uint64_t Streams::random() {
+  if (std::exchange(is_idle_, false)) random_.seed(options().seed);
+  return random_();
+}
+
 Queue* Streams::any_ready() {
   std::vector<Queue*> ready;
   for (const auto& queue : queues_)
     if (can_run(*queue)) ready.push_back(queue.get());
-  return ready.empty() ? nullptr : ready[random_() % ready.size()];
+  return ready.empty() ? nullptr : ready[random() % ready.size()];
 }
 
 // Whose operation brings the host closer to this point.
@@ -179,7 +183,7 @@ void Streams::host_learns(const Clock& clock) {
   if (std::any_of(queues_.begin(), queues_.end(), [](const auto& queue) { return !queue->waiting.empty(); }))
     return;  // what waits may conflict with what the host now knows
   timeline().forget(host_);
-  random_.seed(options().seed);  // so that what follows does not depend on what went before
+  is_idle_ = true;
 }
 
 void Streams::drop_all() {

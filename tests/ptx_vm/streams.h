@@ -93,6 +93,7 @@ class Streams {
   const Point* blocker(const Queue& queue) const;
   void run_front(Queue& queue);
   Queue& next_towards(Point point);
+  uint64_t random();
   Queue* ready_comm();
   Queue* any_ready();
   void run_towards(Point point);
@@ -102,6 +103,7 @@ class Streams {
   Clock host_;                                  // what happened before whatever the host gives out next
   HostSources sources_;
   std::mt19937_64 random_;
+  bool is_idle_ = true;  // what follows does not depend on what went before
   int made_ = 0;
   bool runs_host_function_ = false;
 };

@@ -41,8 +41,9 @@ Mark Timeline::settled_before(const Activity& now) const {
 }
 
 void Past::ask(Mark mark) {
-  const Activity* past = timeline().find(mark);
-  answer_ = !past || covers(now_->clock, past->point);
+  const bool is_to_come = mark >= Epochs::next_mark();
+  const Activity* past = is_to_come ? nullptr : timeline().find(mark);
+  answer_ = past ? covers(now_->clock, past->point) : !is_to_come;
   asked_first_ = past ? past->first_mark : mark;
   asked_count_ = past ? timeline().end_of(*past) - asked_first_ : 1;
 }

@@ -1,0 +1,86 @@
+// Streams and memory of a CUDA device. In flatshard_tests it runs on a GPU; in ptx_vm_tests on the PTX
+// machine, where device "cuda" simply exists.
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "runtime/memory.h"
+#include "tests/runtime/small_trainer.h"
+#include "tests/test.h"
+
+using namespace flatshard;
+using test::SmallTrainer;
+
+namespace {
+
+constexpr int64_t kSize = 1000;
+const Shape kShape{kSize};
+
+std::vector<float> counted() {
+  std::vector<float> values(kSize);
+  std::iota(values.begin(), values.end(), 1.0f);
+  return values;
+}
+
+Tensor on(const Memory& memory) { return {memory.data(), DType::f32, kShape, memory.device()}; }
+
+}  // namespace
+
+TEST_CASE("a CUDA stream copies to the device, on it and back, and zeroes, in its order") {
+  if (cuda_device_count() == 0) return test::skip("no GPU");
+  StreamGroup streams(Device::cuda(0));
+  Stream& stream = streams.add("compute");
+  const Memory a(Device::cuda(0), kSize * 4), b(Device::cuda(0), kSize * 4);
+  const Memory pinned(Device::cpu(), kSize * 4, Placement::pinned);
+  std::vector<float> values = counted(), result(kSize, -1.0f);
+  copy(stream, on(a), tensor_of(values.data(), kShape));
+  copy(stream, on(b), on(a));
+  zero(stream, on(a));
+  copy(stream, on(pinned), on(b));
+  copy(stream, tensor_of(result.data(), kShape), on(a));
+  stream.sync();
+  CHECK(std::equal(values.begin(), values.end(), on(pinned).as<float>()));
+  CHECK(result == std::vector<float>(kSize, 0.0f));
+}
+
+TEST_CASE("the host's side of a CUDA stream works in the order of the stream") {
+  if (cuda_device_count() == 0) return test::skip("no GPU");
+  StreamGroup streams(Device::cuda(0));
+  Stream &compute = streams.add("compute"), &comm = streams.add("comm", StreamRole::comm);
+  const Memory device(Device::cuda(0), kSize * 4);
+  const Memory in(Device::cpu(), kSize * 4, Placement::pinned),
+      out(Device::cpu(), kSize * 4, Placement::pinned);
+  Event filled, copied;
+  compute.host_side().run("fill", [&] { std::iota(on(in).as<float>(), on(in).as<float>() + kSize, 1.0f); });
+  compute.record(filled);
+  comm.wait(filled);
+  copy(comm, on(device), on(in));
+  comm.record(copied);
+  compute.wait(copied);
+  copy(compute, on(out), on(device));
+  float sum = 0;
+  compute.host_side().run("sum", [&] {
+    const float* values = on(out).as<float>();
+    sum = std::accumulate(values, values + kSize, 0.0f);
+  });
+  compute.sync();
+  CHECK(sum == kSize * (kSize + 1) / 2);
+}
+
+TEST_CASE("a sharded step on CUDA streams gives the same bits every time, near those of the CPU") {
+  if (cuda_device_count() == 0) return test::skip("no GPU");
+  constexpr float kTolerance = 1e-5f;  // sums of 64 in another order, some steps of an optimiser
+  const auto train = [](Device device) { return SmallTrainer(device, {}, SmallTrainer::kNone).train(); };
+  const std::vector<float> expected = train(Device::cpu()), first = train(Device::cuda(0));
+  for (size_t i = 0; i < expected.size(); ++i)
+    CHECK(std::abs(first[i] - expected[i]) <= kTolerance * expected[i]);
+  for (int repetition = 0; repetition < 5; ++repetition) CHECK(train(Device::cuda(0)) == first);
+}
+
+TEST_CASE("more memory than a GPU has is an error that says how much is free") {
+  if (cuda_device_count() == 0) return test::skip("no GPU");
+  CHECK(test::error_of([] {
+          const Memory all(Device::cuda(0), int64_t{1} << 50);
+        }).find("out of memory on cuda:0: 1125899906842624 bytes were asked for") != std::string::npos);
+}
