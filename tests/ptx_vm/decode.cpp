@@ -44,7 +44,7 @@ const OpTable& op_table() {
   static const OpTable table = [] {
     OpTable all;
     for (const auto add : {add_arithmetic_ops, add_bit_ops, add_compare_ops, add_convert_ops, add_move_ops,
-                           add_memory_ops, add_atomic_ops, add_warp_ops, add_control_ops})
+                           add_memory_ops, add_atomic_ops, add_warp_ops, add_tensor_ops, add_control_ops})
       add(all);
     return all;
   }();
@@ -274,6 +274,17 @@ uint32_t Decoder::read(const Operand& o, Type type) {
 uint64_t Decoder::integer(size_t i) const {
   if (operand(i).kind != Operand::Kind::integer) wrong(str("operand ", i + 1, " must be a literal"));
   return operand(i).bits;
+}
+
+std::vector<Operand> Decoder::elements(size_t i) const {
+  const Operand& o = operand(i);
+  return o.kind == Operand::Kind::list ? o.parts : std::vector<Operand>{o};
+}
+
+int64_t Decoder::slot_list(const std::vector<uint32_t>& slots) {
+  const auto begin = static_cast<int64_t>(kernel_.slot_lists.size());
+  kernel_.slot_lists.insert(kernel_.slot_lists.end(), slots.begin(), slots.end());
+  return begin;
 }
 
 const uint64_t* Decoder::variable(std::string_view name, Space* space) const {

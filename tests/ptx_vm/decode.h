@@ -74,7 +74,9 @@ class Decoder {
   uint32_t literal(uint32_t bytes, uint64_t bits);
   uint32_t predicate_literal(bool value);
   uint32_t temporary(uint32_t bytes_per_lane);
-  uint64_t integer(size_t i) const;  // of an operand that must be a literal
+  uint64_t integer(size_t i) const;                       // of an operand that must be a literal
+  std::vector<Operand> elements(size_t i) const;          // of a list, or the one operand
+  int64_t slot_list(const std::vector<uint32_t>& slots);  // where they begin in the kernel's slot_lists
   // Sets the op's base slot (into slot[at]), immediate, width and space from [base+offset].
   void address(Op& op, size_t i, size_t at, Space space);
   // Where a variable of this space lies, as cvta sees it; null when the name is no variable.
@@ -143,6 +145,7 @@ void add_move_ops(OpTable& table);
 void add_memory_ops(OpTable& table);
 void add_atomic_ops(OpTable& table);
 void add_warp_ops(OpTable& table);
+void add_tensor_ops(OpTable& table);
 void add_control_ops(OpTable& table);
 
 }  // namespace flatshard::ptx_vm

@@ -63,6 +63,10 @@ Options options_of_environment() {
     else
       check(timing == "random", "PTX_VM_ASYNC=", timing, ": early, late or random");
   }
+  if (const char* sums = std::getenv("PTX_VM_MMA")) {
+    o.pairwise_mma = std::strcmp(sums, "pairs") == 0;
+    check(o.pairwise_mma || std::strcmp(sums, "in_order") == 0, "PTX_VM_MMA=", sums, ": in_order or pairs");
+  }
   return o;
 }
 
@@ -82,7 +86,8 @@ std::string describe(const Options& o) {
                       : o.async == AsyncTiming::late ? "late"
                                                      : "random";
   return str("PTX_VM_SCHED=", name, " PTX_VM_SEED=", o.seed, " PTX_VM_RESIDENT=", o.resident_blocks,
-             " PTX_VM_ASYNC=", async, " PTX_VM_ORDER=", kOrderNames[static_cast<int>(o.stream_order)]);
+             " PTX_VM_ASYNC=", async, " PTX_VM_ORDER=", kOrderNames[static_cast<int>(o.stream_order)],
+             o.pairwise_mma ? " PTX_VM_MMA=pairs" : "");
 }
 
 Counters& counters() {

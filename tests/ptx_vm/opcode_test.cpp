@@ -1,44 +1,11 @@
 // Instructions against results worked out by hand: special values, edge lanes, roundings.
 
+#include "tests/ptx_vm/opcode_check.h"
 #include "tests/ptx_vm/ptx_vm.h"
 #include "tests/ptx_vm/registry.h"
-#include "tests/ptx_vm/run_ptx.h"
-#include "tests/test.h"
 
 using namespace flatshard;
 using namespace flatshard::ptx_vm;
-
-namespace {
-
-struct Form {
-  const char* body;
-  uint64_t expected;  // in every lane
-};
-
-void check_forms(const std::vector<Form>& forms) {
-  for (const Form& form : forms) {
-    const std::string body = form.body;
-    CAPTURE(body);
-    for (const uint64_t result : run_ptx(body)) {
-      CAPTURE(result);
-      CAPTURE(form.expected);
-      REQUIRE(result == form.expected);
-    }
-  }
-}
-
-// What each of 32 lanes must have: expected(lane).
-template <class Expected>
-void check_lanes(const std::string& body, Expected&& expected) {
-  CAPTURE(body);
-  const std::vector<uint64_t> results = run_ptx(body);
-  for (uint64_t lane = 0; lane < 32; ++lane) {
-    CAPTURE(lane);
-    CHECK(results[lane] == static_cast<uint64_t>(expected(lane)));
-  }
-}
-
-}  // namespace
 
 TEST_CASE("integer arithmetic wraps, widens and divides as the GPU does") {
   check_forms({

@@ -155,19 +155,13 @@ void take_semantics(Decoder& d, Op& op) {
   op.releases = order == "release";
 }
 
-// The elements of a vector, or the one operand.
-std::vector<Operand> elements(Decoder& d, size_t i) {
-  const Operand& o = d.operand(i);
-  return o.kind == Operand::Kind::list ? o.parts : std::vector<Operand>{o};
-}
-
 void decode_access(Decoder& d, bool is_load) {
   Op op;
   const Space space = take_space(d);
   take_semantics(d, op);
   const std::string_view vector = d.take_any({"v2", "v4"});
   const Type type = d.take_type();
-  const std::vector<Operand> parts = elements(d, is_load ? 0 : 1);
+  const std::vector<Operand> parts = d.elements(is_load ? 0 : 1);
   if (parts.size() != (vector == "v2" ? 2 : vector == "v4" ? 4 : 1)) d.wrong("the vector has another size");
   op.count = static_cast<uint8_t>(parts.size());
   uint32_t width = register_bytes(type);

@@ -32,6 +32,7 @@ enum class Flow : uint8_t {
   branch_table,  // to the place that slot[0] selects from the table `immediate`
   exit,          // the lanes end
   with_others,   // run the handler when every lane it names has come
+  whole_warp,    // run the handler when all 32 lanes have come
   barrier,       // of the block: the handler arrives
   poll,          // run the handler, and let others run when it says that it has to wait: Warp::polls
 };
@@ -96,6 +97,7 @@ struct Kernel {
   std::vector<std::pair<uint32_t, uint32_t>> predicate_literals;  // slot, mask
   std::vector<std::pair<uint32_t, Special>> specials;
   std::vector<std::vector<uint32_t>> branch_tables;
+  std::vector<uint32_t> slot_lists;  // of ops with more operands than slots, which say where theirs begin
   std::vector<Parameter> parameters;
   std::vector<std::pair<uint32_t, uint32_t>> shared_gaps;  // [begin, end) between static variables
   uint32_t register_bytes = 0, parameter_bytes = 0, static_shared_bytes = 0, local_bytes = 0;

@@ -43,12 +43,13 @@ struct Options {
   AsyncTiming async = AsyncTiming::random;
   Counts* counts = nullptr;  // where launches add what they cost (counts.h); slow
   WorkOrder stream_order = WorkOrder::in_order;
+  bool pairwise_mma = false;  // tensor cores add products in pairs first: within tolerance all the same
 };
 
 std::string describe(const Options& options);  // as the environment variables that repeat it
 
-// In effect from the next launch on. At start-up: PTX_VM_SCHED, PTX_VM_SEED, PTX_VM_RESIDENT, PTX_VM_ASYNC
-// and PTX_VM_ORDER.
+// In effect from the next launch on. At start-up: PTX_VM_SCHED, PTX_VM_SEED, PTX_VM_RESIDENT, PTX_VM_ASYNC,
+// PTX_VM_ORDER and PTX_VM_MMA.
 Options& options();
 
 // Options of one test; the old ones return with its end.

@@ -54,6 +54,8 @@ std::string_view name_of(FindingKind kind) {
       return "colliding writes of one instruction";
     case FindingKind::divergent_barrier:
       return "divergent barrier";
+    case FindingKind::divergent_warp:
+      return "divergent warp";
     case FindingKind::barrier_count:
       return "barrier count";
     case FindingKind::shuffle_mask:

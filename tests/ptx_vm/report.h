@@ -22,6 +22,7 @@ enum class FindingKind {
   warp_race,
   colliding_writes,
   divergent_barrier,
+  divergent_warp,
   barrier_count,
   shuffle_mask,
   deadlock,

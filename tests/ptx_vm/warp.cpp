@@ -46,6 +46,9 @@ uint32_t block_lanes(const Warp& warp) {
     report(FindingKind::divergent_barrier, warp, lane,
            str("only lanes ", std::hex, group.mask, " of the warp's ", block_lanes(warp),
                " came to the barrier"));
+  if (kernel.code[group.pc].flow == Flow::whole_warp)
+    report(FindingKind::divergent_warp, warp, lane,
+           str("only lanes ", std::hex, group.mask, " of the warp came, which must do this with all 32"));
   std::string others;
   for (const Group& other : warp.groups)
     if (other.pc != group.pc)
@@ -155,6 +158,15 @@ void run_group(Warp& warp, size_t index, uint64_t until) {
         }
         place(warp, pc + 1, rest);
         return run_with_others(warp, op, pc, active);
+      case Flow::whole_warp:
+        if (active == kAllLanes) [[likely]] {
+          warp.active = active;
+          op.run(warp, op);
+          ++pc;
+          continue;
+        }
+        place(warp, pc + 1, rest);
+        return place(warp, pc, active, true);
       case Flow::barrier:
         place(warp, pc + 1, rest);
         if (active != block_lanes(warp)) return place(warp, pc, active, true);

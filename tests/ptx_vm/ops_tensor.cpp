@@ -1,0 +1,161 @@
+// ldmatrix stmatrix mma: what a whole warp does together, on fragments that lie across its registers
+
+#include <array>
+#include <cstring>
+
+#include "runtime/check.h"
+#include "tests/ptx_vm/access.h"
+#include "tests/ptx_vm/decode.h"
+#include "tests/ptx_vm/grid.h"
+#include "tests/ptx_vm/hw/fragments.h"
+#include "tests/ptx_vm/numbers.h"
+#include "tests/ptx_vm/ptx_vm.h"
+
+namespace flatshard::ptx_vm {
+namespace {
+
+constexpr Type kB32{Type::Kind::bits, 4}, kF32{Type::Kind::f, 4};
+constexpr size_t kBase = 4;  // the slot of ldmatrix's addresses; its registers come before it
+constexpr uint32_t kSide = 8, kRowBytes = 16;  // of one of its matrices
+
+// rows[8 m + r] is where row r of matrix m lies in shared memory.
+void find_rows(Warp& warp, const Op& op, Access access, unsigned char** rows) {
+  const uint32_t count = kSide * op.count;
+  Places places;
+  warp.active = count == kLanes ? kAllLanes : (1u << count) - 1;
+  resolve(warp, op, op.slot[kBase], kRowBytes, access, &places);
+  warp.active = kAllLanes;
+  for (uint32_t row = 0; row < count; ++row)
+    rows[row] = places.pattern == Places::Pattern::side_by_side ? places.data[0] + row * kRowBytes
+                : places.pattern == Places::Pattern::all_at_one ? places.data[0]
+                                                                : places.data[row];
+}
+
+// move(byte in memory, half of a register) for every element of all matrices.
+template <bool kTransposed, class Move>
+void for_each_element(const Warp& warp, const Op& op, unsigned char* const* rows, Move&& move) {
+  for (uint32_t matrix = 0; matrix < op.count; ++matrix)
+    for (uint32_t row = 0; row < kSide; ++row)
+      for (uint32_t column = 0; column < kSide; ++column) {
+        const FragmentPlace at = place_in_matrix(matrix, row, column, kTransposed);
+        move(rows[matrix * kSide + row] + column * sizeof(uint16_t),
+             warp.lanes<uint16_t>(op.slot[at.reg]) + at.lane * 2 + at.half);
+      }
+}
+
+template <bool kTransposed>
+void load_matrices(Warp& warp, const Op& op) {
+  unsigned char* rows[kLanes];
+  find_rows(warp, op, Access::read, rows);
+  for_each_element<kTransposed>(warp, op, rows, [](const unsigned char* memory, uint16_t* half) {
+    std::memcpy(half, memory, sizeof(*half));
+  });
+}
+
+template <bool kTransposed>
+void store_matrices(Warp& warp, const Op& op) {
+  unsigned char* rows[kLanes];
+  find_rows(warp, op, Access::write, rows);
+  for_each_element<kTransposed>(warp, op, rows, [](unsigned char* memory, const uint16_t* half) {
+    std::memcpy(memory, half, sizeof(*half));
+  });
+}
+
+void decode_matrices(Decoder& d, bool is_load) {
+  Op op;
+  op.flow = Flow::whole_warp;
+  if (!d.take("sync") || !d.take("aligned") || !d.take("m8n8") || !d.take("b16"))
+    d.wrong("only .sync.aligned.m8n8 with .b16 is supported");
+  if (!d.take("shared") && !d.take("shared::cta")) d.wrong("only .shared is supported");
+  const std::string_view many = d.take_any({"x1", "x2", "x4"});
+  op.count = many == "x4" ? 4 : many == "x2" ? 2 : 1;
+  if (many.empty()) d.wrong("neither .x1, .x2 nor .x4");
+  const bool transposed = d.take("trans");
+  op.run = is_load ? (transposed ? load_matrices<true> : load_matrices<false>)
+                   : (transposed ? store_matrices<true> : store_matrices<false>);
+  const std::vector<Operand> registers = d.elements(is_load ? 0 : 1);
+  if (registers.size() != op.count) d.wrong(str(registers.size(), " registers for .", many));
+  for (size_t i = 0; i < registers.size(); ++i)
+    op.slot[i] = is_load ? d.register_of(registers[i], 4) : d.read(registers[i], kB32);
+  d.address(op, is_load ? 1 : 0, kBase, Space::shared);
+  if (op.space != Space::shared) d.wrong("the address is not of shared memory");
+  d.emit(op);
+}
+
+// The products of one row of A with all columns of B, added to the row's sums: in the order of k, or, to show
+// that no tolerance hangs on that order, in pairs first.
+template <uint32_t kDepth>
+void add_products(float* sum, const float* a, const float (*b)[kSide], bool in_pairs) {
+  for (uint32_t k = 0; k < kDepth; k += 2)
+    for (uint32_t column = 0; column < kSide; ++column) {
+      const float even = a[k] * b[k][column], odd = a[k + 1] * b[k + 1][column];
+      sum[column] = in_pairs ? sum[column] + (even + odd) : sum[column] + even + odd;
+    }
+}
+
+// D = A B + C with A (16, kDepth), B (kDepth, 8). The op's registers stand in a list: D, A, B, C.
+template <class T, uint32_t kDepth>
+void multiply(Warp& warp, const Op& op) {
+  constexpr uint32_t kRows = 16, kSums = 4, kRegisters = kDepth / 4;  // registers of A
+  const uint32_t* d = &warp.block->kernel().slot_lists[static_cast<size_t>(op.immediate)];
+  const uint32_t *a = d + kSums, *b = a + kRegisters, *c = b + kRegisters / 2;
+  const auto element = [&](const uint32_t* slots, const FragmentPlace& at) {
+    return to_float(warp.lanes<T>(slots[at.reg])[at.lane * 2 + at.half]);
+  };
+  float right[kDepth][kSide], sums[kRows][kSide];
+  for (uint32_t k = 0; k < kDepth; ++k)
+    for (uint32_t column = 0; column < kSide; ++column) right[k][column] = element(b, place_in_b(k, column));
+  const bool in_pairs = options().pairwise_mma;
+  for (uint32_t row = 0; row < kRows; ++row) {
+    float left[kDepth];
+    for (uint32_t k = 0; k < kDepth; ++k) left[k] = element(a, place_in_a(row, k));
+    for (uint32_t column = 0; column < kSide; ++column) {
+      const FragmentPlace at = place_in_accumulator(row, column);
+      sums[row][column] = warp.lanes<float>(c[at.reg])[at.lane];
+    }
+    add_products<kDepth>(sums[row], left, right, in_pairs);
+  }
+  for (uint32_t row = 0; row < kRows; ++row)
+    for (uint32_t column = 0; column < kSide; ++column) {
+      const FragmentPlace at = place_in_accumulator(row, column);
+      warp.lanes<float>(d[at.reg])[at.lane] = sums[row][column];
+    }
+}
+
+void mma(Decoder& d) {
+  Op op;
+  op.flow = Flow::whole_warp;
+  const std::string_view shape = d.take_any({"m16n8k16", "m16n8k8"});
+  if (!d.take("sync") || !d.take("aligned") || shape.empty())
+    d.wrong("only .sync.aligned.m16n8k16 and .m16n8k8 are supported");
+  if (!d.take("row") || !d.take("col")) d.wrong("only .row.col is supported");
+  const Type result = d.take_type(), a = d.take_type(), b = d.take_type(), c = d.take_type();
+  const bool is_half = a.is(Type::Kind::f, 2) && b.is(Type::Kind::f, 2);
+  const bool is_bfloat = a.is(Type::Kind::bf, 2) && b.is(Type::Kind::bf, 2);
+  if (!result.is_f32() || !c.is_f32() || is_half == is_bfloat)
+    d.wrong("only .f32.bf16.bf16.f32 and .f32.f16.f16.f32 are supported");
+  const bool is_deep = shape == "m16n8k16";
+  op.run = is_deep ? (is_half ? multiply<Half, 16> : multiply<BFloat, 16>)
+                   : (is_half ? multiply<Half, 8> : multiply<BFloat, 8>);
+  const std::array<size_t, 4> registers{4, is_deep ? size_t{4} : 2, is_deep ? size_t{2} : 1, 4};
+  std::vector<uint32_t> slots;
+  for (size_t i = 0; i < registers.size(); ++i) {
+    const std::vector<Operand> parts = d.elements(i);
+    if (parts.size() != registers[i])
+      d.wrong(str("operand ", i + 1, " has ", parts.size(), " registers, not ", registers[i]));
+    for (const Operand& part : parts)
+      slots.push_back(i == 0 ? d.register_of(part, 4) : d.read(part, i == 3 ? kF32 : kB32));
+  }
+  op.immediate = d.slot_list(slots);
+  d.emit(op);
+}
+
+}  // namespace
+
+void add_tensor_ops(OpTable& table) {
+  table["ldmatrix"] = [](Decoder& d) { decode_matrices(d, true); };
+  table["stmatrix"] = [](Decoder& d) { decode_matrices(d, false); };
+  table["mma"] = mma;
+}
+
+}  // namespace flatshard::ptx_vm
