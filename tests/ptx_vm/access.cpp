@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "runtime/check.h"
+#include "tests/ptx_vm/async_copy.h"
 #include "tests/ptx_vm/grid.h"
 #include "tests/ptx_vm/memory.h"
 #include "tests/ptx_vm/report.h"
@@ -33,8 +34,8 @@ struct Region {
   uint64_t address, bytes;  // generic address of its begin
   unsigned char* data;
   unsigned char* state;
-  RaceShadow* races;  // or null
-  bool has_gaps = false;
+  RaceShadow* races;       // or null
+  bool is_patchy = false;  // some bytes may be none to write to: gaps between variables, or copies in flight
   unsigned char* whole = nullptr;  // or null
   bool is_whole(uint64_t offset, uint64_t size) const {
     return whole && whole[offset / kWholeBytes] == kIsWhole &&
@@ -49,10 +50,18 @@ bool all_written(const unsigned char* state, uint64_t bytes) {
   return other == 0;
 }
 
-bool any_gap(const unsigned char* state, uint64_t bytes) {
-  unsigned char gap = 0;
-  for (uint64_t i = 0; i < bytes; ++i) gap |= state[i] & kGap;
-  return gap != 0;
+bool any(unsigned char kind, const unsigned char* state, uint64_t bytes) {
+  unsigned char found = 0;
+  for (uint64_t i = 0; i < bytes; ++i) found |= state[i] & kind;
+  return found != 0;
+}
+
+// Bytes that nobody may access, whether they are written or not.
+void check_accessible(const Request& r, const unsigned char* state, uint64_t address) {
+  if (any(kGap, state, r.bytes)) r.wrong(FindingKind::out_of_bounds, address, ", between two variables");
+  if (any(kInFlight, state, r.bytes))
+    r.wrong(FindingKind::async_in_flight, address,
+            str(", which ", describe_copy_to(r.warp, address, r.bytes), " copies and has not waited for"));
 }
 
 // The bytes from `offset` on are written; now and then this looks whether all around them are.
@@ -70,13 +79,13 @@ bool pass_states(const Request& r, const Region& region, uint64_t offset, uint64
   unsigned char* state = region.state + offset;
   if (r.access != Access::write && !all_written(state, r.all_bytes())) [[unlikely]] {
     if (!alone) return false;
-    if (any_gap(state, r.bytes)) r.wrong(FindingKind::out_of_bounds, address, ", between two variables");
+    check_accessible(r, state, address);
     r.wrong(FindingKind::uninitialised_read, address, ", which nobody has written");
   }
   if (r.writes()) {
-    if (region.has_gaps && any_gap(state, r.all_bytes())) [[unlikely]] {
+    if (region.is_patchy && any(kGap | kInFlight, state, r.all_bytes())) [[unlikely]] {
       if (!alone) return false;
-      r.wrong(FindingKind::out_of_bounds, address, ", between two variables");
+      check_accessible(r, state, address);
     }
     std::memset(state, kWritten, r.all_bytes());
   }
@@ -144,11 +153,11 @@ unsigned char* at_region(Request& r, const Region& region, uint64_t address) {
 
 unsigned char* at_shared(Request& r, uint64_t address) {
   Block& block = *r.warp.block;
-  return at_region(
-      r,
-      {kSharedWindow + kSharedBase, block.shared.size(), block.shared.data(), block.shared_state.data(),
-       block.launch->finds_races ? &block.shared_races : nullptr, !block.kernel().shared_gaps.empty()},
-      address | kSharedWindow);
+  return at_region(r,
+                   {kSharedWindow + kSharedBase, block.shared.size(), block.shared.data(),
+                    block.shared_state.data(), block.launch->finds_races ? &block.shared_races : nullptr,
+                    block.copies_in_flight > 0 || !block.kernel().shared_gaps.empty()},
+                   address | kSharedWindow);
 }
 
 unsigned char* at_local(Request& r, uint64_t address) {
@@ -200,12 +209,8 @@ bool resolve_together(Request& r, const uint64_t* address, Places* places) {
   return true;
 }
 
-template <class Address, Place place, bool kTogether>
-void resolve_all(Request r, uint32_t base_slot, Places* places) {
-  const Address* base = r.warp.lanes<Address>(base_slot);
-  uint64_t address[kLanes];
-  for (uint32_t lane = 0; lane < kLanes; ++lane)
-    address[lane] = base[lane] + static_cast<uint64_t>(r.op.immediate);
+template <Place place, bool kTogether>
+void resolve_addresses(Request& r, const uint64_t* address, Places* places) {
   places->pattern = Places::Pattern::scattered;
   if (kTogether && r.access != Access::update && resolve_together<place>(r, address, places)) {
     places->collides = false;
@@ -219,12 +224,25 @@ void resolve_all(Request r, uint32_t base_slot, Places* places) {
   places->collides = r.collides;
 }
 
+template <class Address, Place place, bool kTogether>
+void resolve_all(Request r, uint32_t base_slot, Places* places) {
+  const Address* base = r.warp.lanes<Address>(base_slot);
+  uint64_t address[kLanes];
+  for (uint32_t lane = 0; lane < kLanes; ++lane)
+    address[lane] = base[lane] + static_cast<uint64_t>(r.op.immediate);
+  resolve_addresses<place, kTogether>(r, address, places);
+}
+
+Request begin_access(Warp& warp, const Op& op, uint32_t bytes, Access access) {
+  ++warp.step;
+  if (access == Access::write) ++warp.block->launch->progress;
+  return {warp, op, bytes, access};
+}
+
 }  // namespace
 
 void resolve(Warp& warp, const Op& op, uint32_t base_slot, uint32_t bytes, Access access, Places* places) {
-  ++warp.step;
-  if (access == Access::write) ++warp.block->launch->progress;
-  const Request r{warp, op, bytes, access};
+  const Request r = begin_access(warp, op, bytes, access);
   if (Launch& launch = *warp.block->launch; launch.counts) [[unlikely]]
     launch.counts->add_access(*launch.kernel_counts, warp, op, base_slot, bytes, access);
   switch (op.space) {
@@ -241,6 +259,12 @@ void resolve(Warp& warp, const Op& op, uint32_t base_slot, uint32_t bytes, Acces
       return op.wide_address ? resolve_all<uint64_t, at_local, false>(r, base_slot, places)
                              : resolve_all<uint32_t, at_local, false>(r, base_slot, places);
   }
+}
+
+void resolve_shared(Warp& warp, const Op& op, const uint64_t* address, uint32_t bytes, Access access,
+                    Places* places) {
+  Request r = begin_access(warp, op, bytes, access);
+  resolve_addresses<at_shared, true>(r, address, places);
 }
 
 unsigned char* touch(Warp& actor, Space space, uint64_t address, uint64_t bytes, Access access) {

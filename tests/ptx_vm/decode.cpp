@@ -43,8 +43,9 @@ constexpr std::array kSpecialNames{"%tid.x",
 const OpTable& op_table() {
   static const OpTable table = [] {
     OpTable all;
-    for (const auto add : {add_arithmetic_ops, add_bit_ops, add_compare_ops, add_convert_ops, add_move_ops,
-                           add_memory_ops, add_atomic_ops, add_warp_ops, add_tensor_ops, add_control_ops})
+    for (const auto add :
+         {add_arithmetic_ops, add_bit_ops, add_compare_ops, add_convert_ops, add_move_ops, add_memory_ops,
+          add_atomic_ops, add_warp_ops, add_tensor_ops, add_async_copy_ops, add_control_ops})
       add(all);
     return all;
   }();
@@ -207,6 +208,12 @@ uint32_t Decoder::width_of(std::string_view name) const {
   uint32_t slot = 0;
   const Register* r = find_register(name, &slot);
   return r ? r->bytes : 0;
+}
+
+bool Decoder::is_predicate(size_t i) const {
+  uint32_t slot = 0;
+  const Register* r = find_register(operand(i).name, &slot);
+  return r && r->is_predicate;
 }
 
 uint32_t Decoder::special(std::string_view name, uint32_t bytes) {

@@ -69,6 +69,7 @@ class Decoder {
   uint32_t read(size_t i, Type type) { return read(operand(i), type); }
   uint32_t read(const Operand& o, Type type);
   uint32_t register_of(const Operand& o, uint32_t bytes, bool is_predicate = false);
+  bool is_predicate(size_t i) const;               // a predicate register
   uint32_t predicate(const Operand& o);            // negated ones become a slot of their own
   uint32_t width_of(std::string_view name) const;  // bytes of a register's lanes; 0: not a register
   uint32_t literal(uint32_t bytes, uint64_t bits);
@@ -146,6 +147,7 @@ void add_memory_ops(OpTable& table);
 void add_atomic_ops(OpTable& table);
 void add_warp_ops(OpTable& table);
 void add_tensor_ops(OpTable& table);
+void add_async_copy_ops(OpTable& table);
 void add_control_ops(OpTable& table);
 
 }  // namespace flatshard::ptx_vm

@@ -134,6 +134,7 @@ void start(Block& block, Launch& launch, uint64_t index) {
   block.first_async = take_serials(0);
   block.settled = Epochs::next_mark();
   block.live_warps = static_cast<int>(warps);
+  block.copies_in_flight = 0;
   for (uint32_t w = 0; w < warps; ++w) {
     Warp& warp = block.warps[w];
     warp.block = &block;
@@ -147,6 +148,7 @@ void start(Block& block, Launch& launch, uint64_t index) {
     warp.known_elsewhere.clear();
     warp.observed.clear();
     warp.fenced.clear();
+    warp.copies = {};
     warp.known[w] = 1;
     warp.epoch = 0;
     warp.local.assign(size_t{kernel.local_bytes} * kLanes, 0xff);

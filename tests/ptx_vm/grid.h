@@ -64,6 +64,7 @@ struct Block {
   RaceShadow shared_races{true};
   std::array<Barrier, 16> barriers;
   int live_warps = 0;
+  uint64_t copies_in_flight = 0;  // of all warps
   uint32_t first_async = 0;  // serial; earlier works with this shared memory are those of an earlier block
 
   Mark settled = 0;  // what the block's warps did under smaller marks happened before now, for all of them

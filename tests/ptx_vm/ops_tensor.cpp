@@ -25,10 +25,7 @@ void find_rows(Warp& warp, const Op& op, Access access, unsigned char** rows) {
   warp.active = count == kLanes ? kAllLanes : (1u << count) - 1;
   resolve(warp, op, op.slot[kBase], kRowBytes, access, &places);
   warp.active = kAllLanes;
-  for (uint32_t row = 0; row < count; ++row)
-    rows[row] = places.pattern == Places::Pattern::side_by_side ? places.data[0] + row * kRowBytes
-                : places.pattern == Places::Pattern::all_at_one ? places.data[0]
-                                                                : places.data[row];
+  for (uint32_t row = 0; row < count; ++row) rows[row] = places.at(static_cast<int>(row), kRowBytes);
 }
 
 // move(byte in memory, half of a register) for every element of all matrices.

@@ -183,7 +183,7 @@ class Parser {
         const std::string_view space = take().text.substr(1);
         f.body.emplace_back(parse_variable(space));
         expect(";");
-      } else if (here(1).text == ":") {
+      } else if (here(1).text == ":" && here(2).text != ":") {
         parse_label(f);
       } else {
         f.body.emplace_back(parse_instruction());

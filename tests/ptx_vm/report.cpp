@@ -42,6 +42,8 @@ std::string_view name_of(FindingKind kind) {
       return "misaligned access";
     case FindingKind::uninitialised_read:
       return "uninitialised read";
+    case FindingKind::async_in_flight:
+      return "asynchronous copy in flight";
     case FindingKind::shared_race:
       return "race in shared memory";
     case FindingKind::global_race:

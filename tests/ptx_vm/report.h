@@ -16,6 +16,7 @@ enum class FindingKind {
   use_after_free,
   misaligned_access,
   uninitialised_read,
+  async_in_flight,
   shared_race,
   global_race,
   stream_race,

@@ -6,6 +6,16 @@
 
 namespace flatshard::ptx_vm {
 
+namespace {
+
+std::string count_up() {
+  std::string bytes = "0";
+  for (int i = 1; i < 256; ++i) bytes += str(", ", i);
+  return bytes;
+}
+
+}  // namespace
+
 std::vector<uint64_t> run_ptx(const std::string& body, uint32_t threads) {
   const void* stub = register_ptx(str(R"(
 .version 8.0
@@ -26,7 +36,9 @@ std::vector<uint64_t> run_ptx(const std::string& body, uint32_t threads) {
   or.b64 %rd0, %rd0, %rd31;
   st.global.u64 [%rd30], %rd0;
   ret;
-})"));
+}
+.global .align 16 .b8 source[256] = {)",
+                                      count_up(), "};"));
   void* out = nullptr;
   std::vector<uint64_t> results(threads);
   const size_t bytes = threads * sizeof(uint64_t);

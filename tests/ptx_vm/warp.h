@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "tests/ptx_vm/async_copy.h"
 #include "tests/ptx_vm/order.h"
 #include "tests/ptx_vm/program.h"
 
@@ -45,6 +46,7 @@ struct Warp {
   std::vector<uint32_t>
       known;  // of each warp of the block: its time that happened before now; [index] is ours
 
+  AsyncCopies copies;
   std::vector<unsigned char> local, local_state;  // of each lane: local_bytes, ByteState
 
   template <class T>

@@ -1,0 +1,93 @@
+#include "tests/ptx_vm/async_copy.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "tests/ptx_vm/access.h"
+#include "tests/ptx_vm/grid.h"
+#include "tests/ptx_vm/memory.h"
+#include "tests/ptx_vm/report.h"
+
+namespace flatshard::ptx_vm {
+namespace {
+
+// The pieces' bytes in shared memory, checked and noted as written by these lanes. True when two are one.
+bool resolve_pieces(Warp& warp, const AsyncCopy& copy, uint32_t lanes, unsigned char** data) {
+  Places places;
+  const uint32_t active = std::exchange(warp.active, lanes);
+  resolve_shared(warp, *copy.op, copy.to.data(), copy.bytes, Access::write, &places);
+  for_each_lane(lanes, [&](int lane) { data[lane] = places.at(lane, copy.bytes); });
+  warp.active = active;
+  return places.collides;
+}
+
+void mark(const Warp& warp, const unsigned char* data, uint32_t bytes, ByteState state) {
+  Block& block = *warp.block;
+  std::memset(block.shared_state.data() + (data - block.shared.data()), state, bytes);
+}
+
+void finish(Warp& warp, AsyncCopy& copy, uint32_t lanes) {
+  for_each_lane(lanes, [&](int lane) {
+    const uint64_t offset = (copy.to[static_cast<size_t>(lane)] & ~kWindowMask) - kSharedBase;
+    mark(warp, warp.block->shared.data() + offset, copy.bytes, kUnwritten);
+  });
+  unsigned char* data[kLanes];
+  resolve_pieces(warp, copy, lanes, data);
+  for_each_lane(lanes, [&](int lane) {
+    std::memcpy(data[lane], copy.data[static_cast<size_t>(lane)].data(), copy.bytes);
+  });
+  copy.lanes &= ~lanes;
+}
+
+// Finishes the pieces of active lanes for which is_due(copy, lane).
+template <class IsDue>
+void finish_due(Warp& warp, IsDue&& is_due) {
+  std::vector<AsyncCopy>& all = warp.copies.in_flight;
+  for (AsyncCopy& copy : all) {
+    uint32_t due = 0;
+    for_each_lane(copy.lanes & warp.active, [&](int lane) {
+      due |= static_cast<uint32_t>(is_due(copy, static_cast<size_t>(lane))) << lane;
+    });
+    if (due) finish(warp, copy, due);
+  }
+  warp.block->copies_in_flight -= std::erase_if(all, [](const AsyncCopy& copy) { return !copy.lanes; });
+}
+
+}  // namespace
+
+void begin(Warp& warp, AsyncCopy copy) {
+  unsigned char* data[kLanes];
+  if (resolve_pieces(warp, copy, copy.lanes, data))
+    report(FindingKind::colliding_writes, warp, std::countr_zero(copy.lanes),
+           "two lanes of the warp copy to one place");
+  for_each_lane(copy.lanes, [&](int lane) { mark(warp, data[lane], copy.bytes, kInFlight); });
+  copy.group = warp.copies.groups;
+  warp.copies.in_flight.push_back(std::move(copy));
+  ++warp.block->copies_in_flight;
+}
+
+void wait_for_groups(Warp& warp, uint32_t groups) {
+  finish_due(warp, [&](const AsyncCopy& copy, size_t lane) {
+    return copy.group[lane] + uint64_t{groups} < warp.copies.groups[lane];
+  });
+}
+
+void wait_for_all(Warp& warp) {
+  finish_due(warp, [](const AsyncCopy&, size_t) { return true; });
+}
+
+std::string describe_copy_to(const Warp& warp, uint64_t address, uint32_t bytes) {
+  const uint64_t begin = address & ~kWindowMask;
+  for (const Warp& other : warp.block->warps)
+    for (const AsyncCopy& copy : other.copies.in_flight)
+      for (uint32_t lanes = copy.lanes; lanes; lanes &= lanes - 1) {
+        const int lane = std::countr_zero(lanes);
+        const uint64_t to = copy.to[static_cast<size_t>(lane)] & ~kWindowMask;
+        if (to < begin + bytes && begin < to + copy.bytes)
+          return describe_actor(warp, other.serial, lane, copy.op->index);
+      }
+  return "nobody";
+}
+
+}  // namespace flatshard::ptx_vm
