@@ -48,12 +48,31 @@ struct BackwardPointers {
   const float* rstd;
 };
 
+// A row of partial sums: packs of N columns lie in pieces of 16 bytes, first the first piece of every pack,
+// then the second, so that lanes side by side access pieces side by side. Where packs are one piece, columns
+// lie in order.
+template <int N>
+struct PartialRow {
+  static constexpr int kPiece = N < kPackSize<float> ? N : kPackSize<float>;
+  static constexpr int kPieces = N / kPiece;
+  int64_t packs;  // of a row
+
+  // Of the pack that begins at column i.
+  __device__ int64_t place(int64_t i, int piece) const { return (piece * packs + i / N) * kPiece; }
+  __device__ int64_t column(int64_t place) const {
+    const int64_t piece = place / kPiece;
+    return piece % packs * N + piece / packs * kPiece + place % kPiece;
+  }
+};
+
 // partial_dw of a block is summed in global memory, row after row; each column belongs to one thread.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads)
     backward_kernel(BackwardPointers p, int64_t rows, int64_t C, int64_t row_block, bool accumulate) {
   const T* w = static_cast<const T*>(p.w);
   float* dw = p.partial_dw + blockIdx.x * C;
+  using Partial = PartialRow<N>;
+  const Partial partial{C / N};
   const int64_t begin = blockIdx.x * row_block, end = begin + row_block < rows ? begin + row_block : rows;
   for (int64_t row = begin; row < end; ++row) {
     const T *x = static_cast<const T*>(p.x) + row * C, *dy = static_cast<const T*>(p.dy) + row * C;
@@ -62,10 +81,17 @@ __global__ void __launch_bounds__(kThreads)
     float dot = 0.0f;
     for_each_pack<T, N>(C, [&](int64_t i) {
       const Pack<T, N> v = load<T, N>(x + i), g = load<T, N>(dy + i), weight = load<T, N>(w + i);
-      for (int k = 0; k < N; ++k) {
-        const float xhat = to_float(v.element[k]) * rstd, gradient = to_float(g.element[k]);
-        dot = fmaf(gradient * to_float(weight.element[k]), xhat, dot);
-        dw[i + k] = fmaf(gradient, round_to<T>(xhat), row == begin ? 0.0f : dw[i + k]);
+      for (int piece = 0; piece < Partial::kPieces; ++piece) {
+        float* at = dw + partial.place(i, piece);
+        Pack<float, Partial::kPiece> sum{};
+        if (row != begin) sum = load<float, Partial::kPiece>(at);
+        for (int j = 0; j < Partial::kPiece; ++j) {
+          const int k = piece * Partial::kPiece + j;
+          const float xhat = to_float(v.element[k]) * rstd, gradient = to_float(g.element[k]);
+          dot = fmaf(gradient * to_float(weight.element[k]), xhat, dot);
+          sum.element[j] = fmaf(gradient, round_to<T>(xhat), sum.element[j]);
+        }
+        store<float, Partial::kPiece>(at, sum);
       }
     });
     const float mean = block_sum<kThreads>(dot) / static_cast<float>(C);
@@ -83,13 +109,15 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+template <int N>
 __global__ void __launch_bounds__(kThreads)
     add_partials_kernel(float* dw, const float* partial_dw, int64_t partials, int64_t C) {
-  const int64_t i = blockIdx.x * static_cast<int64_t>(kThreads) + threadIdx.x;
-  if (i >= C) return;
-  float sum = dw[i];
-  for (int64_t block = 0; block < partials; ++block) sum += partial_dw[block * C + i];
-  dw[i] = sum;
+  const int64_t place = blockIdx.x * static_cast<int64_t>(kThreads) + threadIdx.x;
+  if (place >= C) return;
+  const int64_t column = PartialRow<N>{C / N}.column(place);
+  float sum = dw[column];
+  for (int64_t block = 0; block < partials; ++block) sum += partial_dw[block * C + place];
+  dw[column] = sum;
 }
 
 template <class T, int N>
@@ -103,10 +131,15 @@ template <class T, int N>
 void launch_backward(Stream& stream, const RmsNormBackward& a, const Tensor& partial_dw) {
   const BackwardPointers p{a.dx.data, partial_dw.as<float>(), a.dy.data, a.x.data,
                            a.w.data,  a.rstd.as<float>()};
+  const int64_t C = a.x.shape[-1];
   const int64_t rows = a.x.rows(), blocks = partial_dw.shape[0], row_block = (rows + blocks - 1) / blocks;
-  backward_kernel<T, N><<<static_cast<unsigned>(blocks), kThreads, 0, native(stream)>>>(
-      p, rows, a.x.shape[-1], row_block, a.accumulate_dx);
+  backward_kernel<T, N><<<static_cast<unsigned>(blocks), kThreads, 0, native(stream)>>>(p, rows, C, row_block,
+                                                                                        a.accumulate_dx);
   check_launch("rmsnorm_backward");
+  add_partials_kernel<N>
+      <<<static_cast<unsigned>((C + kThreads - 1) / kThreads), kThreads, 0, native(stream)>>>(
+          a.dw.as<float>(), partial_dw.as<float>(), blocks, C);
+  check_launch("rmsnorm_backward: add_partials");
 }
 
 }  // namespace
@@ -122,15 +155,11 @@ void rmsnorm_forward(Stream& stream, const RmsNormForward& a) {
 
 void rmsnorm_backward(Stream& stream, const RmsNormBackward& a, const Tensor& partial_dw) {
   visit_float(a.x.dtype, [&]<class T>() {
-    if (packable<T>(a.x.shape[-1], a.x.data, a.dx.data, a.dy.data, a.w.data))
+    if (packable<T>(a.x.shape[-1], a.x.data, a.dx.data, a.dy.data, a.w.data, partial_dw.data))
       launch_backward<T, kPackSize<T>>(stream, a, partial_dw);
     else
       launch_backward<T, 1>(stream, a, partial_dw);
   });
-  const int64_t C = a.x.shape[-1];
-  add_partials_kernel<<<static_cast<unsigned>((C + kThreads - 1) / kThreads), kThreads, 0, native(stream)>>>(
-      a.dw.as<float>(), partial_dw.as<float>(), partial_dw.shape[0], C);
-  check_launch("rmsnorm_backward: add_partials");
 }
 
 }  // namespace flatshard::cuda
