@@ -11,6 +11,7 @@
 namespace flatshard::ptx_vm {
 namespace {
 
+constexpr uint32_t kNoLane = 64;
 uint32_t next_epoch = 1;
 
 [[noreturn]] void report_race(const Stamp& past, const Warp& warp, uint32_t now_lane, uint64_t address,
@@ -95,38 +96,41 @@ inline bool RaceShadow::is_ordered(const Stamp& past, const Warp& warp, uint32_t
   return known != warp.known_elsewhere.end() && past.time <= known->second;
 }
 
-// The common case: of all these cells only this lane knows anything that is not ordered. False: nothing is
-// noted.
-inline bool RaceShadow::write_together(Cells& cells, Mark first) const {
+// Are all of these marks the lane's own, too old to count, or of one epoch that happened before now as a
+// whole?
+inline bool RaceShadow::is_free(const Mark* marks, const Cells& cells, Mark first, const Warp& warp) const {
   Mark foreign = 0;
+  for (uint64_t i = 0; i < cells.count; ++i) foreign |= is_foreign(marks[i], cells.mark_at(i), first);
+  if (!foreign) return true;
+  uint64_t at = 0;
+  while (!is_foreign(marks[at], cells.mark_at(at), first)) ++at;
+  if (!is_ordered(stamp_of(marks[at], warp), warp, kNoLane)) return false;
+  const Mark epoch = marks[at] >> kEpochShift;
+  foreign = 0;
   for (uint64_t i = 0; i < cells.count; ++i) {
-    const Mark now = cells.mark_at(i);
-    foreign |= is_foreign(cells.write[i], now, first) | is_foreign(cells.read[i], now, first);
+    const Mark is_other = marks[i] >> kEpochShift == epoch ? 0 : ~Mark{0};
+    foreign |= is_foreign(marks[i], cells.mark_at(i), first) & is_other;
   }
-  if (cells.other_read)
-    for (uint64_t i = 0; i < cells.count; ++i)
-      foreign |= is_foreign(cells.other_read[i], cells.mark_at(i), first);
-  if (foreign) return false;
+  return !foreign;
+}
+
+// The common case: nothing that anybody else did with these cells is in question. False: nothing is noted.
+inline bool RaceShadow::write_together(Cells& cells, Mark first, const Warp& warp) const {
+  if (!is_free(cells.write, cells, first, warp) || !is_free(cells.read, cells, first, warp)) return false;
+  if (cells.other_read && !is_free(cells.other_read, cells, first, warp)) return false;
   for (uint64_t i = 0; i < cells.count; ++i) cells.write[i] = cells.mark_at(i);
-  return true;  // reads of the same lane and epoch may stay: what races with them races with the write
+  return true;  // the reads may stay: what races with them races with the write
 }
 
 // Nobody else has written; others may have read. The first reader and the last are kept.
 inline bool RaceShadow::read_together(Cells& cells, Mark first, const Warp& warp) const {
-  Mark written = 0, is_read = 0;
-  for (uint64_t i = 0; i < cells.count; ++i) {
-    const Mark now = cells.mark_at(i);
-    written |= is_foreign(cells.write[i], now, first);
-    is_read |= is_foreign(cells.read[i], now, first);
-  }
-  if (written) return false;
-  if (!is_read) {
+  if (!is_free(cells.write, cells, first, warp)) return false;
+  // A read that happened before this one need not be remembered: what races with it races with this one.
+  if (is_free(cells.read, cells, first, warp)) {
     for (uint64_t i = 0; i < cells.count; ++i) cells.read[i] = cells.mark_at(i);
     return true;
   }
-  // A read that happened before this one need not be remembered: what races with it races with this one.
-  const auto lane = static_cast<uint32_t>(cells.now >> kLaneShift & 63);
-  if (is_ordered(stamp_of(cells.read[0], warp), warp, lane)) return false;
+  if (is_ordered(stamp_of(cells.read[0], warp), warp, kNoLane)) return false;
   cells.need_other_read();
   for (uint64_t i = 0; i < cells.count; ++i)
     (cells.read[i] < first ? cells.read : cells.other_read)[i] = cells.mark_at(i);
@@ -195,7 +199,7 @@ bool RaceShadow::access(Warp& warp, const Op& op, const Span& span, bool writes)
                 .now = now,
                 .from_begin = at - span.offset};
     at = chunk_end;
-    if (writes ? write_together(cells, first) : read_together(cells, first, warp)) continue;
+    if (writes ? write_together(cells, first, warp) : read_together(cells, first, warp)) continue;
     for (uint64_t i = 0; i < cells.count; ++i) {
       if (writes)
         collides |= note_write(cells, i, warp);

@@ -108,7 +108,8 @@ class RaceShadow {
   Chunk& chunk_at(uint64_t offset);
   Stamp stamp_of(Mark mark, const Warp& warp) const;
   bool is_ordered(const Stamp& past, const Warp& warp, uint32_t lane) const;
-  bool write_together(Cells& cells, Mark first) const;
+  bool is_free(const Mark* marks, const Cells& cells, Mark first, const Warp& warp) const;
+  bool write_together(Cells& cells, Mark first, const Warp& warp) const;
   bool read_together(Cells& cells, Mark first, const Warp& warp) const;
   bool note_write(Cells& cells, uint64_t cell, const Warp& warp) const;
   void note_read(Cells& cells, uint64_t cell, const Warp& warp) const;

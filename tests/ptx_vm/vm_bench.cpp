@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "bench/harness.h"
+#include "build_config.h"
 #include "runtime/check.h"
 #include "tests/ptx_vm/counts.h"
 #include "tests/ptx_vm/ptx_vm.h"
@@ -77,6 +78,13 @@ void print_case(const Case& c, int width) {
               ratio(total.sectors, total.least_sectors), ratio(total.waves, total.least_waves), shared_bytes);
 }
 
+// Without the folder that the sources lie in.
+std::string shortened(std::string where) {
+  const std::string folder = std::string(kSourceDir) + "/";
+  for (size_t at = 0; (at = where.find(folder, at)) != where.npos;) where.erase(at, folder.size());
+  return where;
+}
+
 struct Line {
   uint64_t too_many;
   std::string text;
@@ -90,7 +98,7 @@ void print_lines(const Case& c) {
   for (const KernelCounts& kernel : counts.kernels())
     for (size_t i = 0; i < kernel.ops.size(); ++i) {
       const OpCounts& op = kernel.ops[i];
-      const std::string where = str("  ", kernel.kernel->where(static_cast<uint32_t>(i)), ": ",
+      const std::string where = str("  ", shortened(kernel.kernel->where(static_cast<uint32_t>(i))), ": ",
                                     kernel.kernel->instructions[i]->opcode);
       if (op.sectors > op.least_sectors)
         lines.push_back({op.sectors - op.least_sectors,
