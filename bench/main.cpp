@@ -2,8 +2,12 @@
 // bench/README.md.
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 
@@ -26,6 +30,7 @@ struct Options {
   double seconds = 2;
   bool list = false;
   bool step = false, comm = false;
+  bool vm = false, opcodes = false;
 };
 
 void declare(CLI::App& app, Options& o) {
@@ -43,6 +48,11 @@ void declare(CLI::App& app, Options& o) {
       "--step", o.step,
       "time whole training steps instead of single ops; under mpirun, sharded beside replicated ones");
   app.add_flag("--comm", o.comm, "under mpirun: time collectives beside MPI's own")->excludes("--step");
+  auto* vm =
+      app.add_flag("--vm", o.vm, "count what the CUDA twins cost, on the PTX machine: no GPU is needed");
+  for (const char* other : {"--step", "--comm", "--device", "--threads", "--json", "--seconds"})
+    vm->excludes(other);
+  app.add_flag("--opcodes", o.opcodes, "with --vm: how often each opcode is executed")->needs(vm);
   app.add_flag("--list", o.list, "print the cases and stop");
 }
 
@@ -98,7 +108,24 @@ int time_ranks(const Options& options, World& world) {
   return 0;
 }
 
+// The PTX machine takes the place of the CUDA runtime at link time, so a program of its own runs on it.
+[[noreturn]] void become_vm_bench(const Options& options) {
+  const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "ptx_vm_bench";
+  check(std::filesystem::exists(program), "--vm: this build has no ", program.filename().string(),
+        "; it takes an nvcc to build it: configure with one on the PATH");
+  std::vector<std::string> words{program.string()};
+  words.insert(words.end(), options.words.begin(), options.words.end());
+  if (options.list) words.emplace_back("--list");
+  if (options.opcodes) words.emplace_back("--opcodes");
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  execv(program.c_str(), arguments.data());
+  fail(str("--vm: cannot start ", program.string(), ": ", std::strerror(errno)));
+}
+
 int run(const Options& options) {
+  if (options.vm) become_vm_bench(options);
   World world;
   if (world.size() > 1 || options.comm) return time_ranks(options, world);
   if (options.step) return time_steps(options, world);
