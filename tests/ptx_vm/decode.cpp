@@ -45,7 +45,7 @@ const OpTable& op_table() {
     OpTable all;
     for (const auto add :
          {add_arithmetic_ops, add_bit_ops, add_compare_ops, add_convert_ops, add_move_ops, add_memory_ops,
-          add_atomic_ops, add_warp_ops, add_tensor_ops, add_async_copy_ops, add_control_ops})
+          add_atomic_ops, add_call_ops, add_warp_ops, add_tensor_ops, add_async_copy_ops, add_control_ops})
       add(all);
     return all;
   }();
@@ -217,6 +217,13 @@ bool Decoder::is_predicate(size_t i) const {
 }
 
 uint32_t Decoder::special(std::string_view name, uint32_t bytes) {
+  if (const Handler reader = clock_reader(name, bytes)) {
+    Op op;
+    op.run = reader;
+    op.slot[0] = temporary(bytes);
+    emit(op);
+    return op.slot[0];
+  }
   const auto found = std::find(kSpecialNames.begin(), kSpecialNames.end(), name);
   if (found == kSpecialNames.end()) return kNowhere;
   if (bytes != 4) wrong(str(name, " has 32 bits, the type has ", bytes * 8));
@@ -377,7 +384,8 @@ std::unique_ptr<Kernel> decode(const Module& module, const Function& function, c
   kernel->module = &module;
   kernel->name = demangled(function.name);
   kernel->max_threads = function.max_threads;
-  Decoder(module, function, symbols, *kernel).decode_all();
+  kernel->expanded = expand_calls(module, function);
+  Decoder(module, kernel->expanded ? kernel->expanded->function : function, symbols, *kernel).decode_all();
   kernel->register_bytes = static_cast<uint32_t>(aligned(kernel->register_bytes, kSlotAlignment));
   return kernel;
 }

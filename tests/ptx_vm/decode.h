@@ -136,6 +136,9 @@ class Decoder {
   std::vector<Jump> jumps_;
 };
 
+// Reads a special register that changes as the kernel runs into slot[0]; null where the name is none.
+Handler clock_reader(std::string_view name, uint32_t bytes);
+
 using DecodeOp = void (*)(Decoder&);
 using OpTable = std::unordered_map<std::string_view, DecodeOp>;
 void add_arithmetic_ops(OpTable& table);
@@ -145,6 +148,7 @@ void add_convert_ops(OpTable& table);
 void add_move_ops(OpTable& table);
 void add_memory_ops(OpTable& table);
 void add_atomic_ops(OpTable& table);
+void add_call_ops(OpTable& table);
 void add_warp_ops(OpTable& table);
 void add_tensor_ops(OpTable& table);
 void add_async_copy_ops(OpTable& table);

@@ -1,5 +1,6 @@
 #include <cassert>
 #include <cmath>
+#include <cstdio>
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -65,6 +66,45 @@ __global__ void counted(float* y) {
 }
 
 __global__ void asserting(const float* x) { assert(x == nullptr && "not this time"); }
+
+struct Polynomial {
+  float factor[5];
+  int degree;
+};
+__device__ __noinline__ float power(float x, int n) {
+  float y = 1.0f;
+  for (int i = 0; i < n; ++i) y *= x;
+  return y;
+}
+__device__ __noinline__ Polynomial derivative(Polynomial p, int times) {
+  for (; times > 0 && p.degree > 0; --times, --p.degree)
+    for (int i = 0; i < p.degree; ++i) p.factor[i] = p.factor[i + 1] * static_cast<float>(i + 1);
+  return p;
+}
+__device__ __noinline__ float value_of(const Polynomial& p, float x) {
+  if (p.degree == 0) return p.factor[0];
+  float y = 0.0f;
+  for (int i = 0; i <= p.degree; ++i) y += p.factor[i] * power(x, i);
+  return y;
+}
+// 1 + x + x^2 + x^3 + x^4, and its derivatives
+__global__ void device_functions(float* y) {
+  const Polynomial p = derivative({{1, 1, 1, 1, 1}, 4}, threadIdx.x % 5);
+  float result = 0.0f;
+  if (threadIdx.x % 3 != 0) result = value_of(p, 2.0f);
+  y[threadIdx.x] = result;
+}
+
+__global__ void printing() {
+  const int lane = threadIdx.x;
+  printf("lane %d: %*.2f|%-6s|%lld|%c|%08x|%3d%%\n", lane, 5, 0.25 * lane, "text", (1LL << 40) + lane,
+         'a' + lane, 255 - lane, lane);
+}
+
+__device__ __noinline__ void stop_if(bool stops) {
+  if (stops) __trap();
+}
+__global__ void stopping() { stop_if(threadIdx.x == 3); }
 
 template <class Launch>
 std::vector<float> results_of(Launch&& launch) {
@@ -138,6 +178,11 @@ std::vector<LanguageCase> run_language_cases() {
        })},
       {"counted", results_of([](float* y) { counted<<<1, kThreads>>>(y); }),
        expected_of([](int) { return 122.0f; })},
+      {"device_functions", results_of([](float* y) { device_functions<<<1, kThreads>>>(y); }),
+       expected_of([](int t) {
+         const float derivatives[] = {31, 49, 62, 54, 24};  // at 2
+         return t % 3 != 0 ? derivatives[t % 5] : 0.0f;
+       })},
       mapped_case("expf", ExpF{}),
       mapped_case("logf", LogF{}),
       mapped_case("sinf and cosf", SinCosF{}),
@@ -145,6 +190,16 @@ std::vector<LanguageCase> run_language_cases() {
       mapped_case("powf", PowF{}),
       mapped_case("erff", ErfF{}),
   };
+}
+
+void run_printing() {
+  printing<<<1, 3>>>();
+  cudaDeviceSynchronize();
+}
+
+void run_failing_function() {
+  stopping<<<1, 32>>>();
+  cudaDeviceSynchronize();
 }
 
 void run_failing_assertion() {

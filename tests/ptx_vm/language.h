@@ -13,6 +13,8 @@ struct LanguageCase {
 };
 std::vector<LanguageCase> run_language_cases();
 
+void run_printing();
 void run_failing_assertion();
+void run_failing_function();
 
 }  // namespace flatshard::ptx_vm

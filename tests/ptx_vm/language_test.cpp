@@ -1,5 +1,5 @@
 // Features of CUDA C++ as nvcc compiles them: local arrays, dynamic shared memory, variables, parameters that
-// are structs, the mathematical functions, barriers that count, fences between blocks, assertions.
+// are structs, device functions, the mathematical functions, barriers that count.
 
 #include "tests/ptx_vm/language.h"
 
@@ -22,13 +22,4 @@ TEST_CASE("CUDA C++ gives on the machine what the host expects") {
       CHECK(std::abs(c.results[i] - c.expected[i]) <= c.tolerance * std::abs(c.expected[i]));
     }
   }
-}
-
-TEST_CASE("a failing assertion of a kernel is reported with its text and line") {
-  run_failing_assertion();
-  const std::vector<Finding> found = take_findings();
-  REQUIRE(found.size() == 1);
-  CHECK(found[0].kind == FindingKind::trap);
-  CHECK(found[0].text.find("not this time") != std::string::npos);
-  CHECK(found[0].where.find("language.cu:") != std::string::npos);
 }

@@ -1,4 +1,4 @@
-// bra brx ret exit trap bar barrier membar fence nanosleep call (of __assertfail alone)
+// bra brx ret exit trap brkpt bar barrier membar fence nanosleep
 
 #include <bit>
 #include <cstring>
@@ -34,10 +34,12 @@ void end_lanes(Decoder& d) {
   d.emit(op);
 }
 
-void trap(Decoder& d) {
+void stop(Decoder& d) {
   Op op;
   op.run = [](Warp& warp, const Op&) {
-    report(FindingKind::trap, warp, std::countr_zero(warp.active), "the kernel stops itself");
+    const bool is_trap = warp.block->kernel().instructions[warp.current]->opcode == "trap";
+    report(FindingKind::trap, warp, std::countr_zero(warp.active),
+           is_trap ? "the kernel stops itself" : "a breakpoint, and there is no debugger");
   };
   d.emit(op);
 }
@@ -88,48 +90,16 @@ void decode_fence(Decoder& d) {
 
 void do_nothing(Decoder& d) { d.take_rest(); }
 
-std::string text_at(uint64_t address) {
-  const Allocation* a = heap().find(address);
-  if (!a) return "?";
-  const auto* text = reinterpret_cast<const char*>(address);
-  return std::string(text, strnlen(text, a->end() - address));
-}
-
-// call.uni __assertfail, (message, file, line, function, size): parameters lie in local memory.
-void assertion_failed(Warp& warp, const Op& op) {
-  const int lane = std::countr_zero(warp.active);
-  const unsigned char* local =
-      warp.local.data() + static_cast<uint64_t>(lane) * warp.block->kernel().local_bytes;
-  uint64_t message;
-  std::memcpy(&message, local + op.immediate, sizeof(message));
-  report(FindingKind::trap, warp, lane, str("assertion failed: ", text_at(message & ~kWindowMask)));
-}
-
-void call(Decoder& d) {
-  d.take("uni");
-  const size_t name_at = d.operand(0).kind == Operand::Kind::list ? 1 : 0;
-  const std::string_view name = d.operand(name_at).name;
-  if (name != "__assertfail") d.wrong(str("calls of ", name, " are not supported"));
-  const std::vector<Operand>& arguments = d.operand(name_at + 1).parts;
-  const uint64_t* message = arguments.empty() ? nullptr : d.variable(arguments[0].name);
-  if (!message) d.wrong("the message is missing");
-  Op op;
-  op.run = assertion_failed;
-  op.immediate = static_cast<int64_t>(*message - kLocalBase);
-  d.emit(op);
-}
-
 }  // namespace
 
 void add_control_ops(OpTable& table) {
   table["bra"] = branch;
   table["brx"] = branch_by_table;
   table["ret"] = table["exit"] = end_lanes;
-  table["trap"] = trap;
+  table["trap"] = table["brkpt"] = stop;
   table["bar"] = table["barrier"] = bar;
   table["membar"] = table["fence"] = decode_fence;
   table["nanosleep"] = do_nothing;
-  table["call"] = call;
 }
 
 }  // namespace flatshard::ptx_vm

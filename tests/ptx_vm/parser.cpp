@@ -142,7 +142,7 @@ class Parser {
   void parse_function() {
     Function f;
     f.is_entry = take().text == ".entry";
-    if (!f.is_entry) parse_parameters();  // the result
+    if (!f.is_entry) f.results = parse_parameters();
     f.name = take().text;
     f.parameters = parse_parameters();
     while (!is("{") && !is(";")) {
@@ -194,6 +194,10 @@ class Parser {
   void parse_label(Function& f) {
     const std::string_view name = take().text;
     take();
+    if (is(".callprototype")) {  // of calls through pointers, which are an error where they stand
+      while (!accept(";")) take();
+      return;
+    }
     if (!accept(".branchtargets")) {
       f.body.emplace_back(Label{name});
       return;

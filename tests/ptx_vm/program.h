@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/ptx_vm/expand.h"
 #include "tests/ptx_vm/syntax.h"
 
 namespace flatshard::ptx_vm {
@@ -93,6 +94,7 @@ struct Kernel {
   std::string name;  // as the source has it
   std::vector<Op> code;
   std::vector<const Instruction*> instructions;  // what each op was
+  std::unique_ptr<ExpandedFunction> expanded;    // where they come from, if not from the module
   std::vector<Literal> literals;
   std::vector<std::pair<uint32_t, uint32_t>> predicate_literals;  // slot, mask
   std::vector<std::pair<uint32_t, Special>> specials;
@@ -105,7 +107,10 @@ struct Kernel {
   uint32_t max_threads = 0;  // of a block; 0: not declared
 
   std::string where(uint32_t op) const {
-    return describe_location(*module, instructions[op]->location, instructions[op]->line);
+    std::string text;
+    for (const Instruction* i = instructions[op]; i; i = i->caller)
+      text += (text.empty() ? "" : ", called at ") + describe_location(*module, i->location, i->line);
+    return text;
   }
 };
 

@@ -16,12 +16,13 @@ std::string count_up() {
 
 }  // namespace
 
-std::vector<uint64_t> run_ptx(const std::string& body, uint32_t threads) {
+std::vector<uint64_t> run_ptx(const std::string& body, uint32_t threads, const std::string& functions) {
   const void* stub = register_ptx(str(R"(
 .version 8.0
 .target sm_80
 .address_size 64
-.visible .entry test(.param .u64 out) {
+)",
+                                      functions, R"(.visible .entry test(.param .u64 out) {
   .reg .b16 %rs<32>; .reg .b32 %r<32>; .reg .b64 %rd<32>; .reg .f32 %f<32>; .reg .f64 %fd<32>; .reg .pred %p<32>;
   .shared .align 16 .b8 tile[1024];
   mov.u32 %r30, %tid.x;

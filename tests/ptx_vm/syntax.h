@@ -34,8 +34,9 @@ struct Instruction {
   std::string_view guard{};   // the predicate of @%p, or empty
   bool guard_negated = false;
   std::vector<Operand> operands{};
-  int line;      // of the PTX text
-  int location;  // index into Module::locations, or -1
+  int line;                             // of the PTX text
+  int location;                         // index into Module::locations, or -1
+  const Instruction* caller = nullptr;  // the call that this was expanded from (expand.h)
 };
 
 struct Label {
@@ -70,7 +71,7 @@ struct Function {
   std::string_view name;
   bool is_entry = false;
   bool has_body = false;
-  std::vector<Variable> parameters;
+  std::vector<Variable> parameters, results;
   uint32_t max_threads = 0;  // product of .maxntid or .reqntid; 0 when there is none
   std::vector<Statement> body;
 };
