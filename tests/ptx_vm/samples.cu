@@ -2,6 +2,7 @@
 
 #include <cuda_runtime.h>
 
+#include "tests/ptx_vm/device_array.h"
 #include "tests/ptx_vm/samples.h"
 
 namespace flatshard::ptx_vm {
@@ -164,27 +165,13 @@ __global__ void last_block(float* y, float* partial, unsigned* come) {
   y[threadIdx.x] = sum;
 }
 
-template <class T>
-struct DeviceArray {
-  explicit DeviceArray(int n) : size(n) { cudaMalloc(&data, n * sizeof(T)); }
-  ~DeviceArray() { cudaFree(data); }
-  DeviceArray(const DeviceArray&) = delete;
-  DeviceArray& operator=(const DeviceArray&) = delete;
-  std::vector<T> values() const {
-    std::vector<T> all(size);
-    if (cudaMemcpy(all.data(), data, size * sizeof(T), cudaMemcpyDeviceToHost) != cudaSuccess) all.clear();
-    return all;
-  }
-  T* data = nullptr;
-  int size;
-};
-
 // x[i] = i mod 97
 struct Input : DeviceArray<float> {
-  explicit Input(int n) : DeviceArray<float>(n) {
+  explicit Input(int n) : DeviceArray<float>(values_of(n)) {}
+  static std::vector<float> values_of(int n) {
     std::vector<float> values(n);
     for (int i = 0; i < n; ++i) values[i] = static_cast<float>(i % 97);
-    cudaMemcpy(data, values.data(), n * sizeof(float), cudaMemcpyHostToDevice);
+    return values;
   }
 };
 

@@ -1,0 +1,14 @@
+#pragma once
+// Loops for tests that run on the PTX machine and, in flatshard_tests, on a GPU: there each runs once. What
+// the machine finds wrong is a failure.
+
+#include <functional>
+
+namespace flatshard::ptx_vm {
+
+// Every order of warps, with 1, 2, 3 or as many blocks as there is room for at a time.
+void for_every_order(const std::function<void()>& body);
+// Every order in which tensor cores may add.
+void for_every_order_of_sums(const std::function<void()>& body);
+
+}  // namespace flatshard::ptx_vm

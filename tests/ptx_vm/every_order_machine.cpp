@@ -1,0 +1,32 @@
+#include "tests/ptx_vm/every_order.h"
+#include "tests/ptx_vm/ptx_vm.h"
+#include "tests/test.h"
+
+namespace flatshard::ptx_vm {
+namespace {
+
+void run_with(const Options& now, const std::function<void()>& body) {
+  const ScopedOptions scope(now);
+  CAPTURE(describe(now));
+  body();
+  for (const Finding& finding : take_findings()) FAIL_CHECK(finding.text);
+}
+
+}  // namespace
+
+void for_every_order(const std::function<void()>& body) {
+  for (const uint32_t resident : {1, 2, 3, 0})
+    for (const Schedule schedule :
+         {Schedule::in_order, Schedule::reverse, Schedule::round_robin, Schedule::random})
+      run_with({.schedule = schedule, .seed = resident + 1, .resident_blocks = resident}, body);
+}
+
+void for_every_order_of_sums(const std::function<void()>& body) {
+  for (const bool in_pairs : {false, true}) {
+    Options now = options();
+    now.pairwise_mma = in_pairs;
+    run_with(now, body);
+  }
+}
+
+}  // namespace flatshard::ptx_vm
