@@ -12,16 +12,6 @@
 namespace flatshard::ptx_vm {
 namespace {
 
-// The pieces' bytes in shared memory, checked and noted as written by these lanes. True when two are one.
-bool resolve_pieces(Warp& warp, const AsyncCopy& copy, uint32_t lanes, unsigned char** data) {
-  Places places;
-  const uint32_t active = std::exchange(warp.active, lanes);
-  resolve_shared(warp, *copy.op, copy.to.data(), copy.bytes, Access::write, &places);
-  for_each_lane(lanes, [&](int lane) { data[lane] = places.at(lane, copy.bytes); });
-  warp.active = active;
-  return places.collides;
-}
-
 void mark(const Warp& warp, const unsigned char* data, uint32_t bytes, ByteState state) {
   Block& block = *warp.block;
   std::memset(block.shared_state.data() + (data - block.shared.data()), state, bytes);
@@ -32,11 +22,13 @@ void finish(Warp& warp, AsyncCopy& copy, uint32_t lanes) {
     const uint64_t offset = (copy.to[static_cast<size_t>(lane)] & ~kWindowMask) - kSharedBase;
     mark(warp, warp.block->shared.data() + offset, copy.bytes, kUnwritten);
   });
-  unsigned char* data[kLanes];
-  resolve_pieces(warp, copy, lanes, data);
+  Places places;
+  const uint32_t active = std::exchange(warp.active, lanes);
+  resolve_shared(warp, *copy.op, copy.to.data(), copy.bytes, Access::write, &places);
   for_each_lane(lanes, [&](int lane) {
-    std::memcpy(data[lane], copy.data[static_cast<size_t>(lane)].data(), copy.bytes);
+    std::memcpy(places.at(lane, copy.bytes), copy.data[static_cast<size_t>(lane)].data(), copy.bytes);
   });
+  warp.active = active;
   copy.lanes &= ~lanes;
 }
 
@@ -56,12 +48,16 @@ void finish_due(Warp& warp, IsDue&& is_due) {
 
 }  // namespace
 
-void begin(Warp& warp, AsyncCopy copy) {
-  unsigned char* data[kLanes];
-  if (resolve_pieces(warp, copy, copy.lanes, data))
+void begin(Warp& warp, AsyncCopy copy, const Places& to) {
+  if (to.collides)
     report(FindingKind::colliding_writes, warp, std::countr_zero(copy.lanes),
            "two lanes of the warp copy to one place");
-  for_each_lane(copy.lanes, [&](int lane) { mark(warp, data[lane], copy.bytes, kInFlight); });
+  for_each_lane(copy.lanes, [&](int lane) {
+    const unsigned char* data = to.at(lane, copy.bytes);
+    copy.to[static_cast<size_t>(lane)] =
+        kSharedWindow + kSharedBase + static_cast<uint64_t>(data - warp.block->shared.data());
+    mark(warp, data, copy.bytes, kInFlight);
+  });
   copy.group = warp.copies.groups;
   warp.copies.in_flight.push_back(std::move(copy));
   ++warp.block->copies_in_flight;

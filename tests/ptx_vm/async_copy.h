@@ -14,6 +14,7 @@
 namespace flatshard::ptx_vm {
 
 struct Warp;
+struct Places;
 
 // Of one instruction: a piece for each lane.
 struct AsyncCopy {
@@ -30,8 +31,8 @@ struct AsyncCopies {
   std::array<uint32_t, kLanes> groups{};  // committed so far, by each lane
 };
 
-// Begins a copy whose data and places are known: checks the places as if they were written now.
-void begin(Warp& warp, AsyncCopy copy);
+// Begins a copy whose data are captured, to places that were checked as if they were written now.
+void begin(Warp& warp, AsyncCopy copy, const Places& to);
 // Active lanes wait for their copies, but for those of the latest `groups` groups; without a commit for all.
 void wait_for_groups(Warp& warp, uint32_t groups);
 void wait_for_all(Warp& warp);

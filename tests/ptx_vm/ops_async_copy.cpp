@@ -51,13 +51,12 @@ void copy_pieces(Warp& warp, const Op& op) {
   capture(warp, op, whole, 0, bytes, &copy);
   for (uint32_t i = 0; i < bytes; ++i) capture(warp, op, parts[i], i, 1, &copy);
   warp.active = lanes;
-  const uint64_t offset = warp.lanes<uint64_t>(op.slot[kToOffset])[0];
-  for_each_lane(lanes, [&](int lane) {
-    copy.to[static_cast<size_t>(lane)] =
-        offset + (op.wide_address ? warp.lanes<uint64_t>(op.slot[kTo])[lane]
-                                  : warp.lanes<uint32_t>(op.slot[kTo])[lane]);
-  });
-  begin(warp, std::move(copy));
+  Op to = op;
+  to.space = Space::shared;
+  to.immediate = warp.lanes<int64_t>(op.slot[kToOffset])[0];
+  Places places;
+  resolve(warp, to, op.slot[kTo], bytes, Access::write, &places);
+  begin(warp, std::move(copy), places);
 }
 
 void copy(Decoder& d) {
