@@ -2,9 +2,11 @@
 // at the line that is broken, under every schedule.
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 
 #include "build_config.h"
+#include "tests/ptx_vm/counts.h"
 #include "tests/ptx_vm/ptx_vm.h"
 #include "tests/ptx_vm/samples.h"
 #include "tests/test.h"
@@ -25,15 +27,18 @@ std::vector<Options> schedules() {
 
 // "samples.cu:57" for every line that ends in a comment with this mutation's name.
 std::vector<std::string> marked_lines(const std::string& name) {
-  std::ifstream in(std::string(kSourceDir) + "/tests/ptx_vm/samples.cu");
   std::vector<std::string> found;
-  int number = 0;
-  for (std::string line; std::getline(in, line);) {
-    ++number;
-    const size_t mark = line.find("// finds: ");
-    if (mark != std::string::npos &&
-        (line.substr(mark + 9) + ' ').find(' ' + name + ' ') != std::string::npos)
-      found.push_back(str("samples.cu:", number));
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(kSourceDir) + "/tests/ptx_vm")) {
+    if (entry.path().extension() != ".cu") continue;
+    std::ifstream in(entry.path());
+    int number = 0;
+    for (std::string line; std::getline(in, line);) {
+      ++number;
+      const size_t mark = line.find("// finds: ");
+      if (mark != std::string::npos &&
+          (line.substr(mark + 9) + ' ').find(' ' + name + ' ') != std::string::npos)
+        found.push_back(str('/', entry.path().filename().string(), ':', number));
+    }
   }
   return found;
 }
@@ -47,10 +52,34 @@ bool names_one_of(const std::string& where, const std::vector<std::string>& line
   });
 }
 
+std::vector<Sample> joined(std::vector<Sample> some, const std::vector<Sample>& others) {
+  some.insert(some.end(), others.begin(), others.end());
+  return some;
+}
+
+void check_found(const Sample& sample) {
+  sample.run();
+  const std::vector<Finding> found = take_findings();
+  REQUIRE(found.size() == 1);
+  CAPTURE(found[0].text);
+  CHECK(std::find(sample.finds.begin(), sample.finds.end(), found[0].kind) != sample.finds.end());
+  if (found[0].kind != FindingKind::launch_limit)
+    CHECK(names_one_of(found[0].where, marked_lines(sample.name)));
+}
+
+Counts counts_of(const Sample& sample) {
+  Counts counts;
+  Options wanted = options();
+  wanted.counts = &counts;
+  const ScopedOptions scope(wanted);
+  sample.run();
+  return counts;
+}
+
 }  // namespace
 
 TEST_CASE("kernels that are right give the same bits under every schedule, and nothing is found") {
-  for (const Sample& sample : correct_samples()) {
+  for (const Sample& sample : joined(correct_samples(), correct_tensor_samples())) {
     CAPTURE(sample.name);
     const std::vector<float> expected = sample.run();
     CHECK(!expected.empty());
@@ -64,19 +93,41 @@ TEST_CASE("kernels that are right give the same bits under every schedule, and n
 }
 
 TEST_CASE("a broken kernel is found under every schedule, at the line that is broken") {
-  for (const Sample& sample : broken_samples())
+  for (const Sample& sample : joined(broken_samples(), broken_tensor_samples()))
     for (const Options& schedule : schedules()) {
       const bool needs_one = sample.name == "flag_of_later_block";  // with all blocks resident it would pass
       if (needs_one && (schedule.resident_blocks != 1 || schedule.schedule == Schedule::random)) continue;
       const ScopedOptions scope(schedule);
       CAPTURE(sample.name);
       CAPTURE(describe(schedule));
-      sample.run();
-      const std::vector<Finding> found = take_findings();
-      REQUIRE(found.size() == 1);
-      CAPTURE(found[0].text);
-      CHECK(std::find(sample.finds.begin(), sample.finds.end(), found[0].kind) != sample.finds.end());
-      if (found[0].kind != FindingKind::launch_limit)
-        CHECK(names_one_of(found[0].where, marked_lines(sample.name)));
+      if (!sample.right) {
+        check_found(sample);
+        continue;
+      }
+      CHECK(sample.run() != sample.right());
+      CHECK(findings().empty());
     }
+}
+
+TEST_CASE("a product on tensor cores equals three loops, element for element") {
+  CHECK(correct_tensor_samples()[0].run() == expected_product());
+}
+
+TEST_CASE(
+    "a tile that is not swizzled gives the same bits, but conflicts of banks at the lines that read it") {
+  const Sample swizzled = correct_tensor_samples()[0], plain = product_without_swizzle();
+  CHECK(plain.run() == swizzled.run());
+  const OpCounts best = counts_of(swizzled).total();
+  CHECK(best.waves == best.least_waves);
+  const Counts counts = counts_of(plain);
+  REQUIRE(counts.kernels().size() == 1);
+  const KernelCounts& kernel = counts.kernels()[0];
+  int conflicts = 0;
+  for (uint32_t i = 0; i < kernel.ops.size(); ++i) {
+    if (kernel.ops[i].waves == kernel.ops[i].least_waves) continue;
+    ++conflicts;
+    CHECK(kernel.ops[i].waves == 8 * kernel.ops[i].least_waves);  // eight rows in one set of banks
+    CHECK(names_one_of(kernel.kernel->where(i), marked_lines(plain.name)));
+  }
+  CHECK(conflicts > 0);
 }

@@ -1,6 +1,6 @@
 #pragma once
 // Small kernels that are right, and copies of them with one thing broken. The line that a mutation breaks, or
-// where its harm shows, ends in the comment "finds: NAME" in samples.cu.
+// where its harm shows, ends in the comment "finds: NAME".
 
 #include <functional>
 #include <string>
@@ -12,11 +12,18 @@ namespace flatshard::ptx_vm {
 
 struct Sample {
   std::string name;                         // of the mutation, or of the kernel that is right
-  std::vector<FindingKind> finds{};         // any one of these; empty where nothing is wrong
+  std::vector<FindingKind> finds{};         // any one of these; empty where nothing is found
   std::function<std::vector<float>()> run;  // the results; empty where the launch failed
+  // Of a mutation that nothing but other results show: what gives the right ones.
+  std::function<std::vector<float>()> right = nullptr;
 };
 
 std::vector<Sample> correct_samples();
 std::vector<Sample> broken_samples();
+// The same on tensor cores.
+std::vector<Sample> correct_tensor_samples();
+std::vector<Sample> broken_tensor_samples();
+std::vector<float> expected_product();  // of the first of those that are right
+Sample product_without_swizzle();       // right results, but conflicts of banks
 
 }  // namespace flatshard::ptx_vm
