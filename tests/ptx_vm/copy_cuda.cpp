@@ -81,7 +81,7 @@ void copy_rows(const Piece& to, const Piece& from) {
 }
 
 void check_direction(const Piece& to, const Piece& from, cudaMemcpyKind kind) {
-  if (kind == cudaMemcpyDefault) return;
+  if (kind == cudaMemcpyDefault || to.bytes() == 0) return;
   const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
   const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
   if (to.is_on_device() != to_device || from.is_on_device() != from_device)

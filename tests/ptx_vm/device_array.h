@@ -16,6 +16,8 @@ struct DeviceArray {
   }
   explicit DeviceArray(const std::vector<T>& values) : DeviceArray(values.size()) {
     cudaMemcpy(data, values.data(), size * sizeof(T), cudaMemcpyHostToDevice);
+    cudaDeviceSynchronize();  // the copy from pageable memory may still be on its way, and other streams do
+                              // not wait
   }
   ~DeviceArray() { cudaFree(data); }
   DeviceArray(const DeviceArray&) = delete;
