@@ -107,7 +107,8 @@ std::vector<LoadedKernel> load_everything() {
   for (auto& [stub, entry] : registry().entries) {
     if (!entry.code->wrapper) continue;
     const Kernel& kernel = kernel_of(entry);
-    all.push_back({kernel.name, std::string(kernel.module->target), kernel.code.size()});
+    all.push_back({kernel.name, std::string(kernel.module->target), kernel.code.size(), {}});
+    for (const Instruction* i : kernel.instructions) all.back().forms.emplace_back(i->opcode);
   }
   return all;
 }

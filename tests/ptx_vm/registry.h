@@ -18,6 +18,7 @@ void* variable_of(const void* host_variable, uint64_t* bytes);
 struct LoadedKernel {
   std::string name, target;  // "sm_80"
   size_t ops;
+  std::vector<std::string> forms;  // its opcodes with all modifiers, in order, repeated as they are
 };
 // Decodes all that nvcc compiled into this program, so that one test sees every instruction that could not
 // run.
