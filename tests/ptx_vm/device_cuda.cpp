@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include <cuda_runtime_api.h>
 
 #include "runtime/check.h"
+#include "tests/ptx_vm/device.h"
 #include "tests/ptx_vm/memory.h"
 #include "tests/ptx_vm/ptx_vm.h"
 #include "tests/ptx_vm/state.h"
@@ -17,7 +19,6 @@ namespace flatshard::ptx_vm {
 namespace {
 
 constexpr size_t kCapacity = size_t{16} << 30;
-constexpr int kProcessors = 132, kSharedPerBlock = 49152, kSharedOptIn = 166912;
 
 constexpr const char* kOrderNames[] = {"in_order", "comm_late", "comm_early", "random"};
 
@@ -144,6 +145,56 @@ int guarded(void (*work)(void*), void* data) {
 }
 
 namespace {
+
+constexpr int kMaxGridX = 0x7fffffff, kConstBytes = 65536, kCacheBytes = 60 << 20;
+
+// Each with its field of cudaDeviceProp, where that is an int.
+struct Attribute {
+  cudaDeviceAttr id;
+  int value;
+  int cudaDeviceProp::*field = nullptr;
+};
+constexpr Attribute kAttributes[] = {
+    {cudaDevAttrMaxThreadsPerBlock, kMaxThreads, &cudaDeviceProp::maxThreadsPerBlock},
+    {cudaDevAttrMaxBlockDimX, kMaxThreads},
+    {cudaDevAttrMaxBlockDimY, kMaxThreads},
+    {cudaDevAttrMaxBlockDimZ, kMaxBlockZ},
+    {cudaDevAttrMaxGridDimX, kMaxGridX},
+    {cudaDevAttrMaxGridDimY, kMaxGridYZ},
+    {cudaDevAttrMaxGridDimZ, kMaxGridYZ},
+    {cudaDevAttrMaxSharedMemoryPerBlock, kSharedPerBlock},
+    {cudaDevAttrMaxSharedMemoryPerBlockOptin, kSharedOptIn},
+    {cudaDevAttrMaxSharedMemoryPerMultiprocessor, kSharedPerProcessor},
+    {cudaDevAttrReservedSharedMemoryPerBlock, kSharedReserved},
+    {cudaDevAttrTotalConstantMemory, kConstBytes},
+    {cudaDevAttrWarpSize, 32, &cudaDeviceProp::warpSize},
+    {cudaDevAttrMaxRegistersPerBlock, kRegisters, &cudaDeviceProp::regsPerBlock},
+    {cudaDevAttrMaxRegistersPerMultiprocessor, kRegisters, &cudaDeviceProp::regsPerMultiprocessor},
+    {cudaDevAttrMultiProcessorCount, kProcessors, &cudaDeviceProp::multiProcessorCount},
+    {cudaDevAttrMaxThreadsPerMultiProcessor, kThreadsPerProcessor,
+     &cudaDeviceProp::maxThreadsPerMultiProcessor},
+    {cudaDevAttrMaxBlocksPerMultiprocessor, kBlocksPerProcessor, &cudaDeviceProp::maxBlocksPerMultiProcessor},
+    {cudaDevAttrL2CacheSize, kCacheBytes, &cudaDeviceProp::l2CacheSize},
+    {cudaDevAttrComputeCapabilityMajor, 8, &cudaDeviceProp::major},
+    {cudaDevAttrComputeCapabilityMinor, 0, &cudaDeviceProp::minor},
+    {cudaDevAttrConcurrentKernels, 1, &cudaDeviceProp::concurrentKernels},
+    {cudaDevAttrAsyncEngineCount, 3, &cudaDeviceProp::asyncEngineCount},
+    {cudaDevAttrUnifiedAddressing, 1, &cudaDeviceProp::unifiedAddressing},
+    {cudaDevAttrCanMapHostMemory, 1, &cudaDeviceProp::canMapHostMemory},
+    {cudaDevAttrStreamPrioritiesSupported, 1, &cudaDeviceProp::streamPrioritiesSupported},
+    {cudaDevAttrCooperativeLaunch, 1, &cudaDeviceProp::cooperativeLaunch},
+    {cudaDevAttrHostRegisterSupported, 1, &cudaDeviceProp::hostRegisterSupported},
+    {cudaDevAttrMemoryPoolsSupported, 1, &cudaDeviceProp::memoryPoolsSupported},
+    {cudaDevAttrManagedMemory, 0, &cudaDeviceProp::managedMemory},
+    {cudaDevAttrPageableMemoryAccess, 0, &cudaDeviceProp::pageableMemoryAccess},
+};
+
+std::map<cudaLimit, size_t>& limits() {
+  static auto* const all = new std::map<cudaLimit, size_t>{
+      {cudaLimitStackSize, 1024}, {cudaLimitPrintfFifoSize, 8 << 20}, {cudaLimitMallocHeapSize, 8 << 20}};
+  return *all;
+}
+
 cudaError_t done(cudaError_t code = cudaSuccess, const std::string& text = "") {
   return static_cast<cudaError_t>(outcome(code, text));
 }
@@ -161,50 +212,45 @@ cudaError_t cudaGetDevice(int* device) {
 }
 cudaError_t cudaSetDevice(int device) { return done(device == 0 ? cudaSuccess : cudaErrorInvalidDevice); }
 
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
+  if (device != 0) return done(cudaErrorInvalidDevice, str("there is no device ", device));
   *p = {};
   std::strncpy(p->name, "PTX VM sm_80", sizeof(p->name) - 1);
   p->totalGlobalMem = kCapacity;
+  for (const auto& [attribute, value, field] : kAttributes)
+    if (field) p->*field = value;
   p->sharedMemPerBlock = kSharedPerBlock;
   p->sharedMemPerBlockOptin = kSharedOptIn;
-  p->sharedMemPerMultiprocessor = 167936;
-  p->regsPerBlock = p->regsPerMultiprocessor = 65536;
-  p->warpSize = 32;
-  p->maxThreadsPerBlock = 1024;
-  p->maxThreadsPerMultiProcessor = 2048;
-  p->multiProcessorCount = kProcessors;
-  p->major = 8;
-  p->minor = 0;
-  p->l2CacheSize = 60 << 20;
+  p->sharedMemPerMultiprocessor = kSharedPerProcessor;
+  p->reservedSharedMemPerBlock = kSharedReserved;
+  p->totalConstMem = kConstBytes;
+  p->maxThreadsDim[0] = p->maxThreadsDim[1] = kMaxThreads;
+  p->maxThreadsDim[2] = kMaxBlockZ;
+  p->maxGridSize[0] = kMaxGridX;
+  p->maxGridSize[1] = p->maxGridSize[2] = kMaxGridYZ;
   return done();
 }
 
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  switch (attribute) {
-    case cudaDevAttrMaxThreadsPerBlock:
-      *value = 1024;
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  if (device != 0) return done(cudaErrorInvalidDevice, str("there is no device ", device));
+  for (const Attribute& a : kAttributes)
+    if (a.id == attribute) {
+      *value = a.value;
       return done();
-    case cudaDevAttrMaxSharedMemoryPerBlock:
-      *value = kSharedPerBlock;
-      return done();
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *value = kSharedOptIn;
-      return done();
-    case cudaDevAttrWarpSize:
-      *value = 32;
-      return done();
-    case cudaDevAttrMultiProcessorCount:
-      *value = kProcessors;
-      return done();
-    case cudaDevAttrComputeCapabilityMajor:
-      *value = 8;
-      return done();
-    case cudaDevAttrComputeCapabilityMinor:
-      *value = 0;
-      return done();
-    default:
-      return done(cudaErrorInvalidValue, str("the PTX VM does not know device attribute ", int{attribute}));
-  }
+    }
+  return done(cudaErrorInvalidValue, str("the PTX machine does not know device attribute ", int{attribute}));
+}
+
+// Requests, which the machine needs not to heed: its stacks and buffers grow as they must.
+cudaError_t cudaDeviceSetLimit(cudaLimit limit, size_t value) {
+  if (!limits().contains(limit)) return done(cudaErrorUnsupportedLimit, str("limit ", int{limit}));
+  limits()[limit] = value;
+  return done();
+}
+cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit limit) {
+  if (!limits().contains(limit)) return done(cudaErrorUnsupportedLimit, str("limit ", int{limit}));
+  *value = limits()[limit];
+  return done();
 }
 
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {

@@ -39,6 +39,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorInvalidResourceHandle";
     case cudaErrorNotReady:
       return "cudaErrorNotReady";
+    case cudaErrorUnsupportedLimit:
+      return "cudaErrorUnsupportedLimit";
     case cudaErrorIllegalAddress:
       return "cudaErrorIllegalAddress";
     case cudaErrorCooperativeLaunchTooLarge:

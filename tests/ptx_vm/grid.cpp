@@ -185,7 +185,7 @@ class Scheduler {
     const uint64_t resident = options().resident_blocks
                                   ? options().resident_blocks
                                   : std::max<uint64_t>(1, kDefaultResidentWarps / warps);
-    blocks_ = std::vector<Block>(std::min(resident, count));
+    blocks_ = std::vector<Block>(launch.is_cooperative ? count : std::min(resident, count));
     for (Block& block : blocks_) start(block, launch_, next_++);
   }
 

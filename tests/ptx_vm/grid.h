@@ -31,6 +31,7 @@ struct Launch {
   uint32_t first_serial = 0;  // of its warps, then come its asynchronous works
   Past past{};                // which of the operations of streams happened before it
   bool finds_races = true;
+  bool is_cooperative = false;                          // all blocks are resident
   std::vector<Allocation*> last_touched{};              // by each op: where it probably goes next
   std::unordered_map<uint64_t, Knowledge> published{};  // by address
   uint64_t progress = 0;     // stores, barriers and exits so far: a launch without any for long hangs

@@ -106,6 +106,25 @@ __device__ __noinline__ void stop_if(bool stops) {
 }
 __global__ void stopping() { stop_if(threadIdx.x == 3); }
 
+// come[0] counts the blocks that have come; then every block sees what all have written.
+__global__ void grid_barrier(int* seen, int* come, int* written) {
+  written[blockIdx.x] = 1;
+  __threadfence();
+  atomicAdd(come, 1);
+  while (atomicAdd(come, 0) != gridDim.x) __nanosleep(20);
+  __threadfence();
+  int sum = 0;
+  for (int b = 0; b < gridDim.x; ++b) sum += written[b];
+  seen[blockIdx.x] = sum;
+}
+
+__global__ void __launch_bounds__(256) bounded(float* y) {
+  __shared__ float tile[25];
+  tile[threadIdx.x % 25] = y[0];
+  __syncthreads();
+  y[0] = tile[3];
+}
+
 template <class Launch>
 std::vector<float> results_of(Launch&& launch) {
   float* y = nullptr;
@@ -191,6 +210,26 @@ std::vector<LanguageCase> run_language_cases() {
       mapped_case("erff", ErfF{}),
   };
 }
+
+int run_grid_barrier(int blocks, bool is_cooperative, std::vector<int>* seen) {
+  int *data = nullptr, *come = nullptr, *written = nullptr;
+  cudaMalloc(&data, blocks * sizeof(int));
+  cudaMalloc(&written, blocks * sizeof(int));
+  cudaMalloc(&come, sizeof(int));
+  cudaMemset(come, 0, sizeof(int));
+  void* arguments[] = {&data, &come, &written};
+  cudaError_t status = is_cooperative ? cudaLaunchCooperativeKernel(grid_barrier, blocks, 1, arguments)
+                                      : cudaLaunchKernel(grid_barrier, blocks, 1, arguments);
+  seen->resize(blocks);
+  if (status == cudaSuccess)
+    status = cudaMemcpy(seen->data(), data, blocks * sizeof(int), cudaMemcpyDeviceToHost);
+  cudaFree(data);
+  cudaFree(written);
+  cudaFree(come);
+  return status;
+}
+
+const void* stub_of_bounded() { return reinterpret_cast<const void*>(bounded); }
 
 void run_printing() {
   printing<<<1, 3>>>();

@@ -13,6 +13,11 @@ struct LanguageCase {
 };
 std::vector<LanguageCase> run_language_cases();
 
+// Every block of the grid waits for all others; the cudaError_t of the launch and what followed.
+int run_grid_barrier(int blocks, bool is_cooperative, std::vector<int>* seen);
+// The stub of a kernel with 100 bytes of static shared memory and at most 256 threads in a block.
+const void* stub_of_bounded();
+
 void run_printing();
 void run_failing_assertion();
 void run_failing_function();

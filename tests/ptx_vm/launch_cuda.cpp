@@ -2,11 +2,12 @@
 
 #include <cstring>
 #include <memory>
-#include <unordered_map>
 
 #include <cuda_runtime_api.h>
 
 #include "runtime/check.h"
+#include "tests/ptx_vm/device.h"
+#include "tests/ptx_vm/function.h"
 #include "tests/ptx_vm/grid.h"
 #include "tests/ptx_vm/memory.h"
 #include "tests/ptx_vm/ptx_vm.h"
@@ -17,20 +18,12 @@
 namespace flatshard::ptx_vm {
 namespace {
 
-constexpr uint32_t kMaxThreads = 1024, kMaxGridYZ = 65535, kSharedPerBlock = 49152, kSharedOptIn = 166912;
-
 struct Configuration {
   dim3 grid, block;
   size_t shared_bytes;
   void* stream;
 };
 thread_local std::vector<Configuration> pushed;
-
-// Raised by cudaFuncSetAttribute, per kernel.
-std::unordered_map<const void*, uint32_t>& shared_limits() {
-  static auto* const only = new std::unordered_map<const void*, uint32_t>;
-  return *only;
-}
 
 [[noreturn]] void report_limit(const Kernel& kernel, const std::string& what) {
   Finding finding;
@@ -48,10 +41,10 @@ void check_limits(const Launch& launch, const void* stub) {
     report_limit(kernel, "the grid is larger than (2^31 - 1, 65535, 65535)");
   const uint32_t most = kernel.max_threads ? kernel.max_threads : kMaxThreads;
   if (threads > most) report_limit(kernel, str("a block of ", threads, " threads, at most ", most));
-  const auto raised = shared_limits().find(stub);
+  if (launch.block.z > kMaxBlockZ)
+    report_limit(kernel, str("a block with z = ", launch.block.z, ", at most ", kMaxBlockZ));
   const uint32_t shared = kernel.static_shared_bytes + launch.dynamic_shared_bytes;
-  const uint32_t limit =
-      raised == shared_limits().end() ? kSharedPerBlock : std::max(kSharedPerBlock, raised->second);
+  const uint32_t limit = shared_limit_of(stub);
   if (shared > limit)
     report_limit(kernel, str(shared, " bytes of shared memory, at most ", limit,
                              limit == kSharedPerBlock ? "; cudaFuncSetAttribute raises the limit" : ""));
@@ -75,20 +68,62 @@ void run(Launch& launch, Activity& self) {
   activity.epochs = std::move(launch.epochs);
 }
 
+// All blocks of a cooperative launch are resident at a time.
+void check_all_fit(const Launch& launch) {
+  const uint64_t most = uint64_t{kProcessors} * blocks_per_processor(*launch.kernel, launch.block.count(),
+                                                                     launch.dynamic_shared_bytes);
+  if (launch.grid.count() > most)
+    throw CallError(cudaErrorCooperativeLaunchTooLarge, str("a cooperative launch of ", launch.grid.count(),
+                                                            " blocks, of which ", most, " fit at a time"));
+}
+
 // Checks the launch and takes its arguments at the call; it runs when its turn comes.
-void launch_on(Queue& queue, const void* stub, dim3 grid, dim3 block, void** arguments, size_t shared_bytes) {
+void launch_on(Queue& queue, const void* stub, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
+               bool is_cooperative) {
   auto launch = std::make_shared<Launch>();
   launch->kernel = &kernel_of(stub);
   launch->grid = to_dim(grid);
   launch->block = to_dim(block);
   launch->dynamic_shared_bytes = static_cast<uint32_t>(shared_bytes);
+  launch->is_cooperative = is_cooperative;
   check_limits(*launch, stub);
+  if (is_cooperative) check_all_fit(*launch);
   launch->parameters.resize(launch->kernel->parameter_bytes);
   for (size_t i = 0; i < launch->kernel->parameters.size(); ++i) {
     const Parameter& p = launch->kernel->parameters[i];
     std::memcpy(launch->parameters.data() + p.offset, arguments[i], p.bytes);
   }
   streams().give(queue, "kernel " + launch->kernel->name, [launch](Activity& self) { run(*launch, self); });
+}
+
+// True for a cooperative launch. An operation runs whole, so its priority, and permission to begin before the
+// one ahead of it ends, change nothing.
+bool take_attributes(const cudaLaunchConfig_t& config) {
+  bool is_cooperative = false;
+  for (unsigned i = 0; i < config.numAttrs; ++i) {
+    const cudaLaunchAttribute& attribute = config.attrs[i];
+    switch (attribute.id) {
+      case cudaLaunchAttributeIgnore:
+      case cudaLaunchAttributePriority:
+      case cudaLaunchAttributeProgrammaticStreamSerialization:
+        break;
+      case cudaLaunchAttributeCooperative:
+        is_cooperative = attribute.val.cooperative != 0;
+        break;
+      case cudaLaunchAttributeClusterDimension:
+        check(attribute.val.clusterDim.x * attribute.val.clusterDim.y * attribute.val.clusterDim.z == 1,
+              "the PTX machine does not run clusters of blocks");
+        break;
+      default:
+        fail(str("the PTX machine does not know attribute ", int{attribute.id}, " of a launch"));
+    }
+  }
+  return is_cooperative;
+}
+
+template <class Work>
+cudaError_t attempt(Work&& work) {
+  return static_cast<cudaError_t>(guarded(work));
 }
 
 }  // namespace
@@ -115,37 +150,23 @@ cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* stub) {
 
 cudaError_t cudaLaunchKernel(const void* stub, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
                              cudaStream_t stream) {
-  return static_cast<cudaError_t>(
-      guarded([&] { launch_on(queue_of(stream), stub, grid, block, arguments, shared_bytes); }));
+  return attempt([&] { launch_on(queue_of(stream), stub, grid, block, arguments, shared_bytes, false); });
+}
+cudaError_t cudaLaunchCooperativeKernel(const void* stub, dim3 grid, dim3 block, void** arguments,
+                                        size_t shared_bytes, cudaStream_t stream) {
+  return attempt([&] { launch_on(queue_of(stream), stub, grid, block, arguments, shared_bytes, true); });
+}
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* c, const void* stub, void** arguments) {
+  return attempt([&] {
+    const bool is_cooperative = take_attributes(*c);
+    launch_on(queue_of(c->stream), stub, c->gridDim, c->blockDim, arguments, c->dynamicSmemBytes,
+              is_cooperative);
+  });
 }
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
                                size_t shared_bytes, cudaStream_t stream) {
   return cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, block, arguments, shared_bytes,
                           stream);
-}
-
-cudaError_t cudaFuncSetAttribute(const void* stub, cudaFuncAttribute attribute, int value) {
-  if (attribute == cudaFuncAttributePreferredSharedMemoryCarveout) return cudaSuccess;
-  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize)
-    return static_cast<cudaError_t>(
-        outcome(cudaErrorInvalidValue, "the PTX VM does not know this attribute"));
-  return static_cast<cudaError_t>(guarded([&] {
-    const uint32_t total = kernel_of(stub).static_shared_bytes + static_cast<uint32_t>(value);
-    check(total <= kSharedOptIn, total, " bytes of shared memory, a block has at most ", kSharedOptIn);
-    shared_limits()[stub] = total;
-  }));
-}
-
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* stub) {
-  return static_cast<cudaError_t>(guarded([&] {
-    const Kernel& kernel = kernel_of(stub);
-    *attributes = {};
-    attributes->sharedSizeBytes = kernel.static_shared_bytes;
-    attributes->localSizeBytes = kernel.local_bytes;
-    attributes->maxThreadsPerBlock = static_cast<int>(kernel.max_threads ? kernel.max_threads : kMaxThreads);
-    attributes->ptxVersion = 80;
-    attributes->binaryVersion = 80;
-  }));
 }
 }
 

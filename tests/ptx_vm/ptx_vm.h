@@ -43,6 +43,7 @@ struct Options {
   AsyncTiming async = AsyncTiming::random;
   Counts* counts = nullptr;  // where launches add what they cost (counts.h); slow
   WorkOrder stream_order = WorkOrder::in_order;
+  std::vector<std::string> may_add_floats{};  // names of kernels that may with atomics, in global memory
   bool pairwise_mma = false;  // tensor cores add products in pairs first: within tolerance all the same
 };
 

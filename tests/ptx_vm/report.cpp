@@ -68,6 +68,8 @@ std::string_view name_of(FindingKind kind) {
       return "launch limit";
     case FindingKind::host_changed_source:
       return "changed source of a copy";
+    case FindingKind::float_atomic:
+      return "float atomic";
     case FindingKind::trap:
       return "trap";
   }

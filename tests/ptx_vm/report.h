@@ -29,6 +29,7 @@ enum class FindingKind {
   deadlock,
   launch_limit,
   host_changed_source,
+  float_atomic,
   trap,
 };
 std::string_view name_of(FindingKind kind);

@@ -33,6 +33,7 @@ enum class Broken {
   freed_too_early,
   flag_of_later_block,
   no_fence,
+  float_atomics,
 };
 
 // y[row] = sum of row, two rows a block, through one array in shared memory.
@@ -165,6 +166,18 @@ __global__ void last_block(float* y, float* partial, unsigned* come) {
   y[threadIdx.x] = sum;
 }
 
+// dw = the sum of x's rows / 10, row by row; broken, a block for each row adds its own.
+template <Broken B>
+__global__ void column_sums(float* dw, const float* x) {
+  if constexpr (B == Broken::float_atomics) {
+    atomicAdd(dw + threadIdx.x, 0.1f * x[blockIdx.x * kThreads + threadIdx.x]);  // finds: float_atomics
+  } else {
+    float sum = 0.0f;
+    for (int r = 0; r < kRows; ++r) sum += 0.1f * x[r * kThreads + threadIdx.x];
+    dw[threadIdx.x] = sum;
+  }
+}
+
 // x[i] = i mod 97
 struct Input : DeviceArray<float> {
   explicit Input(int n) : DeviceArray<float>(values_of(n)) {}
@@ -244,6 +257,15 @@ std::vector<float> run_last_block() {
   return y.values();
 }
 
+template <Broken B>
+std::vector<float> run_column_sums() {
+  const Input x(kSize);
+  const DeviceArray<float> dw(kThreads);
+  cudaMemset(dw.data, 0, kThreads * sizeof(float));
+  column_sums<B><<<B == Broken::float_atomics ? kRows : 1, kThreads>>>(dw.data, x.data);
+  return dw.values();
+}
+
 }  // namespace
 
 std::vector<Sample> correct_samples() {
@@ -254,7 +276,8 @@ std::vector<Sample> correct_samples() {
           {"partial_sums", {}, run_partial_sums<Broken::none>},
           {"in_a_row", {}, run_in_a_row<Broken::none>},
           {"lanes_in_a_row", {}, run_lanes_in_a_row},
-          {"last_block", {}, run_last_block<Broken::none>}};
+          {"last_block", {}, run_last_block<Broken::none>},
+          {"column_sums", {}, run_column_sums<Broken::none>}};
 }
 
 std::vector<Sample> broken_samples() {
@@ -278,7 +301,8 @@ std::vector<Sample> broken_samples() {
       {"barrier_count", {barrier_count}, run_handed_over<Broken::barrier_count>},
       {"partials_too_early", {global_race, uninitialised_read}, run_partial_sums<Broken::partials_too_early>},
       {"flag_of_later_block", {deadlock}, run_in_a_row<Broken::flag_of_later_block>},
-      {"no_fence", {global_race}, run_last_block<Broken::no_fence>}};
+      {"no_fence", {global_race}, run_last_block<Broken::no_fence>},
+      {"float_atomics", {float_atomic}, run_column_sums<Broken::float_atomics>}};
 }
 
 }  // namespace flatshard::ptx_vm

@@ -1,0 +1,99 @@
+// The CUDA runtime on the machine: attributes and occupancy of kernels.
+
+#include <algorithm>
+#include <unordered_map>
+
+#include <cuda_runtime_api.h>
+
+#include "tests/ptx_vm/device.h"
+#include "tests/ptx_vm/function.h"
+#include "tests/ptx_vm/registry.h"
+#include "tests/ptx_vm/state.h"
+#include "tests/ptx_vm/warp.h"
+
+namespace flatshard::ptx_vm {
+namespace {
+
+struct Settings {
+  uint32_t shared_bytes = kSharedPerBlock;
+  int carveout = -1;  // percent; -1: the driver's choice
+};
+
+std::unordered_map<const void*, Settings>& settings() {
+  static auto* const only = new std::unordered_map<const void*, Settings>;
+  return *only;
+}
+
+template <class Work>
+cudaError_t attempt(Work&& work) {
+  return static_cast<cudaError_t>(guarded(work));
+}
+
+}  // namespace
+
+uint32_t shared_limit_of(const void* stub) {
+  const auto found = settings().find(stub);
+  return found == settings().end() ? kSharedPerBlock : found->second.shared_bytes;
+}
+
+uint32_t blocks_per_processor(const Kernel& kernel, uint64_t threads, uint64_t dynamic_shared_bytes) {
+  const uint64_t most = kernel.max_threads ? kernel.max_threads : kMaxThreads;
+  const uint64_t shared = kernel.static_shared_bytes + dynamic_shared_bytes;
+  if (threads == 0 || threads > most || shared > kSharedOptIn) return 0;
+  const uint64_t whole_warps = (threads + kLanes - 1) / kLanes * kLanes;
+  return static_cast<uint32_t>(std::min({uint64_t{kBlocksPerProcessor}, kThreadsPerProcessor / whole_warps,
+                                         kSharedPerProcessor / (shared + kSharedReserved)}));
+}
+
+extern "C" {
+
+cudaError_t cudaFuncSetAttribute(const void* stub, cudaFuncAttribute attribute, int value) {
+  return attempt([&] {
+    const Kernel& kernel = kernel_of(stub);
+    switch (attribute) {
+      case cudaFuncAttributeMaxDynamicSharedMemorySize: {
+        const int64_t total = int64_t{kernel.static_shared_bytes} + value;
+        check(value >= 0 && total <= kSharedOptIn, total, " bytes of shared memory, a block has at most ",
+              kSharedOptIn);
+        settings()[stub].shared_bytes = std::max(kSharedPerBlock, static_cast<uint32_t>(total));
+        return;
+      }
+      case cudaFuncAttributePreferredSharedMemoryCarveout:
+        check(value >= -1 && value <= 100, "a carveout of ", value, " percent");
+        settings()[stub].carveout = value;
+        return;
+      default:
+        fail(str("the PTX machine does not know attribute ", int{attribute}, " of a kernel"));
+    }
+  });
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* stub) {
+  return attempt([&] {
+    const Kernel& kernel = kernel_of(stub);
+    *attributes = {};
+    attributes->sharedSizeBytes = kernel.static_shared_bytes;
+    attributes->localSizeBytes = kernel.local_bytes;
+    attributes->maxThreadsPerBlock = static_cast<int>(kernel.max_threads ? kernel.max_threads : kMaxThreads);
+    attributes->maxDynamicSharedSizeBytes =
+        static_cast<int>(shared_limit_of(stub) - kernel.static_shared_bytes);
+    attributes->preferredShmemCarveout = settings()[stub].carveout;
+    const int architecture = std::stoi(std::string(kernel.module->target.substr(3)));  // of sm_80
+    attributes->ptxVersion = attributes->binaryVersion = architecture;
+  });
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* stub, int threads,
+                                                                   size_t dynamic_shared_bytes,
+                                                                   unsigned flags) {
+  return attempt([&] {
+    check(threads > 0, "a block of ", threads, " threads");
+    check(flags == cudaOccupancyDefault || flags == cudaOccupancyDisableCachingOverride,
+          "occupancy with flags ", flags);
+    *blocks = static_cast<int>(
+        blocks_per_processor(kernel_of(stub), static_cast<uint64_t>(threads), dynamic_shared_bytes));
+  });
+}
+}
+
+}  // namespace flatshard::ptx_vm

@@ -1,0 +1,134 @@
+// What a program may ask of the device and of a kernel, and launches with attributes.
+
+#include <algorithm>
+
+#include <cuda_runtime_api.h>
+
+#include "tests/ptx_vm/language.h"
+#include "tests/ptx_vm/ptx_vm.h"
+#include "tests/test.h"
+
+using namespace flatshard;
+using namespace flatshard::ptx_vm;
+
+namespace {
+
+int attribute(cudaDeviceAttr which) {
+  int value = -1;
+  CHECK(cudaDeviceGetAttribute(&value, which, 0) == cudaSuccess);
+  return value;
+}
+
+int occupancy(int threads, size_t shared_bytes) {
+  int blocks = -1;
+  CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+            &blocks, stub_of_bounded(), threads, shared_bytes, cudaOccupancyDefault) == cudaSuccess);
+  return blocks;
+}
+
+// Of one warp, with one attribute.
+cudaError_t launch_with(cudaLaunchAttribute a) {
+  float* y = nullptr;
+  cudaMalloc(reinterpret_cast<void**>(&y), sizeof(float));
+  cudaMemset(y, 0, sizeof(float));
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(1);
+  config.blockDim = dim3(32);
+  config.attrs = &a;
+  config.numAttrs = 1;
+  void* arguments[] = {&y};
+  const cudaError_t status = cudaLaunchKernelExC(&config, stub_of_bounded(), arguments);
+  cudaFree(y);
+  cudaGetLastError();
+  return status;
+}
+
+}  // namespace
+
+TEST_CASE("properties and attributes of the device agree") {
+  cudaDeviceProp p;
+  CHECK(cudaGetDeviceProperties(&p, 0) == cudaSuccess);
+  CHECK(std::string(p.name) == "PTX VM sm_80");
+  CHECK(p.multiProcessorCount == 132);
+  CHECK(attribute(cudaDevAttrMultiProcessorCount) == 132);
+  CHECK(p.maxThreadsDim[2] == attribute(cudaDevAttrMaxBlockDimZ));
+  CHECK(p.sharedMemPerBlockOptin == 166912);
+  CHECK(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) == 166912);
+  CHECK(p.streamPrioritiesSupported == 1);
+  int value = 0;
+  CHECK(cudaDeviceGetAttribute(&value, cudaDevAttrMaxTexture1DWidth, 0) == cudaErrorInvalidValue);
+  CHECK(cudaDeviceGetAttribute(&value, cudaDevAttrWarpSize, 1) == cudaErrorInvalidDevice);
+  cudaGetLastError();
+}
+
+TEST_CASE("a limit of the device is kept, an unknown one is an error") {
+  size_t before = 0, value = 0;
+  CHECK(cudaDeviceGetLimit(&before, cudaLimitStackSize) == cudaSuccess);
+  CHECK(cudaDeviceSetLimit(cudaLimitStackSize, 4096) == cudaSuccess);
+  CHECK(cudaDeviceGetLimit(&value, cudaLimitStackSize) == cudaSuccess);
+  CHECK(value == 4096);
+  cudaDeviceSetLimit(cudaLimitStackSize, before);
+  CHECK(cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 1) == cudaErrorUnsupportedLimit);
+  CHECK(std::string(cudaGetErrorName(cudaGetLastError())) == "cudaErrorUnsupportedLimit");
+}
+
+TEST_CASE("occupancy follows from threads and shared memory") {
+  CHECK(occupancy(256, 0) == 8);     // 2048 threads
+  CHECK(occupancy(33, 0) == 32);     // two warps each; 32 blocks are the most
+  CHECK(occupancy(200, 0) == 9);     // seven warps each
+  CHECK(occupancy(32, 40000) == 4);  // 167936 / (40000 + 112 + 1024) bytes
+  CHECK(occupancy(32, 160000) == 1);
+  CHECK(occupancy(32, 170000) == 0);
+  CHECK(occupancy(512, 0) == 0);  // its bounds are 256
+}
+
+TEST_CASE("a kernel's attributes say what it is, and raise how much shared memory it may have") {
+  cudaFuncAttributes a;
+  CHECK(cudaFuncGetAttributes(&a, stub_of_bounded()) == cudaSuccess);
+  CHECK(a.sharedSizeBytes == 112);  // 100, up to where dynamic shared memory may begin
+  CHECK(a.maxThreadsPerBlock == 256);
+  CHECK(a.ptxVersion == 80);
+  CHECK(a.maxDynamicSharedSizeBytes == 49152 - 112);
+  CHECK(a.preferredShmemCarveout == -1);
+  CHECK(cudaFuncSetAttribute(stub_of_bounded(), cudaFuncAttributeMaxDynamicSharedMemorySize, 100000) ==
+        cudaSuccess);
+  CHECK(cudaFuncSetAttribute(stub_of_bounded(), cudaFuncAttributePreferredSharedMemoryCarveout, 50) ==
+        cudaSuccess);
+  CHECK(cudaFuncGetAttributes(&a, stub_of_bounded()) == cudaSuccess);
+  CHECK(a.maxDynamicSharedSizeBytes == 100000);
+  CHECK(a.preferredShmemCarveout == 50);
+  CHECK(cudaFuncSetAttribute(stub_of_bounded(), cudaFuncAttributeMaxDynamicSharedMemorySize, 166912) ==
+        cudaErrorInvalidValue);
+  CHECK(cudaFuncSetAttribute(stub_of_bounded(), cudaFuncAttributePreferredSharedMemoryCarveout, 101) ==
+        cudaErrorInvalidValue);
+  cudaGetLastError();
+}
+
+TEST_CASE("launch attributes: a priority and an early begin change nothing, a cluster is an error") {
+  cudaLaunchAttribute a{};
+  a.id = cudaLaunchAttributePriority;
+  a.val.priority = -5;
+  CHECK(launch_with(a) == cudaSuccess);
+  a.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  a.val.programmaticStreamSerializationAllowed = 1;
+  CHECK(launch_with(a) == cudaSuccess);
+  a.id = cudaLaunchAttributeClusterDimension;
+  a.val.clusterDim = {2, 1, 1};
+  CHECK(launch_with(a) == cudaErrorInvalidValue);
+  a.id = cudaLaunchAttributeAccessPolicyWindow;
+  CHECK(launch_with(a) == cudaErrorInvalidValue);
+}
+
+TEST_CASE("blocks of a cooperative launch are all there at a time, others deadlock when they wait so") {
+  const ScopedOptions scope({.resident_blocks = 2});
+  std::vector<int> seen;
+  CHECK(run_grid_barrier(40, true, &seen) == cudaSuccess);
+  CHECK(seen == std::vector<int>(40, 40));
+  CHECK(take_findings().empty());
+  CHECK(run_grid_barrier(40, false, &seen) == cudaErrorIllegalAddress);
+  const std::vector<Finding> found = take_findings();
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].kind == FindingKind::deadlock);
+  CHECK(run_grid_barrier(132 * 32 + 1, true, &seen) == cudaErrorCooperativeLaunchTooLarge);
+  cudaGetLastError();
+}
