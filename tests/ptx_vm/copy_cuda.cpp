@@ -91,10 +91,10 @@ void check_direction(const Piece& to, const Piece& from, cudaMemcpyKind kind) {
 
 // Gives the copy to the stream, and waits for it where the call does.
 void copy(const Piece& to, Piece from, cudaMemcpyKind kind, Queue& queue, bool is_async) {
+  if (!to.bytes()) return;
   check_range(to, "a copy");
   check_range(from, "a copy");
   check_direction(to, from, kind);
-  if (!to.bytes()) return;
   const std::string what = str("copy of ", to.bytes(), " bytes from ", name_of(from), " to ", name_of(to));
   const bool from_pinned = from.home() && !from.is_on_device(), from_pageable = !from.home();
   if (from_pageable && !is_async) streams().finish(queue.milestone());
@@ -122,8 +122,8 @@ void copy(const Piece& to, Piece from, cudaMemcpyKind kind, Queue& queue, bool i
 
 // Only a synchronous one of pinned memory makes the host wait.
 void fill(const Piece& p, int value, Queue& queue, bool is_async) {
-  check_range(p, "a memset");
   if (!p.bytes()) return;
+  check_range(p, "a memset");
   const Milestone milestone =
       streams().give(queue, str("memset of ", p.bytes(), " bytes from ", name_of(p)), [=](Activity& self) {
         Past past(timeline().begin(self));

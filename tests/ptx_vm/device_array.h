@@ -16,8 +16,7 @@ struct DeviceArray {
   }
   explicit DeviceArray(const std::vector<T>& values) : DeviceArray(values.size()) {
     cudaMemcpy(data, values.data(), size * sizeof(T), cudaMemcpyHostToDevice);
-    cudaDeviceSynchronize();  // the copy from pageable memory may still be on its way, and other streams do
-                              // not wait
+    cudaDeviceSynchronize();  // the copy has read the values, but other streams may not count on the result
   }
   ~DeviceArray() { cudaFree(data); }
   DeviceArray(const DeviceArray&) = delete;

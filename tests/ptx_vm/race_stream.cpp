@@ -34,11 +34,11 @@ void RaceShadow::note(Chunk& chunk, uint64_t cell, Past& past, uint64_t address,
 }
 
 void RaceShadow::access(Past& past, uint64_t address, uint64_t offset, uint64_t bytes, bool writes) {
-  const uint64_t end = offset + bytes, edges = offset | end;
-  const int widest = edges % 16 == 0 ? 4 : edges % 4 == 0 ? 2 : 0;
+  const uint64_t end = offset + bytes;
   for (uint64_t at = offset; at < end;) {
     Chunk& chunk = chunk_at(at);
-    const uint64_t chunk_end = std::min(end, (at / kChunkBytes + 1) * kChunkBytes);
+    const uint64_t chunk_end = std::min(end, (at / kChunkBytes + 1) * kChunkBytes), edges = at | chunk_end;
+    const int widest = edges % 16 == 0 ? 4 : edges % 4 == 0 ? 2 : 0;
     if (chunk.log_cell > widest) chunk.refine(widest);
     for (; at < chunk_end; at += uint64_t{1} << chunk.log_cell)
       note(chunk, at % kChunkBytes >> chunk.log_cell, past, address + (at - offset), writes);

@@ -255,6 +255,7 @@ TEST_CASE("copies by rows touch the rows alone, and a copy of the wrong kind is 
     CHECK(std::vector<unsigned char>(result, result + 24) == expected);
     CHECK(cudaMemcpyAsync(result, device, 24, cudaMemcpyHostToDevice, log.compute) ==
           cudaErrorInvalidMemcpyDirection);
+    CHECK(cudaMemcpyAsync(nullptr, nullptr, 0, cudaMemcpyHostToDevice, log.compute) == cudaSuccess);
     cudaGetLastError();
     cudaFree(device);
   }
