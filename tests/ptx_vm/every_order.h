@@ -10,5 +10,7 @@ namespace flatshard::ptx_vm {
 void for_every_order(const std::function<void()>& body);
 // Every order in which tensor cores may add.
 void for_every_order_of_sums(const std::function<void()>& body);
+// As it is; on the machine, shared memory must take no more turns of its banks than it needs.
+void expect_no_bank_conflicts(const std::function<void()>& body);
 
 }  // namespace flatshard::ptx_vm

@@ -4,5 +4,6 @@ namespace flatshard::ptx_vm {
 
 void for_every_order(const std::function<void()>& body) { body(); }
 void for_every_order_of_sums(const std::function<void()>& body) { body(); }
+void expect_no_bank_conflicts(const std::function<void()>& body) { body(); }
 
 }  // namespace flatshard::ptx_vm

@@ -1,3 +1,4 @@
+#include "tests/ptx_vm/counts.h"
 #include "tests/ptx_vm/every_order.h"
 #include "tests/ptx_vm/ptx_vm.h"
 #include "tests/test.h"
@@ -27,6 +28,16 @@ void for_every_order_of_sums(const std::function<void()>& body) {
     now.pairwise_mma = in_pairs;
     run_with(now, body);
   }
+}
+
+void expect_no_bank_conflicts(const std::function<void()>& body) {
+  Counts counts;
+  Options now = options();
+  now.counts = &counts;
+  run_with(now, body);
+  const OpCounts total = counts.total();
+  CHECK(total.least_waves > 0);
+  CHECK(total.waves == total.least_waves);
 }
 
 }  // namespace flatshard::ptx_vm
