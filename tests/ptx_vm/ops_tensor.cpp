@@ -79,15 +79,17 @@ void decode_matrices(Decoder& d, bool is_load) {
   d.emit(op);
 }
 
+using Columns = float __attribute__((vector_size(kSide * sizeof(float))));
+
 // The products of one row of A with all columns of B, added to the row's sums: in the order of k, or, to show
 // that no tolerance hangs on that order, in pairs first.
 template <uint32_t kDepth>
-void add_products(float* sum, const float* a, const float (*b)[kSide], bool in_pairs) {
-  for (uint32_t k = 0; k < kDepth; k += 2)
-    for (uint32_t column = 0; column < kSide; ++column) {
-      const float even = a[k] * b[k][column], odd = a[k + 1] * b[k + 1][column];
-      sum[column] = in_pairs ? sum[column] + (even + odd) : sum[column] + even + odd;
-    }
+Columns add_products(Columns sums, const float* a, const Columns* b, bool in_pairs) {
+  if (in_pairs)
+    for (uint32_t k = 0; k < kDepth; k += 2) sums += a[k] * b[k] + a[k + 1] * b[k + 1];
+  else
+    for (uint32_t k = 0; k < kDepth; ++k) sums += a[k] * b[k];
+  return sums;
 }
 
 // D = A B + C with A (16, kDepth), B (kDepth, 8). The op's registers stand in a list: D, A, B, C.
@@ -96,22 +98,28 @@ void multiply(Warp& warp, const Op& op) {
   constexpr uint32_t kRows = 16, kSums = 4, kRegisters = kDepth / 4;  // registers of A
   const uint32_t* d = &warp.block->kernel().slot_lists[static_cast<size_t>(op.immediate)];
   const uint32_t *a = d + kSums, *b = a + kRegisters, *c = b + kRegisters / 2;
-  const auto element = [&](const uint32_t* slots, const FragmentPlace& at) {
-    return to_float(warp.lanes<T>(slots[at.reg])[at.lane * 2 + at.half]);
+  // Two neighbours, one register.
+  const auto take_pair = [&](const uint32_t* slots, const FragmentPlace& at, float* low, float* high) {
+    const T* pair = warp.lanes<T>(slots[at.reg]) + at.lane * 2;
+    *low = to_float(pair[0]), *high = to_float(pair[1]);
   };
-  float right[kDepth][kSide], sums[kRows][kSide];
-  for (uint32_t k = 0; k < kDepth; ++k)
-    for (uint32_t column = 0; column < kSide; ++column) right[k][column] = element(b, place_in_b(k, column));
-  const bool in_pairs = options().pairwise_mma;
-  for (uint32_t row = 0; row < kRows; ++row) {
-    float left[kDepth];
-    for (uint32_t k = 0; k < kDepth; ++k) left[k] = element(a, place_in_a(row, k));
+  float left[kRows][kDepth];
+  alignas(Columns) float right[kDepth][kSide], sums[kRows][kSide];
+  for (uint32_t k = 0; k < kDepth; k += 2) {
+    for (uint32_t row = 0; row < kRows; ++row)
+      take_pair(a, place_in_a(row, k), &left[row][k], &left[row][k + 1]);
+    for (uint32_t column = 0; column < kSide; ++column)
+      take_pair(b, place_in_b(k, column), &right[k][column], &right[k + 1][column]);
+  }
+  for (uint32_t row = 0; row < kRows; ++row)
     for (uint32_t column = 0; column < kSide; ++column) {
       const FragmentPlace at = place_in_accumulator(row, column);
       sums[row][column] = warp.lanes<float>(c[at.reg])[at.lane];
     }
-    add_products<kDepth>(sums[row], left, right, in_pairs);
-  }
+  const auto columns = [](float* of) { return reinterpret_cast<Columns*>(of); };
+  for (uint32_t row = 0; row < kRows; ++row)
+    *columns(sums[row]) =
+        add_products<kDepth>(*columns(sums[row]), left[row], columns(right[0]), options().pairwise_mma);
   for (uint32_t row = 0; row < kRows; ++row)
     for (uint32_t column = 0; column < kSide; ++column) {
       const FragmentPlace at = place_in_accumulator(row, column);
