@@ -1,6 +1,7 @@
 // Loads and stores of every space, type and width that compilers emit, against bytes laid out by hand.
 
 #include "tests/ptx_vm/opcode_check.h"
+#include "tests/ptx_vm/ptx_vm.h"
 
 using namespace flatshard;
 using namespace flatshard::ptx_vm;
@@ -55,6 +56,11 @@ TEST_CASE("atomics of global memory take lanes one after the other") {
   check_lanes("atom.global.add.u32 %r0, [source], 1;", [](uint64_t l) { return 0x03020100 + l; });
   check_lanes("atom.global.exch.b32 %r0, [source], %r30;",
               [](uint64_t l) { return l == 0 ? 0x03020100 : l - 1; });
+  const ScopedOptions scope({.may_add_floats = {"test"}});
+  check_lanes(
+      "setp.eq.u32 %p1, %r30, 0; @%p1 st.global.f32 [source], 0f3F800000; bar.warp.sync -1;"
+      "atom.global.add.f32 %f0, [source], 0f40000000; cvt.rzi.u32.f32 %r0, %f0;",
+      [](uint64_t l) { return 1 + 2 * l; });
 }
 
 TEST_CASE("constants are read by all lanes") {
