@@ -63,7 +63,7 @@ Case adamw_case(DType dtype, int64_t n, Options options = {}) {
 
 std::vector<Case> adamw_cases(Scale scale) {
   if (scale == Scale::bench) return {adamw_case(DType::f32, 1 << 24), adamw_case(DType::bf16, 1 << 24)};
-  if (scale == Scale::vm) return {adamw_case(DType::f32, 1 << 18), adamw_case(DType::bf16, 1 << 18)};
+  if (scale == Scale::vm) return {adamw_case(DType::f32, 1 << 16), adamw_case(DType::bf16, 1 << 16)};
   if (scale == Scale::golden) return {adamw_case(DType::f32, 48), adamw_case(DType::bf16, 48)};
   std::vector<Case> cases;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
