@@ -56,6 +56,9 @@ ODD:
   st.param.u64 [result+8], %rd1;
   ret;
 }
+.func nothing() {
+  ret;
+}
 .func (.param .b32 result) forever(.param .b32 x) {
   .param .b32 a;
   call.uni (result), forever, (x);
@@ -140,6 +143,7 @@ TEST_CASE("calls in a loop, behind a predicate, with structs and without results
   )",
                                              32, kFunctions);
   CHECK(pair[5] == 0x201);
+  CHECK(run_ptx("call.uni nothing; call nothing, (); mov.u32 %r0, 5;", 32, kFunctions)[9] == 5);
   // Lanes that exit in a function do not come back to store their result.
   const std::vector<uint64_t> left = run_ptx(
       "{ .param .b32 a; st.param.b32 [a], %r30; call.uni leave_some, (a); } mov.u32 %r0, 4;", 32, kFunctions);

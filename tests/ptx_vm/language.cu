@@ -81,6 +81,20 @@ __device__ __noinline__ Polynomial derivative(Polynomial p, int times) {
     for (int i = 0; i < p.degree; ++i) p.factor[i] = p.factor[i + 1] * static_cast<float>(i + 1);
   return p;
 }
+// Its array is one for all its calls.
+__device__ __noinline__ float of_next_thread(float x) {
+  __shared__ float tile[kThreads];
+  tile[threadIdx.x] = x;
+  __syncthreads();
+  const float next = tile[(threadIdx.x + 1) % kThreads];
+  __syncthreads();
+  return next;
+}
+__global__ void functions_with_shared(float* y) {
+  const float next = of_next_thread(static_cast<float>(threadIdx.x));
+  y[threadIdx.x] = next + 100.0f * of_next_thread(next);
+}
+
 __device__ __noinline__ float value_of(const Polynomial& p, float x) {
   if (p.degree == 0) return p.factor[0];
   float y = 0.0f;
@@ -174,7 +188,9 @@ LanguageCase mapped_case(const char* name, F f) {
 
 std::vector<LanguageCase> run_language_cases() {
   const float host_factors[4] = {1, 2, 3, 4};
-  cudaMemcpyToSymbol(factors, host_factors, sizeof(host_factors));
+  cudaMemcpyToSymbol(factors, host_factors, 2 * sizeof(float));
+  cudaMemcpyToSymbolAsync(factors, host_factors + 2, 2 * sizeof(float), 2 * sizeof(float),
+                          cudaMemcpyHostToDevice, cudaStreamLegacy);
   const Table table{{0, 1, 4, 9, 16, 25}, 5};
   return {
       {"local_arrays", results_of([](float* y) { local_arrays<<<1, kThreads>>>(y); }), expected_of([](int t) {
@@ -202,6 +218,8 @@ std::vector<LanguageCase> run_language_cases() {
          const float derivatives[] = {31, 49, 62, 54, 24};  // at 2
          return t % 3 != 0 ? derivatives[t % 5] : 0.0f;
        })},
+      {"functions_with_shared", results_of([](float* y) { functions_with_shared<<<1, kThreads>>>(y); }),
+       expected_of([](int t) { return (t + 1) % kThreads + 100.0f * ((t + 2) % kThreads); })},
       mapped_case("expf", ExpF{}),
       mapped_case("logf", LogF{}),
       mapped_case("sinf and cosf", SinCosF{}),

@@ -59,9 +59,6 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
   return attempt([&] { *priority = queue_of(stream).priority; });
 }
-cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned* flags) {
-  return attempt([&] { *flags = queue_of(stream).is_blocking ? cudaStreamDefault : cudaStreamNonBlocking; });
-}
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return attempt([&] { streams().finish(queue_of(stream).milestone()); });
