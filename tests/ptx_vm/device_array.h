@@ -1,35 +1,34 @@
 #pragma once
 // Device memory of a test, from host values and back.
 
+#include <cstddef>
 #include <vector>
-
-#include <cuda_runtime_api.h>
 
 namespace flatshard::ptx_vm {
 
+void* allocate_on_device(size_t bytes);
+void free_on_device(void* data);
+void copy_to_device(void* to, const void* from, size_t bytes);    // has arrived when it returns
+bool copy_from_device(void* to, const void* from, size_t bytes);  // false where a launch failed before
+
 template <class T>
 struct DeviceArray {
-  explicit DeviceArray(size_t n) : size(n) {
-    void* memory = nullptr;
-    cudaMalloc(&memory, n * sizeof(T));
-    data = static_cast<T*>(memory);
-  }
+  explicit DeviceArray(size_t n) : data(static_cast<T*>(allocate_on_device(n * sizeof(T)))), size(n) {}
   explicit DeviceArray(const std::vector<T>& values) : DeviceArray(values.size()) {
-    cudaMemcpy(data, values.data(), size * sizeof(T), cudaMemcpyHostToDevice);
-    cudaDeviceSynchronize();  // the copy has read the values, but other streams may not count on the result
+    copy_to_device(data, values.data(), size * sizeof(T));
   }
-  ~DeviceArray() { cudaFree(data); }
+  ~DeviceArray() { free_on_device(data); }
   DeviceArray(const DeviceArray&) = delete;
   DeviceArray& operator=(const DeviceArray&) = delete;
 
   // Empty where a launch failed before.
   std::vector<T> values() const {
     std::vector<T> all(size);
-    if (cudaMemcpy(all.data(), data, size * sizeof(T), cudaMemcpyDeviceToHost) != cudaSuccess) all.clear();
+    if (!copy_from_device(all.data(), data, size * sizeof(T))) all.clear();
     return all;
   }
 
-  T* data = nullptr;
+  T* data;
   size_t size;
 };
 
