@@ -113,7 +113,7 @@ const std::vector<ThirdParty>& third_party() {
       {"^omp\\.h$", "^runtime/parallel_openmp\\.cpp$"},
       {"^doctest/", "^tests/"},
       {"^nlohmann/", "^tests/|^checkpoint/json\\.cpp$|^bench/[a-z_]+\\.cpp$|^train/[a-z_]+\\.cpp$"},
-      {"^CLI/", "^(bench|train|checkpoint)/[a-z_]+\\.cpp$"},
+      {"^CLI/", "^(bench|train|checkpoint)/[a-z_]+\\.cpp$|^tests/ptx_vm/vm_bench\\.cpp$"},
       {"^toml\\+\\+/", "^train/[a-z_]+\\.cpp$"},
       {"^[a-z0-9]*mmintrin\\.h$|^immintrin\\.h$", "^kernels/(simd|simd_math|tile_product)\\.h$"},
   };
