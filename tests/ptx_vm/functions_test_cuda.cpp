@@ -104,7 +104,7 @@ TEST_CASE("a kernel's attributes say what it is, and raise how much shared memor
   cudaGetLastError();
 }
 
-TEST_CASE("launch attributes: a priority and an early begin change nothing, a cluster is an error") {
+TEST_CASE("launch attributes: a priority and an early begin change nothing, one unknown is an error") {
   cudaLaunchAttribute a{};
   a.id = cudaLaunchAttributePriority;
   a.val.priority = -5;
@@ -112,9 +112,6 @@ TEST_CASE("launch attributes: a priority and an early begin change nothing, a cl
   a.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   a.val.programmaticStreamSerializationAllowed = 1;
   CHECK(launch_with(a) == cudaSuccess);
-  a.id = cudaLaunchAttributeClusterDimension;
-  a.val.clusterDim = {2, 1, 1};
-  CHECK(launch_with(a) == cudaErrorInvalidValue);
   a.id = cudaLaunchAttributeAccessPolicyWindow;
   CHECK(launch_with(a) == cudaErrorInvalidValue);
 }

@@ -45,8 +45,8 @@ std::vector<uint64_t> run_ptx(const std::string& body, uint32_t threads, const s
   const size_t bytes = threads * sizeof(uint64_t);
   cuda_check(cudaMalloc(&out, bytes), "cudaMalloc");
   void* arguments[] = {&out};
-  const cudaError_t status = cudaLaunchKernel(stub, dim3(1), dim3(threads), arguments, 0, nullptr);
-  if (status == cudaSuccess) cudaMemcpy(results.data(), out, bytes, cudaMemcpyDeviceToHost);
+  cudaError_t status = cudaLaunchKernel(stub, dim3(1), dim3(threads), arguments, 0, nullptr);
+  if (status == cudaSuccess) status = cudaMemcpy(results.data(), out, bytes, cudaMemcpyDeviceToHost);
   cudaFree(out);
   cudaGetLastError();  // it is thrown here, and must not come up again at the next launch
   cuda_check(status, "launch");
