@@ -57,8 +57,11 @@ bool any(unsigned char kind, const unsigned char* state, uint64_t bytes) {
 }
 
 // Bytes that nobody may access, whether they are written or not.
+constexpr unsigned char kTaboo = kGap | kInFlight | kMbarrier;
 void check_accessible(const Request& r, const unsigned char* state, uint64_t address) {
   if (any(kGap, state, r.bytes)) r.wrong(FindingKind::out_of_bounds, address, ", between two variables");
+  if (any(kMbarrier, state, r.bytes))
+    r.wrong(FindingKind::mbarrier_misuse, address, ", where a live mbarrier is: mbarrier.inval ends it");
   if (any(kInFlight, state, r.bytes))
     r.wrong(FindingKind::async_in_flight, address,
             str(", which ", describe_copy_to(r.warp, address, r.bytes), " copies and has not waited for"));
@@ -83,7 +86,7 @@ bool pass_states(const Request& r, const Region& region, uint64_t offset, uint64
     r.wrong(FindingKind::uninitialised_read, address, ", which nobody has written");
   }
   if (r.writes()) {
-    if (region.is_patchy && any(kGap | kInFlight, state, r.all_bytes())) [[unlikely]] {
+    if (region.is_patchy && any(kTaboo, state, r.all_bytes())) [[unlikely]] {
       if (!alone) return false;
       check_accessible(r, state, address);
     }
@@ -153,11 +156,12 @@ unsigned char* at_region(Request& r, const Region& region, uint64_t address) {
 
 unsigned char* at_shared(Request& r, uint64_t address) {
   Block& block = *r.warp.block;
-  return at_region(r,
-                   {kSharedWindow + kSharedBase, block.shared.size(), block.shared.data(),
-                    block.shared_state.data(), block.launch->finds_races ? &block.shared_races : nullptr,
-                    block.copies_in_flight > 0 || !block.kernel().shared_gaps.empty()},
-                   address | kSharedWindow);
+  return at_region(
+      r,
+      {kSharedWindow + kSharedBase, block.shared.size(), block.shared.data(), block.shared_state.data(),
+       block.launch->finds_races ? &block.shared_races : nullptr,
+       block.copies_in_flight > 0 || !block.mbarriers.empty() || !block.kernel().shared_gaps.empty()},
+      address | kSharedWindow);
 }
 
 unsigned char* at_local(Request& r, uint64_t address) {
@@ -269,14 +273,23 @@ void resolve_shared(Warp& warp, const Op& op, const uint64_t* address, uint32_t 
 
 unsigned char* touch(Warp& actor, Space space, uint64_t address, uint64_t bytes, Access access) {
   const Op& op = actor.block->kernel().code[actor.current];
-  Request r{actor, op, static_cast<uint32_t>(std::min<uint64_t>(bytes, 16)), access};
+  const uint64_t unit = std::min<uint64_t>(16, (address | bytes) & (0 - (address | bytes)));
+  Request r{actor, op, static_cast<uint32_t>(unit), access};
   r.first_lane = static_cast<uint32_t>(std::countr_zero(actor.active));
+  const auto place = space == Space::shared ? at_shared : at_global;
   unsigned char* first = nullptr;
   if (Counts* counts = actor.block->launch->counts; counts && space == Space::global)
     counts->add_piece(address, bytes, access);
-  for (uint64_t done = 0; done < bytes; done += r.bytes) {
-    unsigned char* at = space == Space::shared ? at_shared(r, address + done) : at_global(r, address + done);
-    if (!first) first = at;
+  for (uint64_t done = 0; done < bytes;) {
+    // Much at once; where that finds something wrong, piece by piece.
+    r.lanes = static_cast<uint32_t>(std::min(bytes - done, kWholeBytes) / unit);
+    unsigned char* data = place(r, address + done);
+    if (!data) {
+      r.lanes = 1;
+      data = place(r, address + done);
+    }
+    if (!first) first = data;
+    done += r.all_bytes();
   }
   return first;
 }

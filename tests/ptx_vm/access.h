@@ -28,8 +28,8 @@ void resolve(Warp& warp, const Op& op, uint32_t base_slot, uint32_t bytes, Acces
 void resolve_shared(Warp& warp, const Op& op, const uint64_t* address, uint32_t bytes, Access access,
                     Places* places);
 
-// What asynchronous work does with one piece of memory: checked and noted as its own, 16 bytes at a time, and
-// in `space` global or shared (an address as shared memory has it). Throws Finding.
+// What asynchronous work does with one piece of memory: checked and noted as its own. In `space`
+// global or shared (an address as shared memory has it). Throws Finding.
 unsigned char* touch(Warp& actor, Space space, uint64_t address, uint64_t bytes, Access access);
 
 }  // namespace flatshard::ptx_vm

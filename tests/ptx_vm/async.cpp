@@ -54,8 +54,19 @@ bool AsyncQueue::run_one() {
 }
 
 void AsyncQueue::perhaps_run() {
-  if (pending_.empty() || options().async != AsyncTiming::random) return;
-  if (random_() % 4 == 0) run_one();
+  if (!pending_.empty() && happens(4)) run_one();
+}
+
+bool AsyncQueue::happens(uint32_t one_in) {
+  return options().async == AsyncTiming::random && random_() % one_in == 0;
+}
+
+void AsyncQueue::finish_of(const Block& block) {
+  for (size_t i = 0; i < pending_.size();)
+    if (pending_[i]->actor.block == &block)
+      finish(pending_[i]), i = 0;
+    else
+      ++i;
 }
 
 const AsyncWork* AsyncQueue::find(uint32_t serial) const {

@@ -35,9 +35,13 @@ class AsyncQueue {
   void finish(const AsyncHandle& work);
   // Runs any that is pending; false where none is.
   bool run_one();
+  // All that was issued by warps of the block.
+  void finish_of(const Block& block);
   bool is_used() const { return !all_.empty(); }
   // Between the turns of warps.
   void perhaps_run();
+  // For what hardware may do or not: one time in so many where the timing is random, else never.
+  bool happens(uint32_t one_in);
   // The work with this serial, for reports; null when no work has it.
   const AsyncWork* find(uint32_t serial) const;
 

@@ -9,8 +9,8 @@
 
 #include "runtime/check.h"
 #include "tests/ptx_vm/allot.h"
+#include "tests/ptx_vm/lanes.h"
 #include "tests/ptx_vm/race.h"
-#include "tests/ptx_vm/warp.h"
 
 namespace flatshard::ptx_vm {
 namespace {
@@ -43,14 +43,23 @@ constexpr std::array kSpecialNames{"%tid.x",
 const OpTable& op_table() {
   static const OpTable table = [] {
     OpTable all;
-    for (const auto add :
-         {add_arithmetic_ops, add_bit_ops, add_compare_ops, add_convert_ops, add_move_ops, add_memory_ops,
-          add_atomic_ops, add_call_ops, add_warp_ops, add_tensor_ops, add_async_copy_ops, add_control_ops})
+    for (const auto add : {add_arithmetic_ops, add_bit_ops, add_compare_ops, add_convert_ops, add_move_ops,
+                           add_memory_ops, add_atomic_ops, add_call_ops, add_warp_ops, add_tensor_ops,
+                           add_async_copy_ops, add_control_ops, add_fence_ops, add_mbarrier_ops})
       add(all);
     return all;
   }();
   return table;
 }
+
+template <class Address>
+void offset_address(Warp& warp, const Op& op) {
+  const Address* base = warp.lanes<Address>(op.slot[1]);
+  write_lanes<uint64_t>(warp, op.slot[0],
+                        [&](int l) { return base[l] + static_cast<uint64_t>(op.immediate); });
+}
+
+}  // namespace
 
 std::string demangled(std::string_view name) {
   int status = 0;
@@ -59,8 +68,6 @@ std::string demangled(std::string_view name) {
   std::free(text);
   return result;
 }
-
-}  // namespace
 
 Type type_of(std::string_view name) {
   const auto bytes = static_cast<uint32_t>(bytes_of_type(name));
@@ -327,6 +334,24 @@ void Decoder::address(Op& op, size_t i, size_t at, Space space) {
     op.wide_address = width_of(o.name) != 4;
     op.slot[at] = register_of(o, op.wide_address ? 8 : 4);
   }
+}
+
+uint32_t Decoder::whole_address(const Operand& o) {
+  if (o.kind != Operand::Kind::address) wrong("an operand must be an address");
+  if (const uint64_t* address = variable(o.name))
+    return literal(8, *address + static_cast<uint64_t>(o.offset));
+  if (o.name.empty()) return literal(8, static_cast<uint64_t>(o.offset));
+  const bool is_wide = width_of(o.name) != 4;
+  Op op;  // written just before
+  op.run = is_wide ? offset_address<uint64_t> : offset_address<uint32_t>;
+  op.immediate = o.offset;
+  op.slot = {temporary(8), register_of(o, is_wide ? 8 : 4)};
+  emit(op);
+  return op.slot[0];
+}
+
+void Decoder::need_sm_90() const {
+  if (architecture_of(module_) < 90) wrong(str("needs sm_90, the code is for ", module_.target));
 }
 
 void Decoder::emit(Op op) {

@@ -80,6 +80,11 @@ class Decoder {
   int64_t slot_list(const std::vector<uint32_t>& slots);  // where they begin in the kernel's slot_lists
   // Sets the op's base slot (into slot[at]), immediate, width and space from [base+offset].
   void address(Op& op, size_t i, size_t at, Space space);
+  // A slot of 64 bits that holds all of [base+offset], for ops with several addresses.
+  uint32_t whole_address(size_t i) { return whole_address(operand(i)); }
+  uint32_t whole_address(const Operand& o);
+  // An Error where the code is for an older architecture than this op's.
+  void need_sm_90() const;
   // Where a variable of this space lies, as cvta sees it; null when the name is no variable.
   const uint64_t* variable(std::string_view name, Space* space = nullptr) const;
 
@@ -153,5 +158,7 @@ void add_warp_ops(OpTable& table);
 void add_tensor_ops(OpTable& table);
 void add_async_copy_ops(OpTable& table);
 void add_control_ops(OpTable& table);
+void add_fence_ops(OpTable& table);
+void add_mbarrier_ops(OpTable& table);
 
 }  // namespace flatshard::ptx_vm

@@ -1,5 +1,5 @@
 #pragma once
-// The limits of the device that the machine stands for, an A100 with as many processors as an H100.
+// The limits of the device that the machine stands for: an H100, or an A100 with as many processors.
 
 #include <cstdint>
 
@@ -8,8 +8,15 @@ namespace flatshard::ptx_vm {
 inline constexpr int kProcessors = 132;
 inline constexpr uint32_t kMaxThreads = 1024, kMaxBlockZ = 64, kMaxGridYZ = 65535;  // of a block, of a grid
 inline constexpr uint32_t kThreadsPerProcessor = 2048, kBlocksPerProcessor = 32, kRegisters = 65536;
-// Bytes of shared memory: of a block, of one that asks for more, of a processor, kept from each block.
-inline constexpr uint32_t kSharedPerBlock = 49152, kSharedOptIn = 166912, kSharedPerProcessor = 167936,
-                          kSharedReserved = 1024;
+// Bytes of shared memory: of a block, and kept from each block.
+inline constexpr uint32_t kSharedPerBlock = 49152, kSharedReserved = 1024;
+
+// What the two differ in.
+struct Architecture {
+  const char* name;
+  int major;
+  uint32_t shared_per_processor, shared_opt_in;  // bytes; opt_in: of a block that asks for more
+};
+const Architecture& architecture();  // Options::arch
 
 }  // namespace flatshard::ptx_vm

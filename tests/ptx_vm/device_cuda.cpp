@@ -68,10 +68,20 @@ Options options_of_environment() {
     o.pairwise_mma = std::strcmp(sums, "pairs") == 0;
     check(o.pairwise_mma || std::strcmp(sums, "in_order") == 0, "PTX_VM_MMA=", sums, ": in_order or pairs");
   }
+  if (const char* arch = std::getenv("PTX_VM_ARCH")) {
+    o.arch = std::atoi(arch);
+    check(o.arch == 80 || o.arch == 90, "PTX_VM_ARCH=", arch, ": 80 or 90");
+  }
   return o;
 }
 
 }  // namespace
+
+const Architecture& architecture() {
+  static constexpr Architecture kOlder{"PTX VM sm_80", 8, 167936, 166912};
+  static constexpr Architecture kNewer{"PTX VM sm_90a", 9, 233472, 232448};
+  return options().arch == 80 ? kOlder : kNewer;
+}
 
 Options& options() {
   static Options* const only = new Options(options_of_environment());
@@ -88,7 +98,7 @@ std::string describe(const Options& o) {
                                                      : "random";
   return str("PTX_VM_SCHED=", name, " PTX_VM_SEED=", o.seed, " PTX_VM_RESIDENT=", o.resident_blocks,
              " PTX_VM_ASYNC=", async, " PTX_VM_ORDER=", kOrderNames[static_cast<int>(o.stream_order)],
-             o.pairwise_mma ? " PTX_VM_MMA=pairs" : "");
+             " PTX_VM_ARCH=", o.arch, o.pairwise_mma ? " PTX_VM_MMA=pairs" : "");
 }
 
 Counters& counters() {
@@ -154,7 +164,9 @@ struct Attribute {
   int value;
   int cudaDeviceProp::*field = nullptr;
 };
-constexpr Attribute kAttributes[] = {
+std::vector<Attribute> attributes() {
+  const Architecture& a = architecture();
+  return {
     {cudaDevAttrMaxThreadsPerBlock, kMaxThreads, &cudaDeviceProp::maxThreadsPerBlock},
     {cudaDevAttrMaxBlockDimX, kMaxThreads},
     {cudaDevAttrMaxBlockDimY, kMaxThreads},
@@ -163,8 +175,8 @@ constexpr Attribute kAttributes[] = {
     {cudaDevAttrMaxGridDimY, kMaxGridYZ},
     {cudaDevAttrMaxGridDimZ, kMaxGridYZ},
     {cudaDevAttrMaxSharedMemoryPerBlock, kSharedPerBlock},
-    {cudaDevAttrMaxSharedMemoryPerBlockOptin, kSharedOptIn},
-    {cudaDevAttrMaxSharedMemoryPerMultiprocessor, kSharedPerProcessor},
+    {cudaDevAttrMaxSharedMemoryPerBlockOptin, static_cast<int>(a.shared_opt_in)},
+    {cudaDevAttrMaxSharedMemoryPerMultiprocessor, static_cast<int>(a.shared_per_processor)},
     {cudaDevAttrReservedSharedMemoryPerBlock, kSharedReserved},
     {cudaDevAttrTotalConstantMemory, kConstBytes},
     {cudaDevAttrWarpSize, 32, &cudaDeviceProp::warpSize},
@@ -175,7 +187,7 @@ constexpr Attribute kAttributes[] = {
      &cudaDeviceProp::maxThreadsPerMultiProcessor},
     {cudaDevAttrMaxBlocksPerMultiprocessor, kBlocksPerProcessor, &cudaDeviceProp::maxBlocksPerMultiProcessor},
     {cudaDevAttrL2CacheSize, kCacheBytes, &cudaDeviceProp::l2CacheSize},
-    {cudaDevAttrComputeCapabilityMajor, 8, &cudaDeviceProp::major},
+    {cudaDevAttrComputeCapabilityMajor, a.major, &cudaDeviceProp::major},
     {cudaDevAttrComputeCapabilityMinor, 0, &cudaDeviceProp::minor},
     {cudaDevAttrConcurrentKernels, 1, &cudaDeviceProp::concurrentKernels},
     {cudaDevAttrAsyncEngineCount, 3, &cudaDeviceProp::asyncEngineCount},
@@ -188,6 +200,7 @@ constexpr Attribute kAttributes[] = {
     {cudaDevAttrManagedMemory, 0, &cudaDeviceProp::managedMemory},
     {cudaDevAttrPageableMemoryAccess, 0, &cudaDeviceProp::pageableMemoryAccess},
 };
+}
 
 std::map<cudaLimit, size_t>& limits() {
   static auto* const all = new std::map<cudaLimit, size_t>{
@@ -215,13 +228,13 @@ cudaError_t cudaSetDevice(int device) { return done(device == 0 ? cudaSuccess : 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   if (device != 0) return done(cudaErrorInvalidDevice, str("there is no device ", device));
   *p = {};
-  std::strncpy(p->name, "PTX VM sm_80", sizeof(p->name) - 1);
+  std::strncpy(p->name, architecture().name, sizeof(p->name) - 1);
   p->totalGlobalMem = kCapacity;
-  for (const auto& [attribute, value, field] : kAttributes)
+  for (const auto& [attribute, value, field] : attributes())
     if (field) p->*field = value;
   p->sharedMemPerBlock = kSharedPerBlock;
-  p->sharedMemPerBlockOptin = kSharedOptIn;
-  p->sharedMemPerMultiprocessor = kSharedPerProcessor;
+  p->sharedMemPerBlockOptin = architecture().shared_opt_in;
+  p->sharedMemPerMultiprocessor = architecture().shared_per_processor;
   p->reservedSharedMemPerBlock = kSharedReserved;
   p->totalConstMem = kConstBytes;
   p->maxThreadsDim[0] = p->maxThreadsDim[1] = kMaxThreads;
@@ -233,7 +246,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   if (device != 0) return done(cudaErrorInvalidDevice, str("there is no device ", device));
-  for (const Attribute& a : kAttributes)
+  for (const Attribute& a : attributes())
     if (a.id == attribute) {
       *value = a.value;
       return done();

@@ -12,8 +12,7 @@ constexpr uint32_t kWrapperMagic = 0x466243b1, kHeaderMagic = 0xBA55ED50;
 constexpr uint16_t kPtxEntry = 1;
 // Offsets in the header and in an entry.
 constexpr size_t kHeaderSize = 6, kBodySize = 8;
-constexpr size_t kEntryKind = 0, kEntryHeaderSize = 4, kPayloadSize = 8, kCompressedSize = 16,
-                 kArchitecture = 28;
+constexpr size_t kEntryKind = 0, kEntryHeaderSize = 4, kPayloadSize = 8, kCompressedSize = 16;
 
 struct Wrapper {
   uint32_t magic, version;
@@ -30,7 +29,7 @@ T read(const unsigned char* at) {
 
 }  // namespace
 
-std::vector<PtxImage> read_fatbin(const void* wrapper) {
+std::vector<std::string> read_fatbin(const void* wrapper) {
   const auto* w = static_cast<const Wrapper*>(wrapper);
   check(w->magic == kWrapperMagic, "not a fatbin wrapper: its first word is ", std::hex, w->magic);
   const unsigned char* header = w->data;
@@ -38,7 +37,7 @@ std::vector<PtxImage> read_fatbin(const void* wrapper) {
         read<uint32_t>(header));
   const unsigned char* entry = header + read<uint16_t>(header + kHeaderSize);
   const unsigned char* end = entry + read<uint64_t>(header + kBodySize);
-  std::vector<PtxImage> images;
+  std::vector<std::string> images;
   while (entry < end) {
     const auto header_size = read<uint32_t>(entry + kEntryHeaderSize);
     const auto payload_size = read<uint64_t>(entry + kPayloadSize);
@@ -46,8 +45,7 @@ std::vector<PtxImage> read_fatbin(const void* wrapper) {
       check(read<uint32_t>(entry + kCompressedSize) == 0,
             "the PTX of a kernel file is compressed: compile it with nvcc --no-compress");
       const char* text = reinterpret_cast<const char*>(entry + header_size);
-      images.push_back({static_cast<int>(read<uint32_t>(entry + kArchitecture)),
-                        std::string(text, strnlen(text, payload_size))});
+      images.emplace_back(text, strnlen(text, payload_size));
     }
     entry += header_size + payload_size;
   }

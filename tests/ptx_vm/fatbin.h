@@ -7,12 +7,8 @@
 
 namespace flatshard::ptx_vm {
 
-struct PtxImage {
-  int architecture;  // 80, 90
-  std::string text;
-};
-
-// The PTX of what __cudaRegisterFatBinary is given; an Error for a container it does not understand.
-std::vector<PtxImage> read_fatbin(const void* wrapper);
+// The PTX modules of what __cudaRegisterFatBinary is given, which name their own architectures; an Error for
+// a container it does not understand.
+std::vector<std::string> read_fatbin(const void* wrapper);
 
 }  // namespace flatshard::ptx_vm

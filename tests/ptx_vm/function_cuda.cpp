@@ -39,10 +39,10 @@ uint32_t shared_limit_of(const void* stub) {
 uint32_t blocks_per_processor(const Kernel& kernel, uint64_t threads, uint64_t dynamic_shared_bytes) {
   const uint64_t most = kernel.max_threads ? kernel.max_threads : kMaxThreads;
   const uint64_t shared = kernel.static_shared_bytes + dynamic_shared_bytes;
-  if (threads == 0 || threads > most || shared > kSharedOptIn) return 0;
+  if (threads == 0 || threads > most || shared > architecture().shared_opt_in) return 0;
   const uint64_t whole_warps = (threads + kLanes - 1) / kLanes * kLanes;
   return static_cast<uint32_t>(std::min({uint64_t{kBlocksPerProcessor}, kThreadsPerProcessor / whole_warps,
-                                         kSharedPerProcessor / (shared + kSharedReserved)}));
+                                         architecture().shared_per_processor / (shared + kSharedReserved)}));
 }
 
 extern "C" {
@@ -53,8 +53,8 @@ cudaError_t cudaFuncSetAttribute(const void* stub, cudaFuncAttribute attribute, 
     switch (attribute) {
       case cudaFuncAttributeMaxDynamicSharedMemorySize: {
         const int64_t total = int64_t{kernel.static_shared_bytes} + value;
-        check(value >= 0 && total <= kSharedOptIn, total, " bytes of shared memory, a block has at most ",
-              kSharedOptIn);
+        check(value >= 0 && total <= architecture().shared_opt_in, total, " bytes of shared memory, a block has at most ",
+              architecture().shared_opt_in);
         settings()[stub].shared_bytes = std::max(kSharedPerBlock, static_cast<uint32_t>(total));
         return;
       }
@@ -78,8 +78,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* st
     attributes->maxDynamicSharedSizeBytes =
         static_cast<int>(shared_limit_of(stub) - kernel.static_shared_bytes);
     attributes->preferredShmemCarveout = settings()[stub].carveout;
-    const int architecture = std::stoi(std::string(kernel.module->target.substr(3)));  // of sm_80
-    attributes->ptxVersion = attributes->binaryVersion = architecture;
+    attributes->ptxVersion = attributes->binaryVersion = architecture_of(*kernel.module);
   });
 }
 

@@ -131,8 +131,9 @@ void start(Block& block, Launch& launch, uint64_t index) {
   for (const auto& [begin, end] : kernel.shared_gaps)
     std::fill(block.shared_state.begin() + begin, block.shared_state.begin() + end, kGap);
   block.barriers = {};
-  block.first_async = take_serials(0);
-  block.settled = Epochs::next_mark();
+  launch.async.finish_of(block);
+  block.mbarriers.clear();
+  block.started = block.settled = Epochs::next_mark();
   block.live_warps = static_cast<int>(warps);
   block.copies_in_flight = 0;
   for (uint32_t w = 0; w < warps; ++w) {
@@ -151,6 +152,7 @@ void start(Block& block, Launch& launch, uint64_t index) {
     warp.copies = {};
     warp.known[w] = 1;
     warp.epoch = 0;
+    warp.proxy_fence = {};
     warp.local.assign(size_t{kernel.local_bytes} * kLanes, 0xff);
     warp.local_state.assign(warp.local.size(), kUnwritten);
     for (const auto& [slot, special] : kernel.specials)
@@ -171,7 +173,7 @@ void start(Block& block, Launch& launch, uint64_t index) {
       if (named++ >= 64) continue;
       all += str("\n    block (", block.id.x, ',', block.id.y, ',', block.id.z, ") warp ", warp.index,
                  " stands at ", block.kernel().where(warp.current), ": ",
-                 block.kernel().instructions[warp.current]->opcode);
+                 block.kernel().instructions[warp.current]->opcode, describe_poll(warp));
     }
   if (named > 64) all += str("\n    and ", named - 64, " more");
   report(FindingKind::deadlock, *first, std::countr_zero(first->live), why + all);

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <map>
 #include <unordered_map>
 #include <vector>
 
 #include "tests/ptx_vm/async.h"
 #include "tests/ptx_vm/counts.h"
+#include "tests/ptx_vm/mbarrier.h"
 #include "tests/ptx_vm/program.h"
 #include "tests/ptx_vm/race.h"
 #include "tests/ptx_vm/timeline.h"
@@ -65,17 +67,15 @@ struct Block {
   RaceShadow shared_races{true};
   std::array<Barrier, 16> barriers;
   int live_warps = 0;
-  uint64_t copies_in_flight = 0;  // of all warps
-  uint32_t first_async = 0;  // serial; earlier works with this shared memory are those of an earlier block
+  uint64_t copies_in_flight = 0;           // of all warps
+  std::map<uint64_t, Mbarrier> mbarriers;  // by offset in its shared memory
 
+  Mark started = 0;  // smaller ones on its shared memory are those of an earlier block
   Mark settled = 0;  // what the block's warps did under smaller marks happened before now, for all of them
 
   // Marks on the block's shared memory that may still be in a race. Only where none but its warps touch it
   // does a barrier settle all.
-  Mark first_unsettled() const {
-    return launch->async.is_used() ? launch->epochs.first_mark()
-                                   : std::max(settled, launch->epochs.first_mark());
-  }
+  Mark first_unsettled() const { return launch->async.is_used() ? started : settled; }
   const Kernel& kernel() const { return *launch->kernel; }
   uint32_t first_serial() const { return warps[0].serial; }
   // One warp comes to a barrier that `expected` threads meet at (0: all of the block), and waits or goes on.

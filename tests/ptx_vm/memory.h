@@ -16,8 +16,8 @@ namespace flatshard::ptx_vm {
 inline constexpr uint64_t kWholeBytes = 4096;
 inline constexpr unsigned char kIsWhole = 0xff;
 
-// kGap: between two variables. kInFlight: an asynchronous copy will write it.
-enum ByteState : unsigned char { kUnwritten = 0, kWritten = 1, kGap = 2, kInFlight = 4 };
+// kGap: between two variables. kInFlight: an asynchronous copy will write it. kMbarrier: of a live mbarrier.
+enum ByteState : unsigned char { kUnwritten = 0, kWritten = 1, kGap = 2, kInFlight = 4, kMbarrier = 8 };
 
 struct Allocation {
   enum class Kind { device, pinned, registered, variable };

@@ -1,5 +1,7 @@
 // Instructions against results worked out by hand: special values, edge lanes, roundings.
 
+#include <set>
+
 #include "tests/ptx_vm/opcode_check.h"
 #include "tests/ptx_vm/ptx_vm.h"
 #include "tests/ptx_vm/registry.h"
@@ -271,4 +273,16 @@ TEST_CASE("every kernel of the program is decoded") {
   const std::vector<LoadedKernel> kernels = load_everything();
   CHECK(kernels.size() > 20);
   for (const LoadedKernel& kernel : kernels) CHECK(kernel.ops > 0);
+}
+
+TEST_CASE("of code for several architectures the best that the device can run is taken") {
+  std::set<std::string> targets;
+  for (const LoadedKernel& kernel : load_everything()) targets.insert(kernel.target);
+  CHECK(targets == std::set<std::string>{"sm_80", "sm_90a"});
+  CHECK(run_ptx("mov.u32 %r0, 5;", 32, "", 80)[0] == 5);
+  const void* stub =
+      register_ptx(".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry only_new() { ret; }");
+  const ScopedOptions scope({.arch = 80});
+  const std::string error = test::error_of([&] { kernel_of(stub); });
+  CHECK(error == "the device is sm_80, and there is no code for it of only_new, only for sm_90a");
 }

@@ -1,4 +1,4 @@
-// bra brx ret exit trap brkpt bar barrier membar fence nanosleep
+// bra brx ret exit trap brkpt bar barrier nanosleep
 
 #include <bit>
 #include <cstring>
@@ -80,14 +80,6 @@ void bar(Decoder& d) {
   d.emit(op);
 }
 
-// Memory is consistent at every step here; what a fence changes is what counts as ordered.
-void decode_fence(Decoder& d) {
-  d.take_rest();
-  Op op;
-  op.run = [](Warp& warp, const Op&) { fence(warp); };
-  d.emit(op);
-}
-
 void do_nothing(Decoder& d) { d.take_rest(); }
 
 }  // namespace
@@ -98,7 +90,6 @@ void add_control_ops(OpTable& table) {
   table["ret"] = table["exit"] = end_lanes;
   table["trap"] = table["brkpt"] = stop;
   table["bar"] = table["barrier"] = bar;
-  table["membar"] = table["fence"] = decode_fence;
   table["nanosleep"] = do_nothing;
 }
 

@@ -1,5 +1,5 @@
-// shfl vote match activemask redux bar.warp.sync: lanes that work together. slot[5] of those that name their
-// company is the mask; the warp's loop calls the handler when all of it has come.
+// shfl vote match activemask redux elect bar.warp.sync: lanes that work together. slot[5] of those that name
+// their company is the mask; the warp's loop calls the handler when all of it has come.
 
 #include "tests/ptx_vm/ops_warp.h"
 
@@ -201,6 +201,26 @@ void redux(Decoder& d) {
   d.emit(op);
 }
 
+// One lane of those that come, the same for all of them: the first.
+void choose_one(Warp& warp, const Op& op) {
+  const auto leader = static_cast<uint32_t>(std::countr_zero(warp.active));
+  write_lanes<uint32_t>(warp, op.slot[0], [&](int) { return leader; });
+  warp.set_predicate(op.slot[1], 1u << leader);
+}
+
+void elect(Decoder& d) {
+  d.need_sm_90();
+  if (!d.take("sync")) d.wrong("only .sync is supported");
+  Operand second = d.operand(0);
+  second.name = second.second;
+  Op op;
+  op.flow = Flow::with_others;
+  op.run = choose_one;
+  op.slot = {d.result(0, kB32), d.register_of(second, 0, true)};
+  op.slot[kMask] = d.read(1, kB32);
+  d.emit(op);
+}
+
 // What lanes of the warp did so far happened before what they do next.
 void synchronise_warp(Warp& warp, const Op&) { warp.advance(); }
 
@@ -220,6 +240,7 @@ void add_warp_ops(OpTable& table) {
   table["match"] = match;
   table["activemask"] = activemask;
   table["redux"] = redux;
+  table["elect"] = elect;
 }
 
 }  // namespace flatshard::ptx_vm

@@ -29,12 +29,26 @@ void learn(Warp& warp, const Knowledge& knowledge) {
   }
 }
 
+void publish(const Warp& warp, Knowledge& into) {
+  merge(into, warp.known_elsewhere);
+  const auto add = [&](uint32_t serial, uint32_t time) { into[serial] = std::max(into[serial], time); };
+  for (uint32_t w = 0; w < warp.known.size(); ++w)
+    if (warp.known[w]) add(warp.block->first_serial() + w, warp.known[w]);
+  if (warp.is_async) add(warp.serial, warp.time());
+}
+
+bool knows(const Warp& warp, uint32_t serial, uint32_t time) {
+  const uint32_t index = serial - warp.block->first_serial();  // huge for other blocks
+  if (index < warp.known.size()) return time <= warp.known[index];
+  const auto known = warp.known_elsewhere.find(serial);
+  return known != warp.known_elsewhere.end() && time <= known->second;
+}
+
 void fence(Warp& warp) {
   learn(warp, warp.observed);
   warp.observed.clear();
-  warp.fenced = warp.known_elsewhere;
-  for (uint32_t w = 0; w < warp.known.size(); ++w)
-    if (warp.known[w]) warp.fenced[warp.block->first_serial() + w] = warp.known[w];
+  warp.fenced.clear();
+  publish(warp, warp.fenced);
   warp.advance();
 }
 

@@ -21,6 +21,10 @@ void merge(Knowledge& into, const Knowledge& from);
 // A warp learns it: of warps of its own block and of others.
 void learn(Warp& warp, const Knowledge& knowledge);
 
+// Into it goes what the warp or work knows and did.
+void publish(const Warp& warp, Knowledge& into);
+bool knows(const Warp& warp, uint32_t serial, uint32_t time);
+
 void fence(Warp& warp);
 // An access with a strong op (atomic, volatile, relaxed and above) to one address; `writes` includes atomics.
 void strong_access(Warp& warp, const Op& op, uint64_t address, bool reads, bool writes);

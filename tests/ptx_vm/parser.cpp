@@ -338,6 +338,14 @@ uint64_t bytes_of_type(std::string_view type) {
   return found == bytes.end() ? 0 : found->second;
 }
 
+int architecture_of(const Module& module) {
+  int number = 0;
+  if (module.target.starts_with("sm_"))
+    std::from_chars(module.target.data() + 3, module.target.data() + module.target.size(), number);
+  check(number, "the PTX names no architecture, but ", module.target);
+  return number;
+}
+
 std::unique_ptr<Module> parse(std::string text) {
   auto module = std::make_unique<Module>();
   module->text = std::move(text);

@@ -114,6 +114,8 @@ struct Kernel {
   }
 };
 
+std::string demangled(std::string_view name);
+
 // Where the variables of a module live: name to address.
 class Symbols;
 

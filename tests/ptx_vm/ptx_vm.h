@@ -45,12 +45,13 @@ struct Options {
   WorkOrder stream_order = WorkOrder::in_order;
   std::vector<std::string> may_add_floats{};  // names of kernels that may with atomics, in global memory
   bool pairwise_mma = false;  // tensor cores add products in pairs first: within tolerance all the same
+  int arch = 90;  // the device's: 80 or 90. Of a kernel compiled for several, the best it can run is taken
 };
 
 std::string describe(const Options& options);  // as the environment variables that repeat it
 
 // In effect from the next launch on. At start-up: PTX_VM_SCHED, PTX_VM_SEED, PTX_VM_RESIDENT, PTX_VM_ASYNC,
-// PTX_VM_ORDER and PTX_VM_MMA.
+// PTX_VM_ORDER, PTX_VM_ARCH and PTX_VM_MMA.
 Options& options();
 
 // Options of one test; the old ones return with its end.

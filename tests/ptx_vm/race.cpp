@@ -12,18 +12,24 @@ namespace flatshard::ptx_vm {
 namespace {
 
 constexpr uint32_t kNoLane = 64;
+constexpr int kOneLane = 63;  // log2 of its bytes, when it has them all
+
 uint32_t next_epoch = 1;
 
 [[noreturn]] void report_race(const Stamp& past, const Warp& warp, uint32_t now_lane, uint64_t address,
                               bool writes, const char* past_access) {
   const bool is_shared = (address & kWindowMask) == kSharedWindow;
-  const FindingKind kind = past.serial == 0             ? FindingKind::stream_race
-                           : past.serial == warp.serial ? FindingKind::warp_race
-                           : is_shared                  ? FindingKind::shared_race
-                                                        : FindingKind::global_race;
+  const bool was_async = past.serial && warp.block->launch->async.find(past.serial);
+  const FindingKind kind = past.serial == 0                         ? FindingKind::stream_race
+                           : was_async && !writes && !warp.is_async ? FindingKind::early_read
+                           : was_async || warp.is_async             ? FindingKind::async_race
+                           : past.serial == warp.serial             ? FindingKind::warp_race
+                           : is_shared                              ? FindingKind::shared_race
+                                                                    : FindingKind::global_race;
   const int lane = now_lane == Stamp::kManyLanes ? std::countr_zero(warp.active) : static_cast<int>(now_lane);
   report(kind, warp, lane,
-         str(writes ? "writes " : "reads ", describe_address(warp, address), ", which ",
+         str(warp.is_async ? "the work issued here " : "", writes ? "writes " : "reads ",
+             describe_address(warp, address), ", which ",
              past.serial ? describe_actor(warp, past.serial, static_cast<int>(past.lane()), past.op())
                          : describe_past(past.mark),
              ' ', past_access, ", and nothing orders the two"));
@@ -89,11 +95,8 @@ Stamp RaceShadow::stamp_of(Mark mark, const Warp& warp) const {
 inline bool RaceShadow::is_ordered(const Stamp& past, const Warp& warp, uint32_t lane) const {
   if (past.serial == 0) return is_shared_ || warp.block->launch->past.holds(past.mark);
   if (past.serial == warp.serial) return past.lane() == lane || past.time < warp.time();
-  const uint32_t index = past.serial - warp.block->first_serial();  // huge for earlier blocks
-  if (index < warp.known.size()) return past.time <= warp.known[index];
-  if (is_shared_ && past.serial < warp.block->first_async) return true;
-  const auto known = warp.known_elsewhere.find(past.serial);
-  return known != warp.known_elsewhere.end() && past.time <= known->second;
+  if (is_shared_ && past.mark < warp.block->started) return true;
+  return knows(warp, past.serial, past.time);
 }
 
 // Are all of these marks the lane's own, too old to count, or of one epoch that happened before now as a
@@ -195,7 +198,7 @@ bool RaceShadow::access(Warp& warp, const Op& op, const Span& span, bool writes)
                 .count = std::max(uint64_t{1}, (chunk_end - at) >> chunk.log_cell),
                 .address = span.address + (at - span.offset),
                 .log_cell = chunk.log_cell,
-                .log_bytes = log_bytes,
+                .log_bytes = warp.is_async ? kOneLane : log_bytes,
                 .now = now,
                 .from_begin = at - span.offset};
     at = chunk_end;

@@ -96,7 +96,7 @@ class RaceShadow {
     uint64_t first_cell;
     Mark *write, *read, *other_read;  // null until two have read
     uint64_t count, address;
-    int log_cell, log_bytes;  // of a cell, of a lane
+    int log_cell, log_bytes;  // of a cell, of what one lane has of these cells
     Mark now;                 // of the cell at the span's begin
     uint64_t from_begin;      // bytes from there to the first cell
     void need_other_read();

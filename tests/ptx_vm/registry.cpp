@@ -1,6 +1,7 @@
 #include "tests/ptx_vm/registry.h"
 
 #include <cstring>
+#include <map>
 #include <memory>
 #include <unordered_map>
 
@@ -8,6 +9,7 @@
 #include "tests/ptx_vm/decode.h"
 #include "tests/ptx_vm/fatbin.h"
 #include "tests/ptx_vm/memory.h"
+#include "tests/ptx_vm/ptx_vm.h"
 
 namespace flatshard::ptx_vm {
 namespace {
@@ -15,19 +17,19 @@ namespace {
 // One fatbin.
 struct Code {
   const void* wrapper = nullptr;
-  std::string text;  // when it came as text
-  std::unique_ptr<Module> module;
-  Symbols symbols;
+  std::map<int, std::unique_ptr<Module>> modules;  // by architecture
+  Symbols symbols;                                 // of all of them
 
   void load();
-  void place_variables();
-  const Function& function(std::string_view name) const;
+  void add(std::string text);
+  void place_variables(const Module& module);
+  const Module* best_for(int arch);  // null when there is none
 };
 
 struct Entry {
   Code* code;
   std::string name;
-  std::unique_ptr<Kernel> kernel;
+  std::map<int, std::unique_ptr<Kernel>> kernels;  // by architecture
 };
 
 struct HostVariable {
@@ -49,20 +51,22 @@ Registry& registry() {
 }
 
 void Code::load() {
-  if (module) return;
-  if (wrapper) {
-    int best = -1;
-    for (PtxImage& image : read_fatbin(wrapper))
-      if (image.architecture > best) best = image.architecture, text = std::move(image.text);
-    check(best >= 0, "a kernel file holds no PTX: compile it with -gencode arch=compute_80,code=compute_80");
-  }
-  module = parse(std::move(text));
-  place_variables();
+  if (!modules.empty()) return;
+  for (std::string& text : read_fatbin(wrapper)) add(std::move(text));
+  check(!modules.empty(),
+        "a kernel file holds no PTX: compile it with -gencode arch=compute_80,code=compute_80");
 }
 
-void Code::place_variables() {
-  for (const Variable& v : module->variables) {
-    if (v.space == "shared" || v.is_external) continue;
+void Code::add(std::string text) {
+  std::unique_ptr<Module> module = parse(std::move(text));
+  place_variables(*module);
+  modules[architecture_of(*module)] = std::move(module);
+}
+
+// Once for all architectures, so that a variable keeps its value when a test changes the device.
+void Code::place_variables(const Module& module) {
+  for (const Variable& v : module.variables) {
+    if (v.space == "shared" || v.is_external || symbols.find(v.name)) continue;
     auto* data = static_cast<unsigned char*>(
         heap().allocate(Allocation::Kind::variable, v.bytes, std::string(v.name)));
     const uint64_t each = bytes_of_type(v.type);
@@ -71,18 +75,22 @@ void Code::place_variables() {
   }
 }
 
-const Function& Code::function(std::string_view name) const {
-  for (const Function& f : module->functions)
+const Module* Code::best_for(int arch) {
+  load();
+  const auto above = modules.upper_bound(arch);
+  return above == modules.begin() ? nullptr : std::prev(above)->second.get();
+}
+
+const Function& function_of(const Module& module, std::string_view name) {
+  for (const Function& f : module.functions)
     if (f.name == name && f.has_body) return f;
   fail(str("the PTX has no function ", name));
 }
 
-const Kernel& kernel_of(Entry& entry) {
-  if (!entry.kernel) {
-    entry.code->load();
-    entry.kernel = decode(*entry.code->module, entry.code->function(entry.name), entry.code->symbols);
-  }
-  return *entry.kernel;
+const Kernel& kernel_of(Entry& entry, const Module& module) {
+  std::unique_ptr<Kernel>& kernel = entry.kernels[architecture_of(module)];
+  if (!kernel) kernel = decode(module, function_of(module, entry.name), entry.code->symbols);
+  return *kernel;
 }
 
 }  // namespace
@@ -90,7 +98,11 @@ const Kernel& kernel_of(Entry& entry) {
 const Kernel& kernel_of(const void* host_stub) {
   const auto found = registry().entries.find(host_stub);
   check(found != registry().entries.end(), "this function is no kernel: nothing is registered for it");
-  return kernel_of(found->second);
+  Entry& entry = found->second;
+  const Module* module = entry.code->best_for(options().arch);
+  check(module, "the device is sm_", options().arch, ", and there is no code for it of ",
+        demangled(entry.name), ", only for ", entry.code->modules.begin()->second->target);
+  return kernel_of(entry, *module);
 }
 
 void* variable_of(const void* host_variable, uint64_t* bytes) {
@@ -106,20 +118,22 @@ std::vector<LoadedKernel> load_everything() {
   std::vector<LoadedKernel> all;
   for (auto& [stub, entry] : registry().entries) {
     if (!entry.code->wrapper) continue;
-    const Kernel& kernel = kernel_of(entry);
-    all.push_back({kernel.name, std::string(kernel.module->target), kernel.code.size(), {}});
-    for (const Instruction* i : kernel.instructions) all.back().forms.emplace_back(i->opcode);
+    entry.code->load();
+    for (const auto& [arch, module] : entry.code->modules) {
+      const Kernel& kernel = kernel_of(entry, *module);
+      all.push_back({kernel.name, std::string(module->target), kernel.code.size(), {}});
+      for (const Instruction* i : kernel.instructions) all.back().forms.emplace_back(i->opcode);
+    }
   }
   return all;
 }
 
 const void* register_ptx(std::string text) {
   auto code = std::make_unique<Code>();
-  code->text = std::move(text);
-  code->load();
+  code->add(std::move(text));
   const void* stub = code.get();
-  for (const Function& f : code->module->functions)
-    if (f.is_entry) registry().entries[stub] = {code.get(), std::string(f.name), nullptr};
+  for (const Function& f : code->modules.begin()->second->functions)
+    if (f.is_entry) registry().entries[stub] = {code.get(), std::string(f.name), {}};
   registry().codes.push_back(std::move(code));
   return stub;
 }
@@ -143,7 +157,7 @@ char __cudaInitModule(void**) { return 1; }
 
 void __cudaRegisterFunction(void** handle, const char* stub, char*, const char* name, int, void*, void*,
                             void*, void*, int*) {
-  registry().entries[stub] = {reinterpret_cast<Code*>(handle), name, nullptr};
+  registry().entries[stub] = {reinterpret_cast<Code*>(handle), name, {}};
 }
 
 void __cudaRegisterVar(void** handle, char* host, char*, const char* name, int, size_t bytes, int, int) {

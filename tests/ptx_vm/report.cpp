@@ -62,6 +62,12 @@ std::string_view name_of(FindingKind kind) {
       return "barrier count";
     case FindingKind::shuffle_mask:
       return "shuffle mask";
+    case FindingKind::mbarrier_misuse:
+      return "misuse of an mbarrier";
+    case FindingKind::early_read:
+      return "early read of asynchronous work";
+    case FindingKind::async_race:
+      return "race with asynchronous work";
     case FindingKind::deadlock:
       return "deadlock";
     case FindingKind::launch_limit:

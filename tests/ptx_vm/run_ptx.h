@@ -11,6 +11,6 @@ namespace flatshard::ptx_vm {
 // memory `tile`, 256 of global memory `source`, which hold 0 ... 255, and `functions`. Each thread's result
 // is %rd0, or %r0 where %rd0 is left at zero.
 std::vector<uint64_t> run_ptx(const std::string& body, uint32_t threads = 32,
-                              const std::string& functions = "");
+                              const std::string& functions = "", int arch = 90);
 
 }  // namespace flatshard::ptx_vm

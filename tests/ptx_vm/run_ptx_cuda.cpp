@@ -1,6 +1,7 @@
 #include <cuda_runtime_api.h>
 
 #include "runtime/cuda_check.h"
+#include "tests/ptx_vm/ptx_vm.h"
 #include "tests/ptx_vm/registry.h"
 #include "tests/ptx_vm/run_ptx.h"
 
@@ -16,10 +17,15 @@ std::string count_up() {
 
 }  // namespace
 
-std::vector<uint64_t> run_ptx(const std::string& body, uint32_t threads, const std::string& functions) {
+std::vector<uint64_t> run_ptx(const std::string& body, uint32_t threads, const std::string& functions,
+                              int arch) {
+  Options now = options();
+  now.arch = arch;
+  const ScopedOptions scope(now);
   const void* stub = register_ptx(str(R"(
 .version 8.0
-.target sm_80
+.target )",
+                                      arch == 80 ? "sm_80" : "sm_90a", R"(
 .address_size 64
 )",
                                       functions, R"(.visible .entry test(.param .u64 out) {

@@ -44,3 +44,14 @@ TEST_CASE("the kernels run on the machine: it counts their launches and instruct
   CHECK(counters().launches > launches);
   CHECK(counters().warp_instructions > instructions + 1000);
 }
+
+TEST_CASE("a device of either architecture gives the same bits") {
+  for (const Case& c : all_cases(Scale::test)) {
+    if (!c.has_cuda_twin) continue;
+    CAPTURE(label(c));
+    const ScopedOptions newer({.arch = 90});
+    const auto expected = output_bytes(c);
+    const ScopedOptions older({.arch = 80});
+    CHECK(output_bytes(c) == expected);
+  }
+}

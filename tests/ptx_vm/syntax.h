@@ -85,6 +85,9 @@ struct Module {
   std::unordered_map<int, std::string_view> files;
 };
 
+// 80 of "sm_80", 90 of "sm_90a".
+int architecture_of(const Module& module);
+
 // The bytes of one element of a type such as "f32"; 0 when there is no such type.
 uint64_t bytes_of_type(std::string_view type);
 

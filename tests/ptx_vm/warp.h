@@ -3,6 +3,7 @@
 // at the lowest instruction runs first; since a compiler lays code out in order, groups meet again where
 // their paths join, and merge.
 
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <vector>
@@ -34,6 +35,13 @@ struct Warp {
   uint64_t executed = 0;  // ops
   uint32_t current = 0;   // index of the op that runs, for findings
   bool polls = false;     // the last thing it did was to ask in vain whether it may go on
+
+  uint64_t polled = 0;  // the mbarrier it asked last, a generic address
+  // Of each lane: how long ago its last fence.proxy.async was, by the counts below; 0: never.
+  struct ProxyFence {
+    uint32_t step = 0, time = 0;
+  };
+  std::array<ProxyFence, kLanes> proxy_fence{};
 
   // The race detector's view of time.
   uint32_t serial = 0;        // unique among all warps and asynchronous works of all launches, never 0
