@@ -154,14 +154,27 @@ unsigned char* at_region(Request& r, const Region& region, uint64_t address) {
   return pass(r, region, address) ? region.data + (address - region.address) : nullptr;
 }
 
-unsigned char* at_shared(Request& r, uint64_t address) {
-  Block& block = *r.warp.block;
+unsigned char* at_shared_of(Block& block, Request& r, uint64_t address) {
   return at_region(
       r,
-      {kSharedWindow + kSharedBase, block.shared.size(), block.shared.data(), block.shared_state.data(),
-       block.launch->finds_races ? &block.shared_races : nullptr,
+      {(address & kRankMask) + kSharedWindow + kSharedBase, block.shared.size(), block.shared.data(),
+       block.shared_state.data(), block.launch->finds_races ? &block.shared_races : nullptr,
        block.copies_in_flight > 0 || !block.mbarriers.empty() || !block.kernel().shared_gaps.empty()},
       address | kSharedWindow);
+}
+
+unsigned char* at_shared(Request& r, uint64_t address) {
+  if (address & kRankMask) [[unlikely]] {
+    if (r.lanes > 1) return nullptr;
+    r.wrong(FindingKind::out_of_bounds, address | kSharedWindow, ", which .shared::cta does not reach");
+  }
+  return at_shared_of(*r.warp.block, r, address);
+}
+
+// Of any block of the cluster.
+unsigned char* at_cluster(Request& r, uint64_t address) {
+  const int lane = r.first_lane < kLanes ? static_cast<int>(r.first_lane) : std::countr_zero(r.warp.active);
+  return at_shared_of(home_of(r.warp, lane, address), r, address);
 }
 
 unsigned char* at_local(Request& r, uint64_t address) {
@@ -184,7 +197,7 @@ unsigned char* at_parameter(Request& r, uint64_t address) {
 unsigned char* at_generic(Request& r, uint64_t address) {
   switch (address & kWindowMask) {
     case kSharedWindow:
-      return at_shared(r, address);
+      return at_cluster(r, address);
     case kLocalWindow:
       return at_local(r, address);
     case kParamWindow:
@@ -259,6 +272,9 @@ void resolve(Warp& warp, const Op& op, uint32_t base_slot, uint32_t bytes, Acces
     case Space::shared:
       return op.wide_address ? resolve_all<uint64_t, at_shared, true>(r, base_slot, places)
                              : resolve_all<uint32_t, at_shared, true>(r, base_slot, places);
+    case Space::cluster:
+      return op.wide_address ? resolve_all<uint64_t, at_cluster, true>(r, base_slot, places)
+                             : resolve_all<uint32_t, at_cluster, true>(r, base_slot, places);
     case Space::local:
       return op.wide_address ? resolve_all<uint64_t, at_local, false>(r, base_slot, places)
                              : resolve_all<uint32_t, at_local, false>(r, base_slot, places);
@@ -276,7 +292,7 @@ unsigned char* touch(Warp& actor, Space space, uint64_t address, uint64_t bytes,
   const uint64_t unit = std::min<uint64_t>(16, (address | bytes) & (0 - (address | bytes)));
   Request r{actor, op, static_cast<uint32_t>(unit), access};
   r.first_lane = static_cast<uint32_t>(std::countr_zero(actor.active));
-  const auto place = space == Space::shared ? at_shared : at_global;
+  const auto place = space == Space::shared ? at_shared : space == Space::cluster ? at_cluster : at_global;
   unsigned char* first = nullptr;
   if (Counts* counts = actor.block->launch->counts; counts && space == Space::global)
     counts->add_piece(address, bytes, access);

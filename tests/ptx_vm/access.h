@@ -29,7 +29,7 @@ void resolve_shared(Warp& warp, const Op& op, const uint64_t* address, uint32_t 
                     Places* places);
 
 // What asynchronous work does with one piece of memory: checked and noted as its own. In `space`
-// global or shared (an address as shared memory has it). Throws Finding.
+// global, shared or cluster (an address as shared memory has it). Throws Finding.
 unsigned char* touch(Warp& actor, Space space, uint64_t address, uint64_t bytes, Access access);
 
 }  // namespace flatshard::ptx_vm

@@ -131,7 +131,7 @@ void Counts::add_access(KernelCounts& kernel, const Warp& warp, const Op& op, ui
         op.wide_address ? warp.lanes<uint64_t>(base_slot)[lane] : warp.lanes<uint32_t>(base_slot)[lane];
     const uint64_t address = base + static_cast<uint64_t>(op.immediate);
     const uint64_t window = op.space == Space::generic ? address & kWindowMask : 0;
-    if (op.space == Space::shared || window == kSharedWindow) {
+    if (op.space == Space::shared || op.space == Space::cluster || window == kSharedWindow) {
       shared.push_back(address & ~kWindowMask);
       shared_lanes.push_back(lane);
     } else if (window == 0) {

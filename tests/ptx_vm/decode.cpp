@@ -38,14 +38,30 @@ constexpr std::array kSpecialNames{"%tid.x",
                                    "%smid",
                                    "%nsmid",
                                    "%dynamic_smem_size",
-                                   "%total_smem_size"};
+                                   "%total_smem_size",
+                                   "%cluster_ctaid.x",
+                                   "%cluster_ctaid.y",
+                                   "%cluster_ctaid.z",
+                                   "%cluster_nctaid.x",
+                                   "%cluster_nctaid.y",
+                                   "%cluster_nctaid.z",
+                                   "%cluster_ctarank",
+                                   "%cluster_nctarank",
+                                   "%clusterid.x",
+                                   "%clusterid.y",
+                                   "%clusterid.z",
+                                   "%nclusterid.x",
+                                   "%nclusterid.y",
+                                   "%nclusterid.z",
+                                   "%is_explicit_cluster"};
 
 const OpTable& op_table() {
   static const OpTable table = [] {
     OpTable all;
-    for (const auto add : {add_arithmetic_ops, add_bit_ops, add_compare_ops, add_convert_ops, add_move_ops,
-                           add_memory_ops, add_atomic_ops, add_call_ops, add_warp_ops, add_tensor_ops,
-                           add_async_copy_ops, add_control_ops, add_fence_ops, add_mbarrier_ops})
+    for (const auto add :
+         {add_arithmetic_ops, add_bit_ops, add_compare_ops, add_convert_ops, add_move_ops, add_memory_ops,
+          add_atomic_ops, add_call_ops, add_warp_ops, add_tensor_ops, add_async_copy_ops, add_control_ops,
+          add_fence_ops, add_mbarrier_ops, add_bulk_ops, add_cluster_ops})
       add(all);
     return all;
   }();
@@ -243,7 +259,8 @@ uint32_t Decoder::special(std::string_view name, uint32_t bytes) {
 
 uint32_t Decoder::predicate(const Operand& o) {
   if (o.kind == Operand::Kind::integer) return predicate_literal(o.bits != 0);
-  const uint32_t slot = register_of(o, 0, true);
+  const uint32_t known = special(o.name, 4);
+  const uint32_t slot = known == kNowhere ? register_of(o, 0, true) : known;
   if (!o.negated) return slot;
   Op op;  // the negated one becomes a slot of its own, written just before
   op.run = [](Warp& warp, const Op& self) { warp.predicate(self.slot[0]) = ~warp.predicate(self.slot[1]); };
@@ -409,6 +426,7 @@ std::unique_ptr<Kernel> decode(const Module& module, const Function& function, c
   kernel->module = &module;
   kernel->name = demangled(function.name);
   kernel->max_threads = function.max_threads;
+  kernel->cluster = function.cluster;
   kernel->expanded = expand_calls(module, function);
   Decoder(module, kernel->expanded ? kernel->expanded->function : function, symbols, *kernel).decode_all();
   kernel->register_bytes = static_cast<uint32_t>(aligned(kernel->register_bytes, kSlotAlignment));

@@ -160,5 +160,7 @@ void add_async_copy_ops(OpTable& table);
 void add_control_ops(OpTable& table);
 void add_fence_ops(OpTable& table);
 void add_mbarrier_ops(OpTable& table);
+void add_bulk_ops(OpTable& table);
+void add_cluster_ops(OpTable& table);
 
 }  // namespace flatshard::ptx_vm

@@ -16,6 +16,7 @@ namespace {
 
 struct Settings {
   uint32_t shared_bytes = kSharedPerBlock;
+  uint32_t largest_cluster = 8;
   int carveout = -1;  // percent; -1: the driver's choice
 };
 
@@ -36,6 +37,8 @@ uint32_t shared_limit_of(const void* stub) {
   return found == settings().end() ? kSharedPerBlock : found->second.shared_bytes;
 }
 
+uint32_t largest_cluster_of(const void* stub) { return settings()[stub].largest_cluster; }
+
 uint32_t blocks_per_processor(const Kernel& kernel, uint64_t threads, uint64_t dynamic_shared_bytes) {
   const uint64_t most = kernel.max_threads ? kernel.max_threads : kMaxThreads;
   const uint64_t shared = kernel.static_shared_bytes + dynamic_shared_bytes;
@@ -53,14 +56,17 @@ cudaError_t cudaFuncSetAttribute(const void* stub, cudaFuncAttribute attribute, 
     switch (attribute) {
       case cudaFuncAttributeMaxDynamicSharedMemorySize: {
         const int64_t total = int64_t{kernel.static_shared_bytes} + value;
-        check(value >= 0 && total <= architecture().shared_opt_in, total, " bytes of shared memory, a block has at most ",
-              architecture().shared_opt_in);
+        check(value >= 0 && total <= architecture().shared_opt_in, total,
+              " bytes of shared memory, a block has at most ", architecture().shared_opt_in);
         settings()[stub].shared_bytes = std::max(kSharedPerBlock, static_cast<uint32_t>(total));
         return;
       }
       case cudaFuncAttributePreferredSharedMemoryCarveout:
         check(value >= -1 && value <= 100, "a carveout of ", value, " percent");
         settings()[stub].carveout = value;
+        return;
+      case cudaFuncAttributeNonPortableClusterSizeAllowed:
+        settings()[stub].largest_cluster = value ? 16 : 8;
         return;
       default:
         fail(str("the PTX machine does not know attribute ", int{attribute}, " of a kernel"));
@@ -79,6 +85,23 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* st
         static_cast<int>(shared_limit_of(stub) - kernel.static_shared_bytes);
     attributes->preferredShmemCarveout = settings()[stub].carveout;
     attributes->ptxVersion = attributes->binaryVersion = architecture_of(*kernel.module);
+  });
+}
+
+cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void* stub, const cudaLaunchConfig_t* c) {
+  return attempt([&] {
+    const Kernel& kernel = kernel_of(stub);
+    uint64_t size = std::max(1u, kernel.cluster[0] * kernel.cluster[1] * kernel.cluster[2]);
+    for (unsigned i = 0; i < c->numAttrs; ++i)
+      if (c->attrs[i].id == cudaLaunchAttributeClusterDimension) {
+        const auto& dim = c->attrs[i].val.clusterDim;
+        size = uint64_t{dim.x} * dim.y * dim.z;
+      }
+    check(size > 0 && size <= largest_cluster_of(stub), "a cluster of ", size, " blocks, at most ",
+          largest_cluster_of(stub));
+    const uint64_t threads = uint64_t{c->blockDim.x} * c->blockDim.y * c->blockDim.z;
+    *clusters =
+        static_cast<int>(kProcessors * blocks_per_processor(kernel, threads, c->dynamicSmemBytes) / size);
   });
 }
 

@@ -48,12 +48,12 @@ cudaError_t launch_with(cudaLaunchAttribute a) {
 TEST_CASE("properties and attributes of the device agree") {
   cudaDeviceProp p;
   CHECK(cudaGetDeviceProperties(&p, 0) == cudaSuccess);
-  CHECK(std::string(p.name) == "PTX VM sm_80");
+  CHECK(std::string(p.name) == "PTX VM sm_90a");
   CHECK(p.multiProcessorCount == 132);
   CHECK(attribute(cudaDevAttrMultiProcessorCount) == 132);
   CHECK(p.maxThreadsDim[2] == attribute(cudaDevAttrMaxBlockDimZ));
-  CHECK(p.sharedMemPerBlockOptin == 166912);
-  CHECK(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) == 166912);
+  CHECK(p.sharedMemPerBlockOptin == 232448);
+  CHECK(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) == 232448);
   CHECK(p.streamPrioritiesSupported == 1);
   int value = 0;
   CHECK(cudaDeviceGetAttribute(&value, cudaDevAttrMaxTexture1DWidth, 0) == cudaErrorInvalidValue);
@@ -76,9 +76,9 @@ TEST_CASE("occupancy follows from threads and shared memory") {
   CHECK(occupancy(256, 0) == 8);     // 2048 threads
   CHECK(occupancy(33, 0) == 32);     // two warps each; 32 blocks are the most
   CHECK(occupancy(200, 0) == 9);     // seven warps each
-  CHECK(occupancy(32, 40000) == 4);  // 167936 / (40000 + 112 + 1024) bytes
+  CHECK(occupancy(32, 40000) == 5);  // 233472 / (40000 + 112 + 1024) bytes
   CHECK(occupancy(32, 160000) == 1);
-  CHECK(occupancy(32, 170000) == 0);
+  CHECK(occupancy(32, 240000) == 0);
   CHECK(occupancy(512, 0) == 0);  // its bounds are 256
 }
 
@@ -87,7 +87,7 @@ TEST_CASE("a kernel's attributes say what it is, and raise how much shared memor
   CHECK(cudaFuncGetAttributes(&a, stub_of_bounded()) == cudaSuccess);
   CHECK(a.sharedSizeBytes == 112);  // 100, up to where dynamic shared memory may begin
   CHECK(a.maxThreadsPerBlock == 256);
-  CHECK(a.ptxVersion == 80);
+  CHECK(a.ptxVersion == 90);
   CHECK(a.maxDynamicSharedSizeBytes == 49152 - 112);
   CHECK(a.preferredShmemCarveout == -1);
   CHECK(cudaFuncSetAttribute(stub_of_bounded(), cudaFuncAttributeMaxDynamicSharedMemorySize, 100000) ==
@@ -97,7 +97,7 @@ TEST_CASE("a kernel's attributes say what it is, and raise how much shared memor
   CHECK(cudaFuncGetAttributes(&a, stub_of_bounded()) == cudaSuccess);
   CHECK(a.maxDynamicSharedSizeBytes == 100000);
   CHECK(a.preferredShmemCarveout == 50);
-  CHECK(cudaFuncSetAttribute(stub_of_bounded(), cudaFuncAttributeMaxDynamicSharedMemorySize, 166912) ==
+  CHECK(cudaFuncSetAttribute(stub_of_bounded(), cudaFuncAttributeMaxDynamicSharedMemorySize, 232448) ==
         cudaErrorInvalidValue);
   CHECK(cudaFuncSetAttribute(stub_of_bounded(), cudaFuncAttributePreferredSharedMemoryCarveout, 101) ==
         cudaErrorInvalidValue);

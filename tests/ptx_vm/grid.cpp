@@ -20,68 +20,6 @@ constexpr uint64_t kShortTurn = 128;             // round robin
 constexpr uint64_t kVainRounds = 64;             // of polls by everybody
 constexpr uint64_t kHangs = uint64_t{16} << 20;  // instructions without a store, a barrier or an exit
 
-uint32_t value_of(Special special, const Launch& launch, const Block& block, const Warp& warp,
-                  uint32_t lane) {
-  const uint32_t thread = static_cast<uint32_t>(warp.index * kLanes) + lane;
-  const uint32_t bit = 1u << lane;
-  switch (special) {
-    case Special::tid_x:
-      return thread % launch.block.x;
-    case Special::tid_y:
-      return thread / launch.block.x % launch.block.y;
-    case Special::tid_z:
-      return thread / launch.block.x / launch.block.y;
-    case Special::ntid_x:
-      return launch.block.x;
-    case Special::ntid_y:
-      return launch.block.y;
-    case Special::ntid_z:
-      return launch.block.z;
-    case Special::ctaid_x:
-      return block.id.x;
-    case Special::ctaid_y:
-      return block.id.y;
-    case Special::ctaid_z:
-      return block.id.z;
-    case Special::nctaid_x:
-      return launch.grid.x;
-    case Special::nctaid_y:
-      return launch.grid.y;
-    case Special::nctaid_z:
-      return launch.grid.z;
-    case Special::laneid:
-      return lane;
-    case Special::warpid:
-      return static_cast<uint32_t>(warp.index);
-    case Special::nwarpid:
-      return static_cast<uint32_t>(block.warps.size());
-    case Special::lanemask_eq:
-      return bit;
-    case Special::lanemask_lt:
-      return bit - 1;
-    case Special::lanemask_le:
-      return bit | (bit - 1);
-    case Special::lanemask_gt:
-      return ~(bit | (bit - 1));
-    case Special::lanemask_ge:
-      return ~(bit - 1);
-    case Special::smid:
-      return 0;
-    case Special::nsmid:
-      return 1;
-    case Special::dynamic_smem_size:
-      return launch.dynamic_shared_bytes;
-    case Special::total_smem_size:
-      return static_cast<uint32_t>(block.shared.size());
-  }
-  return 0;
-}
-
-// Of a block in the same place before, the others are the same.
-bool varies_by_block(Special special) {
-  return special == Special::ctaid_x || special == Special::ctaid_y || special == Special::ctaid_z;
-}
-
 void fill_literals(const Kernel& kernel, unsigned char* registers) {
   for (const Literal& literal : kernel.literals)
     for (uint32_t lane = 0; lane < kLanes; ++lane)
@@ -106,8 +44,13 @@ std::vector<unsigned char> take_registers(uint64_t bytes) {
   return registers;
 }
 
-// Gives a block the next place in the grid. Its registers keep their literals from the block before.
-void start(Block& block, Launch& launch, uint64_t index) {
+Dim place_in(const Dim& of, uint64_t index) {
+  return {static_cast<uint32_t>(index % of.x), static_cast<uint32_t>(index / of.x % of.y),
+          static_cast<uint32_t>(index / of.x / of.y)};
+}
+
+// Gives a block a place in the grid. Its registers keep their literals from the block before.
+void start(Block& block, Launch& launch, const Dim& id) {
   const Kernel& kernel = *launch.kernel;
   const auto threads = static_cast<uint32_t>(launch.block.count());
   const uint32_t warps = (threads + kLanes - 1) / kLanes;
@@ -123,16 +66,16 @@ void start(Block& block, Launch& launch, uint64_t index) {
       fill_literals(kernel, block.warps[w].registers);
     }
   }
-  block.id = {static_cast<uint32_t>(index % launch.grid.x),
-              static_cast<uint32_t>(index / launch.grid.x % launch.grid.y),
-              static_cast<uint32_t>(index / launch.grid.x / launch.grid.y)};
+  block.id = id;
+  const uint64_t index = id.x + uint64_t{launch.grid.x} * (id.y + uint64_t{launch.grid.y} * id.z);
   block.shared.assign(kernel.static_shared_bytes + launch.dynamic_shared_bytes, 0xff);
   block.shared_state.assign(block.shared.size(), kUnwritten);
   for (const auto& [begin, end] : kernel.shared_gaps)
     std::fill(block.shared_state.begin() + begin, block.shared_state.begin() + end, kGap);
   block.barriers = {};
-  launch.async.finish_of(block);
   block.mbarriers.clear();
+  block.stores.clear();
+  block.visits.clear();
   block.started = block.settled = Epochs::next_mark();
   block.live_warps = static_cast<int>(warps);
   block.copies_in_flight = 0;
@@ -153,12 +96,28 @@ void start(Block& block, Launch& launch, uint64_t index) {
     warp.known[w] = 1;
     warp.epoch = 0;
     warp.proxy_fence = {};
+    warp.cluster_arrivals = warp.cluster_waits = 0;
     warp.local.assign(size_t{kernel.local_bytes} * kLanes, 0xff);
     warp.local_state.assign(warp.local.size(), kUnwritten);
     for (const auto& [slot, special] : kernel.specials)
       if (is_new || varies_by_block(special))
         for (uint32_t lane = 0; lane < kLanes; ++lane)
-          warp.lanes<uint32_t>(slot)[lane] = value_of(special, launch, block, warp, lane);
+          warp.lanes<uint32_t>(slot)[lane] = value_of(special, warp, lane);
+  }
+}
+
+// Gives a cluster the next place: all of its blocks at once.
+void start(Cluster& cluster, Launch& launch, uint64_t index) {
+  const Dim &size = launch.cluster, &grid = launch.grid;
+  const Dim id = place_in({grid.x / size.x, grid.y / size.y, grid.z / size.z}, index);
+  for (Block* block : cluster.blocks)
+    if (!block->warps.empty()) launch.async.finish_of(*block);
+  cluster = {.blocks = std::move(cluster.blocks)};
+  for (uint32_t rank = 0; rank < cluster.blocks.size(); ++rank) {
+    const Dim at = place_in(size, rank);
+    cluster.blocks[rank]->cluster = &cluster;
+    cluster.blocks[rank]->rank = rank;
+    start(*cluster.blocks[rank], launch, {id.x * size.x + at.x, id.y * size.y + at.y, id.z * size.z + at.z});
   }
 }
 
@@ -187,8 +146,12 @@ class Scheduler {
     const uint64_t resident = options().resident_blocks
                                   ? options().resident_blocks
                                   : std::max<uint64_t>(1, kDefaultResidentWarps / warps);
-    blocks_ = std::vector<Block>(launch.is_cooperative ? count : std::min(resident, count));
-    for (Block& block : blocks_) start(block, launch_, next_++);
+    const uint64_t size = launch.cluster.count();
+    clusters_.resize(launch.is_cooperative ? count / size
+                                           : std::min(std::max<uint64_t>(1, resident / size), count / size));
+    blocks_ = std::vector<Block>(clusters_.size() * size);
+    for (size_t b = 0; b < blocks_.size(); ++b) clusters_[b / size].blocks.push_back(&blocks_[b]);
+    for (Cluster& cluster : clusters_) start(cluster, launch_, next_++);
   }
 
   ~Scheduler() {
@@ -231,8 +194,12 @@ class Scheduler {
     released_ = launch_.released;
     ready_.clear();
     bool anybody = false;
+    for (Cluster& cluster : clusters_) {
+      const bool has_ended = std::all_of(cluster.blocks.begin(), cluster.blocks.end(),
+                                         [](const Block* block) { return block->live_warps == 0; });
+      if (has_ended && next_ * cluster.blocks.size() < launch_.grid.count()) start(cluster, launch_, next_++);
+    }
     for (Block& block : blocks_) {
-      if (block.live_warps == 0 && next_ < launch_.grid.count()) start(block, launch_, next_++);
       for (Warp& warp : block.warps) {
         anybody |= warp.state != Warp::State::ended;
         if (warp.state == Warp::State::ready) ready_.push_back(&warp);
@@ -270,8 +237,10 @@ class Scheduler {
   Launch& launch_;
   std::mt19937_64 random_;
   std::vector<Block> blocks_;
+  std::vector<Cluster> clusters_;
   std::vector<Warp*> ready_;
-  uint64_t next_ = 0, turn_ = 0, released_ = 0;
+  uint64_t next_ = 0;  // cluster of the grid
+  uint64_t turn_ = 0, released_ = 0;
   uint64_t passed_over_ = 0;  // turns in a row that changed nothing: warps that poll must let others run
   uint64_t polls_ = 0;        // turns in a row that ended with a poll in vain and changed nothing
 };
@@ -347,8 +316,11 @@ void Block::arrive(Warp& warp, uint32_t number, uint32_t expected, bool waits) {
 }
 
 void Block::warp_ended(Warp& warp) {
+  check_stores_waited(warp);
   --live_warps;
   ++launch->progress;
+  if (live_warps == 0) check_visits(*this);
+  cluster->perhaps_complete();
   for (const Barrier& barrier : barriers)
     if (barrier.is_for_all && barrier.arrived)
       report(FindingKind::divergent_barrier, *barrier.arrivers[0], 0,

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "tests/ptx_vm/async.h"
+#include "tests/ptx_vm/bulk.h"
+#include "tests/ptx_vm/cluster.h"
 #include "tests/ptx_vm/counts.h"
 #include "tests/ptx_vm/mbarrier.h"
 #include "tests/ptx_vm/program.h"
@@ -28,6 +30,8 @@ struct Allocation;
 struct Launch {
   const Kernel* kernel;
   Dim grid, block;
+  Dim cluster{};  // blocks of a cluster
+  bool has_clusters = false;
   uint32_t dynamic_shared_bytes = 0;
   std::vector<unsigned char> parameters{};
   uint32_t first_serial = 0;  // of its warps, then come its asynchronous works
@@ -61,6 +65,8 @@ struct Barrier {
 struct Block {
   Launch* launch = nullptr;
   Dim id;
+  Cluster* cluster = nullptr;
+  uint32_t rank = 0;  // in the cluster
   std::vector<Warp> warps;
   std::vector<unsigned char> registers;
   std::vector<unsigned char> shared, shared_state;  // state: one byte per byte, ByteState
@@ -69,13 +75,15 @@ struct Block {
   int live_warps = 0;
   uint64_t copies_in_flight = 0;           // of all warps
   std::map<uint64_t, Mbarrier> mbarriers;  // by offset in its shared memory
+  std::map<int, BulkGroups> stores;        // by thread
+  std::map<uint32_t, Visit> visits;        // of warps of other blocks, by serial
 
   Mark started = 0;  // smaller ones on its shared memory are those of an earlier block
   Mark settled = 0;  // what the block's warps did under smaller marks happened before now, for all of them
 
   // Marks on the block's shared memory that may still be in a race. Only where none but its warps touch it
   // does a barrier settle all.
-  Mark first_unsettled() const { return launch->async.is_used() ? started : settled; }
+  Mark first_unsettled() const { return launch->async.is_used() || launch->has_clusters ? started : settled; }
   const Kernel& kernel() const { return *launch->kernel; }
   uint32_t first_serial() const { return warps[0].serial; }
   // One warp comes to a barrier that `expected` threads meet at (0: all of the block), and waits or goes on.
@@ -86,6 +94,10 @@ struct Block {
  private:
   void complete(Barrier& barrier);
 };
+
+// Of a special register, in special.cpp.
+uint32_t value_of(Special special, const Warp& warp, uint32_t lane);
+bool varies_by_block(Special special);  // or of blocks in the same place, one after the other, is the same
 
 // Runs all of it; throws Finding at the first thing wrong.
 void execute(Launch& launch);

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include <cuda_runtime_api.h>
 
@@ -52,6 +53,25 @@ void check_limits(const Launch& launch, const void* stub) {
 
 Dim to_dim(dim3 d) { return {d.x, d.y, d.z}; }
 
+// The launch's cluster is that of the attribute, or the one that the kernel declares.
+void choose_cluster(Launch& launch, const void* stub, const std::optional<Dim>& attribute) {
+  const Kernel& kernel = *launch.kernel;
+  const auto [x, y, z] = kernel.cluster;
+  const Dim declared{x, y, z};
+  if (!attribute && x == 0) return;
+  launch.cluster = attribute ? *attribute : declared;
+  launch.has_clusters = true;
+  const Dim &c = launch.cluster, &g = launch.grid;
+  const std::string size = str('(', c.x, ',', c.y, ',', c.z, ')');
+  if (x != 0 && attribute && (c.x != x || c.y != y || c.z != z))
+    report_limit(kernel, str("a cluster of ", size, ", the kernel declares another"));
+  if (c.count() == 0 || g.x % c.x || g.y % c.y || g.z % c.z)
+    report_limit(kernel, str("the grid does not consist of clusters of ", size));
+  const uint32_t most = largest_cluster_of(stub);
+  if (c.count() > most) report_limit(kernel, str("a cluster of ", c.count(), " blocks, at most ", most));
+  if (options().arch < 90) report_limit(kernel, "the device has no clusters");
+}
+
 void run(Launch& launch, Activity& self) {
   self.kernel = launch.kernel;
   self.grid_x = launch.grid.x;
@@ -77,17 +97,24 @@ void check_all_fit(const Launch& launch) {
                                                             " blocks, of which ", most, " fit at a time"));
 }
 
+// What attributes add to a launch.
+struct Shape {
+  bool is_cooperative = false;
+  std::optional<Dim> cluster{};
+};
+
 // Checks the launch and takes its arguments at the call; it runs when its turn comes.
 void launch_on(Queue& queue, const void* stub, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
-               bool is_cooperative) {
+               const Shape& shape) {
   auto launch = std::make_shared<Launch>();
   launch->kernel = &kernel_of(stub);
   launch->grid = to_dim(grid);
   launch->block = to_dim(block);
   launch->dynamic_shared_bytes = static_cast<uint32_t>(shared_bytes);
-  launch->is_cooperative = is_cooperative;
+  launch->is_cooperative = shape.is_cooperative;
   check_limits(*launch, stub);
-  if (is_cooperative) check_all_fit(*launch);
+  choose_cluster(*launch, stub, shape.cluster);
+  if (shape.is_cooperative) check_all_fit(*launch);
   launch->parameters.resize(launch->kernel->parameter_bytes);
   for (size_t i = 0; i < launch->kernel->parameters.size(); ++i) {
     const Parameter& p = launch->kernel->parameters[i];
@@ -96,10 +123,10 @@ void launch_on(Queue& queue, const void* stub, dim3 grid, dim3 block, void** arg
   streams().give(queue, "kernel " + launch->kernel->name, [launch](Activity& self) { run(*launch, self); });
 }
 
-// True for a cooperative launch. An operation runs whole, so its priority, and permission to begin before the
+// An operation runs whole, so its priority, and permission to begin before the
 // one ahead of it ends, change nothing.
-bool take_attributes(const cudaLaunchConfig_t& config) {
-  bool is_cooperative = false;
+Shape take_attributes(const cudaLaunchConfig_t& config) {
+  Shape shape;
   for (unsigned i = 0; i < config.numAttrs; ++i) {
     const cudaLaunchAttribute& attribute = config.attrs[i];
     switch (attribute.id) {
@@ -108,17 +135,16 @@ bool take_attributes(const cudaLaunchConfig_t& config) {
       case cudaLaunchAttributeProgrammaticStreamSerialization:
         break;
       case cudaLaunchAttributeCooperative:
-        is_cooperative = attribute.val.cooperative != 0;
+        shape.is_cooperative = attribute.val.cooperative != 0;
         break;
       case cudaLaunchAttributeClusterDimension:
-        check(attribute.val.clusterDim.x * attribute.val.clusterDim.y * attribute.val.clusterDim.z == 1,
-              "the PTX machine does not run clusters of blocks");
+        shape.cluster = {attribute.val.clusterDim.x, attribute.val.clusterDim.y, attribute.val.clusterDim.z};
         break;
       default:
         fail(str("the PTX machine does not know attribute ", int{attribute.id}, " of a launch"));
     }
   }
-  return is_cooperative;
+  return shape;
 }
 
 template <class Work>
@@ -150,17 +176,18 @@ cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* stub) {
 
 cudaError_t cudaLaunchKernel(const void* stub, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
                              cudaStream_t stream) {
-  return attempt([&] { launch_on(queue_of(stream), stub, grid, block, arguments, shared_bytes, false); });
+  return attempt([&] { launch_on(queue_of(stream), stub, grid, block, arguments, shared_bytes, {}); });
 }
 cudaError_t cudaLaunchCooperativeKernel(const void* stub, dim3 grid, dim3 block, void** arguments,
                                         size_t shared_bytes, cudaStream_t stream) {
-  return attempt([&] { launch_on(queue_of(stream), stub, grid, block, arguments, shared_bytes, true); });
+  return attempt([&] {
+    launch_on(queue_of(stream), stub, grid, block, arguments, shared_bytes, {.is_cooperative = true});
+  });
 }
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* c, const void* stub, void** arguments) {
   return attempt([&] {
-    const bool is_cooperative = take_attributes(*c);
     launch_on(queue_of(c->stream), stub, c->gridDim, c->blockDim, arguments, c->dynamicSmemBytes,
-              is_cooperative);
+              take_attributes(*c));
   });
 }
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,

@@ -39,7 +39,7 @@ void set_state(Block& block, uint64_t offset, ByteState state) {
 
 bool is_visible(const Mbarrier& b, const Warp& warp, int lane) {
   if (b.serial == warp.serial) return b.lane == lane || b.time < warp.time();
-  return knows(warp, b.serial, b.time);
+  return knows(warp, b.serial, b.time) || (b.shown_at && warp.cluster_waits > *b.shown_at);
 }
 
 void perhaps_end_phase(Launch& launch, Mbarrier& b) {
@@ -76,8 +76,8 @@ void end_mbarrier(Warp& warp, int lane, uint64_t address) {
 }
 
 MbarrierPlace mbarrier_at(Warp& warp, int lane, uint64_t address) {
-  Block& home = *warp.block;
-  const uint64_t offset = (address & ~kWindowMask) - kSharedBase;
+  Block& home = home_of(warp, lane, address);
+  const uint64_t offset = address_in_block(address) - kSharedBase;
   check_alignment(warp, lane, address);
   const auto found = home.mbarriers.find(offset);
   if (found == home.mbarriers.end())
@@ -142,14 +142,17 @@ void complete_bytes(Warp& warp, const MbarrierPlace& place, int64_t bytes) {
   perhaps_end_phase(*warp.block->launch, b);
 }
 
-void fence_mbarriers(Warp& warp, int lane) {
-  for (auto& [offset, b] : warp.block->mbarriers)
-    if (b.serial == warp.serial && b.lane == lane) b.is_fenced = true;
+void fence_mbarriers(Warp& warp, int lane, bool for_cluster) {
+  for (auto& [offset, b] : warp.block->mbarriers) {
+    if (b.serial != warp.serial || b.lane != lane) continue;
+    b.is_fenced = true;
+    if (for_cluster && !b.shown_at) b.shown_at = warp.cluster_arrivals;
+  }
 }
 
 std::string describe_poll(const Warp& warp) {
   if (!warp.polled || warp.block->kernel().code[warp.current].flow != Flow::poll) return "";
-  const auto found = warp.block->mbarriers.find((warp.polled & ~kWindowMask) - kSharedBase);
+  const auto found = warp.block->mbarriers.find(address_in_block(warp.polled) - kSharedBase);
   if (found == warp.block->mbarriers.end()) return "";
   const Mbarrier& b = found->second;
   return str(" of the mbarrier at ", describe_address(warp, warp.polled), ", in phase ", b.phase, ", where ",

@@ -5,6 +5,7 @@
 // lies beside the memory, whose 8 bytes nobody may touch until mbarrier.inval.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "tests/ptx_vm/order.h"
@@ -27,6 +28,7 @@ struct Mbarrier {
   uint32_t serial, time, op;
   int lane;
   bool is_fenced = false;
+  std::optional<uint64_t> shown_at{};  // arrivals of its maker at the cluster's barrier before the fence
 };
 
 // One that a lane may use: made, visible to the lane, and not of a block that has ended.
@@ -56,8 +58,9 @@ void expect_bytes(Warp& warp, int lane, Mbarrier& barrier, int64_t bytes);
 // the end of the phase that counts the last of its bytes.
 void complete_bytes(Warp& warp, const MbarrierPlace& place, int64_t bytes);
 
-// A fence of this lane: what it made may be used by the async proxy.
-void fence_mbarriers(Warp& warp, int lane);
+// A fence of this lane: what it made may be used by the async proxy, and where it is for the cluster also by
+// those who then meet the warp at the cluster's barrier, whether that orders other memory or not.
+void fence_mbarriers(Warp& warp, int lane, bool for_cluster);
 
 // "; waits for mbarrier at byte 8, phase 1: 1 of 2 arrivals and 128 bytes have not come", or nothing.
 std::string describe_poll(const Warp& warp);

@@ -6,6 +6,7 @@
 #include "tests/ptx_vm/access.h"
 #include "tests/ptx_vm/async_copy.h"
 #include "tests/ptx_vm/decode.h"
+#include "tests/ptx_vm/ops_bulk.h"
 #include "tests/ptx_vm/report.h"
 #include "tests/ptx_vm/warp.h"
 
@@ -95,6 +96,7 @@ void commit(Warp& warp, const Op&) {
 }
 
 void cp(Decoder& d) {
+  if (d.take("bulk")) return decode_bulk(d);
   if (!d.take("async")) d.wrong("only .async is supported");
   Op op;
   if (d.take("commit_group")) {

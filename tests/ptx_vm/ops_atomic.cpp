@@ -146,7 +146,8 @@ void decode_atomic(Decoder& d) {
   const std::string_view order = d.take_any({"relaxed", "acquire", "release", "acq_rel"});
   d.take_any({"cta", "cluster", "gpu", "sys"});
   const bool is_shared = d.take("shared") || d.take("shared::cta");
-  const bool is_global = !is_shared && d.take("global");
+  const bool is_cluster = !is_shared && d.take("shared::cluster");
+  const bool is_global = !is_shared && !is_cluster && d.take("global");
   const std::string_view name =
       d.take_any({"add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"});
   const Type type = d.take_type();
@@ -160,7 +161,11 @@ void decode_atomic(Decoder& d) {
   op.slot[0] = has_result ? d.result(0, type) : kNowhere;
   op.slot[1] = op.slot[2] = d.read(first + 1, type);
   if (name == "cas") op.slot[2] = d.read(first + 2, type);
-  d.address(op, first, kBase, is_shared ? Space::shared : is_global ? Space::global : Space::generic);
+  d.address(op, first, kBase,
+            is_shared    ? Space::shared
+            : is_cluster ? Space::cluster
+            : is_global  ? Space::global
+                         : Space::generic);
   d.emit(op);
 }
 

@@ -8,6 +8,7 @@
 #include "tests/ptx_vm/grid.h"
 #include "tests/ptx_vm/lanes.h"
 #include "tests/ptx_vm/memory.h"
+#include "tests/ptx_vm/ops_cluster.h"
 #include "tests/ptx_vm/ops_warp.h"
 #include "tests/ptx_vm/report.h"
 
@@ -53,6 +54,7 @@ void arrive(Warp& warp, const Op& op) {
 }
 
 void bar(Decoder& d) {
+  if (d.take("cluster")) return decode_cluster_barrier(d);
   if (d.take("warp")) {
     d.take("sync");
     return decode_warp_barrier(d);

@@ -11,12 +11,12 @@ namespace {
 void order_all(Warp& warp, const Op&) { fence(warp); }
 
 void show_mbarriers(Warp& warp, const Op&) {
-  for_each_lane(warp.active, [&](int lane) { fence_mbarriers(warp, lane); });
+  for_each_lane(warp.active, [&](int lane) { fence_mbarriers(warp, lane, true); });
 }
 
-void order_proxies(Warp& warp, const Op& op) {
-  show_mbarriers(warp, op);
+void order_proxies(Warp& warp, const Op&) {
   for_each_lane(warp.active, [&](int lane) {
+    fence_mbarriers(warp, lane, false);
     warp.proxy_fence[static_cast<size_t>(lane)] = {warp.step, warp.time()};
   });
 }

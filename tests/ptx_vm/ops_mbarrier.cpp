@@ -107,6 +107,7 @@ void pending_count(Warp& warp, const Op& op) {
 }
 
 Space take_space(Decoder& d) {
+  if (d.take("shared::cluster")) return Space::cluster;
   return d.take("shared::cta") || d.take("shared") ? Space::shared : Space::generic;
 }
 
@@ -118,6 +119,7 @@ void decode_arrive(Decoder& d, Op op) {
   d.take("release");
   d.take_any({"cta", "cluster"});
   const bool is_sunk = d.operand(0).name == "_";
+  if (op.space == Space::cluster && !is_sunk) d.wrong("an arrival at another block's gives no state");
   op.slot[kResult] = is_sunk ? kNowhere : d.result(0, kB64);
   op.slot[kAddress] = d.whole_address(1);
   op.slot[kValue] = d.operands() > 2 ? d.read(2, kU32) : d.literal(4, 1);
@@ -128,6 +130,7 @@ void decode_arrive(Decoder& d, Op op) {
 // test_wait and try_wait, which may have a hint of how long to wait.
 void decode_wait(Decoder& d, Op op, bool tries) {
   if (tries) d.need_sm_90();
+  if (op.space == Space::cluster) d.wrong("only the block's own can be waited for");
   const bool by_parity = d.take("parity");
   op.flow = Flow::poll;
   op.run = by_parity ? (tries ? ask<true, true> : ask<true, false>)

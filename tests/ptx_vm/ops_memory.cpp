@@ -7,6 +7,7 @@
 #include "tests/ptx_vm/decode.h"
 #include "tests/ptx_vm/grid.h"
 #include "tests/ptx_vm/lanes.h"
+#include "tests/ptx_vm/ops_bulk.h"
 #include "tests/ptx_vm/report.h"
 
 namespace flatshard::ptx_vm {
@@ -137,6 +138,7 @@ Handlers handlers_of(Type type, uint32_t register_bytes) {
 Space take_space(Decoder& d) {
   if (d.take("global") || d.take("const")) return Space::global;
   if (d.take("shared") || d.take("shared::cta")) return Space::shared;
+  if (d.take("shared::cluster")) return Space::cluster;
   if (d.take("local")) return Space::local;
   if (d.take("param")) return Space::param;
   return Space::generic;
@@ -178,7 +180,10 @@ void decode_access(Decoder& d, bool is_load) {
   d.emit(op);
 }
 
-void prefetch(Decoder& d) { d.take_rest(); }
+void prefetch(Decoder& d) {
+  if (d.take("tensormap")) return decode_map_prefetch(d);
+  d.take_rest();
+}
 
 }  // namespace
 

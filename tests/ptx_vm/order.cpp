@@ -55,7 +55,9 @@ void fence(Warp& warp) {
 void strong_access(Warp& warp, const Op& op, uint64_t address, bool reads, bool writes) {
   // Shared memory has the same addresses in every block.
   const bool is_shared = (address & kWindowMask) == kSharedWindow;
-  const uint64_t place = is_shared ? address | uint64_t{warp.block->first_serial()} << 20 : address;
+  const uint64_t place =
+      is_shared ? address_in_block(address) | uint64_t{home_of(warp, 0, address).first_serial()} << kRankShift
+                : address;
   auto& published = warp.block->launch->published;
   if (op.releases) fence(warp);
   if (reads)

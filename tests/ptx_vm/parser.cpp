@@ -150,7 +150,11 @@ class Parser {
         take();
         f.max_threads = static_cast<uint32_t>(integer());
         while (accept(",")) f.max_threads *= static_cast<uint32_t>(integer());
-      } else if (is(".minnctapersm") || is(".maxnreg") || is(".noreturn")) {
+      } else if (accept(".reqnctapercluster")) {
+        f.cluster = {static_cast<uint32_t>(integer()), 1, 1};
+        for (size_t i = 1; accept(","); ++i) f.cluster.at(i) = static_cast<uint32_t>(integer());
+      } else if (accept(".explicitcluster")) {
+      } else if (is(".minnctapersm") || is(".maxnreg") || is(".maxclusterrank") || is(".noreturn")) {
         if (take().text != ".noreturn") integer();
       } else {
         wrong("unknown directive of a function");
@@ -301,6 +305,7 @@ class Parser {
       else
         o.name = take().text;
       parse_offset(o);
+      if (accept(",")) o.parts.push_back(parse_operand());  // the coordinates of a tensor copy
       expect("]");
       return o;
     }

@@ -24,7 +24,7 @@ inline constexpr int kLanes = 32;
 inline constexpr uint32_t kAllLanes = 0xffffffffu;
 inline constexpr uint32_t kNowhere = 0xffffffffu;  // a slot that does not exist
 
-enum class Space : uint8_t { generic, global, shared, local, param };
+enum class Space : uint8_t { generic, global, shared, cluster, local, param };  // cluster: its shared memory
 
 // What the warp's loop has to do itself.
 enum class Flow : uint8_t {
@@ -78,6 +78,21 @@ enum class Special : uint8_t {
   nsmid,
   dynamic_smem_size,
   total_smem_size,
+  cluster_ctaid_x,
+  cluster_ctaid_y,
+  cluster_ctaid_z,
+  cluster_nctaid_x,
+  cluster_nctaid_y,
+  cluster_nctaid_z,
+  cluster_ctarank,
+  cluster_nctarank,
+  clusterid_x,
+  clusterid_y,
+  clusterid_z,
+  nclusterid_x,
+  nclusterid_y,
+  nclusterid_z,
+  is_explicit_cluster,
 };
 
 struct Literal {
@@ -104,7 +119,8 @@ struct Kernel {
   std::vector<std::pair<uint32_t, uint32_t>> shared_gaps;  // [begin, end) between static variables
   uint32_t register_bytes = 0, parameter_bytes = 0, static_shared_bytes = 0, local_bytes = 0;
   uint32_t dynamic_shared_align = 16;
-  uint32_t max_threads = 0;  // of a block; 0: not declared
+  uint32_t max_threads = 0;           // of a block; 0: not declared
+  std::array<uint32_t, 3> cluster{};  // blocks of a cluster; zeros: not declared
 
   std::string where(uint32_t op) const {
     std::string text;

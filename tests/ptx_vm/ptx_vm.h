@@ -75,6 +75,9 @@ std::vector<Finding> take_findings();
 // Overrides the role of a cudaStream_t.
 void set_role(void* stream, WorkRole role);
 
+// The rule that the last call of cuTensorMapEncodeTiled broke, or nothing.
+const std::string& tensor_map_error();
+
 struct Counters {
   uint64_t launches = 0, warp_instructions = 0, copied_bytes = 0;
 };

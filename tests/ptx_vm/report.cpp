@@ -68,6 +68,10 @@ std::string_view name_of(FindingKind kind) {
       return "early read of asynchronous work";
     case FindingKind::async_race:
       return "race with asynchronous work";
+    case FindingKind::cluster_exit:
+      return "end of a block of a cluster";
+    case FindingKind::tensor_map:
+      return "tensor map";
     case FindingKind::deadlock:
       return "deadlock";
     case FindingKind::launch_limit:
@@ -98,7 +102,9 @@ std::string describe_address(const Warp& warp, uint64_t address) {
   const Kernel& kernel = warp.block->kernel();
   switch (address & kWindowMask) {
     case kSharedWindow:
-      return str("byte ", static_cast<int64_t>((address & ~kWindowMask) - kSharedBase), " of the block's ",
+      return str("byte ", static_cast<int64_t>(address_in_block(address) - kSharedBase), " of ",
+                 address & kRankMask ? str("block ", (address >> kRankShift & 0xff) - 1, " of the cluster's ")
+                                     : std::string("the block's "),
                  warp.block->shared.size(), " bytes of shared memory");
     case kLocalWindow:
       return str("byte ", static_cast<int64_t>((address & ~kWindowMask) - kLocalBase), " of the thread's ",

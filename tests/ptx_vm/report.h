@@ -29,6 +29,8 @@ enum class FindingKind {
   mbarrier_misuse,
   early_read,
   async_race,
+  cluster_exit,
+  tensor_map,
   deadlock,
   launch_limit,
   host_changed_source,

@@ -2,6 +2,7 @@
 // A PTX module as it is written: variables, functions and their statements, with names still unresolved.
 // All names view into the module's text.
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -72,7 +73,8 @@ struct Function {
   bool is_entry = false;
   bool has_body = false;
   std::vector<Variable> parameters, results;
-  uint32_t max_threads = 0;  // product of .maxntid or .reqntid; 0 when there is none
+  std::array<uint32_t, 3> cluster{};  // of .reqnctapercluster
+  uint32_t max_threads = 0;           // product of .maxntid or .reqntid; 0 when there is none
   std::vector<Statement> body;
 };
 

@@ -36,7 +36,8 @@ struct Warp {
   uint32_t current = 0;   // index of the op that runs, for findings
   bool polls = false;     // the last thing it did was to ask in vain whether it may go on
 
-  uint64_t polled = 0;  // the mbarrier it asked last, a generic address
+  uint64_t polled = 0;                               // the mbarrier it asked last, a generic address
+  uint64_t cluster_arrivals = 0, cluster_waits = 0;  // at the cluster's barrier
   // Of each lane: how long ago its last fence.proxy.async was, by the counts below; 0: never.
   struct ProxyFence {
     uint32_t step = 0, time = 0;

@@ -1,0 +1,23 @@
+#pragma once
+// The swizzles of shared memory that tensor copies and wgmma share: within a pattern of 8 rows, a row's
+// 16-byte chunks change places by the row's number, so that a column of chunks lies in all banks. They act on
+// the address itself, so a tile begins where its pattern does.
+
+#include <cstdint>
+
+namespace flatshard::ptx_vm {
+
+enum class Swizzle : uint8_t { none, bytes_32, bytes_64, bytes_128 };
+
+// Of a row of the pattern; where nothing is swizzled, of a chunk.
+constexpr uint32_t row_bytes(Swizzle s) { return uint32_t{16} << static_cast<uint32_t>(s); }
+
+// What a tile's address must be a multiple of: 8 rows.
+constexpr uint32_t pattern_bytes(Swizzle s) { return s == Swizzle::none ? 16 : 8 * row_bytes(s); }
+
+constexpr uint32_t swizzled(Swizzle s, uint32_t address) {
+  const uint32_t rows = row_bytes(s) / 16 - 1;  // that differ: 0, 1, 3, 7
+  return address ^ ((address >> 7 & rows) << 4);
+}
+
+}  // namespace flatshard::ptx_vm

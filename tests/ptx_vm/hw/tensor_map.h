@@ -1,0 +1,53 @@
+#pragma once
+// Maps of tensors in global memory, as tensor copies use them: what the driver packs into 128 bytes, and how
+// a box of the tensor lies in shared memory. Dimension 0 is the innermost. Coordinates may lie outside the
+// tensor: elements there read as zero and are never written, but their bytes count.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tests/ptx_vm/hw/swizzle.h"
+
+namespace flatshard::ptx_vm {
+
+enum class Element : uint8_t { u8, u16, u32, s32, u64, s64, f16, f32, f64, bf16 };
+constexpr uint32_t bytes_of(Element e) {
+  constexpr uint32_t kBytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2};
+  return kBytes[static_cast<uint32_t>(e)];
+}
+
+struct TensorMap {
+  static constexpr uint32_t kMaxRank = 5, kMaxBox = 256, kPackedBytes = 128;
+  Element element = Element::u8;
+  uint32_t rank = 1;
+  uint64_t base = 0;
+  std::array<uint64_t, kMaxRank> extent{1, 1, 1, 1, 1};
+  std::array<uint64_t, kMaxRank> stride{};  // bytes; of dimension 0 the element's
+  std::array<uint32_t, kMaxRank> box{1, 1, 1, 1, 1};
+  Swizzle swizzle = Swizzle::none;
+
+  bool operator==(const TensorMap&) const = default;
+  uint32_t row_bytes() const { return box[0] * bytes_of(element); }  // of the box
+  uint32_t rows() const { return box[1] * box[2] * box[3] * box[4]; }
+  uint32_t box_bytes() const { return row_bytes() * rows(); }
+};
+
+// The rule that the map breaks, or nothing.
+std::string broken_rule(const TensorMap& map);
+
+void pack(const TensorMap& map, unsigned char (&to)[TensorMap::kPackedBytes]);
+// Nothing where the bytes are no map.
+std::optional<TensorMap> unpack_tensor_map(const unsigned char* from);
+
+using Coordinates = std::array<int32_t, TensorMap::kMaxRank>;
+// What of one row of a box lies within the tensor.
+struct BoxRow {
+  uint32_t in_box;  // offset of its first byte from the box's begin, before the swizzle
+  uint64_t address;
+  uint32_t bytes;  // 0: nothing
+};
+BoxRow row_of(const TensorMap& map, const Coordinates& at, uint32_t row);
+
+}  // namespace flatshard::ptx_vm
