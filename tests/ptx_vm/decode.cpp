@@ -1,7 +1,6 @@
 #include "tests/ptx_vm/decode.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <charconv>
 #include <cstring>
@@ -14,46 +13,6 @@
 
 namespace flatshard::ptx_vm {
 namespace {
-
-constexpr std::array kSpecialNames{"%tid.x",
-                                   "%tid.y",
-                                   "%tid.z",
-                                   "%ntid.x",
-                                   "%ntid.y",
-                                   "%ntid.z",
-                                   "%ctaid.x",
-                                   "%ctaid.y",
-                                   "%ctaid.z",
-                                   "%nctaid.x",
-                                   "%nctaid.y",
-                                   "%nctaid.z",
-                                   "%laneid",
-                                   "%warpid",
-                                   "%nwarpid",
-                                   "%lanemask_eq",
-                                   "%lanemask_lt",
-                                   "%lanemask_le",
-                                   "%lanemask_gt",
-                                   "%lanemask_ge",
-                                   "%smid",
-                                   "%nsmid",
-                                   "%dynamic_smem_size",
-                                   "%total_smem_size",
-                                   "%cluster_ctaid.x",
-                                   "%cluster_ctaid.y",
-                                   "%cluster_ctaid.z",
-                                   "%cluster_nctaid.x",
-                                   "%cluster_nctaid.y",
-                                   "%cluster_nctaid.z",
-                                   "%cluster_ctarank",
-                                   "%cluster_nctarank",
-                                   "%clusterid.x",
-                                   "%clusterid.y",
-                                   "%clusterid.z",
-                                   "%nclusterid.x",
-                                   "%nclusterid.y",
-                                   "%nclusterid.z",
-                                   "%is_explicit_cluster"};
 
 const OpTable& op_table() {
   static const OpTable table = [] {
@@ -247,12 +206,12 @@ uint32_t Decoder::special(std::string_view name, uint32_t bytes) {
     emit(op);
     return op.slot[0];
   }
-  const auto found = std::find(kSpecialNames.begin(), kSpecialNames.end(), name);
-  if (found == kSpecialNames.end()) return kNowhere;
+  const std::optional<Special> found = special_named(name);
+  if (!found) return kNowhere;
   if (bytes != 4) wrong(str(name, " has 32 bits, the type has ", bytes * 8));
   if (!specials_.contains(name)) {
     const uint32_t slot = specials_[name] = temporary(4);
-    kernel_.specials.emplace_back(slot, static_cast<Special>(found - kSpecialNames.begin()));
+    kernel_.specials.emplace_back(slot, *found);
   }
   return specials_[name];
 }

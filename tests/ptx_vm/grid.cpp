@@ -128,7 +128,8 @@ void start(Cluster& cluster, Launch& launch, uint64_t index) {
   for (const Block& block : blocks)
     for (const Warp& warp : block.warps) {
       if (warp.state == Warp::State::ended) continue;
-      if (!first) first = &warp;
+      // Who polls is closer to the cause than who waits at a barrier for it.
+      if (!first || (describe_poll(*first).empty() && !describe_poll(warp).empty())) first = &warp;
       if (named++ >= 64) continue;
       all += str("\n    block (", block.id.x, ',', block.id.y, ',', block.id.z, ") warp ", warp.index,
                  " stands at ", block.kernel().where(warp.current), ": ",

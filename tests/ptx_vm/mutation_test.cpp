@@ -18,10 +18,14 @@ namespace {
 
 std::vector<Options> schedules() {
   std::vector<Options> all;
+  constexpr AsyncTiming kTimings[] = {AsyncTiming::early, AsyncTiming::late, AsyncTiming::random};
   for (const uint32_t resident : {1, 2, 3, 0})
     for (const Schedule schedule :
          {Schedule::in_order, Schedule::reverse, Schedule::round_robin, Schedule::random})
-      all.push_back({.schedule = schedule, .seed = resident + 1, .resident_blocks = resident});
+      all.push_back({.schedule = schedule,
+                     .seed = resident + 1,
+                     .resident_blocks = resident,
+                     .async = kTimings[all.size() % 3]});
   return all;
 }
 
@@ -79,7 +83,8 @@ Counts counts_of(const Sample& sample) {
 }  // namespace
 
 TEST_CASE("kernels that are right give the same bits under every schedule, and nothing is found") {
-  for (const Sample& sample : joined(correct_samples(), correct_tensor_samples())) {
+  for (const Sample& sample :
+       joined(joined(correct_samples(), correct_tensor_samples()), correct_bulk_samples())) {
     CAPTURE(sample.name);
     const std::vector<float> expected = sample.run();
     CHECK(!expected.empty());
@@ -93,7 +98,8 @@ TEST_CASE("kernels that are right give the same bits under every schedule, and n
 }
 
 TEST_CASE("a broken kernel is found under every schedule, at the line that is broken") {
-  for (const Sample& sample : joined(broken_samples(), broken_tensor_samples()))
+  for (const Sample& sample :
+       joined(joined(broken_samples(), broken_tensor_samples()), broken_bulk_samples()))
     for (const Options& schedule : schedules()) {
       const bool needs_one = sample.name == "flag_of_later_block";  // with all blocks resident it would pass
       if (needs_one && (schedule.resident_blocks != 1 || schedule.schedule == Schedule::random)) continue;

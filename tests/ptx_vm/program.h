@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -94,6 +95,8 @@ enum class Special : uint8_t {
   nclusterid_z,
   is_explicit_cluster,
 };
+
+std::optional<Special> special_named(std::string_view name);  // "%tid.x"
 
 struct Literal {
   uint32_t slot, bytes;  // per lane

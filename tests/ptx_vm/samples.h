@@ -26,4 +26,8 @@ std::vector<Sample> broken_tensor_samples();
 std::vector<float> expected_product();  // of the first of those that are right
 Sample product_without_swizzle();       // right results, but conflicts of banks
 
+// Copies in bulk, mbarriers and clusters, for sm_90a.
+std::vector<Sample> correct_bulk_samples();
+std::vector<Sample> broken_bulk_samples();
+
 }  // namespace flatshard::ptx_vm

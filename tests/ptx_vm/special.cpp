@@ -1,8 +1,61 @@
-// What the special registers of a lane hold.
+// The special registers: what they are called and what they hold for a lane.
+
+#include <algorithm>
+#include <array>
 
 #include "tests/ptx_vm/grid.h"
 
 namespace flatshard::ptx_vm {
+namespace {
+
+// In the order of Special.
+constexpr std::array kSpecialNames{"%tid.x",
+                                   "%tid.y",
+                                   "%tid.z",
+                                   "%ntid.x",
+                                   "%ntid.y",
+                                   "%ntid.z",
+                                   "%ctaid.x",
+                                   "%ctaid.y",
+                                   "%ctaid.z",
+                                   "%nctaid.x",
+                                   "%nctaid.y",
+                                   "%nctaid.z",
+                                   "%laneid",
+                                   "%warpid",
+                                   "%nwarpid",
+                                   "%lanemask_eq",
+                                   "%lanemask_lt",
+                                   "%lanemask_le",
+                                   "%lanemask_gt",
+                                   "%lanemask_ge",
+                                   "%smid",
+                                   "%nsmid",
+                                   "%dynamic_smem_size",
+                                   "%total_smem_size",
+                                   "%cluster_ctaid.x",
+                                   "%cluster_ctaid.y",
+                                   "%cluster_ctaid.z",
+                                   "%cluster_nctaid.x",
+                                   "%cluster_nctaid.y",
+                                   "%cluster_nctaid.z",
+                                   "%cluster_ctarank",
+                                   "%cluster_nctarank",
+                                   "%clusterid.x",
+                                   "%clusterid.y",
+                                   "%clusterid.z",
+                                   "%nclusterid.x",
+                                   "%nclusterid.y",
+                                   "%nclusterid.z",
+                                   "%is_explicit_cluster"};
+
+}  // namespace
+
+std::optional<Special> special_named(std::string_view name) {
+  const auto found = std::find(kSpecialNames.begin(), kSpecialNames.end(), name);
+  if (found == kSpecialNames.end()) return {};
+  return static_cast<Special>(found - kSpecialNames.begin());
+}
 
 uint32_t value_of(Special special, const Warp& warp, uint32_t lane) {
   const Block& block = *warp.block;
