@@ -41,6 +41,7 @@ void AsyncQueue::finish(const AsyncHandle& work) {
   std::erase(pending_, work);
   work->run(work->actor);
   work->run = nullptr;
+  work->actor.known_elsewhere = {};  // grows with the works before it, and nobody asks for it any more
   Launch& launch = *work->actor.block->launch;
   ++launch.progress;
 }
@@ -62,11 +63,9 @@ bool AsyncQueue::happens(uint32_t one_in) {
 }
 
 void AsyncQueue::finish_of(const Block& block) {
-  for (size_t i = 0; i < pending_.size();)
-    if (pending_[i]->actor.block == &block)
-      finish(pending_[i]), i = 0;
-    else
-      ++i;
+  const std::vector<AsyncHandle> all = pending_;
+  for (const AsyncHandle& work : all)
+    if (work->actor.block == &block) finish(work);
 }
 
 const AsyncWork* AsyncQueue::find(uint32_t serial) const {

@@ -42,6 +42,7 @@ void finish_due(Warp& warp, IsDue&& is_due) {
       due |= static_cast<uint32_t>(is_due(copy, static_cast<size_t>(lane))) << lane;
     });
     if (due) finish(warp, copy, due);
+    if (due) warp.copies.waited_at = warp.time();
   }
   warp.block->copies_in_flight -= std::erase_if(all, [](const AsyncCopy& copy) { return !copy.lanes; });
 }
@@ -58,6 +59,7 @@ void begin(Warp& warp, AsyncCopy copy, const Places& to) {
         kSharedWindow + kSharedBase + static_cast<uint64_t>(data - warp.block->shared.data());
     mark(warp, data, copy.bytes, kInFlight);
   });
+  copy.number = warp.copies.begun++;
   copy.group = warp.copies.groups;
   warp.copies.in_flight.push_back(std::move(copy));
   ++warp.block->copies_in_flight;
@@ -71,6 +73,15 @@ void wait_for_groups(Warp& warp, uint32_t groups) {
 
 void wait_for_all(Warp& warp) {
   finish_due(warp, [](const AsyncCopy&, size_t) { return true; });
+}
+
+void finish_copies(Warp& owner, int lane, uint64_t count, Warp& actor) {
+  std::vector<AsyncCopy>& all = owner.copies.in_flight;
+  for (AsyncCopy& copy : all)
+    if (copy.number < count && copy.lanes >> lane & 1) finish(actor, copy, 1u << lane);
+  owner.block->copies_in_flight -= std::erase_if(all, [](const AsyncCopy& copy) { return !copy.lanes; });
+  // Those that the lane has waited for itself meanwhile were its own writes.
+  if (owner.copies.waited_at) learn(actor, {{owner.serial, owner.copies.waited_at}});
 }
 
 std::string describe_copy_to(const Warp& warp, uint64_t address, uint32_t bytes) {

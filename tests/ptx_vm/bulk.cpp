@@ -1,5 +1,6 @@
 #include "tests/ptx_vm/bulk.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "tests/ptx_vm/grid.h"
@@ -14,10 +15,11 @@ BulkGroups& groups_of(Warp& warp, int lane) { return warp.block->stores[warp.ind
 
 void issue_load(Warp& warp, int lane, const MbarrierPlace& barrier, int64_t bytes,
                 std::function<void(Warp& actor)> copy) {
-  warp.block->launch->async.issue(warp, lane, [=, copy = std::move(copy)](Warp& actor) {
-    copy(actor);
-    complete_bytes(actor, barrier, bytes);
-  });
+  barrier.home->loads.push_back(
+      warp.block->launch->async.issue(warp, lane, [=, copy = std::move(copy)](Warp& actor) {
+        copy(actor);
+        complete_bytes(actor, barrier, bytes);
+      }));
 }
 
 void issue_store(Warp& warp, int lane, std::function<Bytes(Warp& actor)> read,
@@ -52,6 +54,14 @@ void wait_for_stores(Warp& warp, int lane, uint64_t groups, bool reads_only) {
       learn(warp, *store.write);
     }
   if (!reads_only) all.erase(all.begin(), end);
+}
+
+void check_loads_waited(Block& block) {
+  for (const AsyncHandle& load : block.loads)
+    if (std::none_of(block.warps.begin(), block.warps.end(),
+                     [&](const Warp& warp) { return knows(warp, load->actor.serial, load->actor.time()); }))
+      report(FindingKind::async_race, load->actor, load->lane,
+             "the block that this loads to ends without having waited for it");
 }
 
 void check_stores_waited(Warp& warp) {

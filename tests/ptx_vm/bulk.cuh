@@ -61,6 +61,12 @@ __device__ inline void bulk_store(void* to, const void* from, unsigned bytes) {
                "r"(shared_address(from)), "r"(bytes)
                : "memory");
 }
+// Of floats that are not negative: their bits have the same order.
+__device__ inline void bulk_max(float* to, const float* from, unsigned bytes) {
+  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.max.u32 [%0], [%1], %2;" ::"l"(to),
+               "r"(shared_address(from)), "r"(bytes)
+               : "memory");
+}
 __device__ inline void bulk_add(float* to, const float* from, unsigned bytes) {
   asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
                "r"(shared_address(from)), "r"(bytes)

@@ -33,6 +33,8 @@ struct BulkGroups {
 void commit_stores(Warp& warp, int lane);
 // For all groups but the latest `groups`: until they have read, or until they have written too.
 void wait_for_stores(Warp& warp, int lane, uint64_t groups, bool reads_only);
+// The last warp of a block ends: loads to its memory that none of them waited for are a finding.
+void check_loads_waited(Block& block);
 // The warp ends: stores that its threads never waited for are a finding.
 void check_stores_waited(Warp& warp);
 

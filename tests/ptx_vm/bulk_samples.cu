@@ -24,6 +24,8 @@ enum class Broken {
   released_too_early,
   staging_rewritten,
   store_not_awaited,
+  sums_of_floats,
+  stray,
   exits_before_peer_reads,
   peer_read_too_early,
   arrives_before_cluster,
@@ -56,12 +58,14 @@ __global__ void __launch_bounds__(96) ring(float* y, const float* x) {
                              : B == Broken::bytes_too_large ? kTileBytes * 2
                                                             : kTileBytes;
       arrive_and_expect(&full[s], bytes);
-      bulk_load(tiles[s], x + t * kTile, kTileBytes, &full[s]);  // finds: init_not_fenced released_too_early
+      const float* from = x + t * kTile;
+      bulk_load(tiles[s], from, kTileBytes, &full[s]);  // finds: init_not_fenced released_too_early stray
     }
     return;
   }
   for (int t = 0; t < kTiles; ++t) {
     const int s = t % kStages, i = threadIdx.x - 32;
+    if (B == Broken::stray && t == kTiles - 1) break;
     if (B != Broken::read_without_wait) wait(&full[s], t / kStages & 1);
     if (B == Broken::released_too_early && lane == 0) arrive(&empty[s]);
     __syncwarp();
@@ -72,9 +76,9 @@ __global__ void __launch_bounds__(96) ring(float* y, const float* x) {
   }
 }
 
-// y = x + 1 by way of a staging buffer, and the sum of all blocks' tiles.
+// y = x + 1 by way of a staging buffer, and the largest of all tiles, element by element.
 template <Broken B>
-__global__ void __launch_bounds__(kTile) staged(float* y, float* sums, const float* x) {
+__global__ void __launch_bounds__(kTile) staged(float* y, float* largest, const float* x) {
   __shared__ alignas(128) float staging[kTile];
   for (int t = 0; t < kTiles; ++t) {
     const int at = (blockIdx.x * kTiles + t) * kTile;
@@ -83,7 +87,10 @@ __global__ void __launch_bounds__(kTile) staged(float* y, float* sums, const flo
     __syncthreads();
     if (threadIdx.x == 0) {
       bulk_store(y + at, staging, kTileBytes);  // finds: staging_rewritten store_not_awaited
-      bulk_add(sums, staging, kTileBytes);      // finds: staging_rewritten store_not_awaited
+      if (B == Broken::sums_of_floats)
+        bulk_add(largest, staging, kTileBytes);  // finds: sums_of_floats
+      else
+        bulk_max(largest, staging, kTileBytes);  // finds: staging_rewritten store_not_awaited
       commit_stores();
       const bool is_last = t == kTiles - 1;
       if (B != Broken::staging_rewritten && !(B == Broken::store_not_awaited && is_last))
@@ -168,11 +175,11 @@ std::vector<float> run_ring() {
 template <Broken B>
 std::vector<float> run_staged() {
   const DeviceArray<float> x(input(kBlocks * kTiles * kTile)), y(x.size),
-      sums(std::vector<float>(kTile, 0.0f));
-  staged<B><<<kBlocks, kTile>>>(y.data, sums.data, x.data);
+      largest(std::vector<float>(kTile, 0.0f));
+  staged<B><<<kBlocks, kTile>>>(y.data, largest.data, x.data);
   std::vector<float> all = y.values();
-  const std::vector<float> added = sums.values();
-  all.insert(all.end(), added.begin(), added.end());
+  const std::vector<float> most = largest.values();
+  all.insert(all.end(), most.begin(), most.end());
   return all;
 }
 
@@ -227,6 +234,8 @@ std::vector<Sample> broken_bulk_samples() {
       {"released_too_early", {async_race, early_read}, run_ring<Broken::released_too_early>},
       {"staging_rewritten", {async_race}, run_staged<Broken::staging_rewritten>},
       {"store_not_awaited", {async_race}, run_staged<Broken::store_not_awaited>},
+      {"sums_of_floats", {float_atomic}, run_staged<Broken::sums_of_floats>},
+      {"stray", {async_race}, run_ring<Broken::stray>},
       {"exits_before_peer_reads", {cluster_exit}, run_cluster_sums<Broken::exits_before_peer_reads>},
       {"peer_read_too_early",
        {shared_race, uninitialised_read},

@@ -26,8 +26,7 @@ std::string stored(const std::string& there, const std::string& here, const std:
 }
 
 std::string reduced(const std::string& operation, const std::string& there, const std::string& here) {
-  return stored(there, here,
-                "cp.reduce.async.bulk.global.shared::cta.bulk_group." + operation + " [source], [tile], 16;");
+  return stored(there, here, operation + " [source], [tile], 16;");
 }
 
 FindingKind kind_found(const std::string& body) {
@@ -56,37 +55,50 @@ TEST_CASE("a bulk load brings bytes to shared memory and counts them at its mbar
               loaded("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r2+64], "
                      "[tile+32], 32, [%r2];",
                      "ld.shared.u32 %r0, [tile+84];")) == 6);
+  // To all blocks of a mask; here there is one.
+  const std::string multicast =
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [tile+64], "
+      "[source+16], 32, [tile], %rs1;";
+  CHECK(alone("mov.u16 %rs1, 1;" + loaded(multicast, read)) == 0x17161514);
+  CHECK(kind_found("mov.u16 %rs1, 2;" + loaded(multicast, read)) == FindingKind::out_of_bounds);
   CHECK(alone("cp.async.bulk.prefetch.L2.global [source], 32; mov.u32 %r0, 1;") == 1);
 }
 
 TEST_CASE("a bulk store writes global memory, or reduces it, type by type") {
   const std::string copy = "cp.async.bulk.global.shared::cta.bulk_group [source], [tile], 16;";
   CHECK(alone(stored("7", "9", copy)) == 9);
+  const ScopedOptions scope({.may_add_floats = {"test"}});
   struct Reduction {
     const char *operation, *there, *here;
     uint64_t expected;
   };
   for (const auto& [operation, there, here, expected] : std::vector<Reduction>{
-           {"add.u32", "7", "9", 16},
-           {"add.s32", "7", "-9", 0xfffffffe},
-           {"min.s32", "7", "-9", 0xfffffff7},
-           {"max.u32", "7", "-9", 0xfffffff7},
-           {"min.u32", "7", "-9", 7},
-           {"max.s32", "7", "-9", 7},
-           {"and.b32", "6", "12", 4},
-           {"or.b32", "6", "12", 14},
-           {"xor.b32", "6", "12", 10},
-           {"inc.u32", "7", "9", 8},
-           {"inc.u32", "9", "9", 0},
-           {"dec.u32", "7", "9", 6},
-           {"dec.u32", "0", "9", 9},
-           {"add.u64", "7", "0xffffffff", 6},  // the low half of 0x0000000700000007 - 1
-           {"min.s64", "7", "-9", 0xfffffff7},
-           {"add.f32", "0x3fc00000", "0x40100000", 0x40700000},         // 1.5 + 2.25
-           {"add.noftz.bf16", "0x3f803f80", "0x40004000", 0x40404040},  // 1 + 2
-           {"add.noftz.f16", "0x3c003c00", "0x40004000", 0x42004200},   // 1 + 2
-           {"min.bf16", "0x3f80c000", "0x4000bf80", 0x3f80c000},        // 1 and 2, -2 and -1
-           {"max.f16", "0x3c00c000", "0x4000bc00", 0x4000bc00},
+           {"cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32", "7", "9", 16},
+           {"cp.reduce.async.bulk.global.shared::cta.bulk_group.add.s32", "7", "-9", 0xfffffffe},
+           {"cp.reduce.async.bulk.global.shared::cta.bulk_group.min.s32", "7", "-9", 0xfffffff7},
+           {"cp.reduce.async.bulk.global.shared::cta.bulk_group.max.u32", "7", "-9", 0xfffffff7},
+           {"cp.reduce.async.bulk.global.shared::cta.bulk_group.min.u32", "7", "-9", 7},
+           {"cp.reduce.async.bulk.global.shared::cta.bulk_group.max.s32", "7", "-9", 7},
+           {"cp.reduce.async.bulk.global.shared::cta.bulk_group.and.b32", "6", "12", 4},
+           {"cp.reduce.async.bulk.global.shared::cta.bulk_group.or.b32", "6", "12", 14},
+           {"cp.reduce.async.bulk.global.shared::cta.bulk_group.xor.b32", "6", "12", 10},
+           {"cp.reduce.async.bulk.global.shared::cta.bulk_group.inc.u32", "7", "9", 8},
+           {"cp.reduce.async.bulk.global.shared::cta.bulk_group.inc.u32", "9", "9", 0},
+           {"cp.reduce.async.bulk.global.shared::cta.bulk_group.dec.u32", "7", "9", 6},
+           {"cp.reduce.async.bulk.global.shared::cta.bulk_group.dec.u32", "0", "9", 9},
+           {"cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u64", "7", "0xffffffff",
+            6},  // the low half of 0x0000000700000007 - 1
+           {"cp.reduce.async.bulk.global.shared::cta.bulk_group.min.s64", "7", "-9", 0xfffffff7},
+           {"cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32", "0x3fc00000", "0x40100000",
+            0x40700000},  // 1.5 + 2.25
+           {"cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.bf16", "0x3f803f80", "0x40004000",
+            0x40404040},  // 1 + 2
+           {"cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.f16", "0x3c003c00", "0x40004000",
+            0x42004200},  // 1 + 2
+           {"cp.reduce.async.bulk.global.shared::cta.bulk_group.min.bf16", "0x3f80c000", "0x4000bf80",
+            0x3f80c000},  // 1 and 2, -2 and -1
+           {"cp.reduce.async.bulk.global.shared::cta.bulk_group.max.f16", "0x3c00c000", "0x4000bc00",
+            0x4000bc00},
        }) {
     CAPTURE(operation);
     CHECK(alone(reduced(operation, there, here)) == expected);
@@ -138,11 +150,15 @@ TEST_CASE("what a bulk copy cannot do is found") {
   CHECK(kind_found("cp.async.bulk.global.shared::cta.bulk_group [source], [tile], 16;\n"
                    "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;") == uninitialised_read);
   const auto error = [](const std::string& body) { return test::error_of([&] { run_ptx(body); }); };
-  CHECK(error(reduced("add.bf16", "0", "0")).find("does not exist for this type") != std::string::npos);
-  CHECK(error(reduced("inc.s32", "0", "0")).find("does not exist for this type") != std::string::npos);
+  CHECK(error(reduced("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.bf16", "0", "0"))
+            .find("does not exist for this type") != std::string::npos);
+  CHECK(error(reduced("cp.reduce.async.bulk.global.shared::cta.bulk_group.inc.s32", "0", "0"))
+            .find("does not exist for this type") != std::string::npos);
   CHECK(error("cp.async.bulk.global.global.bulk_group [source], [source], 16;").find("state spaces") !=
         std::string::npos);
   CHECK(take_findings().empty());
+  CHECK(kind_found(reduced("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32", "0", "0")) ==
+        float_atomic);
 }
 
 TEST_CASE("a block without a cluster is one of its own") {
@@ -165,6 +181,14 @@ TEST_CASE("a block without a cluster is one of its own") {
   CHECK(alone("mov.u32 %r1, tile; mapa.shared::cluster.u32 %r2, %r1, 0; st.shared::cluster.u32 [%r2], 4;\n"
               "atom.shared::cluster.add.u32 %r3, [%r2], 5; red.shared::cluster.add.u32 [%r2], 1;\n"
               "ld.shared::cluster.u32 %r0, [%r2];") == 10);
+  CHECK(alone("mov.u32 %r1, tile; mapa.shared::cluster.u32 %r2, %r1, 0; st.shared.f32 [tile], 0f3FC00000;\n"
+              "ld.shared::cluster.f32 %f1, [%r2]; mov.b32 %r0, %f1;") == 0x3fc00000);
+  CHECK(alone("mbarrier.init.shared::cta.b64 [tile], 1; fence.mbarrier_init.release.cluster;\n"
+              "barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.acquire.aligned;\n"
+              "mov.u32 %r1, tile; mapa.shared::cluster.u32 %r2, %r1, 0;\n"
+              "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r2];\n"
+              "mbarrier.test_wait.parity.acquire.cluster.shared::cta.b64 %p1, [tile], 0;\n"
+              "selp.u32 %r0, 1, 0, %p1;") == 1);
   using enum FindingKind;
   CHECK(kind_found(
             "mov.u32 %r1, tile; mapa.shared::cluster.u32 %r2, %r1, 1; ld.shared::cluster.u32 %r0, [%r2];") ==
@@ -173,4 +197,38 @@ TEST_CASE("a block without a cluster is one of its own") {
         out_of_bounds);
   CHECK(kind_found("barrier.cluster.arrive; barrier.cluster.arrive;") == barrier_count);
   CHECK(kind_found("barrier.cluster.wait;") == barrier_count);
+}
+
+TEST_CASE("tensor copies of every rank ask for a map") {
+  const auto asks = [](const std::string& copy) {
+    CAPTURE(copy);
+    CHECK(kind_found("mbarrier.init.shared::cta.b64 [tile], 1; fence.mbarrier_init.release.cluster;\n" +
+                     copy) == FindingKind::tensor_map);
+  };
+  const std::string to = " [tile+128], [source, {", barrier = "}], [tile];";
+  asks("cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes" + to + "0" +
+       barrier);
+  asks("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes" + to + "0, 1" +
+       barrier);
+  asks("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes" + to + "0, 1, 2" +
+       barrier);
+  asks("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes" + to +
+       "0, 1, 2, 3" + barrier);
+  asks("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes" + to +
+       "0, 1, 2, 3, -4" + barrier);
+  const std::string from = "}], [tile+128];";
+  asks("cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [source, {0" + from);
+  asks("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [source, {0, 1" + from);
+  asks("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [source, {0, 1, 2" + from);
+  asks("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [source, {0, 1, 2, 3" + from);
+  asks("cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [source, {0, 1, 2, 3, -4" + from);
+  asks("cp.reduce.async.bulk.tensor.1d.global.shared::cta.add.tile.bulk_group [source, {0" + from);
+  asks("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [source, {0, 1" + from);
+  asks("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [source, {0, 1}];");
+  asks("prefetch.tensormap [source];");
+  CHECK(test::error_of([] { run_ptx("prefetch.tensormap [source];", 32, "", 80); }).find("needs sm_90") !=
+        std::string::npos);
+  CHECK(test::error_of([] {
+          run_ptx("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [source, {0}];");
+        }).find("1 coordinates for rank 2") != std::string::npos);
 }

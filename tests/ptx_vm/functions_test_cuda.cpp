@@ -104,7 +104,7 @@ TEST_CASE("a kernel's attributes say what it is, and raise how much shared memor
   cudaGetLastError();
 }
 
-TEST_CASE("launch attributes: a priority and an early begin change nothing, one unknown is an error") {
+TEST_CASE("launch attributes: a priority and an early begin change nothing, a cluster divides the grid") {
   cudaLaunchAttribute a{};
   a.id = cudaLaunchAttributePriority;
   a.val.priority = -5;
@@ -112,8 +112,37 @@ TEST_CASE("launch attributes: a priority and an early begin change nothing, one 
   a.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   a.val.programmaticStreamSerializationAllowed = 1;
   CHECK(launch_with(a) == cudaSuccess);
+  a.id = cudaLaunchAttributeClusterDimension;
+  a.val.clusterDim = {2, 1, 1};
+  CHECK(launch_with(a) == cudaErrorIllegalAddress);  // of a grid of one block
+  const std::vector<Finding> found = take_findings();
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].kind == FindingKind::launch_limit);
+  a.val.clusterDim = {1, 1, 1};
+  CHECK(launch_with(a) == cudaSuccess);
   a.id = cudaLaunchAttributeAccessPolicyWindow;
   CHECK(launch_with(a) == cudaErrorInvalidValue);
+}
+
+TEST_CASE("clusters fit as their blocks do, and more than 8 blocks have to be allowed") {
+  cudaLaunchAttribute a{};
+  a.id = cudaLaunchAttributeClusterDimension;
+  a.val.clusterDim = {2, 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(32);
+  config.blockDim = dim3(256);
+  config.attrs = &a;
+  config.numAttrs = 1;
+  int clusters = 0;
+  CHECK(cudaOccupancyMaxActiveClusters(&clusters, stub_of_bounded(), &config) == cudaSuccess);
+  CHECK(clusters == 132 * 8 / 2);
+  a.val.clusterDim = {16, 1, 1};
+  CHECK(cudaOccupancyMaxActiveClusters(&clusters, stub_of_bounded(), &config) == cudaErrorInvalidValue);
+  CHECK(cudaFuncSetAttribute(stub_of_bounded(), cudaFuncAttributeNonPortableClusterSizeAllowed, 1) ==
+        cudaSuccess);
+  CHECK(cudaOccupancyMaxActiveClusters(&clusters, stub_of_bounded(), &config) == cudaSuccess);
+  CHECK(clusters == 132 * 8 / 16);
+  cudaGetLastError();
 }
 
 TEST_CASE("blocks of a cooperative launch are all there at a time, others deadlock when they wait so") {

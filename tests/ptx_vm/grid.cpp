@@ -74,6 +74,7 @@ void start(Block& block, Launch& launch, const Dim& id) {
     std::fill(block.shared_state.begin() + begin, block.shared_state.begin() + end, kGap);
   block.barriers = {};
   block.mbarriers.clear();
+  block.loads.clear();
   block.stores.clear();
   block.visits.clear();
   block.started = block.settled = Epochs::next_mark();
@@ -320,7 +321,10 @@ void Block::warp_ended(Warp& warp) {
   check_stores_waited(warp);
   --live_warps;
   ++launch->progress;
-  if (live_warps == 0) check_visits(*this);
+  if (live_warps == 0) {
+    check_loads_waited(*this);
+    check_visits(*this);
+  }
   cluster->perhaps_complete();
   for (const Barrier& barrier : barriers)
     if (barrier.is_for_all && barrier.arrived)

@@ -75,6 +75,7 @@ struct Block {
   int live_warps = 0;
   uint64_t copies_in_flight = 0;           // of all warps
   std::map<uint64_t, Mbarrier> mbarriers;  // by offset in its shared memory
+  std::vector<AsyncHandle> loads;          // to its shared memory
   std::map<int, BulkGroups> stores;        // by thread
   std::map<uint32_t, Visit> visits;        // of warps of other blocks, by serial
 

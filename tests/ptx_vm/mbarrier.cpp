@@ -42,6 +42,13 @@ bool is_visible(const Mbarrier& b, const Warp& warp, int lane) {
   return knows(warp, b.serial, b.time) || (b.shown_at && warp.cluster_waits > *b.shown_at);
 }
 
+Mbarrier& still_there(const Warp& actor, const MbarrierPlace& place) {
+  const auto found = place.home->mbarriers.find(place.offset);
+  if (found == place.home->mbarriers.end())
+    misuse(actor, std::countr_zero(actor.active), "the mbarrier of this work has ended before it");
+  return found->second;
+}
+
 void perhaps_end_phase(Launch& launch, Mbarrier& b) {
   if (b.pending > 0 || b.bytes != 0) return;
   ++b.phase;
@@ -123,11 +130,19 @@ void arrive(Warp& warp, int lane, Mbarrier& b, const Arrival& a) {
   perhaps_end_phase(*warp.block->launch, b);
 }
 
+void arrive_late(Warp& actor, int lane, const MbarrierPlace& place) {
+  Mbarrier& b = still_there(actor, place);
+  publish(actor, b.gathering);
+  arrive(actor, lane, b, {});
+}
+
+void expect_arrival(Warp& warp, int lane, Mbarrier& b) {
+  if (++b.pending > Mbarrier::kMostArrivals)
+    misuse(warp, lane, str("expects more than ", Mbarrier::kMostArrivals, " arrivals"));
+}
+
 void complete_bytes(Warp& warp, const MbarrierPlace& place, int64_t bytes) {
-  const auto found = place.home->mbarriers.find(place.offset);
-  if (found == place.home->mbarriers.end())
-    misuse(warp, std::countr_zero(warp.active), "its mbarrier has ended before the work");
-  Mbarrier& b = found->second;
+  Mbarrier& b = still_there(warp, place);
   ++warp.block->launch->progress;
   // Bytes come piece by piece, so a phase may end with the first of them; the rest counts for the next.
   if (b.pending == 0 && b.bytes > 0 && b.bytes < bytes) {

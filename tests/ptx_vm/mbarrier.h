@@ -58,6 +58,11 @@ void expect_bytes(Warp& warp, int lane, Mbarrier& barrier, int64_t bytes);
 // the end of the phase that counts the last of its bytes.
 void complete_bytes(Warp& warp, const MbarrierPlace& place, int64_t bytes);
 
+// The arrival of work, after what it did.
+void arrive_late(Warp& actor, int lane, const MbarrierPlace& place);
+// One more arrival is expected in this phase.
+void expect_arrival(Warp& warp, int lane, Mbarrier& barrier);
+
 // A fence of this lane: what it made may be used by the async proxy, and where it is for the cluster also by
 // those who then meet the warp at the cluster's barrier, whether that orders other memory or not.
 void fence_mbarriers(Warp& warp, int lane, bool for_cluster);

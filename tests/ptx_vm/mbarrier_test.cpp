@@ -210,3 +210,32 @@ TEST_CASE("fences of all kinds are known, and those that the code's architecture
   CHECK(test::error_of([] { run_ptx("elect.sync _|%p1, -1;", 32, "", 80); }).find("needs sm_90") !=
         std::string::npos);
 }
+
+TEST_CASE("an arrival that follows copies lets others read what they brought") {
+  const std::string begin = "mbarrier.init.shared::cta.b64 [tile], ";
+  const std::string copy = "cp.async.ca.shared.global [tile+64], [source+16], 16;\n";
+  const std::string read =
+      "WAIT: mbarrier.test_wait.parity.shared::cta.b64 %p1, [tile], 0;\n@!%p1 bra WAIT;\n"
+      "ld.shared.u32 %r0, [tile+68];";
+  CHECK(alone(begin + "1;\n" + copy + "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [tile];\n" + read) ==
+        0x17161514);
+  CHECK(alone(begin + "1;\n" + copy +
+              "cp.async.mbarrier.arrive.shared::cta.b64 [tile];\n"
+              "mbarrier.arrive.shared::cta.b64 _, [tile];\n" +
+              read) == 0x17161514);
+  CHECK(alone(begin + "1;\n" + copy +
+              "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [tile];\n"
+              "cp.async.wait_all;\n" +
+              read) == 0x17161514);
+  // The first lane of warp 0 copies, warp 1 waits and reads.
+  const std::string between =
+      with_barrier(1, "setp.lt.u32 %p2, %r30, 32; @!%p2 bra WAIT; @!%p0 bra END;\n" + copy +
+                          "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [tile];\n"
+                          "bra.uni END;\n" +
+                          read + "\nEND:\n");
+  for (const AsyncTiming timing : {AsyncTiming::early, AsyncTiming::late, AsyncTiming::random}) {
+    const ScopedOptions scope({.async = timing});
+    const std::vector<uint64_t> results = run_ptx(between, 64);
+    CHECK(std::count(results.begin() + 32, results.end(), 0x17161514u) == 32);
+  }
+}

@@ -286,3 +286,18 @@ TEST_CASE("of code for several architectures the best that the device can run is
   const std::string error = test::error_of([&] { kernel_of(stub); });
   CHECK(error == "the device is sm_80, and there is no code for it of only_new, only for sm_90a");
 }
+
+TEST_CASE("what compilers emit for sm_90 alone, and for single bytes") {
+  check_forms(
+      {{"mov.b16 %rs1, 0x3FC0; cvt.f32.bf16 %f1, %rs1; mov.b32 %r0, %f1;", 0x3fc00000},
+       {"mov.b64 %rd1, out; cvta.param.u64 %rd1, %rd1; ld.u64 %rd2, [%rd1]; ld.param.u64 %rd3, [out];\n"
+        "setp.eq.u64 %p1, %rd2, %rd3; selp.u32 %r0, 1, 0, %p1;",
+        1}});
+  CHECK(run_ptx("mov.u16 %rs1, 0x1ff; st.global.u8 [source], %rs1; ld.global.u8 %rs2, [source];\n"
+                "cvt.u32.u16 %r0, %rs2;",
+                1)[0] == 0xff);
+  const ScopedOptions scope({.may_add_floats = {"test"}});
+  CHECK(run_ptx("st.global.f32 [source], 0f3FC00000; atom.global.add.f32 %f1, [source], 0f40100000;\n"
+                "ld.global.u32 %r0, [source];",
+                1)[0] == 0x40700000);
+}

@@ -7,6 +7,7 @@
 #include "tests/ptx_vm/async_copy.h"
 #include "tests/ptx_vm/decode.h"
 #include "tests/ptx_vm/ops_bulk.h"
+#include "tests/ptx_vm/ops_mbarrier.h"
 #include "tests/ptx_vm/report.h"
 #include "tests/ptx_vm/warp.h"
 
@@ -97,6 +98,7 @@ void commit(Warp& warp, const Op&) {
 
 void cp(Decoder& d) {
   if (d.take("bulk")) return decode_bulk(d);
+  if (d.take("mbarrier")) return decode_copy_arrival(d);
   if (!d.take("async")) d.wrong("only .async is supported");
   Op op;
   if (d.take("commit_group")) {

@@ -1,16 +1,15 @@
 // atom and red: lanes in order, each as one step that nothing can come between
 
-#include <algorithm>
+#include <bit>
 #include <cstring>
 
-#include "runtime/check.h"
 #include "tests/ptx_vm/access.h"
 #include "tests/ptx_vm/decode.h"
 #include "tests/ptx_vm/grid.h"
 #include "tests/ptx_vm/lanes.h"
 #include "tests/ptx_vm/memory.h"
 #include "tests/ptx_vm/numbers.h"
-#include "tests/ptx_vm/ptx_vm.h"
+#include "tests/ptx_vm/reduce.h"
 
 namespace flatshard::ptx_vm {
 namespace {
@@ -83,18 +82,11 @@ struct Decrement {
   }
 };
 
-// The last bits of a sum of floats depend on their order, and nothing fixes the order of atomics.
 void check_float_add(Warp& warp, const Op& op) {
-  const uint64_t* base = warp.lanes<uint64_t>(op.slot[kBase]);
   const int lane = std::countr_zero(warp.active);
-  const uint64_t address = base[lane] + static_cast<uint64_t>(op.immediate);
-  if (op.space != Space::global && (op.space != Space::generic || (address & kWindowMask))) return;
-  const std::vector<std::string>& may = options().may_add_floats;
-  if (std::none_of(may.begin(), may.end(), [&](const std::string& name) {
-        return warp.block->kernel().name.find(name) != std::string::npos;
-      }))
-    report(FindingKind::float_atomic, warp, lane,
-           str("adds a float to ", describe_address(warp, address), " in an order that nothing fixes"));
+  const uint64_t address = warp.lanes<uint64_t>(op.slot[kBase])[lane] + static_cast<uint64_t>(op.immediate);
+  if (op.space == Space::global || (op.space == Space::generic && !(address & kWindowMask)))
+    check_float_add(warp, lane, address);
 }
 
 template <class T, class F>

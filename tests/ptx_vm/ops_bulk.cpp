@@ -68,6 +68,7 @@ void load_pieces(Warp& warp, const Op& op) {
 void store_pieces(Warp& warp, const Op& op) {
   for_each_lane(warp.active, [&](int lane) {
     const Piece p = piece_of(warp, op, lane);
+    check_reduction(warp, lane, op.slot[kReduction], static_cast<Element>(op.count), p.to);
     issue_store(
         warp, lane,
         [p](Warp& actor) {
@@ -179,6 +180,11 @@ uint32_t take_reduction(Decoder& d, bool reduces) {
   for (uint32_t i = 0; i < kReductions.size(); ++i)
     if (d.take(kReductions[i])) return i;
   d.wrong("the operation is missing");
+}
+
+void check_reduction(const Warp& warp, int lane, uint32_t reduction, Element element, uint64_t address) {
+  if (reduction != kNowhere && kReductions[reduction] == "add" && is_float(element))
+    check_float_add(warp, lane, address);
 }
 
 void take_cache_hint(Decoder& d) {

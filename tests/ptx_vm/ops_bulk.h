@@ -17,6 +17,8 @@ void decode_tensor_copy(Decoder& d, bool reduces);
 void decode_map_prefetch(Decoder& d);
 // Which of kReductions; kNowhere for a copy.
 uint32_t take_reduction(Decoder& d, bool reduces);
+// Sums of floats in global memory have to be allowed.
+void check_reduction(const Warp& warp, int lane, uint32_t reduction, Element element, uint64_t address);
 // A hint changes nothing; its operand is the last.
 void take_cache_hint(Decoder& d);
 

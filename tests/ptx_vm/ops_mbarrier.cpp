@@ -1,6 +1,9 @@
 // mbarrier: init inval arrive arrive_drop expect_tx complete_tx test_wait try_wait pending_count
 
+#include "tests/ptx_vm/ops_mbarrier.h"
+
 #include "runtime/check.h"
+#include "tests/ptx_vm/async_copy.h"
 #include "tests/ptx_vm/decode.h"
 #include "tests/ptx_vm/grid.h"
 #include "tests/ptx_vm/lanes.h"
@@ -106,6 +109,19 @@ void pending_count(Warp& warp, const Op& op) {
                         [&](int l) { return static_cast<uint32_t>(token[l] & Mbarrier::kMostArrivals); });
 }
 
+// The lane arrives once its copies so far have ended. Op::count: the arrival is one that was not expected.
+void arrive_when_copied(Warp& warp, const Op& op) {
+  for_each_lane(warp.active, [&](int lane) {
+    const MbarrierPlace place = mbarrier_at(warp, lane, address_of(warp, op, lane));
+    if (op.count) expect_arrival(warp, lane, *place.state);
+    warp.block->launch->async.issue(warp, lane,
+                                    [place, lane, owner = &warp, count = warp.copies.begun](Warp& actor) {
+                                      finish_copies(*owner, lane, count, actor);
+                                      arrive_late(actor, lane, place);
+                                    });
+  });
+}
+
 Space take_space(Decoder& d) {
   if (d.take("shared::cluster")) return Space::cluster;
   return d.take("shared::cta") || d.take("shared") ? Space::shared : Space::generic;
@@ -184,6 +200,16 @@ void mbarrier(Decoder& d) {
 }
 
 }  // namespace
+
+void decode_copy_arrival(Decoder& d) {
+  if (!d.take("async") || !d.take("arrive") || !d.take("b64")) d.wrong("only .arrive.b64 exists");
+  Op op;
+  op.run = arrive_when_copied;
+  op.count = d.take("noinc") ? 0 : 1;
+  op.space = take_space(d);
+  op.slot[kAddress] = d.whole_address(0);
+  d.emit(op);
+}
 
 void add_mbarrier_ops(OpTable& table) { table["mbarrier"] = mbarrier; }
 

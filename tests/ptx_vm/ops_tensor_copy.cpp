@@ -152,6 +152,7 @@ void store_boxes(Warp& warp, const Op& op) {
       combine = combine_of(kReductions[op.slot[kReduction]], box.map.element);
       if (!combine) bad_map(warp, lane, "the reduction does not exist for the map's type");
     }
+    check_reduction(warp, lane, op.slot[kReduction], box.map.element, box.map.base);
     issue_store(
         warp, lane, [box](Warp& actor) { return read_box(actor, box); },
         [box, combine](Warp& actor, const Bytes& data) { store_box(actor, box, data, combine); });

@@ -4,7 +4,11 @@
 #include <cstring>
 #include <type_traits>
 
+#include "runtime/check.h"
+#include "tests/ptx_vm/grid.h"
 #include "tests/ptx_vm/numbers.h"
+#include "tests/ptx_vm/ptx_vm.h"
+#include "tests/ptx_vm/report.h"
 
 namespace flatshard::ptx_vm {
 namespace {
@@ -110,6 +114,15 @@ Combine combine_of(std::string_view operation, Element element) {
     default:
       return nullptr;
   }
+}
+
+void check_float_add(const Warp& warp, int lane, uint64_t address) {
+  const std::vector<std::string>& may = options().may_add_floats;
+  if (std::none_of(may.begin(), may.end(), [&](const std::string& name) {
+        return warp.block->kernel().name.find(name) != std::string::npos;
+      }))
+    report(FindingKind::float_atomic, warp, lane,
+           str("adds a float to ", describe_address(warp, address), " in an order that nothing fixes"));
 }
 
 }  // namespace flatshard::ptx_vm

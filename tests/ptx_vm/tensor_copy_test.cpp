@@ -158,6 +158,7 @@ TEST_CASE("a tensor reduction adds to what is there") {
   std::vector<float> box{1, 2, 3, 4, 5, 6, 7, 8};
   std::vector<unsigned char> shared(32);
   std::memcpy(shared.data(), box.data(), 32);
+  const ScopedOptions scope({.may_add_floats = {"store"}});
   store_box(m, {4, 2}, shared, Store::add);  // of 4 x 2 elements 2 x 1 lie within
   std::vector<float> expected(24, 1.5f);
   expected[20] = 2.5f, expected[21] = 3.5f;

@@ -18,6 +18,8 @@ constexpr uint32_t bytes_of(Element e) {
   return kBytes[static_cast<uint32_t>(e)];
 }
 
+constexpr bool is_float(Element e) { return e >= Element::f16; }
+
 struct TensorMap {
   static constexpr uint32_t kMaxRank = 5, kMaxBox = 256, kPackedBytes = 128;
   Element element = Element::u8;
