@@ -14,6 +14,20 @@ namespace {
 
 constexpr uint32_t kRank = TensorMap::kMaxRank;
 
+// Whatever device PTX_VM_ARCH names, the one that has tensor copies.
+class OnSm90 {
+ public:
+  OnSm90()
+      : scope_([] {
+          Options now = options();
+          now.arch = 90;
+          return now;
+        }()) {}
+
+ private:
+  ScopedOptions scope_;
+};
+
 struct Tensor {
   TensorMap map;
   std::vector<unsigned char> bytes;  // as they lie in global memory, with gaps between rows
@@ -98,6 +112,7 @@ void for_each_element(const TensorMap& m, const Coordinates& at, Body&& body) {
 
 template <class Body>
 void for_each_case(Body&& body) {
+  const OnSm90 device;
   for (const Swizzle swizzle : {Swizzle::none, Swizzle::bytes_32, Swizzle::bytes_64, Swizzle::bytes_128})
     for (uint32_t rank = 1; rank <= kRank; ++rank) {
       Tensor t = tensor_of(rank, swizzle);
@@ -158,7 +173,10 @@ TEST_CASE("a tensor reduction adds to what is there") {
   std::vector<float> box{1, 2, 3, 4, 5, 6, 7, 8};
   std::vector<unsigned char> shared(32);
   std::memcpy(shared.data(), box.data(), 32);
-  const ScopedOptions scope({.may_add_floats = {"store"}});
+  Options adds = options();
+  adds.arch = 90;
+  adds.may_add_floats = {"store"};
+  const ScopedOptions scope(adds);
   store_box(m, {4, 2}, shared, Store::add);  // of 4 x 2 elements 2 x 1 lie within
   std::vector<float> expected(24, 1.5f);
   expected[20] = 2.5f, expected[21] = 3.5f;
@@ -202,6 +220,7 @@ TEST_CASE("a tensor map comes out of its 128 bytes as it went in") {
 }
 
 TEST_CASE("a tensor map of another rank, or none, is a finding at the copy") {
+  const OnSm90 device;
   const DeviceArray<unsigned char> memory(4096);
   Tensor t = tensor_of(2, Swizzle::none);
   t.map.base = reinterpret_cast<uint64_t>(memory.data);
