@@ -110,9 +110,12 @@ bool pass(Request& r, const Region& region, uint64_t address) {
   if (region.races && r.op.is_strong)
     for (uint32_t lane = 0; lane < r.lanes; ++lane)
       strong_access(r.warp, r.op, address + uint64_t{lane} * r.bytes, r.access != Access::write, r.writes());
-  if (region.races)
-    r.collides |= region.races->access(
-        r.warp, r.op, {r.first_lane, r.lanes, address, offset + (region.address & 15), r.bytes}, r.writes());
+  if (region.races) {
+    const Span span{r.first_lane, r.lanes, address, offset + (region.address & 15), r.bytes};
+    r.collides |= region.races->access(r.warp, r.op, span, r.writes());
+    if (r.warp.is_async_proxy && !r.writes() && (address & kWindowMask) == kSharedWindow)
+      region.races->check_proxy_fences(r.warp, span);
+  }
   return true;
 }
 

@@ -1,20 +1,21 @@
 #include "tests/ptx_vm/async.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tests/ptx_vm/grid.h"
 #include "tests/ptx_vm/ptx_vm.h"
 
 namespace flatshard::ptx_vm {
 
-AsyncHandle AsyncQueue::issue(Warp& issuer, int lane, std::function<void(Warp& actor)> run,
-                              AsyncHandle after) {
+namespace {
+
+AsyncHandle make_work(Warp& issuer, int lane, std::function<void(Warp& actor)> run) {
   auto work = std::make_shared<AsyncWork>();
   Warp& actor = work->actor;
   actor.is_async = true;
   actor.block = issuer.block;
   actor.index = issuer.index;
-  actor.serial = take_serials(1);
   actor.current = issuer.current;
   actor.active = actor.live = 1u << lane;
   actor.known = issuer.known;
@@ -22,10 +23,35 @@ AsyncHandle AsyncQueue::issue(Warp& issuer, int lane, std::function<void(Warp& a
   work->issuer = issuer.serial;
   work->lane = lane;
   work->run = std::move(run);
-  work->after = std::move(after);
   // What the issuer does from here on did not happen before the work.
   issuer.advance();
+  return work;
+}
+
+}  // namespace
+
+AsyncHandle AsyncQueue::issue(Warp& issuer, int lane, std::function<void(Warp& actor)> run,
+                              AsyncHandle after) {
+  AsyncHandle work = make_work(issuer, lane, std::move(run));
+  work->actor.serial = take_serials(1);
+  work->after = std::move(after);
   all_.push_back(work);
+  return enqueue(std::move(work));
+}
+
+AsyncHandle AsyncQueue::issue(Warp& issuer, int lane, std::function<void(Warp& actor)> run, AsyncLine& line) {
+  AsyncHandle work = make_work(issuer, lane, std::move(run));
+  if (line.serial == 0) {
+    line.serial = take_serials(1);
+    all_.push_back(work);
+  }
+  work->actor.serial = line.serial;
+  work->actor.async_time = ++line.issued;
+  work->after = std::exchange(line.last, work);
+  return enqueue(std::move(work));
+}
+
+AsyncHandle AsyncQueue::enqueue(AsyncHandle work) {
   if (options().async == AsyncTiming::early)
     finish(work);
   else

@@ -25,12 +25,19 @@ struct AsyncWork {
 };
 using AsyncHandle = std::shared_ptr<AsyncWork>;
 
+// Works that run in the order they are issued in: to the race detector one actor, whose time advances.
+struct AsyncLine {
+  uint32_t serial = 0, issued = 0;
+  AsyncHandle last{};
+};
+
 class AsyncQueue {
  public:
   void seed(uint64_t seed) { random_.seed(seed); }
   // `run` may touch what the launch owns and its own captures. The op is the warp's current one.
   AsyncHandle issue(Warp& issuer, int lane, std::function<void(Warp& actor)> run,
                     AsyncHandle after = nullptr);
+  AsyncHandle issue(Warp& issuer, int lane, std::function<void(Warp& actor)> run, AsyncLine& line);
   // Runs it now, unless it is done.
   void finish(const AsyncHandle& work);
   // Runs any that is pending; false where none is.
@@ -42,12 +49,14 @@ class AsyncQueue {
   void perhaps_run();
   // For what hardware may do or not: one time in so many where the timing is random, else never.
   bool happens(uint32_t one_in);
-  // The work with this serial, for reports; null when no work has it.
+  // A work with this serial, for reports; null when no work has it.
   const AsyncWork* find(uint32_t serial) const;
 
  private:
+  AsyncHandle enqueue(AsyncHandle work);
+
   std::mt19937_64 random_;
-  std::vector<AsyncHandle> all_, pending_;
+  std::vector<AsyncHandle> all_, pending_;  // of each line, `all_` has the first
 };
 
 // From now on the warp knows what the work did.

@@ -20,7 +20,7 @@ const OpTable& op_table() {
     for (const auto add :
          {add_arithmetic_ops, add_bit_ops, add_compare_ops, add_convert_ops, add_move_ops, add_memory_ops,
           add_atomic_ops, add_call_ops, add_warp_ops, add_tensor_ops, add_async_copy_ops, add_control_ops,
-          add_fence_ops, add_mbarrier_ops, add_bulk_ops, add_cluster_ops})
+          add_fence_ops, add_mbarrier_ops, add_bulk_ops, add_cluster_ops, add_wgmma_ops})
       add(all);
     return all;
   }();
@@ -93,6 +93,7 @@ void Decoder::decode_all() {
     }
   }
   resolve_jumps();
+  mark_product_registers();
 }
 
 void Decoder::declare(const Registers& r) {
@@ -133,6 +134,7 @@ const Decoder::Register* Decoder::find_register(std::string_view name, uint32_t*
 void Decoder::decode_one(const Instruction& i) {
   instruction_ = &i;
   modifiers_.clear();
+  named_.clear();
   std::string_view rest = i.opcode;
   const std::string_view base = rest.substr(0, rest.find('.'));
   while (rest.find('.') != rest.npos) {
@@ -143,6 +145,7 @@ void Decoder::decode_one(const Instruction& i) {
   if (found == op_table().end()) wrong("unknown opcode");
   found->second(*this);
   if (!modifiers_.empty()) wrong(str("unknown modifier .", modifiers_.front()));
+  if (!kernel_.code.empty()) accesses_.emplace_back(kernel_.code.size() - 1, std::move(named_));
 }
 
 bool Decoder::take(std::string_view modifier) {
@@ -183,6 +186,7 @@ uint32_t Decoder::register_of(const Operand& o, uint32_t bytes, bool is_predicat
   if (!r) wrong(str(o.name, " is not a register"));
   if (r->is_predicate != is_predicate || (!is_predicate && r->bytes != bytes))
     wrong(str("register ", o.name, " has ", r->bytes * 8, " bits, the type has ", bytes * 8));
+  named_.push_back(slot);
   return slot;
 }
 

@@ -89,6 +89,8 @@ class Decoder {
   const uint64_t* variable(std::string_view name, Space* space = nullptr) const;
 
   void emit(Op op);
+  void emit_product(Op op, ProductForm form);
+  void use_warpgroups() { kernel_.uses_warpgroups = true; }
   void branch_to(std::string_view label);
   void branch_by_table(std::string_view targets);
   [[noreturn]] void wrong(const std::string& what) const;
@@ -124,6 +126,7 @@ class Decoder {
   uint32_t special(std::string_view name, uint32_t bytes);
   uint32_t allot(uint32_t bytes);
   void resolve_jumps();
+  void mark_product_registers();
 
   const Module& module_;
   const Function& function_;
@@ -139,6 +142,8 @@ class Decoder {
   std::unordered_map<std::string, uint32_t> literals_;
   std::unordered_map<std::string_view, uint32_t> specials_;
   std::vector<Jump> jumps_;
+  std::vector<uint32_t> named_;                                       // slots of the instruction in hand
+  std::vector<std::pair<uint32_t, std::vector<uint32_t>>> accesses_;  // of every op
 };
 
 // Reads a special register that changes as the kernel runs into slot[0]; null where the name is none.
@@ -162,5 +167,6 @@ void add_fence_ops(OpTable& table);
 void add_mbarrier_ops(OpTable& table);
 void add_bulk_ops(OpTable& table);
 void add_cluster_ops(OpTable& table);
+void add_wgmma_ops(OpTable& table);
 
 }  // namespace flatshard::ptx_vm

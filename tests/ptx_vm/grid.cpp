@@ -78,6 +78,12 @@ void start(Block& block, Launch& launch, const Dim& id) {
   block.stores.clear();
   block.visits.clear();
   block.started = block.settled = Epochs::next_mark();
+  block.products.clear();
+  block.warpgroups.clear();
+  if (kernel.uses_warpgroups) {
+    block.products.resize(warps);
+    block.warpgroups.resize((warps + 3) / 4);
+  }
   block.live_warps = static_cast<int>(warps);
   block.copies_in_flight = 0;
   for (uint32_t w = 0; w < warps; ++w) {
@@ -94,9 +100,9 @@ void start(Block& block, Launch& launch, const Dim& id) {
     warp.observed.clear();
     warp.fenced.clear();
     warp.copies = {};
+    warp.proxy_fences.clear();
     warp.known[w] = 1;
     warp.epoch = 0;
-    warp.proxy_fence = {};
     warp.cluster_arrivals = warp.cluster_waits = 0;
     warp.local.assign(size_t{kernel.local_bytes} * kLanes, 0xff);
     warp.local_state.assign(warp.local.size(), kUnwritten);
@@ -321,6 +327,7 @@ void Block::warp_ended(Warp& warp) {
   check_stores_waited(warp);
   --live_warps;
   ++launch->progress;
+  end_of_warp(warp);
   if (live_warps == 0) {
     check_loads_waited(*this);
     check_visits(*this);

@@ -17,6 +17,7 @@
 #include "tests/ptx_vm/race.h"
 #include "tests/ptx_vm/timeline.h"
 #include "tests/ptx_vm/warp.h"
+#include "tests/ptx_vm/warpgroup.h"
 
 namespace flatshard::ptx_vm {
 
@@ -72,6 +73,8 @@ struct Block {
   std::vector<unsigned char> shared, shared_state;  // state: one byte per byte, ByteState
   RaceShadow shared_races{true};
   std::array<Barrier, 16> barriers;
+  std::vector<Products> products;  // of each warp; none in kernels without
+  std::vector<Warpgroup> warpgroups;
   int live_warps = 0;
   uint64_t copies_in_flight = 0;           // of all warps
   std::map<uint64_t, Mbarrier> mbarriers;  // by offset in its shared memory

@@ -15,10 +15,9 @@ void show_mbarriers(Warp& warp, const Op&) {
 }
 
 void order_proxies(Warp& warp, const Op&) {
-  for_each_lane(warp.active, [&](int lane) {
-    fence_mbarriers(warp, lane, false);
-    warp.proxy_fence[static_cast<size_t>(lane)] = {warp.step, warp.time()};
-  });
+  for_each_lane(warp.active, [&](int lane) { fence_mbarriers(warp, lane, false); });
+  warp.proxy_fences.push_back({Epochs::next_mark(), warp.time(), warp.active});
+  warp.epoch = 0;  // later stores get marks of their own
 }
 
 Handler proxy_handler(Decoder& d) {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "tests/ptx_vm/expand.h"
@@ -50,8 +51,9 @@ struct Op {
   bool wide_address = true;  // the address register has 64 bits
   Space space = Space::generic;
   bool acquires = false, releases = false;
-  bool is_strong = false;  // volatile, relaxed, acquire, release: not a race with an atomic access
-  uint32_t index = 0;      // of this op in the kernel
+  bool touches_product = false;  // registers that wgmma uses
+  bool is_strong = false;        // volatile, relaxed, acquire, release: not a race with an atomic access
+  uint32_t index = 0;            // of this op in the kernel
 };
 
 enum class Special : uint8_t {
@@ -107,6 +109,15 @@ struct Parameter {
   uint32_t offset, bytes;
 };
 
+// A product of a warpgroup, wgmma.mma_async: D (64, columns) = A (64, 16) B (16, columns) + D.
+struct ProductForm {
+  std::vector<uint32_t> d{}, a{};  // slots; of A none where a descriptor says where it lies
+  bool is_half = false;            // elements are f16, not bf16
+  bool transposed_a = false, transposed_b = false;
+  float sign = 1.0f;  // of the product
+  uint32_t columns() const { return static_cast<uint32_t>(d.size()) * 2; }
+};
+
 struct Kernel {
   const Module* module = nullptr;
   std::string name;  // as the source has it
@@ -118,6 +129,9 @@ struct Kernel {
   std::vector<std::pair<uint32_t, Special>> specials;
   std::vector<std::vector<uint32_t>> branch_tables;
   std::vector<uint32_t> slot_lists;  // of ops with more operands than slots, which say where theirs begin
+  bool uses_warpgroups = false;
+  std::vector<ProductForm> products;
+  std::unordered_map<uint32_t, std::vector<uint32_t>> product_registers;  // slots that other ops touch
   std::vector<Parameter> parameters;
   std::vector<std::pair<uint32_t, uint32_t>> shared_gaps;  // [begin, end) between static variables
   uint32_t register_bytes = 0, parameter_bytes = 0, static_shared_bytes = 0, local_bytes = 0;

@@ -48,6 +48,15 @@ inline Mark is_foreign(Mark past, Mark now, Mark first) {
   return is_recent & (past ^ now) & kWho;
 }
 
+// Did the thread fence its write, before what `known` says of its warp?
+bool is_fenced(const Stamp& write, const Warp& writer, uint32_t known) {
+  const std::vector<ProxyFence>& fences = writer.proxy_fences;
+  const auto later = std::partition_point(fences.begin(), fences.end(),
+                                          [&](const ProxyFence& f) { return f.before <= write.mark; });
+  return std::any_of(later, fences.end(),
+                     [&](const ProxyFence& f) { return f.time <= known && f.lanes >> write.lane() & 1; });
+}
+
 }  // namespace
 
 Epochs::Epochs() : first_(next_epoch) {}
@@ -211,6 +220,22 @@ bool RaceShadow::access(Warp& warp, const Op& op, const Span& span, bool writes)
     }
   }
   return collides;
+}
+
+void RaceShadow::check_proxy_fences(const Warp& actor, const Span& span) {
+  const std::vector<Warp>& warps = actor.block->warps;
+  const uint64_t end = span.offset + uint64_t{span.lanes} * span.bytes;
+  for (uint64_t at = span.offset; at < end;) {
+    const Chunk& chunk = chunk_at(at);
+    const Stamp write = stamp_of(chunk.write[at % kChunkBytes >> chunk.log_cell], actor);
+    const uint32_t index = write.serial - actor.block->first_serial();  // huge for asynchronous works
+    if (index < warps.size() && !is_fenced(write, warps[index], actor.known[index]))
+      report(FindingKind::missing_proxy_fence, actor, std::countr_zero(actor.active),
+             str("reads ", describe_address(actor, span.address + (at - span.offset)), ", which ",
+                 describe_actor(actor, write.serial, static_cast<int>(write.lane()), write.op()),
+                 " wrote, and no fence.proxy.async by that thread comes between"));
+    at = (at >> chunk.log_cell << chunk.log_cell) + (uint64_t{1} << chunk.log_cell);
+  }
 }
 
 }  // namespace flatshard::ptx_vm

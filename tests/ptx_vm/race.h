@@ -46,6 +46,12 @@ class Epochs {
   std::vector<Epoch> all_;
 };
 
+// A fence.proxy.async: of marks before this one, by these lanes.
+struct ProxyFence {
+  Mark before;
+  uint32_t time, lanes;
+};
+
 // What a mark says.
 struct Stamp {
   static constexpr uint32_t kManyLanes = 63;
@@ -78,6 +84,9 @@ class RaceShadow {
   void access(Past& past, uint64_t address, uint64_t offset, uint64_t bytes, bool writes);
   // For one that takes all of the memory away.
   void end(Past& past, uint64_t address);
+  // What asynchronous work reads, loads and stores must not have written last without a fence.proxy.async by
+  // the same thread, before whatever let the work begin. Throws Finding.
+  void check_proxy_fences(const Warp& actor, const Span& span);
   void clear() { chunks_.clear(); }
 
  private:

@@ -72,6 +72,18 @@ std::string_view name_of(FindingKind kind) {
       return "end of a block of a cluster";
     case FindingKind::tensor_map:
       return "tensor map";
+    case FindingKind::divergent_warpgroup:
+      return "divergent warpgroup";
+    case FindingKind::matrix_descriptor:
+      return "matrix descriptor";
+    case FindingKind::in_flight_register:
+      return "register in flight";
+    case FindingKind::missing_wgmma_fence:
+      return "missing wgmma.fence";
+    case FindingKind::missing_proxy_fence:
+      return "missing fence.proxy.async";
+    case FindingKind::register_pool:
+      return "register pool";
     case FindingKind::deadlock:
       return "deadlock";
     case FindingKind::launch_limit:
@@ -127,8 +139,7 @@ std::string describe_address(uint64_t address) {
 std::string describe_actor(const Warp& warp, uint32_t serial, int lane, uint32_t op) {
   const Launch& launch = *warp.block->launch;
   if (const AsyncWork* work = launch.async.find(serial))
-    return str("the work that ", describe_actor(warp, work->issuer, work->lane, work->actor.current),
-               " issued");
+    return str("the work that ", describe_actor(warp, work->issuer, work->lane, op), " issued");
   return actor_of(launch.past.now(), serial, lane, op);
 }
 

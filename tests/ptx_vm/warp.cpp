@@ -83,6 +83,12 @@ void run_with_others(Warp& warp, const Op& op, uint32_t pc, uint32_t active) {
   }
 }
 
+// Most ops touch no register that a product may have in flight.
+inline void note_registers(Warp& warp, const Op& op) {
+  if (op.touches_product) [[unlikely]]
+    warp.block->products[static_cast<size_t>(warp.index)].access(warp, op);
+}
+
 void branch_by_table(Warp& warp, const Op& op, uint32_t active) {
   const std::vector<uint32_t>& table = warp.block->kernel().branch_tables[static_cast<size_t>(op.immediate)];
   const uint32_t* index = warp.lanes<uint32_t>(op.slot[0]);
@@ -121,6 +127,7 @@ void run_group(Warp& warp, size_t index, uint64_t until) {
       if (active) {
         warp.active = active;
         warp.current = pc;
+        note_registers(warp, op);
         op.run(warp, op);
       }
       ++pc;
@@ -131,7 +138,9 @@ void run_group(Warp& warp, size_t index, uint64_t until) {
       continue;
     }
     const uint32_t rest = group.mask & ~active;
+    warp.active = active;
     warp.current = pc;
+    note_registers(warp, op);
     switch (op.flow) {
       case Flow::branch:
         if (!rest) {

@@ -11,6 +11,7 @@
 #include "tests/ptx_vm/async_copy.h"
 #include "tests/ptx_vm/order.h"
 #include "tests/ptx_vm/program.h"
+#include "tests/ptx_vm/race.h"
 
 namespace flatshard::ptx_vm {
 
@@ -38,20 +39,18 @@ struct Warp {
 
   uint64_t polled = 0;                               // the mbarrier it asked last, a generic address
   uint64_t cluster_arrivals = 0, cluster_waits = 0;  // at the cluster's barrier
-  // Of each lane: how long ago its last fence.proxy.async was, by the counts below; 0: never.
-  struct ProxyFence {
-    uint32_t step = 0, time = 0;
-  };
-  std::array<ProxyFence, kLanes> proxy_fence{};
 
   // The race detector's view of time.
-  uint32_t serial = 0;        // unique among all warps and asynchronous works of all launches, never 0
-  bool is_async = false;      // no warp, but work that one issued (async.h)
-  uint32_t step = 0;          // counts accesses to memory
-  uint32_t epoch = 0;         // number of the present one (race.h); 0: not begun
-  Knowledge known_elsewhere;  // of warps of other blocks
-  Knowledge observed;         // read by strong accesses, known from the next fence on
-  Knowledge fenced;           // known at the last fence, published by strong accesses
+  uint32_t serial = 0;          // unique among all warps and asynchronous works of all launches, never 0
+  bool is_async = false;        // no warp, but work that one issued (async.h)
+  uint32_t async_time = 1;      // of such work
+  bool is_async_proxy = false;  // it accesses shared memory through that, not as loads and stores do
+  uint32_t step = 0;            // counts accesses to memory
+  uint32_t epoch = 0;           // number of the present one (race.h); 0: not begun
+  Knowledge known_elsewhere;    // of warps of other blocks
+  Knowledge observed;           // read by strong accesses, known from the next fence on
+  Knowledge fenced;             // known at the last fence, published by strong accesses
+  std::vector<ProxyFence> proxy_fences;  // in order
   std::vector<uint32_t>
       known;  // of each warp of the block: its time that happened before now; [index] is ours
 
@@ -71,7 +70,7 @@ struct Warp {
     ++known[static_cast<size_t>(index)];
     epoch = 0;
   }
-  uint32_t time() const { return is_async ? 1 : known[static_cast<size_t>(index)]; }
+  uint32_t time() const { return is_async ? async_time : known[static_cast<size_t>(index)]; }
 };
 
 // Runs until the warp waits at a barrier, has ended, polls in vain, or has executed `budget` ops. Where it
