@@ -390,6 +390,7 @@ std::unique_ptr<Kernel> decode(const Module& module, const Function& function, c
   kernel->name = demangled(function.name);
   kernel->max_threads = function.max_threads;
   kernel->cluster = function.cluster;
+  kernel->blocks_per_processor = function.blocks_per_processor;
   kernel->expanded = expand_calls(module, function);
   Decoder(module, kernel->expanded ? kernel->expanded->function : function, symbols, *kernel).decode_all();
   kernel->register_bytes = static_cast<uint32_t>(aligned(kernel->register_bytes, kSlotAlignment));

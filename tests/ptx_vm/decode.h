@@ -91,6 +91,7 @@ class Decoder {
   void emit(Op op);
   void emit_product(Op op, ProductForm form);
   void use_warpgroups() { kernel_.uses_warpgroups = true; }
+  bool has_register_budget() const { return kernel_.max_threads && kernel_.blocks_per_processor; }
   void branch_to(std::string_view label);
   void branch_by_table(std::string_view targets);
   [[noreturn]] void wrong(const std::string& what) const;

@@ -83,6 +83,7 @@ void start(Block& block, Launch& launch, const Dim& id) {
   if (kernel.uses_warpgroups) {
     block.products.resize(warps);
     block.warpgroups.resize((warps + 3) / 4);
+    block.register_pool.start(threads, warps, kernel.blocks_per_processor);
   }
   block.live_warps = static_cast<int>(warps);
   block.copies_in_flight = 0;
@@ -135,15 +136,22 @@ void start(Cluster& cluster, Launch& launch, uint64_t index) {
   for (const Block& block : blocks)
     for (const Warp& warp : block.warps) {
       if (warp.state == Warp::State::ended) continue;
-      // Who polls is closer to the cause than who waits at a barrier for it.
-      if (!first || (describe_poll(*first).empty() && !describe_poll(warp).empty())) first = &warp;
+      // Who polls, or lacks registers, is closer to the cause than who waits at a barrier for it.
+      const bool lacks_registers = warp.state == Warp::State::at_registers;
+      if (!first || (lacks_registers && first->state != warp.state) ||
+          (first->state != Warp::State::at_registers && describe_poll(*first).empty() &&
+           !describe_poll(warp).empty()))
+        first = &warp;
       if (named++ >= 64) continue;
       all += str("\n    block (", block.id.x, ',', block.id.y, ',', block.id.z, ") warp ", warp.index,
                  " stands at ", block.kernel().where(warp.current), ": ",
-                 block.kernel().instructions[warp.current]->opcode, describe_poll(warp));
+                 block.kernel().instructions[warp.current]->opcode, describe_poll(warp),
+                 block.register_pool.describe(warp));
     }
   if (named > 64) all += str("\n    and ", named - 64, " more");
-  report(FindingKind::deadlock, *first, std::countr_zero(first->live), why + all);
+  const bool lacks_registers = first->state == Warp::State::at_registers;
+  report(lacks_registers ? FindingKind::register_pool : FindingKind::deadlock, *first,
+         std::countr_zero(first->live), why + all);
 }
 
 class Scheduler {

@@ -15,6 +15,7 @@
 #include "tests/ptx_vm/mbarrier.h"
 #include "tests/ptx_vm/program.h"
 #include "tests/ptx_vm/race.h"
+#include "tests/ptx_vm/register_pool.h"
 #include "tests/ptx_vm/timeline.h"
 #include "tests/ptx_vm/warp.h"
 #include "tests/ptx_vm/warpgroup.h"
@@ -75,6 +76,7 @@ struct Block {
   std::array<Barrier, 16> barriers;
   std::vector<Products> products;  // of each warp; none in kernels without
   std::vector<Warpgroup> warpgroups;
+  RegisterPool register_pool;
   int live_warps = 0;
   uint64_t copies_in_flight = 0;           // of all warps
   std::map<uint64_t, Mbarrier> mbarriers;  // by offset in its shared memory

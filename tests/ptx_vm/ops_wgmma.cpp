@@ -1,5 +1,6 @@
-// wgmma: products of a warpgroup. Each of its warps computes its own 16 rows, beside its other work; what it
-// reads from shared memory it reads through the async proxy, at the time the product runs.
+// wgmma setmaxnreg: what warpgroups do. Of a product each of its warps computes its own 16 rows, beside its
+// other work; what it reads from shared memory it reads through the async proxy, at the time the product
+// runs.
 
 #include <algorithm>
 #include <cstring>
@@ -188,7 +189,34 @@ void mma_async(Decoder& d) {
   d.emit_product(op, std::move(form));
 }
 
+template <bool kIncreases>
+void set_registers(Warp& warp, const Op& op) {
+  const auto each = static_cast<uint32_t>(op.immediate);
+  step_together(warp, {each});
+  RegisterPool& pool = warp.block->register_pool;
+  kIncreases ? pool.increase(warp, each) : pool.decrease(warp, each);
+}
+
+void setmaxnreg(Decoder& d) {
+  d.need_sm_90();
+  d.use_warpgroups();
+  Op op;
+  op.flow = Flow::whole_warp;
+  const std::string_view what = d.take_any({"inc", "dec"});
+  if (what.empty() || !d.take("sync") || !d.take("aligned") || !d.take("u32"))
+    d.wrong("only .inc and .dec with .sync.aligned.u32 are supported");
+  const uint64_t each = d.integer(0);
+  if (each < 24 || each > 256 || each % 8)
+    d.wrong(str(each, " registers; a multiple of 8 from 24 to 256 is needed"));
+  if (!d.has_register_budget())
+    d.wrong("does nothing in a kernel without .maxntid and .minnctapersm (__launch_bounds__ with both)");
+  op.immediate = static_cast<int64_t>(each);
+  op.run = what == "inc" ? set_registers<true> : set_registers<false>;
+  d.emit(op);
+}
+
 void wgmma(Decoder& d) {
+  d.need_sm_90();
   const std::string_view what = d.take_any({"mma_async", "fence", "commit_group", "wait_group"});
   if (what.empty() || !d.take("sync") || !d.take("aligned"))
     d.wrong("only .mma_async, .fence, .commit_group and .wait_group with .sync.aligned are supported");
@@ -225,6 +253,9 @@ void Decoder::mark_product_registers() {
   }
 }
 
-void add_wgmma_ops(OpTable& table) { table["wgmma"] = wgmma; }
+void add_wgmma_ops(OpTable& table) {
+  table["wgmma"] = wgmma;
+  table["setmaxnreg"] = setmaxnreg;
+}
 
 }  // namespace flatshard::ptx_vm

@@ -154,7 +154,9 @@ class Parser {
         f.cluster = {static_cast<uint32_t>(integer()), 1, 1};
         for (size_t i = 1; accept(","); ++i) f.cluster.at(i) = static_cast<uint32_t>(integer());
       } else if (accept(".explicitcluster")) {
-      } else if (is(".minnctapersm") || is(".maxnreg") || is(".maxclusterrank") || is(".noreturn")) {
+      } else if (accept(".minnctapersm")) {
+        f.blocks_per_processor = static_cast<uint32_t>(integer());
+      } else if (is(".maxnreg") || is(".maxclusterrank") || is(".noreturn")) {
         if (take().text != ".noreturn") integer();
       } else {
         wrong("unknown directive of a function");

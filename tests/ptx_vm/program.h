@@ -138,6 +138,7 @@ struct Kernel {
   uint32_t dynamic_shared_align = 16;
   uint32_t max_threads = 0;           // of a block; 0: not declared
   std::array<uint32_t, 3> cluster{};  // blocks of a cluster; zeros: not declared
+  uint32_t blocks_per_processor = 0;  // .minnctapersm; 0: not declared
 
   std::string where(uint32_t op) const {
     std::string text;

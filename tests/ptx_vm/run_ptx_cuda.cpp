@@ -28,7 +28,8 @@ std::vector<uint64_t> run_ptx(const std::string& body, uint32_t threads, const s
                                       arch == 80 ? "sm_80" : "sm_90a", R"(
 .address_size 64
 )",
-                                      functions, R"(.visible .entry test(.param .u64 out) {
+                                      functions, R"(.visible .entry test(.param .u64 out) .maxntid )",
+                                      threads, R"(, 1, 1 .minnctapersm 1 {
   .reg .b16 %rs<32>; .reg .b32 %r<32>; .reg .b64 %rd<32>; .reg .f32 %f<32>; .reg .f64 %fd<32>; .reg .pred %p<32>;
   .shared .align 16 .b8 tile[1024];
   mov.u32 %r30, %tid.x;

@@ -74,6 +74,7 @@ struct Function {
   bool has_body = false;
   std::vector<Variable> parameters, results;
   std::array<uint32_t, 3> cluster{};  // of .reqnctapercluster
+  uint32_t blocks_per_processor = 0;  // .minnctapersm; 0 when there is none
   uint32_t max_threads = 0;           // product of .maxntid or .reqntid; 0 when there is none
   std::vector<Statement> body;
 };

@@ -172,7 +172,8 @@ void run_group(Warp& warp, size_t index, uint64_t until) {
           warp.active = active;
           op.run(warp, op);
           ++pc;
-          continue;
+          if (warp.state == Warp::State::ready) continue;
+          return place(warp, pc, active);
         }
         place(warp, pc + 1, rest);
         return place(warp, pc, active, true);

@@ -23,7 +23,7 @@ struct Group {
 };
 
 struct Warp {
-  enum class State { ready, at_barrier, ended };
+  enum class State { ready, at_barrier, at_registers, ended };
 
   unsigned char* registers = nullptr;
   uint32_t active = 0;  // lanes that execute the current op

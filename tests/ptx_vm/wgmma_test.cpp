@@ -7,6 +7,7 @@
 
 #include "tests/ptx_vm/hw/fragments.h"
 #include "tests/ptx_vm/ptx_vm.h"
+#include "tests/ptx_vm/registry.h"
 #include "tests/ptx_vm/run_ptx.h"
 #include "tests/test.h"
 
@@ -165,7 +166,8 @@ std::vector<Options> timings() {
 }
 
 // Found under every timing, as this kind, at the line that one of `at` begins.
-void check_found(const std::string& body, FindingKind kind, const std::vector<std::string>& at) {
+void check_found(const std::string& body, FindingKind kind, const std::vector<std::string>& at,
+                 uint32_t threads = kThreads) {
   CAPTURE(body);
   std::vector<std::string> lines;
   for (const std::string& text : at) {
@@ -177,7 +179,7 @@ void check_found(const std::string& body, FindingKind kind, const std::vector<st
   for (const Options& timing : timings()) {
     const ScopedOptions scope(timing);
     CAPTURE(describe(timing));
-    test::error_of([&] { run_ptx(body, kThreads); });
+    test::error_of([&] { run_ptx(body, threads); });
     const std::vector<Finding> found = take_findings();
     REQUIRE(found.size() == 1);
     CAPTURE(found[0].text);
@@ -409,4 +411,42 @@ TEST_CASE("the four warps of a warpgroup do the same") {
   const std::vector<Finding> found = take_findings();
   REQUIRE(found.size() == 1);
   CHECK(found[0].kind == divergent_warpgroup);
+}
+
+TEST_CASE("warpgroups trade registers, within those that the block began with") {
+  using enum FindingKind;
+  // 384 threads begin with 168 registers each: as many as 24 of one warpgroup and 240 of two.
+  const std::string body = R"(
+    setp.lt.u32 %p1, %r30, 128;
+    @%p1 bra PRODUCER;
+    setmaxnreg.inc.sync.aligned.u32 240;
+    bra.uni DONE;
+  PRODUCER:
+    setmaxnreg.dec.sync.aligned.u32 24;
+  DONE:
+    mov.u32 %r0, 7;
+)",
+                    increase = "setmaxnreg.inc.sync.aligned.u32 240;",
+                    decrease = "setmaxnreg.dec.sync.aligned.u32 24;";
+  constexpr uint32_t kAll = 384;
+  for (const Options& timing : timings()) {
+    const ScopedOptions scope(timing);
+    CHECK(run_ptx(body, kAll) == std::vector<uint64_t>(kAll, 7));
+  }
+  check_found(replaced(body, decrease, "setmaxnreg.dec.sync.aligned.u32 32;"), register_pool, {increase},
+              kAll);
+  check_found(replaced(body, decrease, ""), register_pool, {increase}, kAll);
+  check_found(replaced(body, decrease, "setmaxnreg.inc.sync.aligned.u32 24;"), register_pool,
+              {"setmaxnreg.inc.sync.aligned.u32 24;"}, kAll);
+  check_found(replaced(body, increase, "setmaxnreg.dec.sync.aligned.u32 240;"), register_pool,
+              {"setmaxnreg.dec.sync.aligned.u32 240;"}, kAll);
+  check_found(replaced(body, decrease, "shr.u32 %r6, %r30, 5;\nsetp.ne.u32 %p2, %r6, 2;\n@%p2 " + decrease),
+              divergent_warpgroup, {"@%p2 setmaxnreg"}, kAll);
+  const std::string odd = replaced(body, decrease, "setmaxnreg.dec.sync.aligned.u32 236;");
+  CHECK(test::error_of([&] { run_ptx(odd, kAll); }).find("236 registers; a multiple of 8") !=
+        std::string::npos);
+  const void* stub = register_ptx(
+      ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry test() {\n" + decrease + " ret; }");
+  CHECK(test::error_of([&] { kernel_of(stub); }).find("without .maxntid and .minnctapersm") !=
+        std::string::npos);
 }
