@@ -384,12 +384,14 @@ void Decoder::resolve_jumps() {
   }
 }
 
-std::unique_ptr<Kernel> decode(const Module& module, const Function& function, const Symbols& symbols) {
+std::unique_ptr<Kernel> decode(const Module& module, const Function& function, const Symbols& symbols,
+                               uint32_t shared_shift) {
   auto kernel = std::make_unique<Kernel>();
   kernel->module = &module;
   kernel->name = demangled(function.name);
   kernel->max_threads = function.max_threads;
   kernel->cluster = function.cluster;
+  kernel->shared_shift = shared_shift;
   kernel->blocks_per_processor = function.blocks_per_processor;
   kernel->expanded = expand_calls(module, function);
   Decoder(module, kernel->expanded ? kernel->expanded->function : function, symbols, *kernel).decode_all();

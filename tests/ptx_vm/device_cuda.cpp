@@ -64,6 +64,10 @@ Options options_of_environment() {
     else
       check(timing == "random", "PTX_VM_ASYNC=", timing, ": early, late or random");
   }
+  if (const char* shift = std::getenv("PTX_VM_SHIFT")) {
+    o.shared_shift = static_cast<uint32_t>(std::atoi(shift));
+    check(o.shared_shift % 16 == 0, "PTX_VM_SHIFT=", shift, ": a multiple of 16");
+  }
   if (const char* sums = std::getenv("PTX_VM_MMA")) {
     o.pairwise_mma = std::strcmp(sums, "pairs") == 0;
     check(o.pairwise_mma || std::strcmp(sums, "in_order") == 0, "PTX_VM_MMA=", sums, ": in_order or pairs");
@@ -98,7 +102,8 @@ std::string describe(const Options& o) {
                                                      : "random";
   return str("PTX_VM_SCHED=", name, " PTX_VM_SEED=", o.seed, " PTX_VM_RESIDENT=", o.resident_blocks,
              " PTX_VM_ASYNC=", async, " PTX_VM_ORDER=", kOrderNames[static_cast<int>(o.stream_order)],
-             " PTX_VM_ARCH=", o.arch, o.pairwise_mma ? " PTX_VM_MMA=pairs" : "");
+             " PTX_VM_ARCH=", o.arch, o.shared_shift ? str(" PTX_VM_SHIFT=", o.shared_shift) : "",
+             o.pairwise_mma ? " PTX_VM_MMA=pairs" : "");
 }
 
 Counters& counters() {

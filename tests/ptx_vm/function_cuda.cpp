@@ -41,7 +41,7 @@ uint32_t largest_cluster_of(const void* stub) { return settings()[stub].largest_
 
 uint32_t blocks_per_processor(const Kernel& kernel, uint64_t threads, uint64_t dynamic_shared_bytes) {
   const uint64_t most = kernel.max_threads ? kernel.max_threads : kMaxThreads;
-  const uint64_t shared = kernel.static_shared_bytes + dynamic_shared_bytes;
+  const uint64_t shared = kernel.declared_shared_bytes() + dynamic_shared_bytes;
   if (threads == 0 || threads > most || shared > architecture().shared_opt_in) return 0;
   const uint64_t whole_warps = (threads + kLanes - 1) / kLanes * kLanes;
   return static_cast<uint32_t>(std::min({uint64_t{kBlocksPerProcessor}, kThreadsPerProcessor / whole_warps,
@@ -55,7 +55,7 @@ cudaError_t cudaFuncSetAttribute(const void* stub, cudaFuncAttribute attribute, 
     const Kernel& kernel = kernel_of(stub);
     switch (attribute) {
       case cudaFuncAttributeMaxDynamicSharedMemorySize: {
-        const int64_t total = int64_t{kernel.static_shared_bytes} + value;
+        const int64_t total = int64_t{kernel.declared_shared_bytes()} + value;
         check(value >= 0 && total <= architecture().shared_opt_in, total,
               " bytes of shared memory, a block has at most ", architecture().shared_opt_in);
         settings()[stub].shared_bytes = std::max(kSharedPerBlock, static_cast<uint32_t>(total));
@@ -78,11 +78,11 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* st
   return attempt([&] {
     const Kernel& kernel = kernel_of(stub);
     *attributes = {};
-    attributes->sharedSizeBytes = kernel.static_shared_bytes;
+    attributes->sharedSizeBytes = kernel.declared_shared_bytes();
     attributes->localSizeBytes = kernel.local_bytes;
     attributes->maxThreadsPerBlock = static_cast<int>(kernel.max_threads ? kernel.max_threads : kMaxThreads);
     attributes->maxDynamicSharedSizeBytes =
-        static_cast<int>(shared_limit_of(stub) - kernel.static_shared_bytes);
+        static_cast<int>(shared_limit_of(stub) - kernel.declared_shared_bytes());
     attributes->preferredShmemCarveout = settings()[stub].carveout;
     attributes->ptxVersion = attributes->binaryVersion = architecture_of(*kernel.module);
   });

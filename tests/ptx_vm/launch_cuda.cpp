@@ -44,7 +44,7 @@ void check_limits(const Launch& launch, const void* stub) {
   if (threads > most) report_limit(kernel, str("a block of ", threads, " threads, at most ", most));
   if (launch.block.z > kMaxBlockZ)
     report_limit(kernel, str("a block with z = ", launch.block.z, ", at most ", kMaxBlockZ));
-  const uint32_t shared = kernel.static_shared_bytes + launch.dynamic_shared_bytes;
+  const uint32_t shared = kernel.declared_shared_bytes() + launch.dynamic_shared_bytes;
   const uint32_t limit = shared_limit_of(stub);
   if (shared > limit)
     report_limit(kernel, str(shared, " bytes of shared memory, at most ", limit,

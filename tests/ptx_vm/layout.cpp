@@ -62,6 +62,11 @@ void Decoder::lay_out_variables() {
   for (const Variable& v : module_.variables)
     if (v.space == "shared" && v.is_external && used.contains(v.name)) align = std::max(align, v.align);
   kernel_.static_shared_bytes = static_cast<uint32_t>(aligned(kernel_.static_shared_bytes, align));
+  if (kernel_.shared_shift) {
+    kernel_.shared_gaps.emplace_back(kernel_.static_shared_bytes,
+                                     kernel_.static_shared_bytes + kernel_.shared_shift);
+    kernel_.static_shared_bytes += kernel_.shared_shift;
+  }
   for (const Variable& v : module_.variables)
     if (v.space == "shared" && v.is_external)
       variables_[v.name] = {Space::shared, kSharedBase + kernel_.static_shared_bytes};

@@ -95,7 +95,7 @@ uint64_t same_in_all_lanes(Warp& warp, uint32_t slot) {
   return values[0];
 }
 
-void check_descriptor(const Warp& warp, const char* matrix, uint64_t bits) {
+void check_descriptor(const Warp& warp, const char* matrix, uint64_t bits, bool transposed, uint32_t count) {
   const MatrixDescriptor m = unpack(bits);
   const auto wrong = [&](const std::string& why) {
     report(FindingKind::matrix_descriptor, warp, 0, str("of ", matrix, ", 0x", std::hex, bits, ", ", why));
@@ -104,13 +104,19 @@ void check_descriptor(const Warp& warp, const char* matrix, uint64_t bits) {
   if (!begins_at_a_pattern(m))
     wrong(str("begins at byte ", m.start % pattern_bytes(m.swizzle), " of a swizzle pattern of ",
               pattern_bytes(m.swizzle), " bytes that begins at a multiple of its size"));
+  if (!stays_in_rows(m, transposed, count))
+    wrong(str("begins at byte ", m.start % row_bytes(m.swizzle),
+              " of a row of the pattern, and runs beyond its ", row_bytes(m.swizzle), " bytes"));
 }
 
 void issue(Warp& warp, const Op& op) {
   const ProductForm& form = warp.block->kernel().products[static_cast<size_t>(op.immediate)];
   std::array<uint64_t, 3> operands{};
-  if (form.a.empty()) check_descriptor(warp, "A", operands[kA] = same_in_all_lanes(warp, op.slot[kA]));
-  check_descriptor(warp, "B", operands[kB] = same_in_all_lanes(warp, op.slot[kB]));
+  if (form.a.empty())
+    check_descriptor(warp, "A", operands[kA] = same_in_all_lanes(warp, op.slot[kA]), form.transposed_a,
+                     4 * kRows);
+  check_descriptor(warp, "B", operands[kB] = same_in_all_lanes(warp, op.slot[kB]), form.transposed_b,
+                   form.columns());
   const uint32_t scale = warp.predicate(op.slot[kScale]);
   if (scale != 0 && scale != kAllLanes)
     report(FindingKind::divergent_warpgroup, warp, 0, "not all lanes agree on whether to add to D");

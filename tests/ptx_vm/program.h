@@ -136,10 +136,12 @@ struct Kernel {
   std::vector<std::pair<uint32_t, uint32_t>> shared_gaps;  // [begin, end) between static variables
   uint32_t register_bytes = 0, parameter_bytes = 0, static_shared_bytes = 0, local_bytes = 0;
   uint32_t dynamic_shared_align = 16;
+  uint32_t shared_shift = 0;          // of these bytes: before dynamic shared memory, and nobody's
   uint32_t max_threads = 0;           // of a block; 0: not declared
   std::array<uint32_t, 3> cluster{};  // blocks of a cluster; zeros: not declared
   uint32_t blocks_per_processor = 0;  // .minnctapersm; 0: not declared
 
+  uint32_t declared_shared_bytes() const { return static_shared_bytes - shared_shift; }
   std::string where(uint32_t op) const {
     std::string text;
     for (const Instruction* i = instructions[op]; i; i = i->caller)
@@ -153,7 +155,9 @@ std::string demangled(std::string_view name);
 // Where the variables of a module live: name to address.
 class Symbols;
 
-// Decodes one entry of a module. An Error names the line of an instruction it does not know.
-std::unique_ptr<Kernel> decode(const Module& module, const Function& function, const Symbols& symbols);
+// Decodes one entry of a module, whose dynamic shared memory begins so many bytes beyond its alignment. An
+// Error names the line of an instruction it does not know.
+std::unique_ptr<Kernel> decode(const Module& module, const Function& function, const Symbols& symbols,
+                               uint32_t shared_shift);
 
 }  // namespace flatshard::ptx_vm

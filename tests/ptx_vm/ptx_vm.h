@@ -45,13 +45,16 @@ struct Options {
   WorkOrder stream_order = WorkOrder::in_order;
   std::vector<std::string> may_add_floats{};  // names of kernels that may with atomics, in global memory
   bool pairwise_mma = false;  // tensor cores add products in pairs first: within tolerance all the same
+  // Dynamic shared memory begins so many bytes beyond its alignment: 16 or 128, for kernels that take more
+  // for granted than is promised.
+  uint32_t shared_shift = 0;
   int arch = 90;  // the device's: 80 or 90. Of a kernel compiled for several, the best it can run is taken
 };
 
 std::string describe(const Options& options);  // as the environment variables that repeat it
 
-// In effect from the next launch on. At start-up: PTX_VM_SCHED, PTX_VM_SEED, PTX_VM_RESIDENT, PTX_VM_ASYNC,
-// PTX_VM_ORDER, PTX_VM_ARCH and PTX_VM_MMA.
+// In effect from the next launch on. At start-up: PTX_VM_SCHED, PTX_VM_SEED, PTX_VM_RESIDENT, PTX_VM_SHIFT,
+// PTX_VM_ASYNC, PTX_VM_ORDER, PTX_VM_ARCH and PTX_VM_MMA.
 Options& options();
 
 // Options of one test; the old ones return with its end.

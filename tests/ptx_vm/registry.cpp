@@ -29,7 +29,7 @@ struct Code {
 struct Entry {
   Code* code;
   std::string name;
-  std::map<int, std::unique_ptr<Kernel>> kernels;  // by architecture
+  std::map<std::pair<int, uint32_t>, std::unique_ptr<Kernel>> kernels;  // by architecture, shared_shift
 };
 
 struct HostVariable {
@@ -88,8 +88,9 @@ const Function& function_of(const Module& module, std::string_view name) {
 }
 
 const Kernel& kernel_of(Entry& entry, const Module& module) {
-  std::unique_ptr<Kernel>& kernel = entry.kernels[architecture_of(module)];
-  if (!kernel) kernel = decode(module, function_of(module, entry.name), entry.code->symbols);
+  std::unique_ptr<Kernel>& kernel = entry.kernels[{architecture_of(module), options().shared_shift}];
+  if (!kernel)
+    kernel = decode(module, function_of(module, entry.name), entry.code->symbols, options().shared_shift);
   return *kernel;
 }
 

@@ -245,6 +245,18 @@ TEST_CASE("a matrix begins at a pattern, or further on in the pattern's first ro
   CHECK(!begins_at_a_pattern({.start = 1024, .base_offset = 1, .swizzle = Swizzle::bytes_128}));
 }
 
+TEST_CASE("sixteen terms stay within a row of the pattern") {
+  const auto at = [](uint32_t start) {
+    return MatrixDescriptor{.start = start, .swizzle = Swizzle::bytes_128};
+  };
+  CHECK(stays_in_rows(at(96), false, 64));
+  CHECK(!stays_in_rows(at(112), false, 64));
+  CHECK(stays_in_rows(at(112), true, 8));
+  CHECK(!stays_in_rows(at(32), true, 64));
+  CHECK(stays_in_rows(at(0), true, 256));
+  CHECK(stays_in_rows({.start = 16}, true, 64));
+}
+
 TEST_CASE("elements lie where the layouts say") {
   // K runs first. Row 9, k 5 of a 128-byte tile: 1024 + 128 + 10, chunk 0 of row 1 becomes chunk 1.
   CHECK(address_k_major({.stride = 1024, .swizzle = Swizzle::bytes_128}, 9, 5) == 1024 + 128 + 10 + 16);

@@ -40,6 +40,14 @@ constexpr bool begins_at_a_pattern(const MatrixDescriptor& m) {
   return m.base_offset == 0 && m.start % pattern_bytes(m.swizzle) < row;
 }
 
+// Whether `count` rows or columns from the start on, of 16 k, stay within the pattern's rows.
+constexpr bool stays_in_rows(const MatrixDescriptor& m, bool transposed, uint32_t count) {
+  const uint32_t row = row_bytes(m.swizzle), along = transposed && 2 * count < row ? 2 * count
+                                                     : transposed                  ? row
+                                                                                   : 32;
+  return m.swizzle == Swizzle::none || m.start % row + along <= row;
+}
+
 // Where element (i, k) lies, i a row of A or a column of B: k runs first in memory ...
 constexpr uint32_t address_k_major(const MatrixDescriptor& m, uint32_t i, uint32_t k) {
   const uint32_t row = row_bytes(m.swizzle),
