@@ -21,6 +21,14 @@ std::string text_of_tests() {
   return all.str();
 }
 
+// The test of a warpgroup's product sweeps its width, so it puts the form together: of what is before the
+// width, and what is behind it.
+std::vector<std::string> parts_of(const std::string& form) {
+  if (!form.starts_with("wgmma.mma_async")) return {form};
+  const size_t width = form.find(".m64n") + 5, behind = form.find('k', width);
+  return {form.substr(0, width), form.substr(behind)};
+}
+
 // As a whole word: "ld.u32" does not stand in "ld.u32.x".
 bool stands_in(const std::string& text, const std::string& form) {
   for (size_t at = 0; (at = text.find(form, at)) != text.npos; at += form.size()) {
@@ -42,6 +50,6 @@ TEST_CASE("every form of instruction in the program's kernels has an opcode test
   for (const auto& [form, kernel] : kernel_of_form) {
     CAPTURE(kernel);
     CAPTURE(form);
-    CHECK(stands_in(tests, form));
+    for (const std::string& part : parts_of(form)) CHECK(stands_in(tests, part));
   }
 }

@@ -110,10 +110,10 @@ MatrixDescriptor descriptor_b(const Product& p) {
 }
 
 std::string instruction(const Product& p) {
-  const char* type = p.is_half ? "f16" : "bf16";
-  return str("setp.eq.u32 %p2, ", p.adds, ", 1;\nwgmma.mma_async.sync.aligned.m64n", p.columns, "k16.f32.",
-             type, '.', type, ' ', registers("%acc", p.columns / 2), ", ",
-             p.a_in_registers ? registers("%a", 4) : "%rd1", ", %rd2, %p2, ", p.sign_a, ", ", p.sign_b,
+  const char* types = p.is_half ? "k16.f32.f16.f16" : "k16.f32.bf16.bf16";
+  return str("setp.eq.u32 %p2, ", p.adds, ", 1;\nwgmma.mma_async.sync.aligned.m64n", p.columns, types, ' ',
+             registers("%acc", p.columns / 2), ", ", p.a_in_registers ? registers("%a", 4) : "%rd1",
+             ", %rd2, %p2, ", p.sign_a, ", ", p.sign_b,
              p.a_in_registers ? ""
              : p.transposed_a ? ", 1"
                               : ", 0",
