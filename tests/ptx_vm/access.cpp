@@ -113,7 +113,7 @@ bool pass(Request& r, const Region& region, uint64_t address) {
   if (region.races) {
     const Span span{r.first_lane, r.lanes, address, offset + (region.address & 15), r.bytes};
     r.collides |= region.races->access(r.warp, r.op, span, r.writes());
-    if (r.warp.is_async_proxy && !r.writes() && (address & kWindowMask) == kSharedWindow)
+    if (r.warp.is_async && !r.writes() && (address & kWindowMask) == kSharedWindow)
       region.races->check_proxy_fences(r.warp, span);
   }
   return true;

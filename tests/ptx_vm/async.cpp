@@ -59,7 +59,7 @@ AsyncHandle AsyncQueue::enqueue(AsyncHandle work) {
   return work;
 }
 
-void AsyncQueue::finish(const AsyncHandle& work) {
+void AsyncQueue::finish(AsyncHandle work) {
   if (work->is_done) return;
   if (work->after) finish(work->after);
   work->after = nullptr;

@@ -39,7 +39,7 @@ class AsyncQueue {
                     AsyncHandle after = nullptr);
   AsyncHandle issue(Warp& issuer, int lane, std::function<void(Warp& actor)> run, AsyncLine& line);
   // Runs it now, unless it is done.
-  void finish(const AsyncHandle& work);
+  void finish(AsyncHandle work);
   // Runs any that is pending; false where none is.
   bool run_one();
   // All that was issued by warps of the block.

@@ -23,6 +23,7 @@ enum class Broken {
   read_without_wait,
   released_too_early,
   staging_rewritten,
+  not_fenced,
   store_not_awaited,
   sums_of_floats,
   stray,
@@ -83,14 +84,15 @@ __global__ void __launch_bounds__(kTile) staged(float* y, float* largest, const 
   for (int t = 0; t < kTiles; ++t) {
     const int at = (blockIdx.x * kTiles + t) * kTile;
     staging[threadIdx.x] = x[at + threadIdx.x] + 1.0f;  // finds: staging_rewritten
-    fence_async();
+    if (B != Broken::not_fenced) fence_async();
     __syncthreads();
     if (threadIdx.x == 0) {
-      bulk_store(y + at, staging, kTileBytes);  // finds: staging_rewritten store_not_awaited
+      float* to = y + at;
+      bulk_store(to, staging, kTileBytes);  // finds: staging_rewritten store_not_awaited not_fenced
       if (B == Broken::sums_of_floats)
         bulk_add(largest, staging, kTileBytes);  // finds: sums_of_floats
       else
-        bulk_max(largest, staging, kTileBytes);  // finds: staging_rewritten store_not_awaited
+        bulk_max(largest, staging, kTileBytes);  // finds: staging_rewritten store_not_awaited not_fenced
       commit_stores();
       const bool is_last = t == kTiles - 1;
       if (B != Broken::staging_rewritten && !(B == Broken::store_not_awaited && is_last))
@@ -233,6 +235,7 @@ std::vector<Sample> broken_bulk_samples() {
       {"read_without_wait", {early_read, uninitialised_read}, run_ring<Broken::read_without_wait>},
       {"released_too_early", {async_race, early_read}, run_ring<Broken::released_too_early>},
       {"staging_rewritten", {async_race}, run_staged<Broken::staging_rewritten>},
+      {"not_fenced", {missing_proxy_fence}, run_staged<Broken::not_fenced>},
       {"store_not_awaited", {async_race}, run_staged<Broken::store_not_awaited>},
       {"sums_of_floats", {float_atomic}, run_staged<Broken::sums_of_floats>},
       {"stray", {async_race}, run_ring<Broken::stray>},

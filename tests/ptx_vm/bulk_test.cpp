@@ -51,7 +51,8 @@ TEST_CASE("a bulk load brings bytes to shared memory and counts them at its mbar
                    read)) == 0x17161514);
   // Within the cluster, which has one block here: to itself.
   CHECK(alone("mov.u32 %r1, tile; mapa.shared::cluster.u32 %r2, %r1, 0;\n"
-              "st.shared.v4.u32 [tile+32], {1, 2, 3, 4}; st.shared.v4.u32 [tile+48], {5, 6, 7, 8};\n" +
+              "st.shared.v4.u32 [tile+32], {1, 2, 3, 4}; st.shared.v4.u32 [tile+48], {5, 6, 7, 8};\n"
+              "fence.proxy.async;\n" +
               loaded("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r2+64], "
                      "[tile+32], 32, [%r2];",
                      "ld.shared.u32 %r0, [tile+84];")) == 6);
@@ -112,7 +113,7 @@ TEST_CASE("a bulk store writes global memory, or reduces it, type by type") {
 
 TEST_CASE("groups of bulk stores are waited for one after the other") {
   const std::string two =
-      "st.shared.v4.u32 [tile], {1, 1, 1, 1}; st.shared.v4.u32 [tile+16], {2, 2, 2, 2};\n"
+      "st.shared.v4.u32 [tile], {1, 1, 1, 1}; st.shared.v4.u32 [tile+16], {2, 2, 2, 2}; fence.proxy.async;\n"
       "cp.async.bulk.global.shared::cta.bulk_group [source], [tile], 16;\n"
       "cp.async.bulk.commit_group;\n"
       "cp.async.bulk.global.shared::cta.bulk_group [source+16], [tile+16], 16;\n"
@@ -133,7 +134,7 @@ TEST_CASE("groups of bulk stores are waited for one after the other") {
     CHECK(kind_found(two + "cp.async.bulk.wait_group.read 1; st.shared.u32 [tile+16], 5;" + end) ==
           async_race);
     CHECK(kind_found(two + "cp.async.bulk.wait_group 1;") == async_race);
-    CHECK(kind_found("st.shared.v4.u32 [tile], {1, 1, 1, 1};\n"
+    CHECK(kind_found("st.shared.v4.u32 [tile], {1, 1, 1, 1}; fence.proxy.async;\n"
                      "cp.async.bulk.global.shared::cta.bulk_group [source], [tile], 16;") == async_race);
   }
 }

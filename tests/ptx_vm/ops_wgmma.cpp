@@ -63,7 +63,6 @@ void multiply(Warp& actor, const Warp& warp, const ProductForm& form, std::array
   float a[kRows][kDepth], b[kDepth][kColumns], sums[kColumns];
   const uint32_t columns = form.columns();
   const auto first_row = static_cast<uint32_t>(warp.index % 4) * kRows;
-  actor.is_async_proxy = true;
   if (form.a.empty())
     read_matrix<T>(actor, unpack(operands[kA]), form.transposed_a, first_row, kRows,
                    [&](uint32_t i, uint32_t k, float value) { a[i][k] = form.sign * value; });

@@ -41,15 +41,14 @@ struct Warp {
   uint64_t cluster_arrivals = 0, cluster_waits = 0;  // at the cluster's barrier
 
   // The race detector's view of time.
-  uint32_t serial = 0;          // unique among all warps and asynchronous works of all launches, never 0
-  bool is_async = false;        // no warp, but work that one issued (async.h)
-  uint32_t async_time = 1;      // of such work
-  bool is_async_proxy = false;  // it accesses shared memory through that, not as loads and stores do
-  uint32_t step = 0;            // counts accesses to memory
-  uint32_t epoch = 0;           // number of the present one (race.h); 0: not begun
-  Knowledge known_elsewhere;    // of warps of other blocks
-  Knowledge observed;           // read by strong accesses, known from the next fence on
-  Knowledge fenced;             // known at the last fence, published by strong accesses
+  uint32_t serial = 0;        // unique among all warps and asynchronous works of all launches, never 0
+  bool is_async = false;      // no warp, but work that one issued (async.h)
+  uint32_t async_time = 1;    // of such work
+  uint32_t step = 0;          // counts accesses to memory
+  uint32_t epoch = 0;         // number of the present one (race.h); 0: not begun
+  Knowledge known_elsewhere;  // of warps of other blocks
+  Knowledge observed;         // read by strong accesses, known from the next fence on
+  Knowledge fenced;           // known at the last fence, published by strong accesses
   std::vector<ProxyFence> proxy_fences;  // in order
   std::vector<uint32_t>
       known;  // of each warp of the block: its time that happened before now; [index] is ours

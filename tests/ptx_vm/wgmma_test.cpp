@@ -111,7 +111,7 @@ MatrixDescriptor descriptor_b(const Product& p) {
 
 std::string instruction(const Product& p) {
   const char* types = p.is_half ? "k16.f32.f16.f16" : "k16.f32.bf16.bf16";
-  return str("setp.eq.u32 %p2, ", p.adds, ", 1;\nwgmma.mma_async.sync.aligned.m64n", p.columns, types, ' ',
+  return str("setp.ne.b32 %p2, ", p.adds, ", 0;\nwgmma.mma_async.sync.aligned.m64n", p.columns, types, ' ',
              registers("%acc", p.columns / 2), ", ", p.a_in_registers ? registers("%a", 4) : "%rd1",
              ", %rd2, %p2, ", p.sign_a, ", ", p.sign_b,
              p.a_in_registers ? ""
@@ -305,6 +305,9 @@ TEST_CASE("a product of a warpgroup equals sums over k, in every layout of its o
 }
 
 TEST_CASE("a product takes A from registers, any number of columns, signs and both types") {
+  CHECK(instruction({.columns = 128}).find("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {") !=
+        std::string::npos);
+  check_product({.columns = 128});
   check_product({.columns = 8});
   check_product({.columns = 24, .a_in_registers = true});
   check_product({.columns = 136, .is_half = true, .a_in_registers = true, .transposed_b = true});
@@ -414,7 +417,7 @@ TEST_CASE("the four warps of a warpgroup do the same") {
   check_found(replaced(body, fence,
                        "cvt.u64.u32 %rd3, %r6; shl.b64 %rd3, %rd3, 1; add.u64 %rd1, %rd1, %rd3;\n" + fence),
               divergent_warpgroup, {product});
-  check_found(replaced(body, "setp.eq.u32 %p2, 1, 1;", "setp.eq.u32 %p2, %r6, 2;"), divergent_warpgroup,
+  check_found(replaced(body, "setp.ne.b32 %p2, 1, 0;", "setp.eq.u32 %p2, %r6, 2;"), divergent_warpgroup,
               {product});
   check_found(replaced(body, product,
                        "and.b32 %r9, %r30, 31;\nsetp.lt.u32 %p3, %r9, 20;\n@%p3 " + std::string(product)),
