@@ -1,5 +1,6 @@
 #include "kernels/elementwise.h"
 
+#include "build_config.h"
 #include "kernels/parallel_write.h"
 
 namespace flatshard {
@@ -61,6 +62,8 @@ void cast(Stream& stream, const Cast& a) {
   check(a.y.data == nullptr || a.y.data != a.x.data || a.y.dtype == a.x.dtype, "cast: from ", a.x.dtype,
         " to ", a.y.dtype, " in place");
   if (stream.planning() || a.y.empty()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::cast(stream, a);
   stream.run("cast", [a] {
     visit_float(a.y.dtype,
                 [&]<class To>() { visit_float(a.x.dtype, [&]<class From>() { cpu::cast<To, From>(a); }); });
@@ -71,12 +74,16 @@ void add(Stream& stream, const Add& a) {
   check_like("add", "a", a.a, a.y);
   check_like("add", "b", a.b, a.y);
   if (stream.planning() || a.y.empty()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::add(stream, a);
   stream.run("add", [a] { visit_float(a.y.dtype, [&]<class T>() { cpu::add<T>(a); }); });
 }
 
 void scale(Stream& stream, const Scale& a) {
   check_like("scale", "x", a.x, a.y);
   if (stream.planning() || a.y.empty()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::scale(stream, a);
   stream.run("scale", [a] { visit_float(a.y.dtype, [&]<class T>() { cpu::scale<T>(a); }); });
 }
 

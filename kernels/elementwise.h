@@ -36,4 +36,10 @@ double flops(const Cast& a);
 double flops(const Add& a);
 double flops(const Scale& a);
 
+namespace cuda {
+void cast(Stream& stream, const Cast& a);
+void add(Stream& stream, const Add& a);
+void scale(Stream& stream, const Scale& a);
+}  // namespace cuda
+
 }  // namespace flatshard

@@ -76,8 +76,8 @@ Case scale_case(DType dtype, int64_t n) {
 }  // namespace
 
 std::vector<Case> elementwise_cases(Scale scale) {
-  if (scale == Scale::bench) {
-    const int64_t n = int64_t{32} << 20;
+  if (scale == Scale::bench || scale == Scale::vm) {
+    const int64_t n = scale == Scale::bench ? int64_t{32} << 20 : 1 << 17;
     return {cast_case(DType::f32, DType::bf16, n),
             cast_case(DType::bf16, DType::f32, n),
             add_case(DType::f32, n),
@@ -97,6 +97,7 @@ std::vector<Case> elementwise_cases(Scale scale) {
       if (!golden) cases.push_back(add_in_place_case(dtype, n));
       cases.push_back(scale_case(dtype, n));
     }
+    if (!golden) cases.push_back(add_case(dtype, 8205));  // several blocks of work on every device
   }
   return cases;
 }

@@ -1,11 +1,33 @@
 // What must hold for every op that has a CUDA twin, on every case of it. In flatshard_tests it runs on a GPU;
 // in ptx_vm_tests on the PTX machine, where device "cuda" simply exists.
 
+#include <set>
+
 #include "bench/case.h"
+#include "kernels/simd.h"
 #include "tests/test.h"
 
 using namespace flatshard;
 using namespace flatshard::bench;
+
+namespace {
+
+// Whether the CPU twins round a product and a sum once, as a GPU does: (1 + 2^-12)^2 - (1 + 2^-11) = 2^-24.
+bool fuses_on_cpu() {
+  const simd::Floats x = simd::splat(1.0f + 0x1p-12f);
+  return simd::fma(x, x, simd::splat(-1.0f - 0x1p-11f))[0] != 0.0f;
+}
+
+std::vector<std::vector<unsigned char>> output_bytes(const Case& c, Device device) {
+  Setup setup(c, {.device = device});
+  setup.run();
+  std::vector<std::vector<unsigned char>> all;
+  for (const Arg& arg : c.args)
+    if (arg.role == Role::output || arg.role == Role::updated) all.push_back(setup.bytes(arg.name));
+  return all;
+}
+
+}  // namespace
 
 TEST_CASE("every op with a CUDA twin equals its formula on a GPU") {
   if (cuda_device_count() == 0) return test::skip("no GPU");
@@ -13,5 +35,16 @@ TEST_CASE("every op with a CUDA twin equals its formula on a GPU") {
     if (!c.has_cuda_twin) continue;
     CAPTURE(label(c));
     CHECK(max_error(c, {.device = Device::cuda(0)}) <= tolerance(c));
+  }
+}
+
+TEST_CASE("the twins that do the same arithmetic in the same order give the same bits") {
+  if (cuda_device_count() == 0) return test::skip("no GPU");
+  if (!fuses_on_cpu()) return test::skip("a processor without fused multiply-add");
+  static const std::set<std::string> kSameBits{"adamw", "sum_squares", "ordered_sum", "elementwise"};
+  for (const Case& c : all_cases(Scale::test)) {
+    if (!c.has_cuda_twin || !kSameBits.contains(c.stem)) continue;
+    CAPTURE(label(c));
+    CHECK(output_bytes(c, Device::cuda(0)) == output_bytes(c, Device::cpu()));
   }
 }

@@ -34,6 +34,9 @@ TEST_CASE("floats of both widths add, multiply and round towards where they are 
       {"mul.rn.f32 %f0, 0f40400000, 0f3F000000; mov.b32 %r0, %f0;", 0x3FC00000},
       {"fma.rm.f32 %f0, 0f3F800000, 0f3F800000, 0fB0800000; mov.b32 %r0, %f0;", 0x3F7FFFFF},  // 1 - 2^-30
       {"rcp.approx.ftz.f32 %f0, 0f40800000; mov.b32 %r0, %f0;", 0x3E800000},
+      {"div.approx.f32 %f0, 0f3F800000, 0f40800000; mov.b32 %r0, %f0;", 0x3E800000},
+      {"mov.f64 %fd0, 0d3FF8000000000000; mov.b64 %rd0, %fd0;", 0x3FF8000000000000},
+      {"sqrt.rn.f64 %fd0, 0d4000000000000000; mov.b64 %rd0, %fd0;", 0x3FF6A09E667F3BCD},  // sqrt 2
       {"mul.f64 %fd0, 0d4008000000000000, 0d3FE0000000000000; mov.b64 %rd0, %fd0;", 0x3FF8000000000000},
   });
 }
@@ -76,7 +79,8 @@ TEST_CASE("comparisons of every width and sign, and of floats with and without o
            {"setp.ne.s32", "1", "2", 1},           {"setp.ne.s64", "0x100000000", "0", 1},
            {"setp.ge.s32", "-1", "-1", 1},         {"setp.ge.s64", "-1", "0", 0},
            {"setp.gt.s32", "0", "-1", 1},          {"setp.gt.s64", "0", "-1", 1},
-           {"setp.le.s32", "-1", "0", 1},          {"setp.lt.s64", "-1", "0", 1},
+           {"setp.le.s32", "-1", "0", 1},          {"setp.le.s64", "0", "-1", 0},
+           {"setp.lt.s64", "-1", "0", 1},
            {"setp.lt.u64", "-1", "0", 0},          {"setp.eq.f32", one, one, 1},
            {"setp.eq.f32", nan, nan, 0},           {"setp.lt.f32", one, two, 1},
            {"setp.lt.f32", nan, two, 0},           {"setp.gt.f32", two, one, 1},

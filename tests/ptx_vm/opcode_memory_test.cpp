@@ -164,6 +164,11 @@ TEST_CASE("every lane has its own local memory, of every width") {
                     "st.local.v4.f32 [depot+16], {%f1, %f2, %f1, %f1}; ld.local.f32 %f0, [depot+20];") +
                   kShow,
               [](uint64_t) { return 0x40000000; });
+  check_lanes(local("mov.f32 %f1, 0f3F800000; mov.f32 %f2, 0f40000000; "
+                    "st.local.v4.f32 [depot], {%f1, %f1, %f2, %f1}; "
+                    "ld.local.v4.f32 {%f3, %f4, %f0, %f5}, [depot];") +
+                  kShow,
+              [](uint64_t) { return 0x40000000; });
   check_lanes(local("mov.u64 %rd1, depot; cvta.local.u64 %rd2, %rd1; st.u32 [%rd2+4], %r30; "
                     "cvta.to.local.u64 %rd3, %rd2; ld.local.u32 %r0, [%rd3+4];"),
               [](uint64_t l) { return l; });
@@ -172,14 +177,15 @@ TEST_CASE("every lane has its own local memory, of every width") {
 TEST_CASE("parameters of functions are read in every width") {
   const std::string functions = R"(
 .func (.param .b32 result) of_bytes(.param .align 8 .b8 x[16]) {
-  .reg .b16 %rs<5>;
-  .reg .b32 %r<6>;
+  .reg .b16 %rs<9>;
+  .reg .b32 %r<7>;
   .reg .f32 %f<2>;
   ld.param.u8 %rs1, [x+1];
   ld.param.s8 %rs2, [x+2];
   ld.param.v2.u8 {%rs3, %rs4}, [x+4];
   ld.param.u16 %rs0, [x+6];
   ld.param.f32 %f1, [x+8];
+  ld.param.v4.u8 {%rs5, %rs6, %rs7, %rs8}, [x+12];
   cvt.u32.u16 %r1, %rs1;
   cvt.s32.s16 %r2, %rs2;
   cvt.u32.u16 %r3, %rs4;
@@ -189,6 +195,8 @@ TEST_CASE("parameters of functions are read in every width") {
   add.u32 %r1, %r1, %r3;
   add.u32 %r1, %r1, %r4;
   add.u32 %r1, %r1, %r5;
+  cvt.u32.u16 %r6, %rs7;
+  add.u32 %r1, %r1, %r6;
   st.param.b32 [result], %r1;
   ret;
 }
@@ -199,9 +207,11 @@ TEST_CASE("parameters of functions are read in every width") {
     st.param.b64 [a], %rd1;
     mov.f32 %f1, 0f41200000;
     st.param.f32 [a+8], %f1;
+    mov.b32 %r1, 0x40302010;
+    st.param.b32 [a+12], %r1;
     call.uni (b), of_bytes, (a);
     ld.param.b32 %r0, [b]; })",
                                32, functions);
-  // Bytes 0 2 -1 0 0 5 0 3: 2, -1, 5 (of 0 and 5), 0x0300, and 10.
-  for (const uint64_t result : results) CHECK(result == 2 - 1 + 5 + 0x300 + 10);
+  // Bytes 0 2 -1 0 0 5 0 3: 2, -1, 5 (of 0 and 5), 0x0300; then 10, and 0x30 of four bytes.
+  for (const uint64_t result : results) CHECK(result == 2 - 1 + 5 + 0x300 + 10 + 0x30);
 }

@@ -1,0 +1,94 @@
+// Cast, add and scale on the GPU, with the CPU twin's bits.
+
+#include <algorithm>
+
+#include "kernels/elementwise.h"
+#include "kernels/flat.cuh"
+
+namespace flatshard::cuda {
+namespace {
+
+template <class To, class From>
+struct CastOp {
+  To* y;
+  const From* x;
+
+  template <int N>
+  __device__ Pack<From, N> read(int64_t i) const {
+    return load<From, N>(x + i);
+  }
+  template <int N>
+  __device__ void write(int64_t i, const Pack<From, N>& in) const {
+    Pack<To, N> out;
+    for (int j = 0; j < N; ++j) out.element[j] = from_float<To>(to_float(in.element[j]));
+    store<To, N>(y + i, out);
+  }
+};
+
+template <class T>
+struct AddOp {
+  T* y;
+  const T *a, *b;
+
+  template <int N>
+  struct Inputs {
+    Pack<T, N> a, b;
+  };
+  template <int N>
+  __device__ Inputs<N> read(int64_t i) const {
+    return {load<T, N>(a + i), load<T, N>(b + i)};
+  }
+  template <int N>
+  __device__ void write(int64_t i, const Inputs<N>& in) const {
+    Pack<T, N> out;
+    for (int j = 0; j < N; ++j)
+      out.element[j] = from_float<T>(to_float(in.a.element[j]) + to_float(in.b.element[j]));
+    store<T, N>(y + i, out);
+  }
+};
+
+template <class T>
+struct ScaleOp {
+  T* y;
+  const T* x;
+  float factor;
+
+  template <int N>
+  __device__ Pack<T, N> read(int64_t i) const {
+    return load<T, N>(x + i);
+  }
+  template <int N>
+  __device__ void write(int64_t i, Pack<T, N> v) const {
+    for (int j = 0; j < N; ++j) v.element[j] = from_float<T>(to_float(v.element[j]) * factor);
+    store<T, N>(y + i, v);
+  }
+};
+
+}  // namespace
+
+void cast(Stream& stream, const Cast& a) {
+  visit_float(a.y.dtype, [&]<class To>() {
+    visit_float(a.x.dtype, [&]<class From>() {
+      // What the wider of the two moves at once; the narrower moves half of that.
+      constexpr int kPack = std::min(kPackSize<To>, kPackSize<From>);
+      const CastOp<To, From> op{a.y.as<To>(), a.x.as<From>()};
+      launch_flat<kPack>(stream, "cast", op, a.y.size(), op.y, op.x);
+    });
+  });
+}
+
+void add(Stream& stream, const Add& a) {
+  visit_float(a.y.dtype, [&]<class T>() {
+    const AddOp<T> op{a.y.as<T>(), a.a.as<T>(), a.b.as<T>()};
+    launch_flat<kPackSize<T>>(stream, "add", op, a.y.size(), op.y, op.a, op.b);
+  });
+}
+
+void scale(Stream& stream, const Scale& a) {
+  visit_float(a.y.dtype, [&]<class T>() {
+    const ScaleOp<T> op{a.y.as<T>(), a.x.as<T>(), a.factor};
+    launch_flat<kPackSize<T>>(stream, "scale", op, a.y.size(), op.y, op.x);
+  });
+}
+
+}  // namespace flatshard::cuda

@@ -1,0 +1,52 @@
+#pragma once
+// An op that makes element i of its outputs from element i of its inputs, as a kernel. The op says what it
+// reads and writes for N elements from i on; inputs are read before any output of the thread is written, so
+// that many loads are under way and outputs may lie in the place of inputs:
+//   template <class T>
+//   struct Negate {
+//     T* y;
+//     const T* x;
+//     template <int N>
+//     __device__ Pack<T, N> read(int64_t i) const { return load<T, N>(x + i); }
+//     template <int N>
+//     __device__ void write(int64_t i, const Pack<T, N>& in) const { ... store<T, N>(y + i, out); }
+//   };
+//   launch_flat<kPackSize<T>>(stream, "negate", Negate<T>{y, x}, size, y, x);
+
+#include "kernels/cuda_util.cuh"
+
+namespace flatshard::cuda {
+
+inline constexpr int kFlatThreads = 256;
+inline constexpr int kFlatPacks = 2;  // of a thread
+
+template <int N, class Op>
+__global__ void __launch_bounds__(kFlatThreads) flat_kernel(Op op, int64_t size) {
+  constexpr int64_t kStride = static_cast<int64_t>(kFlatThreads) * N;
+  const int64_t begin = blockIdx.x * kStride * kFlatPacks + static_cast<int64_t>(threadIdx.x) * N;
+  decltype(op.template read<N>(0)) in[kFlatPacks];
+  for (int k = 0; k < kFlatPacks; ++k)
+    if (begin + k * kStride + N <= size) in[k] = op.template read<N>(begin + k * kStride);
+  for (int k = 0; k < kFlatPacks; ++k)
+    if (begin + k * kStride + N <= size) op.template write<N>(begin + k * kStride, in[k]);
+  const int64_t tail = size - size % N;
+  if (blockIdx.x == 0 && threadIdx.x < size - tail)
+    op.template write<1>(tail + threadIdx.x, op.template read<1>(tail + threadIdx.x));
+}
+
+// Packs are of N elements where all pointers of the op allow it, else of one.
+template <int N, class Op, class... Pointers>
+void launch_flat(Stream& stream, const char* name, const Op& op, int64_t size, Pointers... pointers) {
+  const auto launch = [&]<int kPack>() {
+    constexpr int64_t kBlock = int64_t{kFlatThreads} * kFlatPacks * kPack;
+    const auto blocks = static_cast<unsigned>((size + kBlock - 1) / kBlock);
+    flat_kernel<kPack><<<blocks, kFlatThreads, 0, native(stream)>>>(op, size);
+    check_launch(name);
+  };
+  if (((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...))
+    launch.template operator()<N>();
+  else
+    launch.template operator()<1>();
+}
+
+}  // namespace flatshard::cuda
