@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "build_config.h"
 #include "kernels/simd.h"
 #include "runtime/parallel.h"
 
@@ -64,6 +65,8 @@ void sum_squares(Stream& stream, const SumSquares& a) {
         "sum_squares: partials is ", a.partials.dtype, " ", a.partials.shape, ", must be f32 with ",
         squares_chunks(a.first, a.x.size()), " elements for ", a.x.size(), " elements from ", a.first, " on");
   if (stream.planning() || a.x.empty()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::sum_squares(stream, a);
   stream.run("sum_squares", [a] { visit_float(a.x.dtype, [&]<class T>() { cpu::squares<T>(a); }); });
 }
 
@@ -80,6 +83,8 @@ void clip_coefficient(Stream& stream, const ClipCoefficient& a) {
   check(a.scale > 0.0f && std::isfinite(a.scale), "clip_coefficient: scale is ", a.scale,
         ", must be above 0 and finite");
   if (stream.planning()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::clip_coefficient(stream, a);
   stream.run("clip_coefficient", [a] { cpu::clip(a); });
 }
 

@@ -46,4 +46,9 @@ double min_bytes(const ClipCoefficient& a);
 double flops(const SumSquares& a);
 double flops(const ClipCoefficient& a);
 
+namespace cuda {
+void sum_squares(Stream& stream, const SumSquares& a);
+void clip_coefficient(Stream& stream, const ClipCoefficient& a);
+}  // namespace cuda
+
 }  // namespace flatshard

@@ -76,6 +76,9 @@ Case clip_case(DType dtype, int64_t partials, double size) {
 std::vector<Case> sum_squares_cases(Scale scale) {
   if (scale == Scale::bench)
     return {squares_case(DType::f32, 1 << 26, 0), squares_case(DType::bf16, 1 << 26, 0)};
+  if (scale == Scale::vm)
+    return {squares_case(DType::f32, 1 << 18, 0), squares_case(DType::bf16, 1 << 18, 0),
+            clip_case(DType::f32, 1 << 12, 1.0)};
   std::vector<Case> cases;
   if (scale == Scale::golden) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
