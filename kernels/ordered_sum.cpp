@@ -1,5 +1,6 @@
 #include "kernels/ordered_sum.h"
 
+#include "build_config.h"
 #include "kernels/parallel_write.h"
 
 namespace flatshard {
@@ -76,6 +77,8 @@ void ordered_sum(Stream& stream, const OrderedSum& a) {
         a.y.dtype, " ", a.y.shape, ", must be f32 with the elements of one of the lanes ", a.lanes.shape);
   check(is_float(a.lanes.dtype), "ordered_sum: lanes is ", a.lanes.dtype, ", must be f32, bf16 or f16");
   if (stream.planning() || a.y.empty()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::ordered_sum(stream, a);
   stream.run("ordered_sum", [a] { visit_float(a.lanes.dtype, [&]<class T>() { cpu::sum_lanes<T>(a); }); });
 }
 

@@ -24,4 +24,8 @@ void ordered_sum(Stream& stream, const OrderedSum& a);
 double min_bytes(const OrderedSum& a);
 double flops(const OrderedSum& a);
 
+namespace cuda {
+void ordered_sum(Stream& stream, const OrderedSum& a);
+}  // namespace cuda
+
 }  // namespace flatshard

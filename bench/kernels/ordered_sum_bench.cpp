@@ -34,9 +34,12 @@ std::vector<Case> ordered_sum_cases(Scale scale) {
   std::vector<Case> cases;
   for (const DType dtype : {DType::f32, DType::bf16}) {
     if (scale == Scale::golden) cases.push_back(sum_case(dtype, 6, 40, false));
-    if (scale != Scale::bench) continue;
-    cases.push_back(sum_case(dtype, 4, 1 << 23, false));
-    cases.push_back(sum_case(dtype, 1, 1 << 24, true));
+    if (scale == Scale::bench || scale == Scale::vm) {
+      const int64_t n = scale == Scale::bench ? 1 << 23 : 1 << 15;
+      cases.push_back(sum_case(dtype, 4, n, false));
+      cases.push_back(sum_case(dtype, 1, 2 * n, true));
+    }
+    if (scale == Scale::vm) cases.push_back(sum_case(dtype, 11, 1 << 14, false));
   }
   if (scale != Scale::test) return cases;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
