@@ -87,6 +87,9 @@ __device__ inline float block_sum(float value) {
   return total;
 }
 
+// 1 / (1 + e^-x) within a few units in the last place.
+__device__ inline float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
+
 inline cudaStream_t native(const Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
 
 // After every <<<...>>>: a launch that could not start is an Error here, not a riddle later.

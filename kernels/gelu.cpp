@@ -2,6 +2,7 @@
 
 #include <numbers>
 
+#include "build_config.h"
 #include "kernels/parallel_write.h"
 #include "kernels/simd_math.h"
 
@@ -74,6 +75,8 @@ void backward(const GeluBackward& a) {
 void gelu_forward(Stream& stream, const GeluForward& a) {
   check_like("gelu_forward", "y", a.y, a.x);
   if (stream.planning() || a.x.empty()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::gelu_forward(stream, a);
   stream.run("gelu_forward", [a] {
     visit_float(a.x.dtype, [&]<class T>() {
       a.kind == GeluKind::erf ? cpu::forward<T, cpu::Erf>(a) : cpu::forward<T, cpu::Tanh>(a);
@@ -85,6 +88,8 @@ void gelu_backward(Stream& stream, const GeluBackward& a) {
   check_like("gelu_backward", "dy", a.dy, a.x);
   check_like("gelu_backward", "dx", a.dx, a.x);
   if (stream.planning() || a.x.empty()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::gelu_backward(stream, a);
   stream.run("gelu_backward", [a] {
     visit_float(a.x.dtype, [&]<class T>() {
       a.kind == GeluKind::erf ? cpu::backward<T, cpu::Erf>(a) : cpu::backward<T, cpu::Tanh>(a);

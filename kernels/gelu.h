@@ -33,4 +33,9 @@ double min_bytes(const GeluBackward& a);
 double flops(const GeluForward& a);
 double flops(const GeluBackward& a);
 
+namespace cuda {
+void gelu_forward(Stream& stream, const GeluForward& a);
+void gelu_backward(Stream& stream, const GeluBackward& a);
+}  // namespace cuda
+
 }  // namespace flatshard

@@ -1,5 +1,6 @@
 #include "kernels/swiglu.h"
 
+#include "build_config.h"
 #include "kernels/parallel_write.h"
 #include "kernels/simd_math.h"
 
@@ -60,6 +61,8 @@ void swiglu_forward(Stream& stream, const SwigluForward& a) {
   check_like("swiglu_forward", "up", a.up, a.gate);
   const int64_t stride = stride_or_width("swiglu_forward", a.row_stride, a.y.shape[-1]);
   if (stream.planning() || a.y.empty()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::swiglu_forward(stream, a, stride);
   stream.run("swiglu_forward",
              [a, stride] { visit_float(a.y.dtype, [&]<class T>() { cpu::forward<T>(a, stride); }); });
 }
@@ -71,6 +74,8 @@ void swiglu_backward(Stream& stream, const SwigluBackward& a) {
   check_like("swiglu_backward", "dup", a.dup, a.gate);
   const int64_t stride = stride_or_width("swiglu_backward", a.row_stride, a.dy.shape[-1]);
   if (stream.planning() || a.dy.empty()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::swiglu_backward(stream, a, stride);
   stream.run("swiglu_backward",
              [a, stride] { visit_float(a.dy.dtype, [&]<class T>() { cpu::backward<T>(a, stride); }); });
 }

@@ -36,4 +36,9 @@ double min_bytes(const SwigluBackward& a);
 double flops(const SwigluForward& a);
 double flops(const SwigluBackward& a);
 
+namespace cuda {
+void swiglu_forward(Stream& stream, const SwigluForward& a, int64_t row_stride);
+void swiglu_backward(Stream& stream, const SwigluBackward& a, int64_t row_stride);
+}  // namespace cuda
+
 }  // namespace flatshard

@@ -65,8 +65,9 @@ std::vector<Case> gelu_cases(Scale scale) {
       cases.push_back(backward_case(dtype, n, kind));
     }
   };
-  if (scale == Scale::bench) {
-    for (const DType dtype : {DType::f32, DType::bf16}) append(dtype, 8192 * 4096);
+  if (scale == Scale::bench || scale == Scale::vm) {
+    for (const DType dtype : {DType::f32, DType::bf16})
+      append(dtype, scale == Scale::bench ? 8192 * 4096 : 1 << 17);
     return cases;
   }
   if (scale == Scale::golden) {

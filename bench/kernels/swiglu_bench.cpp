@@ -97,8 +97,9 @@ std::vector<Case> swiglu_cases(Scale scale) {
     cases.push_back(forward_case(dtype, rows, F, layout));
     cases.push_back(backward_case(dtype, rows, F, layout));
   };
-  if (scale == Scale::bench) {
-    for (const DType dtype : {DType::f32, DType::bf16}) append(dtype, 8192, 4096, Layout::packed);
+  if (scale == Scale::bench || scale == Scale::vm) {
+    for (const DType dtype : {DType::f32, DType::bf16})
+      append(dtype, scale == Scale::bench ? 8192 : 32, 4096, Layout::packed);
     return cases;
   }
   if (scale == Scale::golden) {

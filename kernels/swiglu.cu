@@ -1,0 +1,94 @@
+// SwiGLU on the GPU. Element i is that of y; gate and up may be columns of wider rows.
+
+#include "kernels/flat.cuh"
+#include "kernels/swiglu.h"
+
+namespace flatshard::cuda {
+namespace {
+
+// Where element i of rows of F elements lies when rows are `stride` apart.
+struct Rows {
+  int64_t F, stride;
+
+  __device__ int64_t place(int64_t i) const { return F == stride ? i : i / F * stride + i % F; }
+};
+
+template <class T>
+struct Forward {
+  T* y;
+  const T *gate, *up;
+  Rows rows;
+
+  template <int N>
+  struct Inputs {
+    Pack<T, N> gate, up;
+  };
+  template <int N>
+  __device__ Inputs<N> read(int64_t i) const {
+    const int64_t at = rows.place(i);
+    return {load<T, N>(gate + at), load<T, N>(up + at)};
+  }
+  template <int N>
+  __device__ void write(int64_t i, const Inputs<N>& in) const {
+    Pack<T, N> out;
+    for (int j = 0; j < N; ++j) {
+      const float g = to_float(in.gate.element[j]);
+      out.element[j] = from_float<T>(g * sigmoid(g) * to_float(in.up.element[j]));
+    }
+    store<T, N>(y + i, out);
+  }
+};
+
+template <class T>
+struct Backward {
+  T *dgate, *dup;
+  const T *dy, *gate, *up;
+  Rows rows;
+
+  template <int N>
+  struct Inputs {
+    int64_t at;
+    Pack<T, N> dy, gate, up;
+  };
+  template <int N>
+  __device__ Inputs<N> read(int64_t i) const {
+    const int64_t at = rows.place(i);
+    return {at, load<T, N>(dy + i), load<T, N>(gate + at), load<T, N>(up + at)};
+  }
+  template <int N>
+  __device__ void write(int64_t, const Inputs<N>& in) const {
+    Pack<T, N> gate_out, up_out;
+    for (int j = 0; j < N; ++j) {
+      const float g = to_float(in.gate.element[j]), d = to_float(in.dy.element[j]), s = sigmoid(g);
+      const float slope = s * fmaf(g, 1.0f - s, 1.0f);
+      gate_out.element[j] = from_float<T>(d * to_float(in.up.element[j]) * slope);
+      up_out.element[j] = from_float<T>(d * g * s);
+    }
+    store<T, N>(dgate + in.at, gate_out);
+    store<T, N>(dup + in.at, up_out);
+  }
+};
+
+}  // namespace
+
+// The pointers to second rows say whether every row begins where packs may.
+void swiglu_forward(Stream& stream, const SwigluForward& a, int64_t row_stride) {
+  visit_float(a.y.dtype, [&]<class T>() {
+    const int64_t F = a.y.shape[-1];
+    const Forward<T> op{a.y.as<T>(), a.gate.as<T>(), a.up.as<T>(), {F, row_stride}};
+    launch_flat<kPackSize<T>>(stream, "swiglu_forward", op, a.y.size(), op.y, op.y + F, op.gate,
+                              op.gate + row_stride, op.up);
+  });
+}
+
+void swiglu_backward(Stream& stream, const SwigluBackward& a, int64_t row_stride) {
+  visit_float(a.dy.dtype, [&]<class T>() {
+    const int64_t F = a.dy.shape[-1];
+    const Backward<T> op{a.dgate.as<T>(), a.dup.as<T>(), a.dy.as<T>(),
+                         a.gate.as<T>(),  a.up.as<T>(),  {F, row_stride}};
+    launch_flat<kPackSize<T>>(stream, "swiglu_backward", op, a.dy.size(), op.dy, op.dy + F, op.dgate,
+                              op.dgate + row_stride, op.dup, op.gate, op.up);
+  });
+}
+
+}  // namespace flatshard::cuda
