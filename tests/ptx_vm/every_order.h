@@ -6,7 +6,8 @@
 
 namespace flatshard::ptx_vm {
 
-// Every order of warps, with 1, 2, 3 or as many blocks as there is room for at a time.
+// Every order of warps, with 1, 2, 3 or as many blocks as there is room for at a time; asynchronous work is
+// done early, late or at random in turn.
 void for_every_order(const std::function<void()>& body);
 // Every order in which tensor cores may add.
 void for_every_order_of_sums(const std::function<void()>& body);

@@ -16,10 +16,15 @@ void run_with(const Options& now, const std::function<void()>& body) {
 }  // namespace
 
 void for_every_order(const std::function<void()>& body) {
+  int run = 0;
   for (const uint32_t resident : {1, 2, 3, 0})
     for (const Schedule schedule :
          {Schedule::in_order, Schedule::reverse, Schedule::round_robin, Schedule::random})
-      run_with({.schedule = schedule, .seed = resident + 1, .resident_blocks = resident}, body);
+      run_with({.schedule = schedule,
+                .seed = resident + 1,
+                .resident_blocks = resident,
+                .async = static_cast<AsyncTiming>(++run % 3)},
+               body);
 }
 
 void for_every_order_of_sums(const std::function<void()>& body) {
