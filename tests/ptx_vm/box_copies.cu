@@ -15,40 +15,83 @@ struct At {
   int c[TensorMap::kMaxRank];
 };
 
-#define LOAD(rank, coordinates)                                                                       \
-  "cp.async.bulk.tensor." rank                                                                        \
-  ".shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {" coordinates                \
-  "}], [%2];" ::"r"(shared_address(to)),                                                              \
-      "l"(map), "r"(shared_address(barrier)), "r"(at.c[0]), "r"(at.c[1]), "r"(at.c[2]), "r"(at.c[3]), \
-      "r"(at.c[4]) : "memory"
-
+// One instruction for each rank: the number of coordinates is part of its form.
 __device__ void issue_load(int rank, void* to, const void* map, const At& at, uint64_t* barrier) {
-  if (rank == 1) asm volatile(LOAD("1d", "%3"));
-  if (rank == 2) asm volatile(LOAD("2d", "%3, %4"));
-  if (rank == 3) asm volatile(LOAD("3d", "%3, %4, %5"));
-  if (rank == 4) asm volatile(LOAD("4d", "%3, %4, %5, %6"));
-  if (rank == 5) asm volatile(LOAD("5d", "%3, %4, %5, %6, %7"));
+  const unsigned box = shared_address(to), full = shared_address(barrier);
+  if (rank == 1)
+    asm volatile(
+        "cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3}], "
+        "[%2];" ::"r"(box),
+        "l"(map), "r"(full), "r"(at.c[0])
+        : "memory");
+  if (rank == 2)
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, "
+        "%4}], [%2];" ::"r"(box),
+        "l"(map), "r"(full), "r"(at.c[0]), "r"(at.c[1])
+        : "memory");
+  if (rank == 3)
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, "
+        "%4, %5}], [%2];" ::"r"(box),
+        "l"(map), "r"(full), "r"(at.c[0]), "r"(at.c[1]), "r"(at.c[2])
+        : "memory");
+  if (rank == 4)
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, "
+        "%4, %5, %6}], [%2];" ::"r"(box),
+        "l"(map), "r"(full), "r"(at.c[0]), "r"(at.c[1]), "r"(at.c[2]), "r"(at.c[3])
+        : "memory");
+  if (rank == 5)
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, "
+        "%4, %5, %6, %7}], [%2];" ::"r"(box),
+        "l"(map), "r"(full), "r"(at.c[0]), "r"(at.c[1]), "r"(at.c[2]), "r"(at.c[3]), "r"(at.c[4])
+        : "memory");
 }
 
-#define STORE(opcode, rank, coordinates)                                                              \
-  opcode ".tensor." rank coordinates "}], [%1];" ::"l"(map), "r"(shared_address(from)), "r"(at.c[0]), \
-      "r"(at.c[1]), "r"(at.c[2]), "r"(at.c[3]), "r"(at.c[4]) : "memory"
-#define COPY(rank, coordinates) \
-  STORE("cp.async.bulk", rank, ".global.shared::cta.tile.bulk_group [%0, {" coordinates)
-#define ADD(rank, coordinates) \
-  STORE("cp.reduce.async.bulk", rank, ".global.shared::cta.add.tile.bulk_group [%0, {" coordinates)
-
 __device__ void issue_store(int rank, const void* from, const void* map, const At& at) {
-  if (rank == 1) asm volatile(COPY("1d", "%2"));
-  if (rank == 2) asm volatile(COPY("2d", "%2, %3"));
-  if (rank == 3) asm volatile(COPY("3d", "%2, %3, %4"));
-  if (rank == 4) asm volatile(COPY("4d", "%2, %3, %4, %5"));
-  if (rank == 5) asm volatile(COPY("5d", "%2, %3, %4, %5, %6"));
+  const unsigned box = shared_address(from);
+  if (rank == 1)
+    asm volatile("cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%0, {%2}], [%1];" ::"l"(map),
+                 "r"(box), "r"(at.c[0])
+                 : "memory");
+  if (rank == 2)
+    asm volatile(
+        "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
+        "r"(box), "r"(at.c[0]), "r"(at.c[1])
+        : "memory");
+  if (rank == 3)
+    asm volatile(
+        "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+        "r"(box), "r"(at.c[0]), "r"(at.c[1]), "r"(at.c[2])
+        : "memory");
+  if (rank == 4)
+    asm volatile(
+        "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
+        "r"(box), "r"(at.c[0]), "r"(at.c[1]), "r"(at.c[2]), "r"(at.c[3])
+        : "memory");
+  if (rank == 5)
+    asm volatile(
+        "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(
+            map),
+        "r"(box), "r"(at.c[0]), "r"(at.c[1]), "r"(at.c[2]), "r"(at.c[3]), "r"(at.c[4])
+        : "memory");
 }
 
 __device__ void issue_add(int rank, const void* from, const void* map, const At& at) {
-  if (rank == 1) asm volatile(ADD("1d", "%2"));
-  if (rank == 2) asm volatile(ADD("2d", "%2, %3"));
+  const unsigned box = shared_address(from);
+  if (rank == 1)
+    asm volatile(
+        "cp.reduce.async.bulk.tensor.1d.global.shared::cta.add.tile.bulk_group [%0, {%2}], [%1];" ::"l"(map),
+        "r"(box), "r"(at.c[0])
+        : "memory");
+  if (rank == 2)
+    asm volatile(
+        "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(
+            map),
+        "r"(box), "r"(at.c[0]), "r"(at.c[1])
+        : "memory");
 }
 
 __global__ void load(unsigned char* out, const __grid_constant__ CUtensorMap map, At at, int rank,
