@@ -61,10 +61,16 @@ __device__ inline void store(T* p, const Pack<T, N>& pack) {
   *reinterpret_cast<Pack<T, N>*>(p) = pack;
 }
 
-// Elements per access at which all rows of `row` elements and all pointers allow it: kPackSize<T> or 1.
+// Whether all rows of `row` elements and all pointers allow kPackSize<T> elements per access.
 template <class T, class... Pointers>
 bool packable(int64_t row, Pointers... pointers) {
   return row % kPackSize<T> == 0 && ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
+}
+
+// For what only the device knows, such as a token's number: where it does not hold the kernel stops itself,
+// which is an Error when the host next waits.
+__device__ inline void require(bool condition) {
+  if (!condition) __trap();
 }
 
 // The sum over a warp, in every lane; always the same tree.
@@ -85,6 +91,20 @@ __device__ inline float block_sum(float value) {
   float total = 0.0f;
   for (int i = 0; i < kThreads / kWarp; ++i) total += warps[i];
   return total;
+}
+
+// The largest value of a block of kThreads threads that is a number, in every thread.
+template <int kThreads>
+__device__ inline float block_max(float value) {
+  static_assert(kThreads % kWarp == 0);
+  __shared__ float warps[kThreads / kWarp];
+  for (int offset = kWarp / 2; offset > 0; offset /= 2)
+    value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, offset));
+  __syncthreads();  // the array may still be read by the caller's previous maximum
+  if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  for (int i = 0; i < kThreads / kWarp; ++i) value = fmaxf(value, warps[i]);
+  return value;
 }
 
 // 1 / (1 + e^-x) within a few units in the last place.

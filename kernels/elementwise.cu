@@ -72,7 +72,7 @@ void cast(Stream& stream, const Cast& a) {
       // What the wider of the two moves at once; the narrower moves half of that.
       constexpr int kPack = std::min(kPackSize<To>, kPackSize<From>);
       const CastOp<To, From> op{a.y.as<To>(), a.x.as<From>()};
-      launch_flat<kPack>(stream, "cast", op, a.y.size(), op.y, op.x);
+      launch_flat<kPack>(stream, "cast", op, a.y.size(), packable<float>(0, op.y, op.x));
     });
   });
 }
@@ -80,14 +80,14 @@ void cast(Stream& stream, const Cast& a) {
 void add(Stream& stream, const Add& a) {
   visit_float(a.y.dtype, [&]<class T>() {
     const AddOp<T> op{a.y.as<T>(), a.a.as<T>(), a.b.as<T>()};
-    launch_flat<kPackSize<T>>(stream, "add", op, a.y.size(), op.y, op.a, op.b);
+    launch_flat<kPackSize<T>>(stream, "add", op, a.y.size(), packable<T>(0, op.y, op.a, op.b));
   });
 }
 
 void scale(Stream& stream, const Scale& a) {
   visit_float(a.y.dtype, [&]<class T>() {
     const ScaleOp<T> op{a.y.as<T>(), a.x.as<T>(), a.factor};
-    launch_flat<kPackSize<T>>(stream, "scale", op, a.y.size(), op.y, op.x);
+    launch_flat<kPackSize<T>>(stream, "scale", op, a.y.size(), packable<T>(0, op.y, op.x));
   });
 }
 

@@ -11,7 +11,7 @@
 //     template <int N>
 //     __device__ void write(int64_t i, const Pack<T, N>& in) const { ... store<T, N>(y + i, out); }
 //   };
-//   launch_flat<kPackSize<T>>(stream, "negate", Negate<T>{y, x}, size, y, x);
+//   launch_flat<kPackSize<T>>(stream, "negate", Negate<T>{y, x}, size, packable<T>(0, y, x));
 
 #include "kernels/cuda_util.cuh"
 
@@ -34,16 +34,16 @@ __global__ void __launch_bounds__(kFlatThreads) flat_kernel(Op op, int64_t size)
     op.template write<1>(tail + threadIdx.x, op.template read<1>(tail + threadIdx.x));
 }
 
-// Packs are of N elements where all pointers of the op allow it, else of one.
-template <int N, class Op, class... Pointers>
-void launch_flat(Stream& stream, const char* name, const Op& op, int64_t size, Pointers... pointers) {
+// In packs of N elements where they are `packable`, else of one.
+template <int N, class Op>
+void launch_flat(Stream& stream, const char* name, const Op& op, int64_t size, bool packable) {
   const auto launch = [&]<int kPack>() {
     constexpr int64_t kBlock = int64_t{kFlatThreads} * kFlatPacks * kPack;
     const auto blocks = static_cast<unsigned>((size + kBlock - 1) / kBlock);
     flat_kernel<kPack><<<blocks, kFlatThreads, 0, native(stream)>>>(op, size);
     check_launch(name);
   };
-  if (((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...))
+  if (packable)
     launch.template operator()<N>();
   else
     launch.template operator()<1>();

@@ -86,14 +86,14 @@ void visit_kind(DType dtype, GeluKind kind, Visit&& visit) {
 void gelu_forward(Stream& stream, const GeluForward& a) {
   visit_kind(a.x.dtype, a.kind, [&]<class T, class Kind>() {
     const Forward<T, Kind> op{a.y.as<T>(), a.x.as<T>()};
-    launch_flat<kPackSize<T>>(stream, "gelu_forward", op, a.x.size(), op.y, op.x);
+    launch_flat<kPackSize<T>>(stream, "gelu_forward", op, a.x.size(), packable<T>(0, op.y, op.x));
   });
 }
 
 void gelu_backward(Stream& stream, const GeluBackward& a) {
   visit_kind(a.x.dtype, a.kind, [&]<class T, class Kind>() {
     const Backward<T, Kind> op{a.dx.as<T>(), a.dy.as<T>(), a.x.as<T>()};
-    launch_flat<kPackSize<T>>(stream, "gelu_backward", op, a.x.size(), op.dx, op.dy, op.x);
+    launch_flat<kPackSize<T>>(stream, "gelu_backward", op, a.x.size(), packable<T>(0, op.dx, op.dy, op.x));
   });
 }
 

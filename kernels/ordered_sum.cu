@@ -75,8 +75,8 @@ template <int kLanes, class T>
 void launch(Stream& stream, const OrderedSum& a) {
   const int64_t size = a.y.size();
   const SumLanes<kLanes, T> op{a.y.as<float>(), a.lanes.as<T>(), a.lanes.shape[0], size, a.accumulate};
-  const T* second_lane = op.lanes + (op.L > 1 ? size : 0);
-  launch_flat<kPackSize<float>>(stream, "ordered_sum", op, size, op.y, op.lanes, second_lane);
+  const bool lanes_aligned = packable<T>(op.L > 1 ? size : 0, op.lanes);
+  launch_flat<kPackSize<float>>(stream, "ordered_sum", op, size, lanes_aligned && packable<float>(0, op.y));
 }
 
 }  // namespace

@@ -3,17 +3,11 @@
 #include <cmath>
 #include <numbers>
 
+#include "build_config.h"
 #include "kernels/parallel_write.h"
 
 namespace flatshard {
 namespace {
-
-// Both directions: y = x turned by `sign` times the angle.
-struct Rotation {
-  Tensor y, x, positions, table;
-  int64_t y_stride, x_stride;
-  float sign;
-};
 
 void check_rotation(const char* op, const Rotation& r) {
   check(r.x.shape.rank() == 3 && r.y.shape == r.x.shape && r.y.dtype == r.x.dtype, op, ": from ", r.x.dtype,
@@ -95,6 +89,8 @@ namespace {
 void run_rotation(Stream& stream, const char* op, const Rotation& r) {
   check_rotation(op, r);
   if (stream.planning() || r.x.empty()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::rotate(stream, op, r);
   stream.run(op, [op, r] {
     cpu::check_positions(op, r.positions, r.table.shape[0]);
     visit_float(r.x.dtype, [&]<class T>() { cpu::rotate<T>(r); });

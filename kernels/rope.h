@@ -6,7 +6,8 @@
 //
 // The table holds cosines and sines for positions [0, P), computed in double and rounded once; it is built
 // on the host when a run starts. x and y may be heads inside a packed QKV matrix (kernels/packed.h; q and k
-// lie side by side there, so one call turns both), and y may be x itself.
+// lie side by side there, so one call turns both), and y may be x itself. A position outside the table is an
+// Error before anything is written; on a GPU the kernel stops itself there, an Error that names none.
 
 #include <vector>
 
@@ -50,6 +51,13 @@ struct RopeBackward {
   int64_t dy_stride = 0;
 };
 
+// Both directions: y = x turned by `sign` times the angle.
+struct Rotation {
+  Tensor y, x, positions, table;
+  int64_t y_stride, x_stride;
+  float sign;
+};
+
 void rope_forward(Stream& stream, const RopeForward& a);
 void rope_backward(Stream& stream, const RopeBackward& a);
 
@@ -57,5 +65,9 @@ double min_bytes(const RopeForward& a);
 double min_bytes(const RopeBackward& a);
 double flops(const RopeForward& a);
 double flops(const RopeBackward& a);
+
+namespace cuda {
+void rotate(Stream& stream, const char* op, const Rotation& r);
+}  // namespace cuda
 
 }  // namespace flatshard

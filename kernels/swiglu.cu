@@ -71,13 +71,12 @@ struct Backward {
 
 }  // namespace
 
-// The pointers to second rows say whether every row begins where packs may.
 void swiglu_forward(Stream& stream, const SwigluForward& a, int64_t row_stride) {
   visit_float(a.y.dtype, [&]<class T>() {
     const int64_t F = a.y.shape[-1];
     const Forward<T> op{a.y.as<T>(), a.gate.as<T>(), a.up.as<T>(), {F, row_stride}};
-    launch_flat<kPackSize<T>>(stream, "swiglu_forward", op, a.y.size(), op.y, op.y + F, op.gate,
-                              op.gate + row_stride, op.up);
+    launch_flat<kPackSize<T>>(stream, "swiglu_forward", op, a.y.size(),
+                              packable<T>(F, op.y, op.gate, op.up) && packable<T>(row_stride));
   });
 }
 
@@ -86,8 +85,9 @@ void swiglu_backward(Stream& stream, const SwigluBackward& a, int64_t row_stride
     const int64_t F = a.dy.shape[-1];
     const Backward<T> op{a.dgate.as<T>(), a.dup.as<T>(), a.dy.as<T>(),
                          a.gate.as<T>(),  a.up.as<T>(),  {F, row_stride}};
-    launch_flat<kPackSize<T>>(stream, "swiglu_backward", op, a.dy.size(), op.dy, op.dy + F, op.dgate,
-                              op.dgate + row_stride, op.dup, op.gate, op.up);
+    launch_flat<kPackSize<T>>(
+        stream, "swiglu_backward", op, a.dy.size(),
+        packable<T>(F, op.dy, op.dgate, op.dup, op.gate, op.up) && packable<T>(row_stride));
   });
 }
 

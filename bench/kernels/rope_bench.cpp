@@ -136,9 +136,9 @@ Case backward_case(DType dtype, const Sizes& n, int64_t dy_stride) {
 
 std::vector<Case> rope_cases(Scale scale) {
   std::vector<Case> cases;
-  if (scale == Scale::bench) {
+  if (scale == Scale::bench || scale == Scale::vm) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      const Sizes n{8192, 32, 128, 4096};
+      const Sizes n = scale == Scale::bench ? Sizes{8192, 32, 128, 4096} : Sizes{32, 32, 128, 16};
       cases.push_back(forward_case(dtype, n, n.H * n.D));
       cases.push_back(in_place_case(dtype, n, (n.H + 8) * n.D));
       cases.push_back(backward_case(dtype, n, n.H * n.D));

@@ -21,6 +21,7 @@ TEST_CASE("integers of 16 and 64 bits add, multiply, divide and shift within the
       {"shr.s64 %rd0, -8, 1;", 0xfffffffffffffffc},
       {"and.b16 %rs0, 0xff0f, 0x0ff0; cvt.u32.u16 %r0, %rs0;", 0x0f00},
       {"and.b64 %rd0, 0xff00000000000001, 0x0f00000000000003;", 0x0f00000000000001},
+      {"xor.b64 %rd0, 0xff00000000000001, 0x0f00000000000003;", 0xf000000000000002},
       {"not.b64 %rd0, 0xff;", 0xffffffffffffff00},
       {"bfi.b64 %rd0, 0xab, 0, 40, 8;", 0xab0000000000},
   });
@@ -100,6 +101,8 @@ TEST_CASE("comparisons of every width and sign, and of floats with and without o
 TEST_CASE("selections of every width, and predicates that are combined") {
   const std::string few = "setp.lt.u32 %p1, %r30, 8; setp.lt.u32 %p2, %r30, 12;";
   check_lanes(few + "selp.b32 %r0, 5, 6, %p1;", [](uint64_t l) { return l < 8 ? 5 : 6; });
+  check_lanes(few + "selp.b64 %rd0, 0x500000000, 6, %p1;",
+              [](uint64_t l) { return l < 8 ? 0x500000000 : 6; });
   check_lanes(few + "selp.f32 %f0, 0f3F800000, 0f40000000, %p1; mov.b32 %r0, %f0;",
               [](uint64_t l) { return l < 8 ? 0x3F800000 : 0x40000000; });
   check_lanes(few + "selp.u16 %rs0, 5, 6, %p1; cvt.u32.u16 %r0, %rs0;",

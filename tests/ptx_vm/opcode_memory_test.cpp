@@ -41,6 +41,9 @@ TEST_CASE("global memory is written in every width") {
       at + "cvt.u16.u32 %rs1, %r30; mov.u16 %rs2, 9; st.global.v4.u16 [%rd1], {%rs2, %rs1, %rs2, %rs2};"
            "ld.global.u32 %r0, [%rd1];",
       [](uint64_t l) { return 9 | l << 16; });
+  check_lanes(at + "cvt.u16.u32 %rs1, %r30; mov.u16 %rs2, 9; st.global.v2.u16 [%rd1], {%rs2, %rs1};"
+                   "ld.global.u32 %r0, [%rd1];",
+              [](uint64_t l) { return 9 | l << 16; });
   const std::string few =
       "mov.u64 %rd1, source; and.b32 %r1, %r30, 15; mad.wide.u32 %rd1, %r1, 16, %rd1; setp.lt.u32 %p1, %r30, "
       "16;";
@@ -130,6 +133,8 @@ TEST_CASE("shared memory holds floats, bytes and vectors") {
               [](uint64_t l) { return l; });
   check_lanes(kOwn + "st.shared.b32 [%r1+4], 0x80402010; ld.shared.u8 %rs0, [%r1+6]; cvt.u32.u16 %r0, %rs0;",
               [](uint64_t) { return 0x40; });
+  check_lanes(kOwn + "cvt.u64.u32 %rd1, %r30; st.shared.u64 [%r1+8], %rd1; ld.shared.u64 %rd0, [%r1+8];",
+              [](uint64_t l) { return l; });
   check_lanes(kOwn + "st.shared.v4.b32 [%r1], {%r30, 1, 2, 3}; ld.shared.v4.b32 {%r0, %r2, %r3, %r4}, [%r1];",
               [](uint64_t l) { return l; });
 }
@@ -178,13 +183,14 @@ TEST_CASE("parameters of functions are read in every width") {
   const std::string functions = R"(
 .func (.param .b32 result) of_bytes(.param .align 8 .b8 x[16]) {
   .reg .b16 %rs<9>;
-  .reg .b32 %r<7>;
-  .reg .f32 %f<2>;
+  .reg .b32 %r<8>;
+  .reg .f32 %f<4>;
   ld.param.u8 %rs1, [x+1];
   ld.param.s8 %rs2, [x+2];
   ld.param.v2.u8 {%rs3, %rs4}, [x+4];
   ld.param.u16 %rs0, [x+6];
   ld.param.f32 %f1, [x+8];
+  ld.param.v2.f32 {%f2, %f3}, [x+8];
   ld.param.v4.u8 {%rs5, %rs6, %rs7, %rs8}, [x+12];
   cvt.u32.u16 %r1, %rs1;
   cvt.s32.s16 %r2, %rs2;
@@ -197,6 +203,8 @@ TEST_CASE("parameters of functions are read in every width") {
   add.u32 %r1, %r1, %r5;
   cvt.u32.u16 %r6, %rs7;
   add.u32 %r1, %r1, %r6;
+  cvt.rzi.u32.f32 %r7, %f3;
+  add.u32 %r1, %r1, %r7;
   st.param.b32 [result], %r1;
   ret;
 }
@@ -212,6 +220,7 @@ TEST_CASE("parameters of functions are read in every width") {
     call.uni (b), of_bytes, (a);
     ld.param.b32 %r0, [b]; })",
                                32, functions);
-  // Bytes 0 2 -1 0 0 5 0 3: 2, -1, 5 (of 0 and 5), 0x0300; then 10, and 0x30 of four bytes.
-  for (const uint64_t result : results) CHECK(result == 2 - 1 + 5 + 0x300 + 10 + 0x30);
+  // Bytes 0 2 -1 0 0 5 0 3: 2, -1, 5 (of 0 and 5), 0x0300; then 10, 0x30 of four bytes, and what is
+  // whole of 2.75..., the float that these bytes are.
+  for (const uint64_t result : results) CHECK(result == 2 - 1 + 5 + 0x300 + 10 + 0x30 + 2);
 }

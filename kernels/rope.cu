@@ -1,0 +1,73 @@
+// RoPE on the GPU, with the CPU twin's bits. Element i counts the pairs of all heads; it stands for the
+// pair's first, and the second lies D / 2 behind it.
+
+#include "kernels/flat.cuh"
+#include "kernels/rope.h"
+
+namespace flatshard::cuda {
+namespace {
+
+// As many pairs at a time as an access to the table moves: that to x may be shorter.
+constexpr int kPairs = kPackSize<float>;
+
+template <class T>
+struct Rotate {
+  T* y;
+  const T* x;
+  const int32_t* positions;
+  const float* table;
+  int64_t y_stride, x_stride, H, half, table_rows;
+  float sign;
+
+  template <int N>
+  struct Inputs {
+    int64_t to;
+    Pack<T, N> a, b;
+    Pack<float, N> cosines, sines;
+  };
+  template <int N>
+  __device__ Inputs<N> read(int64_t i) const {
+    const int64_t head = i / half, pair = i % half, token = head / H, column = head % H * 2 * half + pair;
+    const int32_t position = positions[token];
+    require(position >= 0 && position < table_rows);
+    const T* from = x + token * x_stride + column;
+    const float* turn = table + position * 2 * half + pair;
+    return {token * y_stride + column, load<T, N>(from), load<T, N>(from + half), load<float, N>(turn),
+            load<float, N>(turn + half)};
+  }
+  template <int N>
+  __device__ void write(int64_t, const Inputs<N>& in) const {
+    Pack<T, N> first, second;
+    for (int j = 0; j < N; ++j) {
+      const float a = to_float(in.a.element[j]), b = to_float(in.b.element[j]);
+      const float cosine = in.cosines.element[j], sine = in.sines.element[j] * sign;
+      first.element[j] = from_float<T>(fmaf(a, cosine, -b * sine));
+      second.element[j] = from_float<T>(fmaf(b, cosine, a * sine));
+    }
+    store<T, N>(y + in.to, first);
+    store<T, N>(y + in.to + half, second);
+  }
+};
+
+}  // namespace
+
+void rotate(Stream& stream, const char* op_name, const Rotation& r) {
+  visit_float(r.x.dtype, [&]<class T>() {
+    const int64_t H = r.x.shape[1], half = r.x.shape[2] / 2;
+    const Rotate<T> op{.y = r.y.as<T>(),
+                       .x = r.x.as<T>(),
+                       .positions = r.positions.as<int32_t>(),
+                       .table = r.table.as<float>(),
+                       .y_stride = r.y_stride,
+                       .x_stride = r.x_stride,
+                       .H = H,
+                       .half = half,
+                       .table_rows = r.table.shape[0],
+                       .sign = r.sign};
+    const bool packs =
+        packable<T>(half, op.y, op.x, op.table) && packable<T>(r.y_stride) && packable<T>(r.x_stride);
+    launch_flat<kPairs>(stream, op_name, op, r.x.size() / 2, packs);
+  });
+}
+
+}  // namespace flatshard::cuda
