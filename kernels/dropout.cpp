@@ -2,30 +2,24 @@
 
 #include <algorithm>
 
+#include "build_config.h"
 #include "kernels/simd.h"
 #include "runtime/parallel.h"
 
 namespace flatshard {
 namespace {
 
-// Both directions are the same product with the same mask.
-struct Masked {
-  Tensor out, in;
-  float p;
-  RandomStream random;
-  int64_t first;
-  bool accumulate;
-};
-
-void check_masked(const char* op, const Masked& a) {
+void check_masked(const char* op, const MaskedProduct& a) {
   check(a.out.shape == a.in.shape && a.out.dtype == a.in.dtype, op, ": the output is ", a.out.dtype, " ",
         a.out.shape, ", the input is ", a.in.dtype, " ", a.in.shape);
   check(a.p >= 0.0f && a.p < 1.0f, op, ": p is ", a.p, ", must be in [0, 1)");
   check(a.first >= 0, op, ": first is ", a.first, ", must not be negative");
 }
 
-Masked masked(const DropoutForward& a) { return {a.y, a.x, a.p, a.random, a.first, false}; }
-Masked masked(const DropoutBackward& a) { return {a.dx, a.dy, a.p, a.random, a.first, a.accumulate_dx}; }
+MaskedProduct masked(const DropoutForward& a) { return {a.y, a.x, a.p, a.random, a.first, false}; }
+MaskedProduct masked(const DropoutBackward& a) {
+  return {a.dx, a.dy, a.p, a.random, a.first, a.accumulate_dx};
+}
 
 }  // namespace
 
@@ -38,7 +32,7 @@ using namespace simd;
 constexpr int64_t kBatch = 1024;
 
 template <class T>
-void apply(const Masked& a) {
+void apply(const MaskedProduct& a) {
   const float scale = 1.0f / (1.0f - a.p);
   parallel_blocks(a.in.size(), 16 * kBatch, [&](int64_t block_begin, int64_t block_end) {
     float uniform[kBatch];
@@ -61,13 +55,15 @@ void apply(const Masked& a) {
 
 namespace {
 
-void run(Stream& stream, const char* op, const Masked& a) {
+void run(Stream& stream, const char* op, const MaskedProduct& a) {
   check_masked(op, a);
   if (stream.planning() || a.in.empty()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::dropout(stream, op, a);
   stream.run(op, [a] { visit_float(a.in.dtype, [&]<class T>() { cpu::apply<T>(a); }); });
 }
 
-double bytes(const Masked& a) {
+double bytes(const MaskedProduct& a) {
   return static_cast<double>(a.in.bytes() + (a.accumulate ? 2 : 1) * a.out.bytes());
 }
 

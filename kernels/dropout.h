@@ -27,6 +27,15 @@ struct DropoutBackward {
   bool accumulate_dx = false;  // dx += instead of dx =, for the residual stream
 };
 
+// Both directions: out = or += in mask / (1 - p).
+struct MaskedProduct {
+  Tensor out, in;
+  float p;
+  RandomStream random;
+  int64_t first;
+  bool accumulate;
+};
+
 void dropout_forward(Stream& stream, const DropoutForward& a);
 void dropout_backward(Stream& stream, const DropoutBackward& a);
 
@@ -34,5 +43,9 @@ double min_bytes(const DropoutForward& a);
 double min_bytes(const DropoutBackward& a);
 double flops(const DropoutForward& a);
 double flops(const DropoutBackward& a);
+
+namespace cuda {
+void dropout(Stream& stream, const char* op, const MaskedProduct& a);
+}  // namespace cuda
 
 }  // namespace flatshard
