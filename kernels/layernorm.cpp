@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "build_config.h"
 #include "kernels/row_blocks.h"
 
 namespace flatshard {
@@ -109,6 +110,8 @@ void layernorm_forward(Stream& stream, const LayerNormForward& a) {
   check(a.y.shape == a.x.shape && a.y.dtype == a.x.dtype, "layernorm_forward: y is ", a.y.dtype, " ",
         a.y.shape, ", x is ", a.x.dtype, " ", a.x.shape);
   if (stream.planning() || a.x.empty()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::layernorm_forward(stream, a);
   stream.run("layernorm_forward", [a] { visit_float(a.x.dtype, [&]<class T>() { cpu::forward<T>(a); }); });
 }
 
@@ -125,6 +128,8 @@ void layernorm_backward(Stream& stream, Arena& scratch, const LayerNormBackward&
   const ArenaScope scope(scratch);
   const Tensor partials = scratch.alloc(DType::f32, {row_blocks(a.x.rows()), 2 * a.x.shape[-1]});
   if (stream.planning() || a.x.empty()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::layernorm_backward(stream, a, partials);
   stream.run("layernorm_backward",
              [a, partials] { visit_float(a.x.dtype, [&]<class T>() { cpu::backward<T>(a, partials); }); });
 }

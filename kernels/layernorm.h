@@ -43,4 +43,9 @@ double min_bytes(const LayerNormBackward& a);
 double flops(const LayerNormForward& a);
 double flops(const LayerNormBackward& a);
 
+namespace cuda {
+void layernorm_forward(Stream& stream, const LayerNormForward& a);
+void layernorm_backward(Stream& stream, const LayerNormBackward& a, const Tensor& partials);
+}  // namespace cuda
+
 }  // namespace flatshard

@@ -1,37 +1,26 @@
 // RMSNorm on the GPU. A block owns a row in the forward pass. In the backward pass a block owns kRowBlock
-// rows, as the CPU twin's tasks do: it writes their dx and one partial sum of dw; a second kernel adds the
-// partials in order.
+// rows, as the CPU twin's tasks do: it writes their dx and one partial sum of dw.
 
-#include <algorithm>
-
-#include "kernels/cuda_util.cuh"
 #include "kernels/rmsnorm.h"
+#include "kernels/row_blocks.cuh"
 
 namespace flatshard::cuda {
 namespace {
 
-constexpr int kThreads = 256;
-
-// Calls body(i, N elements from i on) for this thread's share of a row of C elements.
-template <class T, int N, class Body>
-__device__ inline void for_each_pack(int64_t C, Body body) {
-  for (int64_t i = static_cast<int64_t>(threadIdx.x) * N; i < C; i += kThreads * N) body(i);
-}
-
 template <class T, int N>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kRowThreads)
     forward_kernel(T* y_all, float* rstd_all, const T* x_all, const T* w, int64_t C, float eps) {
   const int64_t row = blockIdx.x;
   const T* x = x_all + row * C;
   T* y = y_all + row * C;
   float squares = 0.0f;
-  for_each_pack<T, N>(C, [&](int64_t i) {
+  for_each_pack<N>(C, [&](int64_t i) {
     const Pack<T, N> v = load<T, N>(x + i);
     for (int k = 0; k < N; ++k) squares = fmaf(to_float(v.element[k]), to_float(v.element[k]), squares);
   });
-  const float rstd = 1.0f / sqrtf(block_sum<kThreads>(squares) / static_cast<float>(C) + eps);
+  const float rstd = 1.0f / sqrtf(block_sum<kRowThreads>(squares) / static_cast<float>(C) + eps);
   if (threadIdx.x == 0) rstd_all[row] = rstd;
-  for_each_pack<T, N>(C, [&](int64_t i) {
+  for_each_pack<N>(C, [&](int64_t i) {
     const Pack<T, N> v = load<T, N>(x + i), weight = load<T, N>(w + i);
     Pack<T, N> out;
     for (int k = 0; k < N; ++k)
@@ -48,26 +37,9 @@ struct BackwardPointers {
   const float* rstd;
 };
 
-// A row of partial sums: packs of N columns lie in pieces of 16 bytes, first the first piece of every pack,
-// then the second, so that lanes side by side access pieces side by side. Where packs are one piece, columns
-// lie in order.
-template <int N>
-struct PartialRow {
-  static constexpr int kPiece = N < kPackSize<float> ? N : kPackSize<float>;
-  static constexpr int kPieces = N / kPiece;
-  int64_t packs;  // of a row
-
-  // Of the pack that begins at column i.
-  __device__ int64_t place(int64_t i, int piece) const { return (piece * packs + i / N) * kPiece; }
-  __device__ int64_t column(int64_t place) const {
-    const int64_t piece = place / kPiece;
-    return piece % packs * N + piece / packs * kPiece + place % kPiece;
-  }
-};
-
 // partial_dw of a block is summed in global memory, row after row; each column belongs to one thread.
 template <class T, int N>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kRowThreads)
     backward_kernel(BackwardPointers p, int64_t rows, int64_t C, int64_t row_block, bool accumulate) {
   const T* w = static_cast<const T*>(p.w);
   float* dw = p.partial_dw + blockIdx.x * C;
@@ -79,11 +51,11 @@ __global__ void __launch_bounds__(kThreads)
     T* dx = static_cast<T*>(p.dx) + row * C;
     const float rstd = p.rstd[row];
     float dot = 0.0f;
-    for_each_pack<T, N>(C, [&](int64_t i) {
+    for_each_pack<N>(C, [&](int64_t i) {
       const Pack<T, N> v = load<T, N>(x + i), g = load<T, N>(dy + i), weight = load<T, N>(w + i);
       for (int piece = 0; piece < Partial::kPieces; ++piece) {
         float* at = dw + partial.place(i, piece);
-        Pack<float, Partial::kPiece> sum{};
+        typename Partial::Piece sum{};
         if (row != begin) sum = load<float, Partial::kPiece>(at);
         for (int j = 0; j < Partial::kPiece; ++j) {
           const int k = piece * Partial::kPiece + j;
@@ -94,8 +66,8 @@ __global__ void __launch_bounds__(kThreads)
         store<float, Partial::kPiece>(at, sum);
       }
     });
-    const float mean = block_sum<kThreads>(dot) / static_cast<float>(C);
-    for_each_pack<T, N>(C, [&](int64_t i) {
+    const float mean = block_sum<kRowThreads>(dot) / static_cast<float>(C);
+    for_each_pack<N>(C, [&](int64_t i) {
       const Pack<T, N> v = load<T, N>(x + i), g = load<T, N>(dy + i), weight = load<T, N>(w + i);
       Pack<T, N> out = accumulate ? load<T, N>(dx + i) : Pack<T, N>{};
       for (int k = 0; k < N; ++k) {
@@ -109,20 +81,9 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <int N>
-__global__ void __launch_bounds__(kThreads)
-    add_partials_kernel(float* dw, const float* partial_dw, int64_t partials, int64_t C) {
-  const int64_t place = blockIdx.x * static_cast<int64_t>(kThreads) + threadIdx.x;
-  if (place >= C) return;
-  const int64_t column = PartialRow<N>{C / N}.column(place);
-  float sum = dw[column];
-  for (int64_t block = 0; block < partials; ++block) sum += partial_dw[block * C + place];
-  dw[column] = sum;
-}
-
 template <class T, int N>
 void launch_forward(Stream& stream, const RmsNormForward& a) {
-  forward_kernel<T, N><<<static_cast<unsigned>(a.x.rows()), kThreads, 0, native(stream)>>>(
+  forward_kernel<T, N><<<static_cast<unsigned>(a.x.rows()), kRowThreads, 0, native(stream)>>>(
       a.y.as<T>(), a.rstd.as<float>(), a.x.as<T>(), a.w.as<T>(), a.x.shape[-1], a.eps);
   check_launch("rmsnorm_forward");
 }
@@ -133,13 +94,10 @@ void launch_backward(Stream& stream, const RmsNormBackward& a, const Tensor& par
                            a.w.data,  a.rstd.as<float>()};
   const int64_t C = a.x.shape[-1];
   const int64_t rows = a.x.rows(), blocks = partial_dw.shape[0], row_block = (rows + blocks - 1) / blocks;
-  backward_kernel<T, N><<<static_cast<unsigned>(blocks), kThreads, 0, native(stream)>>>(p, rows, C, row_block,
-                                                                                        a.accumulate_dx);
+  backward_kernel<T, N><<<static_cast<unsigned>(blocks), kRowThreads, 0, native(stream)>>>(
+      p, rows, C, row_block, a.accumulate_dx);
   check_launch("rmsnorm_backward");
-  add_partials_kernel<N>
-      <<<static_cast<unsigned>((C + kThreads - 1) / kThreads), kThreads, 0, native(stream)>>>(
-          a.dw.as<float>(), partial_dw.as<float>(), blocks, C);
-  check_launch("rmsnorm_backward: add_partials");
+  add_partials<N>(stream, "rmsnorm_backward: add_partials", a.dw, partial_dw);
 }
 
 }  // namespace

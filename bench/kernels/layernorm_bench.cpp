@@ -90,10 +90,11 @@ Case backward_case(DType dtype, int64_t rows, int64_t C, bool accumulate_dx) {
 
 std::vector<Case> layernorm_cases(Scale scale) {
   std::vector<Case> cases;
-  if (scale == Scale::bench) {
+  if (scale == Scale::bench || scale == Scale::vm) {
+    const int64_t rows = scale == Scale::bench ? 16384 : 192;
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      cases.push_back(forward_case(dtype, 16384, 2048));
-      cases.push_back(backward_case(dtype, 16384, 2048, true));
+      cases.push_back(forward_case(dtype, rows, 2048));
+      cases.push_back(backward_case(dtype, rows, 2048, true));
     }
     return cases;
   }
