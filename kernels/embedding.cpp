@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "build_config.h"
 #include "kernels/simd.h"
 #include "runtime/parallel.h"
 
@@ -90,6 +91,8 @@ void embedding_forward(Stream& stream, const EmbeddingForward& a) {
   check_table("embedding_forward", "w", a.w, a.y.dtype, "tokens", a.tokens, a.y);
   if (!a.p.empty()) check_table("embedding_forward", "p", a.p, a.y.dtype, "positions", a.positions, a.y);
   if (stream.planning() || a.y.empty()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::embedding_forward(stream, a);
   stream.run("embedding_forward", [a] {
     check_tokens(a.tokens, a.w.shape[0]);
     if (!a.p.empty()) check_positions(a.positions, a.p.shape[0]);
@@ -102,6 +105,8 @@ void embedding_backward(Stream& stream, const EmbeddingBackward& a) {
   if (!a.dp.empty())
     check_table("embedding_backward", "dp", a.dp, DType::f32, "positions", a.positions, a.dy);
   if (stream.planning() || a.dy.empty()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::embedding_backward(stream, a);
   stream.run("embedding_backward", [a] {
     if (!a.dw.empty()) check_tokens(a.tokens, a.dw.shape[0]);
     if (!a.dp.empty()) check_positions(a.positions, a.dp.shape[0]);

@@ -4,7 +4,8 @@
 // and with a learned table of positions, p of (P, C), as in GPT-2:
 //   y[n] = w[tokens[n]] + p[positions[n]]      dp[positions[n]] += dy[n]
 // The backward pass adds to each row in the order of n, whatever the threads. A token or position outside its
-// table is an Error before anything is written.
+// table is an Error before anything is written; on a GPU the kernel stops itself there, an Error that names
+// none.
 
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -34,5 +35,10 @@ double min_bytes(const EmbeddingForward& a);
 double min_bytes(const EmbeddingBackward& a);  // as if every token were another one
 double flops(const EmbeddingForward& a);
 double flops(const EmbeddingBackward& a);
+
+namespace cuda {
+void embedding_forward(Stream& stream, const EmbeddingForward& a);
+void embedding_backward(Stream& stream, const EmbeddingBackward& a);
+}  // namespace cuda
 
 }  // namespace flatshard

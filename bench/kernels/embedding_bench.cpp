@@ -8,7 +8,8 @@ namespace {
 
 struct Sizes {
   int64_t N, V, C;
-  int64_t P = 0;  // 0: no table of positions
+  int64_t P = 0;          // 0: no table of positions
+  bool distinct = false;  // no token stands twice
 };
 
 void formula(Values& v, const Sizes& s) {
@@ -27,7 +28,8 @@ std::string name_of(const Sizes& s) {
 
 // Random tokens; about a quarter of them are the last of the vocabulary, so that a row is added to often.
 Arg tokens(const Sizes& s) {
-  return {"tokens", DType::i32, {s.N}, Role::constant, [=](int64_t, double unit) {
+  return {"tokens", DType::i32, {s.N}, Role::constant, [=](int64_t n, double unit) {
+            if (s.distinct) return static_cast<double>(37 * n % s.V);
             return unit > 0.75 ? static_cast<double>(s.V - 1) : unit * static_cast<double>(s.V);
           }};
 }
@@ -89,6 +91,8 @@ Case backward_case(DType dtype, const Sizes& s) {
 
 std::vector<Sizes> sizes(Scale scale) {
   if (scale == Scale::bench) return {{16384, 50257, 768}, {16384, 50257, 768, 1024}, {8192, 32000, 2048}};
+  // Declared are the bytes of tokens that all differ.
+  if (scale == Scale::vm) return {{64, 64, 2048, 0, true}, {64, 64, 1024, 64, true}};
   if (scale == Scale::golden) return {{12, 7, 40, 5}};
   return {{1, 1, 1}, {5, 3, 7}, {9, 4, 16, 3}, {70, 6, 5, 70}, {2, 2, 131}, {3, 2, 130, 2}};
 }
