@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "build_config.h"
 #include "kernels/simd_math.h"
 #include "runtime/parallel.h"
 
@@ -142,20 +143,23 @@ void cross_entropy(const CrossEntropyBackward& a) {
 
 void check_targets(Stream& stream, const Tensor& targets, int64_t V) {
   if (stream.planning() || targets.empty()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::check_targets(stream, targets, V);
   stream.run("check_targets", [=] { cpu::check_targets(targets, V); });
 }
 
 void cross_entropy_forward(Stream& stream, const CrossEntropyForward& a) {
   check_arguments("cross_entropy_forward", a);
   if (stream.planning() || a.logits.empty()) return;
-  stream.run("cross_entropy_forward", [a] {
-    cpu::cross_entropy({.dlogits = {},
-                        .loss = a.loss,
-                        .logits = a.logits,
-                        .targets = a.targets,
-                        .weights = a.weights,
-                        .options = a.options});
-  });
+  const CrossEntropyBackward loss_alone{.dlogits = {},
+                                        .loss = a.loss,
+                                        .logits = a.logits,
+                                        .targets = a.targets,
+                                        .weights = a.weights,
+                                        .options = a.options};
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::cross_entropy(stream, loss_alone);
+  stream.run("cross_entropy_forward", [loss_alone] { cpu::cross_entropy(loss_alone); });
 }
 
 void cross_entropy_backward(Stream& stream, const CrossEntropyBackward& a) {
@@ -163,6 +167,8 @@ void cross_entropy_backward(Stream& stream, const CrossEntropyBackward& a) {
   check(a.dlogits.shape == a.logits.shape && is_float(a.dlogits.dtype), "cross_entropy_backward: dlogits is ",
         a.dlogits.dtype, " ", a.dlogits.shape, ", must have the shape of the logits, ", a.logits.shape);
   if (stream.planning() || a.logits.empty()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::cross_entropy(stream, a);
   stream.run("cross_entropy_backward", [a] { cpu::cross_entropy(a); });
 }
 

@@ -5,7 +5,7 @@
 // with e the label smoothing and z the weight of the z-loss. A negative target (-100, by custom) is ignored:
 // its loss and gradient are 0, whatever the logits. Columns from valid_vocab on pad the vocabulary: they
 // count nowhere, V above is valid_vocab, and their gradient is 0. A target outside the vocabulary is an Error
-// before anything is written.
+// before anything is written; on a GPU the kernel stops itself there, an Error that names none.
 //
 // A row's sums run over its columns in one fixed order, in fp32.
 
@@ -48,5 +48,11 @@ double min_bytes(const CrossEntropyForward& a);
 double min_bytes(const CrossEntropyBackward& a);
 double flops(const CrossEntropyForward& a);
 double flops(const CrossEntropyBackward& a);
+
+namespace cuda {
+void check_targets(Stream& stream, const Tensor& targets, int64_t V);
+// Both directions: the gradient is left out when a.dlogits is empty.
+void cross_entropy(Stream& stream, const CrossEntropyBackward& a);
+}  // namespace cuda
 
 }  // namespace flatshard

@@ -1,0 +1,148 @@
+// Cross-entropy on the GPU. A block owns a row: one pass finds its maximum and sums, each thread against the
+// maximum that it has seen so far; a second one writes the gradient, which may lie in the logits' place.
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/cross_entropy.h"
+#include "kernels/cuda_util.cuh"
+
+namespace flatshard::cuda {
+namespace {
+
+// Many, so that the rows under way are few and the second pass finds much of them in the caches.
+constexpr int kThreads = 1024;
+constexpr float kLowest = std::numeric_limits<float>::lowest();
+
+template <class T, class D>
+struct Rows {
+  D* dlogits;  // or null: the loss alone
+  float* loss;
+  const T* logits;
+  const int32_t* targets;
+  const float* weights;
+  int64_t columns, V;  // V of the columns are valid
+  CrossEntropyOptions options;
+};
+
+struct RowSums {
+  float max;    // kLowest when all logits are -infinity
+  float exps;   // sum of exp(x - max)
+  float total;  // sum of x
+};
+
+template <class T, int N>
+__device__ inline RowSums row_sums(const T* x, int64_t V) {
+  RowSums s{kLowest, 0.0f, 0.0f};
+  for (int64_t i = static_cast<int64_t>(threadIdx.x) * N; i < V; i += kThreads * N) {
+    const Pack<T, N> v = load<T, N>(x + i);
+    const int valid = V - i < N ? static_cast<int>(V - i) : N;
+    float top = s.max;
+    for (int j = 0; j < N; ++j)
+      if (j < valid) top = fmaxf(top, to_float(v.element[j]));
+    s.exps *= __expf(s.max - top);
+    for (int j = 0; j < N; ++j) {
+      if (j >= valid) continue;
+      s.exps += __expf(to_float(v.element[j]) - top);
+      s.total += to_float(v.element[j]);
+    }
+    s.max = top;
+  }
+  const float max = block_max<kThreads>(s.max);
+  return {max, block_sum<kThreads>(s.exps * __expf(s.max - max)), block_sum<kThreads>(s.total)};
+}
+
+__device__ inline float row_nll(const RowSums& sums, float target_logit, int64_t V,
+                                const CrossEntropyOptions& options) {
+  const float log_exps = logf(sums.exps), lse = sums.max + log_exps;
+  float nll = log_exps + (sums.max - target_logit);
+  if (options.label_smoothing > 0)
+    nll += options.label_smoothing * (target_logit - sums.total / static_cast<float>(V));
+  return options.z_loss > 0 ? nll + options.z_loss * lse * lse : nll;
+}
+
+// Writes gradient(column, logit) for this thread's share of a row, and 0 in columns that are not valid.
+template <int N, class T, class D, class Gradient>
+__device__ inline void write_row(D* dx, const T* x, int64_t columns, int64_t V, Gradient gradient) {
+  for (int64_t i = static_cast<int64_t>(threadIdx.x) * N; i < columns; i += kThreads * N) {
+    const Pack<T, N> v = load<T, N>(x + i);
+    Pack<D, N> out;
+    for (int j = 0; j < N; ++j)
+      out.element[j] = from_float<D>(i + j < V ? gradient(i + j, to_float(v.element[j])) : 0.0f);
+    store<D, N>(dx + i, out);
+  }
+}
+
+template <int N, class T, class D>
+__global__ void __launch_bounds__(kThreads) cross_entropy_kernel(Rows<T, D> r) {
+  const int64_t row = blockIdx.x, V = r.V;
+  const T* x = r.logits + row * r.columns;
+  D* dx = r.dlogits ? r.dlogits + row * r.columns : nullptr;
+  const int64_t target = r.targets[row];
+  require(target < V);
+  if (target < 0) {
+    if (threadIdx.x == 0) r.loss[row] = 0.0f;
+    if (dx) write_row<N>(dx, x, r.columns, 0, [](int64_t, float) { return 0.0f; });
+    return;
+  }
+  const float weight = r.weights[row], target_logit = to_float(x[target]);
+  const RowSums sums = row_sums<T, N>(x, V);  // its barriers let all threads read the target's logit
+  if (threadIdx.x == 0) r.loss[row] = weight * row_nll(sums, target_logit, V, r.options);
+  if (!dx) return;
+  const float lse = sums.max + logf(sums.exps);
+  const float scale = weight * (1 + 2 * r.options.z_loss * lse) / sums.exps;
+  const float smooth = weight * r.options.label_smoothing / static_cast<float>(V);
+  const float at_target = weight * (1 - r.options.label_smoothing);
+  write_row<N>(dx, x, r.columns, V, [&](int64_t column, float logit) {
+    const float gradient = __expf(logit - sums.max) * scale - smooth;
+    return column == target ? gradient - at_target : gradient;
+  });
+}
+
+template <int N, class T, class D>
+void launch(Stream& stream, const Rows<T, D>& rows, int64_t count) {
+  cross_entropy_kernel<N><<<static_cast<unsigned>(count), kThreads, 0, native(stream)>>>(rows);
+  check_launch("cross_entropy");
+}
+
+template <class T, class D>
+void run(Stream& stream, const CrossEntropyBackward& a) {
+  constexpr int kPack = std::min(kPackSize<T>, kPackSize<D>);
+  const int64_t columns = a.logits.shape[-1];
+  const Rows<T, D> rows{.dlogits = a.dlogits.empty() ? nullptr : a.dlogits.as<D>(),
+                        .loss = a.loss.as<float>(),
+                        .logits = a.logits.as<T>(),
+                        .targets = a.targets.as<int32_t>(),
+                        .weights = a.weights.as<float>(),
+                        .columns = columns,
+                        .V = a.options.valid_vocab > 0 ? a.options.valid_vocab : columns,
+                        .options = a.options};
+  if (packable<T>(columns, rows.dlogits, rows.logits))
+    launch<kPack>(stream, rows, a.logits.rows());
+  else
+    launch<1>(stream, rows, a.logits.rows());
+}
+
+__global__ void __launch_bounds__(kThreads)
+    check_targets_kernel(const int32_t* targets, int64_t size, int64_t V) {
+  const int64_t i = blockIdx.x * static_cast<int64_t>(kThreads) + threadIdx.x;
+  if (i < size) require(targets[i] < V);
+}
+
+}  // namespace
+
+void check_targets(Stream& stream, const Tensor& targets, int64_t V) {
+  const int64_t size = targets.size();
+  const auto blocks = static_cast<unsigned>((size + kThreads - 1) / kThreads);
+  check_targets_kernel<<<blocks, kThreads, 0, native(stream)>>>(targets.as<int32_t>(), size, V);
+  check_launch("check_targets");
+}
+
+void cross_entropy(Stream& stream, const CrossEntropyBackward& a) {
+  visit_float(a.logits.dtype, [&]<class T>() {
+    if (a.dlogits.empty()) return run<T, T>(stream, a);
+    visit_float(a.dlogits.dtype, [&]<class D>() { run<T, D>(stream, a); });
+  });
+}
+
+}  // namespace flatshard::cuda
