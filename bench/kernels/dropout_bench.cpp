@@ -7,50 +7,54 @@ namespace flatshard::bench {
 namespace {
 
 constexpr RandomStream kRandom(17, "layers.3.dropout", 9);
-constexpr int64_t kFirst = 45;
 
-DropoutForward forward_args(const Tensors& t, float p) {
-  return {.y = t["y"], .x = t["x"], .p = p, .random = kRandom, .first = kFirst};
+struct Sizes {
+  int64_t n, first;
+  float p;
+};
+
+DropoutForward forward_args(const Tensors& t, const Sizes& m) {
+  return {.y = t["y"], .x = t["x"], .p = m.p, .random = kRandom, .first = m.first};
 }
 
-DropoutBackward backward_args(const Tensors& t, float p, bool accumulate_dx) {
+DropoutBackward backward_args(const Tensors& t, const Sizes& m, bool accumulate_dx) {
   return {.dx = t["dx"],
           .dy = t["dy"],
-          .p = p,
+          .p = m.p,
           .random = kRandom,
-          .first = kFirst,
+          .first = m.first,
           .accumulate_dx = accumulate_dx};
 }
 
-void formula(Values& v, int64_t n, float p) {
-  v["y"].assign(static_cast<size_t>(n), 0);
-  for (int64_t i = 0; i < n; ++i)
-    if (kRandom.bits(kFirst + i) / 256 * 0x1p-24 >= p) v["y"][i] = v["x"][i] / (1.0 - p);
+void formula(Values& v, const Sizes& m) {
+  v["y"].assign(static_cast<size_t>(m.n), 0);
+  for (int64_t i = 0; i < m.n; ++i)
+    if (kRandom.bits(m.first + i) / 256 * 0x1p-24 >= m.p) v["y"][i] = v["x"][i] / (1.0 - m.p);
 }
 
-Case forward_case(DType dtype, int64_t n, float p) {
+Case forward_case(DType dtype, const Sizes& m) {
   return {.op = "dropout_forward",
-          .shape = str(n, " p=", p),
+          .shape = str(m.n, " from ", m.first, " p=", m.p),
           .dtype = dtype,
-          .args = {{"x", dtype, {n}, Role::input}, {"y", dtype, {n}, Role::output}},
-          .run = [=](Stream& s, Arena&, const Tensors& t) { dropout_forward(s, forward_args(t, p)); },
-          .min_bytes = [=](const Tensors& t) { return min_bytes(forward_args(t, p)); },
-          .flops = [=](const Tensors& t) { return flops(forward_args(t, p)); },
-          .reference = [=](Values& v) { formula(v, n, p); }};
+          .args = {{"x", dtype, {m.n}, Role::input}, {"y", dtype, {m.n}, Role::output}},
+          .run = [=](Stream& s, Arena&, const Tensors& t) { dropout_forward(s, forward_args(t, m)); },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(forward_args(t, m)); },
+          .flops = [=](const Tensors& t) { return flops(forward_args(t, m)); },
+          .reference = [=](Values& v) { formula(v, m); }};
 }
 
-Case backward_case(DType dtype, int64_t n, float p, bool accumulate_dx) {
+Case backward_case(DType dtype, const Sizes& m, bool accumulate_dx) {
   return {.op = "dropout_backward",
-          .shape = str(n, " p=", p, accumulate_dx ? " dx+=" : ""),
+          .shape = str(m.n, " from ", m.first, " p=", m.p, accumulate_dx ? " dx+=" : ""),
           .dtype = dtype,
-          .args = {{"x", dtype, {n}, Role::input},
-                   {"dy", dtype, {n}, Role::input},
-                   {"dx", dtype, {n}, accumulate_dx ? Role::updated : Role::output}},
+          .args = {{"x", dtype, {m.n}, Role::input},
+                   {"dy", dtype, {m.n}, Role::input},
+                   {"dx", dtype, {m.n}, accumulate_dx ? Role::updated : Role::output}},
           .run = [=](Stream& s, Arena&,
-                     const Tensors& t) { dropout_backward(s, backward_args(t, p, accumulate_dx)); },
-          .min_bytes = [=](const Tensors& t) { return min_bytes(backward_args(t, p, accumulate_dx)); },
-          .flops = [=](const Tensors& t) { return flops(backward_args(t, p, accumulate_dx)); },
-          .reference = [=](Values& v) { formula(v, n, p); },
+                     const Tensors& t) { dropout_backward(s, backward_args(t, m, accumulate_dx)); },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(backward_args(t, m, accumulate_dx)); },
+          .flops = [=](const Tensors& t) { return flops(backward_args(t, m, accumulate_dx)); },
+          .reference = [=](Values& v) { formula(v, m); },
           .gradients = true};
 }
 
@@ -60,15 +64,20 @@ std::vector<Case> dropout_cases(Scale scale) {
   std::vector<Case> cases;
   if (scale == Scale::bench || scale == Scale::vm)
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      const int64_t n = scale == Scale::bench ? 1 << 25 : 1 << 17;
-      cases.push_back(forward_case(dtype, n, 0.1f));
-      cases.push_back(backward_case(dtype, n, 0.1f, false));
+      const Sizes m{scale == Scale::bench ? 1 << 25 : 1 << 17, 64, 0.1f};
+      cases.push_back(forward_case(dtype, m));
+      cases.push_back(backward_case(dtype, m, false));
     }
   if (scale == Scale::test)
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
-      for (const int64_t n : {1, 7, 16, 203}) {
-        cases.push_back(forward_case(dtype, n, n == 7 ? 0.0f : 0.3f));
-        cases.push_back(backward_case(dtype, n, n == 7 ? 0.0f : 0.3f, n % 2 == 0));
+      for (const Sizes& m : {Sizes{1, 45, 0.3f},
+                             {7, 45, 0.0f},
+                             {16, 45, 0.3f},
+                             {16, 48, 0.3f},
+                             {203, 45, 0.3f},
+                             {203, 48, 0.3f}}) {
+        cases.push_back(forward_case(dtype, m));
+        cases.push_back(backward_case(dtype, m, m.n % 2 == 0));
       }
   return cases;
 }
