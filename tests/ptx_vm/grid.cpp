@@ -7,6 +7,8 @@
 #include <string>
 
 #include "runtime/check.h"
+#include "tests/ptx_vm/allot.h"
+#include "tests/ptx_vm/decode.h"
 #include "tests/ptx_vm/memory.h"
 #include "tests/ptx_vm/ptx_vm.h"
 #include "tests/ptx_vm/report.h"
@@ -28,20 +30,41 @@ void fill_literals(const Kernel& kernel, unsigned char* registers) {
     std::memcpy(registers + slot, &mask, sizeof(mask));
 }
 
-// Register files go from launch to launch: fresh memory for each would cost more than a small kernel.
-std::vector<std::vector<unsigned char>>& spare_registers() {
-  static std::vector<std::vector<unsigned char>> all;
+unsigned char* registers_of(std::vector<unsigned char>& files, const Kernel& kernel, size_t warp) {
+  const auto begin = reinterpret_cast<uint64_t>(files.data());
+  return reinterpret_cast<unsigned char*>(aligned(begin, kSlotAlignment)) + warp * kernel.register_bytes;
+}
+
+// Register files go from launch to launch: fresh memory for each would cost more than a small kernel, and so
+// would its literals, which stay where the kernel is the same.
+struct RegisterFiles {
+  std::vector<unsigned char> bytes{};
+  const Kernel* kernel = nullptr;
+  size_t warps = 0;
+};
+std::vector<RegisterFiles>& spare_registers() {
+  static std::vector<RegisterFiles> all;
   return all;
 }
 
-std::vector<unsigned char> take_registers(uint64_t bytes) {
-  std::vector<unsigned char> registers;
-  if (!spare_registers().empty()) {
-    registers = std::move(spare_registers().back());
-    spare_registers().pop_back();
+// The files of all warps of a block, each aligned as vectors need it.
+std::vector<unsigned char> take_registers(const Kernel& kernel, size_t warps) {
+  std::vector<RegisterFiles>& spare = spare_registers();
+  auto found = std::find_if(spare.begin(), spare.end(), [&](const RegisterFiles& files) {
+    return files.kernel == &kernel && files.warps == warps;
+  });
+  const bool has_literals = found != spare.end();
+  if (!has_literals && !spare.empty()) found = std::prev(spare.end());
+  RegisterFiles files;
+  if (found != spare.end()) {
+    files = std::move(*found);
+    spare.erase(found);
   }
-  if (registers.size() < bytes) registers.resize(bytes);
-  return registers;
+  const uint64_t bytes = uint64_t{warps} * kernel.register_bytes + kSlotAlignment;
+  if (files.bytes.size() < bytes) files.bytes.resize(bytes);
+  if (!has_literals)
+    for (size_t w = 0; w < warps; ++w) fill_literals(kernel, registers_of(files.bytes, kernel, w));
+  return std::move(files.bytes);
 }
 
 Dim place_in(const Dim& of, uint64_t index) {
@@ -57,14 +80,9 @@ void start(Block& block, Launch& launch, const Dim& id) {
   const bool is_new = block.warps.empty();
   if (is_new) {
     block.launch = &launch;
-    block.registers = take_registers(uint64_t{warps} * kernel.register_bytes + 64);
+    block.registers = take_registers(kernel, warps);
     block.warps.resize(warps);
-    const uint64_t first = (reinterpret_cast<uint64_t>(block.registers.data()) + 63) / 64 * 64;
-    for (uint32_t w = 0; w < warps; ++w) {
-      block.warps[w].registers =
-          reinterpret_cast<unsigned char*>(first) + uint64_t{w} * kernel.register_bytes;
-      fill_literals(kernel, block.warps[w].registers);
-    }
+    for (uint32_t w = 0; w < warps; ++w) block.warps[w].registers = registers_of(block.registers, kernel, w);
   }
   block.id = id;
   const uint64_t index = id.x + uint64_t{launch.grid.x} * (id.y + uint64_t{launch.grid.y} * id.z);
@@ -171,7 +189,8 @@ class Scheduler {
   }
 
   ~Scheduler() {
-    for (Block& block : blocks_) spare_registers().push_back(std::move(block.registers));
+    for (Block& block : blocks_)
+      spare_registers().push_back({std::move(block.registers), launch_.kernel, block.warps.size()});
   }
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
