@@ -241,6 +241,32 @@ bool resolve_together(Request& r, const uint64_t* address, Places* places) {
   return true;
 }
 
+// How many lanes from the first on access memory side by side.
+int run_length(const Request& r, const uint64_t* address, int first) {
+  int end = first + 1;
+  while (end < static_cast<int>(kLanes) && r.warp.active >> end & 1 &&
+         address[end] == address[end - 1] + r.bytes)
+    ++end;
+  return end - first;
+}
+
+// Lanes side by side at once; where that finds something wrong, one by one.
+template <Place place>
+void resolve_run(Request& r, const uint64_t* address, int first, int lanes, Places* places) {
+  r.first_lane = static_cast<uint32_t>(first);
+  r.lanes = static_cast<uint32_t>(lanes);
+  unsigned char* data = lanes > 1 ? place(r, address[first]) : nullptr;
+  for (int lane = first; lane < first + lanes; ++lane) {
+    if (data) {
+      places->data[lane] = data + static_cast<uint32_t>(lane - first) * r.bytes;
+      continue;
+    }
+    r.first_lane = static_cast<uint32_t>(lane);
+    r.lanes = 1;
+    places->data[lane] = place(r, address[lane]);
+  }
+}
+
 template <Place place, bool kTogether>
 void resolve_addresses(Request& r, const uint64_t* address, Places* places) {
   places->pattern = Places::Pattern::scattered;
@@ -248,11 +274,12 @@ void resolve_addresses(Request& r, const uint64_t* address, Places* places) {
     places->collides = false;
     return;
   }
-  r.lanes = 1;
-  for_each_lane(r.warp.active, [&](int lane) {
-    r.first_lane = static_cast<uint32_t>(lane);
-    places->data[lane] = place(r, address[lane]);
-  });
+  for (uint32_t left = r.warp.active; left;) {
+    const int first = std::countr_zero(left);
+    const int lanes = kTogether && r.access != Access::update ? run_length(r, address, first) : 1;
+    resolve_run<place>(r, address, first, lanes, places);
+    left &= ~static_cast<uint32_t>(((uint64_t{1} << lanes) - 1) << first);
+  }
   places->collides = r.collides;
 }
 
