@@ -59,38 +59,6 @@ TEST_CASE("atomics of global memory take lanes one after the other") {
   check_lanes("atom.global.add.u32 %r0, [source], 1;", [](uint64_t l) { return 0x03020100 + l; });
   check_lanes("atom.global.exch.b32 %r0, [source], %r30;",
               [](uint64_t l) { return l == 0 ? 0x03020100 : l - 1; });
-  const ScopedOptions scope({.may_add_floats = {"test"}});
-  check_lanes(
-      "setp.eq.u32 %p1, %r30, 0; @%p1 st.global.f32 [source], 0f3F800000; bar.warp.sync -1;"
-      "atom.global.add.f32 %f0, [source], 0f40000000; cvt.rzi.u32.f32 %r0, %f0;",
-      [](uint64_t l) { return 1 + 2 * l; });
-}
-
-TEST_CASE("floats are added by atomics where the kernel may, and are a finding elsewhere") {
-  const std::string add =
-      "st.global.u32 [source], 0; bar.sync 0; atom.global.add.f32 %f0, [source], 0f40000000; ";
-  {
-    const ScopedOptions scope({.may_add_floats = {"test"}});
-    check_lanes(add + "cvt.rzi.u32.f32 %r0, %f0;", [](uint64_t l) { return 2 * l; });
-    check_lanes(
-        "st.global.u32 [source], 0; bar.sync 0; red.global.add.f32 [source], 0f40000000; bar.sync 0; "
-        "ld.global.f32 %f0, [source]; cvt.rzi.u32.f32 %r0, %f0;",
-        [](uint64_t) { return 64; });
-  }
-  for (const std::string& body :
-       {add, std::string(
-                 "st.global.u32 [source], 0; mov.u64 %rd1, source; cvta.global.u64 %rd1, %rd1; red.add.f32 "
-                 "[%rd1], 0f40000000;")}) {
-    CHECK_THROWS_AS(run_ptx(body), Error);
-    const std::vector<Finding> found = take_findings();
-    REQUIRE(found.size() == 1);
-    CHECK(found[0].kind == FindingKind::float_atomic);
-  }
-  // Those of shared memory pass: schedules show whether their order changes bits.
-  check_lanes(
-      "st.shared.u32 [tile], 0; bar.sync 0; atom.shared.add.f32 %f0, [tile], 0f40000000; "
-      "cvt.rzi.u32.f32 %r0, %f0;",
-      [](uint64_t l) { return 2 * l; });
 }
 
 TEST_CASE("floats are added by atomics where the kernel may, and are a finding elsewhere") {
