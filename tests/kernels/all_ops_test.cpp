@@ -2,27 +2,18 @@
 
 #include "bench/case.h"
 #include "kernels/parallel_write.h"
+#include "tests/kernels/output_bytes.h"
 #include "tests/test.h"
 
 using namespace flatshard;
 using namespace flatshard::bench;
+using test::is_written;
+using test::output_bytes;
 
 namespace {
 
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = all_cases(Scale::test);
-  return all;
-}
-
-bool is_written(const Arg& arg) { return arg.role == Role::output || arg.role == Role::updated; }
-
-// All outputs of a fresh run, byte for byte.
-std::vector<std::vector<unsigned char>> output_bytes(const Case& c, SetupOptions options = {}) {
-  Setup setup(c, options);
-  setup.run();
-  std::vector<std::vector<unsigned char>> all;
-  for (const Arg& arg : c.args)
-    if (is_written(arg)) all.push_back(setup.bytes(arg.name));
   return all;
 }
 

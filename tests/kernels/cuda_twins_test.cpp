@@ -5,6 +5,7 @@
 
 #include "bench/case.h"
 #include "kernels/simd.h"
+#include "tests/kernels/output_bytes.h"
 #include "tests/test.h"
 
 using namespace flatshard;
@@ -16,15 +17,6 @@ namespace {
 bool fuses_on_cpu() {
   const simd::Floats x = simd::splat(1.0f + 0x1p-12f);
   return simd::fma(x, x, simd::splat(-1.0f - 0x1p-11f))[0] != 0.0f;
-}
-
-std::vector<std::vector<unsigned char>> output_bytes(const Case& c, Device device) {
-  Setup setup(c, {.device = device});
-  setup.run();
-  std::vector<std::vector<unsigned char>> all;
-  for (const Arg& arg : c.args)
-    if (arg.role == Role::output || arg.role == Role::updated) all.push_back(setup.bytes(arg.name));
-  return all;
 }
 
 }  // namespace
@@ -46,6 +38,6 @@ TEST_CASE("the twins that do the same arithmetic in the same order give the same
   for (const Case& c : all_cases(Scale::test)) {
     if (!c.has_cuda_twin || !kSameBits.contains(c.stem)) continue;
     CAPTURE(label(c));
-    CHECK(output_bytes(c, Device::cuda(0)) == output_bytes(c, Device::cpu()));
+    CHECK(test::output_bytes(c, {.device = Device::cuda(0)}) == test::output_bytes(c));
   }
 }

@@ -2,6 +2,7 @@
 // the order of warps or on how many blocks run at a time.
 
 #include "bench/case.h"
+#include "tests/kernels/output_bytes.h"
 #include "tests/ptx_vm/ptx_vm.h"
 #include "tests/test.h"
 
@@ -9,30 +10,17 @@ using namespace flatshard;
 using namespace flatshard::bench;
 using namespace flatshard::ptx_vm;
 
-namespace {
-
-std::vector<std::vector<unsigned char>> output_bytes(const Case& c) {
-  Setup setup(c, {.device = Device::cuda(0)});
-  setup.run();
-  std::vector<std::vector<unsigned char>> all;
-  for (const Arg& arg : c.args)
-    if (arg.role == Role::output || arg.role == Role::updated) all.push_back(setup.bytes(arg.name));
-  return all;
-}
-
-}  // namespace
-
 TEST_CASE("every CUDA twin gives the same bits under every schedule, with any number of blocks resident") {
   for (const Case& c : all_cases(Scale::test)) {
     if (!c.has_cuda_twin) continue;
     CAPTURE(label(c));
-    const auto expected = output_bytes(c);
+    const auto expected = test::output_bytes(c, {.device = Device::cuda(0)});
     for (const uint32_t resident : {1, 3, 0})
       for (const Schedule schedule :
            {Schedule::in_order, Schedule::reverse, Schedule::round_robin, Schedule::random}) {
         const ScopedOptions scope({.schedule = schedule, .seed = 7, .resident_blocks = resident});
         CAPTURE(describe(options()));
-        CHECK(output_bytes(c) == expected);
+        CHECK(test::output_bytes(c, {.device = Device::cuda(0)}) == expected);
       }
   }
 }
@@ -40,7 +28,7 @@ TEST_CASE("every CUDA twin gives the same bits under every schedule, with any nu
 TEST_CASE("the kernels run on the machine: it counts their launches and instructions") {
   const uint64_t launches = counters().launches, instructions = counters().warp_instructions;
   for (const Case& c : all_cases(Scale::test))
-    if (c.op == "rmsnorm_forward") output_bytes(c);
+    if (c.op == "rmsnorm_forward") test::output_bytes(c, {.device = Device::cuda(0)});
   CHECK(counters().launches > launches);
   CHECK(counters().warp_instructions > instructions + 1000);
 }
@@ -50,8 +38,8 @@ TEST_CASE("a device of either architecture gives the same bits") {
     if (!c.has_cuda_twin) continue;
     CAPTURE(label(c));
     const ScopedOptions newer({.arch = 90});
-    const auto expected = output_bytes(c);
+    const auto expected = test::output_bytes(c, {.device = Device::cuda(0)});
     const ScopedOptions older({.arch = 80});
-    CHECK(output_bytes(c) == expected);
+    CHECK(test::output_bytes(c, {.device = Device::cuda(0)}) == expected);
   }
 }
