@@ -4,7 +4,6 @@
 #include <cctype>
 #include <charconv>
 #include <cstring>
-#include <cxxabi.h>
 
 #include "runtime/check.h"
 #include "tests/ptx_vm/allot.h"
@@ -35,32 +34,6 @@ void offset_address(Warp& warp, const Op& op) {
 }
 
 }  // namespace
-
-std::string demangled(std::string_view name) {
-  int status = 0;
-  char* text = abi::__cxa_demangle(std::string(name).c_str(), nullptr, nullptr, &status);
-  std::string result(status == 0 ? text : std::string(name).c_str());
-  std::free(text);
-  return result;
-}
-
-Type type_of(std::string_view name) {
-  const auto bytes = static_cast<uint32_t>(bytes_of_type(name));
-  using Kind = Type::Kind;
-  if (name == "pred") return {Kind::pred, 0};
-  if (!bytes) return {};
-  if (name.ends_with("x2")) return {name[0] == 'b' ? Kind::bf_x2 : Kind::f_x2, bytes};
-  switch (name[0]) {
-    case 'u':
-      return {Kind::unsigned_int, bytes};
-    case 's':
-      return {Kind::signed_int, bytes};
-    case 'f':
-      return {Kind::f, bytes};
-    default:
-      return {name.starts_with("bf") ? Kind::bf : Kind::bits, bytes};
-  }
-}
 
 Decoder::Decoder(const Module& module, const Function& function, const Symbols& symbols, Kernel& kernel)
     : module_(module), function_(function), symbols_(symbols), kernel_(kernel) {}
