@@ -11,6 +11,7 @@
 #include "bench/case.h"
 #include "tests/ptx_vm/device_array.h"
 #include "tests/ptx_vm/every_order.h"
+#include "tests/ptx_vm/samples/numbers.h"
 #include "tests/test.h"
 
 using namespace flatshard;
@@ -46,15 +47,6 @@ const std::vector<Setting>& settings() {
       {"a window", {0, 290}, {}, 1, 1, 64, true, 37},
       {"q, k and v packed", {0, 77}, {}, 2, 1, 64, true, 0, true},
   };
-  return all;
-}
-
-std::vector<bf16> numbers(int64_t count, uint32_t seed) {
-  std::vector<bf16> all(static_cast<size_t>(count));
-  for (bf16& value : all) {
-    seed = seed * 1664525u + 1013904223u;
-    value = bf16(static_cast<float>(seed >> 8) * 0x1p-23f - 1.0f);
-  }
   return all;
 }
 

@@ -9,6 +9,7 @@
 #include "runtime/dtype.h"
 #include "tests/ptx_vm/device_array.h"
 #include "tests/ptx_vm/every_order.h"
+#include "tests/ptx_vm/samples/numbers.h"
 #include "tests/test.h"
 
 using namespace flatshard;
@@ -25,15 +26,6 @@ struct Size {
 };
 // Whole tiles; one that is hardly begun; edges in every direction; more steps than the ring has stages.
 constexpr Size kSizes[] = {{128, 128, 64}, {1, 8, 8}, {130, 136, 72}, {200, 264, 328}, {64, 128, 640}};
-
-std::vector<bf16> numbers(int64_t count, uint32_t seed) {
-  std::vector<bf16> all(static_cast<size_t>(count));
-  for (bf16& value : all) {
-    seed = seed * 1664525u + 1013904223u;
-    value = bf16(static_cast<float>(seed >> 8) * 0x1p-23f - 1.0f);
-  }
-  return all;
-}
 
 std::vector<bf16> on_device(const Size& s, const std::vector<bf16>& a, const std::vector<bf16>& b) {
   const DeviceArray<bf16> x(a), w(b), y(static_cast<size_t>(s.M * s.N));
