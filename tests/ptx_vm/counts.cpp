@@ -7,6 +7,7 @@
 #include <set>
 
 #include "tests/ptx_vm/memory.h"
+#include "tests/ptx_vm/ptx_vm.h"
 #include "tests/ptx_vm/warp.h"
 
 namespace flatshard::ptx_vm {
@@ -141,6 +142,15 @@ void Counts::add_access(KernelCounts& kernel, const Warp& warp, const Op& op, ui
   OpCounts& counts = kernel.ops[op.index];
   if (!global.empty()) add_global(counts, global, bytes, access);
   if (!shared.empty()) add_shared(counts, shared, shared_lanes, bytes);
+}
+
+Counts counts_of(const std::function<void()>& work) {
+  Counts counts;
+  Options wanted = options();
+  wanted.counts = &counts;
+  const ScopedOptions scope(wanted);
+  work();
+  return counts;
 }
 
 }  // namespace flatshard::ptx_vm

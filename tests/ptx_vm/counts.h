@@ -4,6 +4,7 @@
 // could.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <unordered_map>
@@ -62,5 +63,8 @@ class Counts {
   std::map<uint64_t, std::vector<unsigned char>> touched_;  // by address of 4 KiB: bit 0 read, bit 1 written
   uint64_t requested_bytes_ = 0;
 };
+
+// What the launches of this work cost.
+Counts counts_of(const std::function<void()>& work);
 
 }  // namespace flatshard::ptx_vm

@@ -14,12 +14,7 @@ using namespace flatshard::ptx_vm;
 namespace {
 
 Counts counts_of(const std::string& body) {
-  Counts counts;
-  Options wanted = options();
-  wanted.counts = &counts;
-  const ScopedOptions scope(wanted);
-  run_ptx(body);
-  return counts;
+  return ptx_vm::counts_of([&] { run_ptx(body); });
 }
 
 // Each lane stores, in the way that a form says, to tile + %r1.
@@ -103,11 +98,7 @@ TEST_CASE("CUDA twins move the bytes they declare, none twice, in whole sectors,
     if (!c.has_cuda_twin) continue;
     CAPTURE(bench::label(c));
     bench::Setup setup(c, {.device = Device::cuda(0)});
-    Counts counts;
-    Options wanted = options();
-    wanted.counts = &counts;
-    const ScopedOptions scope(wanted);
-    setup.run();
+    const Counts counts = ptx_vm::counts_of([&] { setup.run(); });
     const double least = c.min_bytes(setup.tensors());
     const OpCounts total = counts.total();
     // Partial sums between two kernels are no part of the declared bytes; they may be five in a hundred.

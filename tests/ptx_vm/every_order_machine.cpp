@@ -36,11 +36,7 @@ void for_every_order_of_sums(const std::function<void()>& body) {
 }
 
 void expect_no_bank_conflicts(const std::function<void()>& body) {
-  Counts counts;
-  Options now = options();
-  now.counts = &counts;
-  run_with(now, body);
-  const OpCounts total = counts.total();
+  const OpCounts total = counts_of([&] { run_with(options(), body); }).total();
   CHECK(total.least_waves > 0);
   CHECK(total.waves == total.least_waves);
 }

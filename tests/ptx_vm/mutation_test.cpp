@@ -74,15 +74,6 @@ void check_found(const Sample& sample) {
     CHECK(names_one_of(found[0].where, marked_lines(sample.name)));
 }
 
-Counts counts_of(const Sample& sample) {
-  Counts counts;
-  Options wanted = options();
-  wanted.counts = &counts;
-  const ScopedOptions scope(wanted);
-  sample.run();
-  return counts;
-}
-
 }  // namespace
 
 TEST_CASE("kernels that are right give the same bits under every schedule, and nothing is found") {
@@ -131,9 +122,9 @@ TEST_CASE(
     "a tile that is not swizzled gives the same bits, but conflicts of banks at the lines that read it") {
   const Sample swizzled = correct_tensor_samples()[0], plain = product_without_swizzle();
   CHECK(plain.run() == swizzled.run());
-  const OpCounts best = counts_of(swizzled).total();
+  const OpCounts best = counts_of([&] { swizzled.run(); }).total();
   CHECK(best.waves == best.least_waves);
-  const Counts counts = counts_of(plain);
+  const Counts counts = counts_of([&] { plain.run(); });
   REQUIRE(counts.kernels().size() == 1);
   const KernelCounts& kernel = counts.kernels()[0];
   int conflicts = 0;

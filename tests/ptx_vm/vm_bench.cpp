@@ -43,15 +43,6 @@ double speed_of(bench::Setup& setup) {
   return rates[kRepeats / 2];
 }
 
-Counts count(bench::Setup& setup) {
-  Counts counts;
-  Options wanted = options();
-  wanted.counts = &counts;
-  const ScopedOptions scope(wanted);
-  setup.run();
-  return counts;
-}
-
 double ratio(double a, double b) { return b == 0 ? 1 : a / b; }
 double ratio(uint64_t a, uint64_t b) { return ratio(static_cast<double>(a), static_cast<double>(b)); }
 
@@ -65,7 +56,7 @@ void print_head(int width) {
 void print_case(const Case& c, int width) {
   bench::Setup setup(c, {.device = Device::cuda(0)});
   setup.run();
-  const Counts counts = count(setup);
+  const Counts counts = counts_of([&] { setup.run(); });
   const double least = c.min_bytes(setup.tensors());
   const OpCounts total = counts.total();
   uint32_t shared_bytes = 0;
@@ -93,7 +84,7 @@ struct Line {
 // The instructions that take more sectors or turns than they need, worst first.
 void print_lines(const Case& c) {
   bench::Setup setup(c, {.device = Device::cuda(0)});
-  const Counts counts = count(setup);
+  const Counts counts = counts_of([&] { setup.run(); });
   std::vector<Line> lines;
   for (const KernelCounts& kernel : counts.kernels())
     for (size_t i = 0; i < kernel.ops.size(); ++i) {
@@ -116,7 +107,7 @@ void print_lines(const Case& c) {
 
 void print_opcodes(const Case& c) {
   bench::Setup setup(c, {.device = Device::cuda(0)});
-  const Counts counts = count(setup);
+  const Counts counts = counts_of([&] { setup.run(); });
   for (const KernelCounts& kernel : counts.kernels()) {
     std::cout << '\n'
               << kernel.kernel->name << "\n  " << kernel.launches << " launches, " << kernel.blocks
