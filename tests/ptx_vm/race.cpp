@@ -70,20 +70,60 @@ uint32_t Epochs::add(Epoch epoch) {
   return next_epoch++;
 }
 
+void RaceShadow::Chunk::clear(int bytes_of_cell, int bytes_of_lane, uint64_t before) {
+  log_cell = bytes_of_cell;
+  log_lane = bytes_of_lane;
+  lead = before;
+  const uint64_t cells = (kChunkBytes + lead + (uint64_t{1} << log_cell) - 1) >> log_cell;
+  write.assign(cells, 0);
+  read.assign(cells, 0);
+  other_read.clear();
+}
+
+void RaceShadow::Chunk::begin_cells(int log_bytes) { clear(log_bytes, kNoStripes, 0); }
+
+void RaceShadow::Chunk::begin_stripes(uint64_t bytes_of_lane, uint64_t offset) {
+  const uint64_t stripe = bytes_of_lane * kLanes;
+  clear(std::countr_zero(stripe), std::countr_zero(bytes_of_lane), (0 - offset) % stripe);
+}
+
+uint64_t RaceShadow::Chunk::begin_of(uint64_t cell, uint64_t from) const {
+  return std::max(from + lead, from / kChunkBytes * kChunkBytes + (cell << log_cell)) - lead;
+}
+
+bool RaceShadow::Chunk::is_at_cell(uint64_t offset) const {
+  return offset % kChunkBytes == 0 || (offset + lead) % (uint64_t{1} << log_cell) == 0;
+}
+
+bool RaceShadow::Chunk::takes_stripe(const Span& span) const {
+  return is_striped() && std::countr_zero(span.bytes) == log_lane &&
+         (span.offset + lead) % (uint64_t{1} << log_cell) == 0;
+}
+
+Mark RaceShadow::Chunk::mark_at(const std::vector<Mark>& marks, uint64_t offset) const {
+  const Mark mark = marks[cell_of(offset)];
+  if (!is_striped() || !mark) return mark;
+  const uint64_t lane = (offset + lead) >> log_lane & (kLanes - 1);
+  return mark | lane << kLaneShift;  // which changes nothing where many lanes are meant
+}
+
 void RaceShadow::Chunk::refine(int to) {
+  if (!is_striped() && log_cell <= to) return;
   for (std::vector<Mark>* coarse : {&write, &read, &other_read}) {
     if (coarse->empty()) continue;
     std::vector<Mark> finer(kChunkBytes >> to);
-    for (size_t i = 0; i < finer.size(); ++i) finer[i] = (*coarse)[i << to >> log_cell];
+    for (size_t i = 0; i < finer.size(); ++i) finer[i] = mark_at(*coarse, i << to);
     *coarse = std::move(finer);
   }
   log_cell = to;
+  log_lane = kNoStripes;
+  lead = 0;
 }
 
 void RaceShadow::Cells::need_other_read() {
   if (other_read) return;
-  chunk.other_read.resize(chunk.read.size());
-  other_read = &chunk.other_read[first_cell];
+  chunk->other_read.resize(chunk->read.size());
+  other_read = &chunk->other_read[first_cell];
 }
 
 RaceShadow::Chunk& RaceShadow::chunk_at(uint64_t offset) {
@@ -187,31 +227,50 @@ inline bool RaceShadow::note_write(Cells& cells, uint64_t cell, const Warp& warp
   return same_instruction && write.lane() != now.lane();
 }
 
+RaceShadow::Cells RaceShadow::cells_of(Chunk& chunk, const Span& span, uint64_t begin, uint64_t end, Mark now,
+                                       bool is_async) {
+  const uint64_t cell = chunk.cell_of(begin);
+  return {.chunk = &chunk,
+          .first_cell = cell,
+          .write = &chunk.write[cell],
+          .read = &chunk.read[cell],
+          .other_read = chunk.other_read.empty() ? nullptr : &chunk.other_read[cell],
+          .count = chunk.cell_of(end - 1) - cell + 1,
+          .address = span.address + (begin - span.offset),
+          .log_cell = chunk.log_cell,
+          .log_bytes = is_async || chunk.is_striped() ? kOneLane : std::countr_zero(span.bytes),
+          .now = now,
+          .from_begin = begin - span.offset};
+}
+
 bool RaceShadow::access(Warp& warp, const Op& op, const Span& span, bool writes) {
   bool collides = false;
   const Mark first = is_shared_ ? warp.block->first_unsettled() : warp.block->launch->past.settled();
+  const Mark forgotten = is_shared_ ? warp.block->started : first;
   const Mark now = Mark{epoch_of(warp)} << kEpochShift | Mark{op.index} << kOpShift |
                    Mark{warp.step & 127} << kStepShift | Mark{span.first_lane} << kLaneShift | op.is_strong;
-  const int log_bytes = std::countr_zero(span.bytes);
+  const bool is_stripe = span.lanes == kLanes && span.first_lane == 0 && !warp.is_async;
+  const int finest = span.bytes >= 16 ? 4 : span.bytes >= 4 ? 2 : 0;
   const uint64_t end = span.offset + uint64_t{span.lanes} * span.bytes;
   for (uint64_t at = span.offset; at < end;) {
     Chunk& chunk = chunk_at(at);
-    if (chunk.log_cell > log_bytes) chunk.refine(log_bytes >= 2 ? 2 : 0);
-    const uint64_t chunk_end = std::min(end, (at / kChunkBytes + 1) * kChunkBytes);
-    const uint64_t cell = at % kChunkBytes >> chunk.log_cell;
-    Cells cells{.chunk = chunk,
-                .first_cell = cell,
-                .write = &chunk.write[cell],
-                .read = &chunk.read[cell],
-                .other_read = chunk.other_read.empty() ? nullptr : &chunk.other_read[cell],
-                .count = std::max(uint64_t{1}, (chunk_end - at) >> chunk.log_cell),
-                .address = span.address + (at - span.offset),
-                .log_cell = chunk.log_cell,
-                .log_bytes = warp.is_async ? kOneLane : log_bytes,
-                .now = now,
-                .from_begin = at - span.offset};
-    at = chunk_end;
+    if (!is_stripe || !chunk.takes_stripe(span)) {
+      if (chunk.newest >= forgotten)
+        chunk.refine(finest);
+      else if (is_stripe)
+        chunk.begin_stripes(span.bytes, span.offset);
+      else if (chunk.is_striped() || chunk.log_cell > finest)
+        chunk.begin_cells(finest);
+    }
+    chunk.newest = std::max(chunk.newest, now);
+    const uint64_t begin = at;
+    at = std::min(end, (at / kChunkBytes + 1) * kChunkBytes);
+    Cells cells = cells_of(chunk, span, begin, at, now, warp.is_async);
     if (writes ? write_together(cells, first, warp) : read_together(cells, first, warp)) continue;
+    if (chunk.is_striped()) {
+      chunk.refine(finest);
+      cells = cells_of(chunk, span, begin, at, now, false);
+    }
     for (uint64_t i = 0; i < cells.count; ++i) {
       if (writes)
         collides |= note_write(cells, i, warp);
@@ -227,14 +286,15 @@ void RaceShadow::check_proxy_fences(const Warp& actor, const Span& span) {
   const uint64_t end = span.offset + uint64_t{span.lanes} * span.bytes;
   for (uint64_t at = span.offset; at < end;) {
     const Chunk& chunk = chunk_at(at);
-    const Stamp write = stamp_of(chunk.write[at % kChunkBytes >> chunk.log_cell], actor);
+    const Stamp write = stamp_of(chunk.mark_at(chunk.write, at), actor);
     const uint32_t index = write.serial - actor.block->first_serial();  // huge for asynchronous works
     if (index < warps.size() && !is_fenced(write, warps[index], actor.known[index]))
       report(FindingKind::missing_proxy_fence, actor, std::countr_zero(actor.active),
              str("reads ", describe_address(actor, span.address + (at - span.offset)), ", which ",
                  describe_actor(actor, write.serial, static_cast<int>(write.lane()), write.op()),
                  " wrote, and no fence.proxy.async by that thread comes between"));
-    at = (at >> chunk.log_cell << chunk.log_cell) + (uint64_t{1} << chunk.log_cell);
+    const int log_piece = chunk.is_striped() ? chunk.log_lane : chunk.log_cell;
+    at = ((at >> log_piece) + 1) << log_piece;
   }
 }
 

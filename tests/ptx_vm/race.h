@@ -91,17 +91,35 @@ class RaceShadow {
 
  private:
   static constexpr uint64_t kChunkBytes = 4096;
-  // Cells stand for 16 bytes until a lane's access is smaller, then all of the chunk's for fewer.
+  // Cells are pieces of at most 16 bytes, as small as the smallest access of a lane. But where all accesses
+  // of a chunk are by whole warps, side by side and in step, a cell is all that one of them takes: a stripe.
+  // Its mark is that of lane 0, which says all about the others.
   struct Chunk {
-    int log_cell = 4;
+    static constexpr int kNoStripes = -1;
+    int log_cell = 4;               // of its bytes
+    int log_lane = kNoStripes;      // of what a lane has of a stripe
+    uint64_t lead = 0;              // bytes of the first stripe that lie before the chunk
+    Mark newest = 0;                // no mark here is of a later epoch
     std::vector<Mark> write, read;  // of each cell
     std::vector<Mark> other_read;   // empty until two have read
-    Chunk() : write(kChunkBytes / 16), read(write) {}
-    void refine(int to);
+    Chunk() { begin_stripes(16, 0); }
+    bool is_striped() const { return log_lane != kNoStripes; }
+    uint64_t cell_of(uint64_t offset) const { return (offset % kChunkBytes + lead) >> log_cell; }
+    // Where it begins, or an access of it `from` there on.
+    uint64_t begin_of(uint64_t cell, uint64_t from) const;
+    bool is_at_cell(uint64_t offset) const;  // where one begins, or the chunk does
+    bool takes_stripe(const Span& span) const;
+    Mark mark_at(const std::vector<Mark>& marks, uint64_t offset) const;  // of the lane there
+    void begin_cells(int log_bytes);                                      // afresh
+    void begin_stripes(uint64_t bytes_of_lane, uint64_t offset);
+    void refine(int to);  // cells of 2^to bytes at most
+
+   private:
+    void clear(int bytes_of_cell, int bytes_of_lane, uint64_t before);
   };
   // The marks of some cells side by side, and the one to leave on the first of them.
   struct Cells {
-    Chunk& chunk;
+    Chunk* chunk;
     uint64_t first_cell;
     Mark *write, *read, *other_read;  // null until two have read
     uint64_t count, address;
@@ -115,6 +133,8 @@ class RaceShadow {
   };
 
   Chunk& chunk_at(uint64_t offset);
+  static Cells cells_of(Chunk& chunk, const Span& span, uint64_t begin, uint64_t end, Mark now,
+                        bool is_async);
   Stamp stamp_of(Mark mark, const Warp& warp) const;
   bool is_ordered(const Stamp& past, const Warp& warp, uint32_t lane) const;
   bool is_free(const Mark* marks, const Cells& cells, Mark first, const Warp& warp) const;

@@ -38,10 +38,14 @@ void RaceShadow::access(Past& past, uint64_t address, uint64_t offset, uint64_t 
   for (uint64_t at = offset; at < end;) {
     Chunk& chunk = chunk_at(at);
     const uint64_t chunk_end = std::min(end, (at / kChunkBytes + 1) * kChunkBytes), edges = at | chunk_end;
-    const int widest = edges % 16 == 0 ? 4 : edges % 4 == 0 ? 2 : 0;
-    if (chunk.log_cell > widest) chunk.refine(widest);
-    for (; at < chunk_end; at += uint64_t{1} << chunk.log_cell)
-      note(chunk, at % kChunkBytes >> chunk.log_cell, past, address + (at - offset), writes);
+    if (chunk.newest < past.settled() && edges % kChunkBytes == 0) chunk.begin_stripes(16, 0);
+    if (!chunk.is_at_cell(at) || !chunk.is_at_cell(chunk_end))
+      chunk.refine(edges % 16 == 0 ? 4 : edges % 4 == 0 ? 2 : 0);
+    chunk.newest = std::max(chunk.newest, past.now().first_mark);
+    const uint64_t last = chunk.cell_of(chunk_end - 1);
+    for (uint64_t cell = chunk.cell_of(at); cell <= last; ++cell)
+      note(chunk, cell, past, address + (chunk.begin_of(cell, at) - offset), writes);
+    at = chunk_end;
   }
 }
 
@@ -49,7 +53,7 @@ void RaceShadow::end(Past& past, uint64_t address) {
   for (size_t c = 0; c < chunks_.size(); ++c)
     if (chunks_[c])
       for (uint64_t cell = 0; cell < chunks_[c]->write.size(); ++cell)
-        note(*chunks_[c], cell, past, address + c * kChunkBytes + (cell << chunks_[c]->log_cell), true);
+        note(*chunks_[c], cell, past, address + chunks_[c]->begin_of(cell, c * kChunkBytes), true);
 }
 
 }  // namespace flatshard::ptx_vm
