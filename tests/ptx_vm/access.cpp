@@ -62,6 +62,15 @@ bool all_written(const unsigned char* state, uint64_t bytes) {
   return other == 0;
 }
 
+void mark_written(unsigned char* state, uint64_t bytes) {
+  if (bytes == 4)
+    std::memset(state, kWritten, 4);
+  else if (bytes == 16)
+    std::memset(state, kWritten, 16);
+  else
+    std::memset(state, kWritten, bytes);
+}
+
 bool any(unsigned char kind, const unsigned char* state, uint64_t bytes) {
   unsigned char found = 0;
   for (uint64_t i = 0; i < bytes; ++i) found |= state[i] & kind;
@@ -102,7 +111,7 @@ bool pass_states(const Request& r, const Region& region, uint64_t offset, uint64
       if (!alone) return false;
       check_accessible(r, state, address);
     }
-    std::memset(state, kWritten, r.all_bytes());
+    mark_written(state, r.all_bytes());
   }
   note_written(region, offset);
   return true;
@@ -200,6 +209,29 @@ unsigned char* at_local(Request& r, uint64_t address) {
                    address | kLocalWindow);
 }
 
+// Memory of its own that each lane accesses at the same address: nothing but its bytes' states differs from
+// lane to lane. False where something is wrong.
+bool resolve_own(const Request& r, const uint64_t* address, Places* places) {
+  Warp& warp = r.warp;
+  const uint64_t size = warp.block->kernel().local_bytes;
+  const uint64_t offset = (address[0] | kLocalWindow) - (kLocalWindow + kLocalBase);
+  uint64_t other = 0;
+  for (uint32_t lane = 1; lane < kLanes; ++lane) other |= address[lane] ^ address[0];
+  if (warp.active != kAllLanes || other || offset % r.bytes || offset > size || r.bytes > size - offset)
+    return false;
+  unsigned char *data = warp.local.data() + offset, *state = warp.local_state.data() + offset;
+  for (uint32_t lane = 0; lane < kLanes; ++lane, data += size, state += size) {
+    if (r.access == Access::write)
+      mark_written(state, r.bytes);
+    else if (!all_written(state, r.bytes))
+      return false;
+    places->data[lane] = data;
+  }
+  places->pattern = Places::Pattern::scattered;
+  places->collides = false;
+  return true;
+}
+
 unsigned char* at_parameter(Request& r, uint64_t address) {
   std::vector<unsigned char>& parameters = r.warp.block->launch->parameters;
   const uint64_t offset = address & ~kWindowMask;
@@ -289,6 +321,7 @@ void resolve_all(Request r, uint32_t base_slot, Places* places) {
   uint64_t address[kLanes];
   for (uint32_t lane = 0; lane < kLanes; ++lane)
     address[lane] = base[lane] + static_cast<uint64_t>(r.op.immediate);
+  if (place == at_local && resolve_own(r, address, places)) return;
   resolve_addresses<place, kTogether>(r, address, places);
 }
 

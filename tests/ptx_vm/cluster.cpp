@@ -13,7 +13,6 @@ namespace {
 void go_on(Warp& warp, const Knowledge& knowledge) {
   if (warp.block->kernel().code[warp.current].acquires) learn(warp, knowledge);
   ++warp.cluster_waits;
-  warp.state = Warp::State::ready;
 }
 
 }  // namespace
@@ -49,11 +48,13 @@ void Cluster::perhaps_complete() {
   if (!anybody) return;
   ++phase;
   completed = gathering;
-  for (Warp* warp : waiting) go_on(*warp, completed);
-  waiting.clear();
   Launch& launch = *blocks[0]->launch;
+  for (Warp* warp : waiting) {
+    go_on(*warp, completed);
+    launch.wake(*warp);
+  }
+  waiting.clear();
   ++launch.progress;
-  ++launch.released;
 }
 
 uint32_t cluster_size(const Warp& warp) { return static_cast<uint32_t>(warp.block->cluster->blocks.size()); }

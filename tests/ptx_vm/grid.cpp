@@ -90,7 +90,8 @@ void start(Block& block, Launch& launch, const Dim& id) {
   block.shared_state.assign(block.shared.size(), kUnwritten);
   for (const auto& [begin, end] : kernel.shared_gaps)
     std::fill(block.shared_state.begin() + begin, block.shared_state.begin() + end, kGap);
-  block.barriers = {};
+  for (Barrier& barrier : block.barriers)
+    if (barrier.expected) barrier.begin();
   block.mbarriers.clear();
   block.loads.clear();
   block.stores.clear();
@@ -200,7 +201,7 @@ class Scheduler {
     refresh();
     while (!ready_.empty()) {
       const size_t chosen = choose();
-      Warp& warp = *ready_[chosen];
+      Warp& warp = *ready_[chosen].warp;
       const uint64_t before = warp.executed;
       run(warp, turn(), passed_over_ > 2 * ready_.size());
       counters().warp_instructions += warp.executed - before;
@@ -211,10 +212,7 @@ class Scheduler {
       quiet = is_quiet ? quiet + warp.executed - before : 0;
       passed_over_ = is_quiet ? passed_over_ + 1 : 0;
       progress = launch_.progress;
-      if (warp.state == Warp::State::at_barrier && released_ == launch_.released && ready_.size() > 1)
-        ready_.erase(ready_.begin() + static_cast<ptrdiff_t>(chosen));
-      else if (warp.state != Warp::State::ready || released_ != launch_.released)
-        refresh();
+      update(chosen);
       if (polls_ > kVainRounds * (ready_.size() + 1))
         report_deadlock(blocks_, "every warp that can run asks in vain whether it may go on:");
       if (quiet > kHangs)
@@ -224,10 +222,30 @@ class Scheduler {
   }
 
  private:
-  // Blocks that have ended make room for the next of the grid; then lists who can run.
+  struct Ready {
+    uint32_t serial;
+    Warp* warp;
+    bool operator<(const Ready& other) const { return serial < other.serial; }
+  };
+
+  // After the turn of one warp: it may wait or have ended, others may have been woken.
+  void update(size_t chosen) {
+    const Warp& warp = *ready_[chosen].warp;
+    if (warp.state != Warp::State::ready) ready_.erase(ready_.begin() + static_cast<ptrdiff_t>(chosen));
+    for (Warp* woken : launch_.woken) {
+      if (woken->state != Warp::State::ready) continue;
+      const Ready entry{woken->serial, woken};
+      const auto at = std::lower_bound(ready_.begin(), ready_.end(), entry);
+      if (at == ready_.end() || at->warp != woken) ready_.insert(at, entry);
+    }
+    launch_.woken.clear();
+    if (ready_.empty() || warp.block->live_warps == 0) refresh();
+  }
+
+  // Blocks that have ended make room for the next of the grid; then lists who can run, in the grid's order.
   void refresh() {
-    released_ = launch_.released;
     ready_.clear();
+    launch_.woken.clear();
     bool anybody = false;
     for (Cluster& cluster : clusters_) {
       const bool has_ended = std::all_of(cluster.blocks.begin(), cluster.blocks.end(),
@@ -237,9 +255,10 @@ class Scheduler {
     for (Block& block : blocks_) {
       for (Warp& warp : block.warps) {
         anybody |= warp.state != Warp::State::ended;
-        if (warp.state == Warp::State::ready) ready_.push_back(&warp);
+        if (warp.state == Warp::State::ready) ready_.push_back({warp.serial, &warp});
       }
     }
+    std::sort(ready_.begin(), ready_.end());
     if (ready_.empty() && launch_.async.run_one()) return refresh();
     if (ready_.empty() && anybody) report_deadlock(blocks_, "no warp can run; what each waits for:");
   }
@@ -273,98 +292,14 @@ class Scheduler {
   std::mt19937_64 random_;
   std::vector<Block> blocks_;
   std::vector<Cluster> clusters_;
-  std::vector<Warp*> ready_;
+  std::vector<Ready> ready_;
   uint64_t next_ = 0;  // cluster of the grid
-  uint64_t turn_ = 0, released_ = 0;
+  uint64_t turn_ = 0;
   uint64_t passed_over_ = 0;  // turns in a row that changed nothing: warps that poll must let others run
   uint64_t polls_ = 0;        // turns in a row that ended with a poll in vain and changed nothing
 };
 
 }  // namespace
-
-namespace {
-
-// The result of bar.red: slots id, count, result, predicate.
-void deliver(Warp& warp, const Barrier& barrier) {
-  const Op& op = warp.block->kernel().code[warp.current];
-  const auto reduction = static_cast<Reduction>(op.immediate);
-  const bool holds = reduction == Reduction::all ? barrier.ayes == barrier.arrived : barrier.ayes > 0;
-  if (reduction == Reduction::count)
-    std::fill_n(warp.lanes<uint32_t>(op.slot[2]), kLanes, barrier.ayes);
-  else if (reduction != Reduction::none)
-    warp.predicate(op.slot[2]) = holds ? kAllLanes : 0;
-}
-
-}  // namespace
-
-void Block::complete(Barrier& barrier) {
-  for (Warp* warp : barrier.waiting) {
-    for (size_t w = 0; w < warps.size(); ++w) warp->known[w] = std::max(warp->known[w], barrier.known[w]);
-    merge(warp->known_elsewhere, barrier.known_elsewhere);
-    merge(warp->observed, barrier.observed);
-    deliver(*warp, barrier);
-    warp->state = Warp::State::ready;
-  }
-  if (barrier.is_for_all) settled = Epochs::next_mark();
-  ++launch->progress;
-  ++launch->released;
-  barrier = {};
-}
-
-void Block::arrive(Warp& warp, uint32_t number, uint32_t expected, bool waits) {
-  const auto lane = std::countr_zero(warp.active);
-  if (number >= barriers.size())
-    report(FindingKind::barrier_count, warp, lane, str("there is no barrier ", number));
-  Barrier& barrier = barriers[number];
-  const bool is_for_all = expected == 0;
-  if (is_for_all) {
-    expected = static_cast<uint32_t>(launch->block.count());
-    if (live_warps < static_cast<int>(warps.size()))
-      report(FindingKind::divergent_barrier, warp, lane,
-             "some warps of the block have ended without coming here");
-  } else if (expected % kLanes) {
-    report(FindingKind::barrier_count, warp, lane, str(expected, " threads, not a multiple of 32"));
-  }
-  if (barrier.arrived && barrier.expected != expected)
-    report(FindingKind::barrier_count, warp, lane,
-           str("barrier ", number, " is for ", expected, " threads here, but ", barrier.expected, " at ",
-               kernel().where(barrier.arrivers[0]->current)));
-  barrier.expected = expected;
-  barrier.is_for_all = is_for_all;
-  barrier.arrived += is_for_all ? static_cast<uint32_t>(std::popcount(warp.active)) : kLanes;
-  barrier.arrivers.push_back(&warp);
-  merge(barrier.known_elsewhere, warp.known_elsewhere);
-  merge(barrier.observed, warp.observed);
-  if (const Op& op = kernel().code[warp.current]; op.immediate)
-    barrier.ayes += static_cast<uint32_t>(std::popcount(warp.predicate(op.slot[3]) & warp.active));
-  barrier.known.resize(warps.size(), 0);
-  for (size_t w = 0; w < warps.size(); ++w) barrier.known[w] = std::max(barrier.known[w], warp.known[w]);
-  warp.advance();
-  if (waits) {
-    barrier.waiting.push_back(&warp);
-    warp.state = Warp::State::at_barrier;
-  }
-  if (barrier.arrived > expected)
-    report(FindingKind::barrier_count, warp, lane,
-           str("more threads than ", expected, " come to barrier ", number));
-  if (barrier.arrived == expected) complete(barrier);
-}
-
-void Block::warp_ended(Warp& warp) {
-  check_stores_waited(warp);
-  --live_warps;
-  ++launch->progress;
-  end_of_warp(warp);
-  if (live_warps == 0) {
-    check_loads_waited(*this);
-    check_visits(*this);
-  }
-  cluster->perhaps_complete();
-  for (const Barrier& barrier : barriers)
-    if (barrier.is_for_all && barrier.arrived)
-      report(FindingKind::divergent_barrier, *barrier.arrivers[0], 0,
-             str("warp ", warp.index, " of the block ends without coming here"));
-}
 
 void execute(Launch& launch) {
   ++counters().launches;

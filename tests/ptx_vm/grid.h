@@ -42,14 +42,15 @@ struct Launch {
   bool is_cooperative = false;                          // all blocks are resident
   std::vector<Allocation*> last_touched{};              // by each op: where it probably goes next
   std::unordered_map<uint64_t, Knowledge> published{};  // by address
-  uint64_t progress = 0;     // stores, barriers and exits so far: a launch without any for long hangs
-  uint64_t released = 0;     // barriers that let warps go on
-  Counts* counts = nullptr;  // or none are wanted
+  uint64_t progress = 0;       // stores, barriers and exits so far: a launch without any for long hangs
+  std::vector<Warp*> woken{};  // since the scheduler last looked
+  Counts* counts = nullptr;    // or none are wanted
   KernelCounts* kernel_counts = nullptr;
   AsyncQueue async{};
   Epochs epochs{};
 
   uint64_t warps() const { return grid.count() * ((block.count() + kLanes - 1) / kLanes); }
+  void wake(Warp& warp);  // which waited
 };
 
 enum class Reduction { none, count, all, any };  // of bar.red, in Op::immediate
@@ -62,6 +63,7 @@ struct Barrier {
   Knowledge known_elsewhere{}, observed{};
   uint32_t ayes = 0;            // of bar.red: threads whose predicate holds
   std::vector<uint32_t> known;  // what happened before the arrivals, as in Warp
+  void begin();                 // anew
 };
 
 struct Block {

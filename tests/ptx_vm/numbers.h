@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 namespace flatshard::ptx_vm {
 
@@ -84,20 +85,33 @@ inline float directed(float value, double sum, double rest, Rounding rounding) {
   return value;
 }
 
-// The operand that is a number where one is NaN; +0 above -0.
+// The operand that is a number where one is NaN; +0 above -0. Without branches, as power_of_two: loops over
+// them run on vectors.
 template <class T>
-inline T min_number(T a, T b) {
-  if (a != a) return canonical(b);
-  if (b != b) return a;
-  if (a == b) return std::signbit(a) ? a : b;
-  return a < b ? a : b;
+using BitsOf = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+template <class T>
+T min_number(T a, T b) {
+  const T equal = std::bit_cast<T>(std::bit_cast<BitsOf<T>>(a) | std::bit_cast<BitsOf<T>>(b));
+  const T smaller = a == b ? equal : a < b ? a : b;
+  return a != a ? canonical(b) : b != b ? a : smaller;
 }
 template <class T>
-inline T max_number(T a, T b) {
-  if (a != a) return canonical(b);
-  if (b != b) return a;
-  if (a == b) return std::signbit(a) ? b : a;
-  return a > b ? a : b;
+T max_number(T a, T b) {
+  const T equal = std::bit_cast<T>(std::bit_cast<BitsOf<T>>(a) & std::bit_cast<BitsOf<T>>(b));
+  const T larger = a == b ? equal : a > b ? a : b;
+  return a != a ? canonical(b) : b != b ? a : larger;
+}
+
+// 2^x, nearly as close as a double can be; beyond the floats it need only be so too.
+inline double power_of_two(double x) {
+  constexpr double kRound = 0x1.8p52, kLog2 = 0.693147180559945309, kBeyond = 200;
+  constexpr int kTerms = 13;
+  x = x > kBeyond ? kBeyond : x < -kBeyond ? -kBeyond : x;
+  const double shifted = x + kRound;  // the nearest integer, in its low bits
+  const double rest = x - (shifted - kRound);
+  double sum = 1;
+  for (int k = kTerms - 1; k > 0; --k) sum = 1 + sum * (rest * (kLog2 / k));
+  return sum * std::bit_cast<double>((std::bit_cast<uint64_t>(shifted) << 52) + (uint64_t{1023} << 52));
 }
 
 // x, which holds an integer or no number, as I: saturated, NaN as 0.

@@ -147,7 +147,7 @@ Handler handler_of(std::string_view name) {
       {"sqrt", one(Sqrt{})},
       {"rcp", one(Rcp{})},
       {"rsqrt", one(Rounded<inverse_square_root>{})},
-      {"ex2", one(Rounded<std::exp2>{})},
+      {"ex2", one(Rounded<power_of_two>{})},
       {"lg2", one(Rounded<std::log2>{})},
       {"sin", one(Rounded<std::sin>{})},
       {"cos", one(Rounded<std::cos>{})},

@@ -48,10 +48,9 @@ void RegisterPool::decrease(Warp& warp, uint32_t each) {
   now = each;
   std::erase_if(waiting_, [&](const Request& request) {
     if (!grant(request)) return false;
-    request.warp->state = Warp::State::ready;
+    warp.block->launch->wake(*request.warp);
     return true;
   });
-  ++warp.block->launch->released;
   ++warp.block->launch->progress;
 }
 
