@@ -105,6 +105,11 @@ TEST_CASE("shared memory holds floats, bytes and vectors") {
               [](uint64_t l) { return l; });
   check_lanes(kOwn + "st.shared.v4.b32 [%r1], {%r30, 1, 2, 3}; ld.shared.v4.b32 {%r0, %r2, %r3, %r4}, [%r1];",
               [](uint64_t l) { return l; });
+  check_lanes(
+      kOwn +
+          "cvt.rn.f32.u32 %f1, %r30; st.shared.v4.f32 [%r1], {%f1, %f1, %f1, 0f3f800000}; "
+          "ld.shared.v4.f32 {%f0, %f1, %f2, %f3}, [%r1]; add.f32 %f0, %f0, %f3; cvt.rzi.u32.f32 %r0, %f0;",
+      [](uint64_t l) { return l + 1; });
 }
 
 TEST_CASE("hints where the caches should keep a copy change nothing") {

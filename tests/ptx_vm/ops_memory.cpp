@@ -15,15 +15,20 @@ namespace {
 
 constexpr size_t kBase = 4;  // the slot of the address; the elements of a vector come before it
 
-// Parameters are the same for every lane and were there before the launch: nothing to check but the bounds.
+// The same value for every lane.
 template <class T, class Register>
-void load_parameter(Warp& warp, const Op& op) {
-  const std::vector<unsigned char>& parameters = warp.block->launch->parameters;
+void load_for_all(Warp& warp, const Op& op, const unsigned char* data) {
   for (uint32_t e = 0; e < op.count; ++e) {
     T value;
-    std::memcpy(&value, parameters.data() + op.immediate + e * sizeof(T), sizeof(T));
+    std::memcpy(&value, data + e * sizeof(T), sizeof(T));
     write_lanes<Register>(warp, op.slot[e], [&](int) { return static_cast<Register>(value); });
   }
+}
+
+// Parameters were there before the launch: nothing to check but the bounds.
+template <class T, class Register>
+void load_parameter(Warp& warp, const Op& op) {
+  load_for_all<T, Register>(warp, op, warp.block->launch->parameters.data() + op.immediate);
 }
 
 // result[lane] = element e of the vector of kCount that the lane reads, vectors side by side.
@@ -59,12 +64,13 @@ void load(Warp& warp, const Op& op) {
     if (op.count == 2) return load_side_by_side<T, Register, 2>(warp, op, places.data[0]);
     return load_side_by_side<T, Register, 4>(warp, op, places.data[0]);
   }
-  const bool one = places.pattern == Places::Pattern::all_at_one;
+  if (places.pattern == Places::Pattern::all_at_one)
+    return load_for_all<T, Register>(warp, op, places.data[0]);
   for (uint32_t e = 0; e < op.count; ++e) {
     Register* result = warp.lanes<Register>(op.slot[e]);
     for_each_lane(warp.active, [&](int lane) {
       T value;
-      std::memcpy(&value, places.data[one ? 0 : lane] + e * sizeof(T), sizeof(T));
+      std::memcpy(&value, places.data[lane] + e * sizeof(T), sizeof(T));
       result[lane] = static_cast<Register>(value);
     });
   }

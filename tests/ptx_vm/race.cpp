@@ -12,7 +12,8 @@ namespace flatshard::ptx_vm {
 namespace {
 
 constexpr uint32_t kNoLane = 64;
-constexpr int kOneLane = 63;  // log2 of its bytes, when it has them all
+constexpr uint32_t kLeastStripe = 8;  // lanes
+constexpr int kOneLane = 63;          // log2 of its bytes, when it has them all
 
 uint32_t next_epoch = 1;
 
@@ -70,6 +71,8 @@ uint32_t Epochs::add(Epoch epoch) {
   return next_epoch++;
 }
 
+RaceShadow::Chunk::Chunk() { begin_stripes(kLanes, 16, 0); }
+
 void RaceShadow::Chunk::clear(int bytes_of_cell, int bytes_of_lane, uint64_t before) {
   log_cell = bytes_of_cell;
   log_lane = bytes_of_lane;
@@ -82,8 +85,8 @@ void RaceShadow::Chunk::clear(int bytes_of_cell, int bytes_of_lane, uint64_t bef
 
 void RaceShadow::Chunk::begin_cells(int log_bytes) { clear(log_bytes, kNoStripes, 0); }
 
-void RaceShadow::Chunk::begin_stripes(uint64_t bytes_of_lane, uint64_t offset) {
-  const uint64_t stripe = bytes_of_lane * kLanes;
+void RaceShadow::Chunk::begin_stripes(uint64_t lanes, uint64_t bytes_of_lane, uint64_t offset) {
+  const uint64_t stripe = bytes_of_lane * lanes;
   clear(std::countr_zero(stripe), std::countr_zero(bytes_of_lane), (0 - offset) % stripe);
 }
 
@@ -95,20 +98,22 @@ bool RaceShadow::Chunk::is_at_cell(uint64_t offset) const {
   return offset % kChunkBytes == 0 || (offset + lead) % (uint64_t{1} << log_cell) == 0;
 }
 
-bool RaceShadow::Chunk::takes_stripe(const Span& span) const {
-  return is_striped() && std::countr_zero(span.bytes) == log_lane &&
-         (span.offset + lead) % (uint64_t{1} << log_cell) == 0;
+bool RaceShadow::Chunk::takes(const Span& span) const {
+  const uint64_t stripe = uint64_t{1} << log_cell;
+  return is_striped() && std::countr_zero(span.bytes) == log_lane && (span.offset + lead) % stripe == 0 &&
+         span.lanes * span.bytes % stripe == 0;
 }
 
 Mark RaceShadow::Chunk::mark_at(const std::vector<Mark>& marks, uint64_t offset) const {
   const Mark mark = marks[cell_of(offset)];
-  if (!is_striped() || !mark) return mark;
-  const uint64_t lane = (offset + lead) >> log_lane & (kLanes - 1);
-  return mark | lane << kLaneShift;  // which changes nothing where many lanes are meant
+  if (!is_striped() || !mark || Stamp{mark, 0, 0}.lane() == Stamp::kManyLanes) return mark;
+  const uint64_t in_stripe = (offset + lead) % (uint64_t{1} << log_cell);
+  return mark + (in_stripe >> log_lane << kLaneShift);
 }
 
 void RaceShadow::Chunk::refine(int to) {
   if (!is_striped() && log_cell <= to) return;
+  if (is_striped() && log_lane < to) to = log_lane >= 2 ? 2 : 0;
   for (std::vector<Mark>* coarse : {&write, &read, &other_read}) {
     if (coarse->empty()) continue;
     std::vector<Mark> finer(kChunkBytes >> to);
@@ -238,9 +243,9 @@ RaceShadow::Cells RaceShadow::cells_of(Chunk& chunk, const Span& span, uint64_t 
           .count = chunk.cell_of(end - 1) - cell + 1,
           .address = span.address + (begin - span.offset),
           .log_cell = chunk.log_cell,
-          .log_bytes = is_async || chunk.is_striped() ? kOneLane : std::countr_zero(span.bytes),
+          .log_bytes = is_async ? kOneLane : std::countr_zero(span.bytes),
           .now = now,
-          .from_begin = begin - span.offset};
+          .from_begin = (begin - span.offset) >> chunk.log_cell << chunk.log_cell};
 }
 
 bool RaceShadow::access(Warp& warp, const Op& op, const Span& span, bool writes) {
@@ -249,16 +254,16 @@ bool RaceShadow::access(Warp& warp, const Op& op, const Span& span, bool writes)
   const Mark forgotten = is_shared_ ? warp.block->started : first;
   const Mark now = Mark{epoch_of(warp)} << kEpochShift | Mark{op.index} << kOpShift |
                    Mark{warp.step & 127} << kStepShift | Mark{span.first_lane} << kLaneShift | op.is_strong;
-  const bool is_stripe = span.lanes == kLanes && span.first_lane == 0 && !warp.is_async;
+  const bool is_stripe = !warp.is_async && span.lanes >= kLeastStripe && std::has_single_bit(span.lanes);
   const int finest = span.bytes >= 16 ? 4 : span.bytes >= 4 ? 2 : 0;
   const uint64_t end = span.offset + uint64_t{span.lanes} * span.bytes;
   for (uint64_t at = span.offset; at < end;) {
     Chunk& chunk = chunk_at(at);
-    if (!is_stripe || !chunk.takes_stripe(span)) {
+    if (!is_stripe || !chunk.takes(span)) {
       if (chunk.newest >= forgotten)
         chunk.refine(finest);
       else if (is_stripe)
-        chunk.begin_stripes(span.bytes, span.offset);
+        chunk.begin_stripes(span.lanes, span.bytes, span.offset);
       else if (chunk.is_striped() || chunk.log_cell > finest)
         chunk.begin_cells(finest);
     }

@@ -102,16 +102,16 @@ class RaceShadow {
     Mark newest = 0;                // no mark here is of a later epoch
     std::vector<Mark> write, read;  // of each cell
     std::vector<Mark> other_read;   // empty until two have read
-    Chunk() { begin_stripes(16, 0); }
+    Chunk();
     bool is_striped() const { return log_lane != kNoStripes; }
     uint64_t cell_of(uint64_t offset) const { return (offset % kChunkBytes + lead) >> log_cell; }
     // Where it begins, or an access of it `from` there on.
     uint64_t begin_of(uint64_t cell, uint64_t from) const;
     bool is_at_cell(uint64_t offset) const;  // where one begins, or the chunk does
-    bool takes_stripe(const Span& span) const;
+    bool takes(const Span& span) const;      // whole stripes of it
     Mark mark_at(const std::vector<Mark>& marks, uint64_t offset) const;  // of the lane there
     void begin_cells(int log_bytes);                                      // afresh
-    void begin_stripes(uint64_t bytes_of_lane, uint64_t offset);
+    void begin_stripes(uint64_t lanes, uint64_t bytes_of_lane, uint64_t offset);
     void refine(int to);  // cells of 2^to bytes at most
 
    private:

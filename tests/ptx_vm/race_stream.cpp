@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/check.h"
+#include "tests/ptx_vm/program.h"
 #include "tests/ptx_vm/race.h"
 #include "tests/ptx_vm/report.h"
 #include "tests/ptx_vm/timeline.h"
@@ -38,7 +39,7 @@ void RaceShadow::access(Past& past, uint64_t address, uint64_t offset, uint64_t 
   for (uint64_t at = offset; at < end;) {
     Chunk& chunk = chunk_at(at);
     const uint64_t chunk_end = std::min(end, (at / kChunkBytes + 1) * kChunkBytes), edges = at | chunk_end;
-    if (chunk.newest < past.settled() && edges % kChunkBytes == 0) chunk.begin_stripes(16, 0);
+    if (chunk.newest < past.settled() && edges % kChunkBytes == 0) chunk.begin_stripes(kLanes, 16, 0);
     if (!chunk.is_at_cell(at) || !chunk.is_at_cell(chunk_end))
       chunk.refine(edges % 16 == 0 ? 4 : edges % 4 == 0 ? 2 : 0);
     chunk.newest = std::max(chunk.newest, past.now().first_mark);

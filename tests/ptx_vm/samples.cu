@@ -24,6 +24,7 @@ enum class Broken {
   shuffle_in_branch,
   mask_without_self,
   no_warp_barrier,
+  no_barrier_of_fours,
   barrier_count,
   two_blocks_one_row,
   partials_too_early,
@@ -97,6 +98,19 @@ __global__ void exchanged(float* y, const float* x) {
   tile[threadIdx.x] = value;
   __syncwarp();
   y[B == Broken::colliding_lanes ? i & ~1 : i] = tile[threadIdx.x ^ 1];  // finds: colliding_lanes
+}
+
+// y = sums of four neighbours, which the first of their lanes reads at once; one warp a block.
+template <Broken B>
+__global__ void sums_of_four(float* y, const float* x) {
+  __shared__ float4 tile[32 / 4];
+  const int i = blockIdx.x * 32 + threadIdx.x;
+  reinterpret_cast<float*>(tile)[threadIdx.x] = x[i];  // finds: no_barrier_of_fours
+  if constexpr (B != Broken::no_barrier_of_fours) __syncwarp();
+  if (i % 4 == 0) {
+    const float4 four = tile[threadIdx.x / 4];  // finds: no_barrier_of_fours
+    y[i / 4] = four.x + four.y + four.z + four.w;
+  }
 }
 
 // y = x, reversed within each block: the first half of its warps reads and hands over at a named barrier, the
@@ -216,6 +230,14 @@ std::vector<float> run_exchanged() {
 }
 
 template <Broken B>
+std::vector<float> run_sums_of_four() {
+  const Input x(kSize);
+  const DeviceArray<float> y(kSize / 4);
+  sums_of_four<B><<<kSize / 32, 32>>>(y.data, x.data);
+  return y.values();
+}
+
+template <Broken B>
 std::vector<float> run_handed_over() {
   const Input x(kSize / 2);
   const DeviceArray<float> y(kSize / 2);
@@ -272,6 +294,7 @@ std::vector<Sample> correct_samples() {
   return {{"row_sums", {}, run_row_sums<Broken::none>},
           {"doubled", {}, run_doubled<Broken::none>},
           {"exchanged", {}, run_exchanged<Broken::none>},
+          {"sums_of_four", {}, run_sums_of_four<Broken::none>},
           {"handed_over", {}, run_handed_over<Broken::none>},
           {"partial_sums", {}, run_partial_sums<Broken::none>},
           {"in_a_row", {}, run_in_a_row<Broken::none>},
@@ -297,6 +320,7 @@ std::vector<Sample> broken_samples() {
       {"shuffle_in_branch", {shuffle_mask}, run_exchanged<Broken::shuffle_in_branch>},
       {"mask_without_self", {shuffle_mask}, run_exchanged<Broken::mask_without_self>},
       {"no_warp_barrier", {warp_race}, run_exchanged<Broken::no_warp_barrier>},
+      {"no_barrier_of_fours", {warp_race}, run_sums_of_four<Broken::no_barrier_of_fours>},
       {"colliding_lanes", {colliding_writes}, run_exchanged<Broken::colliding_lanes>},
       {"barrier_count", {barrier_count}, run_handed_over<Broken::barrier_count>},
       {"partials_too_early", {global_race, uninitialised_read}, run_partial_sums<Broken::partials_too_early>},
