@@ -1,5 +1,6 @@
 #include "checkpoint/json.h"
 
+#include <cmath>
 #include <set>
 
 #include <nlohmann/json.hpp>
@@ -36,10 +37,11 @@ size_t utf8_length(std::string_view text) {
   return 0;
 }
 
-void check_text(std::string_view text) {
+// `what` is not right where the text cannot be JSON at all.
+void check_text(const char* what, std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     const size_t length = utf8_length(text.substr(i));
-    check(length > 0, "invalid header: not UTF-8 at byte ", i);
+    check(length > 0, what, ": not UTF-8 at byte ", i);
     check(text[i] != '\0', "invalid JSON: a zero byte at ", i);  // the parser would take it for the end
     i += length;
   }
@@ -98,6 +100,16 @@ SafetensorsHeader::Tensor tensor_of_json(const std::string& name, const json& va
   return tensor;
 }
 
+// Older writers have counted in floating point.
+uint64_t total_size_of(const json& value) {
+  constexpr double kMostExact = 1LL << 53;
+  if (value.is_number_float()) {
+    const double size = value.get<double>();
+    if (size >= 0 && size <= kMostExact && size == std::floor(size)) return static_cast<uint64_t>(size);
+  }
+  return whole_number("metadata", "total_size", value);
+}
+
 std::string quoted(const std::string& text) {
   try {
     return json(text).dump();
@@ -109,7 +121,7 @@ std::string quoted(const std::string& text) {
 }  // namespace
 
 SafetensorsHeader parse_safetensors_header(std::string_view text) {
-  check_text(text);
+  check_text("invalid header", text);
   const json parsed = parse(text);
   check(parsed.is_object(), "invalid JSON: must be an object");
   SafetensorsHeader header;
@@ -147,6 +159,29 @@ std::string to_json(const SafetensorsHeader& header) {
                 ",\"data_offsets\":[", tensor.offsets[0], ',', tensor.offsets[1], "]}");
   }
   return text + '}';
+}
+
+SafetensorsIndex parse_safetensors_index(std::string_view text) {
+  check_text("invalid JSON", text);
+  const json parsed = parse(text);
+  check(parsed.is_object() && parsed.contains("weight_map") && parsed["weight_map"].is_object(),
+        "invalid JSON: must be an object with the object weight_map");
+  SafetensorsIndex index;
+  for (const auto& [name, file] : parsed["weight_map"].items()) {
+    check(file.is_string(), "invalid JSON: weight_map: \"", name, "\" must have the name of a file");
+    index.weight_map[name] = file;
+  }
+  if (!parsed.contains("metadata")) return index;
+  const json& metadata = parsed["metadata"];
+  check(metadata.is_object(), "invalid JSON: metadata must be an object");
+  if (metadata.contains("total_size")) index.total_size = total_size_of(metadata["total_size"]);
+  return index;
+}
+
+std::string to_json(const SafetensorsIndex& index) {
+  json out{{"metadata", json::object()}, {"weight_map", index.weight_map}};
+  if (index.total_size) out["metadata"]["total_size"] = *index.total_size;
+  return out.dump(2) + '\n';
 }
 
 }  // namespace flatshard

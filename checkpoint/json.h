@@ -1,12 +1,16 @@
 #pragma once
-// The JSON header of a safetensors file:
+// The JSON of tensors' files: the header of a safetensors file
 //   {"__metadata__":{"key":"value",...},"name":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},...}
-// Reading checks only its form: UTF-8, no name twice, no member that does not belong there, numbers that are
-// whole, not negative and below 2^64. What the numbers mean is for safetensors.h to check.
+// and the index of several such files
+//   {"metadata":{"total_size":24},"weight_map":{"name":"model-00001-of-00002.safetensors",...}}
+// Reading checks only the form: UTF-8, no name twice, in a header no member that does not belong there,
+// numbers that are whole, not negative and below 2^64. What they mean is for safetensors.h and
+// tensor_folder.h to check.
 
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,5 +32,16 @@ SafetensorsHeader parse_safetensors_header(std::string_view text);
 
 // Compact, metadata first where there is any, tensors in the order given.
 std::string to_json(const SafetensorsHeader& header);
+
+struct SafetensorsIndex {
+  std::optional<uint64_t> total_size;             // bytes of all tensors, where the file says it
+  std::map<std::string, std::string> weight_map;  // tensor -> file
+};
+
+// As above; what else the metadata hold is passed over.
+SafetensorsIndex parse_safetensors_index(std::string_view text);
+
+// With line breaks, as Hugging Face writes it.
+std::string to_json(const SafetensorsIndex& index);
 
 }  // namespace flatshard

@@ -14,8 +14,11 @@ std::string checkpoint_content(const std::string& checkpoint) {
   const Checksums sums = Checksums::read(checkpoint);
   sums.verify(checkpoint);
   std::string text;
-  for (const ShardFile& file : kShardFiles)
-    for (const uint64_t block : sums.files().at(file.name).blocks) text += str(file.name, ' ', block, '\n');
+  for (const ShardFiles& files : kShardFiles) {
+    const TensorFolder tensors(checkpoint, files.stem);
+    for (const std::string& name : tensors.file_names())
+      for (const uint64_t block : sums.files().at(name).blocks) text += str(name, ' ', block, '\n');
+  }
   const TrainState s = read_train_state(checkpoint + "/train_state.json");
   return text + str(s.step, ' ', s.data_step, ' ', s.tokens, ' ', s.skipped_in_a_row, ' ', s.loss_scale, ' ',
                     s.good_steps);

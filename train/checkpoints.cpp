@@ -13,7 +13,6 @@
 #include "runtime/whole_file.h"
 #include "train/agreement.h"
 #include "train/hf_config.h"
-#include "train/shard_files.h"
 
 namespace flatshard {
 namespace fs = std::filesystem;
@@ -72,15 +71,21 @@ void remove_leftovers(const fs::path& folder) {
 
 void check_complete(const fs::path& path, const Checksums& sums) {
   std::vector<std::string> names{kConfigName, TrainState::kFileName};
-  for (const ShardFile& file : kShardFiles) names.push_back(file.name);
+  for (const ShardFiles& files : kShardFiles) {
+    const TensorFolder tensors(path.string(), files.stem);
+    names.insert(names.end(), tensors.file_names().begin(), tensors.file_names().end());
+  }
   for (const std::string& name : names)
     check(sums.files().contains(name), (path / Checksums::kFileName).string(), ": has no line for ", name);
 }
 
 }  // namespace
 
-Checkpoints::Checkpoints(const std::string& run_folder, int64_t keep, World& world)
-    : folder_(run_folder), keep_(keep), world_(world) {}
+Checkpoints::Checkpoints(const RunSetup& setup, World& world)
+    : folder_(setup.config.run.dir),
+      keep_(setup.config.checkpoint.keep),
+      shard_bytes_(setup.shard_bytes),
+      world_(world) {}
 
 fs::path Checkpoints::find(const std::string& resume) {
   if (resume == "latest") return latest_in(folder_);
@@ -114,8 +119,8 @@ std::optional<TrainState> Checkpoints::begin(const std::string& resume) {
   TrainState state;
   succeed_together(world_, [&] {
     const Checksums sums = Checksums::read(source_.string());
-    check_complete(source_, sums);
     sums.verify(source_.string(), world_.rank(), world_.size());
+    check_complete(source_, sums);
     state = read_train_state((source_ / TrainState::kFileName).string());
   });
   if (own_) last_step_ = state.step;
@@ -123,16 +128,24 @@ std::optional<TrainState> Checkpoints::begin(const std::string& resume) {
   return state;
 }
 
+void Checkpoints::plan(const Model& model) {
+  try {
+    for (const ShardFiles& files : kShardFiles) layouts_.push_back(layout_of(files, model, shard_bytes_));
+  } catch (const Error& error) {
+    throw Error(str("checkpoint.shard_size: ", error.what()), error.where);
+  }
+}
+
 void Checkpoints::load(Engine& engine) {
   succeed_together(world_, [&] {
-    std::vector<std::unique_ptr<SafetensorsFile>> files;
-    for (const ShardFile& file : kShardFiles) {
-      files.push_back(std::make_unique<SafetensorsFile>((source_ / file.name).string()));
-      check_tensors(*files.back(), layout_of(file, engine.model()));
+    std::vector<std::unique_ptr<TensorFolder>> sources;
+    for (size_t i = 0; i < kShardFiles.size(); ++i) {
+      sources.push_back(std::make_unique<TensorFolder>(source_.string(), kShardFiles[i].stem));
+      check_tensors(*sources.back(), layouts_[i]);
     }
     engine.fill([&](ShardedUnit& unit) {
-      for (size_t i = 0; i < files.size(); ++i)
-        read_shards(*files[i], kShardFiles[i], unit, engine.compute());
+      for (size_t i = 0; i < sources.size(); ++i)
+        read_shards(*sources[i], kShardFiles[i], unit, engine.compute());
     });
   });
   engine.spread();
@@ -152,17 +165,15 @@ std::optional<Checkpoints::Saved> Checkpoints::save(TrainState state, Engine& en
   else
     state.best = best_;
 
-  std::vector<SafetensorsLayout> layouts;
-  std::vector<BlockSums> sums;
-  for (const ShardFile& file : kShardFiles) {
-    layouts.push_back(layout_of(file, engine.model()));
-    sums.emplace_back(layouts.back().file_bytes());
+  std::vector<std::vector<BlockSums>> sums;
+  for (const TensorFolderLayout& layout : layouts_) {
+    sums.emplace_back();
+    for (const auto& file : layout.files()) sums.back().emplace_back(file.layout.file_bytes());
   }
-  std::vector<std::unique_ptr<SafetensorsWriter>> writers;
+  std::vector<TensorFolderWriter> writers;
   const auto open_all = [&](bool create) {
-    for (size_t i = 0; i < kShardFiles.size(); ++i)
-      writers.push_back(std::make_unique<SafetensorsWriter>((unfinished / kShardFiles[i].name).string(),
-                                                            layouts[i], create, &sums[i]));
+    for (size_t i = 0; i < layouts_.size(); ++i)
+      writers.emplace_back(unfinished.string(), layouts_[i], create, &sums[i]);
   };
   int64_t bytes = 0;
   try {
@@ -175,17 +186,14 @@ std::optional<Checkpoints::Saved> Checkpoints::save(TrainState state, Engine& en
     succeed_together(world_, [&] {
       if (!leads) open_all(false);
       for (size_t i = 0; i < kShardFiles.size(); ++i) {
-        write_shards(*writers[i], layouts[i], kShardFiles[i], engine);
-        writers[i]->finish();
+        write_shards(writers[i], kShardFiles[i], engine);
+        writers[i].finish();
       }
     });
     Checksums all;
-    for (size_t i = 0; i < kShardFiles.size(); ++i) {
-      std::string mine = leads ? "" : sums[i].packed();
-      world_.collect([&] { return std::exchange(mine, ""); },
-                     [&](int, const std::string& theirs) { sums[i].merge(theirs); });
-      all.add(kShardFiles[i].name, sums[i]);
-      bytes += layouts[i].file_bytes();
+    for (size_t i = 0; i < layouts_.size(); ++i) {
+      add_sums(layouts_[i], sums[i], all);
+      bytes += layouts_[i].file_bytes();
     }
     succeed_together(world_, [&] {
       if (leads) commit(state, engine, all);
@@ -201,6 +209,17 @@ std::optional<Checkpoints::Saved> Checkpoints::save(TrainState state, Engine& en
   return Saved{.path = path.string(), .bytes = bytes, .seconds = seconds.count()};
 }
 
+// Of what all ranks have written; rank 0 has them then.
+void Checkpoints::add_sums(const TensorFolderLayout& layout, std::vector<BlockSums>& sums,
+                           Checksums& all) const {
+  for (size_t i = 0; i < sums.size(); ++i) {
+    std::string mine = world_.rank() == 0 ? "" : sums[i].packed();
+    world_.collect([&] { return std::exchange(mine, ""); },
+                   [&](int, const std::string& theirs) { sums[i].merge(theirs); });
+    all.add(layout.files()[i].name, sums[i]);
+  }
+}
+
 // What is left when all ranks have written and synced their ranges.
 void Checkpoints::commit(const TrainState& state, Engine& engine, Checksums& sums) const {
   const fs::path path = folder_ / name_of_step(state.step), unfinished = unfinished_name(path.string());
@@ -208,6 +227,8 @@ void Checkpoints::commit(const TrainState& state, Engine& engine, Checksums& sum
     write_durable((unfinished / name).string(), text);
     sums.add(name, text);
   };
+  for (const TensorFolderLayout& layout : layouts_)
+    if (!layout.index_name().empty()) write(layout.index_name(), layout.index_text());
   write(kConfigName, hf_config_json(engine.model().config(), DType::f32));
   write(TrainState::kFileName, to_json(state));
   write_durable((unfinished / Checksums::kFileName).string(), sums.text());

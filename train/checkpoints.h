@@ -1,7 +1,8 @@
 #pragma once
 // The checkpoints of a run, in its folder:
-//   step-20/   model.safetensors, exp_avg.safetensors, exp_avg_sq.safetensors (shard_files.h), config.json,
-//              train_state.json (train_state.h), checksums of all these (checkpoint/checksums.h)
+//   step-20/   model.safetensors, exp_avg.safetensors, exp_avg_sq.safetensors (shard_files.h), each cut into
+//              several files with an index where it is large; config.json, train_state.json (train_state.h),
+//              checksums of all these (checkpoint/checksums.h)
 //   latest     one line: the name of the newest
 // They do not know how many ranks there were, nor what was sharded: any number of ranks, of any strategy,
 // goes on from them.
@@ -17,6 +18,7 @@
 #include "checkpoint/checksums.h"
 #include "comm/world.h"
 #include "train/engine.h"
+#include "train/shard_files.h"
 #include "train/train_state.h"
 
 namespace flatshard {
@@ -26,12 +28,14 @@ namespace flatshard {
 class Checkpoints {
  public:
   // Of `keep` checkpoints the oldest go first, but never the best nor the newest; 0 keeps all.
-  Checkpoints(const std::string& run_folder, int64_t keep, World& world);
+  Checkpoints(const RunSetup& setup, World& world);
 
   // Before the run touches its folder: removes what an interrupted save has left there, and finds and
   // verifies the checkpoint that `resume` asks for: "latest" of this folder, or the path of a checkpoint or
   // of a run. Nothing where resume is "": then the folder must have no checkpoints, lest two runs mix.
   std::optional<TrainState> begin(const std::string& resume);
+  // The files that each checkpoint of this model will have; before load() and save().
+  void plan(const Model& model);
   // The tensors of the checkpoint that begin() found, after their names and shapes have been checked.
   void load(Engine& engine);
 
@@ -50,14 +54,16 @@ class Checkpoints {
  private:
   std::filesystem::path find(const std::string& resume);
   void check_no_others() const;
+  void add_sums(const TensorFolderLayout& layout, std::vector<BlockSums>& sums, Checksums& all) const;
   void commit(const TrainState& state, Engine& engine, Checksums& sums) const;
   void point_latest_at(int64_t step) const;
   void remove_oldest(const TrainState& newest) const;
 
   std::filesystem::path folder_, source_;
-  int64_t keep_;
+  int64_t keep_, shard_bytes_;
   World& world_;
-  bool own_ = false;  // whether source_ lies in folder_
+  std::vector<TensorFolderLayout> layouts_;  // as kShardFiles
+  bool own_ = false;                         // whether source_ lies in folder_
   int64_t last_step_ = -1;
   std::optional<TrainState::Evaluated> best_;
 };

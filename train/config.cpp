@@ -297,6 +297,9 @@ std::vector<Field> fields(Config& c) {
        &c.checkpoint.on_error,
        "a checkpoint that cannot be written stops the run, or is given up with a warning",
        {"stop", "continue"}},
+      {"checkpoint.shard_size", &c.checkpoint.shard_size,
+       "tensors in one file, as 5GB, 200MB or a number of bytes; a larger model is cut into several, with an "
+       "index"},
 
       {"log.every", &c.log.every, "steps between progress lines", {}, 1},
       {"log.step1", &c.log.step1,

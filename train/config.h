@@ -95,6 +95,7 @@ struct CheckpointConfig {
   int64_t keep = 0;  // 0: all
   bool on_sigterm = true;
   std::string on_error = "stop";
+  std::string shard_size = "5GB";
 };
 
 struct Config {

@@ -55,15 +55,14 @@ void read_tensor(const std::string& path, const Tensor& dst, const SafetensorsEn
 // The file's tensors under the names of the model.
 class NamedWeights {
  public:
-  NamedWeights(const SafetensorsFile& file, const Model& model) : path_(file.path()) {
+  NamedWeights(const TensorFolder& file, const Model& model) : path_(file.path()) {
     const ParamNames& names = param_names(model.config().family);
     const std::string prefix = names.embedding.substr(0, names.embedding.find('.') + 1);
     const bool bare = model.config().positions == PositionKind::learned &&
                       std::none_of(file.entries().begin(), file.entries().end(),
-                                   [&](const auto& entry) { return entry.name.starts_with(prefix); });
-    for (const SafetensorsEntry& entry : file.entries())
-      if (!is_buffer(entry.name))
-        entries_[bare && entry.name != names.head + ".weight" ? prefix + entry.name : entry.name] = &entry;
+                                   [&](const auto& item) { return item.first.starts_with(prefix); });
+    for (const auto& [name, entry] : file.entries())
+      if (!is_buffer(name)) entries_[bare && name != names.head + ".weight" ? prefix + name : name] = entry;
     drop_equal_head(names, *model.config().tied);
   }
 
@@ -164,10 +163,8 @@ std::vector<SafetensorsSpec> weight_specs(const Model& model, DType dtype) {
 
 void read_model_weights(const std::string& folder, const Model& model, const ParamTensors& parameters,
                         Stream& stream) {
-  const std::string path = (fs::path(folder) / "model.safetensors").string();
-  check(fs::exists(path) || !fs::exists(path + ".index.json"), path,
-        ".index.json: weights in several files are not supported");
-  const SafetensorsFile file(path);
+  const TensorFolder file(folder, kWeightsStem);
+  const std::string& path = file.path();
   const NamedWeights weights(file, model);
   weights.check_match(weight_specs(model, DType::f32));
   for (size_t u = 0; u < parameters.size(); ++u)

@@ -1,11 +1,12 @@
 #pragma once
 // A model folder, as Hugging Face transformers writes and reads it: config.json (hf_config.h) and
-// model.safetensors, whose tensors carry the names that the model gives its parameters.
+// model.safetensors, or several files with an index (checkpoint/tensor_folder.h), whose tensors carry the
+// names that the model gives its parameters.
 
 #include <string>
 #include <vector>
 
-#include "checkpoint/safetensors.h"
+#include "checkpoint/tensor_folder.h"
 #include "model/model.h"
 #include "train/hf_config.h"
 
@@ -21,10 +22,12 @@ using ParamTensors = std::vector<std::vector<Tensor>>;
 
 ParamTensors allocate_parameters(const Model& model, DType dtype, Arena& arena);
 
+inline constexpr const char* kWeightsStem = "model";
+
 // What model.safetensors holds: the parameters of all units in order. A tied head has no tensor of its own.
 std::vector<SafetensorsSpec> weight_specs(const Model& model, DType dtype);
 
-// Reads FOLDER/model.safetensors into the parameters, converted to their dtype. Names and shapes must be
+// Reads a folder's weights into the parameters, converted to their dtype. Names and shapes must be
 // exactly the model's; an Error lists what is missing, unexpected or of another shape. What older files hold
 // besides is passed over: buffers that are no parameters, a tied head that equals the embedding, and GPT-2's
 // names without "transformer.".

@@ -30,22 +30,24 @@ void RunFolder::write(const std::string& name, const std::string& text) const {
   write_whole_file(file(name), text);
 }
 
-void save_model(const std::string& folder, Engine& engine, World& world) {
-  const ShardFile& weights = kShardFiles.front();
-  const std::string path = folder + "/" + weights.name, unfinished = unfinished_name(path);
-  const SafetensorsLayout layout = layout_of(weights, engine.model());
-  std::optional<SafetensorsWriter> writer;
+void save_model(const std::string& folder, int64_t shard_bytes, Engine& engine, World& world) {
+  const ShardFiles& weights = kShardFiles.front();
+  const TensorFolderLayout layout = layout_of(weights, engine.model(), shard_bytes);
+  std::optional<TensorFolderWriter> writer;
+  const auto open_files = [&](bool create) {
+    writer.emplace(folder, layout, create, nullptr, TensorFolderWriter::Names::unfinished);
+  };
   if (engine.rank() == 0) {
     make_folder(folder);
-    writer.emplace(unfinished, layout, true);
+    open_files(true);
   }
-  world.barrier("the model's file");  // it is there
-  if (engine.rank() != 0) writer.emplace(unfinished, layout, false);
-  write_shards(*writer, layout, weights, engine);
+  world.barrier("the model's files");  // they are there
+  if (engine.rank() != 0) open_files(false);
+  write_shards(*writer, weights, engine);
   writer->finish();
   world.barrier("the model's tensors");  // every rank has written
   if (engine.rank() != 0) return;
-  finish_file(path);
+  finish_tensor_files(folder, weights.stem, layout);
   write_whole_file(folder + "/config.json", hf_config_json(engine.model().config(), DType::f32));
 }
 

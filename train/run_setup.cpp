@@ -7,6 +7,7 @@
 #include "runtime/check.h"
 #include "runtime/log.h"
 #include "runtime/parallel.h"
+#include "train/units.h"
 
 namespace flatshard {
 namespace {
@@ -158,7 +159,8 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place) {
                  .groups = groups_of(units.policy, ranks, static_cast<int>(config.parallel.group_size)),
                  .device = device_of(config.run.device, place),
                  .transport = Transport::host,
-                 .eval_sequences = config.train.eval_batch_size_per_device};
+                 .eval_sequences = config.train.eval_batch_size_per_device,
+                 .shard_bytes = bytes_named("checkpoint.shard_size", config.checkpoint.shard_size)};
   setup.transport = transport_of(config.parallel.transport, setup.device, place);
   if (setup.eval_sequences == 0) setup.eval_sequences = config.train.batch_size_per_device;
   check_sizes(setup);

@@ -24,6 +24,7 @@ struct RunSetup {
   Device device;
   Transport transport;
   int64_t eval_sequences;  // of a rank's evaluation batch
+  int64_t shard_bytes;     // of a file of tensors
 
   int64_t seq_len() const { return config.data.seq_len; }
   bool mask_documents() const { return config.data.packing == "documents"; }

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "runtime/memory.h"
-#include "train/model_folder.h"
 
 namespace flatshard {
 namespace {
@@ -23,7 +22,7 @@ struct Staging {
 // visit(name of a tensor, first element in it, part of a shard) for everything of a unit that the file holds
 // and this rank owns, block by block.
 template <class Visit>
-void each_range(const ShardFile& file, const ShardedUnit& unit, Visit&& visit) {
+void each_range(const ShardFiles& files, const ShardedUnit& unit, Visit&& visit) {
   const auto walk = [&](const FlatLayout& layout, const Tensor& shard) {
     for (const FlatLayout::Piece& piece : layout.pieces(unit.place()))
       for (int64_t at = 0; at < piece.size; at += kBlock) {
@@ -31,8 +30,8 @@ void each_range(const ShardFile& file, const ShardedUnit& unit, Visit&& visit) {
         visit(unit.params()[piece.param].name, piece.in_param + at, shard.slice(begin, begin + n));
       }
   };
-  if (unit.has_gradients()) walk(unit.trainable(), unit.shard().*file.of);
-  if (file.of == &ShardedUnit::Shard::p && !unit.frozen().empty()) walk(unit.frozen(), unit.frozen_shard());
+  if (unit.has_gradients()) walk(unit.trainable(), unit.shard().*files.of);
+  if (files.of == &ShardedUnit::Shard::p && !unit.frozen().empty()) walk(unit.frozen(), unit.frozen_shard());
 }
 
 // The values of part of a shard as fp32 on the host.
@@ -78,49 +77,46 @@ std::string in_brackets(const std::vector<int64_t>& shape) {
 
 }  // namespace
 
-SafetensorsLayout layout_of(const ShardFile& file, const Model& model) {
+TensorFolderLayout layout_of(const ShardFiles& files, const Model& model, int64_t most_bytes) {
   std::vector<SafetensorsSpec> specs = weight_specs(model, DType::f32);
-  if (file.of != &ShardedUnit::Shard::p) {
+  if (files.of != &ShardedUnit::Shard::p) {
     std::set<std::string> trained;
     for (const ParamList& list : model.units())
       for (const ParamSpec& spec : list.specs())
         if (spec.trainable) trained.insert(spec.name);
     std::erase_if(specs, [&](const SafetensorsSpec& spec) { return !trained.contains(spec.name); });
   }
-  return SafetensorsLayout(std::move(specs));
+  return {files.stem, std::move(specs), most_bytes};
 }
 
-void write_shards(SafetensorsWriter& writer, const SafetensorsLayout& layout, const ShardFile& file,
-                  Engine& engine) {
-  std::map<std::string, size_t> index_by_name;
-  for (const SafetensorsSpec& spec : layout.specs()) index_by_name.emplace(spec.name, index_by_name.size());
+void write_shards(TensorFolderWriter& writer, const ShardFiles& files, Engine& engine) {
   Staging staging;
   for (size_t i = 0; i < engine.units().size(); ++i)
     if (engine.writes_unit(i))
-      each_range(file, engine.units()[i], [&](const std::string& name, int64_t first, const Tensor& part) {
-        writer.write(index_by_name.at(name), first, fetch(part, staging, engine.compute()), part.size());
+      each_range(files, engine.units()[i], [&](const std::string& name, int64_t first, const Tensor& part) {
+        writer.write(name, first, fetch(part, staging, engine.compute()), part.size());
       });
 }
 
-void check_tensors(const SafetensorsFile& file, const SafetensorsLayout& layout) {
+void check_tensors(const TensorFolder& source, const TensorFolderLayout& layout) {
   std::set<std::string> expected;
   for (const SafetensorsSpec& spec : layout.specs()) {
     expected.insert(spec.name);
-    const SafetensorsEntry* const entry = file.find(spec.name);
-    check(entry != nullptr, file.path(), ": ", spec.name, " is missing; the model has it with the shape ",
+    const SafetensorsEntry* const entry = source.find(spec.name);
+    check(entry != nullptr, source.path(), ": ", spec.name, " is missing; the model has it with the shape ",
           in_brackets(spec.shape));
-    check(entry->shape == spec.shape && entry->dtype == safetensors_name(spec.dtype), file.path(), ": ",
+    check(entry->shape == spec.shape && entry->dtype == safetensors_name(spec.dtype), source.path(), ": ",
           spec.name, " is ", entry->dtype, ' ', in_brackets(entry->shape), ", must be ",
           safetensors_name(spec.dtype), ' ', in_brackets(spec.shape));
   }
-  for (const SafetensorsEntry& entry : file.entries())
-    check(expected.contains(entry.name), file.path(), ": ", entry.name, " is not in the model");
+  for (const auto& [name, entry] : source.entries())
+    check(expected.contains(name), source.path(), ": ", name, " is not in the model");
 }
 
-void read_shards(const SafetensorsFile& source, const ShardFile& file, const ShardedUnit& unit,
+void read_shards(const TensorFolder& source, const ShardFiles& files, const ShardedUnit& unit,
                  Stream& stream) {
   Staging staging;
-  each_range(file, unit, [&](const std::string& name, int64_t first, const Tensor& part) {
+  each_range(files, unit, [&](const std::string& name, int64_t first, const Tensor& part) {
     store(part, source.find(name)->bytes.data() + first * int64_t{sizeof(float)}, staging, stream);
   });
 }

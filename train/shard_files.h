@@ -1,44 +1,43 @@
 #pragma once
-// A run's sharded tensors as files that know nothing of ranks. A checkpoint has three, each with the tensors
-// of the model under their Hugging Face names, in fp32:
-//   model.safetensors        masters; of frozen parameters their values
-//   exp_avg.safetensors      first moments of the trained parameters
-//   exp_avg_sq.safetensors   second moments
+// A run's sharded tensors as files that know nothing of ranks. A checkpoint has three sets of files
+// (checkpoint/tensor_folder.h), each with the tensors of the model under their Hugging Face names, in fp32:
+//   model        masters; of frozen parameters their values
+//   exp_avg      first moments of the trained parameters
+//   exp_avg_sq   second moments
 // What a rank owns of a tensor is one range of it; every rank writes and reads its own ranges, with no more
 // memory than one block. Where shards have replicas, these take turns by unit, so that all write equally
 // much.
 
 #include <array>
-#include <map>
 #include <string>
-#include <vector>
 
-#include "checkpoint/safetensors.h"
+#include "checkpoint/tensor_folder.h"
 #include "train/engine.h"
+#include "train/model_folder.h"
 
 namespace flatshard {
 
-struct ShardFile {
-  const char* name;
+struct ShardFiles {
+  const char* stem;
   Tensor ShardedUnit::Shard::*of;  // what of a shard is in it
 };
 
-inline constexpr std::array<ShardFile, 3> kShardFiles{{{"model.safetensors", &ShardedUnit::Shard::p},
-                                                       {"exp_avg.safetensors", &ShardedUnit::Shard::m},
-                                                       {"exp_avg_sq.safetensors", &ShardedUnit::Shard::v}}};
+inline constexpr std::array<ShardFiles, 3> kShardFiles{{{kWeightsStem, &ShardedUnit::Shard::p},
+                                                        {"exp_avg", &ShardedUnit::Shard::m},
+                                                        {"exp_avg_sq", &ShardedUnit::Shard::v}}};
 
-SafetensorsLayout layout_of(const ShardFile& file, const Model& model);
+// Cut into files of `most_bytes`.
+TensorFolderLayout layout_of(const ShardFiles& files, const Model& model, int64_t most_bytes);
 
 // This rank's ranges; the writer's layout is layout_of's.
-void write_shards(SafetensorsWriter& writer, const SafetensorsLayout& layout, const ShardFile& file,
-                  Engine& engine);
+void write_shards(TensorFolderWriter& writer, const ShardFiles& files, Engine& engine);
 
-// An Error unless a file has exactly the tensors of the layout; it names the first that is missing, of
-// another shape or dtype, or unexpected.
-void check_tensors(const SafetensorsFile& file, const SafetensorsLayout& layout);
+// An Error unless a source has exactly the tensors of the layout, however they are cut into files; it names
+// the first that is missing, of another shape or dtype, or unexpected.
+void check_tensors(const TensorFolder& source, const TensorFolderLayout& layout);
 
-// This rank's ranges of a unit's tensors, from a file that check_tensors has passed.
-void read_shards(const SafetensorsFile& source, const ShardFile& file, const ShardedUnit& unit,
+// This rank's ranges of a unit's tensors, from a source that check_tensors has passed.
+void read_shards(const TensorFolder& source, const ShardFiles& files, const ShardedUnit& unit,
                  Stream& stream);
 
 }  // namespace flatshard

@@ -95,7 +95,7 @@ Trainer::Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bo
       total_steps_(total_steps(setup_.config.train, train_.data.steps_per_epoch())),
       eval_every_(steps_between(setup_.config.train.eval_every, total_steps_, "train.eval_every")),
       save_every_(steps_between(setup_.config.checkpoint.save_every, total_steps_, "checkpoint.save_every")),
-      checkpoints_(setup_.config.run.dir, setup_.config.checkpoint.keep, world),
+      checkpoints_(setup_, world),
       resumed_(find_checkpoint()),
       trace_(world.rank()),
       clock_(setup_.config.run.trace ? clock_offset(world) : ClockOffset{}),
@@ -160,6 +160,7 @@ std::optional<TrainState> Trainer::find_checkpoint() {
 // First values or a checkpoint's; and the run's folder, its metrics cut off where the run goes on.
 void Trainer::begin() {
   std::string metrics;
+  checkpoints_.plan(machinery_.engine().model());
   if (!resumed_) {
     machinery_.engine().initialise();
   } else {
@@ -340,7 +341,7 @@ void Trainer::save_checkpoint(std::optional<double> eval_loss) {
 }
 
 void Trainer::finish() {
-  save_model(setup_.config.run.dir + "/model", machinery_.engine(), world_);
+  save_model(setup_.config.run.dir + "/model", setup_.shard_bytes, machinery_.engine(), world_);
   if (setup_.config.run.trace) {
     const std::string trace = setup_.config.run.dir + "/trace.json";
     write_trace(trace, trace_, world_, clock_);

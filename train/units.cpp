@@ -1,5 +1,6 @@
 #include "train/units.h"
 
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 
@@ -50,6 +51,22 @@ std::string human_duration(double seconds) {
   else
     return str(days, days < 100 ? str("d ", hours % 24 < 10 ? "0" : "", hours % 24, 'h') : " days");
   return text;
+}
+
+int64_t bytes_named(const std::string& key, const std::string& text) {
+  int64_t bytes = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, bytes);
+  const std::string unit(stop, end);
+  bool known = unit.empty() || unit == "B";
+  for (const char* larger : {"KB", "MB", "GB", "TB"}) {
+    if (known) break;
+    if (__builtin_mul_overflow(bytes, 1000, &bytes)) break;
+    known = unit == larger;
+  }
+  check(error == std::errc{} && known && bytes > 0, key, " is \"", text,
+        "\", must be a positive number of B, KB, MB, GB or TB, such as 5GB");
+  return bytes;
 }
 
 }  // namespace flatshard

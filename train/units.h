@@ -1,6 +1,8 @@
 #pragma once
-// Quantities as a person reads them, in three significant digits: beside human_bytes() of memory_plan.h.
+// Quantities as a person reads them, in three significant digits, beside human_bytes() of memory_plan.h; and
+// as a person writes them.
 
+#include <cstdint>
 #include <string>
 
 namespace flatshard {
@@ -11,5 +13,8 @@ std::string human_count(double value);
 std::string human_seconds(double seconds);
 // 1:05, 1:05:33, 12h 05m, 12d 03h: of a run, at most 7 characters up to 100 days.
 std::string human_duration(double seconds);
+
+// The bytes that a text such as 5GB, 200MB or 1000 means, in powers of 1000. An Error names the key.
+int64_t bytes_named(const std::string& key, const std::string& text);
 
 }  // namespace flatshard

@@ -117,6 +117,17 @@ TEST_CASE("an impossible combination is refused with the keys that disagree") {
                 "schedule.warmup_steps = 1 and schedule.warmup_ratio = 0.5: give one of them");
 }
 
+TEST_CASE("a size of files that is none, or makes too many, is refused before training") {
+  const test::Workshop workshop("file_sizes");
+  for (const std::string size : {"0", "-1GB", "5gb", "5 GB", "GB", "1e9", "9999999999TB", "5GB5"})
+    check_refused(workshop, "--checkpoint.shard_size='\"" + size + "\"'",
+                  "checkpoint.shard_size is \"" + size +
+                      "\", must be a positive number of B, KB, MB, GB or TB, such as 5GB");
+  check_stopped(workshop, "--checkpoint.shard_size='\"1B\"' --model.layers=40",
+                "checkpoint.shard_size: model: the tensors would be 363 files of 1 bytes, must be at most "
+                "300: raise the size of a file");
+}
+
 TEST_CASE("sizes beyond all bounds are refused at once, by --plan as well") {
   const test::Workshop workshop("too_large");
   const std::string at_most = ", must be at most ";

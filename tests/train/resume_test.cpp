@@ -132,6 +132,43 @@ TEST_CASE("offload, hybrid sharding, frozen parameters and other units go on bit
         test::checkpoint_content(workshop.file("whole/step-20")));
 }
 
+TEST_CASE("how a checkpoint is cut into files does not show: runs go on bit for bit from either") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("resume_cut");
+  const std::string options = " --checkpoint.save_every=5" + steps(10);
+  const test::Finished whole = workshop.train(1, options + "--run.dir=whole");
+  REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
+  const test::Finished cut = workshop.train(4, options + "--run.dir=cut --checkpoint.shard_size=10KB");
+  CHECK_MESSAGE(hash_of(cut) == hash_of(whole), cut.output);
+  for (const ShardFiles& files : kShardFiles) {
+    const TensorFolder one(workshop.file("whole/step-10"), files.stem),
+        several(workshop.file("cut/step-10"), files.stem);
+    CHECK(one.files().size() == 1);
+    CHECK(several.files().size() > 3);
+    REQUIRE(one.entries().size() == several.entries().size());
+    for (const auto& [name, entry] : one.entries())
+      CHECK(std::ranges::equal(entry->bytes, several.find(name)->bytes));
+  }
+  CHECK(TensorFolder(workshop.file("cut/model"), "model").files().size() > 3);
+  const test::Finished joined = workshop.train(2, options + "--run.dir=joined --resume cut/step-5");
+  CHECK_MESSAGE(hash_of(joined) == hash_of(whole), joined.output);
+  CHECK(test::checkpoint_content(workshop.file("joined/step-10")) ==
+        test::checkpoint_content(workshop.file("whole/step-10")));
+  const test::Finished cut_again =
+      workshop.train(2, options + "--run.dir=again --resume whole/step-5 --checkpoint.shard_size=10KB");
+  CHECK_MESSAGE(hash_of(cut_again) == hash_of(whole), cut_again.output);
+  CHECK(test::checkpoint_content(workshop.file("again/step-10")) ==
+        test::checkpoint_content(workshop.file("cut/step-10")));
+
+  // A file that the index names, and the checksums do not.
+  const std::string sums = workshop.file("cut/step-10/checksums"), text = test::read_file(sums);
+  const size_t name = text.find("exp_avg-00002-of-"), begin = text.rfind('\n', name) + 1;
+  write_file(sums, text.substr(0, begin) + text.substr(text.find('\n', name) + 1));
+  const std::string refused = workshop.train(1, "--run.dir=other --resume cut/step-10").output;
+  CHECK_MESSAGE(refused.find("cut/step-10/checksums: has no line for exp_avg-00002-of-") != std::string::npos,
+                refused);
+}
+
 TEST_CASE("a run that a signal ends goes on in its own folder, in its own metrics") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("resume_signal");
@@ -169,17 +206,18 @@ TEST_CASE("a checkpoint that is damaged, or of another run, is refused with one 
           "run/step-3: cannot go on from it: model.hidden is 32, the checkpoint was made with 24");
   refused("--optimizer.lr=0.5", "optimizer.lr is 0.5, the checkpoint was made with 0.01");
   refused("--train.steps=2", "it is of step 3, the run has 2");
-  for (const ShardFile& file : kShardFiles) {
-    const std::string path = folder + "/" + file.name, good = test::read_file(path);
+  for (const ShardFiles& files : kShardFiles) {
+    const std::string name = str(files.stem, ".safetensors"), path = folder + "/" + name,
+                      good = test::read_file(path);
     std::string bad = good;
     bad[bad.size() - 7] ^= 1;
     write_file(path, bad);
-    refused("", str("run/step-3/", file.name, ": damaged between byte 0 and byte ", good.size()));
+    refused("", str("run/step-3/", name, ": damaged between byte 0 and byte ", good.size()));
     write_file(path, good.substr(0, good.size() - 1));
-    refused("", str("run/step-3/", file.name, ": has ", good.size() - 1, " bytes, was written with ",
-                    good.size()));
+    refused("",
+            str("run/step-3/", name, ": has ", good.size() - 1, " bytes, was written with ", good.size()));
     fs::remove(path);
-    refused("", str("run/step-3/", file.name, ": cannot open"));
+    refused("", str("run/step-3/", name, ": cannot open"));
     write_file(path, good);
   }
   const std::string sums = test::read_file(folder + "/checksums");

@@ -1,0 +1,85 @@
+#include "checkpoint/tensor_folder.h"
+
+#include <filesystem>
+#include <set>
+
+#include "runtime/check.h"
+#include "runtime/log.h"
+
+namespace flatshard {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr char kExtension[] = ".safetensors", kIndexExtension[] = ".safetensors.index.json";
+
+SafetensorsIndex read_index(const std::string& path) {
+  const MappedFile file(path);
+  const size_t bytes = file.bytes().size();
+  check(bytes <= SafetensorsFile::kMaxHeaderBytes, path, ": has ", bytes, " bytes, must have at most ",
+        SafetensorsFile::kMaxHeaderBytes);
+  try {
+    return parse_safetensors_index({reinterpret_cast<const char*>(file.bytes().data()), bytes});
+  } catch (const Error& error) {
+    throw Error(path + ": " + error.what(), error.where);
+  }
+}
+
+// Nothing that leads out of the folder.
+bool is_plain_name(const std::string& name) {
+  return name.ends_with(kExtension) && name.find('/') == name.npos && name.find('\0') == name.npos;
+}
+
+}  // namespace
+
+TensorFolder::TensorFolder(const std::string& folder, const std::string& stem) {
+  const fs::path single = fs::path(folder) / (stem + kExtension),
+                 index = fs::path(folder) / (stem + kIndexExtension);
+  const bool cut = !fs::exists(single) && fs::exists(index);
+  path_ = (cut ? index : single).string();
+  cut ? open_shards(folder) : open_single();
+  file_names_.push_back(fs::path(path_).filename().string());
+}
+
+void TensorFolder::open_single() {
+  files_.push_back(std::make_unique<SafetensorsFile>(path_));
+  for (const SafetensorsEntry& entry : files_.back()->entries()) entries_[entry.name] = &entry;
+}
+
+void TensorFolder::open_shards(const std::string& folder) {
+  const SafetensorsIndex index = read_index(path_);
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : index.weight_map) {
+    check(is_plain_name(file), path_, ": \"", tensor, "\" must lie in a ", kExtension,
+          " file of this folder, not in \"", file, '"');
+    names.insert(file);
+  }
+  std::map<std::string, std::string> owners;  // of all tensors of all files
+  uint64_t bytes = 0;
+  for (const std::string& name : names) {
+    const auto& file =
+        files_.emplace_back(std::make_unique<SafetensorsFile>((fs::path(folder) / name).string()));
+    file_names_.push_back(name);
+    for (const SafetensorsEntry& entry : file->entries()) {
+      const auto [other, is_new] = owners.emplace(entry.name, name);
+      check(is_new, path_, ": \"", entry.name, "\" is in both ", other->second, " and ", name);
+      const auto mapped = index.weight_map.find(entry.name);
+      if (mapped == index.weight_map.end()) {
+        log_warning(file->path(), ": \"", entry.name, "\" is not in the index and is passed over");
+      } else if (mapped->second == name) {
+        entries_[entry.name] = &entry;
+        bytes += entry.bytes.size();
+      }
+    }
+  }
+  for (const auto& [tensor, file] : index.weight_map)
+    check(entries_.contains(tensor), path_, ": \"", tensor, "\" is not in ", file);
+  check(!index.total_size || *index.total_size == bytes, path_, ": total_size is ",
+        index.total_size.value_or(0), ", the tensors have ", bytes, " bytes");
+}
+
+const SafetensorsEntry* TensorFolder::find(const std::string& name) const {
+  const auto found = entries_.find(name);
+  return found == entries_.end() ? nullptr : found->second;
+}
+
+}  // namespace flatshard

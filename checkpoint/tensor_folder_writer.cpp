@@ -1,0 +1,117 @@
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "checkpoint/tensor_folder.h"
+#include "runtime/check.h"
+#include "runtime/whole_file.h"
+
+namespace flatshard {
+namespace fs = std::filesystem;
+namespace {
+
+// Each is open, on every process that writes, until all are done.
+constexpr size_t kMostFiles = 300;
+
+std::string shard_name(const std::string& stem, size_t number, size_t count) {
+  std::array<char, 48> text;
+  std::snprintf(text.data(), text.size(), "-%05zu-of-%05zu.safetensors", number, count);
+  return stem + text.data();
+}
+
+// What a set of files of this stem may consist of.
+bool is_of_stem(const std::string& name, const std::string& stem) {
+  if (!name.starts_with(stem)) return false;
+  const std::string rest = name.substr(stem.size());
+  size_t number = 0, count = 0;
+  const bool shard = std::sscanf(rest.c_str(), "-%5zu-of-%5zu", &number, &count) == 2 &&
+                     name == shard_name(stem, number, count);
+  return shard || rest == ".safetensors" || rest == ".safetensors.index.json";
+}
+
+// Of a single tensor.
+int64_t bytes_of(const SafetensorsSpec& spec) {
+  return SafetensorsLayout({spec}).elements(0) * size_of(spec.dtype);
+}
+
+}  // namespace
+
+TensorFolderLayout::TensorFolderLayout(const std::string& stem, std::vector<SafetensorsSpec> specs,
+                                       int64_t most_bytes)
+    : specs_(std::move(specs)) {
+  std::vector<std::vector<SafetensorsSpec>> cuts(1);
+  int64_t in_last = 0;
+  uint64_t total = 0;
+  for (const SafetensorsSpec& spec : specs_) {
+    const int64_t bytes = bytes_of(spec);
+    if (!cuts.back().empty() && bytes > most_bytes - in_last) {
+      cuts.emplace_back();
+      in_last = 0;
+    }
+    cuts.back().push_back(spec);
+    in_last += bytes;
+    total += static_cast<uint64_t>(bytes);
+  }
+  check(cuts.size() <= kMostFiles, stem, ": the tensors would be ", cuts.size(), " files of ", most_bytes,
+        " bytes, must be at most ", kMostFiles, ": raise the size of a file");
+  SafetensorsIndex index{.total_size = total, .weight_map = {}};
+  for (size_t f = 0; f < cuts.size(); ++f) {
+    const std::string name = cuts.size() == 1 ? stem + ".safetensors" : shard_name(stem, f + 1, cuts.size());
+    for (size_t i = 0; i < cuts[f].size(); ++i) {
+      const bool is_new = places_.emplace(cuts[f][i].name, Place{f, i}).second;
+      check(is_new, "safetensors: the name \"", cuts[f][i].name, "\" is taken");
+      index.weight_map[cuts[f][i].name] = name;
+    }
+    files_.push_back({.name = name, .layout = SafetensorsLayout(std::move(cuts[f]))});
+  }
+  if (files_.size() == 1) return;
+  index_name_ = stem + ".safetensors.index.json";
+  index_text_ = to_json(index);
+}
+
+int64_t TensorFolderLayout::file_bytes() const {
+  int64_t bytes = 0;
+  for (const File& file : files_) bytes += file.layout.file_bytes();
+  return bytes;
+}
+
+TensorFolderWriter::TensorFolderWriter(const std::string& folder, const TensorFolderLayout& layout,
+                                       bool create, std::vector<BlockSums>* sums, Names names)
+    : layout_(layout) {
+  for (size_t i = 0; i < layout.files().size(); ++i) {
+    const TensorFolderLayout::File& file = layout.files()[i];
+    const std::string path = folder + "/" + file.name;
+    writers_.push_back(
+        std::make_unique<SafetensorsWriter>(names == Names::final ? path : unfinished_name(path), file.layout,
+                                            create, sums ? &(*sums)[i] : nullptr));
+  }
+}
+
+void TensorFolderWriter::write(const std::string& tensor, int64_t first, const void* data, int64_t elements) {
+  const TensorFolderLayout::Place place = layout_.place(tensor);
+  writers_[place.file]->write(place.index, first, data, elements);
+}
+
+void TensorFolderWriter::finish() {
+  for (const auto& writer : writers_) writer->finish();
+}
+
+void finish_tensor_files(const std::string& folder, const std::string& stem,
+                         const TensorFolderLayout& layout) {
+  std::set<std::string> wanted{layout.index_name()};
+  for (const TensorFolderLayout::File& file : layout.files()) {
+    finish_file(folder + "/" + file.name);
+    wanted.insert(file.name);
+  }
+  if (!layout.index_name().empty()) write_whole_file(folder + "/" + layout.index_name(), layout.index_text());
+  std::vector<fs::path> left;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (is_of_stem(name, stem) && !wanted.contains(name)) left.push_back(entry.path());
+  }
+  for (const fs::path& path : left) fs::remove(path);
+}
+
+}  // namespace flatshard

@@ -1,0 +1,218 @@
+#include "checkpoint/tensor_folder.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "tests/test.h"
+
+using namespace flatshard;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr char kFolder[] = "tensor_folder_test";
+const std::string kIndex = std::string(kFolder) + "/model.safetensors.index.json";
+
+// Tensors a, b, c ... of so many bytes.
+std::vector<SafetensorsSpec> tensors_of(const std::vector<int64_t>& sizes) {
+  std::vector<SafetensorsSpec> specs;
+  for (const int64_t size : sizes)
+    specs.push_back({std::string(1, static_cast<char>('a' + specs.size())), DType::u8, {size}});
+  return specs;
+}
+
+void write_file(const std::string& name, const std::string& text) {
+  std::ofstream(str(kFolder, '/', name), std::ios::binary) << text;
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// Writes all of a layout; the bytes of a tensor are its name's letter.
+void write_all(const TensorFolderLayout& layout, bool renew = true) {
+  if (renew) fs::remove_all(kFolder);
+  fs::create_directories(kFolder);
+  TensorFolderWriter writer(kFolder, layout, true, nullptr, TensorFolderWriter::Names::unfinished);
+  for (const SafetensorsSpec& spec : layout.specs())
+    writer.write(spec.name, 0, std::string(static_cast<size_t>(spec.shape[0]), spec.name[0]).data(),
+                 spec.shape[0]);
+  writer.finish();
+  finish_tensor_files(kFolder, "model", layout);
+}
+
+void check_reads(const std::vector<SafetensorsSpec>& specs) {
+  const TensorFolder folder(kFolder, "model");
+  CHECK(folder.entries().size() == specs.size());
+  for (const SafetensorsSpec& spec : specs) {
+    const SafetensorsEntry* const entry = folder.find(spec.name);
+    REQUIRE(entry != nullptr);
+    CHECK(entry->shape == spec.shape);
+    for (const std::byte b : entry->bytes) CHECK(b == static_cast<std::byte>(spec.name[0]));
+  }
+  CHECK(folder.find("z") == nullptr);
+}
+
+std::vector<std::string> names_in_folder() {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(kFolder)) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// What is said of a folder whose index is this text.
+std::string error_of_index(const std::string& text) {
+  write_file("model.safetensors.index.json", text);
+  const std::string error = test::error_of([] { TensorFolder(kFolder, "model"); });
+  return error.starts_with(kIndex + ": ") ? error.substr(kIndex.size() + 2) : error;
+}
+
+}  // namespace
+
+TEST_CASE("tensors are cut into files in their order, none above the size but of one tensor alone") {
+  const auto cut = [](const std::vector<int64_t>& sizes, int64_t most) {
+    const TensorFolderLayout layout("model", tensors_of(sizes), most);
+    std::string text;
+    for (const auto& file : layout.files()) {
+      text += '[';
+      for (const SafetensorsSpec& spec : file.layout.specs()) text += spec.name;
+      text += ']';
+    }
+    return text;
+  };
+  CHECK(cut({6, 6, 2, 6, 2, 2}, 10) == "[a][bc][def]");
+  CHECK(cut({6, 4, 1}, 10) == "[ab][c]");
+  CHECK(cut({2, 30, 2, 2}, 10) == "[a][b][cd]");
+  CHECK(cut({30}, 10) == "[a]");
+  CHECK(cut({}, 10) == "[]");
+  CHECK(test::error_of([] {
+          std::vector<SafetensorsSpec> specs;
+          for (int i = 0; i < 301; ++i) specs.push_back({str(i), DType::f32, {5}});
+          TensorFolderLayout("model", specs, 20);
+        }) ==
+        "model: the tensors would be 301 files of 20 bytes, must be at most 300: raise the size of a "
+        "file");
+  CHECK(test::error_of([] {
+          TensorFolderLayout("model", {{"a", DType::u8, {9}}, {"a", DType::u8, {9}}}, 10);
+        }) == "safetensors: the name \"a\" is taken");
+}
+
+TEST_CASE("several files and their index are written as Hugging Face writes them and read back") {
+  const std::vector<SafetensorsSpec> specs = tensors_of({6, 6, 2, 6, 2, 2});
+  const TensorFolderLayout layout("model", specs, 10);
+  write_all(layout);
+  CHECK(read_file(kIndex) == R"({
+  "metadata": {
+    "total_size": 24
+  },
+  "weight_map": {
+    "a": "model-00001-of-00003.safetensors",
+    "b": "model-00002-of-00003.safetensors",
+    "c": "model-00002-of-00003.safetensors",
+    "d": "model-00003-of-00003.safetensors",
+    "e": "model-00003-of-00003.safetensors",
+    "f": "model-00003-of-00003.safetensors"
+  }
+}
+)");
+  check_reads(specs);
+  const TensorFolder folder(kFolder, "model");
+  CHECK(folder.path() == kIndex);
+  CHECK(folder.file_names() ==
+        std::vector<std::string>{"model-00001-of-00003.safetensors", "model-00002-of-00003.safetensors",
+                                 "model-00003-of-00003.safetensors", "model.safetensors.index.json"});
+  int64_t bytes = 0;
+  for (const auto& file : folder.files()) bytes += static_cast<int64_t>(fs::file_size(file->path()));
+  CHECK(bytes == layout.file_bytes());
+}
+
+TEST_CASE("tensors that fit into one file have no index") {
+  const std::vector<SafetensorsSpec> specs = tensors_of({6, 4});
+  write_all({"model", specs, 10});
+  CHECK(names_in_folder() == std::vector<std::string>{"model.safetensors"});
+  check_reads(specs);
+  CHECK(TensorFolder(kFolder, "model").file_names() == std::vector<std::string>{"model.safetensors"});
+}
+
+TEST_CASE("files of an earlier model that are not replaced are removed, and no others") {
+  write_all({"model", tensors_of({8, 8, 8}), 10});
+  write_file("model-of-mine.safetensors", "");
+  write_file("model-1-of-2.safetensors", "");
+  const TensorFolderLayout two("model", tensors_of({6, 7}), 10), one("model", tensors_of({5}), 10);
+  write_all(two, false);
+  check_reads(two.specs());
+  CHECK(names_in_folder() == std::vector<std::string>{"model-00001-of-00002.safetensors",
+                                                      "model-00002-of-00002.safetensors",
+                                                      "model-1-of-2.safetensors", "model-of-mine.safetensors",
+                                                      "model.safetensors.index.json"});
+  write_all(one, false);
+  check_reads(one.specs());
+  CHECK(names_in_folder() == std::vector<std::string>{"model-1-of-2.safetensors", "model-of-mine.safetensors",
+                                                      "model.safetensors"});
+  write_all(two, false);
+  check_reads(two.specs());
+}
+
+TEST_CASE("where there is one file, an index beside it does not count") {
+  const std::vector<SafetensorsSpec> specs = tensors_of({6, 4});
+  write_all({"model", specs, 10});
+  write_file("model.safetensors.index.json", "damaged");
+  check_reads(specs);
+}
+
+TEST_CASE("an index that does not fit its files is refused, with what is wrong") {
+  write_all({"model", tensors_of({8, 8}), 10});
+  const std::string one = "\"model-00001-of-00002.safetensors\"",
+                    two = "\"model-00002-of-00002.safetensors\"";
+  const auto maps = [](const std::string& text) { return "{\"weight_map\":{" + text + "}}"; };
+  CHECK(error_of_index(maps("\"a\":" + one + ",\"b\":" + two)) == "");
+  CHECK(error_of_index(maps("\"a\":" + one)) == "");
+  for (const std::string name : {"../a.safetensors", "/a.safetensors", "x/a.safetensors", "", ".", "..",
+                                 "a.bin", "a.safetensors\\u0000.safetensors"}) {
+    CAPTURE(name);
+    CHECK(error_of_index(maps("\"a\":\"" + name + "\""))
+              .find("must lie in a .safetensors file of this folder") != std::string::npos);
+  }
+  CHECK(error_of_index(maps("\"a\":\"no.safetensors\"")) ==
+        str(kFolder, "/no.safetensors: cannot open: No such file or directory"));
+  CHECK(error_of_index(maps("\"a\":" + one + ",\"c\":" + two)) ==
+        "\"c\" is not in model-00002-of-00002.safetensors");
+  CHECK(error_of_index(maps("\"a\":" + two + ",\"b\":" + one)) ==
+        "\"a\" is not in model-00002-of-00002.safetensors");
+  CHECK(error_of_index(maps("\"a\":" + one + ",\"a\":" + two)) == "invalid JSON: \"a\" stands there twice");
+  fs::copy_file(str(kFolder, "/model-00001-of-00002.safetensors"), str(kFolder, "/copy.safetensors"));
+  CHECK(error_of_index(maps("\"a\":" + one + ",\"b\":\"copy.safetensors\"")) ==
+        "\"a\" is in both copy.safetensors and model-00001-of-00002.safetensors");
+}
+
+TEST_CASE("an index that is no index is refused, with what it must be") {
+  write_all({"model", tensors_of({8, 8}), 10});
+  const std::string good = read_file(kIndex);
+  const auto with_size = [&](const std::string& size) {
+    std::string text = good;
+    return text.replace(text.find("16"), 2, size);
+  };
+  CHECK(error_of_index(with_size("16")) == "");
+  CHECK(error_of_index(with_size("16.0")) == "");
+  CHECK(error_of_index(with_size("17")) == "total_size is 17, the tensors have 16 bytes");
+  for (const char* size : {"-16", "16.5", "\"16\"", "1e400", "18446744073709551616"}) {
+    CAPTURE(size);
+    CHECK(error_of_index(with_size(size)).starts_with("invalid JSON: "));
+  }
+  CHECK(error_of_index("").starts_with("invalid JSON: "));
+  CHECK(error_of_index("\xff") == "invalid JSON: not UTF-8 at byte 0");
+  CHECK(error_of_index(good.substr(0, good.size() / 2)).starts_with("invalid JSON: "));
+  for (const char* text : {"[]", "{}", "{\"weight_map\":[]}"})
+    CHECK(error_of_index(text) == "invalid JSON: must be an object with the object weight_map");
+  CHECK(error_of_index("{\"weight_map\":{\"a\":1}}") ==
+        "invalid JSON: weight_map: \"a\" must have the name of a file");
+  CHECK(error_of_index("{\"weight_map\":{},\"metadata\":1}") == "invalid JSON: metadata must be an object");
+  CHECK(error_of_index(std::string(100, '[')) == "invalid JSON: nested more than 3 deep");
+  fs::remove_all(kFolder);
+  fs::create_directories(kFolder);
+  CHECK(test::error_of([] { TensorFolder(kFolder, "model"); }) ==
+        str(kFolder, "/model.safetensors: cannot open: No such file or directory"));
+}
