@@ -28,7 +28,7 @@ const FileDType* find_dtype(const std::string& name) {
   return found == std::end(kFileDTypes) ? nullptr : found;
 }
 
-std::string in_brackets(const auto& shape) {
+std::string listed(const auto& shape) {
   std::string text = "[";
   for (const auto extent : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(extent);
   return text + ']';
@@ -41,9 +41,9 @@ uint64_t bytes_of(const SafetensorsHeader::Tensor& tensor) {
   uint64_t elements = 1, bits = 0;
   for (const uint64_t extent : tensor.shape)
     check(!__builtin_mul_overflow(elements, extent, &elements), "\"", tensor.name, "\": the shape ",
-          in_brackets(tensor.shape), " overflows in its product");
+          listed(tensor.shape), " overflows in its product");
   check(!__builtin_mul_overflow(elements, dtype->bits, &bits), "\"", tensor.name, "\": the shape ",
-        in_brackets(tensor.shape), " of ", tensor.dtype, " overflows in its byte count");
+        listed(tensor.shape), " of ", tensor.dtype, " overflows in its byte count");
   check(bits % 8 == 0, "\"", tensor.name, "\": ", elements, " elements of ", tensor.dtype,
         " are no whole number of bytes");
   return bits / 8;
@@ -69,6 +69,8 @@ std::string safetensors_name(DType dtype) {
   return name;
 }
 
+std::string in_brackets(const std::vector<int64_t>& shape) { return listed(shape); }
+
 SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
   try {
     const uint64_t length = header_bytes(file_.bytes());
@@ -89,10 +91,10 @@ void SafetensorsFile::add_entries(SafetensorsHeader& header, uint64_t data_begin
   for (const SafetensorsHeader::Tensor& tensor : header.tensors) {
     const auto [begin, end] = tensor.offsets;
     check(begin == at && end >= begin, "invalid offset: \"", tensor.name, "\" lies at ",
-          in_brackets(tensor.offsets), ", must begin at ", at, " and not end before");
+          listed(tensor.offsets), ", must begin at ", at, " and not end before");
     const uint64_t bytes = bytes_of(tensor);
     check(end - begin == bytes, "wrong size: \"", tensor.name, "\" has ", end - begin, " bytes, ",
-          tensor.dtype, ' ', in_brackets(tensor.shape), " needs ", bytes);
+          tensor.dtype, ' ', listed(tensor.shape), " needs ", bytes);
     check(end <= available, "incomplete buffer: \"", tensor.name, "\" ends at byte ", end, " of ", available);
     for (const uint64_t extent : tensor.shape)
       check(extent <= INT64_MAX, "\"", tensor.name, "\": an extent of ", extent, " overflows");

@@ -25,6 +25,8 @@ namespace flatshard {
 
 // What a file calls a dtype: F32, BF16, F16, I32, U8.
 std::string safetensors_name(DType dtype);
+// A shape in messages: [2, 3].
+std::string in_brackets(const std::vector<int64_t>& shape);
 
 struct SafetensorsEntry {
   std::string name;

@@ -92,20 +92,22 @@ void ShardedUnit::allocate_values(UnitArenas arenas) {
   allocate(frozen_, frozen_flat_, frozen_shard_);
 }
 
+FirstValues random_values(uint64_t seed) {
+  return [seed](Stream& stream, const ParamSpec& spec, int64_t first, const Tensor& y) {
+    init_param(stream, {.y = y, .init = spec.init, .random = RandomStream(seed, spec.name), .first = first});
+  };
+}
+
 // Each rank makes what it owns; or rank 0 makes all of it, and sends it to its group's peers in the other
 // groups, and these to their groups.
 void ShardedUnit::make_first_values(Stream& compute, const FlatLayout& layout, const Tensor& shard,
-                                    uint64_t seed) {
+                                    const FirstValues& values) {
   if (layout.empty()) return;
   const auto fill = [&](Stream& stream, const Tensor& t, const std::vector<FlatLayout::Piece>& pieces) {
     zero(stream, t);  // the padding
-    for (const FlatLayout::Piece& piece : pieces) {
-      const ParamSpec& spec = params()[piece.param];
-      init_param(stream, {.y = t.slice(piece.in_shard, piece.in_shard + piece.size),
-                          .init = spec.init,
-                          .random = RandomStream(seed, spec.name),
-                          .first = piece.in_param});
-    }
+    for (const FlatLayout::Piece& piece : pieces)
+      values(stream, params()[piece.param], piece.in_param,
+             t.slice(piece.in_shard, piece.in_shard + piece.size));
   };
   if (!options_.sync_first_values || comms_.groups().ranks == 1)
     return fill(on_shards(compute), shard, layout.pieces(place()));
@@ -121,9 +123,9 @@ void ShardedUnit::make_first_values(Stream& compute, const FlatLayout& layout, c
   copy(compute, shard, part_of(whole, place(), group_size()));
 }
 
-void ShardedUnit::initialise(Stream& compute, Stream& gather, uint64_t seed) {
-  make_first_values(compute, trainable_, master_, seed);
-  make_first_values(compute, frozen_, frozen_shard_, seed);
+void ShardedUnit::initialise(Stream& compute, Stream& gather, const FirstValues& values) {
+  make_first_values(compute, trainable_, master_, values);
+  make_first_values(compute, frozen_, frozen_shard_, values);
   for (const Tensor& moment : {m_, v_}) zero(on_shards(compute), moment);
   spread(compute, gather);
 }

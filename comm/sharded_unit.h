@@ -19,6 +19,7 @@
 //
 // Every record and every wait of this life cycle stands in sharded_unit.cpp.
 
+#include <functional>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -42,6 +43,14 @@ struct Communicators {
 // Which lane of the global batch a rank computes as its `lane`-th of a micro-step.
 int64_t lane_of(const UnitOptions& options, RankGroups groups, int rank, int64_t micro, int64_t lane);
 
+// Makes elements [first, first + y's) of a parameter's first values, in y's dtype, as work on the stream or
+// at once, when what the stream was given before is done.
+using FirstValues =
+    std::function<void(Stream& stream, const ParamSpec& spec, int64_t first, const Tensor& y)>;
+
+// As the specs say, a function of seed and name.
+FirstValues random_values(uint64_t seed);
+
 class ShardedUnit {
  public:
   // `copies` counts where options.offload is set.
@@ -49,7 +58,7 @@ class ShardedUnit {
               UnitArenas arenas, GatherRoom& gather_room, GradientRoom& gradient_room, CopyStreams copies);
 
   // Fills masters (and frozen values) with their first values, zeroes the moments, and publishes.
-  void initialise(Stream& compute, Stream& gather, uint64_t seed);
+  void initialise(Stream& compute, Stream& gather, const FirstValues& values);
   // In its place, where a checkpoint is to fill the shards on the host: zeroes all of them. Then spread()
   // publishes what they hold.
   void clear(Stream& compute);
@@ -92,7 +101,8 @@ class ShardedUnit {
   enum class State { sharded, gathering, whole };
 
   void allocate_values(UnitArenas arenas);
-  void make_first_values(Stream& compute, const FlatLayout& layout, const Tensor& shard, uint64_t seed);
+  void make_first_values(Stream& compute, const FlatLayout& layout, const Tensor& shard,
+                         const FirstValues& values);
   bool stays() const { return !sharded_values_ || (role_.root && options_.keep_root); }
   // A stream for work on this rank's shards: they may lie in host memory.
   Stream& on_shards(Stream& stream) const { return options_.offload ? stream.host_side() : stream; }

@@ -107,6 +107,15 @@ std::vector<Field> fields(Config& c) {
       {"model.window", &model.window, "sliding window of the attention; 0 = none", {}, 0},
       {"model.qk_norm", &model.qk_norm, "normalise each head of q and k"},
       {"model.qkv_bias", &model.qkv_bias, "biases on q, k and v"},
+      {"model.init_from", &c.init_from,
+       "folder with a config.json and weights as Hugging Face has them, to begin with: it decides the other "
+       "keys of the model; model.vocab may be larger, then new rows are the mean of the others"},
+      {"model.pad_to_multiple_of",
+       &c.pad_to_multiple_of,
+       "the vocabulary is rounded up to a multiple of this",
+       {},
+       1,
+       INT32_MAX},
       {"model.trainable", &c.trainable,
        "patterns (* is any text) of names to train; the others stay as they are"},
       {"model.rope_scaling.kind",
@@ -268,6 +277,9 @@ std::vector<Field> fields(Config& c) {
       {"parallel.sync_module_states", &parallel.sync_module_states,
        "rank 0 makes all first values and sends each rank its shards; otherwise each makes its own, the "
        "same"},
+      {"parallel.cpu_ram_efficient_loading", &parallel.cpu_ram_efficient_loading,
+       "model.init_from: rank 0 alone reads, and sends the others one unit at a time, as with "
+       "parallel.sync_module_states; otherwise each reads what it owns"},
       {"parallel.bandwidth_gbps",
        &parallel.bandwidth_gbps,
        "GB/s that a rank receives, to tell how many tokens hide the exchange; 0 = measured at start",

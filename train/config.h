@@ -81,6 +81,7 @@ struct ParallelConfig {
   std::string accumulation = "sharded";
   std::string transport = "auto";
   bool sync_module_states = false;
+  bool cpu_ram_efficient_loading = false;
   double bandwidth_gbps = 0;  // 0: measured at start
   int64_t timeout_seconds = 120;
 };
@@ -102,6 +103,8 @@ struct Config {
   RunConfig run;
   ModelConfig model;
   std::vector<std::string> trainable{"*"};
+  std::string init_from;  // empty: random first values
+  int64_t pad_to_multiple_of = 1;
   DataConfig data;
   TrainConfig train;
   OptimizerConfig optimizer;

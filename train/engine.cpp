@@ -45,10 +45,11 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, MemoryPlan&
   batches_ = spaces_;
 }
 
-void Engine::initialise() {
+void Engine::initialise() { initialise(random_values(static_cast<uint64_t>(setup_.config.run.seed))); }
+
+void Engine::initialise(const FirstValues& values) {
   model_.fill_tables(compute_);
-  for (ShardedUnit& u : units())
-    u.initialise(compute_, gather_, static_cast<uint64_t>(setup_.config.run.seed));
+  for (ShardedUnit& u : units()) u.initialise(compute_, gather_, values);
   streams_.sync_all();
 }
 

@@ -42,7 +42,8 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  void initialise();
+  void initialise();  // with random values, as the seed has them
+  void initialise(const FirstValues& values);
   // Or, in its place, from a checkpoint: each unit's shards, zero so far, are filled on the host; and when
   // that is done on all ranks, whole values are made of them.
   void fill(const std::function<void(ShardedUnit&)>& load);

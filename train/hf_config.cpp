@@ -1,12 +1,12 @@
 #include "train/hf_config.h"
 
 #include <algorithm>
-#include <fstream>
 #include <tuple>
 
 #include <nlohmann/json.hpp>
 
 #include "runtime/check.h"
+#include "runtime/mapped_file.h"
 
 namespace flatshard {
 namespace {
@@ -282,10 +282,13 @@ ModelConfig read_gpt2(const Reader& in) {
 }
 
 json parse_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  check(file.good(), path, ": cannot open");
+  constexpr size_t kMostBytes = 1 << 24;
+  const MappedFile file(path);
+  const size_t bytes = file.bytes().size();
+  check(bytes <= kMostBytes, path, ": has ", bytes, " bytes, must have at most ", kMostBytes);
+  const char* const text = reinterpret_cast<const char*>(file.bytes().data());
   try {
-    return json::parse(file);
+    return json::parse(text, text + bytes);
   } catch (const json::exception& error) {
     fail(str(path, ": ", error.what()));
   }
@@ -323,6 +326,8 @@ ModelConfig read_hf_config(const std::string& path) {
   if (in.has("architectures"))
     in.must(in.value("architectures") == json{format->architecture}, "architectures",
             str("[\"", format->architecture, "\"]"));
+  if (in.has("dtype") && in.has("torch_dtype"))  // the new and the old spelling
+    in.must(in.value("dtype") == in.value("torch_dtype"), "dtype", "what torch_dtype says");
   in.must(!in.has("quantization_config"), "quantization_config",
           "absent: quantised weights are not supported");
   try {

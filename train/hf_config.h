@@ -1,9 +1,9 @@
 #pragma once
 // config.json of a model folder, as Hugging Face transformers writes and reads it, for the families of
 // model/config.h. Written is the spelling of transformers 4 (rope_theta, rope_scaling, torch_dtype), which
-// version 5 reads as well; read are both. What a config says that the model here cannot do is an Error that
-// names file and key, never a silent difference. Dropout and initialisation belong to training and are not
-// read.
+// version 5 reads as well; read are both, and where a file has both they must agree. What a config says that
+// the model here cannot do is an Error that names file and key, never a silent difference. Dropout and
+// initialisation belong to training and are not read.
 
 #include <string>
 

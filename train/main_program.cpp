@@ -12,6 +12,7 @@
 #include "comm/world.h"
 #include "runtime/log.h"
 #include "train/agreement.h"
+#include "train/initial_weights.h"
 #include "train/print_plan.h"
 #include "train/trainer.h"
 
@@ -50,6 +51,7 @@ bool watched(const std::ostream& out) {
 void run(const CommandLine& line, World& world, std::ostream& out) {
   configure_log(LogLevel::info, world.rank(), world.size());
   LoadedConfig loaded = load_config(line.config, line.overrides);
+  take_published_model(loaded);
   world.limit_collectives(std::chrono::seconds(loaded.config.parallel.timeout_seconds));
   agree_on_config(world, loaded.config, line.print_config ? "print" : line.plan ? "plan" : "train");
   if (line.print_config) {

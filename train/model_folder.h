@@ -27,10 +27,7 @@ inline constexpr const char* kWeightsStem = "model";
 // What model.safetensors holds: the parameters of all units in order. A tied head has no tensor of its own.
 std::vector<SafetensorsSpec> weight_specs(const Model& model, DType dtype);
 
-// Reads a folder's weights into the parameters, converted to their dtype. Names and shapes must be
-// exactly the model's; an Error lists what is missing, unexpected or of another shape. What older files hold
-// besides is passed over: buffers that are no parameters, a tied head that equals the embedding, and GPT-2's
-// names without "transformer.".
+// Reads a folder's weights (published_weights.h) into the parameters, converted to their dtype.
 void read_model_weights(const std::string& folder, const Model& model, const ParamTensors& parameters,
                         Stream& stream);
 

@@ -3,6 +3,7 @@
 #include <ostream>
 
 #include "train/bandwidth.h"
+#include "train/initial_weights.h"
 #include "train/machinery.h"
 #include "train/peak.h"
 #include "train/reductions.h"
@@ -13,13 +14,14 @@ namespace flatshard {
 void print_plan(const LoadedConfig& loaded, World& world, std::ostream& out) {
   use_threads(loaded.config.run, world);  // ops take scratch for each of them
   const RunSetup setup = set_up(loaded.config, world);
+  const std::string weights = open_initial_weights(setup, world).line;
   const RunPlan plan = plan_run(setup, world);
   const bool exchanges = world.size() > 1;
   const double peak = exchanges ? matrix_peak(world, setup.compute) : 0;
   const Bandwidth bandwidth = bandwidth_of(setup, world);
   const std::string reductions = describe_reductions(setup, world);
   if (world.rank() != 0) return;
-  out << plan.setup_text << "compute   " << describe_flops(plan.flops) << plan.units.text()
+  out << plan.setup_text << weights << "compute   " << describe_flops(plan.flops) << plan.units.text()
       << describe_exchange(setup, plan.units, plan.flops, peak, bandwidth) << "memory    of rank 0 of "
       << world.size() << ":\n"
       << plan.memory_table << reductions;

@@ -18,6 +18,10 @@ DType dtype_named(const std::string& name) {
 
 ModelConfig model_of(const Config& c) {
   ModelConfig model = c.model;
+  if (model.vocab <= INT32_MAX) {  // or it is refused below
+    const int64_t over = model.vocab % c.pad_to_multiple_of;
+    if (over > 0) model.vocab += c.pad_to_multiple_of - over;
+  }
   if (model.max_positions == 0) model.max_positions = c.data.seq_len;
   model = resolved(model);
   check(c.data.seq_len <= model.max_positions, "data.seq_len = ", c.data.seq_len,
@@ -94,7 +98,7 @@ UnitOptions unit_options(const Config& c, const Batching& batching) {
                       .gather_slots = static_cast<int>(p.depth) + 1,
                       .keep_root = p.keep_root_gathered};
   options.offload = p.offload;
-  options.sync_first_values = p.sync_module_states;
+  options.sync_first_values = p.sync_module_states || p.cpu_ram_efficient_loading;
   check(!p.offload || options.policy.params,
         "parallel.offload needs shards to send away: parallel.strategy = "
         "\"full_shard\" or \"hybrid\", not \"",

@@ -1,15 +1,15 @@
 #include "train/shard_files.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 
 #include "runtime/memory.h"
+#include "train/value_writer.h"
 
 namespace flatshard {
 namespace {
 
-constexpr int64_t kBlock = int64_t{1} << 20;  // elements
+constexpr int64_t kBlock = ValueWriter::kBlock;
 
 // A block on the host, as fp32, and in the dtype of where it lies.
 struct Staging {
@@ -49,30 +49,6 @@ const float* fetch(const Tensor& part, Staging& staging, Stream& stream) {
                    [](T x) { return static_cast<float>(x); });
   });
   return staging.values.data();
-}
-
-// The other way: fp32 values at any address.
-void store(const Tensor& part, const std::byte* values, Staging& staging, Stream& stream) {
-  const Tensor here = part.device.is_cuda() ? staging.like(part) : part;
-  visit_float(here.dtype, [&]<class T>() {
-    T* to = here.as<T>();
-    if constexpr (std::is_same_v<T, float>) {
-      std::memcpy(to, values, static_cast<size_t>(here.bytes()));
-    } else {
-      std::memcpy(staging.values.data(), values, static_cast<size_t>(here.size()) * sizeof(float));
-      std::transform(staging.values.begin(), staging.values.begin() + here.size(), to,
-                     [](float x) { return T(x); });
-    }
-  });
-  if (!part.device.is_cuda()) return;
-  copy(stream, part, here);
-  stream.sync();
-}
-
-std::string in_brackets(const std::vector<int64_t>& shape) {
-  std::string text;
-  for (const int64_t extent : shape) text += str(text.empty() ? "" : ", ", extent);
-  return str('[', text, ']');
 }
 
 }  // namespace
@@ -115,9 +91,9 @@ void check_tensors(const TensorFolder& source, const TensorFolderLayout& layout)
 
 void read_shards(const TensorFolder& source, const ShardFiles& files, const ShardedUnit& unit,
                  Stream& stream) {
-  Staging staging;
+  ValueWriter writer;
   each_range(files, unit, [&](const std::string& name, int64_t first, const Tensor& part) {
-    store(part, source.find(name)->bytes.data() + first * int64_t{sizeof(float)}, staging, stream);
+    writer.write(stream, part, source.find(name)->bytes.data() + first * int64_t{sizeof(float)});
   });
 }
 

@@ -11,6 +11,7 @@
 #include "train/bandwidth.h"
 #include "train/checkpoints.h"
 #include "train/first_step.h"
+#include "train/initial_weights.h"
 #include "train/loss_scale.h"
 #include "train/machinery.h"
 #include "train/metrics.h"
@@ -67,6 +68,7 @@ class Trainer {
   Checkpoints checkpoints_;
   std::vector<std::string> changes_;  // from the run that wrote the checkpoint
   std::optional<TrainState> resumed_;
+  InitialWeights initial_;  // until they are read
   Trace trace_;
   ClockOffset clock_;
   Machinery machinery_;
@@ -97,6 +99,7 @@ Trainer::Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bo
       save_every_(steps_between(setup_.config.checkpoint.save_every, total_steps_, "checkpoint.save_every")),
       checkpoints_(setup_, world),
       resumed_(find_checkpoint()),
+      initial_(open_initial_weights(setup_, world)),
       trace_(world.rank()),
       clock_(setup_.config.run.trace ? clock_offset(world) : ClockOffset{}),
       machinery_(setup_, world,
@@ -119,9 +122,10 @@ void Trainer::say_start() {
        << (world_.size() == 1 ? " rank of " : " ranks of ") << threads
        << (threads == 1 ? " thread" : " threads") << "; matrix products at " << std::lround(peak_ * 1e-9)
        << " GFLOP/s, measured now\n"
-       << plan.setup_text << "data      " << file.path() << ": " << with_commas(file.size()) << " tokens in "
-       << with_commas(file.document_count()) << " documents, " << with_commas(train_.data.sequence_count())
-       << " sequences; an epoch is " << with_commas(train_.data.steps_per_epoch()) << " steps\n"
+       << plan.setup_text << initial_.line << "data      " << file.path() << ": " << with_commas(file.size())
+       << " tokens in " << with_commas(file.document_count()) << " documents, "
+       << with_commas(train_.data.sequence_count()) << " sequences; an epoch is "
+       << with_commas(train_.data.steps_per_epoch()) << " steps\n"
        << "run       " << with_commas(total_steps_) << " steps, " << describe_flops(plan.flops)
        << plan.units.text() << describe_exchange(setup_, plan.units, plan.flops, peak_, bandwidth)
        << "memory    of rank 0, planned to the byte:\n"
@@ -161,8 +165,11 @@ std::optional<TrainState> Trainer::find_checkpoint() {
 void Trainer::begin() {
   std::string metrics;
   checkpoints_.plan(machinery_.engine().model());
-  if (!resumed_) {
+  if (!resumed_ && setup_.config.init_from.empty()) {
     machinery_.engine().initialise();
+  } else if (!resumed_) {
+    machinery_.engine().initialise(first_values(initial_.weights.get()));
+    initial_.weights.reset();
   } else {
     checkpoints_.load(machinery_.engine());
     completed_ = resumed_->step;

@@ -161,6 +161,10 @@ TEST_CASE("both spellings of the rotary keys are read, and must agree") {
         "rope_scaling.low_freq_factor is missing");
   CHECK(error_of_text(with_keys("\"rope_parameters\":{\"full_attention\":{\"rope_theta\":1.0}}"))
             .ends_with("must be one set for all layers"));
+  const std::string dtypes = "\"dtype\":\"bfloat16\",\"torch_dtype\":";
+  CHECK(read_text(with_keys(dtypes + "\"bfloat16\"")).hidden == c.hidden);
+  CHECK(error_of_text(with_keys(dtypes + "\"float16\"")) ==
+        "dtype is \"bfloat16\", must be what torch_dtype says");
 }
 
 TEST_CASE("the sliding window is that of all layers or of none") {
@@ -180,7 +184,8 @@ TEST_CASE("the sliding window is that of all layers or of none") {
 }
 
 TEST_CASE("what a config says that cannot be done names file and key") {
-  CHECK(test::error_of([] { read_hf_config("no.json"); }) == "no.json: cannot open");
+  CHECK(test::error_of([] { read_hf_config("no.json"); }) ==
+        "no.json: cannot open: No such file or directory");
   CHECK(error_of_text("{").find("parse error") != std::string::npos);
   CHECK(error_of_text("[]") == "must be a JSON object");
   CHECK(error_of_text("{}") == "model_type is missing, must be one of llama, mistral, qwen2, qwen3, gpt2");

@@ -86,15 +86,16 @@ TEST_CASE("weights that are not those of the config are named") {
   CHECK(error_reading(model, cpu.stream) ==
         kWeights +
             ": the weights are not those of config.json; 1 missing: lm_head.weight; 1 of another shape: "
-            "model.embed_tokens.weight [40, 8] for [40, 16]; 1 unexpected: head");
+            "model.embed_tokens.weight [40, 8] for [40, 16]; 1 unexpected: head; fetch the folder's files "
+            "again, "
+            "all of one model");
   write_ones({});
   CHECK(error_reading(model, cpu.stream).find("21 missing: model.embed_tokens.weight, ") !=
         std::string::npos);
-  CHECK(error_reading(model, cpu.stream).ends_with(", ..."));
+  CHECK(error_reading(model, cpu.stream).find(", ...; fetch") != std::string::npos);
   specs = weight_specs(model.model(), DType::i32);
   write_ones(specs);
-  CHECK(error_reading(model, cpu.stream) ==
-        kWeights + ": model.embed_tokens.weight is I32, must be F32, BF16 or F16");
+  CHECK(error_reading(model, cpu.stream) == kWeights + ": lm_head.weight is I32, must be F32, BF16 or F16");
   std::filesystem::remove(kWeights);
   CHECK(error_reading(model, cpu.stream) == kWeights + ": cannot open: No such file or directory");
 }
@@ -112,5 +113,5 @@ TEST_CASE("what older files hold besides the parameters is passed over") {
   CHECK(all_values(model) == std::vector<double>(all_values(model).size(), 1.0));
   specs.back().shape = {41, 16};
   write_ones(specs);
-  CHECK(error_reading(model, cpu.stream).ends_with("; 1 unexpected: lm_head.weight"));
+  CHECK(error_reading(model, cpu.stream).find("; 1 unexpected: lm_head.weight; ") != std::string::npos);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <sstream>
 
 #include "tests/test.h"
@@ -220,4 +221,16 @@ TEST_CASE("quantities are read in three digits") {
   CHECK(human_duration(12 * 86400 + 3 * 3600) == "12d 03h");
   CHECK(human_duration(200 * 86400) == "200 days");
   CHECK(human_duration(HUGE_VAL) == "?");
+}
+
+TEST_CASE("a number of bytes is written in powers of 1000") {
+  for (const auto& [text, bytes] : std::map<std::string, int64_t>{{"1", 1},
+                                                                  {"12B", 12},
+                                                                  {"3KB", 3000},
+                                                                  {"200MB", 200'000'000},
+                                                                  {"5GB", 5'000'000'000},
+                                                                  {"9223372TB", 9'223'372'000'000'000'000}})
+    CHECK(bytes_named("key", text) == bytes);
+  CHECK(test::error_of([] { bytes_named("key", "9223373TB"); }) ==
+        "key is \"9223373TB\", must be a positive number of B, KB, MB, GB or TB, such as 5GB");
 }

@@ -1,0 +1,102 @@
+"""Model folders as Hugging Face transformers writes and publishes them, with what a model read from them gives.
+
+folders/NAME has config.json and the weights, in one file or several; and expected.safetensors, from transformers'
+own reading of the folder (eager attention, f32): the tokens and targets of two sequences, logits, the summed loss, and
+the gradients under "grad." + name."""
+import json
+import os
+import shutil
+
+import torch
+import transformers as hf
+from safetensors.torch import load_file, save_file
+
+from common import FOLDER
+
+VOCAB = 64
+
+
+def sizes(hidden=32, **more):
+    return dict(vocab_size=VOCAB, num_hidden_layers=2, hidden_size=hidden, num_attention_heads=4,
+                num_key_value_heads=2, intermediate_size=hidden * 3 // 2, max_position_embeddings=32, **more)
+
+
+def gpt2(hidden):
+    return hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=VOCAB, n_layer=2, n_embd=hidden, n_head=4, n_positions=32,
+                                            resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
+
+
+LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=16)
+
+# name: model, dtype of the weights, size of a file
+MODELS = {
+    "llama": (lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**sizes())), "float32", "30KB"),
+    "codellama": (lambda: hf.LlamaForCausalLM(hf.LlamaConfig(
+        **sizes(16, rope_parameters={"rope_type": "default", "rope_theta": 1e6}))), "float16", "5GB"),
+    "llama3": (lambda: hf.LlamaForCausalLM(hf.LlamaConfig(
+        **sizes(16, rope_parameters=dict(LLAMA3, rope_theta=500000.0)))), "bfloat16", "4KB"),
+    "mistral": (lambda: hf.MistralForCausalLM(hf.MistralConfig(**sizes(sliding_window=5))), "float32", "5GB"),
+    "qwen2": (lambda: hf.Qwen2ForCausalLM(hf.Qwen2Config(**sizes(tie_word_embeddings=True))), "bfloat16", "5GB"),
+    "qwen3": (lambda: hf.Qwen3ForCausalLM(hf.Qwen3Config(**sizes(head_dim=6))), "float32", "5GB"),
+    "gpt2": (lambda: gpt2(32), "float32", "5GB"),
+    "gpt2_bare": (lambda: gpt2(16), "float16", "5GB"),
+}
+
+
+def write_as_version_4(path, rope_scaling):
+    """config.json with the keys that transformers 4 gave a Llama."""
+    with open(path) as file:
+        config = json.load(file)
+    config["rope_theta"] = config.pop("rope_parameters")["rope_theta"]
+    config["rope_scaling"] = rope_scaling
+    config["torch_dtype"] = config.pop("dtype")
+    config["transformers_version"] = "4.40.0"
+    with open(path, "w") as file:
+        json.dump(config, file, indent=2, sort_keys=True)
+
+
+def write_as_first_published(path):
+    """GPT-2's tensors without "transformer.", with the masks that it had as buffers."""
+    tensors = {name.removeprefix("transformer."): t for name, t in load_file(path).items()}
+    for layer in range(2):
+        tensors[f"h.{layer}.attn.bias"] = torch.ones(32, 32).tril().view(1, 1, 32, 32).half()
+    save_file(tensors, path, {"format": "pt"})
+
+
+def expected_of(folder):
+    model = hf.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    model.train()
+    text = torch.randint(0, VOCAB, (25,))
+    tokens, targets = text[:-1].view(2, 12), text[1:].view(2, 12)
+    logits = model(input_ids=tokens).logits
+    loss = torch.nn.functional.cross_entropy(logits.view(-1, VOCAB), targets.view(-1), reduction="sum")
+    loss.backward()
+    out = {"tokens": tokens.int(), "targets": targets.int(), "logits": logits.detach(), "loss": loss.detach().view(1)}
+    for name, p in model.named_parameters():
+        out["grad." + name] = p.grad.contiguous()
+    return out
+
+
+def main():
+    for name, (make, dtype, file_size) in MODELS.items():
+        folder = os.path.join(FOLDER, "folders", name)
+        shutil.rmtree(folder, ignore_errors=True)
+        torch.manual_seed(7)
+        model = make()
+        for p in model.parameters():  # biases and norms away from 0 and 1, so that a swap shows
+            with torch.no_grad():
+                p.add_(torch.randn_like(p) * 0.1)
+        model.to(getattr(torch, dtype)).save_pretrained(folder, max_shard_size=file_size)
+        os.remove(os.path.join(folder, "generation_config.json"))
+        if name == "codellama":
+            write_as_version_4(os.path.join(folder, "config.json"), None)
+        if name == "llama3":
+            write_as_version_4(os.path.join(folder, "config.json"), LLAMA3)
+        if name == "gpt2_bare":
+            write_as_first_published(os.path.join(folder, "model.safetensors"))
+        save_file(expected_of(folder), os.path.join(folder, "expected.safetensors"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+#include "tests/model/small_run.h"
+
+#include "runtime/memory.h"
+
+namespace flatshard::test {
+
+SmallRun::SmallRun(const ModelConfig& config, const Golden& golden, DType dtype, bool recompute,
+                   const Fill& fill)
+    : dtype_(dtype),
+      recompute_(recompute),
+      sequences_(golden.at("tokens").shape[0]),
+      length_(golden.at("tokens").shape[1]),
+      model_(config, memory_) {
+  allocate();
+  StreamGroup planning(Device::cpu(), {.planning = true});
+  Stream& planned = planning.add("compute");
+  step(planned);
+  forward(planned);
+  for (Arena* arena : {&memory_, &saved_, &scratch_}) arena->commit({.poison = true});
+  model_ = Model(config, memory_);
+  allocate();
+  model_.fill_tables(stream_);
+  fill_inputs(golden);
+  fill(model_, parameters_, stream_);
+  step(stream_);
+}
+
+double SmallRun::loss() const {
+  double sum = 0;
+  for (const double l : bench::to_doubles(losses_)) sum += l;
+  return sum;
+}
+
+std::vector<double> SmallRun::logits() {
+  forward(stream_);
+  return bench::to_doubles(logits_);
+}
+
+std::pair<double, std::string> SmallRun::gradient_error(const Golden& golden) const {
+  std::pair<double, std::string> worst{0, ""};
+  for (size_t u = 0; u < model_.units().size(); ++u)
+    for (size_t i = 0; i < model_.units()[u].specs().size(); ++i) {
+      const std::string& name = model_.units()[u].specs()[i].name;
+      const double error =
+          bench::max_error(bench::to_doubles(gradients_[u][i]), golden.at("grad." + name).values);
+      if (error > worst.first) worst = {error, name};
+    }
+  return worst;
+}
+
+void SmallRun::allocate() {
+  const int64_t N = sequences_ * length_, C = model_.config().hidden;
+  tokens_ = memory_.alloc(DType::i32, {N});
+  positions_ = memory_.alloc(DType::i32, {N});
+  targets_ = memory_.alloc(DType::i32, {N});
+  boundaries_ = memory_.alloc(DType::i32, {sequences_ + 1});
+  weights_ = memory_.alloc(DType::f32, {N});
+  losses_ = memory_.alloc(DType::f32, {N});
+  logits_ = memory_.alloc(DType::f32, {N, model_.config().vocab});
+  dx_ = memory_.alloc(dtype_, {N, C});
+  x_.clear();
+  for (int i = 0; i < model_.stage_count(); ++i) x_.push_back(memory_.alloc(dtype_, {N, C}));
+  parameters_ = allocate_parameters(model_, dtype_, memory_);
+  gradients_ = allocate_parameters(model_, DType::f32, memory_);
+}
+
+void SmallRun::fill_inputs(const Golden& golden) {
+  bench::from_doubles(tokens_, golden.at("tokens").values);
+  bench::from_doubles(targets_, golden.at("targets").values);
+  for (int64_t i = 0; i < sequences_ * length_; ++i) {
+    positions_.as<int32_t>()[i] = static_cast<int32_t>(i % length_);
+    weights_.as<float>()[i] = 1.0f;
+  }
+  for (int64_t s = 0; s <= sequences_; ++s) boundaries_.as<int32_t>()[s] = static_cast<int32_t>(s * length_);
+  for (const std::vector<Tensor>& unit : gradients_)
+    for (const Tensor& gradient : unit) zero(stream_, gradient);
+}
+
+Context SmallRun::context(Stream& stream) {
+  return {.stream = stream,
+          .scratch = scratch_,
+          .saved = saved_,
+          .tokens = tokens_,
+          .positions = positions_,
+          .boundaries = boundaries_,
+          .targets = targets_,
+          .weights = weights_,
+          .losses = losses_,
+          .dtype = dtype_};
+}
+
+void SmallRun::step(Stream& stream) {
+  Context c = context(stream);
+  const int last = model_.stage_count() - 1;
+  const auto at = [](const auto& list, int i) -> const Tensor& { return list[static_cast<size_t>(i)]; };
+  std::vector<int64_t> marks;
+  for (int i = 0; i < last; ++i) {
+    marks.push_back(saved_.mark());
+    model_.stage(i).forward(c, view(parameters_, i), at(x_, i + 1), at(x_, i));
+    if (recompute_) saved_.rewind(marks.back());
+  }
+  for (int i = last; i >= 0; --i) {
+    if (recompute_ && i < last) model_.stage(i).forward(c, view(parameters_, i), at(x_, i + 1), at(x_, i));
+    model_.stage(i).backward(c, view(parameters_, i), view(gradients_, i), dx_, at(x_, i));
+    if (i < last) saved_.rewind(marks[static_cast<size_t>(i)]);
+  }
+}
+
+void SmallRun::forward(Stream& stream) {
+  Context c = context(stream);
+  c.logits = logits_;
+  const int last = model_.stage_count() - 1;
+  for (int i = 0; i <= last; ++i) {
+    const ArenaScope scope(saved_);
+    const size_t x = static_cast<size_t>(i);
+    model_.stage(i).forward(c, view(parameters_, i), i < last ? x_[x + 1] : Tensor{}, x_[x]);
+  }
+}
+
+}  // namespace flatshard::test

@@ -1,0 +1,53 @@
+#pragma once
+// A whole model on the CPU, all parameters resident, and one pass over a text: what the trainer does, in its
+// simplest form.
+
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/golden.h"
+#include "train/model_folder.h"
+
+namespace flatshard::test {
+
+class SmallRun {
+ public:
+  using Golden = std::map<std::string, GoldenTensor>;
+  using Fill = std::function<void(const Model&, const ParamTensors&, Stream&)>;
+
+  // Computes on the golden file's "tokens" and "targets" (sequences, length), with parameters that `fill`
+  // gives their values.
+  SmallRun(const ModelConfig& config, const Golden& golden, DType dtype, bool recompute, const Fill& fill);
+
+  double loss() const;           // summed
+  std::vector<double> logits();  // (sequences, length, vocab), of another pass
+  const ParamTensors& gradients() const { return gradients_; }
+  // The largest relative error of a gradient against the file's "grad." + name, and whose it is.
+  std::pair<double, std::string> gradient_error(const Golden& golden) const;
+
+ private:
+  void allocate();
+  void fill_inputs(const Golden& golden);
+  Context context(Stream& stream);
+  void step(Stream& stream);
+  void forward(Stream& stream);
+  ParamView view(const ParamTensors& tensors, int stage) const {
+    return ParamView(tensors[static_cast<size_t>(model_.unit_of(stage))]);
+  }
+
+  DType dtype_;
+  bool recompute_;
+  int64_t sequences_, length_;
+  StreamGroup streams_{Device::cpu()};
+  Stream& stream_ = streams_.add("compute");
+  Arena memory_{"all", Device::cpu()}, saved_{"saved", Device::cpu()}, scratch_{"scratch", Device::cpu()};
+  Model model_;
+  Tensor tokens_, positions_, targets_, boundaries_, weights_, losses_, logits_, dx_;
+  std::vector<Tensor> x_;
+  ParamTensors parameters_, gradients_;
+};
+
+}  // namespace flatshard::test

@@ -1,0 +1,159 @@
+#include "train/published_weights.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "model/names.h"
+#include "runtime/parallel.h"
+#include "train/model_folder.h"
+#include "train/value_writer.h"
+
+namespace flatshard {
+namespace {
+
+constexpr int64_t kConvertBlock = 1 << 16;
+
+bool is_buffer(const std::string& name) {
+  return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") ||
+         name.ends_with(".attn.masked_bias");
+}
+
+std::string listed(const char* what, const std::vector<std::string>& names) {
+  constexpr size_t kShown = 6;
+  if (names.empty()) return "";
+  std::string text = str("; ", names.size(), ' ', what, ": ");
+  for (size_t i = 0; i < std::min(kShown, names.size()); ++i) text += str(i ? ", " : "", names[i]);
+  return names.size() > kShown ? text + ", ..." : text;
+}
+
+// Elements of the file, which may lie at any address.
+template <class From>
+void convert(const std::byte* from, int64_t count, float* to) {
+  parallel_blocks(count, kConvertBlock, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      From value;
+      std::memcpy(static_cast<void*>(&value), from + i * int64_t{sizeof(From)}, sizeof(From));
+      to[i] = static_cast<float>(value);
+    }
+  });
+}
+
+bool is_readable(const std::string& dtype) { return dtype == "F32" || dtype == "BF16" || dtype == "F16"; }
+
+void convert(const SafetensorsEntry& entry, int64_t first, int64_t count, float* to) {
+  const int64_t size = entry.dtype == "F32" ? 4 : 2;
+  const std::byte* const from = entry.bytes.data() + first * size;
+  if (entry.dtype == "F32")
+    convert<float>(from, count, to);
+  else if (entry.dtype == "BF16")
+    convert<bf16>(from, count, to);
+  else
+    convert<f16>(from, count, to);
+}
+
+int64_t element_count(const SafetensorsEntry& entry) {
+  return static_cast<int64_t>(entry.bytes.size()) / (entry.dtype == "F32" ? 4 : 2);
+}
+
+}  // namespace
+
+PublishedWeights::PublishedWeights(const std::string& folder, const Model& model, int64_t vocab)
+    : tensors_(folder, kWeightsStem) {
+  add_entries(model.config());
+  drop_equal_head(model.config());
+  check_match(model, vocab);
+}
+
+void PublishedWeights::add_entries(const ModelConfig& config) {
+  const ParamNames& names = param_names(config.family);
+  const std::string prefix = names.embedding.substr(0, names.embedding.find('.') + 1);
+  const bool bare = config.positions == PositionKind::learned &&
+                    std::none_of(tensors_.entries().begin(), tensors_.entries().end(),
+                                 [&](const auto& item) { return item.first.starts_with(prefix); });
+  for (const auto& [name, entry] : tensors_.entries())
+    if (!is_buffer(name)) entries_[bare && name != names.head + ".weight" ? prefix + name : name] = entry;
+}
+
+void PublishedWeights::drop_equal_head(const ModelConfig& config) {
+  const ParamNames& names = param_names(config.family);
+  const auto head = entries_.find(names.head + ".weight"),
+             embedding = entries_.find(names.embedding + ".weight");
+  if (!*config.tied || head == entries_.end() || embedding == entries_.end()) return;
+  const SafetensorsEntry &a = *head->second, &b = *embedding->second;
+  if (a.dtype == b.dtype && a.shape == b.shape && std::ranges::equal(a.bytes, b.bytes)) entries_.erase(head);
+}
+
+void PublishedWeights::check_match(const Model& model, int64_t vocab) const {
+  const ParamNames& names = param_names(model.config().family);
+  std::vector<std::string> missing, other;
+  std::set<std::string> unexpected;
+  for (const auto& [name, entry] : entries_) unexpected.insert(name);
+  for (SafetensorsSpec& spec : weight_specs(model, DType::f32)) {
+    if (spec.name == names.embedding + ".weight" || spec.name == names.head + ".weight")
+      spec.shape.front() = vocab;
+    unexpected.erase(spec.name);
+    const auto found = entries_.find(spec.name);
+    if (found == entries_.end())
+      missing.push_back(spec.name);
+    else if (found->second->shape != spec.shape)
+      other.push_back(spec.name + " " + in_brackets(found->second->shape) + " for " +
+                      in_brackets(spec.shape));
+  }
+  const std::string problems = listed("missing", missing) + listed("of another shape", other) +
+                               listed("unexpected", {unexpected.begin(), unexpected.end()});
+  check(problems.empty(), tensors_.path(), ": the weights are not those of config.json", problems,
+        "; fetch the folder's files again, all of one model");
+  for (const auto& [name, entry] : entries_)
+    check(is_readable(entry->dtype), tensors_.path(), ": ", name, " is ", entry->dtype,
+          ", must be F32, BF16 or F16");
+}
+
+void PublishedWeights::read(const std::string& name, int64_t first, int64_t count, float* to) {
+  const SafetensorsEntry& entry = *entries_.at(name);
+  const int64_t there = std::clamp<int64_t>(element_count(entry) - first, 0, count);
+  convert(entry, first, there, to);
+  if (there == count) return;
+  const std::vector<float>& mean = mean_row(name);
+  const size_t width = mean.size();
+  for (int64_t i = there; i < count; ++i) to[i] = mean[static_cast<size_t>(first + i) % width];
+}
+
+// Summed in double, row by row, so that whoever makes it has the same bits.
+const std::vector<float>& PublishedWeights::mean_row(const std::string& name) {
+  std::vector<float>& mean = mean_rows_[name];
+  if (!mean.empty()) return mean;
+  const SafetensorsEntry& entry = *entries_.at(name);
+  const int64_t rows = entry.shape[0], width = entry.shape[1];
+  std::vector<float> row(static_cast<size_t>(width));
+  std::vector<double> sum(row.size());
+  for (int64_t r = 0; r < rows; ++r) {
+    convert(entry, r * width, width, row.data());
+    for (size_t i = 0; i < row.size(); ++i) sum[i] += static_cast<double>(row[i]);
+  }
+  for (const double s : sum) mean.push_back(static_cast<float>(s / static_cast<double>(rows)));
+  return mean;
+}
+
+std::string PublishedWeights::describe() const {
+  std::set<std::string> dtypes;
+  for (const auto& [name, entry] : entries_) dtypes.insert(entry->dtype);
+  std::string text = tensors_.path();
+  for (const std::string& dtype : dtypes) text += ", " + dtype;
+  return text;
+}
+
+FirstValues first_values(PublishedWeights* weights) {
+  return [weights, writer = ValueWriter(), block = std::vector<float>()](
+             Stream& stream, const ParamSpec& spec, int64_t first, const Tensor& y) mutable {
+    stream.sync();  // nothing that the stream still has to do may follow what is written here
+    block.resize(static_cast<size_t>(std::min(ValueWriter::kBlock, y.size())));
+    for (int64_t at = 0; at < y.size(); at += ValueWriter::kBlock) {
+      const int64_t count = std::min(ValueWriter::kBlock, y.size() - at);
+      weights->read(spec.name, first + at, count, block.data());
+      writer.write(stream, y.slice(at, at + count), reinterpret_cast<const std::byte*>(block.data()));
+    }
+  };
+}
+
+}  // namespace flatshard
