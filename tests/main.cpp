@@ -1,6 +1,6 @@
-// Runs the tests. flatshard_tests [NAME] [doctest options]: NAME selects test cases and source files that
-// contain it; the exit status is 3 where nothing does. The last line counts the test cases: "N passed, N
-// failed, N skipped".
+// Runs the tests. flatshard_tests [NAME] [--keep] [doctest options]: NAME selects test cases and source files
+// that contain it; the exit status is 3 where nothing does; --keep leaves what the tests have written, and
+// prints where. The last line counts the test cases: "N passed, N failed, N skipped".
 
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <filesystem>
@@ -46,24 +46,26 @@ struct Counter : doctest::IReporter {
   void test_case_skipped(const doctest::TestCaseData&) override {}
 };
 
-// The working folder while tests run; gone afterwards.
+// The working folder while tests run; gone afterwards, unless it is kept.
 class TemporaryFolder {
  public:
-  TemporaryFolder() : before_(std::filesystem::current_path()) {
+  explicit TemporaryFolder(bool kept) : kept_(kept), before_(std::filesystem::current_path()) {
     std::string path = (std::filesystem::temp_directory_path() / "flatshard-tests-XXXXXX").string();
     check(mkdtemp(path.data()) != nullptr, "cannot make a temporary folder ", path);
     std::filesystem::current_path(path);
     path_ = path;
+    if (kept_) std::cout << "kept in " << path << '\n';
   }
   ~TemporaryFolder() {
     std::error_code ignored;
     std::filesystem::current_path(before_, ignored);
-    std::filesystem::remove_all(path_, ignored);
+    if (!kept_) std::filesystem::remove_all(path_, ignored);
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
  private:
+  bool kept_;
   std::filesystem::path before_, path_;
 };
 
@@ -84,13 +86,16 @@ int main(int argc, char** argv) {
   // files.
   std::vector<const char*> options{argv[0]};
   std::string name;
+  bool keep = false;
   for (int i = 1; i < argc; ++i) {
-    if (argv[i][0] == '-')
+    if (argv[i] == std::string("--keep"))
+      keep = true;
+    else if (argv[i][0] == '-')
       options.push_back(argv[i]);
     else
       name = argv[i];
   }
-  const TemporaryFolder folder;
+  const TemporaryFolder folder(keep);
   context.setOption("no-intro", true);
   context.applyCommandLine(static_cast<int>(options.size()), options.data());
   if (!name.empty()) context.addFilter("test-case", ("*" + name + "*").c_str());

@@ -1,0 +1,77 @@
+// What runs leave behind as folders for Hugging Face transformers. Whether transformers agrees is for
+// tests/golden/check_folders.py to say, over what these cases leave behind.
+
+#include <filesystem>
+
+#include "build_config.h"
+#include "tests/model/small_run.h"
+#include "tests/test.h"
+#include "tests/workshop.h"
+
+using namespace flatshard;
+namespace fs = std::filesystem;
+
+namespace {
+
+// Options of `train` that make a model of some kind.
+const std::map<std::string, std::string> kModels{
+    {"llama", "--model.family=llama --model.kv_heads=1"},
+    {"llama_tied", "--model.family=llama --model.tied=true"},
+    {"llama_linear",
+     "--model.family=llama --model.rope_scaling.kind=linear --model.rope_scaling.factor=2 "
+     "--model.rope_theta=1e6"},
+    {"llama_llama3",
+     "--model.family=llama --model.rope_scaling.kind=llama3 --model.rope_scaling.factor=8 "
+     "--model.rope_scaling.original_max_positions=8"},
+    {"mistral", "--model.family=mistral --model.window=5 --model.head_dim=8"},
+    {"qwen2", "--model.family=qwen2"},
+    {"qwen2_window", "--model.family=qwen2 --model.window=5"},
+    {"qwen3", "--model.family=qwen3 --model.head_dim=10 --model.norm_eps=1e-5"},
+    {"gpt2", "--model.family=gpt2"},
+    {"gpt2_grown", "--model.family=gpt2 --model.pad_to_multiple_of=64 --checkpoint.shard_size=10KB"}};
+
+// Two sequences over the vocabulary of every model here.
+test::SmallRun::Golden text() {
+  test::GoldenTensor tokens{.dtype = "I32", .shape = {2, 16}, .values = {}};
+  for (int i = 0; i < 32; ++i) tokens.values.push_back((i * i + 3 * i) % 53);
+  return {{"tokens", tokens}, {"targets", tokens}};
+}
+
+std::vector<double> logits_of(const std::string& folder) {
+  return test::SmallRun(read_hf_config(folder + "/config.json"), text(), DType::f32, false,
+                        [&](const Model& model, const ParamTensors& parameters, Stream& stream) {
+                          read_model_weights(folder, model, parameters, stream);
+                        })
+      .logits();
+}
+
+// For check_folders.py.
+void write_ours(const std::string& folder, const std::vector<double>& logits) {
+  const std::vector<double> tokens = text().at("tokens").values;
+  const int64_t vocab = std::ssize(logits) / std::ssize(tokens);
+  const SafetensorsLayout layout({{"tokens", DType::i32, {2, 16}}, {"logits", DType::f32, {2, 16, vocab}}});
+  const std::vector<int32_t> ids(tokens.begin(), tokens.end());
+  const std::vector<float> values(logits.begin(), logits.end());
+  SafetensorsWriter writer(folder + "/ours.safetensors", layout, true);
+  writer.write(0, 0, ids.data(), std::ssize(ids));
+  writer.write(1, 0, values.data(), std::ssize(values));
+  writer.finish();
+}
+
+}  // namespace
+
+TEST_CASE("written folders of each family, a checkpoint and the last model, are one model") {
+  for (const auto& [name, options] : kModels) {
+    CAPTURE(name);
+    const std::string run = "written_folders/" + name;
+    fs::remove_all(run);
+    fs::create_directories("written_folders");
+    const test::Workshop workshop(run);
+    const test::Finished trained = workshop.train(
+        1, options + " --run.dir=. --checkpoint.save_every=4 --train.steps=4 --precision.compute=fp32");
+    REQUIRE_MESSAGE(trained.exit_code == 0, trained.output);
+    const std::vector<double> logits = logits_of(run + "/step-4");
+    CHECK(logits == logits_of(run + "/model"));
+    for (const char* folder : {"/step-4", "/model"}) write_ours(run + folder, logits);
+  }
+}
