@@ -10,6 +10,7 @@
 #include "runtime/parallel.h"
 #include "train/bandwidth.h"
 #include "train/checkpoints.h"
+#include "train/evaluation.h"
 #include "train/first_step.h"
 #include "train/initial_weights.h"
 #include "train/loss_scale.h"
@@ -45,7 +46,6 @@ class Trainer {
   void report_first_step();
   double sum_of_lanes(std::span<const double> losses);
   void check_result(const StepMetrics& m, bool finite);
-  double evaluate();
   bool due(int64_t every) const {
     return every > 0 && (completed_ % every == 0 || completed_ == total_steps_);
   }
@@ -193,7 +193,8 @@ void Trainer::run() {
     if (data_step_ == 1) report_first_step();
     const bool saves = !m.skipped && due(save_every_);
     // Each checkpoint that was planned has its evaluation, so that the best one is known.
-    if (!m.skipped && eval_ && (due(eval_every_) || saves)) m.eval_loss = evaluate();
+    if (!m.skipped && eval_ && (due(eval_every_) || saves))
+      m.eval_loss = evaluation_loss(machinery_.engine(), eval_->data, setup_.config.data.eval, world_);
     if (leads()) {
       metrics_->write(m);
       if (completed_ % setup_.config.log.every == 0 || completed_ == total_steps_ || m.skipped ||
@@ -289,28 +290,6 @@ void Trainer::check_result(const StepMetrics& m, bool finite) {
   if (loss_scale_.dynamic() || setup_.config.train.skip_nonfinite) return;
   fail(str("step ", completed_ + 1, ": the loss is ", m.loss, " and the gradient norm ", m.grad_norm,
            ", must be finite; lower optimizer.lr, or set train.skip_nonfinite = true"));
-}
-
-double Trainer::evaluate() {
-  const int64_t batches = eval_->data.steps_per_epoch();
-  std::vector<double> mine;  // (batch, row, {sum, targets})
-  for (int64_t batch = 0; batch < batches; ++batch)
-    for (const SequenceLoss& s : machinery_.engine().evaluate(eval_->data, batch)) {
-      mine.push_back(s.sum);
-      mine.push_back(s.targets);
-    }
-  const std::vector<double> all = world_.all_gather(mine, "evaluation losses");
-  // In the order of the sequences, so that neither ranks nor batches show.
-  const size_t per_batch = static_cast<size_t>(2 * setup_.eval_sequences), per_rank = mine.size();
-  double sum = 0, targets = 0;
-  for (size_t batch = 0; batch < static_cast<size_t>(batches); ++batch)
-    for (size_t rank = 0; rank < static_cast<size_t>(world_.size()); ++rank)
-      for (size_t i = 0; i < per_batch; i += 2) {
-        sum += all[rank * per_rank + batch * per_batch + i];
-        targets += all[rank * per_rank + batch * per_batch + i + 1];
-      }
-  check(targets > 0, setup_.config.data.eval, " has no targets to evaluate on");
-  return sum / targets;
 }
 
 void Trainer::print_hash() {
