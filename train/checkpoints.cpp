@@ -12,7 +12,6 @@
 #include "runtime/log.h"
 #include "runtime/whole_file.h"
 #include "train/agreement.h"
-#include "train/hf_config.h"
 
 namespace flatshard {
 namespace fs = std::filesystem;
@@ -128,7 +127,8 @@ std::optional<TrainState> Checkpoints::begin(const std::string& resume) {
   return state;
 }
 
-void Checkpoints::plan(const Model& model) {
+void Checkpoints::plan(const Model& model, const std::string& config_json) {
+  config_json_ = config_json;
   try {
     for (const ShardFiles& files : kShardFiles) layouts_.push_back(layout_of(files, model, shard_bytes_));
   } catch (const Error& error) {
@@ -196,7 +196,7 @@ std::optional<Checkpoints::Saved> Checkpoints::save(TrainState state, Engine& en
       bytes += layouts_[i].file_bytes();
     }
     succeed_together(world_, [&] {
-      if (leads) commit(state, engine, all);
+      if (leads) commit(state, all);
     });
   } catch (...) {
     std::error_code ignored;
@@ -221,7 +221,7 @@ void Checkpoints::add_sums(const TensorFolderLayout& layout, std::vector<BlockSu
 }
 
 // What is left when all ranks have written and synced their ranges.
-void Checkpoints::commit(const TrainState& state, Engine& engine, Checksums& sums) const {
+void Checkpoints::commit(const TrainState& state, Checksums& sums) const {
   const fs::path path = folder_ / name_of_step(state.step), unfinished = unfinished_name(path.string());
   const auto write = [&](const std::string& name, const std::string& text) {
     write_durable((unfinished / name).string(), text);
@@ -229,7 +229,7 @@ void Checkpoints::commit(const TrainState& state, Engine& engine, Checksums& sum
   };
   for (const TensorFolderLayout& layout : layouts_)
     if (!layout.index_name().empty()) write(layout.index_name(), layout.index_text());
-  write(kConfigName, hf_config_json(engine.model().config(), DType::f32));
+  write(kConfigName, config_json_);
   write(TrainState::kFileName, to_json(state));
   write_durable((unfinished / Checksums::kFileName).string(), sums.text());
   sync_folder(unfinished.string());

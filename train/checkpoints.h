@@ -34,8 +34,9 @@ class Checkpoints {
   // verifies the checkpoint that `resume` asks for: "latest" of this folder, or the path of a checkpoint or
   // of a run. Nothing where resume is "": then the folder must have no checkpoints, lest two runs mix.
   std::optional<TrainState> begin(const std::string& resume);
-  // The files that each checkpoint of this model will have; before load() and save().
-  void plan(const Model& model);
+  // The files that each checkpoint of this model will have, its config.json among them; before load() and
+  // save().
+  void plan(const Model& model, const std::string& config_json);
   // The tensors of the checkpoint that begin() found, after their names and shapes have been checked.
   void load(Engine& engine);
 
@@ -55,7 +56,7 @@ class Checkpoints {
   std::filesystem::path find(const std::string& resume);
   void check_no_others() const;
   void add_sums(const TensorFolderLayout& layout, std::vector<BlockSums>& sums, Checksums& all) const;
-  void commit(const TrainState& state, Engine& engine, Checksums& sums) const;
+  void commit(const TrainState& state, Checksums& sums) const;
   void point_latest_at(int64_t step) const;
   void remove_oldest(const TrainState& newest) const;
 
@@ -63,7 +64,8 @@ class Checkpoints {
   int64_t keep_, shard_bytes_;
   World& world_;
   std::vector<TensorFolderLayout> layouts_;  // as kShardFiles
-  bool own_ = false;                         // whether source_ lies in folder_
+  std::string config_json_;
+  bool own_ = false;  // whether source_ lies in folder_
   int64_t last_step_ = -1;
   std::optional<TrainState::Evaluated> best_;
 };

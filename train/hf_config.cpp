@@ -281,6 +281,17 @@ ModelConfig read_gpt2(const Reader& in) {
   return c;
 }
 
+// Null, one id, or a list of them.
+json token_ids(const Reader& in, const char* key) {
+  if (!in.has(key)) return nullptr;
+  const json& ids = in.value(key);
+  in.must(ids.is_number_integer() ||
+              (ids.is_array() &&
+               std::all_of(ids.begin(), ids.end(), [](const json& id) { return id.is_number_integer(); })),
+          key, "a token's id or a list of such");
+  return ids;
+}
+
 json parse_file(const std::string& path) {
   constexpr size_t kMostBytes = 1 << 24;
   const MappedFile file(path);
@@ -288,7 +299,9 @@ json parse_file(const std::string& path) {
   check(bytes <= kMostBytes, path, ": has ", bytes, " bytes, must have at most ", kMostBytes);
   const char* const text = reinterpret_cast<const char*>(file.bytes().data());
   try {
-    return json::parse(text, text + bytes);
+    json parsed = json::parse(text, text + bytes);
+    check(parsed.is_object(), path, ": must be a JSON object");
+    return parsed;
   } catch (const json::exception& error) {
     fail(str(path, ": ", error.what()));
   }
@@ -296,7 +309,7 @@ json parse_file(const std::string& path) {
 
 }  // namespace
 
-std::string hf_config_json(const ModelConfig& config, DType weights) {
+std::string hf_config_json(const ModelConfig& config, DType weights, const std::string& tokens_of) {
   check_can_be_written(config);
   const Format& format = *find_format(config.family);
   ordered_json out{{"architectures", {format.architecture}}, {"model_type", format.family}};
@@ -306,7 +319,9 @@ std::string hf_config_json(const ModelConfig& config, DType weights) {
     write_rotary(out, config, format);
   out["tie_word_embeddings"] = *config.tied;
   // Said aloud, or transformers would take ids of the published vocabularies.
-  for (const char* token : {"bos_token_id", "eos_token_id"}) out[token] = nullptr;
+  const json tokens = tokens_of.empty() ? json::object() : parse_file(tokens_of);
+  for (const char* token : {"bos_token_id", "eos_token_id", "pad_token_id"})
+    out[token] = token_ids(Reader(tokens_of, tokens), token);
   out["initializer_range"] = 0.02;
   out["use_cache"] = true;
   out["torch_dtype"] = dtype_name(weights);
@@ -315,7 +330,6 @@ std::string hf_config_json(const ModelConfig& config, DType weights) {
 
 ModelConfig read_hf_config(const std::string& path) {
   const json parsed = parse_file(path);
-  check(parsed.is_object(), path, ": must be a JSON object");
   const Reader in(path, parsed);
   std::string known;
   for (const Format& f : kFormats) known += (known.empty() ? "" : ", ") + std::string(f.family);

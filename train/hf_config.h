@@ -13,7 +13,9 @@
 namespace flatshard {
 
 // The text of config.json for a resolved config. An Error names a choice that the family's format cannot say.
-std::string hf_config_json(const ModelConfig& config, DType weights);
+// The ids of special tokens, which say where a text ends, are those of the config.json with the path
+// `tokens_of`; without one there are none.
+std::string hf_config_json(const ModelConfig& config, DType weights, const std::string& tokens_of = "");
 
 // The resolved config that a config.json describes. Sizes must be there; other keys have transformers'
 // defaults.

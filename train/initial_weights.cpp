@@ -53,4 +53,9 @@ InitialWeights open_initial_weights(const RunSetup& setup, const World& world) {
   return initial;
 }
 
+std::string saved_config_json(const RunSetup& setup, const std::string& checkpoint) {
+  const std::string& folder = checkpoint.empty() ? setup.config.init_from : checkpoint;
+  return hf_config_json(setup.model, DType::f32, folder.empty() ? "" : config_path(folder));
+}
+
 }  // namespace flatshard

@@ -26,4 +26,8 @@ struct InitialWeights {
 };
 InitialWeights open_initial_weights(const RunSetup& setup, const World& world);
 
+// The config.json of all that the run saves. Its special tokens are those of what the run begins with: a
+// checkpoint, where there is one, or model.init_from.
+std::string saved_config_json(const RunSetup& setup, const std::string& checkpoint);
+
 }  // namespace flatshard

@@ -5,7 +5,6 @@
 
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
-#include "train/hf_config.h"
 #include "train/shard_files.h"
 
 namespace flatshard {
@@ -30,7 +29,8 @@ void RunFolder::write(const std::string& name, const std::string& text) const {
   write_whole_file(file(name), text);
 }
 
-void save_model(const std::string& folder, int64_t shard_bytes, Engine& engine, World& world) {
+void save_model(const std::string& folder, const std::string& config_json, int64_t shard_bytes,
+                Engine& engine, World& world) {
   const ShardFiles& weights = kShardFiles.front();
   const TensorFolderLayout layout = layout_of(weights, engine.model(), shard_bytes);
   std::optional<TensorFolderWriter> writer;
@@ -48,7 +48,7 @@ void save_model(const std::string& folder, int64_t shard_bytes, Engine& engine, 
   world.barrier("the model's tensors");  // every rank has written
   if (engine.rank() != 0) return;
   finish_tensor_files(folder, weights.stem, layout);
-  write_whole_file(folder + "/config.json", hf_config_json(engine.model().config(), DType::f32));
+  write_whole_file(folder + "/config.json", config_json);
 }
 
 }  // namespace flatshard

@@ -89,11 +89,29 @@ TEST_CASE("config.json is written as transformers spells it") {
   "tie_word_embeddings": false,
   "bos_token_id": null,
   "eos_token_id": null,
+  "pad_token_id": null,
   "initializer_range": 0.02,
   "use_cache": true,
   "torch_dtype": "float32"
 }
 )");
+}
+
+TEST_CASE("the ids of special tokens are those of another config.json") {
+  const ModelConfig c = test::small_model("llama");
+  const auto written = [&](const std::string& text) {
+    std::ofstream("tokens.json") << text;
+    return hf_config_json(c, DType::f32, "tokens.json");
+  };
+  const std::string text = written(R"({"bos_token_id":1,"eos_token_id":[2,32002],"vocab_size":7})");
+  CHECK(
+      text.find(
+          "\"bos_token_id\": 1,\n  \"eos_token_id\": [\n    2,\n    32002\n  ],\n  \"pad_token_id\": null") !=
+      std::string::npos);
+  CHECK(text.find("\"vocab_size\": 40") != std::string::npos);
+  CHECK(test::error_of([&] { written(R"({"eos_token_id":["</s>"]})"); }) ==
+        "tokens.json: eos_token_id is [\"</s>\"], must be a token's id or a list of such");
+  CHECK(test::error_of([&] { written("[]"); }) == "tokens.json: must be a JSON object");
 }
 
 TEST_CASE("a choice that a family's format cannot say is not written") {

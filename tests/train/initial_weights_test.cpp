@@ -170,6 +170,7 @@ TEST_CASE("with cpu_ram_efficient_loading only rank 0 needs the weights") {
 TEST_CASE("the config of a folder is the run's, and goes on without it") {
   const test::Workshop workshop = workshop_of("initial_config", expected_of("qwen3"));
   const std::string folder = copied(workshop, "qwen3");
+  replace_in(folder + "/config.json", "\"eos_token_id\": null", "\"eos_token_id\": 7");
   const test::Finished plan = workshop.train(1, "--model.init_from=qwen3 --plan");
   CHECK_MESSAGE(
       plan.output.find("model     qwen3, 2 layers, hidden 32, 4 heads of 6 (2 for keys and values)") !=
@@ -190,6 +191,10 @@ TEST_CASE("the config of a folder is the run's, and goes on without it") {
                              "@train on.toml --run.dir=on --resume run/step-1")
                              .output;
   CHECK_MESSAGE(test::after(on, "\nweights ") == hash_of(run), on);
+  // What says where a text ends goes with the weights.
+  for (const char* written : {"run/step-1", "run/model", "on/model"})
+    CHECK(test::read_file(workshop.file(str(written, "/config.json"))).find("\"eos_token_id\": 7,") !=
+          std::string::npos);
 }
 
 TEST_CASE("a vocabulary grows by rows that are the mean of the others") {
