@@ -20,13 +20,17 @@ namespace flatshard::cuda {
 inline constexpr int kFlatThreads = 256;
 inline constexpr int kFlatPacks = 2;  // of a thread
 
+// The loops are unrolled whatever an op costs: in a loop the compiler stores the elements of a pack one by
+// one.
 template <int N, class Op>
 __global__ void __launch_bounds__(kFlatThreads) flat_kernel(Op op, int64_t size) {
   constexpr int64_t kStride = static_cast<int64_t>(kFlatThreads) * N;
   const int64_t begin = blockIdx.x * kStride * kFlatPacks + static_cast<int64_t>(threadIdx.x) * N;
   decltype(op.template read<N>(0)) in[kFlatPacks];
+#pragma unroll
   for (int k = 0; k < kFlatPacks; ++k)
     if (begin + k * kStride + N <= size) in[k] = op.template read<N>(begin + k * kStride);
+#pragma unroll
   for (int k = 0; k < kFlatPacks; ++k)
     if (begin + k * kStride + N <= size) op.template write<N>(begin + k * kStride, in[k]);
   const int64_t tail = size - size % N;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "build_config.h"
 #include "kernels/simd.h"
 #include "runtime/parallel.h"
 
@@ -51,6 +52,8 @@ void init_param(Stream& stream, const InitParam& a) {
   check(a.first >= 0, "init_param: first is ", a.first, ", must not be negative");
   check(std::isfinite(a.init.value), "init_param: the value is ", a.init.value, ", must be finite");
   if (stream.planning() || a.y.empty()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::init_param(stream, a);
   stream.run("init_param", [a] { visit_float(a.y.dtype, [&]<class T>() { cpu::init<T>(a); }); });
 }
 

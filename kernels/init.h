@@ -22,4 +22,8 @@ void init_param(Stream& stream, const InitParam& a);
 double min_bytes(const InitParam& a);
 double flops(const InitParam& a);
 
+namespace cuda {
+void init_param(Stream& stream, const InitParam& a);
+}  // namespace cuda
+
 }  // namespace flatshard

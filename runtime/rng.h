@@ -78,14 +78,17 @@ class RandomStream {
   constexpr RandomStream(uint64_t seed, std::string_view purpose, uint64_t step = 0)
       : key_(mix(hash(purpose) ^ mix(seed))), step_(step) {}
 
-  constexpr uint32_t bits(int64_t index) const { return words(index / 4).word[index % 4]; }
+  constexpr uint32_t bits(int64_t index) const {
+    const RandomWords w = words(index / 4);  // chosen without an index: on a GPU registers have none
+    return index & 2 ? (index & 1 ? w.word[3] : w.word[2]) : (index & 1 ? w.word[1] : w.word[0]);
+  }
   // In [0, 1), a multiple of 2^-24.
   constexpr float uniform(int64_t index) const { return to_uniform(bits(index)); }
   // Mean 0, variance 1, at most 6.8 from the mean.
   constexpr float normal(int64_t index) const {
     const RandomWords w = words(index / 4);
     const bool upper = index & 2;
-    const NormalPair pair = box_muller(w.word[upper ? 2 : 0], w.word[upper ? 3 : 1]);
+    const NormalPair pair = box_muller(upper ? w.word[2] : w.word[0], upper ? w.word[3] : w.word[1]);
     return index & 1 ? pair.second : pair.first;
   }
 

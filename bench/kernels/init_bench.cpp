@@ -49,10 +49,11 @@ Case init_case(DType dtype, Init init, int64_t n, int64_t first) {
 
 std::vector<Case> init_cases(Scale scale) {
   std::vector<Case> cases;
-  if (scale == Scale::bench)
+  if (scale == Scale::bench || scale == Scale::vm)
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      cases.push_back(init_case(dtype, Init::normal(0.02f), 1 << 24, 0));
-      cases.push_back(init_case(dtype, Init::uniform(0.02f), 1 << 24, 0));
+      const int64_t n = scale == Scale::bench ? 1 << 24 : 1 << 17;
+      cases.push_back(init_case(dtype, Init::normal(0.02f), n, 0));
+      cases.push_back(init_case(dtype, Init::uniform(0.02f), n, 0));
     }
   if (scale == Scale::test)
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16})

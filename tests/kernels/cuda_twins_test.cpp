@@ -34,7 +34,7 @@ TEST_CASE("the twins that do the same arithmetic in the same order give the same
   if (cuda_device_count() == 0) return test::skip("no GPU");
   if (!fuses_on_cpu()) return test::skip("a processor without fused multiply-add");
   static const std::set<std::string> kSameBits{"adamw", "sum_squares", "ordered_sum", "elementwise",
-                                               "rope",  "embedding",   "dropout"};
+                                               "rope",  "embedding",   "dropout",     "init"};
   for (const Case& c : all_cases(Scale::test)) {
     if (!c.has_cuda_twin || !kSameBits.contains(c.stem)) continue;
     CAPTURE(label(c));
