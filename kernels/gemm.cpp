@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 
+#include "build_config.h"
 #include "kernels/gemm_tile.h"
 #include "kernels/row_blocks.h"
 #include "kernels/simd.h"
@@ -201,7 +202,13 @@ void bias_backward(const BiasBackward& a, const Tensor& partials) {
 void gemm(Stream& stream, Arena& scratch, const Gemm& g) {
   check_gemm(g);
   if (g.c.empty()) return;
-  if (extents(g).K == 0) return stream.run("gemm", [g] { cpu::empty_product(g); });
+  const bool multiplies = extents(g).K > 0;
+  if constexpr (kCublasBuilt)
+    if (stream.device().is_cuda()) {
+      if (multiplies) return cuda::gemm(stream, scratch, g);
+      return stream.planning() ? void() : cuda::empty_product(stream, g);
+    }
+  if (!multiplies) return stream.run("gemm", [g] { cpu::empty_product(g); });
   const ArenaScope scope(scratch);
   const Gemm wide = g.a.dtype == DType::f16 ? widened(scratch, g) : g;
   const CutProduct product(wide);
@@ -216,8 +223,13 @@ void bias_backward(Stream& stream, Arena& scratch, const BiasBackward& a) {
   check(a.db.dtype == DType::f32 && a.db.size() == a.dy.shape[-1], "bias_backward: db is ", a.db.dtype, " ",
         a.db.shape, ", must be f32 (", a.dy.shape[-1], ")");
   const ArenaScope scope(scratch);
-  const Tensor partials = scratch.alloc(DType::f32, {row_blocks(a.dy.rows()), a.dy.shape[-1]});
+  const int64_t blocks = row_blocks(a.dy.rows());
+  // On a GPU a block is twice as long, for partial sums are bytes that travel.
+  const Tensor partials =
+      scratch.alloc(DType::f32, {stream.device().is_cuda() ? (blocks + 1) / 2 : blocks, a.dy.shape[-1]});
   if (stream.planning() || a.dy.empty()) return;
+  if constexpr (kCublasBuilt)
+    if (stream.device().is_cuda()) return cuda::bias_backward(stream, a, partials);
   stream.run("bias_backward", [a, partials] {
     visit_float(a.dy.dtype, [&]<class T>() { cpu::bias_backward<T>(a, partials); });
   });

@@ -7,7 +7,8 @@
 //   dw += dy^T x            {.c = dw, .a = dy, .b = x, .transpose_a = true, .accumulate = true}
 // c is cut into tiles by a rule that knows only the shapes, and each tile is one product on one thread: the
 // bits do not depend on the number of threads. With K = 0 the product is zero. f16 has no product of its own:
-// its operands are widened to f32 in scratch, whole, and multiplied there.
+// its operands are widened to f32 in scratch, whole, and multiplied there. On a GPU cuBLASLt multiplies, by
+// one algorithm for each shape and alignment; f32 is never rounded to TF32.
 
 #include "runtime/arena.h"
 #include "runtime/stream.h"
@@ -37,5 +38,11 @@ double min_bytes(const Gemm& g);
 double min_bytes(const BiasBackward& a);
 double flops(const Gemm& g);
 double flops(const BiasBackward& a);
+
+namespace cuda {
+void gemm(Stream& stream, Arena& scratch, const Gemm& g);
+void empty_product(Stream& stream, const Gemm& g);  // K = 0
+void bias_backward(Stream& stream, const BiasBackward& a, const Tensor& partials);
+}  // namespace cuda
 
 }  // namespace flatshard

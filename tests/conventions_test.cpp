@@ -106,7 +106,7 @@ const std::vector<ThirdParty>& third_party() {
   static const std::vector<ThirdParty> rules{
       {"^(cuda|cuda_.*|driver_types|vector_types)\\.h$", "_cuda\\.cpp$|\\.cuh?$|^runtime/cuda_check\\.h$"},
       {"^(dnnl|oneapi/dnnl/.*)", "^kernels/[a-z_]*onednn[a-z_]*\\.(cpp|h)$"},
-      {"^cublas", "^kernels/cublas"},
+      {"^cublas", "^(kernels|tests/ptx_vm)/cublas"},
       {"^cudnn", "^kernels/cudnn"},
       {"^nccl\\.h$", "^comm/nccl_communicator\\.cpp$"},
       {"^mpi\\.h$", "^comm/(world|mpi_communicator)\\.cpp$|^bench/plain_mpi\\.cpp$"},

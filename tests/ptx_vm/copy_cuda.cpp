@@ -2,15 +2,13 @@
 // one from other memory of the host has read it when the call returns; one to memory of the host that is not
 // pinned makes the host wait.
 
-#include <algorithm>
 #include <cstring>
 #include <memory>
 
 #include <cuda_runtime_api.h>
 
-#include "tests/ptx_vm/memory.h"
+#include "tests/ptx_vm/piece.h"
 #include "tests/ptx_vm/registry.h"
-#include "tests/ptx_vm/report.h"
 #include "tests/ptx_vm/state.h"
 #include "tests/ptx_vm/streams.h"
 
@@ -20,56 +18,6 @@ namespace {
 template <class Work>
 cudaError_t attempt(Work&& work) {
   return static_cast<cudaError_t>(guarded(work));
-}
-
-// Rows of bytes, `pitch` apart.
-struct Piece {
-  unsigned char* data = nullptr;
-  size_t pitch = 0, width = 0, height = 1;
-
-  Allocation* home() const { return heap().find(reinterpret_cast<uint64_t>(data)); }
-  bool is_on_device() const {
-    const Allocation* a = home();
-    return a && a->is_on_device();
-  }
-  size_t bytes() const { return width * height; }
-  size_t extent() const { return bytes() ? pitch * (height - 1) + width : 0; }
-  unsigned char* row(size_t i) const { return data + i * pitch; }
-};
-Piece piece_of(const void* data, size_t bytes) {
-  return {static_cast<unsigned char*>(const_cast<void*>(data)), bytes, bytes};
-}
-
-// At the call. Memory of the host that was not allocated here is taken on trust.
-void check_range(const Piece& p, const char* what) {
-  const Allocation* a = p.home();
-  check(p.width <= p.pitch || p.height <= 1, what, " of rows of ", p.width, " bytes, ", p.pitch, " apart");
-  if (!a) return;
-  const uint64_t offset = reinterpret_cast<uint64_t>(p.data) - a->begin;
-  check(a->is_live, what, " touches ", a->name, ", which is freed");
-  check(p.extent() <= a->bytes - offset, what, " of ", p.extent(), " bytes from byte ", offset, " of ",
-        a->name);
-}
-
-std::string name_of(const Piece& p) {
-  return p.home() ? describe_address(reinterpret_cast<uint64_t>(p.data)) : "memory of the host";
-}
-
-// When its turn comes: the memory is still there, and nobody touches it that is not ordered.
-void touch(const Piece& p, Past& past, bool writes) {
-  Allocation* a = p.home();
-  if (!a || !p.bytes()) return;
-  if (!a->is_live)
-    report_operation(FindingKind::use_after_free, past.now().what,
-                     str("touches ", name_of(p), ", which is freed"));
-  if (!options().finds_races) return;
-  if (!past.holds(a->made_by))
-    report_operation(FindingKind::stream_race, past.now().what,
-                     str("nothing orders it after the allocation of ", a->name));
-  for (size_t i = 0; i < p.height; ++i) {
-    const auto address = reinterpret_cast<uint64_t>(p.row(i));
-    a->races.access(past, address, a->shadow_offset(address), p.width, writes);
-  }
 }
 
 void copy_rows(const Piece& to, const Piece& from) {

@@ -1,0 +1,344 @@
+// cuBLASLt on the machine: what of it the project calls, with packed matrices, columns first. A product is an
+// operation of its stream like a copy is, with every byte that it reads or writes checked; the numbers are
+// those of the CPU twin. An algorithm serves the problem that it was chosen for, at data aligned as was said.
+
+#include <array>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <optional>
+
+#include <cublasLt.h>
+
+#include "kernels/gemm.h"
+#include "runtime/parallel.h"
+#include "tests/ptx_vm/piece.h"
+#include "tests/ptx_vm/report.h"
+#include "tests/ptx_vm/state.h"
+#include "tests/ptx_vm/streams.h"
+
+namespace flatshard::ptx_vm {
+namespace {
+
+constexpr uint64_t kWorkspaceBytes = 4096;  // what an algorithm asks for where it may
+
+struct Description {
+  cublasComputeType_t compute;
+  cudaDataType_t scale;
+  cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  cudaDataType_t bias_type = CUDA_R_32F;
+  const void* bias = nullptr;
+};
+
+struct Layout {
+  cudaDataType_t type;
+  uint64_t rows, columns;
+  int64_t pitch;
+  bool operator==(const Layout&) const = default;
+};
+
+struct Preference {
+  uint64_t workspace = 0;
+  uint32_t reductions = 0;
+  std::array<uint32_t, 4> alignment{256, 256, 256, 256};  // of A, B, C, D
+};
+
+// What an algorithm is for.
+struct Problem {
+  cublasComputeType_t compute;
+  cudaDataType_t scale;
+  cublasOperation_t a, b;
+  cublasLtEpilogue_t epilogue;
+  std::optional<cudaDataType_t> bias_type;
+  Layout a_layout, b_layout, c_layout;
+  bool operator==(const Problem&) const = default;
+};
+struct Algorithm {
+  Problem problem;
+  std::array<uint32_t, 4> alignment;
+  uint64_t workspace;
+  std::unique_ptr<Arena> scratch{};  // of the CPU twin
+  int threads = 0;                   // that it has room for
+};
+
+std::deque<Algorithm>& algorithms() {
+  static auto* const all = new std::deque<Algorithm>;
+  return *all;
+}
+
+template <class Work>
+cublasStatus_t attempt(Work&& work) {
+  const int code = guarded(work);
+  return code == cudaSuccess               ? CUBLAS_STATUS_SUCCESS
+         : code == cudaErrorIllegalAddress ? CUBLAS_STATUS_EXECUTION_FAILED
+                                           : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+template <class T>
+void assign(T& place, const void* value, size_t bytes) {
+  check(value && bytes == sizeof(T), "an attribute of ", bytes, " bytes, must be ", sizeof(T));
+  std::memcpy(&place, value, bytes);
+}
+
+Problem problem_of(const Description& d, const Layout& a, const Layout& b, const Layout& c,
+                   const Layout& out) {
+  check(c == out, "C and D of two layouts");
+  const bool has_bias = d.epilogue == CUBLASLT_EPILOGUE_BIAS;
+  return {d.compute, d.scale, d.a, d.b, d.epilogue, has_bias ? std::optional(d.bias_type) : std::nullopt,
+          a,         b,       c};
+}
+
+DType dtype_of(cudaDataType_t type) {
+  check(type == CUDA_R_32F || type == CUDA_R_16BF || type == CUDA_R_16F, "matrices of type ", int{type});
+  return type == CUDA_R_32F ? DType::f32 : type == CUDA_R_16BF ? DType::bf16 : DType::f16;
+}
+
+void check_supported(const Problem& p) {
+  check(p.compute == CUBLAS_COMPUTE_32F && p.scale == CUDA_R_32F, "sums that are not fp32");
+  check(p.a_layout.type == p.b_layout.type, "factors of two types");
+  check(p.c_layout.type == p.a_layout.type || p.c_layout.type == CUDA_R_32F, "a product of type ",
+        int{p.c_layout.type}, " of factors of type ", int{p.a_layout.type});
+  check(p.epilogue == CUBLASLT_EPILOGUE_DEFAULT || p.epilogue == CUBLASLT_EPILOGUE_BIAS, "epilogue ",
+        int{p.epilogue});
+  check(!p.bias_type || *p.bias_type == p.c_layout.type, "a bias that is not of the product's type ",
+        int{p.c_layout.type});
+  for (const Layout* l : {&p.a_layout, &p.b_layout, &p.c_layout})
+    check(l->rows > 0 && l->columns > 0 && l->pitch == static_cast<int64_t>(l->rows), "a matrix of ", l->rows,
+          " x ", l->columns, " with columns ", l->pitch, " apart");
+}
+
+// Columns first, a matrix is the transpose of ours, and the product that of our factors in turn.
+Gemm gemm_of(const Problem& p) {
+  const auto ours = [](const Layout& l) {
+    return Tensor{nullptr,
+                  dtype_of(l.type),
+                  {static_cast<int64_t>(l.columns), static_cast<int64_t>(l.rows)},
+                  Device::cpu()};
+  };
+  Gemm g{.c = ours(p.c_layout),
+         .a = ours(p.b_layout),
+         .b = ours(p.a_layout),
+         .transpose_a = p.b == CUBLAS_OP_T,
+         .transpose_b = p.a == CUBLAS_OP_T};
+  return g;
+}
+
+// Our bias is of the factors' dtype; a wider one is added by hand.
+void multiply(Algorithm& algorithm, Gemm g, const Tensor& bias) {
+  static StreamGroup* const streams = new StreamGroup(Device::cpu());
+  static Stream& stream = streams->add("products");
+  const bool by_hand = !bias.empty() && bias.dtype != g.a.dtype;
+  if (!by_hand) g.bias = bias;
+  if (algorithm.threads != thread_count()) {
+    algorithm.threads = thread_count();
+    algorithm.scratch = std::make_unique<Arena>("products", Device::cpu());
+    StreamGroup planning(Device::cpu(), {.planning = true});
+    gemm(planning.add("products"), *algorithm.scratch, g);
+    algorithm.scratch->commit();
+  }
+  gemm(stream, *algorithm.scratch, g);
+  const int64_t N = g.c.shape[1];
+  if (by_hand)
+    for (int64_t i = 0; i < g.c.size(); ++i) g.c.as<float>()[i] += bias.as<float>()[i % N];
+}
+
+void check_written(const Piece& p, const Past& past) {
+  const Allocation* a = p.home();
+  if (!a) return;
+  const uint64_t begin = reinterpret_cast<uint64_t>(p.data) - a->begin;
+  for (uint64_t i = begin; i < begin + p.bytes(); ++i)
+    if (!(a->state[i] & kWritten))
+      report_operation(FindingKind::uninitialised_read, past.now().what,
+                       str("reads ", describe_address(a->begin + i), ", which nobody has written"));
+}
+
+Piece matrix(const Tensor& t) { return piece_of(t.data, static_cast<size_t>(t.bytes())); }
+
+// All that a call has said, checked.
+struct Call {
+  Algorithm* algorithm;
+  Gemm gemm;
+  Tensor bias;
+  Piece workspace;
+
+  std::vector<Piece> reads() const {
+    std::vector<Piece> all{matrix(gemm.a), matrix(gemm.b)};
+    if (!bias.empty()) all.push_back(matrix(bias));
+    if (gemm.accumulate) all.push_back(matrix(gemm.c));
+    return all;
+  }
+  std::vector<Piece> writes() const { return {matrix(gemm.c), workspace}; }
+
+  void run(Activity& self) const {
+    Past past(timeline().begin(self));
+    for (const Piece& p : reads()) {
+      touch(p, past, false);
+      check_written(p, past);
+    }
+    for (const Piece& p : writes()) touch(p, past, true);
+    multiply(*algorithm, gemm, bias);
+    heap().mark_written(gemm.c.data, static_cast<size_t>(gemm.c.bytes()));
+    std::memset(workspace.data, 0xff, workspace.bytes());  // nobody may count on what is left there
+  }
+};
+
+Algorithm& algorithm_for(const Problem& problem, const cublasLtMatmulAlgo_t* algo) {
+  check(algo && algo->data[0] > 0 && algo->data[0] <= algorithms().size(), "this is no algorithm");
+  Algorithm& algorithm = algorithms()[algo->data[0] - 1];
+  check(algorithm.problem == problem, "the algorithm is for another problem");
+  return algorithm;
+}
+
+void check_alignment(const Algorithm& algorithm, std::array<const void*, 4> data) {
+  for (size_t i = 0; i < data.size(); ++i)
+    check(reinterpret_cast<uintptr_t>(data[i]) % algorithm.alignment[i] == 0, "matrix ", "ABCD"[i],
+          " is not at a multiple of the ", algorithm.alignment[i],
+          " bytes that the algorithm was chosen for");
+}
+
+template <class T>
+T& as(void* handle) {
+  check(handle != nullptr, "a handle of cuBLASLt is null");
+  return *static_cast<T*>(handle);
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* cublasLtGetStatusString(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_SUCCESS ? "success" : last_error_text().c_str();
+}
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  static int only;
+  *handle = reinterpret_cast<cublasLtHandle_t>(&only);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* made, cublasComputeType_t compute,
+                                        cudaDataType_t scale) {
+  *made = reinterpret_cast<cublasLtMatmulDesc_t>(new Description{compute, scale});
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle,
+                                              cublasLtMatmulDescAttributes_t name, const void* value,
+                                              size_t bytes) {
+  return attempt([&] {
+    auto& d = as<Description>(handle);
+    switch (name) {
+      case CUBLASLT_MATMUL_DESC_TRANSA:
+        return assign(d.a, value, bytes);
+      case CUBLASLT_MATMUL_DESC_TRANSB:
+        return assign(d.b, value, bytes);
+      case CUBLASLT_MATMUL_DESC_EPILOGUE:
+        return assign(d.epilogue, value, bytes);
+      case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+        return assign(d.bias_type, value, bytes);
+      case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+        return assign(d.bias, value, bytes);
+      default:
+        fail(str("the PTX machine does not know attribute ", int{name}, " of a product"));
+    }
+  });
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* made, cudaDataType type, uint64_t rows,
+                                          uint64_t columns, int64_t pitch) {
+  *made = reinterpret_cast<cublasLtMatrixLayout_t>(new Layout{type, rows, columns, pitch});
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* made) {
+  *made = reinterpret_cast<cublasLtMatmulPreference_t>(new Preference);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t handle) {
+  delete reinterpret_cast<Preference*>(handle);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t handle,
+                                                    cublasLtMatmulPreferenceAttributes_t name,
+                                                    const void* value, size_t bytes) {
+  return attempt([&] {
+    auto& p = as<Preference>(handle);
+    switch (name) {
+      case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+        return assign(p.workspace, value, bytes);
+      case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+        return assign(p.reductions, value, bytes);
+      case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+        return assign(p.alignment[0], value, bytes);
+      case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+        return assign(p.alignment[1], value, bytes);
+      case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+        return assign(p.alignment[2], value, bytes);
+      case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+        return assign(p.alignment[3], value, bytes);
+      default:
+        fail(str("the PTX machine does not know attribute ", int{name}, " of a preference"));
+    }
+  });
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t operation,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int wanted,
+                                              cublasLtMatmulHeuristicResult_t* results, int* found) {
+  *found = 0;
+  return attempt([&] {
+    check(wanted >= 1, wanted, " algorithms");
+    const auto& p = as<Preference>(preference);
+    const Problem problem =
+        problem_of(as<Description>(operation), as<Layout>(a), as<Layout>(b), as<Layout>(c), as<Layout>(d));
+    check_supported(problem);
+    algorithms().push_back({problem, p.alignment, std::min(p.workspace, kWorkspaceBytes)});
+    results[0] = {};
+    results[0].algo.data[0] = algorithms().size();
+    results[0].workspaceSize = algorithms().back().workspace;
+    results[0].state = CUBLAS_STATUS_SUCCESS;
+    *found = 1;
+  });
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, const void* alpha,
+                              const void* A, cublasLtMatrixLayout_t a, const void* B,
+                              cublasLtMatrixLayout_t b, const void* beta, const void* C,
+                              cublasLtMatrixLayout_t c, void* D, cublasLtMatrixLayout_t d,
+                              const cublasLtMatmulAlgo_t* algo, void* workspace, size_t workspace_bytes,
+                              cudaStream_t stream) {
+  return attempt([&] {
+    const auto& description = as<Description>(operation);
+    const Problem problem =
+        problem_of(description, as<Layout>(a), as<Layout>(b), as<Layout>(c), as<Layout>(d));
+    Algorithm& algorithm = algorithm_for(problem, algo);
+    check_alignment(algorithm, {A, B, C, D});
+    check(workspace_bytes >= algorithm.workspace, "a workspace of ", workspace_bytes, " bytes, must be ",
+          algorithm.workspace);
+    const float factor = *static_cast<const float*>(alpha), kept = *static_cast<const float*>(beta);
+    check(factor == 1 && (kept == 0 || kept == 1) && C == D, "a product that is scaled, or added elsewhere");
+    Call call{.algorithm = &algorithm,
+              .gemm = gemm_of(problem),
+              .bias = {},
+              .workspace = piece_of(workspace, algorithm.workspace)};
+    call.gemm.a.data = const_cast<void*>(B);
+    call.gemm.b.data = const_cast<void*>(A);
+    call.gemm.c.data = D;
+    call.gemm.accumulate = kept == 1;
+    if (problem.bias_type)
+      call.bias = {const_cast<void*>(description.bias),
+                   dtype_of(*problem.bias_type),
+                   {call.gemm.c.shape[1]},
+                   Device::cpu()};
+    for (const Piece& p : call.reads()) check_range(p, "a matrix product");
+    for (const Piece& p : call.writes()) check_range(p, "a matrix product");
+    for (const Piece& p : call.reads()) check(p.is_on_device(), name_of(p), " is not on the device");
+    streams().give(queue_of(stream), str("matrix product ", call.gemm.c.shape),
+                   [call](Activity& self) { call.run(self); });
+  });
+}
+}
+
+}  // namespace flatshard::ptx_vm

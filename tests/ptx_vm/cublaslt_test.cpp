@@ -1,0 +1,96 @@
+// The machine's cuBLASLt: what it finds wrong with the memory of a matrix product. That the numbers are right
+// tests/kernels/cuda_twins_test.cpp shows.
+
+#include <functional>
+
+#include "kernels/gemm.h"
+#include "runtime/memory.h"
+#include "tests/ptx_vm/ptx_vm.h"
+#include "tests/test.h"
+
+using namespace flatshard;
+using namespace flatshard::ptx_vm;
+
+namespace {
+
+constexpr int64_t kSize = 8;
+
+// Two streams, products on either, and one scratch arena.
+class TwoStreams {
+ public:
+  TwoStreams() {
+    StreamGroup planning(Device::cuda(0), {.planning = true});
+    gemm(planning.add("plan"), scratch, product(0));
+    scratch.commit();
+  }
+  Gemm product(int which) const {
+    return {.c = on(which == 0 ? c : other_c), .a = on(a), .b = on(b), .transpose_b = true};
+  }
+  Tensor on(const Memory& memory) const {
+    return {memory.data(), DType::f32, {kSize, kSize}, memory.device()};
+  }
+
+  StreamGroup streams{Device::cuda(0)};
+  Stream &first = streams.add("first"), &second = streams.add("second", StreamRole::comm);
+  Memory a = matrix(), b = matrix(), c = matrix(), other_c = matrix();
+  Arena scratch{"scratch", Device::cuda(0)};
+
+ private:
+  static Memory matrix() { return Memory(Device::cuda(0), kSize * kSize * int64_t{sizeof(float)}); }
+};
+
+// What was found in work that must not go through.
+Finding finding_in(const std::function<void(TwoStreams&)>& work) {
+  TwoStreams two;
+  zero(two.first, two.on(two.a));
+  CHECK_THROWS_AS(work(two), Error);
+  const std::vector<Finding> all = take_findings();
+  REQUIRE(all.size() == 1);
+  CHECK(all[0].text.find("matrix product") != std::string::npos);
+  return all[0];
+}
+
+}  // namespace
+
+TEST_CASE("a matrix product in the order of its stream, or behind an event, is found right") {
+  TwoStreams two;
+  for (const Memory* m : {&two.a, &two.b}) zero(two.first, two.on(*m));
+  gemm(two.first, two.scratch, two.product(0));
+  gemm(two.first, two.scratch, two.product(1));
+  Event done;
+  two.first.record(done);
+  two.second.wait(done);
+  gemm(two.second, two.scratch, two.product(0));
+  two.streams.sync_all();
+  CHECK(take_findings().empty());
+}
+
+TEST_CASE("a matrix product that reads what nobody has written is found") {
+  const Finding finding = finding_in([](TwoStreams& two) { gemm(two.first, two.scratch, two.product(0)); });
+  CHECK(finding.kind == FindingKind::uninitialised_read);
+}
+
+TEST_CASE("a matrix product that reads what another stream writes is a race, whatever the order") {
+  for (const WorkOrder order :
+       {WorkOrder::in_order, WorkOrder::comm_late, WorkOrder::comm_early, WorkOrder::random}) {
+    const ScopedOptions scope({.stream_order = order});
+    const Finding finding = finding_in([](TwoStreams& two) {
+      zero(two.second, two.on(two.b));
+      two.second.sync();
+      zero(two.second, two.on(two.b));
+      gemm(two.first, two.scratch, two.product(0));
+      two.streams.sync_all();
+    });
+    CHECK(finding.kind == FindingKind::stream_race);
+  }
+}
+
+TEST_CASE("two matrix products that share a workspace on two streams are a race") {
+  const Finding finding = finding_in([](TwoStreams& two) {
+    zero(two.first, two.on(two.b));
+    two.first.sync();
+    gemm(two.first, two.scratch, two.product(0));
+    gemm(two.second, two.scratch, two.product(1));
+  });
+  CHECK(finding.kind == FindingKind::stream_race);
+}

@@ -1,0 +1,34 @@
+#pragma once
+// Memory that an operation of a stream reads or writes as a whole: a copy, a memset, a matrix product.
+
+#include <string>
+
+#include "tests/ptx_vm/memory.h"
+#include "tests/ptx_vm/timeline.h"
+
+namespace flatshard::ptx_vm {
+
+// Rows of bytes, `pitch` apart.
+struct Piece {
+  unsigned char* data = nullptr;
+  size_t pitch = 0, width = 0, height = 1;
+
+  Allocation* home() const { return heap().find(reinterpret_cast<uint64_t>(data)); }
+  bool is_on_device() const {
+    const Allocation* a = home();
+    return a && a->is_on_device();
+  }
+  size_t bytes() const { return width * height; }
+  size_t extent() const { return bytes() ? pitch * (height - 1) + width : 0; }
+  unsigned char* row(size_t i) const { return data + i * pitch; }
+};
+Piece piece_of(const void* data, size_t bytes);
+
+std::string name_of(const Piece& p);
+
+// At the call. Memory of the host that was not allocated here is taken on trust.
+void check_range(const Piece& p, const char* what);
+// When its turn comes: the memory is still there, and nobody touches it that is not ordered.
+void touch(const Piece& p, Past& past, bool writes);
+
+}  // namespace flatshard::ptx_vm
