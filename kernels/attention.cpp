@@ -1,5 +1,6 @@
 #include "kernels/attention.h"
 
+#include "build_config.h"
 #include "kernels/attention_backward.h"
 #include "kernels/attention_forward.h"
 
@@ -65,6 +66,8 @@ void check_documents(const char* op, const Args& a) {
 
 void attention_forward(Stream& stream, Arena& scratch, const AttentionForward& a) {
   check_attention("attention_forward", a);
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::attention_forward(stream, a);
   const ArenaScope scope(scratch);
   visit_float(a.q.of.dtype, [&]<class T>() {
     const int64_t D = a.q.head_size();
@@ -73,7 +76,6 @@ void attention_forward(Stream& stream, Arena& scratch, const AttentionForward& a
         .v = cpu::packed_down<T>(scratch, a.v, a.mask),
         .workers = scratch.alloc(DType::i32, {thread_count(), cpu::ForwardWorker<T>::size(D)})};
     if (stream.planning()) return;
-    check(!stream.device().is_cuda(), "attention_forward has no CUDA twin");
     stream.run("attention_forward", [a, own] {
       check_documents("attention_forward", a);
       cpu::forward<T>(a, own);
@@ -87,6 +89,8 @@ void attention_backward(Stream& stream, Arena& scratch, const AttentionBackward&
   check_heads("attention_backward", "dq", a.dq, a.q);
   check_heads("attention_backward", "dk", a.dk, a.k);
   check_heads("attention_backward", "dv", a.dv, a.v);
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::attention_backward(stream, scratch, a);
   const ArenaScope scope(scratch);
   visit_float(a.q.of.dtype, [&]<class T>() {
     const int64_t D = a.q.head_size(), rows = cpu::packed_rows(a.k.rows(), cpu::document_count(a.mask));
@@ -99,7 +103,6 @@ void attention_backward(Stream& stream, Arena& scratch, const AttentionBackward&
         .dv = scratch.alloc(DType::f32, shares),
         .workers = scratch.alloc(DType::i32, {thread_count(), cpu::BackwardWorker<T>::size(D)})};
     if (stream.planning()) return;
-    check(!stream.device().is_cuda(), "attention_backward has no CUDA twin");
     stream.run("attention_backward", [a, own] {
       check_documents("attention_backward", a);
       cpu::backward<T>(a, own);

@@ -80,4 +80,9 @@ double min_bytes(const AttentionBackward& a);
 double flops(const AttentionForward& a);
 double flops(const AttentionBackward& a);
 
+namespace cuda {
+void attention_forward(Stream& stream, const AttentionForward& a);
+void attention_backward(Stream& stream, Arena& scratch, const AttentionBackward& a);
+}  // namespace cuda
+
 }  // namespace flatshard

@@ -237,6 +237,27 @@ const std::vector<Setting>& forward_settings() {
   return all;
 }
 
+struct TypedSetting {
+  DType dtype;
+  Setting setting;
+};
+
+// Every size of the CUDA twin's tiles, with lengths that no tile divides; every key is seen.
+const std::vector<TypedSetting>& vm_settings() {
+  static const std::vector<TypedSetting> all{
+      {DType::bf16, {.queries = {130}, .Hq = 2, .Hkv = 1, .D = 64, .packed = true}},
+      {DType::f16, {.queries = {3, 67}, .Hq = 2, .Hkv = 1, .D = 64, .keys = {130, 70}}},
+      {DType::f16, {.queries = {97, 1}, .Hq = 2, .Hkv = 2, .D = 80, .causal = false}},
+      {DType::bf16, {.queries = {150}, .Hq = 2, .Hkv = 1, .D = 96, .window = 37}},
+      {DType::bf16, {.queries = {70, 58}, .Hq = 1, .Hkv = 1, .D = 128}},
+      {DType::bf16, {.queries = {70}, .Hq = 2, .Hkv = 1, .D = 256}},
+      {DType::f32, {.queries = {70}, .Hq = 2, .Hkv = 1, .D = 64, .packed = true}},
+      {DType::f32, {.queries = {40, 33}, .Hq = 1, .Hkv = 1, .D = 128, .window = 20}},
+      {DType::f32, {.queries = {35}, .Hq = 1, .Hkv = 1, .D = 256, .causal = false}},
+  };
+  return all;
+}
+
 const std::vector<Setting>& bench_settings() {
   static const std::vector<Setting> all{
       {.queries = {1024, 1024, 1024, 1024}, .Hq = 12, .Hkv = 12, .D = 64},
@@ -258,6 +279,8 @@ std::vector<Case> attention_cases(Scale scale) {
   if (scale == Scale::golden) {
     for (const DType dtype : {DType::f32, DType::bf16})
       add(dtype, {{.queries = {9, 4}, .Hq = 4, .Hkv = 2, .D = 8, .window = 5}});
+  } else if (scale == Scale::vm) {
+    for (const auto& [dtype, setting] : vm_settings()) add(dtype, {setting});
   } else if (scale == Scale::bench) {
     for (const DType dtype : {DType::f32, DType::bf16}) add(dtype, bench_settings());
   } else {

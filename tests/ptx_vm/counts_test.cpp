@@ -74,6 +74,15 @@ TEST_CASE("sectors, requested bytes and touched bytes are counted for global mem
   CHECK(counts.total().least_sectors == 8 + 2);
   CHECK(counts.requested_bytes() == 256 + 64);
   CHECK(counts.touched_bytes() == 256);
+  // Four lanes copy 16 bytes each, side by side: two sectors.
+  counts = counts_of(R"(
+    mov.u64 %rd1, source; mad.wide.u32 %rd1, %r30, 16, %rd1;
+    mov.u32 %r1, tile; mad.lo.u32 %r1, %r30, 16, %r1;
+    setp.lt.u32 %p1, %r30, 4;
+    @%p1 cp.async.cg.shared.global [%r1], [%rd1], 16;
+    cp.async.wait_all;)");
+  CHECK(counts.total().sectors == 8 + 2);
+  CHECK(counts.touched_bytes() == 256 + 64);
 }
 
 TEST_CASE("instructions are counted by opcode, once for each group of lanes that executes them") {

@@ -103,6 +103,10 @@ TEST_CASE("shared memory holds floats, bytes and vectors") {
               [](uint64_t) { return 0x40; });
   check_lanes(kOwn + "cvt.u64.u32 %rd1, %r30; st.shared.u64 [%r1+8], %rd1; ld.shared.u64 %rd0, [%r1+8];",
               [](uint64_t l) { return l; });
+  check_lanes(kOwn +
+                  "cvt.rn.f32.u32 %f1, %r30; mov.f32 %f2, 0f40000000; st.shared.v2.f32 [%r1+8], {%f2, %f1};"
+                  "ld.shared.v2.f32 {%f3, %f0}, [%r1+8]; add.f32 %f0, %f0, %f3; cvt.rzi.u32.f32 %r0, %f0;",
+              [](uint64_t l) { return l + 2; });
   check_lanes(kOwn + "st.shared.v4.b32 [%r1], {%r30, 1, 2, 3}; ld.shared.v4.b32 {%r0, %r2, %r3, %r4}, [%r1];",
               [](uint64_t l) { return l; });
   check_lanes(
@@ -156,8 +160,10 @@ TEST_CASE("parameters of functions are read in every width") {
   const std::string functions = R"(
 .func (.param .b32 result) of_bytes(.param .align 8 .b8 x[16]) {
   .reg .b16 %rs<9>;
-  .reg .b32 %r<8>;
+  .reg .b32 %r<11>;
   .reg .f32 %f<4>;
+  ld.param.v2.u32 {%r8, %r9}, [x];
+  ld.param.s32 %r10, [x+12];
   ld.param.u8 %rs1, [x+1];
   ld.param.s8 %rs2, [x+2];
   ld.param.v2.u8 {%rs3, %rs4}, [x+4];
@@ -178,6 +184,9 @@ TEST_CASE("parameters of functions are read in every width") {
   add.u32 %r1, %r1, %r6;
   cvt.rzi.u32.f32 %r7, %f3;
   add.u32 %r1, %r1, %r7;
+  xor.b32 %r8, %r8, %r9;
+  xor.b32 %r8, %r8, %r10;
+  add.u32 %r1, %r1, %r8;
   st.param.b32 [result], %r1;
   ret;
 }
@@ -194,6 +203,7 @@ TEST_CASE("parameters of functions are read in every width") {
     ld.param.b32 %r0, [b]; })",
                                32, functions);
   // Bytes 0 2 -1 0 0 5 0 3: 2, -1, 5 (of 0 and 5), 0x0300; then 10, 0x30 of four bytes, and what is
-  // whole of 2.75..., the float that these bytes are.
-  for (const uint64_t result : results) CHECK(result == 2 - 1 + 5 + 0x300 + 10 + 0x30 + 2);
+  // whole of 2.75..., the float that these bytes are; and the words of bytes 0, 4 and 12, of each bit one.
+  constexpr uint64_t kWords = 0x00FF0200 ^ 0x03000500 ^ 0x40302010;
+  for (const uint64_t result : results) CHECK(result == kWords + 2 - 1 + 5 + 0x300 + 10 + 0x30 + 2);
 }

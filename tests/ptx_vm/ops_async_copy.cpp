@@ -24,6 +24,7 @@ void capture(Warp& warp, Op op, uint32_t lanes, uint32_t at, uint32_t bytes, Asy
   if (!lanes) return;
   Places places;
   op.immediate += at;
+  op.wide_address = true;  // the source's, not the target's
   warp.active = lanes;
   resolve(warp, op, op.slot[kFrom], bytes, Access::read, &places);
   for_each_lane(lanes, [&](int lane) {

@@ -3,9 +3,9 @@
 
 #include <utility>
 
+#include "kernels/tensor_core.cuh"
 #include "tests/ptx_vm/device_array.h"
 #include "tests/ptx_vm/samples.h"
-#include "tests/ptx_vm/samples/tensor_core.cuh"
 
 namespace flatshard::ptx_vm {
 namespace {
@@ -31,10 +31,10 @@ enum class Broken {
 };
 
 template <Broken B>
-struct Tile : SwizzledTile<kTile> {
+struct Tile : SwizzledTile<bf16, kTile> {
   __device__ uint32_t at(int row, int chunk) const {
     if (B == Broken::no_swizzle) return begin + (row * kChunks + chunk) * 16;
-    return SwizzledTile<kTile>::at(row, chunk);
+    return SwizzledTile<bf16, kTile>::at(row, chunk);
   }
 };
 
@@ -43,9 +43,9 @@ template <Broken B>
 __device__ void copy_tile(const Tile<B>& to, const bf16* x, int rows, int columns, int row, int column) {
   for (int i = threadIdx.x; i < kTile * Tile<B>::kChunks; i += kThreads) {
     const int r = i / Tile<B>::kChunks, chunk = i % Tile<B>::kChunks;
-    const bool exists = row + r < rows && column + chunk * kChunk < columns;
+    const bool exists = row + r < rows && column + chunk * Tile<B>::kChunk < columns;
     if (B == Broken::no_zeros && !exists) continue;
-    const bf16* from = exists ? x + (row + r) * columns + column + chunk * kChunk : x;
+    const bf16* from = exists ? x + (row + r) * columns + column + chunk * Tile<B>::kChunk : x;
     copy_async(to.at(r, chunk), from, exists);  // finds: no_barrier
   }
 }
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kThreads) product(bf16* y, const bf16* a, cons
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int first_row = blockIdx.y * kTile, first_column = blockIdx.x * kTile;
   const auto tile = [&](int i) {
-    return Tile<B>{shared_address(shared) + i * SwizzledTile<kTile>::bytes(kTile)};
+    return Tile<B>{shared_address(shared) + i * SwizzledTile<bf16, kTile>::bytes(kTile)};
   };
   const auto copy_stage = [&](int t) {
     const int stage = t % kStages;
@@ -94,8 +94,8 @@ __global__ void __launch_bounds__(kThreads) product(bf16* y, const bf16* a, cons
           load_pieces(of_b, row);
         else
           load_pieces_transposed(of_b, row);  // finds: no_barrier no_swizzle
-        multiply_add(sums[2 * n], of_a, of_b[0], of_b[1]);
-        multiply_add(sums[2 * n + 1], of_a, of_b[2], of_b[3]);
+        multiply_add<bf16>(sums[2 * n], of_a, of_b[0], of_b[1]);
+        multiply_add<bf16>(sums[2 * n + 1], of_a, of_b[2], of_b[3]);
       }
     }
   }
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kThreads) product(bf16* y, const bf16* a, cons
       float low = sums[n][2 * half], high = sums[n][2 * half + 1];
       if (B == Broken::halves_swapped) std::swap(low, high);
       uint32_t* to = reinterpret_cast<uint32_t*>(y + row * kN + first_column + 8 * n + lane % 4 * 2);
-      if (row < kM) *to = pack(low, high);
+      if (row < kM) *to = pack<bf16>(low, high);
     }
 }
 
@@ -124,7 +124,7 @@ std::vector<bf16> matrix(int rows, int columns, Value&& value) {
 template <Broken B>
 std::vector<float> run_product() {
   const DeviceArray<bf16> a(matrix(kM, kK, a_value)), b(matrix(kK, kN, b_value)), y(kM * kN);
-  constexpr int kBytes = 2 * kStages * SwizzledTile<kTile>::bytes(kTile);
+  constexpr int kBytes = 2 * kStages * SwizzledTile<bf16, kTile>::bytes(kTile);
   const dim3 grid(kN / kTile, (kM + kTile - 1) / kTile);
   product<B><<<grid, kThreads, kBytes>>>(y.data, a.data, b.data);
   const std::vector<bf16> values = y.values();

@@ -247,6 +247,14 @@ TEST_CASE("products of matrices equal three loops, in both types and depths") {
     check_product<BFloat>(8, "bf16");
     check_product<Half>(16, "f16");
     check_product<Half>(8, "f16");
+    // Sixteen products of ones, and two.
+    check_lanes(R"(
+      mov.u32 %r1, 0x3C003C00;
+      mov.f32 %f1, 0f40000000;
+      mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f2, %f3, %f4, %f0}, {%r1, %r1, %r1, %r1},
+          {%r1, %r1}, {%f1, %f1, %f1, %f1};
+      cvt.rzi.u32.f32 %r0, %f0;)",
+                [](uint64_t) { return 18; });
   }
 }
 

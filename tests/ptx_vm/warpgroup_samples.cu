@@ -1,8 +1,8 @@
 // A product of one warpgroup, and copies of it with one thing broken; and warpgroups that trade registers.
 
+#include "kernels/tensor_core.cuh"
 #include "tests/ptx_vm/device_array.h"
 #include "tests/ptx_vm/samples.h"
-#include "tests/ptx_vm/samples/tensor_core.cuh"
 #include "tests/ptx_vm/samples/warpgroup.cuh"
 
 namespace flatshard::ptx_vm {

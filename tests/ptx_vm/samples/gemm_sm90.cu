@@ -3,9 +3,9 @@
 #include <cuda.h>
 
 #include "kernels/cuda_util.cuh"
+#include "kernels/tensor_core.cuh"
 #include "tests/ptx_vm/bulk.cuh"
 #include "tests/ptx_vm/samples/gemm_sm90.h"
-#include "tests/ptx_vm/samples/tensor_core.cuh"
 #include "tests/ptx_vm/samples/warpgroup.cuh"
 
 namespace flatshard::ptx_vm {
@@ -102,13 +102,13 @@ __device__ void write_sums(const float (&sums)[kN / 2], uint32_t result, const C
   const int thread = threadIdx.x % kGroup, lane = thread % kWarp, row = thread / kWarp * 16 + lane / 4;
   const uint32_t boxes = result + group * kBoxes * kBoxBytes;
 #pragma unroll
-  for (int chunk = 0; chunk < kN / kChunk; ++chunk)
+  for (int chunk = 0; chunk < kN / kPackSize<bf16>; ++chunk)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      constexpr int kChunksOfBox = kBoxColumns / kChunk;
+      constexpr int kChunksOfBox = kBoxColumns / kPackSize<bf16>;
       const uint32_t box = boxes + chunk / kChunksOfBox * kBoxBytes;
       store_shared(box + swizzled_chunk(row + 8 * half, chunk % kChunksOfBox) + lane % 4 * 4,
-                   pack(sums[4 * chunk + 2 * half], sums[4 * chunk + 2 * half + 1]));
+                   pack<bf16>(sums[4 * chunk + 2 * half], sums[4 * chunk + 2 * half + 1]));
     }
   fence_proxy_async();
   sync_group(group);

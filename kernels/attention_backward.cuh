@@ -1,0 +1,212 @@
+#pragma once
+// The backward pass of attention on the GPU, in two kernels without atomics. The first goes through the keys
+// for each tile of queries: it writes dq, and for every query what the second needs to know. The second goes
+// through the queries of all heads of a group for each tile of keys, with scores transposed, and writes dk
+// and dv. Both recompute the scores.
+
+#include "kernels/attention_product.cuh"
+
+namespace flatshard::cuda {
+
+// What is left of every query's softmax, as f32 of (Hq, rows).
+struct QueryTerms {
+  float* lse;    // in powers of two; +inf for a row that sees nothing, so that its p are zero
+  float* delta;  // do o
+};
+
+template <class T>
+struct BackwardArguments {
+  HeadsView<T> dq, dk, dv, grad_o, q, k, v, o;
+  const float* lse;  // (Hq, rows)
+  QueryTerms terms;
+  Mask mask;
+  float scale, scale_log2;  // of scores, and of scores in powers of two
+};
+
+// Tiles for whose sums there are registers, and of which shared memory holds one block's on every GPU.
+template <class T, int D>
+struct QueryGradientTiles {
+  static constexpr bool kShort = sizeof(T) == 2;  // on tensor cores
+  static constexpr int kWarps = kShort || D <= 128 ? 4 : 2, kThreads = kWarps * kWarp;
+  static constexpr int kPieces = kShort && D <= 96 ? 2 : 1;  // of a warp's rows
+  static constexpr int kWarpRows = kPieces * kPieceRows, kRows = kWarps * kWarpRows;
+  static constexpr int kKeys = (kShort ? 32 : 16) / (D > 128 ? 2 : 1);
+  static constexpr int kBytes = SwizzledTile<T, D>::bytes(2 * kRows + 4 * kKeys);
+};
+template <class T, int D>
+struct KeyGradientTiles {
+  static constexpr bool kShort = sizeof(T) == 2;
+  static constexpr int kWarps = kShort || D <= 128 ? 4 : 2, kThreads = kWarps * kWarp;
+  static constexpr int kPieces = 1;
+  static constexpr int kWarpRows = kPieces * kPieceRows, kRows = kWarps * kWarpRows;
+  static constexpr int kQueries = (kShort ? 2 : 1) * (D <= 64 ? 32 : D <= 128 ? 16 : 8);
+  static constexpr int kParts = D > 128 ? 2 : 1;  // of the columns of dk and dv, a block for each
+  static constexpr int kColumns = D / kParts;
+  static constexpr int kTermBytes = (2 * kQueries * 4 + 127) / 128 * 128;
+  static constexpr int kStageBytes = SwizzledTile<T, D>::bytes(2 * kQueries) + kTermBytes;
+  static constexpr int kBytes = SwizzledTile<T, D>::bytes(2 * kRows) + 2 * kStageBytes;
+};
+
+// do o of a row, of which each of four lanes side by side takes every fourth chunk.
+template <class T>
+__device__ float row_dot(const HeadsView<T>& x, const HeadsView<T>& y, int64_t row, int head) {
+  float dot = 0.0f;
+  for (int column = threadIdx.x % 4 * kPackSize<T>; column < x.head_size; column += 4 * kPackSize<T>) {
+    const auto left = load_chunk(x, row, head, column), right = load_chunk(y, row, head, column);
+    for (int i = 0; i < kPackSize<T>; ++i)
+      dot = fmaf(to_float(left.element[i]), to_float(right.element[i]), dot);
+  }
+  dot += __shfl_xor_sync(0xffffffffu, dot, 1);
+  return dot + __shfl_xor_sync(0xffffffffu, dot, 2);
+}
+
+template <class T, int D>
+__global__ void __launch_bounds__(QueryGradientTiles<T, D>::kThreads)
+    query_gradient_kernel(BackwardArguments<T> a) {
+  using Tiles = QueryGradientTiles<T, D>;
+  using Tile = SwizzledTile<T, D>;
+  constexpr int kPieces = Tiles::kPieces, kKeys = Tiles::kKeys, kThreads = Tiles::kThreads;
+  extern __shared__ __align__(128) uint4 shared[];
+  const Documents& queries = a.mask.queries;
+  const int slot = gridDim.x - 1 - blockIdx.x;  // causal: those with the most keys first
+  const int document = queries.document_of(slot, Tiles::kRows);
+  queries.require_document(document), a.mask.keys.require_document(document);
+  const Span rows = queries.block(document, slot, Tiles::kRows);
+  if (rows.size() == 0) return;
+  const Visible visible = a.mask.visible(document);
+  const int key_head = blockIdx.z, head = key_head * gridDim.y + blockIdx.y;
+  const int lane = threadIdx.x % kWarp, warp_row = threadIdx.x / kWarp * Tiles::kWarpRows;
+  const int begin = rows.begin + warp_row;  // of the warp's rows
+  const Span own{begin, begin + Tiles::kWarpRows};
+  const Tile q{shared_address(shared)}, grad_o{q.begin + Tile::bytes(Tiles::kRows)};
+  const uint32_t stages = grad_o.begin + Tile::bytes(Tiles::kRows);
+  const auto keys_of = [&](int t) { return Tile{stages + t % 2 * Tile::bytes(2 * kKeys)}; };
+  const auto values_of = [&](int t) { return Tile{keys_of(t).begin + Tile::bytes(kKeys)}; };
+  const auto copy_stage = [&](int t) {
+    const int first = a.mask.keys.first_row(document) + t * kKeys, count = visible.keys - t * kKeys;
+    copy_tile<kKeys, kThreads>(keys_of(t), a.k, first, key_head, count);
+    copy_tile<kKeys, kThreads>(values_of(t), a.v, first, key_head, count);
+  };
+  const Span all = visible.keys_of(rows).tiles(kKeys),
+             seen = visible.keys_of(visible.existing(own)).tiles(kKeys);
+  const int first_row = queries.first_row(document) + rows.begin, count = visible.queries - begin;
+  if (all.size() > 0) {
+    copy_tile<Tiles::kRows, kThreads>(q, a.q, first_row, head, rows.size());
+    copy_tile<Tiles::kRows, kThreads>(grad_o, a.grad_o, first_row, head, rows.size());
+    copy_stage(all.begin);
+    commit_copies();
+  }
+  Sums<kPieces, D> dq;
+  float lse[dq.kRowsOfLane], delta[dq.kRowsOfLane];
+#pragma unroll
+  for (int r = 0; r < dq.kRowsOfLane; ++r) {
+    const int row = dq.row_of(r);
+    const int64_t at = static_cast<int64_t>(head) * queries.rows + first_row + warp_row + row;
+    const bool exists = row < count;
+    const float dot = row_dot(a.grad_o, a.o, first_row + (exists ? warp_row + row : 0), head);
+    const float natural = exists ? a.lse[at] : -INFINITY;
+    lse[r] = natural == -INFINITY ? INFINITY : natural * kLog2e;
+    delta[r] = exists ? dot : 0.0f;
+    if (exists && lane % 4 == 0) a.terms.lse[at] = lse[r], a.terms.delta[at] = delta[r];
+  }
+  for (int t = all.begin; t < all.end; ++t) {
+    wait_for_copies<0>();
+    __syncthreads();  // everybody's copies have arrived, and nobody reads the other stage any more
+    if (t + 1 < all.end) copy_stage(t + 1);
+    commit_copies();
+    if (!seen.holds(t)) continue;
+    Sums<kPieces, kKeys> scores, dp;
+    multiply_along(scores, q, warp_row, keys_of(t));
+    multiply_along(dp, grad_o, warp_row, values_of(t));
+    const bool hides = !visible.whole(own, {t * kKeys, (t + 1) * kKeys});
+    scores.for_each([&](const auto& at) {
+      if (hides && !visible.sees(begin + at.row, t * kKeys + at.column)) scores[at] = -INFINITY;
+      const float p = exp2_of(fmaf(scores[at], a.scale_log2, -lse[at.own_row]));
+      scores[at] = p * (dp[at] - delta[at.own_row]);
+    });
+    multiply_down(dq, scores, keys_of(t), 0);
+  }
+  dq.scale(a.scale);
+  write_rows(dq, q, warp_row, a.dq, first_row + warp_row, head, 0, count);
+}
+
+template <class T, int D>
+__global__ void __launch_bounds__(KeyGradientTiles<T, D>::kThreads)
+    key_gradient_kernel(BackwardArguments<T> a, int group) {
+  using Tiles = KeyGradientTiles<T, D>;
+  using Tile = SwizzledTile<T, D>;
+  constexpr int kPieces = Tiles::kPieces, kQueries = Tiles::kQueries, kThreads = Tiles::kThreads;
+  extern __shared__ __align__(128) uint4 shared[];
+  const Documents &keys = a.mask.keys, &queries = a.mask.queries;
+  const int slot = blockIdx.x;  // causal: those that the most queries see first
+  const int document = keys.document_of(slot, Tiles::kRows);
+  keys.require_document(document), queries.require_document(document);
+  const Span rows = keys.block(document, slot, Tiles::kRows);
+  if (rows.size() == 0) return;
+  const Visible visible = a.mask.visible(document);
+  const int key_head = blockIdx.y, first_column = blockIdx.z * Tiles::kColumns;
+  const int warp_row = threadIdx.x / kWarp * Tiles::kWarpRows;
+  const int begin = rows.begin + warp_row;  // of the warp's rows
+  const Span own{begin, min(visible.keys, begin + Tiles::kWarpRows)};
+  const Tile k{shared_address(shared)}, v{k.begin + Tile::bytes(Tiles::kRows)};
+  const uint32_t stages = v.begin + Tile::bytes(Tiles::kRows);
+  const Span all = visible.queries_of(rows).tiles(kQueries), seen = visible.queries_of(own).tiles(kQueries);
+  const int steps = group * all.size(), first_row = keys.first_row(document) + rows.begin;
+  // Step by step all tiles of a head, then those of the next.
+  const auto tile_of = [&](int step) { return all.begin + step % all.size(); };
+  const auto queries_of = [&](int step) { return Tile{stages + step % 2 * Tiles::kStageBytes}; };
+  const auto grad_o_of = [&](int step) { return Tile{queries_of(step).begin + Tile::bytes(kQueries)}; };
+  const auto terms_of = [&](int step) { return grad_o_of(step).begin + Tile::bytes(kQueries); };
+  const auto copy_stage = [&](int step) {
+    const int head = key_head * group + step / all.size(), first = tile_of(step) * kQueries;
+    const int64_t row = queries.first_row(document) + first;
+    const int count = visible.queries - first;
+    copy_tile<kQueries, kThreads>(queries_of(step), a.q, row, head, count);
+    copy_tile<kQueries, kThreads>(grad_o_of(step), a.grad_o, row, head, count);
+    const int64_t term = static_cast<int64_t>(head) * queries.rows + row;
+    for (int i = threadIdx.x; i < 2 * kQueries; i += kThreads) {
+      const int r = i % kQueries;
+      const float* from = i < kQueries ? a.terms.lse : a.terms.delta;
+      copy_word_async(terms_of(step) + i * 4, from + (r < count ? term + r : 0), r < count);
+    }
+  };
+  Sums<kPieces, Tiles::kColumns> dk, dv;
+  if (steps > 0) {
+    copy_tile<Tiles::kRows, kThreads>(k, a.k, first_row, key_head, rows.size());
+    copy_tile<Tiles::kRows, kThreads>(v, a.v, first_row, key_head, rows.size());
+    copy_stage(0);
+    commit_copies();
+  }
+  for (int step = 0; step < steps; ++step) {
+    wait_for_copies<0>();
+    __syncthreads();  // everybody's copies have arrived, and nobody reads the other stage any more
+    if (step + 1 < steps) copy_stage(step + 1);
+    commit_copies();
+    const int t = tile_of(step);
+    if (!seen.holds(t)) continue;
+    Sums<kPieces, kQueries> p, ds;
+    multiply_along(p, k, warp_row, queries_of(step));
+    multiply_along(ds, v, warp_row, grad_o_of(step));
+    const bool hides = !visible.whole({t * kQueries, (t + 1) * kQueries}, {begin, begin + Tiles::kWarpRows});
+    float lse[p.kColumnsOfLane], delta[p.kColumnsOfLane];
+#pragma unroll
+    for (int c = 0; c < p.kColumnsOfLane; c += 2) {
+      const uint32_t term = terms_of(step) + p.column_of(c) * 4;
+      const float2 two = load_two(term), deltas = load_two(term + kQueries * 4);
+      lse[c] = two.x, lse[c + 1] = two.y, delta[c] = deltas.x, delta[c + 1] = deltas.y;
+    }
+    p.for_each([&](const auto& at) {
+      if (hides && !visible.sees(t * kQueries + at.column, begin + at.row)) p[at] = -INFINITY;
+      p[at] = exp2_of(fmaf(p[at], a.scale_log2, -lse[at.own_column]));
+      ds[at] = p[at] * (ds[at] - delta[at.own_column]);
+    });
+    multiply_down(dv, p, grad_o_of(step), first_column);
+    multiply_down(dk, ds, queries_of(step), first_column);
+  }
+  const int count = visible.keys - begin;
+  dk.scale(a.scale);
+  write_rows(dk, k, warp_row, a.dk, first_row + warp_row, key_head, first_column, count);
+  write_rows(dv, v, warp_row, a.dv, first_row + warp_row, key_head, first_column, count);
+}
+
+}  // namespace flatshard::cuda

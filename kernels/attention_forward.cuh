@@ -1,0 +1,151 @@
+#pragma once
+// The forward pass of attention on the GPU: an online softmax, as on the CPU. A block of threads computes the
+// rows of one tile of queries of a head, each warp its own; it goes through the keys tile by tile. While it
+// multiplies with a tile of keys their values are on their way, and the other way round.
+
+#include "kernels/attention_product.cuh"
+
+namespace flatshard::cuda {
+
+// Tiles for whose sums there are registers, and of which shared memory holds one block's on every GPU.
+template <class T, int D>
+struct ForwardTiles {
+  static constexpr bool kShort = sizeof(T) == 2;  // on tensor cores
+  static constexpr int kWarps = kShort || D <= 128 ? 4 : 2, kThreads = kWarps * kWarp;
+  static constexpr int kPieces = kShort && D <= 128 ? 2 : 1;  // of a warp's rows
+  static constexpr int kWarpRows = kPieces * kPieceRows, kRows = kWarps * kWarpRows;
+  static constexpr int kKeys = kShort ? 64 : 32;
+  static constexpr int kBytes = SwizzledTile<T, D>::bytes(kRows + 2 * kKeys);
+};
+
+template <class T>
+struct ForwardArguments {
+  HeadsView<T> o;
+  float* lse;  // (Hq, rows)
+  HeadsView<T> q, k, v;
+  Mask mask;
+  float scale;  // of scores in powers of two
+};
+
+// What a lane knows of its rows.
+template <int kPieces>
+struct Softmax {
+  static constexpr int kRows = 2 * kPieces;
+  float maximum[kRows], sum[kRows];  // the sum of this lane's columns alone
+
+  __device__ Softmax() {
+    for (int r = 0; r < kRows; ++r) maximum[r] = -INFINITY, sum[r] = 0.0f;
+  }
+
+  // Scores become p = 2^(scale score - maximum); what was summed so far shrinks to the new maximum.
+  template <int kKeys, int D>
+  __device__ void add(Sums<kPieces, kKeys>& scores, Sums<kPieces, D>& o, float scale) {
+    float now[kRows], kept[kRows];
+    bool grew = false;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) now[r] = -INFINITY;
+    scores.for_each([&](const auto& p) { now[p.own_row] = fmaxf(now[p.own_row], scores[p]); });
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      float& most = now[r];
+      most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
+      most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
+      most = fmaxf(maximum[r], most * scale);
+      const float shift = most == -INFINITY ? 0.0f : most;
+      kept[r] = exp2_of(maximum[r] - shift);
+      grew |= kept[r] != 1.0f;
+      sum[r] *= kept[r];
+      maximum[r] = most;
+      most = shift;
+    }
+    scores.for_each([&](const auto& p) {
+      scores[p] = exp2_of(fmaf(scores[p], scale, -now[p.own_row]));
+      sum[p.own_row] += scores[p];
+    });
+    if (__any_sync(0xffffffffu, grew)) o.for_each([&](const auto& p) { o[p] *= kept[p.own_row]; });
+  }
+
+  // Divides the sums, and gives lse of a row that the lane holds to write(own_row, lse).
+  template <int D, class Write>
+  __device__ void finish(Sums<kPieces, D>& o, Write write) {
+    float inverse[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      float total = sum[r];
+      total += __shfl_xor_sync(0xffffffffu, total, 1);
+      total += __shfl_xor_sync(0xffffffffu, total, 2);
+      const bool sees_nothing = total == 0.0f;
+      inverse[r] = sees_nothing ? 0.0f : 1.0f / total;
+      write(r, sees_nothing ? -INFINITY : (maximum[r] + log2f(total)) * kLn2);
+    }
+    o.for_each([&](const auto& p) { o[p] *= inverse[p.own_row]; });
+  }
+};
+
+template <class T, int D>
+__global__ void __launch_bounds__(ForwardTiles<T, D>::kThreads) forward_kernel(ForwardArguments<T> a) {
+  using Tiles = ForwardTiles<T, D>;
+  using Tile = SwizzledTile<T, D>;
+  constexpr int kPieces = Tiles::kPieces, kKeys = Tiles::kKeys, kThreads = Tiles::kThreads;
+  extern __shared__ __align__(128) uint4 shared[];
+  const Documents& queries = a.mask.queries;
+  const int slot = gridDim.x - 1 - blockIdx.x;  // causal: those with the most keys first
+  const int document = queries.document_of(slot, Tiles::kRows);
+  queries.require_document(document), a.mask.keys.require_document(document);
+  const Span rows = queries.block(document, slot, Tiles::kRows);
+  if (rows.size() == 0) return;
+  const Visible visible = a.mask.visible(document);
+  const int key_head = blockIdx.z, head = key_head * gridDim.y + blockIdx.y;
+  const int lane = threadIdx.x % kWarp, warp_row = threadIdx.x / kWarp * Tiles::kWarpRows;
+  const int begin = rows.begin + warp_row;  // of the warp's rows
+  const Span own{begin, begin + Tiles::kWarpRows};
+  const Tile q{shared_address(shared)}, k{q.begin + Tile::bytes(Tiles::kRows)},
+      v{k.begin + Tile::bytes(kKeys)};
+  const auto copy_keys = [&](const Tile& to, const HeadsView<T>& from, int t) {
+    const int first = t * kKeys;
+    copy_tile<kKeys, kThreads>(to, from, a.mask.keys.first_row(document) + first, key_head,
+                               visible.keys - first);
+  };
+  const Span all = visible.keys_of(rows).tiles(kKeys),
+             seen = visible.keys_of(visible.existing(own)).tiles(kKeys);
+  const int first_row = queries.first_row(document) + rows.begin;
+  Sums<kPieces, D> o;
+  Softmax<kPieces> softmax;
+  if (all.size() > 0) {
+    copy_tile<Tiles::kRows, kThreads>(q, a.q, first_row, head, rows.size());
+    copy_keys(k, a.k, all.begin);
+    commit_copies();
+  }
+  for (int t = all.begin; t < all.end; ++t) {
+    const bool sees = seen.holds(t);
+    Sums<kPieces, kKeys> scores;
+    wait_for_copies<0>();
+    __syncthreads();  // everybody's keys have arrived, and nobody reads the last values any more
+    copy_keys(v, a.v, t);
+    commit_copies();
+    if (sees) {
+      multiply_along(scores, q, warp_row, k);
+      if (!visible.whole(own, {t * kKeys, (t + 1) * kKeys}))
+        scores.for_each([&](const auto& p) {
+          if (!visible.sees(begin + p.row, t * kKeys + p.column)) scores[p] = -INFINITY;
+        });
+    }
+    wait_for_copies<0>();
+    __syncthreads();  // the values have arrived, and nobody reads the keys any more
+    if (t + 1 < all.end) copy_keys(k, a.k, t + 1);
+    commit_copies();
+    if (sees) {
+      softmax.add(scores, o, a.scale);
+      multiply_down(o, scores, v, 0);
+    }
+  }
+  const int count = visible.queries - begin;
+  softmax.finish(o, [&](int own_row, float lse) {
+    const int row = o.row_of(own_row);
+    if (lane % 4 == 0 && row < count)
+      a.lse[static_cast<int64_t>(head) * queries.rows + first_row + warp_row + row] = lse;
+  });
+  write_rows(o, q, warp_row, a.o, first_row + warp_row, head, 0, count);
+}
+
+}  // namespace flatshard::cuda

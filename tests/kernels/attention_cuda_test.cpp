@@ -1,0 +1,54 @@
+// Attention on a GPU against the CPU twin, on shapes that cross its tiles: every element type, size of tiles,
+// mask and grouping. In ptx_vm_tests it runs on the PTX machine, in flatshard_tests on a GPU.
+
+#include "bench/case.h"
+#include "tests/kernels/output_bytes.h"
+#include "tests/ptx_vm/every_order.h"
+#include "tests/test.h"
+
+using namespace flatshard;
+using namespace flatshard::bench;
+using namespace flatshard::ptx_vm;
+
+namespace {
+
+std::vector<Case> cases() {
+  std::vector<Case> all = all_cases(Scale::vm);
+  std::erase_if(all, [](const Case& c) { return c.stem != "attention"; });
+  return all;
+}
+
+Values outputs(const Case& c, Device device) {
+  Setup setup(c, {.device = device});
+  setup.run();
+  Values all;
+  for (const Arg& arg : c.args)
+    if (test::is_written(arg)) all[arg.name] = setup.values(arg.name);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("attention on a GPU equals the CPU twin, in whatever order tensor cores add") {
+  if (cuda_device_count() == 0) return test::skip("no GPU");
+  for (const Case& c : cases()) {
+    CAPTURE(label(c));
+    const Values expected = outputs(c, Device::cpu());
+    for_every_order_of_sums([&] {
+      for (const auto& [name, values] : outputs(c, Device::cuda(0))) {
+        CAPTURE(name);
+        CHECK(max_error(values, expected.at(name)) <= tolerance(c));
+      }
+    });
+  }
+}
+
+TEST_CASE("attention on a GPU gives the same bits in every order of warps and blocks") {
+  if (cuda_device_count() == 0) return test::skip("no GPU");
+  for (const Case& c : cases()) {
+    if (c.shape.find("x 64 ") == c.shape.npos) continue;  // larger heads share no more among warps
+    CAPTURE(label(c));
+    const auto expected = test::output_bytes(c, {.device = Device::cuda(0)});
+    for_every_order([&] { CHECK(test::output_bytes(c, {.device = Device::cuda(0)}) == expected); });
+  }
+}
