@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "runtime/device.h"
 
 namespace flatshard::cuda {
 
 int device_count();
+std::string why_no_device();
 
 void* create_stream(Device device, bool high_priority);
 void destroy_stream(void* stream) noexcept;

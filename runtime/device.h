@@ -2,6 +2,7 @@
 // Where a tensor lives and where a stream runs: the host's CPU, or one CUDA device.
 
 #include <ostream>
+#include <string>
 
 namespace flatshard {
 
@@ -18,6 +19,8 @@ struct Device {
 
 // How many CUDA devices this process can use: 0 without a GPU, without a driver and in a build without CUDA.
 int cuda_device_count();
+// Why there are none, in CUDA's words.
+std::string why_no_cuda_device();
 
 inline std::ostream& operator<<(std::ostream& out, Device device) {
   return device.is_cuda() ? out << "cuda:" << device.index : out << "cpu";

@@ -51,6 +51,11 @@ int cuda_device_count() {
   return 0;
 }
 
+std::string why_no_cuda_device() {
+  if constexpr (kCudaBuilt) return cuda::why_no_device();
+  return "a build without CUDA";
+}
+
 Memory::Memory(Device device, int64_t bytes, Placement placement)
     : bytes_(bytes), device_(device), placement_(placement) {
   if (bytes == 0) return;

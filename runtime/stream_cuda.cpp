@@ -16,6 +16,13 @@ int device_count() {
   return 0;
 }
 
+std::string why_no_device() {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  cudaGetLastError();
+  return cudaGetErrorString(status);
+}
+
 void* create_stream(Device device, bool high_priority) {
   cuda_check(cudaSetDevice(device.index), "cudaSetDevice");
   int lowest = 0, highest = 0;

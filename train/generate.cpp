@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "train/device_choice.h"
 #include "train/generator.h"
 
 using namespace flatshard;
@@ -24,7 +25,7 @@ constexpr char kAbout[] =
     "between spaces, and numbers are printed.";
 
 struct Options {
-  std::string folder, prompt = "\n", prompt_file, dtype = "fp32";
+  std::string folder, prompt = "\n", prompt_file, dtype = "fp32", device = "auto";
   int64_t max_tokens = 200, samples = 1, seed = 1;
   SamplerOptions sampler{.temperature = 0.8};
 };
@@ -49,6 +50,9 @@ void declare(CLI::App& app, Options& o) {
       ->capture_default_str();
   app.add_option("--dtype", o.dtype, "what to compute in")
       ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
+  app.add_option("--device", o.device, "what to compute on; auto: a GPU where there is one")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
 }
 
@@ -78,7 +82,8 @@ void run(const Options& o) {
   check(!prompt.empty(), "the prompt is empty, must have at least one token");
 
   const int64_t prompt_tokens = static_cast<int64_t>(prompt.size());
-  Generator generator(folder, o.dtype == "bf16" ? DType::bf16 : DType::f32, prompt_tokens + o.max_tokens);
+  Generator generator(folder, o.dtype == "bf16" ? DType::bf16 : DType::f32, prompt_tokens + o.max_tokens,
+                      choose_device("--device", o.device));
   generator.read_prompt(prompt);
   double seconds = 0;
   for (int64_t i = 0; i < o.samples; ++i) {

@@ -38,7 +38,7 @@ Generator::Generator(const std::string& folder, DType dtype, int64_t capacity, D
       capacity_(capacity),
       piece_(piece_for(capacity)),
       memory_("generation", device),
-      host_("host", Device::cpu()),
+      host_("host", Device::cpu(), Placement::pinned),
       saved_("activations", device),
       scratch_("scratch", device) {
   read_model_weights(folder, model_.model(), model_.parameters(), stream_);

@@ -5,8 +5,8 @@
 
 #include "build_config.h"
 #include "runtime/check.h"
-#include "runtime/log.h"
 #include "runtime/parallel.h"
+#include "train/device_choice.h"
 #include "train/units.h"
 
 namespace flatshard {
@@ -29,30 +29,15 @@ ModelConfig model_of(const Config& c) {
   return model;
 }
 
-Device device_of(const std::string& choice, HostPlace place) {
-  const int gpus = cuda_device_count();
-  const Device gpu = gpus > 0 ? Device::cuda(place.rank % gpus) : Device::cpu();
-  const std::string missing = kOpsWithoutCuda;
-  if (choice == "cuda") {
-    check(kCudaBuilt, "run.device = \"cuda\", but this build has no CUDA back end");
-    check(missing.empty(), "run.device = \"cuda\", but these ops have no CUDA twin yet: ", missing);
-    check(gpus > 0, "run.device = \"cuda\", but there is no GPU that this process can use");
-  }
-  if (choice == "auto" && gpus > 0) {
-    if (missing.empty()) return gpu;
-    log_info("a GPU is there, but training runs on the CPU: no CUDA twin yet of ", missing);
-  }
-  return choice == "cuda" ? gpu : Device::cpu();
-}
-
-Transport transport_of(const std::string& choice, Device device, HostPlace place) {
+Transport transport_of(const std::string& choice, Device device, int ranks, HostPlace place) {
   if (!device.is_cuda()) {
     check(choice != "nccl",
           "parallel.transport = \"nccl\" moves the memory of GPUs, but the run is on the CPU");
     return Transport::host;
   }
   const bool own_gpus = place.ranks <= cuda_device_count();
-  if (choice == "mpi" || (choice == "auto" && !(kNcclBuilt && own_gpus))) return Transport::staged;
+  if (choice == "mpi" || (choice == "auto" && !(kNcclBuilt && own_gpus && ranks > 1)))
+    return Transport::staged;
   check(kNcclBuilt, "parallel.transport = \"nccl\", but this build has no NCCL");
   // NCCL takes processes of different NCCL_HOSTID for those of different hosts.
   check(own_gpus || std::getenv("NCCL_HOSTID"), "parallel.transport = \"nccl\", but the ", place.ranks,
@@ -161,11 +146,11 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place) {
                           .size = config.parallel.wrap_size,
                           .replicate = config.parallel.replicate},
                  .groups = groups_of(units.policy, ranks, static_cast<int>(config.parallel.group_size)),
-                 .device = device_of(config.run.device, place),
+                 .device = choose_device("run.device", config.run.device, place.rank),
                  .transport = Transport::host,
                  .eval_sequences = config.train.eval_batch_size_per_device,
                  .shard_bytes = bytes_named("checkpoint.shard_size", config.checkpoint.shard_size)};
-  setup.transport = transport_of(config.parallel.transport, setup.device, place);
+  setup.transport = transport_of(config.parallel.transport, setup.device, ranks, place);
   if (setup.eval_sequences == 0) setup.eval_sequences = config.train.batch_size_per_device;
   check_sizes(setup);
   return setup;

@@ -1,0 +1,33 @@
+#include "train/device_choice.h"
+
+#include "build_config.h"
+#include "runtime/check.h"
+#include "runtime/log.h"
+
+namespace flatshard {
+namespace {
+
+// What keeps this process off GPUs, and what to do about it; or nothing.
+std::string obstacle() {
+  if (!kCudaBuilt)
+    return "this build has no CUDA back end: configure one with -DFLATSHARD_CUDA=ON where nvcc is";
+  const std::string missing = kOpsWithoutCuda;
+  if (!missing.empty()) return "these ops have no CUDA twin in this build: " + missing;
+  if (cuda_device_count() == 0)
+    return str("there is no GPU that this process can use (", why_no_cuda_device(),
+               "): see what nvidia-smi and CUDA_VISIBLE_DEVICES say");
+  return "";
+}
+
+}  // namespace
+
+Device choose_device(const std::string& option, const std::string& choice, int local_rank) {
+  if (choice == "cpu") return Device::cpu();
+  const std::string why_not = obstacle();
+  if (why_not.empty()) return Device::cuda(local_rank % cuda_device_count());
+  check(choice == "auto", option, " = \"cuda\", but ", why_not, "; or choose \"cpu\"");
+  if (kCudaBuilt) log_info("on the CPU, for ", why_not);
+  return Device::cpu();
+}
+
+}  // namespace flatshard
