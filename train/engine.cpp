@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/init.h"
 #include "train/param_groups.h"
 
 namespace flatshard {
@@ -39,10 +40,12 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, MemoryPlan&
   const int64_t widest = std::max(setup.batching.lane_sequences, setup.eval_sequences) * setup.seq_len();
   weights_ = memory.batch.alloc(DType::f32, {widest});
   for (int64_t lane = 0; lane < local_lanes(); ++lane) {
-    spaces_.push_back(batch_space(setup.batching.lane_sequences));
-    losses_.push_back(memory.batch.alloc(DType::f32, {lane_tokens()}));
+    inputs_.push_back(batch_space(setup.batching.lane_sequences));
+    batches_.push_back(batch_in(inputs_.back().device, lane_tokens()));
   }
-  batches_ = spaces_;
+  losses_ = Mirror(memory.staging, memory.batch.alloc(DType::f32, {local_lanes(), lane_tokens()}));
+  norm_ = Mirror(memory.staging, optimizer_.norm());
+  nonfinite_ = Mirror(memory.staging, optimizer_.nonfinite());
 }
 
 void Engine::initialise() { initialise(random_values(static_cast<uint64_t>(setup_.config.run.seed))); }
@@ -65,12 +68,34 @@ void Engine::spread() {
   streams_.sync_all();
 }
 
-Batch Engine::batch_space(int64_t sequences) {
+// Tokens, positions and targets, and at most a boundary before each token and one behind.
+Mirror Engine::batch_space(int64_t sequences) {
   const int64_t N = sequences * setup_.seq_len();
   const int64_t most_documents = setup_.mask_documents() ? N : sequences;
-  const auto ints = [&](int64_t n) { return memory_.batch.alloc(DType::i32, {n}); };
-  return {
-      .tokens = ints(N), .positions = ints(N), .targets = ints(N), .boundaries = ints(most_documents + 1)};
+  return Mirror(memory_.staging, memory_.batch.alloc(DType::i32, {3 * N + most_documents + 1}));
+}
+
+Batch Engine::batch_in(const Tensor& space, int64_t tokens) {
+  const auto part = [&](int64_t i) { return space.slice(i * tokens, (i + 1) * tokens); };
+  return {.tokens = part(0),
+          .positions = part(1),
+          .targets = part(2),
+          .boundaries = space.slice(3 * tokens, space.size())};
+}
+
+Batch Engine::read_batch(const Data& data, int64_t data_step, int64_t lane, const Mirror& space,
+                         int64_t tokens) {
+  const Batch on_host = data.read(data_step, lane, batch_in(space.host, tokens));
+  space.upload(compute_);
+  Batch batch = batch_in(space.device, tokens);
+  batch.boundaries = batch.boundaries.slice(0, on_host.boundaries.size());
+  return batch;
+}
+
+void Engine::set_weights(double value) {
+  init_param(compute_, {.y = weights_,
+                        .init = Init::constant(static_cast<float>(value)),
+                        .random = RandomStream(0, "weights")});
 }
 
 }  // namespace flatshard

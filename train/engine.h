@@ -9,6 +9,7 @@
 
 #include "train/data.h"
 #include "train/memory_plan.h"
+#include "train/mirror.h"
 #include "train/optimizer.h"
 #include "train/run_setup.h"
 #include "train/stage_units.h"
@@ -80,19 +81,25 @@ class Engine {
   };
 
   // step.cpp
-  void read_batches(const Data* data, int64_t data_step);
+  void read_batches(const Data& data, int64_t data_step);
   void accumulate(int64_t micro);
   void forward(int64_t micro);
   void backward(int64_t micro);
   Context context(const Batch& batch, const Tensor& losses);
   Context context_of(int64_t micro, int lane);
   std::span<const double> sum_losses();
+  Tensor losses_of(size_t lane) const { return losses_.device.slice(lane, lane + 1).view({lane_tokens()}); }
   void gather_ahead(int stage, int direction);
 
   // evaluate.cpp
   void forward_only(Context& c);
 
-  Batch batch_space(int64_t sequences);
+  // Room for a batch of so many sequences, in one piece; and the batch in such a piece.
+  Mirror batch_space(int64_t sequences);
+  static Batch batch_in(const Tensor& space, int64_t tokens);
+  // What the lane's data is, on its way to the device, and there.
+  Batch read_batch(const Data& data, int64_t data_step, int64_t lane, const Mirror& space, int64_t tokens);
+  void set_weights(double value);
   int64_t lane_tokens() const { return setup_.batching.lane_sequences * setup_.seq_len(); }
   int64_t local_lanes() const { return setup_.batching.lanes * setup_.batching.micro_steps; }
 
@@ -105,9 +112,11 @@ class Engine {
   StageUnits units_;
   Optimizer optimizer_;
 
-  Tensor weights_;                       // what each token's loss counts
-  std::vector<Batch> spaces_, batches_;  // of this rank's lanes, micro-step by micro-step
-  std::vector<Tensor> losses_;
+  Tensor weights_;              // what each token's loss counts
+  std::vector<Mirror> inputs_;  // of this rank's lanes, micro-step by micro-step
+  std::vector<Batch> batches_;  // they, on the device
+  Mirror losses_;               // (lane, token)
+  Mirror norm_, nonfinite_;
   std::vector<Lane> lanes_;
   std::vector<int64_t> marks_;  // where each stage's saved activations begin
   std::vector<double> lane_losses_;

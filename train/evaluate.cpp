@@ -1,29 +1,30 @@
 // Evaluation: the loss of every sequence, summed in double over its targets. Which rank computes a sequence,
 // and beside which others, does not matter to it.
 
-#include <algorithm>
+#include <utility>
 
 #include "train/engine.h"
 
 namespace flatshard {
 
 std::vector<SequenceLoss> Engine::evaluate(const Data& data, int64_t batch_index) {
-  const ArenaScope scope(memory_.batch);
+  const ArenaScope scope(memory_.batch), staging(memory_.staging);
   const int64_t B = setup_.eval_sequences, S = setup_.seq_len();
-  const Batch space = batch_space(B);
-  const Tensor losses = memory_.batch.alloc(DType::f32, {B * S});
-  const Batch batch = data.read(batch_index, rank_, space);
-  std::fill_n(weights_.as<float>(), weights_.size(), 1.0f);
-  Context c = context(batch, losses);
+  const Mirror space = batch_space(B);
+  const Mirror losses(memory_.staging, memory_.batch.alloc(DType::f32, {B * S}));
+  set_weights(1);
+  Context c = context(read_batch(data, batch_index, rank_, space, B * S), losses.device);
   forward_only(c);
+  losses.download(compute_);
   compute_.sync();
 
+  const int32_t* targets = batch_in(space.host, B * S).targets.as<int32_t>();
   std::vector<SequenceLoss> result;
   for (int64_t row = 0; row < B; ++row) {
     SequenceLoss sequence{0, 0};
     for (int64_t t = row * S; t < (row + 1) * S; ++t) {
-      sequence.sum += static_cast<double>(losses.as<float>()[t]);
-      sequence.targets += batch.targets.as<int32_t>()[t] >= 0 ? 1 : 0;
+      sequence.sum += static_cast<double>(losses.host.as<float>()[t]);
+      sequence.targets += targets[t] >= 0 ? 1 : 0;
     }
     result.push_back(sequence);
   }

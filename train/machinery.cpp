@@ -52,7 +52,7 @@ Machinery::Machinery(const RunSetup& setup, World& world, const MachineryOptions
       streams_(setup.device, {.order = options.order, .trace = options.trace}),
       plan_(plan_on(memory_, setup, world.rank(), conversations_.refer())) {
   agree_on_schedule(world, plan_.schedule);
-  check_room(setup.device.is_cuda() ? memory_.offloaded() : memory_.peak(), world);
+  check_room(memory_.on_host(), world);
   memory_.commit(options.commit);
   engine_.emplace(setup, world.rank(), conversations_.refer(), memory_, streams_);
 }

@@ -21,6 +21,7 @@ constexpr Purpose kPurposes[] = {
     {"scratch", "of single ops"},
     {"batch", "tokens, targets and losses of this rank's lanes"},
     {"tables", "rotary frequencies"},
+    {"staging", "the host's side of what it shares with the device"},
 };
 
 // Of what belongs to shards, and so is in host memory where they are offloaded.
@@ -42,13 +43,16 @@ MemoryPlan::MemoryPlan(Device device, bool offload)
       scratch(kPurposes[6].name, device),
       batch(kPurposes[7].name, device),
       tables(kPurposes[8].name, device),
+      staging(kPurposes[9].name, Device::cpu(), Placement::pinned),
       offload_(offload) {}
 
-std::array<Arena*, 9> MemoryPlan::all() {
-  return {&parameters, &gathered, &optimizer, &gradients, &exchange, &activations, &scratch, &batch, &tables};
+std::array<Arena*, 10> MemoryPlan::all() {
+  return {&parameters,  &gathered, &optimizer, &gradients, &exchange,
+          &activations, &scratch,  &batch,     &tables,    &staging};
 }
-std::array<const Arena*, 9> MemoryPlan::all() const {
-  return {&parameters, &gathered, &optimizer, &gradients, &exchange, &activations, &scratch, &batch, &tables};
+std::array<const Arena*, 10> MemoryPlan::all() const {
+  return {&parameters,  &gathered, &optimizer, &gradients, &exchange,
+          &activations, &scratch,  &batch,     &tables,    &staging};
 }
 
 void MemoryPlan::commit(CommitOptions options) {
@@ -66,6 +70,10 @@ int64_t MemoryPlan::offloaded() const {
   return offload_ ? parameters.peak() + optimizer.peak() + gradients.peak() : 0;
 }
 
+int64_t MemoryPlan::on_host() const {
+  return batch.device().is_cuda() ? offloaded() + staging.peak() : peak();
+}
+
 std::string MemoryPlan::table() const {
   std::ostringstream out;
   const auto line = [&](const std::string& name, int64_t bytes, const std::string& what) {
@@ -73,7 +81,9 @@ std::string MemoryPlan::table() const {
         << std::setw(10) << human_bytes(bytes) << (what.empty() ? "" : "  ") << what << '\n';
   };
   const auto arenas = all();
-  for (size_t i = 0; i < arenas.size(); ++i) line(arenas[i]->name(), arenas[i]->peak(), kPurposes[i].what);
+  for (size_t i = 0; i < arenas.size(); ++i)
+    if (arenas[i] != &staging || staging.peak() > 0)
+      line(arenas[i]->name(), arenas[i]->peak(), kPurposes[i].what);
   if (offload_) {
     line("host", offloaded(), "of these: parameters, optimizer and gradients are offloaded");
     line("device", peak() - offloaded(), "of these: for a step; no shard stays here");

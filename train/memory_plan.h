@@ -16,17 +16,19 @@ class MemoryPlan {
   explicit MemoryPlan(Device device, bool offload = false);
 
   Arena parameters, gathered, optimizer, gradients, exchange, activations, scratch, batch, tables;
+  Arena staging;  // of a GPU's run: what the host writes and reads, in its own memory
 
   UnitArenas units() { return {parameters, gathered, optimizer, gradients, exchange}; }
   void commit(CommitOptions options = {});
   int64_t peak() const;       // of all arenas together
   int64_t offloaded() const;  // of these, of what lies in host memory because it is offloaded
+  int64_t on_host() const;    // of what lies in host memory at all
   // One line for each purpose and their sum.
   std::string table() const;
 
  private:
-  std::array<Arena*, 9> all();
-  std::array<const Arena*, 9> all() const;
+  std::array<Arena*, 10> all();
+  std::array<const Arena*, 10> all() const;
 
   bool offload_;
 };

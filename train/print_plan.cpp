@@ -17,7 +17,7 @@ void print_plan(const LoadedConfig& loaded, World& world, std::ostream& out) {
   const std::string weights = open_initial_weights(setup, world).line;
   const RunPlan plan = plan_run(setup, world);
   const bool exchanges = world.size() > 1;
-  const double peak = exchanges ? matrix_peak(world, setup.compute) : 0;
+  const double peak = exchanges ? matrix_peak(world, setup.device, setup.compute) : 0;
   const Bandwidth bandwidth = bandwidth_of(setup, world);
   const std::string reductions = describe_reductions(setup, world);
   if (world.rank() != 0) return;

@@ -16,19 +16,19 @@
 namespace flatshard {
 
 StepResult Engine::step(const Data& data, const StepOrder& order) {
-  read_batches(&data, order.data_step);
-  std::fill_n(weights_.as<float>(), weights_.size(),
-              static_cast<float>(order.loss_scale / static_cast<double>(order.targets)));
+  read_batches(data, order.data_step);
+  set_weights(order.loss_scale / static_cast<double>(order.targets));
   for (int64_t micro = 0; micro < setup_.batching.micro_steps; ++micro) accumulate(micro);
   const TraceSpan span = compute_.span("update");
   optimizer_.measure(compute_, order.loss_scale);
   optimizer_.update(compute_, order.lr, order.update);
   for (ShardedUnit& u : units()) u.publish(compute_, gather_);
+  for (const Mirror* result : {&losses_, &norm_, &nonfinite_}) result->download(compute_);
   compute_.sync();  // published shards may still be on their way: the next step waits for them where it needs
                     // them
   return {.lane_losses = sum_losses(),
-          .grad_norm = *optimizer_.norm().as<float>(),
-          .finite = *optimizer_.nonfinite().as<int32_t>() == 0};
+          .grad_norm = *norm_.host.as<float>(),
+          .finite = *nonfinite_.host.as<int32_t>() == 0};
 }
 
 // Gradients of one micro-step, added to those of the ones before.
@@ -99,18 +99,18 @@ void Engine::gather_ahead(int stage, int direction) {
 }
 
 // All of this rank's lanes at once: their tokens stay where they are until the step is over.
-void Engine::read_batches(const Data* data, int64_t data_step) {
+void Engine::read_batches(const Data& data, int64_t data_step) {
   const Batching& b = setup_.batching;
   for (int64_t local = 0; local < local_lanes(); ++local) {
     const size_t at = static_cast<size_t>(local);
     const int64_t lane = lane_of(setup_.units, setup_.groups, rank_, local / b.lanes, local % b.lanes);
-    batches_[at] = data ? data->read(data_step, lane, spaces_[at]) : spaces_[at];
+    batches_[at] = read_batch(data, data_step, lane, inputs_[at], lane_tokens());
   }
 }
 
 Context Engine::context_of(int64_t micro, int lane) {
   const size_t at = static_cast<size_t>(micro * setup_.batching.lanes + lane);
-  return context(batches_[at], losses_[at]);
+  return context(batches_[at], losses_of(at));
 }
 
 Context Engine::context(const Batch& batch, const Tensor& losses) {
@@ -127,18 +127,16 @@ Context Engine::context(const Batch& batch, const Tensor& losses) {
 }
 
 std::span<const double> Engine::sum_losses() {
-  for (size_t lane = 0; lane < losses_.size(); ++lane) {
-    const float* losses = losses_[lane].as<float>();
-    double sum = 0;
-    for (int64_t i = 0; i < losses_[lane].size(); ++i) sum += static_cast<double>(losses[i]);
-    lane_losses_[lane] = sum;
+  const float* losses = losses_.host.as<float>();
+  for (double& lane : lane_losses_) {
+    lane = 0;
+    for (int64_t i = 0; i < lane_tokens(); ++i) lane += static_cast<double>(*losses++);
   }
   return lane_losses_;
 }
 
 // Micro-steps behind the first ones take what those took, so a plan of millions is as fast as one of a few.
 void Engine::plan_step() {
-  read_batches(nullptr, 0);
   for (int64_t micro = 0; micro < std::min(kPlannedMicroSteps, setup_.batching.micro_steps); ++micro)
     accumulate(micro);
   optimizer_.measure(compute_, 1);
@@ -148,8 +146,11 @@ void Engine::plan_step() {
 void Engine::plan_evaluation() {
   if (setup_.config.data.eval.empty()) return;
   const ArenaScope scope(memory_.batch);
-  const Batch batch = batch_space(setup_.eval_sequences);
-  Context c = context(batch, memory_.batch.alloc(DType::f32, {batch.tokens.size()}));
+  const ArenaScope staging(memory_.staging);
+  const int64_t tokens = setup_.eval_sequences * setup_.seq_len();
+  const Mirror space = batch_space(setup_.eval_sequences);
+  const Mirror losses(memory_.staging, memory_.batch.alloc(DType::f32, {tokens}));
+  Context c = context(batch_in(space.device, tokens), losses.device);
   forward_only(c);
 }
 

@@ -114,7 +114,7 @@ Trainer::Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bo
 
 void Trainer::say_start() {
   const int threads = thread_count();
-  peak_ = matrix_peak(world_, setup_.compute);
+  peak_ = matrix_peak(world_, setup_.device, setup_.compute);
   const RunPlan& plan = machinery_.plan();
   const Bandwidth bandwidth = bandwidth_of(setup_, world_);
   if (!leads()) return;
@@ -246,7 +246,8 @@ StepMetrics Trainer::step() {
       static_cast<double>(setup_.batching.total_sequences * setup_.seq_len()) / m.step_seconds;
   m.mfu = positions * machinery_.plan().flops.full / peak_;
   m.mfu_causal = positions * machinery_.plan().flops.causal / peak_;
-  if (world_.size() > 1) m.exposed_comm_seconds = machinery_.engine().waited_seconds() - waited;
+  if (world_.size() > 1 && !setup_.device.is_cuda())  // a GPU waits without the host
+    m.exposed_comm_seconds = machinery_.engine().waited_seconds() - waited;
   m.memory_bytes = memory_counters().live_bytes;
   if (loss_scale_.in_use()) m.loss_scale = scale;
   return m;
