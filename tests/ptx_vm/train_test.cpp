@@ -1,0 +1,162 @@
+// The trainer on the machine: the program train, with run.device = "cuda", beside the same program on the
+// CPU.
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "runtime/parallel.h"
+#include "runtime/rng.h"
+#include "tests/process.h"
+#include "tests/ptx_vm/ptx_vm.h"
+#include "tests/test.h"
+#include "train/generator.h"
+#include "train/main_program.h"
+#include "train/metrics.h"
+#include "train/token_file.h"
+
+using namespace flatshard;
+using namespace flatshard::ptx_vm;
+
+namespace {
+
+constexpr int64_t kVocab = 61;
+
+struct Outcome {
+  std::vector<double> losses;  // of steps and evaluations
+  std::string weights;
+  bool operator==(const Outcome&) const = default;
+};
+
+// A folder with a corpus and a tiny config. Four lanes a step: as many micro-steps on one rank, or a lane of
+// each of four.
+class Workshop {
+ public:
+  Workshop(const std::string& family, const std::string& compute)
+      : folder_(str("ptx_vm_train_test/", family, '_', compute)) {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    write_corpus();
+    std::ofstream(config()) << "[run]\nseed = 7\nthreads = 1\n[model]\nfamily = \"" << family
+                            << "\"\nlayers = 2\nhidden = 32\nheads = 2\nffn = 48\nvocab = " << kVocab
+                            << "\n[data]\ntrain = \"" << corpus() << "\"\neval = \"" << corpus()
+                            << "\"\nseq_len = 12\npacking = \"documents\"\n[train]\ntotal_batch_size = 4\n"
+                               "batch_size_per_device = 1\neval_batch_size_per_device = 8\neval_every = 10\n"
+                               "[optimizer]\nlr = 1e-2\nweight_decay = 0.1\ngrad_clip = 0.5\n"
+                               "[precision]\ncompute = \""
+                            << compute << "\"\n[parallel]\ntransport = \"mpi\"\nbandwidth_gbps = 1\n";
+  }
+
+  // A run of its own folder, in this process.
+  Outcome train(const std::string& device, int steps, WorkOrder order = WorkOrder::in_order) {
+    const ScopedOptions scope({.stream_order = order});
+    const std::vector<std::string> arguments = arguments_of(device, steps);
+    std::vector<const char*> words{"train"};
+    for (const std::string& argument : arguments) words.push_back(argument.c_str());
+    const int threads = thread_count();
+    std::ostringstream out, err;
+    const int exit_code = train_main(static_cast<int>(words.size()), words.data(), out, err);
+    set_thread_count(threads);
+    for (const Finding& finding : take_findings()) FAIL_CHECK(finding.text);
+    return outcome({exit_code, out.str() + err.str()}, device);
+  }
+  // The same on several ranks, each a process.
+  Outcome train(int ranks, int steps, const std::string& order, const std::string& options) {
+    std::string command = str("PTX_VM_ORDER=", order, ' ', test::launcher(ranks), "@ptx_vm_train");
+    for (const std::string& argument : arguments_of("cuda", steps)) command += " " + argument;
+    return outcome(test::run_command(command + " " + options), "cuda");
+  }
+
+  // What the model of the last run says, always the likeliest token.
+  std::vector<int32_t> continuation(Device device) const {
+    constexpr int64_t kTokens = 6;
+    const std::vector<int32_t> prompt{1, 2, 3};
+    Generator generator(run() + "/model", DType::f32, std::ssize(prompt) + kTokens, device);
+    generator.read_prompt(prompt);
+    std::vector<int32_t> tokens;
+    generator.generate(kTokens, Sampler({.greedy = true}), [&](int32_t t) { tokens.push_back(t); });
+    return tokens;
+  }
+  std::string run() const { return str(folder_, "/run", runs_); }
+
+ private:
+  std::string config() const { return folder_ + "/config.toml"; }
+  std::string corpus() const { return folder_ + "/corpus.tok"; }
+
+  void write_corpus() const {
+    TokenWriter writer(corpus(), kVocab);
+    const RandomStream random(1, "corpus");
+    int64_t at = 0;
+    for (int64_t document = 0; document < 30; ++document) {
+      std::vector<int32_t> tokens(static_cast<size_t>(5 + 7 * (document % 5)));
+      for (int32_t& t : tokens) t = static_cast<int32_t>(random.bits(at++) % kVocab);
+      writer.add_document(tokens);
+    }
+    writer.finish();
+  }
+
+  std::vector<std::string> arguments_of(const std::string& device, int steps) {
+    ++runs_;
+    return {config(), "--run.dir=" + run(), "--run.device=" + device, str("--train.steps=", steps)};
+  }
+
+  Outcome outcome(const test::Finished& finished, const std::string& device) const {
+    INFO(finished.output);
+    REQUIRE(finished.exit_code == 0);
+    CHECK(test::after(finished.output, "device    ").starts_with(device));
+    Outcome result{.losses = {}, .weights = test::after(finished.output, "weights ")};
+    CHECK(result.weights.size() == 64);
+    for (const StepMetrics& m : read_metrics(run() + "/metrics.jsonl")) {
+      result.losses.push_back(m.loss);
+      if (m.eval_loss) result.losses.push_back(*m.eval_loss);
+    }
+    return result;
+  }
+
+  std::string folder_;
+  int runs_ = 0;
+};
+
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) largest = std::fmax(largest, std::abs(a[i] / b[i] - 1));
+  return largest;
+}
+
+}  // namespace
+
+TEST_CASE("training on CUDA has the CPU's losses, and what it has learned says the same on both") {
+  constexpr int kSteps = 10;
+  for (const char* family : {"llama", "gpt2"})
+    for (const char* compute : {"fp32", "bf16"}) {
+      CAPTURE(family);
+      CAPTURE(compute);
+      Workshop workshop(family, compute);
+      const Outcome cpu = workshop.train("cpu", kSteps), cuda = workshop.train("cuda", kSteps);
+      CHECK(cuda.losses.size() == kSteps + 1);
+      CHECK(cuda.losses.back() < 0.98 * cuda.losses.front());
+      // Sums in another order, of values with 24 bits and with 8.
+      const double tolerance = std::string(compute) == "fp32" ? 1e-5 : 1e-3;
+      CHECK(largest_difference(cuda.losses, cpu.losses) <= tolerance);
+      CHECK(workshop.continuation(Device::cuda(0)) == workshop.continuation(Device::cpu()));
+    }
+}
+
+TEST_CASE("training on CUDA has the same bits in every order of streams") {
+  Workshop workshop("llama", "bf16");
+  const Outcome in_order = workshop.train("cuda", 2);
+  for (const WorkOrder order : {WorkOrder::comm_late, WorkOrder::comm_early, WorkOrder::random})
+    CHECK(workshop.train("cuda", 2, order) == in_order);
+}
+
+TEST_CASE("training on CUDA has the same bits on 1, 2 and 4 ranks, with shards on the host, and resumed") {
+  if (const std::string why = test::no_ranks_because(); !why.empty()) return test::skip(why);
+  constexpr int kSteps = 4;
+  Workshop workshop("llama", "fp32");
+  const Outcome one = workshop.train("cuda", kSteps);
+  CHECK(workshop.train(2, kSteps, "comm_late", "--checkpoint.save_every=2 --parallel.offload=true") == one);
+  const std::string halfway = workshop.run() + "/step-2";
+  CHECK(workshop.train(4, kSteps, "comm_early", "--resume " + halfway) == one);
+}
