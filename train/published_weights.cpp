@@ -50,6 +50,7 @@ void convert(const SafetensorsEntry& entry, int64_t first, int64_t count, float*
     convert<bf16>(from, count, to);
   else
     convert<f16>(from, count, to);
+  forget_pages({from, static_cast<size_t>(count * size)});
 }
 
 int64_t element_count(const SafetensorsEntry& entry) {
