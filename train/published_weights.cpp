@@ -113,7 +113,7 @@ void PublishedWeights::check_match(const Model& model, int64_t vocab) const {
 void PublishedWeights::read(const std::string& name, int64_t first, int64_t count, float* to) {
   const SafetensorsEntry& entry = *entries_.at(name);
   const int64_t there = std::clamp<int64_t>(element_count(entry) - first, 0, count);
-  convert(entry, first, there, to);
+  if (there > 0) convert(entry, first, there, to);
   if (there == count) return;
   const std::vector<float>& mean = mean_row(name);
   const size_t width = mean.size();
