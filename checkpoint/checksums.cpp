@@ -104,7 +104,7 @@ std::string Checksums::text() const {
 
 Checksums Checksums::read(const std::string& folder) {
   const MappedFile file(folder + "/" + kFileName);
-  std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  std::string_view text = file.text();
   Checksums sums;
   for (int64_t number = 1; !text.empty(); ++number) {
     const std::string where = str(file.path(), ':', number);

@@ -13,7 +13,8 @@ namespace {
 using nlohmann::json;
 
 constexpr char kMetadata[] = "__metadata__";
-constexpr int kDeepest = 3;  // {"name": {"shape": [
+constexpr size_t kHeaderDepth = 3;  // {"name": {"shape": [
+constexpr size_t kDeepest = 32;
 
 // The length of the UTF-8 sequence at the front, 0 where there is none: no overlong forms, no surrogates.
 size_t utf8_length(std::string_view text) {
@@ -52,10 +53,12 @@ void check_text(const char* what, std::string_view text) {
 // depth.
 class Strict {
  public:
+  explicit Strict(size_t deepest) : deepest_(deepest) {}
+
   bool operator()(int, json::parse_event_t event, const json& value) {
     using Event = json::parse_event_t;
     if (event == Event::object_start || event == Event::array_start) {
-      check(names_.size() < kDeepest, "invalid JSON: nested more than ", kDeepest, " deep");
+      check(names_.size() < deepest_, "invalid JSON: nested more than ", deepest_, " deep");
       names_.emplace_back();
     } else if (event == Event::object_end || event == Event::array_end) {
       names_.pop_back();
@@ -67,12 +70,13 @@ class Strict {
   }
 
  private:
+  size_t deepest_;
   std::vector<std::set<std::string>> names_;  // of every object that is open
 };
 
-json parse(std::string_view text) {
+json parse(std::string_view text, size_t deepest) {
   try {
-    Strict strict;
+    Strict strict(deepest);
     return json::parse(text.begin(), text.end(), std::ref(strict));
   } catch (const json::exception& error) {
     fail(str("invalid JSON: ", error.what()));
@@ -120,9 +124,18 @@ std::string quoted(const std::string& text) {
 
 }  // namespace
 
+void check_json(std::string_view text, const std::string& path) {
+  try {
+    check_text("invalid JSON", text);
+    parse(text, kDeepest);
+  } catch (const Error& error) {
+    throw Error(path + ": " + error.what(), error.where);
+  }
+}
+
 SafetensorsHeader parse_safetensors_header(std::string_view text) {
   check_text("invalid header", text);
-  const json parsed = parse(text);
+  const json parsed = parse(text, kHeaderDepth);
   check(parsed.is_object(), "invalid JSON: must be an object");
   SafetensorsHeader header;
   for (const auto& [name, value] : parsed.items()) {
@@ -163,7 +176,7 @@ std::string to_json(const SafetensorsHeader& header) {
 
 SafetensorsIndex parse_safetensors_index(std::string_view text) {
   check_text("invalid JSON", text);
-  const json parsed = parse(text);
+  const json parsed = parse(text, kDeepest);
   check(parsed.is_object() && parsed.contains("weight_map") && parsed["weight_map"].is_object(),
         "invalid JSON: must be an object with the object weight_map");
   SafetensorsIndex index;

@@ -61,6 +61,32 @@ uint64_t header_bytes(std::span<const std::byte> file) {
   return length;
 }
 
+std::vector<SafetensorsEntry> entries_of(SafetensorsHeader& header, std::span<const std::byte> data) {
+  std::sort(header.tensors.begin(), header.tensors.end(),
+            [](const auto& a, const auto& b) { return a.offsets < b.offsets; });
+  std::vector<SafetensorsEntry> entries;
+  uint64_t at = 0;
+  for (const SafetensorsHeader::Tensor& tensor : header.tensors) {
+    const auto [begin, end] = tensor.offsets;
+    check(begin == at && end >= begin, "invalid offset: \"", tensor.name, "\" lies at ",
+          listed(tensor.offsets), ", must begin at ", at, " and not end before");
+    const uint64_t bytes = bytes_of(tensor);
+    check(end - begin == bytes, "wrong size: \"", tensor.name, "\" has ", end - begin, " bytes, ",
+          tensor.dtype, ' ', listed(tensor.shape), " needs ", bytes);
+    check(end <= data.size(), "incomplete buffer: \"", tensor.name, "\" ends at byte ", end, " of ",
+          data.size());
+    for (const uint64_t extent : tensor.shape)
+      check(extent <= INT64_MAX, "\"", tensor.name, "\": an extent of ", extent, " overflows");
+    entries.push_back({.name = tensor.name,
+                       .dtype = tensor.dtype,
+                       .shape = {tensor.shape.begin(), tensor.shape.end()},
+                       .bytes = data.subspan(begin, bytes)});
+    at = end;
+  }
+  check(at == data.size(), "incomplete buffer: the tensors end at byte ", at, " of ", data.size());
+  return entries;
+}
+
 }  // namespace
 
 std::string safetensors_name(DType dtype) {
@@ -71,46 +97,26 @@ std::string safetensors_name(DType dtype) {
 
 std::string in_brackets(const std::vector<int64_t>& shape) { return listed(shape); }
 
+SafetensorsContent parse_safetensors(std::span<const std::byte> file) {
+  const size_t length = static_cast<size_t>(header_bytes(file));
+  SafetensorsHeader header =
+      parse_safetensors_header({reinterpret_cast<const char*>(file.data()) + kLengthBytes, length});
+  std::vector<SafetensorsEntry> entries = entries_of(header, file.subspan(kLengthBytes + length));
+  return {.metadata = std::move(header.metadata), .entries = std::move(entries)};
+}
+
 SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
   try {
-    const uint64_t length = header_bytes(file_.bytes());
-    SafetensorsHeader header = parse_safetensors_header(
-        {reinterpret_cast<const char*>(file_.bytes().data()) + kLengthBytes, static_cast<size_t>(length)});
-    metadata_ = std::move(header.metadata);
-    add_entries(header, kLengthBytes + length);
+    content_ = parse_safetensors(file_.bytes());
   } catch (const Error& error) {
     throw Error(path + ": " + error.what(), error.where);
   }
-}
-
-void SafetensorsFile::add_entries(SafetensorsHeader& header, uint64_t data_begin) {
-  std::sort(header.tensors.begin(), header.tensors.end(),
-            [](const auto& a, const auto& b) { return a.offsets < b.offsets; });
-  const uint64_t available = file_.bytes().size() - data_begin;
-  uint64_t at = 0;
-  for (const SafetensorsHeader::Tensor& tensor : header.tensors) {
-    const auto [begin, end] = tensor.offsets;
-    check(begin == at && end >= begin, "invalid offset: \"", tensor.name, "\" lies at ",
-          listed(tensor.offsets), ", must begin at ", at, " and not end before");
-    const uint64_t bytes = bytes_of(tensor);
-    check(end - begin == bytes, "wrong size: \"", tensor.name, "\" has ", end - begin, " bytes, ",
-          tensor.dtype, ' ', listed(tensor.shape), " needs ", bytes);
-    check(end <= available, "incomplete buffer: \"", tensor.name, "\" ends at byte ", end, " of ", available);
-    for (const uint64_t extent : tensor.shape)
-      check(extent <= INT64_MAX, "\"", tensor.name, "\": an extent of ", extent, " overflows");
-    by_name_[tensor.name] = entries_.size();
-    entries_.push_back({.name = tensor.name,
-                        .dtype = tensor.dtype,
-                        .shape = {tensor.shape.begin(), tensor.shape.end()},
-                        .bytes = file_.bytes().subspan(data_begin + begin, bytes)});
-    at = end;
-  }
-  check(at == available, "incomplete buffer: the tensors end at byte ", at, " of ", available);
+  for (size_t i = 0; i < entries().size(); ++i) by_name_[entries()[i].name] = i;
 }
 
 const SafetensorsEntry* SafetensorsFile::find(const std::string& name) const {
   const auto found = by_name_.find(name);
-  return found == by_name_.end() ? nullptr : &entries_[found->second];
+  return found == by_name_.end() ? nullptr : &entries()[found->second];
 }
 
 }  // namespace flatshard

@@ -35,6 +35,14 @@ struct SafetensorsEntry {
   std::span<const std::byte> bytes;  // in the mapped file, at any alignment
 };
 
+struct SafetensorsContent {
+  std::map<std::string, std::string> metadata;
+  std::vector<SafetensorsEntry> entries;  // in the order of their bytes
+};
+
+// What a file with these bytes holds; an Error where they are not those of one.
+SafetensorsContent parse_safetensors(std::span<const std::byte> file);
+
 class SafetensorsFile {
  public:
   static constexpr uint64_t kMaxHeaderBytes = 100'000'000;
@@ -42,16 +50,13 @@ class SafetensorsFile {
   explicit SafetensorsFile(const std::string& path);
 
   const std::string& path() const { return file_.path(); }
-  const std::vector<SafetensorsEntry>& entries() const { return entries_; }  // in the order of their bytes
-  const SafetensorsEntry* find(const std::string& name) const;               // null where there is none
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const std::vector<SafetensorsEntry>& entries() const { return content_.entries; }
+  const SafetensorsEntry* find(const std::string& name) const;  // null where there is none
+  const std::map<std::string, std::string>& metadata() const { return content_.metadata; }
 
  private:
-  void add_entries(SafetensorsHeader& header, uint64_t data_begin);
-
   MappedFile file_;
-  std::map<std::string, std::string> metadata_;
-  std::vector<SafetensorsEntry> entries_;
+  SafetensorsContent content_;
   std::map<std::string, size_t> by_name_;
 };
 

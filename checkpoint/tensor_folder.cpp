@@ -18,7 +18,7 @@ SafetensorsIndex read_index(const std::string& path) {
   check(bytes <= SafetensorsFile::kMaxHeaderBytes, path, ": has ", bytes, " bytes, must have at most ",
         SafetensorsFile::kMaxHeaderBytes);
   try {
-    return parse_safetensors_index({reinterpret_cast<const char*>(file.bytes().data()), bytes});
+    return parse_safetensors_index(file.text());
   } catch (const Error& error) {
     throw Error(path + ": " + error.what(), error.where);
   }

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/json.h"
 #include "runtime/check.h"
 #include "runtime/mapped_file.h"
 
@@ -292,19 +293,13 @@ json token_ids(const Reader& in, const char* key) {
   return ids;
 }
 
-json parse_file(const std::string& path) {
+json parse_object(std::string_view text, const std::string& path) {
   constexpr size_t kMostBytes = 1 << 24;
-  const MappedFile file(path);
-  const size_t bytes = file.bytes().size();
-  check(bytes <= kMostBytes, path, ": has ", bytes, " bytes, must have at most ", kMostBytes);
-  const char* const text = reinterpret_cast<const char*>(file.bytes().data());
-  try {
-    json parsed = json::parse(text, text + bytes);
-    check(parsed.is_object(), path, ": must be a JSON object");
-    return parsed;
-  } catch (const json::exception& error) {
-    fail(str(path, ": ", error.what()));
-  }
+  check(text.size() <= kMostBytes, path, ": has ", text.size(), " bytes, must have at most ", kMostBytes);
+  check_json(text, path);
+  json parsed = json::parse(text);
+  check(parsed.is_object(), path, ": must be a JSON object");
+  return parsed;
 }
 
 }  // namespace
@@ -319,7 +314,8 @@ std::string hf_config_json(const ModelConfig& config, DType weights, const std::
     write_rotary(out, config, format);
   out["tie_word_embeddings"] = *config.tied;
   // Said aloud, or transformers would take ids of the published vocabularies.
-  const json tokens = tokens_of.empty() ? json::object() : parse_file(tokens_of);
+  const json tokens =
+      tokens_of.empty() ? json::object() : parse_object(MappedFile(tokens_of).text(), tokens_of);
   for (const char* token : {"bos_token_id", "eos_token_id", "pad_token_id"})
     out[token] = token_ids(Reader(tokens_of, tokens), token);
   out["initializer_range"] = 0.02;
@@ -328,8 +324,10 @@ std::string hf_config_json(const ModelConfig& config, DType weights, const std::
   return out.dump(2) + '\n';
 }
 
-ModelConfig read_hf_config(const std::string& path) {
-  const json parsed = parse_file(path);
+ModelConfig read_hf_config(const std::string& path) { return parse_hf_config(MappedFile(path).text(), path); }
+
+ModelConfig parse_hf_config(std::string_view text, const std::string& path) {
+  const json parsed = parse_object(text, path);
   const Reader in(path, parsed);
   std::string known;
   for (const Format& f : kFormats) known += (known.empty() ? "" : ", ") + std::string(f.family);
@@ -347,8 +345,8 @@ ModelConfig read_hf_config(const std::string& path) {
   try {
     return resolved(type == "gpt2" ? read_gpt2(in) : read_rotary(in, *format));
   } catch (const Error& error) {
-    const std::string text = error.what();
-    throw Error(text.starts_with(path) ? text : path + ": " + text, error.where);
+    const std::string reason = error.what();
+    throw Error(reason.starts_with(path) ? reason : path + ": " + reason, error.where);
   }
 }
 

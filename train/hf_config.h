@@ -6,6 +6,7 @@
 // initialisation belong to training and are not read.
 
 #include <string>
+#include <string_view>
 
 #include "model/config.h"
 #include "runtime/dtype.h"
@@ -20,5 +21,7 @@ std::string hf_config_json(const ModelConfig& config, DType weights, const std::
 // The resolved config that a config.json describes. Sizes must be there; other keys have transformers'
 // defaults.
 ModelConfig read_hf_config(const std::string& path);
+// The same of its text; errors begin with the path.
+ModelConfig parse_hf_config(std::string_view text, const std::string& path);
 
 }  // namespace flatshard

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <sstream>
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/json.h"
 #include "runtime/check.h"
+#include "runtime/mapped_file.h"
 
 namespace flatshard {
 namespace {
@@ -130,12 +130,13 @@ std::string to_json(const TrainState& state) {
 }
 
 TrainState read_train_state(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  check(in.good() && !text.bad(), path, ": cannot read");
-  Reader reader{.json = Json::parse(std::move(text).str(), nullptr, false), .where = path};
-  check(reader.json.is_object(), path, ": not a JSON object; the file is cut off or damaged");
+  return parse_train_state(MappedFile(path).text(), path);
+}
+
+TrainState parse_train_state(std::string_view text, const std::string& path) {
+  check_json(text, path);
+  Reader reader{.json = Json::parse(text), .where = path};
+  check(reader.json.is_object(), path, ": must be a JSON object");
   TrainState state;
   each_member(state, reader);
   if (!reader.json.empty()) fail(str(path, ": unknown member ", reader.json.begin().key()));

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "train/config.h"
@@ -36,6 +37,8 @@ struct TrainState {
 std::string to_json(const TrainState& state);
 // An Error that names the file and the member where one is missing, of another type or not known.
 TrainState read_train_state(const std::string& path);
+// The same of its text; errors begin with the path.
+TrainState parse_train_state(std::string_view text, const std::string& path);
 
 // What a run that goes on from this state does otherwise, a line for each: keys and data that may change. An
 // Error where something differs that must not, such as the model: it names the key and both values.

@@ -3,6 +3,8 @@
 #include <fstream>
 #include <iterator>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/small_model.h"
 #include "tests/test.h"
 
@@ -17,12 +19,14 @@ ModelConfig read_text(const std::string& text) {
   return read_hf_config(kPath);
 }
 
-// A llama with these keys on top of the sizes, or another family.
+// A llama with these keys on top of the sizes, or in place of them, or another family.
 std::string with_keys(const std::string& keys, const std::string& type = "llama") {
-  return str("{\"model_type\":\"", type,
-             "\",\"vocab_size\":100,\"hidden_size\":32,\"intermediate_size\":48,\"num_hidden_layers\":4,",
-             "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"max_position_embeddings\":64",
-             keys.empty() ? "" : ",", keys, '}');
+  nlohmann::json all{{"model_type", type},       {"vocab_size", 100},
+                     {"hidden_size", 32},        {"intermediate_size", 48},
+                     {"num_hidden_layers", 4},   {"num_attention_heads", 4},
+                     {"num_key_value_heads", 2}, {"max_position_embeddings", 64}};
+  all.update(nlohmann::json::parse('{' + keys + '}'));
+  return all.dump();
 }
 
 std::string error_of_text(const std::string& text) {

@@ -249,7 +249,7 @@ TEST_CASE("a checkpoint that is damaged, or of another run, is refused with one 
   replace("exp_avg.safetensors", moments);
   const std::string state = test::read_file(folder + "/train_state.json");
   replace("train_state.json", state.substr(0, state.size() / 2));
-  refused("", "run/step-3/train_state.json: not a JSON object");
+  refused("", "run/step-3/train_state.json: invalid JSON: ");
   replace("train_state.json", state);
   const test::Finished good =
       workshop.train(1, "--run.dir=run --resume run/step-3 --checkpoint.save_every=3");

@@ -1,0 +1,237 @@
+"""Makes the files of the corpus: what libFuzzer starts from, and what every test run tries (tests/train/file_fuzz_test.cpp
+says which are refused, and why). Needs nothing but Python: python tests/fuzz/corpus/make.py"""
+
+import json
+import pathlib
+import struct
+
+HERE = pathlib.Path(__file__).parent
+
+
+def put(target, name, data):
+    folder = HERE / target
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_bytes(data if isinstance(data, bytes) else data.encode())
+
+
+# --- safetensors ---------------------------------------------------------------------------------------------------
+
+
+def with_length(header, data=b""):
+    header = header if isinstance(header, bytes) else header.encode()
+    return struct.pack("<Q", len(header)) + header + data
+
+
+def tensor(name, dtype, shape, begin, end):
+    return f'"{name}":{{"dtype":"{dtype}","shape":{json.dumps(shape)},"data_offsets":[{begin},{end}]}}'
+
+
+def safetensors(name, *tensors, data=0):
+    put("safetensors", name, with_length("{" + ",".join(tensors) + "}", bytes(data)))
+
+
+def make_safetensors():
+    four = tensor("test", "I32", [2, 2], 0, 16)
+    safetensors("empty_set")
+    safetensors("four_numbers", four, data=16)
+    safetensors("scalar", tensor("test", "I32", [], 0, 4), data=4)
+    safetensors("no_numbers", tensor("test", "I32", [2, 0], 0, 0))
+    safetensors("metadata", '"__metadata__":{"format":"pt"}', tensor("a", "BF16", [3], 0, 6), data=6)
+    safetensors("out_of_order", tensor("b", "F16", [2], 4, 8), tensor("a", "F32", [1], 0, 4), data=8)
+    safetensors("packed_bits", tensor("a", "F4", [2], 0, 1), tensor("b", "F6_E2M3", [4], 1, 4), data=4)
+    put("safetensors", "white_space", with_length("\t\n{}\r "))
+
+    put("safetensors", "no_bytes", b"")
+    put("safetensors", "only_length", struct.pack("<Q", 60))
+    put("safetensors", "length_too_large", bytes.fromhex("3c00000000ffffff") + b"{}")
+    put("safetensors", "length_wraps", b"\xff" * 8 + b"{}")
+    put("safetensors", "length_past_end", struct.pack("<Q", 99) + b"{}")
+    put("safetensors", "bad_utf8", with_length(b"\xff"))
+    put("safetensors", "surrogate", with_length(b'{"\xed\xa0\x80":1}'))
+    put("safetensors", "byte_order_mark", with_length(b"\xef\xbb\xbf{}"))
+    put("safetensors", "zero_byte", with_length(b"{}\0"))
+    put("safetensors", "not_json", with_length("{"))
+    put("safetensors", "deep", with_length("[" * 300 + "]" * 300))
+    put("safetensors", "deep_unclosed", with_length('{"a":{"shape":' + "[" * 300))
+    put("safetensors", "array", with_length("[]"))
+    put("safetensors", "trailing_bytes", with_length("{" + four + "}", bytes(16)) + b"polyglot")
+    put("safetensors", "cut_off", with_length("{" + four + "}", bytes(14)))
+    safetensors("duplicate", four, four, data=16)
+    safetensors("overlap", four, tensor("u", "I32", [2, 2], 8, 24), data=24)
+    safetensors("same_place", four, tensor("u", "I32", [2, 2], 0, 16), data=16)
+    safetensors("hole", four, tensor("u", "I32", [1], 20, 24), data=24)
+    safetensors("hole_at_start", tensor("u", "I32", [1], 4, 8), data=8)
+    safetensors("backwards", tensor("u", "I32", [0], 0, 0), tensor("v", "I32", [1], 4, 0), data=4)
+    safetensors("wrong_size", tensor("test", "I32", [2, 2], 0, 4), data=4)
+    safetensors("product_overflow", tensor("test", "I32", [2, 18446744073709551614], 0, 16), data=16)
+    safetensors("bytes_overflow", tensor("test", "I32", [2, 9223372036854775807], 0, 16), data=16)
+    safetensors("extent_overflow", tensor("test", "I32", [0, 18446744073709551615], 0, 0))
+    safetensors("number_overflow", tensor("test", "I32", [18446744073709551616], 0, 0))
+    safetensors("negative", tensor("test", "I32", [-1], 0, 4), data=4)
+    safetensors("fraction", '"t":{"dtype":"I32","shape":[1.0],"data_offsets":[0,4]}', data=4)
+    safetensors("half_a_byte", tensor("test", "F4", [1], 0, 0))
+    safetensors("unknown_dtype", tensor("test", "Q7", [1], 0, 1), data=1)
+    safetensors("member_missing", '"t":{"dtype":"I32","shape":[1]}', data=4)
+    safetensors("member_unknown", '"t":{"dtype":"I32","shape":[0],"data_offsets":[0,0],"x":0}')
+    safetensors("metadata_number", '"__metadata__":{"format":1}')
+
+
+# --- model.safetensors.index.json ----------------------------------------------------------------------------------
+# of a folder that has the tensors a, b (8 and 3 bytes) in a first file, and c (8 bytes) in a second
+
+FILES = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
+WEIGHT_MAP = {"a": FILES[0], "b": FILES[0], "c": FILES[1]}
+
+
+def index(name, total=19, **changes):
+    weight_map = {k: v for k, v in {**WEIGHT_MAP, **changes}.items() if v is not None}
+    put("index", name, json.dumps({"metadata": {"total_size": total}, "weight_map": weight_map}))
+
+
+def make_index():
+    index("three_tensors")
+    index("float_total", total=19.0)
+    put("index", "no_total", json.dumps({"weight_map": WEIGHT_MAP}))
+    put("index", "more_metadata", json.dumps({"metadata": {"x": [{}]}, "weight_map": WEIGHT_MAP}))
+    index("left_out", total=16, b=None)
+
+    put("index", "nothing", "")
+    put("index", "cut_off", json.dumps({"weight_map": WEIGHT_MAP})[:60])
+    put("index", "bad_utf8", b'{"weight_map":{"\xff":"x"}}')
+    put("index", "deep", '{"metadata":' + "[" * 2000 + "]" * 2000 + "}")
+    put("index", "duplicate", '{"weight_map":{"a":"x.safetensors","a":"y.safetensors"}}')
+    put("index", "no_map", "{}")
+    put("index", "map_array", '{"weight_map":["a"]}')
+    put("index", "file_number", '{"weight_map":{"a":1}}')
+    index("folder_above", a="../model.safetensors")
+    index("absolute", a="/model.safetensors")
+    index("folder_below", a="x/model.safetensors")
+    index("zero_byte", a="x\0.safetensors")
+    index("other_kind", a="config.json")
+    index("no_such_file", a="model-00003-of-00002.safetensors")
+    index("other_file", c=FILES[0])
+    index("no_such_tensor", d=FILES[0])
+    index("wrong_total", total=20)
+    index("negative_total", total=-19)
+    index("large_total", total=1e300)
+    put("index", "infinite_total", '{"metadata":{"total_size":1e999},"weight_map":{}}')
+
+
+# --- config.json ---------------------------------------------------------------------------------------------------
+
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "vocab_size": 256,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0,
+}
+GPT2 = {
+    "architectures": ["GPT2LMHeadModel"],
+    "model_type": "gpt2",
+    "vocab_size": 256,
+    "n_positions": 128,
+    "n_embd": 64,
+    "n_layer": 2,
+    "n_head": 4,
+    "n_inner": None,
+}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
+
+
+def config(name, base=LLAMA, **changes):
+    put("config", name, json.dumps({**base, **changes}, indent=1))
+
+
+def make_config():
+    config("llama")
+    config("llama3_scaling", rope_scaling=LLAMA3)
+    config("new_spelling", rope_parameters={"rope_theta": 10000.0, **LLAMA3})
+    config("mistral", model_type="mistral", architectures=["MistralForCausalLM"], sliding_window=5)
+    config("qwen2", model_type="qwen2", architectures=None, use_sliding_window=True, max_window_layers=0)
+    config("qwen3", model_type="qwen3", architectures=None, layer_types=["full_attention"] * 2, head_dim=6)
+    config("gpt2", GPT2)
+
+    put("config", "nothing", "")
+    put("config", "cut_off", json.dumps(LLAMA)[:100])
+    put("config", "bad_utf8", b'{"model_type":"\xff"}')
+    put("config", "array", "[]")
+    put("config", "duplicate", '{"model_type":"llama","model_type":"gpt2"}')
+    put("config", "deep", '{"model_type":' + "[" * 2000 + "]" * 2000 + "}")
+    put("config", "number_overflow", '{"model_type":"llama","num_hidden_layers":1e999}')
+    config("no_such_family", model_type="rnn")
+    config("many_layers", num_hidden_layers=2147483647)
+    config("too_large", hidden_size=18446744073709551615)
+    config("negative", num_attention_heads=-1)
+    config("no_heads", num_attention_heads=0)
+    config("odd_heads", num_key_value_heads=3)
+    config("heads_times_size", num_attention_heads=1048576, num_key_value_heads=1, head_dim=1048576)
+    config("float_size", hidden_size=64.0)
+    config("scaling_number", rope_scaling=8)
+    config("scaling_infinite", rope_scaling={**LLAMA3, "factor": 1e308 * 0.999})
+    config("theta_disagrees", rope_parameters={"rope_theta": 5.0, "rope_type": "default"})
+    config("mixed_layers", layer_types=["full_attention", "sliding_attention"])
+    config("layer_types_objects", layer_types=[{}, {}])
+    config("quantised", quantization_config={"bits": 4})
+
+
+# --- train_state.json ----------------------------------------------------------------------------------------------
+
+STATE = {
+    "step": 20,
+    "data_step": 20,
+    "tokens": 2400,
+    "skipped_in_a_row": 0,
+    "loss_scale": 1.0,
+    "good_steps": 20,
+    "lane_sequences": 1,
+    "data_tokens": 1140,
+    "data_documents": 60,
+    "ranks": 4,
+    "config": {"run.seed": "7", "optimizer.betas": "[0.9, 0.95]"},
+}
+
+
+def state(name, **changes):
+    put("train_state", name, json.dumps({**STATE, **changes}, indent=1))
+
+
+def make_train_state():
+    state("plain")
+    state("evaluated", eval_loss=2.5, best={"step": 10, "loss": 2.25})
+    put("train_state", "nothing", "")
+    put("train_state", "cut_off", json.dumps(STATE)[:100])
+    put("train_state", "bad_utf8", b'{"step":"\xc0\x80"}')
+    put("train_state", "array", "[20]")
+    put("train_state", "duplicate", '{"step":1,"step":2}')
+    put("train_state", "deep", '{"step":' + '{"a":' * 2000 + "1" + "}" * 2001)
+    put("train_state", "member_missing", json.dumps({k: v for k, v in STATE.items() if k != "tokens"}))
+    put("train_state", "infinite", json.dumps(STATE).replace("1.0,", "1e999,"))
+    state("member_unknown", more=1)
+    state("negative", step=-1)
+    state("too_large", step=9223372036854775808)
+    state("fraction", step=1.5)
+    state("no_scale", loss_scale=0)
+    state("step_past_data", step=21)
+    state("best_number", best=3)
+    state("best_incomplete", best={"step": 3, "less": 1})
+    state("config_number", config={"run.seed": 7})
+    state("config_text", config="run.seed = 7")
+
+
+make_safetensors()
+make_index()
+make_config()
+make_train_state()

@@ -1,0 +1,38 @@
+// fuzz_files --target=NAME [libFuzzer's options] [FOLDER ...]: libFuzzer tries bytes on one of the targets of
+// file_targets.h and keeps in the first folder those that reach new code. Built by the preset fuzz.
+
+#include <cstdlib>
+#include <iostream>
+
+#include "runtime/log.h"
+#include "tests/fuzz/file_targets.h"
+
+using namespace flatshard;
+
+namespace {
+
+const test::FileTarget* chosen = nullptr;
+
+}  // namespace
+
+// libFuzzer's names, not ours.
+extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
+  constexpr std::string_view kOption = "--target=";
+  try {
+    std::string_view name;
+    for (int i = 1; i < *argc; ++i)
+      if (const std::string_view word = (*argv)[i]; word.starts_with(kOption))
+        name = word.substr(kOption.size());
+    chosen = &test::file_target(name);
+    configure_log(LogLevel::quiet);
+  } catch (const Error& error) {
+    std::cerr << "fuzz_files: --target: " << error.what() << '\n';
+    std::exit(1);
+  }
+  return 0;
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  chosen->run(std::as_bytes(std::span(data, size)));
+  return 0;
+}

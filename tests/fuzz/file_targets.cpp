@@ -1,0 +1,135 @@
+#include "tests/fuzz/file_targets.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+
+#include "checkpoint/crc64.h"
+#include "checkpoint/tensor_folder.h"
+#include "train/hf_config.h"
+#include "train/train_state.h"
+
+namespace flatshard::test {
+namespace {
+
+using Bytes = std::span<const std::byte>;
+
+constexpr const char* kFile = "file";
+
+void require(bool holds, const std::string& promise) {
+  if (!holds) throw std::logic_error(promise);
+}
+
+std::string_view text_of(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
+// What an Error of the work says; anything else that is thrown is a broken promise.
+template <class Work>
+std::string refusal(Work&& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    require(*error.what() != '\0', "an Error says nothing");
+    return error.what();
+  }
+  return "";
+}
+
+// The tensors lie one behind the other up to the file's end, and every byte can be read.
+void check_entries(const SafetensorsContent& content, Bytes file) {
+  const std::byte* at = nullptr;
+  for (const SafetensorsEntry& entry : content.entries) {
+    require(at == nullptr || entry.bytes.data() == at, "tensors overlap or leave a hole");
+    at = entry.bytes.data() + entry.bytes.size();
+    require(entry.bytes.data() >= file.data() && at <= file.data() + file.size(), "a tensor leaves the file");
+    for (const int64_t extent : entry.shape) require(extent >= 0, "an extent is negative");
+    crc64(entry.bytes);  // a sanitizer sees it where a byte is not the file's
+  }
+  require(at == nullptr || at == file.data() + file.size(), "tensors end before the file");
+}
+
+std::string try_safetensors(Bytes bytes) {
+  SafetensorsContent content;
+  const std::string reason = refusal([&] { content = parse_safetensors(bytes); });
+  if (reason.empty()) check_entries(content, bytes);
+  return reason;
+}
+
+// A folder with two files of tensors, a and b, and c, and any index.
+class IndexedFolder {
+ public:
+  static constexpr const char* kPath = "fuzz_index";
+
+  IndexedFolder() {
+    std::filesystem::create_directories(kPath);
+    write_tensors("model-00001-of-00002.safetensors", {{"a", DType::f32, {2}}, {"b", DType::u8, {3}}});
+    write_tensors("model-00002-of-00002.safetensors", {{"c", DType::bf16, {2, 2}}});
+  }
+  TensorFolder open(std::string_view index) const {
+    std::ofstream(std::string(kPath) + "/model.safetensors.index.json", std::ios::binary) << index;
+    return TensorFolder(kPath, "model");
+  }
+
+ private:
+  static void write_tensors(const std::string& name, const std::vector<SafetensorsSpec>& specs) {
+    const SafetensorsLayout layout(specs);
+    SafetensorsWriter(std::string(kPath) + "/" + name, layout, true).finish();
+  }
+};
+
+// Every tensor that is named is found, in a file of the folder.
+std::string try_index(Bytes bytes) {
+  SafetensorsIndex index;
+  const std::string malformed = refusal([&] { index = parse_safetensors_index(text_of(bytes)); });
+  if (!malformed.empty()) return malformed;
+  static const IndexedFolder folder;
+  return refusal([&] {
+    const TensorFolder tensors = folder.open(text_of(bytes));
+    require(tensors.entries().size() == index.weight_map.size(), "a tensor of the index is lost");
+    for (const auto& file : tensors.files())
+      require(std::filesystem::path(file->path()).parent_path() == IndexedFolder::kPath,
+              "a file lies outside the folder");
+    for (const auto& [name, entry] : tensors.entries()) crc64(entry->bytes);
+  });
+}
+
+// What is read and can be written is read back as the same.
+std::string try_config_json(Bytes bytes) {
+  ModelConfig config;
+  const std::string reason = refusal([&] { config = parse_hf_config(text_of(bytes), kFile); });
+  if (!reason.empty()) return reason;
+  const std::string written = hf_config_json(config, DType::f32);
+  require(hf_config_json(parse_hf_config(written, kFile), DType::f32) == written,
+          "a config that was written is read as another one");
+  return "";
+}
+
+std::string try_train_state(Bytes bytes) {
+  TrainState state;
+  const std::string reason = refusal([&] { state = parse_train_state(text_of(bytes), kFile); });
+  if (!reason.empty()) return reason;
+  const std::string written = to_json(state);
+  require(to_json(parse_train_state(written, kFile)) == written,
+          "a state that was written is read as another one");
+  return "";
+}
+
+constexpr FileTarget kTargets[] = {{"safetensors", try_safetensors},
+                                   {"index", try_index},
+                                   {"config", try_config_json},
+                                   {"train_state", try_train_state}};
+
+}  // namespace
+
+std::span<const FileTarget> file_targets() { return kTargets; }
+
+const FileTarget& file_target(std::string_view name) {
+  const auto* found = std::find_if(std::begin(kTargets), std::end(kTargets),
+                                   [&](const FileTarget& target) { return target.name == name; });
+  std::string names;
+  for (const FileTarget& target : kTargets) names += str(names.empty() ? "" : ", ", target.name);
+  check(found != std::end(kTargets), "\"", std::string(name), "\" is no target, must be one of ", names);
+  return *found;
+}
+
+}  // namespace flatshard::test

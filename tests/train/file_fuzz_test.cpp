@@ -1,0 +1,226 @@
+// Files that come from elsewhere, refused or accepted for a reason that is known. `fuzz_files` searches for
+// more of them.
+
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "build_config.h"
+#include "runtime/log.h"
+#include "tests/checkpoint_content.h"
+#include "tests/fuzz/dice.h"
+#include "tests/fuzz/file_targets.h"
+#include "tests/test.h"
+
+using namespace flatshard;
+namespace fs = std::filesystem;
+
+namespace {
+
+const fs::path kCorpus = fs::path(kSourceDir) / "tests" / "fuzz" / "corpus";
+
+// What is in the reason for refusing a file; "" where it is accepted.
+using Reasons = std::map<std::string, std::string>;
+
+std::string reason_for(const std::string& target, const std::string& bytes) {
+  return test::file_target(target).run(std::as_bytes(std::span(bytes)));
+}
+
+std::set<std::string> files_of(const std::string& target) {
+  std::set<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(kCorpus / target))
+    names.insert(entry.path().filename().string());
+  return names;
+}
+
+void check_corpus(const std::string& target, const Reasons& reasons) {
+  std::set<std::string> expected;
+  for (const auto& [name, text] : reasons) {
+    expected.insert(name);
+    const std::string reason = reason_for(target, test::read_file((kCorpus / target / name).string()));
+    CAPTURE(name);
+    CAPTURE(reason);
+    CHECK(reason.empty() == text.empty());
+    CHECK(reason.find(text) != std::string::npos);
+  }
+  CHECK(files_of(target) == expected);
+}
+
+// One thing done to the bytes: some changed, left out, doubled or put elsewhere.
+void change(std::string& bytes, test::Dice& dice) {
+  if (bytes.empty()) return;
+  const size_t at = dice.below(bytes.size()),
+               length = 1 + dice.below(std::min<size_t>(16, bytes.size() - at));
+  switch (dice.below(5)) {
+    case 0:
+      bytes[at] = static_cast<char>(dice.below(256));
+      return;
+    case 1:
+      bytes.erase(at, length);
+      return;
+    case 2:
+      bytes.insert(dice.below(bytes.size()), bytes.substr(at, length));
+      return;
+    case 3:
+      bytes.resize(at);
+      return;
+    default:
+      bytes[at] = "{}[]\",:0129-.eE\\"[dice.below(16)];
+  }
+}
+
+}  // namespace
+
+TEST_CASE("safetensors files from anywhere are refused for the right reason or accepted") {
+  check_corpus("safetensors", {
+                                  {"empty_set", ""},
+                                  {"four_numbers", ""},
+                                  {"scalar", ""},
+                                  {"no_numbers", ""},
+                                  {"metadata", ""},
+                                  {"out_of_order", ""},
+                                  {"packed_bits", ""},
+                                  {"white_space", ""},
+                                  {"no_bytes", "header too small"},
+                                  {"only_length", "invalid header length: 60 bytes, but only 0 follow"},
+                                  {"length_too_large", "header too large"},
+                                  {"length_wraps", "header too large: 18446744073709551615"},
+                                  {"length_past_end", "invalid header length"},
+                                  {"bad_utf8", "not UTF-8 at byte 0"},
+                                  {"surrogate", "not UTF-8 at byte 2"},
+                                  {"byte_order_mark", "byte order mark"},
+                                  {"zero_byte", "a zero byte at 2"},
+                                  {"not_json", "parse error"},
+                                  {"deep", "nested more than 3 deep"},
+                                  {"deep_unclosed", "nested more than 3 deep"},
+                                  {"array", "must be an object"},
+                                  {"trailing_bytes", "incomplete buffer: the tensors end at byte 16 of 24"},
+                                  {"cut_off", "incomplete buffer: \"test\" ends at byte 16 of 14"},
+                                  {"duplicate", "\"test\" stands there twice"},
+                                  {"overlap", "invalid offset: \"u\" lies at [8, 24], must begin at 16"},
+                                  {"same_place", "invalid offset"},
+                                  {"hole", "invalid offset: \"u\" lies at [20, 24], must begin at 16"},
+                                  {"hole_at_start", "invalid offset"},
+                                  {"backwards", "invalid offset: \"v\" lies at [4, 0]"},
+                                  {"wrong_size", "wrong size: \"test\" has 4 bytes, I32 [2, 2] needs 16"},
+                                  {"product_overflow", "overflows in its product"},
+                                  {"bytes_overflow", "overflows in its byte count"},
+                                  {"extent_overflow", "an extent of 18446744073709551615 overflows"},
+                                  {"number_overflow", "must be whole numbers"},
+                                  {"negative", "shape holds -1, must be whole numbers"},
+                                  {"fraction", "shape holds 1.0, must be whole numbers"},
+                                  {"half_a_byte", "no whole number of bytes"},
+                                  {"unknown_dtype", "dtype \"Q7\" is not known"},
+                                  {"member_missing", "must be an object of dtype, shape and data_offsets"},
+                                  {"member_unknown", "must be an object of dtype, shape and data_offsets"},
+                                  {"metadata_number", "\"format\" must be a string"},
+                              });
+}
+
+TEST_CASE(
+    "an index from anywhere is refused for the right reason or accepted, and never leads out of its folder") {
+  configure_log(LogLevel::quiet);  // of a tensor that an index leaves out
+  check_corpus("index", {
+                            {"three_tensors", ""},
+                            {"float_total", ""},
+                            {"no_total", ""},
+                            {"more_metadata", ""},
+                            {"left_out", ""},
+                            {"nothing", "invalid JSON"},
+                            {"cut_off", "invalid JSON"},
+                            {"bad_utf8", "not UTF-8 at byte 16"},
+                            {"deep", "nested more than 32 deep"},
+                            {"duplicate", "\"a\" stands there twice"},
+                            {"no_map", "must be an object with the object weight_map"},
+                            {"map_array", "must be an object with the object weight_map"},
+                            {"file_number", "\"a\" must have the name of a file"},
+                            {"folder_above", "not in \"../model.safetensors\""},
+                            {"absolute", "not in \"/model.safetensors\""},
+                            {"folder_below", "not in \"x/model.safetensors\""},
+                            {"zero_byte", "must lie in a .safetensors file of this folder"},
+                            {"other_kind", "not in \"config.json\""},
+                            {"no_such_file", "cannot open: No such file or directory"},
+                            {"other_file", "\"c\" is not in model-00001-of-00002.safetensors"},
+                            {"no_such_tensor", "\"d\" is not in model-00001-of-00002.safetensors"},
+                            {"wrong_total", "total_size is 20, the tensors have 19 bytes"},
+                            {"negative_total", "total_size holds -19"},
+                            {"large_total", "total_size holds 1e+300"},
+                            {"infinite_total", "invalid JSON"},
+                        });
+  configure_log(LogLevel::info);
+}
+
+TEST_CASE("a config.json from anywhere is refused for the right reason or accepted") {
+  check_corpus("config", {
+                             {"llama", ""},
+                             {"llama3_scaling", ""},
+                             {"new_spelling", ""},
+                             {"mistral", ""},
+                             {"qwen2", ""},
+                             {"qwen3", ""},
+                             {"gpt2", ""},
+                             {"nothing", "invalid JSON"},
+                             {"cut_off", "invalid JSON"},
+                             {"bad_utf8", "not UTF-8 at byte 15"},
+                             {"array", "must be a JSON object"},
+                             {"duplicate", "\"model_type\" stands there twice"},
+                             {"deep", "nested more than 32 deep"},
+                             {"number_overflow", "invalid JSON"},
+                             {"no_such_family", "model_type is \"rnn\", must be one of"},
+                             {"many_layers", "model.layers is 2147483647, must be at most 4096"},
+                             {"too_large", "hidden_size is 18446744073709551615"},
+                             {"negative", "num_attention_heads is -1"},
+                             {"no_heads", "num_attention_heads is 0"},
+                             {"odd_heads", "model.heads = 4 is not divisible by model.kv_heads = 3"},
+                             {"heads_times_size", "is 1099511627776, must be at most 1048576"},
+                             {"float_size", "hidden_size is 64.0, must be a whole number"},
+                             {"scaling_number", "rope_scaling is 8, must be an object"},
+                             {"scaling_infinite", "factor is 9.99"},
+                             {"theta_disagrees", "must be what rope_parameters says"},
+                             {"mixed_layers", "layer_types is"},
+                             {"layer_types_objects", "layer_types is"},
+                             {"quantised", "quantised weights are not supported"},
+                         });
+}
+
+TEST_CASE("a train_state.json from anywhere is refused for the right reason or accepted") {
+  check_corpus("train_state", {
+                                  {"plain", ""},
+                                  {"evaluated", ""},
+                                  {"nothing", "invalid JSON"},
+                                  {"cut_off", "invalid JSON"},
+                                  {"bad_utf8", "not UTF-8 at byte 9"},
+                                  {"array", "must be a JSON object"},
+                                  {"duplicate", "\"step\" stands there twice"},
+                                  {"deep", "nested more than 32 deep"},
+                                  {"member_missing", "tokens is missing"},
+                                  {"infinite", "invalid JSON"},
+                                  {"member_unknown", "unknown member more"},
+                                  {"negative", "step is -1"},
+                                  {"too_large", "step is 9223372036854775808"},
+                                  {"fraction", "step is 1.5"},
+                                  {"no_scale", "loss_scale is 0, must be positive"},
+                                  {"step_past_data", "step is 21, more than data_step = 20"},
+                                  {"best_number", "best is 3, must have step and loss"},
+                                  {"best_incomplete", "must have step and loss"},
+                                  {"config_number", "config: run.seed is 7, must be a string"},
+                                  {"config_text", "config must be an object"},
+                              });
+}
+
+TEST_CASE("files of the corpus with odd changes are refused, or keep the promises of their format") {
+  constexpr int64_t kChanged = 20;
+  configure_log(LogLevel::quiet);  // of tensors that an index leaves out
+  for (const test::FileTarget& target : test::file_targets())
+    for (const std::string& name : files_of(target.name)) {
+      const std::string bytes = test::read_file((kCorpus / target.name / name).string());
+      for (int64_t i = 0; i < kChanged; ++i) {
+        test::Dice dice(1, str(target.name, '/', name), i);
+        std::string changed = bytes;
+        for (size_t times = 1 + dice.below(4); times > 0; --times) change(changed, dice);
+        CAPTURE(changed);
+        CHECK_NOTHROW(reason_for(target.name, changed));
+      }
+    }
+  configure_log(LogLevel::info);
+}
