@@ -37,6 +37,19 @@ Number take_number(std::string_view& line, int base, const std::string& where) {
   return value;
 }
 
+void check_length(const MappedFile& file, const Checksums::File& expected) {
+  const int64_t bytes = static_cast<int64_t>(file.bytes().size());
+  check(bytes == expected.bytes, file.path(), ": has ", bytes, " bytes, was written with ", expected.bytes);
+}
+
+void check_block(const MappedFile& file, const Checksums::File& expected, int64_t block) {
+  const int64_t begin = block * kBlock, n = std::min(kBlock, expected.bytes - begin);
+  const uint64_t found = crc64(file.bytes().subspan(static_cast<size_t>(begin), static_cast<size_t>(n))),
+                 written = expected.blocks[static_cast<size_t>(block)];
+  check(found == written, file.path(), ": damaged between byte ", begin, " and byte ", begin + n,
+        ": their CRC is ", std::hex, found, ", was ", written);
+}
+
 }  // namespace
 
 int64_t BlockSums::end_of(int64_t block) const { return std::min((block + 1) * kBlock, file_bytes_); }
@@ -131,16 +144,37 @@ Checksums Checksums::read(const std::string& folder) {
 void Checksums::verify(const std::string& folder, int64_t part, int64_t parts) const {
   for (const auto& [name, expected] : files_) {
     const MappedFile file(folder + "/" + name);
-    const int64_t bytes = static_cast<int64_t>(file.bytes().size());
-    check(bytes == expected.bytes, file.path(), ": has ", bytes, " bytes, was written with ", expected.bytes);
-    for (int64_t i = part; i < std::ssize(expected.blocks); i += parts) {
-      const int64_t begin = i * kBlock, n = std::min(kBlock, bytes - begin);
-      const uint64_t found = crc64(file.bytes().subspan(static_cast<size_t>(begin), static_cast<size_t>(n)));
-      check(found == expected.blocks[static_cast<size_t>(i)], file.path(), ": damaged between byte ", begin,
-            " and byte ", begin + n, ": their CRC is ", std::hex, found, ", was ",
-            expected.blocks[static_cast<size_t>(i)]);
-    }
+    check_length(file, expected);
+    for (int64_t i = part; i < std::ssize(expected.blocks); i += parts) check_block(file, expected, i);
   }
+}
+
+std::vector<std::string> Checksums::damages(const std::string& folder,
+                                            const std::function<void(int64_t)>& seen) const {
+  std::vector<std::string> found;
+  const auto note = [&](auto&& work) {
+    try {
+      work();
+    } catch (const Error& error) {
+      found.push_back(error.what());
+    }
+  };
+  for (const auto& [name, expected] : files_)
+    note([&] {
+      const MappedFile file(folder + "/" + name);
+      check_length(file, expected);
+      for (int64_t i = 0; i < std::ssize(expected.blocks); ++i) {
+        note([&] { check_block(file, expected, i); });
+        seen(std::min(kBlock, expected.bytes - i * kBlock));
+      }
+    });
+  return found;
+}
+
+int64_t Checksums::bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [name, file] : files_) bytes += file.bytes;
+  return bytes;
 }
 
 }  // namespace flatshard

@@ -7,6 +7,7 @@
 // a block that several processes write without anybody reading it back.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -57,6 +58,11 @@ class Checksums {
   // The files of a folder are there, and as long as they were; and every parts-th block, from `part` on, has
   // its sum. An Error names file and bytes.
   void verify(const std::string& folder, int64_t part = 0, int64_t parts = 1) const;
+
+  // All that is not as it was written: a line for each file that is missing or of another length, and for
+  // each damaged block. `seen` is told of the bytes that have been read since it was called last.
+  std::vector<std::string> damages(const std::string& folder, const std::function<void(int64_t)>& seen) const;
+  int64_t bytes() const;  // of all files
 
  private:
   std::map<std::string, File> files_;

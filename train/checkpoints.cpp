@@ -1,10 +1,8 @@
 #include "train/checkpoints.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
-#include <fstream>
 #include <memory>
 #include <utility>
 
@@ -12,48 +10,11 @@
 #include "runtime/log.h"
 #include "runtime/whole_file.h"
 #include "train/agreement.h"
+#include "train/checkpoint_names.h"
 
 namespace flatshard {
 namespace fs = std::filesystem;
 namespace {
-
-constexpr const char* kLatest = "latest";
-constexpr const char* kConfigName = "config.json";
-
-std::string name_of_step(int64_t step) { return str("step-", step); }
-
-// The N of step-N.
-std::optional<int64_t> step_of(const std::string& name) {
-  constexpr std::string_view kPrefix = "step-";
-  int64_t step = 0;
-  if (!name.starts_with(kPrefix)) return {};
-  const char* const end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
-  const bool whole = error == std::errc{} && stop == end && name_of_step(step) == name;
-  return whole ? std::optional(step) : std::nullopt;
-}
-
-std::vector<int64_t> steps_in(const fs::path& folder) {
-  std::vector<int64_t> steps;
-  std::error_code none;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, none))
-    if (const auto step = step_of(entry.path().filename().string())) steps.push_back(*step);
-  std::sort(steps.begin(), steps.end());
-  return steps;
-}
-
-// In a folder of a run.
-fs::path latest_in(const fs::path& folder) {
-  const std::vector<int64_t> steps = steps_in(folder);
-  check(!steps.empty(), folder.string(), ": has no checkpoint to resume from");
-  std::string name = name_of_step(steps.back());
-  if (std::ifstream in(folder / kLatest); in.good()) std::getline(in, name);
-  const auto step = step_of(name);
-  check(step && std::binary_search(steps.begin(), steps.end(), *step), (folder / kLatest).string(),
-        ": says \"", name, "\", which is not a checkpoint there; the newest that is there is ",
-        name_of_step(steps.back()));
-  return folder / name;
-}
 
 void remove_leftovers(const fs::path& folder) {
   std::error_code none;
@@ -68,16 +29,6 @@ void remove_leftovers(const fs::path& folder) {
   }
 }
 
-void check_complete(const fs::path& path, const Checksums& sums) {
-  std::vector<std::string> names{kConfigName, TrainState::kFileName};
-  for (const ShardFiles& files : kShardFiles) {
-    const TensorFolder tensors(path.string(), files.stem);
-    names.insert(names.end(), tensors.file_names().begin(), tensors.file_names().end());
-  }
-  for (const std::string& name : names)
-    check(sums.files().contains(name), (path / Checksums::kFileName).string(), ": has no line for ", name);
-}
-
 }  // namespace
 
 Checkpoints::Checkpoints(const RunSetup& setup, World& world)
@@ -87,12 +38,7 @@ Checkpoints::Checkpoints(const RunSetup& setup, World& world)
       world_(world) {}
 
 fs::path Checkpoints::find(const std::string& resume) {
-  if (resume == "latest") return latest_in(folder_);
-  check(fs::is_directory(resume), resume, ": no such folder to resume from");
-  fs::path path = fs::path(resume).lexically_normal();
-  if (path.filename().empty()) path = path.parent_path();
-  return fs::exists(path / Checksums::kFileName) || step_of(path.filename().string()) ? path
-                                                                                      : latest_in(path);
+  return resume == "latest" ? latest_in(folder_) : find_checkpoint(resume);
 }
 
 void Checkpoints::check_no_others() const {
@@ -243,7 +189,7 @@ void Checkpoints::commit(const TrainState& state, Checksums& sums) const {
 }
 
 void Checkpoints::point_latest_at(int64_t step) const {
-  const std::string path = (folder_ / kLatest).string(), unfinished = unfinished_name(path);
+  const std::string path = (folder_ / kLatestName).string(), unfinished = unfinished_name(path);
   write_durable(unfinished, name_of_step(step) + '\n');
   rename_durable(unfinished, path);
 }

@@ -324,6 +324,14 @@ std::string hf_config_json(const ModelConfig& config, DType weights, const std::
   return out.dump(2) + '\n';
 }
 
+std::string hf_config_with_dtype(std::string_view text, const std::string& path, DType weights) {
+  check_json(text, path);
+  ordered_json all = ordered_json::parse(text);
+  check(all.is_object(), path, ": must be a JSON object");
+  all[all.contains("dtype") ? "dtype" : "torch_dtype"] = dtype_name(weights);
+  return all.dump(2) + '\n';
+}
+
 ModelConfig read_hf_config(const std::string& path) { return parse_hf_config(MappedFile(path).text(), path); }
 
 ModelConfig parse_hf_config(std::string_view text, const std::string& path) {

@@ -18,6 +18,9 @@ namespace flatshard {
 // `tokens_of`; without one there are none.
 std::string hf_config_json(const ModelConfig& config, DType weights, const std::string& tokens_of = "");
 
+// The text of a config.json with another dtype of the weights; all else in it stays as it is.
+std::string hf_config_with_dtype(std::string_view text, const std::string& path, DType weights);
+
 // The resolved config that a config.json describes. Sizes must be there; other keys have transformers'
 // defaults.
 ModelConfig read_hf_config(const std::string& path);

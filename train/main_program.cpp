@@ -1,6 +1,5 @@
 #include "train/main_program.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <new>
@@ -15,6 +14,7 @@
 #include "train/initial_weights.h"
 #include "train/print_plan.h"
 #include "train/trainer.h"
+#include "train/units.h"
 
 namespace flatshard {
 namespace {
@@ -65,9 +65,8 @@ void run(const CommandLine& line, World& world, std::ostream& out) {
 
 // Says what went wrong, on one line, and ends all ranks. What one rank found wrong all may have: rank 0 gets
 // the time to say it first.
-int report(std::string text, World* world, std::ostream& out, std::ostream& err) {
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+int report(const std::string& message, World* world, std::ostream& out, std::ostream& err) {
+  const std::string text = printable(message);
   out << std::flush;
   if (world && world->size() > 1) world->end_all_ranks(text);
   err << "train: " << text << std::endl;

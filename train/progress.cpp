@@ -15,12 +15,6 @@ namespace {
 
 constexpr size_t kRecentSteps = 31;
 
-// Terminal codes. With wrapping off, a line that is wider than the window is cut at its edge; wrapped, its
-// first row would stay behind when it is rewritten. The row is cleared before the text and not after it,
-// since a cursor at the edge would clear the last character. All that is cut is drawn in the last column, one
-// character upon the other, so a blank ends the line.
-constexpr char kRewrite[] = "\r\x1b[K", kWrapOff[] = "\x1b[?7l", kWrapOn[] = "\x1b[?7h";
-
 std::string right(const std::string& text, size_t width) {
   return std::string(width - std::min(width, text.size()), ' ') + text;
 }
@@ -64,7 +58,9 @@ std::string skip_note(const StepMetrics& m) {
 }  // namespace
 
 Progress::Progress(int64_t total_steps, bool terminal, std::ostream& out)
-    : total_steps_(total_steps), terminal_(terminal), out_(out) {}
+    : total_steps_(total_steps), out_(out) {
+  if (terminal) terminal_.emplace(out);
+}
 
 void Progress::step(const StepMetrics& m) {
   recent_.push_back(m.step_seconds);
@@ -73,21 +69,14 @@ void Progress::step(const StepMetrics& m) {
   std::vector<std::string> notes;
   if (m.skipped) notes.push_back(skip_note(m));
   if (m.eval_loss) notes.push_back(str("step ", m.step, ": eval loss ", fixed(*m.eval_loss, 4)));
-  std::string text;
-  if (terminal_) {
-    for (const std::string& note : notes) text += kRewrite + note + '\n';
-    text += str(kRewrite, kWrapOff, line_of(m), ' ', kWrapOn);
-  } else {
-    text = line_of(m) + '\n';
-    for (const std::string& note : notes) text += note + '\n';
-  }
+  if (terminal_) return terminal_->show(line_of(m), notes);
+  std::string text = line_of(m) + '\n';
+  for (const std::string& note : notes) text += note + '\n';
   out_ << text << std::flush;
-  open_ = terminal_;
 }
 
 void Progress::finish() {
-  if (open_) out_ << '\n' << std::flush;
-  open_ = false;
+  if (terminal_) terminal_->finish();
 }
 
 std::string Progress::line_of(const StepMetrics& m) const {

@@ -10,18 +10,17 @@
 #include <cstdint>
 #include <deque>
 #include <iosfwd>
+#include <optional>
 #include <string>
 
 #include "train/metrics.h"
+#include "train/terminal_line.h"
 
 namespace flatshard {
 
 class Progress {
  public:
   Progress(int64_t total_steps, bool terminal, std::ostream& out);
-  ~Progress() { finish(); }  // so that an error message begins its own line
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
 
   void step(const StepMetrics& m);
   // Ends the line that is being rewritten, if there is one; more steps may follow.
@@ -32,10 +31,9 @@ class Progress {
   double seconds_left(int64_t completed) const;
 
   int64_t total_steps_;
-  bool terminal_;
+  std::optional<TerminalLine> terminal_;
   std::ostream& out_;
   std::deque<double> recent_;  // seconds of the latest steps
-  bool open_ = false;          // the terminal's cursor stands behind our line
 };
 
 }  // namespace flatshard

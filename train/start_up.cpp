@@ -12,13 +12,6 @@ std::string plural(int64_t n, const std::string& what) {
   return str(with_commas(n), ' ', what, n == 1 ? "" : "s");
 }
 
-std::string model_line(const ModelConfig& c) {
-  return str(c.family, ", ", plural(c.layers, "layer"), ", hidden ", c.hidden, ", ", plural(c.heads, "head"),
-             " of ", c.head_dim, c.kv_heads == c.heads ? "" : str(" (", c.kv_heads, " for keys and values)"),
-             ", ffn ", c.ffn, ", vocabulary ", with_commas(c.vocab),
-             *c.window > 0 ? str(", window ", *c.window) : "", *c.tied ? ", tied head" : "");
-}
-
 std::string trainable_line(const Model& model) {
   const int64_t all = model.parameter_count(), trained = trainable_count(model);
   std::ostringstream out;
@@ -41,10 +34,17 @@ std::string with_commas(int64_t n) {
   return text;
 }
 
+std::string describe_model(const ModelConfig& c) {
+  return str(c.family, ", ", plural(c.layers, "layer"), ", hidden ", c.hidden, ", ", plural(c.heads, "head"),
+             " of ", c.head_dim, c.kv_heads == c.heads ? "" : str(" (", c.kv_heads, " for keys and values)"),
+             ", ffn ", c.ffn, ", vocabulary ", with_commas(c.vocab),
+             *c.window > 0 ? str(", window ", *c.window) : "", *c.tied ? ", tied head" : "");
+}
+
 std::string describe_setup(const RunSetup& setup, const Model& model) {
   const Batching& b = setup.batching;
   const Config& c = setup.config;
-  return str("model     ", model_line(setup.model), "\n          ", trainable_line(model), "\nbatch     ",
+  return str("model     ", describe_model(setup.model), "\n          ", trainable_line(model), "\nbatch     ",
              with_commas(b.total_sequences), " sequences of ", with_commas(setup.seq_len()),
              " tokens = ", plural(b.ranks, "rank"), " x ", plural(b.micro_steps, "micro-step"), " x ",
              plural(b.lanes, "lane"), " of ", with_commas(b.lane_sequences), "\n          ",

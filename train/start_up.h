@@ -15,5 +15,7 @@ std::string describe_flops(const FlopsPerToken& flops);
 
 // 12,345,678
 std::string with_commas(int64_t n);
+// llama, 4 layers, hidden 128, ...
+std::string describe_model(const ModelConfig& config);
 
 }  // namespace flatshard

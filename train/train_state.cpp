@@ -147,6 +147,27 @@ TrainState parse_train_state(std::string_view text, const std::string& path) {
   return state;
 }
 
+std::vector<std::string> differences(const TrainState& a, const TrainState& b) {
+  std::vector<std::string> lines;
+  const auto compare = [&](const std::string& prefix, const Json& left, const Json& right) {
+    const auto text = [](const Json& all, const std::string& key) {
+      return !all.contains(key)     ? "not set"
+             : all[key].is_string() ? all[key].get<std::string>()
+                                    : all[key].dump();
+    };
+    for (const Json* all : {&left, &right})
+      for (const auto& [key, value] : all->items())
+        if ((all == &left || !left.contains(key)) && key != "config" && text(left, key) != text(right, key))
+          lines.push_back(str(prefix, key, ": ", text(left, key), ", ", text(right, key)));
+  };
+  Writer left, right;
+  each_member(a, left);
+  each_member(b, right);
+  compare("", left.json, right.json);
+  compare("config ", Json(a.config), Json(b.config));
+  return lines;
+}
+
 std::vector<std::string> check_continues(const TrainState& saved, const TrainState& now) {
   std::vector<std::string> changes;
   Config defaults;

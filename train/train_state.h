@@ -40,6 +40,9 @@ TrainState read_train_state(const std::string& path);
 // The same of its text; errors begin with the path.
 TrainState parse_train_state(std::string_view text, const std::string& path);
 
+// Members and keys of the config whose values are not the same: "step: 20, 40", a line for each.
+std::vector<std::string> differences(const TrainState& a, const TrainState& b);
+
 // What a run that goes on from this state does otherwise, a line for each: keys and data that may change. An
 // Error where something differs that must not, such as the model: it names the key and both values.
 std::vector<std::string> check_continues(const TrainState& saved, const TrainState& now);

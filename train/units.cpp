@@ -1,5 +1,6 @@
 #include "train/units.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -67,6 +68,12 @@ int64_t bytes_named(const std::string& key, const std::string& text) {
   check(error == std::errc{} && known && bytes > 0, key, " is \"", text,
         "\", must be a positive number of B, KB, MB, GB or TB, such as 5GB");
   return bytes;
+}
+
+std::string printable(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  return text;
 }
 
 }  // namespace flatshard

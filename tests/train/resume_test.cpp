@@ -288,7 +288,7 @@ TEST_CASE(
     "a new run does not mix with the checkpoints of an earlier one, and half-written ones are removed") {
   const test::Workshop workshop("resume_mix");
   CHECK(workshop.train(1, "--resume latest").output ==
-        "train: runs/default: has no checkpoint to resume from\n");
+        "train: runs/default: has no checkpoint\n");
   const test::Finished made = workshop.train(1, "--checkpoint.save_every=3");
   REQUIRE_MESSAGE(made.exit_code == 0, made.output);
   CHECK(workshop.train(1, "").output ==

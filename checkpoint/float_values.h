@@ -1,0 +1,29 @@
+#pragma once
+// The values of float tensors in files, block by block: F32, BF16 and F16, at any address.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/safetensors.h"
+#include "runtime/dtype.h"
+
+namespace flatshard {
+
+// Elements of a tensor that are looked at at once.
+inline constexpr int64_t kValueBlock = int64_t{1} << 20;
+
+// Nothing where the tensor holds something else than floats of these widths.
+std::optional<DType> float_dtype(const SafetensorsEntry& entry);
+int64_t element_count(const SafetensorsEntry& entry);
+
+// Elements [first, first + count) of a float tensor as fp32; the vector is made as long.
+void read_floats(const SafetensorsEntry& entry, int64_t first, int64_t count, std::vector<float>& values);
+
+// The same elements as bytes of another float dtype, rounded to nearest even; of its own dtype they are the
+// very bytes. An Error names the tensor and the first value that is finite and would not be any more.
+void read_as(const SafetensorsEntry& entry, int64_t first, int64_t count, DType dtype,
+             std::vector<std::byte>& bytes);
+
+}  // namespace flatshard

@@ -1,0 +1,65 @@
+#include "train/checkpoint_names.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+
+#include "runtime/check.h"
+#include "train/shard_files.h"
+#include "train/train_state.h"
+
+namespace flatshard {
+namespace fs = std::filesystem;
+
+std::string name_of_step(int64_t step) { return str("step-", step); }
+
+std::optional<int64_t> step_of(const std::string& name) {
+  constexpr std::string_view kPrefix = "step-";
+  int64_t step = 0;
+  if (!name.starts_with(kPrefix)) return {};
+  const char* const end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
+  const bool whole = error == std::errc{} && stop == end && name_of_step(step) == name;
+  return whole ? std::optional(step) : std::nullopt;
+}
+
+std::vector<int64_t> steps_in(const fs::path& folder) {
+  std::vector<int64_t> steps;
+  std::error_code none;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, none))
+    if (const auto step = step_of(entry.path().filename().string())) steps.push_back(*step);
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+fs::path latest_in(const fs::path& folder) {
+  const std::vector<int64_t> steps = steps_in(folder);
+  check(!steps.empty(), folder.string(), ": has no checkpoint");
+  std::string name = name_of_step(steps.back());
+  if (std::ifstream in(folder / kLatestName); in.good()) std::getline(in, name);
+  const auto step = step_of(name);
+  check(step && std::binary_search(steps.begin(), steps.end(), *step), (folder / kLatestName).string(),
+        ": says \"", name, "\", which is not a checkpoint there; the newest that is there is ",
+        name_of_step(steps.back()));
+  return folder / name;
+}
+
+fs::path find_checkpoint(const std::string& given) {
+  check(fs::is_directory(given), given, ": no such folder");
+  fs::path path = fs::path(given).lexically_normal();
+  if (path.filename().empty()) path = path.parent_path();
+  return fs::exists(path / Checksums::kFileName) || step_of(path.filename().string()) ? path
+                                                                                      : latest_in(path);
+}
+
+void check_complete(const fs::path& path, const Checksums& sums) {
+  std::vector<std::string> names{kConfigName, TrainState::kFileName};
+  for (const ShardFiles& files : kShardFiles) {
+    const TensorFolder tensors(path.string(), files.stem);
+    names.insert(names.end(), tensors.file_names().begin(), tensors.file_names().end());
+  }
+  for (const std::string& name : names)
+    check(sums.files().contains(name), (path / Checksums::kFileName).string(), ": has no line for ", name);
+}
+
+}  // namespace flatshard
