@@ -287,8 +287,7 @@ TEST_CASE("the oldest checkpoints go, the best and the newest stay") {
 TEST_CASE(
     "a new run does not mix with the checkpoints of an earlier one, and half-written ones are removed") {
   const test::Workshop workshop("resume_mix");
-  CHECK(workshop.train(1, "--resume latest").output ==
-        "train: runs/default: has no checkpoint\n");
+  CHECK(workshop.train(1, "--resume latest").output == "train: runs/default: has no checkpoint\n");
   const test::Finished made = workshop.train(1, "--checkpoint.save_every=3");
   REQUIRE_MESSAGE(made.exit_code == 0, made.output);
   CHECK(workshop.train(1, "").output ==
