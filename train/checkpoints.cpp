@@ -1,10 +1,8 @@
 #include "train/checkpoints.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <memory>
-#include <utility>
 
 #include "checkpoint/durable.h"
 #include "runtime/log.h"
@@ -101,91 +99,40 @@ void Checkpoints::load(Engine& engine) {
   });
 }
 
-std::optional<Checkpoints::Saved> Checkpoints::save(TrainState state, Engine& engine) {
-  if (state.step == last_step_) return {};
-  const auto begin = std::chrono::steady_clock::now();
-  const bool leads = world_.rank() == 0;
-  const fs::path path = folder_ / name_of_step(state.step), unfinished = unfinished_name(path.string());
-  if (state.eval_loss && std::isfinite(*state.eval_loss) && (!best_ || *state.eval_loss < best_->loss))
-    state.best = {.step = state.step, .loss = *state.eval_loss};
-  else
-    state.best = best_;
-
-  std::vector<std::vector<BlockSums>> sums;
-  for (const TensorFolderLayout& layout : layouts_) {
-    sums.emplace_back();
-    for (const auto& file : layout.files()) sums.back().emplace_back(file.layout.file_bytes());
-  }
-  std::vector<TensorFolderWriter> writers;
-  const auto open_all = [&](bool create) {
-    for (size_t i = 0; i < layouts_.size(); ++i)
-      writers.emplace_back(unfinished.string(), layouts_[i], create, &sums[i]);
-  };
-  int64_t bytes = 0;
-  try {
-    succeed_together(world_, [&] {
-      if (!leads) return;
-      fs::remove_all(unfinished);
-      fs::create_directory(unfinished);
-      open_all(true);
-    });
-    succeed_together(world_, [&] {
-      if (!leads) open_all(false);
-      for (size_t i = 0; i < kShardFiles.size(); ++i) {
-        write_shards(writers[i], kShardFiles[i], engine);
-        writers[i].finish();
-      }
-    });
-    Checksums all;
-    for (size_t i = 0; i < layouts_.size(); ++i) {
-      add_sums(layouts_[i], sums[i], all);
-      bytes += layouts_[i].file_bytes();
-    }
-    succeed_together(world_, [&] {
-      if (leads) commit(state, all);
-    });
-  } catch (...) {
-    std::error_code ignored;
-    if (leads) fs::remove_all(unfinished, ignored);
-    throw;
-  }
-  last_step_ = state.step;
-  best_ = state.best;
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  return Saved{.path = path.string(), .bytes = bytes, .seconds = seconds.count()};
+std::optional<TrainState::Evaluated> Checkpoints::best_with(const TrainState& next) const {
+  const std::optional<double> loss = next.eval_loss;
+  const bool is_best = loss && std::isfinite(*loss) && (!best_ || *loss < best_->loss);
+  return is_best ? TrainState::Evaluated{.step = next.step, .loss = *loss} : best_;
 }
 
-// Of what all ranks have written; rank 0 has them then.
-void Checkpoints::add_sums(const TensorFolderLayout& layout, std::vector<BlockSums>& sums,
-                           Checksums& all) const {
-  for (size_t i = 0; i < sums.size(); ++i) {
-    std::string mine = world_.rank() == 0 ? "" : sums[i].packed();
-    world_.collect([&] { return std::exchange(mine, ""); },
-                   [&](int, const std::string& theirs) { sums[i].merge(theirs); });
-    all.add(layout.files()[i].name, sums[i]);
-  }
+fs::path Checkpoints::unfinished(int64_t step) const {
+  return unfinished_name((folder_ / name_of_step(step)).string());
 }
 
-// What is left when all ranks have written and synced their ranges.
-void Checkpoints::commit(const TrainState& state, Checksums& sums) const {
-  const fs::path path = folder_ / name_of_step(state.step), unfinished = unfinished_name(path.string());
+void Checkpoints::commit(const TrainState& state, Checksums sums) const {
+  const fs::path path = folder_ / name_of_step(state.step), written = unfinished(state.step);
   const auto write = [&](const std::string& name, const std::string& text) {
-    write_durable((unfinished / name).string(), text);
+    write_durable((written / name).string(), text);
     sums.add(name, text);
   };
   for (const TensorFolderLayout& layout : layouts_)
     if (!layout.index_name().empty()) write(layout.index_name(), layout.index_text());
   write(kConfigName, config_json_);
   write(TrainState::kFileName, to_json(state));
-  write_durable((unfinished / Checksums::kFileName).string(), sums.text());
-  sync_folder(unfinished.string());
+  write_durable((written / Checksums::kFileName).string(), sums.text());
+  sync_folder(written.string());
   // One of this name was left by a course that was given up, and `latest` does not name it.
   const fs::path given_up = unfinished_name(path.string() + ".old");
   if (fs::exists(path)) rename_durable(path.string(), given_up.string());
-  rename_durable(unfinished.string(), path.string());
+  rename_durable(written.string(), path.string());
   point_latest_at(state.step);
   fs::remove_all(given_up);
   if (keep_ > 0) remove_oldest(state);
+}
+
+void Checkpoints::have(const TrainState& state) {
+  last_step_ = state.step;
+  best_ = state.best;
 }
 
 void Checkpoints::point_latest_at(int64_t step) const {

@@ -7,9 +7,9 @@
 // They do not know how many ranks there were, nor what was sharded: any number of ranks, of any strategy,
 // goes on from them.
 //
-// A checkpoint is there or not. All ranks write their ranges into step-20.tmp and sync them; once every rank
-// is through, rank 0 adds the checksums, syncs, gives the folder its name and then moves `latest`. Whatever
-// ends the run in between leaves a step-20.tmp, which the next start reports and removes.
+// A checkpoint is there or not. All ranks write their ranges into step-20.tmp and sync them (saver.h); once
+// every rank is through, rank 0 adds the checksums, syncs, gives the folder its name and then moves `latest`.
+// Whatever ends the run in between leaves a step-20.tmp, which the next start reports and removes.
 
 #include <filesystem>
 #include <optional>
@@ -23,40 +23,40 @@
 
 namespace flatshard {
 
-// All member functions but the plain questions are called by all ranks, and succeed, or throw the same Error,
-// on all of them.
 class Checkpoints {
  public:
   // Of `keep` checkpoints the oldest go first, but never the best nor the newest; 0 keeps all.
   Checkpoints(const RunSetup& setup, World& world);
 
-  // Before the run touches its folder: removes what an interrupted save has left there, and finds and
-  // verifies the checkpoint that `resume` asks for: "latest" of this folder, or the path of a checkpoint or
-  // of a run. Nothing where resume is "": then the folder must have no checkpoints, lest two runs mix.
+  // Called by all ranks; succeeds, or throws the same Error, on all of them. Before the run touches its
+  // folder: removes what an interrupted save has left there, and finds and verifies the checkpoint that
+  // `resume` asks for: "latest" of this folder, or the path of a checkpoint or of a run. Nothing where resume
+  // is "": then the folder must have no checkpoints, lest two runs mix.
   std::optional<TrainState> begin(const std::string& resume);
   // The files that each checkpoint of this model will have, its config.json among them; before load() and
-  // save().
+  // commit().
   void plan(const Model& model, const std::string& config_json);
-  // The tensors of the checkpoint that begin() found, after their names and shapes have been checked.
+  // The tensors' files, in the order of kShardFiles.
+  const std::vector<TensorFolderLayout>& layouts() const { return layouts_; }
+  // As begin(). The tensors of the checkpoint that it found, after their names and shapes have been checked.
   void load(Engine& engine);
 
-  struct Saved {
-    std::string path;
-    int64_t bytes;  // of all ranks
-    double seconds;
-  };
-  // Between steps. Nothing is done where this step's checkpoint is there already. After an Error the
-  // checkpoints are those from before.
-  std::optional<Saved> save(TrainState state, Engine& engine);
+  // Where a checkpoint is written before it is one.
+  std::filesystem::path unfinished(int64_t step) const;
+  // On rank 0, when all ranks have written and synced their ranges there: makes it the newest checkpoint.
+  void commit(const TrainState& state, Checksums sums) const;
+  // On all ranks: this one is the newest from now on.
+  void have(const TrainState& state);
 
   // The checkpoint that the run goes on from; empty where it begins anew.
   const std::filesystem::path& source() const { return source_; }
+  int64_t last_step() const { return last_step_; }  // of the newest in this folder; -1 where there is none
+  // Of the checkpoints so far and this one.
+  std::optional<TrainState::Evaluated> best_with(const TrainState& next) const;
 
  private:
   std::filesystem::path find(const std::string& resume);
   void check_no_others() const;
-  void add_sums(const TensorFolderLayout& layout, std::vector<BlockSums>& sums, Checksums& all) const;
-  void commit(const TrainState& state, Checksums& sums) const;
   void point_latest_at(int64_t step) const;
   void remove_oldest(const TrainState& newest) const;
 

@@ -303,6 +303,9 @@ std::vector<Field> fields(Config& c) {
        "how many to keep, beside the one with the lowest evaluation loss; 0 = all",
        {},
        0},
+      {"checkpoint.async", &c.checkpoint.async,
+       "write from a copy in host memory while training goes on; otherwise training waits, and no copy is "
+       "made"},
       {"checkpoint.on_sigterm", &c.checkpoint.on_sigterm,
        "save one when a signal (SIGTERM, SIGINT, SIGUSR1) ends the run"},
       {"checkpoint.on_error",

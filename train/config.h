@@ -94,6 +94,7 @@ struct LogConfig {
 struct CheckpointConfig {
   double save_every = 0;
   int64_t keep = 0;  // 0: all
+  bool async = true;
   bool on_sigterm = true;
   std::string on_error = "stop";
   std::string shard_size = "5GB";

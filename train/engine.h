@@ -59,6 +59,7 @@ class Engine {
 
   Model& model() { return model_; }
   std::vector<ShardedUnit>& units() { return units_.all(); }
+  const std::vector<ShardedUnit>& units() const { return units_.all(); }
   const Wrapping& wrapping() const { return units_.wrapping(); }
   Stream& compute() { return compute_; }
   Stream& gather() { return gather_; }

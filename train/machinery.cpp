@@ -5,6 +5,23 @@
 #include "train/start_up.h"
 
 namespace flatshard {
+namespace {
+
+// A checkpoint that a signal asks for is the run's last and needs no copy: nothing changes any more.
+bool saves_from_copy(const RunSetup& setup) {
+  return setup.config.checkpoint.async && setup.config.checkpoint.save_every > 0;
+}
+
+// Linux would grant the memory and end the run once it is used. All ranks look before one takes anything.
+void check_room(int64_t bytes, World& world) {
+  const int64_t available = available_host_bytes(), ranks = world.local_size();
+  check(bytes <= available / ranks, "out of host memory: the run needs ", human_bytes(bytes),
+        ranks > 1 ? str(" in each of the ", ranks, " ranks of this machine") : "", ", available are ",
+        human_bytes(available), "; train --plan tells what takes it");
+  world.barrier("the look at the memory");
+}
+
+}  // namespace
 
 Machinery::Conversations::Conversations(World& world, const RunSetup& setup) {
   const auto make = [&](const char* name, int color) {
@@ -25,6 +42,7 @@ RunPlan Machinery::plan_on(MemoryPlan& memory, const RunSetup& setup, int rank, 
   engine.plan_step();
   comms.log_to(nullptr);
   engine.plan_evaluation();
+  if (saves_from_copy(setup)) Staging(engine, memory.staging);
   return {.setup_text = describe_setup(setup, engine.model()),
           .memory_table = memory.table(),
           .memory_bytes = memory.peak(),
@@ -32,19 +50,6 @@ RunPlan Machinery::plan_on(MemoryPlan& memory, const RunSetup& setup, int rank, 
           .flops = flops_per_token(engine.model(), setup.seq_len()),
           .units = unit_table(engine.wrapping(), setup)};
 }
-
-namespace {
-
-// Linux would grant the memory and end the run once it is used. All ranks look before one takes anything.
-void check_room(int64_t bytes, World& world) {
-  const int64_t available = available_host_bytes(), ranks = world.local_size();
-  check(bytes <= available / ranks, "out of host memory: the run needs ", human_bytes(bytes),
-        ranks > 1 ? str(" in each of the ", ranks, " ranks of this machine") : "", ", available are ",
-        human_bytes(available), "; train --plan tells what takes it");
-  world.barrier("the look at the memory");
-}
-
-}  // namespace
 
 Machinery::Machinery(const RunSetup& setup, World& world, const MachineryOptions& options)
     : conversations_(world, setup),
@@ -55,6 +60,7 @@ Machinery::Machinery(const RunSetup& setup, World& world, const MachineryOptions
   check_room(memory_.on_host(), world);
   memory_.commit(options.commit);
   engine_.emplace(setup, world.rank(), conversations_.refer(), memory_, streams_);
+  if (saves_from_copy(setup)) staging_.emplace(*engine_, memory_.staging);
 }
 
 RunPlan plan_run(const RunSetup& setup, World& world) {

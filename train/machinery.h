@@ -8,6 +8,7 @@
 #include "comm/world.h"
 #include "train/engine.h"
 #include "train/flops.h"
+#include "train/staging.h"
 #include "train/unit_table.h"
 
 namespace flatshard {
@@ -35,6 +36,8 @@ class Machinery {
 
   Engine& engine() { return *engine_; }
   const RunPlan& plan() const { return plan_; }
+  // Where the run saves while it goes on; otherwise null.
+  Staging* staging() { return staging_ ? &*staging_ : nullptr; }
   // All that the arenas have held so far, and what they could hold at most.
   const MemoryPlan& memory() const { return memory_; }
   // From now on what the engine says to other ranks is written down; null ends it.
@@ -55,6 +58,7 @@ class Machinery {
   StreamGroup streams_;
   RunPlan plan_;
   std::optional<Engine> engine_;
+  std::optional<Staging> staging_;
 };
 
 // The plan alone; nothing is allocated.

@@ -21,14 +21,18 @@ constexpr Purpose kPurposes[] = {
     {"scratch", "of single ops"},
     {"batch", "tokens, targets and losses of this rank's lanes"},
     {"tables", "rotary frequencies"},
-    {"staging", "the host's side of what it shares with the device"},
+    {"staging", "host memory: of a GPU's run, and the copy that a checkpoint is written from"},
 };
+
+// In host memory, from where the device copies by itself.
+Arena host_arena(int purpose, Device device) {
+  return Arena(kPurposes[purpose].name, Device::cpu(),
+               device.is_cuda() ? Placement::pinned : Placement::plain);
+}
 
 // Of what belongs to shards, and so is in host memory where they are offloaded.
 Arena shard_arena(int purpose, Device device, bool offload) {
-  const char* name = kPurposes[purpose].name;
-  if (!offload || !device.is_cuda()) return Arena(name, device);
-  return Arena(name, Device::cpu(), Placement::pinned);
+  return offload ? host_arena(purpose, device) : Arena(kPurposes[purpose].name, device);
 }
 
 }  // namespace
@@ -43,7 +47,7 @@ MemoryPlan::MemoryPlan(Device device, bool offload)
       scratch(kPurposes[6].name, device),
       batch(kPurposes[7].name, device),
       tables(kPurposes[8].name, device),
-      staging(kPurposes[9].name, Device::cpu(), Placement::pinned),
+      staging(host_arena(9, device)),
       offload_(offload) {}
 
 std::array<Arena*, 10> MemoryPlan::all() {

@@ -16,7 +16,8 @@ class MemoryPlan {
   explicit MemoryPlan(Device device, bool offload = false);
 
   Arena parameters, gathered, optimizer, gradients, exchange, activations, scratch, batch, tables;
-  Arena staging;  // of a GPU's run: what the host writes and reads, in its own memory
+  // Of a GPU's run, what the host writes and reads, in its own memory; and what a checkpoint is written from.
+  Arena staging;
 
   UnitArenas units() { return {parameters, gathered, optimizer, gradients, exchange}; }
   void commit(CommitOptions options = {});

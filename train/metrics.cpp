@@ -32,6 +32,10 @@ void each_field(Metrics& m, Visit&& visit) {
   visit("loss_scale", m.loss_scale);
   visit("eval_loss", m.eval_loss);
   visit("exposed_comm_seconds", m.exposed_comm_seconds);
+  visit("save_seconds", m.save_seconds);
+  visit("saved_step", m.saved_step);
+  visit("saved_bytes", m.saved_bytes);
+  visit("saved_seconds", m.saved_seconds);
 }
 
 class Writer {
@@ -46,7 +50,8 @@ class Writer {
   void operator()(const char* key, bool value) {
     if (value) json_[key] = true;
   }
-  void operator()(const char* key, const std::optional<double>& value) {
+  template <class T>
+  void operator()(const char* key, const std::optional<T>& value) {
     if (value) (*this)(key, *value);
   }
 
@@ -87,7 +92,8 @@ class Reader {
     check(item.is_boolean(), where_, ": ", key, " is ", item.dump(), ", must be true or false");
     value = item.get<bool>();
   }
-  void operator()(const char* key, std::optional<double>& value) {
+  template <class T>
+  void operator()(const char* key, std::optional<T>& value) {
     if (!json_.contains(key)) return;
     (*this)(key, value.emplace());
   }

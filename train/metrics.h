@@ -24,6 +24,11 @@ struct StepMetrics {
   std::optional<double> loss_scale{};  // fp16 only
   std::optional<double> eval_loss{};
   std::optional<double> exposed_comm_seconds{};  // several ranks: for which compute stood waiting
+  std::optional<double> save_seconds{};          // for which training stood still for checkpoints
+  // The checkpoint that was last finished since the line before: its bytes, and the seconds of writing it,
+  // most of them behind the steps.
+  std::optional<int64_t> saved_step{}, saved_bytes{};
+  std::optional<double> saved_seconds{};
 };
 
 class MetricsFile {

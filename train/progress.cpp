@@ -75,6 +75,11 @@ void Progress::step(const StepMetrics& m) {
   out_ << text << std::flush;
 }
 
+void Progress::print(const std::string& line) {
+  finish();
+  out_ << line << std::endl;
+}
+
 void Progress::finish() {
   if (terminal_) terminal_->finish();
 }

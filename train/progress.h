@@ -23,6 +23,8 @@ class Progress {
   Progress(int64_t total_steps, bool terminal, std::ostream& out);
 
   void step(const StepMetrics& m);
+  // A line that stays.
+  void print(const std::string& line);
   // Ends the line that is being rewritten, if there is one; more steps may follow.
   void finish();
 

@@ -43,7 +43,7 @@ void save_model(const std::string& folder, const std::string& config_json, int64
   }
   world.barrier("the model's files");  // they are there
   if (engine.rank() != 0) open_files(false);
-  write_shards(*writer, weights, engine);
+  write_shards(*writer, weights, owned_shards(engine), engine.compute());
   writer->finish();
   world.barrier("the model's tensors");  // every rank has written
   if (engine.rank() != 0) return;

@@ -12,17 +12,18 @@ namespace {
 constexpr int64_t kBlock = ValueWriter::kBlock;
 
 // A block on the host, as fp32, and in the dtype of where it lies.
-struct Staging {
+struct Block {
   std::vector<float> values = std::vector<float>(static_cast<size_t>(kBlock));
   std::vector<float> raw = values;  // room for any dtype
 
   Tensor like(const Tensor& part) { return {raw.data(), part.dtype, part.shape, Device::cpu()}; }
 };
 
-// visit(name of a tensor, first element in it, part of a shard) for everything of a unit that the file holds
-// and this rank owns, block by block.
+// visit(name of a tensor, first element in it, part of a shard) for everything that this rank owns of a unit
+// and the file holds, block by block.
 template <class Visit>
-void each_range(const ShardFiles& files, const ShardedUnit& unit, Visit&& visit) {
+void each_range(const ShardFiles& files, const Owned& owned, Visit&& visit) {
+  const ShardedUnit& unit = *owned.unit;
   const auto walk = [&](const FlatLayout& layout, const Tensor& shard) {
     for (const FlatLayout::Piece& piece : layout.pieces(unit.place()))
       for (int64_t at = 0; at < piece.size; at += kBlock) {
@@ -30,32 +31,31 @@ void each_range(const ShardFiles& files, const ShardedUnit& unit, Visit&& visit)
         visit(unit.params()[piece.param].name, piece.in_param + at, shard.slice(begin, begin + n));
       }
   };
-  if (unit.has_gradients()) walk(unit.trainable(), unit.shard().*files.of);
-  if (files.of == &ShardedUnit::Shard::p && !unit.frozen().empty()) walk(unit.frozen(), unit.frozen_shard());
+  if (unit.has_gradients()) walk(unit.trainable(), owned.*files.of);
+  if (files.of == &Owned::p && !unit.frozen().empty()) walk(unit.frozen(), owned.frozen);
 }
 
 // The values of part of a shard as fp32 on the host.
-const float* fetch(const Tensor& part, Staging& staging, Stream& stream) {
+const float* fetch(const Tensor& part, Block& block, Stream& stream) {
   Tensor here = part;
   if (part.device.is_cuda()) {
-    here = staging.like(part);
+    here = block.like(part);
     copy(stream, here, part);
     stream.sync();
   }
   if (here.dtype == DType::f32) return here.as<float>();
   visit_float(here.dtype, [&]<class T>() {
     const T* from = here.as<T>();
-    std::transform(from, from + here.size(), staging.values.begin(),
-                   [](T x) { return static_cast<float>(x); });
+    std::transform(from, from + here.size(), block.values.begin(), [](T x) { return static_cast<float>(x); });
   });
-  return staging.values.data();
+  return block.values.data();
 }
 
 }  // namespace
 
 TensorFolderLayout layout_of(const ShardFiles& files, const Model& model, int64_t most_bytes) {
   std::vector<SafetensorsSpec> specs = weight_specs(model, DType::f32);
-  if (files.of != &ShardedUnit::Shard::p) {
+  if (files.of != &Owned::p) {
     std::set<std::string> trained;
     for (const ParamList& list : model.units())
       for (const ParamSpec& spec : list.specs())
@@ -65,13 +65,13 @@ TensorFolderLayout layout_of(const ShardFiles& files, const Model& model, int64_
   return {files.stem, std::move(specs), most_bytes};
 }
 
-void write_shards(TensorFolderWriter& writer, const ShardFiles& files, Engine& engine) {
-  Staging staging;
-  for (size_t i = 0; i < engine.units().size(); ++i)
-    if (engine.writes_unit(i))
-      each_range(files, engine.units()[i], [&](const std::string& name, int64_t first, const Tensor& part) {
-        writer.write(name, first, fetch(part, staging, engine.compute()), part.size());
-      });
+void write_shards(TensorFolderWriter& writer, const ShardFiles& files, const std::vector<Owned>& owned,
+                  Stream& stream) {
+  Block block;
+  for (const Owned& of_unit : owned)
+    each_range(files, of_unit, [&](const std::string& name, int64_t first, const Tensor& part) {
+      writer.write(name, first, fetch(part, block, stream), part.size());
+    });
 }
 
 void check_tensors(const TensorFolder& source, const TensorFolderLayout& layout) {
@@ -92,7 +92,7 @@ void check_tensors(const TensorFolder& source, const TensorFolderLayout& layout)
 void read_shards(const TensorFolder& source, const ShardFiles& files, const ShardedUnit& unit,
                  Stream& stream) {
   ValueWriter writer;
-  each_range(files, unit, [&](const std::string& name, int64_t first, const Tensor& part) {
+  each_range(files, owned_of(unit), [&](const std::string& name, int64_t first, const Tensor& part) {
     writer.write(stream, part, source.find(name)->bytes.data() + first * int64_t{sizeof(float)});
   });
 }

@@ -5,32 +5,31 @@
 //   exp_avg      first moments of the trained parameters
 //   exp_avg_sq   second moments
 // What a rank owns of a tensor is one range of it; every rank writes and reads its own ranges, with no more
-// memory than one block. Where shards have replicas, these take turns by unit, so that all write equally
-// much.
+// memory than one block.
 
 #include <array>
 #include <string>
 
 #include "checkpoint/tensor_folder.h"
-#include "train/engine.h"
 #include "train/model_folder.h"
+#include "train/staging.h"
 
 namespace flatshard {
 
 struct ShardFiles {
   const char* stem;
-  Tensor ShardedUnit::Shard::*of;  // what of a shard is in it
+  Tensor Owned::*of;  // what is in it
 };
 
-inline constexpr std::array<ShardFiles, 3> kShardFiles{{{kWeightsStem, &ShardedUnit::Shard::p},
-                                                        {"exp_avg", &ShardedUnit::Shard::m},
-                                                        {"exp_avg_sq", &ShardedUnit::Shard::v}}};
+inline constexpr std::array<ShardFiles, 3> kShardFiles{
+    {{kWeightsStem, &Owned::p}, {"exp_avg", &Owned::m}, {"exp_avg_sq", &Owned::v}}};
 
 // Cut into files of `most_bytes`.
 TensorFolderLayout layout_of(const ShardFiles& files, const Model& model, int64_t most_bytes);
 
-// This rank's ranges; the writer's layout is layout_of's.
-void write_shards(TensorFolderWriter& writer, const ShardFiles& files, Engine& engine);
+// These ranges; the writer's layout is layout_of's. The stream serves where they are on a GPU.
+void write_shards(TensorFolderWriter& writer, const ShardFiles& files, const std::vector<Owned>& owned,
+                  Stream& stream);
 
 // An Error unless a source has exactly the tensors of the layout, however they are cut into files; it names
 // the first that is missing, of another shape or dtype, or unexpected.

@@ -26,6 +26,7 @@ class StageUnits {
   void reduce(int stage, Stream& compute, Stream& reduce, int64_t micro);
 
   std::vector<ShardedUnit>& all() { return units_; }
+  const std::vector<ShardedUnit>& all() const { return units_; }
   const Wrapping& wrapping() const { return wrapping_; }
 
  private:

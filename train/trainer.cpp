@@ -21,6 +21,7 @@
 #include "train/report.h"
 #include "train/run_data.h"
 #include "train/run_folder.h"
+#include "train/saver.h"
 #include "train/start_up.h"
 #include "train/stop_request.h"
 #include "train/trace_file.h"
@@ -53,8 +54,9 @@ class Trainer {
   TrainState nature();
   std::optional<TrainState> find_checkpoint();
   void begin();
-  TrainState state();
-  void save_checkpoint(std::optional<double> eval_loss);
+  TrainState state(std::optional<double> eval_loss);
+  void save(StepMetrics& m, bool begins);
+  void save_or_warn(const std::function<void()>& part);
   void finish();
   bool leads() const { return world_.rank() == 0; }
 
@@ -73,6 +75,7 @@ class Trainer {
   Trace trace_;
   ClockOffset clock_;
   Machinery machinery_;
+  Saver saver_;
   LossScale loss_scale_;
   double peak_ = 0;
   Progress progress_;
@@ -81,7 +84,8 @@ class Trainer {
 
   int64_t data_step_ = 0, completed_ = 0, tokens_ = 0;
   int64_t skipped_in_a_row_ = 0;
-  int steps_row_ = 0;  // of the trace
+  bool threads_idle_ = false;  // no rank's saver was busy in the last step
+  int steps_row_ = 0;          // of the trace
   StopRequest stop_request_;
   // Of the rank that was asked first; on all ranks alike.
   struct Stop {
@@ -106,6 +110,7 @@ Trainer::Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bo
       machinery_(setup_, world,
                  {.order = world.size() > 1 ? StreamOrder::concurrent : StreamOrder::in_order,
                   .trace = setup_.config.run.trace ? &trace_ : nullptr}),
+      saver_(checkpoints_, machinery_.engine(), machinery_.staging(), world),
       loss_scale_(setup_.compute, setup_.config.precision.loss_scale),
       progress_(total_steps_, terminal, out) {
   if (setup_.config.run.trace) steps_row_ = trace_.add_row("steps");
@@ -197,13 +202,11 @@ void Trainer::run() {
     // Each checkpoint that was planned has its evaluation, so that the best one is known.
     if (!m.skipped && eval_ && (due(eval_every_) || saves))
       m.eval_loss = evaluation_loss(machinery_.engine(), eval_->data, setup_.config.data.eval, world_);
-    if (leads()) {
-      metrics_->write(m);
-      if (completed_ % setup_.config.log.every == 0 || completed_ == total_steps_ || m.skipped ||
-          m.eval_loss || stop_.signal)
-        progress_.step(m);
-    }
-    if (saves || (stop_.signal && setup_.config.checkpoint.on_sigterm)) save_checkpoint(m.eval_loss);
+    if (leads() && (completed_ % setup_.config.log.every == 0 || completed_ == total_steps_ || m.skipped ||
+                    m.eval_loss || stop_.signal))
+      progress_.step(m);
+    save(m, saves || (stop_.signal && setup_.config.checkpoint.on_sigterm));
+    if (leads()) metrics_->write(m);
     if (!m.skipped && setup_.config.run.hash_every > 0 && completed_ % setup_.config.run.hash_every == 0 &&
         completed_ < total_steps_)
       print_hash();
@@ -265,12 +268,14 @@ void Trainer::report_first_step() {
 }
 
 // In the order of the lanes, whoever computed them. What each rank was asked to do travels along, so that all
-// stop after the same step.
+// stop after the same step; and whether it is still writing a checkpoint.
 double Trainer::sum_of_lanes(std::span<const double> losses) {
   std::vector<double> mine(losses.begin(), losses.end());
   mine.push_back(stop_request_.signal());
+  mine.push_back(saver_.busy());
   const std::vector<double> all = world_.all_gather(mine, "losses");
   std::vector<double> in_order(losses.size() * static_cast<size_t>(world_.size()));
+  threads_idle_ = true;
   for (int rank = 0; rank < world_.size(); ++rank) {
     const double* const said = &all[static_cast<size_t>(rank) * mine.size()];
     for (int64_t local = 0, lanes = setup_.batching.lanes; local < std::ssize(losses); ++local)
@@ -278,6 +283,7 @@ double Trainer::sum_of_lanes(std::span<const double> losses) {
           lane_of(setup_.units, setup_.groups, rank, local / lanes, local % lanes))] = said[local];
     if (const int signal = static_cast<int>(said[losses.size()]); signal != 0 && !stop_.signal)
       stop_ = {rank, signal};
+    if (said[losses.size() + 1] != 0) threads_idle_ = false;
   }
   double sum = 0;
   for (const double loss : in_order) sum += loss;
@@ -287,22 +293,21 @@ double Trainer::sum_of_lanes(std::span<const double> losses) {
 // Every rank has the same numbers, so all of them stop, or go on, together.
 void Trainer::check_result(const StepMetrics& m, bool finite) {
   skipped_in_a_row_ = m.skipped ? skipped_in_a_row_ + 1 : 0;
-  check(skipped_in_a_row_ < kMostSkippedInARow, kMostSkippedInARow,
-        " steps in a row were skipped, for want of targets or of finite gradients");
-  if (finite && std::isfinite(m.loss)) return;
-  if (loss_scale_.dynamic() || setup_.config.train.skip_nonfinite) return;
-  fail(str("step ", completed_ + 1, ": the loss is ", m.loss, " and the gradient norm ", m.grad_norm,
-           ", must be finite; lower optimizer.lr, or set train.skip_nonfinite = true"));
+  const bool may_skip = loss_scale_.dynamic() || setup_.config.train.skip_nonfinite;
+  const bool good = may_skip || (finite && std::isfinite(m.loss));
+  if (good && skipped_in_a_row_ < kMostSkippedInARow) return;
+  save_or_warn([&] { saver_.finish(); });  // what was good is not lost with the run
+  check(good, "step ", completed_ + 1, ": the loss is ", m.loss, " and the gradient norm ", m.grad_norm,
+        ", must be finite; lower optimizer.lr, or set train.skip_nonfinite = true");
+  fail(str(kMostSkippedInARow, " steps in a row were skipped, for want of targets or of finite gradients"));
 }
 
 void Trainer::print_hash() {
   const std::string hash = weights_hash(machinery_.engine());
-  if (!leads()) return;
-  progress_.finish();
-  out_ << "step " << completed_ << " weights " << hash << std::endl;
+  if (leads()) progress_.print(str("step ", completed_, " weights ", hash));
 }
 
-TrainState Trainer::state() {
+TrainState Trainer::state(std::optional<double> eval_loss) {
   TrainState s = nature();
   s.step = completed_;
   s.data_step = data_step_;
@@ -310,22 +315,42 @@ TrainState Trainer::state() {
   s.skipped_in_a_row = skipped_in_a_row_;
   s.loss_scale = loss_scale_.value();
   s.good_steps = loss_scale_.good_steps();
+  s.eval_loss = eval_loss;
   return s;
 }
 
-void Trainer::save_checkpoint(std::optional<double> eval_loss) {
-  TrainState now = state();
-  now.eval_loss = eval_loss;
+// What there is to do for checkpoints between this step and the next one.
+void Trainer::save(StepMetrics& m, bool begins) {
+  const auto begin = Clock::now();
+  const auto tell = [&](const std::optional<Saver::Saved>& saved) {
+    if (!saved) return;
+    m.saved_step = saved->step;
+    m.saved_bytes = saved->bytes;
+    m.saved_seconds = saved->seconds;
+    if (leads())
+      progress_.print(str("saved     ", setup_.config.run.dir, "/step-", saved->step, ": ",
+                          human_bytes(saved->bytes), ", written in ", human_seconds(saved->seconds),
+                          "; training stood still for ", human_seconds(saved->paid)));
+  };
+  if (begins) {
+    save_or_warn([&] { tell(saver_.finish()); });
+    save_or_warn([&] { saver_.begin(state(m.eval_loss)); });
+  } else if (!saver_.in_flight()) {
+    return;
+  }
+  if (!machinery_.staging() || completed_ == total_steps_ || stop_.signal)
+    save_or_warn([&] { tell(saver_.finish()); });
+  else if (!begins && std::exchange(threads_idle_, false))
+    save_or_warn([&] { tell(saver_.advance()); });
+  m.save_seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+void Trainer::save_or_warn(const std::function<void()>& part) {
   try {
-    const auto saved = checkpoints_.save(std::move(now), machinery_.engine());
-    if (!leads() || !saved) return;
-    progress_.finish();
-    out_ << "saved     " << saved->path << ": " << human_bytes(saved->bytes) << " in "
-         << human_seconds(saved->seconds) << std::endl;
+    part();
   } catch (const Error& error) {
-    const std::string text = str("the checkpoint of step ", completed_, " was not written: ", error.what());
-    if (setup_.config.checkpoint.on_error == "stop") fail(text);
-    if (leads()) log_warning(text);
+    if (setup_.config.checkpoint.on_error == "stop") throw;
+    if (leads()) log_warning(error.what());
   }
 }
 

@@ -94,7 +94,12 @@ TEST_CASE("every field comes back") {
                                           .memory_bytes = 9,
                                           .skipped = true,
                                           .loss_scale = 10.0,
-                                          .eval_loss = 11.0});
+                                          .eval_loss = 11.0,
+                                          .exposed_comm_seconds = 12.0,
+                                          .save_seconds = 13.0,
+                                          .saved_step = 14,
+                                          .saved_bytes = 15,
+                                          .saved_seconds = 16.0});
   CHECK(m.step == INT64_MAX);
   CHECK(m.loss == 1);
   CHECK(m.grad_norm == 2);
@@ -108,6 +113,11 @@ TEST_CASE("every field comes back") {
   CHECK(m.skipped);
   CHECK(m.loss_scale == 10.0);
   CHECK(m.eval_loss == 11.0);
+  CHECK(m.exposed_comm_seconds == 12.0);
+  CHECK(m.save_seconds == 13.0);
+  CHECK(m.saved_step == 14);
+  CHECK(m.saved_bytes == 15);
+  CHECK(m.saved_seconds == 16.0);
 }
 
 TEST_CASE("what a step does not have stands in no key") {
@@ -117,6 +127,7 @@ TEST_CASE("what a step does not have stands in no key") {
   CHECK_FALSE(m.skipped);
   CHECK_FALSE(m.loss_scale.has_value());
   CHECK_FALSE(m.eval_loss.has_value());
+  CHECK_FALSE(m.saved_step.has_value());
 }
 
 TEST_CASE("a NaN is kept, in JSON that any parser reads") {
