@@ -126,8 +126,12 @@ void Checkpoints::commit(const TrainState& state, Checksums sums) const {
   if (fs::exists(path)) rename_durable(path.string(), given_up.string());
   rename_durable(written.string(), path.string());
   point_latest_at(state.step);
-  fs::remove_all(given_up);
-  if (keep_ > 0) remove_oldest(state);
+  try {
+    fs::remove_all(given_up);
+    if (keep_ > 0) remove_oldest(state);
+  } catch (const std::exception& error) {  // this one is there nevertheless
+    log_warning("an earlier checkpoint cannot be removed: ", error.what());
+  }
 }
 
 void Checkpoints::have(const TrainState& state) {
