@@ -11,6 +11,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "bench/checkpoint_bench.h"
 #include "bench/comm_bench.h"
 #include "bench/report.h"
 #include "bench/step_bench.h"
@@ -29,7 +30,7 @@ struct Options {
   std::string json_file;
   double seconds = 2;
   bool list = false;
-  bool step = false, comm = false;
+  bool step = false, comm = false, checkpoint = false;
   bool vm = false, opcodes = false;
 };
 
@@ -48,9 +49,13 @@ void declare(CLI::App& app, Options& o) {
       "--step", o.step,
       "time whole training steps instead of single ops; under mpirun, sharded beside replicated ones");
   app.add_flag("--comm", o.comm, "under mpirun: time collectives beside MPI's own")->excludes("--step");
+  app.add_flag("--checkpoint", o.checkpoint,
+               "time saving and loading a checkpoint beside plain files, in this folder; also under mpirun")
+      ->excludes("--step", "--comm");
   auto* vm =
       app.add_flag("--vm", o.vm, "count what the CUDA twins cost, on the PTX machine: no GPU is needed");
-  for (const char* other : {"--step", "--comm", "--device", "--threads", "--json", "--seconds"})
+  for (const char* other :
+       {"--step", "--comm", "--checkpoint", "--device", "--threads", "--json", "--seconds"})
     vm->excludes(other);
   app.add_flag("--opcodes", o.opcodes, "with --vm: how often each opcode is executed")->needs(vm);
   app.add_flag("--list", o.list, "print the cases and stop");
@@ -84,10 +89,19 @@ int time_steps(const Options& options, World& world) {
   return 0;
 }
 
+int time_checkpoints(const Options& options, World& world) {
+  check(options.device == "cpu" && options.json_file.empty(), "--checkpoint: on the CPU, without --json");
+  constexpr int kSamples = 7;
+  set_thread_count(options.threads > 0 ? options.threads : threads_for(world));
+  const CheckpointResult result = measure_checkpoints(world, kSamples);
+  if (world.rank() == 0) std::cout << checkpoint_table(result) << std::flush;
+  return 0;
+}
+
 // Several ranks: rank 0 prints.
 int time_ranks(const Options& options, World& world) {
   check(options.device == "cpu", "--comm and --step under mpirun: ranks talk through host memory");
-  check(options.step || options.comm, "under mpirun: bench --comm or bench --step");
+  check(options.step || options.comm, "under mpirun: bench --comm, --step or --checkpoint");
   set_thread_count(options.threads > 0 ? options.threads : threads_for(world));
   std::ofstream json = open_json(world.rank() == 0 ? options.json_file : "");
   const Machine machine = this_machine(Device::cpu());
@@ -127,6 +141,7 @@ int time_ranks(const Options& options, World& world) {
 int run(const Options& options) {
   if (options.vm) become_vm_bench(options);
   World world;
+  if (options.checkpoint) return time_checkpoints(options, world);
   if (world.size() > 1 || options.comm) return time_ranks(options, world);
   if (options.step) return time_steps(options, world);
   const std::vector<Case> cases = select_cases(all_cases(Scale::bench), options.words);

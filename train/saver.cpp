@@ -32,7 +32,7 @@ struct Saver::Save {
   std::string folder;  // while it is unfinished
   std::vector<Part> parts;
   bool written = false;  // by all ranks
-  double seconds = 0, paid = 0;
+  double seconds = 0, paid = 0, copying = 0;
 };
 
 Saver::Saver(Checkpoints& checkpoints, Engine& engine, Staging* staging, World& world)
@@ -64,6 +64,7 @@ void Saver::begin(TrainState state) {
     });
     start([this] { write(); });
   });
+  save_->copying = save_->paid;
 }
 
 void Saver::open_all(bool create) {
@@ -105,7 +106,11 @@ std::optional<Saver::Saved> Saver::advance() {
   checkpoints_.have(done->state);
   int64_t bytes = 0;
   for (const Part& part : done->parts) bytes += part.layout.file_bytes();
-  return Saved{.step = done->state.step, .bytes = bytes, .seconds = done->seconds, .paid = done->paid};
+  return Saved{.step = done->state.step,
+               .bytes = bytes,
+               .seconds = done->seconds,
+               .paid = done->paid,
+               .copying = done->copying};
 }
 
 // All ranks have written: rank 0 gets their sums, and goes on alone.

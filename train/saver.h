@@ -34,7 +34,8 @@ class Saver {
     int64_t step;
     int64_t bytes;   // of all ranks
     double seconds;  // of writing, on the slowest rank, and of committing
-    double paid;     // seconds for which training stood still
+    double paid;     // seconds for which training stood still; of them
+    double copying;  // those before it could go on
   };
 
   // Between steps, when nothing is in flight. Nothing is done where this step's checkpoint is there already.

@@ -1,0 +1,238 @@
+#include "bench/checkpoint_bench.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iomanip>
+#include <sstream>
+#include <unistd.h>
+
+#include "runtime/host_memory.h"
+#include "runtime/rng.h"
+#include "train/checkpoints.h"
+#include "train/machinery.h"
+#include "train/saver.h"
+
+namespace flatshard::bench {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kFolder = "bench-checkpoint";
+constexpr int64_t kBlock = int64_t{4} << 20;
+
+// 65 M parameters: 784 MB with their moments.
+Config llama(int ranks) {
+  Config c;
+  c.run.device = "cpu";
+  c.run.dir = kFolder;
+  c.model = {.family = "llama", .layers = 5, .hidden = 1024, .heads = 8, .ffn = 2816, .vocab = 512};
+  c.data.seq_len = 16;
+  c.train.steps = 1000;
+  c.train.total_batch_size = ranks;
+  c.optimizer.lr = 1e-3;
+  c.checkpoint.save_every = 1;
+  return c;
+}
+
+// Of the slowest rank.
+double time_of(World& world, const std::function<void()>& work) {
+  world.barrier("bench");
+  const double mine = seconds_of(work);
+  const std::vector<double> all = world.all_gather({&mine, 1}, "bench");
+  return *std::max_element(all.begin(), all.end());
+}
+
+int64_t most_of(World& world, int64_t value) {
+  const double mine = static_cast<double>(value);
+  const std::vector<double> all = world.all_gather({&mine, 1}, "bench");
+  return static_cast<int64_t>(*std::max_element(all.begin(), all.end()));
+}
+
+// A file without structure, of which every rank writes and reads one part.
+class PlainFile {
+ public:
+  PlainFile(World& world, int64_t bytes)
+      : bytes_(bytes / world.size()), begin_(bytes_ * world.rank()), block_(static_cast<size_t>(kBlock)) {
+    const RandomStream random(1, "plain file");
+    for (size_t i = 0; i < block_.size(); ++i)
+      block_[i] = static_cast<char>(random.bits(static_cast<int64_t>(i)));
+  }
+
+  void write() {
+    each_block(O_WRONLY | O_CREAT,
+               [&](int file, int64_t at, size_t n) { return pwrite(file, block_.data(), n, at); });
+  }
+  void read() {
+    each_block(O_RDONLY, [&](int file, int64_t at, size_t n) { return pread(file, block_.data(), n, at); });
+  }
+  static fs::path path() { return fs::path(kFolder) / "plain"; }
+
+ private:
+  template <class Call>
+  void each_block(int flags, Call&& call) {
+    const int file = open(path().c_str(), flags | O_CLOEXEC, 0666);
+    check(file >= 0, path().string(), ": ", std::strerror(errno));
+    for (int64_t at = 0; at < bytes_;) {
+      const ssize_t done = call(file, begin_ + at, static_cast<size_t>(std::min(kBlock, bytes_ - at)));
+      check(done > 0, path().string(), ": ", std::strerror(errno));
+      at += done;
+    }
+    if (flags != O_RDONLY) check(fsync(file) == 0, path().string(), ": ", std::strerror(errno));
+    close(file);
+  }
+
+  int64_t bytes_, begin_;
+  std::vector<char> block_;
+};
+
+// The system's cache keeps nothing of what is in the folder and on disk.
+void forget(const fs::path& folder) {
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (!entry.is_regular_file()) continue;
+    const int file = open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
+    check(file >= 0 && posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED) == 0, entry.path().string(),
+          ": cannot be taken out of the cache");
+    close(file);
+  }
+}
+
+// A model in training, and its checkpoints.
+class Subject {
+ public:
+  explicit Subject(World& world)
+      : world_(world),
+        setup_(set_up(llama(world.size()), world)),
+        machinery_(setup_, world),
+        checkpoints_(setup_, world),
+        saver_(checkpoints_, machinery_.engine(), machinery_.staging(), world) {
+    machinery_.engine().initialise();
+    Stream& compute = machinery_.engine().compute();
+    for (const Owned& owned : owned_shards(machinery_.engine()))  // moments that are not all zero
+      for (const Tensor& moment : {owned.m, owned.v}) copy(compute, moment, owned.p);
+    compute.sync();
+    checkpoints_.begin("");
+    checkpoints_.plan(machinery_.engine().model(), "{}");
+  }
+
+  Saver::Saved save() {
+    saver_.begin({.step = ++step_, .data_step = step_, .ranks = world_.size()});
+    return *saver_.finish();
+  }
+  void load() {
+    Checkpoints found(setup_, world_);
+    found.begin("latest");
+    found.plan(machinery_.engine().model(), "{}");
+    found.load(machinery_.engine());
+  }
+  int64_t staging_bytes() const { return machinery_.memory().staging.peak(); }
+
+ private:
+  World& world_;
+  RunSetup setup_;
+  Machinery machinery_;
+  Checkpoints checkpoints_;
+  Saver saver_;
+  int64_t step_ = 0;
+};
+
+// The folder for as long as this lives.
+class Folder {
+ public:
+  explicit Folder(World& world) : world_(world) {
+    if (leads()) check(fs::create_directory(kFolder), kFolder, ": is there already; remove it");
+    world.barrier("bench");
+  }
+  ~Folder() {
+    std::error_code ignored;
+    if (leads()) fs::remove_all(kFolder, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  void clear() {
+    if (leads()) {
+      for (const auto& entry : fs::directory_iterator(kFolder)) fs::remove_all(entry.path());
+      sync();  // or the disk is still at it when the next file is written
+    }
+    world_.barrier("bench");
+  }
+  void forget_cached() {
+    if (leads()) forget(kFolder);
+    world_.barrier("bench");
+  }
+
+ private:
+  bool leads() const { return world_.rank() == 0; }
+  World& world_;
+};
+
+// process_memory() then tells the most that the process has held since.
+void begin_new_peak() {
+  std::ofstream out("/proc/self/clear_refs");
+  out << "5" << std::flush;
+  check(out.good(), "/proc/self/clear_refs: cannot write");
+}
+
+}  // namespace
+
+CheckpointResult measure_checkpoints(World& world, int samples) {
+  Folder folder(world);
+  Subject subject(world);
+  CheckpointResult result;
+  result.ranks = world.size();
+  result.samples = samples;
+  const int64_t resident = process_memory().resident;
+  begin_new_peak();
+  result.bytes = subject.save().bytes;
+  result.extra_memory = most_of(world, process_memory().peak - resident);
+  result.staging = most_of(world, subject.staging_bytes());
+
+  PlainFile plain(world, result.bytes);
+  std::vector<double> save, paid, plain_write, load, plain_read, save_rates, load_rates;
+  for (int i = 0; i < samples; ++i) {
+    folder.clear();
+    plain_write.push_back(time_of(world, [&] { plain.write(); }));
+    save.push_back(time_of(world, [&] { paid.push_back(subject.save().copying); }));
+    folder.forget_cached();
+    plain_read.push_back(time_of(world, [&] { plain.read(); }));
+    load.push_back(time_of(world, [&] { subject.load(); }));
+    save_rates.push_back(plain_write.back() / save.back());
+    load_rates.push_back(plain_read.back() / load.back());
+  }
+  result.save = spread(save);
+  result.paid = spread(paid);
+  result.plain_write = spread(plain_write);
+  result.load = spread(load);
+  result.plain_read = spread(plain_read);
+  result.save_rate = quantile(save_rates, 0.5);
+  result.load_rate = quantile(load_rates, 0.5);
+  return result;
+}
+
+std::string checkpoint_table(const CheckpointResult& r) {
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(1) << static_cast<double>(r.bytes) * 1e-6 << " MB from " << r.ranks
+      << (r.ranks == 1 ? " rank, " : " ranks, ") << r.samples << " samples of each in turn\n"
+      << "            seconds  p10..p90        MB/s   of a plain file's\n";
+  const auto line = [&](const char* name, const Spread& s, double rate) {
+    out << std::left << std::setw(12) << name << std::right << std::setprecision(2) << std::setw(7)
+        << s.median << std::setw(7) << s.p10 << ".." << std::left << std::setw(6) << s.p90 << std::right
+        << std::setprecision(0) << std::setw(8) << static_cast<double>(r.bytes) * 1e-6 / s.median;
+    if (rate > 0) out << std::setw(12) << 100 * rate << '%';
+    out << '\n';
+  };
+  line("save", r.save, r.save_rate);
+  line("plain write", r.plain_write, 0);
+  line("load", r.load, r.load_rate);
+  line("plain read", r.plain_read, 0);
+  out << "a step would stand still for " << std::setprecision(3) << r.paid.median
+      << " s; a rank's staging buffer " << std::setprecision(1) << static_cast<double>(r.staging) * 1e-6
+      << " MB, its memory grew by " << static_cast<double>(r.extra_memory) * 1e-6
+      << " MB in the first save\n";
+  return std::move(out).str();
+}
+
+}  // namespace flatshard::bench

@@ -1,0 +1,30 @@
+#pragma once
+// Times saving and loading a checkpoint beside plain files of as many bytes. What is compared takes turns in
+// one process, in the current folder; a time is that of the slowest rank, and a rank's part of a plain file
+// is as large as its part of the checkpoint. Both are synced when they are written, and both are read when
+// the system's cache has been told to forget them. Saving goes from the first copy to the checkpoint that is
+// there; loading verifies all checksums.
+
+#include <string>
+
+#include "bench/measure.h"
+#include "comm/world.h"
+
+namespace flatshard::bench {
+
+struct CheckpointResult {
+  int ranks = 1, samples = 0;
+  int64_t bytes = 0;         // of all files with tensors
+  Spread save, plain_write;  // seconds
+  Spread paid;               // of a save, for which a step would stand still
+  Spread load, plain_read;
+  double save_rate = 0, load_rate = 0;  // as a share of the plain one's: medians over neighbours in time
+  int64_t staging = 0;                  // bytes of a rank's staging buffer, and
+  int64_t extra_memory =
+      0;  // by how much a rank's memory grew in the first save; both of the rank that has most
+};
+
+CheckpointResult measure_checkpoints(World& world, int samples);
+std::string checkpoint_table(const CheckpointResult& result);
+
+}  // namespace flatshard::bench
