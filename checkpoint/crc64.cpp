@@ -3,6 +3,10 @@
 #include <array>
 #include <cstring>
 
+#if defined(__PCLMUL__)
+#include <immintrin.h>
+#endif
+
 namespace flatshard {
 namespace {
 
@@ -34,9 +38,49 @@ constexpr Tables make_tables() {
 }
 constexpr Tables kTables = make_tables();
 
+// A sum carried on over the first bytes, as many as go in whole rounds; the rest is what it did not take.
+#if defined(__PCLMUL__)
+constexpr uint64_t power_of_x(int exponent) {
+  uint64_t power = kOne;
+  for (int i = 0; i < exponent; ++i) power = times_x(power);
+  return power;
+}
+template <int Exponent>
+constexpr uint64_t power_of = power_of_x(Exponent);
+
+// 16 bytes as a polynomial, the first bits the highest powers, carried on over Bits zero bits: modulo the
+// CRC's polynomial, but for the length, which stays. A carry-less product of reflected words is one power of
+// x more than their product.
+template <int Bits>
+__m128i carried(__m128i a) {
+  const __m128i powers =
+      _mm_set_epi64x(static_cast<int64_t>(power_of<Bits - 1>), static_cast<int64_t>(power_of<Bits + 63>));
+  return _mm_xor_si128(_mm_clmulepi64_si128(a, powers, 0x00), _mm_clmulepi64_si128(a, powers, 0x11));
+}
+
+uint64_t add_rounds(uint64_t sum, std::span<const std::byte>& bytes) {
+  constexpr size_t kLanes = 4, kRound = kLanes * sizeof(__m128i);
+  if (bytes.size() < 2 * kRound) return sum;
+  const auto load = [&](size_t lane) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes.data()) + lane);
+  };
+  __m128i lanes[kLanes];
+  for (size_t i = 0; i < kLanes; ++i) lanes[i] = load(i);
+  lanes[0] = _mm_xor_si128(lanes[0], _mm_cvtsi64_si128(static_cast<int64_t>(sum)));
+  for (bytes = bytes.subspan(kRound); bytes.size() >= kRound; bytes = bytes.subspan(kRound))
+    for (size_t i = 0; i < kLanes; ++i) lanes[i] = _mm_xor_si128(carried<8 * kRound>(lanes[i]), load(i));
+  __m128i all = lanes[0];
+  for (size_t i = 1; i < kLanes; ++i) all = _mm_xor_si128(carried<128>(all), lanes[i]);
+  return crc64_add(0, std::as_bytes(std::span(&all, 1)));
+}
+#else
+uint64_t add_rounds(uint64_t sum, std::span<const std::byte>&) { return sum; }
+#endif
+
 }  // namespace
 
 uint64_t crc64_add(uint64_t sum, std::span<const std::byte> bytes) {
+  sum = add_rounds(sum, bytes);
   const std::byte* at = bytes.data();
   size_t left = bytes.size();
   for (; left >= 8; left -= 8, at += 8) {

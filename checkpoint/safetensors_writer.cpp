@@ -13,6 +13,8 @@
 namespace flatshard {
 namespace {
 
+constexpr int64_t kWorthBeginning = int64_t{1} << 20;  // bytes
+
 // The format's own order of dtypes, backwards: 4 bytes before 2 before 1.
 int rank_of(DType dtype) {
   switch (dtype) {
@@ -122,6 +124,8 @@ void SafetensorsWriter::write_bytes(int64_t offset, const void* data, int64_t by
     const ssize_t written = pwrite(file_, at, static_cast<size_t>(bytes), offset);
     if (written < 0 && errno == EINTR) continue;
     check(written > 0, path_, ": cannot write: ", std::strerror(errno));
+    // The disk begins now, not when all is there to be synced. A hint: nothing is on disk before finish().
+    if (written >= kWorthBeginning) sync_file_range(file_, offset, written, SYNC_FILE_RANGE_WRITE);
     at += written;
     offset += written;
     bytes -= written;

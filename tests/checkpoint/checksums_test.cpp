@@ -40,6 +40,17 @@ TEST_CASE("a CRC-64 has the standard's check value, and is carried over zeros as
     CHECK(crc64_carry(sum, zeros) == crc64_add(sum, bytes_of(std::string(zeros, '\0'))));
 }
 
+TEST_CASE("a sum of many bytes at once is that of one after the other, from any byte on") {
+  const std::string text = some_bytes(700);
+  for (size_t begin = 0; begin < 17; ++begin)
+    for (size_t length = 0; begin + length <= text.size(); length += 13) {
+      uint64_t one_by_one = 77;
+      for (size_t i = begin; i < begin + length; ++i)
+        one_by_one = crc64_add(one_by_one, bytes_of(text.substr(i, 1)));
+      CHECK(crc64_add(77, bytes_of(text.substr(begin, length))) == one_by_one);
+    }
+}
+
 TEST_CASE("sums of ranges that several processes write in any order are those of the whole file") {
   const std::string text = some_bytes(2 * kBlock + 12345);
   const int64_t size = static_cast<int64_t>(text.size());
