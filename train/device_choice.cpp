@@ -2,7 +2,6 @@
 
 #include "build_config.h"
 #include "runtime/check.h"
-#include "runtime/log.h"
 
 namespace flatshard {
 namespace {
@@ -26,8 +25,12 @@ Device choose_device(const std::string& option, const std::string& choice, int l
   const std::string why_not = obstacle();
   if (why_not.empty()) return Device::cuda(local_rank % cuda_device_count());
   check(choice == "auto", option, " = \"cuda\", but ", why_not, "; or choose \"cpu\"");
-  if (kCudaBuilt) log_info("on the CPU, for ", why_not);
   return Device::cpu();
+}
+
+std::string why_on_cpu(const std::string& choice) {
+  const std::string why_not = kCudaBuilt && choice == "auto" ? obstacle() : "";
+  return why_not.empty() ? "" : "on the CPU, for " + why_not;
 }
 
 }  // namespace flatshard

@@ -8,7 +8,9 @@
 namespace flatshard {
 
 // For the rank `local_rank` of its host; ranks take GPUs in turn. `option` is what the person calls the
-// choice. An Error where "cuda" cannot be; where "auto" leaves a build with CUDA on the CPU, a line says why.
+// choice. An Error where "cuda" cannot be.
 Device choose_device(const std::string& option, const std::string& choice, int local_rank = 0);
+// Why "auto" is the CPU, to be told where the build has CUDA; else "".
+std::string why_on_cpu(const std::string& choice);
 
 }  // namespace flatshard

@@ -84,6 +84,7 @@ void run(const Options& o) {
   const int64_t prompt_tokens = static_cast<int64_t>(prompt.size());
   Generator generator(folder, o.dtype == "bf16" ? DType::bf16 : DType::f32, prompt_tokens + o.max_tokens,
                       choose_device("--device", o.device));
+  if (const std::string note = why_on_cpu(o.device); !note.empty()) std::cerr << note << '\n';
   generator.read_prompt(prompt);
   double seconds = 0;
   for (int64_t i = 0; i < o.samples; ++i) {

@@ -3,6 +3,7 @@
 #include <iomanip>
 #include <sstream>
 
+#include "train/device_choice.h"
 #include "train/param_groups.h"
 
 namespace flatshard {
@@ -44,6 +45,7 @@ std::string describe_model(const ModelConfig& c) {
 std::string describe_setup(const RunSetup& setup, const Model& model) {
   const Batching& b = setup.batching;
   const Config& c = setup.config;
+  const std::string device = why_on_cpu(c.run.device);
   return str("model     ", describe_model(setup.model), "\n          ", trainable_line(model), "\nbatch     ",
              with_commas(b.total_sequences), " sequences of ", with_commas(setup.seq_len()),
              " tokens = ", plural(b.ranks, "rank"), " x ", plural(b.micro_steps, "micro-step"), " x ",
@@ -52,7 +54,8 @@ std::string describe_setup(const RunSetup& setup, const Model& model) {
                  ? "sums over lanes are exact: the same bits on 1, 2, 4 ... ranks\n"
                  : "the numbers are not all powers of two: another cut of the batch gives other bits\n",
              "precision ", c.precision.compute, " to compute with, fp32 masters, gradients travel in ",
-             c.precision.reduce, c.train.recompute ? "; activations of blocks are computed again" : "", '\n');
+             c.precision.reduce, c.train.recompute ? "; activations of blocks are computed again" : "", '\n',
+             device.empty() ? "" : str("device    ", device, '\n'));
 }
 
 std::string describe_flops(const FlopsPerToken& flops) {

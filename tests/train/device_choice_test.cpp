@@ -19,9 +19,11 @@ TEST_CASE("a program that is to run on a GPU says what is in its way, and what t
 
 TEST_CASE("auto is a GPU where there is one, and ranks take GPUs in turn") {
   CHECK(choose_device("run.device", "cpu") == Device::cpu());
+  CHECK(why_on_cpu("cpu").empty());
   const int gpus = cuda_device_count();
   if (gpus == 0) {
     CHECK(choose_device("run.device", "auto") == Device::cpu());
+    CHECK(why_on_cpu("auto").empty() == !kCudaBuilt);
     return test::skip("no GPU");
   }
   for (int rank = 0; rank < 2 * gpus; ++rank)
