@@ -37,12 +37,12 @@ Machinery::Conversations::Conversations(World& world, const RunSetup& setup) {
 RunPlan Machinery::plan_on(MemoryPlan& memory, const RunSetup& setup, int rank, Communicators comms) {
   StreamGroup planning(setup.device, {.planning = true});
   Engine engine(setup, rank, comms, memory, planning);
+  if (saves_from_copy(setup)) Staging(engine, memory.staging);
   CollectiveLog schedule;
   comms.log_to(&schedule);
   engine.plan_step();
   comms.log_to(nullptr);
   engine.plan_evaluation();
-  if (saves_from_copy(setup)) Staging(engine, memory.staging);
   return {.setup_text = describe_setup(setup, engine.model()),
           .memory_table = memory.table(),
           .memory_bytes = memory.peak(),
