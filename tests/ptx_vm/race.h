@@ -92,8 +92,8 @@ class RaceShadow {
  private:
   static constexpr uint64_t kChunkBytes = 4096;
   // Cells are pieces of at most 16 bytes, as small as the smallest access of a lane. But where all accesses
-  // of a chunk are by whole warps, side by side and in step, a cell is all that one of them takes: a stripe.
-  // Its mark is that of lane 0, which says all about the others.
+  // of a chunk are by 8, 16 or 32 lanes side by side, and in step, a cell is all that these take: a stripe.
+  // Its mark is that of its first lane, which says all about the others.
   struct Chunk {
     static constexpr int kNoStripes = -1;
     int log_cell = 4;               // of its bytes
