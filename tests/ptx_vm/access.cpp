@@ -1,84 +1,18 @@
 #include "tests/ptx_vm/access.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "runtime/check.h"
 #include "tests/ptx_vm/async_copy.h"
 #include "tests/ptx_vm/grid.h"
 #include "tests/ptx_vm/memory.h"
-#include "tests/ptx_vm/report.h"
+#include "tests/ptx_vm/request.h"
 
 namespace flatshard::ptx_vm {
 namespace {
 
-// One piece of an instruction's access: of one lane, or of several side by side.
-struct Request {
-  Warp& warp;
-  const Op& op;
-  uint32_t bytes;  // of a lane
-  Access access;
-  uint32_t first_lane = 0, lanes = 1;
-  bool collides = false;
+constexpr int kLeastRun = 8;  // lanes side by side that are looked at together
 
-  bool writes() const { return access != Access::read; }
-  uint64_t all_bytes() const { return uint64_t{bytes} * lanes; }
-  [[noreturn]] void wrong(FindingKind kind, uint64_t address, const std::string& why = "") const {
-    const char* verb = access == Access::read ? "reads " : access == Access::write ? "writes " : "updates ";
-    const int lane = first_lane < kLanes ? static_cast<int>(first_lane) : std::countr_zero(warp.active);
-    report(kind, warp, lane, str(verb, bytes, " bytes at ", describe_address(warp, address), why));
-  }
-};
-
-struct Region {
-  uint64_t address, bytes;  // generic address of its begin
-  unsigned char* data;
-  unsigned char* state;
-  RaceShadow* races;       // or null
-  bool is_patchy = false;  // some bytes may be none to write to: gaps between variables, or copies in flight
-  unsigned char* whole = nullptr;  // or null
-  bool is_whole(uint64_t offset, uint64_t size) const {
-    return whole && whole[offset / kWholeBytes] == kIsWhole &&
-           whole[(offset + size - 1) / kWholeBytes] == kIsWhole;
-  }
-};
-
-// The states of four bytes at once.
-uint32_t four(const unsigned char* state) {
-  uint32_t word;
-  std::memcpy(&word, state, sizeof(word));
-  return word;
-}
-
-// True when bytes are written; the caller looks closer where not.
-bool all_written(const unsigned char* state, uint64_t bytes) {
-  constexpr uint32_t kAll = kWritten * 0x01010101u;
-  if (bytes == 4) return four(state) == kAll;
-  if (bytes == 16)  // of one lane: no loop
-    return ((four(state) ^ kAll) | (four(state + 4) ^ kAll) | (four(state + 8) ^ kAll) |
-            (four(state + 12) ^ kAll)) == 0;
-  unsigned char other = 0;
-  for (uint64_t i = 0; i < bytes; ++i) other |= static_cast<unsigned char>(state[i] ^ kWritten);
-  return other == 0;
-}
-
-void mark_written(unsigned char* state, uint64_t bytes) {
-  if (bytes == 4)
-    std::memset(state, kWritten, 4);
-  else if (bytes == 16)
-    std::memset(state, kWritten, 16);
-  else
-    std::memset(state, kWritten, bytes);
-}
-
-bool any(unsigned char kind, const unsigned char* state, uint64_t bytes) {
-  unsigned char found = 0;
-  for (uint64_t i = 0; i < bytes; ++i) found |= state[i] & kind;
-  return found != 0;
-}
-
-// Bytes that nobody may access, whether they are written or not.
-constexpr unsigned char kTaboo = kGap | kInFlight | kMbarrier;
 void check_accessible(const Request& r, const unsigned char* state, uint64_t address) {
   if (any(kGap, state, r.bytes)) r.wrong(FindingKind::out_of_bounds, address, ", between two variables");
   if (any(kMbarrier, state, r.bytes))
@@ -86,15 +20,6 @@ void check_accessible(const Request& r, const unsigned char* state, uint64_t add
   if (any(kInFlight, state, r.bytes))
     r.wrong(FindingKind::async_in_flight, address,
             str(", which ", describe_copy_to(r.warp, address, r.bytes), " copies and has not waited for"));
-}
-
-// The bytes from `offset` on are written; now and then this looks whether all around them are.
-void note_written(const Region& region, uint64_t offset) {
-  if (!region.whole) return;
-  unsigned char& looks = region.whole[offset / kWholeBytes];
-  if (looks == kIsWhole || ++looks % 16 != 0) return;
-  const uint64_t begin = offset / kWholeBytes * kWholeBytes;
-  looks = all_written(region.state + begin, std::min(kWholeBytes, region.bytes - begin)) ? kIsWhole : 0;
 }
 
 // Were these bytes written, are they now?
@@ -113,7 +38,7 @@ bool pass_states(const Request& r, const Region& region, uint64_t offset, uint64
     }
     mark_written(state, r.all_bytes());
   }
-  note_written(region, offset);
+  region.note_written(offset);
   return true;
 }
 
@@ -140,6 +65,16 @@ bool pass(Request& r, const Region& region, uint64_t address) {
   return true;
 }
 
+Region region_of(Launch& launch, Allocation& home) {
+  return {home.begin,
+          home.bytes,
+          reinterpret_cast<unsigned char*>(home.begin),
+          home.state.data(),
+          launch.finds_races ? &home.races : nullptr,
+          false,
+          home.whole.data()};
+}
+
 unsigned char* at_global(Request& r, uint64_t address) {
   Launch& launch = *r.warp.block->launch;
   Allocation*& home = launch.last_touched[r.op.index];
@@ -158,14 +93,7 @@ unsigned char* at_global(Request& r, uint64_t address) {
       r.wrong(FindingKind::stream_race, address, ", and nothing orders it after the allocation");
     home = found;
   }
-  const Region region{home->begin,
-                      home->bytes,
-                      nullptr,
-                      home->state.data(),
-                      launch.finds_races ? &home->races : nullptr,
-                      false,
-                      home->whole.data()};
-  return pass(r, region, address) ? reinterpret_cast<unsigned char*>(address) : nullptr;
+  return pass(r, region_of(launch, *home), address) ? reinterpret_cast<unsigned char*>(address) : nullptr;
 }
 
 // Memory of a window: shared, or a lane's own.
@@ -178,13 +106,17 @@ unsigned char* at_region(Request& r, const Region& region, uint64_t address) {
   return pass(r, region, address) ? region.data + (address - region.address) : nullptr;
 }
 
+Region shared_of(Block& block, uint64_t rank) {
+  return {rank + kSharedWindow + kSharedBase,
+          block.shared.size(),
+          block.shared.data(),
+          block.shared_state.data(),
+          block.launch->finds_races ? &block.shared_races : nullptr,
+          block.copies_in_flight > 0 || !block.mbarriers.empty() || !block.kernel().shared_gaps.empty()};
+}
+
 unsigned char* at_shared_of(Block& block, Request& r, uint64_t address) {
-  return at_region(
-      r,
-      {(address & kRankMask) + kSharedWindow + kSharedBase, block.shared.size(), block.shared.data(),
-       block.shared_state.data(), block.launch->finds_races ? &block.shared_races : nullptr,
-       block.copies_in_flight > 0 || !block.mbarriers.empty() || !block.kernel().shared_gaps.empty()},
-      address | kSharedWindow);
+  return at_region(r, shared_of(block, address & kRankMask), address | kSharedWindow);
 }
 
 unsigned char* at_shared(Request& r, uint64_t address) {
@@ -235,9 +167,12 @@ bool resolve_own(const Request& r, const uint64_t* address, Places* places) {
 unsigned char* at_parameter(Request& r, uint64_t address) {
   std::vector<unsigned char>& parameters = r.warp.block->launch->parameters;
   const uint64_t offset = address & ~kWindowMask;
-  if (r.writes() || r.bytes > parameters.size() || offset > parameters.size() - r.bytes) [[unlikely]]
-    r.wrong(FindingKind::out_of_bounds, offset | kParamWindow);
-  if (offset & (r.bytes - 1)) r.wrong(FindingKind::misaligned_access, offset | kParamWindow);
+  const bool is_inside = r.all_bytes() <= parameters.size() && offset <= parameters.size() - r.all_bytes();
+  const bool is_aligned = (offset & (r.bytes - 1)) == 0;
+  if (r.writes() || !is_inside || !is_aligned) [[unlikely]] {
+    if (r.lanes > 1) return nullptr;
+    r.wrong(is_aligned ? FindingKind::out_of_bounds : FindingKind::misaligned_access, offset | kParamWindow);
+  }
   return parameters.data() + offset;
 }
 
@@ -299,16 +234,29 @@ void resolve_run(Request& r, const uint64_t* address, int first, int lanes, Plac
   }
 }
 
+// The same for lanes that are not side by side, where all their memory is known to be one piece.
+template <Place place>
+bool resolve_scattered(const Request& r, const uint64_t* address, Places* places) {
+  Block& block = *r.warp.block;
+  if constexpr (place == at_shared) return pass_scattered(r, shared_of(block, 0), address, places);
+  if constexpr (place != at_global) return false;
+  Allocation* home = block.launch->last_touched[r.op.index];
+  return home && pass_scattered(r, region_of(*block.launch, *home), address, places);
+}
+
 template <Place place, bool kTogether>
 void resolve_addresses(Request& r, const uint64_t* address, Places* places) {
   places->pattern = Places::Pattern::scattered;
-  if (kTogether && r.access != Access::update && resolve_together<place>(r, address, places)) {
+  const bool is_plain = kTogether && r.access != Access::update;
+  if (is_plain && (resolve_together<place>(r, address, places) ||
+                   (run_length(r, address, std::countr_zero(r.warp.active)) < kLeastRun &&
+                    resolve_scattered<place>(r, address, places)))) {
     places->collides = false;
     return;
   }
   for (uint32_t left = r.warp.active; left;) {
     const int first = std::countr_zero(left);
-    const int lanes = kTogether && r.access != Access::update ? run_length(r, address, first) : 1;
+    const int lanes = is_plain ? run_length(r, address, first) : 1;
     resolve_run<place>(r, address, first, lanes, places);
     left &= ~static_cast<uint32_t>(((uint64_t{1} << lanes) - 1) << first);
   }
@@ -333,6 +281,20 @@ Request begin_access(Warp& warp, const Op& op, uint32_t bytes, Access access) {
 
 }  // namespace
 
+void Request::wrong(FindingKind kind, uint64_t address, const std::string& why) const {
+  const char* verb = access == Access::read ? "reads " : access == Access::write ? "writes " : "updates ";
+  const int lane = first_lane < kLanes ? static_cast<int>(first_lane) : std::countr_zero(warp.active);
+  report(kind, warp, lane, str(verb, bytes, " bytes at ", describe_address(warp, address), why));
+}
+
+void Region::note_written(uint64_t offset) const {
+  if (!whole) return;
+  unsigned char& looks = whole[offset / kWholeBytes];
+  if (looks == kIsWhole || ++looks % 16 != 0) return;
+  const uint64_t begin = offset / kWholeBytes * kWholeBytes;
+  looks = all_written(state + begin, std::min(kWholeBytes, this->bytes - begin)) ? kIsWhole : 0;
+}
+
 void resolve(Warp& warp, const Op& op, uint32_t base_slot, uint32_t bytes, Access access, Places* places) {
   const Request r = begin_access(warp, op, bytes, access);
   if (Launch& launch = *warp.block->launch; launch.counts) [[unlikely]]
@@ -343,7 +305,7 @@ void resolve(Warp& warp, const Op& op, uint32_t base_slot, uint32_t bytes, Acces
     case Space::generic:
       return resolve_all<uint64_t, at_generic, false>(r, base_slot, places);
     case Space::param:
-      return resolve_all<uint64_t, at_parameter, false>(r, base_slot, places);
+      return resolve_all<uint64_t, at_parameter, true>(r, base_slot, places);
     case Space::shared:
       return op.wide_address ? resolve_all<uint64_t, at_shared, true>(r, base_slot, places)
                              : resolve_all<uint32_t, at_shared, true>(r, base_slot, places);

@@ -32,15 +32,12 @@ void finish(Warp& warp, AsyncCopy& copy, uint32_t lanes) {
   copy.lanes &= ~lanes;
 }
 
-// Finishes the pieces of active lanes for which is_due(copy, lane).
-template <class IsDue>
-void finish_due(Warp& warp, IsDue&& is_due) {
+// Finishes the pieces of active lanes among lanes_due(copy).
+template <class LanesDue>
+void finish_due(Warp& warp, LanesDue&& lanes_due) {
   std::vector<AsyncCopy>& all = warp.copies.in_flight;
   for (AsyncCopy& copy : all) {
-    uint32_t due = 0;
-    for_each_lane(copy.lanes & warp.active, [&](int lane) {
-      due |= static_cast<uint32_t>(is_due(copy, static_cast<size_t>(lane))) << lane;
-    });
+    const uint32_t due = copy.lanes & warp.active & lanes_due(copy);
     if (due) finish(warp, copy, due);
     if (due) warp.copies.waited_at = warp.time();
   }
@@ -49,7 +46,13 @@ void finish_due(Warp& warp, IsDue&& is_due) {
 
 }  // namespace
 
-void begin(Warp& warp, AsyncCopy copy, const Places& to) {
+AsyncCopy& add_copy(Warp& warp, const Op& op, uint32_t bytes, uint32_t lanes) {
+  ++warp.block->copies_in_flight;
+  return warp.copies.in_flight.emplace_back(AsyncCopy{
+      .op = &op, .bytes = bytes, .lanes = lanes, .number = warp.copies.begun++, .group = warp.copies.groups});
+}
+
+void begin(Warp& warp, AsyncCopy& copy, const Places& to) {
   if (to.collides)
     report(FindingKind::colliding_writes, warp, std::countr_zero(copy.lanes),
            "two lanes of the warp copy to one place");
@@ -59,20 +62,19 @@ void begin(Warp& warp, AsyncCopy copy, const Places& to) {
         kSharedWindow + kSharedBase + static_cast<uint64_t>(data - warp.block->shared.data());
     mark(warp, data, copy.bytes, kInFlight);
   });
-  copy.number = warp.copies.begun++;
-  copy.group = warp.copies.groups;
-  warp.copies.in_flight.push_back(std::move(copy));
-  ++warp.block->copies_in_flight;
 }
 
 void wait_for_groups(Warp& warp, uint32_t groups) {
-  finish_due(warp, [&](const AsyncCopy& copy, size_t lane) {
-    return copy.group[lane] + uint64_t{groups} < warp.copies.groups[lane];
+  finish_due(warp, [&](const AsyncCopy& copy) {
+    uint32_t due = 0;
+    for (size_t lane = 0; lane < kLanes; ++lane)
+      due |= static_cast<uint32_t>(warp.copies.groups[lane] - copy.group[lane] > groups) << lane;
+    return due;
   });
 }
 
 void wait_for_all(Warp& warp) {
-  finish_due(warp, [](const AsyncCopy&, size_t) { return true; });
+  finish_due(warp, [](const AsyncCopy&) { return kAllLanes; });
 }
 
 void finish_copies(Warp& owner, int lane, uint64_t count, Warp& actor) {

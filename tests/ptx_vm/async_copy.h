@@ -34,8 +34,10 @@ struct AsyncCopies {
   uint32_t waited_at = 0;                 // the warp's time when its lanes last ended some
 };
 
-// Begins a copy whose data are captured, to places that were checked as if they were written now.
-void begin(Warp& warp, AsyncCopy copy, const Places& to);
+// A copy of the warp that is to begin: its data are zero until they are captured.
+AsyncCopy& add_copy(Warp& warp, const Op& op, uint32_t bytes, uint32_t lanes);
+// Begins it, to places that were checked as if they were written now.
+void begin(Warp& warp, AsyncCopy& copy, const Places& to);
 // Active lanes wait for their copies, but for those of the latest `groups` groups; without a commit for all.
 void wait_for_groups(Warp& warp, uint32_t groups);
 void wait_for_all(Warp& warp);

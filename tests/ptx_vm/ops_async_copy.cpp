@@ -37,7 +37,7 @@ void copy_pieces(Warp& warp, const Op& op) {
   const uint32_t lanes = warp.active, bytes = op.count;
   const uint32_t ignored = op.slot[kIgnored] == kNowhere ? 0 : warp.predicate(op.slot[kIgnored]);
   const uint32_t* bytes_read = warp.lanes<uint32_t>(op.slot[kBytesRead]);
-  AsyncCopy copy{.op = &op, .bytes = bytes, .lanes = lanes};
+  AsyncCopy& copy = add_copy(warp, op, bytes, lanes);
   uint32_t whole = 0, parts[16]{};  // parts[i]: lanes that read byte i of a piece that they read in part
   for_each_lane(lanes & ~ignored, [&](int lane) {
     const uint64_t from = warp.lanes<uint64_t>(op.slot[kFrom])[lane] + static_cast<uint64_t>(op.immediate);
@@ -59,7 +59,7 @@ void copy_pieces(Warp& warp, const Op& op) {
   to.immediate = warp.lanes<int64_t>(op.slot[kToOffset])[0];
   Places places;
   resolve(warp, to, op.slot[kTo], bytes, Access::write, &places);
-  begin(warp, std::move(copy), places);
+  begin(warp, copy, places);
 }
 
 void copy(Decoder& d) {

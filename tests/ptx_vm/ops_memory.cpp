@@ -55,25 +55,30 @@ void store_side_by_side(Warp& warp, const Op& op, unsigned char* data) {
   std::memcpy(data, values, sizeof(values));
 }
 
+template <class T, class Register, uint32_t kCount>
+void load_vectors(Warp& warp, const Op& op, const Places& places) {
+  if (places.pattern == Places::Pattern::side_by_side)
+    return load_side_by_side<T, Register, kCount>(warp, op, places.data[0]);
+  Register* result[kCount];
+  for (uint32_t e = 0; e < kCount; ++e) result[e] = warp.lanes<Register>(op.slot[e]);
+  const auto load_lane = [&](int lane) {
+    T values[kCount];
+    std::memcpy(values, places.data[lane], sizeof(values));
+    for (uint32_t e = 0; e < kCount; ++e) result[e][lane] = static_cast<Register>(values[e]);
+  };
+  if (warp.active != kAllLanes) return for_each_lane(warp.active, load_lane);
+  for (int lane = 0; lane < kLanes; ++lane) load_lane(lane);
+}
+
 template <class T, class Register>
 void load(Warp& warp, const Op& op) {
   Places places;
   resolve(warp, op, op.slot[kBase], static_cast<uint32_t>(sizeof(T)) * op.count, Access::read, &places);
-  if (places.pattern == Places::Pattern::side_by_side) {
-    if (op.count == 1) return load_side_by_side<T, Register, 1>(warp, op, places.data[0]);
-    if (op.count == 2) return load_side_by_side<T, Register, 2>(warp, op, places.data[0]);
-    return load_side_by_side<T, Register, 4>(warp, op, places.data[0]);
-  }
   if (places.pattern == Places::Pattern::all_at_one)
     return load_for_all<T, Register>(warp, op, places.data[0]);
-  for (uint32_t e = 0; e < op.count; ++e) {
-    Register* result = warp.lanes<Register>(op.slot[e]);
-    for_each_lane(warp.active, [&](int lane) {
-      T value;
-      std::memcpy(&value, places.data[lane] + e * sizeof(T), sizeof(T));
-      result[lane] = static_cast<Register>(value);
-    });
-  }
+  if (op.count == 1) return load_vectors<T, Register, 1>(warp, op, places);
+  if (op.count == 2) return load_vectors<T, Register, 2>(warp, op, places);
+  load_vectors<T, Register, 4>(warp, op, places);
 }
 
 // Lanes that write the same value to one place agree; others leave it to chance.

@@ -28,34 +28,45 @@ void find_rows(Warp& warp, const Op& op, Access access, unsigned char** rows) {
   for (uint32_t row = 0; row < count; ++row) rows[row] = places.at(static_cast<int>(row), kRowBytes);
 }
 
-// move(byte in memory, half of a register) for every element of all matrices.
-template <bool kTransposed, class Move>
-void for_each_element(const Warp& warp, const Op& op, unsigned char* const* rows, Move&& move) {
-  for (uint32_t matrix = 0; matrix < op.count; ++matrix)
-    for (uint32_t row = 0; row < kSide; ++row)
-      for (uint32_t column = 0; column < kSide; ++column) {
-        const FragmentPlace at = place_in_matrix(matrix, row, column, kTransposed);
-        move(rows[matrix * kSide + row] + column * sizeof(uint16_t),
-             warp.lanes<uint16_t>(op.slot[at.reg]) + at.lane * 2 + at.half);
-      }
+using Matrix = uint16_t[kSide][kSide];
+
+void transpose(Matrix& matrix) {
+  Matrix old;
+  std::memcpy(old, matrix, sizeof(old));
+  for (uint32_t row = 0; row < kSide; ++row)
+    for (uint32_t column = 0; column < kSide; ++column) matrix[row][column] = old[column][row];
+}
+
+// Where the elements of a row of a matrix lie side by side in a register.
+uint16_t* row_in_register(const Warp& warp, const Op& op, uint32_t matrix, uint32_t row) {
+  const FragmentPlace at = place_in_matrix(matrix, row, 0, false);
+  return warp.lanes<uint16_t>(op.slot[at.reg]) + at.lane * 2 + at.half;
 }
 
 template <bool kTransposed>
 void load_matrices(Warp& warp, const Op& op) {
   unsigned char* rows[kLanes];
   find_rows(warp, op, Access::read, rows);
-  for_each_element<kTransposed>(warp, op, rows, [](const unsigned char* memory, uint16_t* half) {
-    std::memcpy(half, memory, sizeof(*half));
-  });
+  for (uint32_t m = 0; m < op.count; ++m) {
+    Matrix matrix;
+    for (uint32_t row = 0; row < kSide; ++row) std::memcpy(matrix[row], rows[m * kSide + row], kRowBytes);
+    if (kTransposed) transpose(matrix);
+    for (uint32_t row = 0; row < kSide; ++row)
+      std::memcpy(row_in_register(warp, op, m, row), matrix[row], kRowBytes);
+  }
 }
 
 template <bool kTransposed>
 void store_matrices(Warp& warp, const Op& op) {
   unsigned char* rows[kLanes];
   find_rows(warp, op, Access::write, rows);
-  for_each_element<kTransposed>(warp, op, rows, [](unsigned char* memory, const uint16_t* half) {
-    std::memcpy(memory, half, sizeof(*half));
-  });
+  for (uint32_t m = 0; m < op.count; ++m) {
+    Matrix matrix;
+    for (uint32_t row = 0; row < kSide; ++row)
+      std::memcpy(matrix[row], row_in_register(warp, op, m, row), kRowBytes);
+    if (kTransposed) transpose(matrix);
+    for (uint32_t row = 0; row < kSide; ++row) std::memcpy(rows[m * kSide + row], matrix[row], kRowBytes);
+  }
 }
 
 void decode_matrices(Decoder& d, bool is_load) {
@@ -81,15 +92,19 @@ void decode_matrices(Decoder& d, bool is_load) {
 
 using Columns = float __attribute__((vector_size(kSide * sizeof(float))));
 
-// The products of one row of A with all columns of B, added to the row's sums: in the order of k, or, to show
-// that no tolerance hangs on that order, in pairs first.
-template <uint32_t kDepth>
-Columns add_products(Columns sums, const float* a, const Columns* b, bool in_pairs) {
+// sums[row] += the products of row `row` of A with all columns of B: in the order of k, or, to show that no
+// tolerance hangs on that order, in pairs first.
+template <uint32_t kDepth, uint32_t kRows>
+void add_products(const float (*a)[kDepth], const Columns* b, bool in_pairs, Columns* sums) {
   if (in_pairs)
-    for (uint32_t k = 0; k < kDepth; k += 2) sums += a[k] * b[k] + a[k + 1] * b[k + 1];
+    for (uint32_t k = 0; k < kDepth; k += 2)
+      for (uint32_t row = 0; row < kRows; ++row) sums[row] += a[row][k] * b[k] + a[row][k + 1] * b[k + 1];
   else
-    for (uint32_t k = 0; k < kDepth; ++k) sums += a[k] * b[k];
-  return sums;
+    for (uint32_t row = 0; row < kRows; ++row) {
+      Columns sum = sums[row];
+      for (uint32_t k = 0; k < kDepth; ++k) sum += a[row][k] * b[k];
+      sums[row] = sum;
+    }
 }
 
 // D = A B + C with A (16, kDepth), B (kDepth, 8). The op's registers stand in a list: D, A, B, C.
@@ -98,28 +113,29 @@ void multiply(Warp& warp, const Op& op) {
   constexpr uint32_t kRows = 16, kSums = 4, kRegisters = kDepth / 4;  // registers of A
   const uint32_t* d = &warp.block->kernel().slot_lists[static_cast<size_t>(op.immediate)];
   const uint32_t *a = d + kSums, *b = a + kRegisters, *c = b + kRegisters / 2;
-  // Two neighbours, one register.
-  const auto take_pair = [&](const uint32_t* slots, const FragmentPlace& at, float* low, float* high) {
-    const T* pair = warp.lanes<T>(slots[at.reg]) + at.lane * 2;
-    *low = to_float(pair[0]), *high = to_float(pair[1]);
+  // Eight elements from one on, of a row of A or a column of B: they lie side by side.
+  const auto run_from = [&](const uint32_t* slots, const FragmentPlace& at) {
+    return warp.lanes<T>(slots[at.reg]) + at.lane * 2 + at.half;
   };
-  float left[kRows][kDepth];
-  alignas(Columns) float right[kDepth][kSide], sums[kRows][kSide];
-  for (uint32_t k = 0; k < kDepth; k += 2) {
+  alignas(Columns) float left[kRows][kDepth], right[kDepth][kSide], sums[kRows][kSide];
+  for (uint32_t k = 0; k < kDepth; k += kSide) {
     for (uint32_t row = 0; row < kRows; ++row)
-      take_pair(a, place_in_a(row, k), &left[row][k], &left[row][k + 1]);
+      for (uint32_t i = 0; i < kSide; ++i) left[row][k + i] = to_float(run_from(a, place_in_a(row, k))[i]);
+    Matrix columns;
     for (uint32_t column = 0; column < kSide; ++column)
-      take_pair(b, place_in_b(k, column), &right[k][column], &right[k + 1][column]);
+      std::memcpy(columns[column], run_from(b, place_in_b(k, column)), sizeof(columns[column]));
+    transpose(columns);
+    for (uint32_t i = 0; i < kSide; ++i)
+      for (uint32_t column = 0; column < kSide; ++column)
+        right[k + i][column] = to_float(T{columns[i][column]});
   }
   for (uint32_t row = 0; row < kRows; ++row)
     for (uint32_t column = 0; column < kSide; ++column) {
       const FragmentPlace at = place_in_accumulator(row, column);
       sums[row][column] = warp.lanes<float>(c[at.reg])[at.lane];
     }
-  const auto columns = [](float* of) { return reinterpret_cast<Columns*>(of); };
-  for (uint32_t row = 0; row < kRows; ++row)
-    *columns(sums[row]) =
-        add_products<kDepth>(*columns(sums[row]), left[row], columns(right[0]), options().pairwise_mma);
+  add_products<kDepth, kRows>(left, reinterpret_cast<const Columns*>(right), options().pairwise_mma,
+                              reinterpret_cast<Columns*>(sums));
   for (uint32_t row = 0; row < kRows; ++row)
     for (uint32_t column = 0; column < kSide; ++column) {
       const FragmentPlace at = place_in_accumulator(row, column);

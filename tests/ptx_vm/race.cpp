@@ -11,7 +11,6 @@
 namespace flatshard::ptx_vm {
 namespace {
 
-constexpr uint32_t kNoLane = 64;
 constexpr uint32_t kLeastStripe = 8;  // lanes
 constexpr int kOneLane = 63;          // log2 of its bytes, when it has them all
 
@@ -39,14 +38,6 @@ uint32_t next_epoch = 1;
 uint32_t epoch_of(Warp& warp) {
   if (!warp.epoch) warp.epoch = warp.block->launch->epochs.add({warp.serial, warp.time()});
   return warp.epoch;
-}
-
-// Not 0 when another epoch or lane left a mark from `first` on. Without branches: loops over it run on
-// vectors.
-inline Mark is_foreign(Mark past, Mark now, Mark first) {
-  constexpr Mark kWho = ~Mark{0} << kEpochShift | Mark{63} << kLaneShift;
-  const auto is_recent = ~static_cast<Mark>(static_cast<int64_t>(past - first) >> 63);
-  return is_recent & (past ^ now) & kWho;
 }
 
 // Did the thread fence its write, before what `known` says of its warp?
@@ -83,8 +74,6 @@ void RaceShadow::Chunk::clear(int bytes_of_cell, int bytes_of_lane, uint64_t bef
   other_read.clear();
 }
 
-void RaceShadow::Chunk::begin_cells(int log_bytes) { clear(log_bytes, kNoStripes, 0); }
-
 void RaceShadow::Chunk::begin_stripes(uint64_t lanes, uint64_t bytes_of_lane, uint64_t offset) {
   const uint64_t stripe = bytes_of_lane * lanes;
   clear(std::countr_zero(stripe), std::countr_zero(bytes_of_lane), (0 - offset) % stripe);
@@ -113,7 +102,7 @@ Mark RaceShadow::Chunk::mark_at(const std::vector<Mark>& marks, uint64_t offset)
 
 void RaceShadow::Chunk::refine(int to) {
   if (!is_striped() && log_cell <= to) return;
-  if (is_striped() && log_lane < to) to = log_lane >= 2 ? 2 : 0;
+  if (is_striped() && log_lane < to) to = log_lane >= 2 ? log_lane : 0;
   for (std::vector<Mark>* coarse : {&write, &read, &other_read}) {
     if (coarse->empty()) continue;
     std::vector<Mark> finer(kChunkBytes >> to);
@@ -123,6 +112,13 @@ void RaceShadow::Chunk::refine(int to) {
   log_cell = to;
   log_lane = kNoStripes;
   lead = 0;
+}
+
+void RaceShadow::Chunk::make_cells(int log_bytes, Mark forgotten) {
+  if (newest >= forgotten)
+    refine(log_bytes);
+  else if (is_striped() || log_cell > log_bytes)
+    clear(log_bytes, kNoStripes, 0);
 }
 
 void RaceShadow::Cells::need_other_read() {
@@ -146,7 +142,7 @@ Stamp RaceShadow::stamp_of(Mark mark, const Warp& warp) const {
 }
 
 // Did this access happen before what the lane does now?
-inline bool RaceShadow::is_ordered(const Stamp& past, const Warp& warp, uint32_t lane) const {
+bool RaceShadow::is_ordered(const Stamp& past, const Warp& warp, uint32_t lane) const {
   if (past.serial == 0) return is_shared_ || warp.block->launch->past.holds(past.mark);
   if (past.serial == warp.serial) return past.lane() == lane || past.time < warp.time();
   if (is_shared_ && past.mark < warp.block->started) return true;
@@ -161,7 +157,7 @@ inline bool RaceShadow::is_free(const Mark* marks, const Cells& cells, Mark firs
   if (!foreign) return true;
   uint64_t at = 0;
   while (!is_foreign(marks[at], cells.mark_at(at), first)) ++at;
-  if (!is_ordered(stamp_of(marks[at], warp), warp, kNoLane)) return false;
+  if (!is_ordered(stamp_of(marks[at], warp), warp, Stamp::kNoLane)) return false;
   const Mark epoch = marks[at] >> kEpochShift;
   foreign = 0;
   for (uint64_t i = 0; i < cells.count; ++i) {
@@ -187,7 +183,7 @@ inline bool RaceShadow::read_together(Cells& cells, Mark first, const Warp& warp
     for (uint64_t i = 0; i < cells.count; ++i) cells.read[i] = cells.mark_at(i);
     return true;
   }
-  if (is_ordered(stamp_of(cells.read[0], warp), warp, kNoLane)) return false;
+  if (is_ordered(stamp_of(cells.read[0], warp), warp, Stamp::kNoLane)) return false;
   cells.need_other_read();
   for (uint64_t i = 0; i < cells.count; ++i)
     (cells.read[i] < first ? cells.read : cells.other_read)[i] = cells.mark_at(i);
@@ -248,32 +244,38 @@ RaceShadow::Cells RaceShadow::cells_of(Chunk& chunk, const Span& span, uint64_t 
           .from_begin = (begin - span.offset) >> chunk.log_cell << chunk.log_cell};
 }
 
+RaceShadow::View RaceShadow::view_of(Warp& warp, const Op& op, uint32_t bytes) const {
+  const Mark first = is_shared_ ? warp.block->first_unsettled() : warp.block->launch->past.settled();
+  return {.first = first,
+          .forgotten = is_shared_ ? warp.block->started : first,
+          .now = Mark{epoch_of(warp)} << kEpochShift | Mark{op.index} << kOpShift |
+                 Mark{warp.step & 127} << kStepShift | op.is_strong,
+          .finest = bytes >= 16  ? 4
+                    : bytes >= 4 ? std::countr_zero(bytes)
+                                 : 0};
+}
+
 bool RaceShadow::access(Warp& warp, const Op& op, const Span& span, bool writes) {
   bool collides = false;
-  const Mark first = is_shared_ ? warp.block->first_unsettled() : warp.block->launch->past.settled();
-  const Mark forgotten = is_shared_ ? warp.block->started : first;
-  const Mark now = Mark{epoch_of(warp)} << kEpochShift | Mark{op.index} << kOpShift |
-                   Mark{warp.step & 127} << kStepShift | Mark{span.first_lane} << kLaneShift | op.is_strong;
+  const View view = view_of(warp, op, span.bytes);
+  const Mark now = view.now | Mark{span.first_lane} << kLaneShift;
   const bool is_stripe = !warp.is_async && span.lanes >= kLeastStripe && std::has_single_bit(span.lanes);
-  const int finest = span.bytes >= 16 ? 4 : span.bytes >= 4 ? 2 : 0;
   const uint64_t end = span.offset + uint64_t{span.lanes} * span.bytes;
   for (uint64_t at = span.offset; at < end;) {
     Chunk& chunk = chunk_at(at);
     if (!is_stripe || !chunk.takes(span)) {
-      if (chunk.newest >= forgotten)
-        chunk.refine(finest);
-      else if (is_stripe)
+      if (is_stripe && chunk.newest < view.forgotten)
         chunk.begin_stripes(span.lanes, span.bytes, span.offset);
-      else if (chunk.is_striped() || chunk.log_cell > finest)
-        chunk.begin_cells(finest);
+      else
+        chunk.make_cells(view.finest, view.forgotten);
     }
     chunk.newest = std::max(chunk.newest, now);
     const uint64_t begin = at;
     at = std::min(end, (at / kChunkBytes + 1) * kChunkBytes);
     Cells cells = cells_of(chunk, span, begin, at, now, warp.is_async);
-    if (writes ? write_together(cells, first, warp) : read_together(cells, first, warp)) continue;
+    if (writes ? write_together(cells, view.first, warp) : read_together(cells, view.first, warp)) continue;
     if (chunk.is_striped()) {
-      chunk.refine(finest);
+      chunk.refine(view.finest);
       cells = cells_of(chunk, span, begin, at, now, false);
     }
     for (uint64_t i = 0; i < cells.count; ++i) {

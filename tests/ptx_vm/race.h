@@ -15,6 +15,8 @@
 #include <memory>
 #include <vector>
 
+#include "tests/ptx_vm/program.h"
+
 namespace flatshard::ptx_vm {
 
 struct Warp;
@@ -54,7 +56,7 @@ struct ProxyFence {
 
 // What a mark says.
 struct Stamp {
-  static constexpr uint32_t kManyLanes = 63;
+  static constexpr uint32_t kManyLanes = 63, kNoLane = 64;
   Mark mark;
   uint32_t serial, time;  // of the warp; 0: of another launch, or none
 
@@ -71,6 +73,21 @@ struct Span {
   uint32_t bytes;            // of a lane, a power of two; the offset is a multiple of it
 };
 
+// Not 0 when another epoch or lane left a mark from `first` on. Without branches: loops over it run on
+// vectors.
+inline Mark is_foreign(Mark past, Mark now, Mark first) {
+  constexpr Mark kWho = ~Mark{0} << kEpochShift | Mark{63} << kLaneShift;
+  const auto is_recent = ~static_cast<Mark>(static_cast<int64_t>(past - first) >> 63);
+  return is_recent & (past ^ now) & kWho;
+}
+
+// What lanes access that are not side by side: `bytes` of each piece, at a multiple of them.
+struct Scatter {
+  uint32_t pieces, bytes;
+  uint64_t offset[kLanes];  // of each piece
+  Mark lane[kLanes];        // who accesses it; kManyLanes: several at once
+};
+
 // The shadow of one contiguous piece of memory, made as it is touched.
 class RaceShadow {
  public:
@@ -80,6 +97,8 @@ class RaceShadow {
   // Checks and notes an access. True when another lane of the same instruction wrote there too. Throws
   // Finding for a race.
   bool access(Warp& warp, const Op& op, const Span& span, bool writes);
+  // The same for lanes anywhere. False where one of them needs a closer look; then nothing is wrong yet.
+  bool access(Warp& warp, const Op& op, const Scatter& scatter, bool writes);
   // The same for an operation of a stream that is no kernel, such as a copy; `address` as reports call it.
   void access(Past& past, uint64_t address, uint64_t offset, uint64_t bytes, bool writes);
   // For one that takes all of the memory away.
@@ -109,10 +128,11 @@ class RaceShadow {
     uint64_t begin_of(uint64_t cell, uint64_t from) const;
     bool is_at_cell(uint64_t offset) const;  // where one begins, or the chunk does
     bool takes(const Span& span) const;      // whole stripes of it
-    Mark mark_at(const std::vector<Mark>& marks, uint64_t offset) const;  // of the lane there
-    void begin_cells(int log_bytes);                                      // afresh
-    void begin_stripes(uint64_t lanes, uint64_t bytes_of_lane, uint64_t offset);
-    void refine(int to);  // cells of 2^to bytes at most
+    Mark mark_at(const std::vector<Mark>& marks, uint64_t offset) const;          // of the lane there
+    void begin_stripes(uint64_t lanes, uint64_t bytes_of_lane, uint64_t offset);  // afresh
+    void make_cells(int log_bytes,
+                    Mark forgotten);  // of 2^log_bytes at most, without a mark before `forgotten`
+    void refine(int to);              // the same, with all marks
 
    private:
     void clear(int bytes_of_cell, int bytes_of_lane, uint64_t before);
@@ -132,7 +152,19 @@ class RaceShadow {
     }
   };
 
+  // How an access by a warp looks upon the past.
+  struct View {
+    Mark first;      // smaller ones are too old to count
+    Mark forgotten;  // chunks without a newer one begin afresh
+    Mark now;        // of lane 0
+    int finest;      // log2 of the bytes of a cell that fits the access
+  };
+  // What was found out last about the order of epochs.
+  struct Memo {
+    Mark before, not_before;
+  };
   Chunk& chunk_at(uint64_t offset);
+  View view_of(Warp& warp, const Op& op, uint32_t bytes) const;
   static Cells cells_of(Chunk& chunk, const Span& span, uint64_t begin, uint64_t end, Mark now,
                         bool is_async);
   Stamp stamp_of(Mark mark, const Warp& warp) const;
@@ -142,6 +174,12 @@ class RaceShadow {
   bool read_together(Cells& cells, Mark first, const Warp& warp) const;
   bool note_write(Cells& cells, uint64_t cell, const Warp& warp) const;
   void note_read(Cells& cells, uint64_t cell, const Warp& warp) const;
+  bool is_before(Mark past, const Warp& warp, Memo& memo) const;
+  bool note_alone(Chunk& chunk, uint64_t cell, Mark now, bool writes, const View& view, const Warp& warp,
+                  Memo& memo) const;
+  bool read_cells(Chunk& chunk, const uint64_t* cells, const Mark* now, size_t count, const View& view,
+                  const Warp& warp, Memo& memo) const;
+  static bool write_cells(Chunk& chunk, const uint64_t* cells, const Mark* now, size_t count, Mark first);
   static void note(Chunk& chunk, uint64_t cell, Past& past, uint64_t address, bool writes);
 
   bool is_shared_;

@@ -25,6 +25,7 @@ enum class Broken {
   mask_without_self,
   no_warp_barrier,
   no_barrier_of_fours,
+  no_barrier_after_heads,
   barrier_count,
   two_blocks_one_row,
   partials_too_early,
@@ -111,6 +112,20 @@ __global__ void sums_of_four(float* y, const float* x) {
     const float4 four = tile[threadIdx.x / 4];  // finds: no_barrier_of_fours
     y[i / 4] = four.x + four.y + four.z + four.w;
   }
+}
+
+// y = x times one of its first four in its warp, which eight lanes read at once; one warp a block.
+template <Broken B>
+__global__ void times_heads(float* y, const float* x) {
+  __shared__ float tile[32];
+  const int i = blockIdx.x * 32 + threadIdx.x;
+  tile[threadIdx.x] = x[i];
+  __syncwarp();
+  const float head = tile[threadIdx.x % 4];  // finds: no_barrier_after_heads
+  if constexpr (B != Broken::no_barrier_after_heads) __syncwarp();
+  tile[threadIdx.x] = head * x[i];  // finds: no_barrier_after_heads
+  __syncwarp();
+  y[i] = tile[threadIdx.x ^ 1];
 }
 
 // y = x, reversed within each block: the first half of its warps reads and hands over at a named barrier, the
@@ -238,6 +253,14 @@ std::vector<float> run_sums_of_four() {
 }
 
 template <Broken B>
+std::vector<float> run_times_heads() {
+  const Input x(kSize);
+  const DeviceArray<float> y(kSize);
+  times_heads<B><<<kSize / 32, 32>>>(y.data, x.data);
+  return y.values();
+}
+
+template <Broken B>
 std::vector<float> run_handed_over() {
   const Input x(kSize / 2);
   const DeviceArray<float> y(kSize / 2);
@@ -295,6 +318,7 @@ std::vector<Sample> correct_samples() {
           {"doubled", {}, run_doubled<Broken::none>},
           {"exchanged", {}, run_exchanged<Broken::none>},
           {"sums_of_four", {}, run_sums_of_four<Broken::none>},
+          {"times_heads", {}, run_times_heads<Broken::none>},
           {"handed_over", {}, run_handed_over<Broken::none>},
           {"partial_sums", {}, run_partial_sums<Broken::none>},
           {"in_a_row", {}, run_in_a_row<Broken::none>},
@@ -321,6 +345,7 @@ std::vector<Sample> broken_samples() {
       {"mask_without_self", {shuffle_mask}, run_exchanged<Broken::mask_without_self>},
       {"no_warp_barrier", {warp_race}, run_exchanged<Broken::no_warp_barrier>},
       {"no_barrier_of_fours", {warp_race}, run_sums_of_four<Broken::no_barrier_of_fours>},
+      {"no_barrier_after_heads", {warp_race}, run_times_heads<Broken::no_barrier_after_heads>},
       {"colliding_lanes", {colliding_writes}, run_exchanged<Broken::colliding_lanes>},
       {"barrier_count", {barrier_count}, run_handed_over<Broken::barrier_count>},
       {"partials_too_early", {global_race, uninitialised_read}, run_partial_sums<Broken::partials_too_early>},

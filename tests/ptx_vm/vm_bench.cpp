@@ -53,7 +53,12 @@ void print_head(int width) {
               "sectors", "banks", "shared B");
 }
 
-void print_case(const Case& c, int width) {
+// Warp instructions, and how long they took at the median rate of their cases.
+struct Sum {
+  double millions = 0, seconds = 0;
+};
+
+void print_case(const Case& c, int width, Sum* sum) {
   bench::Setup setup(c, {.device = Device::cuda(0)});
   setup.run();
   const Counts counts = counts_of([&] { setup.run(); });
@@ -62,8 +67,11 @@ void print_case(const Case& c, int width) {
   uint32_t shared_bytes = 0;
   for (const KernelCounts& kernel : counts.kernels())
     shared_bytes = std::max(shared_bytes, kernel.shared_bytes);
+  const double millions = static_cast<double>(total.executed) / 1e6, speed = speed_of(setup);
+  sum->millions += millions;
+  sum->seconds += millions / speed;
   std::printf("%-*s %12llu %6.1f %8.3f %10.3f %8.3f %6.3f %10u\n", width, bench::label(c).c_str(),
-              static_cast<unsigned long long>(total.executed), speed_of(setup),
+              static_cast<unsigned long long>(total.executed), speed,
               ratio(static_cast<double>(counts.touched_bytes()), least),
               ratio(static_cast<double>(counts.requested_bytes()), least),
               ratio(total.sectors, total.least_sectors), ratio(total.waves, total.least_waves), shared_bytes);
@@ -133,10 +141,13 @@ int run(const std::vector<std::string>& words, bool list, bool opcodes) {
     return 0;
   }
   print_head(static_cast<int>(width));
+  Sum sum;
   for (const Case& c : cases) {
-    print_case(c, static_cast<int>(width));
+    print_case(c, static_cast<int>(width), &sum);
     std::fflush(stdout);
   }
+  std::printf("%-*s %12.0f %6.1f\n", static_cast<int>(width), "all", sum.millions * 1e6,
+              sum.millions / sum.seconds);
   for (const Case& c : cases) opcodes ? print_opcodes(c) : print_lines(c);
   return 0;
 }

@@ -1,0 +1,67 @@
+// Accesses by lanes that are not side by side.
+
+#include <algorithm>
+#include <bit>
+
+#include "tests/ptx_vm/grid.h"
+#include "tests/ptx_vm/request.h"
+
+namespace flatshard::ptx_vm {
+namespace {
+
+// Lanes whose place is that of one before, and lanes whose place is that of one behind: those at which tiles
+// of products repeat.
+struct Repeats {
+  uint32_t later = 0, first = 0;
+};
+Repeats repeats_of(const uint64_t* offset, uint32_t active) {
+  Repeats repeats;
+  for (const uint32_t distance : {1, 2, 4, 8, 16}) {
+    uint32_t same = 0;
+    for (uint32_t lane = distance; lane < kLanes; ++lane)
+      same |= static_cast<uint32_t>(offset[lane] == offset[lane - distance]) << lane;
+    same &= active & active << distance;
+    repeats.later |= same;
+    repeats.first |= same >> distance;
+  }
+  return repeats;
+}
+
+}  // namespace
+
+bool pass_scattered(const Request& r, const Region& region, const uint64_t* address, Places* places) {
+  if (r.op.is_strong || r.warp.is_async || region.bytes < r.bytes) return false;
+  const uint32_t active = r.warp.active;
+  const uint64_t window = region.address & kWindowMask, any_address = address[std::countr_zero(active)];
+  uint64_t offset[kLanes], farthest = 0, bits = 0;
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    const uint64_t at = (active >> lane & 1 ? address[lane] : any_address) | window;
+    bits |= at;
+    offset[lane] = at - region.address;  // huge where it lies before
+    farthest = std::max(farthest, offset[lane]);
+  }
+  if ((bits & (r.bytes - 1)) || farthest > region.bytes - r.bytes) return false;
+  const Repeats repeats = repeats_of(offset, active);
+  if (r.writes() && repeats.later) return false;
+  Scatter scatter{.pieces = 0, .bytes = r.bytes, .offset = {}, .lane = {}};
+  bool is_written = true;
+  for_each_lane(active & ~repeats.later, [&](int lane) {
+    const uint64_t at = offset[lane];
+    scatter.offset[scatter.pieces] = at + (region.address & 15);
+    scatter.lane[scatter.pieces++] = repeats.first >> lane & 1 ? Stamp::kManyLanes : static_cast<Mark>(lane);
+    if (region.is_whole(at, r.bytes)) return;
+    unsigned char* state = region.state + at;
+    if (!r.writes())
+      is_written &= all_written(state, r.bytes);
+    else if (region.is_patchy && any(kTaboo, state, r.bytes))
+      is_written = false;
+    else
+      mark_written(state, r.bytes);
+  });
+  if (!is_written || (region.races && !region.races->access(r.warp, r.op, scatter, r.writes()))) return false;
+  region.note_written(offset[std::countr_zero(active)]);
+  for (uint32_t lane = 0; lane < kLanes; ++lane) places->data[lane] = region.data + offset[lane];
+  return true;
+}
+
+}  // namespace flatshard::ptx_vm
