@@ -27,6 +27,24 @@ Repeats repeats_of(const uint64_t* offset, uint32_t active) {
   return repeats;
 }
 
+// Were these bytes written, are they now?
+template <uint32_t kBytes>
+bool pass_states(const Request& r, const Region& region, const Scatter& scatter) {
+  bool is_right = true;
+  for (uint32_t i = 0; i < scatter.pieces; ++i) {
+    const uint64_t at = scatter.offset[i] - (region.address & 15);
+    if (region.is_whole(at, kBytes)) continue;
+    unsigned char* state = region.state + at;
+    if (!r.writes())
+      is_right &= all_written(state, kBytes);
+    else if (region.is_patchy && any(kTaboo, state, kBytes))
+      return false;
+    else
+      mark_written(state, kBytes);
+  }
+  return is_right;
+}
+
 }  // namespace
 
 bool pass_scattered(const Request& r, const Region& region, const uint64_t* address, Places* places) {
@@ -43,22 +61,18 @@ bool pass_scattered(const Request& r, const Region& region, const uint64_t* addr
   if ((bits & (r.bytes - 1)) || farthest > region.bytes - r.bytes) return false;
   const Repeats repeats = repeats_of(offset, active);
   if (r.writes() && repeats.later) return false;
-  Scatter scatter{.pieces = 0, .bytes = r.bytes, .offset = {}, .lane = {}};
-  bool is_written = true;
+  Scatter scatter;
+  scatter.bytes = r.bytes;
   for_each_lane(active & ~repeats.later, [&](int lane) {
-    const uint64_t at = offset[lane];
-    scatter.offset[scatter.pieces] = at + (region.address & 15);
+    scatter.offset[scatter.pieces] = offset[lane] + (region.address & 15);
     scatter.lane[scatter.pieces++] = repeats.first >> lane & 1 ? Stamp::kManyLanes : static_cast<Mark>(lane);
-    if (region.is_whole(at, r.bytes)) return;
-    unsigned char* state = region.state + at;
-    if (!r.writes())
-      is_written &= all_written(state, r.bytes);
-    else if (region.is_patchy && any(kTaboo, state, r.bytes))
-      is_written = false;
-    else
-      mark_written(state, r.bytes);
   });
-  if (!is_written || (region.races && !region.races->access(r.warp, r.op, scatter, r.writes()))) return false;
+  const bool is_right = r.bytes == 16  ? pass_states<16>(r, region, scatter)
+                        : r.bytes == 8 ? pass_states<8>(r, region, scatter)
+                        : r.bytes == 4 ? pass_states<4>(r, region, scatter)
+                        : r.bytes == 2 ? pass_states<2>(r, region, scatter)
+                                       : pass_states<1>(r, region, scatter);
+  if (!is_right || (region.races && !region.races->access(r.warp, r.op, scatter, r.writes()))) return false;
   region.note_written(offset[std::countr_zero(active)]);
   for (uint32_t lane = 0; lane < kLanes; ++lane) places->data[lane] = region.data + offset[lane];
   return true;

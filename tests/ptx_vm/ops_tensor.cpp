@@ -107,40 +107,51 @@ void add_products(const float (*a)[kDepth], const Columns* b, bool in_pairs, Col
     }
 }
 
+// sums[row][column] and where it lies in its registers, for every neighbour of an even column.
+template <class Float, class Move>
+void for_each_pair(Float* const* registers, float (*sums)[kSide], uint32_t rows, Move&& move) {
+  for (uint32_t row = 0; row < rows; ++row) {
+    const FragmentPlace even = place_in_accumulator(row, 0), odd = place_in_accumulator(row, 1);
+    for (uint32_t i = 0; i < kSide / 2; ++i) {
+      move(sums[row][2 * i], registers[even.reg][even.lane + i]);
+      move(sums[row][2 * i + 1], registers[odd.reg][odd.lane + i]);
+    }
+  }
+}
+
 // D = A B + C with A (16, kDepth), B (kDepth, 8). The op's registers stand in a list: D, A, B, C.
 template <class T, uint32_t kDepth>
 void multiply(Warp& warp, const Op& op) {
-  constexpr uint32_t kRows = 16, kSums = 4, kRegisters = kDepth / 4;  // registers of A
-  const uint32_t* d = &warp.block->kernel().slot_lists[static_cast<size_t>(op.immediate)];
-  const uint32_t *a = d + kSums, *b = a + kRegisters, *c = b + kRegisters / 2;
-  // Eight elements from one on, of a row of A or a column of B: they lie side by side.
-  const auto run_from = [&](const uint32_t* slots, const FragmentPlace& at) {
-    return warp.lanes<T>(slots[at.reg]) + at.lane * 2 + at.half;
-  };
-  alignas(Columns) float left[kRows][kDepth], right[kDepth][kSide], sums[kRows][kSide];
+  constexpr uint32_t kRows = 16, kSums = 4, kOfA = kDepth / 4, kOfB = kOfA / 2;  // registers
+  const uint32_t* slots = &warp.block->kernel().slot_lists[static_cast<size_t>(op.immediate)];
+  float *d[kSums], *c[kSums];
+  const T *a[kOfA], *b[kOfB];
+  for (float*& to : d) to = warp.lanes<float>(*slots++);
+  for (const T*& from : a) from = warp.lanes<T>(*slots++);
+  for (const T*& from : b) from = warp.lanes<T>(*slots++);
+  for (float*& from : c) from = warp.lanes<float>(*slots++);
+  // Eight elements of a row of A, or of a column of B, lie side by side.
+  alignas(64) float left[kRows][kDepth], right[kDepth][kSide], sums[kRows][kSide];
   for (uint32_t k = 0; k < kDepth; k += kSide) {
-    for (uint32_t row = 0; row < kRows; ++row)
-      for (uint32_t i = 0; i < kSide; ++i) left[row][k + i] = to_float(run_from(a, place_in_a(row, k))[i]);
+    for (uint32_t row = 0; row < kRows; ++row) {
+      const FragmentPlace at = place_in_a(row, k);
+      const T* run = a[at.reg] + at.lane * 2 + at.half;
+      for (uint32_t i = 0; i < kSide; ++i) left[row][k + i] = to_float(run[i]);
+    }
     Matrix columns;
-    for (uint32_t column = 0; column < kSide; ++column)
-      std::memcpy(columns[column], run_from(b, place_in_b(k, column)), sizeof(columns[column]));
+    for (uint32_t column = 0; column < kSide; ++column) {
+      const FragmentPlace at = place_in_b(k, column);
+      std::memcpy(columns[column], b[at.reg] + at.lane * 2 + at.half, sizeof(columns[column]));
+    }
     transpose(columns);
     for (uint32_t i = 0; i < kSide; ++i)
       for (uint32_t column = 0; column < kSide; ++column)
         right[k + i][column] = to_float(T{columns[i][column]});
   }
-  for (uint32_t row = 0; row < kRows; ++row)
-    for (uint32_t column = 0; column < kSide; ++column) {
-      const FragmentPlace at = place_in_accumulator(row, column);
-      sums[row][column] = warp.lanes<float>(c[at.reg])[at.lane];
-    }
+  for_each_pair(c, sums, kRows, [](float& sum, const float& from) { sum = from; });
   add_products<kDepth, kRows>(left, reinterpret_cast<const Columns*>(right), options().pairwise_mma,
                               reinterpret_cast<Columns*>(sums));
-  for (uint32_t row = 0; row < kRows; ++row)
-    for (uint32_t column = 0; column < kSide; ++column) {
-      const FragmentPlace at = place_in_accumulator(row, column);
-      warp.lanes<float>(d[at.reg])[at.lane] = sums[row][column];
-    }
+  for_each_pair(d, sums, kRows, [](float& sum, float& to) { to = sum; });
 }
 
 void mma(Decoder& d) {

@@ -83,7 +83,7 @@ inline Mark is_foreign(Mark past, Mark now, Mark first) {
 
 // What lanes access that are not side by side: `bytes` of each piece, at a multiple of them.
 struct Scatter {
-  uint32_t pieces, bytes;
+  uint32_t pieces = 0, bytes;
   uint64_t offset[kLanes];  // of each piece
   Mark lane[kLanes];        // who accesses it; kManyLanes: several at once
 };
@@ -163,6 +163,16 @@ class RaceShadow {
   struct Memo {
     Mark before, not_before;
   };
+  // Cells of a chunk, anywhere, and the mark to leave on each.
+  struct Pieces {
+    static constexpr size_t kMost = 4 * kLanes;
+    size_t count = 0;
+    uint64_t cell[kMost];
+    Mark now[kMost];
+  };
+  struct Others {
+    Mark oldest = ~Mark{0}, newest = 0;  // 0: there are none
+  };
   Chunk& chunk_at(uint64_t offset);
   View view_of(Warp& warp, const Op& op, uint32_t bytes) const;
   static Cells cells_of(Chunk& chunk, const Span& span, uint64_t begin, uint64_t end, Mark now,
@@ -177,9 +187,10 @@ class RaceShadow {
   bool is_before(Mark past, const Warp& warp, Memo& memo) const;
   bool note_alone(Chunk& chunk, uint64_t cell, Mark now, bool writes, const View& view, const Warp& warp,
                   Memo& memo) const;
-  bool read_cells(Chunk& chunk, const uint64_t* cells, const Mark* now, size_t count, const View& view,
-                  const Warp& warp, Memo& memo) const;
-  static bool write_cells(Chunk& chunk, const uint64_t* cells, const Mark* now, size_t count, Mark first);
+  static Others others_in(const std::vector<Mark>& marks, const Pieces& pieces, Mark first);
+  bool is_past(const Others& others, const Warp& warp, Memo& memo) const;
+  bool read_pieces(Chunk& chunk, const Pieces& pieces, const View& view, const Warp& warp, Memo& memo) const;
+  bool write_pieces(Chunk& chunk, const Pieces& pieces, const View& view, const Warp& warp, Memo& memo) const;
   static void note(Chunk& chunk, uint64_t cell, Past& past, uint64_t address, bool writes);
 
   bool is_shared_;

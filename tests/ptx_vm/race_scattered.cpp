@@ -47,67 +47,78 @@ bool RaceShadow::note_alone(Chunk& chunk, uint64_t cell, Mark now, bool writes, 
   return true;
 }
 
-// Cells that nobody else wrote of late, all looked at at once; of all of them the last reader is this warp,
-// or nobody of late, or the same other warp.
-bool RaceShadow::read_cells(Chunk& chunk, const uint64_t* cells, const Mark* now, size_t count,
-                            const View& view, const Warp& warp, Memo& memo) const {
-  constexpr Mark kEpoch = ~Mark{0} << kEpochShift;
-  Mark written = 0, foreign = 0, differs = 0;
-  const Mark first_read = chunk.read[cells[0]];
-  for (size_t i = 0; i < count; ++i) {
-    const Mark read = chunk.read[cells[i]];
-    written |= is_foreign(chunk.write[cells[i]], now[i], view.first);
-    foreign |= is_foreign(read, now[i], view.first) & kEpoch;
-    differs |= (read ^ first_read) & kEpoch;
+// Among the marks of these cells, those by other epochs, or lanes, that still count.
+RaceShadow::Others RaceShadow::others_in(const std::vector<Mark>& marks, const Pieces& pieces, Mark first) {
+  Others others;
+  for (size_t i = 0; i < pieces.count; ++i) {
+    const Mark mark = marks[pieces.cell[i]];
+    const Mark counts = is_foreign(mark, pieces.now[i], first) ? ~Mark{0} : 0;
+    others.oldest = std::min(others.oldest, mark | ~counts);
+    others.newest = std::max(others.newest, mark & counts);
   }
-  if (written || (foreign && differs)) return false;
-  std::vector<Mark>& readers = foreign && !is_before(first_read, warp, memo) ? chunk.other_read : chunk.read;
-  if (readers.empty()) readers.resize(chunk.read.size());
-  for (size_t i = 0; i < count; ++i) {
-    Mark& reader = readers[cells[i]];
-    reader = joined(reader, now[i]);
+  return others;
+}
+
+// True when all of them happened before now, as far as that can be told of all at once.
+bool RaceShadow::is_past(const Others& others, const Warp& warp, Memo& memo) const {
+  return !others.newest ||
+         (epoch(others.oldest) == epoch(others.newest) && is_before(others.newest, warp, memo));
+}
+
+bool RaceShadow::read_pieces(Chunk& chunk, const Pieces& pieces, const View& view, const Warp& warp,
+                             Memo& memo) const {
+  if (!is_past(others_in(chunk.write, pieces, view.first), warp, memo)) return false;
+  const Others readers = others_in(chunk.read, pieces, view.first);
+  if (is_past(readers, warp, memo)) {
+    for (size_t i = 0; i < pieces.count; ++i) chunk.read[pieces.cell[i]] = pieces.now[i];
+    return true;
+  }
+  // The first reader and the last are kept.
+  if (epoch(readers.oldest) != epoch(readers.newest)) return false;
+  const bool is_mine = epoch(readers.newest) == epoch(view.now);
+  if (!is_mine && chunk.other_read.empty()) chunk.other_read.resize(chunk.read.size());
+  for (size_t i = 0; i < pieces.count; ++i) {
+    Mark* reader = &chunk.read[pieces.cell[i]];
+    if (!is_mine && is_foreign(*reader, pieces.now[i], view.first))
+      reader = &chunk.other_read[pieces.cell[i]];
+    *reader = joined(*reader, pieces.now[i]);
   }
   return true;
 }
 
-// Cells that nobody else accessed of late.
-bool RaceShadow::write_cells(Chunk& chunk, const uint64_t* cells, const Mark* now, size_t count, Mark first) {
-  Mark foreign = 0;
-  for (size_t i = 0; i < count; ++i)
-    foreign |=
-        is_foreign(chunk.write[cells[i]], now[i], first) | is_foreign(chunk.read[cells[i]], now[i], first);
-  if (!chunk.other_read.empty())
-    for (size_t i = 0; i < count; ++i) foreign |= is_foreign(chunk.other_read[cells[i]], now[i], first);
-  if (foreign) return false;
-  for (size_t i = 0; i < count; ++i) chunk.write[cells[i]] = now[i];
+bool RaceShadow::write_pieces(Chunk& chunk, const Pieces& pieces, const View& view, const Warp& warp,
+                              Memo& memo) const {
+  for (const std::vector<Mark>* marks : {&chunk.write, &chunk.read, &chunk.other_read})
+    if (!marks->empty() && !is_past(others_in(*marks, pieces, view.first), warp, memo)) return false;
+  for (size_t i = 0; i < pieces.count; ++i) chunk.write[pieces.cell[i]] = pieces.now[i];
   return true;
 }
 
 bool RaceShadow::access(Warp& warp, const Op& op, const Scatter& scatter, bool writes) {
-  constexpr size_t kMost = 4 * kLanes;
   const View view = view_of(warp, op, scatter.bytes);
   Memo memo{.before = 0, .not_before = epoch(view.now)};
-  for (uint32_t begin = 0, end = 0; begin < scatter.pieces; begin = end) {
-    const uint64_t index = scatter.offset[begin] / kChunkBytes;
-    Chunk& chunk = chunk_at(scatter.offset[begin]);
+  for (uint32_t at = 0; at < scatter.pieces;) {
+    const uint64_t index = scatter.offset[at] / kChunkBytes;
+    Chunk& chunk = chunk_at(scatter.offset[at]);
     chunk.make_cells(view.finest, view.forgotten);
     chunk.newest = std::max(chunk.newest, view.now);
-    const uint64_t of_piece = std::max<uint64_t>(scatter.bytes >> chunk.log_cell, 1);
-    uint64_t cells[kMost];
-    Mark now[kMost];
-    size_t count = 0;
-    while (end < scatter.pieces && scatter.offset[end] / kChunkBytes == index && count + of_piece <= kMost) {
-      for (uint64_t i = 0; i < of_piece; ++i) {
-        cells[count] = (scatter.offset[end] % kChunkBytes >> chunk.log_cell) + i;
-        now[count++] = view.now | scatter.lane[end] << kLaneShift;
-      }
+    const uint64_t cells = std::max<uint64_t>(scatter.bytes >> chunk.log_cell, 1);  // of each
+    uint32_t end = at + 1;
+    while (end < scatter.pieces && scatter.offset[end] / kChunkBytes == index &&
+           (end - at + 1) * cells <= Pieces::kMost)
       ++end;
-    }
-    if (writes ? write_cells(chunk, cells, now, count, view.first)
-               : read_cells(chunk, cells, now, count, view, warp, memo))
+    Pieces pieces;
+    pieces.count = (end - at) * cells;
+    for (uint64_t c = 0, i = 0; c < cells; ++c)
+      for (uint32_t piece = at; piece < end; ++piece, ++i) {
+        pieces.cell[i] = (scatter.offset[piece] % kChunkBytes >> chunk.log_cell) + c;
+        pieces.now[i] = view.now | scatter.lane[piece] << kLaneShift;
+      }
+    at = end;
+    if (writes ? write_pieces(chunk, pieces, view, warp, memo) : read_pieces(chunk, pieces, view, warp, memo))
       continue;
-    for (size_t i = 0; i < count; ++i)
-      if (!note_alone(chunk, cells[i], now[i], writes, view, warp, memo)) return false;
+    for (size_t i = 0; i < pieces.count; ++i)
+      if (!note_alone(chunk, pieces.cell[i], pieces.now[i], writes, view, warp, memo)) return false;
   }
   return true;
 }
