@@ -46,6 +46,7 @@ cudaError_t launch_with(cudaLaunchAttribute a) {
 }  // namespace
 
 TEST_CASE("properties and attributes of the device agree") {
+  const ScopedOptions newer({.arch = 90});
   cudaDeviceProp p;
   CHECK(cudaGetDeviceProperties(&p, 0) == cudaSuccess);
   CHECK(std::string(p.name) == "PTX VM sm_90a");
@@ -73,6 +74,7 @@ TEST_CASE("a limit of the device is kept, an unknown one is an error") {
 }
 
 TEST_CASE("occupancy follows from threads and shared memory") {
+  const ScopedOptions newer({.arch = 90});
   CHECK(occupancy(256, 0) == 8);     // 2048 threads
   CHECK(occupancy(33, 0) == 32);     // two warps each; 32 blocks are the most
   CHECK(occupancy(200, 0) == 9);     // seven warps each
@@ -83,6 +85,7 @@ TEST_CASE("occupancy follows from threads and shared memory") {
 }
 
 TEST_CASE("a kernel's attributes say what it is, and raise how much shared memory it may have") {
+  const ScopedOptions newer({.arch = 90});
   cudaFuncAttributes a;
   CHECK(cudaFuncGetAttributes(&a, stub_of_bounded()) == cudaSuccess);
   CHECK(a.sharedSizeBytes == 112);  // 100, up to where dynamic shared memory may begin
@@ -105,6 +108,7 @@ TEST_CASE("a kernel's attributes say what it is, and raise how much shared memor
 }
 
 TEST_CASE("launch attributes: a priority and an early begin change nothing, a cluster divides the grid") {
+  const ScopedOptions newer({.arch = 90});
   cudaLaunchAttribute a{};
   a.id = cudaLaunchAttributePriority;
   a.val.priority = -5;
@@ -125,6 +129,7 @@ TEST_CASE("launch attributes: a priority and an early begin change nothing, a cl
 }
 
 TEST_CASE("clusters fit as their blocks do, and more than 8 blocks have to be allowed") {
+  const ScopedOptions newer({.arch = 90});
   cudaLaunchAttribute a{};
   a.id = cudaLaunchAttributeClusterDimension;
   a.val.clusterDim = {2, 1, 1};
@@ -146,7 +151,7 @@ TEST_CASE("clusters fit as their blocks do, and more than 8 blocks have to be al
 }
 
 TEST_CASE("blocks of a cooperative launch are all there at a time, others deadlock when they wait so") {
-  const ScopedOptions scope({.resident_blocks = 2});
+  const ScopedOptions scope({.resident_blocks = 2, .arch = 90});
   std::vector<int> seen;
   CHECK(run_grid_barrier(40, true, &seen) == cudaSuccess);
   CHECK(seen == std::vector<int>(40, 40));
