@@ -19,6 +19,7 @@ using Json = nlohmann::ordered_json;
 template <class Metrics, class Visit>
 void each_field(Metrics& m, Visit&& visit) {
   visit("step", m.step);
+  visit("data_step", m.data_step);
   visit("loss", m.loss);
   visit("grad_norm", m.grad_norm);
   visit("lr", m.lr);
@@ -55,7 +56,7 @@ class Writer {
     if (value) (*this)(key, *value);
   }
 
-  std::string line() const { return json_.dump() + '\n'; }
+  std::string text() const { return json_.dump(); }
 
  private:
   Json json_;
@@ -66,6 +67,9 @@ class Reader {
  public:
   Reader(Json json, std::string where) : json_(std::move(json)), where_(std::move(where)) {
     check(json_.is_object(), where_, ": must be a JSON object");
+    // Before any of them is copied or printed, which is recursive.
+    for (const auto& [key, item] : json_.items())
+      check(item.is_primitive(), where_, ": ", key, " must be a single value");
   }
 
   void operator()(const char* key, int64_t& value) {
@@ -115,7 +119,25 @@ class Reader {
   std::string where_;
 };
 
-StepMetrics metrics_of(const std::string& line, const std::string& where) {
+std::ifstream opened(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  check(in.good(), path, ": cannot read: ", std::strerror(errno));
+  return in;
+}
+
+std::string place_of(const std::string& path, const std::vector<StepMetrics>& lines_before) {
+  return str(path, ':', lines_before.size() + 1);
+}
+
+}  // namespace
+
+std::string to_json(const StepMetrics& m) {
+  Writer writer;
+  each_field(m, writer);
+  return writer.text();
+}
+
+StepMetrics parse_metrics(const std::string& line, const std::string& where) {
   Json json;
   try {
     json = Json::parse(line);
@@ -132,36 +154,38 @@ StepMetrics metrics_of(const std::string& line, const std::string& where) {
   return m;
 }
 
-}  // namespace
-
-MetricsFile::MetricsFile(const std::string& path, const std::string& lines) : path_(path) {
-  if (!lines.empty()) write_whole_file(path, lines);
-  out_.open(path, std::ios::binary | (lines.empty() ? std::ios::trunc : std::ios::app));
+MetricsFile::MetricsFile(const std::string& path, const std::vector<StepMetrics>& lines) : path_(path) {
+  std::string text;
+  for (const StepMetrics& m : lines) text += to_json(m) + '\n';
+  if (!text.empty()) write_whole_file(path, text);
+  out_.open(path, std::ios::binary | (text.empty() ? std::ios::trunc : std::ios::app));
   check(out_.good(), path_, ": cannot write: ", std::strerror(errno));
 }
 
 void MetricsFile::write(const StepMetrics& m) {
-  Writer writer;
-  each_field(m, writer);
-  out_ << writer.line() << std::flush;
+  out_ << to_json(m) + '\n' << std::flush;
   check(out_.good(), path_, ": cannot write: ", std::strerror(errno));
 }
 
-std::string first_lines(const std::string& path, int64_t most) {
-  std::ifstream in(path, std::ios::binary);
-  std::string text, line;
-  for (int64_t i = 0; i < most && std::getline(in, line) && !in.eof(); ++i) text += line + '\n';
-  return text;
-}
-
 std::vector<StepMetrics> read_metrics(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  check(in.good(), path, ": cannot read: ", std::strerror(errno));
+  std::ifstream in = opened(path);
   std::vector<StepMetrics> all;
-  for (std::string line; std::getline(in, line);)
-    all.push_back(metrics_of(line, str(path, ':', all.size() + 1)));
+  for (std::string line; std::getline(in, line);) all.push_back(parse_metrics(line, place_of(path, all)));
   check(!in.bad(), path, ": cannot read: ", std::strerror(errno));
   return all;
+}
+
+std::vector<StepMetrics> read_metrics_until(const std::string& path, int64_t data_step) {
+  std::ifstream in = opened(path);
+  std::vector<StepMetrics> lines;
+  for (std::string line; std::getline(in, line) && !in.eof();) {
+    const StepMetrics m = parse_metrics(line, place_of(path, lines));
+    if (m.data_step > data_step) break;
+    lines.push_back(m);
+    if (m.data_step == data_step) break;
+  }
+  check(!in.bad(), path, ": cannot read: ", std::strerror(errno));
+  return lines;
 }
 
 }  // namespace flatshard

@@ -3,7 +3,8 @@
 // written out line by line, so that the file can be followed while the run goes on. The keys are the names
 // below; skipped stands there only where true, the optional ones only where they have a value. Doubles
 // have as many digits as it takes to read the same bits back. JSON has no word for what is not finite: "inf",
-// "-inf" and "nan" stand there as strings.
+// "-inf" and "nan" stand there as strings. Where a run has gone on from another folder's checkpoint, steps
+// may be missing (log_history.h).
 
 #include <cstdint>
 #include <fstream>
@@ -14,7 +15,8 @@
 namespace flatshard {
 
 struct StepMetrics {
-  int64_t step = 0;  // completed optimizer steps
+  int64_t step = 0;       // completed optimizer steps
+  int64_t data_step = 0;  // global batches seen: those of skipped steps as well
   double loss = 0, grad_norm = 0, lr = 0;
   int64_t tokens = 0;  // target tokens trained on so far
   double tokens_per_second = 0, step_seconds = 0;
@@ -34,7 +36,7 @@ struct StepMetrics {
 class MetricsFile {
  public:
   // Begins the file anew, with these lines.
-  explicit MetricsFile(const std::string& path, const std::string& lines = "");
+  explicit MetricsFile(const std::string& path, const std::vector<StepMetrics>& lines = {});
 
   void write(const StepMetrics& m);
 
@@ -43,11 +45,15 @@ class MetricsFile {
   std::ofstream out_;
 };
 
-// The first lines of the file as they stand there, at most so many, and only whole ones; "" where there is no
-// file.
-std::string first_lines(const std::string& path, int64_t most);
+// A line of the file, without its end; and back, where `where` begins the Error about what is not such a
+// line.
+std::string to_json(const StepMetrics& m);
+StepMetrics parse_metrics(const std::string& line, const std::string& where);
 
 // All lines of the file in order; an Error that names file and line where one is not as write() made it.
 std::vector<StepMetrics> read_metrics(const std::string& path);
+// Those up to a data_step; what comes after them may be of any kind, and a last line that has no end does not
+// count.
+std::vector<StepMetrics> read_metrics_until(const std::string& path, int64_t data_step);
 
 }  // namespace flatshard

@@ -93,6 +93,11 @@ Row best_evaluation(const std::vector<StepMetrics>& steps) {
               count == 1 ? " evaluation" : " evaluations")};
 }
 
+// Of steps that were made in another folder.
+int64_t missing_lines(const std::vector<StepMetrics>& steps) {
+  return steps.back().data_step - std::ssize(steps);
+}
+
 // `steps` are all lines, `made` those with an update.
 std::vector<Row> summary(const std::vector<StepMetrics>& steps, const std::vector<StepMetrics>& made) {
   std::vector<double> speeds, shares, causal_shares;
@@ -105,10 +110,10 @@ std::vector<Row> summary(const std::vector<StepMetrics>& steps, const std::vecto
   int64_t memory = 0;
   for (const StepMetrics& m : steps) seconds += m.step_seconds, memory = std::max(memory, m.memory_bytes);
   const auto percent = [](double share) { return formatted(100 * share, "%.1f%%"); };
-  const size_t skipped = steps.size() - made.size();
+  const int64_t skipped = steps.back().data_step - steps.back().step;
   const bool none = made.empty();
   return {{"Steps", with_commas(steps.back().step),
-           skipped > 0 ? with_commas(static_cast<int64_t>(skipped)) + " skipped" : "none skipped"},
+           skipped > 0 ? with_commas(skipped) + " skipped" : "none skipped"},
           {"Final loss", none ? kNothing : formatted(made.back().loss, "%.4f"),
            none ? "no update was made" : "of the last step"},
           best_evaluation(steps),
@@ -117,7 +122,7 @@ std::vector<Row> summary(const std::vector<StepMetrics>& steps, const std::vecto
           {"Median MFU", median_text(shares, percent),
            median_text(causal_shares, percent) + " counting causal attention by half"},
           {"Wall time", seconds < 60 ? human_seconds(seconds) : human_duration(seconds),
-           "of the steps, without evaluation"},
+           missing_lines(steps) > 0 ? "of the steps that are listed" : "of the steps, without evaluation"},
           {"Peak memory", human_bytes(memory), with_commas(memory) + " bytes"}};
 }
 
@@ -218,6 +223,13 @@ std::string page(const std::string& name, const std::vector<StepMetrics>& steps,
                                                      "most: of every stretch of steps the lowest and the "
                                                      "highest value.</p>\n"
                                                    : "";
+  const int64_t missing = missing_lines(steps);
+  const std::string gaps =
+      missing == 0
+          ? ""
+          : str("<p class=\"note\">The run went on from a checkpoint of another folder, which remembers its "
+                "course without ",
+                with_commas(missing), " of its steps.</p>\n");
   return str(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
@@ -227,7 +239,7 @@ std::string page(const std::string& name, const std::vector<StepMetrics>& steps,
       escaped(name), "</h1>\n", summary_html(summary(steps, made)),
       "<noscript><p>The curves are drawn by this page's own script, which is switched off.</p></noscript>\n"
       "<div id=\"charts\"></div>\n",
-      thinning, "<details>\n<summary>Resolved config</summary>\n<pre>", escaped(config),
+      thinning, gaps, "<details>\n<summary>Resolved config</summary>\n<pre>", escaped(config),
       "</pre>\n</details>\n</main>\n<script type=\"application/json\" id=\"data\">",
       // Names and numbers of ours alone: nothing here could end the element.
       Json{{"charts", charts_json(steps, made)}}.dump(), "</script>\n<script>\n", kReportScript,

@@ -8,6 +8,7 @@
 #include "checkpoint/json.h"
 #include "runtime/check.h"
 #include "runtime/mapped_file.h"
+#include "train/log_history.h"
 
 namespace flatshard {
 namespace {
@@ -45,7 +46,8 @@ bool is_one_of(const std::string& key, const auto& keys) {
   });
 }
 
-// The one list of members, for both directions: State is TrainState or const TrainState.
+// The one list of members, for both directions: State is TrainState or const TrainState. The history stands
+// behind them.
 template <class State, class Visit>
 void each_member(State& s, Visit&& visit) {
   visit("step", s.step);
@@ -77,6 +79,8 @@ struct Writer {
   Json json = Json::object();
 };
 
+constexpr char kHistory[] = "log_history";
+
 // Takes the members out of an object; `where` is the file.
 struct Reader {
   void operator()(const char* key, int64_t& value) { value = whole(key, take(key)); }
@@ -100,6 +104,14 @@ struct Reader {
     }
   }
 
+  void operator()(const char* key, std::vector<StepMetrics>& lines) {
+    const Json item = take(key);
+    check(item.is_array() && item.size() <= kMostHistoryLines, where, ": ", key,
+          " must be an array of at most ", kMostHistoryLines, " lines");
+    for (const Json& line : item)
+      lines.push_back(parse_metrics(line.dump(), str(where, ": ", key, ' ', lines.size() + 1)));
+  }
+
   int64_t whole(const char* key, const Json& item) const {
     const bool fits = item.is_number_unsigned() && item.get<uint64_t>() <= uint64_t{INT64_MAX};
     check(fits, where, ": ", key, " is ", item.dump(), ", must be a whole number from 0 to 2^63 - 1");
@@ -121,12 +133,34 @@ struct Reader {
   std::string where;
 };
 
+// What no run could have come to would lead the next one astray.
+void check_numbers(const TrainState& state, const std::string& path) {
+  check(state.loss_scale > 0 && std::isfinite(state.loss_scale), path, ": loss_scale is ", state.loss_scale,
+        ", must be positive");
+  check(state.step <= state.data_step, path, ": step is ", state.step,
+        ", more than data_step = ", state.data_step);
+  check(static_cast<double>(state.data_step) <= kMostSteps, path, ": data_step is ", state.data_step,
+        ", must be at most ", kMostSteps);
+  int64_t before = 0;
+  for (const StepMetrics& m : state.log_history) {
+    check(m.data_step > before && m.step >= 0 && m.step <= m.data_step, path, ": ", kHistory, ": step ",
+          m.step, " of data_step ", m.data_step, " cannot follow data_step ", before);
+    before = m.data_step;
+  }
+  check(before == state.data_step, path, ": ", kHistory, " ends with data_step ", before, ", must end with ",
+        state.data_step);
+}
+
 }  // namespace
 
+// A line of the history takes a line here.
 std::string to_json(const TrainState& state) {
   Writer writer;
   each_member(state, writer);
-  return writer.json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+  std::string text = writer.json.dump(2, ' ', false, Json::error_handler_t::replace), lines;
+  text.erase(text.rfind('\n'));
+  for (const StepMetrics& m : state.log_history) lines += str(lines.empty() ? "" : ",", "\n    ", to_json(m));
+  return str(text, ",\n  \"", kHistory, "\": [", lines, "\n  ]\n}\n");
 }
 
 TrainState read_train_state(const std::string& path) {
@@ -139,11 +173,9 @@ TrainState parse_train_state(std::string_view text, const std::string& path) {
   check(reader.json.is_object(), path, ": must be a JSON object");
   TrainState state;
   each_member(state, reader);
+  reader(kHistory, state.log_history);
   if (!reader.json.empty()) fail(str(path, ": unknown member ", reader.json.begin().key()));
-  check(state.loss_scale > 0 && std::isfinite(state.loss_scale), path, ": loss_scale is ", state.loss_scale,
-        ", must be positive");
-  check(state.step <= state.data_step, path, ": step is ", state.step,
-        ", more than data_step = ", state.data_step);
+  check_numbers(state, path);
   return state;
 }
 

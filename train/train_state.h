@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "train/config.h"
+#include "train/metrics.h"
 
 namespace flatshard {
 
@@ -32,6 +33,7 @@ struct TrainState {
   int64_t data_tokens = 0, data_documents = 0;  // of data.train
   int64_t ranks = 0;                            // that wrote it; any number can go on
   std::map<std::string, std::string> config{};  // every key as TOML
+  std::vector<StepMetrics> log_history{};       // up to this step, as add_line() of log_history.h keeps them
 };
 
 std::string to_json(const TrainState& state);
@@ -40,7 +42,8 @@ TrainState read_train_state(const std::string& path);
 // The same of its text; errors begin with the path.
 TrainState parse_train_state(std::string_view text, const std::string& path);
 
-// Members and keys of the config whose values are not the same: "step: 20, 40", a line for each.
+// Members and keys of the config whose values are not the same: "step: 20, 40", a line for each. Not the
+// history: it holds what a machine did in what time, and is never the same twice.
 std::vector<std::string> differences(const TrainState& a, const TrainState& b);
 
 // What a run that goes on from this state does otherwise, a line for each: keys and data that may change. An

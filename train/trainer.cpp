@@ -13,6 +13,7 @@
 #include "train/evaluation.h"
 #include "train/first_step.h"
 #include "train/initial_weights.h"
+#include "train/log_history.h"
 #include "train/loss_scale.h"
 #include "train/machinery.h"
 #include "train/metrics.h"
@@ -54,7 +55,7 @@ class Trainer {
   TrainState nature();
   std::optional<TrainState> find_checkpoint();
   void begin();
-  TrainState state(std::optional<double> eval_loss);
+  TrainState state(const StepMetrics& m);
   void save(StepMetrics& m, bool begins);
   void save_or_warn(const std::function<void()>& part);
   void finish();
@@ -81,6 +82,7 @@ class Trainer {
   Progress progress_;
   std::optional<RunFolder> folder_;
   std::optional<MetricsFile> metrics_;
+  std::vector<StepMetrics> history_;  // as checkpoints keep it
 
   int64_t data_step_ = 0, completed_ = 0, tokens_ = 0;
   int64_t skipped_in_a_row_ = 0;
@@ -167,9 +169,8 @@ std::optional<TrainState> Trainer::find_checkpoint() {
   return found;
 }
 
-// First values or a checkpoint's; and the run's folder, its metrics cut off where the run goes on.
+// First values or a checkpoint's; and the run's folder, its metrics up to where the run goes on.
 void Trainer::begin() {
-  std::string metrics;
   config_json_ = saved_config_json(setup_, checkpoints_.source().string());
   checkpoints_.plan(machinery_.engine().model(), config_json_);
   if (!resumed_ && setup_.config.init_from.empty()) {
@@ -184,12 +185,14 @@ void Trainer::begin() {
     tokens_ = resumed_->tokens;
     skipped_in_a_row_ = resumed_->skipped_in_a_row;
     loss_scale_.restore(resumed_->loss_scale, resumed_->good_steps);
-    metrics = first_lines((checkpoints_.source().parent_path() / "metrics.jsonl").string(), data_step_);
+    history_ = resumed_->log_history;
   }
   if (!leads()) return;
+  std::vector<StepMetrics> lines;
+  if (resumed_) lines = lines_before(*resumed_, checkpoints_.source().parent_path() / "metrics.jsonl");
   folder_.emplace(setup_.config.run.dir);
   folder_->write("config.toml", to_toml(loaded_.config));
-  metrics_.emplace(folder_->file("metrics.jsonl"), metrics);
+  metrics_.emplace(folder_->file("metrics.jsonl"), lines);
 }
 
 void Trainer::run() {
@@ -207,6 +210,7 @@ void Trainer::run() {
       progress_.step(m);
     save(m, saves || (stop_.signal && setup_.config.checkpoint.on_sigterm));
     if (leads()) metrics_->write(m);
+    add_line(history_, m);
     if (!m.skipped && setup_.config.run.hash_every > 0 && completed_ % setup_.config.run.hash_every == 0 &&
         completed_ < total_steps_)
       print_hash();
@@ -242,6 +246,7 @@ StepMetrics Trainer::step() {
   tokens_ += targets;
 
   m.step = completed_;
+  m.data_step = data_step_;
   m.tokens = tokens_;
   m.step_seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   m.tokens_per_second = static_cast<double>(targets) / m.step_seconds;
@@ -307,7 +312,8 @@ void Trainer::print_hash() {
   if (leads()) progress_.print(str("step ", completed_, " weights ", hash));
 }
 
-TrainState Trainer::state(std::optional<double> eval_loss) {
+// After the step that measured `m`.
+TrainState Trainer::state(const StepMetrics& m) {
   TrainState s = nature();
   s.step = completed_;
   s.data_step = data_step_;
@@ -315,7 +321,9 @@ TrainState Trainer::state(std::optional<double> eval_loss) {
   s.skipped_in_a_row = skipped_in_a_row_;
   s.loss_scale = loss_scale_.value();
   s.good_steps = loss_scale_.good_steps();
-  s.eval_loss = eval_loss;
+  s.eval_loss = m.eval_loss;
+  s.log_history = history_;
+  add_line(s.log_history, m);
   return s;
 }
 
@@ -334,7 +342,7 @@ void Trainer::save(StepMetrics& m, bool begins) {
   };
   if (begins) {
     save_or_warn([&] { tell(saver_.finish()); });
-    save_or_warn([&] { saver_.begin(state(m.eval_loss)); });
+    save_or_warn([&] { saver_.begin(state(m)); });
   } else if (!saver_.in_flight()) {
     return;
   }

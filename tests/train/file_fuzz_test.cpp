@@ -205,6 +205,17 @@ TEST_CASE("a train_state.json from anywhere is refused for the right reason or a
                                   {"best_incomplete", "must have step and loss"},
                                   {"config_number", "config: run.seed is 7, must be a string"},
                                   {"config_text", "config must be an object"},
+                                  {"too_many_steps", "data_step is 9007199254740992, must be at most 1e+12"},
+                                  {"history", ""},
+                                  {"history_missing", "log_history ends with data_step 0, must end with 20"},
+                                  {"history_number", "log_history must be an array of at most 1024 lines"},
+                                  {"history_of_numbers", "log_history 1: must be a JSON object"},
+                                  {"history_long", "log_history must be an array of at most 1024 lines"},
+                                  {"history_backwards", "cannot follow data_step 18"},
+                                  {"history_too_far", "log_history ends with data_step 21, must end with 20"},
+                                  {"history_step", "step 21 of data_step 20 cannot follow"},
+                                  {"history_unknown", "log_history 1: unknown key more"},
+                                  {"history_deep", "log_history 1: loss must be a single value"},
                               });
 }
 

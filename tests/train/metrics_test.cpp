@@ -16,7 +16,7 @@ constexpr char kPath[] = "metrics_test.jsonl";
 using Limits = std::numeric_limits<double>;
 
 const std::string kGoodLine =
-    R"({"step":1,"loss":2.5,"grad_norm":1.0,"lr":0.001,"tokens":64,"tokens_per_second":100.0,)"
+    R"({"step":1,"data_step":2,"loss":2.5,"grad_norm":1.0,"lr":0.001,"tokens":64,"tokens_per_second":100.0,)"
     R"("step_seconds":0.64,"mfu":0.5,"mfu_causal":0.25,"memory_bytes":1024})"
     "\n";
 
@@ -83,6 +83,7 @@ TEST_CASE("every double comes back to the same bits") {
 
 TEST_CASE("every field comes back") {
   const StepMetrics m = written_and_read({.step = INT64_MAX,
+                                          .data_step = 17,
                                           .loss = 1,
                                           .grad_norm = 2,
                                           .lr = 3,
@@ -101,6 +102,7 @@ TEST_CASE("every field comes back") {
                                           .saved_bytes = 15,
                                           .saved_seconds = 16.0});
   CHECK(m.step == INT64_MAX);
+  CHECK(m.data_step == 17);
   CHECK(m.loss == 1);
   CHECK(m.grad_norm == 2);
   CHECK(m.lr == 3);
@@ -121,8 +123,8 @@ TEST_CASE("every field comes back") {
 }
 
 TEST_CASE("what a step does not have stands in no key") {
-  const StepMetrics m =
-      written_and_read({1, 2.5, 1, 0.001, 64, 100, 0.64, 0.5, 0.25, 1024, false, std::nullopt, std::nullopt});
+  const StepMetrics m = written_and_read(
+      {1, 2, 2.5, 1, 0.001, 64, 100, 0.64, 0.5, 0.25, 1024, false, std::nullopt, std::nullopt});
   CHECK(text_of(kPath) == kGoodLine);
   CHECK_FALSE(m.skipped);
   CHECK_FALSE(m.loss_scale.has_value());
@@ -153,6 +155,23 @@ TEST_CASE("a last line that is cut off is named by its number") {
   }
 }
 
+TEST_CASE("lines are read up to a step, whatever comes behind it") {
+  const auto line = [](int64_t data_step) { return to_json({.step = 1, .data_step = data_step}) + '\n'; };
+  const auto last_of = [&](const std::string& text, int64_t most) {
+    std::ofstream(kPath, std::ios::binary) << text;
+    const std::vector<StepMetrics> lines = read_metrics_until(kPath, most);
+    return lines.empty() ? 0 : lines.back().data_step;
+  };
+  CHECK(last_of(line(1) + line(2) + "garbage\n", 2) == 2);
+  CHECK(last_of(line(1) + line(2) + line(4), 3) == 2);
+  CHECK(last_of(line(1) + line(2).substr(0, 20), 2) == 1);  // its writer died
+  CHECK(last_of(line(2), 1) == 0);
+  CHECK(last_of("", 1) == 0);
+  CHECK(test::error_of([&] {
+          last_of(line(1) + "garbage\n", 2);
+        }).starts_with("metrics_test.jsonl:2: not JSON"));
+}
+
 TEST_CASE("a line that is not a step's is an error with file, line, key and value") {
   const std::string at = "metrics_test.jsonl:1: ";
   CHECK(error_of_text("[1]\n") == at + "must be a JSON object");
@@ -162,6 +181,7 @@ TEST_CASE("a line that is not a step's is an error with file, line, key and valu
   CHECK(error_of_text(changed("\"lr\"", "\"rate\":1,\"lr\"")) == at + "unknown key rate");
   CHECK(error_of_text(changed("2.5", "null")) ==
         at + R"(loss is null, must be a number, "nan", "inf" or "-inf")");
+  CHECK(error_of_text(changed("2.5", "[[2.5]]")) == at + "loss must be a single value");
   CHECK(error_of_text(changed("2.5", "1e999")) == at + "a number is too large for a double");
   CHECK(error_of_text(changed("64,", "6.5,")) == at + "tokens is 6.5, must be a whole number below 2^63");
   CHECK(error_of_text(changed("64,", "9223372036854775808,")) ==

@@ -68,6 +68,7 @@ std::vector<StepMetrics> some_steps(int64_t count) {
   std::vector<StepMetrics> steps;
   for (int64_t i = 1; i <= count; ++i)
     steps.push_back({.step = i,
+                     .data_step = i,
                      .loss = 3 + 1.0 / static_cast<double>(i),
                      .grad_norm = 1,
                      .lr = 1e-3,
@@ -171,12 +172,13 @@ TEST_CASE("one step without an evaluation makes a page") {
 TEST_CASE("a skipped step and a loss that is not finite are marked and in no curve") {
   std::vector<StepMetrics> steps = some_steps(6);
   for (StepMetrics& m : steps) m.loss_scale = 1024;
-  steps[2].skipped = true, steps[2].step = 2, steps[2].grad_norm = HUGE_VAL;
+  steps[2].skipped = true, steps[2].grad_norm = HUGE_VAL;
+  for (size_t i = 2; i < steps.size(); ++i) --steps[i].step;
   steps[4].loss = std::numeric_limits<double>::quiet_NaN();
   const std::string page = page_of(steps);
-  CHECK(row(page, "Steps") == "6; 1 skipped");
+  CHECK(row(page, "Steps") == "5; 1 skipped");
   const json loss = chart(page, "Loss");
-  CHECK(loss["marks"] == json{2, 5});
+  CHECK(loss["marks"] == json{2, 4});
   CHECK(loss["series"][0]["points"].size() == 4);
   CHECK(chart(page, "Gradient norm")["series"][0]["points"].size() == 5);
   CHECK(chart(page, "Loss scale")["series"][0]["points"].size() == 6);
@@ -189,6 +191,17 @@ TEST_CASE("a run whose every step was skipped makes a page") {
   CHECK(row(page, "Steps") == "0; 3 skipped");
   CHECK(row(page, "Final loss") == "\u2013; no update was made");
   CHECK(chart(page, "Loss")["series"][0]["points"].empty());
+}
+
+TEST_CASE("steps of which only the checkpoint of another folder tells are counted, and said to be missing") {
+  std::vector<StepMetrics> steps = some_steps(10);
+  CHECK(page_of(steps).find("another folder") == std::string::npos);
+  steps.erase(steps.begin() + 1, steps.begin() + 4);
+  const std::string page = page_of(steps);
+  CHECK(page.find("a checkpoint of another folder, which remembers its course without 3 of its steps") !=
+        std::string::npos);
+  CHECK(row(page, "Steps") == "10; none skipped");
+  CHECK(row(page, "Wall time") == "1.75 s; of the steps that are listed");
 }
 
 TEST_CASE("the page of 100,000 steps is below 2 MB and says that its curves are thinned") {

@@ -205,6 +205,30 @@ TEST_CASE("a run that a signal ends goes on in its own folder, in its own metric
   check_same_losses(workshop.file("whole/metrics.jsonl"), workshop.file("runs/default/metrics.jsonl"));
 }
 
+TEST_CASE("a checkpoint alone, moved to another folder, brings the whole curve along") {
+  const test::Workshop workshop("resume_alone");
+  const std::string options = " --checkpoint.save_every=4" + steps(10);
+  const test::Finished whole = workshop.train(1, options + "--run.dir=whole");
+  REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
+  const std::string moved = workshop.file("elsewhere/renamed");
+  fs::create_directories(moved);
+  fs::rename(workshop.file("whole/step-8"), moved);
+  const auto go_on = [&](const std::string& folder) {
+    const test::Finished on = workshop.train(1, options + "--resume elsewhere/renamed --run.dir=" + folder);
+    CHECK_MESSAGE(hash_of(on) == hash_of(whole), on.output);
+    check_same_losses(workshop.file("whole/metrics.jsonl"), workshop.file(folder + "/metrics.jsonl"));
+    return on.output;
+  };
+  go_on("alone");
+  // What lies beside it need not be its run's.
+  std::string other = test::read_file(workshop.file("whole/metrics.jsonl"));
+  other.replace(other.find("\"loss\":"), 7, "\"loss\":1");
+  write_file(workshop.file("elsewhere/metrics.jsonl"), other);
+  CHECK(
+      go_on("beside").find("elsewhere/metrics.jsonl: step 1 is not the one that the checkpoint remembers") !=
+      std::string::npos);
+}
+
 TEST_CASE("a checkpoint that is damaged, or of another run, is refused with one line that says where") {
   const test::Workshop workshop("resume_damage");
   const test::Finished made = workshop.train(1, "--run.dir=run --checkpoint.save_every=3");

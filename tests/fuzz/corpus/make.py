@@ -189,6 +189,12 @@ def make_config():
 
 # --- train_state.json ----------------------------------------------------------------------------------------------
 
+def line(data_step, **more):
+    """Of metrics.jsonl."""
+    return {"step": data_step, "data_step": data_step, "loss": 2.5, "grad_norm": 1.0, "lr": 0.001, "tokens": 120 * data_step,
+            "tokens_per_second": 100.0, "step_seconds": 0.25, "mfu": 0.5, "mfu_causal": 0.25, "memory_bytes": 1024, **more}
+
+
 STATE = {
     "step": 20,
     "data_step": 20,
@@ -201,6 +207,7 @@ STATE = {
     "data_documents": 60,
     "ranks": 4,
     "config": {"run.seed": "7", "optimizer.betas": "[0.9, 0.95]"},
+    "log_history": [line(20)],
 }
 
 
@@ -218,7 +225,7 @@ def make_train_state():
     put("train_state", "duplicate", '{"step":1,"step":2}')
     put("train_state", "deep", '{"step":' + '{"a":' * 2000 + "1" + "}" * 2001)
     put("train_state", "member_missing", json.dumps({k: v for k, v in STATE.items() if k != "tokens"}))
-    put("train_state", "infinite", json.dumps(STATE).replace("1.0,", "1e999,"))
+    put("train_state", "infinite", json.dumps(STATE).replace("1.0,", "1e999,", 1))
     state("member_unknown", more=1)
     state("negative", step=-1)
     state("too_large", step=9223372036854775808)
@@ -229,6 +236,18 @@ def make_train_state():
     state("best_incomplete", best={"step": 3, "less": 1})
     state("config_number", config={"run.seed": 7})
     state("config_text", config="run.seed = 7")
+    state("too_many_steps", step=1, data_step=2**53)
+    history = [line(16, eval_loss=2.75), line(18, loss="nan", skipped=True, step=17, loss_scale=65536.0), line(20, saved_step=16)]
+    state("history", log_history=history)
+    state("history_missing", log_history=[])
+    state("history_number", log_history=3)
+    state("history_of_numbers", log_history=[3])
+    state("history_long", log_history=[0] * 1025)
+    state("history_backwards", log_history=[line(18), line(16), line(20)])
+    state("history_too_far", log_history=[line(20), line(21)])
+    state("history_step", log_history=[line(20, step=21)])
+    state("history_unknown", log_history=[line(20, more=1)])
+    state("history_deep", log_history=[line(20, loss=[[1]])])
 
 
 make_safetensors()
