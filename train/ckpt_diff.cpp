@@ -29,13 +29,13 @@ std::string describe(const TensorDifference& d, const SafetensorsEntry& a, const
 
 void diff_sets(const TensorSet& a, const TensorSet* b, Tally& tally, ByteProgress& progress,
                std::ostream& out) {
-  for (const auto& [name, entry] : a.tensors.entries()) {
-    const SafetensorsEntry* const other = b ? b->tensors.find(name) : nullptr;
-    if (!other) {
+  for (const auto& [name, entry] : a.entries) {
+    if (!b || !b->entries.contains(name)) {
       ++tally.only_one;
       out << a.stem << ": " << printable(name) << ": only in " << a.tensors.path() << '\n';
       continue;
     }
+    const SafetensorsEntry* const other = b->entries.at(name);
     const int64_t width =
         static_cast<int64_t>(entry->bytes.size()) / std::max<int64_t>(1, element_count(*entry));
     const TensorDifference d =
@@ -54,8 +54,8 @@ const TensorSet* set_of(const TensorSets& sets, const std::string& stem) {
 
 // Of what only the second folder has.
 void list_others(const TensorSet* a, const TensorSet& b, Tally& tally, std::ostream& out) {
-  for (const auto& [name, entry] : b.tensors.entries())
-    if (!a || !a->tensors.find(name)) {
+  for (const auto& [name, entry] : b.entries)
+    if (!a || !a->entries.contains(name)) {
       ++tally.only_one;
       out << b.stem << ": " << printable(name) << ": only in " << b.tensors.path() << '\n';
     }

@@ -45,10 +45,10 @@ DType dtype_of_item(const SafetensorsEntry& entry, const std::optional<DType>& w
   return wanted.value_or(*own);
 }
 
-// In the model's order; what is not of the model, such as buffers that older files hold, behind it.
+// In the model's order; what is not of the model behind it.
 Items items_of(const TensorSets& sets, const std::optional<DType>& dtype) {
   Items items;
-  std::map<std::string, const SafetensorsEntry*> rest = sets.weights().entries();
+  std::map<std::string, const SafetensorsEntry*> rest = sets.sets().front().entries;
   const auto add = [&](const std::string& name, const SafetensorsEntry* entry) {
     items.emplace_back(name, Item{entry, dtype_of_item(*entry, dtype), entry->shape});
   };
@@ -109,12 +109,13 @@ void finish(NewFolder& folder, const fs::path& from, int64_t bytes, const Export
 // A base's tensors, with those of the checkpoint in place of its own.
 Items merged_items(const TensorSets& base, const TensorSets& checkpoint, const std::optional<DType>& dtype) {
   Items items = items_of(base, dtype);
-  std::map<std::string, const SafetensorsEntry*> rest = checkpoint.weights().entries();
+  std::map<std::string, const SafetensorsEntry*> rest = checkpoint.sets().front().entries;
   for (auto& [name, item] : items) {
     const auto found = rest.find(name);
     if (found == rest.end()) continue;
     check(found->second->shape == item.shape, checkpoint.weights().path(), ": ", printable(name),
-          " has another shape than in ", base.weights().path());
+          " has another shape than in ", base.weights().path(),
+          ": leave --base out where the run has grown the vocabulary");
     item.source = found->second;
     rest.erase(found);
   }

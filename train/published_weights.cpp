@@ -57,32 +57,33 @@ int64_t element_count(const SafetensorsEntry& entry) {
   return static_cast<int64_t>(entry.bytes.size()) / (entry.dtype == "F32" ? 4 : 2);
 }
 
+bool is_equal(const SafetensorsEntry& a, const SafetensorsEntry& b) {
+  return a.dtype == b.dtype && a.shape == b.shape && std::ranges::equal(a.bytes, b.bytes);
+}
+
 }  // namespace
 
+std::map<std::string, const SafetensorsEntry*> model_tensors(const TensorFolder& tensors,
+                                                             const ModelConfig& config) {
+  const ParamNames& names = param_names(config.family);
+  const std::string head = names.head + ".weight", embedding = names.embedding + ".weight",
+                    prefix = embedding.substr(0, embedding.find('.') + 1);
+  const auto& all = tensors.entries();
+  const bool bare =
+      config.positions == PositionKind::learned &&
+      std::none_of(all.begin(), all.end(), [&](const auto& item) { return item.first.starts_with(prefix); });
+  std::map<std::string, const SafetensorsEntry*> found;
+  for (const auto& [name, entry] : all)
+    if (!is_buffer(name)) found[bare && name != head ? prefix + name : name] = entry;
+  if (*config.tied && found.contains(head) && found.contains(embedding) &&
+      is_equal(*found[head], *found[embedding]))
+    found.erase(head);
+  return found;
+}
+
 PublishedWeights::PublishedWeights(const std::string& folder, const Model& model, int64_t vocab)
-    : tensors_(folder, kWeightsStem) {
-  add_entries(model.config());
-  drop_equal_head(model.config());
+    : tensors_(folder, kWeightsStem), entries_(model_tensors(tensors_, model.config())) {
   check_match(model, vocab);
-}
-
-void PublishedWeights::add_entries(const ModelConfig& config) {
-  const ParamNames& names = param_names(config.family);
-  const std::string prefix = names.embedding.substr(0, names.embedding.find('.') + 1);
-  const bool bare = config.positions == PositionKind::learned &&
-                    std::none_of(tensors_.entries().begin(), tensors_.entries().end(),
-                                 [&](const auto& item) { return item.first.starts_with(prefix); });
-  for (const auto& [name, entry] : tensors_.entries())
-    if (!is_buffer(name)) entries_[bare && name != names.head + ".weight" ? prefix + name : name] = entry;
-}
-
-void PublishedWeights::drop_equal_head(const ModelConfig& config) {
-  const ParamNames& names = param_names(config.family);
-  const auto head = entries_.find(names.head + ".weight"),
-             embedding = entries_.find(names.embedding + ".weight");
-  if (!*config.tied || head == entries_.end() || embedding == entries_.end()) return;
-  const SafetensorsEntry &a = *head->second, &b = *embedding->second;
-  if (a.dtype == b.dtype && a.shape == b.shape && std::ranges::equal(a.bytes, b.bytes)) entries_.erase(head);
 }
 
 void PublishedWeights::check_match(const Model& model, int64_t vocab) const {

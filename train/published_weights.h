@@ -19,6 +19,10 @@
 
 namespace flatshard {
 
+// A folder's tensors under the names of the model, without what is passed over.
+std::map<std::string, const SafetensorsEntry*> model_tensors(const TensorFolder& tensors,
+                                                             const ModelConfig& config);
+
 class PublishedWeights {
  public:
   // `vocab` tokens are in the folder.
@@ -30,8 +34,6 @@ class PublishedWeights {
   std::string describe() const;
 
  private:
-  void add_entries(const ModelConfig& config);
-  void drop_equal_head(const ModelConfig& config);
   void check_match(const Model& model, int64_t vocab) const;
   const std::vector<float>& mean_row(const std::string& name);
 

@@ -52,9 +52,11 @@ TensorSets::TensorSets(const std::string& given) : path_(folder_meant(given)) {
   config_ = read_hf_config((path_ / kConfigName).string());
   if (const fs::path state = path_ / TrainState::kFileName; fs::exists(state))
     state_ = read_train_state(state.string());
-  for (const ShardFiles& files : kShardFiles)
-    if (state_ || files.stem == std::string(kWeightsStem))
-      sets_.push_back({.stem = files.stem, .tensors = TensorFolder(path_.string(), files.stem)});
+  for (const ShardFiles& files : kShardFiles) {
+    if (!state_ && files.stem != std::string(kWeightsStem)) continue;
+    sets_.push_back({.stem = files.stem, .tensors = TensorFolder(path_.string(), files.stem), .entries = {}});
+    sets_.back().entries = model_tensors(sets_.back().tensors, config_);
+  }
 }
 
 int64_t TensorSets::bytes() const {

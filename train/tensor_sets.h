@@ -4,6 +4,7 @@
 // checkpoint.
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +19,8 @@ namespace flatshard {
 struct TensorSet {
   std::string stem;  // model, exp_avg, exp_avg_sq
   TensorFolder tensors;
+  std::map<std::string, const SafetensorsEntry*>
+      entries;  // under the names of the model; published_weights.h
 };
 
 class TensorSets {

@@ -327,6 +327,7 @@ TEST_CASE("merge onto a base keeps what only the base has") {
   CHECK(merged.exit_code == 0);
   CHECK(names_in(run + "/out") ==
         std::set<std::string>{"config.json", "model.safetensors", "tokenizer.json"});
+  CHECK(test::read_file(run + "/out/tokenizer.json") == "{}");
   CHECK(test::read_file(run + "/out/config.json") == config);
   const SafetensorsFile written(run + "/out/model.safetensors"),
       checkpoint(run + "/step-4/model.safetensors");
@@ -345,6 +346,49 @@ TEST_CASE("merge onto a base keeps what only the base has") {
   check_refused({"merge", run, run + "/no", "--base", base}, "model.embed_tokens.weight is missing");
   check_refused({"merge", run, run + "/no", "--base", run}, "is a checkpoint, must be a model folder");
   CHECK(!fs::exists(run + "/no"));
+}
+
+TEST_CASE("merge takes GPT-2 as it was first published as a base, masks and a second head along") {
+  fs::remove_all("ckpt_gpt2");
+  const test::Workshop workshop("ckpt_gpt2");
+  const test::Finished trained =
+      workshop.train(1, "--model.family=gpt2 --run.dir=run --checkpoint.save_every=6 --data.seq_len=16");
+  REQUIRE_MESSAGE(trained.exit_code == 0, trained.output);
+  const std::string run = workshop.file("run"), base = workshop.file("base");
+  // The model's own values under the old names, but for one of them.
+  const SafetensorsFile model(run + "/model/model.safetensors");
+  std::vector<SafetensorsSpec> specs;
+  for (const SafetensorsEntry& entry : model.entries())
+    specs.push_back({entry.name.substr(std::string("transformer.").size()), DType::f32, entry.shape});
+  specs.push_back({"h.0.attn.bias", DType::i32, {1, 1, 4, 4}});
+  specs.push_back({"lm_head.weight", DType::f32, {53, 24}});
+  fs::create_directories(base);
+  write_file(base + "/config.json", test::read_file(run + "/model/config.json"));
+  const SafetensorsLayout layout(specs);
+  SafetensorsWriter writer(base + "/model.safetensors", layout, true);
+  const std::vector<float> ones(24, 1.0f);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const std::string name = specs[i].name == "lm_head.weight" ? "wte.weight" : specs[i].name;
+    if (const SafetensorsEntry* const entry = model.find("transformer." + name))
+      writer.write(i, 0, name == "ln_f.weight" ? static_cast<const void*>(ones.data()) : entry->bytes.data(),
+                   layout.elements(i));
+  }
+  writer.finish();
+
+  const Ran diffed = ckpt({"diff", base, run + "/model"});
+  CAPTURE(diffed);
+  CHECK(diffed.exit_code == 1);
+  CHECK(has(diffed.out, "model: transformer.ln_f.weight: 24 of 24 values differ"));
+  CHECK(has(diffed.out, "27 equal bit for bit, 1 different, 0 in one folder only; other differences: 0"));
+  CHECK(ckpt({"verify", base}).exit_code == 0);
+  const Ran merged = ckpt({"merge", run, workshop.file("out"), "--base", base});
+  CAPTURE(merged);
+  CHECK(merged.exit_code == 0);
+  const Ran same = ckpt({"diff", workshop.file("out"), run + "/model"});
+  CAPTURE(same);
+  CHECK(same.exit_code == 0);
+  CHECK(TensorSets(workshop.file("out")).weights().entries().size() == 28);
+  CHECK(ckpt({"export", base, workshop.file("exported"), "--dtype", "bf16"}).exit_code == 0);
 }
 
 TEST_CASE("names from a file move no terminal") {
