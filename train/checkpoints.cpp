@@ -71,8 +71,8 @@ std::optional<TrainState> Checkpoints::begin(const std::string& resume) {
   return state;
 }
 
-void Checkpoints::plan(const Model& model, const std::string& config_json) {
-  config_json_ = config_json;
+void Checkpoints::plan(const Model& model, const ModelDocuments& documents) {
+  documents_ = &documents;
   try {
     for (const ShardFiles& files : kShardFiles) layouts_.push_back(layout_of(files, model, shard_bytes_));
   } catch (const Error& error) {
@@ -117,7 +117,8 @@ void Checkpoints::commit(const TrainState& state, Checksums sums) const {
   };
   for (const TensorFolderLayout& layout : layouts_)
     if (!layout.index_name().empty()) write(layout.index_name(), layout.index_text());
-  write(kConfigName, config_json_);
+  write(kConfigName, documents_->config_json);
+  for (const auto& [name, content] : documents_->companions) write(name, content);
   write(TrainState::kFileName, to_json(state));
   write_durable((written / Checksums::kFileName).string(), sums.text());
   sync_folder(written.string());

@@ -1,8 +1,9 @@
 #pragma once
 // The checkpoints of a run, in its folder:
 //   step-20/   model.safetensors, exp_avg.safetensors, exp_avg_sq.safetensors (shard_files.h), each cut into
-//              several files with an index where it is large; config.json, train_state.json (train_state.h),
-//              checksums of all these (checkpoint/checksums.h)
+//              several files with an index where it is large; config.json, the companions that the model
+//              began with (companions.h), train_state.json (train_state.h), checksums of all these
+//              (checkpoint/checksums.h)
 //   latest     one line: the name of the newest
 // They do not know how many ranks there were, nor what was sharded: any number of ranks, of any strategy,
 // goes on from them.
@@ -18,6 +19,7 @@
 #include "checkpoint/checksums.h"
 #include "comm/world.h"
 #include "train/engine.h"
+#include "train/initial_weights.h"
 #include "train/shard_files.h"
 #include "train/train_state.h"
 
@@ -33,9 +35,9 @@ class Checkpoints {
   // `resume` asks for: "latest" of this folder, or the path of a checkpoint or of a run. Nothing where resume
   // is "": then the folder must have no checkpoints, lest two runs mix.
   std::optional<TrainState> begin(const std::string& resume);
-  // The files that each checkpoint of this model will have, its config.json among them; before load() and
-  // commit().
-  void plan(const Model& model, const std::string& config_json);
+  // The files that each checkpoint of this model will have; the documents must outlive this. Before load()
+  // and commit().
+  void plan(const Model& model, const ModelDocuments& documents);
   // The tensors' files, in the order of kShardFiles.
   const std::vector<TensorFolderLayout>& layouts() const { return layouts_; }
   // As begin(). The tensors of the checkpoint that it found, after their names and shapes have been checked.
@@ -64,7 +66,7 @@ class Checkpoints {
   int64_t keep_, shard_bytes_;
   World& world_;
   std::vector<TensorFolderLayout> layouts_;  // as kShardFiles
-  std::string config_json_;
+  const ModelDocuments* documents_ = nullptr;
   bool own_ = false;  // whether source_ lies in folder_
   int64_t last_step_ = -1;
   std::optional<TrainState::Evaluated> best_;

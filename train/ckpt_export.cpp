@@ -7,6 +7,7 @@
 #include "train/byte_progress.h"
 #include "train/checkpoint_names.h"
 #include "train/ckpt_commands.h"
+#include "train/companions.h"
 #include "train/memory_plan.h"
 #include "train/new_folder.h"
 #include "train/shard_files.h"
@@ -16,19 +17,6 @@
 namespace flatshard {
 namespace fs = std::filesystem;
 namespace {
-
-// What a model folder has besides weights and config.json, and goes along.
-constexpr const char* kCompanions[] = {"generation_config.json",
-                                       "tokenizer.json",
-                                       "tokenizer_config.json",
-                                       "tokenizer.model",
-                                       "special_tokens_map.json",
-                                       "added_tokens.json",
-                                       "chat_template.jinja",
-                                       "vocab.json",
-                                       "merges.txt",
-                                       "encoder.json",
-                                       "vocab.bpe"};
 
 // A tensor to be written, and where its values are.
 struct Item {
@@ -100,8 +88,7 @@ void finish(NewFolder& folder, const fs::path& from, int64_t bytes, const Export
   const MappedFile text(config);
   folder.write(kConfigName, options.dtype ? hf_config_with_dtype(text.text(), config, *options.dtype)
                                           : std::string(text.text()));
-  for (const char* name : kCompanions)
-    if (fs::exists(from / name)) folder.write(name, MappedFile((from / name).string()).text());
+  for (const auto& [name, content] : read_companions(from.string())) folder.write(name, content);
   folder.finish();
   console.out << "wrote " << options.to << ", " << human_bytes(bytes) << " of weights\n";
 }

@@ -53,9 +53,13 @@ InitialWeights open_initial_weights(const RunSetup& setup, const World& world) {
   return initial;
 }
 
-std::string saved_config_json(const RunSetup& setup, const std::string& checkpoint) {
+ModelDocuments model_documents(const RunSetup& setup, const std::string& checkpoint, const World& world) {
   const std::string& folder = checkpoint.empty() ? setup.config.init_from : checkpoint;
-  return hf_config_json(setup.model, DType::f32, folder.empty() ? "" : config_path(folder));
+  ModelDocuments documents{
+      .config_json = hf_config_json(setup.model, DType::f32, folder.empty() ? "" : config_path(folder)),
+      .companions = {}};
+  if (world.rank() == 0) documents.companions = read_companions(folder);
+  return documents;
 }
 
 }  // namespace flatshard

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "comm/world.h"
+#include "train/companions.h"
 #include "train/published_weights.h"
 #include "train/run_setup.h"
 
@@ -26,8 +27,12 @@ struct InitialWeights {
 };
 InitialWeights open_initial_weights(const RunSetup& setup, const World& world);
 
-// The config.json of all that the run saves. Its special tokens are those of what the run begins with: a
-// checkpoint, where there is one, or model.init_from.
-std::string saved_config_json(const RunSetup& setup, const std::string& checkpoint);
+// What all model folders that a run saves have besides weights. The special tokens of config.json and the
+// companions are those of what the run begins with: a checkpoint, where there is one, or model.init_from.
+struct ModelDocuments {
+  std::string config_json;
+  Companions companions;  // rank 0 alone has them, and writes them
+};
+ModelDocuments model_documents(const RunSetup& setup, const std::string& checkpoint, const World& world);
 
 }  // namespace flatshard

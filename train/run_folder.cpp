@@ -29,7 +29,7 @@ void RunFolder::write(const std::string& name, const std::string& text) const {
   write_whole_file(file(name), text);
 }
 
-void save_model(const std::string& folder, const std::string& config_json, int64_t shard_bytes,
+void save_model(const std::string& folder, const ModelDocuments& documents, int64_t shard_bytes,
                 Engine& engine, World& world) {
   const ShardFiles& weights = kShardFiles.front();
   const TensorFolderLayout layout = layout_of(weights, engine.model(), shard_bytes);
@@ -48,7 +48,8 @@ void save_model(const std::string& folder, const std::string& config_json, int64
   world.barrier("the model's tensors");  // every rank has written
   if (engine.rank() != 0) return;
   finish_tensor_files(folder, weights.stem, layout);
-  write_whole_file(folder + "/config.json", config_json);
+  replace_companions(folder, documents.companions);
+  write_whole_file(folder + "/config.json", documents.config_json);
 }
 
 }  // namespace flatshard

@@ -5,6 +5,7 @@
 
 #include "comm/world.h"
 #include "train/engine.h"
+#include "train/initial_weights.h"
 
 namespace flatshard {
 
@@ -24,9 +25,9 @@ class RunFolder {
   std::string path_;
 };
 
-// Writes folder/model: this config.json, and model.safetensors with the fp32 masters, cut into files of
+// Writes a model folder: these documents, and model.safetensors with the fp32 masters, cut into files of
 // `shard_bytes` where it is larger. Every rank writes what it owns; to be called by all ranks between steps.
-void save_model(const std::string& folder, const std::string& config_json, int64_t shard_bytes,
+void save_model(const std::string& folder, const ModelDocuments& documents, int64_t shard_bytes,
                 Engine& engine, World& world);
 
 }  // namespace flatshard

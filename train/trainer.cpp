@@ -71,8 +71,8 @@ class Trainer {
   Checkpoints checkpoints_;
   std::vector<std::string> changes_;  // from the run that wrote the checkpoint
   std::optional<TrainState> resumed_;
-  InitialWeights initial_;   // until they are read
-  std::string config_json_;  // of all that is saved
+  InitialWeights initial_;    // until they are read
+  ModelDocuments documents_;  // of all that is saved
   Trace trace_;
   ClockOffset clock_;
   Machinery machinery_;
@@ -171,8 +171,8 @@ std::optional<TrainState> Trainer::find_checkpoint() {
 
 // First values or a checkpoint's; and the run's folder, its metrics up to where the run goes on.
 void Trainer::begin() {
-  config_json_ = saved_config_json(setup_, checkpoints_.source().string());
-  checkpoints_.plan(machinery_.engine().model(), config_json_);
+  documents_ = model_documents(setup_, checkpoints_.source().string(), world_);
+  checkpoints_.plan(machinery_.engine().model(), documents_);
   if (!resumed_ && setup_.config.init_from.empty()) {
     machinery_.engine().initialise();
   } else if (!resumed_) {
@@ -363,7 +363,7 @@ void Trainer::save_or_warn(const std::function<void()>& part) {
 }
 
 void Trainer::finish() {
-  save_model(setup_.config.run.dir + "/model", config_json_, setup_.shard_bytes, machinery_.engine(), world_);
+  save_model(setup_.config.run.dir + "/model", documents_, setup_.shard_bytes, machinery_.engine(), world_);
   if (setup_.config.run.trace) {
     const std::string trace = setup_.config.run.dir + "/trace.json";
     write_trace(trace, trace_, world_, clock_);

@@ -1,9 +1,10 @@
 """Opens folders that Flatshard wrote in Hugging Face transformers and compares logits:
 
     build/bin/flatshard_tests "written folders" --keep                        says where it keeps them
-    python tests/golden/check_folders.py THERE/written_folders/*/{step-4,model}
+    python tests/golden/check_folders.py THERE/written_folders/*/{step-4,model} THERE/written_folders/published/exported
 
-ours.safetensors holds tokens, and the logits that the model here gives for them in f32."""
+ours.safetensors holds tokens, and the logits that the model here gives for them in f32. A folder with a tokenizer has
+that of folders/llama."""
 import os
 import sys
 
@@ -11,6 +12,7 @@ import torch
 import transformers as hf
 from safetensors.torch import load_file
 
+FROM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "folders", "llama")
 MOST = 1e-5  # relative to the largest logit: both sum in f32, in different orders
 
 
@@ -26,14 +28,27 @@ def error_of(folder):
     return ((theirs - ours["logits"]).abs().max() / theirs.abs().max()).item()
 
 
+def check_tokenizer(folder):
+    ours, theirs = (hf.AutoTokenizer.from_pretrained(path) for path in (folder, FROM))
+    chat = [{"role": "user", "content": "a wolf"}]
+    assert ours("the fox").input_ids == theirs("the fox").input_ids == [3, 23, 11, 8, 3, 9, 18, 27], folder
+    assert ours.decode(ours("the fox").input_ids) == "the fox", folder
+    assert ours.apply_chat_template(chat, tokenize=False) == "a wolf</s>", folder
+    assert hf.GenerationConfig.from_pretrained(folder).eos_token_id == 2, folder
+
+
 def main():
     folders = sys.argv[1:]
     assert folders, __doc__
     errors = {folder: error_of(folder) for folder in folders}
+    with_tokenizer = [f for f in folders if os.path.exists(os.path.join(f, "tokenizer.json"))]
+    for folder in with_tokenizer:
+        check_tokenizer(folder)
     for folder, error in errors.items():
         print(f"{error:.2e}  {folder}")
     worst = max(errors.values())
-    print(f"{len(errors)} folders, largest error {worst:.2e}, must be at most {MOST:.0e}")
+    print(f"{len(errors)} folders, largest error {worst:.2e}, must be at most {MOST:.0e}; "
+          f"{len(with_tokenizer)} tokenizers")
     sys.exit(worst > MOST)
 
 

@@ -2,7 +2,7 @@
 
 folders/NAME has config.json and the weights, in one file or several; and expected.safetensors, from transformers'
 own reading of the folder (eager attention, f32): the tokens and targets of two sequences, logits, the summed loss, and
-the gradients under "grad." + name."""
+the gradients under "grad." + name. llama has a tokenizer, too."""
 import json
 import os
 import shutil
@@ -10,6 +10,7 @@ import shutil
 import torch
 import transformers as hf
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from common import FOLDER
 
@@ -64,6 +65,17 @@ def write_as_first_published(path):
     save_file(tensors, path, {"format": "pt"})
 
 
+def tokenizer():
+    """Of single characters, in the manner of Llama's."""
+    characters = ["<unk>", "<s>", "</s>", "\u2581"] + [chr(c) for c in range(ord("a"), ord("z") + 1)]
+    made = Tokenizer(models.BPE({c: i for i, c in enumerate(characters)}, [], unk_token="<unk>"))
+    made.normalizer = normalizers.Lowercase()
+    made.pre_tokenizer = pre_tokenizers.Metaspace()
+    made.decoder = decoders.Metaspace()
+    return hf.PreTrainedTokenizerFast(tokenizer_object=made, unk_token="<unk>", bos_token="<s>", eos_token="</s>",
+                                      chat_template="{% for m in messages %}{{ m['content'] }}{{ eos_token }}{% endfor %}")
+
+
 def expected_of(folder):
     model = hf.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
     model.train()
@@ -88,7 +100,10 @@ def main():
             with torch.no_grad():
                 p.add_(torch.randn_like(p) * 0.1)
         model.to(getattr(torch, dtype)).save_pretrained(folder, max_shard_size=file_size)
-        os.remove(os.path.join(folder, "generation_config.json"))
+        if name == "llama":
+            tokenizer().save_pretrained(folder)
+        else:
+            os.remove(os.path.join(folder, "generation_config.json"))
         if name == "codellama":
             write_as_version_4(os.path.join(folder, "config.json"), None)
         if name == "llama3":

@@ -197,6 +197,84 @@ TEST_CASE("the config of a folder is the run's, and goes on without it") {
           std::string::npos);
 }
 
+TEST_CASE("the tokenizer of a folder goes along into all that is made of it") {
+  const test::Workshop workshop = workshop_of("initial_companions", expected_of("qwen3"));
+  const std::string folder = copied(workshop, "qwen3");
+  const std::map<std::string, std::string> files{{"tokenizer.json", "{\"a\": 1}"},
+                                                 {"tokenizer_config.json", "{}"},
+                                                 {"merges.txt", "#version\n"},
+                                                 {"generation_config.json", "{\"eos_token_id\": 3}"},
+                                                 {"tokenizer.model", std::string("\0\xff", 2)}};
+  for (const auto& [name, text] : files) std::ofstream(folder + "/" + name, std::ios::binary) << text;
+  std::ofstream(folder + "/README.md") << "another model's";
+  const auto check_files = [&](const std::string& made) {
+    CAPTURE(made);
+    for (const auto& [name, text] : files) CHECK(test::read_file(workshop.file(made + "/" + name)) == text);
+    CHECK(!fs::exists(workshop.file(made + "/README.md")));
+  };
+  const int ranks = test::no_ranks_because().empty() ? 2 : 1;
+  fs::create_directories(workshop.file("run/model"));
+  std::ofstream(workshop.file("run/model/vocab.json")) << "an earlier run's";
+  const test::Finished run =
+      workshop.train(ranks, "--model.init_from=qwen3 --run.dir=run --checkpoint.save_every=1");
+  REQUIRE_MESSAGE(run.exit_code == 0, run.output);
+  for (const char* made : {"run/step-1", "run/step-2", "run/model"}) check_files(made);
+  CHECK(!fs::exists(workshop.file("run/model/vocab.json")));
+
+  fs::remove_all(folder);  // a checkpoint needs it no longer
+  const test::Finished on = test::run_command(
+      "cd initial_companions && @train run/config.toml --model.init_from= --run.dir=on --resume run/step-1 "
+      "&& "
+      "@ckpt export run/step-1 exported && @ckpt verify on/step-2");
+  CHECK_MESSAGE(test::after(on.output, "\nweights ") == hash_of(run), on.output);
+  CHECK(on.exit_code == 0);
+  for (const char* made : {"on/step-2", "on/model", "exported"}) check_files(made);
+}
+
+TEST_CASE("a tokenizer's file is read through a link only where its folder, or a cache's, has it") {
+  const std::string root = "companions", folder = root + "/model/snapshots/1";
+  fs::remove_all(root);
+  fs::create_directories(folder);
+  fs::create_directories(root + "/model/blobs");
+  const auto put = [&](const std::string& path, const std::string& text) {
+    std::ofstream(root + "/" + path, std::ios::binary) << text;
+  };
+  put("model/snapshots/1/vocab.json", "vocabulary");
+  put("model/blobs/f00d", "blob");
+  put("secret", "secret");
+  fs::create_symlink("vocab.json", folder + "/encoder.json");
+  fs::create_symlink("../../blobs/f00d", folder + "/tokenizer.json");
+  const Companions expected{
+      {"encoder.json", "vocabulary"}, {"tokenizer.json", "blob"}, {"vocab.json", "vocabulary"}};
+  CHECK(read_companions(folder) == expected);
+  CHECK(read_companions(folder + "/") == expected);
+  fs::create_directory_symlink("snapshots/1", root + "/model/main");
+  CHECK(read_companions(root + "/model/main") == expected);
+  CHECK(read_companions("").empty());
+
+  const auto refused = [&](const std::string& name, const std::string& target, const std::string& reason) {
+    fs::create_symlink(target, folder + "/" + name);
+    CAPTURE(target);
+    const std::string error = test::error_of([&] { read_companions(folder); });
+    CAPTURE(error);
+    CHECK(error.starts_with(folder + "/" + name + ": "));
+    CHECK(error.find(reason) != std::string::npos);
+    fs::remove(folder + "/" + name);
+  };
+  refused("merges.txt", "../../../secret", "leads out of the folder, to ");
+  refused("merges.txt", "/dev/zero", "leads out of the folder, to /dev/zero");
+  refused("merges.txt", "nothing", "cannot open: No such file or directory");
+  refused("merges.txt", "merges.txt", "cannot open: Too many levels of symbolic links");
+  refused("merges.txt", ".", "leads out of the folder");
+  fs::create_directory(folder + "/vocab.bpe");
+  CHECK(test::error_of([&] { read_companions(folder); }) == folder + "/vocab.bpe: not a regular file");
+  fs::remove(folder + "/vocab.bpe");
+  put("model/snapshots/1/vocab.bpe", "");
+  fs::resize_file(folder + "/vocab.bpe", (64 << 20) + 1);
+  CHECK(test::error_of([&] { read_companions(folder); }) ==
+        folder + "/vocab.bpe: has 67108865 bytes, must have at most 67108864");
+}
+
 TEST_CASE("a vocabulary grows by rows that are the mean of the others") {
   for (const std::string name : {"qwen2", "gpt2", "llama"}) {  // tied heads, and one of its own
     CAPTURE(name);

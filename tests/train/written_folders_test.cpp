@@ -2,8 +2,10 @@
 // tests/golden/check_folders.py to say, over what these cases leave behind.
 
 #include <filesystem>
+#include <fstream>
 
 #include "build_config.h"
+#include "tests/checkpoint_content.h"
 #include "tests/model/small_run.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
@@ -59,6 +61,28 @@ void write_ours(const std::string& folder, const std::vector<double>& logits) {
 }
 
 }  // namespace
+
+TEST_CASE("written folders of a published model, checkpoint, last model and export, have its tokenizer") {
+  const std::string run = "written_folders/published",
+                    published = str(kSourceDir, "/tests/golden/folders/llama");
+  fs::remove_all(run);
+  fs::create_directories("written_folders");
+  const test::Workshop workshop(run);
+  std::string config = test::read_file(run + "/config.toml");
+  config.erase(config.find("[model]"), config.find("[data]") - config.find("[model]"));
+  std::ofstream(run + "/config.toml") << config;
+  const test::Finished trained =
+      workshop.train(1, "--model.init_from=" + published +
+                            " --run.dir=. --checkpoint.save_every=4 --train.steps=4 && "
+                            "@ckpt export step-4 exported --dtype f32");
+  REQUIRE_MESSAGE(trained.exit_code == 0, trained.output);
+  for (const char* folder : {"/step-4", "/model", "/exported"}) {
+    write_ours(run + folder, logits_of(run + folder));
+    for (const char* name :
+         {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"})
+      CHECK(test::read_file(str(run, folder, '/', name)) == test::read_file(published + "/" + name));
+  }
+}
 
 TEST_CASE("written folders of each family, a checkpoint and the last model, are one model") {
   for (const auto& [name, options] : kModels) {
