@@ -59,8 +59,8 @@ void write_durable(const std::string& path, std::string_view text) {
 void sync_folder(const std::string& path) { Opened(path, O_RDONLY | O_DIRECTORY).sync(); }
 
 void rename_durable(const std::string& from, const std::string& to) {
-  check(std::rename(from.c_str(), to.c_str()) == 0, from, ": cannot be renamed to ", to, ": ",
-        std::strerror(errno));
+  const bool renamed = std::rename(from.c_str(), to.c_str()) == 0;
+  check(renamed, from, ": cannot be renamed to ", to, ": ", std::strerror(errno));
   sync_folder(std::filesystem::absolute(to).parent_path().string());
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 
 #include "checkpoint/safetensors.h"
 #include "runtime/check.h"
@@ -91,8 +92,8 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, const SafetensorsL
 }
 
 void SafetensorsWriter::create_file() {
-  check(ftruncate(file_, layout_.file_bytes()) == 0, path_, ": cannot be ", layout_.file_bytes(),
-        " bytes long: ", std::strerror(errno));
+  const bool sized = ftruncate(file_, layout_.file_bytes()) == 0;
+  check(sized, path_, ": cannot be ", layout_.file_bytes(), " bytes long: ", std::strerror(errno));
   write_bytes(0, layout_.header().data(), static_cast<int64_t>(layout_.header().size()));
 }
 
@@ -133,10 +134,10 @@ void SafetensorsWriter::write_bytes(int64_t offset, const void* data, int64_t by
 }
 
 void SafetensorsWriter::finish() {
-  check(fsync(file_) == 0, path_, ": cannot write: ", std::strerror(errno));
-  const int file = file_;
-  file_ = -1;
-  check(close(file) == 0, path_, ": cannot write: ", std::strerror(errno));
+  const bool synced = fsync(file_) == 0;
+  check(synced, path_, ": cannot write: ", std::strerror(errno));
+  const bool closed = close(std::exchange(file_, -1)) == 0;
+  check(closed, path_, ": cannot write: ", std::strerror(errno));
 }
 
 }  // namespace flatshard

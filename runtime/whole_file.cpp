@@ -1,6 +1,7 @@
 #include "runtime/whole_file.h"
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -32,5 +33,7 @@ void write_whole_file(const std::string& path, std::string_view text) {
   }
   finish_file(path);
 }
+
+void survive_file_limits() { std::signal(SIGXFSZ, SIG_IGN); }
 
 }  // namespace flatshard

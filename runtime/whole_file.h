@@ -14,4 +14,8 @@ void write_whole_file(const std::string& path, std::string_view text);
 std::string unfinished_name(const std::string& path);
 void finish_file(const std::string& path);
 
+// A write beyond a limit on the size of files (ulimit -f) fails from now on, as on a full disk; else a signal
+// would end the process.
+void survive_file_limits();
+
 }  // namespace flatshard

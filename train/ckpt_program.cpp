@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "runtime/whole_file.h"
 #include "train/ckpt_commands.h"
 #include "train/units.h"
 
@@ -101,6 +102,7 @@ class Commands {
 
 int ckpt_main(int argc, const char* const* argv, std::ostream& out, std::ostream& err) {
   CLI::App app(kAbout, "ckpt");
+  survive_file_limits();
   const bool watched = &err == &std::cerr && isatty(STDERR_FILENO);
   Commands commands(app, {.out = out, .terminal = watched ? &err : nullptr});
   try {

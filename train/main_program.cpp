@@ -10,6 +10,7 @@
 #include "comm/launch.h"
 #include "comm/world.h"
 #include "runtime/log.h"
+#include "runtime/whole_file.h"
 #include "train/agreement.h"
 #include "train/initial_weights.h"
 #include "train/print_plan.h"
@@ -92,6 +93,7 @@ int train_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
            fields_help();
   });
   std::unique_ptr<World> world;
+  survive_file_limits();
   try {
     app.parse(argc, argv);
     line.overrides = overrides_of(app.remaining());

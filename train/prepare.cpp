@@ -13,6 +13,7 @@
 #include <CLI/CLI.hpp>
 
 #include "runtime/check.h"
+#include "runtime/whole_file.h"
 #include "train/corpus.h"
 #include "train/token_file.h"
 
@@ -251,6 +252,7 @@ int run_prepare(int argc, const char* const* argv, const PrepareStreams& streams
   CLI::App app(kDescription, "prepare");
   Options options;
   declare(app, options);
+  survive_file_limits();
   try {
     app.parse(argc, argv);
     options.corpus.split = options.split == "none" ? TextSplit::none : TextSplit::blank_lines;

@@ -1,5 +1,7 @@
 // What is left of a checkpoint when the process dies or the disk fails while it is being written.
 
+#include <filesystem>
+
 #include "build_config.h"
 #include "tests/test.h"
 #include "tests/train/crashes.h"
@@ -33,7 +35,6 @@ TEST_CASE("a call that fails on any rank ends the save on all of them, and the l
   Crashes crashes("crash_fail");
   for (const int rank : {0, 1}) {
     CAPTURE(rank);
-    // Of rank 0 the first calls move `latest` to where the run goes on from.
     const test::Finished run = crashes.crash({.what = "full", .ranks = 2, .on_rank = rank}, 12);
     CAPTURE(run.output);
     CHECK(run.exit_code == 1);
@@ -49,6 +50,28 @@ TEST_CASE("a call that fails on any rank ends the save on all of them, and the l
   CHECK(killed.exit_code != 0);
   CHECK(crashes.step_left() == 2);
   crashes.check_goes_on();
+}
+
+TEST_CASE("a limit on the size of files is an error of the save, not the end of the process") {
+  const test::Workshop workshop("crash_limit");
+  const auto run = [&](const std::string& options) {
+    return test::run_command(
+        "cd crash_limit && ulimit -f 40 && @train config.toml --checkpoint.save_every=3 " + options);
+  };
+  const test::Finished stops = run("--run.dir=stops");
+  CAPTURE(stops.output);
+  CHECK(stops.exit_code == 1);
+  CHECK(stops.output.find(
+            "train: the checkpoint of step 3 was not written: stops/step-3.tmp/model.safetensors: ") !=
+        std::string::npos);
+  CHECK(stops.output.find(": File too large\n") != std::string::npos);
+  const test::Finished continues = run("--run.dir=continues --checkpoint.on_error=continue");
+  CAPTURE(continues.output);
+  CHECK(continues.output.find("warning: the checkpoint of step 6 was not written: ") != std::string::npos);
+  CHECK(continues.output.find("train: continues/model/model.safetensors.tmp: ") != std::string::npos);
+  for (const char* folder : {"crash_limit/stops", "crash_limit/continues"})
+    for (const auto& entry : std::filesystem::directory_iterator(folder))
+      CHECK(!entry.path().filename().string().starts_with("step-"));
 }
 
 TEST_CASE("training goes on over a disk that fails or is full, where it is told to") {
