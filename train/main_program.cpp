@@ -81,8 +81,8 @@ int train_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
   CLI::App app("Trains a transformer as a config file says. Under mpirun -np N the ranks share one job.",
                "train");
   app.add_option("CONFIG", line.config, "config file, TOML")->required();
-  app.add_option("--resume", line.resume,
-                 "go on from a checkpoint: latest of run.dir, or the path of one, or of a run");
+  const CLI::Option* const resume = app.add_option(
+      "--resume", line.resume, "go on from a checkpoint: latest of run.dir, or the path of one, or of a run");
   app.add_flag("--print-config", line.print_config,
                "print the resolved config, with where each value comes from, and stop");
   app.add_flag("--plan", line.plan,
@@ -97,6 +97,7 @@ int train_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
   try {
     app.parse(argc, argv);
     line.overrides = overrides_of(app.remaining());
+    check(resume->empty() || !line.resume.empty(), "--resume is \"\", must be latest or a path");
     if (!line.resume.empty()) line.overrides.push_back("run.resume=" + flatshard::quoted(line.resume));
     check(!(line.print_config && line.plan), "--print-config and --plan: give one of them");
     world = std::make_unique<World>();

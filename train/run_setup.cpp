@@ -51,11 +51,12 @@ void check_together(const Config& c) {
   check(!c.run.dir.empty(), "run.dir is \"\", must name a folder");
   check(c.data.seq_len > 0, "data.seq_len is ", c.data.seq_len, ", must be positive");
   check(c.optimizer.lr > 0, "optimizer.lr is ", c.optimizer.lr, ", must be positive");
-  check(c.data.eval.empty() == (c.train.eval_every == 0),
-        c.data.eval.empty()
-            ? "train.eval_every is set, but data.eval names no file to evaluate on"
-            : "data.eval is set, but train.eval_every = 0 never evaluates: set it to a number "
-              "of steps, or to a share of the run below 1");
+  check(!c.data.eval.empty() || c.train.eval_every == 0,
+        "train.eval_every is set, but data.eval names no file to evaluate on");
+  check(c.data.eval.empty() || c.train.eval_every != 0 || c.checkpoint.save_every != 0,
+        "data.eval is set, but train.eval_every = 0 never evaluates, nor are there checkpoints to be "
+        "evaluated: "
+        "set it to a number of steps, or to a share of the run below 1");
   check(c.schedule.warmup_steps == 0 || c.schedule.warmup_ratio == 0,
         "schedule.warmup_steps = ", c.schedule.warmup_steps,
         " and schedule.warmup_ratio = ", c.schedule.warmup_ratio, ": give one of them");

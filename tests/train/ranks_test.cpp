@@ -75,6 +75,7 @@ TEST_CASE("a mistake ends the run with one line, exit code 1 and nothing written
            {"--train.eval_every=0", "data.eval is set, but train.eval_every = 0 never evaluates"},
            {"--model.trainable='[\"nothing*\"]'", "model.trainable: \"nothing*\" matches no parameter"},
            {"--surprise", "--surprise: not an option"},
+           {"--resume ''", "--resume is \"\", must be latest or a path"},
        }) {
     CAPTURE(options);
     const test::Finished run = workshop.train(1, options);
