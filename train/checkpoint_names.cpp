@@ -10,6 +10,18 @@
 
 namespace flatshard {
 namespace fs = std::filesystem;
+namespace {
+
+// Where there is the file.
+std::optional<std::string> line_of_latest(const fs::path& folder) {
+  std::string line;
+  std::ifstream in(folder / kLatestName);
+  if (!in.good()) return {};
+  std::getline(in, line);
+  return line;
+}
+
+}  // namespace
 
 std::string name_of_step(int64_t step) { return str("step-", step); }
 
@@ -32,15 +44,18 @@ std::vector<int64_t> steps_in(const fs::path& folder) {
   return steps;
 }
 
+bool is_latest(const fs::path& checkpoint) {
+  return line_of_latest(checkpoint.parent_path()) == checkpoint.filename().string();
+}
+
 fs::path latest_in(const fs::path& folder) {
   const std::vector<int64_t> steps = steps_in(folder);
   check(!steps.empty(), folder.string(), ": has no checkpoint");
-  std::string name = name_of_step(steps.back());
-  if (std::ifstream in(folder / kLatestName); in.good()) std::getline(in, name);
+  const std::string name = line_of_latest(folder).value_or(name_of_step(steps.back()));
   const auto step = step_of(name);
   check(step && std::binary_search(steps.begin(), steps.end(), *step), (folder / kLatestName).string(),
-        ": says \"", name, "\", which is not a checkpoint there; the newest that is there is ",
-        name_of_step(steps.back()));
+        ": says \"", name, "\", which is not a checkpoint there; name one that is, the newest is ",
+        (folder / name_of_step(steps.back())).string());
   return folder / name;
 }
 
@@ -48,8 +63,10 @@ fs::path find_checkpoint(const std::string& given) {
   check(fs::is_directory(given), given, ": no such folder");
   fs::path path = fs::path(given).lexically_normal();
   if (path.filename().empty()) path = path.parent_path();
-  return fs::exists(path / Checksums::kFileName) || step_of(path.filename().string()) ? path
-                                                                                      : latest_in(path);
+  if (fs::exists(path / Checksums::kFileName) || step_of(path.filename().string())) return path;
+  check(!fs::exists(path / kConfigName), given,
+        ": is a model folder, not a checkpoint: a new run begins with it by model.init_from");
+  return latest_in(path);
 }
 
 void check_complete(const fs::path& path, const Checksums& sums) {

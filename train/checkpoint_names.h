@@ -22,6 +22,8 @@ std::vector<int64_t> steps_in(const std::filesystem::path& folder);
 
 // That of a run's folder.
 std::filesystem::path latest_in(const std::filesystem::path& run);
+// Whether its folder says that it is the latest.
+bool is_latest(const std::filesystem::path& checkpoint);
 // The path of a checkpoint, or the latest of a run's folder. What ends in "/" is the same without it.
 std::filesystem::path find_checkpoint(const std::string& path);
 

@@ -25,6 +25,16 @@ void remove_leftovers(const fs::path& folder) {
     log_info(path.string(), ": a checkpoint that was not finished, or not wholly removed; removed now");
     fs::remove_all(path);
   }
+  fs::remove(unfinished_name((folder / kLatestName).string()), none);
+}
+
+// The newest that is older than one that cannot be gone on from.
+std::string way_out(const fs::path& damaged) {
+  const std::optional<int64_t> step = step_of(damaged.filename().string());
+  std::vector<int64_t> others = steps_in(damaged.parent_path());
+  std::erase_if(others, [&](int64_t other) { return !step || other >= *step; });
+  if (others.empty()) return "";
+  return str("; --resume ", (damaged.parent_path() / name_of_step(others.back())).string(), " is older");
 }
 
 }  // namespace
@@ -61,10 +71,14 @@ std::optional<TrainState> Checkpoints::begin(const std::string& resume) {
   if (source_.empty()) return {};
   TrainState state;
   succeed_together(world_, [&] {
-    const Checksums sums = Checksums::read(source_.string());
-    sums.verify(source_.string(), world_.rank(), world_.size());
-    check_complete(source_, sums);
-    state = read_train_state((source_ / TrainState::kFileName).string());
+    try {
+      const Checksums sums = Checksums::read(source_.string());
+      sums.verify(source_.string(), world_.rank(), world_.size());
+      check_complete(source_, sums);
+      state = read_train_state((source_ / TrainState::kFileName).string());
+    } catch (const Error& error) {
+      throw Error(error.what() + way_out(source_), error.where);
+    }
   });
   if (own_) last_step_ = state.step;
   best_ = state.best;
@@ -95,7 +109,9 @@ void Checkpoints::load(Engine& engine) {
   engine.spread();
   // What was saved after it belongs to a course that is given up.
   succeed_together(world_, [&] {
-    if (own_ && world_.rank() == 0) point_latest_at(last_step_);
+    if (!own_ || world_.rank() != 0 || is_latest(source_)) return;
+    write_latest(last_step_);
+    move_latest();
   });
 }
 
@@ -122,11 +138,12 @@ void Checkpoints::commit(const TrainState& state, Checksums sums) const {
   write(TrainState::kFileName, to_json(state));
   write_durable((written / Checksums::kFileName).string(), sums.text());
   sync_folder(written.string());
+  write_latest(state.step);  // what a full disk refuses, it refuses before the checkpoint has its name
   // One of this name was left by a course that was given up, and `latest` does not name it.
   const fs::path given_up = unfinished_name(path.string() + ".old");
   if (fs::exists(path)) rename_durable(path.string(), given_up.string());
   rename_durable(written.string(), path.string());
-  point_latest_at(state.step);
+  move_latest();
   try {
     fs::remove_all(given_up);
     if (keep_ > 0) remove_oldest(state);
@@ -140,15 +157,20 @@ void Checkpoints::have(const TrainState& state) {
   best_ = state.best;
 }
 
-void Checkpoints::point_latest_at(int64_t step) const {
-  const std::string path = (folder_ / kLatestName).string(), unfinished = unfinished_name(path);
-  write_durable(unfinished, name_of_step(step) + '\n');
-  rename_durable(unfinished, path);
+void Checkpoints::write_latest(int64_t step) const {
+  write_durable(unfinished_name((folder_ / kLatestName).string()), name_of_step(step) + '\n');
 }
 
-// One that is being removed is no longer called a checkpoint.
+void Checkpoints::move_latest() const {
+  const std::string path = (folder_ / kLatestName).string();
+  rename_durable(unfinished_name(path), path);
+}
+
+// One that is being removed is no longer called a checkpoint. The first to go are those of a course that was
+// given up, which are ahead of the newest.
 void Checkpoints::remove_oldest(const TrainState& newest) const {
-  const std::vector<int64_t> steps = steps_in(folder_);
+  std::vector<int64_t> steps = steps_in(folder_);
+  std::rotate(steps.begin(), std::upper_bound(steps.begin(), steps.end(), newest.step), steps.end());
   int64_t count = std::ssize(steps);
   for (const int64_t step : steps) {
     if (count <= keep_) return;

@@ -9,7 +9,8 @@
 // goes on from them.
 //
 // A checkpoint is there or not. All ranks write their ranges into step-20.tmp and sync them (saver.h); once
-// every rank is through, rank 0 adds the checksums, syncs, gives the folder its name and then moves `latest`.
+// every rank is through, rank 0 adds the checksums, syncs, gives the folder its name and then moves `latest`,
+// which it has written before.
 // Whatever ends the run in between leaves a step-20.tmp, which the next start reports and removes.
 
 #include <filesystem>
@@ -59,7 +60,8 @@ class Checkpoints {
  private:
   std::filesystem::path find(const std::string& resume);
   void check_no_others() const;
-  void point_latest_at(int64_t step) const;
+  void write_latest(int64_t step) const;  // under an unfinished name
+  void move_latest() const;
   void remove_oldest(const TrainState& newest) const;
 
   std::filesystem::path folder_, source_;

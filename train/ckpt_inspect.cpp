@@ -24,9 +24,14 @@ void inspect_run(const std::string& run, std::ostream& out) {
   out << "run         " << run << '\n';
   for (const int64_t step : steps_in(run)) {
     const std::string name = name_of_step(step);
-    const TrainState state = read_train_state((fs::path(run) / name / TrainState::kFileName).string());
-    out << "  " << name << "  " << with_commas(state.tokens) << " tokens, evaluation " << evaluation(state)
-        << (name == latest ? ", latest" : "") << '\n';
+    std::string said;
+    try {
+      const TrainState state = read_train_state((fs::path(run) / name / TrainState::kFileName).string());
+      said = str(with_commas(state.tokens), " tokens, evaluation ", evaluation(state));
+    } catch (const Error& error) {
+      said = printable(error.what());
+    }
+    out << "  " << name << "  " << said << (name == latest ? ", latest" : "") << '\n';
   }
 }
 

@@ -136,6 +136,10 @@ TEST_CASE("inspect says what a run, a checkpoint and a model folder are") {
   const Ran of_model = ckpt({"inspect", run + "/model"});
   CHECK(has(of_model.out, "model       " + run + "/model\n"));
   CHECK(!has(of_model.out, "exp_avg"));
+  fs::remove(run + "/step-2/train_state.json");
+  const Ran of_damaged = ckpt({"inspect", run});
+  CHECK(has(of_damaged.out, "  step-2  " + run + "/step-2/train_state.json: cannot open: No such file"));
+  CHECK(has(of_damaged.out, "\n  step-4  "));
   check_refused({"inspect", "ckpt_made/corpus.tok"}, "no such folder");
   check_refused({"inspect", "ckpt_made"}, "has no checkpoint");
 }

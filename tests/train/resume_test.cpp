@@ -234,6 +234,7 @@ TEST_CASE("a checkpoint that is damaged, or of another run, is refused with one 
   const test::Finished made = workshop.train(1, "--run.dir=run --checkpoint.save_every=3");
   REQUIRE_MESSAGE(made.exit_code == 0, made.output);
   const std::string folder = workshop.file("run/step-3");
+  const auto state_bytes = fs::file_size(workshop.file("run/step-6/train_state.json"));
   const auto refused = [&](const std::string& options, const std::string& message) {
     CAPTURE(options);
     const test::Finished run = workshop.train(1, "--run.dir=run --resume run/step-3 " + options);
@@ -288,6 +289,13 @@ TEST_CASE("a checkpoint that is damaged, or of another run, is refused with one 
   }
   replace("exp_avg.safetensors", moments);
   const std::string state = test::read_file(folder + "/train_state.json");
+  fs::resize_file(workshop.file("run/step-6/train_state.json"), 7);
+  CHECK(workshop.train(1, "--run.dir=run --resume latest").output ==
+        str("train: run/step-6/train_state.json: has 7 bytes, was written with ", state_bytes,
+            "; --resume run/step-3 is older\n"));
+  CHECK(
+      workshop.train(1, "--run.dir=on --resume run/model").output ==
+      "train: run/model: is a model folder, not a checkpoint: a new run begins with it by model.init_from\n");
   replace("train_state.json", state.substr(0, state.size() / 2));
   refused("", "run/step-3/train_state.json: invalid JSON: ");
   replace("train_state.json", state);
@@ -322,6 +330,33 @@ TEST_CASE("the oldest checkpoints go, the best and the newest stay") {
       found.insert(name);
   CHECK(found == expected);
   CHECK(test::read_file(workshop.file("run/latest")) == "step-20\n");
+}
+
+TEST_CASE("of a course that was given up the checkpoints are the first to go") {
+  const test::Workshop workshop("resume_given_up");
+  const auto run = [&](const std::string& options) {
+    const test::Finished ran =
+        workshop.train(1, "--run.dir=run --schedule.kind=constant --train.eval_every=1000 " + options);
+    REQUIRE_MESSAGE(ran.exit_code == 0, ran.output);
+  };
+  run("--checkpoint.save_every=4" + steps(8));
+  run("--checkpoint.save_every=2 --resume run/step-4 --checkpoint.keep=2" + steps(6));
+  std::set<std::string> found;
+  for (const auto& entry : fs::directory_iterator(workshop.file("run")))
+    if (const std::string name = entry.path().filename().string(); name.starts_with("step-"))
+      found.insert(name);
+  const std::set<std::string> expected{"step-4", "step-6"};
+  CHECK(found == expected);
+  CHECK(test::read_file(workshop.file("run/latest")) == "step-6\n");
+}
+
+TEST_CASE("checkpoints are evaluated where nothing else is") {
+  const test::Workshop workshop("resume_evaluated");
+  const test::Finished run =
+      workshop.train(1, "--run.dir=run --train.eval_every=0 --checkpoint.save_every=4");
+  REQUIRE_MESSAGE(run.exit_code == 0, run.output);
+  for (const StepMetrics& m : read_metrics(workshop.file("run/metrics.jsonl")))
+    CHECK(m.eval_loss.has_value() == (m.step == 4 || m.step == 6));
 }
 
 TEST_CASE(
