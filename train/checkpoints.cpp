@@ -109,7 +109,12 @@ void Checkpoints::load(Engine& engine) {
   engine.spread();
   // What was saved after it belongs to a course that is given up.
   succeed_together(world_, [&] {
-    if (!own_ || world_.rank() != 0 || is_latest(source_)) return;
+    if (!own_ || world_.rank() != 0) return;
+    for (const int64_t step : steps_in(folder_))
+      if (step > last_step_)
+        log_info((folder_ / name_of_step(step)).string(),
+                 ": is ahead of where the run goes on, which may replace it");
+    if (is_latest(source_)) return;
     write_latest(last_step_);
     move_latest();
   });

@@ -46,7 +46,7 @@ class Writer {
     if (std::isfinite(value))
       json_[key] = value;
     else
-      json_[key] = std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+      json_[key] = name_of_non_finite(value);
   }
   void operator()(const char* key, bool value) {
     if (value) json_[key] = true;
@@ -83,10 +83,8 @@ class Reader {
     const Json item = take(key);
     if (item.is_number())
       value = item.get<double>();
-    else if (item == "nan")
-      value = std::numeric_limits<double>::quiet_NaN();
-    else if (item == "inf" || item == "-inf")
-      value = std::copysign(HUGE_VAL, item == "inf" ? 1.0 : -1.0);
+    else if (const auto named = item.is_string() ? non_finite_named(item.get<std::string>()) : std::nullopt)
+      value = *named;
     else
       fail(str(where_, ": ", key, " is ", item.dump(), ", must be a number, \"nan\", \"inf\" or \"-inf\""));
   }
@@ -130,6 +128,17 @@ std::string place_of(const std::string& path, const std::vector<StepMetrics>& li
 }
 
 }  // namespace
+
+const char* name_of_non_finite(double value) {
+  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+}
+
+std::optional<double> non_finite_named(const std::string& name) {
+  if (name == "nan") return std::numeric_limits<double>::quiet_NaN();
+  if (name == "inf") return HUGE_VAL;
+  if (name == "-inf") return -HUGE_VAL;
+  return {};
+}
 
 std::string to_json(const StepMetrics& m) {
   Writer writer;

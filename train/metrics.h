@@ -45,6 +45,10 @@ class MetricsFile {
   std::ofstream out_;
 };
 
+// How JSON of ours says what is not finite; and back, nothing where the text is none of them.
+const char* name_of_non_finite(double value);
+std::optional<double> non_finite_named(const std::string& name);
+
 // A line of the file, without its end; and back, where `where` begins the Error about what is not such a
 // line.
 std::string to_json(const StepMetrics& m);

@@ -69,7 +69,11 @@ struct Writer {
   void operator()(const char* key, int64_t value) { json[key] = value; }
   void operator()(const char* key, double value) { json[key] = value; }
   void operator()(const char* key, const std::optional<double>& value) {
-    if (value) json[key] = *value;
+    if (!value) return;
+    if (std::isfinite(*value))
+      json[key] = *value;
+    else
+      json[key] = name_of_non_finite(*value);
   }
   void operator()(const char* key, const std::optional<TrainState::Evaluated>& value) {
     if (value) json[key] = Json{{"step", value->step}, {"loss", value->loss}};
@@ -86,7 +90,10 @@ struct Reader {
   void operator()(const char* key, int64_t& value) { value = whole(key, take(key)); }
   void operator()(const char* key, double& value) { value = number(key, take(key)); }
   void operator()(const char* key, std::optional<double>& value) {
-    if (json.contains(key)) value = number(key, take(key));
+    if (!json.contains(key)) return;
+    const Json item = take(key);
+    value = item.is_string() ? non_finite_named(item.get<std::string>()) : number(key, item);
+    check(value.has_value(), where, ": ", key, " is ", item.dump(), ", must be a number");
   }
   void operator()(const char* key, std::optional<TrainState::Evaluated>& value) {
     if (!json.contains(key)) return;

@@ -187,6 +187,9 @@ TEST_CASE("a train_state.json from anywhere is refused for the right reason or a
   check_corpus("train_state", {
                                   {"plain", ""},
                                   {"evaluated", ""},
+                                  {"evaluated_infinite", ""},
+                                  {"evaluated_text", "eval_loss is \"low\", must be a number"},
+                                  {"best_infinite", "best is \"inf\", must be a number"},
                                   {"nothing", "invalid JSON"},
                                   {"cut_off", "invalid JSON"},
                                   {"bad_utf8", "not UTF-8 at byte 9"},

@@ -86,6 +86,15 @@ TEST_CASE("a history is the same wherever the run stopped and went on from a sta
   CHECK(whole.size() < 3000);
 }
 
+TEST_CASE("an evaluation that is not finite leaves a state that can be read") {
+  for (const double loss : {HUGE_VAL, -HUGE_VAL, std::numeric_limits<double>::quiet_NaN()}) {
+    TrainState state;
+    state.eval_loss = loss;
+    const TrainState read = parse_train_state(to_json(state), "state");
+    CHECK((read.eval_loss == loss || (std::isnan(loss) && std::isnan(read.eval_loss.value()))));
+  }
+}
+
 TEST_CASE("metrics go on from every line of the file that is of the run, else from the checkpoint's own") {
   configure_log(LogLevel::quiet);
   const TrainState state = state_after(2000);

@@ -376,6 +376,7 @@ TEST_CASE(
   CAPTURE(on.output);
   CHECK(hash_of(on) == hash_of(made));
   CHECK(on.output.find("runs/default/step-9.tmp: a checkpoint that was not finished") != std::string::npos);
+  CHECK(on.output.find("runs/default/step-6: is ahead of where the run goes on") != std::string::npos);
   CHECK(!fs::exists(workshop.file("runs/default/step-9.tmp")));
   CHECK(test::read_file(workshop.file("runs/default/latest")) == "step-6\n");
   write_file(workshop.file("runs/default/latest"), "../step-3\n");

@@ -218,6 +218,9 @@ def state(name, **changes):
 def make_train_state():
     state("plain")
     state("evaluated", eval_loss=2.5, best={"step": 10, "loss": 2.25})
+    state("evaluated_infinite", eval_loss="inf")
+    state("evaluated_text", eval_loss="low")
+    state("best_infinite", best={"step": 10, "loss": "inf"})
     put("train_state", "nothing", "")
     put("train_state", "cut_off", json.dumps(STATE)[:100])
     put("train_state", "bad_utf8", b'{"step":"\xc0\x80"}')
