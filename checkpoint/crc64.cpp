@@ -15,12 +15,21 @@ constexpr uint64_t kModulus = 0xc96c5795d7870f42, kOne = uint64_t{1} << 63, kX8 
 
 constexpr uint64_t times_x(uint64_t a) { return (a >> 1) ^ (a & 1 ? kModulus : 0); }
 
-uint64_t product(uint64_t a, uint64_t b) {
+constexpr uint64_t product(uint64_t a, uint64_t b) {
   uint64_t sum = 0;
   for (uint64_t bit = kOne; bit != 0; bit >>= 1, b = times_x(b))
     if (a & bit) sum ^= b;
   return sum;
 }
+
+// kPowers[i]: x to the power of 8 times 2^i, over which 2^i zero bytes carry a sum.
+using Powers = std::array<uint64_t, 64>;
+constexpr Powers make_powers() {
+  Powers powers{kX8};
+  for (size_t i = 1; i < powers.size(); ++i) powers[i] = product(powers[i - 1], powers[i - 1]);
+  return powers;
+}
+constexpr Powers kPowers = make_powers();
 
 // kTables[k][byte]: what a byte adds that has k bytes behind it.
 using Tables = std::array<std::array<uint64_t, 256>, 8>;
@@ -48,30 +57,62 @@ constexpr uint64_t power_of_x(int exponent) {
 template <int Exponent>
 constexpr uint64_t power_of = power_of_x(Exponent);
 
+// What carries a polynomial of 16 bytes on over Bits zero bits, in both halves of a product.
+template <int Bits>
+__m128i carrying() {
+  return _mm_set_epi64x(static_cast<int64_t>(power_of<Bits - 1>), static_cast<int64_t>(power_of<Bits + 63>));
+}
+
 // 16 bytes as a polynomial, the first bits the highest powers, carried on over Bits zero bits: modulo the
 // CRC's polynomial, but for the length, which stays. A carry-less product of reflected words is one power of
 // x more than their product.
 template <int Bits>
 __m128i carried(__m128i a) {
-  const __m128i powers =
-      _mm_set_epi64x(static_cast<int64_t>(power_of<Bits - 1>), static_cast<int64_t>(power_of<Bits + 63>));
+  const __m128i powers = carrying<Bits>();
   return _mm_xor_si128(_mm_clmulepi64_si128(a, powers, 0x00), _mm_clmulepi64_si128(a, powers, 0x11));
 }
 
-uint64_t add_rounds(uint64_t sum, std::span<const std::byte>& bytes) {
-  constexpr size_t kLanes = 4, kRound = kLanes * sizeof(__m128i);
-  if (bytes.size() < 2 * kRound) return sum;
-  const auto load = [&](size_t lane) {
-    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes.data()) + lane);
-  };
-  __m128i lanes[kLanes];
-  for (size_t i = 0; i < kLanes; ++i) lanes[i] = load(i);
-  lanes[0] = _mm_xor_si128(lanes[0], _mm_cvtsi64_si128(static_cast<int64_t>(sum)));
-  for (bytes = bytes.subspan(kRound); bytes.size() >= kRound; bytes = bytes.subspan(kRound))
-    for (size_t i = 0; i < kLanes; ++i) lanes[i] = _mm_xor_si128(carried<8 * kRound>(lanes[i]), load(i));
+// One behind the other in the text.
+uint64_t sum_of(const __m128i* lanes, size_t count) {
   __m128i all = lanes[0];
-  for (size_t i = 1; i < kLanes; ++i) all = _mm_xor_si128(carried<128>(all), lanes[i]);
+  for (size_t i = 1; i < count; ++i) all = _mm_xor_si128(carried<128>(all), lanes[i]);
   return crc64_add(0, std::as_bytes(std::span(&all, 1)));
+}
+
+#if defined(__VPCLMULQDQ__) && defined(__AVX512F__)
+// Four such polynomials side by side.
+using Lane = __m512i;
+template <int Bits>
+Lane carried(Lane a) {
+  const Lane powers = _mm512_broadcast_i32x4(carrying<Bits>());
+  return _mm512_xor_si512(_mm512_clmulepi64_epi128(a, powers, 0x00),
+                          _mm512_clmulepi64_epi128(a, powers, 0x11));
+}
+Lane sum_of_both(Lane a, Lane b) { return _mm512_xor_si512(a, b); }
+Lane begin_with(uint64_t sum) { return _mm512_zextsi128_si512(_mm_cvtsi64_si128(static_cast<int64_t>(sum))); }
+#else
+using Lane = __m128i;
+Lane sum_of_both(Lane a, Lane b) { return _mm_xor_si128(a, b); }
+Lane begin_with(uint64_t sum) { return _mm_cvtsi64_si128(static_cast<int64_t>(sum)); }
+#endif
+
+uint64_t add_rounds(uint64_t sum, std::span<const std::byte>& bytes) {
+  constexpr size_t kLanes = 4, kRound = kLanes * sizeof(Lane);
+  if (bytes.size() < 2 * kRound) return sum;
+  const auto load = [&](size_t i) {
+    Lane lane;
+    std::memcpy(&lane, bytes.data() + i * sizeof(lane), sizeof(lane));
+    return lane;
+  };
+  Lane lanes[kLanes];
+  for (size_t i = 0; i < kLanes; ++i) lanes[i] = load(i);
+  lanes[0] = sum_of_both(lanes[0], begin_with(sum));
+  for (bytes = bytes.subspan(kRound); bytes.size() >= kRound; bytes = bytes.subspan(kRound))
+    for (size_t i = 0; i < kLanes; ++i) lanes[i] = sum_of_both(carried<8 * kRound>(lanes[i]), load(i));
+  constexpr size_t kParts = kRound / sizeof(__m128i);
+  __m128i parts[kParts];
+  std::memcpy(parts, lanes, kRound);
+  return sum_of(parts, kParts);
 }
 #else
 uint64_t add_rounds(uint64_t sum, std::span<const std::byte>&) { return sum; }
@@ -95,8 +136,8 @@ uint64_t crc64_add(uint64_t sum, std::span<const std::byte> bytes) {
 }
 
 uint64_t crc64_carry(uint64_t sum, uint64_t zero_bytes) {
-  for (uint64_t power = kX8; zero_bytes != 0; zero_bytes >>= 1, power = product(power, power))
-    if (zero_bytes & 1) sum = product(sum, power);
+  for (size_t i = 0; zero_bytes != 0; ++i, zero_bytes >>= 1)
+    if (zero_bytes & 1) sum = product(sum, kPowers[i]);
   return sum;
 }
 
