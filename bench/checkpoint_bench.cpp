@@ -4,13 +4,13 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <iomanip>
 #include <sstream>
 #include <unistd.h>
 
 #include "runtime/host_memory.h"
+#include "runtime/memory.h"
 #include "runtime/rng.h"
 #include "train/checkpoints.h"
 #include "train/machinery.h"
@@ -51,22 +51,24 @@ int64_t most_of(World& world, int64_t value) {
   return static_cast<int64_t>(*std::max_element(all.begin(), all.end()));
 }
 
-// A file without structure, of which every rank writes and reads one part.
+// A file without structure, of which every rank writes and reads one part, from and into memory of its own
+// that is as large and that it holds already: so it is with the shards of a model.
 class PlainFile {
  public:
   PlainFile(World& world, int64_t bytes)
-      : bytes_(bytes / world.size()), begin_(bytes_ * world.rank()), block_(static_cast<size_t>(kBlock)) {
+      : bytes_(bytes / world.size()), begin_(bytes_ * world.rank()), memory_(Device::cpu(), bytes_) {
     const RandomStream random(1, "plain file");
-    for (size_t i = 0; i < block_.size(); ++i)
-      block_[i] = static_cast<char>(random.bits(static_cast<int64_t>(i)));
+    uint32_t* const words = static_cast<uint32_t*>(memory_.data());
+    for (int64_t i = 0; i < bytes_ / int64_t{sizeof(uint32_t)}; ++i) words[i] = random.bits(i);
   }
 
   void write() {
     each_block(O_WRONLY | O_CREAT,
-               [&](int file, int64_t at, size_t n) { return pwrite(file, block_.data(), n, at); });
+               [&](int file, int64_t at, size_t n) { return pwrite(file, place(at), n, begin_ + at); });
   }
   void read() {
-    each_block(O_RDONLY, [&](int file, int64_t at, size_t n) { return pread(file, block_.data(), n, at); });
+    each_block(O_RDONLY,
+               [&](int file, int64_t at, size_t n) { return pread(file, place(at), n, begin_ + at); });
   }
   static fs::path path() { return fs::path(kFolder) / "plain"; }
 
@@ -76,7 +78,7 @@ class PlainFile {
     const int file = open(path().c_str(), flags | O_CLOEXEC, 0666);
     check(file >= 0, path().string(), ": ", std::strerror(errno));
     for (int64_t at = 0; at < bytes_;) {
-      const ssize_t done = call(file, begin_ + at, static_cast<size_t>(std::min(kBlock, bytes_ - at)));
+      const ssize_t done = call(file, at, static_cast<size_t>(std::min(kBlock, bytes_ - at)));
       check(done > 0, path().string(), ": ", std::strerror(errno));
       at += done;
     }
@@ -84,8 +86,10 @@ class PlainFile {
     close(file);
   }
 
+  char* place(int64_t at) const { return static_cast<char*>(memory_.data()) + at; }
+
   int64_t bytes_, begin_;
-  std::vector<char> block_;
+  Memory memory_;
 };
 
 // The system's cache keeps nothing of what is in the folder and on disk.
@@ -169,13 +173,6 @@ class Folder {
   World& world_;
 };
 
-// process_memory() then tells the most that the process has held since.
-void begin_new_peak() {
-  std::ofstream out("/proc/self/clear_refs");
-  out << "5" << std::flush;
-  check(out.good(), "/proc/self/clear_refs: cannot write");
-}
-
 }  // namespace
 
 CheckpointResult measure_checkpoints(World& world, int samples) {
@@ -185,7 +182,7 @@ CheckpointResult measure_checkpoints(World& world, int samples) {
   result.ranks = world.size();
   result.samples = samples;
   const int64_t resident = process_memory().resident;
-  begin_new_peak();
+  check(begin_new_peak(), "/proc/self/clear_refs: cannot write");
   result.bytes = subject.save().bytes;
   result.extra_memory = most_of(world, process_memory().peak - resident);
   result.staging = most_of(world, subject.staging_bytes());

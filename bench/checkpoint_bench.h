@@ -2,8 +2,9 @@
 // Times saving and loading a checkpoint beside plain files of as many bytes. What is compared takes turns in
 // one process, in the current folder; a time is that of the slowest rank, and a rank's part of a plain file
 // is as large as its part of the checkpoint. Both are synced when they are written, and both are read when
-// the system's cache has been told to forget them. Saving goes from the first copy to the checkpoint that is
-// there; loading verifies all checksums.
+// the system's cache has been told to forget them. Both go from and into memory that the process holds: what
+// the system takes to hand out fresh pages is in neither. Saving goes from the first copy to the checkpoint
+// that is there; loading verifies all checksums.
 
 #include <string>
 

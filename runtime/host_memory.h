@@ -16,6 +16,8 @@ struct ProcessMemory {
   int64_t resident, peak, machine;
 };
 ProcessMemory process_memory();
+// From now on `peak` is the most that it has held since. Whether the system lets it.
+bool begin_new_peak();
 
 // Tests: while one lives, no more than `limit` bytes are available.
 class ScopedHostMemory {
