@@ -118,7 +118,7 @@ class Subject {
       for (const Tensor& moment : {owned.m, owned.v}) copy(compute, moment, owned.p);
     compute.sync();
     checkpoints_.begin("");
-    checkpoints_.plan(machinery_.engine().model(), "{}");
+    checkpoints_.plan(machinery_.engine().model(), documents_);
   }
 
   Saver::Saved save() {
@@ -128,12 +128,13 @@ class Subject {
   void load() {
     Checkpoints found(setup_, world_);
     found.begin("latest");
-    found.plan(machinery_.engine().model(), "{}");
+    found.plan(machinery_.engine().model(), documents_);
     found.load(machinery_.engine());
   }
   int64_t staging_bytes() const { return machinery_.memory().staging.peak(); }
 
  private:
+  const ModelDocuments documents_{.config_json = "{}", .companions = {}};
   World& world_;
   RunSetup setup_;
   Machinery machinery_;

@@ -5,17 +5,17 @@
 #include <cstring>
 #include <iomanip>
 #include <sstream>
-#include <sys/mman.h>
 
 #include "checkpoint/crc64.h"
 #include "runtime/check.h"
+#include "runtime/input_file.h"
 #include "runtime/mapped_file.h"
 
 namespace flatshard {
 namespace {
 
 constexpr int64_t kBlock = BlockSums::kBlockBytes;
-constexpr int64_t kReadAhead = 8;  // blocks that the disk is at while one is summed
+constexpr int64_t kPiece = int64_t{1} << 18;  // bytes, which a core's own cache has when they are summed
 
 std::span<const std::byte> as_bytes(const void* data, size_t bytes) {
   return {static_cast<const std::byte*>(data), bytes};
@@ -26,12 +26,6 @@ struct Packed {
   int64_t block;
   uint64_t sum;
 };
-
-// A block is wanted soon: the system begins to read it, and nobody waits. A hint, and no more.
-void begin_to_read(const MappedFile& file, int64_t begin) {
-  const int64_t n = std::min(kBlock, static_cast<int64_t>(file.bytes().size()) - begin);
-  madvise(const_cast<std::byte*>(file.bytes().data()) + begin, static_cast<size_t>(n), MADV_WILLNEED);
-}
 
 // The next word of a line, as a number of this base; all of it must be one.
 template <class Number>
@@ -45,17 +39,33 @@ Number take_number(std::string_view& line, int base, const std::string& where) {
   return value;
 }
 
-void check_length(const MappedFile& file, const Checksums::File& expected) {
-  const int64_t bytes = static_cast<int64_t>(file.bytes().size());
-  check(bytes == expected.bytes, file.path(), ": has ", bytes, " bytes, was written with ", expected.bytes);
+std::string path_in(const std::string& folder, const std::string& name) { return folder + "/" + name; }
+
+void check_length(const InputFile& file, const Checksums::File& expected) {
+  check(file.size() == expected.bytes, file.path(), ": has ", file.size(), " bytes, was written with ",
+        expected.bytes);
 }
 
-void check_block(const MappedFile& file, const Checksums::File& expected, int64_t block) {
-  const int64_t begin = block * kBlock, n = std::min(kBlock, expected.bytes - begin);
-  const uint64_t found = crc64(file.bytes().subspan(static_cast<size_t>(begin), static_cast<size_t>(n))),
-                 written = expected.blocks[static_cast<size_t>(block)];
-  check(found == written, file.path(), ": damaged between byte ", begin, " and byte ", begin + n,
-        ": their CRC is ", std::hex, found, ", was ", written);
+void check_block(const std::string& path, const Checksums::File& expected, size_t block, uint64_t found) {
+  const int64_t begin = static_cast<int64_t>(block) * kBlock, end = std::min(begin + kBlock, expected.bytes);
+  check(found == expected.blocks[block], path, ": damaged between byte ", begin, " and byte ", end,
+        ": their CRC is ", std::hex, found, ", was ", expected.blocks[block]);
+}
+
+// visit(number of a block, its sum) for all of a file.
+template <class Visit>
+void each_block(const InputFile& file, Visit&& visit) {
+  std::vector<std::byte> piece(static_cast<size_t>(std::min(kPiece, file.size())));
+  for (int64_t begin = 0; begin < file.size(); begin += kBlock) {
+    const int64_t end = std::min(begin + kBlock, file.size());
+    uint64_t sum = 0;
+    for (int64_t at = begin; at < end; at += kPiece) {
+      const int64_t n = std::min(kPiece, end - at);
+      file.read(at, n, piece.data());
+      sum = crc64_add(sum, as_bytes(piece.data(), static_cast<size_t>(n)));
+    }
+    visit(static_cast<size_t>(begin / kBlock), crc64_finish(sum, static_cast<uint64_t>(end - begin)));
+  }
 }
 
 }  // namespace
@@ -149,19 +159,22 @@ Checksums Checksums::read(const std::string& folder) {
   return sums;
 }
 
-void Checksums::verify(const std::string& folder, int64_t part, int64_t parts) const {
-  for (const auto& [name, expected] : files_) {
-    const MappedFile file(folder + "/" + name);
-    check_length(file, expected);
-    const auto read_ahead = [&](int64_t block) {
-      if (block < std::ssize(expected.blocks)) begin_to_read(file, block * kBlock);
-    };
-    for (int64_t ahead = 0; ahead < kReadAhead; ++ahead) read_ahead(part + ahead * parts);
-    for (int64_t i = part; i < std::ssize(expected.blocks); i += parts) {
-      read_ahead(i + kReadAhead * parts);
-      check_block(file, expected, i);
-    }
-  }
+void Checksums::check_lengths(const std::string& folder) const {
+  for (const auto& [name, expected] : files_) check_length(InputFile(path_in(folder, name)), expected);
+}
+
+void Checksums::compare(const std::string& folder, const std::string& name,
+                        const std::vector<uint64_t>& found) const {
+  const File& expected = files_.at(name);
+  for (size_t i = 0; i < expected.blocks.size(); ++i)
+    check_block(path_in(folder, name), expected, i, found.at(i));
+}
+
+void Checksums::verify(const std::string& folder, const std::string& name) const {
+  const InputFile file(path_in(folder, name));
+  const File& expected = files_.at(name);
+  check_length(file, expected);
+  each_block(file, [&](size_t block, uint64_t sum) { check_block(file.path(), expected, block, sum); });
 }
 
 std::vector<std::string> Checksums::damages(const std::string& folder,
@@ -176,12 +189,12 @@ std::vector<std::string> Checksums::damages(const std::string& folder,
   };
   for (const auto& [name, expected] : files_)
     note([&] {
-      const MappedFile file(folder + "/" + name);
+      const InputFile file(path_in(folder, name));
       check_length(file, expected);
-      for (int64_t i = 0; i < std::ssize(expected.blocks); ++i) {
-        note([&] { check_block(file, expected, i); });
-        seen(std::min(kBlock, expected.bytes - i * kBlock));
-      }
+      each_block(file, [&](size_t block, uint64_t sum) {
+        note([&] { check_block(file.path(), expected, block, sum); });
+        seen(std::min(kBlock, expected.bytes - static_cast<int64_t>(block) * kBlock));
+      });
     });
   return found;
 }

@@ -55,9 +55,12 @@ class Checksums {
   std::string text() const;
   const std::map<std::string, File>& files() const { return files_; }
 
-  // The files of a folder are there, and as long as they were; and every parts-th block, from `part` on, has
-  // its sum. An Error names file and bytes.
-  void verify(const std::string& folder, int64_t part = 0, int64_t parts = 1) const;
+  // The files of a folder are there, and as long as they were. An Error says which is not.
+  void check_lengths(const std::string& folder) const;
+  // One of them, of which these sums were found, is as it was written. An Error names file and bytes.
+  void compare(const std::string& folder, const std::string& name, const std::vector<uint64_t>& found) const;
+  // The same, read here.
+  void verify(const std::string& folder, const std::string& name) const;
 
   // All that is not as it was written: a line for each file that is missing or of another length, and for
   // each damaged block. `seen` is told of the bytes that have been read since it was called last.

@@ -1,5 +1,6 @@
 #include "checkpoint/float_values.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -8,25 +9,29 @@
 namespace flatshard {
 namespace {
 
-// The value and its dtype as the range of a tensor is gone through.
-template <class T>
-T value_at(const std::byte* bytes, int64_t index) {
-  T value;
-  std::memcpy(static_cast<void*>(&value), bytes + index * int64_t{sizeof(T)}, sizeof(T));
-  return value;
-}
+constexpr int64_t kPiece = int64_t{1} << 15;  // elements
 
-const std::byte* begin_of(const SafetensorsEntry& entry, int64_t first, int64_t count, DType dtype) {
-  const int64_t all = element_count(entry);
-  check(first >= 0 && count >= 0 && first <= all && count <= all - first, "\"", entry.name, "\": ", count,
-        " elements from ", first, " of ", all);
-  return entry.bytes.data() + first * size_of(dtype);
+// visit(first element, values) for a range, piece by piece.
+template <class T, class Visit>
+void each_piece(const SafetensorsEntry& entry, int64_t first, int64_t count, Visit&& visit) {
+  std::vector<T> values(static_cast<size_t>(std::min(kPiece, count)));
+  for (const int64_t end = first + count; first < end; first += kPiece) {
+    const int64_t n = std::min(kPiece, end - first);
+    entry.bytes.read(first * int64_t{sizeof(T)}, n * int64_t{sizeof(T)}, values.data());
+    visit(first, std::span<const T>(values).first(static_cast<size_t>(n)));
+  }
 }
 
 DType dtype_of_floats(const SafetensorsEntry& entry) {
   const std::optional<DType> dtype = float_dtype(entry);
   check(dtype.has_value(), "\"", entry.name, "\" is ", entry.dtype, ", must be F32, BF16 or F16");
   return *dtype;
+}
+
+void check_range(const SafetensorsEntry& entry, int64_t first, int64_t count) {
+  const int64_t all = element_count(entry);
+  check(first >= 0 && count >= 0 && first <= all && count <= all - first, "\"", entry.name, "\": ", count,
+        " elements from ", first, " of ", all);
 }
 
 }  // namespace
@@ -43,36 +48,40 @@ int64_t element_count(const SafetensorsEntry& entry) {
   return static_cast<int64_t>(elements);
 }
 
-void read_floats(const SafetensorsEntry& entry, int64_t first, int64_t count, std::vector<float>& values) {
+void read_floats(const SafetensorsEntry& entry, int64_t first, int64_t count, float* values) {
   const DType dtype = dtype_of_floats(entry);
-  const std::byte* const from = begin_of(entry, first, count, dtype);
-  values.resize(static_cast<size_t>(count));
+  check_range(entry, first, count);
+  if (dtype == DType::f32) return entry.bytes.read(first * 4, count * 4, values);
   visit_float(dtype, [&]<class T>() {
-    for (int64_t i = 0; i < count; ++i)
-      values[static_cast<size_t>(i)] = static_cast<float>(value_at<T>(from, i));
+    each_piece<T>(entry, first, count, [&](int64_t at, std::span<const T> piece) {
+      std::transform(piece.begin(), piece.end(), values + (at - first),
+                     [](T value) { return static_cast<float>(value); });
+    });
   });
 }
 
 void read_as(const SafetensorsEntry& entry, int64_t first, int64_t count, DType dtype,
              std::vector<std::byte>& bytes) {
   const DType own = dtype_of_floats(entry);
-  const std::byte* const from = begin_of(entry, first, count, own);
+  check_range(entry, first, count);
   bytes.resize(static_cast<size_t>(count * size_of(dtype)));
-  if (own == dtype) {
-    if (count > 0) std::memcpy(bytes.data(), from, bytes.size());
-    return;
-  }
-  const auto convert = [&]<class From, class To>(From, To) {
-    for (int64_t i = 0; i < count; ++i) {
-      const float value = static_cast<float>(value_at<From>(from, i));
+  if (own == dtype) return entry.bytes.read(first * size_of(own), std::ssize(bytes), bytes.data());
+  const auto convert = [&]<class From, class To>(int64_t at, std::span<const From> piece, To) {
+    for (const From from : piece) {
+      const float value = static_cast<float>(from);
       const To rounded(value);
       check(std::isfinite(static_cast<float>(rounded)) || !std::isfinite(value), "\"", entry.name,
-            "\": element ", first + i, " is ", value, ", which is infinite in ", dtype,
-            ": choose another dtype");
-      std::memcpy(bytes.data() + i * int64_t{sizeof(To)}, &rounded, sizeof(To));
+            "\": element ", at, " is ", value, ", which is infinite in ", dtype, ": choose another dtype");
+      std::memcpy(bytes.data() + (at - first) * int64_t{sizeof(To)}, &rounded, sizeof(To));
+      ++at;
     }
   };
-  visit_float(own, [&]<class From>() { visit_float(dtype, [&]<class To>() { convert(From{}, To{}); }); });
+  visit_float(own, [&]<class From>() {
+    visit_float(dtype, [&]<class To>() {
+      each_piece<From>(entry, first, count,
+                       [&](int64_t at, std::span<const From> piece) { convert(at, piece, To{}); });
+    });
+  });
 }
 
 }  // namespace flatshard

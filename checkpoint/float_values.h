@@ -1,5 +1,6 @@
 #pragma once
-// The values of float tensors in files, block by block: F32, BF16 and F16, at any address.
+// The values of float tensors in files, block by block: F32, BF16 and F16, read with no more memory than a
+// small piece.
 
 #include <cstdint>
 #include <optional>
@@ -18,8 +19,8 @@ inline constexpr int64_t kValueBlock = int64_t{1} << 20;
 std::optional<DType> float_dtype(const SafetensorsEntry& entry);
 int64_t element_count(const SafetensorsEntry& entry);
 
-// Elements [first, first + count) of a float tensor as fp32; the vector is made as long.
-void read_floats(const SafetensorsEntry& entry, int64_t first, int64_t count, std::vector<float>& values);
+// Elements [first, first + count) of a float tensor as fp32.
+void read_floats(const SafetensorsEntry& entry, int64_t first, int64_t count, float* values);
 
 // The same elements as bytes of another float dtype, rounded to nearest even; of its own dtype they are the
 // very bytes. An Error names the tensor and the first value that is finite and would not be any more.

@@ -49,19 +49,8 @@ uint64_t bytes_of(const SafetensorsHeader::Tensor& tensor) {
   return bits / 8;
 }
 
-uint64_t header_bytes(std::span<const std::byte> file) {
-  check(file.size() >= kLengthBytes, "header too small: the file has ", file.size(),
-        " bytes, must have at least ", kLengthBytes);
-  uint64_t length = 0;
-  std::memcpy(&length, file.data(), kLengthBytes);
-  check(length <= SafetensorsFile::kMaxHeaderBytes, "header too large: ", length, " bytes, must be at most ",
-        SafetensorsFile::kMaxHeaderBytes);
-  check(length <= file.size() - kLengthBytes, "invalid header length: ", length, " bytes, but only ",
-        file.size() - kLengthBytes, " follow");
-  return length;
-}
-
-std::vector<SafetensorsEntry> entries_of(SafetensorsHeader& header, std::span<const std::byte> data) {
+// The tensors' bytes begin at `data` and are so many.
+std::vector<SafetensorsEntry> entries_of(SafetensorsHeader& header, int64_t data, uint64_t data_bytes) {
   std::sort(header.tensors.begin(), header.tensors.end(),
             [](const auto& a, const auto& b) { return a.offsets < b.offsets; });
   std::vector<SafetensorsEntry> entries;
@@ -73,17 +62,19 @@ std::vector<SafetensorsEntry> entries_of(SafetensorsHeader& header, std::span<co
     const uint64_t bytes = bytes_of(tensor);
     check(end - begin == bytes, "wrong size: \"", tensor.name, "\" has ", end - begin, " bytes, ",
           tensor.dtype, ' ', listed(tensor.shape), " needs ", bytes);
-    check(end <= data.size(), "incomplete buffer: \"", tensor.name, "\" ends at byte ", end, " of ",
-          data.size());
+    check(end <= data_bytes, "incomplete buffer: \"", tensor.name, "\" ends at byte ", end, " of ",
+          data_bytes);
     for (const uint64_t extent : tensor.shape)
       check(extent <= INT64_MAX, "\"", tensor.name, "\": an extent of ", extent, " overflows");
     entries.push_back({.name = tensor.name,
                        .dtype = tensor.dtype,
                        .shape = {tensor.shape.begin(), tensor.shape.end()},
-                       .bytes = data.subspan(begin, bytes)});
+                       .bytes = {.file = nullptr,
+                                 .begin = data + static_cast<int64_t>(begin),
+                                 .size = static_cast<int64_t>(bytes)}});
     at = end;
   }
-  check(at == data.size(), "incomplete buffer: the tensors end at byte ", at, " of ", data.size());
+  check(at == data_bytes, "incomplete buffer: the tensors end at byte ", at, " of ", data_bytes);
   return entries;
 }
 
@@ -97,21 +88,44 @@ std::string safetensors_name(DType dtype) {
 
 std::string in_brackets(const std::vector<int64_t>& shape) { return listed(shape); }
 
-SafetensorsContent parse_safetensors(std::span<const std::byte> file) {
-  const size_t length = static_cast<size_t>(header_bytes(file));
-  SafetensorsHeader header =
-      parse_safetensors_header({reinterpret_cast<const char*>(file.data()) + kLengthBytes, length});
-  std::vector<SafetensorsEntry> entries = entries_of(header, file.subspan(kLengthBytes + length));
+size_t safetensors_header_bytes(std::span<const std::byte> start, int64_t file_bytes) {
+  check(start.size() >= kLengthBytes, "header too small: the file has ", start.size(),
+        " bytes, must have at least ", kLengthBytes);
+  uint64_t length = 0;
+  std::memcpy(&length, start.data(), kLengthBytes);
+  check(length <= SafetensorsFile::kMaxHeaderBytes, "header too large: ", length, " bytes, must be at most ",
+        SafetensorsFile::kMaxHeaderBytes);
+  const uint64_t left = static_cast<uint64_t>(file_bytes) - kLengthBytes;
+  check(length <= left, "invalid header length: ", length, " bytes, but only ", left, " follow");
+  return length + kLengthBytes;
+}
+
+SafetensorsContent parse_safetensors(std::span<const std::byte> start, int64_t file_bytes) {
+  const size_t data = safetensors_header_bytes(start, file_bytes);
+  SafetensorsHeader header = parse_safetensors_header(
+      {reinterpret_cast<const char*>(start.data()) + kLengthBytes, data - kLengthBytes});
+  std::vector<SafetensorsEntry> entries =
+      entries_of(header, static_cast<int64_t>(data), static_cast<uint64_t>(file_bytes) - data);
   return {.metadata = std::move(header.metadata), .entries = std::move(entries)};
 }
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
-  try {
-    content_ = parse_safetensors(file_.bytes());
-  } catch (const Error& error) {
-    throw Error(path + ": " + error.what(), error.where);
+  const auto in_this_file = [&](auto&& work) {
+    try {
+      return work();
+    } catch (const Error& error) {
+      throw Error(path + ": " + error.what(), error.where);
+    }
+  };
+  std::vector<std::byte> start(std::min(kLengthBytes, static_cast<size_t>(file_.size())));
+  file_.read(0, std::ssize(start), start.data());
+  start.resize(in_this_file([&] { return safetensors_header_bytes(start, file_.size()); }));
+  file_.read(0, std::ssize(start), start.data());
+  content_ = in_this_file([&] { return parse_safetensors(start, file_.size()); });
+  for (size_t i = 0; i < entries().size(); ++i) {
+    content_.entries[i].bytes.file = &file_;
+    by_name_[entries()[i].name] = i;
   }
-  for (size_t i = 0; i < entries().size(); ++i) by_name_[entries()[i].name] = i;
 }
 
 const SafetensorsEntry* SafetensorsFile::find(const std::string& name) const {

@@ -3,8 +3,8 @@
 // place, then the tensors' bytes one behind the other to the end of the file (json.h has the header's form).
 //
 // The reader trusts nothing: a file that is cut off, too long, not UTF-8, not JSON, or whose tensors overlap,
-// leave holes or are not as long as their shape says is an Error that names file, tensor and bound. No tensor
-// is read before it is touched.
+// leave holes or are not as long as their shape says is an Error that names file, tensor and bound. Of the
+// tensors nothing is read before it is asked for.
 //
 // The writer's layout is a function of names, dtypes and shapes alone, so many processes can write one file:
 // each computes the same layout, one creates the file, and all write their ranges of it. Committing it, by
@@ -19,7 +19,7 @@
 #include "checkpoint/checksums.h"
 #include "checkpoint/json.h"
 #include "runtime/dtype.h"
-#include "runtime/mapped_file.h"
+#include "runtime/input_file.h"
 
 namespace flatshard {
 
@@ -32,7 +32,7 @@ struct SafetensorsEntry {
   std::string name;
   std::string dtype;  // as the file spells it; any of the format's, also those that DType has not
   std::vector<int64_t> shape;
-  std::span<const std::byte> bytes;  // in the mapped file, at any alignment
+  FileRange bytes;
 };
 
 struct SafetensorsContent {
@@ -40,22 +40,28 @@ struct SafetensorsContent {
   std::vector<SafetensorsEntry> entries;  // in the order of their bytes
 };
 
-// What a file with these bytes holds; an Error where they are not those of one.
-SafetensorsContent parse_safetensors(std::span<const std::byte> file);
+// The length of the header, with the 8 bytes that tell it, of a file that begins with `start` and has so many
+// bytes; an Error where it can have none.
+size_t safetensors_header_bytes(std::span<const std::byte> start, int64_t file_bytes);
+// What such a file holds; `start` has the whole header. An Error where it is not a file of this format.
+SafetensorsContent parse_safetensors(std::span<const std::byte> start, int64_t file_bytes);
 
 class SafetensorsFile {
  public:
   static constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 
   explicit SafetensorsFile(const std::string& path);
+  SafetensorsFile(const SafetensorsFile&) = delete;
+  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
 
   const std::string& path() const { return file_.path(); }
+  const InputFile& input() const { return file_; }
   const std::vector<SafetensorsEntry>& entries() const { return content_.entries; }
   const SafetensorsEntry* find(const std::string& name) const;  // null where there is none
   const std::map<std::string, std::string>& metadata() const { return content_.metadata; }
 
  private:
-  MappedFile file_;
+  InputFile file_;
   SafetensorsContent content_;
   std::map<std::string, size_t> by_name_;
 };

@@ -5,6 +5,7 @@
 
 #include "runtime/check.h"
 #include "runtime/log.h"
+#include "runtime/mapped_file.h"
 
 namespace flatshard {
 namespace fs = std::filesystem;
@@ -67,7 +68,7 @@ void TensorFolder::open_shards(const std::string& folder) {
         log_warning(file->path(), ": \"", entry.name, "\" is not in the index and is passed over");
       } else if (mapped->second == name) {
         entries_[entry.name] = &entry;
-        bytes += entry.bytes.size();
+        bytes += static_cast<uint64_t>(entry.bytes.size);
       }
     }
   }

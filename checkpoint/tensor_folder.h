@@ -26,8 +26,7 @@ class TensorFolder {
 
   // The single file, or the index.
   const std::string& path() const { return path_; }
-  // By the names of the tensors. An entry's bytes are those of a mapped file: none is read before it is
-  // touched.
+  // By the names of the tensors.
   const std::map<std::string, const SafetensorsEntry*>& entries() const { return entries_; }
   const SafetensorsEntry* find(const std::string& name) const;  // null where there is none
   const std::vector<std::unique_ptr<SafetensorsFile>>& files() const { return files_; }
@@ -43,6 +42,26 @@ class TensorFolder {
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::vector<std::string> file_names_;
   std::map<std::string, const SafetensorsEntry*> entries_;
+};
+
+// One process's hand on such files while they are read. It sums what it reads block by block, while that is
+// in the processor's cache: all bytes of a file once, whichever process reads which, make the file's
+// checksums. The folder must outlive it.
+class TensorFolderReader {
+ public:
+  explicit TensorFolderReader(const TensorFolder& folder);
+
+  const TensorFolder& folder() const { return folder_; }
+  // Bytes [first, first + count) of a tensor. They are added to the sums if this process is the one that
+  // sums them.
+  void read(const std::string& tensor, int64_t first, int64_t count, void* to, bool sum);
+  // Adds what belongs to none of the folder's tensors: headers, and tensors that the index passes over.
+  void sum_rest();
+  BlockSums& sums(const SafetensorsFile& file) { return sums_.at(&file.input()); }
+
+ private:
+  const TensorFolder& folder_;
+  std::map<const InputFile*, BlockSums> sums_;
 };
 
 // How tensors are cut into files: in the order given, a new file where the next tensor would make the last

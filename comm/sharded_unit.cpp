@@ -127,15 +127,29 @@ void ShardedUnit::initialise(Stream& compute, Stream& gather, const FirstValues&
   make_first_values(compute, trainable_, master_, values);
   make_first_values(compute, frozen_, frozen_shard_, values);
   for (const Tensor& moment : {m_, v_}) zero(on_shards(compute), moment);
+  round_masters(compute);
   spread(compute, gather);
 }
 
-void ShardedUnit::clear(Stream& compute) {
-  for (const Tensor& t : {master_, m_, v_, frozen_shard_}) zero(on_shards(compute), t);
+void ShardedUnit::clear_padding(Stream& compute) {
+  const auto clear = [&](const FlatLayout& layout, const Tensor& shard) {
+    int64_t at = 0;
+    for (const FlatLayout::Piece& piece : layout.pieces(place())) {
+      zero(on_shards(compute), shard.slice(at, piece.in_shard));
+      at = piece.in_shard + piece.size;
+    }
+    zero(on_shards(compute), shard.slice(at, shard.size()));
+  };
+  if (has_gradients())
+    for (const Tensor& t : {master_, m_, v_}) clear(trainable_, t);
+  if (!frozen_.empty()) clear(frozen_, frozen_shard_);
+}
+
+void ShardedUnit::round_masters(Stream& compute) {
+  if (!shard().copy.empty()) cast(on_shards(compute), {.y = shard().copy, .x = master_});
 }
 
 void ShardedUnit::spread(Stream& compute, Stream& gather) {
-  if (!shard().copy.empty()) cast(on_shards(compute), {.y = shard().copy, .x = master_});
   publish(compute, gather);
   if (sharded_values_ || frozen_.empty() || group_size() == 1) return;
   gather.wait(updated_);  // every rank has made its part of the frozen values; they never change again

@@ -59,9 +59,10 @@ class ShardedUnit {
 
   // Fills masters (and frozen values) with their first values, zeroes the moments, and publishes.
   void initialise(Stream& compute, Stream& gather, const FirstValues& values);
-  // In its place, where a checkpoint is to fill the shards on the host: zeroes all of them. Then spread()
-  // publishes what they hold.
-  void clear(Stream& compute);
+  // In its place, where a checkpoint is to fill the shards on the host: zeroes what lies between parameters.
+  // Then round_masters() makes this rank's values of what they hold, and spread() publishes these.
+  void clear_padding(Stream& compute);
+  void round_masters(Stream& compute);
   void spread(Stream& compute, Stream& gather);
 
   void prefetch(Stream& gather);

@@ -26,8 +26,4 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-// Mapped bytes that are not needed again leave this process's memory; touched all the same, they are read
-// anew. What shares a page with other bytes stays.
-void forget_pages(std::span<const std::byte> mapped);
-
 }  // namespace flatshard

@@ -1,7 +1,5 @@
 #include "tests/golden.h"
 
-#include <cstring>
-
 #include "build_config.h"
 #include "checkpoint/safetensors.h"
 #include "runtime/check.h"
@@ -10,9 +8,9 @@ namespace flatshard::test {
 namespace {
 
 template <class T>
-std::vector<double> read_values(std::span<const std::byte> bytes) {
-  std::vector<T> elements(bytes.size() / sizeof(T));
-  std::memcpy(static_cast<void*>(elements.data()), bytes.data(), bytes.size());
+std::vector<double> read_values(const FileRange& bytes) {
+  std::vector<T> elements(static_cast<size_t>(bytes.size) / sizeof(T));
+  bytes.read(0, bytes.size, elements.data());
   std::vector<double> values;
   for (const T& element : elements) values.push_back(static_cast<double>(element));
   return values;

@@ -69,14 +69,17 @@ fs::path find_checkpoint(const std::string& given) {
   return latest_in(path);
 }
 
-void check_complete(const fs::path& path, const Checksums& sums) {
+std::set<std::string> check_complete(const fs::path& path, const Checksums& sums) {
   std::vector<std::string> names{kConfigName, TrainState::kFileName};
+  std::set<std::string> with_tensors;
   for (const ShardFiles& files : kShardFiles) {
     const TensorFolder tensors(path.string(), files.stem);
     names.insert(names.end(), tensors.file_names().begin(), tensors.file_names().end());
+    for (const auto& file : tensors.files()) with_tensors.insert(fs::path(file->path()).filename().string());
   }
   for (const std::string& name : names)
     check(sums.files().contains(name), (path / Checksums::kFileName).string(), ": has no line for ", name);
+  return with_tensors;
 }
 
 }  // namespace flatshard

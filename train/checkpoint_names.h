@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,8 @@ bool is_latest(const std::filesystem::path& checkpoint);
 // The path of a checkpoint, or the latest of a run's folder. What ends in "/" is the same without it.
 std::filesystem::path find_checkpoint(const std::string& path);
 
-// An Error unless there are sums of every file that a checkpoint consists of.
-void check_complete(const std::filesystem::path& checkpoint, const Checksums& sums);
+// An Error unless there are sums of every file that a checkpoint consists of; otherwise the names of those
+// with tensors.
+std::set<std::string> check_complete(const std::filesystem::path& checkpoint, const Checksums& sums);
 
 }  // namespace flatshard

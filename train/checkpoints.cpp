@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <set>
 
 #include "checkpoint/durable.h"
 #include "runtime/log.h"
@@ -35,6 +36,16 @@ std::string way_out(const fs::path& damaged) {
   std::erase_if(others, [&](int64_t other) { return !step || other >= *step; });
   if (others.empty()) return "";
   return str("; --resume ", (damaged.parent_path() / name_of_step(others.back())).string(), " is older");
+}
+
+// Adds it to what is wrong with the damaged one.
+template <class Work>
+void or_way_out(const fs::path& damaged, Work&& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    throw Error(error.what() + way_out(damaged), error.where);
+  }
 }
 
 }  // namespace
@@ -71,14 +82,16 @@ std::optional<TrainState> Checkpoints::begin(const std::string& resume) {
   if (source_.empty()) return {};
   TrainState state;
   succeed_together(world_, [&] {
-    try {
-      const Checksums sums = Checksums::read(source_.string());
-      sums.verify(source_.string(), world_.rank(), world_.size());
-      check_complete(source_, sums);
+    or_way_out(source_, [&] {
+      sums_ = Checksums::read(source_.string());
+      sums_.check_lengths(source_.string());
+      or_find_damage([&] {
+        const std::set<std::string> with_tensors = check_complete(source_, sums_);
+        for (const auto& [name, ignored] : sums_.files())
+          if (!with_tensors.contains(name)) sums_.verify(source_.string(), name);
+      });
       state = read_train_state((source_ / TrainState::kFileName).string());
-    } catch (const Error& error) {
-      throw Error(error.what() + way_out(source_), error.where);
-    }
+    });
   });
   if (own_) last_step_ = state.step;
   best_ = state.best;
@@ -95,17 +108,24 @@ void Checkpoints::plan(const Model& model, const ModelDocuments& documents) {
 }
 
 void Checkpoints::load(Engine& engine) {
-  succeed_together(world_, [&] {
-    std::vector<std::unique_ptr<TensorFolder>> sources;
-    for (size_t i = 0; i < kShardFiles.size(); ++i) {
-      sources.push_back(std::make_unique<TensorFolder>(source_.string(), kShardFiles[i].stem));
-      check_tensors(*sources.back(), layouts_[i]);
-    }
-    engine.fill([&](ShardedUnit& unit) {
-      for (size_t i = 0; i < sources.size(); ++i)
-        read_shards(*sources[i], kShardFiles[i], unit, engine.compute());
+  std::vector<std::unique_ptr<TensorFolder>> sources;
+  std::vector<TensorFolderReader> readers;
+  const auto read = [&] {
+    or_find_damage([&] {
+      for (size_t i = 0; i < kShardFiles.size(); ++i) {
+        sources.push_back(std::make_unique<TensorFolder>(source_.string(), kShardFiles[i].stem));
+        check_tensors(*sources.back(), layouts_[i]);
+        readers.emplace_back(*sources.back());
+      }
     });
-  });
+    engine.fill([&](size_t unit) {
+      for (size_t i = 0; i < readers.size(); ++i)
+        read_shards(readers[i], kShardFiles[i], engine.units()[unit], engine.writes_unit(unit),
+                    engine.compute());
+    });
+  };
+  succeed_together(world_, [&] { or_way_out(source_, read); });
+  for (TensorFolderReader& reader : readers) check_sums(reader);
   engine.spread();
   // What was saved after it belongs to a course that is given up.
   succeed_together(world_, [&] {
@@ -117,6 +137,33 @@ void Checkpoints::load(Engine& engine) {
     if (is_latest(source_)) return;
     write_latest(last_step_);
     move_latest();
+  });
+}
+
+// What is said of a damaged file is where, not what follows from it.
+void Checkpoints::or_find_damage(const std::function<void()>& work) const {
+  try {
+    work();
+  } catch (const Error&) {
+    for (const auto& [name, ignored] : sums_.files()) sums_.verify(source_.string(), name);
+    throw;
+  }
+}
+
+// All ranks together have read all tensors; rank 0 compares their sums.
+void Checkpoints::check_sums(TensorFolderReader& reader) {
+  const bool leads = world_.rank() == 0;
+  succeed_together(world_, [&] {
+    if (leads) reader.sum_rest();
+  });
+  for (const auto& file : reader.folder().files()) collect_sums(world_, reader.sums(*file));
+  succeed_together(world_, [&] {
+    if (!leads) return;
+    or_way_out(source_, [&] {
+      for (const auto& file : reader.folder().files())
+        sums_.compare(source_.string(), fs::path(file->path()).filename().string(),
+                      reader.sums(*file).finished());
+    });
   });
 }
 

@@ -14,6 +14,7 @@
 // Whatever ends the run in between leaves a step-20.tmp, which the next start reports and removes.
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -32,16 +33,17 @@ class Checkpoints {
   Checkpoints(const RunSetup& setup, World& world);
 
   // Called by all ranks; succeeds, or throws the same Error, on all of them. Before the run touches its
-  // folder: removes what an interrupted save has left there, and finds and verifies the checkpoint that
-  // `resume` asks for: "latest" of this folder, or the path of a checkpoint or of a run. Nothing where resume
-  // is "": then the folder must have no checkpoints, lest two runs mix.
+  // folder: removes what an interrupted save has left there, and finds the checkpoint that `resume` asks
+  // for and verifies all of it but the tensors: "latest" of this folder, or the path of a checkpoint or of a
+  // run. Nothing where resume is "": then the folder must have no checkpoints, lest two runs mix.
   std::optional<TrainState> begin(const std::string& resume);
   // The files that each checkpoint of this model will have; the documents must outlive this. Before load()
   // and commit().
   void plan(const Model& model, const ModelDocuments& documents);
   // The tensors' files, in the order of kShardFiles.
   const std::vector<TensorFolderLayout>& layouts() const { return layouts_; }
-  // As begin(). The tensors of the checkpoint that it found, after their names and shapes have been checked.
+  // As begin(). The tensors of the checkpoint that it found, after their names and shapes have been checked;
+  // they are summed as they are read, and nothing is done with them if a sum is wrong.
   void load(Engine& engine);
 
   // Where a checkpoint is written before it is one.
@@ -63,12 +65,15 @@ class Checkpoints {
   void write_latest(int64_t step) const;  // under an unfinished name
   void move_latest() const;
   void remove_oldest(const TrainState& newest) const;
+  void or_find_damage(const std::function<void()>& work) const;
+  void check_sums(TensorFolderReader& reader);
 
   std::filesystem::path folder_, source_;
   int64_t keep_, shard_bytes_;
   World& world_;
   std::vector<TensorFolderLayout> layouts_;  // as kShardFiles
   const ModelDocuments* documents_ = nullptr;
+  Checksums sums_;    // of the files of source_
   bool own_ = false;  // whether source_ lies in folder_
   int64_t last_step_ = -1;
   std::optional<TrainState::Evaluated> best_;

@@ -36,8 +36,7 @@ void diff_sets(const TensorSet& a, const TensorSet* b, Tally& tally, ByteProgres
       continue;
     }
     const SafetensorsEntry* const other = b->entries.at(name);
-    const int64_t width =
-        static_cast<int64_t>(entry->bytes.size()) / std::max<int64_t>(1, element_count(*entry));
+    const int64_t width = entry->bytes.size / std::max<int64_t>(1, element_count(*entry));
     const TensorDifference d =
         difference(*entry, *other, [&](int64_t elements) { progress.add(elements * width); });
     ++(d.equal_bits ? tally.equal : tally.different);

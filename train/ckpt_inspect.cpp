@@ -41,7 +41,7 @@ void inspect_set(const TensorSet& set, std::ostream& out) {
   for (const auto& [name, entry] : set.tensors.entries()) {
     widest = std::max(widest, printable(name).size());
     elements += element_count(*entry);
-    bytes += static_cast<int64_t>(entry->bytes.size());
+    bytes += entry->bytes.size;
   }
   out << set.stem << ": " << set.tensors.entries().size() << " tensors, " << with_commas(elements)
       << " values, " << human_bytes(bytes) << " in " << set.tensors.files().size()
@@ -49,8 +49,7 @@ void inspect_set(const TensorSet& set, std::ostream& out) {
   for (const auto& [name, entry] : set.tensors.entries()) {
     const std::string shown = printable(name);
     out << "  " << shown << std::string(widest - shown.size() + 2, ' ') << entry->dtype << ' '
-        << in_brackets(entry->shape) << "  " << with_commas(static_cast<int64_t>(entry->bytes.size()))
-        << " bytes\n";
+        << in_brackets(entry->shape) << "  " << with_commas(entry->bytes.size) << " bytes\n";
   }
 }
 

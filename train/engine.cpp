@@ -56,11 +56,14 @@ void Engine::initialise(const FirstValues& values) {
   streams_.sync_all();
 }
 
-void Engine::fill(const std::function<void(ShardedUnit&)>& load) {
+void Engine::fill(const std::function<void(size_t)>& load) {
   model_.fill_tables(compute_);
-  for (ShardedUnit& u : units()) u.clear(compute_);
+  for (ShardedUnit& u : units()) u.clear_padding(compute_);
   compute_.sync();
-  for (ShardedUnit& u : units()) load(u);
+  for (size_t i = 0; i < units().size(); ++i) {
+    load(i);
+    units()[i].round_masters(compute_);  // the disk is at the next unit's values meanwhile
+  }
 }
 
 void Engine::spread() {

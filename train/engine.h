@@ -45,9 +45,9 @@ class Engine {
 
   void initialise();  // with random values, as the seed has them
   void initialise(const FirstValues& values);
-  // Or, in its place, from a checkpoint: each unit's shards, zero so far, are filled on the host; and when
-  // that is done on all ranks, whole values are made of them.
-  void fill(const std::function<void(ShardedUnit&)>& load);
+  // Or, in its place, from a checkpoint: each unit's shards, whose padding is zero, are filled on the host;
+  // and when that is done on all ranks, everybody gets the values.
+  void fill(const std::function<void(size_t unit)>& load);
   void spread();
   StepResult step(const Data& data, const StepOrder& order);
   // The sequences of one evaluation batch of this rank.

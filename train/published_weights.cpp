@@ -1,18 +1,16 @@
 #include "train/published_weights.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 
+#include "checkpoint/float_values.h"
+#include "checkpoint/tensor_difference.h"
 #include "model/names.h"
-#include "runtime/parallel.h"
 #include "train/model_folder.h"
 #include "train/value_writer.h"
 
 namespace flatshard {
 namespace {
-
-constexpr int64_t kConvertBlock = 1 << 16;
 
 bool is_buffer(const std::string& name) {
   return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") ||
@@ -25,40 +23,6 @@ std::string listed(const char* what, const std::vector<std::string>& names) {
   std::string text = str("; ", names.size(), ' ', what, ": ");
   for (size_t i = 0; i < std::min(kShown, names.size()); ++i) text += str(i ? ", " : "", names[i]);
   return names.size() > kShown ? text + ", ..." : text;
-}
-
-// Elements of the file, which may lie at any address.
-template <class From>
-void convert(const std::byte* from, int64_t count, float* to) {
-  parallel_blocks(count, kConvertBlock, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      From value;
-      std::memcpy(static_cast<void*>(&value), from + i * int64_t{sizeof(From)}, sizeof(From));
-      to[i] = static_cast<float>(value);
-    }
-  });
-}
-
-bool is_readable(const std::string& dtype) { return dtype == "F32" || dtype == "BF16" || dtype == "F16"; }
-
-void convert(const SafetensorsEntry& entry, int64_t first, int64_t count, float* to) {
-  const int64_t size = entry.dtype == "F32" ? 4 : 2;
-  const std::byte* const from = entry.bytes.data() + first * size;
-  if (entry.dtype == "F32")
-    convert<float>(from, count, to);
-  else if (entry.dtype == "BF16")
-    convert<bf16>(from, count, to);
-  else
-    convert<f16>(from, count, to);
-  forget_pages({from, static_cast<size_t>(count * size)});
-}
-
-int64_t element_count(const SafetensorsEntry& entry) {
-  return static_cast<int64_t>(entry.bytes.size()) / (entry.dtype == "F32" ? 4 : 2);
-}
-
-bool is_equal(const SafetensorsEntry& a, const SafetensorsEntry& b) {
-  return a.dtype == b.dtype && a.shape == b.shape && std::ranges::equal(a.bytes, b.bytes);
 }
 
 }  // namespace
@@ -76,7 +40,7 @@ std::map<std::string, const SafetensorsEntry*> model_tensors(const TensorFolder&
   for (const auto& [name, entry] : all)
     if (!is_buffer(name)) found[bare && name != head ? prefix + name : name] = entry;
   if (*config.tied && found.contains(head) && found.contains(embedding) &&
-      is_equal(*found[head], *found[embedding]))
+      same_bits(*found[head], *found[embedding]))
     found.erase(head);
   return found;
 }
@@ -107,14 +71,14 @@ void PublishedWeights::check_match(const Model& model, int64_t vocab) const {
   check(problems.empty(), tensors_.path(), ": the weights are not those of config.json", problems,
         "; fetch the folder's files again, all of one model");
   for (const auto& [name, entry] : entries_)
-    check(is_readable(entry->dtype), tensors_.path(), ": ", name, " is ", entry->dtype,
+    check(float_dtype(*entry).has_value(), tensors_.path(), ": ", name, " is ", entry->dtype,
           ", must be F32, BF16 or F16");
 }
 
 void PublishedWeights::read(const std::string& name, int64_t first, int64_t count, float* to) {
   const SafetensorsEntry& entry = *entries_.at(name);
   const int64_t there = std::clamp<int64_t>(element_count(entry) - first, 0, count);
-  if (there > 0) convert(entry, first, there, to);
+  if (there > 0) read_floats(entry, first, there, to);
   if (there == count) return;
   const std::vector<float>& mean = mean_row(name);
   const size_t width = mean.size();
@@ -130,7 +94,7 @@ const std::vector<float>& PublishedWeights::mean_row(const std::string& name) {
   std::vector<float> row(static_cast<size_t>(width));
   std::vector<double> sum(row.size());
   for (int64_t r = 0; r < rows; ++r) {
-    convert(entry, r * width, width, row.data());
+    read_floats(entry, r * width, width, row.data());
     for (size_t i = 0; i < row.size(); ++i) sum[i] += static_cast<double>(row[i]);
   }
   for (const double s : sum) mean.push_back(static_cast<float>(s / static_cast<double>(rows)));
@@ -146,14 +110,13 @@ std::string PublishedWeights::describe() const {
 }
 
 FirstValues first_values(PublishedWeights* weights) {
-  return [weights, writer = ValueWriter(), block = std::vector<float>()](
-             Stream& stream, const ParamSpec& spec, int64_t first, const Tensor& y) mutable {
+  return [weights, writer = ValueWriter()](Stream& stream, const ParamSpec& spec, int64_t first,
+                                           const Tensor& y) mutable {
     stream.sync();  // nothing that the stream still has to do may follow what is written here
-    block.resize(static_cast<size_t>(std::min(ValueWriter::kBlock, y.size())));
     for (int64_t at = 0; at < y.size(); at += ValueWriter::kBlock) {
       const int64_t count = std::min(ValueWriter::kBlock, y.size() - at);
-      weights->read(spec.name, first + at, count, block.data());
-      writer.write(stream, y.slice(at, at + count), reinterpret_cast<const std::byte*>(block.data()));
+      writer.write(stream, y.slice(at, at + count),
+                   [&](float* values) { weights->read(spec.name, first + at, count, values); });
     }
   };
 }

@@ -118,9 +118,7 @@ void Saver::begin_commit() {
   Checksums sums;
   for (Part& part : save_->parts)
     for (size_t i = 0; i < part.sums.size(); ++i) {
-      std::string mine = leads() ? "" : part.sums[i].packed();
-      world_.collect([&] { return std::exchange(mine, ""); },
-                     [&](int, const std::string& theirs) { part.sums[i].merge(theirs); });
+      collect_sums(world_, part.sums[i]);
       sums.add(part.layout.files()[i].name, part.sums[i]);
     }
   if (leads()) start([this, sums = std::move(sums)] { checkpoints_.commit(save_->state, sums); });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "runtime/memory.h"
 #include "train/value_writer.h"
@@ -89,12 +90,21 @@ void check_tensors(const TensorFolder& source, const TensorFolderLayout& layout)
     check(expected.contains(name), source.path(), ": ", name, " is not in the model");
 }
 
-void read_shards(const TensorFolder& source, const ShardFiles& files, const ShardedUnit& unit,
+void read_shards(TensorFolderReader& source, const ShardFiles& files, const ShardedUnit& unit, bool sum,
                  Stream& stream) {
+  constexpr int64_t kWidth = sizeof(float);
   ValueWriter writer;
   each_range(files, owned_of(unit), [&](const std::string& name, int64_t first, const Tensor& part) {
-    writer.write(stream, part, source.find(name)->bytes.data() + first * int64_t{sizeof(float)});
+    writer.write(stream, part, [&](float* values) {
+      source.read(name, first * kWidth, part.size() * kWidth, values, sum);
+    });
   });
+}
+
+void collect_sums(World& world, BlockSums& sums) {
+  std::string mine = world.rank() == 0 ? "" : sums.packed();
+  world.collect([&] { return std::exchange(mine, ""); },
+                [&](int, const std::string& theirs) { sums.merge(theirs); });
 }
 
 }  // namespace flatshard

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "checkpoint/tensor_folder.h"
+#include "comm/world.h"
 #include "train/model_folder.h"
 #include "train/staging.h"
 
@@ -35,8 +36,12 @@ void write_shards(TensorFolderWriter& writer, const ShardFiles& files, const std
 // the first that is missing, of another shape or dtype, or unexpected.
 void check_tensors(const TensorFolder& source, const TensorFolderLayout& layout);
 
-// This rank's ranges of a unit's tensors, from a source that check_tensors has passed.
-void read_shards(const TensorFolder& source, const ShardFiles& files, const ShardedUnit& unit,
+// This rank's ranges of a unit's tensors, from a source that check_tensors has passed; `sum` says whether
+// they are this rank's to sum.
+void read_shards(TensorFolderReader& source, const ShardFiles& files, const ShardedUnit& unit, bool sum,
                  Stream& stream);
+
+// Called by all ranks, which have written or read parts of one file: rank 0 gets the sums of all of it.
+void collect_sums(World& world, BlockSums& sums);
 
 }  // namespace flatshard

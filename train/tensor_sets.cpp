@@ -60,10 +60,10 @@ TensorSets::TensorSets(const std::string& given) : path_(folder_meant(given)) {
 }
 
 int64_t TensorSets::bytes() const {
-  size_t bytes = 0;
+  int64_t bytes = 0;
   for (const TensorSet& set : sets_)
-    for (const auto& [name, entry] : set.tensors.entries()) bytes += entry->bytes.size();
-  return static_cast<int64_t>(bytes);
+    for (const auto& [name, entry] : set.tensors.entries()) bytes += entry->bytes.size;
+  return bytes;
 }
 
 bool is_run(const std::string& folder) { return !steps_in(folder).empty(); }

@@ -1,13 +1,12 @@
 #include "train/value_writer.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "runtime/memory.h"
 
 namespace flatshard {
 
-void ValueWriter::write(Stream& stream, const Tensor& to, const std::byte* values) {
+void ValueWriter::write(Stream& stream, const Tensor& to, const std::function<void(float*)>& make) {
   Tensor here = to;
   if (to.device.is_cuda()) {
     raw_.resize(static_cast<size_t>(kBlock));  // room for any dtype
@@ -16,10 +15,10 @@ void ValueWriter::write(Stream& stream, const Tensor& to, const std::byte* value
   visit_float(here.dtype, [&]<class T>() {
     T* const target = here.as<T>();
     if constexpr (std::is_same_v<T, float>) {
-      std::memcpy(target, values, static_cast<size_t>(here.bytes()));
+      make(target);
     } else {
       values_.resize(static_cast<size_t>(kBlock));
-      std::memcpy(values_.data(), values, static_cast<size_t>(here.size()) * sizeof(float));
+      make(values_.data());
       std::transform(values_.begin(), values_.begin() + here.size(), target, [](float x) { return T(x); });
     }
   });

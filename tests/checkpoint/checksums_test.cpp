@@ -76,17 +76,21 @@ TEST_CASE("checksums find a flipped bit, name its block, and are read back as th
   write_file("sums/checksums", written.text());
   const Checksums sums = Checksums::read("sums");
   CHECK(sums.text() == written.text());
-  sums.verify("sums");
+  sums.check_lengths("sums");
+  sums.verify("sums", "a");
+  sums.verify("sums", "b");
   text[static_cast<size_t>(kBlock) + 50] ^= 4;
   write_file("sums/a", text);
-  CHECK(test::error_of([&] {
-          sums.verify("sums");
-        }).starts_with(str("sums/a: damaged between byte ", kBlock, " and byte ", kBlock + 100, ": ")));
-  CHECK(test::error_of([&] { sums.verify("sums", 0, 2); }).empty());  // the other block is another's
-  CHECK(!test::error_of([&] { sums.verify("sums", 1, 2); }).empty());
+  const std::string damage = test::error_of([&] { sums.verify("sums", "a"); });
+  CHECK(damage.starts_with(str("sums/a: damaged between byte ", kBlock, " and byte ", kBlock + 100, ": ")));
+  sums.verify("sums", "b");
+  BlockSums found(kBlock + 100);
+  found.add(0, text.data(), found.file_bytes());
+  CHECK(test::error_of([&] { sums.compare("sums", "a", found.finished()); }) == damage);
   std::filesystem::resize_file("sums/a", 10);
-  CHECK(test::error_of([&] { sums.verify("sums"); }) ==
-        str("sums/a: has 10 bytes, was written with ", kBlock + 100));
+  for (const std::string& error : {test::error_of([&] { sums.verify("sums", "a"); }),
+                                   test::error_of([&] { sums.check_lengths("sums"); })})
+    CHECK(error == str("sums/a: has 10 bytes, was written with ", kBlock + 100));
 }
 
 TEST_CASE("a file of checksums that is not one is refused with its line") {

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "tests/range_bytes.h"
 #include "tests/test.h"
 
 using namespace flatshard;
@@ -82,7 +83,9 @@ TEST_CASE("what is written is read back, widest dtype first and then by name") {
     CHECK(entry->dtype == safetensors_name(specs[i].dtype));
     CHECK(entry->shape == specs[i].shape);
     CHECK(layout.offset(i) % size_of(specs[i].dtype) == 0);
-    for (size_t j = 0; j < entry->bytes.size(); ++j) CHECK(entry->bytes[j] == static_cast<std::byte>(j));
+    const std::vector<std::byte> found = test::range_bytes(entry->bytes);
+    CHECK(std::ssize(found) == layout.elements(i) * size_of(specs[i].dtype));
+    for (size_t j = 0; j < found.size(); ++j) CHECK(found[j] == static_cast<std::byte>(j));
   }
   CHECK(file.find("c") == nullptr);
 }

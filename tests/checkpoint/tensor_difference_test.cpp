@@ -1,7 +1,9 @@
 #include "checkpoint/tensor_difference.h"
 
 #include <cmath>
+#include <fstream>
 #include <limits>
+#include <list>
 
 #include "checkpoint/float_values.h"
 #include "tests/test.h"
@@ -12,12 +14,21 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
+// A file of these bytes alone, for the rest of the program.
+const InputFile& file_of(std::span<const std::byte> bytes) {
+  static std::list<InputFile> files;
+  const std::string path = str("values-", files.size());
+  std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
+  return files.emplace_back(path);
+}
+
 template <class T>
 SafetensorsEntry entry_of(const std::vector<T>& values, const char* dtype) {
+  const InputFile& file = file_of(std::as_bytes(std::span(values)));
   return {.name = "w",
           .dtype = dtype,
-          .shape = {static_cast<int64_t>(values.size())},
-          .bytes = std::as_bytes(std::span(values))};
+          .shape = {std::ssize(values)},
+          .bytes = {.file = &file, .begin = 0, .size = file.size()}};
 }
 
 TensorDifference between(const std::vector<float>& a, const std::vector<float>& b) {

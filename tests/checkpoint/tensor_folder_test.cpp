@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "tests/range_bytes.h"
 #include "tests/test.h"
 
 using namespace flatshard;
@@ -51,7 +52,8 @@ void check_reads(const std::vector<SafetensorsSpec>& specs) {
     const SafetensorsEntry* const entry = folder.find(spec.name);
     REQUIRE(entry != nullptr);
     CHECK(entry->shape == spec.shape);
-    for (const std::byte b : entry->bytes) CHECK(b == static_cast<std::byte>(spec.name[0]));
+    for (const std::byte b : test::range_bytes(entry->bytes))
+      CHECK(b == static_cast<std::byte>(spec.name[0]));
   }
   CHECK(folder.find("z") == nullptr);
 }

@@ -100,6 +100,12 @@ std::set<std::string> names_in(const std::string& folder) {
   return names;
 }
 
+std::vector<float> all_floats(const SafetensorsEntry& entry) {
+  std::vector<float> values(static_cast<size_t>(element_count(entry)));
+  read_floats(entry, 0, std::ssize(values), values.data());
+  return values;
+}
+
 // A model folder of a config and tensors made by hand.
 void write_model(const std::string& folder, const std::string& config,
                  const std::vector<SafetensorsSpec>& specs, const std::vector<float>& values) {
@@ -267,13 +273,11 @@ TEST_CASE("an export in 16 bits rounds every value to the nearest, and says so i
     const std::string out = str(run, '/', dtype);
     CHECK(ckpt({"export", run, out, "--dtype", name_of(dtype)}).exit_code == 0);
     const TensorSets rounded(out);
-    std::vector<float> values, expected;
     for (const auto& [name, entry] : exact.weights().entries()) {
       const SafetensorsEntry* const narrow = rounded.weights().find(name);
       REQUIRE(narrow != nullptr);
       CHECK(narrow->dtype == safetensors_name(dtype));
-      read_floats(*entry, 0, element_count(*entry), expected);
-      read_floats(*narrow, 0, element_count(*entry), values);
+      std::vector<float> values = all_floats(*narrow), expected = all_floats(*entry);
       for (float& value : expected)
         value = dtype == DType::bf16 ? static_cast<float>(bf16(value)) : static_cast<float>(f16(value));
       CHECK(values == expected);
@@ -336,14 +340,11 @@ TEST_CASE("merge onto a base keeps what only the base has") {
   const SafetensorsFile written(run + "/out/model.safetensors"),
       checkpoint(run + "/step-4/model.safetensors");
   CHECK(written.entries().size() == 22);
-  std::vector<float> vision, head, expected;
-  read_floats(*written.find("vision.weight"), 0, 3, vision);
-  CHECK(vision == std::vector<float>(3, 0.5f));
+  CHECK(all_floats(*written.find("vision.weight")) == std::vector<float>(3, 0.5f));
   CHECK(written.find("lm_head.weight")->dtype == "BF16");
-  read_floats(*written.find("lm_head.weight"), 0, 53 * 24, head);
-  read_floats(*checkpoint.find("lm_head.weight"), 0, 53 * 24, expected);
+  std::vector<float> expected = all_floats(*checkpoint.find("lm_head.weight"));
   for (float& value : expected) value = static_cast<float>(bf16(value));
-  CHECK(head == expected);
+  CHECK(all_floats(*written.find("lm_head.weight")) == expected);
 
   specs[0].name = "embedding";
   write_model(base, config, specs, std::vector<float>(2000, 0.5f));
@@ -374,8 +375,7 @@ TEST_CASE("merge takes GPT-2 as it was first published as a base, masks and a se
   for (size_t i = 0; i < specs.size(); ++i) {
     const std::string name = specs[i].name == "lm_head.weight" ? "wte.weight" : specs[i].name;
     if (const SafetensorsEntry* const entry = model.find("transformer." + name))
-      writer.write(i, 0, name == "ln_f.weight" ? static_cast<const void*>(ones.data()) : entry->bytes.data(),
-                   layout.elements(i));
+      writer.write(i, 0, name == "ln_f.weight" ? ones.data() : all_floats(*entry).data(), layout.elements(i));
   }
   writer.finish();
 

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "build_config.h"
+#include "checkpoint/float_values.h"
 #include "tests/checkpoint_content.h"
 #include "tests/job.h"
 #include "tests/model/small_run.h"
@@ -296,12 +297,14 @@ TEST_CASE("a vocabulary grows by rows that are the mean of the others") {
       if (old.shape == entry->shape) continue;
       REQUIRE(old.shape[0] == 64);
       REQUIRE(entry->shape == std::vector<int64_t>{72, old.shape[1]});
-      const float* const rows = reinterpret_cast<const float*>(entry->bytes.data());
+      std::vector<float> rows(static_cast<size_t>(72 * old.shape[1]));
+      read_floats(*entry, 0, std::ssize(rows), rows.data());
       for (int64_t column = 0; column < old.shape[1]; ++column) {
         double sum = 0;
-        for (int64_t row = 0; row < 64; ++row) sum += static_cast<double>(rows[row * old.shape[1] + column]);
+        for (int64_t row = 0; row < 64; ++row)
+          sum += static_cast<double>(rows[static_cast<size_t>(row * old.shape[1] + column)]);
         for (int64_t row = 64; row < 72; ++row)
-          CHECK(rows[row * old.shape[1] + column] == static_cast<float>(sum / 64));
+          CHECK(rows[static_cast<size_t>(row * old.shape[1] + column)] == static_cast<float>(sum / 64));
       }
     }
     CHECK(after.find(name == "gpt2" ? "transformer.wte.weight" : "model.embed_tokens.weight")->shape[0] ==

@@ -1,0 +1,47 @@
+#include <algorithm>
+
+#include "checkpoint/tensor_folder.h"
+
+namespace flatshard {
+namespace {
+
+// Bytes that are read at once: a core's own cache still has them when they are summed.
+constexpr int64_t kPiece = int64_t{1} << 18;
+
+}  // namespace
+
+TensorFolderReader::TensorFolderReader(const TensorFolder& folder) : folder_(folder) {
+  for (const auto& file : folder.files()) sums_.emplace(&file->input(), BlockSums(file->input().size()));
+}
+
+void TensorFolderReader::read(const std::string& tensor, int64_t first, int64_t count, void* to, bool sum) {
+  const FileRange& from = folder_.entries().at(tensor)->bytes;
+  for (int64_t at = 0; at < count; at += kPiece) {
+    const int64_t n = std::min(kPiece, count - at);
+    std::byte* const piece = static_cast<std::byte*>(to) + at;
+    from.read(first + at, n, piece);
+    if (sum) sums_.at(from.file).add(from.begin + first + at, piece, n);
+  }
+}
+
+void TensorFolderReader::sum_rest() {
+  std::vector<std::byte> piece(static_cast<size_t>(kPiece));
+  for (const auto& file : folder_.files()) {
+    const auto sum_between = [&](int64_t at, int64_t end) {
+      for (int64_t n = 0; at < end; at += n) {
+        n = std::min(kPiece, end - at);
+        file->input().read(at, n, piece.data());
+        sums(*file).add(at, piece.data(), n);
+      }
+    };
+    int64_t at = 0;
+    for (const SafetensorsEntry& entry : file->entries())
+      if (folder_.find(entry.name) == &entry) {
+        sum_between(at, entry.bytes.begin);
+        at = entry.bytes.begin + entry.bytes.size;
+      }
+    sum_between(at, file->input().size());
+  }
+}
+
+}  // namespace flatshard

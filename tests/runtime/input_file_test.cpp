@@ -1,0 +1,48 @@
+#include "runtime/input_file.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/test.h"
+
+using namespace flatshard;
+
+namespace {
+
+std::string read_text(const InputFile& file, int64_t begin, int64_t count) {
+  std::string text(static_cast<size_t>(count), '\0');
+  file.read(begin, count, text.data());
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a file is read from any byte on, and no further than it goes") {
+  std::ofstream("input", std::ios::binary) << "0123456789";
+  const InputFile file("input");
+  CHECK(file.size() == 10);
+  CHECK(read_text(file, 3, 4) == "3456");
+  CHECK(read_text(file, 10, 0).empty());
+  CHECK(test::error_of([&] { read_text(file, 8, 3); }) == "input: 3 bytes from byte 8 of 10");
+  CHECK(test::error_of([&] { read_text(file, -1, 3); }) == "input: 3 bytes from byte -1 of 10");
+  const FileRange part{.file = &file, .begin = 2, .size = 5};
+  char text[3] = {};
+  part.read(2, 3, text);
+  CHECK(std::string(text, 3) == "456");
+  CHECK(test::error_of([&] { part.read(3, 3, text); }) == "input: 3 bytes from byte 3 of a part of 5");
+}
+
+TEST_CASE("a file that is cut off while it is open is an error that says where") {
+  std::ofstream("input_cut", std::ios::binary) << std::string(5000, 'a');
+  const InputFile file("input_cut");
+  std::filesystem::resize_file("input_cut", 4500);
+  CHECK(read_text(file, 0, 4500) == std::string(4500, 'a'));
+  CHECK(test::error_of([&] { read_text(file, 4000, 1000); }) ==
+        "input_cut: was cut off while it was read: it ends at byte 4500, and had 5000");
+}
+
+TEST_CASE("what is no file is refused") {
+  CHECK(test::error_of([] { InputFile file("input_none"); }) ==
+        "input_none: cannot open: No such file or directory");
+  CHECK(test::error_of([] { InputFile file("."); }) == ".: not a regular file");
+}
