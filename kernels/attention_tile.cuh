@@ -101,6 +101,38 @@ struct Mask {
   }
 };
 
+// What a block of threads that owns queries works on: the rows of one tile of a document, of one head, and
+// which of them are the warp's. The grid is (tiles, heads of a group, heads of keys).
+template <class Tiles>
+struct QueryBlock {
+  Visible visible;
+  Span rows;  // empty where there is nothing to do
+  int document, key_head, head;
+  int first_row;  // of these, in the tensors
+  int warp_row;   // the first of the warp's rows, in the tile
+
+  __device__ explicit QueryBlock(const Mask& mask) {
+    const Documents &queries = mask.queries, &keys = mask.keys;
+    const int slot = gridDim.x - 1 - blockIdx.x;  // causal: those with the most keys first
+    document = queries.document_of(slot, Tiles::kRows);
+    queries.require_document(document), keys.require_document(document);
+    visible = mask.visible(document);
+    rows = queries.block(document, slot, Tiles::kRows);
+    key_head = blockIdx.z, head = key_head * gridDim.y + blockIdx.y;
+    first_row = queries.first_row(document) + rows.begin;
+    warp_row = threadIdx.x / kWarp * Tiles::kWarpRows;
+  }
+  // The warp's rows, of which own_count() exist; the first is own_row() of the tensors.
+  __device__ Span own() const { return {rows.begin + warp_row, rows.begin + warp_row + Tiles::kWarpRows}; }
+  __device__ int own_count() const { return visible.queries - rows.begin - warp_row; }
+  __device__ int own_row() const { return first_row + warp_row; }
+  // Tiles of keys that some of the rows see, and some of the warp's.
+  __device__ Span seen() const { return visible.keys_of(rows).tiles(Tiles::kKeys); }
+  __device__ Span seen_by_warp() const {
+    return visible.keys_of(visible.existing(own())).tiles(Tiles::kKeys);
+  }
+};
+
 // --- tiles of rows
 
 template <class T>

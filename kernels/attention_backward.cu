@@ -1,12 +1,13 @@
-#pragma once
 // The backward pass of attention on the GPU, in two kernels without atomics. The first goes through the keys
 // for each tile of queries: it writes dq, and for every query what the second needs to know. The second goes
 // through the queries of all heads of a group for each tile of keys, with scores transposed, and writes dk
 // and dv. Both recompute the scores.
 
+#include "kernels/attention_launch.cuh"
 #include "kernels/attention_product.cuh"
 
 namespace flatshard::cuda {
+namespace {
 
 // What is left of every query's softmax, as f32 of (Hq, rows).
 struct QueryTerms {
@@ -67,32 +68,22 @@ __global__ void __launch_bounds__(QueryGradientTiles<T, D>::kThreads)
   using Tile = SwizzledTile<T, D>;
   constexpr int kPieces = Tiles::kPieces, kKeys = Tiles::kKeys, kThreads = Tiles::kThreads;
   extern __shared__ __align__(128) uint4 shared[];
-  const Documents& queries = a.mask.queries;
-  const int slot = gridDim.x - 1 - blockIdx.x;  // causal: those with the most keys first
-  const int document = queries.document_of(slot, Tiles::kRows);
-  queries.require_document(document), a.mask.keys.require_document(document);
-  const Span rows = queries.block(document, slot, Tiles::kRows);
-  if (rows.size() == 0) return;
-  const Visible visible = a.mask.visible(document);
-  const int key_head = blockIdx.z, head = key_head * gridDim.y + blockIdx.y;
-  const int lane = threadIdx.x % kWarp, warp_row = threadIdx.x / kWarp * Tiles::kWarpRows;
-  const int begin = rows.begin + warp_row;  // of the warp's rows
-  const Span own{begin, begin + Tiles::kWarpRows};
+  const QueryBlock<Tiles> block(a.mask);
+  if (block.rows.size() == 0) return;
+  const Visible& visible = block.visible;
   const Tile q{shared_address(shared)}, grad_o{q.begin + Tile::bytes(Tiles::kRows)};
   const uint32_t stages = grad_o.begin + Tile::bytes(Tiles::kRows);
   const auto keys_of = [&](int t) { return Tile{stages + t % 2 * Tile::bytes(2 * kKeys)}; };
   const auto values_of = [&](int t) { return Tile{keys_of(t).begin + Tile::bytes(kKeys)}; };
   const auto copy_stage = [&](int t) {
-    const int first = a.mask.keys.first_row(document) + t * kKeys, count = visible.keys - t * kKeys;
-    copy_tile<kKeys, kThreads>(keys_of(t), a.k, first, key_head, count);
-    copy_tile<kKeys, kThreads>(values_of(t), a.v, first, key_head, count);
+    const int first = a.mask.keys.first_row(block.document) + t * kKeys, count = visible.keys - t * kKeys;
+    copy_tile<kKeys, kThreads>(keys_of(t), a.k, first, block.key_head, count);
+    copy_tile<kKeys, kThreads>(values_of(t), a.v, first, block.key_head, count);
   };
-  const Span all = visible.keys_of(rows).tiles(kKeys),
-             seen = visible.keys_of(visible.existing(own)).tiles(kKeys);
-  const int first_row = queries.first_row(document) + rows.begin, count = visible.queries - begin;
+  const Span all = block.seen(), seen = block.seen_by_warp();
   if (all.size() > 0) {
-    copy_tile<Tiles::kRows, kThreads>(q, a.q, first_row, head, rows.size());
-    copy_tile<Tiles::kRows, kThreads>(grad_o, a.grad_o, first_row, head, rows.size());
+    copy_tile<Tiles::kRows, kThreads>(q, a.q, block.first_row, block.head, block.rows.size());
+    copy_tile<Tiles::kRows, kThreads>(grad_o, a.grad_o, block.first_row, block.head, block.rows.size());
     copy_stage(all.begin);
     commit_copies();
   }
@@ -101,13 +92,13 @@ __global__ void __launch_bounds__(QueryGradientTiles<T, D>::kThreads)
 #pragma unroll
   for (int r = 0; r < dq.kRowsOfLane; ++r) {
     const int row = dq.row_of(r);
-    const int64_t at = static_cast<int64_t>(head) * queries.rows + first_row + warp_row + row;
-    const bool exists = row < count;
-    const float dot = row_dot(a.grad_o, a.o, first_row + (exists ? warp_row + row : 0), head);
+    const int64_t at = static_cast<int64_t>(block.head) * a.mask.queries.rows + block.own_row() + row;
+    const bool exists = row < block.own_count();
+    const float dot = row_dot(a.grad_o, a.o, exists ? block.own_row() + row : block.first_row, block.head);
     const float natural = exists ? a.lse[at] : -INFINITY;
     lse[r] = natural == -INFINITY ? INFINITY : natural * kLog2e;
     delta[r] = exists ? dot : 0.0f;
-    if (exists && lane % 4 == 0) a.terms.lse[at] = lse[r], a.terms.delta[at] = delta[r];
+    if (exists && threadIdx.x % 4 == 0) a.terms.lse[at] = lse[r], a.terms.delta[at] = delta[r];
   }
   for (int t = all.begin; t < all.end; ++t) {
     wait_for_copies<0>();
@@ -116,18 +107,18 @@ __global__ void __launch_bounds__(QueryGradientTiles<T, D>::kThreads)
     commit_copies();
     if (!seen.holds(t)) continue;
     Sums<kPieces, kKeys> scores, dp;
-    multiply_along(scores, q, warp_row, keys_of(t));
-    multiply_along(dp, grad_o, warp_row, values_of(t));
-    const bool hides = !visible.whole(own, {t * kKeys, (t + 1) * kKeys});
+    multiply_along(scores, q, block.warp_row, keys_of(t));
+    multiply_along(dp, grad_o, block.warp_row, values_of(t));
+    const bool hides = !visible.whole(block.own(), {t * kKeys, (t + 1) * kKeys});
     scores.for_each([&](const auto& at) {
-      if (hides && !visible.sees(begin + at.row, t * kKeys + at.column)) scores[at] = -INFINITY;
+      if (hides && !visible.sees(block.own().begin + at.row, t * kKeys + at.column)) scores[at] = -INFINITY;
       const float p = exp2_of(fmaf(scores[at], a.scale_log2, -lse[at.own_row]));
       scores[at] = p * (dp[at] - delta[at.own_row]);
     });
     multiply_down(dq, scores, keys_of(t), 0);
   }
   dq.scale(a.scale);
-  write_rows(dq, q, warp_row, a.dq, first_row + warp_row, head, 0, count);
+  write_rows(dq, q, block.warp_row, a.dq, block.own_row(), block.head, 0, block.own_count());
 }
 
 template <class T, int D>
@@ -207,6 +198,46 @@ __global__ void __launch_bounds__(KeyGradientTiles<T, D>::kThreads)
   dk.scale(a.scale);
   write_rows(dk, k, warp_row, a.dk, first_row + warp_row, key_head, first_column, count);
   write_rows(dv, v, warp_row, a.dv, first_row + warp_row, key_head, first_column, count);
+}
+
+template <class T>
+BackwardArguments<T> arguments_of(const AttentionBackward& a, const Mask& mask, const Tensor& terms) {
+  float* lse = terms.as<float>();
+  return {.dq = view<T>(a.dq),
+          .dk = view<T>(a.dk),
+          .dv = view<T>(a.dv),
+          .grad_o = view<T>(a.grad_o),
+          .q = view<T>(a.q),
+          .k = view<T>(a.k),
+          .v = view<T>(a.v),
+          .o = view<T>(a.o),
+          .lse = a.lse.as<float>(),
+          .terms = {lse, lse + terms.size() / 2},
+          .mask = mask,
+          .scale = a.scale,
+          .scale_log2 = a.scale * kLog2e};
+}
+
+}  // namespace
+
+void attention_backward(Stream& stream, Arena& scratch, const AttentionBackward& a) {
+  const ArenaScope scope(scratch);
+  const Tensor terms = scratch.alloc(DType::f32, {2, a.q.count, a.q.rows()});
+  if (stream.planning()) return;
+  const Mask mask = mask_of(a.mask, a.q.rows(), a.k.rows());
+  const int64_t group = a.q.count / a.k.count;
+  visit_float(a.q.of.dtype, [&]<class T>() {
+    const BackwardArguments<T> arguments = arguments_of<T>(a, mask, terms);
+    visit_head_size<T>(a.q.head_size(), [&]<int D>() {
+      using KeyTiles = KeyGradientTiles<T, D>;
+      if (mask.queries.rows > 0)
+        launch<QueryGradientTiles<T, D>>(stream, "attention_backward: dq", query_gradient_kernel<T, D>,
+                                         mask.queries, group, a.k.count, arguments);
+      if (mask.keys.rows > 0)
+        launch<KeyTiles>(stream, "attention_backward: dk, dv", key_gradient_kernel<T, D>, mask.keys,
+                         a.k.count, KeyTiles::kParts, arguments, static_cast<int>(group));
+    });
+  });
 }
 
 }  // namespace flatshard::cuda

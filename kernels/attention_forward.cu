@@ -1,11 +1,12 @@
-#pragma once
 // The forward pass of attention on the GPU: an online softmax, as on the CPU. A block of threads computes the
 // rows of one tile of queries of a head, each warp its own; it goes through the keys tile by tile. While it
 // multiplies with a tile of keys their values are on their way, and the other way round.
 
+#include "kernels/attention_launch.cuh"
 #include "kernels/attention_product.cuh"
 
 namespace flatshard::cuda {
+namespace {
 
 // Tiles for whose sums there are registers, and of which shared memory holds one block's on every GPU.
 template <class T, int D>
@@ -88,31 +89,21 @@ __global__ void __launch_bounds__(ForwardTiles<T, D>::kThreads) forward_kernel(F
   using Tile = SwizzledTile<T, D>;
   constexpr int kPieces = Tiles::kPieces, kKeys = Tiles::kKeys, kThreads = Tiles::kThreads;
   extern __shared__ __align__(128) uint4 shared[];
-  const Documents& queries = a.mask.queries;
-  const int slot = gridDim.x - 1 - blockIdx.x;  // causal: those with the most keys first
-  const int document = queries.document_of(slot, Tiles::kRows);
-  queries.require_document(document), a.mask.keys.require_document(document);
-  const Span rows = queries.block(document, slot, Tiles::kRows);
-  if (rows.size() == 0) return;
-  const Visible visible = a.mask.visible(document);
-  const int key_head = blockIdx.z, head = key_head * gridDim.y + blockIdx.y;
-  const int lane = threadIdx.x % kWarp, warp_row = threadIdx.x / kWarp * Tiles::kWarpRows;
-  const int begin = rows.begin + warp_row;  // of the warp's rows
-  const Span own{begin, begin + Tiles::kWarpRows};
+  const QueryBlock<Tiles> block(a.mask);
+  if (block.rows.size() == 0) return;
+  const Visible& visible = block.visible;
   const Tile q{shared_address(shared)}, k{q.begin + Tile::bytes(Tiles::kRows)},
       v{k.begin + Tile::bytes(kKeys)};
   const auto copy_keys = [&](const Tile& to, const HeadsView<T>& from, int t) {
     const int first = t * kKeys;
-    copy_tile<kKeys, kThreads>(to, from, a.mask.keys.first_row(document) + first, key_head,
+    copy_tile<kKeys, kThreads>(to, from, a.mask.keys.first_row(block.document) + first, block.key_head,
                                visible.keys - first);
   };
-  const Span all = visible.keys_of(rows).tiles(kKeys),
-             seen = visible.keys_of(visible.existing(own)).tiles(kKeys);
-  const int first_row = queries.first_row(document) + rows.begin;
+  const Span all = block.seen(), seen = block.seen_by_warp();
   Sums<kPieces, D> o;
   Softmax<kPieces> softmax;
   if (all.size() > 0) {
-    copy_tile<Tiles::kRows, kThreads>(q, a.q, first_row, head, rows.size());
+    copy_tile<Tiles::kRows, kThreads>(q, a.q, block.first_row, block.head, block.rows.size());
     copy_keys(k, a.k, all.begin);
     commit_copies();
   }
@@ -124,10 +115,10 @@ __global__ void __launch_bounds__(ForwardTiles<T, D>::kThreads) forward_kernel(F
     copy_keys(v, a.v, t);
     commit_copies();
     if (sees) {
-      multiply_along(scores, q, warp_row, k);
-      if (!visible.whole(own, {t * kKeys, (t + 1) * kKeys}))
+      multiply_along(scores, q, block.warp_row, k);
+      if (!visible.whole(block.own(), {t * kKeys, (t + 1) * kKeys}))
         scores.for_each([&](const auto& p) {
-          if (!visible.sees(begin + p.row, t * kKeys + p.column)) scores[p] = -INFINITY;
+          if (!visible.sees(block.own().begin + p.row, t * kKeys + p.column)) scores[p] = -INFINITY;
         });
     }
     wait_for_copies<0>();
@@ -139,13 +130,37 @@ __global__ void __launch_bounds__(ForwardTiles<T, D>::kThreads) forward_kernel(F
       multiply_down(o, scores, v, 0);
     }
   }
-  const int count = visible.queries - begin;
   softmax.finish(o, [&](int own_row, float lse) {
     const int row = o.row_of(own_row);
-    if (lane % 4 == 0 && row < count)
-      a.lse[static_cast<int64_t>(head) * queries.rows + first_row + warp_row + row] = lse;
+    if (threadIdx.x % 4 == 0 && row < block.own_count())
+      a.lse[static_cast<int64_t>(block.head) * a.mask.queries.rows + block.own_row() + row] = lse;
   });
-  write_rows(o, q, warp_row, a.o, first_row + warp_row, head, 0, count);
+  write_rows(o, q, block.warp_row, a.o, block.own_row(), block.head, 0, block.own_count());
+}
+
+template <class T>
+ForwardArguments<T> arguments_of(const AttentionForward& a, const Mask& mask) {
+  return {.o = view<T>(a.o),
+          .lse = a.lse.as<float>(),
+          .q = view<T>(a.q),
+          .k = view<T>(a.k),
+          .v = view<T>(a.v),
+          .mask = mask,
+          .scale = a.scale * kLog2e};
+}
+
+}  // namespace
+
+void attention_forward(Stream& stream, const AttentionForward& a) {
+  if (stream.planning()) return;
+  const Mask mask = mask_of(a.mask, a.q.rows(), a.k.rows());
+  if (mask.queries.rows == 0) return;
+  visit_float(a.q.of.dtype, [&]<class T>() {
+    visit_head_size<T>(a.q.head_size(), [&]<int D>() {
+      launch<ForwardTiles<T, D>>(stream, "attention_forward", forward_kernel<T, D>, mask.queries,
+                                 a.q.count / a.k.count, a.k.count, arguments_of<T>(a, mask));
+    });
+  });
 }
 
 }  // namespace flatshard::cuda
