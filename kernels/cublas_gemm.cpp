@@ -50,12 +50,12 @@ struct Product {
   Device device;
   int64_t M, N, K;
   DType in, out;
-  bool transpose_a, transpose_b, bias, accumulate;
+  bool transpose_a, transpose_b, bias, accumulate, tf32;
   uint32_t align_a, align_b, align_c;
 
   auto key() const {
-    return std::tuple(device.index, M, N, K, in, out, transpose_a, transpose_b, bias, accumulate, align_a,
-                      align_b, align_c);
+    return std::tuple(device.index, M, N, K, in, out, transpose_a, transpose_b, bias, accumulate, tf32,
+                      align_a, align_b, align_c);
   }
   bool operator<(const Product& other) const { return key() < other.key(); }
 };
@@ -71,6 +71,7 @@ Product product_of(Device device, const Gemm& g) {
           .transpose_b = g.transpose_b,
           .bias = !g.bias.empty(),
           .accumulate = g.accumulate,
+          .tf32 = g.tf32 && g.a.dtype == DType::f32,
           .align_a = alignment_of(g.a.data),
           .align_b = alignment_of(g.b.data),
           .align_c = alignment_of(g.c.data)};
@@ -106,9 +107,9 @@ cublasLtMatrixLayout_t layout(DType dtype, int64_t rows, int64_t columns) {
 }
 
 void describe(Prepared& made, const Product& p) {
-  // fp32 products in fp32: with this type they are never rounded to TF32.
-  cublas_check(cublasLtMatmulDescCreate(&made.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-               "cublasLtMatmulDescCreate");
+  // Without FAST the operands of fp32 products are never rounded.
+  const cublasComputeType_t compute = p.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  cublas_check(cublasLtMatmulDescCreate(&made.operation, compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
   // Its first factor is our second one.
   set(made.operation, CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(made.operation, CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);

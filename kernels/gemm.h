@@ -8,7 +8,7 @@
 // c is cut into tiles by a rule that knows only the shapes, and each tile is one product on one thread: the
 // bits do not depend on the number of threads. With K = 0 the product is zero. f16 has no product of its own:
 // its operands are widened to f32 in scratch, whole, and multiplied there. On a GPU cuBLASLt multiplies, by
-// one algorithm for each shape and alignment; f32 is never rounded to TF32.
+// one algorithm for each shape and alignment; f32 is rounded to TF32 only where that is asked for.
 
 #include "runtime/arena.h"
 #include "runtime/stream.h"
@@ -23,6 +23,7 @@ struct Gemm {
   Tensor bias{};  // (N) of a's dtype, or empty
   bool transpose_a = false, transpose_b = false;
   bool accumulate = false;
+  bool tf32 = false;  // on a GPU f32 operands may be rounded to TF32, which has 11 significant bits
 };
 
 // db += column sums of dy, over fixed blocks of rows whose sums are added in order.

@@ -68,7 +68,11 @@ void head_loss_forward(Stream& stream, Arena& scratch, const HeadLossForward& a)
   for_each_chunk(stream, a, [&](int64_t begin, int64_t end) {
     const Tensor chunk_logits = logits.slice(0, end - begin);
     gemm(stream, scratch,
-         {.c = chunk_logits, .a = tokens_of(a.x, C, begin, end), .b = a.w, .transpose_b = true});
+         {.c = chunk_logits,
+          .a = tokens_of(a.x, C, begin, end),
+          .b = a.w,
+          .transpose_b = true,
+          .tf32 = a.tf32});
     cross_entropy_forward(stream, {.loss = tokens_of(a.loss, begin, end),
                                    .logits = chunk_logits,
                                    .targets = tokens_of(a.targets, begin, end),
@@ -92,7 +96,7 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
   for_each_chunk(stream, a, [&](int64_t begin, int64_t end) {
     const Tensor chunk_logits = logits.slice(0, end - begin), chunk_dlogits = dlogits.slice(0, end - begin);
     const Tensor x = tokens_of(a.x, C, begin, end);
-    gemm(stream, scratch, {.c = chunk_logits, .a = x, .b = a.w, .transpose_b = true});
+    gemm(stream, scratch, {.c = chunk_logits, .a = x, .b = a.w, .transpose_b = true, .tf32 = a.tf32});
     cross_entropy_backward(stream, {.dlogits = chunk_dlogits,
                                     .loss = tokens_of(a.loss, begin, end),
                                     .logits = chunk_logits,
@@ -101,8 +105,10 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
                                     .options = a.options});
     // dw first: after the last chunk its reduction over ranks may start while dx is computed.
     if (!a.dw.empty())
-      gemm(stream, scratch, {.c = a.dw, .a = chunk_dlogits, .b = x, .transpose_a = true, .accumulate = true});
-    gemm(stream, scratch, {.c = tokens_of(a.dx, C, begin, end), .a = chunk_dlogits, .b = a.w});
+      gemm(stream, scratch,
+           {.c = a.dw, .a = chunk_dlogits, .b = x, .transpose_a = true, .accumulate = true, .tf32 = a.tf32});
+    gemm(stream, scratch,
+         {.c = tokens_of(a.dx, C, begin, end), .a = chunk_dlogits, .b = a.w, .tf32 = a.tf32});
   });
 }
 

@@ -23,6 +23,7 @@ struct HeadLossForward {
   Tensor weights;  // (N) f32
   CrossEntropyOptions options{};
   int64_t chunk = 0;  // tokens; 0: head_chunk
+  bool tf32 = false;  // of its matrix products (gemm.h)
 };
 
 // The loss as well, in one pass.
@@ -36,6 +37,7 @@ struct HeadLossBackward {
   Tensor weights;  // (N) f32
   CrossEntropyOptions options{};
   int64_t chunk = 0;  // tokens; 0: head_chunk
+  bool tf32 = false;  // of its matrix products (gemm.h)
 };
 
 // The tokens of a chunk where none are asked for: as many as give kHeadLogitsBytes of fp32 logits, in

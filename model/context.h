@@ -20,6 +20,7 @@ struct Context {
   Tensor weights;                        // (N) f32: what a token's loss counts
   Tensor losses;                         // (N) f32, written by the last stage
   DType dtype = DType::bf16;             // of activations
+  bool tf32 = false;                     // of matrix products (kernels/gemm.h)
   // Generation: the tokens are those that follow the cache's, of one text; boundaries are {0, N}.
   const KvCache* cache = nullptr;
   Tensor key_boundaries{};  // (2) i32: 0, tokens of the cache + N

@@ -20,7 +20,8 @@ void Linear::forward(Context& c, const ParamView& p, const Tensor& y, const Tens
         .b = p[w_],
         .bias = spec_.bias ? p[b_] : Tensor{},
         .transpose_b = !spec_.stored_in_out,
-        .accumulate = accumulate});
+        .accumulate = accumulate,
+        .tf32 = c.tf32});
 }
 
 void Linear::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
@@ -28,11 +29,21 @@ void Linear::backward(Context& c, const ParamView& p, const GradView& g, const T
   if (!g[w_].empty()) {
     const bool in_out = spec_.stored_in_out;
     gemm(c.stream, c.scratch,
-         {.c = g[w_], .a = in_out ? x : dy, .b = in_out ? dy : x, .transpose_a = true, .accumulate = true});
+         {.c = g[w_],
+          .a = in_out ? x : dy,
+          .b = in_out ? dy : x,
+          .transpose_a = true,
+          .accumulate = true,
+          .tf32 = c.tf32});
   }
   if (spec_.bias && !g[b_].empty()) bias_backward(c.stream, c.scratch, {.db = g[b_], .dy = dy});
   gemm(c.stream, c.scratch,
-       {.c = dx, .a = dy, .b = p[w_], .transpose_b = spec_.stored_in_out, .accumulate = accumulate});
+       {.c = dx,
+        .a = dy,
+        .b = p[w_],
+        .transpose_b = spec_.stored_in_out,
+        .accumulate = accumulate,
+        .tf32 = c.tf32});
 }
 
 }  // namespace flatshard

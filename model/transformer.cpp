@@ -109,9 +109,11 @@ void HeadStage::forward(Context& c, const ParamView& p, const Tensor&, const Ten
   const Tensor h = c.saved.alloc(c.dtype, x.shape);
   norm_.forward(c, p, h, x);
   if (!c.logits.empty())
-    return gemm(c.stream, c.scratch, {.c = c.logits, .a = h, .b = p[w_], .transpose_b = true});
-  head_loss_forward(c.stream, c.scratch,
-                    {.loss = c.losses, .x = h, .w = p[w_], .targets = c.targets, .weights = c.weights});
+    return gemm(c.stream, c.scratch,
+                {.c = c.logits, .a = h, .b = p[w_], .transpose_b = true, .tf32 = c.tf32});
+  head_loss_forward(
+      c.stream, c.scratch,
+      {.loss = c.losses, .x = h, .w = p[w_], .targets = c.targets, .weights = c.weights, .tf32 = c.tf32});
 }
 
 void HeadStage::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
@@ -126,7 +128,8 @@ void HeadStage::backward(Context& c, const ParamView& p, const GradView& g, cons
                       .x = h,
                       .w = p[w_],
                       .targets = c.targets,
-                      .weights = c.weights});
+                      .weights = c.weights,
+                      .tf32 = c.tf32});
   norm_.backward(c, p, g, dx, dh, x, false);
 }
 

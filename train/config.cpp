@@ -223,6 +223,8 @@ std::vector<Field> fields(Config& c) {
        {"bf16", "fp16", "fp32"}},
       {"precision.reduce", &precision.reduce, "dtype in which gradients travel", {"fp32", "bf16"}},
       {"precision.loss_scale", &precision.loss_scale, "fp16: dynamic, or a number"},
+      {"precision.tf32", &precision.tf32,
+       "fp32 on a GPU: tensor cores multiply matrices, whose values are rounded to 11 bits for it"},
 
       {"parallel.strategy",
        &parallel.strategy,

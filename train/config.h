@@ -63,6 +63,7 @@ struct PrecisionConfig {
   std::string compute = "bf16";
   std::string reduce = "fp32";
   std::string loss_scale = "dynamic";
+  bool tf32 = false;
 };
 
 struct ParallelConfig {

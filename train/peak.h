@@ -9,6 +9,6 @@
 namespace flatshard {
 
 // Of all ranks together. Takes about a fifth of a second.
-double matrix_peak(World& world, Device device, DType compute);
+double matrix_peak(World& world, Device device, DType compute, bool tf32);
 
 }  // namespace flatshard

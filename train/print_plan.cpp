@@ -1,11 +1,10 @@
-#include "train/print_plan.h"
-
 #include <ostream>
 
 #include "train/bandwidth.h"
 #include "train/initial_weights.h"
 #include "train/machinery.h"
 #include "train/peak.h"
+#include "train/print_plan.h"
 #include "train/reductions.h"
 #include "train/start_up.h"
 
@@ -17,7 +16,8 @@ void print_plan(const LoadedConfig& loaded, World& world, std::ostream& out) {
   const std::string weights = open_initial_weights(setup, world).line;
   const RunPlan plan = plan_run(setup, world);
   const bool exchanges = world.size() > 1;
-  const double peak = exchanges ? matrix_peak(world, setup.device, setup.compute) : 0;
+  const double peak =
+      exchanges ? matrix_peak(world, setup.device, setup.compute, setup.config.precision.tf32) : 0;
   const Bandwidth bandwidth = bandwidth_of(setup, world);
   const std::string reductions = describe_reductions(setup, world);
   if (world.rank() != 0) return;

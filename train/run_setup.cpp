@@ -67,6 +67,9 @@ void check_together(const Config& c) {
         "optimizer.base_batch_size counts only with optimizer.lr_scaling");
   check(c.optimizer.betas[0] < 1 && c.optimizer.betas[1] < 1, "optimizer.betas are ", c.optimizer.betas[0],
         " and ", c.optimizer.betas[1], ", must be below 1");
+  check(!c.precision.tf32 || c.precision.compute == "fp32",
+        "precision.tf32 = true is for products of fp32, but precision.compute is \"", c.precision.compute,
+        "\": leave one of them out");
   check(!c.train.skip_nonfinite || c.precision.compute != "fp16" || c.precision.loss_scale != "dynamic",
         "train.skip_nonfinite is what a dynamic loss scale does by itself; leave it out");
 }

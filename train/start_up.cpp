@@ -22,6 +22,11 @@ std::string trainable_line(const Model& model) {
   return std::move(out).str();
 }
 
+std::string tf32_of(const RunSetup& setup) {
+  if (!setup.config.precision.tf32) return "";
+  return setup.device.is_cuda() ? ", matrix products in TF32" : " (precision.tf32 is for a GPU alone)";
+}
+
 }  // namespace
 
 std::string with_commas(int64_t n) {
@@ -53,8 +58,9 @@ std::string describe_setup(const RunSetup& setup, const Model& model) {
              b.same_bits_anywhere()
                  ? "sums over lanes are exact: the same bits on 1, 2, 4 ... ranks\n"
                  : "the numbers are not all powers of two: another cut of the batch gives other bits\n",
-             "precision ", c.precision.compute, " to compute with, fp32 masters, gradients travel in ",
-             c.precision.reduce, c.train.recompute ? "; activations of blocks are computed again" : "", '\n',
+             "precision ", c.precision.compute, " to compute with", tf32_of(setup),
+             ", fp32 masters, gradients travel in ", c.precision.reduce,
+             c.train.recompute ? "; activations of blocks are computed again" : "", '\n',
              device.empty() ? "" : str("device    ", device, '\n'));
 }
 

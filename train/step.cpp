@@ -123,7 +123,8 @@ Context Engine::context(const Batch& batch, const Tensor& losses) {
           .targets = batch.targets,
           .weights = weights_.slice(0, batch.tokens.size()),
           .losses = losses,
-          .dtype = setup_.compute};
+          .dtype = setup_.compute,
+          .tf32 = setup_.config.precision.tf32};
 }
 
 std::span<const double> Engine::sum_losses() {

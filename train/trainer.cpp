@@ -121,7 +121,7 @@ Trainer::Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bo
 
 void Trainer::say_start() {
   const int threads = thread_count();
-  peak_ = matrix_peak(world_, setup_.device, setup_.compute);
+  peak_ = matrix_peak(world_, setup_.device, setup_.compute, setup_.config.precision.tf32);
   const RunPlan& plan = machinery_.plan();
   const Bandwidth bandwidth = bandwidth_of(setup_, world_);
   if (!leads()) return;

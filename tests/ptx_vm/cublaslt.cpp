@@ -2,7 +2,10 @@
 // operation of its stream like a copy is, with every byte that it reads or writes checked; the numbers are
 // those of the CPU twin. An algorithm serves the problem that it was chosen for, at data aligned as was said.
 
+#include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -95,7 +98,9 @@ DType dtype_of(cudaDataType_t type) {
 }
 
 void check_supported(const Problem& p) {
-  check(p.compute == CUBLAS_COMPUTE_32F && p.scale == CUDA_R_32F, "sums that are not fp32");
+  const bool is_tf32 = p.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+  check((p.compute == CUBLAS_COMPUTE_32F || is_tf32) && p.scale == CUDA_R_32F, "sums that are not fp32");
+  check(!is_tf32 || p.a_layout.type == CUDA_R_32F, "TF32 for factors of type ", int{p.a_layout.type});
   check(p.a_layout.type == p.b_layout.type, "factors of two types");
   check(p.c_layout.type == p.a_layout.type || p.c_layout.type == CUDA_R_32F, "a product of type ",
         int{p.c_layout.type}, " of factors of type ", int{p.a_layout.type});
@@ -124,8 +129,29 @@ Gemm gemm_of(const Problem& p) {
   return g;
 }
 
+// As tensor cores take it: the nearest of those with 11 significant bits, away from zero between two.
+float to_tf32(float x) {
+  if (!std::isfinite(x)) return x;
+  return std::bit_cast<float>((std::bit_cast<uint32_t>(x) + 0x1000u) & ~0x1fffu);
+}
+
+// The factor's values, rounded, in memory of their own.
+Tensor rounded(const Tensor& factor, std::vector<float>& room) {
+  const float* values = factor.as<float>();
+  room.resize(static_cast<size_t>(factor.size()));
+  std::transform(values, values + factor.size(), room.begin(), to_tf32);
+  Tensor copy = factor;
+  copy.data = room.data();
+  return copy;
+}
+
 // Our bias is of the factors' dtype; a wider one is added by hand.
 void multiply(Algorithm& algorithm, Gemm g, const Tensor& bias) {
+  std::vector<float> a, b;
+  if (algorithm.problem.compute == CUBLAS_COMPUTE_32F_FAST_TF32) {
+    g.a = rounded(g.a, a);
+    g.b = rounded(g.b, b);
+  }
   static StreamGroup* const streams = new StreamGroup(Device::cpu());
   static Stream& stream = streams->add("products");
   const bool by_hand = !bias.empty() && bias.dtype != g.a.dtype;

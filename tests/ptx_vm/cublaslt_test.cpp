@@ -1,7 +1,9 @@
 // The machine's cuBLASLt: what it finds wrong with the memory of a matrix product. That the numbers are right
 // tests/kernels/cuda_twins_test.cpp shows.
 
+#include <cmath>
 #include <functional>
+#include <vector>
 
 #include "kernels/gemm.h"
 #include "runtime/memory.h"
@@ -62,6 +64,29 @@ TEST_CASE("a matrix product in the order of its stream, or behind an event, is f
   two.second.wait(done);
   gemm(two.second, two.scratch, two.product(0));
   two.streams.sync_all();
+  CHECK(take_findings().empty());
+}
+
+TEST_CASE("a product in TF32 is that of factors rounded to 11 bits, one in fp32 is not") {
+  TwoStreams two;
+  std::vector<float> a, rounded, one, c(kSize * kSize);
+  for (int64_t i = 0; i < kSize * kSize; ++i) {
+    a.push_back(1.0f + static_cast<float>(i) * 0x1p-14f);
+    rounded.push_back(std::round(a.back() * 1024) / 1024);
+    one.push_back(i / kSize == i % kSize ? 1.0f : 0.0f);
+  }
+  const Shape shape{kSize, kSize};
+  copy(two.first, two.on(two.a), tensor_of(a.data(), shape));
+  copy(two.first, two.on(two.b), tensor_of(one.data(), shape));
+  for (const bool tf32 : {false, true, false}) {
+    Gemm product = two.product(0);
+    product.tf32 = tf32;
+    gemm(two.first, two.scratch, product);
+    copy(two.first, tensor_of(c.data(), shape), two.on(two.c));
+    two.first.sync();
+    CHECK(c == (tf32 ? rounded : a));
+  }
+  CHECK(a != rounded);
   CHECK(take_findings().empty());
 }
 
