@@ -14,6 +14,7 @@
 
 namespace flatshard {
 
+class Arena;
 class World;
 
 class Communicator {
@@ -34,6 +35,10 @@ class Communicator {
   void reduce_scatter(Stream& stream, const Tensor& shard, const Tensor& full, const char* whom);
   // t = what `root` has in it.
   void broadcast(Stream& stream, const Tensor& t, int root, const char* whom);
+
+  // Takes its room in host memory for the calls that were made on planning streams so far: once in a planning
+  // arena, and again when that is committed. Where calls need none it takes none.
+  virtual void take_room(Arena&) {}
 
   // From now on every call is written to a log, also on planning streams; null ends it.
   void log_to(CollectiveLog* log) { log_ = log; }
@@ -72,6 +77,10 @@ enum class Transport { host, staged, nccl };
 std::unique_ptr<Communicator> make_communicator(World& world, const char* name, int color = 0,
                                                 Transport transport = Transport::host,
                                                 Device device = Device::cpu());
+// The same for planning streams alone, as rank `rank` of `size`: it needs neither the other ranks nor a
+// device.
+std::unique_ptr<Communicator> make_planning_communicator(const char* name, int rank, int size,
+                                                         Transport transport);
 // Of these, the one for host memory: MPI, or a rank alone.
 std::unique_ptr<Communicator> make_host_communicator(World& world, const char* name, int color);
 

@@ -37,6 +37,9 @@ struct Communicators {
   void log_to(CollectiveLog* log) const {
     for (Communicator* comm : {&compute, &gather, &reduce, &replicas}) comm->log_to(log);
   }
+  void take_room(Arena& pinned) const {
+    for (Communicator* comm : {&compute, &gather, &reduce, &replicas}) comm->take_room(pinned);
+  }
   RankGroups groups() const { return {gather.size() * replicas.size(), gather.size()}; }
 };
 

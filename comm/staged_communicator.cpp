@@ -1,26 +1,45 @@
 #include "comm/staged_communicator.h"
 
+#include <algorithm>
+
+#include "runtime/arena.h"
+
 namespace flatshard {
+namespace {
+
+// Where a second tensor begins behind a first one.
+int64_t behind(const Tensor& first) {
+  return (first.bytes() + Arena::kAlignment - 1) / Arena::kAlignment * Arena::kAlignment;
+}
+
+}  // namespace
 
 StagedCommunicator::StagedCommunicator(std::unique_ptr<Communicator> host)
     : Communicator(host->name(), host->rank(), host->size()),
       host_(std::move(host)),
       host_stream_(streams_.add("staging")) {}
 
-Tensor StagedCommunicator::room(int which, Stream& stream, const Tensor& like) {
-  stream.sync();  // the copies of the call before have read it
-  Memory& memory = rooms_[which];
-  if (memory.bytes() < like.bytes()) {
-    memory = Memory();
-    memory = Memory(Device::cpu(), like.bytes(), Placement::pinned);
+void StagedCommunicator::take_room(Arena& pinned) { room_ = pinned.alloc(DType::u8, {planned_bytes_}); }
+
+Tensor StagedCommunicator::room_for(Stream& stream, const Tensor& like, int64_t begin) {
+  const int64_t end = begin + like.bytes();
+  Tensor room{nullptr, like.dtype, like.shape, Device::cpu()};
+  if (stream.planning()) {
+    planned_bytes_ = std::max(planned_bytes_, end);
+    return room;
   }
-  return {memory.data(), like.dtype, like.shape, Device::cpu()};
+  check(end <= room_.bytes(), name(), ": a call takes ", end, " bytes of pinned memory, of which ",
+        room_.bytes(), " were planned");
+  stream.sync();  // the copies of the call before have read it
+  room.data = room_.as<uint8_t>() + begin;
+  return room;
 }
 
 void StagedCommunicator::do_all_gather(Stream& stream, const Collective& call, const Tensor& full,
                                        const Tensor& shard) {
+  const Tensor all = room_for(stream, full);
   if (stream.planning()) return;
-  const Tensor all = room(0, stream, full), mine = part_of(all, rank(), size());
+  const Tensor mine = part_of(all, rank(), size());
   copy(stream, mine, shard.view({shard.size()}));
   stream.sync();
   host_->all_gather(host_stream_, all, mine, call.whom);
@@ -29,8 +48,8 @@ void StagedCommunicator::do_all_gather(Stream& stream, const Collective& call, c
 
 void StagedCommunicator::do_all_to_all(Stream& stream, const Collective& call, const Tensor& received,
                                        const Tensor& sent) {
+  const Tensor out = room_for(stream, sent), in = room_for(stream, received, behind(sent));
   if (stream.planning()) return;
-  const Tensor out = room(0, stream, sent), in = room(1, stream, received);
   copy(stream, out, sent);
   stream.sync();
   host_->all_to_all(host_stream_, in, out, call.whom);
@@ -39,8 +58,8 @@ void StagedCommunicator::do_all_to_all(Stream& stream, const Collective& call, c
 
 void StagedCommunicator::do_reduce_scatter(Stream& stream, const Collective& call, const Tensor& shard,
                                            const Tensor& full) {
+  const Tensor all = room_for(stream, full), mine = room_for(stream, shard, behind(full));
   if (stream.planning()) return;
-  const Tensor all = room(0, stream, full), mine = room(1, stream, shard);
   copy(stream, all, full);
   stream.sync();
   host_->reduce_scatter(host_stream_, mine, all, call.whom);
@@ -48,8 +67,8 @@ void StagedCommunicator::do_reduce_scatter(Stream& stream, const Collective& cal
 }
 
 void StagedCommunicator::do_broadcast(Stream& stream, const Collective& call, const Tensor& t, int root) {
+  const Tensor host = room_for(stream, t);
   if (stream.planning()) return;
-  const Tensor host = room(0, stream, t);
   if (rank() == root) copy(stream, host, t);
   stream.sync();
   host_->broadcast(host_stream_, host, root, call.whom);

@@ -13,6 +13,7 @@ namespace flatshard {
 class StagedCommunicator : public Communicator {
  public:
   explicit StagedCommunicator(std::unique_ptr<Communicator> host);
+  void take_room(Arena& pinned) override;
 
  private:
   void do_all_gather(Stream& stream, const Collective& call, const Tensor& full,
@@ -23,13 +24,15 @@ class StagedCommunicator : public Communicator {
                          const Tensor& full) override;
   void do_broadcast(Stream& stream, const Collective& call, const Tensor& t, int root) override;
 
-  // Host memory for a tensor like this one, free of earlier use.
-  Tensor room(int which, Stream& stream, const Tensor& like);
+  // The part of the room that begins `behind` so many bytes, for a tensor like this one, free of earlier use;
+  // on a planning stream what it would be.
+  Tensor room_for(Stream& stream, const Tensor& like, int64_t behind = 0);
 
   std::unique_ptr<Communicator> host_;
   StreamGroup streams_{Device::cpu()};
   Stream& host_stream_;
-  Memory rooms_[2];  // they grow to the largest tensor and stay
+  int64_t planned_bytes_ = 0;  // of the largest call
+  Tensor room_;
 };
 
 }  // namespace flatshard

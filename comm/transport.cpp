@@ -8,6 +8,38 @@
 #include "runtime/check.h"
 
 namespace flatshard {
+namespace {
+
+// Carries nothing.
+class PlanningCommunicator : public Communicator {
+ public:
+  PlanningCommunicator(const char* name, int rank, int size) : Communicator(name, rank, size) {}
+
+ private:
+  void do_all_gather(Stream& stream, const Collective&, const Tensor&, const Tensor&) override {
+    plan(stream);
+  }
+  void do_all_to_all(Stream& stream, const Collective&, const Tensor&, const Tensor&) override {
+    plan(stream);
+  }
+  void do_reduce_scatter(Stream& stream, const Collective&, const Tensor&, const Tensor&) override {
+    plan(stream);
+  }
+  void do_broadcast(Stream& stream, const Collective&, const Tensor&, int) override { plan(stream); }
+
+  void plan(const Stream& stream) const {
+    check(stream.planning(), name(), ": a communicator that plans was given work");
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_planning_communicator(const char* name, int rank, int size,
+                                                         Transport transport) {
+  auto planning = std::make_unique<PlanningCommunicator>(name, rank, size);
+  if (transport != Transport::staged || size == 1) return planning;
+  return std::make_unique<StagedCommunicator>(std::move(planning));
+}
 
 std::unique_ptr<Communicator> make_communicator(World& world, const char* name, int color,
                                                 Transport transport, Device device) {

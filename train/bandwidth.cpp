@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "comm/communicator.h"
+#include "runtime/arena.h"
 #include "runtime/memory.h"
 #include "train/memory_plan.h"
 #include "train/start_up.h"
@@ -19,17 +20,25 @@ constexpr int kRounds = 6;
 double measured_rate(World& world, const RunSetup& setup) {
   const std::unique_ptr<Communicator> comm =
       make_communicator(world, "bandwidth", 0, setup.transport, setup.device);
-  StreamGroup streams(setup.device);
+  Arena room("bandwidth", Device::cpu(), Placement::pinned);
+  StreamGroup planning(setup.device, {.planning = true}), streams(setup.device);
   Stream& stream = streams.add("gather", StreamRole::comm);
   const Memory memory(setup.device, kFloats * world.size() * size_of(DType::f32));
   const Tensor full{memory.data(), DType::f32, {kFloats * world.size()}, setup.device};
+  const auto gather = [&](Stream& on) {
+    comm->all_gather(on, full, part_of(full, world.rank(), world.size()), "bandwidth");
+  };
+  gather(planning.add("gather", StreamRole::comm));
+  comm->take_room(room);
+  room.commit();
+  comm->take_room(room);
   zero(stream, full);
   stream.sync();
   double best = INFINITY;
   for (int round = 0; round < kRounds; ++round) {
     world.barrier("bandwidth");
     const auto begin = std::chrono::steady_clock::now();
-    comm->all_gather(stream, full, part_of(full, world.rank(), world.size()), "bandwidth");
+    gather(stream);
     stream.sync();
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     const std::vector<double> all = world.all_gather({&seconds, 1}, "bandwidth");

@@ -56,6 +56,8 @@ class Engine {
   static constexpr int64_t kPlannedMicroSteps = 64;
   void plan_step();
   void plan_evaluation();
+  // And what is said to other ranks beside these: first values, and the masters of whole units.
+  void plan_first_and_last_values();
 
   Model& model() { return model_; }
   std::vector<ShardedUnit>& units() { return units_.all(); }

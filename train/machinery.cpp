@@ -23,15 +23,17 @@ void check_room(int64_t bytes, World& world) {
 
 }  // namespace
 
-Machinery::Conversations::Conversations(World& world, const RunSetup& setup) {
-  const auto make = [&](const char* name, int color) {
-    return make_communicator(world, name, color, setup.transport, setup.device);
+Machinery::Conversations::Conversations(World& world, const RunSetup& setup, bool planning) {
+  const RankGroups& groups = setup.groups;
+  const int group = groups.group_of(world.rank()), place = groups.place_of(world.rank());
+  const auto make = [&](const char* name, int color, int rank, int size) {
+    return planning ? make_planning_communicator(name, rank, size, setup.transport)
+                    : make_communicator(world, name, color, setup.transport, setup.device);
   };
-  const int group = setup.groups.group_of(world.rank());
-  compute = make("compute", group);
-  gather = make("gather", group);
-  reduce = make("reduce", group);
-  replicas = make("replicas", setup.groups.place_of(world.rank()));
+  compute = make("compute", group, place, groups.size);
+  gather = make("gather", group, place, groups.size);
+  reduce = make("reduce", group, place, groups.size);
+  replicas = make("replicas", place, group, groups.count());
 }
 
 RunPlan Machinery::plan_on(MemoryPlan& memory, const RunSetup& setup, int rank, Communicators comms) {
@@ -43,6 +45,8 @@ RunPlan Machinery::plan_on(MemoryPlan& memory, const RunSetup& setup, int rank, 
   engine.plan_step();
   comms.log_to(nullptr);
   engine.plan_evaluation();
+  engine.plan_first_and_last_values();
+  comms.take_room(memory.transport);
   return {.setup_text = describe_setup(setup, engine.model()),
           .memory_table = memory.table(),
           .memory_bytes = memory.peak(),
@@ -52,7 +56,7 @@ RunPlan Machinery::plan_on(MemoryPlan& memory, const RunSetup& setup, int rank, 
 }
 
 Machinery::Machinery(const RunSetup& setup, World& world, const MachineryOptions& options)
-    : conversations_(world, setup),
+    : conversations_(world, setup, false),
       memory_(setup.device, setup.units.offload),
       streams_(setup.device, {.order = options.order, .trace = options.trace}),
       plan_(plan_on(memory_, setup, world.rank(), conversations_.refer())) {
@@ -60,11 +64,12 @@ Machinery::Machinery(const RunSetup& setup, World& world, const MachineryOptions
   check_room(memory_.on_host(), world);
   memory_.commit(options.commit);
   engine_.emplace(setup, world.rank(), conversations_.refer(), memory_, streams_);
+  conversations_.refer().take_room(memory_.transport);
   if (saves_from_copy(setup)) staging_.emplace(*engine_, memory_.staging);
 }
 
 RunPlan plan_run(const RunSetup& setup, World& world) {
-  const Machinery::Conversations conversations(world, setup);
+  const Machinery::Conversations conversations(world, setup, true);
   MemoryPlan memory(setup.device, setup.units.offload);
   return Machinery::plan_on(memory, setup, world.rank(), conversations.refer());
 }

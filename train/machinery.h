@@ -46,7 +46,7 @@ class Machinery {
  private:
   // The four conversations of an engine.
   struct Conversations {
-    Conversations(World& world, const RunSetup& setup);
+    Conversations(World& world, const RunSetup& setup, bool planning);
     Communicators refer() const { return {*compute, *gather, *reduce, *replicas}; }
     std::unique_ptr<Communicator> compute, gather, reduce, replicas;
   };

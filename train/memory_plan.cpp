@@ -22,6 +22,7 @@ constexpr Purpose kPurposes[] = {
     {"batch", "tokens, targets and losses of this rank's lanes"},
     {"tables", "rotary frequencies"},
     {"staging", "host memory: of a GPU's run, and the copy that a checkpoint is written from"},
+    {"transport", "host memory by way of which a GPU's tensors travel to other ranks"},
 };
 
 // In host memory, from where the device copies by itself.
@@ -48,15 +49,16 @@ MemoryPlan::MemoryPlan(Device device, bool offload)
       batch(kPurposes[7].name, device),
       tables(kPurposes[8].name, device),
       staging(host_arena(9, device)),
+      transport(host_arena(10, device)),
       offload_(offload) {}
 
-std::array<Arena*, 10> MemoryPlan::all() {
-  return {&parameters,  &gathered, &optimizer, &gradients, &exchange,
-          &activations, &scratch,  &batch,     &tables,    &staging};
+std::array<Arena*, 11> MemoryPlan::all() {
+  return {&parameters, &gathered, &optimizer, &gradients, &exchange, &activations,
+          &scratch,    &batch,    &tables,    &staging,   &transport};
 }
-std::array<const Arena*, 10> MemoryPlan::all() const {
-  return {&parameters,  &gathered, &optimizer, &gradients, &exchange,
-          &activations, &scratch,  &batch,     &tables,    &staging};
+std::array<const Arena*, 11> MemoryPlan::all() const {
+  return {&parameters, &gathered, &optimizer, &gradients, &exchange, &activations,
+          &scratch,    &batch,    &tables,    &staging,   &transport};
 }
 
 void MemoryPlan::commit(CommitOptions options) {
@@ -75,7 +77,7 @@ int64_t MemoryPlan::offloaded() const {
 }
 
 int64_t MemoryPlan::on_host() const {
-  return batch.device().is_cuda() ? offloaded() + staging.peak() : peak();
+  return batch.device().is_cuda() ? offloaded() + staging.peak() + transport.peak() : peak();
 }
 
 std::string MemoryPlan::table() const {
@@ -86,7 +88,7 @@ std::string MemoryPlan::table() const {
   };
   const auto arenas = all();
   for (size_t i = 0; i < arenas.size(); ++i)
-    if (arenas[i] != &staging || staging.peak() > 0)
+    if ((arenas[i] != &staging && arenas[i] != &transport) || arenas[i]->peak() > 0)
       line(arenas[i]->name(), arenas[i]->peak(), kPurposes[i].what);
   if (offload_) {
     line("host", offloaded(), "of these: parameters, optimizer and gradients are offloaded");

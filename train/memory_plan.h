@@ -18,6 +18,7 @@ class MemoryPlan {
   Arena parameters, gathered, optimizer, gradients, exchange, activations, scratch, batch, tables;
   // Of a GPU's run, what the host writes and reads, in its own memory; and what a checkpoint is written from.
   Arena staging;
+  Arena transport;  // by way of which a GPU's tensors travel to other ranks
 
   UnitArenas units() { return {parameters, gathered, optimizer, gradients, exchange}; }
   void commit(CommitOptions options = {});
@@ -28,8 +29,8 @@ class MemoryPlan {
   std::string table() const;
 
  private:
-  std::array<Arena*, 10> all();
-  std::array<const Arena*, 10> all() const;
+  std::array<Arena*, 11> all();
+  std::array<const Arena*, 11> all() const;
 
   bool offload_;
 };

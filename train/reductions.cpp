@@ -29,7 +29,7 @@ std::string describe_reductions(const RunSetup& setup, World& world) {
       out << "  adds fp32 alone, not precision.reduce = \"" << config.precision.reduce << "\"\n";
       continue;
     }
-    const RunSetup other = set_up(config, world);
+    const RunSetup other = set_up(config, world, Purpose::plan);
     const RunPlan plan = plan_run(other, world);
     out << std::setw(16) << plan.memory_bytes << " B " << std::setw(17)
         << with_commas(plan.units.all.traffic.reduced) << " B  " << way.bits

@@ -35,13 +35,15 @@ Transport transport_of(const std::string& choice, Device device, int ranks, Host
           "parallel.transport = \"nccl\" moves the memory of GPUs, but the run is on the CPU");
     return Transport::host;
   }
-  const bool own_gpus = place.ranks <= cuda_device_count();
+  const int gpus = cuda_device_count();
+  const bool own_gpus =
+      gpus == 0 || place.ranks <= gpus;  // a plan for GPUs that are elsewhere: enough of them
   if (choice == "mpi" || (choice == "auto" && !(kNcclBuilt && own_gpus && ranks > 1)))
     return Transport::staged;
   check(kNcclBuilt, "parallel.transport = \"nccl\", but this build has no NCCL");
   // NCCL takes processes of different NCCL_HOSTID for those of different hosts.
   check(own_gpus || std::getenv("NCCL_HOSTID"), "parallel.transport = \"nccl\", but the ", place.ranks,
-        " ranks of this machine share ", cuda_device_count(),
+        " ranks of this machine share ", gpus,
         " GPUs: use \"mpi\", or, for a test, start each rank with an NCCL_HOSTID of its own");
   return Transport::nccl;
 }
@@ -136,7 +138,7 @@ double RunSetup::peak_lr() const {
   return o.lr * (o.lr_scaling == "sqrt" ? std::sqrt(k) : k);
 }
 
-RunSetup set_up(const Config& config, int ranks, HostPlace place) {
+RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpose) {
   check_together(config);
   const Batching batching = batching_of(config.train, ranks);
   const UnitOptions units = unit_options(config, batching);
@@ -150,18 +152,21 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place) {
                           .size = config.parallel.wrap_size,
                           .replicate = config.parallel.replicate},
                  .groups = groups_of(units.policy, ranks, static_cast<int>(config.parallel.group_size)),
-                 .device = choose_device("run.device", config.run.device, place.rank),
+                 .device = (purpose == Purpose::plan ? planned_device : choose_device)(
+                     "run.device", config.run.device, place.rank),
+                 .device_is_here = true,
                  .transport = Transport::host,
                  .eval_sequences = config.train.eval_batch_size_per_device,
                  .shard_bytes = bytes_named("checkpoint.shard_size", config.checkpoint.shard_size)};
+  setup.device_is_here = !setup.device.is_cuda() || setup.device.index < cuda_device_count();
   setup.transport = transport_of(config.parallel.transport, setup.device, ranks, place);
   if (setup.eval_sequences == 0) setup.eval_sequences = config.train.batch_size_per_device;
   check_sizes(setup);
   return setup;
 }
 
-RunSetup set_up(const Config& config, const World& world) {
-  return set_up(config, world.size(), {world.local_rank(), world.local_size()});
+RunSetup set_up(const Config& config, const World& world, Purpose purpose) {
+  return set_up(config, world.size(), {world.local_rank(), world.local_size()}, purpose);
 }
 
 void use_threads(const RunConfig& run, const World& world) {

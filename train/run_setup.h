@@ -22,6 +22,7 @@ struct RunSetup {
   WrapOptions wrap;
   RankGroups groups;
   Device device;
+  bool device_is_here;  // otherwise the setup is for a plan alone
   Transport transport;
   int64_t eval_sequences;  // of a rank's evaluation batch
   int64_t shard_bytes;     // of a file of tensors
@@ -36,8 +37,10 @@ struct HostPlace {
   int rank = 0, ranks = 1;
 };
 
-RunSetup set_up(const Config& config, int ranks, HostPlace place = {});
-RunSetup set_up(const Config& config, const World& world);  // for this rank
+enum class Purpose { run, plan };  // a plan needs no GPU
+
+RunSetup set_up(const Config& config, int ranks, HostPlace place = {}, Purpose purpose = Purpose::run);
+RunSetup set_up(const Config& config, const World& world, Purpose purpose = Purpose::run);  // for this rank
 
 // Threads for this rank to compute with: as many as the config says, or as the world leaves it.
 void use_threads(const RunConfig& run, const World& world);

@@ -50,7 +50,9 @@ std::string describe_model(const ModelConfig& c) {
 std::string describe_setup(const RunSetup& setup, const Model& model) {
   const Batching& b = setup.batching;
   const Config& c = setup.config;
-  const std::string device = why_on_cpu(c.run.device);
+  const std::string device = setup.device_is_here ? why_on_cpu(c.run.device)
+                                                  : str("planned for a GPU, of which there is none here (",
+                                                        why_no_cuda_device(), ')');
   return str("model     ", describe_model(setup.model), "\n          ", trainable_line(model), "\nbatch     ",
              with_commas(b.total_sequences), " sequences of ", with_commas(setup.seq_len()),
              " tokens = ", plural(b.ranks, "rank"), " x ", plural(b.micro_steps, "micro-step"), " x ",

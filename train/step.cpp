@@ -144,6 +144,12 @@ void Engine::plan_step() {
   for (ShardedUnit& u : units()) u.publish(compute_, gather_);
 }
 
+void Engine::plan_first_and_last_values() {
+  initialise();
+  for (ShardedUnit& u : units())
+    if (u.has_gradients()) u.gather_masters(compute_);
+}
+
 void Engine::plan_evaluation() {
   if (setup_.config.data.eval.empty()) return;
   const ArenaScope scope(memory_.batch);

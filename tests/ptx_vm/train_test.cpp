@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "runtime/parallel.h"
@@ -49,14 +50,17 @@ class Workshop {
   }
 
   // A run of its own folder, in this process.
-  Outcome train(const std::string& device, int steps, WorkOrder order = WorkOrder::in_order) {
+  Outcome train(const std::string& device, int steps, WorkOrder order = WorkOrder::in_order,
+                const std::string& option = "") {
     const ScopedOptions scope({.stream_order = order});
-    const std::vector<std::string> arguments = arguments_of(device, steps);
+    std::vector<std::string> arguments = arguments_of(device, steps);
+    if (!option.empty()) arguments.push_back(option);
     std::vector<const char*> words{"train"};
     for (const std::string& argument : arguments) words.push_back(argument.c_str());
     const int threads = thread_count();
     std::ostringstream out, err;
     const int exit_code = train_main(static_cast<int>(words.size()), words.data(), out, err);
+    said_ = out.str();
     set_thread_count(threads);
     for (const Finding& finding : take_findings()) FAIL_CHECK(finding.text);
     return outcome({exit_code, out.str() + err.str()}, device);
@@ -67,6 +71,19 @@ class Workshop {
     for (const std::string& argument : arguments_of("cuda", steps)) command += " " + argument;
     return outcome(test::run_command(command + " " + options), "cuda");
   }
+
+  // What the last run in this process printed.
+  const std::string& said() const { return said_; }
+  // What a program says that such a run on a number of ranks would take.
+  std::string plan(const std::string& program, int ranks) {
+    std::string command = test::launcher(ranks) + program + " --plan";
+    for (const std::string& argument : arguments_of("cuda", 1)) command += " " + argument;
+    const test::Finished finished = test::run_command(command);
+    INFO(finished.output);
+    REQUIRE(finished.exit_code == 0);
+    return finished.output.substr(std::min(finished.output.find("memory  "), finished.output.size()));
+  }
+  std::vector<StepMetrics> metrics() const { return read_metrics(run() + "/metrics.jsonl"); }
 
   // What the model of the last run says, always the likeliest token.
   std::vector<int32_t> continuation(Device device) const {
@@ -106,13 +123,13 @@ class Workshop {
     CHECK(finished.output.find("device    " + device) != std::string::npos);
     Outcome result{.losses = {}, .weights = test::after(finished.output, "weights ")};
     CHECK(result.weights.size() == 64);
-    const std::vector<StepMetrics> steps = read_metrics(run() + "/metrics.jsonl");
+    const std::vector<StepMetrics> steps = metrics();
     for (const StepMetrics& m : steps) result.losses.push_back(m.loss);
     result.losses.push_back(steps.back().eval_loss.value());
     return result;
   }
 
-  std::string folder_;
+  std::string folder_, said_;
   int runs_ = 0;
 };
 
@@ -163,4 +180,36 @@ TEST_CASE(
   CHECK(workshop.train(2, kSteps, "comm_late", "--checkpoint.save_every=1 --parallel.offload=true") == one);
   const std::string halfway = workshop.run() + "/step-1";
   CHECK(workshop.train(4, kSteps, "comm_early", "--resume " + halfway) == one);
+}
+
+TEST_CASE("products in TF32 change the bits of a run on CUDA a little, and none on the CPU") {
+  constexpr double kRounding = 1e-3;  // of factors to 11 bits
+  constexpr const char* kTf32 = "--precision.tf32=true";
+  Workshop workshop("gpt2", "fp32");
+  const Outcome cuda = workshop.train("cuda", 3),
+                rounded = workshop.train("cuda", 3, WorkOrder::in_order, kTf32);
+  CHECK(workshop.said().find("fp32 to compute with, matrix products in TF32, fp32 masters") !=
+        std::string::npos);
+  CHECK(rounded.losses != cuda.losses);
+  CHECK(largest_difference(rounded.losses, cuda.losses) <= kRounding);
+  const Outcome cpu = workshop.train("cpu", 3);
+  CHECK(workshop.train("cpu", 3, WorkOrder::in_order, kTf32) == cpu);
+  CHECK(workshop.said().find("(precision.tf32 is for a GPU alone)") != std::string::npos);
+}
+
+TEST_CASE("a plan for CUDA is the same with a GPU and without, and a run takes that, to the byte") {
+  Workshop workshop("llama", "bf16");
+  std::set<int64_t> beyond_plan;  // what the machine's own matrix products keep, the same on any ranks
+  for (const int ranks : {1, 2}) {
+    if (const std::string why = test::no_ranks_because(); ranks > 1 && !why.empty()) return test::skip(why);
+    CAPTURE(ranks);
+    const std::string plan = workshop.plan("@ptx_vm_train", ranks);
+    CHECK(plan.find("memory    of rank 0 of ") == 0);
+    CHECK(workshop.plan("@train", ranks) == plan);
+    CHECK((plan.find("\n  transport  ") != std::string::npos) == (ranks > 1));
+    const int64_t planned = std::stoll(test::after(plan.substr(0, plan.find("reduction of")), "\n  all "));
+    workshop.train(ranks, 1, "in_order", "");
+    beyond_plan.insert(workshop.metrics().back().memory_bytes - planned);
+  }
+  CHECK(beyond_plan.size() == 1);
 }

@@ -1,5 +1,6 @@
 #include "train/run_setup.h"
 
+#include "build_config.h"
 #include "tests/test.h"
 
 using namespace flatshard;
@@ -30,4 +31,18 @@ TEST_CASE("TF32 is refused where there are no fp32 products to round") {
     if (!error.empty())
       CHECK(error.find("but precision.compute is \"" + std::string(compute)) != std::string::npos);
   }
+}
+
+TEST_CASE("a plan takes a GPU that is not there, a run does not") {
+  if (!kCudaBuilt) return test::skip("a build without CUDA");
+  if (cuda_device_count() > 0) return test::skip("there is a GPU");
+  Config config = config_of("bf16");
+  config.run.device = "cuda";
+  config.train.total_batch_size = 2;
+  CHECK(test::error_of([&] { set_up(config, 1); }).find("there is no GPU") != std::string::npos);
+  const RunSetup setup = set_up(config, 2, {.rank = 1, .ranks = 2}, Purpose::plan);
+  CHECK(setup.device == Device::cuda(1));
+  CHECK_FALSE(setup.device_is_here);
+  config.run.device = "auto";
+  CHECK(set_up(config, 1, {}, Purpose::plan).device == Device::cpu());
 }
