@@ -13,6 +13,7 @@
 
 #include "bench/checkpoint_bench.h"
 #include "bench/comm_bench.h"
+#include "bench/kernel_resources.h"
 #include "bench/report.h"
 #include "bench/step_bench.h"
 #include "bench/strategy_bench.h"
@@ -32,6 +33,7 @@ struct Options {
   bool list = false;
   bool step = false, comm = false, checkpoint = false;
   bool vm = false, opcodes = false;
+  bool resources = false;
 };
 
 void declare(CLI::App& app, Options& o) {
@@ -58,6 +60,9 @@ void declare(CLI::App& app, Options& o) {
        {"--step", "--comm", "--checkpoint", "--device", "--threads", "--json", "--seconds"})
     vm->excludes(other);
   app.add_flag("--opcodes", o.opcodes, "with --vm: how often each opcode is executed")->needs(vm);
+  app.add_flag(
+      "--resources", o.resources,
+      "print what ptxas gave each CUDA kernel whose name holds all words: registers, stack, shared memory");
   app.add_flag("--list", o.list, "print the cases and stop");
 }
 
@@ -138,8 +143,20 @@ int time_ranks(const Options& options, World& world) {
   fail(str("--vm: cannot start ", program.string(), ": ", std::strerror(errno)));
 }
 
+int print_resources(const Options& options) {
+  std::vector<KernelResources> all = kernel_resources("/proc/self/exe");
+  check(!all.empty(), "--resources: this build has no CUDA kernels");
+  std::erase_if(all, [&](const KernelResources& k) {
+    return !std::all_of(options.words.begin(), options.words.end(),
+                        [&](const std::string& word) { return k.kernel.find(word) != std::string::npos; });
+  });
+  std::cout << resource_table(all);
+  return 0;
+}
+
 int run(const Options& options) {
   if (options.vm) become_vm_bench(options);
+  if (options.resources) return print_resources(options);
   World world;
   if (options.checkpoint) return time_checkpoints(options, world);
   if (world.size() > 1 || options.comm) return time_ranks(options, world);

@@ -1,0 +1,122 @@
+// What ptxas gave our CUDA kernels: none keeps anything in the stack, which is memory, but for those listed
+// here.
+
+#include "bench/kernel_resources.h"
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "build_config.h"
+#include "tests/test.h"
+#include "train/param_groups.h"
+
+using namespace flatshard;
+using namespace flatshard::bench;
+
+namespace {
+
+// Where a step in bf16 spends its time; each is there for every architecture.
+constexpr const char* kHot[] = {
+    "forward_kernel<bf16, 64>(ForwardArguments*",
+    "forward_kernel<bf16, 80>(ForwardArguments*",
+    "forward_kernel<bf16, 96>(ForwardArguments*",
+    "forward_kernel<bf16, 128>(ForwardArguments*",
+    "forward_kernel<bf16, 256>(ForwardArguments*",
+    "query_gradient_kernel<bf16, *",
+    "key_gradient_kernel<bf16, *",
+    "forward_kernel<bf16, 8>(bf16*",               // RMSNorm
+    "forward_kernel<bf16, 8>(ForwardPointers*",    // LayerNorm
+    "backward_kernel<bf16, 8>(BackwardPointers*",  // both
+    "add_partials_kernel<*",
+    "bias_backward_kernel<bf16, 8>*",
+    "flat_kernel<4, Rotate<bf16> >*",
+    "flat_kernel<8, Forward<bf16*",   // SwiGLU, GELU
+    "flat_kernel<8, Backward<bf16*",  // the same
+    "flat_kernel<8, Gather<bf16> >*",
+    "add_rows_kernel<bf16, *",
+    "cross_entropy_kernel<4, float, bf16>*",
+    "flat_kernel<4, CastOp<float, bf16> >*",
+    "flat_kernel<8, AddOp<bf16> >*",
+    "flat_kernel<4, SumLanes<4, bf16> >*",
+    "flat_kernel<4, SumLanes<4, float> >*",
+    "squares_kernel<float, 4>*",
+    "adamw_kernel<4, float, bf16>*",
+};
+
+struct Exception {
+  const char* pattern;
+  uint32_t most_bytes;
+};
+constexpr Exception kExceptions[] = {
+    {"flat_kernel<*SumLanes<0, *", 640},                 // more than 8 lanes: an array of sums
+    {"key_gradient_kernel<float, *", 8},                 // f32, which is for comparison
+    {"add_rows_kernel<float, 4>*", 16},                  // the same; around a call
+    {"backward_kernel<float, 4>(BackwardPointers*", 8},  // the same
+    {"cross_entropy_kernel<8, *", 16},  // logits of 16 bits, which no step has; around a call
+};
+
+constexpr const char* kSpills = "*spilling_kernel*";  // spilling_kernel.cu
+
+const std::vector<KernelResources>& resources() {
+  static const std::vector<KernelResources> all = kernel_resources("/proc/self/exe");
+  return all;
+}
+
+std::vector<KernelResources> resources_of(const std::string& pattern) {
+  std::vector<KernelResources> found;
+  std::copy_if(resources().begin(), resources().end(), std::back_inserter(found),
+               [&](const KernelResources& k) { return matches(pattern, k.kernel); });
+  return found;
+}
+
+std::set<uint32_t> architectures(const std::vector<KernelResources>& of) {
+  std::set<uint32_t> all;
+  for (const KernelResources& k : of) all.insert(k.arch);
+  return all;
+}
+
+uint32_t most_stack_bytes(const std::string& kernel) {
+  for (const Exception& e : kExceptions)
+    if (matches(e.pattern, kernel)) return e.most_bytes;
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("a kernel that spills registers is seen to, for every architecture") {
+  if (!kCudaBuilt) return test::skip("a build without CUDA");
+  const std::vector<KernelResources> spills = resources_of(kSpills);
+  CHECK(spills.size() >= 1);
+  for (const KernelResources& k : spills) {
+    CAPTURE(k.arch);
+    CHECK(k.registers > 0);
+    CHECK(k.registers <= 64);
+    CHECK(k.stack_bytes >= 4 * (128 - 64));
+    CHECK(k.shared_bytes == 0);
+  }
+}
+
+TEST_CASE("no kernel uses the stack, but for those that are known to") {
+  if (!kCudaBuilt) return test::skip("a build without CUDA");
+  for (const KernelResources& k : resources()) {
+    if (matches(kSpills, k.kernel)) continue;
+    CAPTURE(k.kernel);
+    CAPTURE(k.arch);
+    CHECK(k.stack_bytes <= most_stack_bytes(k.kernel));
+  }
+}
+
+TEST_CASE("hot kernels are compiled for every architecture, and are no exceptions") {
+  if (!kCudaBuilt) return test::skip("a build without CUDA");
+  const std::set<uint32_t> all = architectures(resources_of(kSpills));
+  for (const char* const pattern : kHot) {
+    CAPTURE(pattern);
+    const std::vector<KernelResources> found = resources_of(pattern);
+    CHECK(architectures(found) == all);
+    for (const KernelResources& k : found) {
+      CHECK(most_stack_bytes(k.kernel) == 0);
+      CHECK(k.shared_bytes == found.front().shared_bytes);
+    }
+  }
+}
