@@ -144,6 +144,8 @@ cublasLtMatmulAlgo_t best_algorithm(cublasLtHandle_t handle, const Prepared& mad
   return best.algo;
 }
 
+std::mutex mutex;  // of all that is kept
+
 cublasLtHandle_t handle_of(Device device) {
   static std::map<int, cublasLtHandle_t> handles;
   cublasLtHandle_t& handle = handles[device.index];
@@ -163,7 +165,6 @@ const Prepared& prepared(const Product& product) {
 }
 
 void multiply(Stream& stream, const Gemm& g, const Tensor& workspace) {
-  static std::mutex mutex;  // of all that is kept
   const std::lock_guard lock(mutex);
   const Prepared& made = prepared(product_of(stream.device(), g));
   const float alpha = 1.0f, beta = g.accumulate ? 1.0f : 0.0f;
@@ -177,6 +178,11 @@ void multiply(Stream& stream, const Gemm& g, const Tensor& workspace) {
 }
 
 }  // namespace
+
+void prepare_gemm(Device device) {
+  const std::lock_guard lock(mutex);
+  handle_of(device);
+}
 
 void gemm(Stream& stream, Arena& scratch, const Gemm& g) {
   const ArenaScope scope(scratch);

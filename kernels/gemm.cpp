@@ -235,6 +235,11 @@ void bias_backward(Stream& stream, Arena& scratch, const BiasBackward& a) {
   });
 }
 
+void prepare_gemm(Device device) {
+  if constexpr (kCublasBuilt)
+    if (device.is_cuda()) cuda::prepare_gemm(device);
+}
+
 double min_bytes(const Gemm& g) {
   return static_cast<double>(g.a.bytes() + g.b.bytes() + g.bias.bytes() +
                              (g.accumulate ? 2 : 1) * g.c.bytes());

@@ -34,6 +34,8 @@ struct BiasBackward {
 
 void gemm(Stream& stream, Arena& scratch, const Gemm& g);
 void bias_backward(Stream& stream, Arena& scratch, const BiasBackward& a);
+// Makes now what a library would make for a device at the first product there.
+void prepare_gemm(Device device);
 
 double min_bytes(const Gemm& g);
 double min_bytes(const BiasBackward& a);
@@ -41,6 +43,7 @@ double flops(const Gemm& g);
 double flops(const BiasBackward& a);
 
 namespace cuda {
+void prepare_gemm(Device device);
 void gemm(Stream& stream, Arena& scratch, const Gemm& g);
 void empty_product(Stream& stream, const Gemm& g);  // K = 0
 void bias_backward(Stream& stream, const BiasBackward& a, const Tensor& partials);

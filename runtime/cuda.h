@@ -23,6 +23,14 @@ void record_event(void*& event, Device device, void* stream);  // creates the ev
 void destroy_event(void* event) noexcept;
 void wait_event(void* stream, void* event);
 
+// All that the stream, and those that wait for it, are given from now on becomes a graph, in place of
+// running.
+void begin_capture(void* stream);
+void* end_capture(void* stream);  // the graph, ready to be launched
+void abandon_capture(void* stream) noexcept;
+void launch_graph(void* graph, void* stream);
+void destroy_graph(void* graph) noexcept;
+
 void* allocate(Device device, int64_t bytes);
 void release(Device device, void* data) noexcept;
 void* allocate_pinned(int64_t bytes);

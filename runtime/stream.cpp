@@ -78,11 +78,14 @@ Event::~Event() {
 }
 
 Event::Event(Event&& other) noexcept
-    : ticket_(std::move(other.ticket_)), native_(std::exchange(other.native_, nullptr)) {}
+    : ticket_(std::move(other.ticket_)),
+      native_(std::exchange(other.native_, nullptr)),
+      capture_(other.capture_) {}
 
 Event& Event::operator=(Event&& other) noexcept {
   std::swap(ticket_, other.ticket_);
   std::swap(native_, other.native_);
+  std::swap(capture_, other.capture_);
   return *this;
 }
 
@@ -135,7 +138,10 @@ TraceSpan Stream::span(const char* what, int number) const {
 
 void Stream::hold_back(const char* what, std::function<void()> work) {
   if constexpr (kCudaBuilt)
-    if (is_host_side_) return cuda::run_on_host(native_, std::move(work));
+    if (is_host_side_) {
+      check(group_.capture_ == 0, what, " runs on the host, where no graph can have it");
+      return cuda::run_on_host(native_, std::move(work));
+    }
   if (worker_)
     return worker_->push([this, what, work = std::move(work)] {
       const TraceSpan span(trace_, trace_row_, what);
@@ -147,7 +153,10 @@ void Stream::hold_back(const char* what, std::function<void()> work) {
 void Stream::record(Event& event) {
   if (planning()) return;
   if constexpr (kCudaBuilt)
-    if (native_) return cuda::record_event(event.native_, group_.device(), native_);
+    if (native_) {
+      event.capture_ = group_.capture_;
+      return cuda::record_event(event.native_, group_.device(), native_);
+    }
   if (group_.options().order == StreamOrder::in_order) return;
   const auto ticket = event.ticket_ = std::make_shared<Event::Ticket>(index_);
   const auto complete = [ticket] {
@@ -162,7 +171,10 @@ void Stream::record(Event& event) {
 void Stream::wait(const Event& event) {
   if (planning()) return;
   if constexpr (kCudaBuilt)
-    if (native_) return event.native_ ? cuda::wait_event(native_, event.native_) : void();
+    if (native_) {
+      const bool counts = event.native_ && event.capture_ == group_.capture_;  // graph.h
+      return counts ? cuda::wait_event(native_, event.native_) : void();
+    }
   if (!event.ticket_ || event.ticket_->done) return;
   if (worker_) return worker_->push_always([ticket = event.ticket_] { ticket->done.wait(false); });
   if (group_.options().order == StreamOrder::concurrent) return wait_on_host(event);

@@ -24,6 +24,7 @@ namespace flatshard {
 enum class StreamRole { compute, comm };
 enum class StreamOrder { in_order, concurrent, comm_late, comm_early };
 
+class Graph;
 class StreamGroup;
 class StreamWorker;
 
@@ -46,6 +47,7 @@ class Event {
   };
   std::shared_ptr<Ticket> ticket_;
   void* native_ = nullptr;
+  int64_t capture_ = 0;  // in which it was recorded last; 0: in none
 };
 
 class Stream {
@@ -131,6 +133,7 @@ class StreamGroup {
   const StreamOptions& options() const { return options_; }
 
  private:
+  friend class Graph;
   friend class Stream;
   struct HeldBack;
 
@@ -139,6 +142,7 @@ class StreamGroup {
   std::vector<std::unique_ptr<Stream>> streams_;
   std::unique_ptr<HeldBack> held_back_;  // the queues of the two late orders
   double waited_seconds_ = 0;
+  int64_t capture_ = 0, captures_ = 0;  // the one under way, if any (graph.h); how many there were
 };
 
 }  // namespace flatshard

@@ -73,6 +73,8 @@ std::vector<Field> fields(Config& c) {
        &run.device,
        "where to compute; auto takes a GPU when there is one",
        {"auto", "cpu", "cuda"}},
+      {"run.cuda_graphs", &run.cuda_graphs,
+       "one rank on a GPU: capture each micro-step in a CUDA graph, which the host starts with one call"},
       {"run.trace", &run.trace,
        "write trace.json, a timeline of all ranks for Perfetto, and overlap.svg, a picture of one step"},
       {"run.threads",

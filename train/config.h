@@ -24,7 +24,8 @@ struct RunConfig {
   bool trace = false;
   int64_t hash_every = 0;
   int64_t threads = 0;  // 0: the processors of this rank
-  std::string resume;   // "latest" or a path; empty: begin anew
+  bool cuda_graphs = false;
+  std::string resume;  // "latest" or a path; empty: begin anew
 };
 
 struct DataConfig {

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/graph.h"
 #include "train/data.h"
 #include "train/memory_plan.h"
 #include "train/mirror.h"
@@ -86,6 +87,7 @@ class Engine {
   // step.cpp
   void read_batches(const Data& data, int64_t data_step);
   void accumulate(int64_t micro);
+  void accumulate_by_graph(int64_t micro);
   void forward(int64_t micro);
   void backward(int64_t micro);
   Context context(const Batch& batch, const Tensor& losses);
@@ -123,6 +125,8 @@ class Engine {
   std::vector<Lane> lanes_;
   std::vector<int64_t> marks_;  // where each stage's saved activations begin
   std::vector<double> lane_losses_;
+  std::vector<Graph> graphs_;  // of the micro-steps, where there are any
+  bool has_stepped_ = false;
 };
 
 }  // namespace flatshard

@@ -1,5 +1,6 @@
 #include "train/machinery.h"
 
+#include "kernels/gemm.h"
 #include "runtime/host_memory.h"
 #include "train/agreement.h"
 #include "train/start_up.h"
@@ -63,6 +64,7 @@ Machinery::Machinery(const RunSetup& setup, World& world, const MachineryOptions
   agree_on_schedule(world, plan_.schedule);
   check_room(memory_.on_host(), world);
   memory_.commit(options.commit);
+  prepare_gemm(setup.device);
   engine_.emplace(setup, world.rank(), conversations_.refer(), memory_, streams_);
   conversations_.refer().take_room(memory_.transport);
   if (saves_from_copy(setup)) staging_.emplace(*engine_, memory_.staging);

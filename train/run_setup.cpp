@@ -110,6 +110,25 @@ UnitOptions unit_options(const Config& c, const Batching& batching) {
   return options;
 }
 
+// What a graph cannot hold: what ranks say to each other, work of the host, shapes that change.
+void check_graphs(const RunSetup& s) {
+  constexpr int64_t kMostGraphs =
+      64;  // each takes a device's memory; a step of more has much work to a launch
+  if (!s.uses_graphs()) return;
+  check(s.batching.ranks == 1, "run.cuda_graphs = true captures the micro-steps of one rank, here are ",
+        s.batching.ranks, ": leave it out");
+  check(
+      !s.config.parallel.offload,
+      "run.cuda_graphs = true cannot capture the sums that parallel.offload leaves to the host: leave one of "
+      "them out");
+  check(!s.mask_documents(),
+        "run.cuda_graphs = true needs micro-steps of one shape, but with data.packing = \"documents\" the "
+        "number of documents changes: leave it out, or set data.packing = \"concat\"");
+  check(s.batching.micro_steps <= kMostGraphs,
+        "run.cuda_graphs = true keeps a graph for each micro-step, here ", s.batching.micro_steps,
+        ", at most ", kMostGraphs, ": raise train.batch_size_per_device, or leave it out");
+}
+
 // Sizes that are each in bounds and still too large together.
 void check_sizes(const RunSetup& s) {
   const auto check_tokens = [&](const char* key, int64_t sequences) {
@@ -162,6 +181,7 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpos
   setup.transport = transport_of(config.parallel.transport, setup.device, ranks, place);
   if (setup.eval_sequences == 0) setup.eval_sequences = config.train.batch_size_per_device;
   check_sizes(setup);
+  check_graphs(setup);
   return setup;
 }
 

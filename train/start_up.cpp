@@ -27,6 +27,13 @@ std::string tf32_of(const RunSetup& setup) {
   return setup.device.is_cuda() ? ", matrix products in TF32" : " (precision.tf32 is for a GPU alone)";
 }
 
+std::string graphs_line(const RunSetup& setup) {
+  if (!setup.config.run.cuda_graphs) return "";
+  return setup.uses_graphs()
+             ? "graphs    each micro-step is captured in the second step, and one call from then on\n"
+             : "graphs    none: run.cuda_graphs is for a GPU alone\n";
+}
+
 }  // namespace
 
 std::string with_commas(int64_t n) {
@@ -62,7 +69,7 @@ std::string describe_setup(const RunSetup& setup, const Model& model) {
                  : "the numbers are not all powers of two: another cut of the batch gives other bits\n",
              "precision ", c.precision.compute, " to compute with", tf32_of(setup),
              ", fp32 masters, gradients travel in ", c.precision.reduce,
-             c.train.recompute ? "; activations of blocks are computed again" : "", '\n',
+             c.train.recompute ? "; activations of blocks are computed again" : "", '\n', graphs_line(setup),
              device.empty() ? "" : str("device    ", device, '\n'));
 }
 

@@ -18,7 +18,11 @@ namespace flatshard {
 StepResult Engine::step(const Data& data, const StepOrder& order) {
   read_batches(data, order.data_step);
   set_weights(order.loss_scale / static_cast<double>(order.targets));
-  for (int64_t micro = 0; micro < setup_.batching.micro_steps; ++micro) accumulate(micro);
+  // What libraries make at their first call is made by the first step.
+  const bool by_graph = setup_.uses_graphs() && has_stepped_;
+  for (int64_t micro = 0; micro < setup_.batching.micro_steps; ++micro)
+    by_graph ? accumulate_by_graph(micro) : accumulate(micro);
+  has_stepped_ = true;
   const TraceSpan span = compute_.span("update");
   optimizer_.measure(compute_, order.loss_scale);
   optimizer_.update(compute_, order.lr, order.update);
@@ -42,6 +46,14 @@ void Engine::accumulate(int64_t micro) {
   }
   forward(micro);
   backward(micro);
+}
+
+// Captured micro-steps follow one another as in the step of their capture, and what units know of themselves
+// is the same at the end of every step: so it stays true while they do not hear of it.
+void Engine::accumulate_by_graph(int64_t micro) {
+  const size_t at = static_cast<size_t>(micro);
+  if (graphs_.size() == at) graphs_.emplace_back(streams_, [&] { accumulate(micro); });
+  graphs_[at].launch();
 }
 
 // The last stage goes straight into its backward pass, which computes the losses as well.

@@ -19,6 +19,7 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kMayChange[] = {"run.dir",
                                       "run.resume",
                                       "run.device",
+                                      "run.cuda_graphs",
                                       "run.trace",
                                       "run.threads",
                                       "run.hash_every",

@@ -7,6 +7,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "tests/ptx_vm/capture.h"
 #include "tests/ptx_vm/piece.h"
 #include "tests/ptx_vm/registry.h"
 #include "tests/ptx_vm/state.h"
@@ -45,6 +46,10 @@ void copy(const Piece& to, Piece from, cudaMemcpyKind kind, Queue& queue, bool i
   check_direction(to, from, kind);
   const std::string what = str("copy of ", to.bytes(), " bytes from ", name_of(from), " to ", name_of(to));
   const bool from_pinned = from.home() && !from.is_on_device(), from_pageable = !from.home();
+  const bool ends_on_host = !to.is_on_device(),
+             host_waits = is_async ? !to.home() : ends_on_host || from_pinned;
+  if (from_pageable || host_waits)
+    refuse_captured(queue, "a copy for which the host waits, or from memory that is not pinned,");
   if (from_pageable && !is_async) streams().finish(queue.milestone());
   std::shared_ptr<std::vector<unsigned char>> captured;
   if (from_pageable) {
@@ -60,11 +65,9 @@ void copy(const Piece& to, Piece from, cudaMemcpyKind kind, Queue& queue, bool i
     touch(to, past, true);
     copy_rows(to, from);
   });
-  const bool ends_on_host = !to.is_on_device(),
-             host_waits = is_async ? !to.home() : ends_on_host || from_pinned;
   if (host_waits)
     streams().finish(milestone);
-  else if (from_pinned)
+  else if (from_pinned && !queue.captured.capture)
     streams().watch(milestone, from.data, from.extent(), what);
 }
 

@@ -6,6 +6,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "tests/ptx_vm/capture.h"
 #include "tests/ptx_vm/state.h"
 #include "tests/ptx_vm/streams.h"
 
@@ -18,6 +19,7 @@ struct EventObject {
   bool is_recorded = false, is_timed = true;
   Milestone milestone{};
   std::shared_ptr<uint64_t> time{};  // of the last record, once it has run
+  CapturedPoint captured{};          // where that was captured
 };
 
 std::unordered_set<EventObject*>& live_events() {
@@ -30,6 +32,11 @@ EventObject& event_of(cudaEvent_t handle) {
   if (!live_events().contains(event))
     throw CallError(cudaErrorInvalidResourceHandle, "this is no event, or one that is destroyed");
   return *event;
+}
+
+void refuse_captured(const EventObject& event) {
+  if (event.captured.capture)
+    throw CallError(cudaErrorCapturedEvent, "the event was recorded last by a stream that was captured");
 }
 
 template <class Work>
@@ -63,12 +70,15 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return attempt([&] {
     EventObject& e = event_of(event);
+    Queue& queue = queue_of(stream);
+    e.captured = queue.captured;
+    e.is_recorded = true;
+    if (e.captured.capture) return;
     auto time = std::make_shared<uint64_t>(0);
-    e.milestone = streams().give(queue_of(stream), "record", [time](Activity&) {
+    e.milestone = streams().give(queue, "record", [time](Activity&) {
       *time = counters().warp_instructions + counters().copied_bytes;
     });
     e.time = std::move(time);
-    e.is_recorded = true;
   });
 }
 
@@ -78,18 +88,23 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     check(flags == cudaEventWaitDefault, "a wait with flags ", flags);
     const EventObject& e = event_of(event);
     Queue& queue = queue_of(stream);
-    if (e.is_recorded) streams().wait(queue, e.milestone);
+    if (!e.is_recorded) return;
+    if (e.captured.capture) return follow(queue, e.captured);
+    refuse_from_outside(queue);
+    streams().wait(queue, e.milestone);
   });
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return attempt([&] {
     const EventObject& e = event_of(event);
+    refuse_captured(e);
     if (e.is_recorded) streams().finish(e.milestone);
   });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   return attempt([&] {
     const EventObject& e = event_of(event);
+    refuse_captured(e);
     if (e.is_recorded && !streams().poll(e.milestone))
       throw CallError(cudaErrorNotReady, "the event is to come");
   });
@@ -97,6 +112,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   return attempt([&] {
     const EventObject &a = event_of(begin), &b = event_of(end);
+    refuse_captured(a);
+    refuse_captured(b);
     if (!a.is_recorded || !b.is_recorded || !a.is_timed || !b.is_timed)
       throw CallError(cudaErrorInvalidResourceHandle, "the event was never recorded, or keeps no time");
     if (!streams().is_done(a.milestone) || !streams().is_done(b.milestone))

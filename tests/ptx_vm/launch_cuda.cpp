@@ -120,7 +120,10 @@ void launch_on(Queue& queue, const void* stub, dim3 grid, dim3 block, void** arg
     const Parameter& p = launch->kernel->parameters[i];
     std::memcpy(launch->parameters.data() + p.offset, arguments[i], p.bytes);
   }
-  streams().give(queue, "kernel " + launch->kernel->name, [launch](Activity& self) { run(*launch, self); });
+  streams().give(queue, "kernel " + launch->kernel->name, [launch](Activity& self) {
+    Launch once = *launch;  // a graph runs it again
+    run(once, self);
+  });
 }
 
 // An operation runs whole, so its priority, and permission to begin before the

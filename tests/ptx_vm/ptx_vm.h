@@ -82,7 +82,7 @@ void set_role(void* stream, WorkRole role);
 const std::string& tensor_map_error();
 
 struct Counters {
-  uint64_t launches = 0, warp_instructions = 0, copied_bytes = 0;
+  uint64_t launches = 0, warp_instructions = 0, copied_bytes = 0, graph_launches = 0;
 };
 Counters& counters();
 

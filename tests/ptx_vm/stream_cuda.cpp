@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "tests/ptx_vm/capture.h"
 #include "tests/ptx_vm/state.h"
 #include "tests/ptx_vm/streams.h"
 
@@ -53,7 +54,9 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) {
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return attempt([&] {
     check(stream != nullptr, "the default stream cannot be destroyed");
-    streams().destroy(queue_of(stream));
+    Queue& queue = queue_of(stream);
+    refuse_captured(queue, "cudaStreamDestroy");
+    streams().destroy(queue);
   });
 }
 cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
@@ -61,15 +64,20 @@ cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  return attempt([&] { streams().finish(queue_of(stream).milestone()); });
+  return attempt([&] {
+    Queue& queue = queue_of(stream);
+    refuse_captured(queue, "cudaStreamSynchronize");
+    streams().finish(queue.milestone());
+  });
 }
 cudaError_t cudaDeviceSynchronize() {
   return attempt([] { streams().finish_all(); });
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return attempt([&] {
-    if (!streams().poll(queue_of(stream).milestone()))
-      throw CallError(cudaErrorNotReady, "the stream has work");
+    Queue& queue = queue_of(stream);
+    refuse_captured(queue, "cudaStreamQuery");
+    if (!streams().poll(queue.milestone())) throw CallError(cudaErrorNotReady, "the stream has work");
   });
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/check.h"
+#include "tests/ptx_vm/capture.h"
 
 namespace flatshard::ptx_vm {
 
@@ -53,6 +54,11 @@ void Streams::follow(Operation& op, const Milestone& milestone) const {
 
 Milestone Streams::give(Queue& queue, std::string what, std::function<void(Activity&)> run) {
   const Visit visit(*this);
+  if (queue.index == 0) refuse_default_stream();
+  if (queue.captured.capture) {
+    add_node(queue, std::move(what), std::move(run));
+    return {};
+  }
   Operation op{.what = std::move(what), .run = std::move(run)};
   op.point = {queue.index, queue.given + 1};
   if (queue.is_blocking)
@@ -155,6 +161,7 @@ void Streams::finish(const Milestone& milestone) {
 }
 
 void Streams::finish_all() {
+  refuse_while_capturing();
   const Visit visit(*this);
   Clock all;
   for (const WorkRole role :

@@ -21,6 +21,13 @@ struct Milestone {
   Clock clock{};
 };
 
+// A place in a capture (capture.h).
+struct Capture;
+struct CapturedPoint {
+  std::shared_ptr<Capture> capture{};
+  std::vector<size_t> nodes{};
+};
+
 struct Operation {
   Point point{};
   Clock clock{};               // what happens before it, itself included
@@ -40,6 +47,7 @@ struct Queue {
   uint32_t given = 0, done = 0;  // operations
   Clock clock{};                 // of the last one given
   std::deque<Operation> waiting{};
+  CapturedPoint captured{};  // where it is captured
 
   Milestone milestone() const { return {{index, given}, clock}; }
 };
@@ -54,7 +62,8 @@ class Streams {
   void destroy(Queue& queue);       // what was given still runs
   Queue* find(const void* handle);  // a handle is the address of a Queue; null is the default stream
 
-  // The last operation given, run already where the order runs it at the call.
+  // The last operation given, run already where the order runs it at the call. A queue that is captured runs
+  // it at each launch of its graph, so it must be good for more than one time.
   Milestone give(Queue& queue, std::string what, std::function<void(Activity&)> run);
   void wait(Queue& queue, const Milestone& milestone);
   bool is_done(const Milestone& milestone) const {

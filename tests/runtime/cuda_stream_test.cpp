@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "runtime/graph.h"
 #include "runtime/memory.h"
 #include "tests/runtime/small_trainer.h"
 #include "tests/test.h"
@@ -83,4 +84,55 @@ TEST_CASE("more memory than a GPU has is an error that says how much is free") {
   CHECK(test::error_of([] {
           const Memory all(Device::cuda(0), int64_t{1} << 50);
         }).find("out of memory on cuda:0: 1125899906842624 bytes were asked for") != std::string::npos);
+}
+
+TEST_CASE("a graph does again what it captured, between what its streams were given before and after") {
+  if (cuda_device_count() == 0) return test::skip("no GPU");
+  StreamGroup streams(Device::cuda(0));
+  Stream &compute = streams.add("compute"), &comm = streams.add("comm", StreamRole::comm);
+  const Memory a(Device::cuda(0), kSize * 4), b(Device::cuda(0), kSize * 4), c(Device::cuda(0), kSize * 4);
+  const Memory in(Device::cpu(), kSize * 4, Placement::pinned),
+      out(Device::cpu(), kSize * 4, Placement::pinned);
+  Event before, ready, copied;
+  comm.record(before);
+  Graph graph(streams, [&] {
+    compute.wait(before);  // recorded outside, where the graph stands behind it
+    compute.record(ready);
+    comm.wait(ready);
+    copy(comm, on(b), on(a));
+    comm.record(copied);
+    compute.wait(copied);
+    copy(compute, on(c), on(b));
+  });
+  for (const float factor : {1.0f, 2.0f}) {
+    std::vector<float> values = counted();
+    for (float& v : values) v *= factor;
+    std::copy(values.begin(), values.end(), on(in).as<float>());
+    copy(comm, on(a), on(in));
+    graph.launch();
+    comm.wait(copied);  // recorded inside, where comm stands behind the graph
+    copy(comm, on(out), on(c));
+    comm.sync();
+    CHECK(std::equal(values.begin(), values.end(), on(out).as<float>()));
+  }
+}
+
+TEST_CASE("a graph of work that none can hold is an error, and its streams work as before") {
+  CHECK(test::error_of([] {
+          StreamGroup streams(Device::cpu());
+          streams.add("compute");
+          Graph(streams, [] {});
+        }) == "a graph on cpu: only a CUDA device has them");
+  if (cuda_device_count() == 0) return test::skip("no GPU");
+  StreamGroup streams(Device::cuda(0));
+  Stream& compute = streams.add("compute");
+  const Memory a(Device::cuda(0), kSize * 4);
+  const std::string error =
+      test::error_of([&] { Graph(streams, [&] { compute.host_side().run("a sum", [] {}); }); });
+  CHECK(error == "a sum runs on the host, where no graph can have it");
+  std::vector<float> values = counted(), result(kSize, -1.0f);
+  copy(compute, on(a), tensor_of(values.data(), kShape));
+  copy(compute, tensor_of(result.data(), kShape), on(a));
+  compute.sync();
+  CHECK(result == values);
 }

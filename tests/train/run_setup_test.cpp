@@ -46,3 +46,28 @@ TEST_CASE("a plan takes a GPU that is not there, a run does not") {
   config.run.device = "auto";
   CHECK(set_up(config, 1, {}, Purpose::plan).device == Device::cpu());
 }
+
+TEST_CASE("graphs are refused where a micro-step is more than one rank's work on its GPU, of one shape") {
+  if (!kCudaBuilt) return test::skip("a build without CUDA");
+  struct Refused {
+    const char* reason;
+    int ranks;
+    void (*change)(Config&);
+  };
+  for (const Refused& r : {Refused{"here are 2", 2, [](Config& c) { c.train.total_batch_size = 2; }},
+                           {"parallel.offload", 1, [](Config& c) { c.parallel.offload = true; }},
+                           {"data.packing", 1, [](Config& c) { c.data.packing = "documents"; }},
+                           {"here 65, at most 64", 1, [](Config& c) { c.train.total_batch_size = 65; }}}) {
+    Config config = config_of("bf16");
+    config.run.device = "cuda";
+    config.run.cuda_graphs = true;
+    const auto error_of = [&] {
+      return test::error_of([&] { set_up(config, r.ranks, {.ranks = r.ranks}, Purpose::plan); });
+    };
+    if (r.ranks == 1) CHECK(error_of().empty());
+    r.change(config);
+    CHECK(error_of().find(r.reason) != std::string::npos);
+    config.run.device = "cpu";
+    CHECK(error_of().empty());
+  }
+}

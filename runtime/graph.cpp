@@ -1,0 +1,78 @@
+#include "runtime/graph.h"
+
+#include <utility>
+
+#include "build_config.h"
+#include "runtime/check.h"
+#include "runtime/cuda.h"
+
+namespace flatshard {
+namespace {
+
+using Streams = std::vector<std::unique_ptr<Stream>>;
+
+// The first stream goes on when all others have come to where they are now; an event for each of these.
+void join(const Streams& streams, std::vector<Event>& events) {
+  for (size_t i = 1; i < streams.size(); ++i) {
+    streams[i]->record(events[i - 1]);
+    streams[0]->wait(events[i - 1]);
+  }
+}
+
+// All others go on when the first stream has come to where it is now.
+void fork(const Streams& streams, Event& event) {
+  streams[0]->record(event);
+  for (size_t i = 1; i < streams.size(); ++i) streams[i]->wait(event);
+}
+
+}  // namespace
+
+Graph::Graph(StreamGroup& group, const std::function<void()>& work) : group_(&group) {
+  check(group.device().is_cuda(), "a graph on ", group.device(), ": only a CUDA device has them");
+  check(!group.options().planning && !group.streams_.empty() && group.capture_ == 0,
+        "a graph of no work, or inside another");
+  before_.resize(group.streams_.size() - 1);
+  if constexpr (kCudaBuilt) {
+    void* const first = group.streams_[0]->native();
+    cuda::begin_capture(first);
+    group.capture_ = ++group.captures_;
+    try {
+      fork(group.streams_, done_);
+      work();
+      join(group.streams_, before_);
+    } catch (...) {
+      group.capture_ = 0;
+      cuda::abandon_capture(first);
+      throw;
+    }
+    group.capture_ = 0;
+    native_ = cuda::end_capture(first);
+  }
+}
+
+Graph::~Graph() {
+  if constexpr (kCudaBuilt)
+    if (native_) cuda::destroy_graph(native_);
+}
+
+Graph::Graph(Graph&& other) noexcept
+    : group_(other.group_),
+      native_(std::exchange(other.native_, nullptr)),
+      before_(std::move(other.before_)),
+      done_(std::move(other.done_)) {}
+
+Graph& Graph::operator=(Graph&& other) noexcept {
+  std::swap(group_, other.group_);
+  std::swap(native_, other.native_);
+  std::swap(before_, other.before_);
+  std::swap(done_, other.done_);
+  return *this;
+}
+
+void Graph::launch() {
+  join(group_->streams_, before_);
+  if constexpr (kCudaBuilt) cuda::launch_graph(native_, group_->streams_[0]->native());
+  fork(group_->streams_, done_);
+}
+
+}  // namespace flatshard

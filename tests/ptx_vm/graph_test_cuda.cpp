@@ -1,0 +1,213 @@
+// Capture of streams on the machine, and graphs.
+
+#include <string>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+
+#include "tests/ptx_vm/ptx_vm.h"
+#include "tests/test.h"
+
+using namespace flatshard;
+using namespace flatshard::ptx_vm;
+
+namespace {
+
+constexpr WorkOrder kOrders[] = {WorkOrder::in_order, WorkOrder::comm_late, WorkOrder::comm_early,
+                                 WorkOrder::random};
+
+// Two streams, two events, and three numbers on the device.
+class Pair {
+ public:
+  Pair() {
+    cudaStreamCreateWithPriority(&compute, cudaStreamNonBlocking, 0);
+    cudaStreamCreateWithPriority(&comm, cudaStreamNonBlocking, -5);
+    cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+    cudaEventCreateWithFlags(&other, cudaEventDisableTiming);
+    cudaMalloc(reinterpret_cast<void**>(&data), 3 * sizeof(int));
+    cudaMemset(data, 0, 3 * sizeof(int));
+    cudaDeviceSynchronize();
+  }
+  ~Pair() {
+    cudaDeviceSynchronize();
+    for (cudaEvent_t e : {event, other}) cudaEventDestroy(e);
+    for (cudaStream_t s : {compute, comm}) cudaStreamDestroy(s);
+    cudaFree(data);
+    cudaGetLastError();
+  }
+  Pair(const Pair&) = delete;
+  Pair& operator=(const Pair&) = delete;
+
+  void copy(int to, int from, cudaStream_t stream) const {
+    cudaMemcpyAsync(data + to, data + from, sizeof(int), cudaMemcpyDeviceToDevice, stream);
+  }
+  void set(int at, int byte, cudaStream_t stream) const {
+    cudaMemsetAsync(data + at, byte, sizeof(int), stream);
+  }
+  int value(int at) const {
+    int result = -1;
+    cudaMemcpyAsync(&result, data + at, sizeof(int), cudaMemcpyDeviceToHost, compute);
+    cudaStreamSynchronize(compute);
+    return result & 0xff;
+  }
+  // comm takes part, and copies 0 to 1; compute then copies 1 to 2, behind it where it waits.
+  void capture_two(bool waits) const {
+    cudaStreamBeginCapture(compute, cudaStreamCaptureModeThreadLocal);
+    cudaEventRecord(event, compute);
+    cudaStreamWaitEvent(comm, event, 0);
+    copy(1, 0, comm);
+    cudaEventRecord(other, comm);
+    if (waits) cudaStreamWaitEvent(compute, other, 0);
+    copy(2, 1, compute);
+    if (!waits) cudaStreamWaitEvent(compute, other, 0);
+  }
+
+  cudaStream_t compute = nullptr, comm = nullptr;
+  cudaEvent_t event = nullptr, other = nullptr;
+  int* data = nullptr;
+};
+
+cudaGraphExec_t ended(cudaStream_t stream) {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+  REQUIRE(cudaGraphInstantiateWithFlags(&executable, graph, 0) == cudaSuccess);
+  CHECK(cudaGraphDestroy(graph) == cudaSuccess);
+  return executable;
+}
+
+}  // namespace
+
+TEST_CASE("captured work runs when its graph is launched, each time, in the order of streams and events") {
+  for (const WorkOrder order : kOrders) {
+    const ScopedOptions scope({.stream_order = order});
+    Pair pair;
+    pair.capture_two(true);
+    cudaStreamCaptureStatus status{};
+    CHECK(cudaStreamIsCapturing(pair.comm, &status) == cudaSuccess);
+    CHECK(status == cudaStreamCaptureStatusActive);
+    const cudaGraphExec_t graph = ended(pair.compute);
+    CHECK(cudaStreamIsCapturing(pair.comm, &status) == cudaSuccess);
+    CHECK(status == cudaStreamCaptureStatusNone);
+    CHECK(pair.value(2) == 0);
+    for (const int byte : {3, 5}) {
+      pair.set(0, byte, pair.compute);
+      CHECK(cudaGraphLaunch(graph, pair.compute) == cudaSuccess);
+      CHECK(pair.value(2) == byte);
+    }
+    pair.set(0, 7, pair.compute);
+    CHECK(cudaGraphLaunch(graph, pair.compute) == cudaSuccess);
+    CHECK(cudaGraphLaunch(graph, pair.comm) == cudaSuccess);  // behind the one before
+    cudaStreamSynchronize(pair.comm);
+    CHECK(pair.value(2) == 7);
+    CHECK(cudaGraphExecDestroy(graph) == cudaSuccess);
+    CHECK(cudaGraphLaunch(graph, pair.compute) == cudaErrorInvalidValue);
+    CHECK(take_findings().empty());
+  }
+}
+
+TEST_CASE("a wait that is missing in a graph is a race, whatever the order") {
+  for (const WorkOrder order : kOrders) {
+    const ScopedOptions scope({.stream_order = order});
+    Pair pair;
+    pair.capture_two(false);
+    const cudaGraphExec_t graph = ended(pair.compute);
+    cudaGraphLaunch(graph, pair.compute);
+    cudaDeviceSynchronize();
+    const std::vector<Finding> findings = take_findings();
+    REQUIRE(findings.size() == 1);
+    CHECK(findings[0].kind == FindingKind::stream_race);
+    cudaGraphExecDestroy(graph);
+  }
+}
+
+TEST_CASE("a graph is not ordered with what its stream does not wait for") {
+  Pair pair;
+  pair.capture_two(true);
+  const cudaGraphExec_t graph = ended(pair.compute);
+  pair.set(0, 3, pair.comm);
+  cudaGraphLaunch(graph, pair.compute);
+  cudaDeviceSynchronize();
+  const std::vector<Finding> findings = take_findings();
+  REQUIRE(findings.size() == 1);
+  CHECK(findings[0].kind == FindingKind::stream_race);
+  cudaGraphExecDestroy(graph);
+}
+
+TEST_CASE("what cannot be captured is an error, and the capture is lost") {
+  struct Call {
+    const char* name;
+    cudaError_t error;
+    cudaError_t (*make)(Pair&);
+  };
+  static int on_host = 0;
+  for (const Call& call : {
+           Call{"a wait of the host for the stream", cudaErrorStreamCaptureUnsupported,
+                [](Pair& p) { return cudaStreamSynchronize(p.compute); }},
+           {"for one that takes part", cudaErrorStreamCaptureUnsupported,
+            [](Pair& p) { return cudaStreamSynchronize(p.comm); }},
+           {"for all", cudaErrorStreamCaptureUnsupported, [](Pair&) { return cudaDeviceSynchronize(); }},
+           {"a query", cudaErrorStreamCaptureUnsupported, [](Pair& p) { return cudaStreamQuery(p.compute); }},
+           {"a copy to memory that is not pinned", cudaErrorStreamCaptureUnsupported,
+            [](Pair& p) { return cudaMemcpyAsync(&on_host, p.data, 4, cudaMemcpyDeviceToHost, p.compute); }},
+           {"an event of work that is not captured", cudaErrorStreamCaptureIsolation,
+            [](Pair& p) {
+              cudaStream_t outside = nullptr;
+              cudaStreamCreateWithFlags(&outside, cudaStreamNonBlocking);
+              cudaEventRecord(p.event, outside);
+              const cudaError_t error = cudaStreamWaitEvent(p.compute, p.event, 0);
+              cudaStreamDestroy(outside);
+              return error;
+            }},
+           {"the end by another stream", cudaErrorStreamCaptureUnmatched,
+            [](Pair& p) {
+              cudaGraph_t graph = nullptr;
+              return cudaStreamEndCapture(p.comm, &graph);
+            }},
+       }) {
+    CAPTURE(call.name);
+    Pair pair;
+    pair.capture_two(true);
+    CHECK(call.make(pair) == call.error);
+    CHECK(cudaMemsetAsync(pair.data, 0, 4, pair.compute) == cudaErrorStreamCaptureInvalidated);
+    cudaGraph_t graph = nullptr;
+    CHECK(cudaStreamEndCapture(pair.compute, &graph) == cudaErrorStreamCaptureInvalidated);
+    CHECK(graph == nullptr);
+    CHECK(pair.value(2) == 0);  // the streams work as ever
+  }
+}
+
+TEST_CASE("work that the capture's first stream never waits for is an error at the end") {
+  Pair pair;
+  pair.capture_two(true);
+  pair.set(0, 1, pair.comm);
+  cudaGraph_t graph = nullptr;
+  CHECK(cudaStreamEndCapture(pair.compute, &graph) == cudaErrorStreamCaptureUnjoined);
+  CHECK(cudaStreamEndCapture(pair.compute, &graph) == cudaErrorIllegalState);
+}
+
+TEST_CASE("an event that was captured last is no event outside of its capture") {
+  Pair pair;
+  pair.capture_two(true);
+  CHECK(cudaEventQuery(pair.other) == cudaErrorCapturedEvent);
+  const cudaGraphExec_t graph = ended(pair.compute);
+  CHECK(cudaEventSynchronize(pair.other) == cudaErrorCapturedEvent);
+  CHECK(cudaStreamWaitEvent(pair.comm, pair.other, 0) == cudaErrorCapturedEvent);
+  cudaEventRecord(pair.other, pair.comm);
+  CHECK(cudaEventSynchronize(pair.other) == cudaSuccess);
+  cudaGraphExecDestroy(graph);
+}
+
+TEST_CASE("work of the default stream is an error while a stream that waits for it is captured") {
+  Pair pair;
+  cudaStream_t blocking = nullptr;
+  cudaStreamCreate(&blocking);
+  cudaStreamBeginCapture(pair.compute, cudaStreamCaptureModeThreadLocal);
+  CHECK(cudaMemsetAsync(pair.data, 0, 4, nullptr) == cudaSuccess);
+  CHECK(cudaGraphExecDestroy(ended(pair.compute)) == cudaSuccess);
+  cudaStreamBeginCapture(blocking, cudaStreamCaptureModeThreadLocal);
+  CHECK(cudaMemsetAsync(pair.data, 0, 4, nullptr) == cudaErrorStreamCaptureImplicit);
+  cudaGraph_t graph = nullptr;
+  CHECK(cudaStreamEndCapture(blocking, &graph) == cudaErrorStreamCaptureInvalidated);
+  cudaStreamDestroy(blocking);
+}
