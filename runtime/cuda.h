@@ -22,6 +22,9 @@ void run_on_host(void* stream, std::function<void()> work);
 void record_event(void*& event, Device device, void* stream);  // creates the event when it is null
 void destroy_event(void* event) noexcept;
 void wait_event(void* stream, void* event);
+// Events that keep the time at which the device reaches them; the second waits until it has.
+void record_time(void*& event, Device device, void* stream);
+double seconds_between(void* begin, void* end);
 
 // All that the stream, and those that wait for it, are given from now on becomes a graph, in place of
 // running.

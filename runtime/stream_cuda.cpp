@@ -7,6 +7,20 @@
 #include "runtime/cuda_check.h"
 
 namespace flatshard::cuda {
+namespace {
+
+void record(void*& event, unsigned flags, Device device, void* stream) {
+  if (!event) {
+    cuda_check(cudaSetDevice(device.index), "cudaSetDevice");
+    cudaEvent_t created = nullptr;
+    cuda_check(cudaEventCreateWithFlags(&created, flags), "cudaEventCreateWithFlags");
+    event = created;
+  }
+  cuda_check(cudaEventRecord(static_cast<cudaEvent_t>(event), static_cast<cudaStream_t>(stream)),
+             "cudaEventRecord");
+}
+
+}  // namespace
 
 int device_count() {
   int count = 0;
@@ -51,14 +65,20 @@ void run_on_host(void* stream, std::function<void()> work) {
 }
 
 void record_event(void*& event, Device device, void* stream) {
-  if (!event) {
-    cuda_check(cudaSetDevice(device.index), "cudaSetDevice");
-    cudaEvent_t created = nullptr;
-    cuda_check(cudaEventCreateWithFlags(&created, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-    event = created;
-  }
-  cuda_check(cudaEventRecord(static_cast<cudaEvent_t>(event), static_cast<cudaStream_t>(stream)),
-             "cudaEventRecord");
+  record(event, cudaEventDisableTiming, device, stream);
+}
+
+void record_time(void*& event, Device device, void* stream) {
+  record(event, cudaEventDefault, device, stream);
+}
+
+double seconds_between(void* begin, void* end) {
+  cuda_check(cudaEventSynchronize(static_cast<cudaEvent_t>(end)), "cudaEventSynchronize");
+  float milliseconds = 0;
+  cuda_check(
+      cudaEventElapsedTime(&milliseconds, static_cast<cudaEvent_t>(begin), static_cast<cudaEvent_t>(end)),
+      "cudaEventElapsedTime");
+  return 1e-3 * static_cast<double>(milliseconds);
 }
 
 void destroy_event(void* event) noexcept { cudaEventDestroy(static_cast<cudaEvent_t>(event)); }
