@@ -6,12 +6,14 @@
 #include <limits>
 
 #include "runtime/check.h"
+#include "runtime/parallel.h"
 
 namespace flatshard::bench {
 namespace {
 
 // Cases compute with values of order one; what is far below cancels out of them, and its error is theirs.
 constexpr double kSmall = 0.05;
+constexpr int64_t kFillBlock = 1 << 16;  // elements that one thread fills at a time
 
 bool is_written(const Arg& arg) { return arg.role == Role::output || arg.role == Role::updated; }
 
@@ -44,10 +46,12 @@ void fill_argument(const Arg& arg, const Tensor& host, uint64_t seed) {
   const uint64_t stream = seed * 1000003 + std::hash<std::string>{}(arg.name);
   visit_any(arg.dtype, [&]<class T>() {
     T* data = host.as<T>();
-    for (int64_t i = 0; i < host.size(); ++i) {
-      const double unit = unit_random(stream, static_cast<uint64_t>(i));
-      data[i] = from_double<T>(arg.fill ? arg.fill(i, unit) : 3.0 * unit - 1.5);
-    }
+    parallel_blocks(host.size(), kFillBlock, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const double unit = unit_random(stream, static_cast<uint64_t>(i));
+        data[i] = from_double<T>(arg.fill ? arg.fill(i, unit) : 3.0 * unit - 1.5);
+      }
+    });
   });
 }
 

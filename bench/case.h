@@ -69,6 +69,7 @@ struct Case {
   double tolerance_factor =
       1.0;                    // times the tolerance of the dtype; a comment at the case says why it is not 1
   bool matrix_bound = false;  // the benchmark compares with the matrix peak, not with the copy bandwidth
+  bool needs_gpu = false;     // too large to be timed on a CPU
   // Set from the CMake list by all_cases.
   std::string stem{};
   bool has_cuda_twin = false;

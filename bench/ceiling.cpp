@@ -9,12 +9,15 @@
 #include "kernels/simd.h"
 #include "runtime/memory.h"
 #include "runtime/parallel.h"
+#include "runtime/stopwatch.h"
 
 namespace flatshard::bench {
 namespace {
 
 constexpr int kRounds = 8;
 constexpr double kMatrixSeconds = 0.25;
+constexpr int64_t kSmallestSquare = 256;
+constexpr int64_t kHostFloats = int64_t{1} << 26, kDeviceFloats = int64_t{1} << 28;
 constexpr int64_t kBlockFloats = 1 << 18;  // 1 MiB for a thread at a time
 
 using CopyLoop = void (*)(float* dst, const float* src, int64_t n);
@@ -74,25 +77,37 @@ class CopyBuffers {
 // What a copy reads and writes.
 double copied_bytes(int64_t floats) { return 2.0 * sizeof(float) * static_cast<double>(floats); }
 
-Ceiling device_copy_ceiling(Device device) {
-  const int64_t floats = int64_t{1} << 28;  // 1 GiB
+// What work takes on a stream. Done once untimed right before, so that a GPU is busy until the host has given
+// it all.
+template <class Work>
+double seconds_on(Stream& stream, Work&& work) {
+  Stopwatch watch(stream);
+  if (stream.device().is_cuda()) work();
+  watch.start();
+  work();
+  watch.stop();
+  return watch.seconds();
+}
+
+Ceiling device_copy_ceiling(Device device, int64_t floats) {
   const auto buffers = std::make_shared<CopyBuffers>(device, floats);
   return Ceiling({{"from device memory to device memory", copied_bytes(floats), [buffers] {
-                     copy(buffers->stream(), buffers->to(), buffers->from());
-                     buffers->stream().sync();
+                     Stream& stream = buffers->stream();
+                     return seconds_on(stream, [&] { copy(stream, buffers->to(), buffers->from()); });
                    }}});
 }
 
-Ceiling host_copy_ceiling() {
-  const int64_t floats = int64_t{1} << 26;  // 256 MiB
+Ceiling host_copy_ceiling(int64_t floats) {
   const auto buffers = std::make_shared<CopyBuffers>(Device::cpu(), floats);
   const auto way = [&](const char* name, CopyLoop loop) {
     return Ceiling::Way{
         name, copied_bytes(floats), [buffers, loop] {
           const float* from = buffers->from().as<float>();
           float* to = buffers->to().as<float>();
-          parallel_blocks(buffers->from().size(), kBlockFloats,
-                          [&](int64_t begin, int64_t end) { loop(to + begin, from + begin, end - begin); });
+          return seconds_of([&] {
+            parallel_blocks(buffers->from().size(), kBlockFloats,
+                            [&](int64_t begin, int64_t end) { loop(to + begin, from + begin, end - begin); });
+          });
         }};
   };
   return Ceiling({way("memcpy", copy_memcpy), way("vector loop", copy_vectors),
@@ -112,21 +127,23 @@ Case matrix_case(DType dtype, int64_t n) {
 }
 
 // Square products of the two largest sizes that this machine computes within kMatrixSeconds.
-Ceiling matrix_ceiling(Device device, DType dtype) {
+Ceiling matrix_ceiling(Device device, DType dtype, int64_t largest) {
   struct Product {
     Product(Case c, Device device) : problem(std::move(c)), setup(problem, {.device = device}) {}
+    double seconds() {
+      return seconds_on(setup.stream(), [&] { setup.launch(0); });
+    }
     Case problem;
     Setup setup;
   };
   std::vector<Ceiling::Way> ways;
-  for (const int64_t n : {256, 512, 1024, 2048, 4096, 8192}) {
+  for (int64_t n = kSmallestSquare; n <= largest; n *= 2) {
     const auto product = std::make_shared<Product>(matrix_case(dtype, n), device);
     if (ways.size() == 2) ways.erase(ways.begin());
     ways.push_back({product->problem.shape, product->problem.flops(product->setup.tensors()),
-                    [product] { product->setup.run(); }});
-    ways.back().run();
-    double fastest = seconds_of(ways.back().run);
-    for (int round = 0; round < kRounds; ++round) fastest = std::min(fastest, seconds_of(ways.back().run));
+                    [product] { return product->seconds(); }});
+    double fastest = ways.back().seconds();
+    for (int round = 0; round < kRounds; ++round) fastest = std::min(fastest, ways.back().seconds());
     if (8 * fastest > kMatrixSeconds) break;
   }
   return Ceiling(std::move(ways));
@@ -137,22 +154,23 @@ Ceiling matrix_ceiling(Device device, DType dtype) {
 Ceiling::Ceiling(std::vector<Way> ways) {
   check(!ways.empty(), "a ceiling needs a way to measure it");
   std::vector<double> best(ways.size(), 0);
-  for (const Way& way : ways) way.run();
+  for (const Way& way : ways) way.seconds();
   for (int round = 0; round < kRounds; ++round)
-    for (size_t i = 0; i < ways.size(); ++i)
-      best[i] = std::max(best[i], ways[i].work / seconds_of(ways[i].run));
+    for (size_t i = 0; i < ways.size(); ++i) best[i] = std::max(best[i], ways[i].work / ways[i].seconds());
   const size_t winner = static_cast<size_t>(std::max_element(best.begin(), best.end()) - best.begin());
   way_ = std::move(ways[winner]);
   first_ = best[winner];
 }
 
 double Ceiling::sample(double least_seconds) {
+  using Clock = std::chrono::steady_clock;
   int64_t runs = 0;
   double seconds = 0;
+  const auto began = Clock::now();
   do {
-    seconds += seconds_of(way_.run);
+    seconds += way_.seconds();
     ++runs;
-  } while (seconds < least_seconds);
+  } while (std::chrono::duration<double>(Clock::now() - began).count() < least_seconds);
   return way_.work * static_cast<double>(runs) / seconds;
 }
 
@@ -167,13 +185,15 @@ Ceiling* Ceilings::matrix(DType dtype) {
   return ceiling ? &*ceiling : nullptr;
 }
 
-Ceilings measure_ceilings(Device device) {
-  Ceilings ceilings{.copy = device.is_cuda() ? device_copy_ceiling(device) : host_copy_ceiling()};
+Ceilings measure_ceilings(Device device, CeilingSizes sizes) {
+  const auto floats = [&](int64_t usual) { return sizes.copy_floats > 0 ? sizes.copy_floats : usual; };
+  Ceilings ceilings{.copy = device.is_cuda() ? device_copy_ceiling(device, floats(kDeviceFloats))
+                                             : host_copy_ceiling(floats(kHostFloats))};
   if (device.is_cuda() && !golden_cases("gemm").front().has_cuda_twin) {
     ceilings.no_matrix = "gemm has no CUDA twin to measure it with";
   } else {
-    ceilings.f32 = matrix_ceiling(device, DType::f32);
-    ceilings.bf16 = matrix_ceiling(device, DType::bf16);
+    ceilings.f32 = matrix_ceiling(device, DType::f32, sizes.largest_square);
+    ceilings.bf16 = matrix_ceiling(device, DType::bf16, sizes.largest_square);
   }
   return ceilings;
 }

@@ -18,14 +18,14 @@ class Ceiling {
   // One way to do the work; the fastest counts.
   struct Way {
     std::string name;
-    double work;  // bytes or operations of one run
-    std::function<void()> run;
+    double work;                      // bytes or operations of one run
+    std::function<double()> seconds;  // does it, and says how long that took
   };
 
   // Tries all ways in turn, several times.
   explicit Ceiling(std::vector<Way> ways);
 
-  // The rate now, of the fastest way: of one run, or of as many as take least_seconds.
+  // The rate now, of the fastest way: of one run, or of as many as keep the host for least_seconds.
   double sample(double least_seconds = 0);
   double measure();                        // the best of several samples
   double first() const { return first_; }  // the best rate at the start
@@ -46,6 +46,13 @@ struct Ceilings {
   Ceiling* matrix(DType dtype);
 };
 
-Ceilings measure_ceilings(Device device);
+struct CeilingSizes {
+  int64_t copy_floats = 0;        // 0: 256 MiB on the CPU, 1 GiB on a GPU
+  int64_t largest_square = 8192;  // of the matrix products
+};
+// These only show that the measurement works, not what the machine can do.
+inline constexpr CeilingSizes kSmallCeilings{.copy_floats = int64_t{1} << 16, .largest_square = 256};
+
+Ceilings measure_ceilings(Device device, CeilingSizes sizes = {});
 
 }  // namespace flatshard::bench

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/stopwatch.h"
+
 namespace flatshard::bench {
 namespace {
 
@@ -31,34 +33,47 @@ int64_t argument_bytes(const Case& c) {
 class Rotation {
  public:
   Rotation(const Case& c, Device device, int copies)
-      : setup_(c, {.device = device, .copies = copies}), copies_(copies) {
+      : setup_(c, {.device = device, .copies = copies}),
+        watch_(setup_.stream()),
+        copies_(copies),
+        on_gpu_(device.is_cuda()) {
     const bool updates =
         std::any_of(c.args.begin(), c.args.end(), [](const Arg& a) { return a.role == Role::updated; });
     if (updates) calls_until_reset_ = copies * kRunsPerReset;
   }
 
-  int64_t most_calls() const { return calls_until_reset_; }
+  // How long our threads have waited for a processor: on a GPU, which has a clock of its own, no matter.
+  double waited() const { return on_gpu_ ? 0 : waited_seconds(); }
+  int64_t most_calls() const { return calls_until_reset_ / (on_gpu_ ? 2 : 1); }
 
-  // The time of one call, from `calls` of them.
+  // The time of one call, from `calls` of them. As many before them keep a GPU busy while the host gives it
+  // those that are timed.
   double seconds_per_call(int64_t calls) {
-    if (calls_ + calls > calls_until_reset_) {
+    const int64_t given = on_gpu_ ? 2 * calls : calls;
+    if (calls_ + given > calls_until_reset_) {
       setup_.reset();
       calls_ = 0;
     }
-    calls_ += calls;
-    const double seconds = seconds_of([&] {
-      for (int64_t i = 0; i < calls; ++i, next_ = (next_ + 1) % copies_) setup_.launch(next_);
-      setup_.stream().sync();
-    });
-    return seconds / static_cast<double>(calls);
+    calls_ += given;
+    if (on_gpu_) launch(calls);
+    watch_.start();
+    launch(calls);
+    watch_.stop();
+    return watch_.seconds() / static_cast<double>(calls);
   }
 
   const Tensors& tensors() const { return setup_.tensors(); }
 
  private:
+  void launch(int64_t calls) {
+    for (int64_t i = 0; i < calls; ++i, next_ = (next_ + 1) % copies_) setup_.launch(next_);
+  }
+
   Setup setup_;
+  Stopwatch watch_;
   int copies_, next_ = 0;
-  int64_t calls_ = 0, calls_until_reset_ = INT64_MAX / 2;
+  bool on_gpu_;
+  int64_t calls_ = 0, calls_until_reset_ = INT64_MAX / 4;
 };
 
 double median_sample(Ceiling& ceiling) {
@@ -84,16 +99,16 @@ std::vector<Sample> take_samples(Rotation& rotation, Ceiling& ceiling, double wo
   };
   // The rate of the ceiling now, and whether that was quiet.
   const auto neighbour = [&](double seconds) {
-    const double waited = waited_seconds();
+    const double waited = rotation.waited();
     double rate = 0;
     const double wall = seconds_of([&] { rate = ceiling.sample(std::min(seconds, kLongestNeighbour)); });
-    return std::pair(rate, waited_seconds() - waited <= kQuietShare * wall);
+    return std::pair(rate, rotation.waited() - waited <= kQuietShare * wall);
   };
   auto [before, was_quiet] = neighbour(0);
   do {
-    const double waited = waited_seconds();
+    const double waited = rotation.waited();
     const double seconds = rotation.seconds_per_call(calls), wall = seconds * static_cast<double>(calls);
-    const bool is_quiet = waited_seconds() - waited <= kQuietShare * wall;
+    const bool is_quiet = rotation.waited() - waited <= kQuietShare * wall;
     const auto [after, stays_quiet] = neighbour(wall);
     samples.push_back(
         {seconds, work / seconds / ((before + after) / 2), was_quiet && is_quiet && stays_quiet});

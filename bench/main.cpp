@@ -1,11 +1,9 @@
 // bench [words...]: times the ops on large shapes and compares them with what the machine can do. See
 // bench/README.md.
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <unistd.h>
 
@@ -14,10 +12,12 @@
 #include "bench/checkpoint_bench.h"
 #include "bench/comm_bench.h"
 #include "bench/kernel_resources.h"
+#include "bench/op_bench.h"
 #include "bench/report.h"
 #include "bench/step_bench.h"
 #include "bench/strategy_bench.h"
 #include "runtime/parallel.h"
+#include "runtime/whole_file.h"
 
 using namespace flatshard;
 using namespace flatshard::bench;
@@ -29,35 +29,58 @@ struct Options {
   std::string device = "cpu";
   int threads = 0;  // 0: as many as the process may use
   std::string json_file;
-  double seconds = 2;
+  double seconds = 0;  // 0: what is usual
   bool list = false;
   bool step = false, comm = false, checkpoint = false;
   bool vm = false, opcodes = false;
   bool resources = false;
+  bool small = false, serve = false;
+  StepOptions training;
+
+  double seconds_or(double usual) const { return seconds > 0 ? seconds : usual; }
 };
 
+constexpr double kCaseSeconds = 2, kStepSeconds = 10, kStrategySeconds = 20;
+
+void declare_training(CLI::App& app, StepOptions& o) {
+  app.add_option("--model", o.model, "with --step on one rank: the shape")
+      ->check(CLI::IsMember(step_models()))
+      ->capture_default_str();
+  app.add_option("--batch", o.batch, "sequences of a step")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
+  app.add_option("--seq", o.seq_len, "tokens of a sequence")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
+  app.add_flag("--recompute", o.recompute, "activations in the backward pass");
+}
+
 void declare(CLI::App& app, Options& o) {
-  app.add_option("filter", o.words, "words that a case's line must all hold, such as: rmsnorm bf16");
+  app.add_option("filter", o.words,
+                 "words that a case's line must all hold, such as: rmsnorm bf16; with --step, fp32 or bf16");
   app.add_option("--device", o.device, "where to run")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
   app.add_option("--threads", o.threads, "CPU threads (default: all that this process may use)")
       ->check(CLI::Range(1, 1024));
   app.add_option("--json", o.json_file, "also write every number to this file")->type_name("FILE");
-  app.add_option("--seconds", o.seconds, "time limit for the samples of one case")
-      ->check(CLI::Range(0.01, 3600.0))
-      ->capture_default_str();
+  app.add_option("--seconds", o.seconds,
+                 "time limit for the samples of one case (default: 2, of steps 10, on several ranks 20)")
+      ->check(CLI::Range(0.01, 3600.0));
   app.add_flag(
       "--step", o.step,
       "time whole training steps instead of single ops; under mpirun, sharded beside replicated ones");
+  declare_training(app, o.training);
+  app.add_flag("--small", o.small, "small cases and ceilings, to see that it works");
+  app.add_flag("--serve", o.serve, "time what standard input asks for, one line each, and answer in JSON");
   app.add_flag("--comm", o.comm, "under mpirun: time collectives beside MPI's own")->excludes("--step");
   app.add_flag("--checkpoint", o.checkpoint,
                "time saving and loading a checkpoint beside plain files, in this folder; also under mpirun")
       ->excludes("--step", "--comm");
   auto* vm =
       app.add_flag("--vm", o.vm, "count what the CUDA twins cost, on the PTX machine: no GPU is needed");
-  for (const char* other :
-       {"--step", "--comm", "--checkpoint", "--device", "--threads", "--json", "--seconds"})
+  for (const char* other : {"--step", "--comm", "--checkpoint", "--device", "--threads", "--json",
+                            "--seconds", "--small", "--serve"})
     vm->excludes(other);
   app.add_flag("--opcodes", o.opcodes, "with --vm: how often each opcode is executed")->needs(vm);
   app.add_flag(
@@ -72,25 +95,42 @@ Device device_of(const std::string& name) {
   return Device::cuda(0);
 }
 
-// Opened before anything is timed, so that a wrong name does not cost the run.
-std::ofstream open_json(const std::string& file) {
-  std::ofstream out;
-  if (file.empty()) return out;
-  out.open(file);
-  check(out.is_open(), "--json: cannot write ", file);
-  return out;
+std::vector<std::string> compute_types(const std::vector<std::string>& words) {
+  for (const std::string& word : words)
+    check(word == "fp32" || word == "bf16", "--step ", word, ": what follows must be fp32 or bf16");
+  return words.empty() ? std::vector<std::string>{"fp32", "bf16"} : words;
+}
+
+// One line of JSON for each line of standard input, of as many seconds of steps.
+void serve_steps(StepBench& bench, double seconds) {
+  std::cout << "{}" << std::endl;  // ready
+  for (std::string line; std::getline(std::cin, line);)
+    std::cout << json_line(bench.measure(seconds)) << std::endl;
 }
 
 int time_steps(const Options& options, World& world) {
-  check(options.device == "cpu",
-        "--step: training steps run on the CPU only, until every op has its CUDA twin");
+  StepOptions training = options.training;
+  training.device = device_of(options.device);
   if (options.threads > 0) set_thread_count(options.threads);
-  Ceilings ceilings = measure_ceilings(Device::cpu());
-  std::cout << head_lines(this_machine(Device::cpu()), ceilings) << '\n' << step_header() << std::flush;
-  for (const char* compute : {"fp32", "bf16"})
-    std::cout << step_line(
-                     measure_step(compute, {.seconds = std::max(options.seconds, 10.0)}, world, ceilings))
-              << std::flush;
+  const double seconds = options.seconds_or(kStepSeconds);
+  const Machine machine = this_machine(training.device);
+  Ceilings ceilings = measure_ceilings(training.device, options.small ? kSmallCeilings : CeilingSizes{});
+  const std::vector<std::string> types = compute_types(options.words);
+  if (options.serve) {
+    check(types.size() == 1, "--step --serve: say which, fp32 or bf16");
+    training.compute = types.front();
+    StepBench bench(training, world, ceilings);
+    serve_steps(bench, seconds);
+    return 0;
+  }
+  std::cout << head_lines(machine, ceilings) << '\n' << step_header(training.model) << std::flush;
+  std::vector<StepResult> results;
+  for (const std::string& compute : types) {
+    training.compute = compute;
+    results.push_back(StepBench(training, world, ceilings).measure(seconds));
+    std::cout << step_line(results.back()) << std::flush;
+    if (!options.json_file.empty()) write_whole_file(options.json_file, to_json(machine, ceilings, results));
+  }
   return 0;
 }
 
@@ -108,19 +148,19 @@ int time_ranks(const Options& options, World& world) {
   check(options.device == "cpu", "--comm and --step under mpirun: ranks talk through host memory");
   check(options.step || options.comm, "under mpirun: bench --comm, --step or --checkpoint");
   set_thread_count(options.threads > 0 ? options.threads : threads_for(world));
-  std::ofstream json = open_json(world.rank() == 0 ? options.json_file : "");
   const Machine machine = this_machine(Device::cpu());
   if (world.rank() == 0)
     std::cout << machine.processor << ", " << machine.threads << " threads to a rank, commit "
               << machine.commit << "\n\n";
   if (options.comm) {
-    const std::vector<CommResult> results = measure_comm(world, options.seconds);
-    if (json.is_open()) json << to_json(machine, results);
+    const std::vector<CommResult> results = measure_comm(world, options.seconds_or(kCaseSeconds));
+    if (world.rank() == 0 && !options.json_file.empty())
+      write_whole_file(options.json_file, to_json(machine, results));
   } else {
     check(options.json_file.empty(), "--json: steps on several ranks have no JSON form");
     for (const char* compute : {"fp32", "bf16"}) {
       const auto results =
-          measure_strategies(world, {.compute = compute, .seconds = std::max(options.seconds, 20.0)});
+          measure_strategies(world, {.compute = compute, .seconds = options.seconds_or(kStrategySeconds)});
       if (world.rank() == 0) std::cout << strategy_table(results, compute, world.size()) << std::endl;
     }
   }
@@ -161,33 +201,19 @@ int run(const Options& options) {
   if (options.checkpoint) return time_checkpoints(options, world);
   if (world.size() > 1 || options.comm) return time_ranks(options, world);
   if (options.step) return time_steps(options, world);
-  const std::vector<Case> cases = select_cases(all_cases(Scale::bench), options.words);
+  const OpOptions ops{.words = options.words,
+                      .device = device_of(options.device),
+                      .seconds = options.seconds_or(kCaseSeconds),
+                      .small = options.small,
+                      .json_file = options.json_file};
   if (options.list) {
-    for (const Case& c : cases) std::cout << label(c) << '\n';
+    for (const Case& c : op_cases(ops)) std::cout << label(c) << '\n';
     return 0;
   }
-  const Device device = device_of(options.device);
   if (options.threads > 0) set_thread_count(options.threads);
-  std::ofstream json = open_json(options.json_file);
-
-  const Machine machine = this_machine(device);
-  const Limits limits{.seconds = options.seconds, .cache_bytes = machine.cache_bytes};
-  Ceilings ceilings = measure_ceilings(device);
-  Harness harness(device, all_cases(Scale::test), ceilings, limits);
-  const Table table(cases);
-  std::cout << head_lines(machine, ceilings) << '\n' << table.header() << std::endl;
-  std::vector<Result> results;
-  for (const Case& c : cases) {
-    results.push_back(harness.measure(c));
-    std::cout << table.line(results.back()) << std::endl;
-  }
-  std::cout << '\n' << drift_lines(ceilings) << summary_lines(results);
-  if (json.is_open()) {
-    json << to_json(machine, ceilings, results) << std::flush;
-    check(json.good(), "--json: writing ", options.json_file, " failed");
-  }
-  const auto bad = [](const Result& r) { return r.skipped.empty() && !r.accuracy.passed(); };
-  return std::any_of(results.begin(), results.end(), bad) ? 1 : 0;
+  if (!options.serve) return time_ops(ops, std::cout);
+  serve_ops(ops, std::cin, std::cout);
+  return 0;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "bench/comm_bench.h"
 #include "bench/harness.h"
 #include "bench/machine.h"
+#include "bench/step_bench.h"
 
 namespace flatshard::bench {
 
@@ -32,7 +33,13 @@ std::string summary_lines(const std::vector<Result>& results);
 
 // {"machine": ..., "ceilings": ..., "cases": [...]}
 std::string to_json(const Machine& machine, const Ceilings& ceilings, const std::vector<Result>& results);
+// The same without the cases, and one case, each on one line.
+std::string json_line(const Machine& machine, const Ceilings& ceilings);
+std::string json_line(const Result& result);
 // {"machine": ..., "collectives": [...]}
 std::string to_json(const Machine& machine, const std::vector<CommResult>& results);
+// {"machine": ..., "ceilings": ..., "steps": [...]}, and one step on one line.
+std::string to_json(const Machine& machine, const Ceilings& ceilings, const std::vector<StepResult>& results);
+std::string json_line(const StepResult& result);
 
 }  // namespace flatshard::bench

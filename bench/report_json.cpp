@@ -56,6 +56,27 @@ Json json_of(const Result& r) {
   return json;
 }
 
+Json json_of(const StepResult& r) {
+  return {{"model", r.model},
+          {"compute", r.compute},
+          {"seq_len", r.seq_len},
+          {"tokens", r.tokens},
+          {"seconds", json_of(r.seconds)},
+          {"steps", r.steps},
+          {"disturbed", r.disturbed},
+          {"tokens_per_second", r.tokens_per_second()},
+          {"operations_full", r.operations_full},
+          {"operations_causal", r.operations},
+          {"bytes", r.bytes},
+          {"matrix_rate", r.matrix_rate},
+          {"copy_rate", r.copy_rate},
+          {"mfu_full", r.mfu_full()},
+          {"mfu_causal", r.mfu_causal()},
+          {"floor_seconds", r.floor_seconds()},
+          {"memory_bytes", r.memory_bytes},
+          {"loss", r.loss}};
+}
+
 Json json_of(const CommResult& r) {
   return {{"verb", r.verb},
           {"ranks", r.ranks},
@@ -77,6 +98,22 @@ std::string to_json(const Machine& machine, const Ceilings& ceilings, const std:
   const Json json{{"machine", json_of(machine)}, {"ceilings", json_of(ceilings)}, {"cases", cases}};
   return json.dump(2) + "\n";
 }
+
+std::string json_line(const Machine& machine, const Ceilings& ceilings) {
+  return Json{{"machine", json_of(machine)}, {"ceilings", json_of(ceilings)}}.dump();
+}
+
+std::string json_line(const Result& result) { return json_of(result).dump(); }
+
+std::string to_json(const Machine& machine, const Ceilings& ceilings,
+                    const std::vector<StepResult>& results) {
+  Json steps = Json::array();
+  for (const StepResult& result : results) steps.push_back(json_of(result));
+  const Json json{{"machine", json_of(machine)}, {"ceilings", json_of(ceilings)}, {"steps", steps}};
+  return json.dump(2) + "\n";
+}
+
+std::string json_line(const StepResult& result) { return json_of(result).dump(); }
 
 std::string to_json(const Machine& machine, const std::vector<CommResult>& results) {
   Json collectives = Json::array();

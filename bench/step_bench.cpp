@@ -11,19 +11,68 @@ namespace flatshard::bench {
 namespace {
 
 constexpr int kWarmUp = 2, kLeastSteps = 5;
-constexpr int64_t kVocab = 50257;
+constexpr int64_t kBatches = 64;  // before the tokens begin again
+constexpr double kCeilingSeconds = 0.1;
 
-Config gpt2_124m(const std::string& compute, const StepOptions& o) {
+struct Shape {
+  const char* name;
+  ModelConfig model;
+};
+
+const std::vector<Shape>& shapes() {
+  const auto llama3 = [](int64_t layers) -> ModelConfig {
+    return {.family = "llama",
+            .layers = layers,
+            .hidden = 4096,
+            .heads = 32,
+            .kv_heads = 8,
+            .ffn = 14336,
+            .vocab = 128256,
+            .tied = false,
+            .rope_theta = 5e5};
+  };
+  const auto qwen = [](int64_t layers, int64_t hidden, int64_t heads, int64_t ffn) -> ModelConfig {
+    return {.family = "qwen2",
+            .layers = layers,
+            .hidden = hidden,
+            .heads = heads,
+            .kv_heads = 2,
+            .ffn = ffn,
+            .vocab = 151936,
+            .tied = true,
+            .rope_theta = 1e6};
+  };
+  static const std::vector<Shape> all{
+      {"gpt2-124m",
+       {.family = "gpt2", .layers = 12, .hidden = 768, .heads = 12, .vocab = 50257, .max_positions = 1024}},
+      {"qwen2.5-0.5b", qwen(24, 896, 14, 4864)},
+      {"qwen2.5-1.5b", qwen(28, 1536, 12, 8960)},
+      {"llama3-8b", llama3(32)},
+      {"llama3-8b-half", llama3(16)},  // half of its layers, where the whole does not fit
+      {"tiny", {.family = "llama", .layers = 2, .hidden = 64, .heads = 2, .ffn = 128, .vocab = 256}},
+  };
+  return all;
+}
+
+const ModelConfig& shape_named(const std::string& name) {
+  for (const Shape& shape : shapes())
+    if (name == shape.name) return shape.model;
+  std::string names;
+  for (const std::string& each : step_models()) names += " " + each;
+  fail(str("there is no model \"", name, "\" to time; there are", names));
+}
+
+Config config_of(const StepOptions& o) {
   Config c;
-  c.run.device = "cpu";
-  c.model = {
-      .family = "gpt2", .layers = 12, .hidden = 768, .heads = 12, .vocab = kVocab, .max_positions = 1024};
+  c.run.device = o.device.is_cuda() ? "cuda" : "cpu";
+  c.model = shape_named(o.model);
   c.data.seq_len = o.seq_len;
   c.train.steps = 1;
   c.train.total_batch_size = c.train.batch_size_per_device = o.batch;
+  c.train.recompute = o.recompute;
   c.optimizer.lr = 1e-4;
   c.optimizer.weight_decay = 0.1;
-  c.precision.compute = compute;
+  c.precision.compute = o.compute;
   return c;
 }
 
@@ -49,40 +98,69 @@ double bytes_of_step(Engine& engine) {
 
 }  // namespace
 
-StepResult measure_step(const std::string& compute, const StepOptions& options, World& world,
-                        Ceilings& ceilings) {
-  const RunSetup setup = set_up(gpt2_124m(compute, options), 1);
-  const RandomTokens tokens(options.batch * options.seq_len * 64 + 1, kVocab);
-  const Data data(
-      tokens.file(),
-      {.seq_len = options.seq_len, .lane_sequences = options.batch, .total_sequences = options.batch});
-  Machinery machinery(setup, world);
-  machinery.engine().initialise();
+std::vector<std::string> step_models() {
+  std::vector<std::string> names;
+  for (const Shape& shape : shapes()) names.emplace_back(shape.name);
+  return names;
+}
 
-  StepResult result{
-      .compute = compute,
-      .tokens = options.batch * options.seq_len,
-      .operations = static_cast<double>(options.batch * options.seq_len) * machinery.plan().flops.causal,
-      .bytes = bytes_of_step(machinery.engine())};
-  Ceiling* matrix = ceilings.matrix(setup.compute);
-  check(matrix != nullptr, "there is no matrix ceiling: ", ceilings.no_matrix);
-  std::vector<double> seconds, quiet_seconds, matrix_rates, copy_rates;
-  const auto step = [&](int64_t number) {
+struct StepBench::Training {
+  Training(const StepOptions& o, World& world, Ceilings& all_ceilings)
+      : options(o),
+        setup(set_up(config_of(o), 1)),
+        tokens(o.batch * o.seq_len * kBatches + 1, setup.model.vocab),
+        data(tokens.file(), {.seq_len = o.seq_len, .lane_sequences = o.batch, .total_sequences = o.batch}),
+        machinery(setup, world),
+        ceilings(all_ceilings),
+        matrix(ceilings.matrix(setup.compute)) {
+    check(matrix != nullptr, "there is no matrix ceiling: ", ceilings.no_matrix);
+    machinery.engine().initialise();
+  }
+
+  double step() {  // its loss
     const auto r = machinery.engine().step(data, {.data_step = number,
                                                   .update = number + 1,
                                                   .lr = 1e-4,
                                                   .loss_scale = 1,
                                                   .targets = data.target_count(number)});
-    result.loss = r.lane_losses.front();
-  };
+    ++number;
+    return r.lane_losses.front();
+  }
+
+  StepOptions options;
+  RunSetup setup;
+  RandomTokens tokens;
+  Data data;
+  Machinery machinery;
+  Ceilings& ceilings;
+  Ceiling* matrix;
   int64_t number = 0;
-  while (number < kWarmUp) step(number++);
+};
+
+StepBench::StepBench(const StepOptions& options, World& world, Ceilings& ceilings)
+    : training_(std::make_unique<Training>(options, world, ceilings)) {}
+StepBench::~StepBench() = default;
+
+StepResult StepBench::measure(double limit) {
+  Training& t = *training_;
+  const RunPlan& plan = t.machinery.plan();
+  const int64_t tokens = t.options.batch * t.options.seq_len;
+  StepResult result{.model = t.options.model,
+                    .compute = t.options.compute,
+                    .seq_len = t.options.seq_len,
+                    .tokens = tokens,
+                    .operations = static_cast<double>(tokens) * plan.flops.causal,
+                    .operations_full = static_cast<double>(tokens) * plan.flops.full,
+                    .bytes = bytes_of_step(t.machinery.engine()),
+                    .memory_bytes = plan.memory_bytes};
+  std::vector<double> seconds, quiet_seconds, matrix_rates, copy_rates;
+  while (t.number < kWarmUp) t.step();
   double spent = 0;
-  while (spent < options.seconds || static_cast<int>(seconds.size()) < kLeastSteps) {
-    matrix_rates.push_back(matrix->sample(0.1));
-    copy_rates.push_back(ceilings.copy.sample(0.1));
+  while (spent < limit || static_cast<int>(seconds.size()) < kLeastSteps) {
+    matrix_rates.push_back(t.matrix->sample(kCeilingSeconds));
+    copy_rates.push_back(t.ceilings.copy.sample(kCeilingSeconds));
     const double waited = waited_seconds();
-    seconds.push_back(seconds_of([&] { step(number++); }));
+    seconds.push_back(seconds_of([&] { result.loss = t.step(); }));
     constexpr double kQuietShare = 0.02;  // of the step's time spent waiting for a processor
     if (waited_seconds() - waited < kQuietShare * seconds.back()) quiet_seconds.push_back(seconds.back());
     spent += seconds.back();
@@ -95,9 +173,12 @@ StepResult measure_step(const std::string& compute, const StepOptions& options, 
   return result;
 }
 
-std::string step_header() {
-  return "GPT-2 124M, whole steps       tokens/s   step ms  p10..p90 ms    floor ms  = products + bytes   "
+std::string step_header(const std::string& model) {
+  std::ostringstream out;
+  out << std::left << std::setw(30) << (model == "gpt2-124m" ? "GPT-2 124M" : model) + ", whole steps"
+      << "tokens/s   step ms  p10..p90 ms    floor ms  = products + bytes   "
          "step/floor  GFLOP/s peak  GB/s copy\n";
+  return std::move(out).str();
 }
 
 std::string step_line(const StepResult& r) {
@@ -111,7 +192,8 @@ std::string step_line(const StepResult& r) {
       << ms(r.operations / r.matrix_rate) << " + " << std::setw(4) << ms(r.bytes / r.copy_rate)
       << std::setw(14) << std::setprecision(2) << r.seconds.median / r.floor_seconds() << std::setprecision(0)
       << std::setw(14) << r.matrix_rate * 1e-9 << std::setw(11) << r.copy_rate * 1e-9 << "   loss "
-      << std::setprecision(3) << r.loss << '\n';
+      << std::setprecision(3) << r.loss << "   mfu " << std::setprecision(1) << 100 * r.mfu_full()
+      << "% causal " << 100 * r.mfu_causal() << "%\n";
   return std::move(out).str();
 }
 

@@ -125,13 +125,18 @@ AttentionBackward backward_args(const Tensors& t, const Setting& s) {
 
 // --- the cases
 
-std::string name_of(const Setting& s) {
+// "7+3*1024" for a document of 7 rows and three of 1024.
+std::string name_of(const std::vector<int64_t>& lengths) {
   std::string text;
-  for (const int64_t length : s.queries) text += str(text.empty() ? "" : "+", length);
-  if (s.own_keys()) {
-    text += " of ";
-    for (size_t i = 0; i < s.keys.size(); ++i) text += str(i == 0 ? "" : "+", s.keys[i]);
+  for (size_t i = 0, same = 1; i < lengths.size(); i += same, same = 1) {
+    while (i + same < lengths.size() && lengths[i + same] == lengths[i]) ++same;
+    text += str(text.empty() ? "" : "+", same > 1 ? str(same, "*") : "", lengths[i]);
   }
+  return text;
+}
+
+std::string name_of(const Setting& s) {
+  std::string text = name_of(s.queries) + (s.own_keys() ? " of " + name_of(s.keys) : "");
   text += str(" x ", s.Hq, "/", s.Hkv, " x ", s.D, s.causal ? " causal" : " full");
   if (s.window > 0) text += str(" window ", s.window);
   return s.packed ? text + " packed" : text;
@@ -266,6 +271,21 @@ const std::vector<Setting>& bench_settings() {
   return all;
 }
 
+// What is published for other kernels: 16384 tokens in sequences of 1024 to 16384, heads of 2048 together.
+std::vector<Setting> gpu_settings() {
+  constexpr int64_t kTokens = 16384, kWidth = 2048;
+  std::vector<Setting> all;
+  for (const int64_t D : {64, 128})
+    for (int64_t T = 1024; T <= kTokens; T *= 2)
+      all.push_back({.queries = std::vector<int64_t>(static_cast<size_t>(kTokens / T), T),
+                     .Hq = kWidth / D,
+                     .Hkv = kWidth / D,
+                     .D = D});
+  all.push_back({.queries = {kTokens}, .Hq = 16, .Hkv = 16, .D = 128, .causal = false});
+  all.push_back({.queries = {8192}, .Hq = 64, .Hkv = 8, .D = 128});
+  return all;
+}
+
 }  // namespace
 
 std::vector<Case> attention_cases(Scale scale) {
@@ -283,6 +303,9 @@ std::vector<Case> attention_cases(Scale scale) {
     for (const auto& [dtype, setting] : vm_settings()) add(dtype, {setting});
   } else if (scale == Scale::bench) {
     for (const DType dtype : {DType::f32, DType::bf16}) add(dtype, bench_settings());
+    const size_t small = cases.size();
+    add(DType::bf16, gpu_settings());
+    for (size_t i = small; i < cases.size(); ++i) cases[i].needs_gpu = true;
   } else {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       add(dtype, test_settings());

@@ -123,6 +123,13 @@ std::vector<Case> cross_entropy_cases(Scale scale) {
       cases.push_back(backward_case(dtype, dtype, s));
       if (dtype != DType::f32 && scale != Scale::golden) cases.push_back(backward_case(dtype, DType::f32, s));
     }
+  if (scale == Scale::bench) {
+    const Sizes llama3{8192, 128256};
+    for (Case c : {forward_case(DType::bf16, llama3), backward_case(DType::bf16, DType::bf16, llama3)}) {
+      c.needs_gpu = true;
+      cases.push_back(std::move(c));
+    }
+  }
   return cases;
 }
 

@@ -1,6 +1,8 @@
 // Cases of the matrix product and of the bias gradient. A product is its own derivative, so only values are
 // checked.
 
+#include <array>
+
 #include "bench/case.h"
 #include "kernels/gemm.h"
 
@@ -119,6 +121,19 @@ std::vector<Case> bench_cases() {
     cases.push_back(gemm_case({dtype, dtype, 256, 50257, 768, {.transpose_b = true}}));
     cases.push_back(bias_case(dtype, 16384, 2048));
   }
+  const size_t small = cases.size();
+  const auto add = [&](DType out, int64_t M, int64_t N, int64_t K, Options with) {
+    cases.push_back(gemm_case({DType::bf16, out, M, N, K, with}));
+  };
+  add(DType::bf16, 4096, 4096, 4096, {});
+  add(DType::bf16, 8192, 8192, 8192, {});
+  // Linear layers of 8 and 1.5 billion parameters: y, dx, dw.
+  for (const auto& [tokens, in, out] : {std::array<int64_t, 3>{8192, 4096, 14336}, {16384, 1536, 8960}}) {
+    add(DType::bf16, tokens, out, in, {.transpose_b = true});
+    add(DType::bf16, tokens, in, out, {});
+    add(DType::f32, out, in, tokens, {.transpose_a = true, .accumulate = true});
+  }
+  for (size_t i = small; i < cases.size(); ++i) cases[i].needs_gpu = true;
   return cases;
 }
 

@@ -127,7 +127,15 @@ std::vector<Sizes> sizes(Scale scale) {
 }  // namespace
 
 std::vector<Case> head_cases(Scale scale) {
-  return both_directions(scale, sizes(scale), forward_case, backward_case);
+  std::vector<Case> cases = both_directions(scale, sizes(scale), forward_case, backward_case);
+  if (scale == Scale::bench) {
+    const Sizes qwen{8192, 1536, 151936};
+    for (Case c : {forward_case(DType::bf16, qwen), backward_case(DType::bf16, qwen)}) {
+      c.needs_gpu = true;
+      cases.push_back(std::move(c));
+    }
+  }
+  return cases;
 }
 
 }  // namespace flatshard::bench

@@ -3,7 +3,7 @@
 #   bench/peers/compare.sh [--rounds N] [--seconds S] [--threads N] [--json FILE]
 # A round runs `build/bin/bench --step` and pytorch_step.py one after the other, every second round in the other order,
 # so that a machine that drifts drifts for both. PYTHON names a Python with torch (default: python3), BENCH the bench
-# (default: build/bin/bench). The limit in seconds is for the steps of one dtype; the bench takes no less than 10.
+# (default: build/bin/bench). The limit in seconds is for the steps of one dtype.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-python3}

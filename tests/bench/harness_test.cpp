@@ -34,8 +34,10 @@ Case sum_case(double wrong = 0) {
 
 // Ceilings that need no machine: a pause counts as the copy of 1000 bytes.
 Ceilings pausing() {
-  return {.copy = Ceiling(
-              {{"a pause", 1000, [] { std::this_thread::sleep_for(std::chrono::microseconds(20)); }}})};
+  return {.copy = Ceiling({{"a pause", 1000, [] {
+                              return seconds_of(
+                                  [] { std::this_thread::sleep_for(std::chrono::microseconds(20)); });
+                            }}})};
 }
 
 constexpr Limits kLimits{.seconds = 0.02, .cache_bytes = 256};
