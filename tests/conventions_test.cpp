@@ -206,6 +206,20 @@ TEST_CASE("events are recorded and waited for only at their home") {
   CHECK_MESSAGE(found.empty(), joined(found));
 }
 
+TEST_CASE("a test that needs a GPU stands in the suite that is run where there is one") {
+  for (const Source& source : sources()) {
+    std::string opening;  // of the test case that a line belongs to
+    for (const std::string& line : source.lines) {
+      if (line.starts_with("TEST_CASE(")) opening.clear();
+      if (opening.find('{') == opening.npos) opening += line;
+      if (is_this_file(source) || line.find("skip(\"no GPU") == line.npos) continue;
+      CAPTURE(source.path);
+      CAPTURE(opening);
+      CHECK(opening.find("test_suite(\"gpu\")") != opening.npos);
+    }
+  }
+}
+
 TEST_CASE("a header is included once and opens with what it is and promises") {
   for (const Source& source : sources()) {
     if (!source.is_header()) continue;

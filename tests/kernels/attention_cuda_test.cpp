@@ -29,7 +29,8 @@ Values outputs(const Case& c, Device device) {
 
 }  // namespace
 
-TEST_CASE("attention on a GPU equals the CPU twin, in whatever order tensor cores add") {
+TEST_CASE("attention on a GPU equals the CPU twin, in whatever order tensor cores add" *
+          doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
   for (const Case& c : cases()) {
     CAPTURE(label(c));
@@ -43,7 +44,8 @@ TEST_CASE("attention on a GPU equals the CPU twin, in whatever order tensor core
   }
 }
 
-TEST_CASE("attention on a GPU gives the same bits in every order of warps and blocks") {
+TEST_CASE("attention on a GPU gives the same bits in every order of warps and blocks" *
+          doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
   for (const Case& c : cases()) {
     if (c.shape.find("x 64 ") == c.shape.npos) continue;  // larger heads share no more among warps

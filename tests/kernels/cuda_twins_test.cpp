@@ -21,7 +21,7 @@ bool fuses_on_cpu() {
 
 }  // namespace
 
-TEST_CASE("every op with a CUDA twin equals its formula on a GPU") {
+TEST_CASE("every op with a CUDA twin equals its formula on a GPU" * doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
   for (const Case& c : all_cases(Scale::test)) {
     if (!c.has_cuda_twin) continue;
@@ -30,7 +30,8 @@ TEST_CASE("every op with a CUDA twin equals its formula on a GPU") {
   }
 }
 
-TEST_CASE("the twins that do the same arithmetic in the same order give the same bits") {
+TEST_CASE("the twins that do the same arithmetic in the same order give the same bits" *
+          doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
   if (!fuses_on_cpu()) return test::skip("a processor without fused multiply-add");
   static const std::set<std::string> kSameBits{"adamw", "sum_squares", "ordered_sum", "elementwise",

@@ -28,7 +28,8 @@ Tensor on(const Memory& memory) { return {memory.data(), DType::f32, kShape, mem
 
 }  // namespace
 
-TEST_CASE("a CUDA stream copies to the device, on it and back, and zeroes, in its order") {
+TEST_CASE("a CUDA stream copies to the device, on it and back, and zeroes, in its order" *
+          doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
   StreamGroup streams(Device::cuda(0));
   Stream& stream = streams.add("compute");
@@ -45,7 +46,7 @@ TEST_CASE("a CUDA stream copies to the device, on it and back, and zeroes, in it
   CHECK(result == std::vector<float>(kSize, 0.0f));
 }
 
-TEST_CASE("the host's side of a CUDA stream works in the order of the stream") {
+TEST_CASE("the host's side of a CUDA stream works in the order of the stream" * doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
   StreamGroup streams(Device::cuda(0));
   Stream &compute = streams.add("compute"), &comm = streams.add("comm", StreamRole::comm);
@@ -69,7 +70,8 @@ TEST_CASE("the host's side of a CUDA stream works in the order of the stream") {
   CHECK(sum == kSize * (kSize + 1) / 2);
 }
 
-TEST_CASE("a sharded step on CUDA streams gives the same bits every time, near those of the CPU") {
+TEST_CASE("a sharded step on CUDA streams gives the same bits every time, near those of the CPU" *
+          doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
   constexpr float kTolerance = 1e-5f;  // sums of 64 in another order, some steps of an optimiser
   const auto train = [](Device device) { return SmallTrainer(device, {}, SmallTrainer::kNone).train(); };
@@ -79,7 +81,7 @@ TEST_CASE("a sharded step on CUDA streams gives the same bits every time, near t
   for (int repetition = 0; repetition < 5; ++repetition) CHECK(train(Device::cuda(0)) == first);
 }
 
-TEST_CASE("more memory than a GPU has is an error that says how much is free") {
+TEST_CASE("more memory than a GPU has is an error that says how much is free" * doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
   CHECK(test::error_of([] {
           const Memory all(Device::cuda(0), int64_t{1} << 50);

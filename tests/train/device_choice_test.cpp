@@ -17,7 +17,7 @@ TEST_CASE("a program that is to run on a GPU says what is in its way, and what t
   CHECK(error.find("or choose \"cpu\"") != std::string::npos);
 }
 
-TEST_CASE("auto is a GPU where there is one, and ranks take GPUs in turn") {
+TEST_CASE("auto is a GPU where there is one, and ranks take GPUs in turn" * doctest::test_suite("gpu")) {
   CHECK(choose_device("run.device", "cpu") == Device::cpu());
   CHECK(why_on_cpu("cpu").empty());
   const int gpus = cuda_device_count();

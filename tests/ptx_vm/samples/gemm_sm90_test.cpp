@@ -50,7 +50,8 @@ double product(const Size& s, const std::vector<bf16>& a, const std::vector<bf16
 
 }  // namespace
 
-TEST_CASE("a product on tensor cores of sm_90 equals one in double, edges included") {
+TEST_CASE("a product on tensor cores of sm_90 equals one in double, edges included" *
+          doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0 || !gemm_sm90_runs()) return test::skip("no GPU of sm_90");
   for (const Size& s : kSizes) {
     CAPTURE(s.M);
@@ -74,7 +75,8 @@ TEST_CASE("a product on tensor cores of sm_90 equals one in double, edges includ
   }
 }
 
-TEST_CASE("a product on tensor cores of sm_90 gives the same bits in every order, without bank conflicts") {
+TEST_CASE("a product on tensor cores of sm_90 gives the same bits in every order, without bank conflicts" *
+          doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0 || !gemm_sm90_runs()) return test::skip("no GPU of sm_90");
   const Size s{130, 136, 328};
   const std::vector<bf16> a = numbers(s.M * s.K, 3), b = numbers(s.N * s.K, 4);
