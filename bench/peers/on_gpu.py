@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""Times our bench and PyTorch in turns, on the same GPU and shapes: ours, PyTorch, ours, PyTorch, for each op and each training
+step. Prints a line for each as it comes and writes every number to a JSON file, whole after each line. What there was no time
+for is listed."""
+import argparse
+import json
+import os
+import subprocess
+import time
+
+import torch
+
+import torch_llama
+import torch_ops
+from turns import Clocks, Ours, Timer, compared, spread
+
+ROUNDS = 2
+CASE_SECONDS, STEP_SECONDS = 0.25, 2.0
+OPS_SHARE = 0.6  # of the time; whole steps get the rest
+LEAST_FOR_A_STEP = 20  # seconds that must be left to begin with one
+# Model, sequence length, sequences, recompute: as bench/gpu/stages.sh times ours alone; the most telling first.
+STEPS = [("qwen2.5-1.5b", 4096, 4, False), ("qwen2.5-0.5b", 1024, 16, False), ("llama3-8b-half", 4096, 2, True),
+         ("qwen2.5-0.5b", 8192, 2, False), ("qwen2.5-1.5b", 1024, 16, False), ("qwen2.5-0.5b", 4096, 4, False),
+         ("qwen2.5-1.5b", 8192, 2, False), ("llama3-8b-half", 1024, 8, True), ("llama3-8b-half", 8192, 1, True)]
+SMALL_STEPS = [("tiny", 16, 2, False)]
+SMALL_OPS = ["rmsnorm_forward 192 x 2048 bf16", "rmsnorm_backward 192 x 2048 dx+= bf16", "cross_entropy_backward 4 x 32768 bf16",
+             "attention_backward 70 x 2/1 x 256 causal bf16", "adamw 65536 bf16"]
+
+
+class Report:
+    """The lines on the terminal, and the file."""
+
+    def __init__(self, o):
+        self.path, self.clocks = o.json, Clocks()
+        self.content = {"device": torch.cuda.get_device_name() if o.device == "cuda" else "cpu", "torch": torch.__version__,
+                        "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(), "rounds": ROUNDS,
+                        "small": o.device == "cpu", "ops": [], "steps": [], "not_run": []}
+        print(f"torch {torch.__version__} on {self.content['device']}; times are medians, peer/ours of {ROUNDS} rounds in turn\n"
+              f"{'':<52} {'ours ms':>9} {'peer ms':>9} {'peer/ours':>9}  least..most  SM MHz  peer", flush=True)
+        self.write()
+
+    def write(self):
+        if self.path:
+            with open(self.path + ".tmp", "w") as file:
+                json.dump(self.content, file, indent=1)
+                file.write("\n")
+            os.replace(self.path + ".tmp", self.path)
+
+    def add(self, kind, name, result, began):
+        result = {"name": name, **result, "clocks": self.clocks.since(began)}
+        self.content[kind].append(result)
+        for peer, of in result.get("peers", {}).items():
+            ratio = of["per_ours"]
+            print(f"{name:<52} {result['ours']['seconds'] * 1e3:9.3f} {of['seconds'] * 1e3:9.3f} {ratio['median']:9.2f}  "
+                  f"{ratio['least']:.2f}..{ratio['most']:.2f}   {result['clocks'].get('sm_mhz', 0):6.0f}  {peer}", flush=True)
+        for peer, why in result.get("failed", {}).items():
+            print(f"{name:<52} {peer}: {why}", flush=True)
+        self.write()
+
+    def not_run(self, names, why):
+        self.content["not_run"] += names
+        for name in names:
+            print(f"{name:<52} not run: {why}", flush=True)
+        self.write()
+
+
+def reason(error):
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"[:200]
+
+
+def time_op(ours, label, o):
+    """ROUNDS rounds of ours and of each peer that works; why the others do not."""
+    timer, calls, failed = Timer(o.device), {}, {}
+    for name, make in torch_ops.peers(label, o.device):
+        try:
+            calls[name] = make()
+            calls[name]()
+        except Exception as error:  # a back end that refuses the shape is a result
+            calls.pop(name, None)
+            failed[name] = reason(error)
+    mine, theirs, details = [], {name: [] for name in calls}, []
+    for _ in range(ROUNDS):
+        details.append(ours.ask(label))
+        if "seconds" not in details[-1]:
+            return {"failed": {"ours": json.dumps(details[-1].get("accuracy", details[-1].get("skipped")))}}
+        mine.append(details[-1]["seconds"]["median"])
+        for name, call in calls.items():
+            theirs[name].append(timer.spread(call, CASE_SECONDS)["median"])
+    return {**compared(mine, theirs), "failed": failed, "ours_in_full": details}
+
+
+def time_ops(report, o, end):
+    device = ["--device", o.device] + (["--small"] if o.device == "cpu" else [])
+    labels = subprocess.run([o.bench, "--list", *device], check=True, capture_output=True, text=True).stdout.splitlines()
+    wanted = [label for label in SMALL_OPS if label in labels] if o.device == "cpu" else torch_ops.ordered(labels)
+    with Ours([o.bench, "--serve", "--seconds", str(CASE_SECONDS), *device]) as ours:
+        report.content["ours"] = ours.head
+        for i, label in enumerate(wanted):
+            if time.monotonic() > end:
+                return report.not_run(wanted[i:], "no time was left")
+            began = time.monotonic()
+            try:
+                result = time_op(ours, label, o)
+            except RuntimeError as error:
+                result = {"failed": {"case": reason(error)}}
+            report.add("ops", label, result, began)
+            if not ours.runs():
+                return report.not_run(wanted[i + 1:], "our bench has ended")
+            if o.device == "cuda":
+                torch.cuda.empty_cache()  # ours needs the memory too
+
+
+def time_step(model, length, batch, recompute, o):
+    seconds = STEP_SECONDS if o.device == "cuda" else 0.1
+    command = [o.bench, "--step", "bf16", "--serve", "--device", o.device, "--model", model, "--seq", str(length), "--batch",
+               str(batch), "--seconds", str(seconds)] + ["--recompute"] * recompute + ["--small"] * (o.device == "cpu")
+    mine, theirs, details = [], [], []
+    with Ours(command) as ours:
+        training = torch_llama.Training(model, length, batch, recompute, o.device)
+        training.seconds(0)  # compiles
+        for _ in range(ROUNDS):
+            details.append(ours.ask("go on"))
+            mine.append(details[-1]["seconds"]["median"])
+            theirs.append(spread(training.seconds(seconds))["median"])
+    result = compared(mine, {"blocks compiled" if o.device == "cuda" else "eager": theirs})
+    for of in (result["ours"], *result["peers"].values()):
+        of["tokens_per_second"] = batch * length / of["seconds"]
+        for way in ("full", "causal"):
+            of["mfu_" + way] = details[-1]["operations_" + way] / of["seconds"] / details[-1]["matrix_rate"]
+    return {**result, "ours_in_full": details, "peer_loss": training.loss}
+
+
+def name_of(model, length, batch, recompute):
+    return f"step {model}, {batch} x {length} tokens{', recomputed' if recompute else ''}"
+
+
+def time_steps(report, o, end):
+    steps = STEPS if o.device == "cuda" else SMALL_STEPS
+    for i, (model, length, batch, recompute) in enumerate(steps):
+        name = name_of(model, length, batch, recompute)
+        began = time.monotonic()
+        if end - began < LEAST_FOR_A_STEP:
+            return report.not_run([name_of(*step) for step in steps[i:]], "no time was left")
+        try:
+            result = time_step(model, length, batch, recompute, o)
+        except (RuntimeError, torch.cuda.OutOfMemoryError) as error:  # that it does not fit is a result
+            result = {"failed": {"step": reason(error)}}
+        report.add("steps", name, result, began)
+        if o.device == "cuda":
+            torch.cuda.empty_cache()
+            torch._dynamo.reset()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--bench", required=True, help="our program")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: small shapes, to see that it works")
+    parser.add_argument("--seconds", type=float, default=300, help="for all of it (default: %(default)s)")
+    parser.add_argument("--json", metavar="FILE")
+    o = parser.parse_args()
+    if o.device == "cuda" and not torch.cuda.is_available():
+        parser.error("this Python's torch sees no GPU; --device cpu needs none")
+    began, report = time.monotonic(), Report(o)
+    try:
+        time_ops(report, o, began + OPS_SHARE * o.seconds)
+        time_steps(report, o, began + o.seconds)
+    finally:
+        report.clocks.stop()
+
+
+if __name__ == "__main__":
+    main()
