@@ -1,5 +1,6 @@
 #include "bench/machine.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <map>

@@ -1,5 +1,6 @@
 #include "kernels/embedding.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "build_config.h"

@@ -1,5 +1,7 @@
 #include "model/names.h"
 
+#include <cstdint>
+
 namespace flatshard {
 namespace {
 

@@ -1,5 +1,7 @@
 #include "tests/golden.h"
 
+#include <algorithm>
+
 #include "build_config.h"
 #include "checkpoint/safetensors.h"
 #include "runtime/check.h"

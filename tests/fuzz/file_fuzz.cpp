@@ -1,6 +1,7 @@
 // fuzz_files --target=NAME [libFuzzer's options] [FOLDER ...]: libFuzzer tries bytes on one of the targets of
 // file_targets.h and keeps in the first folder those that reach new code. Built by the preset fuzz.
 
+#include <cstdint>
 #include <cstdlib>
 #include <iostream>
 

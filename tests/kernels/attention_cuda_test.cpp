@@ -1,6 +1,8 @@
 // Attention on a GPU against the CPU twin, on shapes that cross its tiles: every element type, size of tiles,
 // mask and grouping. In ptx_vm_tests it runs on the PTX machine, in flatshard_tests on a GPU.
 
+#include <algorithm>
+
 #include "bench/case.h"
 #include "tests/kernels/output_bytes.h"
 #include "tests/ptx_vm/every_order.h"

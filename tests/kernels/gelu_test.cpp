@@ -1,5 +1,6 @@
 #include "kernels/gelu.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/golden.h"

@@ -1,5 +1,6 @@
 #include "kernels/ordered_sum.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "runtime/rng.h"

@@ -1,5 +1,6 @@
 #include "tests/ptx_vm/host_sources.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "tests/ptx_vm/ptx_vm.h"

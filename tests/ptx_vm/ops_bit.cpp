@@ -1,5 +1,6 @@
 // and or xor not shl shr shf lop3 bfi bfe brev popc clz bfind prmt
 
+#include <algorithm>
 #include <bit>
 
 #include "tests/ptx_vm/decode.h"

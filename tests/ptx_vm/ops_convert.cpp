@@ -1,6 +1,8 @@
 // cvt: between integers (.sat), floats and integers (.rni .rzi .rmi .rpi, saturating), and floats (.rn .rz);
 // cvt.rn.bf16x2.f32 d, a, b packs a into the upper half.
 
+#include <algorithm>
+
 #include "runtime/check.h"
 #include "tests/ptx_vm/decode.h"
 #include "tests/ptx_vm/lanes.h"

@@ -1,5 +1,7 @@
 // The CUDA runtime on the machine: streams and host functions.
 
+#include <algorithm>
+
 #include <cuda_runtime_api.h>
 
 #include "tests/ptx_vm/capture.h"

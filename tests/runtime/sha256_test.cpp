@@ -1,5 +1,7 @@
 #include "runtime/sha256.h"
 
+#include <algorithm>
+
 #include "tests/test.h"
 
 using namespace flatshard;

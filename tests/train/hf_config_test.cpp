@@ -1,5 +1,6 @@
 #include "train/hf_config.h"
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 

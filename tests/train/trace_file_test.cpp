@@ -2,6 +2,7 @@
 
 #include "train/trace_file.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>

@@ -3,6 +3,7 @@
 
 #include "tests/ptx_vm/samples/gemm_sm90.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
