@@ -48,7 +48,8 @@ const std::vector<Shape>& shapes() {
       {"qwen2.5-0.5b", qwen(24, 896, 14, 4864)},
       {"qwen2.5-1.5b", qwen(28, 1536, 12, 8960)},
       {"llama3-8b", llama3(32)},
-      {"llama3-8b-half", llama3(16)},  // half of its layers, where the whole does not fit
+      {"llama3-8b-16-layers", llama3(16)},  // where the whole does not fit
+      {"llama3-8b-4-layers", llama3(4)},    // or not beside another system's
       {"tiny", {.family = "llama", .layers = 2, .hidden = 64, .heads = 2, .ffn = 128, .vocab = 256}},
   };
   return all;

@@ -29,13 +29,15 @@ clocks_of() { # STAGE COLUMN
     END { if (NR) printf "%.0f (%.0f..%.0f)", at[int((NR + 1) / 2)], at[1], at[NR] }'
 }
 
-# The part of a stage's log that belongs in the report.
+# The part of a stage's log that belongs in the report: of long ones the telling lines, and the end where it went wrong.
 excerpt() { # STAGE
+  local log=$OUT/logs/$1.txt
   case "$1" in
-    build) sed -n '/^-- Flatshard/,/^-- Configuring/{/^-- Configuring/d;s/^-- //;p}' "$OUT/logs/build.txt" ;;
-    tests) tail -n 12 "$OUT/logs/tests.txt" ;;
-    *) cat "$OUT/logs/$1.txt" ;;
+    build) sed -n '/^-- Flatshard/,/^-- Configuring/{/^-- Configuring/d;s/^-- //;p}' "$log" ;;
+    tests) ;;
+    *) cat "$log" && return ;;
   esac
+  if [ "$1" = tests ] || ! grep -q "^$1	.*	passed" "$OUT/results.tsv"; then tail -n 20 "$log"; fi
 }
 
 write_report() { # of all $stages

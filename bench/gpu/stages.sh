@@ -211,13 +211,13 @@ stage_steps() {
 qwen2.5-0.5b 1024 16
 qwen2.5-1.5b 1024 16
 llama3-8b 4096 2 --recompute
-llama3-8b-half 4096 2 --recompute
+llama3-8b-16-layers 4096 2 --recompute
 qwen2.5-0.5b 4096 4
 qwen2.5-1.5b 4096 4
 qwen2.5-0.5b 8192 2
 qwen2.5-1.5b 8192 2
-llama3-8b-half 1024 8 --recompute
-llama3-8b-half 8192 1 --recompute
+llama3-8b-16-layers 1024 8 --recompute
+llama3-8b-16-layers 8192 1 --recompute
 LIST
   return $status
 }

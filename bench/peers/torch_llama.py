@@ -25,8 +25,7 @@ class Shape:
 SHAPES = {
     "qwen2.5-0.5b": Shape(24, 896, 14, 2, 4864, 151936, True, True, 1e6),
     "qwen2.5-1.5b": Shape(28, 1536, 12, 2, 8960, 151936, True, True, 1e6),
-    "llama3-8b": Shape(32, 4096, 32, 8, 14336, 128256, False, False, 5e5),
-    "llama3-8b-half": Shape(16, 4096, 32, 8, 14336, 128256, False, False, 5e5),
+    "llama3-8b-4-layers": Shape(4, 4096, 32, 8, 14336, 128256, False, False, 5e5),
     "tiny": Shape(2, 64, 2, 2, 128, 256, False, False, 1e4),
 }
 

@@ -126,7 +126,20 @@ TEST_CASE("the summary counts what was timed, failed and skipped, and says what 
   CHECK(text.starts_with("3 timed, 1 failed, 1 skipped\n"));
   CHECK(text.find("1 reached the time limit") != std::string::npos);
   CHECK(text.find("other programs had the processors during 1 case") != std::string::npos);
-  CHECK(summary_lines({timed()}) == "1 timed, 0 failed, 0 skipped\n");
+  CHECK(summary_lines({skipped}) == "0 timed, 0 failed, 1 skipped\n");
+}
+
+TEST_CASE("the summary says which cases reach least of their ceiling") {
+  Result slow = timed(), products = timed();
+  slow.copy_rate *= 5;
+  products.matrix_bound = true;
+  products.matrix_rate = 2e10;
+  CHECK(
+      summary_lines({timed(), slow, timed(), products}) ==
+      "4 timed, 0 failed, 0 skipped\n"
+      "of the copy bandwidth: median 50%; least 10% rmsnorm_forward 8 x 16 bf16, 50% rmsnorm_forward 8 x 16 "
+      "bf16, 50% rmsnorm_forward 8 x 16 bf16\n"
+      "of the matrix peak: median 10%; least 10% rmsnorm_forward 8 x 16 bf16\n");
 }
 
 TEST_CASE("JSON holds every number in full, and no time for what failed") {
