@@ -42,17 +42,21 @@ struct Options {
 
 constexpr double kCaseSeconds = 2, kStepSeconds = 10, kStrategySeconds = 20;
 
-void declare_training(CLI::App& app, StepOptions& o) {
+void declare_training(CLI::App& app, StepOptions& o, CLI::Option* step) {
+  constexpr int64_t kMost = int64_t{1} << 20;
   app.add_option("--model", o.model, "with --step on one rank: the shape")
       ->check(CLI::IsMember(step_models()))
-      ->capture_default_str();
+      ->capture_default_str()
+      ->needs(step);
   app.add_option("--batch", o.batch, "sequences of a step")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
-      ->capture_default_str();
+      ->check(CLI::Range(int64_t{1}, kMost))
+      ->capture_default_str()
+      ->needs(step);
   app.add_option("--seq", o.seq_len, "tokens of a sequence")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
-      ->capture_default_str();
-  app.add_flag("--recompute", o.recompute, "activations in the backward pass");
+      ->check(CLI::Range(int64_t{1}, kMost))
+      ->capture_default_str()
+      ->needs(step);
+  app.add_flag("--recompute", o.recompute, "activations in the backward pass")->needs(step);
 }
 
 void declare(CLI::App& app, Options& o) {
@@ -67,16 +71,19 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--seconds", o.seconds,
                  "time limit for the samples of one case (default: 2, of steps 10, on several ranks 20)")
       ->check(CLI::Range(0.01, 3600.0));
-  app.add_flag(
+  auto* step = app.add_flag(
       "--step", o.step,
       "time whole training steps instead of single ops; under mpirun, sharded beside replicated ones");
-  declare_training(app, o.training);
-  app.add_flag("--small", o.small, "small cases and ceilings, to see that it works");
-  app.add_flag("--serve", o.serve, "time what standard input asks for, one line each, and answer in JSON");
-  app.add_flag("--comm", o.comm, "under mpirun: time collectives beside MPI's own")->excludes("--step");
+  declare_training(app, o.training, step);
+  auto* small = app.add_flag("--small", o.small, "small cases and ceilings, to see that it works");
+  auto* serve =
+      app.add_flag("--serve", o.serve, "time what standard input asks for, one line each, and answer in JSON")
+          ->excludes("--json");
+  app.add_flag("--comm", o.comm, "under mpirun: time collectives beside MPI's own")
+      ->excludes("--step", small, serve);
   app.add_flag("--checkpoint", o.checkpoint,
                "time saving and loading a checkpoint beside plain files, in this folder; also under mpirun")
-      ->excludes("--step", "--comm");
+      ->excludes("--step", "--comm", small, serve);
   auto* vm =
       app.add_flag("--vm", o.vm, "count what the CUDA twins cost, on the PTX machine: no GPU is needed");
   for (const char* other : {"--step", "--comm", "--checkpoint", "--device", "--threads", "--json",
@@ -125,11 +132,15 @@ int time_steps(const Options& options, World& world) {
   }
   std::cout << head_lines(machine, ceilings) << '\n' << step_header(training.model) << std::flush;
   std::vector<StepResult> results;
+  const auto write_json = [&] {  // at first to see that the file can be written
+    if (!options.json_file.empty()) write_whole_file(options.json_file, to_json(machine, ceilings, results));
+  };
+  write_json();
   for (const std::string& compute : types) {
     training.compute = compute;
     results.push_back(StepBench(training, world, ceilings).measure(seconds));
     std::cout << step_line(results.back()) << std::flush;
-    if (!options.json_file.empty()) write_whole_file(options.json_file, to_json(machine, ceilings, results));
+    write_json();
   }
   return 0;
 }
@@ -147,6 +158,9 @@ int time_checkpoints(const Options& options, World& world) {
 int time_ranks(const Options& options, World& world) {
   check(options.device == "cpu", "--comm and --step under mpirun: ranks talk through host memory");
   check(options.step || options.comm, "under mpirun: bench --comm, --step or --checkpoint");
+  check(options.training == StepOptions{} && !options.small && !options.serve && options.words.empty(),
+        "under mpirun models and variants are fixed: leave out all but --seconds, --threads and, with "
+        "--comm, --json");
   set_thread_count(options.threads > 0 ? options.threads : threads_for(world));
   const Machine machine = this_machine(Device::cpu());
   if (world.rank() == 0)

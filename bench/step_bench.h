@@ -22,6 +22,8 @@ struct StepOptions {
   int64_t batch = 4, seq_len = 64;
   bool recompute = false;  // activations in the backward pass
   Device device = Device::cpu();
+
+  bool operator==(const StepOptions&) const = default;
 };
 
 struct StepResult {

@@ -23,7 +23,7 @@ gpu_slug() { # "NVIDIA H200" -> "h200"
   fi
 }
 
-# What is in the way of the name of a program's version.
+# What a program says of its version, on one line.
 first_line() {
   "$@" 2>&1 | head -n 1 || true
 }

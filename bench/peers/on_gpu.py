@@ -36,7 +36,7 @@ class Report:
                         "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(), "rounds": ROUNDS,
                         "small": o.device == "cpu", "ops": [], "steps": [], "not_run": []}
         print(f"torch {torch.__version__} on {self.content['device']}; times are medians, peer/ours of {ROUNDS} rounds in turn\n"
-              f"{'':<52} {'ours ms':>9} {'peer ms':>9} {'peer/ours':>9}  least..most  SM MHz  peer", flush=True)
+              f"{'':<52} {'ours ms':>9} {'rate':>8} {'peer ms':>9} {'rate':>8}  {'of':<8} {'peer/ours':>9}  least..most  SM MHz  peer", flush=True)
         self.write()
 
     def write(self):
@@ -51,8 +51,10 @@ class Report:
         self.content[kind].append(result)
         for peer, of in result.get("peers", {}).items():
             ratio = of["per_ours"]
-            print(f"{name:<52} {result['ours']['seconds'] * 1e3:9.3f} {of['seconds'] * 1e3:9.3f} {ratio['median']:9.2f}  "
-                  f"{ratio['least']:.2f}..{ratio['most']:.2f}   {result['clocks'].get('sm_mhz', 0):6.0f}  {peer}", flush=True)
+            mine = result["ours"]
+            print(f"{name:<52} {mine['seconds'] * 1e3:9.3f} {mine['rate']:8.1f} {of['seconds'] * 1e3:9.3f} {of['rate']:8.1f}  "
+                  f"{result['unit']:<8} {ratio['median']:9.2f}  {ratio['least']:.2f}..{ratio['most']:.2f}   "
+                  f"{result['clocks'].get('sm_mhz', 0):6.0f}  {peer}", flush=True)
         for peer, why in result.get("failed", {}).items():
             print(f"{name:<52} {peer}: {why}", flush=True)
         self.write()
@@ -66,6 +68,13 @@ class Report:
 
 def reason(error):
     return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"[:200]
+
+
+def with_rates(result, work, unit):
+    """Work per second beside the seconds of ours and of each peer."""
+    for of in (result["ours"], *result["peers"].values()):
+        of["rate"] = work / of["seconds"]
+    return {**result, "unit": unit}
 
 
 def time_op(ours, label, o):
@@ -86,7 +95,9 @@ def time_op(ours, label, o):
         mine.append(details[-1]["seconds"]["median"])
         for name, call in calls.items():
             theirs[name].append(timer.spread(call, CASE_SECONDS)["median"])
-    return {**compared(mine, theirs), "failed": failed, "ours_in_full": details}
+    ours_last = details[-1]
+    work, unit = (ours_last["flops"] * 1e-12, "TFLOP/s") if ours_last["bound"] == "matrix" else (ours_last["bytes"] * 1e-9, "GB/s")
+    return {**with_rates(compared(mine, theirs), work, unit), "failed": failed, "ours_in_full": details}
 
 
 def time_ops(report, o, end):
@@ -122,9 +133,9 @@ def time_step(model, length, batch, recompute, o):
             details.append(ours.ask("go on"))
             mine.append(details[-1]["seconds"]["median"])
             theirs.append(spread(training.seconds(seconds))["median"])
-    result = compared(mine, {"blocks compiled" if o.device == "cuda" else "eager": theirs})
+    result = with_rates(compared(mine, {"blocks compiled" if o.device == "cuda" else "eager": theirs}), batch * length * 1e-3,
+                        "ktok/s")
     for of in (result["ours"], *result["peers"].values()):
-        of["tokens_per_second"] = batch * length / of["seconds"]
         for way in ("full", "causal"):
             of["mfu_" + way] = details[-1]["operations_" + way] / of["seconds"] / details[-1]["matrix_rate"]
     return {**result, "ours_in_full": details, "peer_loss": training.loss}
