@@ -185,15 +185,16 @@ Ceiling* Ceilings::matrix(DType dtype) {
   return ceiling ? &*ceiling : nullptr;
 }
 
-Ceilings measure_ceilings(Device device, CeilingSizes sizes) {
+Ceilings measure_ceilings(Device device, const CeilingSizes& sizes) {
   const auto floats = [&](int64_t usual) { return sizes.copy_floats > 0 ? sizes.copy_floats : usual; };
   Ceilings ceilings{.copy = device.is_cuda() ? device_copy_ceiling(device, floats(kDeviceFloats))
                                              : host_copy_ceiling(floats(kHostFloats))};
   if (device.is_cuda() && !golden_cases("gemm").front().has_cuda_twin) {
     ceilings.no_matrix = "gemm has no CUDA twin to measure it with";
   } else {
-    ceilings.f32 = matrix_ceiling(device, DType::f32, sizes.largest_square);
-    ceilings.bf16 = matrix_ceiling(device, DType::bf16, sizes.largest_square);
+    for (const DType dtype : sizes.products)
+      (dtype == DType::bf16 ? ceilings.bf16 : ceilings.f32) =
+          matrix_ceiling(device, dtype, sizes.largest_square);
   }
   return ceilings;
 }

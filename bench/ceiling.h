@@ -47,12 +47,13 @@ struct Ceilings {
 };
 
 struct CeilingSizes {
-  int64_t copy_floats = 0;        // 0: 256 MiB on the CPU, 1 GiB on a GPU
-  int64_t largest_square = 8192;  // of the matrix products
+  int64_t copy_floats = 0;                               // 0: 256 MiB on the CPU, 1 GiB on a GPU
+  int64_t largest_square = 8192;                         // of the matrix products
+  std::vector<DType> products{DType::f32, DType::bf16};  // those to measure
 };
 // These only show that the measurement works, not what the machine can do.
-inline constexpr CeilingSizes kSmallCeilings{.copy_floats = int64_t{1} << 16, .largest_square = 256};
+inline const CeilingSizes kSmallCeilings{.copy_floats = int64_t{1} << 16, .largest_square = 256};
 
-Ceilings measure_ceilings(Device device, CeilingSizes sizes = {});
+Ceilings measure_ceilings(Device device, const CeilingSizes& sizes = {});
 
 }  // namespace flatshard::bench

@@ -108,6 +108,15 @@ std::vector<std::string> compute_types(const std::vector<std::string>& words) {
   return words.empty() ? std::vector<std::string>{"fp32", "bf16"} : words;
 }
 
+// What the steps are held against, and no more: large models leave little memory.
+Ceilings step_ceilings(Device device, bool small, const std::vector<std::string>& types) {
+  CeilingSizes sizes = small ? kSmallCeilings : CeilingSizes{.copy_floats = int64_t{1} << 26};
+  sizes.products.clear();
+  for (const std::string& compute : types)
+    sizes.products.push_back(compute == "bf16" ? DType::bf16 : DType::f32);
+  return measure_ceilings(device, sizes);
+}
+
 // One line of JSON for each line of standard input, of as many seconds of steps.
 void serve_steps(StepBench& bench, double seconds) {
   std::cout << "{}" << std::endl;  // ready
@@ -121,8 +130,8 @@ int time_steps(const Options& options, World& world) {
   if (options.threads > 0) set_thread_count(options.threads);
   const double seconds = options.seconds_or(kStepSeconds);
   const Machine machine = this_machine(training.device);
-  Ceilings ceilings = measure_ceilings(training.device, options.small ? kSmallCeilings : CeilingSizes{});
   const std::vector<std::string> types = compute_types(options.words);
+  Ceilings ceilings = step_ceilings(training.device, options.small, types);
   if (options.serve) {
     check(types.size() == 1, "--step --serve: say which, fp32 or bf16");
     training.compute = types.front();

@@ -192,7 +192,7 @@ stage_ranks() {
   return $status
 }
 
-# Steps of 16384 tokens, of the largest model 8192. What does not fit the memory says so, and the next one begins.
+# Steps of 16384 tokens, of the largest model as many as 141 GB may hold. What does not fit the memory says so, and the next one begins.
 stage_steps() {
   local bench model length batch options status=0 said
   bench=$(program bench) || skip_stage "bench was not built"
@@ -210,14 +210,15 @@ stage_steps() {
   done <<'LIST'
 qwen2.5-0.5b 1024 16
 qwen2.5-1.5b 1024 16
-llama3-8b 4096 2 --recompute
-llama3-8b-16-layers 4096 2 --recompute
+llama3-8b 4096 1 --recompute
 qwen2.5-0.5b 4096 4
 qwen2.5-1.5b 4096 4
+llama3-8b 1024 4 --recompute
 qwen2.5-0.5b 8192 2
 qwen2.5-1.5b 8192 2
-llama3-8b-16-layers 1024 8 --recompute
+llama3-8b 8192 1 --recompute
 llama3-8b-16-layers 8192 1 --recompute
+llama3-8b-16-layers 4096 2 --recompute
 LIST
   return $status
 }
