@@ -88,7 +88,8 @@ TEST_CASE("more memory than a GPU has is an error that says how much is free" * 
         }).find("out of memory on cuda:0: 1125899906842624 bytes were asked for") != std::string::npos);
 }
 
-TEST_CASE("a graph does again what it captured, between what its streams were given before and after") {
+TEST_CASE("a graph does again what it captured, between what its streams were given before and after" *
+          doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
   StreamGroup streams(Device::cuda(0));
   Stream &compute = streams.add("compute"), &comm = streams.add("comm", StreamRole::comm);
@@ -119,7 +120,8 @@ TEST_CASE("a graph does again what it captured, between what its streams were gi
   }
 }
 
-TEST_CASE("a graph of work that none can hold is an error, and its streams work as before") {
+TEST_CASE("a graph of work that none can hold is an error, and its streams work as before" *
+          doctest::test_suite("gpu")) {
   CHECK(test::error_of([] {
           StreamGroup streams(Device::cpu());
           streams.add("compute");
