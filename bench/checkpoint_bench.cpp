@@ -122,7 +122,11 @@ class Subject {
   }
 
   Saver::Saved save() {
-    saver_.begin({.step = ++step_, .data_step = step_, .ranks = world_.size()});
+    ++step_;
+    saver_.begin({.step = step_,
+                  .data_step = step_,
+                  .ranks = world_.size(),
+                  .log_history = {{.step = step_, .data_step = step_}}});
     return *saver_.finish();
   }
   void load() {
