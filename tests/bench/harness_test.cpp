@@ -160,6 +160,6 @@ TEST_CASE("an op that doubles its own output starts over long before it overflow
     ++calls;
   };
   const Result r = measured(c, {sum_case()});
-  CHECK(calls > 200 * r.copies);
+  CHECK(calls > 16 * r.copies);  // twice as often as the bound below allows without a fresh start
   CHECK(largest <= 1.5f * 256);
 }
