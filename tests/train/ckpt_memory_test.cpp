@@ -1,12 +1,10 @@
 // What ckpt holds in memory does not grow with the files.
 
-#include <sstream>
-
 #include "build_config.h"
 #include "runtime/host_memory.h"
 #include "tests/test.h"
+#include "tests/train/ckpt_run.h"
 #include "tests/workshop.h"
-#include "train/ckpt_program.h"
 
 using namespace flatshard;
 
@@ -16,14 +14,11 @@ constexpr int64_t kMegabyte = 1'000'000;
 
 // By how much this process grew at most while ckpt was at work.
 int64_t growth_of(const std::vector<std::string>& words) {
-  std::vector<const char*> argv{"ckpt"};
-  for (const std::string& word : words) argv.push_back(word.c_str());
-  std::ostringstream out, err;
   REQUIRE(begin_new_peak());
   const int64_t before = process_memory().resident;
-  const int code = ckpt_main(static_cast<int>(argv.size()), argv.data(), out, err);
-  CAPTURE(out.str());
-  CHECK_MESSAGE(code != 2, err.str());
+  const test::Ran ran = test::ckpt(words);
+  CAPTURE(ran);
+  CHECK(ran.exit_code != 2);
   return process_memory().peak - before;
 }
 

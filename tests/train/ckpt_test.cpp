@@ -1,123 +1,14 @@
-// The program ckpt, as users start it, on the checkpoints of a real run.
+// The program ckpt, as users start it, on the checkpoints of a real run: inspect, verify, diff, best.
 
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <set>
-#include <sstream>
 
-#include "checkpoint/checksums.h"
-#include "checkpoint/float_values.h"
-#include "runtime/rng.h"
 #include "tests/checkpoint_content.h"
 #include "tests/test.h"
-#include "tests/workshop.h"
-#include "train/checkpoint_names.h"
-#include "train/ckpt_program.h"
-#include "train/tensor_sets.h"
+#include "tests/train/ckpt_run.h"
 
 using namespace flatshard;
+using namespace flatshard::test;
 namespace fs = std::filesystem;
-
-namespace {
-
-struct Ran {
-  int exit_code;
-  std::string out, err;
-};
-std::ostream& operator<<(std::ostream& out, const Ran& ran) {
-  return out << ran.exit_code << '\n' << ran.out << ran.err;
-}
-
-Ran ckpt(const std::vector<std::string>& words) {
-  std::vector<const char*> argv{"ckpt"};
-  for (const std::string& word : words) argv.push_back(word.c_str());
-  std::ostringstream out, err;
-  const int code = ckpt_main(static_cast<int>(argv.size()), argv.data(), out, err);
-  return {code, out.str(), err.str()};
-}
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-// What ckpt says where it cannot do what was asked.
-void check_refused(const std::vector<std::string>& words, const std::string& reason) {
-  const Ran ran = ckpt(words);
-  CAPTURE(ran);
-  CHECK(ran.exit_code == 2);
-  CHECK(ran.err.starts_with("ckpt: "));
-  CHECK(has(ran.err, reason));
-}
-
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary) << text;
-}
-
-// Changes the state of a checkpoint, and its checksums with it.
-template <class Change>
-void change_state(const std::string& checkpoint, Change&& change) {
-  TrainState state = read_train_state(checkpoint + "/train_state.json");
-  change(state);
-  write_file(checkpoint + "/train_state.json", to_json(state));
-  const Checksums before = Checksums::read(checkpoint);
-  Checksums sums;
-  for (const auto& [name, file] : before.files()) sums.add(name, test::read_file(checkpoint + "/" + name));
-  write_file(checkpoint + "/checksums", sums.text());
-}
-
-void set_loss(const std::string& checkpoint, std::optional<double> loss) {
-  change_state(checkpoint, [&](TrainState& state) { state.eval_loss = loss; });
-}
-
-// A folder with a run of 6 steps: checkpoints after 2, 4 and 6, of which 4 is the best, and model/. Made
-// once; every test works on a copy.
-std::string copy_of_run(const std::string& name) {
-  static const std::string made = [] {
-    fs::remove_all("ckpt_made");
-    const test::Workshop workshop("ckpt_made");
-    const test::Finished run = workshop.train(1, "--run.dir=run --checkpoint.save_every=2");
-    check(run.exit_code == 0, run.output);
-    int step = 2;
-    for (const double loss : {3.5, 3.25, 3.75}) set_loss(str("ckpt_made/run/step-", step), loss), step += 2;
-    return std::string("ckpt_made/run");
-  }();
-  fs::remove_all(name);
-  fs::copy(made, name, fs::copy_options::recursive);
-  return name;
-}
-
-void flip_byte(const std::string& path, int64_t at) {
-  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
-  file.seekg(at);
-  const char byte = static_cast<char>(file.get() ^ 1);
-  file.seekp(at);
-  file.put(byte);
-}
-
-std::set<std::string> names_in(const std::string& folder) {
-  std::set<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
-    names.insert(entry.path().filename().string());
-  return names;
-}
-
-std::vector<float> all_floats(const SafetensorsEntry& entry) {
-  std::vector<float> values(static_cast<size_t>(element_count(entry)));
-  read_floats(entry, 0, std::ssize(values), values.data());
-  return values;
-}
-
-// A model folder of a config and tensors made by hand.
-void write_model(const std::string& folder, const std::string& config,
-                 const std::vector<SafetensorsSpec>& specs, const std::vector<float>& values) {
-  fs::create_directories(folder);
-  write_file(folder + "/config.json", config);
-  const SafetensorsLayout layout(specs);
-  SafetensorsWriter writer(folder + "/model.safetensors", layout, true);
-  for (size_t i = 0; i < specs.size(); ++i) writer.write(i, 0, values.data(), layout.elements(i));
-  writer.finish();
-}
-
-}  // namespace
 
 TEST_CASE("inspect says what a run, a checkpoint and a model folder are") {
   const std::string run = copy_of_run("ckpt_inspect");
@@ -182,7 +73,7 @@ TEST_CASE("verify names the tensors that are not those of config.json") {
   const std::string run = copy_of_run("ckpt_shapes");
   for (const std::string folder : {"/model", "/step-6"}) {
     const std::string path = run + folder + "/config.json";
-    std::string config = test::read_file(path);
+    std::string config = read_file(path);
     config.replace(config.find("\"num_hidden_layers\": 2"), 22, "\"num_hidden_layers\": 3");
     config.replace(config.find("\"vocab_size\": 53"), 16, "\"vocab_size\": 54");
     write_file(path, config);
@@ -243,161 +134,9 @@ TEST_CASE("best is the checkpoint with the lowest evaluation loss, the first of 
   check_refused({"best", run + "/model"}, "has no checkpoint");
 }
 
-TEST_CASE(
-    "an export in f32 is the model that the run has written, byte for byte, in as many files as asked") {
-  const std::string run = copy_of_run("ckpt_export"), out = run + "/out";
-  fs::create_directories(out + ".tmp/left");  // by an interrupted export
-  CHECK(ckpt({"export", run, out}).exit_code == 0);
-  CHECK(names_in(out) == std::set<std::string>{"config.json", "model.safetensors"});
-  for (const std::string name : {"config.json", "model.safetensors"})
-    CHECK(test::read_file(out + "/" + name) == test::read_file(run + "/model/" + name));
-  CHECK(!fs::exists(out + ".tmp"));
-  check_refused({"export", run, out}, out + ": is there already");
-
-  const Ran cut = ckpt({"export", run + "/model", run + "/cut", "--shard-size", "20KB"});
-  CAPTURE(cut);
-  CHECK(cut.exit_code == 0);
-  CHECK(names_in(run + "/cut") == std::set<std::string>{"config.json", "model-00001-of-00003.safetensors",
-                                                        "model-00002-of-00003.safetensors",
-                                                        "model-00003-of-00003.safetensors",
-                                                        "model.safetensors.index.json"});
-  CHECK(ckpt({"diff", out, run + "/cut"}).exit_code == 0);
-  const Ran back = ckpt({"export", run + "/cut/", run + "/back/"});
-  CHECK(test::read_file(run + "/back/model.safetensors") == test::read_file(out + "/model.safetensors"));
-}
-
-TEST_CASE("an export in 16 bits rounds every value to the nearest, and says so in config.json") {
-  const std::string run = copy_of_run("ckpt_round");
-  const TensorSets exact(run);
-  for (const DType dtype : {DType::bf16, DType::f16}) {
-    const std::string out = str(run, '/', dtype);
-    CHECK(ckpt({"export", run, out, "--dtype", name_of(dtype)}).exit_code == 0);
-    const TensorSets rounded(out);
-    for (const auto& [name, entry] : exact.weights().entries()) {
-      const SafetensorsEntry* const narrow = rounded.weights().find(name);
-      REQUIRE(narrow != nullptr);
-      CHECK(narrow->dtype == safetensors_name(dtype));
-      std::vector<float> values = all_floats(*narrow), expected = all_floats(*entry);
-      for (float& value : expected)
-        value = dtype == DType::bf16 ? static_cast<float>(bf16(value)) : static_cast<float>(f16(value));
-      CHECK(values == expected);
-    }
-    CHECK(has(test::read_file(out + "/config.json"),
-              dtype == DType::bf16 ? "\"torch_dtype\": \"bfloat16\"" : "\"torch_dtype\": \"float16\""));
-  }
-}
-
-TEST_CASE("an export that cannot be made leaves nothing behind") {
-  const std::string run = copy_of_run("ckpt_refused"), model = run + "/model", out = run + "/out";
-  const TensorSets sets(run);
-  std::vector<SafetensorsSpec> specs = specs_of(sets.config());
-  std::vector<float> values(2000, 0.5f);
-  values[3] = 70000;
-  write_model(model, test::read_file(model + "/config.json"), specs, values);
-  check_refused({"export", model, out, "--dtype", "f16"},
-                "element 3 is 70000, which is infinite in f16: choose another dtype");
-  CHECK(ckpt({"export", model, run + "/wide", "--dtype", "bf16"}).exit_code == 0);
-  specs[0].dtype = DType::i32;
-  write_model(model, test::read_file(model + "/config.json"), specs, values);
-  check_refused({"export", model, out}, "\"model.embed_tokens.weight\" is I32, must be F32, BF16 or F16");
-  fs::remove(run + "/step-6/exp_avg.safetensors");
-  check_refused({"export", run, out}, "exp_avg.safetensors: cannot open");
-  check_refused({"export", run + "/step-4", out, "--shard-size", "many"}, "--shard-size is \"many\"");
-  check_refused({"export", run + "/step-4", out, "--dtype", "f64"}, "--dtype");
-  CHECK(!fs::exists(out));
-  CHECK(!fs::exists(out + ".tmp"));
-}
-
-TEST_CASE("merge writes the best checkpoint as a full model") {
-  const std::string run = copy_of_run("ckpt_merge");
-  const Ran merged = ckpt({"merge", run, run + "/best"});
-  CAPTURE(merged);
-  CHECK(merged.exit_code == 0);
-  CHECK(has(merged.out, run + "/step-4: evaluation loss 3.25, the lowest of 3 checkpoints\n"));
-  CHECK(test::read_file(run + "/best/model.safetensors") ==
-        test::read_file(run + "/step-4/model.safetensors"));
-  flip_byte(run + "/step-4/exp_avg.safetensors", 20000);
-  check_refused({"merge", run, run + "/damaged"}, "step-4: is damaged, so it is not merged");
-  CHECK(!fs::exists(run + "/damaged"));
-}
-
-TEST_CASE("merge onto a base keeps what only the base has") {
-  const std::string run = copy_of_run("ckpt_base"), base = run + "/base";
-  std::string config = test::read_file(run + "/model/config.json");
-  config.insert(config.find('{') + 1, "\n  \"eos_token_ids\": [1, 2],");
-  std::vector<SafetensorsSpec> specs = specs_of(TensorSets(run).config());
-  for (SafetensorsSpec& spec : specs) spec.dtype = DType::bf16;
-  specs.push_back({"vision.weight", DType::f32, {3}});
-  write_model(base, config, specs, std::vector<float>(2000, 0.5f));
-  write_file(base + "/tokenizer.json", "{}");
-  const Ran merged = ckpt({"merge", run, run + "/out", "--base", base});
-  CAPTURE(merged);
-  CHECK(merged.exit_code == 0);
-  CHECK(names_in(run + "/out") ==
-        std::set<std::string>{"config.json", "model.safetensors", "tokenizer.json"});
-  CHECK(test::read_file(run + "/out/tokenizer.json") == "{}");
-  CHECK(test::read_file(run + "/out/config.json") == config);
-  const SafetensorsFile written(run + "/out/model.safetensors"),
-      checkpoint(run + "/step-4/model.safetensors");
-  CHECK(written.entries().size() == 22);
-  CHECK(all_floats(*written.find("vision.weight")) == std::vector<float>(3, 0.5f));
-  CHECK(written.find("lm_head.weight")->dtype == "BF16");
-  std::vector<float> expected = all_floats(*checkpoint.find("lm_head.weight"));
-  for (float& value : expected) value = static_cast<float>(bf16(value));
-  CHECK(all_floats(*written.find("lm_head.weight")) == expected);
-
-  specs[0].name = "embedding";
-  write_model(base, config, specs, std::vector<float>(2000, 0.5f));
-  check_refused({"merge", run, run + "/no", "--base", base}, "model.embed_tokens.weight is missing");
-  check_refused({"merge", run, run + "/no", "--base", run}, "is a checkpoint, must be a model folder");
-  CHECK(!fs::exists(run + "/no"));
-}
-
-TEST_CASE("merge takes GPT-2 as it was first published as a base, masks and a second head along") {
-  fs::remove_all("ckpt_gpt2");
-  const test::Workshop workshop("ckpt_gpt2");
-  const test::Finished trained =
-      workshop.train(1, "--model.family=gpt2 --run.dir=run --checkpoint.save_every=6 --data.seq_len=16");
-  REQUIRE_MESSAGE(trained.exit_code == 0, trained.output);
-  const std::string run = workshop.file("run"), base = workshop.file("base");
-  // The model's own values under the old names, but for one of them.
-  const SafetensorsFile model(run + "/model/model.safetensors");
-  std::vector<SafetensorsSpec> specs;
-  for (const SafetensorsEntry& entry : model.entries())
-    specs.push_back({entry.name.substr(std::string("transformer.").size()), DType::f32, entry.shape});
-  specs.push_back({"h.0.attn.bias", DType::i32, {1, 1, 4, 4}});
-  specs.push_back({"lm_head.weight", DType::f32, {53, 24}});
-  fs::create_directories(base);
-  write_file(base + "/config.json", test::read_file(run + "/model/config.json"));
-  const SafetensorsLayout layout(specs);
-  SafetensorsWriter writer(base + "/model.safetensors", layout, true);
-  const std::vector<float> ones(24, 1.0f);
-  for (size_t i = 0; i < specs.size(); ++i) {
-    const std::string name = specs[i].name == "lm_head.weight" ? "wte.weight" : specs[i].name;
-    if (const SafetensorsEntry* const entry = model.find("transformer." + name))
-      writer.write(i, 0, name == "ln_f.weight" ? ones.data() : all_floats(*entry).data(), layout.elements(i));
-  }
-  writer.finish();
-
-  const Ran diffed = ckpt({"diff", base, run + "/model"});
-  CAPTURE(diffed);
-  CHECK(diffed.exit_code == 1);
-  CHECK(has(diffed.out, "model: transformer.ln_f.weight: 24 of 24 values differ"));
-  CHECK(has(diffed.out, "27 equal bit for bit, 1 different, 0 in one folder only; other differences: 0"));
-  CHECK(ckpt({"verify", base}).exit_code == 0);
-  const Ran merged = ckpt({"merge", run, workshop.file("out"), "--base", base});
-  CAPTURE(merged);
-  CHECK(merged.exit_code == 0);
-  const Ran same = ckpt({"diff", workshop.file("out"), run + "/model"});
-  CAPTURE(same);
-  CHECK(same.exit_code == 0);
-  CHECK(TensorSets(workshop.file("out")).weights().entries().size() == 28);
-  CHECK(ckpt({"export", base, workshop.file("exported"), "--dtype", "bf16"}).exit_code == 0);
-}
-
 TEST_CASE("names from a file move no terminal") {
   const std::string run = copy_of_run("ckpt_names"), model = run + "/model";
-  write_model(model, test::read_file(model + "/config.json"), {{"a\x1b[2Jb\n", DType::f32, {1}}}, {1.0f});
+  write_model(model, read_file(model + "/config.json"), {{"a\x1b[2Jb\n", DType::f32, {1}}}, {1.0f});
   for (const Ran& ran : {ckpt({"inspect", model}), ckpt({"verify", model}), ckpt({"diff", model, run})}) {
     CAPTURE(ran);
     CHECK(has(ran.out, "a [2Jb "));
