@@ -28,13 +28,20 @@ void find_rows(Warp& warp, const Op& op, Access access, unsigned char** rows) {
   for (uint32_t row = 0; row < count; ++row) rows[row] = places.at(static_cast<int>(row), kRowBytes);
 }
 
-using Matrix = uint16_t[kSide][kSide];
+using Row = uint16_t __attribute__((vector_size(kRowBytes)));
+using Matrix = Row[kSide];
 
+// Three times over, rows of the upper and the lower half are shuffled like two halves of a pack of cards.
 void transpose(Matrix& matrix) {
-  Matrix old;
-  std::memcpy(old, matrix, sizeof(old));
-  for (uint32_t row = 0; row < kSide; ++row)
-    for (uint32_t column = 0; column < kSide; ++column) matrix[row][column] = old[column][row];
+  for (int round = 0; round < 3; ++round) {
+    Matrix shuffled;
+    for (uint32_t i = 0; i < kSide / 2; ++i) {
+      const Row upper = matrix[i], lower = matrix[i + kSide / 2];
+      shuffled[2 * i] = __builtin_shufflevector(upper, lower, 0, 8, 1, 9, 2, 10, 3, 11);
+      shuffled[2 * i + 1] = __builtin_shufflevector(upper, lower, 4, 12, 5, 13, 6, 14, 7, 15);
+    }
+    for (uint32_t i = 0; i < kSide; ++i) matrix[i] = shuffled[i];
+  }
 }
 
 // Where the elements of a row of a matrix lie side by side in a register.
@@ -49,10 +56,10 @@ void load_matrices(Warp& warp, const Op& op) {
   find_rows(warp, op, Access::read, rows);
   for (uint32_t m = 0; m < op.count; ++m) {
     Matrix matrix;
-    for (uint32_t row = 0; row < kSide; ++row) std::memcpy(matrix[row], rows[m * kSide + row], kRowBytes);
+    for (uint32_t row = 0; row < kSide; ++row) std::memcpy(&matrix[row], rows[m * kSide + row], kRowBytes);
     if (kTransposed) transpose(matrix);
     for (uint32_t row = 0; row < kSide; ++row)
-      std::memcpy(row_in_register(warp, op, m, row), matrix[row], kRowBytes);
+      std::memcpy(row_in_register(warp, op, m, row), &matrix[row], kRowBytes);
   }
 }
 
@@ -63,9 +70,9 @@ void store_matrices(Warp& warp, const Op& op) {
   for (uint32_t m = 0; m < op.count; ++m) {
     Matrix matrix;
     for (uint32_t row = 0; row < kSide; ++row)
-      std::memcpy(matrix[row], row_in_register(warp, op, m, row), kRowBytes);
+      std::memcpy(&matrix[row], row_in_register(warp, op, m, row), kRowBytes);
     if (kTransposed) transpose(matrix);
-    for (uint32_t row = 0; row < kSide; ++row) std::memcpy(rows[m * kSide + row], matrix[row], kRowBytes);
+    for (uint32_t row = 0; row < kSide; ++row) std::memcpy(rows[m * kSide + row], &matrix[row], kRowBytes);
   }
 }
 
@@ -92,31 +99,54 @@ void decode_matrices(Decoder& d, bool is_load) {
 
 using Columns = float __attribute__((vector_size(kSide * sizeof(float))));
 
-// sums[row] += the products of row `row` of A with all columns of B: in the order of k, or, to show that no
-// tolerance hangs on that order, in pairs first.
-template <uint32_t kDepth, uint32_t kRows>
-void add_products(const float (*a)[kDepth], const Columns* b, bool in_pairs, Columns* sums) {
-  if (in_pairs)
-    for (uint32_t k = 0; k < kDepth; k += 2)
-      for (uint32_t row = 0; row < kRows; ++row) sums[row] += a[row][k] * b[k] + a[row][k + 1] * b[k + 1];
-  else
-    for (uint32_t row = 0; row < kRows; ++row) {
-      Columns sum = sums[row];
-      for (uint32_t k = 0; k < kDepth; ++k) sum += a[row][k] * b[k];
-      sums[row] = sum;
-    }
+template <class T>
+Columns to_floats(Row elements) {
+  if constexpr (std::is_same_v<T, BFloat>) {
+    using Bits = uint32_t __attribute__((vector_size(sizeof(Columns))));
+    return std::bit_cast<Columns>(__builtin_convertvector(elements, Bits) << 16);
+  } else {
+    Columns values;
+    for (uint32_t i = 0; i < kSide; ++i) values[i] = to_float(T{elements[i]});
+    return values;
+  }
 }
 
-// sums[row][column] and where it lies in its registers, for every neighbour of an even column.
-template <class Float, class Move>
-void for_each_pair(Float* const* registers, float (*sums)[kSide], uint32_t rows, Move&& move) {
-  for (uint32_t row = 0; row < rows; ++row) {
-    const FragmentPlace even = place_in_accumulator(row, 0), odd = place_in_accumulator(row, 1);
-    for (uint32_t i = 0; i < kSide / 2; ++i) {
-      move(sums[row][2 * i], registers[even.reg][even.lane + i]);
-      move(sums[row][2 * i + 1], registers[odd.reg][odd.lane + i]);
-    }
+// Eight elements of an operand that lie side by side in its registers.
+template <class T>
+Row run_at(T* const* registers, const FragmentPlace& at) {
+  Row row;
+  std::memcpy(&row, registers[at.reg] + at.lane * 2 + at.half, sizeof(row));
+  return row;
+}
+
+// sums[row] += the products of row `row` of A with all columns of B: in the order of k, or, to show that no
+// tolerance hangs on that order, in pairs first.
+template <size_t kRows, size_t kRuns>
+void add_products(const Columns (&a)[kRows][kRuns], const Columns* b, bool in_pairs, Columns* sums) {
+  for (size_t row = 0; row < kRows; ++row) {
+    const float* terms = reinterpret_cast<const float*>(a[row]);
+    Columns sum = sums[row];
+    if (in_pairs)
+      for (size_t k = 0; k < kRuns * kSide; k += 2) sum += terms[k] * b[k] + terms[k + 1] * b[k + 1];
+    else
+      for (size_t k = 0; k < kRuns * kSide; ++k) sum += terms[k] * b[k];
+    sums[row] = sum;
   }
+}
+
+// The columns of a row of sums stand in the order in which registers have them: even ones, then odd ones.
+constexpr uint32_t column_at(uint32_t place) {
+  return place < kSide / 2 ? 2 * place : 2 * place - (kSide - 1);
+}
+
+// Each half of a row of sums, and where it lies in its registers.
+template <size_t kRows, class Move>
+void for_each_half(float* const* registers, Columns (&sums)[kRows], Move&& move) {
+  for (uint32_t row = 0; row < kRows; ++row)
+    for (uint32_t half = 0; half < 2; ++half) {
+      const FragmentPlace at = place_in_accumulator(row, column_at(half * kSide / 2));
+      move(reinterpret_cast<float*>(&sums[row]) + half * kSide / 2, registers[at.reg] + at.lane);
+    }
 }
 
 // D = A B + C with A (16, kDepth), B (kDepth, 8). The op's registers stand in a list: D, A, B, C.
@@ -130,28 +160,21 @@ void multiply(Warp& warp, const Op& op) {
   for (const T*& from : a) from = warp.lanes<T>(*slots++);
   for (const T*& from : b) from = warp.lanes<T>(*slots++);
   for (float*& from : c) from = warp.lanes<float>(*slots++);
-  // Eight elements of a row of A, or of a column of B, lie side by side.
-  alignas(64) float left[kRows][kDepth], right[kDepth][kSide], sums[kRows][kSide];
+  // Of both A's rows and B's columns, eight elements lie side by side.
+  Columns left[kRows][kDepth / kSide], right[kDepth], sums[kRows];
   for (uint32_t k = 0; k < kDepth; k += kSide) {
-    for (uint32_t row = 0; row < kRows; ++row) {
-      const FragmentPlace at = place_in_a(row, k);
-      const T* run = a[at.reg] + at.lane * 2 + at.half;
-      for (uint32_t i = 0; i < kSide; ++i) left[row][k + i] = to_float(run[i]);
-    }
+    for (uint32_t row = 0; row < kRows; ++row)
+      left[row][k / kSide] = to_floats<T>(run_at(a, place_in_a(row, k)));
     Matrix columns;
-    for (uint32_t column = 0; column < kSide; ++column) {
-      const FragmentPlace at = place_in_b(k, column);
-      std::memcpy(columns[column], b[at.reg] + at.lane * 2 + at.half, sizeof(columns[column]));
-    }
+    for (uint32_t place = 0; place < kSide; ++place)
+      columns[place] = run_at(b, place_in_b(k, column_at(place)));
     transpose(columns);
-    for (uint32_t i = 0; i < kSide; ++i)
-      for (uint32_t column = 0; column < kSide; ++column)
-        right[k + i][column] = to_float(T{columns[i][column]});
+    for (uint32_t i = 0; i < kSide; ++i) right[k + i] = to_floats<T>(columns[i]);
   }
-  for_each_pair(c, sums, kRows, [](float& sum, const float& from) { sum = from; });
-  add_products<kDepth, kRows>(left, reinterpret_cast<const Columns*>(right), options().pairwise_mma,
-                              reinterpret_cast<Columns*>(sums));
-  for_each_pair(d, sums, kRows, [](float& sum, float& to) { to = sum; });
+  constexpr size_t kHalf = kSide / 2 * sizeof(float);
+  for_each_half(c, sums, [](float* sum, const float* from) { std::memcpy(sum, from, kHalf); });
+  add_products(left, right, options().pairwise_mma, sums);
+  for_each_half(d, sums, [](const float* sum, float* to) { std::memcpy(to, sum, kHalf); });
 }
 
 void mma(Decoder& d) {
