@@ -52,6 +52,7 @@ class TensorFolderReader {
   explicit TensorFolderReader(const TensorFolder& folder);
 
   const TensorFolder& folder() const { return folder_; }
+  FileRange range(const std::string& tensor, int64_t first, int64_t count) const;
   // Bytes [first, first + count) of a tensor. They are added to the sums if this process is the one that
   // sums them.
   void read(const std::string& tensor, int64_t first, int64_t count, void* to, bool sum);

@@ -14,6 +14,11 @@ TensorFolderReader::TensorFolderReader(const TensorFolder& folder) : folder_(fol
   for (const auto& file : folder.files()) sums_.emplace(&file->input(), BlockSums(file->input().size()));
 }
 
+FileRange TensorFolderReader::range(const std::string& tensor, int64_t first, int64_t count) const {
+  const FileRange& all = folder_.entries().at(tensor)->bytes;
+  return {.file = all.file, .begin = all.begin + first, .size = count};
+}
+
 void TensorFolderReader::read(const std::string& tensor, int64_t first, int64_t count, void* to, bool sum) {
   const FileRange& from = folder_.entries().at(tensor)->bytes;
   for (int64_t at = 0; at < count; at += kPiece) {

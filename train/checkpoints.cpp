@@ -118,10 +118,13 @@ void Checkpoints::load(Engine& engine) {
         readers.emplace_back(*sources.back());
       }
     });
+    ReadAhead ahead;
+    for (const ShardedUnit& unit : engine.units())
+      for (size_t i = 0; i < readers.size(); ++i) announce_shards(readers[i], kShardFiles[i], unit, ahead);
     engine.fill([&](size_t unit) {
       for (size_t i = 0; i < readers.size(); ++i)
         read_shards(readers[i], kShardFiles[i], engine.units()[unit], engine.writes_unit(unit),
-                    engine.compute());
+                    engine.compute(), ahead);
     });
   };
   succeed_together(world_, [&] { or_way_out(source_, read); });

@@ -75,10 +75,8 @@ void Saver::open_all(bool create) {
 void Saver::write() {
   if (!leads()) open_all(false);
   const std::vector<Owned> owned = staging_ ? staging_->copies() : owned_shards(engine_);
-  for (Part& part : save_->parts) {
-    write_shards(*part.writer, part.files, owned, engine_.compute());
-    part.writer->finish();
-  }
+  for (Part& part : save_->parts) write_shards(*part.writer, part.files, owned, engine_.compute());
+  for (Part& part : save_->parts) part.writer->finish();  // the disk never waits for the next part
 }
 
 void Saver::start(std::function<void()> work) {

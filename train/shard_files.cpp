@@ -11,6 +11,7 @@ namespace flatshard {
 namespace {
 
 constexpr int64_t kBlock = ValueWriter::kBlock;
+constexpr int64_t kWidth = sizeof(float);  // of a value in a file
 
 // A block on the host, as fp32, and in the dtype of where it lies.
 struct Block {
@@ -90,11 +91,18 @@ void check_tensors(const TensorFolder& source, const TensorFolderLayout& layout)
     check(expected.contains(name), source.path(), ": ", name, " is not in the model");
 }
 
+void announce_shards(const TensorFolderReader& source, const ShardFiles& files, const ShardedUnit& unit,
+                     ReadAhead& ahead) {
+  each_range(files, owned_of(unit), [&](const std::string& name, int64_t first, const Tensor& part) {
+    ahead.add(source.range(name, first * kWidth, part.size() * kWidth));
+  });
+}
+
 void read_shards(TensorFolderReader& source, const ShardFiles& files, const ShardedUnit& unit, bool sum,
-                 Stream& stream) {
-  constexpr int64_t kWidth = sizeof(float);
+                 Stream& stream, ReadAhead& ahead) {
   ValueWriter writer;
   each_range(files, owned_of(unit), [&](const std::string& name, int64_t first, const Tensor& part) {
+    ahead.reading(part.size() * kWidth);
     writer.write(stream, part, [&](float* values) {
       source.read(name, first * kWidth, part.size() * kWidth, values, sum);
     });

@@ -12,6 +12,7 @@
 
 #include "checkpoint/tensor_folder.h"
 #include "comm/world.h"
+#include "runtime/read_ahead.h"
 #include "train/model_folder.h"
 #include "train/staging.h"
 
@@ -37,9 +38,11 @@ void write_shards(TensorFolderWriter& writer, const ShardFiles& files, const std
 void check_tensors(const TensorFolder& source, const TensorFolderLayout& layout);
 
 // This rank's ranges of a unit's tensors, from a source that check_tensors has passed; `sum` says whether
-// they are this rank's to sum.
+// they are this rank's to sum. They have been announced in the same order.
+void announce_shards(const TensorFolderReader& source, const ShardFiles& files, const ShardedUnit& unit,
+                     ReadAhead& ahead);
 void read_shards(TensorFolderReader& source, const ShardFiles& files, const ShardedUnit& unit, bool sum,
-                 Stream& stream);
+                 Stream& stream, ReadAhead& ahead);
 
 // Called by all ranks, which have written or read parts of one file: rank 0 gets the sums of all of it.
 void collect_sums(World& world, BlockSums& sums);
