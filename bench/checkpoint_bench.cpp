@@ -13,6 +13,8 @@
 #include "runtime/memory.h"
 #include "runtime/rng.h"
 #include "train/checkpoints.h"
+#include "train/hf_config.h"
+#include "train/initial_weights.h"
 #include "train/machinery.h"
 #include "train/saver.h"
 
@@ -121,6 +123,8 @@ class Subject {
     checkpoints_.plan(machinery_.engine().model(), documents_);
   }
 
+  std::string latest() const { return str(kFolder, "/step-", step_); }
+
   Saver::Saved save() {
     ++step_;
     saver_.begin({.step = step_,
@@ -138,14 +142,33 @@ class Subject {
   int64_t staging_bytes() const { return machinery_.memory().staging.peak(); }
 
  private:
-  const ModelDocuments documents_{.config_json = "{}", .companions = {}};
   World& world_;
   RunSetup setup_;
+  const ModelDocuments documents_{.config_json = hf_config_json(setup_.model, DType::f32), .companions = {}};
   Machinery machinery_;
   Checkpoints checkpoints_;
   Saver saver_;
   int64_t step_ = 0;
 };
+
+// Begins a run with the weights of a folder, which rank 0 reads for all.
+void measure_reading_for_all(World& world, const std::string& folder, CheckpointResult* result) {
+  Config config = llama(world.size());
+  config.init_from = folder;
+  config.parallel.cpu_ram_efficient_loading = true;
+  const RunSetup setup = set_up(config, world);
+  Machinery machinery(setup, world);
+  Engine& engine = machinery.engine();
+  for (const ShardedUnit& unit : engine.units())
+    result->largest_unit =
+        std::max(result->largest_unit, unit.params().element_count() * int64_t{sizeof(float)});
+  engine.initialise();  // then all of its own memory is held
+  const InitialWeights initial = open_initial_weights(setup, world);
+  check(begin_new_peak(), "/proc/self/clear_refs: cannot write");
+  const int64_t before = process_memory().resident;
+  engine.initialise(first_values(initial.weights.get()));
+  result->growth = most_of(world, world.rank() == 0 ? 0 : process_memory().peak - before);
+}
 
 // The folder for as long as this lives.
 class Folder {
@@ -204,6 +227,7 @@ CheckpointResult measure_checkpoints(World& world, int samples) {
     save_rates.push_back(plain_write.back() / save.back());
     load_rates.push_back(plain_read.back() / load.back());
   }
+  if (world.size() > 1) measure_reading_for_all(world, subject.latest(), &result);
   result.save = spread(save);
   result.paid = spread(paid);
   result.plain_write = spread(plain_write);
@@ -234,6 +258,10 @@ std::string checkpoint_table(const CheckpointResult& r) {
       << " s; a rank's staging buffer " << std::setprecision(1) << static_cast<double>(r.staging) * 1e-6
       << " MB, its memory grew by " << static_cast<double>(r.extra_memory) * 1e-6
       << " MB in the first save\n";
+  if (r.ranks > 1)
+    out << "while rank 0 read published weights for all, another rank's memory grew by "
+        << static_cast<double>(r.growth) * 1e-6 << " MB beyond what was planned; the largest unit has "
+        << static_cast<double>(r.largest_unit) * 1e-6 << " MB\n";
   return std::move(out).str();
 }
 

@@ -4,7 +4,8 @@
 // is as large as its part of the checkpoint. Both are synced when they are written, and both are read when
 // the system's cache has been told to forget them. Both go from and into memory that the process holds: what
 // the system takes to hand out fresh pages is in neither. Saving goes from the first copy to the checkpoint
-// that is there; loading verifies all checksums.
+// that is there; loading verifies all checksums. At last the checkpoint is read once more, as published
+// weights, by rank 0 for all.
 
 #include <string>
 
@@ -23,6 +24,8 @@ struct CheckpointResult {
   int64_t staging = 0;                  // bytes of a rank's staging buffer, and
   int64_t extra_memory =
       0;  // by how much a rank's memory grew in the first save; both of the rank that has most
+  // By how much a rank but 0 grew, at most, while rank 0 read for it; the bytes of the model's largest unit.
+  int64_t growth = 0, largest_unit = 0;
 };
 
 CheckpointResult measure_checkpoints(World& world, int samples);
