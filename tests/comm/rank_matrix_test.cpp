@@ -3,6 +3,7 @@
 #include <map>
 #include <sstream>
 
+#include "build_config.h"
 #include "tests/process.h"
 #include "tests/test.h"
 
@@ -48,6 +49,7 @@ TEST_CASE("every strategy gives the same bits on 1, 2, 4 and 8 ranks in every st
   const std::map<std::string, std::string> alone = hashes(rank_matrix(1, "--subset"));
   CHECK(alone.size() == kSubjects);
   for (const int ranks : {2, 4, 8}) {
+    if (ranks == 8 && *kSanitizer != '\0') continue;  // minutes, where a few cores take turns at its checks
     CAPTURE(ranks);
     const test::Finished run = rank_matrix(ranks, "--subset");
     REQUIRE_MESSAGE(run.exit_code == 0, run.output);
