@@ -23,7 +23,7 @@ class Job {
   std::vector<pid_t> ranks_after(const std::string& text, int count);
   void signal_launcher(int signal);
   // Blocks until mpirun has ended; one that takes longer than the limit is killed and has exit code 124.
-  Finished wait(int limit_seconds = 60);
+  Finished wait(int limit_seconds = 180);
   std::string output() const;
 
  private:
@@ -36,7 +36,7 @@ class Job {
 // Whether a process is no more, or nothing but an exit code that nobody has asked for.
 bool is_gone(pid_t pid);
 // Blocks until `holds`, for no longer than the limit; whether it does.
-bool eventually(const std::function<bool()>& holds, int limit_seconds = 60);
+bool eventually(const std::function<bool()>& holds, int limit_seconds = 180);
 // Whether the process has a handler for the signal.
 bool handles(pid_t pid, int signal);
 

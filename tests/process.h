@@ -12,7 +12,7 @@ struct Finished {
 
 // A command line; "@train" in it stands for the program train of this build, and so for every program. A
 // command that takes longer than the limit is ended and has exit code 124.
-Finished run_command(const std::string& command, int limit_seconds = 120);
+Finished run_command(const std::string& command, int limit_seconds = 300);
 
 // "mpirun ... -np N", or "" for one rank: what to put before a program.
 std::string launcher(int ranks);

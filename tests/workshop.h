@@ -18,7 +18,7 @@ class Workshop {
   explicit Workshop(const std::string& folder);
 
   // Runs "train config.toml OPTIONS" in the folder.
-  Finished train(int ranks, const std::string& options, int limit_seconds = 120) const;
+  Finished train(int ranks, const std::string& options, int limit_seconds = 300) const;
   std::string file(const std::string& name) const { return folder_ + "/" + name; }
 
  private:
