@@ -113,7 +113,8 @@ class Subject {
         setup_(set_up(llama(world.size()), world)),
         machinery_(setup_, world),
         checkpoints_(setup_, world),
-        saver_(checkpoints_, machinery_.engine(), machinery_.staging(), world) {
+        saver_(checkpoints_, machinery_.engine(), nullptr, world),
+        aside_(checkpoints_, machinery_.engine(), machinery_.staging(), world) {
     machinery_.engine().initialise();
     Stream& compute = machinery_.engine().compute();
     for (const Owned& owned : owned_shards(machinery_.engine()))  // moments that are not all zero
@@ -125,14 +126,9 @@ class Subject {
 
   std::string latest() const { return str(kFolder, "/step-", step_); }
 
-  Saver::Saved save() {
-    ++step_;
-    saver_.begin({.step = step_,
-                  .data_step = step_,
-                  .ranks = world_.size(),
-                  .log_history = {{.step = step_, .data_step = step_}}});
-    return *saver_.finish();
-  }
+  Saver::Saved save() { return save(saver_); }
+  // As training does that goes on meanwhile: from a copy.
+  Saver::Saved save_aside() { return save(aside_); }
   void load() {
     Checkpoints found(setup_, world_);
     found.begin("latest");
@@ -142,12 +138,21 @@ class Subject {
   int64_t staging_bytes() const { return machinery_.memory().staging.peak(); }
 
  private:
+  Saver::Saved save(Saver& saver) {
+    ++step_;
+    saver.begin({.step = step_,
+                 .data_step = step_,
+                 .ranks = world_.size(),
+                 .log_history = {{.step = step_, .data_step = step_}}});
+    return *saver.finish();
+  }
+
   World& world_;
   RunSetup setup_;
   const ModelDocuments documents_{.config_json = hf_config_json(setup_.model, DType::f32), .companions = {}};
   Machinery machinery_;
   Checkpoints checkpoints_;
-  Saver saver_;
+  Saver saver_, aside_;
   int64_t step_ = 0;
 };
 
@@ -211,16 +216,17 @@ CheckpointResult measure_checkpoints(World& world, int samples) {
   result.samples = samples;
   const int64_t resident = process_memory().resident;
   check(begin_new_peak(), "/proc/self/clear_refs: cannot write");
-  result.bytes = subject.save().bytes;
+  result.bytes = subject.save_aside().bytes;
   result.extra_memory = most_of(world, process_memory().peak - resident);
   result.staging = most_of(world, subject.staging_bytes());
 
   PlainFile plain(world, result.bytes);
-  std::vector<double> save, paid, plain_write, load, plain_read, save_rates, load_rates;
+  std::vector<double> save, aside, paid, plain_write, load, plain_read, save_rates, load_rates;
   for (int i = 0; i < samples; ++i) {
     folder.clear();
     plain_write.push_back(time_of(world, [&] { plain.write(); }));
-    save.push_back(time_of(world, [&] { paid.push_back(subject.save().copying); }));
+    save.push_back(time_of(world, [&] { subject.save(); }));
+    aside.push_back(time_of(world, [&] { paid.push_back(subject.save_aside().copying); }));
     folder.forget_cached();
     plain_read.push_back(time_of(world, [&] { plain.read(); }));
     load.push_back(time_of(world, [&] { subject.load(); }));
@@ -229,6 +235,7 @@ CheckpointResult measure_checkpoints(World& world, int samples) {
   }
   if (world.size() > 1) measure_reading_for_all(world, subject.latest(), &result);
   result.save = spread(save);
+  result.aside = spread(aside);
   result.paid = spread(paid);
   result.plain_write = spread(plain_write);
   result.load = spread(load);
@@ -252,6 +259,7 @@ std::string checkpoint_table(const CheckpointResult& r) {
   };
   line("save", r.save, r.save_rate);
   line("plain write", r.plain_write, 0);
+  line("save aside", r.aside, 0);
   line("load", r.load, r.load_rate);
   line("plain read", r.plain_read, 0);
   out << "a step would stand still for " << std::setprecision(3) << r.paid.median

@@ -8,10 +8,12 @@
 
 #include "runtime/log.h"
 #include "runtime/parallel.h"
+#include "train/agreement.h"
 #include "train/bandwidth.h"
 #include "train/checkpoints.h"
 #include "train/evaluation.h"
 #include "train/first_step.h"
+#include "train/folder_lock.h"
 #include "train/initial_weights.h"
 #include "train/log_history.h"
 #include "train/loss_scale.h"
@@ -68,6 +70,7 @@ class Trainer {
   RunData train_;
   std::optional<RunData> eval_;
   int64_t total_steps_, eval_every_, save_every_;
+  FolderLock lock_;  // of the run's folder; rank 0 has it
   Checkpoints checkpoints_;
   std::vector<std::string> changes_;  // from the run that wrote the checkpoint
   std::optional<TrainState> resumed_;
@@ -104,6 +107,7 @@ Trainer::Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bo
       total_steps_(total_steps(setup_.config.train, train_.data.steps_per_epoch())),
       eval_every_(steps_between(setup_.config.train.eval_every, total_steps_, "train.eval_every")),
       save_every_(steps_between(setup_.config.checkpoint.save_every, total_steps_, "checkpoint.save_every")),
+      lock_(setup_.config.run.dir),
       checkpoints_(setup_, world),
       resumed_(find_checkpoint()),
       initial_(open_initial_weights(setup_, world)),
@@ -158,6 +162,9 @@ TrainState Trainer::nature() {
 
 // The one that the run is to go on from, if it can.
 std::optional<TrainState> Trainer::find_checkpoint() {
+  succeed_together(world_, [&] {
+    if (leads()) lock_.take();
+  });
   std::optional<TrainState> found = checkpoints_.begin(setup_.config.run.resume);
   if (!found) return {};
   try {
@@ -191,6 +198,7 @@ void Trainer::begin() {
   std::vector<StepMetrics> lines;
   if (resumed_) lines = lines_before(*resumed_, checkpoints_.source().parent_path() / "metrics.jsonl");
   folder_.emplace(setup_.config.run.dir);
+  lock_.take();  // where it has just been made
   folder_->write("config.toml", to_toml(loaded_.config));
   metrics_.emplace(folder_->file("metrics.jsonl"), lines);
 }
