@@ -128,7 +128,7 @@ void Checkpoints::load(Engine& engine) {
     });
   };
   succeed_together(world_, [&] { or_way_out(source_, read); });
-  for (TensorFolderReader& reader : readers) check_sums(reader);
+  check_sums(readers);
   engine.spread();
   // What was saved after it belongs to a course that is given up.
   succeed_together(world_, [&] {
@@ -154,18 +154,23 @@ void Checkpoints::or_find_damage(const std::function<void()>& work) const {
 }
 
 // All ranks together have read all tensors; rank 0 compares their sums.
-void Checkpoints::check_sums(TensorFolderReader& reader) {
+void Checkpoints::check_sums(std::vector<TensorFolderReader>& readers) {
   const bool leads = world_.rank() == 0;
   succeed_together(world_, [&] {
-    if (leads) reader.sum_rest();
+    if (!leads) return;
+    for (TensorFolderReader& reader : readers) reader.sum_rest();
   });
-  for (const auto& file : reader.folder().files()) collect_sums(world_, reader.sums(*file));
+  std::vector<BlockSums*> files;
+  for (TensorFolderReader& reader : readers)
+    for (const auto& file : reader.folder().files()) files.push_back(&reader.sums(*file));
+  collect_sums(world_, files);
   succeed_together(world_, [&] {
     if (!leads) return;
     or_way_out(source_, [&] {
-      for (const auto& file : reader.folder().files())
-        sums_.compare(source_.string(), fs::path(file->path()).filename().string(),
-                      reader.sums(*file).finished());
+      for (TensorFolderReader& reader : readers)
+        for (const auto& file : reader.folder().files())
+          sums_.compare(source_.string(), fs::path(file->path()).filename().string(),
+                        reader.sums(*file).finished());
     });
   });
 }

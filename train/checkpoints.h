@@ -66,7 +66,7 @@ class Checkpoints {
   void move_latest() const;
   void remove_oldest(const TrainState& newest) const;
   void or_find_damage(const std::function<void()>& work) const;
-  void check_sums(TensorFolderReader& reader);
+  void check_sums(std::vector<TensorFolderReader>& readers);
 
   std::filesystem::path folder_, source_;
   int64_t keep_, shard_bytes_;

@@ -113,12 +113,13 @@ std::optional<Saver::Saved> Saver::advance() {
 
 // All ranks have written: rank 0 gets their sums, and goes on alone.
 void Saver::begin_commit() {
-  Checksums sums;
+  std::vector<BlockSums*> files;
   for (Part& part : save_->parts)
-    for (size_t i = 0; i < part.sums.size(); ++i) {
-      collect_sums(world_, part.sums[i]);
-      sums.add(part.layout.files()[i].name, part.sums[i]);
-    }
+    for (BlockSums& sums : part.sums) files.push_back(&sums);
+  collect_sums(world_, files);
+  Checksums sums;
+  for (const Part& part : save_->parts)
+    for (size_t i = 0; i < part.sums.size(); ++i) sums.add(part.layout.files()[i].name, part.sums[i]);
   if (leads()) start([this, sums = std::move(sums)] { checkpoints_.commit(save_->state, sums); });
 }
 

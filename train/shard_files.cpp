@@ -109,10 +109,18 @@ void read_shards(TensorFolderReader& source, const ShardFiles& files, const Shar
   });
 }
 
-void collect_sums(World& world, BlockSums& sums) {
-  std::string mine = world.rank() == 0 ? "" : sums.packed();
-  world.collect([&] { return std::exchange(mine, ""); },
-                [&](int, const std::string& theirs) { sums.merge(theirs); });
+void collect_sums(World& world, const std::vector<BlockSums*>& files) {
+  size_t next = world.rank() == 0 ? files.size() : 0;
+  world.collect(
+      [&] {  // the number of a file, a space, and the sums
+        std::string mine;
+        while (mine.empty() && next < files.size()) mine = files[next++]->packed();
+        return mine.empty() ? "" : str(next - 1, ' ', mine);
+      },
+      [&](int, const std::string& theirs) {
+        const size_t space = theirs.find(' ');
+        files.at(std::stoul(theirs.substr(0, space)))->merge(std::string_view(theirs).substr(space + 1));
+      });
 }
 
 }  // namespace flatshard

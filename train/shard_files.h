@@ -44,7 +44,7 @@ void announce_shards(const TensorFolderReader& source, const ShardFiles& files, 
 void read_shards(TensorFolderReader& source, const ShardFiles& files, const ShardedUnit& unit, bool sum,
                  Stream& stream, ReadAhead& ahead);
 
-// Called by all ranks, which have written or read parts of one file: rank 0 gets the sums of all of it.
-void collect_sums(World& world, BlockSums& sums);
+// Called by all ranks, which have written or read parts of these files: rank 0 gets the sums of all of them.
+void collect_sums(World& world, const std::vector<BlockSums*>& files);
 
 }  // namespace flatshard
