@@ -5,6 +5,7 @@
 
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
+#include "train/agreement.h"
 #include "train/shard_files.h"
 
 namespace flatshard {
@@ -19,10 +20,17 @@ void make_folder(const fs::path& path) {
 
 }  // namespace
 
-RunFolder::RunFolder(const std::string& path) : path_(path) {
-  make_folder(path);
-  const fs::path parent = fs::absolute(path).lexically_normal().parent_path();
-  write_whole_file((parent / "latest").string(), fs::path(path).string() + "\n");
+void RunFolder::hold(World& world) {
+  succeed_together(world, [&] {
+    if (world.rank() == 0) lock_.take();
+  });
+}
+
+void RunFolder::make() {
+  make_folder(path_);
+  lock_.take();
+  const fs::path parent = fs::absolute(path_).lexically_normal().parent_path();
+  write_whole_file((parent / "latest").string(), fs::path(path_).string() + "\n");
 }
 
 void RunFolder::write(const std::string& name, const std::string& text) const {

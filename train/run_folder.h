@@ -5,15 +5,21 @@
 
 #include "comm/world.h"
 #include "train/engine.h"
+#include "train/folder_lock.h"
 #include "train/initial_weights.h"
 
 namespace flatshard {
 
 class RunFolder {
  public:
-  // Makes the folder and names it the last run (the file "latest" in its parent). Files of an earlier run in
-  // it are replaced.
-  explicit RunFolder(const std::string& path);
+  explicit RunFolder(const std::string& path) : path_(path), lock_(path) {}
+
+  // Keeps other runs out of the folder, where it is there already; rank 0 does. An Error on all ranks where
+  // another is at work in it.
+  void hold(World& world);
+  // Makes the folder, holds it, and names it the last run (the file "latest" in its parent). Files of an
+  // earlier run in it are replaced.
+  void make();
 
   const std::string& path() const { return path_; }
   std::string file(const std::string& name) const { return path_ + "/" + name; }
@@ -23,6 +29,7 @@ class RunFolder {
 
  private:
   std::string path_;
+  FolderLock lock_;
 };
 
 // Writes a model folder: these documents, and model.safetensors with the fp32 masters, cut into files of

@@ -8,12 +8,10 @@
 
 #include "runtime/log.h"
 #include "runtime/parallel.h"
-#include "train/agreement.h"
 #include "train/bandwidth.h"
 #include "train/checkpoints.h"
 #include "train/evaluation.h"
 #include "train/first_step.h"
-#include "train/folder_lock.h"
 #include "train/initial_weights.h"
 #include "train/log_history.h"
 #include "train/loss_scale.h"
@@ -70,7 +68,7 @@ class Trainer {
   RunData train_;
   std::optional<RunData> eval_;
   int64_t total_steps_, eval_every_, save_every_;
-  FolderLock lock_;  // of the run's folder; rank 0 has it
+  RunFolder folder_;
   Checkpoints checkpoints_;
   std::vector<std::string> changes_;  // from the run that wrote the checkpoint
   std::optional<TrainState> resumed_;
@@ -83,7 +81,6 @@ class Trainer {
   LossScale loss_scale_;
   double peak_ = 0;
   Progress progress_;
-  std::optional<RunFolder> folder_;
   std::optional<MetricsFile> metrics_;
   std::vector<StepMetrics> history_;  // as checkpoints keep it
 
@@ -107,7 +104,7 @@ Trainer::Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bo
       total_steps_(total_steps(setup_.config.train, train_.data.steps_per_epoch())),
       eval_every_(steps_between(setup_.config.train.eval_every, total_steps_, "train.eval_every")),
       save_every_(steps_between(setup_.config.checkpoint.save_every, total_steps_, "checkpoint.save_every")),
-      lock_(setup_.config.run.dir),
+      folder_(setup_.config.run.dir),
       checkpoints_(setup_, world),
       resumed_(find_checkpoint()),
       initial_(open_initial_weights(setup_, world)),
@@ -162,9 +159,7 @@ TrainState Trainer::nature() {
 
 // The one that the run is to go on from, if it can.
 std::optional<TrainState> Trainer::find_checkpoint() {
-  succeed_together(world_, [&] {
-    if (leads()) lock_.take();
-  });
+  folder_.hold(world_);
   std::optional<TrainState> found = checkpoints_.begin(setup_.config.run.resume);
   if (!found) return {};
   try {
@@ -197,10 +192,9 @@ void Trainer::begin() {
   if (!leads()) return;
   std::vector<StepMetrics> lines;
   if (resumed_) lines = lines_before(*resumed_, checkpoints_.source().parent_path() / "metrics.jsonl");
-  folder_.emplace(setup_.config.run.dir);
-  lock_.take();  // where it has just been made
-  folder_->write("config.toml", to_toml(loaded_.config));
-  metrics_.emplace(folder_->file("metrics.jsonl"), lines);
+  folder_.make();
+  folder_.write("config.toml", to_toml(loaded_.config));
+  metrics_.emplace(folder_.file("metrics.jsonl"), lines);
 }
 
 void Trainer::run() {
@@ -277,7 +271,7 @@ void Trainer::report_first_step() {
   if (leads() && setup_.config.log.step1) out_ << all << std::flush;
   world_.collect([&] { return std::exchange(mine.units, ""); },
                  [&](int, const std::string& text) { all += text; });
-  if (leads()) folder_->write("step1.txt", all);
+  if (leads()) folder_.write("step1.txt", all);
 }
 
 // In the order of the lanes, whoever computed them. What each rank was asked to do travels along, so that all
@@ -383,8 +377,8 @@ void Trainer::finish() {
   if (completed_ < total_steps_)
     out_ << "stopped   after step " << with_commas(completed_) << " of " << with_commas(total_steps_)
          << ", for rank " << stop_.rank << " was sent " << signal_name(stop_.signal) << '\n';
-  write_report(folder_->path());
-  out_ << "report    " << folder_->file("report.html") << "\nmodel     " << folder_->file("model")
+  write_report(folder_.path());
+  out_ << "report    " << folder_.file("report.html") << "\nmodel     " << folder_.file("model")
        << "\nweights " << hash << std::endl;
 }
 
