@@ -27,22 +27,33 @@ Repeats repeats_of(const uint64_t* offset, uint32_t active) {
   return repeats;
 }
 
-// Were these bytes written, are they now?
+// Were these bytes written? Of all pieces without a branch, where the region does not know it of whole
+// chunks.
 template <uint32_t kBytes>
-bool pass_states(const Request& r, const Region& region, const Scatter& scatter) {
+bool were_written(const Region& region, const Scatter& scatter) {
+  const unsigned char* const state = region.state - (region.address & 15);
   bool is_right = true;
+  for (uint32_t i = 0; i < scatter.pieces; ++i)
+    is_right &= (region.whole && region.is_whole(scatter.offset[i] - (region.address & 15), kBytes)) ||
+                all_written(state + scatter.offset[i], kBytes);
+  return is_right;
+}
+
+// They are now.
+template <uint32_t kBytes>
+bool mark_pieces(const Region& region, const Scatter& scatter) {
   for (uint32_t i = 0; i < scatter.pieces; ++i) {
     const uint64_t at = scatter.offset[i] - (region.address & 15);
     if (region.is_whole(at, kBytes)) continue;
-    unsigned char* state = region.state + at;
-    if (!r.writes())
-      is_right &= all_written(state, kBytes);
-    else if (region.is_patchy && any(kTaboo, state, kBytes))
-      return false;
-    else
-      mark_written(state, kBytes);
+    if (region.is_patchy && any(kTaboo, region.state + at, kBytes)) return false;
+    mark_written(region.state + at, kBytes);
   }
-  return is_right;
+  return true;
+}
+
+template <uint32_t kBytes>
+bool pass_pieces(const Request& r, const Region& region, const Scatter& scatter) {
+  return r.writes() ? mark_pieces<kBytes>(region, scatter) : were_written<kBytes>(region, scatter);
 }
 
 }  // namespace
@@ -63,15 +74,25 @@ bool pass_scattered(const Request& r, const Region& region, const uint64_t* addr
   if (r.writes() && repeats.later) return false;
   Scatter scatter;
   scatter.bytes = r.bytes;
-  for_each_lane(active & ~repeats.later, [&](int lane) {
-    scatter.offset[scatter.pieces] = offset[lane] + (region.address & 15);
-    scatter.lane[scatter.pieces++] = repeats.first >> lane & 1 ? Stamp::kManyLanes : static_cast<Mark>(lane);
-  });
-  const bool is_right = r.bytes == 16  ? pass_states<16>(r, region, scatter)
-                        : r.bytes == 8 ? pass_states<8>(r, region, scatter)
-                        : r.bytes == 4 ? pass_states<4>(r, region, scatter)
-                        : r.bytes == 2 ? pass_states<2>(r, region, scatter)
-                                       : pass_states<1>(r, region, scatter);
+  const uint64_t lead = region.address & 15;
+  if (active == kAllLanes && !repeats.later) {
+    scatter.pieces = kLanes;
+    for (uint32_t lane = 0; lane < kLanes; ++lane) {
+      scatter.offset[lane] = offset[lane] + lead;
+      scatter.lane[lane] = lane;
+    }
+  } else {
+    for_each_lane(active & ~repeats.later, [&](int lane) {
+      scatter.offset[scatter.pieces] = offset[lane] + lead;
+      scatter.lane[scatter.pieces++] =
+          repeats.first >> lane & 1 ? Stamp::kManyLanes : static_cast<Mark>(lane);
+    });
+  }
+  const bool is_right = r.bytes == 16  ? pass_pieces<16>(r, region, scatter)
+                        : r.bytes == 8 ? pass_pieces<8>(r, region, scatter)
+                        : r.bytes == 4 ? pass_pieces<4>(r, region, scatter)
+                        : r.bytes == 2 ? pass_pieces<2>(r, region, scatter)
+                                       : pass_pieces<1>(r, region, scatter);
   if (!is_right || (region.races && !region.races->access(r.warp, r.op, scatter, r.writes()))) return false;
   region.note_written(offset[std::countr_zero(active)]);
   for (uint32_t lane = 0; lane < kLanes; ++lane) places->data[lane] = region.data + offset[lane];
