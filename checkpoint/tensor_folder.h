@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "checkpoint/safetensors.h"
+#include "runtime/read_stream.h"
 
 namespace flatshard {
 
@@ -53,9 +54,9 @@ class TensorFolderReader {
 
   const TensorFolder& folder() const { return folder_; }
   FileRange range(const std::string& tensor, int64_t first, int64_t count) const;
-  // Bytes [first, first + count) of a tensor. They are added to the sums if this process is the one that
-  // sums them.
-  void read(const std::string& tensor, int64_t first, int64_t count, void* to, bool sum);
+  // Bytes [first, first + count) of a tensor, which are the next of the stream. They are added to the sums if
+  // this process is the one that sums them.
+  void read(ReadStream& stream, const std::string& tensor, int64_t first, int64_t count, void* to, bool sum);
   // Adds what belongs to none of the folder's tensors: headers, and tensors that the index passes over.
   void sum_rest();
   BlockSums& sums(const SafetensorsFile& file) { return sums_.at(&file.input()); }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 
 #include "checkpoint/tensor_folder.h"
 
@@ -19,14 +20,13 @@ FileRange TensorFolderReader::range(const std::string& tensor, int64_t first, in
   return {.file = all.file, .begin = all.begin + first, .size = count};
 }
 
-void TensorFolderReader::read(const std::string& tensor, int64_t first, int64_t count, void* to, bool sum) {
-  const FileRange& from = folder_.entries().at(tensor)->bytes;
-  for (int64_t at = 0; at < count; at += kPiece) {
-    const int64_t n = std::min(kPiece, count - at);
-    std::byte* const piece = static_cast<std::byte*>(to) + at;
-    from.read(first + at, n, piece);
-    if (sum) sums_.at(from.file).add(from.begin + first + at, piece, n);
-  }
+void TensorFolderReader::read(ReadStream& stream, const std::string& tensor, int64_t first, int64_t count,
+                              void* to, bool sum) {
+  const FileRange from = range(tensor, first, count);
+  stream.read(from, [&](int64_t at, std::span<const std::byte> piece) {
+    std::memcpy(static_cast<std::byte*>(to) + at, piece.data(), piece.size());
+    if (sum) sums_.at(from.file).add(from.begin + at, piece.data(), std::ssize(piece));
+  });
 }
 
 void TensorFolderReader::sum_rest() {

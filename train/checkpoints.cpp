@@ -118,13 +118,13 @@ void Checkpoints::load(Engine& engine) {
         readers.emplace_back(*sources.back());
       }
     });
-    ReadAhead ahead;
+    ReadStream bytes;
     for (const ShardedUnit& unit : engine.units())
-      for (size_t i = 0; i < readers.size(); ++i) announce_shards(readers[i], kShardFiles[i], unit, ahead);
+      for (size_t i = 0; i < readers.size(); ++i) add_shards(readers[i], kShardFiles[i], unit, bytes);
     engine.fill([&](size_t unit) {
       for (size_t i = 0; i < readers.size(); ++i)
-        read_shards(readers[i], kShardFiles[i], engine.units()[unit], engine.writes_unit(unit),
-                    engine.compute(), ahead);
+        read_shards(readers[i], kShardFiles[i], engine.units()[unit], engine.writes_unit(unit), bytes,
+                    engine.compute());
     });
   };
   succeed_together(world_, [&] { or_way_out(source_, read); });

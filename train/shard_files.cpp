@@ -91,20 +91,19 @@ void check_tensors(const TensorFolder& source, const TensorFolderLayout& layout)
     check(expected.contains(name), source.path(), ": ", name, " is not in the model");
 }
 
-void announce_shards(const TensorFolderReader& source, const ShardFiles& files, const ShardedUnit& unit,
-                     ReadAhead& ahead) {
+void add_shards(const TensorFolderReader& source, const ShardFiles& files, const ShardedUnit& unit,
+                ReadStream& bytes) {
   each_range(files, owned_of(unit), [&](const std::string& name, int64_t first, const Tensor& part) {
-    ahead.add(source.range(name, first * kWidth, part.size() * kWidth));
+    bytes.add(source.range(name, first * kWidth, part.size() * kWidth));
   });
 }
 
 void read_shards(TensorFolderReader& source, const ShardFiles& files, const ShardedUnit& unit, bool sum,
-                 Stream& stream, ReadAhead& ahead) {
+                 ReadStream& bytes, Stream& stream) {
   ValueWriter writer;
   each_range(files, owned_of(unit), [&](const std::string& name, int64_t first, const Tensor& part) {
-    ahead.reading(part.size() * kWidth);
     writer.write(stream, part, [&](float* values) {
-      source.read(name, first * kWidth, part.size() * kWidth, values, sum);
+      source.read(bytes, name, first * kWidth, part.size() * kWidth, values, sum);
     });
   });
 }

@@ -12,7 +12,6 @@
 
 #include "checkpoint/tensor_folder.h"
 #include "comm/world.h"
-#include "runtime/read_ahead.h"
 #include "train/model_folder.h"
 #include "train/staging.h"
 
@@ -38,11 +37,11 @@ void write_shards(TensorFolderWriter& writer, const ShardFiles& files, const std
 void check_tensors(const TensorFolder& source, const TensorFolderLayout& layout);
 
 // This rank's ranges of a unit's tensors, from a source that check_tensors has passed; `sum` says whether
-// they are this rank's to sum. They have been announced in the same order.
-void announce_shards(const TensorFolderReader& source, const ShardFiles& files, const ShardedUnit& unit,
-                     ReadAhead& ahead);
+// they are this rank's to sum. They have been added to what is read in the same order.
+void add_shards(const TensorFolderReader& source, const ShardFiles& files, const ShardedUnit& unit,
+                ReadStream& bytes);
 void read_shards(TensorFolderReader& source, const ShardFiles& files, const ShardedUnit& unit, bool sum,
-                 Stream& stream, ReadAhead& ahead);
+                 ReadStream& bytes, Stream& stream);
 
 // Called by all ranks, which have written or read parts of these files: rank 0 gets the sums of all of them.
 void collect_sums(World& world, const std::vector<BlockSums*>& files);
