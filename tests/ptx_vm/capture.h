@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/ptx_vm/streams.h"
@@ -28,7 +29,8 @@ struct Capture {
   Queue* origin = nullptr;
   bool is_broken = false;  // by a call that cannot be captured
   bool is_over = false;
-  std::vector<Queue*> queues{};  // in the order of the lines
+  std::thread::id thread = std::this_thread::get_id();  // that began it
+  std::vector<Queue*> queues{};                         // in the order of the lines
   CapturedWork work{};
 };
 
@@ -40,11 +42,13 @@ void follow(Queue& queue, const CapturedPoint& point);
 
 // Refuse what cannot be captured, and the capture is lost: a call that is about a captured queue itself; a
 // wait for an event that was recorded outside of the capture; a wait of the host for all streams; work of the
-// default stream, which captured ones that block would wait for.
+// default stream, which captured ones that block would wait for; memory made or given back by the thread that
+// captures, for which the device may have to stand still.
 void refuse_captured(const Queue& queue, const char* call);
 void refuse_from_outside(const Queue& queue);
 void refuse_while_capturing();
 void refuse_default_stream();
+void refuse_memory_call(const char* call);
 
 // A graph that can be launched.
 class GraphLaunches {

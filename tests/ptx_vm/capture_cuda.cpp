@@ -127,6 +127,12 @@ void refuse_default_stream() {
              "work of the default stream, for which a stream that is captured would wait");
 }
 
+void refuse_memory_call(const char* call) {
+  for (Capture* capture : under_way())
+    if (capture->thread == std::this_thread::get_id())
+      lose(*capture, cudaErrorStreamCaptureUnsupported, str(call, " by a thread while it captures a stream"));
+}
+
 GraphLaunches::GraphLaunches(CapturedWork work) : work_(std::move(work)) {
   for (const WorkRole role : work_.lines) queues_.push_back(&streams().create(false, 0, role));
 }

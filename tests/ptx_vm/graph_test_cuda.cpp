@@ -1,6 +1,7 @@
 // Capture of streams on the machine, and graphs.
 
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <cuda_runtime_api.h>
@@ -159,6 +160,17 @@ TEST_CASE("what cannot be captured is an error, and the capture is lost") {
               cudaStreamDestroy(outside);
               return error;
             }},
+           {"an allocation", cudaErrorStreamCaptureUnsupported,
+            [](Pair&) {
+              void* data = nullptr;
+              return cudaMalloc(&data, 16);
+            }},
+           {"of pinned memory", cudaErrorStreamCaptureUnsupported,
+            [](Pair&) {
+              void* data = nullptr;
+              return cudaMallocHost(&data, 16);
+            }},
+           {"freeing", cudaErrorStreamCaptureUnsupported, [](Pair& p) { return cudaFree(p.data); }},
            {"the end by another stream", cudaErrorStreamCaptureUnmatched,
             [](Pair& p) {
               cudaGraph_t graph = nullptr;
@@ -175,6 +187,17 @@ TEST_CASE("what cannot be captured is an error, and the capture is lost") {
     CHECK(graph == nullptr);
     CHECK(pair.value(2) == 0);  // the streams work as ever
   }
+}
+
+TEST_CASE("another thread may make memory and give it back while a stream is captured") {
+  Pair pair;
+  pair.capture_two(true);
+  std::thread([] {
+    void* data = nullptr;
+    CHECK(cudaMallocHost(&data, 16) == cudaSuccess);
+    CHECK(cudaFreeHost(data) == cudaSuccess);
+  }).join();
+  CHECK(cudaGraphExecDestroy(ended(pair.compute)) == cudaSuccess);
 }
 
 TEST_CASE("work that the capture's first stream never waits for is an error at the end") {

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "tests/ptx_vm/capture.h"
 #include "tests/ptx_vm/memory.h"
 #include "tests/ptx_vm/registry.h"
 #include "tests/ptx_vm/report.h"
@@ -29,9 +30,10 @@ void* allocate_on_device(size_t bytes) {
 }
 
 // Frees once all streams are done with it.
-cudaError_t release(void* data) {
+cudaError_t release(void* data, const char* call) {
   return attempt([&] {
     if (!data) return;
+    refuse_memory_call(call);
     streams().finish_all();
     check(heap().release(data), "free of memory that is not allocated");
   });
@@ -43,9 +45,12 @@ extern "C" {
 
 cudaError_t cudaMalloc(void** data, size_t bytes) {
   *data = nullptr;
-  return attempt([&] { *data = allocate_on_device(bytes); });
+  return attempt([&] {
+    refuse_memory_call("cudaMalloc");
+    *data = allocate_on_device(bytes);
+  });
 }
-cudaError_t cudaFree(void* data) { return release(data); }
+cudaError_t cudaFree(void* data) { return release(data, "cudaFree"); }
 
 // The address is known at the call; the memory is there when the stream comes to it.
 cudaError_t cudaMallocAsync(void** data, size_t bytes, cudaStream_t stream) {
@@ -79,14 +84,20 @@ cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
 }
 
 cudaError_t cudaMallocHost(void** data, size_t bytes) {
-  return attempt([&] { *data = heap().allocate(Allocation::Kind::pinned, bytes); });
+  return attempt([&] {
+    refuse_memory_call("cudaMallocHost");
+    *data = heap().allocate(Allocation::Kind::pinned, bytes);
+  });
 }
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) { return cudaMallocHost(data, bytes); }
-cudaError_t cudaFreeHost(void* data) { return release(data); }
+cudaError_t cudaFreeHost(void* data) { return release(data, "cudaFreeHost"); }
 cudaError_t cudaHostRegister(void* data, size_t bytes, unsigned) {
-  return attempt([&] { heap().add_registered(data, bytes); });
+  return attempt([&] {
+    refuse_memory_call("cudaHostRegister");
+    heap().add_registered(data, bytes);
+  });
 }
-cudaError_t cudaHostUnregister(void* data) { return release(data); }
+cudaError_t cudaHostUnregister(void* data) { return release(data, "cudaHostUnregister"); }
 cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
   return attempt([&] { *device = host; });
 }

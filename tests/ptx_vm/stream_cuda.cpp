@@ -73,7 +73,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   });
 }
 cudaError_t cudaDeviceSynchronize() {
-  return attempt([] { streams().finish_all(); });
+  return attempt([] {
+    refuse_while_capturing();
+    streams().finish_all();
+  });
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return attempt([&] {
