@@ -39,7 +39,7 @@ void sweep_all(const std::string& folder, int stride) {
 int main(int argc, char** argv) {
   try {
     const int stride = argc == 3 ? std::atoi(argv[2]) : 1;
-    check((argc == 2 || argc == 3) && stride > 0, "usage: crash_matrix FOLDER [STRIDE]");
+    check((argc == 2 || argc == 3) && argv[1][0] != '-' && stride > 0, "usage: crash_matrix FOLDER [STRIDE]");
     sweep_all(argv[1], stride);
     return 0;
   } catch (const std::exception& error) {
