@@ -10,12 +10,12 @@
 #include "runtime/check.h"
 #include "runtime/input_file.h"
 #include "runtime/mapped_file.h"
+#include "runtime/read_stream.h"
 
 namespace flatshard {
 namespace {
 
 constexpr int64_t kBlock = BlockSums::kBlockBytes;
-constexpr int64_t kPiece = int64_t{1} << 18;  // bytes, which a core's own cache has when they are summed
 
 std::span<const std::byte> as_bytes(const void* data, size_t bytes) {
   return {static_cast<const std::byte*>(data), bytes};
@@ -55,16 +55,14 @@ void check_block(const std::string& path, const Checksums::File& expected, size_
 // visit(number of a block, its sum) for all of a file.
 template <class Visit>
 void each_block(const InputFile& file, Visit&& visit) {
-  std::vector<std::byte> piece(static_cast<size_t>(std::min(kPiece, file.size())));
+  ReadStream bytes;
+  bytes.add({.file = &file, .begin = 0, .size = file.size()});
   for (int64_t begin = 0; begin < file.size(); begin += kBlock) {
-    const int64_t end = std::min(begin + kBlock, file.size());
+    const int64_t n = std::min(kBlock, file.size() - begin);
     uint64_t sum = 0;
-    for (int64_t at = begin; at < end; at += kPiece) {
-      const int64_t n = std::min(kPiece, end - at);
-      file.read(at, n, piece.data());
-      sum = crc64_add(sum, as_bytes(piece.data(), static_cast<size_t>(n)));
-    }
-    visit(static_cast<size_t>(begin / kBlock), crc64_finish(sum, static_cast<uint64_t>(end - begin)));
+    bytes.read({.file = &file, .begin = begin, .size = n},
+               [&](int64_t, std::span<const std::byte> piece) { sum = crc64_add(sum, piece); });
+    visit(static_cast<size_t>(begin / kBlock), crc64_finish(sum, static_cast<uint64_t>(n)));
   }
 }
 
