@@ -111,6 +111,16 @@ Items merged_items(const TensorSets& base, const TensorSets& checkpoint, const s
   return items;
 }
 
+TrainState state_to_compare(const fs::path& checkpoint) {
+  try {
+    return read_train_state((checkpoint / TrainState::kFileName).string());
+  } catch (const Error& error) {
+    throw Error(str(error.what(), "; it may be the best: remove ", checkpoint.string(),
+                    ", or export the checkpoint you want"),
+                error.where);
+  }
+}
+
 }  // namespace
 
 BestCheckpoint best_of(const std::string& run) {
@@ -119,7 +129,7 @@ BestCheckpoint best_of(const std::string& run) {
   std::optional<BestCheckpoint> best;
   for (const int64_t step : steps) {
     const fs::path path = fs::path(run) / name_of_step(step);
-    const TrainState state = read_train_state((path / TrainState::kFileName).string());
+    const TrainState state = state_to_compare(path);
     if (state.eval_loss && std::isfinite(*state.eval_loss) && (!best || *state.eval_loss < best->loss))
       best = {.path = path.string(), .step = step, .loss = *state.eval_loss};
   }

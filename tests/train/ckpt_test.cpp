@@ -132,6 +132,9 @@ TEST_CASE("best is the checkpoint with the lowest evaluation loss, the first of 
   set_loss(run + "/step-6", {});
   check_refused({"best", run}, "no checkpoint of 3 has an evaluation loss");
   check_refused({"best", run + "/model"}, "has no checkpoint");
+  write_file(run + "/step-4/train_state.json", "{");
+  check_refused({"best", run},
+                "; it may be the best: remove " + run + "/step-4, or export the checkpoint you want");
 }
 
 TEST_CASE("names from a file move no terminal") {
