@@ -1,7 +1,6 @@
 #include "runtime/read_stream.h"
 
 #include <algorithm>
-#include <atomic>
 #include <fcntl.h>
 #include <unistd.h>
 
