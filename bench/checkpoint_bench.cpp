@@ -12,11 +12,11 @@
 #include "runtime/host_memory.h"
 #include "runtime/memory.h"
 #include "runtime/rng.h"
-#include "train/checkpoints.h"
-#include "train/hf_config.h"
-#include "train/initial_weights.h"
-#include "train/machinery.h"
-#include "train/saver.h"
+#include "train/models/hf_config.h"
+#include "train/save/checkpoints.h"
+#include "train/save/initial_weights.h"
+#include "train/save/saver.h"
+#include "train/step/machinery.h"
 
 namespace flatshard::bench {
 namespace fs = std::filesystem;

@@ -8,7 +8,7 @@
 #include "comm/communicator.h"
 #include "kernels/ordered_sum.h"
 #include "runtime/memory.h"
-#include "train/memory_plan.h"
+#include "train/step/memory_plan.h"
 
 namespace flatshard::bench {
 namespace {

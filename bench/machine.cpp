@@ -9,6 +9,7 @@
 #include "build_config.h"
 #include "runtime/check.h"
 #include "runtime/parallel.h"
+#include "source_dir.h"
 
 namespace flatshard::bench {
 namespace {

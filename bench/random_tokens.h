@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "train/token_file.h"
+#include "train/text/token_file.h"
 
 namespace flatshard::bench {
 

@@ -5,7 +5,7 @@
 
 #include "bench/random_tokens.h"
 #include "kernels/adamw.h"
-#include "train/machinery.h"
+#include "train/step/machinery.h"
 
 namespace flatshard::bench {
 namespace {

@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "bench/random_tokens.h"
-#include "train/machinery.h"
+#include "train/step/machinery.h"
 
 namespace flatshard::bench {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "checkpoint/checksums.h"
 #include "runtime/check.h"
-#include "train/shard_files.h"
-#include "train/train_state.h"
+#include "train/save/shard_files.h"
+#include "train/save/train_state.h"
 
 namespace flatshard::test {
 

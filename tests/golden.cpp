@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "build_config.h"
 #include "checkpoint/safetensors.h"
 #include "runtime/check.h"
+#include "source_dir.h"
 
 namespace flatshard::test {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "train/resident_model.h"
+#include "train/models/resident_model.h"
 
 namespace flatshard::test {
 

@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "runtime/rng.h"
-#include "train/token_file.h"
+#include "train/text/token_file.h"
 
 namespace flatshard::test {
 

@@ -9,7 +9,7 @@
 
 #include "comm/collective.h"
 #include "comm/world.h"
-#include "train/config.h"
+#include "train/config/config.h"
 
 namespace flatshard {
 

@@ -10,12 +10,12 @@
 #include "comm/launch.h"
 #include "comm/world.h"
 #include "runtime/log.h"
+#include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "train/agreement.h"
-#include "train/initial_weights.h"
-#include "train/print_plan.h"
+#include "train/report/print_plan.h"
+#include "train/save/initial_weights.h"
 #include "train/trainer.h"
-#include "train/units.h"
 
 namespace flatshard {
 namespace {

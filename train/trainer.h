@@ -10,7 +10,7 @@
 #include <iosfwd>
 
 #include "comm/world.h"
-#include "train/config.h"
+#include "train/config/config.h"
 
 namespace flatshard {
 

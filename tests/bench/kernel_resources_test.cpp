@@ -9,7 +9,7 @@
 
 #include "build_config.h"
 #include "tests/test.h"
-#include "train/param_groups.h"
+#include "train/config/param_groups.h"
 
 using namespace flatshard;
 using namespace flatshard::bench;

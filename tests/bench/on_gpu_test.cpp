@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "build_config.h"
+#include "source_dir.h"
 #include "tests/process.h"
 #include "tests/test.h"
 

@@ -1,6 +1,6 @@
 // The scripts that time other systems, without those systems.
 
-#include "build_config.h"
+#include "source_dir.h"
 #include "tests/process.h"
 #include "tests/test.h"
 

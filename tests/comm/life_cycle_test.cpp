@@ -12,8 +12,8 @@
 #include "runtime/memory.h"
 #include "tests/comm/mirror_communicator.h"
 #include "tests/test.h"
-#include "train/memory_plan.h"
-#include "train/optimizer.h"
+#include "train/step/memory_plan.h"
+#include "train/step/optimizer.h"
 
 using namespace flatshard;
 using test::MirrorCommunicator;

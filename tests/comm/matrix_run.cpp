@@ -8,7 +8,7 @@
 #include "runtime/rng.h"
 #include "runtime/sha256.h"
 #include "tests/comm/settings.h"
-#include "train/weights.h"
+#include "train/step/weights.h"
 
 namespace flatshard::test {
 namespace {

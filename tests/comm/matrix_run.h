@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "comm/world.h"
-#include "train/config.h"
-#include "train/data.h"
-#include "train/machinery.h"
-#include "train/token_file.h"
+#include "train/config/config.h"
+#include "train/step/machinery.h"
+#include "train/text/data.h"
+#include "train/text/token_file.h"
 
 namespace flatshard::test {
 

@@ -2,8 +2,8 @@
 
 #include "runtime/sha256.h"
 #include "tests/comm/matrix_run.h"
-#include "train/loss_scale.h"
-#include "train/weights.h"
+#include "train/step/loss_scale.h"
+#include "train/step/weights.h"
 
 namespace flatshard::test {
 namespace {

@@ -3,7 +3,7 @@
 // Nothing runs and nothing is allocated.
 
 #include "tests/comm/mirror_communicator.h"
-#include "train/engine.h"
+#include "train/step/engine.h"
 
 namespace flatshard::test {
 

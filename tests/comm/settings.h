@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/stream.h"
-#include "train/config.h"
+#include "train/config/config.h"
 
 namespace flatshard::test {
 

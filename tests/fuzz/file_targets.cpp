@@ -7,8 +7,8 @@
 
 #include "checkpoint/tensor_folder.h"
 #include "tests/range_bytes.h"
-#include "train/hf_config.h"
-#include "train/train_state.h"
+#include "train/models/hf_config.h"
+#include "train/save/train_state.h"
 
 namespace flatshard::test {
 namespace {

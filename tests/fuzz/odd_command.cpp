@@ -1,7 +1,7 @@
 #include "tests/fuzz/odd_command.h"
 
 #include "tests/fuzz/mutate.h"
-#include "train/config.h"
+#include "train/config/config.h"
 
 namespace flatshard::test {
 namespace {

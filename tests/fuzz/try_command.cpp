@@ -10,7 +10,7 @@
 
 #include "runtime/check.h"
 #include "runtime/host_memory.h"
-#include "train/config.h"
+#include "train/config/config.h"
 #include "train/main_program.h"
 
 namespace flatshard::test {

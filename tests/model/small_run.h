@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/golden.h"
-#include "train/model_folder.h"
+#include "train/models/model_folder.h"
 
 namespace flatshard::test {
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <sstream>
 
-#include "build_config.h"
+#include "source_dir.h"
 #include "tests/ptx_vm/registry.h"
 #include "tests/test.h"
 

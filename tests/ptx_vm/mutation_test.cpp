@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "build_config.h"
+#include "source_dir.h"
 #include "tests/ptx_vm/counts.h"
 #include "tests/ptx_vm/ptx_vm.h"
 #include "tests/ptx_vm/samples.h"

@@ -12,10 +12,10 @@
 #include "tests/process.h"
 #include "tests/ptx_vm/ptx_vm.h"
 #include "tests/test.h"
-#include "train/generator.h"
 #include "train/main_program.h"
-#include "train/metrics.h"
-#include "train/token_file.h"
+#include "train/report/metrics.h"
+#include "train/text/token_file.h"
+#include "train/tools/generator.h"
 
 using namespace flatshard;
 using namespace flatshard::ptx_vm;

@@ -9,8 +9,8 @@
 #include <CLI/CLI.hpp>
 
 #include "bench/harness.h"
-#include "build_config.h"
 #include "runtime/check.h"
+#include "source_dir.h"
 #include "tests/ptx_vm/counts.h"
 #include "tests/ptx_vm/ptx_vm.h"
 

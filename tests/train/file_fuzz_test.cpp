@@ -5,8 +5,8 @@
 #include <map>
 #include <set>
 
-#include "build_config.h"
 #include "runtime/log.h"
+#include "source_dir.h"
 #include "tests/checkpoint_content.h"
 #include "tests/fuzz/dice.h"
 #include "tests/fuzz/file_targets.h"

@@ -6,7 +6,7 @@
 #include "runtime/device.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
-#include "train/metrics.h"
+#include "train/report/metrics.h"
 
 using namespace flatshard;
 using namespace flatshard::test;

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "build_config.h"
+#include "source_dir.h"
 #include "tests/checkpoint_content.h"
 #include "tests/model/small_run.h"
 #include "tests/test.h"

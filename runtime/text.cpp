@@ -1,0 +1,79 @@
+#include "runtime/text.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+
+#include "runtime/check.h"
+
+namespace flatshard {
+namespace {
+
+// Three significant digits, none of them behind the point from 100 on: 1.23, 12.3, 123, 1234.
+std::string three_digits(double value) {
+  const double size = std::abs(value);
+  char text[64];
+  // The bounds are where rounding would make a fourth digit: 9.995 is 10.0.
+  std::snprintf(text, sizeof text, "%.*f", size < 9.995 ? 2 : size < 99.95 ? 1 : 0, value);
+  return text;
+}
+
+constexpr double kNextUnit = 999.5;  // what would print as 1000
+
+}  // namespace
+
+std::string human_count(double value) {
+  constexpr const char* kSuffixes[] = {"", "k", "M", "G", "T"};
+  int unit = 0;
+  while (std::abs(value) >= kNextUnit && unit < 4) value /= 1000, ++unit;
+  return three_digits(value) + kSuffixes[unit];
+}
+
+std::string human_seconds(double seconds) {
+  constexpr const char* kUnits[] = {" us", " ms", " s"};
+  double value = seconds * 1e6;
+  int unit = 0;
+  while (std::abs(value) >= kNextUnit && unit < 2) value /= 1000, ++unit;
+  return three_digits(value) + kUnits[unit];
+}
+
+std::string human_duration(double seconds) {
+  if (!(seconds >= 0 && seconds < 1e15)) return "?";
+  const int64_t s = std::llround(seconds), minutes = s / 60, hours = s / 3600, days = s / 86400;
+  char text[64];
+  if (hours < 1)
+    std::snprintf(text, sizeof text, "%d:%02d", static_cast<int>(minutes), static_cast<int>(s % 60));
+  else if (hours < 10)
+    std::snprintf(text, sizeof text, "%d:%02d:%02d", static_cast<int>(hours), static_cast<int>(minutes % 60),
+                  static_cast<int>(s % 60));
+  else if (days < 1)
+    std::snprintf(text, sizeof text, "%dh %02dm", static_cast<int>(hours), static_cast<int>(minutes % 60));
+  else
+    return str(days, days < 100 ? str("d ", hours % 24 < 10 ? "0" : "", hours % 24, 'h') : " days");
+  return text;
+}
+
+int64_t bytes_named(const std::string& key, const std::string& text) {
+  int64_t bytes = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, bytes);
+  const std::string unit(stop, end);
+  bool known = unit.empty() || unit == "B";
+  for (const char* larger : {"KB", "MB", "GB", "TB"}) {
+    if (known) break;
+    if (__builtin_mul_overflow(bytes, 1000, &bytes)) break;
+    known = unit == larger;
+  }
+  check(error == std::errc{} && known && bytes > 0, key, " is \"", text,
+        "\", must be a positive number of B, KB, MB, GB or TB, such as 5GB");
+  return bytes;
+}
+
+std::string printable(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  return text;
+}
+
+}  // namespace flatshard

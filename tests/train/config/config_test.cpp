@@ -1,0 +1,209 @@
+#include "train/config/config.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/test.h"
+
+using namespace flatshard;
+
+namespace {
+
+// A config file for the time of a test.
+class TempFile {
+ public:
+  explicit TempFile(const std::string& text) : path_(str("config_test_", ++count_, ".toml")) {
+    std::ofstream(path_) << text;
+  }
+  ~TempFile() { std::filesystem::remove(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  static inline int count_ = 0;
+  std::string path_;
+};
+
+std::string error_in(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  const TempFile file(text);
+  const std::string error = test::error_of([&] { load_config(file.path(), overrides); });
+  const size_t at = error.find(file.path());
+  return at == std::string::npos ? error : error.substr(0, at) + "F" + error.substr(at + file.path().size());
+}
+
+}  // namespace
+
+TEST_CASE("a value comes from the default, the file or the command line, and the config says which") {
+  const TempFile file(
+      "[train]\nsteps = 10\n[optimizer]\nlr = 1e-3\nbetas = [0.9, 0.95]\n[model]\ntied = true\n");
+  const LoadedConfig loaded = load_config(file.path(), {"optimizer.lr=3e-4", "data.train=corpus.tok"});
+  CHECK(loaded.config.train.steps == 10);
+  CHECK(loaded.config.optimizer.lr == 3e-4);
+  CHECK(loaded.config.optimizer.betas[1] == 0.95);
+  CHECK(loaded.config.data.train == "corpus.tok");
+  CHECK(loaded.config.model.tied == true);
+  CHECK_FALSE(loaded.config.model.window.has_value());
+  CHECK(loaded.origin.at("train.steps") == file.path() + ":2");
+  CHECK(loaded.origin.at("optimizer.lr") == "command line");
+  CHECK(loaded.origin.at("run.seed") == "default");
+}
+
+TEST_CASE("a printed config reads back to the same config") {
+  const TempFile file(
+      "[optimizer]\nlr = 0.1\n[model]\nrope_theta = 500000.0\n[run]\ndir = \"a \\\"b\\\" \\\\c\"\n");
+  LoadedConfig first = load_config(file.path(), {"optimizer.no_decay=[\"norm\"]"});
+  const std::string printed = to_toml(first.config);
+  const TempFile again(printed);
+  LoadedConfig second = load_config(again.path(), {});
+  CHECK(to_toml(second.config) == printed);
+  CHECK(second.config.run.dir == "a \"b\" \\c");
+  CHECK(to_toml(first.config, &first.origin).find("# command line") != std::string::npos);
+}
+
+TEST_CASE("an unknown key is an error that names the nearest known one") {
+  CHECK(error_in("[optimizer]\nlearning_rate = 1.0\n")
+            .starts_with("F:2: unknown key optimizer.learning_rate;"));
+  CHECK(error_in("[train]\nstep = 1\n") ==
+        "F:2: unknown key train.step; the nearest known one is train.steps");
+  CHECK(error_in("[train]\nlr = 1.0\n") ==
+        "F:2: unknown key train.lr; the nearest known one is optimizer.lr");
+  CHECK(error_in("", {"model.layer=2"}) ==
+        "--model.layer: unknown key model.layer; the nearest known one is model.layers");
+}
+
+TEST_CASE("an unknown section is an error even when it is empty") {
+  CHECK(error_in("[run]\n[foo]\n") == "F:2: unknown section [foo]; the nearest known one is [log]");
+  CHECK(error_in("[optimiser]\n") ==
+        "F:1: unknown section [optimiser]; the nearest known one is [optimizer]");
+  CHECK(error_in("[model.\"a.b\"]\n").starts_with("F:1: unknown section [model.\"a.b\"]; the nearest "));
+  CHECK(error_in("train = {}\ndate = {}\n")
+            .starts_with("F:2: unknown section [date]; the nearest known one is "));
+  CHECK(error_in("[optimizer]\n[model.rope_scaling]\n").empty());
+}
+
+TEST_CASE("a wrong kind of value is an error that says what it must be") {
+  CHECK(error_in("[train]\nsteps = \"ten\"\n") == "F:2: train.steps is a string, must be a whole number");
+  CHECK(error_in("[train]\nsteps = 1.5\n") == "F:2: train.steps is a number, must be a whole number");
+  CHECK(error_in("[optimizer]\nbetas = [0.9]\n") ==
+        "F:2: optimizer.betas is a list, must be a list of two numbers");
+  CHECK(error_in("[data]\nshuffle = 1\n") == "F:2: data.shuffle is a whole number, must be true or false");
+  CHECK(error_in("train = 3\n").starts_with("F:1: unknown key train;"));
+}
+
+TEST_CASE("a value out of bounds is an error that states the bound") {
+  CHECK(error_in("[train]\nsteps = -1\n") == "F:2: train.steps is -1, must be at least 0");
+  CHECK(error_in("[optimizer]\nbetas = [0.9, 1.5]\n") == "F:2: optimizer.betas is 1.5, must be at most 1");
+  CHECK(error_in("[train]\ntotal_batch_size = 1_000_000_000_000\n") ==
+        "F:2: train.total_batch_size is 1000000000000, must be at most 262144");
+  CHECK(error_in("[data]\nseq_len = 4294967296\n") ==
+        "F:2: data.seq_len is 4294967296, must be at most 2147483647");
+  CHECK(error_in("[parallel]\ngroup_size = 4294967296\n") ==
+        "F:2: parallel.group_size is 4294967296, must be at most 2147483647");
+  CHECK(error_in("[optimizer]\nlr = nan\n") == "F:2: optimizer.lr is nan, must be finite");
+  CHECK(error_in("[schedule]\nkind = \"cos\"\n") ==
+        "F:2: schedule.kind is \"cos\", must be one of linear, constant, cosine, wsd");
+}
+
+TEST_CASE("a file that is not TOML, or not there, is one line with the place") {
+  CHECK(error_in("[train\nsteps = 1\n").starts_with("F:1: "));
+  CHECK(test::error_of([] { load_config("no_such.toml", {}); }).starts_with("no_such.toml"));
+  std::string comments;
+  for (int line = 0; line < 100000; ++line) comments += "# a\n";
+  CHECK(error_in(comments + "[,]\n# b\n# c\n") == "F:100001: is not TOML");
+  CHECK(error_in(comments + "[,]") == "F:100001: is not TOML");
+  CHECK(error_in(comments + comments + comments) == "F: is longer than 1048576 bytes");
+  CHECK(error_in("", {"steps"}) == "--steps: an override is written --section.key=value");
+}
+
+TEST_CASE("any text that a config holds prints on one line and reads back") {
+  const TempFile file("[run]\ndir = \"a\\nb\\u0000\\u007f\\t\\\"\\u00e9\"\n");
+  LoadedConfig first = load_config(file.path(), {"data.train=\xc3\xa9\n.tok"});
+  const TempFile again(to_toml(first.config));
+  LoadedConfig second = load_config(again.path(), {});
+  CHECK(second.config.run.dir == std::string("a\nb\0\x7f\t\"\xc3\xa9", 9));
+  CHECK(second.config.data.train == "\xc3\xa9\n.tok");
+  CHECK(error_in("", {"run.dir=\xff"}) == "--run.dir: the value is not text in UTF-8");
+}
+
+TEST_CASE("any finite number that a config holds prints so that it reads back") {
+  for (const double value : {4.9e-324, 2.2e-308, 1e300, 1e22, 0.1, 0.30000000000000004, 5e5, 0.0}) {
+    Config config;
+    config.optimizer.lr = value;
+    const TempFile file(to_toml(config));
+    CHECK(load_config(file.path(), {}).config.optimizer.lr == value);
+  }
+}
+
+TEST_CASE("an error is one line whatever stands in keys and values") {
+  CHECK(error_in("[train]\n\"a\\nb\" = 1\n").starts_with("F:2: unknown key train.\"a\\u000ab\";"));
+  CHECK(error_in("\"run.dir\" = \"a\"\n") ==
+        "F:1: unknown key \"run.dir\"; the nearest known one is run.dir");
+  CHECK(error_in("", {"run.\n=1"}).starts_with("--\"run.\\u000a\": unknown key \"run.\\u000a\";"));
+  CHECK(error_in("", {"a\nb"}) == "--\"a\\u000ab\": an override is written --section.key=value");
+  CHECK(error_in("", {"precision.reduce=a\nb"}) ==
+        "--precision.reduce: precision.reduce is \"a\\u000ab\", must be one of fp32, bf16");
+  CHECK(test::error_of([] { load_config(".", {}); }) == ".: cannot read: Is a directory");
+}
+
+TEST_CASE("text that the TOML parser would not survive is refused with its line") {
+  std::string dots;
+  for (int i = 0; i < 100000; ++i) dots += "a.";
+  CHECK(error_in("[run]\n[[[a]]]\n") == "F:2: is not TOML");
+  CHECK(error_in("[run]\n[,]\n[log]\n") == "F:2: is not TOML");
+  CHECK(error_in("[optimizer]\nbetas = [\n}\n") == "F:3: is not TOML");
+  CHECK(error_in("\n[" + dots + "a]\n") == "F:2: nested more than 16 deep");
+  CHECK(error_in("run.dir = '''\n'''\n" + dots + "a = 1\n") == "F:3: nested more than 16 deep");
+  CHECK(error_in("[run]\ndir = \xc3\xa9\n") == "F:2: a character outside of quotes that is not ASCII");
+}
+
+TEST_CASE("dots, brackets and letters of any alphabet are free within quotes and comments") {
+  const std::string odd = std::string(50, '.') + std::string(50, '[') + "\xc3\xa9";
+  for (const std::string& dir : {"'" + odd + "\\'", "\"" + odd + "\\\"\\\\\"", "'''" + odd + "'\n'''''",
+                                 "\"\"\"" + odd + "\"\n\\\"\"\"\"\""}) {
+    CAPTURE(dir);
+    CHECK(error_in("\xef\xbb\xbf# " + odd + " '\"\nrun.dir = " + dir + " # " + odd + "\nrun.seed = 1\n") ==
+          "");
+  }
+}
+
+TEST_CASE("help names every key with its default and choices") {
+  const std::string help = fields_help();
+  Config config;
+  for (const Field& field : fields(config)) {
+    CAPTURE(field.key);
+    CHECK(help.find("  " + field.key + " ") != std::string::npos);
+    CHECK_FALSE(field.help.empty());
+  }
+  CHECK(help.find("linear constant cosine wsd [\"linear\"]") != std::string::npos);
+}
+
+TEST_CASE("a model takes from its family what the config leaves open") {
+  ModelConfig c{.family = "qwen2", .layers = 2, .hidden = 64, .heads = 4, .vocab = 256};
+  c = resolved(c);
+  CHECK(c.qkv_bias == true);
+  CHECK(c.kv_heads == 4);
+  CHECK(c.head_dim == 16);
+  CHECK(c.ffn == 256);
+  CHECK(c.tied == false);
+  CHECK(resolved({.family = "gpt2", .layers = 1, .hidden = 8, .heads = 2, .vocab = 9}).tied == true);
+}
+
+TEST_CASE("an impossible model is an error that names the sizes") {
+  const auto error = [](ModelConfig c) { return test::error_of([&] { resolved(c); }); };
+  CHECK(error({.family = "bert"}) ==
+        "model.family is \"bert\", must be one of llama, mistral, qwen2, qwen3, gpt2");
+  CHECK(error({.layers = 1, .hidden = 10, .heads = 3, .vocab = 5}) ==
+        "model.hidden = 10 is not divisible by model.heads = 3; set model.head_dim or change one of them");
+  CHECK(error({.layers = 1, .hidden = 8, .heads = 4, .kv_heads = 3, .vocab = 5}) ==
+        "model.heads = 4 is not divisible by model.kv_heads = 3");
+  CHECK(error({.layers = 1, .hidden = 6, .heads = 2, .vocab = 5}) ==
+        "model.head_dim = 3 is odd; rotary positions need pairs");
+  CHECK(error({.hidden = 8, .heads = 2, .vocab = 5}) == "model.layers is 0, must be positive");
+  CHECK(error({.layers = 1, .hidden = int64_t{1} << 62, .heads = 1, .vocab = 5}) ==
+        "model.hidden is 4611686018427387904, must be at most 1048576");
+  CHECK(error({.layers = 1, .hidden = 8, .heads = 1, .ffn = 1 << 30, .vocab = 5}) ==
+        "model.ffn is 1073741824, must be at most 4194304");
+  CHECK(error({.layers = 1 << 20, .hidden = 8, .heads = 1, .vocab = 5}) ==
+        "model.layers is 1048576, must be at most 4096");
+  CHECK(error({.layers = 1, .hidden = 8, .heads = 2048, .head_dim = 1024, .vocab = 5}) ==
+        "model.heads = 2048 times model.head_dim = 1024 is 2097152, must be at most 1048576");
+}

@@ -1,0 +1,31 @@
+#include "train/config/device_choice.h"
+
+#include "build_config.h"
+#include "tests/test.h"
+
+using namespace flatshard;
+
+TEST_CASE("a program that is to run on a GPU says what is in its way, and what to do") {
+  if (cuda_device_count() > 0) return test::skip("there is a GPU");
+  const std::string error = test::error_of([] { choose_device("run.device", "cuda"); });
+  CAPTURE(error);
+  const std::string missing = kOpsWithoutCuda;
+  CHECK(error.find("run.device = \"cuda\", but ") == 0);
+  CHECK(error.find(!kCudaBuilt        ? "no CUDA back end: configure one with"
+                   : !missing.empty() ? missing
+                                      : "there is no GPU that this process can use (") != std::string::npos);
+  CHECK(error.find("or choose \"cpu\"") != std::string::npos);
+}
+
+TEST_CASE("auto is a GPU where there is one, and ranks take GPUs in turn" * doctest::test_suite("gpu")) {
+  CHECK(choose_device("run.device", "cpu") == Device::cpu());
+  CHECK(why_on_cpu("cpu").empty());
+  const int gpus = cuda_device_count();
+  if (gpus == 0) {
+    CHECK(choose_device("run.device", "auto") == Device::cpu());
+    CHECK(why_on_cpu("auto").empty() == !kCudaBuilt);
+    return test::skip("no GPU");
+  }
+  for (int rank = 0; rank < 2 * gpus; ++rank)
+    CHECK(choose_device("run.device", "auto", rank) == Device::cuda(rank % gpus));
+}

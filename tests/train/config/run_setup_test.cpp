@@ -1,0 +1,73 @@
+#include "train/config/run_setup.h"
+
+#include "build_config.h"
+#include "tests/test.h"
+
+using namespace flatshard;
+
+namespace {
+
+Config config_of(const std::string& compute) {
+  Config c;
+  c.run.device = "cpu";
+  c.model = {.family = "llama", .layers = 1, .hidden = 16, .heads = 2, .ffn = 24, .vocab = 31};
+  c.data.seq_len = 8;
+  c.train.steps = 1;
+  c.train.total_batch_size = 1;
+  c.optimizer.lr = 1e-3;
+  c.precision.compute = compute;
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("TF32 is refused where there are no fp32 products to round") {
+  for (const char* compute : {"fp32", "bf16", "fp16"}) {
+    CAPTURE(compute);
+    Config config = config_of(compute);
+    config.precision.tf32 = true;
+    const std::string error = test::error_of([&] { set_up(config, 1); });
+    CHECK(error.empty() == (compute == std::string("fp32")));
+    if (!error.empty())
+      CHECK(error.find("but precision.compute is \"" + std::string(compute)) != std::string::npos);
+  }
+}
+
+TEST_CASE("a plan takes a GPU that is not there, a run does not") {
+  if (!kCudaBuilt) return test::skip("a build without CUDA");
+  if (cuda_device_count() > 0) return test::skip("there is a GPU");
+  Config config = config_of("bf16");
+  config.run.device = "cuda";
+  config.train.total_batch_size = 2;
+  CHECK(test::error_of([&] { set_up(config, 1); }).find("there is no GPU") != std::string::npos);
+  const RunSetup setup = set_up(config, 2, {.rank = 1, .ranks = 2}, Purpose::plan);
+  CHECK(setup.device == Device::cuda(1));
+  CHECK_FALSE(setup.device_is_here);
+  config.run.device = "auto";
+  CHECK(set_up(config, 1, {}, Purpose::plan).device == Device::cpu());
+}
+
+TEST_CASE("graphs are refused where a micro-step is more than one rank's work on its GPU, of one shape") {
+  if (!kCudaBuilt) return test::skip("a build without CUDA");
+  struct Refused {
+    const char* reason;
+    int ranks;
+    void (*change)(Config&);
+  };
+  for (const Refused& r : {Refused{"here are 2", 2, [](Config& c) { c.train.total_batch_size = 2; }},
+                           {"parallel.offload", 1, [](Config& c) { c.parallel.offload = true; }},
+                           {"data.packing", 1, [](Config& c) { c.data.packing = "documents"; }},
+                           {"here 65, at most 64", 1, [](Config& c) { c.train.total_batch_size = 65; }}}) {
+    Config config = config_of("bf16");
+    config.run.device = "cuda";
+    config.run.cuda_graphs = true;
+    const auto error_of = [&] {
+      return test::error_of([&] { set_up(config, r.ranks, {.ranks = r.ranks}, Purpose::plan); });
+    };
+    if (r.ranks == 1) CHECK(error_of().empty());
+    r.change(config);
+    CHECK(error_of().find(r.reason) != std::string::npos);
+    config.run.device = "cpu";
+    CHECK(error_of().empty());
+  }
+}

@@ -1,0 +1,164 @@
+#include "train/config/wrapping.h"
+
+#include <map>
+
+#include "comm/flat_layout.h"
+#include "runtime/check.h"
+#include "tests/test.h"
+#include "train/config/param_groups.h"
+
+using namespace flatshard;
+
+namespace {
+
+const ModelConfig kMistral7b{.family = "mistral",
+                             .layers = 32,
+                             .hidden = 4096,
+                             .heads = 32,
+                             .kv_heads = 8,
+                             .ffn = 14336,
+                             .vocab = 32000};
+const ModelConfig kSmallGpt2{
+    .family = "gpt2", .layers = 3, .hidden = 16, .heads = 2, .ffn = 64, .vocab = 50, .max_positions = 8};
+
+// A model and how it is wrapped.
+struct Wrapped {
+  Wrapped(const ModelConfig& config, const WrapOptions& options, std::vector<std::string> trainable = {"*"})
+      : model(resolved(config), tables, 1, stage_cut(options)),
+        wrapping((apply_groups(model, trainable, {}), model), options) {}
+
+  int64_t size(const std::string& unit) const { return wrapping.units()[index(unit)].element_count(); }
+  const UnitRole& role(const std::string& unit) const { return wrapping.roles()[index(unit)]; }
+  size_t index(const std::string& unit) const {
+    for (const UnitRole& role : wrapping.roles())
+      if (role.name == unit) return static_cast<size_t>(role.index);
+    FAIL("no unit is named ", unit);
+    return 0;
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const UnitRole& role : wrapping.roles()) all.push_back(role.name);
+    return all;
+  }
+
+  Arena tables{"tables", Device::cpu()};
+  Model model;
+  Wrapping wrapping;
+};
+
+}  // namespace
+
+TEST_CASE("by default a block is a unit, and what lies outside of blocks goes to root units") {
+  const Wrapped w(kMistral7b, {});
+  CHECK(w.names().size() == 34);
+  CHECK(w.size("model.layers.0") == 218112000);  // as of the published model
+  CHECK(w.size("model.layers.31") == 218112000);
+  CHECK(w.size("root, first") == 32000 * 4096);
+  CHECK(w.size("root, last") == 32000 * 4096 + 4096);
+  CHECK(w.role("root, last").root);
+  CHECK_FALSE(w.role("model.layers.7").root);
+}
+
+TEST_CASE("attention and MLP by themselves are 64 units of a Mistral, with the norms in a root unit") {
+  const Wrapped w(kMistral7b, {.policy = "attention_mlp"});
+  CHECK(w.names().size() == 2 * 32 + 3);
+  CHECK(w.size("model.layers.3.self_attn") == 41943040);
+  CHECK(w.size("model.layers.3.mlp") == 176160768);
+  CHECK(w.size("root, blocks") == 2 * 32 * 4096);
+  CHECK(w.role("root, blocks").stages == 64);
+  CHECK(w.wrapping.stage_count() == 66);
+  CHECK(w.role("model.layers.3.mlp").stages == 1);
+}
+
+TEST_CASE("every parameter of the model lies in exactly one place") {
+  const auto check_places = [](const Wrapped& w) {
+    std::map<std::string, int> seen;
+    int64_t elements = 0;
+    for (const ParamList& unit : w.wrapping.units()) {
+      elements += unit.element_count();
+      for (const ParamSpec& spec : unit.specs()) ++seen[spec.name];
+    }
+    CHECK(elements == w.model.parameter_count());
+    for (const auto& [name, count] : seen) {
+      CAPTURE(name);
+      CHECK(count == 1);
+    }
+    for (int stage = 0; stage < w.model.stage_count(); ++stage) {
+      const ParamList& list = w.model.units()[static_cast<size_t>(w.model.unit_of(stage))];
+      const std::vector<Wrapping::Place>& places = w.wrapping.places(stage);
+      REQUIRE(places.size() == list.specs().size());
+      for (size_t i = 0; i < places.size(); ++i) {
+        CHECK(w.wrapping.units()[static_cast<size_t>(places[i].unit)][places[i].id].name ==
+              list.specs()[i].name);
+        CHECK(w.wrapping.uses(stage, places[i].unit));
+      }
+    }
+  };
+  for (const WrapOptions& options :
+       {WrapOptions{}, WrapOptions{.policy = "attention_mlp"},
+        WrapOptions{.policy = "pattern", .patterns = {"*.attn", "*.1"}},
+        WrapOptions{.policy = "size", .size = 2000}, WrapOptions{.policy = "size", .size = 5000},
+        WrapOptions{.policy = "none"}, WrapOptions{.replicate = {"*ln*", "transformer.w*"}}})
+    check_places(Wrapped(kSmallGpt2, options));
+}
+
+TEST_CASE("of modules inside each other the outermost that matches is a unit") {
+  const Wrapped w(kSmallGpt2, {.policy = "pattern", .patterns = {"*.mlp", "*.mlp.c_fc", "transformer.h.1"}});
+  CHECK(w.names() == std::vector<std::string>{"root, first", "root, blocks", "transformer.h.0.mlp",
+                                              "transformer.h.1", "transformer.h.2.mlp"});
+}
+
+TEST_CASE("by size the innermost modules that are large enough are units") {
+  // c_attn 816, c_proj 272, c_fc 1088, c_proj 1040: attention 1088, MLP 2128, a block 3280 with its norms.
+  const Wrapped large(kSmallGpt2, {.policy = "size", .size = 3000});
+  CHECK(large.size("transformer.h.2") == 3280);
+  const Wrapped middle(kSmallGpt2, {.policy = "size", .size = 1050});
+  CHECK(middle.size("transformer.h.2.mlp.c_fc") == 1088);
+  CHECK(middle.size("transformer.h.2.attn") == 1088);
+  CHECK(middle.size("transformer.h.2") == 1040 + 64);  // what is left of it
+  const Wrapped all(kSmallGpt2, {.policy = "size", .size = 9000});
+  CHECK(all.size("transformer.h") == 3 * 3280);
+  CHECK(all.role("transformer.h").stages == 3);
+}
+
+TEST_CASE("the whole model can be one unit, which every stage works with") {
+  const Wrapped w(kSmallGpt2, {.policy = "none"});
+  CHECK(w.names() == std::vector<std::string>{"model"});
+  CHECK(w.role("model").stages == w.model.stage_count());
+}
+
+TEST_CASE("replicated parameters are whole, and in no other unit") {
+  const Wrapped w(kMistral7b, {.replicate = {"*norm*", "model.embed_tokens.weight"}});
+  CHECK(w.size("replicated, blocks") == 2 * 32 * 4096);
+  CHECK(w.size("replicated, first") == 32000 * 4096);
+  CHECK(w.size("replicated, last") == 4096);
+  CHECK(w.size("model.layers.0") == 218112000 - 2 * 4096);
+  CHECK(w.role("replicated, last").whole);
+  CHECK_FALSE(w.role("root, last").whole);
+}
+
+TEST_CASE(
+    "a backward pass ends at the first stage with something to train, and units count the stages it "
+    "reaches") {
+  const Wrapped w(kMistral7b, {.policy = "attention_mlp"}, {"*layers.30.*norm*", "*layers.31.mlp*"});
+  CHECK(w.wrapping.first_trained_stage() == 1 + 2 * 30);
+  CHECK(w.role("root, blocks").backward_stages == 4);
+}
+
+TEST_CASE("a wrap that names nothing is refused with an example") {
+  const auto message = [](const WrapOptions& options) {
+    try {
+      Wrapped w(kSmallGpt2, options);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(message({.policy = "pattern", .patterns = {"*.mpl"}}).find("\"*.mpl\" matches no module") !=
+        std::string::npos);
+  CHECK(message({.policy = "pattern"}).find("needs parallel.wrap_patterns") != std::string::npos);
+  CHECK(message({.policy = "size"}).find("needs parallel.wrap_size") != std::string::npos);
+  CHECK(message({.patterns = {"*"}}).find("counts only with") != std::string::npos);
+  CHECK(message({.size = 3}).find("counts only with") != std::string::npos);
+  CHECK(message({.replicate = {"*nrom*"}}).find("\"*nrom*\" matches no parameter") != std::string::npos);
+}

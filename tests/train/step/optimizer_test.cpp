@@ -1,0 +1,134 @@
+#include "train/step/optimizer.h"
+
+#include <cmath>
+#include <optional>
+
+#include "runtime/memory.h"
+#include "tests/comm/mirror_communicator.h"
+#include "tests/test.h"
+#include "train/step/memory_plan.h"
+
+using namespace flatshard;
+using test::MirrorCommunicator;
+
+namespace {
+
+// Two sharded units, of which this is the first of some ranks; the others have the same.
+class Workbench {
+ public:
+  Workbench(int ranks, std::vector<ParamList> params, const OptimizerConfig& config)
+      : params_(std::move(params)), config_(config), comm_("group", 0, ranks), alone_("replicas", 0, 1) {
+    options_.policy = {"test", true, true, true};
+    options_.compute = DType::bf16;
+    build();
+    memory_.commit({.poison = true});
+    build();
+    for (ShardedUnit& unit : units_) {
+      unit.initialise(stream_, stream_, random_values(1));
+      zero(stream_, unit.shard().g);
+    }
+  }
+
+  Optimizer& optimizer() { return *optimizer_; }
+  ShardedUnit::Shard shard(int unit) { return units_[static_cast<size_t>(unit)].shard(); }
+  Stream& stream() { return stream_; }
+  float norm() {
+    optimizer_->measure(stream_, 1);
+    return *optimizer_->norm().as<float>();
+  }
+
+ private:
+  void build() {
+    const RankGroups groups{comm_.size(), comm_.size()};
+    const std::vector<UnitRole> roles{{.index = 0}, {.index = 1}};
+    gather_room_.emplace(params_, roles, groups, options_, memory_.units());
+    gradient_room_.emplace(params_, roles, groups, options_, memory_.units());
+    units_.clear();
+    for (const UnitRole& role : roles)
+      units_.emplace_back(params_[static_cast<size_t>(role.index)], role,
+                          Communicators{comm_, comm_, comm_, alone_}, options_, memory_.units(),
+                          *gather_room_, *gradient_room_, CopyStreams{stream_, stream_});
+    optimizer_.emplace(config_, units_, comm_, options_, memory_.units());
+  }
+
+  std::vector<ParamList> params_;
+  OptimizerConfig config_;
+  MirrorCommunicator comm_, alone_;
+  UnitOptions options_;
+  MemoryPlan memory_{Device::cpu()};
+  StreamGroup streams_{Device::cpu()};
+  Stream& stream_ = streams_.add("stream");
+  std::optional<GatherRoom> gather_room_;
+  std::optional<GradientRoom> gradient_room_;
+  std::vector<ShardedUnit> units_;
+  std::optional<Optimizer> optimizer_;
+};
+
+ParamList one_param(int64_t size, bool decay = true) {
+  ParamList params;
+  params.add({.name = "p", .shape = {size}, .init = Init::constant(1), .decay = decay});
+  return params;
+}
+
+}  // namespace
+
+// Four ranks have the chunks b1 b2 b3 of one unit and a of another. In the order of the parameters every a
+// comes after every b, is less than half of the sum's last bit and is lost: the sum is 4 (1 + 2^-24)^2, its
+// root lies between two floats and is rounded to 2. Rank by rank the first a counts, and the norm is the next
+// float.
+TEST_CASE("the norm adds up its parts in the order of the parameters, whoever has them") {
+  constexpr int64_t kChunk = FlatLayout::kShardMultiple;
+  const auto fill = [](float* b, float* a) {
+    b[0] = std::ldexp(1.0f, -24);                       // b1 = 2^-48
+    b[kChunk] = b[kChunk + 1] = std::ldexp(1.0f, -12);  // b2 = 2^-23
+    b[2 * kChunk] = 1;                                  // b3 = 1
+    a[0] = std::ldexp(1.0f, -26);                       // a = 2^-52
+    a[1] = a[2] = std::ldexp(1.0f, -27);                //     + 2^-53
+  };
+  for (const int ranks : {1, 4}) {
+    CAPTURE(ranks);
+    Workbench bench(ranks, {one_param(4 * 3 * kChunk), one_param(4 * kChunk)}, {});
+    for (int part = 0; part < 4 / ranks; ++part)
+      fill(bench.shard(0).g.as<float>() + part * 3 * kChunk, bench.shard(1).g.as<float>() + part * kChunk);
+    CHECK(bench.norm() == 2.0f);
+  }
+}
+
+TEST_CASE("the norm is that of the gradients before the loss was scaled, and clips them") {
+  OptimizerConfig config;
+  config.grad_clip = 0.5;
+  config.betas = {0, 0};  // so that m is the clipped gradient
+  Workbench bench(4, {one_param(16384), one_param(100)}, config);
+  bench.shard(0).g.as<float>()[5] = 3 * 1024;
+  bench.optimizer().measure(bench.stream(), 1024);
+  bench.optimizer().update(bench.stream(), 0.1, 1);
+  CHECK(*bench.optimizer().norm().as<float>() == 6);  // of four ranks
+  CHECK(bench.shard(0).m.as<float>()[5] == doctest::Approx(0.25).epsilon(1e-6));
+}
+
+TEST_CASE("weights move as AdamW says, decay where they should, and are rounded for the stages") {
+  constexpr double kLr = 0.1, kDecay = 0.25, kFloat = 1e-6;
+  OptimizerConfig config;
+  config.weight_decay = kDecay;
+  config.grad_clip = 0;
+  ParamList mixed;
+  mixed.add({.name = "decays", .shape = {100}, .init = Init::constant(1)});
+  mixed.add({.name = "stays", .shape = {100}, .init = Init::constant(1), .decay = false});
+  Workbench bench(2, {mixed, one_param(10)}, config);
+  const ShardedUnit::Shard shard = bench.shard(0);
+  constexpr int64_t kStays = FlatLayout::kAlignment;
+  double p = 1, m = 0, v = 0;
+  for (int step = 1; step <= 3; ++step) {
+    const double g = 0.3 * step;
+    shard.g.as<float>()[3] = shard.g.as<float>()[kStays + 3] = static_cast<float>(g);
+    bench.optimizer().measure(bench.stream(), 1);
+    bench.optimizer().update(bench.stream(), kLr, step);
+    m = 0.9 * m + 0.1 * g;
+    v = 0.999 * v + 0.001 * g * g;
+    p -= kLr * m / (1 - std::pow(0.9, step)) / (std::sqrt(v / (1 - std::pow(0.999, step))) + 1e-8);
+    CHECK(shard.p.as<float>()[kStays + 3] == doctest::Approx(p).epsilon(kFloat));
+    CHECK(shard.p.as<float>()[kStays + 4] == 1);
+    CHECK(shard.p.as<float>()[4] == doctest::Approx(std::pow(1 - kLr * kDecay, step)).epsilon(kFloat));
+    CHECK(static_cast<float>(shard.copy.as<bf16>()[3]) == static_cast<float>(bf16(shard.p.as<float>()[3])));
+  }
+}

@@ -1,0 +1,334 @@
+// One rank's view of training: what must not change the bits of the weights, and what a step does to memory.
+// The same over several ranks stands in tests/train/ranks_test.cpp.
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "runtime/parallel.h"
+#include "runtime/rng.h"
+#include "tests/test.h"
+#include "train/step/machinery.h"
+#include "train/step/weights.h"
+
+using namespace flatshard;
+
+namespace {
+
+constexpr int64_t kVocab = 61, kLength = 12;
+
+// A corpus of documents of uneven lengths.
+const TokenFile& corpus() {
+  static const std::string path = "step_test.tok";
+  static const TokenFile file = [] {
+    TokenWriter writer(path, kVocab);
+    const RandomStream random(5, "corpus");
+    int64_t at = 0;
+    for (int64_t document = 0; document < 40; ++document) {
+      std::vector<int32_t> tokens(static_cast<size_t>(7 + 5 * (document % 6)));
+      for (int32_t& t : tokens) t = static_cast<int32_t>(random.bits(at++) % kVocab);
+      writer.add_document(tokens);
+    }
+    writer.finish();
+    return TokenFile(path);
+  }();
+  return file;
+}
+
+Config small_config(const std::string& family = "llama") {
+  Config c;
+  c.run.seed = 3;
+  c.model = {.family = family, .layers = 2, .hidden = 20, .heads = 2, .ffn = 28, .vocab = kVocab};
+  c.data.train = "step_test.tok";
+  c.data.seq_len = kLength;
+  c.data.packing = "documents";
+  c.train.steps = 4;
+  c.train.total_batch_size = 8;
+  c.train.batch_size_per_device = 2;
+  c.optimizer.lr = 1e-2;
+  c.optimizer.weight_decay = 0.1;
+  c.optimizer.grad_clip = 0.5;
+  c.precision.compute = "fp32";
+  return c;
+}
+
+struct Outcome {
+  std::string hash;
+  std::vector<double> losses, norms;
+  bool operator==(const Outcome&) const = default;
+};
+
+Outcome train(const Config& config, const MachineryOptions& options = {}, int steps = 4) {
+  World world;
+  const RunSetup setup = set_up(config, 1);
+  const Data data(corpus(), {.seq_len = kLength,
+                             .lane_sequences = setup.batching.lane_sequences,
+                             .total_sequences = setup.batching.total_sequences,
+                             .mask_documents = setup.mask_documents()});
+  Machinery machinery(setup, world, options);
+  machinery.engine().initialise();
+  Outcome outcome;
+  const double scale = setup.compute == DType::f16 ? 1024 : 1;
+  for (int step = 0; step < steps; ++step) {
+    const StepResult r = machinery.engine().step(data, {.data_step = step,
+                                                        .update = step + 1,
+                                                        .lr = 1e-2,
+                                                        .loss_scale = scale,
+                                                        .targets = data.target_count(step)});
+    double loss = 0;
+    for (const double lane : r.lane_losses) loss += lane / scale;
+    outcome.losses.push_back(loss);
+    outcome.norms.push_back(r.grad_norm);
+    CHECK(r.finite);
+  }
+  outcome.hash = weights_hash(machinery.engine());
+  return outcome;
+}
+
+constexpr CommitOptions kPoisoned{.poison = true};
+
+}  // namespace
+
+TEST_CASE("training lowers the loss from that of a uniform guess") {
+  for (const char* compute : {"fp32", "bf16", "fp16"}) {
+    CAPTURE(compute);
+    Config config = small_config();
+    config.precision.compute = compute;
+    const Outcome outcome = train(config, {.commit = kPoisoned}, 30);
+    CHECK(outcome.losses.front() == doctest::Approx(std::log(kVocab)).epsilon(0.01));
+    CHECK(outcome.losses.back() < 0.9 * outcome.losses.front());
+  }
+}
+
+TEST_CASE("recomputing activations gives the same bits") {
+  for (const char* family : {"llama", "gpt2", "qwen3"})
+    for (const char* compute : {"fp32", "bf16", "fp16"}) {
+      CAPTURE(family);
+      CAPTURE(compute);
+      Config config = small_config(family);
+      config.precision.compute = compute;
+      const Outcome kept = train(config);
+      config.train.recompute = true;
+      CHECK(train(config, {.commit = kPoisoned}) == kept);
+    }
+}
+
+TEST_CASE("a step gives the same bits in every stream order") {
+  for (const char* family : {"llama", "gpt2"}) {
+    CAPTURE(family);
+    Config config = small_config(family);
+    config.train.lane_size = 1;
+    const Outcome in_order = train(config, {.commit = kPoisoned});
+    for (const StreamOrder order : {StreamOrder::comm_late, StreamOrder::comm_early})
+      CHECK(train(config, {.order = order, .commit = kPoisoned}) == in_order);
+  }
+}
+
+TEST_CASE("training gives the same bits on one thread and on several") {
+  Config config = small_config();
+  config.precision.compute = "bf16";
+  const int threads = thread_count();
+  set_thread_count(1);
+  const Outcome one = train(config);
+  for (const int count : {2, 3}) {
+    set_thread_count(count);
+    CHECK(train(config) == one);
+  }
+  set_thread_count(threads);
+}
+
+TEST_CASE("the same lanes give the same bits in any cut into micro-steps") {
+  for (const char* family : {"llama", "gpt2"})
+    for (const int64_t lane : {1, 2}) {
+      CAPTURE(family);
+      CAPTURE(lane);
+      Config config = small_config(family);
+      config.train.lane_size = lane;
+      config.train.batch_size_per_device = lane;
+      const Outcome one_lane_at_a_time = train(config);
+      for (int64_t batch = 2 * lane; batch <= 8; batch *= 2) {
+        config.train.batch_size_per_device = batch;
+        CHECK(train(config, {.commit = kPoisoned}) == one_lane_at_a_time);
+      }
+    }
+}
+
+TEST_CASE("other lanes give other bits but nearly the same weights' gradients") {
+  Config config = small_config();
+  config.train.batch_size_per_device = 1;
+  const Outcome small_lanes = train(config);
+  config.train.batch_size_per_device = 8;
+  const Outcome one_lane = train(config);
+  constexpr double kRounding = 1e-4;  // of sums in another order, after four steps
+  for (size_t i = 0; i < small_lanes.losses.size(); ++i) {
+    CHECK(small_lanes.losses[i] == doctest::Approx(one_lane.losses[i]).epsilon(kRounding));
+    CHECK(small_lanes.norms[i] == doctest::Approx(one_lane.norms[i]).epsilon(kRounding));
+  }
+}
+
+TEST_CASE("a run takes exactly the planned memory and a step allocates none") {
+  for (const char* family : {"llama", "gpt2"})
+    for (const bool recompute : {false, true}) {
+      CAPTURE(family);
+      CAPTURE(recompute);
+      Config config = small_config(family);
+      config.train.recompute = recompute;
+      config.data.packing = "concat";  // with documents masked, the plan holds for the shortest documents
+      config.data.eval = config.data.train;
+      config.train.eval_every = 1;
+      config.train.eval_batch_size_per_device = 3;
+      World world;
+      const RunSetup setup = set_up(config, 1);
+      const int64_t planned = plan_run(setup, world).memory_bytes, live_before = memory_counters().live_bytes;
+      Machinery machinery(setup, world);
+      CHECK(machinery.plan().memory_bytes == planned);
+      CHECK(memory_counters().live_bytes - live_before == planned);
+      machinery.engine().initialise();
+      const Data data(corpus(), {.seq_len = kLength, .lane_sequences = 2, .total_sequences = 8});
+      const Data eval_data(corpus(),
+                           {.seq_len = kLength, .lane_sequences = 3, .total_sequences = 3, .shuffle = false});
+      const int64_t allocations = memory_counters().allocations;
+      for (int step = 0; step < 3; ++step) {
+        machinery.engine().step(data, {.data_step = step,
+                                       .update = step + 1,
+                                       .lr = 1e-3,
+                                       .loss_scale = 1,
+                                       .targets = data.target_count(step)});
+        machinery.engine().evaluate(eval_data, step);
+      }
+      CHECK(memory_counters().allocations == allocations);
+      CHECK(machinery.memory().peak() == planned);
+    }
+}
+
+TEST_CASE("frozen parameters stay as they are, and the others learn as before") {
+  for (const char* compute : {"fp32", "bf16"})
+    for (const std::vector<std::string>& trainable : {std::vector<std::string>{"model.layers.1.*"},
+                                                      {"*norm*"},
+                                                      {"lm_head.weight"},
+                                                      {"*embed*", "*q_proj*"}}) {
+      CAPTURE(compute);
+      CAPTURE(trainable.front());
+      Config config = small_config();
+      config.precision.compute = compute;
+      config.trainable = trainable;
+      World world;
+      const RunSetup setup = set_up(config, 1);
+      Machinery machinery(setup, world, {.commit = kPoisoned});
+      machinery.engine().initialise();
+      const auto values = [&] {
+        std::map<std::string, std::vector<char>> all;
+        for (const ShardedUnit& unit : machinery.engine().units())
+          for (size_t i = 0; i < unit.values().size(); ++i) {
+            const char* data = static_cast<const char*>(unit.values()[i].data);
+            all[unit.params().specs()[i].name] = {data, data + unit.values()[i].bytes()};
+          }
+        return all;
+      };
+      const auto before = values();
+      const Data data(corpus(), {.seq_len = kLength, .lane_sequences = 2, .total_sequences = 8});
+      for (int step = 0; step < 3; ++step)
+        machinery.engine().step(data, {.data_step = step,
+                                       .update = step + 1,
+                                       .lr = 1e-2,
+                                       .loss_scale = 1,
+                                       .targets = data.target_count(step)});
+      const auto after = values();
+      for (const ShardedUnit& unit : machinery.engine().units())
+        for (const ParamSpec& spec : unit.params().specs()) {
+          CAPTURE(spec.name);
+          CHECK((before.at(spec.name) == after.at(spec.name)) == !spec.trainable);
+        }
+    }
+}
+
+// Whatever is wrong in all settings alike shows here: the loss is asked, not another run.
+TEST_CASE("what the optimizer gets is the gradient of the mean loss") {
+  constexpr double kScale = 8, kStep = 1e-2, kCurvature = 5e-3;  // of a central difference this wide, in f32
+  for (const char* family : {"llama", "gpt2"})
+    for (const int64_t lane : {1, 2}) {
+      CAPTURE(family);
+      CAPTURE(lane);
+      Config config = small_config(family);
+      config.train.lane_size = lane;
+      World world;
+      const RunSetup setup = set_up(config, 1);
+      Machinery machinery(setup, world, {.commit = kPoisoned});
+      machinery.engine().initialise();
+      const Data data(
+          corpus(),
+          {.seq_len = kLength, .lane_sequences = lane, .total_sequences = 8, .mask_documents = true});
+      const auto loss = [&] {
+        const StepResult r = machinery.engine().step(
+            data,
+            {.data_step = 0, .update = 1, .lr = 0, .loss_scale = kScale, .targets = data.target_count(0)});
+        double sum = 0;
+        for (const double l : r.lane_losses) sum += l / kScale;
+        return sum;
+      };
+      loss();
+      for (const ShardedUnit& unit : machinery.engine().units()) {
+        CAPTURE(unit.params().specs().front().name);
+        const Tensor values = unit.shard().p, sums = unit.shard().g;
+        const size_t n = static_cast<size_t>(values.size());
+        std::vector<double> gradient(n);
+        double norm = 0;
+        for (size_t i = 0; i < n; ++i) {
+          gradient[i] = static_cast<double>(sums.as<float>()[i]) / kScale;
+          norm += gradient[i] * gradient[i];
+        }
+        norm = std::sqrt(norm);
+        const std::vector<float> before(values.as<float>(), values.as<float>() + n);
+        const auto moved = [&](double distance) {  // along the gradient
+          for (size_t i = 0; i < n; ++i)
+            values.as<float>()[i] =
+                static_cast<float>(static_cast<double>(before[i]) + distance * gradient[i] / norm);
+          return loss();
+        };
+        const double slope = (moved(kStep) - moved(-kStep)) / (2 * kStep);
+        moved(0);
+        CHECK(slope == doctest::Approx(norm).epsilon(kCurvature));
+      }
+    }
+}
+
+TEST_CASE("gradients that are not finite change nothing") {
+  Config config = small_config();
+  config.precision.compute = "fp16";
+  World world;
+  const RunSetup setup = set_up(config, 1);
+  Machinery machinery(setup, world);
+  machinery.engine().initialise();
+  const Data data(corpus(), {.seq_len = kLength, .lane_sequences = 2, .total_sequences = 8});
+  const std::string before = weights_hash(machinery.engine());
+  const StepOrder order{
+      .data_step = 0, .update = 1, .lr = 1e-2, .loss_scale = 1e30, .targets = data.target_count(0)};
+  CHECK(!machinery.engine().step(data, order).finite);
+  CHECK(weights_hash(machinery.engine()) == before);
+}
+
+TEST_CASE("a global batch is the same whatever its cut, and an evaluation whatever its batch") {
+  Config config = small_config();
+  config.data.eval = config.data.train;
+  config.train.eval_every = 1;
+  std::map<int64_t, double> losses;
+  for (const int64_t batch : {1, 3, 8}) {
+    config.train.eval_batch_size_per_device = batch;
+    World world;
+    const RunSetup setup = set_up(config, 1);
+    Machinery machinery(setup, world, {.commit = kPoisoned});
+    machinery.engine().initialise();
+    const Data data(corpus(), {.seq_len = kLength,
+                               .lane_sequences = batch,
+                               .total_sequences = batch,
+                               .mask_documents = true,
+                               .shuffle = false});
+    double sum = 0, targets = 0;
+    for (int64_t i = 0; i < data.steps_per_epoch(); ++i)
+      for (const SequenceLoss& s : machinery.engine().evaluate(data, i)) sum += s.sum, targets += s.targets;
+    losses[batch] = sum / targets;
+  }
+  constexpr double kRounding = 1e-6;  // matrix products of other sizes may sum in another order
+  CHECK(losses[3] == doctest::Approx(losses[1]).epsilon(kRounding));
+  CHECK(losses[8] == doctest::Approx(losses[1]).epsilon(kRounding));
+}

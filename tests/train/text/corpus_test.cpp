@@ -1,0 +1,261 @@
+#include "train/text/corpus.h"
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "tests/test.h"
+#include "train/text/token_file.h"
+#include "train/tools/prepare.h"
+
+using namespace flatshard;
+namespace fs = std::filesystem;
+
+namespace {
+
+using Texts = std::vector<std::string>;
+
+void write(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+Texts documents_of(const std::string& name, const std::string& content, const CorpusOptions& options = {}) {
+  write(name, content);
+  Texts found;
+  const int64_t bytes =
+      read_documents(name, options, [&](std::string_view text) { found.emplace_back(text); });
+  CHECK(bytes == static_cast<int64_t>(content.size()));
+  return found;
+}
+
+std::string jsonl_error(const std::string& content, const CorpusOptions& options = {}) {
+  write("d.jsonl", content);
+  return test::error_of([&] { read_documents("d.jsonl", options, [](std::string_view) {}); });
+}
+
+// What a run of prepare said and left behind. The token files are out.tok and eval.tok.
+struct Run {
+  int status;
+  std::string out, err;
+};
+
+Run prepare(const Texts& arguments, const std::string& standard_input = "") {
+  fs::remove("out.tok");
+  fs::remove("eval.tok");
+  std::vector<const char*> argv{"prepare"};
+  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+  std::istringstream in(standard_input);
+  std::ostringstream out, err;
+  const int status = run_prepare(static_cast<int>(argv.size()), argv.data(), {in, out, err});
+  return {status, out.str(), err.str()};
+}
+
+// The line of a run that must fail and leave nothing.
+std::string prepare_error(const Texts& arguments, const std::string& standard_input = "") {
+  const Run run = prepare(arguments, standard_input);
+  CHECK(run.status == 1);
+  CHECK(run.out.empty());
+  CHECK(run.err.find('\n') == run.err.size() - 1);
+  for (const char* file : {"out.tok", "eval.tok", "out.tok.unfinished", "eval.tok.unfinished"})
+    CHECK_FALSE(fs::exists(file));
+  return run.err;
+}
+
+Texts documents_in(const std::string& path) {
+  const TokenFile file(path);
+  CHECK(file.vocab() == 256);
+  Texts found;
+  for (const uint64_t start : file.starts_in(0, file.size())) {
+    const auto end = file.starts_in(static_cast<int64_t>(start) + 1, file.size() + 1);
+    std::string text;
+    for (uint64_t i = start; i < end.front(); ++i) text += static_cast<char>(file[static_cast<int64_t>(i)]);
+    found.push_back(text);
+  }
+  return found;
+}
+
+std::string numbered_jsonl(int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += str("{\"text\": \"document ", i, "\"}\n");
+  return text;
+}
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace
+
+TEST_CASE("a text file is one document, byte for byte") {
+  for (const std::string& text : {std::string("a\n\nb"), std::string("a\r\n\n"), std::string("\n"),
+                                  std::string("\0\xff\xfe\n\x80", 5), std::string()})
+    CHECK(documents_of("d.txt", text) == Texts{text});
+}
+
+TEST_CASE("blank lines separate the documents of a text file when asked, and belong to none") {
+  const CorpusOptions options{.split = TextSplit::blank_lines};
+  CHECK(documents_of("d.txt", "a\nb\n\nc", options) == Texts{"a\nb\n", "c"});
+  CHECK(documents_of("d.txt", "\n \t\r\na\n\n\n\nb\r\n\r\n", options) == Texts{"a\n", "b\r\n"});
+  CHECK(documents_of("d.txt", "\n\n", options) == Texts{""});
+  CHECK(documents_of("d.txt", "", options) == Texts{""});
+}
+
+TEST_CASE("each line of a .jsonl file is a document, in order") {
+  CHECK(documents_of("d.jsonl",
+                     "{\"text\": \"a\\nb\", \"n\": [1]}\r\n{\"text\": \"\"}\n{\"text\": \"\\u00e9\"}") ==
+        Texts{"a\nb", "", "\xc3\xa9"});
+  CHECK(documents_of("d.jsonl", "{\"text\": 1, \"body\": \"b\"}\n", {.text_field = "body"}) == Texts{"b"});
+  CHECK(documents_of("d.jsonl", "").empty());
+}
+
+TEST_CASE("a line of a .jsonl file that holds no document is an error with the place and the reason") {
+  const std::string good = "{\"text\": \"a\"}\n";
+  CHECK(jsonl_error(good + "{\"text\" \"a\"}\n") == "d.jsonl:2: is not JSON (at byte 11 of the line)");
+  CHECK(jsonl_error(good + "\n") == "d.jsonl:2: is not JSON (at byte 1 of the line)");
+  CHECK(jsonl_error(good + "{\"text\": \"a") == "d.jsonl:2: is not JSON (at byte 12 of the line)");
+  CHECK(jsonl_error("{\"text\": \"\xff\"}\n") == "d.jsonl:1: is not JSON (at byte 11 of the line)");
+  CHECK(jsonl_error("{\"text\": 1e999}\n") == "d.jsonl:1: holds a number that is too large");
+  CHECK(jsonl_error("[\"a\"]\n") == "d.jsonl:1: is JSON of type array, must be an object");
+  CHECK(jsonl_error(good + good + "{\"a\": 1, \"b\\n\": 2}\n") ==
+        "d.jsonl:3: has no field \"text\"; its fields: \"a\", \"b\\n\"");
+  CHECK(jsonl_error("{}\n") == "d.jsonl:1: has no field \"text\"; its fields: none");
+  CHECK(jsonl_error("{\"text\": null}\n") ==
+        "d.jsonl:1: the field \"text\" is of type null, must be a string");
+}
+
+TEST_CASE("a line of JSON nested a million deep is read or refused, without a crash") {
+  const std::string open(1000000, '['), close(1000000, ']');
+  CHECK(jsonl_error("{\"text\": \"a\", \"x\": " + open + close + "}\n") == "");
+  CHECK(jsonl_error(open) == "d.jsonl:1: is not JSON (at byte 1000001 of the line)");
+}
+
+TEST_CASE("a corpus file that is not there or is a folder is an error") {
+  const auto error = [](const char* path) {
+    return test::error_of([&] { read_documents(path, {}, [](std::string_view) {}); });
+  };
+  CHECK(error("absent.txt") == "absent.txt: cannot open: No such file or directory");
+  CHECK(error(".") == ".: is a folder; name the files in it");
+}
+
+TEST_CASE("a token of the byte vocabulary is a byte") {
+  CHECK(byte_tokens(std::string("a\0\xff", 3)) == std::vector<int32_t>{97, 0, 255});
+}
+
+TEST_CASE("the evaluation takes its share of any number of documents, and more documents move none") {
+  for (const double share : {0.01, 0.05, 0.3, 0.5, 0.9}) {
+    int64_t taken = 0;
+    for (int64_t i = 0; i < 1000; ++i) {
+      taken += is_eval_document(i, share);
+      CHECK(taken == static_cast<int64_t>(std::floor(static_cast<double>(i + 1) * share)));
+    }
+  }
+  CHECK(is_eval_document(19, 0.05));
+  CHECK_FALSE(is_eval_document(20, 0.05));
+}
+
+TEST_CASE("prepare writes every document that is not empty, in order, and says so") {
+  write("a.txt", std::string("first\0\xff", 7));
+  write("b.jsonl", "{\"text\": \"second\"}\n{\"text\": \"\"}\n{\"text\": \"third\"}\n");
+  write("c.txt", "");
+  const Run run = prepare({"--out", "out.tok", "a.txt", "b.jsonl", "c.txt"});
+  CHECK(run.status == 0);
+  CHECK(run.err.empty());
+  CHECK(run.out ==
+        "read 3 files, 57 bytes: 3 documents; dropped 2 empty\n"
+        "out.tok: 3 documents, 18 tokens of a vocabulary of 256, 104 bytes\n");
+  CHECK(documents_in("out.tok") == Texts{std::string("first\0\xff", 7), "second", "third"});
+}
+
+TEST_CASE("prepare splits text files, takes another field, and reads a list of files") {
+  write("a.txt", "1\n\n2\n");
+  write("b.jsonl", "{\"body\": \"3\"}\n");
+  write("list", "b.jsonl\na.txt\n");
+  const Texts options{"--out", "out.tok", "--split", "blank-lines", "--text-field", "body"};
+  const auto with = [&](Texts more) {
+    more.insert(more.begin(), options.begin(), options.end());
+    return more;
+  };
+  CHECK(prepare(with({"a.txt", "--files-from", "-"}), "b.jsonl\n").status == 0);
+  CHECK(documents_in("out.tok") == Texts{"1\n", "2\n", "3"});
+  CHECK(prepare(with({"--files-from", "list"})).status == 0);
+  CHECK(documents_in("out.tok") == Texts{"3", "1\n", "2\n"});
+}
+
+TEST_CASE("prepare splits off the evaluation the same way each time, and loses no document") {
+  write("d.jsonl", numbered_jsonl(45));
+  const Texts arguments{"--out", "out.tok", "--eval-out", "eval.tok", "d.jsonl"};
+  CHECK(prepare(arguments).status == 0);
+  CHECK(documents_in("eval.tok") == Texts{"document 19", "document 39"});
+  Texts others = documents_in("out.tok");
+  CHECK(others.size() == 43);
+  CHECK(others[19] == "document 20");
+  const std::string first = bytes_of("out.tok"), first_eval = bytes_of("eval.tok");
+  CHECK(prepare(arguments).status == 0);
+  CHECK(bytes_of("out.tok") == first);
+  CHECK(bytes_of("eval.tok") == first_eval);
+}
+
+TEST_CASE("a split that leaves a side empty is an error that says what to do") {
+  write("a.txt", "1\n\n2\n");
+  CHECK(
+      prepare_error({"--out", "out.tok", "--eval-out", "eval.tok", "a.txt"}) ==
+      "prepare: there is only one document, which cannot be split into --out and --eval-out: cut text files "
+      "with --split blank-lines, give more documents, or leave out --eval-out\n");
+  CHECK(prepare_error({"--out", "out.tok", "--eval-out", "eval.tok", "--split", "blank-lines", "a.txt"}) ==
+        "prepare: with --eval-share 0.05 none of the 2 documents goes to --eval-out: give a larger share, or "
+        "leave out --eval-out\n");
+  CHECK(prepare_error(
+            {"--out", "out.tok", "--eval-out", "eval.tok", "--eval-share", "0.999999999999999999", "a.txt"})
+            .starts_with("prepare: --eval-share is 1, must be above 0 and below 1"));
+}
+
+TEST_CASE("prepare says in one line what is wrong with its arguments, and leaves nothing behind") {
+  write("a.txt", "text");
+  write("empty.txt", "");
+  fs::create_directory("folder");
+  const auto error = [](Texts arguments, const std::string& standard_input = "") {
+    arguments.insert(arguments.begin(), {"--out", "out.tok"});
+    return prepare_error(arguments, standard_input);
+  };
+  CHECK(error({}) == "prepare: there is nothing to read: name files, or a list of them with --files-from\n");
+  CHECK(error({"a.txt", "no\nsuch"}) == "prepare: no such: cannot open: No such file or directory\n");
+  CHECK(error({"folder"}) ==
+        "prepare: folder: is a folder; name the files in it, perhaps with --files-from\n");
+  CHECK(error({"empty.txt"}) == "prepare: there is no text: 1 document read, none with a byte in it\n");
+  CHECK(error({"--files-from", "-"}, "a.txt\n\n") == "prepare: standard input:2: is empty, must be a path\n");
+  CHECK(error({"--files-from", "absent"}) == "prepare: --files-from: cannot open absent\n");
+  CHECK(error({"--eval-out", "./out.tok", "a.txt"}) ==
+        "prepare: --out and --eval-out are the same file, out.tok\n");
+  CHECK(error({"--eval-out", "a.txt", "a.txt"}) == "prepare: a.txt: is both read and written\n");
+  CHECK(error({"--eval-out", "folder", "a.txt"}) ==
+        "prepare: folder: is a folder, must be a file to write\n");
+  CHECK(error({"--eval-share", "0.5", "a.txt"}).find("--eval-out") != std::string::npos);
+  CHECK(error({"--split", "pages", "a.txt"}).find("blank-lines") != std::string::npos);
+  CHECK(error({"--tokenizer", "x", "a.txt"}).find("--tokenizer") != std::string::npos);
+  CHECK(prepare_error({"a.txt"}) == "prepare: --out is required\n");
+  CHECK(prepare_error({"--out", "a.txt/out.tok", "a.txt"})
+            .starts_with("prepare: a.txt: cannot make the folder"));
+  CHECK(bytes_of("a.txt") == "text");
+}
+
+TEST_CASE("a failure in the middle leaves an older token file as it was") {
+  write("good.txt", "text");
+  write("bad.jsonl", "{}\n");
+  write("kept.tok", "older");
+  CHECK(prepare_error({"--out", "kept.tok", "good.txt", "bad.jsonl"}) ==
+        "prepare: bad.jsonl:1: has no field \"text\"; its fields: none\n");
+  CHECK(bytes_of("kept.tok") == "older");
+  CHECK_FALSE(fs::exists("kept.tok.unfinished"));
+}
+
+TEST_CASE("prepare --help names every option and succeeds") {
+  const Run run = prepare({"--help"});
+  CHECK(run.status == 0);
+  CHECK(run.err.empty());
+  for (const char* name :
+       {"--out", "--eval-out", "--eval-share", "--text-field", "--split", "--files-from", "FILES"})
+    CHECK(run.out.find(name) != std::string::npos);
+}

@@ -1,0 +1,201 @@
+#include "train/text/data.h"
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "tests/test.h"
+
+using namespace flatshard;
+
+namespace {
+
+constexpr const char* kPath = "data_test.tok";
+
+// A token file for the time of a test: documents of the given lengths, tokens 0, 1, 2, ... modulo the
+// vocabulary.
+struct TempTokens {
+  explicit TempTokens(const std::vector<int>& lengths, int64_t vocab = 1000) {
+    TokenWriter writer(kPath, vocab);
+    int32_t next = 0;
+    for (const int length : lengths) {
+      std::vector<int32_t> document;
+      for (int i = 0; i < length; ++i) document.push_back(next++ % static_cast<int32_t>(vocab));
+      writer.add_document(document);
+    }
+    writer.finish();
+  }
+  ~TempTokens() { std::filesystem::remove(kPath); }
+};
+
+struct Space {
+  explicit Space(int64_t n) : tokens(n), positions(n), targets(n), boundaries(n + 1) {
+    batch = {tensor_of(tokens.data(), {n}), tensor_of(positions.data(), {n}), tensor_of(targets.data(), {n}),
+             tensor_of(boundaries.data(), {n + 1})};
+  }
+  std::vector<int32_t> tokens, positions, targets, boundaries;
+  Batch batch;
+};
+
+std::vector<int32_t> elements(const Tensor& t) { return {t.as<int32_t>(), t.as<int32_t>() + t.size()}; }
+
+using Ints = std::vector<int32_t>;
+
+void damage(int64_t position, char byte) {
+  std::fstream file(kPath, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekp(position);
+  file.put(byte);
+}
+
+}  // namespace
+
+TEST_CASE("a permutation is a bijection, differs by key, and does not keep the order") {
+  for (const int64_t size : {1, 2, 3, 10, 1000}) {
+    std::set<int64_t> seen;
+    for (int64_t i = 0; i < size; ++i) seen.insert(Permutation(size, 7)[i]);
+    CHECK(static_cast<int64_t>(seen.size()) == size);
+    CHECK(*seen.begin() == 0);
+    CHECK(*seen.rbegin() == size - 1);
+  }
+  int same_as_other_key = 0, fixed = 0;
+  for (int64_t i = 0; i < 1000; ++i) {
+    same_as_other_key += Permutation(1000, 7)[i] == Permutation(1000, 8)[i];
+    fixed += Permutation(1000, 7)[i] == i;
+  }
+  CHECK(same_as_other_key < 10);
+  CHECK(fixed < 10);
+}
+
+TEST_CASE("a token file gives back what was written, in 16 or 32 bits") {
+  for (const int64_t vocab : {256, 65536, 65537, 100000}) {
+    TokenWriter writer(kPath, vocab);
+    const Ints first{0, 1, static_cast<int32_t>(vocab) - 1}, second{5};
+    writer.add_document(first);
+    writer.add_document({});
+    writer.add_document(second);
+    writer.finish();
+    const TokenFile file(kPath);
+    CHECK(file.size() == 4);
+    CHECK(file.document_count() == 3);
+    CHECK(file.vocab() == vocab);
+    CHECK(file[2] == vocab - 1);
+    CHECK(file[3] == 5);
+    CHECK(std::filesystem::file_size(kPath) == (vocab <= 65536 ? 32u + 8 : 32u + 16) + 4 * 8);
+  }
+  std::filesystem::remove(kPath);
+}
+
+TEST_CASE("an unfinished token file leaves nothing behind") {
+  {
+    TokenWriter writer(kPath, 10);
+    writer.add_document(Ints{1, 2});
+    CHECK(test::error_of([&] {
+            writer.add_document(Ints{3, 10});
+          }) == "data_test.tok: token 10 at 3 is outside the vocabulary of 10");
+  }
+  CHECK_FALSE(std::filesystem::exists(kPath));
+  CHECK_FALSE(std::filesystem::exists(std::string(kPath) + ".unfinished"));
+}
+
+TEST_CASE("a damaged token file is refused with the reason") {
+  const auto error = [] { return test::error_of([] { TokenFile file(kPath); }); };
+  CHECK(error() == "data_test.tok: cannot open: No such file or directory");
+  const TempTokens tokens({10, 10}, 50);
+  const auto bytes = static_cast<int64_t>(std::filesystem::file_size(kPath));
+  std::filesystem::resize_file(kPath, static_cast<size_t>(bytes - 1));
+  CHECK(error() ==
+        str("data_test.tok: has ", bytes - 1, " bytes, must have ", bytes, "; it is cut off or damaged"));
+  std::filesystem::resize_file(kPath, 0);
+  CHECK(error() == "data_test.tok: not a token file (make one with prepare)");
+}
+
+TEST_CASE("a token outside the vocabulary and damaged starts are named") {
+  const TempTokens tokens({10, 10}, 50);
+  damage(32 + 3 * 2, 77);
+  {
+    const TokenFile file(kPath);
+    CHECK(file[2] == 2);
+    CHECK(test::error_of([&] { return file[3]; }) ==
+          "data_test.tok: token 77 at 3 is outside the vocabulary of 50");
+  }
+  damage(32 + 40 + 8, 99);
+  CHECK(test::error_of([] { TokenFile file(kPath); }) == "data_test.tok: the document starts are damaged");
+  damage(16 + 7, 0x7f);
+  CHECK(test::error_of([] { TokenFile file(kPath); }).find("but the file has only") != std::string::npos);
+  damage(0, 'X');
+  CHECK(test::error_of([] { TokenFile file(kPath); }) ==
+        "data_test.tok: not a token file (make one with prepare)");
+}
+
+TEST_CASE("sequences side by side predict the token behind them") {
+  const TempTokens tokens({9});
+  const TokenFile file(kPath);
+  const Data data(file, {.seq_len = 4, .lane_sequences = 2, .total_sequences = 2, .shuffle = false});
+  CHECK(data.sequence_count() == 2);
+  Space space(8);
+  const Batch batch = data.read(0, 0, space.batch);
+  CHECK(elements(batch.tokens) == Ints{0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(elements(batch.targets) == Ints{1, 2, 3, 4, 5, 6, 7, 8});
+  CHECK(elements(batch.positions) == Ints{0, 1, 2, 3, 0, 1, 2, 3});
+  CHECK(elements(batch.boundaries) == Ints{0, 4, 8});
+  CHECK(data.target_count(0) == 8);
+}
+
+TEST_CASE("masked documents neither predict nor see each other") {
+  const TempTokens tokens({3, 0, 2, 8});
+  const TokenFile file(kPath);
+  const Data data(
+      file,
+      {.seq_len = 4, .lane_sequences = 3, .total_sequences = 3, .mask_documents = true, .shuffle = false});
+  Space space(12);
+  const Batch batch = data.read(0, 0, space.batch);
+  CHECK(elements(batch.targets) == Ints{1, 2, -100, 4, -100, 6, 7, 8, 9, 10, 11, 12});
+  CHECK(elements(batch.positions) == Ints{0, 1, 2, 0, 0, 0, 1, 2, 0, 1, 2, 3});
+  CHECK(elements(batch.boundaries) == Ints{0, 3, 4, 5, 8, 12});
+  CHECK(data.target_count(0) == 10);
+}
+
+TEST_CASE("an epoch visits every sequence once, and its last step is filled with empty ones") {
+  const TempTokens tokens({4 * 7 + 1});
+  const TokenFile file(kPath);
+  const Data data(file, {.seq_len = 4, .lane_sequences = 1, .total_sequences = 4, .seed = 3});
+  CHECK(data.steps_per_epoch() == 2);
+  for (const int64_t epoch : {0, 1}) {
+    std::multiset<int32_t> firsts;
+    int64_t counted = 0;
+    for (int64_t step = 2 * epoch; step < 2 * epoch + 2; ++step) {
+      int64_t valid = 0;
+      for (int64_t lane = 0; lane < 4; ++lane) {
+        Space space(4);
+        data.read(step, lane, space.batch);
+        for (const int32_t target : space.targets) valid += target >= 0;
+        if (space.targets[0] >= 0) firsts.insert(space.tokens[0]);
+      }
+      CHECK(valid == data.target_count(step));
+      counted += valid;
+    }
+    CHECK(firsts == std::multiset<int32_t>{0, 4, 8, 12, 16, 20, 24});
+    CHECK(counted == 28);
+  }
+}
+
+TEST_CASE("the lanes of a step hold the same sequences however they are cut") {
+  const TempTokens tokens({4 * 40 + 1});
+  const TokenFile file(kPath);
+  Ints whole, cut;
+  for (const auto& [lanes, sequences, out] : {std::tuple{1, 8, &whole}, {8, 1, &cut}})
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      const Data data(file, {.seq_len = 4, .lane_sequences = sequences, .total_sequences = 8, .seed = 5});
+      Space space(4 * sequences);
+      data.read(1, lane, space.batch);
+      out->insert(out->end(), space.tokens.begin(), space.tokens.end());
+    }
+  CHECK(whole == cut);
+}
+
+TEST_CASE("a file too short for one sequence is an error with the numbers") {
+  const TempTokens tokens({4});
+  const TokenFile file(kPath);
+  CHECK(test::error_of([&] { Data(file, {.seq_len = 4}); }) ==
+        "data_test.tok: 4 tokens are too few for one sequence of 4 tokens and the one behind it");
+}

@@ -1,0 +1,41 @@
+// What ckpt holds in memory does not grow with the files.
+
+#include "build_config.h"
+#include "runtime/host_memory.h"
+#include "tests/test.h"
+#include "tests/train/tools/ckpt_run.h"
+#include "tests/workshop.h"
+
+using namespace flatshard;
+
+namespace {
+
+constexpr int64_t kMegabyte = 1'000'000;
+
+// By how much this process grew at most while ckpt was at work.
+int64_t growth_of(const std::vector<std::string>& words) {
+  REQUIRE(begin_new_peak());
+  const int64_t before = process_memory().resident;
+  const test::Ran ran = test::ckpt(words);
+  CAPTURE(ran);
+  CHECK(ran.exit_code != 2);
+  return process_memory().peak - before;
+}
+
+}  // namespace
+
+TEST_CASE("ckpt needs some blocks of memory, however large the tensors are") {
+  if (*kSanitizer != '\0') return test::skip("sanitizers keep what is freed");
+  if (!begin_new_peak()) return test::skip("/proc/self/clear_refs cannot be written");
+  const test::Workshop workshop("ckpt_memory");
+  const test::Finished run = workshop.train(
+      1, "--run.dir=run --train.steps=2 --checkpoint.save_every=1 --model.vocab=32768 --model.hidden=256");
+  REQUIRE_MESSAGE(run.exit_code == 0, run.output);
+  const std::string folder = workshop.file("run"), first = folder + "/step-1", last = folder + "/step-2";
+  constexpr int64_t kLimit = 32 * kMegabyte;  // each set of tensors has 67 MB in its two largest alone
+  CHECK(growth_of({"verify", last}) < kLimit);
+  CHECK(growth_of({"diff", first, last}) < kLimit);
+  CHECK(growth_of({"export", last, folder + "/same"}) < kLimit);
+  CHECK(growth_of({"export", last, folder + "/half", "--dtype", "bf16"}) < kLimit);
+  CHECK(growth_of({"diff", folder + "/same", folder + "/half"}) < kLimit);
+}

@@ -1,0 +1,161 @@
+// The program ckpt, as users start it, on the checkpoints of a real run: inspect, verify, diff, best.
+
+#include <filesystem>
+
+#include "tests/checkpoint_content.h"
+#include "tests/test.h"
+#include "tests/train/tools/ckpt_run.h"
+
+using namespace flatshard;
+using namespace flatshard::test;
+namespace fs = std::filesystem;
+
+TEST_CASE("inspect says what a run, a checkpoint and a model folder are") {
+  const std::string run = copy_of_run("ckpt_inspect");
+  const Ran of_run = ckpt({"inspect", run});
+  CAPTURE(of_run);
+  CHECK(of_run.exit_code == 0);
+  CHECK(has(of_run.out, "step-4  "));
+  CHECK(has(of_run.out, "evaluation loss 3.25"));
+  CHECK(has(of_run.out.substr(of_run.out.find("step-6")), ", latest\n"));
+  const Ran of_step = ckpt({"inspect", run + "/step-4/"});
+  CAPTURE(of_step);
+  CHECK(of_step.exit_code == 0);
+  CHECK(has(of_step.out, "checkpoint  " + run + "/step-4"));
+  CHECK(has(of_step.out, "llama, 2 layers, hidden 24"));
+  CHECK(has(of_step.out, "; 13,032 parameters\n"));
+  CHECK(has(of_step.out, "step        4, after "));
+  CHECK(has(of_step.out, "written by 1 rank\n"));
+  CHECK(has(of_step.out, "\nmodel: 21 tensors, 13,032 values, 50.9 KiB in 1 file\n"));
+  CHECK(has(of_step.out, "\nexp_avg_sq: 21 tensors"));
+  CHECK(has(of_step.out, "  lm_head.weight "));
+  CHECK(has(of_step.out, " F32 [53, 24]  5,088 bytes\n"));
+  const Ran of_model = ckpt({"inspect", run + "/model"});
+  CHECK(has(of_model.out, "model       " + run + "/model\n"));
+  CHECK(!has(of_model.out, "exp_avg"));
+  fs::remove(run + "/step-2/train_state.json");
+  const Ran of_damaged = ckpt({"inspect", run});
+  CHECK(has(of_damaged.out, "  step-2  " + run + "/step-2/train_state.json: cannot open: No such file"));
+  CHECK(has(of_damaged.out, "\n  step-4  "));
+  check_refused({"inspect", "ckpt_made/corpus.tok"}, "no such folder");
+  check_refused({"inspect", "ckpt_made"}, "has no checkpoint");
+}
+
+TEST_CASE("verify finds nothing in what is whole, and names each damaged block and missing file") {
+  const std::string run = copy_of_run("ckpt_verify"), step = run + "/step-6";
+  const Ran whole = ckpt({"verify", run});
+  CAPTURE(whole);
+  CHECK(whole.exit_code == 0);
+  CHECK(whole.out.starts_with(step + ": all is well, "));
+  CHECK(ckpt({"verify", run + "/model"}).exit_code == 0);
+
+  flip_byte(step + "/exp_avg.safetensors", 20000);
+  flip_byte(step + "/model.safetensors", 50000);
+  const Ran damaged = ckpt({"verify", step});
+  CAPTURE(damaged);
+  CHECK(damaged.exit_code == 1);
+  CHECK(has(damaged.out, "exp_avg.safetensors: damaged between byte 0 and byte "));
+  CHECK(has(damaged.out, "model.safetensors: damaged between byte 0 and byte "));
+  CHECK(damaged.out.ends_with(step + ": 2 problems\n"));
+
+  fs::remove(run + "/step-4/config.json");
+  fs::resize_file(run + "/step-4/train_state.json", 10);
+  const Ran missing = ckpt({"verify", run + "/step-4"});
+  CAPTURE(missing);
+  CHECK(missing.exit_code == 1);
+  CHECK(has(missing.out, "config.json: cannot open: No such file or directory\n"));
+  CHECK(has(missing.out, "train_state.json: has 10 bytes, was written with "));
+  fs::remove(run + "/step-2/checksums");
+  CHECK(has(ckpt({"verify", run + "/step-2"}).out, "checksums: cannot open"));
+}
+
+TEST_CASE("verify names the tensors that are not those of config.json") {
+  const std::string run = copy_of_run("ckpt_shapes");
+  for (const std::string folder : {"/model", "/step-6"}) {
+    const std::string path = run + folder + "/config.json";
+    std::string config = read_file(path);
+    config.replace(config.find("\"num_hidden_layers\": 2"), 22, "\"num_hidden_layers\": 3");
+    config.replace(config.find("\"vocab_size\": 53"), 16, "\"vocab_size\": 54");
+    write_file(path, config);
+  }
+  const Ran model = ckpt({"verify", run + "/model"}), step = ckpt({"verify", run + "/step-6"});
+  CAPTURE(model);
+  CHECK(model.exit_code == 1);
+  CHECK(has(model.out, "9 missing: model.layers.2."));
+  CHECK(has(model.out, "lm_head.weight [53, 24] for [54, 24]"));
+  CAPTURE(step);
+  CHECK(step.exit_code == 1);
+  CHECK(has(step.out, "config.json: damaged between byte 0 and byte "));
+  CHECK(has(step.out, "lm_head.weight is [53, 24], config.json makes it [54, 24]\n"));
+  CHECK(has(step.out, "model.safetensors: model.layers.2.mlp.up_proj.weight [40, 24] is missing\n"));
+  CHECK(has(step.out, ": 16 problems\n"));  // the config, 2 shapes in 3 files each, and 9 weights
+}
+
+TEST_CASE("diff tells equal bits from other values, and by how much, and states") {
+  const std::string run = copy_of_run("ckpt_diff"), step = run + "/step-6";
+  const Ran same = ckpt({"diff", run, step});
+  CAPTURE(same);
+  CHECK(same.exit_code == 0);
+  CHECK(same.out ==
+        "tensors: 63 equal bit for bit, 0 different, 0 in one folder only; other differences: 0\n");
+  fs::copy(step, run + "/other", fs::copy_options::recursive);
+  fs::remove(run + "/other/config.json");
+  fs::copy(step + "/config.json", run + "/other/config.json");
+  change_state(run + "/other",
+               [](TrainState& state) { state.tokens = 7, state.config["optimizer.lr"] = "3.0"; });
+  flip_byte(run + "/other/model.safetensors",
+            static_cast<int64_t>(fs::file_size(run + "/other/model.safetensors")) - 4);  // the lowest bit
+  const Ran other = ckpt({"diff", step, run + "/other"});
+  CAPTURE(other);
+  CHECK(other.exit_code == 1);
+  CHECK(has(other.out, ": 1 of "));
+  CHECK(has(other.out, " values differ, by at most "));
+  CHECK(has(other.out, "\nconfig optimizer.lr: 0.01, 3.0\n"));
+  CHECK(has(other.out, ", 7\n"));
+  CHECK(other.out.ends_with(
+      "tensors: 62 equal bit for bit, 1 different, 0 in one folder only; other differences: 2\n"));
+  const Ran folders = ckpt({"diff", step, run + "/model"});
+  CHECK(folders.exit_code == 1);
+  CHECK(has(folders.out, "exp_avg: lm_head.weight: only in " + step));
+  CHECK(has(folders.out, "tensors: 21 equal bit for bit, 0 different, 42 in one folder only"));
+  check_refused({"diff", step, "nowhere"}, "nowhere: no such folder");
+}
+
+TEST_CASE("best is the checkpoint with the lowest evaluation loss, the first of equal ones") {
+  const std::string run = copy_of_run("ckpt_best");
+  CHECK(ckpt({"best", run}).out == run + "/step-4  evaluation loss 3.25\n");
+  set_loss(run + "/step-2", 3.25);
+  CHECK(ckpt({"best", run}).out == run + "/step-2  evaluation loss 3.25\n");
+  set_loss(run + "/step-2", {});
+  set_loss(run + "/step-4", {});
+  CHECK(ckpt({"best", run}).out == run + "/step-6  evaluation loss 3.75\n");
+  set_loss(run + "/step-6", {});
+  check_refused({"best", run}, "no checkpoint of 3 has an evaluation loss");
+  check_refused({"best", run + "/model"}, "has no checkpoint");
+  write_file(run + "/step-4/train_state.json", "{");
+  check_refused({"best", run},
+                "; it may be the best: remove " + run + "/step-4, or export the checkpoint you want");
+}
+
+TEST_CASE("names from a file move no terminal") {
+  const std::string run = copy_of_run("ckpt_names"), model = run + "/model";
+  write_model(model, read_file(model + "/config.json"), {{"a\x1b[2Jb\n", DType::f32, {1}}}, {1.0f});
+  for (const Ran& ran : {ckpt({"inspect", model}), ckpt({"verify", model}), ckpt({"diff", model, run})}) {
+    CAPTURE(ran);
+    CHECK(has(ran.out, "a [2Jb "));
+    CHECK(!has(ran.out, "\x1b"));
+  }
+}
+
+TEST_CASE("a command line that ckpt does not know is refused, and each command has its help") {
+  for (const std::string command : {"inspect", "verify", "diff", "best", "export", "merge"}) {
+    const Ran help = ckpt({command, "--help"});
+    CHECK(help.exit_code == 0);
+    CHECK(has(help.out, "Usage: ckpt " + command));
+    check_refused({command}, "required");
+  }
+  CHECK(has(ckpt({"--help"}).out, "Exit code: 0 when all is well"));
+  check_refused({}, "A subcommand is required");
+  check_refused({"explain", "x"}, "A subcommand is required");
+  check_refused({"verify", "a", "b"}, "b");
+}

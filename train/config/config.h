@@ -1,0 +1,156 @@
+#pragma once
+// The configuration of a run: plain nested structs, and one list of fields that parses, prints, documents and
+// rejects. Values come from defaults, then the TOML file, then the command line (--section.key=value); an
+// unknown key is an error that names the nearest known one.
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "model/config.h"
+#include "train/config/lr_schedule.h"
+
+namespace flatshard {
+
+struct RunConfig {
+  std::string dir = "runs/default";
+  int64_t seed = 42;
+  std::string device = "auto";
+  bool trace = false;
+  int64_t hash_every = 0;
+  int64_t threads = 0;  // 0: the processors of this rank
+  bool cuda_graphs = false;
+  std::string resume;  // "latest" or a path; empty: begin anew
+};
+
+struct DataConfig {
+  std::string train, eval;
+  int64_t seq_len = 0;
+  std::string packing = "concat";
+  bool shuffle = true;
+};
+
+inline constexpr double kMostSteps = 1e12;  // of a run: longer than anybody waits, and exact as a double
+
+struct TrainConfig {
+  int64_t steps = 0;
+  double epochs = 0;
+  int64_t total_batch_size = 0;
+  int64_t batch_size_per_device = 1;
+  int64_t lane_size = 0;                   // 0: as batch_size_per_device
+  int64_t eval_batch_size_per_device = 0;  // 0: as batch_size_per_device
+  bool recompute = false;
+  double eval_every = 0;
+  bool skip_nonfinite = false;
+};
+
+struct OptimizerConfig {
+  double lr = 0;
+  std::array<double, 2> betas{0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double grad_clip = 1.0;
+  std::string lr_scaling = "none";
+  int64_t base_batch_size = 0;
+  std::vector<std::string> no_decay{"norm", "bias", "embed"};
+};
+
+struct PrecisionConfig {
+  std::string compute = "bf16";
+  std::string reduce = "fp32";
+  std::string loss_scale = "dynamic";
+  bool tf32 = false;
+};
+
+struct ParallelConfig {
+  std::string strategy = "full_shard";
+  int64_t group_size = 0;  // hybrid
+  std::string wrap = "block";
+  std::vector<std::string> wrap_patterns;  // pattern
+  int64_t wrap_size = 0;                   // size
+  std::vector<std::string> replicate;
+  bool offload = false;
+  bool keep_root_gathered = true;
+  bool forward_prefetch = true;
+  std::string backward_prefetch = "pre";
+  int64_t depth = 1;
+  std::string reduction = "exact";
+  std::string accumulation = "sharded";
+  std::string transport = "auto";
+  bool sync_module_states = false;
+  bool cpu_ram_efficient_loading = false;
+  double bandwidth_gbps = 0;  // 0: measured at start
+  int64_t timeout_seconds = 120;
+};
+
+struct LogConfig {
+  int64_t every = 1;
+  bool step1 = false;
+};
+
+struct CheckpointConfig {
+  double save_every = 0;
+  int64_t keep = 0;  // 0: all
+  bool async = true;
+  bool on_sigterm = true;
+  std::string on_error = "stop";
+  std::string shard_size = "5GB";
+};
+
+struct Config {
+  RunConfig run;
+  ModelConfig model;
+  std::vector<std::string> trainable{"*"};
+  std::string init_from;  // empty: random first values
+  int64_t pad_to_multiple_of = 1;
+  DataConfig data;
+  TrainConfig train;
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  PrecisionConfig precision;
+  ParallelConfig parallel;
+  LogConfig log;
+  CheckpointConfig checkpoint;
+};
+
+// One key: where its value lies, what it means, and what it may be.
+struct Field {
+  using Slot =
+      std::variant<std::string*, int64_t*, double*, bool*, std::vector<std::string>*, std::array<double, 2>*,
+                   std::optional<bool>*, std::optional<int64_t>*, std::optional<double>*>;
+  std::string key;  // "optimizer.lr"
+  Slot slot;
+  std::string help;
+  std::vector<std::string> choices{};
+  double least = -1e300, most = 1e300;
+};
+
+std::vector<Field> fields(Config& c);
+
+struct LoadedConfig {
+  Config config;
+  std::map<std::string, std::string> origin;  // key -> "default", "tiny.toml:3" or "command line"
+};
+
+// Reads the file and the overrides ("optimizer.lr=3e-3", in TOML's spelling; a bare word is a string).
+LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides);
+
+// The whole config as TOML, which load_config reads back to the same values; with origins as comments when
+// asked.
+std::string to_toml(Config& config, const std::map<std::string, std::string>* origin = nullptr);
+
+// Every key that has a value, and the value as TOML.
+std::map<std::string, std::string> config_values(Config& config);
+
+// A text as a TOML string on one line.
+std::string quoted(const std::string& text);
+
+// What --help says of every key: name, default, meaning, choices.
+std::string fields_help();
+
+}  // namespace flatshard

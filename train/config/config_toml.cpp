@@ -1,0 +1,293 @@
+// Reads a configuration: the TOML file, then the overrides of the command line, each spelled as TOML.
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include <toml++/toml.h>
+
+#include "runtime/check.h"
+#include "train/config/config.h"
+#include "train/config/toml_limits.h"
+
+namespace flatshard {
+namespace {
+
+// Where a value was written, for messages: "tiny.toml:3" or "--optimizer.lr".
+struct Source {
+  const toml::node& node;
+  std::string where, origin;
+};
+
+const char* kind_of(const toml::node& node) {
+  if (node.is_string()) return "a string";
+  if (node.is_integer()) return "a whole number";
+  if (node.is_floating_point()) return "a number";
+  if (node.is_boolean()) return "true or false";
+  if (node.is_array()) return "a list";
+  if (node.is_table()) return "a section";
+  return "a date or time";
+}
+
+// Puts a TOML value into a field's slot; the wrong kind and a value out of bounds are errors.
+class Setter {
+ public:
+  Setter(const Field& field, const Source& source) : field_(field), source_(source) {}
+
+  void operator()(std::string* slot) const {
+    const auto value = source_.node.value_exact<std::string>();
+    if (!value) wrong_kind("a string");
+    if (!field_.choices.empty() &&
+        std::find(field_.choices.begin(), field_.choices.end(), *value) == field_.choices.end()) {
+      std::string choices;
+      for (const std::string& choice : field_.choices) choices += (choices.empty() ? "" : ", ") + choice;
+      fail(str(source_.where, ": ", field_.key, " is ", quoted(*value), ", must be one of ", choices));
+    }
+    *slot = *value;
+  }
+  void operator()(int64_t* slot) const {
+    const auto value = source_.node.value_exact<int64_t>();
+    if (!value) wrong_kind("a whole number");
+    check_bounds(*value);
+    *slot = *value;
+  }
+  void operator()(double* slot) const { *slot = number(source_.node); }
+  void operator()(bool* slot) const {
+    const auto value = source_.node.value_exact<bool>();
+    if (!value) wrong_kind("true or false");
+    *slot = *value;
+  }
+  void operator()(std::vector<std::string>* slot) const {
+    const toml::array* array = source_.node.as_array();
+    if (!array) wrong_kind("a list of strings");
+    slot->clear();
+    for (const toml::node& item : *array) {
+      if (!item.is_string()) wrong_kind("a list of strings");
+      slot->push_back(*item.value_exact<std::string>());
+    }
+  }
+  void operator()(std::array<double, 2>* slot) const {
+    const toml::array* array = source_.node.as_array();
+    if (!array || array->size() != 2) wrong_kind("a list of two numbers");
+    *slot = {number(*array->get(0)), number(*array->get(1))};
+  }
+  template <class T>
+  void operator()(std::optional<T>* slot) const {
+    T value{};
+    (*this)(&value);
+    *slot = value;
+  }
+
+ private:
+  double number(const toml::node& node) const {
+    if (!node.is_floating_point() && !node.is_integer()) wrong_kind("a number");
+    const double value = *node.value<double>();
+    check(std::isfinite(value), source_.where, ": ", field_.key, " is ", value, ", must be finite");
+    check_bounds(value);
+    return value;
+  }
+  template <class T>
+  void check_bounds(T value) const {
+    const double size = static_cast<double>(value);
+    check(size >= field_.least, source_.where, ": ", field_.key, " is ", value, ", must be at least ",
+          spelled_bound(field_.least));
+    check(size <= field_.most, source_.where, ": ", field_.key, " is ", value, ", must be at most ",
+          spelled_bound(field_.most));
+  }
+  // A whole number with all its digits.
+  static std::string spelled_bound(double bound) {
+    return std::abs(bound) < 1e15 && bound == std::floor(bound) ? str(static_cast<int64_t>(bound))
+                                                                : str(bound);
+  }
+  [[noreturn]] void wrong_kind(const char* expected) const {
+    fail(str(source_.where, ": ", field_.key, " is ", kind_of(source_.node), ", must be ", expected));
+  }
+
+  const Field& field_;
+  const Source& source_;
+};
+
+constexpr size_t kMostConfigBytes = 1 << 20;
+
+size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+// The known key that looks most like this one: the same name in another section beats a similar spelling.
+std::string nearest_key(const std::vector<Field>& all, const std::string& key) {
+  const auto name = [](const std::string& k) { return k.substr(k.rfind('.') + 1); };
+  std::string nearest;
+  size_t best = SIZE_MAX;
+  for (const Field& field : all) {
+    const size_t distance = name(field.key) == name(key) ? 1 : edit_distance(field.key, key);
+    if (distance < best) best = distance, nearest = field.key;
+  }
+  return nearest;
+}
+
+// The known section that looks most like this one.
+std::string nearest_section(const std::vector<Field>& all, const std::string& section) {
+  std::string nearest;
+  size_t best = SIZE_MAX;
+  for (const Field& field : all) {
+    const std::string known = field.key.substr(0, field.key.rfind('.'));
+    const size_t distance = edit_distance(known, section);
+    if (distance < best) best = distance, nearest = known;
+  }
+  return nearest;
+}
+
+// A key as TOML spells it, so that odd characters neither break a message nor make up a dot.
+std::string spelled(std::string_view key, std::string_view also_plain = "") {
+  const bool plain = !key.empty() && std::all_of(key.begin(), key.end(), [&](unsigned char c) {
+    return std::isalnum(c) || c == '_' || c == '-' ||
+           also_plain.find(static_cast<char>(c)) != also_plain.npos;
+  });
+  return plain ? std::string(key) : quoted(std::string(key));
+}
+
+// Without what would break a line or a terminal.
+std::string printable(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return text;
+}
+
+class Loader {
+ public:
+  explicit Loader(LoadedConfig& loaded) : loaded_(loaded), fields_(fields(loaded.config)) {
+    for (const Field& field : fields_) loaded_.origin[field.key] = "default";
+  }
+
+  // Sets every value of a table; `prefix` is the section's name with its dot.
+  void set_all(const toml::table& table, const std::string& prefix, const std::string& file) {
+    for (const auto& [name, node] : table) {
+      const std::string key = prefix + spelled(name.str());
+      const std::string where = str(file, ':', node.source().begin.line);
+      const toml::table* section = find(key) ? nullptr : node.as_table();
+      if (!section)
+        set(key, {node, where, where});
+      else if (!section->empty() || is_section(key))
+        set_all(*section, key + ".", file);
+      else
+        fail(str(where, ": unknown section [", key, "]; the nearest known one is [",
+                 nearest_section(fields_, key), "]"));
+    }
+  }
+
+  void set(const std::string& key, const Source& source) {
+    const Field* field = find(key);
+    if (!field)
+      fail(
+          str(source.where, ": unknown key ", key, "; the nearest known one is ", nearest_key(fields_, key)));
+    std::visit(Setter(*field, source), field->slot);
+    loaded_.origin[key] = source.origin;
+  }
+
+ private:
+  const Field* find(const std::string& key) const {
+    const auto found =
+        std::find_if(fields_.begin(), fields_.end(), [&](const Field& f) { return f.key == key; });
+    return found == fields_.end() ? nullptr : &*found;
+  }
+  bool is_section(const std::string& name) const {
+    return std::any_of(fields_.begin(), fields_.end(),
+                       [&](const Field& f) { return f.key.starts_with(name + "."); });
+  }
+
+  LoadedConfig& loaded_;
+  std::vector<Field> fields_;
+};
+
+// The line at which the parser breaks its assertions: the last one of the shortest beginning that does it.
+int64_t broken_line(const std::string& text) {
+  std::vector<size_t> ends;  // of the lines
+  for (size_t i = 0; i < text.size(); ++i)
+    if (text[i] == '\n') ends.push_back(i + 1);
+  const auto holds = [&](size_t end) {
+    try {
+      static_cast<void>(toml::parse(std::string_view(text).substr(0, end)));
+    } catch (const toml::parse_error&) {
+    } catch (const BrokenAssertion&) {
+      return false;
+    }
+    return true;
+  };
+  return std::partition_point(ends.begin(), ends.end(), holds) - ends.begin() + 1;
+}
+
+// `name` stands for the text in messages.
+toml::table parse(const std::string& text, const std::string& name) {
+  check_toml_limits(text, name);
+  try {
+    return toml::parse(text);
+  } catch (const toml::parse_error& error) {
+    fail(str(name, ':', error.source().begin.line, ": ", printable(std::string(error.description()))));
+  } catch (const BrokenAssertion&) {
+    fail(str(name, ':', broken_line(text), ": is not TOML"));
+  }
+}
+
+// The path may be a pipe, or a device that never ends.
+std::string read_file(const std::string& path, const std::string& name) {
+  std::ifstream in(path, std::ios::binary);
+  check(in.is_open(), name, ": cannot open: ", std::strerror(errno));
+  std::string text(kMostConfigBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  check(!in.bad(), name, ": cannot read: ", std::strerror(errno));
+  check(!in.good(), name, ": is longer than ", kMostConfigBytes, " bytes");
+  text.resize(static_cast<size_t>(in.gcount()));
+  return text;
+}
+
+// The table {value = ...} of an override; what is not TOML is a bare word.
+toml::table parse_value(const std::string& value, const std::string& where) {
+  try {
+    toml::table table = parse("value = " + value, where);
+    if (table.size() == 1 && table.contains("value")) return table;
+  } catch (const Error&) {
+  }
+  try {
+    return parse("value = " + quoted(value), where);
+  } catch (const Error&) {
+    fail(where + ": the value is not text in UTF-8");
+  }
+}
+
+void apply_override(Loader& loader, const std::string& text) {
+  const size_t equals = text.find('=');
+  check(equals != std::string::npos && equals > 0, "--", spelled(text, ".="),
+        ": an override is written --section.key=value");
+  const std::string key = spelled(text.substr(0, equals), "."), where = "--" + key;
+  const toml::table table = parse_value(text.substr(equals + 1), where);
+  loader.set(key, {*table.get("value"), where, "command line"});
+}
+
+}  // namespace
+
+LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {
+  LoadedConfig loaded;
+  Loader loader(loaded);
+  const std::string name = printable(path);
+  loader.set_all(parse(read_file(path, name), name), "", name);
+  for (const std::string& text : overrides) apply_override(loader, text);
+  return loaded;
+}
+
+}  // namespace flatshard

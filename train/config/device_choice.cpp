@@ -1,0 +1,46 @@
+#include "train/config/device_choice.h"
+
+#include "build_config.h"
+#include "runtime/check.h"
+
+namespace flatshard {
+namespace {
+
+// What keeps this build off GPUs, and what to do about it; or nothing.
+std::string obstacle_in_build() {
+  if (!kCudaBuilt)
+    return "this build has no CUDA back end: configure one with -DFLATSHARD_CUDA=ON where nvcc is";
+  const std::string missing = kOpsWithoutCuda;
+  return missing.empty() ? "" : "these ops have no CUDA twin in this build: " + missing;
+}
+
+// And this process.
+std::string obstacle() {
+  if (const std::string why_not = obstacle_in_build(); !why_not.empty()) return why_not;
+  if (cuda_device_count() == 0)
+    return str("there is no GPU that this process can use (", why_no_cuda_device(),
+               "): see what nvidia-smi and CUDA_VISIBLE_DEVICES say");
+  return "";
+}
+
+}  // namespace
+
+Device choose_device(const std::string& option, const std::string& choice, int local_rank) {
+  if (choice == "cpu") return Device::cpu();
+  const std::string why_not = obstacle();
+  if (why_not.empty()) return Device::cuda(local_rank % cuda_device_count());
+  check(choice == "auto", option, " = \"cuda\", but ", why_not, "; or choose \"cpu\"");
+  return Device::cpu();
+}
+
+Device planned_device(const std::string& option, const std::string& choice, int local_rank) {
+  const bool has_none = choice == "cuda" && obstacle_in_build().empty() && cuda_device_count() == 0;
+  return has_none ? Device::cuda(local_rank) : choose_device(option, choice, local_rank);
+}
+
+std::string why_on_cpu(const std::string& choice) {
+  const std::string why_not = kCudaBuilt && choice == "auto" ? obstacle() : "";
+  return why_not.empty() ? "" : "on the CPU, for " + why_not;
+}
+
+}  // namespace flatshard

@@ -1,0 +1,40 @@
+#include "train/config/lr_schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "runtime/check.h"
+
+namespace flatshard {
+namespace {
+
+double shape(const ScheduleConfig& c, int64_t total, int64_t warmup, int64_t s) {
+  if (c.kind == "constant") return 1.0;
+  if (c.kind == "wsd") {
+    const int64_t decay = static_cast<int64_t>(std::ceil(static_cast<double>(total) * c.decay_ratio));
+    return std::min(1.0, static_cast<double>(total - s) / static_cast<double>(std::max<int64_t>(1, decay)));
+  }
+  const double span = static_cast<double>(std::max<int64_t>(1, total - warmup));
+  if (c.kind == "linear") return std::max(0.0, static_cast<double>(total - s) / span);
+  const double p = static_cast<double>(s - warmup) / span;
+  return std::max(0.0, 0.5 * (1.0 + std::cos(std::numbers::pi * 0.5 * 2.0 * p)));
+}
+
+}  // namespace
+
+int64_t warmup_steps(const ScheduleConfig& c, int64_t total_steps) {
+  if (c.warmup_steps > 0) return c.warmup_steps;
+  return static_cast<int64_t>(std::ceil(static_cast<double>(total_steps) * c.warmup_ratio));
+}
+
+double learning_rate(const ScheduleConfig& c, double peak, int64_t total_steps, int64_t completed) {
+  const int64_t warmup = warmup_steps(c, total_steps);
+  if (completed < warmup && c.warmup_start == "zero")
+    return peak * (static_cast<double>(completed) / static_cast<double>(std::max<int64_t>(1, warmup)));
+  const double factor = completed < warmup ? 1.0 : shape(c, total_steps, warmup, completed);
+  if (c.min_lr_factor == 0) return peak * factor;
+  return peak * (factor * (1.0 - c.min_lr_factor) + c.min_lr_factor);
+}
+
+}  // namespace flatshard

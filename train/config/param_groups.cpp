@@ -1,0 +1,90 @@
+#include "train/config/param_groups.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "runtime/check.h"
+
+namespace flatshard {
+namespace {
+
+using Predicate = std::function<bool(const ParamSpec&)>;
+
+// Calls set(spec, whether any of the entries takes it); an entry that takes nothing is an Error.
+void for_each_parameter(Model& model, const char* key, const std::vector<std::string>& entries,
+                        const std::function<Predicate(const std::string&)>& predicate_of, bool may_be_unused,
+                        const std::function<void(ParamSpec&, bool)>& set) {
+  std::vector<Predicate> predicates;
+  for (const std::string& entry : entries) predicates.push_back(predicate_of(entry));
+  std::vector<bool> used(entries.size(), may_be_unused);
+  std::string some_name;
+  for (ParamList& unit : model.units())
+    for (ParamSpec& spec : unit.specs()) {
+      bool taken = false;
+      for (size_t i = 0; i < entries.size(); ++i)
+        if (predicates[i](spec)) taken = used[i] = true;
+      set(spec, taken);
+      some_name = spec.name;
+    }
+  for (size_t i = 0; i < entries.size(); ++i)
+    check(bool{used[i]}, key, ": \"", entries[i], "\" matches no parameter; names look like ", some_name);
+}
+
+bool is_kind(const std::string& entry) { return entry == "norm" || entry == "bias" || entry == "embed"; }
+
+Predicate decay_predicate(const std::string& entry) {
+  if (entry == "norm") return [](const ParamSpec& spec) { return spec.role == ParamRole::norm; };
+  if (entry == "embed") return [](const ParamSpec& spec) { return spec.role == ParamRole::embedding; };
+  if (entry == "bias")
+    return [](const ParamSpec& spec) { return spec.role == ParamRole::bias || spec.name.ends_with(".bias"); };
+  return [entry](const ParamSpec& spec) { return matches(entry, spec.name); };
+}
+
+}  // namespace
+
+bool matches(const std::string& pattern, const std::string& name) {
+  // Greedy, with the last star as the place to try again from.
+  size_t p = 0, n = 0, star = std::string::npos, resume = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      resume = n;
+    } else if (p < pattern.size() && pattern[p] == name[n]) {
+      ++p;
+      ++n;
+    } else if (star != std::string::npos) {
+      p = star + 1;
+      n = ++resume;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string::npos;
+}
+
+void apply_groups(Model& model, const std::vector<std::string>& trainable,
+                  const std::vector<std::string>& no_decay) {
+  const auto by_name = [](const std::string& pattern) -> Predicate {
+    return [pattern](const ParamSpec& spec) { return matches(pattern, spec.name); };
+  };
+  for_each_parameter(model, "model.trainable", trainable, by_name, false,
+                     [](ParamSpec& spec, bool taken) { spec.trainable = taken; });
+  check(trainable_count(model) > 0, "model.trainable leaves nothing to train");
+  std::vector<std::string> kinds, patterns;
+  for (const std::string& entry : no_decay) (is_kind(entry) ? kinds : patterns).push_back(entry);
+  // A model may lack a kind (Llama has no biases); a pattern is meant for something.
+  for_each_parameter(model, "optimizer.no_decay", kinds, decay_predicate, true,
+                     [](ParamSpec& spec, bool taken) { spec.decay = !taken; });
+  for_each_parameter(model, "optimizer.no_decay", patterns, decay_predicate, false,
+                     [](ParamSpec& spec, bool taken) { spec.decay = spec.decay && !taken; });
+}
+
+int64_t trainable_count(const Model& model) {
+  int64_t count = 0;
+  for (const ParamList& unit : model.units())
+    for (const ParamSpec& spec : unit.specs())
+      if (spec.trainable) count += spec.shape.size();
+  return count;
+}
+
+}  // namespace flatshard

@@ -1,0 +1,196 @@
+#include "train/config/run_setup.h"
+
+#include <cmath>
+#include <cstdlib>
+
+#include "build_config.h"
+#include "runtime/check.h"
+#include "runtime/parallel.h"
+#include "runtime/text.h"
+#include "train/config/device_choice.h"
+
+namespace flatshard {
+namespace {
+
+DType dtype_named(const std::string& name) {
+  return name == "fp32" ? DType::f32 : name == "bf16" ? DType::bf16 : DType::f16;
+}
+
+ModelConfig model_of(const Config& c) {
+  ModelConfig model = c.model;
+  if (model.vocab <= INT32_MAX) {  // or it is refused below
+    const int64_t over = model.vocab % c.pad_to_multiple_of;
+    if (over > 0) model.vocab += c.pad_to_multiple_of - over;
+  }
+  if (model.max_positions == 0) model.max_positions = c.data.seq_len;
+  model = resolved(model);
+  check(c.data.seq_len <= model.max_positions, "data.seq_len = ", c.data.seq_len,
+        " is longer than model.max_positions = ", model.max_positions);
+  return model;
+}
+
+Transport transport_of(const std::string& choice, Device device, int ranks, HostPlace place) {
+  if (!device.is_cuda()) {
+    check(choice != "nccl",
+          "parallel.transport = \"nccl\" moves the memory of GPUs, but the run is on the CPU");
+    return Transport::host;
+  }
+  const int gpus = cuda_device_count();
+  const bool own_gpus =
+      gpus == 0 || place.ranks <= gpus;  // a plan for GPUs that are elsewhere: enough of them
+  if (choice == "mpi" || (choice == "auto" && !(kNcclBuilt && own_gpus && ranks > 1)))
+    return Transport::staged;
+  check(kNcclBuilt, "parallel.transport = \"nccl\", but this build has no NCCL");
+  // NCCL takes processes of different NCCL_HOSTID for those of different hosts.
+  check(own_gpus || std::getenv("NCCL_HOSTID"), "parallel.transport = \"nccl\", but the ", place.ranks,
+        " ranks of this machine share ", gpus,
+        " GPUs: use \"mpi\", or, for a test, start each rank with an NCCL_HOSTID of its own");
+  return Transport::nccl;
+}
+
+// Contradictions between keys that are each right by themselves.
+void check_together(const Config& c) {
+  check(!c.run.dir.empty(), "run.dir is \"\", must name a folder");
+  check(c.data.seq_len > 0, "data.seq_len is ", c.data.seq_len, ", must be positive");
+  check(c.optimizer.lr > 0, "optimizer.lr is ", c.optimizer.lr, ", must be positive");
+  check(!c.data.eval.empty() || c.train.eval_every == 0,
+        "train.eval_every is set, but data.eval names no file to evaluate on");
+  check(c.data.eval.empty() || c.train.eval_every != 0 || c.checkpoint.save_every != 0,
+        "data.eval is set, but train.eval_every = 0 never evaluates, nor are there checkpoints to be "
+        "evaluated: "
+        "set it to a number of steps, or to a share of the run below 1");
+  check(c.schedule.warmup_steps == 0 || c.schedule.warmup_ratio == 0,
+        "schedule.warmup_steps = ", c.schedule.warmup_steps,
+        " and schedule.warmup_ratio = ", c.schedule.warmup_ratio, ": give one of them");
+  check(c.optimizer.lr_scaling == "none" || c.optimizer.base_batch_size > 0, "optimizer.lr_scaling = \"",
+        c.optimizer.lr_scaling,
+        "\" needs optimizer.base_batch_size, the batch that optimizer.lr was chosen for");
+  check(c.optimizer.lr_scaling != "none" || c.optimizer.base_batch_size == 0,
+        "optimizer.base_batch_size counts only with optimizer.lr_scaling");
+  check(c.optimizer.betas[0] < 1 && c.optimizer.betas[1] < 1, "optimizer.betas are ", c.optimizer.betas[0],
+        " and ", c.optimizer.betas[1], ", must be below 1");
+  check(!c.precision.tf32 || c.precision.compute == "fp32",
+        "precision.tf32 = true is for products of fp32, but precision.compute is \"", c.precision.compute,
+        "\": leave one of them out");
+  check(!c.train.skip_nonfinite || c.precision.compute != "fp16" || c.precision.loss_scale != "dynamic",
+        "train.skip_nonfinite is what a dynamic loss scale does by itself; leave it out");
+}
+
+UnitOptions unit_options(const Config& c, const Batching& batching) {
+  const ParallelConfig& p = c.parallel;
+  UnitOptions options{.policy = shard_policy(p.strategy),
+                      .reduction = p.reduction == "exact"        ? Reduction::exact
+                                   : p.reduction == "sequential" ? Reduction::sequential
+                                                                 : Reduction::native,
+                      .compute = dtype_named(c.precision.compute),
+                      .wire = dtype_named(c.precision.reduce),
+                      .lanes = static_cast<int>(batching.lanes),
+                      .micro_steps = batching.micro_steps,
+                      .gather_slots = static_cast<int>(p.depth) + 1,
+                      .keep_root = p.keep_root_gathered};
+  options.offload = p.offload;
+  options.sync_first_values = p.sync_module_states || p.cpu_ram_efficient_loading;
+  check(!p.offload || options.policy.params,
+        "parallel.offload needs shards to send away: parallel.strategy = "
+        "\"full_shard\" or \"hybrid\", not \"",
+        p.strategy, '"');
+  check(!p.offload || p.accumulation == "sharded",
+        "parallel.accumulation = \"no_sync\" keeps whole gradients "
+        "on the device, which parallel.offload is to free: leave one of them out");
+  check(!p.offload || p.replicate.empty(),
+        "parallel.replicate keeps values on the device, which "
+        "parallel.offload is to free: leave one of them out");
+  if (p.accumulation == "no_sync") options.policy.grads = false;
+  check(options.wire == DType::f32 || batching.lanes == 1, "precision.reduce = \"", c.precision.reduce,
+        "\" needs lanes as large as the batch of a device: set train.lane_size = ",
+        c.train.batch_size_per_device, " or leave it out");
+  check(options.wire == DType::f32 || options.reduction != Reduction::native, "precision.reduce = \"",
+        c.precision.reduce,
+        "\" needs parallel.reduction = \"exact\" or \"sequential\": the library adds fp32");
+  return options;
+}
+
+// What a graph cannot hold: what ranks say to each other, work of the host, shapes that change.
+void check_graphs(const RunSetup& s) {
+  constexpr int64_t kMostGraphs =
+      64;  // each takes a device's memory; a step of more has much work to a launch
+  if (!s.uses_graphs()) return;
+  check(s.batching.ranks == 1, "run.cuda_graphs = true captures the micro-steps of one rank, here are ",
+        s.batching.ranks, ": leave it out");
+  check(
+      !s.config.parallel.offload,
+      "run.cuda_graphs = true cannot capture the sums that parallel.offload leaves to the host: leave one of "
+      "them out");
+  check(!s.mask_documents(),
+        "run.cuda_graphs = true needs micro-steps of one shape, but with data.packing = \"documents\" the "
+        "number of documents changes: leave it out, or set data.packing = \"concat\"");
+  check(s.batching.micro_steps <= kMostGraphs,
+        "run.cuda_graphs = true keeps a graph for each micro-step, here ", s.batching.micro_steps,
+        ", at most ", kMostGraphs, ": raise train.batch_size_per_device, or leave it out");
+}
+
+// Sizes that are each in bounds and still too large together.
+void check_sizes(const RunSetup& s) {
+  const auto check_tokens = [&](const char* key, int64_t sequences) {
+    check(sequences <= INT32_MAX / s.seq_len(), "data.seq_len = ", s.seq_len(), " times train.", key, " = ",
+          sequences, " is ", s.seq_len() * sequences, " tokens, must be at most ", INT32_MAX);
+  };
+  check_tokens(s.config.train.lane_size > 0 ? "lane_size" : "batch_size_per_device",
+               s.batching.lane_sequences);
+  check_tokens(
+      s.config.train.eval_batch_size_per_device > 0 ? "eval_batch_size_per_device" : "batch_size_per_device",
+      s.eval_sequences);
+  constexpr int64_t kMostBlocks = 65536;  // a lane has stages of its own
+  check(s.batching.lanes * s.model.layers <= kMostBlocks,
+        "train.batch_size_per_device = ", s.config.train.batch_size_per_device, " cut into ",
+        s.batching.lanes, " lanes, times model.layers = ", s.model.layers, ", is ",
+        s.batching.lanes * s.model.layers, " blocks, must be at most ", kMostBlocks,
+        ": raise train.lane_size");
+}
+
+}  // namespace
+
+double RunSetup::peak_lr() const {
+  const OptimizerConfig& o = config.optimizer;
+  if (o.lr_scaling == "none") return o.lr;
+  const double k = static_cast<double>(batching.total_sequences) / static_cast<double>(o.base_batch_size);
+  return o.lr * (o.lr_scaling == "sqrt" ? std::sqrt(k) : k);
+}
+
+RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpose) {
+  check_together(config);
+  const Batching batching = batching_of(config.train, ranks);
+  const UnitOptions units = unit_options(config, batching);
+  RunSetup setup{.config = config,
+                 .model = model_of(config),
+                 .batching = batching,
+                 .compute = units.compute,
+                 .units = units,
+                 .wrap = {.policy = config.parallel.wrap,
+                          .patterns = config.parallel.wrap_patterns,
+                          .size = config.parallel.wrap_size,
+                          .replicate = config.parallel.replicate},
+                 .groups = groups_of(units.policy, ranks, static_cast<int>(config.parallel.group_size)),
+                 .device = (purpose == Purpose::plan ? planned_device : choose_device)(
+                     "run.device", config.run.device, place.rank),
+                 .device_is_here = true,
+                 .transport = Transport::host,
+                 .eval_sequences = config.train.eval_batch_size_per_device,
+                 .shard_bytes = bytes_named("checkpoint.shard_size", config.checkpoint.shard_size)};
+  setup.device_is_here = !setup.device.is_cuda() || setup.device.index < cuda_device_count();
+  setup.transport = transport_of(config.parallel.transport, setup.device, ranks, place);
+  if (setup.eval_sequences == 0) setup.eval_sequences = config.train.batch_size_per_device;
+  check_sizes(setup);
+  check_graphs(setup);
+  return setup;
+}
+
+RunSetup set_up(const Config& config, const World& world, Purpose purpose) {
+  return set_up(config, world.size(), {world.local_rank(), world.local_size()}, purpose);
+}
+
+void use_threads(const RunConfig& run, const World& world) {
+  set_thread_count(run.threads > 0 ? static_cast<int>(run.threads) : threads_for(world));
+}
+
+}  // namespace flatshard

@@ -1,0 +1,201 @@
+#include "train/config/wrapping.h"
+
+#include <algorithm>
+#include <map>
+
+#include "model/names.h"
+#include "runtime/check.h"
+#include "train/config/param_groups.h"
+
+namespace flatshard {
+namespace {
+
+// For each parameter in the model's order, the unit that a policy puts it in; "" where it takes none.
+using UnitNames = std::vector<std::string>;
+
+std::vector<std::string> names_of(const Model& model) {
+  std::vector<std::string> names;
+  for (const ParamList& list : model.units())
+    for (const ParamSpec& spec : list.specs()) names.push_back(spec.name);
+  return names;
+}
+
+// The modules that a parameter lies in, the outermost first: for a.b.weight these are a and a.b.
+std::vector<std::string> modules_of(const std::string& param) {
+  std::vector<std::string> modules;
+  for (size_t dot = param.find('.'); dot != std::string::npos; dot = param.find('.', dot + 1))
+    modules.push_back(param.substr(0, dot));
+  return modules;
+}
+
+// The number of modules above the blocks: model.layers.0 is the third in model.layers.0.mlp.up_proj.
+size_t block_depth(const Model& model) {
+  return modules_of(block_prefix(param_names(model.config().family), 0)).size();
+}
+
+bool in_block(const Model& model, const std::string& param) {
+  const std::string prefix = param_names(model.config().family).block;
+  return param.starts_with(prefix.substr(0, prefix.find('{')));
+}
+
+UnitNames by_block(const Model& model) {
+  UnitNames units;
+  for (const std::string& name : names_of(model))
+    units.push_back(in_block(model, name) ? modules_of(name)[block_depth(model) - 1] : "");
+  return units;
+}
+
+// A block's children that hold modules of their own, which its norms do not.
+UnitNames by_attention_and_mlp(const Model& model) {
+  UnitNames units;
+  for (const std::string& name : names_of(model)) {
+    const std::vector<std::string> modules = modules_of(name);
+    const size_t depth = block_depth(model);
+    units.push_back(in_block(model, name) && modules.size() > depth + 1 ? modules[depth] : "");
+  }
+  return units;
+}
+
+UnitNames by_pattern(const Model& model, const std::vector<std::string>& patterns) {
+  check(!patterns.empty(), "parallel.wrap = \"pattern\" needs parallel.wrap_patterns, such as [\"*.mlp\"]");
+  std::vector<bool> used(patterns.size());
+  UnitNames units;
+  std::string some_module;
+  for (const std::string& name : names_of(model)) {
+    std::string unit;
+    for (const std::string& module : modules_of(name)) {
+      some_module = module;
+      for (size_t i = 0; i < patterns.size(); ++i) {
+        if (!matches(patterns[i], module)) continue;
+        used[i] = true;
+        if (unit.empty()) unit = module;
+      }
+    }
+    units.push_back(unit);
+  }
+  for (size_t i = 0; i < patterns.size(); ++i)
+    check(bool{used[i]}, "parallel.wrap_patterns: \"", patterns[i],
+          "\" matches no module; modules look like ", some_module);
+  return units;
+}
+
+UnitNames by_size(const Model& model, int64_t least) {
+  check(least > 0, "parallel.wrap = \"size\" needs parallel.wrap_size, a number of parameters");
+  std::vector<int64_t> sizes;
+  for (const ParamList& list : model.units())
+    for (const ParamSpec& spec : list.specs()) sizes.push_back(spec.shape.size());
+  const std::vector<std::string> names = names_of(model);
+  // By depth, the deepest first: modules and the parameters in them.
+  std::map<size_t, std::map<std::string, std::vector<size_t>>, std::greater<>> modules_at;
+  for (size_t i = 0; i < names.size(); ++i) {
+    size_t depth = 0;
+    for (const std::string& module : modules_of(names[i])) modules_at[++depth][module].push_back(i);
+  }
+  UnitNames units(names.size());
+  for (const auto& [depth, modules] : modules_at)
+    for (const auto& [module, params] : modules) {
+      int64_t left = 0;
+      for (const size_t i : params) left += units[i].empty() ? sizes[i] : 0;
+      if (left < least) continue;
+      for (const size_t i : params)
+        if (units[i].empty()) units[i] = module;
+    }
+  return units;
+}
+
+UnitNames wrapped(const Model& model, const WrapOptions& options) {
+  check(options.policy == "pattern" || options.patterns.empty(),
+        "parallel.wrap_patterns counts only with parallel.wrap = \"pattern\"");
+  check(options.policy == "size" || options.size == 0,
+        "parallel.wrap_size counts only with parallel.wrap = \"size\"");
+  if (options.policy == "pattern") return by_pattern(model, options.patterns);
+  if (options.policy == "size") return by_size(model, options.size);
+  if (options.policy == "attention_mlp") return by_attention_and_mlp(model);
+  if (options.policy == "none") return UnitNames(names_of(model).size(), "model");
+  return by_block(model);
+}
+
+}  // namespace
+
+StageCut stage_cut(const WrapOptions& options) {
+  return options.policy == "attention_mlp" ? StageCut::halves : StageCut::blocks;
+}
+
+Wrapping::Wrapping(const Model& model, const WrapOptions& options) {
+  for (int stage = 0; stage < model.stage_count(); ++stage) list_of_.push_back(model.unit_of(stage));
+  assign(model, wrapped(model, options), options);
+  find_first_trained_stage(model);
+  assign_roles();
+}
+
+void Wrapping::assign(const Model& model, const std::vector<std::string>& unit_names,
+                      const WrapOptions& options) {
+  std::vector<bool> used(options.replicate.size());
+  const auto replicated = [&](const std::string& name) {
+    bool any = false;
+    for (size_t i = 0; i < options.replicate.size(); ++i)
+      if (matches(options.replicate[i], name)) any = used[i] = true;
+    return any;
+  };
+  size_t at = 0;
+  for (size_t l = 0; l < model.units().size(); ++l) {
+    const std::string where = l == 0 ? "first" : static_cast<int>(l) == list_of_.back() ? "last" : "blocks";
+    places_.emplace_back();
+    units_of_.emplace_back();
+    for (const ParamSpec& spec : model.units()[l].specs()) {
+      const std::string& wrap = unit_names[at++];
+      const bool whole = replicated(spec.name), root = !whole && (wrap.empty() || options.policy == "none");
+      const std::string name = whole ? "replicated, " + where : wrap.empty() ? "root, " + where : wrap;
+      const int unit = unit_named(name, root, whole);
+      places_.back().push_back({unit, units_[static_cast<size_t>(unit)].add(spec)});
+      std::vector<int>& of_list = units_of_.back();
+      if (std::find(of_list.begin(), of_list.end(), unit) == of_list.end()) of_list.push_back(unit);
+    }
+  }
+  for (size_t i = 0; i < used.size(); ++i)
+    check(bool{used[i]}, "parallel.replicate: \"", options.replicate[i],
+          "\" matches no parameter; names look like ", model.units().back().specs().back().name);
+}
+
+int Wrapping::unit_named(const std::string& name, bool root, bool whole) {
+  const auto [known, is_new] = by_name_.try_emplace(name, static_cast<int>(units_.size()));
+  if (is_new) {
+    units_.emplace_back();
+    roles_.push_back({.name = name,
+                      .index = known->second,
+                      .stages = 0,
+                      .backward_stages = 0,
+                      .root = root,
+                      .whole = whole});
+  }
+  return known->second;
+}
+
+bool Wrapping::uses(int stage, int unit) const {
+  const std::vector<int>& units = units_of(stage);
+  return std::find(units.begin(), units.end(), unit) != units.end();
+}
+
+void Wrapping::find_first_trained_stage(const Model& model) {
+  const auto trains = [&](int stage) {
+    const std::vector<ParamSpec>& specs = model.units()[list(stage)].specs();
+    return std::any_of(specs.begin(), specs.end(), [](const ParamSpec& spec) { return spec.trainable; });
+  };
+  while (!trains(first_trained_stage_)) ++first_trained_stage_;
+}
+
+void Wrapping::assign_roles() {
+  for (int stage = 0; stage < stage_count(); ++stage)
+    for (const int unit : units_of(stage)) {
+      ++role(unit).stages;
+      if (stage >= first_trained_stage_) ++role(unit).backward_stages;
+    }
+  // The units that a stage has for itself are numbered; those with the same number take turns in one ring.
+  for (int stage = 0; stage < stage_count(); ++stage) {
+    int next = 0;
+    for (const int unit : units_of(stage))
+      if (role(unit).stages == 1) role(unit).ring = next++;
+  }
+}
+
+}  // namespace flatshard

@@ -1,0 +1,68 @@
+#include "train/models/companions.h"
+
+#include <filesystem>
+
+#include "runtime/check.h"
+#include "runtime/mapped_file.h"
+#include "runtime/whole_file.h"
+
+namespace flatshard {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kNames[] = {"generation_config.json",
+                                  "tokenizer.json",
+                                  "tokenizer_config.json",
+                                  "tokenizer.model",
+                                  "special_tokens_map.json",
+                                  "added_tokens.json",
+                                  "chat_template.jinja",
+                                  "chat_template.json",
+                                  "vocab.json",
+                                  "merges.txt",
+                                  "encoder.json",
+                                  "vocab.bpe"};
+constexpr size_t kMostBytes = size_t{64} << 20;
+
+// Of a cache, whose folders are snapshots/REVISION/ and blobs/.
+fs::path blobs_of(const fs::path& folder) {
+  const fs::path snapshots = folder.parent_path();
+  return snapshots.filename() == "snapshots" ? snapshots.parent_path() / "blobs" : folder;
+}
+
+std::string read_companion(const fs::path& folder, const std::string& path) {
+  std::error_code error;
+  const fs::path here = fs::canonical(folder, error), file = fs::canonical(path, error);
+  check(!error, path, ": cannot open: ", error.message());
+  check(file.parent_path() == here || file.parent_path() == blobs_of(here), path,
+        ": leads out of the folder, to ", file.string(), ": put the file itself there, or remove the link");
+  const MappedFile mapped(path);
+  check(mapped.bytes().size() <= kMostBytes, path, ": has ", mapped.bytes().size(),
+        " bytes, must have at most ", kMostBytes);
+  return std::string(mapped.text());
+}
+
+}  // namespace
+
+Companions read_companions(const std::string& folder) {
+  Companions found;
+  if (folder.empty()) return found;
+  for (const std::string name : kNames) {
+    const std::string path = folder + "/" + name;
+    std::error_code none;
+    if (fs::exists(fs::symlink_status(path, none))) found[name] = read_companion(folder, path);
+  }
+  return found;
+}
+
+void replace_companions(const std::string& folder, const Companions& companions) {
+  for (const std::string name : kNames) {
+    const std::string path = folder + "/" + name;
+    if (const auto found = companions.find(name); found != companions.end())
+      write_whole_file(path, found->second);
+    else
+      fs::remove(path);
+  }
+}
+
+}  // namespace flatshard

@@ -1,0 +1,73 @@
+#include "train/models/model_folder.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "train/models/published_weights.h"
+
+namespace flatshard {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<int64_t> dims_of(const Shape& shape) {
+  std::vector<int64_t> dims;
+  for (int i = 0; i < shape.rank(); ++i) dims.push_back(shape[i]);
+  return dims;
+}
+
+fs::path last_run(const std::string& start) {
+  for (fs::path folder = fs::absolute(start).lexically_normal();; folder = folder.parent_path()) {
+    const fs::path file = folder / "runs" / "latest";
+    if (std::ifstream in(file); in.good()) {
+      std::string line;
+      std::getline(in, line);
+      check(!line.empty(), file.string(), ": is empty, must hold the path of a run's folder");
+      return folder / line;
+    }
+    check(folder.has_relative_path(), "no folder was given, and there is no runs/latest in ",
+          fs::absolute(start).lexically_normal().string(),
+          " or above: train a model first, or name its folder");
+  }
+}
+
+}  // namespace
+
+std::string find_model_folder(const std::string& given, const std::string& start) {
+  const fs::path folder = given.empty() ? last_run(start) : fs::path(given);
+  check(fs::is_directory(folder), folder.string(), ": no such folder");
+  for (const fs::path& candidate : {folder, folder / "model"})
+    if (fs::exists(candidate / "config.json")) return candidate.string();
+  fail(
+      str(folder.string(), ": neither a model's folder (no config.json) nor a run's (no model/config.json)"));
+}
+
+ParamTensors allocate_parameters(const Model& model, DType dtype, Arena& arena) {
+  ParamTensors parameters;
+  for (const ParamList& unit : model.units()) {
+    parameters.emplace_back();
+    for (const ParamSpec& spec : unit.specs()) parameters.back().push_back(arena.alloc(dtype, spec.shape));
+  }
+  return parameters;
+}
+
+std::vector<SafetensorsSpec> weight_specs(const Model& model, DType dtype) {
+  std::vector<SafetensorsSpec> specs;
+  for (const ParamList& unit : model.units())
+    for (const ParamSpec& spec : unit.specs())
+      specs.push_back({.name = spec.name, .dtype = dtype, .shape = dims_of(spec.shape)});
+  return specs;
+}
+
+void read_model_weights(const std::string& folder, const Model& model, const ParamTensors& parameters,
+                        Stream& stream) {
+  PublishedWeights weights(folder, model, model.config().vocab);
+  const FirstValues values = first_values(&weights);
+  for (size_t u = 0; u < parameters.size(); ++u)
+    for (size_t i = 0; i < parameters[u].size(); ++i) {
+      const Tensor& to = parameters[u][i];
+      values(stream, model.units()[u].specs()[i], 0, {to.data, to.dtype, {to.size()}, to.device});
+    }
+}
+
+}  // namespace flatshard

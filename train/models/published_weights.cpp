@@ -1,0 +1,124 @@
+#include "train/models/published_weights.h"
+
+#include <algorithm>
+#include <set>
+
+#include "checkpoint/float_values.h"
+#include "checkpoint/tensor_difference.h"
+#include "model/names.h"
+#include "train/models/model_folder.h"
+#include "train/models/value_writer.h"
+
+namespace flatshard {
+namespace {
+
+bool is_buffer(const std::string& name) {
+  return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") ||
+         name.ends_with(".attn.masked_bias");
+}
+
+std::string listed(const char* what, const std::vector<std::string>& names) {
+  constexpr size_t kShown = 6;
+  if (names.empty()) return "";
+  std::string text = str("; ", names.size(), ' ', what, ": ");
+  for (size_t i = 0; i < std::min(kShown, names.size()); ++i) text += str(i ? ", " : "", names[i]);
+  return names.size() > kShown ? text + ", ..." : text;
+}
+
+}  // namespace
+
+std::map<std::string, const SafetensorsEntry*> model_tensors(const TensorFolder& tensors,
+                                                             const ModelConfig& config) {
+  const ParamNames& names = param_names(config.family);
+  const std::string head = names.head + ".weight", embedding = names.embedding + ".weight",
+                    prefix = embedding.substr(0, embedding.find('.') + 1);
+  const auto& all = tensors.entries();
+  const bool bare =
+      config.positions == PositionKind::learned &&
+      std::none_of(all.begin(), all.end(), [&](const auto& item) { return item.first.starts_with(prefix); });
+  std::map<std::string, const SafetensorsEntry*> found;
+  for (const auto& [name, entry] : all)
+    if (!is_buffer(name)) found[bare && name != head ? prefix + name : name] = entry;
+  if (*config.tied && found.contains(head) && found.contains(embedding) &&
+      same_bits(*found[head], *found[embedding]))
+    found.erase(head);
+  return found;
+}
+
+PublishedWeights::PublishedWeights(const std::string& folder, const Model& model, int64_t vocab)
+    : tensors_(folder, kWeightsStem), entries_(model_tensors(tensors_, model.config())) {
+  check_match(model, vocab);
+}
+
+void PublishedWeights::check_match(const Model& model, int64_t vocab) const {
+  const ParamNames& names = param_names(model.config().family);
+  std::vector<std::string> missing, other;
+  std::set<std::string> unexpected;
+  for (const auto& [name, entry] : entries_) unexpected.insert(name);
+  for (SafetensorsSpec& spec : weight_specs(model, DType::f32)) {
+    if (spec.name == names.embedding + ".weight" || spec.name == names.head + ".weight")
+      spec.shape.front() = vocab;
+    unexpected.erase(spec.name);
+    const auto found = entries_.find(spec.name);
+    if (found == entries_.end())
+      missing.push_back(spec.name);
+    else if (found->second->shape != spec.shape)
+      other.push_back(spec.name + " " + in_brackets(found->second->shape) + " for " +
+                      in_brackets(spec.shape));
+  }
+  const std::string problems = listed("missing", missing) + listed("of another shape", other) +
+                               listed("unexpected", {unexpected.begin(), unexpected.end()});
+  check(problems.empty(), tensors_.path(), ": the weights are not those of config.json", problems,
+        "; fetch the folder's files again, all of one model");
+  for (const auto& [name, entry] : entries_)
+    check(float_dtype(*entry).has_value(), tensors_.path(), ": ", name, " is ", entry->dtype,
+          ", must be F32, BF16 or F16");
+}
+
+void PublishedWeights::read(const std::string& name, int64_t first, int64_t count, float* to) {
+  const SafetensorsEntry& entry = *entries_.at(name);
+  const int64_t there = std::clamp<int64_t>(element_count(entry) - first, 0, count);
+  if (there > 0) read_floats(entry, first, there, to);
+  if (there == count) return;
+  const std::vector<float>& mean = mean_row(name);
+  const size_t width = mean.size();
+  for (int64_t i = there; i < count; ++i) to[i] = mean[static_cast<size_t>(first + i) % width];
+}
+
+// Summed in double, row by row, so that whoever makes it has the same bits.
+const std::vector<float>& PublishedWeights::mean_row(const std::string& name) {
+  std::vector<float>& mean = mean_rows_[name];
+  if (!mean.empty()) return mean;
+  const SafetensorsEntry& entry = *entries_.at(name);
+  const int64_t rows = entry.shape[0], width = entry.shape[1];
+  std::vector<float> row(static_cast<size_t>(width));
+  std::vector<double> sum(row.size());
+  for (int64_t r = 0; r < rows; ++r) {
+    read_floats(entry, r * width, width, row.data());
+    for (size_t i = 0; i < row.size(); ++i) sum[i] += static_cast<double>(row[i]);
+  }
+  for (const double s : sum) mean.push_back(static_cast<float>(s / static_cast<double>(rows)));
+  return mean;
+}
+
+std::string PublishedWeights::describe() const {
+  std::set<std::string> dtypes;
+  for (const auto& [name, entry] : entries_) dtypes.insert(entry->dtype);
+  std::string text = tensors_.path();
+  for (const std::string& dtype : dtypes) text += ", " + dtype;
+  return text;
+}
+
+FirstValues first_values(PublishedWeights* weights) {
+  return [weights, writer = ValueWriter()](Stream& stream, const ParamSpec& spec, int64_t first,
+                                           const Tensor& y) mutable {
+    stream.sync();  // nothing that the stream still has to do may follow what is written here
+    for (int64_t at = 0; at < y.size(); at += ValueWriter::kBlock) {
+      const int64_t count = std::min(ValueWriter::kBlock, y.size() - at);
+      writer.write(stream, y.slice(at, at + count),
+                   [&](float* values) { weights->read(spec.name, first + at, count, values); });
+    }
+  };
+}
+
+}  // namespace flatshard

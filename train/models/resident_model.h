@@ -1,0 +1,30 @@
+#pragma once
+// A whole model in one device's memory, every parameter resident and in one dtype: what generation and small
+// tools work with. The memory is planned, then allocated to the byte; values are the caller's to fill.
+
+#include "train/models/model_folder.h"
+
+namespace flatshard {
+
+class ResidentModel {
+ public:
+  // Fills the model's tables on the stream's device.
+  ResidentModel(const ModelConfig& config, DType dtype, Stream& stream);
+
+  Model& model() { return model_; }
+  const Model& model() const { return model_; }
+  const ParamTensors& parameters() const { return parameters_; }
+  DType dtype() const { return dtype_; }
+  ParamView view(int stage) const {
+    return ParamView(parameters_[static_cast<size_t>(model_.unit_of(stage))]);
+  }
+  int64_t bytes() const { return memory_.peak(); }
+
+ private:
+  DType dtype_;
+  Arena memory_;
+  Model model_;
+  ParamTensors parameters_;
+};
+
+}  // namespace flatshard

@@ -1,0 +1,70 @@
+#include "train/report/first_step.h"
+
+#include <iomanip>
+#include <sstream>
+
+#include "runtime/host_memory.h"
+#include "train/report/start_up.h"
+
+namespace flatshard {
+namespace {
+
+// The first sequence of the first lane that this rank computes.
+std::vector<int32_t> first_row(const RunSetup& setup, int rank, const Data& data) {
+  const int64_t N = setup.batching.lane_sequences * setup.seq_len();
+  std::vector<int32_t> tokens(static_cast<size_t>(N)), positions(tokens), targets(tokens),
+      boundaries(tokens.size() + 1);
+  const auto tensor = [](std::vector<int32_t>& v) {
+    return Tensor{v.data(), DType::i32, {static_cast<int64_t>(v.size())}, Device::cpu()};
+  };
+  const int64_t lane = lane_of(setup.units, setup.groups, rank, 0, 0);
+  data.read(0, lane,
+            {.tokens = tensor(tokens),
+             .positions = tensor(positions),
+             .targets = tensor(targets),
+             .boundaries = tensor(boundaries)});
+  tokens.resize(static_cast<size_t>(setup.seq_len()));
+  return tokens;
+}
+
+int64_t owned(const FlatLayout& layout, int place) {
+  int64_t elements = 0;
+  for (const FlatLayout::Piece& piece : layout.pieces(place)) elements += piece.size;
+  return elements;
+}
+
+}  // namespace
+
+std::string ends_of(std::span<const int32_t> row) {
+  constexpr size_t kEnd = 4;
+  std::string text = "[";
+  for (size_t i = 0; i < row.size(); ++i) {
+    if (row.size() > 2 * kEnd + 1 && i == kEnd) {
+      i = row.size() - kEnd;
+      text += ", ...";
+    }
+    text += str(i > 0 ? ", " : "", row[i]);
+  }
+  return text + "]";
+}
+
+FirstStep first_step(const RunSetup& setup, int rank, const Data& data, Engine& engine) {
+  const std::string prefix = str("[rank ", rank, "] step 1: ");
+  const ProcessMemory memory = process_memory();
+  std::ostringstream units;
+  units << std::fixed << std::setprecision(2);
+  for (const ShardedUnit& unit : engine.units()) {
+    const int64_t all = unit.params().element_count(),
+                  mine = owned(unit.trainable(), unit.place()) + owned(unit.frozen(), unit.place());
+    units << prefix << unit.role().name << ": " << with_commas(all) << " parameters, " << with_commas(mine)
+          << " on this rank (" << 100.0 * static_cast<double>(mine) / static_cast<double>(all) << "%)\n";
+  }
+  return {.brief = str(prefix, "memory now ", human_bytes(memory.resident), ", at most so far ",
+                       human_bytes(memory.peak), ", of the machine ", human_bytes(memory.machine), '\n',
+                       prefix, "mini-batch of ", setup.batching.lanes * setup.batching.lane_sequences, " x ",
+                       setup.seq_len(), " tokens\n", prefix,
+                       "1st row of the mini-batch: ", ends_of(first_row(setup, rank, data)), '\n'),
+          .units = std::move(units).str()};
+}
+
+}  // namespace flatshard

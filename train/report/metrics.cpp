@@ -1,0 +1,200 @@
+#include "train/report/metrics.h"
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/check.h"
+#include "runtime/whole_file.h"
+
+namespace flatshard {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The one list of keys, for both directions: Metrics is StepMetrics or const StepMetrics.
+template <class Metrics, class Visit>
+void each_field(Metrics& m, Visit&& visit) {
+  visit("step", m.step);
+  visit("data_step", m.data_step);
+  visit("loss", m.loss);
+  visit("grad_norm", m.grad_norm);
+  visit("lr", m.lr);
+  visit("tokens", m.tokens);
+  visit("tokens_per_second", m.tokens_per_second);
+  visit("step_seconds", m.step_seconds);
+  visit("mfu", m.mfu);
+  visit("mfu_causal", m.mfu_causal);
+  visit("memory_bytes", m.memory_bytes);
+  visit("skipped", m.skipped);
+  visit("loss_scale", m.loss_scale);
+  visit("eval_loss", m.eval_loss);
+  visit("exposed_comm_seconds", m.exposed_comm_seconds);
+  visit("save_seconds", m.save_seconds);
+  visit("saved_step", m.saved_step);
+  visit("saved_bytes", m.saved_bytes);
+  visit("saved_seconds", m.saved_seconds);
+}
+
+class Writer {
+ public:
+  void operator()(const char* key, int64_t value) { json_[key] = value; }
+  void operator()(const char* key, double value) {
+    if (std::isfinite(value))
+      json_[key] = value;
+    else
+      json_[key] = name_of_non_finite(value);
+  }
+  void operator()(const char* key, bool value) {
+    if (value) json_[key] = true;
+  }
+  template <class T>
+  void operator()(const char* key, const std::optional<T>& value) {
+    if (value) (*this)(key, *value);
+  }
+
+  std::string text() const { return json_.dump(); }
+
+ private:
+  Json json_;
+};
+
+// Takes the values out of one line's object; `where` is "metrics.jsonl:7".
+class Reader {
+ public:
+  Reader(Json json, std::string where) : json_(std::move(json)), where_(std::move(where)) {
+    check(json_.is_object(), where_, ": must be a JSON object");
+    // Before any of them is copied or printed, which is recursive.
+    for (const auto& [key, item] : json_.items())
+      check(item.is_primitive(), where_, ": ", key, " must be a single value");
+  }
+
+  void operator()(const char* key, int64_t& value) {
+    const Json item = take(key);
+    const bool fits = item.is_number_integer() &&
+                      (!item.is_number_unsigned() || item.get<uint64_t>() <= uint64_t{INT64_MAX});
+    check(fits, where_, ": ", key, " is ", item.dump(), ", must be a whole number below 2^63");
+    value = item.get<int64_t>();
+  }
+  void operator()(const char* key, double& value) {
+    const Json item = take(key);
+    if (item.is_number())
+      value = item.get<double>();
+    else if (const auto named = item.is_string() ? non_finite_named(item.get<std::string>()) : std::nullopt)
+      value = *named;
+    else
+      fail(str(where_, ": ", key, " is ", item.dump(), ", must be a number, \"nan\", \"inf\" or \"-inf\""));
+  }
+  void operator()(const char* key, bool& value) {
+    if (!json_.contains(key)) return;
+    const Json item = take(key);
+    check(item.is_boolean(), where_, ": ", key, " is ", item.dump(), ", must be true or false");
+    value = item.get<bool>();
+  }
+  template <class T>
+  void operator()(const char* key, std::optional<T>& value) {
+    if (!json_.contains(key)) return;
+    (*this)(key, value.emplace());
+  }
+
+  void check_all_taken() const {
+    if (!json_.empty()) fail(str(where_, ": unknown key ", json_.begin().key()));
+  }
+
+ private:
+  Json take(const char* key) {
+    const auto found = json_.find(key);
+    check(found != json_.end(), where_, ": ", key, " is missing");
+    Json item = *found;
+    json_.erase(found);
+    return item;
+  }
+
+  Json json_;
+  std::string where_;
+};
+
+std::ifstream opened(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  check(in.good(), path, ": cannot read: ", std::strerror(errno));
+  return in;
+}
+
+std::string place_of(const std::string& path, const std::vector<StepMetrics>& lines_before) {
+  return str(path, ':', lines_before.size() + 1);
+}
+
+}  // namespace
+
+const char* name_of_non_finite(double value) {
+  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+}
+
+std::optional<double> non_finite_named(const std::string& name) {
+  if (name == "nan") return std::numeric_limits<double>::quiet_NaN();
+  if (name == "inf") return HUGE_VAL;
+  if (name == "-inf") return -HUGE_VAL;
+  return {};
+}
+
+std::string to_json(const StepMetrics& m) {
+  Writer writer;
+  each_field(m, writer);
+  return writer.text();
+}
+
+StepMetrics parse_metrics(const std::string& line, const std::string& where) {
+  Json json;
+  try {
+    json = Json::parse(line);
+  } catch (const Json::parse_error& error) {
+    fail(str(where, ": not JSON at byte ", error.byte, " of ", line.size(),
+             "; the line is cut off or damaged"));
+  } catch (const Json::out_of_range&) {
+    fail(str(where, ": a number is too large for a double"));
+  }
+  StepMetrics m;
+  Reader reader(std::move(json), where);
+  each_field(m, reader);
+  reader.check_all_taken();
+  return m;
+}
+
+MetricsFile::MetricsFile(const std::string& path, const std::vector<StepMetrics>& lines) : path_(path) {
+  std::string text;
+  for (const StepMetrics& m : lines) text += to_json(m) + '\n';
+  if (!text.empty()) write_whole_file(path, text);
+  out_.open(path, std::ios::binary | (text.empty() ? std::ios::trunc : std::ios::app));
+  check(out_.good(), path_, ": cannot write: ", std::strerror(errno));
+}
+
+void MetricsFile::write(const StepMetrics& m) {
+  out_ << to_json(m) + '\n' << std::flush;
+  check(out_.good(), path_, ": cannot write: ", std::strerror(errno));
+}
+
+std::vector<StepMetrics> read_metrics(const std::string& path) {
+  std::ifstream in = opened(path);
+  std::vector<StepMetrics> all;
+  for (std::string line; std::getline(in, line);) all.push_back(parse_metrics(line, place_of(path, all)));
+  check(!in.bad(), path, ": cannot read: ", std::strerror(errno));
+  return all;
+}
+
+std::vector<StepMetrics> read_metrics_until(const std::string& path, int64_t data_step) {
+  std::ifstream in = opened(path);
+  std::vector<StepMetrics> lines;
+  for (std::string line; std::getline(in, line) && !in.eof();) {
+    const StepMetrics m = parse_metrics(line, place_of(path, lines));
+    if (m.data_step > data_step) break;
+    lines.push_back(m);
+    if (m.data_step == data_step) break;
+  }
+  check(!in.bad(), path, ": cannot read: ", std::strerror(errno));
+  return lines;
+}
+
+}  // namespace flatshard

@@ -1,0 +1,105 @@
+#include "train/report/progress.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <ostream>
+#include <vector>
+
+#include "runtime/check.h"
+#include "runtime/text.h"
+#include "train/step/memory_plan.h"
+
+namespace flatshard {
+namespace {
+
+constexpr size_t kRecentSteps = 31;
+
+std::string right(const std::string& text, size_t width) {
+  return std::string(width - std::min(width, text.size()), ' ') + text;
+}
+
+// 3e-4 for C's 3e-04
+std::string exponent_form(double value, int decimals) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*e", decimals, value);
+  std::string form = text;
+  const size_t exponent = form.find('e');
+  if (exponent != form.npos && form.size() == exponent + 4 && form[exponent + 2] == '0')
+    form.erase(exponent + 2, 1);
+  return form;
+}
+
+std::string fixed(double value, int decimals) {
+  if (std::isnan(value)) return "nan";  // C prints the sign of one, too
+  char text[400];                       // the largest double has 309 digits
+  std::snprintf(text, sizeof text, "%.*f", decimals, value);
+  return text;
+}
+
+// As many decimals as fit, at most `decimals`; in exponent form what would not fit at all or show no digit.
+std::string fitted(double value, size_t width, int decimals) {
+  const double least = std::pow(10.0, 1 - decimals);
+  if (value == 0 || std::abs(value) >= least || !std::isfinite(value))
+    for (int d = decimals; d >= 0; --d)
+      if (const std::string text = fixed(value, d); text.size() <= width) return right(text, width);
+  return right(exponent_form(value, 0), width);
+}
+
+std::string share(double value) { return right(fixed(100 * value, 1), 4) + '%'; }
+
+std::string skip_note(const StepMetrics& m) {
+  return str(
+      "skipped the step after ", m.step, ": ",
+      std::isfinite(m.grad_norm) ? "no update was made" : "the gradient norm is " + fixed(m.grad_norm, 0),
+      m.loss_scale ? str(", the loss scale ", *m.loss_scale) : "");
+}
+
+}  // namespace
+
+Progress::Progress(int64_t total_steps, bool terminal, std::ostream& out)
+    : total_steps_(total_steps), out_(out) {
+  if (terminal) terminal_.emplace(out);
+}
+
+void Progress::step(const StepMetrics& m) {
+  recent_.push_back(m.step_seconds);
+  if (recent_.size() > kRecentSteps) recent_.pop_front();
+
+  std::vector<std::string> notes;
+  if (m.skipped) notes.push_back(skip_note(m));
+  if (m.eval_loss) notes.push_back(str("step ", m.step, ": eval loss ", fixed(*m.eval_loss, 4)));
+  if (terminal_) return terminal_->show(line_of(m), notes);
+  std::string text = line_of(m) + '\n';
+  for (const std::string& note : notes) text += note + '\n';
+  out_ << text << std::flush;
+}
+
+void Progress::print(const std::string& line) {
+  finish();
+  out_ << line << std::endl;
+}
+
+void Progress::finish() {
+  if (terminal_) terminal_->finish();
+}
+
+std::string Progress::line_of(const StepMetrics& m) const {
+  const std::string total = str(total_steps_);
+  return str(right(str(m.step), total.size()), '/', total, "  loss ", fitted(m.loss, 7, 4), "  grad ",
+             fitted(m.grad_norm, 4, 2), "  lr ", right(exponent_form(m.lr, 2), 7), "  ",
+             right(human_count(m.tokens_per_second), 5), " tok/s  ETA ",
+             right(human_duration(seconds_left(m.step)), 7), "  ", right(human_seconds(m.step_seconds), 7),
+             "  ", right(human_bytes(m.memory_bytes), 8), "  mfu ", share(m.mfu), " causal ",
+             share(m.mfu_causal),
+             m.exposed_comm_seconds ? "  comm " + share(*m.exposed_comm_seconds / m.step_seconds) : "");
+}
+
+double Progress::seconds_left(int64_t completed) const {
+  std::vector<double> seconds(recent_.begin(), recent_.end());
+  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+  std::nth_element(seconds.begin(), middle, seconds.end());
+  return *middle * static_cast<double>(std::max<int64_t>(0, total_steps_ - completed));
+}
+
+}  // namespace flatshard

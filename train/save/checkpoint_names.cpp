@@ -1,0 +1,85 @@
+#include "train/save/checkpoint_names.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+
+#include "runtime/check.h"
+#include "train/save/shard_files.h"
+#include "train/save/train_state.h"
+
+namespace flatshard {
+namespace fs = std::filesystem;
+namespace {
+
+// Where there is the file.
+std::optional<std::string> line_of_latest(const fs::path& folder) {
+  std::string line;
+  std::ifstream in(folder / kLatestName);
+  if (!in.good()) return {};
+  std::getline(in, line);
+  return line;
+}
+
+}  // namespace
+
+std::string name_of_step(int64_t step) { return str("step-", step); }
+
+std::optional<int64_t> step_of(const std::string& name) {
+  constexpr std::string_view kPrefix = "step-";
+  int64_t step = 0;
+  if (!name.starts_with(kPrefix)) return {};
+  const char* const end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
+  const bool whole = error == std::errc{} && stop == end && name_of_step(step) == name;
+  return whole ? std::optional(step) : std::nullopt;
+}
+
+std::vector<int64_t> steps_in(const fs::path& folder) {
+  std::vector<int64_t> steps;
+  std::error_code none;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, none))
+    if (const auto step = step_of(entry.path().filename().string())) steps.push_back(*step);
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+bool is_latest(const fs::path& checkpoint) {
+  return line_of_latest(checkpoint.parent_path()) == checkpoint.filename().string();
+}
+
+fs::path latest_in(const fs::path& folder) {
+  const std::vector<int64_t> steps = steps_in(folder);
+  check(!steps.empty(), folder.string(), ": has no checkpoint");
+  const std::string name = line_of_latest(folder).value_or(name_of_step(steps.back()));
+  const auto step = step_of(name);
+  check(step && std::binary_search(steps.begin(), steps.end(), *step), (folder / kLatestName).string(),
+        ": says \"", name, "\", which is not a checkpoint there; name one that is, the newest is ",
+        (folder / name_of_step(steps.back())).string());
+  return folder / name;
+}
+
+fs::path find_checkpoint(const std::string& given) {
+  check(fs::is_directory(given), given, ": no such folder");
+  fs::path path = fs::path(given).lexically_normal();
+  if (path.filename().empty()) path = path.parent_path();
+  if (fs::exists(path / Checksums::kFileName) || step_of(path.filename().string())) return path;
+  check(!fs::exists(path / kConfigName), given,
+        ": is a model folder, not a checkpoint: a new run begins with it by model.init_from");
+  return latest_in(path);
+}
+
+std::set<std::string> check_complete(const fs::path& path, const Checksums& sums) {
+  std::vector<std::string> names{kConfigName, TrainState::kFileName};
+  std::set<std::string> with_tensors;
+  for (const ShardFiles& files : kShardFiles) {
+    const TensorFolder tensors(path.string(), files.stem);
+    names.insert(names.end(), tensors.file_names().begin(), tensors.file_names().end());
+    for (const auto& file : tensors.files()) with_tensors.insert(fs::path(file->path()).filename().string());
+  }
+  for (const std::string& name : names)
+    check(sums.files().contains(name), (path / Checksums::kFileName).string(), ": has no line for ", name);
+  return with_tensors;
+}
+
+}  // namespace flatshard

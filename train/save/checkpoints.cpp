@@ -1,0 +1,245 @@
+#include "train/save/checkpoints.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <set>
+
+#include "checkpoint/durable.h"
+#include "runtime/log.h"
+#include "runtime/whole_file.h"
+#include "train/agreement.h"
+#include "train/save/checkpoint_names.h"
+
+namespace flatshard {
+namespace fs = std::filesystem;
+namespace {
+
+void remove_leftovers(const fs::path& folder) {
+  std::error_code none;
+  std::vector<fs::path> found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, none)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("step-") && name.ends_with(".tmp")) found.push_back(entry.path());
+  }
+  for (const fs::path& path : found) {
+    log_info(path.string(), ": a checkpoint that was not finished, or not wholly removed; removed now");
+    fs::remove_all(path);
+  }
+  fs::remove(unfinished_name((folder / kLatestName).string()), none);
+}
+
+// The newest that is older than one that cannot be gone on from.
+std::string way_out(const fs::path& damaged) {
+  const std::optional<int64_t> step = step_of(damaged.filename().string());
+  std::vector<int64_t> others = steps_in(damaged.parent_path());
+  std::erase_if(others, [&](int64_t other) { return !step || other >= *step; });
+  if (others.empty()) return "";
+  return str("; --resume ", (damaged.parent_path() / name_of_step(others.back())).string(), " is older");
+}
+
+// Adds it to what is wrong with the damaged one.
+template <class Work>
+void or_way_out(const fs::path& damaged, Work&& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    throw Error(error.what() + way_out(damaged), error.where);
+  }
+}
+
+}  // namespace
+
+Checkpoints::Checkpoints(const RunSetup& setup, World& world)
+    : folder_(setup.config.run.dir),
+      keep_(setup.config.checkpoint.keep),
+      shard_bytes_(setup.shard_bytes),
+      world_(world) {}
+
+fs::path Checkpoints::find(const std::string& resume) {
+  return resume == "latest" ? latest_in(folder_) : find_checkpoint(resume);
+}
+
+void Checkpoints::check_no_others() const {
+  const std::vector<int64_t> steps = steps_in(folder_);
+  check(steps.empty(), folder_.string(), ": holds checkpoints of an earlier run, up to ",
+        steps.empty() ? "" : name_of_step(steps.back()),
+        ": go on with --resume latest, or choose another run.dir");
+}
+
+std::optional<TrainState> Checkpoints::begin(const std::string& resume) {
+  std::string path;
+  succeed_together(world_, [&] {
+    if (world_.rank() != 0) return;
+    remove_leftovers(folder_);
+    if (!resume.empty()) path = find(resume).string();
+    own_ = !path.empty() && fs::absolute(path).lexically_normal().parent_path() ==
+                                (fs::absolute(folder_) / "").lexically_normal().parent_path();
+    if (!own_) check_no_others();
+  });
+  source_ = world_.all_gather_texts(path, "the checkpoint to resume from").front();
+  own_ = world_.all_gather_texts(own_ ? "own" : "", "where it lies").front() == "own";
+  if (source_.empty()) return {};
+  TrainState state;
+  succeed_together(world_, [&] {
+    or_way_out(source_, [&] {
+      sums_ = Checksums::read(source_.string());
+      sums_.check_lengths(source_.string());
+      or_find_damage([&] {
+        const std::set<std::string> with_tensors = check_complete(source_, sums_);
+        for (const auto& [name, ignored] : sums_.files())
+          if (!with_tensors.contains(name)) sums_.verify(source_.string(), name);
+      });
+      state = read_train_state((source_ / TrainState::kFileName).string());
+    });
+  });
+  if (own_) last_step_ = state.step;
+  best_ = state.best;
+  return state;
+}
+
+void Checkpoints::plan(const Model& model, const ModelDocuments& documents) {
+  documents_ = &documents;
+  try {
+    for (const ShardFiles& files : kShardFiles) layouts_.push_back(layout_of(files, model, shard_bytes_));
+  } catch (const Error& error) {
+    throw Error(str("checkpoint.shard_size: ", error.what()), error.where);
+  }
+}
+
+void Checkpoints::load(Engine& engine) {
+  std::vector<std::unique_ptr<TensorFolder>> sources;
+  std::vector<TensorFolderReader> readers;
+  const auto read = [&] {
+    or_find_damage([&] {
+      for (size_t i = 0; i < kShardFiles.size(); ++i) {
+        sources.push_back(std::make_unique<TensorFolder>(source_.string(), kShardFiles[i].stem));
+        check_tensors(*sources.back(), layouts_[i]);
+        readers.emplace_back(*sources.back());
+      }
+    });
+    ReadStream bytes;
+    for (const ShardedUnit& unit : engine.units())
+      for (size_t i = 0; i < readers.size(); ++i) add_shards(readers[i], kShardFiles[i], unit, bytes);
+    engine.fill([&](size_t unit) {
+      for (size_t i = 0; i < readers.size(); ++i)
+        read_shards(readers[i], kShardFiles[i], engine.units()[unit], engine.writes_unit(unit), bytes,
+                    engine.compute());
+    });
+  };
+  succeed_together(world_, [&] { or_way_out(source_, read); });
+  check_sums(readers);
+  engine.spread();
+  // What was saved after it belongs to a course that is given up.
+  succeed_together(world_, [&] {
+    if (!own_ || world_.rank() != 0) return;
+    for (const int64_t step : steps_in(folder_))
+      if (step > last_step_)
+        log_info((folder_ / name_of_step(step)).string(),
+                 ": is ahead of where the run goes on, which may replace it");
+    if (is_latest(source_)) return;
+    write_latest(last_step_);
+    move_latest();
+  });
+}
+
+// What is said of a damaged file is where, not what follows from it.
+void Checkpoints::or_find_damage(const std::function<void()>& work) const {
+  try {
+    work();
+  } catch (const Error&) {
+    for (const auto& [name, ignored] : sums_.files()) sums_.verify(source_.string(), name);
+    throw;
+  }
+}
+
+// All ranks together have read all tensors; rank 0 compares their sums.
+void Checkpoints::check_sums(std::vector<TensorFolderReader>& readers) {
+  const bool leads = world_.rank() == 0;
+  succeed_together(world_, [&] {
+    if (!leads) return;
+    for (TensorFolderReader& reader : readers) reader.sum_rest();
+  });
+  std::vector<BlockSums*> files;
+  for (TensorFolderReader& reader : readers)
+    for (const auto& file : reader.folder().files()) files.push_back(&reader.sums(*file));
+  collect_sums(world_, files);
+  succeed_together(world_, [&] {
+    if (!leads) return;
+    or_way_out(source_, [&] {
+      for (TensorFolderReader& reader : readers)
+        for (const auto& file : reader.folder().files())
+          sums_.compare(source_.string(), fs::path(file->path()).filename().string(),
+                        reader.sums(*file).finished());
+    });
+  });
+}
+
+std::optional<TrainState::Evaluated> Checkpoints::best_with(const TrainState& next) const {
+  const std::optional<double> loss = next.eval_loss;
+  const bool is_best = loss && std::isfinite(*loss) && (!best_ || *loss < best_->loss);
+  return is_best ? TrainState::Evaluated{.step = next.step, .loss = *loss} : best_;
+}
+
+fs::path Checkpoints::unfinished(int64_t step) const {
+  return unfinished_name((folder_ / name_of_step(step)).string());
+}
+
+void Checkpoints::commit(const TrainState& state, Checksums sums) const {
+  const fs::path path = folder_ / name_of_step(state.step), written = unfinished(state.step);
+  const auto write = [&](const std::string& name, const std::string& text) {
+    write_durable((written / name).string(), text);
+    sums.add(name, text);
+  };
+  for (const TensorFolderLayout& layout : layouts_)
+    if (!layout.index_name().empty()) write(layout.index_name(), layout.index_text());
+  write(kConfigName, documents_->config_json);
+  for (const auto& [name, content] : documents_->companions) write(name, content);
+  write(TrainState::kFileName, to_json(state));
+  write_durable((written / Checksums::kFileName).string(), sums.text());
+  sync_folder(written.string());
+  write_latest(state.step);  // what a full disk refuses, it refuses before the checkpoint has its name
+  // One of this name was left by a course that was given up, and `latest` does not name it.
+  const fs::path given_up = unfinished_name(path.string() + ".old");
+  if (fs::exists(path)) rename_durable(path.string(), given_up.string());
+  rename_durable(written.string(), path.string());
+  move_latest();
+  try {
+    fs::remove_all(given_up);
+    if (keep_ > 0) remove_oldest(state);
+  } catch (const std::exception& error) {  // this one is there nevertheless
+    log_warning("an earlier checkpoint cannot be removed: ", error.what());
+  }
+}
+
+void Checkpoints::have(const TrainState& state) {
+  last_step_ = state.step;
+  best_ = state.best;
+}
+
+void Checkpoints::write_latest(int64_t step) const {
+  write_durable(unfinished_name((folder_ / kLatestName).string()), name_of_step(step) + '\n');
+}
+
+void Checkpoints::move_latest() const {
+  const std::string path = (folder_ / kLatestName).string();
+  rename_durable(unfinished_name(path), path);
+}
+
+// One that is being removed is no longer called a checkpoint. The first to go are those of a course that was
+// given up, which are ahead of the newest.
+void Checkpoints::remove_oldest(const TrainState& newest) const {
+  std::vector<int64_t> steps = steps_in(folder_);
+  std::rotate(steps.begin(), std::upper_bound(steps.begin(), steps.end(), newest.step), steps.end());
+  int64_t count = std::ssize(steps);
+  for (const int64_t step : steps) {
+    if (count <= keep_) return;
+    if (step == newest.step || (newest.best && step == newest.best->step)) continue;
+    const std::string path = (folder_ / name_of_step(step)).string(), unfinished = unfinished_name(path);
+    rename_durable(path, unfinished);
+    fs::remove_all(unfinished);
+    --count;
+  }
+}
+
+}  // namespace flatshard

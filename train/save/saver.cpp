@@ -1,0 +1,144 @@
+#include "train/save/saver.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "train/agreement.h"
+#include "train/save/shard_files.h"
+
+namespace flatshard {
+namespace fs = std::filesystem;
+namespace {
+
+double seconds_of(const std::function<void()>& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+}  // namespace
+
+// A set of files of the checkpoint, and this rank's hand on it.
+struct Saver::Part {
+  const ShardFiles& files;
+  const TensorFolderLayout& layout;
+  std::vector<BlockSums> sums;  // of the layout's files
+  std::optional<TensorFolderWriter> writer;
+};
+
+struct Saver::Save {
+  TrainState state;
+  std::string folder;  // while it is unfinished
+  std::vector<Part> parts;
+  bool written = false;  // by all ranks
+  double seconds = 0, paid = 0, copying = 0;
+};
+
+Saver::Saver(Checkpoints& checkpoints, Engine& engine, Staging* staging, World& world)
+    : checkpoints_(checkpoints), engine_(engine), staging_(staging), world_(world) {}
+
+Saver::~Saver() = default;
+
+void Saver::begin(TrainState state) {
+  check(!in_flight(), "a save begins while another is in flight");
+  if (state.step == checkpoints_.last_step()) return;
+  state.best = checkpoints_.best_with(state);
+  save_ = std::make_unique<Save>();
+  save_->folder = checkpoints_.unfinished(state.step).string();
+  save_->state = std::move(state);
+  for (size_t i = 0; i < kShardFiles.size(); ++i) {
+    const TensorFolderLayout& layout = checkpoints_.layouts()[i];
+    std::vector<BlockSums> sums;
+    for (const auto& file : layout.files()) sums.emplace_back(file.layout.file_bytes());
+    save_->parts.push_back(
+        {.files = kShardFiles[i], .layout = layout, .sums = std::move(sums), .writer = {}});
+  }
+  or_give_up([&] {
+    succeed_together(world_, [&] {
+      if (staging_) staging_->copy_from(engine_);
+      if (!leads()) return;
+      fs::remove_all(save_->folder);
+      fs::create_directory(save_->folder);
+      open_all(true);
+    });
+    start([this] { write(); });
+  });
+  save_->copying = save_->paid;
+}
+
+void Saver::open_all(bool create) {
+  for (Part& part : save_->parts) part.writer.emplace(save_->folder, part.layout, create, &part.sums);
+}
+
+// All that this rank has of the tensors.
+void Saver::write() {
+  if (!leads()) open_all(false);
+  const std::vector<Owned> owned = staging_ ? staging_->copies() : owned_shards(engine_);
+  for (Part& part : save_->parts) write_shards(*part.writer, part.files, owned, engine_.compute());
+  for (Part& part : save_->parts) part.writer->finish();  // the disk never waits for the next part
+}
+
+void Saver::start(std::function<void()> work) {
+  work_ = std::async(staging_ ? std::launch::async : std::launch::deferred,
+                     [work = std::move(work)] { return seconds_of(work); });
+}
+
+bool Saver::busy() const {
+  return work_.valid() && work_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+}
+
+std::optional<Saver::Saved> Saver::advance() {
+  check(in_flight(), "no save is in flight");
+  double seconds = 0;
+  or_give_up([&] {
+    succeed_together(world_, [&] {
+      if (work_.valid()) seconds = work_.get();
+    });
+    const std::vector<double> of_all = world_.all_gather({&seconds, 1}, "seconds of saving");
+    save_->seconds += *std::max_element(of_all.begin(), of_all.end());
+    if (!save_->written) begin_commit();
+  });
+  if (!std::exchange(save_->written, true)) return {};
+  const std::unique_ptr<Save> done = std::move(save_);
+  checkpoints_.have(done->state);
+  int64_t bytes = 0;
+  for (const Part& part : done->parts) bytes += part.layout.file_bytes();
+  return Saved{.step = done->state.step,
+               .bytes = bytes,
+               .seconds = done->seconds,
+               .paid = done->paid,
+               .copying = done->copying};
+}
+
+// All ranks have written: rank 0 gets their sums, and goes on alone.
+void Saver::begin_commit() {
+  std::vector<BlockSums*> files;
+  for (Part& part : save_->parts)
+    for (BlockSums& sums : part.sums) files.push_back(&sums);
+  collect_sums(world_, files);
+  Checksums sums;
+  for (const Part& part : save_->parts)
+    for (size_t i = 0; i < part.sums.size(); ++i) sums.add(part.layout.files()[i].name, part.sums[i]);
+  if (leads()) start([this, sums = std::move(sums)] { checkpoints_.commit(save_->state, sums); });
+}
+
+std::optional<Saver::Saved> Saver::finish() {
+  std::optional<Saved> saved;
+  while (in_flight()) saved = advance();
+  return saved;
+}
+
+// Where it throws it does so on all ranks, and no rank's thread is at work any more.
+void Saver::or_give_up(const std::function<void()>& part) {
+  try {
+    save_->paid += seconds_of(part);
+  } catch (const Error& error) {
+    const std::unique_ptr<Save> given_up = std::move(save_);
+    std::error_code ignored;
+    if (leads()) fs::remove_all(given_up->folder, ignored);
+    fail(str("the checkpoint of step ", given_up->state.step, " was not written: ", error.what()));
+  }
+}
+
+}  // namespace flatshard

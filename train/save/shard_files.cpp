@@ -1,0 +1,125 @@
+#include "train/save/shard_files.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "runtime/memory.h"
+#include "train/models/value_writer.h"
+
+namespace flatshard {
+namespace {
+
+constexpr int64_t kBlock = ValueWriter::kBlock;
+constexpr int64_t kWidth = sizeof(float);  // of a value in a file
+
+// A block on the host, as fp32, and in the dtype of where it lies.
+struct Block {
+  std::vector<float> values = std::vector<float>(static_cast<size_t>(kBlock));
+  std::vector<float> raw = values;  // room for any dtype
+
+  Tensor like(const Tensor& part) { return {raw.data(), part.dtype, part.shape, Device::cpu()}; }
+};
+
+// visit(name of a tensor, first element in it, part of a shard) for everything that this rank owns of a unit
+// and the file holds, block by block.
+template <class Visit>
+void each_range(const ShardFiles& files, const Owned& owned, Visit&& visit) {
+  const ShardedUnit& unit = *owned.unit;
+  const auto walk = [&](const FlatLayout& layout, const Tensor& shard) {
+    for (const FlatLayout::Piece& piece : layout.pieces(unit.place()))
+      for (int64_t at = 0; at < piece.size; at += kBlock) {
+        const int64_t begin = piece.in_shard + at, n = std::min(kBlock, piece.size - at);
+        visit(unit.params()[piece.param].name, piece.in_param + at, shard.slice(begin, begin + n));
+      }
+  };
+  if (unit.has_gradients()) walk(unit.trainable(), owned.*files.of);
+  if (files.of == &Owned::p && !unit.frozen().empty()) walk(unit.frozen(), owned.frozen);
+}
+
+// The values of part of a shard as fp32 on the host.
+const float* fetch(const Tensor& part, Block& block, Stream& stream) {
+  Tensor here = part;
+  if (part.device.is_cuda()) {
+    here = block.like(part);
+    copy(stream, here, part);
+    stream.sync();
+  }
+  if (here.dtype == DType::f32) return here.as<float>();
+  visit_float(here.dtype, [&]<class T>() {
+    const T* from = here.as<T>();
+    std::transform(from, from + here.size(), block.values.begin(), [](T x) { return static_cast<float>(x); });
+  });
+  return block.values.data();
+}
+
+}  // namespace
+
+TensorFolderLayout layout_of(const ShardFiles& files, const Model& model, int64_t most_bytes) {
+  std::vector<SafetensorsSpec> specs = weight_specs(model, DType::f32);
+  if (files.of != &Owned::p) {
+    std::set<std::string> trained;
+    for (const ParamList& list : model.units())
+      for (const ParamSpec& spec : list.specs())
+        if (spec.trainable) trained.insert(spec.name);
+    std::erase_if(specs, [&](const SafetensorsSpec& spec) { return !trained.contains(spec.name); });
+  }
+  return {files.stem, std::move(specs), most_bytes};
+}
+
+void write_shards(TensorFolderWriter& writer, const ShardFiles& files, const std::vector<Owned>& owned,
+                  Stream& stream) {
+  Block block;
+  for (const Owned& of_unit : owned)
+    each_range(files, of_unit, [&](const std::string& name, int64_t first, const Tensor& part) {
+      writer.write(name, first, fetch(part, block, stream), part.size());
+    });
+}
+
+void check_tensors(const TensorFolder& source, const TensorFolderLayout& layout) {
+  std::set<std::string> expected;
+  for (const SafetensorsSpec& spec : layout.specs()) {
+    expected.insert(spec.name);
+    const SafetensorsEntry* const entry = source.find(spec.name);
+    check(entry != nullptr, source.path(), ": ", spec.name, " is missing; the model has it with the shape ",
+          in_brackets(spec.shape));
+    check(entry->shape == spec.shape && entry->dtype == safetensors_name(spec.dtype), source.path(), ": ",
+          spec.name, " is ", entry->dtype, ' ', in_brackets(entry->shape), ", must be ",
+          safetensors_name(spec.dtype), ' ', in_brackets(spec.shape));
+  }
+  for (const auto& [name, entry] : source.entries())
+    check(expected.contains(name), source.path(), ": ", name, " is not in the model");
+}
+
+void add_shards(const TensorFolderReader& source, const ShardFiles& files, const ShardedUnit& unit,
+                ReadStream& bytes) {
+  each_range(files, owned_of(unit), [&](const std::string& name, int64_t first, const Tensor& part) {
+    bytes.add(source.range(name, first * kWidth, part.size() * kWidth));
+  });
+}
+
+void read_shards(TensorFolderReader& source, const ShardFiles& files, const ShardedUnit& unit, bool sum,
+                 ReadStream& bytes, Stream& stream) {
+  ValueWriter writer;
+  each_range(files, owned_of(unit), [&](const std::string& name, int64_t first, const Tensor& part) {
+    writer.write(stream, part, [&](float* values) {
+      source.read(bytes, name, first * kWidth, part.size() * kWidth, values, sum);
+    });
+  });
+}
+
+void collect_sums(World& world, const std::vector<BlockSums*>& files) {
+  size_t next = world.rank() == 0 ? files.size() : 0;
+  world.collect(
+      [&] {  // the number of a file, a space, and the sums
+        std::string mine;
+        while (mine.empty() && next < files.size()) mine = files[next++]->packed();
+        return mine.empty() ? "" : str(next - 1, ' ', mine);
+      },
+      [&](int, const std::string& theirs) {
+        const size_t space = theirs.find(' ');
+        files.at(std::stoul(theirs.substr(0, space)))->merge(std::string_view(theirs).substr(space + 1));
+      });
+}
+
+}  // namespace flatshard

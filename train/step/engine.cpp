@@ -1,0 +1,104 @@
+#include "train/step/engine.h"
+
+#include <algorithm>
+
+#include "kernels/init.h"
+#include "train/config/param_groups.h"
+
+namespace flatshard {
+namespace {
+
+Model grouped_model(const RunSetup& setup, Arena& tables) {
+  Model model(setup.model, tables, static_cast<int>(setup.batching.lanes), stage_cut(setup.wrap));
+  apply_groups(model, setup.config.trainable, setup.config.optimizer.no_decay);
+  return model;
+}
+
+// Without offload nothing travels on them, and the gather stream stands in.
+CopyStreams copy_streams(const RunSetup& setup, StreamGroup& streams, Stream& gather) {
+  if (!setup.units.offload) return {gather, gather};
+  Stream& to_device = streams.add("copy to device", StreamRole::comm);
+  return {to_device, streams.add("copy to host", StreamRole::comm)};
+}
+
+}  // namespace
+
+Engine::Engine(const RunSetup& setup, int rank, Communicators comms, MemoryPlan& memory, StreamGroup& streams)
+    : setup_(setup),
+      rank_(rank),
+      memory_(memory),
+      streams_(streams),
+      compute_(streams.add("compute")),
+      gather_(streams.add("gather", StreamRole::comm)),
+      reduce_(streams.add("reduce", StreamRole::comm)),
+      model_(grouped_model(setup, memory.tables)),
+      units_(model_, setup.wrap, comms, setup.units, memory.units(), copy_streams(setup, streams, gather_)),
+      optimizer_(setup.config.optimizer, units_.all(), comms.compute, setup.units, memory.units()),
+      lanes_(static_cast<size_t>(setup.batching.lanes)),
+      marks_(static_cast<size_t>(model_.stage_count())),
+      lane_losses_(static_cast<size_t>(local_lanes())) {
+  const int64_t widest = std::max(setup.batching.lane_sequences, setup.eval_sequences) * setup.seq_len();
+  weights_ = memory.batch.alloc(DType::f32, {widest});
+  for (int64_t lane = 0; lane < local_lanes(); ++lane) {
+    inputs_.push_back(batch_space(setup.batching.lane_sequences));
+    batches_.push_back(batch_in(inputs_.back().device, lane_tokens()));
+  }
+  losses_ = Mirror(memory.staging, memory.batch.alloc(DType::f32, {local_lanes(), lane_tokens()}));
+  norm_ = Mirror(memory.staging, optimizer_.norm());
+  nonfinite_ = Mirror(memory.staging, optimizer_.nonfinite());
+}
+
+void Engine::initialise() { initialise(random_values(static_cast<uint64_t>(setup_.config.run.seed))); }
+
+void Engine::initialise(const FirstValues& values) {
+  model_.fill_tables(compute_);
+  for (ShardedUnit& u : units()) u.initialise(compute_, gather_, values);
+  streams_.sync_all();
+}
+
+void Engine::fill(const std::function<void(size_t)>& load) {
+  model_.fill_tables(compute_);
+  for (ShardedUnit& u : units()) u.clear_padding(compute_);
+  compute_.sync();
+  for (size_t i = 0; i < units().size(); ++i) {
+    load(i);
+    units()[i].round_masters(compute_);  // the disk is at the next unit's values meanwhile
+  }
+}
+
+void Engine::spread() {
+  for (ShardedUnit& u : units()) u.spread(compute_, gather_);
+  streams_.sync_all();
+}
+
+// Tokens, positions and targets, and at most a boundary before each token and one behind.
+Mirror Engine::batch_space(int64_t sequences) {
+  const int64_t N = sequences * setup_.seq_len();
+  const int64_t most_documents = setup_.mask_documents() ? N : sequences;
+  return Mirror(memory_.staging, memory_.batch.alloc(DType::i32, {3 * N + most_documents + 1}));
+}
+
+Batch Engine::batch_in(const Tensor& space, int64_t tokens) {
+  const auto part = [&](int64_t i) { return space.slice(i * tokens, (i + 1) * tokens); };
+  return {.tokens = part(0),
+          .positions = part(1),
+          .targets = part(2),
+          .boundaries = space.slice(3 * tokens, space.size())};
+}
+
+Batch Engine::read_batch(const Data& data, int64_t data_step, int64_t lane, const Mirror& space,
+                         int64_t tokens) {
+  const Batch on_host = data.read(data_step, lane, batch_in(space.host, tokens));
+  space.upload(compute_);
+  Batch batch = batch_in(space.device, tokens);
+  batch.boundaries = batch.boundaries.slice(0, on_host.boundaries.size());
+  return batch;
+}
+
+void Engine::set_weights(double value) {
+  init_param(compute_, {.y = weights_,
+                        .init = Init::constant(static_cast<float>(value)),
+                        .random = RandomStream(0, "weights")});
+}
+
+}  // namespace flatshard

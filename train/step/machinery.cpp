@@ -1,0 +1,79 @@
+#include "train/step/machinery.h"
+
+#include "kernels/gemm.h"
+#include "runtime/host_memory.h"
+#include "train/agreement.h"
+#include "train/report/start_up.h"
+
+namespace flatshard {
+namespace {
+
+// A checkpoint that a signal asks for is the run's last and needs no copy: nothing changes any more.
+bool saves_from_copy(const RunSetup& setup) {
+  return setup.config.checkpoint.async && setup.config.checkpoint.save_every > 0;
+}
+
+// Linux would grant the memory and end the run once it is used. All ranks look before one takes anything.
+void check_room(int64_t bytes, World& world) {
+  const int64_t available = available_host_bytes(), ranks = world.local_size();
+  check(bytes <= available / ranks, "out of host memory: the run needs ", human_bytes(bytes),
+        ranks > 1 ? str(" in each of the ", ranks, " ranks of this machine") : "", ", available are ",
+        human_bytes(available), "; train --plan tells what takes it");
+  world.barrier("the look at the memory");
+}
+
+}  // namespace
+
+Machinery::Conversations::Conversations(World& world, const RunSetup& setup, bool planning) {
+  const RankGroups& groups = setup.groups;
+  const int group = groups.group_of(world.rank()), place = groups.place_of(world.rank());
+  const auto make = [&](const char* name, int color, int rank, int size) {
+    return planning ? make_planning_communicator(name, rank, size, setup.transport)
+                    : make_communicator(world, name, color, setup.transport, setup.device);
+  };
+  compute = make("compute", group, place, groups.size);
+  gather = make("gather", group, place, groups.size);
+  reduce = make("reduce", group, place, groups.size);
+  replicas = make("replicas", place, group, groups.count());
+}
+
+RunPlan Machinery::plan_on(MemoryPlan& memory, const RunSetup& setup, int rank, Communicators comms) {
+  StreamGroup planning(setup.device, {.planning = true});
+  Engine engine(setup, rank, comms, memory, planning);
+  if (saves_from_copy(setup)) Staging(engine, memory.staging);
+  CollectiveLog schedule;
+  comms.log_to(&schedule);
+  engine.plan_step();
+  comms.log_to(nullptr);
+  engine.plan_evaluation();
+  engine.plan_first_and_last_values();
+  comms.take_room(memory.transport);
+  return {.setup_text = describe_setup(setup, engine.model()),
+          .memory_table = memory.table(),
+          .memory_bytes = memory.peak(),
+          .schedule = std::move(schedule),
+          .flops = flops_per_token(engine.model(), setup.seq_len()),
+          .units = unit_table(engine.wrapping(), setup)};
+}
+
+Machinery::Machinery(const RunSetup& setup, World& world, const MachineryOptions& options)
+    : conversations_(world, setup, false),
+      memory_(setup.device, setup.units.offload),
+      streams_(setup.device, {.order = options.order, .trace = options.trace}),
+      plan_(plan_on(memory_, setup, world.rank(), conversations_.refer())) {
+  agree_on_schedule(world, plan_.schedule);
+  check_room(memory_.on_host(), world);
+  memory_.commit(options.commit);
+  prepare_gemm(setup.device);
+  engine_.emplace(setup, world.rank(), conversations_.refer(), memory_, streams_);
+  conversations_.refer().take_room(memory_.transport);
+  if (saves_from_copy(setup)) staging_.emplace(*engine_, memory_.staging);
+}
+
+RunPlan plan_run(const RunSetup& setup, World& world) {
+  const Machinery::Conversations conversations(world, setup, true);
+  MemoryPlan memory(setup.device, setup.units.offload);
+  return Machinery::plan_on(memory, setup, world.rank(), conversations.refer());
+}
+
+}  // namespace flatshard

@@ -1,0 +1,39 @@
+#pragma once
+// The update: the norm of all gradients, the factor that clips it, AdamW on every unit's shard. The host
+// waits for nothing; the norm and whether it is finite lie in device tensors.
+
+#include <vector>
+
+#include "comm/sharded_unit.h"
+#include "train/config/config.h"
+
+namespace flatshard {
+
+class Optimizer {
+ public:
+  Optimizer(const OptimizerConfig& config, std::vector<ShardedUnit>& units, Communicator& comm,
+            const UnitOptions& options, UnitArenas arenas);
+
+  // The norm over all ranks. Gradients were made with the loss times `loss_scale`.
+  void measure(Stream& stream, double loss_scale);
+  // Update number `step`, counted from 1; changes nothing where the gradients are not finite.
+  void update(Stream& stream, double lr, int64_t step);
+
+  const Tensor& norm() const { return norm_; }            // (1) f32
+  const Tensor& nonfinite() const { return nonfinite_; }  // (1) i32
+
+ private:
+  // A stream for work on shards, which may lie in host memory.
+  Stream& on_shards(Stream& stream) const { return offload_ ? stream.host_side() : stream; }
+
+  const OptimizerConfig& config_;
+  std::vector<ShardedUnit>& units_;
+  Communicator& comm_;
+  bool offload_;
+  Tensor by_rank_;   // partial sums of squares as the ranks make them: (rank, unit, chunk)
+  Tensor by_place_;  // the same in the order of the parameters: (unit, rank, chunk); no rank count changes it
+  Tensor norm_, coefficient_, nonfinite_;
+  Tensor mine_, shard_coefficient_, shard_nonfinite_;  // where the shards are
+};
+
+}  // namespace flatshard

@@ -1,0 +1,98 @@
+#include "train/step/peak.h"
+
+#include <chrono>
+#include <map>
+#include <tuple>
+
+#include "kernels/gemm.h"
+#include "kernels/init.h"
+#include "runtime/arena.h"
+#include "runtime/parallel.h"
+
+namespace flatshard {
+namespace {
+
+constexpr double kSeconds = 0.15;
+// The squares: the first that takes this long, for a GPU is not at its best on small ones.
+constexpr int64_t kSmallest = 512, kLargest = 8192;
+constexpr double kLongEnough = 4e-3;
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+Gemm product_in(Arena& arena, DType compute, bool tf32, int64_t size) {
+  const Shape square{size, size};
+  return {.c = arena.alloc(DType::f32, square),
+          .a = arena.alloc(compute, square),
+          .b = arena.alloc(compute, square),
+          .tf32 = tf32};
+}
+
+// Products of squares on a device.
+class Squares {
+ public:
+  Squares(Device device, DType compute, bool tf32, int64_t size)
+      : operands_("peak operands", device), scratch_("peak scratch", device), streams_(device) {
+    StreamGroup planning(device, {.planning = true});
+    gemm(planning.add("compute"), scratch_, product_in(operands_, compute, tf32, size));
+    operands_.commit();
+    scratch_.commit();
+    product_ = product_in(operands_, compute, tf32, size);
+    const RandomStream random(0, "peak");  // zeros would cost a GPU less power, and run faster
+    for (const Tensor& t : {product_.a, product_.b})
+      init_param(stream_, {.y = t, .init = Init::uniform(1), .random = random});
+    multiply();
+  }
+
+  double multiply() {
+    const auto begin = Clock::now();
+    gemm(stream_, scratch_, product_);
+    stream_.sync();
+    return seconds_since(begin);
+  }
+  // The mean over some time, not the best of it: where ranks share a processor each has a part of it.
+  double rate() {
+    double work = 0;
+    const auto begin = Clock::now();
+    while (seconds_since(begin) < kSeconds) {
+      multiply();
+      work += flops(product_);
+    }
+    return work / seconds_since(begin);
+  }
+
+ private:
+  Arena operands_, scratch_;
+  StreamGroup streams_;
+  Stream& stream_ = streams_.add("compute");
+  Gemm product_;
+};
+
+double measured_peak(Device device, DType compute, bool tf32) {
+  for (int64_t size = kSmallest;; size *= 2) {
+    Squares squares(device, compute, tf32, size);
+    if (size == kLargest || squares.multiply() >= kLongEnough) return squares.rate();
+  }
+}
+
+// A process that trains many times, as tests do, waits for this once.
+double own_peak(Device device, DType compute, bool tf32) {
+  static std::map<std::tuple<bool, DType, bool, int>, double> known;
+  double& peak = known[{device.is_cuda(), compute, tf32, thread_count()}];
+  if (peak == 0) peak = measured_peak(device, compute, tf32);
+  return peak;
+}
+
+}  // namespace
+
+double matrix_peak(World& world, Device device, DType compute, bool tf32) {
+  world.barrier("measuring the peak");
+  const double mine = own_peak(device, compute, tf32);
+  double sum = 0;
+  for (const double rate : world.all_gather({&mine, 1}, "the peak")) sum += rate;
+  return sum;
+}
+
+}  // namespace flatshard

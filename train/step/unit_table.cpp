@@ -1,0 +1,145 @@
+#include "train/step/unit_table.h"
+
+#include <algorithm>
+#include <cctype>
+#include <iomanip>
+#include <optional>
+#include <sstream>
+
+#include "kernels/sum_squares.h"
+#include "train/report/start_up.h"
+
+namespace flatshard {
+namespace {
+
+// A name around the first number in it.
+struct Numbered {
+  std::string before, after;
+  int64_t number;
+};
+
+std::optional<Numbered> numbered(const std::string& name) {
+  const auto digit = [](unsigned char c) { return std::isdigit(c) != 0; };
+  const auto begin = std::find_if(name.begin(), name.end(), digit);
+  const auto end = std::find_if_not(begin, name.end(), digit);
+  if (begin == end || end - begin > 9) return std::nullopt;
+  return Numbered{{name.begin(), begin}, {end, name.end()}, std::stoll(std::string(begin, end))};
+}
+
+// A row that grows while units like its last one follow.
+struct Run {
+  UnitRow one;
+  std::optional<Numbered> first;
+  int64_t units = 1;
+
+  bool takes(const UnitRow& next, const std::optional<Numbered>& name) const {
+    return first && name && name->before == first->before && name->after == first->after &&
+           name->number == first->number + units && next.parameters == one.parameters &&
+           next.shard == one.shard && next.traffic == one.traffic;
+  }
+  UnitRow row() const {
+    UnitRow r = one;
+    if (units == 1) return r;
+    r.name = str(first->before, first->number, '-', first->number + units - 1, first->after);
+    r.units = units;
+    r.parameters *= units, r.shard *= units, r.traffic.gathered *= units, r.traffic.reduced *= units;
+    return r;
+  }
+};
+
+UnitRow row_of(const Wrapping& wrapping, size_t unit, const RunSetup& setup) {
+  const ParamList& params = wrapping.units()[unit];
+  const RankGroups& groups = setup.groups;
+  const FlatLayout trainable(params, Segment::trainable, groups.size, groups.count()),
+      frozen(params, Segment::frozen, groups.size, groups.count());
+  return {.name = wrapping.roles()[unit].name,
+          .parameters = params.element_count(),
+          .shard = trainable.shard_size() + frozen.shard_size(),
+          .traffic = traffic_of(trainable, frozen, wrapping.roles()[unit],
+                                passes_over(wrapping, static_cast<int>(unit)), setup.units, groups)};
+}
+
+// Every rank gets the sums of squares of all shards, one f32 for each chunk.
+int64_t bytes_of_norm(const Wrapping& wrapping, RankGroups groups) {
+  int64_t chunks = 0;
+  for (const ParamList& params : wrapping.units())
+    chunks +=
+        FlatLayout(params, Segment::trainable, groups.size, groups.count()).shard_size() / kSquaresChunk;
+  return chunks * (groups.size - 1) * size_of(DType::f32);
+}
+
+// What is named or measured wrongly ends up in the root units, which are whole for most of a step.
+std::string warning_of(const Wrapping& wrapping, const WrapOptions& wrap, int64_t all) {
+  if (wrap.policy != "pattern" && wrap.policy != "size") return "";
+  int64_t in_root = 0;
+  for (size_t unit = 0; unit < wrapping.units().size(); ++unit)
+    if (wrapping.roles()[unit].root) in_root += wrapping.units()[unit].element_count();
+  if (2 * in_root <= all) return "";
+  return str("warning: parallel.wrap = \"", wrap.policy, "\" leaves ", 100 * in_root / all,
+             "% of the parameters in root units, more than half; is this meant?\n");
+}
+
+}  // namespace
+
+int passes_over(const Wrapping& wrapping, int unit) {
+  int passes = 0;
+  bool held = false;
+  const auto visit = [&](int stage) {
+    const bool used = wrapping.uses(stage, unit);
+    passes += used && !held ? 1 : 0;
+    held = used;
+  };
+  const int last = wrapping.stage_count() - 1;
+  for (int stage = 0; stage < last; ++stage) visit(stage);
+  for (int stage = last; stage >= wrapping.first_trained_stage(); --stage) visit(stage);
+  return passes;
+}
+
+UnitTable unit_table(const Wrapping& wrapping, const RunSetup& setup) {
+  UnitTable table{.rows = {},
+                  .all = {.name = "all", .units = 0},
+                  .norm_bytes = bytes_of_norm(wrapping, setup.groups),
+                  .micro_steps = setup.batching.micro_steps};
+  std::vector<Run> runs;
+  for (size_t unit = 0; unit < wrapping.units().size(); ++unit) {
+    const UnitRow row = row_of(wrapping, unit, setup);
+    const std::optional<Numbered> name = numbered(row.name);
+    // Units of one kind may stand between those of another, as attention and MLP do.
+    const auto run = std::find_if(runs.begin(), runs.end(), [&](const Run& r) { return r.takes(row, name); });
+    if (run != runs.end())
+      ++run->units;
+    else
+      runs.push_back({row, name});
+    ++table.all.units;
+    table.all.parameters += row.parameters, table.all.shard += row.shard, table.all.traffic += row.traffic;
+  }
+  for (const Run& run : runs) table.rows.push_back(run.row());
+  table.warning = warning_of(wrapping, setup.wrap, table.all.parameters);
+  return table;
+}
+
+std::string UnitTable::text() const {
+  size_t width = 8;
+  const auto label = [](const UnitRow& r) { return r.units > 1 ? str(r.name, " x", r.units) : r.name; };
+  for (const UnitRow& row : rows) width = std::max(width, label(row).size());
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(2) << "units     " << with_commas(all.units)
+      << "; bytes are what each rank receives in a step, evaluations not counted:\n  " << std::left
+      << std::setw(static_cast<int>(width)) << "" << std::right << std::setw(16) << "parameters"
+      << std::setw(9) << "share" << std::setw(16) << "on a rank" << std::setw(17) << "bytes gathered"
+      << std::setw(17) << "bytes reduced" << '\n';
+  const auto line = [&](const UnitRow& row, const std::string& name) {
+    out << "  " << std::left << std::setw(static_cast<int>(width)) << name << std::right << std::setw(16)
+        << with_commas(row.parameters) << std::setw(8)
+        << 100.0 * static_cast<double>(row.parameters) / static_cast<double>(all.parameters) << '%'
+        << std::setw(16) << with_commas(row.shard) << std::setw(17) << with_commas(row.traffic.gathered)
+        << std::setw(17) << with_commas(row.traffic.reduced) << '\n';
+  };
+  for (const UnitRow& row : rows) line(row, label(row));
+  line(all, "all");
+  if (norm_bytes > 0) out << "  and " << with_commas(norm_bytes) << " bytes for the norm of the gradients\n";
+  out << warning;
+  return std::move(out).str();
+}
+
+}  // namespace flatshard

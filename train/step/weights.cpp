@@ -1,0 +1,65 @@
+#include "train/step/weights.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "runtime/memory.h"
+#include "runtime/sha256.h"
+
+namespace flatshard {
+namespace {
+
+std::string hash_as_f32(const Tensor& values) {
+  Sha256 hash;
+  std::array<float, 4096> block;
+  visit_float(values.dtype, [&]<class T>() {
+    const T* v = values.as<T>();
+    for (int64_t i = 0; i < values.size(); i += block.size()) {
+      const int64_t n = std::min<int64_t>(block.size(), values.size() - i);
+      for (int64_t k = 0; k < n; ++k) block[static_cast<size_t>(k)] = static_cast<float>(v[i + k]);
+      hash.add(block.data(), static_cast<size_t>(n) * sizeof(float));
+    }
+  });
+  return hash.hex();
+}
+
+// The values where the host can read them: as they are, or copied to `room`.
+Tensor on_host(const Tensor& values, Memory& room, Stream& stream) {
+  if (!values.device.is_cuda()) return values;
+  if (room.bytes() < values.bytes()) room = Memory(Device::cpu(), values.bytes());
+  const Tensor here{room.data(), values.dtype, values.shape, Device::cpu()};
+  copy(stream, here, values);
+  stream.sync();
+  return here;
+}
+
+}  // namespace
+
+// In the order of the model, however its parameters are wrapped.
+std::string weights_hash(Engine& engine) {
+  std::map<std::string, std::string> hashes;  // by name
+  Memory room;
+  for (ShardedUnit& unit : engine.units()) {
+    unit.prefetch(engine.gather());  // frozen parameters have no masters
+    unit.acquire(engine.compute());
+    std::vector<Tensor> masters = unit.values();
+    if (unit.has_gradients()) {
+      const Tensor whole = unit.gather_masters(engine.compute());
+      for (const FlatLayout::Place& place : unit.trainable().places())
+        masters[static_cast<size_t>(place.param.index)] = whole.slice(place.begin, place.begin + place.size);
+    }
+    engine.compute().sync();
+    for (size_t i = 0; i < masters.size() && engine.rank() == 0; ++i)
+      hashes[unit.params().specs()[i].name] = hash_as_f32(on_host(masters[i], room, engine.compute()));
+    unit.release(engine.compute());
+  }
+  if (engine.rank() != 0) return "";
+  Sha256 hash;
+  for (const ParamList& list : engine.model().units())
+    for (const ParamSpec& spec : list.specs())
+      hash.add(hashes.at(spec.name).data(), hashes.at(spec.name).size());
+  return hash.hex();
+}
+
+}  // namespace flatshard

@@ -1,0 +1,122 @@
+#include "train/text/data.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "runtime/check.h"
+#include "runtime/rng.h"
+
+namespace flatshard {
+
+Permutation::Permutation(int64_t size, uint64_t key)
+    : size_(size),
+      key_(key),
+      half_bits_(std::max(1, (static_cast<int>(std::bit_width(static_cast<uint64_t>(size))) + 1) / 2)) {}
+
+uint64_t Permutation::once(uint64_t i) const {
+  const uint64_t mask = (uint64_t{1} << half_bits_) - 1;
+  uint64_t left = i >> half_bits_, right = i & mask;
+  for (uint32_t round = 0; round < 4; ++round) {
+    const RandomWords mixed =
+        philox({{static_cast<uint32_t>(right), static_cast<uint32_t>(right >> 32), round, 0}},
+               static_cast<uint32_t>(key_), static_cast<uint32_t>(key_ >> 32));
+    const uint64_t word = (uint64_t{mixed.word[1]} << 32) | mixed.word[0];
+    left = std::exchange(right, (left ^ word) & mask);
+  }
+  return left << half_bits_ | right;
+}
+
+int64_t Permutation::operator[](int64_t i) const {
+  uint64_t at = static_cast<uint64_t>(i);
+  do at = once(at);
+  while (at >= static_cast<uint64_t>(size_));
+  return static_cast<int64_t>(at);
+}
+
+Data::Data(const TokenFile& file, DataOptions options)
+    : file_(file), options_(options), sequences_((file.size() - 1) / options.seq_len) {
+  check(sequences_ > 0, file.path(), ": ", file.size(), " tokens are too few for one sequence of ",
+        options.seq_len, " tokens and the one behind it");
+}
+
+int64_t Data::steps_per_epoch() const {
+  return (sequences_ + options_.total_sequences - 1) / options_.total_sequences;
+}
+
+int64_t Data::sequence_at(int64_t step, int64_t place) const {
+  const int64_t epoch = step / steps_per_epoch();
+  const int64_t index = step % steps_per_epoch() * options_.total_sequences + place;
+  if (index >= sequences_) return -1;
+  if (!options_.shuffle) return index;
+  const RandomStream random(options_.seed, "data order", static_cast<uint64_t>(epoch));
+  const RandomWords key = random.words(0);
+  return Permutation(sequences_, (uint64_t{key.word[1]} << 32) | key.word[0])[index];
+}
+
+int64_t Data::targets_in(int64_t sequence) const {
+  if (sequence < 0) return 0;
+  if (!options_.mask_documents) return options_.seq_len;
+  const int64_t begin = sequence * options_.seq_len;
+  // A target that begins a document is not predicted. Empty documents share a start; it counts once.
+  const auto starts = file_.starts_in(begin + 1, begin + options_.seq_len + 1);
+  int64_t distinct = 0;
+  for (size_t i = 0; i < starts.size(); ++i) distinct += i == 0 || starts[i] != starts[i - 1];
+  return options_.seq_len - distinct;
+}
+
+int64_t Data::target_count(int64_t step) const {
+  int64_t count = 0;
+  for (int64_t place = 0; place < options_.total_sequences; ++place)
+    count += targets_in(sequence_at(step, place));
+  return count;
+}
+
+int64_t Data::read_sequence(int64_t sequence, int64_t row, const Batch& space, int64_t boundaries) const {
+  const int64_t S = options_.seq_len, at = row * S;
+  int32_t* tokens = space.tokens.as<int32_t>() + at;
+  int32_t* targets = space.targets.as<int32_t>() + at;
+  int32_t* positions = space.positions.as<int32_t>() + at;
+  int32_t* starts = space.boundaries.as<int32_t>();
+  const int64_t first = boundaries;
+  starts[boundaries++] = static_cast<int32_t>(at);
+  if (sequence < 0) {
+    std::fill_n(tokens, S, 0);
+    std::fill_n(targets, S, kIgnoredTarget);
+  } else {
+    const int64_t begin = sequence * S;
+    for (int64_t t = 0; t <= S; ++t) {
+      const int32_t token = file_[begin + t];
+      if (t < S) tokens[t] = token;
+      if (t > 0) targets[t - 1] = token;
+    }
+    if (options_.mask_documents)
+      for (const uint64_t start : file_.starts_in(begin + 1, begin + S + 1)) {
+        const int64_t t = static_cast<int64_t>(start) - begin;
+        targets[t - 1] = kIgnoredTarget;
+        if (t < S && starts[boundaries - 1] != at + t) starts[boundaries++] = static_cast<int32_t>(at + t);
+      }
+  }
+  for (int64_t t = 0, next = first, position = 0; t < S; ++t) {
+    if (next < boundaries && starts[next] == at + t) {
+      position = 0;
+      ++next;
+    }
+    positions[t] = static_cast<int32_t>(position++);
+  }
+  return boundaries;
+}
+
+Batch Data::read(int64_t step, int64_t lane, const Batch& space) const {
+  int64_t boundaries = 0;
+  for (int64_t row = 0; row < options_.lane_sequences; ++row)
+    boundaries =
+        read_sequence(sequence_at(step, lane * options_.lane_sequences + row), row, space, boundaries);
+  space.boundaries.as<int32_t>()[boundaries++] =
+      static_cast<int32_t>(options_.lane_sequences * options_.seq_len);
+  Batch batch = space;
+  batch.boundaries = space.boundaries.slice(0, boundaries);
+  return batch;
+}
+
+}  // namespace flatshard

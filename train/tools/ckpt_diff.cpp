@@ -1,0 +1,85 @@
+#include <algorithm>
+#include <ostream>
+
+#include "checkpoint/float_values.h"
+#include "checkpoint/tensor_difference.h"
+#include "runtime/text.h"
+#include "train/models/hf_config.h"
+#include "train/report/byte_progress.h"
+#include "train/report/start_up.h"
+#include "train/tools/ckpt_commands.h"
+#include "train/tools/tensor_sets.h"
+
+namespace flatshard {
+namespace {
+
+struct Tally {
+  int64_t equal = 0, different = 0, only_one = 0;
+};
+
+std::string form_of(const SafetensorsEntry& entry) { return entry.dtype + ' ' + in_brackets(entry.shape); }
+
+std::string describe(const TensorDifference& d, const SafetensorsEntry& a, const SafetensorsEntry& b) {
+  const std::string forms = form_of(a) == form_of(b) ? "" : str(form_of(a), " and ", form_of(b), ", ");
+  if (!d.comparable) return forms + (forms.empty() ? "the bytes differ" : "not comparable");
+  if (d.different == 0) return forms + "the same values in other bits";
+  return str(forms, with_commas(d.different), " of ", with_commas(d.elements), " values differ, by at most ",
+             d.largest, ", relative ", d.largest_relative);
+}
+
+void diff_sets(const TensorSet& a, const TensorSet* b, Tally& tally, ByteProgress& progress,
+               std::ostream& out) {
+  for (const auto& [name, entry] : a.entries) {
+    if (!b || !b->entries.contains(name)) {
+      ++tally.only_one;
+      out << a.stem << ": " << printable(name) << ": only in " << a.tensors.path() << '\n';
+      continue;
+    }
+    const SafetensorsEntry* const other = b->entries.at(name);
+    const int64_t width = entry->bytes.size / std::max<int64_t>(1, element_count(*entry));
+    const TensorDifference d =
+        difference(*entry, *other, [&](int64_t elements) { progress.add(elements * width); });
+    ++(d.equal_bits ? tally.equal : tally.different);
+    if (!d.equal_bits)
+      out << a.stem << ": " << printable(name) << ": " << describe(d, *entry, *other) << '\n';
+  }
+}
+
+const TensorSet* set_of(const TensorSets& sets, const std::string& stem) {
+  for (const TensorSet& set : sets.sets())
+    if (set.stem == stem) return &set;
+  return nullptr;
+}
+
+// Of what only the second folder has.
+void list_others(const TensorSet* a, const TensorSet& b, Tally& tally, std::ostream& out) {
+  for (const auto& [name, entry] : b.entries)
+    if (!a || !a->entries.contains(name)) {
+      ++tally.only_one;
+      out << b.stem << ": " << printable(name) << ": only in " << b.tensors.path() << '\n';
+    }
+}
+
+}  // namespace
+
+bool diff(const std::string& a, const std::string& b, const Console& console) {
+  const TensorSets left(a), right(b);
+  ByteProgress progress(left.bytes(), console.terminal);
+  Tally tally;
+  for (const TensorSet& set : left.sets())
+    diff_sets(set, set_of(right, set.stem), tally, progress, console.out);
+  for (const TensorSet& set : right.sets()) list_others(set_of(left, set.stem), set, tally, console.out);
+  std::vector<std::string> others;
+  if (left.state() && right.state()) others = differences(*left.state(), *right.state());
+  if (left.state().has_value() != right.state().has_value())
+    others.push_back(str("only ", (left.state() ? left : right).path(), " is a checkpoint, with a state"));
+  if (hf_config_json(left.config(), DType::f32) != hf_config_json(right.config(), DType::f32))
+    others.push_back("config.json describes another model");
+  for (const std::string& line : others) console.out << printable(line) << '\n';
+  console.out << "tensors: " << with_commas(tally.equal) << " equal bit for bit, "
+              << with_commas(tally.different) << " different, " << with_commas(tally.only_one)
+              << " in one folder only; other differences: " << others.size() << '\n';
+  return tally.different + tally.only_one == 0 && others.empty();
+}
+
+}  // namespace flatshard

@@ -1,0 +1,163 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <ostream>
+
+#include "checkpoint/float_values.h"
+#include "runtime/text.h"
+#include "train/models/companions.h"
+#include "train/report/byte_progress.h"
+#include "train/save/checkpoint_names.h"
+#include "train/save/new_folder.h"
+#include "train/save/shard_files.h"
+#include "train/step/memory_plan.h"
+#include "train/tools/ckpt_commands.h"
+#include "train/tools/tensor_sets.h"
+
+namespace flatshard {
+namespace fs = std::filesystem;
+namespace {
+
+// A tensor to be written, and where its values are.
+struct Item {
+  const SafetensorsEntry* source;
+  DType dtype;
+  std::vector<int64_t> shape;
+};
+using Items = std::vector<std::pair<std::string, Item>>;  // by name, in the order of the files
+
+DType dtype_of_item(const SafetensorsEntry& entry, const std::optional<DType>& wanted) {
+  const std::optional<DType> own = float_dtype(entry);
+  check(own.has_value(), "\"", printable(entry.name), "\" is ", entry.dtype,
+        ", must be F32, BF16 or F16 to be exported");
+  return wanted.value_or(*own);
+}
+
+// In the model's order; what is not of the model behind it.
+Items items_of(const TensorSets& sets, const std::optional<DType>& dtype) {
+  Items items;
+  std::map<std::string, const SafetensorsEntry*> rest = sets.sets().front().entries;
+  const auto add = [&](const std::string& name, const SafetensorsEntry* entry) {
+    items.emplace_back(name, Item{entry, dtype_of_item(*entry, dtype), entry->shape});
+  };
+  for (const SafetensorsSpec& spec : specs_of(sets.config()))
+    if (const auto found = rest.find(spec.name); found != rest.end()) {
+      add(spec.name, found->second);
+      rest.erase(found);
+    }
+  for (const auto& [name, entry] : rest) add(name, entry);
+  return items;
+}
+
+void check_whole(const TensorSets& sets) {
+  const std::vector<std::string> problems = mismatches(sets);
+  check(problems.empty(), problems.empty() ? "" : problems.front(),
+        problems.size() > 1 ? str(" (and ", problems.size() - 1, " more; ckpt verify lists them)") : "");
+}
+
+int64_t write_weights(const NewFolder& folder, const Items& items, int64_t shard_bytes,
+                      const Console& console) {
+  std::vector<SafetensorsSpec> specs;
+  int64_t bytes = 0;
+  for (const auto& [name, item] : items) {
+    specs.push_back({.name = name, .dtype = item.dtype, .shape = item.shape});
+    bytes += element_count(*item.source) * size_of(item.dtype);
+  }
+  const TensorFolderLayout layout(kWeightsStem, std::move(specs), shard_bytes);
+  TensorFolderWriter writer(folder.unfinished(), layout, true);
+  ByteProgress progress(bytes, console.terminal);
+  std::vector<std::byte> block;
+  for (const auto& [name, item] : items) {
+    const int64_t elements = element_count(*item.source);
+    for (int64_t first = 0; first < elements; first += kValueBlock) {
+      const int64_t count = std::min(kValueBlock, elements - first);
+      read_as(*item.source, first, count, item.dtype, block);
+      writer.write(name, first, block.data(), count);
+      progress.add(count * size_of(item.dtype));
+    }
+  }
+  writer.finish();
+  if (!layout.index_name().empty()) folder.write(layout.index_name(), layout.index_text());
+  return layout.file_bytes();
+}
+
+// config.json and what else comes from a folder; then all gets its name.
+void finish(NewFolder& folder, const fs::path& from, int64_t bytes, const ExportOptions& options,
+            const Console& console) {
+  const std::string config = (from / kConfigName).string();
+  const MappedFile text(config);
+  folder.write(kConfigName, options.dtype ? hf_config_with_dtype(text.text(), config, *options.dtype)
+                                          : std::string(text.text()));
+  for (const auto& [name, content] : read_companions(from.string())) folder.write(name, content);
+  folder.finish();
+  console.out << "wrote " << options.to << ", " << human_bytes(bytes) << " of weights\n";
+}
+
+// A base's tensors, with those of the checkpoint in place of its own.
+Items merged_items(const TensorSets& base, const TensorSets& checkpoint, const std::optional<DType>& dtype) {
+  Items items = items_of(base, dtype);
+  std::map<std::string, const SafetensorsEntry*> rest = checkpoint.sets().front().entries;
+  for (auto& [name, item] : items) {
+    const auto found = rest.find(name);
+    if (found == rest.end()) continue;
+    check(found->second->shape == item.shape, checkpoint.weights().path(), ": ", printable(name),
+          " has another shape than in ", base.weights().path(),
+          ": leave --base out where the run has grown the vocabulary");
+    item.source = found->second;
+    rest.erase(found);
+  }
+  check(rest.empty(), base.weights().path(), ": ", rest.empty() ? "" : printable(rest.begin()->first),
+        " is missing; ", checkpoint.path(), " has it: is this the model that the run began with?");
+  return items;
+}
+
+TrainState state_to_compare(const fs::path& checkpoint) {
+  try {
+    return read_train_state((checkpoint / TrainState::kFileName).string());
+  } catch (const Error& error) {
+    throw Error(str(error.what(), "; it may be the best: remove ", checkpoint.string(),
+                    ", or export the checkpoint you want"),
+                error.where);
+  }
+}
+
+}  // namespace
+
+BestCheckpoint best_of(const std::string& run) {
+  const std::vector<int64_t> steps = steps_in(run);
+  check(!steps.empty(), run, ": has no checkpoint");
+  std::optional<BestCheckpoint> best;
+  for (const int64_t step : steps) {
+    const fs::path path = fs::path(run) / name_of_step(step);
+    const TrainState state = state_to_compare(path);
+    if (state.eval_loss && std::isfinite(*state.eval_loss) && (!best || *state.eval_loss < best->loss))
+      best = {.path = path.string(), .step = step, .loss = *state.eval_loss};
+  }
+  check(best.has_value(), run, ": no checkpoint of ", steps.size(),
+        " has an evaluation loss: set data.eval and train.eval_every, or export the one you want");
+  return *best;
+}
+
+void export_model(const std::string& from, const ExportOptions& options, const Console& console) {
+  const TensorSets source(from);
+  if (source.state()) check_whole(source);
+  NewFolder folder(options.to);
+  const int64_t bytes = write_weights(folder, items_of(source, options.dtype), options.shard_bytes, console);
+  finish(folder, source.folder(), bytes, options, console);
+}
+
+void merge(const std::string& run, const std::string& base, const ExportOptions& options,
+           const Console& console) {
+  const BestCheckpoint best = best_of(run);
+  console.out << best.path << ": evaluation loss " << best.loss << ", the lowest of " << steps_in(run).size()
+              << " checkpoints\n";
+  check(verify(best.path, console), best.path, ": is damaged, so it is not merged");
+  if (base.empty()) return export_model(best.path, options, console);
+  const TensorSets checkpoint(best.path), onto(base);
+  check(!onto.state(), base, ": is a checkpoint, must be a model folder");
+  NewFolder folder(options.to);
+  const Items items = merged_items(onto, checkpoint, options.dtype);
+  finish(folder, onto.folder(), write_weights(folder, items, options.shard_bytes, console), options, console);
+}
+
+}  // namespace flatshard

@@ -1,0 +1,74 @@
+#include <algorithm>
+#include <ostream>
+
+#include "checkpoint/float_values.h"
+#include "runtime/text.h"
+#include "train/report/start_up.h"
+#include "train/save/checkpoint_names.h"
+#include "train/step/memory_plan.h"
+#include "train/tools/ckpt_commands.h"
+#include "train/tools/tensor_sets.h"
+
+namespace flatshard {
+namespace fs = std::filesystem;
+namespace {
+
+std::string evaluation(const TrainState& state) {
+  std::string text = state.eval_loss ? str("loss ", *state.eval_loss) : "none of these weights";
+  if (state.best) text += str(", the best so far ", state.best->loss, " at step ", state.best->step);
+  return text;
+}
+
+void inspect_run(const std::string& run, std::ostream& out) {
+  const std::string latest = latest_in(run).filename().string();
+  out << "run         " << run << '\n';
+  for (const int64_t step : steps_in(run)) {
+    const std::string name = name_of_step(step);
+    std::string said;
+    try {
+      const TrainState state = read_train_state((fs::path(run) / name / TrainState::kFileName).string());
+      said = str(with_commas(state.tokens), " tokens, evaluation ", evaluation(state));
+    } catch (const Error& error) {
+      said = printable(error.what());
+    }
+    out << "  " << name << "  " << said << (name == latest ? ", latest" : "") << '\n';
+  }
+}
+
+void inspect_set(const TensorSet& set, std::ostream& out) {
+  size_t widest = 0;
+  int64_t elements = 0, bytes = 0;
+  for (const auto& [name, entry] : set.tensors.entries()) {
+    widest = std::max(widest, printable(name).size());
+    elements += element_count(*entry);
+    bytes += entry->bytes.size;
+  }
+  out << set.stem << ": " << set.tensors.entries().size() << " tensors, " << with_commas(elements)
+      << " values, " << human_bytes(bytes) << " in " << set.tensors.files().size()
+      << (set.tensors.files().size() == 1 ? " file\n" : " files\n");
+  for (const auto& [name, entry] : set.tensors.entries()) {
+    const std::string shown = printable(name);
+    out << "  " << shown << std::string(widest - shown.size() + 2, ' ') << entry->dtype << ' '
+        << in_brackets(entry->shape) << "  " << with_commas(entry->bytes.size) << " bytes\n";
+  }
+}
+
+}  // namespace
+
+void inspect(const std::string& folder, const Console& console) {
+  std::ostream& out = console.out;
+  if (is_run(folder)) return inspect_run(folder, out);
+  const TensorSets sets(folder);
+  int64_t parameters = 0;
+  for (const auto& [name, entry] : sets.weights().entries()) parameters += element_count(*entry);
+  out << (sets.state() ? "checkpoint  " : "model       ") << sets.path() << '\n'
+      << "of a        " << describe_model(sets.config()) << "; " << with_commas(parameters)
+      << " parameters\n";
+  if (const std::optional<TrainState>& state = sets.state())
+    out << "step        " << with_commas(state->step) << ", after " << with_commas(state->tokens)
+        << " tokens, written by " << state->ranks << (state->ranks == 1 ? " rank\n" : " ranks\n")
+        << "evaluation  " << evaluation(*state) << '\n';
+  for (const TensorSet& set : sets.sets()) inspect_set(set, out);
+}
+
+}  // namespace flatshard

@@ -1,0 +1,7 @@
+// The program `ckpt`.
+
+#include <iostream>
+
+#include "train/tools/ckpt_program.h"
+
+int main(int argc, char** argv) { return flatshard::ckpt_main(argc, argv, std::cout, std::cerr); }

@@ -1,0 +1,123 @@
+#include "train/tools/ckpt_program.h"
+
+#include <iostream>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include "runtime/text.h"
+#include "runtime/whole_file.h"
+#include "train/tools/ckpt_commands.h"
+
+namespace flatshard {
+namespace {
+
+constexpr char kAbout[] =
+    "Looks at checkpoints, and makes model folders of them.\n\n"
+    "DIR is a checkpoint (step-20), a model folder (config.json, model.safetensors), or the folder of a run, "
+    "which\nstands for its latest checkpoint.";
+constexpr char kExitCodes[] =
+    "Exit code: 0 when all is well, 1 where verify finds damage or diff a difference, 2 after an error.";
+
+struct Words {
+  std::string first, second, base, dtype, shard_size = "5GB";
+};
+
+ExportOptions export_options(const Words& words) {
+  ExportOptions options{
+      .to = words.second, .dtype = {}, .shard_bytes = bytes_named("--shard-size", words.shard_size)};
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    if (words.dtype == name_of(dtype)) options.dtype = dtype;
+  return options;
+}
+
+// The subcommands, and what each does with the words; its result is the exit code.
+class Commands {
+ public:
+  Commands(CLI::App& app, const Console& console) : app_(app), console_(console) {
+    app.require_subcommand(1);
+    app.footer(kExitCodes);
+    takes_one("inspect", "DIR", "what it is: model, step, tokens, tensors; of a run, its checkpoints",
+              [this] { inspect(words_.first, console_); });
+    takes_one("verify", "DIR",
+              "check every block against its checksum, the tensors against config.json, and that nothing is "
+              "missing",
+              [this] { exit_code_ = verify(words_.first, console_) ? 0 : 1; });
+    takes_two("diff", "A", "B", "what differs between two DIRs: tensors, by how much, and state",
+              [this] { exit_code_ = diff(words_.first, words_.second, console_) ? 0 : 1; });
+    takes_one("best", "RUN", "the checkpoint of a run with the lowest evaluation loss", [this] {
+      const BestCheckpoint best = best_of(words_.first);
+      console_.out << best.path << "  evaluation loss " << best.loss << '\n';
+    });
+    writes(takes_two("export", "DIR", "OUT", "write a folder that Hugging Face transformers opens",
+                     [this] { export_model(words_.first, export_options(words_), console_); }));
+    CLI::App& merging =
+        takes_two("merge", "RUN", "OUT", "write the best checkpoint of a run as a full model",
+                  [this] { merge(words_.first, words_.base, export_options(words_), console_); });
+    merging
+        .add_option("--base", words_.base,
+                    "the model folder that the run began with: keeps its dtypes, its config.json, its "
+                    "tokenizer, and what tensors the checkpoint has not")
+        ->type_name("DIR");
+    writes(merging);
+  }
+
+  int exit_code() const { return exit_code_; }
+
+ private:
+  template <class Work>
+  CLI::App& takes_one(const char* name, const char* first, const char* about, Work work) {
+    CLI::App& command = *app_.add_subcommand(name, about);
+    positional(command, first, words_.first);
+    command.callback(work);
+    return command;
+  }
+  template <class Work>
+  CLI::App& takes_two(const char* name, const char* first, const char* second, const char* about, Work work) {
+    CLI::App& command = takes_one(name, first, about, work);
+    positional(command, second, words_.second);
+    return command;
+  }
+  static void positional(CLI::App& command, const std::string& name, std::string& word) {
+    const char* const about = name == "RUN"   ? "the folder of a run"
+                              : name == "OUT" ? "the folder to make; must not be there yet"
+                                              : "a checkpoint, a model folder, or the folder of a run";
+    command.add_option(name, word, about)->required()->type_name("");
+  }
+  void writes(CLI::App& command) {
+    command
+        .add_option("--dtype", words_.dtype, "of the weights, rounded to nearest even; default: as they are")
+        ->check(CLI::IsMember({"f32", "bf16", "f16"}));
+    command.add_option("--shard-size", words_.shard_size, "most bytes of tensors in a file")
+        ->capture_default_str();
+  }
+
+  CLI::App& app_;
+  Console console_;
+  Words words_;
+  int exit_code_ = 0;
+};
+
+}  // namespace
+
+int ckpt_main(int argc, const char* const* argv, std::ostream& out, std::ostream& err) {
+  CLI::App app(kAbout, "ckpt");
+  survive_file_limits();
+  const bool watched = &err == &std::cerr && isatty(STDERR_FILENO);
+  Commands commands(app, {.out = out, .terminal = watched ? &err : nullptr});
+  try {
+    app.parse(argc, argv);
+    out << std::flush;
+    check(out.good(), "writing the output failed");
+    return commands.exit_code();
+  } catch (const CLI::Success& help) {
+    return app.exit(help, out, err);
+  } catch (const std::bad_alloc&) {
+    err << "ckpt: out of memory\n";
+  } catch (const std::exception& error) {
+    err << "ckpt: " << printable(error.what()) << '\n';
+  }
+  return 2;
+}
+
+}  // namespace flatshard

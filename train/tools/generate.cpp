@@ -1,0 +1,123 @@
+// generate [FOLDER] [options]: continues a text with a trained model. See --help.
+
+#include <chrono>
+#include <fstream>
+#include <iomanip>
+#include <iostream>
+#include <sstream>
+#include <tuple>
+
+#include <CLI/CLI.hpp>
+
+#include "train/config/device_choice.h"
+#include "train/tools/generator.h"
+
+using namespace flatshard;
+
+namespace {
+
+constexpr char kAbout[] =
+    "Continues a text with a trained model.\n\n"
+    "FOLDER is a model folder (config.json, model.safetensors), or a run's folder that has one as model/.\n"
+    "Without it the last run is taken: its path stands in runs/latest, in this folder or the nearest "
+    "above.\n\n"
+    "With a vocabulary of 256 a token is a byte of text. With any other, the prompt is the tokens' numbers\n"
+    "between spaces, and numbers are printed.";
+
+struct Options {
+  std::string folder, prompt = "\n", prompt_file, dtype = "fp32", device = "auto";
+  int64_t max_tokens = 200, samples = 1, seed = 1;
+  SamplerOptions sampler{.temperature = 0.8};
+};
+
+void declare(CLI::App& app, Options& o) {
+  app.add_option("folder", o.folder, "model folder or run folder")->type_name("FOLDER");
+  auto* prompt = app.add_option("--prompt", o.prompt, "the text to continue (default: a line break)");
+  app.add_option("--prompt-file", o.prompt_file, "a file with the text to continue")
+      ->type_name("FILE")
+      ->excludes(prompt);
+  app.add_option("--max-tokens", o.max_tokens, "tokens to add")->capture_default_str();
+  app.add_option("--temperature", o.sampler.temperature,
+                 "below 1 favours likely tokens, above 1 unlikely ones")
+      ->capture_default_str();
+  app.add_option("--top-k", o.sampler.top_k, "draw from the k likeliest tokens; 0: from all")
+      ->capture_default_str();
+  app.add_option("--top-p", o.sampler.top_p, "draw from the likeliest tokens that reach this probability")
+      ->capture_default_str();
+  app.add_flag("--greedy", o.sampler.greedy, "always take the likeliest token");
+  app.add_option("--seed", o.seed, "start of the randomness; sample i takes seed + i")->capture_default_str();
+  app.add_option("--samples", o.samples, "continuations to print, each after the prompt")
+      ->capture_default_str();
+  app.add_option("--dtype", o.dtype, "what to compute in")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
+  app.add_option("--device", o.device, "what to compute on; auto: a GPU where there is one")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  check(in.good(), path, ": cannot open");
+  std::ostringstream text;
+  if (in.peek() != std::ifstream::traits_type::eof()) text << in.rdbuf();
+  check(!in.bad(), path, ": cannot read");
+  return text.str();
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void run(const Options& o) {
+  const Sampler checked(o.sampler);  // before anything is loaded
+  for (const auto& [name, value, least] :
+       {std::tuple{"--max-tokens", o.max_tokens, 1}, {"--samples", o.samples, 1}, {"--seed", o.seed, 0}})
+    check(value >= least && value <= INT32_MAX, name, " is ", value, ", must be from ", least, " to ",
+          INT32_MAX);
+  const std::string folder = find_model_folder(o.folder);
+  const int64_t vocab = read_hf_config(folder + "/config.json").vocab;
+  const std::string text = o.prompt_file.empty() ? o.prompt : read_file(o.prompt_file);
+  const std::vector<int32_t> prompt = tokens_of_text(text, vocab);
+  check(!prompt.empty(), "the prompt is empty, must have at least one token");
+
+  const int64_t prompt_tokens = static_cast<int64_t>(prompt.size());
+  Generator generator(folder, o.dtype == "bf16" ? DType::bf16 : DType::f32, prompt_tokens + o.max_tokens,
+                      choose_device("--device", o.device));
+  if (const std::string note = why_on_cpu(o.device); !note.empty()) std::cerr << note << '\n';
+  generator.read_prompt(prompt);
+  double seconds = 0;
+  for (int64_t i = 0; i < o.samples; ++i) {
+    SamplerOptions options = o.sampler;
+    options.seed = static_cast<uint64_t>(o.seed + i);
+    if (i > 0) std::cout << "\n---\n";
+    for (const int32_t token : prompt) std::cout << text_of_token(token, vocab);
+    const auto start = std::chrono::steady_clock::now();
+    generator.generate(o.max_tokens, Sampler(options),
+                       [&](int32_t token) { std::cout << text_of_token(token, vocab) << std::flush; });
+    seconds += seconds_since(start);
+  }
+  std::cout << std::endl;
+  check(std::cout.good(), "writing the text failed");
+  const int64_t tokens = o.samples * o.max_tokens;
+  std::cerr << std::fixed << std::setprecision(2) << tokens << " tokens in " << seconds << " s, "
+            << std::setprecision(1) << static_cast<double>(tokens) / seconds << " tokens/s\n";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app(kAbout);
+  Options options;
+  declare(app, options);
+  try {
+    app.parse(argc, argv);
+    run(options);
+    return 0;
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const std::exception& error) {
+    std::cerr << "generate: " << error.what() << '\n';
+    return 1;
+  }
+}

@@ -1,0 +1,11 @@
+// prepare --out FILE FILES...: makes token files out of text. prepare --help says how.
+
+#include <iostream>
+#include <unistd.h>
+
+#include "train/tools/prepare.h"
+
+int main(int argc, char** argv) {
+  const bool progress = isatty(STDERR_FILENO) == 1;
+  return flatshard::run_prepare(argc, argv, {std::cin, std::cout, std::cerr, progress});
+}

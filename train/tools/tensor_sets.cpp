@@ -1,0 +1,90 @@
+#include "train/tools/tensor_sets.h"
+
+#include <map>
+#include <set>
+
+#include "runtime/memory.h"
+#include "train/models/published_weights.h"
+#include "train/save/checkpoint_names.h"
+#include "train/save/shard_files.h"
+
+namespace flatshard {
+namespace fs = std::filesystem;
+namespace {
+
+using Shapes = std::map<std::string, std::vector<int64_t>>;
+
+void compare(const TensorSet& set, const Shapes& expected, bool all, std::vector<std::string>& lines) {
+  const std::string& path = set.tensors.path();
+  for (const auto& [name, entry] : set.tensors.entries()) {
+    const auto found = expected.find(name);
+    if (found == expected.end())
+      lines.push_back(str(path, ": ", name, " is not in the model that config.json describes"));
+    else if (found->second != entry->shape)
+      lines.push_back(str(path, ": ", name, " is ", in_brackets(entry->shape), ", config.json makes it ",
+                          in_brackets(found->second)));
+  }
+  for (const auto& [name, shape] : expected)
+    if (all && !set.tensors.find(name))
+      lines.push_back(str(path, ": ", name, ' ', in_brackets(shape), " is missing"));
+}
+
+// A model folder may have been written by others: its tensors are those that a run could begin with.
+std::vector<std::string> published_mismatches(const TensorSets& sets) {
+  Arena tables("tables", Device::cpu());  // only counts
+  try {
+    PublishedWeights(sets.path(), Model(sets.config(), tables), sets.config().vocab);
+  } catch (const Error& error) {
+    return {error.what()};
+  }
+  return {};
+}
+
+}  // namespace
+
+fs::path folder_meant(const std::string& given) {
+  check(fs::is_directory(given), given, ": no such folder");
+  const fs::path path(given);
+  return fs::exists(path / kConfigName) ? path : find_checkpoint(given);
+}
+
+TensorSets::TensorSets(const std::string& given) : path_(folder_meant(given)) {
+  config_ = read_hf_config((path_ / kConfigName).string());
+  if (const fs::path state = path_ / TrainState::kFileName; fs::exists(state))
+    state_ = read_train_state(state.string());
+  for (const ShardFiles& files : kShardFiles) {
+    if (!state_ && files.stem != std::string(kWeightsStem)) continue;
+    sets_.push_back({.stem = files.stem, .tensors = TensorFolder(path_.string(), files.stem), .entries = {}});
+    sets_.back().entries = model_tensors(sets_.back().tensors, config_);
+  }
+}
+
+int64_t TensorSets::bytes() const {
+  int64_t bytes = 0;
+  for (const TensorSet& set : sets_)
+    for (const auto& [name, entry] : set.tensors.entries()) bytes += entry->bytes.size;
+  return bytes;
+}
+
+bool is_run(const std::string& folder) { return !steps_in(folder).empty(); }
+
+std::vector<SafetensorsSpec> specs_of(const ModelConfig& config) {
+  Arena tables("tables", Device::cpu());  // only counts
+  return weight_specs(Model(config, tables), DType::f32);
+}
+
+std::vector<std::string> mismatches(const TensorSets& sets) {
+  if (!sets.state()) return published_mismatches(sets);
+  Shapes model;
+  for (const SafetensorsSpec& spec : specs_of(sets.config())) model[spec.name] = spec.shape;
+  std::vector<std::string> lines;
+  for (const TensorSet& set : sets.sets()) compare(set, model, set.stem == kWeightsStem, lines);
+  const TensorFolder &first = sets.sets()[1].tensors, &second = sets.sets()[2].tensors;
+  for (const auto* pair : {&first, &second})
+    for (const auto& [name, entry] : pair->entries())
+      if (const TensorFolder& other = pair == &first ? second : first; !other.find(name))
+        lines.push_back(str(other.path(), ": ", name, " is missing; the other moment has it"));
+  return lines;
+}
+
+}  // namespace flatshard
