@@ -8,6 +8,7 @@
 #include "comm/communicator.h"
 #include "kernels/ordered_sum.h"
 #include "runtime/memory.h"
+#include "runtime/text.h"
 #include "train/step/memory_plan.h"
 
 namespace flatshard::bench {

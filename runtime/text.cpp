@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <iomanip>
+#include <sstream>
 
 #include "runtime/check.h"
 
@@ -22,6 +24,31 @@ std::string three_digits(double value) {
 constexpr double kNextUnit = 999.5;  // what would print as 1000
 
 }  // namespace
+
+std::string with_commas(int64_t n) {
+  const std::string digits = str(n);
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    const bool begins_group = (digits.size() - i) % 3 == 0;
+    if (i > 0 && begins_group && digits[i - 1] != '-') text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+std::string counted(int64_t n, const std::string& noun) {
+  return str(with_commas(n), ' ', noun, n == 1 ? "" : "s");
+}
+
+std::string human_bytes(int64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  int unit = 0;
+  while (value >= 1024 && unit < 4) value /= 1024, ++unit;
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(unit == 0 ? 0 : value < 10 ? 2 : 1) << value << ' ' << kUnits[unit];
+  return std::move(out).str();
+}
 
 std::string human_count(double value) {
   constexpr const char* kSuffixes[] = {"", "k", "M", "G", "T"};

@@ -1,12 +1,18 @@
 #pragma once
-// Quantities as a person reads them, in three significant digits, beside human_bytes() of memory_plan.h; and
-// as a person writes them.
+// Formatting of quantities for people, with three significant digits, and parsing of the sizes that people
+// write.
 
 #include <cstdint>
 #include <string>
 
 namespace flatshard {
 
+// 12,345,678
+std::string with_commas(int64_t n);
+// "1 rank", "12,345 ranks": the count and its noun.
+std::string counted(int64_t n, const std::string& noun);
+// 14.2 MiB, 512 B
+std::string human_bytes(int64_t bytes);
 // 1.23k, 12.3M, 456: at most 5 characters from 1 to 10^15.
 std::string human_count(double value);
 // 12.3 ms, 1.23 s: of one step, at most 7 characters from a microsecond to 1000 s.

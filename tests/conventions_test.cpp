@@ -98,6 +98,19 @@ const std::map<std::string, std::set<std::string>>& allowed_includes() {
   return rules;
 }
 
+// The rooms of train/, lowest first: a room includes itself and the ones before it.
+const std::vector<std::string>& rooms_of_train() {
+  static const std::vector<std::string> rooms{"config", "text", "models", "step",
+                                              "report", "save", "tools",  ""};
+  return rooms;
+}
+
+// "step" for "train/step/engine.h", "" for "train/trainer.h".
+std::string room_of(const std::string& path) {
+  const size_t begin = std::string("train/").size(), end = path.find('/', begin);
+  return end == path.npos ? "" : path.substr(begin, end - begin);
+}
+
 // Third-party headers, and the one kind of place each is allowed in.
 struct ThirdParty {
   std::string header_pattern, home_pattern;
@@ -153,6 +166,34 @@ TEST_CASE("a folder includes only what the house plan allows") {
       CAPTURE(include);
       CHECK(may_include(source, include));
     }
+}
+
+TEST_CASE("a room of train/ includes only the rooms before it, so there is no cycle") {
+  const std::vector<std::string>& rooms = rooms_of_train();
+  const auto level = [&](const std::string& path) {
+    const auto found = std::find(rooms.begin(), rooms.end(), room_of(path));
+    REQUIRE_MESSAGE(found != rooms.end(), path, " is in no room of train/");
+    return found - rooms.begin();
+  };
+  for (const Source& source : sources()) {
+    if (source.folder != "train") continue;
+    for (const std::string& include : includes_of(source, '"', '"')) {
+      if (!include.starts_with("train/")) continue;
+      CAPTURE(source.path);
+      CAPTURE(include);
+      CHECK(level(include) <= level(source.path));
+    }
+  }
+}
+
+TEST_CASE("no room of train/ has outgrown itself") {
+  std::map<std::string, size_t> lines;
+  for (const Source& source : sources())
+    if (source.folder == "train") lines[room_of(source.path)] += source.lines.size();
+  for (const auto& [room, count] : lines) {
+    CAPTURE(room);
+    CHECK(count < (room.empty() ? 900 : 2000));
+  }
 }
 
 TEST_CASE("a third-party header is included only at its home") {

@@ -13,8 +13,10 @@
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "train/agreement.h"
-#include "train/report/print_plan.h"
+#include "train/report/plan_text.h"
 #include "train/save/initial_weights.h"
+#include "train/step/peak.h"
+#include "train/step/reductions.h"
 #include "train/trainer.h"
 
 namespace flatshard {
@@ -47,6 +49,25 @@ bool watched(const std::ostream& out) {
   const auto launcher =
       std::filesystem::read_symlink("/proc/" + std::to_string(getppid()) + "/fd/1", error).string();
   return !error && (launcher.starts_with("/dev/pts/") || launcher.starts_with("/dev/tty"));
+}
+
+// Model, batch arithmetic, operations per token, units with their traffic, and all memory. Reads no data and
+// allocates nothing.
+void print_plan(const LoadedConfig& loaded, World& world, std::ostream& out) {
+  use_threads(loaded.config.run, world);  // ops take scratch for each of them
+  const RunSetup setup = set_up(loaded.config, world, Purpose::plan);
+  const std::string weights = open_initial_weights(setup, world).line;
+  const RunPlan plan = plan_run(setup, world);
+  const bool exchanges = world.size() > 1 && setup.device_is_here;  // then the bandwidth is measured
+  const double peak =
+      exchanges ? matrix_peak(world, setup.device, setup.compute, setup.config.precision.tf32) : 0;
+  const Bandwidth bandwidth = exchanges ? bandwidth_of(setup, world) : Bandwidth{};
+  const std::string reductions = describe_reductions(setup, world);
+  if (world.rank() != 0) return;
+  out << describe_setup(setup, plan) << weights << "compute   " << describe_flops(plan.flops)
+      << describe_units(plan.units);
+  if (exchanges) out << describe_exchange(setup, plan.units, plan.flops, peak, bandwidth);
+  out << "memory    of rank 0 of " << world.size() << ":\n" << describe_memory(plan.memory) << reductions;
 }
 
 void run(const CommandLine& line, World& world, std::ostream& out) {

@@ -12,9 +12,9 @@
 #include "train/report/first_step.h"
 #include "train/report/log_history.h"
 #include "train/report/metrics.h"
+#include "train/report/plan_text.h"
 #include "train/report/progress.h"
 #include "train/report/report.h"
-#include "train/report/start_up.h"
 #include "train/report/trace_file.h"
 #include "train/report/trace_picture.h"
 #include "train/save/checkpoints.h"
@@ -121,27 +121,25 @@ Trainer::Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bo
 }
 
 void Trainer::say_start() {
-  const int threads = thread_count();
   peak_ = matrix_peak(world_, setup_.device, setup_.compute, setup_.config.precision.tf32);
   const RunPlan& plan = machinery_.plan();
   const Bandwidth bandwidth = bandwidth_of(setup_, world_);
   if (!leads()) return;
   const TokenFile& file = train_.file;
-  out_ << "device    " << setup_.device << ", " << world_.size()
-       << (world_.size() == 1 ? " rank of " : " ranks of ") << threads
-       << (threads == 1 ? " thread" : " threads") << "; matrix products at " << std::lround(peak_ * 1e-9)
+  out_ << "device    " << setup_.device << ", " << counted(world_.size(), "rank") << " of "
+       << counted(thread_count(), "thread") << "; matrix products at " << std::lround(peak_ * 1e-9)
        << " GFLOP/s, measured now\n"
-       << plan.setup_text << initial_.line << "data      " << file.path() << ": " << with_commas(file.size())
-       << " tokens in " << with_commas(file.document_count()) << " documents, "
+       << describe_setup(setup_, plan) << initial_.line << "data      " << file.path() << ": "
+       << with_commas(file.size()) << " tokens in " << with_commas(file.document_count()) << " documents, "
        << with_commas(train_.data.sequence_count()) << " sequences; an epoch is "
        << with_commas(train_.data.steps_per_epoch()) << " steps\n"
        << "run       " << with_commas(total_steps_) << " steps, " << describe_flops(plan.flops)
-       << plan.units.text() << describe_exchange(setup_, plan.units, plan.flops, peak_, bandwidth)
+       << describe_units(plan.units) << describe_exchange(setup_, plan.units, plan.flops, peak_, bandwidth)
        << "memory    of rank 0, planned to the byte:\n"
-       << plan.memory_table;
+       << describe_memory(plan.memory);
   if (resumed_) {
     out_ << "resumed   " << checkpoints_.source().string() << ", after step " << with_commas(resumed_->step)
-         << ", written by " << resumed_->ranks << (resumed_->ranks == 1 ? " rank\n" : " ranks\n");
+         << ", written by " << counted(resumed_->ranks, "rank") << '\n';
     for (const std::string& change : changes_) out_ << "          " << change << '\n';
   }
   out_ << std::flush;
@@ -191,7 +189,9 @@ void Trainer::begin() {
   }
   if (!leads()) return;
   std::vector<StepMetrics> lines;
-  if (resumed_) lines = lines_before(*resumed_, checkpoints_.source().parent_path() / "metrics.jsonl");
+  if (resumed_)
+    lines = lines_before(resumed_->log_history, resumed_->data_step,
+                         checkpoints_.source().parent_path() / "metrics.jsonl");
   folder_.make();
   folder_.write("config.toml", to_toml(loaded_.config));
   metrics_.emplace(folder_.file("metrics.jsonl"), lines);

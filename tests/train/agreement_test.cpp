@@ -1,4 +1,4 @@
-#include "train/agreement.h"
+#include "comm/agreement.h"
 
 #include "tests/job.h"
 #include "tests/test.h"

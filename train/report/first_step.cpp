@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "runtime/host_memory.h"
-#include "train/report/start_up.h"
+#include "runtime/text.h"
 
 namespace flatshard {
 namespace {

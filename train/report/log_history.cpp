@@ -7,7 +7,6 @@
 
 #include "runtime/check.h"
 #include "runtime/log.h"
-#include "train/save/train_state.h"
 
 namespace flatshard {
 namespace {
@@ -49,12 +48,13 @@ void add_line(std::vector<StepMetrics>& history, const StepMetrics& line) {
   history.erase(kept, history.end());
 }
 
-std::vector<StepMetrics> lines_before(const TrainState& checkpoint, const std::string& path) {
-  if (!std::filesystem::exists(path)) return checkpoint.log_history;
+std::vector<StepMetrics> lines_before(const std::vector<StepMetrics>& history, int64_t data_step,
+                                      const std::string& path) {
+  if (!std::filesystem::exists(path)) return history;
   std::map<int64_t, StepMetrics> lines;  // by data_step
-  for (const StepMetrics& m : checkpoint.log_history) lines.emplace(m.data_step, m);
+  for (const StepMetrics& m : history) lines.emplace(m.data_step, m);
   try {
-    for (const StepMetrics& m : read_metrics_until(path, checkpoint.data_step)) {
+    for (const StepMetrics& m : read_metrics_until(path, data_step)) {
       const auto [known, is_new] = lines.emplace(m.data_step, m);
       check(is_new || is_same_step(known->second, m), path, ": step ", m.step,
             " is not the one that the checkpoint remembers");
@@ -62,10 +62,10 @@ std::vector<StepMetrics> lines_before(const TrainState& checkpoint, const std::s
     }
   } catch (const Error& error) {
     log_warning(error.what(), "; metrics.jsonl begins with what the checkpoint remembers");
-    return checkpoint.log_history;
+    return history;
   }
   std::vector<StepMetrics> in_order;
-  for (auto& [data_step, m] : lines) in_order.push_back(m);
+  for (const auto& line : lines) in_order.push_back(line.second);
   return in_order;
 }
 

@@ -12,17 +12,17 @@
 
 namespace flatshard {
 
-struct TrainState;
-
 inline constexpr int64_t kStretches = 512;
 inline constexpr size_t kMostHistoryLines = 2 * kStretches;
 
 // The line of the next data_step.
 void add_line(std::vector<StepMetrics>& history, const StepMetrics& line);
 
-// What metrics.jsonl of a run begins with that goes on from a checkpoint: what the checkpoint remembers, and
-// every line up to it of the file at `path`, that of the run which wrote it. Where there is no such file, or
-// it is damaged or of another run, which is logged, what the checkpoint remembers.
-std::vector<StepMetrics> lines_before(const TrainState& checkpoint, const std::string& path);
+// The first lines of metrics.jsonl for a run that resumes at `data_step`: the checkpoint's history, completed
+// by the lines up to that step in the metrics file at `path` of the run that wrote the checkpoint. If that
+// file is damaged or belongs to another run, a warning says so and the history alone is returned; it need not
+// exist.
+std::vector<StepMetrics> lines_before(const std::vector<StepMetrics>& history, int64_t data_step,
+                                      const std::string& path);
 
 }  // namespace flatshard

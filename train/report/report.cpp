@@ -19,7 +19,6 @@
 #include "train/report/curve.h"
 #include "train/report/metrics.h"
 #include "train/report/report_page.h"
-#include "train/report/start_up.h"
 #include "train/step/memory_plan.h"
 
 namespace flatshard {

@@ -6,9 +6,9 @@
 #include <set>
 
 #include "checkpoint/durable.h"
+#include "comm/agreement.h"
 #include "runtime/log.h"
 #include "runtime/whole_file.h"
-#include "train/agreement.h"
 #include "train/save/checkpoint_names.h"
 
 namespace flatshard {

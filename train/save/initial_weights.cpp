@@ -1,7 +1,7 @@
 #include "train/save/initial_weights.h"
 
+#include "runtime/text.h"
 #include "train/models/hf_config.h"
-#include "train/report/start_up.h"
 
 namespace flatshard {
 namespace {

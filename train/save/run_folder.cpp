@@ -3,9 +3,9 @@
 #include <filesystem>
 #include <optional>
 
+#include "comm/agreement.h"
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
-#include "train/agreement.h"
 #include "train/save/shard_files.h"
 
 namespace flatshard {

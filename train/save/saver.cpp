@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include "train/agreement.h"
+#include "comm/agreement.h"
 #include "train/save/shard_files.h"
 
 namespace flatshard {

@@ -7,9 +7,6 @@
 #include "comm/communicator.h"
 #include "runtime/arena.h"
 #include "runtime/memory.h"
-#include "runtime/text.h"
-#include "train/report/start_up.h"
-#include "train/step/memory_plan.h"
 
 namespace flatshard {
 namespace {
@@ -57,22 +54,6 @@ Bandwidth bandwidth_of(const RunSetup& setup, World& world) {
 
 double tokens_to_hide(double bytes, double bytes_per_second, double rank_peak, double flops_per_token) {
   return bytes / bytes_per_second * rank_peak / flops_per_token;
-}
-
-std::string describe_exchange(const RunSetup& setup, const UnitTable& units, const FlopsPerToken& flops,
-                              double peak, const Bandwidth& bandwidth) {
-  const int ranks = setup.batching.ranks;
-  if (ranks == 1) return "";
-  const int64_t bytes = units.bytes() / units.micro_steps,
-                tokens = setup.batching.lanes * setup.batching.lane_sequences * setup.seq_len();
-  const double least =
-      tokens_to_hide(static_cast<double>(bytes), bandwidth.bytes_per_second, peak / ranks, flops.causal);
-  return str("exchange  ", human_bytes(bytes), " received by each rank in a micro-step, ",
-             human_seconds(static_cast<double>(bytes) / bandwidth.bytes_per_second), " at ",
-             std::round(bandwidth.bytes_per_second * 1e-8) / 10, " GB/s ",
-             bandwidth.measured ? "(measured now)" : "(stated)", "\n          hidden behind compute from ",
-             with_commas(std::llround(std::ceil(least))), " tokens per micro-batch on; here it has ",
-             with_commas(tokens), '\n');
 }
 
 }  // namespace flatshard

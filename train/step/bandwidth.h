@@ -3,11 +3,8 @@
 // its bandwidth that takes some time, in which compute could work on so many tokens: with as many or more in
 // its micro-batch the exchange can be hidden, with fewer it cannot.
 
-#include <string>
-
 #include "comm/world.h"
-#include "train/step/flops.h"
-#include "train/step/unit_table.h"
+#include "train/config/run_setup.h"
 
 namespace flatshard {
 
@@ -22,9 +19,5 @@ Bandwidth bandwidth_of(const RunSetup& setup, World& world);
 
 // bytes / bandwidth * rank_peak / operations of a token
 double tokens_to_hide(double bytes, double bytes_per_second, double rank_peak, double flops_per_token);
-
-// Two lines; "" where one rank has nobody to exchange anything with. `peak` is that of all ranks together.
-std::string describe_exchange(const RunSetup& setup, const UnitTable& units, const FlopsPerToken& flops,
-                              double peak, const Bandwidth& bandwidth);
 
 }  // namespace flatshard

@@ -1,9 +1,10 @@
 #include "train/step/machinery.h"
 
+#include "comm/agreement.h"
 #include "kernels/gemm.h"
 #include "runtime/host_memory.h"
-#include "train/agreement.h"
-#include "train/report/start_up.h"
+#include "runtime/text.h"
+#include "train/config/param_groups.h"
 
 namespace flatshard {
 namespace {
@@ -48,8 +49,9 @@ RunPlan Machinery::plan_on(MemoryPlan& memory, const RunSetup& setup, int rank, 
   engine.plan_evaluation();
   engine.plan_first_and_last_values();
   comms.take_room(memory.transport);
-  return {.setup_text = describe_setup(setup, engine.model()),
-          .memory_table = memory.table(),
+  return {.parameters = engine.model().parameter_count(),
+          .trainable = trainable_count(engine.model()),
+          .memory = memory.rows(),
           .memory_bytes = memory.peak(),
           .schedule = std::move(schedule),
           .flops = flops_per_token(engine.model(), setup.seq_len()),

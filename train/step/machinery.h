@@ -15,9 +15,9 @@ namespace flatshard {
 
 // What a run will take and do, known before anything is allocated.
 struct RunPlan {
-  std::string setup_text;    // model, batch, precision
-  std::string memory_table;  // by purpose
-  int64_t memory_bytes = 0;
+  int64_t parameters = 0, trainable = 0;
+  std::vector<MemoryRow> memory;
+  int64_t memory_bytes = 0;  // the sum
   // What a step says to other ranks; of more than Engine::kPlannedMicroSteps micro-steps, the first ones.
   CollectiveLog schedule;
   FlopsPerToken flops{};

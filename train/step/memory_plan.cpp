@@ -1,8 +1,5 @@
 #include "train/step/memory_plan.h"
 
-#include <iomanip>
-#include <sstream>
-
 #include "runtime/check.h"
 
 namespace flatshard {
@@ -80,32 +77,20 @@ int64_t MemoryPlan::on_host() const {
   return batch.device().is_cuda() ? offloaded() + staging.peak() + transport.peak() : peak();
 }
 
-std::string MemoryPlan::table() const {
-  std::ostringstream out;
-  const auto line = [&](const std::string& name, int64_t bytes, const std::string& what) {
-    out << "  " << std::left << std::setw(12) << name << std::right << std::setw(16) << bytes << " B  "
-        << std::setw(10) << human_bytes(bytes) << (what.empty() ? "" : "  ") << what << '\n';
-  };
+std::vector<MemoryRow> MemoryPlan::rows() const {
+  std::vector<MemoryRow> rows;
   const auto arenas = all();
   for (size_t i = 0; i < arenas.size(); ++i)
     if ((arenas[i] != &staging && arenas[i] != &transport) || arenas[i]->peak() > 0)
-      line(arenas[i]->name(), arenas[i]->peak(), kPurposes[i].what);
+      rows.push_back({arenas[i]->name(), arenas[i]->peak(), kPurposes[i].what});
   if (offload_) {
-    line("host", offloaded(), "of these: parameters, optimizer and gradients are offloaded");
-    line("device", peak() - offloaded(), "of these: for a step; no shard stays here");
+    rows.push_back(
+        {"host", offloaded(), "included above: parameters, optimizer and gradients are offloaded"});
+    rows.push_back(
+        {"device", peak() - offloaded(), "included above: buffers of a step; no shard stays here"});
   }
-  line("all", peak(), "");
-  return std::move(out).str();
-}
-
-std::string human_bytes(int64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes);
-  int unit = 0;
-  while (value >= 1024 && unit < 4) value /= 1024, ++unit;
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(unit == 0 ? 0 : value < 10 ? 2 : 1) << value << ' ' << kUnits[unit];
-  return std::move(out).str();
+  rows.push_back({"all", peak(), ""});
+  return rows;
 }
 
 }  // namespace flatshard

@@ -4,11 +4,19 @@
 
 #include <array>
 #include <string>
+#include <vector>
 
 #include "comm/sharded_unit.h"
 #include "runtime/arena.h"
 
 namespace flatshard {
+
+// A line of the memory table: an arena, a subtotal, or the sum of all arenas, which comes last.
+struct MemoryRow {
+  std::string name;
+  int64_t bytes = 0;
+  std::string what;  // "" for the sum
+};
 
 class MemoryPlan {
  public:
@@ -25,8 +33,7 @@ class MemoryPlan {
   int64_t peak() const;       // of all arenas together
   int64_t offloaded() const;  // of these, of what lies in host memory because it is offloaded
   int64_t on_host() const;    // of what lies in host memory at all
-  // One line for each purpose and their sum.
-  std::string table() const;
+  std::vector<MemoryRow> rows() const;
 
  private:
   std::array<Arena*, 11> all();
@@ -34,8 +41,5 @@ class MemoryPlan {
 
   bool offload_;
 };
-
-// 14.2 MiB
-std::string human_bytes(int64_t bytes);
 
 }  // namespace flatshard

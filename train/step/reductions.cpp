@@ -3,7 +3,7 @@
 #include <iomanip>
 #include <sstream>
 
-#include "train/report/start_up.h"
+#include "runtime/text.h"
 #include "train/step/machinery.h"
 
 namespace flatshard {

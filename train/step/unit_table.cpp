@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <iomanip>
 #include <optional>
-#include <sstream>
 
 #include "kernels/sum_squares.h"
-#include "train/report/start_up.h"
 
 namespace flatshard {
 namespace {
@@ -116,30 +113,6 @@ UnitTable unit_table(const Wrapping& wrapping, const RunSetup& setup) {
   for (const Run& run : runs) table.rows.push_back(run.row());
   table.warning = warning_of(wrapping, setup.wrap, table.all.parameters);
   return table;
-}
-
-std::string UnitTable::text() const {
-  size_t width = 8;
-  const auto label = [](const UnitRow& r) { return r.units > 1 ? str(r.name, " x", r.units) : r.name; };
-  for (const UnitRow& row : rows) width = std::max(width, label(row).size());
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(2) << "units     " << with_commas(all.units)
-      << "; bytes are what each rank receives in a step, evaluations not counted:\n  " << std::left
-      << std::setw(static_cast<int>(width)) << "" << std::right << std::setw(16) << "parameters"
-      << std::setw(9) << "share" << std::setw(16) << "on a rank" << std::setw(17) << "bytes gathered"
-      << std::setw(17) << "bytes reduced" << '\n';
-  const auto line = [&](const UnitRow& row, const std::string& name) {
-    out << "  " << std::left << std::setw(static_cast<int>(width)) << name << std::right << std::setw(16)
-        << with_commas(row.parameters) << std::setw(8)
-        << 100.0 * static_cast<double>(row.parameters) / static_cast<double>(all.parameters) << '%'
-        << std::setw(16) << with_commas(row.shard) << std::setw(17) << with_commas(row.traffic.gathered)
-        << std::setw(17) << with_commas(row.traffic.reduced) << '\n';
-  };
-  for (const UnitRow& row : rows) line(row, label(row));
-  line(all, "all");
-  if (norm_bytes > 0) out << "  and " << with_commas(norm_bytes) << " bytes for the norm of the gradients\n";
-  out << warning;
-  return std::move(out).str();
 }
 
 }  // namespace flatshard

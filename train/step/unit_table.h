@@ -29,8 +29,6 @@ struct UnitTable {
 
   // What a rank receives in a step.
   int64_t bytes() const { return all.traffic.gathered + all.traffic.reduced + norm_bytes; }
-  // A header, a line for each row, their sum.
-  std::string text() const;
 };
 
 UnitTable unit_table(const Wrapping& wrapping, const RunSetup& setup);

@@ -6,7 +6,6 @@
 #include "runtime/text.h"
 #include "train/models/hf_config.h"
 #include "train/report/byte_progress.h"
-#include "train/report/start_up.h"
 #include "train/tools/ckpt_commands.h"
 #include "train/tools/tensor_sets.h"
 

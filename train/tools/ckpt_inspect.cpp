@@ -3,7 +3,7 @@
 
 #include "checkpoint/float_values.h"
 #include "runtime/text.h"
-#include "train/report/start_up.h"
+#include "train/report/plan_text.h"
 #include "train/save/checkpoint_names.h"
 #include "train/step/memory_plan.h"
 #include "train/tools/ckpt_commands.h"

@@ -103,7 +103,7 @@ TEST_CASE("metrics go on from every line of the file that is of the run, else fr
   const auto lines_with = [&](const std::vector<StepMetrics>& file, const std::string& end = "") {
     MetricsFile(kPath, file);
     std::ofstream(kPath, std::ios::app | std::ios::binary) << end;
-    return text_of(lines_before(state, kPath));
+    return text_of(lines_before(state.log_history, state.data_step, kPath));
   };
   const std::string own = text_of(state.log_history);
   const std::vector<StepMetrics> whole(all.begin(), all.begin() + 2000);
@@ -123,6 +123,6 @@ TEST_CASE("metrics go on from every line of the file that is of the run, else fr
   other[state.log_history.front().data_step - 1].loss += 1;
   CHECK(lines_with(other) == own);
   fs::remove(kPath);
-  CHECK(text_of(lines_before(state, kPath)) == own);
+  CHECK(text_of(lines_before(state.log_history, state.data_step, kPath)) == own);
   configure_log(LogLevel::info);
 }

@@ -8,6 +8,7 @@
 #include "tests/comm/planned_rank.h"
 #include "tests/test.h"
 #include "train/report/first_step.h"
+#include "train/report/plan_text.h"
 #include "train/step/bandwidth.h"
 
 using namespace flatshard;
@@ -118,7 +119,7 @@ TEST_CASE("equal units stand on one line, others on their own, and their sum is 
     }
     CHECK(parameters == table.all.parameters);
     CHECK(shard == table.all.shard);
-    CHECK(table.text().find(table.rows[0].name) != std::string::npos);
+    CHECK(describe_units(table).find(table.rows[0].name) != std::string::npos);
     return text;
   };
   Config config = small_config("llama", 2);

@@ -1,0 +1,121 @@
+#include "train/report/plan_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iomanip>
+#include <sstream>
+
+#include "runtime/text.h"
+#include "train/config/device_choice.h"
+
+namespace flatshard {
+namespace {
+
+std::string trainable_line(const RunPlan& plan) {
+  std::ostringstream out;
+  out << "trainable params: " << with_commas(plan.trainable)
+      << " || all params: " << with_commas(plan.parameters) << " || trainable%: " << std::fixed
+      << std::setprecision(4)
+      << 100.0 * static_cast<double>(plan.trainable) / static_cast<double>(plan.parameters);
+  return std::move(out).str();
+}
+
+std::string tf32_of(const RunSetup& setup) {
+  if (!setup.config.precision.tf32) return "";
+  return setup.device.is_cuda() ? ", matrix products in TF32" : " (precision.tf32 is for a GPU alone)";
+}
+
+std::string graphs_line(const RunSetup& setup) {
+  if (!setup.config.run.cuda_graphs) return "";
+  return setup.uses_graphs()
+             ? "graphs    each micro-step is captured in the second step, and one call from then on\n"
+             : "graphs    none: run.cuda_graphs is for a GPU alone\n";
+}
+
+}  // namespace
+
+std::string describe_model(const ModelConfig& c) {
+  return str(c.family, ", ", counted(c.layers, "layer"), ", hidden ", c.hidden, ", ",
+             counted(c.heads, "head"), " of ", c.head_dim,
+             c.kv_heads == c.heads ? "" : str(" (", c.kv_heads, " for keys and values)"), ", ffn ", c.ffn,
+             ", vocabulary ", with_commas(c.vocab), *c.window > 0 ? str(", window ", *c.window) : "",
+             *c.tied ? ", tied head" : "");
+}
+
+std::string describe_setup(const RunSetup& setup, const RunPlan& plan) {
+  const Batching& b = setup.batching;
+  const Config& c = setup.config;
+  const std::string device = setup.device_is_here ? why_on_cpu(c.run.device)
+                                                  : str("planned for a GPU, of which there is none here (",
+                                                        why_no_cuda_device(), ')');
+  return str("model     ", describe_model(setup.model), "\n          ", trainable_line(plan), "\nbatch     ",
+             with_commas(b.total_sequences), " sequences of ", with_commas(setup.seq_len()),
+             " tokens = ", counted(b.ranks, "rank"), " x ", counted(b.micro_steps, "micro-step"), " x ",
+             counted(b.lanes, "lane"), " of ", with_commas(b.lane_sequences), "\n          ",
+             b.same_bits_anywhere()
+                 ? "sums over lanes are exact: the same bits on 1, 2, 4 ... ranks\n"
+                 : "the numbers are not all powers of two: another cut of the batch gives other bits\n",
+             "precision ", c.precision.compute, " to compute with", tf32_of(setup),
+             ", fp32 masters, gradients travel in ", c.precision.reduce,
+             c.train.recompute ? "; activations of blocks are computed again" : "", '\n', graphs_line(setup),
+             device.empty() ? "" : str("device    ", device, '\n'));
+}
+
+std::string describe_flops(const FlopsPerToken& flops) {
+  std::ostringstream out;
+  out << std::setprecision(4) << "operations per token: " << flops.full * 1e-6 << " M with full attention, "
+      << flops.causal * 1e-6 << " M with its causal half\n";
+  return std::move(out).str();
+}
+
+std::string describe_units(const UnitTable& table) {
+  size_t width = 8;
+  const auto label = [](const UnitRow& r) { return r.units > 1 ? str(r.name, " x", r.units) : r.name; };
+  for (const UnitRow& row : table.rows) width = std::max(width, label(row).size());
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(2) << "units     " << with_commas(table.all.units)
+      << "; bytes are what each rank receives in a step, evaluations not counted:\n  " << std::left
+      << std::setw(static_cast<int>(width)) << "" << std::right << std::setw(16) << "parameters"
+      << std::setw(9) << "share" << std::setw(16) << "on a rank" << std::setw(17) << "bytes gathered"
+      << std::setw(17) << "bytes reduced" << '\n';
+  const auto line = [&](const UnitRow& row, const std::string& name) {
+    out << "  " << std::left << std::setw(static_cast<int>(width)) << name << std::right << std::setw(16)
+        << with_commas(row.parameters) << std::setw(8)
+        << 100.0 * static_cast<double>(row.parameters) / static_cast<double>(table.all.parameters) << '%'
+        << std::setw(16) << with_commas(row.shard) << std::setw(17) << with_commas(row.traffic.gathered)
+        << std::setw(17) << with_commas(row.traffic.reduced) << '\n';
+  };
+  for (const UnitRow& row : table.rows) line(row, label(row));
+  line(table.all, "all");
+  if (table.norm_bytes > 0)
+    out << "  and " << with_commas(table.norm_bytes) << " bytes for the norm of the gradients\n";
+  out << table.warning;
+  return std::move(out).str();
+}
+
+std::string describe_memory(const std::vector<MemoryRow>& rows) {
+  std::ostringstream out;
+  for (const MemoryRow& row : rows)
+    out << "  " << std::left << std::setw(12) << row.name << std::right << std::setw(16) << row.bytes
+        << " B  " << std::setw(10) << human_bytes(row.bytes) << (row.what.empty() ? "" : "  ") << row.what
+        << '\n';
+  return std::move(out).str();
+}
+
+std::string describe_exchange(const RunSetup& setup, const UnitTable& units, const FlopsPerToken& flops,
+                              double peak, const Bandwidth& bandwidth) {
+  const int ranks = setup.batching.ranks;
+  if (ranks == 1) return "";
+  const int64_t bytes = units.bytes() / units.micro_steps,
+                tokens = setup.batching.lanes * setup.batching.lane_sequences * setup.seq_len();
+  const double least =
+      tokens_to_hide(static_cast<double>(bytes), bandwidth.bytes_per_second, peak / ranks, flops.causal);
+  return str("exchange  ", human_bytes(bytes), " received by each rank in a micro-step, ",
+             human_seconds(static_cast<double>(bytes) / bandwidth.bytes_per_second), " at ",
+             std::round(bandwidth.bytes_per_second * 1e-8) / 10, " GB/s ",
+             bandwidth.measured ? "(measured now)" : "(stated)", "\n          hidden behind compute from ",
+             with_commas(std::llround(std::ceil(least))), " tokens per micro-batch on; here it has ",
+             with_commas(tokens), '\n');
+}
+
+}  // namespace flatshard
