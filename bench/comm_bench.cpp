@@ -9,7 +9,6 @@
 #include "kernels/ordered_sum.h"
 #include "runtime/memory.h"
 #include "runtime/text.h"
-#include "train/step/memory_plan.h"
 
 namespace flatshard::bench {
 namespace {

@@ -4,7 +4,6 @@
 
 #include "runtime/check.h"
 #include "runtime/text.h"
-#include "train/step/memory_plan.h"
 
 namespace flatshard {
 namespace {

@@ -1,13 +1,28 @@
 #pragma once
-// The report of a run: one HTML page that needs nothing beside itself, no network and no other file, and
-// opens straight from disk. A summary, curves over the steps with their values under the pointer, and the
-// resolved config. It is made from what lies in the run's folder, so it can be made again at any time.
+// The report of a run: one self-contained HTML page that opens from disk and needs neither a network nor
+// other files. It shows a summary, curves over the steps with the values under the pointer, and the resolved
+// config. It is made from the files of the run folder, so it can be rebuilt at any time.
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace flatshard {
 
-// Reads metrics.jsonl and config.toml in the folder and writes report.html there, whole or not at all.
+// Reads metrics.jsonl and config.toml of the folder and writes report.html there, atomically.
 void write_report(const std::string& run_folder);
+
+// A quantity over the steps of a run.
+struct CurvePoint {
+  int64_t step;
+  double value;
+};
+using Curve = std::vector<CurvePoint>;
+
+// At most `most` (at least 4) of the points, in order: the first, the last, and the lowest and highest of
+// each of equally large groups in between. On a screen the curve looks the same: the envelope, every spike
+// and the extremes remain, each at its own step with its own value. Values must be finite.
+Curve thinned(const Curve& curve, size_t most);
 
 }  // namespace flatshard

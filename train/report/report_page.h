@@ -1,8 +1,9 @@
 #pragma once
-// The fixed text of the report's page. The script draws what stands in the element "data":
+// The style sheet and the script of the report page: report.css and report.js, embedded when the build is
+// configured. The script draws the charts in the element "data":
 //   {"charts": [{"title", "unit", "from_zero", "log", "wide", "marks": [step, ...],
 //                "series": [{"name", "dots", "points": [[step, value], ...]}, ...]}, ...]}
-// from_zero lets the axis begin at 0, log offers a logarithmic one, marks are steps to point out.
+// `from_zero` starts the axis at 0, `log` offers a logarithmic one, `marks` are steps to highlight.
 
 namespace flatshard {
 

@@ -10,7 +10,6 @@
 #include "train/save/checkpoint_names.h"
 #include "train/save/new_folder.h"
 #include "train/save/shard_files.h"
-#include "train/step/memory_plan.h"
 #include "train/tools/ckpt_commands.h"
 #include "train/tools/tensor_sets.h"
 

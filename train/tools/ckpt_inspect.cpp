@@ -5,7 +5,6 @@
 #include "runtime/text.h"
 #include "train/report/plan_text.h"
 #include "train/save/checkpoint_names.h"
-#include "train/step/memory_plan.h"
 #include "train/tools/ckpt_commands.h"
 #include "train/tools/tensor_sets.h"
 

@@ -4,7 +4,6 @@
 #include "runtime/text.h"
 #include "train/report/byte_progress.h"
 #include "train/save/checkpoint_names.h"
-#include "train/step/memory_plan.h"
 #include "train/tools/ckpt_commands.h"
 #include "train/tools/tensor_sets.h"
 

@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/test.h"
-#include "train/report/curve.h"
 #include "train/report/metrics.h"
 
 using namespace flatshard;

@@ -1,56 +1,4 @@
-#include "train/report/report_page.h"
-
-namespace flatshard {
-
-const char kReportStyle[] = R"html(:root {
-  color-scheme: light dark;
-  --page: #ffffff; --text: #1f2328; --faint: #59636e; --rule: #d1d9e0; --grid: #e8ecf0; --panel: #f6f8fa;
-  --series0: #0969da; --series1: #bc4c00; --mark: #cf222e;
-}
-@media (prefers-color-scheme: dark) {
-  :root {
-    --page: #0d1117; --text: #e6edf3; --faint: #9198a1; --rule: #3d444d; --grid: #22282f; --panel: #151b23;
-    --series0: #58a6ff; --series1: #f0883e; --mark: #ff7b72;
-  }
-}
-body { margin: 0; background: var(--page); color: var(--text);
-       font: 15px/1.45 system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }
-main { max-width: 1160px; margin: 0 auto; padding: 24px 20px 48px; }
-h1 { font-size: 22px; margin: 0 0 16px; overflow-wrap: anywhere; }
-table.summary { border-collapse: collapse; margin: 0 0 20px; font-variant-numeric: tabular-nums; }
-.summary th { text-align: left; font-weight: 400; color: var(--faint); padding: 4px 28px 4px 0; }
-.summary td { padding: 4px 28px 4px 0; font-weight: 600; white-space: nowrap; }
-.summary td.note { font-weight: 400; white-space: normal; padding-right: 0; }
-.summary tr + tr > * { border-top: 1px solid var(--grid); }
-.note { color: var(--faint); font-size: 13px; }
-#charts { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 16px; }
-figure { margin: 0; padding: 12px 12px 6px; border: 1px solid var(--rule); border-radius: 6px; min-width: 0; }
-figure.wide { grid-column: 1 / -1; }
-@media (max-width: 720px) { #charts { grid-template-columns: minmax(0, 1fr); } }
-figcaption { display: flex; flex-wrap: wrap; align-items: baseline; gap: 0 14px; min-height: 26px; }
-figcaption b { font-weight: 600; }
-.unit, .key { color: var(--faint); font-size: 13px; }
-.key::before { content: ""; display: inline-block; width: 14px; height: 3px; margin-right: 5px;
-               vertical-align: middle; background: var(--color); }
-.key.dots::before { width: 8px; height: 8px; border-radius: 50%; }
-.key.marks::before { width: 2px; height: 10px; }
-.values { margin-left: auto; font-size: 13px; font-variant-numeric: tabular-nums; min-height: 19px; }
-button { font: inherit; font-size: 12px; padding: 0 8px; color: var(--faint); background: none;
-         border: 1px solid var(--rule); border-radius: 10px; cursor: pointer; }
-button[aria-pressed="true"] { color: var(--page); background: var(--series0); border-color: var(--series0); }
-svg { display: block; width: 100%; touch-action: pan-y; cursor: crosshair; }
-svg text { fill: var(--faint); font-size: 12px; font-variant-numeric: tabular-nums; }
-.grid { stroke: var(--grid); } .axis { stroke: var(--rule); } .pointer { stroke: var(--faint); }
-.curve { fill: none; stroke-width: 1.5; stroke-linejoin: round; }
-.mark { stroke: var(--mark); stroke-width: 2; }
-.spot { stroke: var(--page); stroke-width: 1.5; }
-details { margin-top: 20px; border: 1px solid var(--rule); border-radius: 6px; }
-details > summary { padding: 10px 14px; cursor: pointer; font-weight: 600; }
-pre { margin: 0; padding: 12px 14px; overflow-x: auto; background: var(--panel);
-      font: 13px/1.5 ui-monospace, "DejaVu Sans Mono", monospace; border-top: 1px solid var(--rule); }
-)html";
-
-const char kReportScript[] = R"html("use strict";
+"use strict";
 const charts = JSON.parse(document.getElementById("data").textContent).charts;
 const margin = {left: 56, right: 16, top: 12, bottom: 26};
 
@@ -257,6 +205,3 @@ function drawAll() {
 }
 window.addEventListener("resize", drawAll);
 drawAll();
-)html";
-
-}  // namespace flatshard
