@@ -173,7 +173,7 @@ TEST_CASE("help names every key with its default and choices") {
     CHECK(help.find("  " + field.key + " ") != std::string::npos);
     CHECK_FALSE(field.help.empty());
   }
-  CHECK(help.find("linear constant cosine wsd [\"linear\"]") != std::string::npos);
+  CHECK(help.find("linear, constant, cosine, wsd [\"linear\"]") != std::string::npos);
 }
 
 TEST_CASE("a model takes from its family what the config leaves open") {
