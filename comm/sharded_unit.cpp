@@ -44,37 +44,48 @@ int64_t lane_of(const UnitOptions& options, RankGroups groups, int rank, int64_t
   return turn * options.lanes + lane;
 }
 
-ShardedUnit::ShardedUnit(const ParamList& params, const UnitRole& role, Communicators comms,
-                         const UnitOptions& options, UnitArenas arenas, GatherRoom& gather_room,
-                         GradientRoom& gradient_room, CopyStreams copies)
+UnitResources::UnitResources(const std::vector<ParamList>& units, const std::vector<UnitRole>& roles,
+                             Communicators communicators, const UnitOptions& unit_options,
+                             UnitArenas unit_arenas, std::optional<CopyStreams> copies)
+    : comms(communicators),
+      options(unit_options),
+      arenas(unit_arenas),
+      gather_room(units, roles, comms.groups(), options, arenas),
+      gradient_room(units, roles, comms.groups(), options, arenas),
+      shards(units, comms.groups(), options, arenas, copies) {
+  check(options.wire == DType::f32 || options.lanes == 1,
+        "gradients of several lanes travel as one fp32 sum, ", "not as ", options.wire);
+}
+
+ShardedUnit::ShardedUnit(const ParamList& params, const UnitRole& role, UnitResources& shared)
     : params_(&params),
       name_(lasting(role.name)),
       role_(role),
-      comms_(comms),
-      options_(options),
-      gather_room_(&gather_room),
-      gradient_room_(&gradient_room),
-      copies_(copies),
-      trainable_(params, Segment::trainable, comms.gather.size(), comms.replicas.size()),
-      frozen_(params, Segment::frozen, comms.gather.size(), comms.replicas.size()),
-      sharded_values_(shards_values(options, comms.groups()) && !role.whole),
-      whole_sums_(sums_are_whole(options, comms.groups())),
-      direct_(writes_sums_directly(options, comms.groups())),
+      comms_(shared.comms),
+      options_(shared.options),
+      gather_room_(shared.gather_room),
+      gradient_room_(shared.gradient_room),
+      shards_(shared.shards),
+      trainable_(params, Segment::trainable, comms_.gather.size(), comms_.replicas.size()),
+      frozen_(params, Segment::frozen, comms_.gather.size(), comms_.replicas.size()),
+      sharded_values_(shards_values(options_, comms_.groups()) && !role.whole),
+      whole_sums_(sums_are_whole(options_, comms_.groups())),
+      direct_(writes_sums_directly(options_, comms_.groups())),
       values_(params.specs().size()),
       gradients_(params.specs().size()),
-      lane_zeroed_(static_cast<size_t>(options.lanes)) {
-  check(options.wire == DType::f32 || options.lanes == 1,
-        "gradients of several lanes travel as one fp32 sum, ", "not as ", options.wire);
-  allocate_values(arenas);
+      lane_zeroed_(static_cast<size_t>(options_.lanes)) {
+  allocate_values(shared.arenas);
   if (trainable_.empty()) return;
   const Shape shard{trainable_.shard_size()};
   // In f32 the masters are this rank's part of the values.
-  master_ = options.compute == DType::f32 ? value_shard_ : arenas.optimizer.alloc(DType::f32, shard);
-  m_ = arenas.optimizer.alloc(DType::f32, shard);
-  v_ = arenas.optimizer.alloc(DType::f32, shard);
+  master_ = options_.compute == DType::f32 ? value_shard_ : shared.arenas.optimizer.alloc(DType::f32, shard);
+  m_ = shared.arenas.optimizer.alloc(DType::f32, shard);
+  v_ = shared.arenas.optimizer.alloc(DType::f32, shard);
   const Shape sum{whole_sums_ ? trainable_.size() : trainable_.shard_size()};
-  for (int i = 0; i < sums_at_once(options); ++i) sums_.push_back(arenas.gradients.alloc(DType::f32, sum));
-  reduced_sum_ = whole_sums_ && group_size() > 1 ? arenas.gradients.alloc(DType::f32, shard) : sums_.front();
+  for (int i = 0; i < sums_at_once(options_); ++i)
+    sums_.push_back(shared.arenas.gradients.alloc(DType::f32, sum));
+  reduced_sum_ =
+      whole_sums_ && group_size() > 1 ? shared.arenas.gradients.alloc(DType::f32, shard) : sums_.front();
 }
 
 void ShardedUnit::allocate_values(UnitArenas arenas) {
@@ -85,7 +96,7 @@ void ShardedUnit::allocate_values(UnitArenas arenas) {
       return;
     }
     whole = arenas.parameters.alloc(options_.compute, {layout.size()});
-    shard = part_of(whole, place(), group_size());
+    shard = own_part(whole);
     point_at(values_, params(), layout, whole);
   };
   allocate(trainable_, values_flat_, value_shard_);
@@ -110,8 +121,8 @@ void ShardedUnit::make_first_values(Stream& compute, const FlatLayout& layout, c
              t.slice(piece.in_shard, piece.in_shard + piece.size));
   };
   if (!options_.sync_first_values || comms_.groups().ranks == 1)
-    return fill(on_shards(compute), shard, layout.pieces(place()));
-  Tensor whole = gradient_room_->received().slice(0, layout.size());
+    return fill(shards_.worker(compute), shard, layout.pieces(place()));
+  Tensor whole = gradient_room_.received().slice(0, layout.size());
   whole.dtype = shard.dtype;
   if (place() == 0 && comms_.replicas.rank() == 0) {
     std::vector<FlatLayout::Piece> all;
@@ -120,13 +131,13 @@ void ShardedUnit::make_first_values(Stream& compute, const FlatLayout& layout, c
   }
   comms_.replicas.broadcast(compute, whole, 0, name_);
   comms_.compute.broadcast(compute, whole, 0, name_);
-  copy(compute, shard, part_of(whole, place(), group_size()));
+  copy(compute, shard, own_part(whole));
 }
 
 void ShardedUnit::initialise(Stream& compute, Stream& gather, const FirstValues& values) {
   make_first_values(compute, trainable_, master_, values);
   make_first_values(compute, frozen_, frozen_shard_, values);
-  for (const Tensor& moment : {m_, v_}) zero(on_shards(compute), moment);
+  for (const Tensor& moment : {m_, v_}) zero(shards_.worker(compute), moment);
   round_masters(compute);
   spread(compute, gather);
 }
@@ -135,10 +146,10 @@ void ShardedUnit::clear_padding(Stream& compute) {
   const auto clear = [&](const FlatLayout& layout, const Tensor& shard) {
     int64_t at = 0;
     for (const FlatLayout::Piece& piece : layout.pieces(place())) {
-      zero(on_shards(compute), shard.slice(at, piece.in_shard));
+      zero(shards_.worker(compute), shard.slice(at, piece.in_shard));
       at = piece.in_shard + piece.size;
     }
-    zero(on_shards(compute), shard.slice(at, shard.size()));
+    zero(shards_.worker(compute), shard.slice(at, shard.size()));
   };
   if (has_gradients())
     for (const Tensor& t : {master_, m_, v_}) clear(trainable_, t);
@@ -146,7 +157,7 @@ void ShardedUnit::clear_padding(Stream& compute) {
 }
 
 void ShardedUnit::round_masters(Stream& compute) {
-  if (!shard().copy.empty()) cast(on_shards(compute), {.y = shard().copy, .x = master_});
+  if (!shard().copy.empty()) cast(shards_.worker(compute), {.y = shard().copy, .x = master_});
 }
 
 void ShardedUnit::spread(Stream& compute, Stream& gather) {
@@ -159,37 +170,21 @@ void ShardedUnit::spread(Stream& compute, Stream& gather) {
 
 void ShardedUnit::prefetch(Stream& gather) {
   if (!sharded_values_ || state_ != State::sharded) return;
-  value_slot_ = gather_room_->take(role_);
+  value_slot_ = gather_room_.take(role_);
   if (!value_slot_) return;  // too early: a unit that is still needed has the slot
-  const auto in_slot = [](const FlatLayout& layout, const Tensor& room) {
-    return layout.empty() ? Tensor{} : room.slice(0, layout.size());
-  };
-  const Tensor trainable = in_slot(trainable_, value_slot_->trainable),
-               frozen = in_slot(frozen_, value_slot_->frozen);
-  if (options_.offload) upload(gather, trainable, frozen);
-  gather.wait(value_slot_->free);  // compute may still be reading the slot's last tenant
-  gather.wait(updated_);           // the optimizer has written this rank's shard
-  const auto gather_segment = [&](const FlatLayout& layout, const Tensor& whole, const Tensor& shard) {
+  Stream& fetcher = shards_.fetcher(gather);
+  fetcher.wait(value_slot_->free);  // compute may still be reading the slot's last tenant
+  fetcher.wait(updated_);           // the optimizer has written this rank's shard
+  const auto gather_segment = [&](const FlatLayout& layout, const Tensor& room, const Tensor& shard) {
     if (layout.empty()) return;
-    comms_.gather.all_gather(gather, whole, options_.offload ? part_of(whole, place(), group_size()) : shard,
-                             name_);
+    const Tensor whole = room.slice(0, layout.size());
+    comms_.gather.all_gather(gather, whole, shards_.fetch(gather, own_part(whole), shard), name_);
     point_at(values_, params(), layout, whole);
   };
-  gather_segment(trainable_, trainable, value_shard_);
-  gather_segment(frozen_, frozen, frozen_shard_);
+  gather_segment(trainable_, value_slot_->trainable, value_shard_);
+  gather_segment(frozen_, value_slot_->frozen, frozen_shard_);
   gather.record(gathered_);
   state_ = State::gathering;
-}
-
-// This rank's part goes from the host to its place in the slot.
-void ShardedUnit::upload(Stream& gather, const Tensor& trainable, const Tensor& frozen) {
-  Stream& stream = copies_.to_device;
-  stream.wait(value_slot_->free);  // compute may still be reading the slot's last tenant
-  stream.wait(updated_);           // the optimizer has written this rank's shard
-  if (!trainable_.empty()) copy(stream, part_of(trainable, place(), group_size()), value_shard_);
-  if (!frozen_.empty()) copy(stream, part_of(frozen, place(), group_size()), frozen_shard_);
-  stream.record(uploaded_);
-  gather.wait(uploaded_);  // it is there
 }
 
 ParamView ShardedUnit::acquire(Stream& compute) {
@@ -226,7 +221,7 @@ Tensor ShardedUnit::flat_gradients(int lane) const {
 GradView ShardedUnit::grads(Stream& compute, int lane) {
   if (!has_gradients()) return GradView(gradients_);
   if (!direct_ && !gradient_slot_) {
-    gradient_slot_ = &gradient_room_->next(role_);
+    gradient_slot_ = &gradient_room_.next(role_);
     compute.wait(gradient_slot_->free);  // the exchange of the slot's last tenant still reads it
   }
   const Tensor flat = flat_gradients(lane);
@@ -249,15 +244,14 @@ void ShardedUnit::reduce(Stream& compute, Stream& reduce, int64_t micro) {
     gradient_slot_ = nullptr;
   }
   sum_count_ = exact() ? sum_count_ + 1 : 1;
-  Stream& adder = options_.offload ? copies_.to_host.host_side() : direct_ ? compute : reduce;
-  carry(adder, micro);
+  carry(shards_.worker(shards_.storer(direct_ ? compute : reduce)), micro);
   if (micro + 1 < options_.micro_steps) return;
   if (direct_) {
     compute.record(ready_);
     reduce.wait(ready_);  // the sums over this rank's lanes are complete
   }
   finish_sums(reduce);
-  (options_.offload ? copies_.to_host : reduce).record(reduced_);
+  shards_.storer(reduce).record(reduced_);
 }
 
 // The gradients of a micro-step become the next sum.
@@ -268,39 +262,21 @@ void ShardedUnit::add_up_lanes(Stream& reduce) {
       add(reduce, {.y = flat_gradients(lane), .a = flat_gradients(lane), .b = flat_gradients(lane + width)});
   Tensor mine = flat_gradients(0);
   if (options_.wire != DType::f32) {
-    const Tensor rounded = gradient_room_->rounded().slice(0, mine.size());
+    const Tensor rounded = gradient_room_.rounded().slice(0, mine.size());
     cast(reduce, {.y = rounded, .x = mine});
     mine = rounded;
   }
-  make_sum(reduce, next_sum(), adds_in_turn(), [&](const Tensor& sum, bool accumulate) {
-    if (whole_sums_)
-      ordered_sum(reduce, {.y = sum, .lanes = mine.view({1, mine.size()}), .accumulate = accumulate});
-    else
-      sum_over_group(reduce, sum, mine, accumulate);
-  });
-}
-
-// make(where, whether to add) makes a sum on the device. An offloaded one then goes to the host and, where it
-// is to be added, is added there.
-template <class Make>
-void ShardedUnit::make_sum(Stream& reduce, const Tensor& sum, bool accumulate, Make&& make) {
-  if (!options_.offload) return make(sum, accumulate);
-  GradientRoom& room = *gradient_room_;
-  const Tensor landing = room.landing.slice(0, sum.size());
-  reduce.wait(room.landing_free);  // the sum before it has left
-  make(landing, false);
-  reduce.record(landed_);
-  Stream& stream = copies_.to_host;
-  stream.wait(landed_);  // it is complete
-  const Tensor arrived = accumulate ? room.arrived.slice(0, sum.size()) : sum;
-  copy(stream, arrived, landing);
-  stream.record(room.landing_free);
-  if (accumulate) add(stream.host_side(), {.y = sum, .a = sum, .b = arrived});
+  const ShardPlacement::Build to = shards_.begin(reduce, next_sum(), adds_in_turn());
+  if (whole_sums_)
+    ordered_sum(reduce, {.y = to.values, .lanes = mine.view({1, mine.size()}), .accumulate = to.accumulate});
+  else
+    sum_over_group(reduce, to.values, mine, to.accumulate);
+  shards_.store(reduce, to);
 }
 
 // sum = (or +=) this rank's part of `mine` of all ranks of the group.
 void ShardedUnit::sum_over_group(Stream& reduce, const Tensor& sum, const Tensor& mine, bool accumulate) {
-  Tensor received = gradient_room_->received().slice(0, mine.size());
+  Tensor received = gradient_room_.received().slice(0, mine.size());
   if (options_.reduction == Reduction::native) {
     const Tensor part = received.slice(0, sum.size());
     comms_.reduce.reduce_scatter(reduce, part, mine, name_);
@@ -333,18 +309,14 @@ void ShardedUnit::carry(Stream& stream, int64_t micro) {
 void ShardedUnit::finish_sums(Stream& reduce) {
   if (whole_sums_ && group_size() > 1) sum_over_group(reduce, reduced_sum_, sums_.front(), false);
   if (comms_.replicas.size() == 1) return;
-  if (!options_.offload) return sum_over_replicas(reduce, reduced_sum_);
-  make_sum(reduce, reduced_sum_, false, [&](const Tensor& sum, bool) {
-    copies_.to_host.record(landed_);
-    reduce.wait(landed_);  // the sum on the host is complete
-    copy(reduce, sum, reduced_sum_);
-    sum_over_replicas(reduce, sum);
-  });
+  const ShardPlacement::Build total = shards_.reopen(reduce, reduced_sum_);
+  sum_over_replicas(reduce, total.values);
+  shards_.store(reduce, total);
 }
 
 void ShardedUnit::sum_over_replicas(Stream& reduce, const Tensor& sum) {
   const int replicas = comms_.replicas.size();
-  const Tensor received = gradient_room_->received().slice(0, sum.size());
+  const Tensor received = gradient_room_.received().slice(0, sum.size());
   const Tensor part = part_of(sum, comms_.replicas.rank(), replicas);
   comms_.replicas.all_to_all(reduce, received, sum, name_);
   ordered_sum(reduce, {.y = part, .lanes = received.view({replicas, part.size()})});
@@ -371,10 +343,8 @@ void ShardedUnit::publish(Stream& compute, Stream& gather) {
 Tensor ShardedUnit::gather_masters(Stream& compute) {
   if (group_size() == 1) return master_;
   if (options_.compute == DType::f32 && !sharded_values_) return values_flat_;
-  const Tensor whole = gradient_room_->received().slice(0, trainable_.size());
-  if (options_.offload) copy(compute, part_of(whole, place(), group_size()), master_);
-  comms_.compute.all_gather(compute, whole,
-                            options_.offload ? part_of(whole, place(), group_size()) : master_, name_);
+  const Tensor whole = gradient_room_.received().slice(0, trainable_.size());
+  comms_.compute.all_gather(compute, whole, shards_.pull(compute, own_part(whole), master_), name_);
   return whole;
 }
 

@@ -17,12 +17,15 @@
 // binary counter; the groups. Where sums are whole, micro-steps come before ranks. The bits are the same for
 // every policy, number of ranks and cut into micro-steps, as long as all numbers are powers of two.
 //
-// Every record and every wait of this life cycle stands in sharded_unit.cpp.
+// Every record and every wait of this life cycle stands in sharded_unit.cpp, except those of shards that
+// travel to or from host memory (shard_placement.h).
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/shard_placement.h"
 #include "comm/slots.h"
 #include "runtime/param.h"
 
@@ -43,6 +46,20 @@ struct Communicators {
   RankGroups groups() const { return {gather.size() * replicas.size(), gather.size()}; }
 };
 
+// What the units of a run share.
+struct UnitResources {
+  UnitResources(const std::vector<ParamList>& units, const std::vector<UnitRole>& roles,
+                Communicators communicators, const UnitOptions& unit_options, UnitArenas unit_arenas,
+                std::optional<CopyStreams> copies);
+
+  Communicators comms;
+  UnitOptions options;
+  UnitArenas arenas;
+  GatherRoom gather_room;
+  GradientRoom gradient_room;
+  ShardPlacement shards;
+};
+
 // Which lane of the global batch a rank computes as its `lane`-th of a micro-step.
 int64_t lane_of(const UnitOptions& options, RankGroups groups, int rank, int64_t micro, int64_t lane);
 
@@ -56,9 +73,8 @@ FirstValues random_values(uint64_t seed);
 
 class ShardedUnit {
  public:
-  // `copies` counts where options.offload is set.
-  ShardedUnit(const ParamList& params, const UnitRole& role, Communicators comms, const UnitOptions& options,
-              UnitArenas arenas, GatherRoom& gather_room, GradientRoom& gradient_room, CopyStreams copies);
+  // `params` and `shared` must outlive it.
+  ShardedUnit(const ParamList& params, const UnitRole& role, UnitResources& shared);
 
   // Fills masters (and frozen values) with their first values, zeroes the moments, and publishes.
   void initialise(Stream& compute, Stream& gather, const FirstValues& values);
@@ -108,32 +124,28 @@ class ShardedUnit {
   void make_first_values(Stream& compute, const FlatLayout& layout, const Tensor& shard,
                          const FirstValues& values);
   bool stays() const { return !sharded_values_ || (role_.root && options_.keep_root); }
-  // A stream for work on this rank's shards: they may lie in host memory.
-  Stream& on_shards(Stream& stream) const { return options_.offload ? stream.host_side() : stream; }
   Tensor flat_gradients(int lane) const;
-  void upload(Stream& gather, const Tensor& trainable, const Tensor& frozen);
   void let_go(Stream& compute);
   bool exact() const { return options_.reduction == Reduction::exact; }
   // Whether a micro-step is added to the one sum of those before; in an exact reduction it gets its own.
   bool adds_in_turn() const { return !exact() && sum_count_ > 0; }
   const Tensor& next_sum() const { return sums_[exact() ? static_cast<size_t>(sum_count_) : 0]; }
   void add_up_lanes(Stream& reduce);
-  template <class Make>
-  void make_sum(Stream& reduce, const Tensor& sum, bool accumulate, Make&& make);
   void sum_over_group(Stream& reduce, const Tensor& sum, const Tensor& mine, bool accumulate);
   void carry(Stream& stream, int64_t micro);
   void finish_sums(Stream& reduce);
   void sum_over_replicas(Stream& reduce, const Tensor& sum);
   int group_size() const { return comms_.gather.size(); }
+  Tensor own_part(const Tensor& whole) const { return part_of(whole, place(), group_size()); }
 
   const ParamList* params_;
   const char* name_;  // whom its collectives serve
   UnitRole role_;
-  Communicators comms_;
-  UnitOptions options_;
-  GatherRoom* gather_room_;
-  GradientRoom* gradient_room_;
-  CopyStreams copies_;
+  const Communicators& comms_;
+  const UnitOptions& options_;
+  GatherRoom& gather_room_;
+  GradientRoom& gradient_room_;
+  ShardPlacement& shards_;
   FlatLayout trainable_, frozen_;
   bool sharded_values_, whole_sums_, direct_;
 
@@ -152,7 +164,6 @@ class ShardedUnit {
   int stages_done_ = 0;
   int64_t sum_count_ = 0;  // how many of sums_ hold something
   Event ready_, reduced_, updated_, gathered_;
-  Event uploaded_, landed_;  // offload: this rank's part is in its slot; a sum is ready to leave
 };
 
 }  // namespace flatshard

@@ -86,11 +86,6 @@ GradientRoom::GradientRoom(const std::vector<ParamList>& units, const std::vecto
   const int64_t most = largest(
       roles, [](const UnitRole&) { return true; }, size_of);
   if (most == 0) return;
-  if (options.offload) {
-    const Shape sum{most / groups.size};
-    landing = arenas.exchange.alloc(DType::f32, sum);
-    if (options.reduction != Reduction::exact) arrived = arenas.gradients.alloc(DType::f32, sum);
-  }
   if (groups.ranks > 1) {
     const int64_t first = options.sync_first_values
                               ? largest(

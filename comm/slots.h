@@ -39,12 +39,6 @@ inline bool shards_values(const UnitOptions& options, RankGroups groups) {
   return options.policy.params && (groups.size > 1 || options.offload);
 }
 
-// The streams on which shards travel between host and device, where they are offloaded.
-struct CopyStreams {
-  Stream& to_device;
-  Stream& to_host;
-};
-
 // Where the tensors of units come from, by purpose.
 struct UnitArenas {
   Arena& parameters;  // values to compute with: whole, or this rank's shards
@@ -110,10 +104,6 @@ class GradientRoom {
                const UnitOptions& options, UnitArenas arenas);
 
   Slot& next(const UnitRole& role);
-  // Offload: where a sum is made before it goes to the host, as long as the largest; its event says that it
-  // has left. And on the host, what will be added to a sum there.
-  Tensor landing, arrived;
-  Event landing_free;
 
   // On the reduce stream, where one exchange follows the other.
   const Tensor& rounded() const { return rounded_; }    // (n) in the wire's dtype

@@ -64,16 +64,13 @@ class Workbench {
         compute_(streams_.add("compute")),
         gather_(streams_.add("gather", StreamRole::comm)),
         reduce_(streams_.add("reduce", StreamRole::comm)),
-        to_device_(streams_.add("to device", StreamRole::comm)),
-        to_host_(streams_.add("to host", StreamRole::comm)),
-        gather_room_(params_, roles_, c.groups, c.options, memory.units()),
-        gradient_room_(params_, roles_, c.groups, c.options, memory.units()) {
+        copies_{streams_.add("to device", StreamRole::comm), streams_.add("to host", StreamRole::comm)},
+        shared_(params_, roles_, {group_, group_, group_, replicas_}, c.options, memory.units(),
+                c.options.offload ? std::optional(copies_) : std::nullopt) {
     for (const UnitRole& role : roles_)
-      units_.emplace_back(params_[static_cast<size_t>(role.index)], role,
-                          Communicators{group_, group_, group_, replicas_}, c.options, memory.units(),
-                          gather_room_, gradient_room_, CopyStreams{to_device_, to_host_});
+      units_.emplace_back(params_[static_cast<size_t>(role.index)], role, shared_);
     config_.weight_decay = 0.1;
-    optimizer_.emplace(config_, units_, group_, c.options, memory.units());
+    optimizer_.emplace(config_, units_, shared_);
     activation_ = memory.activations.alloc(DType::f32, {1});
   }
 
@@ -160,9 +157,9 @@ class Workbench {
   MirrorCommunicator group_{"group", case_.groups.size > 1 ? 1 : 0, case_.groups.size};
   MirrorCommunicator replicas_{"replicas", case_.groups.count() - 1, case_.groups.count()};
   StreamGroup streams_;
-  Stream &compute_, &gather_, &reduce_, &to_device_, &to_host_;
-  GatherRoom gather_room_;
-  GradientRoom gradient_room_;
+  Stream &compute_, &gather_, &reduce_;
+  CopyStreams copies_;
+  UnitResources shared_;
   std::vector<ShardedUnit> units_;
   OptimizerConfig config_;
   std::optional<Optimizer> optimizer_;

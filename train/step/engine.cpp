@@ -14,11 +14,10 @@ Model grouped_model(const RunSetup& setup, Arena& tables) {
   return model;
 }
 
-// Without offload nothing travels on them, and the gather stream stands in.
-CopyStreams copy_streams(const RunSetup& setup, StreamGroup& streams, Stream& gather) {
-  if (!setup.units.offload) return {gather, gather};
+std::optional<CopyStreams> copy_streams(const RunSetup& setup, StreamGroup& streams) {
+  if (!setup.units.offload) return std::nullopt;
   Stream& to_device = streams.add("copy to device", StreamRole::comm);
-  return {to_device, streams.add("copy to host", StreamRole::comm)};
+  return CopyStreams{to_device, streams.add("copy to host", StreamRole::comm)};
 }
 
 }  // namespace
@@ -32,8 +31,8 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, MemoryPlan&
       gather_(streams.add("gather", StreamRole::comm)),
       reduce_(streams.add("reduce", StreamRole::comm)),
       model_(grouped_model(setup, memory.tables)),
-      units_(model_, setup.wrap, comms, setup.units, memory.units(), copy_streams(setup, streams, gather_)),
-      optimizer_(setup.config.optimizer, units_.all(), comms.compute, setup.units, memory.units()),
+      units_(model_, setup.wrap, comms, setup.units, memory.units(), copy_streams(setup, streams)),
+      optimizer_(setup.config.optimizer, units_.all(), units_.shared()),
       lanes_(static_cast<size_t>(setup.batching.lanes)),
       marks_(static_cast<size_t>(model_.stage_count())),
       lane_losses_(static_cast<size_t>(local_lanes())) {

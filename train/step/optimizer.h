@@ -11,8 +11,7 @@ namespace flatshard {
 
 class Optimizer {
  public:
-  Optimizer(const OptimizerConfig& config, std::vector<ShardedUnit>& units, Communicator& comm,
-            const UnitOptions& options, UnitArenas arenas);
+  Optimizer(const OptimizerConfig& config, std::vector<ShardedUnit>& units, UnitResources& shared);
 
   // The norm over all ranks. Gradients were made with the loss times `loss_scale`.
   void measure(Stream& stream, double loss_scale);
@@ -23,17 +22,15 @@ class Optimizer {
   const Tensor& nonfinite() const { return nonfinite_; }  // (1) i32
 
  private:
-  // A stream for work on shards, which may lie in host memory.
-  Stream& on_shards(Stream& stream) const { return offload_ ? stream.host_side() : stream; }
-
   const OptimizerConfig& config_;
   std::vector<ShardedUnit>& units_;
   Communicator& comm_;
-  bool offload_;
+  ShardPlacement& shards_;
   Tensor by_rank_;   // partial sums of squares as the ranks make them: (rank, unit, chunk)
   Tensor by_place_;  // the same in the order of the parameters: (unit, rank, chunk); no rank count changes it
   Tensor norm_, coefficient_, nonfinite_;
-  Tensor mine_, shard_coefficient_, shard_nonfinite_;  // where the shards are
+  Tensor mine_;  // of by_rank_, this rank's part
+  Tensor coefficient_beside_shards_, nonfinite_beside_shards_, mine_beside_shards_;
 };
 
 }  // namespace flatshard

@@ -5,13 +5,10 @@
 namespace flatshard {
 
 StageUnits::StageUnits(const Model& model, const WrapOptions& wrap, Communicators comms,
-                       const UnitOptions& options, UnitArenas arenas, CopyStreams copies)
-    : wrapping_(model, wrap),
-      gather_room_(wrapping_.units(), wrapping_.roles(), comms.groups(), options, arenas),
-      gradient_room_(wrapping_.units(), wrapping_.roles(), comms.groups(), options, arenas) {
+                       const UnitOptions& options, UnitArenas arenas, std::optional<CopyStreams> copies)
+    : wrapping_(model, wrap), shared_(wrapping_.units(), wrapping_.roles(), comms, options, arenas, copies) {
   for (const UnitRole& role : wrapping_.roles())
-    units_.emplace_back(wrapping_.units()[static_cast<size_t>(role.index)], role, comms, options, arenas,
-                        gather_room_, gradient_room_, copies);
+    units_.emplace_back(wrapping_.units()[static_cast<size_t>(role.index)], role, shared_);
 }
 
 void StageUnits::prefetch(int stage, Stream& gather) {

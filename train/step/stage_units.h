@@ -2,6 +2,7 @@
 // The units of a run as its stages see them: a stage asks for its parameters, wherever the wrapping has put
 // them, and each of its units goes through its life cycle (comm/sharded_unit.h).
 
+#include <optional>
 #include <vector>
 
 #include "comm/sharded_unit.h"
@@ -14,7 +15,7 @@ inline constexpr int kNoStage = -1;
 class StageUnits {
  public:
   StageUnits(const Model& model, const WrapOptions& wrap, Communicators comms, const UnitOptions& options,
-             UnitArenas arenas, CopyStreams copies);
+             UnitArenas arenas, std::optional<CopyStreams> copies);
   StageUnits(const StageUnits&) = delete;
   StageUnits& operator=(const StageUnits&) = delete;
 
@@ -28,13 +29,14 @@ class StageUnits {
   std::vector<ShardedUnit>& all() { return units_; }
   const std::vector<ShardedUnit>& all() const { return units_; }
   const Wrapping& wrapping() const { return wrapping_; }
+  // What all units work with.
+  UnitResources& shared() { return shared_; }
 
  private:
   ShardedUnit& unit(int index) { return units_[static_cast<size_t>(index)]; }
 
   Wrapping wrapping_;
-  GatherRoom gather_room_;
-  GradientRoom gradient_room_;
+  UnitResources shared_;
   std::vector<ShardedUnit> units_;
   std::vector<Tensor> values_, gradients_;  // of the stage asked for last
 };

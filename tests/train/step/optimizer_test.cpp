@@ -39,16 +39,13 @@ class Workbench {
 
  private:
   void build() {
-    const RankGroups groups{comm_.size(), comm_.size()};
     const std::vector<UnitRole> roles{{.index = 0}, {.index = 1}};
-    gather_room_.emplace(params_, roles, groups, options_, memory_.units());
-    gradient_room_.emplace(params_, roles, groups, options_, memory_.units());
     units_.clear();
+    shared_.emplace(params_, roles, Communicators{comm_, comm_, comm_, alone_}, options_, memory_.units(),
+                    std::nullopt);
     for (const UnitRole& role : roles)
-      units_.emplace_back(params_[static_cast<size_t>(role.index)], role,
-                          Communicators{comm_, comm_, comm_, alone_}, options_, memory_.units(),
-                          *gather_room_, *gradient_room_, CopyStreams{stream_, stream_});
-    optimizer_.emplace(config_, units_, comm_, options_, memory_.units());
+      units_.emplace_back(params_[static_cast<size_t>(role.index)], role, *shared_);
+    optimizer_.emplace(config_, units_, *shared_);
   }
 
   std::vector<ParamList> params_;
@@ -58,8 +55,7 @@ class Workbench {
   MemoryPlan memory_{Device::cpu()};
   StreamGroup streams_{Device::cpu()};
   Stream& stream_ = streams_.add("stream");
-  std::optional<GatherRoom> gather_room_;
-  std::optional<GradientRoom> gradient_room_;
+  std::optional<UnitResources> shared_;
   std::vector<ShardedUnit> units_;
   std::optional<Optimizer> optimizer_;
 };
