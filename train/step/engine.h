@@ -80,8 +80,6 @@ class Engine {
   struct Lane {
     std::vector<Tensor> x;  // x[i] is the input of stage i, i >= 1
     Tensor dx;
-    Batch batch;
-    Tensor losses;
   };
 
   // step.cpp
