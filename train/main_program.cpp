@@ -62,7 +62,7 @@ void print_plan(const LoadedConfig& loaded, World& world, std::ostream& out) {
   const double peak =
       exchanges ? matrix_peak(world, setup.device, setup.compute, setup.config.precision.tf32) : 0;
   const Bandwidth bandwidth = exchanges ? bandwidth_of(setup, world) : Bandwidth{};
-  const std::string reductions = describe_reductions(setup, world);
+  const std::string reductions = describe_reductions(setup, plan, world);
   if (world.rank() != 0) return;
   out << describe_setup(setup, plan) << weights << "compute   " << describe_flops(plan.flops)
       << describe_units(plan.units);

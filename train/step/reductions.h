@@ -3,12 +3,12 @@
 
 #include <string>
 
-#include "comm/world.h"
-#include "train/config/run_setup.h"
+#include "train/step/machinery.h"
 
 namespace flatshard {
 
-// A line for each value of parallel.reduction, the one in use marked. All ranks plan; nothing is allocated.
-std::string describe_reductions(const RunSetup& setup, World& world);
+// A line for each value of parallel.reduction, the one in use marked. All ranks plan the others; nothing is
+// allocated.
+std::string describe_reductions(const RunSetup& setup, const RunPlan& in_use, World& world);
 
 }  // namespace flatshard
