@@ -9,6 +9,7 @@
 #include "tests/model/small_run.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
+#include "train/models/published_weights.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;

@@ -3,8 +3,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "train/models/published_weights.h"
-
 namespace flatshard {
 namespace {
 
@@ -57,17 +55,6 @@ std::vector<SafetensorsSpec> weight_specs(const Model& model, DType dtype) {
     for (const ParamSpec& spec : unit.specs())
       specs.push_back({.name = spec.name, .dtype = dtype, .shape = dims_of(spec.shape)});
   return specs;
-}
-
-void read_model_weights(const std::string& folder, const Model& model, const ParamTensors& parameters,
-                        Stream& stream) {
-  PublishedWeights weights(folder, model, model.config().vocab);
-  const FirstValues values = first_values(&weights);
-  for (size_t u = 0; u < parameters.size(); ++u)
-    for (size_t i = 0; i < parameters[u].size(); ++i) {
-      const Tensor& to = parameters[u][i];
-      values(stream, model.units()[u].specs()[i], 0, {to.data, to.dtype, {to.size()}, to.device});
-    }
 }
 
 }  // namespace flatshard

@@ -27,8 +27,4 @@ inline constexpr const char* kWeightsStem = "model";
 // What model.safetensors holds: the parameters of all units in order. A tied head has no tensor of its own.
 std::vector<SafetensorsSpec> weight_specs(const Model& model, DType dtype);
 
-// Reads a folder's weights (published_weights.h) into the parameters, converted to their dtype.
-void read_model_weights(const std::string& folder, const Model& model, const ParamTensors& parameters,
-                        Stream& stream);
-
 }  // namespace flatshard

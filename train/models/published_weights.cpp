@@ -6,7 +6,6 @@
 #include "checkpoint/float_values.h"
 #include "checkpoint/tensor_difference.h"
 #include "model/names.h"
-#include "train/models/model_folder.h"
 #include "train/models/value_writer.h"
 
 namespace flatshard {
@@ -119,6 +118,17 @@ FirstValues first_values(PublishedWeights* weights) {
                    [&](float* values) { weights->read(spec.name, first + at, count, values); });
     }
   };
+}
+
+void read_model_weights(const std::string& folder, const Model& model, const ParamTensors& parameters,
+                        Stream& stream) {
+  PublishedWeights weights(folder, model, model.config().vocab);
+  const FirstValues values = first_values(&weights);
+  for (size_t u = 0; u < parameters.size(); ++u)
+    for (size_t i = 0; i < parameters[u].size(); ++i) {
+      const Tensor& to = parameters[u][i];
+      values(stream, model.units()[u].specs()[i], 0, {to.data, to.dtype, {to.size()}, to.device});
+    }
 }
 
 }  // namespace flatshard

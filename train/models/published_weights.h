@@ -13,9 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/tensor_folder.h"
 #include "comm/sharded_unit.h"
-#include "model/model.h"
+#include "train/models/model_folder.h"
 
 namespace flatshard {
 
@@ -44,5 +43,9 @@ class PublishedWeights {
 
 // Made of weights that outlive it; null where nobody will ask for values here.
 FirstValues first_values(PublishedWeights* weights);
+
+// Reads a folder's weights into the parameters, converted to their dtype.
+void read_model_weights(const std::string& folder, const Model& model, const ParamTensors& parameters,
+                        Stream& stream);
 
 }  // namespace flatshard

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "runtime/memory.h"
+#include "train/models/published_weights.h"
 
 namespace flatshard {
 namespace {

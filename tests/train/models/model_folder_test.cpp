@@ -6,6 +6,7 @@
 #include "bench/case.h"
 #include "tests/small_model.h"
 #include "tests/test.h"
+#include "train/models/published_weights.h"
 
 using namespace flatshard;
 
