@@ -21,29 +21,18 @@ namespace {
 
 using namespace simd;
 
-constexpr float kSqrtHalf = static_cast<float>(std::numbers::sqrt2 / 2);
-constexpr float kDensityAtZero = static_cast<float>(std::numbers::inv_sqrtpi / std::numbers::sqrt2);
 constexpr float kTwoSqrtTwoOverPi =
     static_cast<float>(2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi);  // 2 sqrt(2 / pi)
 constexpr float kCubic = 0.044715f;
 
-struct Erf {
-  static Floats probability(Floats x) { return fma(erf(x * kSqrtHalf), splat(0.5f), splat(0.5f)); }
-  static Floats slope(Floats x) { return fma(x, exp(-0.5f * x * x) * kDensityAtZero, probability(x)); }
-};
+Floats probability(Floats x) { return sigmoid(kTwoSqrtTwoOverPi * x * fma(kCubic * x, x, splat(1.0f))); }
+Floats slope(Floats x) {
+  const Floats p = probability(x);
+  const Floats inner = kTwoSqrtTwoOverPi * fma(3.0f * kCubic * x, x, splat(1.0f));
+  return fma(x * p * (1.0f - p), inner, p);
+}
 
-struct Tanh {
-  static Floats probability(Floats x) {
-    return sigmoid(kTwoSqrtTwoOverPi * x * fma(kCubic * x, x, splat(1.0f)));
-  }
-  static Floats slope(Floats x) {
-    const Floats p = probability(x);
-    const Floats inner = kTwoSqrtTwoOverPi * fma(3.0f * kCubic * x, x, splat(1.0f));
-    return fma(x * p * (1.0f - p), inner, p);
-  }
-};
-
-template <class T, class Kind>
+template <class T>
 void forward(const GeluForward& a) {
   const T* x = a.x.as<T>();
   T* y = a.y.as<T>();
@@ -51,20 +40,20 @@ void forward(const GeluForward& a) {
   parallel_write(written, a.x.size(), kBlockElements, [&](int64_t begin, int64_t end, auto out) {
     for_each_vector(end - begin, [&](int64_t i, auto lanes) {
       const Floats v = load(x + begin + i, lanes);
-      out.store(y + begin + i, v * Kind::probability(v), lanes);
+      out.store(y + begin + i, v * probability(v), lanes);
     });
   });
 }
 
-template <class T, class Kind>
+template <class T>
 void backward(const GeluBackward& a) {
   const T *x = a.x.as<T>(), *dy = a.dy.as<T>();
   T* dx = a.dx.as<T>();
   const int64_t written = a.dx.data == a.x.data ? 0 : write_only_bytes(a.dx, a.dy);
   parallel_write(written, a.x.size(), kBlockElements, [&](int64_t begin, int64_t end, auto out) {
     for_each_vector(end - begin, [&](int64_t i, auto lanes) {
-      const Floats slope = Kind::slope(load(x + begin + i, lanes));
-      out.store(dx + begin + i, load(dy + begin + i, lanes) * slope, lanes);
+      const Floats v = load(x + begin + i, lanes);
+      out.store(dx + begin + i, load(dy + begin + i, lanes) * slope(v), lanes);
     });
   });
 }
@@ -77,11 +66,7 @@ void gelu_forward(Stream& stream, const GeluForward& a) {
   if (stream.planning() || a.x.empty()) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::gelu_forward(stream, a);
-  stream.run("gelu_forward", [a] {
-    visit_float(a.x.dtype, [&]<class T>() {
-      a.kind == GeluKind::erf ? cpu::forward<T, cpu::Erf>(a) : cpu::forward<T, cpu::Tanh>(a);
-    });
-  });
+  stream.run("gelu_forward", [a] { visit_float(a.x.dtype, [&]<class T>() { cpu::forward<T>(a); }); });
 }
 
 void gelu_backward(Stream& stream, const GeluBackward& a) {
@@ -90,11 +75,7 @@ void gelu_backward(Stream& stream, const GeluBackward& a) {
   if (stream.planning() || a.x.empty()) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::gelu_backward(stream, a);
-  stream.run("gelu_backward", [a] {
-    visit_float(a.x.dtype, [&]<class T>() {
-      a.kind == GeluKind::erf ? cpu::backward<T, cpu::Erf>(a) : cpu::backward<T, cpu::Tanh>(a);
-    });
-  });
+  stream.run("gelu_backward", [a] { visit_float(a.x.dtype, [&]<class T>() { cpu::backward<T>(a); }); });
 }
 
 double min_bytes(const GeluForward& a) { return static_cast<double>(a.x.bytes() + a.y.bytes()); }

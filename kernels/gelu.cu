@@ -8,31 +8,20 @@
 namespace flatshard::cuda {
 namespace {
 
-constexpr float kSqrtHalf = static_cast<float>(std::numbers::sqrt2 / 2);
-constexpr float kDensityAtZero = static_cast<float>(std::numbers::inv_sqrtpi / std::numbers::sqrt2);
 constexpr float kTwoSqrtTwoOverPi =
     static_cast<float>(2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi);  // 2 sqrt(2 / pi)
 constexpr float kCubic = 0.044715f;
 
-struct Erf {
-  __device__ static float probability(float x) { return fmaf(erff(x * kSqrtHalf), 0.5f, 0.5f); }
-  __device__ static float slope(float x) {
-    return fmaf(x, __expf(-0.5f * x * x) * kDensityAtZero, probability(x));
-  }
-};
+__device__ inline float probability(float x) {
+  return sigmoid(kTwoSqrtTwoOverPi * x * fmaf(kCubic * x, x, 1.0f));
+}
+__device__ inline float slope(float x) {
+  const float p = probability(x);
+  const float inner = kTwoSqrtTwoOverPi * fmaf(3.0f * kCubic * x, x, 1.0f);
+  return fmaf(x * p * (1.0f - p), inner, p);
+}
 
-struct Tanh {
-  __device__ static float probability(float x) {
-    return sigmoid(kTwoSqrtTwoOverPi * x * fmaf(kCubic * x, x, 1.0f));
-  }
-  __device__ static float slope(float x) {
-    const float p = probability(x);
-    const float inner = kTwoSqrtTwoOverPi * fmaf(3.0f * kCubic * x, x, 1.0f);
-    return fmaf(x * p * (1.0f - p), inner, p);
-  }
-};
-
-template <class T, class Kind>
+template <class T>
 struct Forward {
   T* y;
   const T* x;
@@ -45,13 +34,13 @@ struct Forward {
   __device__ void write(int64_t i, Pack<T, N> v) const {
     for (int j = 0; j < N; ++j) {
       const float value = to_float(v.element[j]);
-      v.element[j] = from_float<T>(value * Kind::probability(value));
+      v.element[j] = from_float<T>(value * probability(value));
     }
     store<T, N>(y + i, v);
   }
 };
 
-template <class T, class Kind>
+template <class T>
 struct Backward {
   T* dx;
   const T *dy, *x;
@@ -68,31 +57,23 @@ struct Backward {
   __device__ void write(int64_t i, const Inputs<N>& in) const {
     Pack<T, N> out;
     for (int j = 0; j < N; ++j)
-      out.element[j] = from_float<T>(to_float(in.dy.element[j]) * Kind::slope(to_float(in.x.element[j])));
+      out.element[j] = from_float<T>(to_float(in.dy.element[j]) * slope(to_float(in.x.element[j])));
     store<T, N>(dx + i, out);
   }
 };
 
-// visit.operator()<T, Kind>()
-template <class Visit>
-void visit_kind(DType dtype, GeluKind kind, Visit&& visit) {
-  visit_float(dtype, [&]<class T>() {
-    kind == GeluKind::erf ? visit.template operator()<T, Erf>() : visit.template operator()<T, Tanh>();
-  });
-}
-
 }  // namespace
 
 void gelu_forward(Stream& stream, const GeluForward& a) {
-  visit_kind(a.x.dtype, a.kind, [&]<class T, class Kind>() {
-    const Forward<T, Kind> op{a.y.as<T>(), a.x.as<T>()};
+  visit_float(a.x.dtype, [&]<class T>() {
+    const Forward<T> op{a.y.as<T>(), a.x.as<T>()};
     launch_flat<kPackSize<T>>(stream, "gelu_forward", op, a.x.size(), packable<T>(0, op.y, op.x));
   });
 }
 
 void gelu_backward(Stream& stream, const GeluBackward& a) {
-  visit_kind(a.x.dtype, a.kind, [&]<class T, class Kind>() {
-    const Backward<T, Kind> op{a.dx.as<T>(), a.dy.as<T>(), a.x.as<T>()};
+  visit_float(a.x.dtype, [&]<class T>() {
+    const Backward<T> op{a.dx.as<T>(), a.dy.as<T>(), a.x.as<T>()};
     launch_flat<kPackSize<T>>(stream, "gelu_backward", op, a.x.size(), packable<T>(0, op.dx, op.dy, op.x));
   });
 }

@@ -1,7 +1,6 @@
 #pragma once
-// GELU, y = x P(x), in two kinds:
-//   erf:   P(x) = (1 + erf(x / sqrt 2)) / 2, the distribution function of the normal distribution
-//   tanh:  P(x) = (1 + tanh u) / 2 = 1 / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3), as GPT-2 has it
+// GELU as GPT-2 has it, with tanh:
+//   y = x P(x)      P(x) = (1 + tanh u) / 2 = 1 / (1 + e^-2u)      u = sqrt(2 / pi) (x + 0.044715 x^3)
 //   dx = dy (P(x) + x P'(x))
 // Nothing but x is kept for the backward pass. y may lie in x's place, and dx in dy's or x's.
 
@@ -10,19 +9,15 @@
 
 namespace flatshard {
 
-enum class GeluKind { erf, tanh };
-
 struct GeluForward {
   Tensor y;  // any shape
   Tensor x;  // like y
-  GeluKind kind;
 };
 
 struct GeluBackward {
   Tensor dx;  // any shape
   Tensor dy;  // like dx
   Tensor x;   // like dx
-  GeluKind kind;
 };
 
 void gelu_forward(Stream& stream, const GeluForward& a);

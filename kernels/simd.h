@@ -75,11 +75,6 @@ inline Floats min(Floats a, Floats b) {
   return a < b ? a : b;
 #endif
 }
-inline Floats abs(Floats a) { return (Floats)((Words)a & 0x7fffffffu); }
-// The magnitude of a with the sign of b.
-inline Floats copy_sign(Floats a, Floats b) {
-  return (Floats)(((Words)a & 0x7fffffffu) | ((Words)b & 0x80000000u));
-}
 
 inline Floats sqrt(Floats a) {
 #if defined(__AVX512F__)

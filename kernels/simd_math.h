@@ -28,38 +28,4 @@ inline Floats exp(Floats x) {
 // 1 / (1 + e^-x) within 3 units; 0 below -88.7228.
 inline Floats sigmoid(Floats x) { return 1.0f / (exp(-x) + 1.0f); }
 
-// tanh(x) within 2 units.
-inline Floats tanh(Floats x) {
-  const Floats a = abs(x), s = x * x;
-  Floats p = splat(-0.005704987328499556f);
-  p = fma(p, s, splat(0.0206390880048275f));
-  p = fma(p, s, splat(-0.05373971536755562f));
-  p = fma(p, s, splat(0.13331441581249237f));
-  p = fma(p, s, splat(-0.3333328068256378f));
-  const Floats near = fma(p * s, x, x);
-  const Floats far = 1.0f - 2.0f / (exp(a + a) + 1.0f);
-  return copy_sign(a < 0.625f ? near : far, x);
-}
-
-// erf(x) within 2 units: x + x p(x^2) near zero, 1 - e^-q(x) elsewhere.
-inline Floats erf(Floats x) {
-  const Floats a = min(splat(4.0f), abs(x)), s = x * x;  // erf(4) is 1
-  Floats p = splat(8.513135253451765e-05f);
-  p = fma(p, s, splat(-0.000817564781755209f));
-  p = fma(p, s, splat(0.005203859880566597f));
-  p = fma(p, s, splat(-0.02686050906777382f));
-  p = fma(p, s, splat(0.11283715069293976f));
-  p = fma(p, s, splat(-0.37612634897232056f));
-  p = fma(p, s, splat(0.12837916612625122f));
-  Floats q = splat(2.0828530978178605e-05f);
-  q = fma(q, a, splat(-0.0004313926037866622f));
-  q = fma(q, a, splat(0.004156250506639481f));
-  q = fma(q, a, splat(-0.025080606341362f));
-  q = fma(q, a, splat(0.10822036862373352f));
-  q = fma(q, a, splat(0.6334008574485779f));
-  q = fma(q, a, splat(1.1294883489608765f));
-  q = fma(q, a, splat(-0.00016920396592468023f));
-  return copy_sign(a < 0.9f ? fma(p, x, x) : 1.0f - exp(-q), x);
-}
-
 }  // namespace flatshard::simd

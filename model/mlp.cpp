@@ -28,7 +28,7 @@ void Mlp::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor&
     gate_.forward(c, p, gated_, x);
     swiglu_forward(c.stream, {.y = active_, .gate = gated_, .up = raised_});
   } else {
-    gelu_forward(c.stream, {.y = active_, .x = raised_, .kind = GeluKind::tanh});
+    gelu_forward(c.stream, {.y = active_, .x = raised_});
   }
   down_.forward(c, p, y, active_, true);
 }
@@ -40,7 +40,7 @@ void Mlp::backward(Context& c, const ParamView& p, const GradView& g, const Tens
   const Tensor d_active = c.scratch.alloc(c.dtype, wide);
   down_.backward(c, p, g, d_active, dy, active_);
   if (kind_ == MlpKind::gelu_tanh) {
-    gelu_backward(c.stream, {.dx = d_active, .dy = d_active, .x = raised_, .kind = GeluKind::tanh});
+    gelu_backward(c.stream, {.dx = d_active, .dy = d_active, .x = raised_});
     return up_.backward(c, p, g, dx, d_active, x);
   }
   const Tensor d_gate = c.scratch.alloc(c.dtype, wide), d_up = c.scratch.alloc(c.dtype, wide);

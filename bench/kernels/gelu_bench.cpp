@@ -12,38 +12,33 @@ namespace {
 // Inputs reach into both tails.
 double wide(int64_t, double unit) { return 12 * unit - 6; }
 
-double formula(double x, GeluKind kind) {
-  if (kind == GeluKind::erf) return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
+double formula(double x) {
   return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
 }
 
-void reference(Values& v, GeluKind kind) {
+void reference(Values& v) {
   v["y"].clear();
-  for (const double x : v["x"]) v["y"].push_back(formula(x, kind));
+  for (const double x : v["x"]) v["y"].push_back(formula(x));
 }
 
-std::string shape_name(int64_t n, GeluKind kind) { return str(n, kind == GeluKind::erf ? " erf" : " tanh"); }
-
-Case forward_case(DType dtype, int64_t n, GeluKind kind) {
-  const auto arguments = [=](const Tensors& t) -> GeluForward {
-    return {.y = t["y"], .x = t["x"], .kind = kind};
-  };
+Case forward_case(DType dtype, int64_t n) {
+  const auto arguments = [](const Tensors& t) -> GeluForward { return {.y = t["y"], .x = t["x"]}; };
   return {.op = "gelu_forward",
-          .shape = shape_name(n, kind),
+          .shape = str(n),
           .dtype = dtype,
           .args = {{"x", dtype, {n}, Role::input, wide}, {"y", dtype, {n}, Role::output}},
           .run = [=](Stream& s, Arena&, const Tensors& t) { gelu_forward(s, arguments(t)); },
           .min_bytes = [=](const Tensors& t) { return min_bytes(arguments(t)); },
           .flops = [=](const Tensors& t) { return flops(arguments(t)); },
-          .reference = [=](Values& v) { reference(v, kind); }};
+          .reference = reference};
 }
 
-Case backward_case(DType dtype, int64_t n, GeluKind kind) {
-  const auto arguments = [=](const Tensors& t) -> GeluBackward {
-    return {.dx = t["dx"], .dy = t["dy"], .x = t["x"], .kind = kind};
+Case backward_case(DType dtype, int64_t n) {
+  const auto arguments = [](const Tensors& t) -> GeluBackward {
+    return {.dx = t["dx"], .dy = t["dy"], .x = t["x"]};
   };
   return {.op = "gelu_backward",
-          .shape = shape_name(n, kind),
+          .shape = str(n),
           .dtype = dtype,
           .args = {{"x", dtype, {n}, Role::input, wide},
                    {"dy", dtype, {n}, Role::input},
@@ -51,7 +46,7 @@ Case backward_case(DType dtype, int64_t n, GeluKind kind) {
           .run = [=](Stream& s, Arena&, const Tensors& t) { gelu_backward(s, arguments(t)); },
           .min_bytes = [=](const Tensors& t) { return min_bytes(arguments(t)); },
           .flops = [=](const Tensors& t) { return flops(arguments(t)); },
-          .reference = [=](Values& v) { reference(v, kind); },
+          .reference = reference,
           .gradients = true};
 }
 
@@ -60,10 +55,8 @@ Case backward_case(DType dtype, int64_t n, GeluKind kind) {
 std::vector<Case> gelu_cases(Scale scale) {
   std::vector<Case> cases;
   const auto append = [&](DType dtype, int64_t n) {
-    for (const GeluKind kind : {GeluKind::erf, GeluKind::tanh}) {
-      cases.push_back(forward_case(dtype, n, kind));
-      cases.push_back(backward_case(dtype, n, kind));
-    }
+    cases.push_back(forward_case(dtype, n));
+    cases.push_back(backward_case(dtype, n));
   };
   if (scale == Scale::bench || scale == Scale::vm) {
     for (const DType dtype : {DType::f32, DType::bf16})
