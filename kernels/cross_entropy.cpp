@@ -11,8 +11,8 @@
 namespace flatshard {
 namespace {
 
-int64_t valid_columns(const Tensor& logits, const CrossEntropyOptions& options) {
-  return options.valid_vocab > 0 ? options.valid_vocab : logits.shape[-1];
+int64_t valid_columns(const CrossEntropyBackward& a) {
+  return a.valid_vocab > 0 ? a.valid_vocab : a.logits.shape[-1];
 }
 
 void check_rows(const char* op, const char* name, const Tensor& t, DType dtype, const Tensor& logits) {
@@ -26,12 +26,8 @@ void check_arguments(const char* op, const Args& a) {
   check_rows(op, "loss", a.loss, DType::f32, a.logits);
   check_rows(op, "targets", a.targets, DType::i32, a.logits);
   check_rows(op, "weights", a.weights, DType::f32, a.logits);
-  const CrossEntropyOptions& options = a.options;
-  check(options.valid_vocab >= 0 && options.valid_vocab <= a.logits.shape[-1], op, ": valid_vocab is ",
-        options.valid_vocab, ", must be in [0, ", a.logits.shape[-1], "]");
-  check(options.label_smoothing >= 0 && options.label_smoothing <= 1, op, ": label_smoothing is ",
-        options.label_smoothing, ", must be in [0, 1]");
-  check(options.z_loss >= 0, op, ": z_loss is ", options.z_loss, ", must be at least 0");
+  check(a.valid_vocab >= 0 && a.valid_vocab <= a.logits.shape[-1], op, ": valid_vocab is ", a.valid_vocab,
+        ", must be in [0, ", a.logits.shape[-1], "]");
 }
 
 }  // namespace
@@ -53,15 +49,14 @@ constexpr float kLowest = std::numeric_limits<float>::lowest();
 
 // What one pass over a row finds out.
 struct RowSums {
-  float max;    // kLowest when all logits are -infinity
-  float exps;   // sum of exp(x - max)
-  float total;  // sum of x
+  float max;   // kLowest when all logits are -infinity
+  float exps;  // sum of exp(x - max)
 };
 
 // Each lane keeps its own maximum; the lanes meet at the end.
 template <class T>
 RowSums row_sums(const T* x, int64_t V) {
-  Floats max_so_far = splat(kLowest), exps{}, total{};
+  Floats max_so_far = splat(kLowest), exps{};
   for (int64_t begin = 0; begin < V; begin += kColumnBlock) {
     const T* block = x + begin;
     const int64_t n = std::min(kColumnBlock, V - begin);
@@ -71,42 +66,27 @@ RowSums row_sums(const T* x, int64_t V) {
     });
     exps *= exp(max_so_far - top);
     for_each_vector(n, [&](int64_t i, auto lanes) {
-      const Floats v = load(block + i, lanes);
-      exps += keep_lanes(exp(v - top), lanes, 0.0f);
-      total += v;
+      exps += keep_lanes(exp(load(block + i, lanes) - top), lanes, 0.0f);
     });
     max_so_far = top;
   }
   const float highest = max(max_so_far);
-  return {highest, sum(exps * exp(max_so_far - highest)), sum(total)};
-}
-
-float row_nll(const RowSums& sums, float target_logit, int64_t V, const CrossEntropyOptions& options) {
-  const float log_exps = std::log(sums.exps);
-  float nll = log_exps + (sums.max - target_logit);
-  if (options.label_smoothing > 0)
-    nll += options.label_smoothing * (target_logit - sums.total / static_cast<float>(V));
-  const float lse = sums.max + log_exps;
-  return options.z_loss > 0 ? nll + options.z_loss * lse * lse : nll;
+  return {highest, sum(exps * exp(max_so_far - highest))};
 }
 
 // dlogits of one row of V valid columns; x and dx may be the same.
 template <class T, class D>
-void row_gradient(D* dx, const T* x, int64_t V, int64_t target, float weight, const RowSums& sums,
-                  const CrossEntropyOptions& options) {
-  const float lse = sums.max + std::log(sums.exps);
-  const float scale = weight * (1 + 2 * options.z_loss * lse) / sums.exps;
-  const float smooth = weight * options.label_smoothing / static_cast<float>(V);
-  const auto gradient = [&](Floats v) { return exp(v - sums.max) * scale - smooth; };
-  const float at_target =
-      gradient(splat(static_cast<float>(x[target])))[0] - weight * (1 - options.label_smoothing);
+void row_gradient(D* dx, const T* x, int64_t V, int64_t target, float weight, const RowSums& sums) {
+  const float scale = weight / sums.exps;
+  const auto gradient = [&](Floats v) { return exp(v - sums.max) * scale; };
+  const float at_target = gradient(splat(static_cast<float>(x[target])))[0] - weight;
   for_each_vector(V, [&](int64_t i, auto lanes) { store(dx + i, gradient(load(x + i, lanes)), lanes); });
   dx[target] = D(at_target);
 }
 
 template <class T, class D>
 void rows(const CrossEntropyBackward& a, int64_t begin, int64_t end) {
-  const int64_t columns = a.logits.shape[-1], V = valid_columns(a.logits, a.options);
+  const int64_t columns = a.logits.shape[-1], V = valid_columns(a);
   for (int64_t n = begin; n < end; ++n) {
     const int64_t target = a.targets.as<int32_t>()[n];
     float& loss = a.loss.as<float>()[n];
@@ -119,16 +99,16 @@ void rows(const CrossEntropyBackward& a, int64_t begin, int64_t end) {
     const T* x = a.logits.as<T>() + n * columns;
     const float weight = a.weights.as<float>()[n];
     const RowSums sums = row_sums(x, V);
-    loss = weight * row_nll(sums, x[target], V, a.options);
+    loss = weight * (std::log(sums.exps) + (sums.max - static_cast<float>(x[target])));
     if (!dx) continue;
-    row_gradient(dx, x, V, target, weight, sums, a.options);
+    row_gradient(dx, x, V, target, weight, sums);
     std::fill(dx + V, dx + columns, D(0.0f));
   }
 }
 
 // The gradient is left out when a.dlogits is empty.
 void cross_entropy(const CrossEntropyBackward& a) {
-  check_targets(a.targets, valid_columns(a.logits, a.options));
+  check_targets(a.targets, valid_columns(a));
   const int64_t row_block = std::max<int64_t>(1, 16384 / a.logits.shape[-1]);
   visit_float(a.logits.dtype, [&]<class T>() {
     visit_float(a.dlogits.dtype, [&]<class D>() {
@@ -156,7 +136,7 @@ void cross_entropy_forward(Stream& stream, const CrossEntropyForward& a) {
                                         .logits = a.logits,
                                         .targets = a.targets,
                                         .weights = a.weights,
-                                        .options = a.options};
+                                        .valid_vocab = a.valid_vocab};
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::cross_entropy(stream, loss_alone);
   stream.run("cross_entropy_forward", [loss_alone] { cpu::cross_entropy(loss_alone); });

@@ -22,18 +22,16 @@ struct Rows {
   const int32_t* targets;
   const float* weights;
   int64_t columns, V;  // V of the columns are valid
-  CrossEntropyOptions options;
 };
 
 struct RowSums {
-  float max;    // kLowest when all logits are -infinity
-  float exps;   // sum of exp(x - max)
-  float total;  // sum of x
+  float max;   // kLowest when all logits are -infinity
+  float exps;  // sum of exp(x - max)
 };
 
 template <class T, int N>
 __device__ inline RowSums row_sums(const T* x, int64_t V) {
-  RowSums s{kLowest, 0.0f, 0.0f};
+  RowSums s{kLowest, 0.0f};
   for (int64_t i = static_cast<int64_t>(threadIdx.x) * N; i < V; i += kThreads * N) {
     const Pack<T, N> v = load<T, N>(x + i);
     const int valid = V - i < N ? static_cast<int>(V - i) : N;
@@ -41,24 +39,12 @@ __device__ inline RowSums row_sums(const T* x, int64_t V) {
     for (int j = 0; j < N; ++j)
       if (j < valid) top = fmaxf(top, to_float(v.element[j]));
     s.exps *= __expf(s.max - top);
-    for (int j = 0; j < N; ++j) {
-      if (j >= valid) continue;
-      s.exps += __expf(to_float(v.element[j]) - top);
-      s.total += to_float(v.element[j]);
-    }
+    for (int j = 0; j < N; ++j)
+      if (j < valid) s.exps += __expf(to_float(v.element[j]) - top);
     s.max = top;
   }
   const float max = block_max<kThreads>(s.max);
-  return {max, block_sum<kThreads>(s.exps * __expf(s.max - max)), block_sum<kThreads>(s.total)};
-}
-
-__device__ inline float row_nll(const RowSums& sums, float target_logit, int64_t V,
-                                const CrossEntropyOptions& options) {
-  const float log_exps = logf(sums.exps), lse = sums.max + log_exps;
-  float nll = log_exps + (sums.max - target_logit);
-  if (options.label_smoothing > 0)
-    nll += options.label_smoothing * (target_logit - sums.total / static_cast<float>(V));
-  return options.z_loss > 0 ? nll + options.z_loss * lse * lse : nll;
+  return {max, block_sum<kThreads>(s.exps * __expf(s.max - max))};
 }
 
 // Writes gradient(column, logit) for this thread's share of a row, and 0 in columns that are not valid.
@@ -87,15 +73,12 @@ __global__ void __launch_bounds__(kThreads) cross_entropy_kernel(Rows<T, D> r) {
   }
   const float weight = r.weights[row], target_logit = to_float(x[target]);
   const RowSums sums = row_sums<T, N>(x, V);  // its barriers let all threads read the target's logit
-  if (threadIdx.x == 0) r.loss[row] = weight * row_nll(sums, target_logit, V, r.options);
+  if (threadIdx.x == 0) r.loss[row] = weight * (logf(sums.exps) + (sums.max - target_logit));
   if (!dx) return;
-  const float lse = sums.max + logf(sums.exps);
-  const float scale = weight * (1 + 2 * r.options.z_loss * lse) / sums.exps;
-  const float smooth = weight * r.options.label_smoothing / static_cast<float>(V);
-  const float at_target = weight * (1 - r.options.label_smoothing);
+  const float scale = weight / sums.exps;
   write_row<N>(dx, x, r.columns, V, [&](int64_t column, float logit) {
-    const float gradient = __expf(logit - sums.max) * scale - smooth;
-    return column == target ? gradient - at_target : gradient;
+    const float share = __fmul_rn(__expf(logit - sums.max), scale);  // rounded in every column alike
+    return column == target ? share - weight : share;
   });
 }
 
@@ -115,8 +98,7 @@ void run(Stream& stream, const CrossEntropyBackward& a) {
                         .targets = a.targets.as<int32_t>(),
                         .weights = a.weights.as<float>(),
                         .columns = columns,
-                        .V = a.options.valid_vocab > 0 ? a.options.valid_vocab : columns,
-                        .options = a.options};
+                        .V = a.valid_vocab > 0 ? a.valid_vocab : columns};
   if (packable<T>(columns, rows.dlogits, rows.logits))
     launch<kPack>(stream, rows, a.logits.rows());
   else

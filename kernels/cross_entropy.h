@@ -1,11 +1,11 @@
 #pragma once
 // Cross-entropy of N rows of logits x over a vocabulary of V, with a target and a weight for each row:
-//   lse = ln sum exp(x)      nll = lse - (1 - e) x[target] - e mean(x) + z lse^2      loss = weight nll
-//   dlogits = weight ((1 + 2 z lse) softmax(x) - (1 - e) onehot(target) - e / V)
-// with e the label smoothing and z the weight of the z-loss. A negative target (-100, by custom) is ignored:
-// its loss and gradient are 0, whatever the logits. Columns from valid_vocab on pad the vocabulary: they
-// count nowhere, V above is valid_vocab, and their gradient is 0. A target outside the vocabulary is an Error
-// before anything is written; on a GPU the kernel stops itself there, an Error that names none.
+//   nll = ln sum exp(x) - x[target]      loss = weight nll      dlogits = weight (softmax(x) -
+//   onehot(target))
+// A negative target (-100, by custom) is ignored: its loss and gradient are 0, whatever the logits. Columns
+// from valid_vocab on pad the vocabulary: they count nowhere, and their gradient is 0. A target outside the
+// vocabulary is an Error before anything is written; on a GPU the kernel stops itself there, an Error that
+// names none.
 //
 // A row's sums run over its columns in one fixed order, in fp32.
 
@@ -14,28 +14,22 @@
 
 namespace flatshard {
 
-struct CrossEntropyOptions {
-  float label_smoothing = 0;  // e, in [0, 1]
-  float z_loss = 0;           // z, at least 0
-  int64_t valid_vocab = 0;    // 0: all columns
-};
-
 struct CrossEntropyForward {
-  Tensor loss;     // (N) f32
-  Tensor logits;   // (N, V)
-  Tensor targets;  // (N) i32
-  Tensor weights;  // (N) f32
-  CrossEntropyOptions options{};
+  Tensor loss;              // (N) f32
+  Tensor logits;            // (N, V)
+  Tensor targets;           // (N) i32
+  Tensor weights;           // (N) f32
+  int64_t valid_vocab = 0;  // 0: all columns
 };
 
 // The loss as well: it costs nothing beside the gradient.
 struct CrossEntropyBackward {
-  Tensor dlogits;  // (N, V), of any float dtype; may be the tensor of the logits
-  Tensor loss;     // (N) f32
-  Tensor logits;   // (N, V)
-  Tensor targets;  // (N) i32
-  Tensor weights;  // (N) f32
-  CrossEntropyOptions options{};
+  Tensor dlogits;           // (N, V), of any float dtype; may be the tensor of the logits
+  Tensor loss;              // (N) f32
+  Tensor logits;            // (N, V)
+  Tensor targets;           // (N) i32
+  Tensor weights;           // (N) f32
+  int64_t valid_vocab = 0;  // 0: all columns
 };
 
 // The Error of a target outside a vocabulary of V, in stream order; for callers that compute chunk by chunk.

@@ -32,7 +32,7 @@ int64_t chunk_of(const Args& a) {
 // Before the first chunk, so that the Error counts from the first token and nothing has been written.
 template <class Args>
 void check_all_targets(Stream& stream, const Args& a) {
-  check_targets(stream, a.targets, a.options.valid_vocab > 0 ? a.options.valid_vocab : a.w.shape[0]);
+  check_targets(stream, a.targets, a.valid_vocab > 0 ? a.valid_vocab : a.w.shape[0]);
 }
 
 // Calls work(begin, end) for the tokens of each chunk. A plan knows all of them by the first and the last.
@@ -77,7 +77,7 @@ void head_loss_forward(Stream& stream, Arena& scratch, const HeadLossForward& a)
                                    .logits = chunk_logits,
                                    .targets = tokens_of(a.targets, begin, end),
                                    .weights = tokens_of(a.weights, begin, end),
-                                   .options = a.options});
+                                   .valid_vocab = a.valid_vocab});
   });
 }
 
@@ -102,7 +102,7 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
                                     .logits = chunk_logits,
                                     .targets = tokens_of(a.targets, begin, end),
                                     .weights = tokens_of(a.weights, begin, end),
-                                    .options = a.options});
+                                    .valid_vocab = a.valid_vocab});
     // dw first: after the last chunk its reduction over ranks may start while dx is computed.
     if (!a.dw.empty())
       gemm(stream, scratch,

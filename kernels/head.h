@@ -2,8 +2,8 @@
 // The output head and its cross-entropy over N tokens of C features and a vocabulary of V, w of (V, C):
 //   logits = x w^T      loss = cross_entropy(logits)      dx = dlogits w      dw += dlogits^T x
 // computed chunk by chunk of tokens, so that the (N, V) logits never exist at once. Logits are fp32; dlogits
-// is rounded to x's dtype before its two products. Losses, targets, weights and options are those of
-// cross_entropy.h.
+// is rounded to x's dtype before its two products. Losses, targets, weights and valid_vocab are those
+// of cross_entropy.h.
 //
 // The chunk belongs to the definition of a result's bits: dw is summed chunk by chunk, in order, and a matrix
 // product of fewer rows may sum each of them in another order.
@@ -16,28 +16,28 @@
 namespace flatshard {
 
 struct HeadLossForward {
-  Tensor loss;     // (N) f32
-  Tensor x;        // (N, C)
-  Tensor w;        // (V, C), of x's dtype
-  Tensor targets;  // (N) i32
-  Tensor weights;  // (N) f32
-  CrossEntropyOptions options{};
-  int64_t chunk = 0;  // tokens; 0: head_chunk
-  bool tf32 = false;  // of its matrix products (gemm.h)
+  Tensor loss;              // (N) f32
+  Tensor x;                 // (N, C)
+  Tensor w;                 // (V, C), of x's dtype
+  Tensor targets;           // (N) i32
+  Tensor weights;           // (N) f32
+  int64_t valid_vocab = 0;  // 0: V
+  int64_t chunk = 0;        // tokens; 0: head_chunk
+  bool tf32 = false;        // of its matrix products (gemm.h)
 };
 
 // The loss as well, in one pass.
 struct HeadLossBackward {
-  Tensor dx;       // (N, C)
-  Tensor dw;       // (V, C) f32, added to; empty where w is frozen
-  Tensor loss;     // (N) f32
-  Tensor x;        // (N, C), of dx's dtype
-  Tensor w;        // (V, C), of x's dtype
-  Tensor targets;  // (N) i32
-  Tensor weights;  // (N) f32
-  CrossEntropyOptions options{};
-  int64_t chunk = 0;  // tokens; 0: head_chunk
-  bool tf32 = false;  // of its matrix products (gemm.h)
+  Tensor dx;                // (N, C)
+  Tensor dw;                // (V, C) f32, added to; empty where w is frozen
+  Tensor loss;              // (N) f32
+  Tensor x;                 // (N, C), of dx's dtype
+  Tensor w;                 // (V, C), of x's dtype
+  Tensor targets;           // (N) i32
+  Tensor weights;           // (N) f32
+  int64_t valid_vocab = 0;  // 0: V
+  int64_t chunk = 0;        // tokens; 0: head_chunk
+  bool tf32 = false;        // of its matrix products (gemm.h)
 };
 
 // The tokens of a chunk where none are asked for: as many as give kHeadLogitsBytes of fp32 logits, in

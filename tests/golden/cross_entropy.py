@@ -1,4 +1,4 @@
-"""Golden values of the weighted cross-entropy with label smoothing and z-loss, from PyTorch's autograd."""
+"""Golden values of the weighted cross-entropy from PyTorch's autograd."""
 import torch
 from torch.nn.functional import cross_entropy
 
@@ -13,8 +13,7 @@ def main():
         targets = torch.randint(40, (6,), generator=g)
         targets[2] = -100
         x = logits.float()
-        nll = cross_entropy(x, targets, reduction="none", label_smoothing=0.1)
-        nll = nll + 0.01 * torch.logsumexp(x, -1).square() * (targets >= 0)
+        nll = cross_entropy(x, targets, reduction="none")
         loss = weights * nll
         loss.sum().backward()
         save(f"cross_entropy_{name}", {"logits": logits, "targets": targets.int(), "dnll": weights, "loss": loss,

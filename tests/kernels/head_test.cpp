@@ -109,7 +109,7 @@ TEST_CASE("the head names a target outside the vocabulary by its token, and leav
   CHECK(s.error(s.arguments()) == "target 4 at 2 is outside the vocabulary of 4");
   s.targets[2] = 3;
   HeadLossBackward padded = s.arguments();
-  padded.options.valid_vocab = 3;
+  padded.valid_vocab = 3;
   CHECK(s.error(padded) == "target 3 at 2 is outside the vocabulary of 3");
   for (const float dw : s.dw) CHECK(dw == 0.0f);
   CHECK(s.error(s.arguments()) == "");
