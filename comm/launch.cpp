@@ -4,15 +4,54 @@
 #include <cstdlib>
 #include <sched.h>
 #include <thread>
+#include <vector>
 
 #include "comm/world.h"
+#include "runtime/check.h"
 
 namespace flatshard {
 
+namespace {
+
+// A variable that a launcher sets, and the number of processes that it tells: all of them, or at least.
+struct Launch {
+  const char* variable;
+  int ranks;
+  bool all;
+};
+
+// The innermost launcher comes first: srun may start the daemons of mpirun, whose processes then inherit the
+// number of daemons. SLURM_NTASKS is not here: an allocation sets it for a plain program as well.
+constexpr const char* kSizes[] = {"OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "PMI_SIZE",
+                                  "JSM_NAMESPACE_SIZE", "SLURM_STEP_NUM_TASKS"};
+
+std::vector<Launch> launches() {
+  std::vector<Launch> found;
+  for (const char* name : kSizes)
+    if (const char* value = std::getenv(name)) found.push_back({name, std::max(1, std::atoi(value)), true});
+  if (const char* value = std::getenv("MPI_LOCALNRANKS"))  // those of this host
+    found.push_back({"MPI_LOCALNRANKS", std::max(1, std::atoi(value)), false});
+  if (const char* value = std::getenv("PMIX_RANK"))  // there are those before it
+    found.push_back({"PMIX_RANK", 1 + std::max(0, std::atoi(value)), false});
+  return found;
+}
+
+}  // namespace
+
 std::optional<int> launched_ranks() {
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"})
-    if (const char* value = std::getenv(name)) return std::max(1, std::atoi(value));
-  return std::nullopt;
+  const std::vector<Launch> found = launches();
+  return found.empty() ? std::nullopt : std::optional(found.front().ranks);
+}
+
+void check_ranks_joined(int joined) {
+  const std::vector<Launch> found = launches();
+  if (std::any_of(found.begin(), found.end(), [&](Launch l) { return l.all && l.ranks == joined; })) return;
+  for (const auto& [variable, ranks, all] : found)
+    check(!all && ranks <= joined, "a launcher started ", all ? "" : "at least ", ranks,
+          ranks == 1 ? " process (" : " processes (", variable, "), but MPI has joined ", joined,
+          ": use the mpirun of the MPI library that this program was built with, or srun with an --mpi that "
+          "the library supports, such as pmix; to run one process alone, unset ",
+          variable);
 }
 
 Processors processors() {

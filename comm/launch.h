@@ -5,8 +5,13 @@
 
 namespace flatshard {
 
-// The number of processes that mpirun or srun started together with this one; nothing when neither did.
+// The number of processes that a launcher (mpirun, srun ...) started together with this one; nothing when
+// none did. A batch script or a shell inside an allocation is not started by one.
 std::optional<int> launched_ranks();
+
+// An Error when a launcher started several processes but MPI has joined another number of them: every one
+// would train alone, in one folder.
+void check_ranks_joined(int joined);
 
 // The processors this process may run on, and those the machine has.
 struct Processors {
