@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <sys/resource.h>
 
 #include "runtime/check.h"
 
@@ -34,6 +35,20 @@ void write_whole_file(const std::string& path, std::string_view text) {
   finish_file(path);
 }
 
-void survive_file_limits() { std::signal(SIGXFSZ, SIG_IGN); }
+void survive_file_limits() {
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+}
+
+int64_t files_left_to_open() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur > INT64_MAX) return INT64_MAX;
+  std::error_code none;
+  const fs::directory_iterator open("/proc/self/fd", none);
+  return static_cast<int64_t>(files.rlim_cur) - std::distance(begin(open), end(open));
+}
 
 }  // namespace flatshard

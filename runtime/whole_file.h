@@ -2,6 +2,7 @@
 // Files that are whole or not there. They are written under an unfinished name, which ends in ".tmp", and
 // then get their own.
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -15,7 +16,9 @@ std::string unfinished_name(const std::string& path);
 void finish_file(const std::string& path);
 
 // A write beyond a limit on the size of files (ulimit -f) fails from now on, as on a full disk; else a signal
-// would end the process.
+// would end the process. The number of open files may reach the hard limit (ulimit -Hn).
 void survive_file_limits();
+// How many more files this process can open before it reaches its limit.
+int64_t files_left_to_open();
 
 }  // namespace flatshard

@@ -105,6 +105,19 @@ void Checkpoints::plan(const Model& model, const ModelDocuments& documents) {
   } catch (const Error& error) {
     throw Error(str("checkpoint.shard_size: ", error.what()), error.where);
   }
+  check_open_files();
+}
+
+// A save opens all files of a checkpoint at once, and so does resuming from it.
+void Checkpoints::check_open_files() const {
+  constexpr int64_t kOthers = 16;  // such as metrics, and connections to other ranks
+  int64_t files = 0;
+  for (const TensorFolderLayout& layout : layouts_) files += std::ssize(layout.files());
+  const int64_t left = files_left_to_open();
+  check(files + kOthers <= left, "checkpoint.shard_size = ", shard_bytes_, " bytes cuts a checkpoint into ",
+        files, " files that are open at once, but this process can open ",
+        std::max<int64_t>(left - kOthers, 0),
+        " more: raise checkpoint.shard_size, or the limit on open files (ulimit -n)");
 }
 
 void Checkpoints::load(Engine& engine) {

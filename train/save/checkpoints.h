@@ -62,6 +62,7 @@ class Checkpoints {
  private:
   std::filesystem::path find(const std::string& resume);
   void check_no_others() const;
+  void check_open_files() const;
   void write_latest(int64_t step) const;  // under an unfinished name
   void move_latest() const;
   void remove_oldest(const TrainState& newest) const;
