@@ -66,6 +66,9 @@ class TensorFolderReader {
   std::map<const InputFile*, BlockSums> sums_;
 };
 
+// Whether a set of files of this stem may have one of this name.
+bool is_tensor_file(const std::string& name, const std::string& stem);
+
 // How tensors are cut into files: in the order given, a new file where the next tensor would make the last
 // one hold more than `most_bytes` of tensors. One that is larger has a file to itself.
 class TensorFolderLayout {

@@ -21,8 +21,14 @@ std::string shard_name(const std::string& stem, size_t number, size_t count) {
   return stem + text.data();
 }
 
-// What a set of files of this stem may consist of.
-bool is_of_stem(const std::string& name, const std::string& stem) {
+// Of a single tensor.
+int64_t bytes_of(const SafetensorsSpec& spec) {
+  return SafetensorsLayout({spec}).elements(0) * size_of(spec.dtype);
+}
+
+}  // namespace
+
+bool is_tensor_file(const std::string& name, const std::string& stem) {
   if (!name.starts_with(stem)) return false;
   const std::string rest = name.substr(stem.size());
   size_t number = 0, count = 0;
@@ -30,13 +36,6 @@ bool is_of_stem(const std::string& name, const std::string& stem) {
                      name == shard_name(stem, number, count);
   return shard || rest == ".safetensors" || rest == ".safetensors.index.json";
 }
-
-// Of a single tensor.
-int64_t bytes_of(const SafetensorsSpec& spec) {
-  return SafetensorsLayout({spec}).elements(0) * size_of(spec.dtype);
-}
-
-}  // namespace
 
 TensorFolderLayout::TensorFolderLayout(const std::string& stem, std::vector<SafetensorsSpec> specs,
                                        int64_t most_bytes)
@@ -109,7 +108,7 @@ void finish_tensor_files(const std::string& folder, const std::string& stem,
   std::vector<fs::path> left;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    if (is_of_stem(name, stem) && !wanted.contains(name)) left.push_back(entry.path());
+    if (is_tensor_file(name, stem) && !wanted.contains(name)) left.push_back(entry.path());
   }
   for (const fs::path& path : left) fs::remove(path);
 }

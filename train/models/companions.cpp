@@ -1,6 +1,8 @@
 #include "train/models/companions.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "runtime/check.h"
 #include "runtime/mapped_file.h"
@@ -43,6 +45,10 @@ std::string read_companion(const fs::path& folder, const std::string& path) {
 }
 
 }  // namespace
+
+bool is_companion(const std::string& name) {
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
 
 Companions read_companions(const std::string& folder) {
   Companions found;

@@ -10,6 +10,9 @@ namespace flatshard {
 
 using Companions = std::map<std::string, std::string>;  // name in the folder -> content
 
+// Whether a file of this name is one of them.
+bool is_companion(const std::string& name);
+
 // Those that a folder has; none where it is "". A link counts as the file that it leads to, if that lies in
 // the folder or is one of Hugging Face's cache, beside whose snapshots/ are its blobs/. Any other is an
 // Error: what is written from here may be published. So is a file of more than 64 MiB.

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "runtime/check.h"
+#include "train/models/companions.h"
 #include "train/save/shard_files.h"
 #include "train/save/train_state.h"
 
@@ -19,6 +20,14 @@ std::optional<std::string> line_of_latest(const fs::path& folder) {
   if (!in.good()) return {};
   std::getline(in, line);
   return line;
+}
+
+bool is_file_of_checkpoint(const std::string& name) {
+  for (const char* other : {kConfigName, TrainState::kFileName, Checksums::kFileName})
+    if (name == other) return true;
+  return is_companion(name) || std::any_of(kShardFiles.begin(), kShardFiles.end(), [&](const auto& files) {
+           return is_tensor_file(name, files.stem);
+         });
 }
 
 }  // namespace
@@ -67,6 +76,21 @@ fs::path find_checkpoint(const std::string& given) {
   check(!fs::exists(path / kConfigName), given,
         ": is a model folder, not a checkpoint: a new run begins with it by model.init_from");
   return latest_in(path);
+}
+
+bool is_of_checkpoint(const fs::path& folder) {
+  if (!fs::is_directory(fs::symlink_status(folder))) return false;
+  const fs::directory_iterator entries(folder);
+  return std::all_of(begin(entries), end(entries), [](const fs::directory_entry& entry) {
+    return fs::is_regular_file(entry.symlink_status()) &&
+           is_file_of_checkpoint(entry.path().filename().string());
+  });
+}
+
+void remove_checkpoint(const fs::path& folder) {
+  if (!fs::exists(fs::symlink_status(folder))) return;
+  check(is_of_checkpoint(folder), folder.string(), ": was not written by a run: move it away");
+  fs::remove_all(folder);
 }
 
 std::set<std::string> check_complete(const fs::path& path, const Checksums& sums) {

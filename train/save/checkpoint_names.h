@@ -28,6 +28,12 @@ bool is_latest(const std::filesystem::path& checkpoint);
 // The path of a checkpoint, or the latest of a run's folder. What ends in "/" is the same without it.
 std::filesystem::path find_checkpoint(const std::string& path);
 
+// Whether a run wrote this folder as a checkpoint, whole or in part: it is a folder, not a link, and holds
+// nothing but the files of a checkpoint.
+bool is_of_checkpoint(const std::filesystem::path& folder);
+// Removes such a folder if it is there. An Error when something else has the path.
+void remove_checkpoint(const std::filesystem::path& folder);
+
 // An Error unless there are sums of every file that a checkpoint consists of; otherwise the names of those
 // with tensors.
 std::set<std::string> check_complete(const std::filesystem::path& checkpoint, const Checksums& sums);

@@ -15,16 +15,23 @@ namespace flatshard {
 namespace fs = std::filesystem;
 namespace {
 
+// One that the run being resumed leaves behind gives its name to the step that is saved again.
+fs::path given_up_name(const fs::path& checkpoint) { return unfinished_name(checkpoint.string() + ".old"); }
+
+bool is_unfinished_name(const std::string& name) {
+  const std::string stem = name.substr(0, name.find('.'));
+  return step_of(stem) && (name == unfinished_name(stem) || name == given_up_name(stem));
+}
+
+// This process holds the folder, so no other is still writing what is removed here.
 void remove_leftovers(const fs::path& folder) {
   std::error_code none;
   std::vector<fs::path> found;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, none)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("step-") && name.ends_with(".tmp")) found.push_back(entry.path());
-  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, none))
+    if (is_unfinished_name(entry.path().filename().string())) found.push_back(entry.path());
   for (const fs::path& path : found) {
+    remove_checkpoint(path);
     log_info(path.string(), ": a checkpoint that was not finished, or not wholly removed; removed now");
-    fs::remove_all(path);
   }
   fs::remove(unfinished_name((folder / kLatestName).string()), none);
 }
@@ -73,8 +80,7 @@ std::optional<TrainState> Checkpoints::begin(const std::string& resume) {
     if (world_.rank() != 0) return;
     remove_leftovers(folder_);
     if (!resume.empty()) path = find(resume).string();
-    own_ = !path.empty() && fs::absolute(path).lexically_normal().parent_path() ==
-                                (fs::absolute(folder_) / "").lexically_normal().parent_path();
+    own_ = !path.empty() && fs::equivalent(fs::absolute(path).lexically_normal().parent_path(), folder_);
     if (!own_) check_no_others();
   });
   source_ = world_.all_gather_texts(path, "the checkpoint to resume from").front();
@@ -213,12 +219,13 @@ void Checkpoints::commit(const TrainState& state, Checksums sums) const {
   sync_folder(written.string());
   write_latest(state.step);  // what a full disk refuses, it refuses before the checkpoint has its name
   // One of this name was left by a course that was given up, and `latest` does not name it.
-  const fs::path given_up = unfinished_name(path.string() + ".old");
-  if (fs::exists(path)) rename_durable(path.string(), given_up.string());
+  const fs::path given_up = given_up_name(path);
+  const bool replaces = fs::exists(path);
+  if (replaces) rename_durable(path.string(), given_up.string());
   rename_durable(written.string(), path.string());
   move_latest();
   try {
-    fs::remove_all(given_up);
+    if (replaces) remove_checkpoint(given_up);
     if (keep_ > 0) remove_oldest(state);
   } catch (const std::exception& error) {  // this one is there nevertheless
     log_warning("an earlier checkpoint cannot be removed: ", error.what());
@@ -243,14 +250,15 @@ void Checkpoints::move_latest() const {
 // given up, which are ahead of the newest.
 void Checkpoints::remove_oldest(const TrainState& newest) const {
   std::vector<int64_t> steps = steps_in(folder_);
+  std::erase_if(steps, [&](int64_t step) { return !is_of_checkpoint(folder_ / name_of_step(step)); });
   std::rotate(steps.begin(), std::upper_bound(steps.begin(), steps.end(), newest.step), steps.end());
   int64_t count = std::ssize(steps);
   for (const int64_t step : steps) {
     if (count <= keep_) return;
     if (step == newest.step || (newest.best && step == newest.best->step)) continue;
-    const std::string path = (folder_ / name_of_step(step)).string(), unfinished = unfinished_name(path);
-    rename_durable(path, unfinished);
-    fs::remove_all(unfinished);
+    const fs::path path = folder_ / name_of_step(step);
+    rename_durable(path.string(), unfinished(step).string());
+    remove_checkpoint(unfinished(step));
     --count;
   }
 }

@@ -11,7 +11,8 @@
 // A checkpoint is there or not. All ranks write their ranges into step-20.tmp and sync them (saver.h); once
 // every rank is through, rank 0 adds the checksums, syncs, gives the folder its name and then moves `latest`,
 // which it has written before.
-// Whatever ends the run in between leaves a step-20.tmp, which the next start reports and removes.
+// Whatever ends the run in between leaves a step-20.tmp, which the next start reports and removes. It refuses
+// to start when there are files of others in it.
 
 #include <filesystem>
 #include <functional>
@@ -32,10 +33,10 @@ class Checkpoints {
   // Of `keep` checkpoints the oldest go first, but never the best nor the newest; 0 keeps all.
   Checkpoints(const RunSetup& setup, World& world);
 
-  // Called by all ranks; succeeds, or throws the same Error, on all of them. Before the run touches its
-  // folder: removes what an interrupted save has left there, and finds the checkpoint that `resume` asks
-  // for and verifies all of it but the tensors: "latest" of this folder, or the path of a checkpoint or of a
-  // run. Nothing where resume is "": then the folder must have no checkpoints, lest two runs mix.
+  // Called by all ranks; succeeds, or throws the same Error, on all of them. The run holds its folder
+  // (run_folder.h). Removes what an interrupted save has left there, and finds the checkpoint that `resume`
+  // asks for and verifies all of it but the tensors: "latest" of this folder, or the path of a checkpoint or
+  // of a run. Nothing where resume is "": then the folder must have no checkpoints, lest two runs mix.
   std::optional<TrainState> begin(const std::string& resume);
   // The files that each checkpoint of this model will have; the documents must outlive this. Before load()
   // and commit().

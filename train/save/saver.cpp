@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "comm/agreement.h"
+#include "train/save/checkpoint_names.h"
 #include "train/save/shard_files.h"
 
 namespace flatshard {
@@ -31,6 +32,7 @@ struct Saver::Save {
   TrainState state;
   std::string folder;  // while it is unfinished
   std::vector<Part> parts;
+  bool made = false;     // the folder, by this rank
   bool written = false;  // by all ranks
   double seconds = 0, paid = 0, copying = 0;
 };
@@ -58,8 +60,9 @@ void Saver::begin(TrainState state) {
     succeed_together(world_, [&] {
       if (staging_) staging_->copy_from(engine_);
       if (!leads()) return;
-      fs::remove_all(save_->folder);
+      remove_checkpoint(save_->folder);
       fs::create_directory(save_->folder);
+      save_->made = true;
       open_all(true);
     });
     start([this] { write(); });
@@ -136,7 +139,7 @@ void Saver::or_give_up(const std::function<void()>& part) {
   } catch (const Error& error) {
     const std::unique_ptr<Save> given_up = std::move(save_);
     std::error_code ignored;
-    if (leads()) fs::remove_all(given_up->folder, ignored);
+    if (given_up->made) fs::remove_all(given_up->folder, ignored);
     fail(str("the checkpoint of step ", given_up->state.step, " was not written: ", error.what()));
   }
 }
