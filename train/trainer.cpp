@@ -192,8 +192,7 @@ void Trainer::begin() {
   if (resumed_)
     lines = lines_before(resumed_->log_history, resumed_->data_step,
                          checkpoints_.source().parent_path() / "metrics.jsonl");
-  folder_.make();
-  folder_.write("config.toml", to_toml(loaded_.config));
+  folder_.begin(to_toml(loaded_.config));
   metrics_.emplace(folder_.file("metrics.jsonl"), lines);
 }
 

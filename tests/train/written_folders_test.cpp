@@ -68,14 +68,14 @@ TEST_CASE("written folders of a published model, checkpoint, last model and expo
                     published = str(kSourceDir, "/tests/golden/folders/llama");
   fs::remove_all(run);
   fs::create_directories("written_folders");
-  const test::Workshop workshop(run);
-  std::string config = test::read_file(run + "/config.toml");
+  const test::Workshop workshop("written_from");
+  std::string config = test::read_file("written_from/config.toml");
   config.erase(config.find("[model]"), config.find("[data]") - config.find("[model]"));
-  std::ofstream(run + "/config.toml") << config;
+  std::ofstream("written_from/config.toml") << config;
   const test::Finished trained =
-      workshop.train(1, "--model.init_from=" + published +
-                            " --run.dir=. --checkpoint.save_every=4 --train.steps=4 && "
-                            "@ckpt export step-4 exported --dtype f32");
+      workshop.train(1, "--model.init_from=" + published + " --run.dir=../" + run +
+                            " --checkpoint.save_every=4 --train.steps=4 && cd ../" + run +
+                            " && @ckpt export step-4 exported --dtype f32");
   REQUIRE_MESSAGE(trained.exit_code == 0, trained.output);
   for (const char* folder : {"/step-4", "/model", "/exported"}) {
     write_ours(run + folder, logits_of(run + folder));
@@ -91,9 +91,10 @@ TEST_CASE("written folders of each family, a checkpoint and the last model, are 
     const std::string run = "written_folders/" + name;
     fs::remove_all(run);
     fs::create_directories("written_folders");
-    const test::Workshop workshop(run);
-    const test::Finished trained = workshop.train(
-        1, options + " --run.dir=. --checkpoint.save_every=4 --train.steps=4 --precision.compute=fp32");
+    const test::Workshop workshop("written_from");
+    const test::Finished trained =
+        workshop.train(1, options + " --run.dir=../" + run +
+                              " --checkpoint.save_every=4 --train.steps=4 --precision.compute=fp32");
     REQUIRE_MESSAGE(trained.exit_code == 0, trained.output);
     const std::vector<double> logits = logits_of(run + "/step-4");
     CHECK(logits == logits_of(run + "/model"));

@@ -1,6 +1,6 @@
 #pragma once
-// A folder that one process at a time works in. The system lets go of it when the process ends, however it
-// ends. What does not ask is not kept out.
+// Keeps a folder to one process at a time. The system releases the lock when the process ends, however it
+// ends. The lock is advisory: it keeps out only processes that take it.
 
 #include <string>
 
@@ -13,12 +13,15 @@ class FolderLock {
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
-  // From now on this process has the folder, if it is there: call this again when it has been made. An Error
-  // when another has it and keeps it for longer than a process takes that is about to end. File systems that
-  // know no locks are passed over.
-  void take(double patience_seconds = 5);
+  // Locks the folder at the path; false when there is none, or when the process that held it has removed it.
+  // An Error when another process holds it for longer than a process takes that is about to end. On a file
+  // system without locks every process succeeds.
+  bool take(double patience_seconds = 5);
 
  private:
+  bool is_at_path() const;
+  void release();
+
   std::string folder_;
   int file_ = -1;
 };

@@ -1,34 +1,87 @@
 #include "train/save/run_folder.h"
 
-#include <filesystem>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <fstream>
 #include <optional>
+#include <unistd.h>
 
 #include "comm/agreement.h"
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
+#include "train/save/checkpoint_names.h"
 #include "train/save/shard_files.h"
 
 namespace flatshard {
 namespace fs = std::filesystem;
 namespace {
 
-void make_folder(const fs::path& path) {
+constexpr const char* kConfig = "config.toml";
+constexpr std::string_view kMark = "# The config of the run in this folder, as train resolved it.";
+// What a run writes into its folder besides checkpoints.
+constexpr const char* kWritten[] = {kConfig,       "metrics.jsonl", "step1.txt", "trace.json",
+                                    "overlap.svg", "report.html",   kLatestName, "model"};
+
+// Makes the folder and those above it. Those that were not there are added to `made`, innermost first.
+void make_folders(const fs::path& path, std::vector<fs::path>& made) {
   std::error_code error;
-  fs::create_directories(path, error);
-  check(!error && fs::is_directory(path), path.string(), ": cannot make this folder: ", error.message());
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    std::vector<fs::path> missing;
+    for (fs::path at = path; !at.empty() && !fs::exists(at, error); at = at.parent_path())
+      missing.push_back(at);
+    error.clear();
+    for (auto at = missing.rbegin(); at != missing.rend() && !error; ++at)
+      if (fs::create_directory(*at, error)) made.insert(made.begin(), *at);
+    // A run that was refused may have removed a folder above this one in between.
+    if (error != std::errc::no_such_file_or_directory) break;
+  }
+  std::error_code none;
+  check(!fs::is_symlink(path, none) || fs::exists(path, none), path.string(),
+        ": is a link to a folder that does not exist: make that folder, or remove the link");
+  check(!error, path.string(), ": cannot make this folder: ", error.message());
+  check(fs::is_directory(path), path.string(), ": is not a folder: choose another run.dir");
+}
+
+void check_usable(const std::string& path) {
+  const bool usable = faccessat(AT_FDCWD, path.c_str(), R_OK | W_OK | X_OK, AT_EACCESS) == 0;
+  check(usable, path, ": cannot write into this folder: ", std::strerror(errno), ": choose another run.dir");
+}
+
+bool is_marked(const fs::path& folder) {
+  std::string line(kMark.size(), ' ');
+  return fs::is_regular_file(folder / kConfig) &&
+         std::ifstream(folder / kConfig).read(line.data(), std::ssize(line)) && line == kMark;
+}
+
+void check_replaceable(const fs::path& folder) {
+  if (is_marked(folder)) return;
+  for (const char* name : kWritten)
+    check(!fs::exists(fs::symlink_status(folder / name)), (folder / name).string(),
+          ": is not of a run in this folder, and a run would replace it: choose another run.dir, or move it "
+          "away");
 }
 
 }  // namespace
 
+RunFolder::~RunFolder() {
+  std::error_code ignored;
+  for (const fs::path& folder : made_) fs::remove(folder, ignored);  // which fails unless it is empty
+}
+
 void RunFolder::hold(World& world) {
   succeed_together(world, [&] {
-    if (world.rank() == 0) lock_.take();
+    if (world.rank() != 0) return;
+    do make_folders(path_, made_);
+    while (!lock_.take());
+    check_usable(path_);
+    check_replaceable(path_);
   });
 }
 
-void RunFolder::make() {
-  make_folder(path_);
-  lock_.take();
+void RunFolder::begin(const std::string& config) {
+  write(kConfig, str(kMark, '\n', config));
+  made_.clear();
   const fs::path parent = fs::absolute(path_).lexically_normal().parent_path();
   write_whole_file((parent / "latest").string(), fs::path(path_).string() + "\n");
 }
@@ -46,7 +99,8 @@ void save_model(const std::string& folder, const ModelDocuments& documents, int6
     writer.emplace(folder, layout, create, nullptr, TensorFolderWriter::Names::unfinished);
   };
   if (engine.rank() == 0) {
-    make_folder(folder);
+    std::vector<fs::path> made;
+    make_folders(folder, made);
     open_files(true);
   }
   world.barrier("the model's files");  // they are there

@@ -1,7 +1,10 @@
 #pragma once
-// The folder of a run, and the note beside it that says which run was the last.
+// The folder of a run. One run at a time holds it. A run writes only into a folder that has none of the files
+// that runs write, or that a run has marked as its own; the mark is the first line of its config.toml.
 
+#include <filesystem>
 #include <string>
+#include <vector>
 
 #include "comm/world.h"
 #include "train/save/folder_lock.h"
@@ -13,13 +16,19 @@ namespace flatshard {
 class RunFolder {
  public:
   explicit RunFolder(const std::string& path) : path_(path), lock_(path) {}
+  // Removes the folders that hold() made, unless begin() has made them a run's.
+  ~RunFolder();
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
 
-  // Keeps other runs out of the folder, where it is there already; rank 0 does. An Error on all ranks where
-  // another is at work in it.
+  // On rank 0: makes the folder where there is none, and keeps other runs out of it. Whatever is looked for
+  // in the folder is looked for after this, so of two runs that start together the second finds what the
+  // first has written. An Error on all ranks when another run holds the folder, when it cannot be written, or
+  // when it has files that a run would replace but no run wrote.
   void hold(World& world);
-  // Makes the folder, holds it, and names it the last run (the file "latest" in its parent). Files of an
-  // earlier run in it are replaced.
-  void make();
+  // Writes the resolved config, with the mark of a run's folder. From now on the run replaces the files of an
+  // earlier run.
+  void begin(const std::string& config);
 
   const std::string& path() const { return path_; }
   std::string file(const std::string& name) const { return path_ + "/" + name; }
@@ -29,6 +38,7 @@ class RunFolder {
 
  private:
   std::string path_;
+  std::vector<std::filesystem::path> made_;  // innermost first
   FolderLock lock_;
 };
 

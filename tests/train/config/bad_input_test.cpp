@@ -195,13 +195,14 @@ TEST_CASE("a data file that is missing, empty, cut off or something else is refu
 
 TEST_CASE("a run folder that cannot be made or written stops the run before its first step") {
   const test::Workshop workshop("bad_folders");
-  check_stopped(workshop, "--run.dir=corpus.tok", "corpus.tok: cannot make this folder: Not a directory");
-  check_stopped(workshop, "--run.dir=corpus.tok/run",
+  check_refused(workshop, "--run.dir=corpus.tok", "corpus.tok: is not a folder: choose another run.dir");
+  check_refused(workshop, "--run.dir=corpus.tok/run",
                 "corpus.tok/run: cannot make this folder: Not a directory");
-  fs::create_directories(workshop.file("taken/config.toml"));
-  check_stopped(workshop, "--run.dir=taken", "taken/config.toml: cannot write: Is a directory");
-  fs::create_directories(workshop.file("taken_too/metrics.jsonl"));
-  check_stopped(workshop, "--run.dir=taken_too", "taken_too/metrics.jsonl: cannot write: Is a directory");
+  check_refused(workshop, "--run.dir=" + std::string(300, 'l'),
+                std::string(300, 'l') + ": cannot make this folder: File name too long");
+  fs::create_symlink("nowhere", workshop.file("link"));
+  check_refused(workshop, "--run.dir=link",
+                "link: is a link to a folder that does not exist: make that folder, or remove the link");
   check_refused(workshop, "--run.dir=", "run.dir is \"\", must name a folder");
 }
 

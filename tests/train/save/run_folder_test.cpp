@@ -1,0 +1,97 @@
+#include "train/save/run_folder.h"
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <thread>
+#include <unistd.h>
+
+#include "tests/checkpoint_content.h"
+#include "tests/test.h"
+#include "tests/workshop.h"
+
+using namespace flatshard;
+namespace fs = std::filesystem;
+
+namespace {
+
+void write_text(const std::string& path, const std::string& text) {
+  fs::create_directories(fs::path(path).parent_path());
+  std::ofstream(path) << text;
+}
+
+}  // namespace
+
+TEST_CASE("a run holds its folder from the start, although it is new") {
+  fs::remove_all("held");
+  World world;
+  RunFolder run("held/a/run");
+  run.hold(world);
+  FolderLock other("held/a/run");
+  CHECK(test::error_of([&] { other.take(0); }).find("another run is at work in this folder") !=
+        std::string::npos);
+}
+
+TEST_CASE("a run that does not begin leaves no folder behind, and one that waits for it makes its own") {
+  fs::remove_all("given_up");
+  fs::create_directory("given_up");
+  World world;
+  std::optional<RunFolder> refused("given_up/a/run");
+  refused->hold(world);
+  RunFolder waits("given_up/a/run");
+  std::thread waiting([&] { waits.hold(world); });
+  refused.reset();
+  waiting.join();
+  waits.begin("");
+  CHECK(fs::exists("given_up/a/run/config.toml"));
+  fs::create_directory("given_up/kept");
+  { RunFolder("given_up/kept").hold(world); }
+  CHECK(fs::is_directory("given_up/kept"));
+  { RunFolder("given_up/b/run").hold(world); }
+  CHECK(!fs::exists("given_up/b"));
+}
+
+TEST_CASE("a run replaces files of an earlier run, and no others") {
+  fs::remove_all("others");
+  World world;
+  for (const std::string name : {"config.toml", "metrics.jsonl", "latest", "report.html", "step1.txt"}) {
+    CAPTURE(name);
+    const std::string folder = "others/of_" + name, file = folder + "/" + name;
+    write_text(file, "mine");
+    CHECK(test::error_of([&] { RunFolder(folder).hold(world); }) ==
+          file +
+              ": is not of a run in this folder, and a run would replace it: choose another run.dir, or "
+              "move it away");
+    CHECK(test::read_file(file) == "mine");
+    fs::remove(file);
+    RunFolder run(folder);
+    run.hold(world);
+    run.begin("a = 1\n");
+    write_text(file, test::read_file(folder + "/config.toml"));
+  }
+  RunFolder again("others/of_config.toml");
+  again.hold(world);
+  again.begin("a = 2\n");
+  CHECK(test::read_file("others/of_config.toml/config.toml").ends_with("resolved it.\na = 2\n"));
+}
+
+TEST_CASE("a folder that cannot be written stops the run before it reads its data") {
+  if (geteuid() == 0) return test::skip("root may write everywhere");
+  World world;
+  fs::create_directories("read_only");
+  fs::permissions("read_only", fs::perms::owner_read | fs::perms::owner_exec);
+  CHECK(test::error_of([&] { RunFolder("read_only").hold(world); }) ==
+        "read_only: cannot write into this folder: Permission denied: choose another run.dir");
+  CHECK(test::error_of([&] { RunFolder("read_only/run").hold(world); }) ==
+        "read_only/run: cannot make this folder: Permission denied");
+  fs::permissions("read_only", fs::perms::owner_all);
+}
+
+TEST_CASE("a config in the run's folder that no run wrote stays as it is") {
+  const test::Workshop workshop("own_config");
+  const std::string config = test::read_file(workshop.file("config.toml"));
+  CHECK(workshop.train(1, "--run.dir=.").output ==
+        "train: ./config.toml: is not of a run in this folder, and a run would replace it: choose another "
+        "run.dir, or move it away\n");
+  CHECK(test::read_file(workshop.file("config.toml")) == config);
+}
