@@ -9,6 +9,7 @@
 #include "runtime/log.h"
 #include "runtime/parallel.h"
 #include "runtime/text.h"
+#include "train/models/last_run.h"
 #include "train/report/first_step.h"
 #include "train/report/log_history.h"
 #include "train/report/metrics.h"
@@ -364,11 +365,10 @@ void Trainer::save_or_warn(const std::function<void()>& part) {
 }
 
 void Trainer::finish() {
-  save_model(setup_.config.run.dir + "/model", documents_, setup_.shard_bytes, machinery_.engine(), world_);
+  save_model(folder_.file("model"), documents_, setup_.shard_bytes, machinery_.engine(), world_);
   if (setup_.config.run.trace) {
-    const std::string trace = setup_.config.run.dir + "/trace.json";
-    write_trace(trace, trace_, world_, clock_);
-    if (leads()) write_trace_picture(trace, setup_.config.run.dir + "/overlap.svg");
+    write_trace(folder_.file("trace.json"), trace_, world_, clock_);
+    if (leads()) write_trace_picture(folder_.file("trace.json"), folder_.file("overlap.svg"));
   }
   const std::string hash = weights_hash(machinery_.engine());
   if (!leads()) return;
@@ -377,6 +377,7 @@ void Trainer::finish() {
     out_ << "stopped   after step " << with_commas(completed_) << " of " << with_commas(total_steps_)
          << ", for rank " << stop_.rank << " was sent " << signal_name(stop_.signal) << '\n';
   write_report(folder_.path());
+  note_last_run(folder_.path());
   out_ << "report    " << folder_.file("report.html") << "\nmodel     " << folder_.file("model")
        << "\nweights " << hash << std::endl;
 }

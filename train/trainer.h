@@ -5,7 +5,8 @@
 //   report.html     curves, for a browser          trace.json      with run.trace: what ran when
 //   model/          the trained weights as a Hugging Face folder
 //   step-N/         checkpoints, and latest, the name of the newest
-// The folder appears only after everything that can be wrong with the input has been checked.
+// It keeps nothing in the folder until everything that can be wrong with the input has been checked. A run
+// that ends well is noted as the last one (models/last_run.h).
 
 #include <iosfwd>
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 
 #include "build_config.h"
 #include "runtime/check.h"
@@ -10,7 +11,17 @@
 #include "train/config/device_choice.h"
 
 namespace flatshard {
+namespace fs = std::filesystem;
 namespace {
+
+// Without what makes two texts of one path: "." on the way, slashes that are doubled or at the end. ".."
+// stays, because a link may stand before it.
+std::string plain_path(const std::string& path) {
+  fs::path plain;
+  for (const fs::path& part : fs::path(path))
+    if (!part.empty() && part != ".") plain /= part;
+  return plain.empty() ? "." : plain.string();
+}
 
 DType dtype_named(const std::string& name) {
   return name == "fp32" ? DType::f32 : name == "bf16" ? DType::bf16 : DType::f16;
@@ -177,6 +188,7 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpos
                  .transport = Transport::host,
                  .eval_sequences = config.train.eval_batch_size_per_device,
                  .shard_bytes = bytes_named("checkpoint.shard_size", config.checkpoint.shard_size)};
+  setup.config.run.dir = plain_path(config.run.dir);
   setup.device_is_here = !setup.device.is_cuda() || setup.device.index < cuda_device_count();
   setup.transport = transport_of(config.parallel.transport, setup.device, ranks, place);
   if (setup.eval_sequences == 0) setup.eval_sequences = config.train.batch_size_per_device;

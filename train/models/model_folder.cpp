@@ -1,7 +1,8 @@
 #include "train/models/model_folder.h"
 
 #include <filesystem>
-#include <fstream>
+
+#include "train/models/last_run.h"
 
 namespace flatshard {
 namespace {
@@ -12,21 +13,6 @@ std::vector<int64_t> dims_of(const Shape& shape) {
   std::vector<int64_t> dims;
   for (int i = 0; i < shape.rank(); ++i) dims.push_back(shape[i]);
   return dims;
-}
-
-fs::path last_run(const std::string& start) {
-  for (fs::path folder = fs::absolute(start).lexically_normal();; folder = folder.parent_path()) {
-    const fs::path file = folder / "runs" / "latest";
-    if (std::ifstream in(file); in.good()) {
-      std::string line;
-      std::getline(in, line);
-      check(!line.empty(), file.string(), ": is empty, must hold the path of a run's folder");
-      return folder / line;
-    }
-    check(folder.has_relative_path(), "no folder was given, and there is no runs/latest in ",
-          fs::absolute(start).lexically_normal().string(),
-          " or above: train a model first, or name its folder");
-  }
 }
 
 }  // namespace

@@ -82,8 +82,6 @@ void RunFolder::hold(World& world) {
 void RunFolder::begin(const std::string& config) {
   write(kConfig, str(kMark, '\n', config));
   made_.clear();
-  const fs::path parent = fs::absolute(path_).lexically_normal().parent_path();
-  write_whole_file((parent / "latest").string(), fs::path(path_).string() + "\n");
 }
 
 void RunFolder::write(const std::string& name, const std::string& text) const {

@@ -33,6 +33,17 @@ TEST_CASE("TF32 is refused where there are no fp32 products to round") {
   }
 }
 
+TEST_CASE("the folder of a run has one name, however it is written") {
+  const auto named = [](const std::string& dir) {
+    Config config = config_of("fp32");
+    config.run.dir = dir;
+    return set_up(config, 1).config.run.dir;
+  };
+  for (const char* same : {"runs/a", "runs/a/", "./runs//a", "runs/./a/.//"}) CHECK(named(same) == "runs/a");
+  for (const char* here : {".", "./", ".//."}) CHECK(named(here) == ".");
+  for (const char* kept : {"/", "/runs/a", "../a", "runs/../a", "-a", " a\n"}) CHECK(named(kept) == kept);
+}
+
 TEST_CASE("a plan takes a GPU that is not there, a run does not") {
   if (!kCudaBuilt) return test::skip("a build without CUDA");
   if (cuda_device_count() > 0) return test::skip("there is a GPU");
