@@ -17,6 +17,7 @@
 #include "bench/step_bench.h"
 #include "bench/strategy_bench.h"
 #include "runtime/parallel.h"
+#include "runtime/program_end.h"
 #include "runtime/whole_file.h"
 
 using namespace flatshard;
@@ -247,9 +248,9 @@ int main(int argc, char** argv) {
   declare(app, options);
   try {
     app.parse(argc, argv);
-    return run(options);
+    return end_program("bench", run(options), std::cout, std::cerr);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 1;
+    return end_program("bench", app.exit(error) == 0 ? 0 : 1, std::cout, std::cerr);
   } catch (const std::exception& error) {
     std::cerr << "bench: " << error.what() << '\n';
     return 1;

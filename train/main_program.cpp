@@ -10,6 +10,7 @@
 #include "comm/launch.h"
 #include "comm/world.h"
 #include "runtime/log.h"
+#include "runtime/program_end.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "train/agreement.h"
@@ -123,9 +124,10 @@ int train_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
     check(!(line.print_config && line.plan), "--print-config and --plan: give one of them");
     world = std::make_unique<World>();
     run(line, *world, out);
-    return 0;
+    const bool trained = !line.print_config && !line.plan;  // a lost line of progress is no failure
+    return trained ? 0 : end_program("train", 0, out, err);
   } catch (const CLI::CallForHelp& help) {
-    return app.exit(help, out, err);
+    return end_program("train", app.exit(help, out, err), out, err);
   } catch (const std::bad_alloc&) {
     return report("out of host memory", world.get(), out, err);
   } catch (const std::exception& error) {

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "runtime/program_end.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "train/tools/ckpt_commands.h"
@@ -18,6 +19,8 @@ constexpr char kAbout[] =
     "which\nstands for its latest checkpoint.";
 constexpr char kExitCodes[] =
     "Exit code: 0 when all is well, 1 where verify finds damage or diff a difference, 2 after an error.";
+
+constexpr int kFailed = 2;
 
 struct Words {
   std::string first, second, base, dtype, shard_size = "5GB";
@@ -107,17 +110,15 @@ int ckpt_main(int argc, const char* const* argv, std::ostream& out, std::ostream
   Commands commands(app, {.out = out, .terminal = watched ? &err : nullptr});
   try {
     app.parse(argc, argv);
-    out << std::flush;
-    check(out.good(), "writing the output failed");
-    return commands.exit_code();
+    return end_program("ckpt", commands.exit_code(), out, err, kFailed);
   } catch (const CLI::Success& help) {
-    return app.exit(help, out, err);
+    return end_program("ckpt", app.exit(help, out, err), out, err, kFailed);
   } catch (const std::bad_alloc&) {
     err << "ckpt: out of memory\n";
   } catch (const std::exception& error) {
     err << "ckpt: " << printable(error.what()) << '\n';
   }
-  return 2;
+  return kFailed;
 }
 
 }  // namespace flatshard
