@@ -49,8 +49,11 @@ class Opened {
 
 }  // namespace
 
+std::string unfinished_name(const std::string& path) { return path + ".tmp"; }
+
 void write_durable(const std::string& path, std::string_view text) {
-  Opened file(path, O_WRONLY | O_CREAT | O_TRUNC);
+  unlink(path.c_str());  // a link or a pipe of that name is not written through
+  Opened file(path, O_WRONLY | O_CREAT | O_EXCL);
   file.write_all(text);
   file.sync();
   file.finish();

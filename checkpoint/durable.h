@@ -7,8 +7,12 @@
 
 namespace flatshard {
 
-// Makes or replaces the file under this very name, and syncs it; the name itself is durable once its folder
-// is synced.
+// The temporary name of a file or folder whose writers must all know it, as the ranks of a run do. The caller
+// must see to it that nobody else writes the same one: by a lock, or by a folder of its own.
+std::string unfinished_name(const std::string& path);
+
+// Creates the file under this very name, in place of what has it, and syncs it; the name itself is durable
+// once its folder is synced.
 void write_durable(const std::string& path, std::string_view text);
 void sync_folder(const std::string& path);
 // Gives a file or folder another name in the same folder, and syncs that folder. A file of that name is

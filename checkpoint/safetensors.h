@@ -99,8 +99,9 @@ class SafetensorsLayout {
 // One process's hand on a file that is being written. The layout must outlive it.
 class SafetensorsWriter {
  public:
-  // With create it makes the file at its full size, header written, tensors zero; others open that file,
-  // after the one that creates it is through. What this process writes is added to `sums`, where given.
+  // With create it makes the file, in place of what has the name, at its full size, header written, tensors
+  // zero; others open that file, after the one that creates it is through. What this process writes is added
+  // to `sums`, where given.
   SafetensorsWriter(const std::string& path, const SafetensorsLayout& layout, bool create,
                     BlockSums* sums = nullptr);
   ~SafetensorsWriter();

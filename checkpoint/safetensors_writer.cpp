@@ -81,7 +81,8 @@ SafetensorsLayout::SafetensorsLayout(std::vector<SafetensorsSpec> specs, const M
 SafetensorsWriter::SafetensorsWriter(const std::string& path, const SafetensorsLayout& layout, bool create,
                                      BlockSums* sums)
     : path_(path), layout_(layout), sums_(sums) {
-  file_ = open(path.c_str(), O_WRONLY | O_CLOEXEC | (create ? O_CREAT | O_TRUNC : 0), 0666);
+  if (create) unlink(path.c_str());  // a link or a pipe of that name is not written through
+  file_ = open(path.c_str(), O_WRONLY | O_CLOEXEC | (create ? O_CREAT | O_EXCL : 0), 0666);
   check(file_ >= 0, path, ": cannot write: ", std::strerror(errno));
   try {
     create ? create_file() : check_size();

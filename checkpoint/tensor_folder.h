@@ -102,7 +102,7 @@ class TensorFolderLayout {
 // must outlive it.
 class TensorFolderWriter {
  public:
-  enum class Names { final, unfinished };  // unfinished: as runtime/whole_file.h has it
+  enum class Names { final, unfinished };  // unfinished: as durable.h has it
 
   // As SafetensorsWriter; `sums` are of the layout's files in order.
   TensorFolderWriter(const std::string& folder, const TensorFolderLayout& layout, bool create,

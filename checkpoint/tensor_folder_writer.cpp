@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "checkpoint/durable.h"
 #include "checkpoint/tensor_folder.h"
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
@@ -101,7 +102,8 @@ void finish_tensor_files(const std::string& folder, const std::string& stem,
                          const TensorFolderLayout& layout) {
   std::set<std::string> wanted{layout.index_name()};
   for (const TensorFolderLayout::File& file : layout.files()) {
-    finish_file(folder + "/" + file.name);
+    const std::string path = folder + "/" + file.name;
+    rename_durable(unfinished_name(path), path);
     wanted.insert(file.name);
   }
   if (!layout.index_name().empty()) write_whole_file(folder + "/" + layout.index_name(), layout.index_text());

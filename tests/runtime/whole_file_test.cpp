@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
+#include <sys/stat.h>
 
 #include "tests/test.h"
 
@@ -14,6 +16,12 @@ namespace {
 std::string text_of(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::set<std::string> names_in(const std::string& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename().string());
+  return names;
 }
 
 }  // namespace
@@ -33,4 +41,72 @@ TEST_CASE("a file that cannot be written is an error that names it, and leaves n
   CHECK(test::error_of([] { write_whole_file("whole_taken/a.txt", "a"); }) ==
         "whole_taken/a.txt: cannot write: Is a directory");
   CHECK(std::distance(fs::directory_iterator("whole_taken"), {}) == 1);
+}
+
+TEST_CASE("two writers of one file each write all of their own, and the last to finish wins") {
+  fs::create_directory("whole_two");
+  NewFile first("whole_two/a"), second("whole_two/a");
+  first.write("1");
+  second.write("22");
+  first.write("1");
+  CHECK(names_in("whole_two").size() == 2);
+  second.finish();
+  CHECK(text_of("whole_two/a") == "22");
+  first.finish();
+  CHECK(text_of("whole_two/a") == "11");
+  CHECK(names_in("whole_two") == std::set<std::string>{"a"});
+}
+
+TEST_CASE("a file that is not finished leaves the one before it, and what others have called .tmp") {
+  fs::create_directory("whole_left");
+  write_whole_file("whole_left/a", "before");
+  std::ofstream("whole_left/a.tmp") << "another's";
+  {
+    NewFile file("whole_left/a");
+    file.write("after");
+    file.complete();
+  }
+  CHECK(text_of("whole_left/a") == "before");
+  CHECK(text_of("whole_left/a.tmp") == "another's");
+  CHECK(names_in("whole_left") == std::set<std::string>{"a", "a.tmp"});
+}
+
+TEST_CASE("a pipe and a device are neither written nor replaced, also behind a link") {
+  fs::create_directory("whole_pipe");
+  REQUIRE(mkfifo("whole_pipe/pipe", 0600) == 0);
+  fs::create_symlink("/dev/null", "whole_pipe/link");
+  fs::create_symlink("nothing", "whole_pipe/dangling");
+  for (const char* name : {"whole_pipe/pipe", "whole_pipe/link", "/dev/null"})
+    CHECK(test::error_of([&] { write_whole_file(name, "a"); }) ==
+          str(name, ": cannot write: is a device, a pipe or a socket, must be a regular file"));
+  CHECK(test::error_of([] {
+          write_whole_file("whole_pipe/dangling", "a");
+        }).starts_with("whole_pipe/dangling: cannot write: is a symbolic link, and leads to no file"));
+  CHECK(test::error_of([] { write_whole_file("", "a"); }) == "the name of the file to write is empty");
+  CHECK(fs::is_fifo("whole_pipe/pipe"));
+  CHECK(fs::is_character_file("/dev/null"));
+  CHECK(names_in("whole_pipe") == std::set<std::string>{"pipe", "link", "dangling"});
+}
+
+TEST_CASE("a link is followed, and a name of the longest kind is written") {
+  fs::create_directory("whole_link");
+  write_whole_file("whole_link/a", "before");
+  fs::create_symlink("a", "whole_link/link");
+  write_whole_file("whole_link/link", "after");
+  CHECK(fs::is_symlink("whole_link/link"));
+  CHECK(text_of("whole_link/a") == "after");
+  const std::string longest(255, 'n');
+  write_whole_file("whole_link/" + longest, "a");
+  CHECK(names_in("whole_link") == std::set<std::string>{"a", "link", longest});
+}
+
+TEST_CASE("a pipe, a device and a file beyond the limit are not read as a whole") {
+  REQUIRE(mkfifo("whole_read_pipe", 0600) == 0);
+  CHECK(test::error_of([] { read_whole_file("whole_read_pipe", 100); }) ==
+        "whole_read_pipe: not a regular file");
+  CHECK(test::error_of([] { read_whole_file("/dev/zero", 100); }) == "/dev/zero: not a regular file");
+  write_whole_file("whole_read", std::string("a\0b", 3));
+  CHECK(read_whole_file("whole_read", 3) == std::string("a\0b", 3));
+  CHECK(test::error_of([] { read_whole_file("whole_read", 2); }) ==
+        "whole_read: has 3 bytes, must have at most 2");
 }

@@ -1,10 +1,6 @@
 #include "train/report/trace_file.h"
 
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <optional>
 
 #include "runtime/check.h"
@@ -23,38 +19,15 @@ Trace::Clock::time_point common_zero(const Trace& trace, World& world, const Clo
       std::chrono::duration_cast<Trace::Clock::duration>(std::chrono::duration<double>(zero)));
 }
 
-// The file while it is written.
-class Unfinished {
- public:
-  explicit Unfinished(const std::string& path)
-      : path_(path), out_(unfinished_name(path), std::ios::binary | std::ios::trunc) {
-    add("{\"traceEvents\": [\n");
-  }
-  void add(const std::string& text) {
-    out_ << text;
-    if (out_.good()) return;
-    const int reason = errno;
-    std::error_code ignored;
-    std::filesystem::remove(unfinished_name(path_), ignored);
-    fail(str(path_, ": cannot write: ", std::strerror(reason)));
-  }
-  void finish() {
-    add("\n]}\n");
-    out_.close();
-    finish_file(path_);
-  }
-
- private:
-  std::string path_;
-  std::ofstream out_;
-};
-
 }  // namespace
 
 void write_trace(const std::string& path, const Trace& trace, World& world, const ClockOffset& offset) {
   const Trace::Clock::time_point zero = common_zero(trace, world, offset);
-  std::optional<Unfinished> file;
-  if (world.rank() == 0) file.emplace(path);
+  std::optional<NewFile> file;
+  if (world.rank() == 0) {
+    file.emplace(path);
+    file->write("{\"traceEvents\": [\n");
+  }
   bool named = false, first = true;
   int64_t next = 0;
   const auto give = [&]() -> std::string {
@@ -67,10 +40,12 @@ void write_trace(const std::string& path, const Trace& trace, World& world, cons
     return trace.spans_json(next - kSpansAtOnce, kSpansAtOnce, zero);
   };
   world.collect(give, [&](int, const std::string& events) {
-    file->add((first ? "" : ",\n") + events);
+    file->write((first ? "" : ",\n") + events);
     first = false;
   });
-  if (file) file->finish();
+  if (!file) return;
+  file->write("\n]}\n");
+  file->finish();
 }
 
 }  // namespace flatshard

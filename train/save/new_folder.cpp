@@ -1,47 +1,40 @@
 #include "train/save/new_folder.h"
 
 #include <filesystem>
+#include <sys/stat.h>
 
 #include "checkpoint/durable.h"
 #include "runtime/check.h"
-#include "runtime/whole_file.h"
 
 namespace flatshard {
 namespace fs = std::filesystem;
 namespace {
 
-std::string without_slash(const std::string& path) {
+// The path without a slash at its end. Nothing is there yet, and its parent is.
+std::string place_for(const std::string& path) {
   const fs::path normal = fs::path(path).lexically_normal();
-  return (normal.has_filename() ? normal : normal.parent_path()).string();
+  const fs::path place = normal.has_filename() ? normal : normal.parent_path();
+  check(!path.empty(), "the folder to write has no name");
+  std::error_code error;
+  check(!fs::exists(fs::symlink_status(place, error)), place.string(),
+        ": is there already: choose another name, or remove it");
+  if (place.has_parent_path()) fs::create_directories(place.parent_path(), error);
+  return place.string();
 }
 
 }  // namespace
 
 NewFolder::NewFolder(const std::string& path)
-    : path_(without_slash(path)), unfinished_(unfinished_name(path_)) {
-  check(!path.empty(), "the folder to write has no name");
-  check(!fs::exists(path_), path_, ": is there already: choose another name, or remove it");
-  std::error_code error;
-  fs::remove_all(unfinished_, error);
-  if (const fs::path parent = fs::path(path_).parent_path(); !parent.empty() && !error)
-    fs::create_directories(parent, error);
-  if (!error) fs::create_directory(unfinished_, error);
-  check(!error, unfinished_, ": cannot make this folder: ", error.message());
-}
-
-NewFolder::~NewFolder() {
-  std::error_code ignored;
-  if (!finished_) fs::remove_all(unfinished_, ignored);
-}
+    : path_(place_for(path)), temporary_(path_, [](const char* name) { return mkdir(name, 0777) == 0; }) {}
 
 void NewFolder::write(const std::string& name, std::string_view text) const {
-  write_durable(unfinished_ + "/" + name, text);
+  write_durable(unfinished() + "/" + name, text);
 }
 
 void NewFolder::finish() {
-  sync_folder(unfinished_);
-  rename_durable(unfinished_, path_);
-  finished_ = true;
+  sync_folder(unfinished());
+  rename_durable(unfinished(), path_);
+  temporary_.renamed();
 }
 
 }  // namespace flatshard

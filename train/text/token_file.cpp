@@ -1,11 +1,7 @@
 #include "train/text/token_file.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 
 #include "runtime/check.h"
 
@@ -64,27 +60,11 @@ std::span<const uint64_t> TokenFile::starts_in(int64_t begin, int64_t end) const
   return {first, last};
 }
 
-struct TokenWriter::File {
-  std::ofstream out;
-  std::string unfinished;
-};
-
-TokenWriter::TokenWriter(std::string path, int64_t vocab)
-    : path_(std::move(path)), vocab_(vocab), width_(vocab <= 65536 ? 2 : 4), file_(std::make_unique<File>()) {
+TokenWriter::TokenWriter(const std::string& path, int64_t vocab)
+    : path_(path), vocab_(vocab), width_(vocab <= 65536 ? 2 : 4), file_(path) {
   check(vocab > 0 && vocab <= INT32_MAX, path_, ": a vocabulary of ", vocab,
         " tokens, must be positive and below 2^31");
-  file_->unfinished = path_ + ".unfinished";
-  file_->out.open(file_->unfinished, std::ios::binary | std::ios::trunc);
-  check(file_->out.good(), file_->unfinished, ": cannot write: ", std::strerror(errno));
-  const std::string space(kHeaderBytes, '\0');
-  file_->out.write(space.data(), kHeaderBytes);
-}
-
-TokenWriter::~TokenWriter() {
-  if (!file_) return;
-  file_->out.close();
-  std::error_code ignored;
-  std::filesystem::remove(file_->unfinished, ignored);
+  file_.write(std::string(kHeaderBytes, '\0'));
 }
 
 void TokenWriter::add_document(std::span<const int32_t> tokens) {
@@ -94,34 +74,28 @@ void TokenWriter::add_document(std::span<const int32_t> tokens) {
           size() + static_cast<int64_t>(i), " is outside the vocabulary of ", vocab_);
     std::memcpy(bytes.data() + i * static_cast<size_t>(width_), &tokens[i], static_cast<size_t>(width_));
   }
-  file_->out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  check(file_->out.good(), path_, ": cannot write: ", std::strerror(errno));
+  file_.write(bytes);
   starts_.push_back(starts_.back() + tokens.size());
 }
 
 void TokenWriter::complete() {
-  std::ofstream& out = file_->out;
   const int64_t token_bytes = size() * width_;
-  const std::string gap(static_cast<size_t>(padded(token_bytes) - token_bytes), '\0');
-  out.write(gap.data(), static_cast<std::streamsize>(gap.size()));
-  out.write(reinterpret_cast<const char*>(starts_.data()), static_cast<std::streamsize>(8 * starts_.size()));
+  file_.write(std::string(static_cast<size_t>(padded(token_bytes) - token_bytes), '\0'));
+  file_.write({reinterpret_cast<const char*>(starts_.data()), 8 * starts_.size()});
   const uint32_t width = static_cast<uint32_t>(width_), vocab = static_cast<uint32_t>(vocab_);
   const uint64_t tokens = starts_.back(), documents = starts_.size() - 1;
-  out.seekp(0);
-  out.write(kMagic, 8);
+  std::string header(kMagic);
   for (const auto& [field, bytes] :
-       {std::pair<const void*, int>{&width, 4}, {&vocab, 4}, {&tokens, 8}, {&documents, 8}})
-    out.write(static_cast<const char*>(field), bytes);
-  out.close();
-  check(out.good(), path_, ": cannot write: ", std::strerror(errno));
+       {std::pair<const void*, size_t>{&width, 4}, {&vocab, 4}, {&tokens, 8}, {&documents, 8}})
+    header.append(static_cast<const char*>(field), bytes);
+  file_.overwrite(header);
+  file_.complete();
+  completed_ = true;
 }
 
 void TokenWriter::finish() {
-  if (file_->out.is_open()) complete();
-  std::error_code error;
-  std::filesystem::rename(file_->unfinished, path_, error);
-  check(!error, path_, ": cannot write: ", error.message());
-  file_.reset();
+  if (!completed_) complete();
+  file_.finish();
 }
 
 }  // namespace flatshard

@@ -10,12 +10,12 @@
 // A file that is longer or shorter than that, or whose starts are not such, is refused.
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "runtime/mapped_file.h"
+#include "runtime/whole_file.h"
 
 namespace flatshard {
 
@@ -45,20 +45,20 @@ class TokenFile {
 // both.
 class TokenWriter {
  public:
-  TokenWriter(std::string path, int64_t vocab);
-  ~TokenWriter();
+  TokenWriter(const std::string& path, int64_t vocab);
   void add_document(std::span<const int32_t> tokens);
-  void complete();  // the bytes are all there, under the unfinished name; no more documents
+  void complete();  // the bytes are all there, under a temporary name; no more documents
   void finish();
   int64_t size() const { return static_cast<int64_t>(starts_.back()); }
+  int64_t file_bytes() const { return file_.size(); }  // when complete
   int64_t document_count() const { return static_cast<int64_t>(starts_.size()) - 1; }
 
  private:
-  struct File;
   std::string path_;
   int64_t vocab_, width_;
   std::vector<uint64_t> starts_{0};
-  std::unique_ptr<File> file_;
+  NewFile file_;
+  bool completed_ = false;
 };
 
 }  // namespace flatshard

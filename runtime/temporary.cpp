@@ -1,0 +1,114 @@
+#include "runtime/temporary.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <dirent.h>
+#include <fcntl.h>
+#include <filesystem>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "runtime/check.h"
+
+namespace flatshard {
+namespace fs = std::filesystem;
+namespace {
+
+// What a signal handler removes: in memory that is never freed, for it may run at any time.
+struct Slot {
+  std::atomic<bool> taken{false}, ready{false};
+  std::array<char, 4096> path{};
+};
+std::array<Slot, 16> slots;
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler reads it");
+
+// Calls that a signal handler may make, and no others, in this function and the next. A temporary folder
+// holds files only.
+void remove_folder(const char* path) {
+  const int folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (folder < 0) return;
+  alignas(dirent64) std::array<char, 4096> entries;
+  bool removed = true;
+  while (removed) {  // an entry may be missed while others are removed
+    removed = false;
+    lseek(folder, 0, SEEK_SET);
+    for (ssize_t bytes; (bytes = getdents64(folder, entries.data(), entries.size())) > 0;)
+      for (ssize_t at = 0; at < bytes;) {
+        const auto* const entry = reinterpret_cast<const dirent64*>(entries.data() + at);
+        removed |= unlinkat(folder, entry->d_name, 0) == 0;
+        at += entry->d_reclen;
+      }
+  }
+  close(folder);
+  rmdir(path);
+}
+
+void remove_all_and_end(int signal) {
+  for (Slot& slot : slots)
+    if (slot.ready && unlink(slot.path.data()) != 0 && errno == EISDIR) remove_folder(slot.path.data());
+  std::signal(signal, SIG_DFL);
+  raise(signal);
+}
+
+void remove_on_signals() {
+  for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGTERM}) {
+    struct sigaction now {};
+    sigaction(signal, nullptr, &now);
+    if ((now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == SIG_DFL)
+      std::signal(signal, remove_all_and_end);
+  }
+}
+
+// -1 where none is free, or the path is too long for one; then a signal leaves the file behind.
+int take_slot(const std::string& path) {
+  for (size_t i = 0; i < slots.size() && path.size() < slots[i].path.size(); ++i) {
+    if (slots[i].taken.exchange(true)) continue;
+    std::copy(path.c_str(), path.c_str() + path.size() + 1, slots[i].path.data());
+    slots[i].ready = true;
+    return static_cast<int>(i);
+  }
+  return -1;
+}
+
+void give_back(int slot) {
+  if (slot < 0) return;
+  slots[static_cast<size_t>(slot)].ready = false;
+  slots[static_cast<size_t>(slot)].taken = false;
+}
+
+std::string temporary_name(const fs::path& destination) {
+  constexpr size_t kMostName = 255, kAdded = std::strlen(".0123456789abcdef.tmp");
+  uint64_t number = 0;
+  const bool drawn = getrandom(&number, sizeof number, 0) == sizeof number;
+  check(drawn, "the system gives no random numbers: ", std::strerror(errno));
+  std::array<char, kAdded + 1> ending;
+  std::snprintf(ending.data(), ending.size(), ".%016llx.tmp", static_cast<unsigned long long>(number));
+  const std::string name = destination.filename().string().substr(0, kMostName - kAdded);
+  return (destination.parent_path() / (name + ending.data())).string();
+}
+
+}  // namespace
+
+Temporary::Temporary(const std::string& destination, const Create& create)
+    : path_(temporary_name(destination)) {
+  remove_on_signals();
+  slot_ = take_slot(fs::absolute(path_).string());  // before there is anything to be left behind
+  there_ = create(path_.c_str());
+  if (there_) return;
+  const int reason = errno;
+  give_back(slot_);
+  fail(str(destination, ": cannot write: ", std::strerror(reason)));
+}
+
+Temporary::~Temporary() {
+  std::error_code ignored;
+  if (there_) fs::remove_all(path_, ignored);
+  give_back(slot_);
+}
+
+}  // namespace flatshard
