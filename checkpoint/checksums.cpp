@@ -9,8 +9,8 @@
 #include "checkpoint/crc64.h"
 #include "runtime/check.h"
 #include "runtime/input_file.h"
-#include "runtime/mapped_file.h"
 #include "runtime/read_stream.h"
+#include "runtime/whole_file.h"
 
 namespace flatshard {
 namespace {
@@ -132,11 +132,12 @@ std::string Checksums::text() const {
 }
 
 Checksums Checksums::read(const std::string& folder) {
-  const MappedFile file(folder + "/" + kFileName);
-  std::string_view text = file.text();
+  constexpr int64_t kMostBytes = int64_t{1} << 30;
+  const std::string path = folder + "/" + kFileName, content = read_whole_file(path, kMostBytes);
+  std::string_view text = content;
   Checksums sums;
   for (int64_t number = 1; !text.empty(); ++number) {
-    const std::string where = str(file.path(), ':', number);
+    const std::string where = str(path, ':', number);
     const size_t end = text.find('\n');
     check(end != text.npos, where, ": the line is cut off");
     std::string_view line = text.substr(0, end);

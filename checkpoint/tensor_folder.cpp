@@ -5,7 +5,7 @@
 
 #include "runtime/check.h"
 #include "runtime/log.h"
-#include "runtime/mapped_file.h"
+#include "runtime/whole_file.h"
 
 namespace flatshard {
 namespace fs = std::filesystem;
@@ -14,12 +14,9 @@ namespace {
 constexpr char kExtension[] = ".safetensors", kIndexExtension[] = ".safetensors.index.json";
 
 SafetensorsIndex read_index(const std::string& path) {
-  const MappedFile file(path);
-  const size_t bytes = file.bytes().size();
-  check(bytes <= SafetensorsFile::kMaxHeaderBytes, path, ": has ", bytes, " bytes, must have at most ",
-        SafetensorsFile::kMaxHeaderBytes);
+  const std::string text = read_whole_file(path, static_cast<int64_t>(SafetensorsFile::kMaxHeaderBytes));
   try {
-    return parse_safetensors_index(file.text());
+    return parse_safetensors_index(text);
   } catch (const Error& error) {
     throw Error(path + ": " + error.what(), error.where);
   }

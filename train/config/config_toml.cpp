@@ -2,16 +2,15 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <sstream>
 
 #include <toml++/toml.h>
 
 #include "runtime/check.h"
+#include "runtime/whole_file.h"
 #include "train/config/config.h"
 #include "train/config/toml_limits.h"
 
@@ -112,7 +111,7 @@ class Setter {
   const Source& source_;
 };
 
-constexpr size_t kMostConfigBytes = 1 << 20;
+constexpr int64_t kMostConfigBytes = 1 << 20;
 
 size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1);
@@ -244,18 +243,6 @@ toml::table parse(const std::string& text, const std::string& name) {
   }
 }
 
-// The path may be a pipe, or a device that never ends.
-std::string read_file(const std::string& path, const std::string& name) {
-  std::ifstream in(path, std::ios::binary);
-  check(in.is_open(), name, ": cannot open: ", std::strerror(errno));
-  std::string text(kMostConfigBytes + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  check(!in.bad(), name, ": cannot read: ", std::strerror(errno));
-  check(!in.good(), name, ": is longer than ", kMostConfigBytes, " bytes");
-  text.resize(static_cast<size_t>(in.gcount()));
-  return text;
-}
-
 // The table {value = ...} of an override; what is not TOML is a bare word.
 toml::table parse_value(const std::string& value, const std::string& where) {
   try {
@@ -285,7 +272,7 @@ LoadedConfig load_config(const std::string& path, const std::vector<std::string>
   LoadedConfig loaded;
   Loader loader(loaded);
   const std::string name = printable(path);
-  loader.set_all(parse(read_file(path, name), name), "", name);
+  loader.set_all(parse(read_whole_file(path, kMostConfigBytes), name), "", name);
   for (const std::string& text : overrides) apply_override(loader, text);
   return loaded;
 }

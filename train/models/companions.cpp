@@ -5,7 +5,6 @@
 #include <iterator>
 
 #include "runtime/check.h"
-#include "runtime/mapped_file.h"
 #include "runtime/whole_file.h"
 
 namespace flatshard {
@@ -24,7 +23,7 @@ constexpr const char* kNames[] = {"generation_config.json",
                                   "merges.txt",
                                   "encoder.json",
                                   "vocab.bpe"};
-constexpr size_t kMostBytes = size_t{64} << 20;
+constexpr int64_t kMostBytes = int64_t{64} << 20;
 
 // Of a cache, whose folders are snapshots/REVISION/ and blobs/.
 fs::path blobs_of(const fs::path& folder) {
@@ -38,10 +37,7 @@ std::string read_companion(const fs::path& folder, const std::string& path) {
   check(!error, path, ": cannot open: ", error.message());
   check(file.parent_path() == here || file.parent_path() == blobs_of(here), path,
         ": leads out of the folder, to ", file.string(), ": put the file itself there, or remove the link");
-  const MappedFile mapped(path);
-  check(mapped.bytes().size() <= kMostBytes, path, ": has ", mapped.bytes().size(),
-        " bytes, must have at most ", kMostBytes);
-  return std::string(mapped.text());
+  return read_whole_file(path, kMostBytes);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 #include "checkpoint/json.h"
 #include "runtime/check.h"
-#include "runtime/mapped_file.h"
+#include "runtime/whole_file.h"
 
 namespace flatshard {
 namespace {
@@ -314,8 +314,9 @@ std::string hf_config_json(const ModelConfig& config, DType weights, const std::
     write_rotary(out, config, format);
   out["tie_word_embeddings"] = *config.tied;
   // Said aloud, or transformers would take ids of the published vocabularies.
-  const json tokens =
-      tokens_of.empty() ? json::object() : parse_object(MappedFile(tokens_of).text(), tokens_of);
+  const json tokens = tokens_of.empty()
+                          ? json::object()
+                          : parse_object(read_whole_file(tokens_of, kMostHfConfigBytes), tokens_of);
   for (const char* token : {"bos_token_id", "eos_token_id", "pad_token_id"})
     out[token] = token_ids(Reader(tokens_of, tokens), token);
   out["initializer_range"] = 0.02;
@@ -332,7 +333,9 @@ std::string hf_config_with_dtype(std::string_view text, const std::string& path,
   return all.dump(2) + '\n';
 }
 
-ModelConfig read_hf_config(const std::string& path) { return parse_hf_config(MappedFile(path).text(), path); }
+ModelConfig read_hf_config(const std::string& path) {
+  return parse_hf_config(read_whole_file(path, kMostHfConfigBytes), path);
+}
 
 ModelConfig parse_hf_config(std::string_view text, const std::string& path) {
   const json parsed = parse_object(text, path);

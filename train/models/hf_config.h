@@ -5,6 +5,7 @@
 // the model here cannot do is an Error that names file and key, never a silent difference. Dropout and
 // initialisation belong to training and are not read.
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,9 @@
 #include "runtime/dtype.h"
 
 namespace flatshard {
+
+// What a config.json may have at most.
+inline constexpr int64_t kMostHfConfigBytes = int64_t{16} << 20;
 
 // The text of config.json for a resolved config. An Error names a choice that the family's format cannot say.
 // The ids of special tokens, which say where a text ends, are those of the config.json with the path

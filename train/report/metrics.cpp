@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <sstream>
 
 #include <nlohmann/json.hpp>
 
@@ -117,10 +118,10 @@ class Reader {
   std::string where_;
 };
 
-std::ifstream opened(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  check(in.good(), path, ": cannot read: ", std::strerror(errno));
-  return in;
+constexpr int64_t kMostFileBytes = int64_t{1} << 30;  // some three million steps
+
+std::istringstream opened(const std::string& path) {
+  return std::istringstream(read_whole_file(path, kMostFileBytes));
 }
 
 std::string place_of(const std::string& path, const std::vector<StepMetrics>& lines_before) {
@@ -166,8 +167,8 @@ StepMetrics parse_metrics(const std::string& line, const std::string& where) {
 MetricsFile::MetricsFile(const std::string& path, const std::vector<StepMetrics>& lines) : path_(path) {
   std::string text;
   for (const StepMetrics& m : lines) text += to_json(m) + '\n';
-  if (!text.empty()) write_whole_file(path, text);
-  out_.open(path, std::ios::binary | (text.empty() ? std::ios::trunc : std::ios::app));
+  write_whole_file(path, text);
+  out_.open(path, std::ios::binary | std::ios::app);
   check(out_.good(), path_, ": cannot write: ", std::strerror(errno));
 }
 
@@ -177,15 +178,14 @@ void MetricsFile::write(const StepMetrics& m) {
 }
 
 std::vector<StepMetrics> read_metrics(const std::string& path) {
-  std::ifstream in = opened(path);
+  std::istringstream in = opened(path);
   std::vector<StepMetrics> all;
   for (std::string line; std::getline(in, line);) all.push_back(parse_metrics(line, place_of(path, all)));
-  check(!in.bad(), path, ": cannot read: ", std::strerror(errno));
   return all;
 }
 
 std::vector<StepMetrics> read_metrics_until(const std::string& path, int64_t data_step) {
-  std::ifstream in = opened(path);
+  std::istringstream in = opened(path);
   std::vector<StepMetrics> lines;
   for (std::string line; std::getline(in, line) && !in.eof();) {
     const StepMetrics m = parse_metrics(line, place_of(path, lines));
@@ -193,7 +193,6 @@ std::vector<StepMetrics> read_metrics_until(const std::string& path, int64_t dat
     lines.push_back(m);
     if (m.data_step == data_step) break;
   }
-  check(!in.bad(), path, ": cannot read: ", std::strerror(errno));
   return lines;
 }
 

@@ -1,13 +1,11 @@
 #include "train/report/report.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <sstream>
 
@@ -47,13 +45,7 @@ std::string escaped(const std::string& text) {
   return html;
 }
 
-std::string read_text(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  check(in.good() && !text.bad(), path, ": cannot read: ", std::strerror(errno));
-  return std::move(text).str();
-}
+constexpr int64_t kMostConfigBytes = 1 << 20;
 
 std::string formatted(double value, const char* format) {
   if (std::isnan(value)) return "nan";  // C prints the sign of one, too
@@ -268,7 +260,7 @@ void write_report(const std::string& run_folder) {
                     path = (fs::path(run_folder) / "report.html").string();
   const std::vector<StepMetrics> steps = read_metrics(metrics);
   check(!steps.empty(), metrics, ": holds no steps to report on");
-  write_whole_file(path, page(name_of_folder(run_folder), steps, read_text(config)));
+  write_whole_file(path, page(name_of_folder(run_folder), steps, read_whole_file(config, kMostConfigBytes)));
 }
 
 }  // namespace flatshard

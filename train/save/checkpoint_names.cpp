@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 
 #include "runtime/check.h"
+#include "runtime/whole_file.h"
 #include "train/models/companions.h"
 #include "train/save/shard_files.h"
 #include "train/save/train_state.h"
@@ -15,11 +15,11 @@ namespace {
 
 // Where there is the file.
 std::optional<std::string> line_of_latest(const fs::path& folder) {
-  std::string line;
-  std::ifstream in(folder / kLatestName);
-  if (!in.good()) return {};
-  std::getline(in, line);
-  return line;
+  constexpr int64_t kMostBytes = 4096;
+  const fs::path file = folder / kLatestName;
+  if (!fs::exists(fs::symlink_status(file))) return {};
+  const std::string text = read_whole_file(file.string(), kMostBytes);
+  return text.substr(0, text.find('\n'));
 }
 
 bool is_file_of_checkpoint(const std::string& name) {

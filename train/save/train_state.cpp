@@ -7,7 +7,7 @@
 
 #include "checkpoint/json.h"
 #include "runtime/check.h"
-#include "runtime/mapped_file.h"
+#include "runtime/whole_file.h"
 #include "train/report/log_history.h"
 
 namespace flatshard {
@@ -172,7 +172,8 @@ std::string to_json(const TrainState& state) {
 }
 
 TrainState read_train_state(const std::string& path) {
-  return parse_train_state(MappedFile(path).text(), path);
+  constexpr int64_t kMostBytes = int64_t{64} << 20;
+  return parse_train_state(read_whole_file(path, kMostBytes), path);
 }
 
 TrainState parse_train_state(std::string_view text, const std::string& path) {

@@ -5,6 +5,7 @@
 
 #include "checkpoint/float_values.h"
 #include "runtime/text.h"
+#include "runtime/whole_file.h"
 #include "train/models/companions.h"
 #include "train/report/byte_progress.h"
 #include "train/save/checkpoint_names.h"
@@ -84,9 +85,8 @@ int64_t write_weights(const NewFolder& folder, const Items& items, int64_t shard
 void finish(NewFolder& folder, const fs::path& from, int64_t bytes, const ExportOptions& options,
             const Console& console) {
   const std::string config = (from / kConfigName).string();
-  const MappedFile text(config);
-  folder.write(kConfigName, options.dtype ? hf_config_with_dtype(text.text(), config, *options.dtype)
-                                          : std::string(text.text()));
+  const std::string text = read_whole_file(config, kMostHfConfigBytes);
+  folder.write(kConfigName, options.dtype ? hf_config_with_dtype(text, config, *options.dtype) : text);
   for (const auto& [name, content] : read_companions(from.string())) folder.write(name, content);
   folder.finish();
   console.out << "wrote " << options.to << ", " << human_bytes(bytes) << " of weights\n";

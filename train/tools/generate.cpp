@@ -1,14 +1,14 @@
 // generate [FOLDER] [options]: continues a text with a trained model. See --help.
 
 #include <chrono>
-#include <fstream>
 #include <iomanip>
 #include <iostream>
-#include <sstream>
 #include <tuple>
 
 #include <CLI/CLI.hpp>
 
+#include "runtime/program_end.h"
+#include "runtime/whole_file.h"
 #include "train/config/device_choice.h"
 #include "train/tools/generator.h"
 
@@ -23,6 +23,8 @@ constexpr char kAbout[] =
     "above.\n\n"
     "With a vocabulary of 256 a token is a byte of text. With any other, the prompt is the tokens' numbers\n"
     "between spaces, and numbers are printed.";
+
+constexpr int64_t kMostPromptBytes = int64_t{16} << 20;
 
 struct Options {
   std::string folder, prompt = "\n", prompt_file, dtype = "fp32", device = "auto";
@@ -56,15 +58,6 @@ void declare(CLI::App& app, Options& o) {
       ->capture_default_str();
 }
 
-std::string read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  check(in.good(), path, ": cannot open");
-  std::ostringstream text;
-  if (in.peek() != std::ifstream::traits_type::eof()) text << in.rdbuf();
-  check(!in.bad(), path, ": cannot read");
-  return text.str();
-}
-
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -77,7 +70,8 @@ void run(const Options& o) {
           INT32_MAX);
   const std::string folder = find_model_folder(o.folder);
   const int64_t vocab = read_hf_config(folder + "/config.json").vocab;
-  const std::string text = o.prompt_file.empty() ? o.prompt : read_file(o.prompt_file);
+  const std::string text =
+      o.prompt_file.empty() ? o.prompt : read_whole_file(o.prompt_file, kMostPromptBytes);
   const std::vector<int32_t> prompt = tokens_of_text(text, vocab);
   check(!prompt.empty(), "the prompt is empty, must have at least one token");
 
@@ -98,7 +92,6 @@ void run(const Options& o) {
     seconds += seconds_since(start);
   }
   std::cout << std::endl;
-  check(std::cout.good(), "writing the text failed");
   const int64_t tokens = o.samples * o.max_tokens;
   std::cerr << std::fixed << std::setprecision(2) << tokens << " tokens in " << seconds << " s, "
             << std::setprecision(1) << static_cast<double>(tokens) / seconds << " tokens/s\n";
@@ -113,9 +106,9 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     run(options);
-    return 0;
+    return end_program("generate", 0, std::cout, std::cerr);
   } catch (const CLI::Success& help) {
-    return app.exit(help);
+    return end_program("generate", app.exit(help), std::cout, std::cerr);
   } catch (const std::exception& error) {
     std::cerr << "generate: " << error.what() << '\n';
     return 1;

@@ -5,7 +5,10 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
+#include "runtime/whole_file.h"
 #include "tests/test.h"
 
 using namespace flatshard;
@@ -191,12 +194,29 @@ TEST_CASE("a line that is not a step's is an error with file, line, key and valu
 
 TEST_CASE("a file that cannot be opened is named") {
   CHECK(test::error_of([] { read_metrics("no/metrics.jsonl"); }) ==
-        "no/metrics.jsonl: cannot read: No such file or directory");
+        "no/metrics.jsonl: cannot open: No such file or directory");
   CHECK(test::error_of([] { MetricsFile("no/metrics.jsonl"); }) ==
         "no/metrics.jsonl: cannot write: No such file or directory");
 }
 
 TEST_CASE("a full disk is an error at the step that does not fit") {
-  MetricsFile file("/dev/full");
-  CHECK(test::error_of([&] { file.write({}); }) == "/dev/full: cannot write: No space left on device");
+  MetricsFile file(kPath);
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  survive_file_limits();
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &none);
+  const std::string error = test::error_of([&] { file.write({}); });
+  setrlimit(RLIMIT_FSIZE, &before);
+  CHECK(error == str(kPath, ": cannot write: File too large"));
+}
+
+TEST_CASE("metrics are neither read from a pipe or a device nor written to one") {
+  REQUIRE(mkfifo("metrics_pipe", 0600) == 0);
+  for (const std::string name : {"metrics_pipe", "/dev/full"}) {
+    CHECK(test::error_of([&] { read_metrics(name); }) == name + ": not a regular file");
+    CHECK(test::error_of([&] { read_metrics_until(name, 1); }) == name + ": not a regular file");
+    CHECK(test::error_of([&] { MetricsFile file(name); }) ==
+          name + ": cannot write: is a device, a pipe or a socket, must be a regular file");
+  }
 }

@@ -261,7 +261,7 @@ TEST_CASE("a folder that cannot be reported on is an error, and an earlier repor
   std::ofstream(kFolder + "/metrics.jsonl", std::ios::trunc).flush();
   CHECK(error() == kFolder + "/metrics.jsonl: holds no steps to report on");
   MetricsFile(kFolder + "/metrics.jsonl").write({.step = 1});
-  CHECK(error() == kFolder + "/config.toml: cannot read: No such file or directory");
+  CHECK(error() == kFolder + "/config.toml: cannot open: No such file or directory");
   CHECK(text_of(kPage) == earlier);
   CHECK_FALSE(fs::exists(kPage + ".tmp"));
 }
