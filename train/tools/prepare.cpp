@@ -9,10 +9,13 @@
 #include <iostream>
 #include <optional>
 #include <unistd.h>
+#include <utility>
 
 #include <CLI/CLI.hpp>
+#include <climits>
 
 #include "runtime/check.h"
+#include "runtime/program_end.h"
 #include "runtime/whole_file.h"
 #include "train/text/corpus.h"
 #include "train/text/token_file.h"
@@ -29,6 +32,7 @@ struct Options {
   CorpusOptions corpus;
   std::string split = "none";
   std::string files_from;
+  bool null = false;  // what ends each name there
   std::vector<std::string> files;
 };
 
@@ -49,7 +53,8 @@ constexpr const char* kDescription =
 constexpr const char* kFooter =
     "Nothing is written under its final name before everything succeeded.\n\n"
     "  prepare --out corpus.tok --eval-out eval.tok stories.jsonl\n"
-    "  git ls-files '*.md' | prepare --out docs.tok --files-from -\n";
+    "  git ls-files '*.md' | prepare --out docs.tok --files-from -\n"
+    "  find docs -name '*.md' -print0 | prepare --out docs.tok --files-from - -0\n";
 
 void declare(CLI::App& app, Options& o) {
   app.footer(kFooter);
@@ -70,9 +75,12 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--split", o.split, "what ends a document in a text file, besides its end")
       ->check(CLI::IsMember({"none", "blank-lines"}))
       ->capture_default_str();
-  app.add_option("--files-from", o.files_from,
-                 "a list of more files to read, one a line; - is the standard input")
-      ->type_name("LIST");
+  CLI::Option* files_from =
+      app.add_option("--files-from", o.files_from,
+                     "a list of more files to read, one a line; - is the standard input")
+          ->type_name("LIST");
+  app.add_flag("-0,--null", o.null, "names in LIST end with a zero byte, not a line break: find -print0")
+      ->needs(files_from);
   app.add_option("FILES", o.files, "files to read; a folder is an error")->type_name("");
 }
 
@@ -84,24 +92,37 @@ std::string one_line(std::string text) {
 
 std::string counted(int64_t count, const char* noun) { return str(count, ' ', noun, count == 1 ? "" : "s"); }
 
-void append_list(std::istream& list, const std::string& name, std::vector<std::string>& files) {
-  int64_t number = 0;
-  for (std::string line; std::getline(list, line);) {
+void append_list(std::istream& list, const std::string& name, char end, std::vector<std::string>& files) {
+  int64_t number = 1;
+  std::string file;
+  const auto add = [&] {
+    check(!file.empty(), name, ':', number, ": is empty, must be a path");
+    files.push_back(std::exchange(file, {}));
     ++number;
-    check(!line.empty(), name, ':', number, ": is empty, must be a path");
-    files.push_back(line);
+  };
+  for (int c; (c = list.get()) != std::istream::traits_type::eof();) {
+    if (c == end) {
+      add();
+      continue;
+    }
+    check(c != 0, name, ':', number, ": holds a zero byte; where zero bytes end the names, give -0 (--null)");
+    file += static_cast<char>(c);
+    check(file.size() < PATH_MAX, name, ':', number, ": is longer than a path, which has at most ",
+          PATH_MAX - 1, " bytes");
   }
   check(!list.bad(), name, ": cannot be read");
+  if (!file.empty()) add();
 }
 
 std::vector<std::string> input_files(const Options& o, std::istream& in) {
   std::vector<std::string> files = o.files;
+  const char end = o.null ? '\0' : '\n';
   if (o.files_from == "-") {
-    append_list(in, "standard input", files);
+    append_list(in, "standard input", end, files);
   } else if (!o.files_from.empty()) {
     std::ifstream list(o.files_from);
     check(list.is_open(), "--files-from: cannot open ", o.files_from);
-    append_list(list, o.files_from, files);
+    append_list(list, o.files_from, end, files);
   }
   check(!files.empty(), "there is nothing to read: name files, or a list of them with --files-from");
   return files;
@@ -117,11 +138,7 @@ bool same_file(const std::string& a, const std::string& b) {
 void check_outputs(const Options& o) {
   check(o.eval_share > 0 && o.eval_share < 1, "--eval-share is ", o.eval_share,
         ", must be above 0 and below 1");
-  for (const std::string& out : outputs(o)) {
-    check(!out.empty(), "the name of the file to write is empty");
-    std::error_code ignored;
-    check(!fs::is_directory(out, ignored), out, ": is a folder, must be a file to write");
-  }
+  for (const std::string& out : outputs(o)) file_to_write(out);
   check(!o.eval_out || !same_file(o.out, *o.eval_out), "--out and --eval-out are the same file, ", o.out);
 }
 
@@ -130,10 +147,16 @@ void check_inputs(const Options& o, const std::vector<std::string>& files) {
   for (const std::string& file : files) {
     const bool readable = access(file.c_str(), R_OK) == 0;
     check(readable, file, ": cannot open: ", std::strerror(errno));
-    check(!fs::is_directory(file), file, ": is a folder; name the files in it, perhaps with --files-from");
+    const fs::file_status status = fs::status(file);
+    check(!fs::is_directory(status), file, ": is a folder; name the files in it, perhaps with --files-from");
+    check(fs::is_regular_file(status) || fs::is_fifo(status), file,
+          ": is a device or a socket, must be a file or a pipe");
     for (const std::string& out : outputs(o))
       check(!same_file(file, out), file, ": is both read and written");
   }
+  const std::string list = o.files_from == "-" ? "/dev/stdin" : o.files_from;
+  for (const std::string& out : outputs(o))
+    check(list.empty() || !same_file(list, out), out, ": is both read as --files-from and written");
 }
 
 void make_folder_of(const std::string& file) {
@@ -203,23 +226,17 @@ void check_split(const Options& o, const Counts& counts, const TokenWriter& trai
   has_documents(train, "--out", "smaller");
 }
 
-// Both or neither: what can fail for want of space happens before the first gets its name.
-void finish(const Options& o, TokenWriter& train, TokenWriter* eval) {
-  if (eval) eval->complete();
+// What can fail for want of space happens before the first gets its name.
+void finish(TokenWriter& train, TokenWriter* eval) {
+  train.complete();
+  if (eval) eval->finish();
   train.finish();
-  if (!eval) return;
-  try {
-    eval->finish();
-  } catch (...) {
-    fs::remove(o.out);
-    throw;
-  }
 }
 
 void report(std::ostream& out, const std::string& path, const TokenWriter& writer) {
   out << path << ": " << counted(writer.document_count(), "document") << ", "
       << counted(writer.size(), "token") << " of a vocabulary of " << kByteVocab << ", "
-      << fs::file_size(path) << " bytes\n";
+      << writer.file_bytes() << " bytes\n";
 }
 
 void prepare(const Options& o, const PrepareStreams& streams) {
@@ -238,7 +255,7 @@ void prepare(const Options& o, const PrepareStreams& streams) {
     counts = write_documents(o, files, train, eval_writer, progress);
   }
   check_split(o, counts, train, eval_writer);
-  finish(o, train, eval_writer);
+  finish(train, eval_writer);
   streams.out << "read " << counted(static_cast<int64_t>(files.size()), "file") << ", " << counts.bytes
               << " bytes: " << counted(counts.documents, "document") << "; dropped " << counts.empty
               << " empty\n";
@@ -257,9 +274,9 @@ int run_prepare(int argc, const char* const* argv, const PrepareStreams& streams
     app.parse(argc, argv);
     options.corpus.split = options.split == "none" ? TextSplit::none : TextSplit::blank_lines;
     prepare(options, streams);
-    return 0;
+    return end_program("prepare", 0, streams.out, streams.err);
   } catch (const CLI::CallForHelp& help) {
-    return app.exit(help, streams.out, streams.err);
+    return end_program("prepare", app.exit(help, streams.out, streams.err), streams.out, streams.err);
   } catch (const std::exception& error) {
     streams.err << "prepare: " << one_line(error.what()) << '\n';
     return 1;

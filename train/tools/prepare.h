@@ -13,7 +13,8 @@ struct PrepareStreams {
   bool progress = false;  // say on err, again and again, how far it is
 };
 
-// The exit status: 0, or 1 after one line on err. When it is not 0, no output is left behind.
+// The exit status: 0, or 1 after one line on err. When it is not 0, what stood under the names of the outputs
+// still does and nothing else is left behind, unless the token files are written and saying so failed.
 int run_prepare(int argc, const char* const* argv, const PrepareStreams& streams);
 
 }  // namespace flatshard
