@@ -31,11 +31,19 @@ void InputFile::read(int64_t begin, int64_t count, void* to) const {
     const ssize_t got = pread(file_, at, static_cast<size_t>(count), begin);
     if (got < 0 && errno == EINTR) continue;
     check(got >= 0, path_, ": cannot read byte ", begin, ": ", std::strerror(errno));
-    check(got > 0, path_, ": was cut off while it was read: it ends at byte ", begin, ", and had ", size_);
+    if (got == 0) check_size();
+    check(got > 0, path_, ": cannot read byte ", begin, " of ", size_);
     at += got;
     begin += got;
     count -= got;
   }
+}
+
+void InputFile::check_size() const {
+  struct stat status {};
+  check(fstat(file_, &status) == 0, path_, ": cannot read: ", std::strerror(errno));
+  check(status.st_size == size_, path_, ": has ", status.st_size, " bytes, had ", size_,
+        " when it was opened; a file must not change while it is read");
 }
 
 void FileRange::read(int64_t first, int64_t count, void* to) const {

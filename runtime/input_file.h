@@ -21,6 +21,8 @@ class InputFile {
   int descriptor() const { return file_; }
   // Bytes [begin, begin + count).
   void read(int64_t begin, int64_t count, void* to) const;
+  // An Error unless the file still has the size that it was opened with.
+  void check_size() const;
 
  private:
   std::string path_;

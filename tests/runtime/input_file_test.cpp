@@ -32,13 +32,18 @@ TEST_CASE("a file is read from any byte on, and no further than it goes") {
   CHECK(test::error_of([&] { part.read(3, 3, text); }) == "input: 3 bytes from byte 3 of a part of 5");
 }
 
-TEST_CASE("a file that is cut off while it is open is an error that says where") {
+TEST_CASE("a file whose size changes while it is open is an error with both sizes") {
   std::ofstream("input_cut", std::ios::binary) << std::string(5000, 'a');
   const InputFile file("input_cut");
   std::filesystem::resize_file("input_cut", 4500);
   CHECK(read_text(file, 0, 4500) == std::string(4500, 'a'));
   CHECK(test::error_of([&] { read_text(file, 4000, 1000); }) ==
-        "input_cut: was cut off while it was read: it ends at byte 4500, and had 5000");
+        "input_cut: has 4500 bytes, had 5000 when it was opened; a file must not change while it is read");
+  std::filesystem::resize_file("input_cut", 5000);
+  file.check_size();
+  std::filesystem::resize_file("input_cut", 6000);
+  CHECK(test::error_of([&] { file.check_size(); }) ==
+        "input_cut: has 6000 bytes, had 5000 when it was opened; a file must not change while it is read");
 }
 
 TEST_CASE("what is no file is refused") {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <utility>
+#include <vector>
 
 #include "runtime/check.h"
 #include "runtime/rng.h"
@@ -85,11 +86,10 @@ int64_t Data::read_sequence(int64_t sequence, int64_t row, const Batch& space, i
     std::fill_n(targets, S, kIgnoredTarget);
   } else {
     const int64_t begin = sequence * S;
-    for (int64_t t = 0; t <= S; ++t) {
-      const int32_t token = file_[begin + t];
-      if (t < S) tokens[t] = token;
-      if (t > 0) targets[t - 1] = token;
-    }
+    std::vector<int32_t> text(static_cast<size_t>(S) + 1);
+    file_.read(begin, text);
+    std::copy(text.begin(), text.end() - 1, tokens);
+    std::copy(text.begin() + 1, text.end(), targets);
     if (options_.mask_documents)
       for (const uint64_t start : file_.starts_in(begin + 1, begin + S + 1)) {
         const int64_t t = static_cast<int64_t>(start) - begin;

@@ -1,5 +1,5 @@
 #pragma once
-// Token files: what prepare writes and the trainer maps. Little-endian, byte by byte:
+// Token files: what prepare writes and the trainer reads. Little-endian, byte by byte:
 //   0   8 bytes  "FLATTOK1"
 //   8   u32      bytes per token: 2 or 4
 //   12  u32      vocabulary size; every token is below it
@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/mapped_file.h"
+#include "runtime/input_file.h"
 #include "runtime/whole_file.h"
 
 namespace flatshard {
@@ -25,19 +25,25 @@ class TokenFile {
 
   int64_t size() const { return tokens_; }
   int64_t vocab() const { return vocab_; }
-  int64_t document_count() const { return static_cast<int64_t>(starts_.size()) - 1; }
+  int64_t document_count() const { return documents_; }
   const std::string& path() const { return file_.path(); }
 
-  // The token at a position; an Error that names file, position, value and bound when it is not below the
-  // vocabulary.
-  int32_t operator[](int64_t position) const;
+  // Reads the tokens from a position on. An Error names file, position, value and bound when one is not below
+  // the vocabulary, and both sizes when the file no longer has the size that it was opened with.
+  void read(int64_t begin, std::span<int32_t> tokens) const;
   // The document starts that lie in [begin, end).
-  std::span<const uint64_t> starts_in(int64_t begin, int64_t end) const;
+  std::vector<uint64_t> starts_in(int64_t begin, int64_t end) const;
 
  private:
-  MappedFile file_;
-  int64_t tokens_ = 0, vocab_ = 0, width_ = 0;
-  std::span<const uint64_t> starts_;
+  // Hands over the document starts in blocks, from the block of this number on, while `take` asks for more.
+  template <class Take>
+  void each_block_of_starts(int64_t block, Take&& take) const;
+  void read_starts();
+
+  InputFile file_;
+  int64_t tokens_ = 0, vocab_ = 0, width_ = 0, documents_ = 0;
+  // The first start of every block of the file's list: where a search reads on. Few enough for memory.
+  std::vector<uint64_t> first_of_block_;
 };
 
 // Writes a token file document by document; finish() completes it under its final name. Nothing is left

@@ -4,6 +4,7 @@
 #include <ostream>
 
 #include "checkpoint/float_values.h"
+#include "runtime/mapped_file.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "train/models/companions.h"

@@ -74,7 +74,9 @@ Texts documents_in(const std::string& path) {
   for (const uint64_t start : file.starts_in(0, file.size())) {
     const auto end = file.starts_in(static_cast<int64_t>(start) + 1, file.size() + 1);
     std::string text;
-    for (uint64_t i = start; i < end.front(); ++i) text += static_cast<char>(file[static_cast<int64_t>(i)]);
+    std::vector<int32_t> tokens(end.front() - start);
+    file.read(static_cast<int64_t>(start), tokens);
+    for (const int32_t token : tokens) text += static_cast<char>(token);
     found.push_back(text);
   }
   return found;

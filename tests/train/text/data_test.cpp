@@ -41,6 +41,12 @@ std::vector<int32_t> elements(const Tensor& t) { return {t.as<int32_t>(), t.as<i
 
 using Ints = std::vector<int32_t>;
 
+Ints tokens_of(const TokenFile& file, int64_t begin, size_t count) {
+  Ints tokens(count);
+  file.read(begin, tokens);
+  return tokens;
+}
+
 void damage(int64_t position, char byte) {
   std::fstream file(kPath, std::ios::binary | std::ios::in | std::ios::out);
   file.seekp(position);
@@ -78,8 +84,8 @@ TEST_CASE("a token file gives back what was written, in 16 or 32 bits") {
     CHECK(file.size() == 4);
     CHECK(file.document_count() == 3);
     CHECK(file.vocab() == vocab);
-    CHECK(file[2] == vocab - 1);
-    CHECK(file[3] == 5);
+    CHECK(tokens_of(file, 0, 4) == Ints{0, 1, static_cast<int32_t>(vocab) - 1, 5});
+    CHECK(tokens_of(file, 2, 1) == Ints{static_cast<int32_t>(vocab) - 1});
     CHECK(std::filesystem::file_size(kPath) == (vocab <= 65536 ? 32u + 8 : 32u + 16) + 4 * 8);
   }
   std::filesystem::remove(kPath);
@@ -115,8 +121,8 @@ TEST_CASE("a token outside the vocabulary and damaged starts are named") {
   damage(32 + 3 * 2, 77);
   {
     const TokenFile file(kPath);
-    CHECK(file[2] == 2);
-    CHECK(test::error_of([&] { return file[3]; }) ==
+    CHECK(tokens_of(file, 1, 2) == Ints{1, 2});
+    CHECK(test::error_of([&] { tokens_of(file, 1, 5); }) ==
           "data_test.tok: token 77 at 3 is outside the vocabulary of 50");
   }
   damage(32 + 40 + 8, 99);
@@ -126,6 +132,40 @@ TEST_CASE("a token outside the vocabulary and damaged starts are named") {
   damage(0, 'X');
   CHECK(test::error_of([] { TokenFile file(kPath); }) ==
         "data_test.tok: not a token file (make one with prepare)");
+}
+
+TEST_CASE("a token file whose size changes while it is open is an error with both sizes") {
+  const TempTokens tokens({9});
+  const TokenFile file(kPath);
+  const Data data(file, {.seq_len = 4, .shuffle = false});
+  const auto error = [&](uintmax_t bytes) {
+    std::filesystem::resize_file(kPath, bytes);
+    Space space(4);
+    return test::error_of([&] { data.read(0, 0, space.batch); });
+  };
+  const uintmax_t bytes = std::filesystem::file_size(kPath);
+  CHECK(error(bytes) == "");
+  for (const uintmax_t other : {uintmax_t{0}, bytes - 1, bytes + 8})
+    CHECK(error(other) == str("data_test.tok: has ", other, " bytes, had ", bytes,
+                              " when it was opened; a file must not change while it is read"));
+}
+
+TEST_CASE("the document starts of any range are found, however many there are") {
+  std::vector<int> lengths;
+  for (int i = 0; i < 3000; ++i) lengths.push_back(i % 700 < 600 ? i % 3 : 0);  // many share a start
+  const TempTokens tokens(lengths);
+  const TokenFile file(kPath);
+  std::vector<uint64_t> starts{0};
+  for (const int length : lengths) starts.push_back(starts.back() + static_cast<uint64_t>(length));
+  CHECK(file.starts_in(0, file.size() + 1) == starts);
+  for (int64_t begin = 0; begin <= file.size(); begin += 11)
+    for (const int64_t length : {1, 40, 900}) {
+      std::vector<uint64_t> expected;
+      for (const uint64_t start : starts)
+        if (static_cast<int64_t>(start) >= begin && static_cast<int64_t>(start) < begin + length)
+          expected.push_back(start);
+      REQUIRE(file.starts_in(begin, begin + length) == expected);
+    }
 }
 
 TEST_CASE("sequences side by side predict the token behind them") {
