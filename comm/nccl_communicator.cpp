@@ -1,5 +1,6 @@
 #include "comm/nccl_communicator.h"
 
+#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <mutex>
@@ -38,6 +39,8 @@ ncclDataType_t nccl_type(DType dtype) {
 // What the watchdog may ask of a device: which calls have not finished yet, and since when the oldest runs.
 class OnDevice {
  public:
+  using Clock = Watchdog::Clock;
+
   OnDevice(Device device, ncclComm_t comm) : device_(device), comm_(comm) {}
   ~OnDevice() {
     for (const Pending& p : pending_) cudaEventDestroy(p.done);
@@ -61,13 +64,14 @@ class OnDevice {
     retire();
   }
 
-  // Why the run cannot go on, or "".
-  std::string trouble(std::chrono::seconds limit) {
+  // As a Watchdog::Probe asks.
+  std::string trouble(std::chrono::seconds limit, Clock::duration suspended) {
     ncclResult_t status = ncclSuccess;
     ncclCommGetAsyncError(comm_, &status);
     const std::lock_guard lock(mutex_);
     cudaSetDevice(device_.index);
     retire();
+    oldest_since_ = std::min(oldest_since_ + suspended, Clock::now());
     const std::string call = pending_.empty() ? "" : describe(pending_.front().call);
     if (status != ncclSuccess && status != ncclInProgress)
       return str("NCCL: ", ncclGetErrorString(status), call.empty() ? "" : " in ", call);
@@ -78,7 +82,6 @@ class OnDevice {
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
   struct Pending {
     cudaEvent_t done;
     Collective call;
@@ -108,7 +111,9 @@ class NcclCommunicator : public Communicator {
         comm_(comm),
         on_device_(device, comm),
         probe_(std::in_place, watchdog,
-               [this](std::chrono::seconds limit) { return on_device_.trouble(limit); }) {}
+               [this](std::chrono::seconds limit, Watchdog::Clock::duration suspended) {
+                 return on_device_.trouble(limit, suspended);
+               }) {}
   ~NcclCommunicator() override {
     probe_.reset();
     ncclCommDestroy(comm_);

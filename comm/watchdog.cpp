@@ -13,6 +13,8 @@ namespace flatshard {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{500};
+// A look that comes later than that was held up by more than a busy machine: nobody ran.
+constexpr std::chrono::milliseconds kLatestLook{1000};
 // A launcher that finds all ranks dead may end before it has passed on what they wrote.
 constexpr std::chrono::milliseconds kUntilForwarded{200};
 
@@ -43,10 +45,15 @@ Watchdog::~Watchdog() {
 }
 
 void Watchdog::watch() {
+  Clock::time_point last = Clock::now();
   while (!stopping_) {
     look_at_peers(ends_.within(kBetweenLooks));
-    look_at_flights();
-    look_at_probes();
+    const Clock::time_point now = Clock::now();
+    const Clock::duration suspended =
+        now - last > kLatestLook ? now - last - kBetweenLooks : Clock::duration{};
+    last = now;
+    look_at_flights(suspended);
+    look_at_probes(suspended);
   }
 }
 
@@ -63,8 +70,12 @@ void Watchdog::look_at_peers(const std::vector<size_t>& ended) {
   if (first(Parting::failed)) std::_Exit(1);  // it has said why
 }
 
-void Watchdog::look_at_flights() {
+void Watchdog::look_at_flights(Clock::duration suspended) {
   const std::chrono::seconds limit = limit_;
+  if (suspended > Clock::duration{}) {
+    const std::lock_guard lock(mutex_);
+    for (Flight& flight : flights_) flight.since = std::min(flight.since + suspended, Clock::now());
+  }
   for (const Flight& flight : flights()) {
     const auto taken = Clock::now() - flight.since;
     if (taken <= limit) continue;
@@ -76,10 +87,10 @@ void Watchdog::look_at_flights() {
   }
 }
 
-void Watchdog::look_at_probes() {
+void Watchdog::look_at_probes(Clock::duration suspended) {
   const std::lock_guard lock(probes_mutex_);
   for (const Probe* probe : probes_)
-    if (const std::string trouble = probe->ask_(limit_); !trouble.empty())
+    if (const std::string trouble = probe->ask_(limit_, suspended); !trouble.empty())
       give_up(str(trouble, ' ', where()));
 }
 

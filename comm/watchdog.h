@@ -2,7 +2,8 @@
 // Nobody waits for ever, and nobody dies unseen. A thread of this process watches its collectives, each for
 // no longer than a limit, and the other ranks of this host, which wake it at once when they end. What it
 // finds it says on one line, and it ends this process with exit code 1: where one rank of a job is lost, all
-// the others only wait.
+// the others only wait. Time in which this process was suspended (Ctrl-Z, SIGSTOP, a frozen container) does
+// not count: a job that is suspended and resumed as a whole goes on.
 //
 // A rank that leaves says so first, in memory that the ranks of a host share, so that no other rank takes it
 // for lost.
@@ -41,11 +42,14 @@ class Watchdog {
   void enter_step(int64_t step) { step_ = step; }
   void leave(Parting how) { parting_ = how; }
 
+  using Clock = std::chrono::steady_clock;
+
   // Asked now and then, on the watchdog's thread, for as long as it lives: why the run cannot go on, or "".
-  // It is told how long a collective may take. For back ends whose calls return before they are carried out.
+  // It is told how long a collective may take, and for how long this process has been suspended since it was
+  // last asked. For back ends whose calls return before they are carried out.
   class Probe {
    public:
-    using Ask = std::function<std::string(std::chrono::seconds)>;
+    using Ask = std::function<std::string(std::chrono::seconds limit, Clock::duration suspended)>;
     Probe(Watchdog* watchdog, Ask ask);  // without a watchdog nobody asks
     ~Probe();
     Probe(const Probe&) = delete;
@@ -59,7 +63,6 @@ class Watchdog {
 
  private:
   friend class InFlight;
-  using Clock = std::chrono::steady_clock;
   struct Flight {
     uint64_t number;
     Collective call;
@@ -68,8 +71,8 @@ class Watchdog {
 
   void watch();
   void look_at_peers(const std::vector<size_t>& ended);
-  void look_at_flights();
-  void look_at_probes();
+  void look_at_flights(Clock::duration suspended);
+  void look_at_probes(Clock::duration suspended);
   std::vector<Flight> flights();
   std::string where() const;
   std::string doing();

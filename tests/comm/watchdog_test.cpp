@@ -1,0 +1,62 @@
+#include "comm/watchdog.h"
+
+#include <csignal>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+#include "tests/test.h"
+
+using namespace flatshard;
+
+namespace {
+
+constexpr std::chrono::seconds kLimit{1};
+constexpr std::chrono::milliseconds kBeyond{1600}, kMoment{100};
+
+// A rank that is in one collective until its pipe is closed; 0 when its watchdog let it come to that.
+pid_t start_rank(const int (&pipe)[2]) {
+  const pid_t pid = fork();
+  if (pid != 0) return pid;
+  close(pipe[1]);
+  std::atomic<Parting> parting{Parting::not_yet};
+  {
+    Watchdog watchdog(0, {}, parting);
+    watchdog.limit(kLimit);
+    const InFlight flight(&watchdog, {"host", "barrier", "a test", 0, DType::i32});
+    char end;
+    while (read(pipe[0], &end, 1) < 0) continue;
+  }
+  _exit(0);
+}
+
+}  // namespace
+
+TEST_CASE("the time in which a rank is suspended does not count as waiting for others") {
+  int pipe[2];
+  REQUIRE(::pipe(pipe) == 0);
+  const pid_t rank = start_rank(pipe);
+  close(pipe[0]);
+  std::this_thread::sleep_for(kMoment);
+  kill(rank, SIGSTOP);
+  std::this_thread::sleep_for(kBeyond);
+  kill(rank, SIGCONT);
+  std::this_thread::sleep_for(kMoment);  // its watchdog has looked: its wait was over before
+  close(pipe[1]);
+  int status = 0;
+  REQUIRE(waitpid(rank, &status, 0) == rank);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("a collective that takes longer than the limit ends the rank") {
+  int pipe[2];
+  REQUIRE(::pipe(pipe) == 0);
+  const pid_t rank = start_rank(pipe);
+  close(pipe[0]);
+  int status = 0;
+  REQUIRE(waitpid(rank, &status, 0) == rank);
+  close(pipe[1]);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 1);
+}
