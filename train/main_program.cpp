@@ -11,6 +11,7 @@
 #include "comm/world.h"
 #include "runtime/log.h"
 #include "runtime/program_end.h"
+#include "runtime/standard_streams.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "train/agreement.h"
@@ -115,6 +116,7 @@ int train_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
            fields_help();
   });
   std::unique_ptr<World> world;
+  reserve_standard_streams();
   survive_file_limits();
   try {
     app.parse(argc, argv);

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "runtime/program_end.h"
+#include "runtime/standard_streams.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "train/tools/ckpt_commands.h"
@@ -105,6 +106,7 @@ class Commands {
 
 int ckpt_main(int argc, const char* const* argv, std::ostream& out, std::ostream& err) {
   CLI::App app(kAbout, "ckpt");
+  reserve_standard_streams();
   survive_file_limits();
   const bool watched = &err == &std::cerr && isatty(STDERR_FILENO);
   Commands commands(app, {.out = out, .terminal = watched ? &err : nullptr});

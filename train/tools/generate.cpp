@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "runtime/program_end.h"
+#include "runtime/standard_streams.h"
 #include "runtime/whole_file.h"
 #include "train/config/device_choice.h"
 #include "train/tools/generator.h"
@@ -100,6 +101,7 @@ void run(const Options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  reserve_standard_streams();
   CLI::App app(kAbout);
   Options options;
   declare(app, options);

@@ -16,6 +16,7 @@
 
 #include "runtime/check.h"
 #include "runtime/program_end.h"
+#include "runtime/standard_streams.h"
 #include "runtime/whole_file.h"
 #include "train/text/corpus.h"
 #include "train/text/token_file.h"
@@ -269,6 +270,7 @@ int run_prepare(int argc, const char* const* argv, const PrepareStreams& streams
   CLI::App app(kDescription, "prepare");
   Options options;
   declare(app, options);
+  reserve_standard_streams();
   survive_file_limits();
   try {
     app.parse(argc, argv);
