@@ -63,6 +63,7 @@ static_assert(std::atomic<Parting>::is_always_lock_free, "processes share it");
 // Who the ranks of a host are, and a word of each that all of them see: how it leaves.
 struct World::Host {
   Host(int rank, MPI_Comm comm) : comm_(comm) {
+    mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, &failing), "MPI_Comm_dup");
     MPI_Comm_rank(comm, &place_);
     MPI_Comm_size(comm, &size_);
     void* memory = nullptr;
@@ -77,6 +78,7 @@ struct World::Host {
   ~Host() {
     MPI_Win_free(&window_);
     MPI_Comm_free(&comm_);
+    MPI_Comm_free(&failing);
   }
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
@@ -99,6 +101,8 @@ struct World::Host {
   std::atomic<Parting>& own() { return *own_; }
   int place() const { return place_; }
   int size() const { return size_; }
+
+  MPI_Comm failing = MPI_COMM_NULL;  // all ranks, where those that fail meet
 
  private:
   static int64_t process_namespace() {
@@ -190,6 +194,18 @@ void World::barrier(const char* what) {
   if (!over_mpi_) return;
   const InFlight flight(watchdog_.get(), host_call("barrier", what, 0));
   mpi_check(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");
+}
+
+bool World::all_arrive(std::chrono::seconds within) {
+  if (!over_mpi_) return true;
+  const auto end = std::chrono::steady_clock::now() + within;
+  MPI_Request request = MPI_REQUEST_NULL;
+  mpi_check(MPI_Ibarrier(host_->failing, &request), "MPI_Ibarrier");
+  for (int arrived = 0;;) {
+    mpi_check(MPI_Test(&request, &arrived, MPI_STATUS_IGNORE), "MPI_Test");
+    if (arrived || std::chrono::steady_clock::now() > end) return arrived != 0;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 void World::limit_collectives(std::chrono::seconds longest) {

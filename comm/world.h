@@ -39,6 +39,9 @@ class World {
                const std::function<void(int rank, const std::string& text)>& take);
   // Nobody passes before everybody has come.
   void barrier(const char* what);
+  // Whether all ranks call this within some time: for ranks that fail, and do not know who else does. It
+  // meets no other collective, and a rank that is told false must end.
+  bool all_arrive(std::chrono::seconds within);
   // Says on one line what went wrong here and ends all ranks with exit code 1. What one rank found wrong all
   // may have: rank 0 gets the time to say it first.
   [[noreturn]] void end_all_ranks(const std::string& reason);

@@ -21,4 +21,12 @@ void log_line(LogLevel level, const std::string& text) {
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
+void warn_on_error(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    log_warning(error.what());
+  }
+}
+
 }  // namespace flatshard

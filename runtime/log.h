@@ -2,6 +2,7 @@
 // Lines for the person who runs the program, on stderr: "[rank 2] text". Rank 0 alone prints info; every rank
 // prints warnings. Errors are not logged, they are thrown.
 
+#include <functional>
 #include <string>
 
 #include "runtime/check.h"
@@ -23,5 +24,8 @@ template <class... Parts>
 void log_warning(const Parts&... parts) {
   log_line(LogLevel::warning, str("warning: ", parts...));
 }
+
+// Does what nothing depends on, such as writing a file for a person to read: an Error is logged as a warning.
+void warn_on_error(const std::function<void()>& work);
 
 }  // namespace flatshard

@@ -18,10 +18,10 @@
 #include "train/report/report.h"
 #include "train/report/trace_file.h"
 #include "train/report/trace_picture.h"
+#include "train/save/checkpoint_writer.h"
 #include "train/save/checkpoints.h"
 #include "train/save/initial_weights.h"
 #include "train/save/run_folder.h"
-#include "train/save/saver.h"
 #include "train/step/bandwidth.h"
 #include "train/step/evaluation.h"
 #include "train/step/loss_scale.h"
@@ -40,6 +40,8 @@ class Trainer {
  public:
   Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bool terminal);
   void run();
+  // What can still be saved of a run that fails.
+  void finish_failing() { writer_.finish_failing(); }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -58,7 +60,6 @@ class Trainer {
   void begin();
   TrainState state(const StepMetrics& m);
   void save(StepMetrics& m, bool begins);
-  void save_or_warn(const std::function<void()>& part);
   void finish();
   bool leads() const { return world_.rank() == 0; }
 
@@ -78,10 +79,10 @@ class Trainer {
   Trace trace_;
   ClockOffset clock_;
   Machinery machinery_;
-  Saver saver_;
   LossScale loss_scale_;
   double peak_ = 0;
   Progress progress_;
+  CheckpointWriter writer_;
   std::optional<MetricsFile> metrics_;
   std::vector<StepMetrics> history_;  // as checkpoints keep it
 
@@ -114,9 +115,9 @@ Trainer::Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bo
       machinery_(setup_, world,
                  {.order = world.size() > 1 ? StreamOrder::concurrent : StreamOrder::in_order,
                   .trace = setup_.config.run.trace ? &trace_ : nullptr}),
-      saver_(checkpoints_, machinery_.engine(), machinery_.staging(), world),
       loss_scale_(setup_.compute, setup_.config.precision.loss_scale),
-      progress_(total_steps_, terminal, out) {
+      progress_(total_steps_, terminal, out),
+      writer_(setup_, checkpoints_, machinery_, world, progress_) {
   if (setup_.config.run.trace) steps_row_ = trace_.add_row("steps");
   if (!setup_.config.data.eval.empty()) eval_.emplace(setup_.config.data.eval, setup_, true);
 }
@@ -279,7 +280,7 @@ void Trainer::report_first_step() {
 double Trainer::sum_of_lanes(std::span<const double> losses) {
   std::vector<double> mine(losses.begin(), losses.end());
   mine.push_back(stop_request_.signal());
-  mine.push_back(saver_.busy());
+  mine.push_back(writer_.busy());
   const std::vector<double> all = world_.all_gather(mine, "losses");
   std::vector<double> in_order(losses.size() * static_cast<size_t>(world_.size()));
   threads_idle_ = true;
@@ -303,7 +304,6 @@ void Trainer::check_result(const StepMetrics& m, bool finite) {
   const bool may_skip = loss_scale_.dynamic() || setup_.config.train.skip_nonfinite;
   const bool good = may_skip || (finite && std::isfinite(m.loss));
   if (good && skipped_in_a_row_ < kMostSkippedInARow) return;
-  save_or_warn([&] { saver_.finish(); });  // what was good is not lost with the run
   check(good, "step ", completed_ + 1, ": the loss is ", m.loss, " and the gradient norm ", m.grad_norm,
         ", must be finite; lower optimizer.lr, or set train.skip_nonfinite = true");
   fail(str(kMostSkippedInARow, " steps in a row were skipped, for want of targets or of finite gradients"));
@@ -329,39 +329,11 @@ TrainState Trainer::state(const StepMetrics& m) {
   return s;
 }
 
-// What there is to do for checkpoints between this step and the next one.
 void Trainer::save(StepMetrics& m, bool begins) {
-  const auto begin = Clock::now();
-  const auto tell = [&](const std::optional<Saver::Saved>& saved) {
-    if (!saved) return;
-    m.saved_step = saved->step;
-    m.saved_bytes = saved->bytes;
-    m.saved_seconds = saved->seconds;
-    if (leads())
-      progress_.print(str("saved     ", setup_.config.run.dir, "/step-", saved->step, ": ",
-                          human_bytes(saved->bytes), ", written in ", human_seconds(saved->seconds),
-                          "; training stood still for ", human_seconds(saved->paid)));
-  };
-  if (begins) {
-    save_or_warn([&] { tell(saver_.finish()); });
-    save_or_warn([&] { saver_.begin(state(m)); });
-  } else if (!saver_.in_flight()) {
-    return;
-  }
-  if (!machinery_.staging() || completed_ == total_steps_ || stop_.signal)
-    save_or_warn([&] { tell(saver_.finish()); });
-  else if (!begins && std::exchange(threads_idle_, false))
-    save_or_warn([&] { tell(saver_.advance()); });
-  m.save_seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-void Trainer::save_or_warn(const std::function<void()>& part) {
-  try {
-    part();
-  } catch (const Error& error) {
-    if (setup_.config.checkpoint.on_error == "stop") throw;
-    if (leads()) log_warning(error.what());
-  }
+  CheckpointWriter::Work work{.last = completed_ == total_steps_ || stop_.signal != 0,
+                              .threads_idle = std::exchange(threads_idle_, false)};
+  if (begins) work.begin = [&] { return state(m); };
+  writer_.between_steps(m, work);
 }
 
 void Trainer::finish() {
@@ -390,6 +362,7 @@ void run_training(const LoadedConfig& loaded, World& world, std::ostream& out, b
   try {
     trainer.run();
   } catch (const std::exception& error) {
+    trainer.finish_failing();
     // The other ranks may wait for this one in a collective, and so may this one's own streams: the job ends
     // here, before they are taken down.
     if (world.size() > 1) world.end_all_ranks(error.what());

@@ -1,0 +1,68 @@
+// What becomes of a run, and of its checkpoints, when something around it breaks: its output is closed, its
+// terminal goes away, its data change, its disk is full.
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "runtime/rng.h"
+#include "tests/job.h"
+#include "tests/test.h"
+#include "tests/workshop.h"
+#include "train/report/metrics.h"
+#include "train/text/token_file.h"
+
+using namespace flatshard;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kEndless = " --train.steps=1000000 --schedule.kind=constant ";
+constexpr const char* kMetrics = "runs/default/metrics.jsonl";
+
+std::string text_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// Tokens from a position on become what no vocabulary of a workshop has.
+void spoil(const std::string& path, int64_t position) {
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  const int64_t tokens = TokenFile(path).size();
+  file.seekp(32 + 2 * position);
+  for (int64_t i = position; i < tokens; ++i) file.write("\xff\x00", 2);
+}
+
+}  // namespace
+
+TEST_CASE("a run that fails finishes the checkpoint that it is writing") {
+  for (const int ranks : {1, 2}) {
+    if (const std::string reason = test::no_ranks_because(); ranks > 1 && !reason.empty())
+      return test::skip(reason);
+    const test::Workshop workshop(str("failing", ranks));
+    spoil(workshop.file("corpus.tok"), 129);  // on all ranks in the second step
+    const test::Finished run = workshop.train(
+        ranks, "--data.shuffle=false --data.eval= --train.eval_every=0 --checkpoint.save_every=1");
+    CAPTURE(run.output);
+    CHECK(run.exit_code == 1);
+    CHECK(run.output.find("corpus.tok: token 255 at ") != std::string::npos);
+    CHECK(run.output.find("saved     runs/default/step-1: ") != std::string::npos);
+    CHECK(text_of(workshop.file("runs/default/latest")) == "step-1\n");
+  }
+}
+
+TEST_CASE("data that are cut off during a run end it with their name and sizes") {
+  for (const std::string part : {"train", "eval"}) {
+    const test::Workshop workshop("cut_" + part);
+    fs::copy_file(workshop.file("corpus.tok"), workshop.file("cut.tok"));
+    const test::Finished run = test::run_command(
+        str("cd cut_", part, "; (exec @train config.toml", kEndless, "--data.", part,
+            "=cut.tok > out.txt 2>&1) & until [ -s ", kMetrics,
+            " ] || ! kill -0 $!; do sleep 0.05; done; : > cut.tok; wait $!; echo $?; cat out.txt"),
+        100);
+    CAPTURE(run.output);
+    CHECK(run.output.starts_with("1\n"));
+    CHECK(run.output.find("train: cut.tok: has 0 bytes, had ") != std::string::npos);
+  }
+}
