@@ -50,6 +50,8 @@ class Trainer {
   StepMetrics step();
   void report_first_step();
   double sum_of_lanes(std::span<const double> losses);
+  void evaluate(StepMetrics& m);
+  void note_stop(int rank, double signal);
   void check_result(const StepMetrics& m, bool finite);
   bool due(int64_t every) const {
     return every > 0 && (completed_ % every == 0 || completed_ == total_steps_);
@@ -205,9 +207,9 @@ void Trainer::run() {
     StepMetrics m = step();
     if (data_step_ == 1) report_first_step();
     const bool saves = !m.skipped && due(save_every_);
-    // Each checkpoint that was planned has its evaluation, so that the best one is known.
-    if (!m.skipped && eval_ && (due(eval_every_) || saves))
-      m.eval_loss = evaluation_loss(machinery_.engine(), eval_->data, setup_.config.data.eval, world_);
+    // Each checkpoint that was planned has its evaluation, so that the best one is known; unless the run is
+    // to stop.
+    if (!m.skipped && eval_ && !stop_.signal && (due(eval_every_) || saves)) evaluate(m);
     if (leads() && (completed_ % setup_.config.log.every == 0 || completed_ == total_steps_ || m.skipped ||
                     m.eval_loss || stop_.signal))
       progress_.step(m);
@@ -215,7 +217,7 @@ void Trainer::run() {
     if (leads()) metrics_->write(m);
     add_line(history_, m);
     if (!m.skipped && setup_.config.run.hash_every > 0 && completed_ % setup_.config.run.hash_every == 0 &&
-        completed_ < total_steps_)
+        completed_ < total_steps_ && !stop_.signal)
       print_hash();
   }
   finish();
@@ -289,13 +291,26 @@ double Trainer::sum_of_lanes(std::span<const double> losses) {
     for (int64_t local = 0, lanes = setup_.batching.lanes; local < std::ssize(losses); ++local)
       in_order[static_cast<size_t>(
           lane_of(setup_.units, setup_.groups, rank, local / lanes, local % lanes))] = said[local];
-    if (const int signal = static_cast<int>(said[losses.size()]); signal != 0 && !stop_.signal)
-      stop_ = {rank, signal};
+    note_stop(rank, said[losses.size()]);
     if (said[losses.size() + 1] != 0) threads_idle_ = false;
   }
   double sum = 0;
   for (const double loss : in_order) sum += loss;
   return sum;
+}
+
+// Evaluates, unless a rank is asked to stop before all batches are done: half an evaluation counts as none.
+void Trainer::evaluate(StepMetrics& m) {
+  m.eval_loss = evaluation_loss(machinery_.engine(), eval_->data, setup_.config.data.eval, world_,
+                                [&] { return stop_request_.signal() != 0; });
+  const double mine = stop_request_.signal();
+  const std::vector<double> all = world_.all_gather({&mine, 1}, "stop requests");
+  for (int rank = 0; rank < world_.size(); ++rank) note_stop(rank, all[static_cast<size_t>(rank)]);
+}
+
+// The first request counts. To be told on all ranks alike.
+void Trainer::note_stop(int rank, double signal) {
+  if (signal != 0 && !stop_.signal) stop_ = {rank, static_cast<int>(signal)};
 }
 
 // Every rank has the same numbers, so all of them stop, or go on, together.

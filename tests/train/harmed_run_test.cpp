@@ -66,3 +66,26 @@ TEST_CASE("data that are cut off during a run end it with their name and sizes")
     CHECK(run.output.find("train: cut.tok: has 0 bytes, had ") != std::string::npos);
   }
 }
+
+TEST_CASE("a signal during an evaluation stops all ranks there, without a loss") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("evaluating");
+  TokenWriter writer(workshop.file("long.tok"), test::Workshop::kVocab);
+  writer.add_document(std::vector<int32_t>(4'000'000, 1));  // takes minutes
+  writer.finish();
+  test::Job job("evaluating", str("-np 2 @train config.toml", kEndless,
+                                  "--data.eval=long.tok --train.eval_every=1 --checkpoint.save_every=1"));
+  const std::vector<pid_t> pids = job.ranks_after("memory    of rank 0", 2);
+  REQUIRE(test::eventually([&] { return fs::exists(workshop.file("runs/default/step1.txt")); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  kill(pids[1], SIGTERM);
+  const test::Finished run = job.wait();
+  CAPTURE(run.output);
+  CHECK(run.exit_code == 0);
+  CHECK(run.output.find("stopped   after step 1 of 1,000,000, for rank 1 was sent SIGTERM") !=
+        std::string::npos);
+  const std::vector<StepMetrics> lines = read_metrics(workshop.file(kMetrics));
+  REQUIRE(lines.size() == 1);
+  CHECK_FALSE(lines[0].eval_loss);
+  CHECK(text_of(workshop.file("runs/default/latest")) == "step-1\n");
+}
