@@ -5,13 +5,13 @@
 namespace flatshard {
 namespace {
 
-constexpr std::array kSignals{SIGTERM, SIGINT, SIGUSR1};
 std::atomic<int> asked_by{0};
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may touch it");
 
 void ask(int signal) {
-  asked_by = signal;
-  for (const int each : kSignals) std::signal(each, SIG_DFL);
+  int none = 0;
+  asked_by.compare_exchange_strong(none, signal);
+  if (signal != SIGHUP) std::signal(signal, SIG_DFL);
 }
 
 }  // namespace
@@ -34,7 +34,18 @@ StopRequest::~StopRequest() {
 int StopRequest::signal() const { return asked_by; }
 
 const char* signal_name(int signal) {
-  return signal == SIGTERM ? "SIGTERM" : signal == SIGINT ? "SIGINT" : "SIGUSR1";
+  switch (signal) {
+    case SIGTERM:
+      return "SIGTERM";
+    case SIGINT:
+      return "SIGINT";
+    case SIGHUP:
+      return "SIGHUP";
+    default:
+      return "SIGUSR1";
+  }
 }
+
+void survive_closed_output() { std::signal(SIGPIPE, SIG_IGN); }
 
 }  // namespace flatshard

@@ -372,6 +372,7 @@ void Trainer::finish() {
 }  // namespace
 
 void run_training(const LoadedConfig& loaded, World& world, std::ostream& out, bool terminal) {
+  survive_closed_output();
   use_threads(loaded.config.run, world);
   Trainer trainer(loaded, world, out, terminal);
   try {

@@ -36,6 +36,32 @@ void spoil(const std::string& path, int64_t position) {
 
 }  // namespace
 
+TEST_CASE("a run whose reader and terminal go away trains on, and saves at SIGHUP") {
+  const test::Workshop workshop("no_reader");
+  const test::Finished run =
+      test::run_command(str("cd no_reader; (@train config.toml", kEndless,
+                            "--data.eval= --train.eval_every=0 & echo $! > pid; wait $!; echo $? > code) 2> "
+                            "err.txt | head -3 > out.txt & "
+                            "until [ -f ",
+                            kMetrics, " ] && [ $(wc -l < ", kMetrics,
+                            ") -gt 30 ]; do [ -f code ] && break; sleep 0.05; done; kill -HUP $(cat pid); "
+                            "kill -HUP $(cat pid); wait; cat code err.txt"),
+                        100);
+  CAPTURE(run.output);
+  CHECK(run.output.starts_with("0\n"));
+  CHECK(run.output.find("warning: standard output cannot be written") != std::string::npos);
+  const std::vector<StepMetrics> lines = read_metrics(workshop.file(kMetrics));
+  CHECK(lines.size() > 30);
+  CHECK(text_of(workshop.file("runs/default/latest")) == str("step-", lines.back().step, '\n'));
+}
+
+TEST_CASE("a run that is started without standard output writes nothing of it into other files") {
+  const test::Workshop workshop("no_output");
+  const test::Finished run = test::run_command("cd no_output; @train config.toml >&- 2> err.txt");
+  CHECK(run.exit_code == 0);
+  CHECK(read_metrics(workshop.file(kMetrics)).size() == 6);
+}
+
 TEST_CASE("a run that fails finishes the checkpoint that it is writing") {
   for (const int ranks : {1, 2}) {
     if (const std::string reason = test::no_ranks_because(); ranks > 1 && !reason.empty())

@@ -304,7 +304,7 @@ std::vector<Field> fields(Config& c) {
       {"checkpoint.async", &c.checkpoint.async,
        "write from a copy in host memory while training continues; otherwise training waits"},
       {"checkpoint.on_sigterm", &c.checkpoint.on_sigterm,
-       "save a checkpoint when a signal (SIGTERM, SIGINT, SIGUSR1) ends the run"},
+       "save a checkpoint when a signal (SIGTERM, SIGINT, SIGUSR1, SIGHUP) ends the run"},
       {"checkpoint.on_error",
        &c.checkpoint.on_error,
        "if a checkpoint cannot be written: stop the run, or continue with a warning",

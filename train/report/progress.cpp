@@ -4,9 +4,11 @@
 #include <cmath>
 #include <cstdio>
 #include <ostream>
+#include <utility>
 #include <vector>
 
 #include "runtime/check.h"
+#include "runtime/log.h"
 #include "runtime/text.h"
 
 namespace flatshard {
@@ -68,15 +70,27 @@ void Progress::step(const StepMetrics& m) {
   std::vector<std::string> notes;
   if (m.skipped) notes.push_back(skip_note(m));
   if (m.eval_loss) notes.push_back(str("step ", m.step, ": eval loss ", fixed(*m.eval_loss, 4)));
-  if (terminal_) return terminal_->show(line_of(m), notes);
-  std::string text = line_of(m) + '\n';
-  for (const std::string& note : notes) text += note + '\n';
-  out_ << text << std::flush;
+  if (terminal_) {
+    terminal_->show(line_of(m), notes);
+  } else {
+    std::string text = line_of(m) + '\n';
+    for (const std::string& note : notes) text += note + '\n';
+    out_ << text << std::flush;
+  }
+  check_output();
+}
+
+// Later lines may be read, or fit onto the disk, again.
+void Progress::check_output() {
+  if (!out_ && !std::exchange(warned_, true))
+    log_warning("standard output cannot be written; the run goes on, and metrics.jsonl has its steps");
+  out_.clear();
 }
 
 void Progress::print(const std::string& line) {
   finish();
   out_ << line << std::endl;
+  check_output();
 }
 
 void Progress::finish() {

@@ -5,7 +5,8 @@
 // half; with several ranks also "  comm  6%", the share of the step in which compute waited for
 // communication. On a terminal the line is rewritten in place and cut at the terminal's edge; evaluations and
 // skipped steps stand above it and stay. Elsewhere all lines are plain text. The time left is that of the
-// steps alone, at the median of the latest of them.
+// steps alone, at the median of the latest of them. Output that is closed or cannot be written is a warning,
+// once.
 
 #include <cstdint>
 #include <deque>
@@ -31,11 +32,13 @@ class Progress {
  private:
   std::string line_of(const StepMetrics& m) const;
   double seconds_left(int64_t completed) const;
+  void check_output();
 
   int64_t total_steps_;
   std::optional<TerminalLine> terminal_;
   std::ostream& out_;
   std::deque<double> recent_;  // seconds of the latest steps
+  bool warned_ = false;
 };
 
 }  // namespace flatshard

@@ -1,0 +1,62 @@
+#include "train/stop_request.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+#include "tests/test.h"
+
+using namespace flatshard;
+
+namespace {
+
+// The signal that ends a process which is sent these, one after the other, while it listens; 0 where none
+// does.
+int ending_signal(const std::vector<int>& sent) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const StopRequest request;
+    for (const int signal : sent) raise(signal);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+}  // namespace
+
+TEST_CASE("the first signal is the request, whatever follows") {
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) {
+    const StopRequest request;
+    CHECK(request.signal() == 0);
+    raise(signal);
+    CHECK(request.signal() == signal);
+    raise(signal == SIGHUP ? SIGTERM : SIGHUP);
+    CHECK(request.signal() == signal);
+  }
+}
+
+TEST_CASE("a signal that comes twice ends the process, but for SIGHUP and for two different ones") {
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
+    CHECK(ending_signal({signal}) == 0);
+    CHECK(ending_signal({signal, signal}) == signal);
+  }
+  CHECK(ending_signal({SIGHUP, SIGHUP, SIGHUP}) == 0);
+  CHECK(ending_signal({SIGHUP, SIGINT, SIGTERM}) == 0);
+}
+
+TEST_CASE("a signal that the process was started to ignore asks for nothing") {
+  const auto before = std::signal(SIGHUP, SIG_IGN);
+  {
+    const StopRequest request;
+    raise(SIGHUP);
+    CHECK(request.signal() == 0);
+  }
+  std::signal(SIGHUP, before);
+}
+
+TEST_CASE("signals have names") {
+  CHECK(std::string(signal_name(SIGHUP)) == "SIGHUP");
+  CHECK(std::string(signal_name(SIGUSR1)) == "SIGUSR1");
+}
