@@ -274,7 +274,7 @@ void Trainer::report_first_step() {
   if (leads() && setup_.config.log.step1) out_ << all << std::flush;
   world_.collect([&] { return std::exchange(mine.units, ""); },
                  [&](int, const std::string& text) { all += text; });
-  if (leads()) folder_.write("step1.txt", all);
+  if (leads()) warn_on_error([&] { folder_.write("step1.txt", all); });
 }
 
 // In the order of the lanes, whoever computed them. What each rank was asked to do travels along, so that all
@@ -354,8 +354,10 @@ void Trainer::save(StepMetrics& m, bool begins) {
 void Trainer::finish() {
   save_model(folder_.file("model"), documents_, setup_.shard_bytes, machinery_.engine(), world_);
   if (setup_.config.run.trace) {
-    write_trace(folder_.file("trace.json"), trace_, world_, clock_);
-    if (leads()) write_trace_picture(folder_.file("trace.json"), folder_.file("overlap.svg"));
+    warn_on_error([&] {
+      write_trace(folder_.file("trace.json"), trace_, world_, clock_);
+      if (leads()) write_trace_picture(folder_.file("trace.json"), folder_.file("overlap.svg"));
+    });
   }
   const std::string hash = weights_hash(machinery_.engine());
   if (!leads()) return;
@@ -363,10 +365,12 @@ void Trainer::finish() {
   if (completed_ < total_steps_)
     out_ << "stopped   after step " << with_commas(completed_) << " of " << with_commas(total_steps_)
          << ", for rank " << stop_.rank << " was sent " << signal_name(stop_.signal) << '\n';
-  write_report(folder_.path());
+  warn_on_error([&] {
+    write_report(folder_.path());
+    out_ << "report    " << folder_.file("report.html") << '\n';
+  });
   note_last_run(folder_.path());
-  out_ << "report    " << folder_.file("report.html") << "\nmodel     " << folder_.file("model")
-       << "\nweights " << hash << std::endl;
+  out_ << "model     " << folder_.file("model") << "\nweights " << hash << std::endl;
 }
 
 }  // namespace

@@ -5,8 +5,10 @@
 //   report.html     curves, for a browser          trace.json      with run.trace: what ran when
 //   model/          the trained weights as a Hugging Face folder
 //   step-N/         checkpoints, and latest, the name of the newest
-// It keeps nothing in the folder until everything that can be wrong with the input has been checked. A run
-// that ends well is noted as the last one (models/last_run.h).
+// Nothing is written into the folder until all input has been checked. Checkpoints follow
+// checkpoint.on_error, and a run that cannot write model/ has failed. The other files are for people: if one
+// of them cannot be written, or the output is closed, the run warns and goes on. A run that succeeds is noted
+// as the last one (models/last_run.h).
 
 #include <iosfwd>
 

@@ -62,6 +62,21 @@ TEST_CASE("a run that is started without standard output writes nothing of it in
   CHECK(read_metrics(workshop.file(kMetrics)).size() == 6);
 }
 
+TEST_CASE("files for people that cannot be written are warnings") {
+  const test::Workshop workshop("no_room");
+  for (const char* name : {"step1.txt", "report.html", "trace.json"})
+    fs::create_directories(workshop.file(str("runs/default/", name)));
+  const test::Finished run = test::run_command(
+      "cd no_room; DISK_FAULT_IN=metrics.jsonl DISK_FAULT='full 4' LD_PRELOAD=@libdisk_faults.so @train "
+      "config.toml --run.trace=true --checkpoint.save_every=3");
+  CAPTURE(run.output);
+  CHECK(run.exit_code == 0);
+  for (const char* name : {"step1.txt", "metrics.jsonl", "report.html", "trace.json"})
+    CHECK(run.output.find(str("warning: runs/default/", name, ": cannot write: ")) != std::string::npos);
+  CHECK(read_metrics(workshop.file(kMetrics)).size() == 2);
+  CHECK(text_of(workshop.file("runs/default/latest")) == "step-6\n");
+}
+
 TEST_CASE("a run that fails finishes the checkpoint that it is writing") {
   for (const int ranks : {1, 2}) {
     if (const std::string reason = test::no_ranks_because(); ranks > 1 && !reason.empty())

@@ -3,12 +3,17 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <fcntl.h>
+#include <fstream>
 #include <limits>
 #include <sstream>
+#include <unistd.h>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "runtime/check.h"
+#include "runtime/log.h"
 #include "runtime/whole_file.h"
 
 namespace flatshard {
@@ -168,13 +173,23 @@ MetricsFile::MetricsFile(const std::string& path, const std::vector<StepMetrics>
   std::string text;
   for (const StepMetrics& m : lines) text += to_json(m) + '\n';
   write_whole_file(path, text);
-  out_.open(path, std::ios::binary | std::ios::app);
-  check(out_.good(), path_, ": cannot write: ", std::strerror(errno));
+  file_ = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  check(file_ >= 0, path_, ": cannot write: ", std::strerror(errno));
 }
 
+MetricsFile::~MetricsFile() { close(file_); }
+
 void MetricsFile::write(const StepMetrics& m) {
-  out_ << to_json(m) + '\n' << std::flush;
-  check(out_.good(), path_, ": cannot write: ", std::strerror(errno));
+  unwritten_ += to_json(m) + '\n';
+  while (!unwritten_.empty()) {
+    const ssize_t count = ::write(file_, unwritten_.data(), unwritten_.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;
+    unwritten_.erase(0, static_cast<size_t>(count));
+  }
+  if (unwritten_.empty() || std::exchange(warned_, true)) return;
+  log_warning(path_, ": cannot write: ", std::strerror(errno),
+              "; the run goes on, and its lines are written once there is room");
 }
 
 std::vector<StepMetrics> read_metrics(const std::string& path) {

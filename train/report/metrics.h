@@ -7,7 +7,6 @@
 // may be missing (log_history.h).
 
 #include <cstdint>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,14 +34,21 @@ struct StepMetrics {
 
 class MetricsFile {
  public:
-  // Begins the file anew, with these lines.
+  // Begins the file anew, with these lines; an Error where it cannot be written.
   explicit MetricsFile(const std::string& path, const std::vector<StepMetrics>& lines = {});
+  ~MetricsFile();
+  MetricsFile(const MetricsFile&) = delete;
+  MetricsFile& operator=(const MetricsFile&) = delete;
 
+  // No run ends for want of this file: what does not fit onto a full disk is kept and written before the next
+  // line. The first time a warning says so.
   void write(const StepMetrics& m);
 
  private:
   std::string path_;
-  std::ofstream out_;
+  int file_;
+  std::string unwritten_;
+  bool warned_ = false;
 };
 
 // How JSON of ours says what is not finite; and back, nothing where the text is none of them.

@@ -1,6 +1,7 @@
 #include "train/report/trace_file.h"
 
 #include <cmath>
+#include <exception>
 #include <optional>
 
 #include "runtime/check.h"
@@ -24,10 +25,18 @@ Trace::Clock::time_point common_zero(const Trace& trace, World& world, const Clo
 void write_trace(const std::string& path, const Trace& trace, World& world, const ClockOffset& offset) {
   const Trace::Clock::time_point zero = common_zero(trace, world, offset);
   std::optional<NewFile> file;
-  if (world.rank() == 0) {
-    file.emplace(path);
-    file->write("{\"traceEvents\": [\n");
-  }
+  // An error waits until all ranks have sent their spans: they would wait for this one.
+  std::exception_ptr failure;
+  const auto write = [&](const std::string& text) {
+    if (failure) return;
+    try {
+      if (!file) file.emplace(path);
+      file->write(text);
+    } catch (const Error&) {
+      failure = std::current_exception();
+    }
+  };
+  if (world.rank() == 0) write("{\"traceEvents\": [\n");
   bool named = false, first = true;
   int64_t next = 0;
   const auto give = [&]() -> std::string {
@@ -40,11 +49,12 @@ void write_trace(const std::string& path, const Trace& trace, World& world, cons
     return trace.spans_json(next - kSpansAtOnce, kSpansAtOnce, zero);
   };
   world.collect(give, [&](int, const std::string& events) {
-    file->write((first ? "" : ",\n") + events);
+    write((first ? "" : ",\n") + events);
     first = false;
   });
-  if (!file) return;
-  file->write("\n]}\n");
+  if (world.rank() != 0) return;
+  write("\n]}\n");
+  if (failure) std::rethrow_exception(failure);
   file->finish();
 }
 

@@ -199,16 +199,23 @@ TEST_CASE("a file that cannot be opened is named") {
         "no/metrics.jsonl: cannot write: No such file or directory");
 }
 
-TEST_CASE("a full disk is an error at the step that does not fit") {
-  MetricsFile file(kPath);
+TEST_CASE("lines that do not fit onto a full disk are written when it has room again") {
+  survive_file_limits();
   rlimit before{};
   getrlimit(RLIMIT_FSIZE, &before);
-  survive_file_limits();
-  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
-  setrlimit(RLIMIT_FSIZE, &none);
-  const std::string error = test::error_of([&] { file.write({}); });
-  setrlimit(RLIMIT_FSIZE, &before);
-  CHECK(error == str(kPath, ": cannot write: File too large"));
+  MetricsFile file(kPath);
+  file.write({.step = 1});
+  const rlimit full{.rlim_cur = text_of(kPath).size() + 50, .rlim_max = before.rlim_max};  // half a line
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &full) == 0);
+  file.write({.step = 2});
+  file.write({.step = 3});
+  CHECK(text_of(kPath).size() == full.rlim_cur);
+  CHECK(read_metrics_until(kPath, 10).size() == 1);
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+  file.write({.step = 4});
+  const std::vector<StepMetrics> all = read_metrics(kPath);
+  REQUIRE(all.size() == 4);
+  for (size_t i = 0; i < all.size(); ++i) CHECK(all[i].step == static_cast<int64_t>(i) + 1);
 }
 
 TEST_CASE("metrics are neither read from a pipe or a device nor written to one") {
