@@ -1,7 +1,7 @@
 #include "checkpoint/json.h"
 
 #include <cmath>
-#include <set>
+#include <unordered_set>
 
 #include <nlohmann/json.hpp>
 
@@ -15,6 +15,8 @@ using nlohmann::json;
 constexpr char kMetadata[] = "__metadata__";
 constexpr size_t kHeaderDepth = 3;  // {"name": {"shape": [
 constexpr size_t kDeepest = 32;
+constexpr size_t kMostMembers = 1 << 14;  // of an object that readers may search member by member
+constexpr size_t kMostDimensions = 64;    // of a tensor: as many as PyTorch has
 
 // The length of the UTF-8 sequence at the front, 0 where there is none: no overlong forms, no surrogates.
 size_t utf8_length(std::string_view text) {
@@ -49,38 +51,56 @@ void check_text(const char* what, std::string_view text) {
   check(!text.starts_with("\xef\xbb\xbf"), "invalid JSON: begins with a byte order mark");
 }
 
-// Refuses, while the text is read, what the parsed value no longer shows: names given twice and needless
-// depth.
-class Strict {
+// Refuses what a parsed value no longer shows: names given twice and needless depth. The library could call
+// back while it builds the value, but then looks through all members so far at the end of each.
+class Strict : public nlohmann::json_sax<json> {
  public:
-  explicit Strict(size_t deepest) : deepest_(deepest) {}
+  Strict(size_t deepest, size_t most_members) : deepest_(deepest), most_members_(most_members) {}
 
-  bool operator()(int, json::parse_event_t event, const json& value) {
-    using Event = json::parse_event_t;
-    if (event == Event::object_start || event == Event::array_start) {
-      check(names_.size() < deepest_, "invalid JSON: nested more than ", deepest_, " deep");
-      names_.emplace_back();
-    } else if (event == Event::object_end || event == Event::array_end) {
-      names_.pop_back();
-    } else if (event == Event::key) {
-      const std::string& name = value.get_ref<const std::string&>();
-      check(names_.back().insert(name).second, "invalid JSON: \"", name, "\" stands there twice");
-    }
+  bool start_object(size_t) override { return open(); }
+  bool start_array(size_t) override { return open(); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(std::string& name) override {
+    std::unordered_set<std::string>& names = names_.back();
+    check(names.insert(name).second, "invalid JSON: \"", name, "\" stands there twice");
+    check(names.size() <= most_members_, "invalid JSON: an object has more than ", most_members_, " members");
     return true;
+  }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const std::string&) override { return true; }
+  bool string(std::string&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool parse_error(size_t, const std::string&, const json::exception& error) override {
+    fail(str("invalid JSON: ", error.what()));
   }
 
  private:
-  size_t deepest_;
-  std::vector<std::set<std::string>> names_;  // of every object that is open
+  bool open() {
+    check(names_.size() < deepest_, "invalid JSON: nested more than ", deepest_, " deep");
+    names_.emplace_back();
+    return true;
+  }
+  bool close() {
+    names_.pop_back();
+    return true;
+  }
+
+  size_t deepest_, most_members_;
+  std::vector<std::unordered_set<std::string>> names_;  // of every object that is open
 };
 
+void check_form(std::string_view text, size_t deepest, size_t most_members) {
+  Strict strict(deepest, most_members);
+  json::sax_parse(text.begin(), text.end(), &strict);
+}
+
 json parse(std::string_view text, size_t deepest) {
-  try {
-    Strict strict(deepest);
-    return json::parse(text.begin(), text.end(), std::ref(strict));
-  } catch (const json::exception& error) {
-    fail(str("invalid JSON: ", error.what()));
-  }
+  check_form(text, deepest, SIZE_MAX);
+  return json::parse(text.begin(), text.end());
 }
 
 uint64_t whole_number(const std::string& name, const char* key, const json& value) {
@@ -96,6 +116,8 @@ SafetensorsHeader::Tensor tensor_of_json(const std::string& name, const json& va
   const json &dtype = value["dtype"], &shape = value["shape"], &offsets = value["data_offsets"];
   check(dtype.is_string(), "invalid JSON: \"", name, "\": dtype is ", dtype.dump(), ", must be a string");
   check(shape.is_array(), "invalid JSON: \"", name, "\": shape must be an array");
+  check(shape.size() <= kMostDimensions, "\"", name, "\": the shape has ", shape.size(),
+        " dimensions, must have at most ", kMostDimensions);
   check(offsets.is_array() && offsets.size() == 2, "invalid JSON: \"", name,
         "\": data_offsets must be two numbers");
   SafetensorsHeader::Tensor tensor{.name = name, .dtype = dtype, .shape = {}};
@@ -127,7 +149,7 @@ std::string quoted(const std::string& text) {
 void check_json(std::string_view text, const std::string& path) {
   try {
     check_text("invalid JSON", text);
-    parse(text, kDeepest);
+    check_form(text, kDeepest, kMostMembers);
   } catch (const Error& error) {
     throw Error(path + ": " + error.what(), error.where);
   }

@@ -4,7 +4,8 @@
 // and the index of several such files
 //   {"metadata":{"total_size":24},"weight_map":{"name":"model-00001-of-00002.safetensors",...}}
 // Reading checks only the form: UTF-8, no name twice, in a header no member that does not belong there,
-// numbers that are whole, not negative and below 2^64. What they mean is for safetensors.h and
+// at most 64 dimensions, numbers that are whole, not negative and below 2^64. It takes n log n time at most,
+// for these files may come from anybody. What they mean is for safetensors.h and
 // tensor_folder.h to check.
 
 #include <array>
@@ -18,8 +19,8 @@
 namespace flatshard {
 
 // For files whose meaning others know: an Error that begins with the path unless the text is JSON in UTF-8,
-// with no name twice in an object and nothing nested needlessly deep, so that every reader takes it for the
-// same and none stumbles over it.
+// with no name twice in an object, at most 16,384 names in one and nothing nested needlessly deep, so that
+// every reader takes it for the same and none stumbles over it.
 void check_json(std::string_view text, const std::string& path);
 
 struct SafetensorsHeader {

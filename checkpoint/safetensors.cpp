@@ -39,9 +39,9 @@ uint64_t bytes_of(const SafetensorsHeader::Tensor& tensor) {
   const FileDType* dtype = find_dtype(tensor.dtype);
   check(dtype != nullptr, "\"", tensor.name, "\": dtype \"", tensor.dtype, "\" is not known");
   uint64_t elements = 1, bits = 0;
-  for (const uint64_t extent : tensor.shape)
-    check(!__builtin_mul_overflow(elements, extent, &elements), "\"", tensor.name, "\": the shape ",
-          listed(tensor.shape), " overflows in its product");
+  bool overflows = false;
+  for (const uint64_t extent : tensor.shape) overflows |= __builtin_mul_overflow(elements, extent, &elements);
+  check(!overflows, "\"", tensor.name, "\": the shape ", listed(tensor.shape), " overflows in its product");
   check(!__builtin_mul_overflow(elements, dtype->bits, &bits), "\"", tensor.name, "\": the shape ",
         listed(tensor.shape), " of ", tensor.dtype, " overflows in its byte count");
   check(bits % 8 == 0, "\"", tensor.name, "\": ", elements, " elements of ", tensor.dtype,

@@ -194,6 +194,42 @@ TEST_CASE("a file whose header has not the right form is refused") {
             "invalid JSON");
 }
 
+TEST_CASE("a header of 100000 tensors is read without searching the others for each") {
+  constexpr int kTensors = 100'000;  // what is quadratic in them takes minutes
+  std::string header = "{";
+  for (int i = 0; i < kTensors; ++i)
+    header +=
+        str(i ? "," : "", "\"t", i, R"(":{"dtype":"U8","shape":[1],"data_offsets":[)", i, ',', i + 1, "]}");
+  write_file(with_length(header + '}') + std::string(kTensors, '\0'));
+  const SafetensorsFile file(kPath);
+  CHECK(file.entries().size() == kTensors);
+  CHECK(file.find("t77777")->bytes.begin == static_cast<int64_t>(header.size() + 9 + 77777));
+  std::string index = R"({"weight_map":{"t":"f")";
+  for (int i = 0; i < kTensors; ++i) index += str(",\"t", i, "\":\"f\"");
+  CHECK(parse_safetensors_index(index + "}}").weight_map.size() == kTensors + 1);
+}
+
+TEST_CASE("a shape of more dimensions than any framework has is refused") {
+  const auto header = [](size_t dimensions) {
+    std::string shape = "1";
+    while (--dimensions > 0) shape += ",1";
+    return str(R"({"t":{"dtype":"U8","shape":[)", shape, R"(],"data_offsets":[0,1]}})");
+  };
+  CHECK(error_of_header(header(64), 1) == "");
+  CHECK(error_of_header(header(30'000), 1) == "\"t\": the shape has 30000 dimensions, must have at most 64");
+}
+
+TEST_CASE("JSON of other files has few enough members for every reader") {
+  const auto object = [](int members) {
+    std::string text = "{\"m\":0";
+    for (int i = 1; i < members; ++i) text += str(",\"", i, "\":0");
+    return text + '}';
+  };
+  check_json(object(1 << 14), "config.json");
+  CHECK(test::error_of([&] { check_json(object(100'000), "config.json"); }) ==
+        "config.json: invalid JSON: an object has more than 16384 members");
+}
+
 TEST_CASE("a file whose tensors are not as its header says is refused") {
   const auto header = [](const char* dtype, const char* shape, const char* offsets) {
     return str("{\"test\":{\"dtype\":\"", dtype, "\",\"shape\":[", shape, "],\"data_offsets\":[", offsets,
