@@ -2,6 +2,8 @@
 
 #include <cstdio>
 
+#include "runtime/text.h"
+
 namespace flatshard {
 namespace {
 
@@ -16,8 +18,10 @@ void configure_log(LogLevel level, int rank, int rank_count) { config = {level, 
 
 void log_line(LogLevel level, const std::string& text) {
   if (level > config.level || (level == LogLevel::info && config.rank != 0)) return;
+  const std::string shown = printable(text);
   // One write per line, so that the lines of several ranks do not mix.
-  const std::string line = config.rank_count > 1 ? str("[rank ", config.rank, "] ", text, '\n') : text + '\n';
+  const std::string line =
+      config.rank_count > 1 ? str("[rank ", config.rank, "] ", shown, '\n') : shown + '\n';
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 

@@ -98,8 +98,12 @@ int64_t bytes_named(const std::string& key, const std::string& text) {
 }
 
 std::string printable(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (byte(i) < 0x20 || byte(i) == 0x7f) text[i] = ' ';
+    if (byte(i) == 0xc2 && byte(i + 1) >= 0x80 && byte(i + 1) < 0xa0)
+      text[i] = text[i + 1] = ' ';  // U+009B is ESC [
+  }
   return text;
 }
 

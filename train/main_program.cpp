@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <iostream>
-#include <new>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -11,6 +10,7 @@
 #include "comm/world.h"
 #include "runtime/log.h"
 #include "runtime/program_end.h"
+#include "runtime/reason.h"
 #include "runtime/standard_streams.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
@@ -130,10 +130,8 @@ int train_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
     return trained ? 0 : end_program("train", 0, out, err);
   } catch (const CLI::CallForHelp& help) {
     return end_program("train", app.exit(help, out, err), out, err);
-  } catch (const std::bad_alloc&) {
-    return report("out of host memory", world.get(), out, err);
   } catch (const std::exception& error) {
-    return report(error.what(), world.get(), out, err);
+    return report(reason_of(error), world.get(), out, err);
   }
 }
 

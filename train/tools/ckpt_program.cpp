@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "runtime/program_end.h"
+#include "runtime/reason.h"
 #include "runtime/standard_streams.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
@@ -115,10 +116,8 @@ int ckpt_main(int argc, const char* const* argv, std::ostream& out, std::ostream
     return end_program("ckpt", commands.exit_code(), out, err, kFailed);
   } catch (const CLI::Success& help) {
     return end_program("ckpt", app.exit(help, out, err), out, err, kFailed);
-  } catch (const std::bad_alloc&) {
-    err << "ckpt: out of memory\n";
   } catch (const std::exception& error) {
-    err << "ckpt: " << printable(error.what()) << '\n';
+    err << "ckpt: " << printable(reason_of(error)) << '\n';
   }
   return kFailed;
 }

@@ -16,7 +16,9 @@
 
 #include "runtime/check.h"
 #include "runtime/program_end.h"
+#include "runtime/reason.h"
 #include "runtime/standard_streams.h"
+#include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "train/text/corpus.h"
 #include "train/text/token_file.h"
@@ -83,12 +85,6 @@ void declare(CLI::App& app, Options& o) {
   app.add_flag("-0,--null", o.null, "names in LIST end with a zero byte, not a line break: find -print0")
       ->needs(files_from);
   app.add_option("FILES", o.files, "files to read; a folder is an error")->type_name("");
-}
-
-// A "\n" in a path or an argument must not break the promise of one line.
-std::string one_line(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
 }
 
 std::string counted(int64_t count, const char* noun) { return str(count, ' ', noun, count == 1 ? "" : "s"); }
@@ -280,7 +276,7 @@ int run_prepare(int argc, const char* const* argv, const PrepareStreams& streams
   } catch (const CLI::CallForHelp& help) {
     return end_program("prepare", app.exit(help, streams.out, streams.err), streams.out, streams.err);
   } catch (const std::exception& error) {
-    streams.err << "prepare: " << one_line(error.what()) << '\n';
+    streams.err << "prepare: " << printable(reason_of(error)) << '\n';
     return 1;
   }
 }

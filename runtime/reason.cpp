@@ -1,0 +1,19 @@
+#include "runtime/reason.h"
+
+#include <new>
+#include <system_error>
+
+namespace flatshard {
+
+std::string reason_of(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error))
+    return "out of host memory: close other programs, raise the limit (ulimit -v, or that of the container), "
+           "or ask for less: a smaller batch, a smaller model or more ranks";
+  const auto* const system = dynamic_cast<const std::system_error*>(&error);
+  if (system && system->code() == std::errc::resource_unavailable_try_again)
+    return "cannot start another thread: raise the limit on processes and threads (ulimit -u, or pids.max of "
+           "the container)";
+  return *error.what() ? error.what() : "failed";
+}
+
+}  // namespace flatshard

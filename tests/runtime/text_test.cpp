@@ -1,0 +1,24 @@
+#include "runtime/text.h"
+
+#include <new>
+#include <system_error>
+
+#include "runtime/reason.h"
+#include "tests/test.h"
+
+using namespace flatshard;
+
+TEST_CASE("a printable text holds nothing that a terminal obeys") {
+  CHECK(printable("a\x1b[31mb\nc\x7f") == "a [31mb c ");
+  CHECK(printable("a\xc2\x9b"
+                  "31m") == "a  31m");  // U+009B begins a command, too
+  CHECK(printable("caf\xc3\xa9 \xc2\xb5m") == "caf\xc3\xa9 \xc2\xb5m");
+  CHECK(printable(std::string("a\0b", 3)) == "a b");
+}
+
+TEST_CASE("exhausted memory and threads are said with what to do") {
+  CHECK(reason_of(std::bad_alloc()).starts_with("out of host memory: close other programs, raise the limit"));
+  CHECK(reason_of(std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again)))
+            .starts_with("cannot start another thread: raise the limit on processes and threads (ulimit -u"));
+  CHECK(reason_of(std::runtime_error("corpus.tok: cannot open")) == "corpus.tok: cannot open");
+}
