@@ -8,9 +8,12 @@
 #include <CLI/CLI.hpp>
 
 #include "runtime/program_end.h"
+#include "runtime/reason.h"
 #include "runtime/standard_streams.h"
+#include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "train/config/device_choice.h"
+#include "train/text/corpus.h"
 #include "train/tools/generator.h"
 
 using namespace flatshard;
@@ -28,14 +31,15 @@ constexpr char kAbout[] =
 constexpr int64_t kMostPromptBytes = int64_t{16} << 20;
 
 struct Options {
-  std::string folder, prompt = "\n", prompt_file, dtype = "fp32", device = "auto";
+  std::string folder, prompt, prompt_file, dtype = "fp32", device = "auto";
   int64_t max_tokens = 200, samples = 1, seed = 1;
   SamplerOptions sampler{.temperature = 0.8};
 };
 
 void declare(CLI::App& app, Options& o) {
   app.add_option("folder", o.folder, "model folder or run folder")->type_name("FOLDER");
-  auto* prompt = app.add_option("--prompt", o.prompt, "the text to continue (default: a line break)");
+  auto* prompt = app.add_option("--prompt", o.prompt,
+                                "the text to continue (default, where a token is a byte: a line break)");
   app.add_option("--prompt-file", o.prompt_file, "a file with the text to continue")
       ->type_name("FILE")
       ->excludes(prompt);
@@ -71,8 +75,12 @@ void run(const Options& o) {
           INT32_MAX);
   const std::string folder = find_model_folder(o.folder);
   const int64_t vocab = read_hf_config(folder + "/config.json").vocab;
-  const std::string text =
-      o.prompt_file.empty() ? o.prompt : read_whole_file(o.prompt_file, kMostPromptBytes);
+  const bool is_given = !o.prompt.empty() || !o.prompt_file.empty();
+  check(is_given || vocab == kByteVocab, "--prompt is missing: with a vocabulary of ", vocab,
+        " it is the numbers of tokens, such as --prompt \"1 15 7\"");
+  const std::string text = !is_given               ? "\n"
+                           : o.prompt_file.empty() ? o.prompt
+                                                   : read_whole_file(o.prompt_file, kMostPromptBytes);
   const std::vector<int32_t> prompt = tokens_of_text(text, vocab);
   check(!prompt.empty(), "the prompt is empty, must have at least one token");
 
@@ -112,7 +120,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& help) {
     return end_program("generate", app.exit(help), std::cout, std::cerr);
   } catch (const std::exception& error) {
-    std::cerr << "generate: " << error.what() << '\n';
+    std::cerr << "generate: " << printable(reason_of(error)) << '\n';
     return 1;
   }
 }

@@ -8,6 +8,7 @@
 
 #include "runtime/memory.h"
 #include "train/models/published_weights.h"
+#include "train/text/corpus.h"
 
 namespace flatshard {
 namespace {
@@ -18,8 +19,6 @@ constexpr int64_t kPiece = 256;
 int64_t piece_for(int64_t tokens) {
   return std::min(kPiece, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(tokens))));
 }
-
-constexpr int64_t kByteVocab = 256;
 
 ModelConfig config_for(const std::string& folder, int64_t capacity) {
   const std::string path = folder + "/config.json";

@@ -25,7 +25,8 @@ void check_logits(std::span<const float> logits) {
 }  // namespace
 
 Sampler::Sampler(const SamplerOptions& options) : options_(options) {
-  check(options.temperature > 0 && std::isfinite(options.temperature), "temperature is ", options.temperature,
+  const bool may_draw = options.temperature > 0 || (options.greedy && options.temperature == 0);
+  check(may_draw && std::isfinite(options.temperature), "temperature is ", options.temperature,
         ", must be positive; the likeliest token is taken by greedy");
   check(options.top_k >= 0, "top-k is ", options.top_k, ", must be 0 (all) or positive");
   check(options.top_p > 0 && options.top_p <= 1, "top-p is ", options.top_p,

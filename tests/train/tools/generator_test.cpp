@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "runtime/memory.h"
+#include "tests/process.h"
 #include "tests/small_model.h"
 #include "tests/test.h"
 
@@ -140,4 +141,18 @@ TEST_CASE("a folder without a model is named") {
   CHECK(test::error_of([] { find_model_folder("", "/"); }) ==
         "no folder was given, and there is no runs/latest in / or above: train a model first, or name its "
         "folder");
+}
+
+TEST_CASE("generate without a prompt says what a prompt is where tokens are numbers") {
+  const std::string folder = folder_of("llama"), bytes = folder_of("mistral", 256);
+  const test::Finished numbers = test::run_command("@generate " + folder + " --max-tokens 2");
+  CHECK(numbers.exit_code == 1);
+  CHECK(numbers.output ==
+        "generate: --prompt is missing: with a vocabulary of 40 it is the numbers of tokens, such as "
+        "--prompt \"1 15 "
+        "7\"\n");
+  CHECK(test::run_command("@generate " + bytes + " --max-tokens 2").exit_code == 0);
+  const test::Finished greedy =
+      test::run_command("@generate " + folder + " --max-tokens 2 --prompt '1 2' --greedy --temperature 0");
+  CHECK_MESSAGE(greedy.exit_code == 0, greedy.output);
 }

@@ -95,6 +95,8 @@ TEST_CASE("options and logits that make no distribution are named") {
   };
   CHECK(error({.temperature = 0}) ==
         "temperature is 0, must be positive; the likeliest token is taken by greedy");
+  CHECK(error({.greedy = true, .temperature = 0}) == "");
+  CHECK(error({.greedy = true, .temperature = -1}).starts_with("temperature is -1"));
   CHECK(error({.temperature = NAN}).starts_with("temperature is nan"));
   CHECK(error({.top_k = -1}) == "top-k is -1, must be 0 (all) or positive");
   CHECK(error({.top_p = 0}) == "top-p is 0, must be above 0 and at most 1");
