@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "runtime/check.h"
 
@@ -46,6 +47,16 @@ int64_t element_count(const SafetensorsEntry& entry) {
   uint64_t elements = 1;  // unsigned, for that is how the reader has checked the product
   for (const int64_t extent : entry.shape) elements *= static_cast<uint64_t>(extent);
   return static_cast<int64_t>(elements);
+}
+
+// Without a branch in the loop: whoever saves weights passes all of them through here.
+std::optional<int64_t> first_non_finite(std::span<const float> values) {
+  int non_finite = 0;
+  for (const float value : values) non_finite |= !(std::abs(value) <= std::numeric_limits<float>::max());
+  if (!non_finite) return {};
+  const auto found =
+      std::find_if(values.begin(), values.end(), [](float value) { return !std::isfinite(value); });
+  return found - values.begin();
 }
 
 void read_floats(const SafetensorsEntry& entry, int64_t first, int64_t count, float* values) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ inline constexpr int64_t kValueBlock = int64_t{1} << 20;
 // Nothing where the tensor holds something else than floats of these widths.
 std::optional<DType> float_dtype(const SafetensorsEntry& entry);
 int64_t element_count(const SafetensorsEntry& entry);
+
+// The index of the first that is NaN or infinite; nothing where all are finite.
+std::optional<int64_t> first_non_finite(std::span<const float> values);
 
 // Elements [first, first + count) of a float tensor as fp32.
 void read_floats(const SafetensorsEntry& entry, int64_t first, int64_t count, float* values);

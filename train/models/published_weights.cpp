@@ -78,6 +78,9 @@ void PublishedWeights::read(const std::string& name, int64_t first, int64_t coun
   const SafetensorsEntry& entry = *entries_.at(name);
   const int64_t there = std::clamp<int64_t>(element_count(entry) - first, 0, count);
   if (there > 0) read_floats(entry, first, there, to);
+  const std::optional<int64_t> wrong = first_non_finite({to, static_cast<size_t>(there)});
+  check(!wrong, tensors_.path(), ": ", name, ": element ", first + wrong.value_or(0), " is ",
+        wrong ? to[*wrong] : 0.0f, ", must be finite: the weights are damaged; fetch them again");
   if (there == count) return;
   const std::vector<float>& mean = mean_row(name);
   const size_t width = mean.size();

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "checkpoint/float_values.h"
 #include "runtime/memory.h"
 #include "train/models/value_writer.h"
 
@@ -53,6 +54,13 @@ const float* fetch(const Tensor& part, Block& block, Stream& stream) {
   return block.values.data();
 }
 
+void check_finite(const std::string& tensor, int64_t first, std::span<const float> values,
+                  const char* advice) {
+  if (const std::optional<int64_t> at = first_non_finite(values))
+    fail(str(tensor, ": element ", first + *at, " is ", values[static_cast<size_t>(*at)],
+             ", must be finite: ", advice));
+}
+
 }  // namespace
 
 TensorFolderLayout layout_of(const ShardFiles& files, const Model& model, int64_t most_bytes) {
@@ -72,7 +80,10 @@ void write_shards(TensorFolderWriter& writer, const ShardFiles& files, const std
   Block block;
   for (const Owned& of_unit : owned)
     each_range(files, of_unit, [&](const std::string& name, int64_t first, const Tensor& part) {
-      writer.write(name, first, fetch(part, block, stream), part.size());
+      const float* const values = fetch(part, block, stream);
+      check_finite(str(files.stem, ": ", name), first, {values, static_cast<size_t>(part.size())},
+                   "the run has diverged; lower optimizer.lr");
+      writer.write(name, first, values, part.size());
     });
 }
 
@@ -104,6 +115,8 @@ void read_shards(TensorFolderReader& source, const ShardFiles& files, const Shar
   each_range(files, owned_of(unit), [&](const std::string& name, int64_t first, const Tensor& part) {
     writer.write(stream, part, [&](float* values) {
       source.read(bytes, name, first * kWidth, part.size() * kWidth, values, sum);
+      check_finite(str(source.folder().path(), ": ", name), first, {values, static_cast<size_t>(part.size())},
+                   "the run that wrote it had diverged");
     });
   });
 }

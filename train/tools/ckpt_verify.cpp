@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <ostream>
 
 #include "checkpoint/checksums.h"
+#include "checkpoint/float_values.h"
 #include "runtime/text.h"
 #include "train/report/byte_progress.h"
 #include "train/save/checkpoint_names.h"
@@ -21,6 +23,23 @@ void note(std::vector<std::string>& problems, Work&& work) {
   }
 }
 
+// Of the tensors of floats, those with values that no training can go on from.
+void note_non_finite(const TensorSet& set, std::vector<std::string>& problems) {
+  std::vector<float> values(static_cast<size_t>(kValueBlock));
+  for (const auto& [name, entry] : set.tensors.entries()) {
+    const int64_t all = float_dtype(*entry) ? element_count(*entry) : 0;
+    for (int64_t first = 0; first < all; first += kValueBlock) {
+      const int64_t count = std::min(kValueBlock, all - first);
+      read_floats(*entry, first, count, values.data());
+      const std::optional<int64_t> at = first_non_finite({values.data(), static_cast<size_t>(count)});
+      if (!at) continue;
+      problems.push_back(str(set.tensors.path(), ": ", name, ": element ", first + *at, " is ",
+                             values[static_cast<size_t>(*at)], ", must be finite"));
+      break;
+    }
+  }
+}
+
 }  // namespace
 
 bool verify(const std::string& folder, const Console& console) {
@@ -38,7 +57,9 @@ bool verify(const std::string& folder, const Console& console) {
       check_complete(path, sums);
     });
   note(problems, [&] {
-    for (const std::string& line : mismatches(TensorSets(path))) problems.push_back(line);
+    const TensorSets sets(path);
+    for (const std::string& line : mismatches(sets)) problems.push_back(line);
+    for (const TensorSet& set : sets.sets()) note_non_finite(set, problems);
   });
   for (const std::string& problem : problems) console.out << printable(problem) << '\n';
   console.out << path << ": "

@@ -316,6 +316,26 @@ TEST_CASE("a vocabulary grows by rows that are the mean of the others") {
             "/config.json, 64: a vocabulary can only grow\n"));
 }
 
+TEST_CASE("published weights with a value that is not finite are refused, with the place of it") {
+  const test::Workshop workshop = workshop_of("initial_nan", expected_of("qwen3"));
+  const std::string folder = copied(workshop, "qwen3");
+  int64_t at = 0;
+  {
+    const SafetensorsFile file(folder + "/model.safetensors");
+    at = file.find("model.norm.weight")->bytes.begin + 4 * 5;
+  }
+  std::fstream file(folder + "/model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(at);
+  file.write("\0\0\xc0\x7f", 4);
+  file.close();
+  const test::Finished run = workshop.train(1, "--model.init_from=qwen3");
+  CHECK(run.exit_code == 1);
+  CHECK_MESSAGE(
+      run.output.ends_with("train: qwen3/model.safetensors: model.norm.weight: element 5 is nan, must be "
+                           "finite: the weights are damaged; fetch them again\n"),
+      run.output);
+}
+
 TEST_CASE("what a config says besides its folder must be the same") {
   const test::Workshop workshop = workshop_of("initial_besides", expected_of("mistral"));
   CHECK(workshop.train(1, init_from("mistral") + "--model.hidden=32 --model.window=5 --plan").exit_code == 0);

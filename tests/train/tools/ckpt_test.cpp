@@ -1,7 +1,9 @@
 // The program ckpt, as users start it, on the checkpoints of a real run: inspect, verify, diff, best.
 
+#include <cmath>
 #include <filesystem>
 
+#include "checkpoint/tensor_folder.h"
 #include "tests/checkpoint_content.h"
 #include "tests/test.h"
 #include "tests/train/tools/ckpt_run.h"
@@ -67,6 +69,23 @@ TEST_CASE("verify finds nothing in what is whole, and names each damaged block a
   CHECK(has(missing.out, "train_state.json: has 10 bytes, was written with "));
   fs::remove(run + "/step-2/checksums");
   CHECK(has(ckpt({"verify", run + "/step-2"}).out, "checksums: cannot open"));
+}
+
+TEST_CASE("verify names a tensor with a value that is not finite") {
+  const TensorFolder whole(copy_of_run("ckpt_nan_run") + "/model", "model");
+  std::vector<SafetensorsSpec> specs;
+  for (const auto& [name, entry] : whole.entries()) specs.push_back({name, DType::f32, entry->shape});
+  std::vector<float> values(53 * 24);
+  write_model("ckpt_nan", read_file("ckpt_nan_run/model/config.json"), specs, values);
+  CHECK(ckpt({"verify", "ckpt_nan"}).exit_code == 0);
+  values[10] = NAN;
+  values[12] = -INFINITY;
+  write_model("ckpt_nan", read_file("ckpt_nan_run/model/config.json"), specs, values);
+  const Ran ran = ckpt({"verify", "ckpt_nan"});
+  CAPTURE(ran);
+  CHECK(ran.exit_code == 1);
+  CHECK(has(ran.out, "model.safetensors: lm_head.weight: element 10 is nan, must be finite\n"));
+  CHECK(ran.out.ends_with("ckpt_nan: 21 problems\n"));
 }
 
 TEST_CASE("verify names the tensors that are not those of config.json") {
