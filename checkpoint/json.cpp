@@ -62,6 +62,7 @@ class Strict : public nlohmann::json_sax<json> {
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool key(std::string& name) override {
+    check(name.find('\0') == name.npos, "invalid JSON: the name \"", name.c_str(), "\" has a zero byte");
     std::unordered_set<std::string>& names = names_.back();
     check(names.insert(name).second, "invalid JSON: \"", name, "\" stands there twice");
     check(names.size() <= most_members_, "invalid JSON: an object has more than ", most_members_, " members");

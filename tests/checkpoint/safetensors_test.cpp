@@ -219,6 +219,11 @@ TEST_CASE("a shape of more dimensions than any framework has is refused") {
   CHECK(error_of_header(header(30'000), 1) == "\"t\": the shape has 30000 dimensions, must have at most 64");
 }
 
+TEST_CASE("a name with a zero byte, which would cut every message, is refused") {
+  CHECK(error_of_header(R"({"a\u0000b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1) ==
+        "invalid JSON: the name \"a\" has a zero byte");
+}
+
 TEST_CASE("JSON of other files has few enough members for every reader") {
   const auto object = [](int members) {
     std::string text = "{\"m\":0";
