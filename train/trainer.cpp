@@ -8,6 +8,7 @@
 
 #include "runtime/log.h"
 #include "runtime/parallel.h"
+#include "runtime/reason.h"
 #include "runtime/text.h"
 #include "train/models/last_run.h"
 #include "train/report/first_step.h"
@@ -88,8 +89,7 @@ class Trainer {
   std::optional<MetricsFile> metrics_;
   std::vector<StepMetrics> history_;  // as checkpoints keep it
 
-  int64_t data_step_ = 0, completed_ = 0, tokens_ = 0;
-  int64_t skipped_in_a_row_ = 0;
+  int64_t data_step_ = 0, completed_ = 0, tokens_ = 0, skipped_in_a_row_ = 0;
   bool threads_idle_ = false;  // no rank's saver was busy in the last step
   int steps_row_ = 0;          // of the trace
   StopRequest stop_request_;
@@ -105,7 +105,7 @@ Trainer::Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bo
       out_(out),
       setup_(set_up(loaded.config, world)),
       train_(setup_.config.data.train, setup_, false),
-      total_steps_(total_steps(setup_.config.train, train_.data.steps_per_epoch())),
+      total_steps_(total_steps(setup_.config, train_.data.steps_per_epoch())),
       eval_every_(steps_between(setup_.config.train.eval_every, total_steps_, "train.eval_every")),
       save_every_(steps_between(setup_.config.checkpoint.save_every, total_steps_, "checkpoint.save_every")),
       folder_(setup_.config.run.dir),
@@ -129,14 +129,10 @@ void Trainer::say_start() {
   const RunPlan& plan = machinery_.plan();
   const Bandwidth bandwidth = bandwidth_of(setup_, world_);
   if (!leads()) return;
-  const TokenFile& file = train_.file;
   out_ << "device    " << setup_.device << ", " << counted(world_.size(), "rank") << " of "
        << counted(thread_count(), "thread") << "; matrix products at " << std::lround(peak_ * 1e-9)
        << " GFLOP/s, measured now\n"
-       << describe_setup(setup_, plan) << initial_.line << "data      " << file.path() << ": "
-       << with_commas(file.size()) << " tokens in " << with_commas(file.document_count()) << " documents, "
-       << with_commas(train_.data.sequence_count()) << " sequences; an epoch is "
-       << with_commas(train_.data.steps_per_epoch()) << " steps\n"
+       << describe_setup(setup_, plan) << initial_.line << "data      " << train_.describe() << '\n'
        << "run       " << with_commas(total_steps_) << " steps, " << describe_flops(plan.flops)
        << describe_units(plan.units) << describe_exchange(setup_, plan.units, plan.flops, peak_, bandwidth)
        << "memory    of rank 0, planned to the byte:\n"
@@ -144,19 +140,18 @@ void Trainer::say_start() {
   if (resumed_) {
     out_ << "resumed   " << checkpoints_.source().string() << ", after step " << with_commas(resumed_->step)
          << ", written by " << counted(resumed_->ranks, "rank") << '\n';
-    for (const std::string& change : changes_) out_ << "          " << change << '\n';
+    for (const std::string& change : changes_) out_ << "          " << printable(change) << '\n';
   }
   out_ << std::flush;
 }
 
 // What every checkpoint of this run says alike.
 TrainState Trainer::nature() {
-  TrainState s{.ranks = world_.size()};
-  s.lane_sequences = setup_.batching.lane_sequences;
-  s.data_tokens = train_.file.size();
-  s.data_documents = train_.file.document_count();
-  s.config = config_values(loaded_.config);
-  return s;
+  return {.lane_sequences = setup_.batching.lane_sequences,
+          .data_tokens = train_.file.size(),
+          .data_documents = train_.file.document_count(),
+          .ranks = world_.size(),
+          .config = config_values(loaded_.config)};
 }
 
 // The one that the run is to go on from, if it can.
@@ -385,7 +380,7 @@ void run_training(const LoadedConfig& loaded, World& world, std::ostream& out, b
     trainer.finish_failing();
     // The other ranks may wait for this one in a collective, and so may this one's own streams: the job ends
     // here, before they are taken down.
-    if (world.size() > 1) world.end_all_ranks(error.what());
+    if (world.size() > 1) world.end_all_ranks(printable(reason_of(error)));
     throw;
   }
 }

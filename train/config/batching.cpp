@@ -54,13 +54,15 @@ Batching batching_of(const TrainConfig& c, int ranks) {
           .micro_steps = c.total_batch_size / (per_device * ranks)};
 }
 
-int64_t total_steps(const TrainConfig& c, int64_t steps_per_epoch) {
+int64_t total_steps(const Config& config, int64_t steps_per_epoch) {
+  const TrainConfig& c = config.train;
   check((c.steps > 0) != (c.epochs > 0), "give train.steps (", c.steps, ") or train.epochs (", c.epochs,
         "), exactly one of them above 0");
-  if (c.steps > 0) return c.steps;
-  const double steps = std::ceil(c.epochs * static_cast<double>(steps_per_epoch));
+  const double steps =
+      c.steps > 0 ? static_cast<double>(c.steps) : std::ceil(c.epochs * static_cast<double>(steps_per_epoch));
   check(steps <= kMostSteps, "train.epochs = ", c.epochs, " of ", steps_per_epoch, " steps each are ", steps,
         " steps, must be at most ", kMostSteps);
+  check_warmup(config.schedule, static_cast<int64_t>(steps));
   return static_cast<int64_t>(steps);
 }
 

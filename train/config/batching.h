@@ -25,7 +25,7 @@ struct Batching {
 Batching batching_of(const TrainConfig& c, int ranks);
 
 // The optimizer steps of the run, given those of an epoch.
-int64_t total_steps(const TrainConfig& c, int64_t steps_per_epoch);
+int64_t total_steps(const Config& config, int64_t steps_per_epoch);
 
 // Steps between two events of which the config says "every": a share of the run below 1, rounded up.
 int64_t steps_between(double every, int64_t total_steps, const char* key);

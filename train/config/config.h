@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -31,10 +32,14 @@ struct RunConfig {
 struct DataConfig {
   std::string train, eval;
   int64_t seq_len = 0;
+  int64_t vocab = 0;  // 0: about as many as the model's
   std::string packing = "concat";
   bool shuffle = true;
 };
 
+// Bounds of what is computed in fp32: its least normal and its largest finite value.
+inline constexpr double kLeastFloat = std::numeric_limits<float>::min(),
+                        kMostFloat = std::numeric_limits<float>::max();
 inline constexpr double kMostSteps = 1e12;  // of a run: longer than anybody waits, and exact as a double
 
 struct TrainConfig {
@@ -128,6 +133,7 @@ struct Field {
   std::string help;
   std::vector<std::string> choices{};
   double least = -1e300, most = 1e300;
+  bool or_number = false;  // a string that a file may hold as a number
 };
 
 std::vector<Field> fields(Config& c);
@@ -143,6 +149,9 @@ LoadedConfig load_config(const std::string& path, const std::vector<std::string>
 // The whole config as TOML, which load_config reads back to the same values; with origins as comments when
 // asked.
 std::string to_toml(Config& config, const std::map<std::string, std::string>* origin = nullptr);
+
+// An Error that begins with `where` unless every value is one that load_config would take.
+void check_values(Config& config, const std::string& where);
 
 // Every key that has a value, and the value as TOML.
 std::map<std::string, std::string> config_values(Config& config);

@@ -39,7 +39,7 @@ class Setter {
   Setter(const Field& field, const Source& source) : field_(field), source_(source) {}
 
   void operator()(std::string* slot) const {
-    const auto value = source_.node.value_exact<std::string>();
+    const std::optional<std::string> value = text(source_.node);
     if (!value) wrong_kind("a string");
     if (!field_.choices.empty() &&
         std::find(field_.choices.begin(), field_.choices.end(), *value) == field_.choices.end()) {
@@ -67,7 +67,7 @@ class Setter {
     slot->clear();
     for (const toml::node& item : *array) {
       if (!item.is_string()) wrong_kind("a list of strings");
-      slot->push_back(*item.value_exact<std::string>());
+      slot->push_back(*text(item));
     }
   }
   void operator()(std::array<double, 2>* slot) const {
@@ -83,6 +83,14 @@ class Setter {
   }
 
  private:
+  std::optional<std::string> text(const toml::node& node) const {
+    if (field_.or_number && node.is_integer()) return str(*node.value<int64_t>());
+    if (field_.or_number && node.is_floating_point()) return str(*node.value<double>());
+    const auto value = node.value_exact<std::string>();
+    // The system would take it for the end of a path.
+    check(!value || value->find('\0') == value->npos, source_.where, ": ", field_.key, " has a zero byte");
+    return value;
+  }
   double number(const toml::node& node) const {
     if (!node.is_floating_point() && !node.is_integer()) wrong_kind("a number");
     const double value = *node.value<double>();
@@ -199,6 +207,12 @@ class Loader {
     loaded_.origin[key] = source.origin;
   }
 
+  // Whether the value of a key is a string, so that a number or a date on the command line is text.
+  bool takes_text(const std::string& key) const {
+    const Field* field = find(key);
+    return field && std::holds_alternative<std::string*>(field->slot);
+  }
+
  private:
   const Field* find(const std::string& key) const {
     const auto found =
@@ -243,12 +257,20 @@ toml::table parse(const std::string& text, const std::string& name) {
   }
 }
 
+// Whether a value is meant as TOML: it begins like a string, list or table, or ends like a string. A quote
+// that is missing must not become part of a name.
+bool is_meant_as_toml(const std::string& value) {
+  return !value.empty() &&
+         (std::string("\"'[{").find(value.front()) != std::string::npos || value.back() == '"');
+}
+
 // The table {value = ...} of an override; what is not TOML is a bare word.
 toml::table parse_value(const std::string& value, const std::string& where) {
   try {
     toml::table table = parse("value = " + value, where);
     if (table.size() == 1 && table.contains("value")) return table;
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    if (is_meant_as_toml(value)) fail(str(where, " is ", value, ", which is not TOML: ", error.what()));
   }
   try {
     return parse("value = " + quoted(value), where);
@@ -262,11 +284,24 @@ void apply_override(Loader& loader, const std::string& text) {
   check(equals != std::string::npos && equals > 0, "--", spelled(text, ".="),
         ": an override is written --section.key=value");
   const std::string key = spelled(text.substr(0, equals), "."), where = "--" + key;
-  const toml::table table = parse_value(text.substr(equals + 1), where);
+  const std::string value = text.substr(equals + 1);
+  toml::table table = parse_value(value, where);
+  const toml::node& node = *table.get("value");
+  if (loader.takes_text(key) && !node.is_string() && !is_meant_as_toml(value))
+    table.insert_or_assign("value", value);
   loader.set(key, {*table.get("value"), where, "command line"});
 }
 
 }  // namespace
+
+void check_values(Config& config, const std::string& where) {
+  LoadedConfig again;
+  Loader loader(again);
+  for (const auto& [key, value] : config_values(config)) {
+    const toml::table table = parse("value = " + value, where);
+    loader.set(key, {*table.get("value"), where, where});
+  }
+}
 
 LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {
   LoadedConfig loaded;

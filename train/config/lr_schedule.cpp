@@ -28,6 +28,12 @@ int64_t warmup_steps(const ScheduleConfig& c, int64_t total_steps) {
   return static_cast<int64_t>(std::ceil(static_cast<double>(total_steps) * c.warmup_ratio));
 }
 
+void check_warmup(const ScheduleConfig& c, int64_t total_steps) {
+  check(c.warmup_steps <= total_steps, "schedule.warmup_steps = ", c.warmup_steps,
+        " is longer than the run of ", total_steps,
+        " steps: lower it, or set schedule.warmup_ratio to a share of the run");
+}
+
 double learning_rate(const ScheduleConfig& c, double peak, int64_t total_steps, int64_t completed) {
   const int64_t warmup = warmup_steps(c, total_steps);
   if (completed < warmup && c.warmup_start == "zero")

@@ -22,6 +22,8 @@ struct ScheduleConfig {
 };
 
 int64_t warmup_steps(const ScheduleConfig& c, int64_t total_steps);
+// An Error where the warm-up is longer than the run, which would never reach its learning rate.
+void check_warmup(const ScheduleConfig& c, int64_t total_steps);
 
 // The rate of the step that follows `completed` completed steps.
 double learning_rate(const ScheduleConfig& c, double peak, int64_t total_steps, int64_t completed);

@@ -83,6 +83,9 @@ void check_together(const Config& c) {
   check(!c.precision.tf32 || c.precision.compute == "fp32",
         "precision.tf32 = true is for products of fp32, but precision.compute is \"", c.precision.compute,
         "\": leave one of them out");
+  check(c.optimizer.grad_clip == 0 || c.optimizer.grad_clip >= kLeastFloat, "optimizer.grad_clip is ",
+        c.optimizer.grad_clip, ", must be 0 (no clipping) or at least ", kLeastFloat);
+  if (c.train.steps > 0) check_warmup(c.schedule, c.train.steps);
   check(!c.train.skip_nonfinite || c.precision.compute != "fp16" || c.precision.loss_scale != "dynamic",
         "train.skip_nonfinite is what a dynamic loss scale does by itself; leave it out");
 }
@@ -159,6 +162,17 @@ void check_sizes(const RunSetup& s) {
         ": raise train.lane_size");
 }
 
+// AdamW's coefficients are fp32 (kernels/adamw.h). Those of the first update are the largest.
+void check_learning_rate(const RunSetup& s) {
+  const OptimizerConfig& o = s.config.optimizer;
+  const double lr = s.peak_lr(), first = lr / (1 - o.betas[0]), decay = lr * o.weight_decay;
+  const std::string scaled = o.lr_scaling == "none" ? "" : str(", by optimizer.lr_scaling ", lr);
+  check(lr >= kLeastFloat && first <= kMostFloat, "optimizer.lr is ", o.lr, scaled, ": the first step is ",
+        first, ", must be from ", kLeastFloat, " to ", kMostFloat);
+  check(decay <= kMostFloat, "optimizer.lr = ", o.lr, scaled,
+        " times optimizer.weight_decay = ", o.weight_decay, " is ", decay, ", must be at most ", kMostFloat);
+}
+
 }  // namespace
 
 double RunSetup::peak_lr() const {
@@ -193,6 +207,7 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpos
   setup.transport = transport_of(config.parallel.transport, setup.device, ranks, place);
   if (setup.eval_sequences == 0) setup.eval_sequences = config.train.batch_size_per_device;
   check_sizes(setup);
+  check_learning_rate(setup);
   check_graphs(setup);
   return setup;
 }

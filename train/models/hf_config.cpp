@@ -7,7 +7,9 @@
 
 #include "checkpoint/json.h"
 #include "runtime/check.h"
+#include "runtime/mapped_file.h"
 #include "runtime/whole_file.h"
+#include "train/config/config.h"
 
 namespace flatshard {
 namespace {
@@ -354,7 +356,10 @@ ModelConfig parse_hf_config(std::string_view text, const std::string& path) {
   in.must(!in.has("quantization_config"), "quantization_config",
           "absent: quantised weights are not supported");
   try {
-    return resolved(type == "gpt2" ? read_gpt2(in) : read_rotary(in, *format));
+    Config config;
+    config.model = resolved(type == "gpt2" ? read_gpt2(in) : read_rotary(in, *format));
+    check_values(config, path);  // the config.toml of a run says the same
+    return config.model;
   } catch (const Error& error) {
     const std::string reason = error.what();
     throw Error(reason.starts_with(path) ? reason : path + ": " + reason, error.where);

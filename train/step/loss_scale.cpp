@@ -6,6 +6,11 @@
 #include "runtime/check.h"
 
 namespace flatshard {
+namespace {
+
+constexpr double kMostScale = 1e30;
+
+}  // namespace
 
 LossScale::LossScale(DType compute, const std::string& setting) : in_use_(compute == DType::f16) {
   dynamic_ = in_use_ && setting == "dynamic";
@@ -13,8 +18,10 @@ LossScale::LossScale(DType compute, const std::string& setting) : in_use_(comput
   if (setting == "dynamic") return;
   char* end = nullptr;
   const double number = std::strtod(setting.c_str(), &end);
-  check(!setting.empty() && *end == '\0' && number > 0 && std::isfinite(number), "precision.loss_scale is \"",
-        setting, "\", must be \"dynamic\" or a positive number in quotes");
+  // Its inverse is computed in fp32 as well.
+  check(!setting.empty() && *end == '\0' && number >= 1 / kMostScale && number <= kMostScale,
+        "precision.loss_scale is \"", setting, "\", must be \"dynamic\" or a number from ", 1 / kMostScale,
+        " to ", kMostScale);
   check(in_use_, "precision.loss_scale = \"", setting, "\" counts only with precision.compute = \"fp16\"");
   value_ = number;
 }

@@ -1,6 +1,7 @@
 #include "train/text/run_data.h"
 
 #include "runtime/check.h"
+#include "runtime/text.h"
 
 namespace flatshard {
 namespace {
@@ -21,6 +22,18 @@ RunData::RunData(const std::string& path, const RunSetup& setup, bool evaluation
     : file(path), data(file, data_options(setup, evaluation)) {
   check(file.vocab() <= setup.model.vocab, path, " has a vocabulary of ", file.vocab(),
         ", larger than model.vocab = ", setup.model.vocab);
+  const int64_t wanted = setup.config.data.vocab, vocab = setup.config.model.vocab;
+  check(wanted == 0 || file.vocab() == wanted, path, " has a vocabulary of ", file.vocab(),
+        ", must have data.vocab = ", wanted);
+  check(wanted > 0 || 4 * file.vocab() >= 3 * vocab, path, " has a vocabulary of ", file.vocab(),
+        ", far from model.vocab = ", vocab,
+        ": make it with the tokenizer of the model; if it is right, set data.vocab = ", file.vocab());
+}
+
+std::string RunData::describe() const {
+  return str(file.path(), ": ", with_commas(file.size()), " tokens in ", with_commas(file.document_count()),
+             " documents, ", with_commas(data.sequence_count()), " sequences; an epoch is ",
+             with_commas(data.steps_per_epoch()), " steps");
 }
 
 }  // namespace flatshard

@@ -103,6 +103,47 @@ TEST_CASE("a value out of bounds is an error that states the bound") {
         "F:2: schedule.kind is \"cos\", must be one of linear, constant, cosine, wsd");
 }
 
+TEST_CASE("a value with a quote or bracket that is missing is refused, not taken for a name") {
+  for (const std::string value : {"\"abc", "abc\"", "'abc", "[\"norm\"", "{a = 1"}) {
+    CAPTURE(value);
+    CHECK(error_in("", {"run.dir=" + value}).starts_with("--run.dir is " + value + ", which is not TOML: "));
+  }
+  const TempFile file("");
+  CHECK(load_config(file.path(), {"data.train=/home/o'brien/a.tok"}).config.data.train ==
+        "/home/o'brien/a.tok");
+  CHECK(load_config(file.path(), {"data.train=\"a b\""}).config.data.train == "a b");
+}
+
+TEST_CASE("a name on the command line may look like a number, a date or a truth value") {
+  const TempFile file("");
+  for (const std::string name : {"2024", "1e3", "2024-11-22", "true", "0x1F"})
+    CHECK(load_config(file.path(), {"run.dir=" + name}).config.run.dir == name);
+  CHECK(error_in("[run]\ndir = 2024\n") == "F:2: run.dir is a whole number, must be a string");
+}
+
+TEST_CASE("sizes and scales that are strings may be written as numbers") {
+  const TempFile file("[precision]\nloss_scale = 1024\n[checkpoint]\nshard_size = 1000000\n");
+  LoadedConfig loaded = load_config(file.path(), {});
+  CHECK(loaded.config.precision.loss_scale == "1024");
+  CHECK(loaded.config.checkpoint.shard_size == "1000000");
+  loaded = load_config(file.path(), {"precision.loss_scale=512.5", "checkpoint.shard_size=5000"});
+  CHECK(loaded.config.precision.loss_scale == "512.5");
+  CHECK(loaded.config.checkpoint.shard_size == "5000");
+}
+
+TEST_CASE("a zero byte in a string is refused, for a path would end there") {
+  CHECK(error_in("[run]\ndir = \"a\\u0000b\"\n") == "F:2: run.dir has a zero byte");
+  CHECK(error_in("[optimizer]\nno_decay = [\"a\\u0000b\"]\n") == "F:2: optimizer.no_decay has a zero byte");
+}
+
+TEST_CASE("what is computed in fp32 is bounded by fp32") {
+  const std::string most = ", must be at most 3.40282e+38";
+  for (const std::string key : {"lr", "eps", "weight_decay", "grad_clip"})
+    CHECK(error_in("", {"optimizer." + key + "=1e39"}) ==
+          str("--optimizer.", key, ": optimizer.", key, " is 1e+39", most));
+  CHECK(error_in("", {"optimizer.eps=1e-320"}).ends_with(" must be at least 1.17549e-38"));
+}
+
 TEST_CASE("a file that is not TOML, or not there, is one line with the place") {
   CHECK(error_in("[train\nsteps = 1\n").starts_with("F:1: "));
   CHECK(test::error_of([] { load_config("no_such.toml", {}); }).starts_with("no_such.toml"));

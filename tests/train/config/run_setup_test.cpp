@@ -82,3 +82,31 @@ TEST_CASE("graphs are refused where a micro-step is more than one rank's work on
     CHECK(error_of().empty());
   }
 }
+
+TEST_CASE("a learning rate or clipping that fp32 cannot hold is refused, whatever scales it") {
+  const auto error = [](auto&& change) {
+    Config config = config_of("fp32");
+    change(config.optimizer);
+    return test::error_of([&] { set_up(config, 1); });
+  };
+  CHECK(error([](OptimizerConfig& o) { o.lr = 1e38; }) ==
+        "optimizer.lr is 1e+38: the first step is 1e+39, must be from 1.17549e-38 to 3.40282e+38");
+  CHECK(error([](OptimizerConfig& o) { o.lr = 1e-39; }).starts_with("optimizer.lr is 1e-39: the first step"));
+  CHECK(error([](OptimizerConfig& o) { o.lr = 1e37, o.lr_scaling = "linear", o.base_batch_size = 1; }) == "");
+  CHECK(error([](OptimizerConfig& o) { o.lr = 1e30, o.weight_decay = 1e20; }) ==
+        "optimizer.lr = 1e+30 times optimizer.weight_decay = 1e+20 is 1e+50, must be at most 3.40282e+38");
+  CHECK(error([](OptimizerConfig& o) { o.grad_clip = 1e-320; }) ==
+        "optimizer.grad_clip is 9.99989e-321, must be 0 (no clipping) or at least 1.17549e-38");
+}
+
+TEST_CASE("a warm-up that is longer than the run is refused") {
+  Config config = config_of("fp32");
+  config.train.steps = 20;
+  config.schedule.warmup_steps = 20;
+  CHECK(test::error_of([&] { set_up(config, 1); }) == "");
+  config.schedule.warmup_steps = 21;
+  CHECK(test::error_of([&] { set_up(config, 1); }) ==
+        "schedule.warmup_steps = 21 is longer than the run of 20 steps: lower it, or set "
+        "schedule.warmup_ratio to a "
+        "share of the run");
+}

@@ -229,3 +229,11 @@ TEST_CASE("what a config says that cannot be done names file and key") {
         "architectures is [\"LlamaForTokenClassification\"], must be [\"LlamaForCausalLM\"]");
   CHECK(error_of_text(with_keys("\"quantization_config\":{}")).starts_with("quantization_config is {}"));
 }
+
+TEST_CASE("a config.json says nothing that a config.toml could not repeat") {
+  CHECK(error_of_text(with_keys(R"("rope_theta": 0.5)")) == "model.rope_theta is 0.5, must be at least 1");
+  CHECK(error_of_text(with_keys(R"("rope_scaling": {"rope_type": "linear", "factor": 0.5})")) ==
+        "model.rope_scaling.factor is 0.5, must be at least 1");
+  CHECK(error_of_text(with_keys(R"("rms_norm_eps": 1e60)")) ==
+        "model.norm_eps is 1e+60, must be at most 3.40282e+38");
+}

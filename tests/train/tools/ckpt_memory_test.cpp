@@ -29,7 +29,9 @@ TEST_CASE("ckpt needs some blocks of memory, however large the tensors are") {
   if (!begin_new_peak()) return test::skip("/proc/self/clear_refs cannot be written");
   const test::Workshop workshop("ckpt_memory");
   const test::Finished run = workshop.train(
-      1, "--run.dir=run --train.steps=2 --checkpoint.save_every=1 --model.vocab=32768 --model.hidden=256");
+      1,
+      "--run.dir=run --train.steps=2 --checkpoint.save_every=1 --model.vocab=32768 --model.hidden=256 "
+      "--data.vocab=53");
   REQUIRE_MESSAGE(run.exit_code == 0, run.output);
   const std::string folder = workshop.file("run"), first = folder + "/step-1", last = folder + "/step-2";
   constexpr int64_t kLimit = 32 * kMegabyte;  // each set of tensors has 67 MB in its two largest alone
