@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <map>
 #include <sstream>
+#include <unistd.h>
 
 #include "runtime/check.h"
+#include "runtime/reason.h"
 #include "runtime/sha256.h"
 
 namespace flatshard {
@@ -23,9 +25,18 @@ struct Lines {
   std::map<std::string, std::string> values;
 };
 
+std::string host_name() {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
 }  // namespace
 
-std::string first_difference(const std::vector<std::string>& texts) {
+std::string first_difference(const std::vector<std::string>& texts, const std::vector<std::string>& hosts) {
+  const auto named = [&](size_t rank) {
+    return hosts.empty() ? str("rank ", rank) : str("rank ", rank, " on ", hosts[rank]);
+  };
   const Lines first(texts.front());
   for (size_t rank = 1; rank < texts.size(); ++rank) {
     if (texts[rank] == texts.front()) continue;
@@ -33,13 +44,14 @@ std::string first_difference(const std::vector<std::string>& texts) {
     for (const std::string& key : first.order) {
       const auto found = other.values.find(key);
       const std::string& value = first.values.at(key);
-      if (found == other.values.end()) return str("rank ", rank, " has no ", key, ", rank 0 has ", value);
+      if (found == other.values.end())
+        return str(named(rank), " has no ", key, ", ", named(0), " has ", value);
       if (found->second != value)
-        return str("rank ", rank, " has ", key, " = ", found->second, ", rank 0 has ", value);
+        return str(named(rank), " has ", key, " = ", found->second, ", ", named(0), " has ", value);
     }
     for (const std::string& key : other.order)
       if (!first.values.contains(key))
-        return str("rank ", rank, " has ", key, " = ", other.values.at(key), ", rank 0 has none");
+        return str(named(rank), " has ", key, " = ", other.values.at(key), ", ", named(0), " has none");
   }
   return "";
 }
@@ -50,7 +62,8 @@ void agree(World& world, const std::string& text, const char* what, const char* 
   const std::vector<std::string> hashes = world.all_gather_texts(sha.hex(), what);
   if (std::all_of(hashes.begin(), hashes.end(), [&](const std::string& h) { return h == hashes.front(); }))
     return;
-  fail(str(first_difference(world.all_gather_texts(text, what)), ": ", advice));
+  const std::vector<std::string> texts = world.all_gather_texts(text, what);
+  fail(str(first_difference(texts, world.all_gather_texts(host_name(), "hosts")), ": ", advice));
 }
 
 void agree_on_schedule(World& world, const CollectiveLog& schedule) {
@@ -66,7 +79,7 @@ void succeed_together(World& world, const std::function<void()>& work) {
   try {
     work();
   } catch (const std::exception& caught) {
-    error = *caught.what() ? caught.what() : "failed";
+    error = reason_of(caught);
   }
   const std::vector<std::string> errors = world.all_gather_texts(error, "errors");
   for (size_t rank = 0; rank < errors.size(); ++rank)

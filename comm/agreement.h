@@ -13,7 +13,7 @@
 namespace flatshard {
 
 // Throws on every rank unless all ranks pass the same text, made of lines "key = value". The Error names the
-// first difference, then `advice`. `what` is a literal that names the text.
+// first difference with the ranks and their hosts, then `advice`. `what` is a literal that names the text.
 void agree(World& world, const std::string& text, const char* what, const char* advice);
 // The same for the collectives of a step. Equal configs give equal schedules; different programs may not.
 void agree_on_schedule(World& world, const CollectiveLog& schedule);
@@ -23,6 +23,8 @@ void agree_on_schedule(World& world, const CollectiveLog& schedule);
 void succeed_together(World& world, const std::function<void()>& work);
 
 // For one text per rank, of lines "key = value": "rank 2 has KEY = V, rank 0 has W", or "" if all are equal.
-std::string first_difference(const std::vector<std::string>& texts);
+// With the host of each rank: "rank 2 on node7 has ...".
+std::string first_difference(const std::vector<std::string>& texts,
+                             const std::vector<std::string>& hosts = {});
 
 }  // namespace flatshard

@@ -2,8 +2,11 @@
 
 #include <map>
 
+#include "checkpoint/tensor_folder.h"
 #include "comm/agreement.h"
 #include "runtime/check.h"
+#include "runtime/fingerprint.h"
+#include "train/models/model_folder.h"
 
 namespace flatshard {
 namespace {
@@ -17,11 +20,37 @@ std::string flat(Config& config) {
   return out;
 }
 
+std::string weights_fingerprint(const std::string& folder) {
+  std::vector<std::string> paths;
+  const TensorFolder tensors(folder, kWeightsStem);
+  for (const auto& file : tensors.files()) paths.push_back(file->path());
+  return fingerprint(paths);
+}
+
 }  // namespace
 
 void agree_on_config(World& world, Config& config, const std::string& task) {
   agree(world, str("task = ", task, '\n', flat(config)), "the config",
         "every rank must read the same config");
+}
+
+RunInputs agree_on_inputs(World& world, const RunSetup& setup) {
+  const Config& config = setup.config;
+  check(!config.data.train.empty(), "data.train is \"\", must name a token file: make one with prepare");
+  RunInputs inputs;
+  std::string weights;
+  succeed_together(world, [&] {
+    inputs.train = fingerprint({config.data.train});
+    if (!config.data.eval.empty()) inputs.eval = fingerprint({config.data.eval});
+    const bool all_read = config.run.resume.empty() && !setup.units.sync_first_values;
+    if (!config.init_from.empty() && all_read) weights = weights_fingerprint(config.init_from);
+  });
+  agree(world,
+        str("data.train = ", inputs.train, "\ndata.eval = ", inputs.eval.value_or(""),
+            "\nmodel.init_from = ", weights, '\n'),
+        "the inputs",
+        "every rank must read the same files: copy them to all hosts anew, or share a file system");
+  return inputs;
 }
 
 }  // namespace flatshard

@@ -1,14 +1,24 @@
 #pragma once
 // What all ranks of a training run must agree on before they start.
 
+#include <optional>
 #include <string>
 
 #include "comm/world.h"
-#include "train/config/config.h"
+#include "train/config/run_setup.h"
 
 namespace flatshard {
 
 // Throws on every rank unless all ranks have the same config and the same task ("train", "plan").
 void agree_on_config(World& world, Config& config, const std::string& task);
+
+// The fingerprints (runtime/fingerprint.h) of what a run reads.
+struct RunInputs {
+  std::string train;
+  std::optional<std::string> eval;  // with data.eval
+};
+// Throws on every rank unless all of them find the same token files and, where each reads them, the same
+// weights to begin with. To be called before anything depends on these, such as the number of steps.
+RunInputs agree_on_inputs(World& world, const RunSetup& setup);
 
 }  // namespace flatshard

@@ -10,6 +10,7 @@
 #include "runtime/parallel.h"
 #include "runtime/reason.h"
 #include "runtime/text.h"
+#include "train/agreement.h"
 #include "train/models/last_run.h"
 #include "train/report/first_step.h"
 #include "train/report/log_history.h"
@@ -70,6 +71,7 @@ class Trainer {
   World& world_;
   std::ostream& out_;
   RunSetup setup_;
+  RunInputs inputs_;
   RunData train_;
   std::optional<RunData> eval_;
   int64_t total_steps_, eval_every_, save_every_;
@@ -104,6 +106,7 @@ Trainer::Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bo
       world_(world),
       out_(out),
       setup_(set_up(loaded.config, world)),
+      inputs_(agree_on_inputs(world, setup_)),
       train_(setup_.config.data.train, setup_, false),
       total_steps_(total_steps(setup_.config, train_.data.steps_per_epoch())),
       eval_every_(steps_between(setup_.config.train.eval_every, total_steps_, "train.eval_every")),
@@ -150,6 +153,8 @@ TrainState Trainer::nature() {
   return {.lane_sequences = setup_.batching.lane_sequences,
           .data_tokens = train_.file.size(),
           .data_documents = train_.file.document_count(),
+          .data_fingerprint = inputs_.train,
+          .eval_fingerprint = inputs_.eval,
           .ranks = world_.size(),
           .config = config_values(loaded_.config)};
 }

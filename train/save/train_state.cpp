@@ -62,6 +62,8 @@ void each_member(State& s, Visit&& visit) {
   visit("lane_sequences", s.lane_sequences);
   visit("data_tokens", s.data_tokens);
   visit("data_documents", s.data_documents);
+  visit("data_fingerprint", s.data_fingerprint);
+  visit("eval_fingerprint", s.eval_fingerprint);
   visit("ranks", s.ranks);
   visit("config", s.config);
 }
@@ -75,6 +77,9 @@ struct Writer {
       json[key] = *value;
     else
       json[key] = name_of_non_finite(*value);
+  }
+  void operator()(const char* key, const std::optional<std::string>& value) {
+    if (value) json[key] = *value;
   }
   void operator()(const char* key, const std::optional<TrainState::Evaluated>& value) {
     if (value) json[key] = Json{{"step", value->step}, {"loss", value->loss}};
@@ -95,6 +100,12 @@ struct Reader {
     const Json item = take(key);
     value = item.is_string() ? non_finite_named(item.get<std::string>()) : number(key, item);
     check(value.has_value(), where, ": ", key, " is ", item.dump(), ", must be a number");
+  }
+  void operator()(const char* key, std::optional<std::string>& value) {
+    if (!json.contains(key)) return;
+    const Json item = take(key);
+    check(item.is_string(), where, ": ", key, " is ", item.dump(), ", must be a string");
+    value = item.get<std::string>();
   }
   void operator()(const char* key, std::optional<TrainState::Evaluated>& value) {
     if (!json.contains(key)) return;
@@ -229,6 +240,15 @@ std::vector<std::string> check_continues(const TrainState& saved, const TrainSta
   check(saved.data_tokens == now.data_tokens && saved.data_documents == now.data_documents, "data.train has ",
         now.data_tokens, " tokens in ", now.data_documents, " documents, the checkpoint was made on ",
         saved.data_tokens, " in ", saved.data_documents);
+  const auto differ = [](const std::optional<std::string>& a, const std::optional<std::string>& b) {
+    return a && b && *a != *b;
+  };
+  check(!differ(saved.data_fingerprint, now.data_fingerprint), "data.train has ",
+        now.data_fingerprint.value_or(""), ", the checkpoint was made on ",
+        saved.data_fingerprint.value_or(""), ": a run goes on with the tokens it began with");
+  if (differ(saved.eval_fingerprint, now.eval_fingerprint))
+    changes.push_back(str("data.eval has ", *now.eval_fingerprint, ", had ", *saved.eval_fingerprint,
+                          ": evaluation losses, and the best checkpoint so far, are of other data"));
   if (saved.lane_sequences != now.lane_sequences)
     changes.push_back(str("lanes of ", now.lane_sequences, " sequences, were ", saved.lane_sequences,
                           ": equal up to rounding, not bit for bit; train.lane_size = ", saved.lane_sequences,

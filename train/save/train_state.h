@@ -31,6 +31,8 @@ struct TrainState {
   std::optional<Evaluated> best{};              // the lowest of all checkpoints so far, this one included
   int64_t lane_sequences = 0;                   // what the bits depend on
   int64_t data_tokens = 0, data_documents = 0;  // of data.train
+  // Of data.train and data.eval (runtime/fingerprint.h); older checkpoints have none.
+  std::optional<std::string> data_fingerprint{}, eval_fingerprint{};
   int64_t ranks = 0;                            // that wrote it; any number can go on
   std::map<std::string, std::string> config{};  // every key as TOML
   std::vector<StepMetrics> log_history{};       // up to this step, as add_line() of log_history.h keeps them

@@ -246,6 +246,29 @@ TEST_CASE("a token outside the vocabulary ends all ranks, whichever of them read
   check_all_end(workshop, options + "both.tok", "both.tok: token 60 at ");
 }
 
+TEST_CASE("a run without data.train is told to name it") {
+  const test::Workshop workshop("no_data");
+  check_refused(workshop,
+                "--data.train=", "data.train is \"\", must name a token file: make one with prepare");
+}
+
+TEST_CASE("weights that one update made infinite are not saved, neither in a checkpoint nor in a model") {
+  const test::Workshop workshop("infinite_weights");
+  for (const std::string save : {"--checkpoint.save_every=1", "--checkpoint.save_every=0"}) {
+    const test::Finished run = workshop.train(
+        1,
+        "--optimizer.lr=1e38 --optimizer.betas=[0.0,0.0] --optimizer.weight_decay=3 --optimizer.no_decay=[] "
+        "--train.steps=1 --data.eval= --train.eval_every=0 --run.dir=run " +
+            save);
+    CAPTURE(run.output);
+    CHECK(run.exit_code == 1);
+    CHECK(run.output.find(", must be finite: the run has diverged; lower optimizer.lr\n") !=
+          std::string::npos);
+    CHECK(!fs::exists(workshop.file("run/step-1")));
+    CHECK(!fs::exists(workshop.file("run/model/model.safetensors")));
+  }
+}
+
 TEST_CASE("a loss that is not finite stops the run with its step") {
   const test::Workshop workshop("nan_loss");
   const std::string advice = ", must be finite; lower optimizer.lr, or set train.skip_nonfinite = true\n";
