@@ -164,7 +164,7 @@ TEST_CASE("with cpu_ram_efficient_loading only rank 0 needs the weights") {
         std::string::npos);
   const test::Finished without = run("false");
   CHECK(without.exit_code == 1);
-  CHECK_MESSAGE(without.output.find("[rank 1] folder/model.safetensors: cannot open") != std::string::npos,
+  CHECK_MESSAGE(without.output.find("on rank 1: folder/model.safetensors: cannot open") != std::string::npos,
                 without.output);
 }
 
