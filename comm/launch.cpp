@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <sched.h>
 #include <thread>
 #include <vector>
 
 #include "comm/world.h"
 #include "runtime/check.h"
+#include "runtime/parallel.h"
 
 namespace flatshard {
 
@@ -56,9 +56,8 @@ void check_ranks_joined(int joined) {
 
 Processors processors() {
   const int all = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return {all, all};
-  return {std::max(1, CPU_COUNT(&set)), std::max<int>(all, CPU_COUNT(&set))};
+  const int usable = usable_processors();
+  return {usable, std::max(all, usable)};
 }
 
 int threads_for(const World& world) {

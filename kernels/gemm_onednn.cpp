@@ -3,12 +3,13 @@
 
 #include <memory>
 #include <unordered_map>
+#include <utility>
 
+#include <omp.h>
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "kernels/gemm_tile.h"
 #include "runtime/check.h"
-#include "runtime/parallel.h"
 
 namespace flatshard {
 namespace {
@@ -34,17 +35,11 @@ memory::desc matrix(int64_t rows, int64_t columns, DType dtype, int64_t row_leng
   return {{rows, columns}, type_of(dtype), strides};
 }
 
-// Holds this thread's oneDNN calls to one thread, whether or not they stand in a parallel region.
-class ScopedOneThread {
- public:
-  ScopedOneThread() : before_(thread_count()) { set_thread_count(1); }
-  ~ScopedOneThread() { set_thread_count(before_); }
-  ScopedOneThread(const ScopedOneThread&) = delete;
-  ScopedOneThread& operator=(const ScopedOneThread&) = delete;
-
- private:
-  int before_;
-};
+// oneDNN asks OpenMP for the number of threads, which OpenMP keeps for each thread that asks.
+void use_one_thread() {
+  thread_local bool set = false;
+  if (!std::exchange(set, true)) omp_set_num_threads(1);
+}
 
 }  // namespace
 
@@ -56,7 +51,7 @@ class TileProduct {
         c_(matrix(t.M, t.N, t.out, t.ldc, false)),
         bias_({1, t.N}, type_of(t.in), memory::dims{t.N, 1}),
         has_bias_(t.bias) {
-    const ScopedOneThread one_thread;
+    use_one_thread();
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     if (t.accumulate) {
@@ -72,7 +67,7 @@ class TileProduct {
   int64_t scratch_bytes() const { return static_cast<int64_t>(scratch_.get_size()); }
 
   void run(const TileData& data) const {
-    const ScopedOneThread one_thread;
+    use_one_thread();
     // A memory object holds the address it is used with, so each thread has its own; several threads may be
     // in one product, and each of them be worker 0 of its own caller.
     thread_local std::unordered_map<const TileProduct*, Arguments> bound;

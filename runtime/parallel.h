@@ -8,8 +8,9 @@
 
 namespace flatshard {
 
-// Threads that run tasks; at the start, the processors this process may use. Not to be changed while work
-// runs.
+int usable_processors();  // by this process
+
+// Threads that run tasks; at the start usable_processors(). Not to be changed while work runs.
 int thread_count();
 void set_thread_count(int count);
 
@@ -18,13 +19,13 @@ void use_one_thread_here();
 
 namespace detail {
 using TaskFunction = void (*)(void* context, int64_t task, int worker);
-// One back end is built: parallel_openmp.cpp or parallel_threads.cpp.
 void run_tasks(int64_t tasks, TaskFunction function, void* context);
 }  // namespace detail
 
 // Calls work(task) or work(task, worker) for every task in [0, tasks), each once, in no particular order;
 // worker is in [0, thread_count()) and no two running tasks share one: index per-thread scratch with it. Work
-// must not throw. Nested calls run on the calling thread, as worker 0 of their own.
+// must not throw. Nested calls, and calls while another thread's tasks run, run on the calling thread, as
+// worker 0 of their own.
 template <class Work>
 void parallel_for(int64_t tasks, Work&& work) {
   using W = std::remove_reference_t<Work>;

@@ -123,7 +123,7 @@ const std::vector<ThirdParty>& third_party() {
       {"^cudnn", "^kernels/cudnn"},
       {"^nccl\\.h$", "^comm/nccl_communicator\\.cpp$"},
       {"^mpi\\.h$", "^comm/(world|mpi_communicator)\\.cpp$|^bench/plain_mpi\\.cpp$"},
-      {"^omp\\.h$", "^runtime/parallel_openmp\\.cpp$"},
+      {"^omp\\.h$", "^kernels/gemm_onednn\\.cpp$"},
       {"^doctest/", "^tests/"},
       {"^nlohmann/", "^tests/|^checkpoint/json\\.cpp$|^bench/[a-z_]+\\.cpp$|^train/[a-z_/]+\\.cpp$"},
       {"^CLI/", "^(bench|train|checkpoint)/[a-z_/]+\\.cpp$|^tests/ptx_vm/vm_bench\\.cpp$"},
@@ -240,7 +240,7 @@ TEST_CASE("streams are made only by programs, the trainer and tests") {
 TEST_CASE("events are recorded and waited for only at their home") {
   const auto found = lines_matching("\\.(record|wait)\\(", [](const Source& s) {
     static const std::set<std::string> homes{"runtime/stream.cpp",       "runtime/stream_worker.cpp",
-                                             "runtime/graph.cpp",        "runtime/parallel_threads.cpp",
+                                             "runtime/graph.cpp",        "runtime/parallel.cpp",
                                              "runtime/read_stream.cpp",  "comm/sharded_unit.cpp",
                                              "comm/shard_placement.cpp", "train/step/step.cpp"};
     return s.folder != "tests" && !homes.contains(s.path);

@@ -1,6 +1,8 @@
 #include "runtime/parallel.h"
 
 #include <atomic>
+#include <ctime>
+#include <thread>
 #include <vector>
 
 #include "tests/test.h"
@@ -49,6 +51,40 @@ TEST_CASE("nested parallel work runs where it is called") {
   std::vector<int64_t> sums(8);
   parallel_for(8, [&](int64_t task) { parallel_for(10, [&](int64_t i) { sums[task] += i; }); });
   for (const int64_t sum : sums) CHECK(sum == 45);
+}
+
+TEST_CASE("two threads may call at once, each for tasks of its own") {
+  const ScopedThreads scope(2);
+  const auto sums = [] {
+    for (int call = 0; call < 500; ++call) {
+      std::vector<int> runs(5);
+      parallel_for(5, [&](int64_t task) { ++runs[task]; });
+      if (runs != std::vector<int>(5, 1)) return false;
+    }
+    return true;
+  };
+  bool right = false;
+  std::thread other([&] { right = sums(); });
+  CHECK(sums());
+  other.join();
+  CHECK(right);
+}
+
+TEST_CASE("threads without work leave the processor to other programs") {
+  constexpr int kCalls = 100;
+  constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 2'000'000};
+  const ScopedThreads scope(2);
+  const auto seconds = [] {
+    timespec t{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+  };
+  const double before = seconds();
+  for (int call = 0; call < kCalls; ++call) {
+    parallel_for(2, [](int64_t) {});
+    nanosleep(&kPause, nullptr);
+  }
+  CHECK(seconds() - before < 0.5 * kCalls * 1e-9 * static_cast<double>(kPause.tv_nsec));
 }
 
 TEST_CASE("blocks cover the range without overlap, also under a block limit") {
