@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "kernels/gemm.h"
 #include "runtime/check.h"
 
 namespace flatshard::bench {
@@ -130,7 +131,9 @@ std::string head_lines(const Machine& m, const Ceilings& c) {
   if (c.f32)
     text += ceiling_line("matrix f32", c.f32->first() * kGiga, "GFLOP/s",
                          c.f32->how() + "; f16 is compared with it too");
-  if (c.bf16) text += ceiling_line("matrix bf16", c.bf16->first() * kGiga, "GFLOP/s", c.bf16->how());
+  if (c.bf16)
+    text += ceiling_line("matrix bf16", c.bf16->first() * kGiga, "GFLOP/s",
+                         str(c.bf16->how(), m.device == "cpu" ? str(", ", bf16_products()) : ""));
   if (!c.no_matrix.empty()) text += str("  matrix: ", c.no_matrix, '\n');
   return text +
          "A star marks the ceiling that bounds the case, and floor is the time that it allows, in us. A "

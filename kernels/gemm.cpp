@@ -5,9 +5,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "build_config.h"
 #include "kernels/gemm_tile.h"
+#include "kernels/gemm_widened.h"
 #include "kernels/row_blocks.h"
 #include "kernels/simd.h"
 #include "runtime/parallel.h"
@@ -61,14 +63,31 @@ Cut cut(const Extents& e) {
   return {pieces(e.M, in_rows), pieces(e.N, in_columns)};
 }
 
+// A tile in its own dtype, or widened.
+class PreparedTile {
+ public:
+  explicit PreparedTile(const GemmTile& tile) {
+    if (tile.in == DType::bf16 && !has_fast_bf16_tiles())
+      widened_.emplace(tile);
+    else
+      product_ = make_tile(tile);
+  }
+  int64_t scratch_bytes() const {
+    return widened_ ? widened_->scratch_bytes() : tile_scratch_bytes(*product_);
+  }
+  void run(const TileData& data) const { widened_ ? widened_->run(data) : run_tile(*product_, data); }
+
+ private:
+  std::shared_ptr<TileProduct> product_;
+  std::optional<WidenedTile> widened_;
+};
+
 // Each shape of tile is prepared once and kept.
-const TileProduct& prepared(const GemmTile& tile) {
+const PreparedTile& prepared(const GemmTile& tile) {
   static std::mutex mutex;
-  static std::map<GemmTile, std::shared_ptr<TileProduct>> products;
+  static std::map<GemmTile, PreparedTile> products;
   const std::lock_guard lock(mutex);
-  std::shared_ptr<TileProduct>& product = products[tile];
-  if (!product) product = make_tile(tile);
-  return *product;
+  return products.try_emplace(tile, tile).first->second;
 }
 
 // A product of f32 or bf16 matrices, cut and prepared. At most four shapes of tile occur: full ones, and
@@ -80,9 +99,9 @@ class CutProduct {
     columns_ = (e_.N + cut_.columns - 1) / cut_.columns;
     for (const bool last_row : {false, true})
       for (const bool last_column : {false, true}) {
-        const TileProduct*& product = products_[2 * last_row + last_column];
+        const PreparedTile*& product = products_[2 * last_row + last_column];
         product = &prepared(shape_of(last_row ? rows_ - 1 : 0, last_column ? columns_ - 1 : 0));
-        scratch_bytes_ = std::max(scratch_bytes_, tile_scratch_bytes(*product));
+        scratch_bytes_ = std::max(scratch_bytes_, product->scratch_bytes());
       }
   }
 
@@ -92,8 +111,8 @@ class CutProduct {
   void run(const Tensor& scratch) const {
     parallel_for(rows_ * columns_, [&](int64_t task, int worker) {
       const int64_t row = task / columns_, column = task % columns_;
-      const TileProduct& product = *products_[2 * (row == rows_ - 1) + (column == columns_ - 1)];
-      run_tile(product, data_of(row, column, scratch.as<uint8_t>() + worker * scratch_bytes()));
+      const PreparedTile& product = *products_[2 * (row == rows_ - 1) + (column == columns_ - 1)];
+      product.run(data_of(row, column, scratch.as<uint8_t>() + worker * scratch_bytes()));
     });
   }
 
@@ -129,7 +148,7 @@ class CutProduct {
   Extents e_;
   Cut cut_;
   int64_t rows_ = 0, columns_ = 0, scratch_bytes_ = 0;
-  std::array<const TileProduct*, 4> products_{};
+  std::array<const PreparedTile*, 4> products_{};
 };
 
 // f16 has no product of its own: operands are widened to f32 in scratch, and c is rounded at the end.
@@ -239,6 +258,8 @@ void prepare_gemm(Device device) {
   if constexpr (kCublasBuilt)
     if (device.is_cuda()) cuda::prepare_gemm(device);
 }
+
+const char* bf16_products() { return has_fast_bf16_tiles() ? "in bf16" : "in f32, from widened operands"; }
 
 double min_bytes(const Gemm& g) {
   return static_cast<double>(g.a.bytes() + g.b.bytes() + g.bias.bytes() +

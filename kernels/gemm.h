@@ -7,8 +7,9 @@
 //   dw += dy^T x            {.c = dw, .a = dy, .b = x, .transpose_a = true, .accumulate = true}
 // c is cut into tiles by a rule that knows only the shapes, and each tile is one product on one thread: the
 // bits do not depend on the number of threads. With K = 0 the product is zero. f16 has no product of its own:
-// its operands are widened to f32 in scratch, whole, and multiplied there. On a GPU cuBLASLt multiplies, by
-// one algorithm for each shape and alignment; f32 is rounded to TF32 only where that is asked for.
+// its operands are widened to f32 in scratch, whole, and multiplied there; so are those of bf16, tile by
+// tile, where the processor has no bf16 instructions. On a GPU cuBLASLt multiplies, by one algorithm for each
+// shape and alignment; f32 is rounded to TF32 only where that is asked for.
 
 #include "runtime/arena.h"
 #include "runtime/stream.h"
@@ -36,6 +37,9 @@ void gemm(Stream& stream, Arena& scratch, const Gemm& g);
 void bias_backward(Stream& stream, Arena& scratch, const BiasBackward& a);
 // Makes now what a library would make for a device at the first product there.
 void prepare_gemm(Device device);
+
+// How this processor computes bf16 products: "in bf16", or "in f32, from widened operands".
+const char* bf16_products();
 
 double min_bytes(const Gemm& g);
 double min_bytes(const BiasBackward& a);

@@ -108,6 +108,14 @@ class TileProduct {
   dnnl::matmul primitive_;
 };
 
+// Asks what oneDNN would use, which its ONEDNN_MAX_CPU_ISA may limit; it answers 0 on processors that
+// are not x86.
+bool has_fast_bf16_tiles() {
+  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto bf16 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+  return isa == 0 || (isa & bf16) == bf16;
+}
+
 std::shared_ptr<TileProduct> make_tile(const GemmTile& t) {
   try {
     return std::make_shared<TileProduct>(t);

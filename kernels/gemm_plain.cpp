@@ -103,6 +103,8 @@ class TileProduct {
   GemmTile tile_;
 };
 
+bool has_fast_bf16_tiles() { return true; }  // strips are unpacked to fp32, whatever they hold
+
 std::shared_ptr<TileProduct> make_tile(const GemmTile& tile) { return std::make_shared<TileProduct>(tile); }
 
 int64_t tile_scratch_bytes(const TileProduct& product) { return product.scratch_bytes(); }

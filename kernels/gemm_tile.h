@@ -22,6 +22,9 @@ struct GemmTile {
   auto operator<=>(const GemmTile&) const = default;
 };
 
+// Whether bf16 tiles are worth running: where the processor has no bf16 instructions, a library's are slow.
+bool has_fast_bf16_tiles();
+
 // What a back end prepares for a shape. gemm() keeps it for the life of the program.
 class TileProduct;
 std::shared_ptr<TileProduct> make_tile(const GemmTile& tile);

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <deque>
+#include <memory>
 #include <vector>
 
+#include "kernels/gemm_widened.h"
 #include "runtime/parallel.h"
 #include "tests/golden.h"
 #include "tests/test.h"
@@ -77,6 +80,59 @@ TEST_CASE("gemm computes one shape for several threads at once, each its own mat
     }
   });
   CHECK(wrong == 0);
+}
+
+TEST_CASE("a widened tile is the f32 product of its values, rounded once") {
+  static std::deque<WidenedTile> tiles;  // a product stays for the life of the program
+  // K in blocks: one, a whole number of them, and a shorter one at the end.
+  for (const int64_t K : {5, 1024, 2048, 2051})
+    for (const DType out : {DType::bf16, DType::f32})
+      for (int variant = 0; variant < 8; ++variant) {
+        constexpr int64_t M = 7, N = 21, kGap = 3;  // between the rows of the matrices that the tile lies in
+        const bool transpose_a = variant & 1, transpose_b = variant & 2, adds = variant & 4;
+        CAPTURE(K);
+        CAPTURE(out);
+        CAPTURE(variant);
+        const int64_t lda = (transpose_a ? M : K) + kGap, ldb = (transpose_b ? K : N) + kGap, ldc = N + kGap;
+        const auto small = [](int64_t i) { return static_cast<float>(i * 7 % 11 - 5); };  // sums are exact
+        std::vector<bf16> a((transpose_a ? K : M) * lda), b((transpose_b ? N : K) * ldb), bias(N);
+        for (size_t i = 0; i < a.size(); ++i) a[i] = bf16(small(i));
+        for (size_t i = 0; i < b.size(); ++i) b[i] = bf16(small(3 * i + 1));
+        for (size_t i = 0; i < bias.size(); ++i) bias[i] = bf16(small(i));
+        std::vector<float> c(M * ldc, 2.0f), expected = c;
+        for (int64_t i = 0; i < M; ++i)
+          for (int64_t j = 0; j < N; ++j) {
+            float sum = adds ? 2.0f + static_cast<float>(bias[j]) : 0.0f;
+            for (int64_t k = 0; k < K; ++k)
+              sum += static_cast<float>(a[transpose_a ? k * lda + i : i * lda + k]) *
+                     static_cast<float>(b[transpose_b ? j * ldb + k : k * ldb + j]);
+            expected[i * ldc + j] = out == DType::bf16 ? static_cast<float>(bf16(sum)) : sum;
+          }
+        const WidenedTile& tile = tiles.emplace_back(GemmTile{.M = M,
+                                                              .N = N,
+                                                              .K = K,
+                                                              .lda = lda,
+                                                              .ldb = ldb,
+                                                              .ldc = ldc,
+                                                              .in = DType::bf16,
+                                                              .out = out,
+                                                              .transpose_a = transpose_a,
+                                                              .transpose_b = transpose_b,
+                                                              .bias = adds,
+                                                              .accumulate = adds});
+        std::vector<bf16> rounded(c.begin(), c.end());
+        std::vector<char> room(tile.scratch_bytes() + 64);
+        void* scratch = room.data();
+        size_t space = room.size();
+        std::align(64, tile.scratch_bytes(), scratch, space);
+        tile.run({.c = out == DType::bf16 ? static_cast<void*>(rounded.data()) : c.data(),
+                  .a = a.data(),
+                  .b = b.data(),
+                  .bias = bias.data(),
+                  .scratch = scratch});
+        if (out == DType::bf16) c.assign(rounded.begin(), rounded.end());
+        CHECK(c == expected);
+      }
 }
 
 TEST_CASE("gemm gives the same bits on 1, 2 and 3 threads where c has many tiles") {
