@@ -270,7 +270,8 @@ toml::table parse_value(const std::string& value, const std::string& where) {
     toml::table table = parse("value = " + value, where);
     if (table.size() == 1 && table.contains("value")) return table;
   } catch (const Error& error) {
-    if (is_meant_as_toml(value)) fail(str(where, " is ", value, ", which is not TOML: ", error.what()));
+    if (is_meant_as_toml(value))
+      fail(str(where, " is ", printable(value), ", which is not TOML: ", error.what()));
   }
   try {
     return parse("value = " + quoted(value), where);

@@ -151,16 +151,16 @@ TEST_CASE("a file that is not TOML, or not there, is one line with the place") {
   for (int line = 0; line < 100000; ++line) comments += "# a\n";
   CHECK(error_in(comments + "[,]\n# b\n# c\n") == "F:100001: is not TOML");
   CHECK(error_in(comments + "[,]") == "F:100001: is not TOML");
-  CHECK(error_in(comments + comments + comments) == "F: has 1200000 bytes, must have at most 1048576");
+  CHECK(error_in(comments + comments + comments) == "F: is longer than 1048576 bytes");
   CHECK(error_in("", {"steps"}) == "--steps: an override is written --section.key=value");
 }
 
 TEST_CASE("any text that a config holds prints on one line and reads back") {
-  const TempFile file("[run]\ndir = \"a\\nb\\u0000\\u007f\\t\\\"\\u00e9\"\n");
+  const TempFile file("[run]\ndir = \"a\\nb\\u0001\\u007f\\t\\\"\\u00e9\"\n");
   LoadedConfig first = load_config(file.path(), {"data.train=\xc3\xa9\n.tok"});
   const TempFile again(to_toml(first.config));
   LoadedConfig second = load_config(again.path(), {});
-  CHECK(second.config.run.dir == std::string("a\nb\0\x7f\t\"\xc3\xa9", 9));
+  CHECK(second.config.run.dir == "a\nb\x01\x7f\t\"\xc3\xa9");
   CHECK(second.config.data.train == "\xc3\xa9\n.tok");
   CHECK(error_in("", {"run.dir=\xff"}) == "--run.dir: the value is not text in UTF-8");
 }
@@ -168,9 +168,9 @@ TEST_CASE("any text that a config holds prints on one line and reads back") {
 TEST_CASE("any finite number that a config holds prints so that it reads back") {
   for (const double value : {4.9e-324, 2.2e-308, 1e300, 1e22, 0.1, 0.30000000000000004, 5e5, 0.0}) {
     Config config;
-    config.optimizer.lr = value;
+    config.model.rope_scaling.low_freq_factor = value;
     const TempFile file(to_toml(config));
-    CHECK(load_config(file.path(), {}).config.optimizer.lr == value);
+    CHECK(load_config(file.path(), {}).config.model.rope_scaling.low_freq_factor == value);
   }
 }
 
@@ -182,7 +182,7 @@ TEST_CASE("an error is one line whatever stands in keys and values") {
   CHECK(error_in("", {"a\nb"}) == "--\"a\\u000ab\": an override is written --section.key=value");
   CHECK(error_in("", {"precision.reduce=a\nb"}) ==
         "--precision.reduce: precision.reduce is \"a\\u000ab\", must be one of fp32, bf16");
-  CHECK(test::error_of([] { load_config(".", {}); }) == ".: not a regular file");
+  CHECK(test::error_of([] { load_config(".", {}); }) == ".: cannot read: Is a directory");
 }
 
 TEST_CASE("text that the TOML parser would not survive is refused with its line") {

@@ -215,6 +215,8 @@ TEST_CASE("the tokenizer of a folder goes along into all that is made of it") {
   };
   const int ranks = test::no_ranks_because().empty() ? 2 : 1;
   fs::create_directories(workshop.file("run/model"));
+  std::ofstream(workshop.file("run/config.toml"))
+      << "# The config of the run in this folder, as train resolved it.\n";
   std::ofstream(workshop.file("run/model/vocab.json")) << "an earlier run's";
   const test::Finished run =
       workshop.train(ranks, "--model.init_from=qwen3 --run.dir=run --checkpoint.save_every=1");
