@@ -24,38 +24,40 @@ Model::Model(const ModelConfig& config, Arena& tables, int lanes, StageCut cut) 
     rope_table_ = tables.alloc(DType::f32, {config.max_positions, config.head_dim});
   const int blocks = static_cast<int>(config.layers) * (cut == StageCut::halves ? 2 : 1);
   const bool tied = *config.tied;
-  for (int i = 0; i <= blocks; ++i) unit_of_.push_back(i);
-  unit_of_.push_back(tied ? 0 : blocks + 1);
+  for (int i = 0; i <= blocks; ++i) param_list_of_.push_back(i);
+  param_list_of_.push_back(tied ? 0 : blocks + 1);
 
-  units_.resize(static_cast<size_t>(blocks + (tied ? 1 : 2)));
-  stages_.push_back(make_stages(units_));
+  param_lists_.resize(static_cast<size_t>(blocks + (tied ? 1 : 2)));
+  stages_.push_back(make_stages(param_lists_));
   while (static_cast<int>(stages_.size()) < lanes) {
-    std::vector<ParamList> same_units(units_.size());  // every lane declares the same parameters
-    stages_.push_back(make_stages(same_units));
+    std::vector<ParamList> same_lists(param_lists_.size());  // every lane declares the same parameters
+    stages_.push_back(make_stages(same_lists));
   }
 }
 
-Model::Stages Model::make_stages(std::vector<ParamList>& units) const {
-  const auto unit = [&](size_t stage) -> ParamList& { return units[static_cast<size_t>(unit_of_[stage])]; };
+Model::Stages Model::make_stages(std::vector<ParamList>& lists) const {
+  const auto list = [&](size_t stage) -> ParamList& {
+    return lists[static_cast<size_t>(param_list_of_[stage])];
+  };
   Stages stages;
-  auto embedding = std::make_unique<EmbeddingStage>(unit(0), config_);
+  auto embedding = std::make_unique<EmbeddingStage>(list(0), config_);
   const ParamId embedding_weight = embedding->weight();
   stages.push_back(std::move(embedding));
   for (int64_t i = 0; i < config_.layers; ++i) {
     if (cut_ == StageCut::blocks) {
-      stages.push_back(std::make_unique<Block>(unit(stages.size()), config_, i, rope_table_));
+      stages.push_back(std::make_unique<Block>(list(stages.size()), config_, i, rope_table_));
       continue;
     }
-    stages.push_back(std::make_unique<AttentionHalf>(unit(stages.size()), config_, i, rope_table_));
-    stages.push_back(std::make_unique<MlpHalf>(unit(stages.size()), config_, i));
+    stages.push_back(std::make_unique<AttentionHalf>(list(stages.size()), config_, i, rope_table_));
+    stages.push_back(std::make_unique<MlpHalf>(list(stages.size()), config_, i));
   }
-  stages.push_back(std::make_unique<HeadStage>(unit(stages.size()), config_, embedding_weight));
+  stages.push_back(std::make_unique<HeadStage>(list(stages.size()), config_, embedding_weight));
   return stages;
 }
 
 int64_t Model::parameter_count() const {
   int64_t count = 0;
-  for (const ParamList& unit : units_) count += unit.element_count();
+  for (const ParamList& list : param_lists_) count += list.element_count();
   return count;
 }
 

@@ -1,14 +1,15 @@
 #pragma once
-// A decoder-only transformer as a row of stages: embedding, blocks, head. A stage computes; a unit is the
-// list of parameters a stage works with. Usually each stage has its own unit; with tied embeddings the first
-// and the last share one. Nothing here knows of ranks, shards or optimizers.
+// A decoder-only transformer: a sequence of stages (embedding, blocks, head), and for each stage the list of
+// parameters that it works with. With tied embeddings the first and the last stage share a list, otherwise
+// each has its own. The model knows nothing of ranks, shards or optimizers.
 //
-// forward: y = stage(x). backward: dx holds the gradient for y and becomes the gradient for x, in place;
-// gradients of parameters are added to g, where a frozen parameter's tensor is empty. A stage's backward pass
-// stands on what its last forward pass saved: micro-batches in flight together need a set of stages each, a
-// lane. The last stage gives losses instead of y: forward alone in evaluation, forward and backward together
-// in training (its backward computes the losses as well, so training skips its forward), or logits where the
-// context has a place for them.
+// forward: y = stage(x). backward: on entry dx holds the gradient of y, on return the gradient of x;
+// parameter gradients are added to g, where the tensor of a frozen parameter is empty. A backward pass uses
+// what the last forward pass of the same stage saved, so micro-batches in flight at the same time need a set
+// of stages each: a lane.
+//
+// The last stage writes losses in place of y, or logits where the context provides a tensor for them. Its
+// backward pass computes the losses too: training skips its forward pass, evaluation runs only that.
 
 #include <memory>
 #include <vector>
@@ -27,35 +28,35 @@ class Stage {
                         const Tensor& x) = 0;
 };
 
-// Whether a block is one stage, or two: its attention and its MLP, each with the norm before it.
+// A block is one stage, or two: attention and MLP, each with the norm before it.
 enum class StageCut { blocks, halves };
 
 class Model {
  public:
-  // `tables` holds what the model keeps for the whole run (the rotary table).
+  // Allocates the rotary table, which lasts as long as the model, from `tables`.
   Model(const ModelConfig& config, Arena& tables, int lanes = 1, StageCut cut = StageCut::blocks);
 
   const ModelConfig& config() const { return config_; }
-  int stage_count() const { return static_cast<int>(unit_of_.size()); }
+  int stage_count() const { return static_cast<int>(param_list_of_.size()); }
   Stage& stage(int i, int lane = 0) { return *stages_[static_cast<size_t>(lane)][static_cast<size_t>(i)]; }
-  int unit_of(int stage) const { return unit_of_[static_cast<size_t>(stage)]; }
-  const std::vector<ParamList>& units() const { return units_; }
-  std::vector<ParamList>& units() { return units_; }
+  int param_list_of(int stage) const { return param_list_of_[static_cast<size_t>(stage)]; }
+  const std::vector<ParamList>& param_lists() const { return param_lists_; }
+  std::vector<ParamList>& param_lists() { return param_lists_; }
   int64_t parameter_count() const;
 
-  // Fills the tables, once their arena is committed.
+  // Computes the rotary table. The arena must be committed.
   void fill_tables(Stream& stream);
 
  private:
   using Stages = std::vector<std::unique_ptr<Stage>>;
-  Stages make_stages(std::vector<ParamList>& units) const;
+  Stages make_stages(std::vector<ParamList>& lists) const;
 
   ModelConfig config_;
   StageCut cut_;
   Tensor rope_table_;
-  std::vector<ParamList> units_;
-  std::vector<int> unit_of_;
-  std::vector<Stages> stages_;  // of each lane
+  std::vector<ParamList> param_lists_;
+  std::vector<int> param_list_of_;
+  std::vector<Stages> stages_;  // one set per lane
 };
 
 }  // namespace flatshard

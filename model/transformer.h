@@ -69,7 +69,7 @@ class Block : public Stage {
 // context asks for them.
 class HeadStage : public Stage {
  public:
-  // A tied head takes the embedding's weight, which must lie in the same unit.
+  // A tied head takes the embedding's weight, so both stages share a parameter list.
   HeadStage(ParamList& params, const ModelConfig& config, ParamId tied_weight);
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,

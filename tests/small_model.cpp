@@ -24,7 +24,7 @@ ModelConfig small_model(const std::string& family, int64_t vocab) {
 void fill_random(const ResidentModel& model, float deviation) {
   for (size_t u = 0; u < model.parameters().size(); ++u)
     for (size_t i = 0; i < model.parameters()[u].size(); ++i) {
-      const ParamSpec& spec = model.model().units()[u].specs()[i];
+      const ParamSpec& spec = model.model().param_lists()[u].specs()[i];
       const RandomStream random(7, spec.name);
       const float mean = spec.init.kind == Init::Kind::constant ? spec.init.value : 0.0f;
       visit_float(model.dtype(), [&]<class T>() {

@@ -28,7 +28,8 @@ SmallRun run_of(const std::string& family, const Golden& golden, DType dtype, bo
           [&](const Model& model, const ParamTensors& parameters, Stream&) {
             for (size_t u = 0; u < parameters.size(); ++u)
               for (size_t i = 0; i < parameters[u].size(); ++i)
-                bench::from_doubles(parameters[u][i], golden.at(model.units()[u].specs()[i].name).values);
+                bench::from_doubles(parameters[u][i],
+                                    golden.at(model.param_lists()[u].specs()[i].name).values);
           }};
 }
 

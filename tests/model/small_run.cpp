@@ -38,9 +38,9 @@ std::vector<double> SmallRun::logits() {
 
 std::pair<double, std::string> SmallRun::gradient_error(const Golden& golden) const {
   std::pair<double, std::string> worst{0, ""};
-  for (size_t u = 0; u < model_.units().size(); ++u)
-    for (size_t i = 0; i < model_.units()[u].specs().size(); ++i) {
-      const std::string& name = model_.units()[u].specs()[i].name;
+  for (size_t u = 0; u < model_.param_lists().size(); ++u)
+    for (size_t i = 0; i < model_.param_lists()[u].specs().size(); ++i) {
+      const std::string& name = model_.param_lists()[u].specs()[i].name;
       const double error =
           bench::max_error(bench::to_doubles(gradients_[u][i]), golden.at("grad." + name).values);
       if (error > worst.first) worst = {error, name};
@@ -72,8 +72,8 @@ void SmallRun::fill_inputs(const Golden& golden) {
     weights_.as<float>()[i] = 1.0f;
   }
   for (int64_t s = 0; s <= sequences_; ++s) boundaries_.as<int32_t>()[s] = static_cast<int32_t>(s * length_);
-  for (const std::vector<Tensor>& unit : gradients_)
-    for (const Tensor& gradient : unit) zero(stream_, gradient);
+  for (const std::vector<Tensor>& list : gradients_)
+    for (const Tensor& gradient : list) zero(stream_, gradient);
 }
 
 Context SmallRun::context(Stream& stream) {

@@ -35,7 +35,7 @@ class SmallRun {
   void step(Stream& stream);
   void forward(Stream& stream);
   ParamView view(const ParamTensors& tensors, int stage) const {
-    return ParamView(tensors[static_cast<size_t>(model_.unit_of(stage))]);
+    return ParamView(tensors[static_cast<size_t>(model_.param_list_of(stage))]);
   }
 
   DType dtype_;

@@ -18,8 +18,8 @@ void for_each_parameter(Model& model, const char* key, const std::vector<std::st
   for (const std::string& entry : entries) predicates.push_back(predicate_of(entry));
   std::vector<bool> used(entries.size(), may_be_unused);
   std::string some_name;
-  for (ParamList& unit : model.units())
-    for (ParamSpec& spec : unit.specs()) {
+  for (ParamList& list : model.param_lists())
+    for (ParamSpec& spec : list.specs()) {
       bool taken = false;
       for (size_t i = 0; i < entries.size(); ++i)
         if (predicates[i](spec)) taken = used[i] = true;
@@ -81,8 +81,8 @@ void apply_groups(Model& model, const std::vector<std::string>& trainable,
 
 int64_t trainable_count(const Model& model) {
   int64_t count = 0;
-  for (const ParamList& unit : model.units())
-    for (const ParamSpec& spec : unit.specs())
+  for (const ParamList& list : model.param_lists())
+    for (const ParamSpec& spec : list.specs())
       if (spec.trainable) count += spec.shape.size();
   return count;
 }

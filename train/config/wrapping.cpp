@@ -15,7 +15,7 @@ using UnitNames = std::vector<std::string>;
 
 std::vector<std::string> names_of(const Model& model) {
   std::vector<std::string> names;
-  for (const ParamList& list : model.units())
+  for (const ParamList& list : model.param_lists())
     for (const ParamSpec& spec : list.specs()) names.push_back(spec.name);
   return names;
 }
@@ -82,7 +82,7 @@ UnitNames by_pattern(const Model& model, const std::vector<std::string>& pattern
 UnitNames by_size(const Model& model, int64_t least) {
   check(least > 0, "parallel.wrap = \"size\" needs parallel.wrap_size, a number of parameters");
   std::vector<int64_t> sizes;
-  for (const ParamList& list : model.units())
+  for (const ParamList& list : model.param_lists())
     for (const ParamSpec& spec : list.specs()) sizes.push_back(spec.shape.size());
   const std::vector<std::string> names = names_of(model);
   // By depth, the deepest first: modules and the parameters in them.
@@ -122,7 +122,7 @@ StageCut stage_cut(const WrapOptions& options) {
 }
 
 Wrapping::Wrapping(const Model& model, const WrapOptions& options) {
-  for (int stage = 0; stage < model.stage_count(); ++stage) list_of_.push_back(model.unit_of(stage));
+  for (int stage = 0; stage < model.stage_count(); ++stage) list_of_.push_back(model.param_list_of(stage));
   assign(model, wrapped(model, options), options);
   find_first_trained_stage(model);
   assign_roles();
@@ -138,11 +138,11 @@ void Wrapping::assign(const Model& model, const std::vector<std::string>& unit_n
     return any;
   };
   size_t at = 0;
-  for (size_t l = 0; l < model.units().size(); ++l) {
+  for (size_t l = 0; l < model.param_lists().size(); ++l) {
     const std::string where = l == 0 ? "first" : static_cast<int>(l) == list_of_.back() ? "last" : "blocks";
     places_.emplace_back();
     units_of_.emplace_back();
-    for (const ParamSpec& spec : model.units()[l].specs()) {
+    for (const ParamSpec& spec : model.param_lists()[l].specs()) {
       const std::string& wrap = unit_names[at++];
       const bool whole = replicated(spec.name), root = !whole && (wrap.empty() || options.policy == "none");
       const std::string name = whole ? "replicated, " + where : wrap.empty() ? "root, " + where : wrap;
@@ -154,7 +154,7 @@ void Wrapping::assign(const Model& model, const std::vector<std::string>& unit_n
   }
   for (size_t i = 0; i < used.size(); ++i)
     check(bool{used[i]}, "parallel.replicate: \"", options.replicate[i],
-          "\" matches no parameter; names look like ", model.units().back().specs().back().name);
+          "\" matches no parameter; names look like ", model.param_lists().back().specs().back().name);
 }
 
 int Wrapping::unit_named(const std::string& name, bool root, bool whole) {
@@ -178,7 +178,7 @@ bool Wrapping::uses(int stage, int unit) const {
 
 void Wrapping::find_first_trained_stage(const Model& model) {
   const auto trains = [&](int stage) {
-    const std::vector<ParamSpec>& specs = model.units()[list(stage)].specs();
+    const std::vector<ParamSpec>& specs = model.param_lists()[list(stage)].specs();
     return std::any_of(specs.begin(), specs.end(), [](const ParamSpec& spec) { return spec.trainable; });
   };
   while (!trains(first_trained_stage_)) ++first_trained_stage_;

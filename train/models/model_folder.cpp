@@ -28,17 +28,17 @@ std::string find_model_folder(const std::string& given, const std::string& start
 
 ParamTensors allocate_parameters(const Model& model, DType dtype, Arena& arena) {
   ParamTensors parameters;
-  for (const ParamList& unit : model.units()) {
+  for (const ParamList& list : model.param_lists()) {
     parameters.emplace_back();
-    for (const ParamSpec& spec : unit.specs()) parameters.back().push_back(arena.alloc(dtype, spec.shape));
+    for (const ParamSpec& spec : list.specs()) parameters.back().push_back(arena.alloc(dtype, spec.shape));
   }
   return parameters;
 }
 
 std::vector<SafetensorsSpec> weight_specs(const Model& model, DType dtype) {
   std::vector<SafetensorsSpec> specs;
-  for (const ParamList& unit : model.units())
-    for (const ParamSpec& spec : unit.specs())
+  for (const ParamList& list : model.param_lists())
+    for (const ParamSpec& spec : list.specs())
       specs.push_back({.name = spec.name, .dtype = dtype, .shape = dims_of(spec.shape)});
   return specs;
 }

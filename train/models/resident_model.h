@@ -16,7 +16,7 @@ class ResidentModel {
   const ParamTensors& parameters() const { return parameters_; }
   DType dtype() const { return dtype_; }
   ParamView view(int stage) const {
-    return ParamView(parameters_[static_cast<size_t>(model_.unit_of(stage))]);
+    return ParamView(parameters_[static_cast<size_t>(model_.param_list_of(stage))]);
   }
   int64_t bytes() const { return memory_.peak(); }
 

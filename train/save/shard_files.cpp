@@ -67,7 +67,7 @@ TensorFolderLayout layout_of(const ShardFiles& files, const Model& model, int64_
   std::vector<SafetensorsSpec> specs = weight_specs(model, DType::f32);
   if (files.of != &Owned::p) {
     std::set<std::string> trained;
-    for (const ParamList& list : model.units())
+    for (const ParamList& list : model.param_lists())
       for (const ParamSpec& spec : list.specs())
         if (spec.trainable) trained.insert(spec.name);
     std::erase_if(specs, [&](const SafetensorsSpec& spec) { return !trained.contains(spec.name); });

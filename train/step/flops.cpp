@@ -5,8 +5,8 @@ namespace flatshard {
 FlopsPerToken flops_per_token(const Model& model, int64_t seq_len) {
   const ModelConfig& c = model.config();
   int64_t weights = *c.tied ? c.vocab * c.hidden : 0;  // the head's product
-  for (const ParamList& unit : model.units())
-    for (const ParamSpec& spec : unit.specs())
+  for (const ParamList& list : model.param_lists())
+    for (const ParamSpec& spec : list.specs())
       if (spec.role == ParamRole::weight) weights += spec.shape.size();
   const double products = 6.0 * static_cast<double>(weights);
   const double attention =

@@ -56,7 +56,7 @@ std::string weights_hash(Engine& engine) {
   }
   if (engine.rank() != 0) return "";
   Sha256 hash;
-  for (const ParamList& list : engine.model().units())
+  for (const ParamList& list : engine.model().param_lists())
     for (const ParamSpec& spec : list.specs())
       hash.add(hashes.at(spec.name).data(), hashes.at(spec.name).size());
   return hash.hex();

@@ -84,7 +84,7 @@ TEST_CASE("every parameter of the model lies in exactly one place") {
       CHECK(count == 1);
     }
     for (int stage = 0; stage < w.model.stage_count(); ++stage) {
-      const ParamList& list = w.model.units()[static_cast<size_t>(w.model.unit_of(stage))];
+      const ParamList& list = w.model.param_lists()[static_cast<size_t>(w.model.param_list_of(stage))];
       const std::vector<Wrapping::Place>& places = w.wrapping.places(stage);
       REQUIRE(places.size() == list.specs().size());
       for (size_t i = 0; i < places.size(); ++i) {
