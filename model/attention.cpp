@@ -14,7 +14,7 @@ SelfAttention::SelfAttention(ParamList& params, const ModelConfig& config, int64
   const int64_t C = config.hidden, q_size = config.heads * config.head_dim,
                 kv_size = config.kv_heads * config.head_dim;
   const bool bias = *config.qkv_bias;
-  if (names.linear_in_out) {
+  if (names.fused_qkv()) {
     qkv_ = Linear(params, block + names.qkv, {C, q_size + 2 * kv_size, bias, true});
   } else {
     q_ = Linear(params, block + names.q, {C, q_size, bias});
@@ -25,16 +25,16 @@ SelfAttention::SelfAttention(ParamList& params, const ModelConfig& config, int64
     q_norm_ = Norm(params, block + names.q_norm, NormKind::rms, config.head_dim, *config.norm_eps);
     k_norm_ = Norm(params, block + names.k_norm, NormKind::rms, config.head_dim, *config.norm_eps);
   }
-  const float deviation = 0.02f / std::sqrt(2.0f * static_cast<float>(config.layers));
+  const float init_std = 0.02f / std::sqrt(2.0f * static_cast<float>(config.layers));
   out_ = Linear(params, block + names.attention_out,
-                {q_size, C, config.other_bias, names.linear_in_out, deviation});
+                {q_size, C, config.linear_bias, names.transposed_weights, init_std});
 }
 
 SelfAttention::Projected SelfAttention::allocate(Context& c, Arena& arena, int64_t N) const {
   const DType dtype = c.dtype;
   const int64_t Hq = config_.heads, Hkv = config_.kv_heads, D = config_.head_dim;
   Projected r;
-  if (param_names(config_.family).linear_in_out) {
+  if (param_names(config_.family).fused_qkv()) {
     r.packed = arena.alloc(dtype, {N, Hq + 2 * Hkv, D});
     r.q_heads = {r.packed, 0, Hq};
     r.k_heads = {r.packed, Hq, Hkv};
@@ -50,26 +50,26 @@ SelfAttention::Projected SelfAttention::allocate(Context& c, Arena& arena, int64
   return r;
 }
 
-SelfAttention::Projected SelfAttention::behind_cache(Context& c, int64_t N) const {
+SelfAttention::Projected SelfAttention::append_to_cache(Context& c, int64_t N) const {
   const int64_t Hq = config_.heads, Hkv = config_.kv_heads, D = config_.head_dim;
   const int64_t past = c.cache->length(), all = past + N;
-  check(all <= c.cache->capacity(), "a cache of ", c.cache->capacity(), " tokens holds ", past,
-        " and cannot take ", N, " more");
-  const KvCache::Layer& kept = c.cache->layer(layer_);
+  check(all <= c.cache->capacity(), "the KV cache holds ", past, " of ", c.cache->capacity(),
+        " tokens and has no space for ", N, " more");
+  const KvCache::Layer& cached = c.cache->layer(layer_);
   Projected r;
-  if (!kept.qkv.empty()) {
-    r.packed = kept.qkv.slice(past, all);
+  if (!cached.qkv.empty()) {
+    r.packed = cached.qkv.slice(past, all);
     r.q_heads = {r.packed, 0, Hq};
-    r.k_heads = {kept.qkv.slice(0, all), Hq, Hkv};
-    r.v_heads = {kept.qkv.slice(0, all), Hq + Hkv, Hkv};
+    r.k_heads = {cached.qkv.slice(0, all), Hq, Hkv};
+    r.v_heads = {cached.qkv.slice(0, all), Hq + Hkv, Hkv};
     return r;
   }
   r.q = c.saved.alloc(c.dtype, {N, Hq, D});
-  r.k = kept.k.slice(past, all);
-  r.v = kept.v.slice(past, all);
+  r.k = cached.k.slice(past, all);
+  r.v = cached.v.slice(past, all);
   r.q_heads = r.q;
-  r.k_heads = kept.k.slice(0, all);
-  r.v_heads = kept.v.slice(0, all);
+  r.k_heads = cached.k.slice(0, all);
+  r.v_heads = cached.v.slice(0, all);
   return r;
 }
 
@@ -82,23 +82,23 @@ AttentionMask SelfAttention::mask(const Context& c) const {
 
 void SelfAttention::project(Context& c, const ParamView& p, const Tensor& x) {
   const int64_t N = x.shape[0];
-  projected_ = c.cache ? behind_cache(c, N) : allocate(c, c.saved, N);
+  projected_ = c.cache ? append_to_cache(c, N) : allocate(c, c.saved, N);
   if (!projected_.packed.empty())
     return qkv_.forward(c, p, projected_.packed.view({N, projected_.packed.size() / N}), x);
 
   const auto rows = [N](const Tensor& t) { return t.view({N, t.size() / N}); };
-  q_before_ = projected_.q;
-  k_before_ = projected_.k;
+  q_unnormed_ = projected_.q;
+  k_unnormed_ = projected_.k;
   if (*config_.qk_norm) {
-    q_before_ = c.saved.alloc(c.dtype, projected_.q.shape);
-    k_before_ = c.saved.alloc(c.dtype, projected_.k.shape);
+    q_unnormed_ = c.saved.alloc(c.dtype, projected_.q.shape);
+    k_unnormed_ = c.saved.alloc(c.dtype, projected_.k.shape);
   }
-  q_.forward(c, p, rows(q_before_), x);
-  k_.forward(c, p, rows(k_before_), x);
+  q_.forward(c, p, rows(q_unnormed_), x);
+  k_.forward(c, p, rows(k_unnormed_), x);
   v_.forward(c, p, rows(projected_.v), x);
   if (*config_.qk_norm) {
-    q_norm_.forward(c, p, projected_.q, q_before_);
-    k_norm_.forward(c, p, projected_.k, k_before_);
+    q_norm_.forward(c, p, projected_.q, q_unnormed_);
+    k_norm_.forward(c, p, projected_.k, k_unnormed_);
   }
   for (const Tensor& t : {projected_.q, projected_.k})
     rope_forward(c.stream, {.y = t, .x = t, .positions = c.positions, .table = rope_table_});
@@ -122,7 +122,7 @@ void SelfAttention::forward(Context& c, const ParamView& p, const Tensor& y, con
 
 void SelfAttention::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
                              const Tensor& dy, const Tensor& x) {
-  check(!c.cache, "attention has no backward pass through a cache");
+  check(!c.cache, "attention_backward: a context with a KV cache has no backward pass");
   const ArenaScope scope(c.scratch);
   const int64_t N = x.shape[0], Hq = config_.heads, D = config_.head_dim;
   const Tensor d_o = c.scratch.alloc(c.dtype, {N, Hq, D});
@@ -148,8 +148,8 @@ void SelfAttention::backward(Context& c, const ParamView& p, const GradView& g, 
   if (*config_.qk_norm) {
     dq = c.scratch.alloc(c.dtype, d.q.shape);
     dk = c.scratch.alloc(c.dtype, d.k.shape);
-    q_norm_.backward(c, p, g, dq, d.q, q_before_, false);
-    k_norm_.backward(c, p, g, dk, d.k, k_before_, false);
+    q_norm_.backward(c, p, g, dq, d.q, q_unnormed_, false);
+    k_norm_.backward(c, p, g, dk, d.k, k_unnormed_, false);
   }
   const auto rows = [N](const Tensor& t) { return t.view({N, t.size() / N}); };
   q_.backward(c, p, g, dx, rows(dq), x);

@@ -1,7 +1,7 @@
 #pragma once
-// Self-attention with its projections: q, k, v = x w^T, rotated (and normalised by head where the family does
-// so), then attention over the documents of the batch, then the output projection, which adds to the residual
-// stream.
+// Self-attention with its projections: q, k, v = x w^T, optional RMSNorm over each head of q and k, rotary
+// positions, attention within each document of the batch, and the output projection, which adds to the
+// residual stream.
 
 #include "kernels/attention.h"
 #include "model/config.h"
@@ -24,14 +24,14 @@ class SelfAttention {
                 const Tensor& x);
 
  private:
-  // q, k and v of one batch, where the projections write them (three tensors, or one packed product), and the
-  // heads that attention takes: with a cache also the keys and values of the tokens before.
+  // The outputs of the projections (q, k and v, or packed), and the heads that attention reads: with a cache
+  // they include the keys and values of earlier tokens.
   struct Projected {
     Tensor q, k, v, packed;
     Heads q_heads, k_heads, v_heads;
   };
   Projected allocate(Context& c, Arena& arena, int64_t N) const;
-  Projected behind_cache(Context& c, int64_t N) const;
+  Projected append_to_cache(Context& c, int64_t N) const;
   AttentionMask mask(const Context& c) const;
   void project(Context& c, const ParamView& p, const Tensor& x);
 
@@ -41,8 +41,8 @@ class SelfAttention {
   Linear q_, k_, v_, qkv_, out_;
   Norm q_norm_, k_norm_;
 
-  Projected projected_;         // as attention takes them
-  Tensor q_before_, k_before_;  // before the norms of q and k
+  Projected projected_;             // inputs of attention
+  Tensor q_unnormed_, k_unnormed_;  // inputs of q_norm_ and k_norm_
   Tensor o_, lse_;
 };
 

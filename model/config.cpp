@@ -5,34 +5,34 @@
 namespace flatshard {
 namespace {
 
-// Tokens and positions are 32 bits wide. The other bounds are far beyond any model, and such that no sum over
-// a model's parameters overflows and the largest is still planned in a moment.
-constexpr int64_t kMostSize = INT32_MAX, kMostWidth = 1 << 20, kMostFfn = 4 * kMostWidth, kMostLayers = 4096;
+// Tokens and positions are 32 bits wide. The other bounds are far above any real model; they keep parameter
+// counts within 64 bits and the memory plan of the largest model fast.
+constexpr int64_t kMaxSize = INT32_MAX, kMaxWidth = 1 << 20, kMaxFfn = 4 * kMaxWidth, kMaxLayers = 4096;
 
-void check_most(const char* key, int64_t value, int64_t most) {
-  check(value <= most, "model.", key, " is ", value, ", must be at most ", most);
+void check_max(const char* key, int64_t value, int64_t max) {
+  check(value <= max, "model.", key, " is ", value, ", must be at most ", max);
 }
 
 void check_model(const ModelConfig& c) {
-  const auto positive = [](const char* key, int64_t value, int64_t most) {
+  const auto positive = [](const char* key, int64_t value, int64_t max) {
     check(value > 0, "model.", key, " is ", value, ", must be positive");
-    check_most(key, value, most);
+    check_max(key, value, max);
   };
-  positive("layers", c.layers, kMostLayers);
-  positive("hidden", c.hidden, kMostWidth);
-  positive("heads", c.heads, kMostWidth);
-  positive("kv_heads", c.kv_heads, kMostWidth);
-  positive("head_dim", c.head_dim, kMostWidth);
-  positive("ffn", c.ffn, kMostFfn);
-  positive("vocab", c.vocab, kMostSize);
-  check_most("max_positions", c.max_positions, kMostSize);
-  check_most("window", *c.window, kMostSize);
-  check(c.heads * c.head_dim <= kMostWidth, "model.heads = ", c.heads, " times model.head_dim = ", c.head_dim,
-        " is ", c.heads * c.head_dim, ", must be at most ", kMostWidth);
-  check(c.heads % c.kv_heads == 0, "model.heads = ", c.heads,
-        " is not divisible by model.kv_heads = ", c.kv_heads);
+  positive("layers", c.layers, kMaxLayers);
+  positive("hidden", c.hidden, kMaxWidth);
+  positive("heads", c.heads, kMaxWidth);
+  positive("kv_heads", c.kv_heads, kMaxWidth);
+  positive("head_dim", c.head_dim, kMaxWidth);
+  positive("ffn", c.ffn, kMaxFfn);
+  positive("vocab", c.vocab, kMaxSize);
+  check_max("max_positions", c.max_positions, kMaxSize);
+  check_max("window", *c.window, kMaxSize);
+  check(c.heads * c.head_dim <= kMaxWidth, "model.heads = ", c.heads, " times model.head_dim = ", c.head_dim,
+        " is ", c.heads * c.head_dim, ", must be at most ", kMaxWidth);
+  check(c.heads % c.kv_heads == 0, "model.kv_heads = ", c.kv_heads,
+        " does not divide model.heads = ", c.heads);
   check(c.positions != PositionKind::rotary || c.head_dim % 2 == 0, "model.head_dim = ", c.head_dim,
-        " is odd; rotary positions need pairs");
+        " must be even for rotary positions");
   check(*c.window >= 0, "model.window is ", *c.window, ", must be 0 (none) or positive");
 }
 
@@ -41,7 +41,7 @@ void check_model(const ModelConfig& c) {
 const std::vector<Family>& families() {
   // clang-format off
   static const std::vector<Family> rows{
-  //  name       norm             mlp                 positions               qkv_bias other  qk_norm tied   eps   theta    window
+  //  name       norm             mlp                 positions               qkv_bias linear qk_norm tied   eps   theta    window
     {"llama",   NormKind::rms,   MlpKind::swiglu,    PositionKind::rotary,   false,   false, false,  false, 1e-6, 10000.0, 0},
     {"mistral", NormKind::rms,   MlpKind::swiglu,    PositionKind::rotary,   false,   false, false,  false, 1e-6, 10000.0, 4096},
     {"qwen2",   NormKind::rms,   MlpKind::swiglu,    PositionKind::rotary,   true,    false, false,  false, 1e-6, 10000.0, 0},
@@ -66,7 +66,7 @@ ModelConfig resolved(ModelConfig c) {
   c.norm = f.norm;
   c.mlp = f.mlp;
   c.positions = f.positions;
-  c.other_bias = f.other_bias;
+  c.linear_bias = f.linear_bias;
   c.qkv_bias = c.qkv_bias.value_or(f.qkv_bias);
   c.qk_norm = c.qk_norm.value_or(f.qk_norm);
   c.tied = c.tied.value_or(f.tied);
@@ -75,11 +75,11 @@ ModelConfig resolved(ModelConfig c) {
   c.window = c.window.value_or(f.window);
   if (c.kv_heads == 0) c.kv_heads = c.heads;
   if (c.head_dim == 0 && c.heads > 0) {
-    check(c.hidden % c.heads == 0, "model.hidden = ", c.hidden,
-          " is not divisible by model.heads = ", c.heads, "; set model.head_dim or change one of them");
+    check(c.hidden % c.heads == 0, "model.heads = ", c.heads, " does not divide model.hidden = ", c.hidden,
+          "; change one of them or set model.head_dim");
     c.head_dim = c.hidden / c.heads;
   }
-  if (c.ffn == 0 && c.hidden > 0 && c.hidden <= kMostSize) c.ffn = 4 * c.hidden;
+  if (c.ffn == 0 && c.hidden > 0 && c.hidden <= kMaxSize) c.ffn = 4 * c.hidden;
   check_model(c);
   return c;
 }

@@ -1,7 +1,7 @@
 #pragma once
-// What a decoder-only transformer looks like. A family (llama, mistral, qwen2, qwen3, gpt2) is a row of
-// choices; a model is a family and its sizes. All code of model/ reads these values and never asks for a
-// family by name.
+// The architecture of a decoder-only transformer. A family (llama, mistral, qwen2, qwen3, gpt2) is a set of
+// defaults, a model is a family and its sizes. Code in model/ branches on these values, not on the family's
+// name.
 
 #include <cstdint>
 #include <optional>
@@ -19,17 +19,17 @@ struct Family {
   NormKind norm;
   MlpKind mlp;
   PositionKind positions;
-  bool qkv_bias;    // a bias on q, k and v
-  bool other_bias;  // a bias on every other linear layer
-  bool qk_norm;     // RMSNorm over each head of q and k before the rotation
-  bool tied;        // output head = token embedding, unless the config says otherwise
+  bool qkv_bias;     // q, k and v projections have a bias
+  bool linear_bias;  // the attention output and MLP projections have a bias
+  bool qk_norm;      // RMSNorm over each head of q and k before the rotation
+  bool tied;         // the output head shares the token embedding
   double norm_eps;
   double rope_theta;
-  int64_t window;  // sliding window, 0 = none
+  int64_t window;  // sliding window in tokens, 0: none
 };
 
 const std::vector<Family>& families();
-const Family& family(const std::string& name);  // an Error that lists the names when there is none
+const Family& family(const std::string& name);  // throws Error, listing the names, if there is none
 
 struct RopeScalingConfig {
   std::string kind = "none";  // none, linear, llama3
@@ -46,21 +46,21 @@ struct ModelConfig {
   int64_t ffn = 0;       // 0: 4 hidden
   int64_t vocab = 0;
   int64_t max_positions = 0;  // 0: the sequence length of the data
-  // What a config leaves open, the family decides.
+  // Empty: the default of the family.
   std::optional<bool> tied{}, qk_norm{}, qkv_bias{};
   std::optional<double> norm_eps{}, rope_theta{};
   std::optional<int64_t> window{};
   RopeScalingConfig rope_scaling{};
 
-  // Always the family's.
+  // Set by resolved() from the family.
   NormKind norm = NormKind::rms;
   MlpKind mlp = MlpKind::swiglu;
   PositionKind positions = PositionKind::rotary;
-  bool other_bias = false;
+  bool linear_bias = false;
 };
 
-// The config with every open choice filled in, checked. Errors name key, value and bound: a size that is
-// missing, heads that do not divide, an odd head size with rotation.
+// The config with all defaults filled in. Throws Error, naming key, value and bound, on a missing or
+// excessive size, heads that do not divide, or an odd head size with rotary positions.
 ModelConfig resolved(ModelConfig c);
 
 }  // namespace flatshard

@@ -1,7 +1,7 @@
 #pragma once
-// What a stage works with during one call: the stream, memory for scratch and for activations that the
-// backward pass needs, and the tokens of the micro-batch. A stage keeps the tensors it saved from forward to
-// backward; their memory is the caller's, who rewinds `saved` when they are no longer needed.
+// The inputs of one call of a stage: the stream, an arena for scratch, an arena for activations saved for the
+// backward pass, and the tokens of the micro-batch. A stage remembers the tensors it saved; the caller owns
+// their memory and rewinds `saved` when they are no longer needed.
 
 #include "runtime/arena.h"
 #include "runtime/stream.h"
@@ -17,13 +17,13 @@ struct Context {
   Arena& saved;
   Tensor tokens, positions, boundaries;  // (N), (N), (documents + 1) i32
   Tensor targets;                        // (N) i32
-  Tensor weights;                        // (N) f32: what a token's loss counts
+  Tensor weights;                        // (N) f32, the factor of each token's loss
   Tensor losses;                         // (N) f32, written by the last stage
   DType dtype = DType::bf16;             // of activations
   bool tf32 = false;                     // of matrix products (kernels/gemm.h)
-  // Generation: the tokens are those that follow the cache's, of one text; boundaries are {0, N}.
+  // Generation: the tokens continue the one text in the cache; boundaries are {0, N}.
   const KvCache* cache = nullptr;
-  Tensor key_boundaries{};  // (2) i32: 0, tokens of the cache + N
+  Tensor key_boundaries{};  // (2) i32: {0, cache length + N}
   Tensor logits{};          // (N, V) f32, written by the last stage in place of losses
 };
 

@@ -1,11 +1,9 @@
 #pragma once
-// What generation keeps of the tokens before: the keys and values of every layer. A forward pass with a cache
-// in its Context takes the tokens that follow, projects those alone, writes their rows behind the kept ones
-// and attends over all. Who runs the pass then calls advance(); until then the next pass writes the same rows
-// again.
+// The keys and values of earlier tokens, for every layer, used by generation. A forward pass with a cache in
+// its Context computes only the new tokens: it writes their keys and values after the cached rows and attends
+// over all of them. The caller then calls advance(); without it, the next pass overwrites the same rows.
 //
-// Layers that project q, k and v as one matrix keep its rows whole, q included: attention reads them where
-// the product wrote them, and nothing is copied.
+// Layers with a fused qkv projection cache its whole output rows, q included, so that nothing is copied.
 
 #include <cstdint>
 #include <vector>
@@ -25,12 +23,12 @@ class KvCache {
   KvCache() = default;
   KvCache(const ModelConfig& config, int64_t capacity, DType dtype, Arena& arena);
 
-  int64_t length() const { return length_; }      // tokens kept
-  int64_t capacity() const { return capacity_; }  // tokens that fit
+  int64_t length() const { return length_; }      // cached tokens
+  int64_t capacity() const { return capacity_; }  // the maximum, in tokens
   const Layer& layer(int64_t i) const { return layers_[static_cast<size_t>(i)]; }
 
   void advance(int64_t tokens);
-  void rewind(int64_t length);  // keeps the first `length` tokens only
+  void rewind(int64_t length);  // keeps the first `length` tokens
 
  private:
   std::vector<Layer> layers_;

@@ -5,8 +5,8 @@
 namespace flatshard {
 
 Linear::Linear(ParamList& params, const std::string& prefix, const LinearSpec& spec) : spec_(spec) {
-  const Shape shape = spec.stored_in_out ? Shape{spec.in, spec.out} : Shape{spec.out, spec.in};
-  w_ = params.add({.name = prefix + ".weight", .shape = shape, .init = Init::normal(spec.deviation)});
+  const Shape shape = spec.transposed ? Shape{spec.in, spec.out} : Shape{spec.out, spec.in};
+  w_ = params.add({.name = prefix + ".weight", .shape = shape, .init = Init::normal(spec.init_std)});
   if (spec.bias)
     b_ = params.add(
         {.name = prefix + ".bias", .shape = {spec.out}, .init = Init::constant(0), .role = ParamRole::bias});
@@ -19,7 +19,7 @@ void Linear::forward(Context& c, const ParamView& p, const Tensor& y, const Tens
         .a = x,
         .b = p[w_],
         .bias = spec_.bias ? p[b_] : Tensor{},
-        .transpose_b = !spec_.stored_in_out,
+        .transpose_b = !spec_.transposed,
         .accumulate = accumulate,
         .tf32 = c.tf32});
 }
@@ -27,11 +27,11 @@ void Linear::forward(Context& c, const ParamView& p, const Tensor& y, const Tens
 void Linear::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
                       const Tensor& x, bool accumulate) const {
   if (!g[w_].empty()) {
-    const bool in_out = spec_.stored_in_out;
+    const bool transposed = spec_.transposed;
     gemm(c.stream, c.scratch,
          {.c = g[w_],
-          .a = in_out ? x : dy,
-          .b = in_out ? dy : x,
+          .a = transposed ? x : dy,
+          .b = transposed ? dy : x,
           .transpose_a = true,
           .accumulate = true,
           .tf32 = c.tf32});
@@ -41,7 +41,7 @@ void Linear::backward(Context& c, const ParamView& p, const GradView& g, const T
        {.c = dx,
         .a = dy,
         .b = p[w_],
-        .transpose_b = spec_.stored_in_out,
+        .transpose_b = spec_.transposed,
         .accumulate = accumulate,
         .tf32 = c.tf32});
 }

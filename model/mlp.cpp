@@ -12,41 +12,42 @@ Mlp::Mlp(ParamList& params, const ModelConfig& config, int64_t layer) : kind_(co
   const ParamNames& names = param_names(config.family);
   const std::string block = block_prefix(names, layer);
   const int64_t C = config.hidden, F = config.ffn;
-  if (kind_ == MlpKind::swiglu) gate_ = Linear(params, block + names.gate, {C, F, config.other_bias});
-  up_ = Linear(params, block + names.up, {C, F, config.other_bias, names.linear_in_out});
-  const float deviation = 0.02f / std::sqrt(2.0f * static_cast<float>(config.layers));
-  down_ = Linear(params, block + names.down, {F, C, config.other_bias, names.linear_in_out, deviation});
+  if (kind_ == MlpKind::swiglu) gate_proj_ = Linear(params, block + names.gate, {C, F, config.linear_bias});
+  up_proj_ = Linear(params, block + names.up, {C, F, config.linear_bias, names.transposed_weights});
+  const float init_std = 0.02f / std::sqrt(2.0f * static_cast<float>(config.layers));
+  down_proj_ =
+      Linear(params, block + names.down, {F, C, config.linear_bias, names.transposed_weights, init_std});
 }
 
 void Mlp::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
   const Shape wide{x.shape[0], ffn_};
-  raised_ = c.saved.alloc(c.dtype, wide);
-  active_ = c.saved.alloc(c.dtype, wide);
-  up_.forward(c, p, raised_, x);
+  up_ = c.saved.alloc(c.dtype, wide);
+  hidden_ = c.saved.alloc(c.dtype, wide);
+  up_proj_.forward(c, p, up_, x);
   if (kind_ == MlpKind::swiglu) {
-    gated_ = c.saved.alloc(c.dtype, wide);
-    gate_.forward(c, p, gated_, x);
-    swiglu_forward(c.stream, {.y = active_, .gate = gated_, .up = raised_});
+    gate_ = c.saved.alloc(c.dtype, wide);
+    gate_proj_.forward(c, p, gate_, x);
+    swiglu_forward(c.stream, {.y = hidden_, .gate = gate_, .up = up_});
   } else {
     gelu_forward(c.stream, {.y = active_, .x = raised_});
   }
-  down_.forward(c, p, y, active_, true);
+  down_proj_.forward(c, p, y, hidden_, true);
 }
 
 void Mlp::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
                    const Tensor& x) {
   const ArenaScope scope(c.scratch);
   const Shape wide{x.shape[0], ffn_};
-  const Tensor d_active = c.scratch.alloc(c.dtype, wide);
-  down_.backward(c, p, g, d_active, dy, active_);
+  const Tensor d_hidden = c.scratch.alloc(c.dtype, wide);
+  down_proj_.backward(c, p, g, d_hidden, dy, hidden_);
   if (kind_ == MlpKind::gelu_tanh) {
     gelu_backward(c.stream, {.dx = d_active, .dy = d_active, .x = raised_});
     return up_.backward(c, p, g, dx, d_active, x);
   }
   const Tensor d_gate = c.scratch.alloc(c.dtype, wide), d_up = c.scratch.alloc(c.dtype, wide);
-  swiglu_backward(c.stream, {.dgate = d_gate, .dup = d_up, .dy = d_active, .gate = gated_, .up = raised_});
-  gate_.backward(c, p, g, dx, d_gate, x);
-  up_.backward(c, p, g, dx, d_up, x, true);
+  swiglu_backward(c.stream, {.dgate = d_gate, .dup = d_up, .dy = d_hidden, .gate = gate_, .up = up_});
+  gate_proj_.backward(c, p, g, dx, d_gate, x);
+  up_proj_.backward(c, p, g, dx, d_up, x, true);
 }
 
 }  // namespace flatshard

@@ -1,5 +1,5 @@
 #pragma once
-// The MLP of a block: down(silu(gate(x)) up(x)), or down(gelu(up(x))). It adds to the residual stream.
+// The MLP of a block: down(silu(gate(x)) up(x)), or down(gelu(up(x))), added to the residual stream.
 
 #include "model/config.h"
 #include "model/context.h"
@@ -20,8 +20,8 @@ class Mlp {
  private:
   MlpKind kind_;
   int64_t ffn_;
-  Linear gate_, up_, down_;
-  Tensor gated_, raised_, active_;  // gate(x), up(x) and what goes into down
+  Linear gate_proj_, up_proj_, down_proj_;
+  Tensor gate_, up_, hidden_;  // gate(x), up(x) and the input of down
 };
 
 }  // namespace flatshard

@@ -22,7 +22,7 @@ const ParamNames kLlama{.embedding = "model.embed_tokens",
                         .down = "mlp.down_proj",
                         .final_norm = "model.norm",
                         .head = "lm_head",
-                        .linear_in_out = false};
+                        .transposed_weights = false};
 
 const ParamNames kGpt2{.embedding = "transformer.wte",
                        .positions = "transformer.wpe",
@@ -41,7 +41,7 @@ const ParamNames kGpt2{.embedding = "transformer.wte",
                        .down = "mlp.c_proj",
                        .final_norm = "transformer.ln_f",
                        .head = "lm_head",
-                       .linear_in_out = true};
+                       .transposed_weights = true};
 
 }  // namespace
 

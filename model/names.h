@@ -1,6 +1,6 @@
 #pragma once
-// What Hugging Face calls each parameter: a table per group of families. {i} stands for the number of the
-// block.
+// Parameter names in Hugging Face checkpoints, one table for GPT-2 and one for the other families. {i} is the
+// index of the block.
 
 #include <string>
 
@@ -12,13 +12,15 @@ struct ParamNames {
   std::string norm1, q, k, v, qkv, q_norm, k_norm, attention_out;
   std::string norm2, gate, up, down;
   std::string final_norm, head;
-  bool linear_in_out;  // linear weights are stored (in, out), and q, k, v as one matrix
+  bool transposed_weights;  // linear weights are stored as (in, out)
+
+  bool fused_qkv() const { return !qkv.empty(); }  // q, k and v are one projection
 };
 
-// The table of a family; the names in it are without ".weight" and ".bias".
+// The table of a family. Layer names lack the suffix ".weight" or ".bias".
 const ParamNames& param_names(const std::string& family);
 
-// block with {i} replaced.
+// names.block with {i} replaced.
 std::string block_prefix(const ParamNames& names, int64_t block);
 
 }  // namespace flatshard

@@ -6,7 +6,7 @@
 namespace flatshard {
 namespace {
 
-// Where the gradient of a frozen weight goes: the norms' backward passes always sum it.
+// The norms always compute the gradient of w: that of a frozen one goes to scratch.
 Tensor gradient_or_scratch(Context& c, const Tensor& gradient, int64_t size) {
   return gradient.empty() ? c.scratch.alloc(DType::f32, {size}) : gradient;
 }

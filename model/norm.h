@@ -1,5 +1,5 @@
 #pragma once
-// RMSNorm or LayerNorm as a layer: its parameters, and the statistics it keeps for the backward pass.
+// RMSNorm or LayerNorm as a layer: its parameters and the statistics saved for the backward pass.
 
 #include <string>
 
@@ -12,12 +12,13 @@ namespace flatshard {
 class Norm {
  public:
   Norm() = default;
-  // Declares its parameters in `params` under prefix.weight (and prefix.bias).
+  // Declares prefix.weight and, for LayerNorm, prefix.bias.
   Norm(ParamList& params, const std::string& prefix, NormKind kind, int64_t size, double eps);
 
   // y = norm(x) over the last dimension.
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x);
-  // dx += its gradient, or dx = where accumulate is false; weight gradients are added to g where it has them.
+  // dx = the gradient of x, or dx += with accumulate. Adds the gradients of w and b to g, where their tensors
+  // are not empty.
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
                 const Tensor& x, bool accumulate);
 

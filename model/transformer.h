@@ -1,5 +1,5 @@
 #pragma once
-// The stages that a transformer is made of: embedding, blocks or their halves, head.
+// The stages of a transformer: embedding, blocks or their halves, head.
 
 #include "model/attention.h"
 #include "model/mlp.h"
@@ -8,8 +8,8 @@
 
 namespace flatshard {
 
-// y = the embedding of the tokens, with learned positions where the family has them. Its dx is not used
-// further.
+// y = the embedding of the tokens, plus learned positions where the family has them. x is not used, and
+// backward leaves dx as it is.
 class EmbeddingStage : public Stage {
  public:
   EmbeddingStage(ParamList& params, const ModelConfig& config);
@@ -62,14 +62,14 @@ class Block : public Stage {
  private:
   AttentionHalf attention_;
   MlpHalf mlp_;
-  Tensor r_;  // between them
+  Tensor r_;  // output of the attention half
 };
 
-// losses = cross_entropy(norm(x) w^T, targets) weights, chunk by chunk; or logits = norm(x) w^T where the
-// context asks for them.
+// losses = weights * cross_entropy(norm(x) w^T, targets), chunk by chunk; or logits = norm(x) w^T if the
+// context has a tensor for them.
 class HeadStage : public Stage {
  public:
-  // A tied head takes the embedding's weight, so both stages share a parameter list.
+  // A tied head uses tied_weight, the embedding's: both stages share a parameter list.
   HeadStage(ParamList& params, const ModelConfig& config, ParamId tied_weight);
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,

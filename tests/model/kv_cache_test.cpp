@@ -14,13 +14,13 @@ namespace {
 
 constexpr int64_t kLength = 23;  // more than four windows of mistral's 5
 
-// Products of one row and of many sum in different orders; in bf16 that turns the rounding of an element now
-// and then. A key that is missed, or a position that is off by one, changes a logit by more than 0.1.
+// Products of one row and of many rows sum in different orders, which in bf16 occasionally changes the
+// rounding of an element. A missing key or a position that is off by one changes a logit by more than 0.1.
 constexpr double kTolerance = 1e-5, kBf16Tolerance = 0.02;
 
 using Pieces = std::vector<int64_t>;
 
-// Wide enough that products of one row take a way of their own.
+// Wide enough that products of one row take their own code path.
 ModelConfig wide_model(const std::string& family) {
   ModelConfig c = test::small_model(family);
   c.hidden = 320;
@@ -28,14 +28,14 @@ ModelConfig wide_model(const std::string& family) {
   return c;
 }
 
-// A model of a family that reads one text and gives the logits of every token.
+// A model of one family that computes the logits of every token of one text.
 class Reader {
  public:
   Reader(const std::string& family, DType dtype) : model_(wide_model(family), dtype, stream_) {
     test::fill_random(model_, 0.05f);
   }
 
-  // Without a cache the text is one piece; with one, each piece follows those before it.
+  // With a cache the pieces of a text are read one after another; without one the text is a single piece.
   std::vector<float> logits(const Pieces& pieces, bool cached) {
     const ModelConfig& config = model_.model().config();
     memory_ = Arena("memory", Device::cpu());
@@ -142,14 +142,15 @@ TEST_CASE("a text read in pieces of any size has the logits of one full pass") {
     }
 }
 
-TEST_CASE("a cache takes no more than it has room for") {
+TEST_CASE("a KV cache refuses tokens beyond its capacity, and a rewind beyond its length") {
   const ModelConfig config = test::small_model("llama");
   Arena arena("cache", Device::cpu());
   KvCache cache(config, 10, DType::bf16, arena);
   CHECK(arena.peak() >= 2 * config.layers * 10 * config.kv_heads * config.head_dim * 2);
   cache.advance(8);
-  CHECK(test::error_of([&] { cache.advance(3); }) == "a cache of 10 tokens holds 8 and cannot take 3 more");
+  CHECK(test::error_of([&] { cache.advance(3); }) ==
+        "the KV cache holds 8 of 10 tokens and cannot advance by 3");
   cache.rewind(5);
   CHECK(cache.length() == 5);
-  CHECK(test::error_of([&] { cache.rewind(6); }) == "a cache of 5 tokens cannot keep 6");
+  CHECK(test::error_of([&] { cache.rewind(6); }) == "the KV cache holds 5 tokens and cannot rewind to 6");
 }

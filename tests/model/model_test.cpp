@@ -22,7 +22,7 @@ ModelConfig small_model(const std::string& family) {
 using test::SmallRun;
 using Golden = SmallRun::Golden;
 
-// With the golden file's own parameters.
+// Runs with the parameters of the golden file.
 SmallRun run_of(const std::string& family, const Golden& golden, DType dtype, bool recompute) {
   return {small_model(family), golden, dtype, recompute,
           [&](const Model& model, const ParamTensors& parameters, Stream&) {
@@ -35,7 +35,7 @@ SmallRun run_of(const std::string& family, const Golden& golden, DType dtype, bo
 
 }  // namespace
 
-TEST_CASE("a two-layer model of each family has the loss and gradients of the independent framework") {
+TEST_CASE("a two-layer model of each family has the loss and gradients of Hugging Face transformers") {
   for (const Family& f : families()) {
     CAPTURE(f.name);
     const Golden golden = test::load_golden("model_" + f.name);
@@ -56,8 +56,8 @@ TEST_CASE("in bf16 a model's loss and gradients stay near those of f32") {
     CHECK(run.loss() == doctest::Approx(golden.at("loss").values[0]).epsilon(0.01));
     const auto [error, name] = run.gradient_error(golden);
     CAPTURE(name);
-    CHECK(error <
-          0.25);  // a few bf16 roundings of 2^-8 in each of some ten ops in a row, against small elements
+    // A few bf16 roundings of 2^-8 in each of about ten consecutive ops, relative to small elements.
+    CHECK(error < 0.25);
   }
 }
 

@@ -1,6 +1,5 @@
 #pragma once
-// A whole model on the CPU, all parameters resident, and one pass over a text: what the trainer does, in its
-// simplest form.
+// A small model on the CPU with unsharded parameters, and one forward and backward pass over a text.
 
 #include <functional>
 #include <map>
@@ -18,14 +17,15 @@ class SmallRun {
   using Golden = std::map<std::string, GoldenTensor>;
   using Fill = std::function<void(const Model&, const ParamTensors&, Stream&)>;
 
-  // Computes on the golden file's "tokens" and "targets" (sequences, length), with parameters that `fill`
-  // gives their values.
+  // Runs on the golden file's "tokens" and "targets" (sequences, length), with parameters initialized by
+  // `fill`.
   SmallRun(const ModelConfig& config, const Golden& golden, DType dtype, bool recompute, const Fill& fill);
 
   double loss() const;           // summed
-  std::vector<double> logits();  // (sequences, length, vocab), of another pass
+  std::vector<double> logits();  // (sequences, length, vocab), from another forward pass
   const ParamTensors& gradients() const { return gradients_; }
-  // The largest relative error of a gradient against the file's "grad." + name, and whose it is.
+  // The largest relative error of a gradient, and the name of its parameter, against "grad." + name in the
+  // file.
   std::pair<double, std::string> gradient_error(const Golden& golden) const;
 
  private:

@@ -171,7 +171,7 @@ TEST_CASE("a config.json from anywhere is refused for the right reason or accept
                              {"too_large", "hidden_size is 18446744073709551615"},
                              {"negative", "num_attention_heads is -1"},
                              {"no_heads", "num_attention_heads is 0"},
-                             {"odd_heads", "model.heads = 4 is not divisible by model.kv_heads = 3"},
+                             {"odd_heads", "model.kv_heads = 3 does not divide model.heads = 4"},
                              {"heads_times_size", "is 1099511627776, must be at most 1048576"},
                              {"float_size", "hidden_size is 64.0, must be a whole number"},
                              {"scaling_number", "rope_scaling is 8, must be an object"},

@@ -108,7 +108,7 @@ TEST_CASE("an impossible combination is refused with the keys that disagree") {
   const test::Workshop workshop("impossible");
   check_refused(
       workshop, "--model.heads=7",
-      "model.hidden = 24 is not divisible by model.heads = 7; set model.head_dim or change one of them");
+      "model.heads = 7 does not divide model.hidden = 24; change one of them or set model.head_dim");
   check_refused(workshop, "--model.max_positions=8",
                 "data.seq_len = 16 is longer than model.max_positions = 8");
   check_refused(workshop, "--train.epochs=1",

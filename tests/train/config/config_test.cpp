@@ -233,11 +233,11 @@ TEST_CASE("an impossible model is an error that names the sizes") {
   CHECK(error({.family = "bert"}) ==
         "model.family is \"bert\", must be one of llama, mistral, qwen2, qwen3, gpt2");
   CHECK(error({.layers = 1, .hidden = 10, .heads = 3, .vocab = 5}) ==
-        "model.hidden = 10 is not divisible by model.heads = 3; set model.head_dim or change one of them");
+        "model.heads = 3 does not divide model.hidden = 10; change one of them or set model.head_dim");
   CHECK(error({.layers = 1, .hidden = 8, .heads = 4, .kv_heads = 3, .vocab = 5}) ==
-        "model.heads = 4 is not divisible by model.kv_heads = 3");
+        "model.kv_heads = 3 does not divide model.heads = 4");
   CHECK(error({.layers = 1, .hidden = 6, .heads = 2, .vocab = 5}) ==
-        "model.head_dim = 3 is odd; rotary positions need pairs");
+        "model.head_dim = 3 must be even for rotary positions");
   CHECK(error({.hidden = 8, .heads = 2, .vocab = 5}) == "model.layers is 0, must be positive");
   CHECK(error({.layers = 1, .hidden = int64_t{1} << 62, .heads = 1, .vocab = 5}) ==
         "model.hidden is 4611686018427387904, must be at most 1048576");

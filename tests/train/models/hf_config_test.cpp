@@ -220,7 +220,7 @@ TEST_CASE("what a config says that cannot be done names file and key") {
   CHECK(error_of_text(with_keys("\"hidden_size\":-5")).starts_with("hidden_size is -5"));
   CHECK(error_of_text(with_keys("\"hidden_size\":1e3")).starts_with("hidden_size is 1000.0"));
   CHECK(error_of_text(with_keys("\"num_key_value_heads\":3")) ==
-        "model.heads = 4 is not divisible by model.kv_heads = 3");
+        "model.kv_heads = 3 does not divide model.heads = 4");
   CHECK(error_of_text(with_keys("\"attention_bias\":true")).starts_with("attention_bias is true"));
   CHECK(error_of_text(with_keys("\"hidden_act\":\"gelu\"")) == "hidden_act is \"gelu\", must be silu");
   CHECK(error_of_text(with_keys("\"rms_norm_eps\":\"small\"")).starts_with("rms_norm_eps is \"small\""));
