@@ -1,4 +1,4 @@
-"""Golden values of the third step of torch.optim.AdamW, with two parameter groups: decayed and not decayed."""
+"""Golden values of the third step of torch.optim.AdamW, with one parameter group decayed and one not."""
 import torch
 
 from common import DTYPES, random, save

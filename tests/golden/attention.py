@@ -30,7 +30,7 @@ def main():
         g = torch.Generator().manual_seed(1)
         q, k, v = (random(g, (T, heads, D), dtype) for heads in (HQ, HKV, HKV))
         do = random(g, (T, HQ, D), dtype, grad=False)
-        # In f32 on the rounded operands, so that only the storage of the results is rounded.
+        # In f32 on rounded operands, so that only the results are rounded.
         x = [t.detach().float().requires_grad_() for t in (q, k, v)]
         o, lse = attend(*x, mask)
         o.backward(do.float())

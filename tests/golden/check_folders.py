@@ -1,10 +1,10 @@
-"""Opens folders that Flatshard wrote in Hugging Face transformers and compares logits:
+"""Loads model folders written by Flatshard in Hugging Face transformers and compares logits:
 
-    build/bin/flatshard_tests "written folders" --keep                        says where it keeps them
-    python tests/golden/check_folders.py THERE/written_folders/*/{step-4,model} THERE/written_folders/published/exported
+    build/bin/flatshard_tests "written folders" --keep                        prints the DIR that it keeps
+    python tests/golden/check_folders.py DIR/written_folders/*/{step-4,model} DIR/written_folders/published/exported
 
-ours.safetensors holds tokens, and the logits that the model here gives for them in f32. A folder with a tokenizer has
-that of folders/llama."""
+ours.safetensors in a folder holds tokens and the f32 logits that Flatshard computes for them. If a folder has a
+tokenizer, it must be that of folders/llama."""
 import os
 import sys
 
@@ -13,7 +13,7 @@ import transformers as hf
 from safetensors.torch import load_file
 
 FROM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "folders", "llama")
-MOST = 1e-5  # relative to the largest logit: both sum in f32, in different orders
+MAX_ERROR = 1e-5  # relative to the largest logit: both sum in f32, in different orders
 
 
 def error_of(folder):
@@ -47,9 +47,9 @@ def main():
     for folder, error in errors.items():
         print(f"{error:.2e}  {folder}")
     worst = max(errors.values())
-    print(f"{len(errors)} folders, largest error {worst:.2e}, must be at most {MOST:.0e}; "
+    print(f"{len(errors)} folders, largest error {worst:.2e}, must be at most {MAX_ERROR:.0e}; "
           f"{len(with_tokenizer)} tokenizers")
-    sys.exit(worst > MOST)
+    sys.exit(worst > MAX_ERROR)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Shared by the golden scripts: random inputs with a fixed seed, and one safetensors file per op and dtype."""
+"""Shared by the golden scripts: random inputs from a fixed seed, and the output files, one per op and dtype."""
 import os
 
 import torch
@@ -15,6 +15,6 @@ def random(generator, shape, dtype, grad=True):
 
 
 def save(name, tensors):
-    """Writes tests/golden/NAME.safetensors; tensors are named as the arguments of the op's cases."""
+    """Writes tests/golden/NAME.safetensors. Tensors have the names of the arguments in the cases of the op."""
     tensors = {key: value.detach().contiguous() for key, value in tensors.items()}
     save_file(tensors, os.path.join(FOLDER, name + ".safetensors"))

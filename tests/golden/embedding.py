@@ -1,4 +1,4 @@
-"""Golden values of token and position embeddings added up, as GPT-2 does, from PyTorch's autograd."""
+"""Golden values of the sum of token and position embeddings, as in GPT-2, from PyTorch's autograd."""
 import torch
 from torch.nn.functional import embedding
 
@@ -13,7 +13,7 @@ def main():
         positions = torch.arange(12) % 5
         dy = random(g, (12, 40), dtype, grad=False)
         y = embedding(tokens, w) + embedding(positions, p)
-        # The gradients add up in fp32, which autograd does only for fp32 leaves.
+        # fp32 leaves, since autograd sums gradients in the dtype of the leaf and the op sums in fp32.
         w32, p32 = w.detach().float().requires_grad_(), p.detach().float().requires_grad_()
         (embedding(tokens, w32) + embedding(positions, p32)).backward(dy.float())
         save(f"embedding_{name}", {"w": w, "p": p, "tokens": tokens.int(), "positions": positions.int(), "y": y,

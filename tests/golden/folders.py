@@ -1,8 +1,8 @@
-"""Model folders as Hugging Face transformers writes and publishes them, with what a model read from them gives.
+"""Model folders as Hugging Face transformers writes and publishes them, with the expected results of the models.
 
-folders/NAME has config.json and the weights, in one file or several; and expected.safetensors, from transformers'
-own reading of the folder (eager attention, f32): the tokens and targets of two sequences, logits, the summed loss, and
-the gradients under "grad." + name. llama has a tokenizer, too."""
+folders/NAME has config.json and the weights in one or several files, and expected.safetensors: the tokens and targets
+of two sequences, and the logits, the summed loss, and the gradients under "grad." + name that transformers computes from
+the folder (eager attention, f32). folders/llama also has a tokenizer."""
 import json
 import os
 import shutil
@@ -30,7 +30,7 @@ def gpt2(hidden):
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=16)
 
-# name: model, dtype of the weights, size of a file
+# name: model, dtype of the weights, max_shard_size
 MODELS = {
     "llama": (lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**sizes())), "float32", "30KB"),
     "codellama": (lambda: hf.LlamaForCausalLM(hf.LlamaConfig(
@@ -46,7 +46,7 @@ MODELS = {
 
 
 def write_as_version_4(path, rope_scaling):
-    """config.json with the keys that transformers 4 gave a Llama."""
+    """Rewrites config.json with the keys that transformers 4 wrote for Llama."""
     with open(path) as file:
         config = json.load(file)
     config["rope_theta"] = config.pop("rope_parameters")["rope_theta"]
@@ -58,7 +58,7 @@ def write_as_version_4(path, rope_scaling):
 
 
 def write_as_first_published(path):
-    """GPT-2's tensors without "transformer.", with the masks that it had as buffers."""
+    """Rewrites GPT-2 without the prefix "transformer.", with the attention masks as buffers."""
     tensors = {name.removeprefix("transformer."): t for name, t in load_file(path).items()}
     for layer in range(2):
         tensors[f"h.{layer}.attn.bias"] = torch.ones(32, 32).tril().view(1, 1, 32, 32).half()
@@ -66,7 +66,7 @@ def write_as_first_published(path):
 
 
 def tokenizer():
-    """Of single characters, in the manner of Llama's."""
+    """A tokenizer of single characters in the style of Llama."""
     characters = ["<unk>", "<s>", "</s>", "\u2581"] + [chr(c) for c in range(ord("a"), ord("z") + 1)]
     made = Tokenizer(models.BPE({c: i for i, c in enumerate(characters)}, [], unk_token="<unk>"))
     made.normalizer = normalizers.Lowercase()
@@ -96,7 +96,7 @@ def main():
         shutil.rmtree(folder, ignore_errors=True)
         torch.manual_seed(7)
         model = make()
-        for p in model.parameters():  # biases and norms away from 0 and 1, so that a swap shows
+        for p in model.parameters():  # biases and norms differ from 0 and 1, so that a swap is detected
             with torch.no_grad():
                 p.add_(torch.randn_like(p) * 0.1)
         model.to(getattr(torch, dtype)).save_pretrained(folder, max_shard_size=file_size)

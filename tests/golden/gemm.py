@@ -1,4 +1,4 @@
-"""Golden values of a linear layer's product and of its bias gradient, from PyTorch."""
+"""Golden values of the product and the bias gradient of a linear layer, from PyTorch."""
 import torch
 
 from common import DTYPES, random, save

@@ -12,7 +12,7 @@ def main():
         weights = torch.rand(7, generator=g) + 0.5
         targets = torch.randint(20, (7,), generator=g)
         targets[4] = -100
-        # Products of fp32, as the op's are; dw is fp32, which autograd gives only to an fp32 leaf.
+        # fp32 products, like the op; an fp32 leaf for w, so that dw is fp32.
         w32 = w.detach().float().requires_grad_()
         logits = linear(x.float(), w32)
         nll = cross_entropy(logits, targets, reduction="none")

@@ -24,7 +24,7 @@ def main():
     for family, make in MODELS.items():
         torch.manual_seed(7)
         model = make().float()
-        for p in model.parameters():  # biases and norms away from 0 and 1, so that a swap shows
+        for p in model.parameters():  # biases and norms differ from 0 and 1, so that a swap is detected
             with torch.no_grad():
                 p.add_(torch.randn_like(p) * 0.1)
         tokens = torch.randint(0, 40, (2, 12))

@@ -1,4 +1,4 @@
-"""Golden values of the fixed tree over six lanes."""
+"""Golden values of the ordered sum over six lanes."""
 from common import DTYPES, random, save
 
 import torch

@@ -9,7 +9,7 @@ def main():
     for name, dtype in DTYPES.items():
         g = torch.Generator().manual_seed(3)
         x = random(g, (700,), dtype, grad=False)
-        # The first 301 elements end a chunk.
+        # The first 301 elements are the end of a chunk.
         partials = torch.stack([part.double().square().sum() for part in (x[:301], x[301:])]).float()
         parameters = [torch.zeros(301, requires_grad=True), torch.zeros(399, requires_grad=True)]
         for parameter, part in zip(parameters, (x[:301], x[301:])):
