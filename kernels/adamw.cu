@@ -1,6 +1,6 @@
-// AdamW on the GPU: the CPU twin's arithmetic, operation by operation, so that both give the same bits (the
-// products that are added stand in fmaf; division and square root are IEEE's). One launch; a block updates
-// kBlock elements, kPacks packs a thread, all loaded before the first is stored.
+// AdamW on the GPU. The arithmetic is that of the CPU kernel, operation by operation, so both give the same
+// bits (sums with a product use fmaf; division and square root are IEEE). A thread block updates kBlock
+// elements. Each thread loads all of its packs before it stores the first.
 
 #include "kernels/adamw.h"
 #include "kernels/cuda_util.cuh"
@@ -30,7 +30,7 @@ __device__ inline void update(float& p, float& m, float& v, float gradient, floa
   p = fmaf(c.rate, m / fmaf(sqrtf(v), c.inverse_bias, c.eps), fmaf(shrink, p, p));
 }
 
-// kPacks packs of N elements each, `stride` apart, from element i on.
+// Updates kPacks packs of N elements, kStride apart, the first at element i.
 template <int N, int kPacks, class G, class P>
 __device__ inline void update_packs(const Range<G, P>& r, const AdamWCoefficients& c, float scale,
                                     int64_t i) {

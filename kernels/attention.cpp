@@ -11,8 +11,8 @@ void check_heads(const char* op, const char* name, const Heads& x, const Heads& 
   check(x.of.shape.rank() == 3 && x.of.dtype == like.of.dtype && x.head_size() == like.head_size(), op, ": ",
         name, " is ", x.of.dtype, " ", x.of.shape, ", must be (rows, heads, ", like.head_size(), ") ",
         like.of.dtype);
-  check(x.first >= 0 && x.count >= 1 && x.first + x.count <= x.of.shape[1], op, ": ", name, " is heads ",
-        x.first, " to ", x.first + x.count, " of ", x.of.shape);
+  check(x.first >= 0 && x.count >= 1 && x.first + x.count <= x.of.shape[1], op, ": ", name, " is heads [",
+        x.first, ", ", x.first + x.count, ") of ", x.of.shape);
   check(x.rows() == like.rows() && x.count == like.count, op, ": ", name, " is ", x.rows(), " rows of ",
         x.count, " heads, must be ", like.rows(), " of ", like.count);
 }
@@ -22,9 +22,9 @@ void check_mask(const char* op, const AttentionMask& mask) {
     check(boundaries.dtype == DType::i32 && boundaries.shape.rank() == 1 &&
               boundaries.shape == mask.cu_seqlens.shape && !boundaries.empty(),
           op, ": boundaries are ", boundaries.dtype, " ", boundaries.shape,
-          ", must be i32 (documents + 1), as many for keys as for queries");
+          ", must be i32 (documents + 1), of equal length for queries and keys");
   check(mask.window >= 0 && (mask.causal || mask.window == 0), op, ": window is ", mask.window,
-        ", must be positive in causal attention, 0 for none");
+        ", must be 0 (none), or positive with causal attention");
 }
 
 template <class Args>
@@ -38,22 +38,24 @@ void check_attention(const char* op, const Args& a) {
   keys.count = a.k.count;
   check_heads(op, "k", a.k, keys);
   check_heads(op, "v", a.v, keys);
-  check(a.q.count % a.k.count == 0, op, ": ", a.q.count, " query heads cannot share ", a.k.count,
-        " key heads");
+  check(a.q.count % a.k.count == 0, op, ": ", a.q.count, " query heads, must be a multiple of the ",
+        a.k.count, " key heads");
   check(a.lse.dtype == DType::f32 && a.lse.size() == a.q.count * a.q.rows(), op, ": lse is ", a.lse.dtype,
         " ", a.lse.shape, ", must be f32 (", a.q.count, ", ", a.q.rows(), ")");
   check_mask(op, a.mask);
-  check(!a.mask.cu_seqlens_kv.empty() || a.k.rows() == a.q.rows(), op, ": ", a.k.rows(), " keys for ",
-        a.q.rows(), " queries need cu_seqlens_kv");
+  check(!a.mask.cu_seqlens_kv.empty() || a.k.rows() == a.q.rows(), op, ": ", a.k.rows(), " keys and ",
+        a.q.rows(), " queries: numbers that differ need cu_seqlens_kv");
 }
 
 void check_boundaries(const char* op, const char* name, const Tensor& boundaries, int64_t rows) {
   const int32_t* at = boundaries.as<int32_t>();
   const int64_t last = boundaries.size() - 1;
-  check(at[0] == 0, op, ": ", name, " begins with ", at[0], ", must begin with 0");
+  check(at[0] == 0, op, ": ", name, " starts with ", at[0], ", must start with 0");
   for (int64_t i = 0; i < last; ++i)
-    check(at[i] <= at[i + 1], op, ": ", name, " falls from ", at[i], " to ", at[i + 1], " at ", i + 1);
-  check(at[last] == rows, op, ": ", name, " ends with ", at[last], ", must end with the ", rows, " rows");
+    check(at[i] <= at[i + 1], op, ": ", name, " decreases from ", at[i], " to ", at[i + 1], " at index ",
+          i + 1);
+  check(at[last] == rows, op, ": ", name, " ends with ", at[last], ", must end with ", rows,
+        ", the number of rows");
 }
 
 template <class Args>
@@ -94,13 +96,13 @@ void attention_backward(Stream& stream, Arena& scratch, const AttentionBackward&
   const ArenaScope scope(scratch);
   visit_float(a.q.of.dtype, [&]<class T>() {
     const int64_t D = a.q.head_size(), rows = cpu::packed_rows(a.k.rows(), cpu::document_count(a.mask));
-    const Shape shares{a.q.count, rows, tile::round_up(D, simd::kWidth)};
+    const Shape sums{a.q.count, rows, tile::round_up(D, simd::kWidth)};
     const cpu::BackwardScratch own{
         .k_along = cpu::packed_along<T>(scratch, a.k, a.mask),
         .v_along = cpu::packed_along<T>(scratch, a.v, a.mask),
         .k_down = cpu::packed_down<T>(scratch, a.k, a.mask),
-        .dk = scratch.alloc(DType::f32, shares),
-        .dv = scratch.alloc(DType::f32, shares),
+        .dk = scratch.alloc(DType::f32, sums),
+        .dv = scratch.alloc(DType::f32, sums),
         .workers = scratch.alloc(DType::i32, {thread_count(), cpu::BackwardWorker<T>::size(D)})};
     if (stream.planning()) return;
     stream.run("attention_backward", [a, own] {
@@ -119,17 +121,17 @@ double min_bytes(const AttentionBackward& a) {
 
 namespace {
 
-// 4 D for each pair of a query and a key that it sees, for every head.
+// 4 D for each unmasked pair of a query and a key, per head.
 double forward_flops(const Heads& q, const Heads& k, const AttentionMask& mask) {
   const double documents = std::max(1.0, static_cast<double>(mask.cu_seqlens.size() - 1));
   const double queries = static_cast<double>(q.rows()) / documents,
                keys = static_cast<double>(k.rows()) / documents;
-  // A causal query sees the keys before the first query, and on average half of its document's own.
-  const double before = mask.causal ? std::max(0.0, keys - queries / 2) : keys;
+  // A causal query attends to all keys before the first query, and on average to half of the others.
+  const double causal = mask.causal ? std::max(0.0, keys - queries / 2) : keys;
   const double window = static_cast<double>(mask.window);
-  const double seen =
-      mask.window > 0 && window < keys ? std::min(before, window * (1 - window / (2 * keys))) : before;
-  return 4.0 * static_cast<double>(q.count * q.head_size() * q.rows()) * seen;
+  const double keys_per_query =
+      mask.window > 0 && window < keys ? std::min(causal, window * (1 - window / (2 * keys))) : causal;
+  return 4.0 * static_cast<double>(q.count * q.head_size() * q.rows()) * keys_per_query;
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
-// The backward pass of attention on the GPU, in two kernels without atomics. The first goes through the keys
-// for each tile of queries: it writes dq, and for every query what the second needs to know. The second goes
-// through the queries of all heads of a group for each tile of keys, with scores transposed, and writes dk
-// and dv. Both recompute the scores.
+// The backward pass of attention on the GPU: two kernels, without atomics. In the first, a thread block owns
+// a tile of queries and iterates over the keys; it writes dq and QueryTerms. In the second, a thread block
+// owns a tile of keys and iterates over the queries of all heads of a group, with transposed scores; it
+// writes dk and dv. Both recompute the scores.
 
 #include "kernels/attention_launch.cuh"
 #include "kernels/attention_product.cuh"
@@ -9,9 +9,9 @@
 namespace flatshard::cuda {
 namespace {
 
-// What is left of every query's softmax, as f32 of (Hq, rows).
+// Per query, (Hq, rows) f32: written by the first kernel, read by the second.
 struct QueryTerms {
-  float* lse;    // in powers of two; +inf for a row that sees nothing, so that its p are zero
+  float* lse;    // in base 2; +inf for a fully masked row, so that its p are zero
   float* delta;  // do o
 };
 
@@ -21,15 +21,15 @@ struct BackwardArguments {
   const float* lse;  // (Hq, rows)
   QueryTerms terms;
   Mask mask;
-  float scale, scale_log2;  // of scores, and of scores in powers of two
+  float scale, scale_log2;  // of scores, and of scores in base 2
 };
 
-// Tiles for whose sums there are registers, and of which shared memory holds one block's on every GPU.
+// Tile sizes are chosen so that sums fit the registers, and one thread block fits shared memory on every GPU.
 template <class T, int D>
 struct QueryGradientTiles {
   static constexpr bool kShort = sizeof(T) == 2;  // on tensor cores
   static constexpr int kWarps = kShort || D <= 128 ? 4 : 2, kThreads = kWarps * kWarp;
-  static constexpr int kPieces = kShort && D <= 96 ? 2 : 1;  // of a warp's rows
+  static constexpr int kPieces = kShort && D <= 96 ? 2 : 1;  // per warp
   static constexpr int kWarpRows = kPieces * kPieceRows, kRows = kWarps * kWarpRows;
   static constexpr int kKeys = (kShort ? 32 : 16) / (D > 128 ? 2 : 1);
   static constexpr int kBytes = SwizzledTile<T, D>::bytes(2 * kRows + 4 * kKeys);
@@ -41,14 +41,14 @@ struct KeyGradientTiles {
   static constexpr int kPieces = 1;
   static constexpr int kWarpRows = kPieces * kPieceRows, kRows = kWarps * kWarpRows;
   static constexpr int kQueries = (kShort ? 2 : 1) * (D <= 64 ? 32 : D <= 128 ? 16 : 8);
-  static constexpr int kParts = D > 128 ? 2 : 1;  // of the columns of dk and dv, a block for each
+  static constexpr int kParts = D > 128 ? 2 : 1;  // parts of the columns of dk and dv, one block each
   static constexpr int kColumns = D / kParts;
   static constexpr int kTermBytes = (2 * kQueries * 4 + 127) / 128 * 128;
   static constexpr int kStageBytes = SwizzledTile<T, D>::bytes(2 * kQueries) + kTermBytes;
   static constexpr int kBytes = SwizzledTile<T, D>::bytes(2 * kRows) + 2 * kStageBytes;
 };
 
-// do o of a row, of which each of four lanes side by side takes every fourth chunk.
+// The dot product x y of a row, computed by four neighboring lanes that each handle every fourth chunk.
 template <class T>
 __device__ float row_dot(const HeadsView<T>& x, const HeadsView<T>& y, int64_t row, int head) {
   float dot = 0.0f;
@@ -102,16 +102,17 @@ __global__ void __launch_bounds__(QueryGradientTiles<T, D>::kThreads)
   }
   for (int t = all.begin; t < all.end; ++t) {
     wait_for_copies<0>();
-    __syncthreads();  // everybody's copies have arrived, and nobody reads the other stage any more
+    __syncthreads();  // the copies of all threads are complete, and no thread reads the other stage
     if (t + 1 < all.end) copy_stage(t + 1);
     commit_copies();
     if (!seen.holds(t)) continue;
     Sums<kPieces, kKeys> scores, dp;
     multiply_along(scores, q, block.warp_row, keys_of(t));
     multiply_along(dp, grad_o, block.warp_row, values_of(t));
-    const bool hides = !visible.whole(block.own(), {t * kKeys, (t + 1) * kKeys});
+    const bool masked = !visible.unmasked(block.own(), {t * kKeys, (t + 1) * kKeys});
     scores.for_each([&](const auto& at) {
-      if (hides && !visible.sees(block.own().begin + at.row, t * kKeys + at.column)) scores[at] = -INFINITY;
+      if (masked && !visible.attends(block.own().begin + at.row, t * kKeys + at.column))
+        scores[at] = -INFINITY;
       const float p = exp2_of(fmaf(scores[at], a.scale_log2, -lse[at.own_row]));
       scores[at] = p * (dp[at] - delta[at.own_row]);
     });
@@ -129,7 +130,7 @@ __global__ void __launch_bounds__(KeyGradientTiles<T, D>::kThreads)
   constexpr int kPieces = Tiles::kPieces, kQueries = Tiles::kQueries, kThreads = Tiles::kThreads;
   extern __shared__ __align__(128) uint4 shared[];
   const Documents &keys = a.mask.keys, &queries = a.mask.queries;
-  const int slot = blockIdx.x;  // causal: those that the most queries see first
+  const int slot = blockIdx.x;  // causal: tiles with the most queries first
   const int document = keys.document_of(slot, Tiles::kRows);
   keys.require_document(document), queries.require_document(document);
   const Span rows = keys.block(document, slot, Tiles::kRows);
@@ -137,13 +138,13 @@ __global__ void __launch_bounds__(KeyGradientTiles<T, D>::kThreads)
   const Visible visible = a.mask.visible(document);
   const int key_head = blockIdx.y, first_column = blockIdx.z * Tiles::kColumns;
   const int warp_row = threadIdx.x / kWarp * Tiles::kWarpRows;
-  const int begin = rows.begin + warp_row;  // of the warp's rows
+  const int begin = rows.begin + warp_row;  // first row of the warp
   const Span own{begin, min(visible.keys, begin + Tiles::kWarpRows)};
   const Tile k{shared_address(shared)}, v{k.begin + Tile::bytes(Tiles::kRows)};
   const uint32_t stages = v.begin + Tile::bytes(Tiles::kRows);
   const Span all = visible.queries_of(rows).tiles(kQueries), seen = visible.queries_of(own).tiles(kQueries);
   const int steps = group * all.size(), first_row = keys.first_row(document) + rows.begin;
-  // Step by step all tiles of a head, then those of the next.
+  // Iterates over all query tiles of one head, then of the next.
   const auto tile_of = [&](int step) { return all.begin + step % all.size(); };
   const auto queries_of = [&](int step) { return Tile{stages + step % 2 * Tiles::kStageBytes}; };
   const auto grad_o_of = [&](int step) { return Tile{queries_of(step).begin + Tile::bytes(kQueries)}; };
@@ -170,7 +171,7 @@ __global__ void __launch_bounds__(KeyGradientTiles<T, D>::kThreads)
   }
   for (int step = 0; step < steps; ++step) {
     wait_for_copies<0>();
-    __syncthreads();  // everybody's copies have arrived, and nobody reads the other stage any more
+    __syncthreads();  // the copies of all threads are complete, and no thread reads the other stage
     if (step + 1 < steps) copy_stage(step + 1);
     commit_copies();
     const int t = tile_of(step);
@@ -178,7 +179,8 @@ __global__ void __launch_bounds__(KeyGradientTiles<T, D>::kThreads)
     Sums<kPieces, kQueries> p, ds;
     multiply_along(p, k, warp_row, queries_of(step));
     multiply_along(ds, v, warp_row, grad_o_of(step));
-    const bool hides = !visible.whole({t * kQueries, (t + 1) * kQueries}, {begin, begin + Tiles::kWarpRows});
+    const bool masked =
+        !visible.unmasked({t * kQueries, (t + 1) * kQueries}, {begin, begin + Tiles::kWarpRows});
     float lse[p.kColumnsOfLane], delta[p.kColumnsOfLane];
 #pragma unroll
     for (int c = 0; c < p.kColumnsOfLane; c += 2) {
@@ -187,7 +189,7 @@ __global__ void __launch_bounds__(KeyGradientTiles<T, D>::kThreads)
       lse[c] = two.x, lse[c + 1] = two.y, delta[c] = deltas.x, delta[c + 1] = deltas.y;
     }
     p.for_each([&](const auto& at) {
-      if (hides && !visible.sees(t * kQueries + at.column, begin + at.row)) p[at] = -INFINITY;
+      if (masked && !visible.attends(t * kQueries + at.column, begin + at.row)) p[at] = -INFINITY;
       p[at] = exp2_of(fmaf(p[at], a.scale_log2, -lse[at.own_column]));
       ds[at] = p[at] * (ds[at] - delta[at.own_column]);
     });

@@ -1,7 +1,7 @@
 #pragma once
-// The backward pass of attention on the CPU: one task for each query head of a document. It goes over its
-// blocks of queries in order and adds to its own dk and dv, which are summed over the heads of a group at the
-// end.
+// The backward pass of attention on the CPU, one task per query head of a document. A task processes its
+// blocks of queries in order and accumulates its own dk and dv; these are then summed over the query heads of
+// each group.
 
 #include <utility>
 
@@ -11,7 +11,7 @@ namespace flatshard::cpu {
 
 struct BackwardScratch {
   Tensor k_along, v_along, k_down;  // (Hkv, words)
-  Tensor dk, dv;                    // (Hq, packed rows, D rounded up) f32: each query head's share
+  Tensor dk, dv;                    // (Hq, packed rows, D rounded up) f32, of each query head
   Tensor workers;                   // (threads, words)
 };
 
@@ -23,7 +23,7 @@ struct BackwardWorker {
   Word *p_along, *ds_along;                    // (kKeyBlock, words(kQueryBlock))
   Word* ds_down;                               // (words(kKeyBlock), kQueryBlock)
   float* dq;                                   // (kQueryBlock, D rounded up)
-  float lse[kQueryBlock], delta[kQueryBlock];  // in units of log 2; do o
+  float lse[kQueryBlock], delta[kQueryBlock];  // in base 2; delta = do o
 
   static constexpr int64_t kTile = kKeyBlock * kQueryBlock;
   static int64_t size(int64_t D) {
@@ -40,8 +40,8 @@ struct BackwardWorker {
     dq = reinterpret_cast<float*>(take(kQueryBlock * round_up(D, kWidth)));
   }
 
-  // For lanes [first, first + queries): p and ds from scores and dp, rounded, in the layouts that the
-  // products take.
+  // Computes p and ds from scores and dp for queries [first, first + queries), rounded, in the layouts of the
+  // products.
   void differentiate(int64_t first, int64_t queries, int64_t keys, float scale) {
     for (int64_t i = first; i < first + queries; i += kWidth) {
       const Floats shift = -load(lse + i), drop = load(delta + i);
@@ -60,7 +60,7 @@ struct BackwardWorker {
   }
 };
 
-// x y for sixteen rows, of which `count` are there.
+// The dot products x y of `count` rows, at most sixteen.
 template <class T>
 Floats row_dots(const T* x, int64_t x_stride, const T* y, int64_t y_stride, int64_t count, int64_t n) {
   Ints dots[kWidth]{};
@@ -77,7 +77,7 @@ Floats row_dots(const T* x, int64_t x_stride, const T* y, int64_t y_stride, int6
   return sum;
 }
 
-// What the queries of a block need besides their keys: q and do in both layouts, lse and do o.
+// Loads a block of queries: q and do in both layouts, lse, and delta = do o.
 template <class T>
 void load_queries(const AttentionBackward& a, BackwardWorker<T>& w, int64_t row, int64_t count,
                   int64_t head) {
@@ -92,12 +92,12 @@ void load_queries(const AttentionBackward& a, BackwardWorker<T>& w, int64_t row,
     store(w.delta + i,
           row_dots(o + i * a.o.stride(), a.o.stride(), grad_o + i * do_stride, do_stride, lanes, D));
     const Floats lse = load(a.lse.as<float>() + head * a.q.rows() + row + i, lanes) * kLog2e;
-    // p = 2^(s - lse) becomes zero for a row that sees nothing, and where there is no row.
+    // Infinity makes p = 2^(s - lse) zero in fully masked rows and past the last row.
     store(w.lse + i, simd::keep_lanes(lse == -kInfinity ? splat(kInfinity) : lse, lanes, kInfinity));
   }
 }
 
-// One block of queries of one head: writes its dq, adds its share to dk and dv.
+// Writes dq of one block of queries of one head, and adds its contribution to dk and dv.
 template <class T>
 void backward_block(const AttentionBackward& a, const BackwardScratch& scratch, BackwardWorker<T>& w,
                     const Rows& queries, int64_t head) {
@@ -111,12 +111,12 @@ void backward_block(const AttentionBackward& a, const BackwardScratch& scratch, 
   const Visible mask = visible(a.mask, q_documents.length(document), documents.length(document));
   load_queries(a, w, row, queries.size(), head);
   std::fill(w.dq, w.dq + queries.size() * width, 0.0f);
-  mask.for_each_tile(queries, [&](const Rows& part, int64_t key, int64_t keys, bool hides) {
+  mask.for_each_tile(queries, [&](const Rows& part, int64_t key, int64_t keys, bool masked) {
     const int64_t first = part.begin - queries.begin, lanes = round_up(part.size(), kWidth);
     const int64_t packed = packed_row + key, across = words<T>(kQueryBlock);
     tile::multiply<T>({w.scores + first, kQueryBlock}, keys, lanes, words<T>(D),
                       {k.along(key_head, packed), words<T>(D), 1}, {w.q_across + first, kQueryBlock}, false);
-    if (hides) hide(w.scores + first, mask, part, key, keys);
+    if (masked) mask_scores(w.scores + first, mask, part, key, keys);
     tile::multiply<T>({w.dp + first, kQueryBlock}, keys, lanes, words<T>(D),
                       {v.along(key_head, packed), words<T>(D), 1}, {w.do_across + first, kQueryBlock}, false);
     w.differentiate(first, lanes, keys, a.scale * kLog2e);
@@ -137,7 +137,7 @@ void backward_block(const AttentionBackward& a, const BackwardScratch& scratch, 
   }
 }
 
-// out = scale (sum over the query heads of a group of their shares), head by head.
+// out = scale (sum over the query heads of a group), for each key head.
 template <class T>
 void sum_group(const Heads& out, const Documents& documents, const Tensor& shares, int64_t group,
                float scale) {

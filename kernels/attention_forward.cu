@@ -1,6 +1,6 @@
-// The forward pass of attention on the GPU: an online softmax, as on the CPU. A block of threads computes the
-// rows of one tile of queries of a head, each warp its own; it goes through the keys tile by tile. While it
-// multiplies with a tile of keys their values are on their way, and the other way round.
+// The forward pass of attention on the GPU: an online softmax, as on the CPU. A thread block computes one
+// tile of queries of a head, a warp some of its rows, and iterates over tiles of keys. Values are loaded
+// during the product with keys, and keys during the product with values.
 
 #include "kernels/attention_launch.cuh"
 #include "kernels/attention_product.cuh"
@@ -8,12 +8,12 @@
 namespace flatshard::cuda {
 namespace {
 
-// Tiles for whose sums there are registers, and of which shared memory holds one block's on every GPU.
+// Tile sizes are chosen so that sums fit the registers, and one thread block fits shared memory on every GPU.
 template <class T, int D>
 struct ForwardTiles {
   static constexpr bool kShort = sizeof(T) == 2;  // on tensor cores
   static constexpr int kWarps = kShort || D <= 128 ? 4 : 2, kThreads = kWarps * kWarp;
-  static constexpr int kPieces = kShort && D <= 128 ? 2 : 1;  // of a warp's rows
+  static constexpr int kPieces = kShort && D <= 128 ? 2 : 1;  // per warp
   static constexpr int kWarpRows = kPieces * kPieceRows, kRows = kWarps * kWarpRows;
   static constexpr int kKeys = kShort ? 64 : 32;
   static constexpr int kBytes = SwizzledTile<T, D>::bytes(kRows + 2 * kKeys);
@@ -25,20 +25,20 @@ struct ForwardArguments {
   float* lse;  // (Hq, rows)
   HeadsView<T> q, k, v;
   Mask mask;
-  float scale;  // of scores in powers of two
+  float scale;  // of scores in base 2
 };
 
-// What a lane knows of its rows.
+// The online softmax of the rows of a lane.
 template <int kPieces>
 struct Softmax {
   static constexpr int kRows = 2 * kPieces;
-  float maximum[kRows], sum[kRows];  // the sum of this lane's columns alone
+  float maximum[kRows], sum[kRows];  // sum: over the columns of this lane only
 
   __device__ Softmax() {
     for (int r = 0; r < kRows; ++r) maximum[r] = -INFINITY, sum[r] = 0.0f;
   }
 
-  // Scores become p = 2^(scale score - maximum); what was summed so far shrinks to the new maximum.
+  // Replaces scores by p = 2^(scale score - maximum), and rescales the sums and o to the new maximum.
   template <int kKeys, int D>
   __device__ void add(Sums<kPieces, kKeys>& scores, Sums<kPieces, D>& o, float scale) {
     float now[kRows], kept[kRows];
@@ -66,7 +66,7 @@ struct Softmax {
     if (__any_sync(0xffffffffu, grew)) o.for_each([&](const auto& p) { o[p] *= kept[p.own_row]; });
   }
 
-  // Divides the sums, and gives lse of a row that the lane holds to write(own_row, lse).
+  // Divides o by the sums, and calls write(own_row, lse) for each row of the lane.
   template <int D, class Write>
   __device__ void finish(Sums<kPieces, D>& o, Write write) {
     float inverse[kRows];
@@ -75,9 +75,9 @@ struct Softmax {
       float total = sum[r];
       total += __shfl_xor_sync(0xffffffffu, total, 1);
       total += __shfl_xor_sync(0xffffffffu, total, 2);
-      const bool sees_nothing = total == 0.0f;
-      inverse[r] = sees_nothing ? 0.0f : 1.0f / total;
-      write(r, sees_nothing ? -INFINITY : (maximum[r] + log2f(total)) * kLn2);
+      const bool fully_masked = total == 0.0f;
+      inverse[r] = fully_masked ? 0.0f : 1.0f / total;
+      write(r, fully_masked ? -INFINITY : (maximum[r] + log2f(total)) * kLn2);
     }
     o.for_each([&](const auto& p) { o[p] *= inverse[p.own_row]; });
   }
@@ -108,24 +108,24 @@ __global__ void __launch_bounds__(ForwardTiles<T, D>::kThreads) forward_kernel(F
     commit_copies();
   }
   for (int t = all.begin; t < all.end; ++t) {
-    const bool sees = seen.holds(t);
+    const bool attends = seen.holds(t);
     Sums<kPieces, kKeys> scores;
     wait_for_copies<0>();
-    __syncthreads();  // everybody's keys have arrived, and nobody reads the last values any more
+    __syncthreads();  // all keys have been copied, and no thread reads the previous values
     copy_keys(v, a.v, t);
     commit_copies();
-    if (sees) {
+    if (attends) {
       multiply_along(scores, q, block.warp_row, k);
-      if (!visible.whole(block.own(), {t * kKeys, (t + 1) * kKeys}))
+      if (!visible.unmasked(block.own(), {t * kKeys, (t + 1) * kKeys}))
         scores.for_each([&](const auto& p) {
-          if (!visible.sees(block.own().begin + p.row, t * kKeys + p.column)) scores[p] = -INFINITY;
+          if (!visible.attends(block.own().begin + p.row, t * kKeys + p.column)) scores[p] = -INFINITY;
         });
     }
     wait_for_copies<0>();
-    __syncthreads();  // the values have arrived, and nobody reads the keys any more
+    __syncthreads();  // all values have been copied, and no thread reads the keys
     if (t + 1 < all.end) copy_keys(k, a.k, t + 1);
     commit_copies();
-    if (sees) {
+    if (attends) {
       softmax.add(scores, o, a.scale);
       multiply_down(o, scores, v, 0);
     }

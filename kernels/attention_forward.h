@@ -1,6 +1,6 @@
 #pragma once
 // The forward pass of attention on the CPU: an online softmax over tiles of kKeyBlock keys and kQueryBlock
-// queries, one task for each block of queries of a head.
+// queries, one task per block of queries of a head.
 
 #include <cmath>
 
@@ -8,9 +8,9 @@
 
 namespace flatshard::cpu {
 
-// The operands that all tasks read, and each worker's own memory.
+// The packed keys and values that all tasks read, and the workspace of each worker.
 struct ForwardScratch {
-  Tensor k, v;     // packed along, packed down; (Hkv, words)
+  Tensor k, v;     // k packed along, v packed down; (Hkv, words)
   Tensor workers;  // (threads, words)
 };
 
@@ -34,9 +34,9 @@ struct ForwardWorker {
     std::fill(sum, sum + kQueryBlock, 0.0f);
   }
 
-  // For lanes [first, first + queries): p = 2^(scale scores - maximum), with the maximum and the sum so far
-  // brought up to date; what was summed before is to be multiplied by factor. A tile that a query does not
-  // see at all leaves it as it was.
+  // For queries [first, first + queries): updates the running maximum and sum, and computes
+  // p = 2^(scale scores - maximum). The caller multiplies the previous o by factor. A tile that is fully
+  // masked for a query leaves its state unchanged.
   void softmax(int64_t first, int64_t queries, int64_t keys, float scale) {
     for (int64_t i = first; i < first + queries; i += kWidth) {
       const float* s = scores + i;
@@ -70,12 +70,12 @@ void forward_block(const AttentionForward& a, const Packed<T>& k, const Packed<T
   const Visible mask = visible(a.mask, q_documents.length(document), documents.length(document));
   tile::pack_transposed(w.q, kQueryBlock, a.q.at<T>(row, head), a.q.stride(), queries.size(), D);
   std::fill(w.o, w.o + queries.size() * width, 0.0f);
-  mask.for_each_tile(queries, [&](const Rows& part, int64_t key, int64_t keys, bool hides) {
+  mask.for_each_tile(queries, [&](const Rows& part, int64_t key, int64_t keys, bool masked) {
     const int64_t first = part.begin - queries.begin, lanes = round_up(part.size(), kWidth);
     tile::multiply<T>({w.scores + first, kQueryBlock}, keys, lanes, words<T>(D),
                       {k.along(key_head, packed_row + key), words<T>(D), 1}, {w.q + first, kQueryBlock},
                       false);
-    if (hides) hide(w.scores + first, mask, part, key, keys);
+    if (masked) mask_scores(w.scores + first, mask, part, key, keys);
     w.softmax(first, lanes, keys, a.scale * kLog2e);
     for (int64_t i = first; i < first + part.size(); ++i)
       if (w.factor[i] != 1.0f)
@@ -87,13 +87,13 @@ void forward_block(const AttentionForward& a, const Packed<T>& k, const Packed<T
                       {w.p + first, 1, kQueryBlock}, {v.down(key_head, packed_row + key), width}, true);
   });
   for (int64_t i = 0; i < queries.size(); ++i) {
-    const bool sees_nothing = w.sum[i] == 0;
-    const float inverse = sees_nothing ? 0.0f : 1.0f / w.sum[i];
+    const bool fully_masked = w.sum[i] == 0;
+    const float inverse = fully_masked ? 0.0f : 1.0f / w.sum[i];
     T* o = a.o.at<T>(row + i, head);
     simd::for_each_vector(
         D, [&](int64_t d, auto count) { store(o + d, load(w.o + i * width + d) * inverse, count); });
     a.lse.as<float>()[head * a.q.rows() + row + i] =
-        sees_nothing ? -kInfinity : (w.maximum[i] + std::log2(w.sum[i])) * kLn2;
+        fully_masked ? -kInfinity : (w.maximum[i] + std::log2(w.sum[i])) * kLn2;
   }
 }
 

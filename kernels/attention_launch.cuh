@@ -1,7 +1,7 @@
 #pragma once
-// How the passes of attention start on the GPU, for head sizes up to 256: tiles are made for the head sizes
-// of models, and any other takes the next larger one's. Tiles of a document begin at its first key, so a row
-// has the same bits whatever other rows are computed with it.
+// Launches the attention kernels, for head sizes up to 256. Kernels are compiled for the head sizes of common
+// models; another size uses the next larger one. Tiles of keys start at the first key of a document, so the
+// bits of a row do not depend on the other rows of the call.
 
 #include <algorithm>
 #include <type_traits>
@@ -11,21 +11,21 @@
 namespace flatshard::cuda {
 
 inline Mask mask_of(const AttentionMask& mask, int64_t queries, int64_t keys) {
-  constexpr int64_t kMost = int64_t{1} << 30;  // differences and sums of two rows are 32 bits
-  check(queries < kMost && keys < kMost, "attention: ", queries, " queries and ", keys,
-        " keys are too many, at most ", kMost - 1);
+  constexpr int64_t kMaxRows = int64_t{1} << 30;  // sums and differences of two rows fit 32 bits
+  check(queries < kMaxRows && keys < kMaxRows, "attention: ", queries, " queries and ", keys,
+        " keys, must be at most ", kMaxRows - 1, " each on a GPU");
   const int documents = static_cast<int>(mask.cu_seqlens.size() - 1);
   const Tensor& of_keys = mask.cu_seqlens_kv.empty() ? mask.cu_seqlens : mask.cu_seqlens_kv;
   return {.queries = {mask.cu_seqlens.as<int32_t>(), documents, static_cast<int>(queries)},
           .keys = {of_keys.as<int32_t>(), documents, static_cast<int>(keys)},
           .causal = mask.causal,
-          .window = static_cast<int>(mask.window > 0 ? std::min(mask.window, kMost) : kMost)};
+          .window = static_cast<int>(mask.window > 0 ? std::min(mask.window, kMaxRows) : kMaxRows)};
 }
 
-// Calls launch<D>() for the smallest tiles that hold a head.
+// Calls launch<D>() with the smallest compiled D that holds a head.
 template <class T, class Launch>
 void visit_head_size(int64_t head_size, Launch&& launch) {
-  check(head_size <= 256, "attention: head size ", head_size, " is too large for a GPU, at most 256");
+  check(head_size <= 256, "attention: head size is ", head_size, ", must be at most 256 on a GPU");
   if (head_size <= 64) return launch.template operator()<64>();
   if constexpr (sizeof(T) == 2) {
     if (head_size <= 80) return launch.template operator()<80>();
@@ -35,7 +35,7 @@ void visit_head_size(int64_t head_size, Launch&& launch) {
   launch.template operator()<256>();
 }
 
-// Starts a kernel with Tiles, one block for each tile of rows of all documents and for (y, z).
+// Launches a kernel with Tiles on a grid of (row tiles of all documents, y, z).
 template <class Tiles, class... Arguments>
 void launch(Stream& stream, const char* name, void (*kernel)(Arguments...), const Documents& documents,
             int64_t y, int64_t z, const std::type_identity_t<Arguments>&... arguments) {

@@ -1,7 +1,7 @@
 #pragma once
-// The two products that attention is made of, of a warp: on tensor cores for bf16 and f16, with fused
-// multiply-adds for f32. Operands lie in tiles of shared memory; sums, and the left operand of the second
-// product, which are sums of the first, in registers: they never leave their lanes.
+// The two matrix products of attention, per warp: on tensor cores for bf16 and f16, with fused multiply-adds
+// for f32. Operands are tiles in shared memory. Sums stay in the registers of their lanes, also as the left
+// operand of the second product.
 
 #include "kernels/attention_tile.cuh"
 
@@ -91,7 +91,7 @@ __device__ void multiply_along(Sums<1, kColumns>& sums, const SwizzledTile<float
   }
 }
 
-// A lane's p are those of its columns; the four lanes of its rows give each other theirs.
+// Each lane holds p for its own columns; the four lanes of a row exchange them by shuffles.
 template <int D, int kColumns, int kOut>
 __device__ void multiply_down(Sums<1, kOut>& sums, const Sums<1, kColumns>& p,
                               const SwizzledTile<float, D>& b, int first_column) {

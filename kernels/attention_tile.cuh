@@ -1,16 +1,16 @@
 #pragma once
-// What the passes of attention share on the GPU: which rows a block of threads works on, which pairs of a
-// query and a key are seen, how tiles of rows come from global memory and go back, and how a warp holds sums.
+// Shared by the forward and backward pass of attention on the GPU: the rows of a thread block, the mask,
+// copies of tiles between global and shared memory, and the layout of a warp's sums.
 
 #include "kernels/attention.h"
 #include "kernels/tensor_core.cuh"
 
 namespace flatshard::cuda {
 
-inline constexpr int kPieceRows = 16;  // of what a warp multiplies at a time
+inline constexpr int kPieceRows = 16;  // rows of one tensor-core operand
 inline constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
-// 2^x within two units in the last place; what is below 2^-126 is zero.
+// 2^x within 2 units in the last place; 0 below 2^-126.
 __device__ inline float exp2_of(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -19,13 +19,13 @@ __device__ inline float exp2_of(float x) {
 
 // --- rows
 
-// Rows [begin, end) of a document, counted from its first; or tiles of so many rows.
+// Rows [begin, end), relative to the document's first; or a range of tiles.
 struct Span {
   int begin, end;
 
   __device__ int size() const { return end > begin ? end - begin : 0; }
   __device__ bool holds(int i) const { return i >= begin && i < end; }
-  // The tiles of `size` rows that hold some of it.
+  // The tiles of `size` rows that intersect the span.
   __device__ Span tiles(int size) const {
     return end > begin ? Span{begin / size, (end + size - 1) / size} : Span{0, 0};
   }
@@ -35,8 +35,8 @@ struct Documents {
   const int32_t* boundaries;
   int count, rows;
 
-  // Blocks of `size` rows from the start of every document have numbers in [0, slots(size)); a few numbers
-  // stand for an empty block. Document d's begin at boundaries[d] / size + d.
+  // Documents are cut into blocks of `size` rows, numbered by slots in [0, slots(size)), of which some are
+  // empty. The slots of document d start at boundaries[d] / size + d.
   int slots(int size) const { return rows / size + count; }
   __device__ int first_row(int document) const { return boundaries[document]; }
   __device__ int length(int document) const { return boundaries[document + 1] - boundaries[document]; }
@@ -52,27 +52,27 @@ struct Documents {
     const int begin = (slot - first_row(document) / size - document) * size;
     return {begin, min(length(document), begin + size)};
   }
-  // Stops the kernel where boundaries lead out of the tensor.
+  // Aborts the kernel if the boundaries exceed the tensor.
   __device__ void require_document(int document) const {
     require(boundaries[0] == 0 && boundaries[count] == rows && first_row(document) >= 0 &&
             length(document) >= 0 && boundaries[document + 1] <= rows);
   }
 };
 
-// Which keys of a document its queries see.
+// Which keys of a document its queries attend to.
 struct Visible {
   int queries, keys;
   bool causal;
-  int window;  // as large as any distance where there is none
+  int window;  // larger than any distance if there is none
 
-  __device__ int shift() const { return keys - queries; }  // query i stands at position i + shift
-  __device__ bool sees(int query, int key) const {
+  __device__ int shift() const { return keys - queries; }  // query i has position i + shift
+  __device__ bool attends(int query, int key) const {
     const int distance = query + shift() - key;
     return key < keys && (!causal || (distance >= 0 && distance < window));
   }
-  // Those of these queries that there are.
+  // The rows that exist.
   __device__ Span existing(Span rows) const { return {rows.begin, min(queries, rows.end)}; }
-  // All keys that some of these queries see lie in there, and the other way round.
+  // A span that contains all keys some query of `rows` attends to; and all queries that attend to some key.
   __device__ Span keys_of(Span rows) const {
     if (rows.size() == 0) return {0, 0};
     if (!causal) return {0, keys};
@@ -83,8 +83,8 @@ struct Visible {
     if (!causal) return {0, queries};
     return {max(0, rows.begin - shift()), min(queries, rows.end - 1 - shift() + window)};
   }
-  // Whether all of these queries see all of these keys.
-  __device__ bool whole(Span rows, Span of_keys) const {
+  // Whether no pair of these queries and keys is masked.
+  __device__ bool unmasked(Span rows, Span of_keys) const {
     if (of_keys.end > keys) return false;
     return !causal ||
            (of_keys.end - 1 <= rows.begin + shift() && rows.end - 1 + shift() - of_keys.begin < window);
@@ -101,19 +101,19 @@ struct Mask {
   }
 };
 
-// What a block of threads that owns queries works on: the rows of one tile of a document, of one head, and
-// which of them are the warp's. The grid is (tiles, heads of a group, heads of keys).
+// The work of a thread block that owns queries: the rows of one tile of a document in one head, and the part
+// of them that belongs to the warp. The grid is (tiles, query heads of a group, key heads).
 template <class Tiles>
 struct QueryBlock {
   Visible visible;
-  Span rows;  // empty where there is nothing to do
+  Span rows;  // empty if the slot is
   int document, key_head, head;
-  int first_row;  // of these, in the tensors
-  int warp_row;   // the first of the warp's rows, in the tile
+  int first_row;  // of `rows`, in the tensors
+  int warp_row;   // first row of the warp, in the tile
 
   __device__ explicit QueryBlock(const Mask& mask) {
     const Documents &queries = mask.queries, &keys = mask.keys;
-    const int slot = gridDim.x - 1 - blockIdx.x;  // causal: those with the most keys first
+    const int slot = gridDim.x - 1 - blockIdx.x;  // causal: tiles with the most keys first
     document = queries.document_of(slot, Tiles::kRows);
     queries.require_document(document), keys.require_document(document);
     visible = mask.visible(document);
@@ -122,11 +122,11 @@ struct QueryBlock {
     first_row = queries.first_row(document) + rows.begin;
     warp_row = threadIdx.x / kWarp * Tiles::kWarpRows;
   }
-  // The warp's rows, of which own_count() exist; the first is own_row() of the tensors.
+  // The rows of the warp, of which own_count() exist; the first is row own_row() of the tensors.
   __device__ Span own() const { return {rows.begin + warp_row, rows.begin + warp_row + Tiles::kWarpRows}; }
   __device__ int own_count() const { return visible.queries - rows.begin - warp_row; }
   __device__ int own_row() const { return first_row + warp_row; }
-  // Tiles of keys that some of the rows see, and some of the warp's.
+  // The tiles of keys that the block attends to, and those that the warp does.
   __device__ Span seen() const { return visible.keys_of(rows).tiles(Tiles::kKeys); }
   __device__ Span seen_by_warp() const {
     return visible.keys_of(visible.existing(own())).tiles(Tiles::kKeys);
@@ -140,7 +140,7 @@ struct HeadsView {  // of a (T, H, D) tensor
   T* data;
   int64_t stride;
   int head_size;
-  bool chunked;  // every row is whole chunks of 16 bytes, and begins with one
+  bool chunked;  // rows are aligned to 16 bytes and a multiple of 16 bytes long
 
   __device__ T* at(int64_t row, int head) const { return data + row * stride + head * head_size; }
 };
@@ -152,7 +152,7 @@ HeadsView<T> view(const Heads& heads) {
   return {data, heads.stride(), static_cast<int>(D), packable<T>(D, data)};
 }
 
-// Elements [column, column + kChunk) of a row; zero where there are none.
+// Elements [column, column + kPackSize<T>) of a row; zero past its end.
 template <class T>
 __device__ Pack<T, kPackSize<T>> load_chunk(const HeadsView<T>& from, int64_t row, int head, int column) {
   if (from.chunked && column < from.head_size) return load<T, kPackSize<T>>(from.at(row, head) + column);
@@ -169,8 +169,8 @@ __device__ void store_chunk(const HeadsView<T>& to, int64_t row, int head, int c
     if (column + i < to.head_size) to.at(row, head)[column + i] = chunk.element[i];
 }
 
-// Begins to copy kRows rows of a head, of which `count` exist; the others become zero, and so do columns
-// beyond the head's. All kThreads threads take part.
+// Starts an asynchronous copy of kRows rows of a head, called by all kThreads threads. Rows from `count` on
+// and columns past the head size become zero.
 template <int kRows, int kThreads, class T, int D>
 __device__ void copy_tile(const SwizzledTile<T, D>& to, const HeadsView<T>& from, int64_t first_row, int head,
                           int count) {
@@ -191,21 +191,21 @@ __device__ void copy_tile(const SwizzledTile<T, D>& to, const HeadsView<T>& from
 
 // --- sums of products
 
-// A warp's sums of (16 kPieces, kColumns). Of each piece a lane holds the rows l / 4 and l / 4 + 8, and of
-// each 8 columns 2 (l % 4) and the next.
+// A (16 kPieces, kColumns) matrix of sums, spread over a warp as by mma: lane l holds rows l / 4 and l / 4 +
+// 8 of each piece of 16, and columns 2 (l % 4) and 2 (l % 4) + 1 of each 8.
 template <int kPieces, int kColumns>
 struct Sums {
   static constexpr int kRowsOfLane = 2 * kPieces, kColumnsOfLane = kColumns / 4;
-  float at[kPieces][kColumns / 8][4] = {};  // the four: two columns of the first row, two of the second
+  float at[kPieces][kColumns / 8][4] = {};  // two columns of the first row, two of the second
 
   struct Place {
-    int own_row, own_column;  // of those that the lane holds
+    int own_row, own_column;  // index within the lane's rows and columns
     int row, column;
   };
   __device__ float& operator[](const Place& p) {
     return at[p.own_row / 2][p.own_column / 2][p.own_row % 2 * 2 + p.own_column % 2];
   }
-  // body(place) for all that this lane holds.
+  // Calls body(place) for each sum of this lane.
   template <class Body>
   static __device__ void for_each(Body body) {
 #pragma unroll
@@ -222,14 +222,14 @@ struct Sums {
   }
 };
 
-// Writes the first `count` of a warp's rows to `to` from (row, head) and `first_column` on, through the rows
-// from first_row on of a tile that the warp has for itself, so that they leave 16 bytes at a time.
+// Writes the first `count` rows of a warp to `to`, starting at (row, head) and `first_column`. The rows pass
+// through the warp's own rows of a shared tile, from first_row on, so that global stores are 16 bytes wide.
 template <class T, int D, int kPieces, int kColumns>
 __device__ void write_rows(const Sums<kPieces, kColumns>& sums, const SwizzledTile<T, D>& tile, int first_row,
                            const HeadsView<T>& to, int64_t row, int head, int first_column, int count) {
   using Tile = SwizzledTile<T, D>;
   const int lane = threadIdx.x % kWarp;
-  __syncwarp();  // all lanes have read what they need of the tile
+  __syncwarp();  // all lanes have finished reading the tile
   const int column = lane % 4 * 2;
   const uint32_t first = tile.at(first_row + lane / 4, (first_column + column) / Tile::kChunk) +
                          column % Tile::kChunk * static_cast<int>(sizeof(T));

@@ -1,7 +1,7 @@
 #pragma once
-// What the forward and the backward pass of attention share on the CPU: where blocks of rows begin, which
-// keys a block of queries sees, and the steps of the softmax on one tile of scores. A tile has keys down and
-// queries across, so that each query's maximum, sum and mask is a lane of a vector.
+// Shared by the forward and backward pass of attention on the CPU: blocks of rows, the mask, and the softmax
+// of one tile of scores. The rows of a tile are keys and its columns queries, so that the maximum, sum and
+// mask of each query occupy one lane of a vector.
 
 #include <algorithm>
 #include <limits>
@@ -23,15 +23,14 @@ using tile::Word;
 using tile::words;
 
 inline constexpr int64_t kQueryBlock = 64, kKeyBlock = 128;
-inline constexpr int64_t kPackBlock = 256;  // rows in one packing task
-inline constexpr int64_t kMaskedQueries =
-    32;  // across a tile that the mask cuts, to compute less that is hidden
+inline constexpr int64_t kPackBlock = 256;     // rows in one packing task
+inline constexpr int64_t kMaskedQueries = 32;  // in a partly masked tile: fewer masked pairs are computed
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 inline constexpr float kLog2e = 1.44269504f, kLn2 = 0.693147181f;
 
 // Rows of one document.
 struct Rows {
-  int64_t document, begin, end;  // counted from the document's first row
+  int64_t document, begin, end;  // relative to the document's first row
   int64_t size() const { return end - begin; }
 };
 
@@ -51,8 +50,8 @@ struct Documents {
   int64_t length(int64_t document) const { return boundaries[document + 1] - boundaries[document]; }
   int64_t rows() const { return boundaries[count]; }
 
-  // Blocks of `size` rows from the start of every document have numbers in [0, slots(size)); a few numbers
-  // stand for an empty block. Document d's begin at boundaries[d] / size + d.
+  // Documents are cut into blocks of `size` rows, numbered by slots in [0, slots(size)), of which some are
+  // empty. The slots of document d start at boundaries[d] / size + d.
   int64_t slots(int64_t size) const { return rows() / size + count; }
   Rows block(int64_t slot, int64_t size) const {
     int64_t low = 0, high = count;
@@ -64,11 +63,11 @@ struct Documents {
     return {low, begin, std::min(length(low), begin + size)};
   }
 
-  // Packed rows of a document begin at an even number, so that pairs of rows never cross documents.
+  // The packed rows of a document start at an even index, so that no pair of rows spans two documents.
   int64_t packed_row(int64_t document) const { return (first_row(document) + document) / 2 * 2; }
 };
 
-// An operand packed for each of its heads: rows of D values, with k along the rows or down them.
+// An operand packed per head: rows of D values, with the k of tile_product.h along the rows or down them.
 template <class T>
 struct Packed {
   Word* data;
@@ -85,7 +84,7 @@ struct Packed {
 
 inline int64_t packed_rows(int64_t rows, int64_t documents) { return rows + documents; }
 
-// Memory for an operand packed along, or down.
+// Scratch for an operand packed along or down.
 template <class T>
 Tensor packed_along(Arena& scratch, const Heads& x, const AttentionMask& mask) {
   return scratch.alloc(
@@ -98,7 +97,7 @@ Tensor packed_down(Arena& scratch, const Heads& x, const AttentionMask& mask) {
                                                                   x.head_size())});
 }
 
-// pack(in, head, packed row, rows) for all blocks of rows of a tensor and all its heads.
+// Calls pack(in, head, packed row, rows) for all blocks of rows in all heads of x, in parallel.
 template <class T, class Pack>
 void for_each_block(const Heads& x, const Documents& documents, Pack&& pack) {
   const int64_t slots = documents.slots(kPackBlock);
@@ -113,11 +112,11 @@ void for_each_block(const Heads& x, const Documents& documents, Pack&& pack) {
 
 // The mask of one document.
 struct Visible {
-  int64_t keys, shift;  // query i stands at position i + shift
+  int64_t keys, shift;  // query i has position i + shift
   bool causal;
   int64_t window;
 
-  // Keys that some query of a block sees, from the start of a key block on.
+  // A block of queries attends to keys in [begin(), end()), where begin() is the start of a key block.
   int64_t begin(const Rows& queries) const {
     const int64_t first = window > 0 ? std::max<int64_t>(0, queries.begin + shift - window + 1) : 0;
     return first / kKeyBlock * kKeyBlock;
@@ -125,22 +124,22 @@ struct Visible {
   int64_t end(const Rows& queries) const {
     return causal ? std::clamp<int64_t>(queries.end + shift, 0, keys) : keys;
   }
-  // Whether every query of the block sees every key of [first, last).
-  bool whole(const Rows& queries, int64_t first, int64_t last) const {
+  // Whether every query of the block attends to every key in [first, last).
+  bool unmasked(const Rows& queries, int64_t first, int64_t last) const {
     if (!causal) return true;
     return last - 1 <= queries.begin + shift && (window == 0 || first > queries.end - 1 + shift - window);
   }
 
-  // Calls tile(part, key, keys, hides) for the tiles that a block of queries sees something of, in the order
-  // of their keys: queries `part` against keys [key, key + keys), of which some are hidden if `hides`.
+  // Calls tile(part, key, keys, masked) for the tiles that are not fully masked, in the order of their keys:
+  // queries `part` against keys [key, key + keys), where `masked` tells whether some pairs are masked.
   template <class Tile>
   void for_each_tile(const Rows& queries, Tile&& tile) const {
     const auto visit = [&](const Rows& part, int64_t key) {
       const int64_t last = std::min(key + kKeyBlock, end(part));
-      if (key >= begin(part) && key < last) tile(part, key, last - key, !whole(part, key, last));
+      if (key >= begin(part) && key < last) tile(part, key, last - key, !unmasked(part, key, last));
     };
     for (int64_t key = begin(queries); key < end(queries); key += kKeyBlock) {
-      if (whole(queries, key, std::min(key + kKeyBlock, keys))) {
+      if (unmasked(queries, key, std::min(key + kKeyBlock, keys))) {
         visit(queries, key);
         continue;
       }
@@ -154,10 +153,11 @@ inline Visible visible(const AttentionMask& mask, int64_t queries, int64_t keys)
   return {.keys = keys, .shift = keys - queries, .causal = mask.causal, .window = mask.window};
 }
 
-// Scores that are not seen become -inf.
-inline void hide(float* scores, const Visible& mask, const Rows& queries, int64_t first_key, int64_t keys) {
+// Sets masked scores to -inf.
+inline void mask_scores(float* scores, const Visible& mask, const Rows& queries, int64_t first_key,
+                        int64_t keys) {
   constexpr Ints kIndex{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  // No position is as far from another as this, so that 32 bits hold every difference.
+  // Exceeds every distance of two positions, and keeps differences within 32 bits.
   const int64_t window =
       mask.window > 0 ? std::min<int64_t>(mask.window, int64_t{1} << 30) : int64_t{1} << 30;
   for (int64_t i = 0; i < queries.size(); i += kWidth) {
@@ -174,7 +174,7 @@ inline void hide(float* scores, const Visible& mask, const Rows& queries, int64_
 // 2^x for x up to 1, within 2 units in the last place; 0 below -126, NaN stays NaN.
 [[gnu::always_inline]] inline Floats exp2(Floats x) {
   const Floats clamped = simd::max(splat(-126.0f), x);
-  // x = n + r, |r| <= 1/2; adding 1.5 * 2^23 leaves n in the lowest bits.
+  // x = n + r, |r| <= 1/2; adding 1.5 * 2^23 leaves n in the low bits.
   const Floats magic = splat(12582912.0f), shifted = clamped + magic;
   const Floats r = clamped - (shifted - magic);
   Floats p = splat(1.53533e-4f);

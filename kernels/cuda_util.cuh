@@ -1,6 +1,6 @@
 #pragma once
-// What the CUDA twins share: loads and stores of several elements at once with conversion to and from float,
-// sums over a warp and a block in one fixed order, and the launch.
+// Shared by the CUDA kernels: vector loads and stores with conversion to and from float, reductions over a
+// warp and a block in a fixed order, and the check of a launch.
 
 #include <cstdint>
 
@@ -44,7 +44,7 @@ __device__ inline float round_to(float value) {
   return to_float(from_float<T>(value));
 }
 
-// N elements that move as one access: 16 bytes of T, or fewer.
+// N elements of T loaded or stored by one access, at most 16 bytes.
 template <class T, int N>
 struct alignas(sizeof(T) * N) Pack {
   T element[N];
@@ -67,19 +67,19 @@ bool packable(int64_t row, Pointers... pointers) {
   return row % kPackSize<T> == 0 && ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
 }
 
-// For what only the device knows, such as a token's number: where it does not hold the kernel stops itself,
-// which is an Error when the host next waits.
+// Checks a condition on device data, such as the range of a token: on failure the kernel traps, which the
+// host reports as an Error at its next wait.
 __device__ inline void require(bool condition) {
   if (!condition) __trap();
 }
 
-// The sum over a warp, in every lane; always the same tree.
+// The sum over a warp, in every lane, by a fixed tree.
 __device__ inline float warp_sum(float value) {
   for (int offset = kWarp / 2; offset > 0; offset /= 2) value += __shfl_xor_sync(0xffffffffu, value, offset);
   return value;
 }
 
-// The sum over a block of kThreads threads, in every thread; warps are added in order.
+// The sum over a block of kThreads threads, in every thread. Adds the sums of the warps in order.
 template <int kThreads>
 __device__ inline float block_sum(float value) {
   static_assert(kThreads % kWarp == 0);
@@ -93,7 +93,7 @@ __device__ inline float block_sum(float value) {
   return total;
 }
 
-// The largest value of a block of kThreads threads that is a number, in every thread.
+// The maximum over a block of kThreads threads, ignoring NaN, in every thread.
 template <int kThreads>
 __device__ inline float block_max(float value) {
   static_assert(kThreads % kWarp == 0);
@@ -112,7 +112,7 @@ __device__ inline float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf
 
 inline cudaStream_t native(const Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
 
-// After every <<<...>>>: a launch that could not start is an Error here, not a riddle later.
+// Follows every <<<...>>>: throws Error if the launch failed.
 inline void check_launch(const char* kernel, std::source_location where = std::source_location::current()) {
   cuda_check(cudaGetLastError(), kernel, where);
 }

@@ -11,7 +11,7 @@ namespace {
 
 void check_masked(const char* op, const MaskedProduct& a) {
   check(a.out.shape == a.in.shape && a.out.dtype == a.in.dtype, op, ": the output is ", a.out.dtype, " ",
-        a.out.shape, ", the input is ", a.in.dtype, " ", a.in.shape);
+        a.out.shape, ", must be like the input ", a.in.dtype, " ", a.in.shape);
   check(a.p >= 0.0f && a.p < 1.0f, op, ": p is ", a.p, ", must be in [0, 1)");
   check(a.first >= 0, op, ": first is ", a.first, ", must not be negative");
 }
@@ -28,7 +28,7 @@ namespace {
 
 using namespace simd;
 
-// Random numbers are made this many at a time, in a buffer on the stack.
+// Random numbers are generated in batches of this size, on the stack.
 constexpr int64_t kBatch = 1024;
 
 template <class T>

@@ -1,4 +1,4 @@
-// Dropout on the GPU, with the CPU twin's bits.
+// Dropout on the GPU, with the same bits as on the CPU.
 
 #include "kernels/dropout.h"
 #include "kernels/flat.cuh"
@@ -29,7 +29,7 @@ struct Mask {
     Pack<T, N> result;
     for_each_random<N>(random, first + i, [&](int j, uint32_t bits) {
       const float factor = RandomStream::to_uniform(bits) >= p ? scale : 0.0f;
-      const float value = __fmul_rn(to_float(inputs.in.element[j]), factor);  // rounded before it is added
+      const float value = __fmul_rn(to_float(inputs.in.element[j]), factor);  // rounded before the sum
       result.element[j] = from_float<T>(accumulate ? to_float(inputs.out.element[j]) + value : value);
     });
     store<T, N>(out + i, result);

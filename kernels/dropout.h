@@ -1,8 +1,8 @@
 #pragma once
-// Dropout with probability p of a value to be dropped:
+// Dropout, where each value is dropped with probability p:
 //   mask[i] = uniform(first + i) >= p      y = x mask / (1 - p)      dx += or = dy mask / (1 - p)
-// No mask is stored: the backward pass makes it again from the same random stream. The mask depends on the
-// global index only, so any cut of x gives the same one. y may be x, and dx may be dy.
+// The mask is not stored: the backward pass generates it again from the same random stream. It depends only
+// on the global index, so splitting x does not change it. y may be x, and dx may be dy.
 
 #include "runtime/rng.h"
 #include "runtime/stream.h"
@@ -14,8 +14,8 @@ struct DropoutForward {
   Tensor y;             // any shape
   Tensor x;             // of y's shape and dtype
   float p;              // in [0, 1)
-  RandomStream random;  // of the run's seed, the name of the place in the model, and the micro-step
-  int64_t first = 0;    // the global index of x's first element
+  RandomStream random;  // from the run's seed, the name of the layer, and the micro-step
+  int64_t first = 0;    // global index of the first element of x
 };
 
 struct DropoutBackward {
@@ -27,7 +27,7 @@ struct DropoutBackward {
   bool accumulate_dx = false;  // dx += instead of dx =, for the residual stream
 };
 
-// Both directions: out = or += in mask / (1 - p).
+// For both directions: out = or += in mask / (1 - p).
 struct MaskedProduct {
   Tensor out, in;
   float p;

@@ -7,8 +7,8 @@ namespace flatshard {
 namespace {
 
 void check_like(const char* op, const char* name, const Tensor& t, const Tensor& y) {
-  check(t.shape == y.shape && t.dtype == y.dtype, op, ": ", name, " is ", t.dtype, " ", t.shape, ", y is ",
-        y.dtype, " ", y.shape);
+  check(t.shape == y.shape && t.dtype == y.dtype, op, ": ", name, " is ", t.dtype, " ", t.shape,
+        ", must be like y ", y.dtype, " ", y.shape);
 }
 
 }  // namespace
@@ -18,7 +18,7 @@ namespace {
 
 using namespace simd;
 
-// y[i] = value(i, lanes) for all elements of y.
+// y[i] = value(i, lanes).
 template <class T, class Value>
 void write_elements(const Tensor& y, int64_t written, Value&& value) {
   T* to = y.as<T>();
@@ -60,7 +60,7 @@ void cast(Stream& stream, const Cast& a) {
   check(is_float(a.y.dtype) && is_float(a.x.dtype), "cast: from ", a.x.dtype, " to ", a.y.dtype,
         "; both must be f32, bf16 or f16");
   check(a.y.data == nullptr || a.y.data != a.x.data || a.y.dtype == a.x.dtype, "cast: from ", a.x.dtype,
-        " to ", a.y.dtype, " in place");
+        " to ", a.y.dtype, " in place; x and y must not share memory");
   if (stream.planning() || a.y.empty()) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::cast(stream, a);

@@ -1,4 +1,4 @@
-// Cast, add and scale on the GPU, with the CPU twin's bits.
+// Cast, add and scale on the GPU, with the same bits as on the CPU.
 
 #include <algorithm>
 
@@ -69,7 +69,7 @@ struct ScaleOp {
 void cast(Stream& stream, const Cast& a) {
   visit_float(a.y.dtype, [&]<class To>() {
     visit_float(a.x.dtype, [&]<class From>() {
-      // What the wider of the two moves at once; the narrower moves half of that.
+      // A full access of the wider type, half an access of the narrower one.
       constexpr int kPack = std::min(kPackSize<To>, kPackSize<From>);
       const CastOp<To, From> op{a.y.as<To>(), a.x.as<From>()};
       launch_flat<kPack>(stream, "cast", op, a.y.size(), packable<float>(0, op.y, op.x));

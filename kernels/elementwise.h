@@ -1,7 +1,7 @@
 #pragma once
-// What a trainer does element by element outside its larger ops:
+// Elementwise operations:
 //   cast:  y = x in y's dtype, rounded to nearest even      add:  y = a + b      scale:  y = factor x
-// Sums and products are fp32 and rounded once. y may lie in the place of an input of its own dtype.
+// Sums and products are fp32 and rounded once. y may be an input of the same dtype.
 
 #include "runtime/stream.h"
 #include "runtime/tensor.h"

@@ -10,7 +10,7 @@
 namespace flatshard {
 namespace {
 
-// Tables and indices must fit rows of (N, C); `names` are the op's, the table's and its indices'.
+// Checks a table and its indices against rows (N, C).
 void check_table(const char* op, const char* table_name, const Tensor& table, DType dtype,
                  const char* index_name, const Tensor& index, const Tensor& rows) {
   check(table.dtype == dtype && table.shape.rank() == 2 && table.shape[-1] == rows.shape[-1], op, ": ",
@@ -41,7 +41,7 @@ namespace {
 using namespace simd;
 
 constexpr int64_t kForwardRows = 32;
-// A task of the backward pass owns these columns of all rows and walks all tokens.
+// A task of the backward pass owns this many columns of all rows and iterates over all tokens.
 constexpr int64_t kBackwardColumns = 128;
 
 const int32_t* indices_of(const Tensor& t) { return t.empty() ? nullptr : t.as<int32_t>(); }

@@ -1,7 +1,7 @@
-// The embedding on the GPU, with the CPU twin's bits. In the backward pass a block of threads stands at each
-// token. Where the token's number stood before, another block adds its rows; else this one looks for all that
-// follow, and adds them in their order. Each block reads all numbers, which cost little beside rows: they
-// stay in the caches.
+// The embedding on the GPU, with the same bits as on the CPU. The backward pass launches a thread block per
+// token. The block of the first occurrence of a token adds the rows of all its occurrences, in order; the
+// others exit. Each block scans all tokens, which is cheap compared to the rows, since they stay in the
+// caches.
 
 #include "kernels/embedding.h"
 #include "kernels/flat.cuh"
@@ -44,13 +44,13 @@ struct Gather {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
-constexpr int kPack = kPackSize<float>;  // of a table's row; a pack of dy may be shorter
+constexpr int kPack = kPackSize<float>;  // elements of a table row; a pack of dy may have fewer bytes
 
-// Numbers of tokens that a block looks through at once, kLooks for each thread.
+// Tokens that a block scans at a time, kLooks per thread.
 constexpr int kLooks = 4;
 constexpr int kWindow = kLooks * kThreads;
 
-// Bit k of a thread's result: whether number begin + k kThreads + threadIdx.x is `wanted`.
+// Bit k of the result tells whether numbers[begin + k kThreads + threadIdx.x] == wanted.
 __device__ inline uint32_t look(const int32_t* numbers, int64_t begin, int64_t end, int32_t wanted) {
   uint32_t found = 0;
   for (int k = 0; k < kLooks; ++k) {
@@ -60,12 +60,12 @@ __device__ inline uint32_t look(const int32_t* numbers, int64_t begin, int64_t e
   return found;
 }
 
-// Lists the places of the threads that have found one, in their order; returns how many there are.
-__device__ inline int list_places(bool found, int64_t place, int64_t (&places)[kThreads]) {
+// Collects the indices of the threads with `found`, in thread order; returns their number.
+__device__ inline int list_indices(bool found, int64_t index, int64_t (&indices)[kThreads]) {
   __shared__ int counts[kWarps];
   const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
   const uint32_t mask = __ballot_sync(0xffffffffu, found);
-  __syncthreads();  // both arrays may still be read
+  __syncthreads();  // the previous call may still be reading both arrays
   if (lane == 0) counts[warp] = __popc(mask);
   __syncthreads();
   int before = 0, all = 0;
@@ -73,18 +73,17 @@ __device__ inline int list_places(bool found, int64_t place, int64_t (&places)[k
     if (i < warp) before += counts[i];
     all += counts[i];
   }
-  if (found) places[before + __popc(mask & ((1u << lane) - 1))] = place;
+  if (found) indices[before + __popc(mask & ((1u << lane) - 1))] = index;
   __syncthreads();
   return all;
 }
 
-// table[numbers[n]] += dy[n], for the numbers that first stand at this block's n and the columns of its
-// slice.
+// table[numbers[n]] += dy[n] for all n with the number of this block, in the columns of its slice.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads)
     add_rows_kernel(float* table, const T* dy, const int32_t* numbers, int64_t size, int64_t table_rows,
                     int64_t C, int64_t slices) {
-  __shared__ int64_t places[kThreads];
+  __shared__ int64_t indices[kThreads];
   const int64_t n = blockIdx.x / slices;
   const int64_t column = (blockIdx.x % slices * kThreads + threadIdx.x) * N;
   const int32_t number = numbers[n];
@@ -99,11 +98,11 @@ __global__ void __launch_bounds__(kThreads)
     const uint32_t found = look(numbers, begin, size, number);
     if (!__syncthreads_or(static_cast<int>(found))) continue;
     for (int k = 0; k < kLooks; ++k) {
-      const int count = list_places(found >> k & 1u, begin + k * kThreads + threadIdx.x, places);
+      const int count = list_indices(found >> k & 1u, begin + k * kThreads + threadIdx.x, indices);
       if (column >= C) continue;
 #pragma unroll 8
       for (int i = 0; i < count; ++i) {
-        const Pack<T, N> row = load<T, N>(dy + places[i] * C + column);
+        const Pack<T, N> row = load<T, N>(dy + indices[i] * C + column);
         for (int j = 0; j < N; ++j) sum.element[j] += to_float(row.element[j]);
       }
     }

@@ -1,11 +1,11 @@
 #pragma once
-// Embedding of N tokens in C features, w of (V, C):
+// Embedding of N tokens, w (V, C):
 //   y[n] = w[tokens[n]]      dw[tokens[n]] += dy[n]
-// and with a learned table of positions, p of (P, C), as in GPT-2:
+// and with learned positions, p (P, C), as in GPT-2:
 //   y[n] = w[tokens[n]] + p[positions[n]]      dp[positions[n]] += dy[n]
-// The backward pass adds to each row in the order of n, whatever the threads. A token or position outside its
-// table is an Error before anything is written; on a GPU the kernel stops itself there, an Error that names
-// none.
+// The backward pass adds to each row in the order of n, independent of the number of threads. A token or
+// position outside its table throws Error before anything is written; on a GPU the kernel traps, and the
+// Error names no token.
 
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -24,7 +24,7 @@ struct EmbeddingBackward {
   Tensor dw;           // (V, C) f32, added to; empty where w is frozen
   Tensor dy;           // (N, C)
   Tensor tokens;       // (N) i32
-  Tensor dp{};         // (P, C) f32, added to; empty: none, or frozen
+  Tensor dp{};         // (P, C) f32, added to; empty: no positions, or frozen
   Tensor positions{};  // (N) i32
 };
 
@@ -32,7 +32,7 @@ void embedding_forward(Stream& stream, const EmbeddingForward& a);
 void embedding_backward(Stream& stream, const EmbeddingBackward& a);
 
 double min_bytes(const EmbeddingForward& a);
-double min_bytes(const EmbeddingBackward& a);  // as if every token were another one
+double min_bytes(const EmbeddingBackward& a);  // assumes that no token repeats
 double flops(const EmbeddingForward& a);
 double flops(const EmbeddingBackward& a);
 

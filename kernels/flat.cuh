@@ -1,7 +1,6 @@
 #pragma once
-// An op that makes element i of its outputs from element i of its inputs, as a kernel. The op says what it
-// reads and writes for N elements from i on; inputs are read before any output of the thread is written, so
-// that many loads are under way and outputs may lie in the place of inputs:
+// The kernel of elementwise ops. An op defines how to read and to write N elements starting at i. Each thread
+// reads all of its inputs before it writes, which keeps several loads in flight and allows in-place outputs:
 //   template <class T>
 //   struct Negate {
 //     T* y;
@@ -18,10 +17,9 @@
 namespace flatshard::cuda {
 
 inline constexpr int kFlatThreads = 256;
-inline constexpr int kFlatPacks = 2;  // of a thread
+inline constexpr int kFlatPacks = 2;  // per thread
 
-// The loops are unrolled whatever an op costs: in a loop the compiler stores the elements of a pack one by
-// one.
+// The loops are always unrolled: otherwise the compiler stores the elements of a pack one by one.
 template <int N, class Op>
 __global__ void __launch_bounds__(kFlatThreads) flat_kernel(Op op, int64_t size) {
   constexpr int64_t kStride = static_cast<int64_t>(kFlatThreads) * N;
@@ -38,7 +36,7 @@ __global__ void __launch_bounds__(kFlatThreads) flat_kernel(Op op, int64_t size)
     op.template write<1>(tail + threadIdx.x, op.template read<1>(tail + threadIdx.x));
 }
 
-// In packs of N elements where they are `packable`, else of one.
+// Processes packs of N elements if `packable`, single elements otherwise.
 template <int N, class Op>
 void launch_flat(Stream& stream, const char* name, const Op& op, int64_t size, bool packable) {
   const auto launch = [&]<int kPack>() {

@@ -14,7 +14,7 @@ template <class Args>
 void check_head(const char* op, const Args& a) {
   check(a.w.shape.rank() == 2 && a.w.shape[-1] == a.x.shape[-1] && a.w.dtype == a.x.dtype, op, ": w is ",
         a.w.dtype, " ", a.w.shape, ", x is ", a.x.dtype, " ", a.x.shape,
-        "; w must be (V, C) with x's dtype and last dimension");
+        "; w must be (V, C) with the dtype and last dimension of x");
   for (const auto& [name, t, dtype] : {std::tuple{"loss", a.loss, DType::f32},
                                        {"targets", a.targets, DType::i32},
                                        {"weights", a.weights, DType::f32}})
@@ -29,13 +29,15 @@ int64_t chunk_of(const Args& a) {
   return a.chunk > 0 ? std::min(a.chunk, N) : head_chunk(N, a.w.shape[0]);
 }
 
-// Before the first chunk, so that the Error counts from the first token and nothing has been written.
+// Runs before the first chunk, so that the Error has the index of the token in the call and nothing is
+// written.
 template <class Args>
 void check_all_targets(Stream& stream, const Args& a) {
   check_targets(stream, a.targets, a.valid_vocab > 0 ? a.valid_vocab : a.w.shape[0]);
 }
 
-// Calls work(begin, end) for the tokens of each chunk. A plan knows all of them by the first and the last.
+// Calls work(begin, end) for each chunk of tokens. Planning visits only the first and the last, the only two
+// sizes.
 template <class Args, class Work>
 void for_each_chunk(const Stream& stream, const Args& a, Work&& work) {
   const int64_t N = a.x.rows(), chunk = chunk_of(a), last = (N - 1) / chunk * chunk;
@@ -45,7 +47,7 @@ void for_each_chunk(const Stream& stream, const Args& a, Work&& work) {
   }
 }
 
-// Tokens [begin, end) of a tensor with C elements for each.
+// Tokens [begin, end) of a tensor with C elements per token.
 Tensor tokens_of(const Tensor& t, int64_t C, int64_t begin, int64_t end) {
   return t.view({t.size() / C, C}).slice(begin, end);
 }
@@ -84,9 +86,9 @@ void head_loss_forward(Stream& stream, Arena& scratch, const HeadLossForward& a)
 void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& a) {
   check_head("head_loss_backward", a);
   check(a.dx.shape == a.x.shape && a.dx.dtype == a.x.dtype, "head_loss_backward: dx is ", a.dx.dtype, " ",
-        a.dx.shape, ", x is ", a.x.dtype, " ", a.x.shape);
+        a.dx.shape, ", must be like x ", a.x.dtype, " ", a.x.shape);
   check(a.dw.empty() || (a.dw.dtype == DType::f32 && a.dw.shape == a.w.shape), "head_loss_backward: dw is ",
-        a.dw.dtype, " ", a.dw.shape, ", must be f32 like w ", a.w.shape, ", or empty");
+        a.dw.dtype, " ", a.dw.shape, ", must be f32 ", a.w.shape, " like w, or empty");
   if (a.x.empty()) return;
   const int64_t V = a.w.shape[0], C = a.w.shape[1], chunk = chunk_of(a);
   const ArenaScope scope(scratch);

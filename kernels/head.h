@@ -1,12 +1,12 @@
 #pragma once
-// The output head and its cross-entropy over N tokens of C features and a vocabulary of V, w of (V, C):
+// The output head and its cross-entropy over N tokens, w (V, C):
 //   logits = x w^T      loss = cross_entropy(logits)      dx = dlogits w      dw += dlogits^T x
 // computed chunk by chunk of tokens, so that the (N, V) logits never exist at once. Logits are fp32; dlogits
 // is rounded to x's dtype before its two products. Losses, targets, weights and valid_vocab are those
 // of cross_entropy.h.
 //
-// The chunk belongs to the definition of a result's bits: dw is summed chunk by chunk, in order, and a matrix
-// product of fewer rows may sum each of them in another order.
+// The bits of the result depend on the chunk size: dw is summed chunk by chunk, and a matrix product with
+// fewer rows may sum in another order.
 
 #include "kernels/cross_entropy.h"
 #include "runtime/arena.h"
@@ -26,7 +26,7 @@ struct HeadLossForward {
   bool tf32 = false;        // of its matrix products (gemm.h)
 };
 
-// The loss as well, in one pass.
+// Computes the loss as well.
 struct HeadLossBackward {
   Tensor dx;                // (N, C)
   Tensor dw;                // (V, C) f32, added to; empty where w is frozen
@@ -40,9 +40,8 @@ struct HeadLossBackward {
   bool tf32 = false;        // of its matrix products (gemm.h)
 };
 
-// The tokens of a chunk where none are asked for: as many as give kHeadLogitsBytes of fp32 logits, in
-// multiples of 64, at least 64 and at most N. A longer chunk needs more scratch and reads and writes dw less
-// often.
+// The default chunk: as many tokens as fit kHeadLogitsBytes of fp32 logits, a multiple of 64, at least 64 and
+// at most N. A larger chunk needs more scratch and accesses dw less often.
 inline constexpr int64_t kHeadLogitsBytes = 128 << 20;
 int64_t head_chunk(int64_t N, int64_t V);
 

@@ -12,10 +12,10 @@ namespace {
 
 using namespace simd;
 
-// Random numbers are made this many at a time, in a buffer on the stack.
+// Random numbers are generated in batches of this size, on the stack.
 constexpr int64_t kBatch = 1024;
 
-void make_values(const InitParam& a, int64_t first, std::span<float> values) {
+void generate(const InitParam& a, int64_t first, std::span<float> values) {
   switch (a.init.kind) {
     case Init::Kind::constant:
       std::fill(values.begin(), values.end(), a.init.value);
@@ -37,7 +37,7 @@ void init(const InitParam& a) {
     float values[kBatch];
     for (int64_t begin = block_begin; begin < block_end; begin += kBatch) {
       const int64_t count = std::min(kBatch, block_end - begin);
-      make_values(a, a.first + begin, {values, static_cast<size_t>(count)});
+      generate(a, a.first + begin, {values, static_cast<size_t>(count)});
       T* y = a.y.as<T>() + begin;
       for_each_vector(count, [&](int64_t i, auto lanes) { store(y + i, load(values + i, lanes), lanes); });
     }
@@ -50,7 +50,7 @@ void init(const InitParam& a) {
 void init_param(Stream& stream, const InitParam& a) {
   check(is_float(a.y.dtype), "init_param: y is ", a.y.dtype, ", must be f32, bf16 or f16");
   check(a.first >= 0, "init_param: first is ", a.first, ", must not be negative");
-  check(std::isfinite(a.init.value), "init_param: the value is ", a.init.value, ", must be finite");
+  check(std::isfinite(a.init.value), "init_param: init.value is ", a.init.value, ", must be finite");
   if (stream.planning() || a.y.empty()) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::init_param(stream, a);
@@ -58,7 +58,7 @@ void init_param(Stream& stream, const InitParam& a) {
 }
 
 double min_bytes(const InitParam& a) { return static_cast<double>(a.y.bytes()); }
-double flops(const InitParam& a) {  // what Box-Muller costs a number, the random bits not counted
+double flops(const InitParam& a) {  // Box-Muller per number, without the random bits
   return a.init.kind == Init::Kind::normal ? 20.0 * static_cast<double>(a.y.size()) : 0.0;
 }
 

@@ -1,4 +1,4 @@
-// The first values of parameters on the GPU, with the CPU twin's bits.
+// Parameter initialization on the GPU, with the same bits as on the CPU.
 
 #include "kernels/flat.cuh"
 #include "kernels/init.h"
@@ -7,7 +7,7 @@
 namespace flatshard::cuda {
 namespace {
 
-// One kind of values for a kernel, so that it holds no branch.
+// One kernel per kind of distribution, so that it has no branches.
 template <class T, Init::Kind kKind>
 struct MakeValues {
   T* y;

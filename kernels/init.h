@@ -1,7 +1,7 @@
 #pragma once
-// The first values of a parameter, a function of seed, name and global index only:
+// The initial values of a parameter, a function of seed, name and global index only:
 //   y[i] = value   or   value * normal(first + i)   or   value * (2 uniform(first + i) - 1)
-// made in fp32 and rounded to y's dtype. y may be any range of the parameter; `first` says where it begins.
+// computed in fp32 and rounded to the dtype of y. y may be any range of the parameter, starting at `first`.
 
 #include "runtime/param.h"
 #include "runtime/rng.h"
@@ -13,8 +13,8 @@ namespace flatshard {
 struct InitParam {
   Tensor y;  // any shape
   Init init;
-  RandomStream random;  // of the run's seed and the parameter's name
-  int64_t first = 0;    // the index in the whole parameter of y's first element
+  RandomStream random;  // from the run's seed and the parameter's name
+  int64_t first = 0;    // index of the first element of y in the parameter
 };
 
 void init_param(Stream& stream, const InitParam& a);

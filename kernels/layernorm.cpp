@@ -11,7 +11,7 @@ namespace {
 void check_parameter(const char* op, const char* name, const Tensor& parameter, const Tensor& x) {
   check(parameter.size() == x.shape[-1] && parameter.dtype == x.dtype, op, ": ", name, " is ",
         parameter.dtype, " ", parameter.shape, ", x is ", x.dtype, " ", x.shape, "; ", name,
-        " must have x's dtype and last dimension");
+        " must have the dtype and last dimension of x");
 }
 
 void check_statistic(const char* op, const char* name, const Tensor& statistic, const Tensor& x) {
@@ -33,7 +33,7 @@ namespace {
 
 using namespace simd;
 
-// Writes one row of y and its statistics.
+// Computes one row of y and its statistics.
 template <class T, class Output>
 void forward_row(const LayerNormForward& a, int64_t row, Output out) {
   const int64_t C = a.x.shape[-1];
@@ -64,7 +64,7 @@ void forward(const LayerNormForward& a) {
   });
 }
 
-// One row: writes dx, adds dy xhat to dw and dy to db, which follows dw.
+// One row: computes dx, adds dy xhat to dw and dy to db, which is stored after dw.
 template <class T, class Output>
 void backward_row(const LayerNormBackward& a, int64_t row, float* dw, Output out) {
   const int64_t C = a.x.shape[-1];
@@ -108,7 +108,7 @@ void layernorm_forward(Stream& stream, const LayerNormForward& a) {
   check_statistic("layernorm_forward", "mean", a.mean, a.x);
   check_statistic("layernorm_forward", "rstd", a.rstd, a.x);
   check(a.y.shape == a.x.shape && a.y.dtype == a.x.dtype, "layernorm_forward: y is ", a.y.dtype, " ",
-        a.y.shape, ", x is ", a.x.dtype, " ", a.x.shape);
+        a.y.shape, ", must be like x ", a.x.dtype, " ", a.x.shape);
   if (stream.planning() || a.x.empty()) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::layernorm_forward(stream, a);

@@ -1,6 +1,6 @@
-// LayerNorm on the GPU. A block owns a row in the forward pass. In the backward pass a block owns a block of
-// rows, as the CPU twin's tasks do: it writes their dx and one partial sum each of dw and of db, which
-// follows dw.
+// LayerNorm on the GPU. In the forward pass a thread block owns a row. In the backward pass it owns a block
+// of rows, like a task on the CPU: it writes their dx and one partial sum of dw and of db, which is stored
+// after dw.
 
 #include "kernels/layernorm.h"
 #include "kernels/row_blocks.cuh"
@@ -70,8 +70,8 @@ struct BackwardRow {
   struct Sums {
     float dxhat = 0.0f, dot = 0.0f;
   };
-  // Of this thread's columns: the sums that dx needs, and what the row adds to dw and db, which the first row
-  // begins.
+  // For the columns of this thread: the sums for dx, and the contribution to dw and db, which the first row
+  // initializes.
   __device__ Sums add_weights(float* dw, bool first) const {
     const Partial partial{C / N};
     float* db = dw + C;
@@ -116,7 +116,7 @@ struct BackwardRow {
   }
 };
 
-// The partial sums of a block are made in global memory, row after row; each column belongs to one thread.
+// Accumulates the partial sums of a block in global memory, row by row; each column belongs to one thread.
 template <class T, int N>
 __global__ void __launch_bounds__(kRowThreads)
     backward_kernel(BackwardPointers p, int64_t rows, int64_t C, int64_t row_block, bool accumulate) {

@@ -4,8 +4,8 @@
 //   y = xhat w + b
 //   dx += or = rstd (dy w - mean(dy w) - xhat mean(dy w xhat))
 //   dw += sum over rows of dy xhat      db += sum over rows of dy
-// Statistics and sums are fp32; y is rounded once. The variance comes from a pass of its own over x - mean.
-// dw and db are summed in an order that does not depend on threads (kernels/row_blocks.h).
+// Statistics and sums are fp32; y is rounded once. The variance is computed in a second pass, over x - mean.
+// dw and db are summed in an order independent of the number of threads (kernels/row_blocks.h).
 
 #include "runtime/arena.h"
 #include "runtime/stream.h"
@@ -15,8 +15,8 @@ namespace flatshard {
 
 struct LayerNormForward {
   Tensor y;     // (..., C)
-  Tensor mean;  // (rows) f32, kept for the backward pass
-  Tensor rstd;  // (rows) f32, kept for the backward pass
+  Tensor mean;  // (rows) f32, saved for the backward pass
+  Tensor rstd;  // (rows) f32, saved for the backward pass
   Tensor x;     // (..., C), of y's dtype
   Tensor w;     // (C), of y's dtype
   Tensor b;     // (C), of y's dtype

@@ -13,7 +13,7 @@ constexpr int64_t kBlock = 4096;
 constexpr int kMaxLevels = 32;
 constexpr int64_t kMaxLanes = int64_t{1} << (kMaxLevels - 1);
 
-// The tree over L vectors, L a power of two; `stride` elements lie between lanes.
+// The tree over L lanes, L a power of two, `stride` elements apart.
 template <int L, class T, class Lanes>
 inline Floats full_tree(const T* p, int64_t stride, Lanes lanes) {
   if constexpr (L == 1)
@@ -22,8 +22,8 @@ inline Floats full_tree(const T* p, int64_t stride, Lanes lanes) {
     return full_tree<L / 2>(p, stride, lanes) + full_tree<L / 2>(p + L / 2 * stride, stride, lanes);
 }
 
-// The tree over any number of lanes as a binary counter: bit k of the number of lanes seen says whether a sum
-// of 2^k lanes waits for its neighbour.
+// The tree over any number of lanes as a binary counter: bit k of the number of lanes processed tells whether
+// a sum of 2^k lanes is pending.
 template <class T, class Lanes>
 inline Floats any_tree(const T* p, int64_t L, int64_t stride, Lanes lanes) {
   Floats waiting[kMaxLevels];
@@ -72,9 +72,9 @@ void sum_lanes(const OrderedSum& a) {
 
 void ordered_sum(Stream& stream, const OrderedSum& a) {
   check(a.lanes.shape.rank() >= 1 && a.lanes.shape[0] >= 1 && a.lanes.shape[0] <= cpu::kMaxLanes,
-        "ordered_sum: lanes is ", a.lanes.shape, ", must begin with 1 to 2^31 lanes");
+        "ordered_sum: lanes is ", a.lanes.shape, ", must have a first dimension of 1 to 2^31");
   check(a.y.dtype == DType::f32 && a.y.size() * a.lanes.shape[0] == a.lanes.size(), "ordered_sum: y is ",
-        a.y.dtype, " ", a.y.shape, ", must be f32 with the elements of one of the lanes ", a.lanes.shape);
+        a.y.dtype, " ", a.y.shape, ", must be f32 with the elements of one lane of ", a.lanes.shape);
   check(is_float(a.lanes.dtype), "ordered_sum: lanes is ", a.lanes.dtype, ", must be f32, bf16 or f16");
   if (stream.planning() || a.y.empty()) return;
   if constexpr (kCudaBuilt)

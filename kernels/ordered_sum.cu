@@ -1,5 +1,5 @@
-// The sum over lanes on the GPU, with the CPU twin's bits: a thread adds its elements' lanes in the same
-// tree.
+// The sum over lanes on the GPU, with the same bits as on the CPU: each thread adds the lanes of its elements
+// by the same tree.
 
 #include "kernels/flat.cuh"
 #include "kernels/ordered_sum.h"
@@ -23,7 +23,7 @@ __device__ inline Pack<float, N> load_floats(const T* p) {
   return floats;
 }
 
-// The tree over L lanes, L a power of two; `stride` elements lie between lanes.
+// The tree over L lanes, L a power of two, `stride` elements apart.
 template <int L, int N, class T>
 __device__ inline Pack<float, N> full_tree(const T* p, int64_t stride) {
   if constexpr (L == 1)
@@ -32,8 +32,8 @@ __device__ inline Pack<float, N> full_tree(const T* p, int64_t stride) {
     return full_tree<L / 2, N>(p, stride) + full_tree<L / 2, N>(p + L / 2 * stride, stride);
 }
 
-// The tree over any number of lanes as a binary counter: bit k of the number of lanes seen says whether a sum
-// of 2^k lanes waits for its neighbour.
+// The tree over any number of lanes as a binary counter: bit k of the number of lanes processed tells whether
+// a sum of 2^k lanes is pending.
 template <int N, class T>
 __device__ inline Pack<float, N> any_tree(const T* p, int64_t L, int64_t stride) {
   Pack<float, N> waiting[kMaxLevels];
@@ -48,7 +48,7 @@ __device__ inline Pack<float, N> any_tree(const T* p, int64_t L, int64_t stride)
   return sum;
 }
 
-// kLanes is the number of lanes where it is a small power of two, else 0.
+// kLanes is the number of lanes if it is a small power of two, else 0.
 template <int kLanes, class T>
 struct SumLanes {
   float* y;

@@ -1,12 +1,12 @@
 #pragma once
-// The sum over lanes (micro-batches) in one fixed binary tree, in fp32:
+// The sum over lanes (micro-batches) by a fixed binary tree, in fp32:
 //   y = tree(lanes)   or   y += tree(lanes)
-// The tree adds neighbours and carries an odd last one up: l0 + l1, l2 + l3, ...; then sums of two, sums of
-// four, and so on: 7 lanes are ((l0+l1) + (l2+l3)) + ((l4+l5) + l6).
+// Each level of the tree adds neighbors and carries an odd last element up: 7 lanes give
+// ((l0+l1) + (l2+l3)) + ((l4+l5) + l6).
 //
-// The tree may be built in pieces, like a binary counter: partial sums of equal, aligned numbers of lanes
-// (a power of two) are joined by y += of one lane, f32, when both exist, and at the end the smaller into the
-// larger. Whoever computed which piece, the bits are those of one call over all lanes.
+// The tree can be built incrementally, like a binary counter: two partial sums of 2^k lanes each, the first
+// starting at a multiple of 2^(k+1), are combined by y += with one f32 lane, and at the end smaller partial
+// sums are added to larger ones. The result has the bits of one call over all lanes.
 
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -15,7 +15,7 @@ namespace flatshard {
 
 struct OrderedSum {
   Tensor y;                 // (...) f32
-  Tensor lanes;             // (L, ...) f32, bf16 or f16; L >= 1 times the elements of y
+  Tensor lanes;             // (L, ...) f32, bf16 or f16: L >= 1 times the elements of y
   bool accumulate = false;  // y += instead of y =
 };
 

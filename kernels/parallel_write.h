@@ -1,12 +1,12 @@
 #pragma once
-// parallel_blocks for an op that writes an output it does not read. An ordinary store first fetches the line
-// that it overwrites, a third of the memory traffic of y = f(x). An output larger than any cache is therefore
-// written past the caches; a smaller one stays in them for its reader. The choice is made once per call, from
-// the output's size, and both ways write the same bits:
+// parallel_blocks for ops with a write-only output. An ordinary store first fetches the cache line that it
+// overwrites, a third of the memory traffic of y = f(x). An output larger than the caches is therefore
+// written with non-temporal stores; a smaller one stays cached for its reader. The choice depends only on the
+// size of the output, and both kinds of stores write the same bits:
 //   parallel_write(a.y.bytes(), rows, kRowBlock, [&](int64_t begin, int64_t end, auto out) {
 //     ... out.store(y + i, value, lanes);
 //   });
-// Where the output is in place of an input its lines are in the caches already: pass write_only_bytes(y, x).
+// An in-place output is cached already: pass write_only_bytes(y, x).
 
 #include "kernels/simd.h"
 #include "runtime/parallel.h"
@@ -14,10 +14,10 @@
 
 namespace flatshard {
 
-// Beyond what a share of a last-level cache keeps until the next op reads it.
+// Exceeds what the last-level cache is expected to hold until the next op reads it.
 inline constexpr int64_t kPastCachesBytes = int64_t{32} << 20;
 
-// Tests: while one lives, outputs larger than `bytes` are written past the caches. Results must not change.
+// For tests: during its lifetime, outputs larger than `bytes` are written with non-temporal stores.
 class ScopedPastCachesBound {
  public:
   explicit ScopedPastCachesBound(int64_t bytes) : before_(bound_) { bound_ = bytes; }
@@ -31,11 +31,11 @@ class ScopedPastCachesBound {
   int64_t before_;
 };
 
-// Elements in a block of work that is large beside the cost of handing it to a thread.
+// Elements per block of work, enough to make the cost of scheduling it negligible.
 inline constexpr int64_t kBlockElements = 32768;
 inline int64_t rows_per_block(int64_t C) { return C < kBlockElements ? kBlockElements / (C < 1 ? 1 : C) : 1; }
 
-// What to pass for an output that may lie in the place of `input`.
+// The `written` argument for an output that may be in place of `input`.
 inline int64_t write_only_bytes(const Tensor& output, const Tensor& input) {
   return output.data == input.data ? 0 : output.bytes();
 }
@@ -59,7 +59,7 @@ struct PastCachesOutput {
   void finish() const { simd::store_fence(); }
 };
 
-// work(begin, end, out) for blocks of [0, n); `written` is the size of the op's output in bytes.
+// Calls work(begin, end, out) for blocks of [0, n). `written` is the size of the output in bytes.
 template <class Work>
 void parallel_write(int64_t written, int64_t n, int64_t block, Work&& work) {
   const auto run = [&](auto out) {

@@ -1,12 +1,12 @@
 #pragma once
-// Random numbers of elements side by side on the GPU: four of them are one call of the generator.
+// Random numbers of consecutive elements on the GPU. One call of the generator yields four.
 
 #include "kernels/cuda_util.cuh"
 #include "runtime/rng.h"
 
 namespace flatshard::cuda {
 
-// use(j, bits of number first + j) for j in [0, N). N is 1, or a multiple of four as `first` is then.
+// Calls use(j, bits of number first + j) for j in [0, N). N is 1, or N and `first` are multiples of four.
 template <int N, class Use>
 __device__ inline void for_each_random(const RandomStream& random, int64_t first, Use&& use) {
   if constexpr (N == 1) {

@@ -10,7 +10,7 @@ namespace {
 
 void check_norm(const char* op, const Tensor& x, const Tensor& w, const Tensor& rstd) {
   check(w.size() == x.shape[-1] && w.dtype == x.dtype, op, ": w is ", w.dtype, " ", w.shape, ", x is ",
-        x.dtype, " ", x.shape, "; w must have x's dtype and last dimension");
+        x.dtype, " ", x.shape, "; w must have the dtype and last dimension of x");
   check(rstd.size() == x.rows() && rstd.dtype == DType::f32, op, ": rstd is ", rstd.dtype, " ", rstd.shape,
         ", must be f32 with one element for each of ", x.rows(), " rows");
 }
@@ -43,7 +43,7 @@ void forward(const RmsNormForward& a) {
   });
 }
 
-// One row: writes dx, adds dy xhat to dw.
+// One row: computes dx, adds dy xhat to dw.
 template <class T, class Output>
 void backward_row(const RmsNormBackward& a, int64_t row, float* dw, Output out) {
   const int64_t C = a.x.shape[-1];
@@ -76,7 +76,7 @@ void backward(const RmsNormBackward& a, const Tensor& partial_dw) {
 void rmsnorm_forward(Stream& stream, const RmsNormForward& a) {
   check_norm("rmsnorm_forward", a.x, a.w, a.rstd);
   check(a.y.shape == a.x.shape && a.y.dtype == a.x.dtype, "rmsnorm_forward: y is ", a.y.dtype, " ", a.y.shape,
-        ", x is ", a.x.dtype, " ", a.x.shape);
+        ", must be like x ", a.x.dtype, " ", a.x.shape);
   if (stream.planning() || a.x.empty()) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::rmsnorm_forward(stream, a);
@@ -89,7 +89,7 @@ void rmsnorm_backward(Stream& stream, Arena& scratch, const RmsNormBackward& a) 
             a.dy.dtype == a.x.dtype,
         "rmsnorm_backward: dx ", a.dx.shape, ", dy ", a.dy.shape, " and x ", a.x.shape, " must agree");
   check(a.dw.dtype == DType::f32 && a.dw.size() == a.w.size(), "rmsnorm_backward: dw is ", a.dw.dtype, " ",
-        a.dw.shape, ", must be f32 like w ", a.w.shape);
+        a.dw.shape, ", must be f32 ", a.w.shape, " like w");
   const ArenaScope scope(scratch);
   const Tensor partial_dw = scratch.alloc(DType::f32, {row_blocks(a.x.rows()), a.x.shape[-1]});
   if (stream.planning() || a.x.empty()) return;

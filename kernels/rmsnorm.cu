@@ -1,5 +1,5 @@
-// RMSNorm on the GPU. A block owns a row in the forward pass. In the backward pass a block owns kRowBlock
-// rows, as the CPU twin's tasks do: it writes their dx and one partial sum of dw.
+// RMSNorm on the GPU. In the forward pass a thread block owns a row. In the backward pass it owns kRowBlock
+// rows, like a task on the CPU: it writes their dx and one partial sum of dw.
 
 #include "kernels/rmsnorm.h"
 #include "kernels/row_blocks.cuh"
@@ -37,7 +37,7 @@ struct BackwardPointers {
   const float* rstd;
 };
 
-// partial_dw of a block is summed in global memory, row after row; each column belongs to one thread.
+// Accumulates the partial sums of a block in global memory, row by row; each column belongs to one thread.
 template <class T, int N>
 __global__ void __launch_bounds__(kRowThreads)
     backward_kernel(BackwardPointers p, int64_t rows, int64_t C, int64_t row_block, bool accumulate) {

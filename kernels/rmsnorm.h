@@ -2,8 +2,8 @@
 // RMSNorm over the last dimension, x of (rows, C):
 //   rstd = 1 / sqrt(mean(x^2) + eps)      xhat = x rstd      y = xhat w
 //   dx += or = rstd (dy w - xhat mean(dy w xhat))      dw += sum over rows of dy xhat
-// Statistics and sums are fp32; xhat is rounded to x's dtype before the product with w, as Llama defines it.
-// dw is summed in an order that does not depend on threads (kernels/row_blocks.h).
+// Statistics and sums are fp32; xhat is rounded to the dtype of x before the product with w, as in Llama.
+// dw is summed in an order independent of the number of threads (kernels/row_blocks.h).
 
 #include "runtime/arena.h"
 #include "runtime/stream.h"
@@ -13,7 +13,7 @@ namespace flatshard {
 
 struct RmsNormForward {
   Tensor y;     // (..., C)
-  Tensor rstd;  // (rows) f32, kept for the backward pass
+  Tensor rstd;  // (rows) f32, saved for the backward pass
   Tensor x;     // (..., C), of y's dtype
   Tensor w;     // (C), of y's dtype
   float eps;

@@ -13,14 +13,14 @@ void check_rotation(const char* op, const Rotation& r) {
   check(r.x.shape.rank() == 3 && r.y.shape == r.x.shape && r.y.dtype == r.x.dtype, op, ": from ", r.x.dtype,
         " ", r.x.shape, " to ", r.y.dtype, " ", r.y.shape, "; both must be (T, H, D) of one dtype");
   const int64_t D = r.x.shape[-1];
-  check(D % 2 == 0, op, ": heads have ", D, " elements, must be an even number");
+  check(D % 2 == 0, op, ": heads have ", D, " elements, must be even");
   check(r.positions.dtype == DType::i32 && r.positions.size() == r.x.shape[0], op, ": positions are ",
-        r.positions.dtype, " ", r.positions.shape, ", must be i32 with one for each of ", r.x.shape[0],
-        " tokens");
+        r.positions.dtype, " ", r.positions.shape, ", must be i32 with one element for each of ",
+        r.x.shape[0], " tokens");
   check(r.table.dtype == DType::f32 && r.table.shape.rank() == 2 && r.table.shape[1] == D, op,
         ": the table is ", r.table.dtype, " ", r.table.shape, ", must be f32 (positions, ", D, ")");
   check(r.y.data == nullptr || r.y.data != r.x.data || r.y_stride == r.x_stride, op,
-        ": in place with strides ", r.x_stride, " and ", r.y_stride);
+        ": in place with strides ", r.x_stride, " and ", r.y_stride, "; they must be equal");
 }
 
 double llama3_frequency(double frequency, const RopeScaling& s) {
@@ -37,8 +37,8 @@ void check_scaling(const RopeScaling& s) {
   check(s.factor > 0, "rope scaling: factor is ", s.factor, ", must be positive");
   if (s.kind == RopeScaling::Kind::linear) return;
   check(s.low_frequency_factor > 0 && s.low_frequency_factor < s.high_frequency_factor,
-        "rope scaling: low_frequency_factor is ", s.low_frequency_factor, ", must be positive and below ",
-        s.high_frequency_factor, ", the high_frequency_factor");
+        "rope scaling: low_frequency_factor is ", s.low_frequency_factor,
+        ", must be positive and below high_frequency_factor = ", s.high_frequency_factor);
   check(s.original_positions > 0, "rope scaling: original_positions is ", s.original_positions,
         ", must be positive");
 }
@@ -104,7 +104,7 @@ int64_t token_stride(const char* op, int64_t stride, const Tensor& x) {
 }  // namespace
 
 std::vector<double> rope_frequencies(int64_t D, double theta, const RopeScaling& scaling) {
-  check(D > 0 && D % 2 == 0, "rope: heads have ", D, " elements, must be a positive even number");
+  check(D > 0 && D % 2 == 0, "rope: heads have ", D, " elements, must be positive and even");
   check(theta > 0, "rope: theta is ", theta, ", must be positive");
   check_scaling(scaling);
   std::vector<double> frequencies;
@@ -163,7 +163,7 @@ void rope_backward(Stream& stream, const RopeBackward& a) {
                 .sign = -1.0f});
 }
 
-// The table's rows are shared by tokens and stay in the caches.
+// Without the table, whose rows stay in the caches.
 double min_bytes(const RopeForward& a) {
   return static_cast<double>(a.x.bytes() + a.y.bytes() + a.positions.bytes());
 }

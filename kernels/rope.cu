@@ -1,5 +1,5 @@
-// RoPE on the GPU, with the CPU twin's bits. Element i counts the pairs of all heads; it stands for the
-// pair's first, and the second lies D / 2 behind it.
+// RoPE on the GPU, with the same bits as on the CPU. Index i runs over the pairs of all heads. It stands for
+// the first element of the pair; the second is D / 2 elements further.
 
 #include "kernels/flat.cuh"
 #include "kernels/rope.h"
@@ -7,7 +7,7 @@
 namespace flatshard::cuda {
 namespace {
 
-// As many pairs at a time as an access to the table moves: that to x may be shorter.
+// A pack is a full access to the table; the access to x may be shorter.
 constexpr int kPairs = kPackSize<float>;
 
 template <class T>

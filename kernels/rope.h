@@ -1,13 +1,13 @@
 #pragma once
-// Rotary position embedding, half-split: in each head of D elements the pair (x[i], x[i + D/2]) turns by the
-// angle of its token's position p and frequency i,
+// Rotary position embedding, half-split: in each head of D elements the pair (x[i], x[i + D/2]) is rotated by
+// an angle that depends on the position p of its token,
 //   y[i] = x[i] cos - x[i + D/2] sin      y[i + D/2] = x[i + D/2] cos + x[i] sin      angle = p frequency[i]
-// and gradients turn back by the same angle. Frequencies are theta^(-2i/D), scaled as RopeScaling says.
+// and gradients are rotated back by the same angle. Frequencies are theta^(-2i/D), scaled by RopeScaling.
 //
-// The table holds cosines and sines for positions [0, P), computed in double and rounded once; it is built
-// on the host when a run starts. x and y may be heads inside a packed QKV matrix (kernels/packed.h; q and k
-// lie side by side there, so one call turns both), and y may be x itself. A position outside the table is an
-// Error before anything is written; on a GPU the kernel stops itself there, an Error that names none.
+// The table holds cosines and sines for positions [0, P), computed in double on the host and rounded once. x
+// and y may be heads of a packed qkv matrix (kernels/packed.h), where one call rotates q and k together, and
+// y may be x. A position outside the table throws Error before anything is written; on a GPU the kernel
+// traps, and the Error names no position.
 
 #include <vector>
 
@@ -20,9 +20,9 @@ namespace flatshard {
 struct RopeScaling {
   enum class Kind { none, linear, llama3 };
   Kind kind = Kind::none;
-  double factor = 1;  // linear: every frequency is divided by it
-  // llama3: wavelengths above original / low are divided by factor, those below original / high are kept, and
-  // between the two the frequency goes over linearly in original / wavelength.
+  double factor = 1;  // linear: divides every frequency
+  // llama3, with r = original_positions / wavelength: divides frequencies with r < low_frequency_factor by
+  // factor, keeps those with r > high_frequency_factor, and interpolates linearly in r between the two.
   double low_frequency_factor = 1, high_frequency_factor = 4;
   int64_t original_positions = 8192;
 };
@@ -38,7 +38,7 @@ struct RopeForward {
   Tensor x;              // (T, H, D), of y's dtype
   Tensor positions;      // (T) i32, in [0, P)
   Tensor table;          // (P, D) f32
-  int64_t y_stride = 0;  // from token to token, in elements; 0: H D
+  int64_t y_stride = 0;  // between tokens, in elements; 0: H D
   int64_t x_stride = 0;
 };
 
@@ -51,7 +51,7 @@ struct RopeBackward {
   int64_t dy_stride = 0;
 };
 
-// Both directions: y = x turned by `sign` times the angle.
+// For both directions: y = x rotated by `sign` times the angle.
 struct Rotation {
   Tensor y, x, positions, table;
   int64_t y_stride, x_stride;

@@ -1,7 +1,6 @@
 #pragma once
-// Sums over the rows of a tensor on the GPU (row_blocks.h): a block of threads sums a block of rows into its
-// own row of partials in global memory, where each column belongs to one thread, and a second kernel adds the
-// partials in order.
+// Sums over the rows of a tensor on the GPU (row_blocks.h). A thread block sums a block of rows into its own
+// row of partials in global memory, one thread per column; a second kernel adds the partials in order.
 
 #include "kernels/cuda_util.cuh"
 
@@ -9,23 +8,22 @@ namespace flatshard::cuda {
 
 inline constexpr int kRowThreads = 256;
 
-// Calls body(i) for the packs of N elements from i on that are this thread's share of a row of C elements.
+// Calls body(i) for each pack of N elements, starting at i, that this thread handles in a row of C elements.
 template <int N, class Body>
 __device__ inline void for_each_pack(int64_t C, Body body) {
   for (int64_t i = static_cast<int64_t>(threadIdx.x) * N; i < C; i += kRowThreads * N) body(i);
 }
 
-// A row of partial sums: packs of N columns lie in pieces of 16 bytes, first the first piece of every pack,
-// then the second, so that lanes side by side access pieces side by side. Where packs are one piece, columns
-// lie in order.
+// A row of partial sums. A pack of N columns is split into pieces of 16 bytes; the first pieces of all packs
+// are stored first, then the second ones, so that accesses of neighboring lanes are coalesced.
 template <int N>
 struct PartialRow {
   static constexpr int kPiece = N < kPackSize<float> ? N : kPackSize<float>;
   static constexpr int kPieces = N / kPiece;
   using Piece = Pack<float, kPiece>;
-  int64_t packs;  // of a row
+  int64_t packs;  // per row
 
-  // Of the pack that begins at column i.
+  // For the pack that starts at column i.
   __device__ int64_t place(int64_t i, int piece) const { return (piece * packs + i / N) * kPiece; }
   __device__ int64_t column(int64_t place) const {
     const int64_t piece = place / kPiece;
@@ -33,7 +31,7 @@ struct PartialRow {
   }
 };
 
-// total += the partial rows of C columns that begin `stride` elements apart.
+// total += the partial rows of C columns, `stride` elements apart.
 template <int N>
 __global__ void __launch_bounds__(kRowThreads)
     add_partials_kernel(float* total, const float* partials, int64_t count, int64_t stride, int64_t C) {
@@ -45,7 +43,7 @@ __global__ void __launch_bounds__(kRowThreads)
   total[column] = sum;
 }
 
-// total += columns [column, column + total's size) of all rows of `partials`.
+// total += columns [column, column + total.size()) of all rows of `partials`.
 template <int N>
 void add_partials(Stream& stream, const char* name, const Tensor& total, const Tensor& partials,
                   int64_t column = 0) {

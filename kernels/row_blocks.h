@@ -1,7 +1,7 @@
 #pragma once
-// Sums over the rows of a tensor whose bits do not depend on threads: rows are cut into blocks of kRowBlock,
-// each block is summed by one thread into its own row of `partials`, (row_blocks(rows), sums) f32, and the
-// blocks' sums are added in their order. Weight gradients of the norms are such sums.
+// Sums over the rows of a tensor, with bits independent of the number of threads: one thread sums each block
+// of kRowBlock rows into its own row of `partials`, (row_blocks(rows), sums) f32, and the sums of the blocks
+// are added in order. Used for the weight gradients of the norms.
 
 #include <algorithm>
 
@@ -13,8 +13,8 @@ inline constexpr int64_t kRowBlock = 64;
 
 inline int64_t row_blocks(int64_t rows) { return (rows + kRowBlock - 1) / kRowBlock; }
 
-// row(r, sums, out) adds what row r contributes to its block's sums, which begin at zero, and may write
-// `written` bytes of its own through `out` (parallel_write.h) on the way.
+// row(r, sums, out) adds the contribution of row r to the sums of its block, which start at zero. It may also
+// write an output through `out`, of `written` bytes in total (parallel_write.h).
 template <class Row>
 void sum_row_blocks(int64_t written, int64_t rows, const Tensor& partials, Row&& row) {
   const auto run_block = [&](int64_t block, auto out) {
@@ -27,7 +27,7 @@ void sum_row_blocks(int64_t written, int64_t rows, const Tensor& partials, Row&&
   });
 }
 
-// total += the sums in columns [column, column + total's size) of every block, in block order.
+// total += columns [column, column + total.size()) of `partials`, in block order.
 inline void add_row_blocks(const Tensor& total, const Tensor& partials, int64_t column = 0) {
   parallel_blocks(total.size(), 256, [&](int64_t begin, int64_t end) {
     float* sum = total.as<float>() + begin;

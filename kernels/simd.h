@@ -1,12 +1,11 @@
 #pragma once
-// Sixteen floats at a time, for the CPU twins. The width is fixed, whatever the processor: sums have the same
-// order and results the same bits with or without AVX-512 (a processor without fused multiply-add rounds once
-// more). The project is compiled with -ffp-contract=off, so a multiplication and an addition fuse only where
-// fma() says so.
+// Vectors of sixteen floats, for the CPU kernels. The width is the same on every processor, so sums have the
+// same order and results the same bits with and without AVX-512 (without fused multiply-add, fma() rounds
+// twice). The project is compiled with -ffp-contract=off: only fma() fuses a multiplication and an addition.
 //
 // A loop over n elements runs the same body for whole vectors and for the tail:
 //   for_each_vector(n, [&](int64_t i, auto lanes) { store(y + i, load(x + i, lanes) * w, lanes); });
-// Lanes beyond the tail read as zero and are not written.
+// Lanes past the tail read as zero and are not written.
 //
 // This header is the one place where instruction sets are named.
 
@@ -44,7 +43,7 @@ template <class Body>
 
 inline Floats splat(float value) { return value - Floats{}; }  // not +: -0 stays -0
 
-// a * b + c, rounded once where the processor can.
+// a * b + c, rounded once on processors with fused multiply-add.
 inline Floats fma(Floats a, Floats b, Floats c) {
 #if defined(__AVX512F__)
   return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
@@ -60,7 +59,7 @@ inline Floats fma(Floats a, Floats b, Floats c) {
 #endif
 }
 
-// b where either is NaN.
+// b if either is NaN.
 inline Floats max(Floats a, Floats b) {
 #if defined(__AVX512F__)
   return (Floats)_mm512_max_ps((__m512)a, (__m512)b);
@@ -95,10 +94,10 @@ inline Floats widen_bf16(Halves bits) {
 #endif
 }
 
-// Rounds to nearest even like bf16(float).
+// Rounds to nearest even, like bf16(float).
 inline Halves narrow_bf16(Floats value) {
 #if defined(__AVX512BF16__) && defined(__AVX512DQ__)
-  // The processor's own instruction drops subnormals, and only those.
+  // The instruction flushes subnormals to zero; otherwise it rounds alike.
   constexpr int kSubnormal = 0x20;
   if (_mm512_fpclass_ps_mask((__m512)value, kSubnormal) == 0) [[likely]]
     return (Halves)_mm512_cvtneps_pbh((__m512)value);
@@ -170,15 +169,16 @@ inline void store(f16* p, Floats v, Lanes lanes = {}) {
   detail::store_bits(p, narrow_f16(v), lanes);
 }
 
-// Asks for the line at p ahead of its use; p may lie beyond the data. While an op computes on one row, memory
-// would otherwise stand idle until it begins to read the next.
+// Prefetches the cache line at p, which may be past the data. It keeps memory busy with the next row while an
+// op computes on the current one.
 template <class T>
 inline void fetch(const T* p) {
   __builtin_prefetch(p);
 }
 
-// Whole vectors at an aligned address go to memory past the caches: no line is fetched only to be
-// overwritten. Other threads see them after store_fence(). Ops write through kernels/parallel_write.h.
+// Non-temporal stores: full vectors at an aligned address are written without fetching their cache lines
+// first. They become visible to other threads after store_fence(). Ops use them through
+// kernels/parallel_write.h.
 template <class T>
 inline void store_past_caches(T* p, Floats v) {
 #if defined(__AVX512F__)
@@ -200,7 +200,7 @@ inline void store_fence() {
 #endif
 }
 
-// v as it would be read back from storage of type T.
+// v rounded to T and back.
 template <class T>
 inline Floats round_to(Floats v) {
   if constexpr (std::is_same_v<T, bf16>) return widen_bf16(narrow_bf16(v));
@@ -208,7 +208,7 @@ inline Floats round_to(Floats v) {
   return v;
 }
 
-// Lanes from `lanes` on replaced by `other`; for reductions in which zero is not neutral.
+// Replaces the unused lanes of v by `other`, for reductions in which zero is not neutral.
 template <class Lanes>
 inline Floats keep_lanes(Floats v, Lanes lanes, float other) {
   if constexpr (std::is_same_v<Lanes, Full>) return v;
@@ -216,7 +216,7 @@ inline Floats keep_lanes(Floats v, Lanes lanes, float other) {
   return kIndex < static_cast<int>(lanes) ? v : splat(other);
 }
 
-// Across the lanes, always as the same tree.
+// Reductions across the lanes, by a fixed tree.
 
 inline float sum(Floats v) {
   float part[8];
@@ -225,8 +225,9 @@ inline float sum(Floats v) {
   return (part[0] + part[2]) + (part[1] + part[3]);
 }
 
-// add(i, lanes, total) adds the vector at i to total, for all vectors of n elements; returns the sum of all.
-// Four totals take turns, so that an addition need not wait for the one before.
+// Calls add(i, lanes, total), which adds the vector at i to total, for all vectors of n elements; returns the
+// sum of all lanes. Vectors alternate between four totals, so that an addition need not wait for the previous
+// one.
 template <class Add>
 [[gnu::always_inline]] inline float sum_vectors(int64_t n, Add&& add) {
   Floats a{}, b{}, c{}, d{};
@@ -250,12 +251,12 @@ inline float max(Floats v) {
   return a > b ? a : b;
 }
 
-// e * 2^n for whole n in [-126, 128] and e in [1/2, 2].
+// e * 2^n for integers n in [-126, 128] and e in [1/2, 2].
 inline Floats scale_by_power_of_two(Floats e, Floats n) {
 #if defined(__AVX512F__)
   return (Floats)_mm512_scalef_ps((__m512)e, (__m512)n);
 #else
-  // In two factors, so that 2^128 does not overflow before it meets e.
+  // In two factors, since 2^128 overflows.
   const Ints whole = __builtin_convertvector(n, Ints), half = whole >> 1;
   const auto power = [](Ints k) { return (Floats)((Words)(k + 127) << 23); };
   return e * power(half) * power(whole - half);

@@ -1,7 +1,7 @@
 #pragma once
-// Functions of sixteen floats at a time. All keep NaN, and at the infinities they are their limits.
-// tests/kernels/simd_test.cpp holds each to the accuracy stated here, in units in the last place of the true
-// value. The polynomials are fits with the least largest relative error.
+// Functions of vectors of sixteen floats. They propagate NaN and return their limits at the infinities.
+// Accuracies are in units in the last place of the exact value; tests/kernels/simd_test.cpp checks them. The
+// polynomials are minimax fits of the relative error.
 
 #include "kernels/simd.h"
 
@@ -11,7 +11,7 @@ namespace flatshard::simd {
 // above 88.7228.
 inline Floats exp(Floats x) {
   const Floats clamped = min(splat(89.0f), max(splat(-87.3365402f), x));
-  // x = n ln 2 + r, |r| <= ln 2 / 2; adding and taking away 1.5 * 2^23 rounds to a whole number.
+  // x = n ln 2 + r, |r| <= ln 2 / 2; adding and subtracting 1.5 * 2^23 rounds to an integer.
   const Floats magic = splat(12582912.0f);
   const Floats n = fma(clamped, splat(1.44269504f), magic) - magic;
   const Floats r = fma(n, splat(-1.42860677e-6f), fma(n, splat(-0.693145752f), clamped));

@@ -63,7 +63,8 @@ void sum_squares(Stream& stream, const SumSquares& a) {
   check(a.first >= 0, "sum_squares: first is ", a.first, ", must not be negative");
   check(a.partials.dtype == DType::f32 && a.partials.size() == squares_chunks(a.first, a.x.size()),
         "sum_squares: partials is ", a.partials.dtype, " ", a.partials.shape, ", must be f32 with ",
-        squares_chunks(a.first, a.x.size()), " elements for ", a.x.size(), " elements from ", a.first, " on");
+        squares_chunks(a.first, a.x.size()), " elements for the range [", a.first, ", ", a.first + a.x.size(),
+        ")");
   if (stream.planning() || a.x.empty()) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::sum_squares(stream, a);

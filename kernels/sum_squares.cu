@@ -1,5 +1,5 @@
-// The gradient norm on the GPU, with the CPU twin's bits: a warp sums a chunk over the same kSquaresLanes
-// lanes by the same tree, and one warp adds all partials in their order.
+// The gradient norm on the GPU, with the same bits as on the CPU: a warp sums a chunk over the same
+// kSquaresLanes lanes by the same tree, and one warp adds all partials in order.
 
 #include "kernels/cuda_util.cuh"
 #include "kernels/sum_squares.h"
@@ -10,15 +10,15 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
 
-// Lane k of a chunk takes elements k, k + kSquaresLanes, ...: a thread has kPacks packs of N lanes, which lie
-// kWarp packs apart.
+// Lane k of a chunk sums elements k, k + kSquaresLanes, ...; a thread handles kPacks packs of N lanes, kWarp
+// packs apart.
 template <int N>
 struct Lanes {
   static constexpr int kPacks = static_cast<int>(kSquaresLanes) / (kWarp * N);
   Pack<float, N> pack[kPacks];
 
   __device__ static int64_t first(int k) { return (k * kWarp + threadIdx.x % kWarp) * N; }
-  // Halves of the lanes are added until one is left: of packs, of threads, of the elements of a pack.
+  // Adds halves of the lanes until one is left: first packs, then threads, then elements of a pack.
   __device__ float sum() {
     for (int half = kPacks / 2; half > 0; half /= 2)
       for (int k = 0; k < half; ++k)
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kThreads)
     squares_kernel(float* partials, const T* x, int64_t first, int64_t size, int64_t chunks) {
   const int64_t chunk = blockIdx.x * static_cast<int64_t>(kWarps) + threadIdx.x / kWarp;
   if (chunk >= chunks) return;
-  // Both as indices of x; the first chunk may begin before x, the last may end behind it.
+  // Both are indices into x; the first chunk may start before x, the last may end after it.
   const int64_t chunk_begin = (first / kSquaresChunk + chunk) * kSquaresChunk - first;
   const int64_t begin = chunk_begin > 0 ? chunk_begin : 0;
   const int64_t end = chunk_begin + kSquaresChunk < size ? chunk_begin + kSquaresChunk : size;
@@ -72,7 +72,8 @@ struct ClipPointers {
   const float* partials;
 };
 
-// Additions wait for one another, loads and conversions do not: every lane adds what all lanes have loaded.
+// Additions depend on each other, loads and conversions do not: the lanes load in parallel, and each adds all
+// values.
 __global__ void __launch_bounds__(kWarp) clip_kernel(ClipPointers p, int64_t n, float max_norm, float scale) {
   constexpr int kLoads = 8;
   double total = 0.0;

@@ -9,7 +9,7 @@ namespace {
 
 void check_like(const char* op, const char* name, const Tensor& t, const Tensor& gate) {
   check(t.shape == gate.shape && t.dtype == gate.dtype, op, ": ", name, " is ", t.dtype, " ", t.shape,
-        ", gate is ", gate.dtype, " ", gate.shape);
+        ", must be like gate ", gate.dtype, " ", gate.shape);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// SwiGLU on the GPU. Element i is that of y; gate and up may be columns of wider rows.
+// SwiGLU on the GPU. Index i refers to y; gate and up may be columns of wider rows.
 
 #include "kernels/flat.cuh"
 #include "kernels/swiglu.h"
@@ -6,11 +6,11 @@
 namespace flatshard::cuda {
 namespace {
 
-// Where element i of rows of F elements lies when rows are `stride` apart.
+// The offset of element i in rows of F elements that are `stride` apart.
 struct Rows {
   int64_t F, stride;
 
-  __device__ int64_t place(int64_t i) const { return F == stride ? i : i / F * stride + i % F; }
+  __device__ int64_t offset(int64_t i) const { return F == stride ? i : i / F * stride + i % F; }
 };
 
 template <class T>
@@ -25,7 +25,7 @@ struct Forward {
   };
   template <int N>
   __device__ Inputs<N> read(int64_t i) const {
-    const int64_t at = rows.place(i);
+    const int64_t at = rows.offset(i);
     return {load<T, N>(gate + at), load<T, N>(up + at)};
   }
   template <int N>
@@ -52,7 +52,7 @@ struct Backward {
   };
   template <int N>
   __device__ Inputs<N> read(int64_t i) const {
-    const int64_t at = rows.place(i);
+    const int64_t at = rows.offset(i);
     return {at, load<T, N>(dy + i), load<T, N>(gate + at), load<T, N>(up + at)};
   }
   template <int N>

@@ -2,9 +2,9 @@
 // SwiGLU, with s = 1 / (1 + e^-gate):
 //   y = gate s up
 //   dgate = dy up s (1 + gate (1 - s))      dup = dy gate s
-// The backward pass computes s again. gate and up are two tensors (..., F), or the two halves of the (T, 2F)
-// product of a fused projection: then they are packed_columns of it and row_stride is 2F (kernels/packed.h).
-// dgate may lie in gate's place and dup in up's.
+// The backward pass recomputes s. gate and up are two tensors (..., F), or the two halves of the (T, 2F)
+// output of a fused projection: then they are packed_columns of it and row_stride is 2F (kernels/packed.h).
+// dgate may be gate, and dup may be up.
 
 #include "kernels/packed.h"
 #include "runtime/stream.h"
@@ -16,7 +16,7 @@ struct SwigluForward {
   Tensor y;                // (..., F)
   Tensor gate;             // (..., F)
   Tensor up;               // (..., F)
-  int64_t row_stride = 0;  // from row to row of gate and of up, in elements; 0: F
+  int64_t row_stride = 0;  // between rows of gate and of up, in elements; 0: F
 };
 
 struct SwigluBackward {
@@ -25,7 +25,7 @@ struct SwigluBackward {
   Tensor dy;               // (..., F)
   Tensor gate;             // (..., F)
   Tensor up;               // (..., F)
-  int64_t row_stride = 0;  // from row to row of gate, up, dgate and dup, in elements; 0: F
+  int64_t row_stride = 0;  // between rows of gate, up, dgate and dup, in elements; 0: F
 };
 
 void swiglu_forward(Stream& stream, const SwigluForward& a);

@@ -1,19 +1,18 @@
 #pragma once
-// The instructions of sm_80 that kernels on tensor cores are made of, one function each, and the tiles of
-// shared memory that they work on. All of it is a warp's: lane l holds its part of each 16 x 16 or 16 x 8
-// piece in registers.
+// Wrappers of the sm_80 instructions for tensor-core kernels, one function each, and swizzled tiles in shared
+// memory. All operations are warp-wide: lane l holds its part of each 16 x 16 or 16 x 8 matrix in registers.
 
 #include "kernels/cuda_util.cuh"
 
 namespace flatshard::cuda {
 
-// Rows of D elements in shared memory, in chunks of 16 bytes. A row's chunks trade places within groups of
-// kGroup, by the row's number, so that the same chunk of 8 rows, which ldmatrix reads at a time, lies in all
-// 32 banks, and so do 8 chunks side by side; of 32-bit elements also two chunks side by side of 4 rows.
+// Rows of D elements in shared memory, in chunks of 16 bytes. Chunks are swizzled within groups of kGroup by
+// the row index, so that three access patterns are free of bank conflicts: the same chunk of 8 rows, as
+// ldmatrix reads it; 8 neighboring chunks of a row; and for 32-bit elements two neighboring chunks of 4 rows.
 template <class T, int D>
 struct SwizzledTile {
-  static constexpr int kChunk = kPackSize<T>;  // elements
-  static constexpr int kChunks = D / kChunk;   // of a row
+  static constexpr int kChunk = kPackSize<T>;  // elements per chunk
+  static constexpr int kChunks = D / kChunk;   // chunks per row
   static constexpr int kGroup = kChunks % 8 == 0 ? 8 : kChunks % 4 == 0 ? 4 : kChunks % 2 == 0 ? 2 : 1;
   static_assert(D % kChunk == 0);
   static constexpr int bytes(int rows) { return rows * kChunks * 16; }
@@ -27,12 +26,12 @@ struct SwizzledTile {
   __device__ uint32_t at(int row, int chunk) const {
     return begin + static_cast<uint32_t>(row * kChunks + (chunk ^ turn(row))) * 16;
   }
-  // From where a chunk lies to where the one `chunks` further on in its row lies; the two numbers must have
-  // no bit in common.
+  // Moves the address of a chunk by `chunks` within its row. The index of the chunk and `chunks` must have no
+  // bit in common.
   static __device__ uint32_t further(uint32_t place, int chunks) {
     return (place ^ static_cast<uint32_t>(chunks % kGroup * 16)) + chunks / kGroup * kGroup * 16;
   }
-  // To the same chunk of a row `rows` further down, a multiple of 8.
+  // Moves to the same chunk `rows` rows below; `rows` is a multiple of 8.
   static __device__ uint32_t below(uint32_t place, int rows) { return place + rows * kChunks * 16; }
 };
 
@@ -40,27 +39,27 @@ __device__ inline uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// Begins to copy 16 bytes to shared memory; with `exists` false they become zero and `from` is not read.
+// Starts a copy of 16 bytes to shared memory. If `exists` is false it writes zeros and does not read `from`.
 __device__ inline void copy_async(uint32_t to, const void* from, bool exists) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                "r"(exists ? 16 : 0)
                : "memory");
 }
-// The same with 4 bytes.
+// The same for 4 bytes.
 __device__ inline void copy_word_async(uint32_t to, const void* from, bool exists) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(exists ? 4 : 0)
                : "memory");
 }
-// What this thread began to copy since the last commit is a group.
+// Groups the copies that this thread started since its last commit.
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Until all of this thread's groups but the latest kGroups have arrived. Other threads' need a barrier
-// besides.
+// Waits until at most the latest kGroups groups of this thread are pending. The copies of other threads need
+// a barrier in addition.
 template <int kGroups>
 __device__ inline void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
 }
 
-// Four 8 x 8 pieces; lane l gives the address of row l % 8 of piece l / 8.
+// Loads four 8 x 8 matrices; lane l passes the address of row l % 8 of matrix l / 8.
 __device__ inline void load_pieces(uint32_t (&to)[4], uint32_t row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -74,8 +73,8 @@ __device__ inline void load_pieces_transposed(uint32_t (&to)[4], uint32_t row) {
                : "memory");
 }
 
-// sums (16, 8) += a (16, 16) b (16, 8). Lane l holds of a row sums: (l / 4, 2 (l % 4)) and the next in 0 and
-// 1, eight rows below in 2 and 3.
+// sums (16, 8) += a (16, 16) b (16, 8). Lane l holds sums of row l / 4, columns 2 (l % 4) and 2 (l % 4) + 1,
+// in 0 and 1, and of row l / 4 + 8 in 2 and 3.
 template <class T>
 __device__ void multiply_add(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 template <>

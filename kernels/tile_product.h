@@ -1,15 +1,13 @@
 #pragma once
-// Products of matrices that lie in a processor's caches, c (M, N) = a (M, K) b (K, N), and the packing of
-// their operands: the inner part of every op that is made of matrix products.
+// Products of matrices that fit the caches of a processor, c (M, N) = a (M, K) b (K, N), and the packing of
+// their operands: the inner loop of ops that consist of matrix products.
 //
-// Operands are made of 32-bit words along k. A word is one f32, or two neighbouring bf16 where the processor
-// multiplies pairs of them (AVX512-BF16: products exact, sums fp32, subnormals are zero); f16, and bf16
-// elsewhere, are widened to f32. Values that an op computes are rounded to the storage type T either way.
+// Operands are arrays of 32-bit words along k. A word is one f32, or two neighboring bf16 on processors that
+// multiply pairs of them (AVX512-BF16: exact products, fp32 sums, subnormals flushed to zero); f16, and bf16
+// on other processors, are widened to f32. Computed values are rounded to the storage type T in either case.
 //
-// Every element of c is one sum in the order of k, whatever the shape of the tiles, M and N: its bits depend
-// on its row of a and its column of b only, and adding k in two calls gives the bits of one.
-//
-// This header and simd.h are where instruction sets are named.
+// Each element of c is summed in the order of k, for any tile shape, M and N: its bits depend only on its row
+// of a and its column of b, and splitting k over two calls gives the bits of one.
 
 #include <algorithm>
 #include <utility>
@@ -24,7 +22,7 @@ using simd::Ints;
 using simd::kWidth;
 using Word = int32_t;
 
-// Values along k in one word of an operand made from storage type T.
+// Values along k in one word of an operand of storage type T.
 template <class T>
 inline constexpr int kPerWord = 1;
 #if defined(__AVX512BF16__)
@@ -32,7 +30,7 @@ template <>
 inline constexpr int kPerWord<bf16> = 2;
 #endif
 
-// Words that hold n values along k; the rest of the last word is zero.
+// The number of words for n values along k; the last one is padded with zero.
 template <class T>
 constexpr int64_t words(int64_t n) {
   return (n + kPerWord<T> - 1) / kPerWord<T>;
@@ -40,7 +38,7 @@ constexpr int64_t words(int64_t n) {
 
 constexpr int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-// Accumulators of the inner loop: as many as the registers hold beside one row of b.
+// Accumulators of the inner loop: as many as fit the registers next to one row of b.
 #if defined(__AVX512F__)
 inline constexpr int kTileRows = 6, kTileVectors = 4;
 #else
@@ -49,7 +47,7 @@ inline constexpr int kTileRows = 3, kTileVectors = 2;
 
 namespace detail {
 
-// body(0), ..., body(N - 1) with the index as a constant.
+// Calls body(0), ..., body(N - 1) with the index as a compile-time constant.
 template <int N, class Body>
 [[gnu::always_inline]] inline void unroll(Body&& body) {
   [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
@@ -58,7 +56,7 @@ template <int N, class Body>
   (std::make_integer_sequence<int, N>{});
 }
 
-// body(n) with n, in [1, kMax], as a constant.
+// Calls body(n), n in [1, kMax], with n as a compile-time constant.
 template <int kMax, class Body>
 inline void with_constant(int64_t n, Body&& body) {
   if constexpr (kMax > 1)
@@ -143,9 +141,9 @@ void multiply(Result c, int64_t M, int64_t N, int64_t K, Left a, Right b, bool a
     });
 }
 
-// Packing. Lanes and words beyond the matrix are zero.
+// Packing. Lanes and words past the matrix are zero.
 
-// Words of two rows along k: lane i holds (even[i], odd[i]) rounded to T. Only where kPerWord<T> is 2.
+// The words of two rows along k: lane i holds (even[i], odd[i]) rounded to T. Requires kPerWord<T> == 2.
 template <class T>
 [[gnu::always_inline]] inline Ints pair_words(Floats even, Floats odd) {
 #if defined(__AVX512BF16__)
@@ -163,7 +161,7 @@ template <class T>
 #endif
 }
 
-// Sixteen neighbouring values along k, rounded to T, as 16 / kPerWord<T> words.
+// Stores sixteen values along k, rounded to T, as 16 / kPerWord<T> words.
 template <class T>
 [[gnu::always_inline]] inline void store_along(Word* out, Floats v) {
 #if defined(__AVX512BF16__)
@@ -176,7 +174,7 @@ template <class T>
   detail::store_words(out, (Ints)simd::round_to<T>(v));
 }
 
-// Rows r and r + 1 (k goes down the rows), at words(r) of the packed rows `out` of `width` words.
+// Stores rows r and r + 1, where k runs down the rows, at words(r) of the packed rows `out` of `width` words.
 template <class T>
 [[gnu::always_inline]] inline void store_down(Word* out, int64_t width, Floats first, Floats second) {
   if constexpr (kPerWord<T> == 2) {
@@ -187,7 +185,7 @@ template <class T>
   }
 }
 
-// in (rows, n), rows `stride` apart, with k along a row: out (rows, words(n)).
+// Packs in (rows, n), rows `stride` apart, with k along a row, into out (rows, words(n)).
 template <class T>
 void pack_along(Word* out, const T* in, int64_t stride, int64_t rows, int64_t n) {
   const int64_t width = words<T>(n);
@@ -204,7 +202,8 @@ void pack_along(Word* out, const T* in, int64_t stride, int64_t rows, int64_t n)
   }
 }
 
-// in (rows, n) with k down the rows: out (words(rows), width), width = n rounded up to whole vectors.
+// Packs in (rows, n), with k down the rows, into out (words(rows), width), width = n rounded up to full
+// vectors.
 template <class T>
 void pack_down(Word* out, const T* in, int64_t stride, int64_t rows, int64_t n) {
   const int64_t width = round_up(n, kWidth);
@@ -220,8 +219,7 @@ void pack_down(Word* out, const T* in, int64_t stride, int64_t rows, int64_t n) 
     });
 }
 
-// The transpose of sixteen rows of sixteen words: blocks of 1, 2, 4 and 8 words change places across the
-// diagonal.
+// Transposes sixteen rows of sixteen words: swaps blocks of 1, 2, 4 and 8 words across the diagonal.
 [[gnu::always_inline]] inline void transpose(Ints (&rows)[kWidth]) {
   detail::unroll<4>([&](auto stage) __attribute__((always_inline)) {
     constexpr int kBlock = 1 << stage;
@@ -237,7 +235,7 @@ void pack_down(Word* out, const T* in, int64_t stride, int64_t rows, int64_t n) 
   });
 }
 
-// The words of `values` values along k, at most a vector full of them.
+// Loads `values` values along k, at most one vector of words.
 template <class T, class Count>
 [[gnu::always_inline]] inline Ints words_of(const T* in, Count values) {
   if constexpr (kPerWord<T> == 2) {
@@ -250,8 +248,8 @@ template <class T, class Count>
   }
 }
 
-// in (rows, n) with k along a row: the transpose, out (words(n), width), of which round_up(rows, kWidth)
-// columns are written.
+// Packs the transpose of in (rows, n), with k along a row, into out (words(n), width), and writes
+// round_up(rows, kWidth) columns.
 template <class T>
 void pack_transposed(Word* out, int64_t width, const T* in, int64_t stride, int64_t rows, int64_t n) {
   constexpr int64_t kBlock = int64_t{kWidth} * kPerWord<T>;  // values in a vector of words

@@ -13,9 +13,10 @@ using bench::Case;
 
 namespace {
 
-// The vector of the specification: n = 512, lr 1e-3, betas 0.9 and 0.999, eps 1e-8, weight decay 0.01.
+// The reference vector of the specification: n = 512, lr 1e-3, betas 0.9 and 0.999, eps 1e-8, weight decay
+// 0.01.
 constexpr int64_t kCount = 512;
-// Values are of order one in fp32, and a sum of 512 of them in double.
+// For values of order one in fp32, and their sum over 512 elements in double.
 constexpr double kF32 = 1e-7, kSum = 1e-5;
 
 struct Run {
@@ -32,7 +33,7 @@ struct Run {
     for (int i = 0; i < kCount; ++i) g[i] = static_cast<float>((i * 53 + 7 * t) % 127 - 63) / 1024.0f;
   }
 
-  // The range [begin, end) as its own shard.
+  // The arguments for the shard [begin, end).
   AdamW args(int64_t step, int64_t begin = 0, int64_t end = kCount) {
     const Shape shape{end - begin};
     return {.p = tensor_of(p.data() + begin, shape),
@@ -67,14 +68,14 @@ bool near(double value, double expected, double tolerance) { return std::abs(val
 
 }  // namespace
 
-TEST_CASE("adamw equals the independent framework's third step") {
+TEST_CASE("adamw matches the third step of PyTorch") {
   for (const Case& c : bench::golden_cases("adamw")) {
     CAPTURE(label(c));
     CHECK(test::golden_error(c, str("adamw_", c.dtype)) <= tolerance(c));
   }
 }
 
-TEST_CASE("adamw follows the vector of the specification for three steps") {
+TEST_CASE("adamw reproduces the reference vector of the specification for three steps") {
   struct Expected {
     double norm, clip, p[4], sum;
   };
@@ -116,7 +117,7 @@ TEST_CASE("adamw follows the vector of the specification for three steps") {
   }
 }
 
-TEST_CASE("adamw updates shards of a range to the bits of the whole") {
+TEST_CASE("adamw on shards gives the bits of adamw on the whole range") {
   Run whole, cut;
   whole.step(1);
   cut.fill_gradient(1);
@@ -145,7 +146,7 @@ TEST_CASE("adamw decays the elements before decay_end and no others") {
   for (size_t i = 0; i < kCount; ++i) REQUIRE(mixed.p[i] == (i < 45 ? decayed.p[i] : plain.p[i]));
 }
 
-TEST_CASE("adamw writes the rounded weights into the copy") {
+TEST_CASE("adamw rounds the updated weights into the copy") {
   Run run;
   run.step(1);
   for (size_t i = 0; i < kCount; ++i) REQUIRE(run.copy[i].bits == bf16(run.p[i]).bits);
@@ -164,7 +165,7 @@ TEST_CASE("adamw changes nothing when the skip flag is set, whatever the gradien
   CHECK(run.copy[5].bits == before.copy[5].bits);
 }
 
-TEST_CASE("adamw reads the clip factor when its turn comes, not when it is called") {
+TEST_CASE("adamw reads the clip coefficient when it runs, not when it is enqueued") {
   Run late, direct;
   direct.grad_scale = 0.25f;
   direct.step(1);

@@ -1,4 +1,4 @@
-// What must hold for every op, checked on every case of every op.
+// Properties of all ops, checked on every case of every op.
 
 #include "bench/case.h"
 #include "kernels/parallel_write.h"
@@ -25,7 +25,7 @@ struct ScopedThreads {
 
 }  // namespace
 
-TEST_CASE("every op equals its formula, and its gradients the numeric derivatives") {
+TEST_CASE("every op matches its formula, and its gradients match numeric derivatives") {
   for (const Case& c : cases()) {
     CAPTURE(label(c));
     CHECK(max_error(c) <= tolerance(c));
@@ -45,7 +45,7 @@ TEST_CASE("every op gives the same bits on 1, 2 and 3 threads") {
   }
 }
 
-TEST_CASE("every op gives the same bits however its blocks of work are cut") {
+TEST_CASE("every op gives the same bits for any size of its work blocks") {
   for (const Case& c : cases()) {
     CAPTURE(label(c));
     const auto whole = output_bytes(c);
@@ -56,7 +56,7 @@ TEST_CASE("every op gives the same bits however its blocks of work are cut") {
   }
 }
 
-TEST_CASE("every op gives the same bits when its outputs are written past the caches") {
+TEST_CASE("every op gives the same bits with non-temporal stores") {
   for (const Case& c : cases()) {
     CAPTURE(label(c));
     const auto cached = output_bytes(c);
@@ -74,18 +74,18 @@ TEST_CASE("every op gives the same bits at aligned and unaligned arena offsets")
   }
 }
 
-TEST_CASE("every op gives the same bits when its work is held back until the stream is synchronised") {
+TEST_CASE("every op gives the same bits when its work is delayed until the stream is synchronized") {
   for (const Case& c : cases()) {
     CAPTURE(label(c));
     CHECK(output_bytes(c, {.order = StreamOrder::comm_late}) == output_bytes(c));
   }
 }
 
-TEST_CASE("plan mode predicts every op's scratch exactly") {
+TEST_CASE("planning predicts the scratch of every op exactly") {
   for (const Case& c : cases()) {
     CAPTURE(label(c));
     Setup setup(c);
-    Arena scratch("measured", Device::cpu());  // still planning: counts what the call asks for
+    Arena scratch("measured", Device::cpu());  // planning: only measures the requests
     StreamGroup streams(Device::cpu(), {.planning = true});
     c.run(streams.add("compute"), scratch, setup.tensors());
     CHECK(scratch.peak() == setup.planned_scratch());

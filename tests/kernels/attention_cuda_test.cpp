@@ -1,5 +1,6 @@
-// Attention on a GPU against the CPU twin, on shapes that cross its tiles: every element type, size of tiles,
-// mask and grouping. In ptx_vm_tests it runs on the PTX machine, in flatshard_tests on a GPU.
+// Attention on a GPU against the CPU kernel, on shapes that are not multiples of the tiles: all element
+// types, tile sizes, masks and group sizes. It runs on the PTX machine in ptx_vm_tests, and on a GPU in
+// flatshard_tests.
 
 #include <algorithm>
 
@@ -31,7 +32,7 @@ Values outputs(const Case& c, Device device) {
 
 }  // namespace
 
-TEST_CASE("attention on a GPU equals the CPU twin, in whatever order tensor cores add" *
+TEST_CASE("attention on a GPU matches the CPU for any summation order of the tensor cores" *
           doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
   for (const Case& c : cases()) {
@@ -50,7 +51,7 @@ TEST_CASE("attention on a GPU gives the same bits in every order of warps and bl
           doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
   for (const Case& c : cases()) {
-    if (c.shape.find("x 64 ") == c.shape.npos) continue;  // larger heads share no more among warps
+    if (c.shape.find("x 64 ") == c.shape.npos) continue;  // larger heads add no sharing between warps
     CAPTURE(label(c));
     const auto expected = test::output_bytes(c, {.device = Device::cuda(0)});
     for_every_order([&] { CHECK(test::output_bytes(c, {.device = Device::cuda(0)}) == expected); });

@@ -16,7 +16,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// One call of each direction on memory of its own; q, k, v and do hold numbers in [-1, 1).
+// Runs a forward and a backward pass on its own memory, with q, k, v and do in [-1, 1).
 template <class T>
 struct Attention {
   Attention(std::vector<int32_t> boundaries, int64_t query_heads, int64_t key_heads, int64_t head_size,
@@ -108,7 +108,7 @@ std::vector<unsigned char> last_rows(const std::vector<T>& x, int64_t rows, int6
   return bytes;
 }
 
-// The last n queries of a document, all of whose keys are there.
+// The last n queries of a document, with all of its keys.
 template <class T>
 Attention<T> last_queries(const Attention<T>& whole, int64_t n) {
   Attention<T> part({0, static_cast<int32_t>(n)}, whole.Hq, whole.Hkv, whole.D, whole.cu);
@@ -149,14 +149,14 @@ bool all_zero(const std::vector<T>& x, int64_t begin, int64_t end) {
 
 }  // namespace
 
-TEST_CASE("attention equals the independent framework in f32 and bf16") {
+TEST_CASE("attention matches PyTorch in f32 and bf16") {
   for (const Case& c : bench::golden_cases("attention")) {
     CAPTURE(label(c));
     CHECK(test::golden_error(c, str("attention_", c.dtype)) <= tolerance(c));
   }
 }
 
-TEST_CASE("attention gives a query the same bits whatever block of queries it is in") {
+TEST_CASE("a query has the same bits in any block of queries") {
   for (const int64_t window : {0, 70}) {
     CAPTURE(window);
     check_last_queries<float>(window);
@@ -165,23 +165,23 @@ TEST_CASE("attention gives a query the same bits whatever block of queries it is
   }
 }
 
-TEST_CASE("attention of a query that sees no key is zero, has lse -inf and no gradient") {
-  Attention<float> a({0, 3, 5}, 1, 1, 4, {0, 1, 3});  // the first two queries stand before the only key
+TEST_CASE("a query that attends to no key gives o = 0, lse = -inf and no gradient") {
+  Attention<float> a({0, 3, 5}, 1, 1, 4, {0, 1, 3});  // the first two queries precede the only key
   a.forward();
   a.backward();
   CHECK(all_zero(a.o, 0, 2 * 4));
   CHECK(all_zero(a.dq, 0, 2 * 4));
   CHECK(a.lse[0] == -kInfinity);
   CHECK(a.lse[1] == -kInfinity);
-  for (int d = 0; d < 4; ++d) {  // the third query sees one key: o = v, dv = do
+  for (int d = 0; d < 4; ++d) {  // the third query attends to one key: o = v, dv = do
     CHECK(a.o[8 + d] == a.v[d]);
     CHECK(a.dv[d] == a.grad_o[8 + d]);
   }
 }
 
-TEST_CASE("attention writes zero gradients to keys that no query sees") {
+TEST_CASE("attention writes zero gradients for keys that no query attends to") {
   Attention<bf16> a({0, 0, 2}, 1, 1, 4, {0, 3, 8});
-  a.window = 2;  // the queries stand at 3 and 4 and see keys 2, 3 and 4 of their document
+  a.window = 2;  // the queries have positions 3 and 4 and attend to keys 2, 3 and 4
   for (auto* x : {&a.dk, &a.dv}) std::fill(x->begin(), x->end(), bf16(1));
   a.forward();
   a.backward();
@@ -190,7 +190,7 @@ TEST_CASE("attention writes zero gradients to keys that no query sees") {
   CHECK(!all_zero(a.dv, 5 * 4, 6 * 4));
 }
 
-TEST_CASE("attention keeps a NaN in its document") {
+TEST_CASE("a NaN does not spread to other documents in attention") {
   Attention<bf16> clean({0, 3, 70, 73}, 1, 1, 6), dirty = clean;
   for (auto* x : {&dirty.q, &dirty.k, &dirty.v, &dirty.grad_o})
     std::fill(x->begin() + 3 * 6, x->begin() + 70 * 6, bf16(NAN));
@@ -205,7 +205,7 @@ TEST_CASE("attention keeps a NaN in its document") {
   }
 }
 
-TEST_CASE("attention does not overflow where exp would") {
+TEST_CASE("attention does not overflow for scores whose exp does") {
   Attention<float> a({0, 100}, 1, 1, 2);
   a.scale = 1000;
   a.forward();
@@ -213,32 +213,34 @@ TEST_CASE("attention does not overflow where exp would") {
   for (const float value : a.lse) CHECK(std::isfinite(value));
 }
 
-TEST_CASE("attention names the boundary that is wrong") {
+TEST_CASE("attention reports a wrong boundary with its value") {
   const auto error = [](std::vector<int32_t> cu, int64_t rows) {
     Attention<float> a({0, static_cast<int32_t>(rows)}, 1, 1, 2);
     a.cu = std::move(cu);
     return test::error_of([&] { a.forward(); });
   };
-  CHECK(error({0, 3, 2, 4}, 4) == "attention_forward: cu_seqlens falls from 3 to 2 at 2");
-  CHECK(error({1, 4}, 4) == "attention_forward: cu_seqlens begins with 1, must begin with 0");
-  CHECK(error({0, 3}, 4) == "attention_forward: cu_seqlens ends with 3, must end with the 4 rows");
+  CHECK(error({0, 3, 2, 4}, 4) == "attention_forward: cu_seqlens decreases from 3 to 2 at index 2");
+  CHECK(error({1, 4}, 4) == "attention_forward: cu_seqlens starts with 1, must start with 0");
+  CHECK(error({0, 3}, 4) == "attention_forward: cu_seqlens ends with 3, must end with 4, the number of rows");
 }
 
-TEST_CASE("attention names the argument that does not fit") {
+TEST_CASE("attention reports an argument that does not fit") {
   const auto error = [](auto&& change) {
     Attention<float> a({0, 4}, 2, 2, 2);
     change(a);
     return test::error_of([&] { a.backward(); });
   };
   CHECK(error([](auto& a) { a.window = -1; }) ==
-        "attention_backward: window is -1, must be positive in causal attention, 0 for none");
+        "attention_backward: window is -1, must be 0 (none), or positive with causal attention");
   CHECK(error([](auto& a) { a.window = 1, a.causal = false; }) ==
-        "attention_backward: window is 1, must be positive in causal attention, 0 for none");
-  CHECK(error([](auto& a) { a.Hq = 3; }) == "attention_backward: 3 query heads cannot share 2 key heads");
-  CHECK(error([](auto& a) { a.rows = 3; }) == "attention_backward: 4 keys for 3 queries need cu_seqlens_kv");
+        "attention_backward: window is 1, must be 0 (none), or positive with causal attention");
+  CHECK(error([](auto& a) { a.Hq = 3; }) ==
+        "attention_backward: 3 query heads, must be a multiple of the 2 key heads");
+  CHECK(error([](auto& a) { a.rows = 3; }) ==
+        "attention_backward: 4 keys and 3 queries: numbers that differ need cu_seqlens_kv");
 }
 
-TEST_CASE("attention takes no more heads than a packed tensor has") {
+TEST_CASE("attention refuses heads outside a packed tensor") {
   float qkv[2 * 4 * 2] = {}, o[2 * 2 * 2], lse[2 * 2];
   int32_t cu[2] = {0, 2};
   StreamGroup streams(Device::cpu());
@@ -253,5 +255,5 @@ TEST_CASE("attention takes no more heads than a packed tensor has") {
                              .v = {packed, 4, 1},
                              .mask = {.cu_seqlens = tensor_of(cu, {2})},
                              .scale = 1});
-        }) == "attention_forward: v is heads 4 to 5 of (2, 4, 2)");
+        }) == "attention_forward: v is heads [4, 5) of (2, 4, 2)");
 }

@@ -50,7 +50,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 }  // namespace
 
-TEST_CASE("cross-entropy equals the independent framework in f32 and bf16") {
+TEST_CASE("cross-entropy matches PyTorch in f32 and bf16") {
   for (const Case& c : bench::golden_cases("cross_entropy")) {
     CAPTURE(label(c));
     CHECK(test::golden_error(c, str("cross_entropy_", c.dtype)) <= tolerance(c));

@@ -1,5 +1,5 @@
-// What must hold for every op that has a CUDA twin, on every case of it. In flatshard_tests it runs on a GPU;
-// in ptx_vm_tests on the PTX machine, where device "cuda" simply exists.
+// Properties of all ops with a CUDA kernel, checked on every case. It runs on a GPU in flatshard_tests, and
+// on the PTX machine, where device "cuda" always exists, in ptx_vm_tests.
 
 #include <set>
 
@@ -13,7 +13,7 @@ using namespace flatshard::bench;
 
 namespace {
 
-// Whether the CPU twins round a product and a sum once, as a GPU does: (1 + 2^-12)^2 - (1 + 2^-11) = 2^-24.
+// Whether the CPU kernels fuse multiply and add, as a GPU does: (1 + 2^-12)^2 - (1 + 2^-11) = 2^-24.
 bool fuses_on_cpu() {
   const simd::Floats x = simd::splat(1.0f + 0x1p-12f);
   return simd::fma(x, x, simd::splat(-1.0f - 0x1p-11f))[0] != 0.0f;
@@ -21,7 +21,7 @@ bool fuses_on_cpu() {
 
 }  // namespace
 
-TEST_CASE("every op with a CUDA twin equals its formula on a GPU" * doctest::test_suite("gpu")) {
+TEST_CASE("every op with a CUDA kernel matches its formula on a GPU" * doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
   for (const Case& c : all_cases(Scale::test)) {
     if (!c.has_cuda_twin) continue;
@@ -30,10 +30,10 @@ TEST_CASE("every op with a CUDA twin equals its formula on a GPU" * doctest::tes
   }
 }
 
-TEST_CASE("the twins that do the same arithmetic in the same order give the same bits" *
+TEST_CASE("CPU and CUDA kernels with the same order of arithmetic give the same bits" *
           doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
-  if (!fuses_on_cpu()) return test::skip("a processor without fused multiply-add");
+  if (!fuses_on_cpu()) return test::skip("the processor has no fused multiply-add");
   static const std::set<std::string> kSameBits{"adamw", "sum_squares", "ordered_sum", "elementwise",
                                                "rope",  "embedding",   "dropout",     "init"};
   for (const Case& c : all_cases(Scale::test)) {

@@ -30,7 +30,7 @@ std::vector<float> numbers(size_t n) {
 
 }  // namespace
 
-TEST_CASE("dropout drops a share p and scales the rest to keep the mean") {
+TEST_CASE("dropout drops a fraction p and scales the rest to preserve the mean") {
   constexpr size_t kCount = 1 << 18;
   for (const float p : {0.1f, 0.5f, 0.9f}) {
     const std::vector<float> y = dropped(std::vector<float>(kCount, 1.0f), p);
@@ -49,7 +49,7 @@ TEST_CASE("dropout with p = 0 changes no bit") {
   CHECK(std::signbit(y[3]));
 }
 
-TEST_CASE("the mask of a shard is that part of the whole mask") {
+TEST_CASE("the mask of a shard is a slice of the full mask") {
   const std::vector<float> x = numbers(3000), whole = dropped(x, 0.4f);
   for (const size_t cut : {1, 64, 1027, 2999}) {
     std::vector<float> joined = dropped({x.begin(), x.begin() + cut}, 0.4f);
@@ -59,11 +59,11 @@ TEST_CASE("the mask of a shard is that part of the whole mask") {
   }
 }
 
-TEST_CASE("every step has its own mask") {
+TEST_CASE("dropout uses another mask in every step") {
   CHECK(dropped(numbers(100), 0.5f, 0, 1) != dropped(numbers(100), 0.5f));
 }
 
-TEST_CASE("the backward pass makes the forward pass's mask again") {
+TEST_CASE("the backward pass regenerates the mask of the forward pass") {
   std::vector<float> x = numbers(500), dx(500);
   const RandomStream random(4, "mlp");
   StreamGroup streams(Device::cpu());
@@ -75,7 +75,7 @@ TEST_CASE("the backward pass makes the forward pass's mask again") {
   CHECK(dx == dropped(x, 0.3f, 77));
 }
 
-TEST_CASE("a NaN that is dropped is still seen") {
+TEST_CASE("dropout propagates a NaN even when it drops it") {
   std::vector<float> x(200, NAN);
   const std::vector<float> y = dropped(x, 0.5f);
   CHECK(std::all_of(y.begin(), y.end(), [](float v) { return std::isnan(v); }));

@@ -8,7 +8,7 @@
 using namespace flatshard;
 using bench::Case;
 
-TEST_CASE("cast, add and scale equal the independent framework exactly") {
+TEST_CASE("cast, add and scale match PyTorch exactly") {
   for (const Case& c : bench::golden_cases("elementwise")) {
     CAPTURE(label(c));
     const DType from = c.args[0].dtype;
@@ -16,7 +16,7 @@ TEST_CASE("cast, add and scale equal the independent framework exactly") {
   }
 }
 
-TEST_CASE("a cast rounds to nearest even once and keeps infinities") {
+TEST_CASE("a cast rounds once, to nearest even, and preserves infinities") {
   StreamGroup streams(Device::cpu());
   float x[4] = {1.00390625f, 1.01171875f, -std::numeric_limits<float>::infinity(), 3e38f};
   bf16 y[4];
@@ -30,7 +30,7 @@ TEST_CASE("a cast rounds to nearest even once and keeps infinities") {
   CHECK(z[3].bits == 0x7c00);
 }
 
-TEST_CASE("add may write over either operand") {
+TEST_CASE("add works in place of either operand") {
   StreamGroup streams(Device::cpu());
   Stream& stream = streams.add("compute");
   float a[2] = {1, 2}, b[2] = {10, 20};
@@ -41,7 +41,7 @@ TEST_CASE("add may write over either operand") {
   CHECK(a[1] == 4.0f);
 }
 
-TEST_CASE("scale may write over its input") {
+TEST_CASE("scale works in place") {
   StreamGroup streams(Device::cpu());
   float x[2] = {3, -4};
   scale(streams.add("compute"), {.y = tensor_of(x, {2}), .x = tensor_of(x, {2}), .factor = 0.5f});
@@ -49,7 +49,7 @@ TEST_CASE("scale may write over its input") {
   CHECK(x[1] == -2.0f);
 }
 
-TEST_CASE("elementwise ops name what does not fit") {
+TEST_CASE("elementwise ops report shapes and dtypes that do not fit") {
   StreamGroup streams(Device::cpu());
   Stream& stream = streams.add("compute");
   float x[3] = {};
@@ -61,8 +61,8 @@ TEST_CASE("elementwise ops name what does not fit") {
   CHECK(test::error_of([&] {
           const Tensor y = tensor_of(reinterpret_cast<bf16*>(x), {3});
           cast(stream, {.y = y, .x = tensor_of(x, {3})});
-        }) == "cast: from f32 to bf16 in place");
+        }) == "cast: from f32 to bf16 in place; x and y must not share memory");
   CHECK(test::error_of([&] {
           add(stream, {.y = tensor_of(x, {3}), .a = tensor_of(x, {3}), .b = tensor_of(x, {2})});
-        }) == "add: b is f32 (2), y is f32 (3)");
+        }) == "add: b is f32 (2), must be like y f32 (3)");
 }

@@ -34,23 +34,23 @@ struct Small {
 
 }  // namespace
 
-TEST_CASE("embedding equals the independent framework in f32 and bf16") {
+TEST_CASE("embedding matches PyTorch in f32 and bf16") {
   for (const Case& c : bench::golden_cases("embedding")) {
     CAPTURE(label(c));
     CHECK(test::golden_error(c, str("embedding_", c.dtype)) <= tolerance(c));
   }
 }
 
-TEST_CASE("embedding adds a token's gradients in the order of the tokens") {
+TEST_CASE("the gradients of a repeated token are added in order") {
   Small s;
   float dy[6] = {1e8f, 0, -1e8f, 0, 1, 0};
   for (int32_t& token : s.tokens) token = 2;
   s.backward(dy);
-  CHECK(s.dw[4] == 1.0f);  // 0 in any other order
+  CHECK(s.dw[4] == 1.0f);  // any other order gives 0
   CHECK(s.dw[6] == 0.0f);
 }
 
-TEST_CASE("embedding names a token outside the vocabulary, in both directions, and writes nothing") {
+TEST_CASE("embedding reports a token outside the vocabulary in both directions and writes nothing") {
   for (const int32_t bad : {4, -1}) {
     Small s;
     s.tokens[2] = bad;
@@ -63,7 +63,7 @@ TEST_CASE("embedding names a token outside the vocabulary, in both directions, a
   }
 }
 
-TEST_CASE("embedding names a position outside the table, in both directions") {
+TEST_CASE("embedding reports a position outside the table in both directions") {
   Small s;
   s.positions[1] = 2;
   float dy[6] = {};
@@ -71,7 +71,7 @@ TEST_CASE("embedding names a position outside the table, in both directions") {
   CHECK(test::error_of([&] { s.backward(dy); }) == "position 2 at 1 is outside the table of 2");
 }
 
-TEST_CASE("embedding names the shapes that do not fit") {
+TEST_CASE("embedding reports shapes that do not fit") {
   Small s;
   CHECK(test::error_of([&] {
           embedding_forward(

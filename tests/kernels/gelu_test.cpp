@@ -20,7 +20,7 @@ float gelu(float x) {
 
 }  // namespace
 
-TEST_CASE("gelu equals the independent framework in f32 and bf16") {
+TEST_CASE("gelu matches PyTorch in f32 and bf16") {
   for (const Case& c : bench::golden_cases("gelu")) {
     CAPTURE(label(c));
     CHECK(test::golden_error(c, str("gelu_", c.dtype)) <= tolerance(c));

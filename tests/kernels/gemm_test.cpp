@@ -30,14 +30,14 @@ std::string error_of_shapes(const Shape& c, const Shape& a, const Shape& b, DTyp
 
 }  // namespace
 
-TEST_CASE("gemm and its bias gradient equal the independent framework in f32 and bf16") {
+TEST_CASE("gemm and its bias gradient match PyTorch in f32 and bf16") {
   for (const Case& c : bench::golden_cases("gemm")) {
     CAPTURE(label(c));
     CHECK(test::golden_error(c, str(c.op, '_', c.dtype)) <= tolerance(c));
   }
 }
 
-TEST_CASE("gemm names the shapes that do not fit") {
+TEST_CASE("gemm reports shapes that do not fit") {
   CHECK(error_of_shapes({2, 4}, {2, 3}, {4, 4}) == "gemm: c (2, 4) = a (2, 3) b (4, 4) does not fit");
   CHECK(error_of_shapes({2, 5}, {2, 3}, {3, 4}) == "gemm: c (2, 5) = a (2, 3) b (3, 4) does not fit");
   CHECK(error_of_shapes({2, 4}, {2, 3}, {12}) == "gemm: a (2, 3), b (12) and c (2, 4) must be matrices");
@@ -45,7 +45,7 @@ TEST_CASE("gemm names the shapes that do not fit") {
         "gemm: c is bf16, a is f32, b is f32; a and b must agree, c must be f32 or like them");
 }
 
-TEST_CASE("gemm hands on NaN and infinity, and only to their row") {
+TEST_CASE("gemm propagates NaN and infinity, only within their row") {
   StreamGroup streams(Device::cpu());
   Stream& stream = streams.add("compute");
   float a[4] = {NAN, 1, 2, INFINITY}, b[4] = {1, 1, 1, 1}, c[4] = {};
@@ -59,9 +59,9 @@ TEST_CASE("gemm hands on NaN and infinity, and only to their row") {
   CHECK(c[2] == INFINITY);
 }
 
-TEST_CASE("gemm computes one shape for several threads at once, each its own matrices") {
+TEST_CASE("several threads may run one gemm shape at once on their own matrices") {
   constexpr int64_t n = 24;
-  constexpr int kCalls = 20000;  // two calls must meet within a few instructions
+  constexpr int kCalls = 20000;  // the race needs two calls within a few instructions
   std::atomic<int> wrong = 0;
   parallel_for(2, [&](int64_t task) {
     StreamGroup streams(Device::cpu()), planning(Device::cpu(), {.planning = true});

@@ -8,7 +8,7 @@ using bench::Case;
 
 namespace {
 
-// head_loss_backward of 150 tokens in chunks of `chunk`.
+// A case of head_loss_backward with 150 tokens in chunks of `chunk`.
 Case case_by(DType dtype, int64_t chunk) {
   constexpr int64_t N = 150, C = 72, V = 90;
   const auto fill_target = [](int64_t n, double) { return static_cast<double>(n % V); };
@@ -41,7 +41,7 @@ void call(Stream& stream, Arena& scratch, const HeadLossBackward& a) {
   head_loss_backward(stream, scratch, a);
 }
 
-// Three tokens of two features, a vocabulary of four, computed two tokens at a time.
+// Three tokens of two features, a vocabulary of four, chunks of two tokens.
 struct Small {
   HeadLossBackward arguments() {
     return {.dx = tensor_of(dx, {3, 2}),
@@ -53,7 +53,7 @@ struct Small {
             .weights = tensor_of(weights, {3}),
             .chunk = 2};
   }
-  // The Error of a call, planned and then run.
+  // The Error of a planned and executed call.
   template <class Args>
   std::string error(const Args& a) {
     Arena scratch("scratch", Device::cpu());
@@ -73,14 +73,14 @@ struct Small {
 
 }  // namespace
 
-TEST_CASE("the head equals the independent framework in f32 and bf16") {
+TEST_CASE("the head matches PyTorch in f32 and bf16") {
   for (const Case& c : bench::golden_cases("head")) {
     CAPTURE(label(c));
     CHECK(test::golden_error(c, str("head_", c.dtype)) <= tolerance(c));
   }
 }
 
-TEST_CASE("the head computes the same in chunks of any length") {
+TEST_CASE("the head gives the same results for any chunk size") {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Case whole_case = case_by(dtype, 0);
     bench::Setup whole(whole_case);
@@ -96,14 +96,14 @@ TEST_CASE("the head computes the same in chunks of any length") {
   }
 }
 
-TEST_CASE("the head's default chunk holds 128 MB of logits, in multiples of 64 tokens") {
+TEST_CASE("the default chunk of the head has 128 MiB of logits and a multiple of 64 tokens") {
   CHECK(head_chunk(4096, 50257) == 640);
   CHECK(head_chunk(4096, 128256) == 256);
   CHECK(head_chunk(100, 50257) == 100);
   CHECK(head_chunk(4096, 1 << 20) == 64);
 }
 
-TEST_CASE("the head names a target outside the vocabulary by its token, and leaves dw alone") {
+TEST_CASE("the head reports a target outside the vocabulary with its token index and leaves dw unchanged") {
   Small s;
   s.targets[2] = 4;
   CHECK(s.error(s.arguments()) == "target 4 at 2 is outside the vocabulary of 4");
@@ -115,7 +115,7 @@ TEST_CASE("the head names a target outside the vocabulary by its token, and leav
   CHECK(s.error(s.arguments()) == "");
 }
 
-TEST_CASE("the head names a target outside the vocabulary in evaluation too") {
+TEST_CASE("the head reports a target outside the vocabulary in evaluation too") {
   Small s;
   s.targets[2] = 4;
   const HeadLossBackward a = s.arguments();
@@ -124,20 +124,20 @@ TEST_CASE("the head names a target outside the vocabulary in evaluation too") {
         "target 4 at 2 is outside the vocabulary of 4");
 }
 
-TEST_CASE("the head names the shapes that do not fit") {
+TEST_CASE("the head reports shapes that do not fit") {
   Small s;
   HeadLossBackward a = s.arguments();
   a.w = tensor_of(s.w, {2, 4});
   CHECK(s.error(a) ==
-        "head_loss_backward: w is f32 (2, 4), x is f32 (3, 2); w must be (V, C) with x's dtype and last "
-        "dimension");
+        "head_loss_backward: w is f32 (2, 4), x is f32 (3, 2); w must be (V, C) with the dtype and last "
+        "dimension of x");
   a = s.arguments();
   a.weights = tensor_of(s.weights, {2});
   CHECK(s.error(a) ==
         "head_loss_backward: weights is f32 (2), must be f32 with one element for each of 3 tokens");
   a = s.arguments();
   a.dw = tensor_of(s.dw, {2, 4});
-  CHECK(s.error(a) == "head_loss_backward: dw is f32 (2, 4), must be f32 like w (4, 2), or empty");
+  CHECK(s.error(a) == "head_loss_backward: dw is f32 (2, 4), must be f32 (4, 2) like w, or empty");
   a = s.arguments();
   a.chunk = -1;
   CHECK(s.error(a) == "head_loss_backward: chunk is -1, must be at least 0");

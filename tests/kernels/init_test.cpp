@@ -23,7 +23,7 @@ std::vector<T> values(Init init, int64_t first, int64_t count) {
 
 }  // namespace
 
-TEST_CASE("every shard of a parameter starts with the values of the whole") {
+TEST_CASE("every shard is initialized with the values of the full parameter") {
   constexpr int64_t kCount = 40000;
   for (const Init init : {Init::constant(0.5f), Init::normal(0.02f), Init::uniform(0.1f)}) {
     const std::vector<float> whole = values<float>(init, 0, kCount);
@@ -39,7 +39,7 @@ TEST_CASE("every shard of a parameter starts with the values of the whole") {
   }
 }
 
-TEST_CASE("16-bit parameters start with the rounded values of f32 ones") {
+TEST_CASE("16-bit parameters are initialized with rounded f32 values") {
   const std::vector<float> exact = values<float>(Init::normal(0.02f), 5, 300);
   const std::vector<bf16> rounded = values<bf16>(Init::normal(0.02f), 5, 300);
   const std::vector<f16> half = values<f16>(Init::normal(0.02f), 5, 300);
@@ -49,8 +49,8 @@ TEST_CASE("16-bit parameters start with the rounded values of f32 ones") {
   }
 }
 
-TEST_CASE("initial values have the mean and the deviation that were asked for") {
-  constexpr int64_t kCount = 1 << 18;  // the bounds below are five deviations of the estimates
+TEST_CASE("normal initial values have the given mean and standard deviation") {
+  constexpr int64_t kCount = 1 << 18;  // the bounds below are five standard errors
   struct Claim {
     Init init;
     double deviation, kurtosis;
@@ -74,9 +74,9 @@ TEST_CASE("uniform initial values stay within the bound") {
   CHECK(*std::max_element(y.begin(), y.end()) < 0.25f);
 }
 
-TEST_CASE("init_param names what is out of bounds") {
+TEST_CASE("init_param reports an argument out of bounds") {
   CHECK(test::error_of([] { values<float>(Init::normal(NAN), 0, 1); }) ==
-        "init_param: the value is nan, must be finite");
+        "init_param: init.value is nan, must be finite");
   CHECK(test::error_of([] { values<float>(Init::normal(1), -2, 1); }) ==
         "init_param: first is -2, must not be negative");
   CHECK(test::error_of([] { values<int32_t>(Init::normal(1), 0, 1); }) ==

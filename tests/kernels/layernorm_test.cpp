@@ -31,20 +31,20 @@ std::array<float, N> normalised(std::array<float, N> x) {
 
 }  // namespace
 
-TEST_CASE("layernorm equals the independent framework in f32 and bf16") {
+TEST_CASE("layernorm matches PyTorch in f32 and bf16") {
   for (const Case& c : bench::golden_cases("layernorm")) {
     CAPTURE(label(c));
     CHECK(test::golden_error(c, str("layernorm_", c.dtype)) <= tolerance(c));
   }
 }
 
-TEST_CASE("layernorm divides by the biased deviation") {
+TEST_CASE("layernorm divides by the biased standard deviation") {
   const auto y = normalised<4>({1, 2, 3, 4});
   const float expected[] = {-1.34163542f, -0.447211807f, 0.447211807f, 1.34163542f};
   for (size_t i = 0; i < 4; ++i) CHECK(std::abs(y[i] - expected[i]) < 2e-7f);
 }
 
-TEST_CASE("layernorm keeps a small deviation beside a large mean") {
+TEST_CASE("layernorm is accurate for a small deviation around a large mean") {
   const auto y = normalised<4>({4096.0f, 4097.0f, 4098.0f, 4099.0f});
   CHECK(std::abs(y[0] + 1.34163542f) < 1e-6f);
   CHECK(std::abs(y[3] - 1.34163542f) < 1e-6f);
@@ -54,7 +54,7 @@ TEST_CASE("layernorm of a row of equal values is its bias") {
   for (const float y : normalised<3>({2.5f, 2.5f, 2.5f})) CHECK(y == 0.0f);
 }
 
-TEST_CASE("layernorm names the shapes when b does not fit x") {
+TEST_CASE("layernorm reports a bias that does not fit x") {
   StreamGroup streams(Device::cpu());
   float x[6] = {}, w[3] = {}, b[2] = {}, mean[2], rstd[2];
   const std::string error = test::error_of([&] {
@@ -67,10 +67,10 @@ TEST_CASE("layernorm names the shapes when b does not fit x") {
                                                .eps = 1e-5f});
   });
   CHECK(error ==
-        "layernorm_forward: b is f32 (2), x is f32 (2, 3); b must have x's dtype and last dimension");
+        "layernorm_forward: b is f32 (2), x is f32 (2, 3); b must have the dtype and last dimension of x");
 }
 
-TEST_CASE("layernorm_backward names the shape of a gradient that does not fit") {
+TEST_CASE("layernorm_backward reports a gradient that does not fit") {
   StreamGroup streams(Device::cpu());
   Arena scratch("scratch", Device::cpu());
   float x[6] = {}, w[3] = {}, dw[3] = {}, db[2] = {}, mean[2], rstd[2];

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kCount = 53;
 using Lane = std::vector<float>;
 
-// Lanes of very different sizes, so that another tree has other bits.
+// Lanes of very different magnitudes, so that another tree gives other bits.
 std::vector<Lane> make_lanes(int count) {
   std::vector<Lane> lanes(static_cast<size_t>(count), Lane(kCount));
   const RandomStream random(1, "lanes");
@@ -42,7 +42,7 @@ Lane sum_of(const std::vector<Lane>& lanes) {
   return y;
 }
 
-// The definition: pairs of neighbours at each level, an odd last one carried up.
+// The definition: adds pairs of neighbors at each level, and carries an odd last element up.
 Lane tree(std::vector<Lane> level) {
   while (level.size() > 1) {
     std::vector<Lane> next;
@@ -56,7 +56,7 @@ Lane tree(std::vector<Lane> level) {
   return level[0];
 }
 
-// The lanes in steps of `ranks`, partial sums joined like a binary counter (see ordered_sum.h).
+// Adds the lanes in groups of `ranks`, and combines partial sums like a binary counter (see ordered_sum.h).
 Lane counted(const std::vector<Lane>& lanes, size_t ranks) {
   std::vector<Lane> waiting;
   size_t step = 0;
@@ -77,7 +77,7 @@ Lane counted(const std::vector<Lane>& lanes, size_t ranks) {
 
 }  // namespace
 
-TEST_CASE("the ordered sum equals the independent framework's tree in f32 and bf16") {
+TEST_CASE("the ordered sum matches the tree in PyTorch in f32 and bf16") {
   for (const Case& c : bench::golden_cases("ordered_sum")) {
     CAPTURE(label(c));
     CHECK(test::golden_error(c, str("ordered_sum_", c.dtype)) <= tolerance(c));
@@ -92,7 +92,7 @@ TEST_CASE("the ordered sum is the tree of pairs, for any number of lanes") {
   }
 }
 
-TEST_CASE("lanes summed at once, one by one or in groups have the same bits") {
+TEST_CASE("lanes give the same bits summed at once, one by one or in groups") {
   for (const int count : {4, 6, 8, 12, 16}) {
     const std::vector<Lane> lanes = make_lanes(count);
     for (const size_t ranks : {1, 2, 4, 8, 16}) {
@@ -103,7 +103,7 @@ TEST_CASE("lanes summed at once, one by one or in groups have the same bits") {
   }
 }
 
-TEST_CASE("lanes in another order have other bits, so the order is what is tested here") {
+TEST_CASE("these lanes give other bits in another order, so the tests above detect a wrong order") {
   std::vector<Lane> lanes = make_lanes(8);
   const Lane sum = sum_of(lanes);
   std::swap(lanes[1], lanes[2]);
@@ -116,5 +116,5 @@ TEST_CASE("the ordered sum refuses an output that is not one lane of f32") {
   const std::string error = test::error_of([&] {
     ordered_sum(streams.add("compute"), {.y = tensor_of(y, {3}), .lanes = tensor_of(lanes, {2, 4})});
   });
-  CHECK(error == "ordered_sum: y is f32 (3), must be f32 with the elements of one of the lanes (2, 4)");
+  CHECK(error == "ordered_sum: y is f32 (3), must be f32 with the elements of one lane of (2, 4)");
 }

@@ -1,5 +1,5 @@
 #pragma once
-// What a case leaves behind, for tests that compare bits.
+// The outputs of a benchmark case, for tests that compare bits.
 
 #include <vector>
 
@@ -11,7 +11,7 @@ inline bool is_written(const bench::Arg& arg) {
   return arg.role == bench::Role::output || arg.role == bench::Role::updated;
 }
 
-// All outputs of a fresh run, byte for byte.
+// The bytes of all outputs of a new run.
 inline std::vector<std::vector<unsigned char>> output_bytes(const bench::Case& c,
                                                             bench::SetupOptions options = {}) {
   bench::Setup setup(c, options);

@@ -6,14 +6,14 @@
 using namespace flatshard;
 using bench::Case;
 
-TEST_CASE("rmsnorm equals the independent framework in f32 and bf16") {
+TEST_CASE("rmsnorm matches PyTorch in f32 and bf16") {
   for (const Case& c : bench::golden_cases("rmsnorm")) {
     CAPTURE(label(c));
     CHECK(test::golden_error(c, str("rmsnorm_", c.dtype)) <= tolerance(c));
   }
 }
 
-TEST_CASE("rmsnorm names the shapes when w does not fit x") {
+TEST_CASE("rmsnorm reports a weight that does not fit x") {
   StreamGroup streams(Device::cpu());
   float x[6] = {}, w[2] = {}, rstd[2];
   const std::string error = test::error_of([&] {
@@ -23,7 +23,8 @@ TEST_CASE("rmsnorm names the shapes when w does not fit x") {
                                              .w = tensor_of(w, {2}),
                                              .eps = 1e-5f});
   });
-  CHECK(error == "rmsnorm_forward: w is f32 (2), x is f32 (2, 3); w must have x's dtype and last dimension");
+  CHECK(error ==
+        "rmsnorm_forward: w is f32 (2), x is f32 (2, 3); w must have the dtype and last dimension of x");
 }
 
 TEST_CASE("rmsnorm of a row of zeros is zero") {

@@ -29,14 +29,14 @@ bool near(double value, double expected, double relative) {
 
 }  // namespace
 
-TEST_CASE("rope equals the independent framework in f32 and bf16") {
+TEST_CASE("rope matches PyTorch in f32 and bf16") {
   for (const Case& c : bench::golden_cases("rope")) {
     CAPTURE(label(c));
     CHECK(test::golden_error(c, str("rope_", c.dtype)) <= tolerance(c));
   }
 }
 
-TEST_CASE("rope turns the pairs (0, 2) and (1, 3) of a head of four") {
+TEST_CASE("rope rotates the pairs (0, 2) and (1, 3) of a head of four") {
   StreamGroup streams(Device::cpu());
   std::vector<float> table = table_of(2, 4, 10000);
   float x[4] = {1, 2, 3, 4}, y[4];
@@ -49,7 +49,7 @@ TEST_CASE("rope turns the pairs (0, 2) and (1, 3) of a head of four") {
   for (int i = 0; i < 4; ++i) CHECK(near(y[i], expected[i], 2e-7));
 }
 
-TEST_CASE("llama3 scaling keeps high frequencies, divides low ones and goes over between them") {
+TEST_CASE("llama3 scaling keeps high frequencies, divides low ones and interpolates between them") {
   const std::vector<double> base = rope_frequencies(128, 500000),
                             scaled = rope_frequencies(128, 500000, kLlama3);
   for (size_t i = 0; i <= 28; ++i) CHECK(scaled[i] == base[i]);
@@ -102,7 +102,7 @@ TEST_CASE("the rope table holds cosines and sines of the scaled angles, rounded 
     }
 }
 
-TEST_CASE("rope turns q and k inside a packed matrix and leaves v alone; backward turns them back") {
+TEST_CASE("rope rotates q and k in a packed matrix and leaves v unchanged; backward rotates them back") {
   StreamGroup streams(Device::cpu());
   Stream& stream = streams.add("compute");
   constexpr int64_t T = 3, D = 4, width = 4 * D;  // two heads of q, one of k, one of v
@@ -129,7 +129,7 @@ TEST_CASE("rope turns q and k inside a packed matrix and leaves v alone; backwar
   for (size_t i = 0; i < packed.size(); ++i) CHECK(std::abs(packed[i] - before[i]) < 1e-6f);
 }
 
-TEST_CASE("a position outside the rope table is an error that names it, its token and the bound") {
+TEST_CASE("rope reports a position outside the table with its token and the bound") {
   std::vector<float> table = table_of(16, 2, 10000);
   for (const int32_t outside : {16, -1}) {
     StreamGroup streams(Device::cpu());
@@ -145,7 +145,7 @@ TEST_CASE("a position outside the rope table is an error that names it, its toke
   }
 }
 
-TEST_CASE("rope refuses odd heads, a table of another width and a scaling without sense") {
+TEST_CASE("rope refuses odd heads, a table of another width and an invalid scaling") {
   StreamGroup streams(Device::cpu());
   Stream& stream = streams.add("compute");
   float x[3] = {}, table[4] = {};
@@ -158,7 +158,7 @@ TEST_CASE("rope refuses odd heads, a table of another width and a scaling withou
                             .table = tensor_of(table, {1, 4})});
     });
   };
-  CHECK(forward(3) == "rope_forward: heads have 3 elements, must be an even number");
+  CHECK(forward(3) == "rope_forward: heads have 3 elements, must be even");
   CHECK(forward(2) == "rope_forward: the table is f32 (1, 4), must be f32 (positions, 2)");
   CHECK(test::error_of([] {
           rope_frequencies(4, 10000, {.kind = RopeScaling::Kind::linear, .factor = 0});

@@ -21,8 +21,8 @@ double units(float got, double expected) {
   return std::abs(got - expected) / std::ldexp(1.0, std::max(exponent, -125) - 24);
 }
 
-// The largest error of f over a sweep through every exponent of both signs. Results that are subnormal may be
-// zero; a result beyond the largest float must be infinite.
+// The largest error of f over a sweep through all exponents of both signs. Subnormal results may be zero; a
+// result above the largest float must be infinite.
 template <class Vectorized, class Reference>
 double worst_units(Vectorized f, Reference reference) {
   double worst = 0;
@@ -44,7 +44,7 @@ double worst_units(Vectorized f, Reference reference) {
   return worst;
 }
 
-// f of a few values, each in every lane, between other values.
+// Evaluates f for a few values in every lane, with other values in the other lanes.
 template <class Vectorized>
 bool every_lane_is_equal(Vectorized f) {
   for (const float value : {-2.5f, -0.7f, 0.0f, 1e-3f, 0.9f, 17.0f}) {
@@ -72,7 +72,7 @@ int count_widening_differences() {
   return wrong;
 }
 
-// Over a sweep through all floats, and the surroundings of every number of T and of every tie between two.
+// Sweeps through all floats, and the neighborhood of each number of T and of each tie between two numbers.
 template <class T>
 int count_narrowing_differences(uint32_t half_unit) {
   int wrong = 0;
@@ -114,7 +114,7 @@ TEST_CASE("simd functions of infinities are their limits") {
   CHECK(sigmoid(splat(-kInf))[3] == 0.0f);
 }
 
-TEST_CASE("simd exp has no subnormal results and reaches both ends of the normal ones") {
+TEST_CASE("simd exp covers the range of normal floats and returns no subnormals") {
   CHECK(simd::exp(splat(-87.3365402f))[0] >= 0x1p-126f);
   CHECK(simd::exp(splat(-87.3365479f))[0] == 0.0f);
   CHECK(std::isfinite(static_cast<float>(simd::exp(splat(88.7228317f))[0])));
@@ -136,9 +136,9 @@ TEST_CASE("simd narrows floats to the bits of the scalar types: ties, subnormals
   CHECK(count_narrowing_differences<f16>(1u << 12) == 0);
 }
 
-TEST_CASE("simd tails read zeros beyond their lanes and write nothing there") {
+TEST_CASE("simd tails read zeros past the end and write nothing there") {
   for (int lanes = 1; lanes < kWidth; ++lanes) {
-    const std::vector<bf16> in(static_cast<size_t>(lanes), bf16(2.0f));  // no element to overrun into
+    const std::vector<bf16> in(static_cast<size_t>(lanes), bf16(2.0f));  // no space to overrun into
     const Floats v = load(in.data(), lanes);
     for (int i = 0; i < kWidth; ++i) CHECK(v[i] == (i < lanes ? 2.0f : 0.0f));
     float out[kWidth] = {};
@@ -149,7 +149,7 @@ TEST_CASE("simd tails read zeros beyond their lanes and write nothing there") {
   }
 }
 
-TEST_CASE("for_each_vector meets every element once") {
+TEST_CASE("for_each_vector visits every element once") {
   for (const int64_t n : {0, 1, 15, 16, 17, 40}) {
     std::vector<int> met(static_cast<size_t>(n));
     for_each_vector(n, [&](int64_t i, auto lanes) {
@@ -159,7 +159,7 @@ TEST_CASE("for_each_vector meets every element once") {
   }
 }
 
-TEST_CASE("sum_vectors meets every element once") {
+TEST_CASE("sum_vectors visits every element once") {
   for (const int64_t n : {0, 1, 15, 16, 63, 64, 65, 100, 128 + 16 + 3}) {
     std::vector<float> ones(static_cast<size_t>(n), 1.0f);
     const float total = sum_vectors(
@@ -168,7 +168,7 @@ TEST_CASE("sum_vectors meets every element once") {
   }
 }
 
-TEST_CASE("a vector written past the caches reads back the same at any address") {
+TEST_CASE("a non-temporal store reads back the same at any address") {
   alignas(64) float floats[3 * kWidth];
   alignas(64) bf16 halves[3 * kWidth];
   for (int offset = 0; offset <= kWidth; ++offset) {
@@ -180,7 +180,7 @@ TEST_CASE("a vector written past the caches reads back the same at any address")
   }
 }
 
-TEST_CASE("simd sums and maxima see every lane") {
+TEST_CASE("simd sums and maxima include every lane") {
   for (int lane = 0; lane < kWidth; ++lane) {
     Floats v = splat(-1.0f);
     v[lane] = 64.0f;

@@ -12,14 +12,14 @@ using bench::Case;
 
 namespace {
 
-// Uneven sizes, so that every order of addition has other bits.
+// Uneven magnitudes, so that another order of addition gives other bits.
 std::vector<float> gradients(int64_t n) {
   std::vector<float> x(static_cast<size_t>(n));
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>((i * 7919) % 10007) / 997.0f - 5.0f;
   return x;
 }
 
-// The partials of x, cut into ranges that end at the given indices.
+// The partials of x split into ranges that end at the given indices.
 std::vector<float> partials_of(std::vector<float>& x, const std::vector<int64_t>& ends) {
   StreamGroup streams(Device::cpu());
   Stream& stream = streams.add("compute");
@@ -56,14 +56,14 @@ Clip clip(std::vector<float> partials, float max_norm, float scale = 1.0f) {
 
 }  // namespace
 
-TEST_CASE("the sum of squares and the clip coefficient equal the independent framework") {
+TEST_CASE("the sum of squares and the clip coefficient match PyTorch") {
   for (const Case& c : bench::golden_cases("sum_squares")) {
     CAPTURE(label(c));
     CHECK(test::golden_error(c, str("sum_squares_", c.dtype)) <= tolerance(c));
   }
 }
 
-TEST_CASE("the sums of squares of the specification's shards are right") {
+TEST_CASE("the sums of squares of the shards in the specification are reproduced") {
   std::vector<float> g(512);
   for (int i = 0; i < 512; ++i) g[i] = static_cast<float>((i * 53 + 7) % 127 - 63) / 1024.0f;
   struct Cut {
@@ -81,7 +81,7 @@ TEST_CASE("the sums of squares of the specification's shards are right") {
   }
 }
 
-TEST_CASE("the norm has the same bits for every cut at chunk boundaries") {
+TEST_CASE("the norm has the same bits for any split at chunk boundaries") {
   const int64_t n = 4 * kSquaresChunk - 1000;
   std::vector<float> x = gradients(n);
   const std::vector<float> whole = partials_of(x, {n});
@@ -90,7 +90,7 @@ TEST_CASE("the norm has the same bits for every cut at chunk boundaries") {
   CHECK(partials_of(x, {kSquaresChunk, 2 * kSquaresChunk, 3 * kSquaresChunk, n}) == whole);
 }
 
-TEST_CASE("a chunk cut in two is two partials with the same sum up to rounding") {
+TEST_CASE("a chunk split in two gives two partials with the same sum up to rounding") {
   const int64_t n = 2 * kSquaresChunk;
   std::vector<float> x = gradients(n);
   const std::vector<float> cut = partials_of(x, {kSquaresChunk + 333, n});
@@ -99,7 +99,7 @@ TEST_CASE("a chunk cut in two is two partials with the same sum up to rounding")
 }
 
 TEST_CASE("partials are summed in fp64") {
-  // In fp32 the small partials would vanish one by one beside the large one.
+  // In fp32, adding the small partials one by one to the large one would lose all of them.
   std::vector<float> partials(4097, 1.0f);
   partials[0] = 0x1p25f;
   CHECK(clip(partials, 1).norm == static_cast<float>(std::sqrt(0x1p25 + 4096)));
@@ -112,13 +112,13 @@ TEST_CASE("gradients within the norm are not scaled") {
   CHECK(clip({9.0f, 16.0f}, 2.5f).coefficient == doctest::Approx(0.5f));
 }
 
-TEST_CASE("the loss scale is taken out of the norm and of the gradients") {
+TEST_CASE("the norm and the clip coefficient undo the loss scale") {
   const Clip scaled = clip({9.0f * 0x1p20f, 16.0f * 0x1p20f}, 2.5f, 0x1p-10f);
   CHECK(scaled.norm == 5.0f);
   CHECK(scaled.coefficient == 0x1p-10f * clip({9.0f, 16.0f}, 2.5f).coefficient);
 }
 
-TEST_CASE("an infinity or a NaN among the gradients raises the flag") {
+TEST_CASE("an infinite or NaN gradient sets the nonfinite flag") {
   for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     std::vector<float> x = gradients(kSquaresChunk + 5);
     CHECK(clip(partials_of(x, {kSquaresChunk + 5}), 1).nonfinite == 0);
@@ -130,7 +130,7 @@ TEST_CASE("an infinity or a NaN among the gradients raises the flag") {
   }
 }
 
-TEST_CASE("sum_squares says how many partials a range has") {
+TEST_CASE("sum_squares reports the number of partials of a range") {
   std::vector<float> x = gradients(10);
   StreamGroup streams(Device::cpu());
   float partials[1];
@@ -139,6 +139,5 @@ TEST_CASE("sum_squares says how many partials a range has") {
         streams.add("compute"),
         {.partials = tensor_of(partials, {1}), .x = tensor_of(x.data(), {10}), .first = kSquaresChunk - 5});
   });
-  CHECK(error ==
-        "sum_squares: partials is f32 (1), must be f32 with 2 elements for 10 elements from 4091 on");
+  CHECK(error == "sum_squares: partials is f32 (1), must be f32 with 2 elements for the range [4091, 4101)");
 }

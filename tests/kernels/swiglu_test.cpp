@@ -8,14 +8,14 @@
 using namespace flatshard;
 using bench::Case;
 
-TEST_CASE("swiglu equals the independent framework in f32 and bf16") {
+TEST_CASE("swiglu matches PyTorch in f32 and bf16") {
   for (const Case& c : bench::golden_cases("swiglu")) {
     CAPTURE(label(c));
     CHECK(test::golden_error(c, str("swiglu_", c.dtype)) <= tolerance(c));
   }
 }
 
-TEST_CASE("swiglu gates with x / (1 + e^-x), also where e^-x overflows") {
+TEST_CASE("swiglu gates with x / (1 + e^-x), even if e^-x overflows") {
   StreamGroup streams(Device::cpu());
   float gate[5] = {1, -1, 0, 100, -100}, up[5] = {1, 1, 1, 1, 1}, y[5];
   swiglu_forward(streams.add("compute"),
@@ -27,7 +27,7 @@ TEST_CASE("swiglu gates with x / (1 + e^-x), also where e^-x overflows") {
   CHECK(y[4] == 0.0f);
 }
 
-TEST_CASE("swiglu gradients may take the places of gate and up") {
+TEST_CASE("swiglu_backward works in place of gate and up") {
   StreamGroup streams(Device::cpu());
   Stream& stream = streams.add("compute");
   float both[6] = {0.5f, -1, 2, 3, 0.25f, -2}, gradients[6],
@@ -46,7 +46,7 @@ TEST_CASE("swiglu gradients may take the places of gate and up") {
   for (int i = 0; i < 6; ++i) CHECK(both[i] == gradients[i]);
 }
 
-TEST_CASE("swiglu names the shapes when up does not fit gate, and a stride that rows do not fit") {
+TEST_CASE("swiglu reports an up that does not fit gate, and a stride below the row size") {
   StreamGroup streams(Device::cpu());
   Stream& stream = streams.add("compute");
   float gate[6] = {}, up[4] = {}, y[6];
@@ -54,21 +54,21 @@ TEST_CASE("swiglu names the shapes when up does not fit gate, and a stride that 
           swiglu_forward(
               stream,
               {.y = tensor_of(y, {2, 3}), .gate = tensor_of(gate, {2, 3}), .up = tensor_of(up, {2, 2})});
-        }) == "swiglu_forward: up is f32 (2, 2), gate is f32 (2, 3)");
+        }) == "swiglu_forward: up is f32 (2, 2), must be like gate f32 (2, 3)");
   CHECK(test::error_of([&] {
           swiglu_forward(stream, {.y = tensor_of(y, {2, 3}),
                                   .gate = tensor_of(gate, {2, 3}),
                                   .up = tensor_of(gate, {2, 3}),
                                   .row_stride = 2});
-        }) == "swiglu_forward: rows of 3 elements lie 2 apart");
+        }) == "swiglu_forward: row stride is 2, must be 0 or at least the row size 3");
 }
 
-TEST_CASE("packed columns must lie inside the packed matrix") {
+TEST_CASE("packed columns outside the packed matrix are refused") {
   float data[8] = {};
   CHECK(test::error_of([&] {
           packed_columns(tensor_of(data, {2, 4}), 2, {2, 3});
-        }) == "columns [2, 5) as (2, 3) of a packed tensor (2, 4)");
+        }) == "columns [2, 5) as (2, 3) exceed the packed tensor (2, 4)");
   CHECK(test::error_of([&] {
           packed_columns(tensor_of(data, {2, 4}), 0, {1, 3});
-        }) == "columns [0, 3) as (1, 3) of a packed tensor (2, 4)");
+        }) == "columns [0, 3) as (1, 3) exceed the packed tensor (2, 4)");
 }
