@@ -43,17 +43,17 @@ void check_targets(const Tensor& targets, int64_t V) {
     check(target[n] < V, "target ", target[n], " at ", n, " is outside the vocabulary of ", V);
 }
 
-// The maximum is kept up to date in blocks that stay in the first-level cache.
+// Columns per update of the running maximum: a block fits the L1 cache.
 constexpr int64_t kColumnBlock = 1024;
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
-// What one pass over a row finds out.
+// The result of one pass over a row.
 struct RowSums {
   float max;   // kLowest when all logits are -infinity
   float exps;  // sum of exp(x - max)
 };
 
-// Each lane keeps its own maximum; the lanes meet at the end.
+// Each lane has its own running maximum; lanes are combined at the end.
 template <class T>
 RowSums row_sums(const T* x, int64_t V) {
   Floats max_so_far = splat(kLowest), exps{};
@@ -97,7 +97,7 @@ void rows(const CrossEntropyBackward& a, int64_t begin, int64_t end) {
       continue;
     }
     const T* x = a.logits.as<T>() + n * columns;
-    const float weight = a.weights.as<float>()[n];
+    const float weight = a.target_weights.as<float>()[n];
     const RowSums sums = row_sums(x, V);
     loss = weight * (std::log(sums.exps) + (sums.max - static_cast<float>(x[target])));
     if (!dx) continue;
@@ -106,7 +106,7 @@ void rows(const CrossEntropyBackward& a, int64_t begin, int64_t end) {
   }
 }
 
-// The gradient is left out when a.dlogits is empty.
+// Computes no gradient if a.dlogits is empty.
 void cross_entropy(const CrossEntropyBackward& a) {
   check_targets(a.targets, valid_columns(a));
   const int64_t row_block = std::max<int64_t>(1, 16384 / a.logits.shape[-1]);
@@ -153,11 +153,12 @@ void cross_entropy_backward(Stream& stream, const CrossEntropyBackward& a) {
 }
 
 double min_bytes(const CrossEntropyForward& a) {
-  return static_cast<double>(a.logits.bytes() + a.loss.bytes() + a.targets.bytes() + a.weights.bytes());
+  return static_cast<double>(a.logits.bytes() + a.loss.bytes() + a.targets.bytes() +
+                             a.target_weights.bytes());
 }
 double min_bytes(const CrossEntropyBackward& a) {
   return static_cast<double>(a.logits.bytes() + a.dlogits.bytes() + a.loss.bytes() + a.targets.bytes() +
-                             a.weights.bytes());
+                             a.target_weights.bytes());
 }
 double flops(const CrossEntropyForward& a) { return 4.0 * static_cast<double>(a.logits.size()); }
 double flops(const CrossEntropyBackward& a) { return 8.0 * static_cast<double>(a.logits.size()); }

@@ -1,5 +1,6 @@
-// Cross-entropy on the GPU. A block owns a row: one pass finds its maximum and sums, each thread against the
-// maximum that it has seen so far; a second one writes the gradient, which may lie in the logits' place.
+// Cross-entropy on the GPU. A thread block owns a row. The first pass computes its maximum and sums, where
+// each thread has its own running maximum; the second pass writes the gradient, which may be in place of the
+// logits.
 
 #include <algorithm>
 #include <limits>
@@ -10,17 +11,17 @@
 namespace flatshard::cuda {
 namespace {
 
-// Many, so that the rows under way are few and the second pass finds much of them in the caches.
+// Large, so that few rows are active and the second pass mostly hits the caches.
 constexpr int kThreads = 1024;
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
 template <class T, class D>
 struct Rows {
-  D* dlogits;  // or null: the loss alone
+  D* dlogits;  // null: only the loss
   float* loss;
   const T* logits;
   const int32_t* targets;
-  const float* weights;
+  const float* target_weights;
   int64_t columns, V;  // V of the columns are valid
 };
 
@@ -47,7 +48,7 @@ __device__ inline RowSums row_sums(const T* x, int64_t V) {
   return {max, block_sum<kThreads>(s.exps * __expf(s.max - max))};
 }
 
-// Writes gradient(column, logit) for this thread's share of a row, and 0 in columns that are not valid.
+// Writes gradient(column, logit) for the columns of a row that this thread handles, 0 in padding columns.
 template <int N, class T, class D, class Gradient>
 __device__ inline void write_row(D* dx, const T* x, int64_t columns, int64_t V, Gradient gradient) {
   for (int64_t i = static_cast<int64_t>(threadIdx.x) * N; i < columns; i += kThreads * N) {
@@ -96,7 +97,7 @@ void run(Stream& stream, const CrossEntropyBackward& a) {
                         .loss = a.loss.as<float>(),
                         .logits = a.logits.as<T>(),
                         .targets = a.targets.as<int32_t>(),
-                        .weights = a.weights.as<float>(),
+                        .target_weights = a.target_weights.as<float>(),
                         .columns = columns,
                         .V = a.valid_vocab > 0 ? a.valid_vocab : columns};
   if (packable<T>(columns, rows.dlogits, rows.logits))

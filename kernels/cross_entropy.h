@@ -7,7 +7,7 @@
 // vocabulary is an Error before anything is written; on a GPU the kernel stops itself there, an Error that
 // names none.
 //
-// A row's sums run over its columns in one fixed order, in fp32.
+// The sums of a row run over its columns in a fixed order, in fp32.
 
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -22,7 +22,7 @@ struct CrossEntropyForward {
   int64_t valid_vocab = 0;  // 0: all columns
 };
 
-// The loss as well: it costs nothing beside the gradient.
+// Computes the loss as well, at no extra cost.
 struct CrossEntropyBackward {
   Tensor dlogits;           // (N, V), of any float dtype; may be the tensor of the logits
   Tensor loss;              // (N) f32
@@ -32,7 +32,8 @@ struct CrossEntropyBackward {
   int64_t valid_vocab = 0;  // 0: all columns
 };
 
-// The Error of a target outside a vocabulary of V, in stream order; for callers that compute chunk by chunk.
+// Throws Error, in stream order, if a target is outside a vocabulary of V. For callers that compute in
+// chunks.
 void check_targets(Stream& stream, const Tensor& targets, int64_t V);
 
 void cross_entropy_forward(Stream& stream, const CrossEntropyForward& a);
@@ -45,7 +46,7 @@ double flops(const CrossEntropyBackward& a);
 
 namespace cuda {
 void check_targets(Stream& stream, const Tensor& targets, int64_t V);
-// Both directions: the gradient is left out when a.dlogits is empty.
+// For both directions: without a gradient if a.dlogits is empty.
 void cross_entropy(Stream& stream, const CrossEntropyBackward& a);
 }  // namespace cuda
 

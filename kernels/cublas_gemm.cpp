@@ -1,5 +1,5 @@
-// Matrix products on the GPU, by cuBLASLt. It knows columns first: a row-major c = a b is to it the product
-// c^T = b^T a^T of matrices that lie in memory as they do.
+// Matrix products on the GPU with cuBLASLt. It is column-major: a row-major c = a b is its product c^T = b^T
+// a^T of the same memory.
 
 #include <algorithm>
 #include <bit>
@@ -18,11 +18,11 @@
 namespace flatshard::cuda {
 namespace {
 
-// What an algorithm may take for partial sums: up to what the fast kernels of sm_90 ask for, and of small
-// products, which are cut the most, room for so many of them.
-constexpr int64_t kMostWorkspace = int64_t{32} << 20;
-constexpr int64_t kMostParts = 32;
-constexpr uint32_t kBestAlignment = 256;  // more makes no difference to an algorithm
+// Limits of the workspace for partial sums: that of the fast kernels of sm_90, and for small products, which
+// are split most, this many partial results.
+constexpr int64_t kMaxWorkspace = int64_t{32} << 20;
+constexpr int64_t kMaxParts = 32;
+constexpr uint32_t kBestAlignment = 256;  // higher alignments do not change the algorithm
 
 void cublas_check(cublasStatus_t status, const char* what,
                   std::source_location where = std::source_location::current()) {
@@ -35,17 +35,17 @@ cudaDataType type_of(DType dtype) {
 }
 
 int64_t workspace_bytes(int64_t M, int64_t N) {
-  return std::min(kMostWorkspace, kMostParts * M * N * int64_t{sizeof(float)});
+  return std::min(kMaxWorkspace, kMaxParts * M * N * int64_t{sizeof(float)});
 }
 
-// The largest power of two, up to kBestAlignment, that the data lies at.
+// The alignment of the data, at most kBestAlignment.
 uint32_t alignment_of(const void* data) {
   const auto address = reinterpret_cast<uintptr_t>(data);
   return address == 0 ? kBestAlignment
                       : static_cast<uint32_t>(std::min<uintptr_t>(kBestAlignment, address & (~address + 1)));
 }
 
-// What decides which algorithm is best.
+// The properties that determine the best algorithm.
 struct Product {
   Device device;
   int64_t M, N, K;
@@ -77,8 +77,8 @@ Product product_of(Device device, const Gemm& g) {
           .align_c = alignment_of(g.c.data)};
 }
 
-// A product as cuBLASLt describes it, and the algorithm that it thinks best. Made once, kept for the life of
-// the program.
+// A product as described to cuBLASLt, and its best algorithm by the heuristics of cuBLASLt. Cached until the
+// program ends.
 struct Prepared {
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
@@ -97,7 +97,7 @@ void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttribut
                "cublasLtMatmulPreferenceSetAttribute");
 }
 
-// A row-major matrix, which is its transpose, columns first.
+// The layout of a row-major matrix: that of its transpose in column-major order.
 cublasLtMatrixLayout_t layout(DType dtype, int64_t rows, int64_t columns) {
   cublasLtMatrixLayout_t made = nullptr;
   cublas_check(cublasLtMatrixLayoutCreate(&made, type_of(dtype), static_cast<uint64_t>(columns),
@@ -107,10 +107,10 @@ cublasLtMatrixLayout_t layout(DType dtype, int64_t rows, int64_t columns) {
 }
 
 void describe(Prepared& made, const Product& p) {
-  // Without FAST the operands of fp32 products are never rounded.
+  // Without FAST_TF32, operands of fp32 products are not rounded.
   const cublasComputeType_t compute = p.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   cublas_check(cublasLtMatmulDescCreate(&made.operation, compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
-  // Its first factor is our second one.
+  // The first factor of cuBLASLt is b.
   set(made.operation, CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(made.operation, CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   if (p.bias) {
@@ -122,7 +122,7 @@ void describe(Prepared& made, const Product& p) {
   made.c = layout(p.out, p.M, p.N);
 }
 
-// Where K is cut into parts their sums stay fp32 until the end, and are added in one order.
+// Allows split-K only with fp32 partial sums that are added in a fixed order.
 cublasLtMatmulAlgo_t best_algorithm(cublasLtHandle_t handle, const Prepared& made, const Product& p) {
   cublasLtMatmulPreference_t preference = nullptr;
   cublas_check(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
@@ -139,12 +139,12 @@ cublasLtMatmulAlgo_t best_algorithm(cublasLtHandle_t handle, const Prepared& mad
                                                                made.c, preference, 1, &best, &found);
   cublasLtMatmulPreferenceDestroy(preference);
   if (status != CUBLAS_STATUS_SUCCESS || found == 0)
-    fail(str("cuBLASLt has no product of ", p.M, " x ", p.N, " x ", p.K, " from ", p.in, " to ", p.out, ": ",
-             cublasLtGetStatusString(status)));
+    fail(str("cuBLASLt has no algorithm for a product of ", p.M, " x ", p.N, " x ", p.K, " from ", p.in,
+             " to ", p.out, ": ", cublasLtGetStatusString(status)));
   return best.algo;
 }
 
-std::mutex mutex;  // of all that is kept
+std::mutex mutex;  // guards the caches below
 
 cublasLtHandle_t handle_of(Device device) {
   static std::map<int, cublasLtHandle_t> handles;
@@ -188,7 +188,7 @@ void gemm(Stream& stream, Arena& scratch, const Gemm& g) {
   const ArenaScope scope(scratch);
   const Tensor workspace = scratch.alloc(DType::u8, {workspace_bytes(g.c.shape[0], g.c.shape[1])});
   Gemm with = g;
-  if (!g.bias.empty() && g.bias.dtype != g.c.dtype) {  // cuBLASLt adds a bias of c's dtype
+  if (!g.bias.empty() && g.bias.dtype != g.c.dtype) {  // cuBLASLt needs a bias in the dtype of c
     with.bias = scratch.alloc(g.c.dtype, g.bias.shape);
     flatshard::cast(stream, {.y = with.bias, .x = g.bias});
   }

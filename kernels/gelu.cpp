@@ -10,8 +10,8 @@ namespace flatshard {
 namespace {
 
 void check_like(const char* op, const char* name, const Tensor& t, const Tensor& x) {
-  check(t.shape == x.shape && t.dtype == x.dtype, op, ": ", name, " is ", t.dtype, " ", t.shape, ", x is ",
-        x.dtype, " ", x.shape);
+  check(t.shape == x.shape && t.dtype == x.dtype, op, ": ", name, " is ", t.dtype, " ", t.shape,
+        ", must be like x ", x.dtype, " ", x.shape);
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 // GELU as GPT-2 has it, with tanh:
 //   y = x P(x)      P(x) = (1 + tanh u) / 2 = 1 / (1 + e^-2u)      u = sqrt(2 / pi) (x + 0.044715 x^3)
 //   dx = dy (P(x) + x P'(x))
-// Nothing but x is kept for the backward pass. y may lie in x's place, and dx in dy's or x's.
+// The backward pass needs only x. y may be x, and dx may be dy or x.
 
 #include "runtime/stream.h"
 #include "runtime/tensor.h"

@@ -31,16 +31,17 @@ void check_gemm(const Gemm& g) {
         ", b ", g.b.shape, " and c ", g.c.shape, " must be matrices");
   const auto [M, N, K] = extents(g);
   check(g.b.shape[g.transpose_b ? 1 : 0] == K && g.c.shape == Shape({M, N}), "gemm: c ", g.c.shape, " = a ",
-        g.a.shape, g.transpose_a ? "^T" : "", " b ", g.b.shape, g.transpose_b ? "^T" : "", " does not fit");
+        g.a.shape, g.transpose_a ? "^T" : "", " b ", g.b.shape, g.transpose_b ? "^T" : "",
+        ": shapes do not fit");
   check(is_float(g.a.dtype) && g.b.dtype == g.a.dtype && (g.c.dtype == g.a.dtype || g.c.dtype == DType::f32),
         "gemm: c is ", g.c.dtype, ", a is ", g.a.dtype, ", b is ", g.b.dtype,
-        "; a and b must agree, c must be f32 or like them");
+        "; a and b must have the same dtype, c that dtype or f32");
   check(g.bias.empty() || (g.bias.size() == N && g.bias.dtype == g.a.dtype), "gemm: bias is ", g.bias.dtype,
         " ", g.bias.shape, ", must be ", g.a.dtype, " (", N, ")");
 }
 
-// How c is cut: rows and columns of a tile. Tiles are large enough that packing the operands is cheap beside
-// the product, and there are enough of them that threads end together. Only the shape decides.
+// The rows and columns of a tile of c, which depend only on the shape. Tiles are large enough to amortize
+// packing of the operands, and numerous enough to balance the threads.
 struct Cut {
   int64_t rows, columns;
 };
@@ -90,8 +91,8 @@ const PreparedTile& prepared(const GemmTile& tile) {
   return products.try_emplace(tile, tile).first->second;
 }
 
-// A product of f32 or bf16 matrices, cut and prepared. At most four shapes of tile occur: full ones, and
-// those at the right, lower and both edges.
+// A product of f32 or bf16 matrices, split into prepared tiles. There are at most four tile shapes: full, and
+// those at the right edge, the lower edge, and the corner.
 class CutProduct {
  public:
   explicit CutProduct(const Gemm& g) : g_(g), e_(extents(g)), cut_(cut(e_)) {
@@ -107,7 +108,7 @@ class CutProduct {
 
   int64_t scratch_bytes() const { return (scratch_bytes_ + 63) / 64 * 64; }
 
-  // `scratch` has scratch_bytes() for each thread.
+  // `scratch` has scratch_bytes() per thread.
   void run(const Tensor& scratch) const {
     parallel_for(rows_ * columns_, [&](int64_t task, int worker) {
       const int64_t row = task / columns_, column = task % columns_;
@@ -151,7 +152,7 @@ class CutProduct {
   std::array<const PreparedTile*, 4> products_{};
 };
 
-// f16 has no product of its own: operands are widened to f32 in scratch, and c is rounded at the end.
+// f16: operands are widened to f32 in scratch, and c is rounded at the end.
 Gemm widened(Arena& scratch, const Gemm& g) {
   Gemm wide = g;
   wide.a = scratch.alloc(DType::f32, g.a.shape);
@@ -189,7 +190,7 @@ void product_through_f32(const Gemm& g, const Gemm& wide, const CutProduct& prod
   if (wide.c.data != g.c.data) convert<float, f16>(g.c, wide.c);
 }
 
-// K = 0: the product is zero, and what is left of c is the bias.
+// K = 0: the product is zero, and c gets only the bias.
 void empty_product(const Gemm& g) {
   const int64_t N = g.c.shape[1];
   visit_float(g.c.dtype, [&]<class T>() {
@@ -243,7 +244,7 @@ void bias_backward(Stream& stream, Arena& scratch, const BiasBackward& a) {
         a.db.shape, ", must be f32 (", a.dy.shape[-1], ")");
   const ArenaScope scope(scratch);
   const int64_t blocks = row_blocks(a.dy.rows());
-  // On a GPU a block is twice as long, for partial sums are bytes that travel.
+  // On a GPU blocks are twice as long, to halve the traffic of partial sums.
   const Tensor partials =
       scratch.alloc(DType::f32, {stream.device().is_cuda() ? (blocks + 1) / 2 : blocks, a.dy.shape[-1]});
   if (stream.planning() || a.dy.empty()) return;

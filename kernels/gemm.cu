@@ -1,5 +1,4 @@
-// What of matrix products on the GPU is ours: the bias gradient, and products over nothing. The others are
-// cuBLASLt's (cublas_gemm.cpp).
+// The bias gradient and products with K = 0 on the GPU. cublas_gemm.cpp has the other products.
 
 #include "kernels/gemm.h"
 #include "kernels/row_blocks.cuh"
@@ -7,7 +6,7 @@
 namespace flatshard::cuda {
 namespace {
 
-// A block of threads sums a block of rows, each thread a pack of columns.
+// A thread block sums a block of rows, each thread a pack of columns.
 template <class T, int N>
 __global__ void __launch_bounds__(kRowThreads)
     bias_backward_kernel(float* partials, const T* dy, int64_t rows, int64_t C, int64_t row_block) {
@@ -39,7 +38,7 @@ void launch_bias_backward(Stream& stream, const BiasBackward& a, const Tensor& p
   add_partials<N>(stream, "bias_backward: add_partials", a.db, partials);
 }
 
-// A block owns a row.
+// A thread block owns a row.
 template <class T, class Bias>
 __global__ void __launch_bounds__(kRowThreads)
     empty_product_kernel(T* c, const Bias* bias, int64_t columns, bool accumulate) {

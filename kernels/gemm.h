@@ -1,7 +1,7 @@
 #pragma once
-// Matrix product, row-major:  c = a b,  plus a bias for every row,  plus what c held before when
-// accumulating. Operands are f32, bf16 or f16 (both the same); products are summed in fp32 and rounded once,
-// into c's dtype. A linear layer with weight w (N, K) uses it three ways:
+// Row-major matrix product:  c = a b, plus a bias for each row, plus the previous c with accumulate. Operands
+// are f32, bf16 or f16 of the same dtype; products are summed in fp32 and rounded once, to the dtype of c. A
+// linear layer with weight w (N, K) uses it in three ways:
 //   y = x w^T + bias        {.c = y, .a = x, .b = w, .bias = bias, .transpose_b = true}
 //   dx = dy w               {.c = dx, .a = dy, .b = w}
 //   dw += dy^T x            {.c = dw, .a = dy, .b = x, .transpose_a = true, .accumulate = true}
@@ -19,15 +19,15 @@ namespace flatshard {
 
 struct Gemm {
   Tensor c;       // (M, N) f32, or of a's dtype
-  Tensor a;       // (M, K), or (K, M) when transpose_a
-  Tensor b;       // (K, N), or (N, K) when transpose_b
+  Tensor a;       // (M, K), or (K, M) with transpose_a
+  Tensor b;       // (K, N), or (N, K) with transpose_b
   Tensor bias{};  // (N) of a's dtype, or empty
   bool transpose_a = false, transpose_b = false;
   bool accumulate = false;
-  bool tf32 = false;  // on a GPU f32 operands may be rounded to TF32, which has 11 significant bits
+  bool tf32 = false;  // on a GPU, allows rounding f32 operands to TF32, with 11 significant bits
 };
 
-// db += column sums of dy, over fixed blocks of rows whose sums are added in order.
+// db += column sums of dy. Sums over fixed blocks of rows are added in order.
 struct BiasBackward {
   Tensor db;  // (N) f32
   Tensor dy;  // (rows, N)
@@ -35,7 +35,7 @@ struct BiasBackward {
 
 void gemm(Stream& stream, Arena& scratch, const Gemm& g);
 void bias_backward(Stream& stream, Arena& scratch, const BiasBackward& a);
-// Makes now what a library would make for a device at the first product there.
+// Initializes the library for a device, which otherwise happens at the first product.
 void prepare_gemm(Device device);
 
 // How this processor computes bf16 products: "in bf16", or "in f32, from widened operands".

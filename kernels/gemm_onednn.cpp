@@ -1,5 +1,5 @@
-// Tiles of a matrix product by oneDNN, which picks the kernels for the processor. oneDNN is held to one
-// thread, because its own cut of the work, and with it the order of sums, depends on the number of threads.
+// Tiles of a matrix product with oneDNN, which selects kernels for the processor. oneDNN runs on one thread,
+// because its own partition of the work, and with it the order of sums, depends on the number of threads.
 
 #include <memory>
 #include <unordered_map>
@@ -120,8 +120,8 @@ std::shared_ptr<TileProduct> make_tile(const GemmTile& t) {
   try {
     return std::make_shared<TileProduct>(t);
   } catch (const dnnl::error& error) {
-    fail(str("oneDNN has no product of ", t.M, " x ", t.N, " x ", t.K, " from ", t.in, " to ", t.out, ": ",
-             error.what()));
+    fail(str("oneDNN has no kernel for a product of ", t.M, " x ", t.N, " x ", t.K, " from ", t.in, " to ",
+             t.out, ": ", error.what()));
   }
 }
 

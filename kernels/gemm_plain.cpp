@@ -1,5 +1,5 @@
-// Tiles of a matrix product without a library: the operands are unpacked to fp32 strips, and a block of c
-// that fits the registers is summed over K in ascending order.
+// Tiles of a matrix product without a library: operands are unpacked to fp32 strips, and a block of c in
+// registers is summed over K in ascending order.
 
 #include <algorithm>
 
@@ -13,7 +13,7 @@ using namespace simd;
 
 constexpr int kRows = 6;              // rows of c in registers
 constexpr int kColumns = 2 * kWidth;  // columns of c in registers
-constexpr int64_t kDepth = 512;       // of K at a time, so that the strips stay in the nearest cache
+constexpr int64_t kDepth = 512;       // values of K per step, so that strips fit the L1 cache
 
 template <class T>
 float element(const void* matrix, int64_t row, int64_t column, int64_t row_length, bool transposed) {
@@ -21,7 +21,7 @@ float element(const void* matrix, int64_t row, int64_t column, int64_t row_lengt
   return static_cast<float>(static_cast<const T*>(matrix)[at]);
 }
 
-// The strip of b of kColumns columns from j on, as (depth, kColumns); zero beyond the tile.
+// Unpacks kColumns columns of b, from j on, as (depth, kColumns); zero past the tile.
 template <class T>
 void pack_b(const GemmTile& t, const void* b, int64_t k, int64_t depth, int64_t j, float* strip) {
   const int columns = static_cast<int>(std::min<int64_t>(kColumns, t.N - j));
@@ -30,7 +30,7 @@ void pack_b(const GemmTile& t, const void* b, int64_t k, int64_t depth, int64_t 
       strip[d * kColumns + c] = c < columns ? element<T>(b, k + d, j + c, t.ldb, t.transpose_b) : 0.0f;
 }
 
-// The strip of a of kRows rows from i on, as (depth, kRows); zero beyond the tile.
+// Unpacks kRows rows of a, from i on, as (depth, kRows); zero past the tile.
 template <class T>
 void pack_a(const GemmTile& t, const void* a, int64_t k, int64_t depth, int64_t i, float* strip) {
   const int rows = static_cast<int>(std::min<int64_t>(kRows, t.M - i));
@@ -56,7 +56,7 @@ void multiply(const float* strip_a, const float* strip_b, int64_t depth, float* 
     for (int c = 0; c < 2; ++c) store(sums + r * kColumns + c * kWidth, block[r][c]);
 }
 
-// What c begins with: the bias, and what it holds when accumulating.
+// The initial value of c: the bias, plus its previous value when accumulating.
 template <class In, class Out>
 float start(const GemmTile& t, const TileData& data, int64_t i, int64_t j) {
   const float bias = t.bias ? static_cast<float>(static_cast<const In*>(data.bias)[j]) : 0.0f;

@@ -1,7 +1,6 @@
 #pragma once
-// One matrix product on one thread: the piece that gemm() cuts its work into. Two back ends, one is built:
-// gemm_onednn.cpp, or gemm_plain.cpp where there is no oneDNN. The same product gives the same bits on any
-// thread.
+// A matrix product on one thread, the unit of work of gemm(). A build has one of two back ends:
+// gemm_onednn.cpp, or gemm_plain.cpp without oneDNN. The same product gives the same bits on any thread.
 
 #include <compare>
 #include <cstdint>
@@ -11,8 +10,7 @@
 
 namespace flatshard {
 
-// The shape of a tile: (M, N) of c, with row lengths (leading dimensions) of the matrices it lies in. f32 or
-// bf16.
+// The shape of a tile, (M, N) of c, with the leading dimensions of the full matrices. f32 or bf16.
 struct GemmTile {
   int64_t M, N, K;
   int64_t lda, ldb, ldc;
@@ -33,11 +31,11 @@ int64_t tile_scratch_bytes(const TileProduct& product);
 
 struct TileData {
   void* c;
-  const void *a, *b, *bias;  // bias null where the tile has none
-  void* scratch;             // tile_scratch_bytes, at a multiple of 64
+  const void *a, *b, *bias;  // bias may be null
+  void* scratch;             // tile_scratch_bytes, aligned to 64
 };
 
-// Any number of threads may run one product at a time, each on its own data.
+// Several threads may run the same product at a time on different data.
 void run_tile(const TileProduct& product, const TileData& data);
 
 }  // namespace flatshard

@@ -17,7 +17,7 @@ void check_head(const char* op, const Args& a) {
         "; w must be (V, C) with the dtype and last dimension of x");
   for (const auto& [name, t, dtype] : {std::tuple{"loss", a.loss, DType::f32},
                                        {"targets", a.targets, DType::i32},
-                                       {"weights", a.weights, DType::f32}})
+                                       {"target_weights", a.target_weights, DType::f32}})
     check(t.dtype == dtype && t.size() == a.x.rows(), op, ": ", name, " is ", t.dtype, " ", t.shape,
           ", must be ", dtype, " with one element for each of ", a.x.rows(), " tokens");
   check(a.chunk >= 0, op, ": chunk is ", a.chunk, ", must be at least 0");
@@ -116,11 +116,11 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
 
 double min_bytes(const HeadLossForward& a) {
   return static_cast<double>(a.x.bytes() + a.w.bytes() + a.loss.bytes() + a.targets.bytes() +
-                             a.weights.bytes());
+                             a.target_weights.bytes());
 }
 double min_bytes(const HeadLossBackward& a) {
   return static_cast<double>(a.x.bytes() + a.dx.bytes() + a.w.bytes() + 2 * a.dw.bytes() + a.loss.bytes() +
-                             a.targets.bytes() + a.weights.bytes());
+                             a.targets.bytes() + a.target_weights.bytes());
 }
 double flops(const HeadLossForward& a) {
   return 2.0 * static_cast<double>(a.x.size()) * static_cast<double>(a.w.shape[0]);

@@ -7,7 +7,7 @@
 //   for_each_vector(n, [&](int64_t i, auto lanes) { store(y + i, load(x + i, lanes) * w, lanes); });
 // Lanes past the tail read as zero and are not written.
 //
-// This header is the one place where instruction sets are named.
+// Only this header, simd_math.h and tile_product.h name instruction sets.
 
 #include <bit>
 #include <cmath>

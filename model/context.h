@@ -17,7 +17,7 @@ struct Context {
   Arena& saved;
   Tensor tokens, positions, boundaries;  // (N), (N), (documents + 1) i32
   Tensor targets;                        // (N) i32
-  Tensor weights;                        // (N) f32, the factor of each token's loss
+  Tensor target_weights;                 // (N) f32, the factor of each token's loss
   Tensor losses;                         // (N) f32, written by the last stage
   DType dtype = DType::bf16;             // of activations
   bool tf32 = false;                     // of matrix products (kernels/gemm.h)

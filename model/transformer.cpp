@@ -111,9 +111,13 @@ void HeadStage::forward(Context& c, const ParamView& p, const Tensor&, const Ten
   if (!c.logits.empty())
     return gemm(c.stream, c.scratch,
                 {.c = c.logits, .a = h, .b = p[w_], .transpose_b = true, .tf32 = c.tf32});
-  head_loss_forward(
-      c.stream, c.scratch,
-      {.loss = c.losses, .x = h, .w = p[w_], .targets = c.targets, .weights = c.weights, .tf32 = c.tf32});
+  head_loss_forward(c.stream, c.scratch,
+                    {.loss = c.losses,
+                     .x = h,
+                     .w = p[w_],
+                     .targets = c.targets,
+                     .target_weights = c.target_weights,
+                     .tf32 = c.tf32});
 }
 
 void HeadStage::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
@@ -128,7 +132,7 @@ void HeadStage::backward(Context& c, const ParamView& p, const GradView& g, cons
                       .x = h,
                       .w = p[w_],
                       .targets = c.targets,
-                      .weights = c.weights,
+                      .target_weights = c.target_weights,
                       .tf32 = c.tf32});
   norm_.backward(c, p, g, dx, dh, x, false);
 }

@@ -1,5 +1,5 @@
-// Cases of the cross-entropy, shared by tests and benchmark. The per-token weight plays the part of the
-// gradient that comes in, so it is called dnll: the gradient of the unweighted loss nll.
+// Cases of the cross-entropy, shared by tests and benchmark. The target weight is the gradient of the
+// unweighted loss nll, so its argument is named dnll.
 
 #include <cmath>
 
@@ -33,7 +33,7 @@ std::string name_of(const Sizes& s) {
   return str(s.N, " x ", s.V, s.valid_vocab > 0 ? str(" padded from ", s.valid_vocab) : "");
 }
 
-// Random targets; every fifth, but not the first, is ignored.
+// Random targets, of which every fifth, except the first, is ignored.
 Arg targets(const Sizes& s) {
   const int64_t V = s.valid_vocab > 0 ? s.valid_vocab : s.V;
   return {"targets", DType::i32, {s.N}, Role::constant, [=](int64_t n, double unit) {
@@ -73,7 +73,7 @@ Case forward_case(DType dtype, const Sizes& s) {
           .reference = [=](Values& v) { formula(v, s); }};
 }
 
-// The gradient has the case's dtype; the logits may be wider.
+// The gradient has the dtype of the case; the logits may be wider.
 Case backward_case(DType dtype, DType logits, const Sizes& s) {
   return {.op = "cross_entropy_backward",
           .shape = str(name_of(s), logits == dtype ? "" : str(" of ", logits)),

@@ -1,5 +1,5 @@
-// Cases of the output head, shared by tests and benchmark. As in those of the cross-entropy, the per-token
-// weight is called dnll: the gradient of the unweighted loss nll.
+// Cases of the output head, shared by tests and benchmark. The target weight is the gradient of the
+// unweighted loss nll, so its argument is named dnll.
 
 #include <cmath>
 
@@ -38,7 +38,7 @@ std::string name_of(const Sizes& s) {
   return str(s.N, " x ", s.C, " to ", s.V, s.chunk > 0 ? str(" by ", s.chunk) : "");
 }
 
-// Random targets; every fifth, but not the first, is ignored.
+// Random targets, of which every fifth, except the first, is ignored.
 Arg targets(const Sizes& s) {
   const int64_t V = s.valid_vocab > 0 ? s.valid_vocab : s.V;
   return {"targets", DType::i32, {s.N}, Role::constant, [=](int64_t n, double unit) {
@@ -46,7 +46,7 @@ Arg targets(const Sizes& s) {
           }};
 }
 
-// Logits of order one, as a trained model's are.
+// Logits of order one, as in a trained model.
 Arg weight(DType dtype, const Sizes& s) {
   const double size = 2 / std::sqrt(static_cast<double>(s.C));
   return {"w", dtype, {s.V, s.C}, Role::input, [=](int64_t, double unit) { return size * (2 * unit - 1); }};
@@ -108,7 +108,7 @@ Case backward_case(DType dtype, const Sizes& s) {
           .flops = [=](const Tensors& t) { return flops(backward_args(t, s)); },
           .reference = [=](Values& v) { formula(v, s); },
           .gradients = true,
-          // dlogits is rounded before it enters sums whose terms cancel.
+          // dlogits is rounded before sums with cancellation.
           .tolerance_factor = dtype == DType::f32 ? 1.0 : 2.0,
           .matrix_bound = true};
 }

@@ -12,7 +12,7 @@ using bench::Case;
 
 namespace {
 
-// Rows of one vocabulary, all of weight 1 and with target 0 unless the test says otherwise.
+// Rows of logits, with weights 1 and targets 0 by default.
 struct Rows {
   Rows(int64_t row_count, int64_t vocabulary, float logit = 0)
       : N(row_count),
@@ -57,7 +57,7 @@ TEST_CASE("cross-entropy matches PyTorch in f32 and bf16") {
   }
 }
 
-TEST_CASE("cross-entropy of equal logits over GPT-2's vocabulary is its logarithm") {
+TEST_CASE("cross-entropy of equal logits is the logarithm of the vocabulary") {
   Rows rows(1, 50257, 80.0f);
   rows.targets[0] = 50256;
   rows.backward(rows.dlogits);
@@ -66,7 +66,7 @@ TEST_CASE("cross-entropy of equal logits over GPT-2's vocabulary is its logarith
   CHECK(rows.dlogits[50256] == doctest::Approx(-1).epsilon(1e-4));
 }
 
-TEST_CASE("cross-entropy survives logits that no exponential does, rising and falling from block to block") {
+TEST_CASE("cross-entropy does not overflow for large logits that rise and fall between blocks") {
   for (const float step : {0.3f, -0.3f}) {
     Rows rows(1, 5000);
     for (int64_t i = 0; i < rows.V; ++i) rows.logits[static_cast<size_t>(i)] = step * static_cast<float>(i);
@@ -93,7 +93,7 @@ TEST_CASE("cross-entropy gives the same bits in place and without the gradient")
   CHECK(forward.loss == apart.loss);
 }
 
-TEST_CASE("cross-entropy ignores every negative target, even where the logits are not numbers") {
+TEST_CASE("cross-entropy ignores all negative targets, even with NaN logits") {
   Rows rows(2, 20, NAN);
   rows.targets = {-100, -1};
   rows.backward(rows.dlogits);
@@ -101,7 +101,7 @@ TEST_CASE("cross-entropy ignores every negative target, even where the logits ar
   CHECK(rows.dlogits == std::vector<float>(40, 0.0f));
 }
 
-TEST_CASE("cross-entropy neither reads nor feeds the columns that pad the vocabulary") {
+TEST_CASE("cross-entropy ignores padding columns and writes zero gradients there") {
   Rows rows(1, 20, 1.0f);
   for (size_t i = 17; i < 20; ++i) rows.logits[i] = NAN;
   rows.backward(rows.dlogits, 17);
@@ -110,7 +110,7 @@ TEST_CASE("cross-entropy neither reads nor feeds the columns that pad the vocabu
   for (size_t i = 17; i < 20; ++i) CHECK(rows.dlogits[i] == 0.0f);
 }
 
-TEST_CASE("cross-entropy gives a masked logit no share, and does not hide a NaN or an empty row") {
+TEST_CASE("cross-entropy gives a logit of -infinity no probability, and propagates NaN") {
   Rows rows(3, 40, 0.0f);
   rows.logits[3] = -kInfinity;
   rows.logits[40 + 3] = NAN;
@@ -122,7 +122,7 @@ TEST_CASE("cross-entropy gives a masked logit no share, and does not hide a NaN 
   CHECK(std::isnan(rows.loss[2]));
 }
 
-TEST_CASE("cross-entropy names a target outside the vocabulary and writes nothing") {
+TEST_CASE("cross-entropy reports a target outside the vocabulary and writes nothing") {
   Rows rows(2, 20);
   rows.loss = {5, 5};
   rows.targets = {3, 20};
@@ -142,6 +142,6 @@ TEST_CASE("cross-entropy names a vocabulary and shapes that make no sense") {
                                                .loss = tensor_of(rows.loss.data(), {1}),
                                                .logits = tensor_of(rows.logits.data(), {2, 20}),
                                                .targets = tensor_of(rows.targets.data(), {2}),
-                                               .weights = tensor_of(rows.weights.data(), {2})});
+                                               .target_weights = tensor_of(rows.weights.data(), {2})});
         }) == "cross_entropy_backward: loss is f32 (1), must be f32 with one element for each of 2 rows");
 }

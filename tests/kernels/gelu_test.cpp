@@ -66,7 +66,7 @@ TEST_CASE("gelu works in place, forward over x and backward over dy or x") {
   }
 }
 
-TEST_CASE("gelu names the dtypes when y does not fit x") {
+TEST_CASE("gelu reports the dtypes if y does not fit x") {
   StreamGroup streams(Device::cpu());
   float x[3] = {};
   bf16 y[3];

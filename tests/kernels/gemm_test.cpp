@@ -38,11 +38,11 @@ TEST_CASE("gemm and its bias gradient match PyTorch in f32 and bf16") {
 }
 
 TEST_CASE("gemm reports shapes that do not fit") {
-  CHECK(error_of_shapes({2, 4}, {2, 3}, {4, 4}) == "gemm: c (2, 4) = a (2, 3) b (4, 4) does not fit");
-  CHECK(error_of_shapes({2, 5}, {2, 3}, {3, 4}) == "gemm: c (2, 5) = a (2, 3) b (3, 4) does not fit");
+  CHECK(error_of_shapes({2, 4}, {2, 3}, {4, 4}) == "gemm: c (2, 4) = a (2, 3) b (4, 4): shapes do not fit");
+  CHECK(error_of_shapes({2, 5}, {2, 3}, {3, 4}) == "gemm: c (2, 5) = a (2, 3) b (3, 4): shapes do not fit");
   CHECK(error_of_shapes({2, 4}, {2, 3}, {12}) == "gemm: a (2, 3), b (12) and c (2, 4) must be matrices");
   CHECK(error_of_shapes({2, 4}, {2, 3}, {3, 4}, DType::bf16) ==
-        "gemm: c is bf16, a is f32, b is f32; a and b must agree, c must be f32 or like them");
+        "gemm: c is bf16, a is f32, b is f32; a and b must have the same dtype, c that dtype or f32");
 }
 
 TEST_CASE("gemm propagates NaN and infinity, only within their row") {

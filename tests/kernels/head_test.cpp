@@ -20,7 +20,7 @@ Case case_by(DType dtype, int64_t chunk) {
                         .x = t["x"],
                         .w = t["w"],
                         .targets = t["targets"],
-                        .weights = t["weights"],
+                        .target_weights = t["weights"],
                         .chunk = chunk});
   };
   return {.op = "head_loss_backward",
@@ -50,7 +50,7 @@ struct Small {
             .x = tensor_of(x, {3, 2}),
             .w = tensor_of(w, {4, 2}),
             .targets = tensor_of(targets, {3}),
-            .weights = tensor_of(weights, {3}),
+            .target_weights = tensor_of(weights, {3}),
             .chunk = 2};
   }
   // The Error of a planned and executed call.
@@ -119,9 +119,12 @@ TEST_CASE("the head reports a target outside the vocabulary in evaluation too") 
   Small s;
   s.targets[2] = 4;
   const HeadLossBackward a = s.arguments();
-  CHECK(s.error(HeadLossForward{
-            .loss = a.loss, .x = a.x, .w = a.w, .targets = a.targets, .weights = a.weights, .chunk = 2}) ==
-        "target 4 at 2 is outside the vocabulary of 4");
+  CHECK(s.error(HeadLossForward{.loss = a.loss,
+                                .x = a.x,
+                                .w = a.w,
+                                .targets = a.targets,
+                                .target_weights = a.target_weights,
+                                .chunk = 2}) == "target 4 at 2 is outside the vocabulary of 4");
 }
 
 TEST_CASE("the head reports shapes that do not fit") {
@@ -132,9 +135,9 @@ TEST_CASE("the head reports shapes that do not fit") {
         "head_loss_backward: w is f32 (2, 4), x is f32 (3, 2); w must be (V, C) with the dtype and last "
         "dimension of x");
   a = s.arguments();
-  a.weights = tensor_of(s.weights, {2});
+  a.target_weights = tensor_of(s.weights, {2});
   CHECK(s.error(a) ==
-        "head_loss_backward: weights is f32 (2), must be f32 with one element for each of 3 tokens");
+        "head_loss_backward: target_weights is f32 (2), must be f32 with one element for each of 3 tokens");
   a = s.arguments();
   a.dw = tensor_of(s.dw, {2, 4});
   CHECK(s.error(a) == "head_loss_backward: dw is f32 (2, 4), must be f32 (4, 2) like w, or empty");

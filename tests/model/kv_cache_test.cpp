@@ -70,7 +70,7 @@ class Reader {
               .positions = memory_.alloc(DType::i32, {n}),
               .boundaries = memory_.alloc(DType::i32, {2}),
               .targets = {},
-              .weights = {},
+              .target_weights = {},
               .losses = {},
               .dtype = model_.dtype(),
               .cache = cache,

@@ -84,7 +84,7 @@ Context SmallRun::context(Stream& stream) {
           .positions = positions_,
           .boundaries = boundaries_,
           .targets = targets_,
-          .weights = weights_,
+          .target_weights = weights_,
           .losses = losses_,
           .dtype = dtype_};
 }

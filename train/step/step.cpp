@@ -133,7 +133,7 @@ Context Engine::context(const Batch& batch, const Tensor& losses) {
           .positions = batch.positions,
           .boundaries = batch.boundaries,
           .targets = batch.targets,
-          .weights = weights_.slice(0, batch.tokens.size()),
+          .target_weights = weights_.slice(0, batch.tokens.size()),
           .losses = losses,
           .dtype = setup_.compute,
           .tf32 = setup_.config.precision.tf32};

@@ -128,7 +128,7 @@ void Generator::run_piece(Stream& stream, int64_t tokens, bool with_logits) {
             .positions = inputs_.slice(piece_, piece_ + tokens),
             .boundaries = inputs_.slice(2 * piece_, 2 * piece_ + 2),
             .targets = {},
-            .weights = {},
+            .target_weights = {},
             .losses = {},
             .dtype = model_.dtype(),
             .cache = &cache_,
