@@ -11,13 +11,14 @@
 namespace flatshard::bench {
 namespace {
 
-// Cases compute with values of order one; what is far below cancels out of them, and its error is theirs.
+// Cases compute with values of order one. Smaller results come from cancellation and are compared to this
+// magnitude.
 constexpr double kSmall = 0.05;
-constexpr int64_t kFillBlock = 1 << 16;  // elements that one thread fills at a time
+constexpr int64_t kFillBlock = 1 << 16;  // elements per task
 
 bool is_written(const Arg& arg) { return arg.role == Role::output || arg.role == Role::updated; }
 
-// A cheap stateless mixer (splitmix64): test data only, the trainer's random numbers are in runtime/rng.h.
+// splitmix64, for test data only; the random numbers of the trainer are in runtime/rng.h.
 double unit_random(uint64_t seed, uint64_t i) {
   uint64_t z = seed * 0x9e3779b97f4a7c15u + i * 0xbf58476d1ce4e5b9u + 0x94d049bb133111ebu;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -39,7 +40,7 @@ T from_double(double value) {
 }
 
 void fill_argument(const Arg& arg, const Tensor& host, uint64_t seed) {
-  if (arg.role == Role::output || arg.role == Role::saved) {  // poison: NaN in every float dtype
+  if (arg.role == Role::output || arg.role == Role::saved) {  // poison: NaN in all float dtypes
     std::memset(host.data, 0xff, static_cast<size_t>(host.bytes()));
     return;
   }
@@ -69,7 +70,7 @@ struct HostCopy {
   Tensor tensor;
 };
 
-// sum over forward outputs y with a gradient "dy" of sum(dy * y)
+// sum(dy * y) over the forward outputs y with a gradient "dy".
 double loss(const Case& c, Values values, const Values& before) {
   c.reference(values);
   double total = 0;
@@ -83,7 +84,7 @@ double loss(const Case& c, Values values, const Values& before) {
   return total;
 }
 
-// d loss / d x for every element of x, by a fourth-order central difference.
+// d loss / d x for each element of x, by fourth-order central differences.
 std::vector<double> numeric_gradient(const Case& c, const std::string& x, const Values& before) {
   Values values = before;
   std::vector<double>& moving = values.at(x);
@@ -128,7 +129,7 @@ Setup::Setup(const Case& c, SetupOptions options)
       arguments_("arguments", options.device),
       scratch_("scratch", options.device),
       initial_("initial values", options.device) {
-  check(options.copies >= 1, options.copies, " copies of a case's arguments, must be at least 1");
+  check(options.copies >= 1, "SetupOptions::copies is ", options.copies, ", must be at least 1");
   StreamGroup planning(options.device, {.planning = true});
   Stream& dry = planning.add("compute");
   const auto build = [&] {
@@ -210,7 +211,7 @@ std::vector<double> to_doubles(const Tensor& tensor) {
 }
 
 void from_doubles(const Tensor& tensor, const std::vector<double>& values) {
-  check(static_cast<size_t>(tensor.size()) == values.size(), values.size(), " values for a tensor ",
+  check(static_cast<size_t>(tensor.size()) == values.size(), values.size(), " values do not fit a tensor ",
         tensor.shape);
   visit_any(tensor.dtype, [&]<class T>() {
     T* data = tensor.as<T>();
@@ -219,13 +220,13 @@ void from_doubles(const Tensor& tensor, const std::vector<double>& values) {
 }
 
 double max_error(const std::vector<double>& got, const std::vector<double>& expected) {
-  check(got.size() == expected.size(), "compared ", got.size(), " values with ", expected.size());
+  check(got.size() == expected.size(), "cannot compare ", got.size(), " values with ", expected.size());
   double squares = 0;
   for (const double e : expected) squares += std::isfinite(e) ? e * e : 0;
   const double rms = std::sqrt(squares / static_cast<double>(std::max<size_t>(expected.size(), 1)));
   double worst = 0;
   for (size_t i = 0; i < got.size(); ++i) {
-    if (got[i] == expected[i]) continue;  // infinities too
+    if (got[i] == expected[i]) continue;  // also equal infinities
     const double error = std::abs(got[i] - expected[i]) / std::max({std::abs(expected[i]), rms, kSmall});
     worst = std::isfinite(error) ? std::max(worst, error) : std::numeric_limits<double>::infinity();
   }
@@ -260,8 +261,8 @@ double max_error(const Case& c, SetupOptions options) {
 }
 
 double tolerance(const Case& c) {
-  // f32: rounding of sums of up to about a hundred terms. 16-bit: one unit in the last place of the stored
-  // result (bf16 2^-8, f16 2^-11), times three for the operands that an op rounds on its way.
+  // f32: rounding of sums of about a hundred terms. 16 bits: three units in the last place of the stored
+  // result (bf16 2^-8, f16 2^-11), for results and operands that the op rounds.
   const double unit = c.dtype == DType::f32 ? 2e-5 : c.dtype == DType::bf16 ? 3 * 0x1p-8 : 3 * 0x1p-11;
   return unit * c.tolerance_factor;
 }

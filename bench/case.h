@@ -1,12 +1,11 @@
 #pragma once
-// A case is one call of one op on given shapes: its tensors by name, the call, its cost, and its formula
-// written naively in double. One case serves the tests (bits, values, gradients, scratch) and the benchmark
-// (time).
+// A case is one call of an op on given shapes: its named tensors, the call, its cost, and a reference, the
+// formula in double. Tests use cases for bits, values, gradients and scratch, the benchmark for times.
 //
-// Names carry the mathematics. In a backward case the op's output "dx" is checked against the numeric
-// derivative, with respect to the input "x", of sum(dy * y) over every forward output "y" that has a "dy"
-// among the arguments. Its outputs that are not named d... (the loss beside its gradient) are values of the
-// reference, as in a forward case.
+// Names define what is compared. In a backward case, output "dx" is compared with the numeric derivative,
+// with respect to input "x", of sum(dy * y) over all forward outputs "y" with a "dy" among the arguments.
+// Outputs that are not named d..., such as a loss, are compared with the values of the reference, as in a
+// forward case.
 
 #include <functional>
 #include <map>
@@ -23,12 +22,12 @@ namespace flatshard::bench {
 enum class Role {
   input,     // random values; differentiable
   constant,  // not differentiable: tokens, positions, mask boundaries, per-token weights
-  saved,     // what forward keeps for backward; made by Case::prepare
-  output,    // written by the op; poisoned before
-  updated,   // read and written by the op: an accumulated gradient, an optimizer state
+  saved,     // saved by the forward op for the backward op; computed by Case::prepare
+  output,    // written by the op; poisoned before the call
+  updated,   // read and written by the op: accumulated gradients, optimizer state
 };
 
-// The value of element i; `unit` is a random number in [0, 1). Without a fill, values lie in [-1.5, 1.5).
+// The value of element i, given a random number `unit` in [0, 1). The default is uniform in [-1.5, 1.5).
 using Fill = std::function<double(int64_t i, double unit)>;
 
 struct Arg {
@@ -42,7 +41,7 @@ struct Arg {
 // The tensors of one case by name.
 class Tensors {
  public:
-  Tensor operator[](std::string_view name) const;  // an Error when there is none
+  Tensor operator[](std::string_view name) const;  // throws Error if there is none
   bool has(std::string_view name) const;
   void add(std::string name, Tensor tensor) { entries_.emplace_back(std::move(name), tensor); }
 
@@ -50,26 +49,26 @@ class Tensors {
   std::vector<std::pair<std::string, Tensor>> entries_;
 };
 
-// Every element of every argument in double, by name; the reference adds the forward outputs.
+// The elements of all arguments in double, by name. The reference adds the forward outputs.
 using Values = std::map<std::string, std::vector<double>>;
 
 struct Case {
   std::string op;     // the function's name: "rmsnorm_backward"
-  std::string shape;  // as it is printed: "8192 x 1024"
+  std::string shape;  // in printed form: "8192 x 1024"
   DType dtype;
   std::vector<Arg> args;
   std::function<void(Stream&, Arena& scratch, const Tensors&)> run;
-  // Backward cases: runs the forward op to fill the saved arguments. Null where there are none.
+  // In backward cases with saved arguments: runs the forward op that fills them. Null otherwise.
   std::function<void(Stream&, Arena& scratch, const Tensors&)> prepare = nullptr;
   std::function<double(const Tensors&)> min_bytes = nullptr;
   std::function<double(const Tensors&)> flops = nullptr;
   // The forward formula: reads inputs, constants and updated values by name, writes outputs by name.
   std::function<void(Values&)> reference = nullptr;
-  bool gradients = false;  // outputs named d... are derivatives of the reference, not its values
+  bool gradients = false;  // outputs d... are compared with derivatives of the reference, not with its values
   double tolerance_factor =
-      1.0;                    // times the tolerance of the dtype; a comment at the case says why it is not 1
-  bool matrix_bound = false;  // the benchmark compares with the matrix peak, not with the copy bandwidth
-  bool needs_gpu = false;     // too large to be timed on a CPU
+      1.0;                    // factor for the tolerance of the dtype; a case with another factor says why
+  bool matrix_bound = false;  // bound by the matrix peak instead of the copy bandwidth
+  bool needs_gpu = false;     // too large to time on a CPU
   // Set from the CMake list by all_cases.
   std::string stem{};
   bool has_cuda_twin = false;
@@ -77,12 +76,12 @@ struct Case {
 
 std::string label(const Case& c);  // "rmsnorm_backward 8192 x 1024 bf16"
 
-// test: tiny odd shapes in every float dtype. golden: the shapes of tests/golden/X_f32 and X_bf16. bench:
-// large. vm: as large as the PTX machine can count in a second and with the costs of a large one; ops without
-// a CUDA twin need none.
+// test: tiny, odd shapes in all float dtypes. golden: the shapes of tests/golden/X_f32 and X_bf16. bench:
+// large shapes. vm: shapes that the PTX machine simulates in about a second, with the costs per byte of large
+// ones; only for ops with a CUDA kernel.
 enum class Scale { test, golden, bench, vm };
 
-// forward(dtype, size) and backward(dtype, size) for every size, in f32 and bf16, and for tests in f16 too.
+// forward(dtype, size) and backward(dtype, size) for each size, in f32 and bf16, and for tests also in f16.
 template <class Sizes, class Forward, class Backward>
 std::vector<Case> both_directions(Scale scale, const Sizes& sizes, Forward&& forward, Backward&& backward) {
   std::vector<DType> dtypes{DType::f32, DType::bf16};
@@ -96,38 +95,37 @@ std::vector<Case> both_directions(Scale scale, const Sizes& sizes, Forward&& for
   return cases;
 }
 
-// All cases of all ops, in the order of the CMake list; each op declares its own as X_cases(scale).
+// The cases of all ops, in the order of the list in CMakeLists.txt. Each op defines X_cases(scale).
 std::vector<Case> all_cases(Scale scale);
-// The golden cases of the op with this stem.
+// The golden cases of one op.
 std::vector<Case> golden_cases(std::string_view stem);
 
-// A case set up on a device: arenas planned and committed, arguments filled, saved values prepared.
+// A case ready to run on a device: arenas are committed, arguments filled, saved arguments computed.
 struct SetupOptions {
   Device device = Device::cpu();
   StreamOrder order = StreamOrder::in_order;
-  int64_t misalign = 0;  // shifts every argument and all scratch by this many bytes
+  int64_t misalign = 0;  // offset of all arguments and scratch from their alignment, in bytes
   uint64_t seed = 1;
-  int copies =
-      1;  // sets of arguments with equal values: a benchmark takes turns, so that caches do not help it
+  int copies = 1;  // sets of arguments with equal values, which a benchmark cycles through to defeat caches
 };
 
 class Setup {
  public:
   explicit Setup(const Case& c, SetupOptions options = {});
 
-  void run();             // the op once, on arguments as they are, and waits for it
-  void launch(int copy);  // the op once on a set of arguments, without waiting
-  void reset();           // all arguments as they were before the first run
+  void run();             // runs the op once on the current arguments and waits
+  void launch(int copy);  // enqueues the op once on one set of arguments
+  void reset();           // restores all arguments to their initial values
   const Tensors& tensors() const { return copies_[0]; }
   Stream& stream() { return stream_; }
   Arena& scratch() { return scratch_; }
   int64_t planned_scratch() const { return planned_scratch_; }
 
-  // An argument's elements on the host, and all of them.
+  // The elements of one argument on the host; of all arguments.
   std::vector<double> values(std::string_view name) const;
   Values all_values() const;
   std::vector<unsigned char> bytes(std::string_view name) const;
-  // Replaces an argument's elements; later resets keep them.
+  // Replaces the initial values of an argument.
   void assign(std::string_view name, const std::vector<double>& values);
 
  private:
@@ -140,19 +138,19 @@ class Setup {
   int64_t planned_scratch_ = 0;
 };
 
-// Elements of a host tensor of any dtype as doubles, and back (rounded to the dtype).
+// Converts the elements of a host tensor to doubles and back, rounded to its dtype.
 std::vector<double> to_doubles(const Tensor& tensor);
 void from_doubles(const Tensor& tensor, const std::vector<double>& values);
 
-// The largest error of an op's outputs against its reference: |out - ref| / max(|ref|, rms(ref), 0.05) over
-// all elements. Infinite where an output is NaN and the reference is not.
+// The largest error of the outputs of an op against its reference: |out - ref| / max(|ref|, rms(ref), 0.05)
+// over all elements. Infinite if an output is NaN and the reference is not.
 double max_error(const Case& c, SetupOptions options = {});
 double max_error(const std::vector<double>& got, const std::vector<double>& expected);
 
-// What the outputs of a case must be, by name: the reference's values, or its numeric derivatives.
+// The expected outputs of a case by name: values of the reference, or its numeric derivatives.
 Values expected_outputs(const Case& c, const Values& before);
 
-// The error that a dtype's rounding may cause in one op whose operands and results are of order one.
+// The error that rounding to a dtype may cause in one op with operands and results of order one.
 double tolerance(const Case& c);
 
 }  // namespace flatshard::bench

@@ -18,7 +18,7 @@ constexpr int kRounds = 8;
 constexpr double kMatrixSeconds = 0.25;
 constexpr int64_t kSmallestSquare = 256;
 constexpr int64_t kHostFloats = int64_t{1} << 26, kDeviceFloats = int64_t{1} << 28;
-constexpr int64_t kBlockFloats = 1 << 18;  // 1 MiB for a thread at a time
+constexpr int64_t kBlockFloats = 1 << 18;  // 1 MiB per task
 
 using CopyLoop = void (*)(float* dst, const float* src, int64_t n);
 
@@ -41,7 +41,7 @@ void copy_past_caches(float* dst, const float* src, int64_t n) {
   simd::store_fence();
 }
 
-// Random numbers, and room for a copy of them.
+// Random numbers and a buffer for their copy.
 class CopyBuffers {
  public:
   CopyBuffers(Device device, int64_t floats)
@@ -74,11 +74,11 @@ class CopyBuffers {
   Memory from_, to_;
 };
 
-// What a copy reads and writes.
+// Bytes read and written by a copy.
 double copied_bytes(int64_t floats) { return 2.0 * sizeof(float) * static_cast<double>(floats); }
 
-// What work takes on a stream. Done once untimed right before, so that a GPU is busy until the host has given
-// it all.
+// The time of `work` on a stream. It also runs once before, untimed, which keeps a GPU busy until the host
+// has enqueued everything.
 template <class Work>
 double seconds_on(Stream& stream, Work&& work) {
   Stopwatch watch(stream);
@@ -111,7 +111,7 @@ Ceiling host_copy_ceiling(int64_t floats) {
         }};
   };
   return Ceiling({way("memcpy", copy_memcpy), way("vector loop", copy_vectors),
-                  way("vector loop past the caches", copy_past_caches)});
+                  way("vector loop, non-temporal", copy_past_caches)});
 }
 
 Case matrix_case(DType dtype, int64_t n) {
@@ -126,7 +126,7 @@ Case matrix_case(DType dtype, int64_t n) {
           .flops = [=](const Tensors& t) { return flops(product(t)); }};
 }
 
-// Square products of the two largest sizes that this machine computes within kMatrixSeconds.
+// Square products of the two largest sizes that take at most kMatrixSeconds.
 Ceiling matrix_ceiling(Device device, DType dtype, int64_t largest) {
   struct Product {
     Product(Case c, Device device) : problem(std::move(c)), setup(problem, {.device = device}) {}
@@ -152,7 +152,7 @@ Ceiling matrix_ceiling(Device device, DType dtype, int64_t largest) {
 }  // namespace
 
 Ceiling::Ceiling(std::vector<Way> ways) {
-  check(!ways.empty(), "a ceiling needs a way to measure it");
+  check(!ways.empty(), "a ceiling needs at least one way to measure it");
   std::vector<double> best(ways.size(), 0);
   for (const Way& way : ways) way.seconds();
   for (int round = 0; round < kRounds; ++round)
@@ -190,7 +190,7 @@ Ceilings measure_ceilings(Device device, const CeilingSizes& sizes) {
   Ceilings ceilings{.copy = device.is_cuda() ? device_copy_ceiling(device, floats(kDeviceFloats))
                                              : host_copy_ceiling(floats(kHostFloats))};
   if (device.is_cuda() && !golden_cases("gemm").front().has_cuda_twin) {
-    ceilings.no_matrix = "gemm has no CUDA twin to measure it with";
+    ceilings.no_matrix = "this build has no CUDA gemm to measure it";
   } else {
     for (const DType dtype : sizes.products)
       (dtype == DType::bf16 ? ceilings.bf16 : ceilings.f32) =

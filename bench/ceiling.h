@@ -1,7 +1,7 @@
 #pragma once
-// What this machine can do at best, measured in this process on these threads: bytes copied per second (read
-// plus written) and floating-point operations per second in matrix products. Machines are noisy and drift, so
-// a case is compared with samples of its ceiling taken right before and after each of its own.
+// The peak rates of this machine, measured in this process on its threads: bytes copied per second (read plus
+// written), and floating-point operations per second in matrix products. Since rates drift, each sample of a
+// case is compared with samples of the ceiling taken right before and after it.
 
 #include <functional>
 #include <optional>
@@ -15,20 +15,20 @@ namespace flatshard::bench {
 
 class Ceiling {
  public:
-  // One way to do the work; the fastest counts.
+  // One implementation of the work. The fastest one is used.
   struct Way {
     std::string name;
     double work;                      // bytes or operations of one run
-    std::function<double()> seconds;  // does it, and says how long that took
+    std::function<double()> seconds;  // runs it and returns the time
   };
 
-  // Tries all ways in turn, several times.
+  // Measures all ways alternately, several times.
   explicit Ceiling(std::vector<Way> ways);
 
-  // The rate now, of the fastest way: of one run, or of as many as keep the host for least_seconds.
+  // The current rate of the fastest way, from one run or as many as take least_seconds.
   double sample(double least_seconds = 0);
-  double measure();                        // the best of several samples
-  double first() const { return first_; }  // the best rate at the start
+  double measure();                        // the maximum of several samples
+  double first() const { return first_; }  // the initial rate
   const std::string& how() const { return way_.name; }
 
  private:
@@ -38,20 +38,20 @@ class Ceiling {
 
 struct Ceilings {
   Ceiling copy;
-  std::optional<Ceiling> f32{}, bf16{};  // matrix products; absent where the device has none
-  std::string no_matrix{};               // why they are absent
+  std::optional<Ceiling> f32{}, bf16{};  // matrix products; empty if they cannot be measured
+  std::string no_matrix{};               // the reason if they are empty
 
-  // The ceiling of matrix products of this dtype; f16 is computed in f32 and compared with it. Null where
-  // absent.
+  // The ceiling of matrix products of this dtype, null if empty. f16, which is computed in f32, uses that of
+  // f32.
   Ceiling* matrix(DType dtype);
 };
 
 struct CeilingSizes {
   int64_t copy_floats = 0;                               // 0: 256 MiB on the CPU, 1 GiB on a GPU
   int64_t largest_square = 8192;                         // of the matrix products
-  std::vector<DType> products{DType::f32, DType::bf16};  // those to measure
+  std::vector<DType> products{DType::f32, DType::bf16};  // dtypes to measure
 };
-// These only show that the measurement works, not what the machine can do.
+// For tests of the program: too small for meaningful rates.
 inline const CeilingSizes kSmallCeilings{.copy_floats = int64_t{1} << 16, .largest_square = 256};
 
 Ceilings measure_ceilings(Device device, const CeilingSizes& sizes = {});

@@ -24,7 +24,7 @@ namespace {
 
 constexpr const char* kFolder = "bench-checkpoint";
 constexpr int64_t kBlock = int64_t{4} << 20;
-constexpr int kReadsOfEach = 3;  // of what was written once: the disk may still be busy with what came last
+constexpr int kReadsOfEach = 3;  // of each file, since the disk may still be busy with the previous write
 
 // 65 M parameters: 784 MB with their moments.
 Config llama(int ranks) {
@@ -40,7 +40,7 @@ Config llama(int ranks) {
   return c;
 }
 
-// Of the slowest rank.
+// The maximum over the ranks.
 double time_of(World& world, const std::function<void()>& work) {
   world.barrier("bench");
   const double mine = seconds_of(work);
@@ -54,8 +54,8 @@ int64_t most_of(World& world, int64_t value) {
   return static_cast<int64_t>(*std::max_element(all.begin(), all.end()));
 }
 
-// A file without structure, of which every rank writes and reads one part, from and into memory of its own
-// that is as large and that it holds already: so it is with the shards of a model.
+// A plain file, of which each rank writes and reads its part from a buffer that is allocated beforehand, like
+// the shards of a model.
 class PlainFile {
  public:
   PlainFile(World& world, int64_t bytes)
@@ -95,18 +95,18 @@ class PlainFile {
   Memory memory_;
 };
 
-// The system's cache keeps nothing of what is in the folder and on disk.
+// Evicts the files of the folder from the page cache.
 void forget(const fs::path& folder) {
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     if (!entry.is_regular_file()) continue;
     const int file = open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
     check(file >= 0 && posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED) == 0, entry.path().string(),
-          ": cannot be taken out of the cache");
+          ": cannot be evicted from the page cache");
     close(file);
   }
 }
 
-// A model in training, and its checkpoints.
+// A training run and its checkpoints.
 class Subject {
  public:
   explicit Subject(World& world)
@@ -115,7 +115,7 @@ class Subject {
         machinery_(setup_, world),
         checkpoints_(setup_, world),
         saver_(checkpoints_, machinery_.engine(), nullptr, world),
-        aside_(checkpoints_, machinery_.engine(), machinery_.staging(), world) {
+        async_saver_(checkpoints_, machinery_.engine(), machinery_.staging(), world) {
     machinery_.engine().initialise();
     Stream& compute = machinery_.engine().compute();
     for (const Owned& owned : owned_shards(machinery_.engine()))  // moments that are not all zero
@@ -128,8 +128,8 @@ class Subject {
   std::string latest() const { return str(kFolder, "/step-", step_); }
 
   Saver::Saved save() { return save(saver_); }
-  // As training does that goes on meanwhile: from a copy.
-  Saver::Saved save_aside() { return save(aside_); }
+  // Asynchronous, from a copy, as in training.
+  Saver::Saved save_async() { return save(async_saver_); }
   void load() {
     Checkpoints found(setup_, world_);
     found.begin("latest");
@@ -153,11 +153,11 @@ class Subject {
   const ModelDocuments documents_{.config_json = hf_config_json(setup_.model, DType::f32), .companions = {}};
   Machinery machinery_;
   Checkpoints checkpoints_;
-  Saver saver_, aside_;
+  Saver saver_, async_saver_;
   int64_t step_ = 0;
 };
 
-// Begins a run with the weights of a folder, which rank 0 reads for all.
+// Starts a run from the weights in a folder, which rank 0 reads for all ranks.
 void measure_reading_for_all(World& world, const std::string& folder, CheckpointResult* result) {
   Config config = llama(world.size());
   config.init_from = folder;
@@ -168,7 +168,7 @@ void measure_reading_for_all(World& world, const std::string& folder, Checkpoint
   for (const ShardedUnit& unit : engine.units())
     result->largest_unit =
         std::max(result->largest_unit, unit.params().element_count() * int64_t{sizeof(float)});
-  engine.initialise();  // then all of its own memory is held
+  engine.initialise();  // allocates all of its memory
   const InitialWeights initial = open_initial_weights(setup, world);
   check(begin_new_peak(), "/proc/self/clear_refs: cannot write");
   const int64_t before = process_memory().resident;
@@ -176,11 +176,11 @@ void measure_reading_for_all(World& world, const std::string& folder, Checkpoint
   result->growth = most_of(world, world.rank() == 0 ? 0 : process_memory().peak - before);
 }
 
-// The folder for as long as this lives.
+// Owns the folder.
 class Folder {
  public:
   explicit Folder(World& world) : world_(world) {
-    if (leads()) check(fs::create_directory(kFolder), kFolder, ": is there already; remove it");
+    if (leads()) check(fs::create_directory(kFolder), kFolder, ": exists already; remove it");
     world.barrier("bench");
   }
   ~Folder() {
@@ -193,7 +193,7 @@ class Folder {
   void clear() {
     if (leads()) {
       for (const auto& entry : fs::directory_iterator(kFolder)) fs::remove_all(entry.path());
-      sync();  // or the disk is still at it when the next file is written
+      sync();  // so that the disk is idle before the next write
     }
     world_.barrier("bench");
   }
@@ -217,17 +217,17 @@ CheckpointResult measure_checkpoints(World& world, int samples) {
   result.samples = samples;
   const int64_t resident = process_memory().resident;
   check(begin_new_peak(), "/proc/self/clear_refs: cannot write");
-  result.bytes = subject.save_aside().bytes;
+  result.bytes = subject.save_async().bytes;
   result.extra_memory = most_of(world, process_memory().peak - resident);
   result.staging = most_of(world, subject.staging_bytes());
 
   PlainFile plain(world, result.bytes);
-  std::vector<double> save, aside, paid, plain_write, load, plain_read, save_rates, load_rates;
+  std::vector<double> save, async_save, blocked, plain_write, load, plain_read, save_rates, load_rates;
   for (int i = 0; i < samples; ++i) {
     folder.clear();
     plain_write.push_back(time_of(world, [&] { plain.write(); }));
     save.push_back(time_of(world, [&] { subject.save(); }));
-    aside.push_back(time_of(world, [&] { paid.push_back(subject.save_aside().copying); }));
+    async_save.push_back(time_of(world, [&] { blocked.push_back(subject.save_async().copying); }));
     for (int turn = 0; turn < kReadsOfEach; ++turn) {
       folder.forget_cached();
       plain_read.push_back(time_of(world, [&] { plain.read(); }));
@@ -238,8 +238,8 @@ CheckpointResult measure_checkpoints(World& world, int samples) {
   }
   if (world.size() > 1) measure_reading_for_all(world, subject.latest(), &result);
   result.save = spread(save);
-  result.aside = spread(aside);
-  result.paid = spread(paid);
+  result.async_save = spread(async_save);
+  result.blocked = spread(blocked);
   result.plain_write = spread(plain_write);
   result.load = spread(load);
   result.plain_read = spread(plain_read);
@@ -251,8 +251,8 @@ CheckpointResult measure_checkpoints(World& world, int samples) {
 std::string checkpoint_table(const CheckpointResult& r) {
   std::ostringstream out;
   out << std::fixed << std::setprecision(1) << static_cast<double>(r.bytes) * 1e-6 << " MB from " << r.ranks
-      << (r.ranks == 1 ? " rank, " : " ranks, ") << r.samples << " samples of each in turn\n"
-      << "            seconds  p10..p90        MB/s   of a plain file's\n";
+      << (r.ranks == 1 ? " rank, " : " ranks, ") << r.samples << " interleaved samples of each\n"
+      << "            seconds  p10..p90        MB/s  of plain file\n";
   const auto line = [&](const char* name, const Spread& s, double rate) {
     out << std::left << std::setw(12) << name << std::right << std::setprecision(2) << std::setw(7)
         << s.median << std::setw(7) << s.p10 << ".." << std::left << std::setw(6) << s.p90 << std::right
@@ -262,16 +262,15 @@ std::string checkpoint_table(const CheckpointResult& r) {
   };
   line("save", r.save, r.save_rate);
   line("plain write", r.plain_write, 0);
-  line("save aside", r.aside, 0);
+  line("async save", r.async_save, 0);
   line("load", r.load, r.load_rate);
   line("plain read", r.plain_read, 0);
-  out << "a step would stand still for " << std::setprecision(3) << r.paid.median
-      << " s; a rank's staging buffer " << std::setprecision(1) << static_cast<double>(r.staging) * 1e-6
-      << " MB, its memory grew by " << static_cast<double>(r.extra_memory) * 1e-6
-      << " MB in the first save\n";
+  out << "an async save blocks a step for " << std::setprecision(3) << r.blocked.median
+      << " s; per rank: staging buffer " << std::setprecision(1) << static_cast<double>(r.staging) * 1e-6
+      << " MB, memory growth in the first save " << static_cast<double>(r.extra_memory) * 1e-6 << " MB\n";
   if (r.ranks > 1)
-    out << "while rank 0 read published weights for all, another rank's memory grew by "
-        << static_cast<double>(r.growth) * 1e-6 << " MB beyond what was planned; the largest unit has "
+    out << "loading published weights through rank 0: other ranks exceed their plan by at most "
+        << static_cast<double>(r.growth) * 1e-6 << " MB; the largest unit has "
         << static_cast<double>(r.largest_unit) * 1e-6 << " MB\n";
   return std::move(out).str();
 }

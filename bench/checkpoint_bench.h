@@ -1,11 +1,10 @@
 #pragma once
-// Times saving and loading a checkpoint beside plain files of as many bytes. What is compared takes turns in
-// one process, in the current folder; a time is that of the slowest rank, and a rank's part of a plain file
-// is as large as its part of the checkpoint. Both are synced when they are written, and both are read when
-// the system's cache has been told to forget them. Both go from and into memory that the process holds: what
-// the system takes to hand out fresh pages is in neither. Saving goes on until the checkpoint is there, and
-// is done at once or aside, from a copy, as training does; loading verifies all checksums. At last the
-// checkpoint is read once more, as published weights, by rank 0 for all.
+// Times saving and loading a checkpoint, interleaved with plain files of the same size, in the current
+// folder. A time is that of the slowest rank; each rank reads and writes as much of a plain file as of the
+// checkpoint. Written files are synced, and evicted from the page cache before they are read. Buffers are
+// allocated beforehand, so page faults are not measured. A save is timed until the checkpoint is complete,
+// both synchronous and asynchronous, from a copy as training does; loading verifies all checksums. Finally
+// the checkpoint is read as published weights, by rank 0 for all ranks.
 
 #include <string>
 
@@ -16,15 +15,15 @@ namespace flatshard::bench {
 
 struct CheckpointResult {
   int ranks = 1, samples = 0;
-  int64_t bytes = 0;         // of all files with tensors
-  Spread save, plain_write;  // seconds
-  Spread aside, paid;        // of a save beside training, and of it those for which a step would stand still
+  int64_t bytes = 0;           // in all tensor files
+  Spread save, plain_write;    // seconds
+  Spread async_save, blocked;  // an asynchronous save, and its part that blocks a step
   Spread load, plain_read;
-  double save_rate = 0, load_rate = 0;  // as a share of the plain one's: medians over neighbours in time
-  int64_t staging = 0;                  // bytes of a rank's staging buffer, and
-  int64_t extra_memory =
-      0;  // by how much a rank's memory grew in the first save; both of the rank that has most
-  // By how much a rank but 0 grew, at most, while rank 0 read for it; the bytes of the model's largest unit.
+  double save_rate = 0, load_rate = 0;  // relative to plain files: median over pairs of neighboring samples
+  // Maxima over the ranks, in bytes: the staging buffer, and the growth of memory in the first save.
+  int64_t staging = 0, extra_memory = 0;
+  // The largest growth of a rank other than 0 while rank 0 reads for all; the size of the largest unit. In
+  // bytes.
   int64_t growth = 0, largest_unit = 0;
 };
 

@@ -15,14 +15,14 @@ namespace {
 
 constexpr int64_t kSizes[] = {int64_t{64} << 10, int64_t{1} << 20, int64_t{16} << 20, int64_t{64} << 20};
 constexpr int kWarmUps = 3, kLeastSamples = 9;
-constexpr int64_t kBytesOfSample = int64_t{16} << 20;  // shorter calls are timed several at a time
+constexpr int64_t kBytesOfSample = int64_t{16} << 20;  // shorter calls are batched
 
 struct Verb {
-  std::string name, beside;
+  std::string name, mpi_call;
   std::function<void()> ours, plain;
 };
 
-// Two whole tensors and a shard, and what may be done with them.
+// Two full tensors and a shard, and the collectives on them.
 class Tensors {
  public:
   Tensors(World& world, int64_t bytes)
@@ -67,7 +67,7 @@ class Tensors {
   Tensor a_, b_, shard_;
 };
 
-// Of one call, on the slowest rank.
+// Seconds per call, maximum over the ranks.
 double time_of(World& world, const std::function<void()>& call, int64_t calls) {
   world.barrier("bench");
   const double mine = seconds_of([&] {
@@ -90,7 +90,7 @@ CommResult measure(World& world, const Verb& verb, int64_t bytes, double limit) 
     spent += (ours.back() + plain.back()) * static_cast<double>(calls);  // the same on all ranks
   }
   return {.verb = verb.name,
-          .beside = verb.beside,
+          .mpi_call = verb.mpi_call,
           .bytes = bytes,
           .ranks = world.size(),
           .samples = static_cast<int>(ours.size()),
@@ -117,7 +117,7 @@ void print(const CommResult& r) {
 }  // namespace
 
 std::vector<CommResult> measure_comm(World& world, double seconds) {
-  check(world.size() > 1, "--comm: one rank has nobody to talk to; start it as mpirun -np 2 bench --comm");
+  check(world.size() > 1, "--comm needs at least 2 ranks; start it with mpirun -np 2 bench --comm");
   std::vector<CommResult> results;
   if (world.rank() == 0) print_header(world.size());
   for (const int64_t bytes : kSizes) {

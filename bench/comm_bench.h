@@ -1,8 +1,8 @@
 #pragma once
-// Times the verbs of a communicator between the ranks of mpirun, each beside MPI's own call: the two take
-// turns in one process on the same tensors. A time is that of the slowest rank. Bandwidths are those of
-// nccl-tests: bytes of the whole tensor (what a rank has times the number of ranks) per second, and "bus",
-// what each rank receives of it, (n - 1) / n.
+// Times the collectives of a communicator between the ranks of mpirun, interleaved with the corresponding MPI
+// calls on the same tensors. A time is that of the slowest rank. Bandwidths are defined as in nccl-tests:
+// bytes of the full tensor (a rank's shard times the number of ranks) per second, and bus bandwidth, the (n -
+// 1) / n of it that a rank receives.
 
 #include <string>
 #include <vector>
@@ -13,18 +13,18 @@
 namespace flatshard::bench {
 
 struct CommResult {
-  std::string verb, beside;  // all_gather, MPI_Allgather
-  int64_t bytes = 0;         // of the whole tensor
+  std::string verb, mpi_call;  // all_gather, MPI_Allgather
+  int64_t bytes = 0;           // of the full tensor
   int ranks = 1;
   int samples = 0;
-  Spread ours, plain;  // seconds of a call
-  double ratio = 1;    // median of ours / plain, each of neighbours in time
+  Spread ours, plain;  // seconds per call
+  double ratio = 1;    // median of ours / plain over pairs of neighboring samples
 
   double algorithm_rate() const { return static_cast<double>(bytes) / ours.median; }
   double bus_rate() const { return algorithm_rate() * (ranks - 1) / ranks; }
 };
 
-// Prints a line on rank 0 as each result comes. `seconds` is the time for one verb and size.
+// Rank 0 prints each result as it is measured. `seconds` is the time per collective and size.
 std::vector<CommResult> measure_comm(World& world, double seconds);
 
 }  // namespace flatshard::bench

@@ -11,16 +11,16 @@ namespace {
 constexpr int kWarmUps = 3;
 constexpr int kEnoughSamples = 20;
 constexpr double kEnoughSeconds = 0.5;
-// A sample is quiet when our threads waited for a processor less than this share of its time; fewer quiet
-// samples than kFewestQuiet say nothing, and all samples count.
+// A sample is quiet if the threads waited for a processor less than this fraction of its time. With fewer
+// than kFewestQuiet quiet samples, all samples are used.
 constexpr double kQuietShare = 0.05;
 constexpr int kFewestQuiet = 5;
-constexpr double kSampleSeconds = 200e-6;  // shorter calls are timed several at a time
-// A sample of the ceiling takes as long as the sample of the case beside it, so that both meet the same
-// interruptions.
+constexpr double kSampleSeconds = 200e-6;  // shorter calls are batched
+// A sample of the ceiling takes as long as the neighboring sample of the case, so that both are exposed to
+// the same interruptions.
 constexpr double kLongestNeighbour = 0.05;
-// An op that adds to or scales its own output runs this often on a copy before the copy starts over: results
-// stay of order one, whatever the number of samples.
+// A copy of the arguments is reset after this many calls, so that the outputs of an op that accumulates stay
+// of order one.
 constexpr int64_t kRunsPerReset = 8;
 
 int64_t argument_bytes(const Case& c) {
@@ -29,7 +29,7 @@ int64_t argument_bytes(const Case& c) {
   return bytes;
 }
 
-// Calls of one case, each on the next copy of its arguments.
+// Calls of one case that cycle through the copies of its arguments.
 class Rotation {
  public:
   Rotation(const Case& c, Device device, int copies)
@@ -42,12 +42,12 @@ class Rotation {
     if (updates) calls_until_reset_ = copies * kRunsPerReset;
   }
 
-  // How long our threads have waited for a processor: on a GPU, which has a clock of its own, no matter.
+  // How long the threads have waited for a processor. 0 on a GPU, which has its own clock.
   double waited() const { return on_gpu_ ? 0 : waited_seconds(); }
   int64_t most_calls() const { return calls_until_reset_ / (on_gpu_ ? 2 : 1); }
 
-  // The time of one call, from `calls` of them. As many before them keep a GPU busy while the host gives it
-  // those that are timed.
+  // The time per call, over `calls` calls. On a GPU as many calls precede them, which hide the launch
+  // overhead of the timed ones.
   double seconds_per_call(int64_t calls) {
     const int64_t given = on_gpu_ ? 2 * calls : calls;
     if (calls_ + given > calls_until_reset_) {
@@ -80,14 +80,14 @@ double median_sample(Ceiling& ceiling) {
   return spread({ceiling.sample(), ceiling.sample(), ceiling.sample()}).median;
 }
 
-// One sample of a case between two of its ceiling.
+// A sample of a case between two samples of its ceiling.
 struct Sample {
-  double seconds;  // of one call
-  double share;    // of the ceiling
-  bool quiet;      // our threads had the processors
+  double seconds;  // per call
+  double share;    // fraction of the ceiling
+  bool quiet;      // the threads did not wait for processors
 };
 
-// Samples until there are enough quiet ones, or until the limit.
+// Takes samples until enough are quiet or the time is over.
 std::vector<Sample> take_samples(Rotation& rotation, Ceiling& ceiling, double work, int64_t calls,
                                  double limit) {
   std::vector<Sample> samples;
@@ -97,7 +97,7 @@ std::vector<Sample> take_samples(Rotation& rotation, Ceiling& ceiling, double wo
   const auto elapsed = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   };
-  // The rate of the ceiling now, and whether that was quiet.
+  // The current rate of the ceiling, and whether its sample was quiet.
   const auto neighbour = [&](double seconds) {
     const double waited = rotation.waited();
     double rate = 0;
@@ -122,8 +122,8 @@ std::vector<Sample> take_samples(Rotation& rotation, Ceiling& ceiling, double wo
   return samples;
 }
 
-// Fills in the times of one call, of `work` bytes or operations. Returns the ceiling around them: the one of
-// which the case reached the median of the shares that its samples reached of their neighbours.
+// Computes the times of a call with `work` bytes or operations. Returns the rate of the ceiling, chosen such
+// that the median time corresponds to the median fraction of the ceiling over the samples.
 double time_calls(Rotation& rotation, Ceiling& ceiling, double work, double limit, Result& result) {
   double one = 0, warming = 0;
   for (int i = 0; i < kWarmUps && warming < limit; ++i) warming += one = rotation.seconds_per_call(1);
@@ -155,7 +155,7 @@ double Result::floor_seconds() const {
 }
 
 int copies_to_rotate(int64_t bytes, const Limits& limits) {
-  check(bytes > 0, "a case without arguments cannot be timed");
+  check(bytes > 0, "the case has no arguments, which cannot be timed");
   const int64_t wanted = std::max<int64_t>(2, 3 * limits.cache_bytes / bytes + 1);
   const int64_t fitting = std::max<int64_t>(1, limits.memory_bytes / bytes);
   return static_cast<int>(std::min({wanted, fitting, int64_t{kMaxCopies}}));
@@ -169,7 +169,7 @@ std::vector<Case> select_cases(std::vector<Case> cases, const std::vector<std::s
   });
   std::string wanted;
   for (const std::string& word : words) wanted += (wanted.empty() ? "" : " ") + word;
-  check(!cases.empty(), "no case matches \"", wanted, "\"; --list prints them all");
+  check(!cases.empty(), "no case matches \"", wanted, "\"; --list prints all cases");
   return cases;
 }
 
@@ -192,7 +192,7 @@ Result Harness::measure(const Case& c) {
   result.shape = c.shape;
   result.dtype = c.dtype;
   if (device_.is_cuda() && !c.has_cuda_twin) {
-    result.skipped = "no CUDA twin";
+    result.skipped = "no CUDA kernel";
     return result;
   }
   result.accuracy = accuracy(c);

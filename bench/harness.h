@@ -1,7 +1,7 @@
 #pragma once
-// Checks and times one case. The op's small test cases are compared with their reference first: an op that is
-// wrong gets no time. Timed calls take turns on enough copies of the arguments that no cache holds the next
-// one, and stand between samples of the ceiling that bounds the case.
+// Checks and times a case. First the small test cases of the op are compared with their reference; an op that
+// fails is not timed. Timed calls cycle through enough copies of the arguments to defeat the caches, and are
+// interleaved with samples of the ceiling that bounds the case.
 
 #include <map>
 #include <string>
@@ -14,60 +14,61 @@
 
 namespace flatshard::bench {
 
-// The error of an op in one dtype, from the test case that uses most of its tolerance.
+// The accuracy of an op in one dtype, from the test case whose error is the largest fraction of its
+// tolerance.
 struct Accuracy {
   double error = 0, tolerance = 0;
-  std::string worst;  // that case's label; empty when there is none to check
+  std::string worst;  // the label of that case; empty if no case checks the op
   bool passed() const { return !worst.empty() && error <= tolerance; }
 };
 
 struct Result {
   std::string op, shape;
   DType dtype = DType::f32;
-  std::string skipped;  // why the case was not run; empty where it was
+  std::string skipped;  // the reason if the case was not run
   Accuracy accuracy;
 
-  // The rest stands only where was_timed().
-  Spread seconds;  // of one call
+  // The following members are valid if was_timed().
+  Spread seconds;  // per call
   double bytes = 0, flops = 0;
   int samples = 0;
   int64_t calls_per_sample = 0;
   int copies = 0;
-  bool out_of_time = false;   // the time limit came before the samples were enough
-  bool disturbed = false;     // other programs had the processors: the samples are not quiet ones
-  bool matrix_bound = false;  // which of the two ceilings bounds the case
-  double copy_rate = 0;       // bytes/s, the ceiling around the time of the case
-  double matrix_rate = 0;     // operations/s; 0 where there is none to compare with
+  bool out_of_time = false;   // the time limit ended the sampling
+  bool disturbed = false;     // other programs used the processors during the samples
+  bool matrix_bound = false;  // bound by the matrix peak instead of the copy bandwidth
+  double copy_rate = 0;       // bytes/s, the ceiling at the time of the case
+  double matrix_rate = 0;     // operations/s; 0 if not measured
 
   bool was_timed() const { return skipped.empty() && accuracy.passed(); }
   double byte_rate() const { return bytes / seconds.median; }
   double flop_rate() const { return flops / seconds.median; }
-  // The time below which the ceilings allow nothing.
+  // The least time that the ceilings allow.
   double floor_seconds() const;
 };
 
 struct Limits {
-  double seconds = 2;                       // of timing, for a case
-  int64_t cache_bytes = 0;                  // of the last level
-  int64_t memory_bytes = int64_t{4} << 30;  // for all copies of a case's arguments
+  double seconds = 2;                       // of timing per case
+  int64_t cache_bytes = 0;                  // size of the last-level cache
+  int64_t memory_bytes = int64_t{4} << 30;  // limit for all copies of the arguments
 };
 
-// Copies of `bytes` bytes of arguments that exceed three caches, at least two; fewer where memory ends, at
-// most kMaxCopies.
+// The number of copies of `bytes` bytes of arguments that exceed three times the cache: at least two unless
+// memory is short, at most kMaxCopies.
 inline constexpr int kMaxCopies = 1024;
 int copies_to_rotate(int64_t bytes, const Limits& limits);
 
-// The cases whose label holds every one of the words; an Error when there are none.
+// The cases whose label contains all words. Throws Error if there are none.
 std::vector<Case> select_cases(std::vector<Case> cases, const std::vector<std::string>& words);
 
 class Harness {
  public:
-  // `tests` are the small cases of all ops.
+  // `tests` are the test cases of all ops.
   Harness(Device device, std::vector<Case> tests, Ceilings& ceilings, Limits limits)
       : device_(device), tests_(std::move(tests)), ceilings_(ceilings), limits_(limits) {}
 
   Result measure(const Case& c);
-  // Of c's op in c's dtype; each is checked once.
+  // The accuracy of the op of `c` in its dtype, computed once.
   const Accuracy& accuracy(const Case& c);
 
  private:

@@ -21,7 +21,7 @@ using Bytes = std::span<const std::byte>;
 
 Bytes part(Bytes all, uint64_t begin, uint64_t size) {
   check(begin <= all.size() && size <= all.size() - begin, "bytes [", begin, ", ", begin, " + ", size,
-        ") of an ELF file or of GPU code in it, which has ", all.size());
+        ") exceed the ELF file or the GPU code in it, which has ", all.size(), " bytes");
   return all.subspan(begin, size);
 }
 
@@ -38,11 +38,11 @@ std::string text_at(Bytes all, uint64_t at) {
   return std::string(text, strnlen(text, rest.size()));
 }
 
-// The parts of an ELF file by their names.
+// The sections of an ELF file by name.
 std::map<std::string, Bytes> sections_of(Bytes file) {
   const auto header = read<Elf64_Ehdr>(file, 0);
   check(std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_ident[EI_CLASS] == ELFCLASS64,
-        "this is no ELF file of 64 bits");
+        "not a 64-bit ELF file");
   const auto section = [&](uint64_t i) {
     return read<Elf64_Shdr>(file, header.e_shoff + i * sizeof(Elf64_Shdr));
   };
@@ -51,7 +51,7 @@ std::map<std::string, Bytes> sections_of(Bytes file) {
   for (uint64_t i = 0; i < header.e_shnum; ++i) {
     const Elf64_Shdr s = section(i);
     const bool has_bytes = s.sh_type != SHT_NOBITS && s.sh_type != SHT_NULL;
-    // Without bytes the size alone counts.
+    // A NOBITS section has a size but no bytes.
     all[text_at(file, names.sh_offset + s.sh_name)] =
         has_bytes ? part(file, s.sh_offset, s.sh_size)
                   : Bytes(static_cast<const std::byte*>(nullptr), s.sh_size);
@@ -59,7 +59,7 @@ std::map<std::string, Bytes> sections_of(Bytes file) {
   return all;
 }
 
-// The namespaces of this project say nothing here.
+// Removes the namespaces of this project.
 std::string short_name(const std::string& mangled) {
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> made(
@@ -70,12 +70,12 @@ std::string short_name(const std::string& mangled) {
   return name;
 }
 
-// What .nv.info says of kernels: items of a format, a name, and two bytes that are a value or a size; those
-// that count here hold the number of a symbol and a value.
+// Attributes of kernels in .nv.info: items of a format, an id, and two bytes that are a value or a size. The
+// items used here hold a symbol index and a value.
 constexpr uint8_t kSized = 4;
 enum Attribute : uint8_t { kFrameSize = 0x11, kRegisterCount = 0x2f };
 
-constexpr uint32_t kReservedShared = 1024;  // of a block on sm_90 and newer, for the system
+constexpr uint32_t kReservedShared = 1024;  // per block, reserved by the system on sm_90 and newer
 
 void add_kernels(std::vector<KernelResources>& all, uint32_t arch, Bytes code) {
   const std::map<std::string, Bytes> sections = sections_of(code);
@@ -96,7 +96,7 @@ void add_kernels(std::vector<KernelResources>& all, uint32_t arch, Bytes code) {
       by_symbol[read<uint32_t>(info, at)].registers = read<uint32_t>(info, at + 4);
     at += size;
   }
-  for (auto& [symbol, kernel] : by_symbol) {  // functions that kernels call have no registers of their own
+  for (auto& [symbol, kernel] : by_symbol) {  // device functions that kernels call have no register count
     const std::string mangled = text_at(names, read<Elf64_Sym>(symbols, symbol * sizeof(Elf64_Sym)).st_name);
     kernel.kernel = short_name(mangled);
     kernel.arch = arch;
@@ -107,7 +107,7 @@ void add_kernels(std::vector<KernelResources>& all, uint32_t arch, Bytes code) {
   }
 }
 
-// nvcc's code stands in containers, each with a header and entries of several kinds.
+// nvcc stores code in fat binaries, each with a header and entries of several kinds.
 constexpr uint32_t kContainer = 0xBA55ED50;
 constexpr uint16_t kMachineCode = 2;
 struct ContainerHeader {
@@ -128,7 +128,7 @@ void add_container(std::vector<KernelResources>& all, Bytes body) {
     const auto entry = read<Entry>(body, at);
     if (entry.kind == kMachineCode) {
       check(entry.compressed_bytes == 0, "the GPU code for sm_", entry.arch,
-            " is compressed: compile it with nvcc --no-compress");
+            " is compressed; compile it with nvcc --no-compress");
       add_kernels(all, entry.arch, part(body, at + entry.header_bytes, entry.bytes));
     }
     at += entry.header_bytes + entry.bytes;
@@ -143,7 +143,7 @@ std::vector<KernelResources> kernel_resources(const std::string& file) {
   const std::map<std::string, Bytes> sections = sections_of(mapped.bytes());
   const auto found = sections.find(".nv_fatbin");
   if (found == sections.end()) return all;
-  constexpr uint64_t kStep = 8;  // containers begin at multiples of it
+  constexpr uint64_t kStep = 8;  // fat binaries start at multiples of it
   for (uint64_t at = 0; at + sizeof(ContainerHeader) <= found->second.size();) {
     const auto header = read<ContainerHeader>(found->second, at);
     if (header.magic != kContainer) {

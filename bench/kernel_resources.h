@@ -1,7 +1,7 @@
 #pragma once
-// What ptxas gave each CUDA kernel: registers, bytes of stack, shared memory. Stack is where registers are
-// spilled to, and arrays that are indexed by what is known only when the kernel runs. It is read off the
-// program itself, from the machine code in it, so it needs neither a GPU nor the toolkit.
+// The resources that ptxas assigned to each CUDA kernel: registers, stack, shared memory. The stack holds
+// spilled registers and arrays with dynamic indices. The values are read from the machine code in the
+// program, which needs neither a GPU nor the CUDA toolkit.
 
 #include <cstdint>
 #include <string>
@@ -13,14 +13,14 @@ struct KernelResources {
   std::string kernel;  // "forward_kernel<bf16, 64>(ForwardArguments<bf16>)"
   uint32_t arch = 0;   // 90: sm_90
   uint32_t registers = 0;
-  uint32_t stack_bytes = 0, shared_bytes = 0;  // of a thread; of a block, beside what a launch adds
+  uint32_t stack_bytes = 0, shared_bytes = 0;  // per thread; per block, static
 };
 
-// Of all kernels that are compiled for a GPU into an ELF file, such as a program; in the order of their
-// names. Kernels that are there as PTX alone are not among them.
+// The resources of all kernels with machine code in an ELF file, such as a program, sorted by name. Kernels
+// that are present only as PTX are not included.
 std::vector<KernelResources> kernel_resources(const std::string& file);
 
-// One line for each kernel.
+// A table with one line per kernel.
 std::string resource_table(const std::vector<KernelResources>& all);
 
 }  // namespace flatshard::bench

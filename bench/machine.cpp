@@ -34,7 +34,7 @@ std::string processor_name() {
   return "unknown processor";
 }
 
-// "5a6d644", or "5a6d644-dirty"; empty without git or a repository.
+// "5a6d644" or "5a6d644-dirty"; empty without git or a repository.
 std::string commit_of(const std::string& folder) {
   const std::string command = "git -C '" + folder + "' describe --always --dirty --match= 2>/dev/null";
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
@@ -53,13 +53,13 @@ int64_t parse_cache_size(const std::string& text) {
   if (!text.empty() && std::isdigit(static_cast<unsigned char>(text[0]))) size = std::stoll(text, &end);
   const std::string unit = text.substr(end);
   check(end > 0 && (unit.empty() || unit == "K" || unit == "M"), "cache size is \"", text,
-        "\", must be a number with K, M or nothing behind it");
+        "\", must be a number, optionally followed by K or M");
   return unit == "K" ? size << 10 : unit == "M" ? size << 20 : size;
 }
 
 int64_t last_level_cache_bytes(const fs::path& processors) {
   int last_level = 0;
-  std::map<std::string, int64_t> caches;  // of the last level so far, by the processors that share one
+  std::map<std::string, int64_t> caches;  // the highest level found so far, by the processors that share it
   std::error_code absent;
   for (const auto& processor : fs::directory_iterator(processors, absent)) {
     for (const auto& entry : fs::directory_iterator(processor.path() / "cache", absent)) {

@@ -1,4 +1,4 @@
-// bench [words...]: times the ops on large shapes and compares them with what the machine can do. See
+// bench [words...]: times the ops on large shapes and compares them with the peak rates of the machine. See
 // bench/README.md.
 
 #include <cerrno>
@@ -28,9 +28,9 @@ namespace {
 struct Options {
   std::vector<std::string> words;
   std::string device = "cpu";
-  int threads = 0;  // 0: as many as the process may use
+  int threads = 0;  // 0: all processors of the process
   std::string json_file;
-  double seconds = 0;  // 0: what is usual
+  double seconds = 0;  // 0: the default
   bool list = false;
   bool step = false, comm = false, checkpoint = false;
   bool vm = false, opcodes = false;
@@ -38,78 +38,80 @@ struct Options {
   bool small = false, serve = false;
   StepOptions training;
 
-  double seconds_or(double usual) const { return seconds > 0 ? seconds : usual; }
+  double seconds_or(double fallback) const { return seconds > 0 ? seconds : fallback; }
 };
 
 constexpr double kCaseSeconds = 2, kStepSeconds = 10, kStrategySeconds = 20;
 
 void declare_training(CLI::App& app, StepOptions& o, CLI::Option* step) {
   constexpr int64_t kMost = int64_t{1} << 20;
-  app.add_option("--model", o.model, "with --step on one rank: the shape")
+  app.add_option("--model", o.model, "model shape, with --step on one rank")
       ->check(CLI::IsMember(step_models()))
       ->capture_default_str()
       ->needs(step);
-  app.add_option("--batch", o.batch, "sequences of a step")
+  app.add_option("--batch", o.batch, "sequences per step")
       ->check(CLI::Range(int64_t{1}, kMost))
       ->capture_default_str()
       ->needs(step);
-  app.add_option("--seq", o.seq_len, "tokens of a sequence")
+  app.add_option("--seq", o.seq_len, "tokens per sequence")
       ->check(CLI::Range(int64_t{1}, kMost))
       ->capture_default_str()
       ->needs(step);
-  app.add_flag("--recompute", o.recompute, "activations in the backward pass")->needs(step);
+  app.add_flag("--recompute", o.recompute, "recompute activations in the backward pass")->needs(step);
 }
 
 void declare(CLI::App& app, Options& o) {
-  app.add_option("filter", o.words,
-                 "words that a case's line must all hold, such as: rmsnorm bf16; with --step, fp32 or bf16");
-  app.add_option("--device", o.device, "where to run")
+  app.add_option(
+      "filter", o.words,
+      "words that the label of a case must all contain, such as rmsnorm bf16; with --step: fp32 or bf16");
+  app.add_option("--device", o.device, "device: cpu, cuda")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
-  app.add_option("--threads", o.threads, "CPU threads (default: all that this process may use)")
+  app.add_option("--threads", o.threads, "CPU threads (default: all processors of the process)")
       ->check(CLI::Range(1, 1024));
-  app.add_option("--json", o.json_file, "also write every number to this file")->type_name("FILE");
+  app.add_option("--json", o.json_file, "output file for the results in full precision")->type_name("FILE");
   app.add_option("--seconds", o.seconds,
-                 "time limit for the samples of one case (default: 2, of steps 10, on several ranks 20)")
+                 "time limit per case, in seconds (default: 2; with --step 10, on several ranks 20)")
       ->check(CLI::Range(0.01, 3600.0));
-  auto* step = app.add_flag(
-      "--step", o.step,
-      "time whole training steps instead of single ops; under mpirun, sharded beside replicated ones");
+  auto* step =
+      app.add_flag("--step", o.step,
+                   "time training steps instead of ops; under mpirun, sharded against replicated parameters");
   declare_training(app, o.training, step);
-  auto* small = app.add_flag("--small", o.small, "small cases and ceilings, to see that it works");
+  auto* small = app.add_flag("--small", o.small, "small cases and ceilings, for a quick test");
   auto* serve =
-      app.add_flag("--serve", o.serve, "time what standard input asks for, one line each, and answer in JSON")
+      app.add_flag("--serve", o.serve,
+                   "read cases from standard input, one per line, and answer each with a line of JSON")
           ->excludes("--json");
-  app.add_flag("--comm", o.comm, "under mpirun: time collectives beside MPI's own")
+  app.add_flag("--comm", o.comm, "under mpirun: time collectives against those of MPI")
       ->excludes("--step", small, serve);
   app.add_flag("--checkpoint", o.checkpoint,
-               "time saving and loading a checkpoint beside plain files, in this folder; also under mpirun")
+               "time saving and loading of checkpoints against plain files, in the current folder; also "
+               "under mpirun")
       ->excludes("--step", "--comm", small, serve);
   auto* vm =
-      app.add_flag("--vm", o.vm, "count what the CUDA twins cost, on the PTX machine: no GPU is needed");
+      app.add_flag("--vm", o.vm, "count the costs of the CUDA kernels on the PTX machine; needs no GPU");
   for (const char* other : {"--step", "--comm", "--checkpoint", "--device", "--threads", "--json",
                             "--seconds", "--small", "--serve"})
     vm->excludes(other);
-  app.add_flag("--opcodes", o.opcodes, "with --vm: how often each opcode is executed")->needs(vm);
-  app.add_flag(
-      "--resources", o.resources,
-      "print what ptxas gave each CUDA kernel whose name holds all words: registers, stack, shared memory");
-  app.add_flag("--list", o.list, "print the cases and stop");
+  app.add_flag("--opcodes", o.opcodes, "with --vm: number of executions of each opcode")->needs(vm);
+  app.add_flag("--resources", o.resources,
+               "print registers, stack and shared memory of the CUDA kernels whose names contain all words");
+  app.add_flag("--list", o.list, "print the cases and exit");
 }
 
 Device device_of(const std::string& name) {
   if (name == "cpu") return Device::cpu();
-  check(cuda_device_count() > 0, "--device cuda: this process can use no GPU, or this build has no CUDA");
+  check(cuda_device_count() > 0, "--device cuda: no GPU is available, or this build has no CUDA");
   return Device::cuda(0);
 }
 
 std::vector<std::string> compute_types(const std::vector<std::string>& words) {
   for (const std::string& word : words)
-    check(word == "fp32" || word == "bf16", "--step ", word, ": what follows must be fp32 or bf16");
+    check(word == "fp32" || word == "bf16", "--step ", word, ": the compute type must be fp32 or bf16");
   return words.empty() ? std::vector<std::string>{"fp32", "bf16"} : words;
 }
 
-// What the steps are held against, and no more: large models leave little memory.
+// Only the ceilings that the steps are compared with: large models leave little memory.
 Ceilings step_ceilings(Device device, bool small, const std::vector<std::string>& types) {
   CeilingSizes sizes = small ? kSmallCeilings : CeilingSizes{.copy_floats = int64_t{1} << 26};
   sizes.products.clear();
@@ -118,7 +120,7 @@ Ceilings step_ceilings(Device device, bool small, const std::vector<std::string>
   return measure_ceilings(device, sizes);
 }
 
-// One line of JSON for each line of standard input, of as many seconds of steps.
+// Answers each line of standard input with a line of JSON about `seconds` of steps.
 void serve_steps(StepBench& bench, double seconds) {
   std::cout << "{}" << std::endl;  // ready
   for (std::string line; std::getline(std::cin, line);)
@@ -134,7 +136,7 @@ int time_steps(const Options& options, World& world) {
   const std::vector<std::string> types = compute_types(options.words);
   Ceilings ceilings = step_ceilings(training.device, options.small, types);
   if (options.serve) {
-    check(types.size() == 1, "--step --serve: say which, fp32 or bf16");
+    check(types.size() == 1, "--step --serve needs one compute type: fp32 or bf16");
     training.compute = types.front();
     StepBench bench(training, world, ceilings);
     serve_steps(bench, seconds);
@@ -142,7 +144,7 @@ int time_steps(const Options& options, World& world) {
   }
   std::cout << head_lines(machine, ceilings) << '\n' << step_header(training.model) << std::flush;
   std::vector<StepResult> results;
-  const auto write_json = [&] {  // at first to see that the file can be written
+  const auto write_json = [&] {  // first call: fails early if the file cannot be written
     if (!options.json_file.empty()) write_whole_file(options.json_file, to_json(machine, ceilings, results));
   };
   write_json();
@@ -156,7 +158,8 @@ int time_steps(const Options& options, World& world) {
 }
 
 int time_checkpoints(const Options& options, World& world) {
-  check(options.device == "cpu" && options.json_file.empty(), "--checkpoint: on the CPU, without --json");
+  check(options.device == "cpu" && options.json_file.empty(),
+        "--checkpoint runs on the CPU and has no JSON output: leave out --device and --json");
   constexpr int kSamples = 7;
   set_thread_count(options.threads > 0 ? options.threads : threads_for(world));
   const CheckpointResult result = measure_checkpoints(world, kSamples);
@@ -166,22 +169,23 @@ int time_checkpoints(const Options& options, World& world) {
 
 // Several ranks: rank 0 prints.
 int time_ranks(const Options& options, World& world) {
-  check(options.device == "cpu", "--comm and --step under mpirun: ranks talk through host memory");
-  check(options.step || options.comm, "under mpirun: bench --comm, --step or --checkpoint");
+  check(options.device == "cpu",
+        "--device cuda: --comm and --step run on the CPU under mpirun; leave it out");
+  check(options.step || options.comm, "under mpirun, give --comm, --step or --checkpoint");
   check(options.training == StepOptions{} && !options.small && !options.serve && options.words.empty(),
-        "under mpirun models and variants are fixed: leave out all but --seconds, --threads and, with "
+        "under mpirun the models and variants are fixed: give only --seconds, --threads and, with "
         "--comm, --json");
   set_thread_count(options.threads > 0 ? options.threads : threads_for(world));
   const Machine machine = this_machine(Device::cpu());
   if (world.rank() == 0)
-    std::cout << machine.processor << ", " << machine.threads << " threads to a rank, commit "
+    std::cout << machine.processor << ", " << machine.threads << " threads per rank, commit "
               << machine.commit << "\n\n";
   if (options.comm) {
     const std::vector<CommResult> results = measure_comm(world, options.seconds_or(kCaseSeconds));
     if (world.rank() == 0 && !options.json_file.empty())
       write_whole_file(options.json_file, to_json(machine, results));
   } else {
-    check(options.json_file.empty(), "--json: steps on several ranks have no JSON form");
+    check(options.json_file.empty(), "--json: steps on several ranks have no JSON output");
     for (const char* compute : {"fp32", "bf16"}) {
       const auto results =
           measure_strategies(world, {.compute = compute, .seconds = options.seconds_or(kStrategySeconds)});
@@ -191,11 +195,11 @@ int time_ranks(const Options& options, World& world) {
   return 0;
 }
 
-// The PTX machine takes the place of the CUDA runtime at link time, so a program of its own runs on it.
+// The PTX machine replaces the CUDA runtime at link time, so this needs another program.
 [[noreturn]] void become_vm_bench(const Options& options) {
   const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "ptx_vm_bench";
   check(std::filesystem::exists(program), "--vm: this build has no ", program.filename().string(),
-        "; it takes an nvcc to build it: configure with one on the PATH");
+        "; configure a build with nvcc on the PATH to get it");
   std::vector<std::string> words{program.string()};
   words.insert(words.end(), options.words.begin(), options.words.end());
   if (options.list) words.emplace_back("--list");
@@ -243,7 +247,8 @@ int run(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Times the ops of Flatshard on large shapes, beside the ceilings of this machine.");
+  CLI::App app(
+      "Times the ops of Flatshard on large shapes and compares them with the peak rates of this machine.");
   Options options;
   declare(app, options);
   try {

@@ -9,7 +9,7 @@ double waited_seconds() {
   double nanoseconds = 0;
   std::error_code absent;
   for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", absent)) {
-    std::ifstream in(thread.path() / "schedstat");  // nanoseconds run, nanoseconds waited, turns
+    std::ifstream in(thread.path() / "schedstat");  // nanoseconds run, nanoseconds waited, time slices
     double ran = 0, waited = 0;
     if (in >> ran >> waited) nanoseconds += waited;
   }

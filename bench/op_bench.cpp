@@ -11,7 +11,7 @@
 namespace flatshard::bench {
 namespace {
 
-// What all cases are timed with.
+// The machine, its ceilings and the harness, shared by all cases.
 struct Bench {
   explicit Bench(const OpOptions& o)
       : machine(this_machine(o.device)),
@@ -39,7 +39,7 @@ int time_ops(const OpOptions& o, std::ostream& out) {
   const std::vector<Case> cases = op_cases(o);
   Bench bench(o);
   std::vector<Result> results;
-  const auto write_json = [&] {  // at first to see that the file can be written
+  const auto write_json = [&] {  // first call: fails early if the file cannot be written
     if (!o.json_file.empty()) write_whole_file(o.json_file, to_json(bench.machine, bench.ceilings, results));
   };
   write_json();
@@ -62,7 +62,7 @@ void serve_ops(const OpOptions& o, std::istream& in, std::ostream& out) {
   for (std::string wanted; std::getline(in, wanted);) {
     const auto c =
         std::find_if(cases.begin(), cases.end(), [&](const Case& each) { return label(each) == wanted; });
-    check(c != cases.end(), "no case is called \"", wanted, "\"; --list prints them all");
+    check(c != cases.end(), "there is no case \"", wanted, "\"; --list prints all cases");
     out << json_line(bench.harness.measure(*c)) << std::endl;
   }
 }

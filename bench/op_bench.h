@@ -1,6 +1,6 @@
 #pragma once
-// Times single ops on a device, beside its ceilings: the cases that are asked for, as a table and as JSON;
-// or, serving, those that another program asks for, one at a time, so that it can take turns with us.
+// Times single ops on a device against its ceilings: selected cases, as a table and as JSON; or, as a server,
+// one case per request, so that another program can interleave its own measurements.
 
 #include <iosfwd>
 #include <string>
@@ -11,23 +11,23 @@
 namespace flatshard::bench {
 
 struct OpOptions {
-  std::vector<std::string> words;  // that a case's label must all hold
+  std::vector<std::string> words;  // that the label of a case must all contain
   Device device = Device::cpu();
-  double seconds = 2;  // of samples, for one case
-  // Small cases and small ceilings: they show that the bench works, not what the machine can do.
+  double seconds = 2;  // of samples per case
+  // Small cases and ceilings, for tests of the program.
   bool small = false;
-  std::string json_file;  // empty: none
+  std::string json_file;  // empty: no file
 };
 
-// The cases that can be timed on the device; an Error where no label holds all words.
+// The selected cases that can be timed on the device. Throws Error if no label contains all words.
 std::vector<Case> op_cases(const OpOptions& options);
 
-// Prints the table as the cases are timed; the JSON file is whole after each of them. Returns the exit code:
-// 1 where an op was wrong.
+// Prints the table as the cases are timed, and updates the JSON file after each of them. Returns the exit
+// code: 1 if an op failed its check.
 int time_ops(const OpOptions& options, std::ostream& out);
 
-// Writes one line of JSON with machine and ceilings; then, for each line read, which is the label of a case,
-// one line of JSON with what was measured. Ends with the input.
+// Writes a line of JSON with machine and ceilings. Then reads labels of cases, one per line, and answers each
+// with a line of JSON with the result, until the end of the input.
 void serve_ops(const OpOptions& options, std::istream& in, std::ostream& out);
 
 }  // namespace flatshard::bench

@@ -1,6 +1,6 @@
 #pragma once
-// MPI's own collectives on f32, over all ranks: what ours are compared with. `part` is the number of elements
-// that a rank has of the whole.
+// MPI collectives on f32 over all ranks, for comparison. `part` is the number of elements in the shard of a
+// rank.
 
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// In a build without MPI there are never several ranks, and nobody comes here.
+// A build without MPI has only one rank and never calls these.
 
 #include "bench/plain_mpi.h"
 #include "runtime/check.h"

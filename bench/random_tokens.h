@@ -1,6 +1,6 @@
 #pragma once
-// Tokens in a temporary file, of a distribution that a model can learn something about: what steps are timed
-// on.
+// Random tokens in a temporary file, the data of timed steps. Their distribution is not uniform, so the loss
+// decreases.
 
 #include <optional>
 #include <string>

@@ -26,7 +26,7 @@ std::string short_exponent(double value) {  // 2e-05
   return text;
 }
 
-// "97%", with a star behind it where this ceiling bounds the case.
+// "97%", followed by a star if this ceiling bounds the case.
 std::string share(double rate, double ceiling, bool bounds) {
   if (ceiling <= 0 || rate <= 0) return "- ";
   return str(std::lround(100 * rate / ceiling), '%', bounds ? '*' : ' ');
@@ -48,7 +48,7 @@ std::string short_shape(std::string shape) {
   return shape;
 }
 
-// "of the copy bandwidth: median 93%; least 71% rope_forward 8 x 16 bf16, 80% ..."; "" of no case.
+// "of the copy bandwidth: median 93%; least 71% rope_forward 8 x 16 bf16, 80% ..."; "" without cases.
 std::string shares_line(const std::vector<Result>& results, bool matrix_bound) {
   constexpr size_t kLeast = 3;
   std::vector<std::pair<double, const Result*>> shares;
@@ -136,13 +136,12 @@ std::string head_lines(const Machine& m, const Ceilings& c) {
                          str(c.bf16->how(), m.device == "cpu" ? str(", ", bf16_products()) : ""));
   if (!c.no_matrix.empty()) text += str("  matrix: ", c.no_matrix, '\n');
   return text +
-         "A star marks the ceiling that bounds the case, and floor is the time that it allows, in us. A "
-         "tilde\n"
-         "marks times during which other programs had the processors.\n";
+         "A star marks the ceiling that bounds the case; floor is the least time that it allows, in us.\n"
+         "A tilde marks times that other programs on the processors disturbed.\n";
 }
 
 std::string drift_lines(Ceilings& c) {
-  std::string text = "ceilings, at the start and now\n" + drift_line("copy", c.copy, "GB/s");
+  std::string text = "ceilings at the start and at the end\n" + drift_line("copy", c.copy, "GB/s");
   if (c.f32) text += drift_line("matrix f32", *c.f32, "GFLOP/s");
   if (c.bf16) text += drift_line("matrix bf16", *c.bf16, "GFLOP/s");
   return text;
@@ -158,8 +157,8 @@ std::string summary_lines(const std::vector<Result>& results) {
   if (early > 0) text += str(early, " reached the time limit before 20 samples (--seconds)\n");
   const auto disturbed = count([](const Result& r) { return r.disturbed; });
   if (disturbed > 0)
-    text += str("warning: other programs had the processors during ", disturbed,
-                disturbed == 1 ? " case; its time means" : " cases; their times mean", " little\n");
+    text += str("warning: other programs used the processors during ", disturbed,
+                disturbed == 1 ? " case; its time is" : " cases; their times are", " not reliable\n");
   return text;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// What the benchmark prints: a head with the machine and its ceilings, one aligned line per case, and the
-// same as JSON with every number in full.
+// The output of the benchmark: a header with the machine and its ceilings, an aligned line per case, and the
+// same as JSON in full precision.
 
 #include <string>
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace flatshard::bench {
 
-// Column widths for the cases to come.
+// A table with columns wide enough for the given cases.
 struct Table {
   explicit Table(const std::vector<Case>& cases);
   std::string header() const;
@@ -23,17 +23,17 @@ struct Table {
   int op_width_, shape_width_;
 };
 
-// At least so many significant digits, without an exponent: "12.35", "123.5", "12346".
+// Formats at least `count` significant digits, without an exponent: "12.35", "123.5", "12346".
 std::string digits(double value, int significant = 4);
 
 std::string head_lines(const Machine& machine, const Ceilings& ceilings);
-// How far the ceilings moved since the start: measures them again.
+// Measures the ceilings again and reports their drift since the start.
 std::string drift_lines(Ceilings& ceilings);
 std::string summary_lines(const std::vector<Result>& results);
 
 // {"machine": ..., "ceilings": ..., "cases": [...]}
 std::string to_json(const Machine& machine, const Ceilings& ceilings, const std::vector<Result>& results);
-// The same without the cases, and one case, each on one line.
+// The same without the cases, on one line; one case, on one line.
 std::string json_line(const Machine& machine, const Ceilings& ceilings);
 std::string json_line(const Result& result);
 // {"machine": ..., "collectives": [...]}

@@ -1,4 +1,4 @@
-// The JSON form of a run. Times are in seconds, rates in bytes and operations per second.
+// The JSON report. Times are in seconds, rates in bytes and operations per second.
 
 #include <nlohmann/json.hpp>
 
@@ -84,7 +84,7 @@ Json json_of(const CommResult& r) {
           {"seconds", json_of(r.ours)},
           {"algorithm_rate", r.algorithm_rate()},
           {"bus_rate", r.bus_rate()},
-          {"beside", r.beside},
+          {"beside", r.mpi_call},
           {"beside_seconds", json_of(r.plain)},
           {"ratio", r.ratio},
           {"samples", r.samples}};

@@ -11,7 +11,7 @@ namespace flatshard::bench {
 namespace {
 
 constexpr int kWarmUp = 2, kLeastSteps = 5;
-constexpr int64_t kBatches = 64;  // before the tokens begin again
+constexpr int64_t kBatches = 64;  // before the tokens repeat
 constexpr double kCeilingSeconds = 0.1;
 
 struct Shape {
@@ -48,8 +48,8 @@ const std::vector<Shape>& shapes() {
       {"qwen2.5-0.5b", qwen(24, 896, 14, 4864)},
       {"qwen2.5-1.5b", qwen(28, 1536, 12, 8960)},
       {"llama3-8b", llama3(32)},
-      {"llama3-8b-16-layers", llama3(16)},  // where the whole does not fit
-      {"llama3-8b-4-layers", llama3(4)},    // or not beside another system's
+      {"llama3-8b-16-layers", llama3(16)},  // for devices that cannot hold the full model
+      {"llama3-8b-4-layers", llama3(4)},    // for two systems in memory at once
       {"tiny", {.family = "llama", .layers = 2, .hidden = 64, .heads = 2, .ffn = 128, .vocab = 256}},
   };
   return all;
@@ -60,7 +60,7 @@ const ModelConfig& shape_named(const std::string& name) {
     if (name == shape.name) return shape.model;
   std::string names;
   for (const std::string& each : step_models()) names += " " + each;
-  fail(str("there is no model \"", name, "\" to time; there are", names));
+  fail(str("--model is \"", name, "\", must be one of", names));
 }
 
 Config config_of(const StepOptions& o) {
@@ -114,11 +114,11 @@ struct StepBench::Training {
         machinery(setup, world),
         ceilings(all_ceilings),
         matrix(ceilings.matrix(setup.compute)) {
-    check(matrix != nullptr, "there is no matrix ceiling: ", ceilings.no_matrix);
+    check(matrix != nullptr, "--step needs a matrix ceiling: ", ceilings.no_matrix);
     machinery.engine().initialise();
   }
 
-  double step() {  // its loss
+  double step() {  // returns the loss
     const auto r = machinery.engine().step(data, {.data_step = number,
                                                   .update = number + 1,
                                                   .lr = 1e-4,
@@ -162,7 +162,7 @@ StepResult StepBench::measure(double limit) {
     copy_rates.push_back(t.ceilings.copy.sample(kCeilingSeconds));
     const double waited = waited_seconds();
     seconds.push_back(seconds_of([&] { result.loss = t.step(); }));
-    constexpr double kQuietShare = 0.02;  // of the step's time spent waiting for a processor
+    constexpr double kQuietShare = 0.02;  // fraction of a step spent waiting for a processor
     if (waited_seconds() - waited < kQuietShare * seconds.back()) quiet_seconds.push_back(seconds.back());
     spent += seconds.back();
   }

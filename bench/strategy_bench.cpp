@@ -26,7 +26,7 @@ Config small_llama(const StrategyOptions& options, int ranks) {
   return c;
 }
 
-// One way to train the model, with what it has measured so far.
+// A training run with one strategy, and its measurements.
 class Variant {
  public:
   Variant(std::string name, Config config, World& world, const TokenFile& file)
@@ -118,7 +118,7 @@ std::string strategy_table(const std::vector<StrategyResult>& results, const std
                            int ranks) {
   std::ostringstream out;
   out << ranks << " ranks, " << compute << ", llama, 4 layers, hidden 512, " << results.front().tokens / ranks
-      << " tokens on each rank, " << results.front().steps << " steps of each variant in turn\n"
+      << " tokens on each rank, " << results.front().steps << " interleaved steps of each variant\n"
       << "                           step ms  p10..p90 ms   / " << results.front().name
       << "   exposed comm ms  p10..p90      received MB  tokens/s  gradient norm\n"
       << std::fixed;

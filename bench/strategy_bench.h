@@ -1,8 +1,8 @@
 #pragma once
-// Times whole training steps on several ranks: sharded parameters beside replicated ones, and prefetching
-// beside gathering when values are needed. All variants live in one process and take turns, step by step, on
-// the same data; a time is that of the slowest rank. The model is one on which compute dominates: a Llama of
-// 4 layers, hidden 512, on batches of 4 sequences of 256 tokens for each rank.
+// Times training steps on several ranks: sharded against replicated parameters, and prefetching against
+// gathering on demand. The variants are interleaved step by step in one process on the same data. A time is
+// that of the slowest rank. Compute dominates in the model, a Llama with 4 layers, hidden 512, and 4
+// sequences of 256 tokens per rank.
 
 #include <string>
 #include <vector>
@@ -14,21 +14,21 @@ namespace flatshard::bench {
 
 struct StrategyResult {
   std::string name;
-  int64_t tokens = 0;    // of a step, over all ranks
-  int64_t received = 0;  // bytes that each rank receives in a step
+  int64_t tokens = 0;    // per step, over all ranks
+  int64_t received = 0;  // bytes that each rank receives per step
   int steps = 0;
-  Spread seconds;        // of a step
-  Spread exposed;        // seconds of a step in which compute waited for communication, mean over ranks
-  double ratio = 1;      // to the first variant: median over neighbours in time
-  double grad_norm = 0;  // of the last step: the same bits for all
+  Spread seconds;        // per step
+  Spread exposed;        // seconds per step in which compute waits for communication, mean over ranks
+  double ratio = 1;      // to the first variant: median over neighboring steps
+  double grad_norm = 0;  // of the last step: equal bits in all variants
 };
 
 struct StrategyOptions {
   std::string compute = "bf16";
-  double seconds = 20;  // of steps, of all variants together
+  double seconds = 20;  // of steps, over all variants
 };
 
-// no_shard, full_shard with prefetching and without.
+// The variants: no_shard, full_shard with and without prefetching.
 std::vector<StrategyResult> measure_strategies(World& world, const StrategyOptions& options);
 
 std::string strategy_table(const std::vector<StrategyResult>& results, const std::string& compute, int ranks);

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# The stages of bench/on_gpu, sourced by it. Each runs in a shell of its own and says on its standard output what is worth
-# reading; it ends with $SKIPPED, after a line with the reason, where this machine cannot run it. They read:
-#   ROOT, BUILD, DEPS   the sources, the build and the folder of headers      PYTHON   a Python that may have torch
-#   OUT, COMMIT         where to write, what is measured                      LIMIT    seconds that the stage may take
+# The stages of bench/on_gpu, sourced by it. Each runs in its own shell and prints its results to standard output. If the
+# machine cannot run it, it prints the reason and exits with $SKIPPED. Stages read:
+#   ROOT, BUILD, DEPS   folders of the sources, the build and the headers     PYTHON   a Python, possibly with torch
+#   OUT, COMMIT         output folder, measured commit                        LIMIT    time limit of the stage in seconds
 #   DRY                 not empty: small shapes, without a GPU
 export SKIPPED=77
 
@@ -23,7 +23,7 @@ gpu_slug() { # "NVIDIA H200" -> "h200"
   fi
 }
 
-# What a program says of its version, on one line.
+# The first line of the output of a command.
 first_line() {
   "$@" 2>&1 | head -n 1 || true
 }
@@ -57,7 +57,7 @@ torch_version() {
   "$PYTHON" -c 'import torch; print(torch.__version__, "cuDNN", torch.backends.cudnn.version())' 2>/dev/null || echo none
 }
 
-# For this GPU alone, to be quick. What nvcc calls 90a has all that 90 has.
+# Only the architecture of this GPU, for a fast build. 90a includes all of 90.
 architecture() {
   local number
   number=$(gpu_says compute_cap | tr -d .)
@@ -65,8 +65,8 @@ architecture() {
   echo "$number-real"
 }
 
-# Options for a CUDA toolkit without cuBLASLt, as pip installs it: PyTorch has brought the library, under a name with a
-# version and without the one that linkers look for.
+# CMake options for a CUDA toolkit without cuBLASLt, as installed by pip: uses the library of PyTorch, whose file name has
+# a version, so that linkers need a link to it.
 cublas_options() {
   local toolkit library links=$BUILD/cublas
   toolkit=$(dirname "$(dirname "$(realpath "$(command -v nvcc)")")")
@@ -83,7 +83,7 @@ cublas_options() {
 }
 
 stage_build() {
-  [ -z "$DRY" ] || skip_stage "a dry run takes the programs that are in $BUILD"
+  [ -z "$DRY" ] || skip_stage "a dry run uses the programs in $BUILD"
   local options=() launcher
   if command -v ninja >/dev/null; then options+=(-G Ninja); fi
   if launcher=$(command -v ccache); then
@@ -96,7 +96,7 @@ stage_build() {
   cmake --build "$BUILD" --parallel "$(nproc)" --target flatshard_tests
 }
 
-# A program of the build, or the reason to skip the stage.
+# The path of a program of the build; fails if it does not exist.
 program() {
   [ -x "$BUILD/bin/$1" ] || return 1
   echo "$BUILD/bin/$1"
@@ -110,18 +110,18 @@ stage_tests() {
   else
     tests=$(program flatshard_tests) || skip_stage "flatshard_tests was not built"
     "$tests" --test-suite=gpu --duration=true | tee "$OUT/tests.txt"
-    ! grep -q '^0 passed' "$OUT/tests.txt" # no GPU that a process can use skips them all
+    ! grep -q '^0 passed' "$OUT/tests.txt" # without a usable GPU all tests are skipped
   fi
 }
 
 stage_sanitize() {
   local sanitizer tests tool codes=() code=0
   sanitizer=$(command -v compute-sanitizer) || skip_stage "there is no compute-sanitizer on the PATH"
-  [ -z "$DRY" ] || skip_stage "compute-sanitizer needs a GPU; ptx_vm_tests looks for the same errors without one"
+  [ -z "$DRY" ] || skip_stage "compute-sanitizer needs a GPU; ptx_vm_tests detects the same errors without one"
   tests=$(program flatshard_tests) || skip_stage "flatshard_tests was not built"
-  for tool in memcheck racecheck synccheck initcheck; do # side by side: they wait more than they compute
+  for tool in memcheck racecheck synccheck initcheck; do # in parallel: they mostly wait
     timeout "$((LIMIT - 5))" "$sanitizer" --tool "$tool" --error-exitcode 9 --print-limit 5 "$tests" \
-      "every op with a CUDA twin equals its formula" >"$OUT/logs/$tool.txt" 2>&1 &
+      "every op with a CUDA kernel matches its formula" >"$OUT/logs/$tool.txt" 2>&1 &
     codes+=("$!:$tool")
   done
   for tool in "${codes[@]}"; do
@@ -145,7 +145,8 @@ stage_ops() {
   "$bench" --device cuda --seconds 0.2 --json "$OUT/ops-f32.json" f32
 }
 
-# The same few steps on the CPU and on the GPU, alone and with ranks that share it: equal losses, equal bits.
+# Runs the same few steps on the CPU and on the GPU, with one rank and with several that share it: losses must be equal on
+# both, and bits for any number of ranks.
 stage_ranks() {
   local train prepare folder ranks device=cuda steps=10 status=0 mpirun
   train=$(program train) || skip_stage "train was not built"
@@ -182,17 +183,18 @@ stage_ranks() {
     echo "the weights differ between numbers of ranks"
     status=1
   }
-  # Sums in another order, of values with 8 bits: the losses agree to a hundredth.
+  # The order of sums differs, and values have 8 significant bits: losses must agree within 1%.
   sed -n 's/.*eval loss //p' "$folder/reference" "$folder/$device-1.txt" | awk '
     { loss[NR] = $1 }
     END { exit !(NR == 2 && loss[1] > 0 && (loss[2] / loss[1] - 1) ^ 2 < 1e-4) }' || {
-    echo "the loss differs from the CPU's"
+    echo "the loss differs from that on the CPU"
     status=1
   }
   return $status
 }
 
-# Steps of 16384 tokens, of the largest model as many as 141 GB may hold. What does not fit the memory says so, and the next one begins.
+# Steps of 16384 tokens, or fewer for the largest model, to fit 141 GB. A model that exceeds the memory is reported, and the
+# next one runs.
 stage_steps() {
   local bench model length batch options status=0 said
   bench=$(program bench) || skip_stage "bench was not built"
@@ -225,7 +227,7 @@ LIST
 
 stage_peers() {
   local bench device=(--device cuda)
-  "$PYTHON" -c 'import torch' 2>/dev/null || skip_stage "$PYTHON has no torch; name one that has with PYTHON"
+  "$PYTHON" -c 'import torch' 2>/dev/null || skip_stage "$PYTHON has no torch; set PYTHON to one with torch"
   bench=$(program bench) || skip_stage "bench was not built"
   if [ -n "$DRY" ]; then device=(--device cpu); fi
   "$PYTHON" "$ROOT/bench/peers/on_gpu.py" "${device[@]}" --bench "$bench" --seconds "$((LIMIT - 5))" --json "$OUT/peers.json"

@@ -14,7 +14,7 @@ struct Setting {
   int64_t Hq, Hkv, D;
   bool causal = true;
   int64_t window = 0;
-  std::vector<int64_t> keys{};  // of each document; empty: as many as queries
+  std::vector<int64_t> keys{};  // of each document; empty: like queries
   bool packed = false;          // q, k and v are heads of one tensor
 
   bool own_keys() const { return !keys.empty(); }
@@ -28,9 +28,9 @@ int64_t total(const std::vector<int64_t>& lengths) {
   return sum;
 }
 
-// --- the formula: every score of every document, in double
+// --- reference: all scores of all documents, in double
 
-struct Head {  // one head of a (rows, heads, D) tensor, read or written
+struct Head {  // one head of a (rows, heads, D) tensor
   std::vector<double>& values;
   int64_t heads, head, D;
   double& at(int64_t row, int64_t d) const {
@@ -83,13 +83,13 @@ void formula(Values& values, const Setting& s) {
   }
 }
 
-// --- the calls
+// --- calls
 
 struct Operands {
   Heads q, k, v;
 };
 
-// prefix "" or "d"
+// `prefix` is "" or "d".
 Operands operands(const Tensors& t, const Setting& s, const std::string& prefix) {
   if (!s.packed) return {t[prefix + "q"], t[prefix + "k"], t[prefix + "v"]};
   const Tensor qkv = t[prefix + "qkv"];
@@ -123,7 +123,7 @@ AttentionBackward backward_args(const Tensors& t, const Setting& s) {
           .scale = s.scale()};
 }
 
-// --- the cases
+// --- cases
 
 // "7+3*1024" for a document of 7 rows and three of 1024.
 std::string name_of(const std::vector<int64_t>& lengths) {
@@ -203,13 +203,14 @@ Case backward_case(DType dtype, const Setting& s) {
       .flops = [=](const Tensors& t) { return flops(backward_args(t, s)); },
       .reference = [=](Values& v) { formula(v, s); },
       .gradients = true,
-      // dq and dk are differences do v - do o, in which o is rounded: its error is large beside them.
+      // dq and dk contain differences do v - do o, which amplify the rounding error of o.
       .tolerance_factor = dtype == DType::f32 ? 1.0 : 4.0,
       .matrix_bound = true};
 }
 
-// Documents of one row, of no row and beyond a block, boundaries at a block's edge; groups of heads; head
-// sizes that are odd, a vector and more; windows of one row and larger than all; rows that see nothing.
+// Documents of one row, empty ones, ones longer than a block, boundaries at block edges; grouped heads; head
+// sizes that are odd, one vector and more; windows of one row and larger than the document; fully masked
+// rows.
 const std::vector<Setting>& test_settings() {
   static const std::vector<Setting> all{
       {.queries = {1}, .Hq = 1, .Hkv = 1, .D = 1},
@@ -234,7 +235,7 @@ const std::vector<Setting>& forward_settings() {
   static const std::vector<Setting> all{
       {.queries = {270, 64}, .Hq = 2, .Hkv = 1, .D = 64, .packed = true},
       {.queries = {30, 131}, .Hq = 1, .Hkv = 1, .D = 96, .window = 70},
-      // One pair of a tile is hidden, by the window and by causality.
+      // A single masked pair in a tile, by the window and by causality.
       {.queries = {192}, .Hq = 1, .Hkv = 1, .D = 8, .window = 191},
       {.queries = {66}, .Hq = 1, .Hkv = 1, .D = 8, .keys = {128}},
       {.queries = {1, 17}, .Hq = 2, .Hkv = 2, .D = 256, .keys = {130, 64}},
@@ -247,7 +248,7 @@ struct TypedSetting {
   Setting setting;
 };
 
-// Every size of the CUDA twin's tiles, with lengths that no tile divides; every key is seen.
+// All tile sizes of the CUDA kernel, with lengths that are not multiples of tiles; no masked keys.
 const std::vector<TypedSetting>& vm_settings() {
   static const std::vector<TypedSetting> all{
       {DType::bf16, {.queries = {130}, .Hq = 2, .Hkv = 1, .D = 64, .packed = true}},
@@ -271,7 +272,7 @@ const std::vector<Setting>& bench_settings() {
   return all;
 }
 
-// What is published for other kernels: 16384 tokens in sequences of 1024 to 16384, heads of 2048 together.
+// The shapes of published benchmarks: 16384 tokens in sequences of 1024 to 16384, hidden size 2048.
 std::vector<Setting> gpu_settings() {
   constexpr int64_t kTokens = 16384, kWidth = 2048;
   std::vector<Setting> all;

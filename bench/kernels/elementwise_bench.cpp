@@ -39,7 +39,7 @@ Case add_case(DType dtype, int64_t n) {
               }};
 }
 
-// The residual stream's form: y is a.
+// In place, as for the residual stream: y is a.
 Case add_in_place_case(DType dtype, int64_t n) {
   const auto arguments = [=](const Tensors& t) -> Add { return {.y = t["a"], .a = t["a"], .b = t["b"]}; };
   return {.op = "add",
@@ -97,7 +97,7 @@ std::vector<Case> elementwise_cases(Scale scale) {
       if (!golden) cases.push_back(add_in_place_case(dtype, n));
       cases.push_back(scale_case(dtype, n));
     }
-    if (!golden) cases.push_back(add_case(dtype, 8205));  // several blocks of work on every device
+    if (!golden) cases.push_back(add_case(dtype, 8205));  // several blocks on every device
   }
   return cases;
 }

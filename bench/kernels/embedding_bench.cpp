@@ -8,8 +8,8 @@ namespace {
 
 struct Sizes {
   int64_t N, V, C;
-  int64_t P = 0;          // 0: no table of positions
-  bool distinct = false;  // no token stands twice
+  int64_t P = 0;          // 0: no positions
+  bool distinct = false;  // no repeated tokens
 };
 
 void formula(Values& v, const Sizes& s) {
@@ -26,7 +26,7 @@ std::string name_of(const Sizes& s) {
   return str(s.N, " x ", s.C, " of ", s.V, s.P > 0 ? str(" + ", s.P) : "");
 }
 
-// Random tokens; about a quarter of them are the last of the vocabulary, so that a row is added to often.
+// Random tokens. About a quarter of them are the last of the vocabulary, so that one row is added to often.
 Arg tokens(const Sizes& s) {
   return {"tokens", DType::i32, {s.N}, Role::constant, [=](int64_t n, double unit) {
             if (s.distinct) return static_cast<double>(37 * n % s.V);
@@ -34,7 +34,7 @@ Arg tokens(const Sizes& s) {
           }};
 }
 
-// Documents of P positions, one after the other.
+// Consecutive documents of P positions.
 Arg positions(const Sizes& s) {
   return {"positions", DType::i32, {s.N}, Role::constant, [=](int64_t n, double) {
             return static_cast<double>(n % s.P);
@@ -91,7 +91,7 @@ Case backward_case(DType dtype, const Sizes& s) {
 
 std::vector<Sizes> sizes(Scale scale) {
   if (scale == Scale::bench) return {{16384, 50257, 768}, {16384, 50257, 768, 1024}, {8192, 32000, 2048}};
-  // Declared are the bytes of tokens that all differ.
+  // min_bytes assumes distinct tokens.
   if (scale == Scale::vm) return {{64, 64, 2048, 0, true}, {64, 64, 1024, 64, true}};
   if (scale == Scale::golden) return {{12, 7, 40, 5}};
   return {{1, 1, 1}, {5, 3, 7}, {9, 4, 16, 3}, {70, 6, 5, 70}, {2, 2, 131}, {3, 2, 130, 2}};

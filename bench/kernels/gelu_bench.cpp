@@ -9,7 +9,7 @@
 namespace flatshard::bench {
 namespace {
 
-// Inputs reach into both tails.
+// Inputs cover both tails.
 double wide(int64_t, double unit) { return 12 * unit - 6; }
 
 double formula(double x) {

@@ -1,5 +1,5 @@
-// Cases of the matrix product and of the bias gradient. A product is its own derivative, so only values are
-// checked.
+// Cases of the matrix product and of the bias gradient. Only values are checked, since gradients of a product
+// are products.
 
 #include <array>
 
@@ -101,8 +101,8 @@ std::vector<Case> test_cases() {
     cases.push_back(bias_case(dtype, 1, 5));
     cases.push_back(bias_case(dtype, 130, 9));
   }
-  // Several tiles in both directions, with narrower ones at the edges, and more of K than the plain loop
-  // takes at once.
+  // Several tiles in both directions with narrower ones at the edges, and K above the block of the plain
+  // implementation.
   cases.push_back(gemm_case({DType::f32, DType::f32, 300, 170, 90, {.transpose_b = true, .bias = true}}));
   cases.push_back(
       gemm_case({DType::bf16, DType::f32, 150, 300, 111, {.transpose_a = true, .accumulate = true}}));
@@ -127,7 +127,7 @@ std::vector<Case> bench_cases() {
   };
   add(DType::bf16, 4096, 4096, 4096, {});
   add(DType::bf16, 8192, 8192, 8192, {});
-  // Linear layers of 8 and 1.5 billion parameters: y, dx, dw.
+  // Linear layers of models with 8 and 1.5 billion parameters: y, dx, dw.
   for (const auto& [tokens, in, out] : {std::array<int64_t, 3>{8192, 4096, 14336}, {16384, 1536, 8960}}) {
     add(DType::bf16, tokens, out, in, {.transpose_b = true});
     add(DType::bf16, tokens, in, out, {});
@@ -143,7 +143,7 @@ std::vector<Case> gemm_cases(Scale scale) {
   if (scale == Scale::test) return test_cases();
   if (scale == Scale::bench) return bench_cases();
   std::vector<Case> cases;
-  if (scale == Scale::vm) {  // products are a library's
+  if (scale == Scale::vm) {  // products come from a library
     for (const DType dtype : {DType::f32, DType::bf16}) cases.push_back(bias_case(dtype, 1024, 512));
     return cases;
   }

@@ -1,4 +1,4 @@
-// Cases of parameter initialisation, shared by tests and benchmark.
+// Cases of parameter initialization, shared by tests and benchmark.
 
 #include <cmath>
 #include <numbers>

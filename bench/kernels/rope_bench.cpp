@@ -1,5 +1,5 @@
-// Cases of RoPE, shared by tests and benchmark: on a tensor of its own, out of a packed QKV matrix, and in
-// place inside one.
+// Cases of RoPE, shared by tests and benchmark: on a separate tensor, from a packed qkv matrix, and in place
+// inside one.
 
 #include <cmath>
 #include <vector>
@@ -37,7 +37,7 @@ void make_table(Stream& s, Arena&, const Tensors& t) {
   s.sync();
 }
 
-// y, whose tokens lie y_stride apart, from x; what of y is not turned stays as it is.
+// Rotates x into y, whose tokens are y_stride apart; the rest of y is unchanged.
 void formula(const std::vector<double>& x, std::vector<double>& y, const std::vector<double>& positions,
              const Sizes& n, int64_t x_stride, int64_t y_stride) {
   for (int64_t t = 0; t < n.T; ++t)

@@ -52,7 +52,7 @@ Case squares_case(DType dtype, int64_t n, int64_t first) {
           .reference = [=](Values& v) { squares_formula(v, n, first); }};
 }
 
-// `size` is that of a partial: below and above the norm that is clipped.
+// `size` is the value of a partial, which puts the norm below or above the clip threshold.
 Case clip_case(DType dtype, int64_t partials, double size) {
   return {.op = "clip_coefficient",
           .shape = str(partials, " partials of ", size),

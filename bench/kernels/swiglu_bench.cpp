@@ -10,7 +10,7 @@ namespace {
 
 enum class Layout { separate, packed };
 
-// The part of gate and up (or of their gradients) that a case's layout holds.
+// gate and up, or their gradients, in the layout of a case.
 struct Pair {
   Tensor gate, up;
   int64_t row_stride;

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Times whole training steps of ours and of PyTorch in turns, and prints the ratio for each dtype.
+# Times training steps of Flatshard and PyTorch, interleaved, and prints the ratio for each dtype.
 #   bench/peers/compare.sh [--rounds N] [--seconds S] [--threads N] [--json FILE]
-# A round runs `build/bin/bench --step` and pytorch_step.py one after the other, every second round in the other order,
-# so that a machine that drifts drifts for both. PYTHON names a Python with torch (default: python3), BENCH the bench
-# (default: build/bin/bench). The limit in seconds is for the steps of one dtype.
+# A round runs `build/bin/bench --step` and pytorch_step.py, in alternating order, so that drift of the machine affects both
+# equally. PYTHON is a Python with torch (default: python3), BENCH the bench program (default: build/bin/bench).
+# --seconds limits the steps of one dtype.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-python3}
@@ -24,16 +24,16 @@ while [ $# -gt 0 ]; do
   esac
   case "$1" in
     --json) json=$2 ;;
-    *) [[ $2 =~ ^[1-9][0-9]*$ ]] || fail "$1 is $2, must be a whole number from 1" ;;&
+    *) [[ $2 =~ ^[1-9][0-9]*$ ]] || fail "$1 is $2, must be a positive integer" ;;&
     --rounds) rounds=$2 ;;
     --seconds) seconds=$2 ;;
     --threads) threads=$2 ;;
   esac
   shift 2
 done
-[ -x "$bench" ] || fail "there is no $bench; build it, or name it with BENCH"
-"$python" -c 'import torch' 2>/dev/null || fail "$python has no torch; name one that has with PYTHON"
-if [ -n "$json" ]; then # a wrong name must not cost the run
+[ -x "$bench" ] || fail "there is no $bench; build it, or set BENCH"
+"$python" -c 'import torch' 2>/dev/null || fail "$python has no torch; set PYTHON to one with torch"
+if [ -n "$json" ]; then # fail before the run
   [ -w "$(dirname "$json")" ] || fail "--json: cannot write $json"
 fi
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Times the training steps of llm.c's CPU program, or of any that prints a line with `took X ms` for each step.
-#   bench/peers/llm_c_step.sh DIR [STEPS]     DIR: a checkout of llm.c; STEPS that count (default: 10)
-#   bench/peers/llm_c_step.sh --self-test     time a made-up program instead, to test this script
-# It needs what Flatshard does not bring and does not fetch: the user's checkout of llm.c, and in it the weights and the
-# tokens that its README says how to get. DIR/train_gpt2 is built with DIR's Makefile where it is missing; PROGRAM names
-# another program there, THREADS the threads (default: 2). The first 2 steps warm up, and the program is ended after the
-# last. Tokens per second assume its batch of 4 sequences of 64 tokens; BATCH and SEQ say otherwise.
-# Its step is fp32, without clipping and without weight decay: less work than a step of `bench --step`.
+# Times the training steps of the CPU program of llm.c, or of any program that prints `took X ms` for each step.
+#   bench/peers/llm_c_step.sh DIR [STEPS]     DIR: a checkout of llm.c; STEPS: measured steps (default: 10)
+#   bench/peers/llm_c_step.sh --self-test     time a fake program, to test this script
+# It needs a checkout of llm.c with the weights and tokens that its README describes; it does not download them. If
+# DIR/train_gpt2 is missing, it is built with the Makefile of DIR; PROGRAM names another program there, THREADS the number
+# of threads (default: 2). 2 steps warm up before the measured ones, and the program is killed after the last. Tokens per
+# second assume batches of 4 sequences of 64 tokens; set BATCH and SEQ for others.
+# A step is fp32, without clipping and weight decay: less work than a step of `bench --step`.
 set -euo pipefail
 warm_up=2
 
@@ -18,10 +18,10 @@ fail() {
 build() { # DIR PROGRAM
   if [ -x "$1/$2" ]; then return; fi
   if ! make -C "$1" "$2" >&2; then fail "make $2 failed in $1"; fi
-  [ -x "$1/$2" ] || fail "make made no $2 in $1"
+  [ -x "$1/$2" ] || fail "make did not build $2 in $1"
 }
 
-# Prints the milliseconds of the program's steps after the warm-up, one a line, and ends it after the last.
+# Prints the milliseconds of the steps after the warm-up, one per line, and kills the program after the last.
 step_times() { # DIR PROGRAM STEPS
   local line seen=0 program
   exec 3< <(cd "$1" && OMP_NUM_THREADS=${THREADS:-2} exec stdbuf -oL "./$2" 2>&1)
@@ -31,14 +31,14 @@ step_times() { # DIR PROGRAM STEPS
       seen=$((seen + 1))
       if [ "$seen" -gt "$warm_up" ]; then echo "${BASH_REMATCH[1]}"; fi
     elif [ "$seen" -eq 0 ]; then
-      echo "  $line" >&2 # what it says of its model and data, or why it cannot start
+      echo "  $line" >&2 # a description of its model and data, or an error
     fi
   done
   kill "$program" 2>/dev/null || true
   exec 3<&-
 }
 
-# One line in the columns of `bench --step`, from milliseconds on standard input.
+# Prints a line in the columns of `bench --step` from milliseconds on standard input.
 step_line() { # TOKENS
   LC_ALL=C sort -n | LC_ALL=C awk -v tokens="$1" '
     function at(part,    place, below) {
@@ -53,17 +53,17 @@ step_line() { # TOKENS
 time_program() { # DIR STEPS
   local program=${PROGRAM:-train_gpt2} times count
   [ -d "$1" ] || fail "there is no folder $1"
-  [[ $2 =~ ^[1-9][0-9]*$ ]] || fail "STEPS is $2, must be a whole number from 1"
+  [[ $2 =~ ^[1-9][0-9]*$ ]] || fail "STEPS is $2, must be a positive integer"
   build "$1" "$program"
   times=$(step_times "$1" "$program" "$2")
   count=$(wc -w <<<"$times")
   [ "$count" -eq "$2" ] ||
-    fail "$program ended after $count of the $2 steps that count ($warm_up before them warm up)"
+    fail "$program ended after $count of $2 measured steps ($warm_up warm-up steps before them)"
   echo "llm.c, whole steps            tokens/s   step ms  p10..p90 ms"
   step_line $((${BATCH:-4} * ${SEQ:-64})) <<<"$times"
 }
 
-# A program that make must first build, that warms up slowly and says other things too, and goes on for ever.
+# Tests with a program that make must build, that warms up slowly, prints other lines too, and never ends.
 self_test() {
   local folder expected got
   folder=$(mktemp -d)
@@ -91,6 +91,6 @@ TEXT
 case "${1:-}" in
   -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0" ;;
   --self-test) self_test ;;
-  '' | -*) fail "the first argument is a folder or --self-test; see --help" ;;
+  '' | -*) fail "the first argument must be a folder or --self-test; see --help" ;;
   *) time_program "$1" "${2:-10}" ;;
 esac

@@ -12,13 +12,13 @@ import torch
 
 import torch_llama
 import torch_ops
-from turns import Clocks, Ours, Timer, compared, spread
+from interleave import Clocks, Ours, Timer, compared, spread
 
 ROUNDS = 2
 CASE_SECONDS, STEP_SECONDS = 0.25, 2.0
-OPS_SHARE = 0.6  # of the time; whole steps get the rest
-LEAST_FOR_A_STEP = 20  # seconds that must be left to begin with one
-# Model, sequence length, sequences, recompute; the most telling first. Both are in memory at the same time.
+OPS_SHARE = 0.6  # fraction of the time; training steps get the rest
+LEAST_FOR_A_STEP = 20  # in seconds; a step benchmark is not started with less
+# Model, sequence length, sequences, recompute; the most important first. Both systems are in memory at the same time.
 STEPS = [("qwen2.5-1.5b", 4096, 4, False), ("qwen2.5-0.5b", 1024, 16, False), ("llama3-8b-4-layers", 4096, 2, False),
          ("qwen2.5-0.5b", 8192, 2, False), ("qwen2.5-1.5b", 1024, 16, False), ("llama3-8b-4-layers", 8192, 1, False),
          ("qwen2.5-0.5b", 4096, 4, False), ("qwen2.5-1.5b", 8192, 2, False), ("llama3-8b-4-layers", 1024, 8, False)]
@@ -28,14 +28,14 @@ SMALL_OPS = ["rmsnorm_forward 192 x 2048 bf16", "rmsnorm_backward 192 x 2048 dx+
 
 
 class Report:
-    """The lines on the terminal, and the file."""
+    """The output on the terminal and in the file."""
 
     def __init__(self, o):
         self.path, self.clocks = o.json, Clocks()
         self.content = {"device": torch.cuda.get_device_name() if o.device == "cuda" else "cpu", "torch": torch.__version__,
                         "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(), "rounds": ROUNDS,
                         "small": o.device == "cpu", "ops": [], "steps": [], "not_run": []}
-        print(f"torch {torch.__version__} on {self.content['device']}; times are medians, peer/ours of {ROUNDS} rounds in turn\n"
+        print(f"torch {torch.__version__} on {self.content['device']}; times and peer/ours are medians of {ROUNDS} interleaved rounds\n"
               f"{'':<52} {'ours ms':>9} {'rate':>8} {'peer ms':>9} {'rate':>8}  {'of':<8} {'peer/ours':>9}  least..most  SM MHz  peer", flush=True)
         self.write()
 
@@ -71,20 +71,20 @@ def reason(error):
 
 
 def with_rates(result, work, unit):
-    """Work per second beside the seconds of ours and of each peer."""
+    """Adds the rate of work to ours and to each peer."""
     for of in (result["ours"], *result["peers"].values()):
         of["rate"] = work / of["seconds"]
     return {**result, "unit": unit}
 
 
 def time_op(ours, label, o):
-    """ROUNDS rounds of ours and of each peer that works; why the others do not."""
+    """Runs ROUNDS rounds of ours and of each peer that works; reports why the others do not."""
     timer, calls, failed = Timer(o.device), {}, {}
     for name, make in torch_ops.peers(label, o.device):
         try:
             calls[name] = make()
             calls[name]()
-        except Exception as error:  # a back end that refuses the shape is a result
+        except Exception as error:  # a back end may refuse the shape, which is a result
             calls.pop(name, None)
             failed[name] = reason(error)
     mine, theirs, details = [], {name: [] for name in calls}, []
@@ -116,9 +116,9 @@ def time_ops(report, o, end):
                 result = {"failed": {"case": reason(error)}}
             report.add("ops", label, result, began)
             if not ours.runs():
-                return report.not_run(wanted[i + 1:], "our bench has ended")
+                return report.not_run(wanted[i + 1:], "the bench has exited")
             if o.device == "cuda":
-                torch.cuda.empty_cache()  # ours needs the memory too
+                torch.cuda.empty_cache()  # for our process
 
 
 def time_step(model, length, batch, recompute, o):
@@ -154,7 +154,7 @@ def time_steps(report, o, end):
             return report.not_run([name_of(*step) for step in steps[i:]], "no time was left")
         try:
             result = time_step(model, length, batch, recompute, o)
-        except (RuntimeError, torch.cuda.OutOfMemoryError) as error:  # that it does not fit is a result
+        except (RuntimeError, torch.cuda.OutOfMemoryError) as error:  # exceeding the memory is a result
             result = {"failed": {"step": reason(error)}}
         report.add("steps", name, result, began)
         if o.device == "cuda":
@@ -164,13 +164,13 @@ def time_steps(report, o, end):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bench", required=True, help="our program")
-    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: small shapes, to see that it works")
-    parser.add_argument("--seconds", type=float, default=300, help="for all of it (default: %(default)s)")
+    parser.add_argument("--bench", required=True, help="path of the bench program")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="device (default: %(default)s); cpu uses small shapes, for a quick test")
+    parser.add_argument("--seconds", type=float, default=300, help="total time (default: %(default)s)")
     parser.add_argument("--json", metavar="FILE")
     o = parser.parse_args()
     if o.device == "cuda" and not torch.cuda.is_available():
-        parser.error("this Python's torch sees no GPU; --device cpu needs none")
+        parser.error("torch finds no GPU; --device cpu runs without one")
     began, report = time.monotonic(), Report(o)
     try:
         time_ops(report, o, began + OPS_SHARE * o.seconds)

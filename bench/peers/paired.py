@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Reads the rounds that compare.sh has left in a folder (ours.N, torch.N) and prints the medians over the rounds.
+"""Reads the rounds that compare.sh wrote to a folder (ours.N, torch.N) and prints the medians over the rounds.
 
-Ratios are taken within a round, between neighbours in time. A round in which other programs had the processors (a tilde)
-counts only where no round of that dtype is without.
+Ratios are computed per round. A round in which other programs used the processors (marked by a tilde) counts only if all
+rounds of that dtype are marked.
 """
 import argparse
 import json
@@ -17,7 +17,7 @@ STEPS = re.compile(r"(?P<dtype>fp32|bf16) +(?P<disturbed>~?) +(?P<tokens>\d+) to
 
 
 def read_steps(path):
-    """What was measured, by dtype."""
+    """The measurements by dtype."""
     found = {}
     with open(path) as file:
         for match in STEPS.finditer(file.read()):
@@ -30,7 +30,7 @@ def read_steps(path):
 
 
 def read_head(path):
-    """What stands before the steps: machine, compiler, versions."""
+    """The lines before the steps: machine, compiler, versions."""
     with open(path) as file:
         return [line.strip() for line in file.read().split("GPT-2 124M")[0].splitlines()
                 if not line.startswith(("A star", "marks")) and line.strip()]
@@ -74,7 +74,7 @@ def table(summaries):
 
 
 def write_json(path, content):
-    """Complete or not at all."""
+    """Writes a file completely or not at all."""
     with open(path + ".tmp", "w") as file:
         json.dump(content, file, indent=1)
         file.write("\n")
@@ -84,7 +84,7 @@ def write_json(path, content):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder")
-    parser.add_argument("--json", metavar="FILE", help="also write every number to this file")
+    parser.add_argument("--json", metavar="FILE", help="output file for the results in full precision")
     o = parser.parse_args()
     rounds = read_rounds(o.folder)
     summaries = [summary(rounds, dtype) for dtype in ("fp32", "bf16")]

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Times whole training steps of the GPT-2 124M shape in PyTorch on the CPU, as `build/bin/bench --step` times ours.
+"""Times training steps of the GPT-2 124M shape in PyTorch on the CPU, like `build/bin/bench --step` in Flatshard.
 
 A step is forward, backward, clipping of the global norm to 1 and AdamW, on random weights and on tokens of the same
-distribution. bf16 means float32 weights under torch.autocast. The first steps warm up, the median of the others counts;
-as in the bench, steps during which the threads waited for a processor are left out where enough others remain, else the
-line carries a tilde. Columns that only our bench knows (the floor, the ceilings) are missing.
+distribution. bf16 means float32 weights under torch.autocast. The result is the median after warm-up steps. As in the
+bench, steps during which the threads waited for a processor are excluded if enough others remain; otherwise the line is
+marked by a tilde. The columns for the floor and the ceilings, which only the bench measures, are missing.
 """
 import argparse
 import os
@@ -57,7 +57,7 @@ class Gpt2(nn.Module):
 
 
 def make_optimizer(model, fused):
-    """Our defaults: weight decay for matrices, none for norms, biases and embeddings."""
+    """The defaults of Flatshard: weight decay for matrices, none for norms, biases and embeddings."""
     def decays(name, p):
         return p.dim() == 2 and name.startswith("blocks.")
     named = list(model.named_parameters())
@@ -67,7 +67,7 @@ def make_optimizer(model, fused):
 
 
 def waited_seconds():
-    """How long this process's threads have stood ready without a processor; 0 where the system does not say."""
+    """How long the threads of this process have waited for a processor; 0 if the system does not report it."""
     nanoseconds = 0
     try:
         for thread in os.listdir("/proc/self/task"):
@@ -79,13 +79,13 @@ def waited_seconds():
 
 
 def make_batches(batch, length):
-    """As in the bench: u^3 over the vocabulary, so that there is something to learn."""
+    """Tokens u^3 over the vocabulary, as in the bench, so that the loss can decrease."""
     u = torch.rand(BATCHES, batch, length + 1, generator=torch.Generator().manual_seed(1))
     return (u ** 3 * (VOCAB - 1)).long()
 
 
 def measure(dtype, o):
-    """Seconds of the steps that count, whether they were disturbed, and the last loss."""
+    """The times of the measured steps, whether they were disturbed, and the last loss."""
     torch.manual_seed(1)
     model = Gpt2()
     optimizer = make_optimizer(model, fused=o.adamw == "fused")
@@ -118,7 +118,7 @@ def measure(dtype, o):
 
 
 def line(dtype, tokens, seconds, disturbed, loss):
-    """The columns of `bench --step`; without the floor and the ceilings, which PyTorch does not measure."""
+    """A line with the columns of `bench --step`, except for the floor and the ceilings."""
     tenths = statistics.quantiles(seconds, n=10, method="inclusive")
     median = statistics.median(seconds)
     return (f"{dtype:<6}{'~' if disturbed else '':<5}{tokens:4} tokens, {len(seconds):3} steps  {tokens / median:6.0f}"
@@ -136,14 +136,14 @@ def at_least(low):
 
 def parse_options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--batch", type=at_least(1), default=4, help="sequences (default: %(default)s)")
-    parser.add_argument("--seq", type=at_least(1), default=64, help="tokens of a sequence (default: %(default)s)")
+    parser.add_argument("--batch", type=at_least(1), default=4, help="sequences per step (default: %(default)s)")
+    parser.add_argument("--seq", type=at_least(1), default=64, help="tokens per sequence (default: %(default)s)")
     parser.add_argument("--threads", type=at_least(1), default=2, help="CPU threads (default: %(default)s)")
     parser.add_argument("--dtype", choices=["fp32", "bf16", "both"], default="both")
-    parser.add_argument("--seconds", type=at_least(0.1), default=10.0, help="of steps, for each dtype")
-    parser.add_argument("--warm-up", type=at_least(0), default=3, help="steps that do not count")
-    parser.add_argument("--adamw", choices=["fused", "foreach"], default="fused", help="torch's implementation")
-    parser.add_argument("--compile", action="store_true", help="run the model through torch.compile")
+    parser.add_argument("--seconds", type=at_least(0.1), default=10.0, help="time limit for the steps of one dtype (default: %(default)s)")
+    parser.add_argument("--warm-up", type=at_least(0), default=3, help="warm-up steps (default: %(default)s)")
+    parser.add_argument("--adamw", choices=["fused", "foreach"], default="fused", help="AdamW implementation of torch (default: %(default)s)")
+    parser.add_argument("--compile", action="store_true", help="compile the model with torch.compile")
     o = parser.parse_args()
     if o.seq > POSITIONS:
         parser.error(f"--seq {o.seq} is above the model's {POSITIONS} positions")

@@ -1,6 +1,6 @@
-"""A training step of a Llama or Qwen2 shape in PyTorch, by the recipe of our bench: bf16 weights and activations, fp32 masters
-and moments under the fused AdamW, the gradients' norm clipped to 1, fused attention; on a GPU each block and the loss compiled.
-Gradients are bf16, where ours are summed in fp32."""
+"""A training step of a Llama or Qwen2 shape in PyTorch with the recipe of Flatshard's bench: bf16 weights and activations, fp32
+masters and moments with fused AdamW, gradient norm clipped to 1, fused attention; on a GPU, compiled blocks and loss.
+Gradients are bf16, while Flatshard sums them in fp32."""
 import time
 from dataclasses import dataclass
 
@@ -98,7 +98,7 @@ class Training:
         self.device, self.tokens = device, batch * length
         with torch.device(device):
             self.model = Llama(shape, length, recompute, device)
-            # As in our bench: u^3 over the vocabulary, so that there is something to learn.
+            # u^3 over the vocabulary, as in the bench, so that the loss can decrease.
             self.batches = (torch.rand(64, batch, length + 1) ** 3 * (shape.vocab - 1)).long()
         self.weights = list(self.model.parameters())
         self.masters = [p.detach().clone() for p in self.weights]
@@ -123,7 +123,7 @@ class Training:
         return loss.item()  # waits for the device
 
     def seconds(self, limit):
-        """Of each step, for about so long, after two that do not count the first time."""
+        """The times of about `seconds` of steps. The first call starts with two warm-up steps."""
         while self.number < 2:
             self.step()
         steps, end = [], time.monotonic() + limit

@@ -1,7 +1,7 @@
-"""The ops of our bench in PyTorch, on the same shapes: peers(label, device) makes, from the name of a case, calls to time.
+"""The ops of Flatshard's bench in PyTorch, on the same shapes: peers(label, device) creates the calls for a case.
 
-A call takes the next of several sets of arguments, so that none lies in a cache, as ours does. What PyTorch does not do in
-the same way stands in the peer's name."""
+As in the bench, calls cycle through several sets of arguments to defeat the caches. The name of a peer states how its work
+differs."""
 import re
 
 import torch
@@ -9,10 +9,10 @@ import torch._functorch.config
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-CACHES = 3 * 64 << 20  # bytes that the sets of arguments exceed, as in our bench
+CACHES = 3 * 64 << 20  # the sets of arguments exceed this many bytes, as in the bench
 DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32}
 
-# In the order in which they are worth the time.
+# In the order of importance.
 PATTERNS = [r"attention_\w+ (16384|4\*4096) x 16/16 x 128 causal bf16", r"gemm (8192|16384) .* bf16", r"\w+norm_.* bf16",
             r"cross_entropy_\w+ \d{4,} x \d+ bf16", r"adamw .* bf16", r"attention_\w+ (16384|4\*4096) x 32/32 x 64 causal bf16",
             r"attention_\w+ .*/16 x 128 causal bf16", r"attention_\w+ .*/32 x 64 causal bf16", r"gemm \d{4,} .* bf16",
@@ -20,7 +20,7 @@ PATTERNS = [r"attention_\w+ (16384|4\*4096) x 16/16 x 128 causal bf16", r"gemm (
 
 
 def ordered(labels):
-    """The cases that have a peer, the most telling first."""
+    """The cases that have a peer, the most important first."""
     first = {}
     for pattern in PATTERNS:
         for label in labels:
@@ -30,7 +30,7 @@ def ordered(labels):
 
 
 class Rotation:
-    """Calls f on each set of arguments in turn."""
+    """Calls f on the sets of arguments, cyclically."""
 
     def __init__(self, f, make, device):
         first = make()
@@ -52,7 +52,7 @@ def compiled(f, device):
 
 
 def backward_of(forward, make, grads_of, device):
-    """Calls of the backward pass alone: the forward pass of every set of arguments is done before."""
+    """Calls of the backward pass only: the forward passes of all sets of arguments run before."""
     def with_graph():
         arguments = make()
         y = forward(*arguments)
@@ -151,7 +151,7 @@ MAKERS = {"attention": attention, "gemm": gemm, "rmsnorm": norm, "layernorm": no
 
 
 def peers(label, device):
-    """Pairs of a name and a function that makes the call."""
+    """Pairs of a name and a function that creates the call."""
     torch._functorch.config.donated_buffer = False  # backward passes run many times on one graph
     op, rest = label.split(" ", 1)
     shape, dtype = rest.rsplit(" ", 1)

@@ -1,4 +1,4 @@
-// How the benchmark chooses, checks and times cases; nothing here depends on how long anything takes.
+// How the benchmark selects, checks and times cases. No test depends on actual times.
 
 #include "bench/harness.h"
 
@@ -32,7 +32,7 @@ Case sum_case(double wrong = 0) {
   return c;
 }
 
-// Ceilings that need no machine: a pause counts as the copy of 1000 bytes.
+// Artificial ceilings: a pause counts as a copy of 1000 bytes.
 Ceilings pausing() {
   return {.copy = Ceiling({{"a pause", 1000, [] {
                               return seconds_of(
@@ -49,7 +49,7 @@ Result measured(const Case& c, const std::vector<Case>& tests) {
 
 }  // namespace
 
-TEST_CASE("the median and the tenths of samples lie between them by a straight line") {
+TEST_CASE("median and percentiles interpolate linearly between samples") {
   CHECK(quantile({3, 1, 2}, 0.5) == 2);
   CHECK(quantile({4, 1, 2, 3}, 0.5) == 2.5);
   CHECK(quantile({7}, 0.9) == 7);
@@ -57,22 +57,22 @@ TEST_CASE("the median and the tenths of samples lie between them by a straight l
   CHECK(s.median == 5);
   CHECK(s.p10 == doctest::Approx(1));
   CHECK(s.p90 == doctest::Approx(9));
-  CHECK(test::error_of([] { quantile({}, 0.5); }) == "the quantile of no samples");
+  CHECK(test::error_of([] { quantile({}, 0.5); }) == "quantile of an empty set of samples");
 }
 
-TEST_CASE("copies of the arguments exceed three caches, are at least two, and fit the memory") {
+TEST_CASE("copies of the arguments exceed three times the cache, are at least two, and fit memory") {
   const auto copies = [](int64_t bytes) {
     return copies_to_rotate(bytes, {.cache_bytes = 100, .memory_bytes = 1000});
   };
   CHECK(copies(400) == 2);
-  CHECK(copies(150) == 3);  // two copies are just three caches: not more
+  CHECK(copies(150) == 3);  // two copies equal three caches, but do not exceed them
   CHECK(copies(10) == 31);
   CHECK(copies(600) == 1);  // two do not fit
   CHECK(copies(5000) == 1);
   CHECK(copies_to_rotate(1, {.cache_bytes = 1 << 20}) == kMaxCopies);
 }
 
-TEST_CASE("a filter's words must all be in a case's label, and a filter without a case is an error") {
+TEST_CASE("a filter selects the cases whose labels contain all words, and no match is an error") {
   const std::vector<Case> all = all_cases(Scale::test);
   const std::vector<Case> some = select_cases(all, {"rmsnorm_forward", "bf16"});
   CHECK(some.size() < all.size());
@@ -83,14 +83,14 @@ TEST_CASE("a filter's words must all be in a case's label, and a filter without 
   CHECK(select_cases(all, {}).size() == all.size());
   CHECK(test::error_of([&] {
           select_cases(all, {"rmsnorm", "f37"});
-        }) == "no case matches \"rmsnorm f37\"; --list prints them all");
+        }) == "no case matches \"rmsnorm f37\"; --list prints all cases");
 }
 
-TEST_CASE("a right op is timed") {
+TEST_CASE("a correct op is timed") {
   const Result r = measured(sum_case(), {sum_case()});
   CHECK(r.was_timed());
   CHECK(r.samples >= 1);
-  CHECK(r.copies == 7);  // of 128 bytes, for three caches of 256
+  CHECK(r.copies == 7);  // of 128 bytes, to exceed 3 x 256
   CHECK(r.seconds.p10 <= r.seconds.median);
   CHECK(r.seconds.median <= r.seconds.p90);
   CHECK(r.copy_rate > 0);
@@ -98,7 +98,7 @@ TEST_CASE("a right op is timed") {
   CHECK(r.floor_seconds() == doctest::Approx(192 / r.copy_rate));
 }
 
-TEST_CASE("a wrong op gets no time, nor does one that no test case checks") {
+TEST_CASE("a wrong op is not timed, nor is one that no test case checks") {
   const Result wrong = measured(sum_case(), {sum_case(), sum_case(0.5)});
   CHECK_FALSE(wrong.was_timed());
   CHECK(wrong.accuracy.error > wrong.accuracy.tolerance);
@@ -113,7 +113,7 @@ TEST_CASE("a wrong op gets no time, nor does one that no test case checks") {
   CHECK(unchecked.accuracy.worst.empty());
 }
 
-TEST_CASE("the accuracy is that of the test case that uses most of its tolerance") {
+TEST_CASE("the accuracy comes from the test case closest to its tolerance") {
   Case lax = sum_case(0.01);
   lax.tolerance_factor = 1e3;
   lax.shape = "lax";
@@ -124,14 +124,14 @@ TEST_CASE("the accuracy is that of the test case that uses most of its tolerance
   CHECK(harness.accuracy(exact).passed());
 }
 
-TEST_CASE("an op without a CUDA twin is skipped on a GPU, with the reason") {
+TEST_CASE("an op without a CUDA kernel is skipped on a GPU, with the reason") {
   Ceilings ceilings = pausing();
   const Result r = Harness(Device::cuda(0), {sum_case()}, ceilings, kLimits).measure(sum_case());
-  CHECK(r.skipped == "no CUDA twin");
+  CHECK(r.skipped == "no CUDA kernel");
   CHECK_FALSE(r.was_timed());
 }
 
-TEST_CASE("timed calls take turns on copies with the same values") {
+TEST_CASE("timed calls cycle through copies with equal values") {
   Case c = sum_case();
   std::vector<const float*> seen;
   std::set<float> first_values;
@@ -149,7 +149,7 @@ TEST_CASE("timed calls take turns on copies with the same values") {
   CHECK(*first_values.begin() != 0);
 }
 
-TEST_CASE("an op that doubles its own output starts over long before it overflows") {
+TEST_CASE("the arguments of an op that doubles its output are reset before it overflows") {
   Case c = sum_case();
   float largest = 0;
   int64_t calls = 0;
@@ -160,6 +160,6 @@ TEST_CASE("an op that doubles its own output starts over long before it overflow
     ++calls;
   };
   const Result r = measured(c, {sum_case()});
-  CHECK(calls > 16 * r.copies);  // twice as often as the bound below allows without a fresh start
+  CHECK(calls > 16 * r.copies);  // twice as many as the bound below allows without a reset
   CHECK(largest <= 1.5f * 256);
 }

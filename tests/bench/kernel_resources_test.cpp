@@ -1,5 +1,4 @@
-// What ptxas gave our CUDA kernels: none keeps anything in the stack, which is memory, but for those listed
-// here.
+// The resources of the CUDA kernels: none uses the stack, which is memory, except those listed here.
 
 #include "bench/kernel_resources.h"
 
@@ -16,7 +15,7 @@ using namespace flatshard::bench;
 
 namespace {
 
-// Where a step in bf16 spends its time; each is there for every architecture.
+// The hot kernels of a bf16 step. Each must exist for every architecture.
 constexpr const char* kHot[] = {
     "forward_kernel<bf16, 64>(ForwardArguments*",
     "forward_kernel<bf16, 80>(ForwardArguments*",
@@ -53,7 +52,7 @@ constexpr Exception kExceptions[] = {
     {"key_gradient_kernel<float, *", 8},                 // f32, which is for comparison
     {"add_rows_kernel<float, 4>*", 16},                  // the same; around a call
     {"backward_kernel<float, 4>(BackwardPointers*", 8},  // the same
-    {"cross_entropy_kernel<8, *", 16},  // logits of 16 bits, which no step has; around a call
+    {"cross_entropy_kernel<8, *", 16},                   // 16-bit logits, which no step uses; around a call
 };
 
 constexpr const char* kSpills = "*spilling_kernel*";  // spilling_kernel.cu
@@ -84,8 +83,8 @@ uint32_t most_stack_bytes(const std::string& kernel) {
 
 }  // namespace
 
-TEST_CASE("a kernel that spills registers is seen to, for every architecture") {
-  if (!kCudaBuilt) return test::skip("a build without CUDA");
+TEST_CASE("a kernel that spills registers is found for every architecture") {
+  if (!kCudaBuilt) return test::skip("this build has no CUDA");
   const std::vector<KernelResources> spills = resources_of(kSpills);
   CHECK(spills.size() >= 1);
   for (const KernelResources& k : spills) {
@@ -97,8 +96,8 @@ TEST_CASE("a kernel that spills registers is seen to, for every architecture") {
   }
 }
 
-TEST_CASE("no kernel uses the stack, but for those that are known to") {
-  if (!kCudaBuilt) return test::skip("a build without CUDA");
+TEST_CASE("no kernel uses the stack, except known ones") {
+  if (!kCudaBuilt) return test::skip("this build has no CUDA");
   for (const KernelResources& k : resources()) {
     if (matches(kSpills, k.kernel)) continue;
     CAPTURE(k.kernel);
@@ -107,8 +106,8 @@ TEST_CASE("no kernel uses the stack, but for those that are known to") {
   }
 }
 
-TEST_CASE("hot kernels are compiled for every architecture, and are no exceptions") {
-  if (!kCudaBuilt) return test::skip("a build without CUDA");
+TEST_CASE("hot kernels are compiled for every architecture and are not among the exceptions") {
+  if (!kCudaBuilt) return test::skip("this build has no CUDA");
   const std::set<uint32_t> all = architectures(resources_of(kSpills));
   for (const char* const pattern : kHot) {
     CAPTURE(pattern);

@@ -1,4 +1,4 @@
-// What the benchmark knows about the machine.
+// How the benchmark describes the machine.
 
 #include "bench/machine.h"
 
@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A folder like /sys/devices/system/cpu, gone with its owner.
+// A temporary folder like /sys/devices/system/cpu.
 struct Processors {
   Processors() : root(fs::temp_directory_path() / str("flatshard-processors-", getpid())) {}
   ~Processors() { fs::remove_all(root); }
@@ -31,7 +31,7 @@ struct Processors {
 
 }  // namespace
 
-TEST_CASE("a cache's size is read with its unit, and nothing else is taken for one") {
+TEST_CASE("a cache size is parsed with its unit, and anything else is refused") {
   CHECK(parse_cache_size("32768K") == int64_t{32} << 20);
   CHECK(parse_cache_size("2M") == int64_t{2} << 20);
   CHECK(parse_cache_size("512") == 512);
@@ -41,7 +41,7 @@ TEST_CASE("a cache's size is read with its unit, and nothing else is taken for o
   }
 }
 
-TEST_CASE("last-level caches add up, each once however many processors share it") {
+TEST_CASE("last-level caches add up, and a shared cache counts once") {
   const Processors processors;
   for (const int i : {0, 1, 2, 3}) {
     processors.add_cache(i, 1, "32K", str(i).c_str());
@@ -50,11 +50,11 @@ TEST_CASE("last-level caches add up, each once however many processors share it"
   CHECK(last_level_cache_bytes(processors.root) == int64_t{32} << 20);
 }
 
-TEST_CASE("a machine that does not tell its caches is taken to have 32 MiB") {
+TEST_CASE("a machine without cache information is assumed to have 32 MiB") {
   CHECK(last_level_cache_bytes("/nowhere") == int64_t{32} << 20);
 }
 
-TEST_CASE("this machine names its device and its threads") {
+TEST_CASE("the machine has a device and threads") {
   const Machine machine = this_machine(Device::cpu());
   CHECK(machine.device == "cpu");
   CHECK(machine.threads >= 1);

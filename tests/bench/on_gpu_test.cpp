@@ -1,4 +1,4 @@
-// The command that measures on a GPU, as far as it goes without one; and the bench as a program that answers.
+// bench/on_gpu as far as it works without a GPU, and the bench as a server.
 
 #include <filesystem>
 #include <fstream>
@@ -27,12 +27,12 @@ std::string on_gpu(const std::string& options) {
 
 }  // namespace
 
-TEST_CASE("a bench that serves answers each line with what it measured, and refuses what it does not know") {
+TEST_CASE("bench --serve answers each line with a result and refuses an unknown case") {
   const std::string name = "rmsnorm_forward 192 x 2048 bf16";
   const Finished asked = run_command(
       str("printf '", name, "\\n", name, "\\nrmsnorm 1\\n' | @bench --serve --small --seconds 0.01"));
   CHECK(asked.exit_code == 1);
-  CHECK(asked.output.find("bench: no case is called \"rmsnorm 1\"; --list prints them all") !=
+  CHECK(asked.output.find("bench: there is no case \"rmsnorm 1\"; --list prints all cases") !=
         std::string::npos);
   std::istringstream lines(asked.output);
   std::string line;
@@ -47,7 +47,7 @@ TEST_CASE("a bench that serves answers each line with what it measured, and refu
   }
 }
 
-TEST_CASE("a bench of steps that serves goes on with the same training") {
+TEST_CASE("bench --step --serve continues the same training run") {
   const Finished asked = run_command(
       "printf '\\n\\n' | @bench --step bf16 --serve --small --model tiny --seq 16 --batch 2 --seconds 0.01");
   REQUIRE_MESSAGE(asked.exit_code == 0, asked.output);
@@ -62,16 +62,16 @@ TEST_CASE("a bench of steps that serves goes on with the same training") {
   CHECK(before["loss"] != after["loss"]);
 }
 
-TEST_CASE("a dry run on a machine without a GPU goes through all stages and says what is missing") {
-  if (*kSanitizer != '\0') return test::skip("a sanitizer's programs take too long");
+TEST_CASE("a dry run without a GPU passes all stages and reports what is missing") {
+  if (*kSanitizer != '\0') return test::skip("programs with a sanitizer are too slow");
   const Finished run =
       run_command(on_gpu("--dry --commit none --out results --build \"$(dirname @bench)/..\""), 300);
   REQUIRE_MESSAGE(run.exit_code == 0, run.output);
   const std::string report = text_of("results/README.md");
   CAPTURE(report);
-  CHECK(report.starts_with("# A dry run, of no worth"));
+  CHECK(report.starts_with("# A dry run, not a measurement"));
   CHECK(report.find("| machine | passed") != std::string::npos);
-  CHECK(report.find("| build | skipped: a dry run takes") != std::string::npos);
+  CHECK(report.find("| build | skipped: a dry run uses") != std::string::npos);
   CHECK(report.find("| ranks | passed") != std::string::npos);
   CHECK(report.find("| steps | passed") != std::string::npos);
   CHECK(report.find("| peers | skipped: no-python has no torch") != std::string::npos);
@@ -80,7 +80,7 @@ TEST_CASE("a dry run on a machine without a GPU goes through all stages and says
   CHECK(text_of("results/machine.txt").find("commit: none\n") != std::string::npos);
 }
 
-TEST_CASE("a stage that takes too long, or was not asked for, is said to be missing; the others stay") {
+TEST_CASE("a stage that timed out or was not selected is reported as missing, and the others are kept") {
   const std::string to = "--dry --commit none --out partial --build \"$(dirname @bench)/..\" ";
   CHECK(run_command(on_gpu(to + "--only machine")).exit_code == 0);
   CHECK(run_command(on_gpu(to + "--only ranks,steps --minutes 0")).exit_code == 0);
@@ -91,7 +91,7 @@ TEST_CASE("a stage that takes too long, or was not asked for, is said to be miss
   CHECK(report.find("| ops | missing") != std::string::npos);
 }
 
-TEST_CASE("what bench/on_gpu is told wrongly is an error that says what is right") {
+TEST_CASE("bench/on_gpu reports a wrong argument and the valid values") {
   const auto said = [](const std::string& options) { return run_command(on_gpu(options)).output; };
   CHECK(said("--only fast").find("there is no stage fast; there are: machine build") != std::string::npos);
   CHECK(said("--deps").find("--deps needs a value") != std::string::npos);
@@ -102,7 +102,7 @@ TEST_CASE("what bench/on_gpu is told wrongly is an error that says what is right
   CHECK_FALSE(std::filesystem::exists(str(kSourceDir, "/bench/results/dry")));
 }
 
-TEST_CASE("gathered headers are those of the folder that is named first") {
+TEST_CASE("gather_deps copies headers from the first folder that has them") {
   for (const char* header :
        {"one/doctest/doctest.h", "one/nlohmann/json.hpp", "one/CLI/CLI.hpp", "one/toml++/toml.h"}) {
     std::filesystem::create_directories(std::filesystem::path(header).parent_path());

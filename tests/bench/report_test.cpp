@@ -1,4 +1,4 @@
-// What the benchmark prints and writes.
+// The output of the benchmark.
 
 #include "bench/report.h"
 
@@ -66,7 +66,7 @@ TEST_CASE("numbers print with four significant digits and no exponent") {
   CHECK(digits(1234567) == "1234567");
 }
 
-TEST_CASE("the columns of every line stand under the header, within 140 characters") {
+TEST_CASE("the columns of all lines align with the header, within 140 characters") {
   const Table table({case_named("rmsnorm_forward", "8 x 16"),
                      case_named("cross_entropy_backward", "1024+1024+1024+1024 x 12/12 x 64 causal")});
   Result slow = timed(), quick = timed(), products = timed();
@@ -87,7 +87,7 @@ TEST_CASE("the columns of every line stand under the header, within 140 characte
   CHECK(table.header().size() <= 140);
 }
 
-TEST_CASE("the star stands at the ceiling that bounds the case") {
+TEST_CASE("a star marks the ceiling that bounds the case") {
   const Table table({case_named("rmsnorm_forward", "8 x 16")});
   CHECK(table.line(timed()).find("50%*") != std::string::npos);
   Result r = timed();
@@ -98,7 +98,7 @@ TEST_CASE("the star stands at the ceiling that bounds the case") {
   CHECK(line.find("20%*") != std::string::npos);
 }
 
-TEST_CASE("the floor of a case bound by products is the later of both ceilings") {
+TEST_CASE("the floor of a matrix-bound case is the larger of both floors") {
   Result r = timed();
   CHECK(r.floor_seconds() == doctest::Approx(0.15));
   r.matrix_bound = true;
@@ -113,23 +113,23 @@ TEST_CASE("a failed or skipped case prints its reason and no time") {
   CHECK(table.line(failed()) ==
         "rmsnorm_forward 8x16  bf16 | FAILED: error 0.5, tolerance 0.01 (rmsnorm_forward 1 x 1 bf16)");
   Result skipped = timed();
-  skipped.skipped = "no CUDA twin";
-  CHECK(table.line(skipped) == "rmsnorm_forward 8x16  bf16 | skipped: no CUDA twin");
+  skipped.skipped = "no CUDA kernel";
+  CHECK(table.line(skipped) == "rmsnorm_forward 8x16  bf16 | skipped: no CUDA kernel");
 }
 
-TEST_CASE("the summary counts what was timed, failed and skipped, and says what disturbed it") {
+TEST_CASE("the summary counts timed, failed and skipped cases, and warns about disturbed ones") {
   Result skipped = timed(), early = timed(), disturbed = timed();
-  skipped.skipped = "no CUDA twin";
+  skipped.skipped = "no CUDA kernel";
   early.out_of_time = true;
   disturbed.disturbed = true;
   const std::string text = summary_lines({timed(), failed(), skipped, early, disturbed});
   CHECK(text.starts_with("3 timed, 1 failed, 1 skipped\n"));
   CHECK(text.find("1 reached the time limit") != std::string::npos);
-  CHECK(text.find("other programs had the processors during 1 case") != std::string::npos);
+  CHECK(text.find("other programs used the processors during 1 case") != std::string::npos);
   CHECK(summary_lines({skipped}) == "0 timed, 0 failed, 1 skipped\n");
 }
 
-TEST_CASE("the summary says which cases reach least of their ceiling") {
+TEST_CASE("the summary lists the cases farthest below their ceiling") {
   Result slow = timed(), products = timed();
   slow.copy_rate *= 5;
   products.matrix_bound = true;
@@ -142,10 +142,10 @@ TEST_CASE("the summary says which cases reach least of their ceiling") {
       "of the matrix peak: median 10%; least 10% rmsnorm_forward 8 x 16 bf16\n");
 }
 
-TEST_CASE("JSON holds every number in full, and no time for what failed") {
+TEST_CASE("JSON has full precision, and no time for failed cases") {
   Result infinite = failed(), skipped = timed();
   infinite.accuracy.error = std::numeric_limits<double>::infinity();
-  skipped.skipped = "no CUDA twin";
+  skipped.skipped = "no CUDA kernel";
   const Machine machine{.device = "cpu",
                         .processor = "one \"quoted\"",
                         .threads = 3,
@@ -167,5 +167,5 @@ TEST_CASE("JSON holds every number in full, and no time for what failed") {
   CHECK(json["cases"][1]["passed"] == false);
   CHECK(json["cases"][1]["accuracy"]["error"].is_null());
   CHECK_FALSE(json["cases"][1].contains("seconds"));
-  CHECK(json["cases"][2]["skipped"] == "no CUDA twin");
+  CHECK(json["cases"][2]["skipped"] == "no CUDA kernel");
 }

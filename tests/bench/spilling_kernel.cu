@@ -1,5 +1,5 @@
-// A kernel that does with registers what none of ours may: a thread holds 128 values at once, of a block that
-// leaves it 64 registers. kernel_resources_test.cpp must find it.
+// A kernel that spills registers: a thread holds 128 values, but its block size limits it to 64 registers.
+// kernel_resources_test.cpp must find it.
 
 namespace flatshard::test {
 
@@ -8,7 +8,7 @@ __global__ void __launch_bounds__(1024) spilling_kernel(float* data) {
   float values[kValues];
 #pragma unroll
   for (int i = 0; i < kValues; ++i) values[i] = data[i * 1024 + threadIdx.x];
-  __syncthreads();  // no load may go behind it, no store before it
+  __syncthreads();  // keeps loads before it and stores after it
 #pragma unroll
   for (int i = 0; i < kValues; ++i) data[i * 1024 + threadIdx.x] = values[kValues - 1 - i];
 }

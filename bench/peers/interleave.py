@@ -1,5 +1,5 @@
-"""What on_gpu.py takes turns with: our bench as a process that answers, PyTorch's calls on a device's own clock, and the
-GPU's clocks meanwhile."""
+"""Interleaved measurements for on_gpu.py: Flatshard's bench as a server, PyTorch calls timed on the device, and the clocks of
+the GPU."""
 import json
 import math
 import statistics
@@ -14,13 +14,13 @@ WARM_UPS, LEAST_SAMPLES, SAMPLE_SECONDS = 3, 5, 200e-6
 
 
 class Ours:
-    """`bench --serve`: for each line it is asked, it measures and answers a line of JSON."""
+    """A `bench --serve` process, which answers each line with a measurement as a line of JSON."""
 
     def __init__(self, command):
         self.command = command
         self.errors = tempfile.TemporaryFile()
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
-        self.head = self.answer()  # machine and ceilings; it is ready
+        self.head = self.answer()  # machine and ceilings; the process is ready
 
     def __enter__(self):
         return self
@@ -37,7 +37,7 @@ class Ours:
             self.process.stdin.write(line + "\n")
             self.process.stdin.flush()
         except BrokenPipeError:
-            pass  # why it ended stands in what answer() raises
+            pass  # answer() raises the reason
         return self.answer()
 
     def answer(self):
@@ -50,7 +50,7 @@ class Ours:
 
 
 class Timer:
-    """Seconds of calls on a device; on a GPU between events, behind as many calls that keep it busy."""
+    """Times calls on a device. On a GPU it uses events, after as many untimed calls, which hide the launch overhead."""
 
     def __init__(self, device):
         self.on_gpu = device == "cuda"
@@ -72,7 +72,7 @@ class Timer:
         return begin.elapsed_time(end) * 1e-3 / times
 
     def spread(self, call, limit):
-        """The median, p10 and p90 of one call, from samples that take `limit` seconds together."""
+        """The median, p10 and p90 per call, from `limit` seconds of samples."""
         for _ in range(WARM_UPS):
             one = self.seconds(call, 1)
         times = max(1, math.ceil(SAMPLE_SECONDS / one))
@@ -88,7 +88,7 @@ def spread(samples):
 
 
 class Clocks:
-    """The GPU's SM clock and power, sampled beside the measurements; of a machine without nvidia-smi nothing."""
+    """Samples of the SM clock and the power of the GPU; none without nvidia-smi."""
     QUERY = ["nvidia-smi", "--id=0", "--query-gpu=clocks.sm,power.draw", "--format=csv,noheader,nounits", "-lms", "100"]
 
     def __init__(self):
@@ -108,7 +108,7 @@ class Clocks:
                 pass  # "[N/A]"
 
     def since(self, begin):
-        """The medians since then."""
+        """The medians since a time."""
         recent = [sample for sample in self.samples if sample[0] >= begin]
         if not recent:
             return {}
@@ -120,7 +120,7 @@ class Clocks:
 
 
 def compared(ours, peers):
-    """Medians over the rounds, and the ratio of each peer's time to ours, taken within a round."""
+    """Medians over the rounds, and the ratio of the time of each peer to ours, computed per round."""
     result = {"ours": {"seconds": statistics.median(ours), "rounds": ours}, "peers": {}}
     for name, seconds in peers.items():
         ratios = [theirs / mine for theirs, mine in zip(seconds, ours)]
