@@ -71,7 +71,7 @@ struct Case {
   bool needs_gpu = false;     // too large to time on a CPU
   // Set from the CMake list by all_cases.
   std::string stem{};
-  bool has_cuda_twin = false;
+  bool has_cuda_kernel = false;
 };
 
 std::string label(const Case& c);  // "rmsnorm_backward 8192 x 1024 bf16"

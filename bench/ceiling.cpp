@@ -189,7 +189,7 @@ Ceilings measure_ceilings(Device device, const CeilingSizes& sizes) {
   const auto floats = [&](int64_t usual) { return sizes.copy_floats > 0 ? sizes.copy_floats : usual; };
   Ceilings ceilings{.copy = device.is_cuda() ? device_copy_ceiling(device, floats(kDeviceFloats))
                                              : host_copy_ceiling(floats(kHostFloats))};
-  if (device.is_cuda() && !golden_cases("gemm").front().has_cuda_twin) {
+  if (device.is_cuda() && !golden_cases("gemm").front().has_cuda_kernel) {
     ceilings.no_matrix = "this build has no CUDA gemm to measure it";
   } else {
     for (const DType dtype : sizes.products)

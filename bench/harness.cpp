@@ -191,7 +191,7 @@ Result Harness::measure(const Case& c) {
   result.op = c.op;
   result.shape = c.shape;
   result.dtype = c.dtype;
-  if (device_.is_cuda() && !c.has_cuda_twin) {
+  if (device_.is_cuda() && !c.has_cuda_kernel) {
     result.skipped = "no CUDA kernel";
     return result;
   }

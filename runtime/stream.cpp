@@ -121,7 +121,7 @@ bool Stream::planning() const { return group_.options().planning; }
 
 bool Stream::runs_at_once(const char* what) const {
   check(!device().is_cuda(), what,
-        " has no CUDA twin in this build; run it on the CPU (run.device = \"cpu\")");
+        " has no CUDA kernel in this build; run it on the CPU (run.device = \"cpu\")");
   return runs_at_once();
 }
 

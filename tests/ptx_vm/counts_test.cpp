@@ -104,7 +104,7 @@ few:
 
 TEST_CASE("CUDA twins move the bytes they declare, none twice, in whole sectors, without bank conflicts") {
   for (const bench::Case& c : bench::all_cases(bench::Scale::vm)) {
-    if (!c.has_cuda_twin) continue;
+    if (!c.has_cuda_kernel) continue;
     CAPTURE(bench::label(c));
     bench::Setup setup(c, {.device = Device::cuda(0)});
     const Counts counts = ptx_vm::counts_of([&] { setup.run(); });

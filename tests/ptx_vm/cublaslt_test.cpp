@@ -1,5 +1,5 @@
 // The machine's cuBLASLt: what it finds wrong with the memory of a matrix product. That the numbers are right
-// tests/kernels/cuda_twins_test.cpp shows.
+// tests/kernels/cuda_kernels_test.cpp shows.
 
 #include <cmath>
 #include <functional>

@@ -27,7 +27,7 @@ std::vector<Finding> found_with(const Case& c, const std::string& argument, doub
 
 TEST_CASE("an index outside its table stops the kernel") {
   for (const Case& c : all_cases(Scale::golden)) {
-    if (!c.has_cuda_twin || c.dtype != DType::f32) continue;
+    if (!c.has_cuda_kernel || c.dtype != DType::f32) continue;
     for (const Arg& arg : c.args) {
       static const std::set<std::string> kIndices{"tokens", "positions", "targets", "cu_seqlens"};
       const bool target = arg.name == "targets";

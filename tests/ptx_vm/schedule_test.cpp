@@ -12,7 +12,7 @@ using namespace flatshard::ptx_vm;
 
 TEST_CASE("every CUDA twin gives the same bits under every schedule, with any number of blocks resident") {
   for (const Case& c : all_cases(Scale::test)) {
-    if (!c.has_cuda_twin) continue;
+    if (!c.has_cuda_kernel) continue;
     CAPTURE(label(c));
     const auto expected = test::output_bytes(c, {.device = Device::cuda(0)});
     for (const uint32_t resident : {1, 3, 0})
@@ -35,7 +35,7 @@ TEST_CASE("the kernels run on the machine: it counts their launches and instruct
 
 TEST_CASE("a device of either architecture gives the same bits") {
   for (const Case& c : all_cases(Scale::test)) {
-    if (!c.has_cuda_twin) continue;
+    if (!c.has_cuda_kernel) continue;
     CAPTURE(label(c));
     const ScopedOptions newer({.arch = 90});
     const auto expected = test::output_bytes(c, {.device = Device::cuda(0)});

@@ -132,7 +132,7 @@ void print_opcodes(const Case& c) {
 
 int run(const std::vector<std::string>& words, bool list, bool opcodes) {
   std::vector<Case> cases = bench::select_cases(bench::all_cases(bench::Scale::vm), words);
-  std::erase_if(cases, [](const Case& c) { return !c.has_cuda_twin; });
+  std::erase_if(cases, [](const Case& c) { return !c.has_cuda_kernel; });
   check(!cases.empty(), "no op with a CUDA twin has a case with these words; --list shows them all");
   size_t width = 0;
   for (const Case& c : cases) width = std::max(width, bench::label(c).size());

@@ -11,7 +11,7 @@ std::string obstacle_in_build() {
   if (!kCudaBuilt)
     return "this build has no CUDA back end: configure one with -DFLATSHARD_CUDA=ON where nvcc is";
   const std::string missing = kOpsWithoutCuda;
-  return missing.empty() ? "" : "these ops have no CUDA twin in this build: " + missing;
+  return missing.empty() ? "" : "these ops have no CUDA kernel in this build: " + missing;
 }
 
 // And this process.

@@ -24,7 +24,7 @@ bool fuses_on_cpu() {
 TEST_CASE("every op with a CUDA kernel matches its formula on a GPU" * doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
   for (const Case& c : all_cases(Scale::test)) {
-    if (!c.has_cuda_twin) continue;
+    if (!c.has_cuda_kernel) continue;
     CAPTURE(label(c));
     CHECK(max_error(c, {.device = Device::cuda(0)}) <= tolerance(c));
   }
@@ -37,7 +37,7 @@ TEST_CASE("CPU and CUDA kernels with the same order of arithmetic give the same 
   static const std::set<std::string> kSameBits{"adamw", "sum_squares", "ordered_sum", "elementwise",
                                                "rope",  "embedding",   "dropout",     "init"};
   for (const Case& c : all_cases(Scale::test)) {
-    if (!c.has_cuda_twin || !kSameBits.contains(c.stem)) continue;
+    if (!c.has_cuda_kernel || !kSameBits.contains(c.stem)) continue;
     CAPTURE(label(c));
     CHECK(test::output_bytes(c, {.device = Device::cuda(0)}) == test::output_bytes(c));
   }
