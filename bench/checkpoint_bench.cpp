@@ -170,9 +170,9 @@ void measure_reading_for_all(World& world, const std::string& folder, Checkpoint
         std::max(result->largest_unit, unit.params().element_count() * int64_t{sizeof(float)});
   engine.initialise();  // allocates all of its memory
   const InitialWeights initial = open_initial_weights(setup, world);
-  check(begin_new_peak(), "/proc/self/clear_refs: cannot write");
+  check(reset_peak_memory(), "/proc/self/clear_refs: cannot write");
   const int64_t before = process_memory().resident;
-  engine.initialise(first_values(initial.weights.get()));
+  engine.initialize(initial_values(initial.weights.get()));
   result->growth = most_of(world, world.rank() == 0 ? 0 : process_memory().peak - before);
 }
 

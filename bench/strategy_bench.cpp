@@ -39,7 +39,7 @@ class Variant {
     result_.name = std::move(name);
     result_.tokens = setup_.batching.total_sequences * kLength;
     result_.received = machinery_.plan().units.bytes();
-    machinery_.engine().initialise();
+    machinery_.engine().initialize();
   }
 
   void step(bool counts) {

@@ -8,10 +8,10 @@
 namespace flatshard {
 
 std::string describe(const Collective& call) {
-  return str(call.verb, " of ", call.whom, " on ", call.communicator, ", ", call.bytes, " bytes");
+  return str(call.verb, " of ", call.label, " on ", call.communicator, ", ", call.bytes, " bytes");
 }
 
-const char* lasting(const std::string& text) {
+const char* intern(const std::string& text) {
   static std::mutex mutex;
   static std::set<std::string>& texts = *new std::set<std::string>;  // threads may outlive static objects
   const std::lock_guard lock(mutex);

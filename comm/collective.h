@@ -14,8 +14,8 @@ struct Collective {
   // Texts that last as long as the process, so that any thread may read them at any time.
   const char* communicator;
   const char* verb;
-  const char* whom;  // whom it serves: a unit's name, "gradient norm"
-  int64_t bytes;     // of its larger tensor
+  const char* label;  // the purpose: the name of a unit, "gradient norm"
+  int64_t bytes;      // of its larger tensor
   DType dtype;
 };
 
@@ -40,6 +40,6 @@ CallSum sum_of(const CollectiveLog& log, Counts&& counts) {
 }
 
 // The same text at an address that stays for as long as the process.
-const char* lasting(const std::string& text);
+const char* intern(const std::string& text);
 
 }  // namespace flatshard

@@ -11,42 +11,43 @@ Tensor part_of(const Tensor& t, int index, int parts) {
   return t.view({t.size()}).slice(index * size, (index + 1) * size);
 }
 
-Collective Communicator::note(const char* verb, const char* whom, const Tensor& larger) {
-  const Collective call{name_, verb, whom, larger.bytes(), larger.dtype};
+Collective Communicator::note(const char* verb, const char* label, const Tensor& larger) {
+  const Collective call{name_, verb, label, larger.bytes(), larger.dtype};
   if (log_) log_->push_back(call);
   return call;
 }
 
 const char* Communicator::span_name(const Stream& stream, const Collective& call) {
-  return stream.traced() ? lasting(str(call.verb, ' ', call.whom)) : call.verb;
+  return stream.traced() ? intern(str(call.verb, ' ', call.label)) : call.verb;
 }
 
-void Communicator::all_gather(Stream& stream, const Tensor& full, const Tensor& shard, const char* whom) {
+void Communicator::all_gather(Stream& stream, const Tensor& full, const Tensor& shard, const char* label) {
   check(part_of(full, rank_, size_).bytes() == shard.bytes() && full.dtype == shard.dtype, "all_gather of ",
-        whom, ": a shard ", shard.shape, " of ", shard.dtype, ", ", size_, " of which make ", full.shape,
+        label, ": a shard ", shard.shape, " of ", shard.dtype, ", ", size_, " of which make ", full.shape,
         " of ", full.dtype);
-  do_all_gather(stream, note("all_gather", whom, full), full, shard);
+  do_all_gather(stream, note("all_gather", label, full), full, shard);
 }
 
-void Communicator::all_to_all(Stream& stream, const Tensor& received, const Tensor& sent, const char* whom) {
-  check(received.bytes() == sent.bytes() && received.dtype == sent.dtype, "all_to_all of ", whom, ": ",
+void Communicator::all_to_all(Stream& stream, const Tensor& received, const Tensor& sent, const char* label) {
+  check(received.bytes() == sent.bytes() && received.dtype == sent.dtype, "all_to_all of ", label, ": ",
         sent.shape, " of ", sent.dtype, " is sent, ", received.shape, " of ", received.dtype, " received");
-  check(sent.size() % size_ == 0, "all_to_all of ", whom, ": a tensor ", sent.shape, " does not divide into ",
-        size_, " parts");
-  do_all_to_all(stream, note("all_to_all", whom, sent), received, sent);
+  check(sent.size() % size_ == 0, "all_to_all of ", label, ": a tensor ", sent.shape,
+        " does not divide into ", size_, " parts");
+  do_all_to_all(stream, note("all_to_all", label, sent), received, sent);
 }
 
-void Communicator::reduce_scatter(Stream& stream, const Tensor& shard, const Tensor& full, const char* whom) {
-  check(shard.dtype == DType::f32 && full.dtype == DType::f32, "reduce_scatter of ", whom, " adds f32, not ",
+void Communicator::reduce_scatter(Stream& stream, const Tensor& shard, const Tensor& full,
+                                  const char* label) {
+  check(shard.dtype == DType::f32 && full.dtype == DType::f32, "reduce_scatter of ", label, " adds f32, not ",
         full.dtype);
-  check(part_of(full, rank_, size_).size() == shard.size(), "reduce_scatter of ", whom, ": a shard ",
+  check(part_of(full, rank_, size_).size() == shard.size(), "reduce_scatter of ", label, ": a shard ",
         shard.shape, ", ", size_, " of which make ", full.shape);
-  do_reduce_scatter(stream, note("reduce_scatter", whom, full), shard, full);
+  do_reduce_scatter(stream, note("reduce_scatter", label, full), shard, full);
 }
 
-void Communicator::broadcast(Stream& stream, const Tensor& t, int root, const char* whom) {
-  check(root >= 0 && root < size_, "broadcast of ", whom, " from rank ", root, " of ", size_);
-  do_broadcast(stream, note("broadcast", whom, t), t, root);
+void Communicator::broadcast(Stream& stream, const Tensor& t, int root, const char* label) {
+  check(root >= 0 && root < size_, "broadcast of ", label, " from rank ", root, " of ", size_);
+  do_broadcast(stream, note("broadcast", label, t), t, root);
 }
 
 void SelfCommunicator::do_all_gather(Stream& stream, const Collective&, const Tensor& full,

@@ -1,7 +1,7 @@
 #pragma once
 // What ranks say to each other, as work on a stream. Every rank of a communicator makes the same calls in the
 // same order. Tensors are given whole: their elements divide by the number of ranks. Each call says whom it
-// serves, with a text that lasts as long as the process: a literal, or lasting().
+// serves, with a text that lasts as long as the process: a literal, or intern().
 //
 // The verbs check their tensors and write the call down; what carries them out is a back end: one rank alone
 // (self_communicator.h), MPI (mpi_communicator.cpp).
@@ -28,17 +28,17 @@ class Communicator {
   int size() const { return size_; }
 
   // full = the shards of all ranks, in rank order; a shard may lie in its place in `full` already.
-  void all_gather(Stream& stream, const Tensor& full, const Tensor& shard, const char* whom);
+  void all_gather(Stream& stream, const Tensor& full, const Tensor& shard, const char* label);
   // received = part `rank` of every rank's `sent`, in rank order. Both are `size` parts of one length.
-  void all_to_all(Stream& stream, const Tensor& received, const Tensor& sent, const char* whom);
+  void all_to_all(Stream& stream, const Tensor& received, const Tensor& sent, const char* label);
   // shard = part `rank` of the sum of every rank's `full`, in the order in which the library adds. f32 only.
-  void reduce_scatter(Stream& stream, const Tensor& shard, const Tensor& full, const char* whom);
+  void reduce_scatter(Stream& stream, const Tensor& shard, const Tensor& full, const char* label);
   // t = what `root` has in it.
-  void broadcast(Stream& stream, const Tensor& t, int root, const char* whom);
+  void broadcast(Stream& stream, const Tensor& t, int root, const char* label);
 
   // Takes its room in host memory for the calls that were made on planning streams so far: once in a planning
   // arena, and again when that is committed. Where calls need none it takes none.
-  virtual void take_room(Arena&) {}
+  virtual void reserve_workspace(Arena&) {}
 
   // From now on every call is written to a log, also on planning streams; null ends it.
   void log_to(CollectiveLog* log) { log_ = log; }
@@ -58,7 +58,7 @@ class Communicator {
                                  const Tensor& full) = 0;
   virtual void do_broadcast(Stream& stream, const Collective& call, const Tensor& t, int root) = 0;
 
-  Collective note(const char* verb, const char* whom, const Tensor& larger);
+  Collective note(const char* verb, const char* label, const Tensor& larger);
 
   const char* name_;
   int rank_, size_;

@@ -18,7 +18,7 @@ FlatLayout::FlatLayout(const ParamList& params, Segment segment, int ranks, int 
     for (int i = 0; i < static_cast<int>(params.specs().size()); ++i) {
       const ParamSpec& spec = params[ParamId{i}];
       if (spec.trainable != (segment == Segment::trainable) || spec.decay != decay) continue;
-      places_.push_back({{i}, end, spec.shape.size()});
+      extents_.push_back({{i}, end, spec.shape.size()});
       end = round_up(end + spec.shape.size(), kAlignment);
     }
     if (decay) decay_end_ = end;
@@ -29,9 +29,9 @@ FlatLayout::FlatLayout(const ParamList& params, Segment segment, int ranks, int 
 std::vector<FlatLayout::Piece> FlatLayout::pieces(int rank) const {
   const int64_t begin = rank * shard_size_, end = begin + shard_size_;
   std::vector<Piece> pieces;
-  for (const Place& place : places_) {
-    const int64_t from = std::max(begin, place.begin), to = std::min(end, place.begin + place.size);
-    if (from < to) pieces.push_back({place.param, from - place.begin, from - begin, to - from});
+  for (const Extent& extent : extents_) {
+    const int64_t from = std::max(begin, extent.begin), to = std::min(end, extent.begin + extent.size);
+    if (from < to) pieces.push_back({extent.param, from - extent.begin, from - begin, to - from});
   }
   return pieces;
 }

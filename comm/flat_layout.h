@@ -22,30 +22,30 @@ class FlatLayout {
   static constexpr int64_t kAlignment = 128;
   static constexpr int64_t kShardMultiple = 4096;
 
-  struct Place {
+  struct Extent {
     ParamId param;
     int64_t begin, size;  // in the flat buffer
   };
-  // What a rank owns of a parameter: `size` elements from `in_param` on, at `in_shard` of its shard.
+  // What a rank owns of a parameter: `size` elements from `param_offset` on, at `shard_offset` of its shard.
   struct Piece {
     ParamId param;
-    int64_t in_param, in_shard, size;
+    int64_t param_offset, shard_offset, size;
   };
 
   FlatLayout() = default;
   // A shard for each of `ranks` ranks. Where the shards have replicas, it divides among these as well.
   FlatLayout(const ParamList& params, Segment segment, int ranks, int replicas = 1);
 
-  bool empty() const { return places_.empty(); }
+  bool empty() const { return extents_.empty(); }
   int64_t size() const { return shard_size_ * ranks_; }  // padding included
   int64_t shard_size() const { return shard_size_; }
-  const std::vector<Place>& places() const { return places_; }
+  const std::vector<Extent>& extents() const { return extents_; }
   std::vector<Piece> pieces(int rank) const;
   // How many leading elements of a rank's shard belong to decayed parameters (or to the padding among them).
   int64_t decayed_in_shard(int rank) const;
 
  private:
-  std::vector<Place> places_;
+  std::vector<Extent> extents_;
   int64_t decay_end_ = 0, shard_size_ = 0;
   int ranks_ = 1;
 };

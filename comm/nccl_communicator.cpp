@@ -37,7 +37,7 @@ ncclDataType_t nccl_type(DType dtype) {
 }
 
 // What the watchdog may ask of a device: which calls have not finished yet, and since when the oldest runs.
-class OnDevice {
+class PendingCalls {
  public:
   using Clock = Watchdog::Clock;
 
@@ -46,8 +46,8 @@ class OnDevice {
     for (const Pending& p : pending_) cudaEventDestroy(p.done);
     for (cudaEvent_t event : free_) cudaEventDestroy(event);
   }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
+  PendingCalls(const PendingCalls&) = delete;
+  PendingCalls& operator=(const PendingCalls&) = delete;
 
   void add(cudaStream_t stream, const Collective& call) {
     const std::lock_guard lock(mutex_);
@@ -109,7 +109,7 @@ class NcclCommunicator : public Communicator {
   NcclCommunicator(const char* name, Device device, ncclComm_t comm, int rank, int size, Watchdog* watchdog)
       : Communicator(name, rank, size),
         comm_(comm),
-        on_device_(device, comm),
+        pending_calls_(device, comm),
         probe_(std::in_place, watchdog,
                [this](std::chrono::seconds limit, Watchdog::Clock::duration suspended) {
                  return on_device_.trouble(limit, suspended);
@@ -126,7 +126,7 @@ class NcclCommunicator : public Communicator {
     nccl_check(ncclAllGather(shard.data, full.data, static_cast<size_t>(shard.bytes()), ncclUint8, comm_,
                              cuda_stream(stream)),
                "ncclAllGather");
-    on_device_.add(cuda_stream(stream), call);
+    pending_calls_.add(cuda_stream(stream), call);
   }
 
   void do_all_to_all(Stream& stream, const Collective& call, const Tensor& received,
@@ -140,7 +140,7 @@ class NcclCommunicator : public Communicator {
       nccl_check(ncclRecv(in.data, bytes, ncclUint8, peer, comm_, cuda_stream(stream)), "ncclRecv");
     }
     nccl_check(ncclGroupEnd(), "ncclGroupEnd");
-    on_device_.add(cuda_stream(stream), call);
+    pending_calls_.add(cuda_stream(stream), call);
   }
 
   void do_reduce_scatter(Stream& stream, const Collective& call, const Tensor& shard,
@@ -149,7 +149,7 @@ class NcclCommunicator : public Communicator {
     nccl_check(ncclReduceScatter(full.data, shard.data, static_cast<size_t>(shard.size()),
                                  nccl_type(shard.dtype), ncclSum, comm_, cuda_stream(stream)),
                "ncclReduceScatter");
-    on_device_.add(cuda_stream(stream), call);
+    pending_calls_.add(cuda_stream(stream), call);
   }
 
   void do_broadcast(Stream& stream, const Collective& call, const Tensor& t, int root) override {
@@ -157,13 +157,13 @@ class NcclCommunicator : public Communicator {
     nccl_check(ncclBroadcast(t.data, t.data, static_cast<size_t>(t.bytes()), ncclUint8, root, comm_,
                              cuda_stream(stream)),
                "ncclBroadcast");
-    on_device_.add(cuda_stream(stream), call);
+    pending_calls_.add(cuda_stream(stream), call);
   }
 
   static cudaStream_t cuda_stream(const Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
 
   ncclComm_t comm_;
-  OnDevice on_device_;
+  PendingCalls pending_calls_;
   std::optional<Watchdog::Probe> probe_;
 };
 

@@ -32,7 +32,7 @@ struct RankGroups {
 
   int count() const { return ranks / size; }  // groups, and so replicas of each shard
   int group_of(int rank) const { return rank / size; }
-  int place_of(int rank) const { return rank % size; }
+  int index_in_group(int rank) const { return rank % size; }
 };
 
 // group_size counts for hybrid alone, where it must divide the ranks.

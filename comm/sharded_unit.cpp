@@ -23,9 +23,9 @@ int sums_at_once(const UnitOptions& options) {
 // Views of the parameters in a flat buffer; those of another segment are left as they are.
 void point_at(std::vector<Tensor>& views, const ParamList& params, const FlatLayout& layout,
               const Tensor& flat) {
-  for (const FlatLayout::Place& place : layout.places())
-    views[static_cast<size_t>(place.param.index)] =
-        flat.slice(place.begin, place.begin + place.size).view(params[place.param].shape);
+  for (const FlatLayout::Extent& extent : layout.extents())
+    views[static_cast<size_t>(extent.param.index)] =
+        flat.slice(extent.begin, extent.begin + extent.size).view(params[extent.param].shape);
 }
 
 void fill_with_nan(Stream& stream, const Tensor& t) {
@@ -36,9 +36,9 @@ void fill_with_nan(Stream& stream, const Tensor& t) {
 }  // namespace
 
 int64_t lane_of(const UnitOptions& options, RankGroups groups, int rank, int64_t micro, int64_t lane) {
-  const int64_t group = groups.group_of(rank), place = groups.place_of(rank);
+  const int64_t group = groups.group_of(rank), place = groups.index_in_group(rank);
   // Outermost what is summed last.
-  const int64_t turn = sums_are_whole(options, groups)
+  const int64_t turn = sums_are_unsharded(options, groups)
                            ? (group * groups.size + place) * options.micro_steps + micro
                            : (group * options.micro_steps + micro) * groups.size + place;
   return turn * options.lanes + lane;
@@ -59,7 +59,7 @@ UnitResources::UnitResources(const std::vector<ParamList>& units, const std::vec
 
 ShardedUnit::ShardedUnit(const ParamList& params, const UnitRole& role, UnitResources& shared)
     : params_(&params),
-      name_(lasting(role.name)),
+      name_(intern(role.name)),
       role_(role),
       comms_(shared.comms),
       options_(shared.options),
@@ -103,7 +103,7 @@ void ShardedUnit::allocate_values(UnitArenas arenas) {
   allocate(frozen_, frozen_flat_, frozen_shard_);
 }
 
-FirstValues random_values(uint64_t seed) {
+InitialValues random_values(uint64_t seed) {
   return [seed](Stream& stream, const ParamSpec& spec, int64_t first, const Tensor& y) {
     init_param(stream, {.y = y, .init = spec.init, .random = RandomStream(seed, spec.name), .first = first});
   };
@@ -111,22 +111,22 @@ FirstValues random_values(uint64_t seed) {
 
 // Each rank makes what it owns; or rank 0 makes all of it, and sends it to its group's peers in the other
 // groups, and these to their groups.
-void ShardedUnit::make_first_values(Stream& compute, const FlatLayout& layout, const Tensor& shard,
-                                    const FirstValues& values) {
+void ShardedUnit::make_initial_values(Stream& compute, const FlatLayout& layout, const Tensor& shard,
+                                      const InitialValues& values) {
   if (layout.empty()) return;
   const auto fill = [&](Stream& stream, const Tensor& t, const std::vector<FlatLayout::Piece>& pieces) {
     zero(stream, t);  // the padding
     for (const FlatLayout::Piece& piece : pieces)
-      values(stream, params()[piece.param], piece.in_param,
-             t.slice(piece.in_shard, piece.in_shard + piece.size));
+      values(stream, params()[piece.param], piece.param_offset,
+             t.slice(piece.shard_offset, piece.shard_offset + piece.size));
   };
   if (!options_.sync_first_values || comms_.groups().ranks == 1)
     return fill(shards_.worker(compute), shard, layout.pieces(place()));
   Tensor whole = gradient_room_.received().slice(0, layout.size());
   whole.dtype = shard.dtype;
-  if (place() == 0 && comms_.replicas.rank() == 0) {
+  if (shard_index() == 0 && comms_.replicas.rank() == 0) {
     std::vector<FlatLayout::Piece> all;
-    for (const FlatLayout::Place& p : layout.places()) all.push_back({p.param, 0, p.begin, p.size});
+    for (const FlatLayout::Extent& p : layout.extents()) all.push_back({p.param, 0, p.begin, p.size});
     fill(compute, whole, all);
   }
   comms_.replicas.broadcast(compute, whole, 0, name_);
@@ -190,7 +190,7 @@ void ShardedUnit::prefetch(Stream& gather) {
 ParamView ShardedUnit::acquire(Stream& compute) {
   check(!sharded_values_ || state_ != State::sharded, "a unit is acquired before it is prefetched");
   compute.wait(gathered_);  // the values of all ranks have arrived
-  if (sharded_values_) state_ = State::whole;
+  if (sharded_values_) state_ = State::gathered;
   return ParamView(values_);
 }
 
@@ -200,11 +200,11 @@ void ShardedUnit::release(Stream& compute) {
     fill_with_nan(compute, value_slot_->trainable);
     fill_with_nan(compute, value_slot_->frozen);
   }
-  let_go(compute);
+  release_slot(compute);
 }
 
 // Gives the slot back; no stage reads it any more.
-void ShardedUnit::let_go(Stream& compute) {
+void ShardedUnit::release_slot(Stream& compute) {
   compute.record(value_slot_->free);
   value_slot_->taken = false;
   value_slot_ = nullptr;
@@ -307,7 +307,7 @@ void ShardedUnit::carry(Stream& stream, int64_t micro) {
 
 // What is left after the last micro-step: whole sums to their owners, then one sum over the replicas.
 void ShardedUnit::finish_sums(Stream& reduce) {
-  if (whole_sums_ && group_size() > 1) sum_over_group(reduce, reduced_sum_, sums_.front(), false);
+  if (unsharded_sums_ && group_size() > 1) sum_over_group(reduce, reduced_sum_, sums_.front(), false);
   if (comms_.replicas.size() == 1) return;
   const ShardPlacement::Build total = shards_.reopen(reduce, reduced_sum_);
   sum_over_replicas(reduce, total.values);
@@ -331,7 +331,7 @@ void ShardedUnit::publish(Stream& compute, Stream& gather) {
   if (group_size() == 1 && !sharded_values_) return;
   compute.record(updated_);
   if (sharded_values_) {
-    if (state_ != State::sharded) let_go(compute);  // a root unit kept it; now it is out of date
+    if (state_ != State::sharded) release_slot(compute);  // a root unit kept it; now it is out of date
     return;
   }
   if (!has_gradients()) return;
@@ -354,7 +354,7 @@ ShardedUnit::Shard ShardedUnit::shard() const {
           .v = v_,
           .copy = options_.compute == DType::f32 ? Tensor{} : value_shard_,
           .g = reduced_sum_,
-          .decay_end = trainable_.decayed_in_shard(place())};
+          .decay_end = trainable_.decayed_in_shard(shard_index())};
 }
 
 }  // namespace flatshard

@@ -40,8 +40,8 @@ struct Communicators {
   void log_to(CollectiveLog* log) const {
     for (Communicator* comm : {&compute, &gather, &reduce, &replicas}) comm->log_to(log);
   }
-  void take_room(Arena& pinned) const {
-    for (Communicator* comm : {&compute, &gather, &reduce, &replicas}) comm->take_room(pinned);
+  void reserve_workspace(Arena& pinned) const {
+    for (Communicator* comm : {&compute, &gather, &reduce, &replicas}) comm->reserve_workspace(pinned);
   }
   RankGroups groups() const { return {gather.size() * replicas.size(), gather.size()}; }
 };
@@ -65,11 +65,11 @@ int64_t lane_of(const UnitOptions& options, RankGroups groups, int rank, int64_t
 
 // Makes elements [first, first + y's) of a parameter's first values, in y's dtype, as work on the stream or
 // at once, when what the stream was given before is done.
-using FirstValues =
+using InitialValues =
     std::function<void(Stream& stream, const ParamSpec& spec, int64_t first, const Tensor& y)>;
 
 // As the specs say, a function of seed and name.
-FirstValues random_values(uint64_t seed);
+InitialValues random_values(uint64_t seed);
 
 class ShardedUnit {
  public:
@@ -77,7 +77,7 @@ class ShardedUnit {
   ShardedUnit(const ParamList& params, const UnitRole& role, UnitResources& shared);
 
   // Fills masters (and frozen values) with their first values, zeroes the moments, and publishes.
-  void initialise(Stream& compute, Stream& gather, const FirstValues& values);
+  void initialize(Stream& compute, Stream& gather, const InitialValues& values);
   // In its place, where a checkpoint is to fill the shards on the host: zeroes what lies between parameters.
   // Then round_masters() makes this rank's values of what they hold, and spread() publishes these.
   void clear_padding(Stream& compute);
@@ -106,7 +106,7 @@ class ShardedUnit {
   const FlatLayout& frozen() const { return frozen_; }
   bool has_gradients() const { return !trainable_.empty(); }
   bool values_are_sharded() const { return sharded_values_; }
-  // This rank's frozen values, in the dtype of compute, at the places of frozen().pieces(place()).
+  // This rank's frozen values, in the dtype of compute, at the places of frozen().pieces(shard_index()).
   const Tensor& frozen_shard() const { return frozen_shard_; }
   // All masters in the order of trainable(), for hashing between steps: valid until the next step begins.
   Tensor gather_masters(Stream& compute);
@@ -115,14 +115,14 @@ class ShardedUnit {
   const std::vector<Tensor>& values() const { return values_; }
   // Of the lane asked for last; empty where a parameter is frozen.
   const std::vector<Tensor>& gradients() const { return gradients_; }
-  int place() const { return comms_.gather.rank(); }  // in the group
+  int shard_index() const { return comms_.gather.rank(); }  // in the group
 
  private:
-  enum class State { sharded, gathering, whole };
+  enum class State { sharded, gathering, gathered };
 
   void allocate_values(UnitArenas arenas);
-  void make_first_values(Stream& compute, const FlatLayout& layout, const Tensor& shard,
-                         const FirstValues& values);
+  void make_initial_values(Stream& compute, const FlatLayout& layout, const Tensor& shard,
+                           const InitialValues& values);
   bool stays() const { return !sharded_values_ || (role_.root && options_.keep_root); }
   Tensor flat_gradients(int lane) const;
   void let_go(Stream& compute);
@@ -147,7 +147,7 @@ class ShardedUnit {
   GradientRoom& gradient_room_;
   ShardPlacement& shards_;
   FlatLayout trainable_, frozen_;
-  bool sharded_values_, whole_sums_, direct_;
+  bool sharded_values_, unsharded_sums_, direct_;
 
   State state_ = State::sharded;
   ValueSlot* value_slot_ = nullptr;
@@ -159,7 +159,7 @@ class ShardedUnit {
   std::vector<Tensor> values_;         // one for each parameter
   std::vector<Tensor> gradients_;      // of the lane asked for last
 
-  GradientRoom::Slot* gradient_slot_ = nullptr;  // from the first grads() of a micro-step to its reduce()
+  GradientSlots::Slot* gradient_slot_ = nullptr;  // from the first grads() of a micro-step to its reduce()
   std::vector<bool> lane_zeroed_;
   int stages_done_ = 0;
   int64_t sum_count_ = 0;  // how many of sums_ hold something

@@ -24,11 +24,11 @@ size_t ring_count(const std::vector<UnitRole>& roles) {
 
 bool writes_sums_directly(const UnitOptions& options, RankGroups groups) {
   return options.lanes == 1 && options.wire == DType::f32 && !options.offload &&
-         sums_are_whole(options, groups);
+         sums_are_unsharded(options, groups);
 }
 
-GatherRoom::GatherRoom(const std::vector<ParamList>& units, const std::vector<UnitRole>& roles,
-                       RankGroups groups, const UnitOptions& options, UnitArenas arenas)
+GatherSlots::GatherSlots(const std::vector<ParamList>& units, const std::vector<UnitRole>& roles,
+                         RankGroups groups, const UnitOptions& options, UnitArenas arenas)
     : keep_root_(options.keep_root), rings_(ring_count(roles)), own_(units.size()) {
   if (!shards_values(options, groups)) return;
   const auto make_slot = [&](auto&& counts) {
@@ -47,22 +47,23 @@ GatherRoom::GatherRoom(const std::vector<ParamList>& units, const std::vector<Un
   for (size_t ring = 0; ring < rings_.size(); ++ring)
     for (int i = 0; i < options.gather_slots; ++i)
       rings_[ring].slots.push_back(make_slot([&](const UnitRole& role) {
-        return !role.whole && kind_of(role) == Kind::ring && static_cast<size_t>(role.ring) == ring;
+        return !role.replicated && kind_of(role) == Kind::ring && static_cast<size_t>(role.ring) == ring;
       }));
   for (const UnitRole& role : roles)
-    if (!role.whole && kind_of(role) == Kind::own)
+    if (!role.replicated && kind_of(role) == Kind::own)
       own_[static_cast<size_t>(role.index)] =
           make_slot([&](const UnitRole& other) { return other.index == role.index; });
-  shared_ = make_slot([&](const UnitRole& role) { return !role.whole && kind_of(role) == Kind::shared; });
+  shared_ =
+      make_slot([&](const UnitRole& role) { return !role.replicated && kind_of(role) == Kind::shared; });
 }
 
-GatherRoom::Kind GatherRoom::kind_of(const UnitRole& role) const {
+GatherSlots::Kind GatherSlots::kind_of(const UnitRole& role) const {
   if (role.stages > 1) return Kind::own;
   if (!role.root) return Kind::ring;
   return keep_root_ ? Kind::own : Kind::shared;
 }
 
-ValueSlot* GatherRoom::take(const UnitRole& role) {
+ValueSlot* GatherSlots::take(const UnitRole& role) {
   const Kind kind = kind_of(role);
   Ring& ring = rings_[static_cast<size_t>(role.ring)];
   ValueSlot& slot = kind == Kind::ring  ? ring.slots[ring.turn % ring.slots.size()]
@@ -74,8 +75,8 @@ ValueSlot* GatherRoom::take(const UnitRole& role) {
   return &slot;
 }
 
-GradientRoom::GradientRoom(const std::vector<ParamList>& units, const std::vector<UnitRole>& roles,
-                           RankGroups groups, const UnitOptions& options, UnitArenas arenas)
+GradientSlots::GradientSlots(const std::vector<ParamList>& units, const std::vector<UnitRole>& roles,
+                             RankGroups groups, const UnitOptions& options, UnitArenas arenas)
     : rings_(ring_count(roles)), own_(units.size()) {
   const auto size_in = [&](Segment segment) {
     return [&, segment](const UnitRole& role) {
@@ -87,7 +88,7 @@ GradientRoom::GradientRoom(const std::vector<ParamList>& units, const std::vecto
       roles, [](const UnitRole&) { return true; }, size_of);
   if (most == 0) return;
   if (groups.ranks > 1) {
-    const int64_t first = options.sync_first_values
+    const int64_t first = options.sync_initial_values
                               ? largest(
                                     roles, [](const UnitRole&) { return true; }, size_in(Segment::frozen))
                               : 0;
@@ -110,7 +111,7 @@ GradientRoom::GradientRoom(const std::vector<ParamList>& units, const std::vecto
     if (role.stages > 1) own_[static_cast<size_t>(role.index)] = make_slot(size_of(role));
 }
 
-GradientRoom::Slot& GradientRoom::next(const UnitRole& role) {
+GradientSlots::Slot& GradientSlots::next(const UnitRole& role) {
   if (role.stages > 1) return own_[static_cast<size_t>(role.index)];
   Ring& ring = rings_[static_cast<size_t>(role.ring)];
   return ring.slots[ring.turn++ % ring.slots.size()];

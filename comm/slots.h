@@ -22,15 +22,15 @@ enum class Reduction { exact, sequential, native };
 struct UnitOptions {
   ShardPolicy policy{"no_shard", false, false, false};
   Reduction reduction = Reduction::exact;
-  DType compute = DType::bf16;     // of values and activations
-  DType wire = DType::f32;         // in which gradients travel, f32 or bf16
-  int lanes = 1;                   // of a micro-step on one rank; more than 1 need wire = f32
-  int64_t micro_steps = 1;         // of an optimizer step
-  int gather_slots = 2;            // units whose values are whole at the same time
-  bool keep_root = true;           // root units stay gathered for the whole step
-  bool offload = false;            // shards, their sums and the optimizer's state live in host memory
-  bool sync_first_values = false;  // rank 0 makes them for all
-  bool poison = false;             // tests: values that are let go become NaN, so that no stale read passes
+  DType compute = DType::bf16;       // of values and activations
+  DType wire = DType::f32;           // in which gradients travel, f32 or bf16
+  int lanes = 1;                     // of a micro-step on one rank; more than 1 need wire = f32
+  int64_t micro_steps = 1;           // of an optimizer step
+  int gather_slots = 2;              // units whose values are whole at the same time
+  bool keep_root = true;             // root units stay gathered for the whole step
+  bool offload = false;              // shards, their sums and the optimizer's state live in host memory
+  bool sync_initial_values = false;  // rank 0 makes them for all
+  bool poison = false;               // tests: values that are let go become NaN, so that no stale read passes
 };
 
 // Whether values are shards that become whole only for a stage. Offloaded ones always do, even where a group
@@ -56,7 +56,7 @@ struct UnitRole {
   int backward_stages = 1;  // of these, those that a backward pass reaches
   int ring = 0;             // which of its stage's own units it is
   bool root = false;        // holds what belongs to no block, and may stay gathered for a whole step
-  bool whole = false;       // replicated: its values are whole on every rank, whatever the policy says
+  bool replicated = false;  // replicated: its values are whole on every rank, whatever the policy says
 };
 
 // The whole values of a unit: those that are trained, then the frozen ones, in the dtype of compute.
@@ -68,10 +68,10 @@ struct ValueSlot {
 
 // Slots for whole values. A unit of one stage takes turns in a ring with its like in other stages; one of
 // several stages, and a root unit that stays gathered, has a slot of its own; other root units share one.
-class GatherRoom {
+class GatherSlots {
  public:
-  GatherRoom(const std::vector<ParamList>& units, const std::vector<UnitRole>& roles, RankGroups groups,
-             const UnitOptions& options, UnitArenas arenas);
+  GatherSlots(const std::vector<ParamList>& units, const std::vector<UnitRole>& roles, RankGroups groups,
+              const UnitOptions& options, UnitArenas arenas);
 
   // The slot that `role` may fill next, now taken; its tensors are as long as the largest unit that shares it
   // needs. Null where the slot whose turn it is has not been given back.
@@ -93,15 +93,15 @@ class GatherRoom {
 
 // Room for whole gradients of a micro-step: rings of two, so that one is filled while the other is reduced. A
 // unit of several stages, whose gradients live from the first of them to the last, has its own.
-class GradientRoom {
+class GradientSlots {
  public:
   struct Slot {
     Tensor lanes;  // (lanes, n) f32
     Event free;
   };
 
-  GradientRoom(const std::vector<ParamList>& units, const std::vector<UnitRole>& roles, RankGroups groups,
-               const UnitOptions& options, UnitArenas arenas);
+  GradientSlots(const std::vector<ParamList>& units, const std::vector<UnitRole>& roles, RankGroups groups,
+                const UnitOptions& options, UnitArenas arenas);
 
   Slot& next(const UnitRole& role);
 
@@ -122,7 +122,7 @@ class GradientRoom {
 // Whether the backward pass writes straight into a sum: nothing to exchange, add up or round before.
 bool writes_sums_directly(const UnitOptions& options, RankGroups groups);
 // Whether gradients are summed whole on each rank and exchanged once a step.
-inline bool sums_are_whole(const UnitOptions& options, RankGroups groups) {
+inline bool sums_are_unsharded(const UnitOptions& options, RankGroups groups) {
   return !options.policy.grads || groups.size == 1;
 }
 

@@ -19,9 +19,11 @@ StagedCommunicator::StagedCommunicator(std::unique_ptr<Communicator> host)
       host_(std::move(host)),
       host_stream_(streams_.add("staging")) {}
 
-void StagedCommunicator::take_room(Arena& pinned) { room_ = pinned.alloc(DType::u8, {planned_bytes_}); }
+void StagedCommunicator::reserve_workspace(Arena& pinned) {
+  room_ = pinned.alloc(DType::u8, {planned_bytes_});
+}
 
-Tensor StagedCommunicator::room_for(Stream& stream, const Tensor& like, int64_t begin) {
+Tensor StagedCommunicator::workspace_for(Stream& stream, const Tensor& like, int64_t begin) {
   const int64_t end = begin + like.bytes();
   Tensor room{nullptr, like.dtype, like.shape, Device::cpu()};
   if (stream.planning()) {
@@ -37,41 +39,41 @@ Tensor StagedCommunicator::room_for(Stream& stream, const Tensor& like, int64_t 
 
 void StagedCommunicator::do_all_gather(Stream& stream, const Collective& call, const Tensor& full,
                                        const Tensor& shard) {
-  const Tensor all = room_for(stream, full);
+  const Tensor all = workspace_for(stream, full);
   if (stream.planning()) return;
   const Tensor mine = part_of(all, rank(), size());
   copy(stream, mine, shard.view({shard.size()}));
   stream.sync();
-  host_->all_gather(host_stream_, all, mine, call.whom);
+  host_->all_gather(host_stream_, all, mine, call.label);
   copy(stream, full, all);
 }
 
 void StagedCommunicator::do_all_to_all(Stream& stream, const Collective& call, const Tensor& received,
                                        const Tensor& sent) {
-  const Tensor out = room_for(stream, sent), in = room_for(stream, received, behind(sent));
+  const Tensor out = workspace_for(stream, sent), in = workspace_for(stream, received, behind(sent));
   if (stream.planning()) return;
   copy(stream, out, sent);
   stream.sync();
-  host_->all_to_all(host_stream_, in, out, call.whom);
+  host_->all_to_all(host_stream_, in, out, call.label);
   copy(stream, received, in);
 }
 
 void StagedCommunicator::do_reduce_scatter(Stream& stream, const Collective& call, const Tensor& shard,
                                            const Tensor& full) {
-  const Tensor all = room_for(stream, full), mine = room_for(stream, shard, behind(full));
+  const Tensor all = workspace_for(stream, full), mine = workspace_for(stream, shard, behind(full));
   if (stream.planning()) return;
   copy(stream, all, full);
   stream.sync();
-  host_->reduce_scatter(host_stream_, mine, all, call.whom);
+  host_->reduce_scatter(host_stream_, mine, all, call.label);
   copy(stream, shard, mine);
 }
 
 void StagedCommunicator::do_broadcast(Stream& stream, const Collective& call, const Tensor& t, int root) {
-  const Tensor host = room_for(stream, t);
+  const Tensor host = workspace_for(stream, t);
   if (stream.planning()) return;
   if (rank() == root) copy(stream, host, t);
   stream.sync();
-  host_->broadcast(host_stream_, host, root, call.whom);
+  host_->broadcast(host_stream_, host, root, call.label);
   if (rank() != root) copy(stream, t, host);
 }
 

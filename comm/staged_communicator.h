@@ -13,7 +13,7 @@ namespace flatshard {
 class StagedCommunicator : public Communicator {
  public:
   explicit StagedCommunicator(std::unique_ptr<Communicator> host);
-  void take_room(Arena& pinned) override;
+  void reserve_workspace(Arena& pinned) override;
 
  private:
   void do_all_gather(Stream& stream, const Collective& call, const Tensor& full,
@@ -26,7 +26,7 @@ class StagedCommunicator : public Communicator {
 
   // The part of the room that begins `behind` so many bytes, for a tensor like this one, free of earlier use;
   // on a planning stream what it would be.
-  Tensor room_for(Stream& stream, const Tensor& like, int64_t behind = 0);
+  Tensor workspace_for(Stream& stream, const Tensor& like, int64_t behind = 0);
 
   std::unique_ptr<Communicator> host_;
   StreamGroup streams_{Device::cpu()};

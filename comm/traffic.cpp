@@ -12,7 +12,7 @@ int64_t received(int64_t elements, DType dtype, int ranks) {
 Traffic traffic_of(const FlatLayout& trainable, const FlatLayout& frozen, const UnitRole& role, int passes,
                    const UnitOptions& options, RankGroups groups) {
   Traffic traffic;
-  const bool values_are_sharded = options.policy.params && !role.whole;
+  const bool values_are_sharded = options.policy.params && !role.replicated;
   if (values_are_sharded) {
     const bool stays = role.root && options.keep_root;
     traffic.gathered = (stays ? 1 : passes * options.micro_steps) *
@@ -20,7 +20,7 @@ Traffic traffic_of(const FlatLayout& trainable, const FlatLayout& frozen, const 
   } else {
     traffic.gathered = received(trainable.size(), options.compute, groups.size);  // what was updated
   }
-  traffic.reduced = sums_are_whole(options, groups)
+  traffic.reduced = sums_are_unsharded(options, groups)
                         ? received(trainable.size(), DType::f32, groups.size)
                         : options.micro_steps * received(trainable.size(), options.wire, groups.size);
   // Replicas of a shard cut it up, add, and put it together again.

@@ -91,7 +91,7 @@ ProcessMemory process_memory() {
           .machine = bytes("MemTotal:", "/proc/meminfo")};
 }
 
-bool begin_new_peak() {
+bool reset_peak_memory() {
   std::ofstream out("/proc/self/clear_refs");
   out << "5" << std::flush;
   return out.good();

@@ -17,7 +17,7 @@ struct ProcessMemory {
 };
 ProcessMemory process_memory();
 // From now on `peak` is the most that it has held since. Whether the system lets it.
-bool begin_new_peak();
+bool reset_peak_memory();
 
 // Tests: while one lives, no more than `limit` bytes are available.
 class ScopedHostMemory {

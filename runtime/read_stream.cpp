@@ -79,7 +79,7 @@ void ReadStream::read(const FileRange& range, const Take& take) {
     take(at, {slot.memory + slot.skip + used_, static_cast<size_t>(n)});
     at += n;
     used_ += n;
-    if (used_ == slot.range.size) hand_back();
+    if (used_ == slot.range.size) release_slot();
   }
 }
 
@@ -138,7 +138,7 @@ ReadStream::Slot& ReadStream::next_slot() {
   return slot;
 }
 
-void ReadStream::hand_back() {
+void ReadStream::release_slot() {
   {
     const std::lock_guard lock(mutex_);
     slots_[static_cast<size_t>(taken_ % kSlots)].full = false;

@@ -52,7 +52,7 @@ class ReadStream {
   void fill(Slot& slot);
   FileRange cut_next();
   Slot& next_slot();
-  void hand_back();
+  void release_slot();
 
   std::deque<FileRange> ranges_;  // that are not yet cut
   std::map<const InputFile*, std::unique_ptr<Source>> sources_;

@@ -12,7 +12,7 @@ namespace flatshard {
 
 // The work that the two late orders have not run yet, a queue per stream, and the rule that picks what runs
 // next.
-struct StreamGroup::HeldBack {
+struct StreamGroup::DeferredWork {
   enum class Kind { work, record, wait };
   struct Item {
     Kind kind;
@@ -119,24 +119,24 @@ Stream::~Stream() {
 Device Stream::device() const { return is_host_side_ ? Device::cpu() : group_.device(); }
 bool Stream::planning() const { return group_.options().planning; }
 
-bool Stream::runs_at_once(const char* what) const {
+bool Stream::runs_immediately(const char* what) const {
   check(!device().is_cuda(), what,
         " has no CUDA kernel in this build; run it on the CPU (run.device = \"cpu\")");
   return runs_at_once();
 }
 
-bool Stream::runs_at_once() const {
+bool Stream::runs_immediately() const {
   if (is_host_side_) return false;
   const StreamOrder order = group_.options().order;
   return order == StreamOrder::in_order || (order == StreamOrder::concurrent && !worker_);
 }
 
 TraceSpan Stream::span(const char* what, int number) const {
-  const bool timed = !planning() && !device().is_cuda() && runs_at_once();
+  const bool timed = !planning() && !device().is_cuda() && runs_immediately();
   return TraceSpan(timed ? trace_ : nullptr, trace_row_, what, number);
 }
 
-void Stream::hold_back(const char* what, std::function<void()> work) {
+void Stream::defer(const char* what, std::function<void()> work) {
   if constexpr (kCudaBuilt)
     if (is_host_side_) {
       check(group_.capture_ == 0, what, " runs on the host, where no graph can have it");
@@ -147,7 +147,7 @@ void Stream::hold_back(const char* what, std::function<void()> work) {
       const TraceSpan span(trace_, trace_row_, what);
       work();
     });
-  group_.held_back_->push(index_, {StreamGroup::HeldBack::Kind::work, what, std::move(work), nullptr});
+  group_.deferred_->push(index_, {StreamGroup::DeferredWork::Kind::work, what, std::move(work), nullptr});
 }
 
 void Stream::record(Event& event) {
@@ -165,7 +165,7 @@ void Stream::record(Event& event) {
   };
   if (worker_) return worker_->push_always(complete);
   if (group_.options().order == StreamOrder::concurrent) return complete();  // all before it is done
-  group_.held_back_->push(index_, {StreamGroup::HeldBack::Kind::record, "record", nullptr, ticket});
+  group_.deferred_->push(index_, {StreamGroup::DeferredWork::Kind::record, "record", nullptr, ticket});
 }
 
 void Stream::wait(const Event& event) {
@@ -178,7 +178,7 @@ void Stream::wait(const Event& event) {
   if (!event.ticket_ || event.ticket_->done) return;
   if (worker_) return worker_->push_always([ticket = event.ticket_] { ticket->done.wait(false); });
   if (group_.options().order == StreamOrder::concurrent) return wait_on_host(event);
-  group_.held_back_->push(index_, {StreamGroup::HeldBack::Kind::wait, "wait", nullptr, event.ticket_});
+  group_.deferred_->push(index_, {StreamGroup::DeferredWork::Kind::wait, "wait", nullptr, event.ticket_});
 }
 
 void Stream::wait_on_host(const Event& event) {
@@ -195,11 +195,11 @@ void Stream::sync() {
   if constexpr (kCudaBuilt)
     if (native_) return cuda::sync_stream(native_);
   if (worker_) return worker_->sync();
-  group_.held_back_->finish(index_, nullptr);
+  group_.deferred_->finish(index_, nullptr);
 }
 
 StreamGroup::StreamGroup(Device device, StreamOptions options)
-    : device_(device), options_(options), held_back_(new HeldBack{*this, {}}) {
+    : device_(device), options_(options), deferred_(new DeferredWork{*this, {}}) {
   check(options.planning || !device.is_cuda() || device.index < cuda_device_count(), "there is no device ",
         device, ": this process can use ", cuda_device_count(), " CUDA devices");
 }

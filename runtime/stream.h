@@ -57,11 +57,11 @@ class Stream {
   template <class Work>
   void run(const char* what, Work&& work) {
     if (planning()) return;
-    if (runs_at_once(what)) {
+    if (runs_immediately(what)) {
       const TraceSpan span(trace_, trace_row_, what);
       work();
     } else {
-      hold_back(what, std::forward<Work>(work));
+      defer(what, std::forward<Work>(work));
     }
   }
 
@@ -92,11 +92,11 @@ class Stream {
  private:
   friend class StreamGroup;
   Stream(StreamGroup& group, int index, std::string name, StreamRole role);
-  explicit Stream(Stream& cuda);              // its host side
-  bool runs_at_once(const char* what) const;  // an Error where `what` cannot run at all
-  bool runs_at_once() const;
+  explicit Stream(Stream& cuda);                  // its host side
+  bool runs_immediately(const char* what) const;  // an Error where `what` cannot run at all
+  bool runs_immediately() const;
   void wait_on_host(const Event& event);
-  void hold_back(const char* what, std::function<void()> work);
+  void defer(const char* what, std::function<void()> work);
 
   StreamGroup& group_;
   int index_;
@@ -135,12 +135,12 @@ class StreamGroup {
  private:
   friend class Graph;
   friend class Stream;
-  struct HeldBack;
+  struct DeferredWork;
 
   Device device_;
   StreamOptions options_;
   std::vector<std::unique_ptr<Stream>> streams_;
-  std::unique_ptr<HeldBack> held_back_;  // the queues of the two late orders
+  std::unique_ptr<DeferredWork> deferred_;  // the queues of the two late orders
   double waited_seconds_ = 0;
   int64_t capture_ = 0, captures_ = 0;  // the one under way, if any (graph.h); how many there were
 };

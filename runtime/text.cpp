@@ -81,7 +81,7 @@ std::string human_duration(double seconds) {
   return text;
 }
 
-int64_t bytes_named(const std::string& key, const std::string& text) {
+int64_t parse_bytes(const std::string& key, const std::string& text) {
   int64_t bytes = 0;
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, bytes);

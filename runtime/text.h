@@ -21,7 +21,7 @@ std::string human_seconds(double seconds);
 std::string human_duration(double seconds);
 
 // The bytes that a text such as 5GB, 200MB or 1000 means, in powers of 1000. An Error names the key.
-int64_t bytes_named(const std::string& key, const std::string& text);
+int64_t parse_bytes(const std::string& key, const std::string& text);
 
 // A name or a message as one line that moves no terminal: control characters become blanks.
 std::string printable(std::string text);

@@ -178,9 +178,9 @@ void Trainer::begin() {
   documents_ = model_documents(setup_, checkpoints_.source().string(), world_);
   checkpoints_.plan(machinery_.engine().model(), documents_);
   if (!resumed_ && setup_.config.init_from.empty()) {
-    machinery_.engine().initialise();
+    machinery_.engine().initialize();
   } else if (!resumed_) {
-    machinery_.engine().initialise(first_values(initial_.weights.get()));
+    machinery_.engine().initialize(initial_values(initial_.weights.get()));
     initial_.weights.reset();
   } else {
     checkpoints_.load(machinery_.engine());

@@ -38,7 +38,7 @@ CallSum of(const CollectiveLog& log, const std::string& communicator, const std:
   });
 }
 CallSum serving(const CollectiveLog& log, const std::string& communicator, const std::string& unit) {
-  return sum_of(log, [&](const Collective& c) { return c.communicator == communicator && c.whom == unit; });
+  return sum_of(log, [&](const Collective& c) { return c.communicator == communicator && c.label == unit; });
 }
 
 }  // namespace

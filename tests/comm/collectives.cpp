@@ -88,13 +88,13 @@ class Trial {
 constexpr int64_t kParts[] = {1, 3, 128, 4096, 100003};  // in rising order
 
 // For the call that takes most.
-void plan_room(Communicator& comm, Device device, Arena& room) {
+void plan_workspace(Communicator& comm, Device device, Arena& room) {
   StreamGroup planning(device, {.planning = true});
   const Tensor whole{nullptr, DType::f32, {comm.size() * *std::rbegin(kParts)}, device};
   comm.all_to_all(planning.add("plan"), whole, whole, "a plan");
-  comm.take_room(room);
+  comm.reserve_workspace(room);
   room.commit();
-  comm.take_room(room);
+  comm.reserve_workspace(room);
 }
 
 // In every way in which the ranks can be cut into groups of two sizes.
@@ -114,7 +114,7 @@ bool hold_over(World& world, Transport transport, Device device, std::ostream& o
     for (const int color : {world.rank() / (world.size() / groups), world.rank() % groups}) {
       const std::unique_ptr<Communicator> comm = make_communicator(world, "trial", color, transport, device);
       Arena room("room", Device::cpu(), Placement::pinned);
-      plan_room(*comm, device, room);
+      plan_workspace(*comm, device, room);
       check(comm->size() == world.size() / groups, "a communicator of ", comm->size(), " ranks, must be ",
             world.size() / groups);
       for (const int64_t part : kParts) {

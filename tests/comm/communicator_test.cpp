@@ -41,7 +41,7 @@ TEST_CASE("a call is written down with its communicator, verb, unit, bytes and d
   SelfCommunicator comm("reduce");
   CollectiveLog log;
   comm.log_to(&log);
-  comm.all_to_all(s, tensor(100, DType::bf16), tensor(100, DType::bf16), lasting(str("model.layers.", 3)));
+  comm.all_to_all(s, tensor(100, DType::bf16), tensor(100, DType::bf16), intern(str("model.layers.", 3)));
   comm.broadcast(s, tensor(5), 0, "weights");
   comm.log_to(nullptr);
   comm.broadcast(s, tensor(5), 0, "weights");

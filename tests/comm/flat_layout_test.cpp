@@ -29,7 +29,7 @@ constexpr int kRanks[] = {1, 2, 3, 4, 5, 8, 16, 64};
 
 int64_t end_of(const FlatLayout& layout) {
   int64_t end = 0;
-  for (const FlatLayout::Place& place : layout.places()) end = std::max(end, place.begin + place.size);
+  for (const FlatLayout::Extent& extent : layout.extents()) end = std::max(end, extent.begin + extent.size);
   return end;
 }
 
@@ -40,19 +40,19 @@ TEST_CASE("decayed parameters come first, each in order of declaration, at a mul
   std::vector<std::string> order;
   int64_t free_from = 0;
   const FlatLayout layout(params, Segment::trainable, 4);
-  for (const FlatLayout::Place& place : layout.places()) {
-    order.push_back(params[place.param].name);
-    CHECK(place.size == params[place.param].shape.size());
-    CHECK(place.begin % FlatLayout::kAlignment == 0);
-    CHECK(place.begin >= free_from);
-    CHECK(place.begin < free_from + FlatLayout::kAlignment);  // and no further than that
-    free_from = place.begin + place.size;
+  for (const FlatLayout::Extent& extent : layout.extents()) {
+    order.push_back(params[extent.param].name);
+    CHECK(extent.size == params[extent.param].shape.size());
+    CHECK(extent.begin % FlatLayout::kAlignment == 0);
+    CHECK(extent.begin >= free_from);
+    CHECK(extent.begin < free_from + FlatLayout::kAlignment);  // and no further than that
+    free_from = extent.begin + extent.size;
   }
   CHECK(order == std::vector<std::string>{"weight", "other", "tail", "bias", "norm"});
   const FlatLayout frozen(params, Segment::frozen, 4);
-  REQUIRE(frozen.places().size() == 2);
-  CHECK(params[frozen.places()[0].param].name == "still");
-  CHECK(params[frozen.places()[1].param].name == "still norm");
+  REQUIRE(frozen.extents().size() == 2);
+  CHECK(params[frozen.extents()[0].param].name == "still");
+  CHECK(params[frozen.extents()[1].param].name == "still norm");
 }
 
 TEST_CASE("the places of parameters do not depend on the number of ranks") {
@@ -62,11 +62,11 @@ TEST_CASE("the places of parameters do not depend on the number of ranks") {
     for (const int ranks : kRanks)
       for (const int replicas : {1, 2, 3, 4}) {
         const FlatLayout layout(params, segment, ranks, replicas);
-        REQUIRE(layout.places().size() == alone.places().size());
-        for (size_t i = 0; i < alone.places().size(); ++i) {
-          CHECK(layout.places()[i].param.index == alone.places()[i].param.index);
-          CHECK(layout.places()[i].begin == alone.places()[i].begin);
-          CHECK(layout.places()[i].size == alone.places()[i].size);
+        REQUIRE(layout.extents().size() == alone.extents().size());
+        for (size_t i = 0; i < alone.extents().size(); ++i) {
+          CHECK(layout.extents()[i].param.index == alone.extents()[i].param.index);
+          CHECK(layout.extents()[i].begin == alone.extents()[i].begin);
+          CHECK(layout.extents()[i].size == alone.extents()[i].size);
         }
       }
   }
@@ -82,18 +82,19 @@ TEST_CASE("the pieces of all ranks cover every element exactly once, in place") 
         const FlatLayout layout(params, segment, ranks, replicas);
         std::map<int, int64_t> covered;  // ranks in turn walk through every parameter from its start
         std::map<int, int64_t> begin;
-        for (const FlatLayout::Place& place : layout.places()) begin[place.param.index] = place.begin;
+        for (const FlatLayout::Extent& extent : layout.extents()) begin[extent.param.index] = extent.begin;
         for (int rank = 0; rank < ranks; ++rank)
           for (const FlatLayout::Piece& piece : layout.pieces(rank)) {
             CHECK(piece.size > 0);
-            CHECK(piece.in_param == covered[piece.param.index]);
-            CHECK(piece.in_shard >= 0);
-            CHECK(piece.in_shard + piece.size <= layout.shard_size());
-            CHECK(rank * layout.shard_size() + piece.in_shard == begin[piece.param.index] + piece.in_param);
+            CHECK(piece.param_offset == covered[piece.param.index]);
+            CHECK(piece.shard_offset >= 0);
+            CHECK(piece.shard_offset + piece.size <= layout.shard_size());
+            CHECK(rank * layout.shard_size() + piece.shard_offset ==
+                  begin[piece.param.index] + piece.param_offset);
             covered[piece.param.index] += piece.size;
           }
-        for (const FlatLayout::Place& place : layout.places())
-          CHECK(covered[place.param.index] == place.size);
+        for (const FlatLayout::Extent& extent : layout.extents())
+          CHECK(covered[extent.param.index] == extent.size);
       }
 }
 
@@ -133,9 +134,9 @@ TEST_CASE("what decays is the head of every rank's shard") {
       for (const FlatLayout::Piece& piece : layout.pieces(rank)) {
         CAPTURE(params[piece.param].name);
         if (params[piece.param].decay)
-          CHECK(piece.in_shard + piece.size <= end);
+          CHECK(piece.shard_offset + piece.size <= end);
         else
-          CHECK(piece.in_shard >= end);
+          CHECK(piece.shard_offset >= end);
       }
     }
     CHECK(decayed == 12800 + 18432 + 128);

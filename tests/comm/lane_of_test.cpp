@@ -82,7 +82,7 @@ TEST_CASE("each stage of the sum over lanes adds up a subtree of one tree") {
       });
     };
     const Node everything = tree_over(groups.count(), [&](int64_t group) {
-      if (sums_are_whole(options, groups))
+      if (sums_are_unsharded(options, groups))
         return tree_over(groups.size, [&](int64_t place) {
           return tree_over(options.micro_steps, [&](int64_t micro) { return of_rank(group, place, micro); });
         });

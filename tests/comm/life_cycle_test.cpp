@@ -76,7 +76,7 @@ class Workbench {
 
   void run() {
     zero(compute_, activation_);
-    for (ShardedUnit& u : units_) u.initialise(compute_, gather_, random_values(7));
+    for (ShardedUnit& u : units_) u.initialize(compute_, gather_, random_values(7));
     for (int step = 1; step <= kSteps; ++step) {
       for (int64_t micro = 0; micro < case_.options.micro_steps; ++micro) {
         for (int i = 0; i < kUnits; ++i) forward(i);

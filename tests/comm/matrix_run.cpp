@@ -52,7 +52,7 @@ void check_share(const Machinery& machinery, const std::vector<ShardedUnit>& uni
     const auto shard = [&](int64_t elements) {
       return round_up(elements, ranks * setup.groups.count() * FlatLayout::kShardMultiple) / ranks;
     };
-    const int64_t parts = setup.units.policy.params && !unit.role().whole ? 1 : ranks;
+    const int64_t parts = setup.units.policy.params && !unit.role().replicated ? 1 : ranks;
     bytes += parts * (shard(trained) + shard(frozen)) * size_of(setup.compute);
     bytes += shard(trained) * (setup.compute == DType::f32 ? 2 : 3) * f32;
   }
@@ -111,7 +111,7 @@ std::string MatrixRun::fingerprint(const Config& config, StreamOrder order, int 
   const Data batches = data(setup);
   const int64_t live_before = memory_counters().live_bytes;
   Machinery machinery(setup, world_, {.order = order, .commit = kPoisoned});
-  machinery.engine().initialise();
+  machinery.engine().initialize();
   const int64_t taken = memory_counters().live_bytes - live_before;
   check(taken == machinery.plan().memory_bytes, "a rank takes ", taken, " bytes, planned were ",
         machinery.plan().memory_bytes);
@@ -131,7 +131,7 @@ std::string MatrixRun::fingerprint(const Config& config, StreamOrder order, int 
 std::string MatrixRun::first_shards(const Config& config) {
   const RunSetup setup = set_up(config, world_.size());
   Machinery machinery(setup, world_, {.commit = kPoisoned});
-  machinery.engine().initialise();
+  machinery.engine().initialize();
   Sha256 hash;
   for (const ShardedUnit& unit : machinery.engine().units())
     for (const Tensor& t : {unit.shard().p, unit.shard().copy, unit.frozen_shard()})
@@ -144,7 +144,7 @@ double MatrixRun::final_loss(const Config& config, int steps) {
   setup.units.poison = true;
   const Data batches = data(setup);
   Machinery machinery(setup, world_, {.commit = kPoisoned});
-  machinery.engine().initialise();
+  machinery.engine().initialize();
   double loss = NAN;
   for (int number = 0; number < steps; ++number) {
     loss = 0;
@@ -157,7 +157,7 @@ std::pair<MatrixRun::Bytes, MatrixRun::Bytes> MatrixRun::received_and_stated(con
   const RunSetup setup = set_up(config, world_.size());
   const Data batches = data(setup);
   Machinery machinery(setup, world_);
-  machinery.engine().initialise();
+  machinery.engine().initialize();
   step(machinery, setup, batches, 0);
   CollectiveLog log;
   machinery.log_to(&log);

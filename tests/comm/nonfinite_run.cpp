@@ -28,7 +28,7 @@ bool MatrixRun::all_skip_when(int one_rank, const Config& config, StreamOrder or
   const RunSetup setup = set_up(config, world_.size());
   const Data batches = data(setup);
   Machinery machinery(setup, world_, {.order = order, .commit = {.poison = true}});
-  machinery.engine().initialise();
+  machinery.engine().initialize();
   LossScale scale(setup.compute, "dynamic");
   const auto finite = [&](int number, double loss_scale) {
     const StepResult r = machinery.engine().step(batches, {.data_step = number,

@@ -37,9 +37,9 @@ TEST_CASE("every rank has one place in one group, and those of one place in all 
         std::set<std::pair<int, int>> seen;
         for (int rank = 0; rank < ranks; ++rank) {
           CHECK(groups.group_of(rank) < groups.count());
-          CHECK(groups.place_of(rank) < groups.size);
-          CHECK(seen.insert({groups.group_of(rank), groups.place_of(rank)}).second);
-          if (rank > 0 && groups.place_of(rank) > 0)  // neighbours share a group
+          CHECK(groups.index_in_group(rank) < groups.size);
+          CHECK(seen.insert({groups.group_of(rank), groups.index_in_group(rank)}).second);
+          if (rank > 0 && groups.index_in_group(rank) > 0)  // neighbours share a group
             CHECK(groups.group_of(rank) == groups.group_of(rank - 1));
         }
       }

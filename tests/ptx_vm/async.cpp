@@ -80,7 +80,7 @@ bool AsyncQueue::run_one() {
   return true;
 }
 
-void AsyncQueue::perhaps_run() {
+void AsyncQueue::maybe_run() {
   if (!pending_.empty() && happens(4)) run_one();
 }
 

@@ -46,7 +46,7 @@ class AsyncQueue {
   void finish_of(const Block& block);
   bool is_used() const { return !all_.empty(); }
   // Between the turns of warps.
-  void perhaps_run();
+  void maybe_run();
   // For what hardware may do or not: one time in so many where the timing is random, else never.
   bool happens(uint32_t one_in);
   // A work with this serial, for reports; null when no work has it.

@@ -98,7 +98,7 @@ void Block::warp_ended(Warp& warp) {
     check_loads_waited(*this);
     check_visits(*this);
   }
-  cluster->perhaps_complete();
+  cluster->maybe_complete();
   for (const Barrier& barrier : barriers)
     if (barrier.is_for_all && barrier.arrived)
       report(FindingKind::divergent_barrier, *barrier.arrivers[0], 0,

@@ -151,7 +151,7 @@ void GraphLaunches::launch(Queue& queue) {
     Queue& line = *queues_[node.line];
     for (const size_t before : node.after)
       if (work_.nodes[before].line != node.line) streams().wait(line, done[before]);
-    done.push_back(streams().give(line, node.what, node.run));
+    done.push_back(streams().enqueue(line, node.what, node.run));
   }
   for (const Queue* line : queues_) streams().wait(queue, line->milestone());
   ++counters().graph_launches;

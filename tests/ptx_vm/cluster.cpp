@@ -25,7 +25,7 @@ void Cluster::arrive(Warp& warp, bool releases) {
   ++warp.block->launch->progress;
   if (releases) publish(warp, gathering);
   warp.advance();
-  perhaps_complete();
+  maybe_complete();
 }
 
 void Cluster::wait(Warp& warp) {
@@ -37,7 +37,7 @@ void Cluster::wait(Warp& warp) {
   warp.state = Warp::State::at_barrier;
 }
 
-void Cluster::perhaps_complete() {
+void Cluster::maybe_complete() {
   bool anybody = false;
   for (const Block* block : blocks)
     for (const Warp& warp : block->warps) {

@@ -25,7 +25,7 @@ struct Cluster {
   // A warp comes, and waits for the others or goes on; each arrival is followed by one wait.
   void arrive(Warp& warp, bool releases);
   void wait(Warp& warp);
-  void perhaps_complete();
+  void maybe_complete();
 };
 
 // What another block did last with a block's shared memory.

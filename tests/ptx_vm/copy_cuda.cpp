@@ -59,7 +59,7 @@ void copy(const Piece& to, Piece from, cudaMemcpyKind kind, Queue& queue, bool i
     from.data = captured->data();
     from.pitch = from.width;
   }
-  const Milestone milestone = streams().give(queue, what, [=](Activity& self) {
+  const Milestone milestone = streams().enqueue(queue, what, [=](Activity& self) {
     Past past(timeline().begin(self));
     if (!captured) touch(from, past, false);
     touch(to, past, true);
@@ -76,7 +76,7 @@ void fill(const Piece& p, int value, Queue& queue, bool is_async) {
   if (!p.bytes()) return;
   check_range(p, "a memset");
   const Milestone milestone =
-      streams().give(queue, str("memset of ", p.bytes(), " bytes from ", name_of(p)), [=](Activity& self) {
+      streams().enqueue(queue, str("memset of ", p.bytes(), " bytes from ", name_of(p)), [=](Activity& self) {
         Past past(timeline().begin(self));
         touch(p, past, true);
         for (size_t i = 0; i < p.height; ++i) {

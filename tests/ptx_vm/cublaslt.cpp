@@ -361,8 +361,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
     for (const Piece& p : call.reads()) check_range(p, "a matrix product");
     for (const Piece& p : call.writes()) check_range(p, "a matrix product");
     for (const Piece& p : call.reads()) check(p.is_on_device(), name_of(p), " is not on the device");
-    streams().give(queue_of(stream), str("matrix product ", call.gemm.c.shape),
-                   [call](Activity& self) { call.run(self); });
+    streams().enqueue(queue_of(stream), str("matrix product ", call.gemm.c.shape),
+                      [call](Activity& self) { call.run(self); });
   });
 }
 }

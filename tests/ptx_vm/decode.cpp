@@ -6,9 +6,9 @@
 #include <cstring>
 
 #include "runtime/check.h"
-#include "tests/ptx_vm/allot.h"
 #include "tests/ptx_vm/lanes.h"
 #include "tests/ptx_vm/race.h"
+#include "tests/ptx_vm/register_allocation.h"
 
 namespace flatshard::ptx_vm {
 namespace {
@@ -46,9 +46,9 @@ void Decoder::wrong(const std::string& what) const {
 
 void Decoder::decode_all() {
   lay_out_variables();
-  Allotment allotment = allot_registers(function_, kernel_.register_bytes);
-  slots_ = std::move(allotment.slots);
-  kernel_.register_bytes = allotment.bytes;
+  RegisterSlots allocation = allocate_registers(function_, kernel_.register_bytes);
+  slots_ = std::move(allocation.slots);
+  kernel_.register_bytes = allocation.bytes;
   scopes_.push_back({0, {}, {}});
   open_.push_back(0);
   for (const Statement& s : function_.body) {
@@ -76,13 +76,13 @@ void Decoder::declare(const Registers& r) {
   declared_ += static_cast<uint32_t>(std::max(r.count, 1));
 }
 
-uint32_t Decoder::allot(uint32_t bytes) {
+uint32_t Decoder::allocate(uint32_t bytes) {
   const auto slot = static_cast<uint32_t>(aligned(kernel_.register_bytes, kSlotAlignment));
   kernel_.register_bytes = slot + bytes;
   return slot;
 }
 
-uint32_t Decoder::temporary(uint32_t bytes_per_lane) { return allot(bytes_per_lane * kLanes); }
+uint32_t Decoder::temporary(uint32_t bytes_per_lane) { return allocate(bytes_per_lane * kLanes); }
 
 const Decoder::Register* Decoder::find_register(std::string_view name, uint32_t* slot) const {
   size_t digits = name.size();
@@ -153,7 +153,7 @@ const Operand& Decoder::operand(size_t i) const {
 }
 
 uint32_t Decoder::register_of(const Operand& o, uint32_t bytes, bool is_predicate) {
-  if (o.name == "_") return is_predicate ? allot(4) : temporary(bytes);  // a result nobody wants
+  if (o.name == "_") return is_predicate ? allocate(4) : temporary(bytes);  // a result nobody wants
   uint32_t slot = 0;
   const Register* r = find_register(o.name, &slot);
   if (!r) wrong(str(o.name, " is not a register"));
@@ -200,7 +200,7 @@ uint32_t Decoder::predicate(const Operand& o) {
   if (!o.negated) return slot;
   Op op;  // the negated one becomes a slot of its own, written just before
   op.run = [](Warp& warp, const Op& self) { warp.predicate(self.slot[0]) = ~warp.predicate(self.slot[1]); };
-  op.slot = {allot(4), slot};
+  op.slot = {allocate(4), slot};
   emit(op);
   return op.slot[0];
 }
@@ -208,7 +208,7 @@ uint32_t Decoder::predicate(const Operand& o) {
 uint32_t Decoder::predicate_literal(bool value) {
   const auto [entry, is_new] = literals_.try_emplace(value ? "true" : "false", 0);
   if (is_new) {
-    entry->second = allot(4);
+    entry->second = allocate(4);
     kernel_.predicate_literals.emplace_back(entry->second, value ? kAllLanes : 0);
   }
   return entry->second;

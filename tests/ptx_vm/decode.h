@@ -125,7 +125,7 @@ class Decoder {
   void decode_one(const Instruction& i);
   const Register* find_register(std::string_view name, uint32_t* slot) const;
   uint32_t special(std::string_view name, uint32_t bytes);
-  uint32_t allot(uint32_t bytes);
+  uint32_t allocate(uint32_t bytes);
   void resolve_jumps();
   void mark_product_registers();
 

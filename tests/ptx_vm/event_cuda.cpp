@@ -75,7 +75,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     e.is_recorded = true;
     if (e.captured.capture) return;
     auto time = std::make_shared<uint64_t>(0);
-    e.milestone = streams().give(queue, "record", [time](Activity&) {
+    e.milestone = streams().enqueue(queue, "record", [time](Activity&) {
       *time = counters().warp_instructions + counters().copied_bytes;
     });
     e.time = std::move(time);

@@ -15,7 +15,7 @@ uint32_t shared_limit_of(const void* stub);
 uint32_t largest_cluster_of(const void* stub);
 
 // How many blocks fit onto one processor, by their threads and shared memory. Registers, which ptxas
-// allots, are not known here.
+// allocates, are not known here.
 uint32_t blocks_per_processor(const Kernel& kernel, uint64_t threads, uint64_t dynamic_shared_bytes);
 
 }  // namespace flatshard::ptx_vm

@@ -7,10 +7,10 @@
 #include <string>
 
 #include "runtime/check.h"
-#include "tests/ptx_vm/allot.h"
 #include "tests/ptx_vm/decode.h"
 #include "tests/ptx_vm/memory.h"
 #include "tests/ptx_vm/ptx_vm.h"
+#include "tests/ptx_vm/register_allocation.h"
 #include "tests/ptx_vm/report.h"
 
 namespace flatshard::ptx_vm {
@@ -205,7 +205,7 @@ class Scheduler {
       const uint64_t before = warp.executed;
       run(warp, turn(), passed_over_ > 2 * ready_.size());
       counters().warp_instructions += warp.executed - before;
-      launch_.async.perhaps_run();
+      launch_.async.maybe_run();
       if (passed_over_ > 2 * ready_.size()) launch_.async.run_one();
       const bool is_quiet = progress == launch_.progress;
       polls_ = is_quiet && warp.polls ? polls_ + 1 : 0;

@@ -120,7 +120,7 @@ void launch_on(Queue& queue, const void* stub, dim3 grid, dim3 block, void** arg
     const Parameter& p = launch->kernel->parameters[i];
     std::memcpy(launch->parameters.data() + p.offset, arguments[i], p.bytes);
   }
-  streams().give(queue, "kernel " + launch->kernel->name, [launch](Activity& self) {
+  streams().enqueue(queue, "kernel " + launch->kernel->name, [launch](Activity& self) {
     Launch once = *launch;  // a graph runs it again
     run(once, self);
   });

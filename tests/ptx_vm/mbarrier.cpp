@@ -49,7 +49,7 @@ Mbarrier& still_there(const Warp& actor, const MbarrierPlace& place) {
   return found->second;
 }
 
-void perhaps_end_phase(Launch& launch, Mbarrier& b) {
+void maybe_end_phase(Launch& launch, Mbarrier& b) {
   if (b.pending > 0 || b.bytes != 0) return;
   ++b.phase;
   b.pending = b.expected;
@@ -127,7 +127,7 @@ void arrive(Warp& warp, int lane, Mbarrier& b, const Arrival& a) {
     misuse(warp, lane, str(-b.bytes, " bytes more have come than phase ", b.phase, " expects"));
   if (b.pending == 0 && !a.may_complete) misuse(warp, lane, "the last arrival of a phase is .noComplete");
   ++warp.block->launch->progress;
-  perhaps_end_phase(*warp.block->launch, b);
+  maybe_end_phase(*warp.block->launch, b);
 }
 
 void arrive_late(Warp& actor, int lane, const MbarrierPlace& place) {
@@ -148,13 +148,13 @@ void complete_bytes(Warp& warp, const MbarrierPlace& place, int64_t bytes) {
   if (b.pending == 0 && b.bytes > 0 && b.bytes < bytes) {
     bytes -= b.bytes;
     b.bytes = 0;
-    perhaps_end_phase(*warp.block->launch, b);
+    maybe_end_phase(*warp.block->launch, b);
   }
   publish(warp, b.gathering);
   b.bytes -= bytes;
   if (b.bytes < -Mbarrier::kMostBytes)
     misuse(warp, std::countr_zero(warp.active), str(-b.bytes, " bytes have come that no phase expects"));
-  perhaps_end_phase(*warp.block->launch, b);
+  maybe_end_phase(*warp.block->launch, b);
 }
 
 void fence_mbarriers(Warp& warp, int lane, bool for_cluster) {

@@ -61,8 +61,8 @@ cudaError_t cudaMallocAsync(void** data, size_t bytes, cudaStream_t stream) {
     Allocation* made = bytes ? heap().find(reinterpret_cast<uint64_t>(*data)) : nullptr;
     if (!made) return;
     made->made_by = Allocation::kNotYet;
-    streams().give(queue, str("allocation of ", made->name),
-                   [made](Activity& self) { made->made_by = timeline().begin(self).first_mark; });
+    streams().enqueue(queue, str("allocation of ", made->name),
+                      [made](Activity& self) { made->made_by = timeline().begin(self).first_mark; });
   });
 }
 cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
@@ -72,7 +72,7 @@ cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
     const auto address = reinterpret_cast<uint64_t>(data);
     const Allocation* a = heap().find(address);
     check(a && a->is_live && a->begin == address, "free of memory that is not allocated");
-    streams().give(queue, "freeing of " + a->name, [=](Activity& self) {
+    streams().enqueue(queue, "freeing of " + a->name, [=](Activity& self) {
       Past past(timeline().begin(self));
       Allocation* freed = heap().find(address);
       if (!freed || !freed->is_live)

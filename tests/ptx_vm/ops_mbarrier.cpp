@@ -34,7 +34,7 @@ uint32_t value_of(const Warp& warp, const Op& op, int lane) {
   return warp.lanes<uint32_t>(op.slot[kValue])[lane];
 }
 
-void initialise(Warp& warp, const Op& op) {
+void initialize(Warp& warp, const Op& op) {
   for_each_lane(warp.active, [&](int lane) {
     make_mbarrier(warp, lane, address_of(warp, op, lane), value_of(warp, op, lane));
   });
@@ -188,7 +188,7 @@ void mbarrier(Decoder& d) {
   if (what == "expect_tx") return decode_bytes(d, op, expect);
   if (what == "complete_tx") return decode_bytes(d, op, complete);
   if (what == "init" || what == "inval") {
-    op.run = what == "init" ? initialise : invalidate;
+    op.run = what == "init" ? initialize : invalidate;
     op.slot[kAddress] = d.whole_address(0);
     if (what == "init") op.slot[kValue] = d.read(1, kU32);
     return d.emit(op);

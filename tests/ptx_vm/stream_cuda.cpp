@@ -88,8 +88,8 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
   return attempt([&] {
-    streams().give(queue_of(stream), "host function",
-                   [=](Activity&) { streams().run_host_function([=] { function(data); }); });
+    streams().enqueue(queue_of(stream), "host function",
+                      [=](Activity&) { streams().run_host_function([=] { function(data); }); });
   });
 }
 }

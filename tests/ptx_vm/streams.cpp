@@ -52,7 +52,7 @@ void Streams::follow(Operation& op, const Milestone& milestone) const {
   if (milestone.point.stream != op.point.stream && !is_done(milestone)) op.after.push_back(milestone.point);
 }
 
-Milestone Streams::give(Queue& queue, std::string what, std::function<void(Activity&)> run) {
+Milestone Streams::enqueue(Queue& queue, std::string what, std::function<void(Activity&)> run) {
   const Visit visit(*this);
   if (queue.index == 0) refuse_default_stream();
   if (queue.captured.capture) {

@@ -64,7 +64,7 @@ class Streams {
 
   // The last operation given, run already where the order runs it at the call. A queue that is captured runs
   // it at each launch of its graph, so it must be good for more than one time.
-  Milestone give(Queue& queue, std::string what, std::function<void(Activity&)> run);
+  Milestone enqueue(Queue& queue, std::string what, std::function<void(Activity&)> run);
   void wait(Queue& queue, const Milestone& milestone);
   bool is_done(const Milestone& milestone) const {
     return queues_[milestone.point.stream]->done >= milestone.point.position;

@@ -103,7 +103,7 @@ UnitOptions unit_options(const Config& c, const Batching& batching) {
                       .gather_slots = static_cast<int>(p.depth) + 1,
                       .keep_root = p.keep_root_gathered};
   options.offload = p.offload;
-  options.sync_first_values = p.sync_module_states || p.cpu_ram_efficient_loading;
+  options.sync_initial_values = p.sync_module_states || p.cpu_ram_efficient_loading;
   check(!p.offload || options.policy.params,
         "parallel.offload needs shards to send away: parallel.strategy = "
         "\"full_shard\" or \"hybrid\", not \"",

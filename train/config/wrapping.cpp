@@ -166,7 +166,7 @@ int Wrapping::unit_named(const std::string& name, bool root, bool whole) {
                       .stages = 0,
                       .backward_stages = 0,
                       .root = root,
-                      .whole = whole});
+                      .replicated = whole});
   }
   return known->second;
 }

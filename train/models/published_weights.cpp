@@ -111,7 +111,7 @@ std::string PublishedWeights::describe() const {
   return text;
 }
 
-FirstValues first_values(PublishedWeights* weights) {
+InitialValues initial_values(PublishedWeights* weights) {
   return [weights, writer = ValueWriter()](Stream& stream, const ParamSpec& spec, int64_t first,
                                            const Tensor& y) mutable {
     stream.sync();  // nothing that the stream still has to do may follow what is written here

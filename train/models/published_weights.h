@@ -42,7 +42,7 @@ class PublishedWeights {
 };
 
 // Made of weights that outlive it; null where nobody will ask for values here.
-FirstValues first_values(PublishedWeights* weights);
+InitialValues initial_values(PublishedWeights* weights);
 
 // Reads a folder's weights into the parameters, converted to their dtype.
 void read_model_weights(const std::string& folder, const Model& model, const ParamTensors& parameters,

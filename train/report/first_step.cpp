@@ -54,8 +54,8 @@ FirstStep first_step(const RunSetup& setup, int rank, const Data& data, Engine& 
   std::ostringstream units;
   units << std::fixed << std::setprecision(2);
   for (const ShardedUnit& unit : engine.units()) {
-    const int64_t all = unit.params().element_count(),
-                  mine = owned(unit.trainable(), unit.place()) + owned(unit.frozen(), unit.place());
+    const int64_t all = unit.params().element_count(), mine = owned(unit.trainable(), unit.shard_index()) +
+                                                              owned(unit.frozen(), unit.shard_index());
     units << prefix << unit.role().name << ": " << with_commas(all) << " parameters, " << with_commas(mine)
           << " on this rank (" << 100.0 * static_cast<double>(mine) / static_cast<double>(all) << "%)\n";
   }

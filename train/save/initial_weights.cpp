@@ -40,13 +40,13 @@ void take_published_model(LoadedConfig& loaded) {
 InitialWeights open_initial_weights(const RunSetup& setup, const World& world) {
   const std::string& folder = setup.config.init_from;
   if (folder.empty() || !setup.config.run.resume.empty()) return {};
-  if (setup.units.sync_first_values && world.rank() != 0) return {};
+  if (setup.units.sync_initial_values && world.rank() != 0) return {};
   Arena tables("tables", Device::cpu());  // it only counts
   const Model model(setup.model, tables);
   const int64_t vocab = read_hf_config(config_path(folder)).vocab, grown = setup.model.vocab - vocab;
   InitialWeights initial{.weights = std::make_unique<PublishedWeights>(folder, model, vocab), .line = ""};
   initial.line = str("from      ", initial.weights->describe(),
-                     setup.units.sync_first_values ? ", read by rank 0 for all" : "", '\n');
+                     setup.units.sync_initial_values ? ", read by rank 0 for all" : "", '\n');
   if (grown > 0)
     initial.line += str("          the vocabulary grows from ", with_commas(vocab), " to ",
                         with_commas(setup.model.vocab), "; new rows are the mean of the others\n");

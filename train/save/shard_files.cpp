@@ -28,10 +28,10 @@ template <class Visit>
 void each_range(const ShardFiles& files, const Owned& owned, Visit&& visit) {
   const ShardedUnit& unit = *owned.unit;
   const auto walk = [&](const FlatLayout& layout, const Tensor& shard) {
-    for (const FlatLayout::Piece& piece : layout.pieces(unit.place()))
+    for (const FlatLayout::Piece& piece : layout.pieces(unit.shard_index()))
       for (int64_t at = 0; at < piece.size; at += kBlock) {
-        const int64_t begin = piece.in_shard + at, n = std::min(kBlock, piece.size - at);
-        visit(unit.params()[piece.param].name, piece.in_param + at, shard.slice(begin, begin + n));
+        const int64_t begin = piece.shard_offset + at, n = std::min(kBlock, piece.size - at);
+        visit(unit.params()[piece.param].name, piece.param_offset + at, shard.slice(begin, begin + n));
       }
   };
   if (unit.has_gradients()) walk(unit.trainable(), owned.*files.of);

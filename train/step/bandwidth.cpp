@@ -26,9 +26,9 @@ double measured_rate(World& world, const RunSetup& setup) {
     comm->all_gather(on, full, part_of(full, world.rank(), world.size()), "bandwidth");
   };
   gather(planning.add("gather", StreamRole::comm));
-  comm->take_room(room);
+  comm->reserve_workspace(room);
   room.commit();
-  comm->take_room(room);
+  comm->reserve_workspace(room);
   zero(stream, full);
   stream.sync();
   double best = INFINITY;

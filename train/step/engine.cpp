@@ -47,11 +47,11 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, MemoryPlan&
   nonfinite_ = Mirror(memory.staging, optimizer_.nonfinite());
 }
 
-void Engine::initialise() { initialise(random_values(static_cast<uint64_t>(setup_.config.run.seed))); }
+void Engine::initialize() { initialize(random_values(static_cast<uint64_t>(setup_.config.run.seed))); }
 
-void Engine::initialise(const FirstValues& values) {
+void Engine::initialize(const InitialValues& values) {
   model_.fill_tables(compute_);
-  for (ShardedUnit& u : units()) u.initialise(compute_, gather_, values);
+  for (ShardedUnit& u : units()) u.initialize(compute_, gather_, values);
   streams_.sync_all();
 }
 

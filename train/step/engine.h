@@ -44,8 +44,8 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  void initialise();  // with random values, as the seed has them
-  void initialise(const FirstValues& values);
+  void initialize();  // with random values, as the seed has them
+  void initialize(const InitialValues& values);
   // Or, in its place, from a checkpoint: each unit's shards, whose padding is zero, are filled on the host;
   // and when that is done on all ranks, everybody gets the values.
   void fill(const std::function<void(size_t unit)>& load);

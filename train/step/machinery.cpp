@@ -27,7 +27,7 @@ void check_room(int64_t bytes, World& world) {
 
 Machinery::Conversations::Conversations(World& world, const RunSetup& setup, bool planning) {
   const RankGroups& groups = setup.groups;
-  const int group = groups.group_of(world.rank()), place = groups.place_of(world.rank());
+  const int group = groups.group_of(world.rank()), place = groups.index_in_group(world.rank());
   const auto make = [&](const char* name, int color, int rank, int size) {
     return planning ? make_planning_communicator(name, rank, size, setup.transport)
                     : make_communicator(world, name, color, setup.transport, setup.device);
@@ -48,7 +48,7 @@ RunPlan Machinery::plan_on(MemoryPlan& memory, const RunSetup& setup, int rank, 
   comms.log_to(nullptr);
   engine.plan_evaluation();
   engine.plan_first_and_last_values();
-  comms.take_room(memory.transport);
+  comms.reserve_workspace(memory.transport);
   return {.parameters = engine.model().parameter_count(),
           .trainable = trainable_count(engine.model()),
           .memory = memory.rows(),
@@ -68,7 +68,7 @@ Machinery::Machinery(const RunSetup& setup, World& world, const MachineryOptions
   memory_.commit(options.commit);
   prepare_gemm(setup.device);
   engine_.emplace(setup, world.rank(), conversations_.refer(), memory_, streams_);
-  conversations_.refer().take_room(memory_.transport);
+  conversations_.refer().reserve_workspace(memory_.transport);
   if (saves_from_copy(setup)) staging_.emplace(*engine_, memory_.staging);
 }
 

@@ -157,7 +157,7 @@ void Engine::plan_step() {
 }
 
 void Engine::plan_first_and_last_values() {
-  initialise();
+  initialize();
   for (ShardedUnit& u : units())
     if (u.has_gradients()) u.gather_masters(compute_);
 }

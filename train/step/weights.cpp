@@ -46,8 +46,9 @@ std::string weights_hash(Engine& engine) {
     std::vector<Tensor> masters = unit.values();
     if (unit.has_gradients()) {
       const Tensor whole = unit.gather_masters(engine.compute());
-      for (const FlatLayout::Place& place : unit.trainable().places())
-        masters[static_cast<size_t>(place.param.index)] = whole.slice(place.begin, place.begin + place.size);
+      for (const FlatLayout::Extent& extent : unit.trainable().extents())
+        masters[static_cast<size_t>(extent.param.index)] =
+            whole.slice(extent.begin, extent.begin + extent.size);
     }
     engine.compute().sync();
     for (size_t i = 0; i < masters.size() && engine.rank() == 0; ++i)

@@ -30,7 +30,7 @@ struct Words {
 
 ExportOptions export_options(const Words& words) {
   ExportOptions options{
-      .to = words.second, .dtype = {}, .shard_bytes = bytes_named("--shard-size", words.shard_size)};
+      .to = words.second, .dtype = {}, .shard_bytes = parse_bytes("--shard-size", words.shard_size)};
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     if (words.dtype == name_of(dtype)) options.dtype = dtype;
   return options;

@@ -133,8 +133,8 @@ TEST_CASE("replicated parameters are whole, and in no other unit") {
   CHECK(w.size("replicated, first") == 32000 * 4096);
   CHECK(w.size("replicated, last") == 4096);
   CHECK(w.size("model.layers.0") == 218112000 - 2 * 4096);
-  CHECK(w.role("replicated, last").whole);
-  CHECK_FALSE(w.role("root, last").whole);
+  CHECK(w.role("replicated, last").replicated);
+  CHECK_FALSE(w.role("root, last").replicated);
 }
 
 TEST_CASE(

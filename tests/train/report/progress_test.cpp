@@ -230,7 +230,7 @@ TEST_CASE("a number of bytes is written in powers of 1000") {
                                                                   {"200MB", 200'000'000},
                                                                   {"5GB", 5'000'000'000},
                                                                   {"9223372TB", 9'223'372'000'000'000'000}})
-    CHECK(bytes_named("key", text) == bytes);
-  CHECK(test::error_of([] { bytes_named("key", "9223373TB"); }) ==
+    CHECK(parse_bytes("key", text) == bytes);
+  CHECK(test::error_of([] { parse_bytes("key", "9223373TB"); }) ==
         "key is \"9223373TB\", must be a positive number of B, KB, MB, GB or TB, such as 5GB");
 }

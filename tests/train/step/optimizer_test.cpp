@@ -24,7 +24,7 @@ class Workbench {
     memory_.commit({.poison = true});
     build();
     for (ShardedUnit& unit : units_) {
-      unit.initialise(stream_, stream_, random_values(1));
+      unit.initialize(stream_, stream_, random_values(1));
       zero(stream_, unit.shard().g);
     }
   }

@@ -66,7 +66,7 @@ Outcome train(const Config& config, const MachineryOptions& options = {}, int st
                              .total_sequences = setup.batching.total_sequences,
                              .mask_documents = setup.mask_documents()});
   Machinery machinery(setup, world, options);
-  machinery.engine().initialise();
+  machinery.engine().initialize();
   Outcome outcome;
   const double scale = setup.compute == DType::f16 ? 1024 : 1;
   for (int step = 0; step < steps; ++step) {
@@ -183,7 +183,7 @@ TEST_CASE("a run takes exactly the planned memory and a step allocates none") {
       Machinery machinery(setup, world);
       CHECK(machinery.plan().memory_bytes == planned);
       CHECK(memory_counters().live_bytes - live_before == planned);
-      machinery.engine().initialise();
+      machinery.engine().initialize();
       const Data data(corpus(), {.seq_len = kLength, .lane_sequences = 2, .total_sequences = 8});
       const Data eval_data(corpus(),
                            {.seq_len = kLength, .lane_sequences = 3, .total_sequences = 3, .shuffle = false});
@@ -215,7 +215,7 @@ TEST_CASE("frozen parameters stay as they are, and the others learn as before") 
       World world;
       const RunSetup setup = set_up(config, 1);
       Machinery machinery(setup, world, {.commit = kPoisoned});
-      machinery.engine().initialise();
+      machinery.engine().initialize();
       const auto values = [&] {
         std::map<std::string, std::vector<char>> all;
         for (const ShardedUnit& unit : machinery.engine().units())
@@ -254,7 +254,7 @@ TEST_CASE("what the optimizer gets is the gradient of the mean loss") {
       World world;
       const RunSetup setup = set_up(config, 1);
       Machinery machinery(setup, world, {.commit = kPoisoned});
-      machinery.engine().initialise();
+      machinery.engine().initialize();
       const Data data(
           corpus(),
           {.seq_len = kLength, .lane_sequences = lane, .total_sequences = 8, .mask_documents = true});
@@ -298,7 +298,7 @@ TEST_CASE("gradients that are not finite change nothing") {
   World world;
   const RunSetup setup = set_up(config, 1);
   Machinery machinery(setup, world);
-  machinery.engine().initialise();
+  machinery.engine().initialize();
   const Data data(corpus(), {.seq_len = kLength, .lane_sequences = 2, .total_sequences = 8});
   const std::string before = weights_hash(machinery.engine());
   const StepOrder order{
@@ -317,7 +317,7 @@ TEST_CASE("a global batch is the same whatever its cut, and an evaluation whatev
     World world;
     const RunSetup setup = set_up(config, 1);
     Machinery machinery(setup, world, {.commit = kPoisoned});
-    machinery.engine().initialise();
+    machinery.engine().initialize();
     const Data data(corpus(), {.seq_len = kLength,
                                .lane_sequences = batch,
                                .total_sequences = batch,

@@ -14,7 +14,7 @@ constexpr int64_t kMegabyte = 1'000'000;
 
 // By how much this process grew at most while ckpt was at work.
 int64_t growth_of(const std::vector<std::string>& words) {
-  REQUIRE(begin_new_peak());
+  REQUIRE(reset_peak_memory());
   const int64_t before = process_memory().resident;
   const test::Ran ran = test::ckpt(words);
   CAPTURE(ran);
@@ -26,7 +26,7 @@ int64_t growth_of(const std::vector<std::string>& words) {
 
 TEST_CASE("ckpt needs some blocks of memory, however large the tensors are") {
   if (*kSanitizer != '\0') return test::skip("sanitizers keep what is freed");
-  if (!begin_new_peak()) return test::skip("/proc/self/clear_refs cannot be written");
+  if (!reset_peak_memory()) return test::skip("/proc/self/clear_refs cannot be written");
   const test::Workshop workshop("ckpt_memory");
   const test::Finished run = workshop.train(
       1,

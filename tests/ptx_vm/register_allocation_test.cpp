@@ -1,6 +1,6 @@
 // Registers share a place only when they never hold a value at one time.
 
-#include "tests/ptx_vm/allot.h"
+#include "tests/ptx_vm/register_allocation.h"
 
 #include <set>
 
@@ -18,7 +18,7 @@ std::vector<uint32_t> slots_of(const std::string& body) {
       ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry f() {\n"
       ".reg .b32 %r<8>;\n.reg .pred %p<2>;\n" +
       body + "\nret;\n}\n");
-  return allot_registers(module->functions.at(0), 0).slots;
+  return allocate_registers(module->functions.at(0), 0).slots;
 }
 
 }  // namespace

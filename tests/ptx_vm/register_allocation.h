@@ -12,13 +12,13 @@ namespace flatshard::ptx_vm {
 
 inline constexpr uint32_t kSlotAlignment = 64;  // of vector instructions
 
-struct Allotment {
+struct RegisterSlots {
   std::vector<uint32_t> slots;  // of each register, in the order in which the body declares them
   uint32_t bytes = 0;           // all of the slots
 };
 
 // Slots begin at `first`.
-Allotment allot_registers(const Function& function, uint32_t first);
+RegisterSlots allocate_registers(const Function& function, uint32_t first);
 
 // The register that a name means, where registers are declared one by one ("%p") or by their number
 // ("%r<5>"): its place in the declaration, or -1.

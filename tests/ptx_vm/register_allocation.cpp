@@ -1,4 +1,4 @@
-#include "tests/ptx_vm/allot.h"
+#include "tests/ptx_vm/register_allocation.h"
 
 #include <algorithm>
 #include <array>
@@ -40,7 +40,7 @@ struct Step {
 class Liveness {
  public:
   explicit Liveness(const Function& function);
-  Allotment allot(uint32_t first);
+  RegisterSlots allocate(uint32_t first);
 
  private:
   struct Register {
@@ -218,8 +218,8 @@ void Liveness::cover_all() {
     if (r.is_pinned) r.cover(0), r.cover(2 * static_cast<uint32_t>(steps_.size()));
 }
 
-Allotment Liveness::allot(uint32_t first) {
-  Allotment result{std::vector<uint32_t>(registers_.size()), first};
+RegisterSlots Liveness::allocate(uint32_t first) {
+  RegisterSlots result{std::vector<uint32_t>(registers_.size()), first};
   std::vector<uint32_t> order;
   for (uint32_t r = 0; r < registers_.size(); ++r)
     if (registers_[r].begin != kNowhere) order.push_back(r);
@@ -260,8 +260,8 @@ int place_in(const Registers& declared, std::string_view name) {
   return error == std::errc{} && stopped == end && number < declared.count ? number : -1;
 }
 
-Allotment allot_registers(const Function& function, uint32_t first) {
-  return Liveness(function).allot(first);
+RegisterSlots allocate_registers(const Function& function, uint32_t first) {
+  return Liveness(function).allocate(first);
 }
 
 }  // namespace flatshard::ptx_vm
