@@ -12,8 +12,8 @@ namespace {
 
 constexpr int kExchanges = 64;
 
-// A number that the processes of one running kernel share; 0 where it does not tell. 52 bits of it, which a
-// double holds.
+// 52 bits of the kernel's boot id, which all processes on a host share and a double represents exactly; 0 if
+// there is none.
 double running_kernel() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");  // such as 0f8fad5b-d9cb-469f-a165-70867728950e
   std::string id;
@@ -41,7 +41,7 @@ ClockOffset clock_offset(World& world) {
 ClockOffset measure_clock_offset(World& world, const std::function<double()>& now) {
   double least = -std::numeric_limits<double>::infinity(), most = -least;
   for (int i = 0; i < kExchanges; ++i) {
-    world.barrier("clocks");  // so that all enter at nearly the same time
+    world.barrier("clocks");  // all ranks enter at nearly the same time
     const double entry = now();
     const double entry_of_first = world.all_gather({&entry, 1}, "clocks").front();
     const double leave = now();

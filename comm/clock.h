@@ -1,6 +1,6 @@
 #pragma once
-// One clock for all ranks. steady_clock counts from a moment of its own on every machine: ranks of one host
-// read the same one, ranks of two hosts do not.
+// Clock synchronization between ranks. steady_clock has a different epoch on every host: ranks on one host
+// share a clock, ranks on different hosts do not.
 
 #include <functional>
 
@@ -8,17 +8,17 @@
 
 namespace flatshard {
 
-// Rank 0's clock shows this rank's time plus `seconds`, give or take `error`.
+// Rank 0's clock reads this rank's time plus `seconds`, within `error`.
 struct ClockOffset {
   double seconds = 0, error = 0;
 };
 
-// Zero on the host of rank 0, measured elsewhere. To be called by all ranks.
+// Zero on rank 0's host, measured on others. Collective: all ranks must call it.
 ClockOffset clock_offset(World& world);
 
-// Nobody leaves an exchange before everybody has entered it, so there is a moment that lies, on every rank's
-// clock, between that rank's entry and its leave. Each exchange so bounds the offset from below and from
-// above; the tightest bounds of many count. `now` reads this rank's clock.
+// No rank leaves an exchange before all ranks have entered it, so some instant lies between entry and exit on
+// every rank's clock. Each exchange therefore gives a lower and an upper bound on the offset; the result uses
+// the tightest bounds of many exchanges. `now` reads this rank's clock.
 ClockOffset measure_clock_offset(World& world, const std::function<double()>& now);
 
 // Seconds on this rank's steady_clock.

@@ -13,7 +13,8 @@ std::string describe(const Collective& call) {
 
 const char* intern(const std::string& text) {
   static std::mutex mutex;
-  static std::set<std::string>& texts = *new std::set<std::string>;  // threads may outlive static objects
+  static std::set<std::string>& texts =
+      *new std::set<std::string>;  // never destroyed: threads may still read it
   const std::lock_guard lock(mutex);
   return texts.insert(text).first->c_str();
 }

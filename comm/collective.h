@@ -1,6 +1,6 @@
 #pragma once
-// One call on a communicator, in words and numbers: what a log of a planned step lists, and what a line about
-// a call that hangs says.
+// The description of one call on a communicator, for the log of a planned step and for messages about calls
+// that hang.
 
 #include <cstdint>
 #include <string>
@@ -11,7 +11,7 @@
 namespace flatshard {
 
 struct Collective {
-  // Texts that last as long as the process, so that any thread may read them at any time.
+  // Literals or interned strings, so that any thread may read them at any time.
   const char* communicator;
   const char* verb;
   const char* label;  // the purpose: the name of a unit, "gradient norm"
@@ -22,7 +22,7 @@ struct Collective {
 // "all_gather of model.layers.3 on gather, 12345 bytes"
 std::string describe(const Collective& call);
 
-// The calls of this process in their order, on all communicators that write to the log.
+// Calls in order, from all communicators that write to the log.
 using CollectiveLog = std::vector<Collective>;
 
 struct CallSum {
@@ -30,7 +30,7 @@ struct CallSum {
   bool operator==(const CallSum&) const = default;
 };
 
-// Of the calls for which `counts` holds.
+// The sum over the calls for which counts(call) is true.
 template <class Counts>
 CallSum sum_of(const CollectiveLog& log, Counts&& counts) {
   CallSum sum;
@@ -39,7 +39,7 @@ CallSum sum_of(const CollectiveLog& log, Counts&& counts) {
   return sum;
 }
 
-// The same text at an address that stays for as long as the process.
+// A copy of the text that lives as long as the process, the same for equal texts.
 const char* intern(const std::string& text);
 
 }  // namespace flatshard

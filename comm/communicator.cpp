@@ -23,14 +23,14 @@ const char* Communicator::span_name(const Stream& stream, const Collective& call
 
 void Communicator::all_gather(Stream& stream, const Tensor& full, const Tensor& shard, const char* label) {
   check(part_of(full, rank_, size_).bytes() == shard.bytes() && full.dtype == shard.dtype, "all_gather of ",
-        label, ": a shard ", shard.shape, " of ", shard.dtype, ", ", size_, " of which make ", full.shape,
+        label, ": ", size_, " shards ", shard.shape, " of ", shard.dtype, " do not make up ", full.shape,
         " of ", full.dtype);
   do_all_gather(stream, note("all_gather", label, full), full, shard);
 }
 
 void Communicator::all_to_all(Stream& stream, const Tensor& received, const Tensor& sent, const char* label) {
   check(received.bytes() == sent.bytes() && received.dtype == sent.dtype, "all_to_all of ", label, ": ",
-        sent.shape, " of ", sent.dtype, " is sent, ", received.shape, " of ", received.dtype, " received");
+        "cannot receive ", sent.shape, " of ", sent.dtype, " into ", received.shape, " of ", received.dtype);
   check(sent.size() % size_ == 0, "all_to_all of ", label, ": a tensor ", sent.shape,
         " does not divide into ", size_, " parts");
   do_all_to_all(stream, note("all_to_all", label, sent), received, sent);
@@ -38,15 +38,16 @@ void Communicator::all_to_all(Stream& stream, const Tensor& received, const Tens
 
 void Communicator::reduce_scatter(Stream& stream, const Tensor& shard, const Tensor& full,
                                   const char* label) {
-  check(shard.dtype == DType::f32 && full.dtype == DType::f32, "reduce_scatter of ", label, " adds f32, not ",
-        full.dtype);
-  check(part_of(full, rank_, size_).size() == shard.size(), "reduce_scatter of ", label, ": a shard ",
-        shard.shape, ", ", size_, " of which make ", full.shape);
+  check(shard.dtype == DType::f32 && full.dtype == DType::f32, "reduce_scatter of ", label, ": dtype is ",
+        full.dtype, ", must be f32");
+  check(part_of(full, rank_, size_).size() == shard.size(), "reduce_scatter of ", label, ": ", size_,
+        " shards ", shard.shape, " do not make up ", full.shape);
   do_reduce_scatter(stream, note("reduce_scatter", label, full), shard, full);
 }
 
 void Communicator::broadcast(Stream& stream, const Tensor& t, int root, const char* label) {
-  check(root >= 0 && root < size_, "broadcast of ", label, " from rank ", root, " of ", size_);
+  check(root >= 0 && root < size_, "broadcast of ", label, ": root is rank ", root, ", must be below ",
+        size_);
   do_broadcast(stream, note("broadcast", label, t), t, root);
 }
 

@@ -1,10 +1,10 @@
 #pragma once
-// What ranks say to each other, as work on a stream. Every rank of a communicator makes the same calls in the
-// same order. Tensors are given whole: their elements divide by the number of ranks. Each call says whom it
-// serves, with a text that lasts as long as the process: a literal, or intern().
+// Collectives as work on a stream. All ranks of a communicator make the same calls in the same order. The
+// number of elements of an unsharded tensor must be a multiple of the number of ranks. The label of a call
+// names its purpose, such as a unit, for traces and error messages; it must live as long as the process: a
+// literal, or intern().
 //
-// The verbs check their tensors and write the call down; what carries them out is a back end: one rank alone
-// (self_communicator.h), MPI (mpi_communicator.cpp).
+// The public verbs check their tensors and log the call; a back end implements them (transport.cpp).
 
 #include <memory>
 
@@ -27,29 +27,29 @@ class Communicator {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  // full = the shards of all ranks, in rank order; a shard may lie in its place in `full` already.
+  // full = the shards of all ranks, in rank order. `shard` may be this rank's part of `full` (in place).
   void all_gather(Stream& stream, const Tensor& full, const Tensor& shard, const char* label);
-  // received = part `rank` of every rank's `sent`, in rank order. Both are `size` parts of one length.
+  // received = part `rank` of every rank's `sent`, in rank order. Both consist of size() equal parts.
   void all_to_all(Stream& stream, const Tensor& received, const Tensor& sent, const char* label);
-  // shard = part `rank` of the sum of every rank's `full`, in the order in which the library adds. f32 only.
+  // shard = part `rank` of the sum of all ranks' `full`. f32 only; the back end chooses the summation order.
   void reduce_scatter(Stream& stream, const Tensor& shard, const Tensor& full, const char* label);
-  // t = what `root` has in it.
+  // t = the content of `root`'s t.
   void broadcast(Stream& stream, const Tensor& t, int root, const char* label);
 
-  // Takes its room in host memory for the calls that were made on planning streams so far: once in a planning
-  // arena, and again when that is committed. Where calls need none it takes none.
+  // Allocates the host memory that the calls made so far on planning streams need. To be called with the
+  // planning arena, and again once it is committed. Back ends that need no memory do nothing.
   virtual void reserve_workspace(Arena&) {}
 
-  // From now on every call is written to a log, also on planning streams; null ends it.
+  // Appends every call from now on to `log`, also on planning streams; null stops it.
   void log_to(CollectiveLog* log) { log_ = log; }
 
  protected:
   Communicator(const char* name, int rank, int size) : name_(name), rank_(rank), size_(size) {}
-  // What the work of a call is named in a trace: "all_gather model.layers.3".
+  // The name of the call in a trace: "all_gather model.layers.3".
   static const char* span_name(const Stream& stream, const Collective& call);
 
  private:
-  // The verbs, on tensors that fit. `call` is what a back end says of itself while it is busy.
+  // The verbs, with checked tensors. Back ends report `call` to the watchdog while they are busy.
   virtual void do_all_gather(Stream& stream, const Collective& call, const Tensor& full,
                              const Tensor& shard) = 0;
   virtual void do_all_to_all(Stream& stream, const Collective& call, const Tensor& received,
@@ -68,20 +68,18 @@ class Communicator {
 // Part `index` of `parts` equal parts of a tensor.
 Tensor part_of(const Tensor& t, int index, int parts);
 
-// What carries tensors: MPI in host memory; MPI behind copies to host memory, for a device's tensors; NCCL.
+// host: MPI on host memory. staged: device tensors through copies to host memory and MPI. nccl: NCCL.
 enum class Transport { host, staged, nccl };
 
-// A communicator over all ranks of the world, or over those that give the same color, in the order of their
-// ranks. Each one is a conversation of its own: calls on two of them may be in flight together. The name is a
-// literal. `device` counts for NCCL alone.
+// A communicator over the ranks that pass the same color, in rank order. Calls on different communicators may
+// be in flight at the same time. The name must be a literal. Only NCCL uses `device`.
 std::unique_ptr<Communicator> make_communicator(World& world, const char* name, int color = 0,
                                                 Transport transport = Transport::host,
                                                 Device device = Device::cpu());
-// The same for planning streams alone, as rank `rank` of `size`: it needs neither the other ranks nor a
-// device.
+// The same for planning streams only, as rank `rank` of `size`. It needs neither other ranks nor a device.
 std::unique_ptr<Communicator> make_planning_communicator(const char* name, int rank, int size,
                                                          Transport transport);
-// Of these, the one for host memory: MPI, or a rank alone.
+// The communicator for host memory: MPI, or a single rank.
 std::unique_ptr<Communicator> make_host_communicator(World& world, const char* name, int color);
 
 }  // namespace flatshard

@@ -12,7 +12,7 @@ int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / mult
 }  // namespace
 
 FlatLayout::FlatLayout(const ParamList& params, Segment segment, int ranks, int replicas) : ranks_(ranks) {
-  check(ranks >= 1, "a flat layout for ", ranks, " ranks; there must be at least 1");
+  check(ranks >= 1, "a flat layout for ", ranks, " ranks, must be for at least 1");
   int64_t end = 0;
   for (const bool decay : {true, false}) {
     for (int i = 0; i < static_cast<int>(params.specs().size()); ++i) {

@@ -1,12 +1,12 @@
 #pragma once
-// Where the parameters of a unit lie in its flat buffer, and which part of it each rank owns. Pure
+// The layout of a unit's flat buffer: the offset of each parameter and the shard that each rank owns. Pure
 // arithmetic.
 //
-// Trainable and frozen parameters have a layout each. Decayed parameters come first, so that a shard meets at
-// most two settings of the optimizer; inside a group the order is that of declaration. Every parameter begins
-// at a multiple of kAlignment elements; the places do not depend on the number of ranks. The end is padded so
-// that all shards have one length, a multiple of kShardMultiple: chunks of that length, counted from the
-// start of the unit, are then never cut by a rank's border, whatever the number of ranks.
+// Trainable and frozen parameters have separate layouts. Decayed parameters come first, so that a shard spans
+// at most two optimizer settings; within these groups, parameters keep their declaration order. Every
+// parameter starts at a multiple of kAlignment elements, and its offset does not depend on the number of
+// ranks. The buffer is padded so that all shards have the same size, a multiple of kShardMultiple. A chunk of
+// kShardMultiple elements, counted from the start of the unit, therefore never crosses a shard boundary.
 
 #include <cstdint>
 #include <vector>
@@ -26,14 +26,15 @@ class FlatLayout {
     ParamId param;
     int64_t begin, size;  // in the flat buffer
   };
-  // What a rank owns of a parameter: `size` elements from `param_offset` on, at `shard_offset` of its shard.
+  // The part of a parameter in one shard: elements [param_offset, param_offset + size) of the parameter are
+  // at `shard_offset` in the shard.
   struct Piece {
     ParamId param;
     int64_t param_offset, shard_offset, size;
   };
 
   FlatLayout() = default;
-  // A shard for each of `ranks` ranks. Where the shards have replicas, it divides among these as well.
+  // One shard for each of `ranks` ranks. A shard's size is also a multiple of the number of its replicas.
   FlatLayout(const ParamList& params, Segment segment, int ranks, int replicas = 1);
 
   bool empty() const { return extents_.empty(); }
@@ -41,7 +42,7 @@ class FlatLayout {
   int64_t shard_size() const { return shard_size_; }
   const std::vector<Extent>& extents() const { return extents_; }
   std::vector<Piece> pieces(int rank) const;
-  // How many leading elements of a rank's shard belong to decayed parameters (or to the padding among them).
+  // The number of leading elements of a rank's shard that belong to decayed parameters or their padding.
   int64_t decayed_in_shard(int rank) const;
 
  private:

@@ -23,7 +23,8 @@ const ShardPolicy& shard_policy(const std::string& name) {
 
 RankGroups groups_of(const ShardPolicy& policy, int ranks, int group_size) {
   if (policy.name != "hybrid") {
-    check(group_size == 0, "parallel.group_size counts only with parallel.strategy = \"hybrid\"");
+    check(group_size == 0, "parallel.group_size = ", group_size,
+          " has an effect only with parallel.strategy = \"hybrid\"; remove it");
     return {ranks, policy.optimizer ? ranks : 1};
   }
   check(group_size > 0 && ranks % group_size == 0, "parallel.group_size = ", group_size,

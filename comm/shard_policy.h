@@ -1,17 +1,17 @@
 #pragma once
-// Which parts of a training state are sharded over the ranks: a row of data for each strategy. Ranks form
-// groups of equal size; a state is sharded inside a group and the same in all groups (its replicas).
+// The sharding strategies: which parts of the training state are sharded over the ranks. Ranks form groups of
+// equal size; the state is sharded within a group and replicated across groups.
 //
-//   strategy        params  grads  optimizer   groups
-//   no_shard        whole   whole  whole       of one rank: every rank is a replica (DDP)
-//   zero1           whole   whole  sharded     one
-//   shard_grad_op   whole   sharded sharded    one (ZeRO-2)
-//   full_shard      sharded sharded sharded    one (ZeRO-3)
-//   hybrid          sharded sharded sharded    of group_size ranks
+//   strategy        params     grads      optimizer   groups
+//   no_shard        unsharded  unsharded  unsharded   one rank each: every rank is a replica (DDP)
+//   zero1           unsharded  unsharded  sharded     one group
+//   shard_grad_op   unsharded  sharded    sharded     one group (ZeRO-2)
+//   full_shard      sharded    sharded    sharded     one group (ZeRO-3)
+//   hybrid          sharded    sharded    sharded     group_size ranks each
 //
-// Whole parameters stay on every rank between steps and are renewed once a step; sharded ones are gathered
-// for the time of a stage. Whole gradients are summed over micro-steps before ranks exchange them, once a
-// step; sharded ones travel after every micro-step.
+// Unsharded parameters stay on every rank and are updated once per step; sharded parameters are gathered for
+// the duration of a stage. Unsharded gradients are accumulated over micro-steps and reduced once per step;
+// sharded gradients are reduced after every micro-step.
 
 #include <string>
 #include <vector>
@@ -24,18 +24,18 @@ struct ShardPolicy {
 };
 
 const std::vector<ShardPolicy>& shard_policies();
-const ShardPolicy& shard_policy(const std::string& name);  // an Error that lists the names when there is none
+const ShardPolicy& shard_policy(const std::string& name);  // an unknown name is an Error that lists the names
 
-// The ranks as groups of consecutive ones.
+// The ranks, divided into groups of consecutive ranks.
 struct RankGroups {
-  int ranks = 1, size = 1;  // of all, of a group
+  int ranks = 1, size = 1;  // ranks in total and per group
 
-  int count() const { return ranks / size; }  // groups, and so replicas of each shard
+  int count() const { return ranks / size; }  // the number of groups, and of replicas of each shard
   int group_of(int rank) const { return rank / size; }
   int index_in_group(int rank) const { return rank % size; }
 };
 
-// group_size counts for hybrid alone, where it must divide the ranks.
+// group_size must be 0 except for hybrid, where it must divide the number of ranks.
 RankGroups groups_of(const ShardPolicy& policy, int ranks, int group_size);
 
 }  // namespace flatshard

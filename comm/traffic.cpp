@@ -18,12 +18,12 @@ Traffic traffic_of(const FlatLayout& trainable, const FlatLayout& frozen, const 
     traffic.gathered = (stays ? 1 : passes * options.micro_steps) *
                        received(trainable.size() + frozen.size(), options.compute, groups.size);
   } else {
-    traffic.gathered = received(trainable.size(), options.compute, groups.size);  // what was updated
+    traffic.gathered = received(trainable.size(), options.compute, groups.size);  // the updated parameters
   }
   traffic.reduced = sums_are_unsharded(options, groups)
                         ? received(trainable.size(), DType::f32, groups.size)
                         : options.micro_steps * received(trainable.size(), options.wire, groups.size);
-  // Replicas of a shard cut it up, add, and put it together again.
+  // Across replicas, a shard is reduce-scattered and all-gathered.
   traffic.reduced += 2 * received(trainable.shard_size(), DType::f32, groups.count());
   return traffic;
 }

@@ -1,13 +1,13 @@
 #pragma once
-// How many bytes a rank receives in one optimizer step, by formula. Where n ranks put a tensor together, or
-// cut one up, each of them receives (n - 1) / n of it. Evaluations are not counted.
+// The bytes a rank receives in one optimizer step, by formula: in an all-gather or a reduce-scatter over n
+// ranks, each rank receives (n - 1) / n of the tensor. Evaluations are not included.
 
 #include "comm/slots.h"
 
 namespace flatshard {
 
 struct Traffic {
-  int64_t gathered = 0;  // values to compute with
+  int64_t gathered = 0;  // parameters
   int64_t reduced = 0;   // gradients
 
   Traffic& operator+=(const Traffic& other) {
@@ -18,8 +18,8 @@ struct Traffic {
   bool operator==(const Traffic&) const = default;
 };
 
-// Of a unit with these layouts. `passes` counts the times in a micro-step that stages come to need its values
-// after others that do not.
+// The traffic of a unit with these layouts. `passes` is the number of times per micro-step that the unit must
+// be gathered, because a stage that needs it follows one that does not.
 Traffic traffic_of(const FlatLayout& trainable, const FlatLayout& frozen, const UnitRole& role, int passes,
                    const UnitOptions& options, RankGroups groups);
 

@@ -6,14 +6,14 @@
 
 #include "build_config.h"
 
-// The address sanitizer's own interface; named only in builds that have it.
+// The address sanitizer's interface, referenced only in builds with the sanitizer.
 extern "C" void __asan_poison_memory_region(const volatile void* begin, size_t bytes);
 extern "C" void __asan_unpoison_memory_region(const volatile void* begin, size_t bytes);
 
 namespace flatshard {
 namespace {
 
-// Lets the sanitizer report any access between the end of a tensor and `end`.
+// Makes the sanitizer report any access between the end of a tensor and `end`.
 void guard_gap(const Tensor& t, const char* end) {
   if constexpr (kAddressSanitizer) {
     const char* begin = static_cast<const char*>(t.data) + t.bytes();
@@ -36,7 +36,7 @@ Tensor Arena::alloc(DType dtype, const Shape& shape) {
   check(!overflow, "arena ", name_, ": a tensor ", shape, " of ", dtype, " is larger than 2^63 bytes");
   if (!planning_) {
     check(end <= capacity_, "arena ", name_, ": a tensor ", shape, " of ", dtype, " at byte ", used_,
-          " ends beyond the planned ", capacity_, " bytes");
+          " ends at byte ", end, ", beyond the planned ", capacity_, " bytes");
     t.data = static_cast<char*>(memory_.data()) + options_.misalign + used_;
     if (options_.guard) guard_gap(t, static_cast<char*>(memory_.data()) + options_.misalign + end);
     if (options_.poison && !device_.is_cuda() && !t.empty())
@@ -48,12 +48,13 @@ Tensor Arena::alloc(DType dtype, const Shape& shape) {
 }
 
 void Arena::rewind(int64_t mark) {
-  check(0 <= mark && mark <= used_, "arena ", name_, ": rewind to byte ", mark, ", in use are ", used_);
+  check(0 <= mark && mark <= used_, "arena ", name_, ": rewind to byte ", mark, ", but only ", used_,
+        " bytes are in use");
   used_ = mark;
 }
 
 void Arena::commit(CommitOptions options) {
-  check(planning_, "arena ", name_, " is committed already");
+  check(planning_, "arena ", name_, " is already committed");
   memory_ = Memory(device_, peak_ + options.misalign, placement_);
   capacity_ = peak_;
   options_ = options;

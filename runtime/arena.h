@@ -1,8 +1,8 @@
 #pragma once
-// All tensors of a run come from arenas. An arena begins in plan mode: it hands out tensors without memory
-// and counts. commit() allocates exactly the peak that was counted, and the same calls then give the same
-// places. Allocation is a bump, release is a rewind; memory that one stream uses is reused in that stream's
-// order.
+// The allocator of all tensors. An arena starts in plan mode: it returns tensors without memory and records
+// the peak usage. commit() allocates exactly that peak, and the same sequence of calls then returns the same
+// offsets. Allocation bumps an offset and release rewinds it. Reused memory is safe as long as all of its
+// users work on the same stream.
 
 #include <cstdint>
 #include <string>
@@ -15,7 +15,7 @@ namespace flatshard {
 struct CommitOptions {
   int64_t misalign = 0;  // tests: shift every tensor by this many bytes
   bool poison = false;   // tests: fill each tensor with 0xff bytes, which is NaN in every float dtype
-  bool guard = false;    // tests under the address sanitizer: forbid the gap behind each tensor; for in_order
+  bool guard = false;    // tests under the address sanitizer: poison the gap after each tensor; for in_order
                          // streams only
 };
 
@@ -27,7 +27,7 @@ class Arena {
 
   Tensor alloc(DType dtype, const Shape& shape);
   int64_t mark() const { return used_; }
-  void rewind(int64_t mark);  // everything allocated after mark() is gone
+  void rewind(int64_t mark);  // releases everything allocated since mark()
 
   int64_t used() const { return used_; }
   int64_t peak() const { return peak_; }
@@ -35,7 +35,8 @@ class Arena {
   const std::string& name() const { return name_; }
   Device device() const { return device_; }
 
-  // Ends plan mode: allocates peak() bytes and starts over at zero. An allocation beyond that is an Error.
+  // Ends plan mode: allocates peak() bytes and restarts at offset zero. Allocating more than that is an
+  // Error.
   void commit(CommitOptions options = {});
 
  private:
@@ -48,8 +49,8 @@ class Arena {
   bool planning_ = true;
 };
 
-// Gives back at the end of a block what was allocated in it. The memory may still be in use by work already
-// given to the arena's stream; that is safe because the next user stands behind it in the same stream.
+// Releases, at the end of a scope, everything that was allocated in it. Work already enqueued on the arena's
+// stream may still use the memory; that is safe because the next user is enqueued later on the same stream.
 class ArenaScope {
  public:
   explicit ArenaScope(Arena& arena) : arena_(arena), mark_(arena.mark()) {}

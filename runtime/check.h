@@ -1,7 +1,7 @@
 #pragma once
-// Errors. Whatever a user, a file, the network or a device can get wrong throws Error with the value and the
-// bound; only a program's main catches it. check() composes its message only when it fails, so that it is
-// free to stand in the hot path.
+// Errors. Anything that a user, a file, the network or a device can get wrong throws an Error that states the
+// value and the bound; only a program's main catches it. check() builds its message only on failure, so it is
+// cheap enough for hot paths.
 
 #include <source_location>
 #include <sstream>
@@ -15,7 +15,7 @@ struct Error : std::runtime_error {
   std::source_location where;
 };
 
-// The parts, printed one behind the other.
+// The concatenation of the parts, each printed with <<.
 template <class... Parts>
 std::string str(const Parts&... parts) {
   std::ostringstream out;
@@ -28,7 +28,7 @@ std::string str(const Parts&... parts) {
   throw Error(text, where);
 }
 
-// A condition that remembers where it was written.
+// A condition with the source location of the check.
 struct Condition {
   Condition(bool is_true, std::source_location at = std::source_location::current())
       : holds(is_true), where(at) {}

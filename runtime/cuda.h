@@ -1,6 +1,6 @@
 #pragma once
-// The few CUDA runtime calls the rest of runtime needs, without CUDA's headers. Defined in the *_cuda.cpp
-// files; a build without CUDA has none of them, and reaches none (kCudaBuilt).
+// The CUDA runtime calls that the rest of runtime/ needs, declared without CUDA's headers and defined in the
+// *_cuda.cpp files. In a build without CUDA they are not defined; callers test kCudaBuilt first.
 
 #include <cstdint>
 #include <functional>
@@ -16,20 +16,19 @@ std::string why_no_device();
 void* create_stream(Device device, bool high_priority);
 void destroy_stream(void* stream) noexcept;
 void sync_stream(void* stream);
-// Runs host work when its turn comes in the stream; what it throws ends the program.
+// Runs host work in stream order. An exception from it ends the program.
 void run_on_host(void* stream, std::function<void()> work);
 
 void record_event(void*& event, Device device, void* stream);  // creates the event when it is null
 void destroy_event(void* event) noexcept;
 void wait_event(void* stream, void* event);
-// Events that keep the time at which the device reaches them; the second waits until it has.
+// Timing events. seconds_between() blocks until the device has reached `end`.
 void record_time(void*& event, Device device, void* stream);
 double seconds_between(void* begin, void* end);
 
-// All that the stream, and those that wait for it, are given from now on becomes a graph, in place of
-// running.
+// From now on, work on this stream, and on streams that wait for it, is captured into a graph instead of run.
 void begin_capture(void* stream);
-void* end_capture(void* stream);  // the graph, ready to be launched
+void* end_capture(void* stream);  // the graph, ready for launch
 void abandon_capture(void* stream) noexcept;
 void launch_graph(void* graph, void* stream);
 void destroy_graph(void* graph) noexcept;

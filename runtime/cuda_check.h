@@ -1,5 +1,5 @@
 #pragma once
-// Turns an error of the CUDA runtime into an Error. For *_cuda.cpp files and .cu files only.
+// Turns a CUDA runtime error code into an Error. For *_cuda.cpp and .cu files only.
 
 #include <source_location>
 

@@ -1,5 +1,5 @@
 #pragma once
-// Where a tensor lives and where a stream runs: the host's CPU, or one CUDA device.
+// The location of a tensor or a stream: the host CPU or one CUDA device.
 
 #include <ostream>
 #include <string>
@@ -17,9 +17,9 @@ struct Device {
   constexpr bool operator==(const Device&) const = default;
 };
 
-// How many CUDA devices this process can use: 0 without a GPU, without a driver and in a build without CUDA.
+// The number of CUDA devices this process can use: 0 without a GPU or driver and in a build without CUDA.
 int cuda_device_count();
-// Why there are none, in CUDA's words.
+// Why there are none, as CUDA reports it.
 std::string why_no_cuda_device();
 
 inline std::ostream& operator<<(std::ostream& out, Device device) {

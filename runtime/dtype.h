@@ -1,6 +1,6 @@
 #pragma once
-// The element types of a tensor. bf16 and f16 are storage only: they convert from and to float, rounding to
-// nearest even, with subnormals and NaN kept, on host and device alike; arithmetic is done in float.
+// The element types of tensors. bf16 and f16 are storage types: they convert to and from float, rounding to
+// nearest even and preserving subnormals and NaN, identically on host and device. Arithmetic is in float.
 
 #include <bit>
 #include <cstdint>
@@ -31,7 +31,7 @@ struct f16 {
   constexpr operator float() const {
     const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
     const uint32_t exponent = (bits >> 10) & 0x1fu, mantissa = bits & 0x3ffu;
-    if (exponent == 31) {  // a NaN becomes a quiet one, as in the processors' own conversion
+    if (exponent == 31) {  // a NaN becomes quiet, as in hardware conversions
       const uint32_t quiet = mantissa != 0 ? 0x400000u : 0u;
       return std::bit_cast<float>(sign | 0x7f800000u | quiet | (mantissa << 13));
     }
@@ -44,8 +44,8 @@ struct f16 {
  private:
   static constexpr uint32_t round_magnitude(uint32_t magnitude) {
     if (magnitude > 0x7f800000u) return 0x7e00u | ((magnitude >> 13) & 0x3ffu);  // NaN stays NaN
-    if (magnitude >= 0x477ff000u) return 0x7c00u;                                // 65520 and more is infinity
-    if (magnitude < 0x33000000u) return 0;                                       // below half of 2^-24
+    if (magnitude >= 0x477ff000u) return 0x7c00u;                                // 65520 and above: infinity
+    if (magnitude < 0x33000000u) return 0;                                       // less than half of 2^-24
     const uint32_t exponent = magnitude >> 23;
     if (exponent >= 113) return (magnitude - (112u << 23) + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
     const uint32_t mantissa = (magnitude & 0x7fffffu) | 0x800000u, shift = 126u - exponent;  // subnormal
@@ -107,7 +107,8 @@ inline constexpr DType dtype_of<int32_t> = DType::i32;
 template <>
 inline constexpr DType dtype_of<uint8_t> = DType::u8;
 
-// Calls f.operator()<T>() with the C++ type of a float dtype: visit_float(x.dtype, [&]<class T> { ... }).
+// Calls f.operator()<T>() with the C++ type of a floating-point dtype:
+// visit_float(x.dtype, [&]<class T> { ... }).
 template <class F>
 decltype(auto) visit_float(DType dtype, F&& f) {
   switch (dtype) {

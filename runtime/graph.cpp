@@ -11,7 +11,7 @@ namespace {
 
 using Streams = std::vector<std::unique_ptr<Stream>>;
 
-// The first stream goes on when all others have come to where they are now; an event for each of these.
+// Makes the first stream wait for all others, with one event for each of them.
 void join(const Streams& streams, std::vector<Event>& events) {
   for (size_t i = 1; i < streams.size(); ++i) {
     streams[i]->record(events[i - 1]);
@@ -19,7 +19,7 @@ void join(const Streams& streams, std::vector<Event>& events) {
   }
 }
 
-// All others go on when the first stream has come to where it is now.
+// Makes all other streams wait for the first.
 void fork(const Streams& streams, Event& event) {
   streams[0]->record(event);
   for (size_t i = 1; i < streams.size(); ++i) streams[i]->wait(event);
@@ -28,9 +28,10 @@ void fork(const Streams& streams, Event& event) {
 }  // namespace
 
 Graph::Graph(StreamGroup& group, const std::function<void()>& work) : group_(&group) {
-  check(group.device().is_cuda(), "a graph on ", group.device(), ": only a CUDA device has them");
-  check(!group.options().planning && !group.streams_.empty() && group.capture_ == 0,
-        "a graph of no work, or inside another");
+  check(group.device().is_cuda(), "a graph on ", group.device(), ": only CUDA devices support graphs");
+  check(!group.options().planning, "a graph cannot be captured on planning streams");
+  check(!group.streams_.empty(), "a graph cannot be captured on a group without streams");
+  check(group.capture_ == 0, "a graph cannot be captured inside another");
   before_.resize(group.streams_.size() - 1);
   if constexpr (kCudaBuilt) {
     void* const first = group.streams_[0]->native();

@@ -1,10 +1,10 @@
 #pragma once
-// What a group's streams on a CUDA device are given, captured once and given again as often as wanted: the
-// host then says it in one call. The graph keeps the addresses, shapes and numbers of the capture.
+// A CUDA graph: the work of a stream group, captured once and launched any number of times with one call. The
+// graph keeps the addresses, shapes and scalar arguments of the capture.
 //
-// It is one piece of work for the whole group: it runs behind all that the group's streams were given before,
-// and they go on behind it. So an event that is recorded outside of it need not be waited for inside, nor the
-// other way round, and such a wait does nothing.
+// A launch is one operation of the whole group: it runs after all work enqueued on any of the group's streams
+// before it, and all work enqueued later runs after it. Waiting inside the graph for an event recorded
+// outside it, or the reverse, is therefore unnecessary and has no effect.
 
 #include <functional>
 #include <vector>
@@ -15,8 +15,8 @@ namespace flatshard {
 
 class Graph {
  public:
-  // Captures what `work` gives to the streams; nothing runs. It may neither synchronise nor run work on the
-  // host's side.
+  // Captures the work that `work` enqueues on the streams; nothing runs. `work` must neither synchronize nor
+  // enqueue host work.
   Graph(StreamGroup& group, const std::function<void()>& work);
   ~Graph();
   Graph(Graph&& other) noexcept;
@@ -27,7 +27,7 @@ class Graph {
  private:
   StreamGroup* group_;
   void* native_ = nullptr;
-  std::vector<Event> before_;  // where the other streams stand
+  std::vector<Event> before_;  // the positions of the other streams at a launch
   Event done_;
 };
 

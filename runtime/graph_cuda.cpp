@@ -1,11 +1,12 @@
-// Capture of streams on a CUDA device, and graphs.
+// Stream capture and graphs on a CUDA device.
 
 #include "runtime/cuda.h"
 #include "runtime/cuda_check.h"
 
 namespace flatshard::cuda {
 
-// What other threads do meanwhile, such as writing a checkpoint, is none of the capture's business.
+// Thread-local mode: CUDA calls of other threads, such as one that writes a checkpoint, do not disturb the
+// capture.
 void begin_capture(void* stream) {
   cuda_check(cudaStreamBeginCapture(static_cast<cudaStream_t>(stream), cudaStreamCaptureModeThreadLocal),
              "cudaStreamBeginCapture");

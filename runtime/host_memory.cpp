@@ -13,7 +13,7 @@ namespace {
 
 int64_t test_limit = INT64_MAX;
 
-// The number behind a name in a file of lines "name number ...".
+// The number that follows a name in a file of lines "name number ...".
 std::optional<int64_t> number_of(const std::string& name, const fs::path& file) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
@@ -25,7 +25,7 @@ std::optional<int64_t> number_of(const std::string& name, const fs::path& file) 
   return std::nullopt;
 }
 
-// A file that holds one number; v2 writes "max" for no limit.
+// The content of a file that holds one number; cgroup v2 writes "max" for no limit.
 std::optional<int64_t> number_in(const fs::path& file) {
   std::ifstream in(file);
   int64_t number = 0;
@@ -33,7 +33,7 @@ std::optional<int64_t> number_in(const fs::path& file) {
   return std::nullopt;
 }
 
-// One version of the interface of memory cgroups.
+// The files of one version of the memory cgroup interface.
 struct CgroupFiles {
   const char *root, *limit, *usage, *reclaimable;
 };
@@ -41,7 +41,7 @@ constexpr CgroupFiles kVersion1{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"
                                 "total_inactive_file"};
 constexpr CgroupFiles kVersion2{"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"};
 
-// What one cgroup leaves; cached files give way.
+// The bytes that one cgroup has left. The inactive page cache counts as free because the kernel reclaims it.
 int64_t left_by(const fs::path& group, const CgroupFiles& files) {
   const auto limit = number_in(group / files.limit), usage = number_in(group / files.usage);
   if (!limit || !usage) return INT64_MAX;
@@ -49,8 +49,8 @@ int64_t left_by(const fs::path& group, const CgroupFiles& files) {
                            *limit - *usage + number_of(files.reclaimable, group / "memory.stat").value_or(0));
 }
 
-// What the cgroup at `path` and those around it leave. Inside a container the path may be one that only the
-// host knows; the root is then the container's own.
+// The bytes left by the cgroup at `path` and all of its ancestors. Inside a container the path may exist only
+// on the host; the root is then the container's own cgroup.
 int64_t left_around(const CgroupFiles& files, const fs::path& path) {
   int64_t left = left_by(files.root, files);
   fs::path group = files.root;
@@ -58,7 +58,7 @@ int64_t left_around(const CgroupFiles& files, const fs::path& path) {
   return left;
 }
 
-// Lines of /proc/self/cgroup are number:controllers:path; version 2 has no controllers.
+// Lines of /proc/self/cgroup are number:controllers:path; version 2 lists no controllers.
 int64_t left_by_cgroups() {
   int64_t left = INT64_MAX;
   std::ifstream in("/proc/self/cgroup");

@@ -1,25 +1,26 @@
 #pragma once
-// How much of the machine's memory is still to be had. Linux grants more than there is and ends a process
-// that takes it at its word; so what knows its need beforehand asks here first.
+// The memory that is available to this process. Linux overcommits: allocations succeed beyond the physical
+// memory, and the process is killed when it touches them. Code that knows its need in advance asks here
+// first.
 
 #include <cstdint>
 
 namespace flatshard {
 
-// Bytes that this process may still take: what the kernel calls available, with free swap, and no more than
-// the memory cgroups around the process leave. INT64_MAX where the system does not say.
+// The bytes this process can still use: the kernel's MemAvailable plus free swap, limited by what the memory
+// cgroups of the process leave. INT64_MAX if the system does not report it.
 int64_t available_host_bytes();
 
-// What this process holds of the machine's memory, now and at most so far, and what the machine has; 0 where
-// the system does not say.
+// The resident and the peak resident memory of this process, and the machine's total memory; 0 if the system
+// does not report them.
 struct ProcessMemory {
   int64_t resident, peak, machine;
 };
 ProcessMemory process_memory();
-// From now on `peak` is the most that it has held since. Whether the system lets it.
+// Restarts the measurement of `peak`. Returns false if the system does not support it.
 bool reset_peak_memory();
 
-// Tests: while one lives, no more than `limit` bytes are available.
+// For tests: limits the available memory to `limit` bytes during its lifetime.
 class ScopedHostMemory {
  public:
   explicit ScopedHostMemory(int64_t limit);

@@ -1,6 +1,6 @@
 #pragma once
-// Lines for the person who runs the program, on stderr: "[rank 2] text". Rank 0 alone prints info; every rank
-// prints warnings. Errors are not logged, they are thrown.
+// Log lines on stderr, such as "[rank 2] text". Only rank 0 prints info lines; every rank prints warnings.
+// Errors are thrown, not logged.
 
 #include <functional>
 #include <string>
@@ -11,7 +11,7 @@ namespace flatshard {
 
 enum class LogLevel { quiet, warning, info };
 
-// Set once at start-up. With one rank, lines carry no rank.
+// To be called once at startup. With a single rank, lines carry no rank prefix.
 void configure_log(LogLevel level, int rank = 0, int rank_count = 1);
 
 void log_line(LogLevel level, const std::string& text);

@@ -1,5 +1,6 @@
 #pragma once
-// Owned memory on a device, copies between devices, and the counters that show that a step allocates nothing.
+// Owned memory on a device, copies between devices, and the counters that prove that a step does not
+// allocate.
 
 #include <cstdint>
 
@@ -8,9 +9,9 @@
 
 namespace flatshard {
 
-enum class Placement { plain, pinned };  // pinned: host memory that a CUDA device copies from asynchronously
+enum class Placement { plain, pinned };  // pinned: page-locked host memory, for asynchronous CUDA copies
 
-// A block of memory, freed with its owner. Host blocks start at a page.
+// An owned block of memory. Host blocks are page-aligned.
 class Memory {
  public:
   Memory() = default;
@@ -30,16 +31,16 @@ class Memory {
   Placement placement_ = Placement::plain;
 };
 
-// All Memory of this process so far: how often it was allocated, and how much is alive now.
+// Process-wide counters: the number of allocations so far and the bytes allocated now.
 struct MemoryCounters {
   int64_t allocations = 0;
   int64_t live_bytes = 0;
 };
 MemoryCounters memory_counters();
 
-// dst = src, both of one dtype and size, between any two devices; in stream order.
+// dst = src, in stream order, between any two devices. Both must have the same dtype and number of elements.
 void copy(Stream& stream, const Tensor& dst, const Tensor& src);
-// Every byte of dst = 0, in stream order.
+// Sets every byte of dst to 0, in stream order.
 void zero(Stream& stream, const Tensor& dst);
 
 }  // namespace flatshard

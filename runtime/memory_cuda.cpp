@@ -13,7 +13,7 @@ void* allocate(Device device, int64_t bytes) {
     cudaGetLastError();
     size_t free_bytes = 0, total_bytes = 0;
     cuda_check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
-    fail(str("out of memory on ", device, ": ", bytes, " bytes were asked for, ", free_bytes, " of ",
+    fail(str("out of memory on ", device, ": cannot allocate ", bytes, " bytes, ", free_bytes, " of ",
              total_bytes, " are free"));
   }
   cuda_check(status, "cudaMalloc");

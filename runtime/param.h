@@ -1,7 +1,7 @@
 #pragma once
-// Parameters as a model declares them: a name, a shape, how it starts and how it is trained, and an id to
-// find it by. Layers hold ids, never pointers: where a parameter's values lie at a given moment (a gather
-// slot, a host buffer) is told to them by the ParamView of the call.
+// Parameters as a model declares them: a name, a shape, an initializer, training attributes, and an id.
+// Layers hold ids, never pointers: the ParamView passed to each call says where a parameter's values are at
+// that moment, for example in a gather slot or a host buffer.
 
 #include <span>
 #include <string>
@@ -11,7 +11,8 @@
 
 namespace flatshard {
 
-// How a parameter's first values are made: constant(0), normal(0.02), uniform(0.1) (symmetric around zero).
+// The distribution of a parameter's initial values: constant(0), normal(0.02), uniform(0.1) (symmetric around
+// zero).
 struct Init {
   enum class Kind { constant, normal, uniform };
   Kind kind = Kind::constant;
@@ -22,7 +23,7 @@ struct Init {
   static constexpr Init uniform(float bound) { return {Kind::uniform, bound}; }
 };
 
-// What a parameter is in its layer; a bias of a norm is a norm.
+// The role of a parameter in its layer. The bias of a norm has the role `norm`.
 enum class ParamRole { weight, bias, norm, embedding };
 
 struct ParamSpec {
@@ -51,7 +52,7 @@ class ParamList {
   std::vector<ParamSpec> specs_;
 };
 
-// The values of a unit's parameters (or, as GradView, their gradients) for the time of one call.
+// The values of a unit's parameters (or, as GradView, their gradients), valid during one call.
 class ParamView {
  public:
   ParamView() = default;

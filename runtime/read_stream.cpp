@@ -9,15 +9,15 @@
 namespace flatshard {
 namespace {
 
-constexpr int64_t kPiece = int64_t{1} << 20;  // bytes of a file that are read at once, from a multiple of it
-constexpr int64_t kTake = int64_t{1} << 18;   // bytes that are handed over at once
-constexpr int64_t kSector = 4096;             // a multiple of what any disk reads and writes at once
-constexpr int kThreads = 2;  // one waits for the disk while the other's bytes are on their way
+constexpr int64_t kPiece = int64_t{1} << 20;  // bytes per read; pieces end at multiples of it
+constexpr int64_t kTake = int64_t{1} << 18;   // most bytes per call of Take
+constexpr int64_t kSector = 4096;             // a multiple of the sector size of any disk
+constexpr int kThreads = 2;                   // two reads in flight keep the disk busy
 constexpr int kSlots = 8;
 
 }  // namespace
 
-// A file, past the system's cache as long as that works.
+// A file, read with direct I/O where that works.
 class ReadStream::Source {
  public:
   explicit Source(const InputFile& file)
@@ -29,20 +29,21 @@ class ReadStream::Source {
   Source(const Source&) = delete;
   Source& operator=(const Source&) = delete;
 
-  // Bytes [begin, begin + count) into memory that holds whole sectors; they begin where is returned.
+  // Reads bytes [begin, begin + count) into `to`, which has space for whole sectors. Returns the offset of
+  // the first byte in `to`.
   int64_t read(int64_t begin, int64_t count, std::byte* to) const {
     if (direct_ >= 0) {
       const int64_t first = begin / kSector * kSector, skip = begin - first;
       const int64_t sectors = (skip + count + kSector - 1) / kSector * kSector;
       if (pread(direct_, to, static_cast<size_t>(sectors), first) >= skip + count) return skip;
     }
-    file_.read(begin, count, to);  // or says why not
+    file_.read(begin, count, to);  // throws if this fails too
     return 0;
   }
 
  private:
   const InputFile& file_;
-  int direct_;  // negative: this file system has none of that
+  int direct_;  // negative: the file system does not support direct I/O
 };
 
 ReadStream::ReadStream() = default;
@@ -57,7 +58,7 @@ ReadStream::~ReadStream() {
 }
 
 void ReadStream::add(const FileRange& range) {
-  check(threads_.empty(), range.file->path(), ": added to a stream that is being read");
+  check(threads_.empty(), range.file->path(), ": added to a read stream after its first read");
   if (range.size == 0) return;
   if (!ranges_.empty()) {
     FileRange& last = ranges_.back();
@@ -74,7 +75,8 @@ void ReadStream::read(const FileRange& range, const Take& take) {
   for (int64_t at = 0; at < range.size;) {
     const Slot& slot = next_slot();
     check(slot.range.file == range.file && slot.range.begin + used_ == range.begin + at, range.file->path(),
-          ": byte ", range.begin + at, " is not what was added next");
+          ": byte ", range.begin + at, " is read out of order; the next byte of the stream is ",
+          slot.range.begin + used_, " of ", slot.range.file->path());
     const int64_t n = std::min({kTake, range.size - at, slot.range.size - used_});
     take(at, {slot.memory + slot.skip + used_, static_cast<size_t>(n)});
     at += n;
@@ -93,7 +95,7 @@ void ReadStream::start() {
   for (int i = 0; i < kThreads; ++i) threads_.emplace_back([this] { fill(); });
 }
 
-// What a thread does: it takes the next piece that nobody has, where there is room for it.
+// The loop of a reader thread: cuts the next piece as soon as a slot is free, and reads it.
 void ReadStream::fill() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -117,7 +119,7 @@ void ReadStream::fill(Slot& slot) {
   }
 }
 
-// The beginning of what is left, up to a multiple of kPiece, so that its sectors fit into a slot.
+// The next piece ends at a multiple of kPiece, so that its sectors fit into a slot.
 FileRange ReadStream::cut_next() {
   FileRange& left = ranges_.front();
   const FileRange piece = {
@@ -132,7 +134,7 @@ ReadStream::Slot& ReadStream::next_slot() {
   Slot& slot = slots_[static_cast<size_t>(taken_ % kSlots)];
   if (used_ > 0) return slot;
   std::unique_lock lock(mutex_);
-  check(taken_ < cut_ || !ranges_.empty(), "a stream is read beyond what was added to it");
+  check(taken_ < cut_ || !ranges_.empty(), "a read stream is read beyond the last range that was added");
   filled_.wait(lock, [&] { return slot.full; });
   if (slot.error) std::rethrow_exception(slot.error);
   return slot;

@@ -1,8 +1,7 @@
 #pragma once
-// Reads ranges of files one behind the other, some way ahead of who wants them, so that the disk is at what
-// comes next while the reader looks at what has come. The bytes go from the disk into memory of this stream
-// where the file system can do that, and not through the system's cache: that takes a fifth of the processor
-// time, and what is checked is what the disk holds.
+// Reads ranges of files sequentially with read-ahead on background threads, so that the disk works while the
+// caller processes. Where the file system supports direct I/O, reads bypass the page cache: this takes a
+// fifth of the CPU time, and a checksum verifies the bytes on the disk rather than a cached copy.
 
 #include <condition_variable>
 #include <cstdint>
@@ -30,19 +29,19 @@ class ReadStream {
   ReadStream(const ReadStream&) = delete;
   ReadStream& operator=(const ReadStream&) = delete;
 
-  // Will be read behind all that was added before; nothing is added once the first was read. The file must
-  // outlive this.
+  // Appends a range to the sequence. All ranges must be added before the first read(). The file must outlive
+  // this object.
   void add(const FileRange& range);
-  // The next bytes, which must be these: take(bytes of the range before the piece, the piece) for one piece
-  // after the other, which is small enough for a core's own cache.
+  // Reads `range`, which must be the next bytes of the sequence. Calls take(offset in the range, piece) for
+  // each piece in order; a piece fits into a core's private cache.
   void read(const FileRange& range, const Take& take);
 
  private:
   class Source;
   struct Slot {
     std::byte* memory = nullptr;
-    FileRange range;   // that is read into it
-    int64_t skip = 0;  // bytes in memory before the range's
+    FileRange range;   // the content
+    int64_t skip = 0;  // bytes in `memory` before the range, from alignment
     bool full = false;
     std::exception_ptr error;
   };
@@ -54,15 +53,15 @@ class ReadStream {
   Slot& next_slot();
   void release_slot();
 
-  std::deque<FileRange> ranges_;  // that are not yet cut
+  std::deque<FileRange> ranges_;  // not yet cut into pieces
   std::map<const InputFile*, std::unique_ptr<Source>> sources_;
   Memory memory_;
   std::vector<Slot> slots_;  // a ring
   std::vector<std::thread> threads_;
   std::mutex mutex_;
   std::condition_variable filled_, emptied_;
-  int64_t cut_ = 0, taken_ = 0;  // pieces
-  int64_t used_ = 0;             // bytes of the piece that is being taken
+  int64_t cut_ = 0, taken_ = 0;  // pieces that were started and consumed
+  int64_t used_ = 0;             // bytes consumed of the current piece
   bool stopping_ = false;
 };
 

@@ -5,8 +5,7 @@
 namespace flatshard {
 namespace {
 
-// Numbers are made in tiles that begin at a multiple of kTile, by loops of fixed length that the compiler
-// turns into vector code.
+// Numbers are generated in tiles aligned to kTile, by loops of constant length that the compiler vectorizes.
 constexpr int64_t kTile = 64;
 
 using BitTile = uint32_t[kTile];

@@ -1,15 +1,16 @@
 #pragma once
-// Random numbers as a pure function of position: a stream is named by a seed, a purpose and a step, and its
-// number i is the same whoever asks for it, in whatever order, on the host or on a device. So a shard makes
-// the values that the whole would have, and a resumed run those of an uninterrupted one.
+// Counter-based random numbers: a stream is identified by a seed, a purpose and a step, and its i-th number
+// is a pure function of these and i, on the host and on a device. A shard therefore generates the same values
+// as the full tensor, and a resumed run the same values as an uninterrupted one.
 //
 // Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; 2011) turns a
 // counter into four words:
 //   key = mix(hash(purpose) ^ mix(seed))      counter = (index / 4, step)      bits(index) = word[index % 4]
-// The hash and the layout of the counter are fixed for ever: checkpoints resume on them.
+// The hash and the counter layout never change: resumed runs depend on them.
 //
-// normal() is made of fma, sqrt, division (all rounded once, as IEEE 754 wants), exact operations and
-// products that are not added to anything outside an fma: a compiler that fuses products and sums finds none.
+// normal() uses only fma, sqrt and division (correctly rounded, as IEEE 754 requires), exact operations, and
+// products that enter no sum outside an fma. A compiler that contracts products and sums therefore finds
+// nothing to contract.
 
 #include <bit>
 #include <cmath>
@@ -38,7 +39,7 @@ struct NormalPair {
   float first, second;
 };
 
-// Two independent standard normal numbers from two random words:
+// Two independent standard normal variates from two random words:
 //   sqrt(-2 ln u) (cos, sin)(2 pi v)      u = (radius + 1/2) / 2^32 as a float, in (0, 1]; v = angle / 2^32
 constexpr NormalPair box_muller(uint32_t radius, uint32_t angle) {
   // u = 2^e m with m in [sqrt(1/2), sqrt(2)); ln m = 2 atanh(s), s = (m - 1) / (m + 1), as a series to s^9.
@@ -54,7 +55,7 @@ constexpr NormalPair box_muller(uint32_t radius, uint32_t angle) {
   const float ln_u = std::fma(static_cast<float>(e), 0.693147181f, ln_m);
   const float r = std::sqrt(-2.0f * ln_u);
 
-  // The angle is quarter turns plus x, |x| <= pi / 4; sine and cosine of x are Taylor series.
+  // The angle is a number of quarter turns plus x, |x| <= pi / 4; sin(x) and cos(x) are Taylor series.
   const uint32_t quarter = (angle + 0x20000000u) >> 30;
   const float x = static_cast<float>(static_cast<int32_t>(angle - (quarter << 30))) * 1.46291808e-9f;
   const float x2 = x * x;
@@ -79,12 +80,12 @@ class RandomStream {
       : key_(mix(hash(purpose) ^ mix(seed))), step_(step) {}
 
   constexpr uint32_t bits(int64_t index) const {
-    const RandomWords w = words(index / 4);  // chosen without an index: on a GPU registers have none
+    const RandomWords w = words(index / 4);  // selected without indexing: GPU registers cannot be indexed
     return index & 2 ? (index & 1 ? w.word[3] : w.word[2]) : (index & 1 ? w.word[1] : w.word[0]);
   }
   // In [0, 1), a multiple of 2^-24.
   constexpr float uniform(int64_t index) const { return to_uniform(bits(index)); }
-  // Mean 0, variance 1, at most 6.8 from the mean.
+  // Mean 0, variance 1; the magnitude is at most 6.8.
   constexpr float normal(int64_t index) const {
     const RandomWords w = words(index / 4);
     const bool upper = index & 2;
@@ -92,7 +93,7 @@ class RandomStream {
     return index & 1 ? pair.second : pair.first;
   }
 
-  // out[i] = the number first + i, on the host and many at a time.
+  // out[i] = uniform(first + i) or normal(first + i), vectorized on the host.
   void fill_uniform(int64_t first, std::span<float> out) const;
   void fill_normal(int64_t first, std::span<float> out) const;
 

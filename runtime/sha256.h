@@ -1,5 +1,5 @@
 #pragma once
-// SHA-256 (FIPS 180-4) of a stream of bytes, for the hash of a run's weights and the checksums of files.
+// Incremental SHA-256 (FIPS 180-4), for the hash of a run's weights and the checksums of files.
 
 #include <array>
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace flatshard {
 class Sha256 {
  public:
   void add(const void* data, size_t bytes);
-  // The digest of all bytes added so far, as 64 hexadecimal digits. The stream may go on afterwards.
+  // The digest of all bytes added so far, as 64 hexadecimal digits. More bytes may be added afterwards.
   std::string hex() const;
 
  private:

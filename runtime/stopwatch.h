@@ -1,7 +1,7 @@
 #pragma once
-// How long a stream takes for the work that it is given between start() and stop(). On a GPU its own clock
-// counts, from event to event, so that the host may run ahead and its time stays out of it; on the CPU the
-// host's clock, from when all work before is done to when this work is.
+// Measures the time a stream takes for the work enqueued between start() and stop(). On a GPU it uses timing
+// events, so the host may run ahead and host time is not measured. On the CPU, start() and stop() synchronize
+// the stream and read the host's clock.
 
 #include <chrono>
 
@@ -18,7 +18,8 @@ class Stopwatch {
 
   void start();
   void stop();
-  // Of the last start and stop; waits until that work is done. At least kTick: a GPU's clock has steps.
+  // The time between the last start() and stop(), at least kTick because GPU clocks are coarse. Blocks until
+  // the work is done.
   double seconds();
   static constexpr double kTick = 1e-9;
 

@@ -10,8 +10,8 @@
 
 namespace flatshard {
 
-// The work that the two late orders have not run yet, a queue per stream, and the rule that picks what runs
-// next.
+// The work that comm_late and comm_early have not run yet, one queue per stream, and the rule that selects
+// the next item.
 struct StreamGroup::DeferredWork {
   enum class Kind { work, record, wait };
   struct Item {
@@ -43,7 +43,7 @@ struct StreamGroup::DeferredWork {
     item.work();
   }
 
-  // comm_early: communication overtakes all compute that no event orders before it.
+  // comm_early: communication runs before all compute work that no event orders before it.
   void run_ready_comm() {
     for (bool progress = true; progress;) {
       progress = false;
@@ -54,9 +54,9 @@ struct StreamGroup::DeferredWork {
     }
   }
 
-  // Runs a stream until `until` is done, or, when it is null, until the stream has nothing left. Other
-  // streams move only as far as a wait demands; that makes communication late in comm_late. A wait names a
-  // record given before it, so the demands cannot go round in a circle.
+  // Runs a stream until `until` is done or, if it is null, until the stream is empty. Other streams advance
+  // only as far as a wait requires, which makes communication late in comm_late. A wait refers to a record
+  // enqueued before it, so the recursion terminates.
   void finish(int stream, const Event::Ticket* until) {
     if (queues.size() <= static_cast<size_t>(stream)) return;
     for (;;) {
@@ -139,7 +139,7 @@ TraceSpan Stream::span(const char* what, int number) const {
 void Stream::defer(const char* what, std::function<void()> work) {
   if constexpr (kCudaBuilt)
     if (is_host_side_) {
-      check(group_.capture_ == 0, what, " runs on the host, where no graph can have it");
+      check(group_.capture_ == 0, what, " runs on the host and cannot be captured in a graph");
       return cuda::run_on_host(native_, std::move(work));
     }
   if (worker_)
@@ -164,7 +164,7 @@ void Stream::record(Event& event) {
     ticket->done.notify_all();
   };
   if (worker_) return worker_->push_always(complete);
-  if (group_.options().order == StreamOrder::concurrent) return complete();  // all before it is done
+  if (group_.options().order == StreamOrder::concurrent) return complete();  // all earlier work is done
   group_.deferred_->push(index_, {StreamGroup::DeferredWork::Kind::record, "record", nullptr, ticket});
 }
 
@@ -172,7 +172,7 @@ void Stream::wait(const Event& event) {
   if (planning()) return;
   if constexpr (kCudaBuilt)
     if (native_) {
-      const bool counts = event.native_ && event.capture_ == group_.capture_;  // graph.h
+      const bool counts = event.native_ && event.capture_ == group_.capture_;  // see graph.h
       return counts ? cuda::wait_event(native_, event.native_) : void();
     }
   if (!event.ticket_ || event.ticket_->done) return;
@@ -200,8 +200,8 @@ void Stream::sync() {
 
 StreamGroup::StreamGroup(Device device, StreamOptions options)
     : device_(device), options_(options), deferred_(new DeferredWork{*this, {}}) {
-  check(options.planning || !device.is_cuda() || device.index < cuda_device_count(), "there is no device ",
-        device, ": this process can use ", cuda_device_count(), " CUDA devices");
+  check(options.planning || !device.is_cuda() || device.index < cuda_device_count(), "device ", device,
+        " does not exist: this process can use ", cuda_device_count(), " CUDA devices");
 }
 
 StreamGroup::~StreamGroup() = default;

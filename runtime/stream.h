@@ -1,13 +1,18 @@
 #pragma once
-// Streams and events with CUDA's meaning: a stream runs its work in order; wait(event) holds a stream back
-// until the work that stood before record(event) is done. On the CPU the same program runs in one of four
-// orders. in_order runs everything at the call. concurrent does so for compute streams and gives each
-// communication stream a thread of its own; a compute stream that waits blocks the host, and the time it
-// stands there is what communication costs. For tests, the two others hold all work back until the host
-// synchronises, and then let communication run as late, or as early, as the recorded events allow: a schedule
-// that gives the same bits in all orders has no missing wait.
+// Streams and events with CUDA semantics: a stream runs its work in order, and wait(event) blocks a stream
+// until the work enqueued before record(event) is done. On the CPU, StreamOrder selects when work runs:
 //
-// A planning group drops all work: a program run on planning streams and planning arenas measures its memory.
+//   in_order     everything runs at the call
+//   concurrent   compute work runs at the call; each communication stream has its own thread. A compute
+//   stream
+//                that waits blocks the host; waited_seconds() sums up this exposed communication time
+//   comm_late    for tests: all work is queued until the host synchronizes; then communication runs as late
+//   comm_early   ... or as early as the recorded events allow
+//
+// A schedule that produces the same bits in all orders has no missing wait.
+//
+// A planning group drops all work: run on planning streams and planning arenas, a program measures its
+// memory.
 
 #include <atomic>
 #include <functional>
@@ -28,8 +33,8 @@ class Graph;
 class StreamGroup;
 class StreamWorker;
 
-// A point in a stream's work. Recording again replaces the point; waits made before keep the old one. An
-// event never recorded holds nobody back.
+// A position in a stream's work. Recording again moves it; earlier waits keep the old position. Waiting for
+// an event that was never recorded does nothing.
 class Event {
  public:
   Event() = default;
@@ -40,20 +45,20 @@ class Event {
  private:
   friend class Stream;
   friend class StreamGroup;
-  struct Ticket {  // one record of a CPU stream that does not run everything at the call
+  struct Ticket {  // one record() in an order other than in_order
     explicit Ticket(int stream_index) : stream(stream_index) {}
     int stream;
     std::atomic<bool> done{false};
   };
   std::shared_ptr<Ticket> ticket_;
   void* native_ = nullptr;
-  int64_t capture_ = 0;  // in which it was recorded last; 0: in none
+  int64_t capture_ = 0;  // the capture of the last record(); 0: none
 };
 
 class Stream {
  public:
-  // Runs work on this CPU stream, now or when its turn comes. `what` names it in a trace and must live until
-  // then. On a CUDA stream this is the error that the op has no CUDA twin.
+  // Runs or enqueues CPU work. `what` names it in a trace and must outlive the work. On a CUDA stream this is
+  // the error that the op has no CUDA implementation.
   template <class Work>
   void run(const char* what, Work&& work) {
     if (planning()) return;
@@ -65,17 +70,17 @@ class Stream {
     }
   }
 
-  // One span of the trace around all that is run until its end, such as "forward 3". Only where work runs at
-  // the call; elsewhere the host's time says nothing of it.
+  // A trace span such as "forward 3" around all work that runs during its lifetime. It records nothing when
+  // work does not run at the call, since host time is then meaningless.
   TraceSpan span(const char* what, int number = -1) const;
 
   void record(Event& event);
   void wait(const Event& event);
-  // Blocks the host until all work given so far is done; throws what that work threw.
+  // Blocks the host until all work enqueued so far is done; rethrows an exception of that work.
   void sync();
 
-  // This stream for work on host memory, in the order of its other work: ops on it run their CPU twins. On
-  // the CPU it is the stream itself; on a CUDA device such work becomes host functions, which may neither
+  // This stream for work on host memory, ordered with its other work: ops run their CPU implementation. On
+  // the CPU it is the stream itself; on a CUDA device the work becomes host functions, which must neither
   // block nor call CUDA.
   Stream& host_side() { return host_side_ ? *host_side_ : *this; }
 
@@ -92,8 +97,8 @@ class Stream {
  private:
   friend class StreamGroup;
   Stream(StreamGroup& group, int index, std::string name, StreamRole role);
-  explicit Stream(Stream& cuda);                  // its host side
-  bool runs_immediately(const char* what) const;  // an Error where `what` cannot run at all
+  explicit Stream(Stream& cuda);                  // the host side of a CUDA stream
+  bool runs_immediately(const char* what) const;  // an Error if `what` cannot run on this device
   bool runs_immediately() const;
   void wait_on_host(const Event& event);
   void defer(const char* what, std::function<void()> work);
@@ -116,8 +121,8 @@ struct StreamOptions {
   Trace* trace = nullptr;  // one row per stream; must outlive the group
 };
 
-// The streams of one device that may wait for one another. Work still held back when the group ends is
-// dropped: synchronise first.
+// The streams of one device that may wait for one another. The destructor drops queued work: synchronize
+// first.
 class StreamGroup {
  public:
   explicit StreamGroup(Device device, StreamOptions options = {});
@@ -127,7 +132,7 @@ class StreamGroup {
 
   Stream& add(std::string name, StreamRole role = StreamRole::compute);
   void sync_all();
-  // How long the host has stood waiting for communication streams so far, in the order `concurrent`.
+  // The time for which the host has waited for communication streams so far, in the order `concurrent`.
   double waited_seconds() const { return waited_seconds_; }
   Device device() const { return device_; }
   const StreamOptions& options() const { return options_; }
@@ -140,9 +145,10 @@ class StreamGroup {
   Device device_;
   StreamOptions options_;
   std::vector<std::unique_ptr<Stream>> streams_;
-  std::unique_ptr<DeferredWork> deferred_;  // the queues of the two late orders
+  std::unique_ptr<DeferredWork> deferred_;  // the queues of comm_late and comm_early
   double waited_seconds_ = 0;
-  int64_t capture_ = 0, captures_ = 0;  // the one under way, if any (graph.h); how many there were
+  int64_t capture_ = 0,
+          captures_ = 0;  // the number of the current capture, or 0; how many there were (graph.h)
 };
 
 }  // namespace flatshard

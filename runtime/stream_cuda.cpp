@@ -24,7 +24,7 @@ void record(void*& event, unsigned flags, Device device, void* stream) {
 
 int device_count() {
   int count = 0;
-  // No GPU and no driver are ordinary answers here, not errors; the call must not leave one behind either.
+  // A missing GPU or driver is a valid result, not an error; clear the error state it leaves.
   if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
   cudaGetLastError();
   return 0;

@@ -1,5 +1,5 @@
 #pragma once
-// A thread that does the work of one CPU stream, in order, beside the thread that gives it.
+// A thread that runs the work of one CPU stream in order, concurrently with the thread that enqueues it.
 
 #include <condition_variable>
 #include <deque>
@@ -13,18 +13,18 @@ namespace flatshard {
 class StreamWorker {
  public:
   StreamWorker();
-  // Does what the streams' events need, drops all other work, and ends the thread.
+  // Runs the remaining records and waits, drops all other work, and joins the thread.
   ~StreamWorker();
   StreamWorker(const StreamWorker&) = delete;
   StreamWorker& operator=(const StreamWorker&) = delete;
 
-  // An item that throws makes the worker skip all further ones until sync().
+  // After an item throws, later items are skipped until sync().
   void push(std::function<void()> work);
-  // An item that is done in any case: a record or a wait, on which other streams stand.
+  // An item that is never skipped: a record or a wait, on which other streams depend.
   void push_always(std::function<void()> work);
-  // Blocks until everything is done; throws what an item threw.
+  // Blocks until all items are done; rethrows the first exception.
   void sync();
-  // Throws what an item threw, if one did.
+  // Rethrows the first exception, if there is one.
   void rethrow();
 
  private:

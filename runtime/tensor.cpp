@@ -3,7 +3,7 @@
 namespace flatshard {
 
 Shape::Shape(std::initializer_list<int64_t> dims) {
-  check(dims.size() <= kMaxRank, "a shape has ", dims.size(), " dimensions, at most ", kMaxRank);
+  check(dims.size() <= kMaxRank, "a shape has ", dims.size(), " dimensions, must have at most ", kMaxRank);
   for (const int64_t d : dims) {
     check(d >= 0, "dimension ", rank_, " of a shape is ", d, ", must not be negative");
     dims_[rank_++] = d;
@@ -23,7 +23,8 @@ Tensor Tensor::view(const Shape& other) const {
 }
 
 Tensor Tensor::slice(int64_t begin, int64_t end) const {
-  check(0 <= begin && begin <= end && end <= shape[0], "slice [", begin, ", ", end, ") of a tensor ", shape);
+  check(0 <= begin && begin <= end && end <= shape[0], "slice [", begin, ", ", end, ") is outside a tensor ",
+        shape);
   const int64_t inner = shape[0] == 0 ? 0 : size() / shape[0] * size_of(dtype);
   Tensor part = *this;
   if (data) part.data = static_cast<char*>(data) + begin * inner;

@@ -1,6 +1,6 @@
 #pragma once
-// A tensor is a typed, shaped pointer: contiguous, row-major, at most four dimensions, no strides, no owner.
-// Memory belongs to an Arena or a Memory; tensors are passed by value. In plan mode data is null.
+// A tensor is a typed, shaped, non-owning pointer: contiguous, row-major, at most four dimensions, no
+// strides. An Arena or a Memory owns the memory; tensors are passed by value. In plan mode `data` is null.
 
 #include <array>
 #include <cstdint>
@@ -25,7 +25,7 @@ class Shape {
   // Negative indices count from the end: shape[-1] is the last dimension.
   int64_t operator[](int i) const {
     const int at = i < 0 ? i + rank_ : i;
-    check(at >= 0 && at < rank_, "dimension ", i, " of a shape of rank ", rank_);
+    check(at >= 0 && at < rank_, "dimension ", i, " is outside a shape of rank ", rank_);
     return dims_[at];
   }
   bool operator==(const Shape&) const = default;
@@ -47,12 +47,12 @@ struct Tensor {
   int64_t size() const { return shape.size(); }
   int64_t bytes() const { return size() * size_of(dtype); }
   bool empty() const { return size() == 0; }
-  // Elements in all but the last dimension, as in (rows, last).
+  // The product of all dimensions but the last: the tensor as (rows, last).
   int64_t rows() const { return shape[-1] == 0 ? 0 : size() / shape[-1]; }
 
   template <class T>
   T* as() const {
-    check(dtype == dtype_of<T>, "tensor ", shape, " holds ", dtype, ", was read as ", dtype_of<T>);
+    check(dtype == dtype_of<T>, "tensor ", shape, " holds ", dtype, " but is read as ", dtype_of<T>);
     return static_cast<T*>(data);
   }
 
@@ -62,7 +62,7 @@ struct Tensor {
   Tensor slice(int64_t begin, int64_t end) const;
 };
 
-// A tensor over memory that somebody else owns.
+// A tensor over memory that the caller owns.
 template <class T>
 Tensor tensor_of(T* data, const Shape& shape, Device device = Device::cpu()) {
   return {data, dtype_of<T>, shape, device};

@@ -12,16 +12,16 @@
 namespace flatshard {
 namespace {
 
-// Three significant digits, none of them behind the point from 100 on: 1.23, 12.3, 123, 1234.
+// Three significant digits, without a fraction from 100 on: 1.23, 12.3, 123, 1234.
 std::string three_digits(double value) {
   const double size = std::abs(value);
   char text[64];
-  // The bounds are where rounding would make a fourth digit: 9.995 is 10.0.
+  // Beyond these bounds, rounding would produce a fourth digit: 9.995 prints as 10.0.
   std::snprintf(text, sizeof text, "%.*f", size < 9.995 ? 2 : size < 99.95 ? 1 : 0, value);
   return text;
 }
 
-constexpr double kNextUnit = 999.5;  // what would print as 1000
+constexpr double kNextUnit = 999.5;  // would print as 1000
 
 }  // namespace
 

@@ -1,6 +1,5 @@
 #pragma once
-// Formatting of quantities for people, with three significant digits, and parsing of the sizes that people
-// write.
+// Text for people: quantities formatted with three significant digits, and byte sizes parsed from settings.
 
 #include <cstdint>
 #include <string>
@@ -15,15 +14,15 @@ std::string counted(int64_t n, const std::string& noun);
 std::string human_bytes(int64_t bytes);
 // 1.23k, 12.3M, 456: at most 5 characters from 1 to 10^15.
 std::string human_count(double value);
-// 12.3 ms, 1.23 s: of one step, at most 7 characters from a microsecond to 1000 s.
+// The time of a step: 12.3 ms, 1.23 s. At most 7 characters from a microsecond to 1000 s.
 std::string human_seconds(double seconds);
-// 1:05, 1:05:33, 12h 05m, 12d 03h: of a run, at most 7 characters up to 100 days.
+// The time of a run: 1:05, 1:05:33, 12h 05m, 12d 03h. At most 7 characters up to 100 days.
 std::string human_duration(double seconds);
 
-// The bytes that a text such as 5GB, 200MB or 1000 means, in powers of 1000. An Error names the key.
+// Parses a byte size such as 5GB, 200MB or 1000, in powers of 1000. An Error names the key.
 int64_t parse_bytes(const std::string& key, const std::string& text);
 
-// A name or a message as one line that moves no terminal: control characters become blanks.
+// The text on one line, safe for a terminal: control characters are replaced by spaces.
 std::string printable(std::string text);
 
 }  // namespace flatshard

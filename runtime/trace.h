@@ -1,5 +1,5 @@
 #pragma once
-// A timeline of what ran when, one row per stream, as Chrome trace events (Perfetto opens them).
+// A timeline with one row per stream, written as Chrome trace events, which Perfetto opens.
 
 #include <chrono>
 #include <cstdint>
@@ -15,20 +15,21 @@ class Trace {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `process` numbers the process (the rank) whose rows these are.
+  // `process` is the rank that the rows belong to.
   explicit Trace(int process = 0) : process_(process), start_(Clock::now()) {}
 
-  // A new row with this name; returns its number.
+  // Adds a row and returns its number.
   int add_row(std::string name);
   void add_span(int row, std::string_view what, Clock::time_point begin, Clock::time_point end);
   int64_t span_count() const;
 
   int process() const { return process_; }
   Clock::time_point start() const { return start_; }
-  // The names of process and rows as events, one JSON object a line, commas between. `note` stands beside the
-  // process where it is not empty.
+  // The names of the process and its rows as events: one JSON object per line, separated by commas. A
+  // non-empty `note` becomes a label of the process.
   std::string names_json(const std::string& note = "") const;
-  // The same of spans [first, first + count), as far as there are that many; microseconds since `zero`.
+  // Spans [first, first + count), clipped to the existing ones, in the same format; times are microseconds
+  // since `zero`.
   std::string spans_json(int64_t first, int64_t count, Clock::time_point zero) const;
 
  private:
@@ -42,12 +43,11 @@ class Trace {
   Clock::time_point start_;
   mutable std::mutex mutex_;
   std::vector<std::string> rows_;
-  std::set<std::string, std::less<>> names_;  // each name of a span once
+  std::set<std::string, std::less<>> names_;  // interned span names
   std::vector<Span> spans_;
 };
 
-// The time between its construction and its end, as one span: "gemm", or with a number "forward 3". With a
-// null trace it does nothing.
+// Records its lifetime as a span: "gemm", or with a number "forward 3". With a null trace it does nothing.
 class TraceSpan {
  public:
   TraceSpan(Trace* trace, int row, const char* what, int number = -1);

@@ -1,5 +1,5 @@
-// What a step says over the wire, call by call and byte by byte. Nothing runs and nothing is allocated: a
-// planning engine on communicators that count.
+// The calls and bytes that a step communicates, from the log of a planning engine: nothing runs and nothing
+// is allocated.
 
 #include "runtime/check.h"
 #include "tests/comm/planned_rank.h"
@@ -20,7 +20,7 @@ class Counted : public test::PlannedRank {
   explicit Counted(const Config& config) : PlannedRank(config, kRanks) {}
 
   int64_t units() { return static_cast<int64_t>(engine.units().size()); }
-  // Elements of the trained and frozen parameters, padding included, of root units or of blocks.
+  // The elements of all root units or of all blocks, padding included.
   int64_t elements(bool roots) {
     int64_t sum = 0;
     for (size_t i = 0; i < engine.units().size(); ++i)
@@ -31,7 +31,7 @@ class Counted : public test::PlannedRank {
   int64_t elements() { return elements(true) + elements(false); }
 };
 
-// What was said on one communicator: all of it, by one verb, or for one unit.
+// The calls on one communicator: all of them, of one verb, or of one unit.
 CallSum of(const CollectiveLog& log, const std::string& communicator, const std::string& verb = "") {
   return sum_of(log, [&](const Collective& c) {
     return c.communicator == communicator && (verb.empty() || c.verb == verb);
@@ -66,17 +66,17 @@ TEST_CASE("full_shard gathers blocks twice a micro-step and root units once a st
           CHECK(of(log, "reduce", "all_to_all").calls == kMicroSteps * counted.units());
           CHECK(of(log, "reduce", "all_to_all").bytes == kF32 * kMicroSteps * counted.elements());
           CHECK(of(log, "reduce").calls == of(log, "reduce", "all_to_all").calls);
-          CHECK(of(log, "compute").calls == 1);  // the parts of the norm
+          CHECK(of(log, "compute").calls == 1);  // the partial sums of the gradient norm
           CHECK(of(log, "replicas").calls == 0);
         }
 }
 
-TEST_CASE("root units that are not kept are gathered twice a micro-step, less what is reused") {
+TEST_CASE("root units that are not kept are gathered twice a micro-step unless they can be reused") {
   Config config = small_config("llama");
   config.parallel.keep_root_gathered = false;
   Counted counted(config);
   const CollectiveLog log = counted.second_step();
-  // The embedding forward and backward, the head once: it goes straight into its backward pass.
+  // The embedding for forward and backward; the head only once, because its backward pass follows directly.
   CHECK(of(log, "gather", "all_gather").calls == kMicroSteps * (2 * kBlocks + 2 + 1));
 }
 
@@ -117,7 +117,7 @@ TEST_CASE("no_sync reduces each unit once a step, and bf16 halves the bytes of s
         CallSum{kMicroSteps * native.units(), 4 * kMicroSteps * native.elements()});
 }
 
-TEST_CASE("replicas add up and share their sums once a step") {
+TEST_CASE("replicas reduce their sums once a step") {
   for (const int64_t size : {1, 2, 4}) {
     CAPTURE(size);
     Config config = small_config("llama");
@@ -134,17 +134,17 @@ TEST_CASE("replicas add up and share their sums once a step") {
   }
 }
 
-TEST_CASE("what is frozen is not reduced, and the blocks below the first trained one are gathered once") {
+TEST_CASE("frozen units are not reduced, and the blocks below the first trained one are gathered once") {
   Config config = small_config("llama");
   config.trainable = {"*layers.3.*", "*layers.4.*proj*"};
   Counted counted(config);
   const CollectiveLog log = counted.second_step();
   CHECK(of(log, "reduce", "all_to_all").calls == kMicroSteps * 2);
-  // Forward: five blocks, one of them in two segments; backward: the two that are trained.
+  // Forward: five blocks, one of them with two segments. Backward: the two trained blocks.
   CHECK(of(log, "gather", "all_gather").calls == kMicroSteps * ((4 + 2) + (1 + 2)) + 2);
 }
 
-TEST_CASE("every call says which unit it serves") {
+TEST_CASE("every call is labeled with its unit") {
   Counted counted(small_config("llama"));
   const CollectiveLog log = counted.second_step();
   const int64_t block = counted.elements(false) / kBlocks;

@@ -13,7 +13,7 @@
 namespace flatshard::test {
 namespace {
 
-// A communicator on trial. Element `at` of what rank r has is a number made of r and `at`, exact in f32.
+// One test of a communicator. Element `at` of rank r's data is a function of r and `at`, exact in f32.
 class Trial {
  public:
   Trial(Communicator& comm, Stream& stream, int64_t part) : comm_(comm), stream_(stream), part_(part) {}
@@ -38,7 +38,7 @@ class Trial {
     const Tensor shard = upload(std::vector<float>(static_cast<size_t>(part_), -1));
     comm_.reduce_scatter(stream_, shard, upload(mine(comm_.size() * part_)), "a trial");
     return holds(shard, [&](int64_t i) {
-      float sum = 0;  // small whole numbers: any order gives the same
+      float sum = 0;  // small integers: the sum is exact in any order
       for (int from = 0; from < comm_.size(); ++from) sum += value(from, comm_.rank() * part_ + i);
       return sum;
     });
@@ -60,7 +60,7 @@ class Trial {
     for (int64_t i = 0; i < size; ++i) values.push_back(value(comm_.rank(), i));
     return values;
   }
-  // Where the stream works.
+  // A copy on the stream's device.
   Tensor upload(std::vector<float> values) {
     const int64_t n = std::ssize(values);
     memory_.emplace_back(stream_.device(), n * size_of(DType::f32));
@@ -85,19 +85,19 @@ class Trial {
   std::vector<Memory> memory_;
 };
 
-constexpr int64_t kParts[] = {1, 3, 128, 4096, 100003};  // in rising order
+constexpr int64_t kParts[] = {1, 3, 128, 4096, 100003};  // ascending
 
-// For the call that takes most.
-void plan_workspace(Communicator& comm, Device device, Arena& room) {
+// Reserves the workspace of the largest call.
+void plan_workspace(Communicator& comm, Device device, Arena& workspace) {
   StreamGroup planning(device, {.planning = true});
   const Tensor whole{nullptr, DType::f32, {comm.size() * *std::rbegin(kParts)}, device};
   comm.all_to_all(planning.add("plan"), whole, whole, "a plan");
-  comm.reserve_workspace(room);
-  room.commit();
-  comm.reserve_workspace(room);
+  comm.reserve_workspace(workspace);
+  workspace.commit();
+  comm.reserve_workspace(workspace);
 }
 
-// In every way in which the ranks can be cut into groups of two sizes.
+// Tests one transport with one group, and with two groups of either consecutive or alternating ranks.
 bool hold_over(World& world, Transport transport, Device device, std::ostream& out) {
   StreamGroup streams(device);
   Stream& stream = streams.add("collectives", StreamRole::comm);
@@ -110,11 +110,11 @@ bool hold_over(World& world, Transport transport, Device device, std::ostream& o
   };
   for (const int groups : {1, 2}) {
     if (world.size() % groups != 0) continue;
-    // Once groups of neighbours, once of those who are `groups` apart.
+    // Groups of consecutive ranks, then groups of ranks that are `groups` apart.
     for (const int color : {world.rank() / (world.size() / groups), world.rank() % groups}) {
       const std::unique_ptr<Communicator> comm = make_communicator(world, "trial", color, transport, device);
-      Arena room("room", Device::cpu(), Placement::pinned);
-      plan_workspace(*comm, device, room);
+      Arena workspace("workspace", Device::cpu(), Placement::pinned);
+      plan_workspace(*comm, device, workspace);
       check(comm->size() == world.size() / groups, "a communicator of ", comm->size(), " ranks, must be ",
             world.size() / groups);
       for (const int64_t part : kParts) {

@@ -1,5 +1,5 @@
 #pragma once
-// Every verb of a communicator, tried on all ranks of the world.
+// Tests every verb of a communicator on all ranks of the world.
 
 #include <iosfwd>
 
@@ -7,8 +7,7 @@
 
 namespace flatshard::test {
 
-// Whether each element arrived where communicator.h says. What did not is written to `out`, by the rank that
-// missed it.
+// Returns whether every element arrived where communicator.h says. Each rank writes its failures to `out`.
 bool collectives_hold(World& world, std::ostream& out);
 
 }  // namespace flatshard::test

@@ -1,4 +1,4 @@
-// What the verbs hold their tensors to before any back end sees them.
+// The checks and the log of the verbs, before any back end is involved.
 
 #include "comm/self_communicator.h"
 #include "tests/comm/mirror_communicator.h"
@@ -8,12 +8,12 @@ using namespace flatshard;
 
 namespace {
 
-// Planning drops the work: these tensors point nowhere.
+// A planning stream drops the work, so these tensors need no memory.
 Tensor tensor(int64_t size, DType dtype = DType::f32) { return {nullptr, dtype, {size}, Device::cpu()}; }
 
 }  // namespace
 
-TEST_CASE("a verb refuses tensors that do not fit, and says whom it was for") {
+TEST_CASE("a verb rejects tensors of wrong sizes or dtypes and names its label") {
   StreamGroup streams(Device::cpu(), {.planning = true});
   Stream& s = streams.add("planning");
   test::MirrorCommunicator comm("gather", 1, 4);
@@ -22,20 +22,24 @@ TEST_CASE("a verb refuses tensors that do not fit, and says whom it was for") {
   const auto refused = [](auto&& call, const std::string& because) {
     CHECK(test::error_of(call).find(because) != std::string::npos);
   };
-  refused([&] { comm.all_gather(s, tensor(32), tensor(7), "unit 1"); }, "all_gather of unit 1: a shard");
+  refused([&] { comm.all_gather(s, tensor(32), tensor(7), "unit 1"); },
+          "all_gather of unit 1: 4 shards (7) of f32 do not make up (32) of f32");
   refused([&] { comm.all_gather(s, tensor(30), tensor(8), "unit 1"); }, "does not divide into 4 parts");
-  refused([&] { comm.all_gather(s, tensor(32), tensor(16, DType::bf16), "unit 1"); }, "of bf16, 4 of which");
-  refused([&] { comm.all_to_all(s, tensor(32), tensor(36), "unit 2"); }, "all_to_all of unit 2");
+  refused([&] { comm.all_gather(s, tensor(32), tensor(16, DType::bf16), "unit 1"); },
+          "4 shards (16) of bf16 do not make up (32) of f32");
+  refused([&] { comm.all_to_all(s, tensor(32), tensor(36), "unit 2"); },
+          "all_to_all of unit 2: cannot receive (36) of f32 into (32) of f32");
   refused([&] { comm.all_to_all(s, tensor(30), tensor(30), "unit 2"); }, "does not divide into 4 parts");
   refused([&] { comm.reduce_scatter(s, tensor(8, DType::bf16), tensor(32, DType::bf16), "unit 3"); },
-          "reduce_scatter of unit 3 adds f32, not bf16");
+          "reduce_scatter of unit 3: dtype is bf16, must be f32");
   refused([&] { comm.reduce_scatter(s, tensor(9), tensor(32), "unit 3"); },
-          "reduce_scatter of unit 3: a shard");
-  refused([&] { comm.broadcast(s, tensor(3), 4, "unit 4"); }, "broadcast of unit 4 from rank 4 of 4");
+          "reduce_scatter of unit 3: 4 shards (9) do not make up (32)");
+  refused([&] { comm.broadcast(s, tensor(3), 4, "unit 4"); },
+          "broadcast of unit 4: root is rank 4, must be below 4");
   CHECK(log.empty());
 }
 
-TEST_CASE("a call is written down with its communicator, verb, unit, bytes and dtype") {
+TEST_CASE("the log of a call has its communicator, verb, label, bytes and dtype") {
   StreamGroup streams(Device::cpu(), {.planning = true});
   Stream& s = streams.add("planning");
   SelfCommunicator comm("reduce");

@@ -9,7 +9,7 @@ using namespace flatshard;
 
 namespace {
 
-// Parameters of every kind: decayed or not, trained or not, of sizes that nothing divides, in mixed order.
+// Parameters of every kind: with and without decay, trainable and frozen, of odd sizes, in mixed order.
 ParamList mixed() {
   ParamList params;
   const auto add = [&](const char* name, const Shape& shape, bool decay, bool trainable) {
@@ -45,7 +45,7 @@ TEST_CASE("decayed parameters come first, each in order of declaration, at a mul
     CHECK(extent.size == params[extent.param].shape.size());
     CHECK(extent.begin % FlatLayout::kAlignment == 0);
     CHECK(extent.begin >= free_from);
-    CHECK(extent.begin < free_from + FlatLayout::kAlignment);  // and no further than that
+    CHECK(extent.begin < free_from + FlatLayout::kAlignment);  // the first such multiple
     free_from = extent.begin + extent.size;
   }
   CHECK(order == std::vector<std::string>{"weight", "other", "tail", "bias", "norm"});
@@ -55,7 +55,7 @@ TEST_CASE("decayed parameters come first, each in order of declaration, at a mul
   CHECK(params[frozen.extents()[1].param].name == "still norm");
 }
 
-TEST_CASE("the places of parameters do not depend on the number of ranks") {
+TEST_CASE("the offsets of parameters do not depend on the number of ranks") {
   const ParamList params = mixed();
   for (const Segment segment : {Segment::trainable, Segment::frozen}) {
     const FlatLayout alone(params, segment, 1);
@@ -72,7 +72,7 @@ TEST_CASE("the places of parameters do not depend on the number of ranks") {
   }
 }
 
-TEST_CASE("the pieces of all ranks cover every element exactly once, in place") {
+TEST_CASE("the pieces of all ranks cover every element exactly once, at its offset") {
   const ParamList params = mixed();
   for (const Segment segment : {Segment::trainable, Segment::frozen})
     for (const int ranks : kRanks)
@@ -80,7 +80,7 @@ TEST_CASE("the pieces of all ranks cover every element exactly once, in place") 
         CAPTURE(ranks);
         CAPTURE(replicas);
         const FlatLayout layout(params, segment, ranks, replicas);
-        std::map<int, int64_t> covered;  // ranks in turn walk through every parameter from its start
+        std::map<int, int64_t> covered;  // elements of each parameter covered by the ranks so far
         std::map<int, int64_t> begin;
         for (const FlatLayout::Extent& extent : layout.extents()) begin[extent.param.index] = extent.begin;
         for (int rank = 0; rank < ranks; ++rank)
@@ -98,7 +98,7 @@ TEST_CASE("the pieces of all ranks cover every element exactly once, in place") 
       }
 }
 
-TEST_CASE("shards are as short as equal shards, and parts for every replica, can be") {
+TEST_CASE("shards are as short as equal shards that divide among replicas can be") {
   const ParamList params = mixed();
   for (const int ranks : kRanks)
     for (const int replicas : {1, 2, 3, 8}) {
@@ -120,7 +120,7 @@ TEST_CASE("shards are as short as equal shards, and parts for every replica, can
   CHECK(FlatLayout(params, Segment::trainable, 64).shard_size() == 4096);
 }
 
-TEST_CASE("what decays is the head of every rank's shard") {
+TEST_CASE("the decayed elements are the head of every rank's shard") {
   const ParamList params = mixed();
   for (const int ranks : kRanks) {
     CAPTURE(ranks);
@@ -143,7 +143,7 @@ TEST_CASE("what decays is the head of every rank's shard") {
   }
 }
 
-TEST_CASE("a unit without parameters of a segment has an empty layout") {
+TEST_CASE("the layout of a segment without parameters is empty") {
   ParamList params;
   params.add({.name = "only", .shape = {5}, .init = {}, .trainable = false});
   const FlatLayout none(params, Segment::trainable, 4);
@@ -153,5 +153,5 @@ TEST_CASE("a unit without parameters of a segment has an empty layout") {
   CHECK(none.decayed_in_shard(2) == 0);
   CHECK(!FlatLayout(params, Segment::frozen, 4).empty());
   CHECK(test::error_of([&] { FlatLayout(params, Segment::frozen, 0); }) ==
-        "a flat layout for 0 ranks; there must be at least 1");
+        "a flat layout for 0 ranks, must be for at least 1");
 }

@@ -1,5 +1,5 @@
-// How the lanes of a global batch are dealt: each once, and so that what a stage of the exact sum adds up is
-// always a whole subtree of the one tree over all lanes.
+// The assignment of the global batch's lanes to ranks: each lane exactly once, and such that every stage of
+// the exact sum adds up a complete subtree of the tree over all lanes.
 
 #include <algorithm>
 #include <set>
@@ -11,8 +11,7 @@ using namespace flatshard;
 
 namespace {
 
-// A sum over lanes [first, first + count), valid as a node of the tree when count is a power of two and
-// divides first.
+// A sum over lanes [first, first + count): a node of the tree if count is a power of two and divides first.
 struct Node {
   int64_t first, count;
 };
@@ -40,7 +39,7 @@ Node tree_over(int64_t count, Make&& make) {
   return tree(nodes);
 }
 
-// Calls with every way to cut lanes over ranks, groups, micro-steps and lanes at a time.
+// Visits every way to divide lanes among ranks, groups, micro-steps and lanes per micro-step.
 template <class Visit>
 void for_each_cut(const std::vector<int64_t>& numbers, Visit&& visit) {
   for (const int64_t ranks : numbers)

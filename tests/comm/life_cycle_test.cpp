@@ -1,6 +1,6 @@
-// The life cycle of units over several steps with no host in between, for every policy, in every stream
-// order: what sharded_unit.h promises holds by its events alone. A made-up model reads every value and writes
-// every gradient; the other ranks are mirrors of this one.
+// The life cycle of units over several steps without host synchronization, for every policy in every stream
+// order: the contract of sharded_unit.h holds by its events alone. A synthetic model reads every value and
+// writes every gradient; the other ranks are mirrors of this one.
 
 #include <algorithm>
 #include <cmath>
@@ -23,8 +23,8 @@ namespace {
 constexpr int kUnits = 6, kSteps = 2;
 constexpr size_t kNorm = 1;
 
-// The first and the last are root units; one unit is frozen, one in parts. Every rank that a case looks at
-// has something of each.
+// The first and the last are root units; one unit is frozen, another partly frozen. Every tested rank owns a
+// part of each unit.
 std::vector<ParamList> make_params() {
   std::vector<ParamList> units(kUnits);
   for (int i = 0; i < kUnits; ++i) {
@@ -89,7 +89,7 @@ class Workbench {
     streams_.sync_all();
   }
 
-  // All that a run leaves behind, the norm at kNorm.
+  // The complete final state; the gradient norm is at index kNorm.
   std::vector<float> result() {
     std::vector<float> all{*activation_.as<float>(), *optimizer_->norm().as<float>()};
     for (const ShardedUnit& unit : units_) {
@@ -110,7 +110,7 @@ class Workbench {
       if (const int next = i + direction * distance; next >= 0 && next < kUnits) unit(next).prefetch(gather_);
   }
 
-  // The activation becomes a mean over the unit's values and what it was.
+  // The new activation depends on the old one and on all values of the unit.
   void forward(int i) {
     unit(i).prefetch(gather_);
     ahead(i, 1);
@@ -206,7 +206,7 @@ void for_each_case(Visit&& visit) {
 
 }  // namespace
 
-TEST_CASE("steps follow one another in every stream order without the host") {
+TEST_CASE("steps follow one another in every stream order without host synchronization") {
   for_each_case([](const Case& c) {
     CAPTURE(c.options.policy.name);
     CAPTURE(static_cast<int>(c.options.reduction));

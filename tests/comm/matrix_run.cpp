@@ -16,7 +16,7 @@ namespace {
 constexpr int kEvaluatedSequences = 8;
 constexpr CommitOptions kPoisoned{.poison = true};
 
-// Documents of uneven lengths, in a file for each rank, which goes as soon as it is mapped.
+// Writes documents of various lengths to a file per rank, which is deleted once it is mapped.
 std::string write_corpus() {
   const std::string path =
       (std::filesystem::temp_directory_path() / str("rank_matrix_", getpid(), ".tok")).string();
@@ -40,8 +40,8 @@ void add_to(Sha256& hash, const std::vector<double>& values) {
   hash.add(values.data(), values.size() * sizeof(double));
 }
 
-// What a rank holds from step to step is its share of the state, to the byte: values in the dtype of compute,
-// whole or sharded; of what is trained, masters and two moments, sharded in any case.
+// Checks that the persistent state of a rank is exactly its shard: parameters in the compute dtype, unsharded
+// or sharded, and for trainable parameters sharded masters and two moments.
 void check_share(const Machinery& machinery, const std::vector<ShardedUnit>& units, const RunSetup& setup) {
   const int64_t ranks = setup.groups.size, f32 = size_of(DType::f32);
   int64_t bytes = 0;
@@ -57,7 +57,7 @@ void check_share(const Machinery& machinery, const std::vector<ShardedUnit>& uni
     bytes += shard(trained) * (setup.compute == DType::f32 ? 2 : 3) * f32;
   }
   const int64_t held = machinery.memory().parameters.used() + machinery.memory().optimizer.used();
-  check(held == bytes, "a rank holds ", held, " bytes of the state, its share is ", bytes);
+  check(held == bytes, "a rank holds ", held, " bytes of the state, must be ", bytes);
 }
 
 }  // namespace
@@ -92,7 +92,7 @@ MatrixRun::Told MatrixRun::step(Machinery& machinery, const RunSetup& setup, con
   return told;
 }
 
-// Losses of single sequences, in their order.
+// The losses of the evaluated sequences, in order.
 std::vector<double> MatrixRun::evaluate(Machinery& machinery) {
   const Data data(
       corpus_,
@@ -113,7 +113,7 @@ std::string MatrixRun::fingerprint(const Config& config, StreamOrder order, int 
   Machinery machinery(setup, world_, {.order = order, .commit = kPoisoned});
   machinery.engine().initialize();
   const int64_t taken = memory_counters().live_bytes - live_before;
-  check(taken == machinery.plan().memory_bytes, "a rank takes ", taken, " bytes, planned were ",
+  check(taken == machinery.plan().memory_bytes, "a rank allocates ", taken, " bytes, the plan has ",
         machinery.plan().memory_bytes);
   check_share(machinery, machinery.engine().units(), setup);
   Sha256 hash;
@@ -163,7 +163,7 @@ std::pair<MatrixRun::Bytes, MatrixRun::Bytes> MatrixRun::received_and_stated(con
   machinery.log_to(&log);
   step(machinery, setup, batches, 1);
   machinery.log_to(nullptr);
-  // Of n ranks that put a tensor together, each receives what it does not have.
+  // In a collective over n ranks, each rank receives (n - 1) / n of the tensor.
   const auto received = [&](const std::string& communicator, int ranks) {
     return sum_of(log, [&](const Collective& c) { return c.communicator == communicator; }).bytes / ranks *
            (ranks - 1);

@@ -1,6 +1,6 @@
 #pragma once
-// Trains a tiny model for a few steps on all ranks of the world, with poisoned memory, and tells what came
-// out.
+// Trains a tiny model for a few steps on all ranks of the world, with poisoned memory, and returns the
+// results.
 
 #include <utility>
 
@@ -16,17 +16,16 @@ class MatrixRun {
  public:
   explicit MatrixRun(World& world);
 
-  // One hash over the weights at the end, and every lane's loss, every norm and an evaluation on the way. On
-  // rank 0; "" on the others.
+  // A hash of the final weights, all losses by lane, all norms and one evaluation; "" on ranks other than 0.
   std::string fingerprint(const Config& config, StreamOrder order, int steps);
-  // Whether a step in which one rank alone has gradients that are not finite is skipped by all: nothing that
-  // any rank owns changes by a bit, and the loss scale halves everywhere; and the next one is not.
+  // Whether all ranks skip a step in which only `one_rank` has nonfinite gradients: no bit of any rank's
+  // state changes, the loss scale is halved on all ranks, and the next step is not skipped.
   bool all_skip_when(int one_rank, const Config& config, StreamOrder order);
-  // A hash over what this rank owns before the first step.
+  // A hash of this rank's shards before the first step.
   std::string first_shards(const Config& config);
   // The loss of the last step, on all ranks.
   double final_loss(const Config& config, int steps);
-  // What this rank received in the second of two steps, and what the table of units says that it is.
+  // The bytes that this rank received in the second of two steps, and the bytes that the unit table states.
   struct Bytes {
     int64_t gathered, reduced, norm;
     bool operator==(const Bytes&) const = default;
@@ -35,7 +34,7 @@ class MatrixRun {
 
  private:
   struct Told {
-    std::vector<double> losses;  // of the lanes in order
+    std::vector<double> losses;  // by lane
     double norm;
   };
   Told step(Machinery& machinery, const RunSetup& setup, const Data& data, int number);

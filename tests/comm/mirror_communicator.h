@@ -1,6 +1,6 @@
 #pragma once
-// One rank of many, without the others: whatever they would send is what this rank has itself. So a test
-// drives any number of ranks in one process, and with a log sees every call that would go over the wire.
+// A communicator for one rank of many without the others: their data are copies of this rank's data. A test
+// can so run as one of any number of ranks in one process and log every call.
 
 #include "comm/communicator.h"
 

@@ -1,4 +1,4 @@
-// A step that one rank alone spoils: its loss scale is one that no fp16 gradient bears.
+// A step in which a single rank has nonfinite gradients, because its loss scale overflows fp16.
 
 #include "runtime/sha256.h"
 #include "tests/comm/matrix_run.h"
@@ -12,7 +12,7 @@ constexpr double kTooMuch = 1e30;
 
 }  // namespace
 
-// A hash over what this rank's optimizer owns.
+// A hash of the state that this rank's optimizer owns.
 std::string MatrixRun::own_state(Machinery& machinery) const {
   Sha256 hash;
   for (const ShardedUnit& unit : machinery.engine().units()) {
@@ -40,7 +40,7 @@ bool MatrixRun::all_skip_when(int one_rank, const Config& config, StreamOrder or
     return r.finite;
   };
   constexpr double kFine = 1024;
-  bool held = finite(0, kFine);  // whatever holds here, the ranks go on together
+  bool held = finite(0, kFine);  // no early return: all ranks must make the same collective calls
   const std::string before = own_state(machinery), weights_before = weights_hash(machinery.engine());
   const double scale_before = scale.value();
   held = !finite(1, world_.rank() == one_rank ? kTooMuch : kFine) && held;

@@ -1,6 +1,6 @@
 #pragma once
-// An engine that plans, as one rank of several, on communicators that write down what they are asked for.
-// Nothing runs and nothing is allocated.
+// A planning engine, as one of several ranks, on communicators that log their calls. Nothing runs and nothing
+// is allocated.
 
 #include "tests/comm/mirror_communicator.h"
 #include "train/step/engine.h"
@@ -18,7 +18,7 @@ struct PlannedRank {
         streams(setup.device, {.planning = true}),
         engine(setup, 0, comms, memory, streams) {}
 
-  // The second of two steps: the first one finds nothing gathered.
+  // The log of the second of two steps; in the first, nothing is gathered yet.
   CollectiveLog second_step() {
     engine.plan_step();
     CollectiveLog log;
@@ -36,7 +36,7 @@ struct PlannedRank {
   Engine engine;
 };
 
-// A small model of `blocks` blocks and a batch of some micro-steps of one sequence on each rank.
+// A small model and a batch of `micro_steps` sequences per rank.
 inline Config planned_config(const std::string& family, int ranks, int blocks, int micro_steps) {
   Config c;
   c.run.device = "cpu";

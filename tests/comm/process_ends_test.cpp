@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kShort{1}, kLong{60000};
 
-// A process that waits to be killed.
+// A process that runs until it is killed.
 pid_t start_child() {
   const pid_t pid = fork();
   if (pid == 0)
@@ -28,7 +28,7 @@ void end_child(pid_t pid) {
 
 }  // namespace
 
-TEST_CASE("the end of a process is seen once, by descriptor and by looking") {
+TEST_CASE("the exit of a process is reported once, by descriptor and by polling") {
   for (const auto by : {ProcessEnds::By::descriptor, ProcessEnds::By::looking}) {
     CAPTURE(static_cast<int>(by));
     const pid_t first = start_child(), second = start_child(), third = start_child();
@@ -44,14 +44,14 @@ TEST_CASE("the end of a process is seen once, by descriptor and by looking") {
   }
 }
 
-TEST_CASE("a process that is gone before anybody looks has ended") {
+TEST_CASE("a process that exited before the watch began is reported") {
   const pid_t pid = start_child();
   end_child(pid);
   ProcessEnds ends({pid});
   CHECK(ends.within(kLong) == std::vector<size_t>{0});
 }
 
-TEST_CASE("a wait ends when it is told to") {
+TEST_CASE("wake() ends a wait early") {
   const pid_t pid = start_child();
   ProcessEnds ends({pid});
   std::thread other([&] { ends.wake(); });

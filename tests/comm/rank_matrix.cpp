@@ -1,15 +1,17 @@
 // rank_matrix --subset | --nightly | --start | --losses | --collectives | --traffic | --clocks | --nonfinite,
 // alone or under mpirun; --steps N, default 3.
-//   --subset          trains a tiny model in settings that cover every pair of choices; all settings of a
-//                     subject must give the same bits. Prints a hash for each subject, or what differs.
-//   --nightly         the same, with every combination of the choices that matter most
-//   --start           first values where every rank has another seed, with rank 0 making them and without
+//   --subset          trains a tiny model in settings that cover every pair of options; all settings of a
+//                     subject must produce the same bits. Prints a hash for each subject and the differences.
+//   --nightly         the same, with every combination of the main options
+//   --start           initial values with a different seed on every rank, with and without broadcast from
+//   rank 0
 //   --losses          the loss after 20 steps of each strategy and reduction, on any number of ranks
 //   --collectives     every verb of a communicator, on tensors of many sizes
-//   --traffic         what a step of each strategy receives, beside what the table of units says
-//   --clocks          how far the ranks' clocks are apart, with clocks that are set apart
-//   --nonfinite       a step that each rank in turn spoils, in every strategy: all must skip it
-// The exit code is 1 when something differs.
+//   --traffic         the bytes received in a step of each strategy, compared with the unit table
+//   --clocks          measures the clock offsets of the ranks, with clocks shifted on purpose
+//   --nonfinite       nonfinite gradients on each rank in turn, in every strategy: all ranks must skip the
+//   step
+// The exit code is 1 when a check fails.
 
 #include <algorithm>
 #include <chrono>
@@ -46,20 +48,20 @@ bool compare(World& world, const Settings& settings, const std::vector<Setting>&
     if (hash == of_key.hash) continue;
     ++of_key.different;
     std::cout << "DIFFERENT " << settings.key(s) << ": " << settings.name(s) << " gives " << hash
-              << ", not as " << of_key.first << std::endl;
+              << ", unlike " << of_key.first << std::endl;
   }
   bool equal = true;
   for (const auto& [key, result] : seen) {
     equal = equal && result.different == 0;
     std::cout << key << ": " << result.hash << ' ' << result.count << " settings";
-    if (result.different > 0) std::cout << ", " << result.different << " of them different";
+    if (result.different > 0) std::cout << ", " << result.different << " of them differ";
     std::cout << '\n';
   }
   if (world.rank() == 0) std::cout << chosen.size() << " settings of " << steps << " steps\n";
   return equal;
 }
 
-// Fifteen lanes: one, three or five ranks can share them.
+// Fifteen lanes divide among 1, 3 and 5 ranks.
 void print_losses(World& world) {
   MatrixRun run(world);
   for (const std::string strategy : {"no_shard", "zero1", "shard_grad_op", "full_shard"})
@@ -81,7 +83,7 @@ bool traffic_holds(World& world) {
     for (const bool offload : {false, true}) {
       Config c = matrix_config("llama");
       c.parallel.strategy = strategy;
-      if (offload && !shard_policy(strategy).params) continue;  // nothing to send away
+      if (offload && !shard_policy(strategy).params) continue;  // there is nothing to offload
       if (strategy == "hybrid") c.parallel.group_size = std::max(1, world.size() / 2);
       c.parallel.offload = offload;
       const auto [received, stated] = run.received_and_stated(c);
@@ -89,13 +91,13 @@ bool traffic_holds(World& world) {
         std::cout << "traffic " << strategy << (offload ? " offloaded" : "") << ": gathered "
                   << received.gathered << ", reduced " << received.reduced << ", norm " << received.norm
                   << std::endl;
-      check(received == stated, strategy, ": the table of units says ", stated.gathered, ", ", stated.reduced,
+      check(received == stated, strategy, ": the unit table states ", stated.gathered, ", ", stated.reduced,
             " and ", stated.norm);
     }
   return true;
 }
 
-// Every rank's clock is five seconds ahead of the one before it.
+// Every rank's clock is five seconds ahead of the previous rank's.
 bool clocks_hold(World& world) {
   const double ahead = 5.0 * world.rank();
   const ClockOffset offset = measure_clock_offset(world, [&] { return steady_seconds() + ahead; });
@@ -108,7 +110,7 @@ bool clocks_hold(World& world) {
   return here.seconds == 0 && here.error == 0;
 }
 
-// Every rank has another seed. Where rank 0 makes all first values, every shard is that of rank 0's seed.
+// Every rank has a different seed. With sync_module_states, all shards must be those of rank 0's seed.
 bool start_as_one(World& world) {
   MatrixRun run(world);
   bool held = true;
@@ -148,7 +150,8 @@ bool skips_together(World& world) {
       if (c.parallel.strategy == "hybrid") c.parallel.group_size = world.size() / 2;
       const bool held = run.all_skip_when(bad, c, StreamOrder::concurrent);
       if (!held && world.rank() == 0)
-        std::cout << strategy << ": not all skip what rank " << bad << " spoils\n";
+        std::cout << strategy << ": not all ranks skip the step when gradients of rank " << bad
+                  << " are nonfinite\n";
       all = all && held;
       ++cases;
     }
@@ -182,7 +185,7 @@ Options parse(int argc, char** argv) {
 }
 
 bool run_matrix(const Options& o, World& world) {
-  set_thread_count(1);  // the ranks share few processors, and the tensors are tiny
+  set_thread_count(1);  // the ranks share a few cores, and the tensors are tiny
   world.limit_collectives(std::chrono::seconds(60));
   if (o.mode == "--collectives") return collectives_hold(world, std::cout);
   if (o.mode == "--clocks") return clocks_hold(world);

@@ -1,4 +1,5 @@
-// One run, sharded, scheduled and cut in every way, over real ranks: the program rank_matrix under mpirun.
+// Runs the program rank_matrix under mpirun: the same training run, sharded, scheduled and split in every
+// way.
 
 #include <map>
 #include <sstream>
@@ -17,7 +18,7 @@ test::Finished rank_matrix(int ranks, const std::string& options) {
   return test::run_command(test::launcher(ranks) + "@rank_matrix " + options, kLimitSeconds);
 }
 
-// Subject -> hash, of the subjects whose bits no number of ranks changes.
+// Subject -> hash, for the subjects whose bits do not depend on the number of ranks.
 std::map<std::string, std::string> hashes(const test::Finished& run) {
   std::map<std::string, std::string> found;
   std::istringstream lines(run.output);
@@ -49,7 +50,7 @@ TEST_CASE("every strategy gives the same bits on 1, 2, 4 and 8 ranks in every st
   const std::map<std::string, std::string> alone = hashes(rank_matrix(1, "--subset"));
   CHECK(alone.size() == kSubjects);
   for (const int ranks : {2, 4, 8}) {
-    if (ranks == 8 && *kSanitizer != '\0') continue;  // minutes, where a few cores take turns at its checks
+    if (ranks == 8 && *kSanitizer != '\0') continue;  // would take minutes on a few cores
     CAPTURE(ranks);
     const test::Finished run = rank_matrix(ranks, "--subset");
     REQUIRE_MESSAGE(run.exit_code == 0, run.output);
@@ -57,9 +58,9 @@ TEST_CASE("every strategy gives the same bits on 1, 2, 4 and 8 ranks in every st
   }
 }
 
-TEST_CASE("3 and 5 ranks agree with one to rounding, in every strategy and reduction") {
+TEST_CASE("3 and 5 ranks agree with one rank up to rounding, in every strategy and reduction") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
-  constexpr double kRounding = 1e-6;  // of f32 sums in another order, after 20 steps
+  constexpr double kRounding = 1e-6;  // f32 sums in another order, over 20 steps
   const double alone = losses(1).at("full_shard exact");
   for (const int ranks : {1, 3, 5}) {
     CAPTURE(ranks);
@@ -70,7 +71,7 @@ TEST_CASE("3 and 5 ranks agree with one to rounding, in every strategy and reduc
   }
 }
 
-TEST_CASE("all_gather, all_to_all, reduce_scatter and broadcast move every element to its place") {
+TEST_CASE("all_gather, all_to_all, reduce_scatter and broadcast deliver every element") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   for (const int ranks : {1, 2, 3, 4, 8}) {
     CAPTURE(ranks);
@@ -80,7 +81,7 @@ TEST_CASE("all_gather, all_to_all, reduce_scatter and broadcast move every eleme
   }
 }
 
-TEST_CASE("rank 0 makes all first values where asked, and otherwise each rank its own") {
+TEST_CASE("rank 0 initializes all ranks if requested, otherwise each rank initializes its own shards") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   for (const int ranks : {2, 4}) {
     CAPTURE(ranks);
@@ -90,7 +91,7 @@ TEST_CASE("rank 0 makes all first values where asked, and otherwise each rank it
   }
 }
 
-TEST_CASE("gradients of one rank that are not finite make all ranks skip the step and halve the scale") {
+TEST_CASE("nonfinite gradients on one rank make all ranks skip the step and halve the loss scale") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   for (const int ranks : {2, 4}) {
     CAPTURE(ranks);
@@ -100,7 +101,7 @@ TEST_CASE("gradients of one rank that are not finite make all ranks skip the ste
   }
 }
 
-TEST_CASE("a step of real ranks receives the bytes that the table of units states, in every strategy") {
+TEST_CASE("each rank receives the bytes that the unit table states, in every strategy") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   for (const int ranks : {1, 2, 4}) {
     CAPTURE(ranks);

@@ -14,19 +14,19 @@ bool contains(const std::string& text, const std::string& word) {
   return text.find(word) != std::string::npos;
 }
 
-// Some blocks, parts of others and one of the root units are left as they are.
+// Trains some blocks, parts of others and one root unit; the rest is frozen.
 std::vector<std::string> trained_when_frozen(const std::string& family) {
   if (family == "gpt2") return {"transformer.wte.weight", "*.h.1.*weight"};
   return {"*layers.1.*proj*", "*layers.2.*norm*", "lm_head.weight"};
 }
 
-// Units that cut a stage, or hold several, and values that are whole on every rank.
+// Units smaller or larger than a stage, and replicated parameters.
 void wrap_as(const std::string& subject, ParallelConfig& parallel) {
   if (contains(subject, "halves")) parallel.wrap = "attention_mlp";
   if (contains(subject, " modules")) {
     parallel.wrap = contains(subject, "large") ? "size" : "pattern";
     if (contains(subject, "large"))
-      parallel.wrap_size = 15000;  // two thirds of a block: attention, MLP and norms of a block together
+      parallel.wrap_size = 15000;  // two thirds of a block: splits attention, MLP and norms of a block
     else
       parallel.wrap_patterns = {"*.k_proj", "*.layers.1", "*.mlp"};
   }
@@ -35,9 +35,10 @@ void wrap_as(const std::string& subject, ParallelConfig& parallel) {
 }
 
 constexpr size_t kNightlyDepths = 2;  // 1 and 2
-constexpr size_t kPlainSubjects = 6;  // the first ones: families and dtypes, with nothing else about them
+constexpr size_t kPlainSubjects = 6;  // the first subjects: families and dtypes without further options
 
-// Which pairs of values some chosen setting has. An extra dimension stands for strategy and order together.
+// The pairs of values that the chosen settings cover. An extra dimension represents strategy and order
+// together.
 class Pairs {
  public:
   int new_in(const Setting& s) const {
@@ -108,12 +109,12 @@ Settings::Settings(int ranks) : ranks_(ranks) {
   values(Dimension::keep_root, {"on", "off"});
   values(Dimension::backward_prefetch, {"none", "pre", "post"});
   values(Dimension::forward_prefetch, {"off", "on"});
-  values(Dimension::depth, {"1", "2", "5"});  // 5 is more than there are blocks
+  values(Dimension::depth, {"1", "2", "5"});  // 5 exceeds the number of blocks
   values(Dimension::offload, {"off", "on"});
 
   std::set<Setting> found;
   Setting s;
-  for (size_t at = 0; at < kDimensions;) {  // counts through the product
+  for (size_t at = 0; at < kDimensions;) {  // enumerates the Cartesian product
     if (possible(s)) found.insert(plain_where_it_does_not_count(s));
     for (at = 0; at < kDimensions && ++s.value[at] == values_[at].size(); ++at) s.value[at] = 0;
   }
@@ -153,9 +154,9 @@ std::vector<Setting> Settings::covering() const {
     pairs.take(s);
     chosen.push_back(s);
   };
-  for (const Setting& s : all_)  // what the others are compared with
+  for (const Setting& s : all_)  // the reference of each subject
     if (Setting plain; plain[Dimension::subject] = s[Dimension::subject], s == plain) take(s);
-  // Those that bring much come first.
+  // Greedy: settings that cover many new pairs come first.
   for (const int least : {45, 40, 35, 30, 25, 20, 16, 12, 9, 6, 4, 2, 1})
     for (const Setting& s : shuffled)
       if (pairs.new_in(s) >= least) take(s);
@@ -166,7 +167,7 @@ std::vector<Setting> Settings::covering() const {
 std::vector<Setting> Settings::nightly() const {
   const std::vector<Setting> some = covering();
   std::set<Setting> chosen(some.begin(), some.end());
-  // Those that count up; the others stay at their first value.
+  // The dimensions that are enumerated; the others keep their first value.
   constexpr std::array kCounted{Dimension::subject,   Dimension::strategy,          Dimension::order,
                                 Dimension::recompute, Dimension::backward_prefetch, Dimension::depth};
   Setting s;

@@ -1,6 +1,6 @@
 #pragma once
-// The ways in which one and the same run can be sharded, scheduled and cut. A subject is what is trained; all
-// settings of a subject must end with the same bits, on any power of two of ranks.
+// The ways to shard, schedule and split the same run. A subject is a model, dtype and training setup; all
+// settings of a subject must produce the same bits, on any power of two of ranks.
 
 #include <array>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace flatshard::test {
 
-// In this order, which is also that of names.
+// The dimensions of a setting, in the order in which they appear in names.
 enum class Dimension {
   subject,
   strategy,
@@ -28,7 +28,7 @@ enum class Dimension {
 };
 inline constexpr size_t kDimensions = 11;
 
-// The number of the value taken in each dimension; 0 is always the plainest.
+// The index of the chosen value in each dimension; 0 is the plainest value.
 struct Setting {
   std::array<uint8_t, kDimensions> value{};
   uint8_t& operator[](Dimension d) { return value[static_cast<size_t>(d)]; }
@@ -43,15 +43,15 @@ class Settings {
   // Every family and dtype with every strategy, backward prefetch, depth, recomputation and stream order,
   // over several micro-steps; and covering().
   std::vector<Setting> nightly() const;
-  // Some of them, that contain every pair of values of two dimensions, and every strategy in every stream
-  // order with every value of the other dimensions but the subject.
+  // A subset that contains every pair of values of two dimensions, and every strategy in every stream order
+  // with every value of the other dimensions except the subject.
   std::vector<Setting> covering() const;
 
   Config config(const Setting& s) const;
   StreamOrder order(const Setting& s) const;
   std::string name(const Setting& s) const;
-  // What must be equal has the same key: the subject, and where a reduction depends on them, the cut and the
-  // group.
+  // Settings with equal keys must produce equal results. The key is the subject and, for reductions that
+  // depend on them, the cut and the group.
   std::string key(const Setting& s) const;
 
  private:
@@ -62,11 +62,11 @@ class Settings {
 
   int ranks_;
   std::array<std::vector<std::string>, kDimensions> values_;
-  std::vector<Setting> all_;  // that differ in something that counts
+  std::vector<Setting> all_;  // without settings that differ only in options without effect
 };
 
-// What all settings train: sizes that nothing divides, units of several FlatLayout::kShardMultiple, so that
-// borders of ranks cut parameters; clipping, weight decay, documents.
+// The common configuration: odd sizes, units of several FlatLayout::kShardMultiple so that shard boundaries
+// split parameters, gradient clipping, weight decay, document masking.
 inline constexpr int64_t kMatrixVocab = 301, kMatrixLength = 8, kMatrixSequences = 16;
 Config matrix_config(const std::string& family);
 

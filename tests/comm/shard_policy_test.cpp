@@ -7,7 +7,7 @@
 
 using namespace flatshard;
 
-TEST_CASE("what is sharded grows from no_shard to full_shard") {
+TEST_CASE("each strategy from no_shard to full_shard shards more than the one before") {
   const auto sharded = [](const char* name) {
     const ShardPolicy& p = shard_policy(name);
     CHECK(p.name == name);
@@ -24,7 +24,7 @@ TEST_CASE("what is sharded grows from no_shard to full_shard") {
         "parallel.strategy is \"zero4\", must be one of no_shard, zero1, shard_grad_op, full_shard, hybrid");
 }
 
-TEST_CASE("every rank has one place in one group, and those of one place in all groups are replicas") {
+TEST_CASE("every rank has one index in one group, and groups consist of consecutive ranks") {
   for (const ShardPolicy& policy : shard_policies())
     for (const int ranks : {1, 2, 3, 4, 6, 8, 12}) {
       for (int size = 1; size <= ranks; ++size) {
@@ -39,14 +39,14 @@ TEST_CASE("every rank has one place in one group, and those of one place in all 
           CHECK(groups.group_of(rank) < groups.count());
           CHECK(groups.index_in_group(rank) < groups.size);
           CHECK(seen.insert({groups.group_of(rank), groups.index_in_group(rank)}).second);
-          if (rank > 0 && groups.index_in_group(rank) > 0)  // neighbours share a group
+          if (rank > 0 && groups.index_in_group(rank) > 0)
             CHECK(groups.group_of(rank) == groups.group_of(rank - 1));
         }
       }
     }
 }
 
-TEST_CASE("a group size that does not fit is refused with the numbers") {
+TEST_CASE("an invalid group size is an error that states the numbers") {
   const auto error = [](const char* policy, int ranks, int size) {
     return test::error_of([&] { groups_of(shard_policy(policy), ranks, size); });
   };
@@ -54,6 +54,7 @@ TEST_CASE("a group size that does not fit is refused with the numbers") {
         "parallel.group_size = 3 must be positive and divide the 8 ranks of the run");
   CHECK(error("hybrid", 8, 0) ==
         "parallel.group_size = 0 must be positive and divide the 8 ranks of the run");
-  CHECK(error("full_shard", 8, 2) == "parallel.group_size counts only with parallel.strategy = \"hybrid\"");
-  CHECK(error("no_shard", 8, 2) == "parallel.group_size counts only with parallel.strategy = \"hybrid\"");
+  for (const char* policy : {"full_shard", "no_shard"})
+    CHECK(error(policy, 8, 2) ==
+          "parallel.group_size = 2 has an effect only with parallel.strategy = \"hybrid\"; remove it");
 }

@@ -1,5 +1,5 @@
-// Streams and memory of a CUDA device. In flatshard_tests it runs on a GPU; in ptx_vm_tests on the PTX
-// machine, where device "cuda" simply exists.
+// Streams and memory of a CUDA device. flatshard_tests runs these tests on a GPU, ptx_vm_tests on the PTX
+// machine.
 
 #include <algorithm>
 #include <cmath>
@@ -28,7 +28,7 @@ Tensor on(const Memory& memory) { return {memory.data(), DType::f32, kShape, mem
 
 }  // namespace
 
-TEST_CASE("a CUDA stream copies to the device, on it and back, and zeroes, in its order" *
+TEST_CASE("a CUDA stream copies to, within and from the device, and zeroes, in order" *
           doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
   StreamGroup streams(Device::cuda(0));
@@ -46,7 +46,7 @@ TEST_CASE("a CUDA stream copies to the device, on it and back, and zeroes, in it
   CHECK(result == std::vector<float>(kSize, 0.0f));
 }
 
-TEST_CASE("the host's side of a CUDA stream works in the order of the stream" * doctest::test_suite("gpu")) {
+TEST_CASE("host work of a CUDA stream runs in stream order" * doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
   StreamGroup streams(Device::cuda(0));
   Stream &compute = streams.add("compute"), &comm = streams.add("comm", StreamRole::comm);
@@ -73,7 +73,7 @@ TEST_CASE("the host's side of a CUDA stream works in the order of the stream" * 
 TEST_CASE("a sharded step on CUDA streams gives the same bits every time, near those of the CPU" *
           doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
-  constexpr float kTolerance = 1e-5f;  // sums of 64 in another order, some steps of an optimiser
+  constexpr float kTolerance = 1e-5f;  // sums of 64 terms in another order, over a few optimizer steps
   const auto train = [](Device device) { return SmallTrainer(device, {}, SmallTrainer::kNone).train(); };
   const std::vector<float> expected = train(Device::cpu()), first = train(Device::cuda(0));
   for (size_t i = 0; i < expected.size(); ++i)
@@ -85,10 +85,10 @@ TEST_CASE("more memory than a GPU has is an error that says how much is free" * 
   if (cuda_device_count() == 0) return test::skip("no GPU");
   CHECK(test::error_of([] {
           const Memory all(Device::cuda(0), int64_t{1} << 50);
-        }).find("out of memory on cuda:0: 1125899906842624 bytes were asked for") != std::string::npos);
+        }).find("out of memory on cuda:0: cannot allocate 1125899906842624 bytes") != std::string::npos);
 }
 
-TEST_CASE("a graph does again what it captured, between what its streams were given before and after" *
+TEST_CASE("a graph repeats what it captured, ordered with the earlier and later work of its streams" *
           doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
   StreamGroup streams(Device::cuda(0));
@@ -99,7 +99,7 @@ TEST_CASE("a graph does again what it captured, between what its streams were gi
   Event before, ready, copied;
   comm.record(before);
   Graph graph(streams, [&] {
-    compute.wait(before);  // recorded outside, where the graph stands behind it
+    compute.wait(before);  // recorded outside the graph, which runs after it anyway
     compute.record(ready);
     comm.wait(ready);
     copy(comm, on(b), on(a));
@@ -113,27 +113,27 @@ TEST_CASE("a graph does again what it captured, between what its streams were gi
     std::copy(values.begin(), values.end(), on(in).as<float>());
     copy(comm, on(a), on(in));
     graph.launch();
-    comm.wait(copied);  // recorded inside, where comm stands behind the graph
+    comm.wait(copied);  // recorded inside the graph; comm runs after the graph anyway
     copy(comm, on(out), on(c));
     comm.sync();
     CHECK(std::equal(values.begin(), values.end(), on(out).as<float>()));
   }
 }
 
-TEST_CASE("a graph of work that none can hold is an error, and its streams work as before" *
+TEST_CASE("capturing unsupported work is an error, after which the streams still work" *
           doctest::test_suite("gpu")) {
   CHECK(test::error_of([] {
           StreamGroup streams(Device::cpu());
           streams.add("compute");
           Graph(streams, [] {});
-        }) == "a graph on cpu: only a CUDA device has them");
+        }) == "a graph on cpu: only CUDA devices support graphs");
   if (cuda_device_count() == 0) return test::skip("no GPU");
   StreamGroup streams(Device::cuda(0));
   Stream& compute = streams.add("compute");
   const Memory a(Device::cuda(0), kSize * 4);
   const std::string error =
       test::error_of([&] { Graph(streams, [&] { compute.host_side().run("a sum", [] {}); }); });
-  CHECK(error == "a sum runs on the host, where no graph can have it");
+  CHECK(error == "a sum runs on the host and cannot be captured in a graph");
   std::vector<float> values = counted(), result(kSize, -1.0f);
   copy(compute, on(a), tensor_of(values.data(), kShape));
   copy(compute, tensor_of(result.data(), kShape), on(a));

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kPatterns = 65536;
 
-// The value of a 16-bit float by the definition of its format, in double.
+// The value of a 16-bit float, computed in double from the definition of its format.
 double value_by_definition(uint32_t bits, int exponent_bits, int mantissa_bits) {
   const int exponent = static_cast<int>(bits >> mantissa_bits) & ((1 << exponent_bits) - 1);
   const int mantissa = static_cast<int>(bits) & ((1 << mantissa_bits) - 1);
@@ -24,7 +24,7 @@ double value_by_definition(uint32_t bits, int exponent_bits, int mantissa_bits) 
   return sign * std::ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
 }
 
-// value rounded to the nearest number of the format, ties to an even mantissa, in double.
+// `value` rounded to the nearest number of the format, ties to even, in double.
 double rounded_by_definition(double value, int exponent_bits, int mantissa_bits) {
   if (!std::isfinite(value) || value == 0) return value;
   const int bias = (1 << (exponent_bits - 1)) - 1;
@@ -54,7 +54,8 @@ int count_wrong_values(int exponent_bits, int mantissa_bits) {
   return wrong;
 }
 
-// Patterns that do not come back from float; a signaling NaN comes back as the quiet one of its payload.
+// The number of patterns that change on the way to float and back. A signaling NaN must become the quiet NaN
+// of the same payload.
 template <class T>
 int count_wrong_round_trips(int quiet_bit) {
   int wrong = 0;
@@ -65,8 +66,8 @@ int count_wrong_round_trips(int quiet_bit) {
   return wrong;
 }
 
-// Floats rounded wrongly: a sweep over all exponents, and the surroundings of every number of the format and
-// of every tie between two of them.
+// The number of floats that round wrongly, in a sweep over all exponents and around every number of the
+// format and every tie between two of them.
 template <class T>
 int count_wrong_roundings(int exponent_bits, int mantissa_bits) {
   int wrong = 0;
@@ -94,7 +95,7 @@ TEST_CASE("every bf16 and f16 pattern widens to the value its format defines") {
   CHECK(count_wrong_values<f16>(5, 10) == 0);
 }
 
-TEST_CASE("every bf16 and f16 pattern comes back from float") {
+TEST_CASE("every bf16 and f16 pattern survives the conversion to float and back") {
   CHECK(count_wrong_round_trips<bf16>(0x40) == 0);
   CHECK(count_wrong_round_trips<f16>(0x200) == 0);
 }
@@ -114,13 +115,13 @@ TEST_CASE("f16 rounds subnormal ties to even and overflows at 65520") {
   CHECK(f16(-65520.0f).bits == 0xfc00);
 }
 
-TEST_CASE("a NaN stays a NaN when its payload lies below the bits that are kept") {
+TEST_CASE("a NaN stays a NaN when the narrow type drops its payload") {
   const float nan = std::bit_cast<float>(0xff800001u);
   CHECK(bf16(nan).bits == 0xffc0);
   CHECK(f16(nan).bits == 0xfe00);
 }
 
-TEST_CASE("visit_float refuses a dtype that is not a float") {
+TEST_CASE("visit_float rejects a dtype that is not floating-point") {
   CHECK(test::error_of([] { visit_float(DType::i32, []<class T>() {}); }) ==
         "dtype is i32, must be f32, bf16 or f16");
 }

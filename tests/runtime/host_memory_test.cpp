@@ -6,13 +6,13 @@
 
 using namespace flatshard;
 
-TEST_CASE("the memory that is available is more than a test needs and less than there can be") {
+TEST_CASE("the available memory is plausible") {
   const int64_t bytes = available_host_bytes();
   CHECK(bytes > (int64_t{1} << 20));
   CHECK(bytes < (int64_t{1} << 50));
 }
 
-TEST_CASE("a test can make memory scarce for a while") {
+TEST_CASE("a test can limit the available memory temporarily") {
   const int64_t before = available_host_bytes();
   {
     const ScopedHostMemory scarce(1000);
@@ -23,9 +23,9 @@ TEST_CASE("a test can make memory scarce for a while") {
   CHECK(available_host_bytes() > before / 2);
 }
 
-TEST_CASE("a process sees its own memory grow, within that of the machine") {
+TEST_CASE("a process sees its own memory grow, within the machine's memory") {
   const ProcessMemory before = process_memory();
-  if (before.resident == 0) return test::skip("this system does not say what a process holds");
+  if (before.resident == 0) return test::skip("this system does not report the memory of a process");
   constexpr size_t kBytes = size_t{64} << 20;
   const std::vector<char> taken(kBytes, 1);
   const ProcessMemory after = process_memory();

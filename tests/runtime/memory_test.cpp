@@ -8,7 +8,7 @@
 
 using namespace flatshard;
 
-TEST_CASE("an arena allocates exactly what it planned, at the same places") {
+TEST_CASE("an arena allocates exactly what it planned, at the same offsets") {
   Arena arena("activations", Device::cpu());
   const auto step = [&] {
     const Tensor a = arena.alloc(DType::bf16, {3, 5});
@@ -38,10 +38,11 @@ TEST_CASE("an arena refuses more than it planned and names the sizes") {
   arena.alloc(DType::f32, {64});
   arena.commit();
   CHECK(test::error_of([&] { arena.alloc(DType::f32, {65}); }) ==
-        "arena scratch: a tensor (65) of f32 at byte 0 ends beyond the planned 256 bytes");
+        "arena scratch: a tensor (65) of f32 at byte 0 ends at byte 512, beyond the planned 256 bytes");
   CHECK(arena.used() == 0);
-  CHECK(test::error_of([&] { arena.commit(); }) == "arena scratch is committed already");
-  CHECK(test::error_of([&] { arena.rewind(1); }) == "arena scratch: rewind to byte 1, in use are 0");
+  CHECK(test::error_of([&] { arena.commit(); }) == "arena scratch is already committed");
+  CHECK(test::error_of([&] { arena.rewind(1); }) ==
+        "arena scratch: rewind to byte 1, but only 0 bytes are in use");
 }
 
 TEST_CASE("an arena refuses a tensor whose bytes overflow") {
@@ -59,7 +60,7 @@ TEST_CASE("a poisoned arena hands out NaN, a misaligned one shifts every tensor"
   CHECK(reinterpret_cast<uintptr_t>(t.data) % Arena::kAlignment == 4);
 }
 
-TEST_CASE("memory is counted while it lives, also after a move") {
+TEST_CASE("memory is counted while it is allocated, also after a move") {
   const MemoryCounters before = memory_counters();
   {
     Memory first(Device::cpu(), 1000);
@@ -86,7 +87,7 @@ TEST_CASE("copy and zero move bytes in stream order") {
         "copy of f32 (2) into f32 (3)");
 }
 
-TEST_CASE("a guarded arena leaves its own tensors usable, at every size and place") {
+TEST_CASE("a guarded arena leaves its own tensors usable, at every size and offset") {
   Arena arena("scratch", Device::cpu());
   const auto fill = [&] {
     for (const int64_t size : {1, 7, 64, 65, 200}) {

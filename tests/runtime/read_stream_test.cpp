@@ -33,7 +33,7 @@ std::string read_text(ReadStream& stream, const FileRange& range) {
 
 }  // namespace
 
-TEST_CASE("a stream hands over ranges of several files in the order in which they were added") {
+TEST_CASE("a read stream returns ranges of several files in the order in which they were added") {
   const std::string texts[] = {random_text(13 * kMiB + 77, 1), random_text(5000, 2), random_text(1, 3)};
   std::vector<std::unique_ptr<InputFile>> files;
   for (const std::string& text : texts) {
@@ -45,13 +45,13 @@ TEST_CASE("a stream hands over ranges of several files in the order in which the
     size_t file;
     int64_t begin, size;
   };
-  const Range ranges[] = {{0, 3 * kMiB - 5, 9 * kMiB},  // more than all slots have room for
+  const Range ranges[] = {{0, 3 * kMiB - 5, 9 * kMiB},  // larger than all slots together
                           {1, 4096, 904},
                           {2, 0, 1},
                           {0, 12 * kMiB, kMiB + 77},  // to the end of the file
                           {1, 0, 0},
                           {1, 1, 4094},
-                          {1, 4095, 3},  // goes on where that one ended
+                          {1, 4095, 3},  // adjacent to the one before it
                           {1, 4095, 3}};
   ReadStream stream;
   for (const Range& r : ranges) stream.add({.file = files[r.file].get(), .begin = r.begin, .size = r.size});
@@ -63,10 +63,10 @@ TEST_CASE("a stream hands over ranges of several files in the order in which the
     CHECK(same);
   }
   CHECK_THROWS_WITH_AS(read_text(stream, {.file = files[2].get(), .begin = 0, .size = 1}),
-                       "a stream is read beyond what was added to it", Error);
+                       "a read stream is read beyond the last range that was added", Error);
 }
 
-TEST_CASE("what is added together may be read in parts") {
+TEST_CASE("adjacent ranges may be read in other pieces than they were added") {
   const std::string text = random_text(3 * kMiB, 4);
   write_whole_file("parts", text);
   const InputFile file("parts");
@@ -82,16 +82,17 @@ TEST_CASE("what is added together may be read in parts") {
   CHECK(same);
 }
 
-TEST_CASE("a stream refuses another order, and says which file was cut off") {
+TEST_CASE("a read stream rejects reads out of order, and names a file that was truncated") {
   write_whole_file("order", random_text(3 * kMiB, 5));
   const InputFile file("order");
   {
     ReadStream stream;
     stream.add({.file = &file, .begin = 10, .size = 100});
     CHECK_THROWS_WITH_AS(read_text(stream, {.file = &file, .begin = 11, .size = 1}),
-                         "order: byte 11 is not what was added next", Error);
+                         "order: byte 11 is read out of order; the next byte of the stream is 10 of order",
+                         Error);
     CHECK_THROWS_WITH_AS(stream.add({.file = &file, .begin = 0, .size = 1}),
-                         "order: added to a stream that is being read", Error);
+                         "order: added to a read stream after its first read", Error);
   }
   std::filesystem::resize_file("order", 2 * kMiB + 3);
   ReadStream stream;
@@ -103,7 +104,7 @@ TEST_CASE("a stream refuses another order, and says which file was cut off") {
       Error);
 }
 
-TEST_CASE("a stream may be left in the middle, or before it was read") {
+TEST_CASE("a read stream may be destroyed partly read or unread") {
   write_whole_file("left", random_text(20 * kMiB, 6));
   const InputFile file("left");
   const FileRange all = {.file = &file, .begin = 0, .size = file.size()};

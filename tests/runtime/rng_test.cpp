@@ -56,7 +56,7 @@ TEST_CASE("Philox gives the published words") {
 }
 
 TEST_CASE("the words of a named stream never change") {
-  // Computed from the definition in rng.h by another program.
+  // Computed from the definition in rng.h by an independent program.
   constexpr RandomStream kWeights(42, "model.embed_tokens.weight");
   CHECK(kWeights.words(0) == RandomWords{{0xcfc3a3b1, 0x179fe796, 0xeef93c7c, 0x0cc733c2}});
   constexpr RandomStream kDropout(42, "dropout", (uint64_t{5} << 32) + 3);
@@ -65,18 +65,18 @@ TEST_CASE("the words of a named stream never change") {
   CHECK(kDropout.bits((int64_t{1} << 35) + 30) == kDropout.words((int64_t{1} << 33) + 7).word[2]);
 }
 
-TEST_CASE("streams of another seed, purpose or step are other streams") {
+TEST_CASE("streams with different seeds, purposes or steps differ") {
   const RandomStream one(1, "a", 0);
   for (const RandomStream& other : {RandomStream(2, "a", 0), RandomStream(1, "b", 0), RandomStream(1, "a", 1),
                                     RandomStream(1, "a", uint64_t{1} << 32)}) {
     const std::vector<float> x = normals(one, 0, kMany / 8), y = normals(other, 0, kMany / 8);
     double product = 0;
     for (size_t i = 0; i < x.size(); ++i) product += static_cast<double>(x[i]) * static_cast<double>(y[i]);
-    CHECK(std::abs(product / static_cast<double>(x.size())) < 0.015);  // five deviations
+    CHECK(std::abs(product / static_cast<double>(x.size())) < 0.015);  // five standard deviations
   }
 }
 
-TEST_CASE("random numbers do not depend on how a range is cut") {
+TEST_CASE("random numbers do not depend on how a range is split") {
   const RandomStream random(7, "cut", 2);
   for (const int64_t first : {int64_t{0}, int64_t{3}, int64_t{64}, int64_t{130}, (int64_t{1} << 34) - 5})
     for (const int64_t count : {1, 2, 61, 64, 200}) {
@@ -94,7 +94,7 @@ TEST_CASE("uniform numbers fill [0, 1) evenly") {
   CHECK(*std::min_element(x.begin(), x.end()) >= 0.0f);
   CHECK(*std::max_element(x.begin(), x.end()) < 1.0f);
   CHECK(RandomStream::to_uniform(0xffffffffu) == 1.0f - 0x1p-24f);
-  // Bounds are five deviations of the estimate.
+  // Bounds are five standard deviations of the estimate.
   CHECK(std::abs(mean(x, 0, [](double a, double) { return a; }) - 0.5) < 5 * 0.2887 / 1024);
   CHECK(std::abs(mean(x, 0, [](double a, double) { return a * a; }) - 1.0 / 3) < 5 * 0.2982 / 1024);
   std::vector<int> counts(256);
@@ -124,7 +124,7 @@ TEST_CASE("normal numbers have the same bits on every processor") {
 
 TEST_CASE("normal numbers have the moments and tails of the normal distribution") {
   const std::vector<float> x = normals(RandomStream(9, "moments"), 0, kMany);
-  // Bounds are five deviations of the estimate: sqrt(variance of the moment / 2^20).
+  // Bounds are five standard deviations of the estimate: sqrt(variance of the moment / 2^20).
   CHECK(std::abs(mean(x, 0, [](double a, double) { return a; })) < 5 * 1.0 / 1024);
   CHECK(std::abs(mean(x, 0, [](double a, double) { return a * a; }) - 1) < 5 * std::sqrt(2.0) / 1024);
   CHECK(std::abs(mean(x, 0, [](double a, double) { return a * a * a; })) < 5 * std::sqrt(15.0) / 1024);

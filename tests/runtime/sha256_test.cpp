@@ -16,7 +16,7 @@ std::string digest(const std::string& text, size_t piece) {
 
 }  // namespace
 
-TEST_CASE("sha-256 gives the published digests, however the bytes are cut") {
+TEST_CASE("SHA-256 gives the published digests, however the input is split") {
   const std::string million(1000000, 'a');
   for (const size_t piece : {size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{100000}}) {
     CAPTURE(piece);

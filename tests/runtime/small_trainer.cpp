@@ -63,7 +63,7 @@ std::vector<float> SmallTrainer::train() {
   return shards;
 }
 
-// The slot that the unit is gathered into.
+// Gathers the unit and returns the index of its slot.
 int SmallTrainer::gather(int unit) {
   const int s = turn_++ % kSlots;
   wait(0, gather_, slot_free_[s]);

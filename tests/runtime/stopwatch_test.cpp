@@ -1,5 +1,5 @@
-// How long work takes. In flatshard_tests the CUDA part runs on a GPU; in ptx_vm_tests on the PTX machine,
-// whose clock counts instructions and bytes.
+// The stopwatch. flatshard_tests runs the CUDA part on a GPU, ptx_vm_tests on the PTX machine, whose clock
+// counts instructions and bytes.
 
 #include "runtime/stopwatch.h"
 
@@ -24,7 +24,7 @@ TEST_CASE("a stopwatch on the CPU stops when the work is done, in every order of
   }
 }
 
-TEST_CASE("a stopwatch on a GPU counts the work between, again and again" * doctest::test_suite("gpu")) {
+TEST_CASE("a stopwatch on a GPU times the work in between, repeatedly" * doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
   constexpr int64_t kBytes = 1 << 22;
   StreamGroup streams(Device::cuda(0));

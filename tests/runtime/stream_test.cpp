@@ -36,7 +36,7 @@ TEST_CASE("leaving out any one wait or record is caught by the late or the early
   }
 }
 
-TEST_CASE("in_order runs work at the call, the late orders when the host synchronises") {
+TEST_CASE("in_order runs work at the call, comm_late and comm_early when the host synchronizes") {
   for (const StreamOrder order : {StreamOrder::in_order, StreamOrder::comm_late, StreamOrder::comm_early}) {
     StreamGroup streams(Device::cpu(), {.order = order});
     Stream& stream = streams.add("compute");
@@ -48,7 +48,7 @@ TEST_CASE("in_order runs work at the call, the late orders when the host synchro
   }
 }
 
-TEST_CASE("comm_late leaves communication that nobody waits for until its own stream is synchronised") {
+TEST_CASE("comm_late runs communication that nothing waits for when its own stream is synchronized") {
   StreamGroup streams(Device::cpu(), {.order = StreamOrder::comm_late});
   Stream &compute = streams.add("compute"), &comm = streams.add("comm", StreamRole::comm);
   int done = 0;
@@ -59,7 +59,7 @@ TEST_CASE("comm_late leaves communication that nobody waits for until its own st
   CHECK(done == 1);
 }
 
-TEST_CASE("a wait keeps the record it saw when the event is recorded again") {
+TEST_CASE("a wait keeps the recorded position when the event is recorded again") {
   StreamGroup streams(Device::cpu(), {.order = StreamOrder::comm_late});
   Stream &compute = streams.add("compute"), &comm = streams.add("comm", StreamRole::comm);
   Event event;
@@ -74,7 +74,7 @@ TEST_CASE("a wait keeps the record it saw when the event is recorded again") {
   CHECK(seen == 1);
 }
 
-TEST_CASE("synchronising throws what held-back work threw") {
+TEST_CASE("synchronizing rethrows the exception of queued work") {
   StreamGroup streams(Device::cpu(), {.order = StreamOrder::comm_early});
   Stream& stream = streams.add("compute");
   stream.run("work", [] { fail("token 5 is outside the vocabulary"); });
@@ -90,18 +90,18 @@ TEST_CASE("a planning stream runs nothing") {
   CHECK_FALSE(ran);
 }
 
-TEST_CASE("streams on a GPU that is not there are an error that counts what is") {
+TEST_CASE("streams on a missing GPU are an error that says how many there are") {
   const int count = cuda_device_count();
   CHECK(test::error_of([&] { StreamGroup streams(Device::cuda(count)); }) ==
-        str("there is no device cuda:", count, ": this process can use ", count, " CUDA devices"));
+        str("device cuda:", count, " does not exist: this process can use ", count, " CUDA devices"));
 }
 
-TEST_CASE("a planning stream plans for a GPU that is not there") {
+TEST_CASE("a planning stream can plan for a missing GPU") {
   StreamGroup streams(Device::cuda(0), {.planning = true});
   CHECK(streams.add("compute").device() == Device::cuda(0));
 }
 
-TEST_CASE("a communication stream of its own thread works beside the host, and its wait is counted") {
+TEST_CASE("a communication stream with its own thread runs concurrently, and waiting for it is timed") {
   StreamGroup streams(Device::cpu(), {.order = StreamOrder::concurrent});
   Stream &compute = streams.add("compute"), &comm = streams.add("comm", StreamRole::comm);
   std::atomic<bool> host_went_on{false};
@@ -119,7 +119,7 @@ TEST_CASE("a communication stream of its own thread works beside the host, and i
   CHECK(seen);
 }
 
-TEST_CASE("what fails on a thread of its own is thrown to whoever waits, and later work is left out") {
+TEST_CASE("an exception on a stream's thread reaches the waiter, and later work is skipped") {
   StreamGroup streams(Device::cpu(), {.order = StreamOrder::concurrent});
   Stream& comm = streams.add("comm", StreamRole::comm);
   bool later = false;

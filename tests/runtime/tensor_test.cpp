@@ -5,7 +5,7 @@
 
 using namespace flatshard;
 
-TEST_CASE("a shape knows its product and counts dimensions from both ends") {
+TEST_CASE("a shape has a size and indexes dimensions from both ends") {
   const Shape shape{2, 3, 4};
   CHECK(shape.size() == 24);
   CHECK(shape[-1] == 4);
@@ -13,26 +13,26 @@ TEST_CASE("a shape knows its product and counts dimensions from both ends") {
   CHECK(str(shape) == "(2, 3, 4)");
   CHECK(Shape{}.size() == 1);
   CHECK(Shape{0, 5}.size() == 0);
-  CHECK(test::error_of([&] { return shape[3]; }) == "dimension 3 of a shape of rank 3");
-  CHECK(test::error_of([&] { return shape[-4]; }) == "dimension -4 of a shape of rank 3");
+  CHECK(test::error_of([&] { return shape[3]; }) == "dimension 3 is outside a shape of rank 3");
+  CHECK(test::error_of([&] { return shape[-4]; }) == "dimension -4 is outside a shape of rank 3");
 }
 
-TEST_CASE("a shape refuses negative, too many and overflowing dimensions") {
+TEST_CASE("a shape rejects negative, too many and overflowing dimensions") {
   CHECK(test::error_of([] { Shape({3, -1}); }) == "dimension 1 of a shape is -1, must not be negative");
-  CHECK(test::error_of([] { Shape({1, 1, 1, 1, 1}); }) == "a shape has 5 dimensions, at most 4");
+  CHECK(test::error_of([] { Shape({1, 1, 1, 1, 1}); }) == "a shape has 5 dimensions, must have at most 4");
   CHECK(test::error_of([] {
           Shape({int64_t{1} << 40, int64_t{1} << 40});
         }) == "a shape has more than 2^63 elements");
 }
 
-TEST_CASE("a tensor is read as what it holds, or not at all") {
+TEST_CASE("a tensor is read only as its own dtype") {
   float data[6] = {0, 1, 2, 3, 4, 5};
   const Tensor t = tensor_of(data, {2, 3});
   CHECK(t.as<float>()[5] == 5.0f);
-  CHECK(test::error_of([&] { t.as<bf16>(); }) == "tensor (2, 3) holds f32, was read as bf16");
+  CHECK(test::error_of([&] { t.as<bf16>(); }) == "tensor (2, 3) holds f32 but is read as bf16");
 }
 
-TEST_CASE("views keep the elements, slices cut the first dimension") {
+TEST_CASE("a view keeps the elements, a slice selects a range of the first dimension") {
   float data[6] = {0, 1, 2, 3, 4, 5};
   const Tensor t = tensor_of(data, {3, 2});
   CHECK(t.view({6}).shape == Shape{6});
@@ -40,10 +40,10 @@ TEST_CASE("views keep the elements, slices cut the first dimension") {
   CHECK(t.slice(1, 3).shape == Shape{2, 2});
   CHECK(t.rows() == 3);
   CHECK(test::error_of([&] { t.view({5}); }) == "a tensor (3, 2) of 6 elements cannot be viewed as (5)");
-  CHECK(test::error_of([&] { t.slice(2, 4); }) == "slice [2, 4) of a tensor (3, 2)");
+  CHECK(test::error_of([&] { t.slice(2, 4); }) == "slice [2, 4) is outside a tensor (3, 2)");
 }
 
-TEST_CASE("parameters are found by id, and a name is declared once") {
+TEST_CASE("parameters are identified by id, and names are unique") {
   ParamList params;
   const ParamId w = params.add({.name = "w", .shape = {4, 2}, .init = Init::normal(0.02f)});
   const ParamId b = params.add({.name = "b", .shape = {4}, .init = Init::constant(0), .decay = false});

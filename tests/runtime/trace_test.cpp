@@ -14,7 +14,7 @@ using namespace flatshard;
 
 namespace {
 
-// What `work` writes to stderr.
+// The text that `work` writes to stderr.
 template <class Work>
 std::string stderr_of(Work&& work) {
   std::FILE* file = std::tmpfile();
@@ -64,7 +64,7 @@ TEST_CASE("a trace has one named row per stream and one span per piece of work")
   }
 }
 
-TEST_CASE("a stage is a span around its ops, where ops run at the call") {
+TEST_CASE("a stage is a span around its ops in orders where ops run at the call") {
   for (const StreamOrder order : {StreamOrder::in_order, StreamOrder::concurrent, StreamOrder::comm_late}) {
     Trace trace;
     StreamGroup streams(Device::cpu(), {.order = order, .trace = &trace});
@@ -85,7 +85,7 @@ TEST_CASE("a stage is a span around its ops, where ops run at the call") {
   }
 }
 
-TEST_CASE("a span keeps its name, and times count from the zero that is asked for") {
+TEST_CASE("a span copies its name, and times are relative to the requested zero") {
   Trace trace;
   const auto begin = trace.start() + std::chrono::microseconds(250);
   {
