@@ -26,7 +26,7 @@ void wrap_as(const std::string& subject, ParallelConfig& parallel) {
   if (contains(subject, " modules")) {
     parallel.wrap = contains(subject, "large") ? "size" : "pattern";
     if (contains(subject, "large"))
-      parallel.wrap_size = 15000;  // two thirds of a block: splits attention, MLP and norms of a block
+      parallel.wrap_size = 15000;  // two thirds of a block: its attention, MLP and norms form one unit
     else
       parallel.wrap_patterns = {"*.k_proj", "*.layers.1", "*.mlp"};
   }

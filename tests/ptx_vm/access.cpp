@@ -16,10 +16,12 @@ constexpr int kLeastRun = 8;  // lanes side by side that are looked at together
 void check_accessible(const Request& r, const unsigned char* state, uint64_t address) {
   if (any(kGap, state, r.bytes)) r.wrong(FindingKind::out_of_bounds, address, ", between two variables");
   if (any(kMbarrier, state, r.bytes))
-    r.wrong(FindingKind::mbarrier_misuse, address, ", where a live mbarrier is: mbarrier.inval ends it");
+    r.wrong(FindingKind::mbarrier_misuse, address,
+            ", which belongs to a live mbarrier; mbarrier.inval must end it first");
   if (any(kInFlight, state, r.bytes))
     r.wrong(FindingKind::async_in_flight, address,
-            str(", which ", describe_copy_to(r.warp, address, r.bytes), " copies and has not waited for"));
+            str(", which ", describe_copy_to(r.warp, address, r.bytes),
+                " copies asynchronously and has not waited for"));
 }
 
 // Were these bytes written, are they now?
@@ -29,7 +31,7 @@ bool pass_states(const Request& r, const Region& region, uint64_t offset, uint64
   if (r.access != Access::write && !all_written(state, r.all_bytes())) [[unlikely]] {
     if (!alone) return false;
     check_accessible(r, state, address);
-    r.wrong(FindingKind::uninitialised_read, address, ", which nobody has written");
+    r.wrong(FindingKind::uninitialised_read, address, ", which was never written");
   }
   if (r.writes()) {
     if (region.is_patchy && any(kTaboo, state, r.all_bytes())) [[unlikely]] {
@@ -88,9 +90,9 @@ unsigned char* at_global(Request& r, uint64_t address) {
       if (r.lanes > 1) return nullptr;
       r.wrong(FindingKind::out_of_bounds, address);
     }
-    if (!found->is_live) r.wrong(FindingKind::use_after_free, address, ", which is freed");
+    if (!found->is_live) r.wrong(FindingKind::use_after_free, address, ", which has been freed");
     if (launch.finds_races && !launch.past.holds(found->made_by))
-      r.wrong(FindingKind::stream_race, address, ", and nothing orders it after the allocation");
+      r.wrong(FindingKind::stream_race, address, ", and nothing orders the access after the allocation");
     home = found;
   }
   return pass(r, region_of(launch, *home), address) ? reinterpret_cast<unsigned char*>(address) : nullptr;
@@ -122,7 +124,7 @@ unsigned char* at_shared_of(Block& block, Request& r, uint64_t address) {
 unsigned char* at_shared(Request& r, uint64_t address) {
   if (address & kRankMask) [[unlikely]] {
     if (r.lanes > 1) return nullptr;
-    r.wrong(FindingKind::out_of_bounds, address | kSharedWindow, ", which .shared::cta does not reach");
+    r.wrong(FindingKind::out_of_bounds, address | kSharedWindow, ", which is outside .shared::cta");
   }
   return at_shared_of(*r.warp.block, r, address);
 }

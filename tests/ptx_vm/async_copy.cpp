@@ -55,7 +55,7 @@ AsyncCopy& add_copy(Warp& warp, const Op& op, uint32_t bytes, uint32_t lanes) {
 void begin(Warp& warp, AsyncCopy& copy, const Places& to) {
   if (to.collides)
     report(FindingKind::colliding_writes, warp, std::countr_zero(copy.lanes),
-           "two lanes of the warp copy to one place");
+           "two lanes of the warp copy to the same address");
   for_each_lane(copy.lanes, [&](int lane) {
     const unsigned char* data = to.at(lane, copy.bytes);
     copy.to[static_cast<size_t>(lane)] =

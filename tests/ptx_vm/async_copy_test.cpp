@@ -169,6 +169,6 @@ TEST_CASE("forms of asynchronous copies that are not there are errors") {
         std::string::npos);
   CHECK(error("cp.async.ca.shared.global.L2::cache_hint [tile], [source], 4, 4, %rd1;")
             .find("a cache policy is not supported") != std::string::npos);
-  CHECK(error("cp.async.ca.global.shared [source], [tile], 4;").find("not of shared memory") !=
+  CHECK(error("cp.async.ca.global.shared [source], [tile], 4;").find("must be in shared memory") !=
         std::string::npos);
 }

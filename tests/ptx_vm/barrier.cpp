@@ -53,16 +53,16 @@ void Block::complete(Barrier& barrier) {
 void Block::arrive(Warp& warp, uint32_t number, uint32_t expected, bool waits) {
   const auto lane = std::countr_zero(warp.active);
   if (number >= barriers.size())
-    report(FindingKind::barrier_count, warp, lane, str("there is no barrier ", number));
+    report(FindingKind::barrier_count, warp, lane, str("invalid barrier ", number));
   Barrier& barrier = barriers[number];
   const bool is_for_all = expected == 0;
   if (is_for_all) {
     expected = static_cast<uint32_t>(launch->block.count());
     if (live_warps < static_cast<int>(warps.size()))
       report(FindingKind::divergent_barrier, warp, lane,
-             "some warps of the block have ended without coming here");
+             "some warps of the block have exited without reaching this barrier");
   } else if (expected % kLanes) {
-    report(FindingKind::barrier_count, warp, lane, str(expected, " threads, not a multiple of 32"));
+    report(FindingKind::barrier_count, warp, lane, str(expected, " threads, must be a multiple of 32"));
   }
   if (barrier.arrived && barrier.expected != expected)
     report(FindingKind::barrier_count, warp, lane,
@@ -85,7 +85,7 @@ void Block::arrive(Warp& warp, uint32_t number, uint32_t expected, bool waits) {
   }
   if (barrier.arrived > expected)
     report(FindingKind::barrier_count, warp, lane,
-           str("more threads than ", expected, " come to barrier ", number));
+           str("more than ", expected, " threads arrive at barrier ", number));
   if (barrier.arrived == expected) complete(barrier);
 }
 
@@ -102,7 +102,7 @@ void Block::warp_ended(Warp& warp) {
   for (const Barrier& barrier : barriers)
     if (barrier.is_for_all && barrier.arrived)
       report(FindingKind::divergent_barrier, *barrier.arrivers[0], 0,
-             str("warp ", warp.index, " of the block ends without coming here"));
+             str("warp ", warp.index, " of the block exits without reaching this barrier"));
 }
 
 }  // namespace flatshard::ptx_vm

@@ -61,7 +61,7 @@ void check_loads_waited(Block& block) {
     if (std::none_of(block.warps.begin(), block.warps.end(),
                      [&](const Warp& warp) { return knows(warp, load->actor.serial, load->actor.time()); }))
       report(FindingKind::async_race, load->actor, load->lane,
-             "the block that this loads to ends without having waited for it");
+             "the block exits without waiting for this load into its shared memory");
 }
 
 void check_stores_waited(Warp& warp) {
@@ -74,7 +74,7 @@ void check_stores_waited(Warp& warp) {
       for (const BulkGroups::Store& store : group)
         if (!store.is_read)
           report(FindingKind::async_race, store.read->actor, lane,
-                 "the thread ends without having waited until this store has read shared memory");
+                 "the thread exits without waiting until this store has read shared memory");
   }
 }
 

@@ -25,7 +25,7 @@ std::vector<Capture*>& under_way() {
 void check_whole(const Capture& capture) {
   if (capture.is_broken)
     throw CallError(cudaErrorStreamCaptureInvalidated,
-                    "the capture was lost by a call that cannot be captured");
+                    "a call that cannot be captured has invalidated the capture");
 }
 
 size_t line_of(const Queue& queue) {
@@ -53,7 +53,7 @@ bool all_joined(const Capture& capture) {
 void begin_capture(Queue& queue) {
   if (queue.index == 0)
     throw CallError(cudaErrorStreamCaptureUnsupported, "the default stream cannot be captured");
-  if (queue.captured.capture) throw CallError(cudaErrorIllegalState, "the stream is captured already");
+  if (queue.captured.capture) throw CallError(cudaErrorIllegalState, "the stream is already being captured");
   auto capture = std::make_shared<Capture>();
   capture->origin = &queue;
   capture->queues.push_back(&queue);
@@ -64,7 +64,7 @@ void begin_capture(Queue& queue) {
 
 CapturedWork end_capture(Queue& queue) {
   const std::shared_ptr<Capture> capture = queue.captured.capture;
-  if (!capture) throw CallError(cudaErrorIllegalState, "the stream is not captured");
+  if (!capture) throw CallError(cudaErrorIllegalState, "the stream is not being captured");
   if (capture->origin != &queue)
     lose(*capture, cudaErrorStreamCaptureUnmatched, "the capture began on another stream");
   const bool joined = all_joined(*capture);
@@ -73,9 +73,8 @@ CapturedWork end_capture(Queue& queue) {
   capture->is_over = true;
   check_whole(*capture);
   if (!joined)
-    throw CallError(
-        cudaErrorStreamCaptureUnjoined,
-        "a stream that joined the capture has work that the capture's first stream never waits for");
+    throw CallError(cudaErrorStreamCaptureUnjoined,
+                    "a stream that joined the capture has work that the origin stream never waits for");
   return std::move(capture->work);
 }
 
@@ -92,31 +91,32 @@ void follow(Queue& queue, const CapturedPoint& point) {
   check_whole(capture);
   if (!queue.captured.capture) {
     if (capture.is_over)
-      throw CallError(cudaErrorCapturedEvent, "the event was recorded in a capture that is over");
+      throw CallError(cudaErrorCapturedEvent, "the event was recorded in a capture that has ended");
     queue.captured.capture = point.capture;
     capture.queues.push_back(&queue);
     capture.work.lines.push_back(queue.role);
   }
   if (queue.captured.capture != point.capture)
-    lose(*queue.captured.capture, cudaErrorStreamCaptureMerge, "the event is of another capture");
+    lose(*queue.captured.capture, cudaErrorStreamCaptureMerge, "the event belongs to another capture");
   queue.captured.nodes.insert(queue.captured.nodes.end(), point.nodes.begin(), point.nodes.end());
 }
 
 void refuse_captured(const Queue& queue, const char* call) {
   if (queue.captured.capture)
     lose(*queue.captured.capture, cudaErrorStreamCaptureUnsupported,
-         str(call, " of a stream that is captured"));
+         str(call, " on a stream that is being captured"));
 }
 
 void refuse_while_capturing() {
   for (Capture* capture : under_way())
-    lose(*capture, cudaErrorStreamCaptureUnsupported, "the host waits for all streams, and one is captured");
+    lose(*capture, cudaErrorStreamCaptureUnsupported,
+         "the host waits for all streams while one is being captured");
 }
 
 void refuse_from_outside(const Queue& queue) {
   if (queue.captured.capture)
     lose(*queue.captured.capture, cudaErrorStreamCaptureIsolation,
-         "a stream that is captured waits for an event that was recorded outside of the capture");
+         "a captured stream waits for an event that was recorded outside the capture");
 }
 
 void refuse_default_stream() {
@@ -124,13 +124,13 @@ void refuse_default_stream() {
     for (const Queue* queue : capture->queues)
       if (queue->is_blocking)
         lose(*capture, cudaErrorStreamCaptureImplicit,
-             "work of the default stream, for which a stream that is captured would wait");
+             "work on the default stream, for which a captured stream would wait");
 }
 
 void refuse_memory_call(const char* call) {
   for (Capture* capture : under_way())
     if (capture->thread == std::this_thread::get_id())
-      lose(*capture, cudaErrorStreamCaptureUnsupported, str(call, " by a thread while it captures a stream"));
+      lose(*capture, cudaErrorStreamCaptureUnsupported, str(call, " from the thread that captures a stream"));
 }
 
 GraphLaunches::GraphLaunches(CapturedWork work) : work_(std::move(work)) {

@@ -20,7 +20,7 @@ void go_on(Warp& warp, const Knowledge& knowledge) {
 void Cluster::arrive(Warp& warp, bool releases) {
   if (warp.cluster_arrivals != warp.cluster_waits)
     report(FindingKind::barrier_count, warp, std::countr_zero(warp.active),
-           "arrives twice at the cluster's barrier without waiting in between");
+           "arrives twice at the cluster barrier without a wait in between");
   ++warp.cluster_arrivals;
   ++warp.block->launch->progress;
   if (releases) publish(warp, gathering);
@@ -31,7 +31,7 @@ void Cluster::arrive(Warp& warp, bool releases) {
 void Cluster::wait(Warp& warp) {
   if (warp.cluster_arrivals == warp.cluster_waits)
     report(FindingKind::barrier_count, warp, std::countr_zero(warp.active),
-           "waits at the cluster's barrier without having arrived");
+           "waits at the cluster barrier without having arrived");
   if (phase >= warp.cluster_arrivals) return go_on(warp, completed);
   waiting.push_back(&warp);
   warp.state = Warp::State::at_barrier;
@@ -74,7 +74,7 @@ Block& home_of(Warp& warp, int lane, uint64_t address) {
   Block& home = *warp.block->cluster->blocks[rank - 1];
   if (home.live_warps == 0)
     report(FindingKind::cluster_exit, warp, lane,
-           str("uses ", describe_address(warp, address | kSharedWindow), ", which has ended"));
+           str("uses ", describe_address(warp, address | kSharedWindow), ", which has exited"));
   home.visits[warp.serial] = {&warp, warp.time(), warp.current, lane};
   return home;
 }
@@ -87,7 +87,7 @@ void check_visits(Block& block) {
     visit.visitor->current = visit.op;
     report(FindingKind::cluster_exit, *visit.visitor, visit.lane,
            str("uses the shared memory of block ", block.rank,
-               " of the cluster, and nothing orders that before the block's end"));
+               " of the cluster, and nothing orders the access before the exit of that block"));
   }
 }
 

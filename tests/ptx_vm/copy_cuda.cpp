@@ -49,7 +49,7 @@ void copy(const Piece& to, Piece from, cudaMemcpyKind kind, Queue& queue, bool i
   const bool ends_on_host = !to.is_on_device(),
              host_waits = is_async ? !to.home() : ends_on_host || from_pinned;
   if (from_pageable || host_waits)
-    refuse_captured(queue, "a copy for which the host waits, or from memory that is not pinned,");
+    refuse_captured(queue, "a synchronous copy, or a copy from pageable memory,");
   if (from_pageable && !is_async) streams().finish(queue.milestone());
   std::shared_ptr<std::vector<unsigned char>> captured;
   if (from_pageable) {
@@ -91,7 +91,7 @@ void fill(const Piece& p, int value, Queue& queue, bool is_async) {
 Piece symbol_piece(const void* symbol, size_t bytes, size_t offset) {
   uint64_t size = 0;
   void* data = variable_of(symbol, &size);
-  check(data != nullptr, "no device variable is registered here");
+  check(data != nullptr, "no device variable is registered at this address");
   return piece_of(static_cast<char*>(data) + offset, bytes);
 }
 

@@ -86,7 +86,7 @@ void assign(T& place, const void* value, size_t bytes) {
 
 Problem problem_of(const Description& d, const Layout& a, const Layout& b, const Layout& c,
                    const Layout& out) {
-  check(c == out, "C and D of two layouts");
+  check(c == out, "C and D have different layouts");
   const bool has_bias = d.epilogue == CUBLASLT_EPILOGUE_BIAS;
   return {d.compute, d.scale, d.a, d.b, d.epilogue, has_bias ? std::optional(d.bias_type) : std::nullopt,
           a,         b,       c};
@@ -99,14 +99,14 @@ DType dtype_of(cudaDataType_t type) {
 
 void check_supported(const Problem& p) {
   const bool is_tf32 = p.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
-  check((p.compute == CUBLAS_COMPUTE_32F || is_tf32) && p.scale == CUDA_R_32F, "sums that are not fp32");
+  check((p.compute == CUBLAS_COMPUTE_32F || is_tf32) && p.scale == CUDA_R_32F, "sums must be fp32");
   check(!is_tf32 || p.a_layout.type == CUDA_R_32F, "TF32 for factors of type ", int{p.a_layout.type});
-  check(p.a_layout.type == p.b_layout.type, "factors of two types");
+  check(p.a_layout.type == p.b_layout.type, "the factors have different types");
   check(p.c_layout.type == p.a_layout.type || p.c_layout.type == CUDA_R_32F, "a product of type ",
         int{p.c_layout.type}, " of factors of type ", int{p.a_layout.type});
   check(p.epilogue == CUBLASLT_EPILOGUE_DEFAULT || p.epilogue == CUBLASLT_EPILOGUE_BIAS, "epilogue ",
         int{p.epilogue});
-  check(!p.bias_type || *p.bias_type == p.c_layout.type, "a bias that is not of the product's type ",
+  check(!p.bias_type || *p.bias_type == p.c_layout.type, "the bias must have the type of the product, ",
         int{p.c_layout.type});
   for (const Layout* l : {&p.a_layout, &p.b_layout, &p.c_layout})
     check(l->rows > 0 && l->columns > 0 && l->pitch == static_cast<int64_t>(l->rows), "a matrix of ", l->rows,
@@ -176,7 +176,7 @@ void check_written(const Piece& p, const Past& past) {
   for (uint64_t i = begin; i < begin + p.bytes(); ++i)
     if (!(a->state[i] & kWritten))
       report_operation(FindingKind::uninitialised_read, past.now().what,
-                       str("reads ", describe_address(a->begin + i), ", which nobody has written"));
+                       str("reads ", describe_address(a->begin + i), ", which was never written"));
 }
 
 Piece matrix(const Tensor& t) { return piece_of(t.data, static_cast<size_t>(t.bytes())); }
@@ -210,9 +210,9 @@ struct Call {
 };
 
 Algorithm& algorithm_for(const Problem& problem, const cublasLtMatmulAlgo_t* algo) {
-  check(algo && algo->data[0] > 0 && algo->data[0] <= algorithms().size(), "this is no algorithm");
+  check(algo && algo->data[0] > 0 && algo->data[0] <= algorithms().size(), "not an algorithm");
   Algorithm& algorithm = algorithms()[algo->data[0] - 1];
-  check(algorithm.problem == problem, "the algorithm is for another problem");
+  check(algorithm.problem == problem, "the algorithm was chosen for another problem");
   return algorithm;
 }
 
@@ -225,7 +225,7 @@ void check_alignment(const Algorithm& algorithm, std::array<const void*, 4> data
 
 template <class T>
 T& as(void* handle) {
-  check(handle != nullptr, "a handle of cuBLASLt is null");
+  check(handle != nullptr, "the cuBLASLt handle is null");
   return *static_cast<T*>(handle);
 }
 
@@ -265,7 +265,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle,
       case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
         return assign(d.bias, value, bytes);
       default:
-        fail(str("the PTX machine does not know attribute ", int{name}, " of a product"));
+        fail(str("the PTX machine does not support attribute ", int{name}, " of a product"));
     }
   });
 }
@@ -303,7 +303,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t h
       case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
         return assign(p.alignment[3], value, bytes);
       default:
-        fail(str("the PTX machine does not know attribute ", int{name}, " of a preference"));
+        fail(str("the PTX machine does not support attribute ", int{name}, " of a preference"));
     }
   });
 }
@@ -344,7 +344,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
     check(workspace_bytes >= algorithm.workspace, "a workspace of ", workspace_bytes, " bytes, must be ",
           algorithm.workspace);
     const float factor = *static_cast<const float*>(alpha), kept = *static_cast<const float*>(beta);
-    check(factor == 1 && (kept == 0 || kept == 1) && C == D, "a product that is scaled, or added elsewhere");
+    check(factor == 1 && (kept == 0 || kept == 1) && C == D, "scaled products and C != D are not supported");
     Call call{.algorithm = &algorithm,
               .gemm = gemm_of(problem),
               .bias = {},

@@ -145,7 +145,7 @@ const std::string& last_error_text() { return state().error_text; }
 int guarded(void (*work)(void*), void* data) {
   if (!state().findings.empty()) return state().error;
   if (streams().runs_host_function())
-    return outcome(cudaErrorNotPermitted, "a host function of a stream calls CUDA");
+    return outcome(cudaErrorNotPermitted, "a host function on a stream calls CUDA");
   try {
     work(data);
     return cudaSuccess;
@@ -257,7 +257,8 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
       *value = a.value;
       return done();
     }
-  return done(cudaErrorInvalidValue, str("the PTX machine does not know device attribute ", int{attribute}));
+  return done(cudaErrorInvalidValue,
+              str("the PTX machine does not support device attribute ", int{attribute}));
 }
 
 // Requests, which the machine needs not to heed: its stacks and buffers grow as they must.

@@ -30,13 +30,13 @@ std::unordered_set<EventObject*>& live_events() {
 EventObject& event_of(cudaEvent_t handle) {
   auto* event = reinterpret_cast<EventObject*>(handle);
   if (!live_events().contains(event))
-    throw CallError(cudaErrorInvalidResourceHandle, "this is no event, or one that is destroyed");
+    throw CallError(cudaErrorInvalidResourceHandle, "not an event, or a destroyed one");
   return *event;
 }
 
 void refuse_captured(const EventObject& event) {
   if (event.captured.capture)
-    throw CallError(cudaErrorCapturedEvent, "the event was recorded last by a stream that was captured");
+    throw CallError(cudaErrorCapturedEvent, "the event was last recorded by a captured stream");
 }
 
 template <class Work>
@@ -106,7 +106,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
     const EventObject& e = event_of(event);
     refuse_captured(e);
     if (e.is_recorded && !streams().poll(e.milestone))
-      throw CallError(cudaErrorNotReady, "the event is to come");
+      throw CallError(cudaErrorNotReady, "the event has not been reached");
   });
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
@@ -115,9 +115,9 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
     refuse_captured(a);
     refuse_captured(b);
     if (!a.is_recorded || !b.is_recorded || !a.is_timed || !b.is_timed)
-      throw CallError(cudaErrorInvalidResourceHandle, "the event was never recorded, or keeps no time");
+      throw CallError(cudaErrorInvalidResourceHandle, "the event was never recorded, or has timing disabled");
     if (!streams().is_done(a.milestone) || !streams().is_done(b.milestone))
-      throw CallError(cudaErrorNotReady, "the event is to come");
+      throw CallError(cudaErrorNotReady, "the event has not been reached");
     *milliseconds = (static_cast<float>(*b.time) - static_cast<float>(*a.time)) / kTicksPerMillisecond;
   });
 }

@@ -104,7 +104,8 @@ class Expander {
       i.opcode = "bra";
       i.operands = {label(end)};
     }
-    if (caller && i.opcode.starts_with("cvta.param")) wrong(i, "the address of a function's parameter");
+    if (caller && i.opcode.starts_with("cvta.param"))
+      wrong(i, "the address of a function parameter is not supported");
     put(i);
   }
 
@@ -127,7 +128,7 @@ class Expander {
     if (std::find(open_.begin(), open_.end(), callee) != open_.end())
       wrong(i, str(call.name, " calls itself, which is not supported"));
     if (call.arguments->size() != callee->parameters.size() || call.results->size() != callee->results.size())
-      wrong(i, str(call.name, " has another number of parameters"));
+      wrong(i, str(call.name, " has a different number of parameters"));
     Renames names;
     for (size_t p = 0; p < callee->parameters.size(); ++p)
       names[callee->parameters[p].name] = (*call.arguments)[p].name;

@@ -69,7 +69,7 @@ cudaError_t cudaFuncSetAttribute(const void* stub, cudaFuncAttribute attribute, 
         settings()[stub].largest_cluster = value ? 16 : 8;
         return;
       default:
-        fail(str("the PTX machine does not know attribute ", int{attribute}, " of a kernel"));
+        fail(str("the PTX machine does not support attribute ", int{attribute}, " of a kernel"));
     }
   });
 }

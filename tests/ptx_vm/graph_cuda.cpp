@@ -26,7 +26,7 @@ class Objects {
   }
   T& of(void* handle) const {
     auto* object = static_cast<T*>(handle);
-    check(live_.contains(object), "this is no graph, or one that is destroyed");
+    check(live_.contains(object), "not a graph, or a destroyed one");
     return *object;
   }
   void destroy(void* handle) {
@@ -83,7 +83,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   return attempt([&] {
     Queue& queue = queue_of(stream);
-    refuse_captured(queue, "a launch of a graph, which the machine cannot capture,");
+    refuse_captured(queue, "the launch of a graph, which the machine cannot capture,");
     executables().of(executable).launch(queue);
   });
 }

@@ -162,10 +162,10 @@ void start(Cluster& cluster, Launch& launch, uint64_t index) {
            !describe_poll(warp).empty()))
         first = &warp;
       if (named++ >= 64) continue;
-      all += str("\n    block (", block.id.x, ',', block.id.y, ',', block.id.z, ") warp ", warp.index,
-                 " stands at ", block.kernel().where(warp.current), ": ",
-                 block.kernel().instructions[warp.current]->opcode, describe_poll(warp),
-                 block.register_pool.describe(warp));
+      all +=
+          str("\n    block (", block.id.x, ',', block.id.y, ',', block.id.z, ") warp ", warp.index, " is at ",
+              block.kernel().where(warp.current), ": ", block.kernel().instructions[warp.current]->opcode,
+              describe_poll(warp), block.register_pool.describe(warp));
     }
   if (named > 64) all += str("\n    and ", named - 64, " more");
   const bool lacks_registers = first->state == Warp::State::at_registers;
@@ -214,7 +214,7 @@ class Scheduler {
       progress = launch_.progress;
       update(chosen);
       if (polls_ > kVainRounds * (ready_.size() + 1))
-        report_deadlock(blocks_, "every warp that can run asks in vain whether it may go on:");
+        report_deadlock(blocks_, "every runnable warp polls without success:");
       if (quiet > kHangs)
         report_deadlock(blocks_,
                         str("warps have run ", quiet, " instructions without a store, a barrier or an exit"));
@@ -260,7 +260,7 @@ class Scheduler {
     }
     std::sort(ready_.begin(), ready_.end());
     if (ready_.empty() && launch_.async.run_one()) return refresh();
-    if (ready_.empty() && anybody) report_deadlock(blocks_, "no warp can run; what each waits for:");
+    if (ready_.empty() && anybody) report_deadlock(blocks_, "no warp can run; each waits:");
   }
 
   size_t choose() {

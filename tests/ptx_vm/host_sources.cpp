@@ -30,7 +30,7 @@ void HostSources::check() const {
   for (const Source& source : all_)
     if (sum_of(source.data, source.bytes) != source.sum)
       report_operation(FindingKind::host_changed_source, source.what,
-                       "the host changed what it reads, before the host had waited for it");
+                       "the host changed the source before it waited for the copy");
 }
 
 void HostSources::look() {

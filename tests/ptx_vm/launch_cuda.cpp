@@ -64,9 +64,9 @@ void choose_cluster(Launch& launch, const void* stub, const std::optional<Dim>& 
   const Dim &c = launch.cluster, &g = launch.grid;
   const std::string size = str('(', c.x, ',', c.y, ',', c.z, ')');
   if (x != 0 && attribute && (c.x != x || c.y != y || c.z != z))
-    report_limit(kernel, str("a cluster of ", size, ", the kernel declares another"));
+    report_limit(kernel, str("a cluster of ", size, ", but the kernel declares another size"));
   if (c.count() == 0 || g.x % c.x || g.y % c.y || g.z % c.z)
-    report_limit(kernel, str("the grid does not consist of clusters of ", size));
+    report_limit(kernel, str("the grid is not a multiple of the cluster size ", size));
   const uint32_t most = largest_cluster_of(stub);
   if (c.count() > most) report_limit(kernel, str("a cluster of ", c.count(), " blocks, at most ", most));
   if (options().arch < 90) report_limit(kernel, "the device has no clusters");
@@ -94,7 +94,7 @@ void check_all_fit(const Launch& launch) {
                                                                      launch.dynamic_shared_bytes);
   if (launch.grid.count() > most)
     throw CallError(cudaErrorCooperativeLaunchTooLarge, str("a cooperative launch of ", launch.grid.count(),
-                                                            " blocks, of which ", most, " fit at a time"));
+                                                            " blocks, but only ", most, " fit at a time"));
 }
 
 // What attributes add to a launch.
@@ -144,7 +144,7 @@ Shape take_attributes(const cudaLaunchConfig_t& config) {
         shape.cluster = {attribute.val.clusterDim.x, attribute.val.clusterDim.y, attribute.val.clusterDim.z};
         break;
       default:
-        fail(str("the PTX machine does not know attribute ", int{attribute.id}, " of a launch"));
+        fail(str("the PTX machine does not support attribute ", int{attribute.id}, " of a launch"));
     }
   }
   return shape;

@@ -45,7 +45,8 @@ bool is_visible(const Mbarrier& b, const Warp& warp, int lane) {
 Mbarrier& still_there(const Warp& actor, const MbarrierPlace& place) {
   const auto found = place.home->mbarriers.find(place.offset);
   if (found == place.home->mbarriers.end())
-    misuse(actor, std::countr_zero(actor.active), "the mbarrier of this work has ended before it");
+    misuse(actor, std::countr_zero(actor.active),
+           "the mbarrier of this asynchronous work was invalidated before the work ended");
   return found->second;
 }
 
@@ -61,7 +62,8 @@ void maybe_end_phase(Launch& launch, Mbarrier& b) {
 
 void make_mbarrier(Warp& warp, int lane, uint64_t address, uint32_t count) {
   if (count == 0 || count > Mbarrier::kMostArrivals)
-    misuse(warp, lane, str("is made for ", count, " arrivals, not for 1 to ", Mbarrier::kMostArrivals));
+    misuse(warp, lane,
+           str("is initialized for ", count, " arrivals, not for 1 to ", Mbarrier::kMostArrivals));
   check_alignment(warp, lane, address);
   const uint64_t offset = claim(warp, lane, address);
   warp.block->mbarriers[offset] = {.expected = count,
@@ -88,12 +90,12 @@ MbarrierPlace mbarrier_at(Warp& warp, int lane, uint64_t address) {
   check_alignment(warp, lane, address);
   const auto found = home.mbarriers.find(offset);
   if (found == home.mbarriers.end())
-    misuse(warp, lane, str("no mbarrier has been made at ", describe_address(warp, address | kSharedWindow)));
+    misuse(warp, lane, str("there is no mbarrier at ", describe_address(warp, address | kSharedWindow)));
   Mbarrier& b = found->second;
   if (!is_visible(b, warp, lane))
     misuse(warp, lane,
            str("uses the mbarrier at ", describe_address(warp, address | kSharedWindow), ", which ",
-               describe_actor(warp, b.serial, b.lane, b.op), " made, and nothing orders the two"));
+               describe_actor(warp, b.serial, b.lane, b.op), " initialized, and nothing orders the two"));
   return {&home, offset, &b};
 }
 
@@ -101,10 +103,11 @@ MbarrierPlace mbarrier_for_async(Warp& warp, int lane, uint64_t address) {
   const MbarrierPlace place = mbarrier_at(warp, lane, address);
   const Mbarrier& b = *place.state;
   if (!b.is_fenced)
-    misuse(warp, lane,
-           str("asynchronous work is to use the mbarrier at ",
-               describe_address(warp, address | kSharedWindow), ", which ",
-               describe_actor(warp, b.serial, b.lane, b.op), " made without fence.mbarrier_init after it"));
+    misuse(
+        warp, lane,
+        str("asynchronous work would use the mbarrier at ", describe_address(warp, address | kSharedWindow),
+            ", which ", describe_actor(warp, b.serial, b.lane, b.op),
+            " initialized without a later fence.mbarrier_init"));
   return place;
 }
 
@@ -118,14 +121,15 @@ void expect_bytes(Warp& warp, int lane, Mbarrier& b, int64_t bytes) {
 void arrive(Warp& warp, int lane, Mbarrier& b, const Arrival& a) {
   if (a.bytes) expect_bytes(warp, lane, b, a.bytes);
   if (a.count == 0 || a.count > b.pending)
-    misuse(
-        warp, lane,
-        str(a.count, " arrivals where ", b.pending, " of ", b.expected, " have not come in phase ", b.phase));
+    misuse(warp, lane,
+           str(a.count, " arrivals where ", b.pending, " of ", b.expected, " are still expected in phase ",
+               b.phase));
   b.pending -= a.count;
   if (a.drops) b.expected -= a.count;
   if (b.pending == 0 && b.bytes < 0)
-    misuse(warp, lane, str(-b.bytes, " bytes more have come than phase ", b.phase, " expects"));
-  if (b.pending == 0 && !a.may_complete) misuse(warp, lane, "the last arrival of a phase is .noComplete");
+    misuse(warp, lane, str(-b.bytes, " more bytes have arrived than phase ", b.phase, " expects"));
+  if (b.pending == 0 && !a.may_complete)
+    misuse(warp, lane, "the last arrival of a phase must not be .noComplete");
   ++warp.block->launch->progress;
   maybe_end_phase(*warp.block->launch, b);
 }
@@ -153,7 +157,7 @@ void complete_bytes(Warp& warp, const MbarrierPlace& place, int64_t bytes) {
   publish(warp, b.gathering);
   b.bytes -= bytes;
   if (b.bytes < -Mbarrier::kMostBytes)
-    misuse(warp, std::countr_zero(warp.active), str(-b.bytes, " bytes have come that no phase expects"));
+    misuse(warp, std::countr_zero(warp.active), str(-b.bytes, " bytes have arrived that no phase expects"));
   maybe_end_phase(*warp.block->launch, b);
 }
 
@@ -171,7 +175,7 @@ std::string describe_poll(const Warp& warp) {
   if (found == warp.block->mbarriers.end()) return "";
   const Mbarrier& b = found->second;
   return str(" of the mbarrier at ", describe_address(warp, warp.polled), ", in phase ", b.phase, ", where ",
-             b.pending, " of ", b.expected, " arrivals and ", b.bytes, " bytes have not come");
+             b.pending, " of ", b.expected, " arrivals and ", b.bytes, " bytes are still expected");
 }
 
 }  // namespace flatshard::ptx_vm

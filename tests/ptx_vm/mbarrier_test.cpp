@@ -136,7 +136,7 @@ TEST_CASE("who waits for an mbarrier knows what others did before they arrived")
   }
 }
 
-TEST_CASE("misuse of an mbarrier is found") {
+TEST_CASE("mbarrier misuse is found") {
   using enum FindingKind;
   const std::string begin = "mbarrier.init.shared::cta.b64 [tile], 1;\n";
   CHECK(kind_found("mbarrier.init.shared::cta.b64 [tile], 0;", 1) == mbarrier_misuse);
@@ -178,7 +178,7 @@ TEST_CASE("a deadlock at an mbarrier says what has not come") {
   const std::vector<Finding> found = take_findings();
   REQUIRE(found.size() == 1);
   CAPTURE(found[0].text);
-  CHECK(found[0].text.find("in phase 0, where 1 of 33 arrivals and 0 bytes have not come") !=
+  CHECK(found[0].text.find("in phase 0, where 1 of 33 arrivals and 0 bytes are still expected") !=
         std::string::npos);
 }
 

@@ -35,7 +35,7 @@ cudaError_t release(void* data, const char* call) {
     if (!data) return;
     refuse_memory_call(call);
     streams().finish_all();
-    check(heap().release(data), "free of memory that is not allocated");
+    check(heap().release(data), "memory to be freed is not allocated");
   });
 }
 
@@ -71,12 +71,12 @@ cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
     if (!data) return;
     const auto address = reinterpret_cast<uint64_t>(data);
     const Allocation* a = heap().find(address);
-    check(a && a->is_live && a->begin == address, "free of memory that is not allocated");
+    check(a && a->is_live && a->begin == address, "memory to be freed is not allocated");
     streams().enqueue(queue, "freeing of " + a->name, [=](Activity& self) {
       Past past(timeline().begin(self));
       Allocation* freed = heap().find(address);
       if (!freed || !freed->is_live)
-        report_operation(FindingKind::use_after_free, self.what, "the memory is freed already");
+        report_operation(FindingKind::use_after_free, self.what, "the memory has already been freed");
       if (options().finds_races) freed->races.end(past, address);
       heap().release(data);
     });
@@ -119,7 +119,7 @@ cudaError_t cudaGetSymbolAddress(void** data, const void* symbol) {
   return attempt([&] {
     uint64_t bytes = 0;
     *data = variable_of(symbol, &bytes);
-    check(*data != nullptr, "no device variable is registered here");
+    check(*data != nullptr, "no device variable is registered at this address");
   });
 }
 }

@@ -284,7 +284,7 @@ TEST_CASE("of code for several architectures the best that the device can run is
       register_ptx(".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry only_new() { ret; }");
   const ScopedOptions scope({.arch = 80});
   const std::string error = test::error_of([&] { kernel_of(stub); });
-  CHECK(error == "the device is sm_80, and there is no code for it of only_new, only for sm_90a");
+  CHECK(error == "the device is sm_80, for which there is no code of only_new, only for sm_90a");
 }
 
 TEST_CASE("what compilers emit for sm_90 alone, and for single bytes") {

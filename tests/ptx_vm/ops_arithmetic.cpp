@@ -43,7 +43,7 @@ void multiply(Decoder& d) {
     return emit(d, real_handler(d, kOperands == 3 ? "fma" : "mul", type), type, type, kOperands);
   }
   const std::string_view part = d.take_any({"lo", "hi", "wide"});
-  if (part.empty()) d.wrong("neither .lo, .hi nor .wide");
+  if (part.empty()) d.wrong("must be .lo, .hi or .wide");
   const Type result = part == "wide" ? Type{type.kind, type.bytes * 2} : type;
   emit(d, integer_handler(str(d.base(), '.', part), type), result, type, kOperands);
 }

@@ -66,16 +66,16 @@ void copy(Decoder& d) {
   Op op;
   op.run = copy_pieces;
   const bool past_l1 = d.take("cg");
-  if (!past_l1 && !d.take("ca")) d.wrong("neither .ca nor .cg");
+  if (!past_l1 && !d.take("ca")) d.wrong("must be .ca or .cg");
   if ((!d.take("shared") && !d.take("shared::cta")) || !d.take("global"))
     d.wrong("only .shared.global is supported");
   d.take_any({"L2::64B", "L2::128B", "L2::256B"});  // hints
   d.address(op, 0, kTo, Space::shared);
-  if (op.space != Space::shared) d.wrong("the first address is not of shared memory");
+  if (op.space != Space::shared) d.wrong("the first address must be in shared memory");
   op.slot[kToOffset] = d.literal(8, static_cast<uint64_t>(op.immediate));
   const bool to_is_wide = op.wide_address;
   d.address(op, 1, kFrom, Space::global);
-  if (op.space != Space::global || !op.wide_address) d.wrong("the second address is not of global memory");
+  if (op.space != Space::global || !op.wide_address) d.wrong("the second address must be in global memory");
   op.wide_address = to_is_wide;
   const uint64_t bytes = d.integer(2);
   if (bytes != 16 && (past_l1 || (bytes != 4 && bytes != 8)))

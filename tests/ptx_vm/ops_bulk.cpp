@@ -33,7 +33,7 @@ Piece piece_of(const Warp& warp, const Op& op, int lane) {
   if (p.to % kUnit || p.from % kUnit || p.bytes % kUnit)
     report(FindingKind::misaligned_access, warp, lane,
            str("copies ", p.bytes, " bytes from 0x", std::hex, p.from, " to 0x", p.to,
-               ", which are not all multiples of 16"));
+               ", must all be multiples of 16"));
   return p;
 }
 
@@ -136,8 +136,7 @@ void decode_piece(Decoder& d, bool reduces) {
   const bool to_shared = d.take("shared::cluster");
   const bool has_cta = d.take("shared::cta");
   const bool has_global = d.take("global");
-  if (to_global ? to_shared : !to_shared && !(has_cta && has_global))
-    d.wrong("the state spaces do not exist");
+  if (to_global ? to_shared : !to_shared && !(has_cta && has_global)) d.wrong("unsupported state spaces");
   op.slot[kReduction] = take_reduction(d, reduces);
   op.slot[kMask] = kNowhere;
   op.space = from_shared ? Space::cluster : Space::global;
@@ -161,7 +160,7 @@ void decode_piece(Decoder& d, bool reduces) {
 
 // A policy is only a hint: any value is one.
 void create_policy(Decoder& d) {
-  if (d.take_any({"fractional", "range"}).empty()) d.wrong("neither .fractional nor .range");
+  if (d.take_any({"fractional", "range"}).empty()) d.wrong("must be .fractional or .range");
   d.take("global");
   d.take_prefix("L2::");
   if (!d.take("b64")) d.wrong("only .b64 exists");
@@ -197,7 +196,7 @@ std::vector<LoadTarget> targets_of(const Warp& warp, int lane, uint32_t mask_slo
   const uint32_t mask = warp.lanes<uint16_t>(mask_slot)[lane], size = cluster_size(warp);
   if (mask == 0 || mask >> size)
     report(FindingKind::out_of_bounds, warp, lane,
-           str("the mask ", std::hex, mask, " is not of blocks of the cluster of ", size));
+           str("the mask ", std::hex, mask, " names blocks outside the cluster of ", size));
   std::vector<LoadTarget> all;
   for_each_lane(mask, [&](int rank) {
     all.push_back(

@@ -140,7 +140,8 @@ void take_offsets(Decoder& d, const std::vector<Operand>& variables, size_t coun
   for (size_t i = 0; i < count; ++i) {
     Space space = Space::generic;
     const uint64_t* address = d.variable(variables[i].name, &space);
-    if (!address || space != Space::local) d.wrong(str(variables[i].name, " is no variable of the function"));
+    if (!address || space != Space::local)
+      d.wrong(str(variables[i].name, " is not a variable of the function"));
     slot[i] = static_cast<uint32_t>(*address - kLocalBase);
   }
 }

@@ -62,7 +62,7 @@ void getctarank(Decoder& d) {
 // Launches of a stream run one after the other, so there is nothing to wait for.
 void griddepcontrol(Decoder& d) {
   d.need_sm_90();
-  if (d.take_any({"wait", "launch_dependents"}).empty()) d.wrong("neither .wait nor .launch_dependents");
+  if (d.take_any({"wait", "launch_dependents"}).empty()) d.wrong("must be .wait or .launch_dependents");
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ void decode_cluster_barrier(Decoder& d) {
     op.releases = !d.take("relaxed");
     d.take("release");
   } else {
-    if (!d.take("wait")) d.wrong("neither .arrive nor .wait");
+    if (!d.take("wait")) d.wrong("must be .arrive or .wait");
     op.run = wait;
     op.acquires = true;
     d.take("acquire");

@@ -146,7 +146,7 @@ Handlers comparison(Decoder& d, Op& op, Type type) {
   const std::string_view compare = d.take_any({"eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs",
                                                "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"});
   const Handlers handlers = handlers_of(type, compare);
-  if (!handlers.predicate) d.wrong("there is no such comparison for this type");
+  if (!handlers.predicate) d.wrong("this comparison does not exist for this type");
   const std::string_view combine = d.take_any({"and", "or", "xor"});
   const Combine how = combine == "and"   ? Combine::with_and
                       : combine == "or"  ? Combine::with_or

@@ -40,7 +40,7 @@ void stop(Decoder& d) {
   op.run = [](Warp& warp, const Op&) {
     const bool is_trap = warp.block->kernel().instructions[warp.current]->opcode == "trap";
     report(FindingKind::trap, warp, std::countr_zero(warp.active),
-           is_trap ? "the kernel stops itself" : "a breakpoint, and there is no debugger");
+           is_trap ? "the kernel executed trap" : "breakpoint without a debugger");
   };
   d.emit(op);
 }
@@ -64,12 +64,12 @@ void bar(Decoder& d) {
   Op op;
   op.flow = Flow::barrier;
   const std::string_view what = d.take_any({"sync", "arrive", "red"});
-  if (what.empty()) d.wrong("neither .sync, .arrive nor .red");
+  if (what.empty()) d.wrong("must be .sync, .arrive or .red");
   op.run = what == "arrive" ? arrive<false> : arrive<true>;
   size_t first = 0, last = d.operands();
   if (what == "red") {
     const std::string_view name = d.take_any({"popc", "and", "or"});
-    if (name.empty()) d.wrong("neither .popc, .and nor .or");
+    if (name.empty()) d.wrong("must be .popc, .and or .or");
     op.immediate = static_cast<int64_t>(name == "popc"  ? Reduction::count
                                         : name == "and" ? Reduction::all
                                                         : Reduction::any);

@@ -26,7 +26,7 @@ uint64_t address_of(const Warp& warp, const Op& op, int lane) {
   const uint64_t address = warp.lanes<uint64_t>(op.slot[kAddress])[lane];
   if (op.space == Space::generic && (address & kWindowMask) != kSharedWindow)
     report(FindingKind::out_of_bounds, warp, lane,
-           str("an mbarrier at ", describe_address(warp, address), ", which is not in shared memory"));
+           str("an mbarrier at ", describe_address(warp, address), ", must be in shared memory"));
   return address;
 }
 
@@ -135,18 +135,19 @@ void decode_arrive(Decoder& d, Op op) {
   d.take("release");
   d.take_any({"cta", "cluster"});
   const bool is_sunk = d.operand(0).name == "_";
-  if (op.space == Space::cluster && !is_sunk) d.wrong("an arrival at another block's gives no state");
+  if (op.space == Space::cluster && !is_sunk)
+    d.wrong("an arrival at another block's mbarrier returns no state");
   op.slot[kResult] = is_sunk ? kNowhere : d.result(0, kB64);
   op.slot[kAddress] = d.whole_address(1);
   op.slot[kValue] = d.operands() > 2 ? d.read(2, kU32) : d.literal(4, 1);
-  if ((op.count & kAnnounces) && d.operands() < 3) d.wrong("the count of bytes is missing");
+  if ((op.count & kAnnounces) && d.operands() < 3) d.wrong("the byte count is missing");
   d.emit(op);
 }
 
 // test_wait and try_wait, which may have a hint of how long to wait.
 void decode_wait(Decoder& d, Op op, bool tries) {
   if (tries) d.need_sm_90();
-  if (op.space == Space::cluster) d.wrong("only the block's own can be waited for");
+  if (op.space == Space::cluster) d.wrong("only an mbarrier of the own block can be waited for");
   const bool by_parity = d.take("parity");
   op.flow = Flow::poll;
   op.run = by_parity ? (tries ? ask<true, true> : ask<true, false>)
@@ -158,7 +159,7 @@ void decode_wait(Decoder& d, Op op, bool tries) {
   op.slot[kAddress] = d.whole_address(1);
   op.slot[kValue] = d.read(2, by_parity ? kU32 : kB64);
   if (d.operands() > 3) {
-    if (!tries) d.wrong("only try_wait takes a hint of time");
+    if (!tries) d.wrong("only try_wait accepts a time hint");
     d.read(3, kU32);
   }
   d.emit(op);

@@ -89,7 +89,7 @@ void check_agreement(Warp& warp, const Op& op, const Places& places) {
       const T value = static_cast<T>(warp.lanes<Register>(op.slot[e])[lane]);
       if (std::memcmp(places.data[lane] + e * sizeof(T), &value, sizeof(T)) != 0)
         report(FindingKind::colliding_writes, warp, lane,
-               "another lane writes another value to the same place");
+               "another lane writes a different value to the same address");
     });
 }
 
@@ -175,7 +175,8 @@ void decode_access(Decoder& d, bool is_load) {
   const std::string_view vector = d.take_any({"v2", "v4"});
   const Type type = d.take_type();
   const std::vector<Operand> parts = d.elements(is_load ? 0 : 1);
-  if (parts.size() != (vector == "v2" ? 2 : vector == "v4" ? 4 : 1)) d.wrong("the vector has another size");
+  if (parts.size() != (vector == "v2" ? 2 : vector == "v4" ? 4 : 1))
+    d.wrong("the vector has a different size");
   op.count = static_cast<uint8_t>(parts.size());
   uint32_t width = register_bytes(type);
   for (const Operand& part : parts) width = std::max(width, d.width_of(part.name));

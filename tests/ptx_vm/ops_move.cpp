@@ -50,7 +50,7 @@ void mov_list(Decoder& d, Type type, bool packs) {
   else if (type.bytes == 4 && part_bytes == 2)
     op.run = packs ? pack<uint32_t, uint16_t> : unpack<uint32_t, uint16_t>;
   else
-    d.wrong("these parts do not make up the type");
+    d.wrong("the parts do not make up the type");
   size_t at = 0;
   if (packs) op.slot[at++] = d.result(0, type);
   for (const Operand& o : parts) op.slot[at++] = packs ? d.read(o, part) : d.register_of(o, part_bytes);

@@ -84,7 +84,7 @@ void decode_matrices(Decoder& d, bool is_load) {
   if (!d.take("shared") && !d.take("shared::cta")) d.wrong("only .shared is supported");
   const std::string_view many = d.take_any({"x1", "x2", "x4"});
   op.count = many == "x4" ? 4 : many == "x2" ? 2 : 1;
-  if (many.empty()) d.wrong("neither .x1, .x2 nor .x4");
+  if (many.empty()) d.wrong("must be .x1, .x2 or .x4");
   const bool transposed = d.take("trans");
   op.run = is_load ? (transposed ? load_matrices<true> : load_matrices<false>)
                    : (transposed ? store_matrices<true> : store_matrices<false>);
@@ -93,7 +93,7 @@ void decode_matrices(Decoder& d, bool is_load) {
   for (size_t i = 0; i < registers.size(); ++i)
     op.slot[i] = is_load ? d.register_of(registers[i], 4) : d.read(registers[i], kB32);
   d.address(op, is_load ? 1 : 0, kBase, Space::shared);
-  if (op.space != Space::shared) d.wrong("the address is not of shared memory");
+  if (op.space != Space::shared) d.wrong("the address must be in shared memory");
   d.emit(op);
 }
 

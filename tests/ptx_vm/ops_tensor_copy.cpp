@@ -37,7 +37,7 @@ struct Box {
 TensorMap map_at(Warp& warp, int lane, uint64_t address) {
   if (address % kMapAlignment)
     report(FindingKind::misaligned_access, warp, lane,
-           str("a tensor map at ", describe_address(warp, address), ", not at a multiple of 64"));
+           str("a tensor map at ", describe_address(warp, address), ", must be at a multiple of 64"));
   const unsigned char* data = nullptr;
   if ((address & kWindowMask) == kParamWindow) {
     const std::vector<unsigned char>& parameters = warp.block->launch->parameters;
@@ -51,7 +51,7 @@ TensorMap map_at(Warp& warp, int lane, uint64_t address) {
   if (!data)
     report(FindingKind::out_of_bounds, warp, lane, str("a tensor map at ", describe_address(warp, address)));
   const std::optional<TensorMap> map = unpack_tensor_map(data);
-  if (!map) bad_map(warp, lane, str("no tensor map lies at ", describe_address(warp, address)));
+  if (!map) bad_map(warp, lane, str("there is no tensor map at ", describe_address(warp, address)));
   return *map;
 }
 
@@ -67,9 +67,9 @@ Box box_of(Warp& warp, const Op& op, int lane) {
   const uint32_t* slots = &warp.block->kernel().slot_lists[static_cast<size_t>(op.immediate)];
   for (uint32_t d = 0; d < op.count; ++d) box.at[d] = warp.lanes<int32_t>(slots[d])[lane];
   if (box.shared % kBoxAlignment)
-    report(
-        FindingKind::misaligned_access, warp, lane,
-        str("a box at ", describe_address(warp, box.shared | kSharedWindow), ", not at a multiple of 128"));
+    report(FindingKind::misaligned_access, warp, lane,
+           str("a box at ", describe_address(warp, box.shared | kSharedWindow),
+               ", must be at a multiple of 128"));
   return box;
 }
 
@@ -150,7 +150,7 @@ void store_boxes(Warp& warp, const Op& op) {
     Combine combine = nullptr;
     if (op.slot[kReduction] != kNowhere) {
       combine = combine_of(kReductions[op.slot[kReduction]], box.map.element);
-      if (!combine) bad_map(warp, lane, "the reduction does not exist for the map's type");
+      if (!combine) bad_map(warp, lane, "the reduction does not exist for the type of the map");
     }
     check_reduction(warp, lane, op.slot[kReduction], box.map.element, box.map.base);
     issue_store(
@@ -193,13 +193,13 @@ void decode_tensor_copy(Decoder& d, bool reduces) {
   const bool prefetches = d.take("prefetch");
   const std::string_view opcode = d.instruction().opcode;
   const bool loads = !prefetches && opcode.find(".global.shared::cta") == opcode.npos;
-  if (!d.take("global")) d.wrong("the tensor lies in .global");
+  if (!d.take("global")) d.wrong("the tensor must be in .global");
   if (prefetches) {
     if (!d.take("L2")) d.wrong("only .L2 exists");
     op.run = check_maps;
     take_tensor(d, op, 0);
   } else if (loads) {
-    if (!d.take("shared::cluster") && !d.take("shared::cta")) d.wrong("the box lies in shared memory");
+    if (!d.take("shared::cluster") && !d.take("shared::cta")) d.wrong("the box must be in shared memory");
     if (!d.take("mbarrier::complete_tx::bytes")) d.wrong("only .mbarrier::complete_tx::bytes exists");
     op.run = load_boxes;
     op.slot[kShared] = d.whole_address(0);

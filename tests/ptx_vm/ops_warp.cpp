@@ -64,7 +64,7 @@ void shuffle(Warp& warp, const Op& op) {
       if (!(warp.active >> source & 1)) [[unlikely]]
         report(FindingKind::shuffle_mask, warp, lane,
                str("reads from lane ", source, ", which ",
-                   warp.live >> source & 1 ? "does not take part" : "has exited"));
+                   warp.live >> source & 1 ? "does not participate" : "has exited"));
       result[lane] = a[source];
     });
   write_lanes<uint32_t>(warp, op.slot[0], [&](int l) { return result[l]; });

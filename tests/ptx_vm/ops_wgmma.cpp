@@ -90,7 +90,7 @@ uint64_t same_in_all_lanes(Warp& warp, uint32_t slot) {
   const auto* values = warp.lanes<uint64_t>(slot);
   for (int lane = 1; lane < kLanes; ++lane)
     if (values[lane] != values[0])
-      report(FindingKind::matrix_descriptor, warp, lane, "the lane has another descriptor than lane 0");
+      report(FindingKind::matrix_descriptor, warp, lane, "the descriptor differs from lane 0's");
   return values[0];
 }
 
@@ -99,10 +99,10 @@ void check_descriptor(const Warp& warp, const char* matrix, uint64_t bits, bool 
   const auto wrong = [&](const std::string& why) {
     report(FindingKind::matrix_descriptor, warp, 0, str("of ", matrix, ", 0x", std::hex, bits, ", ", why));
   };
-  if (pack(m) != bits) wrong("has bits set that mean nothing");
+  if (pack(m) != bits) wrong("has reserved bits set");
   if (!begins_at_a_pattern(m))
     wrong(str("begins at byte ", m.start % pattern_bytes(m.swizzle), " of a swizzle pattern of ",
-              pattern_bytes(m.swizzle), " bytes that begins at a multiple of its size"));
+              pattern_bytes(m.swizzle), " bytes, must begin in its first row"));
   if (!stays_in_rows(m, transposed, count))
     wrong(str("begins at byte ", m.start % row_bytes(m.swizzle),
               " of a row of the pattern, and runs beyond its ", row_bytes(m.swizzle), " bytes"));
@@ -118,7 +118,7 @@ void issue(Warp& warp, const Op& op) {
                    form.columns());
   const uint32_t scale = warp.predicate(op.slot[kScale]);
   if (scale != 0 && scale != kAllLanes)
-    report(FindingKind::divergent_warpgroup, warp, 0, "not all lanes agree on whether to add to D");
+    report(FindingKind::divergent_warpgroup, warp, 0, "the lanes disagree on whether to add to D");
   operands[kScale] = scale & 1;
   step_together(warp, operands);
   Products& products = products_of(warp);
@@ -212,9 +212,9 @@ void setmaxnreg(Decoder& d) {
     d.wrong("only .inc and .dec with .sync.aligned.u32 are supported");
   const uint64_t each = d.integer(0);
   if (each < 24 || each > 256 || each % 8)
-    d.wrong(str(each, " registers; a multiple of 8 from 24 to 256 is needed"));
+    d.wrong(str(each, " registers, must be a multiple of 8 from 24 to 256"));
   if (!d.has_register_budget())
-    d.wrong("does nothing in a kernel without .maxntid and .minnctapersm (__launch_bounds__ with both)");
+    d.wrong("has no effect in a kernel without .maxntid and .minnctapersm (__launch_bounds__ with both)");
   op.immediate = static_cast<int64_t>(each);
   op.run = what == "inc" ? set_registers<true> : set_registers<false>;
   d.emit(op);

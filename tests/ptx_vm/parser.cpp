@@ -159,7 +159,7 @@ class Parser {
       } else if (is(".maxnreg") || is(".maxclusterrank") || is(".noreturn")) {
         if (take().text != ".noreturn") integer();
       } else {
-        wrong("unknown directive of a function");
+        wrong("unknown function directive");
       }
     }
     if (!accept(";")) {
@@ -349,7 +349,7 @@ int architecture_of(const Module& module) {
   int number = 0;
   if (module.target.starts_with("sm_"))
     std::from_chars(module.target.data() + 3, module.target.data() + module.target.size(), number);
-  check(number, "the PTX names no architecture, but ", module.target);
+  check(number, "the PTX target is not an architecture: ", module.target);
   return number;
 }
 

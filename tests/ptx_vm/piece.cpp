@@ -11,7 +11,7 @@ Piece piece_of(const void* data, size_t bytes) {
 }
 
 std::string name_of(const Piece& p) {
-  return p.home() ? describe_address(reinterpret_cast<uint64_t>(p.data)) : "memory of the host";
+  return p.home() ? describe_address(reinterpret_cast<uint64_t>(p.data)) : "host memory";
 }
 
 void check_range(const Piece& p, const char* what) {
@@ -19,7 +19,7 @@ void check_range(const Piece& p, const char* what) {
   check(p.width <= p.pitch || p.height <= 1, what, " of rows of ", p.width, " bytes, ", p.pitch, " apart");
   if (!a) return;
   const uint64_t offset = reinterpret_cast<uint64_t>(p.data) - a->begin;
-  check(a->is_live, what, " touches ", a->name, ", which is freed");
+  check(a->is_live, what, " touches ", a->name, ", which has been freed");
   check(p.extent() <= a->bytes - offset, what, " of ", p.extent(), " bytes from byte ", offset, " of ",
         a->name);
 }
@@ -29,7 +29,7 @@ void touch(const Piece& p, Past& past, bool writes) {
   if (!a || !p.bytes()) return;
   if (!a->is_live)
     report_operation(FindingKind::use_after_free, past.now().what,
-                     str("touches ", name_of(p), ", which is freed"));
+                     str("touches ", name_of(p), ", which has been freed"));
   if (!options().finds_races) return;
   if (!past.holds(a->made_by))
     report_operation(FindingKind::stream_race, past.now().what,

@@ -28,7 +28,7 @@ uint32_t next_epoch = 1;
                                                                     : FindingKind::global_race;
   const int lane = now_lane == Stamp::kManyLanes ? std::countr_zero(warp.active) : static_cast<int>(now_lane);
   report(kind, warp, lane,
-         str(warp.is_async ? "the work issued here " : "", writes ? "writes " : "reads ",
+         str(warp.is_async ? "the asynchronous work issued here " : "", writes ? "writes " : "reads ",
              describe_address(warp, address), ", which ",
              past.serial ? describe_actor(warp, past.serial, static_cast<int>(past.lane()), past.op())
                          : describe_past(past.mark),
@@ -57,7 +57,7 @@ Mark Epochs::next_mark() { return Mark{next_epoch} << kEpochShift; }
 
 uint32_t Epochs::add(Epoch epoch) {
   check(next_epoch != ~uint32_t{0},
-        "this process has run 2^32 stretches between synchronisations; run fewer tests in it");
+        "this process has used all 2^32 epochs of the race detector; run fewer tests in one process");
   all_.push_back(epoch);
   return next_epoch++;
 }
@@ -299,7 +299,7 @@ void RaceShadow::check_proxy_fences(const Warp& actor, const Span& span) {
       report(FindingKind::missing_proxy_fence, actor, std::countr_zero(actor.active),
              str("reads ", describe_address(actor, span.address + (at - span.offset)), ", which ",
                  describe_actor(actor, write.serial, static_cast<int>(write.lane()), write.op()),
-                 " wrote, and no fence.proxy.async by that thread comes between"));
+                 " wrote, without a fence.proxy.async by that thread in between"));
     const int log_piece = chunk.is_striped() ? chunk.log_lane : chunk.log_cell;
     at = ((at >> log_piece) + 1) << log_piece;
   }

@@ -122,7 +122,7 @@ void check_float_add(const Warp& warp, int lane, uint64_t address) {
         return warp.block->kernel().name.find(name) != std::string::npos;
       }))
     report(FindingKind::float_atomic, warp, lane,
-           str("adds a float to ", describe_address(warp, address), " in an order that nothing fixes"));
+           str("adds a float to ", describe_address(warp, address), " in an undefined order"));
 }
 
 }  // namespace flatshard::ptx_vm

@@ -33,7 +33,7 @@ void RegisterPool::increase(Warp& warp, uint32_t each) {
   const uint32_t before = each_[static_cast<size_t>(warp.index)];
   if (each < before)
     report(FindingKind::register_pool, warp, 0,
-           str("increases the registers of a thread to ", each, ", which has ", before));
+           str("increases the registers per thread to ", each, ", which has ", before));
   if (grant({&warp, each})) return;
   warp.state = Warp::State::at_registers;
   waiting_.push_back({&warp, each});
@@ -43,7 +43,7 @@ void RegisterPool::decrease(Warp& warp, uint32_t each) {
   uint32_t& now = each_[static_cast<size_t>(warp.index)];
   if (each > now)
     report(FindingKind::register_pool, warp, 0,
-           str("decreases the registers of a thread to ", each, ", which has ", now));
+           str("decreases the registers per thread to ", each, ", which has ", now));
   free_ += static_cast<int64_t>(now - each) * kLanes;
   now = each;
   std::erase_if(waiting_, [&](const Request& request) {
@@ -59,8 +59,8 @@ std::string RegisterPool::describe(const Warp& warp) const {
       std::find_if(waiting_.begin(), waiting_.end(), [&](const Request& r) { return r.warp == &warp; });
   if (found == waiting_.end()) return "";
   const uint32_t each = each_[static_cast<size_t>(warp.index)];
-  return str(", which waits for ", found->each, " registers a thread; it has ", each, ", and of the ",
-             (found->each - each) * kLanes, " more that the warp needs ", free_, " are free");
+  return str(", which waits for ", found->each, " registers per thread; it has ", each, ", and of the ",
+             (found->each - each) * kLanes, " more that the warp needs, ", free_, " are free");
 }
 
 }  // namespace flatshard::ptx_vm

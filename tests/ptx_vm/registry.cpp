@@ -84,7 +84,7 @@ const Module* Code::best_for(int arch) {
 const Function& function_of(const Module& module, std::string_view name) {
   for (const Function& f : module.functions)
     if (f.name == name && f.has_body) return f;
-  fail(str("the PTX has no function ", name));
+  fail(str("the PTX does not define ", name));
 }
 
 const Kernel& kernel_of(Entry& entry, const Module& module) {
@@ -98,10 +98,10 @@ const Kernel& kernel_of(Entry& entry, const Module& module) {
 
 const Kernel& kernel_of(const void* host_stub) {
   const auto found = registry().entries.find(host_stub);
-  check(found != registry().entries.end(), "this function is no kernel: nothing is registered for it");
+  check(found != registry().entries.end(), "not a kernel: no kernel is registered for this function");
   Entry& entry = found->second;
   const Module* module = entry.code->best_for(options().arch);
-  check(module, "the device is sm_", options().arch, ", and there is no code for it of ",
+  check(module, "the device is sm_", options().arch, ", for which there is no code of ",
         demangled(entry.name), ", only for ", entry.code->modules.begin()->second->target);
   return kernel_of(entry, *module);
 }

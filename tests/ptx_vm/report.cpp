@@ -41,7 +41,7 @@ std::string_view name_of(FindingKind kind) {
     case FindingKind::misaligned_access:
       return "misaligned access";
     case FindingKind::uninitialised_read:
-      return "uninitialised read";
+      return "uninitialized read";
     case FindingKind::async_in_flight:
       return "asynchronous copy in flight";
     case FindingKind::shared_race:
@@ -63,13 +63,13 @@ std::string_view name_of(FindingKind kind) {
     case FindingKind::shuffle_mask:
       return "shuffle mask";
     case FindingKind::mbarrier_misuse:
-      return "misuse of an mbarrier";
+      return "mbarrier misuse";
     case FindingKind::early_read:
       return "early read of asynchronous work";
     case FindingKind::async_race:
       return "race with asynchronous work";
     case FindingKind::cluster_exit:
-      return "end of a block of a cluster";
+      return "cluster block exited early";
     case FindingKind::tensor_map:
       return "tensor map";
     case FindingKind::divergent_warpgroup:
@@ -89,7 +89,7 @@ std::string_view name_of(FindingKind kind) {
     case FindingKind::launch_limit:
       return "launch limit";
     case FindingKind::host_changed_source:
-      return "changed source of a copy";
+      return "copy source modified";
     case FindingKind::float_atomic:
       return "float atomic";
     case FindingKind::trap:

@@ -23,7 +23,7 @@ cudaError_t attempt(Work&& work) {
 Queue& queue_of(const void* stream) {
   if (stream == cudaStreamLegacy) stream = nullptr;
   Queue* queue = streams().find(stream);
-  if (!queue) throw CallError(cudaErrorInvalidResourceHandle, "this is no stream, or one that is destroyed");
+  if (!queue) throw CallError(cudaErrorInvalidResourceHandle, "not a stream, or a destroyed one");
   return *queue;
 }
 
@@ -82,7 +82,8 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return attempt([&] {
     Queue& queue = queue_of(stream);
     refuse_captured(queue, "cudaStreamQuery");
-    if (!streams().poll(queue.milestone())) throw CallError(cudaErrorNotReady, "the stream has work");
+    if (!streams().poll(queue.milestone()))
+      throw CallError(cudaErrorNotReady, "the stream has unfinished work");
   });
 }
 

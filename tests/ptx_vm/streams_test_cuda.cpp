@@ -183,7 +183,7 @@ TEST_CASE("a host function that calls CUDA is an error") {
   }
 }
 
-TEST_CASE("a copy reads pinned memory when it runs, other memory of the host at the call") {
+TEST_CASE("a copy reads pinned memory when it runs, other host memory at the call") {
   Log log(WorkOrder::comm_late);
   int *pinned = nullptr, *device = nullptr, pageable = 1;
   cudaMallocHost(reinterpret_cast<void**>(&pinned), sizeof(int));

@@ -232,5 +232,5 @@ TEST_CASE("a tensor map of another rank, or none, is a finding at the copy") {
   load_without_map();
   found = take_findings();
   REQUIRE(found.size() == 1);
-  CHECK(found[0].text.find("no tensor map lies at byte 128 of the kernel's") != std::string::npos);
+  CHECK(found[0].text.find("there is no tensor map at byte 128 of the kernel's") != std::string::npos);
 }

@@ -27,14 +27,15 @@ std::string broken_rule(CUtensorMap* to, CUtensorMapDataType type, cuuint32_t ra
   if (!to || reinterpret_cast<uint64_t>(to) % 64) return "the map's address is not a multiple of 64";
   if (rank < 1 || rank > TensorMap::kMaxRank) return str("rank ", rank, " is not 1 to 5");
   if (static_cast<int>(type) > CU_TENSOR_MAP_DATA_TYPE_BFLOAT16)
-    return str("the PTX VM does not know data type ", static_cast<int>(type));
-  if (interleave != CU_TENSOR_MAP_INTERLEAVE_NONE) return "the PTX VM knows no interleaved tensors";
+    return str("the PTX machine does not support data type ", static_cast<int>(type));
+  if (interleave != CU_TENSOR_MAP_INTERLEAVE_NONE)
+    return "the PTX machine does not support interleaved tensors";
   if (static_cast<int>(swizzle) > CU_TENSOR_MAP_SWIZZLE_128B)
-    return str("the PTX VM does not know swizzle ", static_cast<int>(swizzle));
-  if (fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) return "the PTX VM fills with zeros alone";
+    return str("the PTX machine does not support swizzle ", static_cast<int>(swizzle));
+  if (fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) return "the PTX machine supports zero fill only";
   for (uint32_t d = 0; d < rank; ++d)
     if (element_strides[d] != 1)
-      return str("the PTX VM knows no element strides but 1, that of dimension ", d, " is ",
+      return str("the PTX machine supports element stride 1 only; the stride of dimension ", d, " is ",
                  element_strides[d]);
   return "";
 }

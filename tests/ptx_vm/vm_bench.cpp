@@ -47,8 +47,7 @@ double ratio(double a, double b) { return b == 0 ? 1 : a / b; }
 double ratio(uint64_t a, uint64_t b) { return ratio(static_cast<double>(a), static_cast<double>(b)); }
 
 void print_head(int width) {
-  std::printf(
-      "Times what is least: bytes that the op must move, sectors of 32 bytes, turns of the banks.\n\n");
+  std::printf("Multiples of the minimum: bytes moved, 32-byte sectors, shared-memory bank cycles.\n\n");
   std::printf("%-*s %12s %6s %8s %10s %8s %6s %10s\n", width, "", "warp instr", "M/s", "touched", "requested",
               "sectors", "banks", "shared B");
 }
@@ -101,10 +100,10 @@ void print_lines(const Case& c) {
                                     kernel.kernel->instructions[i]->opcode);
       if (op.sectors > op.least_sectors)
         lines.push_back({op.sectors - op.least_sectors,
-                         str(where, ": ", op.sectors, " sectors, ", op.least_sectors, " would do")});
+                         str(where, ": ", op.sectors, " sectors, ", op.least_sectors, " needed")});
       if (op.waves > op.least_waves)
         lines.push_back({op.waves - op.least_waves,
-                         str(where, ": ", op.waves, " turns of the banks, ", op.least_waves, " would do")});
+                         str(where, ": ", op.waves, " bank cycles, ", op.least_waves, " needed")});
     }
   std::stable_sort(lines.begin(), lines.end(),
                    [](const Line& a, const Line& b) { return a.too_many > b.too_many; });
@@ -155,13 +154,13 @@ int run(const std::vector<std::string>& words, bool list, bool opcodes) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Counts what the CUDA twins cost, on the PTX machine: no GPU is needed.");
+  CLI::App app("Counts the costs of the CUDA kernels on the PTX machine, without a GPU.");
   std::vector<std::string> words;
   bool list = false, opcodes = false;
-  app.add_option("filter", words, "words that a case's line must all hold, such as: rmsnorm bf16");
-  app.add_flag("--list", list, "print the cases and stop");
-  app.add_flag("--opcodes", opcodes,
-               "how often each opcode is executed, instead of the lines that waste most");
+  app.add_option("filter", words,
+                 "run only cases whose line contains all of these words, such as: rmsnorm bf16");
+  app.add_flag("--list", list, "print the cases and exit");
+  app.add_flag("--opcodes", opcodes, "print the count of each opcode instead of the most wasteful lines");
   try {
     app.parse(argc, argv);
     return run(words, list, opcodes);

@@ -45,17 +45,17 @@ uint32_t block_lanes(const Warp& warp) {
   if (kernel.code[group.pc].flow == Flow::barrier)
     report(FindingKind::divergent_barrier, warp, lane,
            str("only lanes ", std::hex, group.mask, " of the warp's ", block_lanes(warp),
-               " came to the barrier"));
+               " reached the barrier"));
   if (kernel.code[group.pc].flow == Flow::whole_warp)
     report(FindingKind::divergent_warp, warp, lane,
-           str("only lanes ", std::hex, group.mask, " of the warp came, which must do this with all 32"));
+           str("only lanes ", std::hex, group.mask, " of the warp execute this together, must be all 32"));
   std::string others;
   for (const Group& other : warp.groups)
     if (other.pc != group.pc)
       others += str("; lanes ", std::hex, other.mask, " wait at ", kernel.where(other.pc));
   const uint32_t named = warp.lanes<uint32_t>(kernel.code[group.pc].slot[5])[lane];
   report(FindingKind::shuffle_mask, warp, lane,
-         str("mask ", std::hex, named, " names lanes ", named & warp.live & ~group.mask, " that do not come",
+         str("mask ", std::hex, named, " names lanes ", named & warp.live & ~group.mask, " that never arrive",
              others));
 }
 

@@ -35,7 +35,7 @@ void Products::report_use(Warp& warp, uint32_t slot) const {
     return holds(p.form->d, slot) || holds(p.form->a, slot);
   });
   report(FindingKind::in_flight_register, warp, first_lane(warp),
-         str("uses a register that the product at ", kernel.where(user->op),
+         str("accesses a register that the product at ", kernel.where(user->op),
              holds(user->form->d, slot) ? " accumulates in" : " reads",
              ", before wgmma.wait_group has waited for it"));
 }
@@ -111,24 +111,25 @@ void Warpgroup::step(Warp& warp, std::array<uint64_t, 3> same) {
   Block& block = *warp.block;
   const int first_warp = warp.index / kWarps * kWarps;
   if (first_warp + kWarps > static_cast<int>(block.warps.size()))
-    report(FindingKind::divergent_warpgroup, warp, 0,
-           str("a warpgroup is four warps, from a multiple of four on; the block has ", block.warps.size()));
+    report(
+        FindingKind::divergent_warpgroup, warp, 0,
+        str("a warpgroup is four warps, starting at a multiple of four; the block has ", block.warps.size()));
   uint64_t& done = done_[static_cast<size_t>(warp.index - first_warp)];
   if (done - first_ == steps_.size()) steps_.push_back({warp.current, same, warp.index});
   const Step& step = steps_[done - first_];
   if (step.op != warp.current)
-    report(FindingKind::divergent_warpgroup, warp, 0,
-           str("warp ", step.warp, " of the same warpgroup went to ", block.kernel().where(step.op),
-               " instead"));
+    report(
+        FindingKind::divergent_warpgroup, warp, 0,
+        str("warp ", step.warp, " of the same warpgroup is at ", block.kernel().where(step.op), " instead"));
   if (step.same != same)
     report(FindingKind::divergent_warpgroup, warp, 0,
-           str("warp ", step.warp, " of the same warpgroup has other operands here"));
+           str("warp ", step.warp, " of the same warpgroup has different operands here"));
   ++done;
   for (int w = first_warp; w < first_warp + kWarps; ++w)
     if (block.warps[static_cast<size_t>(w)].state == Warp::State::ended &&
         done_[static_cast<size_t>(w - first_warp)] < done)
       report(FindingKind::divergent_warpgroup, warp, 0,
-             str("warp ", w, " of the same warpgroup has ended without coming here"));
+             str("warp ", w, " of the same warpgroup has exited without reaching this instruction"));
   while (*std::min_element(done_.begin(), done_.end()) > first_) {
     steps_.pop_front();
     ++first_;
@@ -145,7 +146,7 @@ void end_of_warp(Warp& warp) {
   Warp& other = block.warps[static_cast<size_t>(group.steps_[done].warp)];
   other.current = group.steps_[done].op;
   report(FindingKind::divergent_warpgroup, other, 0,
-         str("warp ", warp.index, " of the same warpgroup ends without coming here"));
+         str("warp ", warp.index, " of the same warpgroup exits without reaching this instruction"));
 }
 
 }  // namespace flatshard::ptx_vm

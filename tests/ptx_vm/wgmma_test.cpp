@@ -352,7 +352,7 @@ TEST_CASE("warpgroups trade registers, within those that the block began with") 
   check_found(replaced(body, decrease, "shr.u32 %r6, %r30, 5;\nsetp.ne.u32 %p2, %r6, 2;\n@%p2 " + decrease),
               divergent_warpgroup, {"@%p2 setmaxnreg"}, kAll);
   const std::string odd = replaced(body, decrease, "setmaxnreg.dec.sync.aligned.u32 236;");
-  CHECK(test::error_of([&] { run_ptx(odd, kAll); }).find("236 registers; a multiple of 8") !=
+  CHECK(test::error_of([&] { run_ptx(odd, kAll); }).find("236 registers, must be a multiple of 8") !=
         std::string::npos);
   const void* stub = register_ptx(
       ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry test() {\n" + decrease + " ret; }");
