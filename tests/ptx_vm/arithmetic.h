@@ -1,5 +1,5 @@
 #pragma once
-// The handlers of arithmetic, by name and type; null where an operation does not exist for a type.
+// Handlers of arithmetic ops, by name and type; null if an operation does not exist for a type.
 
 #include "tests/ptx_vm/decode.h"
 #include "tests/ptx_vm/numbers.h"
@@ -8,9 +8,9 @@ namespace flatshard::ptx_vm {
 
 // name: "add", "mul.lo", "mad.wide", ...
 Handler integer_handler(std::string_view name, Type type);
-// Of f32 and f64.
+// For f32 and f64.
 Handler float_handler(std::string_view name, Type type, bool flushes, bool saturates, Rounding rounding);
-// Of f16, bf16 and pairs of them.
+// For f16, bf16 and pairs of them.
 Handler half_handler(std::string_view name, Type type);
 
 }  // namespace flatshard::ptx_vm

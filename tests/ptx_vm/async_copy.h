@@ -1,8 +1,8 @@
 #pragma once
-// Copies from global to shared memory that go on while the lane that began them does: cp.async. What they
-// read is captured when they begin; their bytes in shared memory are in flight, for nobody to touch, until
-// the lane waits, and are written by the lane at that moment. So others still need a barrier behind the wait.
-// Copies that a block never waited for end with it.
+// cp.async: copies from global to shared memory that run concurrently with the lane that issues them. The
+// source is read at issue. The target bytes are in flight, and may not be accessed, until the lane waits; the
+// lane then writes them. Other lanes therefore still need a barrier after the wait. Copies that are never
+// waited for end with the block.
 
 #include <array>
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace flatshard::ptx_vm {
 struct Warp;
 struct Places;
 
-// Of one instruction: a piece for each lane.
+// The copies of one instruction, one per lane.
 struct AsyncCopy {
   const Op* op;
   uint32_t bytes;       // of a piece
@@ -29,24 +29,24 @@ struct AsyncCopy {
 
 struct AsyncCopies {
   std::vector<AsyncCopy> in_flight;
-  std::array<uint32_t, kLanes> groups{};  // committed so far, by each lane
-  uint64_t begun = 0;                     // copies so far
-  uint32_t waited_at = 0;                 // the warp's time when its lanes last ended some
+  std::array<uint32_t, kLanes> groups{};  // committed groups, by lane
+  uint64_t begun = 0;                     // copies issued so far
+  uint32_t waited_at = 0;                 // the warp's time when a wait last completed copies
 };
 
-// A copy of the warp that is to begin: its data are zero until they are captured.
+// A new copy of the warp; its data are zero until captured.
 AsyncCopy& add_copy(Warp& warp, const Op& op, uint32_t bytes, uint32_t lanes);
-// Begins it, to places that were checked as if they were written now.
+// Issues it. The targets have been checked like writes.
 void begin(Warp& warp, AsyncCopy& copy, const Places& to);
-// Active lanes wait for their copies, but for those of the latest `groups` groups; without a commit for all.
+// Active lanes wait for their copies, except those of the latest `groups` groups.
 void wait_for_groups(Warp& warp, uint32_t groups);
 void wait_for_all(Warp& warp);
 
-// Work does what the lane's wait for its first `count` copies would.
+// Asynchronous work completes the lane's first `count` copies, as a wait by the lane would.
 void finish_copies(Warp& owner, int lane, uint64_t count, Warp& actor);
 
-// Who copies to [address, address + bytes) of the block's shared memory: "block (0,0,0) warp 1 lane 2 at
-// F:9".
+// The issuer of the copy to [address, address + bytes) of the block's shared memory: "block (0,0,0) warp 1
+// lane 2 at F:9".
 std::string describe_copy_to(const Warp& warp, uint64_t address, uint32_t bytes);
 
 }  // namespace flatshard::ptx_vm

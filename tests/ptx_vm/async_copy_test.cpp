@@ -51,7 +51,7 @@ TEST_CASE("an asynchronous copy has arrived once its lane has waited") {
               [](uint64_t) { return word(16); });
 }
 
-TEST_CASE("what an asynchronous copy does not read is zero") {
+TEST_CASE("the bytes that an asynchronous copy does not read are zero") {
   const std::string wait = "cp.async.wait_all; ld.shared.v4.u32 {%r1, %r2, %r3, %r4}, [%r5];";
   // Lane l reads l bytes of its 16, at most 16: word 1 holds bytes 4 ... 7.
   check_lanes(kSetup + "min.u32 %r7, %r30, 16; cp.async.cg.shared.global [%r5], [%rd6], 16, %r7;" + wait +
@@ -91,7 +91,7 @@ TEST_CASE("a wait for groups leaves the latest ones in flight") {
   CHECK(early("cp.async.wait_group 0; ld.shared.u32 %r0, [%r5+8];") == FindingKind::async_in_flight);
 }
 
-TEST_CASE("groups are counted by each lane for itself") {
+TEST_CASE("each lane counts its own groups") {
   // Lanes from 16 on commit once more, so that for them one group more is behind the latest.
   const std::string body = kSetup + R"(
     cp.async.ca.shared.global [%r5], [%rd5], 4;
@@ -105,7 +105,7 @@ TEST_CASE("groups are counted by each lane for itself") {
   CHECK(finding_of(body + "@!%p1 ld.shared.u32 %r0, [%r5];").kind == FindingKind::async_in_flight);
 }
 
-TEST_CASE("bytes in flight are for nobody to touch, and the report says who copies them") {
+TEST_CASE("accessing bytes in flight is a finding that names the copy") {
   const std::string copy = kSetup + "cp.async.ca.shared.global [%r5], [%rd5], 4;";
   const Found read = finding_of(copy + "ld.shared.u16 %r0, [%r5+2];");
   CHECK(read.kind == FindingKind::async_in_flight);
@@ -123,7 +123,7 @@ TEST_CASE("bytes in flight are for nobody to touch, and the report says who copi
   check_lanes(copy + "st.shared.u32 [%r5+4], 9; ld.shared.u32 %r0, [%r5+4];", [](uint64_t) { return 9; });
 }
 
-TEST_CASE("a wait is the lane's own: others need a barrier behind it") {
+TEST_CASE("a wait covers only the lane's own copies: others need a barrier after it") {
   const std::string copy = kSetup + "cp.async.ca.shared.global [%r5], [%rd5], 4; cp.async.wait_all;";
   const std::string neighbour = "xor.b32 %r7, %r5, 16; ld.shared.u32 %r0, [%r7];";
   CHECK(finding_of(copy + neighbour).kind == FindingKind::warp_race);
@@ -138,7 +138,7 @@ TEST_CASE("a wait is the lane's own: others need a barrier behind it") {
   CHECK((kind == FindingKind::shared_race || kind == FindingKind::async_in_flight));
 }
 
-TEST_CASE("an asynchronous copy into what others still read is a race") {
+TEST_CASE("an asynchronous copy into memory that others still read is a race") {
   const std::string reads = kSetup +
                             "st.shared.u32 [%r5], 1; bar.warp.sync -1; xor.b32 %r7, %r5, 16; "
                             "ld.shared.u32 %r0, [%r7];";
@@ -147,7 +147,7 @@ TEST_CASE("an asynchronous copy into what others still read is a race") {
   check_lanes(reads + "bar.warp.sync -1;" + copy, [](uint64_t) { return 1; });
 }
 
-TEST_CASE("both sides of an asynchronous copy are checked when it begins") {
+TEST_CASE("source and target of an asynchronous copy are checked at issue") {
   const auto found = [](const std::string& copy) { return finding_of(kSetup + copy).kind; };
   CHECK(found("cp.async.cg.shared.global [%r5+8], [%rd6], 16;") == FindingKind::misaligned_access);
   CHECK(found("cp.async.cg.shared.global [%r5], [%rd5], 16;") == FindingKind::misaligned_access);
@@ -158,12 +158,12 @@ TEST_CASE("both sides of an asynchronous copy are checked when it begins") {
   CHECK(found("cp.async.cg.shared.global [tile], [%rd6], 16;") == FindingKind::colliding_writes);
 }
 
-TEST_CASE("copies that nobody waited for end with their block") {
+TEST_CASE("copies without a wait end with their block") {
   check_lanes(kSetup + "cp.async.cg.shared.global [%r5], [%rd6], 16; mov.u32 %r0, 3;",
               [](uint64_t) { return 3; });
 }
 
-TEST_CASE("forms of asynchronous copies that are not there are errors") {
+TEST_CASE("unsupported forms of asynchronous copies are errors") {
   const auto error = [](const std::string& body) { return test::error_of([&] { run_ptx(body); }); };
   CHECK(error("cp.async.cg.shared.global [tile], [source], 8;").find("does not copy 8 bytes at a time") !=
         std::string::npos);

@@ -1,6 +1,6 @@
 #pragma once
-// Kernels that copy one box of a tensor, for tests that compare with loops. The maps are made by the driver's
-// encoder.
+// Kernels that copy one box of a tensor, for tests that compare with plain loops. The driver API encodes the
+// tensor maps.
 
 #include <cstdint>
 #include <string>
@@ -10,17 +10,17 @@
 
 namespace flatshard::ptx_vm {
 
-// What the encoder says of the map: nothing, or the rule that it breaks.
+// The rule that the map violates according to the encoder, or nothing.
 std::string encode_error(const TensorMap& map);
 
-// The bytes of shared memory after the box at these coordinates was loaded to a multiple of 1024; `bytes` of
-// them, 0xff where nothing was loaded. Empty where the launch failed.
+// Loads the box at these coordinates to a multiple of 1024 in shared memory and returns `bytes` bytes of it,
+// 0xff where nothing was loaded. Empty if the launch failed.
 std::vector<unsigned char> load_box(const TensorMap& map, const Coordinates& at, uint32_t bytes);
 enum class Store { copy, add };
-// Stores these bytes of shared memory as the box at these coordinates.
+// Stores these bytes from shared memory as the box at these coordinates.
 void store_box(const TensorMap& map, const Coordinates& at, const std::vector<unsigned char>& shared,
                Store how);
-// Loads by a map of another rank than the instruction's, and from what is no map.
+// Loads with a map whose rank differs from the instruction's, and from memory that is not a map.
 void load_with_wrong_rank(const TensorMap& map);
 void load_without_map();
 

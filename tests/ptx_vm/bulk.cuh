@@ -1,5 +1,5 @@
 #pragma once
-// The instructions of sm_90a that samples use, one function each.
+// Wrappers of the sm_90a instructions that the samples use.
 
 #include <cstdint>
 
@@ -61,7 +61,7 @@ __device__ inline void bulk_store(void* to, const void* from, unsigned bytes) {
                "r"(shared_address(from)), "r"(bytes)
                : "memory");
 }
-// Of floats that are not negative: their bits have the same order.
+// For nonnegative floats, whose bit patterns are ordered like their values.
 __device__ inline void bulk_max(float* to, const float* from, unsigned bytes) {
   asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.max.u32 [%0], [%1], %2;" ::"l"(to),
                "r"(shared_address(from)), "r"(bytes)

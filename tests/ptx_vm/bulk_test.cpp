@@ -38,7 +38,7 @@ FindingKind kind_found(const std::string& body) {
 
 }  // namespace
 
-TEST_CASE("a bulk load brings bytes to shared memory and counts them at its mbarrier") {
+TEST_CASE("a bulk load copies to shared memory and counts its bytes at the mbarrier") {
   const std::string read = "ld.shared.u32 %r0, [tile+68];";
   const std::string load = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes";
   CHECK(alone(loaded(load + " [tile+64], [source+16], 32, [tile];", read)) == 0x17161514);
@@ -111,7 +111,7 @@ TEST_CASE("a bulk store writes global memory, or reduces it, type by type") {
               "ld.global.u32 %r0, [source+12];") == 0x400e0000);  // 1.5 + 2.25
 }
 
-TEST_CASE("groups of bulk stores are waited for one after the other") {
+TEST_CASE("groups of bulk stores complete in order") {
   const std::string two =
       "st.shared.v4.u32 [tile], {1, 1, 1, 1}; st.shared.v4.u32 [tile+16], {2, 2, 2, 2}; fence.proxy.async;\n"
       "cp.async.bulk.global.shared::cta.bulk_group [source], [tile], 16;\n"
@@ -139,7 +139,7 @@ TEST_CASE("groups of bulk stores are waited for one after the other") {
   }
 }
 
-TEST_CASE("what a bulk copy cannot do is found") {
+TEST_CASE("invalid bulk copies are found") {
   using enum FindingKind;
   const std::string load = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes";
   CHECK(kind_found(loaded(load + " [tile+64], [source+8], 32, [tile];", "")) == misaligned_access);
@@ -162,7 +162,7 @@ TEST_CASE("what a bulk copy cannot do is found") {
         float_atomic);
 }
 
-TEST_CASE("a block without a cluster is one of its own") {
+TEST_CASE("a block without a cluster is a cluster of one") {
   check_forms({
       {"mov.u32 %r0, %cluster_nctarank;", 1},
       {"mov.u32 %r0, %cluster_ctarank; add.u32 %r0, %r0, 1;", 1},
@@ -200,7 +200,7 @@ TEST_CASE("a block without a cluster is one of its own") {
   CHECK(kind_found("barrier.cluster.wait;") == barrier_count);
 }
 
-TEST_CASE("tensor copies of every rank ask for a map") {
+TEST_CASE("tensor copies of every rank require a map") {
   const auto asks = [](const std::string& copy) {
     CAPTURE(copy);
     CHECK(kind_found("mbarrier.init.shared::cta.b64 [tile], 1; fence.mbarrier_init.release.cluster;\n" +

@@ -1,5 +1,5 @@
 #pragma once
-// The states of bytes side by side (ByteState), looked at many at a time.
+// The states of contiguous bytes (ByteState), tested many at a time.
 
 #include <cstdint>
 #include <cstring>
@@ -8,7 +8,7 @@
 
 namespace flatshard::ptx_vm {
 
-// Bytes that nobody may access, whether they are written or not.
+// States of bytes that must not be accessed.
 inline constexpr unsigned char kTaboo = kGap | kInFlight | kMbarrier;
 
 // The states of eight bytes at once.
@@ -18,7 +18,7 @@ inline uint64_t eight(const unsigned char* state) {
   return word;
 }
 
-// True when bytes are written; the caller looks closer where not.
+// Whether all bytes have been written.
 inline bool all_written(const unsigned char* state, uint64_t bytes) {
   constexpr uint64_t kAll = kWritten * 0x0101010101010101u;
   if (bytes == 4) {

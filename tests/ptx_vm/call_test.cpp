@@ -87,7 +87,7 @@ std::string printed_by(Work&& work) {
 
 }  // namespace
 
-TEST_CASE("a call takes arguments to a function and its result back, for the lanes that make it") {
+TEST_CASE("a call passes arguments and returns a result for the calling lanes") {
   const std::vector<uint64_t> results = run_ptx(R"(
     .reg .pred %q;
     setp.lt.u32 %q, %r30, 20;
@@ -108,7 +108,7 @@ TEST_CASE("a call takes arguments to a function and its result back, for the lan
   }
 }
 
-TEST_CASE("calls in a loop, behind a predicate, with structs and without results") {
+TEST_CASE("calls work in loops, under predicates, with structs and without results") {
   // x = 3 x, five times; then only in even lanes.
   const std::vector<uint64_t> loop = run_ptx(R"(
     mov.u32 %r0, 1;
@@ -151,7 +151,7 @@ TEST_CASE("calls in a loop, behind a predicate, with structs and without results
   CHECK(findings().empty());
 }
 
-TEST_CASE("calls that cannot be expanded are errors with their line, before anything runs") {
+TEST_CASE("calls that cannot be expanded are errors that name their line, before anything runs") {
   const std::string call = "{ .param .b32 a; .param .b32 b; st.param.b32 [a], 1; call.uni (b), ";
   CHECK(error_of_call(call + "forever, (a); }")
             .find("forever calls itself, which is not supported (PTX line ") != std::string::npos);
@@ -182,7 +182,7 @@ TEST_CASE("clocks advance") {
   CHECK(run_ptx("mov.u64 %rd0, %gridid;")[3] == grid + 1);
 }
 
-TEST_CASE("a kernel prints what it says, lane by lane") {
+TEST_CASE("printf of a kernel prints lane by lane") {
   std::string expected;
   for (int lane = 0; lane < 3; ++lane) {
     char line[200];
@@ -204,7 +204,7 @@ TEST_CASE("a failing assertion of a kernel is reported with its text and line") 
   CHECK(found[0].where.find("language.cu:") != std::string::npos);
 }
 
-TEST_CASE("what goes wrong in a device function is reported with the line of its call") {
+TEST_CASE("an error in a device function is reported with the line of the call") {
   run_failing_function();
   const std::vector<Finding> found = take_findings();
   REQUIRE(found.size() == 1);

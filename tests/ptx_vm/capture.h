@@ -1,7 +1,7 @@
 #pragma once
-// Streams while they are captured: what they are given becomes nodes of a graph, in place of work. A graph is
-// launched on queues of its own, one for each stream that was captured, so that its work runs in every order
-// that its edges allow, and what they leave open is a race.
+// Stream capture: enqueued work becomes nodes of a graph. A graph is launched on its own queues, one per
+// captured stream, so that its work can run in every order that its edges allow; unordered conflicting
+// accesses are races.
 
 #include <cstddef>
 #include <functional>
@@ -16,7 +16,7 @@ namespace flatshard::ptx_vm {
 struct Node {
   std::string what;
   std::function<void(Activity&)> run;
-  size_t line;                // which of the captured streams it is of
+  size_t line;                // the index of its captured stream
   std::vector<size_t> after;  // earlier nodes
 };
 
@@ -27,7 +27,7 @@ struct CapturedWork {
 
 struct Capture {
   Queue* origin = nullptr;
-  bool is_broken = false;  // by a call that cannot be captured
+  bool is_broken = false;  // invalidated by a call that cannot be captured
   bool is_over = false;
   std::thread::id thread = std::this_thread::get_id();  // that began it
   std::vector<Queue*> queues{};                         // in the order of the lines
@@ -37,20 +37,20 @@ struct Capture {
 void begin_capture(Queue& queue);
 CapturedWork end_capture(Queue& queue);
 void add_node(Queue& queue, std::string what, std::function<void(Activity&)> run);
-// The queue goes on behind that place; it is captured as well from now on.
+// The queue waits for that point and joins the capture.
 void follow(Queue& queue, const CapturedPoint& point);
 
-// Refuse what cannot be captured, and the capture is lost: a call that is about a captured queue itself; a
-// wait for an event that was recorded outside of the capture; a wait of the host for all streams; work of the
-// default stream, which captured ones that block would wait for; memory made or given back by the thread that
-// captures, for which the device may have to stand still.
+// Reject calls that cannot be captured and invalidate the capture: calls about a captured queue itself; waits
+// for events recorded outside the capture; host waits for all streams; work on the default stream, for which
+// captured blocking streams would wait; allocations and frees by the capturing thread, which may synchronize
+// the device.
 void refuse_captured(const Queue& queue, const char* call);
 void refuse_from_outside(const Queue& queue);
 void refuse_while_capturing();
 void refuse_default_stream();
 void refuse_memory_call(const char* call);
 
-// A graph that can be launched.
+// An executable graph.
 class GraphLaunches {
  public:
   explicit GraphLaunches(CapturedWork work);

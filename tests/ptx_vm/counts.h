@@ -1,7 +1,6 @@
 #pragma once
-// What kernels cost, as far as it can be counted without a GPU: instructions by opcode, bytes that memory has
-// to move, the sectors and the turns of shared memory's banks that each access takes beside the fewest it
-// could.
+// Kernel costs that can be counted without a GPU: instructions by opcode, bytes moved, and the actual and the
+// minimal numbers of memory sectors and shared-memory bank cycles of each access.
 
 #include <cstdint>
 #include <functional>
@@ -22,7 +21,7 @@ struct OpCounts {
   uint64_t executed = 0;
   uint64_t requests = 0;                    // accesses to global memory
   uint64_t sectors = 0, least_sectors = 0;  // of 32 bytes
-  uint64_t waves = 0, least_waves = 0;      // turns of the 32 banks of shared memory
+  uint64_t waves = 0, least_waves = 0;      // cycles of the 32 shared-memory banks
 };
 
 struct KernelCounts {
@@ -36,14 +35,14 @@ struct KernelCounts {
   double tensor_flops() const;  // of mma and wgmma
 };
 
-// While options().counts names one, launches add to it.
+// Launches add to options().counts unless it is null.
 class Counts {
  public:
   KernelCounts& of(const Kernel& kernel);
   // Every active lane accesses `bytes` at base + offset.
   void add_access(KernelCounts& kernel, const Warp& warp, const Op& op, uint32_t base_slot, uint32_t bytes,
                   Access access);
-  // One piece of global memory, by work beside the warps.
+  // Contiguous global memory, accessed by asynchronous work.
   void add_piece(uint64_t address, uint64_t bytes, Access access);
 
   const std::vector<KernelCounts>& kernels() const { return kernels_; }
@@ -64,7 +63,7 @@ class Counts {
   uint64_t requested_bytes_ = 0;
 };
 
-// What the launches of this work cost.
+// Runs the work and returns the costs of its launches.
 Counts counts_of(const std::function<void()>& work);
 
 }  // namespace flatshard::ptx_vm

@@ -24,7 +24,7 @@ OpCounts store_at(const std::string& address, const std::string& form) {
 
 }  // namespace
 
-TEST_CASE("turns of shared memory's banks are counted for words, pairs and fours of words") {
+TEST_CASE("bank cycles of shared memory are counted for 4-, 8- and 16-byte accesses") {
   const std::string word = "st.shared.u32 [%r1], %r3;";
   const std::string pair = "st.shared.v2.u32 [%r1], {%r3, %r3};";
   const std::string four = "st.shared.v4.u32 [%r1], {%r3, %r3, %r3, %r3};";
@@ -85,7 +85,7 @@ TEST_CASE("sectors, requested bytes and touched bytes are counted for global mem
   CHECK(counts.touched_bytes() == 256 + 64);
 }
 
-TEST_CASE("instructions are counted by opcode, once for each group of lanes that executes them") {
+TEST_CASE("instructions are counted by opcode, once per group of lanes that executes them") {
   const Counts counts = counts_of(R"(
   ex2.approx.f32 %f1, 0f3f800000;
   setp.lt.u32 %p1, %r30, 5;
@@ -102,7 +102,7 @@ few:
   CHECK(kernel.tensor_flops() == 0);
 }
 
-TEST_CASE("CUDA twins move the bytes they declare, none twice, in whole sectors, without bank conflicts") {
+TEST_CASE("CUDA kernels move the bytes they declare once, in full sectors, without bank conflicts") {
   for (const bench::Case& c : bench::all_cases(bench::Scale::vm)) {
     if (!c.has_cuda_kernel) continue;
     CAPTURE(bench::label(c));

@@ -41,7 +41,7 @@ bool stands_in(const std::string& text, const std::string& form) {
 
 }  // namespace
 
-TEST_CASE("every form of instruction in the program's kernels has an opcode test") {
+TEST_CASE("every instruction form in the program's kernels has an opcode test") {
   std::map<std::string, std::string> kernel_of_form;
   for (const LoadedKernel& kernel : load_everything())
     for (const std::string& form : kernel.forms) kernel_of_form.emplace(form, kernel.name);

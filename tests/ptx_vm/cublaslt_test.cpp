@@ -54,7 +54,7 @@ Finding finding_in(const std::function<void(TwoStreams&)>& work) {
 
 }  // namespace
 
-TEST_CASE("a matrix product in the order of its stream, or behind an event, is found right") {
+TEST_CASE("a matrix product ordered by its stream or by an event has no findings") {
   TwoStreams two;
   for (const Memory* m : {&two.a, &two.b}) zero(two.first, two.on(*m));
   gemm(two.first, two.scratch, two.product(0));
@@ -67,7 +67,7 @@ TEST_CASE("a matrix product in the order of its stream, or behind an event, is f
   CHECK(take_findings().empty());
 }
 
-TEST_CASE("a product in TF32 is that of factors rounded to 11 bits, one in fp32 is not") {
+TEST_CASE("a TF32 product rounds its factors to 11 bits, an fp32 product does not") {
   TwoStreams two;
   std::vector<float> a, rounded, one, c(kSize * kSize);
   for (int64_t i = 0; i < kSize * kSize; ++i) {
@@ -90,12 +90,12 @@ TEST_CASE("a product in TF32 is that of factors rounded to 11 bits, one in fp32 
   CHECK(take_findings().empty());
 }
 
-TEST_CASE("a matrix product that reads what nobody has written is found") {
+TEST_CASE("a matrix product that reads uninitialized memory is found") {
   const Finding finding = finding_in([](TwoStreams& two) { gemm(two.first, two.scratch, two.product(0)); });
   CHECK(finding.kind == FindingKind::uninitialised_read);
 }
 
-TEST_CASE("a matrix product that reads what another stream writes is a race, whatever the order") {
+TEST_CASE("a matrix product that reads memory another stream writes is a race in every order") {
   for (const WorkOrder order :
        {WorkOrder::in_order, WorkOrder::comm_late, WorkOrder::comm_early, WorkOrder::random}) {
     const ScopedOptions scope({.stream_order = order});
@@ -110,7 +110,7 @@ TEST_CASE("a matrix product that reads what another stream writes is a race, wha
   }
 }
 
-TEST_CASE("two matrix products that share a workspace on two streams are a race") {
+TEST_CASE("two matrix products on two streams that share a workspace are a race") {
   const Finding finding = finding_in([](TwoStreams& two) {
     zero(two.first, two.on(two.b));
     two.first.sync();

@@ -1,7 +1,7 @@
 #pragma once
-// What the decoders of single instructions work with: the opcode cut at its dots, and the operands as slots
-// of the register file. To add an opcode, add its decoder to the table of the file it belongs to (ops_*.cpp).
-// A decoder takes every modifier it understands; one that is left over is an Error.
+// The interface of instruction decoders: the opcode split at its dots, and the operands as slots of the
+// register file. To add an opcode, add its decoder to the table of the matching ops_*.cpp. A decoder takes
+// every modifier it supports; a leftover modifier is an Error.
 
 #include <cstdint>
 #include <string>
@@ -24,14 +24,14 @@ struct Type {
   bool is_f32() const { return is(Kind::f, 4); }
   bool is_f64() const { return is(Kind::f, 8); }
 };
-// Values of 8 bits live in registers of 16.
+// 8-bit values use 16-bit registers.
 inline uint32_t register_bytes(Type type) { return type.bytes == 1 ? 2 : type.bytes; }
 
 inline uint64_t aligned(uint64_t offset, uint64_t alignment) {
   return (offset + alignment - 1) / alignment * alignment;
 }
 
-Type type_of(std::string_view name);  // of kind none when it is no type
+Type type_of(std::string_view name);  // kind `none` if it is not a type
 
 class Symbols {
  public:
@@ -50,19 +50,19 @@ class Decoder {
   Decoder(const Module& module, const Function& function, const Symbols& symbols, Kernel& kernel);
   void decode_all();
 
-  // The opcode of the instruction in hand.
-  bool take(std::string_view modifier);  // true when it is there
+  // Modifiers of the current instruction.
+  bool take(std::string_view modifier);  // whether it is present
   std::string_view take_any(
-      std::initializer_list<std::string_view> modifiers);  // the one that is there, or ""
+      std::initializer_list<std::string_view> modifiers);  // the one that is present, or ""
   bool take_prefix(std::string_view prefix);               // a modifier that begins with it
   void take_rest() { modifiers_.clear(); }
-  Type take_type();  // the first type that is left; an Error when there is none
+  Type take_type();  // the first remaining type; an Error if there is none
   const Instruction& instruction() const { return *instruction_; }
   std::string_view base() const { return instruction_->opcode.substr(0, instruction_->opcode.find('.')); }
   size_t operands() const { return instruction_->operands.size(); }
   const Operand& operand(size_t i) const;
 
-  // Slots. Registers must have the type's width; a literal becomes a slot of its own.
+  // Slots of operands. Registers must have the type's width; a literal gets its own slot.
   uint32_t result(size_t i, Type type) {
     return register_of(operand(i), register_bytes(type), type.kind == Type::Kind::pred);
   }
@@ -70,22 +70,22 @@ class Decoder {
   uint32_t read(const Operand& o, Type type);
   uint32_t register_of(const Operand& o, uint32_t bytes, bool is_predicate = false);
   bool is_predicate(size_t i) const;               // a predicate register
-  uint32_t predicate(const Operand& o);            // negated ones become a slot of their own
+  uint32_t predicate(const Operand& o);            // a negated predicate gets its own slot
   uint32_t width_of(std::string_view name) const;  // bytes of a register's lanes; 0: not a register
   uint32_t literal(uint32_t bytes, uint64_t bits);
   uint32_t predicate_literal(bool value);
   uint32_t temporary(uint32_t bytes_per_lane);
   uint64_t integer(size_t i) const;                       // of an operand that must be a literal
   std::vector<Operand> elements(size_t i) const;          // of a list, or the one operand
-  int64_t slot_list(const std::vector<uint32_t>& slots);  // where they begin in the kernel's slot_lists
+  int64_t slot_list(const std::vector<uint32_t>& slots);  // the index of the first in the kernel's slot_lists
   // Sets the op's base slot (into slot[at]), immediate, width and space from [base+offset].
   void address(Op& op, size_t i, size_t at, Space space);
-  // A slot of 64 bits that holds all of [base+offset], for ops with several addresses.
+  // A 64-bit slot that holds base + offset, for ops with several addresses.
   uint32_t whole_address(size_t i) { return whole_address(operand(i)); }
   uint32_t whole_address(const Operand& o);
-  // An Error where the code is for an older architecture than this op's.
+  // An Error if the code is for an architecture older than sm_90.
   void need_sm_90() const;
-  // Where a variable of this space lies, as cvta sees it; null when the name is no variable.
+  // The address of a variable of this space, as for cvta; null if the name is not a variable.
   const uint64_t* variable(std::string_view name, Space* space = nullptr) const;
 
   void emit(Op op);
@@ -98,7 +98,7 @@ class Decoder {
 
  private:
   struct Register {
-    uint32_t first, bytes;  // of its range, among all that are declared
+    uint32_t first, bytes;  // index of its first register among all that are declared; bytes per register
     bool is_predicate;
     int count;
   };
@@ -115,7 +115,7 @@ class Decoder {
     uint32_t op;
     std::string_view label;
     std::vector<int> scopes;
-    uint32_t* target = nullptr;  // an entry of a table; null: the op itself
+    uint32_t* target = nullptr;  // an entry of a branch table; null: the op itself
   };
 
   void lay_out_variables();
@@ -143,11 +143,12 @@ class Decoder {
   std::unordered_map<std::string, uint32_t> literals_;
   std::unordered_map<std::string_view, uint32_t> specials_;
   std::vector<Jump> jumps_;
-  std::vector<uint32_t> named_;                                       // slots of the instruction in hand
+  std::vector<uint32_t> named_;                                       // slots of the current instruction
   std::vector<std::pair<uint32_t, std::vector<uint32_t>>> accesses_;  // of every op
 };
 
-// Reads a special register that changes as the kernel runs into slot[0]; null where the name is none.
+// The handler that reads a special register which changes as the kernel runs, such as a clock, into slot[0];
+// null for other names.
 Handler clock_reader(std::string_view name, uint32_t bytes);
 
 using DecodeOp = void (*)(Decoder&);

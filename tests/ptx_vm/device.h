@@ -1,5 +1,5 @@
 #pragma once
-// The limits of the device that the machine stands for: an H100, or an A100 with as many processors.
+// The limits of the simulated device: an H100, or an A100 with the same number of multiprocessors.
 
 #include <cstdint>
 
@@ -8,10 +8,10 @@ namespace flatshard::ptx_vm {
 inline constexpr int kProcessors = 132;
 inline constexpr uint32_t kMaxThreads = 1024, kMaxBlockZ = 64, kMaxGridYZ = 65535;  // of a block, of a grid
 inline constexpr uint32_t kThreadsPerProcessor = 2048, kBlocksPerProcessor = 32, kRegisters = 65536;
-// Bytes of shared memory: of a block, and kept from each block.
+// Bytes of shared memory per block, and bytes reserved in each block.
 inline constexpr uint32_t kSharedPerBlock = 49152, kSharedReserved = 1024;
 
-// What the two differ in.
+// The differences between the two devices.
 struct Architecture {
   const char* name;
   int major;

@@ -1,5 +1,5 @@
 #pragma once
-// Device memory of a test, from host values and back.
+// Device memory for tests, copied from and to host values.
 
 #include <cstddef>
 #include <vector>
@@ -8,8 +8,8 @@ namespace flatshard::ptx_vm {
 
 void* allocate_on_device(size_t bytes);
 void free_on_device(void* data);
-void copy_to_device(void* to, const void* from, size_t bytes);    // has arrived when it returns
-bool copy_from_device(void* to, const void* from, size_t bytes);  // false where a launch failed before
+void copy_to_device(void* to, const void* from, size_t bytes);    // synchronous
+bool copy_from_device(void* to, const void* from, size_t bytes);  // false if an earlier launch failed
 
 template <class T>
 struct DeviceArray {
@@ -21,7 +21,7 @@ struct DeviceArray {
   DeviceArray(const DeviceArray&) = delete;
   DeviceArray& operator=(const DeviceArray&) = delete;
 
-  // Empty where a launch failed before.
+  // Empty if an earlier launch failed.
   std::vector<T> values() const {
     std::vector<T> all(size);
     if (!copy_from_device(all.data(), data, size * sizeof(T))) all.clear();

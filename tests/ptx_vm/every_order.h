@@ -1,17 +1,17 @@
 #pragma once
-// Loops for tests that run on the PTX machine and, in flatshard_tests, on a GPU: there each runs once. What
-// the machine finds wrong is a failure.
+// Loops over schedules, for tests that run on the PTX machine and, in flatshard_tests, on a GPU, where each
+// loop runs once. A finding of the machine fails the test.
 
 #include <functional>
 
 namespace flatshard::ptx_vm {
 
-// Every order of warps, with 1, 2, 3 or as many blocks as there is room for at a time; asynchronous work is
-// done early, late or at random in turn.
+// Every warp order, with 1, 2, 3 and the maximal number of resident blocks; asynchronous work runs early,
+// late or at a random time.
 void for_every_order(const std::function<void()>& body);
-// Every order in which tensor cores may add.
+// Every summation order of the tensor cores.
 void for_every_order_of_sums(const std::function<void()>& body);
-// As it is; on the machine, shared memory must take no more turns of its banks than it needs.
+// Runs the work once; on the machine, shared-memory accesses must have no bank conflicts.
 void expect_no_bank_conflicts(const std::function<void()>& body);
 
 }  // namespace flatshard::ptx_vm

@@ -1,7 +1,7 @@
 #pragma once
-// Calls of device functions: each becomes the body of the function, in a scope of its own, before anything is
-// decoded. So a function's registers, labels and divergence need no more than those of a kernel. Recursion
-// and calls through pointers are errors.
+// Inlines calls of device functions before decoding: each call becomes the body of the function, in its own
+// scope. Functions therefore need no support for registers, labels and divergence beyond that of kernels.
+// Recursion and calls through pointers are errors.
 
 #include <deque>
 #include <memory>
@@ -13,11 +13,11 @@ namespace flatshard::ptx_vm {
 
 struct ExpandedFunction {
   Function function;
-  std::deque<std::string> names;  // of variables, each its own
+  std::deque<std::string> names;  // unique names of variables
   std::deque<Instruction> calls;  // that Instruction::caller points to
 };
 
-// Null where the function calls nothing. An Error names the line of a call that cannot be expanded.
+// Null if the function makes no calls. An Error names the line of a call that cannot be expanded.
 std::unique_ptr<ExpandedFunction> expand_calls(const Module& module, const Function& function);
 
 }  // namespace flatshard::ptx_vm

@@ -1,14 +1,14 @@
 #pragma once
-// The container in which nvcc stores compiled device code: a wrapper in the host object points at a header,
-// and entries follow it, one per architecture. Only PTX text is taken; machine code is left out.
+// The container in which nvcc stores device code: a wrapper in the host object points to a header, which is
+// followed by entries, one per architecture. Only PTX text is read; machine code is ignored.
 
 #include <string>
 #include <vector>
 
 namespace flatshard::ptx_vm {
 
-// The PTX modules of what __cudaRegisterFatBinary is given, which name their own architectures; an Error for
-// a container it does not understand.
+// The PTX modules in the argument of __cudaRegisterFatBinary; each names its architecture. An unknown format
+// is an Error.
 std::vector<std::string> read_fatbin(const void* wrapper);
 
 }  // namespace flatshard::ptx_vm

@@ -1,5 +1,5 @@
 #pragma once
-// What a program may set and ask about one kernel, by its host stub.
+// The attributes of a kernel, by its host stub.
 
 #include <cstdint>
 
@@ -7,15 +7,14 @@
 
 namespace flatshard::ptx_vm {
 
-// The most shared memory, static and dynamic, that a block may have: 48 KiB, or what cudaFuncSetAttribute
-// has raised it to.
+// The limit on static and dynamic shared memory per block: 48 KiB unless cudaFuncSetAttribute raised it.
 uint32_t shared_limit_of(const void* stub);
 
-// 8 blocks, or 16 where cudaFuncSetAttribute allows it.
+// The limit on blocks per cluster: 8, or 16 if cudaFuncSetAttribute allows it.
 uint32_t largest_cluster_of(const void* stub);
 
-// How many blocks fit onto one processor, by their threads and shared memory. Registers, which ptxas
-// allocates, are not known here.
+// The number of blocks that fit on one multiprocessor by threads and shared memory. Register usage, which
+// ptxas determines, is unknown.
 uint32_t blocks_per_processor(const Kernel& kernel, uint64_t threads, uint64_t dynamic_shared_bytes);
 
 }  // namespace flatshard::ptx_vm

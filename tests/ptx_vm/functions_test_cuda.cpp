@@ -45,7 +45,7 @@ cudaError_t launch_with(cudaLaunchAttribute a) {
 
 }  // namespace
 
-TEST_CASE("properties and attributes of the device agree") {
+TEST_CASE("device properties and attributes agree") {
   const ScopedOptions newer({.arch = 90});
   cudaDeviceProp p;
   CHECK(cudaGetDeviceProperties(&p, 0) == cudaSuccess);
@@ -62,7 +62,7 @@ TEST_CASE("properties and attributes of the device agree") {
   cudaGetLastError();
 }
 
-TEST_CASE("a limit of the device is kept, an unknown one is an error") {
+TEST_CASE("a device limit can be set and read, an unknown one is an error") {
   size_t before = 0, value = 0;
   CHECK(cudaDeviceGetLimit(&before, cudaLimitStackSize) == cudaSuccess);
   CHECK(cudaDeviceSetLimit(cudaLimitStackSize, 4096) == cudaSuccess);
@@ -73,7 +73,7 @@ TEST_CASE("a limit of the device is kept, an unknown one is an error") {
   CHECK(std::string(cudaGetErrorName(cudaGetLastError())) == "cudaErrorUnsupportedLimit");
 }
 
-TEST_CASE("occupancy follows from threads and shared memory") {
+TEST_CASE("occupancy depends on threads and shared memory") {
   const ScopedOptions newer({.arch = 90});
   CHECK(occupancy(256, 0) == 8);     // 2048 threads
   CHECK(occupancy(33, 0) == 32);     // two warps each; 32 blocks are the most
@@ -84,7 +84,7 @@ TEST_CASE("occupancy follows from threads and shared memory") {
   CHECK(occupancy(512, 0) == 0);  // its bounds are 256
 }
 
-TEST_CASE("a kernel's attributes say what it is, and raise how much shared memory it may have") {
+TEST_CASE("kernel attributes describe the kernel and raise its shared-memory limit") {
   const ScopedOptions newer({.arch = 90});
   cudaFuncAttributes a;
   CHECK(cudaFuncGetAttributes(&a, stub_of_bounded()) == cudaSuccess);
@@ -107,7 +107,7 @@ TEST_CASE("a kernel's attributes say what it is, and raise how much shared memor
   cudaGetLastError();
 }
 
-TEST_CASE("launch attributes: a priority and an early begin change nothing, a cluster divides the grid") {
+TEST_CASE("launch attributes: priority and programmatic launch have no effect, a cluster divides the grid") {
   const ScopedOptions newer({.arch = 90});
   cudaLaunchAttribute a{};
   a.id = cudaLaunchAttributePriority;
@@ -128,7 +128,7 @@ TEST_CASE("launch attributes: a priority and an early begin change nothing, a cl
   CHECK(launch_with(a) == cudaErrorInvalidValue);
 }
 
-TEST_CASE("clusters fit as their blocks do, and more than 8 blocks have to be allowed") {
+TEST_CASE("cluster occupancy follows from block occupancy, and more than 8 blocks must be allowed") {
   const ScopedOptions newer({.arch = 90});
   cudaLaunchAttribute a{};
   a.id = cudaLaunchAttributeClusterDimension;
@@ -150,7 +150,8 @@ TEST_CASE("clusters fit as their blocks do, and more than 8 blocks have to be al
   cudaGetLastError();
 }
 
-TEST_CASE("blocks of a cooperative launch are all there at a time, others deadlock when they wait so") {
+TEST_CASE(
+    "all blocks of a cooperative launch are resident; an ordinary launch with a grid barrier deadlocks") {
   const ScopedOptions scope({.resident_blocks = 2, .arch = 90});
   std::vector<int> seen;
   CHECK(run_grid_barrier(40, true, &seen) == cudaSuccess);

@@ -79,7 +79,7 @@ cudaGraphExec_t ended(cudaStream_t stream) {
 
 }  // namespace
 
-TEST_CASE("captured work runs when its graph is launched, each time, in the order of streams and events") {
+TEST_CASE("captured work runs at each launch of its graph, in the order of streams and events") {
   for (const WorkOrder order : kOrders) {
     const ScopedOptions scope({.stream_order = order});
     Pair pair;
@@ -107,7 +107,7 @@ TEST_CASE("captured work runs when its graph is launched, each time, in the orde
   }
 }
 
-TEST_CASE("a wait that is missing in a graph is a race, whatever the order") {
+TEST_CASE("a missing wait in a graph is a race in every order") {
   for (const WorkOrder order : kOrders) {
     const ScopedOptions scope({.stream_order = order});
     Pair pair;
@@ -122,7 +122,7 @@ TEST_CASE("a wait that is missing in a graph is a race, whatever the order") {
   }
 }
 
-TEST_CASE("a graph is not ordered with what its stream does not wait for") {
+TEST_CASE("a graph is not ordered with work that its stream does not wait for") {
   Pair pair;
   pair.capture_two(true);
   const cudaGraphExec_t graph = ended(pair.compute);
@@ -135,7 +135,7 @@ TEST_CASE("a graph is not ordered with what its stream does not wait for") {
   cudaGraphExecDestroy(graph);
 }
 
-TEST_CASE("what cannot be captured is an error, and the capture is lost") {
+TEST_CASE("a call that cannot be captured is an error and invalidates the capture") {
   struct Call {
     const char* name;
     cudaError_t error;
@@ -189,7 +189,7 @@ TEST_CASE("what cannot be captured is an error, and the capture is lost") {
   }
 }
 
-TEST_CASE("another thread may make memory and give it back while a stream is captured") {
+TEST_CASE("another thread may allocate and free memory while a stream is captured") {
   Pair pair;
   pair.capture_two(true);
   std::thread([] {
@@ -200,7 +200,7 @@ TEST_CASE("another thread may make memory and give it back while a stream is cap
   CHECK(cudaGraphExecDestroy(ended(pair.compute)) == cudaSuccess);
 }
 
-TEST_CASE("work that the capture's first stream never waits for is an error at the end") {
+TEST_CASE("work that the origin stream never waits for is an error at the end of the capture") {
   Pair pair;
   pair.capture_two(true);
   pair.set(0, 1, pair.comm);
@@ -209,7 +209,7 @@ TEST_CASE("work that the capture's first stream never waits for is an error at t
   CHECK(cudaStreamEndCapture(pair.compute, &graph) == cudaErrorIllegalState);
 }
 
-TEST_CASE("an event that was captured last is no event outside of its capture") {
+TEST_CASE("an event last recorded in a capture cannot be used outside it") {
   Pair pair;
   pair.capture_two(true);
   CHECK(cudaEventQuery(pair.other) == cudaErrorCapturedEvent);
@@ -221,7 +221,7 @@ TEST_CASE("an event that was captured last is no event outside of its capture") 
   cudaGraphExecDestroy(graph);
 }
 
-TEST_CASE("work of the default stream is an error while a stream that waits for it is captured") {
+TEST_CASE("work on the default stream is an error while a blocking stream is captured") {
   Pair pair;
   cudaStream_t blocking = nullptr;
   cudaStreamCreate(&blocking);

@@ -1,5 +1,5 @@
 #pragma once
-// A launch: blocks of warps, their shared memory and barriers, and the order in which warps take turns.
+// A launch: blocks of warps, their shared memory and barriers, and the warp scheduler.
 
 #include <algorithm>
 #include <array>
@@ -36,34 +36,34 @@ struct Launch {
   bool has_clusters = false;
   uint32_t dynamic_shared_bytes = 0;
   std::vector<unsigned char> parameters{};
-  uint32_t first_serial = 0;  // of its warps, then come its asynchronous works
-  Past past{};                // which of the operations of streams happened before it
+  uint32_t first_serial = 0;  // of its warps; serials of its asynchronous works follow
+  Past past{};                // the stream operations that happened before it
   bool finds_races = true;
   bool is_cooperative = false;                          // all blocks are resident
-  std::vector<Allocation*> last_touched{};              // by each op: where it probably goes next
+  std::vector<Allocation*> last_touched{};              // by op: a cache for the next access
   std::unordered_map<uint64_t, Knowledge> published{};  // by address
-  uint64_t progress = 0;       // stores, barriers and exits so far: a launch without any for long hangs
-  std::vector<Warp*> woken{};  // since the scheduler last looked
-  Counts* counts = nullptr;    // or none are wanted
+  uint64_t progress = 0;       // stores, barriers and exits so far: no progress for long means a hang
+  std::vector<Warp*> woken{};  // since the last pass of the scheduler
+  Counts* counts = nullptr;    // null: do not count
   KernelCounts* kernel_counts = nullptr;
   AsyncQueue async{};
   Epochs epochs{};
 
   uint64_t warps() const { return grid.count() * ((block.count() + kLanes - 1) / kLanes); }
-  void wake(Warp& warp);  // which waited
+  void wake(Warp& warp);  // makes a waiting warp runnable
 };
 
 enum class Reduction { none, count, all, any };  // of bar.red, in Op::immediate
 
 struct Barrier {
   uint32_t expected = 0;  // threads
-  uint32_t arrived = 0;   // 0: nobody has come yet
+  uint32_t arrived = 0;   // threads; 0: the barrier is unused
   bool is_for_all = false;
   std::vector<Warp*> waiting, arrivers;
   Knowledge known_elsewhere{}, observed{};
   uint32_t ayes = 0;            // of bar.red: threads whose predicate holds
   std::vector<uint32_t> known;  // what happened before the arrivals, as in Warp
-  void begin();                 // anew
+  void begin();                 // resets it
 };
 
 struct Block {
@@ -86,17 +86,17 @@ struct Block {
   std::map<int, BulkGroups> stores;        // by thread
   std::map<uint32_t, Visit> visits;        // of warps of other blocks, by serial
 
-  Mark started = 0;  // smaller ones on its shared memory are those of an earlier block
-  Mark settled = 0;  // what the block's warps did under smaller marks happened before now, for all of them
+  Mark started = 0;  // smaller marks on its shared memory belong to an earlier block
+  Mark settled = 0;  // accesses with smaller marks by the block's warps happened before now, for all of them
 
-  // Marks on the block's shared memory that may still be in a race. Only where none but its warps touch it
-  // does a barrier settle all.
+  // The first mark on the block's shared memory that may still be part of a race. A barrier settles all marks
+  // only if no other block or asynchronous work accesses the memory.
   Mark first_unsettled() const { return launch->async.is_used() || launch->has_clusters ? started : settled; }
   const Kernel& kernel() const { return *launch->kernel; }
   uint32_t first_serial() const { return warps[0].serial; }
-  // One warp comes to a barrier that `expected` threads meet at (0: all of the block), and waits or goes on.
+  // A warp arrives at a barrier of `expected` threads (0: all of the block), and waits or continues.
   void arrive(Warp& warp, uint32_t barrier, uint32_t expected, bool waits);
-  // A barrier of all threads that others still wait at is then a finding.
+  // A block-wide barrier at which other warps still wait is then a finding.
   void warp_ended(Warp& warp);
 
  private:
@@ -105,9 +105,9 @@ struct Block {
 
 // Of a special register, in special.cpp.
 uint32_t value_of(Special special, const Warp& warp, uint32_t lane);
-bool varies_by_block(Special special);  // or of blocks in the same place, one after the other, is the same
+bool varies_by_block(Special special);  // false: the same for successive blocks in one resident slot
 
-// Runs all of it; throws Finding at the first thing wrong.
+// Runs the launch; throws Finding at the first error.
 void execute(Launch& launch);
 
 }  // namespace flatshard::ptx_vm

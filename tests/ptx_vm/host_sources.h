@@ -1,7 +1,7 @@
 #pragma once
-// Pinned memory that asynchronous copies read when their turn comes: until the host has waited for them, it
-// must leave the bytes alone. Between two of its calls nobody else writes there, so a checksum that changed
-// is its doing.
+// Pinned memory that pending asynchronous copies will read: the host must not modify it before it has waited
+// for the copies. Between two CUDA calls only the host can write there, so a changed checksum shows a
+// violation.
 
 #include <string>
 #include <vector>
@@ -13,9 +13,9 @@ namespace flatshard::ptx_vm {
 class HostSources {
  public:
   void add(Point copy, const void* data, uint64_t bytes, const std::string& what);
-  void check() const;              // throws Finding where the host has changed one
-  void look();                     // operations may have changed them
-  void forget(const Clock& host);  // the host has waited for those that the clock covers
+  void check() const;              // throws Finding if the host has changed a source
+  void look();                     // recomputes the checksums after operations ran
+  void forget(const Clock& host);  // drops sources of copies that the clock covers
 
  private:
   struct Source {

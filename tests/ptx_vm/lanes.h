@@ -1,6 +1,6 @@
 #pragma once
-// Loops over the lanes of a warp, as handlers use them: one result per active lane. The result may lie where
-// an operand lies, never across one, so the loops are free to run on vectors.
+// Loops over the lanes of a warp for handlers: one result per active lane. A result may share the slot of an
+// operand but never overlaps one partially, so the loops can be vectorized.
 
 #include "tests/ptx_vm/warp.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-// What CUDA C++ offers beyond the samples, one kernel each, with the results that the host expects.
+// CUDA C++ features beyond the samples, one kernel each, with the expected results.
 
 #include <string>
 #include <vector>
@@ -13,7 +13,7 @@ struct LanguageCase {
 };
 std::vector<LanguageCase> run_language_cases();
 
-// Every block of the grid waits for all others; the cudaError_t of the launch and what followed.
+// A kernel whose blocks wait for one another. Returns the cudaError_t of the launch and the synchronization.
 int run_grid_barrier(int blocks, bool is_cooperative, std::vector<int>* seen);
 // The stub of a kernel with 100 bytes of static shared memory and at most 256 threads in a block.
 const void* stub_of_bounded();

@@ -11,7 +11,7 @@
 using namespace flatshard;
 using namespace flatshard::ptx_vm;
 
-TEST_CASE("CUDA C++ gives on the machine what the host expects") {
+TEST_CASE("CUDA C++ features give the expected results") {
   const std::vector<LanguageCase> cases = run_language_cases();
   for (const Finding& finding : take_findings()) FAIL_CHECK(finding.text);
   for (const LanguageCase& c : cases) {

@@ -1,6 +1,6 @@
 #pragma once
-// PTX text as tokens. Words keep their dots and dollar signs ("ld.global.f32", "%tid.x", "$L__BB0_1"), since
-// PTX uses them inside names. Tokens view into the text, which must outlive them.
+// Splits PTX text into tokens. Words include dots and dollar signs ("ld.global.f32", "%tid.x", "$L__BB0_1").
+// Tokens are views into the text, which must outlive them.
 
 #include <string_view>
 #include <vector>

@@ -36,7 +36,7 @@ FindingKind kind_found(const std::string& body, uint32_t threads = 32) {
 
 }  // namespace
 
-TEST_CASE("an mbarrier ends a phase with the last arrival and the last byte") {
+TEST_CASE("an mbarrier completes a phase with the last arrival and the last byte") {
   const std::string begin = "mbarrier.init.shared::cta.b64 [tile], 1;\n";
   CHECK(alone(begin + asks("1", 0) + asks("0", 1)) == 0b01);
   CHECK(alone(begin + "mbarrier.arrive.shared::cta.b64 _, [tile];\n" + asks("0", 0) + asks("1", 1)) == 0b01);
@@ -59,7 +59,7 @@ TEST_CASE("an mbarrier ends a phase with the last arrival and the last byte") {
               asks("0", 0) + asks("1", 1)) == 0b10);
 }
 
-TEST_CASE("the state that an arrival gives says which phase it was of and how many were to come") {
+TEST_CASE("the state returned by an arrival encodes its phase and the pending count") {
   const std::string begin = "mbarrier.init.shared::cta.b64 [tile], 3;\n";
   CHECK(alone(begin + "mbarrier.arrive.shared::cta.b64 %rd1, [tile], 2;\n"
                       "mbarrier.pending_count.b64 %r0, %rd1;") == 3);
@@ -85,7 +85,7 @@ TEST_CASE("the state that an arrival gives says which phase it was of and how ma
               waits) == 1);
 }
 
-TEST_CASE("every lane arrives for itself, at generic addresses too") {
+TEST_CASE("every lane arrives separately, also at generic addresses") {
   const auto expect_all = [](const std::string& arrives) {
     for (const uint64_t result : run_ptx(with_barrier(64, arrives + R"(
       WAIT:
@@ -101,7 +101,7 @@ TEST_CASE("every lane arrives for itself, at generic addresses too") {
   expect_all("mov.u32 %r1, tile; sub.u32 %r1, %r1, 8; mbarrier.arrive.shared.b64 _, [%r1+8];\n");
 }
 
-TEST_CASE("who waits for an mbarrier knows what others did before they arrived") {
+TEST_CASE("a wait for an mbarrier orders everything before the arrivals") {
   // Warp 0 writes, warp 1 reads: with the wait in between, or without.
   const auto hands_over = [](const std::string& wait) {
     return with_barrier(32, R"(
@@ -166,7 +166,7 @@ TEST_CASE("mbarrier misuse is found") {
                       "st.shared.u32 [tile], 9; ld.shared.u32 %r0, [tile];") == 9);
 }
 
-TEST_CASE("a deadlock at an mbarrier says what has not come") {
+TEST_CASE("the report of a deadlock at an mbarrier states what is missing") {
   test::error_of([] {
     run_ptx(with_barrier(33, R"(
       mbarrier.arrive.shared::cta.b64 _, [tile];
@@ -182,7 +182,7 @@ TEST_CASE("a deadlock at an mbarrier says what has not come") {
         std::string::npos);
 }
 
-TEST_CASE("elect.sync chooses the first lane of those that are named") {
+TEST_CASE("elect.sync elects the first lane of its mask") {
   const std::vector<uint64_t> chosen = run_ptx(
       "elect.sync %r1|%p1, 0xffffffff; selp.u32 %r0, 1, 0, %p1;\n"
       "shl.b32 %r1, %r1, 8; or.b32 %r0, %r0, %r1;");
@@ -197,7 +197,7 @@ TEST_CASE("elect.sync chooses the first lane of those that are named") {
   for (uint64_t lane = 0; lane < 32; ++lane) CHECK(upper[lane] == (lane == 12));
 }
 
-TEST_CASE("fences of all kinds are known, and those that the code's architecture lacks are not") {
+TEST_CASE("fences of all kinds are supported if the code's architecture has them") {
   run_ptx(
       "membar.cta; membar.gl; membar.sys; fence.sc.gpu; fence.acq_rel.cluster;\n"
       "fence.mbarrier_init.release.cluster; fence.proxy.async; fence.proxy.async.shared::cta;\n"
@@ -211,7 +211,7 @@ TEST_CASE("fences of all kinds are known, and those that the code's architecture
         std::string::npos);
 }
 
-TEST_CASE("an arrival that follows copies lets others read what they brought") {
+TEST_CASE("an arrival after copies makes their data visible to others") {
   const std::string begin = "mbarrier.init.shared::cta.b64 [tile], ";
   const std::string copy = "cp.async.ca.shared.global [tile+64], [source+16], 16;\n";
   const std::string read =

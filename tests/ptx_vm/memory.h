@@ -1,7 +1,6 @@
 #pragma once
-// Memory that kernels may touch: every allocation with its bounds, whether it is still alive, and for each
-// byte whether it was ever written. A freed allocation stays known for a while, so that a late access is
-// called by its name.
+// Memory that kernels can access: all allocations with their bounds and lifetimes, and for each byte whether
+// it was ever written. A freed allocation stays in quarantine, so that a report of a late access can name it.
 
 #include <cstdint>
 #include <map>
@@ -25,15 +24,15 @@ struct Allocation {
   std::string name;
   uint64_t begin, bytes;
   bool is_live = true;
-  // Mark of the operation that made it in stream order; 0: it was there at the call.
+  // The mark of a stream-ordered allocation; 0: it was allocated at the call.
   static constexpr Mark kNotYet = ~Mark{0};
   Mark made_by = 0;
   std::vector<unsigned char> state;  // ByteState of every byte
-  // Of each kWholeBytes: kIsWhole when all of them are known to be written, so that nobody need look at
-  // `state` again; else how often somebody did.
+  // For each kWholeBytes: kIsWhole if all of them are known to be written, so that `state` need not be read
+  // again; otherwise the number of tests so far.
   std::vector<unsigned char> whole;
   RaceShadow races;
-  std::unique_ptr<unsigned char[]> storage;  // with red zones; null for registered memory
+  std::unique_ptr<unsigned char[]> storage;  // includes red zones; null for registered memory
 
   uint64_t end() const { return begin + bytes; }
   bool is_on_device() const { return kind == Kind::device || kind == Kind::variable; }
@@ -44,15 +43,16 @@ struct Allocation {
 
 class Heap {
  public:
-  // Device memory starts as 0xff bytes that count as unwritten; that of other kinds as zero bytes, written.
+  // Device memory starts as 0xff bytes in the state unwritten, other memory as zero bytes in the state
+  // written.
   void* allocate(Allocation::Kind kind, uint64_t bytes, std::string name = "");
   void add_registered(void* data, uint64_t bytes);
   bool release(void* data);  // false: no live allocation begins there
-  // The allocation that holds this address, alive or not; or null.
+  // The allocation that contains this address, live or freed; or null.
   Allocation* find(uint64_t address);
-  // The same, or the one whose red zones hold it.
+  // The same, or the allocation whose red zone contains it.
   Allocation* nearest(uint64_t address);
-  // Marks bytes as written by the host, or as copied from elsewhere. Pieces of no allocation are let be.
+  // Marks bytes as written by the host, or copies their states. Bytes outside of allocations are ignored.
   void mark_written(const void* data, uint64_t bytes);
   void copy_marks(const void* to, const void* from, uint64_t bytes);
   uint64_t live_bytes() const { return live_bytes_; }

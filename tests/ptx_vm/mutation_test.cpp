@@ -76,7 +76,7 @@ void check_found(const Sample& sample) {
 
 }  // namespace
 
-TEST_CASE("kernels that are right give the same bits under every schedule, and nothing is found") {
+TEST_CASE("correct kernels give the same bits under every schedule, without findings") {
   for (const Sample& sample : joined(joined(correct_samples(), correct_tensor_samples()),
                                      joined(correct_bulk_samples(), correct_warpgroup_samples()))) {
     CAPTURE(sample.name);
@@ -94,7 +94,7 @@ TEST_CASE("kernels that are right give the same bits under every schedule, and n
   }
 }
 
-TEST_CASE("a broken kernel is found under every schedule, at the line that is broken") {
+TEST_CASE("a broken kernel is found under every schedule, at the broken line") {
   for (const Sample& sample : joined(joined(broken_samples(), broken_tensor_samples()),
                                      joined(broken_bulk_samples(), broken_warpgroup_samples())))
     for (const Options& schedule : schedules()) {
@@ -113,14 +113,13 @@ TEST_CASE("a broken kernel is found under every schedule, at the line that is br
     }
 }
 
-TEST_CASE("a product on tensor cores equals three loops, element for element") {
+TEST_CASE("a tensor-core product equals three loops, element for element") {
   CHECK(correct_tensor_samples()[0].run() == expected_product());
   const ScopedOptions newer({.arch = 90});
   CHECK(correct_warpgroup_samples()[0].run() == expected_warpgroup_product());
 }
 
-TEST_CASE(
-    "a tile that is not swizzled gives the same bits, but conflicts of banks at the lines that read it") {
+TEST_CASE("an unswizzled tile gives the same bits, but bank conflicts at the lines that read it") {
   const Sample swizzled = correct_tensor_samples()[0], plain = product_without_swizzle();
   CHECK(plain.run() == swizzled.run());
   const OpCounts best = counts_of([&] { swizzled.run(); }).total();
@@ -138,7 +137,7 @@ TEST_CASE(
   CHECK(conflicts > 0);
 }
 
-TEST_CASE("float atomics that a kernel is allowed give other bits with another seed") {
+TEST_CASE("permitted float atomics give different bits with different seeds") {
   const std::vector<Sample> samples = broken_samples();
   const auto sample =
       std::find_if(samples.begin(), samples.end(), [](const Sample& s) { return s.name == "float_atomics"; });

@@ -1,6 +1,6 @@
 #pragma once
-// Arithmetic as the GPU does it where C++ leaves it open or does it otherwise: 16-bit floats, the NaN that
-// results from arithmetic, flushing of subnormal numbers, minimum and maximum, and float to integer.
+// GPU arithmetic where C++ leaves the result undefined or defines it differently: 16-bit floats, the
+// canonical NaN, flushing of subnormals, minimum and maximum, and float-to-integer conversion.
 
 #include <bit>
 #include <cmath>
@@ -50,8 +50,8 @@ inline BFloat from_float<BFloat>(float x) {
   return {x == x ? static_cast<uint16_t>(rounded) : kNan16};
 }
 
-// The neighbour of `rounded` towards the exact value when its last bit is even, so that rounding once more,
-// to fewer bits, rounds as if it were the first time. `rest` has the sign of exact - rounded.
+// Rounds to odd: returns the neighbour of `rounded` towards the exact value if its last bit is even, so that
+// a second rounding to fewer bits is correct. `rest` has the sign of exact - rounded.
 template <class Real>
 inline Real to_odd(Real rounded, double rest) {
   using Bits = std::conditional_t<sizeof(Real) == 4, uint32_t, uint64_t>;
@@ -85,8 +85,8 @@ inline float directed(float value, double sum, double rest, Rounding rounding) {
   return value;
 }
 
-// The operand that is a number where one is NaN; +0 above -0. Without branches, as power_of_two: loops over
-// them run on vectors.
+// If one operand is NaN, the other one; +0 is greater than -0. Branch-free like power_of_two, so that loops
+// over lanes can be vectorized.
 template <class T>
 using BitsOf = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 template <class T>
@@ -102,7 +102,7 @@ T max_number(T a, T b) {
   return a != a ? canonical(b) : b != b ? a : larger;
 }
 
-// 2^x, nearly as close as a double can be; beyond the floats it need only be so too.
+// 2^x to nearly double precision; for results beyond the range of float, only overflow matters.
 inline double power_of_two(double x) {
   constexpr double kRound = 0x1.8p52, kLog2 = 0.693147180559945309, kBeyond = 200;
   constexpr int kTerms = 13;
@@ -114,7 +114,7 @@ inline double power_of_two(double x) {
   return sum * std::bit_cast<double>((std::bit_cast<uint64_t>(shifted) << 52) + (uint64_t{1023} << 52));
 }
 
-// x, which holds an integer or no number, as I: saturated, NaN as 0.
+// x, an integer value or NaN, as I: saturated, NaN becomes 0.
 template <std::integral I>
 inline I saturated(double x) {
   constexpr double low = static_cast<double>(std::numeric_limits<I>::min());

@@ -1,5 +1,5 @@
 #pragma once
-// Checks of a few lines of PTX against results worked out by hand.
+// Checks of a few lines of PTX against expected results.
 
 #include <string>
 #include <vector>
@@ -26,7 +26,7 @@ inline void check_forms(const std::vector<Form>& forms) {
   }
 }
 
-// What each of 32 lanes must have: expected(lane).
+// Each of 32 lanes must have the result expected(lane).
 template <class Expected>
 void check_lanes(const std::string& body, Expected&& expected) {
   CAPTURE(body);

@@ -27,7 +27,7 @@ TEST_CASE("integers of 16 and 64 bits add, multiply, divide and shift within the
   });
 }
 
-TEST_CASE("floats of both widths add, multiply and round towards where they are told") {
+TEST_CASE("floats of both widths add, multiply and round as their modifiers say") {
   check_forms({
       {"abs.f32 %f0, 0fBF800000; mov.b32 %r0, %f0;", 0x3F800000},
       {"add.rn.f32 %f0, 0f3F800000, 0f3F800000; mov.b32 %r0, %f0;", 0x40000000},
@@ -113,7 +113,7 @@ TEST_CASE("selections of every width, and predicates that are combined") {
   check_lanes(few + "mov.pred %p3, %p1;" + show, [](uint64_t l) { return l < 8; });
 }
 
-TEST_CASE("barriers count and combine the predicates of a block, and let arrivers go on") {
+TEST_CASE("barriers count and combine the predicates of a block, and arrivals do not block") {
   const std::string few = "setp.lt.u32 %p1, %r30, 5;", show = "selp.u32 %r0, 1, 0, %p2;";
   check_lanes(few + "bar.red.popc.u32 %r0, 0, %p1;", [](uint64_t) { return 5; });
   check_lanes(few + "bar.red.and.pred %p2, 0, %p1;" + show, [](uint64_t) { return 0; });
@@ -136,6 +136,6 @@ TEST_CASE("barriers count and combine the predicates of a block, and let arriver
   for (uint64_t lane = 0; lane < 32; ++lane) CHECK(results[lane] == lane + 32);
 }
 
-TEST_CASE("waiting and fencing leave values as they are") {
+TEST_CASE("waits and fences do not change values") {
   check_forms({{"mov.u32 %r0, 7; nanosleep.u32 100;", 7}, {"mov.u32 %r0, 7; membar.gl;", 7}});
 }

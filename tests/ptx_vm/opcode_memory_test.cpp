@@ -55,13 +55,13 @@ TEST_CASE("global memory is written in every width") {
               [](uint64_t l) { return l < 16 ? l : 0; });
 }
 
-TEST_CASE("atomics of global memory take lanes one after the other") {
+TEST_CASE("atomics on global memory process lanes in order") {
   check_lanes("atom.global.add.u32 %r0, [source], 1;", [](uint64_t l) { return 0x03020100 + l; });
   check_lanes("atom.global.exch.b32 %r0, [source], %r30;",
               [](uint64_t l) { return l == 0 ? 0x03020100 : l - 1; });
 }
 
-TEST_CASE("floats are added by atomics where the kernel may, and are a finding elsewhere") {
+TEST_CASE("float atomics are a finding unless the kernel may use them") {
   const std::string add =
       "st.global.u32 [source], 0; bar.sync 0; atom.global.add.f32 %f0, [source], 0f40000000; ";
   {
@@ -116,7 +116,7 @@ TEST_CASE("shared memory holds floats, bytes and vectors") {
       [](uint64_t l) { return l + 1; });
 }
 
-TEST_CASE("hints where the caches should keep a copy change nothing") {
+TEST_CASE("cache hints have no effect") {
   check_lanes(kOwn +
                   "cp.async.cg.shared.global.L2::128B [%r1], [source+16], 16; cp.async.wait_all; "
                   "ld.shared.u32 %r0, [%r1+4];",

@@ -84,7 +84,7 @@ TEST_CASE("floats round, saturate and meet NaN as the GPU's do") {
   });
 }
 
-TEST_CASE("comparisons know NaN, and selections their predicate") {
+TEST_CASE("comparisons handle NaN, and selections follow their predicate") {
   check_forms({
       {"setp.le.f32 %p0, 0f7FC00000, 0f3F800000; selp.u32 %r0, 1, 0, %p0;", 0},
       {"setp.leu.f32 %p0, 0f7FC00000, 0f3F800000; selp.u32 %r0, 1, 0, %p0;", 1},
@@ -123,7 +123,7 @@ TEST_CASE("conversions round, saturate and extend") {
   });
 }
 
-TEST_CASE("shuffles, votes and reductions join the lanes they name") {
+TEST_CASE("shuffles, votes and reductions combine the lanes they name") {
   check_lanes("shfl.sync.bfly.b32 %r0|%p0, %r30, 1, 31, -1;", [](uint64_t l) { return l ^ 1; });
   check_lanes("shfl.sync.down.b32 %r0|%p0, %r30, 4, 31, -1;",
               [](uint64_t l) { return l + 4 < 32 ? l + 4 : l; });
@@ -143,7 +143,7 @@ TEST_CASE("shuffles, votes and reductions join the lanes they name") {
   check_lanes("redux.sync.max.s32 %r0, %r30, -1;", [](uint64_t) { return 31; });
 }
 
-TEST_CASE("lanes that part at a branch meet again where their paths join") {
+TEST_CASE("lanes that diverge at a branch reconverge where their paths join") {
   check_lanes(R"(
     setp.lt.u32 %p0, %r30, 10;
     @%p0 bra LESS;
@@ -168,7 +168,7 @@ TEST_CASE("lanes that part at a branch meet again where their paths join") {
               [](uint64_t l) { return 3 * (l + 1); });
 }
 
-TEST_CASE("a branch by table takes every lane to its own place") {
+TEST_CASE("an indexed branch takes every lane to its own target") {
   check_lanes(R"(
     rem.u32 %r1, %r30, 3;
     PLACES: .branchtargets ZERO, ONE, TWO;
@@ -189,7 +189,7 @@ TEST_CASE("a branch by table takes every lane to its own place") {
               [](uint64_t l) { return 10 + l % 3; });
 }
 
-TEST_CASE("lanes that poll at a low instruction do not starve the lane that would end their wait") {
+TEST_CASE("polling lanes do not starve the lane that ends their wait") {
   check_lanes(R"(
     setp.eq.u32 %p0, %r30, 31;
     @%p0 st.shared.u32 [tile], 0;
@@ -208,7 +208,7 @@ TEST_CASE("lanes that poll at a low instruction do not starve the lane that woul
               [](uint64_t) { return 5; });
 }
 
-TEST_CASE("shared memory, vectors and atomics hold what was put there") {
+TEST_CASE("shared memory, vectors and atomics store and load values") {
   check_lanes(R"(
     mov.u32 %r1, tile;
     shl.b32 %r2, %r30, 2;
@@ -275,7 +275,7 @@ TEST_CASE("every kernel of the program is decoded") {
   for (const LoadedKernel& kernel : kernels) CHECK(kernel.ops > 0);
 }
 
-TEST_CASE("of code for several architectures the best that the device can run is taken") {
+TEST_CASE("of code for several architectures, the newest that the device supports runs") {
   std::set<std::string> targets;
   for (const LoadedKernel& kernel : load_everything()) targets.insert(kernel.target);
   CHECK(targets == std::set<std::string>{"sm_80", "sm_90a"});
@@ -287,7 +287,7 @@ TEST_CASE("of code for several architectures the best that the device can run is
   CHECK(error == "the device is sm_80, for which there is no code of only_new, only for sm_90a");
 }
 
-TEST_CASE("what compilers emit for sm_90 alone, and for single bytes") {
+TEST_CASE("instructions that compilers emit only for sm_90 or for single bytes work") {
   check_forms(
       {{"mov.b16 %rs1, 0x3FC0; cvt.f32.bf16 %f1, %rs1; mov.b32 %r0, %f1;", 0x3fc00000},
        {"mov.b64 %rd1, out; cvta.param.u64 %rd1, %rd1; ld.u64 %rd2, [%rd1]; ld.param.u64 %rd3, [out];\n"

@@ -15,15 +15,15 @@ inline constexpr std::array<std::string_view, 8> kReductions{"add", "min", "max"
 void decode_bulk(Decoder& d);
 void decode_tensor_copy(Decoder& d, bool reduces);
 void decode_map_prefetch(Decoder& d);
-// Which of kReductions; kNowhere for a copy.
+// The index in kReductions; kNowhere for a copy.
 uint32_t take_reduction(Decoder& d, bool reduces);
-// Sums of floats in global memory have to be allowed.
+// A finding unless the kernel may add floats in global memory.
 void check_reduction(const Warp& warp, int lane, uint32_t reduction, Element element, uint64_t address);
-// A hint changes nothing; its operand is the last.
+// A cache hint has no effect; its operand is the last one.
 void take_cache_hint(Decoder& d);
 
-// What a load goes to: the shared memory that its address names, or where there is a mask (a slot of 16 bits)
-// the same place in each block of it.
+// The targets of a load: its shared-memory address, or with a multicast mask (a 16-bit slot) the same offset
+// in each block of the mask.
 struct LoadTarget {
   uint64_t to, barrier;
 };

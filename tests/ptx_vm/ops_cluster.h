@@ -1,5 +1,5 @@
 #pragma once
-// The cluster's barrier, which shares its opcode with those of the block.
+// The cluster barrier, which shares its opcode with the block barriers.
 
 #include "tests/ptx_vm/decode.h"
 

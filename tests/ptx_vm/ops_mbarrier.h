@@ -1,5 +1,5 @@
 #pragma once
-// cp.async.mbarrier.arrive, which shares its opcode with the copies that it waits for.
+// cp.async.mbarrier.arrive, which shares its opcode with the copies it tracks.
 
 #include "tests/ptx_vm/decode.h"
 

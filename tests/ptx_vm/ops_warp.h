@@ -1,5 +1,5 @@
 #pragma once
-// bar.warp.sync, whose opcode it shares with the barriers of the block.
+// bar.warp.sync, which shares its opcode with the block barriers.
 
 #include "tests/ptx_vm/decode.h"
 

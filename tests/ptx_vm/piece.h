@@ -1,5 +1,5 @@
 #pragma once
-// Memory that an operation of a stream reads or writes as a whole: a copy, a memset, a matrix product.
+// The memory that a stream operation reads or writes: a copy, a memset, a matrix product.
 
 #include <string>
 
@@ -26,9 +26,9 @@ Piece piece_of(const void* data, size_t bytes);
 
 std::string name_of(const Piece& p);
 
-// At the call. Memory of the host that was not allocated here is taken on trust.
+// The check at the call. Host memory that was not allocated through CUDA is not checked.
 void check_range(const Piece& p, const char* what);
-// When its turn comes: the memory is still there, and nobody touches it that is not ordered.
+// The check when the operation runs: the memory is still allocated and no unordered operation accesses it.
 void touch(const Piece& p, Past& past, bool writes);
 
 }  // namespace flatshard::ptx_vm

@@ -1,8 +1,8 @@
 #pragma once
-// A kernel ready to run: every instruction decoded once to a handler and the places of its operands. A
-// virtual register is an array with one element per lane in the warp's register file; a predicate is a mask
-// with one bit per lane. Literals and special registers are such arrays too, filled in before the warp
-// starts, so that a handler reads all its operands alike.
+// A decoded kernel: each instruction is a handler and the slots of its operands. A virtual register is an
+// array with one element per lane in the warp's register file; a predicate is a mask with one bit per lane.
+// Literals and special registers are arrays too, filled before the warp starts, so that handlers read all
+// operands in the same way.
 
 #include <array>
 #include <cstdint>
@@ -26,18 +26,18 @@ inline constexpr int kLanes = 32;
 inline constexpr uint32_t kAllLanes = 0xffffffffu;
 inline constexpr uint32_t kNowhere = 0xffffffffu;  // a slot that does not exist
 
-enum class Space : uint8_t { generic, global, shared, cluster, local, param };  // cluster: its shared memory
+enum class Space : uint8_t { generic, global, shared, cluster, local, param };  // cluster: shared::cluster
 
-// What the warp's loop has to do itself.
+// The control flow that the warp's loop handles.
 enum class Flow : uint8_t {
-  next,          // run the handler, go on
+  next,          // run the handler and continue
   branch,        // to `immediate`
-  branch_table,  // to the place that slot[0] selects from the table `immediate`
+  branch_table,  // to the target that slot[0] selects from the table `immediate`
   exit,          // the lanes end
-  with_others,   // run the handler when every lane it names has come
-  whole_warp,    // run the handler when all 32 lanes have come
-  barrier,       // of the block: the handler arrives
-  poll,          // run the handler, and let others run when it says that it has to wait: Warp::polls
+  with_others,   // run the handler when all lanes of its mask have arrived
+  whole_warp,    // run the handler when all 32 lanes have arrived
+  barrier,       // a block barrier: the handler arrives
+  poll,          // run the handler; let other warps run if it sets Warp::polls
 };
 
 struct Op {
@@ -111,7 +111,7 @@ struct Parameter {
 
 // A product of a warpgroup, wgmma.mma_async: D (64, columns) = A (64, 16) B (16, columns) + D.
 struct ProductForm {
-  std::vector<uint32_t> d{}, a{};  // slots; of A none where a descriptor says where it lies
+  std::vector<uint32_t> d{}, a{};  // slots; `a` is empty if a descriptor locates A
   bool is_half = false;            // elements are f16, not bf16
   bool transposed_a = false, transposed_b = false;
   float sign = 1.0f;  // of the product
@@ -120,23 +120,23 @@ struct ProductForm {
 
 struct Kernel {
   const Module* module = nullptr;
-  std::string name;  // as the source has it
+  std::string name;  // demangled
   std::vector<Op> code;
-  std::vector<const Instruction*> instructions;  // what each op was
-  std::unique_ptr<ExpandedFunction> expanded;    // where they come from, if not from the module
+  std::vector<const Instruction*> instructions;  // by op
+  std::unique_ptr<ExpandedFunction> expanded;    // owns the instructions if calls were expanded
   std::vector<Literal> literals;
   std::vector<std::pair<uint32_t, uint32_t>> predicate_literals;  // slot, mask
   std::vector<std::pair<uint32_t, Special>> specials;
   std::vector<std::vector<uint32_t>> branch_tables;
-  std::vector<uint32_t> slot_lists;  // of ops with more operands than slots, which say where theirs begin
+  std::vector<uint32_t> slot_lists;  // operands of ops with more operands than slots
   bool uses_warpgroups = false;
   std::vector<ProductForm> products;
-  std::unordered_map<uint32_t, std::vector<uint32_t>> product_registers;  // slots that other ops touch
+  std::unordered_map<uint32_t, std::vector<uint32_t>> product_registers;  // wgmma registers used by other ops
   std::vector<Parameter> parameters;
   std::vector<std::pair<uint32_t, uint32_t>> shared_gaps;  // [begin, end) between static variables
   uint32_t register_bytes = 0, parameter_bytes = 0, static_shared_bytes = 0, local_bytes = 0;
   uint32_t dynamic_shared_align = 16;
-  uint32_t shared_shift = 0;          // of these bytes: before dynamic shared memory, and nobody's
+  uint32_t shared_shift = 0;          // unused bytes before dynamic shared memory
   uint32_t max_threads = 0;           // of a block; 0: not declared
   std::array<uint32_t, 3> cluster{};  // blocks of a cluster; zeros: not declared
   uint32_t blocks_per_processor = 0;  // .minnctapersm; 0: not declared
@@ -155,8 +155,8 @@ std::string demangled(std::string_view name);
 // Where the variables of a module live: name to address.
 class Symbols;
 
-// Decodes one entry of a module, whose dynamic shared memory begins so many bytes beyond its alignment. An
-// Error names the line of an instruction it does not know.
+// Decodes one entry of a module. Dynamic shared memory is shifted by `shared_shift` bytes from its alignment.
+// An Error names the line of an unknown instruction.
 std::unique_ptr<Kernel> decode(const Module& module, const Function& function, const Symbols& symbols,
                                uint32_t shared_shift);
 

@@ -1,14 +1,13 @@
 #pragma once
-// Who touched a piece of memory last. Two accesses of which one writes are a race unless one happened before
-// the other: because a barrier stood between them, or they are by the same lane. Time is counted per warp and
-// advances at every synchronisation; a warp knows of each other warp of its block up to when it happened
-// before now. Blocks of a launch are not ordered. Within a warp, other lanes' accesses of an earlier
-// instruction are ordered by a barrier or __syncwarp only; shuffles do not order memory. Earlier launches
-// are ordered as their streams are (timeline.h).
+// The race detector. Two accesses, at least one a write, are a race unless one happened before the other:
+// because they are by the same lane, or because synchronization orders them. Each warp has a clock that
+// advances at every synchronization, and a vector clock of the other warps of its block. Blocks of a launch
+// are unordered. Within a warp, only a barrier or __syncwarp orders accesses of different lanes; shuffles do
+// not order memory. Launches are ordered as their streams are (timeline.h).
 //
-// The stretch of one warp between two of its synchronisations is an epoch, with a number that no other has.
-// For each cell of memory the shadow keeps three marks of 64 bits: the last write and two reads. A mark of an
-// epoch before all that is not ordered counts as none, so that nothing need be cleared between launches.
+// The interval between two synchronizations of a warp is an epoch, with a unique number. For each cell of
+// memory the shadow keeps three 64-bit marks: the last write and two reads. Marks of epochs before everything
+// that may still be unordered are ignored, so nothing needs to be cleared between launches.
 
 #include <array>
 #include <cstdint>
@@ -41,90 +40,90 @@ class Epochs {
   uint32_t add(Epoch epoch);
   static Mark next_mark();
   const Epoch& at(uint32_t number) const { return all_[number - first_]; }
-  Mark first_mark() const { return Mark{first_} << kEpochShift; }  // smaller ones are of earlier launches
+  Mark first_mark() const { return Mark{first_} << kEpochShift; }  // smaller marks are from earlier launches
 
  private:
   uint32_t first_;
   std::vector<Epoch> all_;
 };
 
-// A fence.proxy.async: of marks before this one, by these lanes.
+// A fence.proxy.async: covers marks before this one, by these lanes.
 struct ProxyFence {
   Mark before;
   uint32_t time, lanes;
 };
 
-// What a mark says.
+// A decoded mark.
 struct Stamp {
   static constexpr uint32_t kManyLanes = 63, kNoLane = 64;
   Mark mark;
-  uint32_t serial, time;  // of the warp; 0: of another launch, or none
+  uint32_t serial, time;  // of the warp; 0: another launch, or no mark
 
   uint32_t op() const { return static_cast<uint32_t>(mark >> kOpShift) & (kMaxOps - 1); }
   uint32_t lane() const { return mark >> kLaneShift & 63; }
   bool is_strong() const { return mark & 1; }
 };
 
-// Lanes that access memory side by side, each `bytes` from `offset` on. One lane alone is the common case of
-// scattered addresses; all lanes at one address count as one lane, kManyLanes.
+// Lanes that access contiguous memory from `offset` on, `bytes` each. Scattered accesses have one lane per
+// span; all lanes at one address count as one lane, kManyLanes.
 struct Span {
   uint32_t first_lane, lanes;
-  uint64_t address, offset;  // as reports call it; within the shadowed memory
+  uint64_t address, offset;  // for reports; within the shadowed memory
   uint32_t bytes;            // of a lane, a power of two; the offset is a multiple of it
 };
 
-// Not 0 when another epoch or lane left a mark from `first` on. Without branches: loops over it run on
-// vectors.
+// Nonzero if the mark is not older than `first` and belongs to another epoch or lane. Branch-free, so that
+// loops over it can be vectorized.
 inline Mark is_foreign(Mark past, Mark now, Mark first) {
   constexpr Mark kWho = ~Mark{0} << kEpochShift | Mark{63} << kLaneShift;
   const auto is_recent = ~static_cast<Mark>(static_cast<int64_t>(past - first) >> 63);
   return is_recent & (past ^ now) & kWho;
 }
 
-// What lanes access that are not side by side: `bytes` of each piece, at a multiple of them.
+// Scattered accesses of `bytes` bytes, each naturally aligned.
 struct Scatter {
   uint32_t pieces = 0, bytes;
   uint64_t offset[kLanes];  // of each piece
-  Mark lane[kLanes];        // who accesses it; kManyLanes: several at once
+  Mark lane[kLanes];        // the accessing lane; kManyLanes: several lanes
 };
 
-// The shadow of one contiguous piece of memory, made as it is touched.
+// The shadow of one contiguous memory region, created on demand.
 class RaceShadow {
  public:
-  // Shared memory passes from block to block: what others did with it does not count.
+  // Shared memory is reused by successive blocks: marks of earlier blocks are ignored.
   explicit RaceShadow(bool is_shared = false) : is_shared_(is_shared) {}
 
-  // Checks and notes an access. True when another lane of the same instruction wrote there too. Throws
-  // Finding for a race.
+  // Checks and records an access. Returns whether another lane of the same instruction wrote to the same
+  // memory. Throws Finding for a race.
   bool access(Warp& warp, const Op& op, const Span& span, bool writes);
-  // The same for lanes anywhere. False where one of them needs a closer look; then nothing is wrong yet.
+  // The same for scattered lanes. Returns false if one of them needs the full check.
   bool access(Warp& warp, const Op& op, const Scatter& scatter, bool writes);
-  // The same for an operation of a stream that is no kernel, such as a copy; `address` as reports call it.
+  // The same for a stream operation other than a kernel, such as a copy; `address` is for reports.
   void access(Past& past, uint64_t address, uint64_t offset, uint64_t bytes, bool writes);
-  // For one that takes all of the memory away.
+  // The same for an operation that frees the memory.
   void end(Past& past, uint64_t address);
-  // What asynchronous work reads, loads and stores must not have written last without a fence.proxy.async by
-  // the same thread, before whatever let the work begin. Throws Finding.
+  // Checks that ordinary stores to memory which asynchronous work reads are followed by a fence.proxy.async
+  // of the same thread before the work starts. Throws Finding.
   void check_proxy_fences(const Warp& actor, const Span& span);
   void clear() { chunks_.clear(); }
 
  private:
   static constexpr uint64_t kChunkBytes = 4096;
-  // Cells are pieces of at most 16 bytes, as small as the smallest access of a lane. But where all accesses
-  // of a chunk are by 8, 16 or 32 lanes side by side, and in step, a cell is all that these take: a stripe.
-  // Its mark is that of its first lane, which says all about the others.
+  // Cells are at most 16 bytes, and as small as the smallest access of a lane. If all accesses to a chunk are
+  // contiguous and aligned accesses of 8, 16 or 32 lanes, a cell covers all of these lanes: a stripe. The
+  // mark of its first lane then determines those of the others.
   struct Chunk {
     static constexpr int kNoStripes = -1;
     int log_cell = 4;               // of its bytes
-    int log_lane = kNoStripes;      // of what a lane has of a stripe
+    int log_lane = kNoStripes;      // of a lane's bytes in a stripe
     uint64_t lead = 0;              // bytes of the first stripe that lie before the chunk
-    Mark newest = 0;                // no mark here is of a later epoch
+    Mark newest = 0;                // no mark in the chunk is newer
     std::vector<Mark> write, read;  // of each cell
     std::vector<Mark> other_read;   // empty until two have read
     Chunk();
     bool is_striped() const { return log_lane != kNoStripes; }
     uint64_t cell_of(uint64_t offset) const { return (offset % kChunkBytes + lead) >> log_cell; }
-    // Where it begins, or an access of it `from` there on.
+    // The begin of a cell, or of an access at offset `from` in it.
     uint64_t begin_of(uint64_t cell, uint64_t from) const;
     bool is_at_cell(uint64_t offset) const;  // where one begins, or the chunk does
     bool takes(const Span& span) const;      // whole stripes of it
@@ -137,7 +136,7 @@ class RaceShadow {
    private:
     void clear(int bytes_of_cell, int bytes_of_lane, uint64_t before);
   };
-  // The marks of some cells side by side, and the one to leave on the first of them.
+  // The marks of contiguous cells, and the mark to store in the first of them.
   struct Cells {
     Chunk* chunk;
     uint64_t first_cell;
@@ -152,18 +151,18 @@ class RaceShadow {
     }
   };
 
-  // How an access by a warp looks upon the past.
+  // The view of an access by a warp on earlier marks.
   struct View {
-    Mark first;      // smaller ones are too old to count
-    Mark forgotten;  // chunks without a newer one begin afresh
+    Mark first;      // smaller marks are ignored
+    Mark forgotten;  // chunks without a newer mark are reset
     Mark now;        // of lane 0
     int finest;      // log2 of the bytes of a cell that fits the access
   };
-  // What was found out last about the order of epochs.
+  // A cache of the last result about the order of epochs.
   struct Memo {
     Mark before, not_before;
   };
-  // Cells of a chunk, anywhere, and the mark to leave on each.
+  // Scattered cells of a chunk, and the mark to store in each.
   struct Pieces {
     static constexpr size_t kMost = 4 * kLanes;
     size_t count = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// What cp.reduce.async does to each element of global or shared memory.
+// The element-wise operations of cp.reduce.async on global and shared memory.
 
 #include <cstdint>
 #include <string_view>
@@ -10,14 +10,14 @@ namespace flatshard::ptx_vm {
 
 struct Warp;
 
-// to[i] = op(to[i], from[i]) for as many elements as lie in `bytes`.
+// to[i] = op(to[i], from[i]) for all elements in `bytes` bytes.
 using Combine = void (*)(unsigned char* to, const unsigned char* from, uint64_t bytes);
 
-// Null when the operation does not exist for the type.
+// Null if the operation does not exist for the type.
 Combine combine_of(std::string_view operation, Element element);
 
-// A float is about to be added to global memory by several threads or works, in no order: a finding, unless
-// the kernel may. The last bits of the sum depend on the order.
+// To be called before a float is added to global memory by unordered threads or works, which makes the last
+// bits of the sum depend on the order: a finding unless the kernel may do so.
 void check_float_add(const Warp& warp, int lane, uint64_t address);
 
 }  // namespace flatshard::ptx_vm

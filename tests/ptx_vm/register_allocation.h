@@ -1,7 +1,7 @@
 #pragma once
-// Where the registers of a function lie in a warp's register file. PTX names thousands of registers, few of
-// which hold a value at any one time; those that never do so together share a place, so that the register
-// files of the resident warps stay within the processor's caches.
+// Register allocation: the slots of a function's virtual registers in a warp's register file. PTX declares
+// thousands of registers, few of which are live at the same time. Registers with disjoint live ranges share a
+// slot, so that the register files of the resident warps fit into the CPU's caches.
 
 #include <cstdint>
 #include <vector>
@@ -10,18 +10,18 @@
 
 namespace flatshard::ptx_vm {
 
-inline constexpr uint32_t kSlotAlignment = 64;  // of vector instructions
+inline constexpr uint32_t kSlotAlignment = 64;  // for vector instructions
 
 struct RegisterSlots {
-  std::vector<uint32_t> slots;  // of each register, in the order in which the body declares them
-  uint32_t bytes = 0;           // all of the slots
+  std::vector<uint32_t> slots;  // by register, in declaration order
+  uint32_t bytes = 0;           // total size of the slots
 };
 
-// Slots begin at `first`.
+// Allocates slots from offset `first` on.
 RegisterSlots allocate_registers(const Function& function, uint32_t first);
 
-// The register that a name means, where registers are declared one by one ("%p") or by their number
-// ("%r<5>"): its place in the declaration, or -1.
+// The index of the named register in a declaration, either of a single register ("%p") or of a range
+// ("%r<5>"); -1 if it is not declared there.
 int place_in(const Registers& declared, std::string_view name);
 
 }  // namespace flatshard::ptx_vm

@@ -23,14 +23,14 @@ std::vector<uint32_t> slots_of(const std::string& body) {
 
 }  // namespace
 
-TEST_CASE("a register whose last reader is behind lends its place") {
+TEST_CASE("a dead register's slot is reused") {
   const auto slot =
       slots_of("mov.u32 %r0, 1; add.u32 %r1, %r0, 2; add.u32 %r2, %r1, 3; add.u32 %r3, %r2, %r1;");
   CHECK(slot[1] == slot[0]);  // a result may lie where the operand lay
   CHECK(slot[2] != slot[1]);  // both are read later
 }
 
-TEST_CASE("a register that a loop carries keeps its place through all of it") {
+TEST_CASE("a loop-carried register keeps its slot throughout the loop") {
   const auto slot = slots_of(R"(
   mov.u32 %r0, 1;
   mov.u32 %r1, 0;
@@ -45,7 +45,7 @@ again:
   CHECK(slot[3] != slot[1]);
 }
 
-TEST_CASE("a register that some lanes keep counts as read") {
+TEST_CASE("a register that some lanes preserve counts as read") {
   const auto slot = slots_of(R"(
   mov.u32 %r0, 1;
   setp.lt.u32 %p0, %r0, 100;
@@ -56,13 +56,13 @@ TEST_CASE("a register that some lanes keep counts as read") {
   CHECK(slot[1] != slot[2]);
 }
 
-TEST_CASE("of several results none lies where an operand lies") {
+TEST_CASE("an op with several results shares no slot with its operands") {
   const auto slot =
       slots_of("mov.u32 %r0, 1; shfl.sync.idx.b32 %r1|%p0, %r0, 0, 31, -1; add.u32 %r2, %r1, 1;");
   CHECK(slot[1] != slot[0]);
 }
 
-TEST_CASE("values survive where registers share places: a loop whose lanes part and meet") {
+TEST_CASE("values survive slot sharing in a loop with divergent lanes") {
   // Lane l adds l + 1 while it counts to l: 0, 2, 6, 12, ...
   const auto results = run_ptx(R"(
   mov.u32 %r1, 0;

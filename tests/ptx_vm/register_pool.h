@@ -1,6 +1,6 @@
 #pragma once
-// The registers of a block, which its warpgroups trade by setmaxnreg: all that the block's threads begin
-// with, and no more.
+// The registers of a block, which its warpgroups redistribute with setmaxnreg. The total is what the block
+// starts with.
 
 #include <cstdint>
 #include <string>
@@ -12,12 +12,12 @@ struct Warp;
 
 class RegisterPool {
  public:
-  // So many blocks share the registers of a multiprocessor.
+  // `blocks` blocks share the registers of a multiprocessor.
   void start(uint32_t threads, uint32_t warps, uint32_t blocks);
-  // From now on the warp's threads have so many registers each; where they are not free, the warp waits.
+  // Gives each thread of the warp `each` registers; the warp waits until they are free.
   void increase(Warp& warp, uint32_t each);
   void decrease(Warp& warp, uint32_t each);
-  // ", which waits for ..." of a warp that does, else nothing.
+  // ", which waits for ..." for a waiting warp, else nothing.
   std::string describe(const Warp& warp) const;
 
  private:

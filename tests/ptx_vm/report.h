@@ -1,5 +1,6 @@
 #pragma once
-// What the machine found wrong with a kernel, and where: thrown at the instruction, caught by the launch.
+// An error that the machine found in a kernel, and its location: thrown at the instruction, caught by the
+// launch.
 
 #include <cstdint>
 #include <exception>
@@ -52,17 +53,17 @@ struct Finding : std::exception {
   const char* what() const noexcept override { return text.c_str(); }
 };
 
-// An address as a person would call it: "byte 1024 of device allocation 3 of 4096 bytes".
+// A readable address: "byte 1024 of device allocation 3 of 4096 bytes".
 std::string describe_address(const Warp& warp, uint64_t address);
 
 std::string describe_address(uint64_t address);  // of global memory
 
-// Composes the report of what `lane` of this warp did at its current instruction.
+// Throws the report of what `lane` of this warp did at its current instruction.
 [[noreturn]] void report(FindingKind kind, const Warp& warp, int lane, const std::string& what);
-// Of an instruction that is not the current one: "block (1,0,0) warp 2 lane 5 at kernels/adamw.cu:52".
+// Another thread and instruction: "block (1,0,0) warp 2 lane 5 at kernels/adamw.cu:52".
 std::string describe_actor(const Warp& warp, uint32_t serial, int lane, uint32_t op);
 
-// Of an operation of a stream that is no kernel, or not yet one that runs.
+// Throws the report of a stream operation that is not a running kernel.
 [[noreturn]] void report_operation(FindingKind kind, const std::string& operation, const std::string& what);
 // The operation that left this mark in the shadow of memory: "kernel f on stream 2 (comm), block (1,0,0) warp
 // 2 lane 5 at f.cu:52".

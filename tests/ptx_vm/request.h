@@ -1,6 +1,6 @@
 #pragma once
-// What an access to memory is made of while it is checked: the request of one lane or of some side by side,
-// and the piece of memory that it goes to. Only access*.cpp know these.
+// The parts of a memory access while it is checked: the request of one lane or of contiguous lanes, and the
+// memory region. Used by access*.cpp only.
 
 #include "tests/ptx_vm/access.h"
 #include "tests/ptx_vm/byte_states.h"
@@ -8,7 +8,7 @@
 
 namespace flatshard::ptx_vm {
 
-// One piece of an instruction's access: of one lane, or of several side by side.
+// Part of an instruction's access: one lane, or several contiguous ones.
 struct Request {
   Warp& warp;
   const Op& op;
@@ -26,18 +26,18 @@ struct Region {
   uint64_t address, bytes;  // generic address of its begin
   unsigned char* data;
   unsigned char* state;
-  RaceShadow* races;       // or null
-  bool is_patchy = false;  // some bytes may be none to write to: gaps between variables, or copies in flight
+  RaceShadow* races;               // or null
+  bool is_patchy = false;          // may contain bytes that must not be written: gaps, or copies in flight
   unsigned char* whole = nullptr;  // or null
   bool is_whole(uint64_t offset, uint64_t size) const {
     return whole && whole[offset / kWholeBytes] == kIsWhole &&
            whole[(offset + size - 1) / kWholeBytes] == kIsWhole;
   }
-  // The bytes from `offset` on are written; now and then this looks whether all around them are.
+  // Called after a write at `offset`; occasionally tests whether the surrounding kWholeBytes are all written.
   void note_written(uint64_t offset) const;
 };
 
-// Lanes anywhere in one piece of memory, all looked at in one go. False where one needs a closer look.
+// Scattered lanes in one region, checked together. False if one of them needs the full check.
 bool pass_scattered(const Request& request, const Region& region, const uint64_t* address, Places* places);
 
 }  // namespace flatshard::ptx_vm

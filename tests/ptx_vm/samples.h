@@ -1,6 +1,6 @@
 #pragma once
-// Small kernels that are right, and copies of them with one thing broken. The line that a mutation breaks, or
-// where its harm shows, ends in the comment "finds: NAME".
+// Small correct kernels, and mutations of them with one error. The mutated line, or the line where the error
+// shows, ends in the comment "finds: NAME".
 
 #include <functional>
 #include <string>
@@ -11,10 +11,10 @@
 namespace flatshard::ptx_vm {
 
 struct Sample {
-  std::string name;                         // of the mutation, or of the kernel that is right
-  std::vector<FindingKind> finds{};         // any one of these; empty where nothing is found
-  std::function<std::vector<float>()> run;  // the results; empty where the launch failed
-  // Of a mutation that nothing but other results show: what gives the right ones.
+  std::string name;                         // of the mutation, or of the correct kernel
+  std::vector<FindingKind> finds{};         // any one of these is expected; empty: no finding
+  std::function<std::vector<float>()> run;  // the results; empty if the launch failed
+  // For a mutation that only changes results: the correct variant to compare with.
   std::function<std::vector<float>()> right = nullptr;
 };
 

@@ -10,7 +10,7 @@ using namespace flatshard;
 using namespace flatshard::bench;
 using namespace flatshard::ptx_vm;
 
-TEST_CASE("every CUDA twin gives the same bits under every schedule, with any number of blocks resident") {
+TEST_CASE("every CUDA kernel gives the same bits under every schedule and number of resident blocks") {
   for (const Case& c : all_cases(Scale::test)) {
     if (!c.has_cuda_kernel) continue;
     CAPTURE(label(c));
@@ -25,7 +25,7 @@ TEST_CASE("every CUDA twin gives the same bits under every schedule, with any nu
   }
 }
 
-TEST_CASE("the kernels run on the machine: it counts their launches and instructions") {
+TEST_CASE("the kernels run on the PTX machine, which counts their launches and instructions") {
   const uint64_t launches = counters().launches, instructions = counters().warp_instructions;
   for (const Case& c : all_cases(Scale::test))
     if (c.op == "rmsnorm_forward") test::output_bytes(c, {.device = Device::cuda(0)});

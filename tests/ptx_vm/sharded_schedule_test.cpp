@@ -23,7 +23,7 @@ constexpr WorkOrder kOrders[] = {WorkOrder::in_order, WorkOrder::comm_late, Work
 
 }  // namespace
 
-TEST_CASE("a complete schedule gives the same bits in every order of streams, and nothing is found") {
+TEST_CASE("a complete schedule gives the same bits in every stream order, without findings") {
   const std::vector<float> expected = train({});
   for (const float value : expected) CHECK(std::isfinite(value));
   for (const WorkOrder order : kOrders)
@@ -33,7 +33,7 @@ TEST_CASE("a complete schedule gives the same bits in every order of streams, an
     }
 }
 
-TEST_CASE("a wait or record left out changes the bits of the late or the early order, never those in order") {
+TEST_CASE("a missing wait or record changes bits in comm_late or comm_early, never in in_order") {
   const std::vector<float> expected = train({});
   for (int site = 0; site < SmallTrainer::kSites; ++site) {
     CAPTURE(site);
@@ -47,7 +47,7 @@ TEST_CASE("a wait or record left out changes the bits of the late or the early o
   }
 }
 
-TEST_CASE("a wait or record left out is a race between two streams, whatever the order") {
+TEST_CASE("a missing wait or record is a race between two streams in every order") {
   for (int site = 0; site < SmallTrainer::kSites; ++site)
     for (const WorkOrder order : kOrders) {
       CAPTURE(site);

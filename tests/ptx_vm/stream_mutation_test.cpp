@@ -35,7 +35,7 @@ void check_found(const StreamSample& sample, const Options& order) {
 
 }  // namespace
 
-TEST_CASE("programs of streams that are right give the same bits in every order, and nothing is found") {
+TEST_CASE("correct stream programs give the same bits in every order, without findings") {
   for (const StreamSample& sample : correct_stream_samples()) {
     CAPTURE(sample.name);
     const std::vector<float> expected = sample.run();
@@ -49,12 +49,12 @@ TEST_CASE("programs of streams that are right give the same bits in every order,
   }
 }
 
-TEST_CASE("a broken program of streams is found in every order, with the operations that it is about") {
+TEST_CASE("a broken stream program is found in every order, with the operations involved") {
   for (const StreamSample& sample : broken_stream_samples())
     for (const Options& order : orders()) check_found(sample, order);
 }
 
-TEST_CASE("a kernel that waits for one of another stream is found to hang, where no event orders them") {
+TEST_CASE("a kernel that waits for another stream's kernel without an event is reported as a hang") {
   check_found(sample_that_needs_two_streams_at_once(), {});
   check_found(sample_that_needs_two_streams_at_once(), {.stream_order = WorkOrder::comm_late});
 }

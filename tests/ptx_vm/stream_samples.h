@@ -1,5 +1,5 @@
 #pragma once
-// Small programs of two streams that are right, and copies of them with one thing broken.
+// Small correct programs on two streams, and mutations of them with one error.
 
 #include <functional>
 #include <string>
@@ -10,16 +10,16 @@
 namespace flatshard::ptx_vm {
 
 struct StreamSample {
-  std::string name;                  // of the mutation, or of the program that is right
-  std::vector<FindingKind> finds{};  // any one of these; empty where nothing is wrong
-  std::vector<std::string> names{};  // what the report says of both operations
+  std::string name;                  // of the mutation, or of the correct program
+  std::vector<FindingKind> finds{};  // any one of these is expected; empty: no finding
+  std::vector<std::string> names{};  // how the report names the two operations
   std::function<std::vector<float>()> run;
 };
 
 std::vector<StreamSample> correct_stream_samples();
 // Found in every order of streams.
 std::vector<StreamSample> broken_stream_samples();
-// Hangs where streams do not run beside one another.
+// Hangs unless streams run concurrently.
 StreamSample sample_that_needs_two_streams_at_once();
 
 }  // namespace flatshard::ptx_vm

@@ -1,6 +1,6 @@
 #pragma once
-// The queues of streams. An operation runs whole, when the order of Options says; what it throws, a Finding,
-// comes out of the call that made it run. The host is one thread.
+// Stream queues. An operation runs atomically at a time that Options::stream_order selects. A Finding that it
+// throws propagates from the CUDA call that made it run. There is one host thread.
 
 #include <deque>
 #include <functional>
@@ -15,13 +15,13 @@
 
 namespace flatshard::ptx_vm {
 
-// A place in the work of a stream, and what happened before it.
+// A position in a stream, and what happened before it.
 struct Milestone {
   Point point{};
   Clock clock{};
 };
 
-// A place in a capture (capture.h).
+// A position in a capture (capture.h).
 struct Capture;
 struct CapturedPoint {
   std::shared_ptr<Capture> capture{};
@@ -33,7 +33,7 @@ struct Operation {
   Clock clock{};               // what happens before it, itself included
   std::vector<Point> after{};  // of other streams, before it may run
   std::string what;            // "copy of 16 bytes"
-  // Null for a wait. The activity is the one that it began with.
+  // Null for a wait. The argument is the activity of this operation.
   std::function<void(Activity& self)> run{};
 };
 
@@ -41,13 +41,13 @@ struct Queue {
   uint32_t index = 0;  // of the stream, and of its entry in a Clock
   int number = 0;      // as reports call it: 0 is the default stream
   int priority = 0;
-  bool is_blocking = false;  // waits for the default stream, and that for it
+  bool is_blocking = false;  // synchronizes with the default stream
   WorkRole role = WorkRole::compute;
   bool is_alive = true;
-  uint32_t given = 0, done = 0;  // operations
-  Clock clock{};                 // of the last one given
+  uint32_t given = 0, done = 0;  // enqueued and finished operations
+  Clock clock{};                 // of the last enqueued operation
   std::deque<Operation> waiting{};
-  CapturedPoint captured{};  // where it is captured
+  CapturedPoint captured{};  // its position in a capture
 
   Milestone milestone() const { return {{index, given}, clock}; }
 };
@@ -59,27 +59,27 @@ class Streams {
   Streams();
 
   Queue& create(bool is_blocking, int priority, WorkRole role);
-  void destroy(Queue& queue);       // what was given still runs
-  Queue* find(const void* handle);  // a handle is the address of a Queue; null is the default stream
+  void destroy(Queue& queue);       // enqueued operations still run
+  Queue* find(const void* handle);  // a handle is the address of a Queue; null: the default stream
 
-  // The last operation given, run already where the order runs it at the call. A queue that is captured runs
-  // it at each launch of its graph, so it must be good for more than one time.
+  // Enqueues an operation and, depending on the order, runs it. On a captured queue it runs at each launch of
+  // the graph, so `run` must be repeatable.
   Milestone enqueue(Queue& queue, std::string what, std::function<void(Activity&)> run);
   void wait(Queue& queue, const Milestone& milestone);
   bool is_done(const Milestone& milestone) const {
     return queues_[milestone.point.stream]->done >= milestone.point.position;
   }
 
-  // The host waits.
+  // The host waits for the milestone.
   void finish(const Milestone& milestone);
   void finish_all();
-  // Asks whether the milestone is reached; where it is not, one operation runs, so that who asks again will
-  // see it.
+  // Returns whether the milestone is reached; if not, runs one operation towards it, so that repeated polling
+  // terminates.
   bool poll(const Milestone& milestone);
-  // After a finding nothing that was given runs any more.
+  // Drops all pending operations, after a finding.
   void drop_all();
 
-  // A copy that was given with this milestone reads pinned memory of the host.
+  // Registers pinned host memory that the copy with this milestone reads.
   void watch(const Milestone& milestone, const void* source, uint64_t bytes, const std::string& what) {
     sources_.add(milestone.point, source, bytes, what);
   }
@@ -87,7 +87,7 @@ class Streams {
   void run_host_function(const std::function<void()>& work);
 
  private:
-  // The host has the machine at work: what it must leave alone is as it was before, or else a finding.
+  // To be called by every CUDA function: a finding if the host has modified memory that pending copies read.
   struct Visit {
     explicit Visit(Streams& s) : streams(s) { streams.sources_.check(); }
     ~Visit() { streams.sources_.look(); }
@@ -109,10 +109,10 @@ class Streams {
   void host_learns(const Clock& clock);
 
   std::vector<std::unique_ptr<Queue>> queues_;  // the first is the default stream
-  Clock host_;                                  // what happened before whatever the host gives out next
+  Clock host_;                                  // what happened before the next operation that is enqueued
   HostSources sources_;
   std::mt19937_64 random_;
-  bool is_idle_ = true;  // what follows does not depend on what went before
+  bool is_idle_ = true;  // later operations do not depend on earlier ones
   int made_ = 0;
   bool runs_host_function_ = false;
 };

@@ -70,7 +70,7 @@ constexpr WorkOrder kOrders[] = {WorkOrder::in_order, WorkOrder::comm_late, Work
 
 }  // namespace
 
-TEST_CASE("each order of streams runs work when its rule says") {
+TEST_CASE("each stream order runs work when it should") {
   const auto text_of = [](WorkOrder order, bool waits) {
     Log log(order);
     give_four(log);
@@ -86,7 +86,7 @@ TEST_CASE("each order of streams runs work when its rule says") {
   CHECK(text_of(WorkOrder::comm_early, true) == "ABab ABab");
 }
 
-TEST_CASE("the random order keeps to streams and events, repeats by its seed, and differs between seeds") {
+TEST_CASE("the random order respects streams and events, and depends only on its seed") {
   std::vector<std::string> seen;
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     const auto run = [&] {
@@ -107,7 +107,7 @@ TEST_CASE("the random order keeps to streams and events, repeats by its seed, an
   CHECK(seen.size() >= 4);  // of 5
 }
 
-TEST_CASE("a role that is set overrides that of the priority") {
+TEST_CASE("an explicit role overrides the role from the priority") {
   Log log(WorkOrder::comm_early);
   set_role(log.compute, WorkRole::comm);
   set_role(log.comm, WorkRole::compute);
@@ -115,7 +115,7 @@ TEST_CASE("a role that is set overrides that of the priority") {
   CHECK(log.text == "a");
 }
 
-TEST_CASE("a wait keeps the record it saw, and an event never recorded holds nobody back") {
+TEST_CASE("a wait keeps the recorded position, and waiting for an unrecorded event does nothing") {
   Log log(WorkOrder::comm_late);
   cudaStreamWaitEvent(log.compute, log.event, 0);
   log.note(log.comm, 'A');
@@ -130,7 +130,7 @@ TEST_CASE("a wait keeps the record it saw, and an event never recorded holds nob
   CHECK(log.text == "AaB");
 }
 
-TEST_CASE("every query that fails brings the work one operation further") {
+TEST_CASE("every unsuccessful query runs one operation") {
   Log log(WorkOrder::comm_late);
   log.note(log.comm, 'A');
   log.note(log.comm, 'B');
@@ -146,7 +146,7 @@ TEST_CASE("every query that fails brings the work one operation further") {
   CHECK(cudaGetLastError() == cudaSuccess);
 }
 
-TEST_CASE("the default stream waits for streams that block, and they for it") {
+TEST_CASE("the default stream and blocking streams wait for each other") {
   Log log(WorkOrder::comm_late);
   cudaStream_t blocking = nullptr;
   cudaStreamCreate(&blocking);
@@ -159,7 +159,7 @@ TEST_CASE("the default stream waits for streams that block, and they for it") {
   cudaStreamDestroy(blocking);
 }
 
-TEST_CASE("a stream that is destroyed still runs what it was given, and is no stream afterwards") {
+TEST_CASE("a destroyed stream still runs its work, and its handle becomes invalid") {
   Log log(WorkOrder::comm_late);
   cudaStream_t stream = nullptr;
   cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
@@ -183,7 +183,7 @@ TEST_CASE("a host function that calls CUDA is an error") {
   }
 }
 
-TEST_CASE("a copy reads pinned memory when it runs, other host memory at the call") {
+TEST_CASE("a copy reads pinned memory when it runs, pageable memory at the call") {
   Log log(WorkOrder::comm_late);
   int *pinned = nullptr, *device = nullptr, pageable = 1;
   cudaMallocHost(reinterpret_cast<void**>(&pinned), sizeof(int));
@@ -202,7 +202,7 @@ TEST_CASE("a copy reads pinned memory when it runs, other host memory at the cal
   cudaFreeHost(pinned);
 }
 
-TEST_CASE("freeing memory waits for all streams, freeing it in the order of a stream does not") {
+TEST_CASE("cudaFree waits for all streams, cudaFreeAsync does not") {
   Log log(WorkOrder::comm_late);
   void *a = nullptr, *b = nullptr;
   cudaMalloc(&a, 4);
@@ -216,7 +216,7 @@ TEST_CASE("freeing memory waits for all streams, freeing it in the order of a st
   cudaGetLastError();
 }
 
-TEST_CASE("time between events counts what runs between them, alike in every run") {
+TEST_CASE("the time between events counts the work between them, reproducibly") {
   const auto measure = [] {
     Log log(WorkOrder::comm_late);
     cudaEvent_t end = nullptr;
@@ -239,7 +239,7 @@ TEST_CASE("time between events counts what runs between them, alike in every run
   CHECK(measure() == measure());
 }
 
-TEST_CASE("copies by rows touch the rows alone, and a copy of the wrong kind is an error") {
+TEST_CASE("2D copies touch only their rows, and a copy of the wrong kind is an error") {
   for (const WorkOrder order : kOrders) {
     Log log(order);
     unsigned char *device = nullptr, rows[3][4] = {{1, 2, 3, 4}, {5, 6, 7, 8}, {9, 10, 11, 12}};

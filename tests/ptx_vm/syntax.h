@@ -1,6 +1,6 @@
 #pragma once
-// A PTX module as it is written: variables, functions and their statements, with names still unresolved.
-// All names view into the module's text.
+// The syntax tree of a PTX module: variables, functions and their statements, with unresolved names. All
+// names are views into the module's text.
 
 #include <array>
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace flatshard::ptx_vm {
 
-// A place in the CUDA source, from .loc.
+// A location in the CUDA source, from .loc.
 struct Location {
   int file = 0, line = 0, column = 0;
   int inlined_at = -1;  // index of the call's location in Module::locations, or -1
@@ -74,8 +74,8 @@ struct Function {
   bool has_body = false;
   std::vector<Variable> parameters, results;
   std::array<uint32_t, 3> cluster{};  // of .reqnctapercluster
-  uint32_t blocks_per_processor = 0;  // .minnctapersm; 0 when there is none
-  uint32_t max_threads = 0;           // product of .maxntid or .reqntid; 0 when there is none
+  uint32_t blocks_per_processor = 0;  // .minnctapersm; 0: not declared
+  uint32_t max_threads = 0;           // product of .maxntid or .reqntid; 0: not declared
   std::vector<Statement> body;
 };
 
@@ -91,13 +91,13 @@ struct Module {
 // 80 of "sm_80", 90 of "sm_90a".
 int architecture_of(const Module& module);
 
-// The bytes of one element of a type such as "f32"; 0 when there is no such type.
+// The size of one element of a type such as "f32"; 0 for an unknown type.
 uint64_t bytes_of_type(std::string_view type);
 
-// An Error names the line of the PTX and what stands there.
+// An Error names the line of the PTX and the unexpected token.
 std::unique_ptr<Module> parse(std::string text);
 
-// "kernels/adamw.cu:52", with the chain of calls it was inlined at; "PTX line 7" where there is no .loc.
+// "kernels/adamw.cu:52", with the calls it was inlined into; "PTX line 7" without a .loc.
 std::string describe_location(const Module& module, int location, int ptx_line);
 
 }  // namespace flatshard::ptx_vm

@@ -132,8 +132,7 @@ uint32_t lines(const TensorMap& m) { return (m.box_bytes() + 127) / 128 * 128; }
 
 }  // namespace
 
-TEST_CASE(
-    "a tensor load brings what a loop over the box finds, zeros outside, chunks where the swizzle says") {
+TEST_CASE("a tensor load equals a loop over the box, with zeros outside and swizzled chunks") {
   for_each_case([](Tensor& t, const Coordinates& at) {
     const DeviceArray<unsigned char> memory(t.bytes);
     t.map.base = reinterpret_cast<uint64_t>(memory.data);
@@ -163,7 +162,7 @@ TEST_CASE("a tensor store writes what a loop over the box would, and nothing out
   });
 }
 
-TEST_CASE("a tensor reduction adds to what is there") {
+TEST_CASE("a tensor reduction adds to the existing values") {
   TensorMap m{.element = Element::f32, .rank = 2};
   m.extent = {6, 3, 1, 1, 1};
   m.stride = {4, 32};
@@ -184,7 +183,7 @@ TEST_CASE("a tensor reduction adds to what is there") {
   for (const Finding& finding : take_findings()) FAIL_CHECK(finding.text);
 }
 
-TEST_CASE("the encoder of tensor maps names the rule that a map breaks") {
+TEST_CASE("the tensor map encoder names the rule that a map violates") {
   const DeviceArray<unsigned char> memory(4096);
   Tensor t = tensor_of(3, Swizzle::bytes_64);
   t.map.base = reinterpret_cast<uint64_t>(memory.data);
@@ -206,7 +205,7 @@ TEST_CASE("the encoder of tensor maps names the rule that a map breaks") {
         "a row of the box has 128 bytes, more than the swizzle's 64");
 }
 
-TEST_CASE("a tensor map comes out of its 128 bytes as it went in") {
+TEST_CASE("a tensor map survives packing into 128 bytes") {
   for (const Swizzle swizzle : {Swizzle::none, Swizzle::bytes_128})
     for (uint32_t rank = 1; rank <= kRank; ++rank) {
       TensorMap m = tensor_of(rank, swizzle).map;
@@ -219,7 +218,7 @@ TEST_CASE("a tensor map comes out of its 128 bytes as it went in") {
     }
 }
 
-TEST_CASE("a tensor map of another rank, or none, is a finding at the copy") {
+TEST_CASE("a tensor map of the wrong rank, or a missing one, is a finding at the copy") {
   const OnSm90 device;
   const DeviceArray<unsigned char> memory(4096);
   Tensor t = tensor_of(2, Swizzle::none);

@@ -126,7 +126,7 @@ FindingKind finding_of(const std::string& body, uint32_t threads = 32) {
 
 }  // namespace
 
-TEST_CASE("the elements of a fragment have places of their own, which fill its registers") {
+TEST_CASE("the elements of a fragment fill its registers without overlap") {
   check_bijection(16, 16, 4, 2, place_in_a);
   check_bijection(16, 8, 2, 2, place_in_a);
   check_bijection(16, 8, 2, 2, place_in_b);
@@ -137,7 +137,7 @@ TEST_CASE("the elements of a fragment have places of their own, which fill its r
   check_bijection(8, 8, 1, 2, in_transposed);
 }
 
-TEST_CASE("elements of fragments lie where the manual's figures show them") {
+TEST_CASE("fragment elements are where the PTX manual's figures show them") {
   CHECK(place_in_a(5, 3) == FragmentPlace{21, 0, 1});
   CHECK(place_in_a(13, 3) == FragmentPlace{21, 1, 1});
   CHECK(place_in_a(5, 10) == FragmentPlace{21, 2, 0});
@@ -150,7 +150,7 @@ TEST_CASE("elements of fragments lie where the manual's figures show them") {
   CHECK(place_in_matrix(2, 3, 1, true) == FragmentPlace{5, 2, 1});
 }
 
-TEST_CASE("the sums of one product are the left operand of the next, without shuffles") {
+TEST_CASE("the accumulators of one product can be the left operand of the next without shuffles") {
   for (uint32_t row = 0; row < 16; ++row)
     for (uint32_t column = 0; column < 16; ++column) {
       const FragmentPlace a = place_in_a(row, column), sum = place_in_accumulator(row, column);
@@ -159,7 +159,7 @@ TEST_CASE("the sums of one product are the left operand of the next, without shu
     }
 }
 
-TEST_CASE("ldmatrix hands every lane two neighbours of a row, or of a column") {
+TEST_CASE("ldmatrix gives every lane two adjacent elements of a row, or of a column") {
   check_lanes(kCountUp + "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [%r5];",
               [](uint64_t l) { return l == 5 ? 0x000B000A : pair(2 * l, 2 * l + 1); });
   check_lanes(kCountUp + "ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%r0}, [%r5];", [](uint64_t l) {
@@ -182,7 +182,7 @@ TEST_CASE("ldmatrix hands every lane two neighbours of a row, or of a column") {
   }
 }
 
-TEST_CASE("ldmatrix takes rows from wherever their addresses say, and all from one") {
+TEST_CASE("ldmatrix reads rows from arbitrary addresses, also all from one") {
   // Row r of the matrix is row 7 - r of the tile, or always row 2.
   check_lanes(kCountUp +
                   "sub.u32 %r6, 112, %r5; mov.u32 %r7, tile; add.u32 %r6, %r6, %r7; "
@@ -193,7 +193,7 @@ TEST_CASE("ldmatrix takes rows from wherever their addresses say, and all from o
               [](uint64_t l) { return pair(16 + l % 4 * 2, 16 + l % 4 * 2 + 1); });
 }
 
-TEST_CASE("stmatrix puts back what ldmatrix takes") {
+TEST_CASE("stmatrix is the inverse of ldmatrix") {
   const std::string setup = R"(
     mov.u32 %r5, tile;
     mad.lo.u32 %r6, %r30, 16, %r5;
@@ -222,7 +222,7 @@ TEST_CASE("stmatrix puts back what ldmatrix takes") {
               });
 }
 
-TEST_CASE("one element of each side meets in one element of the product") {
+TEST_CASE("one nonzero element in each factor gives one nonzero element of the product") {
   // A(5,3) = 1 in lane 21, the upper half of register 0; B(3,2) = 1 in lane 9, the same; D(5,2) in lane 21.
   check_lanes(R"(
     mov.u32 %r1, 0; mov.u32 %r2, 0; mov.f32 %f1, 0f00000000;
@@ -258,7 +258,7 @@ TEST_CASE("products of matrices equal three loops, in both types and depths") {
   }
 }
 
-TEST_CASE("products are added in the order of k, or in pairs where that is asked for") {
+TEST_CASE("products are summed in the order of k, or in pairs if requested") {
   // 2^24 + 1 + 1: a sum in order loses both ones.
   const std::string body = R"(
     mov.u32 %r1, 0x3F803F80; mov.u32 %r2, 0; mov.f32 %f1, 0f4B800000;
@@ -273,7 +273,7 @@ TEST_CASE("products are added in the order of k, or in pairs where that is asked
   check_lanes(body, [](uint64_t) { return 0x4B800001; });
 }
 
-TEST_CASE("what only a whole warp may do is found where lanes are elsewhere, gone or were never there") {
+TEST_CASE("warp-wide instructions with diverged, exited or missing lanes are found") {
   const std::string load = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [%r5];";
   CHECK(finding_of(kCountUp + "setp.lt.u32 %p1, %r30, 16; @%p1 " + load) == FindingKind::divergent_warp);
   CHECK(finding_of(kCountUp + "setp.lt.u32 %p1, %r30, 16; @%p1 exit; " + load) ==
@@ -281,7 +281,7 @@ TEST_CASE("what only a whole warp may do is found where lanes are elsewhere, gon
   CHECK(finding_of(kCountUp + load, 48) == FindingKind::divergent_warp);
 }
 
-TEST_CASE("rows of matrices are checked as other accesses are") {
+TEST_CASE("matrix rows are checked like other accesses") {
   const std::string load = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1, %r2, %r3, %r0}, ";
   CHECK(finding_of(kCountUp + load + "[%r5+8];") == FindingKind::misaligned_access);
   CHECK(finding_of(kCountUp + load + "[%r5+16];") == FindingKind::uninitialised_read);
@@ -290,7 +290,7 @@ TEST_CASE("rows of matrices are checked as other accesses are") {
         FindingKind::warp_race);
 }
 
-TEST_CASE("forms of tensor instructions that are not there are errors") {
+TEST_CASE("unsupported forms of tensor instructions are errors") {
   const auto error = [](const std::string& body) { return test::error_of([&] { run_ptx(body); }); };
   CHECK(error("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r1, %r2}, {%r1, %r2, %r3, %r4}, "
               "{%r1, %r2}, {%r1, %r2};")

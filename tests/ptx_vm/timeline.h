@@ -1,8 +1,8 @@
 #pragma once
-// What happened before what, among the operations of streams: kernels, copies, memsets. The operations of a
-// stream follow one another; a wait puts a stream behind what stood before a record; all that the host has
-// waited for comes before all that it gives out later. This holds in whatever order the machine happens to
-// run them, so a missing wait is found in any.
+// The happens-before relation of stream operations: kernels, copies, memsets. Operations of a stream are
+// ordered; a wait orders a stream after the work before a record; what the host has waited for happens before
+// everything it enqueues later. The relation does not depend on the order in which the machine runs the
+// operations, so a missing wait is found in any order.
 
 #include <cstdint>
 #include <deque>
@@ -15,27 +15,27 @@ namespace flatshard::ptx_vm {
 
 struct Kernel;
 
-// Of each stream, how many of its operations happened before.
+// A vector clock: by stream, the number of its operations that happened before.
 using Clock = std::vector<uint32_t>;
 void merge(Clock& into, const Clock& from);
 
-// An operation of a stream, counted from 1; 0 stands before the first.
+// An operation of a stream, counted from 1; 0 is before the first.
 struct Point {
   uint32_t stream = 0, position = 0;
 };
 inline bool covers(const Clock& clock, Point p) {
   return p.position == 0 || (p.stream < clock.size() && clock[p.stream] >= p.position);
 }
-void put(Clock& clock, Point p);  // so that it covers p
+void put(Clock& clock, Point p);  // extends the clock to cover p
 
-// An operation of a stream that runs or has run, as the shadow of memory knows it: by its marks, which are
-// those from its first to the first of the next.
+// A stream operation that is running or has run. The race shadow identifies it by its marks, which lie
+// between its first mark and the first mark of the next operation.
 struct Activity {
   Point point{};
   Clock clock{};     // what happened before it, itself included
   std::string what;  // "kernel row_sums on stream 2 (comm)"
   Mark first_mark = 0;
-  // Of a kernel, to name its threads.
+  // For kernels, to name threads.
   const Kernel* kernel = nullptr;
   uint32_t grid_x = 0, grid_y = 0, warps_of_block = 0, warps = 0, first_serial = 0;
   Epochs epochs{};
@@ -43,33 +43,32 @@ struct Activity {
 
 class Timeline {
  public:
-  // An operation begins: what leaves a mark from now on belongs to it. It stays known until nothing can
-  // conflict with it.
+  // Begins an operation: later marks belong to it. It is kept until nothing can conflict with it.
   Activity& begin(Activity activity);
-  // The operation with this mark; null when it happened before everything that runs.
+  // The operation of this mark; null if it happened before everything that runs.
   const Activity* find(Mark mark) const;
   // The first mark that belongs to no operation before `past`, nor to it.
   Mark end_of(const Activity& past) const;
-  // Smaller marks happened before `now`.
+  // The accesses of smaller marks happened before `now`.
   Mark settled_before(const Activity& now) const;
-  // What the clock covers happened before all that will run.
+  // Everything that the clock covers happened before all operations to come.
   void forget(const Clock& clock);
 
  private:
-  std::deque<Activity> all_;  // as they ran
+  std::deque<Activity> all_;  // in execution order
 };
 
 Timeline& timeline();
 
-// What happened before an operation that runs now.
+// The past of the running operation.
 class Past {
  public:
   Past() = default;
   explicit Past(const Activity& now) : now_(&now), settled_(timeline().settled_before(now)) {}
   const Activity& now() const { return *now_; }
-  // Smaller marks did.
+  // The accesses of smaller marks happened before it.
   Mark settled() const { return settled_; }
-  // Did the earlier operation with this mark?
+  // Whether the earlier operation with this mark happened before it.
   bool holds(Mark mark) {
     if (mark < settled_) return true;
     if (mark - asked_first_ >= asked_count_) ask(mark);
@@ -81,7 +80,7 @@ class Past {
 
   const Activity* now_ = nullptr;
   Mark settled_ = 0;
-  Mark asked_first_ = 0, asked_count_ = 0;  // the last question's operation, and its answer
+  Mark asked_first_ = 0, asked_count_ = 0;  // a cache: the last queried operation, and the result
   bool answer_ = true;
 };
 

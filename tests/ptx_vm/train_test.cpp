@@ -142,7 +142,7 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 
 }  // namespace
 
-TEST_CASE("training on CUDA has the CPU's losses, and what it has learned says the same on both") {
+TEST_CASE("training on CUDA has the CPU's losses, and the trained model generates the same text on both") {
   struct Run {
     const char *family, *compute;
     size_t steps;
@@ -164,15 +164,14 @@ TEST_CASE("training on CUDA has the CPU's losses, and what it has learned says t
   }
 }
 
-TEST_CASE("training on CUDA has the same bits in every order of streams") {
+TEST_CASE("training on CUDA has the same bits in every stream order") {
   Workshop workshop("llama", "bf16");
   const Outcome in_order = workshop.train("cuda", 2);
   for (const WorkOrder order : {WorkOrder::comm_late, WorkOrder::comm_early, WorkOrder::random})
     CHECK(workshop.train("cuda", 2, order) == in_order);
 }
 
-TEST_CASE(
-    "training on CUDA has the same bits on one rank and on several, with shards on the host, and resumed") {
+TEST_CASE("training on CUDA has the same bits on one rank and several, with offload, and resumed") {
   if (const std::string why = test::no_ranks_because(); !why.empty()) return test::skip(why);
   constexpr int kSteps = 2;
   Workshop workshop("llama", "fp32");
@@ -182,7 +181,7 @@ TEST_CASE(
   CHECK(workshop.train(4, kSteps, "comm_early", "--resume " + halfway) == one);
 }
 
-TEST_CASE("micro-steps in CUDA graphs give the same bits as without, in every order of streams") {
+TEST_CASE("micro-steps give the same bits with and without CUDA graphs, in every stream order") {
   constexpr int kSteps = 3, kMicroSteps = 4;
   Workshop workshop("llama", "bf16");
   // Lanes are added up on another stream; without them the backward pass adds by itself.
@@ -203,7 +202,7 @@ TEST_CASE("micro-steps in CUDA graphs give the same bits as without, in every or
   }
 }
 
-TEST_CASE("products in TF32 change the bits of a run on CUDA a little, and none on the CPU") {
+TEST_CASE("TF32 products change a CUDA run slightly, and a CPU run not at all") {
   constexpr double kRounding = 1e-3;  // of factors to 11 bits
   constexpr const char* kTf32 = "--precision.tf32=true";
   Workshop workshop("gpt2", "fp32");
@@ -218,7 +217,7 @@ TEST_CASE("products in TF32 change the bits of a run on CUDA a little, and none 
   CHECK(workshop.said().find("(precision.tf32 is for a GPU alone)") != std::string::npos);
 }
 
-TEST_CASE("a plan for CUDA is the same with a GPU and without, and a run takes that, to the byte") {
+TEST_CASE("a plan for CUDA is the same with and without a GPU, and a run allocates exactly that") {
   Workshop workshop("llama", "bf16");
   std::set<int64_t> beyond_plan;  // what the machine's own matrix products keep, the same on any ranks
   for (const int ranks : {1, 2}) {

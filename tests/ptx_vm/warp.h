@@ -1,7 +1,7 @@
 #pragma once
-// A warp: 32 lanes, their registers, and the groups of lanes that stand at different instructions. The group
-// at the lowest instruction runs first; since a compiler lays code out in order, groups meet again where
-// their paths join, and merge.
+// A warp: 32 lanes, their registers, and the groups of lanes that have diverged to different instructions.
+// The group at the lowest instruction runs first; since compilers lay out code in order, groups reconverge
+// where their paths join.
 
 #include <array>
 #include <bit>
@@ -31,19 +31,19 @@ struct Warp {
   int index = 0;      // in the block
   uint32_t live = 0;  // lanes that have not exited
   State state = State::ready;
-  std::vector<Group> groups;  // by pc; never two at one pc
+  std::vector<Group> groups;  // ordered by pc, at most one per pc
   uint64_t poll_turn = 0;
   uint64_t executed = 0;  // ops
   uint32_t current = 0;   // index of the op that runs, for findings
-  bool polls = false;     // the last thing it did was to ask in vain whether it may go on
+  bool polls = false;     // its last op was an unsuccessful poll
 
-  uint64_t polled = 0;                               // the mbarrier it asked last, a generic address
-  uint64_t cluster_arrivals = 0, cluster_waits = 0;  // at the cluster's barrier
+  uint64_t polled = 0;                               // generic address of the mbarrier it last polled
+  uint64_t cluster_arrivals = 0, cluster_waits = 0;  // at the cluster barrier
 
-  // The race detector's view of time.
+  // State of the race detector.
   uint32_t serial = 0;        // unique among all warps and asynchronous works of all launches, never 0
-  bool is_async = false;      // no warp, but work that one issued (async.h)
-  uint32_t async_time = 1;    // of such work
+  bool is_async = false;      // not a warp but asynchronous work (async.h)
+  uint32_t async_time = 1;    // the clock of such work
   uint32_t step = 0;          // counts accesses to memory
   uint32_t epoch = 0;         // number of the present one (race.h); 0: not begun
   Knowledge known_elsewhere;  // of warps of other blocks
@@ -72,8 +72,8 @@ struct Warp {
   uint32_t time() const { return is_async ? async_time : known[static_cast<size_t>(index)]; }
 };
 
-// Runs until the warp waits at a barrier, has ended, polls in vain, or has executed `budget` ops. Where it
-// `polls`, its groups of lanes take turns.
+// Runs until the warp waits at a barrier, has exited, polls without success, or has executed `budget` ops. If
+// it `polls`, its groups of lanes take turns.
 void run(Warp& warp, uint64_t budget, bool polls);
 
 // body(lane) for every active lane, in order.

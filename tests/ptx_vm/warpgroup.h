@@ -1,7 +1,7 @@
 #pragma once
-// What four warps do as one warpgroup. Each issues its products (wgmma.mma_async) and they run beside it, in
-// order; until it has waited for them, their accumulators and what they read from registers must be left
-// alone. And what the instruction sets ask of a warpgroup, its warps must all do alike.
+// Warpgroups of four warps. Each warp issues its products (wgmma.mma_async), which run asynchronously and in
+// order; until the warp has waited for them, their registers must not be accessed. All four warps must
+// execute warpgroup instructions alike.
 
 #include <array>
 #include <cstdint>
@@ -13,32 +13,32 @@
 
 namespace flatshard::ptx_vm {
 
-// The products of one warp that nobody has waited for.
+// The products of one warp that are in flight.
 class Products {
  public:
-  // wgmma.fence: what the warp did to its registers so far happened before its next products.
+  // wgmma.fence: orders the warp's register accesses before its next products.
   void fence() { fenced_ = clock_; }
-  // Checks and marks the registers of the warp's current op, a product; its work then goes to the line.
+  // Checks and marks the registers of the warp's current op, a product, and issues its work.
   void begin(Warp& warp, const ProductForm& form);
   void add(AsyncHandle work) { works_.push_back(std::move(work)); }
   void commit();
-  // Until at most so many of the latest groups are in flight.
+  // Waits until at most `groups` groups are in flight.
   void wait(Warp& warp, size_t groups);
   // An ordinary instruction accesses registers that products use.
   void access(Warp& warp, const Op& op);
-  // The warp has ended.
+  // To be called when the warp exits.
   void end(Warp& warp);
 
   AsyncLine line;
 
  private:
   struct Product {
-    uint32_t op;  // which op of the kernel
+    uint32_t op;  // index in the kernel
     const ProductForm* form;
   };
   struct Register {
-    uint64_t touched = 1;            // when an ordinary instruction last did
-    uint32_t written = 0, read = 0;  // by how many products in flight
+    uint64_t touched = 1;            // time of the last access by an ordinary instruction
+    uint32_t written = 0, read = 0;  // the number of products in flight that write or read it
   };
   Register& at(uint32_t slot);
   [[noreturn]] void report_use(Warp& warp, uint32_t slot) const;
@@ -51,17 +51,17 @@ class Products {
   std::vector<Register> registers_;
 };
 
-// What the warps of one warpgroup have done together.
+// The warpgroup instructions that the warps of one warpgroup have executed.
 class Warpgroup {
  public:
-  // The warp's current op, with what must be the same in all four: a finding where another did otherwise.
+  // Checks the warp's current op, and the operands that must be equal in all four warps, against the others.
   void step(Warp& warp, std::array<uint64_t, 3> same = {});
 
  private:
   struct Step {
     uint32_t op;
     std::array<uint64_t, 3> same;
-    int warp;  // that came first
+    int warp;  // the first to arrive
   };
   std::deque<Step> steps_;
   std::array<uint64_t, 4> done_{};  // by each warp
@@ -69,7 +69,7 @@ class Warpgroup {
   friend void end_of_warp(Warp& warp);
 };
 
-// Its warpgroup goes on without it, and its products run to their end.
+// Removes an exited warp from its warpgroup and runs its products.
 void end_of_warp(Warp& warp);
 
 }  // namespace flatshard::ptx_vm

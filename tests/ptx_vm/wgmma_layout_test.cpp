@@ -26,7 +26,7 @@ TEST_CASE("a swizzle moves 16-byte chunks within their pattern of 8 rows") {
   }
 }
 
-TEST_CASE("with the 128-byte swizzle, a column of 8 chunks lies in all banks") {
+TEST_CASE("with the 128-byte swizzle, a column of 8 chunks covers all banks") {
   std::set<uint32_t> chunks;
   for (uint32_t row = 0; row < 8; ++row) chunks.insert(swizzled(Swizzle::bytes_128, row * 128 + 48) / 16 % 8);
   CHECK(chunks.size() == 8);
@@ -45,7 +45,7 @@ TEST_CASE("a matrix descriptor holds what was packed into it") {
   CHECK(pack({.start = 0x10, .swizzle = Swizzle::bytes_32}) == 0xc000000000000001u);
 }
 
-TEST_CASE("a matrix begins at a pattern, or further on in the pattern's first row") {
+TEST_CASE("a matrix starts at a pattern or within the pattern's first row") {
   CHECK(begins_at_a_pattern({.start = 1024 + 96, .swizzle = Swizzle::bytes_128}));
   CHECK(!begins_at_a_pattern({.start = 512, .swizzle = Swizzle::bytes_128}));
   CHECK(begins_at_a_pattern({.start = 512, .swizzle = Swizzle::bytes_64}));
@@ -65,7 +65,7 @@ TEST_CASE("sixteen terms stay within a row of the pattern") {
   CHECK(stays_in_rows({.start = 16}, true, 64));
 }
 
-TEST_CASE("elements lie where the layouts say") {
+TEST_CASE("elements are where the layouts say") {
   // K runs first. Row 9, k 5 of a 128-byte tile: 1024 + 128 + 10, chunk 0 of row 1 becomes chunk 1.
   CHECK(address_k_major({.stride = 1024, .swizzle = Swizzle::bytes_128}, 9, 5) == 1024 + 128 + 10 + 16);
   // 64 bytes: row 5 is byte 320, in the pattern's third row of 128 bytes: 2; chunk 1 becomes chunk 3.
@@ -82,7 +82,7 @@ TEST_CASE("elements lie where the layouts say") {
   CHECK(address_mn_major({.leading = 4096, .stride = 128}, 9, 10) == 4096 + 128 + 32 + 2);
 }
 
-TEST_CASE("no two elements of a tile share their bytes, and a packed tile has no holes") {
+TEST_CASE("elements of a tile do not overlap, and a packed tile has no holes") {
   for (const Swizzle s : kSwizzles)
     for (const bool transposed : {false, true}) {
       CAPTURE(row_bytes(s));

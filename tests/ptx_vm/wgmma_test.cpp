@@ -189,7 +189,7 @@ void check_product(const Product& p) {
 
 }  // namespace
 
-TEST_CASE("a product of a warpgroup equals sums over k, in every layout of its operands") {
+TEST_CASE("a warpgroup product equals sums over k, in every operand layout") {
   for (const Swizzle s : kSwizzles)
     for (const bool transposed_a : {false, true})
       for (const bool transposed_b : {false, true})
@@ -197,7 +197,7 @@ TEST_CASE("a product of a warpgroup equals sums over k, in every layout of its o
             {.columns = 64, .swizzle = s, .transposed_a = transposed_a, .transposed_b = transposed_b});
 }
 
-TEST_CASE("a product takes A from registers, any number of columns, signs and both types") {
+TEST_CASE("products support A in registers, every number of columns, signs and both types") {
   CHECK(instruction({.columns = 128}).find("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {") !=
         std::string::npos);
   check_product({.columns = 128});
@@ -210,7 +210,7 @@ TEST_CASE("a product takes A from registers, any number of columns, signs and bo
   check_product({.columns = 16, .a_in_registers = true, .sign_a = -1, .sign_b = -1});
 }
 
-TEST_CASE("products give the same sums under every schedule, at whatever time they run") {
+TEST_CASE("products give the same sums under every schedule and timing") {
   const Product p{.columns = 64, .a_in_registers = true};
   std::string body = whole(p);  // three products in two groups, on the same accumulators
   const std::string one = instruction(p);
@@ -223,7 +223,7 @@ TEST_CASE("products give the same sums under every schedule, at whatever time th
   }
 }
 
-TEST_CASE("registers of a product are left alone until wgmma.wait_group") {
+TEST_CASE("accessing a product's registers before wgmma.wait_group is a finding") {
   using enum FindingKind;
   const Product p{.columns = 16, .a_in_registers = true};
   const std::string body = whole(p), wait = "wgmma.wait_group.sync.aligned 0;\n",
@@ -236,7 +236,7 @@ TEST_CASE("registers of a product are left alone until wgmma.wait_group") {
               {"wgmma.mma_async.sync.aligned.m64n8k16"});
 }
 
-TEST_CASE("registers of a product are written before wgmma.fence") {
+TEST_CASE("writing a product's registers without a later wgmma.fence is a finding") {
   using enum FindingKind;
   const Product p{.columns = 16, .a_in_registers = true};
   const std::string body = whole(p), fence = "wgmma.fence.sync.aligned;\n", product = "wgmma.mma_async";
@@ -245,7 +245,7 @@ TEST_CASE("registers of a product are written before wgmma.fence") {
   check_found(replaced(body, fence, fence + "add.s32 %a1, %a1, 0;\n"), missing_wgmma_fence, {product});
 }
 
-TEST_CASE("what a product reads from shared memory stays there until it is waited for") {
+TEST_CASE("overwriting a product's shared-memory operands before the wait is a finding") {
   using enum FindingKind;
   const std::string body = whole({.columns = 16, .adds = false}),
                     commit = "wgmma.commit_group.sync.aligned;\n";
@@ -271,7 +271,7 @@ TEST_CASE("what a product reads from shared memory stays there until it is waite
               uninitialised_read, {"wgmma.mma_async"});
 }
 
-TEST_CASE("what a thread stored, a product may read behind the thread's own fence.proxy.async") {
+TEST_CASE("a product may read a thread's stores only after that thread's fence.proxy.async") {
   using enum FindingKind;
   const std::string body = whole({.columns = 16}), fence = "fence.proxy.async.shared::cta;\n",
                     product = "wgmma.mma_async";
@@ -287,7 +287,7 @@ TEST_CASE("what a thread stored, a product may read behind the thread's own fenc
   CHECK(run_ptx(everywhere, kThreads) == run_ptx(body, kThreads));
 }
 
-TEST_CASE("a matrix descriptor is the same in all lanes and begins where its pattern does") {
+TEST_CASE("a matrix descriptor must be equal in all lanes and start at its pattern") {
   using enum FindingKind;
   const std::string body = whole({.columns = 16}), fence = "wgmma.fence.sync.aligned;\n",
                     product = "wgmma.mma_async";
@@ -300,7 +300,7 @@ TEST_CASE("a matrix descriptor is the same in all lanes and begins where its pat
   check_found(broken("or.b64 %rd2, %rd2, 16320;\n"), out_of_bounds, {product});
 }
 
-TEST_CASE("the four warps of a warpgroup do the same") {
+TEST_CASE("the four warps of a warpgroup must execute the same instructions") {
   using enum FindingKind;
   const std::string body = whole({.columns = 16}), commit = "wgmma.commit_group.sync.aligned;\n",
                     product = "wgmma.mma_async";
@@ -321,7 +321,7 @@ TEST_CASE("the four warps of a warpgroup do the same") {
   CHECK(found[0].kind == divergent_warpgroup);
 }
 
-TEST_CASE("warpgroups trade registers, within those that the block began with") {
+TEST_CASE("warpgroups redistribute registers within the block's initial allocation") {
   const ScopedOptions newer({.arch = 90});
   using enum FindingKind;
   // 384 threads begin with 168 registers each: as many as 24 of one warpgroup and 240 of two.

@@ -1,5 +1,5 @@
 #pragma once
-// What the tests of wgmma call a tile.
+// Tiles for the tests of wgmma.
 
 #include "tests/ptx_vm/hw/wgmma.h"
 

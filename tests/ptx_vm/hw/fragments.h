@@ -1,6 +1,6 @@
 #pragma once
-// Where the elements of a tensor-core operand lie: which lane holds an element, in which of its registers,
-// and in which half of the register. Registers count within the operand; the low half comes first.
+// The layout of tensor-core operands: the lane, the register and the half of the register that hold an
+// element. Registers are numbered within the operand; the low half comes first.
 
 #include <cstdint>
 
@@ -11,7 +11,7 @@ struct FragmentPlace {
   bool operator==(const FragmentPlace&) const = default;
 };
 
-// A of mma m16n8k16 and m16n8k8, 16-bit elements: (16, k). One warp's 16 rows of wgmma's A are the same.
+// A of mma m16n8k16 and m16n8k8, 16-bit elements: (16, k). Also one warp's 16 rows of A in wgmma.
 constexpr FragmentPlace place_in_a(uint32_t row, uint32_t k) {
   return {row % 8 * 4 + k % 8 / 2, row / 8 + k / 8 * 2, k % 2};
 }
@@ -21,8 +21,8 @@ constexpr FragmentPlace place_in_b(uint32_t k, uint32_t column) {
   return {column * 4 + k % 8 / 2, k / 8, k % 2};
 }
 
-// C and D, 32-bit elements: (16, n), n a multiple of 8. So C of one product is A of the next without
-// shuffles.
+// C and D, 32-bit elements: (16, n), n a multiple of 8. D of one product can therefore be A of the next
+// without shuffles.
 constexpr FragmentPlace place_in_accumulator(uint32_t row, uint32_t column) {
   return {row % 8 * 4 + column % 8 / 2, column / 8 * 4 + row / 8 * 2 + column % 2, 0};
 }

@@ -1,7 +1,7 @@
 #pragma once
-// Maps of tensors in global memory, as tensor copies use them: what the driver packs into 128 bytes, and how
-// a box of the tensor lies in shared memory. Dimension 0 is the innermost. Coordinates may lie outside the
-// tensor: elements there read as zero and are never written, but their bytes count.
+// Tensor maps for tensor copies: the content of the driver's 128 bytes, and the layout of a box of the tensor
+// in shared memory. Dimension 0 is innermost. Coordinates may be outside the tensor: such elements read as
+// zero and are never written, but count towards the bytes of the copy.
 
 #include <array>
 #include <cstdint>
@@ -36,15 +36,15 @@ struct TensorMap {
   uint32_t box_bytes() const { return row_bytes() * rows(); }
 };
 
-// The rule that the map breaks, or nothing.
+// The rule that the map violates, or nothing.
 std::string broken_rule(const TensorMap& map);
 
 void pack(const TensorMap& map, unsigned char (&to)[TensorMap::kPackedBytes]);
-// Nothing where the bytes are no map.
+// Nothing if the bytes are not a map.
 std::optional<TensorMap> unpack_tensor_map(const unsigned char* from);
 
 using Coordinates = std::array<int32_t, TensorMap::kMaxRank>;
-// What of one row of a box lies within the tensor.
+// The part of one row of a box that is inside the tensor.
 struct BoxRow {
   uint32_t in_box;  // offset of its first byte from the box's begin, before the swizzle
   uint64_t address;

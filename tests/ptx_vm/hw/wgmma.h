@@ -1,7 +1,6 @@
 #pragma once
-// How a warpgroup's product finds its operands: the descriptor of a matrix of 16-bit elements in shared
-// memory, and the elements' addresses. D and the A that lies in registers are, for each warp's 16 rows, laid
-// out as those of mma (fragments.h).
+// The operands of wgmma: the descriptor of a matrix of 16-bit elements in shared memory, and the addresses of
+// its elements. For each warp's 16 rows, D and an A in registers have the layout of mma (fragments.h).
 
 #include <cstdint>
 
@@ -34,7 +33,7 @@ constexpr MatrixDescriptor unpack(uint64_t bits) {
           .swizzle = layout == 0 ? Swizzle::none : static_cast<Swizzle>(4 - layout)};
 }
 
-// Rows of the pattern come whole: a start within a row advances along k (or m, n), any other is a mistake.
+// A start address within the first row of the pattern advances along k (or m, n); any other is an error.
 constexpr bool begins_at_a_pattern(const MatrixDescriptor& m) {
   const uint32_t row = m.swizzle == Swizzle::none ? 16 : row_bytes(m.swizzle);
   return m.base_offset == 0 && m.start % pattern_bytes(m.swizzle) < row;
@@ -48,14 +47,14 @@ constexpr bool stays_in_rows(const MatrixDescriptor& m, bool transposed, uint32_
   return m.swizzle == Swizzle::none || m.start % row + along <= row;
 }
 
-// Where element (i, k) lies, i a row of A or a column of B: k runs first in memory ...
+// The offset of element (i, k), i a row of A or a column of B, if k is contiguous in memory ...
 constexpr uint32_t address_k_major(const MatrixDescriptor& m, uint32_t i, uint32_t k) {
   const uint32_t row = row_bytes(m.swizzle),
                  along_k = m.swizzle == Swizzle::none ? k / 8 * m.leading + k % 8 * 2 : 2 * k;
   return swizzled(m.swizzle, m.start + i % 8 * row + i / 8 * m.stride + along_k);
 }
 
-// ... or i does: the transposed operand.
+// ... or if i is: the transposed operand.
 constexpr uint32_t address_mn_major(const MatrixDescriptor& m, uint32_t i, uint32_t k) {
   const uint32_t row = row_bytes(m.swizzle), elements = row / 2;
   const bool is_plain = m.swizzle == Swizzle::none;

@@ -51,7 +51,7 @@ double product(const Size& s, const std::vector<bf16>& a, const std::vector<bf16
 
 }  // namespace
 
-TEST_CASE("a product on tensor cores of sm_90 equals one in double, edges included" *
+TEST_CASE("an sm_90 tensor-core product equals a product in double, edges included" *
           doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0 || !gemm_sm90_runs()) return test::skip("no GPU of sm_90");
   for (const Size& s : kSizes) {
@@ -76,7 +76,7 @@ TEST_CASE("a product on tensor cores of sm_90 equals one in double, edges includ
   }
 }
 
-TEST_CASE("a product on tensor cores of sm_90 gives the same bits in every order, without bank conflicts" *
+TEST_CASE("an sm_90 tensor-core product gives the same bits in every order, without bank conflicts" *
           doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0 || !gemm_sm90_runs()) return test::skip("no GPU of sm_90");
   const Size s{130, 136, 328};

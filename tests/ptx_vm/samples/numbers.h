@@ -1,5 +1,5 @@
 #pragma once
-// Inputs of the samples' tests: values in [-1, 1), the same on every machine.
+// Inputs for the tests of samples: values in [-1, 1), the same on every machine.
 
 #include <cstdint>
 #include <vector>
