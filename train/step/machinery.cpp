@@ -25,7 +25,7 @@ void check_room(int64_t bytes, World& world) {
 
 }  // namespace
 
-Machinery::Conversations::Conversations(World& world, const RunSetup& setup, bool planning) {
+Machinery::OwnedCommunicators::OwnedCommunicators(World& world, const RunSetup& setup, bool planning) {
   const RankGroups& groups = setup.groups;
   const int group = groups.group_of(world.rank()), place = groups.index_in_group(world.rank());
   const auto make = [&](const char* name, int color, int rank, int size) {
@@ -59,23 +59,23 @@ RunPlan Machinery::plan_on(MemoryPlan& memory, const RunSetup& setup, int rank, 
 }
 
 Machinery::Machinery(const RunSetup& setup, World& world, const MachineryOptions& options)
-    : conversations_(world, setup, false),
+    : communicators_(world, setup, false),
       memory_(setup.device, setup.units.offload),
       streams_(setup.device, {.order = options.order, .trace = options.trace}),
-      plan_(plan_on(memory_, setup, world.rank(), conversations_.refer())) {
+      plan_(plan_on(memory_, setup, world.rank(), communicators_.refs())) {
   agree_on_schedule(world, plan_.schedule);
   check_room(memory_.on_host(), world);
   memory_.commit(options.commit);
   prepare_gemm(setup.device);
-  engine_.emplace(setup, world.rank(), conversations_.refer(), memory_, streams_);
-  conversations_.refer().reserve_workspace(memory_.transport);
+  engine_.emplace(setup, world.rank(), communicators_.refs(), memory_, streams_);
+  communicators_.refs().reserve_workspace(memory_.transport);
   if (saves_from_copy(setup)) staging_.emplace(*engine_, memory_.staging);
 }
 
 RunPlan plan_run(const RunSetup& setup, World& world) {
-  const Machinery::Conversations conversations(world, setup, true);
+  const Machinery::OwnedCommunicators communicators(world, setup, true);
   MemoryPlan memory(setup.device, setup.units.offload);
-  return Machinery::plan_on(memory, setup, world.rank(), conversations.refer());
+  return Machinery::plan_on(memory, setup, world.rank(), communicators.refs());
 }
 
 }  // namespace flatshard

@@ -40,20 +40,20 @@ class Machinery {
   Staging* staging() { return staging_ ? &*staging_ : nullptr; }
   // All that the arenas have held so far, and what they could hold at most.
   const MemoryPlan& memory() const { return memory_; }
-  // From now on what the engine says to other ranks is written down; null ends it.
-  void log_to(CollectiveLog* log) { conversations_.refer().log_to(log); }
+  // Appends every collective of the engine from now on to `log`; null stops it.
+  void log_to(CollectiveLog* log) { communicators_.refs().log_to(log); }
 
  private:
-  // The four conversations of an engine.
-  struct Conversations {
-    Conversations(World& world, const RunSetup& setup, bool planning);
-    Communicators refer() const { return {*compute, *gather, *reduce, *replicas}; }
+  // The four communicators of an engine.
+  struct OwnedCommunicators {
+    OwnedCommunicators(World& world, const RunSetup& setup, bool planning);
+    Communicators refs() const { return {*compute, *gather, *reduce, *replicas}; }
     std::unique_ptr<Communicator> compute, gather, reduce, replicas;
   };
   static RunPlan plan_on(MemoryPlan& memory, const RunSetup& setup, int rank, Communicators comms);
   friend RunPlan plan_run(const RunSetup& setup, World& world);
 
-  Conversations conversations_;
+  OwnedCommunicators communicators_;
   MemoryPlan memory_;
   StreamGroup streams_;
   RunPlan plan_;
