@@ -1,5 +1,5 @@
 #pragma once
-// What a launcher says in the environment of a process it starts.
+// Information from the launcher of this process.
 
 #include <optional>
 

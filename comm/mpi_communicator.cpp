@@ -1,4 +1,4 @@
-// Communicator over MPI, in host memory. A call blocks the stream's thread until the data is there.
+// A communicator over MPI, for host memory. A call blocks the stream's thread until it is complete.
 
 #include <climits>
 #include <mpi.h>
@@ -20,7 +20,7 @@ void mpi_check(int status, const Collective& call) {
   fail(str(describe(call), ": ", std::string(text, static_cast<size_t>(length))));
 }
 
-// MPI counts in int, so large messages travel as elements of a larger type.
+// MPI counts are int, so large messages use elements of a larger type.
 class Elements {
  public:
   explicit Elements(int64_t bytes) {
@@ -102,7 +102,7 @@ class MpiCommunicator : public Communicator {
   }
 
   static void check_host(const Tensor& t) {
-    check(!t.device.is_cuda(), "MPI moves host memory; a tensor is on ", t.device);
+    check(!t.device.is_cuda(), "MPI supports host memory only; a tensor is on ", t.device);
   }
 
   MPI_Comm comm_;

@@ -36,7 +36,7 @@ ncclDataType_t nccl_type(DType dtype) {
   }
 }
 
-// What the watchdog may ask of a device: which calls have not finished yet, and since when the oldest runs.
+// The calls that the device has not finished, and the start time of the oldest, for the watchdog.
 class PendingCalls {
  public:
   using Clock = Watchdog::Clock;
@@ -87,7 +87,7 @@ class PendingCalls {
     Collective call;
   };
 
-  // Calls of one communicator finish in their order.
+  // Calls of one communicator finish in order.
   void retire() {
     while (!pending_.empty() && cudaEventQuery(pending_.front().done) == cudaSuccess) {
       free_.push_back(pending_.front().done);

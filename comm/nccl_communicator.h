@@ -1,6 +1,6 @@
 #pragma once
-// A communicator over NCCL: device memory, in the order of a CUDA stream. The ranks find each other through
-// the world; each needs a GPU of its own.
+// A communicator over NCCL, for device memory, in CUDA stream order. The ranks exchange NCCL ids through the
+// world; each rank needs its own GPU.
 
 #include <memory>
 
@@ -8,7 +8,7 @@
 
 namespace flatshard {
 
-// Over the ranks that give the same color, as make_communicator says.
+// A communicator over the ranks that pass the same color, as in make_communicator.
 std::unique_ptr<Communicator> make_nccl_communicator(World& world, Device device, const char* name,
                                                      int color);
 

@@ -1,6 +1,6 @@
 #pragma once
-// Waits for other processes of this host to end: at once where the kernel gives out process descriptors,
-// elsewhere by looking ten times a second.
+// Waits for other processes on this host to exit: through process descriptors where the kernel supports them,
+// otherwise by polling ten times a second.
 
 #include <chrono>
 #include <sys/types.h>
@@ -11,27 +11,27 @@ namespace flatshard {
 class ProcessEnds {
  public:
   enum class By { descriptor, looking };
-  // The processes of these ids as they are now; by looking alone where asked.
+  // Watches the processes that have these ids now. By::looking forces polling.
   explicit ProcessEnds(const std::vector<pid_t>& pids, By by = By::descriptor);
   ~ProcessEnds();
   ProcessEnds(const ProcessEnds&) = delete;
   ProcessEnds& operator=(const ProcessEnds&) = delete;
 
-  // Which processes, by their places in the list, have ended since the last call. Returns when one has, after
-  // `most`, or when wake() is called, from any thread.
+  // The indices of the processes that have exited since the last call. Returns when one exits, after `most`,
+  // or when any thread calls wake().
   std::vector<size_t> within(std::chrono::milliseconds most);
   void wake();
 
  private:
   struct Process {
     pid_t pid;
-    int descriptor;  // -1: look for it
+    int descriptor;  // -1: poll
     bool ended = false;
   };
   bool has_ended(const Process& process) const;
 
   std::vector<Process> processes_;
-  bool looks_ = false;  // for some of them
+  bool looks_ = false;  // some processes must be polled
   int wake_;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// One rank alone: what it would be sent it has, and a copy is all that an exchange takes.
+// The communicator of a single rank: every collective is a local copy or nothing.
 
 #include "comm/communicator.h"
 

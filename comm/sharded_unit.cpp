@@ -188,7 +188,7 @@ void ShardedUnit::prefetch(Stream& gather) {
 }
 
 ParamView ShardedUnit::acquire(Stream& compute) {
-  check(!sharded_values_ || state_ != State::sharded, "a unit is acquired before it is prefetched");
+  check(!sharded_values_ || state_ != State::sharded, "unit ", name_, " is acquired before it is prefetched");
   compute.wait(gathered_);  // the values of all ranks have arrived
   if (sharded_values_) state_ = State::gathered;
   return ParamView(values_);
@@ -203,7 +203,7 @@ void ShardedUnit::release(Stream& compute) {
   release_slot(compute);
 }
 
-// Gives the slot back; no stage reads it any more.
+// Releases the slot; no stage reads it any more.
 void ShardedUnit::release_slot(Stream& compute) {
   compute.record(value_slot_->free);
   value_slot_->taken = false;

@@ -1,21 +1,22 @@
 #pragma once
-// The parameters of one unit over the life of a run. fp32 masters and the optimizer's moments are sharded
-// flat over the ranks of a group; values to compute with and gradients are whole or sharded, as the policy
+// The parameters of one communication unit during a run. fp32 masters and optimizer moments are sharded over
+// the ranks of a group; parameters in the compute dtype and gradients are sharded or unsharded, as the policy
 // says (shard_policy.h). A step calls
 //
-//   prefetch(gather)                whole values are on their way; costs nothing where they are there already
-//   p = acquire(compute)            the values; compute waits until they have arrived
-//   release(compute)                their slot may be used again
-//   g = grads(compute, lane)        zeroed room for the gradients of a lane
-//   reduce(compute, reduce, micro)  sums them over lanes and ranks, on `reduce`
-//   wait_reduced(compute)           the sums are there
-//   publish(compute, gather)        the updated shard may go to everybody, on `gather`
+//   prefetch(gather)                starts gathering the parameters; does nothing if they are gathered
+//   p = acquire(compute)            the parameters; compute waits until they have arrived
+//   release(compute)                frees their slot
+//   g = grads(compute, lane)        a zeroed buffer for the gradients of a lane
+//   reduce(compute, reduce, micro)  sums the gradients over lanes and ranks, on `reduce`
+//   wait_reduced(compute)           compute waits for the sums
+//   publish(compute, gather)        sends the updated shard to all ranks, on `gather`
 //
-// Exact reduction. The lanes of a global batch are summed in one binary tree, in fp32, whoever computed them.
-// Lanes are dealt (lane_of) so that every stage of the sum is a subtree: the lanes of a micro-step on this
-// rank; the ranks of the group (an all-to-all and a local sum); the micro-steps, kept like the digits of a
-// binary counter; the groups. Where sums are whole, micro-steps come before ranks. The bits are the same for
-// every policy, number of ranks and cut into micro-steps, as long as all numbers are powers of two.
+// Exact reduction. The lanes of the global batch are summed in one fixed binary tree, in fp32, no matter
+// which rank computed them. lane_of assigns lanes such that every stage of the sum is a subtree: the lanes of
+// a micro-step on this rank; the ranks of the group (an all-to-all and a local sum); the micro-steps,
+// combined like the digits of a binary counter; the groups. With unsharded sums, micro-steps come before
+// ranks. The bits are the same for every policy, number of ranks and number of micro-steps, provided that all
+// are powers of two.
 //
 // Every record and every wait of this life cycle stands in sharded_unit.cpp, except those of shards that
 // travel to or from host memory (shard_placement.h).
@@ -31,12 +32,12 @@
 
 namespace flatshard {
 
-// The communicators of a run; each stream has a conversation of its own.
+// The communicators of a run, one per stream, so that their calls can be in flight together.
 struct Communicators {
   Communicator& compute;  // inside the group, as are
   Communicator& gather;
   Communicator& reduce;
-  Communicator& replicas;  // those who own the same shard in all groups
+  Communicator& replicas;  // the ranks that own the same shard, one per group
   void log_to(CollectiveLog* log) const {
     for (Communicator* comm : {&compute, &gather, &reduce, &replicas}) comm->log_to(log);
   }
@@ -63,12 +64,12 @@ struct UnitResources {
 // Which lane of the global batch a rank computes as its `lane`-th of a micro-step.
 int64_t lane_of(const UnitOptions& options, RankGroups groups, int rank, int64_t micro, int64_t lane);
 
-// Makes elements [first, first + y's) of a parameter's first values, in y's dtype, as work on the stream or
-// at once, when what the stream was given before is done.
+// Writes elements [first, first + y.size()) of a parameter's initial values to y, in y's dtype, either as
+// work on the stream or synchronously after the stream's earlier work.
 using InitialValues =
     std::function<void(Stream& stream, const ParamSpec& spec, int64_t first, const Tensor& y)>;
 
-// As the specs say, a function of seed and name.
+// Initial values from the ParamSpecs, a function of seed and name.
 InitialValues random_values(uint64_t seed);
 
 class ShardedUnit {
@@ -76,7 +77,7 @@ class ShardedUnit {
   // `params` and `shared` must outlive it.
   ShardedUnit(const ParamList& params, const UnitRole& role, UnitResources& shared);
 
-  // Fills masters (and frozen values) with their first values, zeroes the moments, and publishes.
+  // Initializes masters and frozen parameters, zeroes the moments, and publishes.
   void initialize(Stream& compute, Stream& gather, const InitialValues& values);
   // In its place, where a checkpoint is to fill the shards on the host: zeroes what lies between parameters.
   // Then round_masters() makes this rank's values of what they hold, and spread() publishes these.
@@ -88,7 +89,7 @@ class ShardedUnit {
   ParamView acquire(Stream& compute);
   void release(Stream& compute);
   GradView grads(Stream& compute, int lane);
-  // To be called once for each stage of a backward pass; acts when the last of them is done.
+  // To be called once for each stage of a backward pass; the last call starts the reduction.
   void reduce(Stream& compute, Stream& reduce, int64_t micro);
   void wait_reduced(Stream& compute);
   void publish(Stream& compute, Stream& gather);
@@ -108,12 +109,12 @@ class ShardedUnit {
   bool values_are_sharded() const { return sharded_values_; }
   // This rank's frozen values, in the dtype of compute, at the places of frozen().pieces(shard_index()).
   const Tensor& frozen_shard() const { return frozen_shard_; }
-  // All masters in the order of trainable(), for hashing between steps: valid until the next step begins.
+  // The unsharded masters in the layout of trainable(), for hashing between steps; valid until the next step.
   Tensor gather_masters(Stream& compute);
   // One tensor for each parameter, in the dtype of compute; of sharded values only between acquire and
   // release.
   const std::vector<Tensor>& values() const { return values_; }
-  // Of the lane asked for last; empty where a parameter is frozen.
+  // The gradients of the last requested lane; empty for frozen parameters.
   const std::vector<Tensor>& gradients() const { return gradients_; }
   int shard_index() const { return comms_.gather.rank(); }  // in the group
 
@@ -139,7 +140,7 @@ class ShardedUnit {
   Tensor own_part(const Tensor& whole) const { return part_of(whole, place(), group_size()); }
 
   const ParamList* params_;
-  const char* name_;  // whom its collectives serve
+  const char* name_;  // the label of its collectives
   UnitRole role_;
   const Communicators& comms_;
   const UnitOptions& options_;

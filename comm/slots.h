@@ -1,6 +1,6 @@
 #pragma once
-// Buffers that units use in turn, and the events that say when the next one may. A ring of slots is the only
-// limiter of a step: a stream waits for a slot to be free, the host waits for nothing.
+// Buffers shared by units, with events that signal when a buffer is free. The rings of slots are the only
+// limit on how far a step runs ahead: streams wait for free slots, the host never waits.
 
 #include <string>
 #include <vector>
@@ -12,11 +12,11 @@
 
 namespace flatshard {
 
-// How gradients of lanes become their sum.
-//   exact       one binary tree over all lanes: the same bits on any power of two of ranks
-//   sequential  micro-steps are added in turn, each summed over ranks in a tree; one buffer less for each
-//               doubling of the micro-steps, and the same bits for one number of ranks
-//   native      the communication library's own reduction
+// How the gradients of lanes are summed.
+//   exact       one binary tree over all lanes: the same bits on any power-of-two number of ranks
+//   sequential  micro-steps are added in order, each summed over ranks in a tree. Saves one buffer for each
+//               doubling of the micro-steps; the bits depend on the number of ranks
+//   native      the reduction of the communication library
 enum class Reduction { exact, sequential, native };
 
 struct UnitOptions {
@@ -48,7 +48,7 @@ struct UnitArenas {
   Arena& exchange;    // gradients on their way to their owners
 };
 
-// What a unit is to the step.
+// The role of a unit in a step.
 struct UnitRole {
   std::string name{};
   int index = 0;

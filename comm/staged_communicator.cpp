@@ -7,7 +7,7 @@
 namespace flatshard {
 namespace {
 
-// Where a second tensor begins behind a first one.
+// The aligned offset of a second tensor after the first.
 int64_t behind(const Tensor& first) {
   return (first.bytes() + Arena::kAlignment - 1) / Arena::kAlignment * Arena::kAlignment;
 }
@@ -20,21 +20,21 @@ StagedCommunicator::StagedCommunicator(std::unique_ptr<Communicator> host)
       host_stream_(streams_.add("staging")) {}
 
 void StagedCommunicator::reserve_workspace(Arena& pinned) {
-  room_ = pinned.alloc(DType::u8, {planned_bytes_});
+  workspace_ = pinned.alloc(DType::u8, {planned_bytes_});
 }
 
 Tensor StagedCommunicator::workspace_for(Stream& stream, const Tensor& like, int64_t begin) {
   const int64_t end = begin + like.bytes();
-  Tensor room{nullptr, like.dtype, like.shape, Device::cpu()};
+  Tensor workspace{nullptr, like.dtype, like.shape, Device::cpu()};
   if (stream.planning()) {
     planned_bytes_ = std::max(planned_bytes_, end);
-    return room;
+    return workspace;
   }
-  check(end <= room_.bytes(), name(), ": a call takes ", end, " bytes of pinned memory, of which ",
-        room_.bytes(), " were planned");
+  check(end <= workspace_.bytes(), name(), ": a call needs ", end,
+        " bytes of pinned memory, but the plan reserved ", workspace_.bytes());
   stream.sync();  // the copies of the call before have read it
-  room.data = room_.as<uint8_t>() + begin;
-  return room;
+  workspace.data = workspace_.as<uint8_t>() + begin;
+  return workspace;
 }
 
 void StagedCommunicator::do_all_gather(Stream& stream, const Collective& call, const Tensor& full,

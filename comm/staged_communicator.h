@@ -1,7 +1,7 @@
 #pragma once
-// A communicator for device tensors that talks through host memory: a copy to pinned memory, a communicator
-// of the host, a copy back. The host waits for each call, so nothing overlaps; what it is for is ranks that
-// share a GPU, which NCCL refuses, and machines without NCCL.
+// A communicator for device tensors through host memory: a copy to pinned memory, a host communicator, a copy
+// back. The host waits for each call, so nothing overlaps. It serves ranks that share a GPU, which NCCL does
+// not support, and machines without NCCL.
 
 #include <memory>
 
@@ -24,15 +24,15 @@ class StagedCommunicator : public Communicator {
                          const Tensor& full) override;
   void do_broadcast(Stream& stream, const Collective& call, const Tensor& t, int root) override;
 
-  // The part of the room that begins `behind` so many bytes, for a tensor like this one, free of earlier use;
-  // on a planning stream what it would be.
+  // A tensor like `like` at offset `behind` of the workspace, after its earlier users have finished. On a
+  // planning stream it only records the size.
   Tensor workspace_for(Stream& stream, const Tensor& like, int64_t behind = 0);
 
   std::unique_ptr<Communicator> host_;
   StreamGroup streams_{Device::cpu()};
   Stream& host_stream_;
   int64_t planned_bytes_ = 0;  // of the largest call
-  Tensor room_;
+  Tensor workspace_;
 };
 
 }  // namespace flatshard

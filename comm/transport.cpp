@@ -1,4 +1,4 @@
-// What carries tensors between ranks, chosen by where they lie.
+// Selects the communicator back end by the location of the tensors.
 
 #include "build_config.h"
 #include "comm/communicator.h"
@@ -10,7 +10,7 @@
 namespace flatshard {
 namespace {
 
-// Carries nothing.
+// Accepts planning streams only.
 class PlanningCommunicator : public Communicator {
  public:
   PlanningCommunicator(const char* name, int rank, int size) : Communicator(name, rank, size) {}
@@ -28,7 +28,7 @@ class PlanningCommunicator : public Communicator {
   void do_broadcast(Stream& stream, const Collective&, const Tensor&, int) override { plan(stream); }
 
   void plan(const Stream& stream) const {
-    check(stream.planning(), name(), ": a communicator that plans was given work");
+    check(stream.planning(), name(), ": a planning communicator was called on a stream that runs work");
   }
 };
 
@@ -45,7 +45,7 @@ std::unique_ptr<Communicator> make_communicator(World& world, const char* name, 
                                                 Transport transport, Device device) {
   if constexpr (kNcclBuilt)
     if (transport == Transport::nccl) return make_nccl_communicator(world, device, name, color);
-  check(transport != Transport::nccl, "this build has no NCCL, and ", device, " asks for it");
+  check(transport != Transport::nccl, "communicator ", name, " on ", device, ": this build has no NCCL");
   std::unique_ptr<Communicator> host = make_host_communicator(world, name, color);
   if (transport == Transport::host) return host;
   if (host->size() == 1) return std::make_unique<SelfCommunicator>(name);

@@ -5,8 +5,8 @@
 // the others only wait. Time in which this process was suspended (Ctrl-Z, SIGSTOP, a frozen container) does
 // not count: a job that is suspended and resumed as a whole goes on.
 //
-// A rank that leaves says so first, in memory that the ranks of a host share, so that no other rank takes it
-// for lost.
+// A rank that exits normally first announces it in memory shared by the ranks of the host, so that no failure
+// is reported.
 
 #include <atomic>
 #include <chrono>
@@ -22,7 +22,7 @@
 
 namespace flatshard {
 
-// How a rank leaves: all is done; it has said what went wrong and ends the job; its watchdog has spoken.
+// How a rank exits: normally; after reporting an error and aborting the job; through its watchdog.
 enum class Parting : int { not_yet, finished, failed, gave_up };
 
 class Watchdog {

@@ -37,7 +37,7 @@ class World {
   // until it gives "", and take() on rank 0 with each text before that.
   void collect(const std::function<std::string()>& give,
                const std::function<void(int rank, const std::string& text)>& take);
-  // Nobody passes before everybody has come.
+  // Blocks until all ranks have called it.
   void barrier(const char* what);
   // Whether all ranks call this within some time: for ranks that fail, and do not know who else does. It
   // meets no other collective, and a rank that is told false must end.

@@ -1,7 +1,7 @@
 #pragma once
-// A file that is read here and there, into memory of the caller's. Nothing of it stays in this process, and
-// one that is cut off while it is open is an Error, where a mapping would end the process. Many threads may
-// read at once.
+// A file for random-access reads into the caller's memory. Nothing is cached in this process. A file that is
+// truncated while it is open causes an Error, where a memory mapping would crash the process. Safe for
+// concurrent reads.
 
 #include <cstdint>
 #include <string>

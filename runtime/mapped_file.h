@@ -1,6 +1,5 @@
 #pragma once
-// A whole file, read-only, as memory: pages are read when they are touched. The bytes are whatever the file
-// holds; who reads them checks them.
+// A read-only memory mapping of a file; pages are read on first access. The content is unchecked.
 
 #include <cstddef>
 #include <span>

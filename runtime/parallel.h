@@ -1,6 +1,6 @@
 #pragma once
-// Splits work over the CPU's threads. Work is cut into tasks by the caller, by a rule that does not know the
-// number of threads; a task writes only what is its own. So the bits of a result cannot depend on the thread
+// Runs tasks on the CPU's threads. The caller splits the work into tasks independently of the number of
+// threads, and a task writes only its own output. The bits of a result therefore do not depend on the thread
 // count.
 
 #include <cstdint>
