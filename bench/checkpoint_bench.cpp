@@ -116,7 +116,7 @@ class Subject {
         checkpoints_(setup_, world),
         saver_(checkpoints_, machinery_.engine(), nullptr, world),
         async_saver_(checkpoints_, machinery_.engine(), machinery_.staging(), world) {
-    machinery_.engine().initialise();
+    machinery_.engine().initialize();
     Stream& compute = machinery_.engine().compute();
     for (const Owned& owned : owned_shards(machinery_.engine()))  // moments that are not all zero
       for (const Tensor& moment : {owned.m, owned.v}) copy(compute, moment, owned.p);
@@ -168,7 +168,7 @@ void measure_reading_for_all(World& world, const std::string& folder, Checkpoint
   for (const ShardedUnit& unit : engine.units())
     result->largest_unit =
         std::max(result->largest_unit, unit.params().element_count() * int64_t{sizeof(float)});
-  engine.initialise();  // allocates all of its memory
+  engine.initialize();  // allocates all of its memory
   const InitialWeights initial = open_initial_weights(setup, world);
   check(reset_peak_memory(), "/proc/self/clear_refs: cannot write");
   const int64_t before = process_memory().resident;
@@ -216,7 +216,7 @@ CheckpointResult measure_checkpoints(World& world, int samples) {
   result.ranks = world.size();
   result.samples = samples;
   const int64_t resident = process_memory().resident;
-  check(begin_new_peak(), "/proc/self/clear_refs: cannot write");
+  check(reset_peak_memory(), "/proc/self/clear_refs: cannot write");
   result.bytes = subject.save_async().bytes;
   result.extra_memory = most_of(world, process_memory().peak - resident);
   result.staging = most_of(world, subject.staging_bytes());

@@ -115,7 +115,7 @@ struct StepBench::Training {
         ceilings(all_ceilings),
         matrix(ceilings.matrix(setup.compute)) {
     check(matrix != nullptr, "--step needs a matrix ceiling: ", ceilings.no_matrix);
-    machinery.engine().initialise();
+    machinery.engine().initialize();
   }
 
   double step() {  // returns the loss

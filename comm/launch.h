@@ -13,7 +13,7 @@ std::optional<int> launched_ranks();
 // would train alone, in one folder.
 void check_ranks_joined(int joined);
 
-// The processors this process may run on, and those the machine has.
+// The number of CPUs this process may run on, and of all CPUs of the machine.
 struct Processors {
   int usable, all;
 };

@@ -41,8 +41,8 @@ class PendingCalls {
  public:
   using Clock = Watchdog::Clock;
 
-  OnDevice(Device device, ncclComm_t comm) : device_(device), comm_(comm) {}
-  ~OnDevice() {
+  PendingCalls(Device device, ncclComm_t comm) : device_(device), comm_(comm) {}
+  ~PendingCalls() {
     for (const Pending& p : pending_) cudaEventDestroy(p.done);
     for (cudaEvent_t event : free_) cudaEventDestroy(event);
   }
@@ -65,7 +65,7 @@ class PendingCalls {
   }
 
   // As a Watchdog::Probe asks.
-  std::string trouble(std::chrono::seconds limit, Clock::duration suspended) {
+  std::string failure(std::chrono::seconds limit, Clock::duration suspended) {
     ncclResult_t status = ncclSuccess;
     ncclCommGetAsyncError(comm_, &status);
     const std::lock_guard lock(mutex_);
@@ -112,7 +112,7 @@ class NcclCommunicator : public Communicator {
         pending_calls_(device, comm),
         probe_(std::in_place, watchdog,
                [this](std::chrono::seconds limit, Watchdog::Clock::duration suspended) {
-                 return on_device_.trouble(limit, suspended);
+                 return pending_calls_.failure(limit, suspended);
                }) {}
   ~NcclCommunicator() override {
     probe_.reset();

@@ -50,8 +50,8 @@ UnitResources::UnitResources(const std::vector<ParamList>& units, const std::vec
     : comms(communicators),
       options(unit_options),
       arenas(unit_arenas),
-      gather_room(units, roles, comms.groups(), options, arenas),
-      gradient_room(units, roles, comms.groups(), options, arenas),
+      gather_slots(units, roles, comms.groups(), options, arenas),
+      gradient_slots(units, roles, comms.groups(), options, arenas),
       shards(units, comms.groups(), options, arenas, copies) {
   check(options.wire == DType::f32 || options.lanes == 1,
         "gradients of several lanes travel as one fp32 sum, ", "not as ", options.wire);
@@ -63,13 +63,13 @@ ShardedUnit::ShardedUnit(const ParamList& params, const UnitRole& role, UnitReso
       role_(role),
       comms_(shared.comms),
       options_(shared.options),
-      gather_room_(shared.gather_room),
-      gradient_room_(shared.gradient_room),
+      gather_slots_(shared.gather_slots),
+      gradient_slots_(shared.gradient_slots),
       shards_(shared.shards),
       trainable_(params, Segment::trainable, comms_.gather.size(), comms_.replicas.size()),
       frozen_(params, Segment::frozen, comms_.gather.size(), comms_.replicas.size()),
-      sharded_values_(shards_values(options_, comms_.groups()) && !role.whole),
-      whole_sums_(sums_are_whole(options_, comms_.groups())),
+      sharded_values_(shards_values(options_, comms_.groups()) && !role.replicated),
+      unsharded_sums_(sums_are_unsharded(options_, comms_.groups())),
       direct_(writes_sums_directly(options_, comms_.groups())),
       values_(params.specs().size()),
       gradients_(params.specs().size()),
@@ -81,11 +81,11 @@ ShardedUnit::ShardedUnit(const ParamList& params, const UnitRole& role, UnitReso
   master_ = options_.compute == DType::f32 ? value_shard_ : shared.arenas.optimizer.alloc(DType::f32, shard);
   m_ = shared.arenas.optimizer.alloc(DType::f32, shard);
   v_ = shared.arenas.optimizer.alloc(DType::f32, shard);
-  const Shape sum{whole_sums_ ? trainable_.size() : trainable_.shard_size()};
+  const Shape sum{unsharded_sums_ ? trainable_.size() : trainable_.shard_size()};
   for (int i = 0; i < sums_at_once(options_); ++i)
     sums_.push_back(shared.arenas.gradients.alloc(DType::f32, sum));
   reduced_sum_ =
-      whole_sums_ && group_size() > 1 ? shared.arenas.gradients.alloc(DType::f32, shard) : sums_.front();
+      unsharded_sums_ && group_size() > 1 ? shared.arenas.gradients.alloc(DType::f32, shard) : sums_.front();
 }
 
 void ShardedUnit::allocate_values(UnitArenas arenas) {
@@ -120,9 +120,9 @@ void ShardedUnit::make_initial_values(Stream& compute, const FlatLayout& layout,
       values(stream, params()[piece.param], piece.param_offset,
              t.slice(piece.shard_offset, piece.shard_offset + piece.size));
   };
-  if (!options_.sync_first_values || comms_.groups().ranks == 1)
-    return fill(shards_.worker(compute), shard, layout.pieces(place()));
-  Tensor whole = gradient_room_.received().slice(0, layout.size());
+  if (!options_.sync_initial_values || comms_.groups().ranks == 1)
+    return fill(shards_.worker(compute), shard, layout.pieces(shard_index()));
+  Tensor whole = gradient_slots_.received().slice(0, layout.size());
   whole.dtype = shard.dtype;
   if (shard_index() == 0 && comms_.replicas.rank() == 0) {
     std::vector<FlatLayout::Piece> all;
@@ -134,9 +134,9 @@ void ShardedUnit::make_initial_values(Stream& compute, const FlatLayout& layout,
   copy(compute, shard, own_part(whole));
 }
 
-void ShardedUnit::initialise(Stream& compute, Stream& gather, const FirstValues& values) {
-  make_first_values(compute, trainable_, master_, values);
-  make_first_values(compute, frozen_, frozen_shard_, values);
+void ShardedUnit::initialize(Stream& compute, Stream& gather, const InitialValues& values) {
+  make_initial_values(compute, trainable_, master_, values);
+  make_initial_values(compute, frozen_, frozen_shard_, values);
   for (const Tensor& moment : {m_, v_}) zero(shards_.worker(compute), moment);
   round_masters(compute);
   spread(compute, gather);
@@ -145,9 +145,9 @@ void ShardedUnit::initialise(Stream& compute, Stream& gather, const FirstValues&
 void ShardedUnit::clear_padding(Stream& compute) {
   const auto clear = [&](const FlatLayout& layout, const Tensor& shard) {
     int64_t at = 0;
-    for (const FlatLayout::Piece& piece : layout.pieces(place())) {
-      zero(shards_.worker(compute), shard.slice(at, piece.in_shard));
-      at = piece.in_shard + piece.size;
+    for (const FlatLayout::Piece& piece : layout.pieces(shard_index())) {
+      zero(shards_.worker(compute), shard.slice(at, piece.shard_offset));
+      at = piece.shard_offset + piece.size;
     }
     zero(shards_.worker(compute), shard.slice(at, shard.size()));
   };
@@ -170,7 +170,7 @@ void ShardedUnit::spread(Stream& compute, Stream& gather) {
 
 void ShardedUnit::prefetch(Stream& gather) {
   if (!sharded_values_ || state_ != State::sharded) return;
-  value_slot_ = gather_room_.take(role_);
+  value_slot_ = gather_slots_.take(role_);
   if (!value_slot_) return;  // too early: a unit that is still needed has the slot
   Stream& fetcher = shards_.fetcher(gather);
   fetcher.wait(value_slot_->free);  // compute may still be reading the slot's last tenant
@@ -221,7 +221,7 @@ Tensor ShardedUnit::flat_gradients(int lane) const {
 GradView ShardedUnit::grads(Stream& compute, int lane) {
   if (!has_gradients()) return GradView(gradients_);
   if (!direct_ && !gradient_slot_) {
-    gradient_slot_ = &gradient_room_.next(role_);
+    gradient_slot_ = &gradient_slots_.next(role_);
     compute.wait(gradient_slot_->free);  // the exchange of the slot's last tenant still reads it
   }
   const Tensor flat = flat_gradients(lane);
@@ -262,12 +262,12 @@ void ShardedUnit::add_up_lanes(Stream& reduce) {
       add(reduce, {.y = flat_gradients(lane), .a = flat_gradients(lane), .b = flat_gradients(lane + width)});
   Tensor mine = flat_gradients(0);
   if (options_.wire != DType::f32) {
-    const Tensor rounded = gradient_room_.rounded().slice(0, mine.size());
+    const Tensor rounded = gradient_slots_.rounded().slice(0, mine.size());
     cast(reduce, {.y = rounded, .x = mine});
     mine = rounded;
   }
   const ShardPlacement::Build to = shards_.begin(reduce, next_sum(), adds_in_turn());
-  if (whole_sums_)
+  if (unsharded_sums_)
     ordered_sum(reduce, {.y = to.values, .lanes = mine.view({1, mine.size()}), .accumulate = to.accumulate});
   else
     sum_over_group(reduce, to.values, mine, to.accumulate);
@@ -276,7 +276,7 @@ void ShardedUnit::add_up_lanes(Stream& reduce) {
 
 // sum = (or +=) this rank's part of `mine` of all ranks of the group.
 void ShardedUnit::sum_over_group(Stream& reduce, const Tensor& sum, const Tensor& mine, bool accumulate) {
-  Tensor received = gradient_room_.received().slice(0, mine.size());
+  Tensor received = gradient_slots_.received().slice(0, mine.size());
   if (options_.reduction == Reduction::native) {
     const Tensor part = received.slice(0, sum.size());
     comms_.reduce.reduce_scatter(reduce, part, mine, name_);
@@ -316,7 +316,7 @@ void ShardedUnit::finish_sums(Stream& reduce) {
 
 void ShardedUnit::sum_over_replicas(Stream& reduce, const Tensor& sum) {
   const int replicas = comms_.replicas.size();
-  const Tensor received = gradient_room_.received().slice(0, sum.size());
+  const Tensor received = gradient_slots_.received().slice(0, sum.size());
   const Tensor part = part_of(sum, comms_.replicas.rank(), replicas);
   comms_.replicas.all_to_all(reduce, received, sum, name_);
   ordered_sum(reduce, {.y = part, .lanes = received.view({replicas, part.size()})});
@@ -343,7 +343,7 @@ void ShardedUnit::publish(Stream& compute, Stream& gather) {
 Tensor ShardedUnit::gather_masters(Stream& compute) {
   if (group_size() == 1) return master_;
   if (options_.compute == DType::f32 && !sharded_values_) return values_flat_;
-  const Tensor whole = gradient_room_.received().slice(0, trainable_.size());
+  const Tensor whole = gradient_slots_.received().slice(0, trainable_.size());
   comms_.compute.all_gather(compute, whole, shards_.pull(compute, own_part(whole), master_), name_);
   return whole;
 }

@@ -56,12 +56,12 @@ struct UnitResources {
   Communicators comms;
   UnitOptions options;
   UnitArenas arenas;
-  GatherRoom gather_room;
-  GradientRoom gradient_room;
+  GatherSlots gather_slots;
+  GradientSlots gradient_slots;
   ShardPlacement shards;
 };
 
-// Which lane of the global batch a rank computes as its `lane`-th of a micro-step.
+// The lane of the global batch that a rank computes as lane `lane` of a micro-step.
 int64_t lane_of(const UnitOptions& options, RankGroups groups, int rank, int64_t micro, int64_t lane);
 
 // Writes elements [first, first + y.size()) of a parameter's initial values to y, in y's dtype, either as
@@ -126,7 +126,7 @@ class ShardedUnit {
                            const InitialValues& values);
   bool stays() const { return !sharded_values_ || (role_.root && options_.keep_root); }
   Tensor flat_gradients(int lane) const;
-  void let_go(Stream& compute);
+  void release_slot(Stream& compute);
   bool exact() const { return options_.reduction == Reduction::exact; }
   // Whether a micro-step is added to the one sum of those before; in an exact reduction it gets its own.
   bool adds_in_turn() const { return !exact() && sum_count_ > 0; }
@@ -137,15 +137,15 @@ class ShardedUnit {
   void finish_sums(Stream& reduce);
   void sum_over_replicas(Stream& reduce, const Tensor& sum);
   int group_size() const { return comms_.gather.size(); }
-  Tensor own_part(const Tensor& whole) const { return part_of(whole, place(), group_size()); }
+  Tensor own_part(const Tensor& whole) const { return part_of(whole, shard_index(), group_size()); }
 
   const ParamList* params_;
   const char* name_;  // the label of its collectives
   UnitRole role_;
   const Communicators& comms_;
   const UnitOptions& options_;
-  GatherRoom& gather_room_;
-  GradientRoom& gradient_room_;
+  GatherSlots& gather_slots_;
+  GradientSlots& gradient_slots_;
   ShardPlacement& shards_;
   FlatLayout trainable_, frozen_;
   bool sharded_values_, unsharded_sums_, direct_;

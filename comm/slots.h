@@ -39,7 +39,7 @@ inline bool shards_values(const UnitOptions& options, RankGroups groups) {
   return options.policy.params && (groups.size > 1 || options.offload);
 }
 
-// Where the tensors of units come from, by purpose.
+// The arenas of a unit's tensors, by purpose.
 struct UnitArenas {
   Arena& parameters;  // values to compute with: whole, or this rank's shards
   Arena& gathered;    // slots for whole values of sharded units

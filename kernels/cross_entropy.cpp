@@ -25,7 +25,7 @@ void check_arguments(const char* op, const Args& a) {
   check(is_float(a.logits.dtype), op, ": logits are ", a.logits.dtype, ", must be f32, bf16 or f16");
   check_rows(op, "loss", a.loss, DType::f32, a.logits);
   check_rows(op, "targets", a.targets, DType::i32, a.logits);
-  check_rows(op, "weights", a.weights, DType::f32, a.logits);
+  check_rows(op, "target_weights", a.target_weights, DType::f32, a.logits);
   check(a.valid_vocab >= 0 && a.valid_vocab <= a.logits.shape[-1], op, ": valid_vocab is ", a.valid_vocab,
         ", must be in [0, ", a.logits.shape[-1], "]");
 }
@@ -135,7 +135,7 @@ void cross_entropy_forward(Stream& stream, const CrossEntropyForward& a) {
                                         .loss = a.loss,
                                         .logits = a.logits,
                                         .targets = a.targets,
-                                        .weights = a.weights,
+                                        .target_weights = a.target_weights,
                                         .valid_vocab = a.valid_vocab};
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::cross_entropy(stream, loss_alone);

@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kThreads) cross_entropy_kernel(Rows<T, D> r) {
     if (dx) write_row<N>(dx, x, r.columns, 0, [](int64_t, float) { return 0.0f; });
     return;
   }
-  const float weight = r.weights[row], target_logit = to_float(x[target]);
+  const float weight = r.target_weights[row], target_logit = to_float(x[target]);
   const RowSums sums = row_sums<T, N>(x, V);  // its barriers let all threads read the target's logit
   if (threadIdx.x == 0) r.loss[row] = weight * (logf(sums.exps) + (sums.max - target_logit));
   if (!dx) return;

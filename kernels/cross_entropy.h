@@ -18,7 +18,7 @@ struct CrossEntropyForward {
   Tensor loss;              // (N) f32
   Tensor logits;            // (N, V)
   Tensor targets;           // (N) i32
-  Tensor weights;           // (N) f32
+  Tensor target_weights;    // (N) f32
   int64_t valid_vocab = 0;  // 0: all columns
 };
 
@@ -28,7 +28,7 @@ struct CrossEntropyBackward {
   Tensor loss;              // (N) f32
   Tensor logits;            // (N, V)
   Tensor targets;           // (N) i32
-  Tensor weights;           // (N) f32
+  Tensor target_weights;    // (N) f32
   int64_t valid_vocab = 0;  // 0: all columns
 };
 

@@ -78,7 +78,7 @@ void head_loss_forward(Stream& stream, Arena& scratch, const HeadLossForward& a)
     cross_entropy_forward(stream, {.loss = tokens_of(a.loss, begin, end),
                                    .logits = chunk_logits,
                                    .targets = tokens_of(a.targets, begin, end),
-                                   .weights = tokens_of(a.weights, begin, end),
+                                   .target_weights = tokens_of(a.target_weights, begin, end),
                                    .valid_vocab = a.valid_vocab});
   });
 }
@@ -103,7 +103,7 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
                                     .loss = tokens_of(a.loss, begin, end),
                                     .logits = chunk_logits,
                                     .targets = tokens_of(a.targets, begin, end),
-                                    .weights = tokens_of(a.weights, begin, end),
+                                    .target_weights = tokens_of(a.target_weights, begin, end),
                                     .valid_vocab = a.valid_vocab});
     // dw first: after the last chunk its reduction over ranks may start while dx is computed.
     if (!a.dw.empty())

@@ -20,7 +20,7 @@ struct HeadLossForward {
   Tensor x;                 // (N, C)
   Tensor w;                 // (V, C), of x's dtype
   Tensor targets;           // (N) i32
-  Tensor weights;           // (N) f32
+  Tensor target_weights;    // (N) f32
   int64_t valid_vocab = 0;  // 0: V
   int64_t chunk = 0;        // tokens; 0: head_chunk
   bool tf32 = false;        // of its matrix products (gemm.h)
@@ -34,7 +34,7 @@ struct HeadLossBackward {
   Tensor x;                 // (N, C), of dx's dtype
   Tensor w;                 // (V, C), of x's dtype
   Tensor targets;           // (N) i32
-  Tensor weights;           // (N) f32
+  Tensor target_weights;    // (N) f32
   int64_t valid_vocab = 0;  // 0: V
   int64_t chunk = 0;        // tokens; 0: head_chunk
   bool tf32 = false;        // of its matrix products (gemm.h)

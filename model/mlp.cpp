@@ -29,7 +29,7 @@ void Mlp::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor&
     gate_proj_.forward(c, p, gate_, x);
     swiglu_forward(c.stream, {.y = hidden_, .gate = gate_, .up = up_});
   } else {
-    gelu_forward(c.stream, {.y = active_, .x = raised_});
+    gelu_forward(c.stream, {.y = hidden_, .x = up_});
   }
   down_proj_.forward(c, p, y, hidden_, true);
 }
@@ -41,8 +41,8 @@ void Mlp::backward(Context& c, const ParamView& p, const GradView& g, const Tens
   const Tensor d_hidden = c.scratch.alloc(c.dtype, wide);
   down_proj_.backward(c, p, g, d_hidden, dy, hidden_);
   if (kind_ == MlpKind::gelu_tanh) {
-    gelu_backward(c.stream, {.dx = d_active, .dy = d_active, .x = raised_});
-    return up_.backward(c, p, g, dx, d_active, x);
+    gelu_backward(c.stream, {.dx = d_hidden, .dy = d_hidden, .x = up_});
+    return up_proj_.backward(c, p, g, dx, d_hidden, x);
   }
   const Tensor d_gate = c.scratch.alloc(c.dtype, wide), d_up = c.scratch.alloc(c.dtype, wide);
   swiglu_backward(c.stream, {.dgate = d_gate, .dup = d_up, .dy = d_hidden, .gate = gate_, .up = up_});

@@ -19,7 +19,7 @@ void configure_log(LogLevel level, int rank, int rank_count) { config = {level, 
 void log_line(LogLevel level, const std::string& text) {
   if (level > config.level || (level == LogLevel::info && config.rank != 0)) return;
   const std::string shown = printable(text);
-  // One write per line, so that the lines of several ranks do not mix.
+  // One write per line, so that lines of different ranks do not interleave.
   const std::string line =
       config.rank_count > 1 ? str("[rank ", config.rank, "] ", shown, '\n') : shown + '\n';
   std::fwrite(line.data(), 1, line.size(), stderr);

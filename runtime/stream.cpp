@@ -122,7 +122,7 @@ bool Stream::planning() const { return group_.options().planning; }
 bool Stream::runs_immediately(const char* what) const {
   check(!device().is_cuda(), what,
         " has no CUDA kernel in this build; run it on the CPU (run.device = \"cpu\")");
-  return runs_at_once();
+  return runs_immediately();
 }
 
 bool Stream::runs_immediately() const {

@@ -42,7 +42,7 @@ RunInputs agree_on_inputs(World& world, const RunSetup& setup) {
   succeed_together(world, [&] {
     inputs.train = fingerprint({config.data.train});
     if (!config.data.eval.empty()) inputs.eval = fingerprint({config.data.eval});
-    const bool all_read = config.run.resume.empty() && !setup.units.sync_first_values;
+    const bool all_read = config.run.resume.empty() && !setup.units.sync_initial_values;
     if (!config.init_from.empty() && all_read) weights = weights_fingerprint(config.init_from);
   });
   agree(world,

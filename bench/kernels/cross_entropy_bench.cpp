@@ -45,7 +45,7 @@ CrossEntropyForward forward_args(const Tensors& t, const Sizes& s) {
   return {.loss = t["loss"],
           .logits = t["logits"],
           .targets = t["targets"],
-          .weights = t["dnll"],
+          .target_weights = t["dnll"],
           .valid_vocab = s.valid_vocab};
 }
 
@@ -54,7 +54,7 @@ CrossEntropyBackward backward_args(const Tensors& t, const Sizes& s) {
           .loss = t["loss"],
           .logits = t["logits"],
           .targets = t["targets"],
-          .weights = t["dnll"],
+          .target_weights = t["dnll"],
           .valid_vocab = s.valid_vocab};
 }
 

@@ -57,7 +57,7 @@ HeadLossForward forward_args(const Tensors& t, const Sizes& s) {
           .x = t["x"],
           .w = t["w"],
           .targets = t["targets"],
-          .weights = t["dnll"],
+          .target_weights = t["dnll"],
           .valid_vocab = s.valid_vocab,
           .chunk = s.chunk};
 }
@@ -69,7 +69,7 @@ HeadLossBackward backward_args(const Tensors& t, const Sizes& s) {
           .x = t["x"],
           .w = t["w"],
           .targets = t["targets"],
-          .weights = t["dnll"],
+          .target_weights = t["dnll"],
           .valid_vocab = s.valid_vocab,
           .chunk = s.chunk};
 }

@@ -27,7 +27,7 @@ struct Rows {
     cross_entropy_forward(stream, {.loss = tensor_of(loss.data(), {N}),
                                    .logits = tensor_of(logits.data(), {N, V}),
                                    .targets = tensor_of(targets.data(), {N}),
-                                   .weights = tensor_of(weights.data(), {N}),
+                                   .target_weights = tensor_of(weights.data(), {N}),
                                    .valid_vocab = valid_vocab});
   }
   void backward(std::vector<float>& gradient, int64_t valid_vocab = 0) {
@@ -35,7 +35,7 @@ struct Rows {
                                     .loss = tensor_of(loss.data(), {N}),
                                     .logits = tensor_of(logits.data(), {N, V}),
                                     .targets = tensor_of(targets.data(), {N}),
-                                    .weights = tensor_of(weights.data(), {N}),
+                                    .target_weights = tensor_of(weights.data(), {N}),
                                     .valid_vocab = valid_vocab});
   }
 

@@ -126,11 +126,11 @@ InitialValues initial_values(PublishedWeights* weights) {
 void read_model_weights(const std::string& folder, const Model& model, const ParamTensors& parameters,
                         Stream& stream) {
   PublishedWeights weights(folder, model, model.config().vocab);
-  const FirstValues values = first_values(&weights);
+  const InitialValues values = initial_values(&weights);
   for (size_t u = 0; u < parameters.size(); ++u)
     for (size_t i = 0; i < parameters[u].size(); ++i) {
       const Tensor& to = parameters[u][i];
-      values(stream, model.units()[u].specs()[i], 0, {to.data, to.dtype, {to.size()}, to.device});
+      values(stream, model.param_lists()[u].specs()[i], 0, {to.data, to.dtype, {to.size()}, to.device});
     }
 }
 

@@ -37,7 +37,7 @@ TEST_CASE("an evaluation that is interrupted stops after the batch and has no lo
   World world;
   const RunSetup setup = set_up(small_config(), 1);
   Machinery machinery(setup, world);
-  machinery.engine().initialise();
+  machinery.engine().initialize();
   // With a request that comes during this batch, from 1; 0: none comes.
   int64_t done = 0;
   const auto loss = [&](int64_t request) {
