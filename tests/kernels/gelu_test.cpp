@@ -72,5 +72,5 @@ TEST_CASE("gelu reports the dtypes if y does not fit x") {
   bf16 y[3];
   CHECK(test::error_of([&] {
           gelu_forward(streams.add("compute"), {.y = tensor_of(y, {3}), .x = tensor_of(x, {3})});
-        }) == "gelu_forward: y is bf16 (3), x is f32 (3)");
+        }) == "gelu_forward: y is bf16 (3), must be like x f32 (3)");
 }

@@ -66,6 +66,8 @@ TEST_CASE("files for people that cannot be written are warnings") {
   const test::Workshop workshop("no_room");
   for (const char* name : {"step1.txt", "report.html", "trace.json"})
     fs::create_directories(workshop.file(str("runs/default/", name)));
+  std::ofstream(workshop.file("runs/default/config.toml"))  // marks the folder as a run's
+      << "# The config of the run in this folder, as train resolved it.\n";
   const test::Finished run = test::run_command(
       "cd no_room; DISK_FAULT_IN=metrics.jsonl DISK_FAULT='full 4' LD_PRELOAD=@libdisk_faults.so @train "
       "config.toml --run.trace=true --checkpoint.save_every=3");
