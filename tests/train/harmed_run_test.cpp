@@ -69,7 +69,7 @@ TEST_CASE("files for people that cannot be written are warnings") {
   std::ofstream(workshop.file("runs/default/config.toml"))  // marks the folder as a run's
       << "# The config of the run in this folder, as train resolved it.\n";
   const test::Finished run = test::run_command(
-      "cd no_room; DISK_FAULT_IN=metrics.jsonl DISK_FAULT='full 4' LD_PRELOAD=@libdisk_faults.so @train "
+      "cd no_room; DISK_FAULT_IN=metrics.jsonl DISK_FAULT='full 5' LD_PRELOAD=@libdisk_faults.so @train "
       "config.toml --run.trace=true --checkpoint.save_every=3");
   CAPTURE(run.output);
   CHECK(run.exit_code == 0);

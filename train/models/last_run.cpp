@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kName = "latest";
 constexpr size_t kMostBytes = 8192;  // twice the longest path of Linux
 
-// The text of the file, up to a bound; nothing where there is no regular file.
+// The text of the file, up to a bound; nothing if it is not a regular text file.
 std::optional<std::string> read_note(const fs::path& path) {
   std::error_code none;
   if (!fs::is_regular_file(path, none)) return {};
@@ -25,6 +25,7 @@ std::optional<std::string> read_note(const fs::path& path) {
   std::string text(kMostBytes, ' ');
   in.read(text.data(), std::ssize(text));
   text.resize(static_cast<size_t>(in.gcount()));
+  if (text.find('\0') != text.npos) return {};  // no path holds a zero byte
   return text;
 }
 
