@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/process.h"
 #include "tests/test.h"
 
 using namespace flatshard;
@@ -168,4 +169,10 @@ TEST_CASE("JSON has full precision, and no time for failed cases") {
   CHECK(json["cases"][1]["accuracy"]["error"].is_null());
   CHECK_FALSE(json["cases"][1].contains("seconds"));
   CHECK(json["cases"][2]["skipped"] == "no CUDA kernel");
+}
+
+TEST_CASE("bench fails if its output cannot be written") {
+  const test::Finished ran = test::run_command("@bench --help >/dev/full");
+  CHECK(ran.exit_code == 1);
+  CHECK_MESSAGE(ran.output.find("bench: cannot write the output") != std::string::npos, ran.output);
 }

@@ -329,7 +329,7 @@ TEST_CASE("prepare that a signal ends leaves nothing behind") {
 TEST_CASE("a program that cannot write what it says fails with a line on standard error") {
   write("a.txt", "text");
   for (const char* command : {"@prepare --help", "@prepare --out said.tok a.txt", "@train --help",
-                              "@ckpt --help", "@generate --help", "@bench --help"}) {
+                              "@ckpt --help", "@generate --help"}) {
     const test::Finished ran = test::run_command(std::string(command) + " >/dev/full");
     CHECK_MESSAGE(ran.exit_code == (command[1] == 'c' ? 2 : 1), command);
     CHECK_MESSAGE(ran.output.find(": cannot write the output") != std::string::npos, ran.output);
