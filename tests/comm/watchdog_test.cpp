@@ -5,6 +5,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include "build_config.h"
 #include "tests/test.h"
 
 using namespace flatshard;
@@ -30,9 +31,14 @@ pid_t start_rank(const int (&pipe)[2]) {
   _exit(0);
 }
 
+// The thread sanitizer ends a forked process that starts threads.
+bool can_fork() { return std::string(kSanitizer) != "thread"; }
+constexpr const char* kNoFork = "the thread sanitizer does not allow threads after a fork";
+
 }  // namespace
 
 TEST_CASE("the time in which a rank is suspended does not count as waiting for others") {
+  if (!can_fork()) return test::skip(kNoFork);
   int pipe[2];
   REQUIRE(::pipe(pipe) == 0);
   const pid_t rank = start_rank(pipe);
@@ -50,6 +56,7 @@ TEST_CASE("the time in which a rank is suspended does not count as waiting for o
 }
 
 TEST_CASE("a collective that takes longer than the limit ends the rank") {
+  if (!can_fork()) return test::skip(kNoFork);
   int pipe[2];
   REQUIRE(::pipe(pipe) == 0);
   const pid_t rank = start_rank(pipe);
