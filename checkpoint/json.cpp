@@ -62,7 +62,7 @@ class Strict : public nlohmann::json_sax<json> {
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool key(std::string& name) override {
-    check(name.find('\0') == name.npos, "invalid JSON: the name \"", name.c_str(), "\" has a zero byte");
+    check(name.find('\0') == name.npos, "invalid JSON: the name \"", name.c_str(), "\" contains a zero byte");
     std::unordered_set<std::string>& names = names_.back();
     check(names.insert(name).second, "invalid JSON: \"", name, "\" stands there twice");
     check(names.size() <= most_members_, "invalid JSON: an object has more than ", most_members_, " members");
@@ -81,7 +81,7 @@ class Strict : public nlohmann::json_sax<json> {
 
  private:
   bool open() {
-    check(names_.size() < deepest_, "invalid JSON: nested more than ", deepest_, " deep");
+    check(names_.size() < deepest_, "invalid JSON: nested more than ", deepest_, " levels deep");
     names_.emplace_back();
     return true;
   }

@@ -177,8 +177,8 @@ TEST_CASE("a file whose header has not the right form is refused") {
   refused("{} x", "invalid JSON");
   refused(std::string("{}\0x", 4), "a zero byte at 2");
   refused("\xef\xbb\xbf{}", "byte order mark");
-  refused("{\"a\":[[[[[[]]]]]]}", "nested more than 3 deep");
-  refused(std::string(100000, '['), "nested more than 3 deep");
+  refused("{\"a\":[[[[[[]]]]]]}", "nested more than 3 levels deep");
+  refused(std::string(100000, '['), "nested more than 3 levels deep");
   refused("{\"__metadata__\":{\"a\":\"1\",\"a\":\"1\"}}", "\"a\" stands there twice");
   refused("{\"__metadata__\":{\"a\":1}}", "\"a\" must be a string");
   refused("{\"__metadata__\":1}", "must be an object");
@@ -221,7 +221,7 @@ TEST_CASE("a shape of more dimensions than any framework has is refused") {
 
 TEST_CASE("a name with a zero byte, which would cut every message, is refused") {
   CHECK(error_of_header(R"({"a\u0000b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1) ==
-        "invalid JSON: the name \"a\" has a zero byte");
+        "invalid JSON: the name \"a\" contains a zero byte");
 }
 
 TEST_CASE("JSON of other files has few enough members for every reader") {

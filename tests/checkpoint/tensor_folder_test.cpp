@@ -212,7 +212,7 @@ TEST_CASE("an index that is no index is refused, with what it must be") {
   CHECK(error_of_index("{\"weight_map\":{\"a\":1}}") ==
         "invalid JSON: weight_map: \"a\" must have the name of a file");
   CHECK(error_of_index("{\"weight_map\":{},\"metadata\":1}") == "invalid JSON: metadata must be an object");
-  CHECK(error_of_index(std::string(100, '[')) == "invalid JSON: nested more than 32 deep");
+  CHECK(error_of_index(std::string(100, '[')) == "invalid JSON: nested more than 32 levels deep");
   fs::remove_all(kFolder);
   fs::create_directories(kFolder);
   CHECK(test::error_of([] { TensorFolder(kFolder, "model"); }) ==

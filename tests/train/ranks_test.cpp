@@ -69,10 +69,11 @@ TEST_CASE("a mistake ends the run with one line, exit code 1 and nothing written
                      "unknown key optimizer.learning_rate; the nearest known one is "},
            {"--optimizer.lr=fast", "--optimizer.lr: optimizer.lr is a string, must be a number"},
            {"--train.total_batch_size=7 --train.batch_size_per_device=2",
-            "train.total_batch_size = 7 does not divide by batch_size_per_device = 2 times 1 ranks"},
+            "train.total_batch_size = 7 is not a multiple of batch_size_per_device = 2 times 1 ranks"},
            {"--data.train=missing.tok", "missing.tok: cannot open: No such file or directory"},
            {"--model.vocab=50", "corpus.tok has a vocabulary of 53, larger than model.vocab = 50"},
-           {"--train.eval_every=0", "data.eval is set, but train.eval_every = 0 never evaluates"},
+           {"--train.eval_every=0",
+            "data.eval is set, but train.eval_every = 0 and checkpoint.save_every = 0"},
            {"--model.trainable='[\"nothing*\"]'", "model.trainable: \"nothing*\" matches no parameter"},
            {"--surprise", "--surprise: not an option"},
            {"--resume ''", "--resume is \"\", must be latest or a path"},
@@ -94,7 +95,7 @@ TEST_CASE("a mistake ends every rank") {
   for (const auto& [options, message] :
        {std::pair{"--data.train=missing.tok", "[rank 0] missing.tok: cannot open"},
         {"--optimizer.lr=1e30", "must be finite; lower optimizer.lr"},
-        {"--train.total_batch_size=2", "does not divide by batch_size_per_device = 1 times 4 ranks"}}) {
+        {"--train.total_batch_size=2", "is not a multiple of batch_size_per_device = 1 times 4 ranks"}}) {
     CAPTURE(options);
     const test::Finished run = workshop.train(4, options, 60);
     CAPTURE(run.output);

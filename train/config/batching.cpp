@@ -10,7 +10,7 @@
 namespace flatshard {
 namespace {
 
-// (total batch, batch per device) pairs close to the wanted ones that divide over the ranks.
+// The (total batch, batch per device) pairs nearest to the given one that divide evenly over the ranks.
 std::string nearest_batches(int64_t total, int64_t per_device, int ranks) {
   std::string text;
   const auto add = [&](int64_t t, int64_t b) {
@@ -42,7 +42,7 @@ Batching batching_of(const TrainConfig& c, int ranks) {
   check(c.total_batch_size > 0, "train.total_batch_size is ", c.total_batch_size, ", must be positive");
   check(per_device <= c.total_batch_size / ranks && c.total_batch_size % (per_device * ranks) == 0,
         "train.total_batch_size = ", c.total_batch_size,
-        " does not divide by batch_size_per_device = ", per_device, " times ", ranks, " ranks; possible are ",
+        " is not a multiple of batch_size_per_device = ", per_device, " times ", ranks, " ranks: use ",
         nearest_batches(c.total_batch_size, per_device, ranks));
   const int64_t lane = c.lane_size == 0 ? per_device : c.lane_size;
   check(per_device % lane == 0, "train.batch_size_per_device = ", per_device,
@@ -56,12 +56,12 @@ Batching batching_of(const TrainConfig& c, int ranks) {
 
 int64_t total_steps(const Config& config, int64_t steps_per_epoch) {
   const TrainConfig& c = config.train;
-  check((c.steps > 0) != (c.epochs > 0), "give train.steps (", c.steps, ") or train.epochs (", c.epochs,
-        "), exactly one of them above 0");
+  check((c.steps > 0) != (c.epochs > 0), "train.steps = ", c.steps, " and train.epochs = ", c.epochs,
+        ": set exactly one of them above 0");
   const double steps =
       c.steps > 0 ? static_cast<double>(c.steps) : std::ceil(c.epochs * static_cast<double>(steps_per_epoch));
-  check(steps <= kMostSteps, "train.epochs = ", c.epochs, " of ", steps_per_epoch, " steps each are ", steps,
-        " steps, must be at most ", kMostSteps);
+  check(steps <= kMostSteps, "train.epochs = ", c.epochs, " at ", steps_per_epoch, " steps per epoch is ",
+        steps, " steps, must be at most ", kMostSteps);
   check_warmup(config.schedule, static_cast<int64_t>(steps));
   return static_cast<int64_t>(steps);
 }
@@ -70,7 +70,7 @@ int64_t steps_between(double every, int64_t total, const char* key) {
   if (every == 0) return 0;
   if (every < 1) return static_cast<int64_t>(std::ceil(every * static_cast<double>(total)));
   check(every == std::floor(every), key, " is ", every,
-        ": steps are whole, and a share of the run is below 1");
+        ", must be a whole number of steps, or a fraction of the run below 1");
   return static_cast<int64_t>(every);
 }
 

@@ -1,4 +1,4 @@
-// Reads a configuration: the TOML file, then the overrides of the command line, each spelled as TOML.
+// Reads a configuration: the TOML file, then the command-line overrides, whose values are TOML too.
 
 #include <algorithm>
 #include <cctype>
@@ -33,7 +33,7 @@ const char* kind_of(const toml::node& node) {
   return "a date or time";
 }
 
-// Puts a TOML value into a field's slot; the wrong kind and a value out of bounds are errors.
+// Stores a TOML value in a field. A value of the wrong type or out of bounds is an Error.
 class Setter {
  public:
   Setter(const Field& field, const Source& source) : field_(field), source_(source) {}
@@ -87,8 +87,9 @@ class Setter {
     if (field_.or_number && node.is_integer()) return str(*node.value<int64_t>());
     if (field_.or_number && node.is_floating_point()) return str(*node.value<double>());
     const auto value = node.value_exact<std::string>();
-    // The system would take it for the end of a path.
-    check(!value || value->find('\0') == value->npos, source_.where, ": ", field_.key, " has a zero byte");
+    // System calls would end a path there.
+    check(!value || value->find('\0') == value->npos, source_.where, ": ", field_.key,
+          " contains a zero byte");
     return value;
   }
   double number(const toml::node& node) const {
@@ -136,7 +137,7 @@ size_t edit_distance(const std::string& a, const std::string& b) {
   return row[b.size()];
 }
 
-// The known key that looks most like this one: the same name in another section beats a similar spelling.
+// The known key most similar to this one. The same name in another section ranks above a similar spelling.
 std::string nearest_key(const std::vector<Field>& all, const std::string& key) {
   const auto name = [](const std::string& k) { return k.substr(k.rfind('.') + 1); };
   std::string nearest;
@@ -148,7 +149,7 @@ std::string nearest_key(const std::vector<Field>& all, const std::string& key) {
   return nearest;
 }
 
-// The known section that looks most like this one.
+// The known section most similar to this one.
 std::string nearest_section(const std::vector<Field>& all, const std::string& section) {
   std::string nearest;
   size_t best = SIZE_MAX;
@@ -160,7 +161,7 @@ std::string nearest_section(const std::vector<Field>& all, const std::string& se
   return nearest;
 }
 
-// A key as TOML spells it, so that odd characters neither break a message nor make up a dot.
+// A key in TOML's spelling: quoted if it has characters that could break a message or pass for a dot.
 std::string spelled(std::string_view key, std::string_view also_plain = "") {
   const bool plain = !key.empty() && std::all_of(key.begin(), key.end(), [&](unsigned char c) {
     return std::isalnum(c) || c == '_' || c == '-' ||
@@ -169,7 +170,7 @@ std::string spelled(std::string_view key, std::string_view also_plain = "") {
   return plain ? std::string(key) : quoted(std::string(key));
 }
 
-// Without what would break a line or a terminal.
+// Replaces control characters, which could break a line or a terminal.
 std::string printable(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
@@ -207,7 +208,8 @@ class Loader {
     loaded_.origin[key] = source.origin;
   }
 
-  // Whether the value of a key is a string, so that a number or a date on the command line is text.
+  // Whether a key holds a string: on the command line its value is then text even if it looks like a number
+  // or a date.
   bool takes_text(const std::string& key) const {
     const Field* field = find(key);
     return field && std::holds_alternative<std::string*>(field->slot);
@@ -228,7 +230,7 @@ class Loader {
   std::vector<Field> fields_;
 };
 
-// The line at which the parser breaks its assertions: the last one of the shortest beginning that does it.
+// The line at which an assertion of the parser fails: the last line of the shortest prefix that triggers it.
 int64_t broken_line(const std::string& text) {
   std::vector<size_t> ends;  // of the lines
   for (size_t i = 0; i < text.size(); ++i)
@@ -245,7 +247,7 @@ int64_t broken_line(const std::string& text) {
   return std::partition_point(ends.begin(), ends.end(), holds) - ends.begin() + 1;
 }
 
-// `name` stands for the text in messages.
+// `name` is the source that errors cite.
 toml::table parse(const std::string& text, const std::string& name) {
   check_toml_limits(text, name);
   try {
@@ -253,37 +255,37 @@ toml::table parse(const std::string& text, const std::string& name) {
   } catch (const toml::parse_error& error) {
     fail(str(name, ':', error.source().begin.line, ": ", printable(std::string(error.description()))));
   } catch (const BrokenAssertion&) {
-    fail(str(name, ':', broken_line(text), ": is not TOML"));
+    fail(str(name, ':', broken_line(text), ": is not valid TOML"));
   }
 }
 
-// Whether a value is meant as TOML: it begins like a string, list or table, or ends like a string. A quote
-// that is missing must not become part of a name.
+// Whether a value is meant as TOML: it begins like a string, list or table, or ends like a string. Otherwise
+// a forgotten quote would become part of a name.
 bool is_meant_as_toml(const std::string& value) {
   return !value.empty() &&
          (std::string("\"'[{").find(value.front()) != std::string::npos || value.back() == '"');
 }
 
-// The table {value = ...} of an override; what is not TOML is a bare word.
+// The table {value = ...} of an override. Text that is not TOML is taken as a bare string.
 toml::table parse_value(const std::string& value, const std::string& where) {
   try {
     toml::table table = parse("value = " + value, where);
     if (table.size() == 1 && table.contains("value")) return table;
   } catch (const Error& error) {
     if (is_meant_as_toml(value))
-      fail(str(where, " is ", printable(value), ", which is not TOML: ", error.what()));
+      fail(str(where, " is ", printable(value), ", which is not valid TOML: ", error.what()));
   }
   try {
     return parse("value = " + quoted(value), where);
   } catch (const Error&) {
-    fail(where + ": the value is not text in UTF-8");
+    fail(where + ": the value is not valid UTF-8");
   }
 }
 
 void apply_override(Loader& loader, const std::string& text) {
   const size_t equals = text.find('=');
   check(equals != std::string::npos && equals > 0, "--", spelled(text, ".="),
-        ": an override is written --section.key=value");
+        ": write an override as --section.key=value");
   const std::string key = spelled(text.substr(0, equals), "."), where = "--" + key;
   const std::string value = text.substr(equals + 1);
   toml::table table = parse_value(value, where);

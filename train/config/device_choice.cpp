@@ -9,17 +9,17 @@ namespace {
 // What keeps this build off GPUs, and what to do about it; or nothing.
 std::string obstacle_in_build() {
   if (!kCudaBuilt)
-    return "this build has no CUDA back end: configure one with -DFLATSHARD_CUDA=ON where nvcc is";
+    return "this build has no CUDA backend: rebuild with -DFLATSHARD_CUDA=ON where nvcc is installed";
   const std::string missing = kOpsWithoutCuda;
   return missing.empty() ? "" : "these ops have no CUDA kernel in this build: " + missing;
 }
 
-// And this process.
+// Why CUDA cannot be used in this build and process; "" if it can.
 std::string obstacle() {
   if (const std::string why_not = obstacle_in_build(); !why_not.empty()) return why_not;
   if (cuda_device_count() == 0)
-    return str("there is no GPU that this process can use (", why_no_cuda_device(),
-               "): see what nvidia-smi and CUDA_VISIBLE_DEVICES say");
+    return str("this process can use no GPU (", why_no_cuda_device(),
+               "): check nvidia-smi and CUDA_VISIBLE_DEVICES");
   return "";
 }
 
@@ -40,7 +40,7 @@ Device planned_device(const std::string& option, const std::string& choice, int 
 
 std::string why_on_cpu(const std::string& choice) {
   const std::string why_not = kCudaBuilt && choice == "auto" ? obstacle() : "";
-  return why_not.empty() ? "" : "on the CPU, for " + why_not;
+  return why_not.empty() ? "" : "on the CPU, because " + why_not;
 }
 
 }  // namespace flatshard

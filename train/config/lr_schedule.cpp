@@ -31,7 +31,7 @@ int64_t warmup_steps(const ScheduleConfig& c, int64_t total_steps) {
 void check_warmup(const ScheduleConfig& c, int64_t total_steps) {
   check(c.warmup_steps <= total_steps, "schedule.warmup_steps = ", c.warmup_steps,
         " is longer than the run of ", total_steps,
-        " steps: lower it, or set schedule.warmup_ratio to a share of the run");
+        " steps: lower it, or set schedule.warmup_ratio to a fraction of the run");
 }
 
 double learning_rate(const ScheduleConfig& c, double peak, int64_t total_steps, int64_t completed) {

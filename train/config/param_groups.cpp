@@ -10,7 +10,7 @@ namespace {
 
 using Predicate = std::function<bool(const ParamSpec&)>;
 
-// Calls set(spec, whether any of the entries takes it); an entry that takes nothing is an Error.
+// Calls set(spec, whether an entry matches it). Unless `may_be_unused`, an entry without a match is an Error.
 void for_each_parameter(Model& model, const char* key, const std::vector<std::string>& entries,
                         const std::function<Predicate(const std::string&)>& predicate_of, bool may_be_unused,
                         const std::function<void(ParamSpec&, bool)>& set) {
@@ -43,7 +43,7 @@ Predicate decay_predicate(const std::string& entry) {
 }  // namespace
 
 bool matches(const std::string& pattern, const std::string& name) {
-  // Greedy, with the last star as the place to try again from.
+  // Greedy; on a mismatch, retries from the last star.
   size_t p = 0, n = 0, star = std::string::npos, resume = 0;
   while (n < name.size()) {
     if (p < pattern.size() && pattern[p] == '*') {
@@ -69,10 +69,11 @@ void apply_groups(Model& model, const std::vector<std::string>& trainable,
   };
   for_each_parameter(model, "model.trainable", trainable, by_name, false,
                      [](ParamSpec& spec, bool taken) { spec.trainable = taken; });
-  check(trainable_count(model) > 0, "model.trainable leaves nothing to train");
+  check(trainable_count(model) > 0,
+        "model.trainable = [] freezes all parameters: name at least one to train");
   std::vector<std::string> kinds, patterns;
   for (const std::string& entry : no_decay) (is_kind(entry) ? kinds : patterns).push_back(entry);
-  // A model may lack a kind (Llama has no biases); a pattern is meant for something.
+  // A model may lack a kind (Llama has no biases), but a pattern without a match is a typo.
   for_each_parameter(model, "optimizer.no_decay", kinds, decay_predicate, true,
                      [](ParamSpec& spec, bool taken) { spec.decay = !taken; });
   for_each_parameter(model, "optimizer.no_decay", patterns, decay_predicate, false,

@@ -14,8 +14,8 @@ namespace flatshard {
 namespace fs = std::filesystem;
 namespace {
 
-// Without what makes two texts of one path: "." on the way, slashes that are doubled or at the end. ".."
-// stays, because a link may stand before it.
+// One spelling per path: drops "." components and repeated or trailing slashes. ".." stays, because the
+// component before it may be a link.
 std::string plain_path(const std::string& path) {
   fs::path plain;
   for (const fs::path& part : fs::path(path))
@@ -29,7 +29,7 @@ DType dtype_named(const std::string& name) {
 
 ModelConfig model_of(const Config& c) {
   ModelConfig model = c.model;
-  if (model.vocab <= INT32_MAX) {  // or it is refused below
+  if (model.vocab <= INT32_MAX) {  // resolved() refuses larger ones
     const int64_t over = model.vocab % c.pad_to_multiple_of;
     if (over > 0) model.vocab += c.pad_to_multiple_of - over;
   }
@@ -43,51 +43,51 @@ ModelConfig model_of(const Config& c) {
 Transport transport_of(const std::string& choice, Device device, int ranks, HostPlace place) {
   if (!device.is_cuda()) {
     check(choice != "nccl",
-          "parallel.transport = \"nccl\" moves the memory of GPUs, but the run is on the CPU");
+          "parallel.transport = \"nccl\" needs GPUs, but the run is on the CPU: use \"auto\" or \"mpi\"");
     return Transport::host;
   }
   const int gpus = cuda_device_count();
-  const bool own_gpus =
-      gpus == 0 || place.ranks <= gpus;  // a plan for GPUs that are elsewhere: enough of them
+  // 0 GPUs: a plan for another machine, assumed to have one per rank.
+  const bool own_gpus = gpus == 0 || place.ranks <= gpus;
   if (choice == "mpi" || (choice == "auto" && !(kNcclBuilt && own_gpus && ranks > 1)))
     return Transport::staged;
-  check(kNcclBuilt, "parallel.transport = \"nccl\", but this build has no NCCL");
-  // NCCL takes processes of different NCCL_HOSTID for those of different hosts.
+  check(kNcclBuilt, "parallel.transport = \"nccl\", but this build has no NCCL: use \"auto\" or \"mpi\"");
+  // Processes with different NCCL_HOSTID count as different hosts to NCCL, which then lets them share a GPU.
   check(own_gpus || std::getenv("NCCL_HOSTID"), "parallel.transport = \"nccl\", but the ", place.ranks,
         " ranks of this machine share ", gpus,
-        " GPUs: use \"mpi\", or, for a test, start each rank with an NCCL_HOSTID of its own");
+        " GPUs: use \"mpi\", or, for a test, start each rank with its own NCCL_HOSTID");
   return Transport::nccl;
 }
 
-// Contradictions between keys that are each right by themselves.
+// Contradictions between keys that are each valid alone.
 void check_together(const Config& c) {
-  check(!c.run.dir.empty(), "run.dir is \"\", must name a folder");
+  check(!c.run.dir.empty(), "run.dir is empty, must name a folder");
   check(c.data.seq_len > 0, "data.seq_len is ", c.data.seq_len, ", must be positive");
   check(c.optimizer.lr > 0, "optimizer.lr is ", c.optimizer.lr, ", must be positive");
   check(!c.data.eval.empty() || c.train.eval_every == 0,
         "train.eval_every is set, but data.eval names no file to evaluate on");
   check(c.data.eval.empty() || c.train.eval_every != 0 || c.checkpoint.save_every != 0,
-        "data.eval is set, but train.eval_every = 0 never evaluates, nor are there checkpoints to be "
-        "evaluated: "
-        "set it to a number of steps, or to a share of the run below 1");
+        "data.eval is set, but train.eval_every = 0 and checkpoint.save_every = 0, so nothing is evaluated: "
+        "set train.eval_every to a number of steps, or to a fraction of the run below 1");
   check(c.schedule.warmup_steps == 0 || c.schedule.warmup_ratio == 0,
         "schedule.warmup_steps = ", c.schedule.warmup_steps,
-        " and schedule.warmup_ratio = ", c.schedule.warmup_ratio, ": give one of them");
+        " and schedule.warmup_ratio = ", c.schedule.warmup_ratio, ": set only one of them");
   check(c.optimizer.lr_scaling == "none" || c.optimizer.base_batch_size > 0, "optimizer.lr_scaling = \"",
         c.optimizer.lr_scaling,
-        "\" needs optimizer.base_batch_size, the batch that optimizer.lr was chosen for");
+        "\" needs optimizer.base_batch_size, the batch size that optimizer.lr was tuned for");
   check(c.optimizer.lr_scaling != "none" || c.optimizer.base_batch_size == 0,
-        "optimizer.base_batch_size counts only with optimizer.lr_scaling");
+        "optimizer.base_batch_size has no effect without optimizer.lr_scaling: remove it, or set lr_scaling");
   check(c.optimizer.betas[0] < 1 && c.optimizer.betas[1] < 1, "optimizer.betas are ", c.optimizer.betas[0],
         " and ", c.optimizer.betas[1], ", must be below 1");
   check(!c.precision.tf32 || c.precision.compute == "fp32",
-        "precision.tf32 = true is for products of fp32, but precision.compute is \"", c.precision.compute,
-        "\": leave one of them out");
+        "precision.tf32 = true applies to fp32 matrix products, but precision.compute is \"",
+        c.precision.compute, "\": remove one of them");
   check(c.optimizer.grad_clip == 0 || c.optimizer.grad_clip >= kLeastFloat, "optimizer.grad_clip is ",
         c.optimizer.grad_clip, ", must be 0 (no clipping) or at least ", kLeastFloat);
   if (c.train.steps > 0) check_warmup(c.schedule, c.train.steps);
   check(!c.train.skip_nonfinite || c.precision.compute != "fp16" || c.precision.loss_scale != "dynamic",
-        "train.skip_nonfinite is what a dynamic loss scale does by itself; leave it out");
+        "train.skip_nonfinite = true has no effect with a dynamic loss scale, which skips such steps anyway: "
+        "set it to false");
 }
 
 UnitOptions unit_options(const Config& c, const Batching& batching) {
@@ -105,45 +105,45 @@ UnitOptions unit_options(const Config& c, const Batching& batching) {
   options.offload = p.offload;
   options.sync_initial_values = p.sync_module_states || p.cpu_ram_efficient_loading;
   check(!p.offload || options.policy.params,
-        "parallel.offload needs shards to send away: parallel.strategy = "
-        "\"full_shard\" or \"hybrid\", not \"",
+        "parallel.offload needs sharded parameters: set parallel.strategy to \"full_shard\" or \"hybrid\", "
+        "not \"",
         p.strategy, '"');
   check(!p.offload || p.accumulation == "sharded",
-        "parallel.accumulation = \"no_sync\" keeps whole gradients "
-        "on the device, which parallel.offload is to free: leave one of them out");
+        "parallel.accumulation = \"no_sync\" keeps unsharded gradients on the device, which "
+        "parallel.offload does not support: remove one of them");
   check(!p.offload || p.replicate.empty(),
-        "parallel.replicate keeps values on the device, which "
-        "parallel.offload is to free: leave one of them out");
+        "parallel.replicate keeps unsharded parameters on the device, which parallel.offload does not "
+        "support: remove one of them");
   if (p.accumulation == "no_sync") options.policy.grads = false;
   check(options.wire == DType::f32 || batching.lanes == 1, "precision.reduce = \"", c.precision.reduce,
-        "\" needs lanes as large as the batch of a device: set train.lane_size = ",
-        c.train.batch_size_per_device, " or leave it out");
+        "\" needs one lane per micro-batch: set train.lane_size = ", c.train.batch_size_per_device,
+        " or remove it");
   check(options.wire == DType::f32 || options.reduction != Reduction::native, "precision.reduce = \"",
         c.precision.reduce,
-        "\" needs parallel.reduction = \"exact\" or \"sequential\": the library adds fp32");
+        "\" needs parallel.reduction = \"exact\" or \"sequential\": \"native\" sums fp32");
   return options;
 }
 
-// What a graph cannot hold: what ranks say to each other, work of the host, shapes that change.
+// CUDA graphs capture no communication, no host work and no changing shapes.
 void check_graphs(const RunSetup& s) {
-  constexpr int64_t kMostGraphs =
-      64;  // each takes a device's memory; a step of more has much work to a launch
+  // Each graph takes device memory, and with more micro-steps than this the launch overhead hardly matters.
+  constexpr int64_t kMostGraphs = 64;
   if (!s.uses_graphs()) return;
-  check(s.batching.ranks == 1, "run.cuda_graphs = true captures the micro-steps of one rank, here are ",
-        s.batching.ranks, ": leave it out");
-  check(
-      !s.config.parallel.offload,
-      "run.cuda_graphs = true cannot capture the sums that parallel.offload leaves to the host: leave one of "
-      "them out");
+  check(s.batching.ranks == 1, "run.cuda_graphs = true supports one rank, but the run has ", s.batching.ranks,
+        ": set it to false");
+  check(!s.config.parallel.offload,
+        "run.cuda_graphs = true cannot capture the sums that parallel.offload computes on the host: remove "
+        "one of them");
   check(!s.mask_documents(),
-        "run.cuda_graphs = true needs micro-steps of one shape, but with data.packing = \"documents\" the "
-        "number of documents changes: leave it out, or set data.packing = \"concat\"");
+        "run.cuda_graphs = true needs micro-steps of the same shape, but with data.packing = \"documents\" "
+        "the number of documents varies: set it to false, or set data.packing = \"concat\"");
   check(s.batching.micro_steps <= kMostGraphs,
-        "run.cuda_graphs = true keeps a graph for each micro-step, here ", s.batching.micro_steps,
-        ", at most ", kMostGraphs, ": raise train.batch_size_per_device, or leave it out");
+        "run.cuda_graphs = true keeps one graph per micro-step: ", s.batching.micro_steps,
+        " micro-steps, must be at most ", kMostGraphs,
+        ": raise train.batch_size_per_device, or set it to false");
 }
 
-// Sizes that are each in bounds and still too large together.
+// Sizes that are each in bounds but too large together.
 void check_sizes(const RunSetup& s) {
   const auto check_tokens = [&](const char* key, int64_t sequences) {
     check(sequences <= INT32_MAX / s.seq_len(), "data.seq_len = ", s.seq_len(), " times train.", key, " = ",
@@ -154,19 +154,18 @@ void check_sizes(const RunSetup& s) {
   check_tokens(
       s.config.train.eval_batch_size_per_device > 0 ? "eval_batch_size_per_device" : "batch_size_per_device",
       s.eval_sequences);
-  constexpr int64_t kMostBlocks = 65536;  // a lane has stages of its own
+  constexpr int64_t kMostBlocks = 65536;  // each lane has its own stages
   check(s.batching.lanes * s.model.layers <= kMostBlocks,
-        "train.batch_size_per_device = ", s.config.train.batch_size_per_device, " cut into ",
-        s.batching.lanes, " lanes, times model.layers = ", s.model.layers, ", is ",
-        s.batching.lanes * s.model.layers, " blocks, must be at most ", kMostBlocks,
-        ": raise train.lane_size");
+        "train.batch_size_per_device = ", s.config.train.batch_size_per_device, " in ", s.batching.lanes,
+        " lanes, times model.layers = ", s.model.layers, ", is ", s.batching.lanes * s.model.layers,
+        " blocks, must be at most ", kMostBlocks, ": raise train.lane_size");
 }
 
-// AdamW's coefficients are fp32 (kernels/adamw.h). Those of the first update are the largest.
+// AdamW's coefficients are fp32 (kernels/adamw.h); those of the first update are the largest.
 void check_learning_rate(const RunSetup& s) {
   const OptimizerConfig& o = s.config.optimizer;
   const double lr = s.peak_lr(), first = lr / (1 - o.betas[0]), decay = lr * o.weight_decay;
-  const std::string scaled = o.lr_scaling == "none" ? "" : str(", by optimizer.lr_scaling ", lr);
+  const std::string scaled = o.lr_scaling == "none" ? "" : str(", scaled by optimizer.lr_scaling to ", lr);
   check(lr >= kLeastFloat && first <= kMostFloat, "optimizer.lr is ", o.lr, scaled, ": the first step is ",
         first, ", must be from ", kLeastFloat, " to ", kMostFloat);
   check(decay <= kMostFloat, "optimizer.lr = ", o.lr, scaled,

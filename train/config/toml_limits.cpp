@@ -9,8 +9,8 @@
 namespace flatshard {
 namespace {
 
-// Walks over TOML with just enough of its grammar to know what is a string or a comment. On text that is not
-// TOML it may lose its way, but only behind the place at which the parser stops.
+// Scans TOML with just enough grammar to recognize strings and comments. On invalid TOML it may go wrong, but
+// only after the point at which the parser stops.
 class Walker {
  public:
   Walker(std::string_view text, const std::string& name) : text_(text), name_(name) {
@@ -37,14 +37,14 @@ class Walker {
     while (at_ < text_.size() && text_[at_] != '\n') ++at_;
   }
 
-  // A string holds anything but its end; one of single quotes knows no escapes.
+  // A string runs to its closing quotes; single-quoted strings have no escapes.
   void skip_string(char quote) {
     const std::string three(3, quote);
     const bool lines = has(three);
     const std::string_view end = std::string_view(three).substr(lines ? 0 : 2);
     at_ += end.size();
     while (at_ < text_.size() && !has(end)) {
-      if (text_[at_] == '\n' && !lines) {  // the parser goes no further
+      if (text_[at_] == '\n' && !lines) {  // the parser stops here
         at_ = text_.size();
         return;
       }
@@ -58,7 +58,7 @@ class Walker {
 
   void count(char c) {
     check(static_cast<unsigned char>(c) < 0x80, name_, ':', line_,
-          ": a character outside of quotes that is not ASCII");
+          ": a non-ASCII character outside of quotes: quote the key or value");
     if (c == '\n') ++line_;
     if (c == '[' || c == '{') ++open_;
     if ((c == ']' || c == '}') && open_ > 0) --open_;
@@ -67,7 +67,7 @@ class Walker {
     else if (std::string_view("\n=,[{").find(c) != std::string_view::npos)
       dots_ = 0;
     const size_t deepest = std::max(open_, dots_);
-    check(deepest <= kMostNesting, name_, ':', line_, ": nested more than ", kMostNesting, " deep");
+    check(deepest <= kMostNesting, name_, ':', line_, ": nested more than ", kMostNesting, " levels deep");
   }
 
   std::string_view text_;

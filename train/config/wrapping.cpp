@@ -10,7 +10,7 @@
 namespace flatshard {
 namespace {
 
-// For each parameter in the model's order, the unit that a policy puts it in; "" where it takes none.
+// For each parameter in the model's order, the unit that a policy assigns; "" if none.
 using UnitNames = std::vector<std::string>;
 
 std::vector<std::string> names_of(const Model& model) {
@@ -20,7 +20,7 @@ std::vector<std::string> names_of(const Model& model) {
   return names;
 }
 
-// The modules that a parameter lies in, the outermost first: for a.b.weight these are a and a.b.
+// The modules that contain a parameter, outermost first: a and a.b for a.b.weight.
 std::vector<std::string> modules_of(const std::string& param) {
   std::vector<std::string> modules;
   for (size_t dot = param.find('.'); dot != std::string::npos; dot = param.find('.', dot + 1))
@@ -45,7 +45,7 @@ UnitNames by_block(const Model& model) {
   return units;
 }
 
-// A block's children that hold modules of their own, which its norms do not.
+// A block's children that contain modules themselves; its norms do not.
 UnitNames by_attention_and_mlp(const Model& model) {
   UnitNames units;
   for (const std::string& name : names_of(model)) {
@@ -80,12 +80,12 @@ UnitNames by_pattern(const Model& model, const std::vector<std::string>& pattern
 }
 
 UnitNames by_size(const Model& model, int64_t least) {
-  check(least > 0, "parallel.wrap = \"size\" needs parallel.wrap_size, a number of parameters");
+  check(least > 0, "parallel.wrap = \"size\" needs parallel.wrap_size, the minimum parameters of a unit");
   std::vector<int64_t> sizes;
   for (const ParamList& list : model.param_lists())
     for (const ParamSpec& spec : list.specs()) sizes.push_back(spec.shape.size());
   const std::vector<std::string> names = names_of(model);
-  // By depth, the deepest first: modules and the parameters in them.
+  // Modules and their parameters, by depth, deepest first.
   std::map<size_t, std::map<std::string, std::vector<size_t>>, std::greater<>> modules_at;
   for (size_t i = 0; i < names.size(); ++i) {
     size_t depth = 0;
@@ -105,9 +105,9 @@ UnitNames by_size(const Model& model, int64_t least) {
 
 UnitNames wrapped(const Model& model, const WrapOptions& options) {
   check(options.policy == "pattern" || options.patterns.empty(),
-        "parallel.wrap_patterns counts only with parallel.wrap = \"pattern\"");
+        "parallel.wrap_patterns has no effect without parallel.wrap = \"pattern\"");
   check(options.policy == "size" || options.size == 0,
-        "parallel.wrap_size counts only with parallel.wrap = \"size\"");
+        "parallel.wrap_size has no effect without parallel.wrap = \"size\"");
   if (options.policy == "pattern") return by_pattern(model, options.patterns);
   if (options.policy == "size") return by_size(model, options.size);
   if (options.policy == "attention_mlp") return by_attention_and_mlp(model);
@@ -190,7 +190,7 @@ void Wrapping::assign_roles() {
       ++role(unit).stages;
       if (stage >= first_trained_stage_) ++role(unit).backward_stages;
     }
-  // The units that a stage has for itself are numbered; those with the same number take turns in one ring.
+  // Number the units that only one stage uses; units with the same number share a ring of slots.
   for (int stage = 0; stage < stage_count(); ++stage) {
     int next = 0;
     for (const int unit : units_of(stage))

@@ -112,9 +112,9 @@ TEST_CASE("an impossible combination is refused with the keys that disagree") {
   check_refused(workshop, "--model.max_positions=8",
                 "data.seq_len = 16 is longer than model.max_positions = 8");
   check_refused(workshop, "--train.epochs=1",
-                "give train.steps (6) or train.epochs (1), exactly one of them above 0");
+                "train.steps = 6 and train.epochs = 1: set exactly one of them above 0");
   check_refused(workshop, "--schedule.warmup_steps=1 --schedule.warmup_ratio=0.5",
-                "schedule.warmup_steps = 1 and schedule.warmup_ratio = 0.5: give one of them");
+                "schedule.warmup_steps = 1 and schedule.warmup_ratio = 0.5: set only one of them");
 }
 
 TEST_CASE("a size of files that is none, or makes too many, is refused before training") {
@@ -146,12 +146,12 @@ TEST_CASE("sizes beyond all bounds are refused at once, by --plan as well") {
     check_refused(
         workshop,
         "--train.total_batch_size=65536 --train.batch_size_per_device=65536 --train.lane_size=1" + plan,
-        "train.batch_size_per_device = 65536 cut into 65536 lanes, times model.layers = 2, is 131072 "
+        "train.batch_size_per_device = 65536 in 65536 lanes, times model.layers = 2, is 131072 "
         "blocks" +
             at_most + "65536: raise train.lane_size");
   }
   check_refused(workshop, "--train.steps=0 --train.epochs=1e300",
-                "train.epochs = 1e+300 of 9 steps each are 9e+300 steps, must be at most 1e+12");
+                "train.epochs = 1e+300 at 9 steps per epoch is 9e+300 steps, must be at most 1e+12");
 }
 
 TEST_CASE("a run that memory cannot hold is refused before it takes any, and planned all the same") {
@@ -203,7 +203,7 @@ TEST_CASE("a run folder that cannot be made or written stops the run before its 
   fs::create_symlink("nowhere", workshop.file("link"));
   check_refused(workshop, "--run.dir=link",
                 "link: is a link to a folder that does not exist: make that folder, or remove the link");
-  check_refused(workshop, "--run.dir=", "run.dir is \"\", must name a folder");
+  check_refused(workshop, "--run.dir=", "run.dir is empty, must name a folder");
 }
 
 TEST_CASE("a cut off data file ends all ranks") {

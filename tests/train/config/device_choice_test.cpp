@@ -11,9 +11,9 @@ TEST_CASE("a program that is to run on a GPU says what is in its way, and what t
   CAPTURE(error);
   const std::string missing = kOpsWithoutCuda;
   CHECK(error.find("run.device = \"cuda\", but ") == 0);
-  CHECK(error.find(!kCudaBuilt        ? "no CUDA back end: configure one with"
+  CHECK(error.find(!kCudaBuilt        ? "no CUDA backend: rebuild with"
                    : !missing.empty() ? missing
-                                      : "there is no GPU that this process can use (") != std::string::npos);
+                                      : "this process can use no GPU (") != std::string::npos);
   CHECK(error.find("or choose \"cpu\"") != std::string::npos);
 }
 

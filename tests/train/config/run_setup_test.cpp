@@ -50,7 +50,7 @@ TEST_CASE("a plan takes a GPU that is not there, a run does not") {
   Config config = config_of("bf16");
   config.run.device = "cuda";
   config.train.total_batch_size = 2;
-  CHECK(test::error_of([&] { set_up(config, 1); }).find("there is no GPU") != std::string::npos);
+  CHECK(test::error_of([&] { set_up(config, 1); }).find("this process can use no GPU") != std::string::npos);
   const RunSetup setup = set_up(config, 2, {.rank = 1, .ranks = 2}, Purpose::plan);
   CHECK(setup.device == Device::cuda(1));
   CHECK_FALSE(setup.device_is_here);
@@ -65,10 +65,11 @@ TEST_CASE("graphs are refused where a micro-step is more than one rank's work on
     int ranks;
     void (*change)(Config&);
   };
-  for (const Refused& r : {Refused{"here are 2", 2, [](Config& c) { c.train.total_batch_size = 2; }},
-                           {"parallel.offload", 1, [](Config& c) { c.parallel.offload = true; }},
-                           {"data.packing", 1, [](Config& c) { c.data.packing = "documents"; }},
-                           {"here 65, at most 64", 1, [](Config& c) { c.train.total_batch_size = 65; }}}) {
+  for (const Refused& r :
+       {Refused{"supports one rank, but the run has 2", 2, [](Config& c) { c.train.total_batch_size = 2; }},
+        {"parallel.offload", 1, [](Config& c) { c.parallel.offload = true; }},
+        {"data.packing", 1, [](Config& c) { c.data.packing = "documents"; }},
+        {"65 micro-steps, must be at most 64", 1, [](Config& c) { c.train.total_batch_size = 65; }}}) {
     Config config = config_of("bf16");
     config.run.device = "cuda";
     config.run.cuda_graphs = true;
@@ -107,6 +108,5 @@ TEST_CASE("a warm-up that is longer than the run is refused") {
   config.schedule.warmup_steps = 21;
   CHECK(test::error_of([&] { set_up(config, 1); }) ==
         "schedule.warmup_steps = 21 is longer than the run of 20 steps: lower it, or set "
-        "schedule.warmup_ratio to a "
-        "share of the run");
+        "schedule.warmup_ratio to a fraction of the run");
 }

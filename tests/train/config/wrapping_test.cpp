@@ -158,7 +158,7 @@ TEST_CASE("a wrap that names nothing is refused with an example") {
         std::string::npos);
   CHECK(message({.policy = "pattern"}).find("needs parallel.wrap_patterns") != std::string::npos);
   CHECK(message({.policy = "size"}).find("needs parallel.wrap_size") != std::string::npos);
-  CHECK(message({.patterns = {"*"}}).find("counts only with") != std::string::npos);
-  CHECK(message({.size = 3}).find("counts only with") != std::string::npos);
+  CHECK(message({.patterns = {"*"}}).find("has no effect without") != std::string::npos);
+  CHECK(message({.size = 3}).find("has no effect without") != std::string::npos);
   CHECK(message({.replicate = {"*nrom*"}}).find("\"*nrom*\" matches no parameter") != std::string::npos);
 }
