@@ -176,10 +176,10 @@ TEST_CASE("a config.json from anywhere is refused for the right reason or accept
                              {"float_size", "hidden_size is 64.0, must be a whole number"},
                              {"scaling_number", "rope_scaling is 8, must be an object"},
                              {"scaling_infinite", "factor is 9.99"},
-                             {"theta_disagrees", "must be what rope_parameters says"},
+                             {"theta_disagrees", "must be equal to that of rope_parameters"},
                              {"mixed_layers", "layer_types is"},
                              {"layer_types_objects", "layer_types is"},
-                             {"quantised", "quantised weights are not supported"},
+                             {"quantised", "quantized weights are not supported"},
                          });
 }
 

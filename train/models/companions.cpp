@@ -35,8 +35,8 @@ std::string read_companion(const fs::path& folder, const std::string& path) {
   std::error_code error;
   const fs::path here = fs::canonical(folder, error), file = fs::canonical(path, error);
   check(!error, path, ": cannot open: ", error.message());
-  check(file.parent_path() == here || file.parent_path() == blobs_of(here), path,
-        ": leads out of the folder, to ", file.string(), ": put the file itself there, or remove the link");
+  check(file.parent_path() == here || file.parent_path() == blobs_of(here), path, ": links to ",
+        file.string(), ", outside of the folder: replace the link by the file, or remove it");
   return read_whole_file(path, kMostBytes);
 }
 

@@ -19,7 +19,7 @@ using nlohmann::ordered_json;
 
 enum class WindowKeys { none, plain, switched };  // switched: use_sliding_window and max_window_layers too
 
-// What differs between the families' formats.
+// The differences between the families' formats.
 struct Format {
   const char* family;  // also model_type
   const char* architecture;
@@ -54,12 +54,13 @@ std::string dtype_name(DType dtype) {
   }
 }
 
-// The choices that are the family's own in config.json and no key can change.
+// Refuses settings that the family's config.json cannot express.
 void check_can_be_written(const ModelConfig& c) {
   const Family& f = family(c.family);
   const auto fixed = [&](const char* key, auto value, auto only) {
-    check(value == only, "model.", key, " = ", value, " cannot be written as a Hugging Face ", c.family,
-          ", whose ", key, " is always ", only);
+    check(value == only, "model.", key, " = ", value,
+          " cannot be written to a Hugging Face config of family ", c.family, ", where ", key, " is always ",
+          only);
   };
   fixed("qkv_bias", *c.qkv_bias, f.qkv_bias);
   fixed("qk_norm", *c.qk_norm, f.qk_norm);
@@ -120,7 +121,7 @@ void write_rotary(ordered_json& out, const ModelConfig& c, const Format& format)
   out["attention_dropout"] = 0.0;
 }
 
-// A JSON object and how to ask it: every error names the file and the key.
+// Reads members of a JSON object. Every error names the file and the key.
 class Reader {
  public:
   Reader(std::string path, json object, std::string prefix = "")
@@ -178,7 +179,7 @@ RopeScalingConfig read_rope_scaling(const Reader& in) {
   const char* key = in.has("rope_type") ? "rope_type" : "type";
   s.kind = in.text(key, "default");
   in.must(s.kind == "default" || s.kind == "linear" || s.kind == "llama3", key,
-          "default, linear or llama3; other scalings are not supported");
+          "default, linear or llama3: other scalings are not supported");
   if (in.has("partial_rotary_factor"))
     in.must(in.positive("partial_rotary_factor") == 1, "partial_rotary_factor", "1");
   if (s.kind == "default") return {};
@@ -198,7 +199,7 @@ bool same(const RopeScalingConfig& a, const RopeScalingConfig& b) {
   return all(a) == all(b);
 }
 
-// Both spellings; where a file has both they must agree.
+// Reads both spellings; if a file has both, they must agree.
 void read_rope(const Reader& in, ModelConfig& c) {
   c.rope_theta = in.positive("rope_theta", 10000.0);
   if (in.has("rope_scaling")) c.rope_scaling = read_rope_scaling(in.object("rope_scaling"));
@@ -208,20 +209,20 @@ void read_rope(const Reader& in, ModelConfig& c) {
     in.must(!value.is_object(), "rope_parameters", "one set for all layers");
   const RopeScalingConfig scaling = read_rope_scaling(parameters);
   if (in.has("rope_scaling"))
-    in.must(same(scaling, c.rope_scaling), "rope_scaling", "what rope_parameters says");
+    in.must(same(scaling, c.rope_scaling), "rope_scaling", "equal to rope_parameters");
   c.rope_scaling = scaling;
   const double theta = parameters.positive("rope_theta", *c.rope_theta);
-  if (in.has("rope_theta")) in.must(theta == *c.rope_theta, "rope_theta", "what rope_parameters says");
+  if (in.has("rope_theta")) in.must(theta == *c.rope_theta, "rope_theta", "equal to that of rope_parameters");
   c.rope_theta = theta;
 }
 
-// The kind that all layers have, "" where the file does not say it layer by layer.
+// The one kind of all layers; "" if the file has no layer_types.
 std::string layer_kind(const Reader& in) {
   if (!in.has("layer_types")) return "";
   const json& types = in.value("layer_types");
   const bool one_kind = types.is_array() && !types.empty() && types[0].is_string() &&
                         std::all_of(types.begin(), types.end(), [&](const json& t) { return t == types[0]; });
-  in.must(one_kind, "layer_types", "a list of one kind of layer; mixed layers are not supported");
+  in.must(one_kind, "layer_types", "a list of one kind of layer: mixed layers are not supported");
   return types[0];
 }
 
@@ -234,7 +235,7 @@ int64_t read_window(const Reader& in, int64_t layers, WindowKeys keys) {
     if (window > 0 && kind.empty()) {
       const int64_t first = in.has("max_window_layers") ? in.whole("max_window_layers", 0) : 28;
       in.must(first == 0 || first >= layers, "max_window_layers",
-              "0 or at least num_hidden_layers; a window for some layers is not supported");
+              "0 or at least num_hidden_layers: a window in only some layers is not supported");
       if (first > 0) window = 0;
     }
   }
@@ -253,7 +254,7 @@ ModelConfig read_rotary(const Reader& in, const Format& format) {
                 .max_positions = in.size("max_position_embeddings"),
                 .tied = in.flag("tie_word_embeddings", false),
                 .norm_eps = in.positive("rms_norm_eps", 1e-6)};
-  // A key-value head count of null is that of the heads; an absent one is the family's default.
+  // null means as many key-value heads as heads; an absent key means the family's default.
   const bool as_heads = in.is_null("num_key_value_heads") || format.kv_heads == 0;
   c.kv_heads = in.size("num_key_value_heads", as_heads ? c.heads : format.kv_heads);
   c.head_dim = in.size("head_dim", format.head_dim);
@@ -284,14 +285,14 @@ ModelConfig read_gpt2(const Reader& in) {
   return c;
 }
 
-// Null, one id, or a list of them.
+// null, one id, or a list of ids.
 json token_ids(const Reader& in, const char* key) {
   if (!in.has(key)) return nullptr;
   const json& ids = in.value(key);
   in.must(ids.is_number_integer() ||
               (ids.is_array() &&
                std::all_of(ids.begin(), ids.end(), [](const json& id) { return id.is_number_integer(); })),
-          key, "a token's id or a list of such");
+          key, "a token id or a list of token ids");
   return ids;
 }
 
@@ -315,7 +316,7 @@ std::string hf_config_json(const ModelConfig& config, DType weights, const std::
   else
     write_rotary(out, config, format);
   out["tie_word_embeddings"] = *config.tied;
-  // Said aloud, or transformers would take ids of the published vocabularies.
+  // Written even if null: transformers would otherwise assume the ids of the published vocabularies.
   const json tokens = tokens_of.empty()
                           ? json::object()
                           : parse_object(read_whole_file(tokens_of, kMostHfConfigBytes), tokens_of);
@@ -352,13 +353,13 @@ ModelConfig parse_hf_config(std::string_view text, const std::string& path) {
     in.must(in.value("architectures") == json{format->architecture}, "architectures",
             str("[\"", format->architecture, "\"]"));
   if (in.has("dtype") && in.has("torch_dtype"))  // the new and the old spelling
-    in.must(in.value("dtype") == in.value("torch_dtype"), "dtype", "what torch_dtype says");
+    in.must(in.value("dtype") == in.value("torch_dtype"), "dtype", "equal to torch_dtype");
   in.must(!in.has("quantization_config"), "quantization_config",
-          "absent: quantised weights are not supported");
+          "absent: quantized weights are not supported");
   try {
     Config config;
     config.model = resolved(type == "gpt2" ? read_gpt2(in) : read_rotary(in, *format));
-    check_values(config, path);  // the config.toml of a run says the same
+    check_values(config, path);  // the same bounds as for config.toml
     return config.model;
   } catch (const Error& error) {
     const std::string reason = error.what();

@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kName = "latest";
 constexpr size_t kMostBytes = 8192;  // twice the longest path of Linux
 
-// The text of the file, up to a bound; nothing if it is not a regular text file.
+// The first kMostBytes of the file; nothing unless it is a regular text file.
 std::optional<std::string> read_note(const fs::path& path) {
   std::error_code none;
   if (!fs::is_regular_file(path, none)) return {};
@@ -37,7 +37,7 @@ bool is_note(const fs::path& path) {
          fs::path(text).parent_path().filename() == path.parent_path().filename();
 }
 
-// With the names of the folder itself and of its parent.
+// An absolute path whose last two components are real names, not "." or "..".
 fs::path with_names(const fs::path& run) {
   const fs::path absolute = fs::absolute(run);
   const bool has_dots = std::any_of(absolute.begin(), absolute.end(),
@@ -49,7 +49,8 @@ void write_note(const fs::path& run) {
   const fs::path note = run.parent_path() / kName;
   check(!fs::exists(fs::symlink_status(note)) || is_note(note), note.string(), ": was not written by a run");
   const std::string line = (run.parent_path().filename() / run.filename()).string();
-  check(line.find('\n') == line.npos, note.string(), ": cannot hold the line break in ", printable(line));
+  check(line.find('\n') == line.npos, note.string(),
+        ": cannot record a path with a line break: ", printable(line));
   write_whole_file(note.string(), line + '\n');
 }
 
@@ -60,13 +61,13 @@ fs::path last_run(const std::string& start) {
     const fs::path note = folder / "runs" / kName;
     if (const std::optional<std::string> text = read_note(note)) {
       const std::string line = text->substr(0, text->find('\n'));
-      check(!line.empty(), note.string(), ": is empty, must hold the path of a run's folder");
+      check(!line.empty(), note.string(), ": is empty, must contain the path of a run folder");
       const fs::path beside = note.parent_path() / fs::path(line).filename();  // where runs/ is a link
       return !fs::is_directory(folder / line) && fs::is_directory(beside) ? beside : folder / line;
     }
-    check(folder.has_relative_path(), "no folder was given, and there is no runs/latest in ",
+    check(folder.has_relative_path(), "no folder is given, and there is no runs/latest in ",
           fs::absolute(start).lexically_normal().string(),
-          " or above: train a model first, or name its folder");
+          " or above it: train a model first, or give its folder");
   }
 }
 
@@ -74,7 +75,7 @@ void note_last_run(const std::string& run) {
   try {
     write_note(with_names(run));
   } catch (const std::exception& error) {
-    log_info(error.what(), "; the last run is not noted there");
+    log_info(error.what(), "; this run is not recorded as the last one");
   }
 }
 

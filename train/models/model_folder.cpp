@@ -22,8 +22,8 @@ std::string find_model_folder(const std::string& given, const std::string& start
   check(fs::is_directory(folder), folder.string(), ": no such folder");
   for (const fs::path& candidate : {folder, folder / "model"})
     if (fs::exists(candidate / "config.json")) return candidate.string();
-  fail(
-      str(folder.string(), ": neither a model's folder (no config.json) nor a run's (no model/config.json)"));
+  fail(str(folder.string(),
+           ": neither a model folder (no config.json) nor a run folder (no model/config.json)"));
 }
 
 ParamTensors allocate_parameters(const Model& model, DType dtype, Arena& arena) {

@@ -62,13 +62,13 @@ void PublishedWeights::check_match(const Model& model, int64_t vocab) const {
     if (found == entries_.end())
       missing.push_back(spec.name);
     else if (found->second->shape != spec.shape)
-      other.push_back(spec.name + " " + in_brackets(found->second->shape) + " for " +
+      other.push_back(spec.name + " " + in_brackets(found->second->shape) + " instead of " +
                       in_brackets(spec.shape));
   }
-  const std::string problems = listed("missing", missing) + listed("of another shape", other) +
+  const std::string problems = listed("missing", missing) + listed("with a wrong shape", other) +
                                listed("unexpected", {unexpected.begin(), unexpected.end()});
-  check(problems.empty(), tensors_.path(), ": the weights are not those of config.json", problems,
-        "; fetch the folder's files again, all of one model");
+  check(problems.empty(), tensors_.path(), ": the tensors do not match config.json", problems,
+        ": download all files of the folder again, from one model");
   for (const auto& [name, entry] : entries_)
     check(float_dtype(*entry).has_value(), tensors_.path(), ": ", name, " is ", entry->dtype,
           ", must be F32, BF16 or F16");
@@ -80,14 +80,14 @@ void PublishedWeights::read(const std::string& name, int64_t first, int64_t coun
   if (there > 0) read_floats(entry, first, there, to);
   const std::optional<int64_t> wrong = first_non_finite({to, static_cast<size_t>(there)});
   check(!wrong, tensors_.path(), ": ", name, ": element ", first + wrong.value_or(0), " is ",
-        wrong ? to[*wrong] : 0.0f, ", must be finite: the weights are damaged; fetch them again");
+        wrong ? to[*wrong] : 0.0f, ", must be finite: the weights are damaged: download them again");
   if (there == count) return;
   const std::vector<float>& mean = mean_row(name);
   const size_t width = mean.size();
   for (int64_t i = there; i < count; ++i) to[i] = mean[static_cast<size_t>(first + i) % width];
 }
 
-// Summed in double, row by row, so that whoever makes it has the same bits.
+// Summed in double, row by row, so that every rank gets the same bits.
 const std::vector<float>& PublishedWeights::mean_row(const std::string& name) {
   std::vector<float>& mean = mean_rows_[name];
   if (!mean.empty()) return mean;
@@ -114,7 +114,7 @@ std::string PublishedWeights::describe() const {
 InitialValues initial_values(PublishedWeights* weights) {
   return [weights, writer = ValueWriter()](Stream& stream, const ParamSpec& spec, int64_t first,
                                            const Tensor& y) mutable {
-    stream.sync();  // nothing that the stream still has to do may follow what is written here
+    stream.sync();  // pending work of the stream must not overwrite the values written here
     for (int64_t at = 0; at < y.size(); at += ValueWriter::kBlock) {
       const int64_t count = std::min(ValueWriter::kBlock, y.size() - at);
       writer.write(stream, y.slice(at, at + count),

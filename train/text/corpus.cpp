@@ -15,12 +15,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The lines of a file, counted, as are their bytes.
+// Reads a file line by line and counts lines and bytes.
 class Lines {
  public:
   explicit Lines(const std::string& path) : path_(path), in_(path, std::ios::binary) {
     check(in_.is_open(), path, ": cannot open: ", std::strerror(errno));
-    check(!std::filesystem::is_directory(path), path, ": is a folder; name the files in it");
+    check(!std::filesystem::is_directory(path), path, ": is a folder, must be a file: name the files in it");
   }
 
   bool next(std::string& line) {
@@ -41,7 +41,7 @@ class Lines {
   int64_t number_ = 0, bytes_ = 0;
 };
 
-// The keys of an object, as far as they fit into a message.
+// The first keys of an object, for an error.
 std::string keys_of(const Json& object) {
   constexpr int kMost = 8;
   std::string keys;
@@ -57,9 +57,9 @@ Json parse_line(const std::string& line, const std::string& where) {
   try {
     return Json::parse(line);
   } catch (const Json::parse_error& error) {
-    fail(str(where, ": is not JSON (at byte ", error.byte, " of the line)"));
+    fail(str(where, ": is not valid JSON (at byte ", error.byte, " of the line)"));
   } catch (const Json::out_of_range&) {
-    fail(where + ": holds a number that is too large");
+    fail(where + ": contains a number that is too large");
   }
 }
 

@@ -37,8 +37,8 @@ int64_t Permutation::operator[](int64_t i) const {
 
 Data::Data(const TokenFile& file, DataOptions options)
     : file_(file), options_(options), sequences_((file.size() - 1) / options.seq_len) {
-  check(sequences_ > 0, file.path(), ": ", file.size(), " tokens are too few for one sequence of ",
-        options.seq_len, " tokens and the one behind it");
+  check(sequences_ > 0, file.path(), ": ", file.size(),
+        " tokens, must have at least data.seq_len + 1 = ", options.seq_len + 1);
 }
 
 int64_t Data::steps_per_epoch() const {
@@ -59,7 +59,7 @@ int64_t Data::targets_in(int64_t sequence) const {
   if (sequence < 0) return 0;
   if (!options_.mask_documents) return options_.seq_len;
   const int64_t begin = sequence * options_.seq_len;
-  // A target that begins a document is not predicted. Empty documents share a start; it counts once.
+  // The first token of a document is not predicted. Empty documents share a start, which counts once.
   const auto starts = file_.starts_in(begin + 1, begin + options_.seq_len + 1);
   int64_t distinct = 0;
   for (size_t i = 0; i < starts.size(); ++i) distinct += i == 0 || starts[i] != starts[i - 1];

@@ -24,10 +24,10 @@ RunData::RunData(const std::string& path, const RunSetup& setup, bool evaluation
         ", larger than model.vocab = ", setup.model.vocab);
   const int64_t wanted = setup.config.data.vocab, vocab = setup.config.model.vocab;
   check(wanted == 0 || file.vocab() == wanted, path, " has a vocabulary of ", file.vocab(),
-        ", must have data.vocab = ", wanted);
+        ", must be data.vocab = ", wanted);
   check(wanted > 0 || 4 * file.vocab() >= 3 * vocab, path, " has a vocabulary of ", file.vocab(),
-        ", far from model.vocab = ", vocab,
-        ": make it with the tokenizer of the model; if it is right, set data.vocab = ", file.vocab());
+        ", less than three quarters of model.vocab = ", vocab,
+        ": use the tokenizer of the model, or, if the file is right, set data.vocab = ", file.vocab());
 }
 
 std::string RunData::describe() const {

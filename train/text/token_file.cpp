@@ -28,20 +28,20 @@ TokenFile::TokenFile(const std::string& path) : file_(path) {
   std::byte header[kHeaderBytes] = {};
   const int64_t bytes = file_.size();
   if (bytes >= kHeaderBytes) file_.read(0, kHeaderBytes, header);
-  check(std::memcmp(header, kMagic, 8) == 0, path, ": not a token file (make one with prepare)");
+  check(std::memcmp(header, kMagic, 8) == 0, path, ": is not a token file: make one with prepare");
   width_ = number<uint32_t>(header + 8);
   vocab_ = number<uint32_t>(header + 12);
   const uint64_t tokens = number<uint64_t>(header + 16), documents = number<uint64_t>(header + 24);
   check(width_ == 2 || width_ == 4, path, ": ", width_, " bytes per token, must be 2 or 4");
-  // Bounded by the file's size first, so that the sums below cannot overflow.
+  // Checked against the file's size first, so that the sums below cannot overflow.
   check(tokens <= static_cast<uint64_t>(bytes) && documents < static_cast<uint64_t>(bytes), path,
-        ": says it holds ", tokens, " tokens in ", documents, " documents, but the file has only ", bytes,
-        " bytes");
+        ": its header says ", tokens, " tokens in ", documents, " documents, but the file has only ", bytes,
+        " bytes: it is cut off or damaged");
   tokens_ = static_cast<int64_t>(tokens);
   documents_ = static_cast<int64_t>(documents);
   const int64_t expected = kHeaderBytes + padded(tokens_ * width_) + 8 * (documents_ + 1);
   check(bytes == expected, path, ": has ", bytes, " bytes, must have ", expected,
-        "; it is cut off or damaged");
+        ": it is cut off or damaged");
   read_starts();
 }
 
@@ -66,12 +66,12 @@ void TokenFile::read_starts() {
     return rising;
   });
   check(rising && first_of_block_.front() == 0 && last == static_cast<uint64_t>(tokens_), path(),
-        ": the document starts are damaged");
+        ": is damaged: the document starts are not ascending from 0 to ", tokens_);
 }
 
 void TokenFile::read(int64_t begin, std::span<int32_t> tokens) const {
   file_.check_size();
-  // Narrow tokens are read into the end of their space and widened from its front on.
+  // Reads narrow tokens into the end of the buffer, then widens them in place from the front.
   const size_t width = static_cast<size_t>(width_);
   std::byte* const raw =
       reinterpret_cast<std::byte*>(tokens.data()) + tokens.size() * (sizeof(int32_t) - width);
@@ -101,8 +101,8 @@ std::vector<uint64_t> TokenFile::starts_in(int64_t begin, int64_t end) const {
 
 TokenWriter::TokenWriter(const std::string& path, int64_t vocab)
     : path_(path), vocab_(vocab), width_(vocab <= 65536 ? 2 : 4), file_(path) {
-  check(vocab > 0 && vocab <= INT32_MAX, path_, ": a vocabulary of ", vocab,
-        " tokens, must be positive and below 2^31");
+  check(vocab > 0 && vocab <= INT32_MAX, path_, ": the vocabulary is ", vocab, " tokens, must be from 1 to ",
+        INT32_MAX);
   file_.write(std::string(kHeaderBytes, '\0'));
 }
 

@@ -181,13 +181,14 @@ TEST_CASE("a data file that is missing, empty, cut off or something else is refu
   for (const std::string key : {"--data.train=", "--data.eval="}) {
     check_refused(workshop, key + "missing.tok", "missing.tok: cannot open: No such file or directory");
     check_refused(workshop, key + ".", ".: not a regular file");
-    check_refused(workshop, key + "empty.tok", "empty.tok: not a token file (make one with prepare)");
-    check_refused(workshop, key + "config.toml", "config.toml: not a token file (make one with prepare)");
+    check_refused(workshop, key + "empty.tok", "empty.tok: is not a token file: make one with prepare");
+    check_refused(workshop, key + "config.toml", "config.toml: is not a token file: make one with prepare");
     check_refused(
         workshop, key + "short.tok",
-        str("short.tok: has ", bytes - 8, " bytes, must have ", bytes, "; it is cut off or damaged"));
+        str("short.tok: has ", bytes - 8, " bytes, must have ", bytes, ": it is cut off or damaged"));
     check_refused(workshop, key + "header.tok",
-                  "header.tok: says it holds 1140 tokens in 60 documents, but the file has only 32 bytes");
+                  "header.tok: its header says 1140 tokens in 60 documents, but the file has only 32 bytes: "
+                  "it is cut off or damaged");
   }
   REQUIRE(test::run_command("mkfifo bad_files/pipe").exit_code == 0);
   check_refused(workshop, "--data.train=pipe", "pipe: not a regular file");
@@ -214,7 +215,7 @@ TEST_CASE("a cut off data file ends all ranks") {
   for (const std::string key : {"--data.train=", "--data.eval="})
     check_all_end(
         workshop, key + "short.tok",
-        str("] short.tok: has ", bytes - 8, " bytes, must have ", bytes, "; it is cut off or damaged"));
+        str("] short.tok: has ", bytes - 8, " bytes, must have ", bytes, ": it is cut off or damaged"));
   CHECK(!fs::exists(workshop.file("runs")));
 }
 

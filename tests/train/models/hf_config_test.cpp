@@ -115,7 +115,7 @@ TEST_CASE("the ids of special tokens are those of another config.json") {
       std::string::npos);
   CHECK(text.find("\"vocab_size\": 40") != std::string::npos);
   CHECK(test::error_of([&] { written(R"({"eos_token_id":["</s>"]})"); }) ==
-        "tokens.json: eos_token_id is [\"</s>\"], must be a token's id or a list of such");
+        "tokens.json: eos_token_id is [\"</s>\"], must be a token id or a list of token ids");
   CHECK(test::error_of([&] { written("[]"); }) == "tokens.json: must be a JSON object");
 }
 
@@ -123,11 +123,14 @@ TEST_CASE("a choice that a family's format cannot say is not written") {
   const auto error = [](ModelConfig c) { return test::error_of([&] { hf_config_json(c, DType::f32); }); };
   ModelConfig c = test::small_model("llama");
   c.window = 8;
-  CHECK(error(c) == "model.window = 8 cannot be written as a Hugging Face llama, whose window is always 0");
+  CHECK(error(c) ==
+        "model.window = 8 cannot be written to a Hugging Face config of family llama, where window is always "
+        "0");
   c = test::small_model("qwen2");
   c.qkv_bias = false;
   CHECK(error(c) ==
-        "model.qkv_bias = 0 cannot be written as a Hugging Face qwen2, whose qkv_bias is always 1");
+        "model.qkv_bias = 0 cannot be written to a Hugging Face config of family qwen2, where qkv_bias is "
+        "always 1");
   c = test::small_model("mistral");
   c.qk_norm = true;
   CHECK(error(c).starts_with("model.qk_norm = 1 cannot be written"));
@@ -174,11 +177,11 @@ TEST_CASE("both spellings of the rotary keys are read, and must agree") {
   CHECK(read_text(with_keys("\"rope_scaling\":null,\"rope_parameters\":{\"rope_type\":\"default\"}"))
             .rope_scaling.kind == "none");
   CHECK(error_of_text(with_keys(v5 + ",\"rope_theta\":10000.0")) ==
-        "rope_theta is 10000.0, must be what rope_parameters says");
+        "rope_theta is 10000.0, must be equal to that of rope_parameters");
   CHECK(error_of_text(with_keys(v5 + ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}"))
-            .ends_with("must be what rope_parameters says"));
+            .ends_with("must be equal to rope_parameters"));
   CHECK(error_of_text(with_keys("\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":2}")) ==
-        "rope_scaling.rope_type is \"yarn\", must be default, linear or llama3; other scalings are not "
+        "rope_scaling.rope_type is \"yarn\", must be default, linear or llama3: other scalings are not "
         "supported");
   CHECK(error_of_text(with_keys("\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":2}")) ==
         "rope_scaling.low_freq_factor is missing");
@@ -187,7 +190,7 @@ TEST_CASE("both spellings of the rotary keys are read, and must agree") {
   const std::string dtypes = "\"dtype\":\"bfloat16\",\"torch_dtype\":";
   CHECK(read_text(with_keys(dtypes + "\"bfloat16\"")).hidden == c.hidden);
   CHECK(error_of_text(with_keys(dtypes + "\"float16\"")) ==
-        "dtype is \"bfloat16\", must be what torch_dtype says");
+        "dtype is \"bfloat16\", must be equal to torch_dtype");
 }
 
 TEST_CASE("the sliding window is that of all layers or of none") {

@@ -83,6 +83,7 @@ TEST_CASE("a run is the last one when it has ended well, whatever its path looks
   CHECK(test::read_file(workshop.file("runs/good/latest")) == "step-1\n");
   const test::Finished named = workshop.train(1, "--run.dir=others/latest" + quick);
   REQUIRE_MESSAGE(named.exit_code == 0, named.output);
-  CHECK(named.output.find("others/latest: was not written by a run; the last run is not noted there") !=
+  CHECK(named.output.find(
+            "others/latest: was not written by a run; this run is not recorded as the last one") !=
         std::string::npos);
 }

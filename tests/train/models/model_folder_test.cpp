@@ -86,10 +86,9 @@ TEST_CASE("weights that are not those of the config are named") {
   write_ones(specs);
   CHECK(error_reading(model, cpu.stream) ==
         kWeights +
-            ": the weights are not those of config.json; 1 missing: lm_head.weight; 1 of another shape: "
-            "model.embed_tokens.weight [40, 8] for [40, 16]; 1 unexpected: head; fetch the folder's files "
-            "again, "
-            "all of one model");
+            ": the tensors do not match config.json; 1 missing: lm_head.weight; 1 with a wrong shape: "
+            "model.embed_tokens.weight [40, 8] instead of [40, 16]; 1 unexpected: head: download all files "
+            "of the folder again, from one model");
   write_ones({});
   CHECK(error_reading(model, cpu.stream).find("21 missing: model.embed_tokens.weight, ") !=
         std::string::npos);

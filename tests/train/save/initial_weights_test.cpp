@@ -264,11 +264,11 @@ TEST_CASE("a tokenizer's file is read through a link only where its folder, or a
     CHECK(error.find(reason) != std::string::npos);
     fs::remove(folder + "/" + name);
   };
-  refused("merges.txt", "../../../secret", "leads out of the folder, to ");
-  refused("merges.txt", "/dev/zero", "leads out of the folder, to /dev/zero");
+  refused("merges.txt", "../../../secret", "links to ");
+  refused("merges.txt", "/dev/zero", "links to /dev/zero, outside of the folder");
   refused("merges.txt", "nothing", "cannot open: No such file or directory");
   refused("merges.txt", "merges.txt", "cannot open: Too many levels of symbolic links");
-  refused("merges.txt", ".", "leads out of the folder");
+  refused("merges.txt", ".", "outside of the folder");
   fs::create_directory(folder + "/vocab.bpe");
   CHECK(test::error_of([&] { read_companions(folder); }) == folder + "/vocab.bpe: not a regular file");
   fs::remove(folder + "/vocab.bpe");
@@ -334,7 +334,7 @@ TEST_CASE("published weights with a value that is not finite are refused, with t
   CHECK(run.exit_code == 1);
   CHECK_MESSAGE(
       run.output.ends_with("train: qwen3/model.safetensors: model.norm.weight: element 5 is nan, must be "
-                           "finite: the weights are damaged; fetch them again\n"),
+                           "finite: the weights are damaged: download them again\n"),
       run.output);
 }
 
@@ -367,19 +367,22 @@ TEST_CASE("a folder that is not whole is refused before training, by --plan as w
   replace_in(folder + "/config.json", "\"hidden_size\": 32", "\"hidden_size\": 16");
   refused(
       index +
-      ": the weights are not those of config.json; 21 of another shape: model.embed_tokens.weight [64, 32] "
+      ": the tensors do not match config.json; 21 with a wrong shape: model.embed_tokens.weight [64, 32] "
       "for "
-      "[64, 16], model.layers.0.input_layernorm.weight [32] for [16], model.layers.0.self_attn.q_proj.weight "
-      "[32, 32] for [32, 16], model.layers.0.self_attn.k_proj.weight [16, 32] for [16, 16], "
-      "model.layers.0.self_attn.v_proj.weight [16, 32] for [16, 16], model.layers.0.self_attn.o_proj.weight "
-      "[32, 32] for [16, 32], ...; fetch the folder's files again, all of one model");
+      "[64, 16], model.layers.0.input_layernorm.weight [32] instead of [16], "
+      "model.layers.0.self_attn.q_proj.weight "
+      "[32, 32] instead of [32, 16], model.layers.0.self_attn.k_proj.weight [16, 32] instead of [16, 16], "
+      "model.layers.0.self_attn.v_proj.weight [16, 32] instead of [16, 16], "
+      "model.layers.0.self_attn.o_proj.weight "
+      "[32, 32] instead of [16, 32], ...: download all files of the folder again, from one model");
   copied(workshop, "llama");
   replace_in(folder + "/config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1");
-  refused(index +
-          ": the weights are not those of config.json; 9 unexpected: model.layers.1.input_layernorm.weight, "
-          "model.layers.1.mlp.down_proj.weight, model.layers.1.mlp.gate_proj.weight, "
-          "model.layers.1.mlp.up_proj.weight, model.layers.1.post_attention_layernorm.weight, "
-          "model.layers.1.self_attn.k_proj.weight, ...; fetch the folder's files again, all of one model");
+  refused(
+      index +
+      ": the tensors do not match config.json; 9 unexpected: model.layers.1.input_layernorm.weight, "
+      "model.layers.1.mlp.down_proj.weight, model.layers.1.mlp.gate_proj.weight, "
+      "model.layers.1.mlp.up_proj.weight, model.layers.1.post_attention_layernorm.weight, "
+      "model.layers.1.self_attn.k_proj.weight, ...: download all files of the folder again, from one model");
   copied(workshop, "llama");
   fs::remove(folder + "/model-00002-of-00003.safetensors");
   refused("llama/model-00002-of-00003.safetensors: cannot open: No such file or directory");

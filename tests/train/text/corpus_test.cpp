@@ -119,11 +119,11 @@ TEST_CASE("each line of a .jsonl file is a document, in order") {
 
 TEST_CASE("a line of a .jsonl file that holds no document is an error with the place and the reason") {
   const std::string good = "{\"text\": \"a\"}\n";
-  CHECK(jsonl_error(good + "{\"text\" \"a\"}\n") == "d.jsonl:2: is not JSON (at byte 11 of the line)");
-  CHECK(jsonl_error(good + "\n") == "d.jsonl:2: is not JSON (at byte 1 of the line)");
-  CHECK(jsonl_error(good + "{\"text\": \"a") == "d.jsonl:2: is not JSON (at byte 12 of the line)");
-  CHECK(jsonl_error("{\"text\": \"\xff\"}\n") == "d.jsonl:1: is not JSON (at byte 11 of the line)");
-  CHECK(jsonl_error("{\"text\": 1e999}\n") == "d.jsonl:1: holds a number that is too large");
+  CHECK(jsonl_error(good + "{\"text\" \"a\"}\n") == "d.jsonl:2: is not valid JSON (at byte 11 of the line)");
+  CHECK(jsonl_error(good + "\n") == "d.jsonl:2: is not valid JSON (at byte 1 of the line)");
+  CHECK(jsonl_error(good + "{\"text\": \"a") == "d.jsonl:2: is not valid JSON (at byte 12 of the line)");
+  CHECK(jsonl_error("{\"text\": \"\xff\"}\n") == "d.jsonl:1: is not valid JSON (at byte 11 of the line)");
+  CHECK(jsonl_error("{\"text\": 1e999}\n") == "d.jsonl:1: contains a number that is too large");
   CHECK(jsonl_error("[\"a\"]\n") == "d.jsonl:1: is JSON of type array, must be an object");
   CHECK(jsonl_error(good + good + "{\"a\": 1, \"b\\n\": 2}\n") ==
         "d.jsonl:3: has no field \"text\"; its fields: \"a\", \"b\\n\"");
@@ -135,7 +135,7 @@ TEST_CASE("a line of a .jsonl file that holds no document is an error with the p
 TEST_CASE("a line of JSON nested a million deep is read or refused, without a crash") {
   const std::string open(1000000, '['), close(1000000, ']');
   CHECK(jsonl_error("{\"text\": \"a\", \"x\": " + open + close + "}\n") == "");
-  CHECK(jsonl_error(open) == "d.jsonl:1: is not JSON (at byte 1000001 of the line)");
+  CHECK(jsonl_error(open) == "d.jsonl:1: is not valid JSON (at byte 1000001 of the line)");
 }
 
 TEST_CASE("a corpus file that is not there or is a folder is an error") {
@@ -143,7 +143,7 @@ TEST_CASE("a corpus file that is not there or is a folder is an error") {
     return test::error_of([&] { read_documents(path, {}, [](std::string_view) {}); });
   };
   CHECK(error("absent.txt") == "absent.txt: cannot open: No such file or directory");
-  CHECK(error(".") == ".: is a folder; name the files in it");
+  CHECK(error(".") == ".: is a folder, must be a file: name the files in it");
 }
 
 TEST_CASE("a token of the byte vocabulary is a byte") {

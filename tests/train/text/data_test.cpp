@@ -111,9 +111,9 @@ TEST_CASE("a damaged token file is refused with the reason") {
   const auto bytes = static_cast<int64_t>(std::filesystem::file_size(kPath));
   std::filesystem::resize_file(kPath, static_cast<size_t>(bytes - 1));
   CHECK(error() ==
-        str("data_test.tok: has ", bytes - 1, " bytes, must have ", bytes, "; it is cut off or damaged"));
+        str("data_test.tok: has ", bytes - 1, " bytes, must have ", bytes, ": it is cut off or damaged"));
   std::filesystem::resize_file(kPath, 0);
-  CHECK(error() == "data_test.tok: not a token file (make one with prepare)");
+  CHECK(error() == "data_test.tok: is not a token file: make one with prepare");
 }
 
 TEST_CASE("a token outside the vocabulary and damaged starts are named") {
@@ -126,12 +126,13 @@ TEST_CASE("a token outside the vocabulary and damaged starts are named") {
           "data_test.tok: token 77 at 3 is outside the vocabulary of 50");
   }
   damage(32 + 40 + 8, 99);
-  CHECK(test::error_of([] { TokenFile file(kPath); }) == "data_test.tok: the document starts are damaged");
+  CHECK(test::error_of([] { TokenFile file(kPath); }) ==
+        "data_test.tok: is damaged: the document starts are not ascending from 0 to 20");
   damage(16 + 7, 0x7f);
   CHECK(test::error_of([] { TokenFile file(kPath); }).find("but the file has only") != std::string::npos);
   damage(0, 'X');
   CHECK(test::error_of([] { TokenFile file(kPath); }) ==
-        "data_test.tok: not a token file (make one with prepare)");
+        "data_test.tok: is not a token file: make one with prepare");
 }
 
 TEST_CASE("a token file whose size changes while it is open is an error with both sizes") {
@@ -238,5 +239,5 @@ TEST_CASE("a file too short for one sequence is an error with the numbers") {
   const TempTokens tokens({4});
   const TokenFile file(kPath);
   CHECK(test::error_of([&] { Data(file, {.seq_len = 4}); }) ==
-        "data_test.tok: 4 tokens are too few for one sequence of 4 tokens and the one behind it");
+        "data_test.tok: has 4 tokens, must have at least data.seq_len + 1 = 5");
 }

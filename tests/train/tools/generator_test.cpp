@@ -132,14 +132,14 @@ TEST_CASE("a folder without a model is named") {
   write_text("lost/runs/latest", "runs/gone\n");
   CHECK(test::error_of([] { find_model_folder("no/such"); }) == "no/such: no such folder");
   CHECK(test::error_of([] { find_model_folder("lost"); }) ==
-        "lost: neither a model's folder (no config.json) nor a run's (no model/config.json)");
+        "lost: neither a model folder (no config.json) nor a run folder (no model/config.json)");
   CHECK(test::error_of([] { find_model_folder("", "lost"); }).ends_with("lost/runs/gone: no such folder"));
   write_text("lost/runs/latest", "");
   CHECK(test::error_of([] {
           find_model_folder("", "lost");
-        }).ends_with("lost/runs/latest: is empty, must hold the path of a run's folder"));
+        }).ends_with("lost/runs/latest: is empty, must contain the path of a run folder"));
   CHECK(test::error_of([] { find_model_folder("", "/"); }) ==
-        "no folder was given, and there is no runs/latest in / or above: train a model first, or name its "
+        "no folder is given, and there is no runs/latest in / or above it: train a model first, or give its "
         "folder");
 }
 
