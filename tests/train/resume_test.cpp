@@ -289,19 +289,18 @@ TEST_CASE("a checkpoint that is damaged, or of another run, is refused with one 
     const test::Finished run = workshop.train(1, "--run.dir=run --resume run/step-3");
     CAPTURE(run.output);
     CHECK(run.exit_code == 1);
-    CHECK(run.output.find(
-              "run/step-3/exp_avg.safetensors: lm_head.weight is missing; the model has it with the "
-              "shape [53, 24]") != std::string::npos);
+    CHECK(run.output.find("run/step-3/exp_avg.safetensors: lm_head.weight is missing; the model expects it "
+                          "with the shape [53, 24]") != std::string::npos);
   }
   replace("exp_avg.safetensors", moments);
   const std::string state = test::read_file(folder + "/train_state.json");
   fs::resize_file(workshop.file("run/step-6/train_state.json"), 7);
   CHECK(workshop.train(1, "--run.dir=run --resume latest").output ==
         str("train: run/step-6/train_state.json: has 7 bytes, was written with ", state_bytes,
-            "; --resume run/step-3 is older\n"));
-  CHECK(
-      workshop.train(1, "--run.dir=on --resume run/model").output ==
-      "train: run/model: is a model folder, not a checkpoint: a new run begins with it by model.init_from\n");
+            "; the newest older checkpoint is run/step-3: resume from it\n"));
+  CHECK(workshop.train(1, "--run.dir=on --resume run/model").output ==
+        "train: run/model: is a model folder, not a checkpoint: start a new run from it with "
+        "model.init_from\n");
   replace("train_state.json", state.substr(0, state.size() / 2));
   refused("", "run/step-3/train_state.json: invalid JSON: ");
   replace("train_state.json", state);
@@ -372,20 +371,20 @@ TEST_CASE(
   const test::Finished made = workshop.train(1, "--checkpoint.save_every=3");
   REQUIRE_MESSAGE(made.exit_code == 0, made.output);
   CHECK(workshop.train(1, "").output ==
-        "train: runs/default: holds checkpoints of an earlier run, up to step-6: go on with --resume latest, "
-        "or "
-        "choose another run.dir\n");
+        "train: runs/default: contains checkpoints of an earlier run, up to step-6: continue it with "
+        "--resume latest, or choose another run.dir\n");
   fs::create_directories(workshop.file("runs/default/step-9.tmp"));
   write_file(workshop.file("runs/default/step-9.tmp/model.safetensors"), "half");
   write_file(workshop.file("runs/default/latest"), "step-3\n");
   const test::Finished on = workshop.train(1, "--resume latest --checkpoint.save_every=3");
   CAPTURE(on.output);
   CHECK(hash_of(on) == hash_of(made));
-  CHECK(on.output.find("runs/default/step-9.tmp: a checkpoint that was not finished") != std::string::npos);
-  CHECK(on.output.find("runs/default/step-6: is ahead of where the run goes on") != std::string::npos);
+  CHECK(on.output.find("runs/default/step-9.tmp: removed this unfinished checkpoint") != std::string::npos);
+  CHECK(on.output.find("runs/default/step-6: is newer than the checkpoint resumed from") !=
+        std::string::npos);
   CHECK(!fs::exists(workshop.file("runs/default/step-9.tmp")));
   CHECK(test::read_file(workshop.file("runs/default/latest")) == "step-6\n");
   write_file(workshop.file("runs/default/latest"), "../step-3\n");
-  CHECK(workshop.train(1, "--resume latest").output.find("latest: says \"../step-3\", which is not") !=
+  CHECK(workshop.train(1, "--resume latest").output.find("latest: names \"../step-3\", which is not") !=
         std::string::npos);
 }

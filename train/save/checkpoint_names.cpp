@@ -13,7 +13,7 @@ namespace flatshard {
 namespace fs = std::filesystem;
 namespace {
 
-// Where there is the file.
+// The first line of the file `latest`; nothing if there is no such file.
 std::optional<std::string> line_of_latest(const fs::path& folder) {
   constexpr int64_t kMostBytes = 4096;
   const fs::path file = folder / kLatestName;
@@ -63,7 +63,7 @@ fs::path latest_in(const fs::path& folder) {
   const std::string name = line_of_latest(folder).value_or(name_of_step(steps.back()));
   const auto step = step_of(name);
   check(step && std::binary_search(steps.begin(), steps.end(), *step), (folder / kLatestName).string(),
-        ": says \"", name, "\", which is not a checkpoint there; name one that is, the newest is ",
+        ": names \"", name, "\", which is not a checkpoint in this folder: resume from another, such as ",
         (folder / name_of_step(steps.back())).string());
   return folder / name;
 }
@@ -74,7 +74,7 @@ fs::path find_checkpoint(const std::string& given) {
   if (path.filename().empty()) path = path.parent_path();
   if (fs::exists(path / Checksums::kFileName) || step_of(path.filename().string())) return path;
   check(!fs::exists(path / kConfigName), given,
-        ": is a model folder, not a checkpoint: a new run begins with it by model.init_from");
+        ": is a model folder, not a checkpoint: start a new run from it with model.init_from");
   return latest_in(path);
 }
 

@@ -8,8 +8,8 @@
 namespace flatshard {
 namespace {
 
-// How long a rank that fails waits for others to fail: ranks that find the same thing wrong do so within one
-// step's skew.
+// How long a failing rank waits for the others to fail. Ranks that hit the same error do so within one step's
+// skew.
 constexpr std::chrono::seconds kForOthers{10};
 
 }  // namespace
@@ -40,8 +40,8 @@ void CheckpointWriter::between_steps(StepMetrics& m, const Work& work) {
 void CheckpointWriter::finish_failing() {
   if (!saver_.in_flight()) return;
   warn_on_error([&] {
-    check(world_.all_arrive(kForOthers), "the checkpoint in flight is lost: other ranks did not fail within ",
-          kForOthers.count(), " s of this one, and cannot finish their parts");
+    check(world_.all_arrive(kForOthers), "the checkpoint in flight is lost: not all ranks failed within ",
+          kForOthers.count(), " s of this one, and the others cannot finish writing");
     StepMetrics none;
     tell(saver_.finish(), none);
   });
@@ -55,7 +55,7 @@ void CheckpointWriter::tell(const std::optional<Saver::Saved>& saved, StepMetric
   if (world_.rank() == 0)
     progress_.print(str("saved     ", setup_.config.run.dir, "/step-", saved->step, ": ",
                         human_bytes(saved->bytes), ", written in ", human_seconds(saved->seconds),
-                        "; training stood still for ", human_seconds(saved->paid)));
+                        "; training paused for ", human_seconds(saved->paid)));
 }
 
 void CheckpointWriter::or_give_up(const std::function<void()>& part) {

@@ -15,7 +15,7 @@ namespace flatshard {
 namespace fs = std::filesystem;
 namespace {
 
-// One that the run being resumed leaves behind gives its name to the step that is saved again.
+// The new name of a checkpoint from an abandoned history, when the same step is saved again.
 fs::path given_up_name(const fs::path& checkpoint) { return unfinished_name(checkpoint.string() + ".old"); }
 
 bool is_unfinished_name(const std::string& name) {
@@ -23,7 +23,7 @@ bool is_unfinished_name(const std::string& name) {
   return step_of(stem) && (name == unfinished_name(stem) || name == given_up_name(stem));
 }
 
-// This process holds the folder, so no other is still writing what is removed here.
+// This process holds the folder's lock, so no other process still writes the files removed here.
 void remove_leftovers(const fs::path& folder) {
   std::error_code none;
   std::vector<fs::path> found;
@@ -31,21 +31,22 @@ void remove_leftovers(const fs::path& folder) {
     if (is_unfinished_name(entry.path().filename().string())) found.push_back(entry.path());
   for (const fs::path& path : found) {
     remove_checkpoint(path);
-    log_info(path.string(), ": a checkpoint that was not finished, or not wholly removed; removed now");
+    log_info(path.string(), ": removed this unfinished checkpoint of an interrupted run");
   }
   fs::remove(unfinished_name((folder / kLatestName).string()), none);
 }
 
-// The newest that is older than one that cannot be gone on from.
+// Advice to resume from the newest checkpoint that is older than the damaged one; "" if there is none.
 std::string way_out(const fs::path& damaged) {
   const std::optional<int64_t> step = step_of(damaged.filename().string());
   std::vector<int64_t> others = steps_in(damaged.parent_path());
   std::erase_if(others, [&](int64_t other) { return !step || other >= *step; });
   if (others.empty()) return "";
-  return str("; --resume ", (damaged.parent_path() / name_of_step(others.back())).string(), " is older");
+  return str("; the newest older checkpoint is ",
+             (damaged.parent_path() / name_of_step(others.back())).string(), ": resume from it");
 }
 
-// Adds it to what is wrong with the damaged one.
+// Runs work() and adds that advice to its Error.
 template <class Work>
 void or_way_out(const fs::path& damaged, Work&& work) {
   try {
@@ -69,9 +70,9 @@ fs::path Checkpoints::find(const std::string& resume) {
 
 void Checkpoints::check_no_others() const {
   const std::vector<int64_t> steps = steps_in(folder_);
-  check(steps.empty(), folder_.string(), ": holds checkpoints of an earlier run, up to ",
+  check(steps.empty(), folder_.string(), ": contains checkpoints of an earlier run, up to ",
         steps.empty() ? "" : name_of_step(steps.back()),
-        ": go on with --resume latest, or choose another run.dir");
+        ": continue it with --resume latest, or choose another run.dir");
 }
 
 std::optional<TrainState> Checkpoints::begin(const std::string& resume) {
@@ -114,14 +115,14 @@ void Checkpoints::plan(const Model& model, const ModelDocuments& documents) {
   check_open_files();
 }
 
-// A save opens all files of a checkpoint at once, and so does resuming from it.
+// Saving and resuming each open all files of a checkpoint at once.
 void Checkpoints::check_open_files() const {
-  constexpr int64_t kOthers = 16;  // such as metrics, and connections to other ranks
+  constexpr int64_t kOthers = 16;  // for metrics, connections to other ranks, and the like
   int64_t files = 0;
   for (const TensorFolderLayout& layout : layouts_) files += std::ssize(layout.files());
   const int64_t left = files_left_to_open();
-  check(files + kOthers <= left, "checkpoint.shard_size = ", shard_bytes_, " bytes cuts a checkpoint into ",
-        files, " files that are open at once, but this process can open ",
+  check(files + kOthers <= left, "checkpoint.shard_size = ", shard_bytes_, " bytes splits a checkpoint into ",
+        files, " files, all open at once, but this process can open only ",
         std::max<int64_t>(left - kOthers, 0),
         " more: raise checkpoint.shard_size, or the limit on open files (ulimit -n)");
 }
@@ -149,20 +150,20 @@ void Checkpoints::load(Engine& engine) {
   succeed_together(world_, [&] { or_way_out(source_, read); });
   check_sums(readers);
   engine.spread();
-  // What was saved after it belongs to a course that is given up.
+  // Newer checkpoints belong to a history that this run abandons.
   succeed_together(world_, [&] {
     if (!own_ || world_.rank() != 0) return;
     for (const int64_t step : steps_in(folder_))
       if (step > last_step_)
         log_info((folder_ / name_of_step(step)).string(),
-                 ": is ahead of where the run goes on, which may replace it");
+                 ": is newer than the checkpoint resumed from; the run may replace it");
     if (is_latest(source_)) return;
     write_latest(last_step_);
     move_latest();
   });
 }
 
-// What is said of a damaged file is where, not what follows from it.
+// If work() fails because a file is damaged, reports where the file is damaged instead of the symptom.
 void Checkpoints::or_find_damage(const std::function<void()>& work) const {
   try {
     work();
@@ -172,7 +173,7 @@ void Checkpoints::or_find_damage(const std::function<void()>& work) const {
   }
 }
 
-// All ranks together have read all tensors; rank 0 compares their sums.
+// All ranks together have read all tensors; rank 0 compares their checksums.
 void Checkpoints::check_sums(std::vector<TensorFolderReader>& readers) {
   const bool leads = world_.rank() == 0;
   succeed_together(world_, [&] {
@@ -217,8 +218,8 @@ void Checkpoints::commit(const TrainState& state, Checksums sums) const {
   write(TrainState::kFileName, to_json(state));
   write_durable((written / Checksums::kFileName).string(), sums.text());
   sync_folder(written.string());
-  write_latest(state.step);  // what a full disk refuses, it refuses before the checkpoint has its name
-  // One of this name was left by a course that was given up, and `latest` does not name it.
+  write_latest(state.step);  // a full disk fails here, before the checkpoint has its name
+  // A checkpoint of this name is from an abandoned history, and `latest` does not name it.
   const fs::path given_up = given_up_name(path);
   const bool replaces = fs::exists(path);
   if (replaces) rename_durable(path.string(), given_up.string());
@@ -227,8 +228,8 @@ void Checkpoints::commit(const TrainState& state, Checksums sums) const {
   try {
     if (replaces) remove_checkpoint(given_up);
     if (keep_ > 0) remove_oldest(state);
-  } catch (const std::exception& error) {  // this one is there nevertheless
-    log_warning("an earlier checkpoint cannot be removed: ", error.what());
+  } catch (const std::exception& error) {  // the new checkpoint is complete nevertheless
+    log_warning("cannot remove an earlier checkpoint: ", error.what());
   }
 }
 
@@ -246,8 +247,8 @@ void Checkpoints::move_latest() const {
   rename_durable(unfinished_name(path), path);
 }
 
-// One that is being removed is no longer called a checkpoint. The first to go are those of a course that was
-// given up, which are ahead of the newest.
+// Renames a checkpoint before removing it, so that a partly removed one is never taken for complete. The
+// checkpoints of an abandoned history, whose steps lie above the newest, go first.
 void Checkpoints::remove_oldest(const TrainState& newest) const {
   std::vector<int64_t> steps = steps_in(folder_);
   std::erase_if(steps, [&](int64_t step) { return !is_of_checkpoint(folder_ / name_of_step(step)); });

@@ -39,8 +39,7 @@ bool FolderLock::take(double patience_seconds) {
     if (errno != EWOULDBLOCK) return true;
     if (std::chrono::duration<double>(Clock::now() - begin).count() > patience_seconds) {
       release();
-      fail(str(folder_,
-               ": another run is at work in this folder: wait until it ends, or choose another run.dir"));
+      fail(str(folder_, ": another run is using this folder: wait until it ends, or choose another run.dir"));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }

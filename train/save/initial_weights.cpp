@@ -8,7 +8,7 @@ namespace {
 
 std::string config_path(const std::string& folder) { return folder + "/config.json"; }
 
-// Keys of the section model that say something else than what the model is.
+// Keys of the section `model` that are not part of the architecture.
 bool is_of_the_run(const std::string& key) {
   return key == "model.init_from" || key == "model.trainable" || key == "model.pad_to_multiple_of";
 }
@@ -28,11 +28,11 @@ void take_published_model(LoadedConfig& loaded) {
     if (!key.starts_with("model.") || is_of_the_run(key) || (key == "model.vocab" && has_vocab)) continue;
     std::string& origin = loaded.origin.at(key);
     if (origin != "default" && given.at(key) != value)
-      fail(str(origin, ": ", key, " is ", given.at(key), ", but ", path, " says ", value, ": leave it out"));
+      fail(str(origin, ": ", key, " is ", given.at(key), ", but ", path, " says ", value, ": remove it"));
     origin = path;
   }
   check(vocab >= published.model.vocab, loaded.origin.at("model.vocab"), ": model.vocab is ", vocab,
-        ", smaller than that of ", path, ", ", published.model.vocab, ": a vocabulary can only grow");
+        ", must be at least ", published.model.vocab, ", the vocabulary of ", path);
   c.model = published.model;
   c.model.vocab = vocab;
 }
@@ -41,15 +41,15 @@ InitialWeights open_initial_weights(const RunSetup& setup, const World& world) {
   const std::string& folder = setup.config.init_from;
   if (folder.empty() || !setup.config.run.resume.empty()) return {};
   if (setup.units.sync_initial_values && world.rank() != 0) return {};
-  Arena tables("tables", Device::cpu());  // it only counts
+  Arena tables("tables", Device::cpu());  // never allocates
   const Model model(setup.model, tables);
   const int64_t vocab = read_hf_config(config_path(folder)).vocab, grown = setup.model.vocab - vocab;
   InitialWeights initial{.weights = std::make_unique<PublishedWeights>(folder, model, vocab), .line = ""};
   initial.line = str("from      ", initial.weights->describe(),
-                     setup.units.sync_initial_values ? ", read by rank 0 for all" : "", '\n');
+                     setup.units.sync_initial_values ? ", read by rank 0 for all ranks" : "", '\n');
   if (grown > 0)
     initial.line += str("          the vocabulary grows from ", with_commas(vocab), " to ",
-                        with_commas(setup.model.vocab), "; new rows are the mean of the others\n");
+                        with_commas(setup.model.vocab), "; new rows are the mean of the existing ones\n");
   return initial;
 }
 

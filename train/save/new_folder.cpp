@@ -10,14 +10,14 @@ namespace flatshard {
 namespace fs = std::filesystem;
 namespace {
 
-// The path without a slash at its end. Nothing is there yet, and its parent is.
+// The path without a trailing slash. Checks that nothing exists there, and creates the parent.
 std::string place_for(const std::string& path) {
   const fs::path normal = fs::path(path).lexically_normal();
   const fs::path place = normal.has_filename() ? normal : normal.parent_path();
-  check(!path.empty(), "the folder to write has no name");
+  check(!path.empty(), "the name of the folder to write is empty");
   std::error_code error;
   check(!fs::exists(fs::symlink_status(place, error)), place.string(),
-        ": is there already: choose another name, or remove it");
+        ": already exists: choose another name, or remove it");
   if (place.has_parent_path()) fs::create_directories(place.parent_path(), error);
   return place.string();
 }

@@ -19,11 +19,11 @@ namespace {
 
 constexpr const char* kConfig = "config.toml";
 constexpr std::string_view kMark = "# The config of the run in this folder, as train resolved it.";
-// What a run writes into its folder besides checkpoints.
+// The names that a run writes in its folder, besides checkpoints.
 constexpr const char* kWritten[] = {kConfig,       "metrics.jsonl", "step1.txt", "trace.json",
                                     "overlap.svg", "report.html",   kLatestName, "model"};
 
-// Makes the folder and those above it. Those that were not there are added to `made`, innermost first.
+// Creates the folder and its missing parents. Adds those it created to `made`, innermost first.
 void make_folders(const fs::path& path, std::vector<fs::path>& made) {
   std::error_code error;
   for (int attempt = 0; attempt < 100; ++attempt) {
@@ -33,13 +33,13 @@ void make_folders(const fs::path& path, std::vector<fs::path>& made) {
     error.clear();
     for (auto at = missing.rbegin(); at != missing.rend() && !error; ++at)
       if (fs::create_directory(*at, error)) made.insert(made.begin(), *at);
-    // A run that was refused may have removed a folder above this one in between.
+    // A refused run may have removed a parent in the meantime.
     if (error != std::errc::no_such_file_or_directory) break;
   }
   std::error_code none;
   check(!fs::is_symlink(path, none) || fs::exists(path, none), path.string(),
-        ": is a link to a folder that does not exist: make that folder, or remove the link");
-  check(!error, path.string(), ": cannot make this folder: ", error.message());
+        ": links to a folder that does not exist: create that folder, or remove the link");
+  check(!error, path.string(), ": cannot create this folder: ", error.message());
   check(fs::is_directory(path), path.string(), ": is not a folder: choose another run.dir");
 }
 
@@ -58,7 +58,7 @@ void check_replaceable(const fs::path& folder) {
   if (is_marked(folder)) return;
   for (const char* name : kWritten)
     check(!fs::exists(fs::symlink_status(folder / name)), (folder / name).string(),
-          ": is not of a run in this folder, and a run would replace it: choose another run.dir, or move it "
+          ": was not written by a run, and this run would replace it: choose another run.dir, or move it "
           "away");
 }
 
@@ -66,7 +66,7 @@ void check_replaceable(const fs::path& folder) {
 
 RunFolder::~RunFolder() {
   std::error_code ignored;
-  for (const fs::path& folder : made_) fs::remove(folder, ignored);  // which fails unless it is empty
+  for (const fs::path& folder : made_) fs::remove(folder, ignored);  // fails unless it is empty
 }
 
 void RunFolder::hold(World& world) {
@@ -101,7 +101,7 @@ void save_model(const std::string& folder, const ModelDocuments& documents, int6
     make_folders(folder, made);
     open_files(true);
   }
-  world.barrier("the model's files");  // they are there
+  world.barrier("the model's files");  // rank 0 has created them
   if (engine.rank() != 0) open_files(false);
   write_shards(*writer, weights, owned_shards(engine), engine.compute());
   writer->finish();

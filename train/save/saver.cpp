@@ -20,7 +20,7 @@ double seconds_of(const std::function<void()>& work) {
 
 }  // namespace
 
-// A set of files of the checkpoint, and this rank's hand on it.
+// One set of files of the checkpoint, and this rank's writer for it.
 struct Saver::Part {
   const ShardFiles& files;
   const TensorFolderLayout& layout;
@@ -30,7 +30,7 @@ struct Saver::Part {
 
 struct Saver::Save {
   TrainState state;
-  std::string folder;  // while it is unfinished
+  std::string folder;  // the temporary one
   std::vector<Part> parts;
   bool made = false;     // the folder, by this rank
   bool written = false;  // by all ranks
@@ -43,7 +43,7 @@ Saver::Saver(Checkpoints& checkpoints, Engine& engine, Staging* staging, World& 
 Saver::~Saver() = default;
 
 void Saver::begin(TrainState state) {
-  check(!in_flight(), "a save begins while another is in flight");
+  check(!in_flight(), "cannot begin a save while another is in flight");
   if (state.step == checkpoints_.last_step()) return;
   state.best = checkpoints_.best_with(state);
   save_ = std::make_unique<Save>();
@@ -74,12 +74,12 @@ void Saver::open_all(bool create) {
   for (Part& part : save_->parts) part.writer.emplace(save_->folder, part.layout, create, &part.sums);
 }
 
-// All that this rank has of the tensors.
+// Writes all of this rank's shards.
 void Saver::write() {
   if (!leads()) open_all(false);
   const std::vector<Owned> owned = staging_ ? staging_->copies() : owned_shards(engine_);
   for (Part& part : save_->parts) write_shards(*part.writer, part.files, owned, engine_.compute());
-  for (Part& part : save_->parts) part.writer->finish();  // the disk never waits for the next part
+  for (Part& part : save_->parts) part.writer->finish();  // keeps the disk busy while later parts are written
 }
 
 void Saver::start(std::function<void()> work) {
@@ -114,7 +114,7 @@ std::optional<Saver::Saved> Saver::advance() {
                .copying = done->copying};
 }
 
-// All ranks have written: rank 0 gets their sums, and goes on alone.
+// All ranks have written: rank 0 collects their checksums and commits alone.
 void Saver::begin_commit() {
   std::vector<BlockSums*> files;
   for (Part& part : save_->parts)
@@ -132,7 +132,7 @@ std::optional<Saver::Saved> Saver::finish() {
   return saved;
 }
 
-// Where it throws it does so on all ranks, and no rank's thread is at work any more.
+// Runs part(). An Error, which all ranks throw together, drops the save; no rank's thread is busy then.
 void Saver::or_give_up(const std::function<void()>& part) {
   try {
     save_->paid += seconds_of(part);

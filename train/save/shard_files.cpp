@@ -14,16 +14,16 @@ namespace {
 constexpr int64_t kBlock = ValueWriter::kBlock;
 constexpr int64_t kWidth = sizeof(float);  // of a value in a file
 
-// A block on the host, as fp32, and in the dtype of where it lies.
+// A block on the host, as fp32 and in the shard's dtype.
 struct Block {
   std::vector<float> values = std::vector<float>(static_cast<size_t>(kBlock));
-  std::vector<float> raw = values;  // room for any dtype
+  std::vector<float> raw = values;  // large enough for any dtype
 
   Tensor like(const Tensor& part) { return {raw.data(), part.dtype, part.shape, Device::cpu()}; }
 };
 
-// visit(name of a tensor, first element in it, part of a shard) for everything that this rank owns of a unit
-// and the file holds, block by block.
+// Calls visit(tensor name, first element, part of the shard), block by block, for all that this rank owns of
+// the unit in these files.
 template <class Visit>
 void each_range(const ShardFiles& files, const Owned& owned, Visit&& visit) {
   const ShardedUnit& unit = *owned.unit;
@@ -92,8 +92,8 @@ void check_tensors(const TensorFolder& source, const TensorFolderLayout& layout)
   for (const SafetensorsSpec& spec : layout.specs()) {
     expected.insert(spec.name);
     const SafetensorsEntry* const entry = source.find(spec.name);
-    check(entry != nullptr, source.path(), ": ", spec.name, " is missing; the model has it with the shape ",
-          in_brackets(spec.shape));
+    check(entry != nullptr, source.path(), ": ", spec.name,
+          " is missing; the model expects it with the shape ", in_brackets(spec.shape));
     check(entry->shape == spec.shape && entry->dtype == safetensors_name(spec.dtype), source.path(), ": ",
           spec.name, " is ", entry->dtype, ' ', in_brackets(entry->shape), ", must be ",
           safetensors_name(spec.dtype), ' ', in_brackets(spec.shape));

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Keys, and sections, that do not decide what a step computes, or that a run may change on its way.
+// Keys and sections that do not affect what a step computes, or that may change on resume.
 constexpr const char* kMayChange[] = {"run.dir",
                                       "run.resume",
                                       "run.device",
@@ -38,8 +38,8 @@ constexpr const char* kMayChange[] = {"run.dir",
                                       "checkpoint.",
                                       "log."};
 
-// Where a run is, not what it does: nobody needs to hear of it.
-constexpr const char* kOfNoInterest[] = {"run.", "log."};
+// Sections whose changes are not worth printing.
+constexpr const char* kNotPrinted[] = {"run.", "log."};
 
 bool is_one_of(const std::string& key, const auto& keys) {
   return std::any_of(std::begin(keys), std::end(keys), [&](const std::string& one) {
@@ -47,8 +47,8 @@ bool is_one_of(const std::string& key, const auto& keys) {
   });
 }
 
-// The one list of members, for both directions: State is TrainState or const TrainState. The history stands
-// behind them.
+// The one list of members, for reading and writing: State is TrainState or const TrainState. The history
+// follows them in the file.
 template <class State, class Visit>
 void each_member(State& s, Visit&& visit) {
   visit("step", s.step);
@@ -91,7 +91,7 @@ struct Writer {
 
 constexpr char kHistory[] = "log_history";
 
-// Takes the members out of an object; `where` is the file.
+// Reads members and removes them from the object, so that unknown ones remain. `where` is the file.
 struct Reader {
   void operator()(const char* key, int64_t& value) { value = whole(key, take(key)); }
   void operator()(const char* key, double& value) { value = number(key, take(key)); }
@@ -152,7 +152,7 @@ struct Reader {
   std::string where;
 };
 
-// What no run could have come to would lead the next one astray.
+// Refuses numbers that no run can have reached.
 void check_numbers(const TrainState& state, const std::string& path) {
   check(state.loss_scale > 0 && std::isfinite(state.loss_scale), path, ": loss_scale is ", state.loss_scale,
         ", must be positive");
@@ -172,7 +172,7 @@ void check_numbers(const TrainState& state, const std::string& path) {
 
 }  // namespace
 
-// A line of the history takes a line here.
+// One line of text per line of the history.
 std::string to_json(const TrainState& state) {
   Writer writer;
   each_member(state, writer);
@@ -234,8 +234,8 @@ std::vector<std::string> check_continues(const TrainState& saved, const TrainSta
       const std::string then = value(saved, key), here = value(now, key);
       if (then == here || (state == &now && saved.config.contains(key))) continue;
       check(is_one_of(key, kMayChange), key, " is ", here, ", the checkpoint was made with ", then,
-            ": a run goes on with what it began with");
-      if (!is_one_of(key, kOfNoInterest)) changes.push_back(str(key, " = ", here, ", was ", then));
+            ": restore it, or start a new run");
+      if (!is_one_of(key, kNotPrinted)) changes.push_back(str(key, " = ", here, ", was ", then));
     }
   check(saved.data_tokens == now.data_tokens && saved.data_documents == now.data_documents, "data.train has ",
         now.data_tokens, " tokens in ", now.data_documents, " documents, the checkpoint was made on ",
@@ -245,10 +245,10 @@ std::vector<std::string> check_continues(const TrainState& saved, const TrainSta
   };
   check(!differ(saved.data_fingerprint, now.data_fingerprint), "data.train has ",
         now.data_fingerprint.value_or(""), ", the checkpoint was made on ",
-        saved.data_fingerprint.value_or(""), ": a run goes on with the tokens it began with");
+        saved.data_fingerprint.value_or(""), ": use the tokens that the run began with");
   if (differ(saved.eval_fingerprint, now.eval_fingerprint))
     changes.push_back(str("data.eval has ", *now.eval_fingerprint, ", had ", *saved.eval_fingerprint,
-                          ": evaluation losses, and the best checkpoint so far, are of other data"));
+                          ": earlier evaluation losses, and the best checkpoint, are from other data"));
   if (saved.lane_sequences != now.lane_sequences)
     changes.push_back(str("lanes of ", now.lane_sequences, " sequences, were ", saved.lane_sequences,
                           ": equal up to rounding, not bit for bit; train.lane_size = ", saved.lane_sequences,

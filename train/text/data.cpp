@@ -37,7 +37,7 @@ int64_t Permutation::operator[](int64_t i) const {
 
 Data::Data(const TokenFile& file, DataOptions options)
     : file_(file), options_(options), sequences_((file.size() - 1) / options.seq_len) {
-  check(sequences_ > 0, file.path(), ": ", file.size(),
+  check(sequences_ > 0, file.path(), ": has ", file.size(),
         " tokens, must have at least data.seq_len + 1 = ", options.seq_len + 1);
 }
 

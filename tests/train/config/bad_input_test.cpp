@@ -198,12 +198,12 @@ TEST_CASE("a run folder that cannot be made or written stops the run before its 
   const test::Workshop workshop("bad_folders");
   check_refused(workshop, "--run.dir=corpus.tok", "corpus.tok: is not a folder: choose another run.dir");
   check_refused(workshop, "--run.dir=corpus.tok/run",
-                "corpus.tok/run: cannot make this folder: Not a directory");
+                "corpus.tok/run: cannot create this folder: Not a directory");
   check_refused(workshop, "--run.dir=" + std::string(300, 'l'),
-                std::string(300, 'l') + ": cannot make this folder: File name too long");
+                std::string(300, 'l') + ": cannot create this folder: File name too long");
   fs::create_symlink("nowhere", workshop.file("link"));
   check_refused(workshop, "--run.dir=link",
-                "link: is a link to a folder that does not exist: make that folder, or remove the link");
+                "link: links to a folder that does not exist: create that folder, or remove the link");
   check_refused(workshop, "--run.dir=", "run.dir is empty, must name a folder");
 }
 

@@ -26,7 +26,7 @@ TEST_CASE("a checkpoint of more files than may be open stops the run before its 
       test::run_command("cd many_files && ulimit -n 40 && @train config.toml --checkpoint.shard_size=1KB");
   CAPTURE(run.output);
   CHECK(run.exit_code == 1);
-  CHECK(run.output.find("train: checkpoint.shard_size = 1000 bytes cuts a checkpoint into ") !=
+  CHECK(run.output.find("train: checkpoint.shard_size = 1000 bytes splits a checkpoint into ") !=
         std::string::npos);
   CHECK(!fs::exists(workshop.file("runs")));
   // A soft limit is no limit.

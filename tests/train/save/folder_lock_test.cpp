@@ -17,7 +17,7 @@ TEST_CASE("a folder is one holder's until that ends, and one that is not there i
   one->take();
   FolderLock other("locked");
   CHECK(test::error_of([&] { other.take(0); }) ==
-        "locked: another run is at work in this folder: wait until it ends, or choose another run.dir");
+        "locked: another run is using this folder: wait until it ends, or choose another run.dir");
   one.reset();
   other.take(0);
 }
@@ -30,7 +30,7 @@ TEST_CASE("a run leaves the folder of one that is at work alone") {
   at_work->take();
   const test::Finished refused = workshop.train(1, "--run.dir=run");
   CHECK(refused.exit_code == 1);
-  CHECK_MESSAGE(refused.output.find("run: another run is at work in this folder") != std::string::npos,
+  CHECK_MESSAGE(refused.output.find("run: another run is using this folder") != std::string::npos,
                 refused.output);
   CHECK(std::filesystem::exists(unfinished));
   at_work.reset();

@@ -28,8 +28,7 @@ TEST_CASE("a run holds its folder from the start, although it is new") {
   RunFolder run("held/a/run");
   run.hold(world);
   FolderLock other("held/a/run");
-  CHECK(test::error_of([&] { other.take(0); }).find("another run is at work in this folder") !=
-        std::string::npos);
+  CHECK(test::error_of([&] { other.take(0); }).find("another run is using this folder") != std::string::npos);
 }
 
 TEST_CASE("a run that does not begin leaves no folder behind, and one that waits for it makes its own") {
@@ -60,7 +59,7 @@ TEST_CASE("a run replaces files of an earlier run, and no others") {
     write_text(file, "mine");
     CHECK(test::error_of([&] { RunFolder(folder).hold(world); }) ==
           file +
-              ": is not of a run in this folder, and a run would replace it: choose another run.dir, or "
+              ": was not written by a run, and this run would replace it: choose another run.dir, or "
               "move it away");
     CHECK(test::read_file(file) == "mine");
     fs::remove(file);
@@ -83,7 +82,7 @@ TEST_CASE("a folder that cannot be written stops the run before it reads its dat
   CHECK(test::error_of([&] { RunFolder("read_only").hold(world); }) ==
         "read_only: cannot write into this folder: Permission denied: choose another run.dir");
   CHECK(test::error_of([&] { RunFolder("read_only/run").hold(world); }) ==
-        "read_only/run: cannot make this folder: Permission denied");
+        "read_only/run: cannot create this folder: Permission denied");
   fs::permissions("read_only", fs::perms::owner_all);
 }
 
@@ -91,7 +90,7 @@ TEST_CASE("a config in the run's folder that no run wrote stays as it is") {
   const test::Workshop workshop("own_config");
   const std::string config = test::read_file(workshop.file("config.toml"));
   CHECK(workshop.train(1, "--run.dir=.").output ==
-        "train: ./config.toml: is not of a run in this folder, and a run would replace it: choose another "
+        "train: ./config.toml: was not written by a run, and this run would replace it: choose another "
         "run.dir, or move it away\n");
   CHECK(test::read_file(workshop.file("config.toml")) == config);
 }

@@ -18,18 +18,17 @@ TrainState state_of(const std::string& data, const std::string& eval) {
 TEST_CASE("a run does not go on with other tokens, be they as many as before") {
   const TrainState saved = state_of("200 bytes with SHA-256 aa", "");
   CHECK(check_continues(saved, saved).empty());
-  CHECK(
-      test::error_of([&] { check_continues(saved, state_of("200 bytes with SHA-256 bb", "")); }) ==
-      "data.train has 200 bytes with SHA-256 bb, the checkpoint was made on 200 bytes with SHA-256 aa: a run "
-      "goes on with the tokens it began with");
+  CHECK(test::error_of([&] { check_continues(saved, state_of("200 bytes with SHA-256 bb", "")); }) ==
+        "data.train has 200 bytes with SHA-256 bb, the checkpoint was made on 200 bytes with SHA-256 aa: use "
+        "the tokens that the run began with");
 }
 
 TEST_CASE("other evaluation data may follow, and is told") {
   const auto changes = check_continues(state_of("a", "9 bytes"), state_of("a", "8 bytes"));
   REQUIRE(changes.size() == 1);
   CHECK(changes[0] ==
-        "data.eval has 8 bytes, had 9 bytes: evaluation losses, and the best checkpoint so far, are of other "
-        "data");
+        "data.eval has 8 bytes, had 9 bytes: earlier evaluation losses, and the best checkpoint, are from "
+        "other data");
 }
 
 TEST_CASE("a state of before there were fingerprints is read and goes on") {

@@ -21,7 +21,7 @@ TEST_CASE(
   for (const std::string name : {"config.json", "model.safetensors"})
     CHECK(read_file(out + "/" + name) == read_file(run + "/model/" + name));
   CHECK(fs::exists(out + ".tmp/left"));
-  check_refused({"export", run, out}, out + ": is there already");
+  check_refused({"export", run, out}, out + ": already exists");
 
   const Ran cut = ckpt({"export", run + "/model", run + "/cut", "--shard-size", "20KB"});
   CAPTURE(cut);
