@@ -21,20 +21,20 @@ std::span<const std::byte> as_bytes(const void* data, size_t bytes) {
   return {static_cast<const std::byte*>(data), bytes};
 }
 
-// One sum on its way between processes.
+// The sum of one block, as processes exchange it.
 struct Packed {
   int64_t block;
   uint64_t sum;
 };
 
-// The next word of a line, as a number of this base; all of it must be one.
+// Removes the next word of a line and parses it as a number of this base.
 template <class Number>
 Number take_number(std::string_view& line, int base, const std::string& where) {
   const std::string_view word = line.substr(0, line.find(' '));
   Number value{};
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value, base);
   check(error == std::errc{} && end == word.data() + word.size() && word.size() < line.size(), where,
-        ": must be CRC, first byte, bytes and name");
+        ": the line must be CRC, first byte, number of bytes and file name");
   line.remove_prefix(word.size() + 1);
   return value;
 }
@@ -49,10 +49,10 @@ void check_length(const InputFile& file, const Checksums::File& expected) {
 void check_block(const std::string& path, const Checksums::File& expected, size_t block, uint64_t found) {
   const int64_t begin = static_cast<int64_t>(block) * kBlock, end = std::min(begin + kBlock, expected.bytes);
   check(found == expected.blocks[block], path, ": damaged between byte ", begin, " and byte ", end,
-        ": their CRC is ", std::hex, found, ", was ", expected.blocks[block]);
+        ": their CRC is ", std::hex, found, ", must be ", expected.blocks[block]);
 }
 
-// visit(number of a block, its sum) for all of a file.
+// Calls visit(block number, CRC) for each block of a file.
 template <class Visit>
 void each_block(const InputFile& file, Visit&& visit) {
   ReadStream bytes;
@@ -74,7 +74,7 @@ void BlockSums::add(int64_t offset, const void* data, int64_t bytes) {
   const char* at = static_cast<const char*>(data);
   while (bytes > 0) {
     const int64_t block = offset / kBlock, n = std::min(bytes, end_of(block) - offset);
-    check(n > 0, "checksums: byte ", offset, " of a file of ", file_bytes_);
+    check(n > 0, "checksums: byte ", offset, " is outside of a file of ", file_bytes_, " bytes");
     const uint64_t sum = crc64_add(0, as_bytes(at, static_cast<size_t>(n)));
     linear_[block] ^= crc64_carry(sum, static_cast<uint64_t>(end_of(block) - offset - n));
     at += n;
@@ -149,7 +149,7 @@ Checksums Checksums::read(const std::string& folder) {
     File& of = sums.files_[std::string(line)];
     check(begin == of.bytes && begin % kBlock == 0 && bytes > 0 && bytes <= kBlock &&
               begin <= INT64_MAX - bytes,
-          where, ": ", bytes, " bytes from ", begin, ", must be a block of at most ", kBlock,
+          where, ": ", bytes, " bytes from ", begin, ", must be a block of 1 to ", kBlock,
           " bytes that begins at ", of.bytes);
     of.bytes = begin + bytes;
     of.blocks.push_back(crc);

@@ -52,7 +52,7 @@ class Opened {
 std::string unfinished_name(const std::string& path) { return path + ".tmp"; }
 
 void write_durable(const std::string& path, std::string_view text) {
-  unlink(path.c_str());  // a link or a pipe of that name is not written through
+  unlink(path.c_str());  // never writes through a link or pipe of that name
   Opened file(path, O_WRONLY | O_CREAT | O_EXCL);
   file.write_all(text);
   file.sync();
@@ -63,7 +63,7 @@ void sync_folder(const std::string& path) { Opened(path, O_RDONLY | O_DIRECTORY)
 
 void rename_durable(const std::string& from, const std::string& to) {
   const bool renamed = std::rename(from.c_str(), to.c_str()) == 0;
-  check(renamed, from, ": cannot be renamed to ", to, ": ", std::strerror(errno));
+  check(renamed, from, ": cannot rename to ", to, ": ", std::strerror(errno));
   sync_folder(std::filesystem::absolute(to).parent_path().string());
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kPiece = int64_t{1} << 15;  // elements
 
-// visit(first element, values) for a range, piece by piece.
+// Calls visit(first element, values) for each piece of a range.
 template <class T, class Visit>
 void each_piece(const SafetensorsEntry& entry, int64_t first, int64_t count, Visit&& visit) {
   std::vector<T> values(static_cast<size_t>(std::min(kPiece, count)));
@@ -32,7 +32,7 @@ DType dtype_of_floats(const SafetensorsEntry& entry) {
 void check_range(const SafetensorsEntry& entry, int64_t first, int64_t count) {
   const int64_t all = element_count(entry);
   check(first >= 0 && count >= 0 && first <= all && count <= all - first, "\"", entry.name, "\": ", count,
-        " elements from ", first, " of ", all);
+        " elements from ", first, " exceed its ", all);
 }
 
 }  // namespace
@@ -44,12 +44,12 @@ std::optional<DType> float_dtype(const SafetensorsEntry& entry) {
 }
 
 int64_t element_count(const SafetensorsEntry& entry) {
-  uint64_t elements = 1;  // unsigned, for that is how the reader has checked the product
+  uint64_t elements = 1;  // unsigned, as in the reader's overflow check
   for (const int64_t extent : entry.shape) elements *= static_cast<uint64_t>(extent);
   return static_cast<int64_t>(elements);
 }
 
-// Without a branch in the loop: whoever saves weights passes all of them through here.
+// No branch in the loop, so that it vectorizes: every saved weight passes through here.
 std::optional<int64_t> first_non_finite(std::span<const float> values) {
   int non_finite = 0;
   for (const float value : values) non_finite |= !(std::abs(value) <= std::numeric_limits<float>::max());
@@ -82,7 +82,8 @@ void read_as(const SafetensorsEntry& entry, int64_t first, int64_t count, DType 
       const float value = static_cast<float>(from);
       const To rounded(value);
       check(std::isfinite(static_cast<float>(rounded)) || !std::isfinite(value), "\"", entry.name,
-            "\": element ", at, " is ", value, ", which is infinite in ", dtype, ": choose another dtype");
+            "\": element ", at, " is ", value, ", which overflows to infinity in ", dtype,
+            ": choose another dtype");
       std::memcpy(bytes.data() + (at - first) * int64_t{sizeof(To)}, &rounded, sizeof(To));
       ++at;
     }

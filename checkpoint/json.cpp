@@ -15,10 +15,10 @@ using nlohmann::json;
 constexpr char kMetadata[] = "__metadata__";
 constexpr size_t kHeaderDepth = 3;  // {"name": {"shape": [
 constexpr size_t kDeepest = 32;
-constexpr size_t kMostMembers = 1 << 14;  // of an object that readers may search member by member
-constexpr size_t kMostDimensions = 64;    // of a tensor: as many as PyTorch has
+constexpr size_t kMostMembers = 1 << 14;  // of an object: some readers search members linearly
+constexpr size_t kMostDimensions = 64;    // of a tensor: PyTorch's limit
 
-// The length of the UTF-8 sequence at the front, 0 where there is none: no overlong forms, no surrogates.
+// The length of the UTF-8 sequence at the front; 0 if it is invalid, such as an overlong form or a surrogate.
 size_t utf8_length(std::string_view text) {
   const auto at = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const unsigned first = at(0), second = at(1);
@@ -40,19 +40,19 @@ size_t utf8_length(std::string_view text) {
   return 0;
 }
 
-// `what` is not right where the text cannot be JSON at all.
+// Refuses text that cannot be JSON; `what` begins the error if it is not UTF-8.
 void check_text(const char* what, std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     const size_t length = utf8_length(text.substr(i));
     check(length > 0, what, ": not UTF-8 at byte ", i);
-    check(text[i] != '\0', "invalid JSON: a zero byte at ", i);  // the parser would take it for the end
+    check(text[i] != '\0', "invalid JSON: a zero byte at ", i);  // the parser would stop there
     i += length;
   }
   check(!text.starts_with("\xef\xbb\xbf"), "invalid JSON: begins with a byte order mark");
 }
 
-// Refuses what a parsed value no longer shows: names given twice and needless depth. The library could call
-// back while it builds the value, but then looks through all members so far at the end of each.
+// Refuses duplicate names and excessive depth, which a parsed value no longer shows. A separate pass, because
+// the library's parser callback searches all members so far at the end of each, which takes quadratic time.
 class Strict : public nlohmann::json_sax<json> {
  public:
   Strict(size_t deepest, size_t most_members) : deepest_(deepest), most_members_(most_members) {}
@@ -64,7 +64,7 @@ class Strict : public nlohmann::json_sax<json> {
   bool key(std::string& name) override {
     check(name.find('\0') == name.npos, "invalid JSON: the name \"", name.c_str(), "\" contains a zero byte");
     std::unordered_set<std::string>& names = names_.back();
-    check(names.insert(name).second, "invalid JSON: \"", name, "\" stands there twice");
+    check(names.insert(name).second, "invalid JSON: \"", name, "\" appears twice");
     check(names.size() <= most_members_, "invalid JSON: an object has more than ", most_members_, " members");
     return true;
   }
@@ -91,7 +91,7 @@ class Strict : public nlohmann::json_sax<json> {
   }
 
   size_t deepest_, most_members_;
-  std::vector<std::unordered_set<std::string>> names_;  // of every object that is open
+  std::vector<std::unordered_set<std::string>> names_;  // by open object
 };
 
 void check_form(std::string_view text, size_t deepest, size_t most_members) {
@@ -105,7 +105,7 @@ json parse(std::string_view text, size_t deepest) {
 }
 
 uint64_t whole_number(const std::string& name, const char* key, const json& value) {
-  check(value.is_number_unsigned(), "invalid JSON: \"", name, "\": ", key, " holds ", value.dump(),
+  check(value.is_number_unsigned(), "invalid JSON: \"", name, "\": ", key, " has ", value.dump(),
         ", must be whole numbers from 0 to 2^64 - 1");
   return value.get<uint64_t>();
 }
@@ -113,7 +113,7 @@ uint64_t whole_number(const std::string& name, const char* key, const json& valu
 SafetensorsHeader::Tensor tensor_of_json(const std::string& name, const json& value) {
   check(value.is_object() && value.size() == 3 && value.contains("dtype") && value.contains("shape") &&
             value.contains("data_offsets"),
-        "invalid JSON: \"", name, "\" must be an object of dtype, shape and data_offsets");
+        "invalid JSON: \"", name, "\" must be an object with exactly dtype, shape and data_offsets");
   const json &dtype = value["dtype"], &shape = value["shape"], &offsets = value["data_offsets"];
   check(dtype.is_string(), "invalid JSON: \"", name, "\": dtype is ", dtype.dump(), ", must be a string");
   check(shape.is_array(), "invalid JSON: \"", name, "\": shape must be an array");
@@ -127,7 +127,7 @@ SafetensorsHeader::Tensor tensor_of_json(const std::string& name, const json& va
   return tensor;
 }
 
-// Older writers have counted in floating point.
+// Older writers store a floating-point number.
 uint64_t total_size_of(const json& value) {
   constexpr double kMostExact = 1LL << 53;
   if (value.is_number_float()) {
@@ -201,10 +201,10 @@ SafetensorsIndex parse_safetensors_index(std::string_view text) {
   check_text("invalid JSON", text);
   const json parsed = parse(text, kDeepest);
   check(parsed.is_object() && parsed.contains("weight_map") && parsed["weight_map"].is_object(),
-        "invalid JSON: must be an object with the object weight_map");
+        "invalid JSON: must be an object whose member weight_map is an object");
   SafetensorsIndex index;
   for (const auto& [name, file] : parsed["weight_map"].items()) {
-    check(file.is_string(), "invalid JSON: weight_map: \"", name, "\" must have the name of a file");
+    check(file.is_string(), "invalid JSON: weight_map: \"", name, "\" must be mapped to a file name");
     index.weight_map[name] = file;
   }
   if (!parsed.contains("metadata")) return index;

@@ -15,7 +15,7 @@ struct FileDType {
   uint64_t bits;
 };
 
-// All of the format's, in its order, by which files are sorted.
+// All dtypes of the format, in the order by which it sorts tensors.
 constexpr FileDType kFileDTypes[] = {
     {"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"U8", 8},          {"I8", 8},
     {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
@@ -34,22 +34,22 @@ std::string listed(const auto& shape) {
   return text + ']';
 }
 
-// The bytes that a tensor of this dtype and shape has.
+// The size of a tensor of this dtype and shape.
 uint64_t bytes_of(const SafetensorsHeader::Tensor& tensor) {
   const FileDType* dtype = find_dtype(tensor.dtype);
-  check(dtype != nullptr, "\"", tensor.name, "\": dtype \"", tensor.dtype, "\" is not known");
+  check(dtype != nullptr, "\"", tensor.name, "\": dtype \"", tensor.dtype, "\" is not a dtype of the format");
   uint64_t elements = 1, bits = 0;
   bool overflows = false;
   for (const uint64_t extent : tensor.shape) overflows |= __builtin_mul_overflow(elements, extent, &elements);
-  check(!overflows, "\"", tensor.name, "\": the shape ", listed(tensor.shape), " overflows in its product");
-  check(!__builtin_mul_overflow(elements, dtype->bits, &bits), "\"", tensor.name, "\": the shape ",
-        listed(tensor.shape), " of ", tensor.dtype, " overflows in its byte count");
+  check(!overflows, "\"", tensor.name, "\": the element count of shape ", listed(tensor.shape), " overflows");
+  check(!__builtin_mul_overflow(elements, dtype->bits, &bits), "\"", tensor.name,
+        "\": the byte count of shape ", listed(tensor.shape), " of ", tensor.dtype, " overflows");
   check(bits % 8 == 0, "\"", tensor.name, "\": ", elements, " elements of ", tensor.dtype,
-        " are no whole number of bytes");
+        " are not a whole number of bytes");
   return bits / 8;
 }
 
-// The tensors' bytes begin at `data` and are so many.
+// The tensors' bytes are `data_bytes` from offset `data` of the file.
 std::vector<SafetensorsEntry> entries_of(SafetensorsHeader& header, int64_t data, uint64_t data_bytes) {
   std::sort(header.tensors.begin(), header.tensors.end(),
             [](const auto& a, const auto& b) { return a.offsets < b.offsets; });
@@ -58,7 +58,7 @@ std::vector<SafetensorsEntry> entries_of(SafetensorsHeader& header, int64_t data
   for (const SafetensorsHeader::Tensor& tensor : header.tensors) {
     const auto [begin, end] = tensor.offsets;
     check(begin == at && end >= begin, "invalid offset: \"", tensor.name, "\" lies at ",
-          listed(tensor.offsets), ", must begin at ", at, " and not end before");
+          listed(tensor.offsets), ", must begin at ", at, " and not end before it begins");
     const uint64_t bytes = bytes_of(tensor);
     check(end - begin == bytes, "wrong size: \"", tensor.name, "\" has ", end - begin, " bytes, ",
           tensor.dtype, ' ', listed(tensor.shape), " needs ", bytes);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kWorthBeginning = int64_t{1} << 20;  // bytes
 
-// The format's own order of dtypes, backwards: 4 bytes before 2 before 1.
+// The order of dtypes in a file: widest first, in reverse of the format's own order.
 int rank_of(DType dtype) {
   switch (dtype) {
     case DType::f32:
@@ -55,7 +55,7 @@ SafetensorsLayout::SafetensorsLayout(std::vector<SafetensorsSpec> specs, const M
   int64_t at = 0;
   for (const size_t i : order) {
     const SafetensorsSpec& spec = specs_[i];
-    check(names.insert(spec.name).second, "safetensors: the name \"", spec.name, "\" is taken");
+    check(names.insert(spec.name).second, "safetensors: the name \"", spec.name, "\" appears twice");
     elements_[i] = element_count(spec);
     offsets_[i] = at;
     int64_t bytes = 0;
@@ -81,7 +81,7 @@ SafetensorsLayout::SafetensorsLayout(std::vector<SafetensorsSpec> specs, const M
 SafetensorsWriter::SafetensorsWriter(const std::string& path, const SafetensorsLayout& layout, bool create,
                                      BlockSums* sums)
     : path_(path), layout_(layout), sums_(sums) {
-  if (create) unlink(path.c_str());  // a link or a pipe of that name is not written through
+  if (create) unlink(path.c_str());  // never writes through a link or pipe of that name
   file_ = open(path.c_str(), O_WRONLY | O_CLOEXEC | (create ? O_CREAT | O_EXCL : 0), 0666);
   check(file_ >= 0, path, ": cannot write: ", std::strerror(errno));
   try {
@@ -94,15 +94,14 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, const SafetensorsL
 
 void SafetensorsWriter::create_file() {
   const bool sized = ftruncate(file_, layout_.file_bytes()) == 0;
-  check(sized, path_, ": cannot be ", layout_.file_bytes(), " bytes long: ", std::strerror(errno));
+  check(sized, path_, ": cannot set its size to ", layout_.file_bytes(), " bytes: ", std::strerror(errno));
   write_bytes(0, layout_.header().data(), static_cast<int64_t>(layout_.header().size()));
 }
 
 void SafetensorsWriter::check_size() const {
   struct stat status {};
   const int64_t bytes = fstat(file_, &status) == 0 ? status.st_size : -1;
-  check(bytes == layout_.file_bytes(), path_, ": has ", bytes, " bytes, was to be created with ",
-        layout_.file_bytes());
+  check(bytes == layout_.file_bytes(), path_, ": has ", bytes, " bytes, must have ", layout_.file_bytes());
 }
 
 SafetensorsWriter::~SafetensorsWriter() {
@@ -110,11 +109,12 @@ SafetensorsWriter::~SafetensorsWriter() {
 }
 
 void SafetensorsWriter::write(size_t index, int64_t first, const void* data, int64_t elements) {
-  check(index < layout_.specs().size(), path_, ": tensor ", index, " of ", layout_.specs().size());
+  check(index < layout_.specs().size(), path_, ": tensor ", index, " is outside of a layout of ",
+        layout_.specs().size());
   const SafetensorsSpec& spec = layout_.specs()[index];
   const int64_t all = layout_.elements(index);
   check(first >= 0 && elements >= 0 && first <= all && elements <= all - first, path_, ": \"", spec.name,
-        "\": ", elements, " elements from ", first, " of ", all);
+        "\": ", elements, " elements from ", first, " exceed its ", all);
   const int64_t size = size_of(spec.dtype);
   write_bytes(layout_.offset(index) + first * size, data, elements * size);
 }
@@ -126,7 +126,7 @@ void SafetensorsWriter::write_bytes(int64_t offset, const void* data, int64_t by
     const ssize_t written = pwrite(file_, at, static_cast<size_t>(bytes), offset);
     if (written < 0 && errno == EINTR) continue;
     check(written > 0, path_, ": cannot write: ", std::strerror(errno));
-    // The disk begins now, not when all is there to be synced. A hint: nothing is on disk before finish().
+    // Starts writeback now, so that fsync has less to wait for. A hint only: finish() makes the data durable.
     if (written >= kWorthBeginning) sync_file_range(file_, offset, written, SYNC_FILE_RANGE_WRITE);
     at += written;
     offset += written;

@@ -22,7 +22,7 @@ SafetensorsIndex read_index(const std::string& path) {
   }
 }
 
-// Nothing that leads out of the folder.
+// Whether it names a file in the folder itself.
 bool is_plain_name(const std::string& name) {
   return name.ends_with(kExtension) && name.find('/') == name.npos && name.find('\0') == name.npos;
 }
@@ -47,11 +47,11 @@ void TensorFolder::open_shards(const std::string& folder) {
   const SafetensorsIndex index = read_index(path_);
   std::set<std::string> names;
   for (const auto& [tensor, file] : index.weight_map) {
-    check(is_plain_name(file), path_, ": \"", tensor, "\" must lie in a ", kExtension,
+    check(is_plain_name(file), path_, ": \"", tensor, "\" must be in a ", kExtension,
           " file of this folder, not in \"", file, '"');
     names.insert(file);
   }
-  std::map<std::string, std::string> owners;  // of all tensors of all files
+  std::map<std::string, std::string> owners;  // tensor -> file
   uint64_t bytes = 0;
   for (const std::string& name : names) {
     const auto& file =
@@ -62,7 +62,7 @@ void TensorFolder::open_shards(const std::string& folder) {
       check(is_new, path_, ": \"", entry.name, "\" is in both ", other->second, " and ", name);
       const auto mapped = index.weight_map.find(entry.name);
       if (mapped == index.weight_map.end()) {
-        log_warning(file->path(), ": \"", entry.name, "\" is not in the index and is passed over");
+        log_warning(file->path(), ": \"", entry.name, "\" is not in the index: ignored");
       } else if (mapped->second == name) {
         entries_[entry.name] = &entry;
         bytes += static_cast<uint64_t>(entry.bytes.size);
@@ -72,7 +72,7 @@ void TensorFolder::open_shards(const std::string& folder) {
   for (const auto& [tensor, file] : index.weight_map)
     check(entries_.contains(tensor), path_, ": \"", tensor, "\" is not in ", file);
   check(!index.total_size || *index.total_size == bytes, path_, ": total_size is ",
-        index.total_size.value_or(0), ", the tensors have ", bytes, " bytes");
+        index.total_size.value_or(0), ", but the tensors have ", bytes, " bytes");
 }
 
 const SafetensorsEntry* TensorFolder::find(const std::string& name) const {

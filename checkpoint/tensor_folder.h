@@ -37,7 +37,6 @@ class TensorFolder {
  private:
   void open_single();
   void open_shards(const std::string& folder);
-  void add_file(const std::string& path);
 
   std::string path_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;

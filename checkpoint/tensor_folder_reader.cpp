@@ -6,7 +6,7 @@
 namespace flatshard {
 namespace {
 
-// Bytes that are read at once: a core's own cache still has them when they are summed.
+// Bytes per read: few enough to be still in the core's cache when they are summed.
 constexpr int64_t kPiece = int64_t{1} << 18;
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace flatshard {
 namespace fs = std::filesystem;
 namespace {
 
-// Each is open, on every process that writes, until all are done.
+// Every process that writes keeps all files open until it is done.
 constexpr size_t kMostFiles = 300;
 
 std::string shard_name(const std::string& stem, size_t number, size_t count) {
@@ -22,7 +22,7 @@ std::string shard_name(const std::string& stem, size_t number, size_t count) {
   return stem + text.data();
 }
 
-// Of a single tensor.
+// The size of one tensor.
 int64_t bytes_of(const SafetensorsSpec& spec) {
   return SafetensorsLayout({spec}).elements(0) * size_of(spec.dtype);
 }
@@ -54,14 +54,14 @@ TensorFolderLayout::TensorFolderLayout(const std::string& stem, std::vector<Safe
     in_last += bytes;
     total += static_cast<uint64_t>(bytes);
   }
-  check(cuts.size() <= kMostFiles, stem, ": the tensors would be ", cuts.size(), " files of ", most_bytes,
-        " bytes, must be at most ", kMostFiles, ": raise the size of a file");
+  check(cuts.size() <= kMostFiles, stem, ": splitting the tensors at ", most_bytes, " bytes makes ",
+        cuts.size(), " files, must be at most ", kMostFiles, ": raise the file size");
   SafetensorsIndex index{.total_size = total, .weight_map = {}};
   for (size_t f = 0; f < cuts.size(); ++f) {
     const std::string name = cuts.size() == 1 ? stem + ".safetensors" : shard_name(stem, f + 1, cuts.size());
     for (size_t i = 0; i < cuts[f].size(); ++i) {
       const bool is_new = places_.emplace(cuts[f][i].name, Place{f, i}).second;
-      check(is_new, "safetensors: the name \"", cuts[f][i].name, "\" is taken");
+      check(is_new, "safetensors: the name \"", cuts[f][i].name, "\" appears twice");
       index.weight_map[cuts[f][i].name] = name;
     }
     files_.push_back({.name = name, .layout = SafetensorsLayout(std::move(cuts[f]))});

@@ -91,8 +91,9 @@ TEST_CASE("values are read in another dtype rounded to nearest even, or refused 
   const std::vector<float> large{0, 65520};
   CHECK(test::error_of([&] {
           read_as(entry_of(large, "F32"), 0, 2, DType::f16, bytes);
-        }).starts_with("\"w\": element 1 is 65520, which is infinite in f16"));
-  CHECK(test::error_of([&] { read_as(entry, 3, 3, DType::f16, bytes); }) == "\"w\": 3 elements from 3 of 5");
+        }).starts_with("\"w\": element 1 is 65520, which overflows to infinity in f16"));
+  CHECK(test::error_of([&] { read_as(entry, 3, 3, DType::f16, bytes); }) ==
+        "\"w\": 3 elements from 3 exceed its 5");
   CHECK(test::error_of([&] { read_as(entry_of(large, "I32"), 0, 2, DType::f16, bytes); }) ==
         "\"w\" is I32, must be F32, BF16 or F16");
 }

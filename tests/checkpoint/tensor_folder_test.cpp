@@ -95,11 +95,10 @@ TEST_CASE("tensors are cut into files in their order, none above the size but of
           for (int i = 0; i < 301; ++i) specs.push_back({str(i), DType::f32, {5}});
           TensorFolderLayout("model", specs, 20);
         }) ==
-        "model: the tensors would be 301 files of 20 bytes, must be at most 300: raise the size of a "
-        "file");
+        "model: splitting the tensors at 20 bytes makes 301 files, must be at most 300: raise the file size");
   CHECK(test::error_of([] {
           TensorFolderLayout("model", {{"a", DType::u8, {9}}, {"a", DType::u8, {9}}}, 10);
-        }) == "safetensors: the name \"a\" is taken");
+        }) == "safetensors: the name \"a\" appears twice");
 }
 
 TEST_CASE("several files and their index are written as Hugging Face writes them and read back") {
@@ -176,7 +175,7 @@ TEST_CASE("an index that does not fit its files is refused, with what is wrong")
                                  "a.bin", "a.safetensors\\u0000.safetensors"}) {
     CAPTURE(name);
     CHECK(error_of_index(maps("\"a\":\"" + name + "\""))
-              .find("must lie in a .safetensors file of this folder") != std::string::npos);
+              .find("must be in a .safetensors file of this folder") != std::string::npos);
   }
   CHECK(error_of_index(maps("\"a\":\"no.safetensors\"")) ==
         str(kFolder, "/no.safetensors: cannot open: No such file or directory"));
@@ -184,7 +183,7 @@ TEST_CASE("an index that does not fit its files is refused, with what is wrong")
         "\"c\" is not in model-00002-of-00002.safetensors");
   CHECK(error_of_index(maps("\"a\":" + two + ",\"b\":" + one)) ==
         "\"a\" is not in model-00002-of-00002.safetensors");
-  CHECK(error_of_index(maps("\"a\":" + one + ",\"a\":" + two)) == "invalid JSON: \"a\" stands there twice");
+  CHECK(error_of_index(maps("\"a\":" + one + ",\"a\":" + two)) == "invalid JSON: \"a\" appears twice");
   fs::copy_file(str(kFolder, "/model-00001-of-00002.safetensors"), str(kFolder, "/copy.safetensors"));
   CHECK(error_of_index(maps("\"a\":" + one + ",\"b\":\"copy.safetensors\"")) ==
         "\"a\" is in both copy.safetensors and model-00001-of-00002.safetensors");
@@ -199,7 +198,7 @@ TEST_CASE("an index that is no index is refused, with what it must be") {
   };
   CHECK(error_of_index(with_size("16")) == "");
   CHECK(error_of_index(with_size("16.0")) == "");
-  CHECK(error_of_index(with_size("17")) == "total_size is 17, the tensors have 16 bytes");
+  CHECK(error_of_index(with_size("17")) == "total_size is 17, but the tensors have 16 bytes");
   for (const char* size : {"-16", "16.5", "\"16\"", "1e400", "18446744073709551616"}) {
     CAPTURE(size);
     CHECK(error_of_index(with_size(size)).starts_with("invalid JSON: "));
@@ -208,9 +207,9 @@ TEST_CASE("an index that is no index is refused, with what it must be") {
   CHECK(error_of_index("\xff") == "invalid JSON: not UTF-8 at byte 0");
   CHECK(error_of_index(good.substr(0, good.size() / 2)).starts_with("invalid JSON: "));
   for (const char* text : {"[]", "{}", "{\"weight_map\":[]}"})
-    CHECK(error_of_index(text) == "invalid JSON: must be an object with the object weight_map");
+    CHECK(error_of_index(text) == "invalid JSON: must be an object whose member weight_map is an object");
   CHECK(error_of_index("{\"weight_map\":{\"a\":1}}") ==
-        "invalid JSON: weight_map: \"a\" must have the name of a file");
+        "invalid JSON: weight_map: \"a\" must be mapped to a file name");
   CHECK(error_of_index("{\"weight_map\":{},\"metadata\":1}") == "invalid JSON: metadata must be an object");
   CHECK(error_of_index(std::string(100, '[')) == "invalid JSON: nested more than 32 levels deep");
   fs::remove_all(kFolder);

@@ -124,8 +124,8 @@ TEST_CASE("a size of files that is none, or makes too many, is refused before tr
                   "checkpoint.shard_size is \"" + size +
                       "\", must be a positive number of B, KB, MB, GB or TB, such as 5GB");
   check_stopped(workshop, "--checkpoint.shard_size='\"1B\"' --model.layers=40",
-                "checkpoint.shard_size: model: the tensors would be 363 files of 1 bytes, must be at most "
-                "300: raise the size of a file");
+                "checkpoint.shard_size: model: splitting the tensors at 1 bytes makes 363 files, must be at "
+                "most 300: raise the file size");
 }
 
 TEST_CASE("sizes beyond all bounds are refused at once, by --plan as well") {

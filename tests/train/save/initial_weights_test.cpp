@@ -160,7 +160,7 @@ TEST_CASE("with cpu_ram_efficient_loading only rank 0 needs the weights") {
   };
   const test::Finished with = run("true");
   CHECK_MESSAGE(hash_of(with) == hash, with.output);
-  CHECK(with.output.find("from      folder/model.safetensors, BF16, read by rank 0 for all\n") !=
+  CHECK(with.output.find("from      folder/model.safetensors, BF16, read by rank 0 for all ranks\n") !=
         std::string::npos);
   const test::Finished without = run("false");
   CHECK(without.exit_code == 1);

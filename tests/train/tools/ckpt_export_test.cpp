@@ -64,7 +64,7 @@ TEST_CASE("an export that cannot be made leaves nothing behind") {
   values[3] = 70000;
   write_model(model, read_file(model + "/config.json"), specs, values);
   check_refused({"export", model, out, "--dtype", "f16"},
-                "element 3 is 70000, which is infinite in f16: choose another dtype");
+                "element 3 is 70000, which overflows to infinity in f16: choose another dtype");
   CHECK(ckpt({"export", model, run + "/wide", "--dtype", "bf16"}).exit_code == 0);
   specs[0].dtype = DType::i32;
   write_model(model, read_file(model + "/config.json"), specs, values);
