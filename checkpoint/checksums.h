@@ -2,9 +2,9 @@
 // The file `checksums` of a folder: a line for each block of 4 MiB of each file in it,
 //   CRC-64/XZ in 16 hexadecimal digits, first byte, number of bytes, name of the file
 //   995dc9bbdf1939fa 0 4194304 model.safetensors
-// so that damage is found, and found where it is, and blocks can be checked side by side. A CRC and no
-// cryptographic hash: it is to find damage, not forgery, runs at the speed of disks, and, being linear, sums
-// a block that several processes write without anybody reading it back.
+// so that a check locates damage and blocks can be checked in parallel. A CRC rather than a cryptographic
+// hash: it detects damage, not forgery, keeps up with disks and, being linear, can sum a block that several
+// processes write without reading it back.
 
 #include <cstdint>
 #include <functional>
@@ -15,7 +15,8 @@
 
 namespace flatshard {
 
-// The sums of a file's blocks, from ranges in any order that do not overlap. Bytes never added are zero.
+// The CRCs of a file's blocks, computed from non-overlapping ranges in any order. Bytes never added count as
+// zero.
 class BlockSums {
  public:
   static constexpr int64_t kBlockBytes = int64_t{4} << 20;
@@ -23,19 +24,19 @@ class BlockSums {
   explicit BlockSums(int64_t file_bytes) : file_bytes_(file_bytes) {}
 
   void add(int64_t offset, const void* data, int64_t bytes);
-  // What other processes have added of the same file: bytes that packed() made.
+  // Adds the sums of another process for the same file, as packed() returns them.
   void merge(std::string_view packed);
   std::string packed() const;
 
   int64_t file_bytes() const { return file_bytes_; }
-  // Of all blocks in order; they are finished CRCs.
+  // The finished CRCs of all blocks, in order.
   std::vector<uint64_t> finished() const;
 
  private:
   int64_t end_of(int64_t block) const;
 
   int64_t file_bytes_;
-  std::map<int64_t, uint64_t> linear_;  // of the blocks that were touched
+  std::map<int64_t, uint64_t> linear_;  // by block; only those with added bytes
 };
 
 class Checksums {
@@ -55,15 +56,16 @@ class Checksums {
   std::string text() const;
   const std::map<std::string, File>& files() const { return files_; }
 
-  // The files of a folder are there, and as long as they were. An Error says which is not.
+  // Checks that every file exists and has its recorded length. An Error names the first that does not.
   void check_lengths(const std::string& folder) const;
-  // One of them, of which these sums were found, is as it was written. An Error names file and bytes.
+  // Compares the CRCs computed for a file with the recorded ones. An Error names the file and the damaged
+  // bytes.
   void compare(const std::string& folder, const std::string& name, const std::vector<uint64_t>& found) const;
-  // The same, read here.
+  // Reads a file and compares its length and CRCs.
   void verify(const std::string& folder, const std::string& name) const;
 
-  // All that is not as it was written: a line for each file that is missing or of another length, and for
-  // each damaged block. `seen` is told of the bytes that have been read since it was called last.
+  // Checks all files and returns a line for each missing file, wrong length and damaged block. Calls `seen`
+  // with the number of bytes read since its last call.
   std::vector<std::string> damages(const std::string& folder, const std::function<void(int64_t)>& seen) const;
   int64_t bytes() const;  // of all files
 

@@ -10,7 +10,7 @@
 namespace flatshard {
 namespace {
 
-// Polynomials over two elements, modulo that of ECMA-182, the lowest power in the highest bit.
+// Polynomials over GF(2), modulo the one of ECMA-182, with the lowest power in the highest bit.
 constexpr uint64_t kModulus = 0xc96c5795d7870f42, kOne = uint64_t{1} << 63, kX8 = kOne >> 8;
 
 constexpr uint64_t times_x(uint64_t a) { return (a >> 1) ^ (a & 1 ? kModulus : 0); }
@@ -22,7 +22,7 @@ constexpr uint64_t product(uint64_t a, uint64_t b) {
   return sum;
 }
 
-// kPowers[i]: x to the power of 8 times 2^i, over which 2^i zero bytes carry a sum.
+// kPowers[i] = x^(8 * 2^i), the factor that extends a sum over 2^i zero bytes.
 using Powers = std::array<uint64_t, 64>;
 constexpr Powers make_powers() {
   Powers powers{kX8};
@@ -31,7 +31,7 @@ constexpr Powers make_powers() {
 }
 constexpr Powers kPowers = make_powers();
 
-// kTables[k][byte]: what a byte adds that has k bytes behind it.
+// kTables[k][byte]: the sum of a byte followed by k zero bytes.
 using Tables = std::array<std::array<uint64_t, 256>, 8>;
 constexpr Tables make_tables() {
   Tables t{};
@@ -47,7 +47,7 @@ constexpr Tables make_tables() {
 }
 constexpr Tables kTables = make_tables();
 
-// A sum carried on over the first bytes, as many as go in whole rounds; the rest is what it did not take.
+// add_rounds() extends a sum over as many bytes as fill complete rounds, and removes them from `bytes`.
 #if defined(__PCLMUL__)
 constexpr uint64_t power_of_x(int exponent) {
   uint64_t power = kOne;
@@ -57,22 +57,22 @@ constexpr uint64_t power_of_x(int exponent) {
 template <int Exponent>
 constexpr uint64_t power_of = power_of_x(Exponent);
 
-// What carries a polynomial of 16 bytes on over Bits zero bits, in both halves of a product.
+// The factors that extend the halves of a 16-byte polynomial over Bits zero bits.
 template <int Bits>
 __m128i carrying() {
   return _mm_set_epi64x(static_cast<int64_t>(power_of<Bits - 1>), static_cast<int64_t>(power_of<Bits + 63>));
 }
 
-// 16 bytes as a polynomial, the first bits the highest powers, carried on over Bits zero bits: modulo the
-// CRC's polynomial, but for the length, which stays. A carry-less product of reflected words is one power of
-// x more than their product.
+// Extends a 16-byte polynomial, highest powers first, over Bits zero bits. The result is congruent modulo the
+// CRC's polynomial but still 16 bytes long. A carry-less product of reflected words has one power of x too
+// many, which the factors account for.
 template <int Bits>
 __m128i carried(__m128i a) {
   const __m128i powers = carrying<Bits>();
   return _mm_xor_si128(_mm_clmulepi64_si128(a, powers, 0x00), _mm_clmulepi64_si128(a, powers, 0x11));
 }
 
-// One behind the other in the text.
+// The sum of consecutive 16-byte words.
 uint64_t sum_of(const __m128i* lanes, size_t count) {
   __m128i all = lanes[0];
   for (size_t i = 1; i < count; ++i) all = _mm_xor_si128(carried<128>(all), lanes[i]);

@@ -1,12 +1,11 @@
 #pragma once
-// The JSON of tensors' files: the header of a safetensors file
+// The JSON of tensor files: the header of a safetensors file
 //   {"__metadata__":{"key":"value",...},"name":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},...}
 // and the index of several such files
 //   {"metadata":{"total_size":24},"weight_map":{"name":"model-00001-of-00002.safetensors",...}}
-// Reading checks only the form: UTF-8, no name twice, in a header no member that does not belong there,
-// at most 64 dimensions, numbers that are whole, not negative and below 2^64. It takes n log n time at most,
-// for these files may come from anybody. What they mean is for safetensors.h and
-// tensor_folder.h to check.
+// Parsing checks only the syntax: UTF-8, no duplicate names, no unknown members in a header, at most 64
+// dimensions, and whole numbers from 0 to 2^64 - 1. It takes at most O(n log n) time, because files are
+// untrusted. safetensors.h and tensor_folder.h check the meaning.
 
 #include <array>
 #include <cstdint>
@@ -18,33 +17,33 @@
 
 namespace flatshard {
 
-// For files whose meaning others know: an Error that begins with the path unless the text is JSON in UTF-8,
-// with no name twice in an object, at most 16,384 names in one and nothing nested needlessly deep, so that
-// every reader takes it for the same and none stumbles over it.
+// Checks JSON that other code interprets: valid UTF-8, no duplicate names, at most 16,384 members per object
+// and 32 levels of nesting, so that all readers agree on it and none is overloaded. An Error begins with the
+// path.
 void check_json(std::string_view text, const std::string& path);
 
 struct SafetensorsHeader {
   struct Tensor {
     std::string name, dtype;
     std::vector<uint64_t> shape;
-    std::array<uint64_t, 2> offsets{};  // begin and end in the data behind the header
+    std::array<uint64_t, 2> offsets{};  // begin and end in the data after the header
   };
   std::map<std::string, std::string> metadata;
   std::vector<Tensor> tensors;
 };
 
-// An Error that says what is wrong; whose header it is, the caller adds.
+// An Error does not name the file; the caller adds it.
 SafetensorsHeader parse_safetensors_header(std::string_view text);
 
-// Compact, metadata first where there is any, tensors in the order given.
+// Compact; metadata first, if any, then the tensors in the order given.
 std::string to_json(const SafetensorsHeader& header);
 
 struct SafetensorsIndex {
-  std::optional<uint64_t> total_size;             // bytes of all tensors, where the file says it
+  std::optional<uint64_t> total_size;             // bytes of all tensors, if the file has it
   std::map<std::string, std::string> weight_map;  // tensor -> file
 };
 
-// As above; what else the metadata hold is passed over.
+// As above. Other metadata is ignored.
 SafetensorsIndex parse_safetensors_index(std::string_view text);
 
 // With line breaks, as Hugging Face writes it.

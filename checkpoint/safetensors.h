@@ -1,14 +1,14 @@
 #pragma once
-// safetensors files: 8 bytes N (little-endian), N bytes of JSON that name every tensor, its dtype, shape and
-// place, then the tensors' bytes one behind the other to the end of the file (json.h has the header's form).
+// safetensors files: a length N of 8 bytes (little-endian), a JSON header of N bytes with the name, dtype,
+// shape and offsets of every tensor (json.h), then the tensors' bytes without gaps to the end of the file.
 //
-// The reader trusts nothing: a file that is cut off, too long, not UTF-8, not JSON, or whose tensors overlap,
-// leave holes or are not as long as their shape says is an Error that names file, tensor and bound. Of the
-// tensors nothing is read before it is asked for.
+// The reader trusts nothing. A file that is truncated, too long, not UTF-8 or not JSON, or whose tensors
+// overlap, leave gaps or do not have the size of their shape, is an Error that names file, tensor and bound.
+// Tensor data is read only on request.
 //
-// The writer's layout is a function of names, dtypes and shapes alone, so many processes can write one file:
-// each computes the same layout, one creates the file, and all write their ranges of it. Committing it, by
-// renaming, is the caller's.
+// The writer's layout depends only on names, dtypes and shapes, so many processes can write one file: each
+// computes the same layout, one creates the file, and all write their ranges. The caller commits the file by
+// renaming it.
 
 #include <cstdint>
 #include <map>
@@ -23,14 +23,14 @@
 
 namespace flatshard {
 
-// What a file calls a dtype: F32, BF16, F16, I32, U8.
+// The format's name of a dtype: F32, BF16, F16, I32, U8.
 std::string safetensors_name(DType dtype);
-// A shape in messages: [2, 3].
+// A shape as messages print it: [2, 3].
 std::string in_brackets(const std::vector<int64_t>& shape);
 
 struct SafetensorsEntry {
   std::string name;
-  std::string dtype;  // as the file spells it; any of the format's, also those that DType has not
+  std::string dtype;  // the format's name; may be one that DType lacks
   std::vector<int64_t> shape;
   FileRange bytes;
 };
@@ -40,10 +40,10 @@ struct SafetensorsContent {
   std::vector<SafetensorsEntry> entries;  // in the order of their bytes
 };
 
-// The length of the header, with the 8 bytes that tell it, of a file that begins with `start` and has so many
-// bytes; an Error where it can have none.
+// The size of the header, including its 8-byte length, of a file that begins with `start` and has
+// `file_bytes` bytes. An Error if the length is impossible.
 size_t safetensors_header_bytes(std::span<const std::byte> start, int64_t file_bytes);
-// What such a file holds; `start` has the whole header. An Error where it is not a file of this format.
+// Parses a header; `start` contains all of it. An Error if the file is invalid.
 SafetensorsContent parse_safetensors(std::span<const std::byte> start, int64_t file_bytes);
 
 class SafetensorsFile {
@@ -57,7 +57,7 @@ class SafetensorsFile {
   const std::string& path() const { return file_.path(); }
   const InputFile& input() const { return file_; }
   const std::vector<SafetensorsEntry>& entries() const { return content_.entries; }
-  const SafetensorsEntry* find(const std::string& name) const;  // null where there is none
+  const SafetensorsEntry* find(const std::string& name) const;  // null if there is none
   const std::map<std::string, std::string>& metadata() const { return content_.metadata; }
 
  private:
@@ -73,12 +73,12 @@ struct SafetensorsSpec {
   std::vector<int64_t> shape;
 };
 
-// Where each tensor of a file lies. Tensors are sorted by dtype, widest first, then by name, and the header
-// is padded to a multiple of 8 bytes: every tensor is aligned to its elements.
+// The offset of each tensor in a file. Tensors are sorted by dtype, widest first, then by name, and the
+// header is padded to a multiple of 8 bytes, so every tensor is aligned to its element size.
 class SafetensorsLayout {
  public:
   using Metadata = std::map<std::string, std::string>;
-  // The default metadata is what Hugging Face's readers ask for.
+  // Hugging Face's readers require the default metadata.
   explicit SafetensorsLayout(std::vector<SafetensorsSpec> specs,
                              const Metadata& metadata = {{"format", "pt"}});
 
@@ -86,7 +86,7 @@ class SafetensorsLayout {
   const std::vector<SafetensorsSpec>& specs() const { return specs_; }
   int64_t offset(size_t index) const { return offsets_[index]; }     // from the start of the file
   int64_t elements(size_t index) const { return elements_[index]; }  // of one tensor
-  const std::string& header() const { return header_; }  // the file's first bytes, with their length
+  const std::string& header() const { return header_; }              // with its 8-byte length
   int64_t file_bytes() const { return file_bytes_; }
 
  private:
@@ -96,12 +96,12 @@ class SafetensorsLayout {
   int64_t file_bytes_ = 0;
 };
 
-// One process's hand on a file that is being written. The layout must outlive it.
+// Writes one process's ranges of a file. The layout must outlive it.
 class SafetensorsWriter {
  public:
-  // With create it makes the file, in place of what has the name, at its full size, header written, tensors
-  // zero; others open that file, after the one that creates it is through. What this process writes is added
-  // to `sums`, where given.
+  // With `create` it creates the file at its full size, replacing any existing one, and writes the header;
+  // the tensors are zero. The other processes open the file once it exists. Everything this process writes is
+  // added to `sums`, if given.
   SafetensorsWriter(const std::string& path, const SafetensorsLayout& layout, bool create,
                     BlockSums* sums = nullptr);
   ~SafetensorsWriter();
@@ -110,7 +110,7 @@ class SafetensorsWriter {
 
   // Elements [first, first + elements) of a tensor in row-major order, of the tensor's dtype.
   void write(size_t index, int64_t first, const void* data, int64_t elements);
-  // All of what this process wrote is on disk when it returns.
+  // Syncs: everything this process wrote is on disk when it returns.
   void finish();
 
  private:

@@ -9,11 +9,11 @@
 namespace flatshard {
 
 struct TensorDifference {
-  bool comparable = false;  // the same shape, and both of floats
-  bool equal_bits = false;  // as same_bits() has it
+  bool comparable = false;  // the same shape, and both have float dtypes
+  bool equal_bits = false;  // as same_bits() says
   int64_t elements = 0;     // of the first
-  // Of comparable ones: elements whose values differ, NaN being equal to NaN; the largest |a - b|, infinite
-  // where one of the two is NaN; and the largest |a - b| / max(|a|, |b|).
+  // If comparable: the elements whose values differ (NaN equals NaN), the largest |a - b|, infinite if one
+  // of the two is NaN, and the largest |a - b| / max(|a|, |b|).
   int64_t different = 0;
   double largest = 0, largest_relative = 0;
 };
@@ -21,7 +21,7 @@ struct TensorDifference {
 // Whether dtype, shape and bytes are the same.
 bool same_bits(const SafetensorsEntry& a, const SafetensorsEntry& b);
 
-// `seen` is told how many elements have been compared since it was called last.
+// Calls `seen` with the number of elements compared since its last call.
 TensorDifference difference(const SafetensorsEntry& a, const SafetensorsEntry& b,
                             const std::function<void(int64_t)>& seen = {});
 

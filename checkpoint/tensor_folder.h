@@ -1,15 +1,16 @@
 #pragma once
-// The tensors of a folder under one stem, such as "model": STEM.safetensors alone, or as many files
+// The tensors of a folder under one stem, such as "model": one file STEM.safetensors, or several with an
+// index, as Hugging Face splits large models:
 //   STEM-00001-of-00003.safetensors ...
 //   STEM.safetensors.index.json   {"metadata":{"total_size":BYTES},"weight_map":{"tensor":"file", ...}}
-// with total_size the bytes of all tensors. That is how Hugging Face cuts large models.
+// where total_size is the bytes of all tensors.
 //
-// The reader trusts the index no more than the files: a name that is not that of a file in the folder, a file
-// that is missing, a tensor that its file has not or that two files have, or another sum of bytes is an Error
-// that names it. Where both forms are there, the single file counts.
+// The reader does not trust the index. A file name that leads out of the folder, a missing file, a tensor
+// missing from its file or present in two files, or a wrong total_size is an Error that names it. If both
+// forms exist, the single file is used.
 //
-// Which tensor lies in which file, and where, is a function of names, dtypes and shapes, so many processes
-// can write one set of files (safetensors.h).
+// The file and offset of a tensor depend only on names, dtypes and shapes, so many processes can write one
+// set of files (safetensors.h).
 
 #include <map>
 #include <memory>
@@ -27,11 +28,11 @@ class TensorFolder {
 
   // The single file, or the index.
   const std::string& path() const { return path_; }
-  // By the names of the tensors.
+  // By tensor name.
   const std::map<std::string, const SafetensorsEntry*>& entries() const { return entries_; }
-  const SafetensorsEntry* find(const std::string& name) const;  // null where there is none
+  const SafetensorsEntry* find(const std::string& name) const;  // null if there is none
   const std::vector<std::unique_ptr<SafetensorsFile>>& files() const { return files_; }
-  // All of the folder that belongs to it, without the folder's path, the index last.
+  // The names of all its files, without the folder; the index, or the single file, is last.
   const std::vector<std::string>& file_names() const { return file_names_; }
 
  private:
@@ -44,19 +45,18 @@ class TensorFolder {
   std::map<std::string, const SafetensorsEntry*> entries_;
 };
 
-// One process's hand on such files while they are read. It sums what it reads block by block, while that is
-// in the processor's cache: all bytes of a file once, whichever process reads which, make the file's
-// checksums. The folder must outlive it.
+// Reads one process's ranges of such files, and sums the bytes while they are in cache. If the processes
+// together read every byte of a file once, their merged sums are its checksums. The folder must outlive it.
 class TensorFolderReader {
  public:
   explicit TensorFolderReader(const TensorFolder& folder);
 
   const TensorFolder& folder() const { return folder_; }
   FileRange range(const std::string& tensor, int64_t first, int64_t count) const;
-  // Bytes [first, first + count) of a tensor, which are the next of the stream. They are added to the sums if
-  // this process is the one that sums them.
+  // Reads bytes [first, first + count) of a tensor, which must be next in the stream. With `sum` adds them to
+  // the sums.
   void read(ReadStream& stream, const std::string& tensor, int64_t first, int64_t count, void* to, bool sum);
-  // Adds what belongs to none of the folder's tensors: headers, and tensors that the index passes over.
+  // Reads and adds all bytes outside of the folder's tensors: headers, and tensors that are not in the index.
   void sum_rest();
   BlockSums& sums(const SafetensorsFile& file) { return sums_.at(&file.input()); }
 
@@ -65,11 +65,11 @@ class TensorFolderReader {
   std::map<const InputFile*, BlockSums> sums_;
 };
 
-// Whether a set of files of this stem may have one of this name.
+// Whether this is a possible file name of a set with this stem.
 bool is_tensor_file(const std::string& name, const std::string& stem);
 
-// How tensors are cut into files: in the order given, a new file where the next tensor would make the last
-// one hold more than `most_bytes` of tensors. One that is larger has a file to itself.
+// Splits tensors into files in the order given. A new file begins when the next tensor would bring the
+// current one above `most_bytes` of tensor data. A larger tensor has a file of its own.
 class TensorFolderLayout {
  public:
   struct File {
@@ -86,7 +86,7 @@ class TensorFolderLayout {
   const std::vector<File>& files() const { return files_; }
   Place place(const std::string& tensor) const { return places_.at(tensor); }
   int64_t file_bytes() const;  // of all files
-  // The index, where there are several files; its name and text are empty where there is one.
+  // The index; name and text are empty if there is only one file.
   const std::string& index_name() const { return index_name_; }
   const std::string& index_text() const { return index_text_; }
 
@@ -97,18 +97,17 @@ class TensorFolderLayout {
   std::string index_name_, index_text_;
 };
 
-// One process's hand on such files while they are written; the index is for the caller to write. The layout
-// must outlive it.
+// Writes one process's ranges of such files. The caller writes the index. The layout must outlive it.
 class TensorFolderWriter {
  public:
-  enum class Names { final, unfinished };  // unfinished: as durable.h has it
+  enum class Names { final, unfinished };  // unfinished: unfinished_name() of durable.h
 
-  // As SafetensorsWriter; `sums` are of the layout's files in order.
+  // As SafetensorsWriter; `sums` follow the order of the layout's files.
   TensorFolderWriter(const std::string& folder, const TensorFolderLayout& layout, bool create,
                      std::vector<BlockSums>* sums = nullptr, Names names = Names::final);
 
   void write(const std::string& tensor, int64_t first, const void* data, int64_t elements);
-  // All of what this process wrote is on disk when it returns.
+  // Syncs: everything this process wrote is on disk when it returns.
   void finish();
 
  private:
@@ -116,8 +115,8 @@ class TensorFolderWriter {
   std::vector<std::unique_ptr<SafetensorsWriter>> writers_;
 };
 
-// When all processes are through with files of unfinished names: gives them their own, and the folder their
-// index; then removes what an earlier set of files of this stem has left there.
+// Call when all processes have finished files with unfinished names. Renames the files, writes the index, and
+// removes the files of an earlier set with this stem.
 void finish_tensor_files(const std::string& folder, const std::string& stem,
                          const TensorFolderLayout& layout);
 
