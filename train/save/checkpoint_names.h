@@ -1,6 +1,6 @@
 #pragma once
-// The checkpoints of a run as a person finds them in its folder: step-20, step-40 ..., and the file `latest`,
-// a line with the name of the newest.
+// Names and files of checkpoints in a run folder: step-20, step-40 ..., and the file `latest`, one line with
+// the name of the newest.
 
 #include <cstdint>
 #include <filesystem>
@@ -16,26 +16,25 @@ namespace flatshard {
 inline constexpr const char *kLatestName = "latest", *kConfigName = "config.json";
 
 std::string name_of_step(int64_t step);
-// The N of step-N.
+// The N of step-N; nothing for other names.
 std::optional<int64_t> step_of(const std::string& name);
-// Of all checkpoints in a folder, ascending.
+// The steps of all checkpoints in a folder, ascending.
 std::vector<int64_t> steps_in(const std::filesystem::path& folder);
 
-// That of a run's folder.
+// The latest checkpoint of a run folder.
 std::filesystem::path latest_in(const std::filesystem::path& run);
-// Whether its folder says that it is the latest.
+// Whether the file `latest` beside it names it.
 bool is_latest(const std::filesystem::path& checkpoint);
-// The path of a checkpoint, or the latest of a run's folder. What ends in "/" is the same without it.
+// Resolves the path of a checkpoint, or of a run folder, which means its latest. A trailing "/" is ignored.
 std::filesystem::path find_checkpoint(const std::string& path);
 
-// Whether a run wrote this folder as a checkpoint, whole or in part: it is a folder, not a link, and holds
-// nothing but the files of a checkpoint.
+// Whether this is a complete or partial checkpoint: a folder, not a link, that contains only files of a
+// checkpoint.
 bool is_of_checkpoint(const std::filesystem::path& folder);
-// Removes such a folder if it is there. An Error when something else has the path.
+// Removes such a folder if it exists. An Error if the path is something else.
 void remove_checkpoint(const std::filesystem::path& folder);
 
-// An Error unless there are sums of every file that a checkpoint consists of; otherwise the names of those
-// with tensors.
+// An Error unless `sums` covers every file of the checkpoint. Returns the names of the files with tensors.
 std::set<std::string> check_complete(const std::filesystem::path& checkpoint, const Checksums& sums);
 
 }  // namespace flatshard

@@ -1,6 +1,6 @@
 #pragma once
-// The checkpoints of a run as its loop writes them: between which steps parts of the work are done, what is
-// said of each, and what becomes of an Error (checkpoint.on_error).
+// Writes checkpoints from the training loop: advances a save between steps, reports it, and handles its
+// Errors as checkpoint.on_error says.
 
 #include <functional>
 
@@ -15,20 +15,19 @@ class CheckpointWriter {
   CheckpointWriter(const RunSetup& setup, Checkpoints& checkpoints, Machinery& machinery, World& world,
                    Progress& progress);
 
-  // What there is to do between two steps.
+  // The work between two steps.
   struct Work {
-    std::function<TrainState()> begin{};  // a checkpoint of this state, where there is one
-    bool last = false;                    // no step follows
-    bool threads_idle = false;            // no rank's thread was busy in the last step
+    std::function<TrainState()> begin{};  // if set, begin a checkpoint of this state
+    bool last = false;                    // no step follows: finish what is in flight
+    bool threads_idle = false;            // no rank's save thread was busy in the last step
   };
-  // Called by all ranks after each step, whose line tells of what was saved.
+  // Call on all ranks after each step; `m` gets the metrics of a finished save.
   void between_steps(StepMetrics& m, const Work& work);
-  // Whether this rank's thread is at work.
+  // Whether this rank's save thread is running.
   bool busy() const { return saver_.busy(); }
 
-  // Of a run that fails: what was in flight is finished, where the other ranks fail as well; of one that
-  // waits for this rank in a collective nothing can be had, and the checkpoint is lost. An Error is a
-  // warning.
+  // For a run that fails: finishes the save in flight if all ranks fail. A rank that waits in a collective
+  // cannot take part, and the checkpoint is lost. An Error becomes a warning.
   void finish_failing();
 
  private:

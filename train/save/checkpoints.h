@@ -1,18 +1,17 @@
 #pragma once
 // The checkpoints of a run, in its folder:
-//   step-20/   model.safetensors, exp_avg.safetensors, exp_avg_sq.safetensors (shard_files.h), each cut into
-//              several files with an index where it is large; config.json, the companions that the model
-//              began with (companions.h), train_state.json (train_state.h), checksums of all these
+//   step-20/   model.safetensors, exp_avg.safetensors, exp_avg_sq.safetensors (shard_files.h), each split
+//              with an index if it is large; config.json, the tokenizer files of the initial model
+//              (companions.h), train_state.json (train_state.h), checksums of all these
 //              (checkpoint/checksums.h)
 //   latest     one line: the name of the newest
-// They do not know how many ranks there were, nor what was sharded: any number of ranks, of any strategy,
-// goes on from them.
+// They do not depend on the number of ranks or the sharding: any number of ranks under any strategy resumes
+// from them.
 //
-// A checkpoint is there or not. All ranks write their ranges into step-20.tmp and sync them (saver.h); once
-// every rank is through, rank 0 adds the checksums, syncs, gives the folder its name and then moves `latest`,
-// which it has written before.
-// Whatever ends the run in between leaves a step-20.tmp, which the next start reports and removes. It refuses
-// to start when there are files of others in it.
+// A checkpoint appears atomically. All ranks write their ranges into step-20.tmp and sync them (saver.h).
+// Once every rank has finished, rank 0 adds the checksums, syncs, renames the folder, and then renames
+// `latest`, which it wrote beforehand. An interruption leaves a step-20.tmp, which the next start reports and
+// removes; it refuses to start if the folder contains foreign files.
 
 #include <filesystem>
 #include <functional>
@@ -30,34 +29,35 @@ namespace flatshard {
 
 class Checkpoints {
  public:
-  // Of `keep` checkpoints the oldest go first, but never the best nor the newest; 0 keeps all.
+  // checkpoint.keep bounds the number of checkpoints: the oldest are removed first, but never the best or the
+  // newest; 0 keeps all.
   Checkpoints(const RunSetup& setup, World& world);
 
-  // Called by all ranks; succeeds, or throws the same Error, on all of them. The run holds its folder
-  // (run_folder.h). Removes what an interrupted save has left there, and finds the checkpoint that `resume`
-  // asks for and verifies all of it but the tensors: "latest" of this folder, or the path of a checkpoint or
-  // of a run. Nothing where resume is "": then the folder must have no checkpoints, lest two runs mix.
+  // Call on all ranks, with the run folder held (run_folder.h); succeeds, or throws the same Error, on all.
+  // Removes the remains of an interrupted save. `resume` is "latest" (of this folder), or the path of a
+  // checkpoint or run: finds that checkpoint and verifies all of it except the tensors. If `resume` is "",
+  // returns nothing, and the folder must have no checkpoints, because two runs would mix.
   std::optional<TrainState> begin(const std::string& resume);
-  // The files that each checkpoint of this model will have; the documents must outlive this. Before load()
-  // and commit().
+  // Lays out the files of this model's checkpoints. The documents must outlive this. Call before load() and
+  // commit().
   void plan(const Model& model, const ModelDocuments& documents);
-  // The tensors' files, in the order of kShardFiles.
+  // The tensor files, in the order of kShardFiles.
   const std::vector<TensorFolderLayout>& layouts() const { return layouts_; }
-  // As begin(). The tensors of the checkpoint that it found, after their names and shapes have been checked;
-  // they are summed as they are read, and nothing is done with them if a sum is wrong.
+  // Call on all ranks. Checks names and shapes of the tensors in the checkpoint that begin() found, reads
+  // them, and verifies their checksums before they are used.
   void load(Engine& engine);
 
-  // Where a checkpoint is written before it is one.
+  // The temporary folder of a checkpoint.
   std::filesystem::path unfinished(int64_t step) const;
-  // On rank 0, when all ranks have written and synced their ranges there: makes it the newest checkpoint.
+  // Call on rank 0 after all ranks have written and synced their ranges: makes this the newest checkpoint.
   void commit(const TrainState& state, Checksums sums) const;
-  // On all ranks: this one is the newest from now on.
+  // Call on all ranks after commit(): records this checkpoint as the newest.
   void have(const TrainState& state);
 
-  // The checkpoint that the run goes on from; empty where it begins anew.
+  // The checkpoint that the run resumes from; empty for a fresh run.
   const std::filesystem::path& source() const { return source_; }
-  int64_t last_step() const { return last_step_; }  // of the newest in this folder; -1 where there is none
-  // Of the checkpoints so far and this one.
+  int64_t last_step() const { return last_step_; }  // of the newest in this folder; -1 if there is none
+  // The best of the checkpoints so far and this one.
   std::optional<TrainState::Evaluated> best_with(const TrainState& next) const;
 
  private:
@@ -73,7 +73,7 @@ class Checkpoints {
   std::filesystem::path folder_, source_;
   int64_t keep_, shard_bytes_;
   World& world_;
-  std::vector<TensorFolderLayout> layouts_;  // as kShardFiles
+  std::vector<TensorFolderLayout> layouts_;  // in the order of kShardFiles
   const ModelDocuments* documents_ = nullptr;
   Checksums sums_;    // of the files of source_
   bool own_ = false;  // whether source_ lies in folder_

@@ -1,6 +1,6 @@
 #pragma once
-// Keeps a folder to one process at a time. The system releases the lock when the process ends, however it
-// ends. The lock is advisory: it keeps out only processes that take it.
+// An advisory lock that gives a folder to one process at a time. The system releases it when the process
+// ends, however it ends.
 
 #include <string>
 
@@ -13,9 +13,9 @@ class FolderLock {
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
-  // Locks the folder at the path; false when there is none, or when the process that held it has removed it.
-  // An Error when another process holds it for longer than a process takes that is about to end. On a file
-  // system without locks every process succeeds.
+  // Locks the folder; false if it does not exist, or if the previous holder removed it. Waits for up to
+  // `patience_seconds`, in case the holder is about to end, then throws an Error. On a file system without
+  // locks every process succeeds.
   bool take(double patience_seconds = 5);
 
  private:

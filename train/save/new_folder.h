@@ -1,6 +1,6 @@
 #pragma once
-// A folder that is there whole or not at all: its files are written into a temporary folder
-// (runtime/temporary.h), which gets its name when all of them are on disk.
+// A folder that appears complete or not at all: its files are written into a temporary folder
+// (runtime/temporary.h), which is renamed once all of them are on disk.
 
 #include <string>
 #include <string_view>
@@ -11,12 +11,12 @@ namespace flatshard {
 
 class NewFolder {
  public:
-  // An Error where something has the name already.
+  // An Error if the path already exists.
   explicit NewFolder(const std::string& path);
 
   const std::string& unfinished() const { return temporary_.path(); }
   void write(const std::string& name, std::string_view text) const;
-  // Files that the caller has written himself must be on disk by now.
+  // Files that the caller wrote by other means must be on disk by now.
   void finish();
 
  private:

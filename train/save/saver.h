@@ -1,14 +1,14 @@
 #pragma once
-// Writes checkpoints while training goes on. A save begins between two steps, which pays for a copy of the
-// shards alone (staging.h); from it a thread of every rank writes this rank's ranges, sums and syncs them.
-// That thread says nothing to other ranks: each step's losses carry whether it is still busy, and at the
-// first step where no rank's is, the ranks exchange errors and sums, and rank 0's thread commits. One step
-// later, or more, all know that the checkpoint is there.
+// Writes checkpoints while training continues. A save begins between two steps and pauses training only to
+// copy the shards (staging.h). From the copy, one thread per rank writes, checksums and syncs the rank's
+// ranges. That thread does not communicate: each step's losses carry a flag whether it is busy. After the
+// first step in which no rank's thread is busy, the ranks exchange errors and checksums, and rank 0's thread
+// commits. A later exchange tells all ranks that the checkpoint is complete.
 //
 //   step      |  N  |copy|  N+1  |  N+2  |exchange|  N+3  |exchange|  N+4
 //   thread               | write and sync  |      | commit |
 //
-// Where there is no copy the same work is done by the step itself, when it waits for it.
+// Without a copy the training thread does the same work in finish().
 
 #include <functional>
 #include <future>
@@ -20,11 +20,11 @@
 
 namespace flatshard {
 
-// begin(), advance() and finish() are called by all ranks, and succeed, or throw the same Error, on all of
-// them. After an Error nothing is in flight, and the checkpoints are those from before.
+// Call begin(), advance() and finish() on all ranks; they succeed, or throw the same Error, on all of them.
+// After an Error no save is in flight, and the earlier checkpoints are unchanged.
 class Saver {
  public:
-  // Without staging begin() is to be followed by finish().
+  // Without staging, call finish() after each begin().
   Saver(Checkpoints& checkpoints, Engine& engine, Staging* staging, World& world);
   ~Saver();
   Saver(const Saver&) = delete;
@@ -34,18 +34,18 @@ class Saver {
     int64_t step;
     int64_t bytes;   // of all ranks
     double seconds;  // of writing, on the slowest rank, and of committing
-    double paid;     // seconds for which training stood still; of them
-    double copying;  // those before it could go on
+    double paid;     // seconds for which training paused
+    double copying;  // of those, the seconds in begin()
   };
 
-  // Between steps, when nothing is in flight. Nothing is done where this step's checkpoint is there already.
+  // Call between steps, with no save in flight. Does nothing if this step's checkpoint already exists.
   void begin(TrainState state);
   bool in_flight() const { return save_ != nullptr; }
-  // Whether this rank's thread is at work. When no rank's is, advance() blocks nobody.
+  // Whether this rank's thread is running. If no rank's is, advance() does not block.
   bool busy() const;
-  // The next part of what is in flight; with the last one the checkpoint is there.
+  // Runs the next part of the save in flight; returns a value once the checkpoint is complete.
   std::optional<Saved> advance();
-  // Until nothing is in flight.
+  // Calls advance() until no save is in flight.
   std::optional<Saved> finish();
 
  private:
@@ -64,7 +64,8 @@ class Saver {
   Staging* staging_;
   World& world_;
   std::unique_ptr<Save> save_;
-  std::future<double> work_;  // its seconds; the last member, for its end is waited for before the rest goes
+  std::future<double>
+      work_;  // its seconds; the last member, so that its destructor waits before the others run
 };
 
 }  // namespace flatshard

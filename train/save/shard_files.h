@@ -1,11 +1,11 @@
 #pragma once
-// A run's sharded tensors as files that know nothing of ranks. A checkpoint has three sets of files
-// (checkpoint/tensor_folder.h), each with the tensors of the model under their Hugging Face names, in fp32:
-//   model        masters; of frozen parameters their values
+// A run's sharded tensors as files that do not depend on the ranks. A checkpoint has three sets of files
+// (checkpoint/tensor_folder.h), each with the model's tensors under their Hugging Face names, in fp32:
+//   model        masters of the trained parameters, values of the frozen ones
 //   exp_avg      first moments of the trained parameters
 //   exp_avg_sq   second moments
-// What a rank owns of a tensor is one range of it; every rank writes and reads its own ranges, with no more
-// memory than one block.
+// A rank's shard of a tensor is one range of it. Every rank writes and reads its own ranges, with memory for
+// one block.
 
 #include <array>
 #include <string>
@@ -19,31 +19,32 @@ namespace flatshard {
 
 struct ShardFiles {
   const char* stem;
-  Tensor Owned::*of;  // what is in it
+  Tensor Owned::*of;  // the tensor to store
 };
 
 inline constexpr std::array<ShardFiles, 3> kShardFiles{
     {{kWeightsStem, &Owned::p}, {"exp_avg", &Owned::m}, {"exp_avg_sq", &Owned::v}}};
 
-// Cut into files of `most_bytes`.
+// The layout of one set, split at `most_bytes`.
 TensorFolderLayout layout_of(const ShardFiles& files, const Model& model, int64_t most_bytes);
 
-// These ranges; the writer's layout is layout_of's. The stream serves where they are on a GPU.
+// Writes these ranges; the writer must use the layout of layout_of(). The stream copies them if they are on a
+// GPU.
 void write_shards(TensorFolderWriter& writer, const ShardFiles& files, const std::vector<Owned>& owned,
                   Stream& stream);
 
-// An Error unless a source has exactly the tensors of the layout, however they are cut into files; it names
-// the first that is missing, of another shape or dtype, or unexpected.
+// An Error unless the source has exactly the tensors of the layout, however they are split into files. It
+// names the first that is missing, has a wrong shape or dtype, or is unexpected.
 void check_tensors(const TensorFolder& source, const TensorFolderLayout& layout);
 
-// This rank's ranges of a unit's tensors, from a source that check_tensors has passed; `sum` says whether
-// they are this rank's to sum. They have been added to what is read in the same order.
+// Read this rank's ranges of a unit's tensors from a source that check_tensors() accepted. First queue the
+// ranges of all units with add_shards(), then read them in the same order. `sum`: this rank checksums them.
 void add_shards(const TensorFolderReader& source, const ShardFiles& files, const ShardedUnit& unit,
                 ReadStream& bytes);
 void read_shards(TensorFolderReader& source, const ShardFiles& files, const ShardedUnit& unit, bool sum,
                  ReadStream& bytes, Stream& stream);
 
-// Called by all ranks, which have written or read parts of these files: rank 0 gets the sums of all of them.
+// Call on all ranks after they have written or read their parts of these files: rank 0 gets the merged sums.
 void collect_sums(World& world, const std::vector<BlockSums*>& files);
 
 }  // namespace flatshard

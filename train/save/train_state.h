@@ -1,6 +1,6 @@
 #pragma once
-// What a run is besides its tensors, and train_state.json, where a checkpoint keeps it. Everything that a
-// step sees is a function of position, so a few numbers say where a run stands.
+// The state of a run besides its tensors, stored in a checkpoint as train_state.json. A step's inputs are a
+// function of its position, so a few numbers describe the progress of a run.
 
 #include <cstdint>
 #include <map>
@@ -22,34 +22,34 @@ struct TrainState {
   };
 
   int64_t step = 0;       // completed optimizer steps
-  int64_t data_step = 0;  // global batches seen: the next one's number
+  int64_t data_step = 0;  // global batches seen; also the index of the next one
   int64_t tokens = 0;     // target tokens trained on
   int64_t skipped_in_a_row = 0;
   double loss_scale = 1;
   int64_t good_steps = 0;                       // since the loss scale last changed
-  std::optional<double> eval_loss{};            // of these weights
+  std::optional<double> eval_loss{};            // of the weights in this checkpoint
   std::optional<Evaluated> best{};              // the lowest of all checkpoints so far, this one included
-  int64_t lane_sequences = 0;                   // what the bits depend on
+  int64_t lane_sequences = 0;                   // results depend on it
   int64_t data_tokens = 0, data_documents = 0;  // of data.train
   // Of data.train and data.eval (runtime/fingerprint.h); older checkpoints have none.
   std::optional<std::string> data_fingerprint{}, eval_fingerprint{};
-  int64_t ranks = 0;                            // that wrote it; any number can go on
+  int64_t ranks = 0;                            // that wrote it; any number can resume
   std::map<std::string, std::string> config{};  // every key as TOML
   std::vector<StepMetrics> log_history{};       // up to this step, as add_line() of log_history.h keeps them
 };
 
 std::string to_json(const TrainState& state);
-// An Error that names the file and the member where one is missing, of another type or not known.
+// An Error names the file and the member that is missing, unknown or of a wrong type.
 TrainState read_train_state(const std::string& path);
-// The same of its text; errors begin with the path.
+// Parses the text; errors begin with the path.
 TrainState parse_train_state(std::string_view text, const std::string& path);
 
-// Members and keys of the config whose values are not the same: "step: 20, 40", a line for each. Not the
-// history: it holds what a machine did in what time, and is never the same twice.
+// Members and config keys whose values differ, one line each: "step: 20, 40". Ignores the history, whose
+// timings always differ.
 std::vector<std::string> differences(const TrainState& a, const TrainState& b);
 
-// What a run that goes on from this state does otherwise, a line for each: keys and data that may change. An
-// Error where something differs that must not, such as the model: it names the key and both values.
+// Differences of a run that resumes from `saved`, one line each: keys and data that may change. An Error if
+// something differs that must not, such as the model; it names the key and both values.
 std::vector<std::string> check_continues(const TrainState& saved, const TrainState& now);
 
 }  // namespace flatshard
