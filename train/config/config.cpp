@@ -37,7 +37,7 @@ struct Printer {
   }
 };
 
-// What a plan keeps for each sequence of a step must fit into any memory; a batch's tokens have 32 bits.
+// Bounded because a plan stores an entry per sequence of a step, and a batch indexes tokens with 32 bits.
 constexpr double kMostSequences = 1 << 18, kMostTokens = INT32_MAX, kMostThreads = 1024;
 
 std::string section_of(const std::string& key) { return key.substr(0, key.rfind('.')); }

@@ -1,7 +1,7 @@
 #pragma once
-// The configuration of a run: plain nested structs, and one list of fields that parses, prints, documents and
-// rejects. Values come from defaults, then the TOML file, then the command line (--section.key=value); an
-// unknown key is an error that names the nearest known one.
+// The configuration of a run: plain nested structs, and one list of fields for parsing, printing, help and
+// checks. Values come from defaults, then the TOML file, then the command line (--section.key=value). An
+// unknown key is an Error that names the nearest known one.
 
 #include <array>
 #include <cstdint>
@@ -24,23 +24,23 @@ struct RunConfig {
   std::string device = "auto";
   bool trace = false;
   int64_t hash_every = 0;
-  int64_t threads = 0;  // 0: the processors of this rank
+  int64_t threads = 0;  // 0: this rank's share of the processors
   bool cuda_graphs = false;
-  std::string resume;  // "latest" or a path; empty: begin anew
+  std::string resume;  // "latest" or a path; empty: start fresh
 };
 
 struct DataConfig {
   std::string train, eval;
   int64_t seq_len = 0;
-  int64_t vocab = 0;  // 0: about as many as the model's
+  int64_t vocab = 0;  // 0: at least three quarters of the model's
   std::string packing = "concat";
   bool shuffle = true;
 };
 
-// Bounds of what is computed in fp32: its least normal and its largest finite value.
+// Bounds of values computed in fp32: the smallest normal and the largest finite one.
 inline constexpr double kLeastFloat = std::numeric_limits<float>::min(),
                         kMostFloat = std::numeric_limits<float>::max();
-inline constexpr double kMostSteps = 1e12;  // of a run: longer than anybody waits, and exact as a double
+inline constexpr double kMostSteps = 1e12;  // of a run; exact as a double
 
 struct TrainConfig {
   int64_t steps = 0;
@@ -111,7 +111,7 @@ struct Config {
   RunConfig run;
   ModelConfig model;
   std::vector<std::string> trainable{"*"};
-  std::string init_from;  // empty: random first values
+  std::string init_from;  // empty: random initial values
   int64_t pad_to_multiple_of = 1;
   DataConfig data;
   TrainConfig train;
@@ -123,7 +123,7 @@ struct Config {
   CheckpointConfig checkpoint;
 };
 
-// One key: where its value lies, what it means, and what it may be.
+// One key: its value, help text, and permitted values.
 struct Field {
   using Slot =
       std::variant<std::string*, int64_t*, double*, bool*, std::vector<std::string>*, std::array<double, 2>*,
@@ -133,7 +133,7 @@ struct Field {
   std::string help;
   std::vector<std::string> choices{};
   double least = -1e300, most = 1e300;
-  bool or_number = false;  // a string that a file may hold as a number
+  bool or_number = false;  // a string that may also be written as a number
 };
 
 std::vector<Field> fields(Config& c);
@@ -146,20 +146,20 @@ struct LoadedConfig {
 // Reads the file and the overrides ("optimizer.lr=3e-3", in TOML's spelling; a bare word is a string).
 LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides);
 
-// The whole config as TOML, which load_config reads back to the same values; with origins as comments when
-// asked.
+// The whole config as TOML, which load_config reads back to the same values; with origins as comments if
+// `origin` is given.
 std::string to_toml(Config& config, const std::map<std::string, std::string>* origin = nullptr);
 
-// An Error that begins with `where` unless every value is one that load_config would take.
+// An Error that begins with `where` unless load_config would accept every value.
 void check_values(Config& config, const std::string& where);
 
-// Every key that has a value, and the value as TOML.
+// Every key that has a value, with the value as TOML.
 std::map<std::string, std::string> config_values(Config& config);
 
-// A text as a TOML string on one line.
+// Quotes text as a one-line TOML string.
 std::string quoted(const std::string& text);
 
-// What --help says of every key: name, default, meaning, choices.
+// The help text: name, meaning, choices and default of every key.
 std::string fields_help();
 
 }  // namespace flatshard

@@ -1,5 +1,5 @@
 #pragma once
-// Which device a program runs on: "cpu", "cuda", or "auto", which is a GPU where there is one.
+// The device a program runs on: "cpu", "cuda", or "auto", a GPU if there is one.
 
 #include <string>
 
@@ -7,12 +7,12 @@
 
 namespace flatshard {
 
-// For the rank `local_rank` of its host; ranks take GPUs in turn. `option` is what the person calls the
-// choice. An Error where "cuda" cannot be.
+// The device of rank `local_rank` on its host; GPUs are assigned round-robin. `option` is the option's name
+// for errors. An Error if "cuda" is not available.
 Device choose_device(const std::string& option, const std::string& choice, int local_rank = 0);
-// The same for a plan, which takes no GPU: where there is none "cuda" is the one that the rank would have.
+// The same for a plan, which needs no GPU: without any, "cuda" is the GPU that the rank would use.
 Device planned_device(const std::string& option, const std::string& choice, int local_rank = 0);
-// Why "auto" is the CPU, to be told where the build has CUDA; else "".
+// Why "auto" chose the CPU, for a message in builds with CUDA; otherwise "".
 std::string why_on_cpu(const std::string& choice);
 
 }  // namespace flatshard

@@ -1,6 +1,6 @@
 #pragma once
 // The learning rate as a function of the number of completed steps. Evaluated in double in a fixed order of
-// operations: published training logs are reproduced to the last bit.
+// operations, which reproduces published training logs to the last bit.
 //   warm-up over w steps:  lr s / w                     (warmup_start = one: lr throughout)
 //   after it, p = (s - w) / (T - w):
 //   constant 1    linear 1 - p    cosine (1 + cos(pi p)) / 2    wsd 1, then linear to 0 over the last
@@ -15,14 +15,14 @@ namespace flatshard {
 struct ScheduleConfig {
   std::string kind = "linear";  // constant, linear, cosine, wsd
   int64_t warmup_steps = 0;
-  double warmup_ratio = 0;            // of all steps, rounded up; not together with warmup_steps
+  double warmup_ratio = 0;            // fraction of all steps, rounded up; excludes warmup_steps
   std::string warmup_start = "zero";  // one: no ramp
   double min_lr_factor = 0;
-  double decay_ratio = 0.2;  // wsd: the share of all steps in which the rate falls
+  double decay_ratio = 0.2;  // wsd: the fraction of all steps in which the rate decays
 };
 
 int64_t warmup_steps(const ScheduleConfig& c, int64_t total_steps);
-// An Error where the warm-up is longer than the run, which would never reach its learning rate.
+// An Error if the warm-up is longer than the run, which would never reach its peak rate.
 void check_warmup(const ScheduleConfig& c, int64_t total_steps);
 
 // The rate of the step that follows `completed` completed steps.

@@ -1,6 +1,6 @@
 #pragma once
-// Which parameters are trained, and which of them decay: applied to a model's declarations before anything is
-// laid out.
+// Selects the parameters to train and those with weight decay. Applied to a model's declarations before its
+// memory is laid out.
 
 #include <string>
 #include <vector>
@@ -9,11 +9,11 @@
 
 namespace flatshard {
 
-// Whether `name` matches a pattern in which * stands for any run of characters.
+// Whether `name` matches a pattern in which * matches any text.
 bool matches(const std::string& pattern, const std::string& name);
 
-// trainable: patterns of names; what matches none is frozen. no_decay: "norm", "bias" and "embed" name a kind
-// of parameter, anything else is a pattern of names. A pattern that matches nothing is an Error.
+// trainable: name patterns; parameters that match none are frozen. no_decay: kinds ("norm", "bias", "embed")
+// or name patterns. A pattern that matches nothing is an Error.
 void apply_groups(Model& model, const std::vector<std::string>& trainable,
                   const std::vector<std::string>& no_decay);
 

@@ -1,6 +1,6 @@
 #pragma once
-// A config made definite for a number of ranks: sizes derived, choices made, contradictions refused. No data
-// and no device are needed, so --plan can work from it.
+// A config resolved for a number of ranks: derives sizes, makes choices, refuses contradictions. It needs no
+// data and no device, so that --plan can use it.
 
 #include "comm/communicator.h"
 #include "comm/slots.h"
@@ -22,10 +22,10 @@ struct RunSetup {
   WrapOptions wrap;
   RankGroups groups;
   Device device;
-  bool device_is_here;  // otherwise the setup is for a plan alone
+  bool device_is_here;  // otherwise the setup is only good for a plan
   Transport transport;
-  int64_t eval_sequences;  // of a rank's evaluation batch
-  int64_t shard_bytes;     // of a file of tensors
+  int64_t eval_sequences;  // per rank and evaluation batch
+  int64_t shard_bytes;     // maximum size of a tensor file
 
   int64_t seq_len() const { return config.data.seq_len; }
   bool mask_documents() const { return config.data.packing == "documents"; }
@@ -33,7 +33,7 @@ struct RunSetup {
   double peak_lr() const;  // optimizer.lr, scaled by the batch where asked
 };
 
-// Which of the ranks of its host a rank is: it decides which GPU is its own.
+// A rank's index among the ranks of its host, which selects its GPU.
 struct HostPlace {
   int rank = 0, ranks = 1;
 };
@@ -43,7 +43,7 @@ enum class Purpose { run, plan };  // a plan needs no GPU
 RunSetup set_up(const Config& config, int ranks, HostPlace place = {}, Purpose purpose = Purpose::run);
 RunSetup set_up(const Config& config, const World& world, Purpose purpose = Purpose::run);  // for this rank
 
-// Threads for this rank to compute with: as many as the config says, or as the world leaves it.
+// Sets the number of compute threads of this rank: run.threads, or its share of the processors.
 void use_threads(const RunConfig& run, const World& world);
 
 }  // namespace flatshard

@@ -1,17 +1,17 @@
 #pragma once
-// Which parameters travel together. A model declares a list of parameters for each stage; a policy regroups
-// them into units, each of which is gathered and reduced as one:
+// Groups parameters into communication units. A model declares a list of parameters per stage; a policy
+// regroups them into units, each of which is gathered and reduced as a whole:
 //
 //   block          a unit for each block (the default)
 //   attention_mlp  one for the attention and one for the MLP of each block, each half a stage of its own
-//   pattern        one for each module whose path matches, the outermost where modules lie in each other
-//   size           one for each module, innermost first, that has enough parameters not yet taken
+//   pattern        one for each module whose path matches; of nested matches, the outermost
+//   size           one for each module, innermost first, with enough parameters not yet assigned
 //   none           the whole model is one unit
 //
-// What no policy takes (embeddings, the last norm, the head, norms between the halves) goes to root units,
+// Unassigned parameters (embeddings, the last norm, the head, norms between the halves) form root units,
 // which may stay gathered for a whole step: one for the first stage, one for the blocks, one for the last
-// stage, so that none of them waits for another. Parameters to be replicated get units whose values are whole
-// on every rank all the time; their gradients and the optimizer's state are sharded as the strategy says.
+// stage, so that none waits for another. Replicated parameters form units that stay unsharded on every rank;
+// their gradients and optimizer state are sharded as the strategy says.
 
 #include <map>
 #include <string>
@@ -24,8 +24,8 @@ namespace flatshard {
 
 struct WrapOptions {
   std::string policy = "block";
-  std::vector<std::string> patterns{};   // pattern: of modules
-  int64_t size = 0;                      // size: the least number of parameters
+  std::vector<std::string> patterns{};   // pattern: module patterns
+  int64_t size = 0;                      // size: minimum parameters of a unit
   std::vector<std::string> replicate{};  // patterns of parameters
 };
 
@@ -36,17 +36,17 @@ class Wrapping {
   const std::vector<ParamList>& units() const { return units_; }
   const std::vector<UnitRole>& roles() const { return roles_; }
 
-  // Where a parameter of a stage lies.
+  // The unit of a stage's parameter, and its id there.
   struct Place {
     int unit;
     ParamId id;
   };
-  // By the ids of the stage's list.
+  // Indexed by the parameter ids of the stage's list.
   const std::vector<Place>& places(int stage) const { return places_[list(stage)]; }
   const std::vector<int>& units_of(int stage) const { return units_of_[list(stage)]; }
   bool uses(int stage, int unit) const;
   int stage_count() const { return static_cast<int>(list_of_.size()); }
-  // Backward passes end there: below it nothing is trained.
+  // The backward pass ends here: no earlier stage is trained.
   int first_trained_stage() const { return first_trained_stage_; }
 
  private:
@@ -57,7 +57,7 @@ class Wrapping {
   void find_first_trained_stage(const Model& model);
   void assign_roles();
 
-  std::vector<int> list_of_;  // by stage: the list of the model that it works with
+  std::vector<int> list_of_;  // by stage: the index of its parameter list in the model
   std::vector<ParamList> units_;
   std::vector<UnitRole> roles_;
   std::map<std::string, int> by_name_;
@@ -66,7 +66,7 @@ class Wrapping {
   int first_trained_stage_ = 0;
 };
 
-// How the stages of a model must be cut for a policy.
+// The division of a model into stages that a policy needs.
 StageCut stage_cut(const WrapOptions& options);
 
 }  // namespace flatshard

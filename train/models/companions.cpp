@@ -25,7 +25,7 @@ constexpr const char* kNames[] = {"generation_config.json",
                                   "vocab.bpe"};
 constexpr int64_t kMostBytes = int64_t{64} << 20;
 
-// Of a cache, whose folders are snapshots/REVISION/ and blobs/.
+// The blobs/ of a Hugging Face cache, for a folder snapshots/REVISION/ of it; otherwise the folder itself.
 fs::path blobs_of(const fs::path& folder) {
   const fs::path snapshots = folder.parent_path();
   return snapshots.filename() == "snapshots" ? snapshots.parent_path() / "blobs" : folder;

@@ -1,7 +1,7 @@
 #pragma once
-// What a model folder has besides weights and config.json: the tokenizer's files and how to generate, under
-// the names that Hugging Face transformers gives them. Nothing here reads them; they go along with the
-// weights, byte for byte, so that what is made of a folder opens with its tokenizer as well.
+// The files of a model folder besides weights and config.json: the tokenizer and the generation config, under
+// the names of Hugging Face transformers. They are copied byte for byte, never parsed, so that every model
+// folder derived from this one opens with its tokenizer.
 
 #include <map>
 #include <string>
@@ -10,15 +10,15 @@ namespace flatshard {
 
 using Companions = std::map<std::string, std::string>;  // name in the folder -> content
 
-// Whether a file of this name is one of them.
+// Whether this is the name of such a file.
 bool is_companion(const std::string& name);
 
-// Those that a folder has; none where it is "". A link counts as the file that it leads to, if that lies in
-// the folder or is one of Hugging Face's cache, beside whose snapshots/ are its blobs/. Any other is an
-// Error: what is written from here may be published. So is a file of more than 64 MiB.
+// Reads those that a folder has; none if `folder` is "". Follows a link only within the folder, or to the
+// blobs/ beside the snapshots/ of a Hugging Face cache; any other link is an Error, because the copies may be
+// published. A file above 64 MiB is an Error too.
 Companions read_companions(const std::string& folder);
 
-// In a folder that has been used before: writes them, and removes others of their names.
+// Writes the files into a folder, and removes the other tokenizer files there.
 void replace_companions(const std::string& folder, const Companions& companions);
 
 }  // namespace flatshard

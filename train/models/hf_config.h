@@ -1,9 +1,8 @@
 #pragma once
 // config.json of a model folder, as Hugging Face transformers writes and reads it, for the families of
-// model/config.h. Written is the spelling of transformers 4 (rope_theta, rope_scaling, torch_dtype), which
-// version 5 reads as well; read are both, and where a file has both they must agree. What a config says that
-// the model here cannot do is an Error that names file and key, never a silent difference. Dropout and
-// initialisation belong to training and are not read.
+// model/config.h. Writes the keys of transformers 4 (rope_theta, rope_scaling, torch_dtype), which version 5
+// reads too. Reads both versions; if a file has the keys of both, they must agree. An unsupported setting is
+// an Error that names file and key, never ignored. Dropout and initialization keys are not read.
 
 #include <cstdint>
 #include <string>
@@ -14,21 +13,20 @@
 
 namespace flatshard {
 
-// What a config.json may have at most.
+// The maximum size of a config.json.
 inline constexpr int64_t kMostHfConfigBytes = int64_t{16} << 20;
 
-// The text of config.json for a resolved config. An Error names a choice that the family's format cannot say.
-// The ids of special tokens, which say where a text ends, are those of the config.json with the path
-// `tokens_of`; without one there are none.
+// The text of config.json for a resolved config. An Error names a setting that the family's format cannot
+// express. The ids of special tokens are copied from the config.json at `tokens_of`; null if that is "".
 std::string hf_config_json(const ModelConfig& config, DType weights, const std::string& tokens_of = "");
 
-// The text of a config.json with another dtype of the weights; all else in it stays as it is.
+// The text of a config.json with the dtype of the weights replaced.
 std::string hf_config_with_dtype(std::string_view text, const std::string& path, DType weights);
 
-// The resolved config that a config.json describes. Sizes must be there; other keys have transformers'
-// defaults.
+// The resolved config that a config.json describes. Sizes are required; other keys default as in
+// transformers.
 ModelConfig read_hf_config(const std::string& path);
-// The same of its text; errors begin with the path.
+// Parses the text; errors begin with the path.
 ModelConfig parse_hf_config(std::string_view text, const std::string& path);
 
 }  // namespace flatshard

@@ -29,7 +29,7 @@ std::optional<std::string> read_note(const fs::path& path) {
   return text;
 }
 
-// Whether a run has written this file: a line that names a folder beside it.
+// Whether a run has written this file: one line that names a folder beside it.
 bool is_note(const fs::path& path) {
   if (fs::is_symlink(path)) return false;
   const std::string text = read_note(path).value_or("");

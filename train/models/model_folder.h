@@ -1,7 +1,7 @@
 #pragma once
 // A model folder, as Hugging Face transformers writes and reads it: config.json (hf_config.h) and
-// model.safetensors, or several files with an index (checkpoint/tensor_folder.h), whose tensors carry the
-// names that the model gives its parameters.
+// model.safetensors, or several files with an index (checkpoint/tensor_folder.h). Tensors have the names of
+// the model's parameters.
 
 #include <string>
 #include <vector>
@@ -12,19 +12,18 @@
 
 namespace flatshard {
 
-// The model folder that a command line means: `given` itself, or its folder model/ where it is a run's.
-// Without one, that of the last run, whose path is the line in runs/latest, in `start` or the nearest folder
-// above it that has such a file; a relative path there counts from the folder that holds runs/.
+// Resolves a model folder from a command line: `given`, or its folder model/ if it is a run folder. If
+// `given` is "", the model of the last run (last_run.h).
 std::string find_model_folder(const std::string& given, const std::string& start = ".");
 
-// The parameters of a whole model: [unit][parameter of the unit].
+// The parameters of a model: [parameter list][parameter].
 using ParamTensors = std::vector<std::vector<Tensor>>;
 
 ParamTensors allocate_parameters(const Model& model, DType dtype, Arena& arena);
 
 inline constexpr const char* kWeightsStem = "model";
 
-// What model.safetensors holds: the parameters of all units in order. A tied head has no tensor of its own.
+// The tensors of model.safetensors: all parameters in order. A tied head has no tensor of its own.
 std::vector<SafetensorsSpec> weight_specs(const Model& model, DType dtype);
 
 }  // namespace flatshard

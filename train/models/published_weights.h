@@ -1,13 +1,13 @@
 #pragma once
-// The weights of a folder as a model's parameters: under the names that the model gives them, in fp32
-// whatever the file holds (F32, BF16 or F16), any range of any parameter.
+// Reads the weights of a model folder: any range of any parameter, by the model's names, converted to fp32
+// from F32, BF16 or F16.
 //
-// Names and shapes must be exactly the model's; an Error lists what is missing, unexpected or of another
-// shape. What older files hold besides is passed over: buffers that are no parameters, a tied head that
-// equals the embedding, and GPT-2's names without "transformer.".
+// Names and shapes must match the model exactly; an Error lists the tensors that are missing, unexpected or
+// have a wrong shape. Peculiarities of older files are accepted: buffers that are not parameters, a tied head
+// equal to the embedding, and GPT-2 names without "transformer.".
 //
-// The model may have more tokens than the folder. The rows of new ones, in embedding and head, are the mean
-// of the rows that are there.
+// The model may have a larger vocabulary than the folder. The new rows, in embedding and head, are the mean
+// of the existing rows.
 
 #include <map>
 #include <string>
@@ -18,13 +18,13 @@
 
 namespace flatshard {
 
-// A folder's tensors under the names of the model, without what is passed over.
+// A folder's tensors by the model's names, without the ignored ones.
 std::map<std::string, const SafetensorsEntry*> model_tensors(const TensorFolder& tensors,
                                                              const ModelConfig& config);
 
 class PublishedWeights {
  public:
-  // `vocab` tokens are in the folder.
+  // `vocab` is the vocabulary size of the folder.
   PublishedWeights(const std::string& folder, const Model& model, int64_t vocab);
 
   // Elements [first, first + count) of a parameter.
@@ -38,10 +38,11 @@ class PublishedWeights {
 
   TensorFolder tensors_;
   std::map<std::string, const SafetensorsEntry*> entries_;
-  std::map<std::string, std::vector<float>> mean_rows_;  // of the matrices that grow, once they are asked for
+  std::map<std::string, std::vector<float>> mean_rows_;  // of the matrices that grow, computed on first use
 };
 
-// Made of weights that outlive it; null where nobody will ask for values here.
+// Initial values from these weights, which must outlive it. `weights` may be null if this rank never reads
+// values.
 InitialValues initial_values(PublishedWeights* weights);
 
 // Reads a folder's weights into the parameters, converted to their dtype.

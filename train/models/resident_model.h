@@ -1,6 +1,6 @@
 #pragma once
-// A whole model in one device's memory, every parameter resident and in one dtype: what generation and small
-// tools work with. The memory is planned, then allocated to the byte; values are the caller's to fill.
+// An unsharded model on one device, with all parameters resident in one dtype, for generation and tools.
+// Memory is planned first and then allocated exactly. The caller fills in the parameters.
 
 #include "train/models/model_folder.h"
 

@@ -1,6 +1,5 @@
 #pragma once
-// Puts fp32 values of the host into tensors of any float dtype, on any device, block by block: with no more
-// memory than a block.
+// Writes fp32 values from the host into tensors of any float dtype on any device, with memory for one block.
 
 #include <functional>
 #include <vector>
@@ -12,10 +11,9 @@ namespace flatshard {
 
 class ValueWriter {
  public:
-  static constexpr int64_t kBlock = int64_t{1} << 20;  // elements that a tensor has at most
+  static constexpr int64_t kBlock = int64_t{1} << 20;  // maximum elements per write()
 
-  // make(values) puts them where they are wanted: in the tensor itself, where that can be. They are in the
-  // tensor when it returns.
+  // make(values) fills a buffer, which is the tensor itself if possible. The tensor has the values on return.
   void write(Stream& stream, const Tensor& to, const std::function<void(float* values)>& make);
 
  private:

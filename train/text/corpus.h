@@ -1,8 +1,7 @@
 #pragma once
-// Documents out of files, in the order in which they stand there. A file whose name ends in .jsonl holds one
-// JSON object a line, and the text field of each is a document. Any other file is text, taken byte by byte
-// whatever its encoding: one document, or those that its blank lines separate. Lines are read one at a time;
-// what must fit into memory is one document. Tokens are the bytes.
+// Reads documents from files, in order. A .jsonl file has one JSON object per line, whose text field is a
+// document. Any other file is text of any encoding, taken as bytes: one document, or several separated by
+// blank lines. Only one document at a time is in memory. Tokens are bytes.
 
 #include <cstdint>
 #include <functional>
@@ -12,8 +11,8 @@
 
 namespace flatshard {
 
-// none: a text file is one document. blank_lines: its documents are the runs of lines that are not blank,
-// each line with its newline; a line of spaces, tabs and carriage returns is blank.
+// none: a text file is one document. blank_lines: its documents are the runs of non-blank lines, including
+// their newlines; a line of spaces, tabs and carriage returns is blank.
 enum class TextSplit { none, blank_lines };
 
 struct CorpusOptions {
@@ -23,18 +22,19 @@ struct CorpusOptions {
 
 using TakeDocument = std::function<void(std::string_view)>;
 
-// Hands every document of the file to `take` and returns the bytes read. Empty documents are handed over too,
-// and a text file without a document counts as an empty one, so that the caller can say what is missing. An
-// Error names file, line and what is wrong there.
+// Calls `take` for every document of the file and returns the bytes read. Includes empty documents; a text
+// file without any document counts as one empty document, so that the caller can report it. An Error names
+// file and line.
 int64_t read_documents(const std::string& path, const CorpusOptions& options, const TakeDocument& take);
 
 inline constexpr int64_t kByteVocab = 256;
 
-// One token for every byte.
+// One token per byte.
 std::vector<int32_t> byte_tokens(std::string_view text);
 
-// Whether the document with this index belongs to the evaluation, which takes `share` of all, evenly spread:
-// floor(share n) of the first n. A function of the index alone, so that documents added at the end move none.
+// Whether the document with this index belongs to the evaluation set, an evenly spread fraction of the
+// documents: floor(share * n) of the first n. It depends only on the index, so documents appended later
+// change nothing.
 bool is_eval_document(int64_t index, double share);
 
 }  // namespace flatshard

@@ -1,9 +1,8 @@
 #pragma once
-// Which tokens a step trains on, as a pure function of position: (seed, step, lane) decides, never history or
-// the number of ranks. A sequence is seq_len tokens of the file and the token behind them; in epoch e the
-// sequences come in the order of a permutation keyed by (seed, e). A lane is one micro-batch; the lanes of a
-// step cover its global batch in order, and what an epoch's last step lacks is filled with empty sequences
-// whose targets do not count.
+// The tokens of a step, as a pure function of (seed, step, lane): independent of history and the number of
+// ranks. A sequence is seq_len tokens of the file plus the token after them. Epoch e visits the sequences in
+// the order of a permutation keyed by (seed, e). The lanes of a step cover its global batch in order; the
+// last step of an epoch is padded with empty sequences, whose targets are ignored.
 
 #include <cstdint>
 
@@ -14,8 +13,8 @@ namespace flatshard {
 
 inline constexpr int32_t kIgnoredTarget = -100;
 
-// A bijection of [0, size) chosen by the key: a Feistel network that walks until it is back in range. No
-// memory, so a corpus of any length is shuffled in constant time per sequence.
+// A bijection of [0, size) selected by the key: a Feistel network with cycle walking. It shuffles a corpus of
+// any length without memory, in expected constant time per sequence.
 class Permutation {
  public:
   Permutation(int64_t size, uint64_t key);
@@ -30,9 +29,9 @@ class Permutation {
 
 struct DataOptions {
   int64_t seq_len = 0;
-  int64_t lane_sequences = 1;   // sequences of one micro-batch
-  int64_t total_sequences = 1;  // sequences of one optimizer step, a multiple of lane_sequences
-  bool mask_documents = false;  // documents neither see nor predict each other
+  int64_t lane_sequences = 1;   // sequences per lane
+  int64_t total_sequences = 1;  // sequences per optimizer step, a multiple of lane_sequences
+  bool mask_documents = false;  // documents neither attend to nor predict each other
   bool shuffle = true;
   uint64_t seed = 0;
 };
@@ -51,14 +50,14 @@ class Data {
   int64_t steps_per_epoch() const;
   int64_t lanes_per_step() const { return options_.total_sequences / options_.lane_sequences; }
 
-  // Fills the batch of a lane of a step. `space` has room for a boundary before every sequence (every token
-  // when documents are masked) and one at the end; the result has those there are.
+  // Reads the batch of one lane of a step into the buffers of `space`. Its boundaries must hold one per
+  // sequence (one per token if documents are masked) plus one; the result is cut to those in use.
   Batch read(int64_t step, int64_t lane, const Batch& space) const;
-  // The targets that count in all lanes of a step.
+  // The number of targets in all lanes of a step, without ignored ones.
   int64_t target_count(int64_t step) const;
 
  private:
-  // The sequence at place `place` of a step, or -1 behind the epoch's end.
+  // The sequence at index `place` of a step; -1 past the end of the epoch.
   int64_t sequence_at(int64_t step, int64_t place) const;
   int64_t targets_in(int64_t sequence) const;
   // Appends one sequence's tokens at `row`; returns the new number of boundaries.

@@ -1,5 +1,5 @@
 #pragma once
-// A token file and how a run walks through it, to train or to evaluate.
+// A token file and the order in which a run reads it, to train or to evaluate.
 
 #include "train/config/run_setup.h"
 #include "train/text/data.h"
@@ -7,7 +7,8 @@
 namespace flatshard {
 
 struct RunData {
-  // An Error where the file has tokens that the model has not, or so few that it must be another tokenizer's.
+  // An Error if the file's vocabulary is larger than the model's, or so much smaller that the file must be
+  // from another tokenizer.
   RunData(const std::string& path, const RunSetup& setup, bool evaluation);
 
   // "corpus.tok: 1,820 tokens in 60 documents, 113 sequences; an epoch is 15 steps"
