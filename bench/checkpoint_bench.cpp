@@ -150,7 +150,8 @@ class Subject {
 
   World& world_;
   RunSetup setup_;
-  const ModelDocuments documents_{.config_json = hf_config_json(setup_.model, DType::f32), .companions = {}};
+  const ModelDocuments documents_{.config_json = hf_config_json(setup_.model, DType::f32),
+                                  .tokenizer_files = {}};
   Machinery machinery_;
   Checkpoints checkpoints_;
   Saver saver_, async_saver_;

@@ -5,7 +5,7 @@
 
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
-#include "train/models/companions.h"
+#include "train/models/tokenizer_files.h"
 #include "train/save/shard_files.h"
 #include "train/save/train_state.h"
 
@@ -25,9 +25,9 @@ std::optional<std::string> line_of_latest(const fs::path& folder) {
 bool is_file_of_checkpoint(const std::string& name) {
   for (const char* other : {kConfigName, TrainState::kFileName, Checksums::kFileName})
     if (name == other) return true;
-  return is_companion(name) || std::any_of(kShardFiles.begin(), kShardFiles.end(), [&](const auto& files) {
-           return is_tensor_file(name, files.stem);
-         });
+  return is_tokenizer_file(name) ||
+         std::any_of(kShardFiles.begin(), kShardFiles.end(),
+                     [&](const auto& files) { return is_tensor_file(name, files.stem); });
 }
 
 }  // namespace

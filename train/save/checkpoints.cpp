@@ -214,7 +214,7 @@ void Checkpoints::commit(const TrainState& state, Checksums sums) const {
   for (const TensorFolderLayout& layout : layouts_)
     if (!layout.index_name().empty()) write(layout.index_name(), layout.index_text());
   write(kConfigName, documents_->config_json);
-  for (const auto& [name, content] : documents_->companions) write(name, content);
+  for (const auto& [name, content] : documents_->tokenizer_files) write(name, content);
   write(TrainState::kFileName, to_json(state));
   write_durable((written / Checksums::kFileName).string(), sums.text());
   sync_folder(written.string());

@@ -2,7 +2,7 @@
 // The checkpoints of a run, in its folder:
 //   step-20/   model.safetensors, exp_avg.safetensors, exp_avg_sq.safetensors (shard_files.h), each split
 //              with an index if it is large; config.json, the tokenizer files of the initial model
-//              (companions.h), train_state.json (train_state.h), checksums of all these
+//              (tokenizer_files.h), train_state.json (train_state.h), checksums of all these
 //              (checkpoint/checksums.h)
 //   latest     one line: the name of the newest
 // They do not depend on the number of ranks or the sharding: any number of ranks under any strategy resumes

@@ -57,8 +57,8 @@ ModelDocuments model_documents(const RunSetup& setup, const std::string& checkpo
   const std::string& folder = checkpoint.empty() ? setup.config.init_from : checkpoint;
   ModelDocuments documents{
       .config_json = hf_config_json(setup.model, DType::f32, folder.empty() ? "" : config_path(folder)),
-      .companions = {}};
-  if (world.rank() == 0) documents.companions = read_companions(folder);
+      .tokenizer_files = {}};
+  if (world.rank() == 0) documents.tokenizer_files = read_tokenizer_files(folder);
   return documents;
 }
 

@@ -9,8 +9,8 @@
 
 #include "comm/world.h"
 #include "train/config/run_setup.h"
-#include "train/models/companions.h"
 #include "train/models/published_weights.h"
+#include "train/models/tokenizer_files.h"
 
 namespace flatshard {
 
@@ -30,7 +30,7 @@ InitialWeights open_initial_weights(const RunSetup& setup, const World& world);
 // and the tokenizer files come from the checkpoint that the run resumes from, or else from model.init_from.
 struct ModelDocuments {
   std::string config_json;
-  Companions companions;  // only on rank 0, which writes them
+  TokenizerFiles tokenizer_files;  // only on rank 0, which writes them
 };
 ModelDocuments model_documents(const RunSetup& setup, const std::string& checkpoint, const World& world);
 

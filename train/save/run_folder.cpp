@@ -108,7 +108,7 @@ void save_model(const std::string& folder, const ModelDocuments& documents, int6
   world.barrier("the model's tensors");  // every rank has written
   if (engine.rank() != 0) return;
   finish_tensor_files(folder, weights.stem, layout);
-  replace_companions(folder, documents.companions);
+  replace_tokenizer_files(folder, documents.tokenizer_files);
   write_whole_file(folder + "/config.json", documents.config_json);
 }
 

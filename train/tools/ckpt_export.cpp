@@ -7,7 +7,7 @@
 #include "runtime/mapped_file.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
-#include "train/models/companions.h"
+#include "train/models/tokenizer_files.h"
 #include "train/report/byte_progress.h"
 #include "train/save/checkpoint_names.h"
 #include "train/save/new_folder.h"
@@ -88,7 +88,7 @@ void finish(NewFolder& folder, const fs::path& from, int64_t bytes, const Export
   const std::string config = (from / kConfigName).string();
   const std::string text = read_whole_file(config, kMostHfConfigBytes);
   folder.write(kConfigName, options.dtype ? hf_config_with_dtype(text, config, *options.dtype) : text);
-  for (const auto& [name, content] : read_companions(from.string())) folder.write(name, content);
+  for (const auto& [name, content] : read_tokenizer_files(from.string())) folder.write(name, content);
   folder.finish();
   console.out << "wrote " << options.to << ", " << human_bytes(bytes) << " of weights\n";
 }

@@ -199,7 +199,7 @@ TEST_CASE("the config of a folder is the run's, and goes on without it") {
 }
 
 TEST_CASE("the tokenizer of a folder goes along into all that is made of it") {
-  const test::Workshop workshop = workshop_of("initial_companions", expected_of("qwen3"));
+  const test::Workshop workshop = workshop_of("initial_tokenizer_files", expected_of("qwen3"));
   const std::string folder = copied(workshop, "qwen3");
   const std::map<std::string, std::string> files{{"tokenizer.json", "{\"a\": 1}"},
                                                  {"tokenizer_config.json", "{}"},
@@ -226,7 +226,8 @@ TEST_CASE("the tokenizer of a folder goes along into all that is made of it") {
 
   fs::remove_all(folder);  // a checkpoint needs it no longer
   const test::Finished on = test::run_command(
-      "cd initial_companions && @train run/config.toml --model.init_from= --run.dir=on --resume run/step-1 "
+      "cd initial_tokenizer_files && @train run/config.toml --model.init_from= --run.dir=on --resume "
+      "run/step-1 "
       "&& "
       "@ckpt export run/step-1 exported && @ckpt verify on/step-2");
   CHECK_MESSAGE(test::after(on.output, "\nweights ") == hash_of(run), on.output);
@@ -235,7 +236,7 @@ TEST_CASE("the tokenizer of a folder goes along into all that is made of it") {
 }
 
 TEST_CASE("a tokenizer's file is read through a link only where its folder, or a cache's, has it") {
-  const std::string root = "companions", folder = root + "/model/snapshots/1";
+  const std::string root = "tokenizer_files", folder = root + "/model/snapshots/1";
   fs::remove_all(root);
   fs::create_directories(folder);
   fs::create_directories(root + "/model/blobs");
@@ -247,18 +248,18 @@ TEST_CASE("a tokenizer's file is read through a link only where its folder, or a
   put("secret", "secret");
   fs::create_symlink("vocab.json", folder + "/encoder.json");
   fs::create_symlink("../../blobs/f00d", folder + "/tokenizer.json");
-  const Companions expected{
+  const TokenizerFiles expected{
       {"encoder.json", "vocabulary"}, {"tokenizer.json", "blob"}, {"vocab.json", "vocabulary"}};
-  CHECK(read_companions(folder) == expected);
-  CHECK(read_companions(folder + "/") == expected);
+  CHECK(read_tokenizer_files(folder) == expected);
+  CHECK(read_tokenizer_files(folder + "/") == expected);
   fs::create_directory_symlink("snapshots/1", root + "/model/main");
-  CHECK(read_companions(root + "/model/main") == expected);
-  CHECK(read_companions("").empty());
+  CHECK(read_tokenizer_files(root + "/model/main") == expected);
+  CHECK(read_tokenizer_files("").empty());
 
   const auto refused = [&](const std::string& name, const std::string& target, const std::string& reason) {
     fs::create_symlink(target, folder + "/" + name);
     CAPTURE(target);
-    const std::string error = test::error_of([&] { read_companions(folder); });
+    const std::string error = test::error_of([&] { read_tokenizer_files(folder); });
     CAPTURE(error);
     CHECK(error.starts_with(folder + "/" + name + ": "));
     CHECK(error.find(reason) != std::string::npos);
@@ -270,11 +271,11 @@ TEST_CASE("a tokenizer's file is read through a link only where its folder, or a
   refused("merges.txt", "merges.txt", "cannot open: Too many levels of symbolic links");
   refused("merges.txt", ".", "outside of the folder");
   fs::create_directory(folder + "/vocab.bpe");
-  CHECK(test::error_of([&] { read_companions(folder); }) == folder + "/vocab.bpe: not a regular file");
+  CHECK(test::error_of([&] { read_tokenizer_files(folder); }) == folder + "/vocab.bpe: not a regular file");
   fs::remove(folder + "/vocab.bpe");
   put("model/snapshots/1/vocab.bpe", "");
   fs::resize_file(folder + "/vocab.bpe", (64 << 20) + 1);
-  CHECK(test::error_of([&] { read_companions(folder); }) ==
+  CHECK(test::error_of([&] { read_tokenizer_files(folder); }) ==
         folder + "/vocab.bpe: has 67108865 bytes, must have at most 67108864");
 }
 

@@ -1,4 +1,4 @@
-#include "train/models/companions.h"
+#include "train/models/tokenizer_files.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -31,7 +31,7 @@ fs::path blobs_of(const fs::path& folder) {
   return snapshots.filename() == "snapshots" ? snapshots.parent_path() / "blobs" : folder;
 }
 
-std::string read_companion(const fs::path& folder, const std::string& path) {
+std::string read_tokenizer_file(const fs::path& folder, const std::string& path) {
   std::error_code error;
   const fs::path here = fs::canonical(folder, error), file = fs::canonical(path, error);
   check(!error, path, ": cannot open: ", error.message());
@@ -42,25 +42,25 @@ std::string read_companion(const fs::path& folder, const std::string& path) {
 
 }  // namespace
 
-bool is_companion(const std::string& name) {
+bool is_tokenizer_file(const std::string& name) {
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
-Companions read_companions(const std::string& folder) {
-  Companions found;
+TokenizerFiles read_tokenizer_files(const std::string& folder) {
+  TokenizerFiles found;
   if (folder.empty()) return found;
   for (const std::string name : kNames) {
     const std::string path = folder + "/" + name;
     std::error_code none;
-    if (fs::exists(fs::symlink_status(path, none))) found[name] = read_companion(folder, path);
+    if (fs::exists(fs::symlink_status(path, none))) found[name] = read_tokenizer_file(folder, path);
   }
   return found;
 }
 
-void replace_companions(const std::string& folder, const Companions& companions) {
+void replace_tokenizer_files(const std::string& folder, const TokenizerFiles& tokenizer_files) {
   for (const std::string name : kNames) {
     const std::string path = folder + "/" + name;
-    if (const auto found = companions.find(name); found != companions.end())
+    if (const auto found = tokenizer_files.find(name); found != tokenizer_files.end())
       write_whole_file(path, found->second);
     else
       fs::remove(path);

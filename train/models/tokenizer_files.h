@@ -8,17 +8,17 @@
 
 namespace flatshard {
 
-using Companions = std::map<std::string, std::string>;  // name in the folder -> content
+using TokenizerFiles = std::map<std::string, std::string>;  // name in the folder -> content
 
 // Whether this is the name of such a file.
-bool is_companion(const std::string& name);
+bool is_tokenizer_file(const std::string& name);
 
 // Reads those that a folder has; none if `folder` is "". Follows a link only within the folder, or to the
 // blobs/ beside the snapshots/ of a Hugging Face cache; any other link is an Error, because the copies may be
 // published. A file above 64 MiB is an Error too.
-Companions read_companions(const std::string& folder);
+TokenizerFiles read_tokenizer_files(const std::string& folder);
 
 // Writes the files into a folder, and removes the other tokenizer files there.
-void replace_companions(const std::string& folder, const Companions& companions);
+void replace_tokenizer_files(const std::string& folder, const TokenizerFiles& tokenizer_files);
 
 }  // namespace flatshard
