@@ -25,15 +25,15 @@ CheckpointWriter::CheckpointWriter(const RunSetup& setup, Checkpoints& checkpoin
 void CheckpointWriter::between_steps(StepMetrics& m, const Work& work) {
   const auto begin = std::chrono::steady_clock::now();
   if (work.begin) {
-    or_give_up([&] { tell(saver_.finish(), m); });
-    or_give_up([&] { saver_.begin(work.begin()); });
+    handle_error([&] { tell(saver_.finish(), m); });
+    handle_error([&] { saver_.begin(work.begin()); });
   } else if (!saver_.in_flight()) {
     return;
   }
   if (!staged_ || work.last)
-    or_give_up([&] { tell(saver_.finish(), m); });
+    handle_error([&] { tell(saver_.finish(), m); });
   else if (!work.begin && work.threads_idle)
-    or_give_up([&] { tell(saver_.advance(), m); });
+    handle_error([&] { tell(saver_.advance(), m); });
   m.save_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
@@ -58,7 +58,7 @@ void CheckpointWriter::tell(const std::optional<Saver::Saved>& saved, StepMetric
                         "; training paused for ", human_seconds(saved->paid)));
 }
 
-void CheckpointWriter::or_give_up(const std::function<void()>& part) {
+void CheckpointWriter::handle_error(const std::function<void()>& part) {
   try {
     part();
   } catch (const Error& error) {

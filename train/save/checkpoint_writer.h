@@ -31,7 +31,7 @@ class CheckpointWriter {
   void finish_failing();
 
  private:
-  void or_give_up(const std::function<void()>& part);
+  void handle_error(const std::function<void()>& part);
   void tell(const std::optional<Saver::Saved>& saved, StepMetrics& m);
 
   const RunSetup& setup_;

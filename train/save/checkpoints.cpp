@@ -37,7 +37,7 @@ void remove_leftovers(const fs::path& folder) {
 }
 
 // Advice to resume from the newest checkpoint that is older than the damaged one; "" if there is none.
-std::string way_out(const fs::path& damaged) {
+std::string resume_advice(const fs::path& damaged) {
   const std::optional<int64_t> step = step_of(damaged.filename().string());
   std::vector<int64_t> others = steps_in(damaged.parent_path());
   std::erase_if(others, [&](int64_t other) { return !step || other >= *step; });
@@ -48,11 +48,11 @@ std::string way_out(const fs::path& damaged) {
 
 // Runs work() and adds that advice to its Error.
 template <class Work>
-void or_way_out(const fs::path& damaged, Work&& work) {
+void with_resume_advice(const fs::path& damaged, Work&& work) {
   try {
     work();
   } catch (const Error& error) {
-    throw Error(error.what() + way_out(damaged), error.where);
+    throw Error(error.what() + resume_advice(damaged), error.where);
   }
 }
 
@@ -89,10 +89,10 @@ std::optional<TrainState> Checkpoints::begin(const std::string& resume) {
   if (source_.empty()) return {};
   TrainState state;
   succeed_together(world_, [&] {
-    or_way_out(source_, [&] {
+    with_resume_advice(source_, [&] {
       sums_ = Checksums::read(source_.string());
       sums_.check_lengths(source_.string());
-      or_find_damage([&] {
+      locate_damage([&] {
         const std::set<std::string> with_tensors = check_complete(source_, sums_);
         for (const auto& [name, ignored] : sums_.files())
           if (!with_tensors.contains(name)) sums_.verify(source_.string(), name);
@@ -131,7 +131,7 @@ void Checkpoints::load(Engine& engine) {
   std::vector<std::unique_ptr<TensorFolder>> sources;
   std::vector<TensorFolderReader> readers;
   const auto read = [&] {
-    or_find_damage([&] {
+    locate_damage([&] {
       for (size_t i = 0; i < kShardFiles.size(); ++i) {
         sources.push_back(std::make_unique<TensorFolder>(source_.string(), kShardFiles[i].stem));
         check_tensors(*sources.back(), layouts_[i]);
@@ -147,7 +147,7 @@ void Checkpoints::load(Engine& engine) {
                     engine.compute());
     });
   };
-  succeed_together(world_, [&] { or_way_out(source_, read); });
+  succeed_together(world_, [&] { with_resume_advice(source_, read); });
   check_sums(readers);
   engine.spread();
   // Newer checkpoints belong to a history that this run abandons.
@@ -164,7 +164,7 @@ void Checkpoints::load(Engine& engine) {
 }
 
 // If work() fails because a file is damaged, reports where the file is damaged instead of the symptom.
-void Checkpoints::or_find_damage(const std::function<void()>& work) const {
+void Checkpoints::locate_damage(const std::function<void()>& work) const {
   try {
     work();
   } catch (const Error&) {
@@ -186,7 +186,7 @@ void Checkpoints::check_sums(std::vector<TensorFolderReader>& readers) {
   collect_sums(world_, files);
   succeed_together(world_, [&] {
     if (!leads) return;
-    or_way_out(source_, [&] {
+    with_resume_advice(source_, [&] {
       for (TensorFolderReader& reader : readers)
         for (const auto& file : reader.folder().files())
           sums_.compare(source_.string(), fs::path(file->path()).filename().string(),
@@ -233,7 +233,7 @@ void Checkpoints::commit(const TrainState& state, Checksums sums) const {
   }
 }
 
-void Checkpoints::have(const TrainState& state) {
+void Checkpoints::set_newest(const TrainState& state) {
   last_step_ = state.step;
   best_ = state.best;
 }

@@ -52,7 +52,7 @@ class Checkpoints {
   // Call on rank 0 after all ranks have written and synced their ranges: makes this the newest checkpoint.
   void commit(const TrainState& state, Checksums sums) const;
   // Call on all ranks after commit(): records this checkpoint as the newest.
-  void have(const TrainState& state);
+  void set_newest(const TrainState& state);
 
   // The checkpoint that the run resumes from; empty for a fresh run.
   const std::filesystem::path& source() const { return source_; }
@@ -67,7 +67,7 @@ class Checkpoints {
   void write_latest(int64_t step) const;  // under an unfinished name
   void move_latest() const;
   void remove_oldest(const TrainState& newest) const;
-  void or_find_damage(const std::function<void()>& work) const;
+  void locate_damage(const std::function<void()>& work) const;
   void check_sums(std::vector<TensorFolderReader>& readers);
 
   std::filesystem::path folder_, source_;

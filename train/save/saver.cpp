@@ -56,7 +56,7 @@ void Saver::begin(TrainState state) {
     save_->parts.push_back(
         {.files = kShardFiles[i], .layout = layout, .sums = std::move(sums), .writer = {}});
   }
-  or_give_up([&] {
+  drop_on_error([&] {
     succeed_together(world_, [&] {
       if (staging_) staging_->copy_from(engine_);
       if (!leads()) return;
@@ -94,7 +94,7 @@ bool Saver::busy() const {
 std::optional<Saver::Saved> Saver::advance() {
   check(in_flight(), "no save is in flight");
   double seconds = 0;
-  or_give_up([&] {
+  drop_on_error([&] {
     succeed_together(world_, [&] {
       if (work_.valid()) seconds = work_.get();
     });
@@ -104,7 +104,7 @@ std::optional<Saver::Saved> Saver::advance() {
   });
   if (!std::exchange(save_->written, true)) return {};
   const std::unique_ptr<Save> done = std::move(save_);
-  checkpoints_.have(done->state);
+  checkpoints_.set_newest(done->state);
   int64_t bytes = 0;
   for (const Part& part : done->parts) bytes += part.layout.file_bytes();
   return Saved{.step = done->state.step,
@@ -133,7 +133,7 @@ std::optional<Saver::Saved> Saver::finish() {
 }
 
 // Runs part(). An Error, which all ranks throw together, drops the save; no rank's thread is busy then.
-void Saver::or_give_up(const std::function<void()>& part) {
+void Saver::drop_on_error(const std::function<void()>& part) {
   try {
     save_->paid += seconds_of(part);
   } catch (const Error& error) {

@@ -56,7 +56,7 @@ class Saver {
   void write();
   void start(std::function<void()> work);
   void begin_commit();
-  void or_give_up(const std::function<void()>& part);
+  void drop_on_error(const std::function<void()>& part);
   bool leads() const { return world_.rank() == 0; }
 
   Checkpoints& checkpoints_;
