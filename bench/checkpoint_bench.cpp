@@ -16,7 +16,7 @@
 #include "train/save/checkpoints.h"
 #include "train/save/initial_weights.h"
 #include "train/save/saver.h"
-#include "train/step/machinery.h"
+#include "train/step/training_runtime.h"
 
 namespace flatshard::bench {
 namespace fs = std::filesystem;
@@ -112,17 +112,17 @@ class Subject {
   explicit Subject(World& world)
       : world_(world),
         setup_(set_up(llama(world.size()), world)),
-        machinery_(setup_, world),
+        runtime_(setup_, world),
         checkpoints_(setup_, world),
-        saver_(checkpoints_, machinery_.engine(), nullptr, world),
-        async_saver_(checkpoints_, machinery_.engine(), machinery_.staging(), world) {
-    machinery_.engine().initialize();
-    Stream& compute = machinery_.engine().compute();
-    for (const Owned& owned : owned_shards(machinery_.engine()))  // moments that are not all zero
+        saver_(checkpoints_, runtime_.engine(), nullptr, world),
+        async_saver_(checkpoints_, runtime_.engine(), runtime_.staging(), world) {
+    runtime_.engine().initialize();
+    Stream& compute = runtime_.engine().compute();
+    for (const Owned& owned : owned_shards(runtime_.engine()))  // moments that are not all zero
       for (const Tensor& moment : {owned.m, owned.v}) copy(compute, moment, owned.p);
     compute.sync();
     checkpoints_.begin("");
-    checkpoints_.plan(machinery_.engine().model(), documents_);
+    checkpoints_.plan(runtime_.engine().model(), documents_);
   }
 
   std::string latest() const { return str(kFolder, "/step-", step_); }
@@ -133,10 +133,10 @@ class Subject {
   void load() {
     Checkpoints found(setup_, world_);
     found.begin("latest");
-    found.plan(machinery_.engine().model(), documents_);
-    found.load(machinery_.engine());
+    found.plan(runtime_.engine().model(), documents_);
+    found.load(runtime_.engine());
   }
-  int64_t staging_bytes() const { return machinery_.memory().staging.peak(); }
+  int64_t staging_bytes() const { return runtime_.memory().staging.peak(); }
 
  private:
   Saver::Saved save(Saver& saver) {
@@ -152,7 +152,7 @@ class Subject {
   RunSetup setup_;
   const ModelDocuments documents_{.config_json = hf_config_json(setup_.model, DType::f32),
                                   .tokenizer_files = {}};
-  Machinery machinery_;
+  TrainingRuntime runtime_;
   Checkpoints checkpoints_;
   Saver saver_, async_saver_;
   int64_t step_ = 0;
@@ -164,8 +164,8 @@ void measure_reading_for_all(World& world, const std::string& folder, Checkpoint
   config.init_from = folder;
   config.parallel.cpu_ram_efficient_loading = true;
   const RunSetup setup = set_up(config, world);
-  Machinery machinery(setup, world);
-  Engine& engine = machinery.engine();
+  TrainingRuntime runtime(setup, world);
+  Engine& engine = runtime.engine();
   for (const ShardedUnit& unit : engine.units())
     result->largest_unit =
         std::max(result->largest_unit, unit.params().element_count() * int64_t{sizeof(float)});

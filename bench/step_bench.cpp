@@ -5,7 +5,7 @@
 
 #include "bench/random_tokens.h"
 #include "kernels/adamw.h"
-#include "train/step/machinery.h"
+#include "train/step/training_runtime.h"
 
 namespace flatshard::bench {
 namespace {
@@ -111,19 +111,19 @@ struct StepBench::Training {
         setup(set_up(config_of(o), 1)),
         tokens(o.batch * o.seq_len * kBatches + 1, setup.model.vocab),
         data(tokens.file(), {.seq_len = o.seq_len, .lane_sequences = o.batch, .total_sequences = o.batch}),
-        machinery(setup, world),
+        runtime(setup, world),
         ceilings(all_ceilings),
         matrix(ceilings.matrix(setup.compute)) {
     check(matrix != nullptr, "--step needs a matrix ceiling: ", ceilings.no_matrix);
-    machinery.engine().initialize();
+    runtime.engine().initialize();
   }
 
   double step() {  // returns the loss
-    const auto r = machinery.engine().step(data, {.data_step = number,
-                                                  .update = number + 1,
-                                                  .lr = 1e-4,
-                                                  .loss_scale = 1,
-                                                  .targets = data.target_count(number)});
+    const auto r = runtime.engine().step(data, {.data_step = number,
+                                                .update = number + 1,
+                                                .lr = 1e-4,
+                                                .loss_scale = 1,
+                                                .targets = data.target_count(number)});
     ++number;
     return r.lane_losses.front();
   }
@@ -132,7 +132,7 @@ struct StepBench::Training {
   RunSetup setup;
   RandomTokens tokens;
   Data data;
-  Machinery machinery;
+  TrainingRuntime runtime;
   Ceilings& ceilings;
   Ceiling* matrix;
   int64_t number = 0;
@@ -144,7 +144,7 @@ StepBench::~StepBench() = default;
 
 StepResult StepBench::measure(double limit) {
   Training& t = *training_;
-  const RunPlan& plan = t.machinery.plan();
+  const RunPlan& plan = t.runtime.plan();
   const int64_t tokens = t.options.batch * t.options.seq_len;
   StepResult result{.model = t.options.model,
                     .compute = t.options.compute,
@@ -152,7 +152,7 @@ StepResult StepBench::measure(double limit) {
                     .tokens = tokens,
                     .operations = static_cast<double>(tokens) * plan.flops.causal,
                     .operations_full = static_cast<double>(tokens) * plan.flops.full,
-                    .bytes = bytes_of_step(t.machinery.engine()),
+                    .bytes = bytes_of_step(t.runtime.engine()),
                     .memory_bytes = plan.memory_bytes};
   std::vector<double> seconds, quiet_seconds, matrix_rates, copy_rates;
   while (t.number < kWarmUp) t.step();

@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "bench/random_tokens.h"
-#include "train/step/machinery.h"
+#include "train/step/training_runtime.h"
 
 namespace flatshard::bench {
 namespace {
@@ -35,15 +35,15 @@ class Variant {
         data_(file, {.seq_len = kLength,
                      .lane_sequences = setup_.batching.lane_sequences,
                      .total_sequences = setup_.batching.total_sequences}),
-        machinery_(setup_, world, {.order = StreamOrder::concurrent}) {
+        runtime_(setup_, world, {.order = StreamOrder::concurrent}) {
     result_.name = std::move(name);
     result_.tokens = setup_.batching.total_sequences * kLength;
-    result_.received = machinery_.plan().units.bytes();
-    machinery_.engine().initialize();
+    result_.received = runtime_.plan().units.bytes();
+    runtime_.engine().initialize();
   }
 
   void step(bool counts) {
-    Engine& engine = machinery_.engine();
+    Engine& engine = runtime_.engine();
     const double waited = engine.waited_seconds();
     world_.barrier("bench");
     const double mine = seconds_of([&] {
@@ -81,7 +81,7 @@ class Variant {
   World& world_;
   RunSetup setup_;
   Data data_;
-  Machinery machinery_;
+  TrainingRuntime runtime_;
   int64_t number_ = 0;
   StrategyResult result_;
   std::vector<double> seconds_, exposed_;

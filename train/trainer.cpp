@@ -27,8 +27,8 @@
 #include "train/step/bandwidth.h"
 #include "train/step/evaluation.h"
 #include "train/step/loss_scale.h"
-#include "train/step/machinery.h"
 #include "train/step/peak.h"
+#include "train/step/training_runtime.h"
 #include "train/step/weights.h"
 #include "train/stop_request.h"
 #include "train/text/run_data.h"
@@ -83,7 +83,7 @@ class Trainer {
   ModelDocuments documents_;  // of all that is saved
   Trace trace_;
   ClockOffset clock_;
-  Machinery machinery_;
+  TrainingRuntime runtime_;
   LossScale loss_scale_;
   double peak_ = 0;
   Progress progress_;
@@ -117,19 +117,19 @@ Trainer::Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bo
       initial_(open_initial_weights(setup_, world)),
       trace_(world.rank()),
       clock_(setup_.config.run.trace ? clock_offset(world) : ClockOffset{}),
-      machinery_(setup_, world,
-                 {.order = world.size() > 1 ? StreamOrder::concurrent : StreamOrder::in_order,
-                  .trace = setup_.config.run.trace ? &trace_ : nullptr}),
+      runtime_(setup_, world,
+               {.order = world.size() > 1 ? StreamOrder::concurrent : StreamOrder::in_order,
+                .trace = setup_.config.run.trace ? &trace_ : nullptr}),
       loss_scale_(setup_.compute, setup_.config.precision.loss_scale),
       progress_(total_steps_, terminal, out),
-      writer_(setup_, checkpoints_, machinery_, world, progress_) {
+      writer_(setup_, checkpoints_, runtime_, world, progress_) {
   if (setup_.config.run.trace) steps_row_ = trace_.add_row("steps");
   if (!setup_.config.data.eval.empty()) eval_.emplace(setup_.config.data.eval, setup_, true);
 }
 
 void Trainer::say_start() {
   peak_ = matrix_peak(world_, setup_.device, setup_.compute, setup_.config.precision.tf32);
-  const RunPlan& plan = machinery_.plan();
+  const RunPlan& plan = runtime_.plan();
   const Bandwidth bandwidth = bandwidth_of(setup_, world_);
   if (!leads()) return;
   out_ << "device    " << setup_.device << ", " << counted(world_.size(), "rank") << " of "
@@ -176,14 +176,14 @@ std::optional<TrainState> Trainer::find_checkpoint() {
 // First values or a checkpoint's; and the run's folder, its metrics up to where the run goes on.
 void Trainer::begin() {
   documents_ = model_documents(setup_, checkpoints_.source().string(), world_);
-  checkpoints_.plan(machinery_.engine().model(), documents_);
+  checkpoints_.plan(runtime_.engine().model(), documents_);
   if (!resumed_ && setup_.config.init_from.empty()) {
-    machinery_.engine().initialize();
+    runtime_.engine().initialize();
   } else if (!resumed_) {
-    machinery_.engine().initialize(initial_values(initial_.weights.get()));
+    runtime_.engine().initialize(initial_values(initial_.weights.get()));
     initial_.weights.reset();
   } else {
-    checkpoints_.load(machinery_.engine());
+    checkpoints_.load(runtime_.engine());
     completed_ = resumed_->step;
     data_step_ = resumed_->data_step;
     tokens_ = resumed_->tokens;
@@ -230,14 +230,14 @@ StepMetrics Trainer::step() {
   const double lr = learning_rate(setup_.config.schedule, setup_.peak_lr(), total_steps_, completed_);
   const int64_t targets = train_.data.target_count(data_step_);
   StepMetrics m{.lr = lr};
-  const double waited = machinery_.engine().waited_seconds();
+  const double waited = runtime_.engine().waited_seconds();
   bool finite = true;
   if (targets > 0) {
-    const StepResult r = machinery_.engine().step(train_.data, {.data_step = data_step_,
-                                                                .update = completed_ + 1,
-                                                                .lr = lr,
-                                                                .loss_scale = scale,
-                                                                .targets = targets});
+    const StepResult r = runtime_.engine().step(train_.data, {.data_step = data_step_,
+                                                              .update = completed_ + 1,
+                                                              .lr = lr,
+                                                              .loss_scale = scale,
+                                                              .targets = targets});
     m.loss = sum_of_lanes(r.lane_losses) / scale;
     m.grad_norm = r.grad_norm;
     finite = r.finite;
@@ -257,17 +257,17 @@ StepMetrics Trainer::step() {
   m.tokens_per_second = static_cast<double>(targets) / m.step_seconds;
   const double positions =
       static_cast<double>(setup_.batching.total_sequences * setup_.seq_len()) / m.step_seconds;
-  m.mfu = positions * machinery_.plan().flops.full / peak_;
-  m.mfu_causal = positions * machinery_.plan().flops.causal / peak_;
+  m.mfu = positions * runtime_.plan().flops.full / peak_;
+  m.mfu_causal = positions * runtime_.plan().flops.causal / peak_;
   if (world_.size() > 1 && !setup_.device.is_cuda())  // a GPU waits without the host
-    m.exposed_comm_seconds = machinery_.engine().waited_seconds() - waited;
+    m.exposed_comm_seconds = runtime_.engine().waited_seconds() - waited;
   m.memory_bytes = memory_counters().live_bytes;
   if (loss_scale_.in_use()) m.loss_scale = scale;
   return m;
 }
 
 void Trainer::report_first_step() {
-  FirstStep mine = first_step(setup_, world_.rank(), train_.data, machinery_.engine());
+  FirstStep mine = first_step(setup_, world_.rank(), train_.data, runtime_.engine());
   std::string all;
   world_.collect([&] { return std::exchange(mine.brief, ""); },
                  [&](int, const std::string& text) { all += text; });
@@ -301,7 +301,7 @@ double Trainer::sum_of_lanes(std::span<const double> losses) {
 
 // Evaluates, unless a rank is asked to stop before all batches are done: half an evaluation counts as none.
 void Trainer::evaluate(StepMetrics& m) {
-  m.eval_loss = evaluation_loss(machinery_.engine(), eval_->data, setup_.config.data.eval, world_,
+  m.eval_loss = evaluation_loss(runtime_.engine(), eval_->data, setup_.config.data.eval, world_,
                                 [&] { return stop_request_.signal() != 0; });
   const double mine = stop_request_.signal();
   const std::vector<double> all = world_.all_gather({&mine, 1}, "stop requests");
@@ -325,7 +325,7 @@ void Trainer::check_result(const StepMetrics& m, bool finite) {
 }
 
 void Trainer::print_hash() {
-  const std::string hash = weights_hash(machinery_.engine());
+  const std::string hash = weights_hash(runtime_.engine());
   if (leads()) progress_.print(str("step ", completed_, " weights ", hash));
 }
 
@@ -352,14 +352,14 @@ void Trainer::save(StepMetrics& m, bool begins) {
 }
 
 void Trainer::finish() {
-  save_model(folder_.file("model"), documents_, setup_.shard_bytes, machinery_.engine(), world_);
+  save_model(folder_.file("model"), documents_, setup_.shard_bytes, runtime_.engine(), world_);
   if (setup_.config.run.trace) {
     warn_on_error([&] {
       write_trace(folder_.file("trace.json"), trace_, world_, clock_);
       if (leads()) write_trace_picture(folder_.file("trace.json"), folder_.file("overlap.svg"));
     });
   }
-  const std::string hash = weights_hash(machinery_.engine());
+  const std::string hash = weights_hash(runtime_.engine());
   if (!leads()) return;
   progress_.finish();
   if (completed_ < total_steps_)

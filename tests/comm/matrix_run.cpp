@@ -42,7 +42,8 @@ void add_to(Sha256& hash, const std::vector<double>& values) {
 
 // Checks that the persistent state of a rank is exactly its shard: parameters in the compute dtype, unsharded
 // or sharded, and for trainable parameters sharded masters and two moments.
-void check_share(const Machinery& machinery, const std::vector<ShardedUnit>& units, const RunSetup& setup) {
+void check_share(const TrainingRuntime& runtime, const std::vector<ShardedUnit>& units,
+                 const RunSetup& setup) {
   const int64_t ranks = setup.groups.size, f32 = size_of(DType::f32);
   int64_t bytes = 0;
   for (const ShardedUnit& unit : units) {
@@ -56,7 +57,7 @@ void check_share(const Machinery& machinery, const std::vector<ShardedUnit>& uni
     bytes += parts * (shard(trained) + shard(frozen)) * size_of(setup.compute);
     bytes += shard(trained) * (setup.compute == DType::f32 ? 2 : 3) * f32;
   }
-  const int64_t held = machinery.memory().parameters.used() + machinery.memory().optimizer.used();
+  const int64_t held = runtime.memory().parameters.used() + runtime.memory().optimizer.used();
   check(held == bytes, "a rank holds ", held, " bytes of the state, must be ", bytes);
 }
 
@@ -73,12 +74,13 @@ Data MatrixRun::data(const RunSetup& setup) const {
                         .mask_documents = setup.mask_documents()});
 }
 
-MatrixRun::Told MatrixRun::step(Machinery& machinery, const RunSetup& setup, const Data& data, int number) {
-  const StepResult r = machinery.engine().step(data, {.data_step = number,
-                                                      .update = number + 1,
-                                                      .lr = setup.config.optimizer.lr,
-                                                      .loss_scale = loss_scale(setup),
-                                                      .targets = data.target_count(number)});
+MatrixRun::Told MatrixRun::step(TrainingRuntime& runtime, const RunSetup& setup, const Data& data,
+                                int number) {
+  const StepResult r = runtime.engine().step(data, {.data_step = number,
+                                                    .update = number + 1,
+                                                    .lr = setup.config.optimizer.lr,
+                                                    .loss_scale = loss_scale(setup),
+                                                    .targets = data.target_count(number)});
   check(r.finite, "step ", number, ": gradients are not finite, norm ", r.grad_norm);
   const std::vector<double> all = world_.all_gather(r.lane_losses);
   const size_t mine = r.lane_losses.size();
@@ -93,13 +95,13 @@ MatrixRun::Told MatrixRun::step(Machinery& machinery, const RunSetup& setup, con
 }
 
 // The losses of the evaluated sequences, in order.
-std::vector<double> MatrixRun::evaluate(Machinery& machinery) {
+std::vector<double> MatrixRun::evaluate(TrainingRuntime& runtime) {
   const Data data(
       corpus_,
       {.seq_len = kMatrixLength, .total_sequences = world_.size(), .mask_documents = true, .shuffle = false});
   std::vector<double> losses;
   for (int batch = 0; batch < kEvaluatedSequences / world_.size(); ++batch) {
-    const std::vector<SequenceLoss> mine = machinery.engine().evaluate(data, batch);
+    const std::vector<SequenceLoss> mine = runtime.engine().evaluate(data, batch);
     for (const double loss : world_.all_gather(std::vector<double>{mine.front().sum})) losses.push_back(loss);
   }
   return losses;
@@ -110,30 +112,30 @@ std::string MatrixRun::fingerprint(const Config& config, StreamOrder order, int 
   setup.units.poison = true;
   const Data batches = data(setup);
   const int64_t live_before = memory_counters().live_bytes;
-  Machinery machinery(setup, world_, {.order = order, .commit = kPoisoned});
-  machinery.engine().initialize();
+  TrainingRuntime runtime(setup, world_, {.order = order, .commit = kPoisoned});
+  runtime.engine().initialize();
   const int64_t taken = memory_counters().live_bytes - live_before;
-  check(taken == machinery.plan().memory_bytes, "a rank allocates ", taken, " bytes, the plan has ",
-        machinery.plan().memory_bytes);
-  check_share(machinery, machinery.engine().units(), setup);
+  check(taken == runtime.plan().memory_bytes, "a rank allocates ", taken, " bytes, the plan has ",
+        runtime.plan().memory_bytes);
+  check_share(runtime, runtime.engine().units(), setup);
   Sha256 hash;
   for (int number = 0; number < steps; ++number) {
-    const Told told = step(machinery, setup, batches, number);
+    const Told told = step(runtime, setup, batches, number);
     add_to(hash, told.losses);
     add_to(hash, {told.norm});
-    if (number == 0) add_to(hash, evaluate(machinery));
+    if (number == 0) add_to(hash, evaluate(runtime));
   }
-  const std::string weights = weights_hash(machinery.engine());
+  const std::string weights = weights_hash(runtime.engine());
   hash.add(weights.data(), weights.size());
   return world_.rank() == 0 ? hash.hex() : "";
 }
 
 std::string MatrixRun::first_shards(const Config& config) {
   const RunSetup setup = set_up(config, world_.size());
-  Machinery machinery(setup, world_, {.commit = kPoisoned});
-  machinery.engine().initialize();
+  TrainingRuntime runtime(setup, world_, {.commit = kPoisoned});
+  runtime.engine().initialize();
   Sha256 hash;
-  for (const ShardedUnit& unit : machinery.engine().units())
+  for (const ShardedUnit& unit : runtime.engine().units())
     for (const Tensor& t : {unit.shard().p, unit.shard().copy, unit.frozen_shard()})
       hash.add(t.data, static_cast<size_t>(t.bytes()));
   return hash.hex();
@@ -143,12 +145,12 @@ double MatrixRun::final_loss(const Config& config, int steps) {
   RunSetup setup = set_up(config, world_.size());
   setup.units.poison = true;
   const Data batches = data(setup);
-  Machinery machinery(setup, world_, {.commit = kPoisoned});
-  machinery.engine().initialize();
+  TrainingRuntime runtime(setup, world_, {.commit = kPoisoned});
+  runtime.engine().initialize();
   double loss = NAN;
   for (int number = 0; number < steps; ++number) {
     loss = 0;
-    for (const double lane : step(machinery, setup, batches, number).losses) loss += lane;
+    for (const double lane : step(runtime, setup, batches, number).losses) loss += lane;
   }
   return loss;
 }
@@ -156,20 +158,20 @@ double MatrixRun::final_loss(const Config& config, int steps) {
 std::pair<MatrixRun::Bytes, MatrixRun::Bytes> MatrixRun::received_and_stated(const Config& config) {
   const RunSetup setup = set_up(config, world_.size());
   const Data batches = data(setup);
-  Machinery machinery(setup, world_);
-  machinery.engine().initialize();
-  step(machinery, setup, batches, 0);
+  TrainingRuntime runtime(setup, world_);
+  runtime.engine().initialize();
+  step(runtime, setup, batches, 0);
   CollectiveLog log;
-  machinery.log_to(&log);
-  step(machinery, setup, batches, 1);
-  machinery.log_to(nullptr);
+  runtime.log_to(&log);
+  step(runtime, setup, batches, 1);
+  runtime.log_to(nullptr);
   // In a collective over n ranks, each rank receives (n - 1) / n of the tensor.
   const auto received = [&](const std::string& communicator, int ranks) {
     return sum_of(log, [&](const Collective& c) { return c.communicator == communicator; }).bytes / ranks *
            (ranks - 1);
   };
   const int group = setup.groups.size;
-  const UnitTable& stated = machinery.plan().units;
+  const UnitTable& stated = runtime.plan().units;
   return {{received("gather", group), received("reduce", group) + received("replicas", setup.groups.count()),
            received("compute", group)},
           {stated.all.traffic.gathered, stated.all.traffic.reduced, stated.norm_bytes}};

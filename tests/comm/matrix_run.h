@@ -6,7 +6,7 @@
 
 #include "comm/world.h"
 #include "train/config/config.h"
-#include "train/step/machinery.h"
+#include "train/step/training_runtime.h"
 #include "train/text/data.h"
 #include "train/text/token_file.h"
 
@@ -37,9 +37,9 @@ class MatrixRun {
     std::vector<double> losses;  // by lane
     double norm;
   };
-  Told step(Machinery& machinery, const RunSetup& setup, const Data& data, int number);
-  std::string own_state(Machinery& machinery) const;
-  std::vector<double> evaluate(Machinery& machinery);
+  Told step(TrainingRuntime& runtime, const RunSetup& setup, const Data& data, int number);
+  std::string own_state(TrainingRuntime& runtime) const;
+  std::vector<double> evaluate(TrainingRuntime& runtime);
   Data data(const RunSetup& setup) const;
 
   World& world_;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "train/step/bandwidth.h"
-#include "train/step/machinery.h"
+#include "train/step/training_runtime.h"
 
 namespace flatshard {
 

@@ -14,13 +14,13 @@ constexpr std::chrono::seconds kForOthers{10};
 
 }  // namespace
 
-CheckpointWriter::CheckpointWriter(const RunSetup& setup, Checkpoints& checkpoints, Machinery& machinery,
+CheckpointWriter::CheckpointWriter(const RunSetup& setup, Checkpoints& checkpoints, TrainingRuntime& runtime,
                                    World& world, Progress& progress)
     : setup_(setup),
-      staged_(machinery.staging() != nullptr),
+      staged_(runtime.staging() != nullptr),
       world_(world),
       progress_(progress),
-      saver_(checkpoints, machinery.engine(), machinery.staging(), world) {}
+      saver_(checkpoints, runtime.engine(), runtime.staging(), world) {}
 
 void CheckpointWriter::between_steps(StepMetrics& m, const Work& work) {
   const auto begin = std::chrono::steady_clock::now();

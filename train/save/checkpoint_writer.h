@@ -6,13 +6,13 @@
 
 #include "train/report/progress.h"
 #include "train/save/saver.h"
-#include "train/step/machinery.h"
+#include "train/step/training_runtime.h"
 
 namespace flatshard {
 
 class CheckpointWriter {
  public:
-  CheckpointWriter(const RunSetup& setup, Checkpoints& checkpoints, Machinery& machinery, World& world,
+  CheckpointWriter(const RunSetup& setup, Checkpoints& checkpoints, TrainingRuntime& runtime, World& world,
                    Progress& progress);
 
   // The work between two steps.

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "train/step/machinery.h"
+#include "train/step/training_runtime.h"
 
 namespace flatshard {
 

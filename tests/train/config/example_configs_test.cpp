@@ -5,7 +5,7 @@
 
 #include "source_dir.h"
 #include "tests/test.h"
-#include "train/step/machinery.h"
+#include "train/step/training_runtime.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;

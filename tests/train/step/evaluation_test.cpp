@@ -1,7 +1,7 @@
 #include "train/step/evaluation.h"
 
 #include "tests/test.h"
-#include "train/step/machinery.h"
+#include "train/step/training_runtime.h"
 
 using namespace flatshard;
 
@@ -36,13 +36,13 @@ TEST_CASE("an evaluation that is interrupted stops after the batch and has no lo
   REQUIRE(data.steps_per_epoch() == kBatches);
   World world;
   const RunSetup setup = set_up(small_config(), 1);
-  Machinery machinery(setup, world);
-  machinery.engine().initialize();
+  TrainingRuntime runtime(setup, world);
+  runtime.engine().initialize();
   // With a request that comes during this batch, from 1; 0: none comes.
   int64_t done = 0;
   const auto loss = [&](int64_t request) {
     done = 0;
-    return evaluation_loss(machinery.engine(), data, kPath, world, [&] { return ++done == request; });
+    return evaluation_loss(runtime.engine(), data, kPath, world, [&] { return ++done == request; });
   };
   const std::optional<double> whole = loss(0);
   REQUIRE(whole);

@@ -8,7 +8,7 @@
 #include "runtime/parallel.h"
 #include "runtime/rng.h"
 #include "tests/test.h"
-#include "train/step/machinery.h"
+#include "train/step/training_runtime.h"
 #include "train/step/weights.h"
 
 using namespace flatshard;
@@ -58,30 +58,30 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
-Outcome train(const Config& config, const MachineryOptions& options = {}, int steps = 4) {
+Outcome train(const Config& config, const TrainingRuntimeOptions& options = {}, int steps = 4) {
   World world;
   const RunSetup setup = set_up(config, 1);
   const Data data(corpus(), {.seq_len = kLength,
                              .lane_sequences = setup.batching.lane_sequences,
                              .total_sequences = setup.batching.total_sequences,
                              .mask_documents = setup.mask_documents()});
-  Machinery machinery(setup, world, options);
-  machinery.engine().initialize();
+  TrainingRuntime runtime(setup, world, options);
+  runtime.engine().initialize();
   Outcome outcome;
   const double scale = setup.compute == DType::f16 ? 1024 : 1;
   for (int step = 0; step < steps; ++step) {
-    const StepResult r = machinery.engine().step(data, {.data_step = step,
-                                                        .update = step + 1,
-                                                        .lr = 1e-2,
-                                                        .loss_scale = scale,
-                                                        .targets = data.target_count(step)});
+    const StepResult r = runtime.engine().step(data, {.data_step = step,
+                                                      .update = step + 1,
+                                                      .lr = 1e-2,
+                                                      .loss_scale = scale,
+                                                      .targets = data.target_count(step)});
     double loss = 0;
     for (const double lane : r.lane_losses) loss += lane / scale;
     outcome.losses.push_back(loss);
     outcome.norms.push_back(r.grad_norm);
     CHECK(r.finite);
   }
-  outcome.hash = weights_hash(machinery.engine());
+  outcome.hash = weights_hash(runtime.engine());
   return outcome;
 }
 
@@ -180,24 +180,24 @@ TEST_CASE("a run takes exactly the planned memory and a step allocates none") {
       World world;
       const RunSetup setup = set_up(config, 1);
       const int64_t planned = plan_run(setup, world).memory_bytes, live_before = memory_counters().live_bytes;
-      Machinery machinery(setup, world);
-      CHECK(machinery.plan().memory_bytes == planned);
+      TrainingRuntime runtime(setup, world);
+      CHECK(runtime.plan().memory_bytes == planned);
       CHECK(memory_counters().live_bytes - live_before == planned);
-      machinery.engine().initialize();
+      runtime.engine().initialize();
       const Data data(corpus(), {.seq_len = kLength, .lane_sequences = 2, .total_sequences = 8});
       const Data eval_data(corpus(),
                            {.seq_len = kLength, .lane_sequences = 3, .total_sequences = 3, .shuffle = false});
       const int64_t allocations = memory_counters().allocations;
       for (int step = 0; step < 3; ++step) {
-        machinery.engine().step(data, {.data_step = step,
-                                       .update = step + 1,
-                                       .lr = 1e-3,
-                                       .loss_scale = 1,
-                                       .targets = data.target_count(step)});
-        machinery.engine().evaluate(eval_data, step);
+        runtime.engine().step(data, {.data_step = step,
+                                     .update = step + 1,
+                                     .lr = 1e-3,
+                                     .loss_scale = 1,
+                                     .targets = data.target_count(step)});
+        runtime.engine().evaluate(eval_data, step);
       }
       CHECK(memory_counters().allocations == allocations);
-      CHECK(machinery.memory().peak() == planned);
+      CHECK(runtime.memory().peak() == planned);
     }
 }
 
@@ -214,11 +214,11 @@ TEST_CASE("frozen parameters stay as they are, and the others learn as before") 
       config.trainable = trainable;
       World world;
       const RunSetup setup = set_up(config, 1);
-      Machinery machinery(setup, world, {.commit = kPoisoned});
-      machinery.engine().initialize();
+      TrainingRuntime runtime(setup, world, {.commit = kPoisoned});
+      runtime.engine().initialize();
       const auto values = [&] {
         std::map<std::string, std::vector<char>> all;
-        for (const ShardedUnit& unit : machinery.engine().units())
+        for (const ShardedUnit& unit : runtime.engine().units())
           for (size_t i = 0; i < unit.values().size(); ++i) {
             const char* data = static_cast<const char*>(unit.values()[i].data);
             all[unit.params().specs()[i].name] = {data, data + unit.values()[i].bytes()};
@@ -228,13 +228,13 @@ TEST_CASE("frozen parameters stay as they are, and the others learn as before") 
       const auto before = values();
       const Data data(corpus(), {.seq_len = kLength, .lane_sequences = 2, .total_sequences = 8});
       for (int step = 0; step < 3; ++step)
-        machinery.engine().step(data, {.data_step = step,
-                                       .update = step + 1,
-                                       .lr = 1e-2,
-                                       .loss_scale = 1,
-                                       .targets = data.target_count(step)});
+        runtime.engine().step(data, {.data_step = step,
+                                     .update = step + 1,
+                                     .lr = 1e-2,
+                                     .loss_scale = 1,
+                                     .targets = data.target_count(step)});
       const auto after = values();
-      for (const ShardedUnit& unit : machinery.engine().units())
+      for (const ShardedUnit& unit : runtime.engine().units())
         for (const ParamSpec& spec : unit.params().specs()) {
           CAPTURE(spec.name);
           CHECK((before.at(spec.name) == after.at(spec.name)) == !spec.trainable);
@@ -253,13 +253,13 @@ TEST_CASE("what the optimizer gets is the gradient of the mean loss") {
       config.train.lane_size = lane;
       World world;
       const RunSetup setup = set_up(config, 1);
-      Machinery machinery(setup, world, {.commit = kPoisoned});
-      machinery.engine().initialize();
+      TrainingRuntime runtime(setup, world, {.commit = kPoisoned});
+      runtime.engine().initialize();
       const Data data(
           corpus(),
           {.seq_len = kLength, .lane_sequences = lane, .total_sequences = 8, .mask_documents = true});
       const auto loss = [&] {
-        const StepResult r = machinery.engine().step(
+        const StepResult r = runtime.engine().step(
             data,
             {.data_step = 0, .update = 1, .lr = 0, .loss_scale = kScale, .targets = data.target_count(0)});
         double sum = 0;
@@ -267,7 +267,7 @@ TEST_CASE("what the optimizer gets is the gradient of the mean loss") {
         return sum;
       };
       loss();
-      for (const ShardedUnit& unit : machinery.engine().units()) {
+      for (const ShardedUnit& unit : runtime.engine().units()) {
         CAPTURE(unit.params().specs().front().name);
         const Tensor values = unit.shard().p, sums = unit.shard().g;
         const size_t n = static_cast<size_t>(values.size());
@@ -297,14 +297,14 @@ TEST_CASE("gradients that are not finite change nothing") {
   config.precision.compute = "fp16";
   World world;
   const RunSetup setup = set_up(config, 1);
-  Machinery machinery(setup, world);
-  machinery.engine().initialize();
+  TrainingRuntime runtime(setup, world);
+  runtime.engine().initialize();
   const Data data(corpus(), {.seq_len = kLength, .lane_sequences = 2, .total_sequences = 8});
-  const std::string before = weights_hash(machinery.engine());
+  const std::string before = weights_hash(runtime.engine());
   const StepOrder order{
       .data_step = 0, .update = 1, .lr = 1e-2, .loss_scale = 1e30, .targets = data.target_count(0)};
-  CHECK(!machinery.engine().step(data, order).finite);
-  CHECK(weights_hash(machinery.engine()) == before);
+  CHECK(!runtime.engine().step(data, order).finite);
+  CHECK(weights_hash(runtime.engine()) == before);
 }
 
 TEST_CASE("a global batch is the same whatever its cut, and an evaluation whatever its batch") {
@@ -316,8 +316,8 @@ TEST_CASE("a global batch is the same whatever its cut, and an evaluation whatev
     config.train.eval_batch_size_per_device = batch;
     World world;
     const RunSetup setup = set_up(config, 1);
-    Machinery machinery(setup, world, {.commit = kPoisoned});
-    machinery.engine().initialize();
+    TrainingRuntime runtime(setup, world, {.commit = kPoisoned});
+    runtime.engine().initialize();
     const Data data(corpus(), {.seq_len = kLength,
                                .lane_sequences = batch,
                                .total_sequences = batch,
@@ -325,7 +325,7 @@ TEST_CASE("a global batch is the same whatever its cut, and an evaluation whatev
                                .shuffle = false});
     double sum = 0, targets = 0;
     for (int64_t i = 0; i < data.steps_per_epoch(); ++i)
-      for (const SequenceLoss& s : machinery.engine().evaluate(data, i)) sum += s.sum, targets += s.targets;
+      for (const SequenceLoss& s : runtime.engine().evaluate(data, i)) sum += s.sum, targets += s.targets;
     losses[batch] = sum / targets;
   }
   constexpr double kRounding = 1e-6;  // matrix products of other sizes may sum in another order

@@ -24,15 +24,15 @@ struct RunPlan {
   UnitTable units;
 };
 
-struct MachineryOptions {
+struct TrainingRuntimeOptions {
   StreamOrder order = StreamOrder::in_order;
   Trace* trace = nullptr;
   CommitOptions commit{};
 };
 
-class Machinery {
+class TrainingRuntime {
  public:
-  Machinery(const RunSetup& setup, World& world, const MachineryOptions& options = {});
+  TrainingRuntime(const RunSetup& setup, World& world, const TrainingRuntimeOptions& options = {});
 
   Engine& engine() { return *engine_; }
   const RunPlan& plan() const { return plan_; }

@@ -1,4 +1,4 @@
-#include "train/step/machinery.h"
+#include "train/step/training_runtime.h"
 
 #include "comm/agreement.h"
 #include "kernels/gemm.h"
@@ -25,7 +25,7 @@ void check_room(int64_t bytes, World& world) {
 
 }  // namespace
 
-Machinery::OwnedCommunicators::OwnedCommunicators(World& world, const RunSetup& setup, bool planning) {
+TrainingRuntime::OwnedCommunicators::OwnedCommunicators(World& world, const RunSetup& setup, bool planning) {
   const RankGroups& groups = setup.groups;
   const int group = groups.group_of(world.rank()), place = groups.index_in_group(world.rank());
   const auto make = [&](const char* name, int color, int rank, int size) {
@@ -38,7 +38,7 @@ Machinery::OwnedCommunicators::OwnedCommunicators(World& world, const RunSetup& 
   replicas = make("replicas", place, group, groups.count());
 }
 
-RunPlan Machinery::plan_on(MemoryPlan& memory, const RunSetup& setup, int rank, Communicators comms) {
+RunPlan TrainingRuntime::plan_on(MemoryPlan& memory, const RunSetup& setup, int rank, Communicators comms) {
   StreamGroup planning(setup.device, {.planning = true});
   Engine engine(setup, rank, comms, memory, planning);
   if (saves_from_copy(setup)) Staging(engine, memory.staging);
@@ -58,7 +58,7 @@ RunPlan Machinery::plan_on(MemoryPlan& memory, const RunSetup& setup, int rank, 
           .units = unit_table(engine.wrapping(), setup)};
 }
 
-Machinery::Machinery(const RunSetup& setup, World& world, const MachineryOptions& options)
+TrainingRuntime::TrainingRuntime(const RunSetup& setup, World& world, const TrainingRuntimeOptions& options)
     : communicators_(world, setup, false),
       memory_(setup.device, setup.units.offload),
       streams_(setup.device, {.order = options.order, .trace = options.trace}),
@@ -73,9 +73,9 @@ Machinery::Machinery(const RunSetup& setup, World& world, const MachineryOptions
 }
 
 RunPlan plan_run(const RunSetup& setup, World& world) {
-  const Machinery::OwnedCommunicators communicators(world, setup, true);
+  const TrainingRuntime::OwnedCommunicators communicators(world, setup, true);
   MemoryPlan memory(setup.device, setup.units.offload);
-  return Machinery::plan_on(memory, setup, world.rank(), communicators.refs());
+  return TrainingRuntime::plan_on(memory, setup, world.rank(), communicators.refs());
 }
 
 }  // namespace flatshard
