@@ -139,7 +139,7 @@ void ShardedUnit::initialize(Stream& compute, Stream& gather, const InitialValue
   make_initial_values(compute, frozen_, frozen_shard_, values);
   for (const Tensor& moment : {m_, v_}) zero(shards_.worker(compute), moment);
   round_masters(compute);
-  spread(compute, gather);
+  publish_all(compute, gather);
 }
 
 void ShardedUnit::clear_padding(Stream& compute) {
@@ -160,7 +160,7 @@ void ShardedUnit::round_masters(Stream& compute) {
   if (!shard().copy.empty()) cast(shards_.worker(compute), {.y = shard().copy, .x = master_});
 }
 
-void ShardedUnit::spread(Stream& compute, Stream& gather) {
+void ShardedUnit::publish_all(Stream& compute, Stream& gather) {
   publish(compute, gather);
   if (sharded_values_ || frozen_.empty() || group_size() == 1) return;
   gather.wait(updated_);  // every rank has made its part of the frozen values; they never change again

@@ -80,10 +80,10 @@ class ShardedUnit {
   // Initializes masters and frozen parameters, zeroes the moments, and publishes.
   void initialize(Stream& compute, Stream& gather, const InitialValues& values);
   // In its place, where a checkpoint is to fill the shards on the host: zeroes what lies between parameters.
-  // Then round_masters() makes this rank's values of what they hold, and spread() publishes these.
+  // Then round_masters() makes this rank's values of what they hold, and publish_all() publishes these.
   void clear_padding(Stream& compute);
   void round_masters(Stream& compute);
-  void spread(Stream& compute, Stream& gather);
+  void publish_all(Stream& compute, Stream& gather);
 
   void prefetch(Stream& gather);
   ParamView acquire(Stream& compute);

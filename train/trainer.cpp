@@ -59,7 +59,7 @@ class Trainer {
     return every > 0 && (completed_ % every == 0 || completed_ == total_steps_);
   }
   void print_hash();
-  TrainState nature();
+  TrainState state_template();
   std::optional<TrainState> find_checkpoint();
   void begin();
   TrainState state(const StepMetrics& m);
@@ -149,7 +149,7 @@ void Trainer::say_start() {
 }
 
 // What every checkpoint of this run says alike.
-TrainState Trainer::nature() {
+TrainState Trainer::state_template() {
   return {.lane_sequences = setup_.batching.lane_sequences,
           .data_tokens = train_.file.size(),
           .data_documents = train_.file.document_count(),
@@ -165,7 +165,7 @@ std::optional<TrainState> Trainer::find_checkpoint() {
   std::optional<TrainState> found = checkpoints_.begin(setup_.config.run.resume);
   if (!found) return {};
   try {
-    changes_ = check_continues(*found, nature());
+    changes_ = check_continues(*found, state_template());
     check(found->step <= total_steps_, "it is of step ", found->step, ", the run has ", total_steps_);
   } catch (const Error& error) {
     fail(str(checkpoints_.source().string(), ": cannot go on from it: ", error.what()), error.where);
@@ -331,7 +331,7 @@ void Trainer::print_hash() {
 
 // After the step that measured `m`.
 TrainState Trainer::state(const StepMetrics& m) {
-  TrainState s = nature();
+  TrainState s = state_template();
   s.step = completed_;
   s.data_step = data_step_;
   s.tokens = tokens_;

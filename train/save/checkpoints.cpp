@@ -141,7 +141,7 @@ void Checkpoints::load(Engine& engine) {
     ReadStream bytes;
     for (const ShardedUnit& unit : engine.units())
       for (size_t i = 0; i < readers.size(); ++i) add_shards(readers[i], kShardFiles[i], unit, bytes);
-    engine.fill([&](size_t unit) {
+    engine.load_shards([&](size_t unit) {
       for (size_t i = 0; i < readers.size(); ++i)
         read_shards(readers[i], kShardFiles[i], engine.units()[unit], engine.writes_unit(unit), bytes,
                     engine.compute());
@@ -149,7 +149,7 @@ void Checkpoints::load(Engine& engine) {
   };
   succeed_together(world_, [&] { with_resume_advice(source_, read); });
   check_sums(readers);
-  engine.spread();
+  engine.publish_all();
   // Newer checkpoints belong to a history that this run abandons.
   succeed_together(world_, [&] {
     if (!own_ || world_.rank() != 0) return;

@@ -37,7 +37,7 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, MemoryPlan&
       marks_(static_cast<size_t>(model_.stage_count())),
       lane_losses_(static_cast<size_t>(local_lanes())) {
   const int64_t widest = std::max(setup.batching.lane_sequences, setup.eval_sequences) * setup.seq_len();
-  weights_ = memory.batch.alloc(DType::f32, {widest});
+  target_weights_ = memory.batch.alloc(DType::f32, {widest});
   for (int64_t lane = 0; lane < local_lanes(); ++lane) {
     inputs_.push_back(batch_space(setup.batching.lane_sequences));
     batches_.push_back(batch_in(inputs_.back().device, lane_tokens()));
@@ -55,7 +55,7 @@ void Engine::initialize(const InitialValues& values) {
   streams_.sync_all();
 }
 
-void Engine::fill(const std::function<void(size_t)>& load) {
+void Engine::load_shards(const std::function<void(size_t)>& load) {
   model_.fill_tables(compute_);
   for (ShardedUnit& u : units()) u.clear_padding(compute_);
   compute_.sync();
@@ -65,8 +65,8 @@ void Engine::fill(const std::function<void(size_t)>& load) {
   }
 }
 
-void Engine::spread() {
-  for (ShardedUnit& u : units()) u.spread(compute_, gather_);
+void Engine::publish_all() {
+  for (ShardedUnit& u : units()) u.publish_all(compute_, gather_);
   streams_.sync_all();
 }
 
@@ -94,8 +94,8 @@ Batch Engine::read_batch(const Data& data, int64_t data_step, int64_t lane, cons
   return batch;
 }
 
-void Engine::set_weights(double value) {
-  init_param(compute_, {.y = weights_,
+void Engine::set_target_weights(double value) {
+  init_param(compute_, {.y = target_weights_,
                         .init = Init::constant(static_cast<float>(value)),
                         .random = RandomStream(0, "weights")});
 }

@@ -48,8 +48,8 @@ class Engine {
   void initialize(const InitialValues& values);
   // Or, in its place, from a checkpoint: each unit's shards, whose padding is zero, are filled on the host;
   // and when that is done on all ranks, everybody gets the values.
-  void fill(const std::function<void(size_t unit)>& load);
-  void spread();
+  void load_shards(const std::function<void(size_t unit)>& load);
+  void publish_all();
   StepResult step(const Data& data, const StepOrder& order);
   // The sequences of one evaluation batch of this rank.
   std::vector<SequenceLoss> evaluate(const Data& data, int64_t batch);
@@ -102,7 +102,7 @@ class Engine {
   static Batch batch_in(const Tensor& space, int64_t tokens);
   // What the lane's data is, on its way to the device, and there.
   Batch read_batch(const Data& data, int64_t data_step, int64_t lane, const Mirror& space, int64_t tokens);
-  void set_weights(double value);
+  void set_target_weights(double value);
   int64_t lane_tokens() const { return setup_.batching.lane_sequences * setup_.seq_len(); }
   int64_t local_lanes() const { return setup_.batching.lanes * setup_.batching.micro_steps; }
 
@@ -115,7 +115,7 @@ class Engine {
   StageUnits units_;
   Optimizer optimizer_;
 
-  Tensor weights_;              // what each token's loss counts
+  Tensor target_weights_;       // what each token's loss counts
   std::vector<Mirror> inputs_;  // of this rank's lanes, micro-step by micro-step
   std::vector<Batch> batches_;  // they, on the device
   Mirror losses_;               // (lane, token)

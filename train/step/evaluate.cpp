@@ -12,7 +12,7 @@ std::vector<SequenceLoss> Engine::evaluate(const Data& data, int64_t batch_index
   const int64_t B = setup_.eval_sequences, S = setup_.seq_len();
   const Mirror space = batch_space(B);
   const Mirror losses(memory_.staging, memory_.batch.alloc(DType::f32, {B * S}));
-  set_weights(1);
+  set_target_weights(1);
   Context c = context(read_batch(data, batch_index, rank_, space, B * S), losses.device);
   forward_only(c);
   losses.download(compute_);

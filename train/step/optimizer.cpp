@@ -18,7 +18,7 @@ Optimizer::Optimizer(const OptimizerConfig& config, std::vector<ShardedUnit>& un
   Arena& arena = shards_.on_host() ? shared.arenas.exchange : beside_shards;
   const int ranks = comm_.size();
   by_rank_ = arena.alloc(DType::f32, {ranks, chunks});
-  by_place_ = ranks == 1 ? by_rank_.view({chunks}) : arena.alloc(DType::f32, {ranks * chunks});
+  by_parameter_ = ranks == 1 ? by_rank_.view({chunks}) : arena.alloc(DType::f32, {ranks * chunks});
   norm_ = arena.alloc(DType::f32, {1});
   coefficient_ = arena.alloc(DType::f32, {1});
   nonfinite_ = arena.alloc(DType::i32, {1});
@@ -50,7 +50,7 @@ void Optimizer::measure(Stream& stream, double loss_scale) {
       const int64_t n = chunks_of(unit);
       for (int rank = 0; rank < ranks; ++rank, to += n)
         if (n > 0)
-          copy(stream, by_place_.slice(to, to + n), part_of(by_rank_, rank, ranks).slice(from, from + n));
+          copy(stream, by_parameter_.slice(to, to + n), part_of(by_rank_, rank, ranks).slice(from, from + n));
       from += n;
     }
   }
@@ -58,7 +58,7 @@ void Optimizer::measure(Stream& stream, double loss_scale) {
   clip_coefficient(stream, {.norm = norm_,
                             .coefficient = coefficient_,
                             .nonfinite = nonfinite_,
-                            .partials = by_place_,
+                            .partials = by_parameter_,
                             .max_norm = clips ? static_cast<float>(config_.grad_clip)
                                               : std::numeric_limits<float>::infinity(),
                             .scale = static_cast<float>(1.0 / loss_scale)});

@@ -26,8 +26,9 @@ class Optimizer {
   std::vector<ShardedUnit>& units_;
   Communicator& comm_;
   ShardPlacement& shards_;
-  Tensor by_rank_;   // partial sums of squares as the ranks make them: (rank, unit, chunk)
-  Tensor by_place_;  // the same in the order of the parameters: (unit, rank, chunk); no rank count changes it
+  Tensor by_rank_;       // partial sums of squares as the ranks make them: (rank, unit, chunk)
+  Tensor by_parameter_;  // the same in the order of the parameters: (unit, rank, chunk); no rank count
+                         // changes it
   Tensor norm_, coefficient_, nonfinite_;
   Tensor mine_;  // of by_rank_, this rank's part
   Tensor coefficient_beside_shards_, nonfinite_beside_shards_, mine_beside_shards_;

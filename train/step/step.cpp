@@ -17,7 +17,7 @@ namespace flatshard {
 
 StepResult Engine::step(const Data& data, const StepOrder& order) {
   read_batches(data, order.data_step);
-  set_weights(order.loss_scale / static_cast<double>(order.targets));
+  set_target_weights(order.loss_scale / static_cast<double>(order.targets));
   // What libraries make at their first call is made by the first step.
   const bool by_graph = setup_.uses_graphs() && has_stepped_;
   for (int64_t micro = 0; micro < setup_.batching.micro_steps; ++micro)
@@ -133,7 +133,7 @@ Context Engine::context(const Batch& batch, const Tensor& losses) {
           .positions = batch.positions,
           .boundaries = batch.boundaries,
           .targets = batch.targets,
-          .target_weights = weights_.slice(0, batch.tokens.size()),
+          .target_weights = target_weights_.slice(0, batch.tokens.size()),
           .losses = losses,
           .dtype = setup_.compute,
           .tf32 = setup_.config.precision.tf32};
