@@ -36,7 +36,7 @@ std::vector<std::string> overrides_of(const std::vector<std::string>& rest) {
   std::vector<std::string> overrides;
   for (const std::string& text : rest) {
     check(text.starts_with("--") && text.find('.') != std::string::npos, text,
-          ": not an option; a key of the config is set with --section.key=value, see train --help");
+          ": unknown option; set a config key with --section.key=value, see train --help");
     overrides.push_back(text.substr(2));
   }
   return overrides;
@@ -101,19 +101,21 @@ int report(const std::string& message, World* world, std::ostream& out, std::ost
 
 int train_main(int argc, const char* const* argv, std::ostream& out, std::ostream& err) {
   CommandLine line;
-  CLI::App app("Trains a transformer as a config file says. Under mpirun -np N the ranks share one job.",
-               "train");
-  app.add_option("CONFIG", line.config, "config file, TOML")->required();
+  CLI::App app(
+      "Trains a transformer from a config file. Under mpirun -np N, N ranks train one model together.",
+      "train");
+  app.add_option("CONFIG", line.config, "TOML config file")->required();
   const CLI::Option* const resume = app.add_option(
-      "--resume", line.resume, "go on from a checkpoint: latest of run.dir, or the path of one, or of a run");
+      "--resume", line.resume,
+      "checkpoint to resume from: latest (of run.dir), or the path of a checkpoint or run folder");
   app.add_flag("--print-config", line.print_config,
-               "print the resolved config, with where each value comes from, and stop");
-  app.add_flag("--plan", line.plan,
-               "print parameters, operations and memory, to the byte, and stop; needs neither data nor GPU");
+               "print the resolved config with the source of each value, and exit");
+  app.add_flag(
+      "--plan", line.plan,
+      "print parameters, FLOPs, traffic and the exact memory of a rank, and exit; needs no data and no GPU");
   app.allow_extras();
   app.footer([] {
-    return "Keys of the config, set in the file or as --section.key=value, with their defaults:\n" +
-           fields_help();
+    return "Config keys, set in the file or as --section.key=value, with their defaults:\n" + fields_help();
   });
   std::unique_ptr<World> world;
   reserve_standard_streams();
@@ -123,7 +125,7 @@ int train_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
     line.overrides = overrides_of(app.remaining());
     check(resume->empty() || !line.resume.empty(), "--resume is \"\", must be latest or a path");
     if (!line.resume.empty()) line.overrides.push_back("run.resume=" + flatshard::quoted(line.resume));
-    check(!(line.print_config && line.plan), "--print-config and --plan: give one of them");
+    check(!(line.print_config && line.plan), "--print-config and --plan exclude each other");
     world = std::make_unique<World>();
     run(line, *world, out);
     const bool trained = !line.print_config && !line.plan;  // a lost line of progress is no failure

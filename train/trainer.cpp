@@ -132,13 +132,13 @@ void Trainer::say_start() {
   const RunPlan& plan = runtime_.plan();
   const Bandwidth bandwidth = bandwidth_of(setup_, world_);
   if (!leads()) return;
-  out_ << "device    " << setup_.device << ", " << counted(world_.size(), "rank") << " of "
-       << counted(thread_count(), "thread") << "; matrix products at " << std::lround(peak_ * 1e-9)
-       << " GFLOP/s, measured now\n"
+  out_ << "device    " << setup_.device << ", " << counted(world_.size(), "rank") << " x "
+       << counted(thread_count(), "thread") << ", measured matrix peak " << std::lround(peak_ * 1e-9)
+       << " GFLOP/s\n"
        << describe_setup(setup_, plan) << initial_.line << "data      " << train_.describe() << '\n'
        << "run       " << with_commas(total_steps_) << " steps, " << describe_flops(plan.flops)
        << describe_units(plan.units) << describe_exchange(setup_, plan.units, plan.flops, peak_, bandwidth)
-       << "memory    of rank 0, planned to the byte:\n"
+       << "memory    of rank 0, exact:\n"
        << describe_memory(plan.memory);
   if (resumed_) {
     out_ << "resumed   " << checkpoints_.source().string() << ", after step " << with_commas(resumed_->step)
@@ -166,9 +166,9 @@ std::optional<TrainState> Trainer::find_checkpoint() {
   if (!found) return {};
   try {
     changes_ = check_continues(*found, state_template());
-    check(found->step <= total_steps_, "it is of step ", found->step, ", the run has ", total_steps_);
+    check(found->step <= total_steps_, "it is at step ", found->step, ", the run has ", total_steps_);
   } catch (const Error& error) {
-    fail(str(checkpoints_.source().string(), ": cannot go on from it: ", error.what()), error.where);
+    fail(str(checkpoints_.source().string(), ": cannot resume from it: ", error.what()), error.where);
   }
   return found;
 }
@@ -321,7 +321,9 @@ void Trainer::check_result(const StepMetrics& m, bool finite) {
   if (good && skipped_in_a_row_ < kMostSkippedInARow) return;
   check(good, "step ", completed_ + 1, ": the loss is ", m.loss, " and the gradient norm ", m.grad_norm,
         ", must be finite; lower optimizer.lr, or set train.skip_nonfinite = true");
-  fail(str(kMostSkippedInARow, " steps in a row were skipped, for want of targets or of finite gradients"));
+  fail(str(kMostSkippedInARow,
+           " steps in a row were skipped for lack of targets or of finite gradients; check "
+           "data.train, or lower optimizer.lr"));
 }
 
 void Trainer::print_hash() {
@@ -364,7 +366,7 @@ void Trainer::finish() {
   progress_.finish();
   if (completed_ < total_steps_)
     out_ << "stopped   after step " << with_commas(completed_) << " of " << with_commas(total_steps_)
-         << ", for rank " << stop_.rank << " was sent " << signal_name(stop_.signal) << '\n';
+         << ": rank " << stop_.rank << " received " << signal_name(stop_.signal) << '\n';
   warn_on_error([&] {
     write_report(folder_.path());
     out_ << "report    " << folder_.file("report.html") << '\n';

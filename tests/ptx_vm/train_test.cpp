@@ -198,7 +198,7 @@ TEST_CASE("micro-steps give the same bits with and without CUDA graphs, in every
       CHECK(workshop.train("cuda", kSteps, order, options) == without);
       CHECK(counters().graph_launches - before == kMicroSteps * (kSteps - 1));
     }
-    CHECK(workshop.said().find("graphs    each micro-step is captured") != std::string::npos);
+    CHECK(workshop.said().find("graphs    micro-steps are captured as CUDA graphs") != std::string::npos);
   }
 }
 
@@ -208,13 +208,12 @@ TEST_CASE("TF32 products change a CUDA run slightly, and a CPU run not at all") 
   Workshop workshop("gpt2", "fp32");
   const Outcome cuda = workshop.train("cuda", 3),
                 rounded = workshop.train("cuda", 3, WorkOrder::in_order, {kTf32});
-  CHECK(workshop.said().find("fp32 to compute with, matrix products in TF32, fp32 masters") !=
-        std::string::npos);
+  CHECK(workshop.said().find("fp32 compute, TF32 matrix products, fp32 master weights") != std::string::npos);
   CHECK(rounded.losses != cuda.losses);
   CHECK(largest_difference(rounded.losses, cuda.losses) <= kRounding);
   const Outcome cpu = workshop.train("cpu", 3);
   CHECK(workshop.train("cpu", 3, WorkOrder::in_order, {kTf32}) == cpu);
-  CHECK(workshop.said().find("(precision.tf32 is for a GPU alone)") != std::string::npos);
+  CHECK(workshop.said().find("(precision.tf32 has no effect on a CPU)") != std::string::npos);
 }
 
 TEST_CASE("a plan for CUDA is the same with and without a GPU, and a run allocates exactly that") {

@@ -49,7 +49,7 @@ TEST_CASE("a run whose reader and terminal go away trains on, and saves at SIGHU
                         100);
   CAPTURE(run.output);
   CHECK(run.output.starts_with("0\n"));
-  CHECK(run.output.find("warning: standard output cannot be written") != std::string::npos);
+  CHECK(run.output.find("warning: cannot write standard output") != std::string::npos);
   const std::vector<StepMetrics> lines = read_metrics(workshop.file(kMetrics));
   CHECK(lines.size() > 30);
   CHECK(text_of(workshop.file("runs/default/latest")) == str("step-", lines.back().step, '\n'));
@@ -125,8 +125,7 @@ TEST_CASE("a signal during an evaluation stops all ranks there, without a loss")
   const test::Finished run = job.wait();
   CAPTURE(run.output);
   CHECK(run.exit_code == 0);
-  CHECK(run.output.find("stopped   after step 1 of 1,000,000, for rank 1 was sent SIGTERM") !=
-        std::string::npos);
+  CHECK(run.output.find("stopped   after step 1 of 1,000,000: rank 1 received SIGTERM") != std::string::npos);
   const std::vector<StepMetrics> lines = read_metrics(workshop.file(kMetrics));
   REQUIRE(lines.size() == 1);
   CHECK_FALSE(lines[0].eval_loss);

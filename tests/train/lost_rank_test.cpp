@@ -94,9 +94,9 @@ TEST_CASE("a signal ends the run after the same step on all ranks, as a run that
     const test::Finished run = job.wait();
     CAPTURE(run.output);
     CHECK(run.exit_code == 0);
-    const char* sent = signal == SIGTERM  ? "for rank 2 was sent SIGTERM"
-                       : signal == SIGINT ? "for rank 2 was sent SIGINT"
-                                          : " was sent SIGUSR1";
+    const char* sent = signal == SIGTERM  ? ": rank 2 received SIGTERM"
+                       : signal == SIGINT ? ": rank 2 received SIGINT"
+                                          : " received SIGUSR1";
     CHECK(test::after(run.output, "\nstopped   after step ").find(sent) != std::string::npos);
     std::string step = test::after(run.output, "stopped   after step ");
     step = step.substr(0, step.find(" of "));
@@ -135,6 +135,6 @@ TEST_CASE("one process alone stops at SIGTERM as well") {
           "' out.txt; do sleep 0.05; done; kill -TERM $!; wait $!; code=$?; cat out.txt; exit $code"));
   CAPTURE(run.output);
   CHECK(run.exit_code == 0);
-  CHECK(run.output.find(" of 1,000,000, for rank 0 was sent SIGTERM") != std::string::npos);
+  CHECK(run.output.find(" of 1,000,000: rank 0 received SIGTERM") != std::string::npos);
   CHECK(test::after(run.output, "\nweights ").size() == 64);
 }

@@ -75,7 +75,7 @@ TEST_CASE("a mistake ends the run with one line, exit code 1 and nothing written
            {"--train.eval_every=0",
             "data.eval is set, but train.eval_every = 0 and checkpoint.save_every = 0"},
            {"--model.trainable='[\"nothing*\"]'", "model.trainable: \"nothing*\" matches no parameter"},
-           {"--surprise", "--surprise: not an option"},
+           {"--surprise", "--surprise: unknown option"},
            {"--resume ''", "--resume is \"\", must be latest or a path"},
        }) {
     CAPTURE(options);
@@ -178,8 +178,8 @@ TEST_CASE("--plan shows what each reduction takes, and what it shows is what the
   }
   const std::string text = workshop.train(2, "--plan").output;
   CHECK(number(line(text, "exact")) > number(line(text, "sequential")));
-  CHECK(workshop.train(2, "--plan --precision.reduce=bf16").output.find("adds fp32 alone") !=
-        std::string::npos);
+  CHECK(workshop.train(2, "--plan --precision.reduce=bf16")
+            .output.find("requires precision.reduce = \"fp32\", not \"bf16\"") != std::string::npos);
 }
 
 TEST_CASE("--plan shows units, their bytes, and the tokens that hide them") {
@@ -187,10 +187,10 @@ TEST_CASE("--plan shows units, their bytes, and the tokens that hide them") {
   const test::Workshop workshop("plan_of_units");
   const test::Finished plan = workshop.train(2, "--plan --parallel.bandwidth_gbps=2");
   CHECK(plan.exit_code == 0);
-  for (const char* text : {"bytes gathered", "\n  model.layers.0-1 x2 ", "at 2 GB/s (stated)",
-                           "tokens per micro-batch on; here it has 16\n"})
+  for (const char* text : {"bytes gathered", "\n  model.layers.0-1 x2 ", "at 2 GB/s (configured)",
+                           "tokens per micro-batch; this run has 16\n"})
     CHECK_MESSAGE(plan.output.find(text) != std::string::npos, plan.output);
-  CHECK(workshop.train(2, "--plan").output.find("B/s (measured now)") != std::string::npos);
+  CHECK(workshop.train(2, "--plan").output.find("B/s (measured)") != std::string::npos);
   CHECK(workshop.train(1, "--plan").output.find("tokens per micro-batch") == std::string::npos);
 }
 

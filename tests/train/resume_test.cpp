@@ -246,9 +246,9 @@ TEST_CASE("a checkpoint that is damaged, or of another run, is refused with one 
     CHECK(run.output.find(message, last) != std::string::npos);
   };
   refused("--model.hidden=32",
-          "run/step-3: cannot go on from it: model.hidden is 32, the checkpoint was made with 24");
+          "run/step-3: cannot resume from it: model.hidden is 32, the checkpoint was made with 24");
   refused("--optimizer.lr=0.5", "optimizer.lr is 0.5, the checkpoint was made with 0.01");
-  refused("--train.steps=2", "it is of step 3, the run has 2");
+  refused("--train.steps=2", "it is at step 3, the run has 2");
   for (const ShardFiles& files : kShardFiles) {
     const std::string name = str(files.stem, ".safetensors"), path = folder + "/" + name,
                       good = test::read_file(path);

@@ -22,14 +22,14 @@ std::string trainable_line(const RunPlan& plan) {
 
 std::string tf32_of(const RunSetup& setup) {
   if (!setup.config.precision.tf32) return "";
-  return setup.device.is_cuda() ? ", matrix products in TF32" : " (precision.tf32 is for a GPU alone)";
+  return setup.device.is_cuda() ? ", TF32 matrix products" : " (precision.tf32 has no effect on a CPU)";
 }
 
 std::string graphs_line(const RunSetup& setup) {
   if (!setup.config.run.cuda_graphs) return "";
   return setup.uses_graphs()
-             ? "graphs    each micro-step is captured in the second step, and one call from then on\n"
-             : "graphs    none: run.cuda_graphs is for a GPU alone\n";
+             ? "graphs    micro-steps are captured as CUDA graphs in step 2 and replayed from then on\n"
+             : "graphs    off: run.cuda_graphs has no effect on a CPU\n";
 }
 
 }  // namespace
@@ -45,26 +45,27 @@ std::string describe_model(const ModelConfig& c) {
 std::string describe_setup(const RunSetup& setup, const RunPlan& plan) {
   const Batching& b = setup.batching;
   const Config& c = setup.config;
-  const std::string device = setup.device_is_here ? why_on_cpu(c.run.device)
-                                                  : str("planned for a GPU, of which there is none here (",
-                                                        why_no_cuda_device(), ')');
-  return str("model     ", describe_model(setup.model), "\n          ", trainable_line(plan), "\nbatch     ",
-             with_commas(b.total_sequences), " sequences of ", with_commas(setup.seq_len()),
-             " tokens = ", counted(b.ranks, "rank"), " x ", counted(b.micro_steps, "micro-step"), " x ",
-             counted(b.lanes, "lane"), " of ", with_commas(b.lane_sequences), "\n          ",
-             b.same_bits_anywhere()
-                 ? "sums over lanes are exact: the same bits on 1, 2, 4 ... ranks\n"
-                 : "the numbers are not all powers of two: another cut of the batch gives other bits\n",
-             "precision ", c.precision.compute, " to compute with", tf32_of(setup),
-             ", fp32 masters, gradients travel in ", c.precision.reduce,
-             c.train.recompute ? "; activations of blocks are computed again" : "", '\n', graphs_line(setup),
-             device.empty() ? "" : str("device    ", device, '\n'));
+  const std::string device =
+      setup.device_is_here ? why_on_cpu(c.run.device)
+                           : str("planned for a GPU; none is available here (", why_no_cuda_device(), ')');
+  return str(
+      "model     ", describe_model(setup.model), "\n          ", trainable_line(plan), "\nbatch     ",
+      with_commas(b.total_sequences), " sequences of ", with_commas(setup.seq_len()),
+      " tokens = ", counted(b.ranks, "rank"), " x ", counted(b.micro_steps, "micro-step"), " x ",
+      counted(b.lanes, "lane"), " of ", with_commas(b.lane_sequences), "\n          ",
+      b.same_bits_anywhere()
+          ? "bit-identical on 1, 2, 4 ... ranks: sums over lanes are exact\n"
+          : "not bit-identical under another split of the batch: its factors are not all powers of two\n",
+      "precision ", c.precision.compute, " compute", tf32_of(setup),
+      ", fp32 master weights, gradients communicated in ", c.precision.reduce,
+      c.train.recompute ? ", activation checkpointing" : "", '\n', graphs_line(setup),
+      device.empty() ? "" : str("device    ", device, '\n'));
 }
 
 std::string describe_flops(const FlopsPerToken& flops) {
   std::ostringstream out;
-  out << std::setprecision(4) << "operations per token: " << flops.full * 1e-6 << " M with full attention, "
-      << flops.causal * 1e-6 << " M with its causal half\n";
+  out << std::setprecision(4) << flops.full * 1e-6 << " MFLOP per token with full attention, "
+      << flops.causal * 1e-6 << " MFLOP with causal attention\n";
   return std::move(out).str();
 }
 
@@ -73,10 +74,10 @@ std::string describe_units(const UnitTable& table) {
   const auto label = [](const UnitRow& r) { return r.units > 1 ? str(r.name, " x", r.units) : r.name; };
   for (const UnitRow& row : table.rows) width = std::max(width, label(row).size());
   std::ostringstream out;
-  out << std::fixed << std::setprecision(2) << "units     " << with_commas(table.all.units)
-      << "; bytes are what each rank receives in a step, evaluations not counted:\n  " << std::left
+  out << std::fixed << std::setprecision(2) << "units     " << counted(table.all.units, "communication unit")
+      << "; bytes are received by each rank per step, excluding evaluation:\n  " << std::left
       << std::setw(static_cast<int>(width)) << "" << std::right << std::setw(16) << "parameters"
-      << std::setw(9) << "share" << std::setw(16) << "on a rank" << std::setw(17) << "bytes gathered"
+      << std::setw(9) << "share" << std::setw(16) << "per rank" << std::setw(17) << "bytes gathered"
       << std::setw(17) << "bytes reduced" << '\n';
   const auto line = [&](const UnitRow& row, const std::string& name) {
     out << "  " << std::left << std::setw(static_cast<int>(width)) << name << std::right << std::setw(16)
@@ -88,7 +89,7 @@ std::string describe_units(const UnitTable& table) {
   for (const UnitRow& row : table.rows) line(row, label(row));
   line(table.all, "all");
   if (table.norm_bytes > 0)
-    out << "  and " << with_commas(table.norm_bytes) << " bytes for the norm of the gradients\n";
+    out << "  plus " << with_commas(table.norm_bytes) << " bytes for the gradient norm\n";
   out << table.warning;
   return std::move(out).str();
 }
@@ -110,12 +111,12 @@ std::string describe_exchange(const RunSetup& setup, const UnitTable& units, con
                 tokens = setup.batching.lanes * setup.batching.lane_sequences * setup.seq_len();
   const double least =
       tokens_to_hide(static_cast<double>(bytes), bandwidth.bytes_per_second, peak / ranks, flops.causal);
-  return str("exchange  ", human_bytes(bytes), " received by each rank in a micro-step, ",
+  return str("exchange  ", human_bytes(bytes), " received by each rank per micro-step, ",
              human_seconds(static_cast<double>(bytes) / bandwidth.bytes_per_second), " at ",
              std::round(bandwidth.bytes_per_second * 1e-8) / 10, " GB/s ",
-             bandwidth.measured ? "(measured now)" : "(stated)", "\n          hidden behind compute from ",
-             with_commas(std::llround(std::ceil(least))), " tokens per micro-batch on; here it has ",
-             with_commas(tokens), '\n');
+             bandwidth.measured ? "(measured)" : "(configured)",
+             "\n          can be hidden behind compute from ", with_commas(std::llround(std::ceil(least))),
+             " tokens per micro-batch; this run has ", with_commas(tokens), '\n');
 }
 
 }  // namespace flatshard

@@ -51,9 +51,9 @@ std::string share(double value) { return right(fixed(100 * value, 1), 4) + '%'; 
 
 std::string skip_note(const StepMetrics& m) {
   return str(
-      "skipped the step after ", m.step, ": ",
+      "skipped a step after step ", m.step, ": ",
       std::isfinite(m.grad_norm) ? "no update was made" : "the gradient norm is " + fixed(m.grad_norm, 0),
-      m.loss_scale ? str(", the loss scale ", *m.loss_scale) : "");
+      m.loss_scale ? str(", loss scale ", *m.loss_scale) : "");
 }
 
 }  // namespace
@@ -83,7 +83,7 @@ void Progress::step(const StepMetrics& m) {
 // Later lines may be read, or fit onto the disk, again.
 void Progress::check_output() {
   if (!out_ && !std::exchange(warned_, true))
-    log_warning("standard output cannot be written; the run goes on, and metrics.jsonl has its steps");
+    log_warning("cannot write standard output; the run continues, and metrics.jsonl records its steps");
   out_.clear();
 }
 

@@ -9,17 +9,17 @@ struct Purpose {
   const char *name, *what;
 };
 constexpr Purpose kPurposes[] = {
-    {"parameters", "values to compute with: whole, or this rank's shards"},
-    {"gathered", "slots for the whole values of sharded units"},
-    {"optimizer", "fp32 masters and moments, of this rank's shards"},
-    {"gradients", "fp32 sums over micro-steps"},
-    {"exchange", "gradients on their way to their owners"},
-    {"activations", "kept from forward to backward, or for an evaluation"},
-    {"scratch", "of single ops"},
+    {"parameters", "in the compute dtype: all of them, or this rank's shards"},
+    {"gathered", "buffers for the gathered parameters of sharded units"},
+    {"optimizer", "fp32 master weights and AdamW moments of this rank's shards"},
+    {"gradients", "fp32 gradients, accumulated over micro-steps"},
+    {"exchange", "gradients before and during their reduction over ranks"},
+    {"activations", "saved for the backward pass, or used by an evaluation"},
+    {"scratch", "temporary workspace of ops"},
     {"batch", "tokens, targets and losses of this rank's lanes"},
-    {"tables", "rotary frequencies"},
-    {"staging", "host memory: of a GPU's run, and the copy that a checkpoint is written from"},
-    {"transport", "host memory by way of which a GPU's tensors travel to other ranks"},
+    {"tables", "rotary embedding frequencies"},
+    {"staging", "host memory: inputs and results of a GPU, and the snapshot of an asynchronous checkpoint"},
+    {"transport", "host memory: GPU tensors in transit between ranks"},
 };
 
 // In host memory, from where the device copies by itself.
@@ -65,7 +65,7 @@ void MemoryPlan::commit(CommitOptions options) {
 int64_t MemoryPlan::peak() const {
   int64_t sum = 0;
   for (const Arena* arena : all())
-    check(!__builtin_add_overflow(sum, arena->peak(), &sum), "the memory of a run is larger than 2^63 bytes");
+    check(!__builtin_add_overflow(sum, arena->peak(), &sum), "the run needs more than 2^63 bytes of memory");
   return sum;
 }
 
@@ -85,9 +85,9 @@ std::vector<MemoryRow> MemoryPlan::rows() const {
       rows.push_back({arenas[i]->name(), arenas[i]->peak(), kPurposes[i].what});
   if (offload_) {
     rows.push_back(
-        {"host", offloaded(), "included above: parameters, optimizer and gradients are offloaded"});
+        {"host", offloaded(), "included above: offloaded parameters, optimizer state and gradients"});
     rows.push_back(
-        {"device", peak() - offloaded(), "included above: buffers of a step; no shard stays here"});
+        {"device", peak() - offloaded(), "included above: buffers of the step; all shards are offloaded"});
   }
   rows.push_back({"all", peak(), ""});
   return rows;

@@ -13,9 +13,9 @@ struct Way {
   Reduction reduction;
   const char* bits;
 };
-constexpr Way kWays[] = {{"exact", Reduction::exact, "the same bits on any power of two of ranks"},
-                         {"sequential", Reduction::sequential, "the same bits for one number of ranks"},
-                         {"native", Reduction::native, "in the order of the communication library"}};
+constexpr Way kWays[] = {{"exact", Reduction::exact, "bit-identical on any power-of-two number of ranks"},
+                         {"sequential", Reduction::sequential, "bit-identical for a given number of ranks"},
+                         {"native", Reduction::native, "summed in the order of the communication library"}};
 
 RunPlan plan_with(Reduction reduction, RunSetup setup, World& world) {
   setup.units.reduction = reduction;
@@ -26,11 +26,11 @@ RunPlan plan_with(Reduction reduction, RunSetup setup, World& world) {
 
 std::string describe_reductions(const RunSetup& setup, const RunPlan& in_use, World& world) {
   std::ostringstream out;
-  out << "reduction of gradients, what each way would take and receive in a step:\n";
+  out << "reduction of gradients; memory, and bytes received per step, for each parallel.reduction:\n";
   for (const Way& way : kWays) {
     out << "  " << std::left << std::setw(12) << way.name << std::right;
     if (way.reduction == Reduction::native && setup.units.wire != DType::f32) {
-      out << "  adds fp32 alone, not precision.reduce = \"" << setup.config.precision.reduce << "\"\n";
+      out << "  requires precision.reduce = \"fp32\", not \"" << setup.config.precision.reduce << "\"\n";
       continue;
     }
     const bool used = way.reduction == setup.units.reduction;

@@ -18,9 +18,9 @@ bool saves_from_copy(const RunSetup& setup) {
 void check_room(int64_t bytes, World& world) {
   const int64_t available = available_host_bytes(), ranks = world.local_size();
   check(bytes <= available / ranks, "out of host memory: the run needs ", human_bytes(bytes),
-        ranks > 1 ? str(" in each of the ", ranks, " ranks of this machine") : "", ", available are ",
-        human_bytes(available), "; train --plan tells what takes it");
-  world.barrier("the look at the memory");
+        ranks > 1 ? str(" for each of the ", ranks, " ranks on this machine") : "", ", but only ",
+        human_bytes(available), " are available; train --plan shows what uses it");
+  world.barrier("the memory check");
 }
 
 }  // namespace

@@ -163,7 +163,7 @@ TEST_CASE("a run that memory cannot hold is refused before it takes any, and pla
     CAPTURE(run.output);
     CHECK(run.exit_code == 1);
     CHECK(run.output.starts_with("train: out of host memory: the run needs "));
-    CHECK(run.output.find(" TiB, available are ") != std::string::npos);
+    CHECK(run.output.find(" TiB, but only ") != std::string::npos);
     CHECK(std::count(run.output.begin(), run.output.end(), '\n') == 1);
     CHECK(!fs::exists(workshop.file("runs")));
     const test::Finished plan = workshop.train(1, options + " --plan");
@@ -285,6 +285,8 @@ TEST_CASE("a loss that is not finite stops the run with its step") {
   }
   const test::Finished skipping = workshop.train(1, "--optimizer.lr=1e30 --train.skip_nonfinite=true");
   CHECK(skipping.exit_code == 1);
-  CHECK(skipping.output.ends_with(
-      "\ntrain: 100 steps in a row were skipped, for want of targets or of finite gradients\n"));
+  CHECK(
+      skipping.output.ends_with("\ntrain: 100 steps in a row were skipped for lack of targets or of finite "
+                                "gradients; check data.train, or lower "
+                                "optimizer.lr\n"));
 }

@@ -154,9 +154,9 @@ TEST_CASE("an evaluation and a skipped step have lines of their own") {
   without_targets.grad_norm = 0;
   const std::string text = shown({evaluated, skipped, without_targets}, false);
   CHECK(text.find("\nstep 450: eval loss 3.5000\n") != text.npos);
-  CHECK(text.find("\nskipped the step after 450: the gradient norm is inf, the loss scale 65536\n") !=
+  CHECK(text.find("\nskipped a step after step 450: the gradient norm is inf, loss scale 65536\n") !=
         text.npos);
-  CHECK(text.ends_with("\nskipped the step after 450: no update was made\n"));
+  CHECK(text.ends_with("\nskipped a step after step 450: no update was made\n"));
 }
 
 TEST_CASE("a terminal shows the last line alone, and evaluations above it, at any width") {
