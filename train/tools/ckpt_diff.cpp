@@ -21,7 +21,7 @@ std::string form_of(const SafetensorsEntry& entry) { return entry.dtype + ' ' + 
 std::string describe(const TensorDifference& d, const SafetensorsEntry& a, const SafetensorsEntry& b) {
   const std::string forms = form_of(a) == form_of(b) ? "" : str(form_of(a), " and ", form_of(b), ", ");
   if (!d.comparable) return forms + (forms.empty() ? "the bytes differ" : "not comparable");
-  if (d.different == 0) return forms + "the same values in other bits";
+  if (d.different == 0) return forms + "equal values with different bits";
   return str(forms, with_commas(d.different), " of ", with_commas(d.elements), " values differ, by at most ",
              d.largest, ", relative ", d.largest_relative);
 }
@@ -71,9 +71,10 @@ bool diff(const std::string& a, const std::string& b, const Console& console) {
   std::vector<std::string> others;
   if (left.state() && right.state()) others = differences(*left.state(), *right.state());
   if (left.state().has_value() != right.state().has_value())
-    others.push_back(str("only ", (left.state() ? left : right).path(), " is a checkpoint, with a state"));
+    others.push_back(
+        str("only ", (left.state() ? left : right).path(), " is a checkpoint with training state"));
   if (hf_config_json(left.config(), DType::f32) != hf_config_json(right.config(), DType::f32))
-    others.push_back("config.json describes another model");
+    others.push_back("config.json describes different models");
   for (const std::string& line : others) console.out << printable(line) << '\n';
   console.out << "tensors: " << with_commas(tally.equal) << " equal bit for bit, "
               << with_commas(tally.different) << " different, " << with_commas(tally.only_one)

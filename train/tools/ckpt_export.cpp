@@ -101,13 +101,14 @@ Items merged_items(const TensorSets& base, const TensorSets& checkpoint, const s
     const auto found = rest.find(name);
     if (found == rest.end()) continue;
     check(found->second->shape == item.shape, checkpoint.weights().path(), ": ", printable(name),
-          " has another shape than in ", base.weights().path(),
-          ": leave --base out where the run has grown the vocabulary");
+          " differs in shape from that in ", base.weights().path(),
+          "; omit --base if the run extended the vocabulary");
     item.source = found->second;
     rest.erase(found);
   }
   check(rest.empty(), base.weights().path(), ": ", rest.empty() ? "" : printable(rest.begin()->first),
-        " is missing; ", checkpoint.path(), " has it: is this the model that the run began with?");
+        " is missing; ", checkpoint.path(),
+        " has it; check that --base is the model that the run started from");
   return items;
 }
 
@@ -115,8 +116,8 @@ TrainState state_to_compare(const fs::path& checkpoint) {
   try {
     return read_train_state((checkpoint / TrainState::kFileName).string());
   } catch (const Error& error) {
-    throw Error(str(error.what(), "; it may be the best: remove ", checkpoint.string(),
-                    ", or export the checkpoint you want"),
+    throw Error(str(error.what(), "; it may be the best checkpoint: remove ", checkpoint.string(),
+                    ", or export a checkpoint by its path"),
                 error.where);
   }
 }
@@ -133,8 +134,8 @@ BestCheckpoint best_of(const std::string& run) {
     if (state.eval_loss && std::isfinite(*state.eval_loss) && (!best || *state.eval_loss < best->loss))
       best = {.path = path.string(), .step = step, .loss = *state.eval_loss};
   }
-  check(best.has_value(), run, ": no checkpoint of ", steps.size(),
-        " has an evaluation loss: set data.eval and train.eval_every, or export the one you want");
+  check(best.has_value(), run, ": none of its ", counted(std::ssize(steps), "checkpoint"),
+        " has an evaluation loss; set data.eval and train.eval_every, or export a checkpoint by its path");
   return *best;
 }
 
@@ -151,7 +152,7 @@ void merge(const std::string& run, const std::string& base, const ExportOptions&
   const BestCheckpoint best = best_of(run);
   console.out << best.path << ": evaluation loss " << best.loss << ", the lowest of " << steps_in(run).size()
               << " checkpoints\n";
-  check(verify(best.path, console), best.path, ": is damaged, so it is not merged");
+  check(verify(best.path, console), best.path, ": is damaged and cannot be merged");
   if (base.empty()) return export_model(best.path, options, console);
   const TensorSets checkpoint(best.path), onto(base);
   check(!onto.state(), base, ": is a checkpoint, must be a model folder");

@@ -13,8 +13,8 @@ namespace fs = std::filesystem;
 namespace {
 
 std::string evaluation(const TrainState& state) {
-  std::string text = state.eval_loss ? str("loss ", *state.eval_loss) : "none of these weights";
-  if (state.best) text += str(", the best so far ", state.best->loss, " at step ", state.best->step);
+  std::string text = state.eval_loss ? str("loss ", *state.eval_loss) : "none at this step";
+  if (state.best) text += str(", best so far ", state.best->loss, " at step ", state.best->step);
   return text;
 }
 
@@ -61,7 +61,7 @@ void inspect(const std::string& folder, const Console& console) {
   int64_t parameters = 0;
   for (const auto& [name, entry] : sets.weights().entries()) parameters += element_count(*entry);
   out << (sets.state() ? "checkpoint  " : "model       ") << sets.path() << '\n'
-      << "of a        " << describe_model(sets.config()) << "; " << with_commas(parameters)
+      << "config      " << describe_model(sets.config()) << "; " << with_commas(parameters)
       << " parameters\n";
   if (const std::optional<TrainState>& state = sets.state())
     out << "step        " << with_commas(state->step) << ", after " << with_commas(state->tokens)

@@ -16,11 +16,11 @@ namespace flatshard {
 namespace {
 
 constexpr char kAbout[] =
-    "Looks at checkpoints, and makes model folders of them.\n\n"
-    "DIR is a checkpoint (step-20), a model folder (config.json, model.safetensors), or the folder of a run, "
-    "which\nstands for its latest checkpoint.";
+    "Inspects, verifies and compares checkpoints, and exports them as model folders.\n\n"
+    "DIR is a checkpoint (step-20), a model folder (config.json, model.safetensors), or a run folder, which\n"
+    "stands for its latest checkpoint.";
 constexpr char kExitCodes[] =
-    "Exit code: 0 when all is well, 1 where verify finds damage or diff a difference, 2 after an error.";
+    "Exit code: 0 on success, 1 if verify finds damage or diff finds a difference, 2 after an error.";
 
 constexpr int kFailed = 2;
 
@@ -42,27 +42,29 @@ class Commands {
   Commands(CLI::App& app, const Console& console) : app_(app), console_(console) {
     app.require_subcommand(1);
     app.footer(kExitCodes);
-    takes_one("inspect", "DIR", "what it is: model, step, tokens, tensors; of a run, its checkpoints",
+    takes_one("inspect", "DIR",
+              "print the model, step, tokens and tensors of DIR, or the checkpoints of a run",
               [this] { inspect(words_.first, console_); });
     takes_one("verify", "DIR",
-              "check every block against its checksum, the tensors against config.json, and that nothing is "
-              "missing",
+              "check blocks against their checksums and tensors against config.json; list damage and missing "
+              "files",
               [this] { exit_code_ = verify(words_.first, console_) ? 0 : 1; });
-    takes_two("diff", "A", "B", "what differs between two DIRs: tensors, by how much, and state",
+    takes_two("diff", "A", "B",
+              "compare two DIRs: tensors, with the size of each difference, and training state",
               [this] { exit_code_ = diff(words_.first, words_.second, console_) ? 0 : 1; });
-    takes_one("best", "RUN", "the checkpoint of a run with the lowest evaluation loss", [this] {
+    takes_one("best", "RUN", "print the checkpoint with the lowest evaluation loss", [this] {
       const BestCheckpoint best = best_of(words_.first);
       console_.out << best.path << "  evaluation loss " << best.loss << '\n';
     });
-    writes(takes_two("export", "DIR", "OUT", "write a folder that Hugging Face transformers opens",
+    writes(takes_two("export", "DIR", "OUT", "write a model folder for Hugging Face transformers",
                      [this] { export_model(words_.first, export_options(words_), console_); }));
     CLI::App& merging =
-        takes_two("merge", "RUN", "OUT", "write the best checkpoint of a run as a full model",
+        takes_two("merge", "RUN", "OUT", "write the best checkpoint of a run as a complete model folder",
                   [this] { merge(words_.first, words_.base, export_options(words_), console_); });
     merging
         .add_option("--base", words_.base,
-                    "the model folder that the run began with: keeps its dtypes, its config.json, its "
-                    "tokenizer, and what tensors the checkpoint has not")
+                    "model folder that the run started from; supplies dtypes, config.json, tokenizer files, "
+                    "and the tensors that the checkpoint lacks")
         ->type_name("DIR");
     writes(merging);
   }
@@ -84,16 +86,17 @@ class Commands {
     return command;
   }
   static void positional(CLI::App& command, const std::string& name, std::string& word) {
-    const char* const about = name == "RUN"   ? "the folder of a run"
-                              : name == "OUT" ? "the folder to make; must not be there yet"
-                                              : "a checkpoint, a model folder, or the folder of a run";
+    const char* const about = name == "RUN"   ? "run folder"
+                              : name == "OUT" ? "folder to create; must not exist"
+                                              : "checkpoint, model folder or run folder";
     command.add_option(name, word, about)->required()->type_name("");
   }
   void writes(CLI::App& command) {
     command
-        .add_option("--dtype", words_.dtype, "of the weights, rounded to nearest even; default: as they are")
+        .add_option("--dtype", words_.dtype,
+                    "dtype of the weights, rounded to nearest even; default: unchanged")
         ->check(CLI::IsMember({"f32", "bf16", "f16"}));
-    command.add_option("--shard-size", words_.shard_size, "most bytes of tensors in a file")
+    command.add_option("--shard-size", words_.shard_size, "maximum tensor bytes per file")
         ->capture_default_str();
   }
 

@@ -64,8 +64,8 @@ bool verify(const std::string& folder, const Console& console) {
   for (const std::string& problem : problems) console.out << printable(problem) << '\n';
   console.out << path << ": "
               << (!problems.empty() ? str(problems.size(), problems.size() == 1 ? " problem" : " problems")
-                  : has_sums        ? str("all is well, ", human_bytes(bytes), " have their checksums")
-                                    : "names and shapes are those of config.json; there are no checksums")
+                  : has_sums        ? str("no problems; checksums of ", human_bytes(bytes), " match")
+                             : "no problems; names and shapes match config.json, no checksums to verify")
               << '\n';
   return problems.empty();
 }

@@ -22,11 +22,11 @@ namespace {
 
 constexpr char kAbout[] =
     "Continues a text with a trained model.\n\n"
-    "FOLDER is a model folder (config.json, model.safetensors), or a run's folder that has one as model/.\n"
-    "Without it the last run is taken: its path stands in runs/latest, in this folder or the nearest "
+    "FOLDER is a model folder (config.json, model.safetensors) or a run folder with a model/.\n"
+    "By default it is the last run, whose path runs/latest records in this folder or the nearest one "
     "above.\n\n"
-    "With a vocabulary of 256 a token is a byte of text. With any other, the prompt is the tokens' numbers\n"
-    "between spaces, and numbers are printed.";
+    "If the vocabulary is 256, a token is a byte of text. Otherwise prompt and output are token numbers\n"
+    "separated by spaces.";
 
 constexpr int64_t kMostPromptBytes = int64_t{16} << 20;
 
@@ -38,27 +38,27 @@ struct Options {
 
 void declare(CLI::App& app, Options& o) {
   app.add_option("folder", o.folder, "model folder or run folder")->type_name("FOLDER");
-  auto* prompt = app.add_option("--prompt", o.prompt,
-                                "the text to continue (default, where a token is a byte: a line break)");
-  app.add_option("--prompt-file", o.prompt_file, "a file with the text to continue")
+  auto* prompt =
+      app.add_option("--prompt", o.prompt, "text to continue; default if tokens are bytes: a line break");
+  app.add_option("--prompt-file", o.prompt_file, "file with the text to continue")
       ->type_name("FILE")
       ->excludes(prompt);
-  app.add_option("--max-tokens", o.max_tokens, "tokens to add")->capture_default_str();
+  app.add_option("--max-tokens", o.max_tokens, "tokens to generate")->capture_default_str();
   app.add_option("--temperature", o.sampler.temperature,
-                 "below 1 favours likely tokens, above 1 unlikely ones")
+                 "sampling temperature: lower values favour likely tokens")
       ->capture_default_str();
-  app.add_option("--top-k", o.sampler.top_k, "draw from the k likeliest tokens; 0: from all")
+  app.add_option("--top-k", o.sampler.top_k, "sample from the k most likely tokens; 0: all")
       ->capture_default_str();
-  app.add_option("--top-p", o.sampler.top_p, "draw from the likeliest tokens that reach this probability")
+  app.add_option("--top-p", o.sampler.top_p,
+                 "sample from the most likely tokens whose probabilities sum to this; 1: all")
       ->capture_default_str();
-  app.add_flag("--greedy", o.sampler.greedy, "always take the likeliest token");
-  app.add_option("--seed", o.seed, "start of the randomness; sample i takes seed + i")->capture_default_str();
-  app.add_option("--samples", o.samples, "continuations to print, each after the prompt")
-      ->capture_default_str();
-  app.add_option("--dtype", o.dtype, "what to compute in")
+  app.add_flag("--greedy", o.sampler.greedy, "always take the most likely token");
+  app.add_option("--seed", o.seed, "random seed; sample i uses seed + i")->capture_default_str();
+  app.add_option("--samples", o.samples, "number of continuations")->capture_default_str();
+  app.add_option("--dtype", o.dtype, "compute dtype")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();
-  app.add_option("--device", o.device, "what to compute on; auto: a GPU where there is one")
+  app.add_option("--device", o.device, "compute device; auto: a GPU if available")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
 }
@@ -76,8 +76,8 @@ void run(const Options& o) {
   const std::string folder = find_model_folder(o.folder);
   const int64_t vocab = read_hf_config(folder + "/config.json").vocab;
   const bool is_given = !o.prompt.empty() || !o.prompt_file.empty();
-  check(is_given || vocab == kByteVocab, "--prompt is missing: with a vocabulary of ", vocab,
-        " it is the numbers of tokens, such as --prompt \"1 15 7\"");
+  check(is_given || vocab == kByteVocab, "--prompt is missing: the vocabulary is ", vocab,
+        ", so give token numbers, such as --prompt \"1 15 7\"");
   const std::string text = !is_given               ? "\n"
                            : o.prompt_file.empty() ? o.prompt
                                                    : read_whole_file(o.prompt_file, kMostPromptBytes);

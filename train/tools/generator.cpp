@@ -23,7 +23,7 @@ int64_t piece_for(int64_t tokens) {
 ModelConfig config_for(const std::string& folder, int64_t capacity) {
   const std::string path = folder + "/config.json";
   const ModelConfig config = read_hf_config(path);
-  check(capacity >= 1, "a text of ", capacity, " tokens, must be at least 1");
+  check(capacity >= 1, "a text has ", capacity, " tokens, must have at least 1");
   check(capacity <= config.max_positions, "prompt and continuation have ", capacity, " tokens, but ", path,
         " has positions for ", config.max_positions);
   return config;
@@ -86,7 +86,7 @@ void Generator::read_prompt(std::span<const int32_t> prompt) {
 void Generator::generate(int64_t count, const Sampler& sampler, const std::function<void(int32_t)>& take) {
   check(prompt_tokens_ > 0, "there is no prompt to continue");
   check(count >= 0 && count <= capacity_ - prompt_tokens_, "a prompt of ", prompt_tokens_, " tokens and ",
-        count, " more do not fit into the ", capacity_, " there is memory for");
+        count, " more exceed the capacity of ", capacity_, " tokens");
   cache_.rewind(prompt_tokens_);
   std::span<const float> logits = after_prompt_;
   for (int64_t i = 0; i < count; ++i) {
@@ -102,7 +102,7 @@ void Generator::generate(int64_t count, const Sampler& sampler, const std::funct
 void Generator::read(std::span<const int32_t> tokens) {
   const int64_t count = static_cast<int64_t>(tokens.size());
   check(count <= capacity_ - cache_.length(), "a text of ", cache_.length() + count,
-        " tokens does not fit into the ", capacity_, " there is memory for");
+        " tokens exceeds the capacity of ", capacity_, " tokens");
   for (int64_t begin = 0; begin < count;) {
     const int64_t n = piece_for(count - begin), past = cache_.length();
     int32_t* in = host_inputs_.as<int32_t>();
@@ -158,7 +158,7 @@ std::vector<int32_t> tokens_of_text(const std::string& text, int64_t vocab) {
     int32_t token = -1;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), token);
     check(error == std::errc() && end == word.data() + word.size() && token >= 0 && token < vocab, "\"", word,
-          "\" is no token: with a vocabulary of ", vocab, " a text is numbers from 0 to ", vocab - 1);
+          "\" is not a token number: the vocabulary is ", vocab, ", so tokens are 0 to ", vocab - 1);
     tokens.push_back(token);
   }
   return tokens;

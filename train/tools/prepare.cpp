@@ -44,47 +44,45 @@ std::vector<std::string> outputs(const Options& o) {
 }
 
 constexpr const char* kDescription =
-    "Makes token files, which the trainer reads, out of text: one token for every byte, a vocabulary of "
-    "256.\n\n"
-    "A file whose name ends in .jsonl holds one JSON object a line; its text field is a document. Any other\n"
-    "file is text: one document, or with --split blank-lines those that blank lines separate. Documents are\n"
-    "written in the order in which they stand in the files, and the files in the order given. Empty "
-    "documents\n"
-    "are dropped, and counted.\n\n"
-    "With --eval-out, floor(n SHARE) of the first n documents (empty ones do not count) go there, evenly\n"
-    "spread: a function of the document's number alone, so the same input is always split the same way.\n";
+    "Converts text to token files for train: one token per byte, a vocabulary of 256.\n\n"
+    "A .jsonl file has one JSON object per line, whose text field is a document. Any other file is plain\n"
+    "text: one document, or several separated by blank lines with --split blank-lines. Files and documents\n"
+    "keep their order. Empty documents are dropped and counted.\n\n"
+    "With --eval-out, floor(n SHARE) of the first n non-empty documents go there, evenly spaced. The split\n"
+    "depends on the document's index alone, so the same input is always split the same way.\n";
 constexpr const char* kFooter =
-    "Nothing is written under its final name before everything succeeded.\n\n"
+    "Output files appear under their names only after everything has succeeded.\n\n"
     "  prepare --out corpus.tok --eval-out eval.tok stories.jsonl\n"
     "  git ls-files '*.md' | prepare --out docs.tok --files-from -\n"
     "  find docs -name '*.md' -print0 | prepare --out docs.tok --files-from - -0\n";
 
 void declare(CLI::App& app, Options& o) {
   app.footer(kFooter);
-  app.add_option("--out", o.out, "the token file to write; its folder is made when there is none")
+  app.add_option("--out", o.out, "token file to write; its folder is created if missing")
       ->type_name("FILE")
       ->required();
   CLI::Option* eval_out =
-      app.add_option("--eval-out", o.eval_out, "a token file for evaluation; --out gets the other documents")
+      app.add_option("--eval-out", o.eval_out, "token file for evaluation; --out gets the other documents")
           ->type_name("FILE");
   app.add_option("--eval-share", o.eval_share,
-                 "its share of the documents, above 0 and below 1: 0.05 takes every 20th")
+                 "share of documents for --eval-out, above 0 and below 1; 0.05 takes every 20th")
       ->type_name("SHARE")
       ->capture_default_str()
       ->needs(eval_out);
-  app.add_option("--text-field", o.corpus.text_field, "the field of a .jsonl object that is the document")
+  app.add_option("--text-field", o.corpus.text_field, "field of a .jsonl object that holds the document")
       ->type_name("NAME")
       ->capture_default_str();
-  app.add_option("--split", o.split, "what ends a document in a text file, besides its end")
+  app.add_option("--split", o.split, "document separator in text files")
       ->check(CLI::IsMember({"none", "blank-lines"}))
       ->capture_default_str();
   CLI::Option* files_from =
       app.add_option("--files-from", o.files_from,
-                     "a list of more files to read, one a line; - is the standard input")
+                     "file that lists more files to read, one per line; -: standard input")
           ->type_name("LIST");
-  app.add_flag("-0,--null", o.null, "names in LIST end with a zero byte, not a line break: find -print0")
+  app.add_flag("-0,--null", o.null,
+               "names in LIST end with a zero byte instead of a line break, as from find -print0")
       ->needs(files_from);
-  app.add_option("FILES", o.files, "files to read; a folder is an error")->type_name("");
+  app.add_option("FILES", o.files, "files to read, not folders")->type_name("");
 }
 
 std::string counted(int64_t count, const char* noun) { return str(count, ' ', noun, count == 1 ? "" : "s"); }
@@ -102,10 +100,10 @@ void append_list(std::istream& list, const std::string& name, char end, std::vec
       add();
       continue;
     }
-    check(c != 0, name, ':', number, ": holds a zero byte; where zero bytes end the names, give -0 (--null)");
+    check(c != 0, name, ':', number, ": contains a zero byte; if zero bytes end the names, use -0 (--null)");
     file += static_cast<char>(c);
-    check(file.size() < PATH_MAX, name, ':', number, ": is longer than a path, which has at most ",
-          PATH_MAX - 1, " bytes");
+    check(file.size() < PATH_MAX, name, ':', number, ": is longer than ", PATH_MAX - 1,
+          " bytes, the maximum of a path");
   }
   check(!list.bad(), name, ": cannot be read");
   if (!file.empty()) add();
@@ -121,7 +119,7 @@ std::vector<std::string> input_files(const Options& o, std::istream& in) {
     check(list.is_open(), "--files-from: cannot open ", o.files_from);
     append_list(list, o.files_from, end, files);
   }
-  check(!files.empty(), "there is nothing to read: name files, or a list of them with --files-from");
+  check(!files.empty(), "no input files: name files, or a list of them with --files-from");
   return files;
 }
 
@@ -160,7 +158,7 @@ void make_folder_of(const std::string& file) {
   const fs::path folder = fs::path(file).parent_path();
   std::error_code error;
   if (!folder.empty()) fs::create_directories(folder, error);
-  check(!error, folder.string(), ": cannot make the folder: ", error.message());
+  check(!error, folder.string(), ": cannot create the folder: ", error.message());
 }
 
 // One line that is written over and over while it takes long.
@@ -209,15 +207,14 @@ Counts write_documents(const Options& o, const std::vector<std::string>& files, 
 }
 
 void check_split(const Options& o, const Counts& counts, const TokenWriter& train, const TokenWriter* eval) {
-  check(counts.documents > 0, "there is no text: ", counted(counts.empty, "document"),
-        " read, none with a byte in it");
+  check(counts.documents > 0, "the input has no text; ", counted(counts.empty, "empty document"), " read");
   if (!eval) return;
   check(counts.documents > 1,
-        "there is only one document, which cannot be split into --out and --eval-out: "
-        "cut text files with --split blank-lines, give more documents, or leave out --eval-out");
+        "one document cannot be split between --out and --eval-out; "
+        "split text files with --split blank-lines, add documents, or omit --eval-out");
   const auto has_documents = [&](const TokenWriter& writer, const char* option, const char* change) {
     check(writer.document_count() > 0, "with --eval-share ", o.eval_share, " none of the ", counts.documents,
-          " documents goes to ", option, ": give a ", change, " share, or leave out --eval-out");
+          " documents goes to ", option, "; use a ", change, " share, or omit --eval-out");
   };
   has_documents(*eval, "--eval-out", "larger");
   has_documents(train, "--out", "smaller");
@@ -232,8 +229,8 @@ void finish(TokenWriter& train, TokenWriter* eval) {
 
 void report(std::ostream& out, const std::string& path, const TokenWriter& writer) {
   out << path << ": " << counted(writer.document_count(), "document") << ", "
-      << counted(writer.size(), "token") << " of a vocabulary of " << kByteVocab << ", "
-      << writer.file_bytes() << " bytes\n";
+      << counted(writer.size(), "token") << ", vocabulary " << kByteVocab << ", " << writer.file_bytes()
+      << " bytes\n";
 }
 
 void prepare(const Options& o, const PrepareStreams& streams) {

@@ -12,7 +12,7 @@ namespace flatshard {
 namespace {
 
 void check_logits(std::span<const float> logits) {
-  check(!logits.empty(), "sampler: there are no logits");
+  check(!logits.empty(), "sampler: no logits");
   bool any = false;
   for (size_t i = 0; i < logits.size(); ++i) {
     check(logits[i] < std::numeric_limits<float>::infinity(), "sampler: the logit of token ", i, " is ",
@@ -27,7 +27,7 @@ void check_logits(std::span<const float> logits) {
 Sampler::Sampler(const SamplerOptions& options) : options_(options) {
   const bool may_draw = options.temperature > 0 || (options.greedy && options.temperature == 0);
   check(may_draw && std::isfinite(options.temperature), "temperature is ", options.temperature,
-        ", must be positive; the likeliest token is taken by greedy");
+        ", must be positive; use greedy to take the most likely token");
   check(options.top_k >= 0, "top-k is ", options.top_k, ", must be 0 (all) or positive");
   check(options.top_p > 0 && options.top_p <= 1, "top-p is ", options.top_p,
         ", must be above 0 and at most 1");

@@ -19,9 +19,9 @@ void compare(const TensorSet& set, const Shapes& expected, bool all, std::vector
   for (const auto& [name, entry] : set.tensors.entries()) {
     const auto found = expected.find(name);
     if (found == expected.end())
-      lines.push_back(str(path, ": ", name, " is not in the model that config.json describes"));
+      lines.push_back(str(path, ": ", name, " is not in the model of config.json"));
     else if (found->second != entry->shape)
-      lines.push_back(str(path, ": ", name, " is ", in_brackets(entry->shape), ", config.json makes it ",
+      lines.push_back(str(path, ": ", name, " is ", in_brackets(entry->shape), ", config.json requires ",
                           in_brackets(found->second)));
   }
   for (const auto& [name, shape] : expected)
@@ -83,7 +83,7 @@ std::vector<std::string> mismatches(const TensorSets& sets) {
   for (const auto* pair : {&first, &second})
     for (const auto& [name, entry] : pair->entries())
       if (const TensorFolder& other = pair == &first ? second : first; !other.find(name))
-        lines.push_back(str(other.path(), ": ", name, " is missing; the other moment has it"));
+        lines.push_back(str(other.path(), ": ", name, " is missing, but present in the other moment"));
   return lines;
 }
 

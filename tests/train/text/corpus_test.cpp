@@ -171,7 +171,7 @@ TEST_CASE("prepare writes every document that is not empty, in order, and says s
   CHECK(run.err.empty());
   CHECK(run.out ==
         "read 3 files, 57 bytes: 3 documents; dropped 2 empty\n"
-        "out.tok: 3 documents, 18 tokens of a vocabulary of 256, 104 bytes\n");
+        "out.tok: 3 documents, 18 tokens, vocabulary 256, 104 bytes\n");
   CHECK(documents_in("out.tok") == Texts{std::string("first\0\xff", 7), "second", "third"});
 }
 
@@ -206,13 +206,12 @@ TEST_CASE("prepare splits off the evaluation the same way each time, and loses n
 
 TEST_CASE("a split that leaves a side empty is an error that says what to do") {
   write("a.txt", "1\n\n2\n");
-  CHECK(
-      prepare_error({"--out", "out.tok", "--eval-out", "eval.tok", "a.txt"}) ==
-      "prepare: there is only one document, which cannot be split into --out and --eval-out: cut text files "
-      "with --split blank-lines, give more documents, or leave out --eval-out\n");
+  CHECK(prepare_error({"--out", "out.tok", "--eval-out", "eval.tok", "a.txt"}) ==
+        "prepare: one document cannot be split between --out and --eval-out; split text files "
+        "with --split blank-lines, add documents, or omit --eval-out\n");
   CHECK(prepare_error({"--out", "out.tok", "--eval-out", "eval.tok", "--split", "blank-lines", "a.txt"}) ==
-        "prepare: with --eval-share 0.05 none of the 2 documents goes to --eval-out: give a larger share, or "
-        "leave out --eval-out\n");
+        "prepare: with --eval-share 0.05 none of the 2 documents goes to --eval-out; use a larger share, or "
+        "omit --eval-out\n");
   CHECK(prepare_error(
             {"--out", "out.tok", "--eval-out", "eval.tok", "--eval-share", "0.999999999999999999", "a.txt"})
             .starts_with("prepare: --eval-share is 1, must be above 0 and below 1"));
@@ -226,11 +225,11 @@ TEST_CASE("prepare says in one line what is wrong with its arguments, and leaves
     arguments.insert(arguments.begin(), {"--out", "out.tok"});
     return prepare_error(arguments, standard_input);
   };
-  CHECK(error({}) == "prepare: there is nothing to read: name files, or a list of them with --files-from\n");
+  CHECK(error({}) == "prepare: no input files: name files, or a list of them with --files-from\n");
   CHECK(error({"a.txt", "no\nsuch"}) == "prepare: no such: cannot open: No such file or directory\n");
   CHECK(error({"folder"}) ==
         "prepare: folder: is a folder; name the files in it, perhaps with --files-from\n");
-  CHECK(error({"empty.txt"}) == "prepare: there is no text: 1 document read, none with a byte in it\n");
+  CHECK(error({"empty.txt"}) == "prepare: the input has no text; 1 empty document read\n");
   CHECK(error({"--files-from", "-"}, "a.txt\n\n") == "prepare: standard input:2: is empty, must be a path\n");
   CHECK(error({"--files-from", "absent"}) == "prepare: --files-from: cannot open absent\n");
   CHECK(error({"--eval-out", "./out.tok", "a.txt"}) ==
@@ -242,7 +241,7 @@ TEST_CASE("prepare says in one line what is wrong with its arguments, and leaves
   CHECK(error({"--tokenizer", "x", "a.txt"}).find("--tokenizer") != std::string::npos);
   CHECK(prepare_error({"a.txt"}) == "prepare: --out is required\n");
   CHECK(prepare_error({"--out", "a.txt/out.tok", "a.txt"})
-            .starts_with("prepare: a.txt: cannot make the folder"));
+            .starts_with("prepare: a.txt: cannot create the folder"));
   CHECK(bytes_of("a.txt") == "text");
 }
 
@@ -273,11 +272,11 @@ TEST_CASE("a list of files may end each name with a zero byte, and is refused wh
   CHECK(prepare({"--out", "out.tok", "--files-from", "-", "--null"}, list.substr(0, 15)).status == 0);
   CHECK(documents_in("out.tok") == Texts{"1", "2"});
   CHECK(prepare_error({"--out", "out.tok", "--files-from", "-"}, list) ==
-        "prepare: standard input:1: holds a zero byte; where zero bytes end the names, give -0 (--null)\n");
+        "prepare: standard input:1: contains a zero byte; if zero bytes end the names, use -0 (--null)\n");
   CHECK(prepare_error({"--out", "out.tok", "--files-from", "-", "-0"}, "a b.txt" + std::string(2, '\0')) ==
         "prepare: standard input:2: is empty, must be a path\n");
   CHECK(prepare_error({"--out", "out.tok", "--files-from", "-"}, std::string(5000, 'a')) ==
-        "prepare: standard input:1: is longer than a path, which has at most 4095 bytes\n");
+        "prepare: standard input:1: is longer than 4095 bytes, the maximum of a path\n");
   CHECK(prepare_error({"--out", "out.tok", "-0", "a b.txt"}).find("--files-from") != std::string::npos);
 }
 

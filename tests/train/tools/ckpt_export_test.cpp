@@ -84,7 +84,7 @@ TEST_CASE("merge writes the best checkpoint as a full model") {
   CHECK(has(merged.out, run + "/step-4: evaluation loss 3.25, the lowest of 3 checkpoints\n"));
   CHECK(read_file(run + "/best/model.safetensors") == read_file(run + "/step-4/model.safetensors"));
   flip_byte(run + "/step-4/exp_avg.safetensors", 20000);
-  check_refused({"merge", run, run + "/damaged"}, "step-4: is damaged, so it is not merged");
+  check_refused({"merge", run, run + "/damaged"}, "step-4: is damaged and cannot be merged");
   CHECK(!fs::exists(run + "/damaged"));
 }
 

@@ -48,7 +48,7 @@ TEST_CASE("verify finds nothing in what is whole, and names each damaged block a
   const Ran whole = ckpt({"verify", run});
   CAPTURE(whole);
   CHECK(whole.exit_code == 0);
-  CHECK(whole.out.starts_with(step + ": all is well, "));
+  CHECK(whole.out.starts_with(step + ": no problems; checksums of "));
   CHECK(ckpt({"verify", run + "/model"}).exit_code == 0);
 
   flip_byte(step + "/exp_avg.safetensors", 20000);
@@ -105,7 +105,7 @@ TEST_CASE("verify names the tensors that are not those of config.json") {
   CAPTURE(step);
   CHECK(step.exit_code == 1);
   CHECK(has(step.out, "config.json: damaged between byte 0 and byte "));
-  CHECK(has(step.out, "lm_head.weight is [53, 24], config.json makes it [54, 24]\n"));
+  CHECK(has(step.out, "lm_head.weight is [53, 24], config.json requires [54, 24]\n"));
   CHECK(has(step.out, "model.safetensors: model.layers.2.mlp.up_proj.weight [40, 24] is missing\n"));
   CHECK(has(step.out, ": 16 problems\n"));  // the config, 2 shapes in 3 files each, and 9 weights
 }
@@ -149,11 +149,11 @@ TEST_CASE("best is the checkpoint with the lowest evaluation loss, the first of 
   set_loss(run + "/step-4", {});
   CHECK(ckpt({"best", run}).out == run + "/step-6  evaluation loss 3.75\n");
   set_loss(run + "/step-6", {});
-  check_refused({"best", run}, "no checkpoint of 3 has an evaluation loss");
+  check_refused({"best", run}, "none of its 3 checkpoints has an evaluation loss");
   check_refused({"best", run + "/model"}, "has no checkpoint");
   write_file(run + "/step-4/train_state.json", "{");
-  check_refused({"best", run},
-                "; it may be the best: remove " + run + "/step-4, or export the checkpoint you want");
+  check_refused({"best", run}, "; it may be the best checkpoint: remove " + run +
+                                   "/step-4, or export a checkpoint by its path");
 }
 
 TEST_CASE("names from a file move no terminal") {
@@ -173,7 +173,7 @@ TEST_CASE("a command line that ckpt does not know is refused, and each command h
     CHECK(has(help.out, "Usage: ckpt " + command));
     check_refused({command}, "required");
   }
-  CHECK(has(ckpt({"--help"}).out, "Exit code: 0 when all is well"));
+  CHECK(has(ckpt({"--help"}).out, "Exit code: 0 on success"));
   check_refused({}, "A subcommand is required");
   check_refused({"explain", "x"}, "A subcommand is required");
   check_refused({"verify", "a", "b"}, "b");

@@ -95,10 +95,10 @@ TEST_CASE("texts that do not fit are refused with the numbers") {
   CHECK(test::error_of([&] { generator.read_prompt({}); }) ==
         "the prompt is empty, must have at least one token");
   CHECK(test::error_of([&] { generator.read_prompt(some_tokens(11)); }) ==
-        "a text of 11 tokens does not fit into the 10 there is memory for");
+        "a text of 11 tokens exceeds the capacity of 10 tokens");
   generator.read_prompt(some_tokens(6));
   CHECK(test::error_of([&] { continued(generator, 5, {}); }) ==
-        "a prompt of 6 tokens and 5 more do not fit into the 10 there is memory for");
+        "a prompt of 6 tokens and 5 more exceed the capacity of 10 tokens");
   CHECK(continued(generator, 4, {}).size() == 4);
   CHECK(test::error_of([&] { generator.read_prompt(Tokens{40}); }).find("token 40") != std::string::npos);
 }
@@ -111,7 +111,7 @@ TEST_CASE("a vocabulary of 256 is bytes, any other is numbers") {
   for (const char* text : {"1 two", "1 40", "-1", "3x", "99999999999"})
     CHECK(test::error_of([&] {
             tokens_of_text(text, 40);
-          }).ends_with("is no token: with a vocabulary of 40 a text is numbers from 0 to 39"));
+          }).ends_with("is not a token number: the vocabulary is 40, so tokens are 0 to 39"));
 }
 
 TEST_CASE("the folder of a model is found by itself, by its run, and as the last run") {
@@ -148,7 +148,7 @@ TEST_CASE("generate without a prompt says what a prompt is where tokens are numb
   const test::Finished numbers = test::run_command("@generate " + folder + " --max-tokens 2");
   CHECK(numbers.exit_code == 1);
   CHECK(numbers.output ==
-        "generate: --prompt is missing: with a vocabulary of 40 it is the numbers of tokens, such as "
+        "generate: --prompt is missing: the vocabulary is 40, so give token numbers, such as "
         "--prompt \"1 15 "
         "7\"\n");
   CHECK(test::run_command("@generate " + bytes + " --max-tokens 2").exit_code == 0);

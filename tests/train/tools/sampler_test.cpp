@@ -94,7 +94,7 @@ TEST_CASE("options and logits that make no distribution are named") {
     return test::error_of([&] { Sampler sampler(options); });
   };
   CHECK(error({.temperature = 0}) ==
-        "temperature is 0, must be positive; the likeliest token is taken by greedy");
+        "temperature is 0, must be positive; use greedy to take the most likely token");
   CHECK(error({.greedy = true, .temperature = 0}) == "");
   CHECK(error({.greedy = true, .temperature = -1}).starts_with("temperature is -1"));
   CHECK(error({.temperature = NAN}).starts_with("temperature is nan"));
