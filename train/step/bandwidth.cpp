@@ -11,13 +11,13 @@
 namespace flatshard {
 namespace {
 
-constexpr int64_t kFloats = 1 << 20;  // of a rank
+constexpr int64_t kFloats = 1 << 20;  // per rank
 constexpr int kRounds = 6;
 
 double measured_rate(World& world, const RunSetup& setup) {
   const std::unique_ptr<Communicator> comm =
       make_communicator(world, "bandwidth", 0, setup.transport, setup.device);
-  Arena room("bandwidth", Device::cpu(), Placement::pinned);
+  Arena arena("bandwidth", Device::cpu(), Placement::pinned);
   StreamGroup planning(setup.device, {.planning = true}), streams(setup.device);
   Stream& stream = streams.add("gather", StreamRole::comm);
   const Memory memory(setup.device, kFloats * world.size() * size_of(DType::f32));
@@ -26,9 +26,9 @@ double measured_rate(World& world, const RunSetup& setup) {
     comm->all_gather(on, full, part_of(full, world.rank(), world.size()), "bandwidth");
   };
   gather(planning.add("gather", StreamRole::comm));
-  comm->reserve_workspace(room);
-  room.commit();
-  comm->reserve_workspace(room);
+  comm->reserve_workspace(arena);
+  arena.commit();
+  comm->reserve_workspace(arena);
   zero(stream, full);
   stream.sync();
   double best = INFINITY;

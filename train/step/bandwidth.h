@@ -1,7 +1,6 @@
 #pragma once
-// How much compute it takes to hide what ranks send each other. A rank receives `bytes` in a micro-step; at
-// its bandwidth that takes some time, in which compute could work on so many tokens: with as many or more in
-// its micro-batch the exchange can be hidden, with fewer it cannot.
+// Bandwidth between ranks, and the micro-batch size from which compute can hide communication: the number of
+// tokens that a rank computes in the time it needs to receive the bytes of a micro-step.
 
 #include "comm/world.h"
 #include "train/config/run_setup.h"
@@ -10,14 +9,14 @@ namespace flatshard {
 
 struct Bandwidth {
   double bytes_per_second = 0;  // received by each rank
-  bool measured = false;        // here and now, with the host's memory; otherwise stated in the config
+  bool measured = false;        // at startup, otherwise taken from the config
 };
 
-// parallel.bandwidth_gbps, or where it is 0 that of a few all-gathers, which take some hundredths of a
-// second. To be called by all ranks.
+// parallel.bandwidth_gbps, or if it is 0 the rate of a few all-gathers, which take some hundredths of a
+// second. Collective: all ranks call it.
 Bandwidth bandwidth_of(const RunSetup& setup, World& world);
 
-// bytes / bandwidth * rank_peak / operations of a token
+// bytes / bytes_per_second * rank_peak / flops_per_token
 double tokens_to_hide(double bytes, double bytes_per_second, double rank_peak, double flops_per_token);
 
 }  // namespace flatshard

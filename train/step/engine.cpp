@@ -61,7 +61,7 @@ void Engine::load_shards(const std::function<void(size_t)>& load) {
   compute_.sync();
   for (size_t i = 0; i < units().size(); ++i) {
     load(i);
-    units()[i].round_masters(compute_);  // the disk is at the next unit's values meanwhile
+    units()[i].round_masters(compute_);  // overlaps with reading the next unit
   }
 }
 
@@ -70,7 +70,7 @@ void Engine::publish_all() {
   streams_.sync_all();
 }
 
-// Tokens, positions and targets, and at most a boundary before each token and one behind.
+// Tokens, positions and targets, then document boundaries: at most one more than there are tokens.
 Mirror Engine::batch_space(int64_t sequences) {
   const int64_t N = sequences * setup_.seq_len();
   const int64_t most_documents = setup_.mask_documents() ? N : sequences;

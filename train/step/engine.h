@@ -1,7 +1,7 @@
 #pragma once
-// Everything of a run that lives on its device: model, units, optimizer, buffers; and the two things it can
-// do, a training step (step.cpp) and an evaluation (evaluate.cpp). It is built twice by the same code: on
-// planning arenas and streams, where it only counts, and for real.
+// The device state of a run (model, units, optimizer, buffers) and its two operations: a training step
+// (step.cpp) and an evaluation (evaluate.cpp). The same code constructs it twice: on planning arenas and
+// streams, which only count bytes, and on committed ones.
 
 #include <functional>
 #include <span>
@@ -17,20 +17,20 @@
 
 namespace flatshard {
 
-// What one step is told.
+// The inputs of a step.
 struct StepOrder {
-  int64_t data_step;  // which global batch
-  int64_t update;     // the number of this update, from 1
+  int64_t data_step;  // index of the global batch
+  int64_t update;     // number of the update, from 1
   double lr;
   double loss_scale;
-  int64_t targets;  // that count, in the whole global batch
+  int64_t targets;  // in the global batch
 };
 
-// What it tells, after the device has finished.
+// The results of a step, once the device has finished.
 struct StepResult {
-  std::span<const double> lane_losses;  // of this rank's lanes in order; times the loss scale / targets
+  std::span<const double> lane_losses;  // per local lane, in order; scaled by loss_scale / targets
   double grad_norm;
-  bool finite;  // otherwise nothing was updated
+  bool finite;  // if false, nothing was updated
 };
 
 // The loss of one sequence in an evaluation, summed over its targets.
@@ -44,20 +44,20 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  void initialize();  // with random values, as the seed has them
+  void initialize();  // with random values from the seed
   void initialize(const InitialValues& values);
-  // Or, in its place, from a checkpoint: each unit's shards, whose padding is zero, are filled on the host;
-  // and when that is done on all ranks, everybody gets the values.
+  // Resuming from a checkpoint instead: load_shards() zeroes the padding of every unit's shards and has
+  // `load` fill them on the host; publish_all(), once all ranks have loaded, gathers the parameters.
   void load_shards(const std::function<void(size_t unit)>& load);
   void publish_all();
   StepResult step(const Data& data, const StepOrder& order);
-  // The sequences of one evaluation batch of this rank.
+  // The losses of this rank's sequences in an evaluation batch.
   std::vector<SequenceLoss> evaluate(const Data& data, int64_t batch);
-  // Run the largest step and evaluation on planning arenas; of many micro-steps the first ones.
+  // Run the largest step and evaluation on planning arenas, at most kPlannedMicroSteps micro-steps.
   static constexpr int64_t kPlannedMicroSteps = 64;
   void plan_step();
   void plan_evaluation();
-  // And what is said to other ranks beside these: first values, and the masters of whole units.
+  // The same for the remaining collectives: initialization, and the gathering of unsharded masters.
   void plan_first_and_last_values();
 
   Model& model() { return model_; }
@@ -67,16 +67,16 @@ class Engine {
   Stream& compute() { return compute_; }
   Stream& gather() { return gather_; }
   int rank() const { return rank_; }
-  // How long compute has stood waiting for communication so far.
+  // How long compute has waited for communication so far.
   double waited_seconds() const { return streams_.waited_seconds(); }
-  // Whether it is this rank that writes what it owns of a unit: where shards have replicas, these take turns.
+  // Whether this rank writes its shard of the unit to a checkpoint: replicas of a shard alternate by unit.
   bool writes_unit(size_t unit) const {
     const RankGroups& groups = setup_.groups;
     return static_cast<int>(unit) % (groups.ranks / groups.size) == groups.group_of(rank_);
   }
 
  private:
-  // One micro-batch in flight: where its stages' inputs and their gradients lie.
+  // One micro-batch in flight: buffers for the inputs of its stages and for their gradients.
   struct Lane {
     std::vector<Tensor> x;  // x[i] is the input of stage i, i >= 1
     Tensor dx;
@@ -97,10 +97,10 @@ class Engine {
   // evaluate.cpp
   void forward_only(Context& c);
 
-  // Room for a batch of so many sequences, in one piece; and the batch in such a piece.
+  // One buffer for a batch of `sequences`, and the batch as views of such a buffer.
   Mirror batch_space(int64_t sequences);
   static Batch batch_in(const Tensor& space, int64_t tokens);
-  // What the lane's data is, on its way to the device, and there.
+  // Reads the lane's data into space.host and enqueues the copy to the device; returns the device batch.
   Batch read_batch(const Data& data, int64_t data_step, int64_t lane, const Mirror& space, int64_t tokens);
   void set_target_weights(double value);
   int64_t lane_tokens() const { return setup_.batching.lane_sequences * setup_.seq_len(); }
@@ -115,15 +115,15 @@ class Engine {
   StageUnits units_;
   Optimizer optimizer_;
 
-  Tensor target_weights_;       // what each token's loss counts
-  std::vector<Mirror> inputs_;  // of this rank's lanes, micro-step by micro-step
-  std::vector<Batch> batches_;  // they, on the device
+  Tensor target_weights_;       // weight of each token's loss
+  std::vector<Mirror> inputs_;  // per local lane, in the order of micro-steps
+  std::vector<Batch> batches_;  // the same on the device
   Mirror losses_;               // (lane, token)
   Mirror norm_, nonfinite_;
   std::vector<Lane> lanes_;
   std::vector<int64_t> marks_;  // where each stage's saved activations begin
   std::vector<double> lane_losses_;
-  std::vector<Graph> graphs_;  // of the micro-steps, where there are any
+  std::vector<Graph> graphs_;  // one per micro-step, with run.cuda_graphs
   bool has_stepped_ = false;
 };
 

@@ -1,5 +1,5 @@
-// Evaluation: the loss of every sequence, summed in double over its targets. Which rank computes a sequence,
-// and beside which others, does not matter to it.
+// Evaluation: the loss of every sequence, summed in double over its targets. A sequence's loss does not
+// depend on which rank computes it or on the rest of its batch.
 
 #include <utility>
 
@@ -31,7 +31,7 @@ std::vector<SequenceLoss> Engine::evaluate(const Data& data, int64_t batch_index
   return result;
 }
 
-// Two buffers take turns: nothing is kept for a backward pass.
+// Two alternating buffers suffice: nothing is saved for a backward pass.
 void Engine::forward_only(Context& c) {
   const ArenaScope scope(memory_.activations);
   const Shape shape{c.tokens.size(), setup_.model.hidden};

@@ -1,5 +1,5 @@
 #pragma once
-// The loss of an evaluation's tokens: their mean, whichever rank computes which.
+// Evaluation loss: the mean over all targets of the evaluation data, on any number of ranks.
 
 #include <functional>
 #include <optional>
@@ -10,9 +10,10 @@
 
 namespace flatshard {
 
-// Over all batches of the data; on all ranks alike. Sums are in the order of the sequences, so neither ranks
-// nor batches show. An Error names the file where it has no targets. Every rank asks `interrupted` after each
-// batch: where one rank says so and batches are left, all ranks stop there, and there is no loss.
+// The same value on all ranks. Sequences are summed in order, so the result does not depend on the number of
+// ranks or the batch size. After each batch every rank calls `interrupted`; if it returns true on any rank
+// and batches remain, all ranks stop and the result is empty. An Error names `path` if the data has no
+// targets.
 std::optional<double> evaluation_loss(Engine& engine, const Data& data, const std::string& path, World& world,
                                       const std::function<bool()>& interrupted);
 

@@ -1,8 +1,7 @@
 #pragma once
-// Floating-point operations that training on one token takes: 6 for each weight of a matrix product (2
-// forward, 4 backward), and 12 heads head_dim T for each block's attention over T positions, counted in full
-// or, as a causal mask leaves it, by half. Recomputation is not counted: a faster way to the same result is
-// faster.
+// Floating-point operations to train on one token: 6 per weight of a matrix product (2 forward, 4 backward),
+// plus 12 heads head_dim T per block for attention over T positions, counted in full or, for a causal mask,
+// by half. Recomputation is not counted: these are model FLOPs.
 
 #include "model/model.h"
 

@@ -1,7 +1,7 @@
 #pragma once
-// The factor on the loss that keeps fp16 gradients from vanishing. Dynamic: it begins at 2^16, doubles after
-// 2000 good steps in a row and halves at a step whose gradients are not finite; that step is skipped. For
-// other dtypes it is 1 and stays so.
+// The loss scale, which keeps fp16 gradients from underflowing. A dynamic scale starts at 2^16, doubles after
+// 2000 consecutive finite steps, and halves at a step with nonfinite gradients, which is skipped. For other
+// dtypes it is always 1.
 
 #include <cstdint>
 #include <string>
@@ -15,19 +15,19 @@ class LossScale {
   static constexpr double kInitial = 65536.0;
   static constexpr int64_t kGrowEvery = 2000;
 
-  // `setting` is "dynamic" or a positive number; it counts for f16 only.
+  // `setting` is "dynamic" or a positive number; a number is an Error unless compute is f16.
   LossScale(DType compute, const std::string& setting);
 
   double value() const { return value_; }
   bool in_use() const { return in_use_; }
   bool dynamic() const { return dynamic_; }
   int64_t good_steps() const { return good_steps_; }  // since it last changed
-  // Stands where another one stood.
+  // Restores the state of a checkpoint.
   void restore(double value, int64_t good_steps) {
     value_ = value;
     good_steps_ = good_steps;
   }
-  // After a step; an Error when the scale has fallen below 1 and gradients are still not finite.
+  // Called after every step. An Error if the scale would fall below 1.
   void update(bool finite);
 
  private:

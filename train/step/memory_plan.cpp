@@ -22,13 +22,13 @@ constexpr Purpose kPurposes[] = {
     {"transport", "host memory: GPU tensors in transit between ranks"},
 };
 
-// In host memory, from where the device copies by itself.
+// In host memory, pinned for asynchronous copies if the device is a GPU.
 Arena host_arena(int purpose, Device device) {
   return Arena(kPurposes[purpose].name, Device::cpu(),
                device.is_cuda() ? Placement::pinned : Placement::plain);
 }
 
-// Of what belongs to shards, and so is in host memory where they are offloaded.
+// For shard data, which offload places in host memory.
 Arena shard_arena(int purpose, Device device, bool offload) {
   return offload ? host_arena(purpose, device) : Arena(kPurposes[purpose].name, device);
 }

@@ -1,6 +1,6 @@
 #pragma once
-// All memory of a run, one arena for each purpose. The trainer builds everything once in plan mode, which
-// counts; commit() allocates that to the byte, and from then on nothing more is allocated.
+// All memory of a run, one arena per purpose. A planning pass constructs everything and counts the bytes;
+// commit() then allocates exactly that, and nothing is allocated afterwards.
 
 #include <array>
 #include <string>
@@ -20,19 +20,19 @@ struct MemoryRow {
 
 class MemoryPlan {
  public:
-  // Offload: the shards and what the optimizer works with lie in host memory.
+  // With offload, shards, optimizer state and gradients are in host memory.
   explicit MemoryPlan(Device device, bool offload = false);
 
   Arena parameters, gathered, optimizer, gradients, exchange, activations, scratch, batch, tables;
-  // Of a GPU's run, what the host writes and reads, in its own memory; and what a checkpoint is written from.
+  // Host memory: the host side of a GPU's inputs and results, and the snapshot of an asynchronous checkpoint.
   Arena staging;
-  Arena transport;  // by way of which a GPU's tensors travel to other ranks
+  Arena transport;  // host memory: GPU tensors in transit between ranks
 
   UnitArenas units() { return {parameters, gathered, optimizer, gradients, exchange}; }
   void commit(CommitOptions options = {});
-  int64_t peak() const;       // of all arenas together
-  int64_t offloaded() const;  // of these, of what lies in host memory because it is offloaded
-  int64_t on_host() const;    // of what lies in host memory at all
+  int64_t peak() const;       // sum over all arenas
+  int64_t offloaded() const;  // the part that is in host memory due to offload
+  int64_t on_host() const;    // the part that is in host memory
   std::vector<MemoryRow> rows() const;
 
  private:

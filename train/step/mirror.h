@@ -1,6 +1,6 @@
 #pragma once
-// A tensor that the host and the device both work with. On the CPU the two are one; a device's has a twin in
-// pinned host memory, and copies in the order of a stream, so that nobody waits for them.
+// A tensor that host and device share. On the CPU both are the same memory; a GPU tensor has a copy in pinned
+// host memory, updated by asynchronous stream copies.
 
 #include "runtime/arena.h"
 #include "runtime/memory.h"
@@ -13,9 +13,9 @@ class Mirror {
   Mirror(Arena& staging, const Tensor& tensor)
       : device(tensor), host(tensor.device.is_cuda() ? staging.alloc(tensor.dtype, tensor.shape) : tensor) {}
 
-  // What the host has written is on the device; it must leave its twin alone until the stream is done.
+  // Copies host to device. The host must not write `host` until the stream has done the copy.
   void upload(Stream& stream) const { move(stream, device, host); }
-  // The host may read it once it has waited for the stream.
+  // Copies device to host. The host may read `host` after synchronizing the stream.
   void download(Stream& stream) const { move(stream, host, device); }
 
   Tensor device, host;

@@ -8,7 +8,7 @@
 
 namespace flatshard {
 
-static_assert(FlatLayout::kShardMultiple % kSquaresChunk == 0, "a chunk of the norm is never cut by a rank");
+static_assert(FlatLayout::kShardMultiple % kSquaresChunk == 0, "shards end at chunk boundaries of the norm");
 
 Optimizer::Optimizer(const OptimizerConfig& config, std::vector<ShardedUnit>& units, UnitResources& shared)
     : config_(config), units_(units), comm_(shared.comms.compute), shards_(shared.shards) {

@@ -1,6 +1,6 @@
 #pragma once
-// The update: the norm of all gradients, the factor that clips it, AdamW on every unit's shard. The host
-// waits for nothing; the norm and whether it is finite lie in device tensors.
+// The optimizer update: global gradient norm, clipping, AdamW on every unit's shard. It never synchronizes
+// with the host: the norm and the nonfinite flag are device tensors.
 
 #include <vector>
 
@@ -13,9 +13,9 @@ class Optimizer {
  public:
   Optimizer(const OptimizerConfig& config, std::vector<ShardedUnit>& units, UnitResources& shared);
 
-  // The norm over all ranks. Gradients were made with the loss times `loss_scale`.
+  // Computes the norm over all ranks of the gradients divided by `loss_scale`, and the clip coefficient.
   void measure(Stream& stream, double loss_scale);
-  // Update number `step`, counted from 1; changes nothing where the gradients are not finite.
+  // Update number `step`, counted from 1. Changes nothing if the gradients are not finite.
   void update(Stream& stream, double lr, int64_t step);
 
   const Tensor& norm() const { return norm_; }            // (1) f32

@@ -13,7 +13,7 @@ namespace flatshard {
 namespace {
 
 constexpr double kSeconds = 0.15;
-// The squares: the first that takes this long, for a GPU is not at its best on small ones.
+// The smallest square product that takes this long is measured: small ones do not fill a GPU.
 constexpr int64_t kSmallest = 512, kLargest = 8192;
 constexpr double kLongEnough = 4e-3;
 
@@ -30,7 +30,7 @@ Gemm product_in(Arena& arena, DType compute, bool tf32, int64_t size) {
           .tf32 = tf32};
 }
 
-// Products of squares on a device.
+// Square matrix products on a device.
 class Squares {
  public:
   Squares(Device device, DType compute, bool tf32, int64_t size)
@@ -40,7 +40,7 @@ class Squares {
     operands_.commit();
     scratch_.commit();
     product_ = product_in(operands_, compute, tf32, size);
-    const RandomStream random(0, "peak");  // zeros would cost a GPU less power, and run faster
+    const RandomStream random(0, "peak");  // zeros draw less power on a GPU and run faster
     for (const Tensor& t : {product_.a, product_.b})
       init_param(stream_, {.y = t, .init = Init::uniform(1), .random = random});
     multiply();
@@ -52,7 +52,7 @@ class Squares {
     stream_.sync();
     return seconds_since(begin);
   }
-  // The mean over some time, not the best of it: where ranks share a processor each has a part of it.
+  // The mean over kSeconds, not the best: ranks may share a processor.
   double rate() {
     double work = 0;
     const auto begin = Clock::now();
@@ -77,7 +77,7 @@ double measured_peak(Device device, DType compute, bool tf32) {
   }
 }
 
-// A process that trains many times, as tests do, waits for this once.
+// Cached, for processes that train many times, as tests do.
 double own_peak(Device device, DType compute, bool tf32) {
   static std::map<std::tuple<bool, DType, bool, int>, double> known;
   double& peak = known[{device.is_cuda(), compute, tf32, thread_count()}];

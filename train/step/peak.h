@@ -1,6 +1,6 @@
 #pragma once
-// What the run's speed is held against: floating-point operations per second in matrix products of the dtype
-// of compute, measured on the run's device, here and now, by every rank at the same time.
+// The reference rate of MFU: floating-point operations per second of matrix products in the compute dtype,
+// measured at startup on the run's device by all ranks at once.
 
 #include "comm/world.h"
 #include "runtime/device.h"
@@ -8,7 +8,7 @@
 
 namespace flatshard {
 
-// Of all ranks together. Takes about a fifth of a second.
+// The sum over all ranks. Takes about a fifth of a second.
 double matrix_peak(World& world, Device device, DType compute, bool tf32);
 
 }  // namespace flatshard

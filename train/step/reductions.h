@@ -1,5 +1,5 @@
 #pragma once
-// What each way of summing gradients costs a run: its memory, and what a rank receives.
+// The cost of each gradient reduction mode: memory, and bytes received by a rank.
 
 #include <string>
 
@@ -7,8 +7,8 @@
 
 namespace flatshard {
 
-// A line for each value of parallel.reduction, the one in use marked. All ranks plan the others; nothing is
-// allocated.
+// One line per value of parallel.reduction, the current one marked. Collective; plans the other modes without
+// allocating anything.
 std::string describe_reductions(const RunSetup& setup, const RunPlan& in_use, World& world);
 
 }  // namespace flatshard

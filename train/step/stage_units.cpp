@@ -37,7 +37,7 @@ GradView StageUnits::grads(int stage, Stream& compute, int lane) {
 }
 
 void StageUnits::reduce(int stage, Stream& compute, Stream& reduce, int64_t micro) {
-  // The first units of a stage are the last that its backward pass completes.
+  // A backward pass completes the units of a stage in reverse order.
   const std::vector<int>& units = wrapping_.units_of(stage);
   std::for_each(units.rbegin(), units.rend(), [&](int index) { unit(index).reduce(compute, reduce, micro); });
 }

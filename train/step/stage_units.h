@@ -1,6 +1,6 @@
 #pragma once
-// The units of a run as its stages see them: a stage asks for its parameters, wherever the wrapping has put
-// them, and each of its units goes through its life cycle (comm/sharded_unit.h).
+// Maps stages to communication units: a request for a stage's parameters or gradients takes each of its units
+// through its life cycle (comm/sharded_unit.h), however the wrapping assigns parameters to units.
 
 #include <optional>
 #include <vector>
@@ -21,7 +21,7 @@ class StageUnits {
 
   void prefetch(int stage, Stream& gather);
   ParamView acquire(int stage, Stream& compute);
-  // What stage `next` needs as well is kept for it; kNoStage where a pass ends.
+  // Releases the stage's units except those that stage `next` uses; kNoStage at the end of a pass.
   void release(int stage, int next, Stream& compute);
   GradView grads(int stage, Stream& compute, int lane);
   void reduce(int stage, Stream& compute, Stream& reduce, int64_t micro);
@@ -29,7 +29,7 @@ class StageUnits {
   std::vector<ShardedUnit>& all() { return units_; }
   const std::vector<ShardedUnit>& all() const { return units_; }
   const Wrapping& wrapping() const { return wrapping_; }
-  // What all units work with.
+  // Resources shared by all units.
   UnitResources& shared() { return shared_; }
 
  private:
@@ -38,7 +38,7 @@ class StageUnits {
   Wrapping wrapping_;
   UnitResources shared_;
   std::vector<ShardedUnit> units_;
-  std::vector<Tensor> values_, gradients_;  // of the stage asked for last
+  std::vector<Tensor> values_, gradients_;  // of the last requested stage
 };
 
 }  // namespace flatshard

@@ -28,11 +28,11 @@ std::vector<Owned> owned_shards(const Engine& engine) {
   return owned;
 }
 
-Staging::Staging(const Engine& engine, Arena& room) : copies_(owned_shards(engine)) {
+Staging::Staging(const Engine& engine, Arena& arena) : copies_(owned_shards(engine)) {
   for (Owned& copy : copies_)
     for (const auto of : kTensors)
       if (Tensor& tensor = copy.*of; !tensor.empty() && is_staged(of, tensor))
-        tensor = room.alloc(tensor.dtype, tensor.shape);
+        tensor = arena.alloc(tensor.dtype, tensor.shape);
 }
 
 void Staging::copy_from(Engine& engine) {

@@ -1,6 +1,6 @@
 #pragma once
-// Where the values lie that a checkpoint writes: in the shards themselves, while training stands still, or in
-// a copy of them in host memory, from which files are written while training goes on.
+// The tensors that a checkpoint is written from: the shards themselves while training pauses, or a snapshot
+// in host memory that is written while training continues.
 
 #include <vector>
 
@@ -9,25 +9,23 @@
 
 namespace flatshard {
 
-// What a rank owns of a unit.
+// A rank's shard of a unit.
 struct Owned {
   const ShardedUnit* unit;
-  Tensor p, m, v;  // empty where nothing of the unit is trained
+  Tensor p, m, v;  // empty if the unit has no trainable parameters
   Tensor frozen;
 };
 
 Owned owned_of(const ShardedUnit& unit);
-// The shards themselves, of all units that are this rank's to write: where shards have replicas, these take
-// turns, so that all write equally much.
+// The shards of all units that this rank writes. Replicas of a shard alternate by unit, to share the work.
 std::vector<Owned> owned_shards(const Engine& engine);
 
-// Room for one copy of all of that. Frozen values that are in host memory already need none: nobody changes
-// them.
+// A snapshot of these shards. Frozen parameters already in host memory are not copied: they never change.
 class Staging {
  public:
-  Staging(const Engine& engine, Arena& room);
+  Staging(const Engine& engine, Arena& arena);
 
-  // Copies, between steps; the copies then stay as they are until the next call.
+  // Takes a snapshot, between steps. It is valid until the next call.
   void copy_from(Engine& engine);
   const std::vector<Owned>& copies() const { return copies_; }
 

@@ -1,5 +1,5 @@
-// One optimizer step, from tokens to updated weights, here with sharded parameters and prefetching. G: gather
-// of a unit's values, F, B: forward and backward pass of a stage, R: reduction over ranks, U: update.
+// One optimizer step, from tokens to updated weights, drawn here with sharded parameters and prefetching.
+// G: gather of a unit's parameters, F, B: forward and backward pass of a stage, R: reduction, U: update.
 //
 //   gather  G0 G1  G2      G1  G0                  G0
 //   compute    F0  F1  F2  B2  B1  B0    norm U0 U1 U2  F0
@@ -18,7 +18,7 @@ namespace flatshard {
 StepResult Engine::step(const Data& data, const StepOrder& order) {
   read_batches(data, order.data_step);
   set_target_weights(order.loss_scale / static_cast<double>(order.targets));
-  // What libraries make at their first call is made by the first step.
+  // Not in the first step: libraries allocate at their first call, which a capture does not allow.
   const bool by_graph = setup_.uses_graphs() && has_stepped_;
   for (int64_t micro = 0; micro < setup_.batching.micro_steps; ++micro)
     by_graph ? accumulate_by_graph(micro) : accumulate(micro);
@@ -28,14 +28,13 @@ StepResult Engine::step(const Data& data, const StepOrder& order) {
   optimizer_.update(compute_, order.lr, order.update);
   for (ShardedUnit& u : units()) u.publish(compute_, gather_);
   for (const Mirror* result : {&losses_, &norm_, &nonfinite_}) result->download(compute_);
-  compute_.sync();  // published shards may still be on their way: the next step waits for them where it needs
-                    // them
+  compute_.sync();  // publication may still be in flight; the next step waits for it where needed
   return {.lane_losses = sum_losses(),
           .grad_norm = *norm_.host.as<float>(),
           .finite = *nonfinite_.host.as<int32_t>() == 0};
 }
 
-// Gradients of one micro-step, added to those of the ones before.
+// Accumulates the gradients of one micro-step.
 void Engine::accumulate(int64_t micro) {
   const ArenaScope scope(memory_.activations);
   const Shape shape{lane_tokens(), setup_.model.hidden};
@@ -48,15 +47,15 @@ void Engine::accumulate(int64_t micro) {
   backward(micro);
 }
 
-// Captured micro-steps follow one another as in the step of their capture, and what units know of themselves
-// is the same at the end of every step: so it stays true while they do not hear of it.
+// A replay does not update the host-side state of the units. That is safe because micro-steps are replayed in
+// the order of their capture, and the units are in the same state at the end of every step.
 void Engine::accumulate_by_graph(int64_t micro) {
   const size_t at = static_cast<size_t>(micro);
   if (graphs_.size() == at) graphs_.emplace_back(streams_, [&] { accumulate(micro); });
   graphs_[at].launch();
 }
 
-// The last stage goes straight into its backward pass, which computes the losses as well.
+// Omits the last stage, whose backward pass also computes the losses.
 void Engine::forward(int64_t micro) {
   for (int i = 0; i < model_.stage_count() - 1; ++i) {
     const size_t at = static_cast<size_t>(i);
@@ -101,7 +100,7 @@ void Engine::backward(int64_t micro) {
   }
 }
 
-// The next stages' values start on their way while this stage computes.
+// Prefetches the parameters of the next stages while this stage computes.
 void Engine::gather_ahead(int stage, int direction) {
   for (int distance = 1; distance <= setup_.config.parallel.depth; ++distance) {
     const int next = stage + direction * distance;
@@ -110,7 +109,7 @@ void Engine::gather_ahead(int stage, int direction) {
   }
 }
 
-// All of this rank's lanes at once: their tokens stay where they are until the step is over.
+// Reads all lanes of this rank; their buffers stay unchanged until the end of the step.
 void Engine::read_batches(const Data& data, int64_t data_step) {
   const Batching& b = setup_.batching;
   for (int64_t local = 0; local < local_lanes(); ++local) {
@@ -148,7 +147,7 @@ std::span<const double> Engine::sum_losses() {
   return lane_losses_;
 }
 
-// Micro-steps behind the first ones take what those took, so a plan of millions is as fast as one of a few.
+// Later micro-steps need no more memory than the first ones, so only those are planned.
 void Engine::plan_step() {
   for (int64_t micro = 0; micro < std::min(kPlannedMicroSteps, setup_.batching.micro_steps); ++micro)
     accumulate(micro);

@@ -9,13 +9,13 @@
 namespace flatshard {
 namespace {
 
-// A checkpoint that a signal asks for is the run's last and needs no copy: nothing changes any more.
+// A checkpoint saved on a signal is the run's last and needs no snapshot: nothing changes afterwards.
 bool saves_from_copy(const RunSetup& setup) {
   return setup.config.checkpoint.async && setup.config.checkpoint.save_every > 0;
 }
 
-// Linux would grant the memory and end the run once it is used. All ranks look before one takes anything.
-void check_room(int64_t bytes, World& world) {
+// Linux overcommits and would kill the run on first use. All ranks check before any of them allocates.
+void check_host_memory(int64_t bytes, World& world) {
   const int64_t available = available_host_bytes(), ranks = world.local_size();
   check(bytes <= available / ranks, "out of host memory: the run needs ", human_bytes(bytes),
         ranks > 1 ? str(" for each of the ", ranks, " ranks on this machine") : "", ", but only ",
@@ -64,7 +64,7 @@ TrainingRuntime::TrainingRuntime(const RunSetup& setup, World& world, const Trai
       streams_(setup.device, {.order = options.order, .trace = options.trace}),
       plan_(plan_on(memory_, setup, world.rank(), communicators_.refs())) {
   agree_on_schedule(world, plan_.schedule);
-  check_room(memory_.on_host(), world);
+  check_host_memory(memory_.on_host(), world);
   memory_.commit(options.commit);
   prepare_gemm(setup.device);
   engine_.emplace(setup, world.rank(), communicators_.refs(), memory_, streams_);

@@ -1,6 +1,7 @@
 #pragma once
-// An engine with all that it stands on: communicators, planned memory, streams. Planning comes first: the
-// engine is built and run on arenas that count, then they are committed and it is built again.
+// The training runtime: an engine with its communicators, planned memory and streams. A planning pass
+// constructs and runs the engine on arenas that only count; they are then committed and the engine is
+// constructed again.
 
 #include <memory>
 #include <optional>
@@ -13,12 +14,12 @@
 
 namespace flatshard {
 
-// What a run will take and do, known before anything is allocated.
+// The memory, communication and work of a run, known before anything is allocated.
 struct RunPlan {
   int64_t parameters = 0, trainable = 0;
   std::vector<MemoryRow> memory;
   int64_t memory_bytes = 0;  // the sum
-  // What a step says to other ranks; of more than Engine::kPlannedMicroSteps micro-steps, the first ones.
+  // The collectives of a step; at most the first Engine::kPlannedMicroSteps micro-steps.
   CollectiveLog schedule;
   FlopsPerToken flops{};
   UnitTable units;
@@ -36,9 +37,9 @@ class TrainingRuntime {
 
   Engine& engine() { return *engine_; }
   const RunPlan& plan() const { return plan_; }
-  // Where the run saves while it goes on; otherwise null.
+  // The snapshot that asynchronous checkpoints are written from; null without them.
   Staging* staging() { return staging_ ? &*staging_ : nullptr; }
-  // All that the arenas have held so far, and what they could hold at most.
+  // The arenas, with their current and peak use.
   const MemoryPlan& memory() const { return memory_; }
   // Appends every collective of the engine from now on to `log`; null stops it.
   void log_to(CollectiveLog* log) { communicators_.refs().log_to(log); }

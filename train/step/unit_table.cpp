@@ -9,7 +9,7 @@
 namespace flatshard {
 namespace {
 
-// A name around the first number in it.
+// A name split around its first number.
 struct Numbered {
   std::string before, after;
   int64_t number;
@@ -23,7 +23,7 @@ std::optional<Numbered> numbered(const std::string& name) {
   return Numbered{{name.begin(), begin}, {end, name.end()}, std::stoll(std::string(begin, end))};
 }
 
-// A row that grows while units like its last one follow.
+// A row under construction, which absorbs consecutive equal units.
 struct Run {
   UnitRow one;
   std::optional<Numbered> first;
@@ -56,7 +56,7 @@ UnitRow row_of(const Wrapping& wrapping, size_t unit, const RunSetup& setup) {
                                 passes_over(wrapping, static_cast<int>(unit)), setup.units, groups)};
 }
 
-// Every rank gets the sums of squares of all shards, one f32 for each chunk.
+// Every rank receives the sums of squares of all shards, one f32 per chunk.
 int64_t bytes_of_norm(const Wrapping& wrapping, RankGroups groups) {
   int64_t chunks = 0;
   for (const ParamList& params : wrapping.units())
@@ -65,7 +65,7 @@ int64_t bytes_of_norm(const Wrapping& wrapping, RankGroups groups) {
   return chunks * (groups.size - 1) * size_of(DType::f32);
 }
 
-// What is named or measured wrongly ends up in the root units, which are whole for most of a step.
+// A wrong pattern or size leaves parameters in the root units, which stay unsharded for most of a step.
 std::string warning_of(const Wrapping& wrapping, const WrapOptions& wrap, int64_t all) {
   if (wrap.policy != "pattern" && wrap.policy != "size") return "";
   int64_t in_root = 0;
@@ -73,7 +73,7 @@ std::string warning_of(const Wrapping& wrapping, const WrapOptions& wrap, int64_
     if (wrapping.roles()[unit].root) in_root += wrapping.units()[unit].element_count();
   if (2 * in_root <= all) return "";
   return str("warning: parallel.wrap = \"", wrap.policy, "\" leaves ", 100 * in_root / all,
-             "% of the parameters in root units, more than half; is this meant?\n");
+             "% of the parameters in root units, which stay unsharded for most of a step\n");
 }
 
 }  // namespace
@@ -101,7 +101,7 @@ UnitTable unit_table(const Wrapping& wrapping, const RunSetup& setup) {
   for (size_t unit = 0; unit < wrapping.units().size(); ++unit) {
     const UnitRow row = row_of(wrapping, unit, setup);
     const std::optional<Numbered> name = numbered(row.name);
-    // Units of one kind may stand between those of another, as attention and MLP do.
+    // Units of different kinds may alternate, as attention and MLP do.
     const auto run = std::find_if(runs.begin(), runs.end(), [&](const Run& r) { return r.takes(row, name); });
     if (run != runs.end())
       ++run->units;

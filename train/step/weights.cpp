@@ -24,11 +24,11 @@ std::string hash_as_f32(const Tensor& values) {
   return hash.hex();
 }
 
-// The values where the host can read them: as they are, or copied to `room`.
-Tensor on_host(const Tensor& values, Memory& room, Stream& stream) {
+// The values in host memory: the tensor itself, or a copy in `workspace`.
+Tensor on_host(const Tensor& values, Memory& workspace, Stream& stream) {
   if (!values.device.is_cuda()) return values;
-  if (room.bytes() < values.bytes()) room = Memory(Device::cpu(), values.bytes());
-  const Tensor here{room.data(), values.dtype, values.shape, Device::cpu()};
+  if (workspace.bytes() < values.bytes()) workspace = Memory(Device::cpu(), values.bytes());
+  const Tensor here{workspace.data(), values.dtype, values.shape, Device::cpu()};
   copy(stream, here, values);
   stream.sync();
   return here;
@@ -36,10 +36,10 @@ Tensor on_host(const Tensor& values, Memory& room, Stream& stream) {
 
 }  // namespace
 
-// In the order of the model, however its parameters are wrapped.
+// Independent of how parameters are wrapped into units.
 std::string weights_hash(Engine& engine) {
   std::map<std::string, std::string> hashes;  // by name
-  Memory room;
+  Memory workspace;
   for (ShardedUnit& unit : engine.units()) {
     unit.prefetch(engine.gather());  // frozen parameters have no masters
     unit.acquire(engine.compute());
@@ -52,7 +52,7 @@ std::string weights_hash(Engine& engine) {
     }
     engine.compute().sync();
     for (size_t i = 0; i < masters.size() && engine.rank() == 0; ++i)
-      hashes[unit.params().specs()[i].name] = hash_as_f32(on_host(masters[i], room, engine.compute()));
+      hashes[unit.params().specs()[i].name] = hash_as_f32(on_host(masters[i], workspace, engine.compute()));
     unit.release(engine.compute());
   }
   if (engine.rank() != 0) return "";

@@ -1,5 +1,5 @@
 #pragma once
-// The weights of a run as a whole: their fingerprint.
+// The hash of all weights of a run.
 
 #include <string>
 
@@ -7,9 +7,9 @@
 
 namespace flatshard {
 
-// The SHA-256 of each parameter's fp32 masters (of a frozen one, its values as fp32), row-major,
-// little-endian; and of all these, as hex digits in the order of the model, once more. To be called by all
-// ranks between steps; rank 0 gets the hash, the others "".
+// The SHA-256 of the concatenated hex SHA-256 digests of all parameters, in model order. A parameter's digest
+// covers its fp32 masters, or its values as fp32 if frozen, row-major and little-endian. Collective, between
+// steps; returns the hash on rank 0 and "" on the others.
 std::string weights_hash(Engine& engine);
 
 }  // namespace flatshard
