@@ -224,9 +224,8 @@ TEST_CASE("a checkpoint alone, moved to another folder, brings the whole curve a
   std::string other = test::read_file(workshop.file("whole/metrics.jsonl"));
   other.replace(other.find("\"loss\":"), 7, "\"loss\":1");
   write_file(workshop.file("elsewhere/metrics.jsonl"), other);
-  CHECK(
-      go_on("beside").find("elsewhere/metrics.jsonl: step 1 is not the one that the checkpoint remembers") !=
-      std::string::npos);
+  CHECK(go_on("beside").find("elsewhere/metrics.jsonl: step 1 differs from the checkpoint's history") !=
+        std::string::npos);
 }
 
 TEST_CASE("a checkpoint that is damaged, or of another run, is refused with one line that says where") {

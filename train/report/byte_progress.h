@@ -1,7 +1,7 @@
 #pragma once
-// How far a long walk over bytes has come, for who watches a terminal:
+// A progress bar for long operations on bytes:
 //   [==========>         ]  52%  1.04 GiB of 2.00 GiB  812 MiB/s  ETA 0:01
-// Where nobody watches it prints nothing.
+// Printed only on a terminal.
 
 #include <chrono>
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace flatshard {
 
 class ByteProgress {
  public:
-  // Null: nobody watches.
+  // Prints nothing if `terminal` is null.
   ByteProgress(int64_t total, std::ostream* terminal);
 
   void add(int64_t bytes);

@@ -59,12 +59,12 @@ FirstStep first_step(const RunSetup& setup, int rank, const Data& data, Engine& 
     units << prefix << unit.role().name << ": " << with_commas(all) << " parameters, " << with_commas(mine)
           << " on this rank (" << 100.0 * static_cast<double>(mine) / static_cast<double>(all) << "%)\n";
   }
-  return {.brief = str(prefix, "memory now ", human_bytes(memory.resident), ", at most so far ",
-                       human_bytes(memory.peak), ", of the machine ", human_bytes(memory.machine), '\n',
-                       prefix, "mini-batch of ", setup.batching.lanes * setup.batching.lane_sequences, " x ",
-                       setup.seq_len(), " tokens\n", prefix,
-                       "1st row of the mini-batch: ", ends_of(first_row(setup, rank, data)), '\n'),
-          .units = std::move(units).str()};
+  return {
+      .brief = str(prefix, "memory now ", human_bytes(memory.resident), ", peak ", human_bytes(memory.peak),
+                   ", machine total ", human_bytes(memory.machine), '\n', prefix, "mini-batch of ",
+                   setup.batching.lanes * setup.batching.lane_sequences, " x ", setup.seq_len(), " tokens\n",
+                   prefix, "1st row of the mini-batch: ", ends_of(first_row(setup, rank, data)), '\n'),
+      .units = std::move(units).str()};
 }
 
 }  // namespace flatshard

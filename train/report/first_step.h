@@ -1,7 +1,7 @@
 #pragma once
-// What each rank tells after the first step, in the run folder's step1.txt: its memory, the size and the
-// first row of its mini-batch, and what it owns of every unit. One look shows whether ranks got different
-// data and equal shares.
+// Each rank's report after the first step, written to step1.txt in the run folder: its memory, the size and
+// the first row of its mini-batch, and its shard of every unit. It shows whether ranks read different data
+// and own equal shards.
 
 #include <string>
 
@@ -16,7 +16,7 @@ struct FirstStep {
 
 FirstStep first_step(const RunSetup& setup, int rank, const Data& data, Engine& engine);
 
-// [5, 6, 7, 8, ..., 1, 2, 3, 4]: all where they are few, otherwise the first and the last of them.
+// [5, 6, 7, 8, ..., 1, 2, 3, 4]: all tokens of a short row, otherwise the first and last four.
 std::string ends_of(std::span<const int32_t> row);
 
 }  // namespace flatshard

@@ -57,11 +57,11 @@ std::vector<StepMetrics> lines_before(const std::vector<StepMetrics>& history, i
     for (const StepMetrics& m : read_metrics_until(path, data_step)) {
       const auto [known, is_new] = lines.emplace(m.data_step, m);
       check(is_new || is_same_step(known->second, m), path, ": step ", m.step,
-            " is not the one that the checkpoint remembers");
-      known->second = m;  // it also knows what saving took
+            " differs from the checkpoint's history");
+      known->second = m;  // it also has the time of saving
     }
   } catch (const Error& error) {
-    log_warning(error.what(), "; metrics.jsonl begins with what the checkpoint remembers");
+    log_warning(error.what(), "; metrics.jsonl starts with the checkpoint's history");
     return history;
   }
   std::vector<StepMetrics> in_order;

@@ -1,9 +1,9 @@
 #pragma once
-// The course of a run, short enough for every checkpoint to carry it (train_state.h), so that a run which
-// goes on in another folder has the whole curve. The steps so far are cut into at most kStretches stretches
-// of one length, the least power of two; of each stand there the last line and the one with the lowest
-// evaluation loss. So a short run keeps every line, a long one its shape and its best evaluation. What is
-// kept is a function of the run's lines alone, wherever it stopped and went on.
+// The training history that every checkpoint stores (train_state.h), so that a run resumed in another folder
+// has the whole curve. The steps are divided into at most kStretches intervals of equal length, the smallest
+// possible power of two; each keeps its last line and the line with the lowest evaluation loss. A short run
+// keeps every line, a long one the shape of the curve and the best evaluation. The history depends only on
+// the run's lines, not on where the run was stopped and resumed.
 
 #include <string>
 #include <vector>
@@ -15,7 +15,7 @@ namespace flatshard {
 inline constexpr int64_t kStretches = 512;
 inline constexpr size_t kMostHistoryLines = 2 * kStretches;
 
-// The line of the next data_step.
+// Appends the line of the next data_step.
 void add_line(std::vector<StepMetrics>& history, const StepMetrics& line);
 
 // The first lines of metrics.jsonl for a run that resumes at `data_step`: the checkpoint's history, completed

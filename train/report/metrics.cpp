@@ -68,7 +68,7 @@ class Writer {
   Json json_;
 };
 
-// Takes the values out of one line's object; `where` is "metrics.jsonl:7".
+// Reads the members of one line's object; `where` is "metrics.jsonl:7".
 class Reader {
  public:
   Reader(Json json, std::string where) : json_(std::move(json)), where_(std::move(where)) {
@@ -189,7 +189,7 @@ void MetricsFile::write(const StepMetrics& m) {
   }
   if (unwritten_.empty() || std::exchange(warned_, true)) return;
   log_warning(path_, ": cannot write: ", std::strerror(errno),
-              "; the run goes on, and its lines are written once there is room");
+              "; the run continues, and the lines are written as soon as possible");
 }
 
 std::vector<StepMetrics> read_metrics(const std::string& path) {

@@ -38,7 +38,7 @@ std::string fixed(double value, int decimals) {
   return text;
 }
 
-// As many decimals as fit, at most `decimals`; in exponent form what would not fit at all or show no digit.
+// As many decimals as fit, at most `decimals`; exponent form if the value is too wide or too small for that.
 std::string fitted(double value, size_t width, int decimals) {
   const double least = std::pow(10.0, 1 - decimals);
   if (value == 0 || std::abs(value) >= least || !std::isfinite(value))
@@ -80,7 +80,7 @@ void Progress::step(const StepMetrics& m) {
   check_output();
 }
 
-// Later lines may be read, or fit onto the disk, again.
+// Clears the error, since later lines may succeed.
 void Progress::check_output() {
   if (!out_ && !std::exchange(warned_, true))
     log_warning("cannot write standard output; the run continues, and metrics.jsonl records its steps");

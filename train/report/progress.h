@@ -1,12 +1,11 @@
 #pragma once
-// A run as the person before it sees it, one line for each logged step, with columns that keep their places:
+// The progress of a run on standard output: one line per logged step, in fixed columns:
 //     450/1000  loss  3.2412  grad 1.23  lr 3.00e-4  51.2k tok/s  ETA    1:28   160 ms  14.2 MiB
-// and behind that "  mfu 41.2% causal 39.8%", shares of the stated peak with attention counted in full and by
-// half; with several ranks also "  comm  6%", the share of the step in which compute waited for
-// communication. On a terminal the line is rewritten in place and cut at the terminal's edge; evaluations and
-// skipped steps stand above it and stay. Elsewhere all lines are plain text. The time left is that of the
-// steps alone, at the median of the latest of them. Output that is closed or cannot be written is a warning,
-// once.
+// followed by "  mfu 41.2% causal 39.8%", fractions of the matrix peak counting full and causal attention,
+// and with several ranks by "  comm  6%", the fraction of the step in which compute waited for communication.
+// On a terminal the line is rewritten in place and cut at the right edge; evaluations and skipped steps
+// remain above it. Elsewhere all lines are plain text. The ETA covers steps only, at the median of recent
+// step times. If the output is closed or cannot be written, that is logged once as a warning.
 
 #include <cstdint>
 #include <deque>
@@ -24,9 +23,9 @@ class Progress {
   Progress(int64_t total_steps, bool terminal, std::ostream& out);
 
   void step(const StepMetrics& m);
-  // A line that stays.
+  // Prints a permanent line.
   void print(const std::string& line);
-  // Ends the line that is being rewritten, if there is one; more steps may follow.
+  // Ends the line being rewritten, if any; more steps may follow.
   void finish();
 
  private:

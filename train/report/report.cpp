@@ -23,8 +23,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-// Twice as many points as the widest chart has pixels: the lowest and the highest of each. With some 20 bytes
-// to a point, all curves together stay below 300 KB.
+// Two points, lowest and highest, per pixel of the widest chart. At some 20 bytes per point all curves
+// together stay below 300 KB.
 constexpr size_t kMostPoints = 2000;
 constexpr char kNothing[] = "\u2013";
 
@@ -58,7 +58,7 @@ struct Row {
   std::string name, value, note;
 };
 
-// Of the values that are finite; `format` writes it.
+// The median of the finite values.
 template <class Format>
 std::string median_text(std::vector<double> values, Format&& format) {
   std::erase_if(values, [](double v) { return !std::isfinite(v); });
@@ -82,7 +82,7 @@ Row best_evaluation(const std::vector<StepMetrics>& steps) {
               count == 1 ? " evaluation" : " evaluations")};
 }
 
-// Of steps that were made in another folder.
+// The number of steps without a line: the history of another folder's checkpoint omits some.
 int64_t missing_lines(const std::vector<StepMetrics>& steps) {
   return steps.back().data_step - std::ssize(steps);
 }
@@ -107,11 +107,11 @@ std::vector<Row> summary(const std::vector<StepMetrics>& steps, const std::vecto
            none ? "no update was made" : "of the last step"},
           best_evaluation(steps),
           {"Tokens", human_count(static_cast<double>(steps.back().tokens)), with_commas(steps.back().tokens)},
-          {"Median tokens/s", median_text(speeds, human_count), "of all ranks together"},
+          {"Median tokens/s", median_text(speeds, human_count), "all ranks"},
           {"Median MFU", median_text(shares, percent),
-           median_text(causal_shares, percent) + " counting causal attention by half"},
+           median_text(causal_shares, percent) + " with causal attention"},
           {"Wall time", seconds < 60 ? human_seconds(seconds) : human_duration(seconds),
-           missing_lines(steps) > 0 ? "of the steps that are listed" : "of the steps, without evaluation"},
+           missing_lines(steps) > 0 ? "listed steps only" : "steps only, without evaluation"},
           {"Peak memory", human_bytes(memory), with_commas(memory) + " bytes"}};
 }
 
@@ -155,7 +155,7 @@ Json chart_json(const Chart& c, std::vector<Json> series, const Curve& marks = {
           {"wide", c.wide},   {"marks", mark_steps}, {"series", series}};
 }
 
-// In the largest unit that its peak fills, so that the axis has round numbers.
+// In the largest unit not above the peak, so that the axis has round numbers.
 Json memory_json(const std::vector<StepMetrics>& made) {
   int64_t peak = 0;
   for (const StepMetrics& m : made) peak = std::max(peak, m.memory_bytes);
@@ -176,7 +176,7 @@ Json charts_json(const std::vector<StepMetrics>& steps, const std::vector<StepMe
   };
   const Curve evaluations = curve_of(steps, [](const M& m) { return m.eval_loss; });
   const Curve scales = curve_of(steps, [](const M& m) { return m.loss_scale; });
-  Curve marks;  // an order of values, for the thinning: all are alike
+  Curve marks;  // all values are equal: only the steps matter
   for (const M& m : steps)
     if (m.skipped || !std::isfinite(m.loss)) marks.push_back({m.step, 0});
 
@@ -203,7 +203,7 @@ std::string name_of_folder(const std::string& folder) {
   return (path.has_filename() ? path : path.parent_path()).filename().string();
 }
 
-// The policy in the head has the browser itself refuse whatever would be fetched.
+// The Content-Security-Policy makes the browser block all fetches.
 std::string page(const std::string& name, const std::vector<StepMetrics>& steps, const std::string& config) {
   std::vector<StepMetrics> made;
   for (const StepMetrics& m : steps)
@@ -216,9 +216,9 @@ std::string page(const std::string& name, const std::vector<StepMetrics>& steps,
   const std::string gaps =
       missing == 0
           ? ""
-          : str("<p class=\"note\">The run went on from a checkpoint of another folder, which remembers its "
-                "course without ",
-                with_commas(missing), " of its steps.</p>\n");
+          : str("<p class=\"note\">The run was resumed from a checkpoint of another folder, whose history "
+                "omits ",
+                with_commas(missing), " steps.</p>\n");
   return str(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
@@ -226,11 +226,11 @@ std::string page(const std::string& name, const std::vector<StepMetrics>& steps,
       "script-src 'unsafe-inline'\">\n<meta name=\"color-scheme\" content=\"light dark\">\n<title>",
       escaped(name), "</title>\n<style>\n", kReportStyle, "</style>\n</head>\n<body>\n<main>\n<h1>",
       escaped(name), "</h1>\n", summary_html(summary(steps, made)),
-      "<noscript><p>The curves are drawn by this page's own script, which is switched off.</p></noscript>\n"
+      "<noscript><p>Enable JavaScript to show the curves; the page loads no external script.</p></noscript>\n"
       "<div id=\"charts\"></div>\n",
       thinning, gaps, "<details>\n<summary>Resolved config</summary>\n<pre>", escaped(config),
       "</pre>\n</details>\n</main>\n<script type=\"application/json\" id=\"data\">",
-      // Names and numbers of ours alone: nothing here could end the element.
+      // Contains no user text, so nothing here can end the element.
       Json{{"charts", charts_json(steps, made)}}.dump(), "</script>\n<script>\n", kReportScript,
       "</script>\n</body>\n</html>\n");
 }
@@ -259,7 +259,7 @@ void write_report(const std::string& run_folder) {
                     config = (fs::path(run_folder) / "config.toml").string(),
                     path = (fs::path(run_folder) / "report.html").string();
   const std::vector<StepMetrics> steps = read_metrics(metrics);
-  check(!steps.empty(), metrics, ": holds no steps to report on");
+  check(!steps.empty(), metrics, ": contains no steps to report on");
   write_whole_file(path, page(name_of_folder(run_folder), steps, read_whole_file(config, kMostConfigBytes)));
 }
 

@@ -1,7 +1,7 @@
 #pragma once
-// The report of a run: one self-contained HTML page that opens from disk and needs neither a network nor
-// other files. It shows a summary, curves over the steps with the values under the pointer, and the resolved
-// config. It is made from the files of the run folder, so it can be rebuilt at any time.
+// The report of a run: a self-contained HTML page that needs no network and no other files. It shows a
+// summary, curves over the steps with the values under the pointer, and the resolved config. It is generated
+// from the files of the run folder and can be rebuilt at any time.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,9 +20,9 @@ struct CurvePoint {
 };
 using Curve = std::vector<CurvePoint>;
 
-// At most `most` (at least 4) of the points, in order: the first, the last, and the lowest and highest of
-// each of equally large groups in between. On a screen the curve looks the same: the envelope, every spike
-// and the extremes remain, each at its own step with its own value. Values must be finite.
+// At most `most` (>= 4) of the points, in order: the first, the last, and the lowest and highest of each of
+// equally large groups in between. This preserves the envelope, every spike and the extremes, with their
+// exact steps and values. Values must be finite.
 Curve thinned(const Curve& curve, size_t most);
 
 }  // namespace flatshard

@@ -1,6 +1,6 @@
 #pragma once
-// The style sheet and the script of the report page: report.css and report.js, embedded when the build is
-// configured. The script draws the charts in the element "data":
+// The style sheet and script of the report page, report.css and report.js, embedded at configure time. The
+// script draws the charts described by the element "data":
 //   {"charts": [{"title", "unit", "from_zero", "log", "wide", "marks": [step, ...],
 //                "series": [{"name", "dots", "points": [[step, value], ...]}, ...]}, ...]}
 // `from_zero` starts the axis at 0, `log` offers a logarithmic one, `marks` are steps to highlight.

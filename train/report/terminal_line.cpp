@@ -7,10 +7,9 @@
 namespace flatshard {
 namespace {
 
-// Terminal codes. With wrapping off, a line that is wider than the window is cut at its edge; wrapped, its
-// first row would stay behind when it is rewritten. The row is cleared before the text and not after it,
-// since a cursor at the edge would clear the last character. All that is cut is drawn in the last column, one
-// character upon the other, so a blank ends the line.
+// Terminal codes. Wrapping is off because the first row of a wrapped line would remain when the line is
+// rewritten. The row is cleared before the text, not after it: a cursor at the right edge would clear the
+// last character. Terminals draw all excess characters in the last column, so a blank ends the line.
 constexpr char kRewrite[] = "\r\x1b[K", kWrapOff[] = "\x1b[?7l", kWrapOn[] = "\x1b[?7h";
 
 }  // namespace

@@ -10,17 +10,17 @@ namespace flatshard {
 class TerminalLine {
  public:
   explicit TerminalLine(std::ostream& out) : out_(out) {}
-  ~TerminalLine() { finish(); }  // so that an error message begins its own line
+  ~TerminalLine() { finish(); }  // so that an error message starts on its own line
   TerminalLine(const TerminalLine&) = delete;
   TerminalLine& operator=(const TerminalLine&) = delete;
 
   void show(const std::string& text, const std::vector<std::string>& above = {});
-  // Ends the line, if there is one; another may follow.
+  // Ends the current line, if any; another may follow.
   void finish();
 
  private:
   std::ostream& out_;
-  bool open_ = false;  // the terminal's cursor stands behind our line
+  bool open_ = false;  // the cursor is at the end of our line
 };
 
 }  // namespace flatshard

@@ -25,7 +25,7 @@ Trace::Clock::time_point common_zero(const Trace& trace, World& world, const Clo
 void write_trace(const std::string& path, const Trace& trace, World& world, const ClockOffset& offset) {
   const Trace::Clock::time_point zero = common_zero(trace, world, offset);
   std::optional<NewFile> file;
-  // An error waits until all ranks have sent their spans: they would wait for this one.
+  // Errors are rethrown after all ranks have sent their spans, which would otherwise block.
   std::exception_ptr failure;
   const auto write = [&](const std::string& text) {
     if (failure) return;

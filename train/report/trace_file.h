@@ -1,6 +1,6 @@
 #pragma once
-// trace.json, the timeline of a run in Chrome's format: a process for every rank, a row for each of its
-// streams, and a row with the steps. All times are on rank 0's clock, from the moment its trace began.
+// trace.json, the timeline of a run in Chrome's trace format: one process per rank, with a row per stream and
+// a row of steps. Times are on rank 0's clock, relative to the start of its trace.
 
 #include <string>
 
@@ -9,9 +9,8 @@
 
 namespace flatshard {
 
-// Rank 0 writes the file, whole or not at all; the spans of the others come to it over MPI, some thousand at
-// a time, since a run's folder may be on its host alone. To be called by all ranks; `offset` is what
-// clock_offset() said of this one.
+// Collective. Rank 0 writes the file atomically; the other ranks send it their spans over MPI in chunks,
+// since the run folder may exist only on its host. `offset` is this rank's clock_offset().
 void write_trace(const std::string& path, const Trace& trace, World& world, const ClockOffset& offset);
 
 }  // namespace flatshard

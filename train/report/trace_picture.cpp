@@ -25,8 +25,8 @@ struct Span {
   double begin = 0, end = 0;  // microseconds
 };
 
-// What the rows hold, in the order of the legend. A span belongs to the first kind whose words its row's name
-// and its own begin with.
+// The kinds of spans, in the order of the legend. A span is of the first kind whose `row` and `word` are
+// prefixes of its row's name and its own.
 struct Kind {
   const char *style, *row, *word, *letter, *meaning;
 };
@@ -57,7 +57,7 @@ std::string escaped(const std::string& text) {
 
 bool is_step(const std::string& name) { return name.starts_with("step "); }
 
-// The events of a file that has one on each line.
+// Visits the events of a file with one event per line.
 template <class Visit>
 void each_event(const std::string& path, Visit&& visit) {
   std::ifstream in(path);
@@ -74,11 +74,11 @@ Span span_of(const Json& event) {
   return {event.at("pid"), event.at("tid"), event.at("name"), begin, begin + duration};
 }
 
-// One step of all ranks, as far as the picture shows it.
+// The spans of one step on all ranks.
 struct Moment {
   std::string step;
   double begin = 0, end = 0;
-  int ranks = 1, rows_of_rank = 3;  // four where shards are copied between host and device
+  int ranks = 1, rows_of_rank = 3;  // four with offload, whose copies have a row
   std::map<std::pair<int, int>, std::string> rows;
   std::vector<Span> spans;
 };
@@ -144,7 +144,7 @@ class Picture {
     legend();
     ticks(height - 30);
     for (int rank = 0; rank < m.ranks; ++rank) lanes(rank);
-    // Waiting lies on top of what waits.
+    // Waits are drawn on top of the spans that contain them.
     for (const bool waits : {false, true})
       for (const Span& s : m.spans) draw(s, waits);
     out_ << "</svg>\n";
@@ -181,7 +181,7 @@ class Picture {
     }
   }
 
-  // Milliseconds below all rows, 5 to 12 of them in round numbers.
+  // A time axis in milliseconds below the rows, with 5 to 12 round ticks.
   void ticks(double bottom) {
     const double length = (m_.end - m_.begin) * 1e-3;
     double step = std::pow(10.0, std::floor(std::log10(length / 5)));

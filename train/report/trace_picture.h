@@ -1,14 +1,13 @@
 #pragma once
-// One step of a trace as a picture, an SVG that reads on a light and on a dark page: for each rank a row of
-// what compute did (forward and backward passes of stages, waiting, the update), a row of gathers and a row
-// of reductions.
+// One step of a trace as an SVG for light and dark pages. Each rank has a row for compute (forward and
+// backward passes, waits, the update), one for gathers, one for reductions and, with offload, one for copies.
 
 #include <string>
 
 namespace flatshard {
 
-// Reads a trace.json as write_trace() makes it and writes the picture of its step of median length, the
-// first step left out where there are others. An Error names the file when it holds no step.
+// Reads a trace.json of write_trace() and draws its step of median length, ignoring the first step if there
+// are others. An Error names the file if it contains no step.
 void write_trace_picture(const std::string& trace_path, const std::string& picture_path);
 
 }  // namespace flatshard

@@ -1,6 +1,6 @@
 #pragma once
-// What `ckpt` can do, each a function of its command line. A folder is one of those of tensor_sets.h. An
-// Error says why a command could not be carried out; nothing is left half-done then.
+// The commands of `ckpt`. Folders are those of tensor_sets.h. A command that fails throws an Error and leaves
+// no partial output.
 
 #include <iosfwd>
 #include <optional>
@@ -12,20 +12,21 @@ namespace flatshard {
 
 struct Console {
   std::ostream& out;
-  std::ostream* terminal;  // where somebody watches how far it is; null: nobody does
+  std::ostream* terminal;  // for progress; null: no progress is shown
 };
 
-// What a folder holds; of a run's, which checkpoints.
+// Prints the contents of a folder, or the checkpoints of a run folder.
 void inspect(const std::string& folder, const Console& console);
 
-// Whether everything is there and as it was written. Prints a line for each damaged block, and for each file
-// and tensor that is missing or wrong.
+// Returns whether the folder is complete and undamaged. Prints a line for each damaged block and for each
+// missing or wrong file or tensor.
 bool verify(const std::string& folder, const Console& console);
 
-// Whether two folders hold the same: tensors bit for bit, and state. Prints what differs, and by how much.
+// Returns whether two folders have bit-identical tensors and equal state. Prints every difference and its
+// size.
 bool diff(const std::string& a, const std::string& b, const Console& console);
 
-// The checkpoint with the lowest evaluation loss, of several the first.
+// The checkpoint with the lowest evaluation loss, the earliest of equals.
 struct BestCheckpoint {
   std::string path;
   int64_t step;
@@ -34,17 +35,17 @@ struct BestCheckpoint {
 BestCheckpoint best_of(const std::string& run);
 
 struct ExportOptions {
-  std::string to;              // made; an Error where it is there already
-  std::optional<DType> dtype;  // nothing: each tensor keeps its own
-  int64_t shard_bytes;         // of tensors in a file
+  std::string to;              // created; an Error if it exists
+  std::optional<DType> dtype;  // empty: each tensor keeps its own
+  int64_t shard_bytes;         // maximum tensor bytes per file
 };
 
-// Writes a model folder that Hugging Face transformers opens.
+// Writes a model folder for Hugging Face transformers.
 void export_model(const std::string& from, const ExportOptions& options, const Console& console);
 
-// The best checkpoint of a run as a model folder. Where a base is given, a model folder, it is that one with
-// the checkpoint's tensors in place of its own: the base's other tensors, dtypes, config.json and tokenizer
-// stay.
+// Writes the best checkpoint of a run as a model folder. If `base`, a model folder, is not empty, the result
+// is the base with the checkpoint's tensors in place of its own; the base's other tensors, dtypes,
+// config.json and tokenizer are kept.
 void merge(const std::string& run, const std::string& base, const ExportOptions& options,
            const Console& console);
 

@@ -50,7 +50,7 @@ const TensorSet* set_of(const TensorSets& sets, const std::string& stem) {
   return nullptr;
 }
 
-// Of what only the second folder has.
+// Lists the tensors that only the second folder has.
 void list_others(const TensorSet* a, const TensorSet& b, Tally& tally, std::ostream& out) {
   for (const auto& [name, entry] : b.entries)
     if (!a || !a->entries.contains(name)) {

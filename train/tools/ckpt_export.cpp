@@ -19,7 +19,7 @@ namespace flatshard {
 namespace fs = std::filesystem;
 namespace {
 
-// A tensor to be written, and where its values are.
+// A tensor to write, and its source.
 struct Item {
   const SafetensorsEntry* source;
   DType dtype;
@@ -34,7 +34,7 @@ DType dtype_of_item(const SafetensorsEntry& entry, const std::optional<DType>& w
   return wanted.value_or(*own);
 }
 
-// In the model's order; what is not of the model behind it.
+// In model order, followed by tensors that are not of the model.
 Items items_of(const TensorSets& sets, const std::optional<DType>& dtype) {
   Items items;
   std::map<std::string, const SafetensorsEntry*> rest = sets.sets().front().entries;
@@ -82,7 +82,7 @@ int64_t write_weights(const NewFolder& folder, const Items& items, int64_t shard
   return layout.file_bytes();
 }
 
-// config.json and what else comes from a folder; then all gets its name.
+// Copies config.json and the tokenizer files from a folder, then renames the new folder to its final name.
 void finish(NewFolder& folder, const fs::path& from, int64_t bytes, const ExportOptions& options,
             const Console& console) {
   const std::string config = (from / kConfigName).string();
@@ -93,7 +93,7 @@ void finish(NewFolder& folder, const fs::path& from, int64_t bytes, const Export
   console.out << "wrote " << options.to << ", " << human_bytes(bytes) << " of weights\n";
 }
 
-// A base's tensors, with those of the checkpoint in place of its own.
+// The base's tensors, replaced by those of the checkpoint where it has them.
 Items merged_items(const TensorSets& base, const TensorSets& checkpoint, const std::optional<DType>& dtype) {
   Items items = items_of(base, dtype);
   std::map<std::string, const SafetensorsEntry*> rest = checkpoint.sets().front().entries;

@@ -36,7 +36,7 @@ ExportOptions export_options(const Words& words) {
   return options;
 }
 
-// The subcommands, and what each does with the words; its result is the exit code.
+// Declares the subcommands and runs the selected one.
 class Commands {
  public:
   Commands(CLI::App& app, const Console& console) : app_(app), console_(console) {

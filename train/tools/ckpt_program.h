@@ -1,12 +1,12 @@
 #pragma once
-// The program `ckpt` but for its process: from a command line to an exit code.
+// The program `ckpt`, callable from tests.
 
 #include <iosfwd>
 
 namespace flatshard {
 
-// 0 when all is well; 1 where verify has found damage, or diff a difference; 2 where a command could not be
-// carried out, after one line on err that begins with "ckpt: ".
+// Returns 0 on success, 1 if verify found damage or diff a difference, and 2 if a command failed, after one
+// line on err that starts with "ckpt: ".
 int ckpt_main(int argc, const char* const* argv, std::ostream& out, std::ostream& err);
 
 }  // namespace flatshard

@@ -13,7 +13,7 @@ namespace flatshard {
 namespace fs = std::filesystem;
 namespace {
 
-// Runs a part of the verification; an Error is one thing that is wrong.
+// Runs a part of the verification and records an Error as a problem.
 template <class Work>
 void note(std::vector<std::string>& problems, Work&& work) {
   try {
@@ -23,7 +23,7 @@ void note(std::vector<std::string>& problems, Work&& work) {
   }
 }
 
-// Of the tensors of floats, those with values that no training can go on from.
+// Reports floating-point tensors with nonfinite values.
 void note_non_finite(const TensorSet& set, std::vector<std::string>& problems) {
   std::vector<float> values(static_cast<size_t>(kValueBlock));
   for (const auto& [name, entry] : set.tensors.entries()) {

@@ -13,8 +13,8 @@
 namespace flatshard {
 namespace {
 
-// A prompt is read in pieces of at most this many tokens: a pass's memory stays bounded, and its products are
-// wide enough. A piece's length is a power of two, so that few shapes of product are prepared.
+// A prompt is processed in pieces of at most this many tokens, which bounds the memory of a pass and keeps
+// its matrix products wide. Lengths are powers of two, so that few product shapes need to be prepared.
 constexpr int64_t kPiece = 256;
 int64_t piece_for(int64_t tokens) {
   return std::min(kPiece, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(tokens))));
@@ -59,7 +59,7 @@ void Generator::allocate() {
   host_logits_ = host_.alloc(DType::f32, logits_.shape);
 }
 
-// Every length that a piece can have, at the end of the longest text, where it has the most keys.
+// Plans every piece length at the end of the longest text, where it has the most keys.
 void Generator::plan() {
   StreamGroup planning(stream_.device(), {.planning = true});
   Stream& stream = planning.add("compute");
@@ -98,7 +98,7 @@ void Generator::generate(int64_t count, const Sampler& sampler, const std::funct
   }
 }
 
-// Takes tokens behind those of the cache; afterwards host_logits_ are those of the last.
+// Appends tokens to the cache and leaves the logits of the last one in host_logits_.
 void Generator::read(std::span<const int32_t> tokens) {
   const int64_t count = static_cast<int64_t>(tokens.size());
   check(count <= capacity_ - cache_.length(), "a text of ", cache_.length() + count,

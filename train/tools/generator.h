@@ -1,7 +1,7 @@
 #pragma once
-// Continues a text with a trained model, token by token, with a cache of keys and values. The model's forward
-// pass is that of training (model/model.h); memory is planned for the whole text and then allocated to the
-// byte. The tokens are a function of model, dtype, prompt and sampler.
+// Text generation with a KV cache. The forward pass is that of training (model/model.h); memory is planned
+// for the longest text and allocated to the byte. The tokens are a function of model, dtype, prompt and
+// sampler.
 
 #include <functional>
 #include <span>
@@ -16,17 +16,17 @@ namespace flatshard {
 
 class Generator {
  public:
-  // Reads the model folder's weights, in this dtype. Texts may have `capacity` tokens, prompt and
-  // continuation together: an Error when the model has not so many positions.
+  // Reads the model folder's weights as `dtype`. Prompt and continuation together may have `capacity`
+  // tokens; an Error if the model has fewer positions.
   Generator(const std::string& folder, DType dtype, int64_t capacity, Device device = Device::cpu());
 
   const ModelConfig& config() const { return model_.model().config(); }
   int64_t memory_bytes() const;
 
-  // The text to continue; replaces any before. At least one token.
+  // Sets the text to continue, at least one token; replaces any previous prompt.
   void read_prompt(std::span<const int32_t> prompt);
-  // Continues the prompt by `count` tokens and gives each to `take` as soon as it is known. Called again it
-  // starts at the prompt again.
+  // Generates `count` tokens and passes each to `take` as soon as it is sampled. Every call starts from the
+  // prompt.
   void generate(int64_t count, const Sampler& sampler, const std::function<void(int32_t)>& take);
 
  private:
@@ -38,7 +38,7 @@ class Generator {
   StreamGroup streams_;
   Stream& stream_;
   ResidentModel model_;
-  int64_t capacity_, piece_;  // tokens of a text, and of one forward pass at most
+  int64_t capacity_, piece_;  // maximum tokens of a text, and of a forward pass
   Arena memory_, host_, saved_, scratch_;
   KvCache cache_;
   Tensor x_, y_;                 // (piece, hidden)
@@ -48,7 +48,7 @@ class Generator {
   int64_t prompt_tokens_ = 0;
 };
 
-// With a vocabulary of 256 a token is a byte. With any other, text is the tokens' numbers between spaces.
+// With a vocabulary of 256 a token is a byte; otherwise text is token numbers separated by spaces.
 std::vector<int32_t> tokens_of_text(const std::string& text, int64_t vocab);
 std::string text_of_token(int32_t token, int64_t vocab);
 

@@ -35,7 +35,7 @@ struct Options {
   CorpusOptions corpus;
   std::string split = "none";
   std::string files_from;
-  bool null = false;  // what ends each name there
+  bool null = false;  // names there end with a zero byte
   std::vector<std::string> files;
 };
 
@@ -124,7 +124,7 @@ std::vector<std::string> input_files(const Options& o, std::istream& in) {
 }
 
 bool same_file(const std::string& a, const std::string& b) {
-  std::error_code error_a, error_b;  // a pipe has no canonical name, and is no file we could overwrite
+  std::error_code error_a, error_b;  // a pipe has no canonical name and cannot be overwritten
   const fs::path path_a = fs::weakly_canonical(fs::absolute(a), error_a);
   const fs::path path_b = fs::weakly_canonical(fs::absolute(b), error_b);
   return !error_a && !error_b && path_a == path_b;
@@ -137,7 +137,7 @@ void check_outputs(const Options& o) {
   check(!o.eval_out || !same_file(o.out, *o.eval_out), "--out and --eval-out are the same file, ", o.out);
 }
 
-// All of them, before hours may be spent on the first.
+// All inputs are checked up front: reading the first may take hours.
 void check_inputs(const Options& o, const std::vector<std::string>& files) {
   for (const std::string& file : files) {
     const bool readable = access(file.c_str(), R_OK) == 0;
@@ -161,7 +161,7 @@ void make_folder_of(const std::string& file) {
   check(!error, folder.string(), ": cannot create the folder: ", error.message());
 }
 
-// One line that is written over and over while it takes long.
+// A progress line that is rewritten in place.
 class Progress {
  public:
   Progress(std::ostream* out, size_t files) : out_(out), files_(files) {}
@@ -185,7 +185,7 @@ class Progress {
 };
 
 struct Counts {
-  int64_t bytes = 0, documents = 0, empty = 0, tokens = 0;  // documents: those that are not empty
+  int64_t bytes = 0, documents = 0, empty = 0, tokens = 0;  // documents excludes empty ones
 };
 
 Counts write_documents(const Options& o, const std::vector<std::string>& files, TokenWriter& train,
@@ -220,7 +220,7 @@ void check_split(const Options& o, const Counts& counts, const TokenWriter& trai
   has_documents(train, "--out", "smaller");
 }
 
-// What can fail for want of space happens before the first gets its name.
+// Everything that needs disk space happens before the first file gets its final name.
 void finish(TokenWriter& train, TokenWriter* eval) {
   train.complete();
   if (eval) eval->finish();

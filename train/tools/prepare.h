@@ -1,6 +1,5 @@
 #pragma once
-// The program prepare: files of text or JSON lines in, token files out. All of it but the process, so that
-// tests can call it.
+// The program `prepare`, which converts text and JSON lines to token files; callable from tests.
 
 #include <iosfwd>
 
@@ -8,13 +7,13 @@ namespace flatshard {
 
 struct PrepareStreams {
   std::istream& in;       // --files-from -
-  std::ostream& out;      // what was done
-  std::ostream& err;      // the one line that says what went wrong
-  bool progress = false;  // say on err, again and again, how far it is
+  std::ostream& out;      // the summary
+  std::ostream& err;      // one line on failure
+  bool progress = false;  // show progress on err
 };
 
-// The exit status: 0, or 1 after one line on err. When it is not 0, what stood under the names of the outputs
-// still does and nothing else is left behind, unless the token files are written and saying so failed.
+// Returns the exit status: 0, or 1 after one line on err. On failure existing output files are unchanged and
+// nothing else is left behind, unless only printing the summary failed.
 int run_prepare(int argc, const char* const* argv, const PrepareStreams& streams);
 
 }  // namespace flatshard

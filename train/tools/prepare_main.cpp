@@ -1,4 +1,4 @@
-// prepare --out FILE FILES...: makes token files out of text. prepare --help says how.
+// The program `prepare`; see prepare --help.
 
 #include <iostream>
 #include <unistd.h>

@@ -74,7 +74,7 @@ int32_t Sampler::sample(std::span<const float> logits, int64_t position) const {
     sum += c.probability;
     if (drawn < sum) return c.token;
   }
-  // Rounding left the sum below the number drawn: the last that can be drawn at all.
+  // Rounding left the sum below the drawn number: take the last candidate with a positive probability.
   const auto possible = [](const Candidate& c) { return c.probability > 0; };
   return std::find_if(from.rbegin(), from.rend(), possible)->token;
 }

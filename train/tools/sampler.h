@@ -1,11 +1,11 @@
 #pragma once
-// Which token comes next. From logits z the candidates are all tokens, the likeliest first, equal ones by
-// number; then in this order
+// Sampling of the next token. Candidates are all tokens by descending logit z, ties by token number; these
+// apply in order:
 //   temperature   p_i = exp(z_i / temperature) / sum
 //   top_k         the first top_k candidates remain
-//   top_p         of what remains, renormalised, the first whose sum reaches top_p, at least one
-// and one of the rest is drawn, by p. The draw is a function of (seed, position): the same text continues the
-// same way, whatever was drawn before. greedy takes the first candidate.
+//   top_p         after renormalization, the fewest first candidates whose sum reaches top_p
+// and one of the remaining candidates is drawn with probability p. The draw is a function of (seed, position)
+// alone. greedy takes the first candidate.
 
 #include <cstdint>
 #include <span>
@@ -23,7 +23,7 @@ struct SamplerOptions {
 
 class Sampler {
  public:
-  // An Error names an option that is out of bounds.
+  // An Error names an option that is out of range.
   explicit Sampler(const SamplerOptions& options);
 
   // The token that follows `position` tokens. A logit that is NaN or +infinity is an Error.
@@ -33,7 +33,7 @@ class Sampler {
     int32_t token;
     double probability;
   };
-  // Those that can be drawn, the likeliest first; their probabilities sum to 1.
+  // The remaining candidates, most likely first; their probabilities sum to 1.
   std::vector<Candidate> candidates(std::span<const float> logits) const;
 
  private:

@@ -136,9 +136,9 @@ TEST_CASE("the page says what a run came to") {
   CHECK(row(page, "Final loss") == "3.0007; of the last step");
   CHECK(row(page, "Best eval loss") == "3.2500; at step 400, of 3 evaluations");
   CHECK(row(page, "Tokens") == "1.40M; 1,400,000");
-  CHECK(row(page, "Median tokens/s") == "4.00k; of all ranks together");
-  CHECK(row(page, "Median MFU") == "50.0%; 25.0% counting causal attention by half");
-  CHECK(row(page, "Wall time") == "5:50; of the steps, without evaluation");
+  CHECK(row(page, "Median tokens/s") == "4.00k; all ranks");
+  CHECK(row(page, "Median MFU") == "50.0%; 25.0% with causal attention");
+  CHECK(row(page, "Wall time") == "5:50; steps only, without evaluation");
   CHECK(row(page, "Peak memory") == "5.00 MiB; 5,242,880 bytes");
 }
 
@@ -163,7 +163,7 @@ TEST_CASE("the page holds every curve") {
 TEST_CASE("one step without an evaluation makes a page") {
   const std::string page = page_of(some_steps(1));
   CHECK(row(page, "Best eval loss") == "\u2013; no evaluation");
-  CHECK(row(page, "Wall time") == "250 ms; of the steps, without evaluation");
+  CHECK(row(page, "Wall time") == "250 ms; steps only, without evaluation");
   CHECK(chart(page, "Loss")["series"].size() == 1);
   CHECK(chart(page, "Loss")["series"][0]["points"] == json{{1, 4.0}});
 }
@@ -197,10 +197,10 @@ TEST_CASE("steps of which only the checkpoint of another folder tells are counte
   CHECK(page_of(steps).find("another folder") == std::string::npos);
   steps.erase(steps.begin() + 1, steps.begin() + 4);
   const std::string page = page_of(steps);
-  CHECK(page.find("a checkpoint of another folder, which remembers its course without 3 of its steps") !=
+  CHECK(page.find("resumed from a checkpoint of another folder, whose history omits 3 steps") !=
         std::string::npos);
   CHECK(row(page, "Steps") == "10; none skipped");
-  CHECK(row(page, "Wall time") == "1.75 s; of the steps that are listed");
+  CHECK(row(page, "Wall time") == "1.75 s; listed steps only");
 }
 
 TEST_CASE("the page of 100,000 steps is below 2 MB and says that its curves are thinned") {
@@ -259,7 +259,7 @@ TEST_CASE("a folder that cannot be reported on is an error, and an earlier repor
   CHECK(error().starts_with(kFolder + "/metrics.jsonl:3: not JSON at byte "));
   fs::remove(kFolder + "/config.toml");
   std::ofstream(kFolder + "/metrics.jsonl", std::ios::trunc).flush();
-  CHECK(error() == kFolder + "/metrics.jsonl: holds no steps to report on");
+  CHECK(error() == kFolder + "/metrics.jsonl: contains no steps to report on");
   MetricsFile(kFolder + "/metrics.jsonl").write({.step = 1});
   CHECK(error() == kFolder + "/config.toml: cannot open: No such file or directory");
   CHECK(text_of(kPage) == earlier);
