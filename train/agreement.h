@@ -12,13 +12,13 @@ namespace flatshard {
 // Throws on every rank unless all ranks have the same config and the same task ("train", "plan").
 void agree_on_config(World& world, Config& config, const std::string& task);
 
-// The fingerprints (runtime/fingerprint.h) of what a run reads.
+// The fingerprints (runtime/fingerprint.h) of the input files.
 struct RunInputs {
   std::string train;
-  std::optional<std::string> eval;  // with data.eval
+  std::optional<std::string> eval;  // if data.eval is set
 };
-// Throws on every rank unless all of them find the same token files and, where each reads them, the same
-// weights to begin with. To be called before anything depends on these, such as the number of steps.
+// Throws on every rank unless all ranks have the same token files and, if every rank reads them, the same
+// initial weights. Must precede everything that depends on the inputs, such as the number of steps.
 RunInputs agree_on_inputs(World& world, const RunSetup& setup);
 
 }  // namespace flatshard

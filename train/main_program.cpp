@@ -31,7 +31,7 @@ struct CommandLine {
   bool print_config = false, plan = false;
 };
 
-// Overrides are what the parser does not know: --section.key=value.
+// The arguments unknown to the parser, which must have the form --section.key=value.
 std::vector<std::string> overrides_of(const std::vector<std::string>& rest) {
   std::vector<std::string> overrides;
   for (const std::string& text : rest) {
@@ -42,9 +42,9 @@ std::vector<std::string> overrides_of(const std::vector<std::string>& rest) {
   return overrides;
 }
 
-// Whether somebody watches rank 0's lines. Under mpirun its standard output is a pseudo-terminal whatever
-// becomes of the lines, so there the launcher's own output is asked.
-bool watched(const std::ostream& out) {
+// Whether rank 0's output appears on a terminal. Under mpirun its standard output is always a
+// pseudo-terminal, so the launcher's own standard output decides.
+bool on_terminal(const std::ostream& out) {
   if (&out != &std::cout || !isatty(STDOUT_FILENO)) return false;
   if (!launched_ranks()) return true;
   std::error_code error;
@@ -53,10 +53,10 @@ bool watched(const std::ostream& out) {
   return !error && (launcher.starts_with("/dev/pts/") || launcher.starts_with("/dev/tty"));
 }
 
-// Model, batch arithmetic, operations per token, units with their traffic, and all memory. Reads no data and
-// allocates nothing.
+// Prints model, batch, FLOPs per token, communication units with their traffic, and memory. Reads no training
+// data and allocates no memory for the run.
 void print_plan(const LoadedConfig& loaded, World& world, std::ostream& out) {
-  use_threads(loaded.config.run, world);  // ops take scratch for each of them
+  use_threads(loaded.config.run, world);  // the workspace of ops depends on them
   const RunSetup setup = set_up(loaded.config, world, Purpose::plan);
   const std::string weights = open_initial_weights(setup, world).line;
   const RunPlan plan = plan_run(setup, world);
@@ -83,12 +83,12 @@ void run(const CommandLine& line, World& world, std::ostream& out) {
   } else if (line.plan) {
     print_plan(loaded, world, out);
   } else {
-    run_training(loaded, world, out, watched(out));
+    run_training(loaded, world, out, on_terminal(out));
   }
 }
 
-// Says what went wrong, on one line, and ends all ranks. What one rank found wrong all may have: rank 0 gets
-// the time to say it first.
+// Reports the error on one line and ends all ranks. Several ranks may find the same error: end_all_ranks()
+// lets rank 0 report it first.
 int report(const std::string& message, World* world, std::ostream& out, std::ostream& err) {
   const std::string text = printable(message);
   out << std::flush;
@@ -128,7 +128,7 @@ int train_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
     check(!(line.print_config && line.plan), "--print-config and --plan exclude each other");
     world = std::make_unique<World>();
     run(line, *world, out);
-    const bool trained = !line.print_config && !line.plan;  // a lost line of progress is no failure
+    const bool trained = !line.print_config && !line.plan;  // losing a line of progress is not a failure
     return trained ? 0 : end_program("train", 0, out, err);
   } catch (const CLI::CallForHelp& help) {
     return end_program("train", app.exit(help, out, err), out, err);

@@ -1,13 +1,13 @@
 #pragma once
-// The program `train` but for its process: from a command line to an exit code. It is the body of main, and
-// so the one place that catches; tests call it with streams of their own.
+// The program `train`, callable from tests with their own streams. As the body of main, it is the only place
+// that catches exceptions.
 
 #include <iosfwd>
 
 namespace flatshard {
 
-// 0 when all went well, or help was asked for; otherwise 1 after one line on err that begins with "train: ".
-// Where several ranks run, a mistake of one ends them all.
+// Returns 0 on success or after --help, otherwise 1 after one line on err that starts with "train: ". An
+// error on one rank ends all ranks.
 int train_main(int argc, const char* const* argv, std::ostream& out, std::ostream& err);
 
 }  // namespace flatshard

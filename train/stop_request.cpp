@@ -5,21 +5,21 @@
 namespace flatshard {
 namespace {
 
-std::atomic<int> asked_by{0};
+std::atomic<int> first_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may touch it");
 
-void ask(int signal) {
+void request_stop(int signal) {
   int none = 0;
-  asked_by.compare_exchange_strong(none, signal);
+  first_signal.compare_exchange_strong(none, signal);
   if (signal != SIGHUP) std::signal(signal, SIG_DFL);
 }
 
 }  // namespace
 
 StopRequest::StopRequest() {
-  asked_by = 0;
+  first_signal = 0;
   struct sigaction action {};
-  action.sa_handler = ask;
+  action.sa_handler = request_stop;
   action.sa_flags = SA_RESTART;
   for (size_t i = 0; i < kSignals.size(); ++i) {
     sigaction(kSignals[i], nullptr, &before_[i]);
@@ -31,7 +31,7 @@ StopRequest::~StopRequest() {
   for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before_[i], nullptr);
 }
 
-int StopRequest::signal() const { return asked_by; }
+int StopRequest::signal() const { return first_signal; }
 
 const char* signal_name(int signal) {
   switch (signal) {

@@ -1,14 +1,14 @@
 #pragma once
-// How a run ends, or does not end, by signals. SIGTERM, SIGINT, SIGUSR1 and SIGHUP ask it to stop: it
-// finishes its step and saves. One of them that comes a second time ends the process at once, but for SIGHUP,
-// which a terminal that goes away sends several times.
+// Graceful shutdown on signals. SIGTERM, SIGINT, SIGUSR1 and SIGHUP request a stop: the run finishes its step
+// and saves. Repeating a signal ends the process at once, except SIGHUP, which a closing terminal sends
+// several times.
 
 #include <array>
 #include <csignal>
 
 namespace flatshard {
 
-// Listens for as long as it lives; one at a time. A signal that the process was started to ignore (nohup)
+// Handles the signals during its lifetime; one object at a time. A signal that is ignored at startup (nohup)
 // stays ignored.
 class StopRequest {
  public:
@@ -19,7 +19,7 @@ class StopRequest {
   StopRequest(const StopRequest&) = delete;
   StopRequest& operator=(const StopRequest&) = delete;
 
-  // The signal that came first; 0 while none has.
+  // The first signal received; 0 if none.
   int signal() const;
 
  private:
@@ -28,8 +28,7 @@ class StopRequest {
 
 const char* signal_name(int signal);
 
-// From now on output that nobody reads any more (`train | head`) is a write that fails; else SIGPIPE would
-// end the process.
+// Ignores SIGPIPE, so that closed output (`train | head`) fails a write instead of ending the process.
 void survive_closed_output();
 
 }  // namespace flatshard

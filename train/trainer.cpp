@@ -36,19 +36,19 @@
 namespace flatshard {
 namespace {
 
-constexpr int kMostSkippedInARow = 100;
+constexpr int kMaxConsecutiveSkips = 100;
 
 class Trainer {
  public:
   Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bool terminal);
   void run();
-  // What can still be saved of a run that fails.
+  // Completes the checkpoint being written, if any, when the run fails.
   void finish_failing() { writer_.finish_failing(); }
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  void say_start();
+  void print_header();
   StepMetrics step();
   void report_first_step();
   double sum_of_lanes(std::span<const double> losses);
@@ -65,7 +65,7 @@ class Trainer {
   TrainState state(const StepMetrics& m);
   void save(StepMetrics& m, bool begins);
   void finish();
-  bool leads() const { return world_.rank() == 0; }
+  bool is_leader() const { return world_.rank() == 0; }
 
   LoadedConfig loaded_;
   World& world_;
@@ -77,10 +77,10 @@ class Trainer {
   int64_t total_steps_, eval_every_, save_every_;
   RunFolder folder_;
   Checkpoints checkpoints_;
-  std::vector<std::string> changes_;  // from the run that wrote the checkpoint
+  std::vector<std::string> changes_;  // relative to the run that wrote the checkpoint
   std::optional<TrainState> resumed_;
-  InitialWeights initial_;    // until they are read
-  ModelDocuments documents_;  // of all that is saved
+  InitialWeights initial_;    // until they are loaded
+  ModelDocuments documents_;  // for checkpoints and model/
   Trace trace_;
   ClockOffset clock_;
   TrainingRuntime runtime_;
@@ -89,13 +89,13 @@ class Trainer {
   Progress progress_;
   CheckpointWriter writer_;
   std::optional<MetricsFile> metrics_;
-  std::vector<StepMetrics> history_;  // as checkpoints keep it
+  std::vector<StepMetrics> history_;  // as stored in checkpoints
 
   int64_t data_step_ = 0, completed_ = 0, tokens_ = 0, skipped_in_a_row_ = 0;
   bool threads_idle_ = false;  // no rank's saver was busy in the last step
   int steps_row_ = 0;          // of the trace
   StopRequest stop_request_;
-  // Of the rank that was asked first; on all ranks alike.
+  // The first stop request; the same on all ranks.
   struct Stop {
     int rank = 0, signal = 0;
   } stop_;
@@ -127,11 +127,11 @@ Trainer::Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bo
   if (!setup_.config.data.eval.empty()) eval_.emplace(setup_.config.data.eval, setup_, true);
 }
 
-void Trainer::say_start() {
+void Trainer::print_header() {
   peak_ = matrix_peak(world_, setup_.device, setup_.compute, setup_.config.precision.tf32);
   const RunPlan& plan = runtime_.plan();
   const Bandwidth bandwidth = bandwidth_of(setup_, world_);
-  if (!leads()) return;
+  if (!is_leader()) return;
   out_ << "device    " << setup_.device << ", " << counted(world_.size(), "rank") << " x "
        << counted(thread_count(), "thread") << ", measured matrix peak " << std::lround(peak_ * 1e-9)
        << " GFLOP/s\n"
@@ -148,7 +148,7 @@ void Trainer::say_start() {
   out_ << std::flush;
 }
 
-// What every checkpoint of this run says alike.
+// The part of the state that is the same in every checkpoint of this run.
 TrainState Trainer::state_template() {
   return {.lane_sequences = setup_.batching.lane_sequences,
           .data_tokens = train_.file.size(),
@@ -159,7 +159,7 @@ TrainState Trainer::state_template() {
           .config = config_values(loaded_.config)};
 }
 
-// The one that the run is to go on from, if it can.
+// The state of the checkpoint to resume from, if any; an Error if the run cannot resume from it.
 std::optional<TrainState> Trainer::find_checkpoint() {
   folder_.hold(world_);
   std::optional<TrainState> found = checkpoints_.begin(setup_.config.run.resume);
@@ -173,7 +173,7 @@ std::optional<TrainState> Trainer::find_checkpoint() {
   return found;
 }
 
-// First values or a checkpoint's; and the run's folder, its metrics up to where the run goes on.
+// Initializes the parameters or loads the checkpoint, then creates the run folder and its metrics file.
 void Trainer::begin() {
   documents_ = model_documents(setup_, checkpoints_.source().string(), world_);
   checkpoints_.plan(runtime_.engine().model(), documents_);
@@ -191,7 +191,7 @@ void Trainer::begin() {
     loss_scale_.restore(resumed_->loss_scale, resumed_->good_steps);
     history_ = resumed_->log_history;
   }
-  if (!leads()) return;
+  if (!is_leader()) return;
   std::vector<StepMetrics> lines;
   if (resumed_)
     lines = lines_before(resumed_->log_history, resumed_->data_step,
@@ -201,20 +201,19 @@ void Trainer::begin() {
 }
 
 void Trainer::run() {
-  say_start();
+  print_header();
   begin();
   while (completed_ < total_steps_ && !stop_.signal) {
     StepMetrics m = step();
     if (data_step_ == 1) report_first_step();
     const bool saves = !m.skipped && due(save_every_);
-    // Each checkpoint that was planned has its evaluation, so that the best one is known; unless the run is
-    // to stop.
+    // Every scheduled checkpoint is evaluated, so that the best one is known, unless the run is to stop.
     if (!m.skipped && eval_ && !stop_.signal && (due(eval_every_) || saves)) evaluate(m);
-    if (leads() && (completed_ % setup_.config.log.every == 0 || completed_ == total_steps_ || m.skipped ||
-                    m.eval_loss || stop_.signal))
+    if (is_leader() && (completed_ % setup_.config.log.every == 0 || completed_ == total_steps_ ||
+                        m.skipped || m.eval_loss || stop_.signal))
       progress_.step(m);
     save(m, saves || (stop_.signal && setup_.config.checkpoint.on_sigterm));
-    if (leads()) metrics_->write(m);
+    if (is_leader()) metrics_->write(m);
     add_line(history_, m);
     if (!m.skipped && setup_.config.run.hash_every > 0 && completed_ % setup_.config.run.hash_every == 0 &&
         completed_ < total_steps_ && !stop_.signal)
@@ -271,14 +270,14 @@ void Trainer::report_first_step() {
   std::string all;
   world_.collect([&] { return std::exchange(mine.brief, ""); },
                  [&](int, const std::string& text) { all += text; });
-  if (leads() && setup_.config.log.step1) out_ << all << std::flush;
+  if (is_leader() && setup_.config.log.step1) out_ << all << std::flush;
   world_.collect([&] { return std::exchange(mine.units, ""); },
                  [&](int, const std::string& text) { all += text; });
-  if (leads()) warn_on_error([&] { folder_.write("step1.txt", all); });
+  if (is_leader()) warn_on_error([&] { folder_.write("step1.txt", all); });
 }
 
-// In the order of the lanes, whoever computed them. What each rank was asked to do travels along, so that all
-// stop after the same step; and whether it is still writing a checkpoint.
+// Sums in lane order, independent of which rank computed a lane. The same exchange carries each rank's stop
+// request, so that all ranks stop after the same step, and whether it is still writing a checkpoint.
 double Trainer::sum_of_lanes(std::span<const double> losses) {
   std::vector<double> mine(losses.begin(), losses.end());
   mine.push_back(stop_request_.signal());
@@ -287,19 +286,19 @@ double Trainer::sum_of_lanes(std::span<const double> losses) {
   std::vector<double> in_order(losses.size() * static_cast<size_t>(world_.size()));
   threads_idle_ = true;
   for (int rank = 0; rank < world_.size(); ++rank) {
-    const double* const said = &all[static_cast<size_t>(rank) * mine.size()];
+    const double* const values = &all[static_cast<size_t>(rank) * mine.size()];
     for (int64_t local = 0, lanes = setup_.batching.lanes; local < std::ssize(losses); ++local)
       in_order[static_cast<size_t>(
-          lane_of(setup_.units, setup_.groups, rank, local / lanes, local % lanes))] = said[local];
-    note_stop(rank, said[losses.size()]);
-    if (said[losses.size() + 1] != 0) threads_idle_ = false;
+          lane_of(setup_.units, setup_.groups, rank, local / lanes, local % lanes))] = values[local];
+    note_stop(rank, values[losses.size()]);
+    if (values[losses.size() + 1] != 0) threads_idle_ = false;
   }
   double sum = 0;
   for (const double loss : in_order) sum += loss;
   return sum;
 }
 
-// Evaluates, unless a rank is asked to stop before all batches are done: half an evaluation counts as none.
+// Evaluates. A stop request on any rank abandons the evaluation, which then has no result.
 void Trainer::evaluate(StepMetrics& m) {
   m.eval_loss = evaluation_loss(runtime_.engine(), eval_->data, setup_.config.data.eval, world_,
                                 [&] { return stop_request_.signal() != 0; });
@@ -308,27 +307,27 @@ void Trainer::evaluate(StepMetrics& m) {
   for (int rank = 0; rank < world_.size(); ++rank) note_stop(rank, all[static_cast<size_t>(rank)]);
 }
 
-// The first request counts. To be told on all ranks alike.
+// Keeps the first request. Called with the same arguments on all ranks.
 void Trainer::note_stop(int rank, double signal) {
   if (signal != 0 && !stop_.signal) stop_ = {rank, static_cast<int>(signal)};
 }
 
-// Every rank has the same numbers, so all of them stop, or go on, together.
+// Every rank has the same numbers, so all of them fail or continue together.
 void Trainer::check_result(const StepMetrics& m, bool finite) {
   skipped_in_a_row_ = m.skipped ? skipped_in_a_row_ + 1 : 0;
   const bool may_skip = loss_scale_.dynamic() || setup_.config.train.skip_nonfinite;
   const bool good = may_skip || (finite && std::isfinite(m.loss));
-  if (good && skipped_in_a_row_ < kMostSkippedInARow) return;
+  if (good && skipped_in_a_row_ < kMaxConsecutiveSkips) return;
   check(good, "step ", completed_ + 1, ": the loss is ", m.loss, " and the gradient norm ", m.grad_norm,
         ", must be finite; lower optimizer.lr, or set train.skip_nonfinite = true");
-  fail(str(kMostSkippedInARow,
+  fail(str(kMaxConsecutiveSkips,
            " steps in a row were skipped for lack of targets or of finite gradients; check "
            "data.train, or lower optimizer.lr"));
 }
 
 void Trainer::print_hash() {
   const std::string hash = weights_hash(runtime_.engine());
-  if (leads()) progress_.print(str("step ", completed_, " weights ", hash));
+  if (is_leader()) progress_.print(str("step ", completed_, " weights ", hash));
 }
 
 // After the step that measured `m`.
@@ -358,11 +357,11 @@ void Trainer::finish() {
   if (setup_.config.run.trace) {
     warn_on_error([&] {
       write_trace(folder_.file("trace.json"), trace_, world_, clock_);
-      if (leads()) write_trace_picture(folder_.file("trace.json"), folder_.file("overlap.svg"));
+      if (is_leader()) write_trace_picture(folder_.file("trace.json"), folder_.file("overlap.svg"));
     });
   }
   const std::string hash = weights_hash(runtime_.engine());
-  if (!leads()) return;
+  if (!is_leader()) return;
   progress_.finish();
   if (completed_ < total_steps_)
     out_ << "stopped   after step " << with_commas(completed_) << " of " << with_commas(total_steps_)
@@ -385,8 +384,8 @@ void run_training(const LoadedConfig& loaded, World& world, std::ostream& out, b
     trainer.run();
   } catch (const std::exception& error) {
     trainer.finish_failing();
-    // The other ranks may wait for this one in a collective, and so may this one's own streams: the job ends
-    // here, before they are taken down.
+    // Other ranks, and this rank's own streams, may be blocked in a collective: end the job before the
+    // destructors wait for them.
     if (world.size() > 1) world.end_all_ranks(printable(reason_of(error)));
     throw;
   }

@@ -139,7 +139,7 @@ class Picture {
          << "\" width=\"" << kWidth << "\" height=\"" << height << "\">\n"
          << kStyle << "<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n";
     text(kRight, 20, "",
-         str(m.step, ", ", std::round((m.end - m.begin) * 1e-2) / 10, " ms, as it ran on ", m.ranks,
+         str(m.step, ", ", std::round((m.end - m.begin) * 1e-2) / 10, " ms, on ", m.ranks,
              m.ranks == 1 ? " rank" : " ranks"));
     legend();
     ticks(height - 30);

@@ -22,7 +22,7 @@ LossScale::LossScale(DType compute, const std::string& setting) : in_use_(comput
   check(!setting.empty() && *end == '\0' && number >= 1 / kMostScale && number <= kMostScale,
         "precision.loss_scale is \"", setting, "\", must be \"dynamic\" or a number from ", 1 / kMostScale,
         " to ", kMostScale);
-  check(in_use_, "precision.loss_scale = \"", setting, "\" counts only with precision.compute = \"fp16\"");
+  check(in_use_, "precision.loss_scale = \"", setting, "\" requires precision.compute = \"fp16\"");
   value_ = number;
 }
 
