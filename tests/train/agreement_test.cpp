@@ -80,7 +80,7 @@ TEST_CASE("a rank with another config ends all ranks with one line that names th
   }
 }
 
-TEST_CASE("ranks that find different data or base weights stop before the first step with both values") {
+TEST_CASE("ranks with different data or base weights stop before the first step with both values") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("other_inputs"), other("other_inputs/other");
   for (const std::string where : {"", "other/"}) {

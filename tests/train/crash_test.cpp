@@ -18,7 +18,7 @@ std::string no_faults_because() {
 
 }  // namespace
 
-TEST_CASE("a run that is killed at any call of a save leaves an old checkpoint or a new one, whole") {
+TEST_CASE("a run killed at any system call of a save leaves a complete old or new checkpoint") {
   if (const std::string reason = no_faults_because(); !reason.empty()) return test::skip(reason);
   Crashes crashes("crash_kill");
   constexpr int kStride = 29;  // crash_matrix tries every call
@@ -29,7 +29,7 @@ TEST_CASE("a run that is killed at any call of a save leaves an old checkpoint o
   }
 }
 
-TEST_CASE("a call that fails on any rank ends the save on all of them, and the last checkpoint stays") {
+TEST_CASE("a failed system call on any rank ends the save on all ranks and keeps the last checkpoint") {
   if (const std::string reason = no_faults_because(); !reason.empty()) return test::skip(reason);
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   Crashes crashes("crash_fail");
@@ -74,7 +74,7 @@ TEST_CASE("a limit on the size of files is an error of the save, not the end of 
       CHECK(!entry.path().filename().string().starts_with("step-"));
 }
 
-TEST_CASE("training goes on over a disk that fails or is full, where it is told to") {
+TEST_CASE("training continues on a failing or full disk if configured to") {
   if (const std::string reason = no_faults_because(); !reason.empty()) return test::skip(reason);
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   Crashes crashes("crash_continue");

@@ -71,7 +71,7 @@ void change(std::string& bytes, test::Dice& dice) {
 
 }  // namespace
 
-TEST_CASE("safetensors files from anywhere are refused for the right reason or accepted") {
+TEST_CASE("foreign safetensors files are accepted, or refused for the right reason") {
   check_corpus("safetensors",
                {
                    {"empty_set", ""},
@@ -151,7 +151,7 @@ TEST_CASE(
   configure_log(LogLevel::info);
 }
 
-TEST_CASE("a config.json from anywhere is refused for the right reason or accepted") {
+TEST_CASE("a foreign config.json is accepted, or refused for the right reason") {
   check_corpus("config", {
                              {"llama", ""},
                              {"llama3_scaling", ""},
@@ -184,7 +184,7 @@ TEST_CASE("a config.json from anywhere is refused for the right reason or accept
                          });
 }
 
-TEST_CASE("a train_state.json from anywhere is refused for the right reason or accepted") {
+TEST_CASE("a foreign train_state.json is accepted, or refused for the right reason") {
   check_corpus("train_state", {
                                   {"plain", ""},
                                   {"evaluated", ""},
@@ -223,7 +223,7 @@ TEST_CASE("a train_state.json from anywhere is refused for the right reason or a
                               });
 }
 
-TEST_CASE("files of the corpus with odd changes are refused, or keep the promises of their format") {
+TEST_CASE("mutated corpus files are refused, or satisfy the contract of their format") {
   constexpr int64_t kChanged = 20;
   configure_log(LogLevel::quiet);  // of tensors that an index leaves out
   for (const test::FileTarget& target : test::file_targets())

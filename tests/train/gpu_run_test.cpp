@@ -31,7 +31,7 @@ Outcome train(const Workshop& workshop, int ranks, const std::string& options) {
 
 }  // namespace
 
-TEST_CASE("training on a GPU has the CPU's losses" * doctest::test_suite("gpu")) {
+TEST_CASE("training on a GPU has the losses of the CPU" * doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return skip("no GPU");
   struct Run {
     const char *family, *compute;

@@ -36,7 +36,7 @@ void spoil(const std::string& path, int64_t position) {
 
 }  // namespace
 
-TEST_CASE("a run whose reader and terminal go away trains on, and saves at SIGHUP") {
+TEST_CASE("a run whose reader and terminal close continues, and saves at SIGHUP") {
   const test::Workshop workshop("no_reader");
   const test::Finished run =
       test::run_command(str("cd no_reader; (@train config.toml", kEndless,
@@ -55,14 +55,14 @@ TEST_CASE("a run whose reader and terminal go away trains on, and saves at SIGHU
   CHECK(text_of(workshop.file("runs/default/latest")) == str("step-", lines.back().step, '\n'));
 }
 
-TEST_CASE("a run that is started without standard output writes nothing of it into other files") {
+TEST_CASE("a run started without standard output writes no output into other files") {
   const test::Workshop workshop("no_output");
   const test::Finished run = test::run_command("cd no_output; @train config.toml >&- 2> err.txt");
   CHECK(run.exit_code == 0);
   CHECK(read_metrics(workshop.file(kMetrics)).size() == 6);
 }
 
-TEST_CASE("files for people that cannot be written are warnings") {
+TEST_CASE("failures to write files that no later run reads are warnings") {
   const test::Workshop workshop("no_room");
   for (const char* name : {"step1.txt", "report.html", "trace.json"})
     fs::create_directories(workshop.file(str("runs/default/", name)));
@@ -79,7 +79,7 @@ TEST_CASE("files for people that cannot be written are warnings") {
   CHECK(text_of(workshop.file("runs/default/latest")) == "step-6\n");
 }
 
-TEST_CASE("a run that fails finishes the checkpoint that it is writing") {
+TEST_CASE("a failing run completes the checkpoint that it is writing") {
   for (const int ranks : {1, 2}) {
     if (const std::string reason = test::no_ranks_because(); ranks > 1 && !reason.empty())
       return test::skip(reason);
@@ -95,7 +95,7 @@ TEST_CASE("a run that fails finishes the checkpoint that it is writing") {
   }
 }
 
-TEST_CASE("data that are cut off during a run end it with their name and sizes") {
+TEST_CASE("data truncated during a run end it with file name and sizes") {
   for (const std::string part : {"train", "eval"}) {
     const test::Workshop workshop("cut_" + part);
     fs::copy_file(workshop.file("corpus.tok"), workshop.file("cut.tok"));

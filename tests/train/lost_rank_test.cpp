@@ -31,7 +31,7 @@ void check_gone(const std::vector<pid_t>& ranks) {
 
 }  // namespace
 
-TEST_CASE("a rank that is killed at any point ends all others, and each says what it waited for") {
+TEST_CASE("a killed rank ends all others, and each reports what it waited for") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("killed");
   const RandomStream random(1, "kills");
@@ -59,7 +59,7 @@ TEST_CASE("a rank that is killed at any point ends all others, and each says wha
   }
 }
 
-TEST_CASE("a rank that stands still ends the run after parallel.timeout_seconds") {
+TEST_CASE("a stalled rank ends the run after parallel.timeout_seconds") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("still");
   test::Job job("still", str("-np 4 @train config.toml --parallel.timeout_seconds=2", kEndless));
@@ -80,7 +80,7 @@ TEST_CASE("a rank that stands still ends the run after parallel.timeout_seconds"
   check_gone(pids);
 }
 
-TEST_CASE("a signal ends the run after the same step on all ranks, as a run that is done ends") {
+TEST_CASE("a signal stops all ranks after the same step, and the run finishes normally") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("terminated");
   const std::string options = " --schedule.kind=constant --run.hash_every=0";
@@ -110,7 +110,7 @@ TEST_CASE("a signal ends the run after the same step on all ranks, as a run that
   }
 }
 
-TEST_CASE("a second SIGTERM does not wait for a step that cannot end") {
+TEST_CASE("a second SIGTERM ends a run whose step is stuck") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("twice");
   test::Job job("twice", str("-np 2 @train config.toml", kEndless));
@@ -128,7 +128,7 @@ TEST_CASE("a second SIGTERM does not wait for a step that cannot end") {
   check_gone(pids);
 }
 
-TEST_CASE("one process alone stops at SIGTERM as well") {
+TEST_CASE("a run of one process stops at SIGTERM") {
   const test::Workshop workshop("alone");
   const test::Finished run = test::run_command(
       str("cd alone; @train config.toml", kEndless, " > out.txt & until grep -q '", kStarted,

@@ -45,7 +45,7 @@ TEST_CASE("one rank and several end with the same weights, losses and evaluation
   }
 }
 
-TEST_CASE("ranks that are no power of two agree with one rank to rounding") {
+TEST_CASE("numbers of ranks that are not powers of two agree with one rank to rounding") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("three_ranks");
   const std::string options =
@@ -62,7 +62,7 @@ TEST_CASE("ranks that are no power of two agree with one rank to rounding") {
   CHECK(final_loss(3) == doctest::Approx(final_loss(1)).epsilon(kRounding));
 }
 
-TEST_CASE("a mistake ends the run with one line, exit code 1 and nothing written") {
+TEST_CASE("an invalid command ends the run with one line, exit code 1 and nothing written") {
   const test::Workshop workshop("mistakes");
   for (const auto& [options, message] : {
            std::pair{"--optimizer.learning_rate=1",
@@ -89,7 +89,7 @@ TEST_CASE("a mistake ends the run with one line, exit code 1 and nothing written
   }
 }
 
-TEST_CASE("a mistake ends every rank") {
+TEST_CASE("an error on one rank ends every rank") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("mistakes_of_ranks");
   for (const auto& [options, message] :
@@ -104,7 +104,7 @@ TEST_CASE("a mistake ends every rank") {
   }
 }
 
-TEST_CASE("a run leaves its folder with everything it promises") {
+TEST_CASE("a run leaves every documented file in its folder") {
   const test::Workshop workshop("folder");
   const test::Finished run = workshop.train(1, "--run.trace=true --run.hash_every=2 --run.dir=out/run");
   REQUIRE_MESSAGE(run.exit_code == 0, run.output);
@@ -125,7 +125,7 @@ TEST_CASE("a run leaves its folder with everything it promises") {
   CHECK(hash_of(again) == hash_of(run));
 }
 
-TEST_CASE("step1.txt has what every rank says of its first step, the terminal where it is asked for") {
+TEST_CASE("step1.txt has every rank's report of the first step, and log.step1 prints it") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("first_step");
   constexpr int kRanks = 4;
@@ -160,7 +160,7 @@ TEST_CASE("step1.txt has what every rank says of its first step, the terminal wh
   CHECK(fs::exists(workshop.file("runs/quiet/step1.txt")));
 }
 
-TEST_CASE("--plan shows what each reduction takes, and what it shows is what the run would take") {
+TEST_CASE("--plan shows the memory of each reduction, which is what a run allocates") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("plans");
   const auto line = [](const std::string& text, const std::string& begin) {

@@ -102,7 +102,7 @@ void check_every_other(const std::string& folder, const std::string& precision) 
 
 }  // namespace
 
-TEST_CASE("whatever wrote it, a run goes on bit for bit on any ranks, under any strategy") {
+TEST_CASE("a run resumes bit for bit on any number of ranks under any strategy") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   std::string hash;
   for (const int ranks : {1, 2, 4}) {
@@ -123,12 +123,12 @@ TEST_CASE("whatever wrote it, a run goes on bit for bit on any ranks, under any 
   }
 }
 
-TEST_CASE("in fp16 a run goes on bit for bit, its loss scale, moments and metrics as well") {
+TEST_CASE("an fp16 run resumes bit for bit, including loss scale, moments and metrics") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   check_every_other("resume_fp16", "fp16");
 }
 
-TEST_CASE("offload, hybrid sharding, frozen parameters and other units go on bit for bit") {
+TEST_CASE("runs with offload, hybrid sharding, frozen parameters and other units resume bit for bit") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("resume_other");
   const std::string options =
@@ -149,7 +149,7 @@ TEST_CASE("offload, hybrid sharding, frozen parameters and other units go on bit
         test::checkpoint_content(workshop.file("whole/step-20")));
 }
 
-TEST_CASE("how a checkpoint is cut into files does not show: runs go on bit for bit from either") {
+TEST_CASE("runs resume bit for bit from any division of a checkpoint into files") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("resume_cut");
   const std::string options = " --checkpoint.save_every=5" + steps(10);
@@ -185,7 +185,7 @@ TEST_CASE("how a checkpoint is cut into files does not show: runs go on bit for 
                 refused);
 }
 
-TEST_CASE("a run that a signal ends goes on in its own folder, in its own metrics") {
+TEST_CASE("a run stopped by a signal resumes in its own folder and metrics") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("resume_signal");
   const std::string options = " --schedule.kind=constant --train.eval_every=1000 --log.every=1000";
@@ -205,7 +205,7 @@ TEST_CASE("a run that a signal ends goes on in its own folder, in its own metric
   check_same_losses(workshop.file("whole/metrics.jsonl"), workshop.file("runs/default/metrics.jsonl"));
 }
 
-TEST_CASE("a checkpoint alone, moved to another folder, brings the whole curve along") {
+TEST_CASE("a checkpoint moved to another folder carries the training history") {
   const test::Workshop workshop("resume_alone");
   const std::string options = " --checkpoint.save_every=4" + steps(10);
   const test::Finished whole = workshop.train(1, options + "--run.dir=whole");
@@ -228,7 +228,7 @@ TEST_CASE("a checkpoint alone, moved to another folder, brings the whole curve a
         std::string::npos);
 }
 
-TEST_CASE("a checkpoint that is damaged, or of another run, is refused with one line that says where") {
+TEST_CASE("a damaged checkpoint, or one of another run, is refused on one line that names it") {
   const test::Workshop workshop("resume_damage");
   const test::Finished made = workshop.train(1, "--run.dir=run --checkpoint.save_every=3");
   REQUIRE_MESSAGE(made.exit_code == 0, made.output);
@@ -308,7 +308,7 @@ TEST_CASE("a checkpoint that is damaged, or of another run, is refused with one 
   CHECK_MESSAGE(hash_of(good) == hash_of(made), good.output);
 }
 
-TEST_CASE("the oldest checkpoints go, the best and the newest stay") {
+TEST_CASE("the oldest checkpoints are removed, the best and the newest are kept") {
   const test::Workshop workshop("resume_keep");
   // Random tokens that are not in the corpus: the more is learnt, the worse they fit.
   TokenWriter writer(workshop.file("other.tok"), test::Workshop::kVocab);
@@ -336,7 +336,7 @@ TEST_CASE("the oldest checkpoints go, the best and the newest stay") {
   CHECK(test::read_file(workshop.file("run/latest")) == "step-20\n");
 }
 
-TEST_CASE("of a course that was given up the checkpoints are the first to go") {
+TEST_CASE("checkpoints of an abandoned history are removed first") {
   const test::Workshop workshop("resume_given_up");
   const auto run = [&](const std::string& options) {
     const test::Finished ran =
@@ -354,7 +354,7 @@ TEST_CASE("of a course that was given up the checkpoints are the first to go") {
   CHECK(test::read_file(workshop.file("run/latest")) == "step-6\n");
 }
 
-TEST_CASE("checkpoints are evaluated where nothing else is") {
+TEST_CASE("checkpoints are evaluated even without scheduled evaluations") {
   const test::Workshop workshop("resume_evaluated");
   const test::Finished run =
       workshop.train(1, "--run.dir=run --train.eval_every=0 --checkpoint.save_every=4");

@@ -37,7 +37,7 @@ TEST_CASE("the first signal is the request, whatever follows") {
   }
 }
 
-TEST_CASE("a signal that comes twice ends the process, but for SIGHUP and for two different ones") {
+TEST_CASE("a repeated signal ends the process, except SIGHUP; two different signals do not") {
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
     CHECK(ending_signal({signal}) == 0);
     CHECK(ending_signal({signal, signal}) == signal);
@@ -46,7 +46,7 @@ TEST_CASE("a signal that comes twice ends the process, but for SIGHUP and for tw
   CHECK(ending_signal({SIGHUP, SIGINT, SIGTERM}) == 0);
 }
 
-TEST_CASE("a signal that the process was started to ignore asks for nothing") {
+TEST_CASE("a signal ignored at startup requests nothing") {
   const auto before = std::signal(SIGHUP, SIG_IGN);
   {
     const StopRequest request;

@@ -6,7 +6,7 @@
 
 using namespace flatshard;
 
-TEST_CASE("a config however odd loads, or is refused in one line, and reads back as it prints") {
+TEST_CASE("a random config loads and round-trips, or is refused on one line") {
   test::Tally tally;
   for (int64_t number = 0; number < 500; ++number) {
     CAPTURE(number);
@@ -17,7 +17,7 @@ TEST_CASE("a config however odd loads, or is refused in one line, and reads back
   CHECK(tally.resolved > 0);
 }
 
-TEST_CASE("an odd config is a function of seed and number") {
+TEST_CASE("a random config is a function of seed and index") {
   const auto same = [](const test::ConfigInput& a, const test::ConfigInput& b) {
     return a.toml == b.toml && a.overrides == b.overrides;
   };
@@ -25,7 +25,7 @@ TEST_CASE("an odd config is a function of seed and number") {
   CHECK_FALSE(same(test::mutated_config(1, 5), test::mutated_config(2, 5)));
 }
 
-TEST_CASE("a command line however odd is answered, trains, or is refused in one line") {
+TEST_CASE("a random command line prints help, trains, or is refused on one line") {
   const test::OddWorkshop workshop("odd_commands/workshop");
   test::CommandTally tally;
   for (int64_t number = 0; number < 200; ++number) {

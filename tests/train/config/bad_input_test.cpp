@@ -117,7 +117,7 @@ TEST_CASE("an impossible combination is refused with the keys that disagree") {
                 "schedule.warmup_steps = 1 and schedule.warmup_ratio = 0.5: set only one of them");
 }
 
-TEST_CASE("a size of files that is none, or makes too many, is refused before training") {
+TEST_CASE("an invalid shard size, or one that makes too many files, is refused before training") {
   const test::Workshop workshop("file_sizes");
   for (const std::string size : {"0", "-1GB", "5gb", "5 GB", "GB", "1e9", "9999999999TB", "5GB5"})
     check_refused(workshop, "--checkpoint.shard_size='\"" + size + "\"'",
@@ -128,7 +128,7 @@ TEST_CASE("a size of files that is none, or makes too many, is refused before tr
                 "most 300: raise the file size");
 }
 
-TEST_CASE("sizes beyond all bounds are refused at once, by --plan as well") {
+TEST_CASE("out-of-range sizes are refused at once, also by --plan") {
   const test::Workshop workshop("too_large");
   const std::string at_most = ", must be at most ";
   for (const std::string plan : {"", " --plan"}) {
@@ -154,7 +154,7 @@ TEST_CASE("sizes beyond all bounds are refused at once, by --plan as well") {
                 "train.epochs = 1e+300 at 9 steps per epoch is 9e+300 steps, must be at most 1e+12");
 }
 
-TEST_CASE("a run that memory cannot hold is refused before it takes any, and planned all the same") {
+TEST_CASE("a run that exceeds memory is refused before it allocates, but can be planned") {
   const test::Workshop workshop("no_memory");
   for (const std::string options : {"--model.hidden=1000000", "--model.layers=4096 --model.ffn=4000000",
                                     "--model.max_positions=2000000000 --model.head_dim=500000"}) {
@@ -172,7 +172,7 @@ TEST_CASE("a run that memory cannot hold is refused before it takes any, and pla
   }
 }
 
-TEST_CASE("a data file that is missing, empty, cut off or something else is refused") {
+TEST_CASE("a missing, empty, truncated or foreign data file is refused") {
   const test::Workshop workshop("bad_files");
   const uintmax_t bytes = fs::file_size(workshop.file("corpus.tok"));
   write_cut(workshop, "empty.tok", 0);
@@ -194,7 +194,7 @@ TEST_CASE("a data file that is missing, empty, cut off or something else is refu
   check_refused(workshop, "--data.train=pipe", "pipe: not a regular file");
 }
 
-TEST_CASE("a run folder that cannot be made or written stops the run before its first step") {
+TEST_CASE("a run folder that cannot be created or written stops the run before its first step") {
   const test::Workshop workshop("bad_folders");
   check_refused(workshop, "--run.dir=corpus.tok", "corpus.tok: is not a folder: choose another run.dir");
   check_refused(workshop, "--run.dir=corpus.tok/run",
@@ -207,7 +207,7 @@ TEST_CASE("a run folder that cannot be made or written stops the run before its 
   check_refused(workshop, "--run.dir=", "run.dir is empty, must name a folder");
 }
 
-TEST_CASE("a cut off data file ends all ranks") {
+TEST_CASE("a truncated data file ends all ranks") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("bad_files_of_ranks");
   const uintmax_t bytes = fs::file_size(workshop.file("corpus.tok"));
@@ -247,13 +247,13 @@ TEST_CASE("a token outside the vocabulary ends all ranks, whichever of them read
   check_all_end(workshop, options + "both.tok", "both.tok: token 60 at ");
 }
 
-TEST_CASE("a run without data.train is told to name it") {
+TEST_CASE("a run without data.train is refused with the remedy") {
   const test::Workshop workshop("no_data");
   check_refused(workshop,
                 "--data.train=", "data.train is \"\", must name a token file: make one with prepare");
 }
 
-TEST_CASE("weights that one update made infinite are not saved, neither in a checkpoint nor in a model") {
+TEST_CASE("weights that an update made infinite are saved neither in a checkpoint nor in a model") {
   const test::Workshop workshop("infinite_weights");
   for (const std::string save : {"--checkpoint.save_every=1", "--checkpoint.save_every=0"}) {
     const test::Finished run = workshop.train(
@@ -270,7 +270,7 @@ TEST_CASE("weights that one update made infinite are not saved, neither in a che
   }
 }
 
-TEST_CASE("a loss that is not finite stops the run with its step") {
+TEST_CASE("a non-finite loss stops the run and names the step") {
   const test::Workshop workshop("nan_loss");
   const std::string advice = ", must be finite; lower optimizer.lr, or set train.skip_nonfinite = true\n";
   for (const std::string options : {"--optimizer.lr=1e30", "--optimizer.lr=1e30 --precision.compute=fp32",

@@ -32,7 +32,7 @@ std::string error_in(const std::string& text, const std::vector<std::string>& ov
 
 }  // namespace
 
-TEST_CASE("a value comes from the default, the file or the command line, and the config says which") {
+TEST_CASE("a value comes from the default, the file or the command line, and the config records which") {
   const TempFile file(
       "[train]\nsteps = 10\n[optimizer]\nlr = 1e-3\nbetas = [0.9, 0.95]\n[model]\ntied = true\n");
   const LoadedConfig loaded = load_config(file.path(), {"optimizer.lr=3e-4", "data.train=corpus.tok"});
@@ -80,7 +80,7 @@ TEST_CASE("an unknown section is an error even when it is empty") {
   CHECK(error_in("[optimizer]\n[model.rope_scaling]\n").empty());
 }
 
-TEST_CASE("a wrong kind of value is an error that says what it must be") {
+TEST_CASE("a value of the wrong type is an error that states the expected type") {
   CHECK(error_in("[train]\nsteps = \"ten\"\n") == "F:2: train.steps is a string, must be a whole number");
   CHECK(error_in("[train]\nsteps = 1.5\n") == "F:2: train.steps is a number, must be a whole number");
   CHECK(error_in("[optimizer]\nbetas = [0.9]\n") ==
@@ -103,7 +103,7 @@ TEST_CASE("a value out of bounds is an error that states the bound") {
         "F:2: schedule.kind is \"cos\", must be one of linear, constant, cosine, wsd");
 }
 
-TEST_CASE("a value with a quote or bracket that is missing is refused, not taken for a name") {
+TEST_CASE("a value with an unbalanced quote or bracket is refused, not read as a name") {
   for (const std::string value : {"\"abc", "abc\"", "'abc", "[\"norm\"", "{a = 1"}) {
     CAPTURE(value);
     CHECK(error_in("", {"run.dir=" + value})
@@ -132,7 +132,7 @@ TEST_CASE("sizes and scales that are strings may be written as numbers") {
   CHECK(loaded.config.checkpoint.shard_size == "5000");
 }
 
-TEST_CASE("a zero byte in a string is refused, for a path would end there") {
+TEST_CASE("a zero byte in a string is refused, since it would truncate a path") {
   CHECK(error_in("[run]\ndir = \"a\\u0000b\"\n") == "F:2: run.dir contains a zero byte");
   CHECK(error_in("[optimizer]\nno_decay = [\"a\\u0000b\"]\n") ==
         "F:2: optimizer.no_decay contains a zero byte");
@@ -146,7 +146,7 @@ TEST_CASE("what is computed in fp32 is bounded by fp32") {
   CHECK(error_in("", {"optimizer.eps=1e-320"}).ends_with(" must be at least 1.17549e-38"));
 }
 
-TEST_CASE("a file that is not TOML, or not there, is one line with the place") {
+TEST_CASE("a missing file or invalid TOML is a one-line error with the position") {
   CHECK(error_in("[train\nsteps = 1\n").starts_with("F:1: "));
   CHECK(test::error_of([] { load_config("no_such.toml", {}); }).starts_with("no_such.toml"));
   std::string comments;
@@ -176,7 +176,7 @@ TEST_CASE("any finite number that a config holds prints so that it reads back") 
   }
 }
 
-TEST_CASE("an error is one line whatever stands in keys and values") {
+TEST_CASE("an error is one line, whatever keys and values contain") {
   CHECK(error_in("[train]\n\"a\\nb\" = 1\n").starts_with("F:2: unknown key train.\"a\\u000ab\";"));
   CHECK(error_in("\"run.dir\" = \"a\"\n") ==
         "F:1: unknown key \"run.dir\"; the nearest known one is run.dir");
@@ -187,7 +187,7 @@ TEST_CASE("an error is one line whatever stands in keys and values") {
   CHECK(test::error_of([] { load_config(".", {}); }) == ".: not a regular file");
 }
 
-TEST_CASE("text that the TOML parser would not survive is refused with its line") {
+TEST_CASE("text that would crash the TOML parser is refused with its line") {
   std::string dots;
   for (int i = 0; i < 100000; ++i) dots += "a.";
   CHECK(error_in("[run]\n[[[a]]]\n") == "F:2: is not valid TOML");
@@ -199,7 +199,7 @@ TEST_CASE("text that the TOML parser would not survive is refused with its line"
         "F:2: a non-ASCII character outside of quotes: quote the key or value");
 }
 
-TEST_CASE("dots, brackets and letters of any alphabet are free within quotes and comments") {
+TEST_CASE("quotes and comments may contain dots, brackets and letters of any alphabet") {
   const std::string odd = std::string(50, '.') + std::string(50, '[') + "\xc3\xa9";
   for (const std::string& dir : {"'" + odd + "\\'", "\"" + odd + "\\\"\\\\\"", "'''" + odd + "'\n'''''",
                                  "\"\"\"" + odd + "\"\n\\\"\"\"\"\""}) {
@@ -220,7 +220,7 @@ TEST_CASE("help names every key with its default and choices") {
   CHECK(help.find("linear, constant, cosine, wsd [\"linear\"]") != std::string::npos);
 }
 
-TEST_CASE("a model takes from its family what the config leaves open") {
+TEST_CASE("a model takes its family's defaults for keys that the config omits") {
   ModelConfig c{.family = "qwen2", .layers = 2, .hidden = 64, .heads = 4, .vocab = 256};
   c = resolved(c);
   CHECK(c.qkv_bias == true);

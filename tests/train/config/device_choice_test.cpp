@@ -5,7 +5,7 @@
 
 using namespace flatshard;
 
-TEST_CASE("a program that is to run on a GPU says what is in its way, and what to do") {
+TEST_CASE("a program that cannot use the requested GPU reports the reason and the remedy") {
   if (cuda_device_count() > 0) return test::skip("there is a GPU");
   const std::string error = test::error_of([] { choose_device("run.device", "cuda"); });
   CAPTURE(error);
@@ -17,7 +17,8 @@ TEST_CASE("a program that is to run on a GPU says what is in its way, and what t
   CHECK(error.find("or choose \"cpu\"") != std::string::npos);
 }
 
-TEST_CASE("auto is a GPU where there is one, and ranks take GPUs in turn" * doctest::test_suite("gpu")) {
+TEST_CASE("auto selects a GPU if there is one, and ranks are assigned to GPUs round-robin" *
+          doctest::test_suite("gpu")) {
   CHECK(choose_device("run.device", "cpu") == Device::cpu());
   CHECK(why_on_cpu("cpu").empty());
   const int gpus = cuda_device_count();

@@ -27,7 +27,7 @@ TEST_CASE("every example config loads, and its model has the published number of
   CHECK(count == published.size());
 }
 
-TEST_CASE("an example of every family plans its memory without taking any") {
+TEST_CASE("an example of every family plans its memory without allocating any") {
   World world;
   const int64_t live = memory_counters().live_bytes;
   for (const char* name : {"tiny", "gpt2-124m", "qwen2-0.5b", "qwen3-0.6b", "mistral-7b"}) {

@@ -76,7 +76,7 @@ TEST_CASE("the cosine schedule reproduces published training logs to the last bi
               {108, 3.507425944991529e-06}});
 }
 
-TEST_CASE("the linear schedule falls to zero behind its warm-up") {
+TEST_CASE("the linear schedule falls to zero after its warm-up") {
   const ScheduleConfig linear{.kind = "linear", .warmup_ratio = 0.1};
   for (const auto& [step, rate] : {Logged{0, 0}, {1, 0.1}, {10, 1}, {55, 0.5}, {99, 1.0 / 90}, {100, 0}})
     CHECK(learning_rate(linear, 1.0, 100, step) == doctest::Approx(rate).epsilon(1e-15));
@@ -88,7 +88,7 @@ TEST_CASE("the floor of a schedule is a factor of the peak, also in the warm-up'
     CHECK(learning_rate(cosine, 1.0, 100, step) == doctest::Approx(rate).epsilon(1e-11));
 }
 
-TEST_CASE("warmup-stable-decay holds the peak and falls in the last share of the run") {
+TEST_CASE("warmup-stable-decay holds the peak and falls in the last part of the run") {
   const ScheduleConfig wsd{.kind = "wsd", .warmup_steps = 10, .decay_ratio = 0.2};
   for (const auto& [step, rate] : {Logged{5, 0.5}, {10, 1}, {80, 1}, {90, 0.5}, {100, 0}})
     CHECK(learning_rate(wsd, 1.0, 100, step) == doctest::Approx(rate));

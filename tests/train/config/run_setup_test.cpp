@@ -33,7 +33,7 @@ TEST_CASE("TF32 is refused where there are no fp32 products to round") {
   }
 }
 
-TEST_CASE("the folder of a run has one name, however it is written") {
+TEST_CASE("a run folder has one canonical name, however it is spelled") {
   const auto named = [](const std::string& dir) {
     Config config = config_of("fp32");
     config.run.dir = dir;
@@ -44,7 +44,7 @@ TEST_CASE("the folder of a run has one name, however it is written") {
   for (const char* kept : {"/", "/runs/a", "../a", "runs/../a", "-a", " a\n"}) CHECK(named(kept) == kept);
 }
 
-TEST_CASE("a plan takes a GPU that is not there, a run does not") {
+TEST_CASE("a missing GPU can be planned for but not trained on") {
   if (!kCudaBuilt) return test::skip("a build without CUDA");
   if (cuda_device_count() > 0) return test::skip("there is a GPU");
   Config config = config_of("bf16");
@@ -58,7 +58,7 @@ TEST_CASE("a plan takes a GPU that is not there, a run does not") {
   CHECK(set_up(config, 1, {}, Purpose::plan).device == Device::cpu());
 }
 
-TEST_CASE("graphs are refused where a micro-step is more than one rank's work on its GPU, of one shape") {
+TEST_CASE("graphs are refused unless a micro-step is one rank's work of one shape on its GPU") {
   if (!kCudaBuilt) return test::skip("a build without CUDA");
   struct Refused {
     const char* reason;

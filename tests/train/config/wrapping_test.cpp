@@ -48,7 +48,7 @@ struct Wrapped {
 
 }  // namespace
 
-TEST_CASE("by default a block is a unit, and what lies outside of blocks goes to root units") {
+TEST_CASE("by default a block is a unit, and parameters outside blocks are in root units") {
   const Wrapped w(kMistral7b, {});
   CHECK(w.names().size() == 34);
   CHECK(w.size("model.layers.0") == 218112000);  // as of the published model
@@ -70,7 +70,7 @@ TEST_CASE("attention and MLP by themselves are 64 units of a Mistral, with the n
   CHECK(w.role("model.layers.3.mlp").stages == 1);
 }
 
-TEST_CASE("every parameter of the model lies in exactly one place") {
+TEST_CASE("every parameter of the model is in exactly one unit") {
   const auto check_places = [](const Wrapped& w) {
     std::map<std::string, int> seen;
     int64_t elements = 0;
@@ -102,7 +102,7 @@ TEST_CASE("every parameter of the model lies in exactly one place") {
     check_places(Wrapped(kSmallGpt2, options));
 }
 
-TEST_CASE("of modules inside each other the outermost that matches is a unit") {
+TEST_CASE("of nested modules the outermost that matches is a unit") {
   const Wrapped w(kSmallGpt2, {.policy = "pattern", .patterns = {"*.mlp", "*.mlp.c_fc", "transformer.h.1"}});
   CHECK(w.names() == std::vector<std::string>{"root, first", "root, blocks", "transformer.h.0.mlp",
                                               "transformer.h.1", "transformer.h.2.mlp"});
@@ -121,13 +121,13 @@ TEST_CASE("by size the innermost modules that are large enough are units") {
   CHECK(all.role("transformer.h").stages == 3);
 }
 
-TEST_CASE("the whole model can be one unit, which every stage works with") {
+TEST_CASE("the whole model can be one unit that every stage uses") {
   const Wrapped w(kSmallGpt2, {.policy = "none"});
   CHECK(w.names() == std::vector<std::string>{"model"});
   CHECK(w.role("model").stages == w.model.stage_count());
 }
 
-TEST_CASE("replicated parameters are whole, and in no other unit") {
+TEST_CASE("replicated parameters are unsharded and in no other unit") {
   const Wrapped w(kMistral7b, {.replicate = {"*norm*", "model.embed_tokens.weight"}});
   CHECK(w.size("replicated, blocks") == 2 * 32 * 4096);
   CHECK(w.size("replicated, first") == 32000 * 4096);
@@ -145,7 +145,7 @@ TEST_CASE(
   CHECK(w.role("root, blocks").backward_stages == 4);
 }
 
-TEST_CASE("a wrap that names nothing is refused with an example") {
+TEST_CASE("a wrap pattern that matches nothing is refused with an example") {
   const auto message = [](const WrapOptions& options) {
     try {
       Wrapped w(kSmallGpt2, options);

@@ -63,7 +63,7 @@ TEST_CASE("a config of each family is read back as it was written") {
       }
 }
 
-TEST_CASE("config.json is written as transformers spells it") {
+TEST_CASE("config.json is written in the format of transformers") {
   ModelConfig c = test::small_model("llama");
   c.rope_scaling = {.kind = "llama3", .factor = 8, .original_max_positions = 32};
   CHECK(hf_config_json(c, DType::f32) == R"({
@@ -102,7 +102,7 @@ TEST_CASE("config.json is written as transformers spells it") {
 )");
 }
 
-TEST_CASE("the ids of special tokens are those of another config.json") {
+TEST_CASE("special token ids are copied from another config.json") {
   const ModelConfig c = test::small_model("llama");
   const auto written = [&](const std::string& text) {
     std::ofstream("tokens.json") << text;
@@ -119,7 +119,7 @@ TEST_CASE("the ids of special tokens are those of another config.json") {
   CHECK(test::error_of([&] { written("[]"); }) == "tokens.json: must be a JSON object");
 }
 
-TEST_CASE("a choice that a family's format cannot say is not written") {
+TEST_CASE("a setting that a family's format cannot express is not written") {
   const auto error = [](ModelConfig c) { return test::error_of([&] { hf_config_json(c, DType::f32); }); };
   ModelConfig c = test::small_model("llama");
   c.window = 8;
@@ -193,7 +193,7 @@ TEST_CASE("both spellings of the rotary keys are read, and must agree") {
         "dtype is \"bfloat16\", must be equal to torch_dtype");
 }
 
-TEST_CASE("the sliding window is that of all layers or of none") {
+TEST_CASE("the sliding window applies to all layers or to none") {
   const std::string on = "\"use_sliding_window\":true,\"sliding_window\":16";
   CHECK(read_text(with_keys(on + ",\"max_window_layers\":0", "qwen2")).window == 16);
   CHECK(read_text(with_keys(on + ",\"max_window_layers\":4", "qwen2")).window == 0);
@@ -209,7 +209,7 @@ TEST_CASE("the sliding window is that of all layers or of none") {
   CHECK(error_of_text(with_keys(types("sliding", "sliding").substr(1))).starts_with("layer_types is "));
 }
 
-TEST_CASE("what a config says that cannot be done names file and key") {
+TEST_CASE("an unsupported setting is an error that names file and key") {
   CHECK(test::error_of([] { read_hf_config("no.json"); }) ==
         "no.json: cannot open: No such file or directory");
   CHECK(error_of_text("{").find("parse error") != std::string::npos);
@@ -233,7 +233,7 @@ TEST_CASE("what a config says that cannot be done names file and key") {
   CHECK(error_of_text(with_keys("\"quantization_config\":{}")).starts_with("quantization_config is {}"));
 }
 
-TEST_CASE("a config.json says nothing that a config.toml could not repeat") {
+TEST_CASE("a config.json has no setting that a config.toml cannot express") {
   CHECK(error_of_text(with_keys(R"("rope_theta": 0.5)")) == "model.rope_theta is 0.5, must be at least 1");
   CHECK(error_of_text(with_keys(R"("rope_scaling": {"rope_type": "linear", "factor": 0.5})")) ==
         "model.rope_scaling.factor is 0.5, must be at least 1");

@@ -23,7 +23,7 @@ std::string folder_of_runs(const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("the last run is found from wherever it was written, and wherever the runs were moved") {
+TEST_CASE("the last run is found from any folder below, and after the runs are moved") {
   const std::string runs = folder_of_runs("last");
   const auto found = [&] { return fs::canonical(last_run("last")).filename().string(); };
   note_last_run(runs + "a");
@@ -41,7 +41,7 @@ TEST_CASE("the last run is found from wherever it was written, and wherever the 
   CHECK(fs::equivalent(last_run("moved"), "moved/others/a"));
 }
 
-TEST_CASE("the note of the last run replaces no other file") {
+TEST_CASE("the record of the last run replaces no other file") {
   const std::string runs = folder_of_runs("last_foreign"), note = runs + "latest";
   for (const std::string text : {"", "v1.2\n", "runs/a", "runs/a\nruns/b\n", "other/a\n"}) {
     CAPTURE(text);
@@ -72,7 +72,7 @@ TEST_CASE("a run succeeds although its parent cannot be written") {
   fs::permissions(runs, fs::perms::owner_all);
 }
 
-TEST_CASE("a run is the last one when it has ended well, whatever its path looks like") {
+TEST_CASE("a successful run becomes the last one, whatever its path looks like") {
   const test::Workshop workshop("last_of_program");
   const std::string quick = " --data.eval= --train.eval_every=0 --train.steps=1 ";
   CHECK(workshop.train(1, "--run.dir=runs/bad --optimizer.lr=1e30 --train.steps=9").exit_code == 1);

@@ -47,7 +47,7 @@ std::string error_reading(const ResidentModel& model, Stream& stream) {
 
 }  // namespace
 
-TEST_CASE("a model of each family written as a folder is read back bit by bit") {
+TEST_CASE("a model of each family round-trips through a folder bit for bit") {
   OnCpu cpu;
   for (const Family& f : families())
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
@@ -76,7 +76,7 @@ TEST_CASE("weights are converted to the dtype that is asked for") {
   CHECK(all_values(wide) == all_values(rounded));
 }
 
-TEST_CASE("weights that are not those of the config are named") {
+TEST_CASE("weights that do not match the config are named") {
   OnCpu cpu;
   const ResidentModel model(test::small_model("llama"), DType::f32, cpu.stream);
   std::filesystem::create_directories(kFolder);
@@ -100,7 +100,7 @@ TEST_CASE("weights that are not those of the config are named") {
   CHECK(error_reading(model, cpu.stream) == kWeights + ": cannot open: No such file or directory");
 }
 
-TEST_CASE("what older files hold besides the parameters is passed over") {
+TEST_CASE("extra tensors of older files are ignored") {
   OnCpu cpu;
   const ResidentModel model(test::small_model("gpt2"), DType::f32, cpu.stream);
   std::filesystem::create_directories(kFolder);

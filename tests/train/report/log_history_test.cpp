@@ -50,7 +50,7 @@ TrainState state_after(int64_t data_step) {
 
 }  // namespace
 
-TEST_CASE("a history keeps every line of a short run, and of a long one what fits") {
+TEST_CASE("a history keeps every line of a short run and a sample of a long one") {
   for (const int64_t every : {1, 7, 1000}) {
     std::vector<StepMetrics> history;
     for (int64_t i = 1; i <= 20'000; ++i) {
@@ -71,7 +71,7 @@ TEST_CASE("a history keeps every line of a short run, and of a long one what fit
   }
 }
 
-TEST_CASE("a history is the same wherever the run stopped and went on from a state in JSON") {
+TEST_CASE("a history does not depend on where the run was stopped and resumed") {
   std::vector<StepMetrics> whole, parts;
   for (int64_t i = 1; i <= 3000; ++i) {
     StepMetrics m = evaluated(i, 5, 35);
@@ -87,7 +87,7 @@ TEST_CASE("a history is the same wherever the run stopped and went on from a sta
   CHECK(whole.size() < 3000);
 }
 
-TEST_CASE("an evaluation that is not finite leaves a state that can be read") {
+TEST_CASE("a non-finite evaluation loss leaves a readable state") {
   for (const double loss : {HUGE_VAL, -HUGE_VAL, std::numeric_limits<double>::quiet_NaN()}) {
     TrainState state;
     state.eval_loss = loss;
@@ -96,7 +96,7 @@ TEST_CASE("an evaluation that is not finite leaves a state that can be read") {
   }
 }
 
-TEST_CASE("metrics go on from every line of the file that is of the run, else from the checkpoint's own") {
+TEST_CASE("metrics resume from the lines of the run's own file, otherwise from the checkpoint's history") {
   configure_log(LogLevel::quiet);
   const TrainState state = state_after(2000);
   std::vector<StepMetrics> all;

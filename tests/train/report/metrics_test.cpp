@@ -51,7 +51,7 @@ bool same_bits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::b
 
 }  // namespace
 
-TEST_CASE("every double comes back to the same bits") {
+TEST_CASE("every double round-trips exactly") {
   std::vector<double> values{0.0,
                              -0.0,
                              0.1,
@@ -84,7 +84,7 @@ TEST_CASE("every double comes back to the same bits") {
   }
 }
 
-TEST_CASE("every field comes back") {
+TEST_CASE("every field round-trips") {
   const StepMetrics m = written_and_read({.step = INT64_MAX,
                                           .data_step = 17,
                                           .loss = 1,
@@ -125,7 +125,7 @@ TEST_CASE("every field comes back") {
   CHECK(m.saved_seconds == 16.0);
 }
 
-TEST_CASE("what a step does not have stands in no key") {
+TEST_CASE("a missing value has no key") {
   const StepMetrics m = written_and_read(
       {1, 2, 2.5, 1, 0.001, 64, 100, 0.64, 0.5, 0.25, 1024, false, std::nullopt, std::nullopt});
   CHECK(text_of(kPath) == kGoodLine);
@@ -135,7 +135,7 @@ TEST_CASE("what a step does not have stands in no key") {
   CHECK_FALSE(m.saved_step.has_value());
 }
 
-TEST_CASE("a NaN is kept, in JSON that any parser reads") {
+TEST_CASE("a NaN round-trips as JSON that any parser reads") {
   CHECK(std::isnan(written_and_read({.loss = Limits::quiet_NaN()}).loss));
   CHECK(text_of(kPath).find(R"("loss":"nan")") != std::string::npos);
 }
@@ -149,7 +149,7 @@ TEST_CASE("a line can be read as soon as it is written") {
   }
 }
 
-TEST_CASE("a last line that is cut off is named by its number") {
+TEST_CASE("a truncated last line is reported by its number") {
   for (size_t length = 1; length + 1 < kGoodLine.size(); ++length) {
     CAPTURE(length);
     const std::string error = error_of_text(kGoodLine + kGoodLine + kGoodLine.substr(0, length));
@@ -158,7 +158,7 @@ TEST_CASE("a last line that is cut off is named by its number") {
   }
 }
 
-TEST_CASE("lines are read up to a step, whatever comes behind it") {
+TEST_CASE("lines are read up to a step, whatever follows it") {
   const auto line = [](int64_t data_step) { return to_json({.step = 1, .data_step = data_step}) + '\n'; };
   const auto last_of = [&](const std::string& text, int64_t most) {
     std::ofstream(kPath, std::ios::binary) << text;
@@ -175,7 +175,7 @@ TEST_CASE("lines are read up to a step, whatever comes behind it") {
         }).starts_with("metrics_test.jsonl:2: not JSON"));
 }
 
-TEST_CASE("a line that is not a step's is an error with file, line, key and value") {
+TEST_CASE("an invalid line is an error with file, line, key and value") {
   const std::string at = "metrics_test.jsonl:1: ";
   CHECK(error_of_text("[1]\n") == at + "must be a JSON object");
   CHECK(error_of_text("\n").starts_with(at + "not JSON at byte "));
@@ -192,14 +192,14 @@ TEST_CASE("a line that is not a step's is an error with file, line, key and valu
   CHECK(error_of_text(changed("1024", "1024,\"skipped\":1")) == at + "skipped is 1, must be true or false");
 }
 
-TEST_CASE("a file that cannot be opened is named") {
+TEST_CASE("an unreadable file is an error that names it") {
   CHECK(test::error_of([] { read_metrics("no/metrics.jsonl"); }) ==
         "no/metrics.jsonl: cannot open: No such file or directory");
   CHECK(test::error_of([] { MetricsFile("no/metrics.jsonl"); }) ==
         "no/metrics.jsonl: cannot write: No such file or directory");
 }
 
-TEST_CASE("lines that do not fit onto a full disk are written when it has room again") {
+TEST_CASE("lines that a full disk rejects are written once there is space again") {
   survive_file_limits();
   rlimit before{};
   getrlimit(RLIMIT_FSIZE, &before);

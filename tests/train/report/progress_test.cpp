@@ -97,7 +97,7 @@ struct Screen {
 
 }  // namespace
 
-TEST_CASE("the line says all that a step is measured by") {
+TEST_CASE("the line shows all metrics of a step") {
   CHECK(line_of(kStep) ==
         " 450/1000  loss  3.2412  grad 1.23  lr 3.00e-4  51.2k tok/s  ETA    1:28   160 ms  14.2 MiB  "
         "mfu 41.2% causal 39.8%");
@@ -117,7 +117,7 @@ TEST_CASE("the line fits 120 columns up to a million steps") {
       }
 }
 
-TEST_CASE("columns keep their places while the numbers change") {
+TEST_CASE("columns keep their positions while the numbers change") {
   const size_t width = line_of(kStep).size();
   StepMetrics m = kStep;
   for (const double scale : {1e-9, 1e-4, 1e-3, 0.01, 0.0999, 0.5, 0.995, 3.0, 9.99, 31.0, 99.99, 240.0}) {
@@ -132,7 +132,7 @@ TEST_CASE("columns keep their places while the numbers change") {
   }
 }
 
-TEST_CASE("what is not finite is shown as such and takes no more room") {
+TEST_CASE("non-finite values are shown as such and are no wider") {
   StepMetrics m = kStep;
   m.loss = -std::numeric_limits<double>::quiet_NaN(), m.grad_norm = HUGE_VAL;
   const std::string line = line_of(m);
@@ -146,7 +146,7 @@ TEST_CASE("without a terminal there is one plain line for each step") {
   for (const char c : text) CHECK((c == '\n' || (c >= ' ' && c <= '~')));
 }
 
-TEST_CASE("an evaluation and a skipped step have lines of their own") {
+TEST_CASE("evaluations and skipped steps have lines of their own") {
   StepMetrics evaluated = kStep, skipped = kStep, without_targets = kStep;
   evaluated.eval_loss = 3.5;
   skipped.skipped = without_targets.skipped = true;
@@ -159,7 +159,7 @@ TEST_CASE("an evaluation and a skipped step have lines of their own") {
   CHECK(text.ends_with("\nskipped a step after step 450: no update was made\n"));
 }
 
-TEST_CASE("a terminal shows the last line alone, and evaluations above it, at any width") {
+TEST_CASE("a terminal shows only the last line, with evaluations above it, at any width") {
   StepMetrics evaluated = kStep, longer = kStep;
   evaluated.eval_loss = 3.5;
   longer.loss = 1e300, longer.memory_bytes = INT64_MAX, longer.step = INT64_MAX;
@@ -179,7 +179,7 @@ TEST_CASE("a terminal shows the last line alone, and evaluations above it, at an
   }
 }
 
-TEST_CASE("the terminal's line is ended once, and also when a run is left early") {
+TEST_CASE("the terminal's line is ended once, also when a run ends early") {
   std::ostringstream out;
   {
     Progress progress(1000, true, out);
@@ -201,7 +201,7 @@ TEST_CASE("the time left follows the median of the latest steps") {
   CHECK(time_left(faster, 71 + 45) == "1:30");
 }
 
-TEST_CASE("quantities are read in three digits") {
+TEST_CASE("quantities are formatted with three digits") {
   CHECK(human_count(0) == "0.00");
   CHECK(human_count(1234) == "1.23k");
   CHECK(human_count(9.996) == "10.0");

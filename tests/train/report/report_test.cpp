@@ -118,7 +118,7 @@ TEST_CASE("the points of a thinned curve are points of the curve, in order") {
   }
 }
 
-TEST_CASE("a curve within its bound is left as it is, and one that stands still needs few points") {
+TEST_CASE("a curve within its bound is unchanged, and a constant one needs few points") {
   const Curve curve = some_curve(50);
   CHECK(thinned(curve, 50).size() == 50);
   CHECK(thinned({}, 4).empty());
@@ -126,7 +126,7 @@ TEST_CASE("a curve within its bound is left as it is, and one that stands still 
   CHECK(test::error_of([&] { thinned(curve, 3); }) == "a curve thinned to 3 points, must be at least 4");
 }
 
-TEST_CASE("the page says what a run came to") {
+TEST_CASE("the page summarizes the run") {
   std::vector<StepMetrics> steps = some_steps(1400);
   steps[199].eval_loss = 3.5, steps[399].eval_loss = 3.25, steps[599].eval_loss = 3.75;
   steps[100].memory_bytes = 5 << 20;
@@ -142,7 +142,7 @@ TEST_CASE("the page says what a run came to") {
   CHECK(row(page, "Peak memory") == "5.00 MiB; 5,242,880 bytes");
 }
 
-TEST_CASE("the page holds every curve") {
+TEST_CASE("the page has every curve") {
   std::vector<StepMetrics> steps = some_steps(20);
   steps[9].eval_loss = 3.5;
   const std::string page = page_of(steps);
@@ -168,7 +168,7 @@ TEST_CASE("one step without an evaluation makes a page") {
   CHECK(chart(page, "Loss")["series"][0]["points"] == json{{1, 4.0}});
 }
 
-TEST_CASE("a skipped step and a loss that is not finite are marked and in no curve") {
+TEST_CASE("a skipped step and a non-finite loss are marked and in no curve") {
   std::vector<StepMetrics> steps = some_steps(6);
   for (StepMetrics& m : steps) m.loss_scale = 1024;
   steps[2].skipped = true, steps[2].grad_norm = HUGE_VAL;
@@ -192,7 +192,7 @@ TEST_CASE("a run whose every step was skipped makes a page") {
   CHECK(chart(page, "Loss")["series"][0]["points"].empty());
 }
 
-TEST_CASE("steps of which only the checkpoint of another folder tells are counted, and said to be missing") {
+TEST_CASE("steps missing from another folder's history are counted and reported") {
   std::vector<StepMetrics> steps = some_steps(10);
   CHECK(page_of(steps).find("another folder") == std::string::npos);
   steps.erase(steps.begin() + 1, steps.begin() + 4);
@@ -203,7 +203,7 @@ TEST_CASE("steps of which only the checkpoint of another folder tells are counte
   CHECK(row(page, "Wall time") == "1.75 s; listed steps only");
 }
 
-TEST_CASE("the page of 100,000 steps is below 2 MB and says that its curves are thinned") {
+TEST_CASE("the page of 100,000 steps is below 2 MB and states that its curves are thinned") {
   std::vector<StepMetrics> steps = some_steps(100'000);
   for (StepMetrics& m : steps) {
     const double noise = std::sin(static_cast<double>(m.step * m.step % 100'003));
@@ -243,7 +243,7 @@ TEST_CASE("a folder's name is shown as text, however the folder is spelt") {
   fs::remove_all(odd);
 }
 
-TEST_CASE("the page asks for nothing beside itself") {
+TEST_CASE("the page loads nothing besides itself") {
   const std::string page = page_of(some_steps(20));
   CHECK(page.find("default-src 'none'") != page.npos);
   for (const char* reference : {"src=", "href=", "url(", "@import", "fetch(", "https:"})

@@ -50,7 +50,7 @@ void add_three_steps(Trace& trace) {
 
 }  // namespace
 
-TEST_CASE("one trace.json holds every rank's streams, and what ranks did together overlaps in it") {
+TEST_CASE("one trace.json has every rank's streams, and collectives overlap in it") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("merged_trace");
   constexpr int kRanks = 3, kSteps = 4;
@@ -95,7 +95,7 @@ TEST_CASE("one trace.json holds every rank's streams, and what ranks did togethe
   CHECK(text_of(workshop.file("runs/default/overlap.svg")).find("on 3 ranks") != std::string::npos);
 }
 
-TEST_CASE("the clocks of ranks are known to within the error that is stated, however far they are apart") {
+TEST_CASE("clock offsets are accurate to within the stated error, however large they are") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   for (const int ranks : {1, 2, 4}) {
     const test::Finished run = test::run_command(test::launcher(ranks) + "@rank_matrix --clocks");

@@ -9,7 +9,7 @@
 using namespace flatshard;
 namespace fs = std::filesystem;
 
-TEST_CASE("a pipe, a device or a file without end as `latest` is refused, not waited for") {
+TEST_CASE("a pipe, a device or an endless file as `latest` is refused without blocking") {
   fs::create_directories("names/runs/step-1");
   const fs::path latest = "names/runs/latest";
   const auto is_refused = [&](const std::string& reason) {

@@ -20,7 +20,7 @@ void write_text(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a checkpoint of more files than may be open stops the run before its first step") {
+TEST_CASE("a checkpoint with more files than may be open stops the run before its first step") {
   const test::Workshop workshop("many_files");
   const test::Finished run =
       test::run_command("cd many_files && ulimit -n 40 && @train config.toml --checkpoint.shard_size=1KB");
@@ -36,7 +36,7 @@ TEST_CASE("a checkpoint of more files than may be open stops the run before its 
   CHECK_MESSAGE(raised.exit_code == 0, raised.output);
 }
 
-TEST_CASE("a checkpoint is removed only if it holds nothing else") {
+TEST_CASE("a checkpoint is removed only if it contains nothing else") {
   fs::remove_all("unfinished");
   const std::string folder = "unfinished/step-5.tmp";
   remove_checkpoint(folder);  // nothing there
@@ -56,7 +56,7 @@ TEST_CASE("a checkpoint is removed only if it holds nothing else") {
   CHECK(!fs::exists(folder));
 }
 
-TEST_CASE("a run leaves folders alone whose names only begin as those of its checkpoints") {
+TEST_CASE("a run keeps folders whose names only start like those of its checkpoints") {
   const test::Workshop workshop("foreign_steps");
   const auto train = [&](const std::string& options) {
     return workshop.train(1,

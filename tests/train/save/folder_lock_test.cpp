@@ -8,7 +8,7 @@
 
 using namespace flatshard;
 
-TEST_CASE("a folder is one holder's until that ends, and one that is not there is nobody's") {
+TEST_CASE("a folder lock has one holder until that ends, and a missing folder has none") {
   std::filesystem::remove_all("locked");
   std::optional<FolderLock> one("locked");
   one->take();  // nothing yet
@@ -22,7 +22,7 @@ TEST_CASE("a folder is one holder's until that ends, and one that is not there i
   other.take(0);
 }
 
-TEST_CASE("a run leaves the folder of one that is at work alone") {
+TEST_CASE("a run refuses the folder of an active run") {
   const test::Workshop workshop("two_runs");
   const std::string unfinished = workshop.file("run/step-2.tmp");
   std::filesystem::create_directories(unfinished);

@@ -80,7 +80,7 @@ void replace_in(const std::string& path, const std::string& from, const std::str
 
 }  // namespace
 
-TEST_CASE("folders that transformers wrote give its logits, loss and gradients") {
+TEST_CASE("folders written by transformers give its logits, loss and gradients") {
   for (const std::string& name : kFolders) {
     CAPTURE(name);
     const auto expected = expected_of(name);
@@ -96,7 +96,7 @@ TEST_CASE("folders that transformers wrote give its logits, loss and gradients")
   }
 }
 
-TEST_CASE("a run from published weights begins with their loss and gradient norm, on any ranks") {
+TEST_CASE("a run from published weights starts with their loss and gradient norm on any number of ranks") {
   constexpr const char* kSpreads[] = {"--parallel.cpu_ram_efficient_loading=true",
                                       "--parallel.strategy=no_shard", "--parallel.strategy=shard_grad_op"};
   size_t next = 0;
@@ -121,7 +121,7 @@ TEST_CASE("a run from published weights begins with their loss and gradient norm
   }
 }
 
-TEST_CASE("frozen parameters, offload and hybrid sharding take published weights as well") {
+TEST_CASE("published weights load with frozen parameters, offload and hybrid sharding") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop = workshop_of("initial_spread", expected_of("llama"));
   const std::string options =
@@ -168,7 +168,7 @@ TEST_CASE("with cpu_ram_efficient_loading only rank 0 needs the weights") {
                 without.output);
 }
 
-TEST_CASE("the config of a folder is the run's, and goes on without it") {
+TEST_CASE("a run takes the config of a model folder and resumes without that folder") {
   const test::Workshop workshop = workshop_of("initial_config", expected_of("qwen3"));
   const std::string folder = copied(workshop, "qwen3");
   replace_in(folder + "/config.json", "\"eos_token_id\": null", "\"eos_token_id\": 7");
@@ -198,7 +198,7 @@ TEST_CASE("the config of a folder is the run's, and goes on without it") {
           std::string::npos);
 }
 
-TEST_CASE("the tokenizer of a folder goes along into all that is made of it") {
+TEST_CASE("the tokenizer of a model folder is copied into everything derived from it") {
   const test::Workshop workshop = workshop_of("initial_tokenizer_files", expected_of("qwen3"));
   const std::string folder = copied(workshop, "qwen3");
   const std::map<std::string, std::string> files{{"tokenizer.json", "{\"a\": 1}"},
@@ -235,7 +235,7 @@ TEST_CASE("the tokenizer of a folder goes along into all that is made of it") {
   for (const char* made : {"on/step-2", "on/model", "exported"}) check_files(made);
 }
 
-TEST_CASE("a tokenizer's file is read through a link only where its folder, or a cache's, has it") {
+TEST_CASE("a tokenizer file is read through a link only into its folder or a cache") {
   const std::string root = "tokenizer_files", folder = root + "/model/snapshots/1";
   fs::remove_all(root);
   fs::create_directories(folder);
@@ -279,7 +279,7 @@ TEST_CASE("a tokenizer's file is read through a link only where its folder, or a
         folder + "/vocab.bpe: has 67108865 bytes, must have at most 67108864");
 }
 
-TEST_CASE("a vocabulary grows by rows that are the mean of the others") {
+TEST_CASE("rows added to a vocabulary are the mean of the others") {
   for (const std::string name : {"qwen2", "gpt2", "llama"}) {  // tied heads, and one of its own
     CAPTURE(name);
     const test::Workshop workshop = workshop_of("initial_growth", expected_of(name));
@@ -320,7 +320,7 @@ TEST_CASE("a vocabulary grows by rows that are the mean of the others") {
             folder_of("llama"), "/config.json\n"));
 }
 
-TEST_CASE("published weights with a value that is not finite are refused, with the place of it") {
+TEST_CASE("published weights with a non-finite value are refused with its position") {
   const test::Workshop workshop = workshop_of("initial_nan", expected_of("qwen3"));
   const std::string folder = copied(workshop, "qwen3");
   int64_t at = 0;
@@ -340,7 +340,7 @@ TEST_CASE("published weights with a value that is not finite are refused, with t
       run.output);
 }
 
-TEST_CASE("what a config says besides its folder must be the same") {
+TEST_CASE("config values must agree with those of the model folder") {
   const test::Workshop workshop = workshop_of("initial_besides", expected_of("mistral"));
   CHECK(workshop.train(1, init_from("mistral") + "--model.hidden=32 --model.window=5 --plan").exit_code == 0);
   CHECK(workshop.train(1, init_from("mistral") + "--model.hidden=24 --plan").output ==
@@ -352,7 +352,7 @@ TEST_CASE("what a config says besides its folder must be the same") {
         "train: data.seq_len = 33 is longer than model.max_positions = 32\n");
 }
 
-TEST_CASE("a folder that is not whole is refused before training, by --plan as well, with what is wrong") {
+TEST_CASE("an incomplete folder is refused before training, also by --plan, with the reason") {
   const test::Workshop workshop = workshop_of("initial_spoilt", expected_of("llama"));
   const auto refused = [&](const std::string& message) {
     for (const std::string plan : {"", " --plan"}) {

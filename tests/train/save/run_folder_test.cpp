@@ -22,7 +22,7 @@ void write_text(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a run holds its folder from the start, although it is new") {
+TEST_CASE("a run locks its folder from the start, even a new one") {
   fs::remove_all("held");
   World world;
   RunFolder run("held/a/run");
@@ -31,7 +31,7 @@ TEST_CASE("a run holds its folder from the start, although it is new") {
   CHECK(test::error_of([&] { other.take(0); }).find("another run is using this folder") != std::string::npos);
 }
 
-TEST_CASE("a run that does not begin leaves no folder behind, and one that waits for it makes its own") {
+TEST_CASE("a run that does not start leaves no folder behind, and a waiting run creates its own") {
   fs::remove_all("given_up");
   fs::create_directory("given_up");
   World world;
@@ -86,7 +86,7 @@ TEST_CASE("a folder that cannot be written stops the run before it reads its dat
   fs::permissions("read_only", fs::perms::owner_all);
 }
 
-TEST_CASE("a config in the run's folder that no run wrote stays as it is") {
+TEST_CASE("a config in the run folder that no run wrote is kept") {
   const test::Workshop workshop("own_config");
   const std::string config = test::read_file(workshop.file("config.toml"));
   CHECK(workshop.train(1, "--run.dir=.").output ==

@@ -15,7 +15,7 @@ TrainState state_of(const std::string& data, const std::string& eval) {
 
 }  // namespace
 
-TEST_CASE("a run does not go on with other tokens, be they as many as before") {
+TEST_CASE("a run does not resume with other tokens, even if there are as many") {
   const TrainState saved = state_of("200 bytes with SHA-256 aa", "");
   CHECK(check_continues(saved, saved).empty());
   CHECK(test::error_of([&] { check_continues(saved, state_of("200 bytes with SHA-256 bb", "")); }) ==
@@ -23,7 +23,7 @@ TEST_CASE("a run does not go on with other tokens, be they as many as before") {
         "the tokens that the run began with");
 }
 
-TEST_CASE("other evaluation data may follow, and is told") {
+TEST_CASE("resuming with other evaluation data is allowed and reported") {
   const auto changes = check_continues(state_of("a", "9 bytes"), state_of("a", "8 bytes"));
   REQUIRE(changes.size() == 1);
   CHECK(changes[0] ==
@@ -31,7 +31,7 @@ TEST_CASE("other evaluation data may follow, and is told") {
         "other data");
 }
 
-TEST_CASE("a state of before there were fingerprints is read and goes on") {
+TEST_CASE("a state without fingerprints is read and resumed") {
   const TrainState old = state_of("", "");
   const std::string text = to_json(old);
   CHECK(text.find("fingerprint") == text.npos);

@@ -25,7 +25,7 @@ Config small_config() {
 
 }  // namespace
 
-TEST_CASE("an evaluation that is interrupted stops after the batch and has no loss, a whole one has") {
+TEST_CASE("an interrupted evaluation stops after the batch and has no loss") {
   TokenWriter writer(kPath, kVocab);
   std::vector<int32_t> tokens(2 * kBatches * kLength + 1);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * i % kVocab);

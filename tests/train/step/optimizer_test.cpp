@@ -72,7 +72,7 @@ ParamList one_param(int64_t size, bool decay = true) {
 // comes after every b, is less than half of the sum's last bit and is lost: the sum is 4 (1 + 2^-24)^2, its
 // root lies between two floats and is rounded to 2. Rank by rank the first a counts, and the norm is the next
 // float.
-TEST_CASE("the norm adds up its parts in the order of the parameters, whoever has them") {
+TEST_CASE("the norm is summed in parameter order, independent of the ranks") {
   constexpr int64_t kChunk = FlatLayout::kShardMultiple;
   const auto fill = [](float* b, float* a) {
     b[0] = std::ldexp(1.0f, -24);                       // b1 = 2^-48
@@ -90,7 +90,7 @@ TEST_CASE("the norm adds up its parts in the order of the parameters, whoever ha
   }
 }
 
-TEST_CASE("the norm is that of the gradients before the loss was scaled, and clips them") {
+TEST_CASE("the norm is that of the unscaled gradients, and clips them") {
   OptimizerConfig config;
   config.grad_clip = 0.5;
   config.betas = {0, 0};  // so that m is the clipped gradient
@@ -102,7 +102,7 @@ TEST_CASE("the norm is that of the gradients before the loss was scaled, and cli
   CHECK(bench.shard(0).m.as<float>()[5] == doctest::Approx(0.25).epsilon(1e-6));
 }
 
-TEST_CASE("weights move as AdamW says, decay where they should, and are rounded for the stages") {
+TEST_CASE("weights follow AdamW, decay where configured, and are rounded to the compute dtype") {
   constexpr double kLr = 0.1, kDecay = 0.25, kFloat = 1e-6;
   OptimizerConfig config;
   config.weight_decay = kDecay;

@@ -137,7 +137,7 @@ TEST_CASE("training gives the same bits on one thread and on several") {
   set_thread_count(threads);
 }
 
-TEST_CASE("the same lanes give the same bits in any cut into micro-steps") {
+TEST_CASE("the same lanes give the same bits in any division into micro-steps") {
   for (const char* family : {"llama", "gpt2"})
     for (const int64_t lane : {1, 2}) {
       CAPTURE(family);
@@ -153,7 +153,7 @@ TEST_CASE("the same lanes give the same bits in any cut into micro-steps") {
     }
 }
 
-TEST_CASE("other lanes give other bits but nearly the same weights' gradients") {
+TEST_CASE("other lanes give other bits but nearly the same gradients") {
   Config config = small_config();
   config.train.batch_size_per_device = 1;
   const Outcome small_lanes = train(config);
@@ -201,7 +201,7 @@ TEST_CASE("a run takes exactly the planned memory and a step allocates none") {
     }
 }
 
-TEST_CASE("frozen parameters stay as they are, and the others learn as before") {
+TEST_CASE("frozen parameters do not change, and the others train as before") {
   for (const char* compute : {"fp32", "bf16"})
     for (const std::vector<std::string>& trainable : {std::vector<std::string>{"model.layers.1.*"},
                                                       {"*norm*"},
@@ -243,7 +243,7 @@ TEST_CASE("frozen parameters stay as they are, and the others learn as before") 
 }
 
 // Whatever is wrong in all settings alike shows here: the loss is asked, not another run.
-TEST_CASE("what the optimizer gets is the gradient of the mean loss") {
+TEST_CASE("the optimizer receives the gradient of the mean loss") {
   constexpr double kScale = 8, kStep = 1e-2, kCurvature = 5e-3;  // of a central difference this wide, in f32
   for (const char* family : {"llama", "gpt2"})
     for (const int64_t lane : {1, 2}) {
@@ -292,7 +292,7 @@ TEST_CASE("what the optimizer gets is the gradient of the mean loss") {
     }
 }
 
-TEST_CASE("gradients that are not finite change nothing") {
+TEST_CASE("non-finite gradients change nothing") {
   Config config = small_config();
   config.precision.compute = "fp16";
   World world;
@@ -307,7 +307,7 @@ TEST_CASE("gradients that are not finite change nothing") {
   CHECK(weights_hash(runtime.engine()) == before);
 }
 
-TEST_CASE("a global batch is the same whatever its cut, and an evaluation whatever its batch") {
+TEST_CASE("a global batch does not depend on its division, nor an evaluation on its batch size") {
   Config config = small_config();
   config.data.eval = config.data.train;
   config.train.eval_every = 1;

@@ -45,7 +45,7 @@ void check_bytes(const Config& config, int ranks) {
 
 }  // namespace
 
-TEST_CASE("the table's bytes are those that communicators are asked to move, for every strategy") {
+TEST_CASE("the table's bytes are those that communicators move, for every strategy") {
   for (const int ranks : {1, 2, 4, 8})
     for (const std::string strategy :
          {"no_shard", "zero1", "shard_grad_op", "full_shard", "hybrid 1", "hybrid 2", "hybrid 4"})
@@ -68,7 +68,7 @@ TEST_CASE("the table's bytes are those that communicators are asked to move, for
           }
 }
 
-TEST_CASE("the table's bytes hold for every reduction, dtype and prefetch, and for what is frozen or whole") {
+TEST_CASE("the table's bytes are exact for every reduction, dtype and prefetch, frozen or unsharded") {
   for (const int ranks : {2, 4})
     for (const char* strategy : {"zero1", "full_shard"}) {
       CAPTURE(ranks);
@@ -96,7 +96,7 @@ TEST_CASE("the table's bytes hold for every reduction, dtype and prefetch, and f
     }
 }
 
-TEST_CASE("full_shard receives what the formula of the textbook says") {
+TEST_CASE("full_shard receives the bytes of the textbook formula") {
   // (n - 1) / n of two gathers in bf16 and one reduction in f32 for a block, in each micro-step.
   const UnitTable table = table_of(small_config("llama", 4), 4);
   REQUIRE(table.rows.size() == 3);
@@ -108,7 +108,7 @@ TEST_CASE("full_shard receives what the formula of the textbook says") {
   CHECK(blocks.traffic.reduced == kMicroSteps * elements * 4 * 3 / 4);
 }
 
-TEST_CASE("equal units stand on one line, others on their own, and their sum is the model") {
+TEST_CASE("equal units share a line, and the lines add up to the model") {
   const auto names = [](const Config& config) {
     std::string text;
     int64_t parameters = 0, shard = 0;
@@ -135,7 +135,7 @@ TEST_CASE("equal units stand on one line, others on their own, and their sum is 
         "model.layers.0-4.mlp x5; root, last x1; ");
 }
 
-TEST_CASE("the exchange is hidden from so many tokens on, and one rank has none") {
+TEST_CASE("enough tokens hide the exchange, and one rank has none") {
   // The example of Llama-3-8B: 8 bytes for a parameter, 4 ranks, 500 TFLOP/s, 360 GB/s, 6 operations.
   constexpr double kParameters = 8e9;
   CHECK(tokens_to_hide(8 * 0.75 * kParameters, 360e9, 500e12, 6 * kParameters) ==
@@ -155,7 +155,7 @@ TEST_CASE("the exchange is hidden from so many tokens on, and one rank has none"
             .empty());
 }
 
-TEST_CASE("a row is shown by its ends") {
+TEST_CASE("a long row is abbreviated to its ends") {
   const std::vector<int32_t> row{1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
   CHECK(ends_of(row) == "[1, 2, 3, 4, ..., 7, 8, 9, 10]");
   CHECK(ends_of(std::span(row).first(9)) == "[1, 2, 3, 4, 5, 6, 7, 8, 9]");

@@ -101,7 +101,7 @@ TEST_CASE("a text file is one document, byte for byte") {
     CHECK(documents_of("d.txt", text) == Texts{text});
 }
 
-TEST_CASE("blank lines separate the documents of a text file when asked, and belong to none") {
+TEST_CASE("with --split blank-lines, blank lines separate documents and belong to none") {
   const CorpusOptions options{.split = TextSplit::blank_lines};
   CHECK(documents_of("d.txt", "a\nb\n\nc", options) == Texts{"a\nb\n", "c"});
   CHECK(documents_of("d.txt", "\n \t\r\na\n\n\n\nb\r\n\r\n", options) == Texts{"a\n", "b\r\n"});
@@ -117,7 +117,7 @@ TEST_CASE("each line of a .jsonl file is a document, in order") {
   CHECK(documents_of("d.jsonl", "").empty());
 }
 
-TEST_CASE("a line of a .jsonl file that holds no document is an error with the place and the reason") {
+TEST_CASE("a .jsonl line without a document is an error with line and reason") {
   const std::string good = "{\"text\": \"a\"}\n";
   CHECK(jsonl_error(good + "{\"text\" \"a\"}\n") == "d.jsonl:2: is not valid JSON (at byte 11 of the line)");
   CHECK(jsonl_error(good + "\n") == "d.jsonl:2: is not valid JSON (at byte 1 of the line)");
@@ -138,7 +138,7 @@ TEST_CASE("a line of JSON nested a million deep is read or refused, without a cr
   CHECK(jsonl_error(open) == "d.jsonl:1: is not valid JSON (at byte 1000001 of the line)");
 }
 
-TEST_CASE("a corpus file that is not there or is a folder is an error") {
+TEST_CASE("a missing corpus file or a folder is an error") {
   const auto error = [](const char* path) {
     return test::error_of([&] { read_documents(path, {}, [](std::string_view) {}); });
   };
@@ -150,7 +150,8 @@ TEST_CASE("a token of the byte vocabulary is a byte") {
   CHECK(byte_tokens(std::string("a\0\xff", 3)) == std::vector<int32_t>{97, 0, 255});
 }
 
-TEST_CASE("the evaluation takes its share of any number of documents, and more documents move none") {
+TEST_CASE(
+    "the evaluation split takes its share of any number of documents, and appending documents moves none") {
   for (const double share : {0.01, 0.05, 0.3, 0.5, 0.9}) {
     int64_t taken = 0;
     for (int64_t i = 0; i < 1000; ++i) {
@@ -162,7 +163,7 @@ TEST_CASE("the evaluation takes its share of any number of documents, and more d
   CHECK_FALSE(is_eval_document(20, 0.05));
 }
 
-TEST_CASE("prepare writes every document that is not empty, in order, and says so") {
+TEST_CASE("prepare writes every non-empty document in order and reports the counts") {
   write("a.txt", std::string("first\0\xff", 7));
   write("b.jsonl", "{\"text\": \"second\"}\n{\"text\": \"\"}\n{\"text\": \"third\"}\n");
   write("c.txt", "");
@@ -217,7 +218,7 @@ TEST_CASE("a split that leaves a side empty is an error that says what to do") {
             .starts_with("prepare: --eval-share is 1, must be above 0 and below 1"));
 }
 
-TEST_CASE("prepare says in one line what is wrong with its arguments, and leaves nothing behind") {
+TEST_CASE("prepare reports a wrong argument on one line and leaves nothing behind") {
   write("a.txt", "text");
   write("empty.txt", "");
   fs::create_directory("folder");
@@ -263,7 +264,7 @@ TEST_CASE("prepare --help names every option and succeeds") {
     CHECK(run.out.find(name) != std::string::npos);
 }
 
-TEST_CASE("a list of files may end each name with a zero byte, and is refused where it does so unasked") {
+TEST_CASE("a list of files may end names with zero bytes, but only with --null") {
   write("a b.txt", "1");
   write("c\nd.txt", "2");
   const std::string list("a b.txt\0c\nd.txt\0", 16);
@@ -301,7 +302,7 @@ TEST_CASE("prepare reads and writes no device, and replaces no pipe and nothing 
   CHECK(bytes_of("list") == "a.txt\n");
 }
 
-TEST_CASE("prepare leaves alone a file that is called as an unfinished one, and may read it") {
+TEST_CASE("prepare may read a file named like an unfinished one and leaves it unchanged") {
   for (const char* name : {"out.tok.unfinished", "out.tok.tmp"}) {
     write(name, "text");
     CHECK(prepare({"--out", "out.tok", name}).status == 0);
@@ -312,7 +313,7 @@ TEST_CASE("prepare leaves alone a file that is called as an unfinished one, and 
   fs::remove("out.tok");
 }
 
-TEST_CASE("prepare that a signal ends leaves nothing behind") {
+TEST_CASE("prepare leaves nothing behind when a signal ends it") {
   fs::create_directory("interrupted");
   for (const char* signal : {"TERM", "HUP"}) {
     // Its input never ends. SIGINT is not tried: a shell's background jobs ignore it.
@@ -325,7 +326,7 @@ TEST_CASE("prepare that a signal ends leaves nothing behind") {
   }
 }
 
-TEST_CASE("a program that cannot write what it says fails with a line on standard error") {
+TEST_CASE("a program that cannot write its output fails with a line on standard error") {
   write("a.txt", "text");
   for (const char* command : {"@prepare --help", "@prepare --out said.tok a.txt", "@train --help",
                               "@ckpt --help", "@generate --help"}) {

@@ -72,7 +72,7 @@ TEST_CASE("a permutation is a bijection, differs by key, and does not keep the o
   CHECK(fixed < 10);
 }
 
-TEST_CASE("a token file gives back what was written, in 16 or 32 bits") {
+TEST_CASE("a token file returns the tokens written, in 16 or 32 bits") {
   for (const int64_t vocab : {256, 65536, 65537, 100000}) {
     TokenWriter writer(kPath, vocab);
     const Ints first{0, 1, static_cast<int32_t>(vocab) - 1}, second{5};
@@ -169,7 +169,7 @@ TEST_CASE("the document starts of any range are found, however many there are") 
     }
 }
 
-TEST_CASE("sequences side by side predict the token behind them") {
+TEST_CASE("packed sequences predict the next token across their ends") {
   const TempTokens tokens({9});
   const TokenFile file(kPath);
   const Data data(file, {.seq_len = 4, .lane_sequences = 2, .total_sequences = 2, .shuffle = false});
@@ -221,7 +221,7 @@ TEST_CASE("an epoch visits every sequence once, and its last step is filled with
   }
 }
 
-TEST_CASE("the lanes of a step hold the same sequences however they are cut") {
+TEST_CASE("the sequences of a step do not depend on its division into lanes") {
   const TempTokens tokens({4 * 40 + 1});
   const TokenFile file(kPath);
   Ints whole, cut;

@@ -34,7 +34,7 @@ TEST_CASE("a corpus whose vocabulary cannot be the model's is refused") {
   CHECK(error_of(257, 256) == "run_data_test.tok has a vocabulary of 257, larger than model.vocab = 256");
 }
 
-TEST_CASE("a model has room for padding, and for tokens that were added") {
+TEST_CASE("a model may have more tokens than the data, for padding and added tokens") {
   CHECK(error_of(50257, 50257, 64) == "");
   CHECK(error_of(65, 65, 128) == "");
   CHECK(error_of(151643, 151936) == "");
@@ -42,7 +42,7 @@ TEST_CASE("a model has room for padding, and for tokens that were added") {
   CHECK(error_of(256, 320) == "");
 }
 
-TEST_CASE("data.vocab says which vocabulary the files must have") {
+TEST_CASE("data.vocab is the vocabulary that the files must have") {
   CHECK(error_of(256, 49152, 1, 256) == "");
   CHECK(error_of(256, 260, 1, 260) == "run_data_test.tok has a vocabulary of 256, must be data.vocab = 260");
 }

@@ -35,7 +35,7 @@ TEST_CASE(
   CHECK(read_file(run + "/back/model.safetensors") == read_file(out + "/model.safetensors"));
 }
 
-TEST_CASE("an export in 16 bits rounds every value to the nearest, and says so in config.json") {
+TEST_CASE("a 16-bit export rounds to nearest and sets the dtype in config.json") {
   const std::string run = copy_of_run("ckpt_round");
   const TensorSets exact(run);
   for (const DType dtype : {DType::bf16, DType::f16}) {
@@ -56,7 +56,7 @@ TEST_CASE("an export in 16 bits rounds every value to the nearest, and says so i
   }
 }
 
-TEST_CASE("an export that cannot be made leaves nothing behind") {
+TEST_CASE("a failed export leaves nothing behind") {
   const std::string run = copy_of_run("ckpt_refused"), model = run + "/model", out = run + "/out";
   const TensorSets sets(run);
   std::vector<SafetensorsSpec> specs = specs_of(sets.config());
@@ -76,7 +76,7 @@ TEST_CASE("an export that cannot be made leaves nothing behind") {
   for (const std::string& name : names_in(run)) CHECK(!name.starts_with("out"));
 }
 
-TEST_CASE("merge writes the best checkpoint as a full model") {
+TEST_CASE("merge writes the best checkpoint as a complete model") {
   const std::string run = copy_of_run("ckpt_merge");
   const Ran merged = ckpt({"merge", run, run + "/best"});
   CAPTURE(merged);
@@ -120,7 +120,7 @@ TEST_CASE("merge onto a base keeps what only the base has") {
   CHECK(!fs::exists(run + "/no"));
 }
 
-TEST_CASE("merge takes GPT-2 as it was first published as a base, masks and a second head along") {
+TEST_CASE("merge accepts the original GPT-2 release as a base, with its masks and second head") {
   fs::remove_all("ckpt_gpt2");
   const Workshop workshop("ckpt_gpt2");
   const Finished trained =

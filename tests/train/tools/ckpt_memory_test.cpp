@@ -24,7 +24,7 @@ int64_t growth_of(const std::vector<std::string>& words) {
 
 }  // namespace
 
-TEST_CASE("ckpt needs some blocks of memory, however large the tensors are") {
+TEST_CASE("ckpt needs a few blocks of memory, however large the tensors are") {
   if (*kSanitizer != '\0') return test::skip("sanitizers keep what is freed");
   if (!reset_peak_memory()) return test::skip("/proc/self/clear_refs cannot be written");
   const test::Workshop workshop("ckpt_memory");

@@ -12,7 +12,7 @@ using namespace flatshard;
 using namespace flatshard::test;
 namespace fs = std::filesystem;
 
-TEST_CASE("inspect says what a run, a checkpoint and a model folder are") {
+TEST_CASE("inspect describes a run, a checkpoint and a model folder") {
   const std::string run = copy_of_run("ckpt_inspect");
   const Ran of_run = ckpt({"inspect", run});
   CAPTURE(of_run);
@@ -43,7 +43,7 @@ TEST_CASE("inspect says what a run, a checkpoint and a model folder are") {
   check_refused({"inspect", "ckpt_made"}, "has no checkpoint");
 }
 
-TEST_CASE("verify finds nothing in what is whole, and names each damaged block and missing file") {
+TEST_CASE("verify accepts an intact checkpoint and names each damaged block and missing file") {
   const std::string run = copy_of_run("ckpt_verify"), step = run + "/step-6";
   const Ran whole = ckpt({"verify", run});
   CAPTURE(whole);
@@ -71,7 +71,7 @@ TEST_CASE("verify finds nothing in what is whole, and names each damaged block a
   CHECK(has(ckpt({"verify", run + "/step-2"}).out, "checksums: cannot open"));
 }
 
-TEST_CASE("verify names a tensor with a value that is not finite") {
+TEST_CASE("verify names a tensor with a non-finite value") {
   const TensorFolder whole(copy_of_run("ckpt_nan_run") + "/model", "model");
   std::vector<SafetensorsSpec> specs;
   for (const auto& [name, entry] : whole.entries()) specs.push_back({name, DType::f32, entry->shape});
@@ -88,7 +88,7 @@ TEST_CASE("verify names a tensor with a value that is not finite") {
   CHECK(ran.out.ends_with("ckpt_nan: 21 problems\n"));
 }
 
-TEST_CASE("verify names the tensors that are not those of config.json") {
+TEST_CASE("verify names the tensors that do not match config.json") {
   const std::string run = copy_of_run("ckpt_shapes");
   for (const std::string folder : {"/model", "/step-6"}) {
     const std::string path = run + folder + "/config.json";
@@ -110,7 +110,7 @@ TEST_CASE("verify names the tensors that are not those of config.json") {
   CHECK(has(step.out, ": 16 problems\n"));  // the config, 2 shapes in 3 files each, and 9 weights
 }
 
-TEST_CASE("diff tells equal bits from other values, and by how much, and states") {
+TEST_CASE("diff reports different tensors, the size of the difference, and different states") {
   const std::string run = copy_of_run("ckpt_diff"), step = run + "/step-6";
   const Ran same = ckpt({"diff", run, step});
   CAPTURE(same);
@@ -156,7 +156,7 @@ TEST_CASE("best is the checkpoint with the lowest evaluation loss, the first of 
                                    "/step-4, or export a checkpoint by its path");
 }
 
-TEST_CASE("names from a file move no terminal") {
+TEST_CASE("names from a file send no control characters to the terminal") {
   const std::string run = copy_of_run("ckpt_names"), model = run + "/model";
   write_model(model, read_file(model + "/config.json"), {{"a\x1b[2Jb\n", DType::f32, {1}}}, {1.0f});
   for (const Ran& ran : {ckpt({"inspect", model}), ckpt({"verify", model}), ckpt({"diff", model, run})}) {
@@ -166,7 +166,7 @@ TEST_CASE("names from a file move no terminal") {
   }
 }
 
-TEST_CASE("a command line that ckpt does not know is refused, and each command has its help") {
+TEST_CASE("an invalid ckpt command line is refused, and each command has help") {
   for (const std::string command : {"inspect", "verify", "diff", "best", "export", "merge"}) {
     const Ran help = ckpt({command, "--help"});
     CHECK(help.exit_code == 0);

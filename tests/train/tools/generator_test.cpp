@@ -49,7 +49,7 @@ void write_text(const fs::path& path, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a text continues as it would if its beginning were the prompt, in any family") {
+TEST_CASE("generation continues any prefix of its own text identically, in every family") {
   for (const Family& f : families())
     for (const int64_t prompt_tokens : {1, 7, 256, 300}) {  // longer than one forward pass takes
       CAPTURE(f.name);
@@ -86,7 +86,7 @@ TEST_CASE("generation allocates nothing once its model is loaded") {
   CHECK(generator.memory_bytes() > 0);
 }
 
-TEST_CASE("texts that do not fit are refused with the numbers") {
+TEST_CASE("texts beyond the capacity are refused with the numbers") {
   const std::string folder = folder_of("gpt2");
   CHECK(test::error_of([&] { Generator(folder, DType::f32, kPositions + 1); }) ==
         str("prompt and continuation have 401 tokens, but ", folder, "/config.json has positions for 400"));
@@ -114,7 +114,7 @@ TEST_CASE("a vocabulary of 256 is bytes, any other is numbers") {
           }).ends_with("is not a token number: the vocabulary is 40, so tokens are 0 to 39"));
 }
 
-TEST_CASE("the folder of a model is found by itself, by its run, and as the last run") {
+TEST_CASE("a model folder is found by its path, by its run, and as the last run") {
   write_text("find/runs/tiny/model/config.json", "{}");
   write_text("find/runs/latest", "runs/tiny\n");
   fs::create_directories("find/a/b");
@@ -143,7 +143,7 @@ TEST_CASE("a folder without a model is named") {
         "folder");
 }
 
-TEST_CASE("generate without a prompt says what a prompt is where tokens are numbers") {
+TEST_CASE("generate requires a prompt unless tokens are bytes") {
   const std::string folder = folder_of("llama"), bytes = folder_of("mistral", 256);
   const test::Finished numbers = test::run_command("@generate " + folder + " --max-tokens 2");
   CHECK(numbers.exit_code == 1);

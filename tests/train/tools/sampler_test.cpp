@@ -30,25 +30,25 @@ void check_candidates(const SamplerOptions& options, const Floats& logits, const
 
 }  // namespace
 
-TEST_CASE("candidates are the softmax, the likeliest first, equal ones by number") {
+TEST_CASE("candidates have softmax probabilities in descending order, ties by token number") {
   check_candidates({}, logits_of({1, 4, 2, 1}), {1, 2, 0, 3}, {0.5, 0.25, 0.125, 0.125});
   check_candidates({}, {3.0f, 3.0f, 3.0f, 3.0f}, {0, 1, 2, 3}, {0.25, 0.25, 0.25, 0.25});
   check_candidates({}, {500.0f, -500.0f}, {0, 1}, {1, 0});
 }
 
-TEST_CASE("the temperature is the root that is taken of every probability") {
+TEST_CASE("the temperature divides every logit") {
   check_candidates({.temperature = 0.5}, logits_of({1, 2, 3}), {2, 1, 0}, {9.0 / 14, 4.0 / 14, 1.0 / 14});
   check_candidates({.temperature = 2}, logits_of({1, 4, 9}), {2, 1, 0}, {0.5, 1.0 / 3, 1.0 / 6});
 }
 
-TEST_CASE("top-k keeps the k likeliest, of equal ones those of lower number") {
+TEST_CASE("top-k keeps the k most likely tokens, ties by token number") {
   check_candidates({.top_k = 2}, logits_of({1, 4, 2, 1}), {1, 2}, {2.0 / 3, 1.0 / 3});
   check_candidates({.top_k = 3}, logits_of({1, 4, 2, 1}), {1, 2, 0}, {4.0 / 7, 2.0 / 7, 1.0 / 7});
   check_candidates({.top_k = 1}, {2.0f, 2.0f}, {0}, {1});
   check_candidates({.top_k = 9}, logits_of({1, 3}), {1, 0}, {0.75, 0.25});
 }
 
-TEST_CASE("top-p keeps the fewest of the likeliest that reach it") {
+TEST_CASE("top-p keeps the fewest most likely tokens whose sum reaches it") {
   const Floats logits = logits_of({5, 3, 1, 1});  // 0.5, 0.3, 0.1, 0.1
   check_candidates({.top_p = 0.4}, logits, {0}, {1});
   check_candidates({.top_p = 0.6}, logits, {0, 1}, {0.625, 0.375});
@@ -77,7 +77,7 @@ TEST_CASE("tokens are drawn as often as their probabilities say, as a function o
   CHECK(different > kDraws / 2);  // two draws differ with probability 0.62
 }
 
-TEST_CASE("greedy takes the likeliest token, of equal ones the lowest number") {
+TEST_CASE("greedy takes the most likely token, ties by token number") {
   const Sampler sampler({.greedy = true, .temperature = 0.1});
   CHECK(sampler.sample(Floats{1.0f, 7.0f, 7.0f, -2.0f}, 0) == 1);
   CHECK(sampler.sample(Floats{-INFINITY, -5.0f}, 9) == 1);
@@ -89,7 +89,7 @@ TEST_CASE("a token whose logit is minus infinity is never drawn") {
   for (int64_t position = 0; position < 1000; ++position) CHECK(sampler.sample(logits, position) % 2 == 1);
 }
 
-TEST_CASE("options and logits that make no distribution are named") {
+TEST_CASE("options and logits without a valid distribution are errors that name them") {
   const auto error = [](const SamplerOptions& options) {
     return test::error_of([&] { Sampler sampler(options); });
   };
