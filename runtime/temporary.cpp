@@ -56,7 +56,7 @@ void remove_all_and_end(int signal) {
 }
 
 void remove_on_signals() {
-  for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGTERM}) {
+  for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU}) {
     struct sigaction now {};
     sigaction(signal, nullptr, &now);
     if ((now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == SIG_DFL)

@@ -2,8 +2,8 @@
 // A file or folder under a temporary name, until it gets its own: NAME.0123456789abcdef.tmp in the folder of
 // NAME. The number is drawn at random and the creation is exclusive, so that programs that write the same
 // NAME do not share it. Whatever still has the temporary name is removed when the object goes, and when
-// SIGHUP, SIGINT, SIGQUIT, SIGPIPE or SIGTERM ends the process. A signal that the program handles or ignores
-// stays as it is.
+// SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGTERM, SIGUSR1, SIGUSR2 or SIGXCPU ends the process (batch schedulers
+// send the last three). A signal that the program handles or ignores stays as it is.
 
 #include <functional>
 #include <string>

@@ -32,7 +32,7 @@ bool make_folder(const char* path) { return mkdir(path, 0777) == 0; }
 TEST_CASE("a signal that ends the process removes what is temporary, folders with their files") {
   if (std::string(kSanitizer) == "thread") return test::skip("the thread sanitizer delays signals");
   fs::create_directory("temporary");
-  for (const int signal : {SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM}) {
+  for (const int signal : {SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU}) {
     const pid_t child = fork();
     REQUIRE(child >= 0);
     if (child == 0) hold_until(signal);
