@@ -105,14 +105,19 @@ class TensorFolderWriter {
   // As SafetensorsWriter; `sums` follow the order of the layout's files.
   TensorFolderWriter(const std::string& folder, const TensorFolderLayout& layout, bool create,
                      std::vector<BlockSums>* sums = nullptr, Names names = Names::final);
+  TensorFolderWriter(TensorFolderWriter&&) = default;
+  ~TensorFolderWriter();  // removes the files that it created under unfinished names and that still have them
 
   void write(const std::string& tensor, int64_t first, const void* data, int64_t elements);
   // Syncs: everything this process wrote is on disk when it returns.
   void finish();
 
  private:
+  explicit TensorFolderWriter(const TensorFolderLayout& layout) : layout_(layout) {}
+
   const TensorFolderLayout& layout_;
   std::vector<std::unique_ptr<SafetensorsWriter>> writers_;
+  std::vector<std::string> unfinished_;
 };
 
 // Call when all processes have finished files with unfinished names. Renames the files, writes the index, and

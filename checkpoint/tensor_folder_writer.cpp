@@ -79,14 +79,20 @@ int64_t TensorFolderLayout::file_bytes() const {
 
 TensorFolderWriter::TensorFolderWriter(const std::string& folder, const TensorFolderLayout& layout,
                                        bool create, std::vector<BlockSums>* sums, Names names)
-    : layout_(layout) {
+    : TensorFolderWriter(layout) {
   for (size_t i = 0; i < layout.files().size(); ++i) {
     const TensorFolderLayout::File& file = layout.files()[i];
-    const std::string path = folder + "/" + file.name;
+    const std::string own_name = folder + "/" + file.name;
+    const std::string path = names == Names::final ? own_name : unfinished_name(own_name);
+    if (create && names == Names::unfinished) unfinished_.push_back(path);
     writers_.push_back(
-        std::make_unique<SafetensorsWriter>(names == Names::final ? path : unfinished_name(path), file.layout,
-                                            create, sums ? &(*sums)[i] : nullptr));
+        std::make_unique<SafetensorsWriter>(path, file.layout, create, sums ? &(*sums)[i] : nullptr));
   }
+}
+
+TensorFolderWriter::~TensorFolderWriter() {
+  std::error_code ignored;
+  for (const std::string& path : unfinished_) fs::remove(path, ignored);
 }
 
 void TensorFolderWriter::write(const std::string& tensor, int64_t first, const void* data, int64_t elements) {

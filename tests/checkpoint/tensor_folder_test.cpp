@@ -217,3 +217,20 @@ TEST_CASE("an index that is no index is refused, with what it must be") {
   CHECK(test::error_of([] { TensorFolder(kFolder, "model"); }) ==
         str(kFolder, "/model.safetensors: cannot open: No such file or directory"));
 }
+
+TEST_CASE(
+    "a writer that does not finish leaves no file of an unfinished name, even where it cannot create them "
+    "all") {
+  fs::remove_all(kFolder);
+  fs::create_directories(kFolder);
+  const TensorFolderLayout layout(
+      "model",
+      {{.name = "a", .dtype = DType::u8, .shape = {8}}, {.name = "b", .dtype = DType::u8, .shape = {8}}}, 8);
+  { TensorFolderWriter(kFolder, layout, true, nullptr, TensorFolderWriter::Names::unfinished); }
+  CHECK(fs::is_empty(kFolder));
+  const std::string second = std::string(kFolder) + "/" + layout.files()[1].name + ".tmp";
+  fs::create_directories(second + "/in the way");
+  test::error_of(
+      [&] { TensorFolderWriter(kFolder, layout, true, nullptr, TensorFolderWriter::Names::unfinished); });
+  CHECK(std::distance(fs::directory_iterator(kFolder), {}) == 1);
+}
