@@ -3,6 +3,7 @@
 #include <chrono>
 #include <iomanip>
 #include <iostream>
+#include <optional>
 #include <tuple>
 
 #include <CLI/CLI.hpp>
@@ -31,7 +32,8 @@ constexpr char kAbout[] =
 constexpr int64_t kMostPromptBytes = int64_t{16} << 20;
 
 struct Options {
-  std::string folder, prompt, prompt_file, dtype = "fp32", device = "auto";
+  std::string folder, dtype = "fp32", device = "auto";
+  std::optional<std::string> prompt, prompt_file;
   int64_t max_tokens = 200, samples = 1, seed = 1;
   SamplerOptions sampler{.temperature = 0.8};
 };
@@ -75,12 +77,11 @@ void run(const Options& o) {
           INT32_MAX);
   const std::string folder = find_model_folder(o.folder);
   const int64_t vocab = read_hf_config(folder + "/config.json").vocab;
-  const bool is_given = !o.prompt.empty() || !o.prompt_file.empty();
+  const bool is_given = o.prompt || o.prompt_file;
   check(is_given || vocab == kByteVocab, "--prompt is missing: the vocabulary is ", vocab,
         ", so give token numbers, such as --prompt \"1 15 7\"");
-  const std::string text = !is_given               ? "\n"
-                           : o.prompt_file.empty() ? o.prompt
-                                                   : read_whole_file(o.prompt_file, kMostPromptBytes);
+  const std::string text =
+      o.prompt_file ? read_whole_file(*o.prompt_file, kMostPromptBytes) : o.prompt.value_or("\n");
   const std::vector<int32_t> prompt = tokens_of_text(text, vocab);
   check(!prompt.empty(), "the prompt is empty, must have at least one token");
 

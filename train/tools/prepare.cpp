@@ -34,7 +34,7 @@ struct Options {
   double eval_share = 0.05;
   CorpusOptions corpus;
   std::string split = "none";
-  std::string files_from;
+  std::optional<std::string> files_from;
   bool null = false;  // names there end with a zero byte
   std::vector<std::string> files;
 };
@@ -114,10 +114,10 @@ std::vector<std::string> input_files(const Options& o, std::istream& in) {
   const char end = o.null ? '\0' : '\n';
   if (o.files_from == "-") {
     append_list(in, "standard input", end, files);
-  } else if (!o.files_from.empty()) {
-    std::ifstream list(o.files_from);
-    check(list.is_open(), "--files-from: cannot open ", o.files_from);
-    append_list(list, o.files_from, end, files);
+  } else if (o.files_from) {
+    std::ifstream list(*o.files_from);
+    check(list.is_open(), "--files-from \"", *o.files_from, "\": cannot open: ", std::strerror(errno));
+    append_list(list, *o.files_from, end, files);
   }
   check(!files.empty(), "no input files: name files, or a list of them with --files-from");
   return files;
@@ -149,7 +149,7 @@ void check_inputs(const Options& o, const std::vector<std::string>& files) {
     for (const std::string& out : outputs(o))
       check(!same_file(file, out), file, ": is both read and written");
   }
-  const std::string list = o.files_from == "-" ? "/dev/stdin" : o.files_from;
+  const std::string list = o.files_from == "-" ? "/dev/stdin" : o.files_from.value_or("");
   for (const std::string& out : outputs(o))
     check(list.empty() || !same_file(list, out), out, ": is both read as --files-from and written");
 }
