@@ -141,7 +141,7 @@ BestCheckpoint best_of(const std::string& run) {
 
 void export_model(const std::string& from, const ExportOptions& options, const Console& console) {
   const TensorSets source(from);
-  if (source.state()) check_whole(source);
+  check_whole(source);
   NewFolder folder(options.to);
   const int64_t bytes = write_weights(folder, items_of(source, options.dtype), options.shard_bytes, console);
   finish(folder, source.folder(), bytes, options, console);

@@ -68,7 +68,7 @@ TEST_CASE("a failed export leaves nothing behind") {
   CHECK(ckpt({"export", model, run + "/wide", "--dtype", "bf16"}).exit_code == 0);
   specs[0].dtype = DType::i32;
   write_model(model, read_file(model + "/config.json"), specs, values);
-  check_refused({"export", model, out}, "\"model.embed_tokens.weight\" is I32, must be F32, BF16 or F16");
+  check_refused({"export", model, out}, ": model.embed_tokens.weight is I32, must be F32, BF16 or F16");
   fs::remove(run + "/step-6/exp_avg.safetensors");
   check_refused({"export", run, out}, "exp_avg.safetensors: cannot open");
   check_refused({"export", run + "/step-4", out, "--shard-size", "many"}, "--shard-size is \"many\"");
