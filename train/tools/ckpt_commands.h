@@ -43,10 +43,10 @@ struct ExportOptions {
 // Writes a model folder for Hugging Face transformers.
 void export_model(const std::string& from, const ExportOptions& options, const Console& console);
 
-// Writes the best checkpoint of a run as a model folder. If `base`, a model folder, is not empty, the result
+// Writes the best checkpoint of a run as a model folder. If a `base`, a model folder, is given, the result
 // is the base with the checkpoint's tensors in place of its own; the base's other tensors, dtypes,
 // config.json and tokenizer are kept.
-void merge(const std::string& run, const std::string& base, const ExportOptions& options,
+void merge(const std::string& run, const std::optional<std::string>& base, const ExportOptions& options,
            const Console& console);
 
 }  // namespace flatshard

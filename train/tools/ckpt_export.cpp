@@ -147,15 +147,15 @@ void export_model(const std::string& from, const ExportOptions& options, const C
   finish(folder, source.folder(), bytes, options, console);
 }
 
-void merge(const std::string& run, const std::string& base, const ExportOptions& options,
+void merge(const std::string& run, const std::optional<std::string>& base, const ExportOptions& options,
            const Console& console) {
   const BestCheckpoint best = best_of(run);
   console.out << best.path << ": evaluation loss " << best.loss << ", the lowest of " << steps_in(run).size()
               << " checkpoints\n";
   check(verify(best.path, console), best.path, ": is damaged and cannot be merged");
-  if (base.empty()) return export_model(best.path, options, console);
-  const TensorSets checkpoint(best.path), onto(base);
-  check(!onto.state(), base, ": is a checkpoint, must be a model folder");
+  if (!base) return export_model(best.path, options, console);
+  const TensorSets checkpoint(best.path), onto(*base);
+  check(!onto.state(), *base, ": is a checkpoint, must be a model folder");
   NewFolder folder(options.to);
   const Items items = merged_items(onto, checkpoint, options.dtype);
   finish(folder, onto.folder(), write_weights(folder, items, options.shard_bytes, console), options, console);

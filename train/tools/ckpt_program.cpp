@@ -25,7 +25,8 @@ constexpr char kExitCodes[] =
 constexpr int kFailed = 2;
 
 struct Words {
-  std::string first, second, base, dtype, shard_size = "5GB";
+  std::string first, second, dtype, shard_size = "5GB";
+  std::optional<std::string> base;
 };
 
 ExportOptions export_options(const Words& words) {
