@@ -256,7 +256,7 @@ TEST_CASE("a file whose tensors are not as its header says is refused") {
         std::string::npos);
   CHECK(error_of_header(header("U8", "4", "4,0"), 4).starts_with("invalid offset: \"test\" lies at [4, 0]"));
   CHECK(error_of_header(header("U8", "4", "1,5"), 5) ==
-        "invalid offset: \"test\" lies at [1, 5], must begin at 0 and not end before");
+        "invalid offset: \"test\" lies at [1, 5], must begin at 0 and not end before it begins");
   const auto two = [](const char* second) {
     return str("{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},",
                "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[", second, "]}}");

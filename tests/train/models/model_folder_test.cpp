@@ -92,7 +92,7 @@ TEST_CASE("weights that do not match the config are named") {
   write_ones({});
   CHECK(error_reading(model, cpu.stream).find("21 missing: model.embed_tokens.weight, ") !=
         std::string::npos);
-  CHECK(error_reading(model, cpu.stream).find(", ...; fetch") != std::string::npos);
+  CHECK(error_reading(model, cpu.stream).find(", ...: download") != std::string::npos);
   specs = weight_specs(model.model(), DType::i32);
   write_ones(specs);
   CHECK(error_reading(model, cpu.stream) == kWeights + ": lm_head.weight is I32, must be F32, BF16 or F16");
@@ -113,5 +113,5 @@ TEST_CASE("extra tensors of older files are ignored") {
   CHECK(all_values(model) == std::vector<double>(all_values(model).size(), 1.0));
   specs.back().shape = {41, 16};
   write_ones(specs);
-  CHECK(error_reading(model, cpu.stream).find("; 1 unexpected: lm_head.weight; ") != std::string::npos);
+  CHECK(error_reading(model, cpu.stream).find("; 1 unexpected: lm_head.weight: ") != std::string::npos);
 }

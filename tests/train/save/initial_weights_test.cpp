@@ -370,8 +370,7 @@ TEST_CASE("an incomplete folder is refused before training, also by --plan, with
   refused(
       index +
       ": the tensors do not match config.json; 21 with a wrong shape: model.embed_tokens.weight [64, 32] "
-      "for "
-      "[64, 16], model.layers.0.input_layernorm.weight [32] instead of [16], "
+      "instead of [64, 16], model.layers.0.input_layernorm.weight [32] instead of [16], "
       "model.layers.0.self_attn.q_proj.weight "
       "[32, 32] instead of [32, 16], model.layers.0.self_attn.k_proj.weight [16, 32] instead of [16, 16], "
       "model.layers.0.self_attn.v_proj.weight [16, 32] instead of [16, 16], "

@@ -148,8 +148,8 @@ TEST_CASE("enough tokens hide the exchange, and one rank has none") {
   const double least = static_cast<double>(table.bytes() / kMicroSteps) / 5e8 * 2e9 / 2e6;
   CHECK(text.find(str("from ", static_cast<int64_t>(std::ceil(least)), " tokens per micro-batch")) !=
         std::string::npos);
-  CHECK(text.find("at 0.5 GB/s (stated)") != std::string::npos);
-  CHECK(text.find("here it has 8\n") != std::string::npos);
+  CHECK(text.find("at 0.5 GB/s (configured)") != std::string::npos);
+  CHECK(text.find("this run has 8\n") != std::string::npos);
   CHECK(describe_exchange(set_up(small_config("llama", 1), 1), table_of(small_config("llama", 1), 1), flops,
                           4e9, {})
             .empty());

@@ -101,7 +101,7 @@ TEST_CASE("verify names the tensors that do not match config.json") {
   CAPTURE(model);
   CHECK(model.exit_code == 1);
   CHECK(has(model.out, "9 missing: model.layers.2."));
-  CHECK(has(model.out, "lm_head.weight [53, 24] for [54, 24]"));
+  CHECK(has(model.out, "lm_head.weight [53, 24] instead of [54, 24]"));
   CAPTURE(step);
   CHECK(step.exit_code == 1);
   CHECK(has(step.out, "config.json: damaged between byte 0 and byte "));
