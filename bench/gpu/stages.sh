@@ -106,7 +106,7 @@ stage_tests() {
   local tests
   if [ -n "$DRY" ]; then
     tests=$(program ptx_vm_tests) || skip_stage "this build has no ptx_vm_tests"
-    "$tests" "the host's side of a CUDA stream"
+    "$tests" "host work of a CUDA stream"
   else
     tests=$(program flatshard_tests) || skip_stage "flatshard_tests was not built"
     "$tests" --test-suite=gpu --duration=true | tee "$OUT/tests.txt"
