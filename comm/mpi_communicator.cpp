@@ -1,9 +1,11 @@
-// A communicator over MPI, for host memory. A call blocks the stream's thread until it is complete.
+// A communicator over MPI, for host memory. A call blocks the stream's thread until it is complete: asleep
+// until the other ranks have made it, then in MPI.
 
 #include <climits>
 #include <mpi.h>
 
 #include "comm/communicator.h"
+#include "comm/mpi_meeting.h"
 #include "comm/self_communicator.h"
 #include "comm/watchdog.h"
 #include "comm/world.h"
@@ -56,6 +58,7 @@ class MpiCommunicator : public Communicator {
     check_host(shard);
     stream.run(span_name(stream, call), [this, call, full, shard] {
       const InFlight flight(watchdog_, call);
+      meet(comm_);
       const Elements elements(shard.bytes());
       const bool in_place = shard.data == part_of(full, rank(), size()).data;
       mpi_check(MPI_Allgather(in_place ? MPI_IN_PLACE : shard.data, elements.count(), elements.type(),
@@ -71,6 +74,7 @@ class MpiCommunicator : public Communicator {
     const int64_t part = part_of(sent, 0, size()).bytes();
     stream.run(span_name(stream, call), [this, call, received, sent, part] {
       const InFlight flight(watchdog_, call);
+      meet(comm_);
       const Elements elements(part);
       mpi_check(MPI_Alltoall(sent.data, elements.count(), elements.type(), received.data, elements.count(),
                              elements.type(), comm_),
@@ -86,6 +90,7 @@ class MpiCommunicator : public Communicator {
     check_host(shard);
     stream.run(span_name(stream, call), [this, call, shard, full] {
       const InFlight flight(watchdog_, call);
+      meet(comm_);
       mpi_check(MPI_Reduce_scatter_block(full.data, shard.data, static_cast<int>(shard.size()), MPI_FLOAT,
                                          MPI_SUM, comm_),
                 call);
@@ -96,6 +101,7 @@ class MpiCommunicator : public Communicator {
     check_host(t);
     stream.run(span_name(stream, call), [this, call, t, root] {
       const InFlight flight(watchdog_, call);
+      meet(comm_);
       const Elements elements(t.bytes());
       mpi_check(MPI_Bcast(t.data, elements.count(), elements.type(), root, comm_), call);
     });

@@ -14,6 +14,7 @@
 #include <mpi.h>
 
 #include "comm/launch.h"
+#include "comm/mpi_meeting.h"
 #include "comm/watchdog.h"
 #include "runtime/check.h"
 
@@ -147,6 +148,7 @@ World::~World() {
 std::vector<double> World::all_gather(std::span<const double> values, const char* what) {
   if (!over_mpi_) return {values.begin(), values.end()};
   const InFlight flight(watchdog_.get(), host_call("all_gather", what, values.size_bytes() * all_ranks()));
+  meet(MPI_COMM_WORLD);
   const int count = static_cast<int>(values.size());
   std::vector<double> all(values.size() * all_ranks());
   mpi_check(MPI_Allgather(values.data(), count, MPI_DOUBLE, all.data(), count, MPI_DOUBLE, MPI_COMM_WORLD),
@@ -171,6 +173,7 @@ void World::collect(const std::function<std::string()>& give,
 std::vector<std::string> World::all_gather_texts(const std::string& text, const char* what) {
   if (!over_mpi_) return {text};
   const InFlight flight(watchdog_.get(), host_call("all_gather", what, text.size() * all_ranks()));
+  meet(MPI_COMM_WORLD);
   const int mine = static_cast<int>(text.size());
   std::vector<int> sizes(all_ranks()), begins(all_ranks());
   mpi_check(MPI_Allgather(&mine, 1, MPI_INT, sizes.data(), 1, MPI_INT, MPI_COMM_WORLD), "MPI_Allgather");
@@ -193,19 +196,12 @@ std::vector<std::string> World::all_gather_texts(const std::string& text, const 
 void World::barrier(const char* what) {
   if (!over_mpi_) return;
   const InFlight flight(watchdog_.get(), host_call("barrier", what, 0));
-  mpi_check(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");
+  meet(MPI_COMM_WORLD);
 }
 
 bool World::all_arrive(std::chrono::seconds within) {
   if (!over_mpi_) return true;
-  const auto end = std::chrono::steady_clock::now() + within;
-  MPI_Request request = MPI_REQUEST_NULL;
-  mpi_check(MPI_Ibarrier(host_->failing, &request), "MPI_Ibarrier");
-  for (int arrived = 0;;) {
-    mpi_check(MPI_Test(&request, &arrived, MPI_STATUS_IGNORE), "MPI_Test");
-    if (arrived || std::chrono::steady_clock::now() > end) return arrived != 0;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  return meet(host_->failing, within);
 }
 
 void World::limit_collectives(std::chrono::seconds longest) {
