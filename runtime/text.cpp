@@ -40,6 +40,13 @@ std::string counted(int64_t n, const std::string& noun) {
   return str(with_commas(n), ' ', noun, n == 1 ? "" : "s");
 }
 
+std::string fixed(double value, int decimals) {
+  if (std::isnan(value)) return "nan";  // C prints the sign of one, too
+  char text[400];                       // the largest double has 309 digits
+  std::snprintf(text, sizeof text, "%.*f", decimals, value);
+  return text;
+}
+
 std::string human_bytes(int64_t bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   double value = static_cast<double>(bytes);

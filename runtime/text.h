@@ -10,6 +10,8 @@ namespace flatshard {
 std::string with_commas(int64_t n);
 // "1 rank", "12,345 ranks": the count and its noun.
 std::string counted(int64_t n, const std::string& noun);
+// 3.142: with this many decimals.
+std::string fixed(double value, int decimals);
 // 14.2 MiB, 512 B
 std::string human_bytes(int64_t bytes);
 // 1.23k, 12.3M, 456: at most 5 characters from 1 to 10^15.

@@ -122,7 +122,7 @@ const std::vector<ThirdParty>& third_party() {
       {"^cublas", "^(kernels|tests/ptx_vm)/cublas"},
       {"^cudnn", "^kernels/cudnn"},
       {"^nccl\\.h$", "^comm/nccl_communicator\\.cpp$"},
-      {"^mpi\\.h$", "^comm/(world|mpi_communicator)\\.cpp$|^bench/plain_mpi\\.cpp$"},
+      {"^mpi\\.h$", "^comm/(world|mpi_communicator)\\.cpp$|^comm/mpi_meeting\\.|^bench/plain_mpi\\.cpp$"},
       {"^omp\\.h$", "^kernels/gemm_onednn\\.cpp$"},
       {"^doctest/", "^tests/"},
       {"^nlohmann/", "^tests/|^checkpoint/json\\.cpp$|^bench/[a-z_]+\\.cpp$|^train/[a-z_/]+\\.cpp$"},

@@ -71,7 +71,7 @@ Data MatrixRun::data(const RunSetup& setup) const {
   return Data(corpus_, {.seq_len = setup.seq_len(),
                         .lane_sequences = setup.batching.lane_sequences,
                         .total_sequences = setup.batching.total_sequences,
-                        .mask_documents = setup.mask_documents()});
+                        .packing = {.packing = packing_of(setup.config.data.packing)}});
 }
 
 MatrixRun::Told MatrixRun::step(TrainingRuntime& runtime, const RunSetup& setup, const Data& data,
@@ -96,9 +96,10 @@ MatrixRun::Told MatrixRun::step(TrainingRuntime& runtime, const RunSetup& setup,
 
 // The losses of the evaluated sequences, in order.
 std::vector<double> MatrixRun::evaluate(TrainingRuntime& runtime) {
-  const Data data(
-      corpus_,
-      {.seq_len = kMatrixLength, .total_sequences = world_.size(), .mask_documents = true, .shuffle = false});
+  const Data data(corpus_, {.seq_len = kMatrixLength,
+                            .total_sequences = world_.size(),
+                            .packing = {.packing = Packing::documents},
+                            .shuffle = false});
   std::vector<double> losses;
   for (int batch = 0; batch < kEvaluatedSequences / world_.size(); ++batch) {
     const std::vector<SequenceLoss> mine = runtime.engine().evaluate(data, batch);

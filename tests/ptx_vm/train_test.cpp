@@ -187,7 +187,7 @@ TEST_CASE("micro-steps give the same bits with and without CUDA graphs, in every
   // Lanes are added up on another stream; without them the backward pass adds by itself.
   for (const std::string lanes : {"1", "2"}) {
     CAPTURE(lanes);
-    std::vector<std::string> options{"--data.packing=concat", "--train.total_batch_size=8",
+    std::vector<std::string> options{"--data.packing=wrapped", "--train.total_batch_size=8",
                                      "--train.batch_size_per_device=2",
                                      "--train.lane_size=" + std::string(lanes == "1" ? "2" : "1")};
     const Outcome without = workshop.train("cuda", kSteps, WorkOrder::in_order, options);

@@ -30,7 +30,7 @@ std::string text_of(const std::string& path) {
 void spoil(const std::string& path, int64_t position) {
   std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
   const int64_t tokens = TokenFile(path).size();
-  file.seekp(32 + 2 * position);
+  file.seekp(48 + 2 * position);
   for (int64_t i = position; i < tokens; ++i) file.write("\xff\x00", 2);
 }
 

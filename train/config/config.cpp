@@ -139,8 +139,19 @@ std::vector<Field> fields(Config& c) {
        INT32_MAX},
       {"data.packing",
        &data.packing,
-       "whether documents packed into one sequence attend to each other or are masked",
-       {"concat", "documents"}},
+       "how documents become sequences: windows of the file in which documents attend to each other "
+       "(wrapped) or "
+       "do not (documents), whole documents packed tightly, longer ones truncated (best_fit) or split "
+       "(best_fit_split), or one document per sequence (none)",
+       {"wrapped", "documents", "best_fit", "best_fit_split", "none"}},
+      {"data.truncation",
+       &data.truncation,
+       "which tokens of a document longer than data.seq_len best_fit and none use",
+       {"keep_start", "keep_end"}},
+      {"data.padding",
+       &data.padding,
+       "where best_fit and none pad sequences that documents do not fill",
+       {"right", "left"}},
       {"data.shuffle", &data.shuffle, "shuffle the sequences in every epoch"},
 
       {"train.steps", &train.steps, "optimizer steps; give this or train.epochs", {}, 0, kMostSteps},

@@ -33,7 +33,9 @@ struct DataConfig {
   std::string train, eval;
   int64_t seq_len = 0;
   int64_t vocab = 0;  // 0: at least three quarters of the model's
-  std::string packing = "concat";
+  std::string packing = "wrapped";
+  std::string truncation = "keep_start";
+  std::string padding = "right";
   bool shuffle = true;
 };
 

@@ -135,8 +135,9 @@ void check_graphs(const RunSetup& s) {
         "run.cuda_graphs = true cannot capture the sums that parallel.offload computes on the host: remove "
         "one of them");
   check(!s.mask_documents(),
-        "run.cuda_graphs = true needs micro-steps of the same shape, but with data.packing = \"documents\" "
-        "the number of documents varies: set it to false, or set data.packing = \"concat\"");
+        "run.cuda_graphs = true needs micro-steps of the same shape, but with data.packing = ",
+        quoted(s.config.data.packing),
+        " the number of documents varies: set it to false, or set data.packing = \"wrapped\"");
   check(s.batching.micro_steps <= kMostGraphs,
         "run.cuda_graphs = true keeps one graph per micro-step: ", s.batching.micro_steps,
         " micro-steps, must be at most ", kMostGraphs,

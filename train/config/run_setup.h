@@ -28,7 +28,7 @@ struct RunSetup {
   int64_t shard_bytes;     // maximum size of a tensor file
 
   int64_t seq_len() const { return config.data.seq_len; }
-  bool mask_documents() const { return config.data.packing == "documents"; }
+  bool mask_documents() const { return config.data.packing != "wrapped"; }
   bool uses_graphs() const { return config.run.cuda_graphs && device.is_cuda(); }
   double peak_lr() const;  // optimizer.lr, scaled by the batch where asked
 };

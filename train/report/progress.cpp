@@ -31,13 +31,6 @@ std::string exponent_form(double value, int decimals) {
   return form;
 }
 
-std::string fixed(double value, int decimals) {
-  if (std::isnan(value)) return "nan";  // C prints the sign of one, too
-  char text[400];                       // the largest double has 309 digits
-  std::snprintf(text, sizeof text, "%.*f", decimals, value);
-  return text;
-}
-
 // As many decimals as fit, at most `decimals`; exponent form if the value is too wide or too small for that.
 std::string fitted(double value, size_t width, int decimals) {
   const double least = std::pow(10.0, 1 - decimals);

@@ -35,10 +35,18 @@ int64_t Permutation::operator[](int64_t i) const {
   return static_cast<int64_t>(at);
 }
 
-Data::Data(const TokenFile& file, DataOptions options)
-    : file_(file), options_(options), sequences_((file.size() - 1) / options.seq_len) {
-  check(sequences_ > 0, file.path(), ": has ", file.size(),
-        " tokens, must have at least data.seq_len + 1 = ", options.seq_len + 1);
+Data::Data(const TokenFile& file, DataOptions options) : file_(file), options_(options) {
+  const Packing packing = options.packing.packing;
+  if (packing == Packing::wrapped || packing == Packing::documents) {
+    sequences_ = (file.size() - 1) / options.seq_len;
+    check(sequences_ > 0, file.path(), ": has ", file.size(),
+          " tokens, must have at least data.seq_len + 1 = ", options.seq_len + 1);
+  } else {
+    packed_.emplace(file, options.packing, options.seq_len);
+    sequences_ = packed_->count();
+    check(sequences_ > 0, file.path(), ": none of its ", file.document_count(),
+          " documents has a token to train on within data.seq_len = ", options.seq_len);
+  }
 }
 
 int64_t Data::steps_per_epoch() const {
@@ -55,15 +63,28 @@ int64_t Data::sequence_at(int64_t step, int64_t place) const {
   return Permutation(sequences_, (uint64_t{key.word[1]} << 32) | key.word[0])[index];
 }
 
+std::vector<int64_t> Data::ends_in(int64_t sequence) const {
+  const int64_t begin = sequence * options_.seq_len;
+  std::vector<int64_t> ends;
+  if (options_.packing.packing == Packing::documents)
+    for (const uint64_t start : file_.starts_in(begin + 1, begin + options_.seq_len + 1))
+      ends.push_back(static_cast<int64_t>(start) - begin);
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());  // empty documents share a start
+  return ends;
+}
+
 int64_t Data::targets_in(int64_t sequence) const {
   if (sequence < 0) return 0;
-  if (!options_.mask_documents) return options_.seq_len;
-  const int64_t begin = sequence * options_.seq_len;
-  // The first token of a document is not predicted. Empty documents share a start, which counts once.
-  const auto starts = file_.starts_in(begin + 1, begin + options_.seq_len + 1);
-  int64_t distinct = 0;
-  for (size_t i = 0; i < starts.size(); ++i) distinct += i == 0 || starts[i] != starts[i - 1];
-  return options_.seq_len - distinct;
+  int64_t count = 0;
+  if (packed_) {
+    for (const Piece piece : packed_->pieces(sequence)) count += count_targets(file_, piece);
+    return count;
+  }
+  const int64_t S = options_.seq_len;
+  std::vector<uint8_t> trained(static_cast<size_t>(S) + 1);
+  file_.read_mask(sequence * S, trained);
+  for (const int64_t end : ends_in(sequence)) trained[static_cast<size_t>(end)] = 0;
+  return std::count(trained.begin() + 1, trained.end(), uint8_t{1});
 }
 
 int64_t Data::target_count(int64_t step) const {
@@ -73,6 +94,24 @@ int64_t Data::target_count(int64_t step) const {
   return count;
 }
 
+void Data::read_piece(Piece piece, int32_t* tokens, int32_t* targets) const {
+  const auto length = static_cast<size_t>(piece.length);
+  file_.read(piece.begin, {tokens, length});
+  std::vector<uint8_t> trained(length);
+  file_.read_mask(piece.begin, trained);
+  for (size_t t = 1; t < length; ++t) targets[t - 1] = trained[t] ? tokens[t] : kIgnoredTarget;
+  targets[length - 1] = kIgnoredTarget;
+}
+
+void Data::read_window(int64_t sequence, int32_t* tokens, int32_t* targets) const {
+  const int64_t S = options_.seq_len;
+  std::vector<int32_t> text(static_cast<size_t>(S) + 1), predicted(text.size());
+  read_piece({sequence * S, static_cast<int32_t>(S + 1)}, text.data(), predicted.data());
+  std::copy_n(text.begin(), S, tokens);
+  std::copy_n(predicted.begin(), S, targets);
+  for (const int64_t end : ends_in(sequence)) targets[end - 1] = kIgnoredTarget;
+}
+
 int64_t Data::read_sequence(int64_t sequence, int64_t row, const Batch& space, int64_t boundaries) const {
   const int64_t S = options_.seq_len, at = row * S;
   int32_t* tokens = space.tokens.as<int32_t>() + at;
@@ -80,22 +119,26 @@ int64_t Data::read_sequence(int64_t sequence, int64_t row, const Batch& space, i
   int32_t* positions = space.positions.as<int32_t>() + at;
   int32_t* starts = space.boundaries.as<int32_t>();
   const int64_t first = boundaries;
-  starts[boundaries++] = static_cast<int32_t>(at);
-  if (sequence < 0) {
+  const auto add_boundary = [&](int64_t t) { starts[boundaries++] = static_cast<int32_t>(at + t); };
+  if (sequence < 0 || packed_) {
     std::fill_n(tokens, S, 0);
     std::fill_n(targets, S, kIgnoredTarget);
-  } else {
-    const int64_t begin = sequence * S;
-    std::vector<int32_t> text(static_cast<size_t>(S) + 1);
-    file_.read(begin, text);
-    std::copy(text.begin(), text.end() - 1, tokens);
-    std::copy(text.begin() + 1, text.end(), targets);
-    if (options_.mask_documents)
-      for (const uint64_t start : file_.starts_in(begin + 1, begin + S + 1)) {
-        const int64_t t = static_cast<int64_t>(start) - begin;
-        targets[t - 1] = kIgnoredTarget;
-        if (t < S && starts[boundaries - 1] != at + t) starts[boundaries++] = static_cast<int32_t>(at + t);
-      }
+  }
+  add_boundary(0);
+  if (sequence >= 0 && packed_) {
+    int64_t used = 0;
+    for (const Piece piece : packed_->pieces(sequence)) used += piece.length;
+    int64_t t = options_.packing.padding == Padding::left ? S - used : 0;
+    for (const Piece piece : packed_->pieces(sequence)) {
+      if (t > 0) add_boundary(t);
+      read_piece(piece, tokens + t, targets + t);
+      t += piece.length;
+    }
+    if (t < S) add_boundary(t);
+  } else if (sequence >= 0) {
+    read_window(sequence, tokens, targets);
+    for (const int64_t end : ends_in(sequence))
+      if (end < S) add_boundary(end);
   }
   for (int64_t t = 0, next = first, position = 0; t < S; ++t) {
     if (next < boundaries && starts[next] == at + t) {

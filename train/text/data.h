@@ -1,12 +1,15 @@
 #pragma once
 // The tokens of a step, as a pure function of (seed, step, lane): independent of history and the number of
-// ranks. A sequence is seq_len tokens of the file plus the token after them. Epoch e visits the sequences in
-// the order of a permutation keyed by (seed, e). The lanes of a step cover its global batch in order; the
-// last step of an epoch is padded with empty sequences, whose targets are ignored.
+// ranks. packing.h defines the sequences; the target of a position is the token after it, if that is trained
+// and belongs to the same document or window. Epoch e visits the sequences in the order of a permutation
+// keyed by (seed, e). The lanes of a step cover its global batch in order; the last step of an epoch is
+// padded with empty sequences, whose targets are ignored.
 
 #include <cstdint>
+#include <optional>
 
 #include "runtime/tensor.h"
+#include "train/text/packing.h"
 #include "train/text/token_file.h"
 
 namespace flatshard {
@@ -31,7 +34,7 @@ struct DataOptions {
   int64_t seq_len = 0;
   int64_t lane_sequences = 1;   // sequences per lane
   int64_t total_sequences = 1;  // sequences per optimizer step, a multiple of lane_sequences
-  bool mask_documents = false;  // documents neither attend to nor predict each other
+  PackingOptions packing{};
   bool shuffle = true;
   uint64_t seed = 0;
 };
@@ -51,10 +54,12 @@ class Data {
   int64_t lanes_per_step() const { return options_.total_sequences / options_.lane_sequences; }
 
   // Reads the batch of one lane of a step into the buffers of `space`. Its boundaries must hold one per
-  // sequence (one per token if documents are masked) plus one; the result is cut to those in use.
+  // sequence (one per token unless sequences are wrapped) plus one; the result is cut to those in use.
   Batch read(int64_t step, int64_t lane, const Batch& space) const;
   // The number of targets in all lanes of a step, without ignored ones.
   int64_t target_count(int64_t step) const;
+  // Null unless sequences are packed by documents.
+  const PackedSequences* packed() const { return packed_ ? &*packed_ : nullptr; }
 
  private:
   // The sequence at index `place` of a step; -1 past the end of the epoch.
@@ -62,9 +67,14 @@ class Data {
   int64_t targets_in(int64_t sequence) const;
   // Appends one sequence's tokens at `row`; returns the new number of boundaries.
   int64_t read_sequence(int64_t sequence, int64_t row, const Batch& space, int64_t boundaries) const;
+  void read_window(int64_t sequence, int32_t* tokens, int32_t* targets) const;
+  void read_piece(Piece piece, int32_t* tokens, int32_t* targets) const;
+  // Where documents end within a window, as the positions of their successors: in 1 to seq_len.
+  std::vector<int64_t> ends_in(int64_t sequence) const;
 
   const TokenFile& file_;
   DataOptions options_;
+  std::optional<PackedSequences> packed_;
   int64_t sequences_;
 };
 

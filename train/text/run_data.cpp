@@ -11,7 +11,10 @@ DataOptions data_options(const RunSetup& s, bool evaluation) {
   return {.seq_len = s.seq_len(),
           .lane_sequences = sequences,
           .total_sequences = evaluation ? sequences * s.batching.ranks : s.batching.total_sequences,
-          .mask_documents = s.mask_documents(),
+          .packing = {.packing = packing_of(s.config.data.packing),
+                      .truncation = s.config.data.truncation == "keep_end" ? Truncation::keep_end
+                                                                           : Truncation::keep_start,
+                      .padding = s.config.data.padding == "left" ? Padding::left : Padding::right},
           .shuffle = !evaluation && s.config.data.shuffle,
           .seed = static_cast<uint64_t>(s.config.run.seed)};
 }
@@ -19,7 +22,7 @@ DataOptions data_options(const RunSetup& s, bool evaluation) {
 }  // namespace
 
 RunData::RunData(const std::string& path, const RunSetup& setup, bool evaluation)
-    : file(path), data(file, data_options(setup, evaluation)) {
+    : file(path), data(file, data_options(setup, evaluation)), seq_len(setup.seq_len()) {
   check(file.vocab() <= setup.model.vocab, path, " has a vocabulary of ", file.vocab(),
         ", larger than model.vocab = ", setup.model.vocab);
   const int64_t wanted = setup.config.data.vocab, vocab = setup.config.model.vocab;
@@ -31,9 +34,22 @@ RunData::RunData(const std::string& path, const RunSetup& setup, bool evaluation
 }
 
 std::string RunData::describe() const {
-  return str(file.path(), ": ", with_commas(file.size()), " tokens in ", with_commas(file.document_count()),
-             " documents, ", with_commas(data.sequence_count()), " sequences; an epoch is ",
-             with_commas(data.steps_per_epoch()), " steps");
+  std::string text =
+      str(file.path(), ": ", with_commas(file.size()), " tokens in ", with_commas(file.document_count()),
+          " documents, ", with_commas(data.sequence_count()), " sequences");
+  if (const PackedSequences* const packed = data.packed()) {
+    const auto places = static_cast<double>(data.sequence_count() * seq_len);
+    text += str(" filled to ", fixed(100 * static_cast<double>(packed->used_tokens()) / places, 1), "%");
+    const PackedSequences::Losses& losses = packed->losses();
+    const auto add = [&](int64_t count, const char* what) {
+      if (count > 0) text += str(", ", with_commas(count), what);
+    };
+    add(losses.empty, " empty documents dropped");
+    add(losses.untrained, " documents without trained tokens dropped");
+    add(losses.truncated, " documents truncated");
+    add(losses.truncated_tokens, " tokens lost by that");
+  }
+  return text + str("; an epoch is ", with_commas(data.steps_per_epoch()), " steps");
 }
 
 }  // namespace flatshard

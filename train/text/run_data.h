@@ -11,11 +11,12 @@ struct RunData {
   // from another tokenizer.
   RunData(const std::string& path, const RunSetup& setup, bool evaluation);
 
-  // "corpus.tok: 1,820 tokens in 60 documents, 113 sequences; an epoch is 15 steps"
+  // "corpus.tok: 1,820 tokens in 60 documents, 113 sequences; an epoch is 15 steps"; also what packing lost.
   std::string describe() const;
 
   TokenFile file;
   Data data;
+  int64_t seq_len;
 };
 
 }  // namespace flatshard

@@ -1,17 +1,24 @@
 #pragma once
 // Token files, written by prepare and read by the trainer. The format, little-endian:
-//   0   8 bytes  "FLATTOK1"
+//   0   8 bytes  "FLATTOK2"
 //   8   u32      bytes per token: 2 or 4
 //   12  u32      vocabulary size; every token is below it
 //   16  u64      number of tokens n
 //   24  u64      number of documents d
-//   32  tokens   n values of 2 or 4 bytes, then zero bytes up to a multiple of 8
+//   32  u64      bytes of the mask: 0, or n bits and zero bits up to a multiple of 8 bytes
+//   40  u64      bytes of the manifest
+//   48  tokens   n values of 2 or 4 bytes, then zero bytes up to a multiple of 8
 //   ..  u64      d + 1 document starts, ascending from 0 to n
-// A file of another length, or with other document starts, is refused.
+//   ..  mask     bit i % 8 of byte i / 8: whether token i is trained; without a mask all are
+//   ..  text     the manifest: what the tokens were made from (manifest.h)
+// Files of the first version, "FLATTOK1", are read too: their header ends at byte 32, and they have neither
+// mask nor manifest. A file of another length, or with other document starts, is refused.
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/input_file.h"
@@ -31,8 +38,16 @@ class TokenFile {
   // Reads tokens from position `begin`. An Error if a token is not below the vocabulary size, or if the
   // file's size has changed since it was opened.
   void read(int64_t begin, std::span<int32_t> tokens) const;
+  // Whether some tokens are not trained.
+  bool has_mask() const { return mask_bytes_ > 0; }
+  // Sets whether each token from position `begin` on is trained, i.e. a target of the loss.
+  void read_mask(int64_t begin, std::span<uint8_t> trained) const;
+  // "" where the file has none.
+  const std::string& manifest() const { return manifest_; }
   // The document starts in [begin, end).
   std::vector<uint64_t> starts_in(int64_t begin, int64_t end) const;
+  // Calls take(begin, length) for every document, in order.
+  void each_document(const std::function<void(int64_t begin, int64_t length)>& take) const;
 
  private:
   // Calls take(block of document starts), from this block number on, until it returns false.
@@ -42,6 +57,8 @@ class TokenFile {
 
   InputFile file_;
   int64_t tokens_ = 0, vocab_ = 0, width_ = 0, documents_ = 0;
+  int64_t tokens_at_ = 0, starts_at_ = 0, mask_at_ = 0, mask_bytes_ = 0;
+  std::string manifest_;
   // The first start of every block, an index for binary search that fits into memory.
   std::vector<uint64_t> first_of_block_;
 };
@@ -51,18 +68,24 @@ class TokenFile {
 class TokenWriter {
  public:
   TokenWriter(const std::string& path, int64_t vocab);
-  void add_document(std::span<const int32_t> tokens);
+  // `trained` says of each token whether it is a target; empty: all are.
+  void add_document(std::span<const int32_t> tokens, std::span<const uint8_t> trained = {});
+  void set_manifest(std::string text) { manifest_ = std::move(text); }
   void complete();  // writes all bytes, still under the temporary name; no more documents after it
   void finish();
   int64_t size() const { return static_cast<int64_t>(starts_.back()); }
   int64_t file_bytes() const { return file_.size(); }  // after complete()
   int64_t document_count() const { return static_cast<int64_t>(starts_.size()) - 1; }
+  int64_t trained() const { return trained_; }
 
  private:
   std::string path_;
   int64_t vocab_, width_;
   std::vector<uint64_t> starts_{0};
+  std::vector<uint8_t> mask_;  // empty while all tokens are trained
+  std::string manifest_;
   NewFile file_;
+  int64_t trained_ = 0;
   bool completed_ = false;
 };
 

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kHeaderBytes = 32, kTokenBytes = 2;  // of the workshop's token file
+constexpr int64_t kHeaderBytes = 48, kTokenBytes = 2;  // of the workshop's token file
 
 // How many lines of an output begin with "train: ".
 int64_t complaints(const std::string& output) {

@@ -64,7 +64,7 @@ Outcome train(const Config& config, const TrainingRuntimeOptions& options = {}, 
   const Data data(corpus(), {.seq_len = kLength,
                              .lane_sequences = setup.batching.lane_sequences,
                              .total_sequences = setup.batching.total_sequences,
-                             .mask_documents = setup.mask_documents()});
+                             .packing = {.packing = packing_of(setup.config.data.packing)}});
   TrainingRuntime runtime(setup, world, options);
   runtime.engine().initialize();
   Outcome outcome;
@@ -173,7 +173,7 @@ TEST_CASE("a run takes exactly the planned memory and a step allocates none") {
       CAPTURE(recompute);
       Config config = small_config(family);
       config.train.recompute = recompute;
-      config.data.packing = "concat";  // with documents masked, the plan holds for the shortest documents
+      config.data.packing = "wrapped";  // with documents masked, the plan holds for the shortest documents
       config.data.eval = config.data.train;
       config.train.eval_every = 1;
       config.train.eval_batch_size_per_device = 3;
@@ -255,9 +255,10 @@ TEST_CASE("the optimizer receives the gradient of the mean loss") {
       const RunSetup setup = set_up(config, 1);
       TrainingRuntime runtime(setup, world, {.commit = kPoisoned});
       runtime.engine().initialize();
-      const Data data(
-          corpus(),
-          {.seq_len = kLength, .lane_sequences = lane, .total_sequences = 8, .mask_documents = true});
+      const Data data(corpus(), {.seq_len = kLength,
+                                 .lane_sequences = lane,
+                                 .total_sequences = 8,
+                                 .packing = {.packing = Packing::documents}});
       const auto loss = [&] {
         const StepResult r = runtime.engine().step(
             data,
@@ -321,7 +322,7 @@ TEST_CASE("a global batch does not depend on its division, nor an evaluation on 
     const Data data(corpus(), {.seq_len = kLength,
                                .lane_sequences = batch,
                                .total_sequences = batch,
-                               .mask_documents = true,
+                               .packing = {.packing = Packing::documents},
                                .shuffle = false});
     double sum = 0, targets = 0;
     for (int64_t i = 0; i < data.steps_per_epoch(); ++i)

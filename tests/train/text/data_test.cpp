@@ -86,7 +86,7 @@ TEST_CASE("a token file returns the tokens written, in 16 or 32 bits") {
     CHECK(file.vocab() == vocab);
     CHECK(tokens_of(file, 0, 4) == Ints{0, 1, static_cast<int32_t>(vocab) - 1, 5});
     CHECK(tokens_of(file, 2, 1) == Ints{static_cast<int32_t>(vocab) - 1});
-    CHECK(std::filesystem::file_size(kPath) == (vocab <= 65536 ? 32u + 8 : 32u + 16) + 4 * 8);
+    CHECK(std::filesystem::file_size(kPath) == (vocab <= 65536 ? 48u + 8 : 48u + 16) + 4 * 8);
   }
   std::filesystem::remove(kPath);
 }
@@ -118,14 +118,14 @@ TEST_CASE("a damaged token file is refused with the reason") {
 
 TEST_CASE("a token outside the vocabulary and damaged starts are named") {
   const TempTokens tokens({10, 10}, 50);
-  damage(32 + 3 * 2, 77);
+  damage(48 + 3 * 2, 77);
   {
     const TokenFile file(kPath);
     CHECK(tokens_of(file, 1, 2) == Ints{1, 2});
     CHECK(test::error_of([&] { tokens_of(file, 1, 5); }) ==
           "data_test.tok: token 77 at 3 is outside the vocabulary of 50");
   }
-  damage(32 + 40 + 8, 99);
+  damage(48 + 40 + 8, 99);
   CHECK(test::error_of([] { TokenFile file(kPath); }) ==
         "data_test.tok: is damaged: the document starts are not ascending from 0 to 20");
   damage(16 + 7, 0x7f);
@@ -186,9 +186,11 @@ TEST_CASE("packed sequences predict the next token across their ends") {
 TEST_CASE("masked documents neither predict nor see each other") {
   const TempTokens tokens({3, 0, 2, 8});
   const TokenFile file(kPath);
-  const Data data(
-      file,
-      {.seq_len = 4, .lane_sequences = 3, .total_sequences = 3, .mask_documents = true, .shuffle = false});
+  const Data data(file, {.seq_len = 4,
+                         .lane_sequences = 3,
+                         .total_sequences = 3,
+                         .packing = {.packing = Packing::documents},
+                         .shuffle = false});
   Space space(12);
   const Batch batch = data.read(0, 0, space.batch);
   CHECK(elements(batch.targets) == Ints{1, 2, -100, 4, -100, 6, 7, 8, 9, 10, 11, 12});
