@@ -172,7 +172,7 @@ TEST_CASE("prepare writes every non-empty document in order and reports the coun
   CHECK(run.err.empty());
   CHECK(run.out ==
         "read 3 files, 57 bytes: 3 documents; dropped 2 empty\n"
-        "out.tok: 3 documents, 18 tokens, vocabulary 256, 104 bytes\n");
+        "out.tok: 3 documents, 18 tokens, vocabulary 256, 120 bytes\n");
   CHECK(documents_in("out.tok") == Texts{std::string("first\0\xff", 7), "second", "third"});
 }
 
@@ -282,18 +282,21 @@ TEST_CASE("a list of files may end names with zero bytes, but only with --null")
   CHECK(prepare_error({"--out", "out.tok", "-0", "a b.txt"}).find("--files-from") != std::string::npos);
 }
 
-TEST_CASE("prepare reads and writes no device, and replaces no pipe and nothing that it reads") {
+TEST_CASE("prepare reads no device, and replaces no pipe, no socket and nothing that it reads") {
   write("a.txt", "text");
   write("list", "a.txt\n");
   fs::remove("pipe");
+  fs::remove("socket");
   REQUIRE(mkfifo("pipe", 0600) == 0);
-  for (const char* out : {"pipe", "/dev/null", "/dev/full"}) {
+  REQUIRE(mknod("socket", S_IFSOCK | 0600, 0) == 0);
+  for (const char* out : {"pipe", "socket"}) {
     const std::string reason =
         str("prepare: ", out, ": cannot write: is a device, a pipe or a socket, must be a regular file\n");
     CHECK(prepare_error({"--out", out, "a.txt"}) == reason);
     CHECK(prepare_error({"--out", "out.tok", "--eval-out", out, "a.txt"}) == reason);
   }
   CHECK(fs::is_fifo("pipe"));
+  CHECK(fs::is_socket("socket"));
   CHECK(prepare_error({"--out", "out.tok", "/dev/zero"}) ==
         "prepare: /dev/zero: is a device or a socket, must be a file or a pipe\n");
   CHECK(
