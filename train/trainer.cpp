@@ -55,8 +55,11 @@ class Trainer {
   void evaluate(StepMetrics& m);
   void note_stop(int rank, double signal);
   void check_result(const StepMetrics& m, bool finite);
-  bool due(int64_t every) const {
-    return every > 0 && (completed_ % every == 0 || completed_ == total_steps_);
+  // After a step: whether it ends a period of so many steps, or an epoch, or the run.
+  bool due(int64_t every, bool each_epoch) const {
+    const bool ends_epoch = data_step_ % train_.data.steps_per_epoch() == 0;
+    return (every > 0 && completed_ % every == 0) || (each_epoch && ends_epoch) ||
+           ((every > 0 || each_epoch) && completed_ == total_steps_);
   }
   void print_hash();
   TrainState state_template();
@@ -206,9 +209,10 @@ void Trainer::run() {
   while (completed_ < total_steps_ && !stop_.signal) {
     StepMetrics m = step();
     if (data_step_ == 1) report_first_step();
-    const bool saves = !m.skipped && due(save_every_);
+    const bool saves = !m.skipped && due(save_every_, setup_.config.checkpoint.save_each_epoch);
     // Every scheduled checkpoint is evaluated, so that the best one is known, unless the run is to stop.
-    if (!m.skipped && eval_ && !stop_.signal && (due(eval_every_) || saves)) evaluate(m);
+    const bool evaluates = due(eval_every_, setup_.config.train.eval_each_epoch) || saves;
+    if (!m.skipped && eval_ && !stop_.signal && evaluates) evaluate(m);
     if (is_leader() && (completed_ % setup_.config.log.every == 0 || completed_ == total_steps_ ||
                         m.skipped || m.eval_loss || stop_.signal))
       progress_.step(m);
@@ -256,6 +260,7 @@ StepMetrics Trainer::step() {
   m.tokens_per_second = static_cast<double>(targets) / m.step_seconds;
   const double positions =
       static_cast<double>(setup_.batching.total_sequences * setup_.seq_len()) / m.step_seconds;
+  if (train_.has_untrained_places()) m.all_tokens_per_second = positions;
   m.mfu = positions * runtime_.plan().flops.full / peak_;
   m.mfu_causal = positions * runtime_.plan().flops.causal / peak_;
   if (world_.size() > 1 && !setup_.device.is_cuda())  // a GPU waits without the host

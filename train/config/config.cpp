@@ -190,6 +190,7 @@ std::vector<Field> fields(Config& c) {
        {},
        0,
        kMostSteps},
+      {"train.eval_each_epoch", &train.eval_each_epoch, "evaluate at the end of every epoch too"},
       {"train.skip_nonfinite", &train.skip_nonfinite,
        "skip a step with a NaN or infinite gradient instead of stopping"},
 
@@ -321,6 +322,7 @@ std::vector<Field> fields(Config& c) {
        {},
        0,
        kMostSteps},
+      {"checkpoint.save_each_epoch", &c.checkpoint.save_each_epoch, "save at the end of every epoch too"},
       {"checkpoint.keep",
        &c.checkpoint.keep,
        "checkpoints to keep, besides the one with the lowest evaluation loss; 0 = all",

@@ -53,6 +53,7 @@ struct TrainConfig {
   int64_t eval_batch_size_per_device = 0;  // 0: as batch_size_per_device
   bool recompute = false;
   double eval_every = 0;
+  bool eval_each_epoch = false;
   bool skip_nonfinite = false;
 };
 
@@ -102,12 +103,16 @@ struct LogConfig {
 
 struct CheckpointConfig {
   double save_every = 0;
+  bool save_each_epoch = false;
   int64_t keep = 0;  // 0: all
   bool async = true;
   bool on_sigterm = true;
   std::string on_error = "stop";
   std::string shard_size = "5GB";
 };
+
+// Whether a run writes checkpoints before it ends.
+inline bool saves(const CheckpointConfig& c) { return c.save_every > 0 || c.save_each_epoch; }
 
 struct Config {
   RunConfig run;

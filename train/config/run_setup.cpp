@@ -64,9 +64,11 @@ void check_together(const Config& c) {
   check(!c.run.dir.empty(), "run.dir is empty, must name a folder");
   check(c.data.seq_len > 0, "data.seq_len is ", c.data.seq_len, ", must be positive");
   check(c.optimizer.lr > 0, "optimizer.lr is ", c.optimizer.lr, ", must be positive");
-  check(!c.data.eval.empty() || c.train.eval_every == 0,
-        "train.eval_every is set, but data.eval names no file to evaluate on");
-  check(c.data.eval.empty() || c.train.eval_every != 0 || c.checkpoint.save_every != 0,
+  const bool evaluates = c.train.eval_every != 0 || c.train.eval_each_epoch;
+  check(!c.data.eval.empty() || !evaluates,
+        c.train.eval_every != 0 ? "train.eval_every" : "train.eval_each_epoch",
+        " is set, but data.eval names no file to evaluate on");
+  check(c.data.eval.empty() || evaluates || saves(c.checkpoint),
         "data.eval is set, but train.eval_every = 0 and checkpoint.save_every = 0, so nothing is evaluated: "
         "set train.eval_every to a number of steps, or to a fraction of the run below 1");
   check(c.schedule.warmup_steps == 0 || c.schedule.warmup_ratio == 0,

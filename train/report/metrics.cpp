@@ -31,6 +31,7 @@ void each_field(Metrics& m, Visit&& visit) {
   visit("lr", m.lr);
   visit("tokens", m.tokens);
   visit("tokens_per_second", m.tokens_per_second);
+  visit("all_tokens_per_second", m.all_tokens_per_second);
   visit("step_seconds", m.step_seconds);
   visit("mfu", m.mfu);
   visit("mfu_causal", m.mfu_causal);

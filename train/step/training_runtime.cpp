@@ -11,7 +11,7 @@ namespace {
 
 // A checkpoint saved on a signal is the run's last and needs no snapshot: nothing changes afterwards.
 bool saves_from_copy(const RunSetup& setup) {
-  return setup.config.checkpoint.async && setup.config.checkpoint.save_every > 0;
+  return setup.config.checkpoint.async && saves(setup.config.checkpoint);
 }
 
 // Linux overcommits and would kill the run on first use. All ranks check before any of them allocates.

@@ -13,6 +13,8 @@ struct RunData {
 
   // "corpus.tok: 1,820 tokens in 60 documents, 113 sequences; an epoch is 15 steps"; also what packing lost.
   std::string describe() const;
+  // Whether sequences have places that are no targets by design: tokens that are not trained, or padding.
+  bool has_untrained_places() const { return file.has_mask() || data.packed(); }
 
   TokenFile file;
   Data data;

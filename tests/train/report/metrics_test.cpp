@@ -93,6 +93,7 @@ TEST_CASE("every field round-trips") {
                                           .tokens = 4,
                                           .tokens_per_second = 5,
                                           .step_seconds = 6,
+                                          .all_tokens_per_second = 5.5,
                                           .mfu = 7,
                                           .mfu_causal = 8,
                                           .memory_bytes = 9,
@@ -112,6 +113,7 @@ TEST_CASE("every field round-trips") {
   CHECK(m.tokens == 4);
   CHECK(m.tokens_per_second == 5);
   CHECK(m.step_seconds == 6);
+  CHECK(m.all_tokens_per_second == 5.5);
   CHECK(m.mfu == 7);
   CHECK(m.mfu_causal == 8);
   CHECK(m.memory_bytes == 9);
@@ -127,7 +129,7 @@ TEST_CASE("every field round-trips") {
 
 TEST_CASE("a missing value has no key") {
   const StepMetrics m = written_and_read(
-      {1, 2, 2.5, 1, 0.001, 64, 100, 0.64, 0.5, 0.25, 1024, false, std::nullopt, std::nullopt});
+      {1, 2, 2.5, 1, 0.001, 64, 100, 0.64, std::nullopt, 0.5, 0.25, 1024, false, std::nullopt, std::nullopt});
   CHECK(text_of(kPath) == kGoodLine);
   CHECK_FALSE(m.skipped);
   CHECK_FALSE(m.loss_scale.has_value());

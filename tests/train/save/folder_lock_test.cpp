@@ -2,11 +2,27 @@
 
 #include <filesystem>
 #include <optional>
+#include <thread>
 
 #include "tests/test.h"
 #include "tests/workshop.h"
 
 using namespace flatshard;
+namespace fs = std::filesystem;
+
+namespace {
+
+// How often this process has the folder open.
+int times_open(const std::string& folder) {
+  int count = 0;
+  for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
+    std::error_code closed_meanwhile;
+    count += fs::read_symlink(entry.path(), closed_meanwhile).filename() == folder;
+  }
+  return count;
+}
+
+}  // namespace
 
 TEST_CASE("a folder lock has one holder until that ends, and a missing folder has none") {
   std::filesystem::remove_all("locked");
@@ -20,6 +36,23 @@ TEST_CASE("a folder lock has one holder until that ends, and a missing folder ha
         "locked: another run is using this folder: wait until it ends, or choose another run.dir");
   one.reset();
   other.take(0);
+}
+
+TEST_CASE("who waited for a folder that was replaced does not hold the new one") {
+  fs::remove_all("replaced_lock");
+  fs::create_directory("replaced_lock");
+  std::optional<FolderLock> holder("replaced_lock");
+  REQUIRE(holder->take());
+  FolderLock waiter("replaced_lock");
+  bool taken = true;
+  std::thread waiting([&] { taken = waiter.take(600); });
+  while (times_open("replaced_lock") < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  fs::remove("replaced_lock");
+  fs::create_directory("replaced_lock");
+  holder.reset();
+  waiting.join();
+  CHECK_FALSE(taken);
+  CHECK(waiter.take());
 }
 
 TEST_CASE("a run refuses the folder of an active run") {
