@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/check.h"
+#include "runtime/utf8.h"
 
 namespace flatshard {
 namespace {
@@ -15,39 +16,13 @@ using nlohmann::json;
 constexpr char kMetadata[] = "__metadata__";
 constexpr size_t kHeaderDepth = 3;  // {"name": {"shape": [
 constexpr size_t kDeepest = 32;
-constexpr size_t kMostMembers = 1 << 14;  // of an object: some readers search members linearly
-constexpr size_t kMostDimensions = 64;    // of a tensor: PyTorch's limit
-
-// The length of the UTF-8 sequence at the front; 0 if it is invalid, such as an overlong form or a surrogate.
-size_t utf8_length(std::string_view text) {
-  const auto at = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const unsigned first = at(0), second = at(1);
-  const auto continued = [&](size_t from, size_t to) {
-    for (size_t i = from; i < to; ++i)
-      if ((at(i) & 0xc0u) != 0x80u) return false;
-    return true;
-  };
-  if (first < 0x80) return 1;
-  if (first >= 0xc2 && first <= 0xdf) return continued(1, 2) ? 2 : 0;
-  if (first >= 0xe0 && first <= 0xef) {
-    const bool plain = !(first == 0xe0 && second < 0xa0) && !(first == 0xed && second > 0x9f);
-    return plain && continued(1, 3) ? 3 : 0;
-  }
-  if (first >= 0xf0 && first <= 0xf4) {
-    const bool plain = !(first == 0xf0 && second < 0x90) && !(first == 0xf4 && second > 0x8f);
-    return plain && continued(1, 4) ? 4 : 0;
-  }
-  return 0;
-}
+constexpr size_t kMostDimensions = 64;  // of a tensor: PyTorch's limit
 
 // Refuses text that cannot be JSON; `what` begins the error if it is not UTF-8.
 void check_text(const char* what, std::string_view text) {
-  for (size_t i = 0; i < text.size();) {
-    const size_t length = utf8_length(text.substr(i));
-    check(length > 0, what, ": not UTF-8 at byte ", i);
-    check(text[i] != '\0', "invalid JSON: a zero byte at ", i);  // the parser would stop there
-    i += length;
-  }
+  const size_t valid = valid_utf8_prefix(text), zero = text.find('\0');
+  check(zero >= valid, "invalid JSON: a zero byte at ", zero);  // the parser would stop there
+  check(valid == text.size(), what, ": not UTF-8 at byte ", valid);
   check(!text.starts_with("\xef\xbb\xbf"), "invalid JSON: begins with a byte order mark");
 }
 
@@ -147,10 +122,10 @@ std::string quoted(const std::string& text) {
 
 }  // namespace
 
-void check_json(std::string_view text, const std::string& path) {
+void check_json(std::string_view text, const std::string& path, size_t most_members) {
   try {
     check_text("invalid JSON", text);
-    check_form(text, kDeepest, kMostMembers);
+    check_form(text, kDeepest, most_members);
   } catch (const Error& error) {
     throw Error(path + ": " + error.what(), error.where);
   }

@@ -17,10 +17,10 @@
 
 namespace flatshard {
 
-// Checks JSON that other code interprets: valid UTF-8, no duplicate names, at most 16,384 members per object
-// and 32 levels of nesting, so that all readers agree on it and none is overloaded. An Error begins with the
-// path.
-void check_json(std::string_view text, const std::string& path);
+// Checks JSON that other code interprets: valid UTF-8, no duplicate names, limited numbers of members per
+// object and 32 levels of nesting, so that all readers agree on it and none is overloaded. An Error begins
+// with the path.
+void check_json(std::string_view text, const std::string& path, size_t most_members = 1 << 14);
 
 struct SafetensorsHeader {
   struct Tensor {
