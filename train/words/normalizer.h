@@ -1,0 +1,36 @@
+#pragma once
+// The normalizer of a tokenizer: steps that rewrite a piece of text, one after the other.
+
+#include <functional>
+#include <vector>
+
+#include "train/words/pattern.h"
+#include "train/words/unicode.h"
+
+namespace flatshard {
+
+// Writes the new text and returns true, or returns false if the text stays as it is. `out` is empty.
+using RewriteStep = std::function<bool(const AlignedView& text, AlignedText* out)>;
+
+RewriteStep normal_form_step(NormalForm form);
+RewriteStep prepend_step(std::string prefix);  // unless the piece is empty
+RewriteStep replace_step(Pattern pattern, std::string content);
+RewriteStep lowercase_step();
+RewriteStep strip_step(bool left, bool right);  // white space
+
+class Normalizer {
+ public:
+  void add(RewriteStep step) { steps_.push_back(std::move(step)); }
+  bool empty() const { return steps_.empty(); }
+
+  // The result is valid until `scratch` or the text behind the view changes.
+  struct Scratch {
+    AlignedText texts[2];
+  };
+  AlignedView apply(AlignedView text, Scratch& scratch) const;
+
+ private:
+  std::vector<RewriteStep> steps_;
+};
+
+}  // namespace flatshard

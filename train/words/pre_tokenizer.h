@@ -1,0 +1,61 @@
+#pragma once
+// The pre-tokenizer of a tokenizer: steps that cut a piece of text into smaller ones, down to the words that
+// the model merges separately. The bytes of a byte-level tokenizer stay bytes here; the model knows their
+// letters (byte_letters.h).
+
+#include <functional>
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+#include "train/words/pattern.h"
+
+namespace flatshard {
+
+// Something to call with each piece; must outlive no call.
+class TakePiece {
+ public:
+  template <class Function>
+  requires(!std::is_same_v<std::remove_cvref_t<Function>, TakePiece>) TakePiece(const Function& function)
+      : context_(&function), call_([](const void* context, const AlignedView& piece) {
+          (*static_cast<const Function*>(context))(piece);
+        }) {}
+  void operator()(const AlignedView& piece) const {
+    if (!piece.text.empty()) call_(context_, piece);
+  }
+
+ private:
+  const void* context_;
+  void (*call_)(const void*, const AlignedView&);
+};
+
+using CutStep = std::function<void(const AlignedView& piece, const TakePiece& take)>;
+
+// What becomes of the matches of a pattern: a piece each, none, a part of the piece before or behind, or one
+// piece with their neighbors of the same kind.
+enum class SplitBehavior { isolated, removed, merged_with_previous, merged_with_next, contiguous };
+// If `invert`, the text between the matches counts as the matches.
+CutStep split_step(Pattern pattern, SplitBehavior behavior, bool invert);
+CutStep whitespace_step();                          // \w+ and [^\w\s]+
+CutStep leading_space_step();                       // a space in front of a piece without one
+enum class PrependScheme { always, first, never };  // first: only in front of text at byte 0 of the input
+// Spaces become `replacement`, of which one is put in front of a piece without one; if `split`, each begins a
+// piece.
+CutStep metaspace_step(std::string replacement, PrependScheme scheme, bool split);
+
+class PreTokenizer {
+ public:
+  void add(CutStep step) { steps_.push_back(std::move(step)); }
+  bool empty() const { return steps_.empty(); }
+  void apply(const AlignedView& piece, const TakePiece& take) const { run(0, piece, take); }
+
+ private:
+  void run(size_t step, const AlignedView& piece, const TakePiece& take) const {
+    if (step == steps_.size()) return take(piece);
+    if (step + 1 == steps_.size()) return steps_[step](piece, take);
+    steps_[step](piece, [&](const AlignedView& part) { run(step + 1, part, take); });
+  }
+  std::vector<CutStep> steps_;
+};
+
+}  // namespace flatshard
