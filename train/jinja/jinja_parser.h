@@ -1,0 +1,17 @@
+#pragma once
+// The parser of Jinja templates. It accepts every statement: one that it does not know becomes a node that
+// fails when it is executed, so that a template with a construct for other uses still renders.
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "train/jinja/jinja_node.h"
+
+namespace flatshard {
+
+// The body of the template. An Error begins with name:line. Deeper nesting than this is one.
+constexpr int kMostJinjaNesting = 200;
+std::unique_ptr<JinjaNode> parse_jinja(std::string_view source, const std::string& name);
+
+}  // namespace flatshard

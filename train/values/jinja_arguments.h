@@ -1,0 +1,40 @@
+#pragma once
+// The arguments of a call, and the parameters of a built-in function that they are bound to.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "train/values/jinja_value.h"
+
+namespace flatshard {
+
+struct JinjaArguments {
+  std::vector<JinjaValue> positional;
+  std::vector<std::pair<std::string, JinjaValue>> named;
+};
+
+// The arguments in the order of the parameters.
+class BoundArguments {
+ public:
+  // An Error that names the function if an argument has no parameter, or is given twice.
+  BoundArguments(const std::string& function, const JinjaArguments& arguments,
+                 const std::vector<const char*>& parameters);
+
+  // Null if the argument was not given.
+  const JinjaValue* find(size_t i) const {
+    return values_[i].is(JinjaKind::undefined) ? nullptr : &values_[i];
+  }
+  const JinjaValue& required(size_t i) const;
+  // The argument, or what it is when it is not given or None.
+  const SourcedText* text(size_t i) const;
+  int64_t integer(size_t i, int64_t otherwise) const;
+  bool truth(size_t i) const { return values_[i].truth(); }
+
+ private:
+  const std::string& function_;
+  const std::vector<const char*>& parameters_;
+  std::vector<JinjaValue> values_;
+};
+
+}  // namespace flatshard

@@ -1,0 +1,93 @@
+#pragma once
+// A string that records where each of its bytes comes from: the template itself, or data that was given to
+// it. All operations on strings keep the record, so a rendering shows which of its bytes are data, however
+// the template trimmed, split and joined them. The unit of positions is the byte; the functions below convert
+// to the code points that Jinja counts.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace flatshard {
+
+constexpr int32_t kFromTemplate = -1;  // sources of data are any other numbers
+
+// The bytes of the code point at `at`: 1 to 4, and 1 where the bytes are not UTF-8.
+size_t code_point_bytes(std::string_view text, size_t at);
+char32_t code_point(std::string_view text, size_t at);
+
+struct TextRun {
+  size_t end;      // the run begins where the one before it ends
+  int32_t source;  // kFromTemplate, or where the data came from
+  bool generated;  // inside {% generation %}
+};
+
+class SourcedText {
+ public:
+  static constexpr size_t kMostBytes = size_t{1} << 26;
+
+  SourcedText() = default;
+  explicit SourcedText(std::string_view bytes, int32_t source = kFromTemplate) { append(bytes, source); }
+
+  const std::string& bytes() const { return bytes_; }
+  const std::vector<TextRun>& runs() const { return runs_; }  // neighbors differ
+  size_t size() const { return bytes_.size(); }
+  bool empty() const { return bytes_.empty(); }
+
+  // An Error when the text would have more than kMostBytes.
+  void append(std::string_view bytes, int32_t source = kFromTemplate);
+  void append(const SourcedText& text) { append(text, 0, text.size()); }
+  void append(const SourcedText& text, size_t begin, size_t end);
+  void mark_generated();
+
+  // Marked by the filter safe: what is added to it with + has its HTML escaped, as Jinja2 does even where
+  // nothing else is escaped.
+  bool is_markup() const { return is_markup_; }
+  void mark_markup() { is_markup_ = true; }
+
+  SourcedText slice(size_t begin, size_t end) const;
+  // Each code point becomes the text that `to` makes of it.
+  template <class To>
+  SourcedText mapped(To&& to) const {
+    SourcedText result;
+    size_t begin = 0;
+    for (const TextRun& run : runs_)
+      while (begin < run.end) {
+        const size_t bytes = code_point_bytes(bytes_, begin);
+        const bool is_utf8 = bytes > 1 || (bytes_[begin] & 0x80) == 0;
+        result.add(is_utf8 ? to(code_point(bytes_, begin)) : bytes_.substr(begin, 1), run);
+        begin += bytes;
+      }
+    return result;
+  }
+
+ private:
+  void add(std::string_view bytes, TextRun run);
+
+  std::string bytes_;
+  std::vector<TextRun> runs_;
+  bool is_markup_ = false;
+};
+
+std::string utf8(char32_t code_point);
+size_t count_code_points(std::string_view text);
+
+// What Python's str.isspace() accepts.
+bool is_space(char32_t code_point);
+// The bytes [begin, end) that remain when white space is removed, or the code points of `characters` if there
+// are any.
+struct StrippedRange {
+  size_t begin, end;
+};
+StrippedRange stripped(std::string_view text, bool left, bool right, std::string_view characters = {});
+
+// The first byte of `part` in `text` from `at` on, in linear time; npos if there is none.
+size_t find_part(std::string_view text, std::string_view part, size_t at = 0);
+
+// Python's mapping of letters. An Error for the few characters whose mapping depends on their neighbors or
+// has several characters, such as the German sharp s.
+SourcedText upper(const SourcedText& text);
+SourcedText lower(const SourcedText& text);
+
+}  // namespace flatshard
