@@ -13,7 +13,7 @@
 
 namespace flatshard {
 
-// The streams on which offloaded shards travel.
+// The streams that copy offloaded shards.
 struct CopyStreams {
   Stream& to_device;
   Stream& to_host;
@@ -34,13 +34,13 @@ class ShardPlacement {
   // Stores sums that are built on `reduce`.
   Stream& storer(Stream& reduce) const { return on_host() ? copies_->to_host : reduce; }
 
-  // A tensor beside the shards that stands for `t` on the device: an allocation of `arena`, or `t` itself.
+  // The copy of `t` on the other side of an offload: an allocation of `arena`, or `t` itself without offload.
   Tensor twin(Arena& arena, const Tensor& t) const { return on_host() ? arena.alloc(t.dtype, t.shape) : t; }
   // Copies to such a twin.
   void push(Stream& stream, const Tensor& twin, const Tensor& t) const;
   // The values of `shard` on the device: copied to `room`, or where they are.
   Tensor pull(Stream& stream, const Tensor& room, const Tensor& shard) const;
-  // The same for a collective on `gather`, once the fetcher has done what it was given before.
+  // The same for a collective on `gather`, after everything already queued on the fetcher.
   Tensor fetch(Stream& gather, const Tensor& room, const Tensor& shard);
 
   // A sum while `reduce` builds it on the device: kernels write to `values`, or add to them.

@@ -54,7 +54,7 @@ UnitResources::UnitResources(const std::vector<ParamList>& units, const std::vec
       gradient_slots(units, roles, comms.groups(), options, arenas),
       shards(units, comms.groups(), options, arenas, copies) {
   check(options.wire == DType::f32 || options.lanes == 1,
-        "gradients of several lanes travel as one fp32 sum, ", "not as ", options.wire);
+        "gradients of several lanes are sent as one fp32 sum, ", "not as ", options.wire);
 }
 
 ShardedUnit::ShardedUnit(const ParamList& params, const UnitRole& role, UnitResources& shared)

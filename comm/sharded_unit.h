@@ -19,7 +19,7 @@
 // are powers of two.
 //
 // Every record and every wait of this life cycle stands in sharded_unit.cpp, except those of shards that
-// travel to or from host memory (shard_placement.h).
+// are copied to or from host memory (shard_placement.h).
 
 #include <functional>
 #include <optional>
@@ -79,8 +79,9 @@ class ShardedUnit {
 
   // Initializes masters and frozen parameters, zeroes the moments, and publishes.
   void initialize(Stream& compute, Stream& gather, const InitialValues& values);
-  // In its place, where a checkpoint is to fill the shards on the host: zeroes what lies between parameters.
-  // Then round_masters() makes this rank's values of what they hold, and publish_all() publishes these.
+  // Instead of initialize(), where a checkpoint fills the shards on the host: zeroes the padding between
+  // parameters. Then round_masters() casts the masters to this rank's shard of the values, and publish_all()
+  // publishes them.
   void clear_padding(Stream& compute);
   void round_masters(Stream& compute);
   void publish_all(Stream& compute, Stream& gather);

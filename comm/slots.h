@@ -23,7 +23,7 @@ struct UnitOptions {
   ShardPolicy policy{"no_shard", false, false, false};
   Reduction reduction = Reduction::exact;
   DType compute = DType::bf16;       // of values and activations
-  DType wire = DType::f32;           // in which gradients travel, f32 or bf16
+  DType wire = DType::f32;           // in which gradients are sent, f32 or bf16
   int lanes = 1;                     // of a micro-step on one rank; more than 1 need wire = f32
   int64_t micro_steps = 1;           // of an optimizer step
   int gather_slots = 2;              // units whose values are whole at the same time
@@ -53,13 +53,13 @@ struct UnitRole {
   std::string name{};
   int index = 0;
   int stages = 1;           // that work with it
-  int backward_stages = 1;  // of these, those that a backward pass reaches
+  int backward_stages = 1;  // how many of them a backward pass reaches
   int ring = 0;             // which of its stage's own units it is
   bool root = false;        // holds what belongs to no block, and may stay gathered for a whole step
   bool replicated = false;  // replicated: its values are whole on every rank, whatever the policy says
 };
 
-// The whole values of a unit: those that are trained, then the frozen ones, in the dtype of compute.
+// The gathered values of a unit in the compute dtype: trainable ones, then frozen ones.
 struct ValueSlot {
   Tensor trainable, frozen;
   Event free;

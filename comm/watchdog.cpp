@@ -13,7 +13,7 @@ namespace flatshard {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{500};
-// A look that comes later than that was held up by more than a busy machine: nobody ran.
+// A busy machine does not delay a look this much: the process was suspended.
 constexpr std::chrono::milliseconds kLatestLook{1000};
 // A launcher that finds all ranks dead may end before it has passed on what they wrote.
 constexpr std::chrono::milliseconds kUntilForwarded{200};

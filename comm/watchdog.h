@@ -1,9 +1,9 @@
 #pragma once
-// Nobody waits for ever, and nobody dies unseen. A thread of this process watches its collectives, each for
-// no longer than a limit, and the other ranks of this host, which wake it at once when they end. What it
-// finds it says on one line, and it ends this process with exit code 1: where one rank of a job is lost, all
-// the others only wait. Time in which this process was suspended (Ctrl-Z, SIGSTOP, a frozen container) does
-// not count: a job that is suspended and resumed as a whole goes on.
+// Ends a rank that would otherwise wait forever. A thread of this process watches its collectives, each of
+// which has a time limit, and the other ranks of this host, whose end wakes it at once. It reports what it
+// finds on one line and ends this process with exit code 1, because a job that lost a rank cannot continue.
+// Time in which this process was suspended (Ctrl-Z, SIGSTOP, a frozen container) does not count: a job that
+// is suspended and resumed as a whole continues.
 //
 // A rank that exits normally first announces it in memory shared by the ranks of the host, so that no failure
 // is reported.
@@ -44,13 +44,13 @@ class Watchdog {
 
   using Clock = std::chrono::steady_clock;
 
-  // Asked now and then, on the watchdog's thread, for as long as it lives: why the run cannot go on, or "".
-  // It is told how long a collective may take, and for how long this process has been suspended since it was
-  // last asked. For back ends whose calls return before they are carried out.
+  // The watchdog's thread calls `ask` regularly while the probe exists; it returns why the run cannot
+  // continue, or "". Its arguments are the time limit of a collective and how long this process has been
+  // suspended since the last call. For back ends whose calls return before they complete.
   class Probe {
    public:
     using Ask = std::function<std::string(std::chrono::seconds limit, Clock::duration suspended)>;
-    Probe(Watchdog* watchdog, Ask ask);  // without a watchdog nobody asks
+    Probe(Watchdog* watchdog, Ask ask);  // never called without a watchdog
     ~Probe();
     Probe(const Probe&) = delete;
     Probe& operator=(const Probe&) = delete;

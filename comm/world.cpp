@@ -29,7 +29,7 @@ void mpi_check(int status, const char* call) {
   fail(str(call, ": ", std::string(text, static_cast<size_t>(length))));
 }
 
-// MPI counts in int: a text travels behind its length, in parts.
+// MPI counts in int: a text is sent after its length, in parts.
 constexpr int64_t kTextPart = int64_t{1} << 30;
 
 void send_text(const std::string& text) {
@@ -61,7 +61,7 @@ Collective host_call(const char* verb, const char* what, size_t bytes) {
 
 static_assert(std::atomic<Parting>::is_always_lock_free, "processes share it");
 
-// Who the ranks of a host are, and a word of each that all of them see: how it leaves.
+// The ranks of a host, and a value of each that all of them see: how it ends.
 struct World::Host {
   Host(int rank, MPI_Comm comm) : comm_(comm) {
     mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, &failing), "MPI_Comm_dup");
@@ -103,7 +103,7 @@ struct World::Host {
   int place() const { return place_; }
   int size() const { return size_; }
 
-  MPI_Comm failing = MPI_COMM_NULL;  // all ranks, where those that fail meet
+  MPI_Comm failing = MPI_COMM_NULL;  // all ranks; used by failing ranks only
 
  private:
   static int64_t process_namespace() {

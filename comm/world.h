@@ -1,6 +1,6 @@
 #pragma once
 // The processes of a run. Under mpirun (or srun) they find each other through MPI; a program started by
-// itself is a world of one and does not touch MPI. Host values travel here; tensors travel through
+// itself is a world of one and does not touch MPI. Host values are exchanged here, tensors through
 // Communicators. Both are watched (watchdog.h): a rank that dies or hangs ends all others with a line of
 // each.
 
@@ -39,11 +39,11 @@ class World {
                const std::function<void(int rank, const std::string& text)>& take);
   // Blocks until all ranks have called it.
   void barrier(const char* what);
-  // Whether all ranks call this within some time: for ranks that fail, and do not know who else does. It
-  // meets no other collective, and a rank that is told false must end.
+  // Whether all ranks call this within some time: for ranks that fail and do not know which others do. It
+  // cannot be mistaken for another collective. After false, a rank must end.
   bool all_arrive(std::chrono::seconds within);
-  // Says on one line what went wrong here and ends all ranks with exit code 1. What one rank found wrong all
-  // may have: rank 0 gets the time to say it first.
+  // Prints what went wrong on one line and ends all ranks with exit code 1. Other ranks wait a moment, so
+  // that an error that all of them found is printed by rank 0 alone.
   [[noreturn]] void end_all_ranks(const std::string& reason);
 
   bool over_mpi() const { return over_mpi_; }

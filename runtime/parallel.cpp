@@ -73,7 +73,7 @@ class Pool {
     calls_.notify_all();
     work(0);
     gate_ &= ~kOpen;
-    // A thread that has not come yet finds the gate closed: nobody waits for it.
+    // A thread that has not started on these tasks finds the gate closed and is not waited for.
     for (uint32_t inside = gate_; inside != 0; inside = gate_) wait_for_change(gate_, inside);
     return true;
   }

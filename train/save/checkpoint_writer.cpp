@@ -55,7 +55,7 @@ void CheckpointWriter::tell(const std::optional<Saver::Saved>& saved, StepMetric
   if (world_.rank() == 0)
     progress_.print(str("saved     ", setup_.config.run.dir, "/step-", saved->step, ": ",
                         human_bytes(saved->bytes), ", written in ", human_seconds(saved->seconds),
-                        "; training paused for ", human_seconds(saved->paid)));
+                        "; training paused for ", human_seconds(saved->paused)));
 }
 
 void CheckpointWriter::handle_error(const std::function<void()>& part) {

@@ -34,7 +34,7 @@ struct Saver::Save {
   std::vector<Part> parts;
   bool made = false;     // the folder, by this rank
   bool written = false;  // by all ranks
-  double seconds = 0, paid = 0, copying = 0;
+  double seconds = 0, paused = 0, copying = 0;
 };
 
 Saver::Saver(Checkpoints& checkpoints, Engine& engine, Staging* staging, World& world)
@@ -67,7 +67,7 @@ void Saver::begin(TrainState state) {
     });
     start([this] { write(); });
   });
-  save_->copying = save_->paid;
+  save_->copying = save_->paused;
 }
 
 void Saver::open_all(bool create) {
@@ -110,7 +110,7 @@ std::optional<Saver::Saved> Saver::advance() {
   return Saved{.step = done->state.step,
                .bytes = bytes,
                .seconds = done->seconds,
-               .paid = done->paid,
+               .paused = done->paused,
                .copying = done->copying};
 }
 
@@ -135,7 +135,7 @@ std::optional<Saver::Saved> Saver::finish() {
 // Runs part(). An Error, which all ranks throw together, drops the save; no rank's thread is busy then.
 void Saver::drop_on_error(const std::function<void()>& part) {
   try {
-    save_->paid += seconds_of(part);
+    save_->paused += seconds_of(part);
   } catch (const Error& error) {
     const std::unique_ptr<Save> given_up = std::move(save_);
     std::error_code ignored;

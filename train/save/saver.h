@@ -34,7 +34,7 @@ class Saver {
     int64_t step;
     int64_t bytes;   // of all ranks
     double seconds;  // of writing, on the slowest rank, and of committing
-    double paid;     // seconds for which training paused
+    double paused;   // seconds for which training paused
     double copying;  // of those, the seconds in begin()
   };
 
