@@ -131,6 +131,8 @@ ChatRecord record_of(const ordered_json& json) {
 }  // namespace
 
 void Conversation::add(std::string_view role_name, std::string_view content) {
+  check(valid_utf8_prefix(content) == content.size(), "the message is not UTF-8 at byte ",
+        valid_utf8_prefix(content));
   const auto source = static_cast<int32_t>(messages.size());
   const std::string role(role_name);
   messages.push_back(JinjaValue::dict({{SourcedText("role"), SourcedText(role, source_of_role(role, source))},

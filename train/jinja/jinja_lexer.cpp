@@ -30,7 +30,12 @@ std::string with_plain_line_breaks(std::string_view source) {
 class Lexer {
  public:
   Lexer(std::string_view source, const std::string& name)
-      : source_(with_plain_line_breaks(source)), name_(name) {}
+      : source_(with_plain_line_breaks(source)), name_(name) {
+    const size_t valid = valid_utf8_prefix(source_);
+    if (valid == source_.size()) return;
+    move_to(valid);
+    fail_here("not UTF-8");
+  }
 
   std::vector<JinjaToken> run() {
     while (at_ < source_.size()) {
@@ -215,7 +220,7 @@ class Lexer {
       }
     const char c = source_[at_];
     if (std::string_view("+-/*%~[](){}=<>.:|,;").find(c) == std::string_view::npos)
-      fail_here(str("unexpected character \"", rest().substr(0, code_point_bytes(source_, at_)), '"'));
+      fail_here(str("unexpected character \"", rest().substr(0, after_code_point(source_, at_) - at_), '"'));
     if (c == '(' || c == '[' || c == '{') open_ += c == '(' ? ')' : c == '[' ? ']' : '}';
     if (c == ')' || c == ']' || c == '}') {
       if (!open_.ends_with(c)) fail_here(str("unexpected '", c, "'"));
@@ -266,7 +271,7 @@ class Lexer {
     const bool is_valid = octal || static_cast<size_t>(end - begin) == digits;
     if (!is_valid || code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
       fail_here(str("invalid escape \\", c, " in a string"));
-    text += utf8(code);
+    append_utf8(text, code);
     return static_cast<size_t>(end - source_.data());
   }
 

@@ -131,7 +131,7 @@ V indent(const V& subject, const A& a) {
 V capitalize(const V& subject, const A&) {
   const SourcedText text = jinja_str(subject);
   if (text.empty()) return text;
-  const size_t first = code_point_bytes(text.bytes(), 0);
+  const size_t first = after_code_point(text.bytes(), 0);
   SourcedText result = upper(text.slice(0, first));
   result.append(lower(text.slice(first, text.size())));
   return result;
@@ -143,10 +143,9 @@ V title(const V& subject, const A&) {
   SourcedText result;
   bool begins = true;
   for (size_t at = 0, end = 0; at < text.size(); at = end) {
-    end = at + code_point_bytes(text.bytes(), at);
+    const char32_t c = next_code_point(text.bytes(), end);
     const SourcedText letter = text.slice(at, end);
     result.append(begins ? upper(letter) : lower(letter));
-    const char32_t c = code_point(text.bytes(), at);
     begins = is_space(c) ||
              (c < 0x80 && std::string_view("-({[<").find(static_cast<char>(c)) != std::string_view::npos);
   }

@@ -30,10 +30,10 @@ JinjaValue strip(const JinjaValue& object, const BoundArguments& arguments) {
 JinjaValue::Items split_at_space(const SourcedText& text, int64_t most, bool from_right) {
   const std::string_view bytes = text.bytes();
   std::vector<StrippedRange> words;
-  for (size_t at = 0; at < bytes.size(); at += code_point_bytes(bytes, at)) {
-    if (is_space(code_point(bytes, at))) continue;
+  for (size_t at = 0, end = 0; at < bytes.size(); at = end) {
+    if (is_space(next_code_point(bytes, end))) continue;
     if (words.empty() || words.back().end != at) words.push_back({at, at});
-    words.back().end = at + code_point_bytes(bytes, at);
+    words.back().end = end;
   }
   if (most >= 0 && std::ssize(words) > most) {
     const auto whole =
@@ -88,7 +88,7 @@ JinjaValue title(const JinjaValue& object, const BoundArguments&) {
   SourcedText result;
   bool after_letter = false;
   for (size_t at = 0, end = 0; at < text.size(); at = end) {
-    end = at + code_point_bytes(text.bytes(), at);
+    end = after_code_point(text.bytes(), at);
     const SourcedText letter = text.slice(at, end), small = lower(letter), large = upper(letter);
     result.append(after_letter ? small : large);
     after_letter = small.bytes() != large.bytes();

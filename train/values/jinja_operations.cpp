@@ -75,12 +75,15 @@ JinjaValue repeated(const JinjaValue& value, int64_t times) {
 }
 
 SourcedText escaped(const SourcedText& text) {
-  return text.mapped([](char32_t c) -> std::string {
+  return text.mapped([](std::string& out, char32_t c) {
     constexpr std::pair<char32_t, const char*> kEscapes[] = {
         {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&#34;"}, {'\'', "&#39;"}};
     for (const auto& [character, escape] : kEscapes)
-      if (c == character) return escape;
-    return utf8(c);
+      if (c == character) {
+        out += escape;
+        return;
+      }
+    append_utf8(out, c);
   });
 }
 
@@ -115,7 +118,7 @@ std::vector<size_t> sliced(int64_t size, std::optional<int64_t> begin, std::opti
 // Where the code points of a text begin, and where the last one ends.
 std::vector<size_t> code_point_bounds(std::string_view text) {
   std::vector<size_t> bounds{0};
-  while (bounds.back() < text.size()) bounds.push_back(bounds.back() + code_point_bytes(text, bounds.back()));
+  while (bounds.back() < text.size()) bounds.push_back(after_code_point(text, bounds.back()));
   return bounds;
 }
 

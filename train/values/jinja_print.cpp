@@ -56,9 +56,10 @@ void append_escaped(SourcedText& out, const SourcedText& text, Escape&& escape) 
   const std::string& bytes = text.bytes();
   size_t run = 0, done = 0;
   for (size_t at = 0; at < bytes.size();) {
-    const size_t next = at + code_point_bytes(bytes, at);
+    size_t next = at;
+    const char32_t c = next_code_point(bytes, next);
     while (text.runs()[run].end <= at) ++run;
-    if (const std::string escaped = escape(code_point(bytes, at)); !escaped.empty()) {
+    if (const std::string escaped = escape(c); !escaped.empty()) {
       out.append(text, done, at);
       out.append(escaped, text.runs()[run].source);
       done = next;

@@ -118,8 +118,10 @@ JinjaValue::Items JinjaValue::items() const {
     for (const auto& pair : dict().pairs) found.push_back(pair.first);
   } else if (is(JinjaKind::text)) {
     const std::string& all = bytes();
-    for (size_t at = 0; at < all.size(); at += code_point_bytes(all, at))
-      found.emplace_back(text().slice(at, at + code_point_bytes(all, at)));
+    for (size_t at = 0, end = 0; at < all.size(); at = end) {
+      end = after_code_point(all, at);
+      found.emplace_back(text().slice(at, end));
+    }
   } else {
     check(is(JinjaKind::list), "a value of type ", type(), " cannot be iterated over");
     if (list().consumed) return found;

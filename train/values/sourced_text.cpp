@@ -30,10 +30,11 @@ constexpr CodeRange kSpecialLower[] = {{0x130, 0x130}, {0x1c4, 0x1cc}, {0x1f1, 0
 template <size_t N>
 SourcedText with_case(const SourcedText& text, const char* operation, const CodeRange (&special)[N],
                       wint_t (*convert)(wint_t, locale_t)) {
-  return text.mapped([&](char32_t c) {
+  return text.mapped([&](std::string& out, char32_t c) {
+    append_utf8(out, static_cast<char32_t>(convert(static_cast<wint_t>(c), unicode_locale())));
     for (const CodeRange& range : special)
-      check(c < range.first || c > range.last, operation, " of \"", utf8(c), "\" is not supported");
-    return utf8(static_cast<char32_t>(convert(static_cast<wint_t>(c), unicode_locale())));
+      check(c < range.first || c > range.last, operation, " of U+", std::hex, static_cast<uint32_t>(c),
+            " is not supported");
   });
 }
 
@@ -81,39 +82,9 @@ SourcedText SourcedText::slice(size_t begin, size_t end) const {
   return part;
 }
 
-size_t code_point_bytes(std::string_view text, size_t at) {
-  const auto first = static_cast<unsigned char>(text[at]);
-  const size_t bytes = first < 0xc2 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 1;
-  if (bytes > text.size() - at) return 1;
-  for (size_t i = 1; i < bytes; ++i)
-    if ((text[at + i] & 0xc0) != 0x80) return 1;
-  return bytes;
-}
-
-char32_t code_point(std::string_view text, size_t at) {
-  const size_t bytes = code_point_bytes(text, at);
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[at + i]); };
-  if (bytes == 1) return byte(0);
-  char32_t code = byte(0) & (0xffu >> (bytes + 1));
-  for (size_t i = 1; i < bytes; ++i) code = code << 6 | (byte(i) & 0x3fu);
-  return code;
-}
-
-std::string utf8(char32_t code) {
-  if (code < 0x80) return {static_cast<char>(code)};
-  std::string text;
-  int shift = code < 0x800 ? 6 : code < 0x10000 ? 12 : 18;
-  text += static_cast<char>((shift == 6 ? 0xc0u : shift == 12 ? 0xe0u : 0xf0u) | code >> shift);
-  while (shift > 0) {
-    shift -= 6;
-    text += static_cast<char>(0x80u | (code >> shift & 0x3fu));
-  }
-  return text;
-}
-
 size_t count_code_points(std::string_view text) {
   size_t count = 0;
-  for (size_t at = 0; at < text.size(); at += code_point_bytes(text, at)) ++count;
+  for (size_t at = 0; at < text.size(); at = after_code_point(text, at)) ++count;
   return count;
 }
 
@@ -124,18 +95,16 @@ bool is_space(char32_t c) {
 }
 
 StrippedRange stripped(std::string_view text, bool left, bool right, std::string_view characters) {
-  const auto removed = [&](size_t at, size_t bytes) {
-    if (characters.empty()) return is_space(code_point(text, at));
-    return characters.find(text.substr(at, bytes)) != characters.npos;
+  const auto removed = [&](size_t at, size_t end) {
+    if (characters.empty()) return is_space(next_code_point(text, at));
+    return characters.find(text.substr(at, end - at)) != characters.npos;
   };
   size_t begin = 0, end = text.size();
-  while (left && begin < end && removed(begin, code_point_bytes(text, begin)))
-    begin += code_point_bytes(text, begin);
+  while (left && begin < end && removed(begin, after_code_point(text, begin)))
+    begin = after_code_point(text, begin);
   while (right && begin < end) {
-    size_t last = end - 1;
-    while (last > begin && end - last < 4 && (text[last] & 0xc0) == 0x80) --last;
-    if (last + code_point_bytes(text, last) != end) last = end - 1;  // not UTF-8
-    if (!removed(last, end - last)) break;
+    const size_t last = last_character(text.substr(0, end));
+    if (!removed(last, end)) break;
     end = last;
   }
   return {begin, end};

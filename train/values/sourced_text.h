@@ -1,21 +1,19 @@
 #pragma once
 // A string that records where each of its bytes comes from: the template itself, or data that was given to
 // it. All operations on strings keep the record, so a rendering shows which of its bytes are data, however
-// the template trimmed, split and joined them. The unit of positions is the byte; the functions below convert
-// to the code points that Jinja counts.
+// the template trimmed, split and joined them. Texts are valid UTF-8; positions count bytes, and the
+// functions below convert to the code points that Jinja counts.
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "runtime/utf8.h"
+
 namespace flatshard {
 
 constexpr int32_t kFromTemplate = -1;  // sources of data are any other numbers
-
-// The bytes of the code point at `at`: 1 to 4, and 1 where the bytes are not UTF-8.
-size_t code_point_bytes(std::string_view text, size_t at);
-char32_t code_point(std::string_view text, size_t at);
 
 struct TextRun {
   size_t end;      // the run begins where the one before it ends
@@ -47,18 +45,17 @@ class SourcedText {
   void mark_markup() { is_markup_ = true; }
 
   SourcedText slice(size_t begin, size_t end) const;
-  // Each code point becomes the text that `to` makes of it.
+  // `to` appends to a string what a code point becomes.
   template <class To>
   SourcedText mapped(To&& to) const {
     SourcedText result;
-    size_t begin = 0;
-    for (const TextRun& run : runs_)
-      while (begin < run.end) {
-        const size_t bytes = code_point_bytes(bytes_, begin);
-        const bool is_utf8 = bytes > 1 || (bytes_[begin] & 0x80) == 0;
-        result.add(is_utf8 ? to(code_point(bytes_, begin)) : bytes_.substr(begin, 1), run);
-        begin += bytes;
-      }
+    size_t at = 0;
+    std::string mapped;
+    for (const TextRun& run : runs_) {
+      mapped.clear();
+      while (at < run.end) to(mapped, next_code_point(bytes_, at));
+      result.add(mapped, run);
+    }
     return result;
   }
 
@@ -70,7 +67,11 @@ class SourcedText {
   bool is_markup_ = false;
 };
 
-std::string utf8(char32_t code_point);
+// Where the code point at `at` ends.
+inline size_t after_code_point(std::string_view text, size_t at) {
+  next_code_point(text, at);
+  return at;
+}
 size_t count_code_points(std::string_view text);
 
 // What Python's str.isspace() accepts.
