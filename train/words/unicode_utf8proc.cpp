@@ -37,9 +37,31 @@ uint8_t sets_of(char32_t c) {
                               (punctuation ? kPunctuation : 0) | (word ? kWord : 0));
 }
 
+bool is_surrogate(char32_t c) { return c >= 0xd800 && c < 0xe000; }
+
 bool composes(NormalForm form) { return form == NormalForm::nfc || form == NormalForm::nfkc; }
 
-int combining_class(char32_t c) { return utf8proc_get_property(static_cast<int32_t>(c))->combining_class; }
+// Characters newer than Unicode 9 that have a decomposition or a combining class. Hugging Face's tokenizers
+// normalizes by Unicode 9, so it leaves them as they are, and ids must be the same.
+bool is_too_new(char32_t c) {
+  constexpr std::pair<char32_t, char32_t> kRanges[] = {
+      {0x7fd, 0x7fd},     {0x897, 0x8d3},     {0x9fe, 0x9fe},     {0xc3c, 0xc3c},     {0xd3b, 0xd3c},
+      {0xeba, 0xeba},     {0x1715, 0x1715},   {0x1abf, 0x1af0},   {0x1df6, 0x1dfa},   {0x32ff, 0x32ff},
+      {0xa7f1, 0xa7f4},   {0xa82c, 0xa82c},   {0xab69, 0xab69},   {0x105c9, 0x105e4}, {0x10781, 0x107bf},
+      {0x10d24, 0x10d27}, {0x10d69, 0x10d6d}, {0x10eab, 0x10eff}, {0x10f46, 0x10f85}, {0x11070, 0x11070},
+      {0x1133b, 0x1133b}, {0x11383, 0x113e2}, {0x1145e, 0x1145e}, {0x11839, 0x1183a}, {0x11938, 0x11943},
+      {0x119e0, 0x119e0}, {0x11a34, 0x11a47}, {0x11a99, 0x11a99}, {0x11d42, 0x11d45}, {0x11d97, 0x11d97},
+      {0x11f41, 0x11f42}, {0x16121, 0x1612f}, {0x16d63, 0x16d6a}, {0x16ff0, 0x16ff1}, {0x1ccd6, 0x1ccf9},
+      {0x1e030, 0x1e08f}, {0x1e130, 0x1e136}, {0x1e2ae, 0x1e2ef}, {0x1e4ec, 0x1e4ef}, {0x1e5ee, 0x1e5ef},
+      {0x1f16c, 0x1f16c}, {0x1fbf0, 0x1fbf9}};
+  const auto* const range = std::partition_point(std::begin(kRanges), std::end(kRanges),
+                                                 [c](const auto& r) { return r.second < c; });
+  return range != std::end(kRanges) && c >= range->first;
+}
+
+int combining_class(char32_t c) {
+  return is_too_new(c) ? 0 : utf8proc_get_property(static_cast<int32_t>(c))->combining_class;
+}
 
 struct Decomposed {
   char32_t c;
@@ -47,6 +69,10 @@ struct Decomposed {
 };
 
 void decompose(NormalForm form, char32_t c, uint32_t origin, std::vector<Decomposed>* out) {
+  if (is_too_new(c)) {
+    out->push_back({c, origin});
+    return;
+  }
   const bool compatible = form == NormalForm::nfkc || form == NormalForm::nfkd;
   const auto options = static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_STABLE |
                                                       (compatible ? UTF8PROC_COMPAT : 0));
@@ -101,14 +127,14 @@ class FormTable {
     if (composes(form))
       for (char32_t c = 0; c < kCodePoints; ++c) {
         parts.clear();
-        if (c >= 0xd800 && c < 0xe000) continue;
+        if (is_surrogate(c)) continue;
         decompose(NormalForm::nfd, c, 0, &parts);
         for (size_t i = 1; i < parts.size(); ++i) joins[parts[i].c] = true;
       }
     AlignedText formed;
     for (char32_t c = 0; c < kCodePoints; ++c) {
       bits_[c] = kBegins | kStays;
-      if (c < 0x80 || (c >= 0xd800 && c < 0xe000)) continue;
+      if (is_surrogate(c)) continue;
       parts.clear();
       decompose(form, c, 0, &parts);
       const char32_t first = parts.front().c;
