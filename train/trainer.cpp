@@ -32,6 +32,7 @@
 #include "train/step/weights.h"
 #include "train/stop_request.h"
 #include "train/text/run_data.h"
+#include "train/token_inputs.h"
 
 namespace flatshard {
 namespace {
@@ -108,7 +109,7 @@ Trainer::Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bo
     : loaded_(loaded),
       world_(world),
       out_(out),
-      setup_(set_up(loaded.config, world)),
+      setup_(set_up(with_token_files(loaded.config, world, terminal ? &out : nullptr), world)),
       inputs_(agree_on_inputs(world, setup_)),
       train_(setup_.config.data.train, setup_, false),
       total_steps_(total_steps(setup_.config, train_.data.steps_per_epoch())),

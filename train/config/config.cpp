@@ -1,62 +1,12 @@
 #include "train/config/config.h"
 
-#include <charconv>
-#include <iomanip>
-#include <sstream>
-#include <utility>
-
-#include "runtime/check.h"
-
 namespace flatshard {
 namespace {
-
-// The shortest decimal that reads back as the same double, always recognisable as a float.
-std::string number(double value) {
-  std::array<char, 32> space;
-  const char* const end = std::to_chars(space.data(), space.data() + space.size(), value).ptr;
-  const std::string text(space.data(), static_cast<size_t>(end - space.data()));
-  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
-}
-
-struct Printer {
-  std::string operator()(const std::string* v) const { return quoted(*v); }
-  std::string operator()(const int64_t* v) const { return str(*v); }
-  std::string operator()(const double* v) const { return number(*v); }
-  std::string operator()(const bool* v) const { return *v ? "true" : "false"; }
-  std::string operator()(const std::vector<std::string>* v) const {
-    std::string out = "[";
-    for (const std::string& item : *v) out += (out.size() > 1 ? ", " : "") + quoted(item);
-    return out + "]";
-  }
-  std::string operator()(const std::array<double, 2>* v) const {
-    return str('[', number((*v)[0]), ", ", number((*v)[1]), ']');
-  }
-  template <class T>
-  std::string operator()(const std::optional<T>* v) const {
-    return v->has_value() ? (*this)(&v->value()) : "";
-  }
-};
 
 // Bounded because a plan stores an entry per sequence of a step, and a batch indexes tokens with 32 bits.
 constexpr double kMostSequences = 1 << 18, kMostTokens = INT32_MAX, kMostThreads = 1024;
 
-std::string section_of(const std::string& key) { return key.substr(0, key.rfind('.')); }
-std::string name_in_section(const std::string& key) { return key.substr(key.rfind('.') + 1); }
-
 }  // namespace
-
-std::string quoted(const std::string& text) {
-  std::ostringstream out;
-  out << '"' << std::hex << std::setfill('0');
-  for (const char c : text) {
-    if (const int code = static_cast<unsigned char>(c); code < 0x20 || code == 0x7f)
-      out << "\\u" << std::setw(4) << code;
-    else
-      out << (c == '"' || c == '\\' ? "\\" : "") << c;
-  }
-  out << '"';
-  return std::move(out).str();
-}
 
 std::vector<Field> fields(Config& c) {
   RunConfig& run = c.run;
@@ -128,8 +78,21 @@ std::vector<Field> fields(Config& c) {
        {},
        1},
 
-      {"data.train", &data.train, "token file to train on, made by prepare"},
-      {"data.eval", &data.eval, "token file to evaluate on; empty = no evaluation"},
+      {"data.train", &data.train,
+       "file to train on: tokens made by prepare, or text or JSON lines, whose tokens are made once and kept "
+       "in "
+       "a file beside it"},
+      {"data.eval", &data.eval, "file to evaluate on, of the same kinds; empty = no evaluation"},
+      {"data.tokenizer", &data.tokenizer,
+       "folder of the tokenizer, for text and JSON lines, and for the model that is saved; empty = that of "
+       "model.init_from, or, without one, bytes"},
+      {"data.chat_template", &data.chat_template,
+       "chat template of conversations: a built-in name or a file; empty = that of the tokenizer's folder"},
+      {"data.text_field", &data.text_field, "field of JSON lines that holds the document"},
+      {"data.train_on",
+       &data.train_on,
+       "trained part of conversations: the assistant's turns, the last of them, or all tokens",
+       {"assistant", "last", "all"}},
       {"data.seq_len", &data.seq_len, "tokens per sequence", {}, 0, kMostTokens},
       {"data.vocab",
        &data.vocab,
@@ -140,8 +103,8 @@ std::vector<Field> fields(Config& c) {
       {"data.packing",
        &data.packing,
        "how documents become sequences: windows of the file in which documents attend to each other "
-       "(wrapped) or "
-       "do not (documents), whole documents packed tightly, longer ones truncated (best_fit) or split "
+       "(wrapped) "
+       "or do not (documents), whole documents packed tightly, longer ones truncated (best_fit) or split "
        "(best_fit_split), or one document per sequence (none)",
        {"wrapped", "documents", "best_fit", "best_fit_split", "none"}},
       {"data.truncation",
@@ -345,47 +308,6 @@ std::vector<Field> fields(Config& c) {
       {"log.step1", &c.log.step1,
        "after step 1, print every rank's memory and first row (step1.txt has them in any case)"},
   };
-}
-
-std::string to_toml(Config& config, const std::map<std::string, std::string>* origin) {
-  std::ostringstream out;
-  std::string section;
-  for (const Field& field : fields(config)) {
-    const std::string value = std::visit(Printer{}, field.slot);
-    if (value.empty()) continue;
-    if (section_of(field.key) != section) {
-      out << (section.empty() ? "" : "\n") << '[' << section_of(field.key) << "]\n";
-      section = section_of(field.key);
-    }
-    std::string line = name_in_section(field.key) + " = " + value;
-    if (origin)
-      line += std::string(line.size() < 44 ? 44 - line.size() : 1, ' ') + "# " + origin->at(field.key);
-    out << line << '\n';
-  }
-  return std::move(out).str();
-}
-
-std::map<std::string, std::string> config_values(Config& config) {
-  std::map<std::string, std::string> values;
-  for (const Field& field : fields(config))
-    if (std::string value = std::visit(Printer{}, field.slot); !value.empty())
-      values[field.key] = std::move(value);
-  return values;
-}
-
-std::string fields_help() {
-  Config defaults;
-  std::ostringstream out;
-  for (const Field& field : fields(defaults)) {
-    const std::string value = std::visit(Printer{}, field.slot);
-    out << "  " << std::left << std::setw(38) << field.key << ' ' << field.help;
-    if (!field.choices.empty()) {
-      const char* separator = ": ";
-      for (const std::string& choice : field.choices) out << std::exchange(separator, ", ") << choice;
-    }
-    out << " [" << (value.empty() ? "decided by the family" : value) << "]\n";
-  }
-  return std::move(out).str();
 }
 
 }  // namespace flatshard

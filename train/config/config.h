@@ -31,6 +31,10 @@ struct RunConfig {
 
 struct DataConfig {
   std::string train, eval;
+  std::string tokenizer{};      // empty: model.init_from
+  std::string chat_template{};  // empty: the tokenizer's
+  std::string text_field = "text";
+  std::string train_on = "assistant";
   int64_t seq_len = 0;
   int64_t vocab = 0;  // 0: at least three quarters of the model's
   std::string packing = "wrapped";

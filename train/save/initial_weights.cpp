@@ -58,7 +58,10 @@ ModelDocuments model_documents(const RunSetup& setup, const std::string& checkpo
   ModelDocuments documents{
       .config_json = hf_config_json(setup.model, DType::f32, folder.empty() ? "" : config_path(folder)),
       .tokenizer_files = {}};
-  if (world.rank() == 0) documents.tokenizer_files = read_tokenizer_files(folder);
+  const std::string& tokenizer = setup.config.data.tokenizer;
+  if (world.rank() == 0)
+    documents.tokenizer_files =
+        read_tokenizer_files(checkpoint.empty() && !tokenizer.empty() ? tokenizer : folder);
   return documents;
 }
 

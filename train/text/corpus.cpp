@@ -1,10 +1,12 @@
 #include "train/text/corpus.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -63,9 +65,50 @@ Json parse_line(const std::string& line, const std::string& where) {
   }
 }
 
-std::string text_of(const std::string& line, const std::string& field, const std::string& where) {
-  const Json object = parse_line(line, where);
+Json parse_object(const std::string& line, const std::string& where) {
+  Json object = parse_line(line, where);
   check(object.is_object(), where, ": is JSON of type ", object.type_name(), ", must be an object");
+  return object;
+}
+
+void read_jsonl(Lines& lines, const std::function<void(Record)>& take) {
+  for (std::string line; lines.next(line);) take({line, true, lines.where()});
+}
+
+void read_whole(Lines& lines, const std::string& path, const std::function<void(Record)>& take) {
+  std::string document;
+  for (std::string line; lines.next(line);) {
+    document += line;
+    if (lines.ended_by_newline()) document += '\n';
+  }
+  take({std::move(document), false, path});
+}
+
+void read_runs_of_lines(Lines& lines, const std::string& path, const std::function<void(Record)>& take) {
+  std::string document, where = path;
+  bool found = false;
+  const auto end_document = [&] {
+    if (document.empty()) return;
+    take({std::exchange(document, {}), false, where});
+    found = true;
+  };
+  for (std::string line; lines.next(line);) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) {
+      end_document();
+      continue;
+    }
+    if (document.empty()) where = lines.where();
+    document += line;
+    if (lines.ended_by_newline()) document += '\n';
+  }
+  end_document();
+  if (!found) take({"", false, path});
+}
+
+}  // namespace
+
+std::string text_field(const std::string& line, const std::string& field, const std::string& where) {
+  const Json object = parse_object(line, where);
   const auto found = object.find(field);
   if (found == object.end())
     fail(str(where, ": has no field \"", field, "\"; its fields: ", keys_of(object)));
@@ -74,50 +117,19 @@ std::string text_of(const std::string& line, const std::string& field, const std
   return found->get<std::string>();
 }
 
-void read_jsonl(Lines& lines, const std::string& field, const TakeDocument& take) {
-  for (std::string line; lines.next(line);) take(text_of(line, field, lines.where()));
+bool has_member(const std::string& line, std::initializer_list<const char*> names, const std::string& where) {
+  const Json object = parse_object(line, where);
+  return std::any_of(names.begin(), names.end(), [&](const char* name) { return object.contains(name); });
 }
 
-void read_whole(Lines& lines, const TakeDocument& take) {
-  std::string document;
-  for (std::string line; lines.next(line);) {
-    document += line;
-    if (lines.ended_by_newline()) document += '\n';
-  }
-  take(document);
-}
-
-void read_runs_of_lines(Lines& lines, const TakeDocument& take) {
-  std::string document;
-  bool found = false;
-  const auto end_document = [&] {
-    if (document.empty()) return;
-    take(document);
-    document.clear();
-    found = true;
-  };
-  for (std::string line; lines.next(line);) {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) {
-      end_document();
-      continue;
-    }
-    document += line;
-    if (lines.ended_by_newline()) document += '\n';
-  }
-  end_document();
-  if (!found) take("");
-}
-
-}  // namespace
-
-int64_t read_documents(const std::string& path, const CorpusOptions& options, const TakeDocument& take) {
+int64_t read_records(const std::string& path, TextSplit split, const std::function<void(Record)>& take) {
   Lines lines(path);
   if (path.ends_with(".jsonl"))
-    read_jsonl(lines, options.text_field, take);
-  else if (options.split == TextSplit::blank_lines)
-    read_runs_of_lines(lines, take);
+    read_jsonl(lines, take);
+  else if (split == TextSplit::blank_lines)
+    read_runs_of_lines(lines, path, take);
   else
-    read_whole(lines, take);
+    read_whole(lines, path, take);
   return lines.bytes();
 }
 

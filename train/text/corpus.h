@@ -1,10 +1,11 @@
 #pragma once
-// Reads documents from files, in order. A .jsonl file has one JSON object per line, whose text field is a
-// document. Any other file is text of any encoding, taken as bytes: one document, or several separated by
-// blank lines. Only one document at a time is in memory. Tokens are bytes.
+// Reads records from files, in order. A .jsonl file has one JSON object per line, each of which is a record.
+// Any other file is text of any encoding: one record, or several separated by blank lines. Only one record at
+// a time is in memory.
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,17 +16,20 @@ namespace flatshard {
 // their newlines; a line of spaces, tabs and carriage returns is blank.
 enum class TextSplit { none, blank_lines };
 
-struct CorpusOptions {
-  std::string text_field = "text";  // of the objects in .jsonl files
-  TextSplit split = TextSplit::none;
+struct Record {
+  std::string text;  // the document, or the line of JSON
+  bool is_json = false;
+  std::string where;  // "stories.jsonl:12", for errors
 };
 
-using TakeDocument = std::function<void(std::string_view)>;
+// Calls `take` for every record of the file and returns the bytes read. Includes empty ones; a text file
+// without any document counts as one empty document, so that the caller can report it.
+int64_t read_records(const std::string& path, TextSplit split, const std::function<void(Record)>& take);
 
-// Calls `take` for every document of the file and returns the bytes read. Includes empty documents; a text
-// file without any document counts as one empty document, so that the caller can report it. An Error names
-// file and line.
-int64_t read_documents(const std::string& path, const CorpusOptions& options, const TakeDocument& take);
+// The text that a JSON line has in this field. An Error begins with `where`.
+std::string text_field(const std::string& line, const std::string& field, const std::string& where);
+// Whether a JSON line has any of these members; an Error if it is not an object.
+bool has_member(const std::string& line, std::initializer_list<const char*> names, const std::string& where);
 
 inline constexpr int64_t kByteVocab = 256;
 

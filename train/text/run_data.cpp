@@ -2,6 +2,8 @@
 
 #include "runtime/check.h"
 #include "runtime/text.h"
+#include "train/text/dataset.h"
+#include "train/tokenizer/tokenizer.h"
 
 namespace flatshard {
 namespace {
@@ -19,10 +21,25 @@ DataOptions data_options(const RunSetup& s, bool evaluation) {
           .seed = static_cast<uint64_t>(s.config.run.seed)};
 }
 
+// The identity of the tokenizer of the model; "" if it has none that can be read, so that tokens from
+// elsewhere can be used with it.
+std::string tokenizer_of(const Config& config) {
+  const std::string& folder = config.data.tokenizer.empty() ? config.init_from : config.data.tokenizer;
+  if (folder.empty()) return "";
+  try {
+    return Tokenizer(folder).identity();
+  } catch (const Error&) {
+    return "";
+  }
+}
+
 }  // namespace
 
 RunData::RunData(const std::string& path, const RunSetup& setup, bool evaluation)
     : file(path), data(file, data_options(setup, evaluation)), seq_len(setup.seq_len()) {
+  const std::string stale =
+      file.manifest().empty() ? "" : why_stale(file.manifest(), tokenizer_of(setup.config));
+  check(stale.empty(), path, " ", stale, ": make it again with prepare");
   check(file.vocab() <= setup.model.vocab, path, " has a vocabulary of ", file.vocab(),
         ", larger than model.vocab = ", setup.model.vocab);
   const int64_t wanted = setup.config.data.vocab, vocab = setup.config.model.vocab;

@@ -26,6 +26,14 @@ int64_t bytes_of_mask(int64_t tokens) { return padded((tokens + 7) / 8); }
 
 }  // namespace
 
+bool is_token_file(const std::string& path) {
+  constexpr int64_t kCommon = sizeof kMagic - 2;  // without the version
+  const InputFile file(path);
+  std::array<char, kCommon> begin{};
+  file.read(0, std::min(kCommon, file.size()), begin.data());
+  return std::memcmp(begin.data(), kMagic, kCommon) == 0;
+}
+
 TokenFile::TokenFile(const std::string& path) : file_(path) {
   std::byte header[kHeaderBytes] = {};
   const int64_t bytes = file_.size();

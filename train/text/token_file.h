@@ -26,6 +26,9 @@
 
 namespace flatshard {
 
+// Whether the file begins like a token file of any version.
+bool is_token_file(const std::string& path);
+
 class TokenFile {
  public:
   explicit TokenFile(const std::string& path);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -20,8 +19,10 @@
 #include "runtime/standard_streams.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
-#include "train/text/corpus.h"
-#include "train/text/token_file.h"
+#include "train/report/byte_progress.h"
+#include "train/save/new_folder.h"
+#include "train/text/dataset.h"
+#include "train/tools/sample_picture.h"
 
 namespace flatshard {
 namespace {
@@ -32,27 +33,45 @@ struct Options {
   std::string out;
   std::optional<std::string> eval_out;
   double eval_share = 0.05;
-  CorpusOptions corpus;
+  EncoderOptions encoder;
+  int64_t train_tokenizer = 0;  // tokens of the tokenizer to train; 0: none
   std::string split = "none";
+  bool skip_bad = false;
+  std::vector<double> weights;
+  int64_t show = 0;
   std::optional<std::string> files_from;
   bool null = false;  // names there end with a zero byte
   std::vector<std::string> files;
 };
+
+constexpr int64_t kLeastTrainedVocab = 257, kMostTrainedVocab = 1 << 20;
+constexpr double kMostWeight = 1000;
+
+TextSplit split_of(const Options& o) { return o.split == "none" ? TextSplit::none : TextSplit::blank_lines; }
 
 std::vector<std::string> outputs(const Options& o) {
   return o.eval_out ? std::vector{o.out, *o.eval_out} : std::vector{o.out};
 }
 
 constexpr const char* kDescription =
-    "Converts text to token files for train: one token per byte, a vocabulary of 256.\n\n"
-    "A .jsonl file has one JSON object per line, whose text field is a document. Any other file is plain\n"
-    "text: one document, or several separated by blank lines with --split blank-lines. Files and documents\n"
-    "keep their order. Empty documents are dropped and counted.\n\n"
-    "With --eval-out, floor(n SHARE) of the first n non-empty documents go there, evenly spaced. The split\n"
-    "depends on the document's index alone, so the same input is always split the same way.\n";
+    "Converts text and chats to token files for train.\n\n"
+    "A .jsonl file has one JSON object per line: a text field, a conversation (messages, or conversations as "
+    "in\n"
+    "ShareGPT), or a prompt with its completion. Any other file is plain text: one document, or several "
+    "separated\n"
+    "by blank lines with --split blank-lines. Files and documents keep their order.\n\n"
+    "Of a text all tokens are trained, of a prompt with a completion the completion, of a conversation the\n"
+    "assistant's turns. Conversations are rendered by the chat template of the tokenizer's folder, or "
+    "another.\n"
+    "Samples without tokens, or without a token to train on, are dropped and counted.\n\n"
+    "With --eval-out, floor(n SHARE) of the first n samples go there, evenly spaced. The split depends on "
+    "the\n"
+    "sample's index alone, so the same input is always split the same way.\n";
 constexpr const char* kFooter =
     "Output files appear under their names only after everything has succeeded.\n\n"
     "  prepare --out corpus.tok --eval-out eval.tok stories.jsonl\n"
+    "  prepare --out chats.tok --tokenizer Qwen2.5-0.5B-Instruct --show 3 chats.jsonl\n"
+    "  prepare --out corpus.tok --train-tokenizer 8192 --tokenizer my-tokenizer stories.jsonl\n"
     "  git ls-files '*.md' | prepare --out docs.tok --files-from -\n"
     "  find docs -name '*.md' -print0 | prepare --out docs.tok --files-from - -0\n";
 
@@ -69,12 +88,39 @@ void declare(CLI::App& app, Options& o) {
       ->type_name("SHARE")
       ->capture_default_str()
       ->needs(eval_out);
-  app.add_option("--text-field", o.corpus.text_field, "field of a .jsonl object that holds the document")
+  CLI::Option* tokenizer =
+      app.add_option("--tokenizer", o.encoder.tokenizer,
+                     "folder of a model or tokenizer, or its tokenizer.json; without it a token is a byte")
+          ->type_name("PATH");
+  app.add_option("--train-tokenizer", o.train_tokenizer,
+                 "train a tokenizer of N tokens on the input, and write it into the folder --tokenizer")
+      ->type_name("N")
+      ->check(CLI::Range(kLeastTrainedVocab, kMostTrainedVocab))
+      ->needs(tokenizer);
+  app.add_option("--chat-template", o.encoder.chat_template,
+                 "chat template for conversations: a built-in name or a file; default: that of the "
+                 "tokenizer's folder")
+      ->type_name("NAME")
+      ->needs(tokenizer);
+  app.add_option("--train-on", o.encoder.train_on,
+                 "trained part of a conversation: the assistant's turns, the last of them, or all tokens")
+      ->check(CLI::IsMember({"assistant", "last", "all"}))
+      ->capture_default_str();
+  app.add_option("--text-field", o.encoder.text_field, "field of a .jsonl object that holds the document")
       ->type_name("NAME")
       ->capture_default_str();
   app.add_option("--split", o.split, "document separator in text files")
       ->check(CLI::IsMember({"none", "blank-lines"}))
       ->capture_default_str();
+  app.add_option("--weights", o.weights,
+                 "how often the samples of each file are written, one number per file: 0.5,2")
+      ->delimiter(',')
+      ->type_name("W,...");
+  app.add_flag("--skip-bad", o.skip_bad,
+               "count records that cannot be read instead of stopping at the first");
+  app.add_option("--show", o.show, "print the first N samples, with the trained tokens marked")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
   CLI::Option* files_from =
       app.add_option("--files-from", o.files_from,
                      "file that lists more files to read, one per line; -: standard input")
@@ -84,8 +130,6 @@ void declare(CLI::App& app, Options& o) {
       ->needs(files_from);
   app.add_option("FILES", o.files, "files to read, not folders")->type_name("");
 }
-
-std::string counted(int64_t count, const char* noun) { return str(count, ' ', noun, count == 1 ? "" : "s"); }
 
 void append_list(std::istream& list, const std::string& name, char end, std::vector<std::string>& files) {
   int64_t number = 1;
@@ -161,59 +205,18 @@ void make_folder_of(const std::string& file) {
   check(!error, folder.string(), ": cannot create the folder: ", error.message());
 }
 
-// A progress line that is rewritten in place.
-class Progress {
- public:
-  Progress(std::ostream* out, size_t files) : out_(out), files_(files) {}
-  ~Progress() {
-    if (shown_) *out_ << "\r\x1b[K" << std::flush;
-  }
-  void show(size_t file, int64_t documents, int64_t bytes) {
-    const auto now = std::chrono::steady_clock::now();
-    if (!out_ || now - last_ < std::chrono::milliseconds(500)) return;
-    last_ = now;
-    shown_ = true;
-    *out_ << "\r\x1b[Kfile " << file + 1 << " of " << files_ << ", " << documents << " documents, "
-          << bytes / 1000000 << " million tokens" << std::flush;
-  }
-
- private:
-  std::ostream* out_;
-  size_t files_;
-  bool shown_ = false;
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
-
-struct Counts {
-  int64_t bytes = 0, documents = 0, empty = 0, tokens = 0;  // documents excludes empty ones
-};
-
-Counts write_documents(const Options& o, const std::vector<std::string>& files, TokenWriter& train,
-                       TokenWriter* eval, Progress& progress) {
-  Counts counts;
-  for (size_t i = 0; i < files.size(); ++i)
-    counts.bytes += read_documents(files[i], o.corpus, [&](std::string_view text) {
-      if (text.empty()) {
-        ++counts.empty;
-        return;
-      }
-      TokenWriter& writer = eval && is_eval_document(counts.documents, o.eval_share) ? *eval : train;
-      writer.add_document(byte_tokens(text));
-      ++counts.documents;
-      counts.tokens += static_cast<int64_t>(text.size());
-      progress.show(i, counts.documents, counts.tokens);
-    });
-  return counts;
-}
-
-void check_split(const Options& o, const Counts& counts, const TokenWriter& train, const TokenWriter* eval) {
-  check(counts.documents > 0, "the input has no text; ", counted(counts.empty, "empty document"), " read");
+void check_split(const Options& o, const DatasetCounts& counts, const TokenWriter& train,
+                 const TokenWriter* eval) {
+  check(counts.samples > 0 || counts.untrained + counts.bad > 0, "the input has no text; ",
+        counted(counts.empty, "empty document"), " read");
+  check(counts.samples > 0, "no sample can be trained on: ", dropped(counts),
+        counts.bad > 0 ? "; the first is bad because " : "", counts.first_bad);
   if (!eval) return;
-  check(counts.documents > 1,
+  check(counts.samples > 1,
         "one document cannot be split between --out and --eval-out; "
         "split text files with --split blank-lines, add documents, or omit --eval-out");
   const auto has_documents = [&](const TokenWriter& writer, const char* option, const char* change) {
-    check(writer.document_count() > 0, "with --eval-share ", o.eval_share, " none of the ", counts.documents,
+    check(writer.document_count() > 0, "with --eval-share ", o.eval_share, " none of the ", counts.samples,
           " documents goes to ", option, "; use a ", change, " share, or omit --eval-out");
   };
   has_documents(*eval, "--eval-out", "larger");
@@ -227,34 +230,76 @@ void finish(TokenWriter& train, TokenWriter* eval) {
   train.finish();
 }
 
-void report(std::ostream& out, const std::string& path, const TokenWriter& writer) {
+void report(std::ostream& out, const std::string& path, const TokenWriter& writer, int64_t vocab) {
   out << path << ": " << counted(writer.document_count(), "document") << ", "
-      << counted(writer.size(), "token") << ", vocabulary " << kByteVocab << ", " << writer.file_bytes()
-      << " bytes\n";
+      << counted(writer.size(), "token");
+  if (writer.trained() < writer.size())
+    out << ", " << fixed(100 * static_cast<double>(writer.trained()) / static_cast<double>(writer.size()), 1)
+        << "% trained";
+  out << ", vocabulary " << vocab << ", " << writer.file_bytes() << " bytes\n";
 }
 
-void prepare(const Options& o, const PrepareStreams& streams) {
-  const std::vector<std::string> files = input_files(o, streams.in);
+std::vector<DatasetFile> weighted(const Options& o, const std::vector<std::string>& paths) {
+  check(o.weights.empty() || o.weights.size() == paths.size(), "--weights has ",
+        counted(std::ssize(o.weights), "number"), " for ", counted(std::ssize(paths), "file"));
+  std::vector<DatasetFile> files;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const double weight = o.weights.empty() ? 1 : o.weights[i];
+    check(weight > 0 && weight <= kMostWeight, "--weights: ", weight, " for ", paths[i],
+          ", must be above 0 and at most ", kMostWeight);
+    files.push_back({paths[i], weight});
+  }
+  return files;
+}
+
+// The size of all files; nothing if one is a pipe.
+std::optional<int64_t> bytes_of(const std::vector<DatasetFile>& files) {
+  int64_t bytes = 0;
+  for (const DatasetFile& file : files) {
+    if (!fs::is_regular_file(file.path)) return {};
+    bytes += static_cast<int64_t>(fs::file_size(file.path));
+  }
+  return bytes;
+}
+
+void prepare(Options o, const PrepareStreams& streams) {
+  const std::vector<std::string> paths = input_files(o, streams.in);
   check_outputs(o);
-  check_inputs(o, files);
+  check_inputs(o, paths);
+  const std::vector<DatasetFile> files = weighted(o, paths);
   for (const std::string& out : outputs(o)) make_folder_of(out);
-  TokenWriter train(o.out, kByteVocab);
+  const SampleEncoder encoder(o.encoder);
+  const DatasetOptions options{.encoder = o.encoder,
+                               .split = split_of(o),
+                               .skip_bad = o.skip_bad,
+                               .eval_share = o.eval_out ? o.eval_share : 0};
+  const std::string manifest = make_manifest(files, options, encoder);
+  TokenWriter train(o.out, encoder.vocab());
+  train.set_manifest(manifest);
   std::optional<TokenWriter> eval;
-  if (o.eval_out) eval.emplace(*o.eval_out, kByteVocab);
+  if (o.eval_out) eval.emplace(*o.eval_out, encoder.vocab()).set_manifest(manifest);
   TokenWriter* const eval_writer = eval ? &*eval : nullptr;
 
-  Counts counts;
+  DatasetCounts counts;
+  std::string shown;
   {
-    Progress progress(streams.progress ? &streams.err : nullptr, files.size());
-    counts = write_documents(o, files, train, eval_writer, progress);
+    const std::optional<int64_t> bytes = bytes_of(files);
+    ByteProgress progress(bytes.value_or(0), streams.progress && bytes ? &streams.err : nullptr);
+    int64_t left_to_show = o.show;
+    counts = write_dataset(
+        files, options, encoder, train, eval_writer, [&](int64_t done) { progress.add(done); },
+        [&](const Record& record, const Sample& sample) {
+          if (left_to_show-- > 0) shown += picture_of(record, sample, encoder, streams.colors);
+        });
   }
   check_split(o, counts, train, eval_writer);
   finish(train, eval_writer);
-  streams.out << "read " << counted(static_cast<int64_t>(files.size()), "file") << ", " << counts.bytes
-              << " bytes: " << counted(counts.documents, "document") << "; dropped " << counts.empty
-              << " empty\n";
-  report(streams.out, o.out, train);
-  if (eval) report(streams.out, *o.eval_out, *eval);
+  streams.out << shown << "read " << counted(std::ssize(files), "file") << ", " << counts.bytes
+              << " bytes: " << counted(counts.samples, "document") << "; dropped " << dropped(counts) << '\n';
+  if (counts.bad > 0) streams.err << "prepare: the first bad record: " << printable(counts.first_bad) << '\n';
+  for (const std::string& warning : counts.warnings) streams.err << "prepare: " << printable(warning) << '\n';
+  report(streams.out, o.out, train, encoder.vocab());
+  if (eval) report(streams.out, *o.eval_out, *eval, encoder.vocab());
 }
 
 }  // namespace
@@ -267,7 +312,6 @@ int run_prepare(int argc, const char* const* argv, const PrepareStreams& streams
   survive_file_limits();
   try {
     app.parse(argc, argv);
-    options.corpus.split = options.split == "none" ? TextSplit::none : TextSplit::blank_lines;
     prepare(options, streams);
     return end_program("prepare", 0, streams.out, streams.err);
   } catch (const CLI::CallForHelp& help) {

@@ -10,6 +10,7 @@ struct PrepareStreams {
   std::ostream& out;      // the summary
   std::ostream& err;      // one line on failure
   bool progress = false;  // show progress on err
+  bool colors = false;    // in samples on out
 };
 
 // Returns the exit status: 0, or 1 after one line on err. On failure existing output files are unchanged and

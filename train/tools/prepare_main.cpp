@@ -7,5 +7,6 @@
 
 int main(int argc, char** argv) {
   const bool progress = isatty(STDERR_FILENO) == 1;
-  return flatshard::run_prepare(argc, argv, {std::cin, std::cout, std::cerr, progress});
+  return flatshard::run_prepare(argc, argv,
+                                {std::cin, std::cout, std::cerr, progress, isatty(STDOUT_FILENO) == 1});
 }

@@ -23,18 +23,19 @@ void write(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-Texts documents_of(const std::string& name, const std::string& content, const CorpusOptions& options = {}) {
+Texts documents_of(const std::string& name, const std::string& content, TextSplit split = TextSplit::none,
+                   const std::string& field = "text") {
   write(name, content);
   Texts found;
-  const int64_t bytes =
-      read_documents(name, options, [&](std::string_view text) { found.emplace_back(text); });
+  const int64_t bytes = read_records(name, split, [&](const Record& record) {
+    found.push_back(record.is_json ? text_field(record.text, field, record.where) : record.text);
+  });
   CHECK(bytes == static_cast<int64_t>(content.size()));
   return found;
 }
 
-std::string jsonl_error(const std::string& content, const CorpusOptions& options = {}) {
-  write("d.jsonl", content);
-  return test::error_of([&] { read_documents("d.jsonl", options, [](std::string_view) {}); });
+std::string jsonl_error(const std::string& content) {
+  return test::error_of([&] { documents_of("d.jsonl", content); });
 }
 
 // What a run of prepare said and left behind. The token files are out.tok and eval.tok.
@@ -102,7 +103,7 @@ TEST_CASE("a text file is one document, byte for byte") {
 }
 
 TEST_CASE("with --split blank-lines, blank lines separate documents and belong to none") {
-  const CorpusOptions options{.split = TextSplit::blank_lines};
+  const TextSplit options = TextSplit::blank_lines;
   CHECK(documents_of("d.txt", "a\nb\n\nc", options) == Texts{"a\nb\n", "c"});
   CHECK(documents_of("d.txt", "\n \t\r\na\n\n\n\nb\r\n\r\n", options) == Texts{"a\n", "b\r\n"});
   CHECK(documents_of("d.txt", "\n\n", options) == Texts{""});
@@ -113,7 +114,7 @@ TEST_CASE("each line of a .jsonl file is a document, in order") {
   CHECK(documents_of("d.jsonl",
                      "{\"text\": \"a\\nb\", \"n\": [1]}\r\n{\"text\": \"\"}\n{\"text\": \"\\u00e9\"}") ==
         Texts{"a\nb", "", "\xc3\xa9"});
-  CHECK(documents_of("d.jsonl", "{\"text\": 1, \"body\": \"b\"}\n", {.text_field = "body"}) == Texts{"b"});
+  CHECK(documents_of("d.jsonl", "{\"text\": 1, \"body\": \"b\"}\n", TextSplit::none, "body") == Texts{"b"});
   CHECK(documents_of("d.jsonl", "").empty());
 }
 
@@ -140,7 +141,7 @@ TEST_CASE("a line of JSON nested a million deep is read or refused, without a cr
 
 TEST_CASE("a missing corpus file or a folder is an error") {
   const auto error = [](const char* path) {
-    return test::error_of([&] { read_documents(path, {}, [](std::string_view) {}); });
+    return test::error_of([&] { read_records(path, TextSplit::none, [](const Record&) {}); });
   };
   CHECK(error("absent.txt") == "absent.txt: cannot open: No such file or directory");
   CHECK(error(".") == ".: is a folder, must be a file: name the files in it");
@@ -240,7 +241,7 @@ TEST_CASE("prepare reports a wrong argument on one line and leaves nothing behin
   CHECK(error({"--eval-out", "folder", "a.txt"}) == "prepare: folder: cannot write: Is a directory\n");
   CHECK(error({"--eval-share", "0.5", "a.txt"}).find("--eval-out") != std::string::npos);
   CHECK(error({"--split", "pages", "a.txt"}).find("blank-lines") != std::string::npos);
-  CHECK(error({"--tokenizer", "x", "a.txt"}).find("--tokenizer") != std::string::npos);
+  CHECK(error({"--tokenizer", "x", "a.txt"}).starts_with("prepare: x: "));
   CHECK(prepare_error({"a.txt"}) == "prepare: --out is required\n");
   CHECK(prepare_error({"--out", "a.txt/out.tok", "a.txt"})
             .starts_with("prepare: a.txt: cannot create the folder"));

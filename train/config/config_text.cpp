@@ -1,0 +1,100 @@
+// A config as text: TOML, single values, and the help of every key.
+
+#include <charconv>
+#include <iomanip>
+#include <sstream>
+#include <utility>
+
+#include "runtime/check.h"
+#include "train/config/config.h"
+
+namespace flatshard {
+namespace {
+
+// The shortest decimal that reads back as the same double, always recognisable as a float.
+std::string number(double value) {
+  std::array<char, 32> space;
+  const char* const end = std::to_chars(space.data(), space.data() + space.size(), value).ptr;
+  const std::string text(space.data(), static_cast<size_t>(end - space.data()));
+  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+}
+
+struct Printer {
+  std::string operator()(const std::string* v) const { return quoted(*v); }
+  std::string operator()(const int64_t* v) const { return str(*v); }
+  std::string operator()(const double* v) const { return number(*v); }
+  std::string operator()(const bool* v) const { return *v ? "true" : "false"; }
+  std::string operator()(const std::vector<std::string>* v) const {
+    std::string out = "[";
+    for (const std::string& item : *v) out += (out.size() > 1 ? ", " : "") + quoted(item);
+    return out + "]";
+  }
+  std::string operator()(const std::array<double, 2>* v) const {
+    return str('[', number((*v)[0]), ", ", number((*v)[1]), ']');
+  }
+  template <class T>
+  std::string operator()(const std::optional<T>* v) const {
+    return v->has_value() ? (*this)(&v->value()) : "";
+  }
+};
+
+std::string section_of(const std::string& key) { return key.substr(0, key.rfind('.')); }
+std::string name_in_section(const std::string& key) { return key.substr(key.rfind('.') + 1); }
+
+}  // namespace
+
+std::string quoted(const std::string& text) {
+  std::ostringstream out;
+  out << '"' << std::hex << std::setfill('0');
+  for (const char c : text) {
+    if (const int code = static_cast<unsigned char>(c); code < 0x20 || code == 0x7f)
+      out << "\\u" << std::setw(4) << code;
+    else
+      out << (c == '"' || c == '\\' ? "\\" : "") << c;
+  }
+  out << '"';
+  return std::move(out).str();
+}
+
+std::string to_toml(Config& config, const std::map<std::string, std::string>* origin) {
+  std::ostringstream out;
+  std::string section;
+  for (const Field& field : fields(config)) {
+    const std::string value = std::visit(Printer{}, field.slot);
+    if (value.empty()) continue;
+    if (section_of(field.key) != section) {
+      out << (section.empty() ? "" : "\n") << '[' << section_of(field.key) << "]\n";
+      section = section_of(field.key);
+    }
+    std::string line = name_in_section(field.key) + " = " + value;
+    if (origin)
+      line += std::string(line.size() < 44 ? 44 - line.size() : 1, ' ') + "# " + origin->at(field.key);
+    out << line << '\n';
+  }
+  return std::move(out).str();
+}
+
+std::map<std::string, std::string> config_values(Config& config) {
+  std::map<std::string, std::string> values;
+  for (const Field& field : fields(config))
+    if (std::string value = std::visit(Printer{}, field.slot); !value.empty())
+      values[field.key] = std::move(value);
+  return values;
+}
+
+std::string fields_help() {
+  Config defaults;
+  std::ostringstream out;
+  for (const Field& field : fields(defaults)) {
+    const std::string value = std::visit(Printer{}, field.slot);
+    out << "  " << std::left << std::setw(38) << field.key << ' ' << field.help;
+    if (!field.choices.empty()) {
+      const char* separator = ": ";
+      for (const std::string& choice : field.choices) out << std::exchange(separator, ", ") << choice;
+    }
+    out << " [" << (value.empty() ? "decided by the family" : value) << "]\n";
+  }
+  return std::move(out).str();
+}
+
+}  // namespace flatshard

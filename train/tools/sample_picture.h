@@ -1,0 +1,13 @@
+#pragma once
+// A sample as people see it: where it is from, its text, and which tokens are trained.
+
+#include <string>
+
+#include "train/text/sample_encoder.h"
+
+namespace flatshard {
+
+// Trained text is green on a terminal with colors, and between » and « without; other text is as it is.
+std::string picture_of(const Record& record, const Sample& sample, const SampleEncoder& encoder, bool colors);
+
+}  // namespace flatshard
