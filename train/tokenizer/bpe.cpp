@@ -28,9 +28,10 @@ int32_t id_or_none(const Vocabulary& vocabulary, std::string_view token) {
 }  // namespace
 
 Bpe::Bpe(const Vocabulary& vocabulary, const Merges& merges, const std::vector<int32_t>& special,
-         const BpeOptions& options)
+         const BpeOptions& options, const std::string& path)
     : options_(options), merges_(merges.size()) {
-  check(merges.size() < kNoRank, "there are ", merges.size(), " merges, must be fewer than ", kNoRank);
+  check(merges.size() < kNoRank, path, ": there are ", merges.size(), " merges, must be fewer than ",
+        kNoRank);
   const std::unordered_set<int32_t> specials(special.begin(), special.end());
   for (unsigned byte = 0; byte < 256; ++byte) {
     const std::string character(1, static_cast<char>(byte));
@@ -51,7 +52,7 @@ Bpe::Bpe(const Vocabulary& vocabulary, const Merges& merges, const std::vector<i
     const auto& [left, right] = merges[i];
     const auto id = [&](const std::string& token) {
       const int32_t found = id_or_none(vocabulary, token);
-      check(found >= 0, "merge ", i, ", \"", left, "\" and \"", right, "\": \"", token,
+      check(found >= 0, path, ": merge ", i, ", \"", left, "\" and \"", right, "\": \"", token,
             "\" is not in the vocabulary");
       return found;
     };

@@ -37,9 +37,9 @@ class Bpe {
  public:
   using Merges = std::vector<std::pair<std::string, std::string>>;
   // No merge produces one of the `special` tokens, nor is a word one of them: they come from added tokens
-  // only. An Error names a merge whose parts or product are not in the vocabulary.
+  // only. An Error names `path` and a merge whose parts or product are not in the vocabulary.
   Bpe(const Vocabulary& vocabulary, const Merges& merges, const std::vector<int32_t>& special,
-      const BpeOptions& options);
+      const BpeOptions& options, const std::string& path);
 
   // A token of a word, and the byte of the word where it begins.
   struct Piece {

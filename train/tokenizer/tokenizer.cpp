@@ -5,9 +5,9 @@
 
 #include "runtime/check.h"
 #include "runtime/sha256.h"
-#include "runtime/utf8.h"
 #include "runtime/whole_file.h"
 #include "train/tokenizer/tokenizer_file.h"
+#include "train/words/valid_text.h"
 
 namespace flatshard {
 namespace fs = std::filesystem;
@@ -33,20 +33,6 @@ TokenNames names_beside(const fs::path& folder) {
     if (fs::exists(path)) parse_token_names(read_whole_file(path, kMostBytes), path, &names);
   }
   return names;
-}
-
-// With every invalid sequence replaced by U+FFFD.
-AlignedText repaired(std::string_view bytes) {
-  AlignedText text;
-  for (size_t at = 0; at < bytes.size();) {
-    const size_t valid = valid_utf8_prefix(bytes.substr(at));
-    text.append({.text = bytes.substr(at, valid), .base = static_cast<uint32_t>(at)});
-    at += valid;
-    if (at == bytes.size()) break;
-    text.append(kReplacementCharacter, static_cast<uint32_t>(at));
-    at += utf8_front(bytes.substr(at)).length;
-  }
-  return text;
 }
 
 }  // namespace
@@ -101,7 +87,7 @@ Tokenizer::Data::Data(TokenizerParts parts, const TokenNames& names, const std::
       special(static_cast<size_t>(vocab)),
       normalizer(std::move(parts.normalizer)),
       pre_tokenizer(std::move(parts.pre_tokenizer)),
-      model(parts.vocabulary, parts.merges, special_ids(parts), parts.options),
+      model(parts.vocabulary, parts.merges, special_ids(parts), parts.options, path),
       prefix(std::move(parts.prefix)),
       suffix(std::move(parts.suffix)),
       decoder(std::move(parts.decoded), std::move(parts.decoding)) {
@@ -111,11 +97,11 @@ Tokenizer::Data::Data(TokenizerParts parts, const TokenNames& names, const std::
     ids[token.content] = token.id;
     special[static_cast<size_t>(token.id)] = token.special;
     if (!token.normalized) {
-      raw.add(token.content, token);
+      raw.add(token.content, token, path);
       continue;
     }
     Normalizer::Scratch scratch;
-    normalized.add(std::string(normalizer.apply({.text = token.content}, scratch).text), token);
+    normalized.add(std::string(normalizer.apply({.text = token.content}, scratch).text), token, path);
   }
   bos = id_of(names.bos);
   eos = id_of(names.eos);
@@ -217,24 +203,18 @@ Encoding Tokenizer::encode(std::string_view text, bool add_special) const {
 }
 
 Encoding Tokenizer::encode(std::string_view text, bool add_special, std::span<const TextRange> plain) const {
-  check(text.size() < UINT32_MAX, "a text of ", text.size(),
-        " bytes cannot be encoded at once, must have fewer than ", UINT32_MAX);
+  const ValidText valid(text);
   Lease scratch(*data_);
-  AlignedText repaired_text;
-  AlignedView all{.text = text};
-  if (valid_utf8_prefix(text) < text.size()) {
-    repaired_text = repaired(text);
-    all = repaired_text.view();
-  }
   Encoding encoding;
   if (add_special) encoding.ids = data_->prefix;
   encoding.ids.reserve(text.size() / 3);
   encoding.begins.reserve(text.size() / 3);
   encoding.begins.resize(encoding.ids.size());
   const size_t before = encoding.ids.size();
+  uint32_t last = 0;  // normalization reorders marks, but not the begins of tokens
   const auto add = [&](int32_t id, uint32_t begin) {
     encoding.ids.push_back(id);
-    encoding.begins.push_back(begin);
+    encoding.begins.push_back(last = std::max(last, begin));
   };
   const auto add_token = [&](int32_t id, const AlignedView& token) { add(id, token.origin(0)); };
   const auto add_word = [&](const AlignedView& word) {
@@ -245,7 +225,7 @@ Encoding Tokenizer::encode(std::string_view text, bool add_special, std::span<co
     });
   };
   data_->raw.split(
-      all, plain,
+      valid.view(), plain,
       [&](const AlignedView& piece) {
         data_->normalized.split(
             data_->normalizer.apply(piece, scratch->texts), plain,
@@ -254,7 +234,7 @@ Encoding Tokenizer::encode(std::string_view text, bool add_special, std::span<co
       add_token);
   if (before < encoding.begins.size()) std::fill_n(encoding.begins.begin(), before, encoding.begins[before]);
   if (add_special)
-    for (const int32_t id : data_->suffix) add(id, encoding.begins.empty() ? 0 : encoding.begins.back());
+    for (const int32_t id : data_->suffix) add(id, last);
   return encoding;
 }
 

@@ -20,8 +20,8 @@ namespace flatshard {
 
 struct Encoding {
   std::vector<int32_t> ids;
-  // The byte of the input at which each token begins; where normalization joined characters, that of the
-  // first one. A token that the post-processor adds has its neighbor's.
+  // The byte of the input at which each token begins, in ascending order; where normalization joined
+  // characters, that of the first one. A token that the post-processor adds has its neighbor's.
   std::vector<uint32_t> begins;
 };
 

@@ -126,10 +126,16 @@ Decoder::Token decoded(std::string token, const DecoderSteps& steps) {
   return {std::move(token)};
 }
 
+// An added token that is found in normalized text is decoded to its normalized text.
 void set_decoder(const DecoderSteps& steps, TokenizerParts* parts) {
   parts->decoding = steps.rules;
   for (const std::optional<std::string>& token : parts->tokens)
     parts->decoded.push_back(token ? decoded(*token, steps) : Decoder::Token{kReplacementCharacter});
+  Normalizer::Scratch scratch;
+  for (const AddedToken& added : parts->added)
+    if (added.normalized)
+      parts->decoded[static_cast<size_t>(added.id)] =
+          decoded(std::string(parts->normalizer.apply({.text = added.content}, scratch).text), steps);
 }
 
 }  // namespace

@@ -24,8 +24,8 @@ bool is_plain(const AlignedView& text, TextRange range, std::span<const TextRang
 
 }  // namespace
 
-void AddedTokenFinder::add(const std::string& text, const AddedToken& token) {
-  check(!text.empty() && text.size() <= kLongest, "the added token ", token.id, " has ", text.size(),
+void AddedTokenFinder::add(const std::string& text, const AddedToken& token, const std::string& path) {
+  check(!text.empty() && text.size() <= kLongest, path, ": the added token ", token.id, " has ", text.size(),
         " bytes, must have 1 to ", kLongest);
   uint32_t node = 0;
   for (const char byte : text) {

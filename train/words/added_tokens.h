@@ -25,8 +25,9 @@ class AddedTokenFinder {
  public:
   static constexpr size_t kLongest = 4096;  // bytes: bounds the time that a text made of prefixes takes
 
-  // Of equal texts the first one added counts. An Error if the text is empty or too long.
-  void add(const std::string& text, const AddedToken& token);
+  // Of equal texts the first one added counts. An Error, which names `path`, if the text is empty or too
+  // long.
+  void add(const std::string& text, const AddedToken& token, const std::string& path);
   bool empty() const { return tokens_.empty(); }
 
   // Calls on_text(view) and on_token(id, view) for the parts of the text, in order. A special token is not
