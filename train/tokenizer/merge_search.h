@@ -1,0 +1,63 @@
+#pragma once
+// The search of BPE training: words as sequences of token ids, from which the most frequent pair is merged
+// again and again. Deterministic.
+
+#include <cstdint>
+#include <queue>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/pair_table.h"
+
+namespace flatshard {
+
+class MergeSearch {
+ public:
+  // The words follow each other in `symbols`; word i begins at begins[i] and ends at begins[i + 1], and
+  // occurs counts[i] times. `tokens` are the texts of the ids so far.
+  MergeSearch(std::vector<int32_t> symbols, std::vector<size_t> begins, std::vector<int64_t> counts,
+              std::vector<std::string> tokens);
+
+  // Merges until there are `vocab` tokens or no pair is left.
+  void run(size_t vocab);
+
+  const std::vector<std::string>& tokens() const { return tokens_; }
+  // In the order of their ranks. Hugging Face's library gives a pair that comes up again, behind a merge with
+  // the text of an earlier token, the later rank; so does this.
+  std::vector<std::pair<int32_t, int32_t>> merges() const;
+
+ private:
+  struct PairState {
+    int64_t count = 0;
+    uint32_t round = 0;  // of its newest candidate
+    uint32_t words = 0;  // index in word_lists_ of that one
+  };
+  struct Candidate {
+    int64_t count;
+    uint64_t pair;
+    uint32_t words;
+    bool operator<(const Candidate& other) const {
+      return count != other.count ? count < other.count : pair > other.pair;
+    }
+  };
+
+  void add(uint64_t pair, int64_t change, uint32_t word);
+  void push_new_candidates();
+  void merge_in(uint32_t word, uint64_t pair, int32_t product);
+
+  std::vector<int32_t> symbols_;
+  std::vector<size_t> begins_;
+  std::vector<uint32_t> lengths_;  // of the words, which shrink in place
+  std::vector<int64_t> counts_;
+  std::vector<std::string> tokens_;
+  std::unordered_map<std::string, int32_t> ids_;
+  PairTable<PairState> pairs_;
+  std::vector<std::vector<uint32_t>> word_lists_;  // where a candidate occurs, ascending
+  std::priority_queue<Candidate> queue_;
+  std::vector<uint64_t> new_pairs_;  // of this round
+  uint32_t round_ = 1;
+  std::vector<uint64_t> merged_;
+};
+
+}  // namespace flatshard
