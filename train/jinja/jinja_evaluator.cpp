@@ -62,8 +62,8 @@ JinjaValue JinjaEvaluator::evaluate(const JinjaNode& node) {
     case Kind::unary: {
       const JinjaValue operand = evaluate(node.child(0));
       if (node.name == "not") return !operand.truth();
-      return jinja_binary(node.name, operand.is(JinjaKind::number) ? JinjaValue(0.0) : JinjaValue(int64_t{0}),
-                          operand);
+      if (node.name == "-" && operand.is(JinjaKind::number)) return -operand.number();
+      return jinja_binary(node.name, int64_t{0}, operand);
     }
     case Kind::binary:
       return binary(node);

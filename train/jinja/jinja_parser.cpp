@@ -131,21 +131,23 @@ class Parser : private JinjaExpressions {
 
   // A name, a tuple of targets, or (of set) an attribute of a namespace.
   Node parse_target(bool with_namespace) {
+    const Nesting nesting(*this);
     const int line = token().line;
     Node tuple = node(NodeKind::tuple, line);
-    while (token().kind == Kind::name && !is_name("in")) {
-      Node target = node(NodeKind::name, line, next().text);
-      if (with_namespace && skip_op("."))
-        target = node(NodeKind::attribute, line, expect_name(), std::move(target));
+    while (is_op("(") || (token().kind == Kind::name && !is_name("in"))) {
+      Node target;
+      if (skip_op("(")) {
+        target = parse_target(with_namespace);
+        expect_op(")");
+      } else {
+        target = node(NodeKind::name, line, next().text);
+        if (with_namespace && skip_op("."))
+          target = node(NodeKind::attribute, line, expect_name(), std::move(target));
+      }
+      const bool is_only = tuple->children.empty() && !is_op(",");
+      if (is_only) return target;
       add(*tuple, std::move(target));
-      if (!skip_op(","))
-        return tuple->children.size() == 1 ? std::move(tuple->children[0]) : std::move(tuple);
-    }
-    if (tuple->children.empty() && skip_op("(")) {
-      const Nesting nesting(*this);
-      tuple = parse_target(with_namespace);
-      expect_op(")");
-      return tuple;
+      if (!skip_op(",")) return tuple;
     }
     if (tuple->children.empty()) fail_unexpected("a name");
     return tuple;

@@ -198,8 +198,11 @@ const Methods& text_methods() {
       {"count",
        {{"sub"},
         [](const V& v, const A& a) {
-          if (a.required(0).bytes().empty()) return V(v.length() + 1);
-          return V(std::ssize(split(v, a, false).list().values) - 1);
+          const std::string& part = a.required(0).bytes();
+          int64_t count = part.empty() ? v.length() + 1 : 0;
+          for (size_t at = find_part(v.bytes(), part); !part.empty() && at != std::string::npos; ++count)
+            at = find_part(v.bytes(), part, at + part.size());
+          return V(count);
         }}},
       {"isdigit",
        {{},

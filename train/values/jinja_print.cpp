@@ -44,7 +44,7 @@ std::string escaped_json(char32_t c, bool ascii) {
   constexpr std::string_view kNamed = "\"\"\\\\\bb\ff\nn\rr\tt";
   for (size_t i = 0; i < kNamed.size(); i += 2)
     if (c == static_cast<char32_t>(kNamed[i])) return {'\\', kNamed[i + 1]};
-  if (c < 0x20 || (ascii && c > 0x7e && c < 0x10000)) return c == 0x7f ? "" : hex("\\u", c, 4);
+  if (c < 0x20 || (ascii && c > 0x7e && c < 0x10000)) return hex("\\u", c, 4);
   if (!ascii || c < 0x10000) return "";
   return hex("\\u", 0xd800 + ((c - 0x10000) >> 10), 4) + hex("\\u", 0xdc00 + ((c - 0x10000) & 0x3ff), 4);
 }

@@ -1,0 +1,65 @@
+// Renderings of Hugging Face transformers: tests/golden/chat.json, made by tests/golden/chat.py.
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/whole_file.h"
+#include "source_dir.h"
+#include "tests/test.h"
+#include "train/chat/chat_template.h"
+
+using namespace flatshard;
+using nlohmann::json;
+
+namespace {
+
+const json& golden() {
+  static const json all =
+      json::parse(read_whole_file(std::string(kSourceDir) + "/tests/golden/chat.json", 1 << 20));
+  return all;
+}
+
+void check_rendering(const std::string& source, const json& record, bool prompt, const json& expected) {
+  CAPTURE(source);
+  Rendering rendering;
+  const std::string error = test::error_of([&] {
+    rendering =
+        ChatTemplate(source, "golden", golden()["tokens"])
+            .render(parse_chat_record(record["json"].get<std::string>(), "record").conversation,
+                    {.add_generation_prompt = prompt, .settings = {.date = golden()["date"], .limits = {}}});
+  });
+  CAPTURE(error);
+  CHECK(error.empty() == !expected.contains("error"));
+  if (!error.empty()) return;
+  CHECK(rendering.text == expected["text"].get<std::string>());
+  json generated = json::array();  // neighbors are one span
+  for (const json& span : expected["generated"])
+    if (!generated.empty() && generated.back()[1] == span[0])
+      generated.back()[1] = span[1];
+    else
+      generated.push_back(span);
+  REQUIRE(rendering.generated.size() == generated.size());
+  for (size_t i = 0; i < generated.size(); ++i) {
+    CHECK(rendering.generated[i].begin == generated[i][0]);
+    CHECK(rendering.generated[i].end == generated[i][1]);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the templates that are built in render as Hugging Face transformers renders them") {
+  for (const auto& [name, renderings] : golden()["named"].items()) {
+    CAPTURE(name);
+    const std::string path = std::string(kSourceDir) + "/train/chat/templates/" + name + ".jinja";
+    for (size_t i = 0; i < renderings.size(); ++i) {
+      CAPTURE(i);
+      const json& record = golden()["records"][i];
+      check_rendering(read_whole_file(path, 1 << 20), record, record["prompt"], renderings[i]);
+    }
+  }
+}
+
+TEST_CASE("every construct of templates renders as in Jinja2") {
+  const json& record = golden()["records"][golden()["feature_record"].get<size_t>()];
+  for (const json& feature : golden()["features"])
+    check_rendering(feature["template"], record, false, feature);
+}
