@@ -7,6 +7,7 @@
 
 #include "checkpoint/tensor_folder.h"
 #include "tests/range_bytes.h"
+#include "train/chat/chat_template.h"
 #include "train/models/hf_config.h"
 #include "train/save/train_state.h"
 
@@ -113,7 +114,38 @@ std::string try_train_state(Bytes bytes) {
   return "";
 }
 
-constexpr FileTarget kTargets[] = {{"safetensors", try_safetensors},
+// The character, which no template can make up, is only where the rendering says that data is.
+void check_sources(const Rendering& rendering, const std::string& character) {
+  size_t begin = 0;
+  const auto outside = [&](size_t end) {
+    return rendering.text.substr(begin, end - begin).find(character) == std::string::npos;
+  };
+  for (const TextSpan& span : rendering.data) {
+    require(span.begin >= begin && span.begin < span.end && span.end <= rendering.text.size(),
+            "the data of a rendering is out of order");
+    require(outside(span.begin), "a rendering calls data a part of the template");
+    begin = span.end;
+  }
+  require(outside(rendering.text.size()), "a rendering calls data a part of the template");
+}
+
+std::string try_chat_template(Bytes bytes) {
+  constexpr char kCharacter[] = "\xee\x80\x80";  // U+E000, for private use
+  const std::string text(text_of(bytes));
+  const bool can_make_it_up = text.find(kCharacter) != text.npos || text.find('\\') != text.npos;
+  Conversation conversation;
+  conversation.add("user", std::string("a") + kCharacter + " b\n\n" + kCharacter + "'\"<C> ");
+  conversation.add("assistant", kCharacter);
+  return refusal([&] {
+    const ChatTemplate chat(text, kFile, {{"bos_token", "<s>"}, {"eos_token", "</s>"}});
+    const Rendering rendering = chat.render(
+        conversation, {.settings = {.date = "2024-02-29", .limits = {.steps = 100'000, .depth = 500}}});
+    if (!can_make_it_up) check_sources(rendering, kCharacter);
+  });
+}
+
+constexpr FileTarget kTargets[] = {{"chat_template", try_chat_template},
+                                   {"safetensors", try_safetensors},
                                    {"index", try_index},
                                    {"config", try_config_json},
                                    {"train_state", try_train_state}};

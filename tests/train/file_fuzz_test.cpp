@@ -71,6 +71,33 @@ void change(std::string& bytes, test::Dice& dice) {
 
 }  // namespace
 
+TEST_CASE("a foreign chat template is rendered, or refused for the right reason") {
+  check_corpus("chat_template",
+               {
+                   {"everything", ""},
+                   {"nothing", ""},
+                   {"own_namespace", ""},
+                   {"slices", ""},
+                   {"binary", "file:1: not UTF-8"},
+                   {"endless", "file:1: the template needs more than 100000 steps"},
+                   {"doubling", "more than 100000 steps"},
+                   {"doubling_list", "more than 100000 steps"},
+                   {"shared_list", "a value contains more than 1048576 words"},
+                   {"deep_list", "a value is nested more than 100 levels deep"},
+                   {"recursion", "nested more than 500 levels deep"},
+                   {"recursion_of_default", "nested more than 500 levels deep"},
+                   {"brackets", "nested more than 200 levels deep"},
+                   {"chain", "has more than 200 levels"},
+                   {"nested", "nested more than 200 levels deep"},
+                   {"huge_repeat", "a text has more than 16777216 bytes"},
+                   {"huge_indent", "spaces, must have at most"},
+                   {"escaping_macro", "the macro m is called outside the block that defines it"},
+                   {"unknown_statement", "file:1: the statement {% include %} is not supported"},
+                   {"overflow", "an integer does not fit in 64 bits"},
+                   {"negative_overflow", "an integer does not fit in 64 bits"},
+               });
+}
+
 TEST_CASE("foreign safetensors files are accepted, or refused for the right reason") {
   check_corpus("safetensors",
                {

@@ -121,7 +121,7 @@ JinjaValue JinjaEvaluator::item(const JinjaNode& node) {
     return value.integer();
   };
   const auto begin = bound(0), end = bound(1), step = bound(2);
-  return jinja_slice(charged(node, object), begin, end, step);
+  return produced(jinja_slice(charged(node, object), begin, end, step));
 }
 
 JinjaValue JinjaEvaluator::binary(const JinjaNode& node) {
@@ -129,7 +129,7 @@ JinjaValue JinjaEvaluator::binary(const JinjaNode& node) {
   if (node.name == "and") return left.truth() ? evaluate(node.child(1)) : left;
   if (node.name == "or") return left.truth() ? left : evaluate(node.child(1));
   const JinjaValue right = evaluate(node.child(1));
-  return jinja_binary(node.name, charged(node, left), charged(node, right));
+  return produced(jinja_binary(node.name, charged(node, left), charged(node, right)));
 }
 
 bool JinjaEvaluator::compare(const JinjaNode& node) {
@@ -160,7 +160,7 @@ JinjaValue JinjaEvaluator::filtered(const JinjaNode* node, SourcedText text) {
   const JinjaValue subject = is_chain ? filtered(inner, std::move(text)) : evaluate(*inner);
   const JinjaArguments given = arguments(*node, 1);
   charged(*node, subject);
-  return jinja_filter(node->name, subject, given);
+  return produced(jinja_filter(node->name, subject, given));
 }
 
 JinjaArguments JinjaEvaluator::arguments(const JinjaNode& node, size_t first) {
@@ -191,7 +191,7 @@ JinjaValue JinjaEvaluator::call(const JinjaNode& node, const JinjaNode* block) {
   line_ = node.line;
   if (is_member && has_jinja_method(object, callee.name)) {
     const JinjaArguments given = arguments(node, 1);
-    return jinja_method(callee.name, charged(node, object), given);
+    return produced(jinja_method(callee.name, charged(node, object), given));
   }
   const JinjaValue called = is_member ? jinja_attribute(object, callee.name) : evaluate(callee);
   JinjaArguments given = arguments(node, 1);
@@ -200,9 +200,9 @@ JinjaValue JinjaEvaluator::call(const JinjaNode& node, const JinjaNode* block) {
   called.check_defined();
   check(called.is(JinjaKind::function), "a value of type ", called.type(), " cannot be called");
   const JinjaFunction& function = called.function();
-  if (function.macro != nullptr) return call_macro(function, given);
+  if (function.macro != nullptr) return produced(call_macro(function, given));
   if (function.name == "namespace") return new_namespace(given);
-  return jinja_global(function.name, given, settings_.date);
+  return produced(jinja_global(function.name, given, settings_.date));
 }
 
 JinjaValue JinjaEvaluator::function(const JinjaNode& node) {

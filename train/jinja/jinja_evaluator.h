@@ -71,6 +71,12 @@ class JinjaEvaluator {
     return value;
   }
 
+  // The operation makes this value.
+  JinjaValue produced(JinjaValue value) {
+    charge(value.weight());
+    return value;
+  }
+
   // Runs the work in a new scope inside `parent`.
   template <class Work>
   auto in_scope(const Scope& parent, Work&& work) {

@@ -41,6 +41,9 @@ JinjaValue strftime_now(const JinjaArguments& arguments, const std::string& date
   std::tm time{};
   const char* end = strptime(date.c_str(), "%Y-%m-%d", &time);
   check(end != nullptr && *end == '\0', "the date is \"", date, "\", must be YYYY-MM-DD");
+  constexpr size_t kLongestFormat = 1000;
+  check(given.required(0).bytes().size() <= kLongestFormat, "the format of strftime_now() has more than ",
+        kLongestFormat, " bytes");
   const std::string format = given.required(0).bytes() + ' ';  // strftime returns 0 for an empty result too
   std::string text(256 + 16 * format.size(), '\0');
   text.resize(std::strftime(text.data(), text.size(), format.c_str(), &time));

@@ -12,8 +12,9 @@
 namespace flatshard {
 
 struct JinjaLimits {
-  int64_t steps = 50'000'000;  // nodes executed, and about one more for every 64 bytes that they handle
-  int depth = 1000;            // nodes executed inside each other, through macros too
+  int64_t steps =
+      20'000'000;    // nodes executed, and about one more for every 64 bytes or item that they handle
+  int depth = 1000;  // nodes executed inside each other, through macros too
 };
 
 struct JinjaSettings {

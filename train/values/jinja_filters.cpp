@@ -108,12 +108,16 @@ V join(const V& subject, const A& a) {
   return result;
 }
 
+SourcedText spaces(int64_t count) {
+  constexpr int64_t kMost = 1000;
+  check(count <= kMost, "an indention has ", count, " spaces, must have at most ", kMost);
+  return SourcedText(std::string(static_cast<size_t>(std::max<int64_t>(0, count)), ' '));
+}
+
 V indent(const V& subject, const A& a) {
   const V* width = a.find(0);
   const bool is_text = width != nullptr && width->is(JinjaKind::text);
-  const int64_t spaces = is_text ? 0 : std::clamp<int64_t>(a.integer(0, 4), 0, SourcedText::kMostBytes);
-  const SourcedText indention =
-      is_text ? width->text() : SourcedText(std::string(static_cast<size_t>(spaces), ' '));
+  const SourcedText indention = is_text ? width->text() : spaces(a.integer(0, 4));
   SourcedText text = subject.text();
   text.append("\n");  // an empty text is a line too
   const V lines = jinja_method("splitlines", text, {});
@@ -209,8 +213,7 @@ V tojson(const V& subject, const A& a) {
   if (const V* indent = a.find(1); indent != nullptr && indent->is(JinjaKind::text))
     style.indent = indent->text();
   else if (indent != nullptr && !indent->is(JinjaKind::none))
-    style.indent = SourcedText(
-        std::string(static_cast<size_t>(std::clamp<int64_t>(indent->integer(), 0, 1 << 20)), ' '));
+    style.indent = spaces(indent->integer());
   if (const V* separators = a.find(2); separators != nullptr && !separators->is(JinjaKind::none)) {
     style.item_separator = jinja_item(*separators, int64_t{0}).text();
     style.key_separator = jinja_item(*separators, int64_t{1}).text();

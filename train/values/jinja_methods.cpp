@@ -44,8 +44,16 @@ JinjaValue::Items split_at_space(const SourcedText& text, int64_t most, bool fro
       words.erase(std::next(whole), words.end()), words.back().end = bytes.size();
   }
   JinjaValue::Items parts;
-  for (const StrippedRange& word : words) parts.emplace_back(text.slice(word.begin, word.end));
+  for (const StrippedRange& word : words) add_item(parts, text.slice(word.begin, word.end));
   return parts;
+}
+
+// A search from the right takes time in proportion to the length of the part too.
+const std::string& short_part(const std::string& part) {
+  constexpr size_t kMost = 1000;
+  check(part.size() <= kMost, "the text to find from the right has ", part.size(),
+        " bytes, must have at most ", kMost);
+  return part;
 }
 
 JinjaValue split(const JinjaValue& object, const BoundArguments& arguments, bool from_right) {
@@ -57,17 +65,19 @@ JinjaValue split(const JinjaValue& object, const BoundArguments& arguments, bool
   check(!part.empty(), "str.split has an empty separator");
   std::vector<size_t> found;
   if (from_right)
-    for (size_t at = bytes.rfind(part); at != bytes.npos && (most < 0 || std::ssize(found) < most);
+    for (size_t at = bytes.rfind(short_part(part));
+         at != bytes.npos && (most < 0 || std::ssize(found) < most);
          at = at < part.size() ? bytes.npos : bytes.rfind(part, at - part.size()))
-      found.insert(found.begin(), at);
+      found.push_back(at);
   else
     for (size_t at = find_part(bytes, part); at != bytes.npos && (most < 0 || std::ssize(found) < most);
          at = find_part(bytes, part, at + part.size()))
       found.push_back(at);
+  if (from_right) std::reverse(found.begin(), found.end());
   JinjaValue::Items parts;
   size_t begin = 0;
   for (const size_t at : found) {
-    parts.emplace_back(text.slice(begin, at));
+    add_item(parts, text.slice(begin, at));
     begin = at + part.size();
   }
   parts.emplace_back(text.slice(begin, text.size()));
@@ -143,7 +153,7 @@ JinjaValue lines(const JinjaValue& object, const BoundArguments& arguments) {
   for (size_t begin = 0; begin < bytes.size();) {
     const size_t end = std::min(bytes.find_first_of("\n\r\v\f\x1c\x1d\x1e", begin), bytes.size());
     const size_t next = std::min(end + (bytes.compare(end, 2, "\r\n") == 0 ? 2 : 1), bytes.size());
-    found.emplace_back(text.slice(begin, arguments.truth(0) ? next : end));
+    add_item(found, text.slice(begin, arguments.truth(0) ? next : end));
     begin = next;
   }
   return JinjaValue::list(std::move(found));
@@ -193,7 +203,7 @@ const Methods& text_methods() {
       {"rfind",
        {{"sub"},
         [](const V& v, const A& a) {
-          return V(code_points_before(v.bytes(), v.bytes().rfind(a.required(0).bytes())));
+          return V(code_points_before(v.bytes(), v.bytes().rfind(short_part(a.required(0).bytes()))));
         }}},
       {"count",
        {{"sub"},

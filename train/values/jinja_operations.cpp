@@ -60,6 +60,9 @@ JinjaValue float_binary(const std::string& op, double a, double b) {
 
 JinjaValue repeated(const JinjaValue& value, int64_t times) {
   if (value.is(JinjaKind::text)) {
+    const size_t most = SourcedText::kMostBytes / std::max<size_t>(1, value.text().size());
+    check(times <= 0 || static_cast<size_t>(times) <= most, "a text has more than ", SourcedText::kMostBytes,
+          " bytes");
     SourcedText text;
     if (!value.text().empty())
       for (int64_t i = 0; i < times; ++i) text.append(value.text());

@@ -120,7 +120,7 @@ JinjaValue::Items JinjaValue::items() const {
     const std::string& all = bytes();
     for (size_t at = 0, end = 0; at < all.size(); at = end) {
       end = after_code_point(all, at);
-      found.emplace_back(text().slice(at, end));
+      add_item(found, text().slice(at, end));
     }
   } else {
     check(is(JinjaKind::list), "a value of type ", type(), " cannot be iterated over");
@@ -147,6 +147,11 @@ size_t JinjaValue::depth() const {
 size_t JinjaValue::weight() const {
   if (is(JinjaKind::text)) return 1 + text().size() / 64;
   return is(JinjaKind::list) ? list().extent.weight : is(JinjaKind::dict) ? dict().extent.weight : 1;
+}
+
+void add_item(JinjaValue::Items& items, JinjaValue value) {
+  check(items.size() < JinjaExtent::kMostWeight, "a list has more than ", JinjaExtent::kMostWeight, " items");
+  items.push_back(std::move(value));
 }
 
 void JinjaExtent::add(const JinjaValue& value) {

@@ -91,9 +91,12 @@ class JinjaValue {
       data_;
 };
 
+// Adds the value to items that become a list, which must not have too many.
+void add_item(JinjaValue::Items& items, JinjaValue value);
+
 // How deep a value is nested and how much it contains.
 struct JinjaExtent {
-  static constexpr size_t kMostDepth = 100, kMostWeight = size_t{1} << 23;
+  static constexpr size_t kMostDepth = 100, kMostWeight = size_t{1} << 20;
 
   void add(const JinjaValue& value);
   size_t depth = 1, weight = 1;

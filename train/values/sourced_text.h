@@ -23,7 +23,7 @@ struct TextRun {
 
 class SourcedText {
  public:
-  static constexpr size_t kMostBytes = size_t{1} << 26;
+  static constexpr size_t kMostBytes = size_t{1} << 24;
 
   SourcedText() = default;
   explicit SourcedText(std::string_view bytes, int32_t source = kFromTemplate) { append(bytes, source); }

@@ -253,6 +253,50 @@ def make_train_state():
     state("history_deep", log_history=[line(20, loss=[[1]])])
 
 
+EVERYTHING = """{#- All kinds of constructs. -#}
+{%- macro line(role, text='none') -%}<{{ role }}>{{ text | trim ~ caller() }}{%- endmacro -%}
+{%- set ns = namespace(n=0, all=[]) -%}
+{% for m in messages if m.role is defined and m.role != 'nobody' %}
+  {%- set ns.n = ns.n + loop.index0 * 2 // 1 % 7 -%}
+  {%- call(x='y') line(m.role, text=m.content[1:-1:1]) %}{{ x }}{{ m | tojson(indent=2) }}{% endcall -%}
+  {%- set block | upper %}{{ m['content'].split(' ', 1) | map('replace', 'a', 'b') | join(', ') }}{% endset -%}
+  {{- block if loop.first else (loop.previtem.content if loop.previtem else '') -}}
+  {%- generation -%}{{ m.content.strip() + eos_token }}{%- endgeneration -%}
+  {%- if not loop.last and ns.n > 100 %}{% break %}{% elif m.tool_calls %}{% continue %}{% else %} {{- '\\n\\u00e9' }}{% endif -%}
+{% else %}nothing{% endfor %}
+{%- filter title %}{{ strftime_now('%d %B') }} {{ {'a': [1, 2.5, none, true]} }} {{ range(3) | list | sort(reverse=true) }}{% endfilter -%}
+{% for k, v in {'b': 1, 'a': (2,)}.items() | sort %}{{ k }}{{ v is mapping }}{{ missing | default('d') }}{% endfor %}
+{% raw %}{{ raw }}{% endraw %}
+"""
+
+
+def make_chat_template():
+    def template(name, text):
+        put("chat_template", name, text)
+    template("everything", EVERYTHING)
+    template("nothing", "")
+    template("binary", b"\x00\xff{{ 1 }}")
+    template("endless", "{% for a in range(100000) %}{% for b in range(100000) %}{{ '' }}{% endfor %}{% endfor %}")
+    template("doubling", "{% set ns = namespace(s='x') %}{% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}{{ ns.s }}")
+    template("doubling_list", "{% set ns = namespace(s=[1]) %}{% for i in range(99) %}{% set ns.s = ns.s + ns.s %}{% endfor %}")
+    template("shared_list", "{% set ns = namespace(s=[]) %}{% for i in range(99) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s == ns.s }}")
+    template("deep_list", "{% set ns = namespace(s=[]) %}{% for i in range(999) %}{% set ns.s = [ns.s] %}{% endfor %}{{ ns.s }}")
+    template("recursion", "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}")
+    template("recursion_of_default", "{% macro m(a=m()) %}{% endmacro %}{{ m() }}")
+    template("brackets", "{{ " + "[" * 999 + "]" * 999 + " }}")
+    template("chain", "{{ 1" + " + 1" * 999 + " }}")
+    template("nested", "{% if 1 %}" * 999)
+    template("huge_repeat", "{{ 'x' * 9000000000000000000 }}")
+    template("huge_indent", "{{ 'a\n' | indent(9000000000000000000) }}{{ [[]] | tojson(indent=9000000000000000000) }}")
+    template("own_namespace", "{% set ns = namespace() %}{% set ns.me = ns %}{{ ns.me.me is defined }}{{ ns.me.me == ns }}")
+    template("escaping_macro", "{% set ns = namespace() %}{% for i in [1] %}{% macro m() %}x{% endmacro %}{% set ns.m = m %}{% endfor %}{{ ns.m() }}")
+    template("unknown_statement", "{% include 'x' %}")
+    template("overflow", "{{ 9223372036854775807 + 1 }}")
+    template("negative_overflow", "{{ (-9223372036854775807 - 1) // -1 }}")
+    template("slices", "{{ 'abc'[-9223372036854775807:9223372036854775807:-9223372036854775807] }}{{ [1, 2][::9223372036854775807] }}")
+
+
+make_chat_template()
 make_safetensors()
 make_index()
 make_config()
