@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "build_config.h"
+#include "kernels/gemm_rows.h"
 #include "kernels/gemm_tile.h"
 #include "kernels/gemm_widened.h"
 #include "kernels/row_blocks.h"
@@ -229,6 +230,7 @@ void gemm(Stream& stream, Arena& scratch, const Gemm& g) {
       return stream.planning() ? void() : cuda::empty_product(stream, g);
     }
   if (!multiplies) return stream.run("gemm", [g] { cpu::empty_product(g); });
+  if (has_few_rows(g)) return stream.run("gemm", [g] { multiply_few_rows(g); });
   const ArenaScope scope(scratch);
   const Gemm wide = g.a.dtype == DType::f16 ? widened(scratch, g) : g;
   const CutProduct product(wide);

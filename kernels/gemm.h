@@ -6,10 +6,12 @@
 //   dx = dy w               {.c = dx, .a = dy, .b = w}
 //   dw += dy^T x            {.c = dw, .a = dy, .b = x, .transpose_a = true, .accumulate = true}
 // c is cut into tiles by a rule that knows only the shapes, and each tile is one product on one thread: the
-// bits do not depend on the number of threads. With K = 0 the product is zero. f16 has no product of its own:
-// its operands are widened to f32 in scratch, whole, and multiplied there; so are those of bf16, tile by
-// tile, where the processor has no bf16 instructions. On a GPU cuBLASLt multiplies, by one algorithm for each
-// shape and alignment; f32 is rounded to TF32 only where that is asked for.
+// bits do not depend on the number of threads. Products of at most kFewRows rows (gemm_rows.h) read b in
+// place, and the bits of a row do not depend on the number of rows either. With K = 0 the product is zero.
+// f16 has no product of its own: its operands are widened to f32 in scratch, whole, and multiplied there; so
+// are those of bf16, tile by tile, where the processor has no bf16 instructions. On a GPU cuBLASLt
+// multiplies, by one algorithm for each shape and alignment; f32 is rounded to TF32 only where that is asked
+// for.
 
 #include "runtime/arena.h"
 #include "runtime/stream.h"

@@ -96,6 +96,9 @@ std::vector<Case> test_cases() {
     cases.push_back(gemm_case({dtype, dtype, 1, 1, 1}));
     cases.push_back(gemm_case({dtype, dtype, 1, 130, 70, {.transpose_b = true}}));
     cases.push_back(gemm_case({dtype, dtype, 6, 10, 12, {.accumulate = true}}));
+    for (const int64_t M : {1, 4, 15, 16})  // few rows: full and partial tiles
+      for (const bool tb : {false, true})
+        cases.push_back(gemm_case({dtype, dtype, M, 135, 97, {.transpose_b = tb, .bias = true}}));
     cases.push_back(gemm_case({dtype, dtype, 4, 6, 0, {.bias = true}}));
     cases.push_back(gemm_case({dtype, DType::f32, 4, 6, 0, {.accumulate = true}}));
     cases.push_back(bias_case(dtype, 1, 5));
@@ -119,6 +122,9 @@ std::vector<Case> bench_cases() {
     cases.push_back(
         gemm_case({dtype, DType::f32, 3072, 768, 256, {.transpose_a = true, .accumulate = true}}));
     cases.push_back(gemm_case({dtype, dtype, 256, 50257, 768, {.transpose_b = true}}));
+    cases.push_back(gemm_case({dtype, dtype, 1, 4096, 4096, {.transpose_b = true}}));  // generation
+    cases.push_back(gemm_case({dtype, dtype, 1, 4096, 4096}));
+    cases.push_back(gemm_case({dtype, dtype, 8, 4096, 4096, {.transpose_b = true}}));
     cases.push_back(bias_case(dtype, 16384, 2048));
   }
   const size_t small = cases.size();

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <vector>
 
+#include "kernels/gemm_rows.h"
 #include "kernels/gemm_widened.h"
 #include "runtime/parallel.h"
 #include "tests/golden.h"
@@ -167,5 +169,34 @@ TEST_CASE("gemm gives the same bits on 1, 2 and 3 threads where c has many tiles
     const auto one = run(1);
     CHECK(run(2) == one);
     CHECK(run(3) == one);
+  }
+}
+
+TEST_CASE("a row of a product with few rows has the same bits alone and among others") {
+  constexpr int64_t N = 45, K = 83;
+  StreamGroup streams(Device::cpu());
+  Stream& stream = streams.add("compute");
+  Arena scratch("scratch", Device::cpu());
+  for (const bool transpose_b : {false, true}) {
+    std::vector<bf16> a(kFewRows * K), b(N * K), all(kFewRows * N), one(N);
+    uint32_t state = 7;
+    for (auto* values : {&a, &b})
+      for (bf16& value : *values) {
+        state = state * 1664525u + 1013904223u;
+        value = bf16(static_cast<float>(state >> 8) * 0x1p-23f - 1.0f);
+      }
+    const Tensor weights = tensor_of(b.data(), transpose_b ? Shape{N, K} : Shape{K, N});
+    const auto multiply = [&](std::vector<bf16>& c, int64_t row, int64_t rows) {
+      gemm(stream, scratch,
+           {.c = tensor_of(c.data(), {rows, N}),
+            .a = tensor_of(a.data() + row * K, {rows, K}),
+            .b = weights,
+            .transpose_b = transpose_b});
+    };
+    multiply(all, 0, kFewRows);
+    for (int64_t row = 0; row < kFewRows; ++row) {
+      multiply(one, row, 1);
+      CHECK(std::memcmp(one.data(), all.data() + row * N, N * sizeof(bf16)) == 0);
+    }
   }
 }

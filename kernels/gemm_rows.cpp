@@ -1,0 +1,155 @@
+#include "kernels/gemm_rows.h"
+
+#include <algorithm>
+
+#include "kernels/tile_product.h"
+#include "runtime/parallel.h"
+
+namespace flatshard {
+namespace {
+
+using namespace simd;
+using tile::detail::unroll;
+using tile::detail::with_constant;
+
+constexpr int64_t kTaskBytes = 64 << 10;  // of b, enough to make the cost of scheduling a task negligible
+// Rows of c, and columns or vectors of columns, that the registers hold the sums of. With one row the tile is
+// wider, because more streams of weights keep memory busy.
+constexpr int kRows = 4, kColumns = 4, kColumnsOfOneRow = 8;
+
+// The operands of a product as arrays. c, a and b are dense, row-major matrices.
+template <class T, class Out>
+struct Operands {
+  explicit Operands(const Gemm& g)
+      : c(g.c.as<Out>()),
+        a(g.a.as<T>()),
+        b(g.b.as<T>()),
+        bias(g.bias.empty() ? nullptr : g.bias.as<T>()),
+        M(g.a.shape[0]),
+        N(g.c.shape[1]),
+        K(g.a.shape[1]),
+        accumulate(g.accumulate) {}
+
+  Out* c;
+  const T *a, *b, *bias;
+  int64_t M, N, K;
+  bool accumulate;
+
+  template <class Lanes>
+  [[gnu::always_inline]] void store_sums(int64_t row, int64_t column, Floats sums, Lanes lanes) const {
+    Out* at = c + row * N + column;
+    if (bias) sums += load(bias + column, lanes);
+    if (accumulate) sums += load(at, lanes);
+    store(at, sums, lanes);
+  }
+};
+
+// b (N, K): an element is the dot product of two rows. Its lanes are summed at the end.
+template <class T, class Out, int kR, int kC>
+void dot_tile(const Operands<T, Out>& o, int64_t row, int64_t column) {
+  constexpr int64_t kStep = int64_t{kWidth} * tile::kPerWord<T>;
+  using Whole = std::integral_constant<int64_t, kStep>;
+  const T *a = o.a + row * o.K, *b = o.b + column * o.K;
+  Floats sums[kR][kC]{};
+  const auto add = [&](int64_t k, auto values) __attribute__((always_inline)) {
+    Ints rows[kR];
+    unroll<kR>([&](auto r)
+                   __attribute__((always_inline)) { rows[r] = tile::words_of(a + r * o.K + k, values); });
+    unroll<kC>([&](auto i) __attribute__((always_inline)) {
+      if constexpr (kR == 1) fetch(b + (i + kC) * o.K + k);  // of the next tile
+      const Ints column_words = tile::words_of(b + i * o.K + k, values);
+      unroll<kR>([&](auto r) __attribute__((always_inline)) {
+        sums[r][i] = tile::detail::multiply_add<T>(rows[r], column_words, sums[r][i]);
+      });
+    });
+  };
+  int64_t k = 0;
+  for (; k + kStep <= o.K; k += kStep) add(k, Whole{});
+  if (k < o.K) add(k, o.K - k);
+  unroll<kR>([&](auto r) __attribute__((always_inline)) {
+    Floats row_sums{};
+    unroll<kC>([&](auto i) __attribute__((always_inline)) { row_sums[int{i}] = sum(sums[r][i]); });
+    o.store_sums(row + r, column, row_sums, int{kC});
+  });
+}
+
+// b (K, N): the lanes of a vector are columns, and each is summed in the order of k.
+template <class T, class Out, int kR, int kVectors, class Lanes>
+void column_tile(const Operands<T, Out>& o, int64_t row, int64_t column, Lanes lanes) {
+  const T *a = o.a + row * o.K, *b = o.b + column;
+  Floats sums[kR][kVectors]{};
+  for (int64_t k = 0; k < o.K; ++k) {
+    Floats columns[kVectors];
+    unroll<kVectors>([&](auto v) __attribute__((always_inline)) {
+      columns[v] = load(b + k * o.N + v * kWidth, lanes);
+    });
+    unroll<kR>([&](auto r) __attribute__((always_inline)) {
+      const Floats value = splat(static_cast<float>(a[r * o.K + k]));
+      unroll<kVectors>([&](auto v) __attribute__((always_inline)) {
+        sums[r][v] = fma(value, columns[v], sums[r][v]);
+      });
+    });
+  }
+  unroll<kR>([&](auto r) __attribute__((always_inline)) {
+    unroll<kVectors>([&](auto v) __attribute__((always_inline)) {
+      o.store_sums(row + r, column + v * kWidth, sums[r][v], lanes);
+    });
+  });
+}
+
+// Calls tile(row, rows) for tiles of at most kRows rows, with the number of rows as a compile-time constant.
+template <class Tile>
+void for_each_rows(int64_t M, Tile&& tile) {
+  for (int64_t row = 0; row < M; row += kRows)
+    with_constant<kRows>(M - row, [&](auto rows) { tile(row, rows); });
+}
+
+template <class T, class Out>
+void multiply_columns(const Operands<T, Out>& o, bool transpose_b, int64_t begin, int64_t end) {
+  constexpr auto width = [](int rows) { return rows == 1 ? kColumnsOfOneRow : kColumns; };
+  const int64_t unit = transpose_b ? 1 : kWidth;  // columns in one step of a tile's width
+  const int64_t step = unit * (o.M == 1 ? kColumnsOfOneRow : kColumns);
+  for (int64_t column = begin; column < end; column += step)
+    for_each_rows(o.M, [&](int64_t row, auto rows) {
+      // The last rows may be a single row of several.
+      const int64_t last = std::min(end, column + step);
+      for (int64_t at = column; at < last;) {
+        const int64_t units = (last - at) / unit;
+        if (units == 0) {
+          column_tile<T, Out, rows, 1>(o, row, at, static_cast<int>(last - at));
+          return;
+        }
+        with_constant<width(rows)>(units, [&](auto count) {
+          if (transpose_b)
+            dot_tile<T, Out, rows, count>(o, row, at);
+          else
+            column_tile<T, Out, rows, count>(o, row, at, Full{});
+          at += count * unit;
+        });
+      }
+    });
+}
+
+}  // namespace
+
+bool has_few_rows(const Gemm& g) {
+  return !g.transpose_a && g.a.shape[0] <= kFewRows && g.a.dtype != DType::f16;
+}
+
+void multiply_few_rows(const Gemm& g) {
+  const int64_t N = g.c.shape[1], column_bytes = g.b.bytes() / std::max<int64_t>(N, 1);
+  const int64_t unit = (g.transpose_b ? 1 : kWidth) * kColumnsOfOneRow;
+  const int64_t block = std::max<int64_t>(1, kTaskBytes / std::max<int64_t>(1, column_bytes * unit)) * unit;
+  visit_float(g.a.dtype, [&]<class T>() {
+    visit_float(g.c.dtype, [&]<class Out>() {
+      if constexpr (!std::is_same_v<T, f16> && !std::is_same_v<Out, f16>) {
+        const Operands<T, Out> operands(g);
+        parallel_blocks(N, block, [&](int64_t begin, int64_t end) {
+          multiply_columns(operands, g.transpose_b, begin, end);
+        });
+      }
+    });
+  });
+}
+
+}  // namespace flatshard

@@ -1,0 +1,18 @@
+#pragma once
+// Products with few rows, c (M, N) = a (M, K) b, M <= kFewRows: the decode path, which reads every weight
+// once per token and is bound by memory. The operands are read in place. Each element of c is summed in one
+// order that depends only on K, so the bits of a row are the same for any M.
+
+#include "kernels/gemm.h"
+
+namespace flatshard {
+
+inline constexpr int64_t kFewRows = 16;
+
+// Whether gemm() computes this product by multiply_few_rows().
+bool has_few_rows(const Gemm& g);
+
+// Runs on all threads. K is at least 1.
+void multiply_few_rows(const Gemm& g);
+
+}  // namespace flatshard
