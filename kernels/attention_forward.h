@@ -60,23 +60,33 @@ struct ForwardWorker {
   }
 };
 
+// A block of queries that share the keys and values of one head of a document.
 template <class T>
-void forward_block(const AttentionForward& a, const Packed<T>& k, const Packed<T>& v, ForwardWorker<T>& w,
-                   const Rows& queries, int64_t head) {
-  const Documents q_documents(a.mask.cu_seqlens), documents(key_boundaries(a.mask));
-  const int64_t document = queries.document, D = a.q.head_size(), width = round_up(D, kWidth);
-  const int64_t row = q_documents.first_row(document) + queries.begin;
-  const int64_t packed_row = documents.packed_row(document), key_head = head / (a.q.count / a.k.count);
-  const Visible mask = visible(a.mask, q_documents.length(document), documents.length(document));
-  tile::pack_transposed(w.q, kQueryBlock, a.q.at<T>(row, head), a.q.stride(), queries.size(), D);
+struct ForwardBlock {
+  const T* q;  // of the first query; the next one is q_stride values on
+  T* o;
+  float* lse;  // may be null
+  int64_t q_stride, o_stride;
+  const Word *k, *v;  // of the document's first key; packed along, and down
+  Rows queries;
+  Visible mask;
+  int64_t D;
+  float scale;
+};
+
+template <class T>
+void forward_block(const ForwardBlock<T>& b, ForwardWorker<T>& w) {
+  const Rows& queries = b.queries;
+  const int64_t D = b.D, width = round_up(D, kWidth);
+  tile::pack_transposed(w.q, kQueryBlock, b.q, b.q_stride, queries.size(), D);
   std::fill(w.o, w.o + queries.size() * width, 0.0f);
-  mask.for_each_tile(queries, [&](const Rows& part, int64_t key, int64_t keys, bool masked) {
+  b.mask.for_each_tile(queries, [&](const Rows& part, int64_t key, int64_t keys, bool masked) {
     const int64_t first = part.begin - queries.begin, lanes = round_up(part.size(), kWidth);
     tile::multiply<T>({w.scores + first, kQueryBlock}, keys, lanes, words<T>(D),
-                      {k.along(key_head, packed_row + key), words<T>(D), 1}, {w.q + first, kQueryBlock},
+                      {b.k + Packed<T>::size_along(key, D), words<T>(D), 1}, {w.q + first, kQueryBlock},
                       false);
-    if (masked) mask_scores(w.scores + first, mask, part, key, keys);
-    w.softmax(first, lanes, keys, a.scale * kLog2e);
+    if (masked) mask_scores(w.scores + first, b.mask, part, key, keys);
+    w.softmax(first, lanes, keys, b.scale * kLog2e);
     for (int64_t i = first; i < first + part.size(); ++i)
       if (w.factor[i] != 1.0f)
         for (int64_t d = 0; d < width; d += kWidth) {
@@ -84,16 +94,15 @@ void forward_block(const AttentionForward& a, const Packed<T>& k, const Packed<T
           store(o, load(o) * w.factor[i]);
         }
     tile::multiply<T>({w.o + first * width, width}, part.size(), width, words<T>(keys),
-                      {w.p + first, 1, kQueryBlock}, {v.down(key_head, packed_row + key), width}, true);
+                      {w.p + first, 1, kQueryBlock}, {b.v + Packed<T>::size_down(key, D), width}, true);
   });
   for (int64_t i = 0; i < queries.size(); ++i) {
     const bool fully_masked = w.sum[i] == 0;
     const float inverse = fully_masked ? 0.0f : 1.0f / w.sum[i];
-    T* o = a.o.at<T>(row + i, head);
+    T* o = b.o + i * b.o_stride;
     simd::for_each_vector(
         D, [&](int64_t d, auto count) { store(o + d, load(w.o + i * width + d) * inverse, count); });
-    a.lse.as<float>()[head * a.q.rows() + row + i] =
-        fully_masked ? -kInfinity : (w.maximum[i] + std::log2(w.sum[i])) * kLn2;
+    if (b.lse) b.lse[i] = fully_masked ? -kInfinity : (w.maximum[i] + std::log2(w.sum[i])) * kLn2;
   }
 }
 
@@ -113,8 +122,22 @@ void forward(const AttentionForward& a, const ForwardScratch& scratch) {
   parallel_for(slots * a.q.count, [&](int64_t task, int worker) {
     const Rows queries = q_documents.block(task % slots, kQueryBlock);
     if (queries.size() <= 0) return;
+    const int64_t document = queries.document, head = task / slots, key_head = head / (a.q.count / a.k.count);
+    const int64_t row = q_documents.first_row(document) + queries.begin;
+    const int64_t packed_row = documents.packed_row(document);
     ForwardWorker<T> own(scratch.workers.as<Word>() + worker * scratch.workers.shape[-1], D);
-    forward_block(a, k, v, own, queries, task / slots);
+    forward_block<T>({.q = a.q.at<T>(row, head),
+                      .o = a.o.at<T>(row, head),
+                      .lse = a.lse.as<float>() + head * a.q.rows() + row,
+                      .q_stride = a.q.stride(),
+                      .o_stride = a.o.stride(),
+                      .k = k.along(key_head, packed_row),
+                      .v = v.down(key_head, packed_row),
+                      .queries = queries,
+                      .mask = visible(a.mask, q_documents.length(document), documents.length(document)),
+                      .D = D,
+                      .scale = a.scale},
+                     own);
   });
 }
 

@@ -112,22 +112,25 @@ void for_each_block(const Heads& x, const Documents& documents, Pack&& pack) {
 
 // The mask of one document.
 struct Visible {
-  int64_t keys, shift;  // query i has position i + shift
+  int64_t keys, shift;  // query i has position step i + shift
   bool causal;
   int64_t window;
+  int64_t step = 1;  // 0: all queries are heads of one token
+
+  int64_t position(int64_t query) const { return step * query + shift; }
 
   // A block of queries attends to keys in [begin(), end()), where begin() is the start of a key block.
   int64_t begin(const Rows& queries) const {
-    const int64_t first = window > 0 ? std::max<int64_t>(0, queries.begin + shift - window + 1) : 0;
+    const int64_t first = window > 0 ? std::max<int64_t>(0, position(queries.begin) - window + 1) : 0;
     return first / kKeyBlock * kKeyBlock;
   }
   int64_t end(const Rows& queries) const {
-    return causal ? std::clamp<int64_t>(queries.end + shift, 0, keys) : keys;
+    return causal ? std::clamp<int64_t>(position(queries.end - 1) + 1, 0, keys) : keys;
   }
   // Whether every query of the block attends to every key in [first, last).
   bool unmasked(const Rows& queries, int64_t first, int64_t last) const {
     if (!causal) return true;
-    return last - 1 <= queries.begin + shift && (window == 0 || first > queries.end - 1 + shift - window);
+    return last - 1 <= position(queries.begin) && (window == 0 || first > position(queries.end - 1) - window);
   }
 
   // Calls tile(part, key, keys, masked) for the tiles that are not fully masked, in the order of their keys:
@@ -161,7 +164,8 @@ inline void mask_scores(float* scores, const Visible& mask, const Rows& queries,
   const int64_t window =
       mask.window > 0 ? std::min<int64_t>(mask.window, int64_t{1} << 30) : int64_t{1} << 30;
   for (int64_t i = 0; i < queries.size(); i += kWidth) {
-    const Ints ahead = kIndex + static_cast<int32_t>(queries.begin + mask.shift + i - first_key);
+    const Ints ahead = kIndex * static_cast<int32_t>(mask.step) +
+                       static_cast<int32_t>(mask.position(queries.begin + i) - first_key);
     for (int64_t j = 0; j < keys; ++j) {
       float* at = scores + j * kQueryBlock + i;
       const Ints distance = ahead - static_cast<int32_t>(j);

@@ -219,6 +219,16 @@ void pack_down(Word* out, const T* in, int64_t stride, int64_t rows, int64_t n) 
     });
 }
 
+// Adds a row of n values to the row of words `out`, as the second values of its pairs. Requires
+// kPerWord<T> == 2.
+template <class T>
+void complete_pairs(Word* out, const T* in, int64_t n) {
+  static_assert(kPerWord<T> == 2);
+  for (int64_t i = 0; i < n; ++i)
+    out[i] = static_cast<Word>((static_cast<uint32_t>(out[i]) & 0xffffu) | static_cast<uint32_t>(in[i].bits)
+                                                                               << 16);
+}
+
 // Transposes sixteen rows of sixteen words: swaps blocks of 1, 2, 4 and 8 words across the diagonal.
 [[gnu::always_inline]] inline void transpose(Ints (&rows)[kWidth]) {
   detail::unroll<4>([&](auto stage) __attribute__((always_inline)) {

@@ -1,10 +1,17 @@
 #include "model/attention.h"
 
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "kernels/rope.h"
 
 namespace flatshard {
+namespace {
+
+float scale_of(const ModelConfig& config) { return 1.0f / std::sqrt(static_cast<float>(config.head_dim)); }
+
+}  // namespace
 
 SelfAttention::SelfAttention(ParamList& params, const ModelConfig& config, int64_t layer,
                              const Tensor& rope_table)
@@ -50,39 +57,13 @@ SelfAttention::Projected SelfAttention::allocate(Context& c, Arena& arena, int64
   return r;
 }
 
-SelfAttention::Projected SelfAttention::append_to_cache(Context& c, int64_t N) const {
-  const int64_t Hq = config_.heads, Hkv = config_.kv_heads, D = config_.head_dim;
-  const int64_t past = c.cache->length(), all = past + N;
-  check(all <= c.cache->capacity(), "the KV cache holds ", past, " of ", c.cache->capacity(),
-        " tokens and has no space for ", N, " more");
-  const KvCache::Layer& cached = c.cache->layer(layer_);
-  Projected r;
-  if (!cached.qkv.empty()) {
-    r.packed = cached.qkv.slice(past, all);
-    r.q_heads = {r.packed, 0, Hq};
-    r.k_heads = {cached.qkv.slice(0, all), Hq, Hkv};
-    r.v_heads = {cached.qkv.slice(0, all), Hq + Hkv, Hkv};
-    return r;
-  }
-  r.q = c.saved.alloc(c.dtype, {N, Hq, D});
-  r.k = cached.k.slice(past, all);
-  r.v = cached.v.slice(past, all);
-  r.q_heads = r.q;
-  r.k_heads = cached.k.slice(0, all);
-  r.v_heads = cached.v.slice(0, all);
-  return r;
-}
-
 AttentionMask SelfAttention::mask(const Context& c) const {
-  return {.cu_seqlens = c.boundaries,
-          .cu_seqlens_kv = c.cache ? c.key_boundaries : Tensor{},
-          .causal = true,
-          .window = *config_.window};
+  return {.cu_seqlens = c.boundaries, .causal = true, .window = *config_.window};
 }
 
 void SelfAttention::project(Context& c, const ParamView& p, const Tensor& x) {
   const int64_t N = x.shape[0];
-  projected_ = c.cache ? append_to_cache(c, N) : allocate(c, c.saved, N);
+  projected_ = allocate(c, c.saved, N);
   if (!projected_.packed.empty())
     return qkv_.forward(c, p, projected_.packed.view({N, projected_.packed.size() / N}), x);
 
@@ -104,19 +85,43 @@ void SelfAttention::project(Context& c, const ParamView& p, const Tensor& x) {
     rope_forward(c.stream, {.y = t, .x = t, .positions = c.positions, .table = rope_table_});
 }
 
-void SelfAttention::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
-  const int64_t N = x.shape[0], Hq = config_.heads, D = config_.head_dim;
-  project(c, p, x);
-  o_ = c.saved.alloc(c.dtype, {N, Hq, D});
-  lse_ = c.saved.alloc(DType::f32, {Hq, N});
+void SelfAttention::attend(Context& c, const Tensor& o) {
+  if (c.cache) return attend_to_cache(c, o);
+  lse_ = c.saved.alloc(DType::f32, {o.shape[1], o.shape[0]});
   attention_forward(c.stream, c.scratch,
-                    {.o = o_,
+                    {.o = o,
                      .lse = lse_,
                      .q = projected_.q_heads,
                      .k = projected_.k_heads,
                      .v = projected_.v_heads,
                      .mask = mask(c),
-                     .scale = 1.0f / std::sqrt(static_cast<float>(D))});
+                     .scale = scale_of(config_)});
+}
+
+void SelfAttention::attend_to_cache(Context& c, const Tensor& o) const {
+  std::vector<CachedText> texts;
+  for (const auto& [text, rows] : c.texts) {
+    const int64_t index = static_cast<int64_t>(texts.size());
+    texts.push_back({.cache = c.cache->keys(layer_, text),
+                     .past = c.cache->length(text),
+                     .rows = rows,
+                     .boundaries = c.text_boundaries.slice(index, index + 1).view({4})});
+  }
+  cached_attention_forward(c.stream, c.scratch,
+                           {.o = o,
+                            .q = projected_.q_heads,
+                            .k = projected_.k_heads,
+                            .v = projected_.v_heads,
+                            .texts = std::move(texts),
+                            .window = *config_.window,
+                            .scale = scale_of(config_)});
+}
+
+void SelfAttention::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
+  const int64_t N = x.shape[0], Hq = config_.heads, D = config_.head_dim;
+  project(c, p, x);
+  o_ = c.saved.alloc(c.dtype, {N, Hq, D});
+  attend(c, o_);
   out_.forward(c, p, y, o_.view({N, Hq * D}), true);
 }
 
@@ -139,7 +144,7 @@ void SelfAttention::backward(Context& c, const ParamView& p, const GradView& g, 
                       .o = o_,
                       .lse = lse_,
                       .mask = mask(c),
-                      .scale = 1.0f / std::sqrt(static_cast<float>(D))});
+                      .scale = scale_of(config_)});
   if (!d.packed.empty()) return qkv_.backward(c, p, g, dx, d.packed.view({N, d.packed.size() / N}), x);
 
   for (const Tensor& t : {d.q, d.k})

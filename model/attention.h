@@ -24,14 +24,14 @@ class SelfAttention {
                 const Tensor& x);
 
  private:
-  // The outputs of the projections (q, k and v, or packed), and the heads that attention reads: with a cache
-  // they include the keys and values of earlier tokens.
+  // The outputs of the projections (q, k and v, or packed), and the heads that attention reads.
   struct Projected {
     Tensor q, k, v, packed;
     Heads q_heads, k_heads, v_heads;
   };
   Projected allocate(Context& c, Arena& arena, int64_t N) const;
-  Projected append_to_cache(Context& c, int64_t N) const;
+  void attend(Context& c, const Tensor& o);
+  void attend_to_cache(Context& c, const Tensor& o) const;
   AttentionMask mask(const Context& c) const;
   void project(Context& c, const ParamView& p, const Tensor& x);
 

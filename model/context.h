@@ -3,6 +3,8 @@
 // backward pass, and the tokens of the micro-batch. A stage remembers the tensors it saved; the caller owns
 // their memory and rewinds `saved` when they are no longer needed.
 
+#include <span>
+
 #include "runtime/arena.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -10,6 +12,7 @@
 namespace flatshard {
 
 class KvCache;
+struct TextRows;
 
 struct Context {
   Stream& stream;
@@ -21,10 +24,13 @@ struct Context {
   Tensor losses;                         // (N) f32, written by the last stage
   DType dtype = DType::bf16;             // of activations
   bool tf32 = false;                     // of matrix products (kernels/gemm.h)
-  // Generation: the tokens continue the one text in the cache; boundaries are {0, N}.
+  // Generation: the tokens continue texts in the cache.
   const KvCache* cache = nullptr;
-  Tensor key_boundaries{};  // (2) i32: {0, cache length + N}
-  Tensor logits{};          // (N, V) f32, written by the last stage in place of losses
+  std::span<const TextRows> texts{};
+  Tensor text_boundaries{};  // (texts, 4) i32: 0, rows, 0, cached tokens + rows; read on a GPU only
+  // The last stage writes one of these in place of losses.
+  Tensor logits{};  // (N, V) f32
+  Tensor states{};  // (N, hidden): what the last norm yields
 };
 
 }  // namespace flatshard

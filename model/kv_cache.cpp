@@ -4,30 +4,28 @@
 
 namespace flatshard {
 
-KvCache::KvCache(const ModelConfig& config, int64_t capacity, DType dtype, Arena& arena)
-    : layers_(static_cast<size_t>(config.layers)), capacity_(capacity) {
-  const int64_t Hq = config.heads, Hkv = config.kv_heads, D = config.head_dim;
+KvCache::KvCache(const ModelConfig& config, int64_t texts, int64_t capacity, DType dtype, Arena& arena)
+    : layers_(static_cast<size_t>(config.layers)), lengths_(static_cast<size_t>(texts)), capacity_(capacity) {
+  const int64_t Hq = config.heads, Hkv = config.kv_heads;
   const bool fused = param_names(config.family).fused_qkv();
-  for (Layer& layer : layers_) {
-    if (fused) {
-      layer.qkv = arena.alloc(dtype, {capacity, Hq + 2 * Hkv, D});
-    } else {
-      layer.k = arena.alloc(dtype, {capacity, Hkv, D});
-      layer.v = arena.alloc(dtype, {capacity, Hkv, D});
-    }
-  }
+  const Tensor row{nullptr, dtype, {1, fused ? Hq + 2 * Hkv : Hkv, config.head_dim}, {}};
+  const Heads k = fused ? Heads(row, Hq, Hkv) : row, v = fused ? Heads(row, Hq + Hkv, Hkv) : row;
+  for (std::vector<CachedKeys>& layer : layers_)
+    for (int64_t text = 0; text < texts; ++text) layer.push_back(alloc_cached_keys(arena, k, v, capacity));
 }
 
-void KvCache::advance(int64_t tokens) {
-  check(tokens >= 0 && tokens <= capacity_ - length_, "the KV cache holds ", length_, " of ", capacity_,
+void KvCache::advance(int64_t text, int64_t tokens) {
+  int64_t& length = lengths_[static_cast<size_t>(text)];
+  check(tokens >= 0 && tokens <= capacity_ - length, "the KV cache holds ", length, " of ", capacity_,
         " tokens and cannot advance by ", tokens);
-  length_ += tokens;
+  length += tokens;
 }
 
-void KvCache::rewind(int64_t length) {
-  check(length >= 0 && length <= length_, "the KV cache holds ", length_, " tokens and cannot rewind to ",
+void KvCache::rewind(int64_t text, int64_t length) {
+  int64_t& before = lengths_[static_cast<size_t>(text)];
+  check(length >= 0 && length <= before, "the KV cache holds ", before, " tokens and cannot rewind to ",
         length);
-  length_ = length;
+  before = length;
 }
 
 }  // namespace flatshard

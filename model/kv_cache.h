@@ -1,38 +1,43 @@
 #pragma once
-// The keys and values of earlier tokens, for every layer, used by generation. A forward pass with a cache in
-// its Context computes only the new tokens: it writes their keys and values after the cached rows and attends
-// over all of them. The caller then calls advance(); without it, the next pass overwrites the same rows.
-//
-// Layers with a fused qkv projection cache its whole output rows, q included, so that nothing is copied.
+// The keys and values of the earlier tokens of several texts, for every layer, used by generation. A forward
+// pass with a cache in its Context computes only the new tokens: it adds their keys and values to those of
+// their texts and attends over all of them (kernels/cached_attention.h). The caller then calls advance();
+// without it, the next pass overwrites them.
 
 #include <cstdint>
 #include <vector>
 
+#include "kernels/cached_attention.h"
 #include "model/config.h"
 #include "runtime/arena.h"
 
 namespace flatshard {
 
+// The next `rows` tokens of a pass continue a text of the cache.
+struct TextRows {
+  int64_t text, rows;
+};
+
 class KvCache {
  public:
-  struct Layer {
-    Tensor k, v;  // (capacity, kv_heads, head_dim)
-    Tensor qkv;   // (capacity, heads + 2 kv_heads, head_dim), in place of k and v
-  };
-
   KvCache() = default;
-  KvCache(const ModelConfig& config, int64_t capacity, DType dtype, Arena& arena);
+  // Memory for `texts` texts of up to `capacity` tokens each.
+  KvCache(const ModelConfig& config, int64_t texts, int64_t capacity, DType dtype, Arena& arena);
 
-  int64_t length() const { return length_; }      // cached tokens
-  int64_t capacity() const { return capacity_; }  // the maximum, in tokens
-  const Layer& layer(int64_t i) const { return layers_[static_cast<size_t>(i)]; }
+  int64_t texts() const { return static_cast<int64_t>(lengths_.size()); }
+  int64_t capacity() const { return capacity_; }
+  int64_t length(int64_t text) const { return lengths_[static_cast<size_t>(text)]; }  // cached tokens
+  const CachedKeys& keys(int64_t layer, int64_t text) const {
+    return layers_[static_cast<size_t>(layer)][static_cast<size_t>(text)];
+  }
 
-  void advance(int64_t tokens);
-  void rewind(int64_t length);  // keeps the first `length` tokens
+  void advance(int64_t text, int64_t tokens);
+  void rewind(int64_t text, int64_t length);  // keeps the first `length` tokens
 
  private:
-  std::vector<Layer> layers_;
-  int64_t capacity_ = 0, length_ = 0;
+  std::vector<std::vector<CachedKeys>> layers_;  // [layer][text]
+  std::vector<int64_t> lengths_;
+  int64_t capacity_ = 0;
 };
 
 }  // namespace flatshard

@@ -8,8 +8,8 @@
 // what the last forward pass of the same stage saved, so micro-batches in flight at the same time need a set
 // of stages each: a lane.
 //
-// The last stage writes losses in place of y, or logits where the context provides a tensor for them. Its
-// backward pass computes the losses too: training skips its forward pass, evaluation runs only that.
+// The last stage writes losses in place of y, or logits or states where the context has a tensor for them.
+// Its backward pass computes the losses too: training skips its forward pass, evaluation runs only that.
 
 #include <memory>
 #include <vector>

@@ -106,6 +106,7 @@ HeadStage::HeadStage(ParamList& params, const ModelConfig& config, ParamId tied_
 
 void HeadStage::forward(Context& c, const ParamView& p, const Tensor&, const Tensor& x) {
   const ArenaScope scope(c.saved);
+  if (!c.states.empty()) return norm_.forward(c, p, c.states, x);
   const Tensor h = c.saved.alloc(c.dtype, x.shape);
   norm_.forward(c, p, h, x);
   if (!c.logits.empty())

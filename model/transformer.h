@@ -65,8 +65,8 @@ class Block : public Stage {
   Tensor r_;  // output of the attention half
 };
 
-// losses = target_weights * cross_entropy(norm(x) w^T, targets), chunk by chunk; or logits = norm(x) w^T if
-// the context has a tensor for them.
+// losses = target_weights * cross_entropy(norm(x) w^T, targets), chunk by chunk; or logits = norm(x) w^T, or
+// states = norm(x), if the context has a tensor for them.
 class HeadStage : public Stage {
  public:
   // A tied head uses tied_weight, the embedding's: both stages share a parameter list.

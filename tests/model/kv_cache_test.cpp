@@ -51,18 +51,19 @@ class Reader {
     const ModelConfig& config = model_.model().config();
     all_ = memory_.alloc(DType::f32, {kLength, config.vocab});
     KvCache cache;
-    if (cached) cache = KvCache(config, kLength, model_.dtype(), memory_);
+    if (cached) cache = KvCache(config, 1, kLength, model_.dtype(), memory_);
     int64_t first = 0;
     for (const int64_t n : pieces) {
       const ArenaScope scope(memory_);
       read_piece(stream, first, n, cached ? &cache : nullptr);
-      if (cached) cache.advance(n);
+      if (cached) cache.advance(0, n);
       first += n;
     }
     REQUIRE(first == kLength);
   }
 
   void read_piece(Stream& stream, int64_t first, int64_t n, const KvCache* cache) {
+    const TextRows rows{0, n};
     Context c{.stream = stream,
               .scratch = memory_,
               .saved = memory_,
@@ -74,7 +75,8 @@ class Reader {
               .losses = {},
               .dtype = model_.dtype(),
               .cache = cache,
-              .key_boundaries = memory_.alloc(DType::i32, {2}),
+              .texts = {&rows, 1},
+              .text_boundaries = memory_.alloc(DType::i32, {1, 4}),
               .logits = all_.slice(first, first + n)};
     if (!stream.planning()) fill(c, first, n);
     Model& model = model_.model();
@@ -92,9 +94,8 @@ class Reader {
       c.tokens.as<int32_t>()[i] = static_cast<int32_t>(random.bits(first + i) % vocab);
       c.positions.as<int32_t>()[i] = static_cast<int32_t>(first + i);
     }
-    c.boundaries.as<int32_t>()[0] = c.key_boundaries.as<int32_t>()[0] = 0;
+    c.boundaries.as<int32_t>()[0] = 0;
     c.boundaries.as<int32_t>()[1] = static_cast<int32_t>(n);
-    c.key_boundaries.as<int32_t>()[1] = static_cast<int32_t>(first + n);
   }
 
   StreamGroup streams_{Device::cpu()};
@@ -145,12 +146,13 @@ TEST_CASE("a text read in pieces of any size has the logits of one full pass") {
 TEST_CASE("a KV cache refuses tokens beyond its capacity, and a rewind beyond its length") {
   const ModelConfig config = test::small_model("llama");
   Arena arena("cache", Device::cpu());
-  KvCache cache(config, 10, DType::bf16, arena);
-  CHECK(arena.peak() >= 2 * config.layers * 10 * config.kv_heads * config.head_dim * 2);
-  cache.advance(8);
-  CHECK(test::error_of([&] { cache.advance(3); }) ==
+  KvCache cache(config, 2, 10, DType::bf16, arena);
+  CHECK(arena.peak() >= 2 * 2 * config.layers * 10 * config.kv_heads * config.head_dim * 2);
+  cache.advance(1, 8);
+  CHECK(test::error_of([&] { cache.advance(1, 3); }) ==
         "the KV cache holds 8 of 10 tokens and cannot advance by 3");
-  cache.rewind(5);
-  CHECK(cache.length() == 5);
-  CHECK(test::error_of([&] { cache.rewind(6); }) == "the KV cache holds 5 tokens and cannot rewind to 6");
+  cache.rewind(1, 5);
+  CHECK(cache.length(1) == 5);
+  CHECK(cache.length(0) == 0);
+  CHECK(test::error_of([&] { cache.rewind(1, 6); }) == "the KV cache holds 5 tokens and cannot rewind to 6");
 }

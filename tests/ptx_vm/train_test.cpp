@@ -12,10 +12,10 @@
 #include "tests/process.h"
 #include "tests/ptx_vm/ptx_vm.h"
 #include "tests/test.h"
+#include "train/inference/continuation.h"
 #include "train/main_program.h"
 #include "train/report/metrics.h"
 #include "train/text/token_file.h"
-#include "train/tools/generator.h"
 
 using namespace flatshard;
 using namespace flatshard::ptx_vm;
@@ -89,11 +89,12 @@ class Workshop {
   std::vector<int32_t> continuation(Device device) const {
     constexpr int64_t kTokens = 6;
     const std::vector<int32_t> prompt{1, 2, 3};
-    Generator generator(run() + "/model", DType::f32, std::ssize(prompt) + kTokens, device);
-    generator.read_prompt(prompt);
-    std::vector<int32_t> tokens;
-    generator.generate(kTokens, Sampler({.greedy = true}), [&](int32_t t) { tokens.push_back(t); });
-    return tokens;
+    Generator generator(run() + "/model",
+                        {.texts = 2, .capacity = std::ssize(prompt) + kTokens, .device = device});
+    const Request request{.prompt = prompt, .most_tokens = kTokens, .sampler = Sampler({.temperature = 0})};
+    const std::vector<Continuation> both = continue_prompts(generator, {{request, request}}, {});
+    CHECK(both[0].tokens == both[1].tokens);
+    return both[0].tokens;
   }
   std::string run() const { return str(folder_, "/run", runs_); }
 

@@ -14,8 +14,9 @@
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "train/config/device_choice.h"
+#include "train/inference/continuation.h"
+#include "train/inference/text_codec.h"
 #include "train/text/corpus.h"
-#include "train/tools/generator.h"
 
 using namespace flatshard;
 
@@ -54,7 +55,6 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--top-p", o.sampler.top_p,
                  "sample from the most likely tokens whose probabilities sum to this; 1: all")
       ->capture_default_str();
-  app.add_flag("--greedy", o.sampler.greedy, "always take the most likely token");
   app.add_option("--seed", o.seed, "random seed; sample i uses seed + i")->capture_default_str();
   app.add_option("--samples", o.samples, "number of continuations")->capture_default_str();
   app.add_option("--dtype", o.dtype, "compute dtype")
@@ -86,19 +86,22 @@ void run(const Options& o) {
   check(!prompt.empty(), "the prompt is empty, must have at least one token");
 
   const int64_t prompt_tokens = static_cast<int64_t>(prompt.size());
-  Generator generator(folder, o.dtype == "bf16" ? DType::bf16 : DType::f32, prompt_tokens + o.max_tokens,
-                      choose_device("--device", o.device));
+  Generator generator(folder, {.dtype = o.dtype == "bf16" ? DType::bf16 : DType::f32,
+                               .capacity = prompt_tokens + o.max_tokens,
+                               .device = choose_device("--device", o.device)});
   if (const std::string note = why_on_cpu(o.device); !note.empty()) std::cerr << note << '\n';
-  generator.read_prompt(prompt);
   double seconds = 0;
   for (int64_t i = 0; i < o.samples; ++i) {
     SamplerOptions options = o.sampler;
     options.seed = static_cast<uint64_t>(o.seed + i);
     if (i > 0) std::cout << "\n---\n";
     for (const int32_t token : prompt) std::cout << text_of_token(token, vocab);
+    generator.read_prompt(0, prompt);
     const auto start = std::chrono::steady_clock::now();
-    generator.generate(o.max_tokens, Sampler(options),
-                       [&](int32_t token) { std::cout << text_of_token(token, vocab) << std::flush; });
+    continue_text(generator, o.max_tokens, Sampler(options), {}, [&](int64_t, int32_t token) {
+      std::cout << text_of_token(token, vocab) << std::flush;
+      return true;
+    });
     seconds += seconds_since(start);
   }
   std::cout << std::endl;

@@ -1,4 +1,4 @@
-#include "train/tools/sampler.h"
+#include "train/inference/sampler.h"
 
 #include <cmath>
 #include <map>
@@ -58,16 +58,51 @@ TEST_CASE("top-p keeps the fewest most likely tokens whose sum reaches it") {
   check_candidates({.top_k = 3, .top_p = 0.85}, logits, {0, 1}, {0.625, 0.375});
 }
 
+TEST_CASE("min-p keeps the tokens that are likely enough next to the most likely one") {
+  const Floats logits = logits_of({5, 3, 1, 1});
+  check_candidates({.min_p = 0.5}, logits, {0, 1}, {0.625, 0.375});
+  check_candidates({.min_p = 0.1}, logits, {0, 1, 2, 3}, {0.5, 0.3, 0.1, 0.1});
+  check_candidates({.min_p = 1}, logits, {0}, {1});
+  check_candidates({.top_p = 0.4, .min_p = 0.1}, logits, {0}, {1});
+}
+
+TEST_CASE(
+    "the repetition penalty divides positive logits of the text's tokens and multiplies negative ones") {
+  const Floats logits{2.0f, -1.0f, 0.5f, -3.0f};
+  const std::vector<int32_t> text{0, 1, 0, 1};  // a token is penalized once
+  const auto found = Sampler({.repetition_penalty = 2}).candidates(logits, text);
+  const double sum = std::exp(1.0) + std::exp(0.5) + std::exp(-2.0) + std::exp(-3.0);
+  REQUIRE(found.size() == 4);
+  const std::vector<std::pair<int32_t, double>> expected{{0, 1.0}, {2, 0.5}, {1, -2.0}, {3, -3.0}};
+  for (size_t i = 0; i < found.size(); ++i) {
+    CHECK(found[i].token == expected[i].first);
+    CHECK(found[i].probability == doctest::Approx(std::exp(expected[i].second) / sum).epsilon(1e-6));
+  }
+  CHECK(Sampler({.temperature = 0, .repetition_penalty = 5}).sample(logits, text) == 2);
+}
+
+TEST_CASE("the draw among all tokens is that among their sorted candidates") {
+  Floats logits;
+  for (int i = 0; i < 300; ++i) logits.push_back(static_cast<float>(i * 37 % 101) * 0.05f);
+  const Sampler all({.seed = 9}), nearly_all({.min_p = 1e-9, .seed = 9});
+  for (size_t length = 0; length < 200; ++length) {
+    const std::vector<int32_t> text(length);
+    CHECK(all.sample(logits, text) == nearly_all.sample(logits, text));
+  }
+}
+
 TEST_CASE("tokens are drawn as often as their probabilities say, as a function of seed and position") {
   const Floats logits = logits_of({5, 3, 2, 1e-30});
   const Sampler sampler({.seed = 3}), same({.seed = 3}), other({.seed = 4});
   constexpr int64_t kDraws = 20000;
   std::map<int32_t, double> share;
   int64_t different = 0;
-  for (int64_t position = 0; position < kDraws; ++position) {
-    const int32_t token = sampler.sample(logits, position);
-    CHECK(same.sample(logits, position) == token);
-    different += other.sample(logits, position) != token;
+  std::vector<int32_t> text;
+  for (int64_t draw = 0; draw < kDraws; ++draw) {
+    text.push_back(0);
+    const int32_t token = sampler.sample(logits, text);
+    CHECK(same.sample(logits, text) == token);
+    different += other.sample(logits, text) != token;
     share[token] += 1.0 / kDraws;
   }
   // Five deviations of a share, sqrt(p (1 - p) / n).
@@ -77,37 +112,41 @@ TEST_CASE("tokens are drawn as often as their probabilities say, as a function o
   CHECK(different > kDraws / 2);  // two draws differ with probability 0.62
 }
 
-TEST_CASE("greedy takes the most likely token, ties by token number") {
-  const Sampler sampler({.greedy = true, .temperature = 0.1});
-  CHECK(sampler.sample(Floats{1.0f, 7.0f, 7.0f, -2.0f}, 0) == 1);
-  CHECK(sampler.sample(Floats{-INFINITY, -5.0f}, 9) == 1);
+TEST_CASE("temperature 0 takes the most likely token, ties by token number") {
+  const Sampler sampler({.temperature = 0});
+  CHECK(sampler.sample(Floats{1.0f, 7.0f, 7.0f, -2.0f}, {}) == 1);
+  CHECK(sampler.sample(Floats{-INFINITY, -5.0f}, {}) == 1);
 }
 
 TEST_CASE("a token whose logit is minus infinity is never drawn") {
   const Sampler sampler({.temperature = 100});
   const Floats logits{-INFINITY, 0.0f, -INFINITY, 0.0f};
-  for (int64_t position = 0; position < 1000; ++position) CHECK(sampler.sample(logits, position) % 2 == 1);
+  for (size_t length = 0; length < 1000; ++length)
+    CHECK(sampler.sample(logits, std::vector<int32_t>(length)) % 2 == 1);
 }
 
 TEST_CASE("options and logits without a valid distribution are errors that name them") {
   const auto error = [](const SamplerOptions& options) {
     return test::error_of([&] { Sampler sampler(options); });
   };
-  CHECK(error({.temperature = 0}) ==
-        "temperature is 0, must be positive; use greedy to take the most likely token");
-  CHECK(error({.greedy = true, .temperature = 0}) == "");
-  CHECK(error({.greedy = true, .temperature = -1}).starts_with("temperature is -1"));
+  CHECK(error({.temperature = 0}) == "");
+  CHECK(error({.temperature = -1}) ==
+        "temperature is -1, must be 0 (always the most likely token) or positive");
   CHECK(error({.temperature = NAN}).starts_with("temperature is nan"));
   CHECK(error({.top_k = -1}) == "top-k is -1, must be 0 (all) or positive");
   CHECK(error({.top_p = 0}) == "top-p is 0, must be above 0 and at most 1");
   CHECK(error({.top_p = 1.5}).starts_with("top-p is 1.5"));
-  for (const bool greedy : {false, true}) {
-    const Sampler sampler({.greedy = greedy});
+  CHECK(error({.min_p = -0.1}) == "min-p is -0.1, must be from 0 (all) to 1");
+  CHECK(error({.min_p = 1.1}).starts_with("min-p is 1.1"));
+  CHECK(error({.repetition_penalty = 0}) ==
+        "the repetition penalty is 0, must be positive; 1 penalizes nothing");
+  for (const double temperature : {0.0, 1.0}) {
+    const Sampler sampler({.temperature = temperature});
     CHECK(test::error_of([&] {
-            sampler.sample(Floats{0.0f, NAN}, 0);
+            sampler.sample(Floats{0.0f, NAN}, {});
           }) == "sampler: the logit of token 1 is nan");
-    CHECK(test::error_of([&] { sampler.sample(Floats{INFINITY}, 0); }) ==
+    CHECK(test::error_of([&] { sampler.sample(Floats{INFINITY}, {}); }) ==
           "sampler: the logit of token 0 is inf");
-    CHECK(test::error_of([&] { sampler.sample(Floats{-INFINITY}, 0); }) == "sampler: no logit is finite");
+    CHECK(test::error_of([&] { sampler.sample(Floats{-INFINITY}, {}); }) == "sampler: no logit is finite");
   }
 }

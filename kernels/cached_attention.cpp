@@ -1,0 +1,188 @@
+#include "kernels/cached_attention.h"
+
+#include "build_config.h"
+#include "kernels/attention_forward.h"
+#include "runtime/memory.h"
+
+namespace flatshard {
+namespace {
+
+void check_texts(const CachedAttention& a) {
+  int64_t rows = 0;
+  for (const CachedText& text : a.texts) {
+    check(text.rows >= 1 && text.past >= 0 && text.past + text.rows <= text.cache.capacity,
+          "cached_attention: a text has ", text.past, " tokens and ", text.rows,
+          " new ones, must have at least one new token and at most ", text.cache.capacity, " in all");
+    rows += text.rows;
+  }
+  check(rows == a.q.rows() && rows == a.k.rows() && rows == a.v.rows() && rows == a.o.rows(),
+        "cached_attention: o, q, k and v have ", a.o.rows(), ", ", a.q.rows(), ", ", a.k.rows(), " and ",
+        a.v.rows(), " rows, must have the ", rows, " of the texts");
+  check(a.k.count == a.v.count && a.q.count == a.o.count && a.q.count % a.k.count == 0,
+        "cached_attention: ", a.q.count, " query heads, ", a.k.count, " key heads and ", a.v.count,
+        " value heads; the first must be a multiple of the others");
+}
+
+Heads rows_of(const Heads& x, int64_t begin, int64_t end) {
+  Heads part = x;
+  part.of = x.of.slice(begin, end);
+  return part;
+}
+
+// On a GPU: one launch of attention per text: the kernel reads the cached rows where they are.
+void launch_text(Stream& stream, Arena& scratch, const CachedAttention& a, const CachedText& text,
+                 int64_t row) {
+  const ArenaScope scope(scratch);
+  const int64_t all = text.past + text.rows;
+  const auto append = [&](const Tensor& cache, const Tensor& rows) {
+    copy(stream, cache.slice(text.past, all), rows.slice(row, row + text.rows));
+  };
+  append(text.cache.k, a.k.of);
+  if (text.cache.v.data != text.cache.k.data) append(text.cache.v, a.v.of);
+  const auto cached = [&](const Tensor& cache, const Heads& like) {
+    return Heads(cache.slice(0, all), like.first, like.count);
+  };
+  attention_forward(stream, scratch,
+                    {.o = rows_of(a.o, row, row + text.rows),
+                     .lse = scratch.alloc(DType::f32, {a.q.count, text.rows}),
+                     .q = rows_of(a.q, row, row + text.rows),
+                     .k = cached(text.cache.k, a.k),
+                     .v = cached(text.cache.v, a.v),
+                     .mask = {.cu_seqlens = text.boundaries.slice(0, 2),
+                              .cu_seqlens_kv = text.boundaries.slice(2, 4),
+                              .causal = true,
+                              .window = a.window},
+                     .scale = a.scale});
+}
+
+}  // namespace
+
+namespace cpu {
+namespace {
+
+// Packs the text's new keys and values, its rows from `row` on, after those in the cache.
+template <class T>
+void append(const CachedAttention& a, const CachedText& text, int64_t row, int64_t head) {
+  const int64_t D = a.k.head_size(), past = text.past;
+  const Packed<T> k{text.cache.k.as<Word>(), text.cache.capacity, D},
+      v{text.cache.v.as<Word>(), text.cache.capacity, D};
+  tile::pack_along(k.along(head, past), a.k.at<T>(row, head), a.k.stride(), text.rows, D);
+  const int64_t fills = past % tile::kPerWord<T>;  // rows that complete a pair
+  if constexpr (tile::kPerWord<T> == 2)
+    if (fills > 0) tile::complete_pairs(v.down(head, past - 1), a.v.at<T>(row, head), D);
+  if (text.rows > fills)
+    tile::pack_down(v.down(head, past + fills), a.v.at<T>(row + fills, head), a.v.stride(), text.rows - fills,
+                    D);
+}
+
+// A text's queries in blocks: of the rows of one head; or, for a single row, of the heads that share their
+// keys, which would otherwise leave most lanes of a block empty.
+struct Blocks {
+  Blocks(const CachedAttention& a, const CachedText& text)
+      : single(text.rows == 1),
+        group(a.q.count / a.k.count),
+        queries(single ? group : text.rows),
+        per_head((queries + kQueryBlock - 1) / kQueryBlock),
+        count((single ? a.k.count : a.q.count) * per_head) {}
+
+  bool single;
+  int64_t group, queries, per_head, count;
+};
+
+template <class T>
+void forward_block_of(const CachedAttention& a, const CachedText& text, int64_t row, const Blocks& blocks,
+                      int64_t block, ForwardWorker<T>& worker) {
+  const int64_t D = a.q.head_size(), head = block / blocks.per_head;  // of the keys, or of the queries
+  const int64_t begin = block % blocks.per_head * kQueryBlock;
+  const int64_t key_head = blocks.single ? head : head / blocks.group;
+  const int64_t at_row = blocks.single ? row : row + begin;
+  const int64_t at_head = blocks.single ? head * blocks.group + begin : head;
+  const Packed<T> k{text.cache.k.as<Word>(), text.cache.capacity, D},
+      v{text.cache.v.as<Word>(), text.cache.capacity, D};
+  forward_block<T>({.q = a.q.at<T>(at_row, at_head),
+                    .o = a.o.at<T>(at_row, at_head),
+                    .lse = nullptr,
+                    .q_stride = blocks.single ? D : a.q.stride(),
+                    .o_stride = blocks.single ? D : a.o.stride(),
+                    .k = k.along(key_head, 0),
+                    .v = v.down(key_head, 0),
+                    .queries = {0, begin, std::min(blocks.queries, begin + kQueryBlock)},
+                    .mask = {.keys = text.past + text.rows,
+                             .shift = text.past,
+                             .causal = true,
+                             .window = a.window,
+                             .step = blocks.single ? 0 : 1},
+                    .D = D,
+                    .scale = a.scale},
+                   worker);
+}
+
+// Calls work(text, first row, task of the text, worker) for tasks(text) tasks of every text, in parallel.
+template <class Tasks, class Work>
+void for_each_task(const CachedAttention& a, Tasks&& tasks, Work&& work) {
+  int64_t count = 0;
+  for (const CachedText& text : a.texts) count += tasks(text);
+  parallel_for(count, [&](int64_t task, int worker) {
+    int64_t row = 0;
+    for (const CachedText& text : a.texts) {
+      const int64_t own = tasks(text);
+      if (task < own) return work(text, row, task, worker);
+      task -= own;
+      row += text.rows;
+    }
+  });
+}
+
+template <class T>
+void attend(const CachedAttention& a, const Tensor& workers) {
+  for_each_task(
+      a, [&](const CachedText&) { return a.k.count; },
+      [&](const CachedText& text, int64_t row, int64_t head, int) { append<T>(a, text, row, head); });
+  for_each_task(
+      a, [&](const CachedText& text) { return Blocks(a, text).count; },
+      [&](const CachedText& text, int64_t row, int64_t block, int worker) {
+        ForwardWorker<T> own(workers.as<Word>() + worker * workers.shape[-1], a.q.head_size());
+        forward_block_of<T>(a, text, row, Blocks(a, text), block, own);
+      });
+}
+
+}  // namespace
+}  // namespace cpu
+
+CachedKeys alloc_cached_keys(Arena& arena, const Heads& k, const Heads& v, int64_t capacity) {
+  const auto rows = [&](const Heads& x) {
+    return arena.alloc(x.of.dtype, {capacity, x.of.shape[1], x.of.shape[2]});
+  };
+  if (arena.device().is_cuda()) {
+    const Tensor own = rows(k);
+    const bool same = k.of.data == v.of.data && k.first != v.first;
+    return {own, same ? own : rows(v), capacity};
+  }
+  CachedKeys cache{{}, {}, capacity};
+  visit_float(k.of.dtype, [&]<class T>() {
+    const int64_t D = k.head_size();
+    cache.k = arena.alloc(DType::i32, {k.count, cpu::Packed<T>::size_along(capacity, D)});
+    cache.v = arena.alloc(DType::i32, {v.count, cpu::Packed<T>::size_down(capacity, D)});
+  });
+  return cache;
+}
+
+void cached_attention_forward(Stream& stream, Arena& scratch, const CachedAttention& a) {
+  check_texts(a);
+  if (stream.device().is_cuda()) {
+    int64_t row = 0;
+    for (const CachedText& text : a.texts) {
+      launch_text(stream, scratch, a, text, row);
+      row += text.rows;
+    }
+    return;
+  }
+  const ArenaScope scope(scratch);
+  visit_float(a.q.of.dtype, [&]<class T>() {
+    const Tensor workers =
+        scratch.alloc(DType::i32, {thread_count(), cpu::ForwardWorker<T>::size(a.q.head_size())});
+    stream.run("cached_attention", [a, workers] { cpu::attend<T>(a, workers); });
+  });
+}
+
+}  // namespace flatshard
