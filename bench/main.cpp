@@ -11,6 +11,7 @@
 
 #include "bench/checkpoint_bench.h"
 #include "bench/comm_bench.h"
+#include "bench/decode_bench.h"
 #include "bench/kernel_resources.h"
 #include "bench/op_bench.h"
 #include "bench/report.h"
@@ -33,6 +34,7 @@ struct Options {
   double seconds = 0;  // 0: the default
   bool list = false;
   bool step = false, comm = false, checkpoint = false;
+  std::string decode;  // a model folder
   bool vm = false, opcodes = false;
   bool resources = false;
   bool small = false, serve = false;
@@ -63,7 +65,8 @@ void declare_training(CLI::App& app, StepOptions& o, CLI::Option* step) {
 void declare(CLI::App& app, Options& o) {
   app.add_option(
       "filter", o.words,
-      "words that the label of a case must all contain, such as rmsnorm bf16; with --step: fp32 or bf16");
+      "words that the label of a case must all contain, such as rmsnorm bf16; with --step and --decode: fp32 "
+      "or bf16");
   app.add_option("--device", o.device, "device: cpu, cuda")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
@@ -88,9 +91,13 @@ void declare(CLI::App& app, Options& o) {
                "time saving and loading of checkpoints against plain files, in the current folder; also "
                "under mpirun")
       ->excludes("--step", "--comm", small, serve);
+  app.add_option("--decode", o.decode,
+                 "time generated tokens of a model folder against reading its weights, on the CPU")
+      ->type_name("FOLDER")
+      ->excludes("--step", "--comm", "--checkpoint", "--json", small, serve);
   auto* vm =
       app.add_flag("--vm", o.vm, "count the costs of the CUDA kernels on the PTX machine; needs no GPU");
-  for (const char* other : {"--step", "--comm", "--checkpoint", "--device", "--threads", "--json",
+  for (const char* other : {"--step", "--comm", "--checkpoint", "--decode", "--device", "--threads", "--json",
                             "--seconds", "--small", "--serve"})
     vm->excludes(other);
   app.add_flag("--opcodes", o.opcodes, "with --vm: number of executions of each opcode")->needs(vm);
@@ -107,7 +114,7 @@ Device device_of(const std::string& name) {
 
 std::vector<std::string> compute_types(const std::vector<std::string>& words) {
   for (const std::string& word : words)
-    check(word == "fp32" || word == "bf16", "--step ", word, ": the compute type must be fp32 or bf16");
+    check(word == "fp32" || word == "bf16", word, ": the compute type must be fp32 or bf16");
   return words.empty() ? std::vector<std::string>{"fp32", "bf16"} : words;
 }
 
@@ -154,6 +161,17 @@ int time_steps(const Options& options, World& world) {
     std::cout << step_line(results.back()) << std::flush;
     write_json();
   }
+  return 0;
+}
+
+int time_decoding(const Options& options) {
+  check(options.device == "cpu", "--decode runs on the CPU: leave out --device");
+  if (options.threads > 0) set_thread_count(options.threads);
+  std::vector<DType> dtypes;
+  for (const std::string& compute : compute_types(options.words))
+    dtypes.push_back(compute == "bf16" ? DType::bf16 : DType::f32);
+  std::cout << decode_table(options.decode,
+                            measure_decode(options.decode, dtypes, options.seconds_or(kCaseSeconds)));
   return 0;
 }
 
@@ -225,6 +243,7 @@ int print_resources(const Options& options) {
 int run(const Options& options) {
   if (options.vm) become_vm_bench(options);
   if (options.resources) return print_resources(options);
+  if (!options.decode.empty()) return time_decoding(options);
   World world;
   if (options.checkpoint) return time_checkpoints(options, world);
   if (world.size() > 1 || options.comm) return time_ranks(options, world);

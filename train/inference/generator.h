@@ -32,6 +32,7 @@ class Generator {
 
   const ModelConfig& config() const { return model_.model().config(); }
   const GeneratorOptions& options() const { return options_; }
+  int64_t parameter_count() const { return model_.model().parameter_count(); }
   int64_t memory_bytes() const;
 
   // Replaces a text by a prompt of at least one token.
