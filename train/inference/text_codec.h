@@ -1,14 +1,59 @@
 #pragma once
-// How text becomes tokens and back for a model folder without a tokenizer: with a vocabulary of 256 a token
-// is a byte; otherwise text is token numbers separated by spaces.
+// How text becomes tokens and back for a model folder: by its tokenizer. Without one, with a vocabulary of
+// 256 a token is a byte; otherwise text is token numbers separated by spaces. Conversations need a tokenizer
+// and a chat template.
 
-#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "train/chat/chat_template.h"
+#include "train/tokenizer/tokenizer.h"
+
 namespace flatshard {
 
-std::vector<int32_t> tokens_of_text(const std::string& text, int64_t vocab);
-std::string text_of_token(int32_t token, int64_t vocab);
+class TextCodec {
+ public:
+  // Reads the tokenizer of a model folder with this vocabulary. `chat_template` is the name of a built-in
+  // template, or "" for that of the folder.
+  TextCodec(const std::string& folder, int64_t vocab, const std::string& chat_template = "");
+
+  bool has_tokenizer() const { return tokenizer_ != nullptr; }
+  bool has_chat_template() const { return template_.has_value(); }
+  // Tokens that end a text: eos_token_id of generation_config.json, else of config.json, and the tokenizer's
+  // EOS. None without a tokenizer.
+  const std::vector<int32_t>& end_tokens() const { return end_tokens_; }
+
+  // With the tokens that the tokenizer adds to every text.
+  std::vector<int32_t> encode(const std::string& text) const;
+  // A conversation, up to where the model answers.
+  std::vector<int32_t> encode(const Conversation& conversation) const;
+  // Without special tokens.
+  std::string decode(std::span<const int32_t> tokens) const;
+
+  // Decodes tokens as they arrive; the texts together are those of decode().
+  class Stream {
+   public:
+    explicit Stream(const TextCodec& codec);
+    std::string take(int32_t token);
+    std::string rest();
+
+   private:
+    const TextCodec& codec_;
+    std::optional<StreamDecoder> decoder_;
+  };
+
+ private:
+  std::string text_of(int32_t token) const;  // without a tokenizer
+
+  std::string folder_;
+  int64_t vocab_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::optional<ChatTemplate> template_;
+  std::vector<int32_t> end_tokens_;
+};
 
 }  // namespace flatshard

@@ -1,0 +1,140 @@
+// The programs `generate` and `evaluate`.
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+
+#include "tests/process.h"
+#include "tests/test.h"
+#include "tests/train/inference/talking_model.h"
+#include "train/inference/chat_session.h"
+#include "train/text/token_file.h"
+
+using namespace flatshard;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr char kQuestions[] =
+    R"({"prompt": "One", "completion": "b"})"
+    "\n"
+    R"({"messages": [{"role": "user", "content": "a, b"}, {"role": "assistant", "content": "c"}]})"
+    "\n"
+    R"({"prompt": "Two", "completion": "x", "item_name": "y"})"
+    "\n";
+
+// A new folder with a model and a file of prompts, in which the commands run.
+std::string workshop(const std::string& name) {
+  fs::remove_all(name);
+  test::write_talking_model(name + "/model");
+  test::write_text(name + "/questions.jsonl", kQuestions);
+  return "cd " + name + " && ";
+}
+
+test::Finished run(const std::string& in, const std::string& command) {
+  const test::Finished finished = test::run_command(in + command);
+  CAPTURE(command);
+  CHECK_MESSAGE(finished.exit_code == 0, finished.output);
+  return finished;
+}
+
+struct Chat {
+  std::string out, err;
+};
+
+Chat chat(const std::string& folder, const std::string& input, int64_t context) {
+  Generator generator(folder, {.capacity = context});
+  const TextCodec codec(folder, test::kTalkingVocab, "chatml");
+  std::istringstream in(input);
+  std::ostringstream out, err;
+  run_chat(generator, codec, {.temperature = 0}, 5, {in, out, err});
+  return {out.str(), err.str()};
+}
+
+}  // namespace
+
+TEST_CASE("generate answers a file of prompts, in batches of any size, and replaces no file unasked") {
+  const std::string in = workshop("generate_prompts");
+  const std::string command =
+      "@generate model --chat-template chatml --prompts questions.jsonl --max-new-tokens 6 --out ";
+  CHECK(run(in, command + "a.jsonl").output.starts_with("a.jsonl: 3 answers\n"));
+  run(in, command + "b.jsonl --batch 1");
+  const std::string answers = test::text_of("generate_prompts/a.jsonl");
+  CHECK(answers == test::text_of("generate_prompts/b.jsonl"));
+  CHECK(answers.starts_with(R"({"prompt":"One","completion":"b","answer":")"));
+  CHECK(std::count(answers.begin(), answers.end(), '\n') == 3);
+  const test::Finished refused = test::run_command(in + command + "a.jsonl");
+  CHECK(refused.exit_code == 1);
+  CHECK(refused.output == "generate: a.jsonl: exists already; give another name, or --force to replace it\n");
+  run(in, command + "a.jsonl --force");
+}
+
+TEST_CASE("a conversation keeps its history until it is reset") {
+  const std::string folder = "chat_model";
+  test::write_talking_model(folder);
+  const Chat once = chat(folder, "Hello\n", 300);
+  CHECK(once.out.starts_with("> "));
+  CHECK(once.out.ends_with("\n> \n"));
+  const std::string answer = once.out.substr(2, once.out.size() - 5);
+  const std::string twice = chat(folder, "Hello\n\nHello\n/exit\nignored\n", 300).out;
+  CHECK(twice.starts_with("> " + answer + "> > "));
+  CHECK(chat(folder, "Hello\n/reset\nHello\n", 300).out == "> " + answer + "> > " + answer + "> \n");
+}
+
+TEST_CASE("a conversation that outgrows its context is told what to do, and goes on") {
+  const std::string folder = "chat_overflow";
+  test::write_talking_model(folder);
+  const Chat full = chat(folder, std::string(80, 'a') + "\nHi\n", 60);
+  CHECK(full.err ==
+        "the conversation would have 99 tokens, which leaves no space for an answer in the context of 60: "
+        "start "
+        "a new one with /reset, or give a larger --context\n");
+  CHECK(full.out == "> " + chat(folder, "Hi\n", 60).out);
+}
+
+TEST_CASE("generate --chat holds a conversation, and needs a chat template") {
+  const std::string in = workshop("generate_chat");
+  const std::string output =
+      run(in, "printf 'Hi\\n/exit\\n' | @generate model --chat --chat-template chatml --max-new-tokens 3")
+          .output;
+  CHECK(output.starts_with("> "));
+  const test::Finished refused = test::run_command(in + "@generate model --chat </dev/null");
+  CHECK(refused.exit_code == 1);
+  CHECK(refused.output ==
+        "generate: model: has no chat template, which conversations need; name one with --chat-template\n");
+}
+
+TEST_CASE("evaluate loss has the same result for text and its tokens, on any number of ranks") {
+  const std::string in = workshop("evaluate_loss");
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += str("line ", i * i, i % 3 == 0 ? "\n" : " ");
+  test::write_text("evaluate_loss/text.txt", text);
+  {
+    TokenWriter writer("evaluate_loss/text.tok", test::kTalkingVocab);
+    writer.add_document(TextCodec("evaluate_loss/model", test::kTalkingVocab).encode(text));
+    writer.finish();
+  }
+  const std::string command = "@evaluate loss model text.txt --seq-len 50";
+  const std::string found = run(in, command).output;
+  CHECK(found.starts_with("loss "));
+  CHECK(found.ends_with(str("; 1 document, ", text.size() - 1, " targets, windows of 50\n")));
+  CHECK(run(in, "@evaluate loss model text.tok --seq-len 50").output == found);
+  if (!test::no_ranks_because().empty()) return;
+  CHECK(run(in, test::launcher(2) + " " + command).output == found);
+}
+
+TEST_CASE("evaluate similarity writes the same table on any number of ranks") {
+  const std::string in = workshop("evaluate_similarity");
+  const std::string command =
+      "@evaluate similarity model questions.jsonl --chat-template chatml --max-new-tokens 8 --out ";
+  const std::string output = run(in, command + "1.csv").output;
+  CHECK(output.starts_with("1.csv: 3 answers\n==> Average semantic similarity score: "));
+  const std::string table = test::text_of("evaluate_similarity/1.csv");
+  CHECK(table.starts_with("data_id,item_name,user_question,"));
+  CHECK(test::run_command(in + command + "1.csv").exit_code == 1);
+  if (!test::no_ranks_because().empty()) return;
+  for (const int ranks : {2, 4}) {
+    run(in, test::launcher(ranks) + " " + command + str(ranks, ".csv"));
+    CHECK(test::text_of(str("evaluate_similarity/", ranks, ".csv")) == table);
+  }
+}

@@ -1,0 +1,54 @@
+#pragma once
+// The loss of documents, without training: the sum of -ln p(token) over the targets of each window of a
+// document. A document is cut into windows of at most `seq_len` targets, and the model sees nothing before a
+// window. Windows share forward passes; the sums of a window do not depend on the others of its pass.
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "train/models/resident_model.h"
+
+namespace flatshard {
+
+// At most seq_len + 1 consecutive tokens of a document, and whether each of them is trained. All but the
+// first are targets if they are.
+struct LossWindow {
+  std::vector<int32_t> tokens;
+  std::vector<uint8_t> trained;
+};
+
+struct LossSum {
+  double sum = 0, targets = 0;
+};
+
+using TakeWindow = std::function<void(LossWindow window)>;
+
+// Cuts a document into windows. One of fewer than two tokens has none.
+void cut_windows(std::span<const int32_t> tokens, std::span<const uint8_t> trained, int64_t seq_len,
+                 const TakeWindow& take);
+
+class LossMeter {
+ public:
+  LossMeter(const std::string& folder, DType dtype, int64_t seq_len, Device device);
+
+  int64_t seq_len() const { return seq_len_; }
+  // How many of the windows, from the first on, fit one pass; at least one.
+  size_t windows_of_pass(std::span<const LossWindow> windows) const;
+  // The sum of each window, computed in one pass.
+  std::vector<LossSum> measure(std::span<const LossWindow> windows);
+
+ private:
+  void allocate();
+  void run_pass(Stream& stream, int64_t documents);
+
+  StreamGroup streams_;
+  Stream& stream_;
+  int64_t seq_len_;
+  ResidentModel model_;
+  Arena memory_, host_, saved_, scratch_;
+  Tensor x_, y_, inputs_, host_inputs_;  // inputs: tokens, positions and targets, then boundaries
+  Tensor weights_, host_weights_, losses_, host_losses_;
+};
+
+}  // namespace flatshard
