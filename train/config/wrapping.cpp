@@ -181,7 +181,7 @@ void Wrapping::find_first_trained_stage(const Model& model) {
     const std::vector<ParamSpec>& specs = model.param_lists()[list(stage)].specs();
     return std::any_of(specs.begin(), specs.end(), [](const ParamSpec& spec) { return spec.trainable; });
   };
-  while (!trains(first_trained_stage_)) ++first_trained_stage_;
+  while (first_trained_stage_ < stage_count() && !trains(first_trained_stage_)) ++first_trained_stage_;
 }
 
 void Wrapping::assign_roles() {

@@ -46,7 +46,7 @@ class Wrapping {
   const std::vector<int>& units_of(int stage) const { return units_of_[list(stage)]; }
   bool uses(int stage, int unit) const;
   int stage_count() const { return static_cast<int>(list_of_.size()); }
-  // The backward pass ends here: no earlier stage is trained.
+  // The backward pass ends here: no earlier stage is trained. stage_count() if none is.
   int first_trained_stage() const { return first_trained_stage_; }
 
  private:

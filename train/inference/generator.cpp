@@ -5,7 +5,6 @@
 
 #include "kernels/gemm_rows.h"
 #include "runtime/memory.h"
-#include "train/models/published_weights.h"
 
 namespace flatshard {
 namespace {
@@ -30,10 +29,11 @@ ModelConfig config_for(const std::string& folder, const GeneratorOptions& option
 }  // namespace
 
 Generator::Generator(const std::string& folder, const GeneratorOptions& options)
-    : streams_(options.device),
+    :  // Gathering overlaps with computation.
+      streams_(options.device, {.order = options.world ? StreamOrder::concurrent : StreamOrder::in_order}),
       stream_(streams_.add("compute")),
       options_(options),
-      model_(config_for(folder, options), options.dtype, stream_),
+      weights_(folder, config_for(folder, options), options.dtype, streams_, stream_, options.world),
       piece_(piece_for(options.capacity)),
       // The rows of a larger product would depend on their number (kernels/gemm_rows.h).
       batch_(std::min(options.texts, kFewRows)),
@@ -43,7 +43,6 @@ Generator::Generator(const std::string& folder, const GeneratorOptions& options)
       scratch_("scratch", options.device),
       texts_(static_cast<size_t>(options.texts)),
       next_logits_(static_cast<size_t>(options.texts)) {
-  read_model_weights(folder, model_.model(), model_.parameters(), stream_);
   allocate();
   plan();
   for (Arena* arena : {&memory_, &host_, &saved_, &scratch_}) arena->commit();
@@ -87,7 +86,7 @@ void Generator::plan() {
 }
 
 int64_t Generator::memory_bytes() const {
-  return model_.bytes() + memory_.peak() + host_.peak() + saved_.peak() + scratch_.peak();
+  return weights_.bytes() + memory_.peak() + host_.peak() + saved_.peak() + scratch_.peak();
 }
 
 void Generator::check_capacity(int64_t tokens) const {
@@ -219,24 +218,29 @@ void Generator::run_pass(Stream& stream, std::span<const TextRows> rows, Output 
             .cache = &cache_,
             .texts = rows,
             .text_boundaries = inputs_.slice(2 * most, 2 * most + 4 * texts).view({texts, 4})};
-  Model& model = model_.model();
+  Model& model = weights_.model();
   const int last = model.stage_count() - 1;
   Tensor x = x_.slice(0, tokens), y = y_.slice(0, tokens);
   for (int i = 0; i < last; ++i) {
     const ArenaScope scope(saved_);
-    model.stage(i).forward(c, model_.view(i), y, x);
+    const int next = i + 1 < last || output != Output::none ? i + 1 : kNoStage;
+    model.stage(i).forward(c, weights_.acquire(i, next, stream), y, x);
+    weights_.release(i, next, stream);
     std::swap(x, y);
   }
+  if (output == Output::none) return;
   if (output == Output::logits) {
     c.logits = logits_.slice(0, texts);
-    // Texts of one row each, or one text of several.
-    model.stage(last).forward(c, model_.view(last), {}, x.slice(tokens - texts, tokens));
-    copy(stream, pass_logits_.slice(0, texts), c.logits);
-  } else if (output == Output::states) {
+    x = x.slice(tokens - texts, tokens);  // the last rows: texts of one row each, or one text of several
+  } else {
     c.states = states_.slice(0, tokens);
-    model.stage(last).forward(c, model_.view(last), {}, x);
-    copy(stream, host_states_.slice(0, tokens), c.states);
   }
+  model.stage(last).forward(c, weights_.acquire(last, kNoStage, stream), {}, x);
+  weights_.release(last, kNoStage, stream);
+  if (output == Output::logits)
+    copy(stream, pass_logits_.slice(0, texts), c.logits);
+  else
+    copy(stream, host_states_.slice(0, tokens), c.states);
 }
 
 }  // namespace flatshard

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "model/kv_cache.h"
-#include "train/models/resident_model.h"
+#include "train/inference/model_weights.h"
 
 namespace flatshard {
 
@@ -17,6 +17,8 @@ struct GeneratorOptions {
   int64_t texts = 1;
   int64_t capacity = 0;  // tokens of a text, at most; an Error if the model has fewer positions
   Device device = Device::cpu();
+  // Several ranks keep a shard of the weights each and make the same calls, with the same results.
+  World* world = nullptr;
 };
 
 // A token to append to a text.
@@ -30,9 +32,9 @@ class Generator {
   // Reads the model folder's weights, rounded to the dtype.
   Generator(const std::string& folder, const GeneratorOptions& options);
 
-  const ModelConfig& config() const { return model_.model().config(); }
+  const ModelConfig& config() const { return weights_.model().config(); }
   const GeneratorOptions& options() const { return options_; }
-  int64_t parameter_count() const { return model_.model().parameter_count(); }
+  int64_t parameter_count() const { return weights_.model().parameter_count(); }
   int64_t memory_bytes() const;
 
   // Replaces a text by a prompt of at least one token.
@@ -63,7 +65,7 @@ class Generator {
   StreamGroup streams_;
   Stream& stream_;
   GeneratorOptions options_;
-  ResidentModel model_;
+  ModelWeights weights_;
   int64_t piece_, batch_;  // most tokens of a pass over one text, and most texts of a pass over several
   Arena memory_, host_, saved_, scratch_;
   KvCache cache_;

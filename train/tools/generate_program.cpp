@@ -3,12 +3,15 @@
 #include <chrono>
 #include <filesystem>
 #include <iomanip>
+#include <memory>
 #include <optional>
 #include <ostream>
 #include <tuple>
 
 #include <CLI/CLI.hpp>
 
+#include "comm/world.h"
+#include "runtime/parallel.h"
 #include "runtime/program_end.h"
 #include "runtime/reason.h"
 #include "runtime/standard_streams.h"
@@ -29,7 +32,9 @@ constexpr char kAbout[] =
     "above.\n\n"
     "Text becomes tokens by the folder's tokenizer, and ends at an end token. Without a tokenizer, if the\n"
     "vocabulary is 256, a token is a byte of text; otherwise prompt and output are token numbers separated\n"
-    "by spaces.";
+    "by spaces.\n\n"
+    "Under mpirun the ranks share the weights: each keeps a part, and gathers a layer while computing with "
+    "it.";
 
 constexpr int64_t kMostPromptBytes = int64_t{16} << 20;
 constexpr int64_t kChatContext = 4096;
@@ -108,9 +113,10 @@ void declare_sampling(CLI::App& app, Options& o) {
 // The options as they were given, with what the model folder says.
 class Generation {
  public:
-  Generation(const Options& options, const GenerateStreams& streams)
+  Generation(const Options& options, const GenerateStreams& streams, World& world)
       : o_(options),
         streams_(streams),
+        world_(world),
         folder_(find_model_folder(options.folder)),
         config_(read_hf_config(folder_ + "/config.json")),
         codec_(folder_, config_.vocab, options.chat_template) {}
@@ -123,13 +129,16 @@ class Generation {
 
  private:
   Generator generator(int64_t texts, int64_t capacity) const {
-    const Device device = choose_device("--device", o_.device);
-    if (const std::string note = why_on_cpu(o_.device); !note.empty()) streams_.err << note << '\n';
+    const Device device = choose_device("--device", o_.device, world_.local_rank());
+    if (const std::string note = why_on_cpu(o_.device); !note.empty() && prints())
+      streams_.err << note << '\n';
     return Generator(folder_, {.dtype = o_.dtype == "bf16" ? DType::bf16 : DType::f32,
                                .texts = texts,
                                .capacity = capacity,
-                               .device = device});
+                               .device = device,
+                               .world = &world_});
   }
+  bool prints() const { return world_.rank() == 0; }
 
   Sampler sampler(int64_t index) const {
     SamplerOptions options = o_.sampler;
@@ -148,21 +157,24 @@ class Generation {
     const std::vector<int32_t> prompt = codec_.encode(text);
     check(!prompt.empty(), "the prompt is empty, must have at least one token");
     Generator texts = generator(1, std::ssize(prompt) + o_.max_tokens);
+    const auto print = [&](const std::string& piece) {
+      if (prints()) streams_.out << piece << std::flush;
+    };
     for (int64_t i = 0; i < o_.samples; ++i) {
-      if (i > 0) streams_.out << "\n---\n";
+      if (i > 0) print("\n---\n");
       TextCodec::Stream decoded(codec_);
-      for (const int32_t token : prompt) streams_.out << decoded.take(token);
+      for (const int32_t token : prompt) print(decoded.take(token));
       texts.read_prompt(0, prompt);
       const auto start = std::chrono::steady_clock::now();
       const Continuation result =
           continue_text(texts, o_.max_tokens, sampler(i), codec_.end_tokens(), [&](int64_t, int32_t token) {
-            streams_.out << decoded.take(token) << std::flush;
+            print(decoded.take(token));
             return true;
           });
-      streams_.out << decoded.rest();
+      print(decoded.rest());
       count(std::ssize(result.tokens), start);
     }
-    streams_.out << std::endl;
+    print("\n");
     print_speed();
   }
 
@@ -193,12 +205,14 @@ class Generation {
       tokens += std::ssize(answers[i].tokens);
     }
     count(tokens, start);
+    if (!prints()) return;
     write_whole_file(*o_.out, lines);
     streams_.out << *o_.out << ": " << counted(std::ssize(records), "answer") << '\n';
     print_speed();
   }
 
   void hold_conversation() {
+    check(world_.size() == 1, "--chat runs on one rank: start it without mpirun");
     const int64_t context = o_.context.value_or(std::min(kChatContext, config_.max_positions));
     codec_.encode([] {  // refuses a folder without tokenizer or template before the weights are read
       Conversation hello;
@@ -214,12 +228,14 @@ class Generation {
     seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
   void print_speed() const {
+    if (!prints()) return;
     streams_.err << std::fixed << std::setprecision(2) << tokens_ << " tokens in " << seconds_ << " s, "
                  << std::setprecision(1) << static_cast<double>(tokens_) / seconds_ << " tokens/s\n";
   }
 
   const Options& o_;
   const GenerateStreams& streams_;
+  World& world_;
   std::string folder_;
   ModelConfig config_;
   TextCodec codec_;
@@ -246,15 +262,21 @@ int run_generate(int argc, const char* const* argv, const GenerateStreams& strea
   Options options;
   declare_prompts(app, options);
   declare_sampling(app, options);
+  std::unique_ptr<World> world;
   try {
     app.parse(argc, argv);
     check_options(options);
-    Generation(options, streams).run();
+    world = std::make_unique<World>();
+    set_thread_count(threads_for(*world));
+    Generation(options, streams, *world).run();
     return end_program("generate", 0, streams.out, streams.err);
   } catch (const CLI::Success& help) {
     return end_program("generate", app.exit(help, streams.out, streams.err), streams.out, streams.err);
   } catch (const std::exception& error) {
-    streams.err << "generate: " << printable(reason_of(error)) << '\n';
+    const std::string text = printable(reason_of(error));
+    streams.out << std::flush;
+    if (world && world->size() > 1) world->end_all_ranks(text);
+    streams.err << "generate: " << text << '\n';
     return 1;
   }
 }

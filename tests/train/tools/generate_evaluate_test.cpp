@@ -138,3 +138,21 @@ TEST_CASE("evaluate similarity writes the same table on any number of ranks") {
     CHECK(test::text_of(str("evaluate_similarity/", ranks, ".csv")) == table);
   }
 }
+
+TEST_CASE("ranks that share the weights generate the tokens of one rank") {
+  if (const std::string why = test::no_ranks_because(); !why.empty()) return test::skip(why);
+  const std::string in = workshop("generate_sharded");
+  for (const char* dtype : {"fp32", "bf16"}) {
+    const std::string options = str(" --dtype ", dtype, " --seed 3 --max-new-tokens 7 ");
+    const std::string prompt = "@generate model --prompt 'Hello, you'" + options + "2>/dev/null";
+    const std::string prompts =
+        "@generate model --chat-template chatml --prompts questions.jsonl" + options + "--force --out ";
+    const std::string one = run(in, prompt).output;
+    run(in, prompts + "1.jsonl");
+    for (const int ranks : {2, 3}) {
+      CHECK(run(in, test::launcher(ranks) + " " + prompt).output == one);
+      run(in, test::launcher(ranks) + " " + prompts + "n.jsonl");
+      CHECK(test::text_of("generate_sharded/n.jsonl") == test::text_of("generate_sharded/1.jsonl"));
+    }
+  }
+}

@@ -1,0 +1,57 @@
+#pragma once
+// The weights of a model folder as a forward pass needs them, stage by stage. On one rank they are resident.
+// Ranks that run a model together, on the same inputs, keep a shard each, and gather the units of a stage
+// while it and the stage before it compute; a model may thus be larger than the memory of a device. The
+// values are the same.
+
+#include <memory>
+#include <string>
+
+#include "comm/world.h"
+#include "train/models/resident_model.h"
+#include "train/step/memory_plan.h"
+#include "train/step/stage_units.h"
+
+namespace flatshard {
+
+class ModelWeights {
+ public:
+  // Reads the folder's weights, rounded to the dtype. With a `world` of several ranks they are sharded over
+  // it.
+  ModelWeights(const std::string& folder, const ModelConfig& config, DType dtype, StreamGroup& streams,
+               Stream& compute, World* world);
+
+  Model& model() { return resident_ ? resident_->model() : sharded_->model; }
+  const Model& model() const { return resident_ ? resident_->model() : sharded_->model; }
+  int64_t bytes() const { return resident_ ? resident_->bytes() : sharded_->memory.peak(); }
+
+  // The parameters of a stage, valid until it is released. `next` is the stage that follows in the pass,
+  // which is gathered in the meantime, or kNoStage. A planning stream gets tensors without memory.
+  ParamView acquire(int stage, int next, Stream& stream);
+  void release(int stage, int next, Stream& stream);
+
+ private:
+  struct OwnedCommunicators {
+    OwnedCommunicators(World& world, Device device);
+    Communicators refs() const { return {*compute, *gather, *reduce, *replicas}; }
+    std::unique_ptr<Communicator> compute, gather, reduce, replicas;
+  };
+  // What a sharded model consists of. It is constructed twice, on planned and on committed memory.
+  struct Sharded {
+    Sharded(const ModelConfig& config, DType dtype, Device device, World& world);
+    void construct(DType dtype);
+    void plan();
+
+    MemoryPlan memory;
+    OwnedCommunicators communicators;
+    Model model;
+    std::unique_ptr<StageUnits> units;
+    ParamTensors shapes;  // without memory
+  };
+
+  std::unique_ptr<ResidentModel> resident_;
+  std::unique_ptr<Sharded> sharded_;
+  Stream* gather_ = nullptr;
+};
+
+}  // namespace flatshard
