@@ -13,9 +13,10 @@ using tile::detail::unroll;
 using tile::detail::with_constant;
 
 constexpr int64_t kTaskBytes = 64 << 10;  // of b, enough to make the cost of scheduling a task negligible
-// Rows of c, and columns or vectors of columns, that the registers hold the sums of. With one row the tile is
-// wider, because more streams of weights keep memory busy.
-constexpr int kRows = 4, kColumns = 4, kColumnsOfOneRow = 8;
+// Rows of c, and columns or vectors of columns, that the registers hold the sums of. Up to kRows rows leave
+// time to read b, so its rows are then read one after another, at the full bandwidth; more rows are bound by
+// arithmetic, and wider tiles load less. One row of a (K, N) is read in wider pieces for the same reason.
+constexpr int kRows = 4, kColumns = 4, kVectorsOfOneRow = 8;
 
 // The operands of a product as arrays. c, a and b are dense, row-major matrices.
 template <class T, class Out>
@@ -56,7 +57,6 @@ void dot_tile(const Operands<T, Out>& o, int64_t row, int64_t column) {
     unroll<kR>([&](auto r)
                    __attribute__((always_inline)) { rows[r] = tile::words_of(a + r * o.K + k, values); });
     unroll<kC>([&](auto i) __attribute__((always_inline)) {
-      if constexpr (kR == 1) fetch(b + (i + kC) * o.K + k);  // of the next tile
       const Ints column_words = tile::words_of(b + i * o.K + k, values);
       unroll<kR>([&](auto r) __attribute__((always_inline)) {
         sums[r][i] = tile::detail::multiply_add<T>(rows[r], column_words, sums[r][i]);
@@ -105,28 +105,27 @@ void for_each_rows(int64_t M, Tile&& tile) {
 }
 
 template <class T, class Out>
-void multiply_columns(const Operands<T, Out>& o, bool transpose_b, int64_t begin, int64_t end) {
-  constexpr auto width = [](int rows) { return rows == 1 ? kColumnsOfOneRow : kColumns; };
-  const int64_t unit = transpose_b ? 1 : kWidth;  // columns in one step of a tile's width
-  const int64_t step = unit * (o.M == 1 ? kColumnsOfOneRow : kColumns);
+void multiply_dots(const Operands<T, Out>& o, int64_t begin, int64_t end) {
+  const int64_t step = o.M <= kRows ? 1 : kColumns;
   for (int64_t column = begin; column < end; column += step)
     for_each_rows(o.M, [&](int64_t row, auto rows) {
-      // The last rows may be a single row of several.
-      const int64_t last = std::min(end, column + step);
-      for (int64_t at = column; at < last;) {
-        const int64_t units = (last - at) / unit;
-        if (units == 0) {
-          column_tile<T, Out, rows, 1>(o, row, at, static_cast<int>(last - at));
-          return;
-        }
-        with_constant<width(rows)>(units, [&](auto count) {
-          if (transpose_b)
-            dot_tile<T, Out, rows, count>(o, row, at);
-          else
-            column_tile<T, Out, rows, count>(o, row, at, Full{});
-          at += count * unit;
-        });
-      }
+      with_constant<kColumns>(std::min(step, end - column),
+                              [&](auto count) { dot_tile<T, Out, rows, count>(o, row, column); });
+    });
+}
+
+template <class T, class Out>
+void multiply_columns(const Operands<T, Out>& o, int64_t begin, int64_t end) {
+  constexpr auto vectors = [](int rows) { return rows == 1 ? kVectorsOfOneRow : kColumns; };
+  const int64_t step = kWidth * vectors(o.M == 1 ? 1 : kRows);
+  for (int64_t column = begin; column < end; column += step)
+    for_each_rows(o.M, [&](int64_t row, auto rows) {
+      const int64_t whole = std::min(step, end - column) / kWidth,
+                    rest = std::min(step, end - column) % kWidth;
+      if (whole > 0)
+        with_constant<vectors(rows)>(
+            whole, [&](auto count) { column_tile<T, Out, rows, count>(o, row, column, Full{}); });
+      if (rest > 0) column_tile<T, Out, rows, 1>(o, row, column + whole * kWidth, static_cast<int>(rest));
     });
 }
 
@@ -138,14 +137,14 @@ bool has_few_rows(const Gemm& g) {
 
 void multiply_few_rows(const Gemm& g) {
   const int64_t N = g.c.shape[1], column_bytes = g.b.bytes() / std::max<int64_t>(N, 1);
-  const int64_t unit = (g.transpose_b ? 1 : kWidth) * kColumnsOfOneRow;
+  const int64_t unit = g.transpose_b ? kColumns : int64_t{kWidth} * kVectorsOfOneRow;
   const int64_t block = std::max<int64_t>(1, kTaskBytes / std::max<int64_t>(1, column_bytes * unit)) * unit;
   visit_float(g.a.dtype, [&]<class T>() {
     visit_float(g.c.dtype, [&]<class Out>() {
       if constexpr (!std::is_same_v<T, f16> && !std::is_same_v<Out, f16>) {
         const Operands<T, Out> operands(g);
         parallel_blocks(N, block, [&](int64_t begin, int64_t end) {
-          multiply_columns(operands, g.transpose_b, begin, end);
+          g.transpose_b ? multiply_dots(operands, begin, end) : multiply_columns(operands, begin, end);
         });
       }
     });
