@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <iomanip>
 #include <optional>
 #include <ostream>
@@ -20,7 +19,7 @@
 #include "train/config/device_choice.h"
 #include "train/inference/loss_meter.h"
 #include "train/inference/similarity.h"
-#include "train/text/corpus.h"
+#include "train/text/sample_encoder.h"
 #include "train/text/token_file.h"
 
 namespace flatshard {
@@ -56,7 +55,9 @@ CLI::App& declare_loss(CLI::App& app, Options& o) {
   declare_model(loss, o);
   loss.add_option("--seq-len", o.seq_len,
                   "tokens per window (default: 1024, if the model has the positions)");
-  loss.add_option("--text-field", o.text_field, "field of JSON lines with the text")->capture_default_str();
+  loss.add_option("--text-field", o.text_field,
+                  "field of JSON lines with the text, unless they are conversations")
+      ->capture_default_str();
   return loss;
 }
 
@@ -137,12 +138,6 @@ class SharedPasses {
   int64_t passes_ = 0;
 };
 
-bool is_token_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  char begin[7] = {};
-  return in.read(begin, sizeof begin) && std::string(begin, sizeof begin) == "FLATTOK";
-}
-
 // Adds the windows of a file's documents; returns the number of documents.
 int64_t add_file(const Options& o, const std::string& folder, int64_t vocab, int64_t seq_len,
                  SharedPasses& passes) {
@@ -163,8 +158,15 @@ int64_t add_file(const Options& o, const std::string& folder, int64_t vocab, int
     return documents;
   }
   const TextCodec codec(folder, vocab);
-  read_documents(o.data, {.text_field = o.text_field}, [&](std::string_view text) {
-    cut_windows(codec.encode(std::string(text)), {}, seq_len, take);
+  std::optional<SampleEncoder> encoder;
+  if (codec.has_tokenizer()) encoder.emplace(EncoderOptions{.tokenizer = folder, .text_field = o.text_field});
+  read_records(o.data, TextSplit::none, [&](const Record& record) {
+    const Sample sample =
+        encoder
+            ? encoder->encode(record)
+            : Sample{.tokens = codec.encode(
+                         record.is_json ? text_field(record.text, o.text_field, record.where) : record.text)};
+    cut_windows(sample.tokens, sample.trained, seq_len, take);
     ++documents;
   });
   return documents;

@@ -22,6 +22,7 @@
 #include "train/report/byte_progress.h"
 #include "train/save/new_folder.h"
 #include "train/text/dataset.h"
+#include "train/tokenizer/bpe_trainer.h"
 #include "train/tools/sample_picture.h"
 
 namespace flatshard {
@@ -46,6 +47,7 @@ struct Options {
 
 constexpr int64_t kLeastTrainedVocab = 257, kMostTrainedVocab = 1 << 20;
 constexpr double kMostWeight = 1000;
+constexpr const char* kEndOfText = "<|endoftext|>";
 
 TextSplit split_of(const Options& o) { return o.split == "none" ? TextSplit::none : TextSplit::blank_lines; }
 
@@ -93,7 +95,7 @@ void declare(CLI::App& app, Options& o) {
                      "folder of a model or tokenizer, or its tokenizer.json; without it a token is a byte")
           ->type_name("PATH");
   app.add_option("--train-tokenizer", o.train_tokenizer,
-                 "train a tokenizer of N tokens on the input, and write it into the folder --tokenizer")
+                 "train a tokenizer of N tokens on the texts, and write it to the new folder --tokenizer")
       ->type_name("N")
       ->check(CLI::Range(kLeastTrainedVocab, kMostTrainedVocab))
       ->needs(tokenizer);
@@ -262,12 +264,28 @@ std::optional<int64_t> bytes_of(const std::vector<DatasetFile>& files) {
   return bytes;
 }
 
+// Trains a tokenizer on the texts, and writes a new folder with the tokenizer.
+void train_tokenizer(const Options& o, const std::vector<DatasetFile>& files) {
+  BpeTrainer trainer({.vocab = o.train_tokenizer, .special = {kEndOfText}});
+  for (const DatasetFile& file : files)
+    read_records(file.path, split_of(o), [&](const Record& record) {
+      trainer.add(record.is_json ? text_field(record.text, o.encoder.text_field, record.where) : record.text);
+    });
+  NewFolder folder(o.encoder.tokenizer);
+  folder.write("tokenizer.json", trainer.tokenizer_json());
+  folder.write(
+      "tokenizer_config.json",
+      str("{\"tokenizer_class\": \"PreTrainedTokenizerFast\", \"eos_token\": \"", kEndOfText, "\"}\n"));
+  folder.finish();
+}
+
 void prepare(Options o, const PrepareStreams& streams) {
   const std::vector<std::string> paths = input_files(o, streams.in);
   check_outputs(o);
   check_inputs(o, paths);
   const std::vector<DatasetFile> files = weighted(o, paths);
   for (const std::string& out : outputs(o)) make_folder_of(out);
+  if (o.train_tokenizer > 0) train_tokenizer(o, files);
   const SampleEncoder encoder(o.encoder);
   const DatasetOptions options{.encoder = o.encoder,
                                .split = split_of(o),
