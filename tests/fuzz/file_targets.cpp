@@ -6,10 +6,12 @@
 #include <stdexcept>
 
 #include "checkpoint/tensor_folder.h"
+#include "runtime/utf8.h"
 #include "tests/range_bytes.h"
 #include "train/chat/chat_template.h"
 #include "train/models/hf_config.h"
 #include "train/save/train_state.h"
+#include "train/tokenizer/tokenizer.h"
 
 namespace flatshard::test {
 namespace {
@@ -144,11 +146,40 @@ std::string try_chat_template(Bytes bytes) {
   });
 }
 
+// A tokenizer.json, a zero byte, and a text: what it encodes has ids of the vocabulary and ascending begins,
+// and is decoded in pieces as at once.
+std::string try_tokenizer(Bytes bytes) {
+  const std::string_view all = text_of(bytes);
+  const size_t end = std::min(all.find('\0'), all.size());
+  const std::string_view text = all.substr(std::min(end + 1, all.size()));
+  return refusal([&] {
+    const Tokenizer tokenizer = Tokenizer::from_json(all.substr(0, end), kFile);
+    const Encoding encoding = tokenizer.encode(text);
+    require(encoding.begins.size() == encoding.ids.size(), "tokens and begins differ in number");
+    StreamDecoder decoder(tokenizer);
+    std::string decoded;
+    uint32_t before = 0;
+    for (size_t i = 0; i < encoding.ids.size(); ++i) {
+      require(encoding.ids[i] >= 0 && encoding.ids[i] < tokenizer.vocab(), "an id is outside the vocabulary");
+      require(encoding.begins[i] >= before && encoding.begins[i] <= text.size(), "a begin is out of order");
+      before = encoding.begins[i];
+      decoded += decoder.take(encoding.ids[i]);
+      require(valid_utf8_prefix(decoded) == decoded.size(),
+              "a piece of decoded text ends inside of a character");
+    }
+    require(decoded + decoder.rest() == tokenizer.decode(encoding.ids), "text decoded in pieces differs");
+    const std::vector<TextRange> plain{{0, text.size()}};
+    tokenizer.encode(text, false, plain);
+    require(tokenizer.encode(text).ids == encoding.ids, "a text has two encodings");
+  });
+}
+
 constexpr FileTarget kTargets[] = {{"chat_template", try_chat_template},
                                    {"safetensors", try_safetensors},
                                    {"index", try_index},
                                    {"config", try_config_json},
-                                   {"train_state", try_train_state}};
+                                   {"train_state", try_train_state},
+                                   {"tokenizer", try_tokenizer}};
 
 }  // namespace
 

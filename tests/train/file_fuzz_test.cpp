@@ -11,6 +11,8 @@
 #include "tests/fuzz/dice.h"
 #include "tests/fuzz/file_targets.h"
 #include "tests/test.h"
+#include "train/words/regex.h"
+#include "train/words/unicode.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;
@@ -248,6 +250,47 @@ TEST_CASE("a foreign train_state.json is accepted, or refused for the right reas
                                   {"history_unknown", "log_history 1: unknown key more"},
                                   {"history_deep", "log_history 1: loss must be a single value"},
                               });
+}
+
+TEST_CASE("a tokenizer from anywhere is refused for the right reason, or encodes and decodes any text") {
+  configure_log(LogLevel::quiet);
+  const std::string missing = test::error_of([] {
+    char_sets();
+    Regex("a");
+  });
+  if (!missing.empty()) return test::skip(missing);
+  check_corpus("tokenizer", {
+                                {"plain", ""},
+                                {"bytes", ""},
+                                {"fallback", ""},
+                                {"metaspace", ""},
+                                {"steps", ""},
+                                {"template", ""},
+                                {"ignore_merges", ""},
+                                {"invalid_text", ""},
+                                {"nothing", "invalid JSON"},
+                                {"bad_utf8", "not UTF-8 at byte 10"},
+                                {"deep", "nested more than 32 levels deep"},
+                                {"duplicate", "\"model\" appears twice"},
+                                {"no_model", "the member \"model\" is missing"},
+                                {"other_model", "model WordPiece: this model is not supported"},
+                                {"absurd_id", "must be a whole number below 4194304"},
+                                {"unused_ids", "at most 65536 ids may be unused"},
+                                {"negative_id", "the id of \"a\" is -1"},
+                                {"same_id", "have the same id 1"},
+                                {"merge_of_one", "merges[0]: must be two tokens"},
+                                {"merge_unknown", "\"ba\" is not in the vocabulary"},
+                                {"bad_pattern", "the pattern (a is invalid near byte 2"},
+                                {"endless_pattern", "cannot be matched at byte 0"},
+                                {"growing", "the normalizer of the tokenizer turns 3000 bytes into"},
+                                {"many_steps", "there are more than 64 steps"},
+                                {"unknown_member", "the member \"more\" is not supported"},
+                                {"unknown_step", "UnicodeScripts: this pre-tokenizer is not supported"},
+                                {"behind_bytes", "is behind a ByteLevel"},
+                                {"template_id", "must be ids of the vocabulary of 11"},
+                                {"added_id", "has the id 3, but the vocabulary has 1"},
+                                {"added_empty", "\"content\" is empty, must be text"},
+                            });
 }
 
 TEST_CASE("mutated corpus files are refused, or satisfy the contract of their format") {

@@ -33,16 +33,20 @@ Bpe::Bpe(const Vocabulary& vocabulary, const Merges& merges, const std::vector<i
   check(merges.size() < kNoRank, path, ": there are ", merges.size(), " merges, must be fewer than ",
         kNoRank);
   const std::unordered_set<int32_t> specials(special.begin(), special.end());
+  const auto ordinary = [&](std::string_view token) {
+    const int32_t id = id_or_none(vocabulary, token);
+    return specials.contains(id) ? -1 : id;
+  };
   for (unsigned byte = 0; byte < 256; ++byte) {
     const std::string character(1, static_cast<char>(byte));
-    ascii_[byte] = options.byte_level || byte < 0x80
-                       ? id_or_none(vocabulary, options.byte_level ? letters_of_bytes(character) : character)
-                       : -1;
+    ascii_[byte] = options.byte_level ? ordinary(letters_of_bytes(character))
+                   : byte < 0x80      ? ordinary(character)
+                                      : -1;
     fallback_[byte] = options.byte_fallback ? id_or_none(vocabulary, byte_token(byte)) : -1;
   }
   for (const auto& [token, id] : vocabulary) {
     const bool character = !token.empty() && utf8_front(token).length == token.size();
-    if (!(options.ignore_merges ? !specials.contains(id) : character && !options.byte_level)) continue;
+    if (specials.contains(id) || !(options.ignore_merges || (character && !options.byte_level))) continue;
     if (!options.byte_level)
       words_[token] = id;
     else if (std::optional<std::string> bytes = bytes_of_letters(token))

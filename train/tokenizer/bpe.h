@@ -36,8 +36,8 @@ struct BpeOptions {
 class Bpe {
  public:
   using Merges = std::vector<std::pair<std::string, std::string>>;
-  // No merge produces one of the `special` tokens, nor is a word one of them: they come from added tokens
-  // only. An Error names `path` and a merge whose parts or product are not in the vocabulary.
+  // No word or character becomes one of the `special` tokens, which come from added tokens only. An Error
+  // names `path` and a merge whose parts or product are not in the vocabulary.
   Bpe(const Vocabulary& vocabulary, const Merges& merges, const std::vector<int32_t>& special,
       const BpeOptions& options, const std::string& path);
 

@@ -16,6 +16,8 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kMostIds = int64_t{1} << 22;  // the largest published vocabularies have about 2^18
+constexpr int64_t kMostUnused = int64_t{1} << 16;
+constexpr size_t kMostDecoded = size_t{1} << 20;
 constexpr size_t kMostAdded = size_t{1} << 17;
 constexpr char kEndOfText[] = "<|endoftext|>";
 
@@ -93,6 +95,9 @@ void number_tokens(TokenizerParts* parts, const std::string& path) {
   for (const auto& [token, id] : parts->vocabulary) largest = std::max(largest, id);
   for (const AddedToken& added : parts->added) largest = std::max(largest, added.id);
   parts->vocab = int64_t{largest} + 1;
+  const int64_t tokens = std::ssize(parts->vocabulary) + std::ssize(parts->added);
+  check(parts->vocab <= tokens + kMostUnused, path, ": the largest id is ", largest, ", but there are only ",
+        tokens, " tokens: at most ", kMostUnused, " ids may be unused");
   parts->tokens.resize(static_cast<size_t>(parts->vocab));
   const auto put = [&](const std::string& token, int32_t id) {
     std::optional<std::string>& place = parts->tokens[static_cast<size_t>(id)];
@@ -118,7 +123,11 @@ std::optional<unsigned char> byte_of(const std::string& token) {
 }
 
 Decoder::Token decoded(std::string token, const DecoderSteps& steps) {
-  for (const auto& edit : steps.edits) token = edit(token);
+  for (const auto& edit : steps.edits) {
+    token = edit(token);
+    check(token.size() <= kMostDecoded, "the decoder of the tokenizer turns a token into ", token.size(),
+          " bytes, must be at most ", kMostDecoded);
+  }
   if (steps.rules.kind == Decoder::Kind::bytes)
     if (std::optional<std::string> bytes = bytes_of_letters(token)) return {std::move(*bytes)};
   if (steps.rules.kind == Decoder::Kind::fallback)

@@ -12,9 +12,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMostSteps = 64;     // of a Sequence
+constexpr size_t kMostSteps = 64;
 constexpr size_t kMostTemplate = 64;  // parts of a template
 constexpr int64_t kMostStrips = 1000;
+constexpr size_t kMostContent = 64;  // bytes that replace a match
 
 template <class Value>
 Value one_of(const JsonComponent& component, const char* member,
@@ -35,6 +36,23 @@ Pattern pattern_of(const JsonComponent& component) {
   } catch (const Error& error) {
     throw Error(component.where() + ": " + error.what(), error.where);
   }
+}
+
+// Long ones are no use but to make texts grow without end.
+std::string short_text(const JsonComponent& component, const char* member) {
+  const std::string text = component.text(member);
+  check(text.size() <= kMostContent, component.where(), ": \"", member, "\" has ", text.size(),
+        " bytes, must have at most ", kMostContent);
+  return text;
+}
+
+// What replaces a match; may be empty.
+std::string content_of(const JsonComponent& component) {
+  return component.value("content") == "" ? "" : short_text(component, "content");
+}
+
+void check_steps(const JsonComponent& component, size_t steps) {
+  check(steps <= kMostSteps, component.where(), ": there are more than ", kMostSteps, " steps");
 }
 
 SplitBehavior behavior_of(const JsonComponent& component) {
@@ -127,12 +145,10 @@ void read_normalizer(JsonComponent c, Normalizer* normalizer) {
                                                       : NormalForm::nfkd));
   } else if (type == "Prepend") {
     c.allow({"prepend"});
-    normalizer->add(prepend_step(c.text("prepend")));
+    normalizer->add(prepend_step(short_text(c, "prepend")));
   } else if (type == "Replace") {
     c.allow({"pattern", "content"});
-    const json& content = c.value("content");
-    check(content.is_string(), c.where(), ": \"content\" must be text");
-    normalizer->add(replace_step(pattern_of(c), content.get<std::string>()));
+    normalizer->add(replace_step(pattern_of(c), content_of(c)));
   } else if (type == "Lowercase") {
     c.allow({});
     normalizer->add(lowercase_step());
@@ -142,6 +158,7 @@ void read_normalizer(JsonComponent c, Normalizer* normalizer) {
   } else {
     c.unsupported("this normalizer");
   }
+  check_steps(c, normalizer->steps());
 }
 
 void read_pre_tokenizer(JsonComponent c, PreTokenizer* pre_tokenizer, bool* byte_level) {
@@ -162,7 +179,7 @@ void read_pre_tokenizer(JsonComponent c, PreTokenizer* pre_tokenizer, bool* byte
     pre_tokenizer->add(split_step(pattern_of(c), behavior_of(c), c.flag("invert", false)));
   } else if (type == "Metaspace") {
     c.allow(kMetaspaceMembers);
-    pre_tokenizer->add(metaspace_step(c.text("replacement"), scheme_of(c), c.flag("split", true)));
+    pre_tokenizer->add(metaspace_step(short_text(c, "replacement"), scheme_of(c), c.flag("split", true)));
   } else if (type == "Digits") {
     c.allow({"individual_digits"});
     const bool individual = c.flag("individual_digits", false);
@@ -181,6 +198,7 @@ void read_pre_tokenizer(JsonComponent c, PreTokenizer* pre_tokenizer, bool* byte
   } else {
     c.unsupported("this pre-tokenizer");
   }
+  check_steps(c, pre_tokenizer->steps());
 }
 
 void read_post_processor(JsonComponent c, TokenizerParts* parts) {
@@ -225,10 +243,9 @@ void read_decoder(JsonComponent c, DecoderSteps* steps) {
     });
   } else if (type == "Replace") {
     c.allow({"pattern", "content"});
-    const json& content = c.value("content");
-    check(content.is_string(), c.where(), ": \"content\" must be text");
-    steps->edits.push_back([pattern = pattern_of(c), content = content.get<std::string>()](
-                               const std::string& token) { return with_replaced(token, pattern, content); });
+    steps->edits.push_back([pattern = pattern_of(c), content = content_of(c)](const std::string& token) {
+      return with_replaced(token, pattern, content);
+    });
   } else if (type == "ByteLevel") {
     c.allow({"add_prefix_space", "trim_offsets", "use_regex"});
     rules.kind = Decoder::Kind::bytes;
@@ -242,6 +259,7 @@ void read_decoder(JsonComponent c, DecoderSteps* steps) {
   } else {
     c.unsupported("this decoder");
   }
+  check_steps(c, steps->edits.size());
 }
 
 }  // namespace flatshard

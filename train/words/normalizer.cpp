@@ -1,8 +1,14 @@
 #include "train/words/normalizer.h"
 
+#include "runtime/check.h"
 #include "runtime/utf8.h"
 
 namespace flatshard {
+namespace {
+
+constexpr size_t kMostGrowth = 64, kSmallText = 1024;
+
+}  // namespace
 
 RewriteStep normal_form_step(NormalForm form) {
   return [form](const AlignedView& text, AlignedText* out) { return normalize(form, text, out); };
@@ -57,10 +63,13 @@ RewriteStep strip_step(bool left, bool right) {
 }
 
 AlignedView Normalizer::apply(AlignedView text, Scratch& scratch) const {
+  const size_t before = text.size(), most = kMostGrowth * (before + kSmallText);
   size_t next = 0;
   for (const RewriteStep& step : steps_) {
     scratch.texts[next].clear();
     if (!step(text, &scratch.texts[next])) continue;
+    check(scratch.texts[next].text.size() <= most, "the normalizer of the tokenizer turns ", before,
+          " bytes into ", scratch.texts[next].text.size(), ", must be at most ", most);
     text = scratch.texts[next].view();
     next = 1 - next;
   }

@@ -21,9 +21,10 @@ RewriteStep strip_step(bool left, bool right);  // white space
 class Normalizer {
  public:
   void add(RewriteStep step) { steps_.push_back(std::move(step)); }
-  bool empty() const { return steps_.empty(); }
+  size_t steps() const { return steps_.size(); }
 
-  // The result is valid until `scratch` or the text behind the view changes.
+  // The result is valid until `scratch` or the text behind the view changes. An Error if the text grows
+  // without end.
   struct Scratch {
     AlignedText texts[2];
   };

@@ -46,7 +46,7 @@ CutStep metaspace_step(std::string replacement, PrependScheme scheme, bool split
 class PreTokenizer {
  public:
   void add(CutStep step) { steps_.push_back(std::move(step)); }
-  bool empty() const { return steps_.empty(); }
+  size_t steps() const { return steps_.size(); }
   void apply(const AlignedView& piece, const TakePiece& take) const { run(0, piece, take); }
 
  private:

@@ -297,7 +297,75 @@ def make_chat_template():
 
 
 make_chat_template()
+
+
+# --- tokenizer -----------------------------------------------------------------------------------------------------
+
+
+def tokenizer(name, text="ab <s>abc\u00e9\n1.", model=None, **members):
+    vocab = {t: i for i, t in enumerate(["<unk>", "<s>", "a", "b", "c", "ab", "\u2581", "\u2581a", "\u0120", "<0xC3>", "<0xA9>"])}
+    model = {"type": "BPE", "vocab": vocab, "merges": ["a b", ["\u2581", "a"]], "unk_token": "<unk>"} | (model or {})
+    whole = {"added_tokens": [{"id": 1, "content": "<s>", "special": True, "normalized": False}], "model": model} | members
+    put("tokenizer", name, json.dumps(whole).encode() + b"\0" + (text if isinstance(text, bytes) else text.encode()))
+
+
+def split(pattern, behavior="Isolated", kind="Regex", **more):
+    return {"type": "Split", "pattern": {kind: pattern}, "behavior": behavior, **more}
+
+
+def sequence(key, *steps):
+    return {"type": "Sequence", key: list(steps)}
+
+
+def make_tokenizer():
+    byte_level = {"type": "ByteLevel", "add_prefix_space": True, "use_regex": True}
+    replace = {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}
+    tokenizer("plain")
+    tokenizer("bytes", pre_tokenizer=byte_level, decoder={"type": "ByteLevel"})
+    tokenizer("fallback", model={"byte_fallback": True, "fuse_unk": True},
+              normalizer=sequence("normalizers", {"type": "Prepend", "prepend": "\u2581"}, replace),
+              decoder=sequence("decoders", replace | {"content": "_"}, {"type": "ByteFallback"}, {"type": "Fuse"},
+                               {"type": "Strip", "content": " ", "start": 1, "stop": 0}))
+    tokenizer("metaspace", pre_tokenizer={"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": True},
+              decoder={"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first"})
+    tokenizer("steps", normalizer=sequence("normalizers", {"type": "NFKC"}, {"type": "NFD"}, {"type": "Lowercase"}, {"type": "Strip"}),
+              pre_tokenizer=sequence("pretokenizers", split("b+", "MergedWithNext"), split("c", "Removed", "String", invert=True),
+                                     {"type": "Whitespace"}, {"type": "Digits"}, {"type": "Punctuation"}))
+    tokenizer("template", post_processor={
+        "type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}],
+        "special_tokens": {"<s>": {"ids": [1]}}}, added_tokens=[
+            {"id": 1, "content": "<s>", "lstrip": True, "rstrip": True, "special": True},
+            {"id": 5, "content": "ab", "single_word": True}])
+    tokenizer("ignore_merges", model={"ignore_merges": True})
+    tokenizer("invalid_text", text=b"\xff\xe2\x82a\xf0\x9f", pre_tokenizer=byte_level)
+    put("tokenizer", "nothing", "")
+    put("tokenizer", "bad_utf8", b'{"model":"\xc0\x80"}')
+    put("tokenizer", "deep", '{"normalizer":' + '{"normalizers":[' * 100)
+    put("tokenizer", "duplicate", '{"model":1,"model":2}')
+    put("tokenizer", "no_model", "{}")
+    tokenizer("other_model", model={"type": "WordPiece"})
+    tokenizer("absurd_id", model={"vocab": {"a": 2**60}, "merges": [], "unk_token": None})
+    tokenizer("unused_ids", model={"vocab": {"a": 100000}, "merges": [], "unk_token": None})
+    tokenizer("negative_id", model={"vocab": {"a": -1}, "merges": [], "unk_token": None})
+    tokenizer("same_id", model={"vocab": {"a": 1, "b": 1}, "merges": [], "unk_token": None})
+    tokenizer("merge_of_one", model={"merges": ["a"]})
+    tokenizer("merge_unknown", model={"merges": ["b a"]})
+    tokenizer("bad_pattern", pre_tokenizer=split("(a"))
+    tokenizer("endless_pattern", text="a" * 40 + "!", pre_tokenizer=split("(a+)+$"))
+    tokenizer("growing", text="a" * 3000, normalizer=sequence("normalizers", *[
+        {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 64}] * 8))
+    tokenizer("many_steps", normalizer=sequence("normalizers", *[sequence("normalizers", *[{"type": "NFC"}] * 60)] * 60))
+    tokenizer("unknown_member", normalizer={"type": "NFC", "more": 1})
+    tokenizer("unknown_step", pre_tokenizer={"type": "UnicodeScripts"})
+    tokenizer("behind_bytes", pre_tokenizer=sequence("pretokenizers", byte_level, {"type": "Digits"}))
+    tokenizer("template_id", post_processor={
+        "type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x"}}], "special_tokens": {"x": {"ids": [99]}}})
+    tokenizer("added_id", added_tokens=[{"id": 3, "content": "<s>"}])
+    tokenizer("added_empty", added_tokens=[{"id": 3, "content": ""}])
+
+
 make_safetensors()
 make_index()
 make_config()
 make_train_state()
+make_tokenizer()
