@@ -17,6 +17,7 @@
 #include "bench/report.h"
 #include "bench/step_bench.h"
 #include "bench/strategy_bench.h"
+#include "bench/tokenizer_bench.h"
 #include "runtime/parallel.h"
 #include "runtime/program_end.h"
 #include "runtime/whole_file.h"
@@ -39,6 +40,7 @@ struct Options {
   bool resources = false;
   bool small = false, serve = false;
   StepOptions training;
+  TokenizerOptions tokenizer;
 
   double seconds_or(double fallback) const { return seconds > 0 ? seconds : fallback; }
 };
@@ -95,10 +97,19 @@ void declare(CLI::App& app, Options& o) {
                  "time generated tokens of a model folder against reading its weights, on the CPU")
       ->type_name("FOLDER")
       ->excludes("--step", "--comm", "--checkpoint", "--json", small, serve);
+  auto* text =
+      app.add_option("--tokenizer", o.tokenizer.text,
+                     "time training a tokenizer on the text of a file, and encoding and decoding it")
+          ->type_name("FILE")
+          ->excludes("--step", "--comm", "--checkpoint", "--decode", "--device", "--json", small, serve);
+  app.add_option("--with", o.tokenizer.tokenizer,
+                 "with --tokenizer: folder or tokenizer.json to encode with (default: the trained one)")
+      ->type_name("FOLDER")
+      ->needs(text);
   auto* vm =
       app.add_flag("--vm", o.vm, "count the costs of the CUDA kernels on the PTX machine; needs no GPU");
-  for (const char* other : {"--step", "--comm", "--checkpoint", "--decode", "--device", "--threads", "--json",
-                            "--seconds", "--small", "--serve"})
+  for (const char* other : {"--step", "--comm", "--checkpoint", "--decode", "--tokenizer", "--device",
+                            "--threads", "--json", "--seconds", "--small", "--serve"})
     vm->excludes(other);
   app.add_flag("--opcodes", o.opcodes, "with --vm: number of executions of each opcode")->needs(vm);
   app.add_flag("--resources", o.resources,
@@ -185,6 +196,14 @@ int time_checkpoints(const Options& options, World& world) {
   return 0;
 }
 
+int time_tokenizer(const Options& options) {
+  if (options.threads > 0) set_thread_count(options.threads);
+  TokenizerOptions tokenizer = options.tokenizer;
+  tokenizer.seconds = options.seconds_or(kCaseSeconds);
+  std::cout << tokenizer_table(measure_tokenizer(tokenizer)) << std::flush;
+  return 0;
+}
+
 // Several ranks: rank 0 prints.
 int time_ranks(const Options& options, World& world) {
   check(options.device == "cpu",
@@ -244,6 +263,7 @@ int run(const Options& options) {
   if (options.vm) become_vm_bench(options);
   if (options.resources) return print_resources(options);
   if (!options.decode.empty()) return time_decoding(options);
+  if (!options.tokenizer.text.empty()) return time_tokenizer(options);
   World world;
   if (options.checkpoint) return time_checkpoints(options, world);
   if (world.size() > 1 || options.comm) return time_ranks(options, world);
