@@ -174,12 +174,9 @@ std::string try_tokenizer(Bytes bytes) {
   });
 }
 
-constexpr FileTarget kTargets[] = {{"chat_template", try_chat_template},
-                                   {"safetensors", try_safetensors},
-                                   {"index", try_index},
-                                   {"config", try_config_json},
-                                   {"train_state", try_train_state},
-                                   {"tokenizer", try_tokenizer}};
+constexpr FileTarget kTargets[] = {
+    {"chat_template", try_chat_template}, {"safetensors", try_safetensors}, {"index", try_index},
+    {"config", try_config_json},          {"train_state", try_train_state}, {"tokenizer", try_tokenizer}};
 
 }  // namespace
 
