@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <filesystem>
+#include <string_view>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -82,7 +83,7 @@ void give_back(int slot) {
 }
 
 std::string temporary_name(const fs::path& destination) {
-  constexpr size_t kMostName = 255, kAdded = std::strlen(".0123456789abcdef.tmp");
+  constexpr size_t kMostName = 255, kAdded = std::string_view(".0123456789abcdef.tmp").size();
   uint64_t number = 0;
   const bool drawn = getrandom(&number, sizeof number, 0) == sizeof number;
   check(drawn, "the system gives no random numbers: ", std::strerror(errno));
