@@ -7,20 +7,20 @@
 
 namespace flatshard {
 
-BoundArguments::BoundArguments(const std::string& function, const JinjaArguments& arguments,
-                               const std::vector<const char*>& parameters)
-    : function_(function),
-      parameters_(parameters),
-      values_(parameters.size(), JinjaValue::undefined("an argument is missing")) {
-  check(arguments.positional.size() <= parameters.size(), function, " has ", arguments.positional.size(),
-        " arguments, must have at most ", parameters.size());
+BoundArguments::BoundArguments(std::string function, const JinjaArguments& arguments,
+                               std::vector<const char*> parameters)
+    : function_(std::move(function)),
+      parameters_(std::move(parameters)),
+      values_(parameters_.size(), JinjaValue::undefined("an argument is missing")) {
+  check(arguments.positional.size() <= parameters_.size(), function_, " has ", arguments.positional.size(),
+        " arguments, must have at most ", parameters_.size());
   std::copy(arguments.positional.begin(), arguments.positional.end(), values_.begin());
   for (const auto& [name, value] : arguments.named) {
-    const auto found = std::find_if(parameters.begin(), parameters.end(),
+    const auto found = std::find_if(parameters_.begin(), parameters_.end(),
                                     [&name = name](std::string_view parameter) { return parameter == name; });
-    const auto i = static_cast<size_t>(found - parameters.begin());
-    check(found != parameters.end(), function, " has no parameter '", name, "'");
-    check(i >= arguments.positional.size(), function, " is given '", name, "' twice");
+    const auto i = static_cast<size_t>(found - parameters_.begin());
+    check(found != parameters_.end(), function_, " has no parameter '", name, "'");
+    check(i >= arguments.positional.size(), function_, " is given '", name, "' twice");
     values_[i] = value;
   }
 }

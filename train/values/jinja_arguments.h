@@ -1,6 +1,7 @@
 #pragma once
 // The arguments of a call, and the parameters of a built-in function that they are bound to.
 
+#include <cassert>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,11 +19,11 @@ struct JinjaArguments {
 class BoundArguments {
  public:
   // An Error that names the function if an argument has no parameter, or is given twice.
-  BoundArguments(const std::string& function, const JinjaArguments& arguments,
-                 const std::vector<const char*>& parameters);
+  BoundArguments(std::string function, const JinjaArguments& arguments, std::vector<const char*> parameters);
 
   // Null if the argument was not given.
   const JinjaValue* find(size_t i) const {
+    assert(i < values_.size());
     return values_[i].is(JinjaKind::undefined) ? nullptr : &values_[i];
   }
   const JinjaValue& required(size_t i) const;
@@ -32,8 +33,8 @@ class BoundArguments {
   bool truth(size_t i) const { return values_[i].truth(); }
 
  private:
-  const std::string& function_;
-  const std::vector<const char*>& parameters_;
+  std::string function_;
+  std::vector<const char*> parameters_;
   std::vector<JinjaValue> values_;
 };
 

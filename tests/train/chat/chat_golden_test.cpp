@@ -1,7 +1,11 @@
 // Renderings of Hugging Face transformers: tests/golden/chat.json, made by tests/golden/chat.py.
 
+#include <cstdlib>
+#include <filesystem>
+
 #include <nlohmann/json.hpp>
 
+#include "runtime/sha256.h"
 #include "runtime/whole_file.h"
 #include "source_dir.h"
 #include "tests/test.h"
@@ -18,15 +22,22 @@ const json& golden() {
   return all;
 }
 
+Rendering rendered(const std::string& source, const json& record, bool prompt) {
+  return ChatTemplate(source, "golden", golden()["tokens"])
+      .render(parse_chat_record(record["json"].get<std::string>(), "record").conversation,
+              {.add_generation_prompt = prompt, .settings = {.date = golden()["date"], .limits = {}}});
+}
+
+std::string digest(const std::string& text) {
+  Sha256 hash;
+  hash.add(text.data(), text.size());
+  return hash.hex();
+}
+
 void check_rendering(const std::string& source, const json& record, bool prompt, const json& expected) {
   CAPTURE(source);
   Rendering rendering;
-  const std::string error = test::error_of([&] {
-    rendering =
-        ChatTemplate(source, "golden", golden()["tokens"])
-            .render(parse_chat_record(record["json"].get<std::string>(), "record").conversation,
-                    {.add_generation_prompt = prompt, .settings = {.date = golden()["date"], .limits = {}}});
-  });
+  const std::string error = test::error_of([&] { rendering = rendered(source, record, prompt); });
   CAPTURE(error);
   CHECK(error.empty() == !expected.contains("error"));
   if (!error.empty()) return;
@@ -56,6 +67,31 @@ TEST_CASE("the templates that are built in render as Hugging Face transformers r
       check_rendering(read_whole_file(path, 1 << 20), record, record["prompt"], renderings[i]);
     }
   }
+}
+
+TEST_CASE("published templates render as in Hugging Face transformers") {
+  const char* folder = std::getenv("FLATSHARD_TEMPLATES");
+  if (folder == nullptr) return test::skip("FLATSHARD_TEMPLATES names no folder of published templates");
+  const json hashes = json::parse(
+      read_whole_file(std::string(kSourceDir) + "/tests/golden/published_templates.json", 1 << 20));
+  size_t compared = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    const std::string source = read_whole_file(file.path().string(), 1 << 24);
+    const auto found = hashes.find(digest(source));
+    if (found == hashes.end()) continue;
+    ++compared;
+    CAPTURE(file.path().string());
+    std::string renderings;
+    for (const json& record : golden()["records"]) {
+      std::string text;
+      const bool refused =
+          !test::error_of([&] { text = rendered(source, record, record["prompt"]).text; }).empty();
+      renderings += (refused ? "refused" : text) + '\0';
+    }
+    CHECK(digest(renderings) == (*found)["renderings"].get<std::string>());
+  }
+  MESSAGE(compared, " templates compared");
+  CHECK(compared > 0);
 }
 
 TEST_CASE("every construct of templates renders as in Jinja2") {
