@@ -63,9 +63,11 @@ JinjaValue repeated(const JinjaValue& value, int64_t times) {
     const size_t most = SourcedText::kMostBytes / std::max<size_t>(1, value.text().size());
     check(times <= 0 || static_cast<size_t>(times) <= most, "a text has more than ", SourcedText::kMostBytes,
           " bytes");
-    SourcedText text;
-    if (!value.text().empty())
-      for (int64_t i = 0; i < times; ++i) text.append(value.text());
+    SourcedText text, block = value.text();  // the block doubles: one append per bit of `times`
+    for (int64_t rest = value.text().empty() ? 0 : times; rest > 0; rest /= 2) {
+      if (rest % 2 != 0) text.append(block);
+      if (rest > 1) block.append(SourcedText(block));
+    }
     return text;
   }
   JinjaValue::Items items;
