@@ -1,6 +1,5 @@
 #include "kernels/cached_attention.h"
 
-#include "build_config.h"
 #include "kernels/attention_forward.h"
 #include "runtime/memory.h"
 

@@ -90,8 +90,9 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options) {
   check(options.top_p > 0 && options.top_p <= 1, "top-p is ", options.top_p,
         ", must be above 0 and at most 1");
   check(options.min_p >= 0 && options.min_p <= 1, "min-p is ", options.min_p, ", must be from 0 (all) to 1");
-  check(options.repetition_penalty > 0 && std::isfinite(options.repetition_penalty),
-        "the repetition penalty is ", options.repetition_penalty, ", must be positive; 1 penalizes nothing");
+  const float penalty = static_cast<float>(options.repetition_penalty);
+  check(penalty > 0 && std::isfinite(penalty), "the repetition penalty is ", options.repetition_penalty,
+        ", must be positive; 1 penalizes nothing");
 }
 
 std::vector<float> Sampler::penalized(std::span<const float> logits, std::span<const int32_t> text) const {
@@ -102,6 +103,7 @@ std::vector<float> Sampler::penalized(std::span<const float> logits, std::span<c
     const size_t i = static_cast<size_t>(token);
     result[i] = logits[i] > 0 ? logits[i] / penalty : logits[i] * penalty;
   }
+  check_logits(result);
   return result;
 }
 

@@ -140,6 +140,10 @@ TEST_CASE("options and logits without a valid distribution are errors that name 
   CHECK(error({.min_p = 1.1}).starts_with("min-p is 1.1"));
   CHECK(error({.repetition_penalty = 0}) ==
         "the repetition penalty is 0, must be positive; 1 penalizes nothing");
+  CHECK(error({.repetition_penalty = 1e-320}).starts_with("the repetition penalty is"));
+  CHECK(test::error_of([] {
+          Sampler({.repetition_penalty = 1e-38}).sample(Floats{9.0f, 1.0f}, std::vector<int32_t>{0});
+        }) == "sampler: the logit of token 0 is inf");
   for (const double temperature : {0.0, 1.0}) {
     const Sampler sampler({.temperature = temperature});
     CHECK(test::error_of([&] {
