@@ -23,7 +23,10 @@ EncoderOptions encoder_options(const Config& config) {
           .train_on = config.data.train_on};
 }
 
-bool is_text(const std::string& path) { return fs::is_regular_file(path) && !is_token_file(path); }
+// Any other file must hold tokens: a name given by mistake is not to become training data.
+bool is_text(const std::string& path) {
+  return fs::is_regular_file(path) && (path.ends_with(".jsonl") || path.ends_with(".txt"));
+}
 
 void make_tokens(std::string& path, const DatasetOptions& options, bool is_leader, std::ostream* terminal) {
   if (!is_text(path)) return;

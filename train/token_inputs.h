@@ -1,5 +1,5 @@
 #pragma once
-// A run trains on token files. Where its config names text or JSON lines instead, the tokens are made before
+// A run trains on token files. Where its config names a .jsonl or .txt file instead, the tokens are made before
 // anything else, and kept in a file beside them for later runs.
 
 #include "comm/world.h"

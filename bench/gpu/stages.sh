@@ -161,7 +161,7 @@ stage_ranks() {
   run() { # DEVICE RANKS [LAUNCHER...]
     local log=$folder/$1-$2.txt name="$1, $2 rank(s)" options=("--run.device=$1" "--run.dir=$folder/$1-$2")
     shift 2
-    if "$@" "$train" "$ROOT/configs/tiny.toml" "${options[@]}" --data.train="$folder/train.tok" --data.eval="$folder/eval.tok" \
+    if "$@" "$train" "$ROOT/configs/tiny.toml" "${options[@]}" --model.vocab=256 --data.tokenizer= --data.train="$folder/train.tok" --data.eval="$folder/eval.tok" \
       --train.steps=$steps --train.eval_every=$steps >"$log" 2>&1; then
       echo "$name: $(sed -n 's/^step [0-9]*: //p' "$log" | tail -n 1), $(grep '^weights ' "$log"), $(grep -o '[0-9.kM]* tok/s' "$log" | tail -n 1)"
     else

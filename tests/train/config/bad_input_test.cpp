@@ -187,7 +187,7 @@ TEST_CASE("a missing, empty, truncated or foreign data file is refused") {
         workshop, key + "short.tok",
         str("short.tok: has ", bytes - 8, " bytes, must have ", bytes, ": it is cut off or damaged"));
     check_refused(workshop, key + "header.tok",
-                  "header.tok: its header says 1140 tokens in 60 documents, but the file has only 32 bytes: "
+                  "header.tok: its header says 1140 tokens in 60 documents, but the file has only 48 bytes: "
                   "it is cut off or damaged");
   }
   REQUIRE(test::run_command("mkfifo bad_files/pipe").exit_code == 0);

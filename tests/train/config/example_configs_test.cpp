@@ -13,13 +13,15 @@ namespace fs = std::filesystem;
 TEST_CASE("every example config loads, and its model has the published number of parameters") {
   const std::map<std::string, int64_t> published{{"gpt2-124m", 124439808},  {"qwen2-0.5b", 494032768},
                                                  {"qwen3-0.6b", 596049920}, {"mistral-7b", 7241732096},
-                                                 {"llama3-8b", 8030261248}, {"tiny", 853120}};
+                                                 {"llama3-8b", 8030261248}, {"tiny", 1311872}};
   size_t count = 0;
   for (const auto& entry : fs::directory_iterator(fs::path(kSourceDir) / "configs")) {
     if (entry.path().extension() != ".toml") continue;
     const std::string name = entry.path().stem().string();
     CAPTURE(name);
-    const RunSetup setup = set_up(load_config(entry.path().string(), {}).config, 1);
+    const Config config = load_config(entry.path().string(), {}).config;
+    if (!config.init_from.empty()) continue;  // the folder decides the model
+    const RunSetup setup = set_up(config, 1);
     Arena tables("tables", Device::cpu());
     CHECK(Model(setup.model, tables).parameter_count() == published.at(name));
     ++count;

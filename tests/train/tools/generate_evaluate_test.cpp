@@ -109,15 +109,12 @@ TEST_CASE("evaluate loss has the same result for text and its tokens, on any num
   std::string text;
   for (int i = 0; i < 60; ++i) text += str("line ", i * i, i % 3 == 0 ? "\n" : " ");
   test::write_text("evaluate_loss/text.txt", text);
-  {
-    TokenWriter writer("evaluate_loss/text.tok", test::kTalkingVocab);
-    writer.add_document(TextCodec("evaluate_loss/model", test::kTalkingVocab).encode(text));
-    writer.finish();
-  }
+  run(in, "@prepare --tokenizer model --out text.tok text.txt");
   const std::string command = "@evaluate loss model text.txt --seq-len 50";
   const std::string found = run(in, command).output;
   CHECK(found.starts_with("loss "));
-  CHECK(found.ends_with(str("; 1 document, ", text.size() - 1, " targets, windows of 50\n")));
+  CHECK(found.ends_with(
+      str("; 1 document, ", TokenFile("evaluate_loss/text.tok").size() - 1, " targets, windows of 50\n")));
   CHECK(run(in, "@evaluate loss model text.tok --seq-len 50").output == found);
   if (!test::no_ranks_because().empty()) return;
   CHECK(run(in, test::launcher(2) + " " + command).output == found);
