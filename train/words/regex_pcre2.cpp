@@ -43,7 +43,7 @@ std::string translated(const std::string& pattern) {
 }
 
 std::string message_of(int error) {
-  PCRE2_UCHAR text[256];
+  PCRE2_UCHAR text[256] = {};
   pcre2_get_error_message(error, text, sizeof text);
   return reinterpret_cast<const char*>(text);
 }
@@ -58,7 +58,8 @@ Regex::Regex(const std::string& pattern) {
   size_t at = 0;
   pcre2_code* const code = pcre2_compile(
       units(text), text.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr);
-  check(code != nullptr, "the pattern ", pattern, " is invalid near byte ", at, ": ", message_of(error));
+  if (code == nullptr)
+    fail(str("the pattern ", pattern, " is invalid near byte ", at, ": ", message_of(error)));
   compiled_ = {code, [](const void* p) { pcre2_code_free(static_cast<pcre2_code*>(const_cast<void*>(p))); }};
   pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where it is impossible, matching is only slower
 }
@@ -77,8 +78,9 @@ bool RegexSearch::next(size_t from, TextRange* match) {
   int result = search(0);
   if (result == PCRE2_ERROR_JIT_STACKLIMIT) result = search(PCRE2_NO_JIT);  // has the heap to backtrack in
   if (result == PCRE2_ERROR_NOMATCH) return false;
-  check(result >= 0, "a pattern of the tokenizer cannot be matched at byte ", from, " of a text of ",
-        text_.size(), " bytes: ", message_of(result));
+  if (result < 0)
+    fail(str("a pattern of the tokenizer cannot be matched at byte ", from, " of a text of ", text_.size(),
+             " bytes: ", message_of(result)));
   const size_t* const ends = pcre2_get_ovector_pointer(found);
   *match = {ends[0], ends[1]};
   return true;
