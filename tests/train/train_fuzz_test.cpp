@@ -28,7 +28,7 @@ TEST_CASE("a random config is a function of seed and index") {
 TEST_CASE("a random command line prints help, trains, or is refused on one line") {
   const test::OddWorkshop workshop("odd_commands/workshop");
   test::CommandTally tally;
-  for (int64_t number = 0; number < 200; ++number) {
+  for (int64_t number = 0; number < 600; ++number) {
     CAPTURE(number);
     CHECK_NOTHROW(workshop.try_command(test::odd_command(7, number, workshop.toml()), tally));
   }
