@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -22,7 +23,6 @@ namespace fs = std::filesystem;
 // Records that are encoded together, on all threads.
 constexpr size_t kBatchRecords = 4096;
 constexpr size_t kBatchBytes = size_t{8} << 20;
-constexpr size_t kMostWarnings = 5;
 
 struct Encoded {
   Sample sample;
@@ -78,7 +78,7 @@ class DatasetWriter {
     }
     const Sample& sample = encoded.sample;
     for (const std::string& warning : sample.warnings)
-      if (counts_.warnings.size() < kMostWarnings) counts_.warnings.push_back(record.where + ": " + warning);
+      if (warned_.insert(warning).second) counts_.warnings.push_back(record.where + ": " + warning);
     if (sample.tokens.empty()) {
       ++counts_.empty;
       return;
@@ -109,6 +109,7 @@ class DatasetWriter {
   size_t batch_bytes_ = 0;
   double weight_ = 1;
   int64_t samples_of_file_ = 0;
+  std::set<std::string> warned_;
   DatasetCounts counts_;
 };
 

@@ -266,6 +266,7 @@ std::optional<int64_t> bytes_of(const std::vector<DatasetFile>& files) {
 
 // Trains a tokenizer on the texts, and writes a new folder with the tokenizer.
 void train_tokenizer(const Options& o, const std::vector<DatasetFile>& files) {
+  check(bytes_of(files).has_value(), "--train-tokenizer reads the files twice, so none may be a pipe");
   BpeTrainer trainer({.vocab = o.train_tokenizer, .special = {kEndOfText}});
   for (const DatasetFile& file : files)
     read_records(file.path, split_of(o), [&](const Record& record) {

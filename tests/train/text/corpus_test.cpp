@@ -257,6 +257,34 @@ TEST_CASE("a failure in the middle leaves an older token file as it was") {
   CHECK(bytes_of("kept.tok") == "older");
 }
 
+TEST_CASE("prepare trains a tokenizer once, uses it, and does not replace it") {
+  fs::remove_all("words");
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += "the same words again and again\n";
+  write("a.txt", text);
+  const Run trained =
+      prepare({"--out", "out.tok", "--train-tokenizer", "300", "--tokenizer", "words", "a.txt"});
+  CHECK(trained.status == 0);
+  const std::string tokens = bytes_of("out.tok");
+  {
+    const TokenFile file("out.tok");
+    CHECK(file.size() < static_cast<int64_t>(text.size()) / 3);
+    CHECK(file.vocab() <= 300);
+  }
+  CHECK(prepare({"--out", "out.tok", "--tokenizer", "words", "a.txt"}).status == 0);
+  CHECK(bytes_of("out.tok") == tokens);
+  CHECK(prepare_error({"--out", "out.tok", "--train-tokenizer", "300", "--tokenizer", "words", "a.txt"}) ==
+        "prepare: words: already exists: choose another name, or remove it\n");
+  CHECK(prepare_error({"--out", "out.tok", "--train-tokenizer", "256", "--tokenizer", "w", "a.txt"})
+            .find("--train-tokenizer") != std::string::npos);
+}
+
+TEST_CASE("prepare shows samples with what is trained between marks") {
+  write("a.txt", "text");
+  const Run run = prepare({"--out", "out.tok", "--show", "1", "a.txt"});
+  CHECK(run.out.starts_with("--- a.txt: 4 tokens, 4 trained\n»text«\n"));
+}
+
 TEST_CASE("prepare --help names every option and succeeds") {
   const Run run = prepare({"--help"});
   CHECK(run.status == 0);
