@@ -56,7 +56,8 @@ Chat chat(const std::string& folder, const std::string& input, int64_t context) 
 TEST_CASE("generate answers a file of prompts, in batches of any size, and replaces no file unasked") {
   const std::string in = workshop("generate_prompts");
   const std::string command =
-      "@generate model --chat-template chatml --prompts questions.jsonl --max-new-tokens 6 --out ";
+      "@generate model --device cpu --chat-template chatml --prompts questions.jsonl --max-new-tokens 6 "
+      "--out ";
   CHECK(run(in, command + "a.jsonl").output.starts_with("a.jsonl: 3 answers\n"));
   run(in, command + "b.jsonl --batch 1");
   const std::string answers = test::text_of("generate_prompts/a.jsonl");
@@ -94,11 +95,12 @@ TEST_CASE("a conversation that outgrows its context is told what to do, and goes
 
 TEST_CASE("generate --chat holds a conversation, and needs a chat template") {
   const std::string in = workshop("generate_chat");
-  const std::string output =
-      run(in, "printf 'Hi\\n/exit\\n' | @generate model --chat --chat-template chatml --max-new-tokens 3")
-          .output;
+  const std::string output = run(in,
+                                 "printf 'Hi\\n/exit\\n' | @generate model --device cpu --chat "
+                                 "--chat-template chatml --max-new-tokens 3")
+                                 .output;
   CHECK(output.starts_with("> "));
-  const test::Finished refused = test::run_command(in + "@generate model --chat </dev/null");
+  const test::Finished refused = test::run_command(in + "@generate model --device cpu --chat </dev/null");
   CHECK(refused.exit_code == 1);
   CHECK(refused.output ==
         "generate: model: has no chat template, which conversations need; name one with --chat-template\n");
@@ -110,12 +112,12 @@ TEST_CASE("evaluate loss has the same result for text and its tokens, on any num
   for (int i = 0; i < 60; ++i) text += str("line ", i * i, i % 3 == 0 ? "\n" : " ");
   test::write_text("evaluate_loss/text.txt", text);
   run(in, "@prepare --tokenizer model --out text.tok text.txt");
-  const std::string command = "@evaluate loss model text.txt --seq-len 50";
+  const std::string command = "@evaluate loss model text.txt --device cpu --seq-len 50";
   const std::string found = run(in, command).output;
   CHECK(found.starts_with("loss "));
   CHECK(found.ends_with(
       str("; 1 document, ", TokenFile("evaluate_loss/text.tok").size() - 1, " targets, windows of 50\n")));
-  CHECK(run(in, "@evaluate loss model text.tok --seq-len 50").output == found);
+  CHECK(run(in, "@evaluate loss model text.tok --device cpu --seq-len 50").output == found);
   if (!test::no_ranks_because().empty()) return;
   CHECK(run(in, test::launcher(2) + " " + command).output == found);
 }
@@ -123,7 +125,8 @@ TEST_CASE("evaluate loss has the same result for text and its tokens, on any num
 TEST_CASE("evaluate similarity writes the same table on any number of ranks") {
   const std::string in = workshop("evaluate_similarity");
   const std::string command =
-      "@evaluate similarity model questions.jsonl --chat-template chatml --max-new-tokens 8 --out ";
+      "@evaluate similarity model questions.jsonl --device cpu --chat-template chatml --max-new-tokens 8 "
+      "--out ";
   const std::string output = run(in, command + "1.csv").output;
   CHECK(output.starts_with("1.csv: 3 answers\n==> Average semantic similarity score: "));
   const std::string table = test::text_of("evaluate_similarity/1.csv");
@@ -141,9 +144,10 @@ TEST_CASE("ranks that share the weights generate the tokens of one rank") {
   const std::string in = workshop("generate_sharded");
   for (const char* dtype : {"fp32", "bf16"}) {
     const std::string options = str(" --dtype ", dtype, " --seed 3 --max-new-tokens 7 ");
-    const std::string prompt = "@generate model --prompt 'Hello, you'" + options + "2>/dev/null";
+    const std::string prompt = "@generate model --device cpu --prompt 'Hello, you'" + options + "2>/dev/null";
     const std::string prompts =
-        "@generate model --chat-template chatml --prompts questions.jsonl" + options + "--force --out ";
+        "@generate model --device cpu --chat-template chatml --prompts questions.jsonl" + options +
+        "--force --out ";
     const std::string one = run(in, prompt).output;
     run(in, prompts + "1.jsonl");
     for (const int ranks : {2, 3}) {
