@@ -1,6 +1,6 @@
 #pragma once
-// A run trains on token files. Where its config names a .jsonl or .txt file instead, the tokens are made before
-// anything else, and kept in a file beside them for later runs.
+// A run trains on token files. Where its config names a .jsonl or .txt file instead, the tokens are made
+// before anything else, and kept in a file beside them for later runs.
 
 #include "comm/world.h"
 #include "train/config/config.h"

@@ -13,7 +13,7 @@ namespace flatshard {
 
 struct JinjaLimits {
   int64_t steps =
-      20'000'000;    // nodes executed, and about one more for every 64 bytes or item that they handle
+      20'000'000;   // nodes executed, and about one more for every 64 bytes or item that they handle
   int depth = 400;  // nodes executed inside each other, through macros too
 };
 
