@@ -1,6 +1,6 @@
 #pragma once
-// Conversations as samples for training: token ids, and a mask of the tokens that are trained, which are
-// those that the model generates when it answers, with the token that ends its turn.
+// Conversations as samples for training: token ids, and a mask of the trained tokens, which are the answers
+// that the model is to generate, including the token that ends a turn.
 //
 // The mask comes from the {% generation %} blocks of the template where it has them; else from the text of
 // the assistant's messages, from the end of the generation prompt to the first special token after them;

@@ -8,7 +8,7 @@
 
 namespace flatshard {
 
-// An Error for values whose text nobody can rely on, such as functions and generators.
+// An Error for values without a defined text, such as functions and generators.
 SourcedText jinja_str(const JinjaValue& value);
 SourcedText jinja_repr(const JinjaValue& value);
 

@@ -124,7 +124,7 @@ TEST_CASE("a role is part of a special token") {
         std::vector<int32_t>{260, 'a', 257, 261, 'B', 257, 260, 'c', 257, 261, 'D', 257});
 }
 
-TEST_CASE("a sample begins with one BOS, whoever adds it") {
+TEST_CASE("a sample begins with one BOS, added by the template or the tokenizer") {
   const Tokenizer adding = byte_tokenizer("chat_bytes_bos", true);
   const std::string record = messages({message("user", "a"), message("assistant", "B")});
   const ChatSample by_tokenizer = sample_of(kGenerating, record, {}, adding);
