@@ -21,6 +21,7 @@
 #include "train/inference/similarity.h"
 #include "train/text/sample_encoder.h"
 #include "train/text/token_file.h"
+#include "train/tools/model_options.h"
 
 namespace flatshard {
 namespace {
@@ -37,12 +38,7 @@ constexpr int64_t kSeqLen = 1024;
 void declare_model(CLI::App& app, Options& o) {
   app.add_option("FOLDER", o.folder, "model folder or run folder")->required();
   app.add_option("DATA", o.data, "file to evaluate on")->required();
-  app.add_option("--dtype", o.dtype, "compute dtype")
-      ->check(CLI::IsMember({"fp32", "bf16"}))
-      ->capture_default_str();
-  app.add_option("--device", o.device, "compute device; auto: a GPU if available")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
+  declare_model_options(app, o.dtype, o.device);
 }
 
 CLI::App& declare_loss(CLI::App& app, Options& o) {

@@ -21,6 +21,7 @@
 #include "train/inference/chat_session.h"
 #include "train/inference/prompt_file.h"
 #include "train/text/corpus.h"
+#include "train/tools/model_options.h"
 
 namespace flatshard {
 namespace {
@@ -102,12 +103,7 @@ void declare_sampling(CLI::App& app, Options& o) {
       ->capture_default_str();
   app.add_option("--seed", o.seed, "random seed; sample i, or line i of --prompts, uses seed + i")
       ->capture_default_str();
-  app.add_option("--dtype", o.dtype, "compute dtype")
-      ->check(CLI::IsMember({"fp32", "bf16"}))
-      ->capture_default_str();
-  app.add_option("--device", o.device, "compute device; auto: a GPU if available")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
+  declare_model_options(app, o.dtype, o.device);
 }
 
 // The options as they were given, with what the model folder says.
