@@ -12,6 +12,7 @@
 #include "source_dir.h"
 #include "tests/checkpoint_content.h"
 #include "tests/test.h"
+#include "tests/text_libraries.h"
 #include "train/words/regex.h"
 #include "train/words/unicode.h"
 
@@ -22,16 +23,6 @@ namespace fs = std::filesystem;
 namespace {
 
 const fs::path kGolden = fs::path(kSourceDir) / "tests" / "golden" / "tokenizers";
-
-// Whether the build lacks a library; then the test is skipped.
-bool cannot_run() {
-  const std::string missing = test::error_of([] {
-    char_sets();
-    Regex("a");
-  });
-  if (!missing.empty()) test::skip(missing);
-  return !missing.empty();
-}
 
 fs::path new_folder(const std::string& name) {
   fs::remove_all(name);
@@ -102,7 +93,7 @@ constexpr char kSpecialS[] =
 }  // namespace
 
 TEST_CASE("ids, begins and decoded text are those of Hugging Face's tokenizers") {
-  if (cannot_run()) return;
+  if (test::lacks_text_libraries()) return;
   const json& texts = expected()["texts"];
   for (const auto& [name, wanted] : expected()["tokenizers"].items()) {
     const Tokenizer tokenizer = golden(name);
@@ -125,7 +116,7 @@ TEST_CASE("ids, begins and decoded text are those of Hugging Face's tokenizers")
 }
 
 TEST_CASE("the two files of GPT-2 give the ids of its tokenizer.json, under either pair of names") {
-  if (cannot_run()) return;
+  if (test::lacks_text_libraries()) return;
   const fs::path folder = new_folder("tokenizer_files");
   fs::copy_file(kGolden / "gpt2_files" / "vocab.json", folder / "encoder.json");
   std::ofstream(folder / "vocab.bpe") << "#version: 0.2\n"
@@ -141,7 +132,7 @@ TEST_CASE("the two files of GPT-2 give the ids of its tokenizer.json, under eith
 }
 
 TEST_CASE("words of any length are merged by rank, the leftmost pair first") {
-  if (cannot_run()) return;
+  if (test::lacks_text_libraries()) return;
   const json model = golden_json("gpt2/tokenizer.json")["model"];
   json pairs = model;
   for (json& merge : pairs["merges"]) {
@@ -163,7 +154,7 @@ TEST_CASE("words of any length are merged by rank, the leftmost pair first") {
 }
 
 TEST_CASE("invalid UTF-8 is encoded as one U+FFFD for each invalid sequence, and keeps its place") {
-  if (cannot_run()) return;
+  if (test::lacks_text_libraries()) return;
   const Tokenizer tokenizer = golden("gpt2");
   const std::string fffd = kReplacementCharacter;
   const auto check_same = [&](const std::string& bytes, const std::string& text) {
@@ -181,7 +172,7 @@ TEST_CASE("invalid UTF-8 is encoded as one U+FFFD for each invalid sequence, and
 }
 
 TEST_CASE("special tokens are not recognized in plain ranges or across their ends") {
-  if (cannot_run()) return;
+  if (test::lacks_text_libraries()) return;
   const Tokenizer tokenizer = small(kSpecialS, R"(,"unk_token":"d")");
   const std::string text = "a<s>b<s>c";  // <s> at 1 and 5
   const auto specials = [&](std::vector<TextRange> plain) {
@@ -198,7 +189,7 @@ TEST_CASE("special tokens are not recognized in plain ranges or across their end
 }
 
 TEST_CASE("plain text becomes no special token even where merges or the vocabulary would allow it") {
-  if (cannot_run()) return;
+  if (test::lacks_text_libraries()) return;
   const std::string text = "ab";
   const std::vector<TextRange> plain{{0, 2}};
   const std::string added = R"(,"added_tokens":[{"id":4,"content":"ab","special":true,"normalized":false}])";
@@ -208,7 +199,7 @@ TEST_CASE("plain text becomes no special token even where merges or the vocabula
 }
 
 TEST_CASE("threads that encode at the same time get the ids of one thread") {
-  if (cannot_run()) return;
+  if (test::lacks_text_libraries()) return;
   const Tokenizer tokenizer = golden("qwen2");
   const json& texts = expected()["texts"];
   const int64_t tasks = std::ssize(texts) * 4;
@@ -222,7 +213,7 @@ TEST_CASE("threads that encode at the same time get the ids of one thread") {
 }
 
 TEST_CASE("a folder names the BOS, EOS and padding tokens, and whether they are added") {
-  if (cannot_run()) return;
+  if (test::lacks_text_libraries()) return;
   const fs::path folder = new_folder("tokenizer_names");
   const auto write = [&](const char* name, const std::string& text) { std::ofstream(folder / name) << text; };
   write("tokenizer.json", small_json(kSpecialS));
@@ -245,7 +236,7 @@ TEST_CASE("a folder names the BOS, EOS and padding tokens, and whether they are 
 }
 
 TEST_CASE("tokens are found by text and by id, and an unknown id is decoded as U+FFFD") {
-  if (cannot_run()) return;
+  if (test::lacks_text_libraries()) return;
   const Tokenizer tokenizer = small(kSpecialS);
   CHECK(tokenizer.vocab() == 6);
   CHECK(tokenizer.id_of("ab") == 4);
@@ -261,7 +252,7 @@ TEST_CASE("tokens are found by text and by id, and an unknown id is decoded as U
 }
 
 TEST_CASE("a file that is not supported or not sound is refused with the place and the reason") {
-  if (cannot_run()) return;
+  if (test::lacks_text_libraries()) return;
   const auto error = [](const std::string& text) {
     return test::error_of([&] { Tokenizer::from_json(text, "t.json"); });
   };

@@ -5,21 +5,13 @@
 #include "runtime/rng.h"
 #include "runtime/utf8.h"
 #include "tests/test.h"
+#include "tests/text_libraries.h"
 #include "train/words/regex.h"
 #include "train/words/unicode.h"
 
 using namespace flatshard;
 
 namespace {
-
-bool cannot_run() {
-  const std::string missing = test::error_of([] {
-    char_sets();
-    Regex("a");
-  });
-  if (!missing.empty()) test::skip(missing);
-  return !missing.empty();
-}
 
 // Code points that both libraries put into the same of the three sets: their versions of Unicode may differ.
 std::vector<char32_t> agreed_characters() {
@@ -63,7 +55,7 @@ std::string generated_text(const RandomStream& random, const std::vector<char32_
 }  // namespace
 
 TEST_CASE("the splitters written by hand cut generated text as PCRE2 does") {
-  if (cannot_run()) return;
+  if (test::lacks_text_libraries()) return;
   const std::vector<char32_t> characters = agreed_characters();
   CHECK(characters.size() > 40000);
   const RandomStream random(17, "known patterns");
@@ -92,13 +84,13 @@ TEST_CASE("the splitters written by hand cut generated text as PCRE2 does") {
 }
 
 TEST_CASE("only the exact expressions have a splitter written by hand") {
-  if (cannot_run()) return;
+  if (test::lacks_text_libraries()) return;
   CHECK_FALSE(KnownPattern::of(std::string(kGpt2Pattern) + "|x"));
   CHECK_FALSE(KnownPattern::of(""));
 }
 
 TEST_CASE("an expression that backtracks too long is an error, and a long match is not") {
-  if (cannot_run()) return;
+  if (test::lacks_text_libraries()) return;
   TextRange match;
   const std::string many(100000, 'a');
   CHECK(RegexSearch(Regex("(a|b)+"), many).next(0, &match));

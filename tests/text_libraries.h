@@ -1,0 +1,20 @@
+#pragma once
+// Tests of text need PCRE2 and utf8proc, which a build may lack.
+
+#include "tests/test.h"
+#include "train/words/regex.h"
+#include "train/words/unicode.h"
+
+namespace flatshard::test {
+
+// Whether the build lacks a library; then the test is skipped.
+inline bool lacks_text_libraries() {
+  const std::string missing = error_of([] {
+    char_sets();
+    Regex("a");
+  });
+  if (!missing.empty()) skip(missing);
+  return !missing.empty();
+}
+
+}  // namespace flatshard::test
