@@ -18,8 +18,13 @@ FlatLayout::FlatLayout(const ParamList& params, Segment segment, int ranks, int 
     for (int i = 0; i < static_cast<int>(params.specs().size()); ++i) {
       const ParamSpec& spec = params[ParamId{i}];
       if (spec.trainable != (segment == Segment::trainable) || spec.decay != decay) continue;
-      extents_.push_back({{i}, end, spec.shape.size()});
-      end = round_up(end + spec.shape.size(), kAlignment);
+      check(
+          !spec.joined || (!extents_.empty() && extents_.back().param.index == i - 1), spec.name,
+          " is one matrix with the parameter before it: both must be trained or frozen, and both decayed or "
+          "not");
+      const int64_t begin = spec.joined ? extents_.back().begin + extents_.back().size : end;
+      extents_.push_back({{i}, begin, spec.shape.size()});
+      end = round_up(begin + spec.shape.size(), kAlignment);
     }
     if (decay) decay_end_ = end;
   }

@@ -4,9 +4,10 @@
 //
 // Trainable and frozen parameters have separate layouts. Decayed parameters come first, so that a shard spans
 // at most two optimizer settings; within these groups, parameters keep their declaration order. Every
-// parameter starts at a multiple of kAlignment elements, and its offset does not depend on the number of
-// ranks. The buffer is padded so that all shards have the same size, a multiple of kShardMultiple. A chunk of
-// kShardMultiple elements, counted from the start of the unit, therefore never crosses a shard boundary.
+// parameter starts at a multiple of kAlignment elements, or at the end of the one that it is joined to, and
+// its offset does not depend on the number of ranks. The buffer is padded so that all shards have the same
+// size, a multiple of kShardMultiple. A chunk of kShardMultiple elements, counted from the start of the unit,
+// therefore never crosses a shard boundary.
 
 #include <cstdint>
 #include <vector>

@@ -167,11 +167,11 @@ const Prepared& prepared(const Product& product) {
 void multiply(Stream& stream, const Gemm& g, const Tensor& workspace) {
   const std::lock_guard lock(mutex);
   const Prepared& made = prepared(product_of(stream.device(), g));
-  const float alpha = 1.0f, beta = g.accumulate ? 1.0f : 0.0f;
+  const float beta = g.accumulate ? 1.0f : 0.0f;
   if (!g.bias.empty())
     set(made.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(g.bias.data));
   cublas_check(
-      cublasLtMatmul(handle_of(stream.device()), made.operation, &alpha, g.b.data, made.b, g.a.data, made.a,
+      cublasLtMatmul(handle_of(stream.device()), made.operation, &g.alpha, g.b.data, made.b, g.a.data, made.a,
                      &beta, g.c.data, made.c, g.c.data, made.c, &made.algorithm, workspace.data,
                      static_cast<size_t>(workspace.bytes()), static_cast<cudaStream_t>(stream.native())),
       "cublasLtMatmul");

@@ -39,6 +39,7 @@ void check_gemm(const Gemm& g) {
         "; a and b must have the same dtype, c that dtype or f32");
   check(g.bias.empty() || (g.bias.size() == N && g.bias.dtype == g.a.dtype), "gemm: bias is ", g.bias.dtype,
         " ", g.bias.shape, ", must be ", g.a.dtype, " (", N, ")");
+  check(g.bias.empty() || g.alpha == 1, "gemm: alpha is ", g.alpha, ", must be 1 with a bias");
 }
 
 // The rows and columns of a tile of c, which depend only on the shape. Tiles are large enough to amortize
@@ -131,7 +132,8 @@ class CutProduct {
             .transpose_a = g_.transpose_a,
             .transpose_b = g_.transpose_b,
             .bias = !g_.bias.empty(),
-            .accumulate = g_.accumulate};
+            .accumulate = g_.accumulate,
+            .alpha = g_.alpha};
   }
 
   TileData data_of(int64_t row, int64_t column, void* scratch) const {

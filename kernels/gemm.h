@@ -1,7 +1,7 @@
 #pragma once
-// Row-major matrix product:  c = a b, plus a bias for each row, plus the previous c with accumulate. Operands
-// are f32, bf16 or f16 of the same dtype; products are summed in fp32 and rounded once, to the dtype of c. A
-// linear layer with weight w (N, K) uses it in three ways:
+// Row-major matrix product:  c = alpha a b, plus a bias for each row, plus the previous c with accumulate.
+// Operands are f32, bf16 or f16 of the same dtype; products are summed in fp32 and rounded once, to the dtype
+// of c. A linear layer with weight w (N, K) uses it in three ways:
 //   y = x w^T + bias        {.c = y, .a = x, .b = w, .bias = bias, .transpose_b = true}
 //   dx = dy w               {.c = dx, .a = dy, .b = w}
 //   dw += dy^T x            {.c = dw, .a = dy, .b = x, .transpose_a = true, .accumulate = true}
@@ -26,6 +26,7 @@ struct Gemm {
   Tensor bias{};  // (N) of a's dtype, or empty
   bool transpose_a = false, transpose_b = false;
   bool accumulate = false;
+  float alpha = 1;    // 1 with a bias
   bool tf32 = false;  // on a GPU, allows rounding f32 operands to TF32, with 11 significant bits
 };
 

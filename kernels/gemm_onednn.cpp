@@ -35,6 +35,14 @@ memory::desc matrix(int64_t rows, int64_t columns, DType dtype, int64_t row_leng
   return {{rows, columns}, type_of(dtype), strides};
 }
 
+void append_factor(dnnl::post_ops& after, float factor) {
+#if DNNL_VERSION_MAJOR >= 3
+  after.append_eltwise(dnnl::algorithm::eltwise_linear, factor, 0.0f);
+#else
+  after.append_eltwise(1.0f, dnnl::algorithm::eltwise_linear, factor, 0.0f);
+#endif
+}
+
 // oneDNN asks OpenMP for the number of threads, which OpenMP keeps for each thread that asks.
 void use_one_thread() {
   thread_local bool set = false;
@@ -54,11 +62,10 @@ class TileProduct {
     use_one_thread();
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    if (t.accumulate) {
-      dnnl::post_ops add;
-      add.append_sum(1.0f);
-      attributes.set_post_ops(add);
-    }
+    dnnl::post_ops after;
+    if (t.alpha != 1) append_factor(after, t.alpha);
+    if (t.accumulate) after.append_sum(1.0f);
+    attributes.set_post_ops(after);
     const auto description = describe(attributes);
     scratch_ = description.scratchpad_desc();
     primitive_ = dnnl::matmul(description);

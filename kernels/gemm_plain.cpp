@@ -82,7 +82,7 @@ void run_typed(const GemmTile& t, const TileData& data) {
     }
     for (int64_t i = 0; i < t.M; ++i)
       for (int64_t x = 0; x < columns; ++x)
-        c[i * t.ldc + j + x] = Out(sums[i * kColumns + x] + start<In, Out>(t, data, i, j + x));
+        c[i * t.ldc + j + x] = Out(t.alpha * sums[i * kColumns + x] + start<In, Out>(t, data, i, j + x));
   }
 }
 

@@ -29,16 +29,19 @@ struct Operands {
         M(g.a.shape[0]),
         N(g.c.shape[1]),
         K(g.a.shape[1]),
-        accumulate(g.accumulate) {}
+        accumulate(g.accumulate),
+        alpha(g.alpha) {}
 
   Out* c;
   const T *a, *b, *bias;
   int64_t M, N, K;
   bool accumulate;
+  float alpha;
 
   template <class Lanes>
   [[gnu::always_inline]] void store_sums(int64_t row, int64_t column, Floats sums, Lanes lanes) const {
     Out* at = c + row * N + column;
+    sums *= splat(alpha);
     if (bias) sums += load(bias + column, lanes);
     if (accumulate) sums += load(at, lanes);
     store(at, sums, lanes);

@@ -16,6 +16,7 @@ struct GemmTile {
   int64_t lda, ldb, ldc;
   DType in, out;
   bool transpose_a, transpose_b, bias, accumulate;
+  float alpha = 1;
 
   auto operator<=>(const GemmTile&) const = default;
 };

@@ -55,7 +55,7 @@ int64_t WidenedTile::scratch_bytes() const {
 }
 
 void WidenedTile::run(const TileData& data) const {
-  const auto& [M, N, K, lda, ldb, ldc, in, out, transpose_a, transpose_b, bias, accumulate] = tile_;
+  const auto& [M, N, K, lda, ldb, ldc, in, out, transpose_a, transpose_b, bias, accumulate, alpha] = tile_;
   char* at = static_cast<char*>(data.scratch);
   const auto take = [&](int64_t bytes) { return reinterpret_cast<float*>(std::exchange(at, at + bytes)); };
   float *wide_a = take(a_bytes_), *wide_b = take(b_bytes_), *wide_c = take(c_bytes_);

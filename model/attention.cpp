@@ -22,19 +22,21 @@ SelfAttention::SelfAttention(ParamList& params, const ModelConfig& config, int64
                 kv_size = config.kv_heads * config.head_dim;
   const bool bias = *config.qkv_bias;
   if (names.fused_qkv()) {
-    qkv_ = Linear(params, block + names.qkv, {C, q_size + 2 * kv_size, bias, true});
+    qkv_ = Linear(params, config, {{block + names.qkv, C, q_size + 2 * kv_size, bias, true}});
   } else {
-    q_ = Linear(params, block + names.q, {C, q_size, bias});
-    k_ = Linear(params, block + names.k, {C, kv_size, bias});
-    v_ = Linear(params, block + names.v, {C, kv_size, bias});
+    qkv_ = Linear(params, config,
+                  {{block + names.q, C, q_size, bias},
+                   {block + names.k, C, kv_size, bias},
+                   {block + names.v, C, kv_size, bias}});
   }
   if (*config.qk_norm) {
     q_norm_ = Norm(params, block + names.q_norm, NormKind::rms, config.head_dim, *config.norm_eps);
     k_norm_ = Norm(params, block + names.k_norm, NormKind::rms, config.head_dim, *config.norm_eps);
   }
   const float init_std = 0.02f / std::sqrt(2.0f * static_cast<float>(config.layers));
-  out_ = Linear(params, block + names.attention_out,
-                {q_size, C, config.linear_bias, names.transposed_weights, init_std});
+  out_ = Linear(
+      params, config,
+      {{block + names.attention_out, q_size, C, config.linear_bias, names.transposed_weights, init_std}});
 }
 
 SelfAttention::Projected SelfAttention::allocate(Context& c, Arena& arena, int64_t N) const {
@@ -65,7 +67,7 @@ void SelfAttention::project(Context& c, const ParamView& p, const Tensor& x) {
   const int64_t N = x.shape[0];
   projected_ = allocate(c, c.saved, N);
   if (!projected_.packed.empty())
-    return qkv_.forward(c, p, projected_.packed.view({N, projected_.packed.size() / N}), x);
+    return qkv_.forward(c, p, {projected_.packed.view({N, projected_.packed.size() / N})}, x);
 
   const auto rows = [N](const Tensor& t) { return t.view({N, t.size() / N}); };
   q_unnormed_ = projected_.q;
@@ -74,9 +76,7 @@ void SelfAttention::project(Context& c, const ParamView& p, const Tensor& x) {
     q_unnormed_ = c.saved.alloc(c.dtype, projected_.q.shape);
     k_unnormed_ = c.saved.alloc(c.dtype, projected_.k.shape);
   }
-  q_.forward(c, p, rows(q_unnormed_), x);
-  k_.forward(c, p, rows(k_unnormed_), x);
-  v_.forward(c, p, rows(projected_.v), x);
+  qkv_.forward(c, p, {rows(q_unnormed_), rows(k_unnormed_), rows(projected_.v)}, x);
   if (*config_.qk_norm) {
     q_norm_.forward(c, p, projected_.q, q_unnormed_);
     k_norm_.forward(c, p, projected_.k, k_unnormed_);
@@ -122,7 +122,7 @@ void SelfAttention::forward(Context& c, const ParamView& p, const Tensor& y, con
   project(c, p, x);
   o_ = c.saved.alloc(c.dtype, {N, Hq, D});
   attend(c, o_);
-  out_.forward(c, p, y, o_.view({N, Hq * D}), true);
+  out_.forward(c, p, {y}, o_.view({N, Hq * D}), true);
 }
 
 void SelfAttention::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
@@ -131,7 +131,7 @@ void SelfAttention::backward(Context& c, const ParamView& p, const GradView& g, 
   const ArenaScope scope(c.scratch);
   const int64_t N = x.shape[0], Hq = config_.heads, D = config_.head_dim;
   const Tensor d_o = c.scratch.alloc(c.dtype, {N, Hq, D});
-  out_.backward(c, p, g, d_o.view({N, Hq * D}), dy, o_.view({N, Hq * D}));
+  out_.backward(c, p, g, d_o.view({N, Hq * D}), {dy}, o_.view({N, Hq * D}));
   const Projected d = allocate(c, c.scratch, N);
   attention_backward(c.stream, c.scratch,
                      {.dq = d.q_heads,
@@ -145,7 +145,7 @@ void SelfAttention::backward(Context& c, const ParamView& p, const GradView& g, 
                       .lse = lse_,
                       .mask = mask(c),
                       .scale = scale_of(config_)});
-  if (!d.packed.empty()) return qkv_.backward(c, p, g, dx, d.packed.view({N, d.packed.size() / N}), x);
+  if (!d.packed.empty()) return qkv_.backward(c, p, g, dx, {d.packed.view({N, d.packed.size() / N})}, x);
 
   for (const Tensor& t : {d.q, d.k})
     rope_backward(c.stream, {.dx = t, .dy = t, .positions = c.positions, .table = rope_table_});
@@ -157,9 +157,7 @@ void SelfAttention::backward(Context& c, const ParamView& p, const GradView& g, 
     k_norm_.backward(c, p, g, dk, d.k, k_unnormed_, false);
   }
   const auto rows = [N](const Tensor& t) { return t.view({N, t.size() / N}); };
-  q_.backward(c, p, g, dx, rows(dq), x);
-  k_.backward(c, p, g, dx, rows(dk), x, true);
-  v_.backward(c, p, g, dx, rows(d.v), x, true);
+  qkv_.backward(c, p, g, dx, {rows(dq), rows(dk), rows(d.v)}, x);
 }
 
 }  // namespace flatshard

@@ -38,7 +38,7 @@ class SelfAttention {
   ModelConfig config_;
   int64_t layer_;
   Tensor rope_table_;
-  Linear q_, k_, v_, qkv_, out_;
+  Linear qkv_, out_;  // qkv_: three layers, or one
   Norm q_norm_, k_norm_;
 
   Projected projected_;             // inputs of attention

@@ -4,6 +4,7 @@
 // name.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,6 +39,16 @@ struct RopeScalingConfig {
   int64_t original_max_positions = 8192;
 };
 
+// A low-rank adapter of a linear layer (lora.h).
+struct Adapter {
+  int64_t rank;
+  float scale;
+  float dropout = 0;
+  // Initial values of a: normal with deviation 1 / rank, or uniform within 1 / sqrt(in). b is zero.
+  bool gaussian = false;
+};
+using Adapters = std::map<std::string, Adapter>;  // by the path of the layer
+
 struct ModelConfig {
   std::string family = "llama";
   int64_t layers = 0, hidden = 0, heads = 0;
@@ -51,6 +62,7 @@ struct ModelConfig {
   std::optional<double> norm_eps{}, rope_theta{};
   std::optional<int64_t> window{};
   RopeScalingConfig rope_scaling{};
+  Adapters adapters{};
 
   // Set by resolved() from the family.
   NormKind norm = NormKind::rms;

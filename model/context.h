@@ -3,6 +3,7 @@
 // backward pass, and the tokens of the micro-batch. A stage remembers the tensors it saved; the caller owns
 // their memory and rewinds `saved` when they are no longer needed.
 
+#include <optional>
 #include <span>
 
 #include "runtime/arena.h"
@@ -14,6 +15,11 @@ namespace flatshard {
 class KvCache;
 struct TextRows;
 
+// Identifies the random numbers of one micro-batch: those of every layer and element follow from it.
+struct RandomDraw {
+  uint64_t seed, step;
+};
+
 struct Context {
   Stream& stream;
   Arena& scratch;
@@ -24,6 +30,7 @@ struct Context {
   Tensor losses;                         // (N) f32, written by the last stage
   DType dtype = DType::bf16;             // of activations
   bool tf32 = false;                     // of matrix products (kernels/gemm.h)
+  std::optional<RandomDraw> dropout{};   // empty: no dropout
   // Generation: the tokens continue texts in the cache.
   const KvCache* cache = nullptr;
   std::span<const TextRows> texts{};

@@ -1,14 +1,21 @@
 #pragma once
-// A linear layer, y = x w^T + b. The weight is stored as (out, in), or transposed as (in, out) in GPT-2.
+// Linear layers that read the same input, for example q, k and v: y_i = x w_i^T + b_i. A weight is stored as
+// (out, in), or transposed as (in, out) in GPT-2. A layer for which the model's config has an adapter adds
+// the adapter's update (adapter.h).
 
+#include <initializer_list>
 #include <string>
+#include <vector>
 
+#include "model/adapter.h"
+#include "model/config.h"
 #include "model/context.h"
 #include "runtime/param.h"
 
 namespace flatshard {
 
 struct LinearSpec {
+  std::string path;  // of its parameters: path.weight and, with a bias, path.bias
   int64_t in, out;
   bool bias = false;
   bool transposed = false;  // the weight is (in, out)
@@ -18,20 +25,22 @@ struct LinearSpec {
 class Linear {
  public:
   Linear() = default;
-  // Declares prefix.weight and, with a bias, prefix.bias.
-  Linear(ParamList& params, const std::string& prefix, const LinearSpec& spec);
+  Linear(ParamList& params, const ModelConfig& config, const std::vector<LinearSpec>& layers);
 
-  // y = x w^T + b, or y += with accumulate. x (N, in), y (N, out).
-  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x,
-               bool accumulate = false) const;
-  // dx = dy w, or dx += with accumulate. Adds the gradients of w and b to g, where their tensors are not
-  // empty.
-  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
-                const Tensor& x, bool accumulate = false) const;
+  // y_i = x w_i^T + b_i, or y_i += with accumulate. x (N, in), y_i (N, out of layer i).
+  void forward(Context& c, const ParamView& p, std::initializer_list<Tensor> y, const Tensor& x,
+               bool accumulate = false);
+  // dx = the sum of dy_i w_i. Adds the gradients of parameters to g, where their tensors are not empty.
+  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+                std::initializer_list<Tensor> dy, const Tensor& x) const;
 
  private:
-  LinearSpec spec_{};
-  ParamId w_, b_;
+  struct Layer {
+    ParamId w, b;
+    bool bias, transposed;
+  };
+  std::vector<Layer> layers_;
+  LayerAdapters adapters_;
 };
 
 }  // namespace flatshard

@@ -20,7 +20,7 @@ class Mlp {
  private:
   MlpKind kind_;
   int64_t ffn_;
-  Linear gate_proj_, up_proj_, down_proj_;
+  Linear in_, out_;            // gate and up, or up; down
   Tensor gate_, up_, hidden_;  // gate(x), up(x) and the input of down
 };
 

@@ -11,6 +11,19 @@ ParamId ParamList::add(ParamSpec spec) {
   return {static_cast<int>(specs_.size()) - 1};
 }
 
+Tensor ParamView::joined(std::span<const ParamId> ids) const {
+  Tensor all = (*this)[ids.front()];
+  if (all.empty()) return all;
+  for (const ParamId id : ids.subspan(1)) {
+    const Tensor& next = (*this)[id];
+    const bool adjacent = !all.data || static_cast<char*>(all.data) + all.bytes() == next.data;
+    check(adjacent && next.shape[1] == all.shape[1], "parameters ", ids.front().index, " to ", id.index,
+          " are not one matrix in memory");
+    all.shape = {all.shape[0] + next.shape[0], all.shape[1]};
+  }
+  return all;
+}
+
 int64_t ParamList::element_count() const {
   int64_t count = 0;
   for (const ParamSpec& spec : specs_) count += spec.shape.size();

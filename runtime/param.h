@@ -24,7 +24,7 @@ struct Init {
 };
 
 // The role of a parameter in its layer. The bias of a norm has the role `norm`.
-enum class ParamRole { weight, bias, norm, embedding };
+enum class ParamRole { weight, bias, norm, embedding, adapter };
 
 struct ParamSpec {
   std::string name;
@@ -33,6 +33,9 @@ struct ParamSpec {
   ParamRole role = ParamRole::weight;
   bool decay = true;      // weight decay applies
   bool trainable = true;  // has a gradient and optimizer state
+  // Directly follows the previous parameter in memory, so that both are one matrix. Both are trainable and
+  // decayed, or neither is.
+  bool joined = false;
 };
 
 struct ParamId {
@@ -59,6 +62,8 @@ class ParamView {
   explicit ParamView(std::span<const Tensor> tensors) : tensors_(tensors) {}
   const Tensor& operator[](ParamId id) const { return tensors_[static_cast<size_t>(id.index)]; }
   size_t size() const { return tensors_.size(); }
+  // Consecutive joined parameters, which differ only in their number of rows, as one matrix.
+  Tensor joined(std::span<const ParamId> ids) const;
 
  private:
   std::span<const Tensor> tensors_;

@@ -344,7 +344,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
     check(workspace_bytes >= algorithm.workspace, "a workspace of ", workspace_bytes, " bytes, must be ",
           algorithm.workspace);
     const float factor = *static_cast<const float*>(alpha), kept = *static_cast<const float*>(beta);
-    check(factor == 1 && (kept == 0 || kept == 1) && C == D, "scaled products and C != D are not supported");
+    check((kept == 0 || kept == 1) && C == D, "a scaled C and C != D are not supported");
     Call call{.algorithm = &algorithm,
               .gemm = gemm_of(problem),
               .bias = {},
@@ -353,6 +353,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
     call.gemm.b.data = const_cast<void*>(A);
     call.gemm.c.data = D;
     call.gemm.accumulate = kept == 1;
+    call.gemm.alpha = factor;
     if (problem.bias_type)
       call.bias = {const_cast<void*>(description.bias),
                    dtype_of(*problem.bias_type),

@@ -146,7 +146,7 @@ void Wrapping::assign(const Model& model, const std::vector<std::string>& unit_n
       const std::string& wrap = unit_names[at++];
       const bool whole = replicated(spec.name), root = !whole && (wrap.empty() || options.policy == "none");
       const std::string name = whole ? "replicated, " + where : wrap.empty() ? "root, " + where : wrap;
-      const int unit = unit_named(name, root, whole);
+      const int unit = spec.joined ? places_.back().back().unit : unit_named(name, root, whole);
       places_.back().push_back({unit, units_[static_cast<size_t>(unit)].add(spec)});
       std::vector<int>& of_list = units_of_.back();
       if (std::find(of_list.begin(), of_list.end(), unit) == of_list.end()) of_list.push_back(unit);

@@ -1,0 +1,56 @@
+#pragma once
+// The adapters of linear layers that read the same input (lora.h). The layers' own outputs are in y already:
+//   u = a dropout(x)^T      y_i += scale_i u_i^T b_i^T
+// The a of all layers are joined into one matrix, so u (ranks, N) is one product, and so are da and the
+// update of dx. With dropout each layer has its own mask, and its own products.
+//
+// Cost relative to a frozen layer, with rank r: 2 r (in + out) more operations per token in the forward pass
+// and twice that in the backward pass, where the layer itself needs 2 in out in each. u is the only value
+// saved.
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+#include "model/context.h"
+#include "runtime/param.h"
+
+namespace flatshard {
+
+struct AdaptedLayer {
+  size_t index;  // in y and dy
+  std::string path;
+  int64_t in, out;
+  Adapter adapter;
+};
+
+class LayerAdapters {
+ public:
+  LayerAdapters() = default;
+  // Declares path.lora_A.weight of all layers, then path.lora_B.weight.
+  LayerAdapters(ParamList& params, std::vector<AdaptedLayer> layers);
+
+  void forward(Context& c, const ParamView& p, std::initializer_list<Tensor> y, const Tensor& x);
+  // Adds to dx, and to g where its tensors are not empty.
+  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+                std::initializer_list<Tensor> dy, const Tensor& x) const;
+
+ private:
+  struct Layer {
+    size_t index;
+    int64_t first, rank;  // its rows of u
+    float scale, dropout;
+    std::string random;  // names its random numbers
+    ParamId b;
+
+    Tensor rows_of(const Tensor& u) const { return u.slice(first, first + rank); }
+  };
+  bool drops(const Context& c) const;
+
+  std::vector<Layer> layers_;
+  std::vector<ParamId> a_;
+  Tensor u_;
+};
+
+}  // namespace flatshard

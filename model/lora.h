@@ -1,0 +1,58 @@
+#pragma once
+// LoRA trains a low-rank update of a linear layer whose weight stays frozen:
+//   y = x w^T + scale (dropout(x) a^T) b^T      a (rank, in), b (out, rank)
+// This header decides which layers get an adapter, and its properties, by the rules of Hugging Face PEFT.
+// model/adapter.h computes with them.
+
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "model/config.h"
+#include "runtime/param.h"
+
+namespace flatshard {
+
+class Model;
+
+// A regular expression that must match a whole path, or a list of paths or their ends after a dot.
+using ModulePatterns = std::variant<std::string, std::vector<std::string>>;
+
+inline constexpr int64_t kMostLoraRank = 8192;
+
+struct LoraConfig {
+  int64_t rank = 0;  // 0: no adapters
+  double alpha = 16;
+  double dropout = 0;
+  ModulePatterns targets = "all-linear";  // which means every linear layer except the output head
+  ModulePatterns exclude = std::vector<std::string>{};
+  std::vector<int64_t> layers{};  // block indices; empty: all
+  // Exceptions from rank and alpha: regular expressions for the end of a path.
+  std::map<std::string, double> rank_pattern{}, alpha_pattern{};
+  bool rslora = false;  // scale = alpha / sqrt(rank) instead of alpha / rank
+  std::string init = "kaiming";
+  std::string bias = "none";
+  std::vector<std::string> save_modules{};  // modules that are trained and saved in full
+};
+
+double lora_scale(double alpha, int64_t rank, bool rslora);
+
+// Paths of a model's linear layers in model order, without the output head.
+std::vector<std::string> linear_layers(const Model& model);
+// Paths of its modules with parameters of their own: linear layers, norms, embeddings, the head.
+std::vector<std::string> leaf_modules(const Model& model);
+
+// Whether a list entry of PEFT names this path: it is the path, or its end after a dot.
+bool names_module(const std::string& entry, const std::string& path);
+
+struct AdapterChoice {
+  Adapters adapters;
+  std::vector<std::string> warnings;  // patterns that match nothing, one sentence each
+};
+
+// An Error if nothing matches, if a pattern is not a regular expression, or if a module cannot have an
+// adapter.
+AdapterChoice choose_adapters(const LoraConfig& lora, const Model& model);
+
+}  // namespace flatshard
