@@ -8,7 +8,7 @@
 
 #include "build_config.h"
 #include "tests/test.h"
-#include "train/config/param_groups.h"
+#include "model/param_groups.h"
 
 using namespace flatshard;
 using namespace flatshard::bench;

@@ -11,6 +11,7 @@ constexpr double kMostSequences = 1 << 18, kMostTokens = INT32_MAX, kMostThreads
 std::vector<Field> fields(Config& c) {
   RunConfig& run = c.run;
   ModelConfig& model = c.model;
+  LoraConfig& lora = c.lora;
   DataConfig& data = c.data;
   TrainConfig& train = c.train;
   OptimizerConfig& optimizer = c.optimizer;
@@ -55,6 +56,9 @@ std::vector<Field> fields(Config& c) {
       {"model.init_from", &c.init_from,
        "Hugging Face model folder with the initial weights; it decides all other model keys, except that "
        "model.vocab may be larger: new rows are the mean of the existing ones"},
+      {"model.adapter", &c.adapter,
+       "folder of a LoRA adapter, as PEFT writes it, to continue training; with lora.rank, the adapter is "
+       "merged into the frozen weights instead"},
       {"model.pad_to_multiple_of",
        &c.pad_to_multiple_of,
        "round the vocabulary up to a multiple of this",
@@ -77,6 +81,47 @@ std::vector<Field> fields(Config& c) {
        "llama3: context length before scaling",
        {},
        1},
+
+      {"lora.rank",
+       &lora.rank,
+       "rank of the adapters; 0 = none, the model itself is trained",
+       {},
+       0,
+       kMostLoraRank},
+      {"lora.alpha",
+       &lora.alpha,
+       "scale of an adapter's update, divided by its rank",
+       {},
+       kLeastFloat,
+       kMostFloat},
+      {"lora.dropout",
+       &lora.dropout,
+       "probability of dropping an element of an adapter's input",
+       {},
+       0,
+       0.99},
+      {"lora.targets", &lora.targets,
+       "layers with an adapter: \"all-linear\", a list of paths or their ends, or a regular expression for "
+       "whole paths"},
+      {"lora.exclude", &lora.exclude, "layers without one, as a list or a regular expression"},
+      {"lora.layers", &lora.layers, "indices of the blocks with adapters; empty = all", {}, 0},
+      {"lora.rank_pattern",
+       &lora.rank_pattern,
+       "ranks of single layers, by regular expressions for the end of a path",
+       {},
+       1,
+       kMostLoraRank},
+      {"lora.alpha_pattern",
+       &lora.alpha_pattern,
+       "alphas of single layers, by regular expressions for the end of a path",
+       {},
+       kLeastFloat,
+       kMostFloat},
+      {"lora.rslora", &lora.rslora, "divide alpha by the square root of the rank"},
+      {"lora.init", &lora.init, "initial values of the A factors; B is zero", {"kaiming", "gaussian"}},
+      {"lora.bias", &lora.bias, "biases to train", {"none"}},
+      {"lora.save_modules", &lora.save_modules,
+       "modules to train in full and to save with the adapters, by paths or their ends"},
 
       {"data.train", &data.train,
        "file to train on: tokens made by prepare, or text or JSON lines, whose tokens are made once and kept "

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "model/config.h"
+#include "model/lora.h"
 #include "train/config/lr_schedule.h"
 
 namespace flatshard {
@@ -123,7 +124,9 @@ struct Config {
   ModelConfig model;
   std::vector<std::string> trainable{"*"};
   std::string init_from;  // empty: random initial values
+  std::string adapter;    // folder of an adapter; empty: none
   int64_t pad_to_multiple_of = 1;
+  LoraConfig lora;
   DataConfig data;
   TrainConfig train;
   OptimizerConfig optimizer;
@@ -137,8 +140,9 @@ struct Config {
 // One key: its value, help text, and permitted values.
 struct Field {
   using Slot =
-      std::variant<std::string*, int64_t*, double*, bool*, std::vector<std::string>*, std::array<double, 2>*,
-                   std::optional<bool>*, std::optional<int64_t>*, std::optional<double>*>;
+      std::variant<std::string*, int64_t*, double*, bool*, std::vector<std::string>*, std::vector<int64_t>*,
+                   std::array<double, 2>*, std::optional<bool>*, std::optional<int64_t>*,
+                   std::optional<double>*, ModulePatterns*, std::map<std::string, double>*>;
   std::string key;  // "optimizer.lr"
   Slot slot;
   std::string help;

@@ -24,10 +24,20 @@ struct Printer {
   std::string operator()(const int64_t* v) const { return str(*v); }
   std::string operator()(const double* v) const { return number(*v); }
   std::string operator()(const bool* v) const { return *v ? "true" : "false"; }
-  std::string operator()(const std::vector<std::string>* v) const {
+  template <class T>
+  std::string operator()(const std::vector<T>* v) const {
     std::string out = "[";
-    for (const std::string& item : *v) out += (out.size() > 1 ? ", " : "") + quoted(item);
+    for (const T& item : *v) out += (out.size() > 1 ? ", " : "") + (*this)(&item);
     return out + "]";
+  }
+  std::string operator()(const ModulePatterns* v) const {
+    return std::visit([&](const auto& patterns) { return (*this)(&patterns); }, *v);
+  }
+  std::string operator()(const std::map<std::string, double>* v) const {
+    std::string out = "{";
+    for (const auto& [key, value] : *v)
+      out += str(out.size() > 1 ? ", " : "", quoted(key), " = ", number(value));
+    return out + "}";
   }
   std::string operator()(const std::array<double, 2>* v) const {
     return str('[', number((*v)[0]), ", ", number((*v)[1]), ']');

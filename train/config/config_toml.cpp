@@ -70,6 +70,29 @@ class Setter {
       slot->push_back(*text(item));
     }
   }
+  void operator()(std::vector<int64_t>* slot) const {
+    const toml::array* array = source_.node.as_array();
+    if (!array) wrong_kind("a list of whole numbers");
+    slot->clear();
+    for (const toml::node& item : *array) {
+      const auto value = item.value_exact<int64_t>();
+      if (!value) wrong_kind("a list of whole numbers");
+      check_bounds(*value);
+      slot->push_back(*value);
+    }
+  }
+  void operator()(ModulePatterns* slot) const {
+    if (source_.node.is_array()) return (*this)(&slot->emplace<std::vector<std::string>>());
+    const std::optional<std::string> value = text(source_.node);
+    if (!value) wrong_kind("a string or a list of strings");
+    *slot = *value;
+  }
+  void operator()(std::map<std::string, double>* slot) const {
+    const toml::table* table = source_.node.as_table();
+    if (!table) wrong_kind("a table of numbers, such as {q_proj = 16}");
+    slot->clear();
+    for (const auto& [key, node] : *table) (*slot)[std::string(key.str())] = number(node);
+  }
   void operator()(std::array<double, 2>* slot) const {
     const toml::array* array = source_.node.as_array();
     if (!array || array->size() != 2) wrong_kind("a list of two numbers");

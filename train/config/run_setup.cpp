@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "build_config.h"
+#include "model/model.h"
 #include "runtime/check.h"
 #include "runtime/parallel.h"
 #include "runtime/text.h"
@@ -38,6 +39,24 @@ ModelConfig model_of(const Config& c) {
   check(c.data.seq_len <= model.max_positions, "data.seq_len = ", c.data.seq_len,
         " is longer than model.max_positions = ", model.max_positions);
   return model;
+}
+
+// Decides which layers of setup.model have adapters.
+void set_adapters(RunSetup& setup) {
+  const Config& c = setup.config;
+  if (c.lora.rank == 0) {
+    check(c.lora.save_modules.empty(),
+          "lora.save_modules has no effect without lora.rank: set a rank, or name "
+          "the parameters to train in model.trainable");
+    return;
+  }
+  check(c.trainable == std::vector<std::string>{"*"},
+        "model.trainable selects parameters of full fine-tuning; with adapters, name the modules to train in "
+        "full in lora.save_modules");
+  Arena planning("model", Device::cpu());
+  AdapterChoice choice = choose_adapters(c.lora, Model(setup.model, planning));
+  setup.model.adapters = std::move(choice.adapters);
+  setup.warnings = std::move(choice.warnings);
 }
 
 Transport transport_of(const std::string& choice, Device device, int ranks, HostPlace place) {
@@ -136,6 +155,9 @@ void check_graphs(const RunSetup& s) {
   check(!s.config.parallel.offload,
         "run.cuda_graphs = true cannot capture the sums that parallel.offload computes on the host: remove "
         "one of them");
+  check(s.config.lora.rank == 0 || s.config.lora.dropout == 0,
+        "run.cuda_graphs = true would replay the masks of lora.dropout = ", s.config.lora.dropout,
+        " unchanged in every step: remove one of them");
   check(!s.mask_documents(),
         "run.cuda_graphs = true needs micro-steps of the same shape, but with data.packing = ",
         quoted(s.config.data.packing),
@@ -208,6 +230,7 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpos
   setup.device_is_here = !setup.device.is_cuda() || setup.device.index < cuda_device_count();
   setup.transport = transport_of(config.parallel.transport, setup.device, ranks, place);
   if (setup.eval_sequences == 0) setup.eval_sequences = config.train.batch_size_per_device;
+  set_adapters(setup);
   check_sizes(setup);
   check_learning_rate(setup);
   check_graphs(setup);

@@ -26,6 +26,9 @@ struct RunSetup {
   Transport transport;
   int64_t eval_sequences;  // per rank and evaluation batch
   int64_t shard_bytes;     // maximum size of a tensor file
+  std::vector<std::string> warnings{};
+
+  bool has_adapters() const { return !model.adapters.empty(); }
 
   int64_t seq_len() const { return config.data.seq_len; }
   bool mask_documents() const { return config.data.packing != "wrapped"; }

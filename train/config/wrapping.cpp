@@ -4,8 +4,8 @@
 #include <map>
 
 #include "model/names.h"
+#include "model/param_groups.h"
 #include "runtime/check.h"
-#include "train/config/param_groups.h"
 
 namespace flatshard {
 namespace {

@@ -3,14 +3,18 @@
 #include <algorithm>
 
 #include "kernels/init.h"
-#include "train/config/param_groups.h"
+#include "model/param_groups.h"
 
 namespace flatshard {
 namespace {
 
 Model grouped_model(const RunSetup& setup, Arena& tables) {
   Model model(setup.model, tables, static_cast<int>(setup.batching.lanes), stage_cut(setup.wrap));
-  apply_groups(model, setup.config.trainable, setup.config.optimizer.no_decay);
+  const std::vector<std::string>& no_decay = setup.config.optimizer.no_decay;
+  if (setup.model.adapters.empty())
+    apply_groups(model, setup.config.trainable, no_decay);
+  else
+    apply_adapter_groups(model, setup.config.lora.save_modules, no_decay);
   return model;
 }
 
@@ -41,6 +45,7 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, MemoryPlan&
   for (int64_t lane = 0; lane < local_lanes(); ++lane) {
     inputs_.push_back(batch_space(setup.batching.lane_sequences));
     batches_.push_back(batch_in(inputs_.back().device, lane_tokens()));
+    draws_.push_back({.seed = static_cast<uint64_t>(setup.config.run.seed), .step = 0});
   }
   losses_ = Mirror(memory.staging, memory.batch.alloc(DType::f32, {local_lanes(), lane_tokens()}));
   norm_ = Mirror(memory.staging, optimizer_.norm());

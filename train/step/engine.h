@@ -115,10 +115,11 @@ class Engine {
   StageUnits units_;
   Optimizer optimizer_;
 
-  Tensor target_weights_;       // weight of each token's loss
-  std::vector<Mirror> inputs_;  // per local lane, in the order of micro-steps
-  std::vector<Batch> batches_;  // the same on the device
-  Mirror losses_;               // (lane, token)
+  Tensor target_weights_;          // weight of each token's loss
+  std::vector<Mirror> inputs_;     // per local lane, in the order of micro-steps
+  std::vector<Batch> batches_;     // the same on the device
+  std::vector<RandomDraw> draws_;  // their random numbers
+  Mirror losses_;                  // (lane, token)
   Mirror norm_, nonfinite_;
   std::vector<Lane> lanes_;
   std::vector<int64_t> marks_;  // where each stage's saved activations begin

@@ -1,14 +1,20 @@
 #include "train/step/flops.h"
 
+#include "model/names.h"
+
 namespace flatshard {
 
 FlopsPerToken flops_per_token(const Model& model, int64_t seq_len) {
   const ModelConfig& c = model.config();
-  int64_t weights = *c.tied ? c.vocab * c.hidden : 0;  // the head's product
+  // A weight takes part in a product of the forward pass, one for dx, and, unless frozen, one for dw.
+  int64_t trained = 0, frozen = 0;
   for (const ParamList& list : model.param_lists())
-    for (const ParamSpec& spec : list.specs())
-      if (spec.role == ParamRole::weight) weights += spec.shape.size();
-  const double products = 6.0 * static_cast<double>(weights);
+    for (const ParamSpec& spec : list.specs()) {
+      const bool multiplies = spec.role == ParamRole::weight || spec.role == ParamRole::adapter ||
+                              (*c.tied && spec.name == param_names(c.family).embedding + ".weight");
+      if (multiplies) (spec.trainable ? trained : frozen) += spec.shape.size();
+    }
+  const double products = 6.0 * static_cast<double>(trained) + 4.0 * static_cast<double>(frozen);
   const double attention =
       12.0 * static_cast<double>(c.layers) * static_cast<double>(c.heads * c.head_dim * seq_len);
   return {.full = products + attention, .causal = products + attention / 2};

@@ -116,12 +116,15 @@ void Engine::read_batches(const Data& data, int64_t data_step) {
     const size_t at = static_cast<size_t>(local);
     const int64_t lane = lane_of(setup_.units, setup_.groups, rank_, local / b.lanes, local % b.lanes);
     batches_[at] = read_batch(data, data_step, lane, inputs_[at], lane_tokens());
+    draws_[at].step = static_cast<uint64_t>(data_step * b.ranks * local_lanes() + lane);
   }
 }
 
 Context Engine::context_of(int64_t micro, int lane) {
   const size_t at = static_cast<size_t>(micro * setup_.batching.lanes + lane);
-  return context(batches_[at], losses_of(at));
+  Context c = context(batches_[at], losses_of(at));
+  c.dropout = draws_[at];
+  return c;
 }
 
 Context Engine::context(const Batch& batch, const Tensor& losses) {

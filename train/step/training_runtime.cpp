@@ -2,9 +2,9 @@
 
 #include "comm/agreement.h"
 #include "kernels/gemm.h"
+#include "model/param_groups.h"
 #include "runtime/host_memory.h"
 #include "runtime/text.h"
-#include "train/config/param_groups.h"
 
 namespace flatshard {
 namespace {

@@ -5,7 +5,7 @@
 #include "comm/flat_layout.h"
 #include "runtime/check.h"
 #include "tests/test.h"
-#include "train/config/param_groups.h"
+#include "model/param_groups.h"
 
 using namespace flatshard;
 

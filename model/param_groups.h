@@ -16,6 +16,9 @@ bool matches(const std::string& pattern, const std::string& name);
 // or name patterns. A pattern that matches nothing is an Error.
 void apply_groups(Model& model, const std::vector<std::string>& trainable,
                   const std::vector<std::string>& no_decay);
+// For a model with adapters: trains these and the modules that `saved` names (lora.h), and freezes the rest.
+void apply_adapter_groups(Model& model, const std::vector<std::string>& saved,
+                          const std::vector<std::string>& no_decay);
 
 int64_t trainable_count(const Model& model);
 

@@ -1,8 +1,9 @@
-#include "train/config/param_groups.h"
+#include "model/param_groups.h"
 
 #include <algorithm>
 #include <functional>
 
+#include "model/lora.h"
 #include "runtime/check.h"
 
 namespace flatshard {
@@ -40,6 +41,16 @@ Predicate decay_predicate(const std::string& entry) {
   return [entry](const ParamSpec& spec) { return matches(entry, spec.name); };
 }
 
+void apply_decay(Model& model, const std::vector<std::string>& no_decay) {
+  std::vector<std::string> kinds, patterns;
+  for (const std::string& entry : no_decay) (is_kind(entry) ? kinds : patterns).push_back(entry);
+  // A model may lack a kind (Llama has no biases), but a pattern without a match is a typo.
+  for_each_parameter(model, "optimizer.no_decay", kinds, decay_predicate, true,
+                     [](ParamSpec& spec, bool taken) { spec.decay = !taken; });
+  for_each_parameter(model, "optimizer.no_decay", patterns, decay_predicate, false,
+                     [](ParamSpec& spec, bool taken) { spec.decay = spec.decay && !taken; });
+}
+
 }  // namespace
 
 bool matches(const std::string& pattern, const std::string& name) {
@@ -71,13 +82,21 @@ void apply_groups(Model& model, const std::vector<std::string>& trainable,
                      [](ParamSpec& spec, bool taken) { spec.trainable = taken; });
   check(trainable_count(model) > 0,
         "model.trainable = [] freezes all parameters: name at least one to train");
-  std::vector<std::string> kinds, patterns;
-  for (const std::string& entry : no_decay) (is_kind(entry) ? kinds : patterns).push_back(entry);
-  // A model may lack a kind (Llama has no biases), but a pattern without a match is a typo.
-  for_each_parameter(model, "optimizer.no_decay", kinds, decay_predicate, true,
-                     [](ParamSpec& spec, bool taken) { spec.decay = !taken; });
-  for_each_parameter(model, "optimizer.no_decay", patterns, decay_predicate, false,
-                     [](ParamSpec& spec, bool taken) { spec.decay = spec.decay && !taken; });
+  apply_decay(model, no_decay);
+}
+
+void apply_adapter_groups(Model& model, const std::vector<std::string>& saved,
+                          const std::vector<std::string>& no_decay) {
+  const auto by_module = [](const std::string& entry) -> Predicate {
+    return [entry](const ParamSpec& spec) {
+      return spec.role != ParamRole::adapter &&
+             names_module(entry, spec.name.substr(0, spec.name.rfind('.')));
+    };
+  };
+  for_each_parameter(model, "lora.save_modules", saved, by_module, false, [](ParamSpec& spec, bool taken) {
+    spec.trainable = taken || spec.role == ParamRole::adapter;
+  });
+  apply_decay(model, no_decay);
 }
 
 int64_t trainable_count(const Model& model) {
