@@ -40,6 +40,10 @@ class ModuleFilter {
       if (regex_ ? std::regex_match(path, *regex_) : names_module(entries_[i], path)) any = used_[i] = true;
     return any;
   }
+  // Whether an entry of the list is this path to the letter.
+  bool names(const std::string& path) const {
+    return !regex_ && std::find(entries_.begin(), entries_.end(), path) != entries_.end();
+  }
   void list_unused(std::vector<std::string>& warnings) const {
     for (size_t i = 0; i < entries_.size(); ++i)
       if (!used_[i]) warnings.push_back(str(key_, ": \"", entries_[i], "\" matches no module"));
@@ -92,12 +96,17 @@ std::optional<int64_t> block_of(const std::string& path) {
   return std::stoll(found[1]);
 }
 
-bool is_all_linear(const ModulePatterns& targets) {
-  const auto* text = std::get_if<std::string>(&targets);
-  if (!text) return false;
-  std::string lower = *text;
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
-  return lower == "all-linear";
+bool in_chosen_block(const LoraConfig& lora, const std::string& path) {
+  if (lora.layers.empty()) return true;
+  const std::optional<int64_t> block = block_of(path);
+  return block && std::find(lora.layers.begin(), lora.layers.end(), *block) != lora.layers.end();
+}
+
+// Whether a module that is trained in full contains this one.
+bool is_saved(const LoraConfig& lora, const std::string& path) {
+  return std::any_of(lora.save_modules.begin(), lora.save_modules.end(), [&](const std::string& entry) {
+    return str('.', path, '.').find(str('.', entry, '.')) != std::string::npos;
+  });
 }
 
 std::string module_of(const std::string& parameter) { return parameter.substr(0, parameter.rfind('.')); }
@@ -106,6 +115,14 @@ std::string module_of(const std::string& parameter) { return parameter.substr(0,
 
 double lora_scale(double alpha, int64_t rank, bool rslora) {
   return alpha / (rslora ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank));
+}
+
+bool is_all_linear(const ModulePatterns& targets) {
+  const auto* text = std::get_if<std::string>(&targets);
+  if (!text) return false;
+  std::string lower = *text;
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  return lower == "all-linear";
 }
 
 bool names_module(const std::string& entry, const std::string& path) {
@@ -131,29 +148,10 @@ std::vector<std::string> leaf_modules(const Model& model) {
   return paths;
 }
 
-AdapterChoice choose_adapters(const LoraConfig& lora, const Model& model) {
-  const bool all_linear = is_all_linear(lora.targets);
-  ModuleFilter targets("lora.targets", all_linear ? ModulePatterns(".*") : lora.targets),
-      exclude("lora.exclude", lora.exclude);
+AdapterChoice adapters_of(const LoraConfig& lora, const std::vector<std::string>& paths) {
   Exceptions ranks("lora.rank_pattern", lora.rank_pattern), alphas("lora.alpha_pattern", lora.alpha_pattern);
-  const std::vector<std::string> linear = linear_layers(model);
   AdapterChoice choice;
-  std::string refused;
-  for (const std::string& path : leaf_modules(model)) {
-    const bool is_linear = std::find(linear.begin(), linear.end(), path) != linear.end();
-    if (all_linear && !is_linear) continue;
-    const bool excluded = exclude.matches(path) ||
-                          std::any_of(lora.save_modules.begin(), lora.save_modules.end(),
-                                      [&](const std::string& entry) { return names_module(entry, path); });
-    if (!targets.matches(path) || excluded) continue;
-    const std::optional<int64_t> block = block_of(path);
-    if (!lora.layers.empty() &&
-        (!block || std::find(lora.layers.begin(), lora.layers.end(), *block) == lora.layers.end()))
-      continue;
-    check(
-        is_linear, "lora.targets: ", path,
-        " cannot have an adapter, only the linear layers of the blocks can: to train it in full, name it in "
-        "lora.save_modules");
+  for (const std::string& path : paths) {
     const double rank = ranks.value(path, static_cast<double>(lora.rank)),
                  alpha = alphas.value(path, lora.alpha);
     check(rank >= 1 && rank <= kMostLoraRank && rank == std::floor(rank), "lora.rank_pattern: the rank of ",
@@ -164,13 +162,37 @@ AdapterChoice choose_adapters(const LoraConfig& lora, const Model& model) {
                              .dropout = static_cast<float>(lora.dropout),
                              .gaussian = lora.init == "gaussian"};
   }
-  if (!all_linear) targets.list_unused(choice.warnings);
-  exclude.list_unused(choice.warnings);
   ranks.list_unused(choice.warnings);
   alphas.list_unused(choice.warnings);
-  check(!choice.adapters.empty(), "lora.targets matches no linear layer; paths look like ",
+  return choice;
+}
+
+AdapterChoice choose_adapters(const LoraConfig& lora, const Model& model) {
+  const bool all_linear = is_all_linear(lora.targets);
+  ModuleFilter targets("lora.targets", all_linear ? ModulePatterns(".*") : lora.targets),
+      exclude("lora.exclude", lora.exclude);
+  const std::vector<std::string> linear = linear_layers(model);
+  std::vector<std::string> chosen;
+  for (const std::string& path : leaf_modules(model)) {
+    const bool is_linear = std::find(linear.begin(), linear.end(), path) != linear.end();
+    if (all_linear && !is_linear) continue;
+    const bool excluded = exclude.matches(path) || is_saved(lora, path);
+    if (!targets.matches(path) || excluded) continue;
+    if (!targets.names(path) && !in_chosen_block(lora, path)) continue;
+    check(
+        is_linear, "lora.targets: ", path,
+        " cannot have an adapter, only the linear layers of the blocks can: to train it in full, name it in "
+        "lora.save_modules");
+    chosen.push_back(path);
+  }
+  check(!chosen.empty(), "lora.targets matches no linear layer; paths look like ",
         linear.empty() ? "" : linear.front(),
         ": a list names paths or their ends, a string is a regular expression for whole paths");
+  AdapterChoice choice = adapters_of(lora, chosen);
+  std::vector<std::string> warnings;
+  if (!all_linear) targets.list_unused(warnings);
+  exclude.list_unused(warnings);
+  choice.warnings.insert(choice.warnings.begin(), warnings.begin(), warnings.end());
   return choice;
 }
 

@@ -27,7 +27,8 @@ struct LoraConfig {
   double dropout = 0;
   ModulePatterns targets = "all-linear";  // which means every linear layer except the output head
   ModulePatterns exclude = std::vector<std::string>{};
-  std::vector<int64_t> layers{};  // block indices; empty: all
+  // Block indices; empty: all. A layer whose whole path is listed in targets has an adapter in any block.
+  std::vector<int64_t> layers{};
   // Exceptions from rank and alpha: regular expressions for the end of a path.
   std::map<std::string, double> rank_pattern{}, alpha_pattern{};
   bool rslora = false;  // scale = alpha / sqrt(rank) instead of alpha / rank
@@ -37,6 +38,9 @@ struct LoraConfig {
 };
 
 double lora_scale(double alpha, int64_t rank, bool rslora);
+
+// Whether the targets are the word "all-linear", in any case.
+bool is_all_linear(const ModulePatterns& targets);
 
 // Paths of a model's linear layers in model order, without the output head.
 std::vector<std::string> linear_layers(const Model& model);
@@ -50,6 +54,9 @@ struct AdapterChoice {
   Adapters adapters;
   std::vector<std::string> warnings;  // patterns that match nothing, one sentence each
 };
+
+// The adapters of these layers, whatever the targets are.
+AdapterChoice adapters_of(const LoraConfig& lora, const std::vector<std::string>& paths);
 
 // An Error if nothing matches, if a pattern is not a regular expression, or if a module cannot have an
 // adapter.
