@@ -14,8 +14,8 @@ std::string checkpoint_content(const std::string& checkpoint) {
   const Checksums sums = Checksums::read(checkpoint);
   for (const auto& [name, ignored] : sums.files()) sums.verify(checkpoint, name);
   std::string text;
-  for (const ShardFiles& files : kShardFiles) {
-    const TensorFolder tensors(checkpoint, files.stem);
+  for (const char* stem : stems_in(checkpoint)) {
+    const TensorFolder tensors(checkpoint, stem);
     for (const std::string& name : tensors.file_names())
       for (const uint64_t block : sums.files().at(name).blocks) text += str(name, ' ', block, '\n');
   }

@@ -42,8 +42,12 @@ RunInputs agree_on_inputs(World& world, const RunSetup& setup) {
   succeed_together(world, [&] {
     inputs.train = fingerprint({config.data.train});
     if (!config.data.eval.empty()) inputs.eval = fingerprint({config.data.eval});
-    const bool all_read = config.run.resume.empty() && !setup.units.sync_initial_values;
-    if (!config.init_from.empty() && all_read) weights = weights_fingerprint(config.init_from);
+    if (config.init_from.empty()) return;
+    const bool are_read = config.run.resume.empty() || setup.has_adapters(),
+               all_read = are_read && !setup.units.sync_initial_values;
+    if (all_read) weights = weights_fingerprint(config.init_from);
+    if (setup.has_adapters() && (all_read || world.rank() == 0))
+      inputs.base = weights_fingerprint(config.init_from);
   });
   agree(world,
         str("data.train = ", inputs.train, "\ndata.eval = ", inputs.eval.value_or(""),

@@ -16,6 +16,7 @@ void agree_on_config(World& world, Config& config, const std::string& task);
 struct RunInputs {
   std::string train;
   std::optional<std::string> eval;  // if data.eval is set
+  std::optional<std::string> base;  // of the frozen weights under adapters, where this rank reads them
 };
 // Throws on every rank unless all ranks have the same token files and, if every rank reads them, the same
 // initial weights. Must precede everything that depends on the inputs, such as the number of steps.

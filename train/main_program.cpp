@@ -58,7 +58,7 @@ bool on_terminal(const std::ostream& out) {
 void print_plan(const LoadedConfig& loaded, World& world, std::ostream& out) {
   use_threads(loaded.config.run, world);  // the workspace of ops depends on them
   const RunSetup setup = set_up(loaded.config, world, Purpose::plan);
-  const std::string weights = open_initial_weights(setup, world).line;
+  const std::string weights = open_initial_weights(setup, world).lines;
   const RunPlan plan = plan_run(setup, world);
   const bool exchanges = world.size() > 1 && setup.device_is_here;  // then the bandwidth is measured
   const double peak =

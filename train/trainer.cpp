@@ -139,7 +139,7 @@ void Trainer::print_header() {
   out_ << "device    " << setup_.device << ", " << counted(world_.size(), "rank") << " x "
        << counted(thread_count(), "thread") << ", measured matrix peak " << std::lround(peak_ * 1e-9)
        << " GFLOP/s\n"
-       << describe_setup(setup_, plan) << initial_.line << "data      " << train_.describe() << '\n'
+       << describe_setup(setup_, plan) << initial_.lines << "data      " << train_.describe() << '\n'
        << "run       " << with_commas(total_steps_) << " steps, " << describe_flops(plan.flops)
        << describe_units(plan.units) << describe_exchange(setup_, plan.units, plan.flops, peak_, bandwidth)
        << "memory    of rank 0, exact:\n"
@@ -159,6 +159,7 @@ TrainState Trainer::state_template() {
           .data_documents = train_.file.document_count(),
           .data_fingerprint = inputs_.train,
           .eval_fingerprint = inputs_.eval,
+          .base_fingerprint = inputs_.base,
           .ranks = world_.size(),
           .config = config_values(loaded_.config)};
 }
@@ -181,12 +182,12 @@ std::optional<TrainState> Trainer::find_checkpoint() {
 void Trainer::begin() {
   documents_ = model_documents(setup_, checkpoints_.source().string(), world_);
   checkpoints_.plan(runtime_.engine().model(), documents_);
-  if (!resumed_ && setup_.config.init_from.empty()) {
-    runtime_.engine().initialize();
-  } else if (!resumed_) {
-    runtime_.engine().initialize(initial_values(initial_.weights.get()));
-    initial_.weights.reset();
-  } else {
+  // Checkpoints of adapters do not contain the frozen weights.
+  if (!resumed_ || setup_.has_adapters()) {
+    runtime_.engine().initialize(initial_values(setup_, initial_));
+    initial_ = {};
+  }
+  if (resumed_) {
     checkpoints_.load(runtime_.engine());
     completed_ = resumed_->step;
     data_step_ = resumed_->data_step;
@@ -359,7 +360,8 @@ void Trainer::save(StepMetrics& m, bool begins) {
 }
 
 void Trainer::finish() {
-  save_model(folder_.file("model"), documents_, setup_.shard_bytes, runtime_.engine(), world_);
+  const std::string result = setup_.has_adapters() ? "adapter" : "model";
+  save_model(folder_.file(result), documents_, setup_.shard_bytes, runtime_.engine(), world_);
   if (setup_.config.run.trace) {
     warn_on_error([&] {
       write_trace(folder_.file("trace.json"), trace_, world_, clock_);
@@ -377,7 +379,8 @@ void Trainer::finish() {
     out_ << "report    " << folder_.file("report.html") << '\n';
   });
   note_last_run(folder_.path());
-  out_ << "model     " << folder_.file("model") << "\nweights " << hash << std::endl;
+  out_ << result << std::string(10 - result.size(), ' ') << folder_.file(result) << "\nweights " << hash
+       << std::endl;
 }
 
 }  // namespace

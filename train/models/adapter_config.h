@@ -17,10 +17,10 @@ struct AdapterConfig {
   // No targets: PEFT's default for the family of the base. init is of no use once an adapter exists, and a
   // file with random b matrices (init_lora_weights = false) reads as "kaiming".
   LoraConfig lora;
-  std::string base, revision;               // base_model_name_or_path; "": null
-  bool fan_in_fan_out = false;              // the base's weights are (in, out)
-  std::vector<std::string> layers_pattern;  // what precedes the index of a block, such as "layers"
-  std::map<std::string, std::string> kept;  // JSON of keys that are only copied: auto_mapping, ...
+  std::string base{}, revision{};             // base_model_name_or_path; "": null
+  bool fan_in_fan_out = false;                // the base's weights are (in, out)
+  std::vector<std::string> layers_pattern{};  // what precedes the index of a block, such as "layers"
+  std::map<std::string, std::string> kept{};  // JSON of keys that are only copied: auto_mapping, ...
 };
 
 AdapterConfig read_adapter_config(const std::string& path, std::vector<std::string>& warnings);

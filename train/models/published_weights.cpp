@@ -111,16 +111,22 @@ std::string PublishedWeights::describe() const {
   return text;
 }
 
-InitialValues initial_values(PublishedWeights* weights) {
-  return [weights, writer = ValueWriter()](Stream& stream, const ParamSpec& spec, int64_t first,
-                                           const Tensor& y) mutable {
+InitialValues initial_values(ValueSource source) {
+  return [source = std::move(source), writer = ValueWriter()](Stream& stream, const ParamSpec& spec,
+                                                              int64_t first, const Tensor& y) mutable {
     stream.sync();  // pending work of the stream must not overwrite the values written here
     for (int64_t at = 0; at < y.size(); at += ValueWriter::kBlock) {
       const int64_t count = std::min(ValueWriter::kBlock, y.size() - at);
       writer.write(stream, y.slice(at, at + count),
-                   [&](float* values) { weights->read(spec.name, first + at, count, values); });
+                   [&](float* values) { source(spec.name, first + at, count, values); });
     }
   };
+}
+
+InitialValues initial_values(PublishedWeights* weights) {
+  return initial_values([weights](const std::string& name, int64_t first, int64_t count, float* to) {
+    weights->read(name, first, count, to);
+  });
 }
 
 void read_model_weights(const std::string& folder, const Model& model, const ParamTensors& parameters,

@@ -9,6 +9,7 @@
 // The model may have a larger vocabulary than the folder. The new rows, in embedding and head, are the mean
 // of the existing rows.
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -41,8 +42,10 @@ class PublishedWeights {
   std::map<std::string, std::vector<float>> mean_rows_;  // of the matrices that grow, computed on first use
 };
 
-// Initial values from these weights, which must outlive it. `weights` may be null if this rank never reads
-// values.
+// Reads elements [first, first + count) of a parameter.
+using ValueSource = std::function<void(const std::string& name, int64_t first, int64_t count, float* to)>;
+// Initial values that a source yields, or these weights, which must outlive them.
+InitialValues initial_values(ValueSource source);
 InitialValues initial_values(PublishedWeights* weights);
 
 // Reads a folder's weights into the parameters, converted to their dtype.

@@ -23,11 +23,10 @@ std::optional<std::string> line_of_latest(const fs::path& folder) {
 }
 
 bool is_file_of_checkpoint(const std::string& name) {
-  for (const char* other : {kConfigName, TrainState::kFileName, Checksums::kFileName})
+  for (const char* other : {kConfigName, kAdapterConfigName, TrainState::kFileName, Checksums::kFileName})
     if (name == other) return true;
-  return is_tokenizer_file(name) ||
-         std::any_of(kShardFiles.begin(), kShardFiles.end(),
-                     [&](const auto& files) { return is_tensor_file(name, files.stem); });
+  return is_tokenizer_file(name) || std::any_of(kStems.begin(), kStems.end(),
+                                                [&](const char* stem) { return is_tensor_file(name, stem); });
 }
 
 }  // namespace
@@ -95,9 +94,10 @@ void remove_checkpoint(const fs::path& folder) {
 
 std::set<std::string> check_complete(const fs::path& path, const Checksums& sums) {
   std::vector<std::string> names{kConfigName, TrainState::kFileName};
+  if (fs::exists(path / kAdapterConfigName)) names.push_back(kAdapterConfigName);
   std::set<std::string> with_tensors;
-  for (const ShardFiles& files : kShardFiles) {
-    const TensorFolder tensors(path.string(), files.stem);
+  for (const char* stem : stems_in(path)) {
+    const TensorFolder tensors(path.string(), stem);
     names.insert(names.end(), tensors.file_names().begin(), tensors.file_names().end());
     for (const auto& file : tensors.files()) with_tensors.insert(fs::path(file->path()).filename().string());
   }

@@ -108,7 +108,8 @@ std::optional<TrainState> Checkpoints::begin(const std::string& resume) {
 void Checkpoints::plan(const Model& model, const ModelDocuments& documents) {
   documents_ = &documents;
   try {
-    for (const ShardFiles& files : kShardFiles) layouts_.push_back(layout_of(files, model, shard_bytes_));
+    files_ = shard_files(model, documents.vocab_has_grown);
+    for (const ShardFiles& files : files_) layouts_.push_back(layout_of(files, model, shard_bytes_));
   } catch (const Error& error) {
     throw Error(str("checkpoint.shard_size: ", error.what()), error.where);
   }
@@ -132,18 +133,18 @@ void Checkpoints::load(Engine& engine) {
   std::vector<TensorFolderReader> readers;
   const auto read = [&] {
     locate_damage([&] {
-      for (size_t i = 0; i < kShardFiles.size(); ++i) {
-        sources.push_back(std::make_unique<TensorFolder>(source_.string(), kShardFiles[i].stem));
+      for (size_t i = 0; i < files_.size(); ++i) {
+        sources.push_back(std::make_unique<TensorFolder>(source_.string(), files_[i].stem));
         check_tensors(*sources.back(), layouts_[i]);
         readers.emplace_back(*sources.back());
       }
     });
     ReadStream bytes;
     for (const ShardedUnit& unit : engine.units())
-      for (size_t i = 0; i < readers.size(); ++i) add_shards(readers[i], kShardFiles[i], unit, bytes);
+      for (size_t i = 0; i < readers.size(); ++i) add_shards(readers[i], files_[i], unit, bytes);
     engine.load_shards([&](size_t unit) {
       for (size_t i = 0; i < readers.size(); ++i)
-        read_shards(readers[i], kShardFiles[i], engine.units()[unit], engine.writes_unit(unit), bytes,
+        read_shards(readers[i], files_[i], engine.units()[unit], engine.writes_unit(unit), bytes,
                     engine.compute());
     });
   };
@@ -214,6 +215,7 @@ void Checkpoints::commit(const TrainState& state, Checksums sums) const {
   for (const TensorFolderLayout& layout : layouts_)
     if (!layout.index_name().empty()) write(layout.index_name(), layout.index_text());
   write(kConfigName, documents_->config_json);
+  if (!documents_->adapter_config_json.empty()) write(kAdapterConfigName, documents_->adapter_config_json);
   for (const auto& [name, content] : documents_->tokenizer_files) write(name, content);
   write(TrainState::kFileName, to_json(state));
   write_durable((written / Checksums::kFileName).string(), sums.text());

@@ -41,7 +41,8 @@ class Checkpoints {
   // Lays out the files of this model's checkpoints. The documents must outlive this. Call before load() and
   // commit().
   void plan(const Model& model, const ModelDocuments& documents);
-  // The tensor files, in the order of kShardFiles.
+  // The sets of tensor files, and the layout of each.
+  const std::array<ShardFiles, 3>& files() const { return files_; }
   const std::vector<TensorFolderLayout>& layouts() const { return layouts_; }
   // Call on all ranks. Checks names and shapes of the tensors in the checkpoint that begin() found, reads
   // them, and verifies their checksums before they are used.
@@ -73,7 +74,8 @@ class Checkpoints {
   std::filesystem::path folder_, source_;
   int64_t keep_, shard_bytes_;
   World& world_;
-  std::vector<TensorFolderLayout> layouts_;  // in the order of kShardFiles
+  std::array<ShardFiles, 3> files_;
+  std::vector<TensorFolderLayout> layouts_;
   const ModelDocuments* documents_ = nullptr;
   Checksums sums_;    // of the files of source_
   bool own_ = false;  // whether source_ lies in folder_

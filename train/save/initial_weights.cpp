@@ -1,5 +1,10 @@
 #include "train/save/initial_weights.h"
 
+#include <filesystem>
+#include <set>
+
+#include "model/names.h"
+#include "runtime/log.h"
 #include "runtime/text.h"
 #include "train/models/hf_config.h"
 
@@ -8,29 +13,64 @@ namespace {
 
 std::string config_path(const std::string& folder) { return folder + "/config.json"; }
 
-// Keys of the section `model` that are not part of the architecture.
-bool is_of_the_run(const std::string& key) {
-  return key == "model.init_from" || key == "model.trainable" || key == "model.pad_to_multiple_of";
-}
-
-}  // namespace
-
-void take_published_model(LoadedConfig& loaded) {
-  Config& c = loaded.config;
-  if (c.init_from.empty()) return;
-  const std::string path = config_path(c.init_from);
-  Config published;
-  published.model = read_hf_config(path);
-  const auto given = config_values(c);
-  const bool has_vocab = loaded.origin.at("model.vocab") != "default";
-  const int64_t vocab = has_vocab ? c.model.vocab : published.model.vocab;
+// Takes the keys of a section from a published file. A key that the config sets too must agree, unless it is
+// among those that the file does not decide.
+void take_keys(LoadedConfig& loaded, Config& published, const std::string& section, const std::string& path,
+               const std::set<std::string>& free) {
+  const auto given = config_values(loaded.config);
   for (const auto& [key, value] : config_values(published)) {
-    if (!key.starts_with("model.") || is_of_the_run(key) || (key == "model.vocab" && has_vocab)) continue;
+    if (!key.starts_with(section) || free.contains(key)) continue;
     std::string& origin = loaded.origin.at(key);
     if (origin != "default" && given.at(key) != value)
       fail(str(origin, ": ", key, " is ", given.at(key), ", but ", path, " says ", value, ": remove it"));
     origin = path;
   }
+}
+
+// Whether the run continues the adapter of model.adapter, instead of training another on top of it.
+bool continues_adapter(const Config& c) { return c.lora.init == "adapter"; }
+
+void take_adapter(LoadedConfig& loaded) {
+  Config& c = loaded.config;
+  if (c.adapter.empty()) {
+    check(!continues_adapter(c), "lora.init = \"adapter\" needs model.adapter, the folder of an adapter");
+    return;
+  }
+  const std::string path = c.adapter + '/' + kAdapterConfigName;
+  std::vector<std::string> warnings;
+  const AdapterConfig adapter = read_adapter_config(path, warnings);
+  for (const std::string& warning : warnings) log_warning(warning);
+  if (c.init_from.empty()) {
+    check(std::filesystem::is_directory(adapter.base), path, ": base_model_name_or_path is ",
+          quoted(adapter.base),
+          ", which is not a folder here: set model.init_from to the folder of that model");
+    c.init_from = adapter.base;
+    loaded.origin.at("model.init_from") = path;
+  }
+  if (loaded.origin.at("lora.rank") != "default" && !continues_adapter(c)) return;
+  Config published;
+  published.lora = adapter.lora;
+  published.lora.init = "adapter";
+  if (loaded.origin.at("lora.dropout") != "default") published.lora.dropout = c.lora.dropout;
+  take_keys(loaded, published, "lora.", path, {});
+  c.lora = published.lora;
+}
+
+}  // namespace
+
+void take_published_model(LoadedConfig& loaded) {
+  take_adapter(loaded);
+  Config& c = loaded.config;
+  if (c.init_from.empty()) return;
+  const std::string path = config_path(c.init_from);
+  Config published;
+  published.model = read_hf_config(path);
+  const bool has_vocab = loaded.origin.at("model.vocab") != "default";
+  const int64_t vocab = has_vocab ? c.model.vocab : published.model.vocab;
+  std::set<std::string> free{"model.init_from", "model.adapter", "model.trainable",
+                             "model.pad_to_multiple_of"};
+  if (has_vocab) free.insert("model.vocab");
+  take_keys(loaded, published, "model.", path, free);
   check(vocab >= published.model.vocab, loaded.origin.at("model.vocab"), ": model.vocab is ", vocab,
         ", must be at least ", published.model.vocab, ", the vocabulary of ", path);
   c.model = published.model;
@@ -38,19 +78,59 @@ void take_published_model(LoadedConfig& loaded) {
 }
 
 InitialWeights open_initial_weights(const RunSetup& setup, const World& world) {
-  const std::string& folder = setup.config.init_from;
-  if (folder.empty() || !setup.config.run.resume.empty()) return {};
+  const Config& c = setup.config;
+  if (c.init_from.empty() || (!c.run.resume.empty() && !setup.has_adapters())) return {};
   if (setup.units.sync_initial_values && world.rank() != 0) return {};
   Arena tables("tables", Device::cpu());  // never allocates
-  const Model model(setup.model, tables);
-  const int64_t vocab = read_hf_config(config_path(folder)).vocab, grown = setup.model.vocab - vocab;
-  InitialWeights initial{.weights = std::make_unique<PublishedWeights>(folder, model, vocab), .line = ""};
-  initial.line = str("from      ", initial.weights->describe(),
-                     setup.units.sync_initial_values ? ", read by rank 0 for all ranks" : "", '\n');
-  if (grown > 0)
-    initial.line += str("          the vocabulary grows from ", with_commas(vocab), " to ",
-                        with_commas(setup.model.vocab), "; new rows are the mean of the existing ones\n");
+  ModelConfig base = setup.model;
+  base.adapters.clear();
+  const int64_t vocab = read_hf_config(config_path(c.init_from)).vocab;
+  InitialWeights initial;
+  initial.weights = std::make_unique<PublishedWeights>(c.init_from, Model(base, tables), vocab);
+  initial.lines = str("from      ", initial.weights->describe(),
+                      setup.units.sync_initial_values ? ", read by rank 0 for all ranks" : "", '\n');
+  if (base.vocab > vocab)
+    initial.lines +=
+        str("          the vocabulary grows from ", with_commas(vocab), " to ", with_commas(base.vocab),
+            "; new rows are the mean of the existing ones",
+            setup.has_adapters() && c.lora.save_modules.empty()
+                ? " and stay so: to train them, name embed_tokens and lm_head in lora.save_modules"
+                : "",
+            '\n');
+  if (c.adapter.empty()) return initial;
+  base.vocab = vocab;
+  initial.adapter = std::make_unique<AdapterFolder>(c.adapter, Model(base, tables));
+  if (continues_adapter(c)) {
+    for (const auto& [path, adapter] : setup.model.adapters) {
+      const auto found = initial.adapter->adapters().find(path);
+      check(found != initial.adapter->adapters().end() && found->second.rank == adapter.rank &&
+                found->second.scale == adapter.scale,
+            c.adapter, ": ", path, " has no adapter of rank ", adapter.rank, " and scale ", adapter.scale,
+            ", which its ", kAdapterConfigName, " describes");
+    }
+    initial.lines += str("adapter   ", c.adapter, ", to continue\n");
+  } else {
+    initial.lines += str("adapter   ", c.adapter,
+                         ", merged into the frozen weights; the new adapter belongs on "
+                         "top of it (ckpt merge-adapter)\n");
+  }
   return initial;
+}
+
+InitialValues initial_values(const RunSetup& setup, const InitialWeights& initial) {
+  const InitialValues random = random_values(static_cast<uint64_t>(setup.config.run.seed));
+  const bool continues = continues_adapter(setup.config);
+  if (setup.config.init_from.empty()) return random;
+  const InitialValues read =
+      initial_values([=, weights = initial.weights.get(), adapter = initial.adapter.get()](
+                         const std::string& name, int64_t first, int64_t count, float* to) {
+        if (adapter && continues && adapter->has(name)) return adapter->read(name, first, count, to);
+        weights->read(name, first, count, to);
+        if (adapter && !continues) adapter->merge(name, first, count, to);
+      });
+  return [=](Stream& stream, const ParamSpec& spec, int64_t first, const Tensor& y) {
+    (spec.role == ParamRole::adapter && !continues ? random : read)(stream, spec, first, y);
+  };
 }
 
 ModelDocuments model_documents(const RunSetup& setup, const std::string& checkpoint, const World& world) {
@@ -58,6 +138,15 @@ ModelDocuments model_documents(const RunSetup& setup, const std::string& checkpo
   ModelDocuments documents{
       .config_json = hf_config_json(setup.model, DType::f32, folder.empty() ? "" : config_path(folder)),
       .tokenizer_files = {}};
+  if (setup.has_adapters()) {
+    const AdapterConfig adapter{.lora = setup.config.lora,
+                                .base = setup.config.init_from,
+                                .fan_in_fan_out = param_names(setup.model.family).transposed_weights};
+    documents.adapter_config_json = adapter_config_json(adapter, setup.model.adapters);
+    if (!setup.config.init_from.empty())
+      documents.vocab_has_grown =
+          setup.model.vocab > read_hf_config(config_path(setup.config.init_from)).vocab;
+  }
   const std::string& tokenizer = setup.config.data.tokenizer;
   if (world.rank() == 0)
     documents.tokenizer_files =

@@ -9,28 +9,39 @@
 
 #include "comm/world.h"
 #include "train/config/run_setup.h"
+#include "train/models/adapter_folder.h"
 #include "train/models/published_weights.h"
 #include "train/models/tokenizer_files.h"
 
 namespace flatshard {
 
 // If model.init_from is set, takes the model keys from its config.json. A key that the config sets too must
-// agree, except that model.vocab may be larger: then the vocabulary grows.
+// agree, except that model.vocab may be larger: then the vocabulary grows. If model.adapter is set, takes
+// model.init_from, and to continue the adapter also the lora keys, from its adapter_config.json; of those
+// only lora.dropout may differ.
 void take_published_model(LoadedConfig& loaded);
 
-// The initial weights of a new run, with names and shapes checked, and a line that describes them. No weights
-// if the run initializes its own, resumes from a checkpoint, or if rank 0 reads for this rank.
+// The weights that a run starts from, with names and shapes checked, and lines that describe them. Members
+// are empty if the run initializes its own, resumes from a checkpoint that has all of them, or if rank 0
+// reads for this rank.
 struct InitialWeights {
-  std::unique_ptr<PublishedWeights> weights;
-  std::string line;
+  std::unique_ptr<PublishedWeights> weights{};
+  std::unique_ptr<AdapterFolder> adapter{};
+  std::string lines{};
 };
 InitialWeights open_initial_weights(const RunSetup& setup, const World& world);
+
+// The initial values of every parameter: from `initial`, which must outlive this, and where it has none from
+// the run's seed.
+InitialValues initial_values(const RunSetup& setup, const InitialWeights& initial);
 
 // The contents, besides weights, of every model folder that a run saves. The special tokens of config.json
 // and the tokenizer files come from the checkpoint that the run resumes from, or else from model.init_from.
 struct ModelDocuments {
   std::string config_json;
-  TokenizerFiles tokenizer_files;  // only on rank 0, which writes them
+  std::string adapter_config_json{};  // of a model with adapters
+  bool vocab_has_grown = false;       // compared with model.init_from
+  TokenizerFiles tokenizer_files;     // only on rank 0, which writes them
 };
 ModelDocuments model_documents(const RunSetup& setup, const std::string& checkpoint, const World& world);
 

@@ -20,8 +20,8 @@ namespace {
 constexpr const char* kConfig = "config.toml";
 constexpr std::string_view kMark = "# The config of the run in this folder, as train resolved it.";
 // The names that a run writes in its folder, besides checkpoints.
-constexpr const char* kWritten[] = {kConfig,       "metrics.jsonl", "step1.txt", "trace.json",
-                                    "overlap.svg", "report.html",   kLatestName, "model"};
+constexpr const char* kWritten[] = {kConfig,       "metrics.jsonl", "step1.txt", "trace.json", "overlap.svg",
+                                    "report.html", kLatestName,     "model",     "adapter"};
 
 // Creates the folder and its missing parents. Adds those it created to `made`, innermost first.
 void make_folders(const fs::path& path, std::vector<fs::path>& made) {
@@ -90,7 +90,7 @@ void RunFolder::write(const std::string& name, const std::string& text) const {
 
 void save_model(const std::string& folder, const ModelDocuments& documents, int64_t shard_bytes,
                 Engine& engine, World& world) {
-  const ShardFiles& weights = kShardFiles.front();
+  const ShardFiles weights = shard_files(engine.model(), documents.vocab_has_grown).front();
   const TensorFolderLayout layout = layout_of(weights, engine.model(), shard_bytes);
   std::optional<TensorFolderWriter> writer;
   const auto open_files = [&](bool create) {
@@ -109,6 +109,8 @@ void save_model(const std::string& folder, const ModelDocuments& documents, int6
   if (engine.rank() != 0) return;
   finish_tensor_files(folder, weights.stem, layout);
   replace_tokenizer_files(folder, documents.tokenizer_files);
+  if (!documents.adapter_config_json.empty())
+    write_whole_file(folder + '/' + kAdapterConfigName, documents.adapter_config_json);
   write_whole_file(folder + "/config.json", documents.config_json);
 }
 

@@ -49,12 +49,12 @@ void Saver::begin(TrainState state) {
   save_ = std::make_unique<Save>();
   save_->folder = checkpoints_.unfinished(state.step).string();
   save_->state = std::move(state);
-  for (size_t i = 0; i < kShardFiles.size(); ++i) {
+  for (size_t i = 0; i < checkpoints_.files().size(); ++i) {
     const TensorFolderLayout& layout = checkpoints_.layouts()[i];
     std::vector<BlockSums> sums;
     for (const auto& file : layout.files()) sums.emplace_back(file.layout.file_bytes());
     save_->parts.push_back(
-        {.files = kShardFiles[i], .layout = layout, .sums = std::move(sums), .writer = {}});
+        {.files = checkpoints_.files()[i], .layout = layout, .sums = std::move(sums), .writer = {}});
   }
   drop_on_error([&] {
     succeed_together(world_, [&] {

@@ -1,10 +1,10 @@
 #include "train/save/shard_files.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "checkpoint/float_values.h"
+#include "model/names.h"
 #include "runtime/memory.h"
 #include "train/models/value_writer.h"
 
@@ -28,11 +28,14 @@ template <class Visit>
 void each_range(const ShardFiles& files, const Owned& owned, Visit&& visit) {
   const ShardedUnit& unit = *owned.unit;
   const auto walk = [&](const FlatLayout& layout, const Tensor& shard) {
-    for (const FlatLayout::Piece& piece : layout.pieces(unit.shard_index()))
+    for (const FlatLayout::Piece& piece : layout.pieces(unit.shard_index())) {
+      const std::string& name = unit.params()[piece.param].name;
+      if (!files.names.contains(name)) continue;
       for (int64_t at = 0; at < piece.size; at += kBlock) {
         const int64_t begin = piece.shard_offset + at, n = std::min(kBlock, piece.size - at);
-        visit(unit.params()[piece.param].name, piece.param_offset + at, shard.slice(begin, begin + n));
+        visit(files.prefix + name, piece.param_offset + at, shard.slice(begin, begin + n));
       }
+    }
   };
   if (unit.has_gradients()) walk(unit.trainable(), owned.*files.of);
   if (files.of == &Owned::p && !unit.frozen().empty()) walk(unit.frozen(), owned.frozen);
@@ -63,15 +66,32 @@ void check_finite(const std::string& tensor, int64_t first, std::span<const floa
 
 }  // namespace
 
+std::array<ShardFiles, 3> shard_files(const Model& model, bool grown) {
+  const bool adapters = !model.config().adapters.empty();
+  const ParamNames& params = param_names(model.config().family);
+  std::set<std::string> trained, stored;
+  for (const ParamList& list : model.param_lists())
+    for (const ParamSpec& spec : list.specs()) {
+      const bool has_vocab =
+          spec.name == params.embedding + ".weight" || spec.name == params.head + ".weight";
+      if (spec.trainable) trained.insert(spec.name);
+      if (spec.trainable || !adapters || (grown && has_vocab)) stored.insert(spec.name);
+    }
+  const std::string prefix = adapters ? adapter_tensor_name("") : "";
+  return {{{adapters ? kAdapterStem : kWeightsStem, &Owned::p, prefix, std::move(stored)},
+           {kStems[2], &Owned::m, prefix, trained},
+           {kStems[3], &Owned::v, prefix, trained}}};
+}
+
+std::array<const char*, 3> stems_in(const std::filesystem::path& checkpoint) {
+  const bool adapters = std::filesystem::exists(checkpoint / kAdapterConfigName);
+  return {adapters ? kAdapterStem : kWeightsStem, kStems[2], kStems[3]};
+}
+
 TensorFolderLayout layout_of(const ShardFiles& files, const Model& model, int64_t most_bytes) {
   std::vector<SafetensorsSpec> specs = weight_specs(model, DType::f32);
-  if (files.of != &Owned::p) {
-    std::set<std::string> trained;
-    for (const ParamList& list : model.param_lists())
-      for (const ParamSpec& spec : list.specs())
-        if (spec.trainable) trained.insert(spec.name);
-    std::erase_if(specs, [&](const SafetensorsSpec& spec) { return !trained.contains(spec.name); });
-  }
+  std::erase_if(specs, [&](const SafetensorsSpec& spec) { return !files.names.contains(spec.name); });
+  for (SafetensorsSpec& spec : specs) spec.name.insert(0, files.prefix);
   return {files.stem, std::move(specs), most_bytes};
 }
 

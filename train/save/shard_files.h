@@ -4,14 +4,21 @@
 //   model        masters of the trained parameters, values of the frozen ones
 //   exp_avg      first moments of the trained parameters
 //   exp_avg_sq   second moments
+// Of a model with adapters, only what is trained is stored, and instead of model the first set is
+//   adapter_model   masters of the trained parameters, by PEFT's names
+// to which embedding and head are added if their vocabulary has grown, as PEFT does.
+//
 // A rank's shard of a tensor is one range of it. Every rank writes and reads its own ranges, with memory for
 // one block.
 
 #include <array>
+#include <filesystem>
+#include <set>
 #include <string>
 
 #include "checkpoint/tensor_folder.h"
 #include "comm/world.h"
+#include "train/models/adapter_folder.h"
 #include "train/models/model_folder.h"
 #include "train/step/staging.h"
 
@@ -19,11 +26,18 @@ namespace flatshard {
 
 struct ShardFiles {
   const char* stem;
-  Tensor Owned::*of;  // the tensor to store
+  Tensor Owned::*of;              // the tensor to store
+  std::string prefix{};           // of the tensors' names
+  std::set<std::string> names{};  // the parameters it has tensors for
 };
 
-inline constexpr std::array<ShardFiles, 3> kShardFiles{
-    {{kWeightsStem, &Owned::p}, {"exp_avg", &Owned::m}, {"exp_avg_sq", &Owned::v}}};
+// The three sets of a model's checkpoints; the weights first. `grown`: the vocabulary is larger than that of
+// the model that the run started from.
+std::array<ShardFiles, 3> shard_files(const Model& model, bool grown);
+
+// The stems of the sets in a checkpoint, and of all sets that a checkpoint can have.
+std::array<const char*, 3> stems_in(const std::filesystem::path& checkpoint);
+inline constexpr std::array<const char*, 4> kStems{kWeightsStem, kAdapterStem, "exp_avg", "exp_avg_sq"};
 
 // The layout of one set, split at `most_bytes`.
 TensorFolderLayout layout_of(const ShardFiles& files, const Model& model, int64_t most_bytes);

@@ -65,6 +65,7 @@ void each_member(State& s, Visit&& visit) {
   visit("data_documents", s.data_documents);
   visit("data_fingerprint", s.data_fingerprint);
   visit("eval_fingerprint", s.eval_fingerprint);
+  visit("base_fingerprint", s.base_fingerprint);
   visit("ranks", s.ranks);
   visit("config", s.config);
 }
@@ -247,6 +248,9 @@ std::vector<std::string> check_continues(const TrainState& saved, const TrainSta
   check(!differ(saved.data_fingerprint, now.data_fingerprint), "data.train has ",
         now.data_fingerprint.value_or(""), ", the checkpoint was made on ",
         saved.data_fingerprint.value_or(""), ": use the tokens that the run began with");
+  check(!differ(saved.base_fingerprint, now.base_fingerprint), "model.init_from has weights of ",
+        now.base_fingerprint.value_or(""), ", the adapters were trained on ",
+        saved.base_fingerprint.value_or(""), ": use the model that the run began with");
   if (differ(saved.eval_fingerprint, now.eval_fingerprint))
     changes.push_back(str("data.eval has ", *now.eval_fingerprint, ", had ", *saved.eval_fingerprint,
                           ": earlier evaluation losses, and the best checkpoint, are from other data"));

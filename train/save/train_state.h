@@ -33,6 +33,8 @@ struct TrainState {
   int64_t data_tokens = 0, data_documents = 0;  // of data.train
   // Of data.train and data.eval (runtime/fingerprint.h); older checkpoints have none.
   std::optional<std::string> data_fingerprint{}, eval_fingerprint{};
+  // Of the frozen weights of model.init_from, which a checkpoint of adapters does not contain.
+  std::optional<std::string> base_fingerprint{};
   int64_t ranks = 0;                            // that wrote it; any number can resume
   std::map<std::string, std::string> config{};  // every key as TOML
   std::vector<StepMetrics> log_history{};       // up to this step, as add_line() of log_history.h keeps them

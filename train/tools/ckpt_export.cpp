@@ -56,7 +56,7 @@ void check_whole(const TensorSets& sets) {
         problems.size() > 1 ? str(" (and ", problems.size() - 1, " more; ckpt verify lists them)") : "");
 }
 
-int64_t write_weights(const NewFolder& folder, const Items& items, int64_t shard_bytes,
+int64_t write_weights(const NewFolder& folder, const char* stem, const Items& items, int64_t shard_bytes,
                       const Console& console) {
   std::vector<SafetensorsSpec> specs;
   int64_t bytes = 0;
@@ -64,7 +64,7 @@ int64_t write_weights(const NewFolder& folder, const Items& items, int64_t shard
     specs.push_back({.name = name, .dtype = item.dtype, .shape = item.shape});
     bytes += element_count(*item.source) * size_of(item.dtype);
   }
-  const TensorFolderLayout layout(kWeightsStem, std::move(specs), shard_bytes);
+  const TensorFolderLayout layout(stem, std::move(specs), shard_bytes);
   TensorFolderWriter writer(folder.unfinished(), layout, true);
   ByteProgress progress(bytes, console.terminal);
   std::vector<std::byte> block;
@@ -88,6 +88,8 @@ void finish(NewFolder& folder, const fs::path& from, int64_t bytes, const Export
   const std::string config = (from / kConfigName).string();
   const std::string text = read_whole_file(config, kMostHfConfigBytes);
   folder.write(kConfigName, options.dtype ? hf_config_with_dtype(text, config, *options.dtype) : text);
+  if (const fs::path adapter = from / kAdapterConfigName; fs::exists(adapter))
+    folder.write(kAdapterConfigName, read_whole_file(adapter.string(), kMostHfConfigBytes));
   for (const auto& [name, content] : read_tokenizer_files(from.string())) folder.write(name, content);
   folder.finish();
   console.out << "wrote " << options.to << ", " << human_bytes(bytes) << " of weights\n";
@@ -143,7 +145,8 @@ void export_model(const std::string& from, const ExportOptions& options, const C
   const TensorSets source(from);
   check_whole(source);
   NewFolder folder(options.to);
-  const int64_t bytes = write_weights(folder, items_of(source, options.dtype), options.shard_bytes, console);
+  const int64_t bytes = write_weights(folder, source.has_adapters() ? kAdapterStem : kWeightsStem,
+                                      items_of(source, options.dtype), options.shard_bytes, console);
   finish(folder, source.folder(), bytes, options, console);
 }
 
@@ -156,9 +159,11 @@ void merge(const std::string& run, const std::optional<std::string>& base, const
   if (!base) return export_model(best.path, options, console);
   const TensorSets checkpoint(best.path), onto(*base);
   check(!onto.state(), *base, ": is a checkpoint, must be a model folder");
+  check(!checkpoint.has_adapters(), best.path, ": has adapters: merge them with ckpt merge-adapter");
   NewFolder folder(options.to);
   const Items items = merged_items(onto, checkpoint, options.dtype);
-  finish(folder, onto.folder(), write_weights(folder, items, options.shard_bytes, console), options, console);
+  finish(folder, onto.folder(), write_weights(folder, kWeightsStem, items, options.shard_bytes, console),
+         options, console);
 }
 
 }  // namespace flatshard

@@ -40,6 +40,16 @@ std::vector<std::string> published_mismatches(const TensorSets& sets) {
   return {};
 }
 
+std::vector<std::string> adapter_mismatches(const TensorSets& sets) {
+  Arena tables("tables", Device::cpu());  // only counts
+  try {
+    AdapterFolder(sets.path(), Model(sets.config(), tables));
+  } catch (const Error& error) {
+    return {error.what()};
+  }
+  return {};
+}
+
 }  // namespace
 
 fs::path folder_meant(const std::string& given) {
@@ -52,10 +62,12 @@ TensorSets::TensorSets(const std::string& given) : path_(folder_meant(given)) {
   config_ = read_hf_config((path_ / kConfigName).string());
   if (const fs::path state = path_ / TrainState::kFileName; fs::exists(state))
     state_ = read_train_state(state.string());
-  for (const ShardFiles& files : kShardFiles) {
-    if (!state_ && files.stem != std::string(kWeightsStem)) continue;
-    sets_.push_back({.stem = files.stem, .tensors = TensorFolder(path_.string(), files.stem), .entries = {}});
-    sets_.back().entries = model_tensors(sets_.back().tensors, config_);
+  has_adapters_ = fs::exists(path_ / kAdapterConfigName);
+  for (const char* stem : stems_in(path_)) {
+    if (!state_ && !sets_.empty()) continue;
+    sets_.push_back({.stem = stem, .tensors = TensorFolder(path_.string(), stem), .entries = {}});
+    TensorSet& set = sets_.back();
+    set.entries = has_adapters_ ? set.tensors.entries() : model_tensors(set.tensors, config_);
   }
 }
 
@@ -74,10 +86,14 @@ std::vector<SafetensorsSpec> specs_of(const ModelConfig& config) {
 }
 
 std::vector<std::string> mismatches(const TensorSets& sets) {
-  if (!sets.state()) return published_mismatches(sets);
+  if (!sets.state()) return sets.has_adapters() ? adapter_mismatches(sets) : published_mismatches(sets);
+  std::vector<std::string> lines =
+      sets.has_adapters() ? adapter_mismatches(sets) : std::vector<std::string>{};
   Shapes model;
-  for (const SafetensorsSpec& spec : specs_of(sets.config())) model[spec.name] = spec.shape;
-  std::vector<std::string> lines;
+  if (sets.has_adapters())
+    for (const auto& [name, entry] : sets.sets().front().entries) model[name] = entry->shape;
+  else
+    for (const SafetensorsSpec& spec : specs_of(sets.config())) model[spec.name] = spec.shape;
   for (const TensorSet& set : sets.sets()) compare(set, model, set.stem == kWeightsStem, lines);
   const TensorFolder &first = sets.sets()[1].tensors, &second = sets.sets()[2].tensors;
   for (const auto* pair : {&first, &second})

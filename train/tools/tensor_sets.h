@@ -1,6 +1,7 @@
 #pragma once
 // The folders that `ckpt` reads, with a model's tensors and their description: a checkpoint (checkpoints.h),
-// a model folder (model_folder.h), or a run folder, which stands for its latest checkpoint.
+// a model folder (model_folder.h), an adapter folder (adapter_folder.h) with the config.json of its base, or
+// a run folder, which stands for its latest checkpoint.
 
 #include <filesystem>
 #include <map>
@@ -16,7 +17,7 @@
 namespace flatshard {
 
 struct TensorSet {
-  std::string stem;  // model, exp_avg, exp_avg_sq
+  std::string stem;  // model or adapter_model, exp_avg, exp_avg_sq
   TensorFolder tensors;
   std::map<std::string, const SafetensorsEntry*> entries;  // by the model's tensor names; published_weights.h
 };
@@ -29,6 +30,8 @@ class TensorSets {
   std::string path() const { return path_.string(); }
   const std::filesystem::path& folder() const { return path_; }
   const ModelConfig& config() const { return config_; }
+  // Whether the weights are those of adapters, by PEFT's names (adapter_folder.h).
+  bool has_adapters() const { return has_adapters_; }
   const std::optional<TrainState>& state() const { return state_; }  // of a checkpoint
   const std::vector<TensorSet>& sets() const { return sets_; }       // the weights first
   const TensorFolder& weights() const { return sets_.front().tensors; }
@@ -38,6 +41,7 @@ class TensorSets {
   std::filesystem::path path_;
   ModelConfig config_;
   std::optional<TrainState> state_;
+  bool has_adapters_ = false;
   std::vector<TensorSet> sets_;
 };
 
