@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 #include <regex>
+#include <set>
 
 #include "model/model.h"
 #include "model/names.h"
@@ -102,6 +103,18 @@ bool in_chosen_block(const LoraConfig& lora, const std::string& path) {
   return block && std::find(lora.layers.begin(), lora.layers.end(), *block) != lora.layers.end();
 }
 
+// Leaf modules and the modules that contain them.
+std::vector<std::string> all_modules(const Model& model) {
+  std::vector<std::string> paths;
+  std::set<std::string> seen;
+  for (const std::string& leaf : leaf_modules(model))
+    for (size_t end = 0; end != std::string::npos;) {
+      end = leaf.find('.', end + 1);
+      if (const std::string path = leaf.substr(0, end); seen.insert(path).second) paths.push_back(path);
+    }
+  return paths;
+}
+
 // Whether a module that is trained in full contains this one.
 bool is_saved(const LoraConfig& lora, const std::string& path) {
   return std::any_of(lora.save_modules.begin(), lora.save_modules.end(), [&](const std::string& entry) {
@@ -173,7 +186,7 @@ AdapterChoice choose_adapters(const LoraConfig& lora, const Model& model) {
       exclude("lora.exclude", lora.exclude);
   const std::vector<std::string> linear = linear_layers(model);
   std::vector<std::string> chosen;
-  for (const std::string& path : leaf_modules(model)) {
+  for (const std::string& path : all_modules(model)) {
     const bool is_linear = std::find(linear.begin(), linear.end(), path) != linear.end();
     if (all_linear && !is_linear) continue;
     const bool excluded = exclude.matches(path) || is_saved(lora, path);

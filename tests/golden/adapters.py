@@ -32,7 +32,7 @@ ADAPTERS = {
     "llama": ("llama", 64, dict(r=2, lora_alpha=4, target_modules="all-linear", lora_dropout=0.1,
                                 rank_pattern={"q_proj": 3, r"layers\.1\.mlp\.down_proj": 1},
                                 alpha_pattern={"v_proj": 3, "layers.0.mlp.(gate|up)_proj": 5})),
-    "mistral": ("mistral", 64, dict(r=2, lora_alpha=4, target_modules=ALL_PROJECTIONS, use_rslora=True,
+    "mistral": ("mistral", 64, dict(r=2, lora_alpha=2, target_modules=ALL_PROJECTIONS, use_rslora=True,
                                     init_lora_weights="gaussian")),
     "qwen2": ("qwen2", 64, dict(r=8, lora_alpha=16, layers_to_transform=[1])),
     "qwen3": ("qwen3", 64, dict(r=2, lora_alpha=4, target_modules=["q_proj", "v_proj", "up_proj", "w1"],
@@ -81,7 +81,7 @@ def random_adapter(name, base, vocab, settings):
     model = adapted(base, vocab, settings).eval()
     for p in trained(model).values():
         with torch.no_grad():
-            p.add_(torch.randn_like(p) * 0.2)
+            p.add_(torch.randn_like(p) * 0.1)
     model.save_pretrained(folder)
     os.remove(os.path.join(folder, "README.md"))
     path = os.path.join(folder, "adapter_config.json")
@@ -162,6 +162,8 @@ GPT2 = ("transformer.h", ["c_attn", "c_proj", "c_fc"], "c_attn", "mlp.c_fc")
 
 
 def layers_of(family, settings):
+    settings = {key: dict(sorted(value.items())) if isinstance(value, dict) else value  # as PEFT reads it from its files
+                for key, value in settings.items()}
     sizes = dict(vocab_size=40, num_hidden_layers=3, hidden_size=16, num_attention_heads=4, num_key_value_heads=2,
                  intermediate_size=24)
     if family == "gpt2":
