@@ -9,7 +9,7 @@
 #include "tests/model/small_run.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
-#include "train/models/published_weights.h"
+#include "train/models/adapted_model.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;

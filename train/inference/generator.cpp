@@ -16,24 +16,23 @@ int64_t piece_for(int64_t tokens) {
   return std::min(kPiece, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(tokens))));
 }
 
-ModelConfig config_for(const std::string& folder, const GeneratorOptions& options) {
-  const std::string path = folder + "/config.json";
-  const ModelConfig config = read_hf_config(path);
+ModelConfig config_for(const ModelSource& source, const GeneratorOptions& options) {
+  const ModelConfig config = read_model_config(source);
   check(options.texts >= 1, "there are ", options.texts, " texts, must be at least 1");
   check(options.capacity >= 1, "a text has ", options.capacity, " tokens, must have at least 1");
   check(options.capacity <= config.max_positions, "prompt and continuation have ", options.capacity,
-        " tokens, but ", path, " has positions for ", config.max_positions);
+        " tokens, but ", source.folder, "/config.json has positions for ", config.max_positions);
   return config;
 }
 
 }  // namespace
 
-Generator::Generator(const std::string& folder, const GeneratorOptions& options)
+Generator::Generator(const ModelSource& source, const GeneratorOptions& options)
     :  // Gathering overlaps with computation.
       streams_(options.device, {.order = options.world ? StreamOrder::concurrent : StreamOrder::in_order}),
       stream_(streams_.add("compute")),
       options_(options),
-      weights_(folder, config_for(folder, options), options.dtype, streams_, stream_, options.world),
+      weights_(source, config_for(source, options), options.dtype, streams_, stream_, options.world),
       piece_(piece_for(options.capacity)),
       // The rows of a larger product would depend on their number (kernels/gemm_rows.h).
       batch_(std::min(options.texts, kFewRows)),

@@ -29,8 +29,8 @@ struct NextToken {
 
 class Generator {
  public:
-  // Reads the model folder's weights, rounded to the dtype.
-  Generator(const std::string& folder, const GeneratorOptions& options);
+  // Reads the model's weights, rounded to the dtype.
+  Generator(const ModelSource& source, const GeneratorOptions& options);
 
   const ModelConfig& config() const { return weights_.model().config(); }
   const GeneratorOptions& options() const { return options_; }

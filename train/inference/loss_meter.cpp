@@ -3,17 +3,15 @@
 #include <algorithm>
 
 #include "runtime/memory.h"
-#include "train/models/published_weights.h"
 #include "train/text/data.h"
 
 namespace flatshard {
 namespace {
 
-ModelConfig config_for(const std::string& folder, int64_t seq_len) {
-  const std::string path = folder + "/config.json";
-  const ModelConfig config = read_hf_config(path);
+ModelConfig config_for(const ModelSource& source, int64_t seq_len) {
+  const ModelConfig config = read_model_config(source);
   check(seq_len >= 1 && seq_len <= config.max_positions, "--seq-len is ", seq_len, ", must be from 1 to ",
-        config.max_positions, ", the positions of ", path);
+        config.max_positions, ", the positions of ", source.folder, "/config.json");
   return config;
 }
 
@@ -32,16 +30,16 @@ void cut_windows(std::span<const int32_t> tokens, std::span<const uint8_t> train
   }
 }
 
-LossMeter::LossMeter(const std::string& folder, DType dtype, int64_t seq_len, Device device)
+LossMeter::LossMeter(const ModelSource& source, DType dtype, int64_t seq_len, Device device)
     : streams_(device),
       stream_(streams_.add("compute")),
       seq_len_(seq_len),
-      model_(config_for(folder, seq_len), dtype, stream_),
+      model_(config_for(source, seq_len), dtype, stream_),
       memory_("evaluation", device),
       host_("host", Device::cpu(), Placement::pinned),
       saved_("activations", device),
       scratch_("scratch", device) {
-  read_model_weights(folder, model_.model(), model_.parameters(), stream_);
+  read_model_weights(source, model_.model(), model_.parameters(), stream_);
   allocate();
   StreamGroup planning(device, {.planning = true});
   run_pass(planning.add("compute"), seq_len_);

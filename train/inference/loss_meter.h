@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "train/models/adapted_model.h"
 #include "train/models/resident_model.h"
 
 namespace flatshard {
@@ -30,7 +31,7 @@ void cut_windows(std::span<const int32_t> tokens, std::span<const uint8_t> train
 
 class LossMeter {
  public:
-  LossMeter(const std::string& folder, DType dtype, int64_t seq_len, Device device);
+  LossMeter(const ModelSource& source, DType dtype, int64_t seq_len, Device device);
 
   int64_t seq_len() const { return seq_len_; }
   // How many of the windows, from the first on, fit one pass; at least one.

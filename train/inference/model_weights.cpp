@@ -2,7 +2,6 @@
 
 #include "build_config.h"
 #include "runtime/cuda.h"
-#include "train/models/published_weights.h"
 
 namespace flatshard {
 namespace {
@@ -69,18 +68,18 @@ void ModelWeights::Sharded::plan() {
   }
 }
 
-ModelWeights::ModelWeights(const std::string& folder, const ModelConfig& config, DType dtype,
+ModelWeights::ModelWeights(const ModelSource& source, const ModelConfig& config, DType dtype,
                            StreamGroup& streams, Stream& compute, World* world) {
   if (!world || world->size() == 1) {
     resident_ = std::make_unique<ResidentModel>(config, dtype, compute);
-    read_model_weights(folder, resident_->model(), resident_->parameters(), compute);
+    read_model_weights(source, resident_->model(), resident_->parameters(), compute);
     return;
   }
   gather_ = &streams.add("gather", StreamRole::comm);
   sharded_ = std::make_unique<Sharded>(config, dtype, streams.device(), *world);
   sharded_->model.fill_tables(compute);
-  PublishedWeights weights(folder, sharded_->model, config.vocab);
-  const InitialValues values = initial_values(&weights);
+  AdaptedWeights weights(source, sharded_->model);
+  const InitialValues values = initial_values(weights);
   for (ShardedUnit& unit : sharded_->units->all()) unit.initialize(compute, *gather_, values);
   streams.sync_all();
 }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "comm/world.h"
+#include "train/models/adapted_model.h"
 #include "train/models/resident_model.h"
 #include "train/step/memory_plan.h"
 #include "train/step/stage_units.h"
@@ -16,9 +17,9 @@ namespace flatshard {
 
 class ModelWeights {
  public:
-  // Reads the folder's weights, rounded to the dtype. With a `world` of several ranks they are sharded over
-  // it.
-  ModelWeights(const std::string& folder, const ModelConfig& config, DType dtype, StreamGroup& streams,
+  // Reads the weights of a model with this config, rounded to the dtype. With a `world` of several ranks they
+  // are sharded over it.
+  ModelWeights(const ModelSource& source, const ModelConfig& config, DType dtype, StreamGroup& streams,
                Stream& compute, World* world);
 
   Model& model() { return resident_ ? resident_->model() : sharded_->model; }

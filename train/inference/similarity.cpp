@@ -86,7 +86,7 @@ double cosine_distance(const std::vector<double>& a, const std::vector<double>& 
   return 1 - ab / std::sqrt(aa * bb);
 }
 
-std::vector<ScoredAnswer> score_answers(const std::string& folder, const TextCodec& codec,
+std::vector<ScoredAnswer> score_answers(const ModelSource& source, const TextCodec& codec,
                                         const std::vector<PromptRecord>& records,
                                         const SimilarityOptions& options, World& world) {
   const std::vector<Prompt> prompts = prompts_of_rank(codec, records, options, world);
@@ -94,8 +94,8 @@ std::vector<ScoredAnswer> score_answers(const std::string& folder, const TextCod
   if (!prompts.empty()) {
     std::vector<Request> requests;
     for (const Prompt& prompt : prompts) requests.push_back(prompt.request);
-    const int64_t positions = read_hf_config(folder + "/config.json").max_positions;
-    Generator generator(folder, {.dtype = options.dtype,
+    const int64_t positions = read_model_config(source).max_positions;
+    Generator generator(source, {.dtype = options.dtype,
                                  .texts = std::min<int64_t>(options.batch, std::ssize(requests)),
                                  .capacity = capacity_for(records, prompts, positions),
                                  .device = options.device});

@@ -28,7 +28,7 @@ struct SimilarityOptions {
 double cosine_distance(const std::vector<double>& a, const std::vector<double>& b);
 
 // The greedy answers to the records, each of which has a reference, in their order, on all ranks.
-std::vector<ScoredAnswer> score_answers(const std::string& folder, const TextCodec& codec,
+std::vector<ScoredAnswer> score_answers(const ModelSource& source, const TextCodec& codec,
                                         const std::vector<PromptRecord>& records,
                                         const SimilarityOptions& options, World& world);
 

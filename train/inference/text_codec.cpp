@@ -62,8 +62,9 @@ std::vector<int32_t> numbers_of(const std::string& text, int64_t vocab) {
 
 }  // namespace
 
-TextCodec::TextCodec(const std::string& folder, int64_t vocab, const std::string& chat_template)
-    : folder_(folder), vocab_(vocab) {
+TextCodec::TextCodec(const ModelSource& source, int64_t vocab, const std::string& chat_template)
+    : folder_(tokenizer_folder(source)), vocab_(vocab) {
+  const std::string& folder = folder_;
   if (!has_tokenizer_file(folder)) return;
   tokenizer_ = std::make_unique<Tokenizer>(folder);
   check(tokenizer_->vocab() <= vocab, folder, ": the tokenizer has ", tokenizer_->vocab(),
@@ -72,8 +73,11 @@ TextCodec::TextCodec(const std::string& folder, int64_t vocab, const std::string
     template_ = ChatTemplate::named(chat_template, read_special_tokens(folder));
   else if (has_template_file(folder))
     template_ = ChatTemplate::from_folder(folder);
-  auto configured = end_tokens_of(fs::path(folder) / "generation_config.json", vocab);
-  if (!configured) configured = end_tokens_of(fs::path(folder) / "config.json", vocab);
+  std::optional<std::vector<int32_t>> configured;
+  for (const fs::path& file :
+       {fs::path(folder) / "generation_config.json", fs::path(source.folder) / "generation_config.json",
+        fs::path(source.folder) / "config.json"})
+    if (!configured) configured = end_tokens_of(file, vocab);
   if (configured) end_tokens_ = *configured;
   if (tokenizer_->eos()) end_tokens_.push_back(*tokenizer_->eos());
 }

@@ -1,7 +1,7 @@
 #pragma once
-// How text becomes tokens and back for a model folder: by its tokenizer. Without one, with a vocabulary of
-// 256 a token is a byte; otherwise text is token numbers separated by spaces. Conversations need a tokenizer
-// and a chat template.
+// How text becomes tokens and back for a model: by the tokenizer of its folder. Without one, with a
+// vocabulary of 256 a token is a byte; otherwise text is token numbers separated by spaces. Conversations
+// need a tokenizer and a chat template.
 
 #include <functional>
 #include <memory>
@@ -11,15 +11,16 @@
 #include <vector>
 
 #include "train/chat/chat_template.h"
+#include "train/models/adapted_model.h"
 #include "train/tokenizer/tokenizer.h"
 
 namespace flatshard {
 
 class TextCodec {
  public:
-  // Reads the tokenizer of a model folder with this vocabulary. `chat_template` is the name of a built-in
-  // template, or "" for that of the folder.
-  TextCodec(const std::string& folder, int64_t vocab, const std::string& chat_template = "");
+  // Reads the tokenizer of a model with this vocabulary. `chat_template` is the name of a built-in template,
+  // or "" for that of the tokenizer's folder.
+  TextCodec(const ModelSource& source, int64_t vocab, const std::string& chat_template = "");
 
   bool has_tokenizer() const { return tokenizer_ != nullptr; }
   bool has_chat_template() const { return template_.has_value(); }

@@ -52,9 +52,13 @@ PublishedWeights::PublishedWeights(const std::string& folder, const Model& model
 void PublishedWeights::check_match(const Model& model, int64_t vocab) const {
   const ParamNames& names = param_names(model.config().family);
   std::vector<std::string> missing, other;
-  std::set<std::string> unexpected;
+  std::set<std::string> adapters, unexpected;
+  for (const ParamList& list : model.param_lists())
+    for (const ParamSpec& spec : list.specs())
+      if (spec.role == ParamRole::adapter) adapters.insert(spec.name);
   for (const auto& [name, entry] : entries_) unexpected.insert(name);
   for (SafetensorsSpec& spec : weight_specs(model, DType::f32)) {
+    if (adapters.contains(spec.name)) continue;
     if (spec.name == names.embedding + ".weight" || spec.name == names.head + ".weight")
       spec.shape.front() = vocab;
     unexpected.erase(spec.name);
@@ -111,14 +115,14 @@ std::string PublishedWeights::describe() const {
   return text;
 }
 
-InitialValues initial_values(ValueSource source) {
-  return [source = std::move(source), writer = ValueWriter()](Stream& stream, const ParamSpec& spec,
-                                                              int64_t first, const Tensor& y) mutable {
+InitialValues initial_values(ReadValues read) {
+  return [read = std::move(read), writer = ValueWriter()](Stream& stream, const ParamSpec& spec,
+                                                          int64_t first, const Tensor& y) mutable {
     stream.sync();  // pending work of the stream must not overwrite the values written here
     for (int64_t at = 0; at < y.size(); at += ValueWriter::kBlock) {
       const int64_t count = std::min(ValueWriter::kBlock, y.size() - at);
       writer.write(stream, y.slice(at, at + count),
-                   [&](float* values) { source(spec.name, first + at, count, values); });
+                   [&](float* values) { read(spec.name, first + at, count, values); });
     }
   };
 }
@@ -127,17 +131,6 @@ InitialValues initial_values(PublishedWeights* weights) {
   return initial_values([weights](const std::string& name, int64_t first, int64_t count, float* to) {
     weights->read(name, first, count, to);
   });
-}
-
-void read_model_weights(const std::string& folder, const Model& model, const ParamTensors& parameters,
-                        Stream& stream) {
-  PublishedWeights weights(folder, model, model.config().vocab);
-  const InitialValues values = initial_values(&weights);
-  for (size_t u = 0; u < parameters.size(); ++u)
-    for (size_t i = 0; i < parameters[u].size(); ++i) {
-      const Tensor& to = parameters[u][i];
-      values(stream, model.param_lists()[u].specs()[i], 0, {to.data, to.dtype, {to.size()}, to.device});
-    }
 }
 
 }  // namespace flatshard

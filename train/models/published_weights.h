@@ -2,9 +2,10 @@
 // Reads the weights of a model folder: any range of any parameter, by the model's names, converted to fp32
 // from F32, BF16 or F16.
 //
-// Names and shapes must match the model exactly; an Error lists the tensors that are missing, unexpected or
-// have a wrong shape. Peculiarities of older files are accepted: buffers that are not parameters, a tied head
-// equal to the embedding, and GPT-2 names without "transformer.".
+// Names and shapes must match the model exactly, except for adapters, which such a folder lacks; an Error
+// lists the tensors that are missing, unexpected or have a wrong shape. Peculiarities of older files are
+// accepted: buffers that are not parameters, a tied head equal to the embedding, and GPT-2 names without
+// "transformer.".
 //
 // The model may have a larger vocabulary than the folder. The new rows, in embedding and head, are the mean
 // of the existing rows.
@@ -43,13 +44,12 @@ class PublishedWeights {
 };
 
 // Reads elements [first, first + count) of a parameter.
-using ValueSource = std::function<void(const std::string& name, int64_t first, int64_t count, float* to)>;
-// Initial values that a source yields, or these weights, which must outlive them.
-InitialValues initial_values(ValueSource source);
-InitialValues initial_values(PublishedWeights* weights);
+using ReadValues = std::function<void(const std::string& name, int64_t first, int64_t count, float* to)>;
 
-// Reads a folder's weights into the parameters, converted to their dtype.
-void read_model_weights(const std::string& folder, const Model& model, const ParamTensors& parameters,
-                        Stream& stream);
+// Initial values that `read` supplies.
+InitialValues initial_values(ReadValues read);
+// Initial values from these weights, which must outlive it. `weights` may be null if this rank never reads
+// values.
+InitialValues initial_values(PublishedWeights* weights);
 
 }  // namespace flatshard

@@ -27,7 +27,8 @@ namespace flatshard {
 namespace {
 
 struct Options {
-  std::string folder, data, out, dtype = "fp32", device = "auto", chat_template, text_field = "text";
+  ModelOptions model;
+  std::string data, out, chat_template, text_field = "text";
   int64_t max_new_tokens = 512, batch = 8;
   std::optional<int64_t> seq_len;
   bool force = false;
@@ -36,9 +37,9 @@ struct Options {
 constexpr int64_t kSeqLen = 1024;
 
 void declare_model(CLI::App& app, Options& o) {
-  app.add_option("FOLDER", o.folder, "model folder or run folder")->required();
+  app.add_option("FOLDER", o.model.folder, "model folder, run folder or adapter folder")->required();
   app.add_option("DATA", o.data, "file to evaluate on")->required();
-  declare_model_options(app, o.dtype, o.device);
+  declare_model_options(app, o.model);
 }
 
 CLI::App& declare_loss(CLI::App& app, Options& o) {
@@ -78,8 +79,6 @@ CLI::App& declare_similarity(CLI::App& app, Options& o) {
                         "built-in chat template in place of the folder's, such as chatml");
   return similarity;
 }
-
-DType dtype_of(const Options& o) { return o.dtype == "bf16" ? DType::bf16 : DType::f32; }
 
 // The passes that a rank computes: in turn, so that the sums can be added in order on any number of ranks.
 class SharedPasses {
@@ -135,7 +134,7 @@ class SharedPasses {
 };
 
 // Adds the windows of a file's documents; returns the number of documents.
-int64_t add_file(const Options& o, const std::string& folder, int64_t vocab, int64_t seq_len,
+int64_t add_file(const Options& o, const ModelSource& source, int64_t vocab, int64_t seq_len,
                  SharedPasses& passes) {
   int64_t documents = 0;
   const auto take = [&](LossWindow window) { passes.add(std::move(window)); };
@@ -153,9 +152,10 @@ int64_t add_file(const Options& o, const std::string& folder, int64_t vocab, int
     });
     return documents;
   }
-  const TextCodec codec(folder, vocab);
+  const TextCodec codec(source, vocab);
   std::optional<SampleEncoder> encoder;
-  if (codec.has_tokenizer()) encoder.emplace(EncoderOptions{.tokenizer = folder, .text_field = o.text_field});
+  if (codec.has_tokenizer())
+    encoder.emplace(EncoderOptions{.tokenizer = tokenizer_folder(source), .text_field = o.text_field});
   read_records(o.data, TextSplit::none, [&](const Record& record) {
     const Sample sample =
         encoder
@@ -169,12 +169,12 @@ int64_t add_file(const Options& o, const std::string& folder, int64_t vocab, int
 }
 
 void evaluate_loss(const Options& o, Device device, World& world, std::ostream& out) {
-  const std::string folder = find_model_folder(o.folder);
-  const ModelConfig config = read_hf_config(folder + "/config.json");
+  const ModelSource source = o.model.source();
+  const ModelConfig config = read_model_config(source);
   const int64_t seq_len = o.seq_len.value_or(std::min(kSeqLen, config.max_positions));
-  LossMeter meter(folder, dtype_of(o), seq_len, device);
+  LossMeter meter(source, o.model.compute_dtype(), seq_len, device);
   SharedPasses passes(meter, world);
-  const int64_t documents = add_file(o, folder, config.vocab, seq_len, passes);
+  const int64_t documents = add_file(o, source, config.vocab, seq_len, passes);
   const LossSum total = passes.finish();
   check(total.targets > 0, o.data, " has no targets to evaluate on");
   if (world.rank() != 0) return;
@@ -187,12 +187,13 @@ void evaluate_loss(const Options& o, Device device, World& world, std::ostream& 
 void evaluate_similarity(const Options& o, Device device, World& world, std::ostream& out) {
   check(o.force || !std::filesystem::exists(o.out), o.out,
         ": exists already; give another name, or --force to replace it");
-  const std::string folder = find_model_folder(o.folder);
-  const TextCodec codec(folder, read_hf_config(folder + "/config.json").vocab, o.chat_template);
+  const ModelSource source = o.model.source();
+  const TextCodec codec(source, read_model_config(source).vocab, o.chat_template);
   const std::vector<PromptRecord> records = read_prompt_file(o.data);
   const std::vector<ScoredAnswer> answers = score_answers(
-      folder, codec, records,
-      {.dtype = dtype_of(o), .device = device, .most_tokens = o.max_new_tokens, .batch = o.batch}, world);
+      source, codec, records,
+      {.dtype = o.model.compute_dtype(), .device = device, .most_tokens = o.max_new_tokens, .batch = o.batch},
+      world);
   if (world.rank() != 0) return;
   write_whole_file(o.out, similarity_csv(records, answers));
   out << o.out << ": " << counted(std::ssize(answers), "answer") << '\n'
@@ -222,8 +223,8 @@ int run_evaluate(int argc, const char* const* argv, std::ostream& out, std::ostr
     app.parse(argc, argv);
     world = std::make_unique<World>();
     set_thread_count(threads_for(*world));
-    const Device device = choose_device("--device", options.device, world->local_rank());
-    if (const std::string note = why_on_cpu(options.device); !note.empty() && world->rank() == 0)
+    const Device device = choose_device("--device", options.model.device, world->local_rank());
+    if (const std::string note = why_on_cpu(options.model.device); !note.empty() && world->rank() == 0)
       err << note << '\n';
     if (loss.parsed())
       evaluate_loss(options, device, *world, out);

@@ -41,7 +41,8 @@ constexpr int64_t kMostPromptBytes = int64_t{16} << 20;
 constexpr int64_t kChatContext = 4096;
 
 struct Options {
-  std::string folder, dtype = "fp32", device = "auto", chat_template;
+  ModelOptions model;
+  std::string chat_template;
   std::optional<std::string> prompt, prompt_file, prompts, out;
   bool chat = false, force = false;
   int64_t max_tokens = 200, samples = 1, seed = 1, batch = 8;
@@ -50,7 +51,7 @@ struct Options {
 };
 
 void declare_prompts(CLI::App& app, Options& o) {
-  app.add_option("folder", o.folder, "model folder or run folder")->type_name("FOLDER");
+  app.add_option("folder", o.model.folder, "model folder, run folder or adapter folder")->type_name("FOLDER");
   auto* prompt =
       app.add_option("--prompt", o.prompt, "text to continue; default if tokens are bytes: a line break");
   auto* file = app.add_option("--prompt-file", o.prompt_file, "file with the text to continue")
@@ -103,7 +104,7 @@ void declare_sampling(CLI::App& app, Options& o) {
       ->capture_default_str();
   app.add_option("--seed", o.seed, "random seed; sample i, or line i of --prompts, uses seed + i")
       ->capture_default_str();
-  declare_model_options(app, o.dtype, o.device);
+  declare_model_options(app, o.model);
 }
 
 // The options as they were given, with what the model folder says.
@@ -113,9 +114,9 @@ class Generation {
       : o_(options),
         streams_(streams),
         world_(world),
-        folder_(find_model_folder(options.folder)),
-        config_(read_hf_config(folder_ + "/config.json")),
-        codec_(folder_, config_.vocab, options.chat_template) {}
+        source_(options.model.source()),
+        config_(read_model_config(source_)),
+        codec_(source_, config_.vocab, options.chat_template) {}
 
   void run() {
     if (o_.chat) return hold_conversation();
@@ -125,10 +126,10 @@ class Generation {
 
  private:
   Generator generator(int64_t texts, int64_t capacity) const {
-    const Device device = choose_device("--device", o_.device, world_.local_rank());
-    if (const std::string note = why_on_cpu(o_.device); !note.empty() && prints())
+    const Device device = choose_device("--device", o_.model.device, world_.local_rank());
+    if (const std::string note = why_on_cpu(o_.model.device); !note.empty() && prints())
       streams_.err << note << '\n';
-    return Generator(folder_, {.dtype = o_.dtype == "bf16" ? DType::bf16 : DType::f32,
+    return Generator(source_, {.dtype = o_.model.compute_dtype(),
                                .texts = texts,
                                .capacity = capacity,
                                .device = device,
@@ -232,7 +233,7 @@ class Generation {
   const Options& o_;
   const GenerateStreams& streams_;
   World& world_;
-  std::string folder_;
+  ModelSource source_;
   ModelConfig config_;
   TextCodec codec_;
   int64_t tokens_ = 0;

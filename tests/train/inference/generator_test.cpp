@@ -71,7 +71,7 @@ TEST_CASE("the same prompt and seed give the same tokens, whatever was generated
   CHECK(first != second);
   CHECK(continued(generator, prompt, 40, {.seed = 1}) == first);
   CHECK(continued(generator, prompt, 10, {.seed = 2}) == Tokens(second.begin(), second.begin() + 10));
-  Generator other("generator_test_qwen3", {.dtype = DType::bf16, .capacity = kPositions});
+  Generator other(ModelSource("generator_test_qwen3"), {.dtype = DType::bf16, .capacity = kPositions});
   CHECK(continued(other, prompt, 40, {.seed = 1}) == first);
 }
 

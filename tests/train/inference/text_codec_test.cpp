@@ -21,7 +21,8 @@ Conversation hello() {
 
 TEST_CASE("without a tokenizer a vocabulary of 256 is bytes, any other is numbers") {
   std::filesystem::create_directories("codec_plain");
-  const TextCodec bytes("codec_plain", 256), numbers("codec_plain", 40);
+  const ModelSource plain("codec_plain");
+  const TextCodec bytes(plain, 256), numbers(plain, 40);
   CHECK(bytes.encode("a\n\xff") == Tokens{97, 10, 255});
   CHECK(bytes.decode(Tokens{255, 97}) ==
         "\xff"

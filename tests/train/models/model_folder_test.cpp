@@ -6,7 +6,7 @@
 #include "bench/case.h"
 #include "tests/small_model.h"
 #include "tests/test.h"
-#include "train/models/published_weights.h"
+#include "train/models/adapted_model.h"
 
 using namespace flatshard;
 

@@ -15,6 +15,7 @@
 #include "tests/small_model.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
+#include "train/models/adapted_model.h"
 #include "train/report/metrics.h"
 #include "train/text/token_file.h"
 
