@@ -21,6 +21,11 @@ T number(const std::byte* data) {
   return value;
 }
 
+void check_vocab(const std::string& path, int64_t vocab) {
+  check(vocab > 0 && vocab <= INT32_MAX, path, ": the vocabulary is ", vocab, " tokens, must be from 1 to ",
+        INT32_MAX);
+}
+
 int64_t padded(int64_t bytes) { return (bytes + 7) / 8 * 8; }
 int64_t bytes_of_mask(int64_t tokens) { return padded((tokens + 7) / 8); }
 
@@ -48,6 +53,7 @@ TokenFile::TokenFile(const std::string& path) : file_(path) {
   const uint64_t mask = first ? 0 : number<uint64_t>(header + 32);
   const uint64_t manifest = first ? 0 : number<uint64_t>(header + 40);
   check(width_ == 2 || width_ == 4, path, ": ", width_, " bytes per token, must be 2 or 4");
+  check_vocab(path, vocab_);
   // Checked against the file's size first, so that the sums below cannot overflow.
   const auto most = static_cast<uint64_t>(bytes);
   check(tokens <= most && documents < most && mask <= most && manifest <= most, path, ": its header says ",
@@ -151,8 +157,7 @@ void TokenFile::each_document(const std::function<void(int64_t begin, int64_t le
 
 TokenWriter::TokenWriter(const std::string& path, int64_t vocab)
     : path_(path), vocab_(vocab), width_(vocab <= 65536 ? 2 : 4), file_(path) {
-  check(vocab > 0 && vocab <= INT32_MAX, path_, ": the vocabulary is ", vocab, " tokens, must be from 1 to ",
-        INT32_MAX);
+  check_vocab(path, vocab);
   file_.write(std::string(kHeaderBytes, '\0'));
 }
 

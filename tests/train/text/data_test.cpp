@@ -130,6 +130,9 @@ TEST_CASE("a token outside the vocabulary and damaged starts are named") {
         "data_test.tok: is damaged: the document starts are not ascending from 0 to 20");
   damage(16 + 7, 0x7f);
   CHECK(test::error_of([] { TokenFile file(kPath); }).find("but the file has only") != std::string::npos);
+  damage(12 + 3, static_cast<char>(0xff));  // ids above it would be negative
+  CHECK(test::error_of([] { TokenFile file(kPath); }) ==
+        "data_test.tok: the vocabulary is 4278190130 tokens, must be from 1 to 2147483647");
   damage(0, 'X');
   CHECK(test::error_of([] { TokenFile file(kPath); }) ==
         "data_test.tok: is not a token file: make one with prepare");
