@@ -56,6 +56,8 @@ std::string keys_of(const Json& object) {
 }
 
 Json parse_line(const std::string& line, const std::string& where) {
+  const size_t zero = line.find('\0');  // where the parser would stop
+  check(zero == line.npos, where, ": is not valid JSON (at byte ", zero + 1, " of the line)");
   try {
     return Json::parse(line);
   } catch (const Json::parse_error& error) {

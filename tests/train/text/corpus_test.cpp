@@ -123,6 +123,8 @@ TEST_CASE("a .jsonl line without a document is an error with line and reason") {
   CHECK(jsonl_error(good + "{\"text\" \"a\"}\n") == "d.jsonl:2: is not valid JSON (at byte 11 of the line)");
   CHECK(jsonl_error(good + "\n") == "d.jsonl:2: is not valid JSON (at byte 1 of the line)");
   CHECK(jsonl_error(good + "{\"text\": \"a") == "d.jsonl:2: is not valid JSON (at byte 12 of the line)");
+  CHECK(jsonl_error(good + std::string("{\"text\": \"a\"}\0{", 15) + "\n") ==
+        "d.jsonl:2: is not valid JSON (at byte 14 of the line)");
   CHECK(jsonl_error("{\"text\": \"\xff\"}\n") == "d.jsonl:1: is not valid JSON (at byte 11 of the line)");
   CHECK(jsonl_error("{\"text\": 1e999}\n") == "d.jsonl:1: contains a number that is too large");
   CHECK(jsonl_error("[\"a\"]\n") == "d.jsonl:1: is JSON of type array, must be an object");
