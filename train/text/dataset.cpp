@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <set>
+#include <unistd.h>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -164,7 +165,8 @@ std::string why_stale(const std::string& manifest, const std::string& tokenizer)
   if (inputs == made.end() || !inputs->is_array()) return "";
   for (const Json& input : *inputs) {
     const std::string path = text_of(input, "path"), content = text_of(input, "content");
-    if (content.empty() || !fs::is_regular_file(path)) continue;
+    std::error_code none;
+    if (content.empty() || access(path.c_str(), R_OK) != 0 || !fs::is_regular_file(path, none)) continue;
     if (const std::string now = fingerprint({path}); now != content)
       return str("was made from ", path, " when that had ", content, "; now it has ", now);
   }

@@ -49,7 +49,8 @@ std::string make_manifest(const std::vector<DatasetFile>& files, const DatasetOp
                           const SampleEncoder& encoder);
 
 // Why the tokens no longer are what their inputs would give: an input has changed, or `tokenizer`, unless "",
-// is not the tokenizer's identity. "" if nothing says so; inputs that are gone are not an obstacle.
+// is not the tokenizer's identity. "" if nothing says so; inputs that are gone or cannot be read are not an
+// obstacle.
 std::string why_stale(const std::string& manifest, const std::string& tokenizer);
 
 // "2 empty, 1 without trained tokens": what was not written.

@@ -158,6 +158,9 @@ TEST_CASE("tokens are stale when their input or the tokenizer is another one") {
   for (const char* other :
        {"", "[]", "{\"tokenizer\": 1, \"inputs\": [1, {\"path\": 2}]}", "{\"inputs\": {}}", "x"})
     CHECK(why_stale(other, tokenizer) == "");
+  // A name that no file can have, which is another error than that of a missing file.
+  const std::string name(1000, 'x');
+  CHECK(why_stale("{\"inputs\": [{\"path\": \"" + name + "\", \"content\": \"c\"}]}", tokenizer) == "");
 }
 
 TEST_CASE("the name of a prepared file changes with everything that its tokens depend on") {
