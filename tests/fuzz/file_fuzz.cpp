@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "runtime/log.h"
+#include "runtime/parallel.h"
 #include "tests/fuzz/file_targets.h"
 
 using namespace flatshard;
@@ -26,6 +27,7 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
         name = word.substr(kOption.size());
     chosen = &test::file_target(name);
     configure_log(LogLevel::quiet);
+    set_thread_count(1);  // a process of libFuzzer is one of several
   } catch (const Error& error) {
     std::cerr << "fuzz_files: --target: " << error.what() << '\n';
     std::exit(1);

@@ -270,12 +270,21 @@ EVERYTHING = """{#- All kinds of constructs. -#}
 """
 
 
+CHAT = """{%- if tools %}<s>{{ tools | tojson }}{% endif -%}
+{% for m in messages %}<|im_start|>{{ m.role }}
+{% if m.reasoning_content is defined and loop.last %}<think>{{ m.reasoning_content }}</think>{% endif -%}
+{% if m.content is string %}{{ m.content | trim }}{% else %}{{ m.content | map(attribute='text') | join(' ') }}{% endif -%}
+{% for call in m.tool_calls or [] %}{{ call.name }}({{ call.arguments | tojson }}){% endfor %}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+
+
 def make_chat_template():
-    def template(name, text):
-        put("chat_template", name, text)
+    def template(name, text, record=None):
+        put("chat_template", name, text if record is None else text + "\0" + json.dumps(record))
     template("everything", EVERYTHING)
     template("nothing", "")
-    template("binary", b"\x00\xff{{ 1 }}")
+    put("chat_template", "binary", b"\xff{{ 1 }}")
     template("endless", "{% for a in range(100000) %}{% for b in range(100000) %}{{ '' }}{% endfor %}{% endfor %}")
     template("doubling", "{% set ns = namespace(s='x') %}{% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}{{ ns.s }}")
     template("doubling_list", "{% set ns = namespace(s=[1]) %}{% for i in range(99) %}{% set ns.s = ns.s + ns.s %}{% endfor %}")
@@ -293,10 +302,21 @@ def make_chat_template():
     template("unknown_statement", "{% include 'x' %}")
     template("overflow", "{{ 9223372036854775807 + 1 }}")
     template("negative_overflow", "{{ (-9223372036854775807 - 1) // -1 }}")
+    tools = {"messages": [
+        {"role": "system", "content": [{"type": "text", "text": "s"}]}, {"role": "user", "content": "u", "n": [1, -2.5, None]},
+        {"role": "assistant", "content": "\ue000", "thinking": "t", "tool_calls": [{"name": "f", "arguments": {"x": 1}}]},
+        {"role": "tool", "content": "r"}, {"role": "assistant", "content": ""}],
+        "tools": [{"name": "f"}], "chat_template_kwargs": {"enable": True}}
+    template("conversation", CHAT, tools)
+    template("everything_of_tools", EVERYTHING, tools)
+    template("prompt", CHAT, {"prompt": [{"role": "user", "content": "p"}], "completion": [{"role": "assistant", "content": "c"}]})
+    template("hidden", "{% for m in messages %}<|{{ m.role }}|>{{ m.content | length }}{{ eos_token }}{% endfor %}",
+             {"conversations": [{"from": "human", "value": "h"}, {"from": "gpt", "value": "g"}]})
+    template("order", "{{ raise_exception('roles must alternate') if messages[0].role == messages[1].role }}",
+             {"messages": [{"role": "user", "content": "a"}] * 2})
+    template("no_messages", CHAT, {"messages": []})
+    template("bad_record", CHAT, [])
     template("slices", "{{ 'abc'[-9223372036854775807:9223372036854775807:-9223372036854775807] }}{{ [1, 2][::9223372036854775807] }}")
-
-
-make_chat_template()
 
 
 # --- tokenizer -----------------------------------------------------------------------------------------------------
@@ -364,8 +384,104 @@ def make_tokenizer():
     tokenizer("added_empty", added_tokens=[{"id": 3, "content": ""}])
 
 
+# --- dataset -------------------------------------------------------------------------------------------------------
+# JSON lines, for a tokenizer of bytes and special tokens
+
+
+def message(role, content):
+    return {"role": role, "content": content}
+
+
+def make_dataset():
+    def lines(name, *records):
+        put("dataset", name, "".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in records))
+
+    user, assistant = message("user", "ab"), message("assistant", "c")
+    chat = {"messages": [user, assistant]}
+    lines("texts", *({"text": t} for t in ["", "a", "<s> \u00e9\ud83d\ude00</s>", "0123456789" * 3]))
+    lines("chats", chat, {"messages": [message("system", " s "), user, assistant, user, message("assistant", "<|im_end|>")]},
+          {"conversations": [{"from": "human", "value": "h"}, {"from": "gpt", "value": "g"}], "tools": [{"name": "f"}]})
+    lines("prompts", {"prompt": "ab", "completion": "c"}, {"prompt": [user], "completion": [assistant]},
+          {"prompt": "<s>a", "completion": ""})
+    lines("mixed", {"text": "t", "more": [1.5, None]}, chat, {"prompt": "p", "completion": "c"})
+    for name, record in {"four_chats": chat, "four_systems": {"messages": [message("system", "s"), user, assistant, user, assistant]},
+                         "four_prompts": {"prompt": [user], "completion": [assistant]}}.items():
+        lines(name, *[record] * 4)
+    lines("odd_roles", {"messages": [message("r<|im_end|>", "a")]}, {"messages": [assistant, assistant]},
+          {"messages": [user | {"content": [{"type": "text", "text": "a"}], "thinking": "t"}, assistant]})
+    put("dataset", "nothing", "")
+    put("dataset", "no_newline", b'{"text":"a"}\r\n{"text":"b"}')
+    lines("blank", {"text": "a"}, "")
+    lines("not_json", chat, '{"messages": [')
+    lines("not_an_object", chat, "[1]")
+    put("dataset", "bad_utf8", b'{"text":"a\xff"}\n')
+    put("dataset", "zero_byte", b'{"text":"a"}\0{"text":"b"}\n')
+    lines("large_number", '{"text":"a","n":1e999}')
+    lines("duplicate", '{"messages":[],"messages":[]}')
+    lines("deep", '{"text":' + "[" * 2000 + "]" * 2000 + "}")
+    lines("deep_chat", '{"messages":' + "[" * 2000 + "]" * 2000 + "}")
+    lines("no_text", {"body": "a"})
+    lines("text_number", {"text": 1})
+    lines("no_messages", {"messages": []})
+    lines("messages_text", {"messages": "a"})
+    lines("message_text", {"messages": ["a"]})
+    lines("no_role", {"messages": [{"content": "a"}]})
+    lines("role_number", {"messages": [{"role": 1, "content": "a"}]})
+    lines("no_content", {"messages": [{"role": "user"}]})
+    lines("no_completion", {"prompt": "a"})
+    lines("prompt_number", {"prompt": 1, "completion": "a"})
+    lines("turn_without_value", {"conversations": [{"from": "human"}]})
+    lines("arguments", chat | {"chat_template_kwargs": 1})
+    lines("integer", chat | {"tools": 2**64 - 1})
+
+
+# --- token files ---------------------------------------------------------------------------------------------------
+
+
+def padded(data):
+    return data + bytes(-len(data) % 8)
+
+
+def make_token_file():
+    def tokens(name, values=(3, 1, 4, 1, 5, 9, 2, 6), starts=(0, 3, 3, 8), mask=None, manifest=b"", width=2, vocab=10, version=2,
+               **header):
+        bits = sum(bit << i for i, bit in enumerate(mask or ()))
+        mask_bytes = padded(bits.to_bytes((len(mask) + 7) // 8, "little")) if mask else b""
+        sizes = {"tokens": len(values), "documents": len(starts) - 1, "mask": len(mask_bytes), "text": len(manifest)} | header
+        fields = list(sizes.values())[: 4 if version == 2 else 2]
+        data = b"FLATTOK%d" % version + struct.pack("<II", width, vocab) + struct.pack(f"<{len(fields)}Q", *fields)
+        data += padded(struct.pack(f"<{len(values)}{'H' if width == 2 else 'I'}", *values))
+        return put("token_file", name, data + struct.pack(f"<{len(starts)}Q", *starts) + mask_bytes + manifest)
+
+    made = {"tokenizer": "bytes", "inputs": [{"path": "/no/such/file", "weight": 1, "content": "x"}, {"path": "fuzz.jsonl"}, 3]}
+    tokens("plain")
+    tokens("masked", mask=[0, 1, 1, 0, 0, 1, 0, 1], manifest=json.dumps(made).encode())
+    tokens("wide", width=4, vocab=100000, values=(99999, 0, 70000), starts=(0, 1, 3))
+    tokens("first_version", version=1)
+    tokens("no_tokens", values=(), starts=(0,))
+    tokens("untrained", mask=[1, 0, 0] * 3, values=range(9), starts=(0, 3, 6, 9))
+    tokens("stray_bits", mask=[1] * 64)
+    put("token_file", "nothing", "")
+    put("token_file", "cut_off", b"FLATTOK2")
+    put("token_file", "other_version", b"FLATTOK3" + bytes(56))
+    tokens("odd_width", width=3)
+    tokens("no_vocab", vocab=0)
+    tokens("huge_vocab", width=4, vocab=2**32 - 1, values=(2**32 - 2,) * 4, starts=(0, 4))
+    tokens("outside", values=(3, 10), starts=(0, 2))
+    tokens("many_tokens", tokens=2**63)
+    tokens("many_documents", documents=2**64 - 1)
+    tokens("other_mask", mask=[1] * 65)
+    tokens("long_manifest", text=3)
+    tokens("starts_late", starts=(1, 8))
+    tokens("starts_fall", starts=(0, 5, 3, 8))
+    tokens("starts_short", starts=(0, 3))
+
+
 make_safetensors()
 make_index()
 make_config()
 make_train_state()
+make_chat_template()
 make_tokenizer()
+make_dataset()
+make_token_file()

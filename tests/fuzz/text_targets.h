@@ -1,0 +1,26 @@
+#pragma once
+// The targets of file_targets.h that concern text: tokenizers, chat templates, datasets, token files.
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+namespace flatshard::test {
+
+// A tokenizer.json, a zero byte, and a text: what it encodes has ids of the vocabulary and ascending begins,
+// and is decoded in pieces as at once.
+std::string try_tokenizer(std::span<const std::byte> bytes);
+
+// A template; then, unless a conversation of ours is to be rendered, a zero byte and a record of a
+// conversation: the rendering says which of its bytes are data, and a sample has one mask value per token.
+std::string try_chat_template(std::span<const std::byte> bytes);
+
+// A file of JSON lines: each record is a sample or is refused with its place; all are counted; and what is
+// written is read back, however it is packed.
+std::string try_dataset(std::span<const std::byte> bytes);
+
+// A token file: its tokens, mask and documents are in their bounds, are the same once they are written again,
+// and can be packed.
+std::string try_token_file(std::span<const std::byte> bytes);
+
+}  // namespace flatshard::test
