@@ -58,13 +58,13 @@ std::string RunData::describe() const {
     const auto places = static_cast<double>(data.sequence_count() * seq_len);
     text += str(" filled to ", fixed(100 * static_cast<double>(packed->used_tokens()) / places, 1), "%");
     const PackedSequences::Losses& losses = packed->losses();
-    const auto add = [&](int64_t count, const char* what) {
-      if (count > 0) text += str(", ", with_commas(count), what);
+    const auto add = [&](int64_t count, const char* what, const char* loss) {
+      if (count > 0) text += str(", ", counted(count, what), loss);
     };
-    add(losses.empty, " empty documents dropped");
-    add(losses.untrained, " documents without trained tokens dropped");
-    add(losses.truncated, " documents truncated");
-    add(losses.truncated_tokens, " tokens lost by that");
+    add(losses.empty, "empty document", " dropped");
+    add(losses.untrained, "document", " without trained tokens dropped");
+    add(losses.truncated, "document", " truncated");
+    add(losses.truncated_tokens, "token", " lost by that");
   }
   return text + str("; an epoch is ", with_commas(data.steps_per_epoch()), " steps");
 }

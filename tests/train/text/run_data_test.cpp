@@ -6,22 +6,29 @@ using namespace flatshard;
 
 namespace {
 
-// What a run on a file of so many tokens in its vocabulary says to a model of so many.
-std::string error_of(int64_t of_file, int64_t of_model, int64_t pad = 1, int64_t wanted = 0) {
-  const std::string path = "run_data_test.tok";
-  TokenWriter writer(path, of_file);
-  writer.add_document(std::vector<int32_t>(9, 1));
-  writer.finish();
+constexpr const char* kPath = "run_data_test.tok";
+
+RunSetup setup_of(int64_t vocab, int64_t pad = 1, int64_t wanted = 0,
+                  const std::string& packing = "wrapped") {
   Config c;
   c.run.device = "cpu";
-  c.model = {.family = "llama", .layers = 1, .hidden = 16, .heads = 2, .ffn = 24, .vocab = of_model};
+  c.model = {.family = "llama", .layers = 1, .hidden = 16, .heads = 2, .ffn = 24, .vocab = vocab};
   c.pad_to_multiple_of = pad;
   c.data.seq_len = 8;
   c.data.vocab = wanted;
+  c.data.packing = packing;
   c.train.steps = 1;
   c.train.total_batch_size = 1;
   c.optimizer.lr = 1e-3;
-  return test::error_of([&] { RunData data(path, set_up(c, 1), false); });
+  return set_up(c, 1);
+}
+
+// What a run on a file of so many tokens in its vocabulary says to a model of so many.
+std::string error_of(int64_t of_file, int64_t of_model, int64_t pad = 1, int64_t wanted = 0) {
+  TokenWriter writer(kPath, of_file);
+  writer.add_document(std::vector<int32_t>(9, 1));
+  writer.finish();
+  return test::error_of([&] { RunData data(kPath, setup_of(of_model, pad, wanted), false); });
 }
 
 }  // namespace
@@ -45,4 +52,26 @@ TEST_CASE("a model may have more tokens than the data, for padding and added tok
 TEST_CASE("data.vocab is the vocabulary that the files must have") {
   CHECK(error_of(256, 49152, 1, 256) == "");
   CHECK(error_of(256, 260, 1, 260) == "run_data_test.tok has a vocabulary of 256, must be data.vocab = 260");
+}
+
+TEST_CASE("what packing loses of documents is counted: those that are too long, empty or not trained") {
+  {
+    TokenWriter writer(kPath, 10);
+    writer.add_document(std::vector<int32_t>(11, 1));
+    writer.add_document(std::vector<int32_t>(8, 2));
+    writer.add_document({});
+    writer.add_document(std::vector<int32_t>(3, 3), std::vector<uint8_t>{1, 0, 0});
+    writer.finish();
+  }
+  const auto said = [](const char* packing) {
+    return RunData(kPath, setup_of(10, 1, 0, packing), false).describe();
+  };
+  CHECK(
+      said("best_fit") ==
+      "run_data_test.tok: 22 tokens in 4 documents, 2 sequences filled to 100.0%, 1 empty document dropped, "
+      "1 document without trained tokens dropped, 1 document truncated, 3 tokens lost by that; an epoch is "
+      "2 "
+      "steps");
+  CHECK(said("best_fit_split").find("truncated") == std::string::npos);
+  CHECK(said("none").find(", 1 document truncated, 3 tokens lost by that") != std::string::npos);
 }
