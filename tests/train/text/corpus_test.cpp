@@ -179,6 +179,21 @@ TEST_CASE("prepare writes every non-empty document in order and reports the coun
   CHECK(documents_in("out.tok") == Texts{std::string("first\0\xff", 7), "second", "third"});
 }
 
+TEST_CASE("prepare refuses a bad record with file and line, or counts it with --skip-bad") {
+  write("d.jsonl", "{\"text\": \"a\"}\n{\"text\": \n{\"body\": \"b\"}\n{\"text\": \"c\"}\n");
+  CHECK(prepare_error({"--out", "out.tok", "d.jsonl"}) ==
+        "prepare: d.jsonl:2: is not valid JSON (at byte 10 of the line)\n");
+  const Run run = prepare({"--out", "out.tok", "--skip-bad", "d.jsonl"});
+  CHECK(run.status == 0);
+  CHECK(run.out.starts_with("read 1 file, 52 bytes: 2 documents; dropped 0 empty, 2 bad\n"));
+  CHECK(run.err == "prepare: the first bad record: d.jsonl:2: is not valid JSON (at byte 10 of the line)\n");
+  CHECK(documents_in("out.tok") == Texts{"a", "c"});
+  write("d.jsonl", "{}\n");
+  CHECK(prepare_error({"--out", "out.tok", "--skip-bad", "d.jsonl"}) ==
+        "prepare: no sample can be trained on: 0 empty, 1 bad; the first is bad because d.jsonl:1: has no "
+        "field \"text\"; its fields: none\n");
+}
+
 TEST_CASE("prepare splits text files, takes another field, and reads a list of files") {
   write("a.txt", "1\n\n2\n");
   write("b.jsonl", "{\"body\": \"3\"}\n");

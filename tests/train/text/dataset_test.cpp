@@ -96,6 +96,37 @@ TEST_CASE("a bad record ends with its place and reason, or is counted") {
   CHECK(out.counts.first_bad.starts_with("d.jsonl:2: "));
 }
 
+TEST_CASE("bad conversations are refused with file, line and reason, or counted") {
+  DatasetOptions options{.encoder = chatml()};
+  options.encoder.chat_template = "llama2";
+  const std::string user = "{\"role\": \"user\", \"content\": \"a\"}",
+                    assistant = "{\"role\": \"assistant\", \"content\": \"b\"}";
+  const std::vector<std::pair<std::string, std::string>> bad{
+      {"{\"messages\": [" + user + ", ", "is not valid JSON (at byte 49 of the line)"},
+      {"{\"messages\": []}", "\"messages\" has no messages"},
+      {"{\"conversations\": []}", "\"conversations\" has no messages"},
+      {"{\"prompt\": [], \"completion\": [" + assistant + "]}", "\"prompt\" has no messages"},
+      {"{\"messages\": [" + assistant + ", " + user + "]}", "message 1 has the role assistant"},
+      {"{\"messages\": [" + user + ", " + user + "]}", "message 2 has the role user"},
+      {"{\"messages\": [" + user + ", {\"role\": \"x\", \"content\": \"b\"}]}", "message 2 has the role x"},
+      {"{\"messages\": [" + user + ", {\"role\": \"assistant\"}]}",
+       "llama2:12: a value of type dict has no member 'content'"}};
+  std::string all;
+  for (const auto& [line, reason] : bad) {
+    write("d.jsonl", kChat + line + "\n" + kChat);
+    const std::string error = test::error_of([&] { outcome_of({{"d.jsonl"}}, options); });
+    CHECK_MESSAGE(error.starts_with("d.jsonl:2: "), error);
+    CHECK_MESSAGE(error.find(reason) != std::string::npos, error);
+    all += line + "\n" + kChat;
+  }
+  write("d.jsonl", all);
+  options.skip_bad = true;
+  const Outcome out = outcome_of({{"d.jsonl"}}, options);
+  CHECK(out.counts.samples == std::ssize(bad));
+  CHECK(out.counts.bad == std::ssize(bad));
+  CHECK(out.counts.first_bad.starts_with("d.jsonl:1: "));
+}
+
 TEST_CASE("a conversation needs a tokenizer and a template, and the error says where to find one") {
   write("d.jsonl", kChat);
   CHECK(test::error_of([&] { outcome_of({{"d.jsonl"}}, {}); }) ==
