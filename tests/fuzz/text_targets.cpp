@@ -25,6 +25,14 @@ constexpr const char* kLines = "fuzz.jsonl";
 constexpr const char* kTokens = "fuzz.tok";
 constexpr const char* kOtherTokens = "fuzz_other.tok";
 
+// Removes the files of a try, because some file systems wait for the disk when a file is replaced.
+struct FilesOfTry {
+  ~FilesOfTry() {
+    std::error_code none;
+    for (const char* path : {kLines, kTokens, kOtherTokens}) std::filesystem::remove(path, none);
+  }
+};
+
 void write(const char* path, Bytes bytes) { std::ofstream(path, std::ios::binary) << text_of(bytes); }
 
 // What is before the first zero byte, and what is behind it.
@@ -230,6 +238,7 @@ std::string try_tokenizer(Bytes bytes) {
 
 std::string try_dataset(Bytes bytes) {
   static const auto encoders = make_encoders();
+  const FilesOfTry files;
   write(kLines, bytes);
   const int64_t records = check_records(encoders);
   const SampleEncoder& encoder = *encoders.front();
@@ -255,6 +264,7 @@ std::string try_dataset(Bytes bytes) {
 }
 
 std::string try_token_file(Bytes bytes) {
+  const FilesOfTry files;
   write(kTokens, bytes);
   return refusal([&] {
     require(is_token_file(kTokens) || !refusal([] { TokenFile file(kTokens); }).empty(),
