@@ -11,6 +11,7 @@
 #include "tests/byte_tokenizer.h"
 #include "tests/fuzz/promise.h"
 #include "train/chat/chat_sample.h"
+#include "train/inference/prompt_file.h"
 #include "train/text/data.h"
 #include "train/text/dataset.h"
 
@@ -180,6 +181,17 @@ int64_t check_records(const std::vector<std::unique_ptr<const SampleEncoder>>& e
   return count;
 }
 
+// The same lines as prompts to answer.
+void check_prompts() {
+  const std::string reason = refusal([] {
+    for (const PromptRecord& record : read_prompt_file(kLines)) {
+      require(!record.conversation || !record.conversation->messages.empty(), "a prompt has no messages");
+      with_answer(record, "answer");
+    }
+  });
+  require(reason.empty() || reason.starts_with(kLines), "a refusal does not begin with the file: " + reason);
+}
+
 }  // namespace
 
 std::string try_chat_template(Bytes bytes) {
@@ -241,6 +253,7 @@ std::string try_dataset(Bytes bytes) {
   const FilesOfTry files;
   write(kLines, bytes);
   const int64_t records = check_records(encoders);
+  check_prompts();
   const SampleEncoder& encoder = *encoders.front();
   TokenWriter train(kTokens, encoder.vocab()), eval(kOtherTokens, encoder.vocab());
   const DatasetOptions options{.skip_bad = true, .eval_share = 0.25};

@@ -15,8 +15,8 @@ std::string try_tokenizer(std::span<const std::byte> bytes);
 // conversation: the rendering says which of its bytes are data, and a sample has one mask value per token.
 std::string try_chat_template(std::span<const std::byte> bytes);
 
-// A file of JSON lines: each record is a sample or is refused with its place; all are counted; and what is
-// written is read back, however it is packed.
+// A file of JSON lines: each record is a sample, or a prompt, or is refused with its place; all are counted;
+// and what is written is read back, however it is packed.
 std::string try_dataset(std::span<const std::byte> bytes);
 
 // A token file: its tokens, mask and documents are in their bounds, are the same once they are written again,
