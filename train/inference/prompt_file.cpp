@@ -16,23 +16,20 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kMostBytes = int64_t{1} << 30;
 
 // The text of a message, or nothing if it has none, such as one that only calls tools.
-std::string text_of(const Json& message, const char* member) {
-  const auto found = message.find(member);
-  return found != message.end() && found->is_string() ? found->get<std::string>() : "";
+std::string text_of(const JinjaValue& message) {
+  const JinjaValue* const content = message.dict().find("content");
+  return content != nullptr && content->is(JinjaKind::text) ? content->bytes() : "";
 }
 
-void read_conversation(const Json& json, PromptRecord& record) {
-  const bool turns = !json.contains("messages");
-  const Json& messages = json.at(turns ? "conversations" : "messages");
-  const char* content = turns ? "value" : "content";
+void read_conversation(PromptRecord& record) {
   Conversation conversation = parse_chat_record(record.json, record.where).conversation;
   const size_t count = conversation.messages.size();
   const bool answered = conversation.role(count - 1) == "assistant";
   check(!answered || count > 1, record.where, ": the only message is the assistant's, so there is no prompt");
-  if (answered) record.reference = text_of(messages.back(), content);
+  if (answered) record.reference = text_of(conversation.messages.back());
   record.conversation = answered ? conversation.first(count - 1) : conversation;
   for (size_t i = 0; i < record.conversation->messages.size(); ++i)
-    if (conversation.role(i) == "user") record.question = text_of(messages.at(i), content);
+    if (conversation.role(i) == "user") record.question = text_of(conversation.messages[i]);
 }
 
 void read_text(const Json& json, PromptRecord& record) {
@@ -53,7 +50,7 @@ PromptRecord record_of(const std::string& line, const std::string& where) {
   check(json.is_object(), where, ": must be an object");
   PromptRecord record{.where = where, .json = line};
   if (json.contains("messages") || json.contains("conversations"))
-    read_conversation(json, record);
+    read_conversation(record);
   else
     read_text(json, record);
   for (const char* name : {"data_id", "item_name", "image_name"})

@@ -38,6 +38,13 @@ TEST_CASE("a record is a prompt with its completion, or a conversation up to the
   CHECK(records[2].question == "e");
 }
 
+TEST_CASE("turns of \"conversations\" may be messages, and keep their text") {
+  const auto records = records_of(
+      R"({"conversations": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})");
+  CHECK(records[0].reference == "b");
+  CHECK(records[0].question == "a");
+}
+
 TEST_CASE("an answer is added to its record, whose members keep their order") {
   const auto records = records_of(R"({"z": 1, "prompt": "p", "answer": "old", "a": [2]})");
   CHECK(with_answer(records[0], "say \"hi\"\n") == R"({"z":1,"prompt":"p","answer":"say \"hi\"\n","a":[2]})");
