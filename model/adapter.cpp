@@ -103,8 +103,9 @@ void LayerAdapters::backward(Context& c, const ParamView& p, const GradView& g, 
                                 const Tensor& of_a, const Tensor& input) {
     if (!to_da.empty())
       gemm(c.stream, c.scratch, {.c = to_da, .a = of_u, .b = input, .accumulate = true, .tf32 = c.tf32});
-    gemm(c.stream, c.scratch,
-         {.c = to_dx, .a = of_u, .b = of_a, .transpose_a = true, .accumulate = adds, .tf32 = c.tf32});
+    if (!to_dx.empty())
+      gemm(c.stream, c.scratch,
+           {.c = to_dx, .a = of_u, .b = of_a, .transpose_a = true, .accumulate = adds, .tf32 = c.tf32});
   };
   if (!drops(c)) return add_products(da, dx, true, du, a, x);
   const Tensor dropped = c.scratch.alloc(c.dtype, x.shape);
@@ -112,8 +113,9 @@ void LayerAdapters::backward(Context& c, const ParamView& p, const GradView& g, 
     const RandomStream random(c.dropout->seed, layer.random, c.dropout->step);
     dropout_forward(c.stream, {.y = dropped, .x = x, .p = layer.dropout, .random = random});
     // The dropped input is dead once da is computed, so its gradient takes its place.
-    add_products(da.empty() ? da : layer.rows_of(da), dropped, false, layer.rows_of(du), layer.rows_of(a),
-                 dropped);
+    add_products(da.empty() ? da : layer.rows_of(da), dx.empty() ? dx : dropped, false, layer.rows_of(du),
+                 layer.rows_of(a), dropped);
+    if (dx.empty()) continue;
     dropout_backward(c.stream,
                      {.dx = dx, .dy = dropped, .p = layer.dropout, .random = random, .accumulate_dx = true});
   }

@@ -32,7 +32,7 @@ class LayerAdapters {
   LayerAdapters(ParamList& params, std::vector<AdaptedLayer> layers);
 
   void forward(Context& c, const ParamView& p, std::initializer_list<Tensor> y, const Tensor& x);
-  // Adds to dx, and to g where its tensors are not empty.
+  // Adds to dx, unless it is empty, and to g where its tensors are not empty.
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
                 std::initializer_list<Tensor> dy, const Tensor& x) const;
 

@@ -56,14 +56,16 @@ void Linear::backward(Context& c, const ParamView& p, const GradView& g, const T
             .tf32 = c.tf32});
     }
     if (layer.bias && !g[layer.b].empty()) bias_backward(c.stream, c.scratch, {.db = g[layer.b], .dy = *out});
-    gemm(c.stream, c.scratch,
-         {.c = dx,
-          .a = *out++,
-          .b = p[layer.w],
-          .transpose_b = layer.transposed,
-          .accumulate = accumulate,
-          .tf32 = c.tf32});
+    if (!dx.empty())
+      gemm(c.stream, c.scratch,
+           {.c = dx,
+            .a = *out,
+            .b = p[layer.w],
+            .transpose_b = layer.transposed,
+            .accumulate = accumulate,
+            .tf32 = c.tf32});
     accumulate = true;
+    ++out;
   }
   adapters_.backward(c, p, g, dx, dy, x);
 }

@@ -30,7 +30,8 @@ class Linear {
   // y_i = x w_i^T + b_i, or y_i += with accumulate. x (N, in), y_i (N, out of layer i).
   void forward(Context& c, const ParamView& p, std::initializer_list<Tensor> y, const Tensor& x,
                bool accumulate = false);
-  // dx = the sum of dy_i w_i. Adds the gradients of parameters to g, where their tensors are not empty.
+  // dx = the sum of dy_i w_i, unless dx is empty. Adds the gradients of parameters to g, where their tensors
+  // are not empty.
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
                 std::initializer_list<Tensor> dy, const Tensor& x) const;
 

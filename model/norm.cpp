@@ -31,6 +31,10 @@ void Norm::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor
                     {.y = y, .mean = mean_, .rstd = rstd_, .x = x, .w = p[w_], .b = p[b_], .eps = eps_});
 }
 
+bool Norm::is_trained(const GradView& g) const {
+  return !g[w_].empty() || (kind_ == NormKind::layer && !g[b_].empty());
+}
+
 void Norm::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
                     const Tensor& x, bool accumulate) {
   const ArenaScope scope(c.scratch);

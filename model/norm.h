@@ -21,6 +21,7 @@ class Norm {
   // are not empty.
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
                 const Tensor& x, bool accumulate);
+  bool is_trained(const GradView& g) const;
 
  private:
   NormKind kind_ = NormKind::rms;

@@ -1,5 +1,7 @@
 #include "model/transformer.h"
 
+#include <utility>
+
 #include "kernels/embedding.h"
 #include "kernels/gemm.h"
 #include "kernels/head.h"
@@ -57,9 +59,9 @@ void AttentionHalf::forward(Context& c, const ParamView& p, const Tensor& y, con
 void AttentionHalf::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
                              const Tensor& x) {
   const ArenaScope scope(c.scratch);
-  const Tensor dh = c.scratch.alloc(c.dtype, x.shape);
+  const Tensor dh = c.input_gradient || norm_.is_trained(g) ? c.scratch.alloc(c.dtype, x.shape) : Tensor{};
   attention_.backward(c, p, g, dh, dx, h_);
-  norm_.backward(c, p, g, dx, dh, x, true);
+  if (!dh.empty()) norm_.backward(c, p, g, dx, dh, x, true);
 }
 
 MlpHalf::MlpHalf(ParamList& params, const ModelConfig& config, int64_t layer)
@@ -76,9 +78,9 @@ void MlpHalf::forward(Context& c, const ParamView& p, const Tensor& y, const Ten
 
 void MlpHalf::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& x) {
   const ArenaScope scope(c.scratch);
-  const Tensor dh = c.scratch.alloc(c.dtype, x.shape);
+  const Tensor dh = c.input_gradient || norm_.is_trained(g) ? c.scratch.alloc(c.dtype, x.shape) : Tensor{};
   mlp_.backward(c, p, g, dh, dx, h_);
-  norm_.backward(c, p, g, dx, dh, x, true);
+  if (!dh.empty()) norm_.backward(c, p, g, dx, dh, x, true);
 }
 
 Block::Block(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table)
@@ -91,7 +93,9 @@ void Block::forward(Context& c, const ParamView& p, const Tensor& y, const Tenso
 }
 
 void Block::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& x) {
+  const bool input_gradient = std::exchange(c.input_gradient, true);  // of the attention half
   mlp_.backward(c, p, g, dx, r_);
+  c.input_gradient = input_gradient;
   attention_.backward(c, p, g, dx, x);
 }
 

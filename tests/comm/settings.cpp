@@ -34,6 +34,17 @@ void wrap_as(const std::string& subject, ParallelConfig& parallel) {
   if (contains(subject, "replicated")) parallel.replicate = {"*norm*", "*embed*", "*layers.2.mlp.up*"};
 }
 
+// Adapters with dropout on layers of all kinds, and a module that is trained in full.
+LoraConfig adapters_of(const std::string& family) {
+  LoraConfig lora{.rank = 3, .dropout = 0.1};
+  lora.rank_pattern = {{family == "gpt2" ? "mlp.c_fc" : "v_proj", 5}};
+  if (family == "gpt2")
+    lora.layers = {1, 2};
+  else
+    lora.save_modules = {"lm_head", "layers.1.input_layernorm"};
+  return lora;
+}
+
 constexpr size_t kNightlyDepths = 2;  // 1 and 2
 constexpr size_t kPlainSubjects = 6;  // the first subjects: families and dtypes without further options
 
@@ -92,12 +103,28 @@ Settings::Settings(int ranks) : ranks_(ranks) {
   const auto values = [&](Dimension d, std::vector<std::string> v) {
     values_[static_cast<size_t>(d)] = std::move(v);
   };
-  values(
-      Dimension::subject,
-      {"llama fp32", "llama bf16", "llama fp16", "gpt2 fp32", "gpt2 bf16", "gpt2 fp16", "llama fp32 frozen",
-       "llama bf16 frozen", "gpt2 fp16 frozen", "llama bf16 rounded", "gpt2 fp32 rounded",
-       "llama fp32 sequential", "llama bf16 native", "llama bf16 halves", "gpt2 fp32 halves frozen",
-       "llama fp32 modules", "gpt2 bf16 large modules", "llama bf16 one unit", "llama fp32 replicated"});
+  values(Dimension::subject, {"llama fp32",
+                              "llama bf16",
+                              "llama fp16",
+                              "gpt2 fp32",
+                              "gpt2 bf16",
+                              "gpt2 fp16",
+                              "llama fp32 frozen",
+                              "llama bf16 frozen",
+                              "gpt2 fp16 frozen",
+                              "llama bf16 rounded",
+                              "gpt2 fp32 rounded",
+                              "llama fp32 sequential",
+                              "llama bf16 native",
+                              "llama bf16 halves",
+                              "gpt2 fp32 halves frozen",
+                              "llama fp32 modules",
+                              "gpt2 bf16 large modules",
+                              "llama bf16 one unit",
+                              "llama fp32 replicated",
+                              "llama fp32 lora",
+                              "llama bf16 lora modules",
+                              "gpt2 fp16 lora halves"});
   std::vector<std::string> strategies{"no_shard", "zero1", "shard_grad_op", "full_shard"};
   for (const int group : std::set<int>{1, 2, ranks / 2})
     if (group > 0 && ranks % group == 0) strategies.push_back(str("hybrid of ", group));
@@ -193,6 +220,7 @@ Config Settings::config(const Setting& s) const {
   c.precision.compute = subject.substr(family.size() + 1, 4);
   if (contains(subject, "rounded")) c.precision.reduce = "bf16";
   if (contains(subject, "frozen")) c.trainable = trained_when_frozen(family);
+  if (contains(subject, "lora")) c.lora = adapters_of(family);
   if (contains(subject, "sequential")) c.parallel.reduction = "sequential";
   if (contains(subject, "native")) c.parallel.reduction = "native";
   wrap_as(subject, c.parallel);

@@ -88,6 +88,7 @@ void Engine::backward(int64_t micro) {
     for (int lane = 0; lane < setup_.batching.lanes; ++lane) {
       Context c = context_of(micro, lane);
       const Lane& l = lanes_[static_cast<size_t>(lane)];
+      c.input_gradient = i > first;
       const GradView g = units_.grads(i, compute_, lane);
       if (recompute && i < last) model_.stage(i, lane).forward(c, p, l.x[at + 1], l.x[at]);
       model_.stage(i, lane).backward(c, p, g, l.dx, l.x[at]);
