@@ -35,6 +35,19 @@ void check_range(const SafetensorsEntry& entry, int64_t first, int64_t count) {
         " elements from ", first, " exceed its ", all);
 }
 
+// Values that are elements [first, ...) of a tensor, rounded to another dtype.
+template <class To, class From>
+void convert(const std::string& name, int64_t first, std::span<const From> values, std::byte* to) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float value = static_cast<float>(values[i]);
+    const To rounded(value);
+    check(std::isfinite(static_cast<float>(rounded)) || !std::isfinite(value), "\"", name, "\": element ",
+          first + static_cast<int64_t>(i), " is ", value, ", which overflows to infinity in ", dtype_of<To>,
+          ": choose another dtype");
+    std::memcpy(to + i * sizeof(To), &rounded, sizeof(To));
+  }
+}
+
 }  // namespace
 
 std::optional<DType> float_dtype(const SafetensorsEntry& entry) {
@@ -77,23 +90,19 @@ void read_as(const SafetensorsEntry& entry, int64_t first, int64_t count, DType 
   check_range(entry, first, count);
   bytes.resize(static_cast<size_t>(count * size_of(dtype)));
   if (own == dtype) return entry.bytes.read(first * size_of(own), std::ssize(bytes), bytes.data());
-  const auto convert = [&]<class From, class To>(int64_t at, std::span<const From> piece, To) {
-    for (const From from : piece) {
-      const float value = static_cast<float>(from);
-      const To rounded(value);
-      check(std::isfinite(static_cast<float>(rounded)) || !std::isfinite(value), "\"", entry.name,
-            "\": element ", at, " is ", value, ", which overflows to infinity in ", dtype,
-            ": choose another dtype");
-      std::memcpy(bytes.data() + (at - first) * int64_t{sizeof(To)}, &rounded, sizeof(To));
-      ++at;
-    }
-  };
   visit_float(own, [&]<class From>() {
     visit_float(dtype, [&]<class To>() {
-      each_piece<From>(entry, first, count,
-                       [&](int64_t at, std::span<const From> piece) { convert(at, piece, To{}); });
+      each_piece<From>(entry, first, count, [&](int64_t at, std::span<const From> piece) {
+        convert<To>(entry.name, at, piece, bytes.data() + (at - first) * int64_t{sizeof(To)});
+      });
     });
   });
+}
+
+void convert_floats(std::span<const float> values, const std::string& name, int64_t first, DType dtype,
+                    std::vector<std::byte>& bytes) {
+  bytes.resize(values.size() * static_cast<size_t>(size_of(dtype)));
+  visit_float(dtype, [&]<class To>() { convert<To>(name, first, values, bytes.data()); });
 }
 
 }  // namespace flatshard

@@ -30,4 +30,8 @@ void read_floats(const SafetensorsEntry& entry, int64_t first, int64_t count, fl
 void read_as(const SafetensorsEntry& entry, int64_t first, int64_t count, DType dtype,
              std::vector<std::byte>& bytes);
 
+// fp32 values, which are elements [first, ...) of a tensor of this name, converted in the same way.
+void convert_floats(std::span<const float> values, const std::string& name, int64_t first, DType dtype,
+                    std::vector<std::byte>& bytes);
+
 }  // namespace flatshard
