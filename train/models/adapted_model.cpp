@@ -10,6 +10,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+AdapterFolder open_adapter(const ModelSource& source, const ModelConfig& base) {
+  Arena tables("tables", Device::cpu());  // only counts
+  return {source.adapter, Model(base, tables)};
+}
+
 // The adapter folder that a path means: itself, or the adapter/ of a run folder; "" if it is neither.
 std::string adapter_folder_in(const fs::path& path) {
   for (const fs::path& candidate : {path, path / "adapter"})
@@ -17,7 +22,9 @@ std::string adapter_folder_in(const fs::path& path) {
   return "";
 }
 
+// An adapter folder may have a config.json too, that of its model.
 bool is_model_folder(const fs::path& path) {
+  if (fs::exists(path / kAdapterConfigName)) return false;
   return fs::exists(path / "config.json") || fs::exists(path / "model" / "config.json");
 }
 
@@ -29,11 +36,6 @@ std::string base_of(const std::string& adapter) {
         base.empty() ? "null" : "\"" + base + "\", which is not a folder",
         ": give the folder of the base and, with --adapter, ", adapter);
   return base;
-}
-
-AdapterFolder open_adapter(const ModelSource& source, const ModelConfig& base) {
-  Arena tables("tables", Device::cpu());  // only counts
-  return {source.adapter, Model(base, tables)};
 }
 
 ModelConfig base_config(const ModelSource& source) { return read_hf_config(source.folder + "/config.json"); }
@@ -59,6 +61,11 @@ ModelConfig read_model_config(const ModelSource& source) {
   config.vocab = adapter.vocab();
   config.adapters = adapter.adapters();
   return config;
+}
+
+std::vector<std::string> warnings_of(const ModelSource& source) {
+  if (source.adapter.empty()) return {};
+  return open_adapter(source, base_config(source)).warnings();
 }
 
 std::string tokenizer_folder(const ModelSource& source) {

@@ -152,27 +152,32 @@ void AdapterFolder::check_layers() {
 void AdapterFolder::check_vocabulary(const Shapes& shapes) {
   const int64_t before = vocab_;
   for (const std::string& name : {embedding_, head_})
-    if (has(name)) vocab_ = entries_.at(name)->shape[0];
+    if (has(name)) vocab_ = entry(name).shape[0];
   for (const std::string& name : {embedding_, head_}) {
     if (!shapes.contains(name)) continue;
-    const int64_t rows = has(name) ? entries_.at(name)->shape[0] : before;
-    check(rows == vocab_, tensors_.path(), ": ", name, has(name) ? " has " : " is missing and has ", rows,
-          " rows in ", has(name) ? "this file" : "the base", ", but the adapter resizes the vocabulary to ",
+    const bool own = has(name);
+    const int64_t rows = own ? entry(name).shape[0] : before;
+    check(rows == vocab_, tensors_.path(), ": ", name, own ? " has " : " is missing and has ", rows,
+          " rows in ", own ? "this file" : "the base", ", but the adapter resizes the vocabulary to ",
           vocab_);
   }
 }
 
 bool AdapterFolder::has(const std::string& parameter) const { return entries_.contains(parameter); }
 
+bool AdapterFolder::adapts(const std::string& weight) const {
+  return weight.ends_with(kWeight) && adapters_.contains(without_end(weight, kWeight));
+}
+
 void AdapterFolder::read(const std::string& parameter, int64_t first, int64_t count, float* to) const {
-  read_floats(*entries_.at(parameter), first, count, to);
+  read_floats(entry(parameter), first, count, to);
   const std::optional<int64_t> wrong = first_non_finite({to, static_cast<size_t>(count)});
   check(!wrong, tensors_.path(), ": ", parameter, ": element ", first + wrong.value_or(0), " is ",
         wrong ? to[*wrong] : 0.0f, ", must be finite: the adapter is damaged");
 }
 
 std::vector<float> AdapterFolder::read_all(const std::string& parameter) const {
-  std::vector<float> values(static_cast<size_t>(element_count(*entries_.at(parameter))));
+  std::vector<float> values(static_cast<size_t>(element_count(entry(parameter))));
   read(parameter, 0, std::ssize(values), values.data());
   return values;
 }
@@ -190,10 +195,8 @@ void AdapterFolder::load(const std::string& weight, const Adapter& adapter) {
 }
 
 void AdapterFolder::merge(const std::string& weight, int64_t first, int64_t count, float* values) {
-  if (!weight.ends_with(kWeight)) return;
-  const auto found = adapters_.find(without_end(weight, kWeight));
-  if (found == adapters_.end()) return;
-  if (update_.weight != weight) load(weight, found->second);
+  if (!adapts(weight)) return;
+  if (update_.weight != weight) load(weight, adapters_.at(without_end(weight, kWeight)));
   constexpr int64_t kPiece = 512;  // elements of a row whose update is computed at a time
   const Update& u = update_;
   parallel_blocks(count, kPiece * 64, [&](int64_t begin, int64_t end) {

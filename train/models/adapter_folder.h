@@ -39,10 +39,14 @@ class AdapterFolder {
 
   // Whether the folder has a parameter: a, b, or a replaced one.
   bool has(const std::string& parameter) const;
-  // Elements [first, first + count) of a parameter that it has.
+  // Of a parameter that it has.
+  const SafetensorsEntry& entry(const std::string& parameter) const { return *entries_.at(parameter); }
   void read(const std::string& parameter, int64_t first, int64_t count, float* to) const;
+  // Whether a weight of the base belongs to a layer with an adapter.
+  bool adapts(const std::string& weight) const;
   // Adds scale * b a to elements [first, first + count) of a weight of the base, in the order in which the
-  // base stores them. Nothing if the layer has no adapter. Fastest if all calls for a weight are in sequence.
+  // base stores them. Nothing if it does not adapt the weight. Fastest if all calls for a weight are in
+  // sequence.
   void merge(const std::string& weight, int64_t first, int64_t count, float* values);
 
  private:

@@ -328,11 +328,14 @@ std::string hf_config_json(const ModelConfig& config, DType weights, const std::
   return out.dump(2) + '\n';
 }
 
-std::string hf_config_with_dtype(std::string_view text, const std::string& path, DType weights) {
+std::string changed_hf_config(std::string_view text, const std::string& path,
+                              const HfConfigChanges& changes) {
+  if (!changes.weights && !changes.vocab) return std::string(text);
   check_json(text, path);
   ordered_json all = ordered_json::parse(text);
   check(all.is_object(), path, ": must be a JSON object");
-  all[all.contains("dtype") ? "dtype" : "torch_dtype"] = dtype_name(weights);
+  if (changes.weights) all[all.contains("dtype") ? "dtype" : "torch_dtype"] = dtype_name(*changes.weights);
+  if (changes.vocab) all["vocab_size"] = *changes.vocab;
   return all.dump(2) + '\n';
 }
 

@@ -5,6 +5,7 @@
 // an Error that names file and key, never ignored. Dropout and initialization keys are not read.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -20,8 +21,12 @@ inline constexpr int64_t kMostHfConfigBytes = int64_t{16} << 20;
 // express. The ids of special tokens are copied from the config.json at `tokens_of`; null if that is "".
 std::string hf_config_json(const ModelConfig& config, DType weights, const std::string& tokens_of = "");
 
-// The text of a config.json with the dtype of the weights replaced.
-std::string hf_config_with_dtype(std::string_view text, const std::string& path, DType weights);
+// The text of a config.json with the dtype of the weights or the size of the vocabulary replaced.
+struct HfConfigChanges {
+  std::optional<DType> weights{};
+  std::optional<int64_t> vocab{};
+};
+std::string changed_hf_config(std::string_view text, const std::string& path, const HfConfigChanges& changes);
 
 // The resolved config that a config.json describes. Sizes are required; other keys default as in
 // transformers.

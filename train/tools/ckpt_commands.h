@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/dtype.h"
+#include "train/models/adapted_model.h"
 
 namespace flatshard {
 
@@ -48,5 +49,9 @@ void export_model(const std::string& from, const ExportOptions& options, const C
 // config.json and tokenizer are kept.
 void merge(const std::string& run, const std::optional<std::string>& base, const ExportOptions& options,
            const Console& console);
+
+// Adds an adapter to the weights of its base, in fp32, and writes the result as a model folder. Dtypes,
+// config.json and tokenizer are the base's, except that the adapter may replace tokenizer and vocabulary.
+void merge_adapter(const ModelSource& source, const ExportOptions& options, const Console& console);
 
 }  // namespace flatshard

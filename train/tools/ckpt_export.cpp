@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <ostream>
 
@@ -56,8 +57,17 @@ void check_whole(const TensorSets& sets) {
         problems.size() > 1 ? str(" (and ", problems.size() - 1, " more; ckpt verify lists them)") : "");
 }
 
+// Reads elements [first, first + count) of an item, in its dtype.
+using ReadItem = std::function<void(const std::string& name, const Item& item, int64_t first, int64_t count,
+                                    std::vector<std::byte>& block)>;
+
+void read_source(const std::string&, const Item& item, int64_t first, int64_t count,
+                 std::vector<std::byte>& block) {
+  read_as(*item.source, first, count, item.dtype, block);
+}
+
 int64_t write_weights(const NewFolder& folder, const char* stem, const Items& items, int64_t shard_bytes,
-                      const Console& console) {
+                      const Console& console, const ReadItem& read = read_source) {
   std::vector<SafetensorsSpec> specs;
   int64_t bytes = 0;
   for (const auto& [name, item] : items) {
@@ -72,7 +82,7 @@ int64_t write_weights(const NewFolder& folder, const char* stem, const Items& it
     const int64_t elements = element_count(*item.source);
     for (int64_t first = 0; first < elements; first += kValueBlock) {
       const int64_t count = std::min(kValueBlock, elements - first);
-      read_as(*item.source, first, count, item.dtype, block);
+      read(name, item, first, count, block);
       writer.write(name, first, block.data(), count);
       progress.add(count * size_of(item.dtype));
     }
@@ -82,15 +92,16 @@ int64_t write_weights(const NewFolder& folder, const char* stem, const Items& it
   return layout.file_bytes();
 }
 
-// Copies config.json and the tokenizer files from a folder, then renames the new folder to its final name.
-void finish(NewFolder& folder, const fs::path& from, int64_t bytes, const ExportOptions& options,
-            const Console& console) {
+// Writes the config.json of a folder, with changes, and the tokenizer files.
+void write_documents(const NewFolder& folder, const fs::path& from, const HfConfigChanges& changes,
+                     const TokenizerFiles& tokenizer_files) {
   const std::string config = (from / kConfigName).string();
-  const std::string text = read_whole_file(config, kMostHfConfigBytes);
-  folder.write(kConfigName, options.dtype ? hf_config_with_dtype(text, config, *options.dtype) : text);
-  if (const fs::path adapter = from / kAdapterConfigName; fs::exists(adapter))
-    folder.write(kAdapterConfigName, read_whole_file(adapter.string(), kMostHfConfigBytes));
-  for (const auto& [name, content] : read_tokenizer_files(from.string())) folder.write(name, content);
+  folder.write(kConfigName, changed_hf_config(read_whole_file(config, kMostHfConfigBytes), config, changes));
+  for (const auto& [name, content] : tokenizer_files) folder.write(name, content);
+}
+
+// Renames the new folder to its final name.
+void finish(NewFolder& folder, int64_t bytes, const ExportOptions& options, const Console& console) {
   folder.finish();
   console.out << "wrote " << options.to << ", " << human_bytes(bytes) << " of weights\n";
 }
@@ -112,6 +123,26 @@ Items merged_items(const TensorSets& base, const TensorSets& checkpoint, const s
         " is missing; ", checkpoint.path(),
         " has it; check that --base is the model that the run started from");
   return items;
+}
+
+// The base's tensors, replaced by those that the adapter has in full.
+Items adapted_items(const TensorSets& base, const AdapterFolder& adapter, const std::optional<DType>& dtype) {
+  Items items = items_of(base, dtype);
+  for (auto& [name, item] : items)
+    if (adapter.has(name)) {
+      item.source = &adapter.entry(name);
+      item.shape = item.source->shape;
+    }
+  return items;
+}
+
+// The adapter's tokenizer files, if it has any, and the base's generation config unless there is another.
+TokenizerFiles adapted_tokenizer_files(const ModelSource& source) {
+  constexpr const char kGeneration[] = "generation_config.json";
+  TokenizerFiles own = read_tokenizer_files(tokenizer_folder(source)),
+                 base = read_tokenizer_files(source.folder);
+  if (base.contains(kGeneration)) own.try_emplace(kGeneration, base[kGeneration]);
+  return own;
 }
 
 TrainState state_to_compare(const fs::path& checkpoint) {
@@ -147,7 +178,10 @@ void export_model(const std::string& from, const ExportOptions& options, const C
   NewFolder folder(options.to);
   const int64_t bytes = write_weights(folder, source.has_adapters() ? kAdapterStem : kWeightsStem,
                                       items_of(source, options.dtype), options.shard_bytes, console);
-  finish(folder, source.folder(), bytes, options, console);
+  if (const fs::path adapter = source.folder() / kAdapterConfigName; source.has_adapters())
+    folder.write(kAdapterConfigName, read_whole_file(adapter.string(), kMostHfConfigBytes));
+  write_documents(folder, source.folder(), {.weights = options.dtype}, read_tokenizer_files(source.path()));
+  finish(folder, bytes, options, console);
 }
 
 void merge(const std::string& run, const std::optional<std::string>& base, const ExportOptions& options,
@@ -162,8 +196,33 @@ void merge(const std::string& run, const std::optional<std::string>& base, const
   check(!checkpoint.has_adapters(), best.path, ": has adapters: merge them with ckpt merge-adapter");
   NewFolder folder(options.to);
   const Items items = merged_items(onto, checkpoint, options.dtype);
-  finish(folder, onto.folder(), write_weights(folder, kWeightsStem, items, options.shard_bytes, console),
-         options, console);
+  const int64_t bytes = write_weights(folder, kWeightsStem, items, options.shard_bytes, console);
+  write_documents(folder, onto.folder(), {.weights = options.dtype}, read_tokenizer_files(onto.path()));
+  finish(folder, bytes, options, console);
+}
+
+void merge_adapter(const ModelSource& source, const ExportOptions& options, const Console& console) {
+  const TensorSets base(source.folder);
+  check_whole(base);
+  check(!base.has_adapters(), source.folder, ": is an adapter, must be a model folder");
+  Arena tables("tables", Device::cpu());  // only counts
+  AdapterFolder adapter(source.adapter, Model(base.config(), tables));
+  for (const std::string& warning : adapter.warnings()) console.out << "warning: " << warning << '\n';
+  NewFolder folder(options.to);
+  const int64_t bytes = write_weights(
+      folder, kWeightsStem, adapted_items(base, adapter, options.dtype), options.shard_bytes, console,
+      [&, values = std::vector<float>()](const std::string& name, const Item& item, int64_t first,
+                                         int64_t count, std::vector<std::byte>& block) mutable {
+        if (!adapter.adapts(name)) return read_source(name, item, first, count, block);
+        values.resize(static_cast<size_t>(count));
+        read_floats(*item.source, first, count, values.data());
+        adapter.merge(name, first, count, values.data());
+        convert_floats(values, name, first, item.dtype, block);
+      });
+  HfConfigChanges changes{.weights = options.dtype};
+  if (adapter.vocab() != base.config().vocab) changes.vocab = adapter.vocab();
+  write_documents(folder, base.folder(), changes, adapted_tokenizer_files(source));
+  finish(folder, bytes, options, console);
 }
 
 }  // namespace flatshard

@@ -27,6 +27,7 @@ constexpr int kFailed = 2;
 struct Words {
   std::string first, second, dtype, shard_size = "5GB";
   std::optional<std::string> base;
+  std::vector<std::string> folders;
 };
 
 ExportOptions export_options(const Words& words) {
@@ -68,6 +69,24 @@ class Commands {
                     "and the tensors that the checkpoint lacks")
         ->type_name("DIR");
     writes(merging);
+    CLI::App& adapting = *app.add_subcommand(
+        "merge-adapter", "write a base with a LoRA adapter added to its weights as a model folder");
+    adapting
+        .add_option("FOLDERS", words_.folders,
+                    "BASE ADAPTER: model folder and adapter folder; or ADAPTER alone, if its "
+                    "adapter_config.json names the folder of the base")
+        ->required()
+        ->expected(1, 2)
+        ->type_name("");
+    adapting.add_option("--out", words_.second, "folder to create; must not exist")
+        ->required()
+        ->type_name("DIR");
+    adapting.callback([this] {
+      const std::vector<std::string>& given = words_.folders;
+      merge_adapter(find_model(given.size() == 2 ? given[0] : "", given.back()), export_options(words_),
+                    console_);
+    });
+    writes(adapting);
   }
 
   int exit_code() const { return exit_code_; }

@@ -168,8 +168,8 @@ int64_t add_file(const Options& o, const ModelSource& source, int64_t vocab, int
   return documents;
 }
 
-void evaluate_loss(const Options& o, Device device, World& world, std::ostream& out) {
-  const ModelSource source = o.model.source();
+void evaluate_loss(const Options& o, const ModelSource& source, Device device, World& world,
+                   std::ostream& out) {
   const ModelConfig config = read_model_config(source);
   const int64_t seq_len = o.seq_len.value_or(std::min(kSeqLen, config.max_positions));
   LossMeter meter(source, o.model.compute_dtype(), seq_len, device);
@@ -184,10 +184,10 @@ void evaluate_loss(const Options& o, Device device, World& world, std::ostream& 
       << counted(static_cast<int64_t>(total.targets), "target") << ", windows of " << seq_len << '\n';
 }
 
-void evaluate_similarity(const Options& o, Device device, World& world, std::ostream& out) {
+void evaluate_similarity(const Options& o, const ModelSource& source, Device device, World& world,
+                         std::ostream& out) {
   check(o.force || !std::filesystem::exists(o.out), o.out,
         ": exists already; give another name, or --force to replace it");
-  const ModelSource source = o.model.source();
   const TextCodec codec(source, read_model_config(source).vocab, o.chat_template);
   const std::vector<PromptRecord> records = read_prompt_file(o.data);
   const std::vector<ScoredAnswer> answers = score_answers(
@@ -226,10 +226,13 @@ int run_evaluate(int argc, const char* const* argv, std::ostream& out, std::ostr
     const Device device = choose_device("--device", options.model.device, world->local_rank());
     if (const std::string note = why_on_cpu(options.model.device); !note.empty() && world->rank() == 0)
       err << note << '\n';
+    const ModelSource source = options.model.source();
+    if (world->rank() == 0)
+      for (const std::string& warning : warnings_of(source)) err << "warning: " << warning << '\n';
     if (loss.parsed())
-      evaluate_loss(options, device, *world, out);
+      evaluate_loss(options, source, device, *world, out);
     else
-      evaluate_similarity(options, device, *world, out);
+      evaluate_similarity(options, source, device, *world, out);
     return end_program("evaluate", 0, out, err);
   } catch (const CLI::CallForHelp& help) {
     return end_program("evaluate", app.exit(help, out, err), out, err);

@@ -129,6 +129,8 @@ class Generation {
     const Device device = choose_device("--device", o_.model.device, world_.local_rank());
     if (const std::string note = why_on_cpu(o_.model.device); !note.empty() && prints())
       streams_.err << note << '\n';
+    if (prints())
+      for (const std::string& warning : warnings_of(source_)) streams_.err << "warning: " << warning << '\n';
     return Generator(source_, {.dtype = o_.model.compute_dtype(),
                                .texts = texts,
                                .capacity = capacity,
