@@ -48,6 +48,11 @@ int64_t Trace::span_count() const {
   return static_cast<int64_t>(spans_.size());
 }
 
+std::vector<std::string> Trace::rows() const {
+  const std::lock_guard lock(mutex_);
+  return rows_;
+}
+
 std::string Trace::names_json(const std::string& note) const {
   const std::lock_guard lock(mutex_);
   std::ostringstream out;

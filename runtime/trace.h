@@ -25,6 +25,14 @@ class Trace {
 
   int process() const { return process_; }
   Clock::time_point start() const { return start_; }
+  std::vector<std::string> rows() const;
+  // Calls visit(row, what, begin, end) for every span in the order in which they were added.
+  template <class Visit>
+  void each_span(Visit&& visit) const {
+    const std::lock_guard lock(mutex_);
+    for (const Span& span : spans_)
+      visit(rows_[static_cast<size_t>(span.row)], *span.what, span.begin, span.begin + span.duration);
+  }
   // The names of the process and its rows as events: one JSON object per line, separated by commas. A
   // non-empty `note` becomes a label of the process.
   std::string names_json(const std::string& note = "") const;

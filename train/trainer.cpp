@@ -363,10 +363,8 @@ void Trainer::finish() {
   const std::string result = setup_.has_adapters() ? "adapter" : "model";
   save_model(folder_.file(result), documents_, setup_.shard_bytes, runtime_.engine(), world_);
   if (setup_.config.run.trace) {
-    warn_on_error([&] {
-      write_trace(folder_.file("trace.json"), trace_, world_, clock_);
-      if (is_leader()) write_trace_picture(folder_.file("trace.json"), folder_.file("overlap.svg"));
-    });
+    warn_on_error([&] { write_trace(folder_.file("trace.json"), trace_, world_, clock_); });
+    warn_on_error([&] { write_trace_picture(folder_.file("overlap.svg"), trace_, world_, clock_); });
   }
   const std::string hash = weights_hash(runtime_.engine());
   if (!is_leader()) return;

@@ -2,14 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <iomanip>
-#include <map>
 #include <optional>
 #include <sstream>
+#include <utility>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
@@ -17,12 +14,9 @@
 namespace flatshard {
 namespace {
 
-using Json = nlohmann::json;
-
 struct Span {
-  int process = 0, row = 0;
-  std::string name;
-  double begin = 0, end = 0;  // microseconds
+  std::string row, name;
+  double begin = 0, end = 0;  // microseconds on rank 0's clock
 };
 
 // The kinds of spans, in the order of the legend. A span is of the first kind whose `row` and `word` are
@@ -55,62 +49,60 @@ std::string escaped(const std::string& text) {
   return xml;
 }
 
-bool is_step(const std::string& name) { return name.starts_with("step "); }
-
-// Visits the events of a file with one event per line.
-template <class Visit>
-void each_event(const std::string& path, Visit&& visit) {
-  std::ifstream in(path);
-  check(in.is_open(), path, ": cannot open");
-  for (std::string line; std::getline(in, line);) {
-    if (line.ends_with(',')) line.pop_back();
-    const Json event = Json::parse(line, nullptr, false);
-    if (event.is_object() && event.contains("ph")) visit(event);
-  }
+// This rank's spans that satisfy a condition.
+template <class Condition>
+std::vector<Span> spans_if(const Trace& trace, const ClockOffset& offset, Condition&& holds) {
+  std::vector<Span> found;
+  const auto common = [&](Trace::Clock::time_point time) {
+    return (std::chrono::duration<double>(time.time_since_epoch()).count() + offset.seconds) * 1e6;
+  };
+  trace.each_span([&](const std::string& row, const std::string& name, const auto& begin, const auto& end) {
+    if (Span span{row, name, common(begin), common(end)}; holds(span)) found.push_back(std::move(span));
+  });
+  return found;
 }
 
-Span span_of(const Json& event) {
-  const double begin = event.at("ts"), duration = event.at("dur");
-  return {event.at("pid"), event.at("tid"), event.at("name"), begin, begin + duration};
+bool is_step(const Span& span) { return span.name.starts_with("step "); }
+
+// The index of the step of median length, the first one ignored if there are others; -1 if there is none.
+int64_t median_step(const std::vector<Span>& steps) {
+  std::vector<int64_t> order;
+  for (int64_t i = steps.size() > 1 ? 1 : 0; i < std::ssize(steps); ++i) order.push_back(i);
+  if (order.empty()) return -1;
+  const auto length = [&](int64_t i) {
+    return steps[static_cast<size_t>(i)].end - steps[static_cast<size_t>(i)].begin;
+  };
+  const auto middle = order.begin() + std::ssize(order) / 2;
+  std::nth_element(order.begin(), middle, order.end(),
+                   [&](int64_t a, int64_t b) { return length(a) < length(b); });
+  return *middle;
 }
 
-// The spans of one step on all ranks.
+// One step on all ranks.
 struct Moment {
   std::string step;
-  double begin = 0, end = 0;
+  double begin = 0, end = 0;        // from the first rank's begin to the last rank's end
   int ranks = 1, rows_of_rank = 3;  // four with offload, whose copies have a row
-  std::map<std::pair<int, int>, std::string> rows;
-  std::vector<Span> spans;
 };
 
-Moment moment_of(const std::string& path) {
-  Moment m;
-  std::vector<Span> steps;
-  each_event(path, [&](const Json& event) {
-    m.ranks = std::max(m.ranks, event.at("pid").get<int>() + 1);
-    if (event.at("name") == "thread_name") {
-      const std::string row = event.at("args").at("name");
-      m.rows[{event.at("pid"), event.at("tid")}] = row;
-      if (row.starts_with("copy")) m.rows_of_rank = 4;
-    }
-    if (event.at("ph") == "X" && is_step(event.at("name"))) steps.push_back(span_of(event));
-  });
-  std::vector<Span> of_first;
-  for (const Span& s : steps)
-    if (s.process == 0) of_first.push_back(s);
-  check(!of_first.empty(), path, ": holds no step to draw");
-  if (of_first.size() > 1) of_first.erase(of_first.begin());
-  const auto middle = of_first.begin() + static_cast<std::ptrdiff_t>(of_first.size() / 2);
-  std::nth_element(of_first.begin(), middle, of_first.end(),
-                   [](const Span& a, const Span& b) { return a.end - a.begin < b.end - b.begin; });
-  m.step = middle->name, m.begin = middle->begin, m.end = middle->end;
-  for (const Span& s : steps)
-    if (s.name == m.step) m.begin = std::min(m.begin, s.begin), m.end = std::max(m.end, s.end);
-  each_event(path, [&](const Json& event) {
-    if (event.at("ph") != "X" || is_step(event.at("name"))) return;
-    const Span s = span_of(event);
-    if (s.end > m.begin && s.begin < m.end) m.spans.push_back(s);
-  });
+// Nothing, on all ranks, if rank 0 has no step.
+std::optional<Moment> agree_on_moment(const Trace& trace, World& world, const ClockOffset& offset) {
+  const std::vector<Span> steps = spans_if(trace, offset, is_step);
+  const auto mine = static_cast<double>(median_step(steps));
+  const auto index = static_cast<int64_t>(world.all_gather({&mine, 1}, "the step to draw").front());
+  if (index < 0) return {};
+  const Span& step = steps.at(static_cast<size_t>(index));  // every rank has a span for every step
+  const std::vector<std::string> rows = trace.rows();
+  const bool copies =
+      std::any_of(rows.begin(), rows.end(), [](const std::string& row) { return row.starts_with("copy"); });
+  const double times[] = {step.begin, step.end, copies ? 4.0 : 3.0};
+  const std::vector<double> all = world.all_gather(times, "the times of the step to draw");
+  Moment m{.step = step.name, .begin = step.begin, .end = step.end, .ranks = world.size()};
+  for (size_t i = 0; i < all.size(); i += std::size(times)) {
+    m.begin = std::min(m.begin, all[i]);
+    m.end = std::max(m.end, all[i + 1]);
+    m.rows_of_rank = std::max(m.rows_of_rank, static_cast<int>(all[i + 2]));
+  }
   return m;
 }
 
@@ -132,27 +124,33 @@ constexpr char kStyle[] = R"(<style>
 
 class Picture {
  public:
-  explicit Picture(const Moment& m) : m_(m) {
-    out_ << std::fixed << std::setprecision(1);
-    const double height = row_top(m.ranks - 1, m.rows_of_rank - 1) + kPitch + 30;
+  explicit Picture(const Moment& m) : m_(m) { out_ << std::fixed << std::setprecision(1); }
+
+  // Everything but the ranks' rows; the end is "</svg>".
+  std::string frame() {
+    const double height = row_top(m_.ranks - 1, m_.rows_of_rank - 1) + kPitch + 30;
     out_ << "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " << kWidth << ' ' << height
          << "\" width=\"" << kWidth << "\" height=\"" << height << "\">\n"
          << kStyle << "<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n";
     text(kRight, 20, "",
-         str(m.step, ", ", std::round((m.end - m.begin) * 1e-2) / 10, " ms, on ", m.ranks,
-             m.ranks == 1 ? " rank" : " ranks"));
+         str(m_.step, ", ", std::round((m_.end - m_.begin) * 1e-2) / 10, " ms, on ", m_.ranks,
+             m_.ranks == 1 ? " rank" : " ranks"));
     legend();
     ticks(height - 30);
-    for (int rank = 0; rank < m.ranks; ++rank) lanes(rank);
+    return std::move(out_).str();
+  }
+  std::string rows(int rank, const std::vector<Span>& spans) {
+    lanes(rank);
     // Waits are drawn on top of the spans that contain them.
     for (const bool waits : {false, true})
-      for (const Span& s : m.spans) draw(s, waits);
-    out_ << "</svg>\n";
+      for (const Span& s : spans) draw(rank, s, waits);
+    return std::move(out_).str();
   }
-  std::string svg() const { return out_.str(); }
 
  private:
-  static double row_top(int rank, int row) { return kTop + rank * (3 * kPitch + kRankGap) + row * kPitch; }
+  double row_top(int rank, int row) const {
+    return kTop + rank * (m_.rows_of_rank * kPitch + kRankGap) + row * kPitch;
+  }
   double x_of(double time) const {
     const double inside = std::clamp(time, m_.begin, m_.end);
     return kLeft + (inside - m_.begin) / (m_.end - m_.begin) * (kWidth - kLeft - kRight);
@@ -205,12 +203,11 @@ class Picture {
     }
   }
 
-  void draw(const Span& s, bool waits) {
-    const auto row = m_.rows.find({s.process, s.row});
-    const Kind* kind = row == m_.rows.end() ? nullptr : kind_of(row->second, s.name);
+  void draw(int rank, const Span& s, bool waits) {
+    const Kind* kind = kind_of(s.row, s.name);
     if (!kind || (std::string(kind->style) == "wait") != waits) return;
     const auto place = std::find(std::begin(kRows), std::end(kRows), std::string(kind->row)) - kRows;
-    const double top = row_top(s.process, static_cast<int>(place)), x = x_of(s.begin);
+    const double top = row_top(rank, static_cast<int>(place)), x = x_of(s.begin);
     const double width = std::max(0.5, x_of(s.end) - x - 0.5);
     box(kind->style, x, top, width, kRow, str(escaped(s.name), ", ", std::lround(s.end - s.begin), " us"));
     const std::string number = s.name.substr(std::min(s.name.size(), std::string(kind->word).size() + 1));
@@ -224,9 +221,17 @@ class Picture {
 
 }  // namespace
 
-void write_trace_picture(const std::string& trace_path, const std::string& picture_path) {
-  const Moment moment = moment_of(trace_path);
-  write_whole_file(picture_path, Picture(moment).svg());
+void write_trace_picture(const std::string& path, const Trace& trace, World& world,
+                         const ClockOffset& offset) {
+  const std::optional<Moment> moment = agree_on_moment(trace, world, offset);
+  check(moment || world.rank() != 0, path, ": the trace contains no step to draw");
+  if (!moment) return;
+  const std::vector<Span> spans = spans_if(trace, offset, [&](const Span& s) {
+    return !is_step(s) && s.end > moment->begin && s.begin < moment->end;
+  });
+  std::string mine = Picture(*moment).rows(world.rank(), spans), all;
+  world.collect([&] { return std::exchange(mine, ""); }, [&](int, const std::string& rows) { all += rows; });
+  if (world.rank() == 0) write_whole_file(path, Picture(*moment).frame() + all + "</svg>\n");
 }
 
 }  // namespace flatshard

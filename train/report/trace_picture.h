@@ -4,10 +4,15 @@
 
 #include <string>
 
+#include "comm/clock.h"
+#include "runtime/trace.h"
+
 namespace flatshard {
 
-// Reads a trace.json of write_trace() and draws its step of median length, ignoring the first step if there
-// are others. An Error names the file if it contains no step.
-void write_trace_picture(const std::string& trace_path, const std::string& picture_path);
+// Collective. Draws rank 0's step of median length, ignoring the first step if there are others: each rank
+// draws its own rows, and rank 0 writes the file. `offset` is this rank's clock_offset(). An Error on rank 0
+// names the file if the trace contains no step.
+void write_trace_picture(const std::string& path, const Trace& trace, World& world,
+                         const ClockOffset& offset);
 
 }  // namespace flatshard

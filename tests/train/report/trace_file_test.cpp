@@ -109,8 +109,7 @@ TEST_CASE("the picture shows the step of median length, and no single ops") {
   World world;
   Trace trace;
   add_three_steps(trace);
-  write_trace("picture/trace.json", trace, world, {});
-  write_trace_picture("picture/trace.json", "picture/overlap.svg");
+  write_trace_picture("picture/overlap.svg", trace, world, {});
   const std::string svg = text_of("picture/overlap.svg");
   // Of 40 and 20: the first step does not count.
   CHECK(svg.find(">step 2, ") != std::string::npos);
@@ -119,14 +118,25 @@ TEST_CASE("the picture shows the step of median length, and no single ops") {
   CHECK(count_of(svg, "<title>") == 2);
 }
 
+TEST_CASE("the rows of two ranks that offload do not overlap in the picture") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("picture_offload");
+  const test::Finished run = workshop.train(
+      2, "--run.trace=true --parallel.offload=true --train.steps=2 --train.total_batch_size=4");
+  REQUIRE_MESSAGE(run.exit_code == 0, run.output);
+  const std::string svg = text_of(workshop.file("runs/default/overlap.svg"));
+  std::vector<double> tops;
+  const std::string lane = "<rect class=\"lane\"";
+  for (size_t at = svg.find(lane); at != svg.npos; at = svg.find(lane, at + 1))
+    tops.push_back(std::stod(svg.substr(svg.find(" y=\"", at) + 4)));
+  REQUIRE(tops.size() == 8);
+  for (size_t i = 1; i < tops.size(); ++i) CHECK(tops[i] >= tops[i - 1] + 20);  // the height of a row
+}
+
 TEST_CASE("a trace that cannot be written, and one without a step, are errors that name the file") {
   World world;
   CHECK(test::error_of([&] { write_trace("/nowhere/trace.json", Trace(), world, {}); }) ==
         "/nowhere/trace.json: cannot write: No such file or directory");
-  fs::create_directories("picture");
-  write_trace("picture/empty.json", Trace(), world, {});
-  CHECK(test::error_of([] { write_trace_picture("picture/empty.json", "picture/empty.svg"); }) ==
-        "picture/empty.json: holds no step to draw");
-  CHECK(test::error_of([] { write_trace_picture("picture/none.json", "picture/none.svg"); }) ==
-        "picture/none.json: cannot open");
+  CHECK(test::error_of([&] { write_trace_picture("picture/empty.svg", Trace(), world, {}); }) ==
+        "picture/empty.svg: the trace contains no step to draw");
 }
