@@ -8,6 +8,7 @@
 #include "runtime/text.h"
 #include "train/report/byte_progress.h"
 #include "train/text/dataset.h"
+#include "train/text/run_data.h"
 
 namespace flatshard {
 namespace {
@@ -17,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr std::chrono::hours kLongestPreparation{24 * 30};
 
 EncoderOptions encoder_options(const Config& config) {
-  return {.tokenizer = config.data.tokenizer.empty() ? config.init_from : config.data.tokenizer,
+  return {.tokenizer = tokenizer_folder(config),
           .chat_template = config.data.chat_template,
           .text_field = config.data.text_field,
           .train_on = config.data.train_on};

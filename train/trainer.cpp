@@ -24,6 +24,7 @@
 #include "train/save/checkpoints.h"
 #include "train/save/initial_weights.h"
 #include "train/save/run_folder.h"
+#include "train/save/untrained_tokens.h"
 #include "train/step/bandwidth.h"
 #include "train/step/evaluation.h"
 #include "train/step/loss_scale.h"
@@ -182,6 +183,8 @@ std::optional<TrainState> Trainer::find_checkpoint() {
 void Trainer::begin() {
   documents_ = model_documents(setup_, checkpoints_.source().string(), world_);
   checkpoints_.plan(runtime_.engine().model(), documents_);
+  if (is_leader() && !resumed_ && initial_.weights)
+    warn_of_untrained_tokens(train_.file, *initial_.weights, setup_);
   // Checkpoints of adapters do not contain the frozen weights.
   if (!resumed_ || setup_.has_adapters()) {
     runtime_.engine().initialize(initial_values(setup_, initial_));

@@ -24,7 +24,7 @@ DataOptions data_options(const RunSetup& s, bool evaluation) {
 // The identity of the tokenizer of the model; "" if it has none that can be read, so that tokens from
 // elsewhere can be used with it.
 std::string tokenizer_of(const Config& config) {
-  const std::string& folder = config.data.tokenizer.empty() ? config.init_from : config.data.tokenizer;
+  const std::string& folder = tokenizer_folder(config);
   if (folder.empty()) return "";
   try {
     return Tokenizer(folder).identity();
@@ -34,6 +34,10 @@ std::string tokenizer_of(const Config& config) {
 }
 
 }  // namespace
+
+const std::string& tokenizer_folder(const Config& config) {
+  return config.data.tokenizer.empty() ? config.init_from : config.data.tokenizer;
+}
 
 RunData::RunData(const std::string& path, const RunSetup& setup, bool evaluation)
     : file(path), data(file, data_options(setup, evaluation)), seq_len(setup.seq_len()) {

@@ -1,0 +1,26 @@
+#pragma once
+// Published weights contain tokens that were never trained, such as reserved special tokens, and the tokens
+// of a chat template in a base model. A run whose data uses one of them should know.
+//
+// A row of the embedding looks untrained if it equals another row bit for bit, or if its distance from zero
+// or from the mean of all rows is below a tenth of the median distance of rows from that mean. Untrained rows
+// that still have their random initial values cannot be told from trained ones.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "train/config/run_setup.h"
+#include "train/models/published_weights.h"
+#include "train/text/token_file.h"
+
+namespace flatshard {
+
+// The ids of the rows that look untrained, in ascending order. Reads the embedding twice, in blocks.
+std::vector<int64_t> untrained_tokens(PublishedWeights& weights, const ModelConfig& config);
+
+// Logs a warning that names the untrained tokens of a file, how often it has them, and what to do. Reads the
+// file only if the model has untrained tokens.
+void warn_of_untrained_tokens(const TokenFile& file, PublishedWeights& weights, const RunSetup& setup);
+
+}  // namespace flatshard
