@@ -21,6 +21,15 @@ bool is_conversation(const Record& record) {
   return has_member(record.text, {"messages", "conversations", "prompt"}, record.where);
 }
 
+// Appends the text of a message's content: a string, or a list of parts of which some have text.
+void append_content(const JinjaValue& content, std::vector<std::string>& texts) {
+  if (content.is(JinjaKind::text)) texts.push_back(content.bytes());
+  if (!content.is(JinjaKind::list)) return;
+  for (const JinjaValue& part : content.list().values)
+    if (const JinjaValue* text = part.is(JinjaKind::dict) ? part.dict().find("text") : nullptr)
+      append_content(*text, texts);
+}
+
 // The template that the options name: that of the tokenizer's folder, a file, or a built-in one.
 ChatTemplate chat_template_of(const EncoderOptions& options) {
   const fs::path tokenizer = options.tokenizer;
@@ -33,6 +42,17 @@ ChatTemplate chat_template_of(const EncoderOptions& options) {
 }
 
 }  // namespace
+
+std::vector<std::string> texts_of(const Record& record, const std::string& field) {
+  if (!record.is_json) return {record.text};
+  if (!is_conversation(record)) return {text_field(record.text, field, record.where)};
+  const ChatRecord chat = parse_chat_record(record.text, record.where);
+  if (chat.conversation.messages.empty()) return {chat.prompt, chat.completion};
+  std::vector<std::string> texts;
+  for (const JinjaValue& message : chat.conversation.messages)
+    if (const JinjaValue* content = message.dict().find("content")) append_content(*content, texts);
+  return texts;
+}
 
 struct SampleEncoder::Parts {
   std::optional<Tokenizer> tokenizer;  // none: bytes

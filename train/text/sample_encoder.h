@@ -21,6 +21,10 @@ struct EncoderOptions {
       "assistant";  // of conversations: "assistant" (all turns), "last" (the last turn), "all"
 };
 
+// The texts of a record without a template: of a conversation those of its messages, of a prompt with its
+// completion both. An Error begins with the record's `where`.
+std::vector<std::string> texts_of(const Record& record, const std::string& text_field);
+
 struct Sample {
   std::vector<int32_t> tokens{};
   std::vector<uint8_t> trained{};  // empty: all tokens

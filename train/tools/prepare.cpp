@@ -95,7 +95,8 @@ void declare(CLI::App& app, Options& o) {
                      "folder of a model or tokenizer, or its tokenizer.json; without it a token is a byte")
           ->type_name("PATH");
   app.add_option("--train-tokenizer", o.train_tokenizer,
-                 "train a tokenizer of N tokens on the texts, and write it to the new folder --tokenizer")
+                 "train a tokenizer of N tokens on the texts and messages, and write it to the new folder "
+                 "--tokenizer")
       ->type_name("N")
       ->check(CLI::Range(kLeastTrainedVocab, kMostTrainedVocab))
       ->needs(tokenizer);
@@ -270,7 +271,11 @@ void train_tokenizer(const Options& o, const std::vector<DatasetFile>& files) {
   BpeTrainer trainer({.vocab = o.train_tokenizer, .special = {kEndOfText}});
   for (const DatasetFile& file : files)
     read_records(file.path, split_of(o), [&](const Record& record) {
-      trainer.add(record.is_json ? text_field(record.text, o.encoder.text_field, record.where) : record.text);
+      try {
+        for (const std::string& text : texts_of(record, o.encoder.text_field)) trainer.add(text);
+      } catch (const Error&) {
+        if (!o.skip_bad) throw;  // with it, the bad records are counted when they are encoded
+      }
     });
   NewFolder folder(o.encoder.tokenizer);
   folder.write("tokenizer.json", trainer.tokenizer_json());

@@ -9,6 +9,7 @@
 
 #include "tests/process.h"
 #include "tests/test.h"
+#include "train/text/sample_encoder.h"
 #include "train/text/token_file.h"
 #include "train/tools/prepare.h"
 
@@ -294,6 +295,43 @@ TEST_CASE("prepare trains a tokenizer once, uses it, and does not replace it") {
         "prepare: words: already exists: choose another name, or remove it\n");
   CHECK(prepare_error({"--out", "out.tok", "--train-tokenizer", "256", "--tokenizer", "w", "a.txt"})
             .find("--train-tokenizer") != std::string::npos);
+}
+
+TEST_CASE("prepare trains a tokenizer on messages, prompts and completions as on their texts") {
+  fs::remove_all("words");
+  fs::remove_all("chat_words");
+  write("texts.jsonl",
+        "{\"text\": \"banana bandana\"}\n{\"text\": \"cabana\"}\n{\"text\": \"ban\"}\n{\"text\": "
+        "\"bandit\"}\n");
+  write("chats.jsonl", R"({"messages": [{"role": "user", "content": "banana bandana"}, )"
+                       R"({"role": "assistant", "content": "cabana"}]})"
+                       "\n"
+                       R"({"prompt": "ban", "completion": "bandit"})"
+                       "\n");
+  CHECK(prepare({"--out", "out.tok", "--train-tokenizer", "262", "--tokenizer", "words", "texts.jsonl"})
+            .status == 0);
+  const auto prepare_chats = [](const Texts& inputs) {
+    Texts all{"--out",           "out.tok", "--train-tokenizer", "262",
+              "--chat-template", "chatml",  "--tokenizer",       "chat_words"};
+    all.insert(all.end(), inputs.begin(), inputs.end());
+    return prepare(all);
+  };
+  CHECK(prepare_chats({"chats.jsonl"}).status == 0);
+  CHECK(bytes_of("chat_words/tokenizer.json") == bytes_of("words/tokenizer.json"));
+
+  fs::remove_all("chat_words");
+  write("bad.jsonl", "{\"prompt\": 1}\n");
+  const Run refused = prepare_chats({"chats.jsonl", "bad.jsonl"});
+  CHECK(refused.err.starts_with("prepare: bad.jsonl:1: a record must have"));
+  CHECK(prepare_chats({"chats.jsonl", "bad.jsonl", "--skip-bad"}).status == 0);
+  CHECK(bytes_of("chat_words/tokenizer.json") == bytes_of("words/tokenizer.json"));
+}
+
+TEST_CASE("the texts of a message are its content, or the parts of it that have text") {
+  const std::string line =
+      R"({"conversations": [{"from": "human", "value": "a"}, {"role": "tool", "content": null},)"
+      R"( {"role": "assistant", "content": [{"type": "text", "text": "b"}, {"type": "image"}]}]})";
+  CHECK(texts_of({line, true, "c.jsonl:1"}, "text") == Texts{"a", "b"});
 }
 
 TEST_CASE("prepare shows samples with what is trained between marks") {
