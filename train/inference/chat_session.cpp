@@ -11,28 +11,33 @@ namespace {
 
 volatile std::sig_atomic_t interrupted = 0;
 
-// While it lives, SIGINT sets `interrupted` in place of ending the program.
-class InterruptsAnswer {
+// While it lives, SIGINT does not end the program.
+class Interrupts {
  public:
-  InterruptsAnswer() {
+  Interrupts() { sigaction(SIGINT, nullptr, &before_); }
+  ~Interrupts() { sigaction(SIGINT, &before_, nullptr); }
+  Interrupts(const Interrupts&) = delete;
+  Interrupts& operator=(const Interrupts&) = delete;
+
+  // From now on it makes the reading of a line fail.
+  void end_reading() { handle(0); }
+  // From now on it sets `interrupted`; a second one, such as during a long prompt, does end the program.
+  void end_answer() { handle(SA_RESTART | SA_RESETHAND); }
+
+ private:
+  static void handle(int flags) {
     interrupted = 0;
     struct sigaction action {};
     action.sa_handler = [](int) { interrupted = 1; };
-    action.sa_flags = SA_RESTART;
-    sigaction(SIGINT, &action, &before_);
+    action.sa_flags = flags;
+    sigaction(SIGINT, &action, nullptr);
   }
-  ~InterruptsAnswer() { sigaction(SIGINT, &before_, nullptr); }
-  InterruptsAnswer(const InterruptsAnswer&) = delete;
-  InterruptsAnswer& operator=(const InterruptsAnswer&) = delete;
-
- private:
   struct sigaction before_ {};
 };
 
 // Streams an answer to the conversation and returns it.
 std::string answer(Generator& generator, const TextCodec& codec, const Sampler& sampler, int64_t most_tokens,
                    const std::vector<int32_t>& prompt, std::ostream& out) {
-  const InterruptsAnswer interrupts;
   generator.read_changes(0, prompt);
   TextCodec::Stream text(codec);
   std::string all;
@@ -58,7 +63,13 @@ void run_chat(Generator& generator, const TextCodec& codec, const SamplerOptions
   const Sampler draws(sampler);
   const int64_t capacity = generator.options().capacity;
   Conversation conversation;
-  for (std::string line; streams.out << "> " << std::flush, std::getline(streams.in, line);) {
+  Interrupts interrupts;
+  const auto read_line = [&](std::string& line) {
+    interrupts.end_reading();
+    streams.out << "> " << std::flush;
+    return static_cast<bool>(std::getline(streams.in, line));
+  };
+  for (std::string line; read_line(line);) {
     if (line == "/exit") return;
     if (line == "/reset") conversation = {};
     if (line == "/reset" || line.find_first_not_of(" \t\r") == line.npos) continue;
@@ -72,6 +83,7 @@ void run_chat(Generator& generator, const TextCodec& codec, const SamplerOptions
                   << ": start a new one with /reset, or give a larger --context" << std::endl;
       continue;
     }
+    interrupts.end_answer();
     conversation.add("assistant", answer(generator, codec, draws, most_tokens, prompt, streams.out));
   }
   streams.out << std::endl;

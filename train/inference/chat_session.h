@@ -1,8 +1,8 @@
 #pragma once
 // A conversation in a terminal: reads a line of the user from `in`, streams the model's answer to `out`, and
-// keeps the history. /reset forgets the history; /exit or the end of the input ends the conversation. SIGINT,
-// during an answer, ends that answer. A conversation that outgrows the generator's capacity is reported on
-// `err`, and continues without the last message.
+// keeps the history. /reset forgets the history; /exit or the end of the input ends the conversation. SIGINT
+// (Ctrl-C) ends the answer in progress, and between answers the conversation. A conversation that outgrows
+// the generator's capacity is reported on `err`, and continues without the last message.
 
 #include <iosfwd>
 

@@ -71,8 +71,8 @@ void declare_prompts(CLI::App& app, Options& o) {
   app.add_option("--batch", o.batch, "prompts processed at a time")->capture_default_str()->needs(prompts);
   auto* chat =
       app.add_flag("--chat", o.chat,
-                   "hold a conversation: a line of input is a message, Ctrl-C ends an answer, /reset "
-                   "forgets the history, /exit ends")
+                   "hold a conversation: a line of input is a message; Ctrl-C ends an answer, and at the "
+                   "prompt the program, as /exit does; /reset forgets the history")
           ->excludes(prompt, file, prompts);
   app.add_option("--context", o.context,
                  "most tokens of a conversation (default: 4096, if the model has them)")

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <sstream>
 
@@ -106,6 +107,39 @@ TEST_CASE("generate --chat holds a conversation, and needs a chat template") {
   CHECK(refused.exit_code == 1);
   CHECK(refused.output ==
         "generate: model: has no chat template, which conversations need; name one with --chat-template\n");
+}
+
+TEST_CASE("Ctrl-C ends an answer, and the conversation continues") {
+  const std::string folder = "chat_interrupted";
+  test::write_talking_model(folder);
+  Generator generator(folder, {.capacity = 300});
+  const TextCodec codec(folder, test::kTalkingVocab, "chatml");
+  // Raises SIGINT with the first text of every answer.
+  struct Interrupting : std::stringbuf {
+    std::streamsize xsputn(const char* text, std::streamsize count) override {
+      if (count > 0 && std::string_view(text, static_cast<size_t>(count)) != "> ") std::raise(SIGINT);
+      return std::stringbuf::xsputn(text, count);
+    }
+  } buffer;
+  std::ostream out(&buffer);
+  std::istringstream in("Hello\nHello\n");
+  std::ostringstream err;
+  run_chat(generator, codec, {.temperature = 0}, 5, {in, out, err});
+  const std::string once = chat(folder, "Hello\n", 300).out;
+  CHECK(buffer.str().starts_with(once.substr(0, 3) + "\n> "));
+  CHECK(std::count(buffer.str().begin(), buffer.str().end(), '>') >= 3);
+  CHECK(buffer.str().ends_with("\n> \n"));
+}
+
+TEST_CASE("Ctrl-C at the prompt of generate --chat ends the program on a line of its own") {
+  const std::string in = workshop("chat_ended");
+  const std::string ended = run(in,
+                                "mkfifo input && { @generate model --device cpu --chat --chat-template "
+                                "chatml <input >output & } && "
+                                "exec 3>input && until grep -q '>' output; do sleep 0.02; done && "
+                                "while kill -INT $! 2>/dev/null; do sleep 0.05; done; wait $! && cat output")
+                                .output;
+  CHECK(ended == "> \n");
 }
 
 TEST_CASE("evaluate loss has the same result for text and its tokens, on any number of ranks") {
