@@ -10,7 +10,7 @@
 namespace flatshard {
 
 // "34,234 bytes with SHA-256 1a2b3c4d5e6f7a8b", of the files in the order given. A function of their content
-// alone, whatever their names. An Error names a file that cannot be read.
+// alone; their names do not matter. An Error names a file that cannot be read.
 std::string fingerprint(const std::vector<std::string>& paths);
 
 }  // namespace flatshard

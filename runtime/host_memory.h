@@ -1,7 +1,7 @@
 #pragma once
 // The memory that is available to this process. Linux overcommits: allocations succeed beyond the physical
-// memory, and the process is killed when it touches them. Code that knows its need in advance asks here
-// first.
+// memory, and the process is killed when it touches them. Code that knows its need in advance checks it
+// here.
 
 #include <cstdint>
 

@@ -25,7 +25,7 @@ void log_warning(const Parts&... parts) {
   log_line(LogLevel::warning, str("warning: ", parts...));
 }
 
-// Does what nothing depends on, such as writing a file for a person to read: an Error is logged as a warning.
+// Runs optional work, such as writing a report, and logs an Error as a warning.
 void warn_on_error(const std::function<void()>& work);
 
 }  // namespace flatshard

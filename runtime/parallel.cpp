@@ -17,9 +17,9 @@ namespace {
 
 thread_local bool runs_its_tasks_itself = false;
 
-// Asks Linux to give the calling thread, and the threads it starts later, the processor for short times but
-// soon. Beside other programs a thread that has slept a moment would else wait some milliseconds for its
-// turn, and the threads that share its work would wait for it. Kernels before 6.12 ignore the request.
+// Requests short time slices for the calling thread and the threads that it starts later. Beside other
+// programs a thread that wakes would otherwise wait milliseconds for a processor, and the threads that share
+// its work would wait with it. Kernels before 6.12 ignore the request.
 void take_short_turns() {
   struct {  // struct sched_attr, version 0; glibc declares it from 2.41 on
     uint32_t size = sizeof *this, policy = SCHED_OTHER;
@@ -29,13 +29,13 @@ void take_short_turns() {
     uint64_t runtime = 0, deadline = 0, period = 0;
   } attributes;
   if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0) return;
-  if (attributes.policy != SCHED_OTHER) return;  // somebody has chosen a class for this process
-  attributes.runtime = 100'000;                  // ns, the shortest there is
+  if (attributes.policy != SCHED_OTHER) return;  // the user has chosen a scheduling class
+  attributes.runtime = 100'000;                  // ns, the minimum
   syscall(SYS_sched_setattr, 0, &attributes, 0);
 }
 
 // Blocks until `value` is no longer `old`. The next call of a step comes within microseconds, sooner than a
-// sleeping thread wakes; a thread that waits awake for longer takes processor time from the one it waits for.
+// sleeping thread wakes; spinning any longer takes processor time from the thread that is awaited.
 void wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::microseconds kAwake{50};

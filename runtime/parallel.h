@@ -14,7 +14,7 @@ int usable_processors();  // by this process
 int thread_count();
 void set_thread_count(int count);
 
-// From now on the calling thread runs its tasks itself: for a thread beside the one that computes.
+// From now on the calling thread runs its own tasks alone, without the pool: for background threads.
 void use_one_thread_here();
 
 namespace detail {

@@ -7,7 +7,7 @@
 namespace flatshard {
 
 int end_program(const std::string& program, int status, std::ostream& out, std::ostream& err, int failure) {
-  errno = 0;  // stays 0 where an earlier write has failed
+  errno = 0;  // stays 0 if an earlier write failed
   out.flush();
   const int reason = errno;
   if (out.good()) return status;

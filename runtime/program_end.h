@@ -1,13 +1,13 @@
 #pragma once
-// The end of a program: output that did not arrive is a failure, though everything else went well.
+// The end of a program: lost output is a failure even if everything else succeeded.
 
 #include <iosfwd>
 #include <string>
 
 namespace flatshard {
 
-// Flushes `out`. Returns `status`, or, where something that was written to `out` is lost, `failure` after one
-// line on `err` that begins with the program's name.
+// Flushes `out` and returns `status`. If output was lost, prints one line that begins with the program's name
+// on `err` and returns `failure`.
 int end_program(const std::string& program, int status, std::ostream& out, std::ostream& err,
                 int failure = 1);
 

@@ -1,6 +1,6 @@
 #pragma once
-// What an exception says to the person who runs a program. The standard library's own exceptions name neither
-// the cause nor the remedy: for those of exhausted memory and threads, this does.
+// The message of an exception for users. The standard library's exceptions for exhausted memory and threads
+// name neither cause nor remedy; this adds both.
 
 #include <exception>
 #include <string>

@@ -1,11 +1,11 @@
 #pragma once
-// A program may be started without standard streams (`program >&-`). The next files it opens would then get
-// their numbers, and what it says would be written into them.
+// A program may be started without standard streams (`program >&-`). The next files that it opens would then
+// get their descriptors, and its output would be written into those files.
 
 namespace flatshard {
 
-// Keeps the numbers of missing standard streams from files: every use of such a stream still fails. To be
-// called before anything is opened.
+// Reserves the descriptors of missing standard streams. Every use of such a stream still fails. Call it
+// before any file is opened.
 void reserve_standard_streams();
 
 }  // namespace flatshard

@@ -3,11 +3,12 @@
 // until the work enqueued before record(event) is done. On the CPU, StreamOrder selects when work runs:
 //
 //   in_order     everything runs at the call
-//   concurrent   compute work runs at the call; each communication stream has its own thread. A compute
-//   stream
-//                that waits blocks the host; waited_seconds() sums up this exposed communication time
+//   concurrent   compute work runs at the call; each communication stream has its own thread
 //   comm_late    for tests: all work is queued until the host synchronizes; then communication runs as late
 //   comm_early   ... or as early as the recorded events allow
+//
+// With `concurrent`, a compute stream that waits blocks the host; waited_seconds() is the sum of this exposed
+// communication time.
 //
 // A schedule that produces the same bits in all orders has no missing wait.
 //

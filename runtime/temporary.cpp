@@ -20,7 +20,7 @@ namespace flatshard {
 namespace fs = std::filesystem;
 namespace {
 
-// What a signal handler removes: in memory that is never freed, for it may run at any time.
+// A path for the signal handler to remove, in static memory because a signal may arrive at any time.
 struct Slot {
   std::atomic<bool> taken{false}, ready{false};
   std::array<char, 4096> path{};
@@ -28,8 +28,7 @@ struct Slot {
 std::array<Slot, 16> slots;
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler reads it");
 
-// Calls that a signal handler may make, and no others, in this function and the next. A temporary folder
-// holds files only.
+// This function and the next make only async-signal-safe calls. A temporary folder contains only files.
 void remove_folder(const char* path) {
   const int folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (folder < 0) return;
@@ -65,7 +64,7 @@ void remove_on_signals() {
   }
 }
 
-// -1 where none is free, or the path is too long for one; then a signal leaves the file behind.
+// -1 if no slot is free or the path is too long; a signal then leaves the file behind.
 int take_slot(const std::string& path) {
   for (size_t i = 0; i < slots.size() && path.size() < slots[i].path.size(); ++i) {
     if (slots[i].taken.exchange(true)) continue;
@@ -98,9 +97,9 @@ std::string temporary_name(const fs::path& destination) {
 Temporary::Temporary(const std::string& destination, const Create& create)
     : path_(temporary_name(destination)) {
   remove_on_signals();
-  slot_ = take_slot(fs::absolute(path_).string());  // before there is anything to be left behind
-  there_ = create(path_.c_str());
-  if (there_) return;
+  slot_ = take_slot(fs::absolute(path_).string());  // before the file exists
+  exists_ = create(path_.c_str());
+  if (exists_) return;
   const int reason = errno;
   give_back(slot_);
   fail(str(destination, ": cannot write: ", std::strerror(reason)));
@@ -108,7 +107,7 @@ Temporary::Temporary(const std::string& destination, const Create& create)
 
 Temporary::~Temporary() {
   std::error_code ignored;
-  if (there_) fs::remove_all(path_, ignored);
+  if (exists_) fs::remove_all(path_, ignored);
   give_back(slot_);
 }
 

@@ -22,7 +22,7 @@ Utf8Front utf8_front(std::string_view text);
 // The number of bytes before the first invalid one.
 size_t valid_utf8_prefix(std::string_view text);
 
-// Decodes the character at text[at] and moves `at` behind it. The text must be valid UTF-8.
+// Decodes the character at text[at] and moves `at` past it. The text must be valid UTF-8.
 inline char32_t next_code_point(std::string_view text, size_t& at) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[at + i]); };
   const char32_t first = byte(0);

@@ -1,8 +1,7 @@
 #pragma once
-// Files that are read and written as a whole. What is read is a regular file of limited size, so that no pipe
-// makes a program wait and no device fills its memory. What is written is there whole or not at all: it is
-// written under a temporary name (temporary.h) and then renamed. This is for files that may be lost with the
-// machine's power; checkpoint/durable.h is for others.
+// Reads and writes whole files. Only regular files of limited size are read, so that no pipe blocks a program
+// and no device fills its memory. A write is atomic: the file gets a temporary name (temporary.h) and is then
+// renamed. It may be lost in a power failure; checkpoint/durable.h is for files that must survive one.
 
 #include <cstdint>
 #include <string>
@@ -12,16 +11,16 @@
 
 namespace flatshard {
 
-// An Error that names the file when it cannot be opened, is not a regular file, or is larger than that.
+// An Error names the file if it cannot be opened, is not a regular file, or has more than `most_bytes`.
 std::string read_whole_file(const std::string& path, int64_t most_bytes);
 
-// Where a file of this name would stand: at the end of symbolic links. An Error when something other than a
-// regular file is there.
+// The path that a write to this path replaces: symbolic links are followed. An Error if it exists and is not
+// a regular file.
 std::string file_to_write(const std::string& path);
 
-// Replaces what has the name so far, or follows a symbolic link and replaces the file there. An Error names
-// the file, and leaves the one before it as it was. It is an Error when the name belongs to a device, a pipe
-// or anything else that is not a regular file.
+// Creates the file or replaces an existing one; symbolic links are followed. An Error names the file and
+// leaves an existing one unchanged. Replacing a device, a pipe or anything else that is not a regular file is
+// an Error.
 void write_whole_file(const std::string& path, std::string_view text);
 
 // The same for a file that is written piece by piece.
@@ -34,8 +33,8 @@ class NewFile {
 
   void write(std::string_view bytes);      // at the end
   void overwrite(std::string_view bytes);  // at the beginning
-  void complete();                         // has no more bytes; they are all written when it returns
-  void finish();                           // gives the file its name
+  void complete();                         // writes out all bytes; none may follow
+  void finish();                           // renames the file to its final name
   int64_t size() const { return size_; }
 
  private:
@@ -48,10 +47,10 @@ class NewFile {
   Temporary temporary_;
 };
 
-// A write beyond a limit on the size of files (ulimit -f) fails from now on, as on a full disk; else a signal
-// would end the process. The number of open files may reach the hard limit (ulimit -Hn).
+// From now on a write beyond the file size limit (ulimit -f) fails, as on a full disk, instead of ending the
+// process by a signal. Raises the limit on open files to the hard limit (ulimit -Hn).
 void survive_file_limits();
-// How many more files this process can open before it reaches its limit.
+// The number of files that this process can still open.
 int64_t files_left_to_open();
 
 }  // namespace flatshard
