@@ -24,7 +24,7 @@ EncoderOptions encoder_options(const Config& config) {
           .train_on = config.data.train_on};
 }
 
-// Any other file must hold tokens: a name given by mistake is not to become training data.
+// Any other file must contain tokens, so that no file becomes training data by mistake.
 bool is_text(const std::string& path) {
   return fs::is_regular_file(path) && (path.ends_with(".jsonl") || path.ends_with(".txt"));
 }

@@ -1,14 +1,14 @@
 #pragma once
 // A run trains on token files. Where its config names a .jsonl or .txt file instead, the tokens are made
-// before anything else, and kept in a file beside them for later runs.
+// first, and kept in a token file beside it for later runs.
 
 #include "comm/world.h"
 #include "train/config/config.h"
 
 namespace flatshard {
 
-// The config with token files for data.train and data.eval. One rank of each host makes those that are
-// missing; the others wait, without a limit on the time. `terminal`, unless null, shows the progress.
+// The config with token files for data.train and data.eval. One rank of each host makes missing
+// files; the others wait, without a time limit. `terminal`, unless null, shows the progress.
 Config with_token_files(Config config, World& world, std::ostream* terminal);
 
 }  // namespace flatshard

@@ -293,7 +293,7 @@ TEST_CASE("a tokenizer from anywhere is refused for the right reason, or encodes
                                 {"many_steps", "there are more than 64 steps"},
                                 {"unknown_member", "the member \"more\" is not supported"},
                                 {"unknown_step", "UnicodeScripts: this pre-tokenizer is not supported"},
-                                {"behind_bytes", "is behind a ByteLevel"},
+                                {"behind_bytes", "follows a ByteLevel"},
                                 {"template_id", "must be ids of the vocabulary of 11"},
                                 {"added_id", "has the id 3, but the vocabulary has 1"},
                                 {"added_empty", "\"content\" is empty, must be text"},

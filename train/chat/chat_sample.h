@@ -22,7 +22,7 @@ struct ChatSample {
 
   int64_t trained() const;  // how many tokens are
 
-  // What deserves a warning.
+  // Reasons for a warning.
   bool double_bos = false;        // template and tokenizer both begin with BOS; one was kept
   bool rewrites_history = false;  // the template renders earlier turns differently once there are later ones
   bool untrained_end = false;     // a turn is trained without the special token that ends it

@@ -36,7 +36,7 @@ class ChatTemplate {
 
   // An Error begins with name:line, here and in render().
   ChatTemplate(std::string_view source, const std::string& name, SpecialTokens tokens);
-  // A template that is built in. An Error for another name lists those there are.
+  // A template that is built in. An Error for an unknown name lists the built-in ones.
   static ChatTemplate named(const std::string& name, SpecialTokens tokens);
   // The template and the special tokens of a folder of Hugging Face transformers: chat_template.jinja, or the
   // member chat_template of tokenizer_config.json. An Error if it has neither.

@@ -1,7 +1,7 @@
 #pragma once
 // Conversations as chat templates read them: messages, which are dictionaries with a role and a content, and
-// whatever else a record says, such as tools. All strings of message i carry i as their source, so that
-// message text stays data whatever the template does with it. Well-known roles are the exception: they are
+// other members of a record, such as tools. All strings of message i carry i as their source, so that
+// message text stays data however the template processes it. Well-known roles are the exception: they are
 // part of special tokens such as <|user|>.
 
 #include <map>

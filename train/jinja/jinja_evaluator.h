@@ -1,6 +1,6 @@
 #pragma once
-// The evaluation of expressions, and what the execution of statements shares with it: scopes, limits and the
-// text so far. Internal to the runtime.
+// The evaluation of expressions, and the state that it shares with the execution of statements: scopes,
+// limits and the text printed so far. Internal to the runtime.
 
 #include <deque>
 #include <map>

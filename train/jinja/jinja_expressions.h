@@ -1,6 +1,6 @@
 #pragma once
-// The parser of expressions, and what the parser of statements shares with it: the tokens, and nodes that
-// bound the height of the tree. Internal to the parser.
+// The parser of expressions, and the functions that it shares with the parser of statements: access to
+// tokens, and the construction of nodes, which bounds the height of the tree. Internal to the parser.
 
 #include <algorithm>
 #include <initializer_list>

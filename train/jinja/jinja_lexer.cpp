@@ -98,7 +98,7 @@ class Lexer {
     move_to(end);
   }
 
-  // The end of a tag, behind its sign: what it takes of the text after it.
+  // The end of a tag, after its sign; removes the white space that the tag controls from the text after it.
   void take_end(char sign, std::string_view closing, bool trims) {
     move_to(at_ + closing.size());
     if (sign == '-')
@@ -245,7 +245,7 @@ class Lexer {
     move_to(at + 1);
   }
 
-  // Appends what the escape sequence at `at`, behind its backslash, stands for. Returns where it ends. An
+  // Appends what the escape sequence at `at`, after its backslash, stands for. Returns where it ends. An
   // unknown one stands for itself, as in Python.
   size_t unescape(size_t at, std::string& text) {
     if (at >= source_.size()) return at;
@@ -280,7 +280,7 @@ class Lexer {
   size_t at_ = 0;
   int line_ = 1;
   bool line_starts_ = true;  // the text at at_ begins a line
-  std::string open_;         // what closes the brackets that are open
+  std::string open_;         // the closing brackets that are still missing
   std::vector<JinjaToken> tokens_;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
-// The tokens of a Jinja template. Decides all questions of white space: `trim_blocks` and `lstrip_blocks` are
-// on, as in Hugging Face transformers, so a tag of a block takes the spaces before it on its line and the
-// line break after it; `-` takes all white space, and `+` none. A line break at the end of the template is
+// The tokens of a Jinja template. Applies all white space rules: `trim_blocks` and `lstrip_blocks` are
+// on, as in Hugging Face transformers, so a block tag removes the spaces before it on its line and the line
+// break after it; `-` removes all white space, and `+` none. A line break at the end of the template is
 // dropped.
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 #pragma once
 // The parser of Jinja templates. It accepts every statement: one that it does not know becomes a node that
-// fails when it is executed, so that a template with a construct for other uses still renders.
+// fails when it is executed, so that a template with an unsupported construct renders if it does not use it.
 
 #include <memory>
 #include <string>

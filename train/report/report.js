@@ -49,7 +49,7 @@ function logTicks(low, high, count) {
   return decades.filter((_, i) => i % every === 0);
 }
 
-// As few digits as say exactly where each tick stands; on a linear axis the same number of decimals.
+// The fewest digits that give the exact position of each tick; on a linear axis the same number of decimals.
 function labels(ticks, isLog) {
   for (let digits = 1; digits < 12; ++digits) {
     const texts = ticks.map(v => number(v, digits));
@@ -83,7 +83,7 @@ for (const s of steps) { first = Math.min(first, s); last = Math.max(last, s); }
 if (!steps.length) { first = 0; last = 1; }
 const only = first === last;
 
-// The range of the values, with a little air; one value alone stands in the middle.
+// The range of the values with a margin; a single value is centered.
 function valueRange(chart, isLog) {
   let low = Infinity, high = -Infinity;
   for (const s of chart.series)

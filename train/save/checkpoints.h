@@ -78,7 +78,7 @@ class Checkpoints {
   std::vector<TensorFolderLayout> layouts_;
   const ModelDocuments* documents_ = nullptr;
   Checksums sums_;    // of the files of source_
-  bool own_ = false;  // whether source_ lies in folder_
+  bool own_ = false;  // whether source_ is in folder_
   int64_t last_step_ = -1;
   std::optional<TrainState::Evaluated> best_;
 };

@@ -1,6 +1,6 @@
 #pragma once
 // Published weights contain tokens that were never trained, such as reserved special tokens, and the tokens
-// of a chat template in a base model. A run whose data uses one of them should know.
+// of a chat template in a base model. A run that uses them deserves a warning.
 //
 // A row of the embedding looks untrained if it equals another row bit for bit, or if its distance from zero
 // or from the mean of all rows is below a tenth of the median distance of rows from that mean. Untrained rows

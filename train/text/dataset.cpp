@@ -119,7 +119,7 @@ Json parse(const std::string& manifest) {
   return parsed.is_object() ? parsed : Json::object();
 }
 
-// "" unless the object has this member and it is text: a manifest may come from anyone.
+// "" unless the object has this member and it is text: manifests are untrusted.
 std::string text_of(const Json& object, const char* name) {
   if (!object.is_object()) return "";
   const auto found = object.find(name);

@@ -36,7 +36,7 @@ struct DatasetCounts {
 
 // Called with the bytes of records that have been written since the last call.
 using DatasetProgress = std::function<void(int64_t bytes)>;
-// Called with every sample, for people to look at.
+// Called with every sample, to show it.
 using ShowSample = std::function<void(const Record& record, const Sample& sample)>;
 
 DatasetCounts write_dataset(const std::vector<DatasetFile>& files, const DatasetOptions& options,
@@ -48,17 +48,16 @@ DatasetCounts write_dataset(const std::vector<DatasetFile>& files, const Dataset
 std::string make_manifest(const std::vector<DatasetFile>& files, const DatasetOptions& options,
                           const SampleEncoder& encoder);
 
-// Why the tokens no longer are what their inputs would give: an input has changed, or `tokenizer`, unless "",
-// is not the tokenizer's identity. "" if nothing says so; inputs that are gone or cannot be read are not an
-// obstacle.
+// Why the tokens are out of date: an input has changed, or `tokenizer`, unless "", is not the identity of
+// their tokenizer. "" if they are current; missing and unreadable inputs do not count.
 std::string why_stale(const std::string& manifest, const std::string& tokenizer);
 
-// "2 empty, 1 without trained tokens": what was not written.
+// "2 empty, 1 without trained tokens": the records that were not written.
 std::string dropped(const DatasetCounts& counts);
 
-// Where the tokens of a single file are kept: beside it, under a name that depends on the manifest.
+// The path of the token file made from a single file: beside it, with a name that depends on the manifest.
 std::string token_file_of(const std::string& path, const DatasetOptions& options);
-// Makes that file.
+// Writes that file.
 DatasetCounts make_token_file(const std::string& path, const DatasetOptions& options,
                               const std::string& tokens, const DatasetProgress& progress);
 

@@ -61,7 +61,7 @@ void PackedSequences::fit_best(int64_t seq_len) {
   std::stable_sort(pieces_.begin(), pieces_.end(),
                    [](const Piece& a, const Piece& b) { return a.length > b.length; });
   std::vector<size_t> sequence_of(pieces_.size()), sizes;  // sizes: in pieces
-  std::map<int64_t, std::deque<size_t>> by_room;           // sequences with that room, oldest first
+  std::map<int64_t, std::deque<size_t>> by_room;  // sequences with this many free places, oldest first
   for (size_t i = 0; i < pieces_.size(); ++i) {
     const int64_t length = pieces_[i].length;
     auto found = by_room.lower_bound(length);

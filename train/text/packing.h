@@ -3,9 +3,8 @@
 // or of the whole file:
 //   wrapped         the file cut into windows of seq_len tokens; documents attend to each other
 //   documents       the same windows; attention and targets stop where a document ends
-//   best_fit        whole documents, longest first, each in the sequence with the least room that suffices;
-//   of
-//                   a document longer than seq_len, seq_len tokens are used
+//   best_fit        whole documents, longest first, each in the fullest sequence that has enough room;
+//                   a document longer than seq_len is cut to seq_len
 //   best_fit_split  the same, with longer documents cut into pieces of seq_len
 //   none            one document in each sequence, cut to seq_len
 // With the last three, documents without a token to train on are dropped, and sequences are padded.
@@ -51,7 +50,7 @@ class PackedSequences {
     return {pieces_.data() + begin, end - begin};
   }
 
-  // What packing did to the documents.
+  // Documents and tokens that packing dropped.
   struct Losses {
     int64_t empty = 0;             // documents without tokens
     int64_t untrained = 0;         // documents dropped because none of their tokens is a target

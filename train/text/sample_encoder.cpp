@@ -102,11 +102,11 @@ Sample SampleEncoder::of_conversation(const Record& record) const {
   warn(chat.double_bos, "the chat template and the tokenizer both add a BOS token; one was kept");
   warn(chat.rewrites_history,
        "the chat template renders earlier turns differently when later ones follow, so turns are trained in "
-       "another "
-       "context than the model will see; train_on = \"last\" avoids that");
+       "a context that the model will not see; train_on = \"last\" avoids that");
   warn(chat.untrained_end,
        "a turn is trained without the special token that ends it, so the model does not learn to stop");
-  warn(chat.split_prompt, "the tokens of the prompt do not begin those of prompt and completion together");
+  warn(chat.split_prompt,
+       "the tokens of prompt and completion do not begin with the tokens of the prompt alone");
   return sample;
 }
 

@@ -43,7 +43,7 @@ class SampleEncoder {
   Sample encode(const Record& record) const;
   // The text of tokens, such as those of a sample.
   std::string decode(const std::vector<int32_t>& tokens) const;
-  // What samples depend on besides the records, as members of a JSON object: "tokenizer":"...",...
+  // The settings that samples depend on, as members of a JSON object: "tokenizer":"...",...
   std::string identity() const;
 
  private:

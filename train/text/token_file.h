@@ -10,9 +10,9 @@
 //   48  tokens   n values of 2 or 4 bytes, then zero bytes up to a multiple of 8
 //   ..  u64      d + 1 document starts, ascending from 0 to n
 //   ..  mask     bit i % 8 of byte i / 8: whether token i is trained; without a mask all are
-//   ..  text     the manifest: what the tokens were made from (manifest.h)
+//   ..  text     the manifest: the origin of the tokens (dataset.h)
 // Files of the first version, "FLATTOK1", are read too: their header ends at byte 32, and they have neither
-// mask nor manifest. A file of another length, or with other document starts, is refused.
+// mask nor manifest. A file of any other length, or with invalid document starts, is refused.
 
 #include <cstdint>
 #include <functional>
@@ -66,8 +66,8 @@ class TokenFile {
   std::vector<uint64_t> first_of_block_;
 };
 
-// Writes a token file document by document; finish() renames it to its final name. Without finish() nothing
-// is left behind. To write two files that belong together, complete both, then finish both.
+// Writes a token file document by document; finish() renames it to its final name. Without finish() no
+// file remains. To write a pair of files atomically, complete both, then finish both.
 class TokenWriter {
  public:
   TokenWriter(const std::string& path, int64_t vocab);

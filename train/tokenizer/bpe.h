@@ -51,8 +51,8 @@ class Bpe {
   // The tokens of the word; valid until the next call with this scratch.
   const std::vector<Piece>& encode(std::string_view word, Scratch& scratch) const;
 
-  // Where the word may be cut because no merge reaches over: in front of a U+2581 behind any other character,
-  // if the merges allow it. Calls take(begin, end).
+  // The positions where a word may be cut because no merge crosses them: before a U+2581 that follows another
+  // character, if the merges allow it. Calls take(begin, end).
   template <class Take>
   void cut(std::string_view word, Take&& take) const;
 

@@ -76,7 +76,7 @@ BpeTrainer::BpeTrainer(BpeTrainerOptions options)
           "\" is the letter of a byte: choose a longer one");
     check(std::find(options_.special.begin(), options_.special.begin() + static_cast<ptrdiff_t>(i), token) ==
               options_.special.begin() + static_cast<ptrdiff_t>(i),
-          "the special token \"", token, "\" is there twice");
+          "the special token \"", token, "\" appears twice");
   }
 }
 

@@ -24,11 +24,11 @@ struct BpeTrainerOptions {
 
 class BpeTrainer {
  public:
-  // An Error if the vocabulary is too small or too large, or a special token is empty or there twice.
+  // An Error if the vocabulary is too small or too large, or a special token is empty or appears twice.
   explicit BpeTrainer(BpeTrainerOptions options);
 
-  // Counts the words of a document, soon or later. Words do not cross documents. Bytes that are not UTF-8
-  // count as U+FFFD.
+  // Adds a document, whose words may be counted later. Words do not cross documents. Invalid UTF-8 becomes
+  // U+FFFD.
   void add(std::string_view document);
 
   // Trains, and returns a tokenizer.json. The vocabulary is smaller if the documents have too few pairs.

@@ -39,7 +39,7 @@ void Decoder::add_text(std::string_view piece, State& state, std::string* text) 
     piece.remove_prefix(rules_.strip.size());
     ++state.strips;
   }
-  if (!piece.empty()) state.strips = rules_.most_strips;  // the start is over
+  if (!piece.empty()) state.strips = rules_.most_strips;  // the start has passed
   *text += piece;
 }
 

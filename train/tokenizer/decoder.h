@@ -1,7 +1,7 @@
 #pragma once
-// The decoder of a tokenizer: turns tokens back into text. What the file's decoder does with a token alone is
-// done once, when the tokenizer is loaded. What remains is to join bytes to characters, since a token may
-// hold a part of one, and to leave out the space that encoding puts in front of the text.
+// The decoder of a tokenizer: turns tokens back into text. The part of decoding that concerns single tokens
+// is done once, when the tokenizer is loaded. This class joins bytes to characters, which tokens may split,
+// and removes the space that encoding prepends to the text.
 
 #include <cstdint>
 #include <string>

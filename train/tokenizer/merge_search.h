@@ -23,15 +23,15 @@ class MergeSearch {
   void run(size_t vocab);
 
   const std::vector<std::string>& tokens() const { return tokens_; }
-  // In the order of their ranks. Hugging Face's library gives a pair that comes up again, behind a merge with
-  // the text of an earlier token, the later rank; so does this.
+  // In the order of their ranks. A pair that is merged again, after a merge that made the text of an earlier
+  // token, has the later rank, as in Hugging Face's library.
   std::vector<std::pair<int32_t, int32_t>> merges() const;
 
  private:
   struct PairState {
     int64_t count = 0;
     uint32_t round = 0;  // of its newest candidate
-    uint32_t words = 0;  // index in word_lists_ of that one
+    uint32_t words = 0;  // its index in word_lists_
   };
   struct Candidate {
     int64_t count;

@@ -1,7 +1,6 @@
 #pragma once
 // A published byte-pair-encoding tokenizer: text to token ids and back, exactly as Hugging Face's tokenizers
-// does it. Const, and safe for use by several threads at the same time; results do not depend on their
-// number, nor on what was encoded before.
+// does it. Const and thread-safe; results depend neither on the number of threads nor on earlier calls.
 
 #include <cstdint>
 #include <memory>
@@ -69,7 +68,7 @@ class Tokenizer {
   std::unique_ptr<Data> data_;
 };
 
-// Decodes tokens as they arrive. All texts together are those of decode(); none ends inside of a character.
+// Decodes tokens as they arrive. All texts together are those of decode(); none ends inside a character.
 // The tokenizer must outlive it.
 class StreamDecoder {
  public:

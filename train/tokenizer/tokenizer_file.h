@@ -1,8 +1,8 @@
 #pragma once
 // Reads the files of a tokenizer: the tokenizer.json of Hugging Face's tokenizers with a byte-pair-encoding
-// model, or GPT-2's vocab.json and merges.txt (encoder.json and vocab.bpe). Whatever would change ids and is
-// not supported is an Error that names the file and the component. The members `truncation` and `padding` are
-// ignored, as transformers does. The files are untrusted.
+// model, or GPT-2's vocab.json and merges.txt (encoder.json and vocab.bpe). An unsupported component
+// that would change ids is an Error that names the file and the component. The members `truncation` and
+// `padding` are ignored, as transformers does. The files are untrusted.
 
 #include <string>
 #include <vector>
@@ -24,7 +24,7 @@ struct TokenizerParts {
   std::vector<std::optional<std::string>> tokens;  // by id
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
-  std::vector<int32_t> prefix, suffix;  // what the post-processor puts around a text
+  std::vector<int32_t> prefix, suffix;  // added around a text by the post-processor
   std::vector<Decoder::Token> decoded;  // by id
   Decoder::Rules decoding;
 };
@@ -36,13 +36,13 @@ TokenizerParts parse_tokenizer_json(std::string_view text, const std::string& pa
 TokenizerParts parse_gpt2_files(std::string_view vocabulary, const std::string& vocabulary_path,
                                 std::string_view merges, const std::string& merges_path);
 
-// What tokenizer_config.json and special_tokens_map.json say. Tokens are "" and flags empty if they are
-// missing.
+// The settings in tokenizer_config.json and special_tokens_map.json. Missing tokens are "", missing flags
+// empty.
 struct TokenNames {
   std::string bos, eos, pad;
   std::optional<bool> add_bos, add_eos;
 };
-// Adds what `names` does not have yet.
+// Adds the settings that `names` lacks.
 void parse_token_names(std::string_view text, const std::string& path, TokenNames* names);
 
 }  // namespace flatshard

@@ -38,7 +38,7 @@ Pattern pattern_of(const JsonComponent& component) {
   }
 }
 
-// Long ones are no use but to make texts grow without end.
+// Longer ones have no use and could make a text grow without bound.
 std::string short_text(const JsonComponent& component, const char* member) {
   const std::string text = component.text(member);
   check(text.size() <= kMostContent, component.where(), ": \"", member, "\" has ", text.size(),
@@ -163,7 +163,7 @@ void read_normalizer(JsonComponent c, Normalizer* normalizer) {
 
 void read_pre_tokenizer(JsonComponent c, PreTokenizer* pre_tokenizer, bool* byte_level) {
   const std::string type = c.type();
-  check(!*byte_level, c.where(), ": is behind a ByteLevel, which must be the last pre-tokenizer");
+  check(!*byte_level, c.where(), ": follows a ByteLevel, which must be the last pre-tokenizer");
   if (type == "Sequence") {
     c.allow({"pretokenizers"});
     for (const JsonComponent& step : c.list("pretokenizers", kMostSteps))
@@ -212,7 +212,7 @@ void read_post_processor(JsonComponent c, TokenizerParts* parts) {
     c.allow({"sep", "cls", "trim_offsets", "add_prefix_space"});
     parts->prefix.insert(parts->prefix.begin(), token_of_pair(c, "cls", *parts));
     parts->suffix.push_back(token_of_pair(c, "sep", *parts));
-  } else if (type != "ByteLevel") {  // that one changes only offsets
+  } else if (type != "ByteLevel") {  // ByteLevel changes only offsets
     c.unsupported("this post-processor");
   }
 }
@@ -230,7 +230,7 @@ void read_decoder(JsonComponent c, DecoderSteps* steps) {
   } else if (type == "Strip" && steps->fused) {
     c.allow({"content", "start", "stop"});
     check(c.count("stop", kMostStrips) == 0 && rules.strip.empty(), c.where(),
-          ": only one Strip at the start of the text is supported behind Fuse");
+          ": only one Strip at the start of the text is supported after Fuse");
     rules.strip = c.text("content");
     rules.most_strips = c.count("start", kMostStrips);
   } else if (joined) {

@@ -107,7 +107,7 @@ void declare_sampling(CLI::App& app, Options& o) {
   declare_model_options(app, o.model);
 }
 
-// The options as they were given, with what the model folder says.
+// The options, combined with the settings of the model folder.
 class Generation {
  public:
   Generation(const Options& options, const GenerateStreams& streams, World& world)

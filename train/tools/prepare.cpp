@@ -226,7 +226,7 @@ void check_split(const Options& o, const DatasetCounts& counts, const TokenWrite
   has_documents(train, "--out", "smaller");
 }
 
-// Everything that needs disk space happens before the first file gets its final name.
+// All data is written before the first file gets its final name.
 void finish(TokenWriter& train, TokenWriter* eval) {
   train.complete();
   if (eval) eval->finish();

@@ -8,7 +8,7 @@
 namespace flatshard {
 namespace {
 
-// Text of others may contain anything; line breaks and tabs are shown as they are.
+// Data may contain control characters; line breaks and tabs are printed unchanged.
 std::string harmless(const std::string& text) {
   std::string out;
   for (const char c : text) {

@@ -1,5 +1,5 @@
 #pragma once
-// A sample as people see it: where it is from, its text, and which tokens are trained.
+// A sample as text for a terminal: its origin, its text, and which tokens are trained.
 
 #include <string>
 
@@ -7,7 +7,7 @@
 
 namespace flatshard {
 
-// Trained text is green on a terminal with colors, and between » and « without; other text is as it is.
+// Trained text is green on a terminal with colors, and between » and « without; other text is unmarked.
 std::string picture_of(const Record& record, const Sample& sample, const SampleEncoder& encoder, bool colors);
 
 }  // namespace flatshard

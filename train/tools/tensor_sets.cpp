@@ -29,7 +29,7 @@ void compare(const TensorSet& set, const Shapes& expected, bool all, std::vector
       lines.push_back(str(path, ": ", name, ' ', in_brackets(shape), " is missing"));
 }
 
-// A model folder may come from elsewhere: it matches if a run could start from it.
+// A model folder may be published by others: it matches if a run could start from it.
 std::vector<std::string> published_mismatches(const TensorSets& sets) {
   Arena tables("tables", Device::cpu());  // only counts
   try {

@@ -27,7 +27,7 @@ class BoundArguments {
     return values_[i].is(JinjaKind::undefined) ? nullptr : &values_[i];
   }
   const JinjaValue& required(size_t i) const;
-  // The argument, or what it is when it is not given or None.
+  // The argument, or this default if it is absent or None.
   const SourcedText* text(size_t i) const;
   int64_t integer(size_t i, int64_t otherwise) const;
   bool truth(size_t i) const { return values_[i].truth(); }

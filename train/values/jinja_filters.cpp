@@ -295,7 +295,7 @@ JinjaArguments rest_of(const JinjaArguments& arguments, size_t first) {
   return rest;
 }
 
-// As Jinja2, which takes everything that is false as empty.
+// As in Jinja2, every false value counts as empty.
 V::Items items_if_any(const V& subject) { return subject.truth() ? subject.items() : V::Items(); }
 
 // map(attribute="x"), map("filter", arguments...)

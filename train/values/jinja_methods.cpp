@@ -1,5 +1,5 @@
-// The methods of strings, dictionaries and lists. Lists and dictionaries cannot be changed, so their methods
-// that do so are named here only to say that.
+// The methods of strings, dictionaries and lists. Lists and dictionaries are immutable, so the methods that
+// would change them only report an error.
 
 #include <algorithm>
 #include <map>

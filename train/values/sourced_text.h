@@ -1,8 +1,8 @@
 #pragma once
-// A string that records where each of its bytes comes from: the template itself, or data that was given to
-// it. All operations on strings keep the record, so a rendering shows which of its bytes are data, however
-// the template trimmed, split and joined them. Texts are valid UTF-8; positions count bytes, and the
-// functions below convert to the code points that Jinja counts.
+// A string that records where each of its bytes comes from: the template itself, or data passed to it. All
+// operations on strings keep the record, so a rendering shows which of its bytes are data, however the
+// template trimmed, split and joined them. Texts are valid UTF-8; positions count bytes, and the functions
+// below convert to the code points that Jinja counts.
 
 #include <cstdint>
 #include <string>
@@ -39,8 +39,8 @@ class SourcedText {
   void append(const SourcedText& text, size_t begin, size_t end);
   void mark_generated();
 
-  // Marked by the filter safe: what is added to it with + has its HTML escaped, as Jinja2 does even where
-  // nothing else is escaped.
+  // Marked by the filter `safe`: text appended with + is HTML-escaped, as in Jinja2, even without
+  // autoescaping.
   bool is_markup() const { return is_markup_; }
   void mark_markup() { is_markup_ = true; }
 

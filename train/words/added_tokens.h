@@ -15,9 +15,9 @@ namespace flatshard {
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  bool single_word = false;             // not inside of a word
-  bool lstrip = false, rstrip = false;  // takes the white space before or behind it along
-  bool normalized = false;              // is found in normalized text
+  bool single_word = false;             // only if it is not part of a longer word
+  bool lstrip = false, rstrip = false;  // includes the white space before or after it
+  bool normalized = false;              // is searched for in normalized text
   bool special = false;
 };
 
@@ -25,7 +25,7 @@ class AddedTokenFinder {
  public:
   static constexpr size_t kLongest = 4096;  // bytes: bounds the time that a text made of prefixes takes
 
-  // Of equal texts the first one added counts. An Error, which names `path`, if the text is empty or too
+  // If a text is added twice, the first token applies. An Error names `path` if the text is empty or too
   // long.
   void add(const std::string& text, const AddedToken& token, const std::string& path);
   bool empty() const { return tokens_.empty(); }
@@ -50,8 +50,8 @@ class AddedTokenFinder {
 
  private:
   struct Found {
-    const AddedToken* token;  // null if the match is inside of a word and must not be
-    TextRange range;          // with the white space behind it
+    const AddedToken* token;  // null if the match is part of a word and must not be
+    TextRange range;          // with the white space after it
     size_t match_end;
   };
   bool next(const AlignedView& text, size_t from, std::span<const TextRange> plain, Found* found) const;
@@ -59,7 +59,7 @@ class AddedTokenFinder {
   static size_t space_begin(std::string_view text, size_t end, size_t least);
 
   std::vector<AddedToken> tokens_;
-  // A trie: the node behind a node by a byte; the token that ends at a node, or -1. Node 0 is the root.
+  // A trie: the child of a node by byte; the token that ends at a node, or -1. Node 0 is the root.
   std::unordered_map<uint64_t, uint32_t> edges_;
   std::vector<int32_t> ends_{-1};
   std::array<bool, 256> first_{};  // bytes that a token begins with

@@ -1,6 +1,5 @@
 #pragma once
-// Text on its way through a tokenizer, with the byte of the input that each of its bytes comes from. Always
-// valid UTF-8.
+// Text inside a tokenizer, with the origin of each byte in the input. Always valid UTF-8.
 
 #include <cstdint>
 #include <string>

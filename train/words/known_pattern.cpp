@@ -58,8 +58,8 @@ class Reader {
     return last > at ? last : end;
   }
 
-  // 's|'t|'re|'ve|'m|'ll|'d behind the apostrophe; 0 if none of them. If `any_case`, as (?i) understands it:
-  // the long s counts as an s.
+  // 's|'t|'re|'ve|'m|'ll|'d after the apostrophe; 0 if none of them. `any_case` is (?i), to which the
+  // long s is an s.
   size_t contraction_end(size_t at, bool any_case) const {
     const auto letter = [&](size_t i) {
       const char c = byte(i);

@@ -1,7 +1,7 @@
 #pragma once
-// Splitters written by hand for the regular expressions of most published tokenizers, about ten times as fast
-// as a regular expression. Every character of a text belongs to a match, so each match begins where the last
-// one ends.
+// Hand-written splitters for the regular expressions of most published tokenizers, about ten times as fast as
+// a regular expression engine. Every character of a text belongs to a match, so each match begins where the
+// last one ends.
 
 #include <cstdint>
 #include <optional>
@@ -19,7 +19,7 @@ inline constexpr char kQwen2Pattern[] =
 
 class KnownPattern {
  public:
-  // If the expression is one of these, to the letter.
+  // The splitter of exactly this expression, if there is one.
   static std::optional<KnownPattern> of(std::string_view expression);
 
   // The end of the match that begins at text[at], at < text.size(). The text must be valid UTF-8.

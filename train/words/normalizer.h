@@ -23,8 +23,7 @@ class Normalizer {
   void add(RewriteStep step) { steps_.push_back(std::move(step)); }
   size_t steps() const { return steps_.size(); }
 
-  // The result is valid until `scratch` or the text behind the view changes. An Error if the text grows
-  // without end.
+  // The result is valid until `scratch` or the viewed text changes. An Error if the text grows without bound.
   struct Scratch {
     AlignedText texts[2];
   };

@@ -52,7 +52,7 @@ void Pattern::cut(std::string_view text, Take&& take) const {
     if (match.begin > at) take(at, match.begin, false);
     take(match.begin, match.end, true);
     at = from = match.end;
-    if (match.begin == match.end) {  // search on behind the next character
+    if (match.begin == match.end) {  // continue after the next character
       ++from;
       while (from < text.size() && (static_cast<unsigned char>(text[from]) & 0xc0u) == 0x80u) ++from;
     }

@@ -1,6 +1,6 @@
 #pragma once
 // The pre-tokenizer of a tokenizer: steps that cut a piece of text into smaller ones, down to the words that
-// the model merges separately. The bytes of a byte-level tokenizer stay bytes here; the model knows their
+// the model merges separately. The bytes of a byte-level tokenizer stay bytes here; the model maps them to
 // letters (byte_letters.h).
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace flatshard {
 
-// Something to call with each piece; must outlive no call.
+// A reference to a function that is called with each piece; it does not own the function.
 class TakePiece {
  public:
   template <class Function>
@@ -31,16 +31,15 @@ class TakePiece {
 
 using CutStep = std::function<void(const AlignedView& piece, const TakePiece& take)>;
 
-// What becomes of the matches of a pattern: a piece each, none, a part of the piece before or behind, or one
-// piece with their neighbors of the same kind.
+// The treatment of the matches of a pattern: a piece of their own, removed, joined to the piece before or
+// after, or joined to adjacent matches.
 enum class SplitBehavior { isolated, removed, merged_with_previous, merged_with_next, contiguous };
 // If `invert`, the text between the matches counts as the matches.
 CutStep split_step(Pattern pattern, SplitBehavior behavior, bool invert);
 CutStep whitespace_step();                          // \w+ and [^\w\s]+
-CutStep leading_space_step();                       // a space in front of a piece without one
-enum class PrependScheme { always, first, never };  // first: only in front of text at byte 0 of the input
-// Spaces become `replacement`, of which one is put in front of a piece without one; if `split`, each begins a
-// piece.
+CutStep leading_space_step();                       // prepends a space to a piece without one
+enum class PrependScheme { always, first, never };  // first: only at byte 0 of the input
+// Replaces spaces by `replacement` and prepends one to a piece without one; if `split`, each begins a piece.
 CutStep metaspace_step(std::string replacement, PrependScheme scheme, bool split);
 
 class PreTokenizer {

@@ -26,7 +26,7 @@ class Regex {
 class RegexSearch {
  public:
   RegexSearch(const Regex& regex, std::string_view text);
-  // The first match that begins at `from` or later. An Error when the pattern backtracks without end.
+  // The first match that begins at `from` or later. An Error if the pattern exceeds the backtracking limit.
   bool next(size_t from, TextRange* match);
 
  private:

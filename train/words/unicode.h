@@ -1,6 +1,6 @@
 #pragma once
-// What tokenizers need of the Unicode character database, from utf8proc (unicode_utf8proc.cpp). In a build
-// without it (unicode_missing.cpp) every function is an Error that names the package. A code point that is
+// The Unicode properties that tokenizers need, from utf8proc (unicode_utf8proc.cpp). In a build without it
+// (unicode_missing.cpp) every function throws an Error that names the package. A code point that is
 // newer than the library's version of Unicode counts as unassigned.
 
 #include <cstdint>

@@ -42,7 +42,7 @@ bool is_surrogate(char32_t c) { return c >= 0xd800 && c < 0xe000; }
 bool composes(NormalForm form) { return form == NormalForm::nfc || form == NormalForm::nfkc; }
 
 // Characters newer than Unicode 9 that have a decomposition or a combining class. Hugging Face's tokenizers
-// normalizes by Unicode 9, so it leaves them as they are, and ids must be the same.
+// normalizes by Unicode 9 and leaves them unchanged, and ids must be the same.
 bool is_too_new(char32_t c) {
   constexpr std::pair<char32_t, char32_t> kRanges[] = {
       {0x7fd, 0x7fd},     {0x897, 0x8d3},     {0x9fe, 0x9fe},     {0xc3c, 0xc3c},     {0xd3b, 0xd3c},
@@ -85,8 +85,8 @@ void decompose(NormalForm form, char32_t c, uint32_t origin, std::vector<Decompo
     out->push_back({static_cast<char32_t>(parts[static_cast<size_t>(i)]), origin});
 }
 
-// The normal form of characters of which no other character takes part. utf8proc sorts marks in quadratic
-// time, which a long run of them would make a trap, so they are sorted here.
+// The normal form of characters that do not interact with their neighbors. Marks are sorted here, because
+// utf8proc takes quadratic time, which a file with a long run of marks could exploit.
 void normalize_segment(NormalForm form, std::vector<Decomposed>& parts, AlignedText* out) {
   for (size_t i = 0; i < parts.size();) {
     size_t end = i + 1;
@@ -115,8 +115,8 @@ void normalize_segment(NormalForm form, std::vector<Decomposed>& parts, AlignedT
   out->append(bytes, parts.front().origin);
 }
 
-// What normalization may skip, by code point. kBegins: no character before this one takes part in its normal
-// form. kStays: the character is its own normal form.
+// What normalization may skip, by code point. kBegins: no preceding character affects its normal form.
+// kStays: the character is its own normal form.
 constexpr uint8_t kBegins = 1, kStays = 2;
 
 class FormTable {
@@ -198,7 +198,7 @@ bool normalize(NormalForm form, const AlignedView& text, AlignedText* out) {
   const FormTable& table = form_table(form);
   size_t stable = 0;  // where the last character begins that begins a segment and stays
   size_t at = 0;
-  const auto plain_end = [&] {  // moves `at` to the end of what stays as it is
+  const auto plain_end = [&] {  // moves `at` to the end of the text that stays unchanged
     while (at < bytes.size()) {
       const size_t here = at;
       if (table[next_code_point(bytes, at)] != (kBegins | kStays)) {
@@ -216,7 +216,7 @@ bool normalize(NormalForm form, const AlignedView& text, AlignedText* out) {
   while (at < bytes.size()) {
     size_t first = at;
     const char32_t c = next_code_point(bytes, at);
-    if ((table[c] & kBegins) == 0 && first > copied) first = stable;  // the character before it takes part
+    if ((table[c] & kBegins) == 0 && first > copied) first = stable;  // it may join the character before it
     out->append(text.sub(copied, first));
     parts.clear();
     for (at = first; at < bytes.size();) {

@@ -83,7 +83,7 @@ TEST_CASE("a vocabulary or a special token that cannot be trained is refused") {
   CHECK(error_of_options({.vocab = 256, .special = {"<s>"}}) ==
         "a vocabulary of 256 tokens: must have 257 (the bytes and special tokens) to 4194304");
   CHECK(error_of_options({.vocab = 300, .special = {"<s>", "<s>"}}) ==
-        "the special token \"<s>\" is there twice");
+        "the special token \"<s>\" appears twice");
   CHECK(error_of_options({.vocab = 300, .special = {""}}) ==
         "the special token \"\" must be UTF-8 text that is not empty");
   CHECK(error_of_options({.vocab = 300, .special = {"\u00e9"}}) ==
