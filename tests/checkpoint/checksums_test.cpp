@@ -32,7 +32,7 @@ void write_file(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a CRC-64 has the standard's check value, and is carried over zeros as it would be fed them") {
+TEST_CASE("a CRC-64 has the standard's check value, and extends over zeros as if they were added") {
   CHECK(crc64(bytes_of("123456789")) == 0x995dc9bbdf1939fa);
   const std::string text = some_bytes(1000);
   const uint64_t sum = crc64_add(0, bytes_of(text));
@@ -40,7 +40,7 @@ TEST_CASE("a CRC-64 has the standard's check value, and is carried over zeros as
     CHECK(crc64_carry(sum, zeros) == crc64_add(sum, bytes_of(std::string(zeros, '\0'))));
 }
 
-TEST_CASE("a sum of many bytes at once is that of one after the other, from any byte on") {
+TEST_CASE("summing many bytes in one call equals summing them one by one, at any alignment") {
   const std::string text = some_bytes(700);
   for (size_t begin = 0; begin < 17; ++begin)
     for (size_t length = 0; begin + length <= text.size(); length += 13) {
@@ -51,7 +51,7 @@ TEST_CASE("a sum of many bytes at once is that of one after the other, from any 
     }
 }
 
-TEST_CASE("sums of ranges that several processes write in any order are those of the whole file") {
+TEST_CASE("sums of ranges written by several processes in any order combine to the sum of the file") {
   const std::string text = some_bytes(2 * kBlock + 12345);
   const int64_t size = static_cast<int64_t>(text.size());
   BlockSums whole(size), first(size), second(size);
@@ -65,7 +65,7 @@ TEST_CASE("sums of ranges that several processes write in any order are those of
     CHECK(whole.finished()[i] == crc64(bytes_of(text.substr(i * size_t{kBlock}, size_t{kBlock}))));
 }
 
-TEST_CASE("checksums find a flipped bit, name its block, and are read back as they were written") {
+TEST_CASE("checksums find a flipped bit, name its block, and round-trip through their file") {
   std::filesystem::create_directories("sums");
   std::string text = some_bytes(kBlock + 100);
   write_file("sums/a", text);
@@ -93,7 +93,7 @@ TEST_CASE("checksums find a flipped bit, name its block, and are read back as th
     CHECK(error == str("sums/a: has 10 bytes, was written with ", kBlock + 100));
 }
 
-TEST_CASE("a file of checksums that is not one is refused with its line") {
+TEST_CASE("an invalid file of checksums is refused with its line") {
   std::filesystem::create_directories("bad_sums");
   for (const char* line :
        {"0123", "xyz 0 5 a\n", "0 0 a\n", "0 0 5 ../a\n", "0 0 5 \n", "0 5 5 a\n", "0 0 -5 a\n",

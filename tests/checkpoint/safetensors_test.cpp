@@ -53,7 +53,7 @@ std::string written(const std::vector<SafetensorsSpec>& specs, const Safetensors
 
 }  // namespace
 
-TEST_CASE("safetensors are written byte by byte as the reference writes them") {
+TEST_CASE("safetensors are written with the bytes of the reference implementation") {
   CHECK(written({}, {}) == with_length("{}      "));
   CHECK(written({}, {{"framework", "pt"}}) == with_length("{\"__metadata__\":{\"framework\":\"pt\"}}     "));
   std::string data;
@@ -65,7 +65,7 @@ TEST_CASE("safetensors are written byte by byte as the reference writes them") {
             data);
 }
 
-TEST_CASE("what is written is read back, widest dtype first and then by name") {
+TEST_CASE("tensors round-trip, stored widest dtype first and then by name") {
   const std::vector<SafetensorsSpec> specs{
       {"b", DType::bf16, {3}},   {"z", DType::f32, {2, 2}}, {"a \"quoted\" \xc3\xa9", DType::f16, {}},
       {"a", DType::f32, {0, 7}}, {"bytes", DType::u8, {5}}, {"ints", DType::i32, {1}}};
@@ -90,7 +90,7 @@ TEST_CASE("what is written is read back, widest dtype first and then by name") {
   CHECK(file.find("c") == nullptr);
 }
 
-TEST_CASE("processes that write ranges of one file give the bytes of one that writes all") {
+TEST_CASE("processes that write ranges of one file produce the bytes of a single writer") {
   const std::vector<SafetensorsSpec> specs{{"w", DType::f32, {4, 8}}, {"b", DType::bf16, {9}}};
   const std::string whole = written(specs, {{"format", "pt"}});
   std::vector<unsigned char> bytes(128);
@@ -109,7 +109,7 @@ TEST_CASE("processes that write ranges of one file give the bytes of one that wr
   CHECK(read_bytes() == whole);
 }
 
-TEST_CASE("a writer refuses what does not lie in the file") {
+TEST_CASE("a writer refuses elements outside the file") {
   const SafetensorsLayout layout({{"w", DType::f32, {4}}});
   CHECK(test::error_of([&] { SafetensorsWriter writer("no/such/folder", layout, true); }) ==
         "no/such/folder: cannot write: No such file or directory");
@@ -133,7 +133,7 @@ TEST_CASE("a writer refuses what does not lie in the file") {
         }).find("not UTF-8") != std::string::npos);
 }
 
-TEST_CASE("files that the format allows are read") {
+TEST_CASE("unusual files that the format allows are read") {
   CHECK(error_of_header("{\"test\":{\"dtype\":\"I32\",\"shape\":[],\"data_offsets\":[0,4]}}", 4) == "");
   CHECK(error_of_header("{\"test\":{\"dtype\":\"I64\",\"shape\":[2,2],\"data_offsets\":[0,32]}}", 32) == "");
   CHECK(error_of_header("{\"test\":{\"dtype\":\"I32\",\"shape\":[2,0],\"data_offsets\":[0, 0]}}") == "");
@@ -147,7 +147,7 @@ TEST_CASE("files that the format allows are read") {
                         4) == "");
 }
 
-TEST_CASE("a file whose lengths do not fit is refused") {
+TEST_CASE("a file with inconsistent lengths is refused") {
   const std::string header = "{\"test\":{\"dtype\":\"I32\",\"shape\":[2,2],\"data_offsets\":[0,16]}}";
   const std::string file = with_length(header) + std::string(16, '\0');
   CHECK(error_of_file(file) == "");
@@ -161,7 +161,7 @@ TEST_CASE("a file whose lengths do not fit is refused") {
   for (size_t length = 0; length < file.size(); ++length) CHECK(error_of_file(file.substr(0, length)) != "");
 }
 
-TEST_CASE("a file whose header has not the right form is refused") {
+TEST_CASE("a malformed header is refused") {
   CHECK(error_of_header("\xff") == "invalid header: not UTF-8 at byte 0");
   for (const char* text :
        {"\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82", "\x80", "\xf0\x8f\xbf\xbf"})
@@ -196,7 +196,7 @@ TEST_CASE("a file whose header has not the right form is refused") {
             "invalid JSON");
 }
 
-TEST_CASE("a header of 100000 tensors is read without searching the others for each") {
+TEST_CASE("a header of 100000 tensors is read in less than quadratic time") {
   constexpr int kTensors = 100'000;  // what is quadratic in them takes minutes
   std::string header = "{";
   for (int i = 0; i < kTensors; ++i)
@@ -226,7 +226,7 @@ TEST_CASE("a name with a zero byte, which would cut every message, is refused") 
         "invalid JSON: the name \"a\" contains a zero byte");
 }
 
-TEST_CASE("JSON of other files has few enough members for every reader") {
+TEST_CASE("other JSON files are limited to a number of members that every reader accepts") {
   const auto object = [](int members) {
     std::string text = "{\"m\":0";
     for (int i = 1; i < members; ++i) text += str(",\"", i, "\":0");
@@ -237,7 +237,7 @@ TEST_CASE("JSON of other files has few enough members for every reader") {
         "config.json: invalid JSON: an object has more than 16384 members");
 }
 
-TEST_CASE("a file whose tensors are not as its header says is refused") {
+TEST_CASE("a file whose tensors contradict its header is refused") {
   const auto header = [](const char* dtype, const char* shape, const char* offsets) {
     return str("{\"test\":{\"dtype\":\"", dtype, "\",\"shape\":[", shape, "],\"data_offsets\":[", offsets,
                "]}}");

@@ -37,7 +37,7 @@ TensorDifference between(const std::vector<float>& a, const std::vector<float>& 
 
 }  // namespace
 
-TEST_CASE("tensors are compared by bits, and else by value") {
+TEST_CASE("tensors are compared by bits, then by value") {
   const TensorDifference same = between({1, 2, std::nanf("")}, {1, 2, std::nanf("")});
   CHECK(same.equal_bits);
   CHECK(same.elements == 3);
@@ -55,7 +55,9 @@ TEST_CASE("tensors are compared by bits, and else by value") {
   CHECK(between({kInfinity}, {kInfinity}).equal_bits);
 }
 
-TEST_CASE("tensors of other widths are compared by value, those of other shapes or of no floats not at all") {
+TEST_CASE(
+    "tensors of different widths are compared by value, those of different shapes or without floats are not "
+    "comparable") {
   const std::vector<float> wide{1, 2, 1.00390625f};
   const std::vector<bf16> narrow{bf16(1.0f), bf16(2.0f), bf16(1.0f)};
   const TensorDifference d = difference(entry_of(wide, "F32"), entry_of(narrow, "BF16"));
@@ -78,7 +80,8 @@ TEST_CASE("every element is seen once, and a difference in the last block is fou
   CHECK(d.largest == 1);
 }
 
-TEST_CASE("values are read in another dtype rounded to nearest even, or refused where they leave its range") {
+TEST_CASE(
+    "values are converted to another dtype rounded to nearest even, or refused if they exceed its range") {
   const std::vector<float> values{1.0f, 1.00390625f, 1.01171875f, 65519.0f, kInfinity};  // ties go to even
   const SafetensorsEntry entry = entry_of(values, "F32");
   std::vector<std::byte> bytes;

@@ -74,7 +74,7 @@ std::string error_of_index(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("tensors are cut into files in their order, none above the size but of one tensor alone") {
+TEST_CASE("tensors are split into files in order, and only a file of one tensor exceeds the limit") {
   const auto cut = [](const std::vector<int64_t>& sizes, int64_t most) {
     const TensorFolderLayout layout("model", tensors_of(sizes), most);
     std::string text;
@@ -101,7 +101,7 @@ TEST_CASE("tensors are cut into files in their order, none above the size but of
         }) == "safetensors: the name \"a\" appears twice");
 }
 
-TEST_CASE("several files and their index are written as Hugging Face writes them and read back") {
+TEST_CASE("several files and their index are written like Hugging Face's and round-trip") {
   const std::vector<SafetensorsSpec> specs = tensors_of({6, 6, 2, 6, 2, 2});
   const TensorFolderLayout layout("model", specs, 10);
   write_all(layout);
@@ -157,14 +157,14 @@ TEST_CASE("files of an earlier model that are not replaced are removed, and no o
   check_reads(two.specs());
 }
 
-TEST_CASE("where there is one file, an index beside it does not count") {
+TEST_CASE("an index beside a single file is ignored") {
   const std::vector<SafetensorsSpec> specs = tensors_of({6, 4});
   write_all({"model", specs, 10});
   write_file("model.safetensors.index.json", "damaged");
   check_reads(specs);
 }
 
-TEST_CASE("an index that does not fit its files is refused, with what is wrong") {
+TEST_CASE("an index that contradicts its files is refused with the reason") {
   write_all({"model", tensors_of({8, 8}), 10});
   const std::string one = "\"model-00001-of-00002.safetensors\"",
                     two = "\"model-00002-of-00002.safetensors\"";
@@ -189,7 +189,7 @@ TEST_CASE("an index that does not fit its files is refused, with what is wrong")
         "\"a\" is in both copy.safetensors and model-00001-of-00002.safetensors");
 }
 
-TEST_CASE("an index that is no index is refused, with what it must be") {
+TEST_CASE("a malformed index is refused with the expected form") {
   write_all({"model", tensors_of({8, 8}), 10});
   const std::string good = read_file(kIndex);
   const auto with_size = [&](const std::string& size) {
