@@ -29,7 +29,7 @@ TEST_CASE("a fingerprint tells files apart by size, and small ones by every byte
         "fingerprint_none: cannot open: No such file or directory");
 }
 
-TEST_CASE("of a terabyte a fingerprint reads 4 MiB, its first and last block among them") {
+TEST_CASE("a fingerprint reads 4 MiB of a terabyte, including the first and last block") {
   constexpr uintmax_t kTerabyte = uintmax_t{1} << 40;
   const std::string path = written("fingerprint_large", "");
   std::error_code error;

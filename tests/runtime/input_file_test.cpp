@@ -17,7 +17,7 @@ std::string read_text(const InputFile& file, int64_t begin, int64_t count) {
 
 }  // namespace
 
-TEST_CASE("a file is read from any byte on, and no further than it goes") {
+TEST_CASE("a file is read from any offset, but not beyond its end") {
   std::ofstream("input", std::ios::binary) << "0123456789";
   const InputFile file("input");
   CHECK(file.size() == 10);
@@ -46,7 +46,7 @@ TEST_CASE("a file whose size changes while it is open is an error with both size
         "input_cut: has 6000 bytes, had 5000 when it was opened; a file must not change while it is read");
 }
 
-TEST_CASE("what is no file is refused") {
+TEST_CASE("anything but a regular file is refused") {
   CHECK(test::error_of([] { InputFile file("input_none"); }) ==
         "input_none: cannot open: No such file or directory");
   CHECK(test::error_of([] { InputFile file("."); }) == ".: not a regular file");

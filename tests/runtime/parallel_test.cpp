@@ -53,7 +53,7 @@ TEST_CASE("nested parallel work runs where it is called") {
   for (const int64_t sum : sums) CHECK(sum == 45);
 }
 
-TEST_CASE("two threads may call at once, each for tasks of its own") {
+TEST_CASE("two threads may call concurrently, each with its own tasks") {
   const ScopedThreads scope(2);
   const auto sums = [] {
     for (int call = 0; call < 500; ++call) {

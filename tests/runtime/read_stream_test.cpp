@@ -66,7 +66,7 @@ TEST_CASE("a read stream returns ranges of several files in the order in which t
                        "a read stream is read beyond the last range that was added", Error);
 }
 
-TEST_CASE("adjacent ranges may be read in other pieces than they were added") {
+TEST_CASE("adjacent ranges may be read in different pieces than they were added in") {
   const std::string text = random_text(3 * kMiB, 4);
   write_whole_file("parts", text);
   const InputFile file("parts");

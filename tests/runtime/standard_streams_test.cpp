@@ -8,7 +8,7 @@
 
 using namespace flatshard;
 
-TEST_CASE("a file never gets the number of a standard stream that is missing, and using that stream fails") {
+TEST_CASE("a file never gets the descriptor of a missing standard stream, and using that stream fails") {
   const pid_t pid = fork();
   if (pid == 0) {
     for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) close(stream);

@@ -29,7 +29,7 @@ bool make_folder(const char* path) { return mkdir(path, 0777) == 0; }
 
 }  // namespace
 
-TEST_CASE("a signal that ends the process removes what is temporary, folders with their files") {
+TEST_CASE("a signal that ends the process removes temporary files, and temporary folders with their files") {
   if (std::string(kSanitizer) == "thread") return test::skip("the thread sanitizer delays signals");
   fs::create_directory("temporary");
   for (const int signal : {SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU}) {
@@ -44,7 +44,7 @@ TEST_CASE("a signal that ends the process removes what is temporary, folders wit
   }
 }
 
-TEST_CASE("what is temporary goes with the object, unless it has its own name by then") {
+TEST_CASE("the destructor removes a temporary file unless it has been renamed") {
   fs::create_directory("temporary_kept");
   {
     const Temporary dropped("temporary_kept/a", make_folder);

@@ -8,7 +8,7 @@
 
 using namespace flatshard;
 
-TEST_CASE("a printable text holds nothing that a terminal obeys") {
+TEST_CASE("a printable text contains no control characters") {
   CHECK(printable("a\x1b[31mb\nc\x7f") == "a [31mb c ");
   CHECK(printable("a\xc2\x9b"
                   "31m") == "a  31m");  // U+009B begins a command, too
@@ -16,7 +16,7 @@ TEST_CASE("a printable text holds nothing that a terminal obeys") {
   CHECK(printable(std::string("a\0b", 3)) == "a b");
 }
 
-TEST_CASE("exhausted memory and threads are said with what to do") {
+TEST_CASE("exhausted memory and threads are reported with the remedy") {
   CHECK(reason_of(std::bad_alloc()).starts_with("out of host memory: close other programs, raise the limit"));
   CHECK(reason_of(std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again)))
             .starts_with("cannot start another thread: raise the limit on processes and threads (ulimit -u"));

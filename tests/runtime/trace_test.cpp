@@ -99,7 +99,7 @@ TEST_CASE("a span copies its name, and times are relative to the requested zero"
   CHECK(json.at("dur") == 40);
 }
 
-TEST_CASE("rank 0 alone prints information, every rank prints warnings under its number") {
+TEST_CASE("only rank 0 prints information, every rank prints warnings with its number") {
   const auto lines = [](int rank, LogLevel level) {
     return stderr_of([&] {
       configure_log(level, rank, 4);

@@ -26,7 +26,7 @@ std::set<std::string> names_in(const std::string& folder) {
 
 }  // namespace
 
-TEST_CASE("a whole file replaces the one before it and leaves nothing else") {
+TEST_CASE("writing a whole file replaces the previous one and leaves nothing else") {
   fs::create_directory("whole");
   write_whole_file("whole/a.txt", "a longer text");
   write_whole_file("whole/a.txt", std::string("b\0c", 3));
@@ -34,7 +34,7 @@ TEST_CASE("a whole file replaces the one before it and leaves nothing else") {
   CHECK(std::distance(fs::directory_iterator("whole"), {}) == 1);
 }
 
-TEST_CASE("a file that cannot be written is an error that names it, and leaves nothing unfinished") {
+TEST_CASE("a file that cannot be written is an error that names it, and no temporary file remains") {
   CHECK(test::error_of([] { write_whole_file("no_folder/a.txt", "a"); }) ==
         "no_folder/a.txt: cannot write: No such file or directory");
   fs::create_directories("whole_taken/a.txt");
@@ -43,7 +43,7 @@ TEST_CASE("a file that cannot be written is an error that names it, and leaves n
   CHECK(std::distance(fs::directory_iterator("whole_taken"), {}) == 1);
 }
 
-TEST_CASE("two writers of one file each write all of their own, and the last to finish wins") {
+TEST_CASE("two writers of one file do not mix their contents, and the last to finish wins") {
   fs::create_directory("whole_two");
   NewFile first("whole_two/a"), second("whole_two/a");
   first.write("1");
@@ -57,7 +57,7 @@ TEST_CASE("two writers of one file each write all of their own, and the last to 
   CHECK(names_in("whole_two") == std::set<std::string>{"a"});
 }
 
-TEST_CASE("a file that is not finished leaves the one before it, and what others have called .tmp") {
+TEST_CASE("an unfinished write keeps the previous file, and files of others named .tmp") {
   fs::create_directory("whole_left");
   write_whole_file("whole_left/a", "before");
   std::ofstream("whole_left/a.tmp") << "another's";
@@ -72,7 +72,7 @@ TEST_CASE("a file that is not finished leaves the one before it, and what others
 }
 
 // No device: with the check broken, this test would replace it on the machine it runs on.
-TEST_CASE("a pipe and a socket are neither written nor replaced, also behind a link") {
+TEST_CASE("a pipe and a socket are neither written nor replaced, even through a link") {
   fs::create_directory("whole_pipe");
   REQUIRE(mkfifo("whole_pipe/pipe", 0600) == 0);
   fs::create_symlink("pipe", "whole_pipe/link");
@@ -90,7 +90,7 @@ TEST_CASE("a pipe and a socket are neither written nor replaced, also behind a l
   CHECK(names_in("whole_pipe") == std::set<std::string>{"pipe", "link", "socket", "dangling"});
 }
 
-TEST_CASE("a link is followed, and a name of the longest kind is written") {
+TEST_CASE("a link is followed, and a name of the maximum length is written") {
   fs::create_directory("whole_link");
   write_whole_file("whole_link/a", "before");
   fs::create_symlink("a", "whole_link/link");
@@ -102,7 +102,7 @@ TEST_CASE("a link is followed, and a name of the longest kind is written") {
   CHECK(names_in("whole_link") == std::set<std::string>{"a", "link", longest});
 }
 
-TEST_CASE("a pipe, a device and a file beyond the limit are not read as a whole") {
+TEST_CASE("read_whole_file refuses pipes, devices and files beyond the limit") {
   REQUIRE(mkfifo("whole_read_pipe", 0600) == 0);
   CHECK(test::error_of([] { read_whole_file("whole_read_pipe", 100); }) ==
         "whole_read_pipe: not a regular file");
