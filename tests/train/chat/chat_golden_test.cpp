@@ -57,7 +57,7 @@ void check_rendering(const std::string& source, const json& record, bool prompt,
 
 }  // namespace
 
-TEST_CASE("the templates that are built in render as Hugging Face transformers renders them") {
+TEST_CASE("built-in templates render as in Hugging Face transformers") {
   for (const auto& [name, renderings] : golden()["named"].items()) {
     CAPTURE(name);
     const std::string path = std::string(kSourceDir) + "/train/chat/templates/" + name + ".jinja";

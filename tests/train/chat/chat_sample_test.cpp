@@ -81,7 +81,7 @@ TEST_CASE("without generation blocks the text of the assistant and the special t
             "[D<|im_end|>]\n");
 }
 
-TEST_CASE("what the template puts between the generation prompt and the text is trained") {
+TEST_CASE("template text between the generation prompt and the message is trained") {
   const std::string thinking =
       "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}<think></think>{% "
       "endif %}"
@@ -91,7 +91,7 @@ TEST_CASE("what the template puts between the generation prompt and the text is 
         "<|im_start|>user\na<|im_end|><|im_start|>assistant\n[<think></think>B<|im_end|>]");
 }
 
-TEST_CASE("where the text is hidden, the tokens of the beginnings of a conversation say what is trained") {
+TEST_CASE("if the template hides the text, the mask follows from the tokens of the conversation's prefixes") {
   const std::string counting =
       "{% for m in messages %}<|im_start|>{{ m.role }} {{ m.content | length }}<|im_end|>{% endfor %}"
       "{% if add_generation_prompt %}<|im_start|>assistant{% endif %}";
@@ -167,7 +167,7 @@ TEST_CASE("a template that changes earlier turns is reported") {
   CHECK_FALSE(rewrites(kChatml + "the end", "B"));
 }
 
-TEST_CASE("of a prompt and a completion the completion is trained") {
+TEST_CASE("only the completion of a prompt is trained") {
   CHECK(shown(sample_of(kChatml, R"({"prompt": "2+2=", "completion": "4"})")) == "2+2=[4</s>]");
   CHECK(shown(sample_of(kChatml, R"({"prompt": "<|user|>2+2", "completion": "4</s>"})")) ==
         "<|user|>2+2[4</s>]");

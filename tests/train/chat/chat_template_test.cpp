@@ -30,7 +30,7 @@ std::string slice(const Rendering& rendering, const TextSpan& span) {
 
 }  // namespace
 
-TEST_CASE("the templates that are built in render the conversation of the specification") {
+TEST_CASE("built-in templates render the conversation of the specification") {
   CHECK(rendered("chatml", terse()) ==
         "<|im_start|>system\nYou are terse.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
         "<|im_start|>assistant\nHello.<|im_end|>\n");
@@ -49,7 +49,7 @@ TEST_CASE("the templates that are built in render the conversation of the specif
   CHECK(rendered("none", terse()) == "You are terse.HiHello.");
 }
 
-TEST_CASE("a template that is built in asks for the answer when it is told to") {
+TEST_CASE("a built-in template adds the generation prompt on request") {
   const Conversation question = terse().first(2);
   const auto prompt = [&](const std::string& name) {
     return rendered(name, question, true).substr(rendered(name, question).size());
@@ -64,13 +64,13 @@ TEST_CASE("a template that is built in asks for the answer when it is told to") 
   CHECK(rendered("qwen3", fast, true).ends_with("<|im_start|>assistant\n<think>\n\n</think>\n\n"));
 }
 
-TEST_CASE("an unknown template is refused with the names of those that are built in") {
+TEST_CASE("an unknown template is refused with the names of the built-in ones") {
   CHECK(test::error_of([] { ChatTemplate::named("chatlm", {}); }) ==
         "there is no chat template \"chatlm\", must be one of chatml, llama2, llama3, none, qwen2.5, qwen3, "
         "zephyr");
 }
 
-TEST_CASE("roles out of order are refused in the words of the template") {
+TEST_CASE("roles out of order are refused with the template's own message") {
   Conversation conversation = terse();
   conversation.add("assistant", "Again.");
   const std::string error = test::error_of([&] { rendered("llama2", conversation); });

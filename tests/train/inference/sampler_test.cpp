@@ -91,7 +91,7 @@ TEST_CASE("the draw among all tokens is that among their sorted candidates") {
   }
 }
 
-TEST_CASE("tokens are drawn as often as their probabilities say, as a function of seed and position") {
+TEST_CASE("tokens are drawn with their probabilities, as a function of seed and position") {
   const Floats logits = logits_of({5, 3, 2, 1e-30});
   const Sampler sampler({.seed = 3}), same({.seed = 3}), other({.seed = 4});
   constexpr int64_t kDraws = 20000;

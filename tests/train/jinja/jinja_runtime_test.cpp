@@ -63,7 +63,7 @@ TEST_CASE("recursion ends in an error before the stack does") {
             "{% endfor %}{% endmacro %}{{ m([1]) }}") == deep);
 }
 
-TEST_CASE("the date is the one that is given") {
+TEST_CASE("the date is the given one") {
   CHECK(run("{{ strftime_now('%d %b %Y') }}", {.date = "2024-02-29", .limits = {}}) == "29 Feb 2024");
   CHECK(error("{{ strftime_now('%d') }}") ==
         "chat:1: the template prints the date with strftime_now(), but no date is set");

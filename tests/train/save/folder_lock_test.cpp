@@ -38,7 +38,7 @@ TEST_CASE("a folder lock has one holder until that ends, and a missing folder ha
   other.take(0);
 }
 
-TEST_CASE("who waited for a folder that was replaced does not hold the new one") {
+TEST_CASE("waiting for a folder that is replaced does not lock the new folder") {
   fs::remove_all("replaced_lock");
   fs::create_directory("replaced_lock");
   std::optional<FolderLock> holder("replaced_lock");

@@ -149,7 +149,7 @@ TEST_CASE("samples without a token, or without one to train on, are dropped and 
   CHECK(dropped(out.counts) == "1 empty, 1 without trained tokens");
 }
 
-TEST_CASE("a file's weight says how often its samples are written") {
+TEST_CASE("samples are written in proportion to their file's weight") {
   write("d.txt", "1\n\n2\n\n3\n\n4\n");
   write("e.txt", "5");
   const DatasetOptions options{.split = TextSplit::blank_lines};
@@ -171,7 +171,7 @@ TEST_CASE("the samples do not depend on the number of threads") {
   set_thread_count(before);
 }
 
-TEST_CASE("tokens are stale when their input or the tokenizer is another one") {
+TEST_CASE("tokens are stale if their input or the tokenizer has changed") {
   write("d.jsonl", kChat);
   const DatasetOptions options{.encoder = chatml()};
   const SampleEncoder encoder(options.encoder);
@@ -194,7 +194,7 @@ TEST_CASE("tokens are stale when their input or the tokenizer is another one") {
   CHECK(why_stale("{\"inputs\": [{\"path\": \"" + name + "\", \"content\": \"c\"}]}", tokenizer) == "");
 }
 
-TEST_CASE("the name of a prepared file changes with everything that its tokens depend on") {
+TEST_CASE("the name of a prepared file changes with every input of its tokens") {
   write("d.jsonl", kChat);
   const DatasetOptions options{.encoder = chatml()};
   const std::string first = token_file_of("d.jsonl", options);

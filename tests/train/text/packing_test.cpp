@@ -62,7 +62,7 @@ Rows tokens_of(const std::vector<Sequence>& sequences) {
 
 }  // namespace
 
-TEST_CASE("best_fit puts each document where the least room suffices, longest first") {
+TEST_CASE("best_fit puts each document into the fullest sequence with enough room, longest first") {
   std::vector<Document> documents = four_documents();
   documents.back().tokens = {11, 12};  // a document of one token has no target
   const TempFile temp(documents);
@@ -116,7 +116,7 @@ TEST_CASE("without packing each document has a sequence of its own, padded on ei
   CHECK(left[1].boundaries == Ints{0, 1, 3});
 }
 
-TEST_CASE("tokens that are not trained are no targets, however sequences are packed") {
+TEST_CASE("untrained tokens are never targets, with any packing") {
   const std::vector<Document> documents{
       {{1, 2, 3, 4}, {0, 0, 1, 1}}, {{5, 6}, {0, 0}}, {{7, 8, 9}}, {{10, 11, 12}, {0, 1, 0}}};
   const TempFile temp(documents);
@@ -141,7 +141,7 @@ TEST_CASE("a file without a document to train on is refused") {
         "packing_test.tok: none of its 2 documents has a token to train on within data.seq_len = 3");
 }
 
-TEST_CASE("a mask may begin anywhere in a file and is read from any token on") {
+TEST_CASE("a mask is read from any token, at any offset in the file") {
   std::vector<Document> documents;
   std::vector<uint8_t> expected;
   for (int i = 0; i < 40; ++i) {

@@ -251,7 +251,7 @@ TEST_CASE("tokens are found by text and by id, and an unknown id is decoded as U
         "the id 6 has no token; the vocabulary has 6 ids");
 }
 
-TEST_CASE("a file that is not supported or not sound is refused with the place and the reason") {
+TEST_CASE("an unsupported or invalid file is refused with the place and the reason") {
   if (test::lacks_text_libraries()) return;
   const auto error = [](const std::string& text) {
     return test::error_of([&] { Tokenizer::from_json(text, "t.json"); });

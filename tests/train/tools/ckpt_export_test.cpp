@@ -88,7 +88,7 @@ TEST_CASE("merge writes the best checkpoint as a complete model") {
   CHECK(!fs::exists(run + "/damaged"));
 }
 
-TEST_CASE("merge onto a base keeps what only the base has") {
+TEST_CASE("merge onto a base keeps tensors that only the base has") {
   const std::string run = copy_of_run("ckpt_base"), base = run + "/base";
   std::string config = read_file(run + "/model/config.json");
   config.insert(config.find('{') + 1, "\n  \"eos_token_ids\": [1, 2],");

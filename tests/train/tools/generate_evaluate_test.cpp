@@ -85,7 +85,7 @@ TEST_CASE("a conversation keeps its history until it is reset") {
   CHECK(chat(folder, "Hello\n/reset\nHello\n", 300).out == "> " + answer + "> > " + answer + "> \n");
 }
 
-TEST_CASE("a conversation that outgrows its context is told what to do, and goes on") {
+TEST_CASE("a conversation that outgrows its context continues after a message with the remedy") {
   const std::string folder = "chat_overflow";
   test::write_talking_model(folder);
   const Chat full = chat(folder, std::string(80, 'a') + "\nHi\n", 60);

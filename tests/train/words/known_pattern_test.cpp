@@ -54,7 +54,7 @@ std::string generated_text(const RandomStream& random, const std::vector<char32_
 
 }  // namespace
 
-TEST_CASE("the splitters written by hand cut generated text as PCRE2 does") {
+TEST_CASE("hand-written splitters cut generated text as PCRE2 does") {
   if (test::lacks_text_libraries()) return;
   const std::vector<char32_t> characters = agreed_characters();
   CHECK(characters.size() > 40000);
@@ -83,7 +83,7 @@ TEST_CASE("the splitters written by hand cut generated text as PCRE2 does") {
   }
 }
 
-TEST_CASE("only the exact expressions have a splitter written by hand") {
+TEST_CASE("only the exact expressions have a hand-written splitter") {
   if (test::lacks_text_libraries()) return;
   CHECK_FALSE(KnownPattern::of(std::string(kGpt2Pattern) + "|x"));
   CHECK_FALSE(KnownPattern::of(""));

@@ -23,7 +23,7 @@ std::string formed(NormalForm form, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("normal forms join, split and order characters, and know where they come from") {
+TEST_CASE("normal forms join, split and order characters, and record their origins") {
   if (cannot_run()) return;
   const std::string text = "a e\u0327\u0301 b";
   AlignedText out;
@@ -53,7 +53,7 @@ TEST_CASE("a long run of marks is sorted in reasonable time") {
   CHECK(sorted.starts_with("a\u0316\u0316"));
 }
 
-TEST_CASE("invalid bytes become replacement characters that know their place") {
+TEST_CASE("invalid bytes become replacement characters that record their origin") {
   const std::string bytes = "a\xff\xe2\x82z";
   const ValidText valid(bytes);
   CHECK(valid.view().text == "a\ufffd\ufffdz");
