@@ -97,7 +97,7 @@ TEST_CASE("ranks with different data or base weights stop before the first step 
     writer.finish();
     return fingerprint({workshop.file(path)});
   };
-  // Of one length, so that nothing else differs, and of another, which makes other epochs.
+  // One file of the same length, so that only the content differs, and one of another length.
   const std::string ours = written("ours.tok", 3), theirs = written("other/ours.tok", 4);
   const test::Finished train = run_in_two_folders("other_inputs", "--data.train=ours.tok");
   CHECK(train.exit_code == 1);

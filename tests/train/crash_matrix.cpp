@@ -1,6 +1,6 @@
-// crash_matrix FOLDER [STRIDE]: lets every call of two saves go wrong in turn, or each that is STRIDE after
-// one: killed, failing, out of room; with and without a thread that writes; on one rank, and on each of two.
-// Prints how many runs left which checkpoint behind. The exit code is 1 when one left a mixture or none.
+// crash_matrix FOLDER [STRIDE]: injects a fault into every STRIDE-th file system call of two saves, by
+// default into each: killed, failing, disk full; with and without a writer thread; on one rank, and on each
+// of two. Prints how many runs left which checkpoint. The exit code is 1 if a checkpoint is mixed or missing.
 
 #include <cstdlib>
 #include <iostream>

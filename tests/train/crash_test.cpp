@@ -1,4 +1,4 @@
-// What is left of a checkpoint when the process dies or the disk fails while it is being written.
+// Checkpoints of which the process dies, or the disk fails, during the save.
 
 #include <filesystem>
 
@@ -44,12 +44,12 @@ TEST_CASE("a failed system call on any rank ends the save on all ranks and keeps
     CHECK(crashes.step_left() == 2);
     CHECK(!crashes.has("step-4.tmp"));
     CHECK(!crashes.has("step-4"));
-    crashes.check_goes_on();
+    crashes.check_resumes();
   }
   const test::Finished killed = crashes.crash({.what = "kill", .ranks = 2, .on_rank = 1}, 9);
   CHECK(killed.exit_code != 0);
   CHECK(crashes.step_left() == 2);
-  crashes.check_goes_on();
+  crashes.check_resumes();
 }
 
 TEST_CASE("a limit on the size of files is an error of the save, not the end of the process") {

@@ -24,7 +24,7 @@ Crashes::Crashes(const std::string& folder) : folder_(folder), workshop_(folder)
 
 Finished Crashes::run(int ranks, std::string environment, const std::string& options) const {
   std::string start = launcher(ranks);
-  if (ranks == 1) {  // no launcher to give it to
+  if (ranks == 1) {  // there is no launcher to pass it to
     for (size_t at; (at = environment.find("-x ")) != std::string::npos;) environment.erase(at, 3);
     start = "env ";
   }
@@ -61,7 +61,7 @@ int Crashes::step_left() const {
   fail("latest says " + latest);
 }
 
-void Crashes::check_goes_on() {
+void Crashes::check_resumes() {
   const Finished on = run(1, "", str("--run.dir=crashed --train.steps=6 --resume latest ", kEveryTwo));
   check(on.exit_code == 0, "the next start fails: ", on.output);
   check(checkpoint_content(file("step-6")) == content_.at(6), "the next start ends otherwise");
@@ -72,7 +72,7 @@ void Crashes::check_goes_on() {
 bool Crashes::has(const std::string& name) const { return fs::exists(file(name)); }
 
 std::map<int, int> Crashes::sweep(const Fault& fault, int stride) {
-  constexpr int kGoesOn = 4;  // every fourth run
+  constexpr int kResumed = 4;  // every fourth run
   std::map<int, int> left;
   const int last = calls(fault);
   for (int call = 1, runs = 0; call <= last; call += stride, ++runs) {
@@ -83,7 +83,7 @@ std::map<int, int> Crashes::sweep(const Fault& fault, int stride) {
       const bool stops = fault.options.find("on_error=continue") == std::string::npos;
       check(fault.what == "kill" ? run.exit_code != 0 : !gave_up || stops == (run.exit_code != 0),
             "its exit code is ", run.exit_code);
-      if (runs % kGoesOn == 0) check_goes_on();
+      if (runs % kResumed == 0) check_resumes();
     } catch (const std::exception& error) {
       fail(str(fault.what, ' ', call, " of ", last, " on rank ", fault.on_rank, " of ", fault.ranks, ": ",
                error.what(), "\n", run.output));

@@ -1,6 +1,6 @@
 #pragma once
-// Runs of the program train over a disk that kills them, or fails, at a chosen call (tests/disk_faults.cpp),
-// and what they leave behind.
+// Runs of the program train that are killed, or whose disk fails, at a chosen file system call
+// (tests/disk_faults.cpp), and the checkpoints that remain.
 
 #include <map>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace flatshard::test {
 
-// What goes wrong, and where.
+// The kind of the fault, and the run that has it.
 struct Fault {
   std::string what;  // kill, fail, full
   int ranks = 1, on_rank = 0;
@@ -18,24 +18,24 @@ struct Fault {
 
 class Crashes {
  public:
-  // Makes a folder "good" in this one, with a run's checkpoint of step 2. From it runs go on to step 6 over a
-  // disk with faults and save at 4, while they go on, and at 6; of older checkpoints they remove one.
+  // Creates a folder "good" in this one, with the checkpoint of step 2 of a run. Runs with faults resume from
+  // it to step 6, save at 4, in the background, and at 6, and remove one older checkpoint.
   explicit Crashes(const std::string& folder);
 
-  // A run with this fault at this call of the disk, in a copy of "good".
+  // Runs with this fault at this call, in a copy of "good".
   Finished crash(const Fault& fault, int call);
-  // How many calls one without a fault makes.
+  // The number of calls of a run without a fault.
   int calls(const Fault& fault);
-  // The step of the checkpoint that `latest` names: 2, 4 or 6. An Error unless it is whole, and what a run
-  // without faults writes.
+  // The step of the checkpoint that `latest` names: 2, 4 or 6. An Error unless it is complete and equals
+  // that of a run without faults.
   int step_left() const;
-  // The next start goes on from it, to where a run without faults ends, and leaves nothing unfinished; or an
-  // Error.
-  void check_goes_on();
+  // An Error unless the next run resumes from it, ends like a run without faults and leaves no temporary
+  // files.
+  void check_resumes();
   bool has(const std::string& name) const;
 
-  // A fault at the first call of the disk, and at each that is `stride` after one. How many runs left which
-  // step behind; an Error names the call.
+  // Injects the fault into the first call and every `stride`-th after it. Returns how many runs left which
+  // step; an Error names the call.
   std::map<int, int> sweep(const Fault& fault, int stride);
 
  private:

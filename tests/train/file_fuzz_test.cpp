@@ -1,5 +1,4 @@
-// Files that come from elsewhere, refused or accepted for a reason that is known. `fuzz_files` searches for
-// more of them.
+// Mutated input files, each refused for a known reason or accepted. `fuzz_files` searches for more.
 
 #include <filesystem>
 #include <map>
@@ -21,7 +20,7 @@ namespace {
 
 const fs::path kCorpus = fs::path(kSourceDir) / "tests" / "fuzz" / "corpus";
 
-// What is in the reason for refusing a file; "" where it is accepted.
+// Part of the reason for refusing a file; "" if it is accepted.
 using Reasons = std::map<std::string, std::string>;
 
 std::string reason_for(const std::string& target, const std::string& bytes) {
@@ -48,7 +47,7 @@ void check_corpus(const std::string& target, const Reasons& reasons) {
   CHECK(files_of(target) == expected);
 }
 
-// One thing done to the bytes: some changed, left out, doubled or put elsewhere.
+// One mutation: bytes changed, removed, duplicated or moved.
 void change(std::string& bytes, test::Dice& dice) {
   if (bytes.empty()) return;
   const size_t at = dice.below(bytes.size()),

@@ -1,4 +1,4 @@
-// The way of a user from a published model to a better one: conversations, `train` and `evaluate`.
+// Fine-tuning a model folder on conversations through the programs `train` and `evaluate`.
 
 #include <filesystem>
 

@@ -1,5 +1,4 @@
-// Training on a GPU, as users start it. Without one the same is shown on the PTX machine
-// (ptx_vm/train_test.cpp).
+// The program train on a GPU. ptx_vm/train_test.cpp tests the same without one.
 
 #include <cmath>
 

@@ -1,5 +1,4 @@
-// What becomes of a run, and of its checkpoints, when something around it breaks: its output is closed, its
-// terminal goes away, its data change, its disk is full.
+// Runs whose environment fails: output or terminal closed, data changed, disk full.
 
 #include <csignal>
 #include <filesystem>
@@ -26,7 +25,7 @@ std::string text_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Tokens from a position on become what no vocabulary of a workshop has.
+// Overwrites the tokens from a position on with one outside the vocabulary.
 void spoil(const std::string& path, int64_t position) {
   std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
   const int64_t tokens = TokenFile(path).size();

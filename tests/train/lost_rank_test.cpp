@@ -1,4 +1,4 @@
-// What becomes of a job when a rank dies or hangs: the program train under mpirun, harmed from outside.
+// Jobs of which a rank dies or hangs: the program train under mpirun, with ranks killed or suspended.
 
 #include <algorithm>
 #include <csignal>
@@ -13,7 +13,7 @@ using namespace flatshard;
 
 namespace {
 
-// Runs for longer than any test, and evaluates and hashes on the way, so that harm may come in any of it.
+// Runs for longer than any test, and evaluates and hashes too, so that a fault may hit any of these.
 constexpr const char* kEndless =
     " --train.steps=1000000 --log.every=1000000 --train.eval_every=4 --run.hash_every=7";
 constexpr const char* kStarted = "memory    of rank 0";
@@ -40,7 +40,7 @@ TEST_CASE("a killed rank ends all others, and each reports what it waited for") 
   for (int time = 0; time < kTimes; ++time) {
     const int ranks = time % 4 == 0 ? 4 : 2;
     test::Job job("killed", str("-np ", ranks, " @train config.toml", kEndless));
-    // From where a rank would finish its step at SIGTERM: what the machine can do is not yet measured.
+    // From here on a rank finishes its step at SIGTERM; the peak is not yet measured.
     const std::vector<pid_t> pids = job.ranks_after("", ranks);
     for (const pid_t pid : pids) REQUIRE(test::eventually([&] { return test::handles(pid, SIGTERM); }));
     const size_t victim = random.bits(2 * time) % pids.size();

@@ -1,4 +1,4 @@
-// Training as users start it: the program, alone and under mpirun.
+// The program train, alone and under mpirun.
 
 #include <algorithm>
 #include <cmath>
@@ -164,7 +164,7 @@ TEST_CASE("--plan shows the memory of each reduction, which is what a run alloca
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("plans");
   const auto line = [](const std::string& text, const std::string& begin) {
-    const size_t at = text.rfind("\n  " + begin + " ");  // behind the table of units
+    const size_t at = text.rfind("\n  " + begin + " ");  // after the table of units
     return at == std::string::npos ? "" : text.substr(at + 1, text.find('\n', at + 1) - at - 1);
   };
   const auto number = [](const std::string& text) {

@@ -1,10 +1,10 @@
 // resume_matrix --write FOLDER | --resume FOLDER HASH | --resume-every FOLDER HASH, alone or under mpirun.
-//   --write          trains 20 steps, over two ends of an epoch, in each strategy, with a checkpoint of every
+//   --write          trains 20 steps across two ends of an epoch in each strategy, with a checkpoint of every
 //                    step, in FOLDER/RANKS-STRATEGY; prints the hash of the weights at the end
-//   --resume         goes on under each strategy from everything that is written there, each time from
-//                    another step; the weights at the end must have this hash
+//   --resume         resumes under each strategy from every run written there, each time from a different
+//                    step; the final weights must have this hash
 //   --resume-every   the same from every step
-// FOLDER is made by the first run. The exit code is 1 when something differs.
+// The first run creates FOLDER. The exit code is 1 if a hash differs.
 
 #include <algorithm>
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Runs that go on from a checkpoint, as users start them: the same bits as those of a run that never stopped.
+// Resuming from a checkpoint through the program train gives the bits of an uninterrupted run.
 
 #include <algorithm>
 #include <csignal>
@@ -28,7 +28,7 @@ std::string hash_of(const test::Finished& run) { return test::after(run.output, 
 
 std::string steps(int count) { return str(" --train.steps=", count, ' '); }
 
-// A way to spread a run.
+// A strategy on a number of ranks.
 struct Spread {
   int ranks;
   std::string strategy;
@@ -64,8 +64,8 @@ void check_same_losses(const std::string& a, const std::string& b) {
   }
 }
 
-// Every other spread writes checkpoints of every step; from one of them a run under another spread goes on.
-// Both end as an uninterrupted run on one rank does: weights, moments, state and metrics.
+// Every other spread writes a checkpoint of every step; a run with another spread resumes from one of them.
+// Both end like an uninterrupted run on one rank: weights, moments, state and metrics.
 void check_every_other(const std::string& folder, const std::string& precision) {
   const test::Workshop workshop(folder);
   const std::string options = " --precision.compute=" + precision + steps(kSteps);
@@ -219,7 +219,7 @@ TEST_CASE("a checkpoint moved to another folder carries the training history") {
     return on.output;
   };
   go_on("alone");
-  // What lies beside it need not be its run's.
+  // The files beside it may belong to another run.
   std::string other = test::read_file(workshop.file("whole/metrics.jsonl"));
   other.replace(other.find("\"loss\":"), 7, "\"loss\":1");
   write_file(workshop.file("elsewhere/metrics.jsonl"), other);
@@ -255,7 +255,7 @@ TEST_CASE("a damaged checkpoint, or one of another run, is refused on one line t
     write_file(path, bad);
     refused("", str("run/step-3/", name, ": damaged between byte 0 and byte ", good.size()));
     bad = good;
-    bad[20] ^= 1;  // in the header, which is looked at first
+    bad[20] ^= 1;  // in the header, which is checked first
     write_file(path, bad);
     refused("", str("run/step-3/", name, ": damaged between byte 0 and byte ", good.size()));
     write_file(path, good.substr(0, good.size() - 1));
@@ -271,7 +271,7 @@ TEST_CASE("a damaged checkpoint, or one of another run, is refused on one line t
   write_file(folder + "/checksums", sums.substr(0, sums.rfind('\n', sums.size() - 2) + 1));
   refused("", "run/step-3/checksums: has no line for train_state.json");
 
-  // Whole files that do not hold what they must: their sums are right.
+  // Complete files with wrong content but correct checksums.
   const auto replace = [&](const std::string& name, const std::string& text) {
     write_file(folder + "/" + name, text);
     Checksums all = Checksums::read(workshop.file("run/step-6"));
@@ -309,7 +309,7 @@ TEST_CASE("a damaged checkpoint, or one of another run, is refused on one line t
 
 TEST_CASE("the oldest checkpoints are removed, the best and the newest are kept") {
   const test::Workshop workshop("resume_keep");
-  // Random tokens that are not in the corpus: the more is learnt, the worse they fit.
+  // Random tokens that are not in the corpus: the more the model learns, the higher their loss.
   TokenWriter writer(workshop.file("other.tok"), test::Workshop::kVocab);
   const RandomStream random(2, "other");
   std::vector<int32_t> tokens(200);
@@ -325,7 +325,7 @@ TEST_CASE("the oldest checkpoints are removed, the best and the newest are kept"
   double least = 1e300;
   for (const StepMetrics& m : read_metrics(workshop.file("run/metrics.jsonl")))
     if (m.eval_loss && m.step % 2 == 0 && *m.eval_loss < least) best = m.step, least = *m.eval_loss;
-  REQUIRE(best < 18);  // or the case shows nothing
+  REQUIRE(best < 18);  // or the test proves nothing
   const std::set<std::string> expected{"step-20", str("step-", best)};
   std::set<std::string> found;
   for (const auto& entry : fs::directory_iterator(workshop.file("run")))

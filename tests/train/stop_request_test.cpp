@@ -10,8 +10,7 @@ using namespace flatshard;
 
 namespace {
 
-// The signal that ends a process which is sent these, one after the other, while it listens; 0 where none
-// does.
+// The signal that ends a process with a StopRequest when it receives these in turn; 0 if it survives.
 int ending_signal(const std::vector<int>& sent) {
   const pid_t pid = fork();
   if (pid == 0) {

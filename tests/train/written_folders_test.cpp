@@ -1,5 +1,5 @@
-// What runs leave behind as folders for Hugging Face transformers. Whether transformers agrees is for
-// tests/golden/check_folders.py to say, over what these cases leave behind.
+// Model folders that runs write for Hugging Face transformers. tests/golden/check_folders.py opens the
+// folders of these tests with transformers.
 
 #include <filesystem>
 #include <fstream>

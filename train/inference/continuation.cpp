@@ -55,14 +55,14 @@ class Batch {
     std::optional<Slot>& slot = slots_[static_cast<size_t>(next.text)];
     Continuation& result = results_[static_cast<size_t>(slot->request)];
     result.ended = std::find(end_tokens_.begin(), end_tokens_.end(), next.token) != end_tokens_.end();
-    bool goes_on = !result.ended;
-    if (goes_on) {
+    bool continues = !result.ended;
+    if (continues) {
       result.tokens.push_back(next.token);
-      goes_on = std::ssize(result.tokens) < slot->most_tokens;
-      if (take_ && !take_(slot->request, next.token)) goes_on = false;
+      continues = std::ssize(result.tokens) < slot->most_tokens;
+      if (take_ && !take_(slot->request, next.token)) continues = false;
     }
-    if (!goes_on) slot.reset();
-    return !goes_on;
+    if (!continues) slot.reset();
+    return !continues;
   }
 
   Generator& generator_;

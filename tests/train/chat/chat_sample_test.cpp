@@ -24,7 +24,7 @@ const Tokenizer& plain_tokenizer() {
   return tokenizer;
 }
 
-// The text of the sample, with [ ] around what is trained.
+// The text of the sample, with [ ] around trained tokens.
 std::string shown(const ChatSample& sample, const Tokenizer& tokenizer = plain_tokenizer()) {
   std::string text;
   for (size_t t = 0; t < sample.ids.size(); ++t) {

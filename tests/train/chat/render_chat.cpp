@@ -1,7 +1,6 @@
 // render_chat: renders conversations with chat templates, for tests/golden/published_templates.py. Reads one
-// JSON object per line: {"template", "tokens", "record", "add_generation_prompt", "date"}. Writes for each a
-// line with
-// {"text", "generated": [[begin, end], ...]} in bytes, or {"error"}.
+// JSON object per line: {"template", "tokens", "record", "add_generation_prompt", "date"}. Writes a line
+// for each: {"text", "generated": [[begin, end], ...]} in bytes, or {"error"}.
 
 #include <iostream>
 

@@ -1,5 +1,4 @@
-// Every kind of bad input, through the program as users start it: one line that names what is wrong, exit
-// code 1, nothing half-written.
+// Every kind of bad input to the program train: one line that names the cause, exit code 1, no partial files.
 
 #include <algorithm>
 #include <filesystem>
@@ -16,14 +15,14 @@ namespace {
 
 constexpr int64_t kHeaderBytes = 48, kTokenBytes = 2;  // of the workshop's token file
 
-// How many lines of an output begin with "train: ".
+// The number of lines that begin with "train: ".
 int64_t complaints(const std::string& output) {
   int64_t count = output.starts_with("train: ");
   for (size_t at = 0; (at = output.find("\ntrain: ", at)) != std::string::npos; ++at) ++count;
   return count;
 }
 
-// The program refuses before it has printed or written anything.
+// The program fails before it prints or writes anything.
 void check_refused(const test::Workshop& workshop, const std::string& options, const std::string& message) {
   CAPTURE(options);
   const test::Finished run = workshop.train(1, options);
@@ -32,7 +31,7 @@ void check_refused(const test::Workshop& workshop, const std::string& options, c
   CHECK(!fs::exists(workshop.file("runs")));
 }
 
-// The program stops after it has said how the run begins.
+// The program fails after it has printed its header.
 void check_stopped(const test::Workshop& workshop, const std::string& options, const std::string& message) {
   CAPTURE(options);
   const test::Finished run = workshop.train(1, options);
@@ -44,7 +43,7 @@ void check_stopped(const test::Workshop& workshop, const std::string& options, c
     CHECK_MESSAGE(entry.path().extension() != ".tmp", entry.path());
 }
 
-// On two ranks: whoever notices, all end, and the line is said at least once and no more than once a rank.
+// On two ranks: all ranks end, and the line is printed at least once and at most once per rank.
 void check_all_end(const test::Workshop& workshop, const std::string& options, const std::string& message) {
   CAPTURE(options);
   const test::Finished run = workshop.train(2, options, 60);

@@ -9,7 +9,7 @@ using namespace flatshard;
 
 namespace {
 
-// A config file for the time of a test.
+// A config file that is removed after the test.
 class TempFile {
  public:
   explicit TempFile(const std::string& text) : path_(str("config_test_", ++count_, ".toml")) {

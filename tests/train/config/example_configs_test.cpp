@@ -1,4 +1,4 @@
-// The configs that the repository offers.
+// The configs in configs/.
 
 #include <filesystem>
 #include <map>

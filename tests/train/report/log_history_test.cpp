@@ -65,7 +65,7 @@ TEST_CASE("a history keeps every line of a short run and a sample of a long one"
     }
     CHECK(has(history, 7000));  // the best evaluation
     CHECK(has(history, 64));    // the end of the first stretch of 64
-    // Evaluations further apart than stretches are all there.
+    // All evaluations further apart than a stretch are kept.
     if (every == 1000)
       for (int64_t i = every; i <= 20'000; i += every) CHECK(has(history, i));
   }
@@ -109,7 +109,7 @@ TEST_CASE("metrics resume from the lines of the run's own file, otherwise from t
   const std::string own = text_of(state.log_history);
   const std::vector<StepMetrics> whole(all.begin(), all.begin() + 2000);
   CHECK(lines_with(all) == text_of(whole));
-  CHECK(lines_with(all, "garbage\n") == text_of(whole));  // behind what counts
+  CHECK(lines_with(all, "garbage\n") == text_of(whole));  // after the lines that count
 
   // The end never reached the disk: the file's lines, and the checkpoint's for the rest.
   const std::vector<StepMetrics> begun(all.begin(), all.begin() + 1000);

@@ -66,7 +66,7 @@ TEST_CASE("every double round-trips exactly") {
                              Limits::infinity(),
                              -Limits::infinity()};
   uint64_t bits = 0x9e3779b97f4a7c15;
-  for (int i = 0; i < 2000; ++i) {  // any bits at all, as long as they are no NaN
+  for (int i = 0; i < 2000; ++i) {  // any bits except NaN
     bits = bits * 6364136223846793005 + 1442695040888963407;
     if (const double value = std::bit_cast<double>(bits); !std::isnan(value)) values.push_back(value);
   }

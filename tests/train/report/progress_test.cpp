@@ -49,7 +49,7 @@ std::string time_left(const std::vector<double>& step_seconds, int64_t total) {
   return last.substr(last.find_first_not_of(' '), last.find("  ", 8) - last.find_first_not_of(' '));
 }
 
-// A terminal of one row in view: what stands in it, and in the rows above it.
+// A terminal with one visible row: its text, and the rows above it.
 struct Screen {
   std::vector<std::string> above;
   std::string row;
@@ -172,7 +172,7 @@ TEST_CASE("a terminal shows only the last line, with evaluations above it, at an
     screen.show(out.str());
     const std::string expected = line_of(kStep) + ' ';
     CHECK(screen.row.substr(0, width - 1) == expected.substr(0, width - 1));
-    CHECK(screen.row.back() == ' ');  // not the last of what was cut
+    CHECK(screen.row.back() == ' ');  // the cut text is erased
     REQUIRE(screen.above.size() == 1);
     CHECK(screen.above[0] == "step 450: eval loss 3.5000");
     CHECK(screen.wraps);

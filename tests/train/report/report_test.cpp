@@ -40,7 +40,7 @@ std::string page_of(const std::vector<StepMetrics>& steps, const std::string& co
   return text_of(kPage);
 }
 
-// What stands between two marks; the page must hold the first of them exactly once.
+// The text between two marks; the page must contain the first exactly once.
 std::string between(const std::string& page, const std::string& begin, const std::string& end) {
   const size_t from = page.find(begin) + begin.size();
   REQUIRE(page.find(begin) != page.npos);

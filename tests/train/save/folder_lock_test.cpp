@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// How often this process has the folder open.
+// The number of descriptors that this process has for the folder.
 int times_open(const std::string& folder) {
   int count = 0;
   for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {

@@ -1,5 +1,5 @@
 // Folders as Hugging Face writes and publishes them (tests/golden/folders.py made those of tests/golden),
-// read as what a run begins with.
+// as the initial weights of runs.
 
 #include "train/save/initial_weights.h"
 
@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// f32 sums in another order than the other framework's.
+// For f32 sums in another order.
 constexpr double kF32 = 1e-5;
 
 const std::vector<std::string> kFolders{"llama", "codellama", "llama3", "mistral",
@@ -36,7 +36,7 @@ test::SmallRun::Golden expected_of(const std::string& name) {
   return test::load_golden("folders/" + name + "/expected");
 }
 
-// The text of the expected loss as a corpus, and a config that trains on it without a word of the model.
+// The text of the expected loss as a corpus, and a config that trains on it without model keys.
 test::Workshop workshop_of(const std::string& name, const test::SmallRun::Golden& expected) {
   test::Workshop workshop(name);
   TokenWriter writer(workshop.file("text.tok"), 64);
@@ -64,7 +64,7 @@ std::string hash_of(const test::Finished& run) { return test::after(run.output, 
 
 std::string init_from(const std::string& name) { return "--model.init_from=" + folder_of(name) + ' '; }
 
-// A copy of a golden folder in a workshop, to be spoilt.
+// A copy of a golden folder in a workshop, to be modified.
 std::string copied(const test::Workshop& workshop, const std::string& name) {
   const std::string folder = workshop.file(name);
   fs::remove_all(folder);
@@ -193,7 +193,7 @@ TEST_CASE("a run takes the config of a model folder and resumes without that fol
                              "@train on.toml --run.dir=on --resume run/step-1")
                              .output;
   CHECK_MESSAGE(test::after(on, "\nweights ") == hash_of(run), on);
-  // What says where a text ends goes with the weights.
+  // The end token is copied with the weights.
   for (const char* written : {"run/step-1", "run/model", "on/model"})
     CHECK(test::read_file(workshop.file(str(written, "/config.json"))).find("\"eos_token_id\": 7,") !=
           std::string::npos);
@@ -225,7 +225,7 @@ TEST_CASE("the tokenizer of a model folder is copied into everything derived fro
   for (const char* made : {"run/step-1", "run/step-2", "run/model"}) check_files(made);
   CHECK(!fs::exists(workshop.file("run/model/vocab.json")));
 
-  fs::remove_all(folder);  // a checkpoint needs it no longer
+  fs::remove_all(folder);  // a checkpoint no longer needs it
   const test::Finished on = test::run_command(
       "cd initial_tokenizer_files && @train run/config.toml --model.init_from= --run.dir=on --resume "
       "run/step-1 "
@@ -281,7 +281,7 @@ TEST_CASE("a tokenizer file is read through a link only into its folder or a cac
 }
 
 TEST_CASE("rows added to a vocabulary are the mean of the others") {
-  for (const std::string name : {"qwen2", "gpt2", "llama"}) {  // tied heads, and one of its own
+  for (const std::string name : {"qwen2", "gpt2", "llama"}) {  // two tied heads, and an untied one
     CAPTURE(name);
     const test::Workshop workshop = workshop_of("initial_growth", expected_of(name));
     fs::remove_all(workshop.file("run"));

@@ -12,10 +12,10 @@ using namespace flatshard;
 
 namespace {
 
-using Spoil = std::function<void(float* embedding, int64_t width)>;
+using Change = std::function<void(float* embedding, int64_t width)>;
 
-// A new folder with a talking model, whose embedding `spoil` changes.
-void write_spoilt_model(const std::string& folder, const Spoil& spoil) {
+// A new folder with a talking model whose embedding `change` modifies.
+void write_changed_model(const std::string& folder, const Change& change) {
   std::filesystem::remove_all(folder);
   test::write_talking_model(folder);
   StreamGroup streams(Device::cpu());
@@ -23,7 +23,7 @@ void write_spoilt_model(const std::string& folder, const Spoil& spoil) {
   test::fill_random(model);
   const auto& specs = model.model().param_lists()[0].specs();
   REQUIRE(specs[0].name == "model.embed_tokens.weight");
-  spoil(model.parameters()[0][0].as<float>(), specs[0].shape[1]);
+  change(model.parameters()[0][0].as<float>(), specs[0].shape[1]);
   test::write_model_folder(folder, model);
 }
 
@@ -43,7 +43,7 @@ void set_row(float* embedding, int64_t width, int64_t row, float value) {
 }  // namespace
 
 TEST_CASE("rows of zeros, rows equal to another and rows near the mean look untrained") {
-  write_spoilt_model("untrained_rows", [](float* embedding, int64_t width) {
+  write_changed_model("untrained_rows", [](float* embedding, int64_t width) {
     set_row(embedding, width, 3, 0);
     set_row(embedding, width, 20, 1e-3f);
     std::copy_n(embedding + 40 * width, width, embedding + 97 * width);
@@ -55,13 +55,13 @@ TEST_CASE("rows of zeros, rows equal to another and rows near the mean look untr
   });
   CHECK(untrained_in("untrained_rows") == std::vector<int64_t>{3, 20, 40, 60, 97});
   CHECK(untrained_in("untrained_rows", 99) == std::vector<int64_t>{3, 20, 40, 60, 97, 98});  // it grows
-  write_spoilt_model("untrained_rows", [](float*, int64_t) {});
+  write_changed_model("untrained_rows", [](float*, int64_t) {});
   CHECK(untrained_in("untrained_rows").empty());
 }
 
 TEST_CASE("a run whose data contains untrained tokens warns of them once, and resumes without a warning") {
   const std::string folder = "untrained_run", in = "cd untrained_run && ";
-  write_spoilt_model(folder + "/model", [](float* embedding, int64_t width) {
+  write_changed_model(folder + "/model", [](float* embedding, int64_t width) {
     for (const int64_t row : {3, 96, 97}) set_row(embedding, width, row, 0);
   });
   test::write_text(

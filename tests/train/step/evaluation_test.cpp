@@ -38,7 +38,7 @@ TEST_CASE("an interrupted evaluation stops after the batch and has no loss") {
   const RunSetup setup = set_up(small_config(), 1);
   TrainingRuntime runtime(setup, world);
   runtime.engine().initialize();
-  // With a request that comes during this batch, from 1; 0: none comes.
+  // With a stop request during this batch, counted from 1; 0: none.
   int64_t done = 0;
   const auto loss = [&](int64_t request) {
     done = 0;
@@ -49,5 +49,5 @@ TEST_CASE("an interrupted evaluation stops after the batch and has no loss") {
   CHECK(done == kBatches);
   CHECK_FALSE(loss(2));
   CHECK(done == 2);
-  CHECK(loss(kBatches) == whole);  // nothing was left to do
+  CHECK(loss(kBatches) == whole);  // it was complete
 }

@@ -1,5 +1,5 @@
-// One rank's view of training: what must not change the bits of the weights, and what a step does to memory.
-// The same over several ranks stands in tests/train/ranks_test.cpp.
+// Training on one rank: settings that must not change the bits of the weights, and the memory of a step.
+// tests/train/ranks_test.cpp tests several ranks.
 
 #include <algorithm>
 #include <cmath>
@@ -242,7 +242,7 @@ TEST_CASE("frozen parameters do not change, and the others train as before") {
     }
 }
 
-// Whatever is wrong in all settings alike shows here: the loss is asked, not another run.
+// Finds errors that are common to all settings: compares with the loss rather than with another run.
 TEST_CASE("the optimizer receives the gradient of the mean loss") {
   constexpr double kScale = 8, kStep = 1e-2, kCurvature = 5e-3;  // of a central difference this wide, in f32
   for (const char* family : {"llama", "gpt2"})

@@ -1,5 +1,5 @@
-// The table of units, its bytes held against what communicators are asked to move, and the estimate of what
-// hides them. Nothing runs and nothing is allocated: a planning engine on communicators that count.
+// The table of units: its bytes equal those requested from communicators. Also the estimate of the compute
+// that hides them. A planning engine on counting communicators runs and allocates nothing.
 
 #include "train/step/unit_table.h"
 
@@ -22,7 +22,7 @@ Config small_config(const std::string& family, int ranks) {
   return test::planned_config(family, ranks, kBlocks, kMicroSteps);
 }
 
-// Of n ranks that put a tensor together, each receives what it does not have.
+// When n ranks gather a tensor, each receives the shards of the others.
 int64_t received(const CollectiveLog& log, const Communicator& comm) {
   const std::string name = comm.name();
   return sum_of(log, [&](const Collective& c) { return c.communicator == name; }).bytes / comm.size() *

@@ -39,7 +39,7 @@ std::string jsonl_error(const std::string& content) {
   return test::error_of([&] { documents_of("d.jsonl", content); });
 }
 
-// What a run of prepare said and left behind. The token files are out.tok and eval.tok.
+// The result of a run of prepare, which writes out.tok and eval.tok.
 struct Run {
   int status;
   std::string out, err;
@@ -56,7 +56,7 @@ Run prepare(const Texts& arguments, const std::string& standard_input = "") {
   return {status, out.str(), err.str()};
 }
 
-// The line of a run that must fail and leave nothing.
+// The error of a run that must fail and leave no files.
 std::string prepare_error(const Texts& arguments, const std::string& standard_input = "") {
   const Run run = prepare(arguments, standard_input);
   CHECK(run.status == 1);

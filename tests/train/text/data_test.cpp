@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kPath = "data_test.tok";
 
-// A token file for the time of a test: documents of the given lengths, tokens 0, 1, 2, ... modulo the
+// A token file that is removed after the test: documents of the given lengths, tokens 0, 1, 2, ... modulo the
 // vocabulary.
 struct TempTokens {
   explicit TempTokens(const std::vector<int>& lengths, int64_t vocab = 1000) {

@@ -28,7 +28,7 @@ void write(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-// The samples that files become, as text with [ ] around what is trained.
+// The samples of files, as text with [ ] around trained tokens.
 struct Outcome {
   std::vector<std::string> samples;
   DatasetCounts counts;

@@ -6,10 +6,12 @@ using namespace flatshard;
 
 namespace {
 
-constexpr const char* kPath = "run_data_test.tok";
-
-RunSetup setup_of(int64_t vocab, int64_t pad = 1, int64_t wanted = 0,
-                  const std::string& packing = "wrapped") {
+// The error of a run whose file and model have these vocabulary sizes.
+std::string error_of(int64_t of_file, int64_t of_model, int64_t pad = 1, int64_t wanted = 0) {
+  const std::string path = "run_data_test.tok";
+  TokenWriter writer(path, of_file);
+  writer.add_document(std::vector<int32_t>(9, 1));
+  writer.finish();
   Config c;
   c.run.device = "cpu";
   c.model = {.family = "llama", .layers = 1, .hidden = 16, .heads = 2, .ffn = 24, .vocab = vocab};

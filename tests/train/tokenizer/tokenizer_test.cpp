@@ -39,7 +39,7 @@ const json& expected() {
   return all;
 }
 
-// Hugging Face's library counts a token that begins inside of a character from the start of it.
+// Hugging Face's library reports the start of the character for a token that begins inside one.
 size_t character_start(const std::string& text, size_t at) {
   while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0u) == 0x80u) --at;
   return at;

@@ -1,4 +1,4 @@
-// What ckpt holds in memory does not grow with the files.
+// The memory of ckpt does not grow with the files.
 
 #include "build_config.h"
 #include "runtime/host_memory.h"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kMegabyte = 1'000'000;
 
-// By how much this process grew at most while ckpt was at work.
+// The largest growth of this process while ckpt ran.
 int64_t growth_of(const std::vector<std::string>& words) {
   REQUIRE(reset_peak_memory());
   const int64_t before = process_memory().resident;

@@ -1,5 +1,5 @@
 #pragma once
-// The program ckpt and what tests give it: the checkpoints of a real run, and model folders made by hand.
+// The program ckpt and its test data: checkpoints of a real run, and handmade model folders.
 
 #include <functional>
 #include <optional>
@@ -21,7 +21,7 @@ std::ostream& operator<<(std::ostream& out, const Ran& ran);
 
 Ran ckpt(const std::vector<std::string>& words);
 
-// ckpt cannot do what was asked, and says why.
+// Runs a ckpt command that must fail for this reason.
 void check_refused(const std::vector<std::string>& words, const std::string& reason);
 
 bool has(const std::string& text, const std::string& part);
@@ -30,7 +30,7 @@ void flip_byte(const std::string& path, int64_t at);
 std::set<std::string> names_in(const std::string& folder);
 std::vector<float> all_floats(const SafetensorsEntry& entry);
 
-// Changes the state of a checkpoint, and its checksums with it.
+// Changes the state of a checkpoint, and updates its checksums.
 void change_state(const std::string& checkpoint, const std::function<void(TrainState&)>& change);
 void set_loss(const std::string& checkpoint, std::optional<double> loss);
 

@@ -1,4 +1,4 @@
-// The program ckpt, as users start it, on the checkpoints of a real run: inspect, verify, diff, best.
+// The commands inspect, verify, diff and best of ckpt, on the checkpoints of a real run.
 
 #include <cmath>
 #include <filesystem>
