@@ -1,7 +1,6 @@
 #pragma once
-// A tokenizer folder for tests: a token is a byte, except for <s>, </s>, <|im_start|>, <|im_end|>, <|user|>
-// and
-// <|assistant|>, which are special tokens 256 to 261. </s> is the EOS token, and BOS is added on request.
+// A tokenizer folder for tests: a token is a byte, except for the special tokens 256 to 261: <s>, </s>,
+// <|im_start|>, <|im_end|>, <|user|> and <|assistant|>. </s> is the EOS token, and BOS is added on request.
 
 #include <string>
 

@@ -1,12 +1,12 @@
 #pragma once
-// What a checkpoint holds, for tests to compare.
+// The content of a checkpoint, for comparisons in tests.
 
 #include <string>
 
 namespace flatshard::test {
 
-// The checksums of its tensors' files, and the numbers that decide how a run goes on; nothing of the ranks
-// that wrote it. An Error unless all its files are whole.
+// The checksums of its tensor files and the state that a resumed run depends on, without the number of ranks
+// that wrote it. An Error unless all files are complete.
 std::string checkpoint_content(const std::string& checkpoint);
 
 std::string read_file(const std::string& path);

@@ -1,4 +1,4 @@
-// The rules of the house that a reader cannot be trusted to remember, checked on the tree itself.
+// The rules of this tree that can be checked mechanically.
 
 #include <algorithm>
 #include <filesystem>
@@ -83,7 +83,7 @@ std::string joined(const std::vector<std::string>& items) {
   return text;
 }
 
-// Which of our folders a folder may include.
+// The folders that a folder may include.
 const std::map<std::string, std::set<std::string>>& allowed_includes() {
   static const std::map<std::string, std::set<std::string>> rules{
       {"runtime", {"runtime"}},
@@ -112,7 +112,7 @@ std::string room_of(const std::string& path) {
   return end == path.npos ? "" : path.substr(begin, end - begin);
 }
 
-// Third-party headers, and the one kind of place each is allowed in.
+// Third-party headers, and the files that may include them.
 struct ThirdParty {
   std::string header_pattern, home_pattern;
 };
@@ -164,7 +164,7 @@ TEST_CASE("the tree is read: every folder that exists has sources") {
                         [&](const Source& s) { return s.folder == folder; }));
 }
 
-TEST_CASE("a folder includes only what the house plan allows") {
+TEST_CASE("a folder includes only the folders that the architecture allows") {
   for (const Source& source : sources())
     for (const std::string& include : includes_of(source, '"', '"')) {
       CAPTURE(source.path);
@@ -191,7 +191,7 @@ TEST_CASE("a room of train/ includes only the rooms before it, so there is no cy
   }
 }
 
-TEST_CASE("no room of train/ has outgrown itself") {
+TEST_CASE("no room of train/ exceeds its limit of lines") {
   std::map<std::string, size_t> lines;
   for (const Source& source : sources())
     if (source.folder == "train") lines[room_of(source.path)] += source.lines.size();
@@ -212,7 +212,7 @@ TEST_CASE("a third-party header is included only at its home") {
       }
 }
 
-TEST_CASE("conditional compilation stands only where instruction sets and library versions are named") {
+TEST_CASE("conditional compilation is limited to the files for instruction sets and library versions") {
   const auto found = lines_matching("^\\s*#\\s*(if|ifdef|ifndef|elif)\\b", [](const Source& s) {
     static const std::set<std::string> homes{"kernels/simd.h", "kernels/simd_math.h",
                                              "kernels/tile_product.h", "kernels/gemm_onednn.cpp",
@@ -253,7 +253,7 @@ TEST_CASE("events are recorded and waited for only at their home") {
   CHECK_MESSAGE(found.empty(), joined(found));
 }
 
-TEST_CASE("a test that needs a GPU stands in the suite that is run where there is one") {
+TEST_CASE("a test that needs a GPU belongs to the suite gpu") {
   for (const Source& source : sources()) {
     std::string opening;  // of the test case that a line belongs to
     for (const std::string& line : source.lines) {
@@ -267,7 +267,7 @@ TEST_CASE("a test that needs a GPU stands in the suite that is run where there i
   }
 }
 
-TEST_CASE("a header is included once and opens with what it is and promises") {
+TEST_CASE("a header begins with #pragma once and its contract") {
   for (const Source& source : sources()) {
     if (!source.is_header()) continue;
     CAPTURE(source.path);
@@ -277,12 +277,12 @@ TEST_CASE("a header is included once and opens with what it is and promises") {
   }
 }
 
-TEST_CASE("a header does not open a namespace to everybody") {
+TEST_CASE("a header has no using-directive") {
   const auto found = lines_matching("^using namespace", [](const Source& s) { return s.is_header(); });
   CHECK_MESSAGE(found.empty(), joined(found));
 }
 
-TEST_CASE("no file has outgrown its room") {
+TEST_CASE("no file exceeds its limit of lines") {
   for (const Source& source : sources()) {
     const size_t limit = source.folder == "tests" ? 500 : 400;
     CAPTURE(source.path);
@@ -290,7 +290,7 @@ TEST_CASE("no file has outgrown its room") {
   }
 }
 
-TEST_CASE("nothing is left to be done in a comment") {
+TEST_CASE("no comment contains a TODO") {
   const auto found =
       lines_matching("\\b(TODO|FIXME|XXX)\\b", [](const Source& s) { return !is_this_file(s); });
   CHECK_MESSAGE(found.empty(), joined(found));

@@ -1,11 +1,11 @@
-// A library to be loaded before libc (LD_PRELOAD), which stands between a program and the disk and lets one
-// of its calls go wrong. It counts the calls that change something under a path with DISK_FAULT_IN in it:
-// making, writing, cutting, syncing, renaming and removing. DISK_FAULT says what happens at which:
+// A library for LD_PRELOAD that injects a fault into one of a program's file system calls. It counts the
+// calls that modify a path containing DISK_FAULT_IN: create, write, truncate, sync, rename and remove.
+// DISK_FAULT selects the fault and the call:
 //   kill 17    the process is killed before its 17th such call
 //   fail 17    the 17th call fails, with EIO
-//   full 17    from the 17th on, all that takes room fails, with ENOSPC
-//   count      nothing; at the end the number of calls goes to standard error
-// In a job of several ranks it acts on DISK_FAULT_RANK alone.
+//   full 17    from the 17th call on, calls that need space fail with ENOSPC
+//   count      no fault; prints the number of calls to standard error at the end
+// In a job of several ranks it affects only DISK_FAULT_RANK.
 
 #include <array>
 #include <atomic>
@@ -58,7 +58,7 @@ int opened(int file, bool watch) {
   return file;
 }
 
-// Counts a call; true where it is to fail.
+// Counts a call and returns whether it must fail.
 bool goes_wrong(Takes takes) {
   static const char* const what = setting("DISK_FAULT");
   static const long at = std::strchr(what, ' ') ? std::atol(std::strchr(what, ' ')) : 0;

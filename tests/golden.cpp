@@ -46,7 +46,7 @@ double golden_error(const bench::Case& c, const std::string& name) {
     const bool written = arg.role == bench::Role::output || arg.role == bench::Role::updated;
     const auto found = golden.find(arg.name);
     if (written && found != golden.end()) outputs.push_back(arg.name);
-    if (arg.role == bench::Role::updated) {  // the file holds the sum of a zero and the gradient
+    if (arg.role == bench::Role::updated) {  // the file contains 0 + gradient
       const auto start = golden.find(arg.name + "_before");
       setup.assign(arg.name, start != golden.end()
                                  ? start->second.values

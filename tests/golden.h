@@ -19,8 +19,8 @@ struct GoldenTensor {
 // The tensors of tests/golden/NAME.safetensors.
 std::map<std::string, GoldenTensor> load_golden(const std::string& name);
 
-// Gives the case the file's tensors as arguments, runs it, and returns the largest error of the outputs the
-// file has (see bench::max_error). A file that lacks an input or has no output of the case is an Error.
+// Runs the case with the file's tensors as arguments, and returns the largest error of the outputs that the
+// file has (see bench::max_error). A missing input, or a file without outputs, is an Error.
 double golden_error(const bench::Case& c, const std::string& name);
 
 }  // namespace flatshard::test

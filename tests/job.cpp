@@ -29,7 +29,7 @@ std::string proc(pid_t pid, const char* name) { return contents(str("/proc/", pi
 // The value after "NAME" in the status of a process.
 std::string status(pid_t pid, const std::string& name) { return after(proc(pid, "status"), name); }
 
-// Rank -> process, of the programs that mpirun has started so far.
+// The processes that mpirun has started so far, by rank.
 std::map<int, pid_t> ranks_of(pid_t mpirun) {
   std::map<int, pid_t> found;
   std::istringstream children(proc(mpirun, str("task/", mpirun, "/children").c_str()));

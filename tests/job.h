@@ -1,5 +1,5 @@
 #pragma once
-// A job of several ranks that runs beside the test, so that the test can harm it.
+// A job of several ranks that runs in the background, so that the test can kill or suspend its processes.
 
 #include <functional>
 #include <string>
@@ -14,12 +14,12 @@ class Job {
  public:
   // Starts mpirun with these arguments in a folder; "@train" is the program train of this build.
   Job(const std::string& folder, const std::string& arguments);
-  // What is left of it is killed.
+  // Kills the remaining processes.
   ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
-  // Blocks until the output has a text, and then tells the processes of the ranks, by rank.
+  // Blocks until the output contains a text, and returns the processes of the ranks, by rank.
   std::vector<pid_t> ranks_after(const std::string& text, int count);
   void signal_launcher(int signal);
   // Blocks until mpirun has ended; one that takes longer than the limit is killed and has exit code 124.
@@ -33,9 +33,9 @@ class Job {
   std::vector<pid_t> ranks_;
 };
 
-// Whether a process is no more, or nothing but an exit code that nobody has asked for.
+// Whether a process has exited, or is a zombie.
 bool is_gone(pid_t pid);
-// Blocks until `holds`, for no longer than the limit; whether it does.
+// Blocks until `holds` returns true or the limit is reached, and returns its last result.
 bool eventually(const std::function<bool()>& holds, int limit_seconds = 180);
 // Whether the process has a handler for the signal.
 bool handles(pid_t pid, int signal);

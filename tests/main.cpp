@@ -1,6 +1,6 @@
 // Runs the tests. flatshard_tests [NAME] [--keep] [doctest options]: NAME selects test cases and source files
-// that contain it; the exit status is 3 where nothing does; --keep leaves what the tests have written, and
-// prints where. The last line counts the test cases: "N passed, N failed, N skipped".
+// that contain it; the exit status is 3 if there are none; --keep keeps the files that the tests write and
+// prints their folder. The last line counts the test cases: "N passed, N failed, N skipped".
 
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <filesystem>
@@ -46,7 +46,7 @@ struct Counter : doctest::IReporter {
   void test_case_skipped(const doctest::TestCaseData&) override {}
 };
 
-// The working folder while tests run; gone afterwards, unless it is kept.
+// The working folder of the tests; removed afterwards unless it is kept.
 class TemporaryFolder {
  public:
   explicit TemporaryFolder(bool kept) : kept_(kept), before_(std::filesystem::current_path()) {
@@ -73,7 +73,7 @@ REGISTER_LISTENER("counter", 1, Counter);
 
 }  // namespace
 
-constexpr int kNoTestMatches = 3;  // ./test has another program to look in
+constexpr int kNoTestMatches = 3;  // ./test then tries another program
 
 void skip(const std::string& reason) { counts.reason = reason; }
 
@@ -82,8 +82,7 @@ void skip(const std::string& reason) { counts.reason = reason; }
 int main(int argc, char** argv) {
   using namespace flatshard::test;
   doctest::Context context;
-  // doctest joins the two filters with "and", so a name is looked for among test cases first, then among
-  // files.
+  // doctest combines filters with "and", so test cases are searched first, then files.
   std::vector<const char*> options{argv[0]};
   std::string name;
   bool keep = false;

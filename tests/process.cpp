@@ -31,7 +31,7 @@ std::string with_programs(const std::string& command) {
 }  // namespace
 
 Finished run_command(const std::string& command, int limit_seconds) {
-  // MPI libraries leave memory behind at the end; the address sanitizer would count that.
+  // MPI libraries leak memory at exit, which the address sanitizer would report.
   const std::string shell = str("ASAN_OPTIONS=detect_leaks=0 timeout -k 5 ", limit_seconds, " sh -c ",
                                 quoted(with_programs(command)), " 2>&1");
   std::FILE* pipe = popen(shell.c_str(), "r");

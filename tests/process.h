@@ -7,23 +7,23 @@ namespace flatshard::test {
 
 struct Finished {
   int exit_code;
-  std::string output;  // standard output and standard error, as they came
+  std::string output;  // standard output and standard error, interleaved
 };
 
-// A command line; "@train" in it stands for the program train of this build, and so for every program. A
-// command that takes longer than the limit is ended and has exit code 124.
+// Runs a command line in which "@NAME" stands for the program NAME of this build. A command that exceeds the
+// limit is killed and has exit code 124.
 Finished run_command(const std::string& command, int limit_seconds = 300);
 
-// "mpirun ... -np N", or "" for one rank: what to put before a program.
+// The prefix that starts a program on several ranks: "mpirun ... -np N", or "" for one rank.
 std::string launcher(int ranks);
 
-// The command line that starts mpirun with these arguments, "@" standing for programs as above.
+// The command line that starts mpirun with these arguments, with "@NAME" as above.
 std::string launch(const std::string& arguments);
 
-// Why several ranks cannot be started here; "" where they can.
+// Why several ranks cannot be started on this machine; "" if they can.
 std::string no_ranks_because();
 
-// The text after `marker` to the end of its line; "" where the output lacks it. The last one counts.
+// The text after `marker` to the end of its line; "" if the output lacks it. The last occurrence counts.
 std::string after(const std::string& output, const std::string& marker);
 
 }  // namespace flatshard::test

@@ -1,6 +1,6 @@
 #pragma once
-// What every test includes: doctest, and skip() for what this machine or build cannot run. A skip is counted
-// and printed with its reason; it never looks like a pass.
+// Included by every test: doctest, and skip() for tests that this machine or build cannot run. A skip is
+// counted and printed with its reason, not as a pass.
 
 #include <string>
 
@@ -13,7 +13,7 @@ namespace flatshard::test {
 // Marks the running test case as skipped; return from it right after.
 void skip(const std::string& reason);
 
-// The text of the Error that `work` throws; "" when it throws none.
+// The text of the Error that `work` throws; "" if it throws none.
 template <class Work>
 std::string error_of(Work&& work) {
   try {

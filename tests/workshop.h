@@ -1,6 +1,5 @@
 #pragma once
-// A folder with a tiny config and a corpus that it trains on in a moment: what a test of the programs starts
-// from.
+// A folder with a tiny config and corpus, on which tests run the programs. Training takes milliseconds.
 
 #include <cstdint>
 #include <string>
@@ -14,7 +13,7 @@ class Workshop {
  public:
   static constexpr int64_t kVocab = 53;
 
-  // Makes the folder with config.toml and corpus.tok.
+  // Creates the folder with config.toml and corpus.tok.
   explicit Workshop(const std::string& folder);
 
   // Runs "train config.toml OPTIONS" in the folder.
