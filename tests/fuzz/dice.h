@@ -1,5 +1,5 @@
 #pragma once
-// Random choices, one behind the other: a function of (seed, purpose, number).
+// A sequence of random choices: a function of (seed, purpose, number).
 
 #include <cstdint>
 #include <string>

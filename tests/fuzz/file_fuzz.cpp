@@ -1,5 +1,5 @@
-// fuzz_files --target=NAME [libFuzzer's options] [FOLDER ...]: libFuzzer tries bytes on one of the targets of
-// file_targets.h and keeps in the first folder those that reach new code. Built by the preset fuzz.
+// fuzz_files --target=NAME [libFuzzer's options] [FOLDER ...]: libFuzzer runs one of the targets of
+// file_targets.h and stores inputs that reach new code in the first folder. Built by the preset fuzz.
 
 #include <cstdint>
 #include <cstdlib>
@@ -17,7 +17,7 @@ const test::FileTarget* chosen = nullptr;
 
 }  // namespace
 
-// libFuzzer's names, not ours.
+// Names required by libFuzzer.
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   constexpr std::string_view kOption = "--target=";
   try {

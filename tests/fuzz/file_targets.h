@@ -1,7 +1,7 @@
 #pragma once
-// The files that come from elsewhere, each as a function of any bytes: what must hold whatever they are. The
-// bytes are refused with an Error, or accepted and then keep the format's promises. The same functions run
-// under libFuzzer (file_fuzz.cpp) and over the files of corpus/ in every test run.
+// Readers of untrusted files as functions of arbitrary bytes. The bytes must be refused with an Error, or
+// accepted and then satisfy the invariants of the format. The same functions run under libFuzzer
+// (file_fuzz.cpp) and over the files of corpus/ in every test run.
 
 #include <cstddef>
 #include <span>
@@ -11,14 +11,14 @@
 namespace flatshard::test {
 
 struct FileTarget {
-  const char* name;  // also that of its folder in corpus/
-  // Why the bytes were refused; "" where they are accepted. Throws std::logic_error that says which promise
-  // is broken.
+  const char* name;  // also of its folder in corpus/
+  // Why the bytes were refused; "" if they are accepted. Throws std::logic_error that names a violated
+  // invariant.
   std::string (*run)(std::span<const std::byte> bytes);
 };
 
 std::span<const FileTarget> file_targets();
-// An Error where there is none of this name.
+// An Error if there is no target of this name.
 const FileTarget& file_target(std::string_view name);
 
 }  // namespace flatshard::test

@@ -12,7 +12,7 @@ namespace {
 using namespace std::string_literals;
 using Lines = std::vector<std::string>;
 
-// A run written as a person would, a form that uses what TOML has to offer, and every key at its default.
+// A typical config, one that uses all syntax of TOML, and one with every key at its default.
 const std::vector<std::string>& valid_configs() {
   static const std::vector<std::string> all = [] {
     Config defaults;
@@ -35,7 +35,7 @@ const std::vector<std::string>& valid_configs() {
   return all;
 }
 
-// Values at the edges of every kind, and things that only look like values.
+// Boundary values of every type, and texts that only look like values.
 const std::vector<std::string>& odd_values() {
   static const std::vector<std::string> all{"0",
                                             "1",
@@ -281,7 +281,7 @@ void change_toml(std::string& text, Dice& dice) {
       break;
     case 4:
       text += dice.of(valid_configs());
-      break;  // every section a second time
+      break;  // repeats every section
     default:
       change_lines(text, dice);
   }

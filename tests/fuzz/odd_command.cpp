@@ -8,7 +8,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// Sizes that are tiny, or beyond what memory or a bound allows: nothing in between that would take long.
+// Sizes that are tiny, or exceed memory or a bound; medium ones would take long.
 std::string odd_size(Dice& dice) {
   static const Words all{"0",
                          "1",
@@ -63,7 +63,7 @@ std::string size_override(Dice& dice) {
   return "--" + dice.of(keys) + "=" + odd_size(dice);
 }
 
-// A key with a value that it may have: what makes runs differ rather than end.
+// A key with a valid value, so that runs differ rather than fail.
 std::string right_override(Dice& dice) {
   Config config;
   const std::vector<Field> all = fields(config);
@@ -81,7 +81,7 @@ std::string data_override(Dice& dice) {
   return (dice.one_in(3) ? "--data.eval=" : "--data.train=") + dice.of(files);
 }
 
-// What stands on a command line and is no override.
+// Arguments that are not overrides.
 std::string odd_word(Dice& dice) {
   static const Words all{"--plan",
                          "--print-config",
@@ -147,7 +147,7 @@ std::string odd_config_path(Dice& dice) {
   return dice.of(all);
 }
 
-// Folders that can be made, and paths at which there can be none.
+// Folders that can be created, and paths where that is impossible.
 std::string odd_run_dir(Dice& dice) {
   static const Words all{"run/a/b",       "run/../run",          ".",      "", "corpus.tok", "corpus.tok/run",
                          "/proc/nothing", std::string(300, 'x'), "\x1b[2J"};
@@ -169,7 +169,7 @@ OddCommand odd_command(uint64_t seed, int64_t number, const std::string& toml) {
     words.insert(words.begin() + static_cast<std::ptrdiff_t>(at),
                  dice.one_in(12) ? odd_config_path(dice) : "config.toml");
   }
-  // The last word on a key counts, so these bound what is done.
+  // The last override of a key applies, so these bound the work.
   words.push_back("--run.dir=" + command.run_dir);
   words.push_back("--train.epochs=0");
   words.push_back(dice.one_in(8)   ? "--train.steps=0"

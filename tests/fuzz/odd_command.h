@@ -1,8 +1,8 @@
 #pragma once
-// Command lines of `train` that nobody would write, for a workshop's config and files: known and unknown
-// options, overrides with odd values, arguments missing or repeated, configs done something to. They are
-// bounded in what a correct program does with them: few steps of a tiny model, and a run folder below the
-// current one. A command is a function of (seed, number).
+// Odd command lines of `train` for the config and files of a workshop: known and unknown options, overrides
+// with odd values, missing or repeated arguments, mutated configs. The work of a correct program is bounded:
+// few steps of a tiny model, and a run folder below the current one. A command is a function of (seed,
+// number).
 
 #include <cstdint>
 #include <string>
@@ -11,9 +11,9 @@
 namespace flatshard::test {
 
 struct OddCommand {
-  std::string toml;                    // what config.toml is to hold
-  std::vector<std::string> arguments;  // behind the program's name
-  std::string run_dir;                 // where a run, should it come to one, leaves its files
+  std::string toml;                    // the content of config.toml
+  std::vector<std::string> arguments;  // after the program's name
+  std::string run_dir;                 // the run folder, if there is a run
 };
 
 // `toml` is the workshop's own config.

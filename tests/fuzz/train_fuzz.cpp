@@ -1,7 +1,7 @@
 // fuzz_train [--seconds N] [--seed N] [--first N] [--count N]: tries odd inputs until the time is up or one
-// breaks a promise: configurations (try_config.h) by the even numbers, command lines (try_command.h) by the
-// odd ones. The inputs run in a second process, so that a crash or an endless loop is reported with its
-// number like any other failure, and leaves its files behind.
+// fails: configurations (try_config.h) for even numbers, command lines (try_command.h) for odd ones. The
+// inputs run in a second process, so a crash or an endless loop is reported with its number like any other
+// failure, and its files are kept.
 
 #include <chrono>
 #include <csignal>
@@ -48,7 +48,7 @@ Options parse(int argc, char** argv) {
   return o;
 }
 
-// What the two processes share.
+// The state shared by the two processes.
 struct Shared {
   int64_t running;  // the number of the input
   Tally configs;
@@ -67,7 +67,7 @@ void print_input(const std::vector<std::string>& words) {
   for (const std::string& word : words) std::cerr << "  " << word << '\n';
 }
 
-// Whether the input keeps all promises.
+// Whether the input passes.
 bool try_input(const Options& o, const OddWorkshop& workshop, Shared& shared) {
   const uint64_t seed = static_cast<uint64_t>(o.seed);
   std::vector<std::string> words;
@@ -115,7 +115,7 @@ void print_tally(const Options& o, const Shared& shared) {
 }
 
 int fuzz(const Options& o) {
-  // A run may leave a note in the folder above its own.
+  // A run may write its note into the parent folder.
   const std::string folder = (std::filesystem::temp_directory_path() / str("fuzz_train_", getpid())).string();
   Shared& shared = shared_memory();
   const pid_t child = fork();

@@ -17,7 +17,7 @@ namespace flatshard::test {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int64_t kMemory = int64_t{16} << 20;  // what fits into it takes a moment to train
+constexpr int64_t kMemory = int64_t{16} << 20;  // a model that fits trains in milliseconds
 
 void require(bool holds, const std::string& promise) {
   if (!holds) throw std::logic_error(promise);
@@ -47,7 +47,7 @@ bool is_one_line(const std::string& text) {
          std::none_of(text.begin(), text.end() - 1, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
 
-// A file under its final name is whole: what a failed run leaves can be used, or is not there.
+// A file under its final name is complete, even after a failed run.
 void check_nothing_half_written(const fs::path& run_dir) {
   for (const auto& entry : fs::recursive_directory_iterator("."))
     require(entry.path().extension() != ".tmp", "a failed run leaves " + entry.path().string());
@@ -69,7 +69,7 @@ void check_run_folder(const fs::path& run_dir) {
   }
 }
 
-// Whatever the command has added to the workshop.
+// The files that the command has added to the workshop.
 void clean_up() {
   static const std::set<std::string> kept{"config.toml", "corpus.tok", "cut.tok",
                                           "outside.tok", "empty.tok",  "pipe"};

@@ -1,7 +1,7 @@
 #pragma once
-// What must hold for every command line of `train`, however odd: exit code 0 and nothing on the error stream,
-// or exit code 1 and one line there that begins with "train: "; nothing half-written in the run folder; and
-// a run that ends well leaves all its files. Shared by fuzz_train and by the test that tries some commands.
+// The invariants of every command line of `train`: exit code 0 and an empty error stream, or exit code 1 and
+// one line there that begins with "train: "; no partial files in the run folder; and all files after a
+// successful run. Shared by fuzz_train and the test that tries some commands.
 
 #include <cstdint>
 #include <string>
@@ -11,15 +11,15 @@
 
 namespace flatshard::test {
 
-// How many commands came how far.
+// The number of commands by outcome.
 struct CommandTally {
   int64_t commands = 0;
   int64_t answered = 0;  // --help, --print-config and --plan
   int64_t trained = 0;   // to the end
-  int64_t stopped = 0;   // refused only after the run had said how it begins
+  int64_t stopped = 0;   // failed only after the run had printed its header
 };
 
-// A workshop with bad files as well. It is the current folder while one of these lives.
+// A workshop with bad files as well; the current folder during its lifetime.
 class OddWorkshop {
  public:
   explicit OddWorkshop(const std::string& folder);
@@ -29,8 +29,8 @@ class OddWorkshop {
 
   const std::string& toml() const { return toml_; }
 
-  // Runs the command in this process, with little memory. Throws std::logic_error that says which promise is
-  // broken.
+  // Runs the command in this process, with little memory. Throws std::logic_error that names a violated
+  // invariant.
   void try_command(const OddCommand& command, CommandTally& tally) const;
 
  private:
