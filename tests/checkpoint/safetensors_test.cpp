@@ -26,7 +26,7 @@ std::string read_bytes() {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// What the reader says of a file with these bytes, without the file's name; "" when it is content.
+// The reader's error for a file with these bytes, without the file's name; "" if it is valid.
 std::string error_of_file(const std::string& bytes) {
   write_file(bytes);
   const std::string error = test::error_of([] { SafetensorsFile file(kPath); });
@@ -140,7 +140,7 @@ TEST_CASE("unusual files that the format allows are read") {
   CHECK(error_of_header("{\"t\":{\"dtype\":\"F8_E4M3\",\"shape\":[3],\"data_offsets\":[0,3]}}", 3) == "");
   CHECK(error_of_header("{}\r \t\n") == "");
   CHECK(error_of_header("\t\n{}\r ") == "");
-  // The order of names need not be that of bytes, and an empty tensor may stand anywhere.
+  // Names and bytes may have different orders, and an empty tensor may be anywhere.
   CHECK(error_of_header("{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[2,4]},"
                         "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
                         "\"c\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[2,2]}}",
@@ -197,7 +197,7 @@ TEST_CASE("a malformed header is refused") {
 }
 
 TEST_CASE("a header of 100000 tensors is read in less than quadratic time") {
-  constexpr int kTensors = 100'000;  // what is quadratic in them takes minutes
+  constexpr int kTensors = 100'000;  // a quadratic reader takes minutes
   std::string header = "{";
   for (int i = 0; i < kTensors; ++i)
     header +=

@@ -14,7 +14,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// A file of these bytes alone, for the rest of the program.
+// A file with these bytes, open until the program ends.
 const InputFile& file_of(std::span<const std::byte> bytes) {
   static std::list<InputFile> files;
   const std::string path = str("values-", files.size());

@@ -16,7 +16,7 @@ namespace {
 constexpr char kFolder[] = "tensor_folder_test";
 const std::string kIndex = std::string(kFolder) + "/model.safetensors.index.json";
 
-// Tensors a, b, c ... of so many bytes.
+// Tensors a, b, c ... of these sizes in bytes.
 std::vector<SafetensorsSpec> tensors_of(const std::vector<int64_t>& sizes) {
   std::vector<SafetensorsSpec> specs;
   for (const int64_t size : sizes)
@@ -65,7 +65,7 @@ std::vector<std::string> names_in_folder() {
   return names;
 }
 
-// What is said of a folder whose index is this text.
+// The error for a folder with this index.
 std::string error_of_index(const std::string& text) {
   write_file("model.safetensors.index.json", text);
   const std::string error = test::error_of([] { TensorFolder(kFolder, "model"); });

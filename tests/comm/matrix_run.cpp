@@ -74,8 +74,8 @@ Data MatrixRun::data(const RunSetup& setup) const {
                         .packing = {.packing = packing_of(setup.config.data.packing)}});
 }
 
-MatrixRun::Told MatrixRun::step(TrainingRuntime& runtime, const RunSetup& setup, const Data& data,
-                                int number) {
+MatrixRun::Outcome MatrixRun::step(TrainingRuntime& runtime, const RunSetup& setup, const Data& data,
+                                   int number) {
   const StepResult r = runtime.engine().step(data, {.data_step = number,
                                                     .update = number + 1,
                                                     .lr = setup.config.optimizer.lr,
@@ -84,14 +84,14 @@ MatrixRun::Told MatrixRun::step(TrainingRuntime& runtime, const RunSetup& setup,
   check(r.finite, "step ", number, ": gradients are not finite, norm ", r.grad_norm);
   const std::vector<double> all = world_.all_gather(r.lane_losses);
   const size_t mine = r.lane_losses.size();
-  Told told{std::vector<double>(all.size()), r.grad_norm};
+  Outcome outcome{std::vector<double>(all.size()), r.grad_norm};
   for (size_t i = 0; i < all.size(); ++i) {
     const int64_t local = static_cast<int64_t>(i % mine), lanes = setup.batching.lanes;
     const int64_t lane =
         lane_of(setup.units, setup.groups, static_cast<int>(i / mine), local / lanes, local % lanes);
-    told.losses[static_cast<size_t>(lane)] = all[i] / loss_scale(setup);
+    outcome.losses[static_cast<size_t>(lane)] = all[i] / loss_scale(setup);
   }
-  return told;
+  return outcome;
 }
 
 // The losses of the evaluated sequences, in order.
@@ -121,9 +121,9 @@ std::string MatrixRun::fingerprint(const Config& config, StreamOrder order, int 
   check_share(runtime, runtime.engine().units(), setup);
   Sha256 hash;
   for (int number = 0; number < steps; ++number) {
-    const Told told = step(runtime, setup, batches, number);
-    add_to(hash, told.losses);
-    add_to(hash, {told.norm});
+    const Outcome outcome = step(runtime, setup, batches, number);
+    add_to(hash, outcome.losses);
+    add_to(hash, {outcome.norm});
     if (number == 0) add_to(hash, evaluate(runtime));
   }
   const std::string weights = weights_hash(runtime.engine());

@@ -33,11 +33,11 @@ class MatrixRun {
   std::pair<Bytes, Bytes> received_and_stated(const Config& config);
 
  private:
-  struct Told {
+  struct Outcome {
     std::vector<double> losses;  // by lane
     double norm;
   };
-  Told step(TrainingRuntime& runtime, const RunSetup& setup, const Data& data, int number);
+  Outcome step(TrainingRuntime& runtime, const RunSetup& setup, const Data& data, int number);
   std::string own_state(TrainingRuntime& runtime) const;
   std::vector<double> evaluate(TrainingRuntime& runtime);
   Data data(const RunSetup& setup) const;

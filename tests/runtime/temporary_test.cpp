@@ -17,7 +17,7 @@ namespace {
 
 bool make_folder(const char* path) { return mkdir(path, 0777) == 0; }
 
-// A process that has a temporary folder with files in it, and one file, when the signal comes.
+// A process that has a temporary folder with files, and a temporary file, when the signal arrives.
 [[noreturn]] void hold_until(int signal) {
   std::signal(signal, SIG_DFL);  // the test program handles some
   const Temporary folder("temporary/folder", make_folder);

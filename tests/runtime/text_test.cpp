@@ -11,7 +11,7 @@ using namespace flatshard;
 TEST_CASE("a printable text contains no control characters") {
   CHECK(printable("a\x1b[31mb\nc\x7f") == "a [31mb c ");
   CHECK(printable("a\xc2\x9b"
-                  "31m") == "a  31m");  // U+009B begins a command, too
+                  "31m") == "a  31m");  // U+009B starts an escape sequence, too
   CHECK(printable("caf\xc3\xa9 \xc2\xb5m") == "caf\xc3\xa9 \xc2\xb5m");
   CHECK(printable(std::string("a\0b", 3)) == "a b");
 }

@@ -71,7 +71,7 @@ TEST_CASE("an unfinished write keeps the previous file, and files of others name
   CHECK(names_in("whole_left") == std::set<std::string>{"a", "a.tmp"});
 }
 
-// No device: with the check broken, this test would replace it on the machine it runs on.
+// Not a device: if the check is broken, this test would replace it on the machine.
 TEST_CASE("a pipe and a socket are neither written nor replaced, even through a link") {
   fs::create_directory("whole_pipe");
   REQUIRE(mkfifo("whole_pipe/pipe", 0600) == 0);
