@@ -11,7 +11,7 @@
 namespace flatshard::ptx_vm {
 namespace {
 
-constexpr int kLeastRun = 8;  // lanes side by side that are looked at together
+constexpr int kLeastRun = 8;  // contiguous lanes that are checked together
 
 void check_accessible(const Request& r, const unsigned char* state, uint64_t address) {
   if (any(kGap, state, r.bytes)) r.wrong(FindingKind::out_of_bounds, address, ", between two variables");
@@ -24,7 +24,7 @@ void check_accessible(const Request& r, const unsigned char* state, uint64_t add
                 " copies asynchronously and has not waited for"));
 }
 
-// Were these bytes written, are they now?
+// Whether these bytes have been written, or are written by this access.
 bool pass_states(const Request& r, const Region& region, uint64_t offset, uint64_t address) {
   const bool alone = r.lanes == 1;
   unsigned char* state = region.state + offset;
@@ -44,8 +44,8 @@ bool pass_states(const Request& r, const Region& region, uint64_t offset, uint64
   return true;
 }
 
-// Checks and notes the access at `address`, whose bounds hold; false when something is wrong with some lane
-// of several, which then are looked at one by one.
+// Checks and records the access at `address`, which is in bounds. False if one of several lanes is in error;
+// they are then checked one by one.
 bool pass(Request& r, const Region& region, uint64_t address) {
   const bool alone = r.lanes == 1;
   if (address & (r.bytes - 1)) [[unlikely]] {
@@ -143,8 +143,8 @@ unsigned char* at_local(Request& r, uint64_t address) {
                    address | kLocalWindow);
 }
 
-// Memory of its own that each lane accesses at the same address: nothing but its bytes' states differs from
-// lane to lane. False where something is wrong.
+// Local memory that all lanes access at the same address: only the states of its bytes differ between lanes.
+// False if a lane is in error.
 bool resolve_own(const Request& r, const uint64_t* address, Places* places) {
   Warp& warp = r.warp;
   const uint64_t size = warp.block->kernel().local_bytes;
@@ -193,7 +193,7 @@ unsigned char* at_generic(Request& r, uint64_t address) {
 
 using Place = unsigned char* (*)(Request&, uint64_t);
 
-// All lanes at once, where their addresses allow it; false where they have to be looked at one by one.
+// All lanes together, if their addresses allow it; false if they must be checked one by one.
 template <Place place>
 bool resolve_together(Request& r, const uint64_t* address, Places* places) {
   const uint64_t stride = address[1] - address[0];
@@ -210,7 +210,7 @@ bool resolve_together(Request& r, const uint64_t* address, Places* places) {
   return true;
 }
 
-// How many lanes from the first on access memory side by side.
+// The number of lanes from the first on whose memory is contiguous.
 int run_length(const Request& r, const uint64_t* address, int first) {
   int end = first + 1;
   while (end < static_cast<int>(kLanes) && r.warp.active >> end & 1 &&
@@ -219,7 +219,7 @@ int run_length(const Request& r, const uint64_t* address, int first) {
   return end - first;
 }
 
-// Lanes side by side at once; where that finds something wrong, one by one.
+// Contiguous lanes together; if that finds an error, one by one.
 template <Place place>
 void resolve_run(Request& r, const uint64_t* address, int first, int lanes, Places* places) {
   r.first_lane = static_cast<uint32_t>(first);
@@ -236,7 +236,7 @@ void resolve_run(Request& r, const uint64_t* address, int first, int lanes, Plac
   }
 }
 
-// The same for lanes that are not side by side, where all their memory is known to be one piece.
+// The same for scattered lanes within one known region.
 template <Place place>
 bool resolve_scattered(const Request& r, const uint64_t* address, Places* places) {
   Block& block = *r.warp.block;
@@ -336,7 +336,7 @@ unsigned char* touch(Warp& actor, Space space, uint64_t address, uint64_t bytes,
   if (Counts* counts = actor.block->launch->counts; counts && space == Space::global)
     counts->add_piece(address, bytes, access);
   for (uint64_t done = 0; done < bytes;) {
-    // Much at once; where that finds something wrong, piece by piece.
+    // A large part at once; if that finds an error, piece by piece.
     r.lanes = static_cast<uint32_t>(std::min(bytes - done, kWholeBytes) / unit);
     unsigned char* data = place(r, address + done);
     if (!data) {

@@ -1,4 +1,4 @@
-// Accesses by lanes that are not side by side.
+// Accesses by lanes whose memory is not contiguous.
 
 #include <algorithm>
 #include <bit>
@@ -9,8 +9,8 @@
 namespace flatshard::ptx_vm {
 namespace {
 
-// Lanes whose place is that of one before, and lanes whose place is that of one behind: those at which tiles
-// of products repeat.
+// Lanes that access the same address as an earlier lane, and those that a later lane repeats, as in tiles of
+// matrix products.
 struct Repeats {
   uint32_t later = 0, first = 0;
 };
@@ -27,8 +27,8 @@ Repeats repeats_of(const uint64_t* offset, uint32_t active) {
   return repeats;
 }
 
-// Were these bytes written? Of all pieces without a branch, where the region does not know it of whole
-// chunks.
+// Whether these bytes have been written. Without a branch over all pieces, unless the region knows it for
+// whole chunks.
 template <uint32_t kBytes>
 bool were_written(const Region& region, const Scatter& scatter) {
   const unsigned char* const state = region.state - (region.address & 15);
@@ -39,7 +39,7 @@ bool were_written(const Region& region, const Scatter& scatter) {
   return is_right;
 }
 
-// They are now.
+// Marks them as written.
 template <uint32_t kBytes>
 bool mark_pieces(const Region& region, const Scatter& scatter) {
   for (uint32_t i = 0; i < scatter.pieces; ++i) {
@@ -66,7 +66,7 @@ bool pass_scattered(const Request& r, const Region& region, const uint64_t* addr
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
     const uint64_t at = (active >> lane & 1 ? address[lane] : any_address) | window;
     bits |= at;
-    offset[lane] = at - region.address;  // huge where it lies before
+    offset[lane] = at - region.address;  // huge if it is before the region
     farthest = std::max(farthest, offset[lane]);
   }
   if ((bits & (r.bytes - 1)) || farthest > region.bytes - r.bytes) return false;

@@ -23,7 +23,7 @@ AsyncHandle make_work(Warp& issuer, int lane, std::function<void(Warp& actor)> r
   work->issuer = issuer.serial;
   work->lane = lane;
   work->run = std::move(run);
-  // What the issuer does from here on did not happen before the work.
+  // Later actions of the issuer did not happen before the work.
   issuer.advance();
   return work;
 }
@@ -67,7 +67,7 @@ void AsyncQueue::finish(AsyncHandle work) {
   std::erase(pending_, work);
   work->run(work->actor);
   work->run = nullptr;
-  work->actor.known_elsewhere = {};  // grows with the works before it, and nobody asks for it any more
+  work->actor.known_elsewhere = {};  // grows with the works before it, and is no longer used
   Launch& launch = *work->actor.block->launch;
   ++launch.progress;
 }

@@ -82,7 +82,7 @@ void finish_copies(Warp& owner, int lane, uint64_t count, Warp& actor) {
   for (AsyncCopy& copy : all)
     if (copy.number < count && copy.lanes >> lane & 1) finish(actor, copy, 1u << lane);
   owner.block->copies_in_flight -= std::erase_if(all, [](const AsyncCopy& copy) { return !copy.lanes; });
-  // Those that the lane has waited for itself meanwhile were its own writes.
+  // Copies that the lane itself has waited for since were its own writes.
   if (owner.copies.waited_at) learn(actor, {{owner.serial, owner.copies.waited_at}});
 }
 

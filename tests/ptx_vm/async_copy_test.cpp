@@ -1,4 +1,4 @@
-// cp.async: what arrives, when it may be looked at, and who has to wait for it.
+// cp.async: the bytes that arrive, when they may be accessed, and which lanes must wait.
 
 #include <string>
 
@@ -67,7 +67,7 @@ TEST_CASE("the bytes that an asynchronous copy does not read are zero") {
   check_lanes(kSetup + "setp.ge.u32 %p1, %r30, 20; cp.async.cg.shared.global [%r5], [%rd6], 16, %p1;" + wait +
                   "mov.u32 %r0, %r1;",
               [](uint64_t l) { return l >= 20 ? 0 : word(l % 8 * 16); });
-  // Nobody looks where nothing is read, be it nowhere.
+  // An address from which nothing is read is not checked, not even a null pointer.
   check_lanes(
       kSetup + "cp.async.cg.shared.global [%r5], [%rd6+4096], 16, 0;" + wait + "or.b32 %r0, %r1, %r4;",
       [](uint64_t) { return 0; });
@@ -92,7 +92,7 @@ TEST_CASE("a wait for groups leaves the latest ones in flight") {
 }
 
 TEST_CASE("each lane counts its own groups") {
-  // Lanes from 16 on commit once more, so that for them one group more is behind the latest.
+  // Lanes from 16 on commit once more, so they have one more group before the latest.
   const std::string body = kSetup + R"(
     cp.async.ca.shared.global [%r5], [%rd5], 4;
     cp.async.commit_group;
@@ -119,7 +119,7 @@ TEST_CASE("accessing bytes in flight is a finding that names the copy") {
   CHECK(finding_of(copy + "setp.eq.u32 %p1, %r30, 3; @!%p1 cp.async.wait_all; bar.warp.sync -1; "
                           "@!%p1 ld.shared.u32 %r0, [tile+48];")
             .kind == FindingKind::async_in_flight);
-  // Beside it there is nothing in flight.
+  // Nothing is in flight beside it.
   check_lanes(copy + "st.shared.u32 [%r5+4], 9; ld.shared.u32 %r0, [%r5+4];", [](uint64_t) { return 9; });
 }
 
@@ -128,7 +128,7 @@ TEST_CASE("a wait covers only the lane's own copies: others need a barrier after
   const std::string neighbour = "xor.b32 %r7, %r5, 16; ld.shared.u32 %r0, [%r7];";
   CHECK(finding_of(copy + neighbour).kind == FindingKind::warp_race);
   check_lanes(copy + "bar.warp.sync -1;" + neighbour, [](uint64_t l) { return word(4 * (l ^ 1)); });
-  // The other warp's, with the barrier before the wait instead of behind it.
+  // The other warp's, with the barrier before the wait instead of after it.
   const FindingKind kind =
       finding_of(kSetup +
                      "cp.async.ca.shared.global [%r5], [%rd5], 4; bar.sync 0; cp.async.wait_all;"

@@ -1,4 +1,4 @@
-// The barriers of a block, bar.sync and its kin.
+// The barriers of a block: bar.sync, bar.arrive and bar.red.
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-// Samples of sm_90a: copies in bulk, what they wait for, and clusters.
+// Samples for sm_90a: bulk copies, their mbarriers, and clusters.
 
 #include <cstdint>
 
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(96) ring(float* y, const float* x) {
   }
 }
 
-// y = x + 1 by way of a staging buffer, and the largest of all tiles, element by element.
+// y = x + 1 through a staging buffer, and the maximum over all tiles, element by element.
 template <Broken B>
 __global__ void __launch_bounds__(kTile) staged(float* y, float* largest, const float* x) {
   __shared__ alignas(128) float staging[kTile];
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kTile) staged(float* y, float* largest, const 
   if (B == Broken::staging_rewritten && threadIdx.x == 0) wait_stores<0>();
 }
 
-// y[cluster] = the sum of both blocks' values, which the first block reads where they lie.
+// y[cluster] = the sum of both blocks' values, which the first block reads from the other's shared memory.
 template <Broken B>
 __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(32)
     cluster_sums(float* y, const float* x) {
@@ -122,7 +122,7 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(32)
   if (B != Broken::exits_before_peer_reads) cluster_arrive(), cluster_wait();
 }
 
-// Each block waits until the other has come.
+// Each block waits until the other has arrived.
 template <Broken B>
 __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(32) handshake(float* y) {
   __shared__ uint64_t come;

@@ -17,7 +17,7 @@ std::string loaded(const std::string& copy, const std::string& then) {
          copy + "\nWAIT: mbarrier.try_wait.parity.shared::cta.b64 %p1, [tile], 0; @!%p1 bra WAIT;\n" + then;
 }
 
-// 16 bytes of global memory `source` that begin with `there` become what the store makes of `tile`.
+// The store combines `tile` with 16 bytes of global memory `source` that begin with `there`.
 std::string stored(const std::string& there, const std::string& here, const std::string& store) {
   return str("st.global.v4.b32 [source], {", there, ", ", there, ", ", there, ", ", there,
              "}; st.shared.v4.b32 [tile], {", here, ", ", here, ", ", here, ", ", here,

@@ -1,4 +1,4 @@
-// Device functions, and what kernels say to the host: printf, assertions, clocks.
+// Device functions, and printf, assertions and clocks of kernels.
 
 #include <cstdio>
 #include <fstream>
@@ -144,7 +144,7 @@ TEST_CASE("calls work in loops, under predicates, with structs and without resul
                                              32, kFunctions);
   CHECK(pair[5] == 0x201);
   CHECK(run_ptx("call.uni nothing; call nothing, (); mov.u32 %r0, 5;", 32, kFunctions)[9] == 5);
-  // Lanes that exit in a function do not come back to store their result.
+  // Lanes that exit in a function do not return to store their result.
   const std::vector<uint64_t> left = run_ptx(
       "{ .param .b32 a; st.param.b32 [a], %r30; call.uni leave_some, (a); } mov.u32 %r0, 4;", 32, kFunctions);
   for (uint64_t lane = 0; lane < 32; ++lane) CHECK(left[lane] == (lane < 10 ? ~uint64_t{0} : 4));

@@ -141,7 +141,7 @@ GraphLaunches::~GraphLaunches() {
   for (Queue* queue : queues_) streams().destroy(*queue);
 }
 
-// One launch follows the other, whatever streams they are given to.
+// Launches are serialized, even on different streams.
 void GraphLaunches::launch(Queue& queue) {
   for (const Queue* before : queues_) streams().wait(queue, before->milestone());
   const Milestone begin = queue.milestone();

@@ -1,6 +1,5 @@
-// The CUDA runtime on the machine: copies and memsets. One from pinned memory reads it when its turn comes,
-// one from other memory of the host has read it when the call returns; one to memory of the host that is not
-// pinned makes the host wait.
+// The CUDA runtime on the machine: copies and memsets. A copy from pinned memory reads it when the copy runs,
+// a copy from pageable memory before the call returns. A copy to pageable memory blocks the host.
 
 #include <cstring>
 #include <memory>
@@ -38,7 +37,7 @@ void check_direction(const Piece& to, const Piece& from, cudaMemcpyKind kind) {
                     str("a copy from ", name_of(from), " to ", name_of(to), " of another kind"));
 }
 
-// Gives the copy to the stream, and waits for it where the call does.
+// Enqueues the copy, and waits for it if the call is synchronous.
 void copy(const Piece& to, Piece from, cudaMemcpyKind kind, Queue& queue, bool is_async) {
   if (!to.bytes()) return;
   check_range(to, "a copy");
@@ -71,7 +70,7 @@ void copy(const Piece& to, Piece from, cudaMemcpyKind kind, Queue& queue, bool i
     streams().watch(milestone, from.data, from.extent(), what);
 }
 
-// Only a synchronous one of pinned memory makes the host wait.
+// With pinned memory only a synchronous copy blocks the host.
 void fill(const Piece& p, int value, Queue& queue, bool is_async) {
   if (!p.bytes()) return;
   check_range(p, "a memset");

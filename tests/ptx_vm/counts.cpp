@@ -99,7 +99,7 @@ void Counts::add_global(OpCounts& counts, const std::vector<uint64_t>& addresses
   counts.least_sectors += (distinct.size() * bytes + kSector - 1) / kSector;
 }
 
-// Lanes go in groups of at most 128 bytes; each bank serves one word of a group in a turn.
+// Lanes are served in groups of at most 128 bytes; each bank serves one word of a group per cycle.
 void Counts::add_shared(OpCounts& counts, const std::vector<uint64_t>& addresses,
                         const std::vector<int>& lanes, uint32_t bytes) {
   const int lanes_of_group = bytes <= 4 ? 32 : bytes == 8 ? 16 : 8;

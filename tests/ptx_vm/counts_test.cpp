@@ -1,5 +1,4 @@
-// What kernels cost, against counts worked out by hand, and the project's own kernels against what they
-// declare.
+// Costs of kernels: equal to manual counts, and for the project's kernels to the declared ones.
 
 #include "tests/ptx_vm/counts.h"
 
@@ -17,7 +16,7 @@ Counts counts_of(const std::string& body) {
   return ptx_vm::counts_of([&] { run_ptx(body); });
 }
 
-// Each lane stores, in the way that a form says, to tile + %r1.
+// Each lane stores in the given form to tile + %r1.
 OpCounts store_at(const std::string& address, const std::string& form) {
   return counts_of(address + "mov.u32 %r2, tile; add.u32 %r1, %r1, %r2; mov.u32 %r3, 7;" + form).total();
 }
@@ -48,7 +47,7 @@ TEST_CASE("bank cycles of shared memory are counted for 4-, 8- and 16-byte acces
     CHECK(got.waves == e.waves);
     CHECK(got.least_waves == e.least);
   }
-  // One word for all lanes is one turn.
+  // One word for all lanes is one cycle.
   const OpCounts same = store_at("mov.u32 %r1, 0;",
                                  "setp.eq.u32 %p1, %r30, 0; @%p1 st.shared.u32 [%r1], %r1; "
                                  "bar.warp.sync -1; ld.shared.u32 %r3, [%r1];");
@@ -110,7 +109,7 @@ TEST_CASE("CUDA kernels move the bytes they declare once, in full sectors, witho
     const Counts counts = ptx_vm::counts_of([&] { setup.run(); });
     const double least = c.min_bytes(setup.tensors());
     const OpCounts total = counts.total();
-    // Partial sums between two kernels are no part of the declared bytes; they may be five in a hundred.
+    // The declared bytes exclude partial sums between two kernels, which may be 5 %.
     CHECK(static_cast<double>(counts.touched_bytes()) >= least);
     CHECK(static_cast<double>(counts.touched_bytes()) <= 1.05 * least);
     CHECK(total.sectors <= 1.05 * static_cast<double>(total.least_sectors));

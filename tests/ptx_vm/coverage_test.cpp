@@ -1,4 +1,4 @@
-// No instruction is taken on trust: each form that the kernels of this program are made of stands in a test.
+// Every instruction form in the kernels of this program appears in a test.
 
 #include <filesystem>
 #include <fstream>
@@ -21,15 +21,15 @@ std::string text_of_tests() {
   return all.str();
 }
 
-// The test of a warpgroup's product sweeps its width, so it puts the form together: of what is before the
-// width, and what is behind it.
+// The test of warpgroup products sweeps the width, so it composes the form from the parts before and after
+// the width.
 std::vector<std::string> parts_of(const std::string& form) {
   if (!form.starts_with("wgmma.mma_async")) return {form};
   const size_t width = form.find(".m64n") + 5, behind = form.find('k', width);
   return {form.substr(0, width), form.substr(behind)};
 }
 
-// As a whole word: "ld.u32" does not stand in "ld.u32.x".
+// As a whole word: "ld.u32" is not part of "ld.u32.x".
 bool stands_in(const std::string& text, const std::string& form) {
   for (size_t at = 0; (at = text.find(form, at)) != text.npos; at += form.size()) {
     const char next = at + form.size() < text.size() ? text[at + form.size()] : ' ';

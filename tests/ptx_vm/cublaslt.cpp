@@ -1,6 +1,6 @@
-// cuBLASLt on the machine: what of it the project calls, with packed matrices, columns first. A product is an
-// operation of its stream like a copy is, with every byte that it reads or writes checked; the numbers are
-// those of the CPU twin. An algorithm serves the problem that it was chosen for, at data aligned as was said.
+// cuBLASLt on the machine: the functions that the project calls, for packed column-major matrices. A product
+// is an operation of its stream like a copy, and every byte that it reads or writes is checked; the CPU twin
+// computes the values. An algorithm is valid only for the problem and the alignment that it was selected for.
 
 #include <algorithm>
 #include <array>
@@ -23,7 +23,7 @@
 namespace flatshard::ptx_vm {
 namespace {
 
-constexpr uint64_t kWorkspaceBytes = 4096;  // what an algorithm asks for where it may
+constexpr uint64_t kWorkspaceBytes = 4096;  // requested by an algorithm if allowed
 
 struct Description {
   cublasComputeType_t compute;
@@ -47,7 +47,7 @@ struct Preference {
   std::array<uint32_t, 4> alignment{256, 256, 256, 256};  // of A, B, C, D
 };
 
-// What an algorithm is for.
+// The problem that an algorithm is valid for.
 struct Problem {
   cublasComputeType_t compute;
   cudaDataType_t scale;
@@ -62,7 +62,7 @@ struct Algorithm {
   std::array<uint32_t, 4> alignment;
   uint64_t workspace;
   std::unique_ptr<Arena> scratch{};  // of the CPU twin
-  int threads = 0;                   // that it has room for
+  int threads = 0;                   // that it has space for
 };
 
 std::deque<Algorithm>& algorithms() {
@@ -113,7 +113,7 @@ void check_supported(const Problem& p) {
           " x ", l->columns, " with columns ", l->pitch, " apart");
 }
 
-// Columns first, a matrix is the transpose of ours, and the product that of our factors in turn.
+// A column-major matrix is the transpose of a row-major one, so the factors are swapped.
 Gemm gemm_of(const Problem& p) {
   const auto ours = [](const Layout& l) {
     return Tensor{nullptr,
@@ -129,7 +129,7 @@ Gemm gemm_of(const Problem& p) {
   return g;
 }
 
-// As tensor cores take it: the nearest of those with 11 significant bits, away from zero between two.
+// Rounded to TF32 as by tensor cores: 11 significant bits, ties away from zero.
 float to_tf32(float x) {
   if (!std::isfinite(x)) return x;
   return std::bit_cast<float>((std::bit_cast<uint32_t>(x) + 0x1000u) & ~0x1fffu);
@@ -181,7 +181,7 @@ void check_written(const Piece& p, const Past& past) {
 
 Piece matrix(const Tensor& t) { return piece_of(t.data, static_cast<size_t>(t.bytes())); }
 
-// All that a call has said, checked.
+// The checked arguments of a call.
 struct Call {
   Algorithm* algorithm;
   Gemm gemm;
@@ -205,7 +205,7 @@ struct Call {
     for (const Piece& p : writes()) touch(p, past, true);
     multiply(*algorithm, gemm, bias);
     heap().mark_written(gemm.c.data, static_cast<size_t>(gemm.c.bytes()));
-    std::memset(workspace.data, 0xff, workspace.bytes());  // nobody may count on what is left there
+    std::memset(workspace.data, 0xff, workspace.bytes());  // so that no code relies on its content
   }
 };
 

@@ -1,5 +1,5 @@
-// The machine's cuBLASLt: what it finds wrong with the memory of a matrix product. That the numbers are right
-// tests/kernels/cuda_kernels_test.cpp shows.
+// The machine's cuBLASLt: memory errors in matrix products. tests/kernels/cuda_kernels_test.cpp checks the
+// values.
 
 #include <cmath>
 #include <functional>
@@ -41,7 +41,7 @@ class TwoStreams {
   static Memory matrix() { return Memory(Device::cuda(0), kSize * kSize * int64_t{sizeof(float)}); }
 };
 
-// What was found in work that must not go through.
+// The finding of work that must fail.
 Finding finding_in(const std::function<void(TwoStreams&)>& work) {
   TwoStreams two;
   zero(two.first, two.on(two.a));

@@ -153,7 +153,7 @@ const Operand& Decoder::operand(size_t i) const {
 }
 
 uint32_t Decoder::register_of(const Operand& o, uint32_t bytes, bool is_predicate) {
-  if (o.name == "_") return is_predicate ? allocate(4) : temporary(bytes);  // a result nobody wants
+  if (o.name == "_") return is_predicate ? allocate(4) : temporary(bytes);  // an unused result
   uint32_t slot = 0;
   const Register* r = find_register(o.name, &slot);
   if (!r) wrong(str(o.name, " is not a register"));
@@ -198,7 +198,7 @@ uint32_t Decoder::predicate(const Operand& o) {
   const uint32_t known = special(o.name, 4);
   const uint32_t slot = known == kNowhere ? register_of(o, 0, true) : known;
   if (!o.negated) return slot;
-  Op op;  // the negated one becomes a slot of its own, written just before
+  Op op;  // writes the negated predicate to its own slot, just before the instruction
   op.run = [](Warp& warp, const Op& self) { warp.predicate(self.slot[0]) = ~warp.predicate(self.slot[1]); };
   op.slot = {allocate(4), slot};
   emit(op);

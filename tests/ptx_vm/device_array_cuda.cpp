@@ -14,7 +14,7 @@ void free_on_device(void* data) { cudaFree(data); }
 
 void copy_to_device(void* to, const void* from, size_t bytes) {
   if (bytes) cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice);
-  // A copy from pageable memory may still be on its way, and other streams do not wait.
+  // A copy from pageable memory may still be in progress, and other streams do not wait.
   cudaDeviceSynchronize();
 }
 

@@ -223,7 +223,7 @@ extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 1;
-  return cudaSuccess;  // even after a finding: the device is there, and what then fails says why
+  return cudaSuccess;  // even after a finding: the device exists, and later calls report the reason
 }
 cudaError_t cudaGetDevice(int* device) {
   *device = 0;
@@ -261,7 +261,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
               str("the PTX machine does not support device attribute ", int{attribute}));
 }
 
-// Requests, which the machine needs not to heed: its stacks and buffers grow as they must.
+// Requests that the machine may ignore: its stacks and buffers grow as needed.
 cudaError_t cudaDeviceSetLimit(cudaLimit limit, size_t value) {
   if (!limits().contains(limit)) return done(cudaErrorUnsupportedLimit, str("limit ", int{limit}));
   limits()[limit] = value;

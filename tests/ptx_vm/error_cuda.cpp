@@ -11,7 +11,7 @@ extern "C" {
 cudaError_t cudaGetLastError() { return static_cast<cudaError_t>(last_error(true)); }
 cudaError_t cudaPeekAtLastError() { return static_cast<cudaError_t>(last_error(false)); }
 
-// The text of the last error is the finding itself, so that it reaches whoever prints errors.
+// The text of the last error is the finding itself, so that programs print it.
 const char* cudaGetErrorString(cudaError_t error) {
   if (error == cudaSuccess) return "no error";
   return last_error_text().empty() ? cudaGetErrorName(error) : last_error_text().c_str();

@@ -82,7 +82,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   });
 }
 
-// The record that the event holds now; one that was never recorded holds nobody back.
+// The current record of the event; an event that was never recorded delays nothing.
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
   return attempt([&] {
     check(flags == cudaEventWaitDefault, "a wait with flags ", flags);

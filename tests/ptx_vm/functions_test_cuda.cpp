@@ -1,4 +1,4 @@
-// What a program may ask of the device and of a kernel, and launches with attributes.
+// Queries about the device and kernels, and launches with attributes.
 
 #include <algorithm>
 

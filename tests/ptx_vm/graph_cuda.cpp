@@ -15,7 +15,7 @@ cudaError_t attempt(Work&& work) {
   return static_cast<cudaError_t>(guarded(work));
 }
 
-// Objects behind handles; an error where there is none.
+// The object of a handle; an error if there is none.
 template <class T>
 class Objects {
  public:
@@ -52,7 +52,7 @@ Objects<GraphLaunches>& executables() {
 
 extern "C" {
 
-// A mode says which calls that allocate are errors meanwhile. The machine lets all of them pass.
+// The mode selects which allocating calls are errors during the capture. The machine allows all of them.
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   return attempt([&] { begin_capture(queue_of(stream)); });
 }

@@ -51,7 +51,7 @@ class Pair {
     cudaStreamSynchronize(compute);
     return result & 0xff;
   }
-  // comm takes part, and copies 0 to 1; compute then copies 1 to 2, behind it where it waits.
+  // comm joins the capture and copies 0 to 1; compute then copies 1 to 2, after it if it waits.
   void capture_two(bool waits) const {
     cudaStreamBeginCapture(compute, cudaStreamCaptureModeThreadLocal);
     cudaEventRecord(event, compute);
@@ -98,7 +98,7 @@ TEST_CASE("captured work runs at each launch of its graph, in the order of strea
     }
     pair.set(0, 7, pair.compute);
     CHECK(cudaGraphLaunch(graph, pair.compute) == cudaSuccess);
-    CHECK(cudaGraphLaunch(graph, pair.comm) == cudaSuccess);  // behind the one before
+    CHECK(cudaGraphLaunch(graph, pair.comm) == cudaSuccess);  // after the previous one
     cudaStreamSynchronize(pair.comm);
     CHECK(pair.value(2) == 7);
     CHECK(cudaGraphExecDestroy(graph) == cudaSuccess);
@@ -185,7 +185,7 @@ TEST_CASE("a call that cannot be captured is an error and invalidates the captur
     cudaGraph_t graph = nullptr;
     CHECK(cudaStreamEndCapture(pair.compute, &graph) == cudaErrorStreamCaptureInvalidated);
     CHECK(graph == nullptr);
-    CHECK(pair.value(2) == 0);  // the streams work as ever
+    CHECK(pair.value(2) == 0);  // the streams still work
   }
 }
 

@@ -19,7 +19,7 @@ namespace {
 constexpr uint32_t kDefaultResidentWarps = 64;
 constexpr uint64_t kTurn = 1 << 16;              // of a warp that does not wait
 constexpr uint64_t kShortTurn = 128;             // round robin
-constexpr uint64_t kVainRounds = 64;             // of polls by everybody
+constexpr uint64_t kVainRounds = 64;             // in which all warps only poll
 constexpr uint64_t kHangs = uint64_t{16} << 20;  // instructions without a store, a barrier or an exit
 
 void fill_literals(const Kernel& kernel, unsigned char* registers) {
@@ -35,8 +35,8 @@ unsigned char* registers_of(std::vector<unsigned char>& files, const Kernel& ker
   return reinterpret_cast<unsigned char*>(aligned(begin, kSlotAlignment)) + warp * kernel.register_bytes;
 }
 
-// Register files go from launch to launch: fresh memory for each would cost more than a small kernel, and so
-// would its literals, which stay where the kernel is the same.
+// Register files are reused by later launches: new memory for each would cost more than a small kernel, and
+// so would writing its literals, which are kept if the kernel is the same.
 struct RegisterFiles {
   std::vector<unsigned char> bytes{};
   const Kernel* kernel = nullptr;
@@ -72,7 +72,7 @@ Dim place_in(const Dim& of, uint64_t index) {
           static_cast<uint32_t>(index / of.x / of.y)};
 }
 
-// Gives a block a place in the grid. Its registers keep their literals from the block before.
+// Assigns a block an index in the grid. Its registers keep the literals of the previous block.
 void start(Block& block, Launch& launch, const Dim& id) {
   const Kernel& kernel = *launch.kernel;
   const auto threads = static_cast<uint32_t>(launch.block.count());
@@ -133,7 +133,7 @@ void start(Block& block, Launch& launch, const Dim& id) {
   }
 }
 
-// Gives a cluster the next place: all of its blocks at once.
+// Assigns the next index to a cluster: to all of its blocks.
 void start(Cluster& cluster, Launch& launch, uint64_t index) {
   const Dim &size = launch.cluster, &grid = launch.grid;
   const Dim id = place_in({grid.x / size.x, grid.y / size.y, grid.z / size.z}, index);
@@ -155,7 +155,8 @@ void start(Cluster& cluster, Launch& launch, uint64_t index) {
   for (const Block& block : blocks)
     for (const Warp& warp : block.warps) {
       if (warp.state == Warp::State::ended) continue;
-      // Who polls, or lacks registers, is closer to the cause than who waits at a barrier for it.
+      // A warp that polls or lacks registers is closer to the cause than the warps that wait for it at a
+      // barrier.
       const bool lacks_registers = warp.state == Warp::State::at_registers;
       if (!first || (lacks_registers && first->state != warp.state) ||
           (first->state != Warp::State::at_registers && describe_poll(*first).empty() &&
@@ -228,7 +229,7 @@ class Scheduler {
     bool operator<(const Ready& other) const { return serial < other.serial; }
   };
 
-  // After the turn of one warp: it may wait or have ended, others may have been woken.
+  // After a turn of one warp, which may now wait or have ended; others may have been woken.
   void update(size_t chosen) {
     const Warp& warp = *ready_[chosen].warp;
     if (warp.state != Warp::State::ready) ready_.erase(ready_.begin() + static_cast<ptrdiff_t>(chosen));
@@ -242,7 +243,8 @@ class Scheduler {
     if (ready_.empty() || warp.block->live_warps == 0) refresh();
   }
 
-  // Blocks that have ended make room for the next of the grid; then lists who can run, in the grid's order.
+  // Replaces blocks that have ended by the next of the grid; then lists the runnable warps in the order of
+  // the grid.
   void refresh() {
     ready_.clear();
     launch_.woken.clear();

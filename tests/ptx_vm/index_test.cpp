@@ -13,7 +13,7 @@ using namespace flatshard::ptx_vm;
 
 namespace {
 
-// Runs the case with one number of the argument replaced, and says what was found.
+// Runs the case with one number of the argument replaced, and returns the finding.
 std::vector<Finding> found_with(const Case& c, const std::string& argument, double number) {
   Setup setup(c, {.device = Device::cuda(0)});
   std::vector<double> numbers = setup.values(argument);

@@ -53,7 +53,7 @@ void check_limits(const Launch& launch, const void* stub) {
 
 Dim to_dim(dim3 d) { return {d.x, d.y, d.z}; }
 
-// The launch's cluster is that of the attribute, or the one that the kernel declares.
+// The launch's cluster is given by the attribute or declared by the kernel.
 void choose_cluster(Launch& launch, const void* stub, const std::optional<Dim>& attribute) {
   const Kernel& kernel = *launch.kernel;
   const auto [x, y, z] = kernel.cluster;
@@ -97,13 +97,13 @@ void check_all_fit(const Launch& launch) {
                                                             " blocks, but only ", most, " fit at a time"));
 }
 
-// What attributes add to a launch.
+// Applies attributes to a launch.
 struct Shape {
   bool is_cooperative = false;
   std::optional<Dim> cluster{};
 };
 
-// Checks the launch and takes its arguments at the call; it runs when its turn comes.
+// Checks the launch and copies its arguments at the call; it runs in stream order.
 void launch_on(Queue& queue, const void* stub, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
                const Shape& shape) {
   auto launch = std::make_shared<Launch>();
@@ -126,8 +126,8 @@ void launch_on(Queue& queue, const void* stub, dim3 grid, dim3 block, void** arg
   });
 }
 
-// An operation runs whole, so its priority, and permission to begin before the
-// one ahead of it ends, change nothing.
+// An operation runs atomically, so its priority, and permission to begin before the previous one ends, have
+// no effect.
 Shape take_attributes(const cudaLaunchConfig_t& config) {
   Shape shape;
   for (unsigned i = 0; i < config.numAttrs; ++i) {

@@ -1,4 +1,4 @@
-// Where the variables of a function lie: parameters, shared memory, local memory.
+// The addresses of the variables of a function: parameters, shared memory, local memory.
 
 #include <algorithm>
 #include <set>
@@ -9,7 +9,7 @@
 namespace flatshard::ptx_vm {
 namespace {
 
-constexpr uint32_t kSharedGap = 16;  // between static shared arrays, so that a step too far is seen
+constexpr uint32_t kSharedGap = 16;  // between static shared arrays, so that an overrun is found
 
 // Every name in the operands of a function.
 std::set<std::string_view> names_in(const Function& function) {

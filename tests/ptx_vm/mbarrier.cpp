@@ -23,7 +23,7 @@ void check_alignment(const Warp& warp, int lane, uint64_t address) {
            str("an mbarrier at ", describe_address(warp, address | kSharedWindow)));
 }
 
-// As if the lane wrote the word: what others do with it as data must be ordered before.
+// As if the lane wrote the word: accesses to it as data must be ordered before.
 uint64_t claim(Warp& warp, int lane, uint64_t address) {
   ++warp.step;
   const uint32_t active = warp.active;
@@ -148,7 +148,7 @@ void expect_arrival(Warp& warp, int lane, Mbarrier& b) {
 void complete_bytes(Warp& warp, const MbarrierPlace& place, int64_t bytes) {
   Mbarrier& b = still_there(warp, place);
   ++warp.block->launch->progress;
-  // Bytes come piece by piece, so a phase may end with the first of them; the rest counts for the next.
+  // Bytes arrive piece by piece, so a phase may end with the first piece; the rest counts for the next phase.
   if (b.pending == 0 && b.bytes > 0 && b.bytes < bytes) {
     bytes -= b.bytes;
     b.bytes = 0;

@@ -1,5 +1,4 @@
-// mbarriers: their state after each operation, worked out by hand, what is a mistake, and who knows what once
-// it has waited.
+// mbarriers: their state after each operation, misuse, and the ordering that a wait establishes.
 
 #include <algorithm>
 
@@ -12,19 +11,19 @@ using namespace flatshard::ptx_vm;
 
 namespace {
 
-// Lane 0 makes the mbarrier `tile` for `count` arrivals and all see it; then the lines run.
+// Lane 0 initializes the mbarrier `tile` for `count` arrivals and makes it visible; then the lines run.
 std::string with_barrier(int count, const std::string& lines) {
   return str("setp.eq.u32 %p0, %r30, 0;\n@%p0 mbarrier.init.shared::cta.b64 [tile], ", count,
              ";\nbar.sync 0;\n", lines);
 }
 
-// A line for lane 0 alone that asks whether the phase of this parity is over: bit `bit` of %r0.
+// A line for lane 0 that tests whether the phase of this parity is complete: bit `bit` of %r0.
 std::string asks(const char* parity, int bit) {
   return str("mbarrier.test_wait.parity.shared.b64 %p1, [tile], ", parity,
              ";\nselp.u32 %r1, 1, 0, %p1;\nshl.b32 %r1, %r1, ", bit, ";\nor.b32 %r0, %r0, %r1;\n");
 }
 
-// What one lane that runs alone gets.
+// The result of a single lane.
 uint64_t alone(const std::string& body) { return run_ptx(body, 1)[0]; }
 
 FindingKind kind_found(const std::string& body, uint32_t threads = 32) {
@@ -47,13 +46,13 @@ TEST_CASE("an mbarrier completes a phase with the last arrival and the last byte
   CHECK(alone(half + asks("0", 0)) == 0);
   CHECK(alone(half + "mbarrier.complete_tx.shared::cta.b64 [tile], 64;\n" + asks("0", 0) + asks("1", 1)) ==
         0b01);
-  // Bytes may come before they are announced.
+  // Bytes may arrive before they are announced.
   CHECK(alone(begin +
               "mbarrier.complete_tx.shared::cta.b64 [tile], 32;\n"
               "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [tile], 32;\n"
               "mbarrier.arrive.release.cta.shared::cta.b64 _, [tile];\n" +
               asks("0", 0)) == 1);
-  // Two phases on: the parity is the first again.
+  // After two phases the parity is that of the first again.
   CHECK(alone(begin +
               "mbarrier.arrive.shared::cta.b64 _, [tile];\nmbarrier.arrive.shared::cta.b64 _, [tile];\n" +
               asks("0", 0) + asks("1", 1)) == 0b10);
@@ -72,7 +71,7 @@ TEST_CASE("the state returned by an arrival encodes its phase and the pending co
   const ScopedOptions scope({.async = AsyncTiming::late});  // else try_wait fails now and then
   CHECK(alone(begin + "mbarrier.arrive.shared::cta.b64 %rd1, [tile], 2;\n" + waits) == 0);
   CHECK(alone(begin + "mbarrier.arrive.shared::cta.b64 %rd1, [tile], 3;\n" + waits) == 1);
-  // Who drops out is not expected again: after one drop of 3 the next phase takes 2.
+  // A lane that drops out is not expected again: after one drop of 3 the next phase takes 2.
   CHECK(alone(begin +
               "mbarrier.arrive_drop.shared::cta.b64 _, [tile];\n"
               "mbarrier.arrive.shared::cta.b64 _, [tile], 2;\n"

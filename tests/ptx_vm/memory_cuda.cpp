@@ -24,7 +24,7 @@ bool has_room(size_t bytes) {
 }
 
 void* allocate_on_device(size_t bytes) {
-  if (!has_room(bytes)) streams().finish_all();  // some may be given back in stream order
+  if (!has_room(bytes)) streams().finish_all();  // some may be freed in stream order
   if (!has_room(bytes)) throw CallError(cudaErrorMemoryAllocation, "out of memory");
   return bytes ? heap().allocate(Allocation::Kind::device, bytes) : nullptr;
 }
@@ -52,7 +52,7 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
 }
 cudaError_t cudaFree(void* data) { return release(data, "cudaFree"); }
 
-// The address is known at the call; the memory is there when the stream comes to it.
+// The address is known at the call; the memory exists once the stream reaches the allocation.
 cudaError_t cudaMallocAsync(void** data, size_t bytes, cudaStream_t stream) {
   *data = nullptr;
   return attempt([&] {

@@ -1,5 +1,5 @@
-// Kernels that are right pass in silence under every schedule, with the same bits; broken copies are found,
-// at the line that is broken, under every schedule.
+// Correct kernels have no findings and the same bits under every schedule; mutations of them are found at the
+// broken line under every schedule.
 
 #include <algorithm>
 #include <filesystem>
@@ -50,7 +50,7 @@ std::vector<std::string> marked_lines(const std::string& name) {
   return found;
 }
 
-// Is one of these lines named, and not just one that begins with the same digits?
+// Whether one of these lines is named, rather than a line that begins with the same digits.
 bool names_one_of(const std::string& where, const std::vector<std::string>& lines) {
   return std::any_of(lines.begin(), lines.end(), [&](const std::string& line) {
     const size_t at = where.find(line);
@@ -100,7 +100,8 @@ TEST_CASE("a broken kernel is found under every schedule, at the broken line") {
     for (const Options& schedule : schedules()) {
       const bool needs_one = sample.name == "flag_of_later_block";  // with all blocks resident it would pass
       if (needs_one && (schedule.resident_blocks != 1 || schedule.schedule == Schedule::random)) continue;
-      if (sample.name == "base_not_aligned" && schedule.shared_shift == 0) continue;  // there it is right
+      if (sample.name == "base_not_aligned" && schedule.shared_shift == 0)
+        continue;  // correct without the shift
       const ScopedOptions scope(schedule);
       CAPTURE(sample.name);
       CAPTURE(describe(schedule));

@@ -1,4 +1,4 @@
-// What names in PTX mean: types, and functions as the source has them.
+// Names in PTX: types, and demangled functions.
 
 #include <cstdlib>
 #include <cxxabi.h>

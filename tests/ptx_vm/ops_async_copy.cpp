@@ -1,4 +1,4 @@
-// cp.async with its groups: what lanes copy, from where and to where
+// cp.async and its groups: sources, targets and sizes of the lanes' copies
 
 #include <cstring>
 
@@ -32,7 +32,7 @@ void capture(Warp& warp, Op op, uint32_t lanes, uint32_t at, uint32_t bytes, Asy
   });
 }
 
-// What a piece has beyond the bytes that are to be read is zero, and nobody looks there.
+// The bytes of a piece beyond those that are read are zero, and their source is not checked.
 void copy_pieces(Warp& warp, const Op& op) {
   const uint32_t lanes = warp.active, bytes = op.count;
   const uint32_t ignored = op.slot[kIgnored] == kNowhere ? 0 : warp.predicate(op.slot[kIgnored]);

@@ -1,4 +1,4 @@
-// atom and red: lanes in order, each as one step that nothing can come between
+// atom and red: lanes in order, each atomically
 
 #include <bit>
 #include <cstring>

@@ -114,7 +114,7 @@ void take_type_of_reduction(Decoder& d, Op& op) {
   const Element element = take_element(d);
   const bool is_half = element == Element::f16 || element == Element::bf16;
   op.count = static_cast<uint8_t>(element);
-  op.is_strong = true;  // reductions of one place come one after the other
+  op.is_strong = true;  // reductions of one address are serialized
   if (!combine_of(op) || keeps_subnormals != (is_half && kReductions[op.slot[kReduction]] == "add"))
     d.wrong("does not exist for this type");
 }

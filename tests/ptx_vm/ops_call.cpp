@@ -1,5 +1,5 @@
-// call of what the machine runs itself: vprintf and __assertfail. Other calls are expanded (expand.h). Their
-// parameters lie in local memory.
+// Calls of functions that the machine implements: vprintf and __assertfail. Other calls are expanded
+// (expand.h). Parameters are in local memory.
 
 #include <bit>
 #include <cstdio>
@@ -14,7 +14,7 @@
 namespace flatshard::ptx_vm {
 namespace {
 
-// One lane's view of what a call was given.
+// One lane's view of the arguments of a call.
 class LaneMemory {
  public:
   LaneMemory(Warp& warp, int lane) : warp_(warp), lane_(lane) {}
@@ -50,7 +50,7 @@ class LaneMemory {
   int lane_;
 };
 
-// Conversions of printf, with arguments that lie one behind the other, each aligned to its size.
+// Conversions of printf, with consecutive arguments, each aligned to its size.
 class Printer {
  public:
   Printer(const LaneMemory& memory, uint64_t arguments) : memory_(memory), at_(arguments) {}

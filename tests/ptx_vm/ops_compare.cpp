@@ -17,7 +17,7 @@ T number(T x) {
 float number(Half x) { return to_float(x); }
 float number(BFloat x) { return to_float(x); }
 
-// The u forms hold for NaN too; for integers they are never asked for.
+// The u forms hold for NaN too; integers do not have them.
 template <Compare kCompare, class N>
 bool holds(N a, N b) {
   switch (kCompare) {
@@ -141,7 +141,7 @@ Handlers handlers_of(Type type, std::string_view compare) {
   }
 }
 
-// What setp and set share: comparison, combination with a predicate, operands.
+// Common to setp and set: comparison, combination with a predicate, operands.
 Handlers comparison(Decoder& d, Op& op, Type type) {
   const std::string_view compare = d.take_any({"eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs",
                                                "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"});

@@ -7,7 +7,7 @@
 namespace flatshard::ptx_vm {
 namespace {
 
-// Memory is consistent at every step here; what a fence changes is what counts as ordered.
+// Memory is always consistent here; a fence only changes which accesses count as ordered.
 void order_all(Warp& warp, const Op&) { fence(warp); }
 
 void show_mbarriers(Warp& warp, const Op&) {
@@ -17,7 +17,7 @@ void show_mbarriers(Warp& warp, const Op&) {
 void order_proxies(Warp& warp, const Op&) {
   for_each_lane(warp.active, [&](int lane) { fence_mbarriers(warp, lane, false); });
   warp.proxy_fences.push_back({Epochs::next_mark(), warp.time(), warp.active});
-  warp.epoch = 0;  // later stores get marks of their own
+  warp.epoch = 0;  // later stores get new marks
 }
 
 Handler proxy_handler(Decoder& d) {

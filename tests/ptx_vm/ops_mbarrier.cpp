@@ -15,7 +15,7 @@ namespace flatshard::ptx_vm {
 namespace {
 
 constexpr Type kU32{Type::Kind::unsigned_int, 4}, kB64{Type::Kind::bits, 8};
-constexpr uint32_t kSpuriously = 8;  // one try in so many fails for no reason
+constexpr uint32_t kSpuriously = 8;  // one try in this many fails spuriously
 
 // Slots. Op::releases: an arrival publishes; Op::acquires: a wait learns.
 enum : size_t { kResult, kAddress, kValue };
@@ -44,7 +44,7 @@ void invalidate(Warp& warp, const Op& op) {
   for_each_lane(warp.active, [&](int lane) { end_mbarrier(warp, lane, address_of(warp, op, lane)); });
 }
 
-// What a wait for the phase is given: its number, and how many arrivals were yet to come.
+// The state that a wait for the phase receives: its number, and the pending arrivals.
 uint64_t token_of(const Mbarrier& b) { return b.phase << 20 | b.pending; }
 
 void arrive_lanes(Warp& warp, const Op& op) {

@@ -25,13 +25,13 @@ void load_for_all(Warp& warp, const Op& op, const unsigned char* data) {
   }
 }
 
-// Parameters were there before the launch: nothing to check but the bounds.
+// Parameters exist before the launch: only their bounds are checked.
 template <class T, class Register>
 void load_parameter(Warp& warp, const Op& op) {
   load_for_all<T, Register>(warp, op, warp.block->launch->parameters.data() + op.immediate);
 }
 
-// result[lane] = element e of the vector of kCount that the lane reads, vectors side by side.
+// result[lane] = element e of the vector of kCount that the lane reads; vectors are contiguous.
 template <class T, class Register, uint32_t kCount>
 void load_side_by_side(Warp& warp, const Op& op, const unsigned char* data) {
   T values[kLanes * kCount];
@@ -81,7 +81,7 @@ void load(Warp& warp, const Op& op) {
   load_vectors<T, Register, 4>(warp, op, places);
 }
 
-// Lanes that write the same value to one place agree; others leave it to chance.
+// Lanes that write different values to one address are an error; equal values are not.
 template <class T, class Register>
 void check_agreement(Warp& warp, const Op& op, const Places& places) {
   for (uint32_t e = 0; e < op.count; ++e)

@@ -1,4 +1,4 @@
-// ldmatrix stmatrix mma: what a whole warp does together, on fragments that lie across its registers
+// ldmatrix stmatrix mma: operations of a whole warp on fragments in its registers
 
 #include <array>
 #include <cstring>
@@ -18,7 +18,7 @@ constexpr Type kB32{Type::Kind::bits, 4}, kF32{Type::Kind::f, 4};
 constexpr size_t kBase = 4;  // the slot of ldmatrix's addresses; its registers come before it
 constexpr uint32_t kSide = 8, kRowBytes = 16;  // of one of its matrices
 
-// rows[8 m + r] is where row r of matrix m lies in shared memory.
+// rows[8 m + r] is the address of row r of matrix m in shared memory.
 void find_rows(Warp& warp, const Op& op, Access access, unsigned char** rows) {
   const uint32_t count = kSide * op.count;
   Places places;
@@ -44,7 +44,7 @@ void transpose(Matrix& matrix) {
   }
 }
 
-// Where the elements of a row of a matrix lie side by side in a register.
+// The elements of a row of a matrix that are adjacent in a register.
 uint16_t* row_in_register(const Warp& warp, const Op& op, uint32_t matrix, uint32_t row) {
   const FragmentPlace at = place_in_matrix(matrix, row, 0, false);
   return warp.lanes<uint16_t>(op.slot[at.reg]) + at.lane * 2 + at.half;
@@ -111,7 +111,7 @@ Columns to_floats(Row elements) {
   }
 }
 
-// Eight elements of an operand that lie side by side in its registers.
+// Eight elements of an operand that are adjacent in its registers.
 template <class T>
 Row run_at(T* const* registers, const FragmentPlace& at) {
   Row row;
@@ -119,8 +119,8 @@ Row run_at(T* const* registers, const FragmentPlace& at) {
   return row;
 }
 
-// sums[row] += the products of row `row` of A with all columns of B: in the order of k, or, to show that no
-// tolerance hangs on that order, in pairs first.
+// sums[row] += the products of row `row` of A with all columns of B: in the order of k, or, to show that
+// tolerances do not depend on that order, in pairs first.
 template <size_t kRows, size_t kRuns>
 void add_products(const Columns (&a)[kRows][kRuns], const Columns* b, bool in_pairs, Columns* sums) {
   for (size_t row = 0; row < kRows; ++row) {
@@ -134,12 +134,12 @@ void add_products(const Columns (&a)[kRows][kRuns], const Columns* b, bool in_pa
   }
 }
 
-// The columns of a row of sums stand in the order in which registers have them: even ones, then odd ones.
+// The columns of a row of sums are in register order: even ones, then odd ones.
 constexpr uint32_t column_at(uint32_t place) {
   return place < kSide / 2 ? 2 * place : 2 * place - (kSide - 1);
 }
 
-// Each half of a row of sums, and where it lies in its registers.
+// Each half of a row of sums, and its registers.
 template <size_t kRows, class Move>
 void for_each_half(float* const* registers, Columns (&sums)[kRows], Move&& move) {
   for (uint32_t row = 0; row < kRows; ++row)
@@ -149,7 +149,7 @@ void for_each_half(float* const* registers, Columns (&sums)[kRows], Move&& move)
     }
 }
 
-// D = A B + C with A (16, kDepth), B (kDepth, 8). The op's registers stand in a list: D, A, B, C.
+// D = A B + C with A (16, kDepth), B (kDepth, 8). The op's registers are in a list: D, A, B, C.
 template <class T, uint32_t kDepth>
 void multiply(Warp& warp, const Op& op) {
   constexpr uint32_t kRows = 16, kSums = 4, kOfA = kDepth / 4, kOfB = kOfA / 2;  // registers
@@ -160,7 +160,7 @@ void multiply(Warp& warp, const Op& op) {
   for (const T*& from : a) from = warp.lanes<T>(*slots++);
   for (const T*& from : b) from = warp.lanes<T>(*slots++);
   for (float*& from : c) from = warp.lanes<float>(*slots++);
-  // Of both A's rows and B's columns, eight elements lie side by side.
+  // Eight elements of A's rows and of B's columns are adjacent.
   Columns left[kRows][kDepth / kSide], right[kDepth], sums[kRows];
   for (uint32_t k = 0; k < kDepth; k += kSide) {
     for (uint32_t row = 0; row < kRows; ++row)

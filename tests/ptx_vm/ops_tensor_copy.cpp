@@ -73,7 +73,7 @@ Box box_of(Warp& warp, const Op& op, int lane) {
   return box;
 }
 
-// A box in shared memory, all of it checked and noted: where its chunks lie.
+// A box in shared memory, checked and recorded: the addresses of its chunks.
 class SharedBox {
  public:
   SharedBox(Warp& actor, const Box& box, Access access) : box_(box), offset_(address_in_block(box.shared)) {
@@ -98,7 +98,7 @@ class SharedBox {
   unsigned char* data_ = nullptr;
 };
 
-// From the tensor to shared memory; what lies outside of it is zero.
+// From the tensor to shared memory; elements outside the tensor are zero.
 void load_box(Warp& actor, const Box& box) {
   Bytes data(box.map.box_bytes());
   for (uint32_t r = 0; r < box.map.rows(); ++r) {
@@ -210,7 +210,7 @@ void decode_tensor_copy(Decoder& d, bool reduces) {
   } else {
     if (!d.take("shared::cta") || !d.take("bulk_group")) d.wrong("only .shared::cta.bulk_group exists");
     op.run = store_boxes;
-    op.is_strong = reduces;  // reductions of one place come one after the other
+    op.is_strong = reduces;  // reductions of one address are serialized
     take_tensor(d, op, 0);
     op.slot[kShared] = d.whole_address(1);
   }

@@ -1,5 +1,5 @@
-// shfl vote match activemask redux elect bar.warp.sync: lanes that work together. slot[5] of those that name
-// their company is the mask; the warp's loop calls the handler when all of it has come.
+// shfl vote match activemask redux elect bar.warp.sync: operations between lanes. If lanes name a mask, it is
+// in slot[5], and the warp's loop calls the handler once all lanes of the mask have arrived.
 
 #include "tests/ptx_vm/ops_warp.h"
 
@@ -89,7 +89,7 @@ void shfl(Decoder& d) {
   d.emit(op);
 }
 
-// What a vote is about, among the lanes that take part.
+// The predicate of a vote among the participating lanes.
 uint32_t ayes(const Warp& warp, const Op& op) { return warp.predicate(op.slot[1]) & warp.active; }
 
 void vote_all(Warp& warp, const Op& op) {
@@ -201,7 +201,7 @@ void redux(Decoder& d) {
   d.emit(op);
 }
 
-// One lane of those that come, the same for all of them: the first.
+// The first of the arriving lanes, the same for all of them.
 void choose_one(Warp& warp, const Op& op) {
   const auto leader = static_cast<uint32_t>(std::countr_zero(warp.active));
   write_lanes<uint32_t>(warp, op.slot[0], [&](int) { return leader; });
@@ -221,7 +221,7 @@ void elect(Decoder& d) {
   d.emit(op);
 }
 
-// What lanes of the warp did so far happened before what they do next.
+// Earlier accesses of the warp's lanes happened before later ones.
 void synchronise_warp(Warp& warp, const Op&) { warp.advance(); }
 
 }  // namespace

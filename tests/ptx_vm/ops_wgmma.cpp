@@ -1,6 +1,5 @@
-// wgmma setmaxnreg: what warpgroups do. Of a product each of its warps computes its own 16 rows, beside its
-// other work; what it reads from shared memory it reads through the async proxy, at the time the product
-// runs.
+// wgmma setmaxnreg: operations of warpgroups. Each warp computes 16 rows of a product asynchronously; shared
+// memory is read through the async proxy when the product runs.
 
 #include <algorithm>
 #include <cstring>
@@ -20,7 +19,7 @@ namespace flatshard::ptx_vm {
 namespace {
 
 constexpr uint32_t kDepth = 16, kRows = 16, kColumns = 256;  // of one warp's part, the most columns
-constexpr uint32_t kPiece = 8;                               // elements that lie side by side: 16 bytes
+constexpr uint32_t kPiece = 8;                               // adjacent elements: 16 bytes
 constexpr Type kB32{Type::Kind::bits, 4}, kB64{Type::Kind::bits, 8};
 enum Slot : size_t { kA, kB, kScale };
 
@@ -57,7 +56,7 @@ void add_products(float* sum, const float* a, const float (*b)[kColumns], uint32
     }
 }
 
-// What one warp does for the product, to its own registers.
+// The part of the product that one warp computes in its registers.
 template <class T>
 void multiply(Warp& actor, const Warp& warp, const ProductForm& form, std::array<uint64_t, 3> operands) {
   float a[kRows][kDepth], b[kDepth][kColumns], sums[kColumns];
@@ -242,7 +241,7 @@ void Decoder::emit_product(Op op, ProductForm form) {
   emit(op);
 }
 
-// Which other ops touch the registers of products, so that only they are looked at.
+// The other ops that access registers of products, so that only these are checked.
 void Decoder::mark_product_registers() {
   std::unordered_set<uint32_t> used;
   for (const ProductForm& form : kernel_.products) {

@@ -200,7 +200,7 @@ class Parser {
   void parse_label(Function& f) {
     const std::string_view name = take().text;
     take();
-    if (is(".callprototype")) {  // of calls through pointers, which are an error where they stand
+    if (is(".callprototype")) {  // of calls through pointers, which are an error where they are used
       while (!accept(";")) take();
       return;
     }

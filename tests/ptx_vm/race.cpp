@@ -40,7 +40,7 @@ uint32_t epoch_of(Warp& warp) {
   return warp.epoch;
 }
 
-// Did the thread fence its write, before what `known` says of its warp?
+// Whether the thread fenced its write before the time in `known` of its warp.
 bool is_fenced(const Stamp& write, const Warp& writer, uint32_t known) {
   const std::vector<ProxyFence>& fences = writer.proxy_fences;
   const auto later = std::partition_point(fences.begin(), fences.end(),
@@ -141,7 +141,7 @@ Stamp RaceShadow::stamp_of(Mark mark, const Warp& warp) const {
   return {mark, epoch.serial, epoch.time};
 }
 
-// Did this access happen before what the lane does now?
+// Whether this access happened before the lane's current one.
 bool RaceShadow::is_ordered(const Stamp& past, const Warp& warp, uint32_t lane) const {
   if (past.serial == 0) return is_shared_ || warp.block->launch->past.holds(past.mark);
   if (past.serial == warp.serial) return past.lane() == lane || past.time < warp.time();
@@ -167,18 +167,20 @@ inline bool RaceShadow::is_free(const Mark* marks, const Cells& cells, Mark firs
   return !foreign;
 }
 
-// The common case: nothing that anybody else did with these cells is in question. False: nothing is noted.
+// The common case: no other actor's access to these cells can conflict. Returns false if nothing was
+// recorded.
 inline bool RaceShadow::write_together(Cells& cells, Mark first, const Warp& warp) const {
   if (!is_free(cells.write, cells, first, warp) || !is_free(cells.read, cells, first, warp)) return false;
   if (cells.other_read && !is_free(cells.other_read, cells, first, warp)) return false;
   for (uint64_t i = 0; i < cells.count; ++i) cells.write[i] = cells.mark_at(i);
-  return true;  // the reads may stay: what races with them races with the write
+  return true;  // the reads may stay: an access that races with them races with the write too
 }
 
-// Nobody else has written; others may have read. The first reader and the last are kept.
+// No other lane has written; others may have read. The first and the last reader are kept.
 inline bool RaceShadow::read_together(Cells& cells, Mark first, const Warp& warp) const {
   if (!is_free(cells.write, cells, first, warp)) return false;
-  // A read that happened before this one need not be remembered: what races with it races with this one.
+  // A read that happened before this one need not be kept: an access that races with it races with this one
+  // too.
   if (is_free(cells.read, cells, first, warp)) {
     for (uint64_t i = 0; i < cells.count; ++i) cells.read[i] = cells.mark_at(i);
     return true;

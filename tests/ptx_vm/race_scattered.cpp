@@ -1,4 +1,4 @@
-// What lanes do that access memory here and there, such as the rows of a tile whose places are swizzled.
+// Scattered accesses of lanes, such as to the rows of a swizzled tile.
 
 #include <algorithm>
 
@@ -26,7 +26,7 @@ bool RaceShadow::is_before(Mark past, const Warp& warp, Memo& memo) const {
   return is_it;
 }
 
-// Notes one piece's access of a cell where nothing that anybody else did is in question.
+// Records the access of one piece to a cell if no other actor's access can conflict.
 bool RaceShadow::note_alone(Chunk& chunk, uint64_t cell, Mark now, bool writes, const View& view,
                             const Warp& warp, Memo& memo) const {
   const auto is_free = [&](Mark past) {
@@ -59,7 +59,7 @@ RaceShadow::Others RaceShadow::others_in(const std::vector<Mark>& marks, const P
   return others;
 }
 
-// True when all of them happened before now, as far as that can be told of all at once.
+// True if all of them certainly happened before now; a cheap test of all together.
 bool RaceShadow::is_past(const Others& others, const Warp& warp, Memo& memo) const {
   return !others.newest ||
          (epoch(others.oldest) == epoch(others.newest) && is_before(others.newest, warp, memo));

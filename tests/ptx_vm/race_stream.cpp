@@ -1,4 +1,4 @@
-// Races with operations of streams that are no kernels: copies, memsets, freeing.
+// Races with stream operations other than kernels: copies, memsets, frees.
 
 #include <algorithm>
 

@@ -18,8 +18,8 @@ using Bits = std::vector<uint64_t>;
 bool has(const Bits& bits, uint32_t i) { return bits[i / 64] >> (i % 64) & 1; }
 void add(Bits& bits, uint32_t i) { bits[i / 64] |= uint64_t{1} << (i % 64); }
 
-// Opcodes whose first operand is their result, and nothing else. Of all others every register counts as read,
-// which is never wrong.
+// Opcodes whose only result is their first operand. For all others every register counts as read, which is
+// always safe.
 bool writes_first_operand(std::string_view base) {
   static constexpr std::array kNames{
       "abs",      "activemask", "add",  "and",   "atom", "bfe",     "bfi", "bfind", "brev",  "clz",
@@ -136,9 +136,9 @@ void Liveness::read_instruction(const Instruction& i) {
         o == 0 && writes_first_operand(base) && i.operands[0].kind != Operand::Kind::address;
     touch(i.operands[o], is_result ? step.writes : step.reads);
   }
-  // Where some lanes keep what they had, it is as if they read it.
+  // If some lanes keep their values, the register counts as read.
   if (!i.guard.empty()) step.reads.insert(step.reads.end(), step.writes.begin(), step.writes.end());
-  // The tensor cores go on reading and writing registers after the instruction.
+  // Tensor cores still read and write registers after the instruction.
   if (base == "wgmma")
     for (const uint32_t r : step.reads) registers_[r].is_pinned = true;
   steps_.push_back(std::move(step));
@@ -184,7 +184,8 @@ void Liveness::cut_into_blocks() {
   }
 }
 
-// What a block reads, and what those after it read and it does not write, is live when it begins.
+// Live at the start of a block: registers that it reads, and those that later blocks read and it does not
+// write.
 void Liveness::flow_back() {
   std::map<uint32_t, const Block*> by_begin;
   for (const Block& block : blocks_) by_begin[block.begin] = &block;

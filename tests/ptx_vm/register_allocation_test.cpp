@@ -1,4 +1,4 @@
-// Registers share a place only when they never hold a value at one time.
+// Registers share a slot only if they are never live at the same time.
 
 #include "tests/ptx_vm/register_allocation.h"
 
@@ -26,7 +26,7 @@ std::vector<uint32_t> slots_of(const std::string& body) {
 TEST_CASE("a dead register's slot is reused") {
   const auto slot =
       slots_of("mov.u32 %r0, 1; add.u32 %r1, %r0, 2; add.u32 %r2, %r1, 3; add.u32 %r3, %r2, %r1;");
-  CHECK(slot[1] == slot[0]);  // a result may lie where the operand lay
+  CHECK(slot[1] == slot[0]);  // a result may reuse the slot of an operand
   CHECK(slot[2] != slot[1]);  // both are read later
 }
 

@@ -77,7 +77,7 @@ __global__ void doubled(float* y, const float* x, int n) {
   }
 }
 
-// y = x with neighbouring lanes exchanged: by shuffle, and once more there and back through shared memory.
+// y = x with neighbouring lanes exchanged: by shuffle, and then twice through shared memory.
 template <Broken B>
 __global__ void exchanged(float* y, const float* x) {
   __shared__ float tile[kThreads];
@@ -159,7 +159,7 @@ __global__ void partial_sums(float* partial, float* total, const float* x) {
   }
 }
 
-// Blocks in a row, each after the one before it; broken, after the one behind it.
+// Blocks in order, each after the previous one; broken: after the next one.
 template <Broken B>
 __global__ void in_a_row(float* order, int* flag) {
   const bool backwards = B == Broken::flag_of_later_block;
@@ -178,7 +178,7 @@ __global__ void lanes_in_a_row(float* y, int* flag) {
   y[threadIdx.x] = 1.0f;
 }
 
-// The last block to come adds what the others wrote before they came.
+// The last block to arrive adds the values that the others wrote before they arrived.
 template <Broken B>
 __global__ void last_block(float* y, float* partial, unsigned* come) {
   __shared__ bool is_last;

@@ -25,9 +25,9 @@ std::vector<Sample> correct_tensor_samples();
 std::vector<Sample> broken_tensor_samples();
 std::vector<Sample> correct_warpgroup_samples();
 std::vector<Sample> broken_warpgroup_samples();
-std::vector<float> expected_warpgroup_product();  // of the first of those that are right
-std::vector<float> expected_product();            // of the first of those that are right
-Sample product_without_swizzle();                 // right results, but conflicts of banks
+std::vector<float> expected_warpgroup_product();  // of the first correct one
+std::vector<float> expected_product();            // of the first correct one
+Sample product_without_swizzle();                 // correct results, but bank conflicts
 
 // Copies in bulk, mbarriers and clusters, for sm_90a.
 std::vector<Sample> correct_bulk_samples();

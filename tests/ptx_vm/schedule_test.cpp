@@ -1,5 +1,5 @@
-// The project's own kernels are deterministic and need no block beside another: their bits do not depend on
-// the order of warps or on how many blocks run at a time.
+// The project's kernels are deterministic and no block depends on another running: their bits do not depend
+// on the order of warps or the number of resident blocks.
 
 #include "bench/case.h"
 #include "tests/kernels/output_bytes.h"

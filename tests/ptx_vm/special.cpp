@@ -1,4 +1,4 @@
-// The special registers: what they are called and what they hold for a lane.
+// The special registers: their names, and their values in a lane.
 
 #include <algorithm>
 #include <array>

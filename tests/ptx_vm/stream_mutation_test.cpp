@@ -1,5 +1,5 @@
-// Programs of two streams that are right pass in silence in every order of streams, with the same bits;
-// broken copies are found in every order, and the report names both operations.
+// Correct programs of two streams have no findings and the same bits in every order of streams; mutations of
+// them are found in every order, and the report names both operations.
 
 #include <algorithm>
 

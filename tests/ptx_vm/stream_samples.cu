@@ -36,7 +36,7 @@ enum class Broken {
   pinned_source_changed,
 };
 
-// Two streams that do not wait for the default stream, and what they work on.
+// Two streams that do not wait for the default stream, and their data.
 struct Program {
   Program() {
     cudaStreamCreateWithPriority(&compute, cudaStreamNonBlocking, 0);
@@ -108,7 +108,7 @@ std::vector<float> copied() {
   return p.values(p.x);
 }
 
-// Two operations that are no kernels.
+// Two operations other than kernels.
 template <Broken B>
 std::vector<float> cleared() {
   const Program p;
@@ -219,7 +219,7 @@ std::vector<StreamSample> broken_stream_samples() {
        {stream_race},
        {"the default stream", "doubled("},
        after_the_default_stream<Broken::default_stream_not_waited_for>},
-      // Where the memory is gone by the time of the other operation, that is what is found.
+      // If the memory is freed before the other operation runs, the finding is about that.
       {"freed_too_early", {stream_race, use_after_free}, {}, allocated_in_order<Broken::freed_too_early>},
       {"used_after_free", {use_after_free}, {"doubled("}, allocated_in_order<Broken::used_after_free>},
       {"used_before_allocation",

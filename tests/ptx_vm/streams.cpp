@@ -18,7 +18,7 @@ Streams::Streams() {
   queues_[0]->is_blocking = true;
 }
 
-// The place of a stream that is gone is used again, once nothing can conflict with what it did.
+// The index of a destroyed stream is reused once nothing can conflict with its operations.
 Queue& Streams::create(bool is_blocking, int priority, WorkRole role) {
   auto fresh = std::make_unique<Queue>();
   fresh->number = ++made_;
@@ -101,7 +101,7 @@ Milestone Streams::push(Queue& queue, Operation op) {
   return milestone;
 }
 
-// A wait names what was given before it, so streams cannot wait for one another in a circle.
+// A wait refers to an earlier operation, so streams cannot wait for each other in a cycle.
 const Point* Streams::blocker(const Queue& queue) const {
   for (const Point& p : queue.waiting.front().after)
     if (queues_[p.stream]->done < p.position) return &p;
@@ -128,7 +128,7 @@ Queue* Streams::any_ready() {
   return ready.empty() ? nullptr : ready[random() % ready.size()];
 }
 
-// Whose operation brings the host closer to this point.
+// The queue whose next operation brings the host closer to this point.
 Queue& Streams::next_towards(Point point) {
   if (options().stream_order == WorkOrder::comm_early)
     if (Queue* comm = ready_comm()) return *comm;
@@ -164,7 +164,7 @@ void Streams::finish_all() {
   const Visit visit(*this);
   Clock all;
   for (const WorkRole role :
-       {WorkRole::compute, WorkRole::comm})  // communication last, unless somebody waits for it
+       {WorkRole::compute, WorkRole::comm})  // communication last, unless an operation waits for it
     for (const auto& queue : queues_) {
       if (queue->role == role)
         while (!queue->waiting.empty()) run_towards({queue->index, queue->given});
@@ -187,7 +187,7 @@ void Streams::host_learns(const Clock& clock) {
   merge(host_, clock);
   sources_.forget(host_);
   if (std::any_of(queues_.begin(), queues_.end(), [](const auto& queue) { return !queue->waiting.empty(); }))
-    return;  // what waits may conflict with what the host now knows
+    return;  // pending operations may conflict with what the host has waited for
   timeline().forget(host_);
   is_idle_ = true;
 }

@@ -1,4 +1,4 @@
-// What streams, events and copies do on the machine, in which order, and what the host waits for.
+// Streams, events and copies on the machine: their order, and when the host waits.
 
 #include <algorithm>
 #include <memory>
@@ -15,7 +15,7 @@ using namespace flatshard::ptx_vm;
 
 namespace {
 
-// Streams with host functions that write down when they run.
+// Streams with host functions that log when they run.
 class Log {
  public:
   explicit Log(WorkOrder order, uint64_t seed = 1) : scope_({.seed = seed, .stream_order = order}) {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint32_t kRank = TensorMap::kMaxRank;
 
-// Whatever device PTX_VM_ARCH names, the one that has tensor copies.
+// The device with tensor copies, regardless of PTX_VM_ARCH.
 class OnSm90 {
  public:
   OnSm90()
@@ -30,7 +30,7 @@ class OnSm90 {
 
 struct Tensor {
   TensorMap map;
-  std::vector<unsigned char> bytes;  // as they lie in global memory, with gaps between rows
+  std::vector<unsigned char> bytes;  // in global memory, with gaps between rows
 };
 
 // Up to 7 x 5 x 4 x 3 rows, boxes of 4 x 2 x 3 x 2 of them; rows as long as the swizzle allows.
@@ -90,8 +90,7 @@ uint32_t swizzled_by_hand(Swizzle s, uint32_t a) {
   }
 }
 
-// body(offset in shared memory, offset in the tensor, or -1 where it lies outside) for every element of a
-// box.
+// body(offset in shared memory, offset in the tensor or -1 if outside) for every element of a box.
 template <class Body>
 void for_each_element(const TensorMap& m, const Coordinates& at, Body&& body) {
   uint32_t place = 0;
@@ -127,7 +126,7 @@ void for_each_case(Body&& body) {
     }
 }
 
-// What a box takes of shared memory: whole lines, as a swizzle fills them.
+// The shared memory of a box: whole lines, as a swizzle fills them.
 uint32_t lines(const TensorMap& m) { return (m.box_bytes() + 127) / 128 * 128; }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The CUDA driver's encoder of tensor maps, and how programs get at it through the runtime.
+// The CUDA driver's encoder of tensor maps, and the runtime function that returns it.
 
 #include <cstring>
 #include <string>

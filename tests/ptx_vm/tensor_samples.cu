@@ -1,4 +1,4 @@
-// A product of matrices on the tensor cores of sm_80, and copies of it with one thing broken. A block
+// A matrix product on the tensor cores of sm_80, and mutations of it with one error. A block
 // computes 64 x 64 elements, 64 terms at a time, and copies two such tiles ahead.
 
 #include <utility>
@@ -38,7 +38,7 @@ struct Tile : SwizzledTile<bf16, kTile> {
   }
 };
 
-// Begins to copy the part of x (rows, columns) from (row, column) on; what is not there becomes zero.
+// Starts to copy the part of x (rows, columns) from (row, column) on; missing elements become zero.
 template <Broken B>
 __device__ void copy_tile(const Tile<B>& to, const bf16* x, int rows, int columns, int row, int column) {
   for (int i = threadIdx.x; i < kTile * Tile<B>::kChunks; i += kThreads) {
@@ -155,7 +155,7 @@ std::vector<Sample> broken_tensor_samples() {
       {"row_off", {misaligned_access}, run_product<Broken::row_off>},
       {"no_wait", {async_in_flight}, run_product<Broken::no_wait>},
       {"wait_off_by_one", {async_in_flight}, run_product<Broken::wait_off_by_one>},
-      // By the order of warps: the others' copies are not begun, not waited for, or not ordered.
+      // Depending on the order of warps, the others' copies are not issued, not awaited, or not ordered.
       {"no_barrier", {uninitialised_read, async_in_flight, shared_race}, run_product<Broken::no_barrier>},
       {"no_zeros", {uninitialised_read}, run_product<Broken::no_zeros>},
       {"part_of_warp", {divergent_warp}, run_product<Broken::part_of_warp>},

@@ -1,5 +1,5 @@
-// Tensor-core instructions: where their operands' elements lie, what they compute, and that only a whole warp
-// may execute them.
+// Tensor-core instructions: the layout of their operands, their results, and that only a whole warp may
+// execute them.
 
 #include <bit>
 #include <functional>
@@ -17,7 +17,7 @@ namespace {
 
 using PlaceOf = std::function<FragmentPlace(uint32_t row, uint32_t column)>;
 
-// Every element has a place of its own, and together they fill the registers.
+// Elements do not overlap, and together they fill the registers.
 void check_bijection(uint32_t rows, uint32_t columns, uint32_t registers, uint32_t halves,
                      const PlaceOf& place_of) {
   std::set<uint32_t> taken;
@@ -35,7 +35,7 @@ void check_bijection(uint32_t rows, uint32_t columns, uint32_t registers, uint32
 FragmentPlace in_matrix(uint32_t row, uint32_t column) { return place_in_matrix(0, row, column, false); }
 FragmentPlace in_transposed(uint32_t row, uint32_t column) { return place_in_matrix(0, row, column, true); }
 
-// PTX that gives a register another value in every lane.
+// PTX that sets a register to a different value in every lane.
 std::string per_lane(const std::string& name, const std::vector<uint32_t>& values) {
   std::string text;
   for (uint32_t lane = 0; lane < 32; ++lane)
@@ -66,7 +66,7 @@ std::string names(const char* prefix, size_t first, size_t count) {
   return list + "}";
 }
 
-// mma of the values above, its four results to be had as %f1 ... %f4.
+// mma of the values above with the results %f1 ... %f4.
 template <class T>
 std::string product_of_values(uint32_t depth, const char* type) {
   const auto a = packed(16, depth, place_in_a,
@@ -116,7 +116,7 @@ const std::string kCountUp = R"(
 
 uint64_t pair(uint64_t low, uint64_t high) { return high << 16 | low; }
 
-// What is found when this runs on so many threads.
+// The finding when this runs on this many threads.
 FindingKind finding_of(const std::string& body, uint32_t threads = 32) {
   test::error_of([&] { run_ptx(body, threads); });
   const std::vector<Finding> found = take_findings();

@@ -1,5 +1,4 @@
-// The trainer on the machine: the program train, with run.device = "cuda", beside the same program on the
-// CPU.
+// The program train on the machine, with run.device = "cuda", compared with the CPU.
 
 #include <cmath>
 #include <filesystem>
@@ -49,7 +48,7 @@ class Workshop {
         "\"\n[parallel]\ntransport = \"mpi\"\nbandwidth_gbps = 1\n");
   }
 
-  // A run of its own folder, in this process.
+  // A run in its own folder, in this process.
   Outcome train(const std::string& device, int steps, WorkOrder order = WorkOrder::in_order,
                 const std::vector<std::string>& options = {}) {
     const ScopedOptions scope({.stream_order = order});
@@ -72,7 +71,7 @@ class Workshop {
     return outcome(test::run_command(command + " " + options), "cuda");
   }
 
-  // What the last run in this process printed.
+  // The output of the last run in this process.
   const std::string& said() const { return said_; }
   // What a program says that such a run on a number of ranks would take.
   std::string plan(const std::string& program, int ranks) {
@@ -85,7 +84,7 @@ class Workshop {
   }
   std::vector<StepMetrics> metrics() const { return read_metrics(run() + "/metrics.jsonl"); }
 
-  // What the model of the last run says, always the likeliest token.
+  // Greedy text of the model of the last run.
   std::vector<int32_t> continuation(Device device) const {
     constexpr int64_t kTokens = 6;
     const std::vector<int32_t> prompt{1, 2, 3};
@@ -185,7 +184,7 @@ TEST_CASE("training on CUDA has the same bits on one rank and several, with offl
 TEST_CASE("micro-steps give the same bits with and without CUDA graphs, in every stream order") {
   constexpr int kSteps = 3, kMicroSteps = 4;
   Workshop workshop("llama", "bf16");
-  // Lanes are added up on another stream; without them the backward pass adds by itself.
+  // Lanes are summed on another stream; without them the backward pass accumulates.
   for (const std::string lanes : {"1", "2"}) {
     CAPTURE(lanes);
     std::vector<std::string> options{"--data.packing=wrapped", "--train.total_batch_size=8",
@@ -219,7 +218,7 @@ TEST_CASE("TF32 products change a CUDA run slightly, and a CPU run not at all") 
 
 TEST_CASE("a plan for CUDA is the same with and without a GPU, and a run allocates exactly that") {
   Workshop workshop("llama", "bf16");
-  std::set<int64_t> beyond_plan;  // what the machine's own matrix products keep, the same on any ranks
+  std::set<int64_t> beyond_plan;  // kept by the machine's matrix products, the same on any number of ranks
   for (const int ranks : {1, 2}) {
     if (const std::string why = test::no_ranks_because(); ranks > 1 && !why.empty()) return test::skip(why);
     CAPTURE(ranks);

@@ -1,5 +1,5 @@
-// ptx_vm_bench [words...], which is `bench --vm`: what the CUDA twins cost as far as the machine can count
-// it, and how fast the machine itself runs them. See tests/ptx_vm/README.md.
+// ptx_vm_bench [words...], which is `bench --vm`: the costs of CUDA kernels that the machine can count, and
+// the speed at which it runs them. See tests/ptx_vm/README.md.
 
 #include <algorithm>
 #include <cstdio>
@@ -52,7 +52,7 @@ void print_head(int width) {
               "sectors", "banks", "shared B");
 }
 
-// Warp instructions, and how long they took at the median rate of their cases.
+// Warp instructions, and their time at the median rate of their cases.
 struct Sum {
   double millions = 0, seconds = 0;
 };
@@ -76,7 +76,7 @@ void print_case(const Case& c, int width, Sum* sum) {
               ratio(total.sectors, total.least_sectors), ratio(total.waves, total.least_waves), shared_bytes);
 }
 
-// Without the folder that the sources lie in.
+// Without the source folder.
 std::string shortened(std::string where) {
   const std::string folder = std::string(kSourceDir) + "/";
   for (size_t at = 0; (at = where.find(folder, at)) != where.npos;) where.erase(at, folder.size());
@@ -88,7 +88,7 @@ struct Line {
   std::string text;
 };
 
-// The instructions that take more sectors or turns than they need, worst first.
+// The instructions that take more sectors or cycles than necessary, worst first.
 void print_lines(const Case& c) {
   bench::Setup setup(c, {.device = Device::cuda(0)});
   const Counts counts = counts_of([&] { setup.run(); });

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kPollTurn = 64;  // of a group, when the whole launch seems to poll
 
-// Puts lanes at an instruction, with those that stand there already; whoever waited looks again.
+// Moves lanes to an instruction and joins the group there; a waiting group checks again.
 void place(Warp& warp, uint32_t pc, uint32_t mask, bool waits = false) {
   if (!mask) return;
   const auto at = std::lower_bound(warp.groups.begin(), warp.groups.end(), pc,
@@ -36,7 +36,7 @@ uint32_t block_lanes(const Warp& warp) {
   return threads >= kLanes ? kAllLanes : (1u << threads) - 1;
 }
 
-// Every lane that could run waits for lanes that will never come.
+// Every live lane waits for lanes that will never arrive.
 [[noreturn]] void report_stuck(Warp& warp) {
   const Group& group = warp.groups.front();
   const Kernel& kernel = warp.block->kernel();
@@ -59,7 +59,7 @@ uint32_t block_lanes(const Warp& warp) {
              others));
 }
 
-// Lanes that execute together with the lanes they name. Those whose company is complete go on, others wait.
+// Lanes that execute together with the lanes of their masks: complete masks continue, others wait.
 void run_with_others(Warp& warp, const Op& op, uint32_t pc, uint32_t active) {
   uint32_t left = active;
   while (left) {
@@ -108,12 +108,12 @@ void exit_lanes(Warp& warp, uint32_t mask) {
   warp.block->warp_ended(warp);
 }
 
-// Runs one group until it parts, waits, meets another, or the time is up.
+// Runs one group until it diverges, waits, reaches another group, or has used its budget.
 template <bool kCounts>
 void run_group(Warp& warp, size_t index, uint64_t until) {
   const Op* code = warp.block->kernel().code.data();
   const Group group = take_group(warp, index);
-  const uint32_t below = index > 0 ? warp.groups[index - 1].pc + 1 : 0;  // no group stands in [below, above)
+  const uint32_t below = index > 0 ? warp.groups[index - 1].pc + 1 : 0;  // no group is in [below, above)
   const uint32_t above = index < warp.groups.size() ? warp.groups[index].pc : kNowhere;
   uint32_t pc = group.pc;
   while (pc < above && pc >= below && warp.executed < until) {
@@ -205,7 +205,7 @@ void run(Warp& warp, uint64_t budget, bool polls) {
     for (size_t g = warp.groups.size(); g-- > 0;)
       if (!warp.groups[g].waits) first = g, ++runnable;
     if (runnable == 0) report_stuck(warp);
-    // Lanes that poll at a low instruction must not starve those that would end their wait.
+    // Lanes that poll at a low instruction must not starve the lanes that end their wait.
     size_t chosen = first;
     if (polls && runnable > 1) do
         chosen = warp.poll_turn++ % warp.groups.size();

@@ -41,7 +41,7 @@ void Products::report_use(Warp& warp, uint32_t slot) const {
 }
 
 void Products::begin(Warp& warp, const ProductForm& form) {
-  // Accumulators go from product to product of the same shape; all else in flight is not to be touched.
+  // Products of the same shape may share accumulators; other registers in flight must not be accessed.
   const auto same =
       static_cast<uint32_t>(std::count_if(in_flight_.begin(), in_flight_.end(), [&](const Product& p) {
         return uses_same_accumulators(*p.form, form);

@@ -1,4 +1,4 @@
-// A product of one warpgroup, and copies of it with one thing broken; and warpgroups that trade registers.
+// A product of one warpgroup, and mutations of it with one error; and warpgroups that exchange registers.
 
 #include "kernels/tensor_core.cuh"
 #include "tests/ptx_vm/device_array.h"
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kThreads) product(float* y, const uint16_t* a,
     y[(row + v / 2 % 2 * 8) * kN + v / 4 * 8 + column + v % 2] = d[v];  // finds: read_before_wait
 }
 
-// Three warpgroups begin with 168 registers a thread; the first gives to the others.
+// Three warpgroups begin with 168 registers per thread; the first releases some for the others.
 template <Broken B>
 __global__ void __launch_bounds__(3 * kThreads, 1) traded(float* y) {
   if (threadIdx.x < kThreads) {

@@ -1,4 +1,4 @@
-// wgmma: where the elements of its operands lie.
+// wgmma: the layout of its operands.
 
 #include <set>
 

@@ -1,4 +1,4 @@
-// wgmma: its products against sums over k, and what may not be done beside them.
+// wgmma: its products equal sums over k, and conflicting accesses are found.
 
 #include <algorithm>
 
@@ -30,7 +30,7 @@ int32_t operand_at(uint32_t byte) {
   return static_cast<int32_t>((i * 37 + i / 8) & 15) - 7;
 }
 
-// Fills shared memory with operand_at; leaves its address in %r4, and what A reads from registers in %a.
+// Fills shared memory with operand_at; its address is in %r4, and the registers of A are %a.
 std::string fill(const Product& p) {
   std::string text = str(R"(
     .shared .align 1024 .b8 operands[)",
@@ -249,8 +249,8 @@ TEST_CASE("overwriting a product's shared-memory operands before the wait is a f
   using enum FindingKind;
   const std::string body = whole({.columns = 16, .adds = false}),
                     commit = "wgmma.commit_group.sync.aligned;\n";
-  // Another warp writes to A or B, behind a barrier but before the wait. Whichever runs first, the other
-  // finds it.
+  // Another warp writes to A or B, after a barrier but before the wait. The second of the two to run reports
+  // it.
   const std::string overwrite =
       "bar.sync 0; shl.b32 %r9, %r30, 2; add.u32 %r9, %r9, %r4; st.shared.u32 [%r9+8192], 0;";
   const std::string early = replaced(body, commit, commit + overwrite);

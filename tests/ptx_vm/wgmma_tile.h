@@ -8,7 +8,7 @@ namespace flatshard::ptx_vm {
 inline constexpr Swizzle kSwizzles[] = {Swizzle::none, Swizzle::bytes_32, Swizzle::bytes_64,
                                         Swizzle::bytes_128};
 
-// A tile of `rows` by 16 elements, its pieces side by side from address 0 on.
+// A tile of `rows` by 16 elements, with contiguous pieces from address 0 on.
 inline MatrixDescriptor packed(Swizzle s, bool transposed, uint32_t rows) {
   const uint32_t piece = 8 * row_bytes(s);
   if (s == Swizzle::none) return {.leading = rows / 8 * piece, .stride = piece};

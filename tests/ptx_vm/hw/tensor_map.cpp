@@ -12,7 +12,7 @@ namespace {
 constexpr uint64_t kMagic = 0x70616d20726f7365;
 constexpr uint64_t kStrideUnit = 16, kMaxStride = uint64_t{1} << 40, kMaxExtent = uint64_t{1} << 32;
 
-// What lies in the 128 bytes: boxes reach 256, so they are one less.
+// The content of the 128 bytes: a box has at most 256 elements, so its size minus one is stored.
 struct Packed {
   uint64_t magic, base;
   uint64_t stride[TensorMap::kMaxRank - 1];

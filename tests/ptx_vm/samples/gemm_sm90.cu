@@ -33,7 +33,7 @@ struct Ring {
   uint64_t full[kStages], empty[kStages];  // mbarriers
 };
 
-// Step t of the ring: its stage, and how often the ring was gone round before, as a parity.
+// Step t of the ring: its stage, and the parity of the number of complete rounds before it.
 __device__ int stage_of(int t) { return t % kStages; }
 __device__ unsigned round_of(int t) { return t / kStages & 1; }
 
@@ -60,12 +60,12 @@ __device__ void start(Ring& ring) {
   fence_barrier_init();
 }
 
-// By one thread. Boxes that reach over the edge arrive with zeros, and count whole.
+// By one thread. Elements of boxes beyond the edge arrive as zeros and count towards the bytes.
 __device__ void copy_all(Ring& ring, uint32_t stages, const CUtensorMap& a, const CUtensorMap& b, int steps) {
   for (int t = 0; t < steps; ++t) {
     const int s = stage_of(t);
     const uint32_t stage = stages + s * kStageBytes;
-    wait(&ring.empty[s], round_of(t) ^ 1);  // in the first round nobody has to empty it
+    wait(&ring.empty[s], round_of(t) ^ 1);  // in the first round it is empty
     arrive_and_expect(&ring.full[s], kStageBytes);
     load_box(stage, a, t * kK, blockIdx.y * kM, &ring.full[s]);
     load_box(stage + kBytesA, b, t * kK, blockIdx.x * kN, &ring.full[s]);
@@ -96,7 +96,7 @@ __device__ void sync_group(int group) {
   asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(kGroup) : "memory");
 }
 
-// Through the group's own shared memory, from which one thread sends it; what is beyond the edge is not
+// Through the group's shared memory, from which one thread stores it; elements beyond the edge are not
 // written.
 __device__ void write_sums(const float (&sums)[kN / 2], uint32_t result, const CUtensorMap& y, int group) {
   const int thread = threadIdx.x % kGroup, lane = thread % kWarp, row = thread / kWarp * 16 + lane / 4;

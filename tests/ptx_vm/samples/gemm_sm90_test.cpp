@@ -25,7 +25,7 @@ constexpr double kRounding = 0x1p-8, kSumRounding = 0x1p-24;
 struct Size {
   int64_t M, N, K;
 };
-// Whole tiles; one that is hardly begun; edges in every direction; more steps than the ring has stages.
+// Full tiles; a nearly empty one; edges in every dimension; more steps than the ring has stages.
 constexpr Size kSizes[] = {{128, 128, 64}, {1, 8, 8}, {130, 136, 72}, {200, 264, 328}, {64, 128, 640}};
 
 std::vector<bf16> on_device(const Size& s, const std::vector<bf16>& a, const std::vector<bf16>& b) {

@@ -5,16 +5,16 @@
 
 namespace flatshard::cuda {
 
-// What the threads did to their registers comes before the products that follow.
+// Orders the register accesses of the threads before the products that follow.
 __device__ inline void fence_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Until at most so many groups of products are in flight.
+// Waits until at most this many groups of products are in flight.
 template <int kGroups>
 __device__ inline void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kGroups) : "memory");
 }
 
-// What this thread wrote to shared memory, products and tensor copies may read.
+// Makes this thread's writes to shared memory visible to products and tensor copies.
 __device__ inline void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 template <int kRegisters>
@@ -31,7 +31,7 @@ __device__ inline uint64_t descriptor(uint32_t tile, int k = 0) {
   constexpr uint64_t kSwizzle128 = uint64_t{1} << 62, kStride = uint64_t{1024 >> 4} << 32;
   return kSwizzle128 | kStride | (tile + static_cast<uint32_t>(k) * 2) >> 4;
 }
-// Where chunk `chunk` (8 elements) of a row of such a tile lies, from the tile's begin on.
+// The offset of chunk `chunk` (8 elements) of a row in such a tile.
 __device__ inline uint32_t swizzled_chunk(int row, int chunk) {
   return static_cast<uint32_t>(row * 128 + ((chunk ^ (row & 7)) << 4));
 }
