@@ -37,7 +37,7 @@ WidenedTile::WidenedTile(const GemmTile& tile) : tile_(tile) {
   if (tile.out == DType::bf16) c_bytes_ = aligned(tile.M * tile.N);
 }
 
-// The operands of a block are dense, and lie in scratch as they lie in their matrices.
+// The operands of a block are dense, and have the layout of their matrices in scratch.
 GemmTile WidenedTile::block(int64_t depth, bool first) const {
   GemmTile f32 = tile_;
   f32.K = depth;
