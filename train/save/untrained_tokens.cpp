@@ -154,11 +154,15 @@ void warn_of_untrained_tokens(const TokenFile& file, PublishedWeights& weights, 
   for (size_t i = 0; i < std::min(found.size(), kNamed); ++i)
     names += str(i ? ", " : "", name_of(found[i], tokenizer), " (", counted(count(found[i]), "time"), ')');
   if (found.size() > kNamed) names += str(", and ", found.size() - kNamed, " more");
-  log_warning(printable(str(
-      file.path(), " contains tokens whose embeddings in ", setup.config.init_from,
-      " look untrained: ", names,
-      "; the model learns them from this data alone: train the embeddings too (model.trainable), or choose "
-      "a chat template of tokens that the model knows (data.chat_template)")));
+  const bool frozen = setup.config.lora.rank > 0 && setup.config.lora.save_modules.empty();
+  const char* const remedy =
+      frozen
+          ? "; adapters do not train them: set lora.save_modules = [\"embed_tokens\", \"lm_head\"], or choose"
+          : "; the model learns them from this data alone: train the embeddings too (model.trainable), or "
+            "choose";
+  log_warning(printable(str(file.path(), " contains tokens whose embeddings in ", setup.config.init_from,
+                            " look untrained: ", names, remedy,
+                            " a chat template of tokens that the model knows (data.chat_template)")));
 }
 
 }  // namespace flatshard
