@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <iomanip>
 #include <optional>
 #include <ostream>
 #include <utility>
@@ -145,11 +146,7 @@ void Trainer::print_header() {
        << describe_units(plan.units) << describe_exchange(setup_, plan.units, plan.flops, peak_, bandwidth)
        << "memory    of rank 0, exact:\n"
        << describe_memory(plan.memory);
-  if (resumed_) {
-    out_ << "resumed   " << checkpoints_.source().string() << ", after step " << with_commas(resumed_->step)
-         << ", written by " << counted(resumed_->ranks, "rank") << '\n';
-    for (const std::string& change : changes_) out_ << "          " << printable(change) << '\n';
-  }
+  if (resumed_) out_ << describe_resumed(checkpoints_.source().string(), *resumed_, changes_);
   out_ << std::flush;
 }
 
@@ -380,8 +377,7 @@ void Trainer::finish() {
     out_ << "report    " << folder_.file("report.html") << '\n';
   });
   note_last_run(folder_.path());
-  out_ << result << std::string(10 - result.size(), ' ') << folder_.file(result) << "\nweights " << hash
-       << std::endl;
+  out_ << std::left << std::setw(10) << result << folder_.file(result) << "\nweights " << hash << std::endl;
 }
 
 }  // namespace

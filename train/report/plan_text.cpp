@@ -20,6 +20,22 @@ std::string trainable_line(const RunPlan& plan) {
   return std::move(out).str();
 }
 
+std::string adapters_line(const RunSetup& setup, const RunPlan& plan) {
+  if (!setup.has_adapters()) return "";
+  const LoraConfig& lora = setup.config.lora;
+  return str("adapters  rank ", lora.rank, ", alpha ", lora.alpha, ", dropout ", lora.dropout, " on ",
+             counted(std::ssize(setup.model.adapters), "layer"), "; ",
+             human_bytes(plan.trainable * size_of(DType::f32)), " of trained values in fp32, ",
+             with_commas(plan.parameters - plan.trainable), " frozen parameters in ",
+             setup.config.precision.compute, '\n');
+}
+
+std::string warning_lines(const RunSetup& setup) {
+  std::string lines;
+  for (const std::string& warning : setup.warnings) lines += str("warning   ", warning, '\n');
+  return lines;
+}
+
 std::string tf32_of(const RunSetup& setup) {
   if (!setup.config.precision.tf32) return "";
   return setup.device.is_cuda() ? ", TF32 matrix products" : " (precision.tf32 has no effect on a CPU)";
@@ -49,10 +65,11 @@ std::string describe_setup(const RunSetup& setup, const RunPlan& plan) {
       setup.device_is_here ? why_on_cpu(c.run.device)
                            : str("planned for a GPU; none is available here (", why_no_cuda_device(), ')');
   return str(
-      "model     ", describe_model(setup.model), "\n          ", trainable_line(plan), "\nbatch     ",
-      with_commas(b.total_sequences), " sequences of ", with_commas(setup.seq_len()),
-      " tokens = ", counted(b.ranks, "rank"), " x ", counted(b.micro_steps, "micro-step"), " x ",
-      counted(b.lanes, "lane"), " of ", with_commas(b.lane_sequences), "\n          ",
+      "model     ", describe_model(setup.model), "\n          ", trainable_line(plan), '\n',
+      adapters_line(setup, plan), warning_lines(setup), "batch     ", with_commas(b.total_sequences),
+      " sequences of ", with_commas(setup.seq_len()), " tokens = ", counted(b.ranks, "rank"), " x ",
+      counted(b.micro_steps, "micro-step"), " x ", counted(b.lanes, "lane"), " of ",
+      with_commas(b.lane_sequences), "\n          ",
       b.same_bits_anywhere()
           ? "bit-identical on 1, 2, 4 ... ranks: sums over lanes are exact\n"
           : "not bit-identical under another split of the batch: its factors are not all powers of two\n",

@@ -7,6 +7,7 @@
 
 #include "checkpoint/json.h"
 #include "runtime/check.h"
+#include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "train/report/log_history.h"
 
@@ -259,6 +260,14 @@ std::vector<std::string> check_continues(const TrainState& saved, const TrainSta
                           ": equal up to rounding, not bit for bit; train.lane_size = ", saved.lane_sequences,
                           " keeps the bits"));
   return changes;
+}
+
+std::string describe_resumed(const std::string& checkpoint, const TrainState& state,
+                             const std::vector<std::string>& changes) {
+  std::string lines = str("resumed   ", checkpoint, ", after step ", with_commas(state.step), ", written by ",
+                          counted(state.ranks, "rank"), '\n');
+  for (const std::string& change : changes) lines += str("          ", printable(change), '\n');
+  return lines;
 }
 
 }  // namespace flatshard

@@ -54,4 +54,8 @@ std::vector<std::string> differences(const TrainState& a, const TrainState& b);
 // something differs that must not, such as the model; it names the key and both values.
 std::vector<std::string> check_continues(const TrainState& saved, const TrainState& now);
 
+// The lines of a run's header about the checkpoint that it resumes from.
+std::string describe_resumed(const std::string& checkpoint, const TrainState& state,
+                             const std::vector<std::string>& changes);
+
 }  // namespace flatshard
