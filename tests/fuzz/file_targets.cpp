@@ -18,24 +18,6 @@ using Bytes = std::span<const std::byte>;
 
 constexpr const char* kFile = "file";
 
-void require(bool holds, const std::string& promise) {
-  if (!holds) throw std::logic_error(promise);
-}
-
-std::string_view text_of(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
-
-// The message of an Error of the work; any other exception is a failure.
-template <class Work>
-std::string refusal(Work&& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    require(*error.what() != '\0', "an Error says nothing");
-    return error.what();
-  }
-  return "";
-}
-
 // The tensors are contiguous from the header to the end of the file.
 void check_entries(const SafetensorsContent& content, int64_t at, int64_t file_bytes) {
   for (const SafetensorsEntry& entry : content.entries) {
@@ -114,67 +96,14 @@ std::string try_train_state(Bytes bytes) {
   return "";
 }
 
-// The character, which templates cannot produce, appears only in ranges that the rendering marks as data.
-void check_sources(const Rendering& rendering, const std::string& character) {
-  size_t begin = 0;
-  const auto outside = [&](size_t end) {
-    return rendering.text.substr(begin, end - begin).find(character) == std::string::npos;
-  };
-  for (const TextSpan& span : rendering.data) {
-    require(span.begin >= begin && span.begin < span.end && span.end <= rendering.text.size(),
-            "the data of a rendering is out of order");
-    require(outside(span.begin), "a rendering calls data a part of the template");
-    begin = span.end;
-  }
-  require(outside(rendering.text.size()), "a rendering calls data a part of the template");
-}
-
-std::string try_chat_template(Bytes bytes) {
-  constexpr char kCharacter[] = "\xee\x80\x80";  // U+E000, for private use
-  const std::string text(text_of(bytes));
-  const bool can_make_it_up = text.find(kCharacter) != text.npos || text.find('\\') != text.npos;
-  Conversation conversation;
-  conversation.add("user", std::string("a") + kCharacter + " b\n\n" + kCharacter + "'\"<C> ");
-  conversation.add("assistant", kCharacter);
-  return refusal([&] {
-    const ChatTemplate chat(text, kFile, {{"bos_token", "<s>"}, {"eos_token", "</s>"}});
-    const Rendering rendering = chat.render(
-        conversation, {.settings = {.date = "2024-02-29", .limits = {.steps = 100'000, .depth = 500}}});
-    if (!can_make_it_up) check_sources(rendering, kCharacter);
-  });
-}
-
-// A tokenizer.json, a zero byte, and a text: ids are in the vocabulary, begins ascend, and decoding piece by
-// piece gives the same text.
-std::string try_tokenizer(Bytes bytes) {
-  const std::string_view all = text_of(bytes);
-  const size_t end = std::min(all.find('\0'), all.size());
-  const std::string_view text = all.substr(std::min(end + 1, all.size()));
-  return refusal([&] {
-    const Tokenizer tokenizer = Tokenizer::from_json(all.substr(0, end), kFile);
-    const Encoding encoding = tokenizer.encode(text);
-    require(encoding.begins.size() == encoding.ids.size(), "tokens and begins differ in number");
-    StreamDecoder decoder(tokenizer);
-    std::string decoded;
-    uint32_t before = 0;
-    for (size_t i = 0; i < encoding.ids.size(); ++i) {
-      require(encoding.ids[i] >= 0 && encoding.ids[i] < tokenizer.vocab(), "an id is outside the vocabulary");
-      require(encoding.begins[i] >= before && encoding.begins[i] <= text.size(), "a begin is out of order");
-      before = encoding.begins[i];
-      decoded += decoder.take(encoding.ids[i]);
-      require(valid_utf8_prefix(decoded) == decoded.size(),
-              "a piece of decoded text ends inside of a character");
-    }
-    require(decoded + decoder.rest() == tokenizer.decode(encoding.ids), "text decoded in pieces differs");
-    const std::vector<TextRange> plain{{0, text.size()}};
-    tokenizer.encode(text, false, plain);
-    require(tokenizer.encode(text).ids == encoding.ids, "a text has two encodings");
-  });
-}
-
-constexpr FileTarget kTargets[] = {
-    {"chat_template", try_chat_template}, {"safetensors", try_safetensors}, {"index", try_index},
-    {"config", try_config_json},          {"train_state", try_train_state}, {"tokenizer", try_tokenizer}};
+constexpr FileTarget kTargets[] = {{"chat_template", try_chat_template},
+                                   {"safetensors", try_safetensors},
+                                   {"index", try_index},
+                                   {"config", try_config_json},
+                                   {"train_state", try_train_state},
+                                   {"tokenizer", try_tokenizer},
+                                   {"dataset", try_dataset},
+                                   {"token_file", try_token_file}};
 
 }  // namespace
 

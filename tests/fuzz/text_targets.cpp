@@ -43,7 +43,7 @@ std::pair<std::string_view, std::string_view> parts_of(Bytes bytes) {
   return {all.substr(0, end), all.substr(std::min(end + 1, all.size()))};
 }
 
-// The character, which no template can make up, is only where the rendering says that data is.
+// The character, which templates cannot produce, appears only in ranges that the rendering marks as data.
 void check_sources(const Rendering& rendering, const std::string& character) {
   size_t begin = 0;
   const auto outside = [&](size_t end) {

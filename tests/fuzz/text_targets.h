@@ -7,8 +7,8 @@
 
 namespace flatshard::test {
 
-// A tokenizer.json, a zero byte, and a text: what it encodes has ids of the vocabulary and ascending begins,
-// and is decoded in pieces as at once.
+// A tokenizer.json, a zero byte, and a text: ids are in the vocabulary, begins ascend, and decoding piece by
+// piece gives the same text.
 std::string try_tokenizer(std::span<const std::byte> bytes);
 
 // A template; then, unless a conversation of ours is to be rendered, a zero byte and a record of a

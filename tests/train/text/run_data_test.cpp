@@ -6,12 +6,10 @@ using namespace flatshard;
 
 namespace {
 
-// The error of a run whose file and model have these vocabulary sizes.
-std::string error_of(int64_t of_file, int64_t of_model, int64_t pad = 1, int64_t wanted = 0) {
-  const std::string path = "run_data_test.tok";
-  TokenWriter writer(path, of_file);
-  writer.add_document(std::vector<int32_t>(9, 1));
-  writer.finish();
+constexpr const char* kPath = "run_data_test.tok";
+
+RunSetup setup_of(int64_t vocab, int64_t pad = 1, int64_t wanted = 0,
+                  const std::string& packing = "wrapped") {
   Config c;
   c.run.device = "cpu";
   c.model = {.family = "llama", .layers = 1, .hidden = 16, .heads = 2, .ffn = 24, .vocab = vocab};
@@ -25,7 +23,7 @@ std::string error_of(int64_t of_file, int64_t of_model, int64_t pad = 1, int64_t
   return set_up(c, 1);
 }
 
-// What a run on a file of so many tokens in its vocabulary says to a model of so many.
+// The error of a run whose file and model have these vocabulary sizes.
 std::string error_of(int64_t of_file, int64_t of_model, int64_t pad = 1, int64_t wanted = 0) {
   TokenWriter writer(kPath, of_file);
   writer.add_document(std::vector<int32_t>(9, 1));
