@@ -20,7 +20,6 @@
 #include "train/report/progress.h"
 #include "train/report/report.h"
 #include "train/report/trace_file.h"
-#include "train/report/trace_picture.h"
 #include "train/save/checkpoint_writer.h"
 #include "train/save/checkpoints.h"
 #include "train/save/initial_weights.h"
@@ -362,10 +361,7 @@ void Trainer::save(StepMetrics& m, bool begins) {
 void Trainer::finish() {
   const std::string result = setup_.has_adapters() ? "adapter" : "model";
   save_model(folder_.file(result), documents_, setup_.shard_bytes, runtime_.engine(), world_);
-  if (setup_.config.run.trace) {
-    warn_on_error([&] { write_trace(folder_.file("trace.json"), trace_, world_, clock_); });
-    warn_on_error([&] { write_trace_picture(folder_.file("overlap.svg"), trace_, world_, clock_); });
-  }
+  if (setup_.config.run.trace) write_trace_files(folder_.path(), trace_, world_, clock_);
   const std::string hash = weights_hash(runtime_.engine());
   if (!is_leader()) return;
   progress_.finish();

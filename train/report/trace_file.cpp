@@ -5,7 +5,9 @@
 #include <optional>
 
 #include "runtime/check.h"
+#include "runtime/log.h"
 #include "runtime/whole_file.h"
+#include "train/report/trace_picture.h"
 
 namespace flatshard {
 namespace {
@@ -56,6 +58,13 @@ void write_trace(const std::string& path, const Trace& trace, World& world, cons
   write("\n]}\n");
   if (failure) std::rethrow_exception(failure);
   file->finish();
+}
+
+void write_trace_files(const std::string& folder, const Trace& trace, World& world,
+                       const ClockOffset& offset) {
+  // One after the other, so that a rank that cannot write the first still takes part in the second.
+  warn_on_error([&] { write_trace(folder + "/trace.json", trace, world, offset); });
+  warn_on_error([&] { write_trace_picture(folder + "/overlap.svg", trace, world, offset); });
 }
 
 }  // namespace flatshard

@@ -13,4 +13,9 @@ namespace flatshard {
 // since the run folder may exist only on its host. `offset` is this rank's clock_offset().
 void write_trace(const std::string& path, const Trace& trace, World& world, const ClockOffset& offset);
 
+// Collective. Writes trace.json and its picture, overlap.svg (trace_picture.h), into a folder. A failure is
+// logged as a warning.
+void write_trace_files(const std::string& folder, const Trace& trace, World& world,
+                       const ClockOffset& offset);
+
 }  // namespace flatshard
