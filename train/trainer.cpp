@@ -179,8 +179,7 @@ std::optional<TrainState> Trainer::find_checkpoint() {
 void Trainer::begin() {
   documents_ = model_documents(setup_, checkpoints_.source().string(), world_);
   checkpoints_.plan(runtime_.engine().model(), documents_);
-  if (is_leader() && !resumed_ && initial_.weights)
-    warn_of_untrained_tokens(train_.file, *initial_.weights, setup_);
+  if (is_leader() && !resumed_) warn_of_untrained_tokens(train_.file, initial_, setup_);
   // Checkpoints of adapters do not contain the frozen weights.
   if (!resumed_ || setup_.has_adapters()) {
     runtime_.engine().initialize(initial_values(setup_, initial_));

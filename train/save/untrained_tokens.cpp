@@ -140,8 +140,9 @@ std::vector<int64_t> untrained_tokens(PublishedWeights& weights, const ModelConf
   return found;
 }
 
-void warn_of_untrained_tokens(const TokenFile& file, PublishedWeights& weights, const RunSetup& setup) {
-  std::vector<int64_t> found = untrained_tokens(weights, setup.model);
+void warn_of_untrained_tokens(const TokenFile& file, const InitialWeights& initial, const RunSetup& setup) {
+  if (!initial.weights || initial.adapter) return;
+  std::vector<int64_t> found = untrained_tokens(*initial.weights, setup.model);
   if (found.empty()) return;
   std::vector<int64_t> uses = uses_of(file);
   uses.resize(static_cast<size_t>(setup.model.vocab));
@@ -154,7 +155,7 @@ void warn_of_untrained_tokens(const TokenFile& file, PublishedWeights& weights, 
   for (size_t i = 0; i < std::min(found.size(), kNamed); ++i)
     names += str(i ? ", " : "", name_of(found[i], tokenizer), " (", counted(count(found[i]), "time"), ')');
   if (found.size() > kNamed) names += str(", and ", found.size() - kNamed, " more");
-  const bool frozen = setup.config.lora.rank > 0 && setup.config.lora.save_modules.empty();
+  const bool frozen = setup.has_adapters() && setup.config.lora.save_modules.empty();
   const char* const remedy =
       frozen
           ? "; adapters do not train them: set lora.save_modules = [\"embed_tokens\", \"lm_head\"], or choose"

@@ -95,6 +95,10 @@ compute = "fp32"
       "97 \"<|im_end|>\" (2 times); the model learns them from this data alone: ";
   CHECK_MESSAGE(run.output.find(warning) != std::string::npos, run.output);
   CHECK(run.output.find(warning) == run.output.rfind(warning));
+  const test::Finished adapted = test::run_command(in + "@train config.toml --run.dir=adapted --lora.rank=2");
+  CHECK_MESSAGE(
+      adapted.output.find("; adapters do not train them: set lora.save_modules = ") != std::string::npos,
+      adapted.output);
   const test::Finished on =
       test::run_command(in + "@train config.toml --run.dir=run --train.steps=2 --resume run/step-1");
   CHECK_MESSAGE(on.exit_code == 0, on.output);
