@@ -13,6 +13,7 @@
 #include "runtime/text.h"
 #include "train/agreement.h"
 #include "train/models/last_run.h"
+#include "train/models/untrained_tokens.h"
 #include "train/report/first_step.h"
 #include "train/report/log_history.h"
 #include "train/report/metrics.h"
@@ -24,7 +25,6 @@
 #include "train/save/checkpoints.h"
 #include "train/save/initial_weights.h"
 #include "train/save/run_folder.h"
-#include "train/save/untrained_tokens.h"
 #include "train/step/bandwidth.h"
 #include "train/step/evaluation.h"
 #include "train/step/loss_scale.h"
@@ -179,7 +179,8 @@ std::optional<TrainState> Trainer::find_checkpoint() {
 void Trainer::begin() {
   documents_ = model_documents(setup_, checkpoints_.source().string(), world_);
   checkpoints_.plan(runtime_.engine().model(), documents_);
-  if (is_leader() && !resumed_) warn_of_untrained_tokens(train_.file, initial_, setup_);
+  if (is_leader() && !resumed_ && initial_.weights && !initial_.adapter)  // an adapter may have the rows
+    warn_of_untrained_tokens(train_.file, *initial_.weights, setup_);
   // Checkpoints of adapters do not contain the frozen weights.
   if (!resumed_ || setup_.has_adapters()) {
     runtime_.engine().initialize(initial_values(setup_, initial_));

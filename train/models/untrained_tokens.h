@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "train/config/run_setup.h"
-#include "train/save/initial_weights.h"
+#include "train/models/published_weights.h"
 #include "train/text/token_file.h"
 
 namespace flatshard {
@@ -20,8 +20,7 @@ namespace flatshard {
 std::vector<int64_t> untrained_tokens(PublishedWeights& weights, const ModelConfig& config);
 
 // Logs a warning that names the untrained tokens of a file, how often it has them, and what to do. Reads the
-// file only if the model has untrained tokens. Does nothing without published weights, or with an adapter,
-// which may contain trained rows.
-void warn_of_untrained_tokens(const TokenFile& file, const InitialWeights& initial, const RunSetup& setup);
+// file only if the model has untrained tokens.
+void warn_of_untrained_tokens(const TokenFile& file, PublishedWeights& weights, const RunSetup& setup);
 
 }  // namespace flatshard

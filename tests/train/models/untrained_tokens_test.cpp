@@ -1,4 +1,4 @@
-#include "train/save/untrained_tokens.h"
+#include "train/models/untrained_tokens.h"
 
 #include <filesystem>
 #include <functional>

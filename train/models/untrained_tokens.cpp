@@ -1,4 +1,4 @@
-#include "train/save/untrained_tokens.h"
+#include "train/models/untrained_tokens.h"
 
 #include <algorithm>
 #include <cmath>
@@ -140,9 +140,8 @@ std::vector<int64_t> untrained_tokens(PublishedWeights& weights, const ModelConf
   return found;
 }
 
-void warn_of_untrained_tokens(const TokenFile& file, const InitialWeights& initial, const RunSetup& setup) {
-  if (!initial.weights || initial.adapter) return;
-  std::vector<int64_t> found = untrained_tokens(*initial.weights, setup.model);
+void warn_of_untrained_tokens(const TokenFile& file, PublishedWeights& weights, const RunSetup& setup) {
+  std::vector<int64_t> found = untrained_tokens(weights, setup.model);
   if (found.empty()) return;
   std::vector<int64_t> uses = uses_of(file);
   uses.resize(static_cast<size_t>(setup.model.vocab));
