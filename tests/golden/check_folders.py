@@ -1,13 +1,18 @@
 """Loads model folders written by Flatshard in Hugging Face transformers and compares logits:
 
     build/bin/flatshard_tests "written folders" --keep                        prints the DIR that it keeps
-    python tests/golden/check_folders.py DIR/written_folders/*/{step-4,model} DIR/written_folders/published/exported
+    python tests/golden/check_folders.py DIR/written_folders/*/{step-4,model,adapter,merged} \\
+        DIR/written_folders/published/exported
 
-ours.safetensors in a folder holds tokens and the f32 logits that Flatshard computes for them. If a folder has a
+Folders with an adapter_config.json are loaded with PEFT, on the base that they name. A folder that does not exist is
+ignored. ours.safetensors in a folder holds tokens and the f32 logits that Flatshard computes for them. If a folder has a
 tokenizer, it must be that of folders/llama."""
+import json
 import os
 import sys
+import warnings
 
+import peft
 import torch
 import transformers as hf
 from safetensors.torch import load_file
@@ -16,12 +21,39 @@ FROM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "folders", "llam
 MAX_ERROR = 1e-5  # relative to the largest logit: both sum in f32, in different orders
 
 
-def error_of(folder):
-    ours = load_file(os.path.join(folder, "ours.safetensors"))
+def load_adapter(folder):
+    config = peft.PeftConfig.from_pretrained(folder)
+    model = hf.AutoModelForCausalLM.from_pretrained(config.base_model_name_or_path, dtype=torch.float32,
+                                                    attn_implementation="eager")
+    with open(os.path.join(folder, "config.json")) as file:
+        vocab = json.load(file)["vocab_size"]
+    resized = vocab != model.config.vocab_size
+    if resized:
+        model.resize_token_embeddings(vocab)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.filterwarnings("error", message=".*missing adapter keys.*")
+        model = peft.PeftModel.from_pretrained(model, folder)
+    # A tensor that the file has and the model lacks is not reported.
+    written = load_file(os.path.join(folder, "adapter_model.safetensors"))
+    known = peft.get_peft_model_state_dict(model, save_embedding_layers=resized)
+    assert written.keys() <= known.keys(), f"{folder}: {written.keys() - known.keys()}"
+    return model.eval()
+
+
+def load(folder):
+    if os.path.exists(os.path.join(folder, "adapter_config.json")):
+        return load_adapter(folder)
     model, info = hf.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager",
                                                           output_loading_info=True)
     problems = {key: value for key, value in info.items() if value}
     assert not problems, f"{folder}: {problems}"
+    return model
+
+
+def error_of(folder):
+    ours = load_file(os.path.join(folder, "ours.safetensors"))
+    model = load(folder)
     with torch.no_grad():
         theirs = model(input_ids=ours["tokens"].long()).logits
     assert theirs.shape == ours["logits"].shape, f"{folder}: {theirs.shape}, {ours['logits'].shape}"
@@ -38,7 +70,7 @@ def check_tokenizer(folder):
 
 
 def main():
-    folders = sys.argv[1:]
+    folders = [folder for folder in sys.argv[1:] if os.path.exists(folder)]
     assert folders, __doc__
     errors = {folder: error_of(folder) for folder in folders}
     with_tokenizer = [f for f in folders if os.path.exists(os.path.join(f, "tokenizer.json"))]

@@ -33,6 +33,18 @@ const std::map<std::string, std::string> kModels{
     {"gpt2", "--model.family=gpt2"},
     {"gpt2_grown", "--model.family=gpt2 --model.pad_to_multiple_of=64 --checkpoint.shard_size=10KB"}};
 
+// Options of `train` that make adapters of the model in golden/folders with the first word of the name.
+const std::map<std::string, std::string> kAdapters{
+    {"llama", "--lora.rank=4 --lora.layers=[1] --lora.rslora=true"},
+    {"llama_grown", "--lora.rank=2 --lora.targets='[\"q_proj\", \"v_proj\"]' --model.vocab=70"},
+    {"mistral", "--lora.rank=3 --lora.targets='.*(q_proj|down_proj)' --lora.exclude='[\"0.mlp.down_proj\"]'"},
+    {"qwen2",
+     "--lora.rank=2 --lora.init=gaussian --lora.rank_pattern='{q_proj = 5}' --lora.alpha_pattern='{k_proj = "
+     "3}'"},
+    {"qwen2_grown", "--lora.rank=1 --model.vocab=70"},
+    {"qwen3", "--lora.rank=4 --lora.save_modules='[\"embed_tokens\", \"lm_head\"]'"},
+    {"gpt2", "--lora.rank=4 --lora.alpha=8"}};
+
 // Two sequences over the vocabulary of every model here.
 test::SmallRun::Golden text() {
   test::GoldenTensor tokens{.dtype = "I32", .shape = {2, 16}, .values = {}};
@@ -40,10 +52,10 @@ test::SmallRun::Golden text() {
   return {{"tokens", tokens}, {"targets", tokens}};
 }
 
-std::vector<double> logits_of(const std::string& folder) {
-  return test::SmallRun(read_hf_config(folder + "/config.json"), text(), DType::f32, false,
+std::vector<double> logits_of(const ModelSource& source) {
+  return test::SmallRun(read_model_config(source), text(), DType::f32, false,
                         [&](const Model& model, const ParamTensors& parameters, Stream& stream) {
-                          read_model_weights(folder, model, parameters, stream);
+                          read_model_weights(source, model, parameters, stream);
                         })
       .logits();
 }
@@ -61,6 +73,15 @@ void write_ours(const std::string& folder, const std::vector<double>& logits) {
   writer.finish();
 }
 
+// A workshop whose config.toml says nothing of the model.
+test::Workshop workshop_without_model() {
+  const test::Workshop workshop("written_from");
+  std::string config = test::read_file("written_from/config.toml");
+  config.erase(config.find("[model]"), config.find("[data]") - config.find("[model]"));
+  std::ofstream("written_from/config.toml") << config;
+  return workshop;
+}
+
 }  // namespace
 
 TEST_CASE("written folders of a published model, checkpoint, last model and export, have its tokenizer") {
@@ -68,10 +89,7 @@ TEST_CASE("written folders of a published model, checkpoint, last model and expo
                     published = str(kSourceDir, "/tests/golden/folders/llama");
   fs::remove_all(run);
   fs::create_directories("written_folders");
-  const test::Workshop workshop("written_from");
-  std::string config = test::read_file("written_from/config.toml");
-  config.erase(config.find("[model]"), config.find("[data]") - config.find("[model]"));
-  std::ofstream("written_from/config.toml") << config;
+  const test::Workshop workshop = workshop_without_model();
   const test::Finished trained =
       workshop.train(1, "--model.init_from=" + published + " --run.dir=../" + run +
                             " --checkpoint.save_every=4 --train.steps=4 && cd ../" + run +
@@ -99,5 +117,27 @@ TEST_CASE("written folders of each family, a checkpoint and the last model, are 
     const std::vector<double> logits = logits_of(run + "/step-4");
     CHECK(logits == logits_of(run + "/model"));
     for (const char* folder : {"/step-4", "/model"}) write_ours(run + folder, logits);
+  }
+}
+
+TEST_CASE("written folders of adapters, a checkpoint and the last one, are one model and the merged one") {
+  for (const auto& [name, options] : kAdapters) {
+    CAPTURE(name);
+    const std::string run = "written_folders/adapter_" + name,
+                      base = str(kSourceDir, "/tests/golden/folders/", name.substr(0, name.find('_')));
+    fs::remove_all(run);
+    fs::create_directories("written_folders");
+    const test::Finished trained = workshop_without_model().train(
+        1,
+        "--model.init_from=" + base + " --run.dir=../" + run + " " + options +
+            " --optimizer.lr=1e-2 --checkpoint.save_every=4 --train.steps=4 --precision.compute=fp32 && cd "
+            "../" +
+            run + " && @ckpt merge-adapter . --out merged --dtype f32");
+    REQUIRE_MESSAGE(trained.exit_code == 0, trained.output);
+    const std::vector<double> logits = logits_of(find_model(run, ""));
+    CHECK(logits == logits_of({base, run + "/step-4"}));
+    CHECK(logits != logits_of(base));
+    CHECK(bench::max_error(logits_of(run + "/merged"), logits) < 1e-5);  // sums in another order
+    for (const char* folder : {"/step-4", "/adapter", "/merged"}) write_ours(run + folder, logits);
   }
 }
