@@ -1,10 +1,13 @@
 // The memory of ckpt does not grow with the files.
 
+#include <filesystem>
+
 #include "build_config.h"
 #include "runtime/host_memory.h"
 #include "tests/test.h"
 #include "tests/train/tools/ckpt_run.h"
 #include "tests/workshop.h"
+#include "train/models/adapter_folder.h"
 
 using namespace flatshard;
 
@@ -20,6 +23,17 @@ int64_t growth_of(const std::vector<std::string>& words) {
   CAPTURE(ran);
   CHECK(ran.exit_code != 2);
   return process_memory().peak - before;
+}
+
+// An adapter of the model below that replaces its head too; all tensors are zero.
+void write_adapter(const std::string& folder) {
+  std::filesystem::create_directories(folder);
+  test::write_file(folder + "/adapter_config.json", R"({"peft_type": "LORA", "r": 2})");
+  const std::string layer = "model.layers.0.self_attn.q_proj";
+  const SafetensorsLayout layout({{adapter_tensor_name(layer + ".lora_A.weight"), DType::f32, {2, 256}},
+                                  {adapter_tensor_name(layer + ".lora_B.weight"), DType::f32, {256, 2}},
+                                  {adapter_tensor_name("lm_head.weight"), DType::f32, {32768, 256}}});
+  SafetensorsWriter(folder + "/adapter_model.safetensors", layout, true).finish();
 }
 
 }  // namespace
@@ -40,4 +54,7 @@ TEST_CASE("ckpt needs a few blocks of memory, however large the tensors are") {
   CHECK(growth_of({"export", last, folder + "/same"}) < kLimit);
   CHECK(growth_of({"export", last, folder + "/half", "--dtype", "bf16"}) < kLimit);
   CHECK(growth_of({"diff", folder + "/same", folder + "/half"}) < kLimit);
+  write_adapter(folder + "/adapter");
+  CHECK(growth_of({"merge-adapter", folder + "/model", folder + "/adapter", "--out", folder + "/merged"}) <
+        kLimit);
 }
