@@ -81,7 +81,7 @@ TEST_CASE("model.adapter continues an adapter, or merges it into the frozen weig
       workshop.train(1, kBase + "--model.adapter=first/adapter --lora.rank=2 --run.dir=onto" + kStill);
   REQUIRE_MESSAGE(onto.exit_code == 0, onto.output);
   const test::Finished merged = test::run_command(
-      "cd " + workshop.file("") + " && @ckpt merge-adapter base/model first/adapter merged --dtype f32");
+      "cd " + workshop.file("") + " && @ckpt merge-adapter base/model first/adapter --out merged --dtype f32");
   REQUIRE_MESSAGE(merged.exit_code == 0, merged.output);
   const test::Finished from_merged =
       workshop.train(1, "--model.init_from=merged --lora.rank=2 --run.dir=from_merged" + kStill);
@@ -100,7 +100,7 @@ TEST_CASE("contradictions of adapter settings are refused with the remedy") {
   refused("--lora.rank=2 --model.trainable=[\\\"*norm*\\\"]",
           "name the modules to train in full in lora.save_modules");
   refused("--lora.rank=2 --lora.targets=[\\\"w1\\\"]", "lora.targets matches no linear layer");
-  refused("--lora.rank=2 --lora.targets=\\\"(\\\"", "is not a regular expression");
+  refused("--lora.rank=2 '--lora.targets=\"(\"'", "is not a regular expression");
   refused("--lora.init=adapter --lora.rank=2", "needs model.adapter");
   refused("--model.adapter=base/model", "adapter_config.json");
   const test::Finished warned =
