@@ -75,6 +75,8 @@ void head_loss_forward(Stream& stream, Arena& scratch, const HeadLossForward& a)
           .b = a.w,
           .transpose_b = true,
           .tf32 = a.tf32});
+    if (a.add_to_logits)
+      a.add_to_logits({.first = begin, .x = tokens_of(a.x, C, begin, end), .logits = chunk_logits});
     cross_entropy_forward(stream, {.loss = tokens_of(a.loss, begin, end),
                                    .logits = chunk_logits,
                                    .targets = tokens_of(a.targets, begin, end),
@@ -97,8 +99,10 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
   check_all_targets(stream, a);
   for_each_chunk(stream, a, [&](int64_t begin, int64_t end) {
     const Tensor chunk_logits = logits.slice(0, end - begin), chunk_dlogits = dlogits.slice(0, end - begin);
-    const Tensor x = tokens_of(a.x, C, begin, end);
+    const Tensor x = tokens_of(a.x, C, begin, end), dx = tokens_of(a.dx, C, begin, end);
+    const HeadChunk work{.first = begin, .x = x, .logits = chunk_logits, .dlogits = chunk_dlogits, .dx = dx};
     gemm(stream, scratch, {.c = chunk_logits, .a = x, .b = a.w, .transpose_b = true, .tf32 = a.tf32});
+    if (a.add_to_logits) a.add_to_logits(work);
     cross_entropy_backward(stream, {.dlogits = chunk_dlogits,
                                     .loss = tokens_of(a.loss, begin, end),
                                     .logits = chunk_logits,
@@ -109,8 +113,8 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
     if (!a.dw.empty())
       gemm(stream, scratch,
            {.c = a.dw, .a = chunk_dlogits, .b = x, .transpose_a = true, .accumulate = true, .tf32 = a.tf32});
-    gemm(stream, scratch,
-         {.c = tokens_of(a.dx, C, begin, end), .a = chunk_dlogits, .b = a.w, .tf32 = a.tf32});
+    gemm(stream, scratch, {.c = dx, .a = chunk_dlogits, .b = a.w, .tf32 = a.tf32});
+    if (a.add_to_gradients) a.add_to_gradients(work);
   });
 }
 

@@ -8,6 +8,8 @@
 // The bits of the result depend on the chunk size: dw is summed chunk by chunk, and a matrix product with
 // fewer rows may sum in another order.
 
+#include <functional>
+
 #include "kernels/cross_entropy.h"
 #include "runtime/arena.h"
 #include "runtime/stream.h"
@@ -15,29 +17,40 @@
 
 namespace flatshard {
 
+// One chunk: the rows of each tensor that belong to its tokens.
+struct HeadChunk {
+  int64_t first;           // index of its first token
+  Tensor x, logits;        // logits in f32
+  Tensor dlogits{}, dx{};  // in the backward pass
+};
+using HeadWork = std::function<void(const HeadChunk&)>;
+
 struct HeadLossForward {
-  Tensor loss;              // (N) f32
-  Tensor x;                 // (N, C)
-  Tensor w;                 // (V, C), of x's dtype
-  Tensor targets;           // (N) i32
-  Tensor target_weights;    // (N) f32
-  int64_t valid_vocab = 0;  // 0: V
-  int64_t chunk = 0;        // tokens; 0: head_chunk
-  bool tf32 = false;        // of its matrix products (gemm.h)
+  Tensor loss;               // (N) f32
+  Tensor x;                  // (N, C)
+  Tensor w;                  // (V, C), of x's dtype
+  Tensor targets;            // (N) i32
+  Tensor target_weights;     // (N) f32
+  int64_t valid_vocab = 0;   // 0: V
+  int64_t chunk = 0;         // tokens; 0: head_chunk
+  bool tf32 = false;         // of its matrix products (gemm.h)
+  HeadWork add_to_logits{};  // called after the product of a chunk
 };
 
 // Computes the loss as well.
 struct HeadLossBackward {
-  Tensor dx;                // (N, C)
-  Tensor dw;                // (V, C) f32, added to; empty where w is frozen
-  Tensor loss;              // (N) f32
-  Tensor x;                 // (N, C), of dx's dtype
-  Tensor w;                 // (V, C), of x's dtype
-  Tensor targets;           // (N) i32
-  Tensor target_weights;    // (N) f32
-  int64_t valid_vocab = 0;  // 0: V
-  int64_t chunk = 0;        // tokens; 0: head_chunk
-  bool tf32 = false;        // of its matrix products (gemm.h)
+  Tensor dx;                    // (N, C)
+  Tensor dw;                    // (V, C) f32, added to; empty where w is frozen
+  Tensor loss;                  // (N) f32
+  Tensor x;                     // (N, C), of dx's dtype
+  Tensor w;                     // (V, C), of x's dtype
+  Tensor targets;               // (N) i32
+  Tensor target_weights;        // (N) f32
+  int64_t valid_vocab = 0;      // 0: V
+  int64_t chunk = 0;            // tokens; 0: head_chunk
+  bool tf32 = false;            // of its matrix products (gemm.h)
+  HeadWork add_to_logits{};     // called after the product of a chunk
+  HeadWork add_to_gradients{};  // called when dlogits and dx of a chunk are complete
 };
 
 // The default chunk: as many tokens as fit kHeadLogitsBytes of fp32 logits, a multiple of 64, at least 64 and

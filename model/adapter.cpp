@@ -43,8 +43,8 @@ LayerAdapters::LayerAdapters(ParamList& params, std::vector<AdaptedLayer> layers
 // All layers of a model have the same probability.
 bool LayerAdapters::drops(const Context& c) const { return c.dropout && layers_.front().dropout > 0; }
 
-void LayerAdapters::forward(Context& c, const ParamView& p, std::initializer_list<Tensor> y,
-                            const Tensor& x) {
+void LayerAdapters::forward(Context& c, const ParamView& p, std::initializer_list<Tensor> y, const Tensor& x,
+                            int64_t first) {
   if (layers_.empty()) return;
   const Tensor a = p.joined(a_);
   u_ = c.saved.alloc(c.dtype, {a.shape[0], x.shape[0]});
@@ -57,7 +57,8 @@ void LayerAdapters::forward(Context& c, const ParamView& p, std::initializer_lis
       dropout_forward(c.stream, {.y = dropped,
                                  .x = x,
                                  .p = layer.dropout,
-                                 .random = RandomStream(c.dropout->seed, layer.random, c.dropout->step)});
+                                 .random = RandomStream(c.dropout->seed, layer.random, c.dropout->step),
+                                 .first = first * x.shape[1]});
       gemm(c.stream, c.scratch,
            {.c = u, .a = layer.rows_of(a), .b = dropped, .transpose_b = true, .tf32 = c.tf32});
     }
@@ -74,7 +75,7 @@ void LayerAdapters::forward(Context& c, const ParamView& p, std::initializer_lis
 }
 
 void LayerAdapters::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
-                             std::initializer_list<Tensor> dy, const Tensor& x) const {
+                             std::initializer_list<Tensor> dy, const Tensor& x, int64_t first) const {
   if (layers_.empty()) return;
   const ArenaScope scope(c.scratch);
   const Tensor a = p.joined(a_), da = g.joined(a_), du = c.scratch.alloc(c.dtype, u_.shape);
@@ -111,13 +112,18 @@ void LayerAdapters::backward(Context& c, const ParamView& p, const GradView& g, 
   const Tensor dropped = c.scratch.alloc(c.dtype, x.shape);
   for (const Layer& layer : layers_) {
     const RandomStream random(c.dropout->seed, layer.random, c.dropout->step);
-    dropout_forward(c.stream, {.y = dropped, .x = x, .p = layer.dropout, .random = random});
+    dropout_forward(
+        c.stream, {.y = dropped, .x = x, .p = layer.dropout, .random = random, .first = first * x.shape[1]});
     // The dropped input is dead once da is computed, so its gradient takes its place.
     add_products(da.empty() ? da : layer.rows_of(da), dx.empty() ? dx : dropped, false, layer.rows_of(du),
                  layer.rows_of(a), dropped);
     if (dx.empty()) continue;
-    dropout_backward(c.stream,
-                     {.dx = dx, .dy = dropped, .p = layer.dropout, .random = random, .accumulate_dx = true});
+    dropout_backward(c.stream, {.dx = dx,
+                                .dy = dropped,
+                                .p = layer.dropout,
+                                .random = random,
+                                .first = first * x.shape[1],
+                                .accumulate_dx = true});
   }
 }
 

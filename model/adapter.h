@@ -31,10 +31,13 @@ class LayerAdapters {
   // Declares path.lora_A.weight of all layers, then path.lora_B.weight.
   LayerAdapters(ParamList& params, std::vector<AdaptedLayer> layers);
 
-  void forward(Context& c, const ParamView& p, std::initializer_list<Tensor> y, const Tensor& x);
+  // x are the rows of a larger input from `first` on, which decides the masks of dropout.
+  void forward(Context& c, const ParamView& p, std::initializer_list<Tensor> y, const Tensor& x,
+               int64_t first = 0);
   // Adds to dx, unless it is empty, and to g where its tensors are not empty.
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
-                std::initializer_list<Tensor> dy, const Tensor& x) const;
+                std::initializer_list<Tensor> dy, const Tensor& x, int64_t first = 0) const;
+  bool empty() const { return layers_.empty(); }
 
  private:
   struct Layer {

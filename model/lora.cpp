@@ -143,12 +143,10 @@ bool names_module(const std::string& entry, const std::string& path) {
 }
 
 std::vector<std::string> linear_layers(const Model& model) {
-  const std::string head = param_names(model.config().family).head;
   std::vector<std::string> paths;
   for (const ParamList& list : model.param_lists())
     for (const ParamSpec& spec : list.specs())
-      if (spec.role == ParamRole::weight && module_of(spec.name) != head)
-        paths.push_back(module_of(spec.name));
+      if (spec.role == ParamRole::weight) paths.push_back(module_of(spec.name));
   return paths;
 }
 
@@ -188,14 +186,13 @@ AdapterChoice choose_adapters(const LoraConfig& lora, const Model& model) {
   std::vector<std::string> chosen;
   for (const std::string& path : all_modules(model)) {
     const bool is_linear = std::find(linear.begin(), linear.end(), path) != linear.end();
-    if (all_linear && !is_linear) continue;
+    if (all_linear && (!is_linear || path == param_names(model.config().family).head)) continue;
     const bool excluded = exclude.matches(path) || is_saved(lora, path);
     if (!targets.matches(path) || excluded) continue;
     if (!targets.names(path) && !in_chosen_block(lora, path)) continue;
-    check(
-        is_linear, "lora.targets: ", path,
-        " cannot have an adapter, only the linear layers of the blocks can: to train it in full, name it in "
-        "lora.save_modules");
+    check(is_linear, "lora.targets: ", path,
+          " cannot have an adapter, only linear layers can: to train it in full, name it in "
+          "lora.save_modules");
     chosen.push_back(path);
   }
   check(!chosen.empty(), "lora.targets matches no linear layer; paths look like ",

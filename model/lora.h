@@ -42,7 +42,7 @@ double lora_scale(double alpha, int64_t rank, bool rslora);
 // Whether the targets are the word "all-linear", in any case.
 bool is_all_linear(const ModulePatterns& targets);
 
-// Paths of a model's linear layers in model order, without the output head.
+// Paths of a model's linear layers in model order. A tied head is not one: it has no weight of its own.
 std::vector<std::string> linear_layers(const Model& model);
 // Paths of its modules with parameters of their own: linear layers, norms, embeddings, the head.
 std::vector<std::string> leaf_modules(const Model& model);

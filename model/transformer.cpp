@@ -106,6 +106,9 @@ HeadStage::HeadStage(ParamList& params, const ModelConfig& config, ParamId tied_
     w_ = params.add({.name = param_names(config.family).head + ".weight",
                      .shape = {config.vocab, config.hidden},
                      .init = Init::normal(0.02f)});
+  const std::string& path = param_names(config.family).head;
+  if (const auto found = config.adapters.find(path); found != config.adapters.end())
+    adapters_ = LayerAdapters(params, {{0, path, config.hidden, config.vocab, found->second}});
 }
 
 void HeadStage::forward(Context& c, const ParamView& p, const Tensor&, const Tensor& x) {
@@ -113,16 +116,18 @@ void HeadStage::forward(Context& c, const ParamView& p, const Tensor&, const Ten
   if (!c.states.empty()) return norm_.forward(c, p, c.states, x);
   const Tensor h = c.saved.alloc(c.dtype, x.shape);
   norm_.forward(c, p, h, x);
-  if (!c.logits.empty())
-    return gemm(c.stream, c.scratch,
-                {.c = c.logits, .a = h, .b = p[w_], .transpose_b = true, .tf32 = c.tf32});
+  if (!c.logits.empty()) {
+    gemm(c.stream, c.scratch, {.c = c.logits, .a = h, .b = p[w_], .transpose_b = true, .tf32 = c.tf32});
+    return adapters_.forward(c, p, {c.logits}, h);
+  }
   head_loss_forward(c.stream, c.scratch,
                     {.loss = c.losses,
                      .x = h,
                      .w = p[w_],
                      .targets = c.targets,
                      .target_weights = c.target_weights,
-                     .tf32 = c.tf32});
+                     .tf32 = c.tf32,
+                     .add_to_logits = add_to_logits(c, p)});
 }
 
 void HeadStage::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
@@ -138,8 +143,25 @@ void HeadStage::backward(Context& c, const ParamView& p, const GradView& g, cons
                       .w = p[w_],
                       .targets = c.targets,
                       .target_weights = c.target_weights,
-                      .tf32 = c.tf32});
+                      .tf32 = c.tf32,
+                      .add_to_logits = add_to_logits(c, p),
+                      .add_to_gradients = add_to_gradients(c, p, g)});
   norm_.backward(c, p, g, dx, dh, x, false);
+}
+
+HeadWork HeadStage::add_to_logits(Context& c, const ParamView& p) {
+  if (adapters_.empty()) return {};
+  return [this, &c, p, mark = c.saved.mark()](const HeadChunk& chunk) {
+    c.saved.rewind(mark);  // what the chunk before saved
+    adapters_.forward(c, p, {chunk.logits}, chunk.x, chunk.first);
+  };
+}
+
+HeadWork HeadStage::add_to_gradients(Context& c, const ParamView& p, const GradView& g) const {
+  if (adapters_.empty()) return {};
+  return [this, &c, p, g](const HeadChunk& chunk) {
+    adapters_.backward(c, p, g, chunk.dx, {chunk.dlogits}, chunk.x, chunk.first);
+  };
 }
 
 }  // namespace flatshard

@@ -1,6 +1,7 @@
 #pragma once
 // The stages of a transformer: embedding, blocks or their halves, head.
 
+#include "kernels/head.h"
 #include "model/attention.h"
 #include "model/mlp.h"
 #include "model/model.h"
@@ -76,8 +77,12 @@ class HeadStage : public Stage {
                 const Tensor& x) override;
 
  private:
+  HeadWork add_to_logits(Context& c, const ParamView& p);
+  HeadWork add_to_gradients(Context& c, const ParamView& p, const GradView& g) const;
+
   Norm norm_;
   ParamId w_;
+  LayerAdapters adapters_;  // of an untied head
 };
 
 }  // namespace flatshard

@@ -37,11 +37,12 @@ void wrap_as(const std::string& subject, ParallelConfig& parallel) {
 // Adapters with dropout on layers of all kinds, and a module that is trained in full.
 LoraConfig adapters_of(const std::string& family) {
   LoraConfig lora{.rank = 3, .dropout = 0.1};
+  if (family == "llama") lora.targets = ".*(proj|lm_head)";  // the head too
   lora.rank_pattern = {{family == "gpt2" ? "mlp.c_fc" : "v_proj", 5}};
   if (family == "gpt2")
     lora.layers = {1, 2};
   else
-    lora.save_modules = {"lm_head", "layers.1.input_layernorm"};
+    lora.save_modules = {"layers.1.input_layernorm"};
   return lora;
 }
 

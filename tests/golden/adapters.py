@@ -39,6 +39,7 @@ ADAPTERS = {
                                 exclude_modules=r".*\.0\.mlp.*", modules_to_save=["lm_head", "embed_tokens"])),
     "gpt2": ("gpt2", 64, dict(r=2, lora_alpha=4, target_modules=["c_attn", "c_proj", "c_fc"],
                               rank_pattern={"attn.c_proj": 1})),
+    "llama_head": ("llama", 64, dict(r=3, lora_alpha=5, target_modules=["v_proj", "lm_head"])),
     "llama_resized": ("llama", 70, dict(r=2, lora_alpha=4, target_modules=["q_proj", "v_proj"])),
     "qwen2_resized": ("qwen2", 61, dict(r=2, lora_alpha=4, target_modules=["o_proj"])),
 }

@@ -78,8 +78,8 @@ TEST_CASE("patterns that match nothing are named") {
           choose("llama", {.rank = 8, .targets = "(q_proj"});
         }).starts_with("lora.targets: \"(q_proj\" is not a regular expression: "));
   CHECK(test::error_of([] {
-          choose("llama", {.rank = 8, .targets = Texts{"lm_head"}});
-        }).starts_with("lora.targets: lm_head cannot have an adapter"));
+          choose("llama", {.rank = 8, .targets = Texts{"embed_tokens"}});
+        }).starts_with("lora.targets: model.embed_tokens cannot have an adapter"));
   CHECK(test::error_of([] {
           choose("llama", {.rank = 8, .targets = ".*self_attn.*"});
         }).starts_with("lora.targets: model.layers.0.self_attn cannot have an adapter"));
@@ -132,6 +132,11 @@ TEST_CASE("published models and their adapters of rank 8 have the published numb
     CHECK(trained("all-linear") == p.all_linear);
     CHECK(trained(Texts{"q_proj", "v_proj"}) == p.q_and_v);
   }
+  // With an adapter on the output head.
+  ModelConfig llama3 = llama("llama", 32, 4096, 32, 8, 14336, 128256);
+  const Texts with_head{"q_proj", "k_proj", "v_proj", "o_proj", "w1", "w2", "w3", "lm_head"};
+  llama3.adapters = choose_adapters({.rank = 8, .targets = with_head}, *Planned(llama3)).adapters;
+  CHECK((*Planned(llama3)).parameter_count() - 8030261248 == 7874560);
   ModelConfig gpt2 = llama("gpt2", 12, 768, 12, 12, 3072, 50257);
   gpt2.max_positions = 1024;
   const Planned base(gpt2);

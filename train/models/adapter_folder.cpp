@@ -13,6 +13,7 @@ namespace flatshard {
 namespace {
 
 constexpr const char kPrefix[] = "base_model.model.";
+constexpr char kBaseLayer[] = ".base_layer";
 constexpr const char kA[] = ".lora_A.weight", kB[] = ".lora_B.weight", kWeight[] = ".weight";
 
 std::string without_end(const std::string& name, const std::string& end) {
@@ -73,7 +74,10 @@ void AdapterFolder::check_names(const Model& base) {
           ", as those of PEFT's LoRA adapters do");
     check(float_dtype(*entry).has_value(), tensors_.path(), ": ", shown, " is ", entry->dtype,
           ", must be F32, BF16 or F16");
-    const std::string parameter = name.substr(std::size(kPrefix) - 1);
+    std::string parameter = name.substr(std::size(kPrefix) - 1);
+    // PEFT copies the weight of a head that has an adapter.
+    if (const size_t at = parameter.rfind(kBaseLayer); at != std::string::npos)
+      parameter.erase(at, std::size(kBaseLayer) - 1);
     check(parameter.find(".lora_embedding_") == std::string::npos, tensors_.path(), ": ", shown,
           ": adapters of embeddings are not supported");
     const bool of_layer = parameter.ends_with(kA) || parameter.ends_with(kB);

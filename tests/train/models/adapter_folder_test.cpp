@@ -23,8 +23,8 @@ namespace {
 constexpr double kF32 = 1e-5;
 
 const std::string kGolden = str(kSourceDir, "/tests/golden/");
-const std::vector<std::string> kNames{"llama", "mistral",       "qwen2",        "qwen3",
-                                      "gpt2",  "llama_resized", "qwen2_resized"};
+const std::vector<std::string> kNames{"llama", "mistral",    "qwen2",         "qwen3",
+                                      "gpt2",  "llama_head", "llama_resized", "qwen2_resized"};
 
 ModelSource source_of(const std::string& name) {
   return {kGolden + "folders/" + name.substr(0, name.find('_')), kGolden + "adapters/" + name};

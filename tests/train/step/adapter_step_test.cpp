@@ -123,11 +123,13 @@ TokenFile random_file(const std::string& path) {
 }  // namespace
 
 TEST_CASE("five steps on adapters of each family have the losses, gradients and values of PEFT") {
-  for (const Family& f : families()) {
-    CAPTURE(f.name);
-    const std::string base = kGolden + "folders/" + f.name, adapter = kGolden + "adapters/" + f.name;
-    const Golden golden = test::load_golden("adapters/" + f.name + "/train");
-    Config config = config_of(f.name);
+  // llama_head: one of the adapters is on the output head.
+  for (const std::string name : {"llama", "mistral", "qwen2", "qwen3", "gpt2", "llama_head"}) {
+    CAPTURE(name);
+    const std::string family = name.substr(0, name.find('_')), base = kGolden + "folders/" + family,
+                      adapter = kGolden + "adapters/" + name;
+    const Golden golden = test::load_golden("adapters/" + name + "/train");
+    Config config = config_of(family);
     config.model = read_hf_config(base + "/config.json");
     std::vector<std::string> warnings;
     config.lora = read_adapter_config(adapter + "/" + kAdapterConfigName, warnings).lora;
@@ -148,14 +150,14 @@ TEST_CASE("five steps on adapters of each family have the losses, gradients and 
     Arena tables("tables", Device::cpu());
     PublishedWeights weights(base, Model(config.model, tables), config.model.vocab);
     run.engine().initialize(
-        initial_values([&](const std::string& name, int64_t first, int64_t count, float* to) {
-          const auto start = golden.find("start." + adapter_tensor_name(name));
+        initial_values([&](const std::string& parameter, int64_t first, int64_t count, float* to) {
+          const auto start = golden.find("start." + adapter_tensor_name(parameter));
           if (start != golden.end())
             std::copy_n(start->second.values.begin() + first, count, to);
-          else if (name.find(".lora_") != std::string::npos)
+          else if (parameter.find(".lora_") != std::string::npos)
             std::fill_n(to, count, 0.0f);
           else
-            weights.read(name, first, count, to);
+            weights.read(parameter, first, count, to);
         }));
     for (int64_t step = 0; step < 5; ++step) {
       CAPTURE(step);
