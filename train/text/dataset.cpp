@@ -59,7 +59,11 @@ class DatasetWriter {
     parallel_for(std::ssize(batch_), [&](int64_t i) {
       Encoded& e = encoded[static_cast<size_t>(i)];
       try {
-        e.sample = encoder_.encode(batch_[static_cast<size_t>(i)]);
+        const Record& record = batch_[static_cast<size_t>(i)];
+        e.sample = encoder_.encode(record);
+        const int64_t tokens = std::ssize(e.sample.tokens);
+        check(options_.most_tokens == 0 || tokens <= options_.most_tokens, record.where, ": has ", tokens,
+              " tokens, must have at most ", options_.most_tokens);
       } catch (const std::exception& error) {
         e.error = *error.what() ? error.what() : "failed";
       }
@@ -147,6 +151,7 @@ std::string make_manifest(const std::vector<DatasetFile>& files, const DatasetOp
   Json manifest = Json::parse("{" + encoder.identity() + "}");
   manifest["split"] = options.split == TextSplit::none ? "none" : "blank-lines";
   manifest["eval_share"] = options.eval_share;
+  if (options.most_tokens > 0) manifest["max_tokens"] = options.most_tokens;
   manifest["inputs"] = Json::array();
   for (const DatasetFile& file : files) {
     Json input{{"path", fs::absolute(file.path).lexically_normal().string()}, {"weight", file.weight}};

@@ -38,6 +38,7 @@ struct Options {
   int64_t train_tokenizer = 0;  // tokens of the tokenizer to train; 0: none
   std::string split = "none";
   bool skip_bad = false;
+  int64_t most_tokens = 0;
   std::vector<double> weights;
   int64_t show = 0;
   std::optional<std::string> files_from;
@@ -121,6 +122,11 @@ void declare(CLI::App& app, Options& o) {
       ->type_name("W,...");
   app.add_flag("--skip-bad", o.skip_bad,
                "count records that cannot be read instead of stopping at the first");
+  app.add_option("--max-tokens", o.most_tokens,
+                 "a sample with more tokens counts as a bad record, for example with more than data.seq_len; "
+                 "0 = no limit")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--show", o.show, "print the first N samples, with the trained tokens marked")
       ->type_name("N")
       ->check(CLI::NonNegativeNumber);
@@ -296,6 +302,7 @@ void prepare(Options o, const PrepareStreams& streams) {
   const DatasetOptions options{.encoder = o.encoder,
                                .split = split_of(o),
                                .skip_bad = o.skip_bad,
+                               .most_tokens = o.most_tokens,
                                .eval_share = o.eval_out ? o.eval_share : 0};
   const std::string manifest = make_manifest(files, options, encoder);
   TokenWriter train(o.out, encoder.vocab());

@@ -195,6 +195,16 @@ TEST_CASE("prepare refuses a bad record with file and line, or counts it with --
         "field \"text\"; its fields: none\n");
 }
 
+TEST_CASE("prepare refuses or counts samples that are longer than --max-tokens, with file and line") {
+  write("d.jsonl", "{\"text\": \"ab\"}\n{\"text\": \"abcd\"}\n{\"text\": \"abc\"}\n");
+  CHECK(prepare_error({"--out", "out.tok", "--max-tokens", "3", "d.jsonl"}) ==
+        "prepare: d.jsonl:2: has 4 tokens, must have at most 3\n");
+  const Run run = prepare({"--out", "out.tok", "--max-tokens", "3", "--skip-bad", "d.jsonl"});
+  CHECK(run.status == 0);
+  CHECK(run.err == "prepare: the first bad record: d.jsonl:2: has 4 tokens, must have at most 3\n");
+  CHECK(documents_in("out.tok") == Texts{"ab", "abc"});
+}
+
 TEST_CASE("prepare splits text files, takes another field, and reads a list of files") {
   write("a.txt", "1\n\n2\n");
   write("b.jsonl", "{\"body\": \"3\"}\n");
