@@ -47,7 +47,8 @@ LoraConfig adapters_of(const std::string& family) {
 }
 
 constexpr size_t kNightlyDepths = 2;  // 1 and 2
-constexpr size_t kPlainSubjects = 6;  // the first subjects: families and dtypes without further options
+constexpr size_t kPlainSubjects =
+    7;  // the first subjects: families and dtypes without further options, and adapters
 
 // The pairs of values that the chosen settings cover. An extra dimension represents strategy and order
 // together.
@@ -110,6 +111,7 @@ Settings::Settings(int ranks) : ranks_(ranks) {
                               "gpt2 fp32",
                               "gpt2 bf16",
                               "gpt2 fp16",
+                              "llama fp32 lora",
                               "llama fp32 frozen",
                               "llama bf16 frozen",
                               "gpt2 fp16 frozen",
@@ -123,7 +125,6 @@ Settings::Settings(int ranks) : ranks_(ranks) {
                               "gpt2 bf16 large modules",
                               "llama bf16 one unit",
                               "llama fp32 replicated",
-                              "llama fp32 lora",
                               "llama bf16 lora modules",
                               "gpt2 fp16 lora halves"});
   std::vector<std::string> strategies{"no_shard", "zero1", "shard_grad_op", "full_shard"};

@@ -4,6 +4,7 @@
 
 #include "checkpoint/tensor_difference.h"
 #include "checkpoint/tensor_folder.h"
+#include "tests/checkpoint_content.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
 
@@ -80,6 +81,9 @@ TEST_CASE("model.adapter continues an adapter, or merges it into the frozen weig
   const test::Finished onto =
       workshop.train(1, kBase + "--model.adapter=first/adapter --lora.rank=2 --run.dir=onto" + kStill);
   REQUIRE_MESSAGE(onto.exit_code == 0, onto.output);
+  // No folder is its base until the two are merged.
+  CHECK(has(test::read_file(workshop.file("onto/adapter/adapter_config.json")),
+            "\"base_model_name_or_path\": null"));
   const test::Finished merged = test::run_command(
       "cd " + workshop.file("") + " && @ckpt merge-adapter base/model first/adapter --out merged --dtype f32");
   REQUIRE_MESSAGE(merged.exit_code == 0, merged.output);

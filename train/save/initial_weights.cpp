@@ -100,6 +100,9 @@ InitialWeights open_initial_weights(const RunSetup& setup, const World& world) {
   if (c.adapter.empty()) return initial;
   base.vocab = vocab;
   initial.adapter = std::make_unique<AdapterFolder>(c.adapter, Model(base, tables));
+  check(initial.adapter->vocab() == setup.model.vocab, c.adapter,
+        ": the vocabulary of the model with this adapter is ", initial.adapter->vocab(), ", not ",
+        setup.model.vocab, ": set model.vocab = ", initial.adapter->vocab());
   if (continues_adapter(c)) {
     for (const auto& [path, adapter] : setup.model.adapters) {
       const auto found = initial.adapter->adapters().find(path);
@@ -111,8 +114,8 @@ InitialWeights open_initial_weights(const RunSetup& setup, const World& world) {
     initial.lines += str("adapter   ", c.adapter, ", to continue\n");
   } else {
     initial.lines += str("adapter   ", c.adapter,
-                         ", merged into the frozen weights; the new adapter belongs on "
-                         "top of it (ckpt merge-adapter)\n");
+                         ", merged into the frozen weights; the new adapter belongs on the model that ckpt "
+                         "merge-adapter makes of the two\n");
   }
   return initial;
 }
@@ -124,8 +127,10 @@ InitialValues initial_values(const RunSetup& setup, const InitialWeights& initia
   const InitialValues read =
       initial_values([=, weights = initial.weights.get(), adapter = initial.adapter.get()](
                          const std::string& name, int64_t first, int64_t count, float* to) {
-        if (adapter && continues && adapter->has(name)) return adapter->read(name, first, count, to);
-        weights->read(name, first, count, to);
+        if (adapter && adapter->has(name))
+          adapter->read(name, first, count, to);
+        else
+          weights->read(name, first, count, to);
         if (adapter && !continues) adapter->merge(name, first, count, to);
       });
   return [=](Stream& stream, const ParamSpec& spec, int64_t first, const Tensor& y) {
@@ -139,8 +144,10 @@ ModelDocuments model_documents(const RunSetup& setup, const std::string& checkpo
       .config_json = hf_config_json(setup.model, DType::f32, folder.empty() ? "" : config_path(folder)),
       .tokenizer_files = {}};
   if (setup.has_adapters()) {
+    const bool merges = !setup.config.adapter.empty() && !continues_adapter(setup.config);
     const AdapterConfig adapter{.lora = setup.config.lora,
-                                .base = setup.config.init_from,
+                                // PEFT has no name for a base with an adapter merged into it.
+                                .base = merges ? "" : setup.config.init_from,
                                 .fan_in_fan_out = param_names(setup.model.family).transposed_weights};
     documents.adapter_config_json = adapter_config_json(adapter, setup.model.adapters);
     if (!setup.config.init_from.empty())

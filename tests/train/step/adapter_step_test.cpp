@@ -239,3 +239,31 @@ TEST_CASE("a step on adapters multiplies by each frozen weight once forward and 
   full.train.lane_size = 2;
   CHECK(products(full) == kBlocks * 3 * kLayers + head + 1);
 }
+
+TEST_CASE("Llama-3-8B with adapters plans two bytes per frozen parameter and eighteen per trained one") {
+  Config config = config_of("llama");
+  config.model = {.family = "llama",
+                  .layers = 32,
+                  .hidden = 4096,
+                  .heads = 32,
+                  .kv_heads = 8,
+                  .ffn = 14336,
+                  .vocab = 128256,
+                  .max_positions = 8192};
+  config.lora.rank = 8;
+  config.precision.compute = "bf16";
+  config.train.total_batch_size = 1;
+  World world;
+  const RunPlan plan = plan_run(set_up(config, 1), world);
+  CHECK(plan.trainable == 20971520);
+  CHECK(plan.parameters - plan.trainable == 8030261248);
+  const auto bytes = [&](const std::string& arena) {
+    for (const MemoryRow& row : plan.memory)
+      if (row.name == arena) return row.bytes;
+    return int64_t{-1};
+  };
+  CHECK(bytes("parameters") == 2 * plan.parameters);
+  CHECK(bytes("optimizer") == 12 * plan.trainable);  // masters and two moments
+  CHECK(bytes("gradients") >= 4 * plan.trainable);
+  CHECK(bytes("gradients") < 4 * plan.trainable + 100'000);  // and the partial sums of their norm
+}
