@@ -1,7 +1,9 @@
 // Cases of the matrix product and of the bias gradient. Only values are checked, since gradients of a product
 // are products.
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "bench/case.h"
 #include "kernels/gemm.h"
@@ -11,6 +13,7 @@ namespace {
 
 struct Options {
   bool transpose_a = false, transpose_b = false, bias = false, accumulate = false;
+  float alpha = 1;
 };
 
 struct Problem {
@@ -26,18 +29,19 @@ Gemm arguments(const Problem& p, const Tensors& t) {
           .bias = p.with.bias ? t["bias"] : Tensor{},
           .transpose_a = p.with.transpose_a,
           .transpose_b = p.with.transpose_b,
-          .accumulate = p.with.accumulate};
+          .accumulate = p.with.accumulate,
+          .alpha = p.with.alpha};
 }
 
 void formula(const Problem& p, Values& v) {
   std::vector<double> c = p.with.accumulate ? v["c"] : std::vector<double>(p.M * p.N);
   for (int64_t i = 0; i < p.M; ++i)
     for (int64_t j = 0; j < p.N; ++j) {
-      double sum = p.with.bias ? v["bias"][j] : 0;
+      double sum = 0;
       for (int64_t k = 0; k < p.K; ++k)
         sum += v["a"][p.with.transpose_a ? k * p.M + i : i * p.K + k] *
                v["b"][p.with.transpose_b ? j * p.K + k : k * p.N + j];
-      c[i * p.N + j] += sum;
+      c[i * p.N + j] += p.with.alpha * sum + (p.with.bias ? v["bias"][j] : 0);
     }
   v["c"] = std::move(c);
 }
@@ -51,7 +55,8 @@ Case gemm_case(const Problem& p) {
   return {.op = "gemm",
           .shape = str(p.M, " x ", p.N, " x ", p.K, p.with.transpose_a ? " a^T" : "",
                        p.with.transpose_b ? " b^T" : "", p.with.bias ? " bias" : "",
-                       p.with.accumulate ? " c+=" : "", p.out != p.in ? " into f32" : ""),
+                       p.with.accumulate ? " c+=" : "", p.with.alpha != 1 ? str(" alpha ", p.with.alpha) : "",
+                       p.out != p.in ? " into f32" : ""),
           .dtype = p.in,
           .args = std::move(args),
           .run = [=](Stream& s, Arena& scratch, const Tensors& t) { gemm(s, scratch, arguments(p, t)); },
@@ -82,6 +87,36 @@ Case bias_case(DType dtype, int64_t rows, int64_t N) {
           .gradients = true};
 }
 
+// Products with a factor that no dtype stores exactly: of every layout, and as in an adapter
+// (model/adapter.h).
+std::vector<Case> scaled_cases(DType dtype) {
+  constexpr float kAlpha = 0.7f;
+  std::vector<Case> cases;
+  for (const bool ta : {false, true})
+    for (const bool tb : {false, true})
+      for (const bool adds : {false, true}) {
+        const Options with{.transpose_a = ta, .transpose_b = tb, .accumulate = adds, .alpha = kAlpha};
+        cases.push_back(gemm_case({dtype, dtype, 37, 45, 8, with}));
+        cases.push_back(gemm_case({dtype, DType::f32, 8, 35, 97, with}));
+      }
+  constexpr int64_t kTokens = 70, kIn = 66, kOut = 90, kRank = 3;
+  const auto add = [&](DType out, int64_t M, int64_t N, int64_t K, const Options& with) {
+    cases.push_back(gemm_case({dtype, out, M, N, K, with}));
+  };
+  add(dtype, kTokens, kOut, kRank,
+      {.transpose_a = true, .transpose_b = true, .accumulate = true, .alpha = -1.7f});  // y += u^T b^T
+  add(dtype, kRank, kTokens, kOut, {.transpose_a = true, .transpose_b = true, .alpha = kAlpha});  // du
+  add(DType::f32, kOut, kRank, kTokens,
+      {.transpose_a = true, .transpose_b = true, .accumulate = true, .alpha = kAlpha});  // db
+  add(DType::f32, kRank, kIn, kTokens, {.accumulate = true});                            // da
+  add(dtype, kTokens, kIn, kRank, {.transpose_a = true, .accumulate = true});            // dx
+  add(dtype, 1, 9, 5, {.transpose_b = true, .accumulate = true, .alpha = kAlpha});
+  add(dtype, 300, 170, 90, {.transpose_b = true, .accumulate = true, .alpha = kAlpha});  // several tiles
+  add(dtype, 20, 24, 1030, {.alpha = kAlpha});  // K above the blocks of the widened and the plain product
+  add(DType::f32, 4, 6, 0, {.accumulate = true, .alpha = kAlpha});
+  return cases;
+}
+
 std::vector<Case> test_cases() {
   std::vector<Case> cases;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
@@ -103,6 +138,7 @@ std::vector<Case> test_cases() {
     cases.push_back(gemm_case({dtype, DType::f32, 4, 6, 0, {.accumulate = true}}));
     cases.push_back(bias_case(dtype, 1, 5));
     cases.push_back(bias_case(dtype, 130, 9));
+    std::ranges::move(scaled_cases(dtype), std::back_inserter(cases));
   }
   // Several tiles in both directions with narrower ones at the edges, and K above the block of the plain
   // implementation.

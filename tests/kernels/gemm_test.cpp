@@ -47,6 +47,20 @@ TEST_CASE("gemm reports shapes that do not fit") {
         "gemm: c is bf16, a is f32, b is f32; a and b must have the same dtype, c that dtype or f32");
 }
 
+TEST_CASE("gemm refuses a factor beside a bias") {
+  Arena scratch("scratch", Device::cpu());
+  StreamGroup streams(Device::cpu(), {.planning = true});
+  const Tensor c{nullptr, DType::f32, {2, 4}, {}};
+  CHECK(test::error_of([&] {
+          gemm(streams.add("compute"), scratch,
+               {.c = c,
+                .a = c.view({2, 4}),
+                .b = Tensor{nullptr, DType::f32, {4, 4}, {}},
+                .bias = Tensor{nullptr, DType::f32, {4}, {}},
+                .alpha = 0.5f});
+        }) == "gemm: alpha is 0.5, must be 1 with a bias");
+}
+
 TEST_CASE("gemm propagates NaN and infinity, only within their row") {
   StreamGroup streams(Device::cpu());
   Stream& stream = streams.add("compute");
@@ -89,9 +103,11 @@ TEST_CASE("a widened tile is the f32 product of its values, rounded once") {
   // K in blocks: one, a whole number of them, and a shorter one at the end.
   for (const int64_t K : {5, 1024, 2048, 2051})
     for (const DType out : {DType::bf16, DType::f32})
-      for (int variant = 0; variant < 8; ++variant) {
+      for (int variant = 0; variant < 12; ++variant) {
         constexpr int64_t M = 7, N = 21, kGap = 3;  // between the rows of the matrices that the tile lies in
-        const bool transpose_a = variant & 1, transpose_b = variant & 2, adds = variant & 4;
+        const bool transpose_a = variant & 1, transpose_b = variant & 2, adds = variant >= 4,
+                   has_bias = adds && variant < 8;
+        const float alpha = variant < 8 ? 1.0f : 0.375f;
         CAPTURE(K);
         CAPTURE(out);
         CAPTURE(variant);
@@ -104,9 +120,9 @@ TEST_CASE("a widened tile is the f32 product of its values, rounded once") {
         std::vector<float> c(M * ldc, 2.0f), expected = c;
         for (int64_t i = 0; i < M; ++i)
           for (int64_t j = 0; j < N; ++j) {
-            float sum = adds ? 2.0f + static_cast<float>(bias[j]) : 0.0f;
+            float sum = (adds ? 2.0f : 0.0f) + (has_bias ? static_cast<float>(bias[j]) : 0.0f);
             for (int64_t k = 0; k < K; ++k)
-              sum += static_cast<float>(a[transpose_a ? k * lda + i : i * lda + k]) *
+              sum += alpha * static_cast<float>(a[transpose_a ? k * lda + i : i * lda + k]) *
                      static_cast<float>(b[transpose_b ? j * ldb + k : k * ldb + j]);
             expected[i * ldc + j] = out == DType::bf16 ? static_cast<float>(bf16(sum)) : sum;
           }
@@ -120,8 +136,9 @@ TEST_CASE("a widened tile is the f32 product of its values, rounded once") {
                                                               .out = out,
                                                               .transpose_a = transpose_a,
                                                               .transpose_b = transpose_b,
-                                                              .bias = adds,
-                                                              .accumulate = adds});
+                                                              .bias = has_bias,
+                                                              .accumulate = adds,
+                                                              .alpha = alpha});
         std::vector<bf16> rounded(c.begin(), c.end());
         std::vector<char> room(tile.scratch_bytes() + 64);
         void* scratch = room.data();
