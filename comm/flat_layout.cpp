@@ -13,13 +13,15 @@ int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / mult
 
 FlatLayout::FlatLayout(const ParamList& params, Segment segment, int ranks, int replicas) : ranks_(ranks) {
   check(ranks >= 1, "a flat layout for ", ranks, " ranks, must be for at least 1");
+  const bool trainable = segment == Segment::trainable;
   int64_t end = 0;
   for (const bool decay : {true, false}) {
     for (int i = 0; i < static_cast<int>(params.specs().size()); ++i) {
       const ParamSpec& spec = params[ParamId{i}];
-      if (spec.trainable != (segment == Segment::trainable) || spec.decay != decay) continue;
+      const auto is_here = [&](const ParamSpec& s) { return s.trainable == trainable && s.decay == decay; };
+      if (!is_here(spec)) continue;
       check(
-          !spec.joined || (!extents_.empty() && extents_.back().param.index == i - 1), spec.name,
+          !spec.joined || (i > 0 && is_here(params[ParamId{i - 1}])), spec.name,
           " is one matrix with the parameter before it: both must be trained or frozen, and both decayed or "
           "not");
       const int64_t begin = spec.joined ? extents_.back().begin + extents_.back().size : end;

@@ -143,6 +143,56 @@ TEST_CASE("the decayed elements are the head of every rank's shard") {
   }
 }
 
+TEST_CASE("joined parameters are one matrix, at the same offset on any number of ranks") {
+  ParamList params;
+  const auto add = [&](const char* name, const Shape& shape, bool joined, bool decay = true) {
+    params.add({.name = name, .shape = shape, .init = {}, .decay = decay, .joined = joined});
+  };
+  add("bias", {3}, false, false);
+  add("weight", {5, 7}, false);
+  add("a", {3, 45}, false);
+  add("joined to a", {5, 45}, true);
+  add("joined to both", {1, 45}, true);
+  add("b", {7, 3}, false);
+  add("plain", {45}, false, false);
+  add("joined to plain", {46}, true, false);
+  // Decayed: weight, a and what is joined to it, b. Then those without decay.
+  const std::vector<int64_t> begins{0, 128, 128 + 3 * 45, 128 + 8 * 45, 640, 768, 896, 896 + 45};
+  for (const int ranks : kRanks) {
+    CAPTURE(ranks);
+    const FlatLayout layout(params, Segment::trainable, ranks);
+    std::vector<int64_t> found;
+    for (const FlatLayout::Extent& extent : layout.extents()) found.push_back(extent.begin);
+    CHECK(found == begins);
+  }
+  CHECK(FlatLayout(params, Segment::trainable, 1).decayed_in_shard(0) == 768);
+}
+
+TEST_CASE("joined parameters must all be trained or frozen, and all decayed or not") {
+  const auto error = [](bool trainable, bool joined_trainable, bool decay, bool joined_decay) {
+    ParamList params;
+    params.add({.name = "a", .shape = {3, 45}, .init = {}, .decay = decay, .trainable = trainable});
+    params.add({.name = "joined",
+                .shape = {5, 45},
+                .init = {},
+                .decay = joined_decay,
+                .trainable = joined_trainable,
+                .joined = true});
+    return test::error_of([&] {
+      for (const Segment segment : {Segment::trainable, Segment::frozen}) FlatLayout(params, segment, 2);
+    });
+  };
+  const std::string refused =
+      "joined is one matrix with the parameter before it: both must be trained or frozen, and both decayed "
+      "or not";
+  for (const bool trainable : {false, true})
+    for (const bool decay : {false, true}) {
+      CHECK(error(trainable, trainable, decay, decay).empty());
+      CHECK(error(trainable, !trainable, decay, decay) == refused);
+      CHECK(error(trainable, trainable, decay, !decay) == refused);
+    }
+}
+
 TEST_CASE("the layout of a segment without parameters is empty") {
   ParamList params;
   params.add({.name = "only", .shape = {5}, .init = {}, .trainable = false});
