@@ -58,3 +58,20 @@ TEST_CASE("parameters are identified by id, and names are unique") {
   const ParamView view(tensors);
   CHECK(view[b].data == values + 8);
 }
+
+TEST_CASE("joined parameters are one matrix if they are adjacent and equally wide") {
+  float values[24] = {};
+  const Tensor a = tensor_of(values, {1, 3}), b = tensor_of(values + 3, {2, 3}),
+               c = tensor_of(values + 9, {4, 3}), narrow = tensor_of(values + 9, {4, 2}),
+               apart = tensor_of(values + 12, {4, 3});
+  const ParamId ids[] = {{0}, {1}, {2}};
+  const auto joined = [&](const std::vector<Tensor>& tensors) { return ParamView(tensors).joined(ids); };
+  CHECK(joined({a, b, c}).shape == Shape{7, 3});
+  CHECK(joined({a, b, c}).data == values);
+  CHECK(ParamView(std::vector{a, b, c}).joined({ids, 1}).shape == Shape{1, 3});
+  CHECK(joined({Tensor{}, Tensor{}, Tensor{}}).empty());  // gradients of frozen parameters
+  const auto planned = [](const Shape& shape) { return Tensor{nullptr, DType::bf16, shape, {}}; };
+  CHECK(joined({planned({1, 3}), planned({2, 3}), planned({4, 3})}).shape == Shape{7, 3});
+  for (const Tensor& wrong : {narrow, apart})
+    CHECK(test::error_of([&] { joined({a, b, wrong}); }) == "parameters 0 to 2 are not one matrix in memory");
+}

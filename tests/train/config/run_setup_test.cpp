@@ -68,6 +68,8 @@ TEST_CASE("graphs are refused unless a micro-step is one rank's work of one shap
   for (const Refused& r :
        {Refused{"supports one rank, but the run has 2", 2, [](Config& c) { c.train.total_batch_size = 2; }},
         {"parallel.offload", 1, [](Config& c) { c.parallel.offload = true; }},
+        {"would replay the masks of lora.dropout = 0.1", 1,
+         [](Config& c) { c.lora.rank = 2, c.lora.dropout = 0.1; }},
         {"data.packing", 1, [](Config& c) { c.data.packing = "documents"; }},
         {"65 micro-steps, must be at most 64", 1, [](Config& c) { c.train.total_batch_size = 65; }}}) {
     Config config = config_of("bf16");

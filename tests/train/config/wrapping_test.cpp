@@ -3,9 +3,9 @@
 #include <map>
 
 #include "comm/flat_layout.h"
+#include "model/param_groups.h"
 #include "runtime/check.h"
 #include "tests/test.h"
-#include "model/param_groups.h"
 
 using namespace flatshard;
 
@@ -143,6 +143,38 @@ TEST_CASE(
   const Wrapped w(kMistral7b, {.policy = "attention_mlp"}, {"*layers.30.*norm*", "*layers.31.mlp*"});
   CHECK(w.wrapping.first_trained_stage() == 1 + 2 * 30);
   CHECK(w.role("root, blocks").backward_stages == 4);
+}
+
+TEST_CASE("joined parameters follow each other in one unit, however modules are wrapped and replicated") {
+  ModelConfig config{.family = "llama", .layers = 2, .hidden = 16, .heads = 2, .ffn = 24, .vocab = 50};
+  for (const char* layer :
+       {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"})
+    config.adapters[str("model.layers.1.", layer)] = {.rank = 3, .scale = 1};
+  for (const WrapOptions& options :
+       {WrapOptions{}, WrapOptions{.policy = "attention_mlp"},
+        WrapOptions{.policy = "pattern", .patterns = {"*.k_proj"}},
+        WrapOptions{.policy = "pattern", .patterns = {"*_proj"}},
+        WrapOptions{.policy = "pattern", .patterns = {"*.lora_A"}}, WrapOptions{.policy = "size", .size = 20},
+        WrapOptions{.policy = "size", .size = 300}, WrapOptions{.policy = "none"},
+        WrapOptions{.replicate = {"*.q_proj.*"}}, WrapOptions{.replicate = {"*.up_proj.*"}},
+        WrapOptions{.policy = "size", .size = 20, .replicate = {"*.v_proj.*", "*lora_B*"}}}) {
+    CAPTURE(options.policy);
+    const Wrapped w(config, options);
+    int joined = 0;
+    for (int stage = 0; stage < w.wrapping.stage_count(); ++stage) {
+      const ParamList& list = w.model.param_lists()[static_cast<size_t>(w.model.param_list_of(stage))];
+      const std::vector<Wrapping::Place>& places = w.wrapping.places(stage);
+      for (size_t i = 0; i < places.size(); ++i) {
+        if (!list.specs()[i].joined) continue;
+        CHECK(places[i].unit == places[i - 1].unit);
+        CHECK(places[i].id.index == places[i - 1].id.index + 1);
+        ++joined;
+      }
+    }
+    CHECK(joined == 2 + 1);
+    for (const ParamList& unit : w.wrapping.units())
+      CHECK(test::error_of([&] { FlatLayout(unit, Segment::trainable, 2); }).empty());
+  }
 }
 
 TEST_CASE("a wrap pattern that matches nothing is refused with an example") {

@@ -100,6 +100,29 @@ TEST_CASE("weights that do not match the config are named") {
   CHECK(error_reading(model, cpu.stream) == kWeights + ": cannot open: No such file or directory");
 }
 
+TEST_CASE("joined parameters of a resident model are one matrix, whatever their ranks and dtype") {
+  ModelConfig config{.family = "llama", .layers = 2, .hidden = 15, .heads = 3, .ffn = 7, .vocab = 11};
+  config.head_dim = 2;
+  for (const char* layer : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.up_proj"})
+    config.adapters[str("model.layers.1.", layer)] = {.rank = std::ssize(config.adapters) + 1, .scale = 2};
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    OnCpu cpu;
+    const ResidentModel model(resolved(config), dtype, cpu.stream);
+    std::vector<Shape> matrices;
+    for (size_t l = 0; l < model.parameters().size(); ++l) {
+      const std::vector<ParamSpec>& specs = model.model().param_lists()[l].specs();
+      for (int i = 0; i < std::ssize(specs); ++i)
+        if (specs[static_cast<size_t>(i)].joined && !specs[static_cast<size_t>(i) - 1].joined) {
+          std::vector<ParamId> ids{{i - 1}, {i}};
+          for (int next = i + 1; next < std::ssize(specs) && specs[static_cast<size_t>(next)].joined; ++next)
+            ids.push_back({next});
+          matrices.push_back(ParamView(model.parameters()[l]).joined(ids).shape);
+        }
+    }
+    CHECK(matrices == std::vector<Shape>{{1 + 2 + 3, 15}});
+  }
+}
+
 TEST_CASE("extra tensors of older files are ignored") {
   OnCpu cpu;
   const ResidentModel model(test::small_model("gpt2"), DType::f32, cpu.stream);

@@ -1,0 +1,86 @@
+#include "model/param_groups.h"
+
+#include "tests/test.h"
+
+using namespace flatshard;
+
+namespace {
+
+using Names = std::vector<std::string>;
+
+// A model of two blocks with adapters on q, k and v of the second, without memory.
+class Adapted {
+ public:
+  explicit Adapted(const Names& saved, const Names& no_decay = {}) {
+    apply_adapter_groups(model_, saved, no_decay);
+  }
+
+  // The names of parameters that are trained, or that are decayed, in model order.
+  Names trained() const {
+    return names([](const ParamSpec& spec) { return spec.trainable; });
+  }
+  Names decayed_adapters() const {
+    return names([](const ParamSpec& spec) { return spec.role == ParamRole::adapter && spec.decay; });
+  }
+  int64_t trained_elements() const { return trainable_count(model_); }
+
+ private:
+  template <class Predicate>
+  Names names(Predicate&& predicate) const {
+    Names found;
+    for (const ParamList& list : model_.param_lists())
+      for (const ParamSpec& spec : list.specs())
+        if (predicate(spec)) found.push_back(spec.name);
+    return found;
+  }
+  static ModelConfig config() {
+    ModelConfig c{.family = "llama", .layers = 2, .hidden = 16, .heads = 2, .ffn = 24, .vocab = 31};
+    for (const char* layer : {"q_proj", "k_proj", "v_proj"})
+      c.adapters[str("model.layers.1.self_attn.", layer)] = {.rank = 3, .scale = 1};
+    return resolved(c);
+  }
+
+  Arena tables_{"tables", Device::cpu()};
+  Model model_{config(), tables_};
+};
+
+const std::string kAttention = "model.layers.1.self_attn.";
+
+const Names kAdapters{kAttention + "q_proj.lora_A.weight", kAttention + "k_proj.lora_A.weight",
+                      kAttention + "v_proj.lora_A.weight", kAttention + "q_proj.lora_B.weight",
+                      kAttention + "k_proj.lora_B.weight", kAttention + "v_proj.lora_B.weight"};
+
+Names with_adapters(Names before, const Names& after) {
+  before.insert(before.end(), kAdapters.begin(), kAdapters.end());
+  before.insert(before.end(), after.begin(), after.end());
+  return before;
+}
+
+}  // namespace
+
+TEST_CASE("a model with adapters trains only these, and the modules that are saved in full") {
+  CHECK(Adapted({}).trained() == kAdapters);
+  CHECK(Adapted({}).trained_elements() == 3 * 3 * (16 + 16));
+  CHECK(Adapted({"lm_head"}).trained() == with_adapters({}, {"lm_head.weight"}));
+  CHECK(Adapted({"embed_tokens", "model.norm"}).trained() ==
+        with_adapters({"model.embed_tokens.weight"}, {"model.norm.weight"}));
+  CHECK(Adapted({"layers.0.input_layernorm"}).trained() ==
+        with_adapters({"model.layers.0.input_layernorm.weight"}, {}));
+  CHECK(Adapted({"lm_head"}).trained_elements() == 3 * 3 * (16 + 16) + 31 * 16);
+}
+
+TEST_CASE("an entry of lora.save_modules without a match is refused with an example") {
+  for (const char* wrong : {"head", "lm_haed", "lm_head.weight", "q_proj.lora_A"}) {
+    CAPTURE(wrong);
+    CHECK(test::error_of([&] {
+            Adapted({"lm_head", wrong});
+          }) ==
+          str("lora.save_modules: \"", wrong, "\" matches no parameter; names look like lm_head.weight"));
+  }
+}
+
+TEST_CASE("adapters are decayed unless optimizer.no_decay names them") {
+  CHECK(Adapted({}, {"norm", "bias", "embed"}).decayed_adapters() == kAdapters);
+  CHECK(Adapted({}, {"*lora_B*"}).decayed_adapters() == Names(kAdapters.begin(), kAdapters.begin() + 3));
+  CHECK(test::error_of([] { Adapted({}, {"*lora_C*"}); }).starts_with("optimizer.no_decay: \"*lora_C*\""));
+}
