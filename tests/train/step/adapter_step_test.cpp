@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "runtime/rng.h"
 #include "runtime/trace.h"
@@ -186,27 +187,37 @@ TEST_CASE("dropout on adapters draws the same masks again when activations are r
   CHECK(hash(0.3, false) != hash(0, false));
 }
 
-TEST_CASE("every step has its own masks") {
-  // One document in every step, from the same values: only the masks can differ.
+TEST_CASE("every lane of every step has its own masks") {
+  // One document in all lanes, and the same values in every step: only the masks can differ.
   std::vector<int32_t> document(13);
   for (size_t i = 0; i < document.size(); ++i) document[i] = static_cast<int32_t>(i);
   const TokenFile file =
       token_file("adapter_step_test.tok", std::vector<std::vector<int32_t>>(12, document), 61);
-  const auto gradients = [&](double dropout) {
+  const auto losses = [&](double dropout, int64_t lanes_at_once) {
     Config config = config_of("llama");
     config.lora.dropout = dropout;
-    config.train.total_batch_size = 1;
+    config.train.lane_size = 1;
+    config.train.batch_size_per_device = lanes_at_once;
     Run run(config, file);
-    std::vector<double> norms;
-    for (int64_t step = 0; step < 4; ++step) {
-      run.engine().initialize();
-      norms.push_back(run.step(step).grad_norm);
+    std::vector<double> all;
+    for (int64_t step = 0; step < 3; ++step) {
+      run.engine().initialize(
+          initial_values([](const std::string& name, int64_t first, int64_t count, float* to) {
+            const RandomStream random(1, name);
+            for (int64_t i = 0; i < count; ++i) to[i] = 0.3f * random.normal(first + i);
+          }));
+      const StepResult r = run.step(step);
+      all.insert(all.end(), r.lane_losses.begin(), r.lane_losses.end());
     }
-    std::sort(norms.begin(), norms.end());
-    return std::unique(norms.begin(), norms.end()) - norms.begin();
+    return all;
   };
-  CHECK(gradients(0) == 1);
-  CHECK(gradients(0.2) == 4);
+  const auto distinct = [](const std::vector<double>& values) {
+    return std::set<double>(values.begin(), values.end()).size();
+  };
+  CHECK(distinct(losses(0, 1)) == 1);
+  CHECK(losses(0.2, 1).size() == 3 * 2);
+  CHECK(distinct(losses(0.2, 1)) == 3 * 2);
+  CHECK(losses(0.2, 2) == losses(0.2, 1));
 }
 
 TEST_CASE("a step on adapters multiplies by each frozen weight once forward and once backward") {

@@ -1,0 +1,167 @@
+// Adapters of two layers with the same input, against the formulas in model/adapter.h.
+
+#include "model/adapter.h"
+
+#include "bench/case.h"
+#include "runtime/rng.h"
+#include "tests/test.h"
+
+using namespace flatshard;
+
+namespace {
+
+using Values = std::vector<double>;
+
+constexpr int64_t kTokens = 5, kIn = 7;
+constexpr RandomDraw kDraw{.seed = 3, .step = 11};
+constexpr double kRounding = 1e-5;  // of fp32
+
+const std::vector<AdaptedLayer> kLayers{{0, "first", kIn, 4, {.rank = 2, .scale = 0.7f}},
+                                        {1, "second", kIn, 6, {.rank = 3, .scale = -1.7f}}};
+
+// Values in [-1, 1), by name.
+Values values_of(const std::string& name, const Shape& shape) {
+  const RandomStream random(1, name);
+  Values values(static_cast<size_t>(shape.size()));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = 2 * random.uniform(static_cast<int64_t>(i)) - 1;
+  return values;
+}
+
+// c (rows, columns) += factor a b of row-major matrices.
+void add_product(Values& c, double factor, const Values& a, const Values& b, int64_t rows, int64_t columns,
+                 bool transpose_a, bool transpose_b) {
+  const int64_t depth = std::ssize(a) / rows;
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j)
+      for (int64_t k = 0; k < depth; ++k)
+        c[static_cast<size_t>(i * columns + j)] +=
+            factor * a[static_cast<size_t>(transpose_a ? k * rows + i : i * depth + k)] *
+            b[static_cast<size_t>(transpose_b ? j * depth + k : k * columns + j)];
+}
+
+struct Results {
+  std::vector<Values> y, da, db;  // by layer
+  Values dx;
+};
+
+// The mask of a layer's input over 1 - p.
+Values mask_of(const AdaptedLayer& layer, float p) {
+  const RandomStream random(kDraw.seed, layer.path + ".lora_dropout", kDraw.step);
+  Values mask(kTokens * kIn);
+  for (size_t i = 0; i < mask.size(); ++i)
+    mask[i] = random.uniform(static_cast<int64_t>(i)) >= p ? 1 / (1 - static_cast<double>(p)) : 0;
+  return mask;
+}
+
+Results by_formula(float p) {
+  Results r{.y = {}, .da = {}, .db = {}, .dx = values_of("dx", {kTokens, kIn})};
+  const Values x = values_of("x", {kTokens, kIn});
+  for (const AdaptedLayer& layer : kLayers) {
+    const auto [rank, scale, dropout, gaussian] = layer.adapter;
+    const Values a = values_of(layer.path + ".a", {rank, kIn}),
+                 b = values_of(layer.path + ".b", {layer.out, rank}),
+                 dy = values_of(layer.path + ".dy", {kTokens, layer.out}), mask = mask_of(layer, p);
+    Values dropped = x, u(static_cast<size_t>(rank * kTokens)), du = u, through(x.size());
+    for (size_t i = 0; i < x.size(); ++i) dropped[i] *= mask[i];
+    add_product(u, 1, a, dropped, rank, kTokens, false, true);
+    r.y.push_back(values_of(layer.path + ".y", {kTokens, layer.out}));
+    add_product(r.y.back(), scale, u, b, kTokens, layer.out, true, true);
+    r.db.push_back(values_of(layer.path + ".b", {layer.out, rank}));  // gradients are added
+    add_product(r.db.back(), scale, dy, u, layer.out, rank, true, true);
+    add_product(du, scale, b, dy, rank, kTokens, true, true);
+    r.da.push_back(a);
+    add_product(r.da.back(), 1, du, dropped, rank, kIn, false, false);
+    add_product(through, 1, du, a, kTokens, kIn, true, false);
+    for (size_t i = 0; i < x.size(); ++i) r.dx[i] += through[i] * mask[i];
+  }
+  return r;
+}
+
+struct Wanted {
+  bool dx = true, da = true, db = true;
+};
+
+// Gradients begin with the values of their parameters. Those that are not wanted are results without values.
+Results computed(float p, const Wanted& wanted) {
+  std::vector<AdaptedLayer> layers = kLayers;
+  for (AdaptedLayer& layer : layers) layer.adapter.dropout = p;
+  ParamList params;
+  LayerAdapters adapters(params, layers);
+  Arena memory("memory", Device::cpu()), saved("saved", Device::cpu()), scratch("scratch", Device::cpu());
+  StreamGroup streams(Device::cpu()), planning(Device::cpu(), {.planning = true});
+  Results r;
+  const auto run = [&](Stream& stream) {
+    const bool fills = !memory.planning();
+    const auto filled = [&](const std::string& name, const Shape& shape) {
+      const Tensor t = memory.alloc(DType::f32, shape);
+      if (fills) bench::from_doubles(t, values_of(name, shape));
+      return t;
+    };
+    const auto parameters = [&](bool a, bool b) {  // declared as the a of both layers, then the b
+      const Tensor all_a = memory.alloc(DType::f32, {2 + 3, kIn});
+      if (fills) bench::from_doubles(all_a.slice(0, 2), values_of("first.a", {2, kIn}));
+      if (fills) bench::from_doubles(all_a.slice(2, 5), values_of("second.a", {3, kIn}));
+      const Tensor b0 = filled("first.b", {4, 2}), b1 = filled("second.b", {6, 3}), none{};
+      return std::vector<Tensor>{a ? all_a.slice(0, 2) : none, a ? all_a.slice(2, 5) : none, b ? b0 : none,
+                                 b ? b1 : none};
+    };
+    const std::vector<Tensor> p_tensors = parameters(true, true), g = parameters(wanted.da, wanted.db);
+    const Tensor x = filled("x", {kTokens, kIn}), y0 = filled("first.y", {kTokens, 4}),
+                 y1 = filled("second.y", {kTokens, 6}), dy0 = filled("first.dy", {kTokens, 4}),
+                 dy1 = filled("second.dy", {kTokens, 6}),
+                 dx = wanted.dx ? filled("dx", {kTokens, kIn}) : Tensor{};
+    Context c{.stream = stream,
+              .scratch = scratch,
+              .saved = saved,
+              .tokens = {},
+              .positions = {},
+              .boundaries = {},
+              .targets = {},
+              .target_weights = {},
+              .losses = {},
+              .dtype = DType::f32,
+              .dropout = kDraw};
+    adapters.forward(c, ParamView(p_tensors), {y0, y1}, x);
+    adapters.backward(c, ParamView(p_tensors), ParamView(g), dx, {dy0, dy1}, x);
+    if (!fills) return;
+    const auto values = [](const Tensor& t) { return t.empty() ? Values{} : bench::to_doubles(t); };
+    r = {{values(y0), values(y1)}, {values(g[0]), values(g[1])}, {values(g[2]), values(g[3])}, values(dx)};
+  };
+  run(planning.add("plan"));
+  for (Arena* arena : {&memory, &saved, &scratch}) arena->commit();
+  run(streams.add("compute"));
+  return r;
+}
+
+void check_equal(const Values& got, const Values& expected) {
+  REQUIRE(got.size() == expected.size());
+  CHECK(bench::max_error(got, expected) <= kRounding);
+}
+
+}  // namespace
+
+TEST_CASE("adapters add scale b a x to each layer, and have its gradients, with and without dropout") {
+  for (const float p : {0.0f, 0.4f}) {
+    CAPTURE(p);
+    const Results got = computed(p, {}), expected = by_formula(p);
+    for (size_t layer = 0; layer < kLayers.size(); ++layer) {
+      CAPTURE(layer);
+      check_equal(got.y[layer], expected.y[layer]);
+      check_equal(got.da[layer], expected.da[layer]);
+      check_equal(got.db[layer], expected.db[layer]);
+    }
+    check_equal(got.dx, expected.dx);
+  }
+}
+
+TEST_CASE("gradients of an adapter do not depend on which others are wanted") {
+  for (const float p : {0.0f, 0.4f}) {
+    CAPTURE(p);
+    const Results all = computed(p, {});
+    CHECK(computed(p, {.dx = false}).da == all.da);
+    CHECK(computed(p, {.dx = false}).db == all.db);
+    CHECK(computed(p, {.da = false}).dx == all.dx);
+    CHECK(computed(p, {.db = false}).da == all.da);
+    CHECK(computed(p, {.da = false, .db = false}).dx == all.dx);
+  }
+}
