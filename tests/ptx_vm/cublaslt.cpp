@@ -62,7 +62,8 @@ struct Algorithm {
   std::array<uint32_t, 4> alignment;
   uint64_t workspace;
   std::unique_ptr<Arena> scratch{};  // of the CPU twin
-  int threads = 0;                   // that it has space for
+  int threads = 0;                   // that it has space for,
+  float alpha = 1;                   // with this factor
 };
 
 std::deque<Algorithm>& algorithms() {
@@ -156,8 +157,9 @@ void multiply(Algorithm& algorithm, Gemm g, const Tensor& bias) {
   static Stream& stream = streams->add("products");
   const bool by_hand = !bias.empty() && bias.dtype != g.a.dtype;
   if (!by_hand) g.bias = bias;
-  if (algorithm.threads != thread_count()) {
+  if (algorithm.threads != thread_count() || algorithm.alpha != g.alpha) {
     algorithm.threads = thread_count();
+    algorithm.alpha = g.alpha;
     algorithm.scratch = std::make_unique<Arena>("products", Device::cpu());
     StreamGroup planning(Device::cpu(), {.planning = true});
     gemm(planning.add("products"), *algorithm.scratch, g);

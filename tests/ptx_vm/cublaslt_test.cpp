@@ -90,6 +90,31 @@ TEST_CASE("a TF32 product rounds its factors to 11 bits, an fp32 product does no
   CHECK(take_findings().empty());
 }
 
+TEST_CASE("products of one shape may have different factors") {
+  TwoStreams two;
+  std::vector<float> a(kSize * kSize), c(kSize * kSize);
+  for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i);
+  const Shape shape{kSize, kSize};
+  copy(two.first, two.on(two.a), tensor_of(a.data(), shape));
+  std::vector<float> one(kSize * kSize);
+  for (int64_t i = 0; i < kSize; ++i) one[static_cast<size_t>(i * kSize + i)] = 1;
+  copy(two.first, two.on(two.b), tensor_of(one.data(), shape));
+  zero(two.first, two.on(two.c));
+  float sum = 0;
+  for (const float alpha : {1.0f, 0.75f, -3.0f, 1.0f}) {
+    CAPTURE(alpha);
+    Gemm product = two.product(0);
+    product.alpha = alpha;
+    product.accumulate = true;
+    gemm(two.first, two.scratch, product);
+    copy(two.first, tensor_of(c.data(), shape), two.on(two.c));
+    two.first.sync();
+    sum += alpha;
+    for (size_t i = 0; i < a.size(); ++i) CHECK(c[i] == sum * a[i]);
+  }
+  CHECK(take_findings().empty());
+}
+
 TEST_CASE("a matrix product that reads uninitialized memory is found") {
   const Finding finding = finding_in([](TwoStreams& two) { gemm(two.first, two.scratch, two.product(0)); });
   CHECK(finding.kind == FindingKind::uninitialised_read);

@@ -84,12 +84,11 @@ class Workshop {
   }
   std::vector<StepMetrics> metrics() const { return read_metrics(run() + "/metrics.jsonl"); }
 
-  // Greedy text of the model of the last run.
-  std::vector<int32_t> continuation(Device device) const {
+  // Greedy text of a model.
+  static std::vector<int32_t> continuation(Device device, const ModelSource& model) {
     constexpr int64_t kTokens = 6;
     const std::vector<int32_t> prompt{1, 2, 3};
-    Generator generator(run() + "/model",
-                        {.texts = 2, .capacity = std::ssize(prompt) + kTokens, .device = device});
+    Generator generator(model, {.texts = 2, .capacity = std::ssize(prompt) + kTokens, .device = device});
     const Request request{.prompt = prompt, .most_tokens = kTokens, .sampler = Sampler({.temperature = 0})};
     const std::vector<Continuation> both = continue_prompts(generator, {{request, request}}, {});
     CHECK(both[0].tokens == both[1].tokens);
@@ -160,7 +159,8 @@ TEST_CASE("training on CUDA has the CPU's losses, and the trained model generate
     CHECK(cuda.losses.size() == r.steps + 1);
     CHECK(cuda.losses.back() < cuda.losses.front());
     CHECK(largest_difference(cuda.losses, cpu.losses) <= r.tolerance);
-    CHECK(workshop.continuation(Device::cuda(0)) == workshop.continuation(Device::cpu()));
+    const ModelSource model(workshop.run() + "/model");
+    CHECK(Workshop::continuation(Device::cuda(0), model) == Workshop::continuation(Device::cpu(), model));
   }
 }
 
@@ -179,6 +179,73 @@ TEST_CASE("training on CUDA has the same bits on one rank and several, with offl
   CHECK(workshop.train(2, kSteps, "comm_late", "--checkpoint.save_every=1 --parallel.offload=true") == one);
   const std::string halfway = workshop.run() + "/step-1";
   CHECK(workshop.train(4, kSteps, "comm_early", "--resume " + halfway) == one);
+}
+
+// Adapters on a trained model whose width and ranks are odd: of the A factors that form one matrix, only the
+// first begins at a multiple of 16 bytes.
+std::vector<std::string> adapter_options(Workshop& workshop) {
+  std::vector<std::string> options{"--model.hidden=30", "--model.heads=3"};
+  workshop.train("cpu", 3, WorkOrder::in_order, options);
+  const std::vector<std::string> of_adapters{"--model.init_from=" + workshop.run() + "/model",
+                                             "--lora.rank=3", "--lora.dropout=0.1",
+                                             "--lora.rank_pattern={k_proj = 1, v_proj = 5}"};
+  options.insert(options.end(), of_adapters.begin(), of_adapters.end());
+  return options;
+}
+
+TEST_CASE("adapters trained on CUDA with dropout have the CPU's losses, and generate the same text on both") {
+  struct Run {
+    const char *family, *compute;
+    double tolerance;  // as above
+  };
+  for (const Run& r : {Run{"llama", "fp32", 1e-5},
+                       {"llama", "bf16", 1e-3},
+                       {"gpt2", "fp32", 1e-5},
+                       {"gpt2", "bf16", 1e-3}}) {
+    CAPTURE(r.family);
+    CAPTURE(r.compute);
+    Workshop workshop(r.family, r.compute);
+    const std::vector<std::string> options = adapter_options(workshop);
+    const std::string base = workshop.run() + "/model";
+    std::vector<std::string> undropped = options;
+    undropped.push_back("--lora.dropout=0");
+    const Outcome without = workshop.train("cpu", 4, WorkOrder::in_order, undropped),
+                  cpu = workshop.train("cpu", 4, WorkOrder::in_order, options),
+                  cuda = workshop.train("cuda", 4, WorkOrder::in_order, options);
+    CHECK(largest_difference(cuda.losses, cpu.losses) <= r.tolerance);
+    CHECK(largest_difference(without.losses, cpu.losses) > r.tolerance);
+    const ModelSource model(base, workshop.run() + "/adapter");
+    CHECK(Workshop::continuation(Device::cuda(0), model) == Workshop::continuation(Device::cpu(), model));
+  }
+}
+
+TEST_CASE("adapters trained on CUDA have the same bits in every stream order, recomputed, and as graphs") {
+  constexpr int kSteps = 2;
+  Workshop workshop("llama", "bf16");
+  std::vector<std::string> options = adapter_options(workshop);
+  const Outcome in_order = workshop.train("cuda", kSteps, WorkOrder::in_order, options);
+  options.push_back("--train.recompute=true");
+  for (const WorkOrder order : {WorkOrder::comm_late, WorkOrder::comm_early, WorkOrder::random})
+    CHECK(workshop.train("cuda", kSteps, order, options) == in_order);
+  for (const char* option : {"--lora.dropout=0", "--data.packing=wrapped", "--run.cuda_graphs=false"})
+    options.push_back(option);
+  const Outcome without = workshop.train("cuda", kSteps, WorkOrder::in_order, options);
+  options.back() = "--run.cuda_graphs=true";
+  CHECK(workshop.train("cuda", kSteps, WorkOrder::in_order, options) == without);
+}
+
+TEST_CASE("adapters trained on CUDA have the same bits on several ranks, with offload, and resumed") {
+  if (const std::string why = test::no_ranks_because(); !why.empty()) return test::skip(why);
+  constexpr int kSteps = 2;
+  Workshop workshop("llama", "fp32");
+  const std::vector<std::string> options = adapter_options(workshop);
+  std::string quoted;
+  for (const std::string& option : options) quoted += "'" + option + "' ";
+  const Outcome one = workshop.train("cuda", kSteps, WorkOrder::in_order, options);
+  CHECK(workshop.train(2, kSteps, "comm_late",
+                       quoted + "--checkpoint.save_every=1 --parallel.offload=true") == one);
+  const std::string halfway = workshop.run() + "/step-1";
+  CHECK(workshop.train(4, kSteps, "comm_early", quoted + "--resume " + halfway) == one);
 }
 
 TEST_CASE("micro-steps give the same bits with and without CUDA graphs, in every stream order") {
