@@ -21,10 +21,13 @@ void check_statistic(const char* op, const char* name, const Tensor& statistic, 
 }
 
 void check_gradient(const char* name, const Tensor& gradient, const Tensor& x) {
-  check(gradient.dtype == DType::f32 && gradient.size() == x.shape[-1], "layernorm_backward: ", name, " is ",
-        gradient.dtype, " ", gradient.shape, ", must be f32 with one element for each of ", x.shape[-1],
-        " columns");
+  check(gradient.empty() || (gradient.dtype == DType::f32 && gradient.size() == x.shape[-1]),
+        "layernorm_backward: ", name, " is ", gradient.dtype, " ", gradient.shape,
+        ", must be f32 with one element for each of ", x.shape[-1], " columns");
 }
+
+// Whether dw or db is wanted. They are summed together, and each is added to its gradient if that is wanted.
+bool wants_sums(const LayerNormBackward& a) { return !a.dw.empty() || !a.db.empty(); }
 
 }  // namespace
 
@@ -64,13 +67,13 @@ void forward(const LayerNormForward& a) {
   });
 }
 
-// One row: computes dx, adds dy xhat to dw and dy to db, which is stored after dw.
-template <class T, class Output>
+// One row: computes dx. With kSums also adds dy xhat to dw and dy to db, which is stored after dw.
+template <class T, bool kSums, class Output>
 void backward_row(const LayerNormBackward& a, int64_t row, float* dw, Output out) {
   const int64_t C = a.x.shape[-1];
   const T *x = a.x.as<T>() + row * C, *dy = a.dy.as<T>() + row * C, *w = a.w.as<T>();
   T* dx = a.dx.as<T>() + row * C;
-  float* db = dw + C;
+  [[maybe_unused]] float* db = dw + C;
   const float mean = a.mean.as<float>()[row], rstd = a.rstd.as<float>()[row];
   Floats dot{};
   const float total = sum_vectors(C, [&](int64_t i, auto lanes, Floats& part) {
@@ -78,8 +81,10 @@ void backward_row(const LayerNormBackward& a, int64_t row, float* dw, Output out
     const Floats dxhat = g * load(w + i, lanes);
     part = part + dxhat;
     dot = fma(dxhat, xhat, dot);
-    store(dw + i, fma(g, xhat, load(dw + i, lanes)), lanes);
-    store(db + i, g + load(db + i, lanes), lanes);
+    if constexpr (kSums) {
+      store(dw + i, fma(g, xhat, load(dw + i, lanes)), lanes);
+      store(db + i, g + load(db + i, lanes), lanes);
+    }
   });
   const float mean_dxhat = total / static_cast<float>(C), mean_dot = sum(dot) / static_cast<float>(C);
   for_each_vector(C, [&](int64_t i, auto lanes) {
@@ -91,12 +96,12 @@ void backward_row(const LayerNormBackward& a, int64_t row, float* dw, Output out
   });
 }
 
-template <class T>
+template <class T, bool kSums>
 void backward(const LayerNormBackward& a, const Tensor& partials) {
   sum_row_blocks(a.accumulate_dx ? 0 : a.dx.bytes(), a.x.rows(), partials,
-                 [&](int64_t row, float* dw, auto out) { backward_row<T>(a, row, dw, out); });
+                 [&](int64_t row, float* dw, auto out) { backward_row<T, kSums>(a, row, dw, out); });
   add_row_blocks(a.dw, partials);
-  add_row_blocks(a.db, partials, a.dw.size());
+  add_row_blocks(a.db, partials, a.x.shape[-1]);
 }
 
 }  // namespace
@@ -126,12 +131,16 @@ void layernorm_backward(Stream& stream, Arena& scratch, const LayerNormBackward&
   check_gradient("dw", a.dw, a.x);
   check_gradient("db", a.db, a.x);
   const ArenaScope scope(scratch);
-  const Tensor partials = scratch.alloc(DType::f32, {row_blocks(a.x.rows()), 2 * a.x.shape[-1]});
+  const Tensor partials =
+      scratch.alloc(DType::f32, {row_blocks(a.x.rows()), wants_sums(a) ? 2 * a.x.shape[-1] : 0});
   if (stream.planning() || a.x.empty()) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::layernorm_backward(stream, a, partials);
-  stream.run("layernorm_backward",
-             [a, partials] { visit_float(a.x.dtype, [&]<class T>() { cpu::backward<T>(a, partials); }); });
+  stream.run("layernorm_backward", [a, partials] {
+    visit_float(a.x.dtype, [&]<class T>() {
+      wants_sums(a) ? cpu::backward<T, true>(a, partials) : cpu::backward<T, false>(a, partials);
+    });
+  });
 }
 
 double min_bytes(const LayerNormForward& a) {
@@ -144,6 +153,8 @@ double min_bytes(const LayerNormBackward& a) {
                              2 * a.db.bytes() + a.mean.bytes() + a.rstd.bytes());
 }
 double flops(const LayerNormForward& a) { return 7.0 * static_cast<double>(a.x.size()); }
-double flops(const LayerNormBackward& a) { return 14.0 * static_cast<double>(a.x.size()); }
+double flops(const LayerNormBackward& a) {
+  return (wants_sums(a) ? 14.0 : 11.0) * static_cast<double>(a.x.size());
+}
 
 }  // namespace flatshard

@@ -1,6 +1,6 @@
 // LayerNorm on the GPU. In the forward pass a thread block owns a row. In the backward pass it owns a block
-// of rows, like a task on the CPU: it writes their dx and one partial sum of dw and of db, which is stored
-// after dw.
+// of rows, like a task on the CPU: it writes their dx and, if they are wanted, one partial sum of dw and of
+// db, which is stored after dw.
 
 #include "kernels/layernorm.h"
 #include "kernels/row_blocks.cuh"
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kRowThreads) forward_kernel(ForwardPointers p,
 
 struct BackwardPointers {
   void* dx;
-  float* partials;
+  float* partials;  // null: neither dw nor db is wanted
   const void *dy, *x, *w;
   const float *mean, *rstd;
 };
@@ -70,9 +70,9 @@ struct BackwardRow {
   struct Sums {
     float dxhat = 0.0f, dot = 0.0f;
   };
-  // For the columns of this thread: the sums for dx, and the contribution to dw and db, which the first row
-  // initializes.
-  __device__ Sums add_weights(float* dw, bool first) const {
+  // For the columns of this thread: the sums for dx, and the contribution to dw and db if they are wanted,
+  // which the first row initializes.
+  __device__ Sums add_weights(float* dw, bool wanted, bool first) const {
     const Partial partial{C / N};
     float* db = dw + C;
     Sums sums;
@@ -81,7 +81,7 @@ struct BackwardRow {
       for (int piece = 0; piece < Partial::kPieces; ++piece) {
         const int64_t at = partial.place(i, piece);
         typename Partial::Piece weight_sum{}, bias_sum{};
-        if (!first) {
+        if (wanted && !first) {
           weight_sum = load<float, Partial::kPiece>(dw + at);
           bias_sum = load<float, Partial::kPiece>(db + at);
         }
@@ -94,8 +94,10 @@ struct BackwardRow {
           weight_sum.element[j] = fmaf(gradient, xhat, weight_sum.element[j]);
           bias_sum.element[j] += gradient;
         }
-        store<float, Partial::kPiece>(dw + at, weight_sum);
-        store<float, Partial::kPiece>(db + at, bias_sum);
+        if (wanted) {
+          store<float, Partial::kPiece>(dw + at, weight_sum);
+          store<float, Partial::kPiece>(db + at, bias_sum);
+        }
       }
     });
     return sums;
@@ -130,7 +132,7 @@ __global__ void __launch_bounds__(kRowThreads)
                                 .mean = p.mean[r],
                                 .rstd = p.rstd[r],
                                 .C = C};
-    const auto sums = row.add_weights(dw, r == begin);
+    const auto sums = row.add_weights(dw, p.partials, r == begin);
     const float mean_dxhat = block_sum<kRowThreads>(sums.dxhat) / static_cast<float>(C);
     const float mean_dot = block_sum<kRowThreads>(sums.dot) / static_cast<float>(C);
     row.write_dx(mean_dxhat, mean_dot, accumulate);
@@ -147,8 +149,10 @@ void launch_forward(Stream& stream, const LayerNormForward& a) {
 
 template <class T, int N>
 void launch_backward(Stream& stream, const LayerNormBackward& a, const Tensor& partials) {
-  const BackwardPointers p{a.dx.data, partials.as<float>(), a.dy.data,         a.x.data,
-                           a.w.data,  a.mean.as<float>(),   a.rstd.as<float>()};
+  const BackwardPointers p{a.dx.data,         partials.empty() ? nullptr : partials.as<float>(),
+                           a.dy.data,         a.x.data,
+                           a.w.data,          a.mean.as<float>(),
+                           a.rstd.as<float>()};
   const int64_t C = a.x.shape[-1];
   const int64_t rows = a.x.rows(), blocks = partials.shape[0], row_block = (rows + blocks - 1) / blocks;
   backward_kernel<T, N><<<static_cast<unsigned>(blocks), kRowThreads, 0, native(stream)>>>(

@@ -25,8 +25,8 @@ struct LayerNormForward {
 
 struct LayerNormBackward {
   Tensor dx;                   // (..., C)
-  Tensor dw;                   // (C) f32, added to
-  Tensor db;                   // (C) f32, added to
+  Tensor dw;                   // (C) f32, added to; empty: not computed
+  Tensor db;                   // (C) f32, added to; empty: not computed
   Tensor dy;                   // (..., C)
   Tensor x;                    // (..., C)
   Tensor w;                    // (C)

@@ -43,8 +43,8 @@ void forward(const RmsNormForward& a) {
   });
 }
 
-// One row: computes dx, adds dy xhat to dw.
-template <class T, class Output>
+// One row: computes dx, adds dy xhat to dw if it is wanted.
+template <class T, bool kWantsDw, class Output>
 void backward_row(const RmsNormBackward& a, int64_t row, float* dw, Output out) {
   const int64_t C = a.x.shape[-1];
   const T *x = a.x.as<T>() + row * C, *dy = a.dy.as<T>() + row * C, *w = a.w.as<T>();
@@ -53,7 +53,7 @@ void backward_row(const RmsNormBackward& a, int64_t row, float* dw, Output out) 
   const float dot = sum_vectors(C, [&](int64_t i, auto lanes, Floats& total) {
     const Floats g = load(dy + i, lanes), xhat = load(x + i, lanes) * rstd;
     total = fma(g * load(w + i, lanes), xhat, total);
-    store(dw + i, fma(g, round_to<T>(xhat), load(dw + i, lanes)), lanes);
+    if constexpr (kWantsDw) store(dw + i, fma(g, round_to<T>(xhat), load(dw + i, lanes)), lanes);
   });
   const Floats mean = splat(dot / static_cast<float>(C));
   for_each_vector(C, [&](int64_t i, auto lanes) {
@@ -63,10 +63,10 @@ void backward_row(const RmsNormBackward& a, int64_t row, float* dw, Output out) 
   });
 }
 
-template <class T>
+template <class T, bool kWantsDw>
 void backward(const RmsNormBackward& a, const Tensor& partial_dw) {
   sum_row_blocks(a.accumulate_dx ? 0 : a.dx.bytes(), a.x.rows(), partial_dw,
-                 [&](int64_t row, float* dw, auto out) { backward_row<T>(a, row, dw, out); });
+                 [&](int64_t row, float* dw, auto out) { backward_row<T, kWantsDw>(a, row, dw, out); });
   add_row_blocks(a.dw, partial_dw);
 }
 
@@ -88,15 +88,17 @@ void rmsnorm_backward(Stream& stream, Arena& scratch, const RmsNormBackward& a) 
   check(a.dx.shape == a.x.shape && a.dy.shape == a.x.shape && a.dx.dtype == a.x.dtype &&
             a.dy.dtype == a.x.dtype,
         "rmsnorm_backward: dx ", a.dx.shape, ", dy ", a.dy.shape, " and x ", a.x.shape, " must agree");
-  check(a.dw.dtype == DType::f32 && a.dw.size() == a.w.size(), "rmsnorm_backward: dw is ", a.dw.dtype, " ",
-        a.dw.shape, ", must be f32 ", a.w.shape, " like w");
+  check(a.dw.empty() || (a.dw.dtype == DType::f32 && a.dw.size() == a.w.size()), "rmsnorm_backward: dw is ",
+        a.dw.dtype, " ", a.dw.shape, ", must be f32 ", a.w.shape, " like w");
   const ArenaScope scope(scratch);
-  const Tensor partial_dw = scratch.alloc(DType::f32, {row_blocks(a.x.rows()), a.x.shape[-1]});
+  const Tensor partial_dw = scratch.alloc(DType::f32, {row_blocks(a.x.rows()), a.dw.size()});
   if (stream.planning() || a.x.empty()) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::rmsnorm_backward(stream, a, partial_dw);
   stream.run("rmsnorm_backward", [a, partial_dw] {
-    visit_float(a.x.dtype, [&]<class T>() { cpu::backward<T>(a, partial_dw); });
+    visit_float(a.x.dtype, [&]<class T>() {
+      a.dw.empty() ? cpu::backward<T, false>(a, partial_dw) : cpu::backward<T, true>(a, partial_dw);
+    });
   });
 }
 
@@ -109,6 +111,8 @@ double min_bytes(const RmsNormBackward& a) {
                              a.rstd.bytes());
 }
 double flops(const RmsNormForward& a) { return 4.0 * static_cast<double>(a.x.size()); }
-double flops(const RmsNormBackward& a) { return 10.0 * static_cast<double>(a.x.size()); }
+double flops(const RmsNormBackward& a) {
+  return (a.dw.empty() ? 8.0 : 10.0) * static_cast<double>(a.x.size());
+}
 
 }  // namespace flatshard

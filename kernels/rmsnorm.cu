@@ -1,5 +1,5 @@
 // RMSNorm on the GPU. In the forward pass a thread block owns a row. In the backward pass it owns kRowBlock
-// rows, like a task on the CPU: it writes their dx and one partial sum of dw.
+// rows, like a task on the CPU: it writes their dx and one partial sum of dw, if that is wanted.
 
 #include "kernels/rmsnorm.h"
 #include "kernels/row_blocks.cuh"
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kRowThreads)
 
 struct BackwardPointers {
   void* dx;
-  float* partial_dw;
+  float* partial_dw;  // null: dw is not wanted
   const void *dy, *x, *w;
   const float* rstd;
 };
@@ -42,6 +42,7 @@ template <class T, int N>
 __global__ void __launch_bounds__(kRowThreads)
     backward_kernel(BackwardPointers p, int64_t rows, int64_t C, int64_t row_block, bool accumulate) {
   const T* w = static_cast<const T*>(p.w);
+  const bool wants_dw = p.partial_dw;
   float* dw = p.partial_dw + blockIdx.x * C;
   using Partial = PartialRow<N>;
   const Partial partial{C / N};
@@ -56,14 +57,14 @@ __global__ void __launch_bounds__(kRowThreads)
       for (int piece = 0; piece < Partial::kPieces; ++piece) {
         float* at = dw + partial.place(i, piece);
         typename Partial::Piece sum{};
-        if (row != begin) sum = load<float, Partial::kPiece>(at);
+        if (wants_dw && row != begin) sum = load<float, Partial::kPiece>(at);
         for (int j = 0; j < Partial::kPiece; ++j) {
           const int k = piece * Partial::kPiece + j;
           const float xhat = to_float(v.element[k]) * rstd, gradient = to_float(g.element[k]);
           dot = fmaf(gradient * to_float(weight.element[k]), xhat, dot);
           sum.element[j] = fmaf(gradient, round_to<T>(xhat), sum.element[j]);
         }
-        store<float, Partial::kPiece>(at, sum);
+        if (wants_dw) store<float, Partial::kPiece>(at, sum);
       }
     });
     const float mean = block_sum<kRowThreads>(dot) / static_cast<float>(C);
@@ -90,7 +91,8 @@ void launch_forward(Stream& stream, const RmsNormForward& a) {
 
 template <class T, int N>
 void launch_backward(Stream& stream, const RmsNormBackward& a, const Tensor& partial_dw) {
-  const BackwardPointers p{a.dx.data, partial_dw.as<float>(), a.dy.data, a.x.data,
+  const BackwardPointers p{a.dx.data, partial_dw.empty() ? nullptr : partial_dw.as<float>(),
+                           a.dy.data, a.x.data,
                            a.w.data,  a.rstd.as<float>()};
   const int64_t C = a.x.shape[-1];
   const int64_t rows = a.x.rows(), blocks = partial_dw.shape[0], row_block = (rows + blocks - 1) / blocks;

@@ -21,7 +21,7 @@ struct RmsNormForward {
 
 struct RmsNormBackward {
   Tensor dx;                   // (..., C)
-  Tensor dw;                   // (C) f32, added to
+  Tensor dw;                   // (C) f32, added to; empty: not computed
   Tensor dy;                   // (..., C)
   Tensor x;                    // (..., C)
   Tensor w;                    // (C)

@@ -43,11 +43,12 @@ __global__ void __launch_bounds__(kRowThreads)
   total[column] = sum;
 }
 
-// total += columns [column, column + total.size()) of all rows of `partials`.
+// total += columns [column, column + total.size()) of all rows of `partials`. Nothing if total is empty.
 template <int N>
 void add_partials(Stream& stream, const char* name, const Tensor& total, const Tensor& partials,
                   int64_t column = 0) {
   const int64_t C = total.size();
+  if (C == 0) return;
   const auto blocks = static_cast<unsigned>((C + kRowThreads - 1) / kRowThreads);
   add_partials_kernel<N><<<blocks, kRowThreads, 0, native(stream)>>>(
       total.as<float>(), partials.as<float>() + column, partials.shape[0], partials.shape[-1], C);

@@ -4,14 +4,6 @@
 #include "kernels/rmsnorm.h"
 
 namespace flatshard {
-namespace {
-
-// The norms always compute the gradient of w: that of a frozen one goes to scratch.
-Tensor gradient_or_scratch(Context& c, const Tensor& gradient, int64_t size) {
-  return gradient.empty() ? c.scratch.alloc(DType::f32, {size}) : gradient;
-}
-
-}  // namespace
 
 Norm::Norm(ParamList& params, const std::string& prefix, NormKind kind, int64_t size, double eps)
     : kind_(kind), size_(size), eps_(static_cast<float>(eps)) {
@@ -37,17 +29,14 @@ bool Norm::is_trained(const GradView& g) const {
 
 void Norm::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
                     const Tensor& x, bool accumulate) {
-  const ArenaScope scope(c.scratch);
-  const Tensor dw = gradient_or_scratch(c, g[w_], size_);
   if (kind_ == NormKind::rms)
     return rmsnorm_backward(
         c.stream, c.scratch,
-        {.dx = dx, .dw = dw, .dy = dy, .x = x, .w = p[w_], .rstd = rstd_, .accumulate_dx = accumulate});
-  const Tensor db = gradient_or_scratch(c, g[b_], size_);
+        {.dx = dx, .dw = g[w_], .dy = dy, .x = x, .w = p[w_], .rstd = rstd_, .accumulate_dx = accumulate});
   layernorm_backward(c.stream, c.scratch,
                      {.dx = dx,
-                      .dw = dw,
-                      .db = db,
+                      .dw = g[w_],
+                      .db = g[b_],
                       .dy = dy,
                       .x = x,
                       .w = p[w_],

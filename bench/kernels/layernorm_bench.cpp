@@ -1,6 +1,7 @@
 // Cases of LayerNorm, shared by tests and benchmark.
 
 #include <cmath>
+#include <utility>
 
 #include "bench/case.h"
 #include "kernels/layernorm.h"
@@ -34,8 +35,8 @@ LayerNormForward forward_args(const Tensors& t, const Tensor& y) {
 
 LayerNormBackward backward_args(const Tensors& t, bool accumulate_dx) {
   return {.dx = t["dx"],
-          .dw = t["dw"],
-          .db = t["db"],
+          .dw = t.has("dw") ? t["dw"] : Tensor{},
+          .db = t.has("db") ? t["db"] : Tensor{},
           .dy = t["dy"],
           .x = t["x"],
           .w = t["w"],
@@ -60,19 +61,26 @@ Case forward_case(DType dtype, int64_t rows, int64_t C) {
           .reference = [=](Values& v) { formula(v, rows, C); }};
 }
 
-Case backward_case(DType dtype, int64_t rows, int64_t C, bool accumulate_dx) {
+// Which gradients of parameters are wanted.
+struct Wanted {
+  bool dw = true, db = true;
+};
+
+Case backward_case(DType dtype, int64_t rows, int64_t C, bool accumulate_dx, const Wanted& wanted = {}) {
+  std::vector<Arg> args{{"x", dtype, {rows, C}, Role::input},
+                        {"w", dtype, {C}, Role::input},
+                        {"b", dtype, {C}, Role::input},
+                        {"mean", DType::f32, {rows}, Role::saved},
+                        {"rstd", DType::f32, {rows}, Role::saved},
+                        {"dy", dtype, {rows, C}, Role::input},
+                        {"dx", dtype, {rows, C}, accumulate_dx ? Role::updated : Role::output}};
+  if (wanted.dw) args.push_back({"dw", DType::f32, {C}, Role::updated});
+  if (wanted.db) args.push_back({"db", DType::f32, {C}, Role::updated});
   return {.op = "layernorm_backward",
-          .shape = str(rows, " x ", C, accumulate_dx ? " dx+=" : ""),
+          .shape = str(rows, " x ", C, accumulate_dx ? " dx+=" : "", wanted.dw ? "" : " w frozen",
+                       wanted.db ? "" : " b frozen"),
           .dtype = dtype,
-          .args = {{"x", dtype, {rows, C}, Role::input},
-                   {"w", dtype, {C}, Role::input},
-                   {"b", dtype, {C}, Role::input},
-                   {"mean", DType::f32, {rows}, Role::saved},
-                   {"rstd", DType::f32, {rows}, Role::saved},
-                   {"dy", dtype, {rows, C}, Role::input},
-                   {"dx", dtype, {rows, C}, accumulate_dx ? Role::updated : Role::output},
-                   {"dw", DType::f32, {C}, Role::updated},
-                   {"db", DType::f32, {C}, Role::updated}},
+          .args = std::move(args),
           .run = [=](Stream& s, Arena& scratch,
                      const Tensors& t) { layernorm_backward(s, scratch, backward_args(t, accumulate_dx)); },
           .prepare =
@@ -95,6 +103,7 @@ std::vector<Case> layernorm_cases(Scale scale) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       cases.push_back(forward_case(dtype, rows, 2048));
       cases.push_back(backward_case(dtype, rows, 2048, true));
+      cases.push_back(backward_case(dtype, rows, 2048, true, {.dw = false, .db = false}));
     }
     return cases;
   }
@@ -108,7 +117,8 @@ std::vector<Case> layernorm_cases(Scale scale) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const auto& [rows, C] : {std::pair<int64_t, int64_t>{1, 1}, {3, 7}, {5, 16}, {2, 83}, {67, 3}}) {
       cases.push_back(forward_case(dtype, rows, C));
-      cases.push_back(backward_case(dtype, rows, C, rows % 2 == 0));
+      for (const Wanted& wanted : {Wanted{}, {.db = false}, {.dw = false}, {.dw = false, .db = false}})
+        cases.push_back(backward_case(dtype, rows, C, rows % 2 == 0, wanted));
     }
   return cases;
 }

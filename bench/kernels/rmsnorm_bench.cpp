@@ -1,6 +1,7 @@
 // Cases of RMSNorm, shared by tests and benchmark.
 
 #include <cmath>
+#include <utility>
 
 #include "bench/case.h"
 #include "kernels/rmsnorm.h"
@@ -28,7 +29,7 @@ RmsNormForward forward_args(const Tensors& t) {
 
 RmsNormBackward backward_args(const Tensors& t, bool accumulate_dx) {
   return {.dx = t["dx"],
-          .dw = t["dw"],
+          .dw = t.has("dw") ? t["dw"] : Tensor{},
           .dy = t["dy"],
           .x = t["x"],
           .w = t["w"],
@@ -50,16 +51,18 @@ Case forward_case(DType dtype, int64_t rows, int64_t C) {
           .reference = [=](Values& v) { formula(v, rows, C); }};
 }
 
-Case backward_case(DType dtype, int64_t rows, int64_t C, bool accumulate_dx) {
+// Without the gradient of w if it is frozen.
+Case backward_case(DType dtype, int64_t rows, int64_t C, bool accumulate_dx, bool frozen = false) {
+  std::vector<Arg> args{{"x", dtype, {rows, C}, Role::input},
+                        {"w", dtype, {C}, Role::input},
+                        {"rstd", DType::f32, {rows}, Role::saved},
+                        {"dy", dtype, {rows, C}, Role::input},
+                        {"dx", dtype, {rows, C}, accumulate_dx ? Role::updated : Role::output}};
+  if (!frozen) args.push_back({"dw", DType::f32, {C}, Role::updated});
   return {.op = "rmsnorm_backward",
-          .shape = str(rows, " x ", C, accumulate_dx ? " dx+=" : ""),
+          .shape = str(rows, " x ", C, accumulate_dx ? " dx+=" : "", frozen ? " frozen" : ""),
           .dtype = dtype,
-          .args = {{"x", dtype, {rows, C}, Role::input},
-                   {"w", dtype, {C}, Role::input},
-                   {"rstd", DType::f32, {rows}, Role::saved},
-                   {"dy", dtype, {rows, C}, Role::input},
-                   {"dx", dtype, {rows, C}, accumulate_dx ? Role::updated : Role::output},
-                   {"dw", DType::f32, {C}, Role::updated}},
+          .args = std::move(args),
           .run = [=](Stream& s, Arena& scratch,
                      const Tensors& t) { rmsnorm_backward(s, scratch, backward_args(t, accumulate_dx)); },
           .prepare =
@@ -83,6 +86,7 @@ std::vector<Case> rmsnorm_cases(Scale scale) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       cases.push_back(forward_case(dtype, rows, 2048));
       cases.push_back(backward_case(dtype, rows, 2048, true));
+      cases.push_back(backward_case(dtype, rows, 2048, true, true));
     }
     return cases;
   }
@@ -96,7 +100,8 @@ std::vector<Case> rmsnorm_cases(Scale scale) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const auto& [rows, C] : {std::pair<int64_t, int64_t>{1, 1}, {3, 7}, {5, 16}, {2, 40}, {67, 3}}) {
       cases.push_back(forward_case(dtype, rows, C));
-      cases.push_back(backward_case(dtype, rows, C, rows % 2 == 0));
+      for (const bool frozen : {false, true})
+        cases.push_back(backward_case(dtype, rows, C, rows % 2 == 0, frozen));
     }
   return cases;
 }

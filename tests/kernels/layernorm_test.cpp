@@ -87,3 +87,31 @@ TEST_CASE("layernorm_backward reports a gradient that does not fit") {
   });
   CHECK(error == "layernorm_backward: db is f32 (2), must be f32 with one element for each of 3 columns");
 }
+
+TEST_CASE("layernorm_backward of frozen parameters needs no scratch and gives the same dx") {
+  StreamGroup streams(Device::cpu());
+  Stream& stream = streams.add("compute");
+  const auto dx_of = [&](bool frozen) {
+    float x[10], dy[10], w[5] = {1, 2, 3, 4, 5}, dw[5] = {}, db[5] = {};
+    float mean[2] = {0.5f, -1}, rstd[2] = {2, 0.75f};
+    for (int i = 0; i < 10; ++i) x[i] = static_cast<float>(i % 4) - 1.3f, dy[i] = static_cast<float>(i % 3);
+    std::array<float, 10> dx{};
+    LayerNormBackward a{.dx = tensor_of(dx.data(), {2, 5}),
+                        .dw = tensor_of(dw, {5}),
+                        .db = tensor_of(db, {5}),
+                        .dy = tensor_of(dy, {2, 5}),
+                        .x = tensor_of(x, {2, 5}),
+                        .w = tensor_of(w, {5}),
+                        .mean = tensor_of(mean, {2}),
+                        .rstd = tensor_of(rstd, {2})};
+    if (frozen) a.dw = a.db = {};
+    Arena scratch("scratch", Device::cpu());
+    StreamGroup planning(Device::cpu(), {.planning = true});
+    layernorm_backward(planning.add("plan"), scratch, a);
+    CHECK((scratch.peak() == 0) == frozen);
+    scratch.commit();
+    layernorm_backward(stream, scratch, a);
+    return dx;
+  };
+  CHECK(dx_of(true) == dx_of(false));
+}

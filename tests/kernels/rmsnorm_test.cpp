@@ -1,5 +1,7 @@
 #include "kernels/rmsnorm.h"
 
+#include <array>
+
 #include "tests/golden.h"
 #include "tests/test.h"
 
@@ -37,4 +39,30 @@ TEST_CASE("rmsnorm of a row of zeros is zero") {
                                            .eps = 1e-5f});
   CHECK(y[0] == 0.0f);
   CHECK(y[2] == 0.0f);
+}
+
+TEST_CASE("rmsnorm_backward of frozen parameters needs no scratch and gives the same dx") {
+  StreamGroup streams(Device::cpu());
+  Stream& stream = streams.add("compute");
+  const auto dx_of = [&](bool frozen) {
+    float x[10], dy[10], w[5] = {1, 2, 3, 4, 5}, dw[5] = {};
+    float rstd[2] = {2, 0.75f};
+    for (int i = 0; i < 10; ++i) x[i] = static_cast<float>(i % 4) - 1.3f, dy[i] = static_cast<float>(i % 3);
+    std::array<float, 10> dx{};
+    RmsNormBackward a{.dx = tensor_of(dx.data(), {2, 5}),
+                      .dw = tensor_of(dw, {5}),
+                      .dy = tensor_of(dy, {2, 5}),
+                      .x = tensor_of(x, {2, 5}),
+                      .w = tensor_of(w, {5}),
+                      .rstd = tensor_of(rstd, {2})};
+    if (frozen) a.dw = {};
+    Arena scratch("scratch", Device::cpu());
+    StreamGroup planning(Device::cpu(), {.planning = true});
+    rmsnorm_backward(planning.add("plan"), scratch, a);
+    CHECK((scratch.peak() == 0) == frozen);
+    scratch.commit();
+    rmsnorm_backward(stream, scratch, a);
+    return dx;
+  };
+  CHECK(dx_of(true) == dx_of(false));
 }
