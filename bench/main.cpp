@@ -13,6 +13,7 @@
 #include "bench/comm_bench.h"
 #include "bench/decode_bench.h"
 #include "bench/kernel_resources.h"
+#include "bench/lora_bench.h"
 #include "bench/op_bench.h"
 #include "bench/report.h"
 #include "bench/step_bench.h"
@@ -34,7 +35,7 @@ struct Options {
   std::string json_file;
   double seconds = 0;  // 0: the default
   bool list = false;
-  bool step = false, comm = false, checkpoint = false;
+  bool step = false, lora = false, comm = false, checkpoint = false;
   std::string decode;  // a model folder
   bool vm = false, opcodes = false;
   bool resources = false;
@@ -47,7 +48,8 @@ struct Options {
 
 constexpr double kCaseSeconds = 2, kStepSeconds = 10, kStrategySeconds = 20;
 
-void declare_training(CLI::App& app, StepOptions& o, CLI::Option* step) {
+void declare_training(CLI::App& app, Options& options, CLI::Option* step) {
+  StepOptions& o = options.training;
   constexpr int64_t kMost = int64_t{1} << 20;
   app.add_option("--model", o.model, "model shape, with --step on one rank")
       ->check(CLI::IsMember(step_models()))
@@ -62,6 +64,14 @@ void declare_training(CLI::App& app, StepOptions& o, CLI::Option* step) {
       ->capture_default_str()
       ->needs(step);
   app.add_flag("--recompute", o.recompute, "recompute activations in the backward pass")->needs(step);
+  auto* lora = app.add_flag("--lora", options.lora,
+                            "time steps on adapters of rank 8 against the frozen model and full training")
+                   ->needs(step)
+                   ->excludes("--json");
+  app.add_option("--lora-dropout", o.lora_dropout, "dropout on the input of the adapters")
+      ->check(CLI::Range(0.0, 0.99))
+      ->capture_default_str()
+      ->needs(lora);
 }
 
 void declare(CLI::App& app, Options& o) {
@@ -81,7 +91,7 @@ void declare(CLI::App& app, Options& o) {
   auto* step =
       app.add_flag("--step", o.step,
                    "time training steps instead of ops; under mpirun, sharded against replicated parameters");
-  declare_training(app, o.training, step);
+  declare_training(app, o, step);
   auto* small = app.add_flag("--small", o.small, "small cases and ceilings, for a quick test");
   auto* serve =
       app.add_flag("--serve", o.serve,
@@ -138,11 +148,11 @@ Ceilings step_ceilings(Device device, bool small, const std::vector<std::string>
   return measure_ceilings(device, sizes);
 }
 
-// Answers each line of standard input with a line of JSON about `seconds` of steps.
-void serve_steps(StepBench& bench, double seconds) {
+// Answers each line of standard input with a line of JSON about a measurement.
+template <class Measure>
+void serve_steps(Measure&& measure) {
   std::cout << "{}" << std::endl;  // ready
-  for (std::string line; std::getline(std::cin, line);)
-    std::cout << json_line(bench.measure(seconds)) << std::endl;
+  for (std::string line; std::getline(std::cin, line);) std::cout << json_line(measure()) << std::endl;
 }
 
 int time_steps(const Options& options, World& world) {
@@ -156,8 +166,21 @@ int time_steps(const Options& options, World& world) {
   if (options.serve) {
     check(types.size() == 1, "--step --serve needs one compute type: fp32 or bf16");
     training.compute = types.front();
-    StepBench bench(training, world, ceilings);
-    serve_steps(bench, seconds);
+    if (options.lora) {
+      LoraBench bench(training, world, ceilings);
+      serve_steps([&] { return bench.round(); });
+    } else {
+      StepBench bench(training, world, ceilings);
+      serve_steps([&] { return bench.measure(seconds); });
+    }
+    return 0;
+  }
+  if (options.lora) {
+    std::cout << head_lines(machine, ceilings) << '\n' << lora_header(training) << std::flush;
+    for (const std::string& compute : types) {
+      training.compute = compute;
+      std::cout << lora_lines(compute, LoraBench(training, world, ceilings).measure(seconds)) << std::flush;
+    }
     return 0;
   }
   std::cout << head_lines(machine, ceilings) << '\n' << step_header(training.model) << std::flush;
@@ -209,7 +232,8 @@ int time_ranks(const Options& options, World& world) {
   check(options.device == "cpu",
         "--device cuda: --comm and --step run on the CPU under mpirun; leave it out");
   check(options.step || options.comm, "under mpirun, give --comm, --step or --checkpoint");
-  check(options.training == StepOptions{} && !options.small && !options.serve && options.words.empty(),
+  check(options.training == StepOptions{} && !options.lora && !options.small && !options.serve &&
+            options.words.empty(),
         "under mpirun the models and variants are fixed: give only --seconds, --threads and, with "
         "--comm, --json");
   set_thread_count(options.threads > 0 ? options.threads : threads_for(world));

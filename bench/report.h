@@ -7,6 +7,7 @@
 
 #include "bench/comm_bench.h"
 #include "bench/harness.h"
+#include "bench/lora_bench.h"
 #include "bench/machine.h"
 #include "bench/step_bench.h"
 
@@ -41,5 +42,7 @@ std::string to_json(const Machine& machine, const std::vector<CommResult>& resul
 // {"machine": ..., "ceilings": ..., "steps": [...]}, and one step on one line.
 std::string to_json(const Machine& machine, const Ceilings& ceilings, const std::vector<StepResult>& results);
 std::string json_line(const StepResult& result);
+// {"adapters": ..., "frozen": ..., "full": ...}
+std::string json_line(const LoraRound& round);
 
 }  // namespace flatshard::bench

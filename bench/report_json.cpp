@@ -77,6 +77,8 @@ Json json_of(const StepResult& r) {
           {"loss", r.loss}};
 }
 
+Json json_of(const StepSample& s) { return {{"seconds", s.seconds}, {"quiet", s.quiet}, {"loss", s.loss}}; }
+
 Json json_of(const CommResult& r) {
   return {{"verb", r.verb},
           {"ranks", r.ranks},
@@ -114,6 +116,12 @@ std::string to_json(const Machine& machine, const Ceilings& ceilings,
 }
 
 std::string json_line(const StepResult& result) { return json_of(result).dump(); }
+
+std::string json_line(const LoraRound& round) {
+  return Json{
+      {"adapters", json_of(round.adapters)}, {"frozen", json_of(round.frozen)}, {"full", json_of(round.full)}}
+      .dump();
+}
 
 std::string to_json(const Machine& machine, const std::vector<CommResult>& results) {
   Json collectives = Json::array();

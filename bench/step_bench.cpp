@@ -5,6 +5,7 @@
 
 #include "bench/random_tokens.h"
 #include "kernels/adamw.h"
+#include "model/names.h"
 #include "train/step/training_runtime.h"
 
 namespace flatshard::bench {
@@ -13,6 +14,8 @@ namespace {
 constexpr int kWarmUp = 2, kLeastSteps = 5;
 constexpr int64_t kBatches = 64;  // before the tokens repeat
 constexpr double kCeilingSeconds = 0.1;
+constexpr double kQuietShare = 0.02;  // fraction of a step spent waiting for a processor
+constexpr int64_t kLoraRank = 8;
 
 struct Shape {
   const char* name;
@@ -74,6 +77,11 @@ Config config_of(const StepOptions& o) {
   c.optimizer.lr = 1e-4;
   c.optimizer.weight_decay = 0.1;
   c.precision.compute = o.compute;
+  if (o.trained == Trained::adapters) c.lora = {.rank = kLoraRank, .dropout = o.lora_dropout};
+  if (o.trained == Trained::first_norm) {
+    const ParamNames& names = param_names(c.model.family);
+    c.trainable = {block_prefix(names, 0) + names.norm1 + ".*"};
+  }
   return c;
 }
 
@@ -142,6 +150,16 @@ StepBench::StepBench(const StepOptions& options, World& world, Ceilings& ceiling
     : training_(std::make_unique<Training>(options, world, ceilings)) {}
 StepBench::~StepBench() = default;
 
+StepSample StepBench::sample() {
+  Training& t = *training_;
+  while (t.number < kWarmUp) t.step();
+  StepSample sample{};
+  const double waited = waited_seconds();
+  sample.seconds = seconds_of([&] { sample.loss = t.step(); });
+  sample.quiet = waited_seconds() - waited < kQuietShare * sample.seconds;
+  return sample;
+}
+
 StepResult StepBench::measure(double limit) {
   Training& t = *training_;
   const RunPlan& plan = t.runtime.plan();
@@ -155,16 +173,15 @@ StepResult StepBench::measure(double limit) {
                     .bytes = bytes_of_step(t.runtime.engine()),
                     .memory_bytes = plan.memory_bytes};
   std::vector<double> seconds, quiet_seconds, matrix_rates, copy_rates;
-  while (t.number < kWarmUp) t.step();
   double spent = 0;
   while (spent < limit || static_cast<int>(seconds.size()) < kLeastSteps) {
     matrix_rates.push_back(t.matrix->sample(kCeilingSeconds));
     copy_rates.push_back(t.ceilings.copy.sample(kCeilingSeconds));
-    const double waited = waited_seconds();
-    seconds.push_back(seconds_of([&] { result.loss = t.step(); }));
-    constexpr double kQuietShare = 0.02;  // fraction of a step spent waiting for a processor
-    if (waited_seconds() - waited < kQuietShare * seconds.back()) quiet_seconds.push_back(seconds.back());
-    spent += seconds.back();
+    const StepSample step = sample();
+    seconds.push_back(step.seconds);
+    if (step.quiet) quiet_seconds.push_back(step.seconds);
+    result.loss = step.loss;
+    spent += step.seconds;
   }
   result.disturbed = static_cast<int>(quiet_seconds.size()) < kLeastSteps;
   result.seconds = spread(result.disturbed ? seconds : quiet_seconds);

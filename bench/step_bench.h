@@ -16,12 +16,18 @@
 
 namespace flatshard::bench {
 
+// Which parameters a step trains. first_norm trains only the first norm of the first block: the forward pass
+// and all gradients of activations, as adapters need them, without a gradient of a matrix.
+enum class Trained { all, adapters, first_norm };
+
 struct StepOptions {
   std::string model = "gpt2-124m";  // one of step_models()
   std::string compute = "bf16";     // or fp32
   int64_t batch = 4, seq_len = 64;
   bool recompute = false;  // recompute activations in the backward pass
   Device device = Device::cpu();
+  Trained trained = Trained::all;
+  double lora_dropout = 0;
 
   bool operator==(const StepOptions&) const = default;
 };
@@ -48,6 +54,12 @@ struct StepResult {
 
 std::vector<std::string> step_models();
 
+struct StepSample {
+  double seconds;
+  bool quiet;  // the threads waited for a processor during less than 2 % of it
+  double loss;
+};
+
 // A training run on a `world` of one rank. `world` and `ceilings` must outlive it.
 class StepBench {
  public:
@@ -56,6 +68,8 @@ class StepBench {
 
   // Trains for `seconds` and measures the steps. The first call starts with warm-up steps.
   StepResult measure(double seconds);
+  // One step. The first call starts with warm-up steps.
+  StepSample sample();
 
  private:
   struct Training;
