@@ -62,6 +62,23 @@ TEST_CASE("bench --step --serve continues the same training run") {
   CHECK(before["loss"] != after["loss"]);
 }
 
+TEST_CASE("bench --step --lora --serve answers with a step of each run") {
+  const Finished asked = run_command(
+      "printf '\\n\\n' | @bench --step fp32 --lora --lora-dropout 0.1 --serve --small --model tiny --seq 16 "
+      "--batch 2");
+  REQUIRE_MESSAGE(asked.exit_code == 0, asked.output);
+  std::istringstream lines(asked.output);
+  std::string ready, first, second;
+  REQUIRE(std::getline(std::getline(std::getline(lines, ready), first), second));
+  CHECK(ready == "{}");
+  const auto before = nlohmann::json::parse(first), after = nlohmann::json::parse(second);
+  for (const char* run : {"adapters", "frozen", "full"}) {
+    CAPTURE(run);
+    CHECK(before[run]["seconds"] > 0.0);
+    CHECK(before[run]["loss"] != after[run]["loss"]);
+  }
+}
+
 TEST_CASE("a dry run without a GPU passes all stages and reports what is missing") {
   if (*kSanitizer != '\0') return test::skip("programs with a sanitizer are too slow");
   const Finished run =
