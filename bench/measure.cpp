@@ -1,5 +1,6 @@
 #include "bench/measure.h"
 
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 
@@ -14,6 +15,12 @@ double waited_seconds() {
     if (in >> ran >> waited) nanoseconds += waited;
   }
   return nanoseconds * 1e-9;
+}
+
+double processor_seconds() {
+  timespec used{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
 }
 
 }  // namespace flatshard::bench

@@ -39,5 +39,7 @@ inline Spread spread(const std::vector<double>& samples) {
 // The total time that the threads of this process have waited for a processor, used by other programs. 0 if
 // the system does not report it.
 double waited_seconds();
+// The processor time that the threads of this process have used.
+double processor_seconds();
 
 }  // namespace flatshard::bench

@@ -77,7 +77,12 @@ Json json_of(const StepResult& r) {
           {"loss", r.loss}};
 }
 
-Json json_of(const StepSample& s) { return {{"seconds", s.seconds}, {"quiet", s.quiet}, {"loss", s.loss}}; }
+Json json_of(const StepSample& s) {
+  return {{"seconds", s.seconds},
+          {"processor_seconds", s.processor_seconds},
+          {"quiet", s.quiet},
+          {"loss", s.loss}};
+}
 
 Json json_of(const CommResult& r) {
   return {{"verb", r.verb},

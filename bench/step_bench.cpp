@@ -154,8 +154,9 @@ StepSample StepBench::sample() {
   Training& t = *training_;
   while (t.number < kWarmUp) t.step();
   StepSample sample{};
-  const double waited = waited_seconds();
+  const double waited = waited_seconds(), used = processor_seconds();
   sample.seconds = seconds_of([&] { sample.loss = t.step(); });
+  sample.processor_seconds = processor_seconds() - used;
   sample.quiet = waited_seconds() - waited < kQuietShare * sample.seconds;
   return sample;
 }

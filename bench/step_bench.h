@@ -56,7 +56,8 @@ std::vector<std::string> step_models();
 
 struct StepSample {
   double seconds;
-  bool quiet;  // the threads waited for a processor during less than 2 % of it
+  double processor_seconds;  // over all threads
+  bool quiet;                // the threads waited for a processor during less than 2 % of it
   double loss;
 };
 

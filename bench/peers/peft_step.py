@@ -3,7 +3,8 @@
 
 A round is one step each of `bench --step --lora --serve` (adapters, frozen, full) and one of PEFT on the model of
 transformers: forward, backward, clipping of the global norm to 1, fused AdamW. The adapters have rank 8 on all linear
-layers. bf16 means base weights in bf16; --adapters selects the precision of PEFT's adapters. Ratios are computed per round.
+layers. bf16 means base weights in bf16; --adapters selects the precision of PEFT's adapters. Ratios are computed per round,
+of wall time and of processor time, which other programs disturb less; one thread does not spin while it waits.
 """
 import argparse
 import contextlib
@@ -21,6 +22,7 @@ from pytorch_step import QUIET_SHARE, at_least, waited_seconds
 
 WARM_UPS, BATCHES, LEAST_ROUNDS = 2, 64, 5
 OURS = ("adapters", "frozen", "full")
+KINDS = {"seconds": "wall", "processor_seconds": "processor"}
 
 
 def gpt2(**shape):
@@ -74,10 +76,10 @@ class Training:
     def sample(self):
         while self.number < WARM_UPS:
             self.step()
-        waited, begin = waited_seconds(), time.perf_counter()
+        waited, used, begin = waited_seconds(), time.process_time(), time.perf_counter()
         loss = self.step()
         seconds = time.perf_counter() - begin
-        return {"seconds": seconds, "quiet": waited_seconds() - waited < QUIET_SHARE * seconds, "loss": loss}
+        return {"seconds": seconds, "processor_seconds": time.process_time() - used, "quiet": waited_seconds() - waited < QUIET_SHARE * seconds, "loss": loss}
 
 
 def measure(dtype, o):
@@ -102,23 +104,24 @@ def summary(dtype, rounds, trained):
     disturbed = len(quiet) < LEAST_ROUNDS
     counted = rounds if disturbed else quiet
 
-    def seconds(name):
-        return [r[name]["seconds"] for r in counted]
-
-    def ratio(name, to):
-        return spread_of([r[name]["seconds"] / r[to]["seconds"] for r in counted])
+    def of(kind):
+        def ratio(name, to):
+            return spread_of([r[name][kind] / r[to][kind] for r in counted])
+        return {"median": {name: statistics.median(r[name][kind] for r in counted) for name in (*OURS, "peft")},
+                "adapters_per_frozen": ratio("adapters", "frozen"), "adapters_per_full": ratio("adapters", "full"),
+                "peft_per_adapters": ratio("peft", "adapters")}
     return {"dtype": dtype, "trained_parameters": trained, "rounds_counted": len(counted), "disturbed": disturbed,
-            "seconds": {name: statistics.median(seconds(name)) for name in (*OURS, "peft")},
-            "adapters_per_frozen": ratio("adapters", "frozen"), "adapters_per_full": ratio("adapters", "full"),
-            "peft_per_adapters": ratio("peft", "adapters")}
+            **{kind: of(kind) for kind in KINDS}}
 
 
-def line(s):
+def lines(s):
     def text(ratio):
         return f"{ratio['median']:.2f} ({ratio['least']:.2f}..{ratio['most']:.2f})"
-    return (f"{s['dtype']:<5}{'~' if s['disturbed'] else ' '}" + "".join(f"{s['seconds'][name] * 1e3:10.0f}" for name in (*OURS, "peft")) +
-            f"   {text(s['adapters_per_frozen']):<20}{text(s['adapters_per_full']):<20}{text(s['peft_per_adapters']):<20}"
-            f"{s['rounds_counted']:3} rounds")
+    return "\n".join(
+        f"{s['dtype']:<5}{'~' if s['disturbed'] else ' '}{KINDS[kind]:<10}" +
+        "".join(f"{s[kind]['median'][name] * 1e3:10.0f}" for name in (*OURS, "peft")) +
+        f"   {text(s[kind]['adapters_per_frozen']):<20}{text(s[kind]['adapters_per_full']):<20}"
+        f"{text(s[kind]['peft_per_adapters']):<20}{s['rounds_counted']:3} rounds" for kind in KINDS)
 
 
 def main():
@@ -140,13 +143,13 @@ def main():
     head = (f"peft {peft.__version__}, torch {torch.__version__}, transformers {transformers.__version__}, {o.threads} threads, "
             f"adapters of PEFT with bf16: {o.adapters}")
     print(f"{head}\n{o.model}, {o.batch} x {o.seq} tokens, dropout {o.dropout:g}, step ms\n"
-          f"{'':<6}{'adapters':>10}{'frozen':>10}{'full':>10}{'PEFT':>10}   {'adapters/frozen':<20}{'adapters/full':<20}PEFT/adapters")
+          f"{'':<16}{'adapters':>10}{'frozen':>10}{'full':>10}{'PEFT':>10}   {'adapters/frozen':<20}{'adapters/full':<20}PEFT/adapters")
     content = {"job": f"{o.model}, steps on adapters of rank 8 on all linear layers", "command": sys.argv[1:], "peer": head, "medians": [], "rounds": {}}
     for dtype in ["fp32", "bf16"] if o.dtype == "both" else [o.dtype]:
         rounds, trained = measure(dtype, o)
         content["medians"].append(summary(dtype, rounds, trained))
         content["rounds"][dtype] = rounds
-        print(line(content["medians"][-1]), flush=True)
+        print(lines(content["medians"][-1]), flush=True)
     if o.json:
         write_json(o.json, content)
 
