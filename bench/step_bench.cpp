@@ -5,7 +5,6 @@
 
 #include "bench/random_tokens.h"
 #include "kernels/adamw.h"
-#include "model/names.h"
 #include "train/step/training_runtime.h"
 
 namespace flatshard::bench {
@@ -78,10 +77,8 @@ Config config_of(const StepOptions& o) {
   c.optimizer.weight_decay = 0.1;
   c.precision.compute = o.compute;
   if (o.trained == Trained::adapters) c.lora = {.rank = kLoraRank, .dropout = o.lora_dropout};
-  if (o.trained == Trained::first_norm) {
-    const ParamNames& names = param_names(c.model.family);
-    c.trainable = {block_prefix(names, 0) + names.norm1 + ".*"};
-  }
+  if (o.trained == Trained::first_norm)
+    c.trainable = {c.model.family == "gpt2" ? "*.h.0.ln_1.*" : "*.layers.0.input_layernorm.*"};
   return c;
 }
 
