@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "build_config.h"
-#include "tests/test.h"
 #include "model/param_groups.h"
+#include "tests/test.h"
 
 using namespace flatshard;
 using namespace flatshard::bench;

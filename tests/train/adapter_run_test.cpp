@@ -84,8 +84,9 @@ TEST_CASE("model.adapter continues an adapter, or merges it into the frozen weig
   // No folder is its base until the two are merged.
   CHECK(has(test::read_file(workshop.file("onto/adapter/adapter_config.json")),
             "\"base_model_name_or_path\": null"));
-  const test::Finished merged = test::run_command(
-      "cd " + workshop.file("") + " && @ckpt merge-adapter base/model first/adapter --out merged --dtype f32");
+  const test::Finished merged =
+      test::run_command("cd " + workshop.file("") +
+                        " && @ckpt merge-adapter base/model first/adapter --out merged --dtype f32");
   REQUIRE_MESSAGE(merged.exit_code == 0, merged.output);
   const test::Finished from_merged =
       workshop.train(1, "--model.init_from=merged --lora.rank=2 --run.dir=from_merged" + kStill);
