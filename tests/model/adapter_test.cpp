@@ -13,6 +13,7 @@ namespace {
 using Values = std::vector<double>;
 
 constexpr int64_t kTokens = 5, kIn = 7;
+constexpr int64_t kFirst = 3;  // row of a larger input
 constexpr RandomDraw kDraw{.seed = 3, .step = 11};
 constexpr double kRounding = 1e-5;  // of fp32
 
@@ -49,7 +50,8 @@ Values mask_of(const AdaptedLayer& layer, float p) {
   const RandomStream random(kDraw.seed, layer.path + ".lora_dropout", kDraw.step);
   Values mask(kTokens * kIn);
   for (size_t i = 0; i < mask.size(); ++i)
-    mask[i] = random.uniform(static_cast<int64_t>(i)) >= p ? 1 / (1 - static_cast<double>(p)) : 0;
+    mask[i] =
+        random.uniform(kFirst * kIn + static_cast<int64_t>(i)) >= p ? 1 / (1 - static_cast<double>(p)) : 0;
   return mask;
 }
 
@@ -121,8 +123,8 @@ Results computed(float p, const Wanted& wanted) {
               .losses = {},
               .dtype = DType::f32,
               .dropout = kDraw};
-    adapters.forward(c, ParamView(p_tensors), {y0, y1}, x);
-    adapters.backward(c, ParamView(p_tensors), ParamView(g), dx, {dy0, dy1}, x);
+    adapters.forward(c, ParamView(p_tensors), {y0, y1}, x, kFirst);
+    adapters.backward(c, ParamView(p_tensors), ParamView(g), dx, {dy0, dy1}, x, kFirst);
     if (!fills) return;
     const auto values = [](const Tensor& t) { return t.empty() ? Values{} : bench::to_doubles(t); };
     r = {{values(y0), values(y1)}, {values(g[0]), values(g[1])}, {values(g[2]), values(g[3])}, values(dx)};
