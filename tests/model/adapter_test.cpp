@@ -83,7 +83,7 @@ struct Wanted {
   bool dx = true, da = true, db = true;
 };
 
-// Gradients begin with the values of their parameters. Those that are not wanted are results without values.
+// Gradients begin with the values of their parameters. A gradient that is not wanted has no values.
 Results computed(float p, const Wanted& wanted) {
   std::vector<AdaptedLayer> layers = kLayers;
   for (AdaptedLayer& layer : layers) layer.adapter.dropout = p;

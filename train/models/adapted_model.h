@@ -25,7 +25,7 @@ ModelSource find_model(const std::string& given, const std::string& adapter, con
 // The config of the model: that of the folder, with the adapters, and their vocabulary if they resize it.
 ModelConfig read_model_config(const ModelSource& source);
 
-// What its adapter's config has that cannot be used.
+// The warnings about its adapter_config.json.
 std::vector<std::string> warnings_of(const ModelSource& source);
 
 // The folder with the model's tokenizer: that of the adapter, if it has one.

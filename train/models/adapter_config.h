@@ -25,7 +25,7 @@ struct AdapterConfig {
 
 AdapterConfig read_adapter_config(const std::string& path, std::vector<std::string>& warnings);
 
-// The keys that every version of PEFT reads, sorted. The adapters are those that the config chose: where PEFT
+// The keys that every version of PEFT reads, sorted. `adapters` is what the config chose: where PEFT
 // refuses the way the config names them, the file lists them.
 std::string adapter_config_json(const AdapterConfig& config, const Adapters& adapters);
 

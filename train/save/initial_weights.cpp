@@ -13,8 +13,8 @@ namespace {
 
 std::string config_path(const std::string& folder) { return folder + "/config.json"; }
 
-// Takes the keys of a section from a published file. A key that the config sets too must agree, unless it is
-// among those that the file does not decide.
+// Takes the keys of a section from a published file, except the free ones. A key that the config sets too
+// must agree.
 void take_keys(LoadedConfig& loaded, Config& published, const std::string& section, const std::string& path,
                const std::set<std::string>& free) {
   const auto given = config_values(loaded.config);

@@ -54,7 +54,7 @@ TEST_CASE("data.vocab is the vocabulary that the files must have") {
   CHECK(error_of(256, 260, 1, 260) == "run_data_test.tok has a vocabulary of 256, must be data.vocab = 260");
 }
 
-TEST_CASE("what packing loses of documents is counted: those that are too long, empty or not trained") {
+TEST_CASE("packing counts the documents that are too long, empty or not trained") {
   {
     TokenWriter writer(kPath, 10);
     writer.add_document(std::vector<int32_t>(11, 1));

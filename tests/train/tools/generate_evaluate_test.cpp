@@ -194,7 +194,7 @@ TEST_CASE("ranks that share the weights generate the tokens of one rank") {
   }
 }
 
-TEST_CASE("with an adapter generate and evaluate give what they give for the merged model") {
+TEST_CASE("generate and evaluate give the same results with an adapter as with the merged model") {
   const std::string in = workshop("generate_adapter"), golden = str(kSourceDir, "/tests/golden/"),
                     base = golden + "folders/mistral", adapter = " --adapter " + golden + "adapters/mistral";
   run(in, "@ckpt merge-adapter " + base + " " + golden + "adapters/mistral --out merged");
