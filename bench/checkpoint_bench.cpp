@@ -168,7 +168,7 @@ void measure_reading_for_all(World& world, const std::string& folder, Checkpoint
   Engine& engine = runtime.engine();
   for (const ShardedUnit& unit : engine.units())
     result->largest_unit =
-        std::max(result->largest_unit, unit.params().element_count() * int64_t{sizeof(float)});
+        std::max(result->largest_unit, unit.params().parameter_count() * int64_t{sizeof(float)});
   engine.initialize();  // allocates all of its memory
   const InitialWeights initial = open_initial_weights(setup, world);
   check(reset_peak_memory(), "/proc/self/clear_refs: cannot write");

@@ -7,6 +7,7 @@
 // The public verbs check their tensors and log the call; a back end implements them (transport.cpp).
 
 #include <memory>
+#include <vector>
 
 #include "comm/collective.h"
 #include "runtime/stream.h"
@@ -16,6 +17,12 @@ namespace flatshard {
 
 class Arena;
 class World;
+
+// A tensor of an all_gather: full = the shards of all ranks, in rank order. `shard` may be this rank's part
+// of `full` (in place).
+struct GatherPart {
+  Tensor full, shard;
+};
 
 class Communicator {
  public:
@@ -27,8 +34,11 @@ class Communicator {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  // full = the shards of all ranks, in rank order. `shard` may be this rank's part of `full` (in place).
-  void all_gather(Stream& stream, const Tensor& full, const Tensor& shard, const char* label);
+  // Gathers several tensors, which may differ in dtype, in one call.
+  void all_gather(Stream& stream, const std::vector<GatherPart>& parts, const char* label);
+  void all_gather(Stream& stream, const Tensor& full, const Tensor& shard, const char* label) {
+    all_gather(stream, {{full, shard}}, label);
+  }
   // received = part `rank` of every rank's `sent`, in rank order. Both consist of size() equal parts.
   void all_to_all(Stream& stream, const Tensor& received, const Tensor& sent, const char* label);
   // shard = part `rank` of the sum of all ranks' `full`. f32 only; the back end chooses the summation order.
@@ -50,15 +60,15 @@ class Communicator {
 
  private:
   // The verbs, with checked tensors. Back ends report `call` to the watchdog while they are busy.
-  virtual void do_all_gather(Stream& stream, const Collective& call, const Tensor& full,
-                             const Tensor& shard) = 0;
+  virtual void do_all_gather(Stream& stream, const Collective& call,
+                             const std::vector<GatherPart>& parts) = 0;
   virtual void do_all_to_all(Stream& stream, const Collective& call, const Tensor& received,
                              const Tensor& sent) = 0;
   virtual void do_reduce_scatter(Stream& stream, const Collective& call, const Tensor& shard,
                                  const Tensor& full) = 0;
   virtual void do_broadcast(Stream& stream, const Collective& call, const Tensor& t, int root) = 0;
 
-  Collective note(const char* verb, const char* label, const Tensor& larger);
+  Collective note(const char* verb, const char* label, int64_t bytes, DType dtype);
 
   const char* name_;
   int rank_, size_;

@@ -11,22 +11,36 @@ int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / mult
 
 }  // namespace
 
-FlatLayout::FlatLayout(const ParamList& params, Segment segment, int ranks, int replicas) : ranks_(ranks) {
+FlatLayout FlatLayout::trainable(const ParamList& params, int ranks, int replicas) {
+  return {params, std::nullopt, ranks, replicas};
+}
+
+FlatLayout FlatLayout::frozen(const ParamList& params, DType compute, int ranks, int replicas) {
+  return {params, compute, ranks, replicas};
+}
+
+FlatLayout::FlatLayout(const ParamList& params, std::optional<DType> frozen_as, int ranks, int replicas)
+    : ranks_(ranks) {
   check(ranks >= 1, "a flat layout for ", ranks, " ranks, must be for at least 1");
-  const bool trainable = segment == Segment::trainable;
+  const bool trains = !frozen_as;
+  for (const ParamSpec& spec : params.specs()) {
+    check(!spec.dtype || !spec.trainable, spec.name, " has a dtype of its own, must be frozen");
+    if (frozen_as) dtypes_.push_back(spec.dtype.value_or(*frozen_as));
+  }
   int64_t end = 0;
   for (const bool decay : {true, false}) {
     for (int i = 0; i < static_cast<int>(params.specs().size()); ++i) {
       const ParamSpec& spec = params[ParamId{i}];
-      const auto is_here = [&](const ParamSpec& s) { return s.trainable == trainable && s.decay == decay; };
+      const auto is_here = [&](const ParamSpec& s) { return s.trainable == trains && s.decay == decay; };
       if (!is_here(spec)) continue;
       check(
           !spec.joined || (i > 0 && is_here(params[ParamId{i - 1}])), spec.name,
           " is one matrix with the parameter before it: both must be trained or frozen, and both decayed or "
           "not");
       const int64_t begin = spec.joined ? extents_.back().begin + extents_.back().size : end;
-      extents_.push_back({{i}, begin, spec.shape.size()});
-      end = round_up(begin + spec.shape.size(), kAlignment);
+      const int64_t width = trains ? 1 : size_of(dtypes_[static_cast<size_t>(i)]);
+      extents_.push_back({{i}, begin, spec.shape.size() * width});
+      end = round_up(begin + extents_.back().size, kAlignment);
     }
     if (decay) decay_end_ = end;
   }
@@ -45,6 +59,27 @@ std::vector<FlatLayout::Piece> FlatLayout::pieces(int rank) const {
 
 int64_t FlatLayout::decayed_in_shard(int rank) const {
   return std::clamp<int64_t>(decay_end_ - rank * shard_size_, 0, shard_size_);
+}
+
+FlatLayout::Values FlatLayout::values_at(const Piece& piece, const Tensor& buffer) const {
+  const Tensor part = buffer.slice(piece.shard_offset, piece.shard_offset + piece.size);
+  if (dtypes_.empty()) return {piece.param, piece.param_offset, part};
+  const DType dtype = dtypes_[static_cast<size_t>(piece.param.index)];
+  const int64_t width = size_of(dtype);
+  return {piece.param, piece.param_offset / width, {part.data, dtype, {piece.size / width}, part.device}};
+}
+
+std::vector<FlatLayout::Values> FlatLayout::values(const Tensor& flat) const {
+  std::vector<Values> values;
+  for (const Extent& extent : extents_)
+    values.push_back(values_at({extent.param, 0, extent.begin, extent.size}, flat));
+  return values;
+}
+
+std::vector<FlatLayout::Values> FlatLayout::values_in_shard(int rank, const Tensor& shard) const {
+  std::vector<Values> values;
+  for (const Piece& piece : pieces(rank)) values.push_back(values_at(piece, shard));
+  return values;
 }
 
 }  // namespace flatshard

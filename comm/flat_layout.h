@@ -2,21 +2,22 @@
 // The layout of a unit's flat buffer: the offset of each parameter and the shard that each rank owns. Pure
 // arithmetic.
 //
-// Trainable and frozen parameters have separate layouts. Decayed parameters come first, so that a shard spans
-// at most two optimizer settings; within these groups, parameters keep their declaration order. Every
-// parameter starts at a multiple of kAlignment elements, or at the end of the one that it is joined to, and
-// its offset does not depend on the number of ranks. The buffer is padded so that all shards have the same
-// size, a multiple of kShardMultiple. A chunk of kShardMultiple elements, counted from the start of the unit,
-// therefore never crosses a shard boundary.
+// Trainable and frozen parameters have separate layouts. A layout of trainable parameters counts elements, as
+// their masters, moments and gradients are all of one dtype; a layout of frozen parameters counts bytes, as
+// each may have its own dtype. Decayed parameters come first, so that a shard spans at most two optimizer
+// settings; within these groups, parameters keep their declaration order. Every parameter starts at a
+// multiple of kAlignment, or at the end of the one that it is joined to, and its offset does not depend on
+// the number of ranks. The buffer is padded so that all shards have the same size, a multiple of
+// kShardMultiple. A chunk of kShardMultiple elements or bytes, counted from the start of the unit, therefore
+// never crosses a shard boundary.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "runtime/param.h"
 
 namespace flatshard {
-
-enum class Segment { trainable, frozen };
 
 class FlatLayout {
  public:
@@ -27,16 +28,23 @@ class FlatLayout {
     ParamId param;
     int64_t begin, size;  // in the flat buffer
   };
-  // The part of a parameter in one shard: elements [param_offset, param_offset + size) of the parameter are
-  // at `shard_offset` in the shard.
+  // The part of a parameter in one shard: from param_offset on in the parameter, and from shard_offset on in
+  // the shard.
   struct Piece {
     ParamId param;
     int64_t param_offset, shard_offset, size;
   };
+  // The elements of a parameter in a buffer, from element `first` on.
+  struct Values {
+    ParamId param;
+    int64_t first;
+    Tensor tensor;
+  };
 
   FlatLayout() = default;
   // One shard for each of `ranks` ranks. A shard's size is also a multiple of the number of its replicas.
-  FlatLayout(const ParamList& params, Segment segment, int ranks, int replicas = 1);
+  static FlatLayout trainable(const ParamList& params, int ranks, int replicas = 1);
+  static FlatLayout frozen(const ParamList& params, DType compute, int ranks, int replicas = 1);
 
   bool empty() const { return extents_.empty(); }
   int64_t size() const { return shard_size_ * ranks_; }  // padding included
@@ -45,9 +53,17 @@ class FlatLayout {
   std::vector<Piece> pieces(int rank) const;
   // The number of leading elements of a rank's shard that belong to decayed parameters or their padding.
   int64_t decayed_in_shard(int rank) const;
+  // The parameters in a buffer of the whole layout, or in a rank's shard. Frozen ones have their own dtype,
+  // trainable ones that of the buffer.
+  std::vector<Values> values(const Tensor& flat) const;
+  std::vector<Values> values_in_shard(int rank, const Tensor& shard) const;
 
  private:
+  FlatLayout(const ParamList& params, std::optional<DType> frozen_as, int ranks, int replicas);
+  Values values_at(const Piece& piece, const Tensor& buffer) const;
+
   std::vector<Extent> extents_;
+  std::vector<DType> dtypes_;  // of all parameters by id, in a layout of frozen ones; otherwise empty
   int64_t decay_end_ = 0, shard_size_ = 0;
   int ranks_ = 1;
 };

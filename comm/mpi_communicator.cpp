@@ -52,18 +52,21 @@ class MpiCommunicator : public Communicator {
   ~MpiCommunicator() override { MPI_Comm_free(&comm_); }
 
  private:
-  void do_all_gather(Stream& stream, const Collective& call, const Tensor& full,
-                     const Tensor& shard) override {
-    check_host(full);
-    check_host(shard);
-    stream.run(span_name(stream, call), [this, call, full, shard] {
+  void do_all_gather(Stream& stream, const Collective& call, const std::vector<GatherPart>& parts) override {
+    for (const auto& [full, shard] : parts) {
+      check_host(full);
+      check_host(shard);
+    }
+    stream.run(span_name(stream, call), [this, call, parts] {
       const InFlight flight(watchdog_, call);
       meet(comm_);
-      const Elements elements(shard.bytes());
-      const bool in_place = shard.data == part_of(full, rank(), size()).data;
-      mpi_check(MPI_Allgather(in_place ? MPI_IN_PLACE : shard.data, elements.count(), elements.type(),
-                              full.data, elements.count(), elements.type(), comm_),
-                call);
+      for (const auto& [full, shard] : parts) {
+        const Elements elements(shard.bytes());
+        const bool in_place = shard.data == part_of(full, rank(), size()).data;
+        mpi_check(MPI_Allgather(in_place ? MPI_IN_PLACE : shard.data, elements.count(), elements.type(),
+                                full.data, elements.count(), elements.type(), comm_),
+                  call);
+      }
     });
   }
 

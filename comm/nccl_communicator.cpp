@@ -120,12 +120,14 @@ class NcclCommunicator : public Communicator {
   }
 
  private:
-  void do_all_gather(Stream& stream, const Collective& call, const Tensor& full,
-                     const Tensor& shard) override {
+  void do_all_gather(Stream& stream, const Collective& call, const std::vector<GatherPart>& parts) override {
     if (stream.planning()) return;
-    nccl_check(ncclAllGather(shard.data, full.data, static_cast<size_t>(shard.bytes()), ncclUint8, comm_,
-                             cuda_stream(stream)),
-               "ncclAllGather");
+    nccl_check(ncclGroupStart(), "ncclGroupStart");
+    for (const auto& [full, shard] : parts)
+      nccl_check(ncclAllGather(shard.data, full.data, static_cast<size_t>(shard.bytes()), ncclUint8, comm_,
+                               cuda_stream(stream)),
+                 "ncclAllGather");
+    nccl_check(ncclGroupEnd(), "ncclGroupEnd");
     pending_calls_.add(cuda_stream(stream), call);
   }
 

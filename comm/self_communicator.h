@@ -10,8 +10,7 @@ class SelfCommunicator : public Communicator {
   explicit SelfCommunicator(const char* name) : Communicator(name, 0, 1) {}
 
  private:
-  void do_all_gather(Stream& stream, const Collective& call, const Tensor& full,
-                     const Tensor& shard) override;
+  void do_all_gather(Stream& stream, const Collective& call, const std::vector<GatherPart>& parts) override;
   void do_all_to_all(Stream& stream, const Collective& call, const Tensor& received,
                      const Tensor& sent) override;
   void do_reduce_scatter(Stream& stream, const Collective& call, const Tensor& shard,

@@ -15,8 +15,7 @@ ShardPlacement::ShardPlacement(const std::vector<ParamList>& units, RankGroups g
   if (!on_host()) return;
   int64_t largest = 0;
   for (const ParamList& params : units)
-    largest =
-        std::max(largest, FlatLayout(params, Segment::trainable, groups.size, groups.count()).shard_size());
+    largest = std::max(largest, FlatLayout::trainable(params, groups.size, groups.count()).shard_size());
   if (largest == 0) return;
   landing_ = arenas.exchange.alloc(DType::f32, {largest});
   if (options.reduction != Reduction::exact) arrived_ = arenas.gradients.alloc(DType::f32, {largest});

@@ -20,12 +20,11 @@ int sums_at_once(const UnitOptions& options) {
   return std::max(std::popcount(last), static_cast<int>(std::bit_width(last)) - 1) + 1;
 }
 
-// Views of the parameters in a flat buffer; those of another segment are left as they are.
+// Views of the parameters in a flat buffer; those of the other layout are left as they are.
 void point_at(std::vector<Tensor>& views, const ParamList& params, const FlatLayout& layout,
               const Tensor& flat) {
-  for (const FlatLayout::Extent& extent : layout.extents())
-    views[static_cast<size_t>(extent.param.index)] =
-        flat.slice(extent.begin, extent.begin + extent.size).view(params[extent.param].shape);
+  for (const auto& [param, first, tensor] : layout.values(flat))
+    views[static_cast<size_t>(param.index)] = tensor.view(params[param].shape);
 }
 
 void fill_with_nan(Stream& stream, const Tensor& t) {
@@ -66,8 +65,8 @@ ShardedUnit::ShardedUnit(const ParamList& params, const UnitRole& role, UnitReso
       gather_slots_(shared.gather_slots),
       gradient_slots_(shared.gradient_slots),
       shards_(shared.shards),
-      trainable_(params, Segment::trainable, comms_.gather.size(), comms_.replicas.size()),
-      frozen_(params, Segment::frozen, comms_.gather.size(), comms_.replicas.size()),
+      trainable_(FlatLayout::trainable(params, comms_.gather.size(), comms_.replicas.size())),
+      frozen_(FlatLayout::frozen(params, options_.compute, comms_.gather.size(), comms_.replicas.size())),
       sharded_values_(shards_values(options_, comms_.groups()) && !role.replicated),
       unsharded_sums_(sums_are_unsharded(options_, comms_.groups())),
       direct_(writes_sums_directly(options_, comms_.groups())),
@@ -89,18 +88,18 @@ ShardedUnit::ShardedUnit(const ParamList& params, const UnitRole& role, UnitReso
 }
 
 void ShardedUnit::allocate_values(UnitArenas arenas) {
-  const auto allocate = [&](const FlatLayout& layout, Tensor& whole, Tensor& shard) {
+  const auto allocate = [&](const FlatLayout& layout, DType dtype, Tensor& whole, Tensor& shard) {
     if (layout.empty()) return;
     if (sharded_values_) {
-      shard = arenas.parameters.alloc(options_.compute, {layout.shard_size()});
+      shard = arenas.parameters.alloc(dtype, {layout.shard_size()});
       return;
     }
-    whole = arenas.parameters.alloc(options_.compute, {layout.size()});
+    whole = arenas.parameters.alloc(dtype, {layout.size()});
     shard = own_part(whole);
     point_at(values_, params(), layout, whole);
   };
-  allocate(trainable_, values_flat_, value_shard_);
-  allocate(frozen_, frozen_flat_, frozen_shard_);
+  allocate(trainable_, options_.compute, values_flat_, value_shard_);
+  allocate(frozen_, DType::u8, frozen_flat_, frozen_shard_);
 }
 
 InitialValues random_values(uint64_t seed) {
@@ -114,21 +113,16 @@ InitialValues random_values(uint64_t seed) {
 void ShardedUnit::make_initial_values(Stream& compute, const FlatLayout& layout, const Tensor& shard,
                                       const InitialValues& values) {
   if (layout.empty()) return;
-  const auto fill = [&](Stream& stream, const Tensor& t, const std::vector<FlatLayout::Piece>& pieces) {
+  const auto fill = [&](Stream& stream, const Tensor& t, const std::vector<FlatLayout::Values>& all) {
     zero(stream, t);  // the padding
-    for (const FlatLayout::Piece& piece : pieces)
-      values(stream, params()[piece.param], piece.param_offset,
-             t.slice(piece.shard_offset, piece.shard_offset + piece.size));
+    for (const auto& [param, first, tensor] : all) values(stream, params()[param], first, tensor);
   };
   if (!options_.sync_initial_values || comms_.groups().ranks == 1)
-    return fill(shards_.worker(compute), shard, layout.pieces(shard_index()));
-  Tensor whole = gradient_slots_.received().slice(0, layout.size());
+    return fill(shards_.worker(compute), shard, layout.values_in_shard(shard_index(), shard));
+  Tensor whole = gradient_slots_.received();
   whole.dtype = shard.dtype;
-  if (shard_index() == 0 && comms_.replicas.rank() == 0) {
-    std::vector<FlatLayout::Piece> all;
-    for (const FlatLayout::Extent& p : layout.extents()) all.push_back({p.param, 0, p.begin, p.size});
-    fill(compute, whole, all);
-  }
+  whole.shape = {layout.size()};
+  if (shard_index() == 0 && comms_.replicas.rank() == 0) fill(compute, whole, layout.values(whole));
   comms_.replicas.broadcast(compute, whole, 0, name_);
   comms_.compute.broadcast(compute, whole, 0, name_);
   copy(compute, shard, own_part(whole));
@@ -175,14 +169,16 @@ void ShardedUnit::prefetch(Stream& gather) {
   Stream& fetcher = shards_.fetcher(gather);
   fetcher.wait(value_slot_->free);  // compute may still be reading the slot's last tenant
   fetcher.wait(updated_);           // the optimizer has written this rank's shard
-  const auto gather_segment = [&](const FlatLayout& layout, const Tensor& room, const Tensor& shard) {
+  std::vector<GatherPart> parts;
+  const auto add = [&](const FlatLayout& layout, const Tensor& buffer, const Tensor& shard) {
     if (layout.empty()) return;
-    const Tensor whole = room.slice(0, layout.size());
-    comms_.gather.all_gather(gather, whole, shards_.fetch(gather, own_part(whole), shard), name_);
+    const Tensor whole = buffer.slice(0, layout.size());
+    parts.push_back({whole, shards_.fetch(gather, own_part(whole), shard)});
     point_at(values_, params(), layout, whole);
   };
-  gather_segment(trainable_, value_slot_->trainable, value_shard_);
-  gather_segment(frozen_, value_slot_->frozen, frozen_shard_);
+  add(trainable_, value_slot_->trainable, value_shard_);
+  add(frozen_, value_slot_->frozen, frozen_shard_);
+  comms_.gather.all_gather(gather, parts, name_);
   gather.record(gathered_);
   state_ = State::gathering;
 }

@@ -108,7 +108,8 @@ class ShardedUnit {
   const FlatLayout& frozen() const { return frozen_; }
   bool has_gradients() const { return !trainable_.empty(); }
   bool values_are_sharded() const { return sharded_values_; }
-  // This rank's frozen values, in the dtype of compute, at the places of frozen().pieces(shard_index()).
+  // This rank's shard of the frozen values, in bytes: frozen().values_in_shard(shard_index(),
+  // frozen_shard()).
   const Tensor& frozen_shard() const { return frozen_shard_; }
   // The unsharded masters in the layout of trainable(), for hashing between steps; valid until the next step.
   Tensor gather_masters(Stream& compute);
@@ -154,7 +155,7 @@ class ShardedUnit {
   State state_ = State::sharded;
   ValueSlot* value_slot_ = nullptr;
   Tensor values_flat_, frozen_flat_;   // whole, where values are not sharded
-  Tensor value_shard_, frozen_shard_;  // in the dtype of compute
+  Tensor value_shard_, frozen_shard_;  // in the dtype of compute; bytes
   Tensor master_, m_, v_;              // shards
   std::vector<Tensor> sums_;           // over 1, 2, 4 ... micro-steps, as in a binary counter
   Tensor reduced_sum_;                 // this rank's shard of the sum over everything

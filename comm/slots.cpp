@@ -14,6 +14,25 @@ int64_t largest(const std::vector<UnitRole>& roles, Counts&& counts, Size&& size
   return most;
 }
 
+// The sizes of the units' layouts.
+struct LayoutSizes {
+  const std::vector<ParamList>& units;
+  RankGroups groups;
+  DType compute;
+
+  auto trainable() const {  // in elements
+    return [this](const UnitRole& role) {
+      return FlatLayout::trainable(params_of(role), groups.size, groups.count()).size();
+    };
+  }
+  auto frozen() const {  // in bytes
+    return [this](const UnitRole& role) {
+      return FlatLayout::frozen(params_of(role), compute, groups.size, groups.count()).size();
+    };
+  }
+  const ParamList& params_of(const UnitRole& role) const { return units[static_cast<size_t>(role.index)]; }
+};
+
 size_t ring_count(const std::vector<UnitRole>& roles) {
   int most = 0;
   for (const UnitRole& role : roles) most = std::max(most, role.ring);
@@ -31,17 +50,15 @@ GatherSlots::GatherSlots(const std::vector<ParamList>& units, const std::vector<
                          RankGroups groups, const UnitOptions& options, UnitArenas arenas)
     : keep_root_(options.keep_root), rings_(ring_count(roles)), own_(units.size()) {
   if (!shards_values(options, groups)) return;
+  const LayoutSizes sizes{units, groups, options.compute};
   const auto make_slot = [&](auto&& counts) {
-    const auto room = [&](Segment segment) {
-      const int64_t size = largest(roles, counts, [&](const UnitRole& role) {
-        return FlatLayout(units[static_cast<size_t>(role.index)], segment, groups.size, groups.count())
-            .size();
-      });
-      return size == 0 ? Tensor{} : arenas.gathered.alloc(options.compute, {size});
+    const auto buffer = [&](DType dtype, auto&& size_of_unit) {
+      const int64_t size = largest(roles, counts, size_of_unit);
+      return size == 0 ? Tensor{} : arenas.gathered.alloc(dtype, {size});
     };
     ValueSlot slot;
-    slot.trainable = room(Segment::trainable);
-    slot.frozen = room(Segment::frozen);
+    slot.trainable = buffer(options.compute, sizes.trainable());
+    slot.frozen = buffer(DType::u8, sizes.frozen());
     return slot;
   };
   for (size_t ring = 0; ring < rings_.size(); ++ring)
@@ -78,21 +95,17 @@ ValueSlot* GatherSlots::take(const UnitRole& role) {
 GradientSlots::GradientSlots(const std::vector<ParamList>& units, const std::vector<UnitRole>& roles,
                              RankGroups groups, const UnitOptions& options, UnitArenas arenas)
     : rings_(ring_count(roles)), own_(units.size()) {
-  const auto size_in = [&](Segment segment) {
-    return [&, segment](const UnitRole& role) {
-      return FlatLayout(units[static_cast<size_t>(role.index)], segment, groups.size, groups.count()).size();
-    };
-  };
-  const auto size_of = size_in(Segment::trainable);
+  const LayoutSizes sizes{units, groups, options.compute};
+  const auto size_of_unit = sizes.trainable();
   const int64_t most = largest(
-      roles, [](const UnitRole&) { return true; }, size_of);
+      roles, [](const UnitRole&) { return true; }, size_of_unit);
   if (most == 0) return;
   if (groups.ranks > 1) {
-    const int64_t first = options.sync_initial_values
-                              ? largest(
-                                    roles, [](const UnitRole&) { return true; }, size_in(Segment::frozen))
-                              : 0;
-    received_ = arenas.exchange.alloc(DType::f32, {std::max(most, first)});
+    const int64_t first_bytes = options.sync_initial_values
+                                    ? largest(
+                                          roles, [](const UnitRole&) { return true; }, sizes.frozen())
+                                    : 0;
+    received_ = arenas.exchange.alloc(DType::f32, {std::max(most, first_bytes / size_of(DType::f32))});
   }
   if (writes_sums_directly(options, groups)) return;
   if (options.wire != DType::f32) rounded_ = arenas.exchange.alloc(options.wire, {most});
@@ -105,10 +118,11 @@ GradientSlots::GradientSlots(const std::vector<ParamList>& units, const std::vec
     const auto takes_turns = [&](const UnitRole& role) {
       return role.stages == 1 && static_cast<size_t>(role.ring) == ring;
     };
-    for (int i = 0; i < 2; ++i) rings_[ring].slots.push_back(make_slot(largest(roles, takes_turns, size_of)));
+    for (int i = 0; i < 2; ++i)
+      rings_[ring].slots.push_back(make_slot(largest(roles, takes_turns, size_of_unit)));
   }
   for (const UnitRole& role : roles)
-    if (role.stages > 1) own_[static_cast<size_t>(role.index)] = make_slot(size_of(role));
+    if (role.stages > 1) own_[static_cast<size_t>(role.index)] = make_slot(size_of_unit(role));
 }
 
 GradientSlots::Slot& GradientSlots::next(const UnitRole& role) {

@@ -59,7 +59,7 @@ struct UnitRole {
   bool replicated = false;  // replicated: its values are whole on every rank, whatever the policy says
 };
 
-// The gathered values of a unit in the compute dtype: trainable ones, then frozen ones.
+// The gathered values of a unit: trainable ones in the compute dtype, frozen ones as bytes.
 struct ValueSlot {
   Tensor trainable, frozen;
   Event free;

@@ -37,15 +37,21 @@ Tensor StagedCommunicator::workspace_for(Stream& stream, const Tensor& like, int
   return workspace;
 }
 
-void StagedCommunicator::do_all_gather(Stream& stream, const Collective& call, const Tensor& full,
-                                       const Tensor& shard) {
-  const Tensor all = workspace_for(stream, full);
+void StagedCommunicator::do_all_gather(Stream& stream, const Collective& call,
+                                       const std::vector<GatherPart>& parts) {
+  std::vector<GatherPart> on_host;
+  int64_t at = 0;
+  for (const auto& [full, shard] : parts) {
+    const Tensor all = workspace_for(stream, full, at);
+    at += behind(full);
+    if (!stream.planning()) on_host.push_back({all, part_of(all, rank(), size())});
+  }
   if (stream.planning()) return;
-  const Tensor mine = part_of(all, rank(), size());
-  copy(stream, mine, shard.view({shard.size()}));
+  for (size_t i = 0; i < parts.size(); ++i)
+    copy(stream, on_host[i].shard, parts[i].shard.view({parts[i].shard.size()}));
   stream.sync();
-  host_->all_gather(host_stream_, all, mine, call.label);
-  copy(stream, full, all);
+  host_->all_gather(host_stream_, on_host, call.label);
+  for (size_t i = 0; i < parts.size(); ++i) copy(stream, parts[i].full, on_host[i].full);
 }
 
 void StagedCommunicator::do_all_to_all(Stream& stream, const Collective& call, const Tensor& received,

@@ -16,7 +16,8 @@ Traffic traffic_of(const FlatLayout& trainable, const FlatLayout& frozen, const 
   if (values_are_sharded) {
     const bool stays = role.root && options.keep_root;
     traffic.gathered = (stays ? 1 : passes * options.micro_steps) *
-                       received(trainable.size() + frozen.size(), options.compute, groups.size);
+                       (received(trainable.size(), options.compute, groups.size) +
+                        received(frozen.size(), DType::u8, groups.size));
   } else {
     traffic.gathered = received(trainable.size(), options.compute, groups.size);  // the updated parameters
   }

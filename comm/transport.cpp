@@ -16,7 +16,7 @@ class PlanningCommunicator : public Communicator {
   PlanningCommunicator(const char* name, int rank, int size) : Communicator(name, rank, size) {}
 
  private:
-  void do_all_gather(Stream& stream, const Collective&, const Tensor&, const Tensor&) override {
+  void do_all_gather(Stream& stream, const Collective&, const std::vector<GatherPart>&) override {
     plan(stream);
   }
   void do_all_to_all(Stream& stream, const Collective&, const Tensor&, const Tensor&) override {

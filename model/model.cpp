@@ -57,7 +57,7 @@ Model::Stages Model::make_stages(std::vector<ParamList>& lists) const {
 
 int64_t Model::parameter_count() const {
   int64_t count = 0;
-  for (const ParamList& list : param_lists_) count += list.element_count();
+  for (const ParamList& list : param_lists_) count += list.parameter_count();
   return count;
 }
 

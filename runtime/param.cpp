@@ -24,9 +24,9 @@ Tensor ParamView::joined(std::span<const ParamId> ids) const {
   return all;
 }
 
-int64_t ParamList::element_count() const {
+int64_t ParamList::parameter_count() const {
   int64_t count = 0;
-  for (const ParamSpec& spec : specs_) count += spec.shape.size();
+  for (const ParamSpec& spec : specs_) count += spec.parameter_count();
   return count;
 }
 

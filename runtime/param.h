@@ -3,6 +3,7 @@
 // Layers hold ids, never pointers: the ParamView passed to each call says where a parameter's values are at
 // that moment, for example in a gather slot or a host buffer.
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,7 +25,8 @@ struct Init {
 };
 
 // The role of a parameter in its layer. The bias of a norm has the role `norm`.
-enum class ParamRole { weight, bias, norm, embedding, adapter };
+// `quantized` is a part of a quantized weight: its codes, scales or tables.
+enum class ParamRole { weight, bias, norm, embedding, adapter, quantized };
 
 struct ParamSpec {
   std::string name;
@@ -36,6 +38,12 @@ struct ParamSpec {
   // Directly follows the previous parameter in memory, so that both are one matrix. Both are trainable and
   // decayed, or neither is.
   bool joined = false;
+  // Of a frozen parameter that is stored in a dtype of its own and never cast; empty: the dtype of compute.
+  std::optional<DType> dtype{};
+  // The number of model parameters that it stands for; empty: one for each element.
+  std::optional<int64_t> counts_as{};
+
+  int64_t parameter_count() const { return counts_as.value_or(shape.size()); }
 };
 
 struct ParamId {
@@ -49,7 +57,7 @@ class ParamList {
   const ParamSpec& operator[](ParamId id) const { return specs_[static_cast<size_t>(id.index)]; }
   const std::vector<ParamSpec>& specs() const { return specs_; }
   std::vector<ParamSpec>& specs() { return specs_; }
-  int64_t element_count() const;
+  int64_t parameter_count() const;
 
  private:
   std::vector<ParamSpec> specs_;

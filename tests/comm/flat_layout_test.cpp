@@ -25,6 +25,13 @@ ParamList mixed() {
   return params;
 }
 
+FlatLayout frozen_f32(const ParamList& params, int ranks, int replicas) {
+  return FlatLayout::frozen(params, DType::f32, ranks, replicas);
+}
+
+constexpr FlatLayout (*kLayouts[])(const ParamList&, int ranks, int replicas) = {FlatLayout::trainable,
+                                                                                 frozen_f32};
+
 constexpr int kRanks[] = {1, 2, 3, 4, 5, 8, 16, 64};
 
 int64_t end_of(const FlatLayout& layout) {
@@ -39,7 +46,7 @@ TEST_CASE("decayed parameters come first, each in order of declaration, at a mul
   const ParamList params = mixed();
   std::vector<std::string> order;
   int64_t free_from = 0;
-  const FlatLayout layout(params, Segment::trainable, 4);
+  const FlatLayout layout = FlatLayout::trainable(params, 4);
   for (const FlatLayout::Extent& extent : layout.extents()) {
     order.push_back(params[extent.param].name);
     CHECK(extent.size == params[extent.param].shape.size());
@@ -49,7 +56,7 @@ TEST_CASE("decayed parameters come first, each in order of declaration, at a mul
     free_from = extent.begin + extent.size;
   }
   CHECK(order == std::vector<std::string>{"weight", "other", "tail", "bias", "norm"});
-  const FlatLayout frozen(params, Segment::frozen, 4);
+  const FlatLayout frozen = frozen_f32(params, 4, 1);
   REQUIRE(frozen.extents().size() == 2);
   CHECK(params[frozen.extents()[0].param].name == "still");
   CHECK(params[frozen.extents()[1].param].name == "still norm");
@@ -57,11 +64,11 @@ TEST_CASE("decayed parameters come first, each in order of declaration, at a mul
 
 TEST_CASE("the offsets of parameters do not depend on the number of ranks") {
   const ParamList params = mixed();
-  for (const Segment segment : {Segment::trainable, Segment::frozen}) {
-    const FlatLayout alone(params, segment, 1);
+  for (const auto make : kLayouts) {
+    const FlatLayout alone = make(params, 1, 1);
     for (const int ranks : kRanks)
       for (const int replicas : {1, 2, 3, 4}) {
-        const FlatLayout layout(params, segment, ranks, replicas);
+        const FlatLayout layout = make(params, ranks, replicas);
         REQUIRE(layout.extents().size() == alone.extents().size());
         for (size_t i = 0; i < alone.extents().size(); ++i) {
           CHECK(layout.extents()[i].param.index == alone.extents()[i].param.index);
@@ -74,12 +81,12 @@ TEST_CASE("the offsets of parameters do not depend on the number of ranks") {
 
 TEST_CASE("the pieces of all ranks cover every element exactly once, at its offset") {
   const ParamList params = mixed();
-  for (const Segment segment : {Segment::trainable, Segment::frozen})
+  for (const auto make : kLayouts)
     for (const int ranks : kRanks)
       for (const int replicas : {1, 2, 3}) {
         CAPTURE(ranks);
         CAPTURE(replicas);
-        const FlatLayout layout(params, segment, ranks, replicas);
+        const FlatLayout layout = make(params, ranks, replicas);
         std::map<int, int64_t> covered;  // elements of each parameter covered by the ranks so far
         std::map<int, int64_t> begin;
         for (const FlatLayout::Extent& extent : layout.extents()) begin[extent.param.index] = extent.begin;
@@ -104,7 +111,7 @@ TEST_CASE("shards are as short as equal shards that divide among replicas can be
     for (const int replicas : {1, 2, 3, 8}) {
       CAPTURE(ranks);
       CAPTURE(replicas);
-      const FlatLayout layout(params, Segment::trainable, ranks, replicas);
+      const FlatLayout layout = FlatLayout::trainable(params, ranks, replicas);
       const int64_t multiple = replicas * FlatLayout::kShardMultiple, end = end_of(layout);
       CHECK(layout.shard_size() % multiple == 0);
       CHECK(layout.size() == ranks * layout.shard_size());
@@ -112,19 +119,19 @@ TEST_CASE("shards are as short as equal shards that divide among replicas can be
       CHECK(layout.size() - ranks * multiple < end);
     }
   // 97 x 131 -> 12800, 61 x 301 -> 18432, 128, 1 -> 128, 129: ends at 31617.
-  CHECK(end_of(FlatLayout(params, Segment::trainable, 1)) == 31617);
-  CHECK(FlatLayout(params, Segment::trainable, 1).shard_size() == 32768);
-  CHECK(FlatLayout(params, Segment::trainable, 3).shard_size() == 12288);
-  CHECK(FlatLayout(params, Segment::trainable, 8).shard_size() == 4096);
-  CHECK(FlatLayout(params, Segment::trainable, 4, 4).shard_size() == 16384);
-  CHECK(FlatLayout(params, Segment::trainable, 64).shard_size() == 4096);
+  CHECK(end_of(FlatLayout::trainable(params, 1)) == 31617);
+  CHECK(FlatLayout::trainable(params, 1).shard_size() == 32768);
+  CHECK(FlatLayout::trainable(params, 3).shard_size() == 12288);
+  CHECK(FlatLayout::trainable(params, 8).shard_size() == 4096);
+  CHECK(FlatLayout::trainable(params, 4, 4).shard_size() == 16384);
+  CHECK(FlatLayout::trainable(params, 64).shard_size() == 4096);
 }
 
 TEST_CASE("the decayed elements are the head of every rank's shard") {
   const ParamList params = mixed();
   for (const int ranks : kRanks) {
     CAPTURE(ranks);
-    const FlatLayout layout(params, Segment::trainable, ranks);
+    const FlatLayout layout = FlatLayout::trainable(params, ranks);
     int64_t decayed = 0;
     for (int rank = 0; rank < ranks; ++rank) {
       const int64_t end = layout.decayed_in_shard(rank);
@@ -160,12 +167,12 @@ TEST_CASE("joined parameters are one matrix, at the same offset on any number of
   const std::vector<int64_t> begins{0, 128, 128 + 3 * 45, 128 + 8 * 45, 640, 768, 896, 896 + 45};
   for (const int ranks : kRanks) {
     CAPTURE(ranks);
-    const FlatLayout layout(params, Segment::trainable, ranks);
+    const FlatLayout layout = FlatLayout::trainable(params, ranks);
     std::vector<int64_t> found;
     for (const FlatLayout::Extent& extent : layout.extents()) found.push_back(extent.begin);
     CHECK(found == begins);
   }
-  CHECK(FlatLayout(params, Segment::trainable, 1).decayed_in_shard(0) == 768);
+  CHECK(FlatLayout::trainable(params, 1).decayed_in_shard(0) == 768);
 }
 
 TEST_CASE("joined parameters must all be trained or frozen, and all decayed or not") {
@@ -179,7 +186,7 @@ TEST_CASE("joined parameters must all be trained or frozen, and all decayed or n
                 .trainable = joined_trainable,
                 .joined = true});
     return test::error_of([&] {
-      for (const Segment segment : {Segment::trainable, Segment::frozen}) FlatLayout(params, segment, 2);
+      for (const auto make : kLayouts) make(params, 2, 1);
     });
   };
   const std::string refused =
@@ -196,12 +203,47 @@ TEST_CASE("joined parameters must all be trained or frozen, and all decayed or n
 TEST_CASE("the layout of a segment without parameters is empty") {
   ParamList params;
   params.add({.name = "only", .shape = {5}, .init = {}, .trainable = false});
-  const FlatLayout none(params, Segment::trainable, 4);
+  const FlatLayout none = FlatLayout::trainable(params, 4);
   CHECK(none.empty());
   CHECK(none.size() == 0);
   CHECK(none.pieces(3).empty());
   CHECK(none.decayed_in_shard(2) == 0);
-  CHECK(!FlatLayout(params, Segment::frozen, 4).empty());
-  CHECK(test::error_of([&] { FlatLayout(params, Segment::frozen, 0); }) ==
+  CHECK(!frozen_f32(params, 4, 1).empty());
+  CHECK(test::error_of([&] { frozen_f32(params, 0, 1); }) ==
         "a flat layout for 0 ranks, must be for at least 1");
+}
+
+TEST_CASE("frozen parameters keep their own dtype, at the same bytes on any number of ranks") {
+  ParamList params;
+  const auto add = [&](const char* name, int64_t size, std::optional<DType> dtype) {
+    params.add({.name = name, .shape = {size}, .init = {}, .trainable = false, .dtype = dtype});
+  };
+  add("norm", 70, std::nullopt);
+  add("codes", 12345, DType::u8);
+  add("scales", 193, DType::f32);
+  std::vector<uint8_t> bytes(16384);
+  const int64_t begin[] = {0, 256, 12672}, width[] = {2, 1, 4};
+  const FlatLayout one = FlatLayout::frozen(params, DType::bf16, 1);
+  REQUIRE(one.size() == 16384);
+  for (size_t i = 0; i < 3; ++i) CHECK(one.extents()[i].begin == begin[i]);
+  for (const int ranks : kRanks) {
+    CAPTURE(ranks);
+    const FlatLayout layout = FlatLayout::frozen(params, DType::bf16, ranks);
+    std::map<int, int64_t> elements;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Tensor shard = tensor_of(bytes.data(), {layout.shard_size()});
+      for (const auto& [param, first, tensor] : layout.values_in_shard(rank, shard)) {
+        const auto at = static_cast<size_t>(param.index);
+        CHECK(size_of(tensor.dtype) == width[at]);
+        CHECK(first == elements[param.index]);
+        const int64_t offset = static_cast<uint8_t*>(tensor.data) - static_cast<uint8_t*>(shard.data);
+        CHECK(rank * layout.shard_size() + offset == begin[at] + first * width[at]);
+        elements[param.index] += tensor.size();
+      }
+    }
+    CHECK(elements == std::map<int, int64_t>{{0, 70}, {1, 12345}, {2, 193}});
+  }
+  params.add({.name = "trained", .shape = {3}, .init = {}, .dtype = DType::u8});
+  CHECK(test::error_of([&] { FlatLayout::trainable(params, 1); }) ==
+        "trained has a dtype of its own, must be frozen");
 }

@@ -48,13 +48,18 @@ void check_share(const TrainingRuntime& runtime, const std::vector<ShardedUnit>&
   int64_t bytes = 0;
   for (const ShardedUnit& unit : units) {
     int64_t trained = 0, frozen = 0;
-    for (const ParamSpec& spec : unit.params().specs())
-      (spec.trainable ? trained : frozen) += round_up(spec.shape.size(), FlatLayout::kAlignment);
-    const auto shard = [&](int64_t elements) {
-      return round_up(elements, ranks * setup.groups.count() * FlatLayout::kShardMultiple) / ranks;
+    for (const ParamSpec& spec : unit.params().specs()) {
+      const int64_t size = spec.shape.size(), width = size_of(spec.dtype.value_or(setup.compute));
+      if (spec.trainable)
+        trained += round_up(size, FlatLayout::kAlignment);
+      else
+        frozen += round_up(size * width, FlatLayout::kAlignment);
+    }
+    const auto shard = [&](int64_t size) {
+      return round_up(size, ranks * setup.groups.count() * FlatLayout::kShardMultiple) / ranks;
     };
     const int64_t parts = setup.units.policy.params && !unit.role().replicated ? 1 : ranks;
-    bytes += parts * (shard(trained) + shard(frozen)) * size_of(setup.compute);
+    bytes += parts * (shard(trained) * size_of(setup.compute) + shard(frozen));
     bytes += shard(trained) * (setup.compute == DType::f32 ? 2 : 3) * f32;
   }
   const int64_t held = runtime.memory().parameters.used() + runtime.memory().optimizer.used();

@@ -5,10 +5,11 @@
 
 namespace flatshard::test {
 
-void MirrorCommunicator::do_all_gather(Stream& stream, const Collective&, const Tensor& full,
-                                       const Tensor& shard) {
-  for (int i = 0; i < size(); ++i)
-    if (const Tensor part = part_of(full, i, size()); part.data != shard.data) copy(stream, part, shard);
+void MirrorCommunicator::do_all_gather(Stream& stream, const Collective&,
+                                       const std::vector<GatherPart>& parts) {
+  for (const auto& [full, shard] : parts)
+    for (int i = 0; i < size(); ++i)
+      if (const Tensor part = part_of(full, i, size()); part.data != shard.data) copy(stream, part, shard);
 }
 
 void MirrorCommunicator::do_all_to_all(Stream& stream, const Collective&, const Tensor& received,

@@ -11,8 +11,7 @@ class MirrorCommunicator : public Communicator {
   MirrorCommunicator(const char* name, int rank, int size) : Communicator(name, rank, size) {}
 
  private:
-  void do_all_gather(Stream& stream, const Collective& call, const Tensor& full,
-                     const Tensor& shard) override;
+  void do_all_gather(Stream& stream, const Collective& call, const std::vector<GatherPart>& parts) override;
   void do_all_to_all(Stream& stream, const Collective& call, const Tensor& received,
                      const Tensor& sent) override;
   void do_reduce_scatter(Stream& stream, const Collective& call, const Tensor& shard,

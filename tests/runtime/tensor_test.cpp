@@ -49,7 +49,7 @@ TEST_CASE("parameters are identified by id, and names are unique") {
   const ParamId b = params.add({.name = "b", .shape = {4}, .init = Init::constant(0), .decay = false});
   CHECK(params[w].shape == Shape{4, 2});
   CHECK_FALSE(params[b].decay);
-  CHECK(params.element_count() == 12);
+  CHECK(params.parameter_count() == 12);
   CHECK(test::error_of([&] { params.add({.name = "w", .shape = {1}, .init = {}}); }) ==
         "parameter w is declared twice");
 

@@ -27,10 +27,18 @@ std::vector<int32_t> first_row(const RunSetup& setup, int rank, const Data& data
   return tokens;
 }
 
-int64_t owned(const FlatLayout& layout, int place) {
-  int64_t elements = 0;
-  for (const FlatLayout::Piece& piece : layout.pieces(place)) elements += piece.size;
-  return elements;
+// The number of parameters in a rank's shard.
+int64_t owned_parameters(const ShardedUnit& unit) {
+  int64_t count = 0;
+  const auto add = [&](const FlatLayout& layout, const Tensor& shard) {
+    for (const auto& [param, first, tensor] : layout.values_in_shard(unit.shard_index(), shard)) {
+      const ParamSpec& spec = unit.params()[param];
+      count += spec.parameter_count() * tensor.size() / spec.shape.size();
+    }
+  };
+  if (unit.has_gradients()) add(unit.trainable(), unit.shard().p);
+  add(unit.frozen(), unit.frozen_shard());
+  return count;
 }
 
 }  // namespace
@@ -54,8 +62,7 @@ FirstStep first_step(const RunSetup& setup, int rank, const Data& data, Engine& 
   std::ostringstream units;
   units << std::fixed << std::setprecision(2);
   for (const ShardedUnit& unit : engine.units()) {
-    const int64_t all = unit.params().element_count(), mine = owned(unit.trainable(), unit.shard_index()) +
-                                                              owned(unit.frozen(), unit.shard_index());
+    const int64_t all = unit.params().parameter_count(), mine = owned_parameters(unit);
     units << prefix << unit.role().name << ": " << with_commas(all) << " parameters, " << with_commas(mine)
           << " on this rank (" << 100.0 * static_cast<double>(mine) / static_cast<double>(all) << "%)\n";
   }

@@ -28,13 +28,11 @@ template <class Visit>
 void each_range(const ShardFiles& files, const Owned& owned, Visit&& visit) {
   const ShardedUnit& unit = *owned.unit;
   const auto walk = [&](const FlatLayout& layout, const Tensor& shard) {
-    for (const FlatLayout::Piece& piece : layout.pieces(unit.shard_index())) {
-      const std::string& name = unit.params()[piece.param].name;
+    for (const auto& [param, first, values] : layout.values_in_shard(unit.shard_index(), shard)) {
+      const std::string& name = unit.params()[param].name;
       if (!files.names.contains(name)) continue;
-      for (int64_t at = 0; at < piece.size; at += kBlock) {
-        const int64_t begin = piece.shard_offset + at, n = std::min(kBlock, piece.size - at);
-        visit(files.prefix + name, piece.param_offset + at, shard.slice(begin, begin + n));
-      }
+      for (int64_t at = 0; at < values.size(); at += kBlock)
+        visit(files.prefix + name, first + at, values.slice(at, std::min(at + kBlock, values.size())));
     }
   };
   if (unit.has_gradients()) walk(unit.trainable(), owned.*files.of);

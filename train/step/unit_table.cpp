@@ -47,11 +47,12 @@ struct Run {
 UnitRow row_of(const Wrapping& wrapping, size_t unit, const RunSetup& setup) {
   const ParamList& params = wrapping.units()[unit];
   const RankGroups& groups = setup.groups;
-  const FlatLayout trainable(params, Segment::trainable, groups.size, groups.count()),
-      frozen(params, Segment::frozen, groups.size, groups.count());
+  const DType compute = setup.units.compute;
+  const auto trainable = FlatLayout::trainable(params, groups.size, groups.count()),
+             frozen = FlatLayout::frozen(params, compute, groups.size, groups.count());
   return {.name = wrapping.roles()[unit].name,
-          .parameters = params.element_count(),
-          .shard = trainable.shard_size() + frozen.shard_size(),
+          .parameters = params.parameter_count(),
+          .shard = trainable.shard_size() + frozen.shard_size() / size_of(compute),
           .traffic = traffic_of(trainable, frozen, wrapping.roles()[unit],
                                 passes_over(wrapping, static_cast<int>(unit)), setup.units, groups)};
 }
@@ -60,8 +61,7 @@ UnitRow row_of(const Wrapping& wrapping, size_t unit, const RunSetup& setup) {
 int64_t bytes_of_norm(const Wrapping& wrapping, RankGroups groups) {
   int64_t chunks = 0;
   for (const ParamList& params : wrapping.units())
-    chunks +=
-        FlatLayout(params, Segment::trainable, groups.size, groups.count()).shard_size() / kSquaresChunk;
+    chunks += FlatLayout::trainable(params, groups.size, groups.count()).shard_size() / kSquaresChunk;
   return chunks * (groups.size - 1) * size_of(DType::f32);
 }
 
@@ -70,7 +70,7 @@ std::string warning_of(const Wrapping& wrapping, const WrapOptions& wrap, int64_
   if (wrap.policy != "pattern" && wrap.policy != "size") return "";
   int64_t in_root = 0;
   for (size_t unit = 0; unit < wrapping.units().size(); ++unit)
-    if (wrapping.roles()[unit].root) in_root += wrapping.units()[unit].element_count();
+    if (wrapping.roles()[unit].root) in_root += wrapping.units()[unit].parameter_count();
   if (2 * in_root <= all) return "";
   return str("warning: parallel.wrap = \"", wrap.policy, "\" leaves ", 100 * in_root / all,
              "% of the parameters in root units, which stay unsharded for most of a step\n");

@@ -16,7 +16,7 @@ struct UnitRow {
   int64_t units = 1;
   // Totals over the units of the row:
   int64_t parameters = 0;
-  int64_t shard = 0;  // elements per rank, including padding
+  int64_t shard = 0;  // per rank, in elements of the compute dtype, including padding
   Traffic traffic{};  // bytes received by each rank per step
 };
 

@@ -27,7 +27,7 @@ struct Wrapped {
       : model(resolved(config), tables, 1, stage_cut(options)),
         wrapping((apply_groups(model, trainable, {}), model), options) {}
 
-  int64_t size(const std::string& unit) const { return wrapping.units()[index(unit)].element_count(); }
+  int64_t size(const std::string& unit) const { return wrapping.units()[index(unit)].parameter_count(); }
   const UnitRole& role(const std::string& unit) const { return wrapping.roles()[index(unit)]; }
   size_t index(const std::string& unit) const {
     for (const UnitRole& role : wrapping.roles())
@@ -75,7 +75,7 @@ TEST_CASE("every parameter of the model is in exactly one unit") {
     std::map<std::string, int> seen;
     int64_t elements = 0;
     for (const ParamList& unit : w.wrapping.units()) {
-      elements += unit.element_count();
+      elements += unit.parameter_count();
       for (const ParamSpec& spec : unit.specs()) ++seen[spec.name];
     }
     CHECK(elements == w.model.parameter_count());
@@ -173,7 +173,7 @@ TEST_CASE("joined parameters follow each other in one unit, however modules are 
     }
     CHECK(joined == 2 + 1);
     for (const ParamList& unit : w.wrapping.units())
-      CHECK(test::error_of([&] { FlatLayout(unit, Segment::trainable, 2); }).empty());
+      CHECK(test::error_of([&] { FlatLayout::trainable(unit, 2); }).empty());
   }
 }
 
