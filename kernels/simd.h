@@ -28,6 +28,7 @@ using Floats [[gnu::vector_size(64)]] = float;
 using Ints [[gnu::vector_size(64)]] = int32_t;
 using Words [[gnu::vector_size(64)]] = uint32_t;
 using Halves [[gnu::vector_size(32)]] = uint16_t;
+using Bytes [[gnu::vector_size(16)]] = uint8_t;
 
 // The number of lanes in use: Full in the main loop, an int in the tail.
 struct Full {
@@ -167,6 +168,63 @@ inline void store(bf16* p, Floats v, Lanes lanes = {}) {
 template <class Lanes = Full>
 inline void store(f16* p, Floats v, Lanes lanes = {}) {
   detail::store_bits(p, narrow_f16(v), lanes);
+}
+
+// Stores the bits of 16-bit values.
+template <class T, class Lanes = Full>
+inline void store_halves(T* p, Halves v, Lanes lanes = {}) {
+  static_assert(sizeof(T) == sizeof(uint16_t));
+  detail::store_bits(p, v, lanes);
+}
+
+// Pairs of 4-bit values in bytes, the first one in the high nibble. The byte of an odd last lane is read and
+// written whole.
+template <class Lanes = Full>
+inline Bytes load_nibbles(const uint8_t* p, Lanes lanes = {}) {
+  const Bytes pairs = detail::load_bits<Bytes>(p, (lanes + 1) / 2);
+  const Bytes high = pairs >> 4, low = pairs & 15;
+  return __builtin_shufflevector(high, low, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+}
+template <class Lanes = Full>
+inline void store_nibbles(uint8_t* p, Ints values, Lanes lanes = {}) {
+  const Bytes bytes = __builtin_convertvector(values, Bytes);
+  const Bytes high = __builtin_shufflevector(bytes, bytes, 0, 2, 4, 6, 8, 10, 12, 14, 0, 0, 0, 0, 0, 0, 0, 0);
+  const Bytes low = __builtin_shufflevector(bytes, bytes, 1, 3, 5, 7, 9, 11, 13, 15, 0, 0, 0, 0, 0, 0, 0, 0);
+  detail::store_bits(p, high << 4 | low, (lanes + 1) / 2);
+}
+
+// Lane i is table[index[i]]; indices are in [0, 16).
+inline Floats lookup(Floats table, Ints index) {
+#if defined(__AVX512F__)
+  return (Floats)_mm512_permutexvar_ps((__m512i)index, (__m512)table);
+#elif defined(__AVX2__)
+  Floats r;
+  const __m256* halves = reinterpret_cast<const __m256*>(&table);
+  const __m256i* at = reinterpret_cast<const __m256i*>(&index);
+  for (int i = 0; i < 2; ++i) {
+    const __m256 low = _mm256_permutevar8x32_ps(halves[0], at[i]);
+    const __m256 high = _mm256_permutevar8x32_ps(halves[1], at[i]);
+    const __m256 is_high = _mm256_castsi256_ps(_mm256_slli_epi32(at[i], 28));  // bit 3 as the sign
+    reinterpret_cast<__m256*>(&r)[i] = _mm256_blendv_ps(low, high, is_high);
+  }
+  return r;
+#else
+  Floats r;
+  for (int i = 0; i < kWidth; ++i) r[i] = table[index[i]];
+  return r;
+#endif
+}
+inline Floats lookup(Floats table, Bytes index) {
+  return lookup(table, __builtin_convertvector(index, Ints));
+}
+inline Halves lookup(Halves table, Bytes index) {
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+  return (Halves)_mm256_permutexvar_epi16(_mm256_cvtepu8_epi16((__m128i)index), (__m256i)table);
+#else
+  Halves r;
+  for (int i = 0; i < kWidth; ++i) r[i] = table[index[i]];
+  return r;
+#endif
 }
 
 // Prefetches the cache line at p, which may be past the data. It keeps memory busy with the next row while an

@@ -1,0 +1,84 @@
+#pragma once
+// Decodes a FourBitMatrix on the CPU. A block has at most sixteen different values: they are scaled and
+// rounded once, as a table, and each element is then one lookup.
+
+#include <algorithm>
+
+#include "kernels/four_bit.h"
+#include "kernels/simd.h"
+
+namespace flatshard {
+
+// Elements are rounded to Rounded, and stored as T: that type or float.
+template <class T, class Rounded = T>
+class FourBitDecoder {
+ public:
+  explicit FourBitDecoder(const FourBitMatrix& w)
+      : codes_(w.codes.as<uint8_t>()), table_(simd::load(w.table.as<float>())), block_(w.block) {
+    if (w.is_nested()) {
+      scale_codes_ = w.absmax.as<uint8_t>();
+      absmax_ = w.nested_absmax.as<float>();
+      nested_table_ = w.nested_table.as<float>();
+      offset_ = *w.nested_offset.as<float>();
+    } else {
+      absmax_ = w.absmax.as<float>();
+    }
+  }
+
+  // y = elements [first, first + count).
+  void decode(T* y, int64_t first, int64_t count) const {
+    for (int64_t done = 0; done < count;) {
+      const int64_t at = first + done, block = at / block_;
+      const int64_t n = std::min(count - done, (block + 1) * block_ - at);
+      decode_block(y + done, values_of(block), at, n);
+      done += n;
+    }
+  }
+
+ private:
+  static constexpr bool kHalves = sizeof(T) == sizeof(uint16_t);
+  using Table = std::conditional_t<kHalves, simd::Halves, simd::Floats>;
+
+  float scale_of(int64_t block) const {
+    if (!scale_codes_) return absmax_[block];
+    return nested_table_[scale_codes_[block]] * absmax_[block / kNestedBlock] + offset_;
+  }
+
+  [[gnu::always_inline]] Table values_of(int64_t block) const {
+    const simd::Floats values = table_ * simd::splat(scale_of(block));
+    if constexpr (std::is_same_v<T, bf16>) return simd::narrow_bf16(values);
+    if constexpr (std::is_same_v<T, f16>) return simd::narrow_f16(values);
+    if constexpr (!kHalves) return simd::round_to<Rounded>(values);
+  }
+
+  template <class Lanes>
+  [[gnu::always_inline]] static void store(T* y, Table v, Lanes lanes) {
+    if constexpr (kHalves)
+      simd::store_halves(y, v, lanes);
+    else
+      simd::store(y, v, lanes);
+  }
+
+  // Elements [first, first + count), all in the block with these values.
+  [[gnu::always_inline]] void decode_block(T* y, Table values, int64_t first, int64_t count) const {
+    const int64_t skipped = first % 2;
+    if (skipped) {  // the low nibble of a byte
+      const simd::Bytes code = simd::Bytes{} + static_cast<uint8_t>(codes_[first / 2] & 15);
+      store(y, simd::lookup(values, code), 1);
+    }
+    const uint8_t* codes = codes_ + (first + skipped) / 2;
+    simd::for_each_vector(count - skipped, [&](int64_t i, auto lanes) {
+      store(y + skipped + i, simd::lookup(values, simd::load_nibbles(codes + i / 2, lanes)), lanes);
+    });
+  }
+
+  const uint8_t* codes_;
+  simd::Floats table_;
+  int64_t block_;
+  const float* absmax_;  // of the blocks, or nested
+  const uint8_t* scale_codes_ = nullptr;
+  const float* nested_table_ = nullptr;
+  float offset_ = 0;
+};
+
+}  // namespace flatshard
