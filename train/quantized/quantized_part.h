@@ -1,0 +1,63 @@
+#pragma once
+// The parts of a 4-bit weight (kernels/four_bit.h), each of them a tensor with a name of its own. For a
+// weight P.weight with n elements in nb blocks these are
+//   P.weight                   U8  (code_bytes(n))               codes
+//   P.weight.absmax            F32 (nb), or U8 (nb) if nested    scales
+//   P.weight.quant_map         F32 (16)                          table
+//   P.weight.nested_absmax     F32 (block_count(nb, 256))        only if nested, as are the next two
+//   P.weight.nested_quant_map  F32 (256)
+//   P.weight.nested_offset     F32 (1)
+// These are the names of bitsandbytes, in whose files nested_offset is not a tensor but a number in
+// quant_state (quant_state.h).
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/four_bit.h"
+
+namespace flatshard {
+
+enum class QuantizedPart { codes, absmax, table, nested_absmax, nested_table, nested_offset };
+
+// A quantized weight: a matrix of `out` rows and `in` columns.
+struct FourBitWeight {
+  FourBitFormat format;
+  int64_t out = 0, in = 0;
+
+  int64_t elements() const { return out * in; }
+  int64_t blocks() const { return block_count(elements(), format.block); }
+};
+
+// By the name of the weight: "model.layers.0.mlp.up_proj.weight".
+using FourBitWeights = std::map<std::string, FourBitWeight>;
+
+// The parts that a weight of this format has, in the order above.
+std::vector<QuantizedPart> parts_of(const FourBitFormat& format);
+
+// ".absmax"; "" for the codes.
+const char* suffix_of(QuantizedPart part);
+DType dtype_of_part(const FourBitWeight& weight, QuantizedPart part);
+int64_t elements_of_part(const FourBitWeight& weight, QuantizedPart part);
+
+// The weight and the part that a name means; nothing if it is not a part of any of these weights.
+struct PartOfWeight {
+  FourBitWeights::const_iterator weight;
+  QuantizedPart part;
+};
+std::optional<PartOfWeight> find_part(const FourBitWeights& weights, const std::string& name);
+
+// Reads elements [first, first + count) of a tensor as fp32.
+using ReadValues = std::function<void(const std::string& name, int64_t first, int64_t count, float* to)>;
+
+// Reads elements [first, first + count) of a matrix as fp32.
+using ReadMatrix = std::function<void(int64_t first, int64_t count, float* to)>;
+
+// Reads elements [first, first + count) of the transpose of a row-major matrix of `columns` columns and
+// `rows` rows, which `read` reads. Takes memory for one row or kValueBlock elements (float_values.h).
+void read_transposed(const ReadMatrix& read, int64_t rows, int64_t columns, int64_t first, int64_t count,
+                     float* to);
+
+}  // namespace flatshard
