@@ -1,0 +1,39 @@
+#pragma once
+// The description of a 4-bit weight in a file of bitsandbytes: a U8 tensor
+// P.weight.quant_state.bitsandbytes__nf4 (or __fp4) with the UTF-8 text of a JSON object
+//   {"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16", "shape": [4096, 4096],
+//    "nested_blocksize": 256, "nested_dtype": "float32", "nested_offset": 0.0421}
+// on one line. The last three members are those of a nested weight.
+
+#include <string>
+#include <string_view>
+
+#include "runtime/dtype.h"
+#include "train/quantized/quantized_part.h"
+
+namespace flatshard {
+
+// Precedes "nf4" or "fp4" in the name of the tensor, after that of the weight.
+inline constexpr const char* kQuantStateInfix = ".quant_state.bitsandbytes__";
+
+struct QuantState {
+  FourBitWeight weight;       // format.compute is empty
+  DType dtype = DType::bf16;  // of the weight before it was quantized
+  float nested_offset = 0;
+};
+
+// "nf4" or "fp4".
+const char* name_of(FourBitKind kind);
+
+// float32, bfloat16 or float16, as PyTorch names them.
+const char* torch_name_of(DType dtype);
+std::optional<DType> dtype_of_torch_name(std::string_view name);
+
+// The text as Python prints it, so that a number has as many digits as it takes to read it back.
+std::string quant_state_json(const QuantState& state);
+
+// An Error begins with `name`. Unknown, missing and duplicate members are Errors, and so are a type, a block
+// size, a dtype or a shape that four_bit.h lacks.
+QuantState parse_quant_state(std::string_view text, const std::string& name);
+
+}  // namespace flatshard
