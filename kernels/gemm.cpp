@@ -1,16 +1,8 @@
 #include "kernels/gemm.h"
 
-#include <algorithm>
-#include <array>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
-
 #include "build_config.h"
+#include "kernels/gemm_cut.h"
 #include "kernels/gemm_rows.h"
-#include "kernels/gemm_tile.h"
-#include "kernels/gemm_widened.h"
 #include "kernels/row_blocks.h"
 #include "kernels/simd.h"
 #include "runtime/parallel.h"
@@ -18,19 +10,10 @@
 namespace flatshard {
 namespace {
 
-struct Extents {
-  int64_t M, N, K;
-};
-
-Extents extents(const Gemm& g) {
-  return {g.a.shape[g.transpose_a ? 1 : 0], g.b.shape[g.transpose_b ? 0 : 1],
-          g.a.shape[g.transpose_a ? 0 : 1]};
-}
-
 void check_gemm(const Gemm& g) {
   check(g.a.shape.rank() == 2 && g.b.shape.rank() == 2 && g.c.shape.rank() == 2, "gemm: a ", g.a.shape,
         ", b ", g.b.shape, " and c ", g.c.shape, " must be matrices");
-  const auto [M, N, K] = extents(g);
+  const auto [M, N, K] = extents_of(g);
   check(g.b.shape[g.transpose_b ? 1 : 0] == K && g.c.shape == Shape({M, N}), "gemm: c ", g.c.shape, " = a ",
         g.a.shape, g.transpose_a ? "^T" : "", " b ", g.b.shape, g.transpose_b ? "^T" : "",
         ": shapes do not fit");
@@ -41,119 +24,6 @@ void check_gemm(const Gemm& g) {
         " ", g.bias.shape, ", must be ", g.a.dtype, " (", N, ")");
   check(g.bias.empty() || g.alpha == 1, "gemm: alpha is ", g.alpha, ", must be 1 with a bias");
 }
-
-// The rows and columns of a tile of c, which depend only on the shape. Tiles are large enough to amortize
-// packing of the operands, and numerous enough to balance the threads.
-struct Cut {
-  int64_t rows, columns;
-};
-
-Cut cut(const Extents& e) {
-  constexpr int64_t kTile = 512, kStep = 32;
-  constexpr double kFlopsWorthATile = 4e6;
-  const auto pieces = [](int64_t extent, int64_t count) {  // of equal size, a multiple of kStep
-    const int64_t piece = (extent + count - 1) / count;
-    return std::min(extent, (piece + kStep - 1) / kStep * kStep);
-  };
-  const double work = 2.0 * static_cast<double>(e.M) * static_cast<double>(e.N) * static_cast<double>(e.K);
-  const double wanted = std::clamp(work / kFlopsWorthATile, 1.0, 8.0);
-  int64_t in_rows = (e.M + kTile - 1) / kTile, in_columns = (e.N + kTile - 1) / kTile;
-  while (static_cast<double>(in_rows * in_columns) < wanted) {
-    const bool split_columns = e.N / in_columns >= e.M / in_rows;
-    if ((split_columns ? e.N / in_columns : e.M / in_rows) < 2 * kStep) break;
-    ++(split_columns ? in_columns : in_rows);
-  }
-  return {pieces(e.M, in_rows), pieces(e.N, in_columns)};
-}
-
-// A tile in its own dtype, or widened.
-class PreparedTile {
- public:
-  explicit PreparedTile(const GemmTile& tile) {
-    if (tile.in == DType::bf16 && !has_fast_bf16_tiles())
-      widened_.emplace(tile);
-    else
-      product_ = make_tile(tile);
-  }
-  int64_t scratch_bytes() const {
-    return widened_ ? widened_->scratch_bytes() : tile_scratch_bytes(*product_);
-  }
-  void run(const TileData& data) const { widened_ ? widened_->run(data) : run_tile(*product_, data); }
-
- private:
-  std::shared_ptr<TileProduct> product_;
-  std::optional<WidenedTile> widened_;
-};
-
-// Each shape of tile is prepared once and kept.
-const PreparedTile& prepared(const GemmTile& tile) {
-  static std::mutex mutex;
-  static std::map<GemmTile, PreparedTile> products;
-  const std::lock_guard lock(mutex);
-  return products.try_emplace(tile, tile).first->second;
-}
-
-// A product of f32 or bf16 matrices, split into prepared tiles. There are at most four tile shapes: full, and
-// those at the right edge, the lower edge, and the corner.
-class CutProduct {
- public:
-  explicit CutProduct(const Gemm& g) : g_(g), e_(extents(g)), cut_(cut(e_)) {
-    rows_ = (e_.M + cut_.rows - 1) / cut_.rows;
-    columns_ = (e_.N + cut_.columns - 1) / cut_.columns;
-    for (const bool last_row : {false, true})
-      for (const bool last_column : {false, true}) {
-        const PreparedTile*& product = products_[2 * last_row + last_column];
-        product = &prepared(shape_of(last_row ? rows_ - 1 : 0, last_column ? columns_ - 1 : 0));
-        scratch_bytes_ = std::max(scratch_bytes_, product->scratch_bytes());
-      }
-  }
-
-  int64_t scratch_bytes() const { return (scratch_bytes_ + 63) / 64 * 64; }
-
-  // `scratch` has scratch_bytes() per thread.
-  void run(const Tensor& scratch) const {
-    parallel_for(rows_ * columns_, [&](int64_t task, int worker) {
-      const int64_t row = task / columns_, column = task % columns_;
-      const PreparedTile& product = *products_[2 * (row == rows_ - 1) + (column == columns_ - 1)];
-      product.run(data_of(row, column, scratch.as<uint8_t>() + worker * scratch_bytes()));
-    });
-  }
-
- private:
-  GemmTile shape_of(int64_t row, int64_t column) const {
-    return {.M = std::min(cut_.rows, e_.M - row * cut_.rows),
-            .N = std::min(cut_.columns, e_.N - column * cut_.columns),
-            .K = e_.K,
-            .lda = g_.a.shape[1],
-            .ldb = g_.b.shape[1],
-            .ldc = e_.N,
-            .in = g_.a.dtype,
-            .out = g_.c.dtype,
-            .transpose_a = g_.transpose_a,
-            .transpose_b = g_.transpose_b,
-            .bias = !g_.bias.empty(),
-            .accumulate = g_.accumulate,
-            .alpha = g_.alpha};
-  }
-
-  TileData data_of(int64_t row, int64_t column, void* scratch) const {
-    const int64_t i = row * cut_.rows, j = column * cut_.columns;
-    const auto at = [](const Tensor& t, int64_t element) {
-      return static_cast<char*>(t.data) + element * size_of(t.dtype);
-    };
-    return {.c = at(g_.c, i * e_.N + j),
-            .a = at(g_.a, g_.transpose_a ? i : i * g_.a.shape[1]),
-            .b = at(g_.b, g_.transpose_b ? j * g_.b.shape[1] : j),
-            .bias = g_.bias.empty() ? nullptr : at(g_.bias, j),
-            .scratch = scratch};
-  }
-
-  Gemm g_;
-  Extents e_;
-  Cut cut_;
-  int64_t rows_ = 0, columns_ = 0, scratch_bytes_ = 0;
-  std::array<const PreparedTile*, 4> products_{};
-};
 
 // f16: operands are widened to f32 in scratch, and c is rounded at the end.
 Gemm widened(Arena& scratch, const Gemm& g) {
@@ -225,7 +95,7 @@ void bias_backward(const BiasBackward& a, const Tensor& partials) {
 void gemm(Stream& stream, Arena& scratch, const Gemm& g) {
   check_gemm(g);
   if (g.c.empty()) return;
-  const bool multiplies = extents(g).K > 0;
+  const bool multiplies = extents_of(g).K > 0;
   if constexpr (kCublasBuilt)
     if (stream.device().is_cuda()) {
       if (multiplies) return cuda::gemm(stream, scratch, g);
@@ -235,7 +105,7 @@ void gemm(Stream& stream, Arena& scratch, const Gemm& g) {
   if (has_few_rows(g)) return stream.run("gemm", [g] { multiply_few_rows(g); });
   const ArenaScope scope(scratch);
   const Gemm wide = g.a.dtype == DType::f16 ? widened(scratch, g) : g;
-  const CutProduct product(wide);
+  const CutProduct product(wide, wide.b.shape[1]);
   const Tensor workspace = scratch.alloc(DType::u8, {thread_count() * product.scratch_bytes()});
   if (g.a.dtype == DType::f16)
     stream.run("gemm", [=] { cpu::product_through_f32(g, wide, product, workspace); });
@@ -272,7 +142,7 @@ double min_bytes(const Gemm& g) {
 }
 double min_bytes(const BiasBackward& a) { return static_cast<double>(a.dy.bytes() + 2 * a.db.bytes()); }
 double flops(const Gemm& g) {
-  return 2.0 * static_cast<double>(g.c.size()) * static_cast<double>(extents(g).K);
+  return 2.0 * static_cast<double>(g.c.size()) * static_cast<double>(extents_of(g).K);
 }
 double flops(const BiasBackward& a) { return static_cast<double>(a.dy.size()); }
 

@@ -18,13 +18,15 @@ constexpr int64_t kTaskBytes = 64 << 10;  // of b, enough to make the cost of sc
 // arithmetic, and wider tiles load less. One row of a (K, N) is read in wider pieces for the same reason.
 constexpr int kRows = 4, kColumns = 4, kVectorsOfOneRow = 8;
 
-// The operands of a product as arrays. c, a and b are dense, row-major matrices.
+// The operands of a product as arrays. c and a are dense, row-major matrices.
 template <class T, class Out>
 struct Operands {
-  explicit Operands(const Gemm& g)
+  Operands(const Gemm& g, const FewColumns& columns)
       : c(g.c.as<Out>()),
         a(g.a.as<T>()),
-        b(g.b.as<T>()),
+        b(static_cast<const T*>(columns.b)),
+        b_row(columns.b_row),
+        first_column(columns.begin),
         bias(g.bias.empty() ? nullptr : g.bias.as<T>()),
         M(g.a.shape[0]),
         N(g.c.shape[1]),
@@ -33,7 +35,9 @@ struct Operands {
         alpha(g.alpha) {}
 
   Out* c;
-  const T *a, *b, *bias;
+  const T *a, *b;
+  int64_t b_row, first_column;  // of b
+  const T* bias;
   int64_t M, N, K;
   bool accumulate;
   float alpha;
@@ -53,14 +57,14 @@ template <class T, class Out, int kR, int kC>
 void dot_tile(const Operands<T, Out>& o, int64_t row, int64_t column) {
   constexpr int64_t kStep = int64_t{kWidth} * tile::kPerWord<T>;
   using Whole = std::integral_constant<int64_t, kStep>;
-  const T *a = o.a + row * o.K, *b = o.b + column * o.K;
+  const T *a = o.a + row * o.K, *b = o.b + (column - o.first_column) * o.b_row;
   Floats sums[kR][kC]{};
   const auto add = [&](int64_t k, auto values) __attribute__((always_inline)) {
     Ints rows[kR];
     unroll<kR>([&](auto r)
                    __attribute__((always_inline)) { rows[r] = tile::words_of(a + r * o.K + k, values); });
     unroll<kC>([&](auto i) __attribute__((always_inline)) {
-      const Ints column_words = tile::words_of(b + i * o.K + k, values);
+      const Ints column_words = tile::words_of(b + i * o.b_row + k, values);
       unroll<kR>([&](auto r) __attribute__((always_inline)) {
         sums[r][i] = tile::detail::multiply_add<T>(rows[r], column_words, sums[r][i]);
       });
@@ -79,12 +83,12 @@ void dot_tile(const Operands<T, Out>& o, int64_t row, int64_t column) {
 // b (K, N): the lanes of a vector are columns, and each is summed in the order of k.
 template <class T, class Out, int kR, int kVectors, class Lanes>
 void column_tile(const Operands<T, Out>& o, int64_t row, int64_t column, Lanes lanes) {
-  const T *a = o.a + row * o.K, *b = o.b + column;
+  const T *a = o.a + row * o.K, *b = o.b + (column - o.first_column);
   Floats sums[kR][kVectors]{};
   for (int64_t k = 0; k < o.K; ++k) {
     Floats columns[kVectors];
     unroll<kVectors>([&](auto v) __attribute__((always_inline)) {
-      columns[v] = load(b + k * o.N + v * kWidth, lanes);
+      columns[v] = load(b + k * o.b_row + v * kWidth, lanes);
     });
     unroll<kR>([&](auto r) __attribute__((always_inline)) {
       const Floats value = splat(static_cast<float>(a[r * o.K + k]));
@@ -138,19 +142,31 @@ bool has_few_rows(const Gemm& g) {
   return !g.transpose_a && g.a.shape[0] <= kFewRows && g.a.dtype != DType::f16;
 }
 
-void multiply_few_rows(const Gemm& g) {
-  const int64_t N = g.c.shape[1], column_bytes = g.b.bytes() / std::max<int64_t>(N, 1);
-  const int64_t unit = g.transpose_b ? kColumns : int64_t{kWidth} * kVectorsOfOneRow;
-  const int64_t block = std::max<int64_t>(1, kTaskBytes / std::max<int64_t>(1, column_bytes * unit)) * unit;
+int64_t few_rows_unit(const Gemm& g) {
+  if (!g.transpose_b) return int64_t{kWidth} * kVectorsOfOneRow;
+  return g.a.shape[0] <= kRows ? 1 : kColumns;
+}
+
+void multiply_few_rows(const Gemm& g, const FewColumns& columns) {
   visit_float(g.a.dtype, [&]<class T>() {
     visit_float(g.c.dtype, [&]<class Out>() {
       if constexpr (!std::is_same_v<T, f16> && !std::is_same_v<Out, f16>) {
-        const Operands<T, Out> operands(g);
-        parallel_blocks(N, block, [&](int64_t begin, int64_t end) {
-          g.transpose_b ? multiply_dots(operands, begin, end) : multiply_columns(operands, begin, end);
-        });
+        const Operands<T, Out> operands(g, columns);
+        g.transpose_b ? multiply_dots(operands, columns.begin, columns.end)
+                      : multiply_columns(operands, columns.begin, columns.end);
       }
     });
+  });
+}
+
+void multiply_few_rows(const Gemm& g) {
+  const int64_t N = g.c.shape[1], column_bytes = g.b.bytes() / std::max<int64_t>(N, 1);
+  const int64_t unit = g.transpose_b ? kColumns : few_rows_unit(g), b_row = g.b.shape[1];
+  const int64_t block = std::max<int64_t>(1, kTaskBytes / std::max<int64_t>(1, column_bytes * unit)) * unit;
+  parallel_blocks(N, block, [&](int64_t begin, int64_t end) {
+    const int64_t first = (g.transpose_b ? begin * b_row : begin) * size_of(g.b.dtype);
+    multiply_few_rows(
+        g, {.b = static_cast<const char*>(g.b.data) + first, .b_row = b_row, .begin = begin, .end = end});
   });
 }
 

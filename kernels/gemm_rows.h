@@ -15,4 +15,15 @@ bool has_few_rows(const Gemm& g);
 // Runs on all threads. K is at least 1.
 void multiply_few_rows(const Gemm& g);
 
+// Columns [begin, end) of c, and the part of b for them: rows of b^T with transpose_b, otherwise columns.
+struct FewColumns {
+  const void* b;
+  int64_t b_row;  // elements between the rows of this part
+  int64_t begin, end;
+};
+// Computes these columns on this thread, to the same bits.
+void multiply_few_rows(const Gemm& g, const FewColumns& columns);
+// Columns in multiples of this number are computed fastest.
+int64_t few_rows_unit(const Gemm& g);
+
 }  // namespace flatshard

@@ -1,0 +1,130 @@
+#include "kernels/gemm_cut.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "kernels/gemm_widened.h"
+
+namespace flatshard {
+
+// A tile in its own dtype, or widened.
+class PreparedTile {
+ public:
+  explicit PreparedTile(const GemmTile& tile) {
+    if (tile.in == DType::bf16 && !has_fast_bf16_tiles())
+      widened_.emplace(tile);
+    else
+      product_ = make_tile(tile);
+  }
+  int64_t scratch_bytes() const {
+    return widened_ ? widened_->scratch_bytes() : tile_scratch_bytes(*product_);
+  }
+  void run(const TileData& data) const { widened_ ? widened_->run(data) : run_tile(*product_, data); }
+
+ private:
+  std::shared_ptr<TileProduct> product_;
+  std::optional<WidenedTile> widened_;
+};
+
+namespace {
+
+// The rows and columns of a tile of c, which depend only on the shape. Tiles are large enough to amortize
+// packing of the operands, and numerous enough to balance the threads.
+struct Cut {
+  int64_t rows, columns;
+};
+
+Cut cut(const GemmExtents& e) {
+  constexpr int64_t kTile = 512, kStep = 32;
+  constexpr double kFlopsWorthATile = 4e6;
+  const auto pieces = [](int64_t extent, int64_t count) {  // of equal size, a multiple of kStep
+    const int64_t piece = (extent + count - 1) / count;
+    return std::min(extent, (piece + kStep - 1) / kStep * kStep);
+  };
+  const double work = 2.0 * static_cast<double>(e.M) * static_cast<double>(e.N) * static_cast<double>(e.K);
+  const double wanted = std::clamp(work / kFlopsWorthATile, 1.0, 8.0);
+  int64_t in_rows = (e.M + kTile - 1) / kTile, in_columns = (e.N + kTile - 1) / kTile;
+  while (static_cast<double>(in_rows * in_columns) < wanted) {
+    const bool split_columns = e.N / in_columns >= e.M / in_rows;
+    if ((split_columns ? e.N / in_columns : e.M / in_rows) < 2 * kStep) break;
+    ++(split_columns ? in_columns : in_rows);
+  }
+  return {pieces(e.M, in_rows), pieces(e.N, in_columns)};
+}
+
+// Each shape of tile is prepared once and kept.
+const PreparedTile& prepared(const GemmTile& tile) {
+  static std::mutex mutex;
+  static std::map<GemmTile, PreparedTile> products;
+  const std::lock_guard lock(mutex);
+  return products.try_emplace(tile, tile).first->second;
+}
+
+const char* at(const Tensor& t, int64_t element) {
+  return static_cast<const char*>(t.data) + element * size_of(t.dtype);
+}
+
+}  // namespace
+
+GemmExtents extents_of(const Gemm& g) {
+  return {g.a.shape[g.transpose_a ? 1 : 0], g.b.shape[g.transpose_b ? 0 : 1],
+          g.a.shape[g.transpose_a ? 0 : 1]};
+}
+
+CutProduct::CutProduct(const Gemm& g, int64_t panel_row)
+    : g_(g),
+      e_(extents_of(g)),
+      panel_row_(panel_row),
+      tile_rows_(cut(e_).rows),
+      tile_columns_(cut(e_).columns),
+      rows_((e_.M + tile_rows_ - 1) / tile_rows_),
+      columns_((e_.N + tile_columns_ - 1) / tile_columns_) {
+  for (const bool last_row : {false, true})
+    for (const bool last_column : {false, true}) {
+      const PreparedTile*& product = products_[2 * last_row + last_column];
+      product = &prepared(shape_of(last_row ? rows_ - 1 : 0, last_column ? columns_ - 1 : 0));
+      scratch_bytes_ = std::max(scratch_bytes_, product->scratch_bytes());
+    }
+}
+
+int64_t CutProduct::tile_columns(const GemmExtents& e) { return cut(e).columns; }
+
+int64_t CutProduct::end_column(int64_t column) const { return std::min(first_column(column + 1), e_.N); }
+
+void CutProduct::run(const Tensor& scratch) const {
+  run(0, columns_, scratch, [&](int64_t column) {
+    const int64_t j = first_column(column);
+    return at(g_.b, g_.transpose_b ? j * panel_row_ : j);
+  });
+}
+
+GemmTile CutProduct::shape_of(int64_t row, int64_t column) const {
+  return {.M = std::min(tile_rows_, e_.M - row * tile_rows_),
+          .N = std::min(tile_columns_, e_.N - column * tile_columns_),
+          .K = e_.K,
+          .lda = g_.a.shape[1],
+          .ldb = panel_row_,
+          .ldc = e_.N,
+          .in = g_.a.dtype,
+          .out = g_.c.dtype,
+          .transpose_a = g_.transpose_a,
+          .transpose_b = g_.transpose_b,
+          .bias = !g_.bias.empty(),
+          .accumulate = g_.accumulate,
+          .alpha = g_.alpha};
+}
+
+void CutProduct::run_tile(int64_t row, int64_t column, const void* b, void* scratch) const {
+  const int64_t i = row * tile_rows_, j = first_column(column);
+  products_[2 * (row == rows_ - 1) + (column == columns_ - 1)]->run(
+      {.c = const_cast<char*>(at(g_.c, i * e_.N + j)),
+       .a = at(g_.a, g_.transpose_a ? i : i * g_.a.shape[1]),
+       .b = b,
+       .bias = g_.bias.empty() ? nullptr : at(g_.bias, j),
+       .scratch = scratch});
+}
+
+}  // namespace flatshard

@@ -1,0 +1,59 @@
+#pragma once
+// A product of f32 or bf16 matrices on the CPU, cut into tiles (gemm_tile.h). The cut depends only on the
+// shape. b is read in panels, the part of b that the tiles of one column of tiles share, so that a caller may
+// compute it when it is needed.
+
+#include <array>
+
+#include "kernels/gemm.h"
+#include "kernels/gemm_tile.h"
+#include "runtime/parallel.h"
+
+namespace flatshard {
+
+// c (M, N) = a (M, K) b (K, N), after the transpositions.
+struct GemmExtents {
+  int64_t M, N, K;
+};
+GemmExtents extents_of(const Gemm& g);
+
+class PreparedTile;
+
+class CutProduct {
+ public:
+  // `panel_row`: the elements between the rows of a panel, of which a row is one of b's or part of it.
+  CutProduct(const Gemm& g, int64_t panel_row);
+
+  // The columns of c that tiles of column `column` compute.
+  int64_t columns() const { return columns_; }
+  int64_t first_column(int64_t column) const { return column * tile_columns_; }
+  int64_t end_column(int64_t column) const;
+  // The columns of all tiles but the last, which may have fewer.
+  static int64_t tile_columns(const GemmExtents& e);
+
+  int64_t scratch_bytes() const { return (scratch_bytes_ + 63) / 64 * 64; }  // per thread
+
+  // Computes the tiles of columns [begin, end), with the b of column i at panel(i).
+  template <class Panel>
+  void run(int64_t begin, int64_t end, const Tensor& scratch, Panel&& panel) const {
+    parallel_for(rows_ * (end - begin), [&](int64_t task, int worker) {
+      const int64_t row = task / (end - begin), column = begin + task % (end - begin);
+      run_tile(row, column, panel(column), scratch.as<uint8_t>() + worker * scratch_bytes());
+    });
+  }
+  // Computes c from b in memory. `scratch` has scratch_bytes() per thread.
+  void run(const Tensor& scratch) const;
+
+ private:
+  GemmTile shape_of(int64_t row, int64_t column) const;
+  void run_tile(int64_t row, int64_t column, const void* b, void* scratch) const;
+
+  Gemm g_;
+  GemmExtents e_;
+  int64_t panel_row_, tile_rows_, tile_columns_;
+  int64_t rows_ = 0, columns_ = 0, scratch_bytes_ = 0;
+  // There are at most four tile shapes: full, and those at the right edge, the lower edge, and the corner.
+  std::array<const PreparedTile*, 4> products_{};
+};
+
+}  // namespace flatshard
