@@ -1,0 +1,209 @@
+#include "kernels/four_bit_product.h"
+
+#include <algorithm>
+
+#include "kernels/elementwise.h"
+#include "kernels/four_bit_decode.h"
+#include "kernels/gemm_cut.h"
+#include "kernels/gemm_rows.h"
+#include "runtime/parallel.h"
+
+namespace flatshard {
+namespace {
+
+constexpr int64_t kElementsPerTask = 32768;  // decoded by one task
+constexpr int64_t kFewElements = 8192;       // decoded at a time for a product of few rows
+
+// A product on the CPU: g without the data of b, which is that of w rounded to `compute`.
+struct Undecoded {
+  Gemm g;
+  FourBitMatrix w;
+  DType compute;
+};
+
+// Decodes part of w: with transpose_b rows [begin, end) of w, otherwise columns [begin, end), of which only
+// rows [first, last) of the part. The rows of `to`, the whole part, are `row` elements apart.
+struct Part {
+  int64_t begin, end, row;
+
+  int64_t rows(const Undecoded& p) const { return p.g.transpose_b ? end - begin : p.w.shape[0]; }
+};
+
+template <class T, class Rounded>
+void decode(const Undecoded& p, const Part& part, int64_t first, int64_t last, T* to) {
+  const FourBitDecoder<T, Rounded> decoder(p.w);
+  const int64_t in = p.w.shape[1], length = p.g.transpose_b ? in : part.end - part.begin;
+  for (int64_t r = first; r < last; ++r) {
+    const int64_t element = p.g.transpose_b ? (part.begin + r) * in : r * in + part.begin;
+    decoder.decode(to + r * part.row, element, length);
+  }
+}
+
+void decode(const Undecoded& p, const Part& part, int64_t first, int64_t last, void* to) {
+  switch (p.compute) {
+    case DType::bf16:
+      return decode<bf16, bf16>(p, part, first, last, static_cast<bf16*>(to));
+    case DType::f16:
+      return decode<float, f16>(p, part, first, last, static_cast<float*>(to));
+    default:
+      return decode<float, float>(p, part, first, last, static_cast<float*>(to));
+  }
+}
+
+int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Few rows: each task decodes columns of c into its own part of `workspace`, and multiplies them at once.
+class FewRowsProduct {
+ public:
+  explicit FewRowsProduct(const Undecoded& p) : p_(p), N_(p.g.c.shape[1]), K_(p.g.a.shape[1]) {
+    const int64_t unit = few_rows_unit(p.g);
+    columns_ = std::min(N_, unit * std::max<int64_t>(1, kFewElements / (unit * K_)));
+    per_thread_ = aligned(columns_ * K_ * size_of(p.g.b.dtype));
+  }
+
+  int64_t workspace_bytes() const { return thread_count() * per_thread_; }
+
+  void run(const Tensor& workspace) const {
+    const int64_t per_task = columns_ * std::max<int64_t>(1, kElementsPerTask / (columns_ * K_));
+    parallel_for((N_ + per_task - 1) / per_task, [&](int64_t task, int worker) {
+      const int64_t end = std::min(N_, (task + 1) * per_task);
+      void* b = workspace.as<uint8_t>() + worker * per_thread_;
+      for (int64_t column = task * per_task; column < end; column += columns_) {
+        const Part part{column, std::min(end, column + columns_), p_.g.transpose_b ? K_ : columns_};
+        decode(p_, part, 0, part.rows(p_), b);
+        multiply_few_rows(p_.g, {.b = b, .b_row = part.row, .begin = part.begin, .end = part.end});
+      }
+    });
+  }
+
+ private:
+  Undecoded p_;
+  int64_t N_, K_;
+  int64_t columns_;  // decoded at a time
+  int64_t per_thread_;
+};
+
+// Many rows: the panels of as many columns of tiles as there are threads are decoded, then all of their tiles
+// are multiplied.
+class PanelProduct {
+ public:
+  explicit PanelProduct(const Undecoded& p) : p_(p), panel_row_(panel_row(p.g)), product_(p.g, panel_row_) {
+    const Part largest = part(0);
+    panel_bytes_ = aligned(largest.rows(p) * panel_row_ * size_of(p.g.b.dtype));
+    panels_ = std::min<int64_t>(thread_count(), product_.columns());
+  }
+
+  int64_t panel_bytes() const { return panels_ * panel_bytes_; }
+  int64_t workspace_bytes() const { return thread_count() * product_.scratch_bytes(); }
+
+  void run(const Tensor& panels, const Tensor& workspace) const {
+    for (int64_t begin = 0; begin < product_.columns(); begin += panels_) {
+      const int64_t end = std::min(product_.columns(), begin + panels_);
+      const auto panel = [&](int64_t column) {
+        return panels.as<uint8_t>() + (column - begin) * panel_bytes_;
+      };
+      const int64_t rows = part(begin).rows(p_);  // the last panel may have fewer
+      const int64_t per_task =
+          std::max<int64_t>(1, kElementsPerTask / (panel_bytes_ / size_of(p_.g.b.dtype) / rows));
+      const int64_t tasks = (rows + per_task - 1) / per_task;
+      parallel_for((end - begin) * tasks, [&](int64_t task) {
+        const int64_t column = begin + task / tasks, first = task % tasks * per_task;
+        const Part p = part(column);
+        decode(p_, p, first, std::min(first + per_task, p.rows(p_)), panel(column));
+      });
+      product_.run(begin, end, workspace, panel);
+    }
+  }
+
+ private:
+  static int64_t panel_row(const Gemm& g) {
+    return g.transpose_b ? g.a.shape[1] : CutProduct::tile_columns(extents_of(g));
+  }
+  Part part(int64_t column) const {
+    return {product_.first_column(column), product_.end_column(column), panel_row_};
+  }
+
+  Undecoded p_;
+  int64_t panel_row_;
+  CutProduct product_;
+  int64_t panel_bytes_, panels_;
+};
+
+void multiply_on_cpu(Stream& stream, Arena& scratch, const Undecoded& p) {
+  constexpr const char* kName = "four_bit_product";
+  if (p.compute != DType::f16 && has_few_rows(p.g)) {  // gemm() has no such products of f16
+    const FewRowsProduct product(p);
+    const Tensor workspace = scratch.alloc(DType::u8, {product.workspace_bytes()});
+    return stream.run(kName, [=] { product.run(workspace); });
+  }
+  const PanelProduct product(p);
+  const Tensor panels = scratch.alloc(DType::u8, {product.panel_bytes()});
+  const Tensor workspace = scratch.alloc(DType::u8, {product.workspace_bytes()});
+  stream.run(kName, [=] { product.run(panels, workspace); });
+}
+
+Tensor converted(Stream& stream, Arena& scratch, const Tensor& t, DType dtype) {
+  if (t.empty() || t.dtype == dtype) return t;
+  const Tensor y = scratch.alloc(dtype, t.shape);
+  cast(stream, {.y = y, .x = t});
+  return y;
+}
+
+void check_product(const FourBitProduct& p, DType compute) {
+  constexpr const char* kOp = "four_bit_product";
+  check_matrix(kOp, p.w);
+  check(p.a.shape.rank() == 2 && p.c.shape.rank() == 2, kOp, ": a ", p.a.shape, " and c ", p.c.shape,
+        " must be matrices");
+  const int64_t N = p.w.shape[p.transpose_w ? 0 : 1], K = p.w.shape[p.transpose_w ? 1 : 0];
+  check(N > 0 && K > 0 && p.a.shape[1] == K && p.c.shape == Shape({p.a.shape[0], N}), kOp, ": c ", p.c.shape,
+        " = a ", p.a.shape, " w ", p.w.shape, p.transpose_w ? "^T" : "", ": shapes do not fit");
+  check(is_float(p.a.dtype) && is_float(p.c.dtype) && is_float(compute), kOp, ": c is ", p.c.dtype, ", a is ",
+        p.a.dtype, ", compute is ", compute, "; they must be f32, bf16 or f16");
+  check(p.bias.empty() || (p.bias.size() == N && is_float(p.bias.dtype)), kOp, ": bias is ", p.bias.dtype,
+        " ", p.bias.shape, ", must be f32, bf16 or f16 (", N, ")");
+}
+
+}  // namespace
+
+void four_bit_product(Stream& stream, Arena& scratch, const FourBitProduct& p) {
+  const DType compute = p.compute.value_or(p.a.dtype);
+  check_product(p, compute);
+  if (p.c.empty()) return;
+  const ArenaScope scope(scratch);
+  const bool on_gpu = stream.device().is_cuda();
+  // On the CPU f16 is multiplied in f32, as in gemm().
+  const DType operand = compute == DType::f16 && !on_gpu ? DType::f32 : compute;
+  const auto in_operand = [&](const Tensor& t) {
+    return converted(stream, scratch, converted(stream, scratch, t, compute), operand);
+  };
+  Gemm g{.c = p.c,
+         .a = in_operand(p.a),
+         .b = {nullptr, operand, p.w.shape, p.w.codes.device},
+         .bias = in_operand(p.bias),
+         .transpose_b = p.transpose_w,
+         .accumulate = p.accumulate,
+         .tf32 = p.tf32};
+  const bool direct = p.c.dtype == operand || p.c.dtype == DType::f32;
+  if (!direct) {
+    g.c = scratch.alloc(DType::f32, p.c.shape);
+    if (p.accumulate) cast(stream, {.y = g.c, .x = p.c});
+  }
+  if (on_gpu) {
+    g.b = scratch.alloc(operand, p.w.shape);
+    dequantize_four_bit(stream, {.y = g.b, .w = p.w});
+    gemm(stream, scratch, g);
+  } else {
+    multiply_on_cpu(stream, scratch, {g, p.w, compute});
+  }
+  if (!direct) cast(stream, {.y = p.c, .x = g.c});
+}
+
+double min_bytes(const FourBitProduct& p) {
+  return static_cast<double>(p.a.bytes() + p.bias.bytes() + (p.accumulate ? 2 : 1) * p.c.bytes()) +
+         stored_bytes(p.w);
+}
+double flops(const FourBitProduct& p) {
+  return 2.0 * static_cast<double>(p.a.shape[0]) * static_cast<double>(p.w.shape.size());
+}
+
+}  // namespace flatshard

@@ -1,0 +1,34 @@
+#pragma once
+// Products with a 4-bit weight w (out, in) of a linear layer:
+//   y = x w^T + bias     {.c = y, .a = x, .w = w, .bias = bias, .transpose_w = true}
+//   dx = dy w            {.c = dx, .a = dy, .w = w}
+// w is dequantized to the compute dtype, and a and the bias are rounded to it; c is rounded once from fp32
+// sums, to its own dtype. The result has the bits of gemm() with a dequantized copy of w. On the CPU there is
+// no such copy: w is decoded in panels, each used by all rows of tiles, or for at most kFewRows rows (decode,
+// gemm_rows.h) by a few rows or columns at a time, within the caches. On a GPU one weight is dequantized into
+// scratch.
+
+#include <optional>
+
+#include "kernels/four_bit.h"
+#include "runtime/arena.h"
+
+namespace flatshard {
+
+struct FourBitProduct {
+  Tensor c;  // (M, N), any float dtype
+  Tensor a;  // (M, K), any float dtype
+  FourBitMatrix w;
+  Tensor bias{};             // (N) any float dtype, or empty
+  bool transpose_w = false;  // N = out and K = in; otherwise N = in and K = out
+  bool accumulate = false;
+  std::optional<DType> compute{};  // that of a if empty
+  bool tf32 = false;               // as in Gemm
+};
+
+void four_bit_product(Stream& stream, Arena& scratch, const FourBitProduct& p);
+
+double min_bytes(const FourBitProduct& p);
+double flops(const FourBitProduct& p);
+
+}  // namespace flatshard
