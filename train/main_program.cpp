@@ -29,6 +29,7 @@ struct CommandLine {
   std::vector<std::string> overrides;
   std::string resume;
   bool print_config = false, plan = false;
+  int ranks = 0;  // to plan for; 0: those of this job
 };
 
 // The arguments unknown to the parser, which must have the form --section.key=value.
@@ -53,23 +54,26 @@ bool on_terminal(const std::ostream& out) {
   return !error && (launcher.starts_with("/dev/pts/") || launcher.starts_with("/dev/tty"));
 }
 
-// Prints model, batch, FLOPs per token, communication units with their traffic, and memory. Reads no training
-// data and allocates no memory for the run.
-void print_plan(const LoadedConfig& loaded, World& world, std::ostream& out) {
+// Prints model, batch, FLOPs per token, communication units with their traffic, and memory, for `ranks` ranks
+// or, if that is 0, for the ranks of this job. Reads no training data and allocates no memory for the run.
+void print_plan(const LoadedConfig& loaded, int ranks, World& world, std::ostream& out) {
+  check(ranks == 0 || world.size() == 1, "--ranks plans in one process: start train without mpirun");
   use_threads(loaded.config.run, world);  // the workspace of ops depends on them
-  const RunSetup setup = set_up(loaded.config, world, Purpose::plan);
+  const RunSetup setup = ranks > 0 ? set_up(loaded.config, ranks, {}, Purpose::plan)
+                                   : set_up(loaded.config, world, Purpose::plan);
   const std::string weights = open_initial_weights(setup, world).lines;
-  const RunPlan plan = plan_run(setup, world);
+  const RunPlan plan = plan_run(setup, world.rank());
   const bool exchanges = world.size() > 1 && setup.device_is_here;  // then the bandwidth is measured
   const double peak =
       exchanges ? matrix_peak(world, setup.device, setup.compute, setup.config.precision.tf32) : 0;
   const Bandwidth bandwidth = exchanges ? bandwidth_of(setup, world) : Bandwidth{};
-  const std::string reductions = describe_reductions(setup, plan, world);
+  const std::string reductions = describe_reductions(setup, plan, world.rank());
   if (world.rank() != 0) return;
   out << describe_setup(setup, plan) << weights << "compute   " << describe_flops(plan.flops)
       << describe_units(plan.units);
   if (exchanges) out << describe_exchange(setup, plan.units, plan.flops, peak, bandwidth);
-  out << "memory    of rank 0 of " << world.size() << ":\n" << describe_memory(plan.memory) << reductions;
+  out << "memory    of rank 0 of " << setup.groups.ranks << ":\n"
+      << describe_memory(plan.memory) << reductions;
 }
 
 void run(const CommandLine& line, World& world, std::ostream& out) {
@@ -81,7 +85,7 @@ void run(const CommandLine& line, World& world, std::ostream& out) {
   if (line.print_config) {
     if (world.rank() == 0) out << to_toml(loaded.config, &loaded.origin);
   } else if (line.plan) {
-    print_plan(loaded, world, out);
+    print_plan(loaded, line.ranks, world, out);
   } else {
     run_training(loaded, world, out, on_terminal(out));
   }
@@ -113,6 +117,9 @@ int train_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
   app.add_flag(
       "--plan", line.plan,
       "print parameters, FLOPs, traffic and the exact memory of a rank, and exit; needs no data and no GPU");
+  constexpr int kMostPlannedRanks = 1 << 20;
+  app.add_option("--ranks", line.ranks, "with --plan: number of ranks to plan for, in this one process")
+      ->check(CLI::Range(1, kMostPlannedRanks));
   app.allow_extras();
   app.footer([] {
     return "Config keys, set in the file or as --section.key=value, with their defaults:\n" + fields_help();
@@ -126,6 +133,7 @@ int train_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
     check(resume->empty() || !line.resume.empty(), "--resume is \"\", must be latest or a path");
     if (!line.resume.empty()) line.overrides.push_back("run.resume=" + flatshard::quoted(line.resume));
     check(!(line.print_config && line.plan), "--print-config and --plan exclude each other");
+    check(line.plan || line.ranks == 0, "--ranks has no effect without --plan");
     world = std::make_unique<World>();
     run(line, *world, out);
     const bool trained = !line.print_config && !line.plan;  // losing a line of progress is not a failure

@@ -17,14 +17,14 @@ constexpr Way kWays[] = {{"exact", Reduction::exact, "bit-identical on any power
                          {"sequential", Reduction::sequential, "bit-identical for a given number of ranks"},
                          {"native", Reduction::native, "summed in the order of the communication library"}};
 
-RunPlan plan_with(Reduction reduction, RunSetup setup, World& world) {
+RunPlan plan_with(Reduction reduction, RunSetup setup, int rank) {
   setup.units.reduction = reduction;
-  return plan_run(setup, world);
+  return plan_run(setup, rank);
 }
 
 }  // namespace
 
-std::string describe_reductions(const RunSetup& setup, const RunPlan& in_use, World& world) {
+std::string describe_reductions(const RunSetup& setup, const RunPlan& in_use, int rank) {
   std::ostringstream out;
   out << "reduction of gradients; memory, and bytes received per step, for each parallel.reduction:\n";
   for (const Way& way : kWays) {
@@ -34,7 +34,7 @@ std::string describe_reductions(const RunSetup& setup, const RunPlan& in_use, Wo
       continue;
     }
     const bool used = way.reduction == setup.units.reduction;
-    const RunPlan plan = used ? in_use : plan_with(way.reduction, setup, world);
+    const RunPlan plan = used ? in_use : plan_with(way.reduction, setup, rank);
     out << std::setw(16) << plan.memory_bytes << " B " << std::setw(17)
         << with_commas(plan.units.all.traffic.reduced) << " B  " << way.bits << (used ? " (in use)" : "")
         << '\n';

@@ -7,8 +7,8 @@
 
 namespace flatshard {
 
-// One line per value of parallel.reduction, the current one marked. Collective; plans the other modes without
-// allocating anything.
-std::string describe_reductions(const RunSetup& setup, const RunPlan& in_use, World& world);
+// One line per value of parallel.reduction, the current one marked. Plans the other modes without allocating
+// anything.
+std::string describe_reductions(const RunSetup& setup, const RunPlan& in_use, int rank);
 
 }  // namespace flatshard

@@ -25,12 +25,12 @@ void check_host_memory(int64_t bytes, World& world) {
 
 }  // namespace
 
-TrainingRuntime::OwnedCommunicators::OwnedCommunicators(World& world, const RunSetup& setup, bool planning) {
+TrainingRuntime::OwnedCommunicators::OwnedCommunicators(const RunSetup& setup, int rank, World* world) {
   const RankGroups& groups = setup.groups;
-  const int group = groups.group_of(world.rank()), place = groups.index_in_group(world.rank());
-  const auto make = [&](const char* name, int color, int rank, int size) {
-    return planning ? make_planning_communicator(name, rank, size, setup.transport)
-                    : make_communicator(world, name, color, setup.transport, setup.device);
+  const int group = groups.group_of(rank), place = groups.index_in_group(rank);
+  const auto make = [&](const char* name, int color, int member, int size) {
+    return world ? make_communicator(*world, name, color, setup.transport, setup.device)
+                 : make_planning_communicator(name, member, size, setup.transport);
   };
   compute = make("compute", group, place, groups.size);
   gather = make("gather", group, place, groups.size);
@@ -59,7 +59,7 @@ RunPlan TrainingRuntime::plan_on(MemoryPlan& memory, const RunSetup& setup, int 
 }
 
 TrainingRuntime::TrainingRuntime(const RunSetup& setup, World& world, const TrainingRuntimeOptions& options)
-    : communicators_(world, setup, false),
+    : communicators_(setup, world.rank(), &world),
       memory_(setup.device, setup.units.offload),
       streams_(setup.device, {.order = options.order, .trace = options.trace}),
       plan_(plan_on(memory_, setup, world.rank(), communicators_.refs())) {
@@ -72,10 +72,10 @@ TrainingRuntime::TrainingRuntime(const RunSetup& setup, World& world, const Trai
   if (saves_from_copy(setup)) staging_.emplace(*engine_, memory_.staging);
 }
 
-RunPlan plan_run(const RunSetup& setup, World& world) {
-  const TrainingRuntime::OwnedCommunicators communicators(world, setup, true);
+RunPlan plan_run(const RunSetup& setup, int rank) {
+  const TrainingRuntime::OwnedCommunicators communicators(setup, rank, nullptr);
   MemoryPlan memory(setup.device, setup.units.offload);
-  return TrainingRuntime::plan_on(memory, setup, world.rank(), communicators.refs());
+  return TrainingRuntime::plan_on(memory, setup, rank, communicators.refs());
 }
 
 }  // namespace flatshard

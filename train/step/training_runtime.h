@@ -47,12 +47,12 @@ class TrainingRuntime {
  private:
   // The four communicators of an engine.
   struct OwnedCommunicators {
-    OwnedCommunicators(World& world, const RunSetup& setup, bool planning);
+    OwnedCommunicators(const RunSetup& setup, int rank, World* world);  // without a world: for planning only
     Communicators refs() const { return {*compute, *gather, *reduce, *replicas}; }
     std::unique_ptr<Communicator> compute, gather, reduce, replicas;
   };
   static RunPlan plan_on(MemoryPlan& memory, const RunSetup& setup, int rank, Communicators comms);
-  friend RunPlan plan_run(const RunSetup& setup, World& world);
+  friend RunPlan plan_run(const RunSetup& setup, int rank);
 
   OwnedCommunicators communicators_;
   MemoryPlan memory_;
@@ -62,7 +62,7 @@ class TrainingRuntime {
   std::optional<Staging> staging_;
 };
 
-// The plan alone; nothing is allocated.
-RunPlan plan_run(const RunSetup& setup, World& world);
+// The plan of a rank alone; nothing is allocated, and no other rank is needed.
+RunPlan plan_run(const RunSetup& setup, int rank);
 
 }  // namespace flatshard

@@ -35,7 +35,7 @@ TEST_CASE("an example of every family plans its memory without allocating any") 
   for (const char* name : {"tiny", "gpt2-124m", "qwen2-0.5b", "qwen3-0.6b", "mistral-7b"}) {
     CAPTURE(name);
     const std::string path = str(kSourceDir, "/configs/", name, ".toml");
-    const RunPlan plan = plan_run(set_up(load_config(path, {}).config, 1), world);
+    const RunPlan plan = plan_run(set_up(load_config(path, {}).config, 1), 0);
     CHECK(plan.memory_bytes > 0);
     CHECK(memory_counters().live_bytes == live);
   }
