@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/four_bit.h"
+
 namespace flatshard {
 
 enum class NormKind { rms, layer };
@@ -63,6 +65,7 @@ struct ModelConfig {
   std::optional<int64_t> window{};
   RopeScalingConfig rope_scaling{};
   Adapters adapters{};
+  std::map<std::string, FourBitFormat> quantized{};  // by the path of the layer (quantization.h)
 
   // Set by resolved() from the family.
   NormKind norm = NormKind::rms;

@@ -1,17 +1,20 @@
 #include "model/linear.h"
 
+#include "kernels/four_bit_product.h"
 #include "kernels/gemm.h"
 
 namespace flatshard {
 
 Linear::Linear(ParamList& params, const ModelConfig& config, const std::vector<LinearSpec>& layers) {
   for (const LinearSpec& spec : layers) {
-    const Shape shape = spec.transposed ? Shape{spec.in, spec.out} : Shape{spec.out, spec.in};
-    Layer layer{
-        .w = params.add({.name = spec.path + ".weight", .shape = shape, .init = Init::normal(spec.init_std)}),
-        .b = {},
-        .bias = spec.bias,
-        .transposed = spec.transposed};
+    const Init init = Init::normal(spec.init_std);
+    Layer layer{.w = {}, .b = {}, .bias = spec.bias, .transposed = spec.transposed};
+    if (const auto found = config.quantized.find(spec.path); found != config.quantized.end())
+      layer.quantized.emplace(params, spec.path, FourBitWeight{found->second, spec.out, spec.in}, init);
+    else
+      layer.w = params.add({.name = spec.path + ".weight",
+                            .shape = spec.transposed ? Shape{spec.in, spec.out} : Shape{spec.out, spec.in},
+                            .init = init});
     if (spec.bias)
       layer.b = params.add({.name = spec.path + ".bias",
                             .shape = {spec.out},
@@ -26,18 +29,33 @@ Linear::Linear(ParamList& params, const ModelConfig& config, const std::vector<L
   adapters_ = LayerAdapters(params, std::move(adapted));
 }
 
+void Linear::multiply(Context& c, const ParamView& p, const Layer& layer, const Tensor& y, const Tensor& a,
+                      bool backward, bool accumulate) const {
+  const Tensor bias = layer.bias && !backward ? p[layer.b] : Tensor{};
+  if (layer.quantized)
+    return four_bit_product(c.stream, c.scratch,
+                            {.c = y,
+                             .a = a,
+                             .w = layer.quantized->matrix(p),
+                             .bias = bias,
+                             .transpose_w = !backward,
+                             .accumulate = accumulate,
+                             .compute = layer.quantized->format().compute,
+                             .tf32 = c.tf32});
+  gemm(c.stream, c.scratch,
+       {.c = y,
+        .a = a,
+        .b = p[layer.w],
+        .bias = bias,
+        .transpose_b = layer.transposed == backward,
+        .accumulate = accumulate,
+        .tf32 = c.tf32});
+}
+
 void Linear::forward(Context& c, const ParamView& p, std::initializer_list<Tensor> y, const Tensor& x,
                      bool accumulate) {
   const Tensor* out = y.begin();
-  for (const Layer& layer : layers_)
-    gemm(c.stream, c.scratch,
-         {.c = *out++,
-          .a = x,
-          .b = p[layer.w],
-          .bias = layer.bias ? p[layer.b] : Tensor{},
-          .transpose_b = !layer.transposed,
-          .accumulate = accumulate,
-          .tf32 = c.tf32});
+  for (const Layer& layer : layers_) multiply(c, p, layer, *out++, x, false, accumulate);
   adapters_.forward(c, p, y, x);
 }
 
@@ -46,7 +64,7 @@ void Linear::backward(Context& c, const ParamView& p, const GradView& g, const T
   bool accumulate = false;
   const Tensor* out = dy.begin();
   for (const Layer& layer : layers_) {
-    if (!g[layer.w].empty()) {
+    if (!layer.quantized && !g[layer.w].empty()) {
       gemm(c.stream, c.scratch,
            {.c = g[layer.w],
             .a = layer.transposed ? x : *out,
@@ -56,14 +74,7 @@ void Linear::backward(Context& c, const ParamView& p, const GradView& g, const T
             .tf32 = c.tf32});
     }
     if (layer.bias && !g[layer.b].empty()) bias_backward(c.stream, c.scratch, {.db = g[layer.b], .dy = *out});
-    if (!dx.empty())
-      gemm(c.stream, c.scratch,
-           {.c = dx,
-            .a = *out,
-            .b = p[layer.w],
-            .transpose_b = layer.transposed,
-            .accumulate = accumulate,
-            .tf32 = c.tf32});
+    if (!dx.empty()) multiply(c, p, layer, dx, *out, true, accumulate);
     accumulate = true;
     ++out;
   }

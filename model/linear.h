@@ -1,15 +1,18 @@
 #pragma once
 // Linear layers that read the same input, for example q, k and v: y_i = x w_i^T + b_i. A weight is stored as
-// (out, in), or transposed as (in, out) in GPT-2. A layer for which the model's config has an adapter adds
-// the adapter's update (adapter.h).
+// (out, in), or transposed as (in, out) in GPT-2. A layer that the model's config quantizes has a 4-bit
+// weight instead (quantization.h), and one for which it has an adapter adds the adapter's update
+// (adapter.h).
 
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "model/adapter.h"
 #include "model/config.h"
 #include "model/context.h"
+#include "model/quantization.h"
 #include "runtime/param.h"
 
 namespace flatshard {
@@ -39,7 +42,12 @@ class Linear {
   struct Layer {
     ParamId w, b;
     bool bias, transposed;
+    std::optional<QuantizedParams> quantized{};  // instead of w
   };
+  // c = a w^T + b, or with backward a w.
+  void multiply(Context& c, const ParamView& p, const Layer& layer, const Tensor& y, const Tensor& a,
+                bool backward, bool accumulate) const;
+
   std::vector<Layer> layers_;
   LayerAdapters adapters_;
 };

@@ -115,13 +115,6 @@ std::vector<std::string> all_modules(const Model& model) {
   return paths;
 }
 
-// Whether a module that is trained in full contains this one.
-bool is_saved(const LoraConfig& lora, const std::string& path) {
-  return std::any_of(lora.save_modules.begin(), lora.save_modules.end(), [&](const std::string& entry) {
-    return str('.', path, '.').find(str('.', entry, '.')) != std::string::npos;
-  });
-}
-
 std::string module_of(const std::string& parameter) { return parameter.substr(0, parameter.rfind('.')); }
 
 }  // namespace
@@ -142,6 +135,12 @@ bool names_module(const std::string& entry, const std::string& path) {
   return path == entry || path.ends_with("." + entry);
 }
 
+bool is_inside(const std::string& path, const std::vector<std::string>& entries) {
+  return std::any_of(entries.begin(), entries.end(), [&](const std::string& entry) {
+    return str('.', path, '.').find(str('.', entry, '.')) != std::string::npos;
+  });
+}
+
 std::vector<std::string> linear_layers(const Model& model) {
   std::vector<std::string> paths;
   for (const ParamList& list : model.param_lists())
@@ -154,7 +153,8 @@ std::vector<std::string> leaf_modules(const Model& model) {
   std::vector<std::string> paths;
   for (const ParamList& list : model.param_lists())
     for (const ParamSpec& spec : list.specs())
-      if (spec.role != ParamRole::adapter && (paths.empty() || paths.back() != module_of(spec.name)))
+      if (spec.role != ParamRole::adapter && spec.role != ParamRole::quantized &&
+          (paths.empty() || paths.back() != module_of(spec.name)))
         paths.push_back(module_of(spec.name));
   return paths;
 }
@@ -187,7 +187,7 @@ AdapterChoice choose_adapters(const LoraConfig& lora, const Model& model) {
   for (const std::string& path : all_modules(model)) {
     const bool is_linear = std::find(linear.begin(), linear.end(), path) != linear.end();
     if (all_linear && (!is_linear || path == param_names(model.config().family).head)) continue;
-    const bool excluded = exclude.matches(path) || is_saved(lora, path);
+    const bool excluded = exclude.matches(path) || is_inside(path, lora.save_modules);
     if (!targets.matches(path) || excluded) continue;
     if (!targets.names(path) && !in_chosen_block(lora, path)) continue;
     check(is_linear, "lora.targets: ", path,

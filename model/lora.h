@@ -50,6 +50,10 @@ std::vector<std::string> leaf_modules(const Model& model);
 // Whether a list entry of PEFT names this path: it is the path, or its end after a dot.
 bool names_module(const std::string& entry, const std::string& path);
 
+// Whether one of the entries names this module, or a module that contains it, by whole components of its
+// path.
+bool is_inside(const std::string& path, const std::vector<std::string>& entries);
+
 struct AdapterChoice {
   Adapters adapters;
   std::vector<std::string> warnings;  // patterns that match nothing, one sentence each

@@ -126,7 +126,10 @@ Settings::Settings(int ranks) : ranks_(ranks) {
                               "llama bf16 one unit",
                               "llama fp32 replicated",
                               "llama bf16 lora modules",
-                              "gpt2 fp16 lora halves"});
+                              "gpt2 fp16 lora halves",
+                              "llama bf16 nf4 lora",
+                              "llama fp32 nf4 double lora modules",
+                              "gpt2 fp16 fp4 double lora halves"});
   std::vector<std::string> strategies{"no_shard", "zero1", "shard_grad_op", "full_shard"};
   for (const int group : std::set<int>{1, 2, ranks / 2})
     if (group > 0 && ranks % group == 0) strategies.push_back(str("hybrid of ", group));
@@ -223,6 +226,9 @@ Config Settings::config(const Setting& s) const {
   if (contains(subject, "rounded")) c.precision.reduce = "bf16";
   if (contains(subject, "frozen")) c.trainable = trained_when_frozen(family);
   if (contains(subject, "lora")) c.lora = adapters_of(family);
+  if (contains(subject, "nf4")) c.quant.base = "nf4";
+  if (contains(subject, "fp4")) c.quant.base = "fp4";
+  c.quant.nested = contains(subject, "double");
   if (contains(subject, "sequential")) c.parallel.reduction = "sequential";
   if (contains(subject, "native")) c.parallel.reduction = "native";
   wrap_as(subject, c.parallel);

@@ -12,6 +12,7 @@ std::vector<Field> fields(Config& c) {
   RunConfig& run = c.run;
   ModelConfig& model = c.model;
   LoraConfig& lora = c.lora;
+  QuantConfig& quant = c.quant;
   DataConfig& data = c.data;
   TrainConfig& train = c.train;
   OptimizerConfig& optimizer = c.optimizer;
@@ -125,6 +126,24 @@ std::vector<Field> fields(Config& c) {
       {"lora.bias", &lora.bias, "biases to train", {"none"}},
       {"lora.save_modules", &lora.save_modules,
        "modules to train in full and to save with the adapters, by paths or their ends"},
+
+      {"quant.base",
+       &quant.base,
+       "4-bit format of the blocks' frozen linear layers under adapters",
+       {"none", "nf4", "fp4"}},
+      {"quant.block",
+       &quant.block,
+       "elements that share a scale: a power of two",
+       {},
+       kSmallestFourBitBlock,
+       kLargestFourBitBlock},
+      {"quant.double", &quant.nested, "quantize the scales too, to 8 bits"},
+      {"quant.compute",
+       &quant.compute,
+       "dtype that 4-bit weights are multiplied in; auto = precision.compute",
+       {"auto", "bf16", "fp16", "fp32"}},
+      {"quant.skip", &quant.skip,
+       "linear layers that are not quantized, by their names or those of modules around them"},
 
       {"data.train", &data.train,
        "file to train on: tokens made by prepare, or text or JSON lines, whose tokens are made once and kept "

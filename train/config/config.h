@@ -15,6 +15,7 @@
 
 #include "model/config.h"
 #include "model/lora.h"
+#include "model/quantization.h"
 #include "train/config/lr_schedule.h"
 
 namespace flatshard {
@@ -127,6 +128,7 @@ struct Config {
   std::string adapter;    // folder of an adapter; empty: none
   int64_t pad_to_multiple_of = 1;
   LoraConfig lora;
+  QuantConfig quant;
   DataConfig data;
   TrainConfig train;
   OptimizerConfig optimizer;

@@ -41,6 +41,36 @@ ModelConfig model_of(const Config& c) {
   return model;
 }
 
+// Decides which layers of setup.model have 4-bit weights. If the published model has some, its files decide.
+void set_quantized(RunSetup& setup) {
+  const Config& c = setup.config;
+  auto& quantized = setup.model.quantized;
+  const bool published = !quantized.empty();
+  if (c.quant.base == "none" && !published) {
+    const QuantConfig defaults;
+    check(c.quant.block == defaults.block && !c.quant.nested && c.quant.compute == defaults.compute &&
+              c.quant.skip.empty(),
+          "quant.block, quant.double, quant.compute and quant.skip have no effect without quant.base: set it "
+          "to \"nf4\", or remove them");
+    return;
+  }
+  check(c.lora.rank > 0,
+        published ? c.init_from + " has 4-bit weights" : "quant.base = " + quoted(c.quant.base),
+        ", but lora.rank = 0: 4-bit weights cannot be trained; set lora.rank to train adapters on them");
+  if (published) {
+    for (auto& [path, format] : quantized) {
+      check(!is_inside(path, c.lora.save_modules), "lora.save_modules: ", path, " is quantized in ",
+            c.init_from, " and cannot be trained in full");
+      format.compute = compute_dtype(c.quant);
+    }
+    return;
+  }
+  Arena planning("model", Device::cpu());
+  QuantizedChoice choice = choose_quantized(c.quant, c.lora, Model(setup.model, planning));
+  quantized = std::move(choice.weights);
+  setup.warnings = std::move(choice.warnings);
+}
+
 // Decides which layers of setup.model have adapters.
 void set_adapters(RunSetup& setup) {
   const Config& c = setup.config;
@@ -56,7 +86,7 @@ void set_adapters(RunSetup& setup) {
   Arena planning("model", Device::cpu());
   AdapterChoice choice = choose_adapters(c.lora, Model(setup.model, planning));
   setup.model.adapters = std::move(choice.adapters);
-  setup.warnings = std::move(choice.warnings);
+  for (std::string& warning : choice.warnings) setup.warnings.push_back(std::move(warning));
 }
 
 Transport transport_of(const std::string& choice, Device device, int ranks, HostPlace place) {
@@ -230,6 +260,7 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpos
   setup.device_is_here = !setup.device.is_cuda() || setup.device.index < cuda_device_count();
   setup.transport = transport_of(config.parallel.transport, setup.device, ranks, place);
   if (setup.eval_sequences == 0) setup.eval_sequences = config.train.batch_size_per_device;
+  set_quantized(setup);
   set_adapters(setup);
   check_sizes(setup);
   check_learning_rate(setup);

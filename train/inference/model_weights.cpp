@@ -23,7 +23,8 @@ ParamTensors shapes_of(const Model& model, DType dtype) {
   ParamTensors shapes;
   for (const ParamList& list : model.param_lists()) {
     std::vector<Tensor>& tensors = shapes.emplace_back();
-    for (const ParamSpec& spec : list.specs()) tensors.push_back({nullptr, dtype, spec.shape, {}});
+    for (const ParamSpec& spec : list.specs())
+      tensors.push_back({nullptr, spec.dtype.value_or(dtype), spec.shape, {}});
   }
   return shapes;
 }

@@ -32,9 +32,10 @@ ParamTensors allocate_parameters(const Model& model, DType dtype, Arena& arena) 
     parameters.emplace_back();
     const std::vector<ParamSpec>& specs = list.specs();
     for (size_t begin = 0, end; begin < specs.size(); begin = end) {  // a run of joined parameters at a time
+      const DType stored = specs[begin].dtype.value_or(dtype);
       int64_t size = specs[begin].shape.size();
       for (end = begin + 1; end < specs.size() && specs[end].joined; ++end) size += specs[end].shape.size();
-      const Tensor all = arena.alloc(dtype, {size});
+      const Tensor all = arena.alloc(stored, {size});
       int64_t at = 0;
       for (size_t i = begin; i < end; at += specs[i++].shape.size())
         parameters.back().push_back(all.slice(at, at + specs[i].shape.size()).view(specs[i].shape));

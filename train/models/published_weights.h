@@ -17,6 +17,7 @@
 
 #include "comm/sharded_unit.h"
 #include "train/models/model_folder.h"
+#include "train/quantized/read_values.h"
 
 namespace flatshard {
 
@@ -42,9 +43,6 @@ class PublishedWeights {
   std::map<std::string, const SafetensorsEntry*> entries_;
   std::map<std::string, std::vector<float>> mean_rows_;  // of the matrices that grow, computed on first use
 };
-
-// Reads elements [first, first + count) of a parameter.
-using ReadValues = std::function<void(const std::string& name, int64_t first, int64_t count, float* to)>;
 
 // Initial values that `read` supplies.
 InitialValues initial_values(ReadValues read);

@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "model/quantized_part.h"
 #include "runtime/dtype.h"
-#include "train/quantized/quantized_part.h"
 
 namespace flatshard {
 

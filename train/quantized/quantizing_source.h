@@ -9,8 +9,9 @@
 
 #include <cstddef>
 
+#include "model/quantized_part.h"
 #include "runtime/stream.h"
-#include "train/quantized/quantized_part.h"
+#include "train/quantized/read_values.h"
 
 namespace flatshard {
 

@@ -30,6 +30,15 @@ std::string adapters_line(const RunSetup& setup, const RunPlan& plan) {
              setup.config.precision.compute, '\n');
 }
 
+std::string quantized_line(const RunSetup& setup) {
+  const auto& weights = setup.model.quantized;
+  if (weights.empty()) return "";
+  const FourBitFormat& format = weights.begin()->second;  // in a run, all have the same
+  return str("4-bit     ", format.kind == FourBitKind::nf4 ? "NF4" : "FP4", ", blocks of ", format.block,
+             format.nested ? ", 8-bit scales" : "", ", multiplied in ",
+             format.compute.value_or(setup.compute), ": ", counted(std::ssize(weights), "layer"), '\n');
+}
+
 std::string warning_lines(const RunSetup& setup) {
   std::string lines;
   for (const std::string& warning : setup.warnings) lines += str("warning   ", warning, '\n');
@@ -66,10 +75,10 @@ std::string describe_setup(const RunSetup& setup, const RunPlan& plan) {
                            : str("planned for a GPU; none is available here (", why_no_cuda_device(), ')');
   return str(
       "model     ", describe_model(setup.model), "\n          ", trainable_line(plan), '\n',
-      adapters_line(setup, plan), warning_lines(setup), "batch     ", with_commas(b.total_sequences),
-      " sequences of ", with_commas(setup.seq_len()), " tokens = ", counted(b.ranks, "rank"), " x ",
-      counted(b.micro_steps, "micro-step"), " x ", counted(b.lanes, "lane"), " of ",
-      with_commas(b.lane_sequences), "\n          ",
+      adapters_line(setup, plan), quantized_line(setup), warning_lines(setup), "batch     ",
+      with_commas(b.total_sequences), " sequences of ", with_commas(setup.seq_len()),
+      " tokens = ", counted(b.ranks, "rank"), " x ", counted(b.micro_steps, "micro-step"), " x ",
+      counted(b.lanes, "lane"), " of ", with_commas(b.lane_sequences), "\n          ",
       b.same_bits_anywhere()
           ? "bit-identical on 1, 2, 4 ... ranks: sums over lanes are exact\n"
           : "not bit-identical under another split of the batch: its factors are not all powers of two\n",

@@ -7,6 +7,7 @@
 #include "runtime/log.h"
 #include "runtime/text.h"
 #include "train/models/hf_config.h"
+#include "train/quantized/quantized_values.h"
 
 namespace flatshard {
 namespace {
@@ -84,6 +85,7 @@ InitialWeights open_initial_weights(const RunSetup& setup, const World& world) {
   Arena tables("tables", Device::cpu());  // never allocates
   ModelConfig base = setup.model;
   base.adapters.clear();
+  base.quantized = c.model.quantized;  // other weights are quantized while they are read
   const int64_t vocab = read_hf_config(config_path(c.init_from)).vocab;
   InitialWeights initial;
   initial.weights = std::make_unique<PublishedWeights>(c.init_from, Model(base, tables), vocab);
@@ -123,7 +125,7 @@ InitialWeights open_initial_weights(const RunSetup& setup, const World& world) {
 InitialValues initial_values(const RunSetup& setup, const InitialWeights& initial) {
   const InitialValues random = random_values(static_cast<uint64_t>(setup.config.run.seed));
   const bool continues = continues_adapter(setup.config);
-  if (setup.config.init_from.empty()) return random;
+  if (setup.config.init_from.empty()) return quantized_values(random, setup.model);
   const InitialValues read =
       initial_values([=, weights = initial.weights.get(), adapter = initial.adapter.get()](
                          const std::string& name, int64_t first, int64_t count, float* to) {
@@ -133,9 +135,10 @@ InitialValues initial_values(const RunSetup& setup, const InitialWeights& initia
           weights->read(name, first, count, to);
         if (adapter && !continues) adapter->merge(name, first, count, to);
       });
-  return [=](Stream& stream, const ParamSpec& spec, int64_t first, const Tensor& y) {
+  const InitialValues values = [=](Stream& stream, const ParamSpec& spec, int64_t first, const Tensor& y) {
     (spec.role == ParamRole::adapter && !continues ? random : read)(stream, spec, first, y);
   };
+  return quantized_values(values, setup.model);
 }
 
 ModelDocuments model_documents(const RunSetup& setup, const std::string& checkpoint, const World& world) {

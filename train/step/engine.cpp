@@ -4,6 +4,7 @@
 
 #include "kernels/init.h"
 #include "model/param_groups.h"
+#include "train/quantized/quantized_values.h"
 
 namespace flatshard {
 namespace {
@@ -52,7 +53,10 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, MemoryPlan&
   nonfinite_ = Mirror(memory.staging, optimizer_.nonfinite());
 }
 
-void Engine::initialize() { initialize(random_values(static_cast<uint64_t>(setup_.config.run.seed))); }
+void Engine::initialize() {
+  const auto seed = static_cast<uint64_t>(setup_.config.run.seed);
+  initialize(quantized_values(random_values(seed), setup_.model));
+}
 
 void Engine::initialize(const InitialValues& values) {
   model_.fill_tables(compute_);

@@ -12,7 +12,7 @@ FlopsPerToken flops_per_token(const Model& model, int64_t seq_len) {
     for (const ParamSpec& spec : list.specs()) {
       const bool multiplies = spec.role == ParamRole::weight || spec.role == ParamRole::adapter ||
                               (*c.tied && spec.name == param_names(c.family).embedding + ".weight");
-      if (multiplies) (spec.trainable ? trained : frozen) += spec.shape.size();
+      if (multiplies) (spec.trainable ? trained : frozen) += spec.parameter_count();
     }
   const double products = 6.0 * static_cast<double>(trained) + 4.0 * static_cast<double>(frozen);
   const double attention =

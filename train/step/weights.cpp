@@ -10,8 +10,12 @@
 namespace flatshard {
 namespace {
 
-std::string hash_as_f32(const Tensor& values) {
+std::string hash_of(const Tensor& values) {
   Sha256 hash;
+  if (!is_float(values.dtype)) {
+    hash.add(values.data, static_cast<size_t>(values.bytes()));
+    return hash.hex();
+  }
   std::array<float, 4096> block;
   visit_float(values.dtype, [&]<class T>() {
     const T* v = values.as<T>();
@@ -52,7 +56,7 @@ std::string weights_hash(Engine& engine) {
     }
     engine.compute().sync();
     for (size_t i = 0; i < masters.size() && engine.rank() == 0; ++i)
-      hashes[unit.params().specs()[i].name] = hash_as_f32(on_host(masters[i], workspace, engine.compute()));
+      hashes[unit.params().specs()[i].name] = hash_of(on_host(masters[i], workspace, engine.compute()));
     unit.release(engine.compute());
   }
   if (engine.rank() != 0) return "";

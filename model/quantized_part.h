@@ -10,7 +10,6 @@
 // These are the names of bitsandbytes, in whose files nested_offset is not a tensor but a number in
 // quant_state (quant_state.h).
 
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -48,16 +47,5 @@ struct PartOfWeight {
   QuantizedPart part;
 };
 std::optional<PartOfWeight> find_part(const FourBitWeights& weights, const std::string& name);
-
-// Reads elements [first, first + count) of a tensor as fp32.
-using ReadValues = std::function<void(const std::string& name, int64_t first, int64_t count, float* to)>;
-
-// Reads elements [first, first + count) of a matrix as fp32.
-using ReadMatrix = std::function<void(int64_t first, int64_t count, float* to)>;
-
-// Reads elements [first, first + count) of the transpose of a row-major matrix of `columns` columns and
-// `rows` rows, which `read` reads. Takes memory for one row or kValueBlock elements (float_values.h).
-void read_transposed(const ReadMatrix& read, int64_t rows, int64_t columns, int64_t first, int64_t count,
-                     float* to);
 
 }  // namespace flatshard
