@@ -50,7 +50,7 @@ class Reader {
     const json& text = value(key);
     const std::optional<DType> found =
         text.is_string() ? dtype_of_torch_name(text.get<std::string>()) : std::nullopt;
-    must(found.has_value(), key, "float32, bfloat16 or float16");
+    must(found && is_float(*found), key, "float32, bfloat16 or float16");
     return *found;
   }
 
@@ -90,13 +90,15 @@ const char* torch_name_of(DType dtype) {
       return "bfloat16";
     case DType::f16:
       return "float16";
+    case DType::u8:
+      return "uint8";
     default:
-      fail(str("dtype is ", dtype, ", must be f32, bf16 or f16"));
+      fail(str("dtype is ", dtype, ", must be f32, bf16, f16 or u8"));
   }
 }
 
 std::optional<DType> dtype_of_torch_name(std::string_view name) {
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::u8})
     if (name == torch_name_of(dtype)) return dtype;
   return {};
 }

@@ -12,8 +12,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr char kUint8[] = "uint8";
-
 // Reads members of the object. null means absent, as it does to transformers.
 class Reader {
  public:
@@ -53,10 +51,6 @@ void check_method(const Reader& in) {
 
 }  // namespace
 
-std::optional<DType> storage_of_torch_name(std::string_view name) {
-  return name == kUint8 ? DType::u8 : dtype_of_torch_name(name);
-}
-
 QuantizationConfig parse_quantization_config(std::string_view text, const std::string& path) {
   check_json(text, path);
   const json object = json::parse(text);
@@ -68,9 +62,10 @@ QuantizationConfig parse_quantization_config(std::string_view text, const std::s
   in.must(kind == "nf4" || kind == "fp4", "bnb_4bit_quant_type", "nf4 or fp4");
   config.format.kind = kind == "nf4" ? FourBitKind::nf4 : FourBitKind::fp4;
   config.format.nested = in.flag("bnb_4bit_use_double_quant");
-  config.format.compute = dtype_of_torch_name(in.text("bnb_4bit_compute_dtype", "float32"));
-  in.must(config.format.compute.has_value(), "bnb_4bit_compute_dtype", "float32, bfloat16 or float16");
-  const std::optional<DType> storage = storage_of_torch_name(in.text("bnb_4bit_quant_storage", kUint8));
+  const std::optional<DType> compute = dtype_of_torch_name(in.text("bnb_4bit_compute_dtype", "float32"));
+  in.must(compute && is_float(*compute), "bnb_4bit_compute_dtype", "float32, bfloat16 or float16");
+  config.format.compute = compute;
+  const std::optional<DType> storage = dtype_of_torch_name(in.text("bnb_4bit_quant_storage", "uint8"));
   in.must(storage.has_value(), "bnb_4bit_quant_storage", "uint8, bfloat16, float16 or float32");
   config.storage = *storage;
   constexpr const char* kSkip = "llm_int8_skip_modules";
@@ -89,7 +84,7 @@ std::string quantization_config_json(const QuantizationConfig& config) {
       {"_load_in_4bit", true},
       {"_load_in_8bit", false},
       {"bnb_4bit_compute_dtype", torch_name_of(compute)},
-      {"bnb_4bit_quant_storage", config.storage == DType::u8 ? kUint8 : torch_name_of(config.storage)},
+      {"bnb_4bit_quant_storage", torch_name_of(config.storage)},
       {"bnb_4bit_quant_type", name_of(config.format.kind)},
       {"bnb_4bit_use_double_quant", config.format.nested},
       {"llm_int8_enable_fp32_cpu_offload", false},

@@ -20,9 +20,6 @@ struct QuantizationConfig {
   std::vector<std::string> skip_modules{};
 };
 
-// "uint8", "bfloat16", ...; nothing if codes cannot have that dtype.
-std::optional<DType> storage_of_torch_name(std::string_view name);
-
 // Parses the text of the member; an Error begins with the path of the file. Another method than bitsandbytes,
 // 8-bit weights and unknown values are Errors. Unknown keys are ignored, as transformers ignores them.
 QuantizationConfig parse_quantization_config(std::string_view text, const std::string& path);
