@@ -1,4 +1,4 @@
-#include "train/models/untrained_tokens.h"
+#include "train/report/untrained_tokens.h"
 
 #include <algorithm>
 #include <cmath>
