@@ -17,6 +17,8 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
+constexpr char kQuantization[] = "quantization_config";
+
 enum class WindowKeys { none, plain, switched };  // switched: use_sliding_window and max_window_layers too
 
 // The differences between the families' formats.
@@ -330,17 +332,28 @@ std::string hf_config_json(const ModelConfig& config, DType weights, const std::
 
 std::string changed_hf_config(std::string_view text, const std::string& path,
                               const HfConfigChanges& changes) {
-  if (!changes.weights && !changes.vocab) return std::string(text);
+  if (!changes.weights && !changes.vocab && !changes.quantization) return std::string(text);
   check_json(text, path);
   ordered_json all = ordered_json::parse(text);
   check(all.is_object(), path, ": must be a JSON object");
   if (changes.weights) all[all.contains("dtype") ? "dtype" : "torch_dtype"] = dtype_name(*changes.weights);
   if (changes.vocab) all["vocab_size"] = *changes.vocab;
+  if (changes.quantization == "")
+    all.erase(kQuantization);
+  else if (changes.quantization)
+    all[kQuantization] = ordered_json::parse(*changes.quantization);
   return all.dump(2) + '\n';
 }
 
 ModelConfig read_hf_config(const std::string& path) {
   return parse_hf_config(read_whole_file(path, kMostHfConfigBytes), path);
+}
+
+std::optional<QuantizationConfig> read_quantization_config(const std::string& path) {
+  const json parsed = parse_object(read_whole_file(path, kMostHfConfigBytes), path);
+  const Reader in(path, parsed);
+  if (!in.has(kQuantization)) return {};
+  return parse_quantization_config(in.value(kQuantization).dump(), path);
 }
 
 ModelConfig parse_hf_config(std::string_view text, const std::string& path) {
@@ -357,8 +370,7 @@ ModelConfig parse_hf_config(std::string_view text, const std::string& path) {
             str("[\"", format->architecture, "\"]"));
   if (in.has("dtype") && in.has("torch_dtype"))  // the new and the old spelling
     in.must(in.value("dtype") == in.value("torch_dtype"), "dtype", "equal to torch_dtype");
-  in.must(!in.has("quantization_config"), "quantization_config",
-          "absent: quantized weights are not supported");
+  if (in.has(kQuantization)) parse_quantization_config(in.value(kQuantization).dump(), path);
   try {
     Config config;
     config.model = resolved(type == "gpt2" ? read_gpt2(in) : read_rotary(in, *format));

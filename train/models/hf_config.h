@@ -11,6 +11,7 @@
 
 #include "model/config.h"
 #include "runtime/dtype.h"
+#include "train/quantized/quantization_config.h"
 
 namespace flatshard {
 
@@ -21,16 +22,20 @@ inline constexpr int64_t kMostHfConfigBytes = int64_t{16} << 20;
 // express. The ids of special tokens are copied from the config.json at `tokens_of`; null if that is "".
 std::string hf_config_json(const ModelConfig& config, DType weights, const std::string& tokens_of = "");
 
-// The text of a config.json with the dtype of the weights or the size of the vocabulary replaced.
+// The text of a config.json with the dtype of the weights, the size of the vocabulary or the quantization
+// replaced.
 struct HfConfigChanges {
   std::optional<DType> weights{};
   std::optional<int64_t> vocab{};
+  std::optional<std::string> quantization{};  // the text of quantization_config; "" removes it
 };
 std::string changed_hf_config(std::string_view text, const std::string& path, const HfConfigChanges& changes);
 
 // The resolved config that a config.json describes. Sizes are required; other keys default as in
 // transformers.
 ModelConfig read_hf_config(const std::string& path);
+// Its quantization_config, if it has one; read_hf_config() checks it, too, but only this returns it.
+std::optional<QuantizationConfig> read_quantization_config(const std::string& path);
 // Parses the text; errors begin with the path.
 ModelConfig parse_hf_config(std::string_view text, const std::string& path);
 

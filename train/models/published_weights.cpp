@@ -26,8 +26,7 @@ std::string listed(const char* what, const std::vector<std::string>& names) {
 
 }  // namespace
 
-std::map<std::string, const SafetensorsEntry*> model_tensors(const TensorFolder& tensors,
-                                                             const ModelConfig& config) {
+TensorEntries model_tensors(const TensorFolder& tensors, const ModelConfig& config) {
   const ParamNames& names = param_names(config.family);
   const std::string head = names.head + ".weight", embedding = names.embedding + ".weight",
                     prefix = embedding.substr(0, embedding.find('.') + 1);
@@ -35,7 +34,7 @@ std::map<std::string, const SafetensorsEntry*> model_tensors(const TensorFolder&
   const bool bare =
       config.positions == PositionKind::learned &&
       std::none_of(all.begin(), all.end(), [&](const auto& item) { return item.first.starts_with(prefix); });
-  std::map<std::string, const SafetensorsEntry*> found;
+  TensorEntries found;
   for (const auto& [name, entry] : all)
     if (!is_buffer(name)) found[bare && name != head ? prefix + name : name] = entry;
   if (*config.tied && found.contains(head) && found.contains(embedding) &&
@@ -45,8 +44,19 @@ std::map<std::string, const SafetensorsEntry*> model_tensors(const TensorFolder&
 }
 
 PublishedWeights::PublishedWeights(const std::string& folder, const Model& model, int64_t vocab)
-    : tensors_(folder, kWeightsStem), entries_(model_tensors(tensors_, model.config())) {
+    : tensors_(folder, kWeightsStem),
+      entries_(model_tensors(tensors_, model.config())),
+      quantized_(tensors_.path(), entries_),
+      transposed_(param_names(model.config().family).transposed_weights) {
   check_match(model, vocab);
+}
+
+// The shape that a model without 4-bit weights has for the parameter.
+std::vector<int64_t> PublishedWeights::shape_of(const std::string& name) const {
+  const auto found = quantized_.weights().find(name);
+  if (found == quantized_.weights().end()) return entries_.at(name)->shape;
+  const auto& [format, out, in] = found->second;
+  return transposed_ ? std::vector<int64_t>{in, out} : std::vector<int64_t>{out, in};
 }
 
 void PublishedWeights::check_match(const Model& model, int64_t vocab) const {
@@ -57,31 +67,45 @@ void PublishedWeights::check_match(const Model& model, int64_t vocab) const {
     for (const ParamSpec& spec : list.specs())
       if (spec.role == ParamRole::adapter) adapters.insert(spec.name);
   for (const auto& [name, entry] : entries_) unexpected.insert(name);
+  for (const std::string& name : quantized_.names())
+    if (!quantized_.weights().contains(name)) unexpected.erase(name);
   for (SafetensorsSpec& spec : weight_specs(model, DType::f32)) {
     if (adapters.contains(spec.name)) continue;
     if (spec.name == names.embedding + ".weight" || spec.name == names.head + ".weight")
       spec.shape.front() = vocab;
     unexpected.erase(spec.name);
-    const auto found = entries_.find(spec.name);
-    if (found == entries_.end())
+    if (!entries_.contains(spec.name))
       missing.push_back(spec.name);
-    else if (found->second->shape != spec.shape)
-      other.push_back(spec.name + " " + in_brackets(found->second->shape) + " instead of " +
-                      in_brackets(spec.shape));
+    else if (const std::vector<int64_t> shape = shape_of(spec.name); shape != spec.shape)
+      other.push_back(spec.name + " " + in_brackets(shape) + " instead of " + in_brackets(spec.shape));
   }
   const std::string problems = listed("missing", missing) + listed("with a wrong shape", other) +
                                listed("unexpected", {unexpected.begin(), unexpected.end()});
   check(problems.empty(), tensors_.path(), ": the tensors do not match config.json", problems,
         ": download all files of the folder again, from one model");
+  std::set<std::string> checked;
+  for (const std::string& name : quantized_.names()) checked.insert(name);
   for (const auto& [name, entry] : entries_)
-    check(float_dtype(*entry).has_value(), tensors_.path(), ": ", name, " is ", entry->dtype,
-          ", must be F32, BF16 or F16");
+    check(checked.contains(name) || float_dtype(*entry).has_value(), tensors_.path(), ": ", name, " is ",
+          entry->dtype, ", must be F32, BF16 or F16");
+}
+
+void PublishedWeights::read_stored(const std::string& name, int64_t first, int64_t count, float* to) {
+  const auto found = quantized_.weights().find(name);
+  if (found == quantized_.weights().end()) return read_floats(*entries_.at(name), first, count, to);
+  const FourBitWeight& weight = found->second;
+  const ReadMatrix read = [&](int64_t at, int64_t n, float* values) { quantized_.read(name, at, n, values); };
+  if (transposed_)
+    read_transposed(read, weight.out, weight.in, first, count, to);
+  else
+    read(first, count, to);
 }
 
 void PublishedWeights::read(const std::string& name, int64_t first, int64_t count, float* to) {
-  const SafetensorsEntry& entry = *entries_.at(name);
-  const int64_t there = std::clamp<int64_t>(element_count(entry) - first, 0, count);
-  if (there > 0) read_floats(entry, first, there, to);
+  int64_t stored = 1;
+  for (const int64_t extent : shape_of(name)) stored *= extent;
+  const int64_t there = std::clamp<int64_t>(stored - first, 0, count);
+  if (there > 0) read_stored(name, first, there, to);
   const std::optional<int64_t> wrong = first_non_finite({to, static_cast<size_t>(there)});
   check(!wrong, tensors_.path(), ": ", name, ": element ", first + wrong.value_or(0), " is ",
         wrong ? to[*wrong] : 0.0f, ", must be finite: the weights are damaged: download them again");
@@ -91,16 +115,21 @@ void PublishedWeights::read(const std::string& name, int64_t first, int64_t coun
   for (int64_t i = there; i < count; ++i) to[i] = mean[static_cast<size_t>(first + i) % width];
 }
 
+void PublishedWeights::read_bytes(const std::string& part, int64_t first, int64_t count,
+                                  std::byte* to) const {
+  quantized_.read_bytes(part, first, count, to);
+}
+
 // Summed in double, row by row, so that every rank gets the same bits.
 const std::vector<float>& PublishedWeights::mean_row(const std::string& name) {
   std::vector<float>& mean = mean_rows_[name];
   if (!mean.empty()) return mean;
-  const SafetensorsEntry& entry = *entries_.at(name);
-  const int64_t rows = entry.shape[0], width = entry.shape[1];
+  const std::vector<int64_t> shape = shape_of(name);
+  const int64_t rows = shape[0], width = shape[1];
   std::vector<float> row(static_cast<size_t>(width));
   std::vector<double> sum(row.size());
   for (int64_t r = 0; r < rows; ++r) {
-    read_floats(entry, r * width, width, row.data());
+    read_stored(name, r * width, width, row.data());
     for (size_t i = 0; i < row.size(); ++i) sum[i] += static_cast<double>(row[i]);
   }
   for (const double s : sum) mean.push_back(static_cast<float>(s / static_cast<double>(rows)));
@@ -108,10 +137,14 @@ const std::vector<float>& PublishedWeights::mean_row(const std::string& name) {
 }
 
 std::string PublishedWeights::describe() const {
-  std::set<std::string> dtypes;
-  for (const auto& [name, entry] : entries_) dtypes.insert(entry->dtype);
+  std::set<std::string> parts, kinds;
+  for (const std::string& name : quantized_.names()) parts.insert(name);
+  for (const auto& [name, entry] : entries_)
+    if (!parts.contains(name)) kinds.insert(entry->dtype);
+  for (const auto& [name, weight] : quantized_.weights())
+    kinds.insert(str("4-bit ", name_of(weight.format.kind), weight.format.nested ? ", nested scales" : ""));
   std::string text = tensors_.path();
-  for (const std::string& dtype : dtypes) text += ", " + dtype;
+  for (const std::string& kind : kinds) text += ", " + kind;
   return text;
 }
 

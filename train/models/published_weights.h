@@ -1,6 +1,9 @@
 #pragma once
 // Reads the weights of a model folder: any range of any parameter, by the model's names, converted to fp32
-// from F32, BF16 or F16.
+// from F32, BF16 or F16, or dequantized from 4 bits (train/quantized/quantized_tensors.h).
+//
+// The parts of 4-bit weights can be read as they are, for a model that keeps them. Its config must have the
+// formats of the folder.
 //
 // Names and shapes must match the model exactly, except for adapters, which such a folder lacks; an Error
 // lists the tensors that are missing, unexpected or have a wrong shape. Peculiarities of older files are
@@ -10,37 +13,42 @@
 // The model may have a larger vocabulary than the folder. The new rows, in embedding and head, are the mean
 // of the existing rows.
 
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "comm/sharded_unit.h"
 #include "train/models/model_folder.h"
+#include "train/quantized/quantized_tensors.h"
 #include "train/quantized/read_values.h"
 
 namespace flatshard {
 
 // A folder's tensors by the model's names, without the ignored ones.
-std::map<std::string, const SafetensorsEntry*> model_tensors(const TensorFolder& tensors,
-                                                             const ModelConfig& config);
+TensorEntries model_tensors(const TensorFolder& tensors, const ModelConfig& config);
 
 class PublishedWeights {
  public:
   // `vocab` is the vocabulary size of the folder.
   PublishedWeights(const std::string& folder, const Model& model, int64_t vocab);
 
-  // Elements [first, first + count) of a parameter.
+  // Elements [first, first + count) of a parameter, which is not one of the parts of a 4-bit weight.
   void read(const std::string& name, int64_t first, int64_t count, float* to);
-  // "model.safetensors, F32"
+  // Bytes [first, first + count) of a part of a 4-bit weight (train/quantized/quantized_part.h).
+  void read_bytes(const std::string& part, int64_t first, int64_t count, std::byte* to) const;
+  // "model.safetensors, BF16, 4-bit nf4"
   std::string describe() const;
 
  private:
   void check_match(const Model& model, int64_t vocab) const;
+  std::vector<int64_t> shape_of(const std::string& name) const;
+  void read_stored(const std::string& name, int64_t first, int64_t count, float* to);
   const std::vector<float>& mean_row(const std::string& name);
 
   TensorFolder tensors_;
-  std::map<std::string, const SafetensorsEntry*> entries_;
+  TensorEntries entries_;
+  QuantizedTensors quantized_;
+  bool transposed_;                                      // the model's linear weights are (in, out)
   std::map<std::string, std::vector<float>> mean_rows_;  // of the matrices that grow, computed on first use
 };
 

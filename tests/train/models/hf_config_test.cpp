@@ -230,7 +230,24 @@ TEST_CASE("an unsupported setting is an error that names file and key") {
   CHECK(error_of_text(with_keys("\"tie_word_embeddings\":1")).starts_with("tie_word_embeddings is 1"));
   CHECK(error_of_text(with_keys("\"architectures\":[\"LlamaForTokenClassification\"]")) ==
         "architectures is [\"LlamaForTokenClassification\"], must be [\"LlamaForCausalLM\"]");
-  CHECK(error_of_text(with_keys("\"quantization_config\":{}")).starts_with("quantization_config is {}"));
+  CHECK(error_of_text(with_keys(R"("quantization_config": {"quant_method": "gptq", "bits": 4})"))
+            .starts_with("quantization_config.quant_method is \"gptq\", must be \"bitsandbytes\""));
+  CHECK(error_of_text(with_keys("\"quantization_config\": []")) == "quantization_config must be an object");
+}
+
+TEST_CASE("a config.json has the quantization of bitsandbytes, which can be replaced and removed") {
+  std::ofstream(kPath) << with_keys("\"tie_word_embeddings\": true");
+  CHECK(!read_quantization_config(kPath));
+  const std::string member =
+      quantization_config_json({.format = {.nested = true, .compute = DType::bf16}, .storage = DType::f16});
+  const std::string text = with_keys("\"quantization_config\": " + member);
+  CHECK(read_text(text).hidden == 32);
+  CHECK(read_quantization_config(kPath)->format ==
+        FourBitFormat{.kind = FourBitKind::nf4, .nested = true, .compute = DType::bf16});
+  std::ofstream(kPath) << changed_hf_config(text, kPath, {.quantization = quantization_config_json({})});
+  CHECK(read_quantization_config(kPath)->format.kind == FourBitKind::fp4);
+  std::ofstream(kPath) << changed_hf_config(text, kPath, {.quantization = ""});
+  CHECK(!read_quantization_config(kPath));
 }
 
 TEST_CASE("a config.json has no setting that a config.toml cannot express") {
