@@ -4,9 +4,9 @@
 
 #include "tests/checkpoint_content.h"
 #include "tests/test.h"
-#include "tests/train/tools/ckpt_run.h"
+#include "tests/train/ckpt/ckpt_run.h"
 #include "tests/workshop.h"
-#include "train/tools/tensor_sets.h"
+#include "train/ckpt/tensor_sets.h"
 
 using namespace flatshard;
 using namespace flatshard::test;

@@ -1,4 +1,4 @@
-#include "tests/train/tools/ckpt_run.h"
+#include "tests/train/ckpt/ckpt_run.h"
 
 #include <filesystem>
 #include <fstream>
@@ -10,7 +10,7 @@
 #include "tests/checkpoint_content.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
-#include "train/tools/ckpt_program.h"
+#include "train/ckpt/ckpt_program.h"
 
 namespace flatshard::test {
 namespace fs = std::filesystem;

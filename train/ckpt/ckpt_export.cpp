@@ -8,13 +8,13 @@
 #include "runtime/mapped_file.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
+#include "train/ckpt/ckpt_commands.h"
+#include "train/ckpt/tensor_sets.h"
 #include "train/models/tokenizer_files.h"
 #include "train/report/byte_progress.h"
 #include "train/save/checkpoint_names.h"
 #include "train/save/new_folder.h"
 #include "train/save/shard_files.h"
-#include "train/tools/ckpt_commands.h"
-#include "train/tools/tensor_sets.h"
 
 namespace flatshard {
 namespace fs = std::filesystem;

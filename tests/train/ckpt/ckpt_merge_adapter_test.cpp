@@ -8,7 +8,7 @@
 #include "tests/checkpoint_content.h"
 #include "tests/model/small_run.h"
 #include "tests/test.h"
-#include "tests/train/tools/ckpt_run.h"
+#include "tests/train/ckpt/ckpt_run.h"
 #include "train/models/adapted_model.h"
 
 using namespace flatshard;

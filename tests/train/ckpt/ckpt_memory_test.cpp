@@ -5,7 +5,7 @@
 #include "build_config.h"
 #include "runtime/host_memory.h"
 #include "tests/test.h"
-#include "tests/train/tools/ckpt_run.h"
+#include "tests/train/ckpt/ckpt_run.h"
 #include "tests/workshop.h"
 #include "train/models/adapter_folder.h"
 

@@ -6,7 +6,7 @@
 #include "checkpoint/tensor_folder.h"
 #include "tests/checkpoint_content.h"
 #include "tests/test.h"
-#include "tests/train/tools/ckpt_run.h"
+#include "tests/train/ckpt/ckpt_run.h"
 
 using namespace flatshard;
 using namespace flatshard::test;

@@ -1,4 +1,4 @@
-#include "train/tools/ckpt_program.h"
+#include "train/ckpt/ckpt_program.h"
 
 #include <iostream>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include "runtime/standard_streams.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
-#include "train/tools/ckpt_commands.h"
+#include "train/ckpt/ckpt_commands.h"
 
 namespace flatshard {
 namespace {

@@ -2,6 +2,6 @@
 
 #include <iostream>
 
-#include "train/tools/ckpt_program.h"
+#include "train/ckpt/ckpt_program.h"
 
 int main(int argc, char** argv) { return flatshard::ckpt_main(argc, argv, std::cout, std::cerr); }

@@ -3,10 +3,10 @@
 
 #include "checkpoint/float_values.h"
 #include "runtime/text.h"
+#include "train/ckpt/ckpt_commands.h"
+#include "train/ckpt/tensor_sets.h"
 #include "train/report/plan_text.h"
 #include "train/save/checkpoint_names.h"
-#include "train/tools/ckpt_commands.h"
-#include "train/tools/tensor_sets.h"
 
 namespace flatshard {
 namespace fs = std::filesystem;

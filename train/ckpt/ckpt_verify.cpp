@@ -4,10 +4,10 @@
 #include "checkpoint/checksums.h"
 #include "checkpoint/float_values.h"
 #include "runtime/text.h"
+#include "train/ckpt/ckpt_commands.h"
+#include "train/ckpt/tensor_sets.h"
 #include "train/report/byte_progress.h"
 #include "train/save/checkpoint_names.h"
-#include "train/tools/ckpt_commands.h"
-#include "train/tools/tensor_sets.h"
 
 namespace flatshard {
 namespace fs = std::filesystem;

@@ -1,4 +1,4 @@
-#include "train/tools/tensor_sets.h"
+#include "train/ckpt/tensor_sets.h"
 
 #include <map>
 #include <set>
