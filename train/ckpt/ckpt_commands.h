@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "kernels/four_bit.h"
 #include "runtime/dtype.h"
 #include "train/models/adapted_model.h"
 
@@ -41,7 +42,7 @@ struct ExportOptions {
   int64_t shard_bytes;         // maximum tensor bytes per file
 };
 
-// Writes a model folder for Hugging Face transformers.
+// Writes a model folder for Hugging Face transformers. 4-bit weights stay so, unless options.dtype is given.
 void export_model(const std::string& from, const ExportOptions& options, const Console& console);
 
 // Writes the best checkpoint of a run as a model folder. If a `base`, a model folder, is given, the result
@@ -52,6 +53,20 @@ void merge(const std::string& run, const std::optional<std::string>& base, const
 
 // Adds an adapter to the weights of its base, in fp32, and writes the result as a model folder. Dtypes,
 // config.json and tokenizer are the base's, except that the adapter may replace tokenizer and vocabulary.
-void merge_adapter(const ModelSource& source, const ExportOptions& options, const Console& console);
+// 4-bit weights are dequantized. With `requantize` they keep their formats instead, and the error that this
+// adds is printed.
+void merge_adapter(const ModelSource& source, bool requantize, const ExportOptions& options,
+                   const Console& console);
+
+struct QuantizeOptions {
+  FourBitFormat format;
+  DType storage;                  // declared for the tensors of codes
+  std::vector<std::string> skip;  // layers, or modules that contain them, by whole components of a path
+};
+
+// Writes a model folder whose linear layers, except the output head, have 4-bit weights, for transformers and
+// bitsandbytes. With options.dtype, all weights are rounded to it first.
+void quantize(const std::string& from, const QuantizeOptions& quantization, const ExportOptions& options,
+              const Console& console);
 
 }  // namespace flatshard

@@ -26,8 +26,16 @@ std::string describe(const TensorDifference& d, const SafetensorsEntry& a, const
              d.largest, ", relative ", d.largest_relative);
 }
 
+// Codes of 4-bit weights are bytes, whatever dtype the file declares.
+SafetensorsEntry as_bytes(SafetensorsEntry entry) {
+  entry.dtype = safetensors_name(DType::u8);
+  entry.shape = {entry.bytes.size};
+  return entry;
+}
+
 void diff_sets(const TensorSet& a, const TensorSet* b, Tally& tally, ByteProgress& progress,
                std::ostream& out) {
+  const QuantizedTensors quantized = quantized_in(a);
   for (const auto& [name, entry] : a.entries) {
     if (!b || !b->entries.contains(name)) {
       ++tally.only_one;
@@ -35,12 +43,14 @@ void diff_sets(const TensorSet& a, const TensorSet* b, Tally& tally, ByteProgres
       continue;
     }
     const SafetensorsEntry* const other = b->entries.at(name);
-    const int64_t width = entry->bytes.size / std::max<int64_t>(1, element_count(*entry));
+    const bool are_codes = quantized.weights().contains(name) && form_of(*entry) == form_of(*other);
+    const SafetensorsEntry left = are_codes ? as_bytes(*entry) : *entry,
+                           right = are_codes ? as_bytes(*other) : *other;
+    const int64_t width = left.bytes.size / std::max<int64_t>(1, element_count(left));
     const TensorDifference d =
-        difference(*entry, *other, [&](int64_t elements) { progress.add(elements * width); });
+        difference(left, right, [&](int64_t elements) { progress.add(elements * width); });
     ++(d.equal_bits ? tally.equal : tally.different);
-    if (!d.equal_bits)
-      out << a.stem << ": " << printable(name) << ": " << describe(d, *entry, *other) << '\n';
+    if (!d.equal_bits) out << a.stem << ": " << printable(name) << ": " << describe(d, left, right) << '\n';
   }
 }
 

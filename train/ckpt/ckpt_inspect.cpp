@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <map>
 #include <ostream>
+#include <set>
 
 #include "checkpoint/float_values.h"
 #include "runtime/text.h"
@@ -34,6 +36,28 @@ void inspect_run(const std::string& run, std::ostream& out) {
   }
 }
 
+// The parameters of the model: a 4-bit weight counts as the values that it stands for, not as its parts.
+int64_t parameters_of(const TensorSet& set, const QuantizedTensors& quantized) {
+  const std::vector<std::string> names = quantized.names();
+  const std::set<std::string> parts(names.begin(), names.end());
+  int64_t parameters = 0;
+  for (const auto& [name, entry] : set.entries)
+    if (!parts.contains(name)) parameters += element_count(*entry);
+  for (const auto& [name, weight] : quantized.weights()) parameters += weight.elements();
+  return parameters;
+}
+
+// A line for each format.
+void inspect_quantized(const QuantizedTensors& quantized, std::ostream& out) {
+  std::map<std::string, int64_t> counts;
+  for (const auto& [name, weight] : quantized.weights()) {
+    const FourBitFormat& format = weight.format;
+    ++counts[str(name_of(format.kind), ", blocks of ", format.block, format.nested ? ", nested scales" : "")];
+  }
+  for (const auto& [format, count] : counts)
+    out << "4-bit       " << counted(count, "weight") << ": " << format << '\n';
+}
+
 void inspect_set(const TensorSet& set, std::ostream& out) {
   size_t widest = 0;
   int64_t elements = 0, bytes = 0;
@@ -58,11 +82,11 @@ void inspect(const std::string& folder, const Console& console) {
   std::ostream& out = console.out;
   if (is_run(folder)) return inspect_run(folder, out);
   const TensorSets sets(folder);
-  int64_t parameters = 0;
-  for (const auto& [name, entry] : sets.weights().entries()) parameters += element_count(*entry);
+  const QuantizedTensors quantized = quantized_in(sets.sets().front());
   out << (sets.state() ? "checkpoint  " : "model       ") << sets.path() << '\n'
-      << "config      " << describe_model(sets.config()) << "; " << with_commas(parameters)
-      << " parameters\n";
+      << "config      " << describe_model(sets.config()) << "; "
+      << with_commas(parameters_of(sets.sets().front(), quantized)) << " parameters\n";
+  inspect_quantized(quantized, out);
   if (const std::optional<TrainState>& state = sets.state())
     out << "step        " << with_commas(state->step) << ", after " << with_commas(state->tokens)
         << " tokens, written by " << state->ranks << (state->ranks == 1 ? " rank\n" : " ranks\n")

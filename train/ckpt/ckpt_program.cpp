@@ -11,6 +11,7 @@
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "train/ckpt/ckpt_commands.h"
+#include "train/quantized/quant_state.h"
 
 namespace flatshard {
 namespace {
@@ -28,6 +29,9 @@ struct Words {
   std::string first, second, dtype, shard_size = "5GB";
   std::optional<std::string> base;
   std::vector<std::string> folders;
+  bool requantize = false;
+  std::string type = "nf4", storage = "uint8";
+  QuantizeOptions quantize{};
 };
 
 ExportOptions export_options(const Words& words) {
@@ -35,6 +39,16 @@ ExportOptions export_options(const Words& words) {
       .to = words.second, .dtype = {}, .shard_bytes = parse_bytes("--shard-size", words.shard_size)};
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     if (words.dtype == name_of(dtype)) options.dtype = dtype;
+  return options;
+}
+
+QuantizeOptions quantize_options(const Words& words) {
+  QuantizeOptions options = words.quantize;
+  const int64_t block = options.format.block;
+  check(is_four_bit_block(block), "--block is ", block, ", must be a power of two from ",
+        kSmallestFourBitBlock, " to ", kLargestFourBitBlock);
+  options.format.kind = words.type == "fp4" ? FourBitKind::fp4 : FourBitKind::nf4;
+  options.storage = *dtype_of_torch_name(words.storage);
   return options;
 }
 
@@ -69,29 +83,57 @@ class Commands {
                     "and the tensors that the checkpoint lacks")
         ->type_name("DIR");
     writes(merging);
-    CLI::App& adapting = *app.add_subcommand(
+    add_merge_adapter();
+    add_quantize();
+  }
+
+  int exit_code() const { return exit_code_; }
+
+ private:
+  void add_merge_adapter() {
+    CLI::App& command = *app_.add_subcommand(
         "merge-adapter", "write a base with a LoRA adapter added to its weights as a model folder");
-    adapting
+    command
         .add_option("FOLDERS", words_.folders,
                     "BASE ADAPTER: model folder and adapter folder; or ADAPTER alone, if its "
                     "adapter_config.json names the folder of the base")
         ->required()
         ->expected(1, 2)
         ->type_name("");
-    adapting.add_option("--out", words_.second, "folder to create; must not exist")
-        ->required()
-        ->type_name("DIR");
-    adapting.callback([this] {
+    takes_out(command);
+    command.add_flag("--requantize", words_.requantize,
+                     "keep the formats of 4-bit weights, which rounds them again; default: dequantize them");
+    command.callback([this] {
       const std::vector<std::string>& given = words_.folders;
-      merge_adapter(find_model(given.size() == 2 ? given[0] : "", given.back()), export_options(words_),
-                    console_);
+      merge_adapter(find_model(given.size() == 2 ? given[0] : "", given.back()), words_.requantize,
+                    export_options(words_), console_);
     });
-    writes(adapting);
+    writes(command);
   }
-
-  int exit_code() const { return exit_code_; }
-
- private:
+  void add_quantize() {
+    CLI::App& command = takes_one(
+        "quantize", "MODEL",
+        "write a model folder with 4-bit linear layers, for transformers and bitsandbytes",
+        [this] { quantize(words_.first, quantize_options(words_), export_options(words_), console_); });
+    takes_out(command);
+    command.add_option("--type", words_.type, "4-bit type")
+        ->check(CLI::IsMember({"nf4", "fp4"}))
+        ->capture_default_str();
+    command
+        .add_option("--block", words_.quantize.format.block, "elements that share a scale: a power of two")
+        ->capture_default_str();
+    command.add_flag("--double", words_.quantize.format.nested, "quantize the scales too, to 8 bits");
+    command.add_option("--storage", words_.storage, "dtype that the file declares for packed weights")
+        ->check(CLI::IsMember({"uint8", "bfloat16", "float16", "float32"}))
+        ->capture_default_str();
+    command
+        .add_option("--skip", words_.quantize.skip,
+                    "linear layer that is not quantized, or module around such layers; may be repeated")
+        ->type_name("NAME")
+        ->expected(1)
+        ->take_all();
+    writes(command);
+  }
   template <class Work>
   CLI::App& takes_one(const char* name, const char* first, const char* about, Work work) {
     CLI::App& command = *app_.add_subcommand(name, about);
@@ -110,6 +152,11 @@ class Commands {
                               : name == "OUT" ? "folder to create; must not exist"
                                               : "checkpoint, model folder or run folder";
     command.add_option(name, word, about)->required()->type_name("");
+  }
+  void takes_out(CLI::App& command) {
+    command.add_option("--out", words_.second, "folder to create; must not exist")
+        ->required()
+        ->type_name("DIR");
   }
   void writes(CLI::App& command) {
     command

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <ostream>
+#include <set>
 
 #include "checkpoint/checksums.h"
 #include "checkpoint/float_values.h"
@@ -23,11 +24,15 @@ void note(std::vector<std::string>& problems, Work&& work) {
   }
 }
 
-// Reports floating-point tensors with nonfinite values.
+// Reports floating-point tensors with nonfinite values. Codes of 4-bit weights are bytes, whatever dtype the
+// file declares.
 void note_non_finite(const TensorSet& set, std::vector<std::string>& problems) {
   std::vector<float> values(static_cast<size_t>(kValueBlock));
+  std::set<const SafetensorsEntry*> codes;
+  const QuantizedTensors quantized = quantized_in(set);
+  for (const auto& [name, weight] : quantized.weights()) codes.insert(set.entries.at(name));
   for (const auto& [name, entry] : set.tensors.entries()) {
-    const int64_t all = float_dtype(*entry) ? element_count(*entry) : 0;
+    const int64_t all = float_dtype(*entry) && !codes.contains(entry) ? element_count(*entry) : 0;
     for (int64_t first = 0; first < all; first += kValueBlock) {
       const int64_t count = std::min(kValueBlock, all - first);
       read_floats(*entry, first, count, values.data());

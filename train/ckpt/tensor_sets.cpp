@@ -78,6 +78,10 @@ int64_t TensorSets::bytes() const {
   return bytes;
 }
 
+QuantizedTensors quantized_in(const TensorSet& set) {
+  return {set.tensors.path(), set.stem == kWeightsStem ? set.entries : TensorEntries{}};
+}
+
 bool is_run(const std::string& folder) { return !steps_in(folder).empty(); }
 
 std::vector<SafetensorsSpec> specs_of(const ModelConfig& config) {

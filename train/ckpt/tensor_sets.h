@@ -12,6 +12,7 @@
 
 #include "checkpoint/tensor_folder.h"
 #include "model/config.h"
+#include "train/quantized/quantized_tensors.h"
 #include "train/save/train_state.h"
 
 namespace flatshard {
@@ -44,6 +45,9 @@ class TensorSets {
   bool has_adapters_ = false;
   std::vector<TensorSet> sets_;
 };
+
+// The 4-bit weights of a set; none unless it is the set of weights.
+QuantizedTensors quantized_in(const TensorSet& set);
 
 // Resolves a run folder to its latest checkpoint; other folders are returned as they are.
 std::filesystem::path folder_meant(const std::string& given);

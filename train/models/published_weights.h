@@ -36,6 +36,7 @@ class PublishedWeights {
   void read(const std::string& name, int64_t first, int64_t count, float* to);
   // Bytes [first, first + count) of a part of a 4-bit weight (train/quantized/quantized_part.h).
   void read_bytes(const std::string& part, int64_t first, int64_t count, std::byte* to) const;
+  const QuantizedTensors& quantized() const { return quantized_; }
   // "model.safetensors, BF16, 4-bit nf4"
   std::string describe() const;
 

@@ -106,14 +106,19 @@ void QuantizedTensors::check_orphans() const {
     }
 }
 
-std::vector<std::string> QuantizedTensors::names() const {
-  std::vector<std::string> names;
-  for (const auto& [name, state] : states_) {
-    names.push_back(state_name(name, state));
-    for (const QuantizedPart part : parts_of(state.weight.format))
-      if (is_tensor(part)) names.push_back(name + suffix_of(part));
-  }
+std::vector<std::string> QuantizedTensors::names_of(const std::string& weight) const {
+  const QuantState& described = state(weight);
+  std::vector<std::string> names{state_name(weight, described)};
+  for (const QuantizedPart part : parts_of(described.weight.format))
+    if (is_tensor(part)) names.push_back(weight + suffix_of(part));
   return names;
+}
+
+std::vector<std::string> QuantizedTensors::names() const {
+  std::vector<std::string> all;
+  for (const auto& [name, state] : states_)
+    for (std::string& part : names_of(name)) all.push_back(std::move(part));
+  return all;
 }
 
 void QuantizedTensors::read_bytes(const std::string& part, int64_t first, int64_t count,

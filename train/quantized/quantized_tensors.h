@@ -28,7 +28,8 @@ class QuantizedTensors {
   bool empty() const { return weights_.empty(); }
   const FourBitWeights& weights() const { return weights_; }
   const QuantState& state(const std::string& weight) const { return states_.at(weight); }
-  // The names of the tensors that belong to quantized weights.
+  // The names of the tensors of one quantized weight, or of all.
+  std::vector<std::string> names_of(const std::string& weight) const;
   std::vector<std::string> names() const;
 
   // Bytes [first, first + count) of a part. An Error if a scale or a table entry among them is not finite.

@@ -1,0 +1,111 @@
+#include <algorithm>
+#include <ostream>
+
+#include "checkpoint/float_values.h"
+#include "model/lora.h"
+#include "model/names.h"
+#include "runtime/text.h"
+#include "train/ckpt/model_output.h"
+#include "train/save/checkpoint_names.h"
+
+namespace flatshard {
+namespace {
+
+// Whether one of the entries names this module, or a module that contains it, by whole components of its
+// path.
+bool is_inside(const std::string& path, const std::vector<std::string>& entries) {
+  return std::any_of(entries.begin(), entries.end(), [&](const std::string& entry) {
+    return str('.', path, '.').find(str('.', entry, '.')) != std::string::npos;
+  });
+}
+
+struct Choice {
+  FourBitWeights weights;
+  std::vector<std::string> skipped;  // paths of layers
+};
+
+// All linear layers except the output head and those that are skipped.
+Choice choose(const Model& model, const QuantizeOptions& options) {
+  std::map<std::string, Shape> shapes;
+  for (const ParamList& list : model.param_lists())
+    for (const ParamSpec& spec : list.specs()) shapes[spec.name] = spec.shape;
+  const ParamNames& names = param_names(model.config().family);
+  Choice choice;
+  std::vector<bool> used(options.skip.size());
+  for (const std::string& path : linear_layers(model)) {
+    if (path == names.head) continue;
+    bool skipped = false;
+    for (size_t i = 0; i < used.size(); ++i)
+      if (is_inside(path, {options.skip[i]})) used[i] = skipped = true;
+    const Shape& shape = shapes.at(path + ".weight");
+    if (skipped)
+      choice.skipped.push_back(path);
+    else
+      choice.weights[path + ".weight"] = {.format = options.format,
+                                          .out = shape[names.transposed_weights ? 1 : 0],
+                                          .in = shape[names.transposed_weights ? 0 : 1]};
+  }
+  for (size_t i = 0; i < used.size(); ++i)
+    check(bool{used[i]}, "--skip ", options.skip[i],
+          ": no linear layer has this name or is in a module of this name");
+  check(!choice.weights.empty(), "--skip leaves no linear layer to quantize");
+  return choice;
+}
+
+// Values rounded to the dtype that the weights have before they are quantized.
+ReadValues rounded(const ReadValues& read, const std::optional<DType>& dtype) {
+  if (!dtype || *dtype == DType::f32) return read;
+  return [=, bytes = std::vector<std::byte>()](const std::string& name, int64_t first, int64_t count,
+                                               float* to) mutable {
+    read(name, first, count, to);
+    convert_floats({to, static_cast<size_t>(count)}, name, first, *dtype, bytes);
+    visit_float(*dtype, [&]<class T>() {
+      std::transform(reinterpret_cast<const T*>(bytes.data()),
+                     reinterpret_cast<const T*>(bytes.data()) + count, to,
+                     [](T value) { return static_cast<float>(value); });
+    });
+  };
+}
+
+}  // namespace
+
+void quantize(const std::string& from, const QuantizeOptions& quantization, const ExportOptions& options,
+              const Console& console) {
+  const TensorSets sets(from);
+  check_whole(sets);
+  check(!sets.has_adapters(), from, ": is an adapter: merge it into its base with ckpt merge-adapter first");
+  const std::unique_ptr<PublishedWeights> weights = weights_of(sets);
+  check(weights->quantized().empty(), from,
+        ": has 4-bit weights already: dequantize them with ckpt export --dtype first");
+  Arena tables("tables", Device::cpu());  // only counts
+  const Choice choice = choose(Model(sets.config(), tables), quantization);
+  const ParamNames& names = param_names(sets.config().family);
+  QuantizingSource source(rounded(reader_of(*weights), options.dtype), choice.weights,
+                          names.transposed_weights);
+  NewFolder folder(options.to);
+  OutputTensors outputs;
+  DType compute = DType::bf16;
+  for (OutputTensor& output : outputs_of(sets, options.dtype, nullptr)) {
+    if (!choice.weights.contains(output.spec.name)) {
+      outputs.push_back(std::move(output));
+      continue;
+    }
+    if (output.spec.dtype == DType::f16) compute = DType::f16;
+    for (OutputTensor& part :
+         quantized_outputs(source, output.spec.name, output.spec.dtype, quantization.storage))
+      outputs.push_back(std::move(part));
+  }
+  const int64_t bytes = write_tensors(folder, kWeightsStem, outputs, options.shard_bytes, console);
+  QuantizationConfig config{
+      .format = quantization.format, .storage = quantization.storage, .skip_modules = choice.skipped};
+  config.format.compute = compute;
+  // A list replaces the default of transformers, which is the head.
+  if (!choice.skipped.empty()) config.skip_modules.push_back(names.head);
+  write_documents(folder, sets.folder(),
+                  {.weights = options.dtype, .quantization = quantization_config_json(config)},
+                  read_tokenizer_files(sets.path()));
+  console.out << counted(std::ssize(choice.weights), "weight") << " in 4 bits\n";
+  finish(folder, bytes, options, console);
+}
+
+}  // namespace flatshard
