@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 
+#include "build_config.h"
 #include "kernels/dynamic_table.h"
 #include "kernels/four_bit_buckets.h"
 #include "kernels/four_bit_decode.h"
@@ -27,8 +28,10 @@ struct Buckets {
 
   // The code of each lane, by binary search for the number of bounds below it.
   Ints code_of(Floats y) const {
-    Ints index{};
-    for (const int step : {8, 4, 2, 1}) index += (y > lookup(above, index + (step - 1))) & step;
+    Ints index = (y > splat(above[7])) & 8;
+    index += (y > lookup(above, index + 3)) & 4;
+    index += (y > lookup(above, index + 1)) & 2;
+    index += (y > lookup(above, index)) & 1;
     return (Ints)lookup((Floats)code, index);
   }
 
@@ -66,8 +69,10 @@ void quantize_all(const QuantizeFourBit& a) {
 // The mean, summed in double: element i in lane i % kMeanLanes in order, then halves of the lanes by a tree.
 float mean(const float* x, int64_t n) {
   std::array<double, kMeanLanes> lane{};
-  for (int64_t i = 0; i < n; i += kMeanLanes)
-    for (int64_t k = 0; k < std::min(kMeanLanes, n - i); ++k) lane[k] += static_cast<double>(x[i + k]);
+  for (int64_t i = 0; i < n; i += kMeanLanes) {
+    const int64_t lanes = std::min(kMeanLanes, n - i);
+    for (int64_t k = 0; k < lanes; ++k) lane[k] += static_cast<double>(x[i + k]);
+  }
   for (int64_t half = kMeanLanes / 2; half > 0; half /= 2)
     for (int64_t k = 0; k < half; ++k) lane[k] += lane[k + half];
   return static_cast<float>(lane[0] / static_cast<double>(n));
@@ -79,12 +84,13 @@ float quantize_scale_block(uint8_t* codes, const float* absmax, int64_t n, float
   float largest = 0;
   for (int64_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(absmax[i] - offset));
   const BlockScale scale(largest);
-  for (int64_t i = 0; i < n; ++i) {
-    const float y = (absmax[i] - offset) * scale.lift * scale.inverse;
-    int index = 0;
-    for (int step = 128; step > 0; step /= 2) index += y > kMidpoints[index + step - 1] ? step : 0;
-    codes[i] = static_cast<uint8_t>(index);
-  }
+  // All searches advance together, so that none waits for its comparison.
+  std::array<float, kNestedBlock> y;
+  std::array<int, kNestedBlock> index{};
+  for (int64_t i = 0; i < n; ++i) y[i] = (absmax[i] - offset) * scale.lift * scale.inverse;
+  for (int step = 128; step > 0; step /= 2)
+    for (int64_t i = 0; i < n; ++i) index[i] += step & -(y[i] > kMidpoints[index[i] + step - 1]);
+  for (int64_t i = 0; i < n; ++i) codes[i] = static_cast<uint8_t>(index[i]);
   return largest;
 }
 
@@ -156,6 +162,8 @@ void quantize_four_bit(Stream& stream, const QuantizeFourBit& a) {
   check_part(kOp, "codes", a.codes, DType::u8, code_bytes(a.x.size()));
   check_part(kOp, "absmax", a.absmax, DType::f32, block_count(a.x.size(), a.block));
   if (stream.planning() || a.x.empty()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::quantize_four_bit(stream, a);
   stream.run(kOp, [a] { visit_float(a.x.dtype, [&]<class T>() { cpu::quantize_all<T>(a); }); });
 }
 
@@ -167,6 +175,8 @@ void quantize_scales(Stream& stream, const QuantizeScales& a) {
   check_part(kOp, "nested_absmax", a.nested_absmax, DType::f32, block_count(n, kNestedBlock));
   check_part(kOp, "nested_offset", a.nested_offset, DType::f32, 1);
   if (stream.planning() || a.absmax.empty()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::quantize_scales(stream, a);
   stream.run(kOp, [a] { cpu::quantize_scales(a); });
 }
 
@@ -177,6 +187,8 @@ void dequantize_four_bit(Stream& stream, const DequantizeFourBit& a) {
   check(a.first >= 0 && a.first + a.y.size() <= a.w.shape.size(), kOp, ": elements [", a.first, ", ",
         a.first + a.y.size(), ") are outside the ", a.w.shape.size(), " elements of the weight");
   if (stream.planning() || a.y.empty()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::dequantize_four_bit(stream, a);
   stream.run(kOp, [a] { visit_float(a.y.dtype, [&]<class T>() { cpu::dequantize<T>(a); }); });
 }
 

@@ -13,7 +13,8 @@
 //   offset = mean of absmax      nested_absmax[k] = max |absmax[b] - offset| over block k
 //   absmax[b] = nested_table[code[b]] nested_absmax[k] + offset
 //
-// Tables are data of a weight: those of a file are used as they are. Inputs must be finite.
+// Tables are data of a weight: those of a file are used as they are. Inputs must be finite. All results have
+// the same bits on a CPU and on a GPU.
 
 #include <array>
 #include <optional>
@@ -103,5 +104,11 @@ double min_bytes(const DequantizeFourBit& a);
 double flops(const QuantizeFourBit& a);
 double flops(const QuantizeScales& a);
 double flops(const DequantizeFourBit& a);
+
+namespace cuda {
+void quantize_four_bit(Stream& stream, const QuantizeFourBit& a);
+void quantize_scales(Stream& stream, const QuantizeScales& a);
+void dequantize_four_bit(Stream& stream, const DequantizeFourBit& a);
+}  // namespace cuda
 
 }  // namespace flatshard

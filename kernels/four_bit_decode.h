@@ -3,6 +3,7 @@
 // rounded once, as a table, and each element is then one lookup.
 
 #include <algorithm>
+#include <bit>
 
 #include "kernels/four_bit.h"
 #include "kernels/simd.h"
@@ -14,7 +15,9 @@ template <class T, class Rounded = T>
 class FourBitDecoder {
  public:
   explicit FourBitDecoder(const FourBitMatrix& w)
-      : codes_(w.codes.as<uint8_t>()), table_(simd::load(w.table.as<float>())), block_(w.block) {
+      : codes_(w.codes.as<uint8_t>()),
+        table_(simd::load(w.table.as<float>())),
+        block_bits_(std::countr_zero(static_cast<uint64_t>(w.block))) {
     if (w.is_nested()) {
       scale_codes_ = w.absmax.as<uint8_t>();
       absmax_ = w.nested_absmax.as<float>();
@@ -28,11 +31,17 @@ class FourBitDecoder {
   // y = elements [first, first + count).
   void decode(T* y, int64_t first, int64_t count) const {
     for (int64_t done = 0; done < count;) {
-      const int64_t at = first + done, block = at / block_;
-      const int64_t n = std::min(count - done, (block + 1) * block_ - at);
+      const int64_t at = first + done, block = at >> block_bits_;
+      const int64_t n = std::min(count - done, ((block + 1) << block_bits_) - at);
       decode_block(y + done, values_of(block), at, n);
       done += n;
     }
+  }
+
+  // Prefetches the codes of elements [first, first + count), which may be past the matrix.
+  void fetch(int64_t first, int64_t count) const {
+    constexpr int64_t kLine = 64;
+    for (int64_t i = first / 2; i < code_bytes(first + count); i += kLine) simd::fetch(codes_ + i);
   }
 
  private:
@@ -61,20 +70,26 @@ class FourBitDecoder {
 
   // Elements [first, first + count), all in the block with these values.
   [[gnu::always_inline]] void decode_block(T* y, Table values, int64_t first, int64_t count) const {
-    const int64_t skipped = first % 2;
-    if (skipped) {  // the low nibble of a byte
+    if (first % 2 != 0) {  // the low nibble of a byte
       const simd::Bytes code = simd::Bytes{} + static_cast<uint8_t>(codes_[first / 2] & 15);
       store(y, simd::lookup(values, code), 1);
+      ++y, ++first, --count;
     }
-    const uint8_t* codes = codes_ + (first + skipped) / 2;
-    simd::for_each_vector(count - skipped, [&](int64_t i, auto lanes) {
-      store(y + skipped + i, simd::lookup(values, simd::load_nibbles(codes + i / 2, lanes)), lanes);
+    const uint8_t* codes = codes_ + first / 2;
+    if constexpr (kHalves)
+      for (; count >= 2 * simd::kWidth; count -= 2 * simd::kWidth) {
+        simd::lookup_nibbles(y, values, codes);
+        y += 2 * simd::kWidth;
+        codes += simd::kWidth;
+      }
+    simd::for_each_vector(count, [&](int64_t i, auto lanes) {
+      store(y + i, simd::lookup(values, simd::load_nibbles(codes + i / 2, lanes)), lanes);
     });
   }
 
   const uint8_t* codes_;
   simd::Floats table_;
-  int64_t block_;
+  int block_bits_;       // block size = 2^block_bits_
   const float* absmax_;  // of the blocks, or nested
   const uint8_t* scale_codes_ = nullptr;
   const float* nested_table_ = nullptr;

@@ -12,6 +12,7 @@ namespace flatshard {
 namespace {
 
 constexpr int64_t kElementsPerTask = 32768;  // decoded by one task
+constexpr int64_t kRowsAhead = 8;            // of prefetched codes
 constexpr int64_t kFewElements = 8192;       // decoded at a time for a product of few rows
 
 // A product on the CPU: g without the data of b, which is that of w rounded to `compute`.
@@ -35,6 +36,7 @@ void decode(const Undecoded& p, const Part& part, int64_t first, int64_t last, T
   const int64_t in = p.w.shape[1], length = p.g.transpose_b ? in : part.end - part.begin;
   for (int64_t r = first; r < last; ++r) {
     const int64_t element = p.g.transpose_b ? (part.begin + r) * in : r * in + part.begin;
+    if (length < in) decoder.fetch(element + kRowsAhead * in, length);  // rows apart defeat the hardware
     decoder.decode(to + r * part.row, element, length);
   }
 }

@@ -111,9 +111,9 @@ void for_each_rows(int64_t M, Tile&& tile) {
     with_constant<kRows>(M - row, [&](auto rows) { tile(row, rows); });
 }
 
+// `step`: columns of c, rows of b, that are read at a time, at most kColumns.
 template <class T, class Out>
-void multiply_dots(const Operands<T, Out>& o, int64_t begin, int64_t end) {
-  const int64_t step = o.M <= kRows ? 1 : kColumns;
+void multiply_dots(const Operands<T, Out>& o, int64_t begin, int64_t end, int64_t step) {
   for (int64_t column = begin; column < end; column += step)
     for_each_rows(o.M, [&](int64_t row, auto rows) {
       with_constant<kColumns>(std::min(step, end - column),
@@ -136,37 +136,36 @@ void multiply_columns(const Operands<T, Out>& o, int64_t begin, int64_t end) {
     });
 }
 
-}  // namespace
-
-bool has_few_rows(const Gemm& g) {
-  return !g.transpose_a && g.a.shape[0] <= kFewRows && g.a.dtype != DType::f16;
-}
-
-int64_t few_rows_unit(const Gemm& g) {
-  if (!g.transpose_b) return int64_t{kWidth} * kVectorsOfOneRow;
-  return g.a.shape[0] <= kRows ? 1 : kColumns;
-}
-
-void multiply_few_rows(const Gemm& g, const FewColumns& columns) {
+void multiply(const Gemm& g, const FewColumns& columns, int64_t step) {
   visit_float(g.a.dtype, [&]<class T>() {
     visit_float(g.c.dtype, [&]<class Out>() {
       if constexpr (!std::is_same_v<T, f16> && !std::is_same_v<Out, f16>) {
         const Operands<T, Out> operands(g, columns);
-        g.transpose_b ? multiply_dots(operands, columns.begin, columns.end)
+        g.transpose_b ? multiply_dots(operands, columns.begin, columns.end, step)
                       : multiply_columns(operands, columns.begin, columns.end);
       }
     });
   });
 }
 
+}  // namespace
+
+bool has_few_rows(const Gemm& g) {
+  return !g.transpose_a && g.a.shape[0] <= kFewRows && g.a.dtype != DType::f16;
+}
+
+int64_t few_rows_unit(const Gemm& g) { return g.transpose_b ? kColumns : int64_t{kWidth} * kVectorsOfOneRow; }
+
+void multiply_few_rows(const Gemm& g, const FewColumns& columns) { multiply(g, columns, kColumns); }
+
 void multiply_few_rows(const Gemm& g) {
   const int64_t N = g.c.shape[1], column_bytes = g.b.bytes() / std::max<int64_t>(N, 1);
-  const int64_t unit = g.transpose_b ? kColumns : few_rows_unit(g), b_row = g.b.shape[1];
+  const int64_t unit = few_rows_unit(g), b_row = g.b.shape[1];
   const int64_t block = std::max<int64_t>(1, kTaskBytes / std::max<int64_t>(1, column_bytes * unit)) * unit;
   parallel_blocks(N, block, [&](int64_t begin, int64_t end) {
     const int64_t first = (g.transpose_b ? begin * b_row : begin) * size_of(g.b.dtype);
-    multiply_few_rows(
-        g, {.b = static_cast<const char*>(g.b.data) + first, .b_row = b_row, .begin = begin, .end = end});
+    multiply(g, {.b = static_cast<const char*>(g.b.data) + first, .b_row = b_row, .begin = begin, .end = end},
+             g.a.shape[0] <= kRows ? 1 : kColumns);
   });
 }
 

@@ -21,7 +21,7 @@ struct FewColumns {
   int64_t b_row;  // elements between the rows of this part
   int64_t begin, end;
 };
-// Computes these columns on this thread, to the same bits.
+// Computes these columns on this thread, to the same bits, from a part of b in the caches.
 void multiply_few_rows(const Gemm& g, const FewColumns& columns);
 // Columns in multiples of this number are computed fastest.
 int64_t few_rows_unit(const Gemm& g);

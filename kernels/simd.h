@@ -29,6 +29,7 @@ using Ints [[gnu::vector_size(64)]] = int32_t;
 using Words [[gnu::vector_size(64)]] = uint32_t;
 using Halves [[gnu::vector_size(32)]] = uint16_t;
 using Bytes [[gnu::vector_size(16)]] = uint8_t;
+using Longs [[gnu::vector_size(16)]] = int64_t;
 
 // The number of lanes in use: Full in the main loop, an int in the tail.
 struct Full {
@@ -129,6 +130,22 @@ inline Halves narrow_f16(Floats value) {
 #endif
 }
 
+inline Ints widen_bytes(Bytes v) {
+#if defined(__AVX512F__)
+  return (Ints)_mm512_cvtepu8_epi32((__m128i)v);
+#else
+  return __builtin_convertvector(v, Ints);
+#endif
+}
+
+inline Bytes narrow_to_bytes(Ints v) {
+#if defined(__AVX512F__)
+  return (Bytes)_mm512_cvtepi32_epi8((__m512i)v);
+#else
+  return __builtin_convertvector(v, Bytes);
+#endif
+}
+
 // Memory.
 
 namespace detail {
@@ -181,13 +198,15 @@ inline void store_halves(T* p, Halves v, Lanes lanes = {}) {
 // written whole.
 template <class Lanes = Full>
 inline Bytes load_nibbles(const uint8_t* p, Lanes lanes = {}) {
-  const Bytes pairs = detail::load_bits<Bytes>(p, (lanes + 1) / 2);
+  uint64_t word = 0;  // a vector that is loaded in part would stall on its store
+  std::memcpy(&word, p, static_cast<size_t>((lanes + 1) / 2));
+  const Bytes pairs = (Bytes)Longs{static_cast<int64_t>(word)};
   const Bytes high = pairs >> 4, low = pairs & 15;
   return __builtin_shufflevector(high, low, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
 }
 template <class Lanes = Full>
 inline void store_nibbles(uint8_t* p, Ints values, Lanes lanes = {}) {
-  const Bytes bytes = __builtin_convertvector(values, Bytes);
+  const Bytes bytes = narrow_to_bytes(values);
   const Bytes high = __builtin_shufflevector(bytes, bytes, 0, 2, 4, 6, 8, 10, 12, 14, 0, 0, 0, 0, 0, 0, 0, 0);
   const Bytes low = __builtin_shufflevector(bytes, bytes, 1, 3, 5, 7, 9, 11, 13, 15, 0, 0, 0, 0, 0, 0, 0, 0);
   detail::store_bits(p, high << 4 | low, (lanes + 1) / 2);
@@ -214,9 +233,7 @@ inline Floats lookup(Floats table, Ints index) {
   return r;
 #endif
 }
-inline Floats lookup(Floats table, Bytes index) {
-  return lookup(table, __builtin_convertvector(index, Ints));
-}
+inline Floats lookup(Floats table, Bytes index) { return lookup(table, widen_bytes(index)); }
 inline Halves lookup(Halves table, Bytes index) {
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
   return (Halves)_mm256_permutexvar_epi16(_mm256_cvtepu8_epi16((__m128i)index), (__m256i)table);
@@ -224,6 +241,20 @@ inline Halves lookup(Halves table, Bytes index) {
   Halves r;
   for (int i = 0; i < kWidth; ++i) r[i] = table[index[i]];
   return r;
+#endif
+}
+
+// Stores the table's entries for two vectors of 4-bit values from 16 bytes, which is faster than one by one.
+template <class T>
+inline void lookup_nibbles(T* out, Halves table, const uint8_t* p) {
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+  const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  // The permutation reads five bits of each half: the fifth selects a copy of the table.
+  const __m512i index = _mm512_or_si512(_mm512_srli_epi32(bytes, 4), _mm512_slli_epi32(bytes, 16));
+  _mm512_storeu_si512(out, _mm512_permutexvar_epi16(index, _mm512_broadcast_i64x4((__m256i)table)));
+#else
+  store_halves(out, lookup(table, load_nibbles(p)));
+  store_halves(out + kWidth, lookup(table, load_nibbles(p + kWidth / 2)));
 #endif
 }
 

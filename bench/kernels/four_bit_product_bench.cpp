@@ -77,8 +77,8 @@ Case dense_case(const Problem& p) {
   const auto args = [=](const Tensors& t) {
     return Gemm{.c = t["c"], .a = t["a"], .b = t["b"], .transpose_b = p.transpose_w};
   };
-  return {.op = "dense_product",
-          .shape = p.shape(),
+  return {.op = "gemm",
+          .shape = p.shape() + " dense",
           .dtype = p.in,
           .args = {{"a", p.in, {p.M, p.K()}, Role::constant},
                    {"b", p.in, {p.w.out, p.w.in}, Role::constant},
