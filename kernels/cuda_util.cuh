@@ -61,6 +61,22 @@ __device__ inline void store(T* p, const Pack<T, N>& pack) {
   *reinterpret_cast<Pack<T, N>*>(p) = pack;
 }
 
+// N elements as fp32.
+template <class T, int N>
+struct Floats {
+  float element[N];
+};
+template <class T, int N>
+__device__ inline Floats<T, N> load_floats(const T* p) {
+  constexpr int kPiece = N < kPackSize<T> ? N : kPackSize<T>;
+  Floats<T, N> floats;
+  for (int i = 0; i < N; i += kPiece) {
+    const Pack<T, kPiece> piece = load<T, kPiece>(p + i);
+    for (int k = 0; k < kPiece; ++k) floats.element[i + k] = to_float(piece.element[k]);
+  }
+  return floats;
+}
+
 // Whether all rows of `row` elements and all pointers allow kPackSize<T> elements per access.
 template <class T, class... Pointers>
 bool packable(int64_t row, Pointers... pointers) {

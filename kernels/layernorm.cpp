@@ -3,15 +3,16 @@
 #include <cmath>
 
 #include "build_config.h"
+#include "kernels/norm_types.h"
 #include "kernels/row_blocks.h"
 
 namespace flatshard {
 namespace {
 
 void check_parameter(const char* op, const char* name, const Tensor& parameter, const Tensor& x) {
-  check(parameter.size() == x.shape[-1] && parameter.dtype == x.dtype, op, ": ", name, " is ",
-        parameter.dtype, " ", parameter.shape, ", x is ", x.dtype, " ", x.shape, "; ", name,
-        " must have the dtype and last dimension of x");
+  check(parameter.size() == x.shape[-1] && (parameter.dtype == x.dtype || parameter.dtype == DType::f32), op,
+        ": ", name, " is ", parameter.dtype, " ", parameter.shape, ", x is ", x.dtype, " ", x.shape, "; ",
+        name, " must have the last dimension of x, and its dtype or f32");
 }
 
 void check_statistic(const char* op, const char* name, const Tensor& statistic, const Tensor& x) {
@@ -37,10 +38,11 @@ namespace {
 using namespace simd;
 
 // Computes one row of y and its statistics.
-template <class T, class Output>
+template <class T, class W, class Output>
 void forward_row(const LayerNormForward& a, int64_t row, Output out) {
   const int64_t C = a.x.shape[-1];
-  const T *x = a.x.as<T>() + row * C, *w = a.w.as<T>(), *b = a.b.as<T>();
+  const T* x = a.x.as<T>() + row * C;
+  const W *w = a.w.as<W>(), *b = a.b.as<W>();
   T* y = a.y.as<T>() + row * C;
   const float total =
       sum_vectors(C, [&](int64_t i, auto lanes, Floats& part) { part = part + load(x + i, lanes); });
@@ -59,19 +61,20 @@ void forward_row(const LayerNormForward& a, int64_t row, Output out) {
   });
 }
 
-template <class T>
+template <class T, class W>
 void forward(const LayerNormForward& a) {
   const int64_t rows = a.x.rows();
   parallel_write(a.y.bytes(), rows, rows_per_block(a.x.shape[-1]), [&](int64_t begin, int64_t end, auto out) {
-    for (int64_t row = begin; row < end; ++row) forward_row<T>(a, row, out);
+    for (int64_t row = begin; row < end; ++row) forward_row<T, W>(a, row, out);
   });
 }
 
 // One row: computes dx. With kSums also adds dy xhat to dw and dy to db, which is stored after dw.
-template <class T, bool kSums, class Output>
+template <class T, class W, bool kSums, class Output>
 void backward_row(const LayerNormBackward& a, int64_t row, float* dw, Output out) {
   const int64_t C = a.x.shape[-1];
-  const T *x = a.x.as<T>() + row * C, *dy = a.dy.as<T>() + row * C, *w = a.w.as<T>();
+  const T *x = a.x.as<T>() + row * C, *dy = a.dy.as<T>() + row * C;
+  const W* w = a.w.as<W>();
   T* dx = a.dx.as<T>() + row * C;
   [[maybe_unused]] float* db = dw + C;
   const float mean = a.mean.as<float>()[row], rstd = a.rstd.as<float>()[row];
@@ -96,10 +99,10 @@ void backward_row(const LayerNormBackward& a, int64_t row, float* dw, Output out
   });
 }
 
-template <class T, bool kSums>
+template <class T, class W, bool kSums>
 void backward(const LayerNormBackward& a, const Tensor& partials) {
   sum_row_blocks(a.accumulate_dx ? 0 : a.dx.bytes(), a.x.rows(), partials,
-                 [&](int64_t row, float* dw, auto out) { backward_row<T, kSums>(a, row, dw, out); });
+                 [&](int64_t row, float* dw, auto out) { backward_row<T, W, kSums>(a, row, dw, out); });
   add_row_blocks(a.dw, partials);
   add_row_blocks(a.db, partials, a.x.shape[-1]);
 }
@@ -110,6 +113,7 @@ void backward(const LayerNormBackward& a, const Tensor& partials) {
 void layernorm_forward(Stream& stream, const LayerNormForward& a) {
   check_parameter("layernorm_forward", "w", a.w, a.x);
   check_parameter("layernorm_forward", "b", a.b, a.x);
+  check(a.b.dtype == a.w.dtype, "layernorm_forward: b is ", a.b.dtype, ", must be ", a.w.dtype, " like w");
   check_statistic("layernorm_forward", "mean", a.mean, a.x);
   check_statistic("layernorm_forward", "rstd", a.rstd, a.x);
   check(a.y.shape == a.x.shape && a.y.dtype == a.x.dtype, "layernorm_forward: y is ", a.y.dtype, " ",
@@ -117,7 +121,8 @@ void layernorm_forward(Stream& stream, const LayerNormForward& a) {
   if (stream.planning() || a.x.empty()) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::layernorm_forward(stream, a);
-  stream.run("layernorm_forward", [a] { visit_float(a.x.dtype, [&]<class T>() { cpu::forward<T>(a); }); });
+  stream.run("layernorm_forward",
+             [a] { visit_norm(a.x.dtype, a.w.dtype, [&]<class T, class W>() { cpu::forward<T, W>(a); }); });
 }
 
 void layernorm_backward(Stream& stream, Arena& scratch, const LayerNormBackward& a) {
@@ -137,8 +142,8 @@ void layernorm_backward(Stream& stream, Arena& scratch, const LayerNormBackward&
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::layernorm_backward(stream, a, partials);
   stream.run("layernorm_backward", [a, partials] {
-    visit_float(a.x.dtype, [&]<class T>() {
-      wants_sums(a) ? cpu::backward<T, true>(a, partials) : cpu::backward<T, false>(a, partials);
+    visit_norm(a.x.dtype, a.w.dtype, [&]<class T, class W>() {
+      wants_sums(a) ? cpu::backward<T, W, true>(a, partials) : cpu::backward<T, W, false>(a, partials);
     });
   });
 }

@@ -3,6 +3,7 @@
 // db, which is stored after dw.
 
 #include "kernels/layernorm.h"
+#include "kernels/norm_types.h"
 #include "kernels/row_blocks.cuh"
 
 namespace flatshard::cuda {
@@ -14,7 +15,7 @@ struct ForwardPointers {
   const void *x, *w, *b;
 };
 
-template <class T, int N>
+template <class T, class W, int N>
 __global__ void __launch_bounds__(kRowThreads) forward_kernel(ForwardPointers p, int64_t C, float eps) {
   const int64_t row = blockIdx.x;
   const T* x = static_cast<const T*>(p.x) + row * C;
@@ -40,12 +41,12 @@ __global__ void __launch_bounds__(kRowThreads) forward_kernel(ForwardPointers p,
   }
   for_each_pack<N>(C, [&](int64_t i) {
     const Pack<T, N> v = load<T, N>(x + i);
-    const auto weight = load<T, N>(static_cast<const T*>(p.w) + i);
-    const auto bias = load<T, N>(static_cast<const T*>(p.b) + i);
+    const auto weight = load_floats<W, N>(static_cast<const W*>(p.w) + i);
+    const auto bias = load_floats<W, N>(static_cast<const W*>(p.b) + i);
     Pack<T, N> out;
     for (int k = 0; k < N; ++k) {
       const float xhat = (to_float(v.element[k]) - mean) * rstd;
-      out.element[k] = from_float<T>(fmaf(xhat, to_float(weight.element[k]), to_float(bias.element[k])));
+      out.element[k] = from_float<T>(fmaf(xhat, weight.element[k], bias.element[k]));
     }
     store<T, N>(y + i, out);
   });
@@ -59,11 +60,12 @@ struct BackwardPointers {
 };
 
 // One row of the backward pass, in packs of N elements.
-template <class T, int N>
+template <class T, class W, int N>
 struct BackwardRow {
   using Partial = PartialRow<N>;
   T* dx;
-  const T *dy, *x, *w;
+  const T *dy, *x;
+  const W* w;
   float mean, rstd;
   int64_t C;
 
@@ -77,7 +79,8 @@ struct BackwardRow {
     float* db = dw + C;
     Sums sums;
     for_each_pack<N>(C, [&](int64_t i) {
-      const Pack<T, N> v = load<T, N>(x + i), g = load<T, N>(dy + i), weight = load<T, N>(w + i);
+      const Pack<T, N> v = load<T, N>(x + i), g = load<T, N>(dy + i);
+      const auto weight = load_floats<W, N>(w + i);
       for (int piece = 0; piece < Partial::kPieces; ++piece) {
         const int64_t at = partial.place(i, piece);
         typename Partial::Piece weight_sum{}, bias_sum{};
@@ -88,7 +91,7 @@ struct BackwardRow {
         for (int j = 0; j < Partial::kPiece; ++j) {
           const int k = piece * Partial::kPiece + j;
           const float xhat = (to_float(v.element[k]) - mean) * rstd, gradient = to_float(g.element[k]);
-          const float dxhat = gradient * to_float(weight.element[k]);
+          const float dxhat = gradient * weight.element[k];
           sums.dxhat += dxhat;
           sums.dot = fmaf(dxhat, xhat, sums.dot);
           weight_sum.element[j] = fmaf(gradient, xhat, weight_sum.element[j]);
@@ -105,11 +108,12 @@ struct BackwardRow {
 
   __device__ void write_dx(float mean_dxhat, float mean_dot, bool accumulate) const {
     for_each_pack<N>(C, [&](int64_t i) {
-      const Pack<T, N> v = load<T, N>(x + i), g = load<T, N>(dy + i), weight = load<T, N>(w + i);
+      const Pack<T, N> v = load<T, N>(x + i), g = load<T, N>(dy + i);
+      const auto weight = load_floats<W, N>(w + i);
       Pack<T, N> out = accumulate ? load<T, N>(dx + i) : Pack<T, N>{};
       for (int k = 0; k < N; ++k) {
         const float xhat = (to_float(v.element[k]) - mean) * rstd;
-        const float dxhat = to_float(g.element[k]) * to_float(weight.element[k]);
+        const float dxhat = to_float(g.element[k]) * weight.element[k];
         const float gradient = rstd * (dxhat - mean_dxhat - xhat * mean_dot);
         out.element[k] = from_float<T>(accumulate ? to_float(out.element[k]) + gradient : gradient);
       }
@@ -119,19 +123,19 @@ struct BackwardRow {
 };
 
 // Accumulates the partial sums of a block in global memory, row by row; each column belongs to one thread.
-template <class T, int N>
+template <class T, class W, int N>
 __global__ void __launch_bounds__(kRowThreads)
     backward_kernel(BackwardPointers p, int64_t rows, int64_t C, int64_t row_block, bool accumulate) {
   float* dw = p.partials + blockIdx.x * 2 * C;
   const int64_t begin = blockIdx.x * row_block, end = begin + row_block < rows ? begin + row_block : rows;
   for (int64_t r = begin; r < end; ++r) {
-    const BackwardRow<T, N> row{.dx = static_cast<T*>(p.dx) + r * C,
-                                .dy = static_cast<const T*>(p.dy) + r * C,
-                                .x = static_cast<const T*>(p.x) + r * C,
-                                .w = static_cast<const T*>(p.w),
-                                .mean = p.mean[r],
-                                .rstd = p.rstd[r],
-                                .C = C};
+    const BackwardRow<T, W, N> row{.dx = static_cast<T*>(p.dx) + r * C,
+                                   .dy = static_cast<const T*>(p.dy) + r * C,
+                                   .x = static_cast<const T*>(p.x) + r * C,
+                                   .w = static_cast<const W*>(p.w),
+                                   .mean = p.mean[r],
+                                   .rstd = p.rstd[r],
+                                   .C = C};
     const auto sums = row.add_weights(dw, p.partials, r == begin);
     const float mean_dxhat = block_sum<kRowThreads>(sums.dxhat) / static_cast<float>(C);
     const float mean_dot = block_sum<kRowThreads>(sums.dot) / static_cast<float>(C);
@@ -139,15 +143,15 @@ __global__ void __launch_bounds__(kRowThreads)
   }
 }
 
-template <class T, int N>
+template <class T, class W, int N>
 void launch_forward(Stream& stream, const LayerNormForward& a) {
   const ForwardPointers p{a.y.data, a.mean.as<float>(), a.rstd.as<float>(), a.x.data, a.w.data, a.b.data};
-  forward_kernel<T, N>
+  forward_kernel<T, W, N>
       <<<static_cast<unsigned>(a.x.rows()), kRowThreads, 0, native(stream)>>>(p, a.x.shape[-1], a.eps);
   check_launch("layernorm_forward");
 }
 
-template <class T, int N>
+template <class T, class W, int N>
 void launch_backward(Stream& stream, const LayerNormBackward& a, const Tensor& partials) {
   const BackwardPointers p{a.dx.data,         partials.empty() ? nullptr : partials.as<float>(),
                            a.dy.data,         a.x.data,
@@ -155,7 +159,7 @@ void launch_backward(Stream& stream, const LayerNormBackward& a, const Tensor& p
                            a.rstd.as<float>()};
   const int64_t C = a.x.shape[-1];
   const int64_t rows = a.x.rows(), blocks = partials.shape[0], row_block = (rows + blocks - 1) / blocks;
-  backward_kernel<T, N><<<static_cast<unsigned>(blocks), kRowThreads, 0, native(stream)>>>(
+  backward_kernel<T, W, N><<<static_cast<unsigned>(blocks), kRowThreads, 0, native(stream)>>>(
       p, rows, C, row_block, a.accumulate_dx);
   check_launch("layernorm_backward");
   add_partials<N>(stream, "layernorm_backward: dw", a.dw, partials);
@@ -165,20 +169,20 @@ void launch_backward(Stream& stream, const LayerNormBackward& a, const Tensor& p
 }  // namespace
 
 void layernorm_forward(Stream& stream, const LayerNormForward& a) {
-  visit_float(a.x.dtype, [&]<class T>() {
+  visit_norm(a.x.dtype, a.w.dtype, [&]<class T, class W>() {
     if (packable<T>(a.x.shape[-1], a.x.data, a.y.data, a.w.data, a.b.data))
-      launch_forward<T, kPackSize<T>>(stream, a);
+      launch_forward<T, W, kPackSize<T>>(stream, a);
     else
-      launch_forward<T, 1>(stream, a);
+      launch_forward<T, W, 1>(stream, a);
   });
 }
 
 void layernorm_backward(Stream& stream, const LayerNormBackward& a, const Tensor& partials) {
-  visit_float(a.x.dtype, [&]<class T>() {
+  visit_norm(a.x.dtype, a.w.dtype, [&]<class T, class W>() {
     if (packable<T>(a.x.shape[-1], a.x.data, a.dx.data, a.dy.data, a.w.data, partials.data))
-      launch_backward<T, kPackSize<T>>(stream, a, partials);
+      launch_backward<T, W, kPackSize<T>>(stream, a, partials);
     else
-      launch_backward<T, 1>(stream, a, partials);
+      launch_backward<T, W, 1>(stream, a, partials);
   });
 }
 

@@ -18,8 +18,8 @@ struct LayerNormForward {
   Tensor mean;  // (rows) f32, saved for the backward pass
   Tensor rstd;  // (rows) f32, saved for the backward pass
   Tensor x;     // (..., C), of y's dtype
-  Tensor w;     // (C), of y's dtype
-  Tensor b;     // (C), of y's dtype
+  Tensor w;     // (C), of y's dtype or f32
+  Tensor b;     // (C), of w's dtype
   float eps;
 };
 
@@ -29,7 +29,7 @@ struct LayerNormBackward {
   Tensor db;                   // (C) f32, added to; empty: not computed
   Tensor dy;                   // (..., C)
   Tensor x;                    // (..., C)
-  Tensor w;                    // (C)
+  Tensor w;                    // (C), of x's dtype or f32
   Tensor mean;                 // (rows) f32
   Tensor rstd;                 // (rows) f32
   bool accumulate_dx = false;  // dx += instead of dx =, for the residual stream

@@ -3,14 +3,16 @@
 #include <cmath>
 
 #include "build_config.h"
+#include "kernels/norm_types.h"
 #include "kernels/row_blocks.h"
 
 namespace flatshard {
 namespace {
 
 void check_norm(const char* op, const Tensor& x, const Tensor& w, const Tensor& rstd) {
-  check(w.size() == x.shape[-1] && w.dtype == x.dtype, op, ": w is ", w.dtype, " ", w.shape, ", x is ",
-        x.dtype, " ", x.shape, "; w must have the dtype and last dimension of x");
+  check(w.size() == x.shape[-1] && (w.dtype == x.dtype || w.dtype == DType::f32), op, ": w is ", w.dtype, " ",
+        w.shape, ", x is ", x.dtype, " ", x.shape,
+        "; w must have the last dimension of x, and its dtype or f32");
   check(rstd.size() == x.rows() && rstd.dtype == DType::f32, op, ": rstd is ", rstd.dtype, " ", rstd.shape,
         ", must be f32 with one element for each of ", x.rows(), " rows");
 }
@@ -22,7 +24,7 @@ namespace {
 
 using namespace simd;
 
-template <class T>
+template <class T, class W>
 void forward(const RmsNormForward& a) {
   const int64_t C = a.x.shape[-1];
   parallel_write(a.y.bytes(), a.x.rows(), rows_per_block(C), [&](int64_t begin, int64_t end, auto out) {
@@ -35,7 +37,7 @@ void forward(const RmsNormForward& a) {
       const float rstd = 1.0f / std::sqrt(squares / static_cast<float>(C) + a.eps);
       a.rstd.as<float>()[row] = rstd;
       T* y = a.y.as<T>() + row * C;
-      const T* w = a.w.as<T>();
+      const W* w = a.w.as<W>();
       for_each_vector(C, [&](int64_t i, auto lanes) {
         out.store(y + i, round_to<T>(load(x + i, lanes) * rstd) * load(w + i, lanes), lanes);
       });
@@ -44,10 +46,11 @@ void forward(const RmsNormForward& a) {
 }
 
 // One row: computes dx, adds dy xhat to dw if it is wanted.
-template <class T, bool kWantsDw, class Output>
+template <class T, class W, bool kWantsDw, class Output>
 void backward_row(const RmsNormBackward& a, int64_t row, float* dw, Output out) {
   const int64_t C = a.x.shape[-1];
-  const T *x = a.x.as<T>() + row * C, *dy = a.dy.as<T>() + row * C, *w = a.w.as<T>();
+  const T *x = a.x.as<T>() + row * C, *dy = a.dy.as<T>() + row * C;
+  const W* w = a.w.as<W>();
   T* dx = a.dx.as<T>() + row * C;
   const float rstd = a.rstd.as<float>()[row];
   const float dot = sum_vectors(C, [&](int64_t i, auto lanes, Floats& total) {
@@ -63,10 +66,10 @@ void backward_row(const RmsNormBackward& a, int64_t row, float* dw, Output out) 
   });
 }
 
-template <class T, bool kWantsDw>
+template <class T, class W, bool kWantsDw>
 void backward(const RmsNormBackward& a, const Tensor& partial_dw) {
   sum_row_blocks(a.accumulate_dx ? 0 : a.dx.bytes(), a.x.rows(), partial_dw,
-                 [&](int64_t row, float* dw, auto out) { backward_row<T, kWantsDw>(a, row, dw, out); });
+                 [&](int64_t row, float* dw, auto out) { backward_row<T, W, kWantsDw>(a, row, dw, out); });
   add_row_blocks(a.dw, partial_dw);
 }
 
@@ -80,7 +83,8 @@ void rmsnorm_forward(Stream& stream, const RmsNormForward& a) {
   if (stream.planning() || a.x.empty()) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::rmsnorm_forward(stream, a);
-  stream.run("rmsnorm_forward", [a] { visit_float(a.x.dtype, [&]<class T>() { cpu::forward<T>(a); }); });
+  stream.run("rmsnorm_forward",
+             [a] { visit_norm(a.x.dtype, a.w.dtype, [&]<class T, class W>() { cpu::forward<T, W>(a); }); });
 }
 
 void rmsnorm_backward(Stream& stream, Arena& scratch, const RmsNormBackward& a) {
@@ -96,8 +100,8 @@ void rmsnorm_backward(Stream& stream, Arena& scratch, const RmsNormBackward& a) 
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::rmsnorm_backward(stream, a, partial_dw);
   stream.run("rmsnorm_backward", [a, partial_dw] {
-    visit_float(a.x.dtype, [&]<class T>() {
-      a.dw.empty() ? cpu::backward<T, false>(a, partial_dw) : cpu::backward<T, true>(a, partial_dw);
+    visit_norm(a.x.dtype, a.w.dtype, [&]<class T, class W>() {
+      a.dw.empty() ? cpu::backward<T, W, false>(a, partial_dw) : cpu::backward<T, W, true>(a, partial_dw);
     });
   });
 }

@@ -1,15 +1,16 @@
 // RMSNorm on the GPU. In the forward pass a thread block owns a row. In the backward pass it owns kRowBlock
 // rows, like a task on the CPU: it writes their dx and one partial sum of dw, if that is wanted.
 
+#include "kernels/norm_types.h"
 #include "kernels/rmsnorm.h"
 #include "kernels/row_blocks.cuh"
 
 namespace flatshard::cuda {
 namespace {
 
-template <class T, int N>
+template <class T, class W, int N>
 __global__ void __launch_bounds__(kRowThreads)
-    forward_kernel(T* y_all, float* rstd_all, const T* x_all, const T* w, int64_t C, float eps) {
+    forward_kernel(T* y_all, float* rstd_all, const T* x_all, const W* w, int64_t C, float eps) {
   const int64_t row = blockIdx.x;
   const T* x = x_all + row * C;
   T* y = y_all + row * C;
@@ -21,11 +22,11 @@ __global__ void __launch_bounds__(kRowThreads)
   const float rstd = 1.0f / sqrtf(block_sum<kRowThreads>(squares) / static_cast<float>(C) + eps);
   if (threadIdx.x == 0) rstd_all[row] = rstd;
   for_each_pack<N>(C, [&](int64_t i) {
-    const Pack<T, N> v = load<T, N>(x + i), weight = load<T, N>(w + i);
+    const Pack<T, N> v = load<T, N>(x + i);
+    const auto weight = load_floats<W, N>(w + i);
     Pack<T, N> out;
     for (int k = 0; k < N; ++k)
-      out.element[k] =
-          from_float<T>(round_to<T>(to_float(v.element[k]) * rstd) * to_float(weight.element[k]));
+      out.element[k] = from_float<T>(round_to<T>(to_float(v.element[k]) * rstd) * weight.element[k]);
     store<T, N>(y + i, out);
   });
 }
@@ -38,10 +39,10 @@ struct BackwardPointers {
 };
 
 // Accumulates the partial sums of a block in global memory, row by row; each column belongs to one thread.
-template <class T, int N>
+template <class T, class W, int N>
 __global__ void __launch_bounds__(kRowThreads)
     backward_kernel(BackwardPointers p, int64_t rows, int64_t C, int64_t row_block, bool accumulate) {
-  const T* w = static_cast<const T*>(p.w);
+  const W* w = static_cast<const W*>(p.w);
   const bool wants_dw = p.partial_dw;
   float* dw = p.partial_dw + blockIdx.x * C;
   using Partial = PartialRow<N>;
@@ -53,7 +54,8 @@ __global__ void __launch_bounds__(kRowThreads)
     const float rstd = p.rstd[row];
     float dot = 0.0f;
     for_each_pack<N>(C, [&](int64_t i) {
-      const Pack<T, N> v = load<T, N>(x + i), g = load<T, N>(dy + i), weight = load<T, N>(w + i);
+      const Pack<T, N> v = load<T, N>(x + i), g = load<T, N>(dy + i);
+      const auto weight = load_floats<W, N>(w + i);
       for (int piece = 0; piece < Partial::kPieces; ++piece) {
         float* at = dw + partial.place(i, piece);
         typename Partial::Piece sum{};
@@ -61,7 +63,7 @@ __global__ void __launch_bounds__(kRowThreads)
         for (int j = 0; j < Partial::kPiece; ++j) {
           const int k = piece * Partial::kPiece + j;
           const float xhat = to_float(v.element[k]) * rstd, gradient = to_float(g.element[k]);
-          dot = fmaf(gradient * to_float(weight.element[k]), xhat, dot);
+          dot = fmaf(gradient * weight.element[k], xhat, dot);
           sum.element[j] = fmaf(gradient, round_to<T>(xhat), sum.element[j]);
         }
         if (wants_dw) store<float, Partial::kPiece>(at, sum);
@@ -69,11 +71,12 @@ __global__ void __launch_bounds__(kRowThreads)
     });
     const float mean = block_sum<kRowThreads>(dot) / static_cast<float>(C);
     for_each_pack<N>(C, [&](int64_t i) {
-      const Pack<T, N> v = load<T, N>(x + i), g = load<T, N>(dy + i), weight = load<T, N>(w + i);
+      const Pack<T, N> v = load<T, N>(x + i), g = load<T, N>(dy + i);
+      const auto weight = load_floats<W, N>(w + i);
       Pack<T, N> out = accumulate ? load<T, N>(dx + i) : Pack<T, N>{};
       for (int k = 0; k < N; ++k) {
         const float xhat = to_float(v.element[k]) * rstd;
-        const float dxhat = to_float(g.element[k]) * to_float(weight.element[k]);
+        const float dxhat = to_float(g.element[k]) * weight.element[k];
         const float gradient = rstd * (dxhat - xhat * mean);
         out.element[k] = from_float<T>(accumulate ? to_float(out.element[k]) + gradient : gradient);
       }
@@ -82,21 +85,21 @@ __global__ void __launch_bounds__(kRowThreads)
   }
 }
 
-template <class T, int N>
+template <class T, class W, int N>
 void launch_forward(Stream& stream, const RmsNormForward& a) {
-  forward_kernel<T, N><<<static_cast<unsigned>(a.x.rows()), kRowThreads, 0, native(stream)>>>(
-      a.y.as<T>(), a.rstd.as<float>(), a.x.as<T>(), a.w.as<T>(), a.x.shape[-1], a.eps);
+  forward_kernel<T, W, N><<<static_cast<unsigned>(a.x.rows()), kRowThreads, 0, native(stream)>>>(
+      a.y.as<T>(), a.rstd.as<float>(), a.x.as<T>(), a.w.as<W>(), a.x.shape[-1], a.eps);
   check_launch("rmsnorm_forward");
 }
 
-template <class T, int N>
+template <class T, class W, int N>
 void launch_backward(Stream& stream, const RmsNormBackward& a, const Tensor& partial_dw) {
   const BackwardPointers p{a.dx.data, partial_dw.empty() ? nullptr : partial_dw.as<float>(),
                            a.dy.data, a.x.data,
                            a.w.data,  a.rstd.as<float>()};
   const int64_t C = a.x.shape[-1];
   const int64_t rows = a.x.rows(), blocks = partial_dw.shape[0], row_block = (rows + blocks - 1) / blocks;
-  backward_kernel<T, N><<<static_cast<unsigned>(blocks), kRowThreads, 0, native(stream)>>>(
+  backward_kernel<T, W, N><<<static_cast<unsigned>(blocks), kRowThreads, 0, native(stream)>>>(
       p, rows, C, row_block, a.accumulate_dx);
   check_launch("rmsnorm_backward");
   add_partials<N>(stream, "rmsnorm_backward: add_partials", a.dw, partial_dw);
@@ -105,20 +108,20 @@ void launch_backward(Stream& stream, const RmsNormBackward& a, const Tensor& par
 }  // namespace
 
 void rmsnorm_forward(Stream& stream, const RmsNormForward& a) {
-  visit_float(a.x.dtype, [&]<class T>() {
+  visit_norm(a.x.dtype, a.w.dtype, [&]<class T, class W>() {
     if (packable<T>(a.x.shape[-1], a.x.data, a.y.data, a.w.data))
-      launch_forward<T, kPackSize<T>>(stream, a);
+      launch_forward<T, W, kPackSize<T>>(stream, a);
     else
-      launch_forward<T, 1>(stream, a);
+      launch_forward<T, W, 1>(stream, a);
   });
 }
 
 void rmsnorm_backward(Stream& stream, const RmsNormBackward& a, const Tensor& partial_dw) {
-  visit_float(a.x.dtype, [&]<class T>() {
+  visit_norm(a.x.dtype, a.w.dtype, [&]<class T, class W>() {
     if (packable<T>(a.x.shape[-1], a.x.data, a.dx.data, a.dy.data, a.w.data, partial_dw.data))
-      launch_backward<T, kPackSize<T>>(stream, a, partial_dw);
+      launch_backward<T, W, kPackSize<T>>(stream, a, partial_dw);
     else
-      launch_backward<T, 1>(stream, a, partial_dw);
+      launch_backward<T, W, 1>(stream, a, partial_dw);
   });
 }
 

@@ -15,7 +15,7 @@ struct RmsNormForward {
   Tensor y;     // (..., C)
   Tensor rstd;  // (rows) f32, saved for the backward pass
   Tensor x;     // (..., C), of y's dtype
-  Tensor w;     // (C), of y's dtype
+  Tensor w;     // (C), of y's dtype or f32
   float eps;
 };
 
@@ -24,7 +24,7 @@ struct RmsNormBackward {
   Tensor dw;                   // (C) f32, added to; empty: not computed
   Tensor dy;                   // (..., C)
   Tensor x;                    // (..., C)
-  Tensor w;                    // (C)
+  Tensor w;                    // (C), of x's dtype or f32
   Tensor rstd;                 // (rows) f32
   bool accumulate_dx = false;  // dx += instead of dx =, for the residual stream
 };

@@ -30,8 +30,8 @@ SelfAttention::SelfAttention(ParamList& params, const ModelConfig& config, int64
                    {block + names.v, C, kv_size, bias}});
   }
   if (*config.qk_norm) {
-    q_norm_ = Norm(params, block + names.q_norm, NormKind::rms, config.head_dim, *config.norm_eps);
-    k_norm_ = Norm(params, block + names.k_norm, NormKind::rms, config.head_dim, *config.norm_eps);
+    q_norm_ = Norm(params, config, block + names.q_norm, NormKind::rms, config.head_dim);
+    k_norm_ = Norm(params, config, block + names.k_norm, NormKind::rms, config.head_dim);
   }
   const float init_std = 0.02f / std::sqrt(2.0f * static_cast<float>(config.layers));
   out_ = Linear(

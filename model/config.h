@@ -66,6 +66,7 @@ struct ModelConfig {
   RopeScalingConfig rope_scaling{};
   Adapters adapters{};
   std::map<std::string, FourBitFormat> quantized{};  // by the path of the layer (quantization.h)
+  bool fp32_norms = false;  // the parameters of norms stay fp32 where they are frozen
 
   // Set by resolved() from the family.
   NormKind norm = NormKind::rms;

@@ -5,13 +5,19 @@
 
 namespace flatshard {
 
-Norm::Norm(ParamList& params, const std::string& prefix, NormKind kind, int64_t size, double eps)
-    : kind_(kind), size_(size), eps_(static_cast<float>(eps)) {
-  w_ = params.add(
-      {.name = prefix + ".weight", .shape = {size}, .init = Init::constant(1), .role = ParamRole::norm});
-  if (kind == NormKind::layer)
-    b_ = params.add(
-        {.name = prefix + ".bias", .shape = {size}, .init = Init::constant(0), .role = ParamRole::norm});
+Norm::Norm(ParamList& params, const ModelConfig& config, const std::string& prefix, NormKind kind,
+           int64_t size)
+    : kind_(kind), size_(size), eps_(static_cast<float>(*config.norm_eps)) {
+  const auto add = [&](const char* name, float value) {
+    return params.add({.name = prefix + name,
+                       .shape = {size},
+                       .init = Init::constant(value),
+                       .role = ParamRole::norm,
+                       .trainable = !config.fp32_norms,
+                       .dtype = config.fp32_norms ? std::optional(DType::f32) : std::nullopt});
+  };
+  w_ = add(".weight", 1);
+  if (kind == NormKind::layer) b_ = add(".bias", 0);
 }
 
 void Norm::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {

@@ -13,7 +13,7 @@ class Norm {
  public:
   Norm() = default;
   // Declares prefix.weight and, for LayerNorm, prefix.bias.
-  Norm(ParamList& params, const std::string& prefix, NormKind kind, int64_t size, double eps);
+  Norm(ParamList& params, const ModelConfig& config, const std::string& prefix, NormKind kind, int64_t size);
 
   // y = norm(x) over the last dimension.
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x);

@@ -95,6 +95,7 @@ void apply_adapter_groups(Model& model, const std::vector<std::string>& saved,
   };
   for_each_parameter(model, "lora.save_modules", saved, by_module, false, [](ParamSpec& spec, bool taken) {
     spec.trainable = taken || spec.role == ParamRole::adapter;
+    if (spec.trainable) spec.dtype.reset();  // it has an fp32 master instead
   });
   apply_decay(model, no_decay);
 }

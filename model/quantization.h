@@ -22,7 +22,13 @@ struct QuantConfig {
   bool nested = false;
   std::string compute = "auto";     // dtype of products; auto: that of the run
   std::vector<std::string> skip{};  // layers that are not quantized
+  bool fp32_norms = false;
 };
+
+// Whether a parameter is a part of a quantized weight.
+inline bool is_quantized_part(const ParamSpec& spec) {
+  return spec.role == ParamRole::quantized || (spec.role == ParamRole::weight && spec.dtype);
+}
 
 // quant.compute as a dtype; empty for auto.
 std::optional<DType> compute_dtype(const QuantConfig& quant);

@@ -45,8 +45,9 @@ void EmbeddingStage::backward(Context& c, const ParamView&, const GradView& g, c
 
 AttentionHalf::AttentionHalf(ParamList& params, const ModelConfig& config, int64_t layer,
                              const Tensor& rope_table)
-    : norm_(params, block_prefix(param_names(config.family), layer) + param_names(config.family).norm1,
-            config.norm, config.hidden, *config.norm_eps),
+    : norm_(params, config,
+            block_prefix(param_names(config.family), layer) + param_names(config.family).norm1, config.norm,
+            config.hidden),
       attention_(params, config, layer, rope_table) {}
 
 void AttentionHalf::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
@@ -65,8 +66,9 @@ void AttentionHalf::backward(Context& c, const ParamView& p, const GradView& g, 
 }
 
 MlpHalf::MlpHalf(ParamList& params, const ModelConfig& config, int64_t layer)
-    : norm_(params, block_prefix(param_names(config.family), layer) + param_names(config.family).norm2,
-            config.norm, config.hidden, *config.norm_eps),
+    : norm_(params, config,
+            block_prefix(param_names(config.family), layer) + param_names(config.family).norm2, config.norm,
+            config.hidden),
       mlp_(params, config, layer) {}
 
 void MlpHalf::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
@@ -100,7 +102,7 @@ void Block::backward(Context& c, const ParamView& p, const GradView& g, const Te
 }
 
 HeadStage::HeadStage(ParamList& params, const ModelConfig& config, ParamId tied_weight)
-    : norm_(params, param_names(config.family).final_norm, config.norm, config.hidden, *config.norm_eps),
+    : norm_(params, config, param_names(config.family).final_norm, config.norm, config.hidden),
       w_(tied_weight) {
   if (!*config.tied)
     w_ = params.add({.name = param_names(config.family).head + ".weight",

@@ -45,13 +45,13 @@ LayerNormBackward backward_args(const Tensors& t, bool accumulate_dx) {
           .accumulate_dx = accumulate_dx};
 }
 
-Case forward_case(DType dtype, int64_t rows, int64_t C) {
+Case forward_case(DType dtype, int64_t rows, int64_t C, DType w) {
   return {.op = "layernorm_forward",
-          .shape = str(rows, " x ", C),
+          .shape = str(rows, " x ", C, w == dtype ? "" : " w f32"),
           .dtype = dtype,
           .args = {{"x", dtype, {rows, C}, Role::input},
-                   {"w", dtype, {C}, Role::input},
-                   {"b", dtype, {C}, Role::input},
+                   {"w", w, {C}, Role::input},
+                   {"b", w, {C}, Role::input},
                    {"y", dtype, {rows, C}, Role::output},
                    {"mean", DType::f32, {rows}, Role::output},
                    {"rstd", DType::f32, {rows}, Role::output}},
@@ -66,10 +66,11 @@ struct Wanted {
   bool dw = true, db = true;
 };
 
-Case backward_case(DType dtype, int64_t rows, int64_t C, bool accumulate_dx, const Wanted& wanted = {}) {
+Case backward_case(DType dtype, int64_t rows, int64_t C, DType w, bool accumulate_dx,
+                   const Wanted& wanted = {}) {
   std::vector<Arg> args{{"x", dtype, {rows, C}, Role::input},
-                        {"w", dtype, {C}, Role::input},
-                        {"b", dtype, {C}, Role::input},
+                        {"w", w, {C}, Role::input},
+                        {"b", w, {C}, Role::input},
                         {"mean", DType::f32, {rows}, Role::saved},
                         {"rstd", DType::f32, {rows}, Role::saved},
                         {"dy", dtype, {rows, C}, Role::input},
@@ -78,7 +79,7 @@ Case backward_case(DType dtype, int64_t rows, int64_t C, bool accumulate_dx, con
   if (wanted.db) args.push_back({"db", DType::f32, {C}, Role::updated});
   return {.op = "layernorm_backward",
           .shape = str(rows, " x ", C, accumulate_dx ? " dx+=" : "", wanted.dw ? "" : " w frozen",
-                       wanted.db ? "" : " b frozen"),
+                       wanted.db ? "" : " b frozen", w == dtype ? "" : " w f32"),
           .dtype = dtype,
           .args = std::move(args),
           .run = [=](Stream& s, Arena& scratch,
@@ -101,24 +102,27 @@ std::vector<Case> layernorm_cases(Scale scale) {
   if (scale == Scale::bench || scale == Scale::vm) {
     const int64_t rows = scale == Scale::bench ? 16384 : 192;
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      cases.push_back(forward_case(dtype, rows, 2048));
-      cases.push_back(backward_case(dtype, rows, 2048, true));
-      cases.push_back(backward_case(dtype, rows, 2048, true, {.dw = false, .db = false}));
+      cases.push_back(forward_case(dtype, rows, 2048, dtype));
+      cases.push_back(backward_case(dtype, rows, 2048, dtype, true));
+      cases.push_back(backward_case(dtype, rows, 2048, dtype, true, {.dw = false, .db = false}));
     }
     return cases;
   }
   if (scale == Scale::golden) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      cases.push_back(forward_case(dtype, 5, 48));
-      cases.push_back(backward_case(dtype, 5, 48, false));
+      cases.push_back(forward_case(dtype, 5, 48, dtype));
+      cases.push_back(backward_case(dtype, 5, 48, dtype, false));
     }
     return cases;
   }
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const auto& [rows, C] : {std::pair<int64_t, int64_t>{1, 1}, {3, 7}, {5, 16}, {2, 83}, {67, 3}}) {
-      cases.push_back(forward_case(dtype, rows, C));
+      cases.push_back(forward_case(dtype, rows, C, dtype));
       for (const Wanted& wanted : {Wanted{}, {.db = false}, {.dw = false}, {.dw = false, .db = false}})
-        cases.push_back(backward_case(dtype, rows, C, rows % 2 == 0, wanted));
+        cases.push_back(backward_case(dtype, rows, C, dtype, rows % 2 == 0, wanted));
+      if (dtype == DType::f32) continue;
+      cases.push_back(forward_case(dtype, rows, C, DType::f32));
+      cases.push_back(backward_case(dtype, rows, C, DType::f32, rows % 2 == 0, {.dw = false, .db = false}));
     }
   return cases;
 }

@@ -37,12 +37,12 @@ RmsNormBackward backward_args(const Tensors& t, bool accumulate_dx) {
           .accumulate_dx = accumulate_dx};
 }
 
-Case forward_case(DType dtype, int64_t rows, int64_t C) {
+Case forward_case(DType dtype, int64_t rows, int64_t C, DType w) {
   return {.op = "rmsnorm_forward",
-          .shape = str(rows, " x ", C),
+          .shape = str(rows, " x ", C, w == dtype ? "" : " w f32"),
           .dtype = dtype,
           .args = {{"x", dtype, {rows, C}, Role::input},
-                   {"w", dtype, {C}, Role::input},
+                   {"w", w, {C}, Role::input},
                    {"y", dtype, {rows, C}, Role::output},
                    {"rstd", DType::f32, {rows}, Role::output}},
           .run = [](Stream& s, Arena&, const Tensors& t) { rmsnorm_forward(s, forward_args(t)); },
@@ -52,15 +52,16 @@ Case forward_case(DType dtype, int64_t rows, int64_t C) {
 }
 
 // Without the gradient of w if it is frozen.
-Case backward_case(DType dtype, int64_t rows, int64_t C, bool accumulate_dx, bool frozen = false) {
+Case backward_case(DType dtype, int64_t rows, int64_t C, DType w, bool accumulate_dx, bool frozen = false) {
   std::vector<Arg> args{{"x", dtype, {rows, C}, Role::input},
-                        {"w", dtype, {C}, Role::input},
+                        {"w", w, {C}, Role::input},
                         {"rstd", DType::f32, {rows}, Role::saved},
                         {"dy", dtype, {rows, C}, Role::input},
                         {"dx", dtype, {rows, C}, accumulate_dx ? Role::updated : Role::output}};
   if (!frozen) args.push_back({"dw", DType::f32, {C}, Role::updated});
   return {.op = "rmsnorm_backward",
-          .shape = str(rows, " x ", C, accumulate_dx ? " dx+=" : "", frozen ? " frozen" : ""),
+          .shape = str(rows, " x ", C, accumulate_dx ? " dx+=" : "", frozen ? " frozen" : "",
+                       w == dtype ? "" : " w f32"),
           .dtype = dtype,
           .args = std::move(args),
           .run = [=](Stream& s, Arena& scratch,
@@ -84,24 +85,27 @@ std::vector<Case> rmsnorm_cases(Scale scale) {
   if (scale == Scale::bench || scale == Scale::vm) {
     const int64_t rows = scale == Scale::bench ? 16384 : 192;
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      cases.push_back(forward_case(dtype, rows, 2048));
-      cases.push_back(backward_case(dtype, rows, 2048, true));
-      cases.push_back(backward_case(dtype, rows, 2048, true, true));
+      cases.push_back(forward_case(dtype, rows, 2048, dtype));
+      cases.push_back(backward_case(dtype, rows, 2048, dtype, true));
+      cases.push_back(backward_case(dtype, rows, 2048, dtype, true, true));
     }
     return cases;
   }
   if (scale == Scale::golden) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      cases.push_back(forward_case(dtype, 5, 48));
-      cases.push_back(backward_case(dtype, 5, 48, false));
+      cases.push_back(forward_case(dtype, 5, 48, dtype));
+      cases.push_back(backward_case(dtype, 5, 48, dtype, false));
     }
     return cases;
   }
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const auto& [rows, C] : {std::pair<int64_t, int64_t>{1, 1}, {3, 7}, {5, 16}, {2, 40}, {67, 3}}) {
-      cases.push_back(forward_case(dtype, rows, C));
+      cases.push_back(forward_case(dtype, rows, C, dtype));
       for (const bool frozen : {false, true})
-        cases.push_back(backward_case(dtype, rows, C, rows % 2 == 0, frozen));
+        cases.push_back(backward_case(dtype, rows, C, dtype, rows % 2 == 0, frozen));
+      if (dtype == DType::f32) continue;
+      cases.push_back(forward_case(dtype, rows, C, DType::f32));
+      cases.push_back(backward_case(dtype, rows, C, DType::f32, rows % 2 == 0, true));
     }
   return cases;
 }

@@ -67,7 +67,8 @@ TEST_CASE("layernorm reports a bias that does not fit x") {
                                                .eps = 1e-5f});
   });
   CHECK(error ==
-        "layernorm_forward: b is f32 (2), x is f32 (2, 3); b must have the dtype and last dimension of x");
+        "layernorm_forward: b is f32 (2), x is f32 (2, 3); b must have the last dimension of x, and its "
+        "dtype or f32");
 }
 
 TEST_CASE("layernorm_backward reports a gradient that does not fit") {

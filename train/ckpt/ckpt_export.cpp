@@ -12,9 +12,9 @@ namespace fs = std::filesystem;
 namespace {
 
 // The base's tensors, replaced by those of the checkpoint where it has them.
-OutputTensors merged_outputs(const TensorSets& base, PublishedWeights& weights, const TensorSets& checkpoint,
+OutputTensors merged_outputs(const TensorSets& base, PublishedWeights* weights, const TensorSets& checkpoint,
                              const std::optional<DType>& dtype) {
-  OutputTensors outputs = outputs_of(base, dtype, &weights);
+  OutputTensors outputs = outputs_of(base, dtype, weights);
   TensorEntries rest = checkpoint.sets().front().entries;
   for (OutputTensor& output : outputs) {
     const auto found = rest.find(output.spec.name);
@@ -65,8 +65,8 @@ void export_model(const std::string& from, const ExportOptions& options, const C
   HfConfigChanges changes{.weights = options.dtype};
   std::unique_ptr<PublishedWeights> weights;
   if (options.dtype && !source.has_adapters()) {
-    weights = weights_of(source);
-    changes.quantization = without_quantization(*weights);
+    weights = four_bit_weights_of(source);
+    if (weights) changes.quantization = "";
   }
   const int64_t bytes =
       write_tensors(folder, source.has_adapters() ? kAdapterStem : kWeightsStem,
@@ -88,13 +88,13 @@ void merge(const std::string& run, const std::optional<std::string>& base, const
   check(!onto.state(), *base, ": is a checkpoint, must be a model folder");
   check(!checkpoint.has_adapters(), best.path, ": has adapters: merge them with ckpt merge-adapter");
   NewFolder folder(options.to);
-  const std::unique_ptr<PublishedWeights> weights = weights_of(onto);
+  const std::unique_ptr<PublishedWeights> weights = four_bit_weights_of(onto);
+  HfConfigChanges changes{.weights = options.dtype};
+  if (weights) changes.quantization = "";
   const int64_t bytes =
-      write_tensors(folder, kWeightsStem, merged_outputs(onto, *weights, checkpoint, options.dtype),
+      write_tensors(folder, kWeightsStem, merged_outputs(onto, weights.get(), checkpoint, options.dtype),
                     options.shard_bytes, console);
-  write_documents(folder, onto.folder(),
-                  {.weights = options.dtype, .quantization = without_quantization(*weights)},
-                  read_tokenizer_files(onto.path()));
+  write_documents(folder, onto.folder(), changes, read_tokenizer_files(onto.path()));
   finish(folder, bytes, options, console);
 }
 

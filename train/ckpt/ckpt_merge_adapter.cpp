@@ -105,7 +105,7 @@ void merge_adapter(const ModelSource& source, bool requantize, const ExportOptio
       options.shard_bytes, console);
   HfConfigChanges changes{.weights = options.dtype};
   if (adapter.vocab() != base.config().vocab) changes.vocab = adapter.vocab();
-  if (!requantize) changes.quantization = without_quantization(*weights);
+  if (is_quantized && !requantize) changes.quantization = "";
   write_documents(folder, base.folder(), changes, adapted_tokenizer_files(source));
   if (requantize) {
     PublishedWeights written(folder.unfinished(), model, adapter.vocab());

@@ -89,6 +89,11 @@ std::unique_ptr<PublishedWeights> weights_of(const TensorSets& sets) {
   return std::make_unique<PublishedWeights>(sets.path(), Model(sets.config(), tables), sets.config().vocab);
 }
 
+std::unique_ptr<PublishedWeights> four_bit_weights_of(const TensorSets& sets) {
+  if (quantized_in(sets.sets().front()).empty()) return nullptr;
+  return weights_of(sets);
+}
+
 ReadValues reader_of(PublishedWeights& weights) {
   return [&weights](const std::string& name, int64_t first, int64_t count, float* to) {
     weights.read(name, first, count, to);
@@ -120,11 +125,6 @@ OutputTensors outputs_of(const TensorSets& sets, const std::optional<DType>& dty
   for (const auto& [name, entry] : rest)
     if (!weights || !parts.contains(name)) add(name, *entry);
   return outputs;
-}
-
-std::optional<std::string> without_quantization(const PublishedWeights& weights) {
-  if (weights.quantized().empty()) return {};
-  return "";
 }
 
 int64_t write_tensors(const NewFolder& folder, const char* stem, const OutputTensors& tensors,

@@ -41,8 +41,10 @@ OutputTensors quantized_outputs(QuantizingSource& source, const std::string& nam
 // Refuses a folder whose tensors do not match its config.json.
 void check_whole(const TensorSets& sets);
 
-// The values of a folder's weights.
+// The values of a folder's weights. Its tensors must be exactly those of its config.json.
 std::unique_ptr<PublishedWeights> weights_of(const TensorSets& sets);
+// The same for a folder with 4-bit weights; null for any other.
+std::unique_ptr<PublishedWeights> four_bit_weights_of(const TensorSets& sets);
 ReadValues reader_of(PublishedWeights& weights);
 
 // What a dequantized weight is rounded to: 16 bits, unless another dtype is wanted.
@@ -52,9 +54,6 @@ DType dtype_of_dequantized(const QuantState& state, const std::optional<DType>& 
 // dequantized with `weights`, or copied if it is null.
 OutputTensors outputs_of(const TensorSets& sets, const std::optional<DType>& dtype,
                          PublishedWeights* weights);
-
-// The quantization_config for a folder whose 4-bit weights have been dequantized (HfConfigChanges).
-std::optional<std::string> without_quantization(const PublishedWeights& weights);
 
 // Writes the tensors to files of at most `shard_bytes`, and returns their size.
 int64_t write_tensors(const NewFolder& folder, const char* stem, const OutputTensors& tensors,

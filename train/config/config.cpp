@@ -144,6 +144,7 @@ std::vector<Field> fields(Config& c) {
        {"auto", "bf16", "fp16", "fp32"}},
       {"quant.skip", &quant.skip,
        "linear layers that are not quantized, by their names or those of modules around them"},
+      {"quant.upcast_norms", &quant.fp32_norms, "keep the frozen parameters of norms in fp32"},
 
       {"data.train", &data.train,
        "file to train on: tokens made by prepare, or text or JSON lines, whose tokens are made once and kept "

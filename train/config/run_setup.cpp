@@ -46,18 +46,21 @@ void set_quantized(RunSetup& setup) {
   const Config& c = setup.config;
   auto& quantized = setup.model.quantized;
   const bool published = !quantized.empty();
+  const QuantConfig defaults;
   if (c.quant.base == "none" && !published) {
-    const QuantConfig defaults;
     check(c.quant.block == defaults.block && !c.quant.nested && c.quant.compute == defaults.compute &&
-              c.quant.skip.empty(),
-          "quant.block, quant.double, quant.compute and quant.skip have no effect without quant.base: set it "
-          "to \"nf4\", or remove them");
+              c.quant.skip.empty() && !c.quant.fp32_norms,
+          "quant.base = \"none\", so that the other keys of quant have no effect: set it to \"nf4\" or "
+          "\"fp4\", or remove them");
     return;
   }
   check(c.lora.rank > 0,
         published ? c.init_from + " has 4-bit weights" : "quant.base = " + quoted(c.quant.base),
         ", but lora.rank = 0: 4-bit weights cannot be trained; set lora.rank to train adapters on them");
+  setup.model.fp32_norms = c.quant.fp32_norms;
   if (published) {
+    check(c.quant.base == "none", "quant.base = ", quoted(c.quant.base), ", but ", c.init_from,
+          " already has 4-bit weights: remove it");
     for (auto& [path, format] : quantized) {
       check(!is_inside(path, c.lora.save_modules), "lora.save_modules: ", path, " is quantized in ",
             c.init_from, " and cannot be trained in full");

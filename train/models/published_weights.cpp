@@ -6,7 +6,9 @@
 #include "checkpoint/float_values.h"
 #include "checkpoint/tensor_difference.h"
 #include "model/names.h"
+#include "model/quantization.h"
 #include "train/models/value_writer.h"
+#include "train/quantized/quantized_values.h"
 
 namespace flatshard {
 namespace {
@@ -41,6 +43,16 @@ TensorEntries model_tensors(const TensorFolder& tensors, const ModelConfig& conf
       same_bits(*found[head], *found[embedding]))
     found.erase(head);
   return found;
+}
+
+std::map<std::string, FourBitFormat> four_bit_layers(const std::string& folder, const ModelConfig& config) {
+  if (!read_quantization_config(folder + "/config.json")) return {};
+  const TensorFolder tensors(folder, kWeightsStem);
+  const QuantizedTensors quantized(tensors.path(), model_tensors(tensors, config));
+  std::map<std::string, FourBitFormat> layers;
+  for (const auto& [name, weight] : quantized.weights())
+    layers.emplace(name.substr(0, name.rfind('.')), weight.format);
+  return layers;
 }
 
 PublishedWeights::PublishedWeights(const std::string& folder, const Model& model, int64_t vocab)
@@ -161,9 +173,17 @@ InitialValues initial_values(ReadValues read) {
 }
 
 InitialValues initial_values(PublishedWeights* weights) {
-  return initial_values([weights](const std::string& name, int64_t first, int64_t count, float* to) {
-    weights->read(name, first, count, to);
-  });
+  const InitialValues floats =
+      initial_values([weights](const std::string& name, int64_t first, int64_t count, float* to) {
+        weights->read(name, first, count, to);
+      });
+  const InitialValues parts =
+      stored_values([weights](const std::string& name, int64_t first, int64_t count, std::byte* to) {
+        weights->read_bytes(name, first, count, to);
+      });
+  return [floats, parts](Stream& stream, const ParamSpec& spec, int64_t first, const Tensor& y) {
+    (is_quantized_part(spec) ? parts : floats)(stream, spec, first, y);
+  };
 }
 
 }  // namespace flatshard

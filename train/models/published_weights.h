@@ -2,8 +2,7 @@
 // Reads the weights of a model folder: any range of any parameter, by the model's names, converted to fp32
 // from F32, BF16 or F16, or dequantized from 4 bits (train/quantized/quantized_tensors.h).
 //
-// The parts of 4-bit weights can be read as they are, for a model that keeps them. Its config must have the
-// formats of the folder.
+// The parts of 4-bit weights can be read as they are, too, for a model that keeps them.
 //
 // Names and shapes must match the model exactly, except for adapters, which such a folder lacks; an Error
 // lists the tensors that are missing, unexpected or have a wrong shape. Peculiarities of older files are
@@ -27,9 +26,13 @@ namespace flatshard {
 // A folder's tensors by the model's names, without the ignored ones.
 TensorEntries model_tensors(const TensorFolder& tensors, const ModelConfig& config);
 
+// The formats of a folder's 4-bit weights, for ModelConfig::quantized. `config` is that of the folder.
+std::map<std::string, FourBitFormat> four_bit_layers(const std::string& folder, const ModelConfig& config);
+
 class PublishedWeights {
  public:
-  // `vocab` is the vocabulary size of the folder.
+  // `vocab` is the vocabulary size of the folder. The model has no 4-bit weights: those of the folder are
+  // checked as the weights that they stand for.
   PublishedWeights(const std::string& folder, const Model& model, int64_t vocab);
 
   // Elements [first, first + count) of a parameter, which is not one of the parts of a 4-bit weight.
@@ -55,8 +58,8 @@ class PublishedWeights {
 
 // Initial values that `read` supplies.
 InitialValues initial_values(ReadValues read);
-// Initial values from these weights, which must outlive it. `weights` may be null if this rank never reads
-// values.
+// Initial values from these weights, which must outlive it: the parts of 4-bit weights as they are, all
+// others as floats. `weights` may be null if this rank never reads values.
 InitialValues initial_values(PublishedWeights* weights);
 
 }  // namespace flatshard

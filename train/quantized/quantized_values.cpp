@@ -8,6 +8,7 @@
 
 #include "model/model.h"
 #include "model/names.h"
+#include "model/quantization.h"
 #include "runtime/memory.h"
 #include "train/quantized/quantizing_source.h"
 
@@ -82,7 +83,7 @@ InitialValues quantized_values(InitialValues values, const ModelConfig& config) 
         source->read_bytes(name, first, count, to);
       });
   return [values, parts](Stream& stream, const ParamSpec& spec, int64_t first, const Tensor& y) {
-    (spec.dtype ? parts : values)(stream, spec, first, y);
+    (is_quantized_part(spec) ? parts : values)(stream, spec, first, y);
   };
 }
 

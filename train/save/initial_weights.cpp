@@ -76,6 +76,7 @@ void take_published_model(LoadedConfig& loaded) {
         ", must be at least ", published.model.vocab, ", the vocabulary of ", path);
   c.model = published.model;
   c.model.vocab = vocab;
+  c.model.quantized = four_bit_layers(c.init_from, published.model);
 }
 
 InitialWeights open_initial_weights(const RunSetup& setup, const World& world) {
@@ -85,7 +86,7 @@ InitialWeights open_initial_weights(const RunSetup& setup, const World& world) {
   Arena tables("tables", Device::cpu());  // never allocates
   ModelConfig base = setup.model;
   base.adapters.clear();
-  base.quantized = c.model.quantized;  // other weights are quantized while they are read
+  base.quantized.clear();
   const int64_t vocab = read_hf_config(config_path(c.init_from)).vocab;
   InitialWeights initial;
   initial.weights = std::make_unique<PublishedWeights>(c.init_from, Model(base, tables), vocab);
@@ -115,6 +116,10 @@ InitialWeights open_initial_weights(const RunSetup& setup, const World& world) {
     }
     initial.lines += str("adapter   ", c.adapter, ", to continue\n");
   } else {
+    check(c.model.quantized.empty(), c.init_from, " has 4-bit weights, into which ", c.adapter,
+          " cannot be merged for a new adapter: merge it first, with ckpt merge-adapter, or continue it, "
+          "without "
+          "lora.rank");
     initial.lines += str("adapter   ", c.adapter,
                          ", merged into the frozen weights; the new adapter belongs on the model that ckpt "
                          "merge-adapter makes of the two\n");
@@ -138,7 +143,11 @@ InitialValues initial_values(const RunSetup& setup, const InitialWeights& initia
   const InitialValues values = [=](Stream& stream, const ParamSpec& spec, int64_t first, const Tensor& y) {
     (spec.role == ParamRole::adapter && !continues ? random : read)(stream, spec, first, y);
   };
-  return quantized_values(values, setup.model);
+  if (setup.config.model.quantized.empty()) return quantized_values(values, setup.model);
+  const InitialValues stored = initial_values(initial.weights.get());
+  return [=](Stream& stream, const ParamSpec& spec, int64_t first, const Tensor& y) {
+    (is_quantized_part(spec) ? stored : values)(stream, spec, first, y);
+  };
 }
 
 ModelDocuments model_documents(const RunSetup& setup, const std::string& checkpoint, const World& world) {

@@ -192,6 +192,40 @@ TEST_CASE("quantized weights have no masters, moments or gradients, and a block'
   CHECK(bytes("gradients") < 4 * plan.trainable);
 }
 
+TEST_CASE("quant.upcast_norms keeps frozen norms in fp32, but not those that are trained") {
+  Config config = config_of("gpt2");
+  config.quant.fp32_norms = true;
+  config.lora.save_modules = {"h.1.ln_2"};
+  World world;
+  const RunSetup setup = set_up(config, 1);
+  TrainingRuntime runtime(setup, world);
+  int64_t kept = 0, trained = 0;
+  for (const ShardedUnit& unit : runtime.engine().units())
+    for (const ParamSpec& spec : unit.params().specs()) {
+      if (spec.role != ParamRole::norm) continue;
+      CHECK(spec.trainable == (spec.name.find("h.1.ln_2") != std::string::npos));
+      CHECK(spec.dtype.has_value() != spec.trainable);
+      (spec.trainable ? trained : kept) += 1;
+    }
+  CHECK(trained == 2);
+  CHECK(kept == 2 * (2 * 2 + 1) - 2);
+  const auto losses = [&](bool fp32) {
+    config.quant.fp32_norms = fp32;
+    return train(config,
+                 [](const RunSetup& s) -> InitialValues {
+                   const InitialValues values = quantized_values(with_trained_b(s), s.model);
+                   // Values that bf16 cannot hold.
+                   return [values](Stream& stream, const ParamSpec& spec, int64_t first, const Tensor& y) {
+                     ParamSpec other = spec;
+                     if (spec.role == ParamRole::norm) other.init = Init::constant(1.003f);
+                     values(stream, other, first, y);
+                   };
+                 })
+        .losses;
+  };
+  CHECK(losses(true) != losses(false));
+}
+
 TEST_CASE("4-bit weights need adapters, and the keys of quant need quant.base") {
   const auto error = [](auto&& change) {
     Config config = config_of("llama");
@@ -201,11 +235,11 @@ TEST_CASE("4-bit weights need adapters, and the keys of quant need quant.base") 
   CHECK(error([](Config& c) { c.lora.rank = 0; }) ==
         "quant.base = \"nf4\", but lora.rank = 0: 4-bit weights cannot be trained; set lora.rank to train "
         "adapters on them");
-  CHECK(
-      error([](Config& c) {
-        c.quant.base = "none";
-        c.quant.nested = true;
-      }) ==
-      "quant.block, quant.double, quant.compute and quant.skip have no effect without quant.base: set it to "
-      "\"nf4\", or remove them");
+  CHECK(error([](Config& c) {
+          c.quant.base = "none";
+          c.quant.nested = true;
+        }) ==
+        "quant.base = \"none\", so that the other keys of quant have no effect: set it to \"nf4\" or "
+        "\"fp4\", or "
+        "remove them");
 }

@@ -1,0 +1,69 @@
+// Runs that train adapters on 4-bit weights, as users start them.
+
+#include "tests/checkpoint_content.h"
+#include "tests/test.h"
+#include "tests/workshop.h"
+
+using namespace flatshard;
+
+namespace {
+
+std::string hash_of(const test::Finished& run) { return test::after(run.output, "\nweights "); }
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+const std::string kLora = " --lora.rank=3 --lora.dropout=0.2 --train.steps=4 --checkpoint.save_every=2 ";
+const std::string kQuantized = " --model.init_from=base/model --quant.base=nf4 --quant.double=true" + kLora;
+
+test::Workshop with_base(const std::string& name) {
+  test::Workshop workshop(name);
+  const test::Finished base = workshop.train(1, "--train.steps=2 --run.dir=base");
+  REQUIRE_MESSAGE(base.exit_code == 0, base.output);
+  return workshop;
+}
+
+test::Finished ckpt(const test::Workshop& workshop, const std::string& words) {
+  const test::Finished run = test::run_command("cd " + workshop.file("") + " && @ckpt " + words);
+  REQUIRE_MESSAGE(run.exit_code == 0, run.output);
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("a run on 4-bit weights has the same bits whoever quantizes them, and resumes on other ranks") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop = with_base("quantized_run");
+  const test::Finished whole = workshop.train(1, kQuantized + "--run.dir=whole");
+  REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
+  for (const int ranks : {2, 4}) {
+    CAPTURE(ranks);
+    const std::string loading =
+        ranks == 2 ? " --parallel.cpu_ram_efficient_loading=true" : " --parallel.offload=true";
+    const test::Finished sharded = workshop.train(ranks, kQuantized + str("--run.dir=on", ranks) + loading);
+    CHECK_MESSAGE(hash_of(sharded) == hash_of(whole), sharded.output);
+    const test::Finished resumed =
+        workshop.train(ranks, kQuantized + str("--resume whole/step-2 --run.dir=resumed", ranks));
+    CHECK_MESSAGE(hash_of(resumed) == hash_of(whole), resumed.output);
+  }
+  // The folder that ckpt writes has the same codes.
+  ckpt(workshop, "quantize base/model --double --out four_bit");
+  const test::Finished folder = workshop.train(2, " --model.init_from=four_bit" + kLora + "--run.dir=folder");
+  CHECK_MESSAGE(hash_of(folder) == hash_of(whole), folder.output);
+}
+
+TEST_CASE("what 4-bit weights cannot do is refused with the remedy") {
+  const test::Workshop workshop = with_base("quantized_refused");
+  ckpt(workshop, "quantize base/model --out four_bit");
+  REQUIRE(workshop.train(1, kQuantized + "--run.dir=first").exit_code == 0);
+  const auto refused = [&](const std::string& options, const std::string& message) {
+    const test::Finished run = workshop.train(1, options + " --run.dir=refused");
+    CAPTURE(options);
+    CHECK(run.exit_code != 0);
+    CHECK_MESSAGE(has(run.output, message), run.output);
+  };
+  const std::string published = " --model.init_from=four_bit ";
+  refused(published, "four_bit has 4-bit weights, but lora.rank = 0");
+  refused(published + kLora + "--quant.base=nf4", "four_bit already has 4-bit weights: remove it");
+  refused(published + kLora + "'--lora.save_modules=[\"down_proj\"]'", "is quantized in four_bit");
+  refused(published + kLora + "--model.adapter=first/adapter", "merge it first, with ckpt merge-adapter");
+}
