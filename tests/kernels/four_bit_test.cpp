@@ -9,6 +9,7 @@
 #include "kernels/dynamic_table.h"
 #include "kernels/four_bit_buckets.h"
 #include "runtime/sha256.h"
+#include "tests/golden.h"
 #include "tests/test.h"
 
 using namespace flatshard;
@@ -59,6 +60,44 @@ std::vector<T> dequantize(Quantized q, int64_t n, FourBitKind kind = FourBitKind
                                        .shape = {1, n}}});
   });
   return y;
+}
+
+struct NestedScales {
+  Codes codes;
+  Values absmax, offset;
+};
+
+NestedScales quantize_nested(Values scales) {
+  const auto n = static_cast<int64_t>(scales.size());
+  NestedScales q{Codes(n), Values(block_count(n, kNestedBlock)), Values(1)};
+  on_cpu([&](Stream& stream) {
+    quantize_scales(stream, {.codes = view(q.codes),
+                             .nested_absmax = view(q.absmax),
+                             .nested_offset = view(q.offset),
+                             .absmax = view(scales)});
+  });
+  return q;
+}
+
+// The scales, as the values of a weight that has one block for each and only the table entry 1.
+Values restore(NestedScales q, Values nested_table) {
+  constexpr int64_t kBlock = kSmallestFourBitBlock;
+  const auto n = static_cast<int64_t>(q.codes.size());
+  Codes codes(n * kBlock / 2);
+  Values table(16, 1.0f), y(n * kBlock), scales(n);
+  on_cpu([&](Stream& stream) {
+    dequantize_four_bit(stream, {.y = view(y),
+                                 .w = {.codes = view(codes),
+                                       .absmax = view(q.codes),
+                                       .table = view(table),
+                                       .nested_absmax = view(q.absmax),
+                                       .nested_table = view(nested_table),
+                                       .nested_offset = view(q.offset),
+                                       .block = kBlock,
+                                       .shape = {n, kBlock}}});
+  });
+  for (int64_t i = 0; i < n; ++i) scales[i] = y[i * kBlock];
+  return scales;
 }
 
 // Input A of the specification.
@@ -204,51 +243,60 @@ TEST_CASE("blocks of the smallest and the largest floats are quantized like othe
 
 TEST_CASE("double quantization gives the codes of the specification, and restores the scales") {
   constexpr int kCount = 1000;
-  Values absmax(kCount), nested_absmax(4), offset(1);
+  Values absmax(kCount);
   for (int i = 0; i < kCount; ++i) absmax[i] = static_cast<float>((i * 29 + 3) % 97 + 1) / 128.0f;
-  Codes codes(kCount);
-  on_cpu([&](Stream& stream) {
-    quantize_scales(stream, {.codes = view(codes),
-                             .nested_absmax = view(nested_absmax),
-                             .nested_offset = view(offset),
-                             .absmax = view(absmax)});
-  });
-  CHECK(offset[0] == doctest::Approx(0.38215625286).epsilon(1e-10));
-  for (const float nested : nested_absmax) CHECK(nested == doctest::Approx(0.37565624714).epsilon(1e-10));
-  CHECK(sha256(codes).starts_with("f07221b545308ecb"));
-
-  // A weight of one block per scale, whose values are all the last entry of the table, 1: its scales.
-  Values table(16, 1.0f), restored(kCount * 32);
-  Codes weight(kCount * 16, 0xff);
-  DynamicTable nested_table = dynamic_table(true);
-  on_cpu([&](Stream& stream) {
-    dequantize_four_bit(stream, {.y = view(restored),
-                                 .w = {.codes = view(weight),
-                                       .absmax = view(codes),
-                                       .table = view(table),
-                                       .nested_absmax = view(nested_absmax),
-                                       .nested_table = tensor_of(nested_table.data(), {256}),
-                                       .nested_offset = view(offset),
-                                       .block = 32,
-                                       .shape = {kCount, 32}}});
-  });
+  const NestedScales q = quantize_nested(absmax);
+  CHECK(q.offset[0] == doctest::Approx(0.38215625286).epsilon(1e-10));
+  for (const float nested : q.absmax) CHECK(nested == doctest::Approx(0.37565624714).epsilon(1e-10));
+  CHECK(sha256(q.codes).starts_with("f07221b545308ecb"));
+  const Values restored = restore(q, {dynamic_table(true).begin(), dynamic_table(true).end()});
   float error = 0;
-  for (int i = 0; i < kCount * 32; ++i) error = std::max(error, std::abs(restored[i] - absmax[i / 32]));
+  for (int i = 0; i < kCount; ++i) error = std::max(error, std::abs(restored[i] - absmax[i]));
   CHECK(error == doctest::Approx(0.0026158).epsilon(1e-4));
 }
 
+TEST_CASE("codes, scales and dequantized values are those of bitsandbytes") {
+  const auto golden = test::load_golden("quantized");
+  const auto values = [&](const std::string& name) {
+    const std::vector<double>& all = golden.at(name).values;
+    return Values(all.begin(), all.end());
+  };
+  const auto codes_of = [&](const std::string& name) {
+    const std::vector<double>& all = golden.at(name).values;
+    return Codes(all.begin(), all.end());
+  };
+  const Values x = values("x");
+  const auto n = static_cast<int64_t>(x.size());
+  for (const FourBitKind kind : {FourBitKind::nf4, FourBitKind::fp4})
+    for (const int64_t block : {32, 64, 512, 4096}) {
+      const std::string name = str(kind == FourBitKind::nf4 ? "nf4_" : "fp4_", block, '.');
+      CAPTURE(name);
+      const Quantized ours = quantize(x, kind, block),
+                      theirs{codes_of(name + "codes"), values(name + "absmax")};
+      CHECK(ours.absmax == theirs.absmax);
+      if (kind == FourBitKind::nf4) CHECK(ours.codes == theirs.codes);
+      // Their FP4 codes have 0 for -0.
+      CHECK(dequantize<float>(ours, n, kind, block) == dequantize<float>(theirs, n, kind, block));
+      if (block != 64) continue;
+      const std::vector<bf16> y = dequantize<bf16>(theirs, n, kind, block);
+      CHECK(Values(y.begin(), y.end()) == values(name + "y_bf16"));
+    }
+
+  const NestedScales ours = quantize_nested(values("nf4_32.absmax"));
+  CHECK(ours.codes == codes_of("nf4_32.scale_codes"));
+  constexpr double kMean = 1e-6;  // bitsandbytes sums the mean in fp32
+  CHECK(ours.offset[0] == doctest::Approx(values("nf4_32.nested_offset")[0]).epsilon(kMean));
+  CHECK(ours.absmax[0] == doctest::Approx(values("nf4_32.nested_absmax")[0]).epsilon(kMean));
+  const NestedScales theirs{codes_of("nf4_32.scale_codes"), values("nf4_32.nested_absmax"),
+                            values("nf4_32.nested_offset")};
+  CHECK(restore(theirs, values("nf4_32.nested_table")) == values("nf4_32.restored"));
+}
+
 TEST_CASE("scales that are all equal are restored exactly") {
-  Values absmax(300, 0.3f), nested_absmax(2), offset(1);
-  Codes codes(300);
-  on_cpu([&](Stream& stream) {
-    quantize_scales(stream, {.codes = view(codes),
-                             .nested_absmax = view(nested_absmax),
-                             .nested_offset = view(offset),
-                             .absmax = view(absmax)});
-  });
-  CHECK(offset[0] == 0.3f);
-  CHECK(nested_absmax == Values{0.0f, 0.0f});
-  CHECK(codes == Codes(300, kSignedZero));
+  const NestedScales q = quantize_nested(Values(300, 0.3f));
+  CHECK(q.absmax == Values{0.0f, 0.0f});
+  CHECK(q.codes == Codes(300, kSignedZero));
+  CHECK(restore(q, {dynamic_table(true).begin(), dynamic_table(true).end()}) == Values(300, 0.3f));
 }
 
 TEST_CASE("4-bit ops report parts that do not fit") {
