@@ -11,14 +11,6 @@
 namespace flatshard {
 namespace {
 
-// Whether one of the entries names this module, or a module that contains it, by whole components of its
-// path.
-bool is_inside(const std::string& path, const std::vector<std::string>& entries) {
-  return std::any_of(entries.begin(), entries.end(), [&](const std::string& entry) {
-    return str('.', path, '.').find(str('.', entry, '.')) != std::string::npos;
-  });
-}
-
 struct Choice {
   FourBitWeights weights;
   std::vector<std::string> skipped;  // paths of layers
