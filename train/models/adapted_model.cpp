@@ -56,10 +56,14 @@ ModelSource find_model(const std::string& given, const std::string& adapter, con
 
 ModelConfig read_model_config(const ModelSource& source) {
   ModelConfig config = base_config(source);
-  if (source.adapter.empty()) return config;
-  const AdapterFolder adapter = open_adapter(source, config);
-  config.vocab = adapter.vocab();
-  config.adapters = adapter.adapters();
+  auto quantized = four_bit_layers(source.folder, config);
+  if (!source.adapter.empty()) {
+    const AdapterFolder adapter = open_adapter(source, config);
+    config.vocab = adapter.vocab();
+    config.adapters = adapter.adapters();
+    for (const std::string& name : adapter.replaced()) quantized.erase(name.substr(0, name.rfind('.')));
+  }
+  config.quantized = std::move(quantized);
   return config;
 }
 
@@ -77,7 +81,10 @@ std::string tokenizer_folder(const ModelSource& source) {
 AdaptedWeights::AdaptedWeights(const ModelSource& source, const Model& model) {
   const ModelConfig base = base_config(source);
   if (!source.adapter.empty()) adapter_.emplace(open_adapter(source, base));
-  base_.emplace(source.folder, model, base.vocab);
+  ModelConfig plain = model.config();
+  plain.quantized.clear();
+  Arena tables("tables", Device::cpu());  // only counts
+  base_.emplace(source.folder, Model(plain, tables), base.vocab);
 }
 
 void AdaptedWeights::read(const std::string& name, int64_t first, int64_t count, float* to) {
@@ -87,10 +94,16 @@ void AdaptedWeights::read(const std::string& name, int64_t first, int64_t count,
     base_->read(name, first, count, to);
 }
 
+void AdaptedWeights::read_bytes(const std::string& part, int64_t first, int64_t count, std::byte* to) const {
+  base_->read_bytes(part, first, count, to);
+}
+
 InitialValues initial_values(AdaptedWeights& weights) {
-  return initial_values([&weights](const std::string& name, int64_t first, int64_t count, float* to) {
-    weights.read(name, first, count, to);
-  });
+  return initial_values([&weights](const std::string& name, int64_t first, int64_t count,
+                                   float* to) { weights.read(name, first, count, to); },
+                        [&weights](const std::string& part, int64_t first, int64_t count, std::byte* to) {
+                          weights.read_bytes(part, first, count, to);
+                        });
 }
 
 void read_model_weights(const ModelSource& source, const Model& model, const ParamTensors& parameters,

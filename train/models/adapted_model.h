@@ -22,7 +22,8 @@ struct ModelSource {
 // adapter is the folder that its adapter_config.json names, unless `given` is a model folder.
 ModelSource find_model(const std::string& given, const std::string& adapter, const std::string& start = ".");
 
-// The config of the model: that of the folder, with the adapters, and their vocabulary if they resize it.
+// The config of the model: that of the folder, with its 4-bit layers, the adapters, and their vocabulary if
+// they resize it.
 ModelConfig read_model_config(const ModelSource& source);
 
 // The warnings about its adapter_config.json.
@@ -39,6 +40,8 @@ class AdaptedWeights {
 
   // Elements [first, first + count) of a parameter.
   void read(const std::string& name, int64_t first, int64_t count, float* to);
+  // Bytes [first, first + count) of a part of a 4-bit weight.
+  void read_bytes(const std::string& part, int64_t first, int64_t count, std::byte* to) const;
 
  private:
   std::optional<AdapterFolder> adapter_;

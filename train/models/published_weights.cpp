@@ -8,7 +8,6 @@
 #include "model/names.h"
 #include "model/quantization.h"
 #include "train/models/value_writer.h"
-#include "train/quantized/quantized_values.h"
 
 namespace flatshard {
 namespace {
@@ -46,12 +45,19 @@ TensorEntries model_tensors(const TensorFolder& tensors, const ModelConfig& conf
 }
 
 std::map<std::string, FourBitFormat> four_bit_layers(const std::string& folder, const ModelConfig& config) {
-  if (!read_quantization_config(folder + "/config.json")) return {};
+  const std::string path = folder + "/config.json", head = param_names(config.family).head + ".weight";
+  const std::optional<QuantizationConfig> quantization = read_quantization_config(path);
+  if (!quantization) return {};
   const TensorFolder tensors(folder, kWeightsStem);
   const QuantizedTensors quantized(tensors.path(), model_tensors(tensors, config));
+  check(!quantized.empty(), path, ": has quantization_config, but ", tensors.path(),
+        " has no 4-bit weights: remove it, or download all files of the folder again");
   std::map<std::string, FourBitFormat> layers;
-  for (const auto& [name, weight] : quantized.weights())
-    layers.emplace(name.substr(0, name.rfind('.')), weight.format);
+  for (const auto& [name, weight] : quantized.weights()) {
+    if (name == head) continue;  // a model has no 4-bit head
+    FourBitFormat& format = layers[name.substr(0, name.rfind('.'))] = weight.format;
+    format.compute = quantization->format.compute;
+  }
   return layers;
 }
 
@@ -172,18 +178,19 @@ InitialValues initial_values(ReadValues read) {
   };
 }
 
-InitialValues initial_values(PublishedWeights* weights) {
-  const InitialValues floats =
-      initial_values([weights](const std::string& name, int64_t first, int64_t count, float* to) {
-        weights->read(name, first, count, to);
-      });
-  const InitialValues parts =
-      stored_values([weights](const std::string& name, int64_t first, int64_t count, std::byte* to) {
-        weights->read_bytes(name, first, count, to);
-      });
-  return [floats, parts](Stream& stream, const ParamSpec& spec, int64_t first, const Tensor& y) {
+InitialValues initial_values(ReadValues read, ReadBytes read_bytes) {
+  return [floats = initial_values(std::move(read)), parts = stored_values(std::move(read_bytes))](
+             Stream& stream, const ParamSpec& spec, int64_t first, const Tensor& y) {
     (is_quantized_part(spec) ? parts : floats)(stream, spec, first, y);
   };
+}
+
+InitialValues initial_values(PublishedWeights* weights) {
+  return initial_values([weights](const std::string& name, int64_t first, int64_t count,
+                                  float* to) { weights->read(name, first, count, to); },
+                        [weights](const std::string& part, int64_t first, int64_t count, std::byte* to) {
+                          weights->read_bytes(part, first, count, to);
+                        });
 }
 
 }  // namespace flatshard

@@ -19,6 +19,7 @@
 #include "comm/sharded_unit.h"
 #include "train/models/model_folder.h"
 #include "train/quantized/quantized_tensors.h"
+#include "train/quantized/quantized_values.h"
 #include "train/quantized/read_values.h"
 
 namespace flatshard {
@@ -26,7 +27,8 @@ namespace flatshard {
 // A folder's tensors by the model's names, without the ignored ones.
 TensorEntries model_tensors(const TensorFolder& tensors, const ModelConfig& config);
 
-// The formats of a folder's 4-bit weights, for ModelConfig::quantized. `config` is that of the folder.
+// The formats of a folder's 4-bit weights, for ModelConfig::quantized, with the dtype of products that its
+// config.json names. `config` is that of the folder. An Error if only config.json has 4-bit weights.
 std::map<std::string, FourBitFormat> four_bit_layers(const std::string& folder, const ModelConfig& config);
 
 class PublishedWeights {
@@ -58,6 +60,8 @@ class PublishedWeights {
 
 // Initial values that `read` supplies.
 InitialValues initial_values(ReadValues read);
+// The same, with bytes of the parts of 4-bit weights that `read_bytes` supplies.
+InitialValues initial_values(ReadValues read, ReadBytes read_bytes);
 // Initial values from these weights, which must outlive it: the parts of 4-bit weights as they are, all
 // others as floats. `weights` may be null if this rank never reads values.
 InitialValues initial_values(PublishedWeights* weights);

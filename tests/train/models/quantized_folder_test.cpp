@@ -53,6 +53,33 @@ TEST_CASE("4-bit folders give the logits and the loss that transformers computes
   }
 }
 
+TEST_CASE("a model keeps the 4-bit weights of its folder, and computes the same with them") {
+  for (const std::string& name : kNames) {
+    CAPTURE(name);
+    const auto expected = test::load_golden("quantized_folders/" + name + "/expected");
+    ModelConfig config = read_model_config(kGolden + name);
+    CHECK(config.quantized.size() == (name == "llama" ? 7 : name == "qwen3" ? 11 : name == "gpt2" ? 8 : 14));
+    CHECK(config.quantized.begin()->second.compute == (name == "llama" ? DType::bf16 : DType::f32));
+    for (auto& [path, format] : config.quantized) format.compute = DType::f32;
+    test::SmallRun run(config, expected, DType::f32, false,
+                       [&](const Model& model, const ParamTensors& parameters, Stream& stream) {
+                         read_model_weights(kGolden + name, model, parameters, stream);
+                       });
+    CHECK(run.loss() == doctest::Approx(expected.at("loss").values[0]).epsilon(kF32));
+    CHECK(bench::max_error(run.logits(), expected.at("logits").values) < kF32);
+  }
+}
+
+TEST_CASE("a quantization_config without 4-bit weights is an error") {
+  fs::remove_all(kFolder);
+  fs::copy(kGolden + "mistral", kFolder);
+  fs::copy_file(str(kSourceDir, "/tests/golden/folders/mistral/model.safetensors"), kWeights,
+                fs::copy_options::overwrite_existing);
+  CHECK(test::error_of([] { read_model_config(kFolder); }) ==
+        kFolder + "/config.json: has quantization_config, but " + kWeights +
+            " has no 4-bit weights: remove it, or download all files of the folder again");
+}
+
 TEST_CASE("any range of a dequantized weight has the same values, transposed ones too") {
   for (const auto& [name, weight] : {std::pair{"llama", "model.layers.0.mlp.down_proj.weight"},
                                      {"gpt2", "transformer.h.0.attn.c_attn.weight"}}) {
