@@ -30,7 +30,7 @@ test::Finished ckpt(const test::Workshop& workshop, const std::string& words) {
 
 }  // namespace
 
-TEST_CASE("a run on 4-bit weights has the same bits whoever quantizes them, and resumes on other ranks") {
+TEST_CASE("a run on 4-bit weights has the same bits on any ranks and from a quantized folder") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop = with_base("quantized_run");
   const test::Finished whole = workshop.train(1, kQuantized + "--run.dir=whole");
@@ -51,7 +51,7 @@ TEST_CASE("a run on 4-bit weights has the same bits whoever quantizes them, and 
   CHECK_MESSAGE(hash_of(folder) == hash_of(whole), folder.output);
 }
 
-TEST_CASE("what 4-bit weights cannot do is refused with the remedy") {
+TEST_CASE("contradictions of 4-bit settings are refused with the remedy") {
   const test::Workshop workshop = with_base("quantized_refused");
   ckpt(workshop, "quantize base/model --out four_bit");
   REQUIRE(workshop.train(1, kQuantized + "--run.dir=first").exit_code == 0);
