@@ -25,7 +25,7 @@ import transformers
 
 FORMATS = [("nf4", False, 64), ("nf4", True, 64), ("fp4", False, 64), ("fp4", True, 64)]
 # Bounds of the three differences for fp32, without and with double quantization, and for bf16 as a factor.
-BOUNDS = {False: (1e-6, 1e-5, 1e-4), True: (1e-4, 2e-3, 2e-2)}
+BOUNDS = {False: (2e-5, 2e-5, 1e-3), True: (2e-4, 2e-3, 2e-2)}
 BF16_FACTOR = 1.5
 LEARNING_RATE, BATCH = 1e-3, 2
 
