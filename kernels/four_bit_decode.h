@@ -30,11 +30,12 @@ class FourBitDecoder {
 
   // y = elements [first, first + count).
   void decode(T* y, int64_t first, int64_t count) const {
-    for (int64_t done = 0; done < count;) {
-      const int64_t at = first + done, block = at >> block_bits_;
-      const int64_t n = std::min(count - done, ((block + 1) << block_bits_) - at);
-      decode_block(y + done, values_of(block), at, n);
-      done += n;
+    const FourBitDecoder w = *this;  // stores to y cannot change it, so it stays in registers
+    for (const int64_t end = first + count; first < end;) {
+      const int64_t block = first >> w.block_bits_;
+      const int64_t n = std::min(end, (block + 1) << w.block_bits_) - first;
+      w.decode_block(y, w.values_of(block), first, n);
+      y += n, first += n;
     }
   }
 
