@@ -9,6 +9,7 @@
 #include "tests/fuzz/text_targets.h"
 #include "tests/range_bytes.h"
 #include "train/models/hf_config.h"
+#include "train/quantized/quantized_tensors.h"
 #include "train/save/train_state.h"
 
 namespace flatshard::test {
@@ -86,6 +87,34 @@ std::string try_config_json(Bytes bytes) {
   return "";
 }
 
+// Every part of a 4-bit weight that is accepted can be read whole, and its values are as many as its shape
+// says.
+std::string try_quantized(Bytes bytes) {
+  constexpr int64_t kMostValues = 1 << 16;  // to dequantize; a weight of 2 KiB has fewer
+  static const std::string path = "fuzz_quantized.safetensors";
+  std::ofstream(path, std::ios::binary) << text_of(bytes);
+  return refusal([&] {
+    const SafetensorsFile file(path);
+    TensorEntries entries;
+    for (const SafetensorsEntry& entry : file.entries()) entries[entry.name] = &entry;
+    QuantizedTensors tensors(path, entries);
+    for (const std::string& name : tensors.names()) require(entries.contains(name), "a tensor is missing");
+    std::vector<std::byte> part;
+    std::vector<float> values;
+    for (const auto& [name, weight] : tensors.weights()) {
+      const QuantState& state = tensors.state(name);
+      require(quant_state_json(parse_quant_state(quant_state_json(state), kFile)) == quant_state_json(state),
+              "a description that was written is read as another one");
+      for (const QuantizedPart of : parts_of(weight.format)) {
+        part.resize(static_cast<size_t>(elements_of_part(weight, of) * size_of(dtype_of_part(weight, of))));
+        tensors.read_bytes(name + suffix_of(of), 0, std::ssize(part), part.data());
+      }
+      values.resize(static_cast<size_t>(std::min(weight.elements(), kMostValues)));
+      tensors.read(name, weight.elements() - std::ssize(values), std::ssize(values), values.data());
+    }
+  });
+}
+
 std::string try_train_state(Bytes bytes) {
   TrainState state;
   const std::string reason = refusal([&] { state = parse_train_state(text_of(bytes), kFile); });
@@ -96,14 +125,10 @@ std::string try_train_state(Bytes bytes) {
   return "";
 }
 
-constexpr FileTarget kTargets[] = {{"chat_template", try_chat_template},
-                                   {"safetensors", try_safetensors},
-                                   {"index", try_index},
-                                   {"config", try_config_json},
-                                   {"train_state", try_train_state},
-                                   {"tokenizer", try_tokenizer},
-                                   {"dataset", try_dataset},
-                                   {"token_file", try_token_file}};
+constexpr FileTarget kTargets[] = {
+    {"chat_template", try_chat_template}, {"safetensors", try_safetensors}, {"index", try_index},
+    {"config", try_config_json},          {"quantized", try_quantized},     {"train_state", try_train_state},
+    {"tokenizer", try_tokenizer},         {"dataset", try_dataset},         {"token_file", try_token_file}};
 
 }  // namespace
 

@@ -153,6 +153,36 @@ TEST_CASE("foreign safetensors files are accepted, or refused for the right reas
                });
 }
 
+TEST_CASE("4-bit weights from anywhere are refused for the right reason, or all of their parts can be read") {
+  check_corpus("quantized",
+               {
+                   {"plain", ""},
+                   {"nested", ""},
+                   {"fp4", ""},
+                   {"packed_bf16", ""},
+                   {"no_weights", ""},
+                   {"no_codes", "a.weight is missing; a.weight is quantized"},
+                   {"few_codes", "has 22 bytes of codes, but 3 x 15 elements have 23"},
+                   {"other_codes", "a.weight is I8, but it is quantized and must be U8, BF16, F16 or F32"},
+                   {"few_scales", "a.weight.absmax is F32 [1], but for 3 x 15 elements in blocks of 32 it"},
+                   {"scales_of_nested", "a.weight.absmax is U8 [2], but"},
+                   {"no_table", "a.weight.quant_map is missing"},
+                   {"short_table", "a.weight.quant_map is F32 [15], but"},
+                   {"infinite_scale", "a.weight.absmax: element 1 is inf, must be finite"},
+                   {"nested_is_missing", "a.weight.nested_absmax is missing"},
+                   {"nested_is_unexpected", "quant_state describes no nested scales"},
+                   {"other_name", "its quant_type is nf4, so its name must be"},
+                   {"two_states", "a.weight has a second quant_state"},
+                   {"no_state", "a.weight.quant_state.bitsandbytes__nf4 (or fp4) is missing"},
+                   {"not_json", "invalid JSON"},
+                   {"unknown_member", "\"scale\" is not a member of this format"},
+                   {"huge_shape", "2147483647 x 2147483647 elements have"},
+                   {"overflow", "shape is [4294967296,4294967296], must be"},
+                   {"odd_block", "blocksize is 33, must be a power of two"},
+                   {"half_nested", "nested_offset is present, but a weight has all of"},
+               });
+}
+
 TEST_CASE(
     "an index from anywhere is refused for the right reason or accepted, and never leads out of its folder") {
   configure_log(LogLevel::quiet);  // of a tensor that an index leaves out
@@ -215,7 +245,8 @@ TEST_CASE("a foreign config.json is accepted, or refused for the right reason") 
                              {"theta_disagrees", "must be equal to that of rope_parameters"},
                              {"mixed_layers", "layer_types is"},
                              {"layer_types_objects", "layer_types is"},
-                             {"quantised", "quantized weights are not supported"},
+                             {"four_bits", ""},
+                             {"quantised", "quantization_config.quant_method is missing"},
                          });
 }
 

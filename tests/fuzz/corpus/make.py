@@ -117,6 +117,66 @@ def make_index():
     put("index", "infinite_total", '{"metadata":{"total_size":1e999},"weight_map":{}}')
 
 
+# --- 4-bit weights in a safetensors file -----------------------------------------------------------------------------
+
+FOUR_BITS = {"quant_type": "nf4", "blocksize": 32, "dtype": "float32", "shape": [3, 15]}
+NESTED = {"nested_blocksize": 256, "nested_dtype": "float32", "nested_offset": 0.25}
+NF4 = [i / 8 - 1 for i in range(16)]
+
+
+def floats(*values):
+    return struct.pack(f"<{len(values)}f", *values)
+
+
+def quantized(name, state=FOUR_BITS, suffix="nf4", codes=("U8", [23, 1], bytes(range(23))), text=None, **changes):
+    """A weight a.weight of 3 x 15 values in two blocks; None leaves a part out."""
+    nested = "nested_offset" in state
+    text = (text or json.dumps(state)).encode()
+    parts = {"": codes, "absmax": ("U8", [2], b"\7\x80") if nested else ("F32", [2], floats(0.5, 2)),
+             "quant_map": ("F32", [16], floats(*NF4)),
+             "quant_state.bitsandbytes__" + suffix: ("U8", [len(text)], text)}
+    if nested:
+        parts["nested_absmax"] = ("F32", [1], floats(0.25))
+        parts["nested_quant_map"] = ("F32", [256], floats(*range(256)))
+    parts.update(changes)
+    tensors, data = [], b""
+    for part, content in parts.items():
+        if content:
+            key = "a.weight" + (part and "." + part)
+            tensors.append(tensor(key, content[0], content[1], len(data), len(data) + len(content[2])))
+            data += content[2]
+    put("quantized", name, with_length("{" + ",".join(tensors) + "}", data))
+
+
+def make_quantized():
+    quantized("plain")
+    quantized("nested", dict(FOUR_BITS, **NESTED))
+    quantized("fp4", dict(FOUR_BITS, quant_type="fp4"), suffix="fp4")
+    quantized("packed_bf16", dict(FOUR_BITS, shape=[4, 8]), codes=("BF16", [8, 1], bytes(16)),
+              absmax=("F32", [1], floats(1)))
+    put("quantized", "no_weights", with_length("{" + tensor("a", "F32", [1], 0, 4) + "}", bytes(4)))
+
+    quantized("no_codes", codes=None)
+    quantized("few_codes", codes=("U8", [22, 1], bytes(22)))
+    quantized("other_codes", codes=("I8", [23, 1], bytes(23)))
+    quantized("few_scales", absmax=("F32", [1], floats(1)))
+    quantized("scales_of_nested", absmax=("U8", [2], bytes(2)))
+    quantized("no_table", quant_map=None)
+    quantized("short_table", quant_map=("F32", [15], floats(*NF4[1:])))
+    quantized("infinite_scale", absmax=("F32", [2], floats(1, float("inf"))))
+    quantized("nested_is_missing", dict(FOUR_BITS, **NESTED), nested_absmax=None)
+    quantized("nested_is_unexpected", nested_absmax=("F32", [1], floats(1)))
+    quantized("other_name", suffix="fp4")
+    quantized("two_states", **{"quant_state.x": ("U8", [2], b"{}")})
+    quantized("no_state", **{"quant_state.bitsandbytes__nf4": None})
+    quantized("not_json", text="{")
+    quantized("unknown_member", dict(FOUR_BITS, scale=1))
+    quantized("huge_shape", dict(FOUR_BITS, shape=[2**31 - 1, 2**31 - 1]))
+    quantized("overflow", dict(FOUR_BITS, shape=[2**32, 2**32]))
+    quantized("odd_block", dict(FOUR_BITS, blocksize=33))
+    quantized("half_nested", dict(FOUR_BITS, nested_offset=1.0))
+
+
 # --- config.json ---------------------------------------------------------------------------------------------------
 
 LLAMA = {
@@ -184,6 +244,7 @@ def make_config():
     config("theta_disagrees", rope_parameters={"rope_theta": 5.0, "rope_type": "default"})
     config("mixed_layers", layer_types=["full_attention", "sliding_attention"])
     config("layer_types_objects", layer_types=[{}, {}])
+    config("four_bits", quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True})
     config("quantised", quantization_config={"bits": 4})
 
 
@@ -479,6 +540,7 @@ def make_token_file():
 
 make_safetensors()
 make_index()
+make_quantized()
 make_config()
 make_train_state()
 make_chat_template()

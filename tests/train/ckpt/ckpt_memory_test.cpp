@@ -54,7 +54,12 @@ TEST_CASE("ckpt needs a few blocks of memory, however large the tensors are") {
   CHECK(growth_of({"export", last, folder + "/same"}) < kLimit);
   CHECK(growth_of({"export", last, folder + "/half", "--dtype", "bf16"}) < kLimit);
   CHECK(growth_of({"diff", folder + "/same", folder + "/half"}) < kLimit);
+  const std::string four_bits = folder + "/four_bits";
+  CHECK(growth_of({"quantize", folder + "/model", "--out", four_bits, "--double"}) < kLimit);
+  CHECK(growth_of({"export", four_bits, folder + "/dequantized", "--dtype", "f32"}) < kLimit);
   write_adapter(folder + "/adapter");
   CHECK(growth_of({"merge-adapter", folder + "/model", folder + "/adapter", "--out", folder + "/merged"}) <
         kLimit);
+  CHECK(growth_of({"merge-adapter", four_bits, folder + "/adapter", "--out", folder + "/requantized",
+                   "--requantize"}) < kLimit);
 }
