@@ -39,6 +39,9 @@ struct AdamWCoefficients {
 
 void adamw(Stream& stream, const AdamW& a);
 
+// Throws Error, in the name of `op`, unless tensors and numbers are valid; m and v are of dtype `moments`.
+void check_adamw(const char* op, const AdamW& a, DType moments);
+
 double min_bytes(const AdamW& a);
 double flops(const AdamW& a);
 

@@ -86,6 +86,20 @@ inline Floats sqrt(Floats a) {
 #endif
 }
 
+// The magnitudes of a, for sums and maxima.
+inline Floats abs(Floats a) { return (Floats)((Words)a & 0x7fffffffu); }
+
+// Whether a mask, the result of a comparison, is true in some lane.
+inline bool any(Ints mask) {
+#if defined(__AVX512F__)
+  return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0;
+#else
+  int32_t all = 0;
+  for (int i = 0; i < kWidth; ++i) all |= mask[i];
+  return all != 0;
+#endif
+}
+
 // Conversions.
 
 inline Floats widen_bf16(Halves bits) {
@@ -233,6 +247,14 @@ inline Floats lookup(Floats table, Ints index) {
   return r;
 #endif
 }
+// The same with 32 values, indices in [0, 32).
+inline Floats lookup(Floats first, Floats second, Ints index) {
+#if defined(__AVX512F__)
+  return (Floats)_mm512_permutex2var_ps((__m512)first, (__m512i)index, (__m512)second);
+#else
+  return index > 15 ? lookup(second, index & 15) : lookup(first, index & 15);
+#endif
+}
 inline Floats lookup(Floats table, Bytes index) { return lookup(table, widen_bytes(index)); }
 inline Halves lookup(Halves table, Bytes index) {
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
@@ -256,6 +278,12 @@ inline void lookup_nibbles(T* out, Halves table, const uint8_t* p) {
   store_halves(out, lookup(table, load_nibbles(p)));
   store_halves(out + kWidth, lookup(table, load_nibbles(p + kWidth / 2)));
 #endif
+}
+
+// Stores the low byte of every lane.
+template <class Lanes = Full>
+inline void store_bytes(uint8_t* p, Ints v, Lanes lanes = {}) {
+  detail::store_bits(p, __builtin_convertvector(v, Bytes), lanes);
 }
 
 // Prefetches the cache line at p, which may be past the data. It keeps memory busy with the next row while an

@@ -1,0 +1,173 @@
+#include "kernels/adamw8bit.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "build_config.h"
+#include "kernels/dynamic_code.h"
+#include "kernels/parallel_write.h"
+#include "kernels/simd_math.h"
+
+namespace flatshard {
+namespace cpu {
+namespace {
+
+using namespace simd;
+
+constexpr int64_t kBlocksPerTask = 32;
+
+constexpr ByteTable kSignedBytes(kSignedDynamicTable), kUnsignedBytes(kUnsignedDynamicTable);
+static_assert(kMomentBlock % kBytesWidth == 0);
+
+// Compares with the midpoint above a position, in lanes where rounding may have lost a comparison.
+template <int kSize>
+[[gnu::noinline]] Ints settle(const DynamicPositions<kSize>& p, Floats a, Ints position, Ints unsure) {
+  for (int i = 0; i < kWidth; ++i)
+    if (unsure[i] && a[i] > p.middle[position[i]]) ++position[i];
+  return position;
+}
+
+template <int kSize>
+Floats entry(const float (&table)[kSize], Ints index) {
+  if constexpr (kSize == 2 * kWidth)
+    return lookup(load(table), load(table + kWidth), index);
+  else
+    return lookup(load(table), index);
+}
+
+// The positions of magnitudes.
+template <int kSize>
+[[gnu::always_inline]] inline Ints positions_of(const DynamicPositions<kSize>& p, Floats a) {
+  const Ints exponent = (Ints)((Words)a >> 23) - p.kLowestExponent;
+  const Ints binade = exponent < 0 ? Ints{} : exponent;
+  const Ints below = __builtin_convertvector(entry(p.range, binade), Ints);
+  const Ints range = below - (a > entry(p.bound, binade));
+  const Floats line = fma(a, entry(p.scale, range), entry(p.offset, range));
+  const Floats place = min(line, entry(p.last, range));
+  const Ints position = __builtin_convertvector(place - kUncertainty, Ints);
+  const Ints unsure = position != __builtin_convertvector(place + kUncertainty, Ints);
+  if (any(unsure)) [[unlikely]]
+    return settle(p, a, position, unsure);
+  return position;
+}
+
+// Functions without a state, to be inlined into the loops below.
+constexpr auto signed_codes = [](Floats y) {
+  const Ints negative = y < 0.0f, position = positions_of(kSignedPositions, abs(y));
+  const Ints most = position > 127 ? Ints{} + 127 : position, not_zero = most < 1 ? Ints{} + 1 : most;
+  return kSignedZero + (negative ? -not_zero : position);
+};
+constexpr auto unsigned_codes = [](Floats y) { return positions_of(kUnsignedPositions, y); };
+
+// A moment of one block.
+class Moment {
+ public:
+  Moment(const Tensor& codes, const Tensor& absmax, int64_t block)
+      : codes_(codes.as<uint8_t>() + block * kMomentBlock),
+        absmax_(absmax.as<float>() + block),
+        n_(std::min(kMomentBlock, codes.size() - block * kMomentBlock)) {}
+
+  void decode(const ByteTable& table) {
+    int64_t i = 0;
+    for (; i + kBytesWidth <= n_; i += kBytesWidth) lookup_bytes(values_ + i, codes_ + i, table);
+    if (i == n_) return;
+    uint8_t rest[kBytesWidth]{};
+    std::memcpy(rest, codes_ + i, static_cast<size_t>(n_ - i));
+    lookup_bytes(values_ + i, rest, table);
+  }
+  Floats at(int64_t i) const { return load(values_ + i) * *absmax_; }
+
+  template <class Lanes>
+  void update(int64_t i, Floats value, Lanes lanes) {
+    const Floats kept = keep_lanes(value, lanes, 0.0f);
+    store(values_ + i, kept);
+    largest_ = max(largest_, abs(kept));
+  }
+
+  template <class Codes>
+  void encode(Codes&& codes_of) {
+    float absmax = max(largest_);
+    if (absmax < std::numeric_limits<float>::min()) absmax = 0.0f;  // its reciprocal could overflow
+    *absmax_ = absmax;
+    const float inverse = absmax > 0.0f ? 1.0f / absmax : 0.0f;
+    for_each_vector(n_, [&](int64_t i, auto lanes) {
+      store_bytes(codes_ + i, codes_of(load(values_ + i) * inverse), lanes);
+    });
+  }
+
+ private:
+  uint8_t* codes_;
+  float* absmax_;
+  int64_t n_;
+  Floats largest_{};
+  alignas(64) float values_[kMomentBlock];
+};
+
+template <class G, class P, class Output>
+void update_block(const AdamW8bit& a8, const AdamWCoefficients& c, int64_t block, Output out) {
+  const AdamW& a = a8.step;
+  const int64_t begin = block * kMomentBlock, n = std::min(kMomentBlock, a.p.size() - begin);
+  Moment m(a.m, a8.m_absmax, block), v(a.v, a8.v_absmax, block);
+  float* p = a.p.as<float>() + begin;
+  const G* g = a.g.as<G>() + begin;
+  P* copy = a.copy.empty() ? nullptr : a.copy.as<P>() + begin;
+  const Floats beta1 = splat(c.beta1), beta2 = splat(c.beta2), eps = splat(c.eps);
+  const Floats inverse_bias = splat(c.inverse_bias), rate = splat(c.rate);
+  const float scale = *a.grad_scale.as<float>();
+  const int64_t decayed = std::clamp<int64_t>(a.decay_end - begin, 0, n);
+  m.decode(kSignedBytes);
+  v.decode(kUnsignedBytes);
+  for_each_vector(n, [&](int64_t i, auto lanes) {
+    const Floats gradient = load(g + i, lanes) * scale;
+    const Floats mean = fma(beta1, m.at(i), c.one_minus_beta1 * gradient);
+    const Floats square = fma(beta2, v.at(i), c.one_minus_beta2 * gradient * gradient);
+    const Ints finite = square <= std::numeric_limits<float>::max();
+    const Floats shrink = keep_lanes(splat(c.shrink), static_cast<int>(decayed - i), 0.0f);
+    const Floats old = load(p + i, lanes), decay = fma(shrink, old, old);
+    const Floats moved = fma(rate, mean / fma(sqrt(square), inverse_bias, eps), decay);
+    const Floats updated = finite ? moved : old;
+    m.update(i, finite ? mean : Floats{}, lanes);
+    v.update(i, finite ? square : Floats{}, lanes);
+    store(p + i, updated, lanes);
+    if (copy) out.store(copy + i, updated, lanes);
+  });
+  m.encode(signed_codes);
+  v.encode(unsigned_codes);
+}
+
+template <class G, class P>
+void update_all(const AdamW8bit& a) {
+  if (!a.step.skip.empty() && *a.step.skip.as<int32_t>() != 0) return;
+  const AdamWCoefficients c(a.step);
+  const int64_t blocks = a.m_absmax.size();
+  parallel_write(a.step.copy.bytes(), blocks, kBlocksPerTask, [&](int64_t begin, int64_t end, auto out) {
+    for (int64_t block = begin; block < end; ++block) update_block<G, P>(a, c, block, out);
+  });
+}
+
+}  // namespace
+}  // namespace cpu
+
+void adamw8bit(Stream& stream, const AdamW8bit& a) {
+  check_adamw("adamw8bit", a.step, DType::u8);
+  const int64_t blocks = (a.step.p.size() + kMomentBlock - 1) / kMomentBlock;
+  for (const auto& [name, t] : {std::pair{"m_absmax", a.m_absmax}, {"v_absmax", a.v_absmax}})
+    check(t.dtype == DType::f32 && t.size() == blocks, "adamw8bit: ", name, " is ", t.dtype, " ", t.shape,
+          ", must be f32 with ", blocks, " elements");
+  if (stream.planning() || a.step.p.empty()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::adamw8bit(stream, a);
+  stream.run("adamw8bit", [a] {
+    visit_float(a.step.g.dtype, [&]<class G>() {
+      visit_float(a.step.copy.dtype, [&]<class P>() { cpu::update_all<G, P>(a); });
+    });
+  });
+}
+
+double min_bytes(const AdamW8bit& a) {
+  return min_bytes(a.step) + static_cast<double>(2 * (a.m_absmax.bytes() + a.v_absmax.bytes()));
+}
+double flops(const AdamW8bit& a) { return flops(a.step); }
+
+}  // namespace flatshard
