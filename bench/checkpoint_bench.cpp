@@ -122,7 +122,7 @@ class Subject {
       for (const Tensor& moment : {owned.m, owned.v}) copy(compute, moment, owned.p);
     compute.sync();
     checkpoints_.begin("");
-    checkpoints_.plan(runtime_.engine().model(), documents_);
+    checkpoints_.plan(runtime_.engine(), documents_);
   }
 
   std::string latest() const { return str(kFolder, "/step-", step_); }
@@ -133,7 +133,7 @@ class Subject {
   void load() {
     Checkpoints found(setup_, world_);
     found.begin("latest");
-    found.plan(runtime_.engine().model(), documents_);
+    found.plan(runtime_.engine(), documents_);
     found.load(runtime_.engine());
   }
   int64_t staging_bytes() const { return runtime_.memory().staging.peak(); }

@@ -21,7 +21,7 @@ namespace flatshard {
 
 class FlatLayout {
  public:
-  static constexpr int64_t kAlignment = 128;
+  static constexpr int64_t kAlignment = 256;
   static constexpr int64_t kShardMultiple = 4096;
 
   struct Extent {

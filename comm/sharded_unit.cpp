@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstring>
 
+#include "kernels/adamw8bit.h"
+#include "kernels/dynamic_table.h"
 #include "kernels/elementwise.h"
 #include "kernels/init.h"
 #include "kernels/ordered_sum.h"
@@ -51,7 +53,8 @@ UnitResources::UnitResources(const std::vector<ParamList>& units, const std::vec
       arenas(unit_arenas),
       gather_slots(units, roles, comms.groups(), options, arenas),
       gradient_slots(units, roles, comms.groups(), options, arenas),
-      shards(units, comms.groups(), options, arenas, copies) {
+      shards(units, comms.groups(), options, arenas, options.offload ? copies : std::nullopt),
+      pages(units, comms.groups(), options, arenas, copies) {
   check(options.wire == DType::f32 || options.lanes == 1,
         "gradients of several lanes are sent as one fp32 sum, ", "not as ", options.wire);
 }
@@ -65,6 +68,7 @@ ShardedUnit::ShardedUnit(const ParamList& params, const UnitRole& role, UnitReso
       gather_slots_(shared.gather_slots),
       gradient_slots_(shared.gradient_slots),
       shards_(shared.shards),
+      pages_(shared.pages),
       trainable_(FlatLayout::trainable(params, comms_.gather.size(), comms_.replicas.size())),
       frozen_(FlatLayout::frozen(params, options_.compute, comms_.gather.size(), comms_.replicas.size())),
       sharded_values_(shards_values(options_, comms_.groups()) && !role.replicated),
@@ -78,8 +82,7 @@ ShardedUnit::ShardedUnit(const ParamList& params, const UnitRole& role, UnitReso
   const Shape shard{trainable_.shard_size()};
   // In f32 the masters are this rank's part of the values.
   master_ = options_.compute == DType::f32 ? value_shard_ : shared.arenas.optimizer.alloc(DType::f32, shard);
-  m_ = shared.arenas.optimizer.alloc(DType::f32, shard);
-  v_ = shared.arenas.optimizer.alloc(DType::f32, shard);
+  allocate_moments(shared.arenas);
   const Shape sum{unsharded_sums_ ? trainable_.size() : trainable_.shard_size()};
   for (int i = 0; i < sums_at_once(options_); ++i)
     sums_.push_back(shared.arenas.gradients.alloc(DType::f32, sum));
@@ -100,6 +103,16 @@ void ShardedUnit::allocate_values(UnitArenas arenas) {
   };
   allocate(trainable_, options_.compute, values_flat_, value_shard_);
   allocate(frozen_, DType::u8, frozen_flat_, frozen_shard_);
+}
+
+void ShardedUnit::allocate_moments(UnitArenas arenas) {
+  const DType dtype = moment_dtype(trainable_, options_);
+  const int64_t n = trainable_.shard_size();
+  Arena& arena = pages_.holds(n) ? arenas.paged : arenas.optimizer;
+  for (Tensor* moment : {&m_, &v_}) *moment = arena.alloc(dtype, {n});
+  if (dtype == DType::f32) return;
+  for (Tensor* absmax : {&m_absmax_, &v_absmax_})
+    *absmax = arenas.optimizer.alloc(DType::f32, {n / kMomentBlock});
 }
 
 InitialValues random_values(uint64_t seed) {
@@ -131,9 +144,18 @@ void ShardedUnit::make_initial_values(Stream& compute, const FlatLayout& layout,
 void ShardedUnit::initialize(Stream& compute, Stream& gather, const InitialValues& values) {
   make_initial_values(compute, trainable_, master_, values);
   make_initial_values(compute, frozen_, frozen_shard_, values);
-  for (const Tensor& moment : {m_, v_}) zero(shards_.worker(compute), moment);
+  if (has_gradients()) clear_moments(compute);
   round_masters(compute);
   publish_all(compute, gather);
+}
+
+void ShardedUnit::clear_moments(Stream& compute) {
+  const auto fill = [&](const Tensor& t, unsigned char value) {
+    fill_bytes(t.device.is_cuda() ? compute : compute.host_side(), t, value);
+  };
+  fill(m_, m_.dtype == DType::u8 ? kSignedZero : 0);
+  for (const Tensor& t : {v_, m_absmax_, v_absmax_}) fill(t, 0);
+  pages_.record_home(compute);
 }
 
 void ShardedUnit::clear_padding(Stream& compute) {
@@ -145,8 +167,10 @@ void ShardedUnit::clear_padding(Stream& compute) {
     }
     zero(shards_.worker(compute), shard.slice(at, shard.size()));
   };
-  if (has_gradients())
-    for (const Tensor& t : {master_, m_, v_}) clear(trainable_, t);
+  if (has_gradients()) {
+    clear(trainable_, master_);
+    clear_moments(compute);
+  }
   if (!frozen_.empty()) clear(frozen_, frozen_shard_);
 }
 
@@ -350,6 +374,8 @@ ShardedUnit::Shard ShardedUnit::shard() const {
           .v = v_,
           .copy = options_.compute == DType::f32 ? Tensor{} : value_shard_,
           .g = reduced_sum_,
+          .m_absmax = m_absmax_,
+          .v_absmax = v_absmax_,
           .decay_end = trainable_.decayed_in_shard(shard_index())};
 }
 

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/moment_pages.h"
 #include "comm/shard_placement.h"
 #include "comm/slots.h"
 #include "runtime/param.h"
@@ -59,6 +60,7 @@ struct UnitResources {
   GatherSlots gather_slots;
   GradientSlots gradient_slots;
   ShardPlacement shards;
+  MomentPages pages;
 };
 
 // The lane of the global batch that a rank computes as lane `lane` of a micro-step.
@@ -77,7 +79,7 @@ class ShardedUnit {
   // `params` and `shared` must outlive it.
   ShardedUnit(const ParamList& params, const UnitRole& role, UnitResources& shared);
 
-  // Initializes masters and frozen parameters, zeroes the moments, and publishes.
+  // Initializes masters and frozen parameters, clears the moments, and publishes.
   void initialize(Stream& compute, Stream& gather, const InitialValues& values);
   // Instead of initialize(), where a checkpoint fills the shards on the host: zeroes the padding between
   // parameters. Then round_masters() casts the masters to this rank's shard of the values, and publish_all()
@@ -95,10 +97,12 @@ class ShardedUnit {
   void wait_reduced(Stream& compute);
   void publish(Stream& compute, Stream& gather);
 
-  // This rank's part of everything that the optimizer touches; all of one length.
+  // This rank's part of everything that the optimizer touches; all of one length. Paged moments are those in
+  // host memory.
   struct Shard {
-    Tensor p, m, v, copy, g;  // copy is empty where the masters are the values
-    int64_t decay_end;        // elements before it decay
+    Tensor p, m, v, copy, g;    // copy is empty where the masters are the values
+    Tensor m_absmax, v_absmax;  // by block, where m and v are codes of 8 bits; otherwise empty
+    int64_t decay_end;          // elements before it decay
   };
   Shard shard() const;
 
@@ -124,6 +128,8 @@ class ShardedUnit {
   enum class State { sharded, gathering, gathered };
 
   void allocate_values(UnitArenas arenas);
+  void allocate_moments(UnitArenas arenas);
+  void clear_moments(Stream& compute);
   void make_initial_values(Stream& compute, const FlatLayout& layout, const Tensor& shard,
                            const InitialValues& values);
   bool stays() const { return !sharded_values_ || (role_.root && options_.keep_root); }
@@ -149,6 +155,7 @@ class ShardedUnit {
   GatherSlots& gather_slots_;
   GradientSlots& gradient_slots_;
   ShardPlacement& shards_;
+  MomentPages& pages_;
   FlatLayout trainable_, frozen_;
   bool sharded_values_, unsharded_sums_, direct_;
 
@@ -157,6 +164,7 @@ class ShardedUnit {
   Tensor values_flat_, frozen_flat_;   // whole, where values are not sharded
   Tensor value_shard_, frozen_shard_;  // in the dtype of compute; bytes
   Tensor master_, m_, v_;              // shards
+  Tensor m_absmax_, v_absmax_;         // where m_ and v_ are codes
   std::vector<Tensor> sums_;           // over 1, 2, 4 ... micro-steps, as in a binary counter
   Tensor reduced_sum_;                 // this rank's shard of the sum over everything
   std::vector<Tensor> values_;         // one for each parameter

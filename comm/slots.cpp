@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/adamw8bit.h"
+
 namespace flatshard {
 namespace {
 
@@ -44,6 +46,17 @@ size_t ring_count(const std::vector<UnitRole>& roles) {
 bool writes_sums_directly(const UnitOptions& options, RankGroups groups) {
   return options.lanes == 1 && options.wire == DType::f32 && !options.offload &&
          sums_are_unsharded(options, groups);
+}
+
+DType moment_dtype(const FlatLayout& trainable, const UnitOptions& options) {
+  constexpr int64_t kFewest = 4096;
+  int64_t elements = 0;
+  bool aligned = true;
+  for (const FlatLayout::Extent& extent : trainable.extents()) {
+    elements += extent.size;
+    aligned = aligned && extent.begin % kMomentBlock == 0;
+  }
+  return options.moments_8bit && aligned && elements >= kFewest ? DType::u8 : DType::f32;
 }
 
 GatherSlots::GatherSlots(const std::vector<ParamList>& units, const std::vector<UnitRole>& roles,

@@ -2,6 +2,7 @@
 // Buffers shared by units, with events that signal when a buffer is free. The rings of slots are the only
 // limit on how far a step runs ahead: streams wait for free slots, the host never waits.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,10 @@ struct UnitOptions {
   bool keep_root = true;             // root units stay gathered for the whole step
   bool offload = false;              // shards, their sums and the optimizer's state live in host memory
   bool sync_initial_values = false;  // rank 0 makes them for all
-  bool poison = false;               // tests: values that are let go become NaN, so that no stale read passes
+  bool moments_8bit = false;         // of units that allow it: moment_dtype()
+  // Moments of shards of at least this many elements live in host memory, beside any offload of all shards.
+  std::optional<int64_t> page_moments_from{};
+  bool poison = false;  // tests: values that are let go become NaN, so that no stale read passes
 };
 
 // Whether values are shards that become whole only for a stage. Offloaded ones always do, even where a group
@@ -39,11 +43,17 @@ inline bool shards_values(const UnitOptions& options, RankGroups groups) {
   return options.policy.params && (groups.size > 1 || options.offload);
 }
 
+// Of the optimizer's moments: f32, or u8 for codes of blocks (kernels/adamw8bit.h). A unit with few trained
+// elements keeps f32, whose size hardly matters there; so does one with a joined parameter that begins inside
+// a block. The choice depends neither on the ranks nor on their number.
+DType moment_dtype(const FlatLayout& trainable, const UnitOptions& options);
+
 // The arenas of a unit's tensors, by purpose.
 struct UnitArenas {
   Arena& parameters;  // values to compute with: whole, or this rank's shards
   Arena& gathered;    // slots for whole values of sharded units
   Arena& optimizer;   // masters and moments
+  Arena& paged;       // moments in host memory
   Arena& gradients;   // sums
   Arena& exchange;    // gradients on their way to their owners
 };

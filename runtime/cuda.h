@@ -39,6 +39,6 @@ void* allocate_pinned(int64_t bytes);
 void release_pinned(void* data) noexcept;
 
 void copy(void* stream, void* dst, const void* src, int64_t bytes);  // any direction
-void zero(void* stream, void* dst, int64_t bytes);
+void fill_bytes(void* stream, void* dst, unsigned char value, int64_t bytes);
 
 }  // namespace flatshard::cuda

@@ -94,11 +94,11 @@ void copy(Stream& stream, const Tensor& dst, const Tensor& src) {
   stream.run("copy", [dst, src] { std::memcpy(dst.data, src.data, static_cast<size_t>(dst.bytes())); });
 }
 
-void zero(Stream& stream, const Tensor& dst) {
+void fill_bytes(Stream& stream, const Tensor& dst, unsigned char value) {
   if (stream.planning() || dst.empty()) return;
   if constexpr (kCudaBuilt)
-    if (stream.device().is_cuda()) return cuda::zero(stream.native(), dst.data, dst.bytes());
-  stream.run("zero", [dst] { std::memset(dst.data, 0, static_cast<size_t>(dst.bytes())); });
+    if (stream.device().is_cuda()) return cuda::fill_bytes(stream.native(), dst.data, value, dst.bytes());
+  stream.run("fill", [dst, value] { std::memset(dst.data, value, static_cast<size_t>(dst.bytes())); });
 }
 
 }  // namespace flatshard

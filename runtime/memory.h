@@ -40,7 +40,8 @@ MemoryCounters memory_counters();
 
 // dst = src, in stream order, between any two devices. Both must have the same dtype and number of elements.
 void copy(Stream& stream, const Tensor& dst, const Tensor& src);
-// Sets every byte of dst to 0, in stream order.
-void zero(Stream& stream, const Tensor& dst);
+// Sets every byte of dst, in stream order.
+void fill_bytes(Stream& stream, const Tensor& dst, unsigned char value);
+inline void zero(Stream& stream, const Tensor& dst) { fill_bytes(stream, dst, 0); }
 
 }  // namespace flatshard

@@ -36,8 +36,8 @@ void copy(void* stream, void* dst, const void* src, int64_t bytes) {
              "cudaMemcpyAsync");
 }
 
-void zero(void* stream, void* dst, int64_t bytes) {
-  cuda_check(cudaMemsetAsync(dst, 0, static_cast<size_t>(bytes), static_cast<cudaStream_t>(stream)),
+void fill_bytes(void* stream, void* dst, unsigned char value, int64_t bytes) {
+  cuda_check(cudaMemsetAsync(dst, value, static_cast<size_t>(bytes), static_cast<cudaStream_t>(stream)),
              "cudaMemsetAsync");
 }
 

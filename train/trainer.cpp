@@ -178,7 +178,7 @@ std::optional<TrainState> Trainer::find_checkpoint() {
 // Initializes the parameters or loads the checkpoint, then creates the run folder and its metrics file.
 void Trainer::begin() {
   documents_ = model_documents(setup_, checkpoints_.source().string(), world_);
-  checkpoints_.plan(runtime_.engine().model(), documents_);
+  checkpoints_.plan(runtime_.engine(), documents_);
   if (is_leader() && !resumed_ && initial_.weights && !initial_.adapter)  // an adapter may have the rows
     warn_of_untrained_tokens(train_.file, *initial_.weights, setup_);
   // Checkpoints of adapters do not contain the frozen weights.

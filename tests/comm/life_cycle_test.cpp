@@ -66,12 +66,14 @@ class Workbench {
         reduce_(streams_.add("reduce", StreamRole::comm)),
         copies_{streams_.add("to device", StreamRole::comm), streams_.add("to host", StreamRole::comm)},
         shared_(params_, roles_, {group_, group_, group_, replicas_}, c.options, memory.units(),
-                c.options.offload ? std::optional(copies_) : std::nullopt) {
+                c.options.offload || c.options.page_moments_from ? std::optional(copies_) : std::nullopt) {
     for (const UnitRole& role : roles_)
       units_.emplace_back(params_[static_cast<size_t>(role.index)], role, shared_);
     config_.weight_decay = 0.1;
     optimizer_.emplace(config_, units_, shared_);
     activation_ = memory.activations.alloc(DType::f32, {1});
+    const Tensor m = units_[kUnits - 1].shard().m;
+    snapshot_ = memory.activations.alloc(m.dtype, m.shape);
   }
 
   void run() {
@@ -85,6 +87,7 @@ class Workbench {
       optimizer_->measure(compute_, 1);
       optimizer_->update(compute_, 1e-2, step);
       for (ShardedUnit& u : units_) u.publish(compute_, gather_);
+      copy(compute_, snapshot_, units_[kUnits - 1].shard().m);  // as a checkpoint does
     }
     streams_.sync_all();
   }
@@ -95,13 +98,20 @@ class Workbench {
     for (const ShardedUnit& unit : units_) {
       if (!unit.has_gradients()) continue;
       const ShardedUnit::Shard shard = unit.shard();
-      for (const Tensor& t : {shard.p, shard.m, shard.v})
-        all.insert(all.end(), t.as<float>(), t.as<float>() + t.size());
+      for (const Tensor& t : {shard.p, shard.m, shard.v, shard.m_absmax, shard.v_absmax}) append(all, t);
     }
+    append(all, snapshot_);
     return all;
   }
 
  private:
+  static void append(std::vector<float>& all, const Tensor& t) {
+    if (t.dtype == DType::u8)
+      all.insert(all.end(), t.as<uint8_t>(), t.as<uint8_t>() + t.size());
+    else
+      all.insert(all.end(), t.as<float>(), t.as<float>() + t.size());
+  }
+
   ShardedUnit& unit(int i) { return units_[static_cast<size_t>(i)]; }
 
   void ahead(int i, int direction) {
@@ -163,7 +173,7 @@ class Workbench {
   std::vector<ShardedUnit> units_;
   OptimizerConfig config_;
   std::optional<Optimizer> optimizer_;
-  Tensor activation_;
+  Tensor activation_, snapshot_;
 };
 
 std::vector<float> outcome(const Case& c, StreamOrder order) {
@@ -173,6 +183,10 @@ std::vector<float> outcome(const Case& c, StreamOrder order) {
   Workbench bench(c, order, memory, false);
   bench.run();
   return bench.result();
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 template <class Visit>
@@ -204,6 +218,16 @@ void for_each_case(Visit&& visit) {
             }
 }
 
+// Checks that every stream order has the outcome of `in_order`.
+void check_orders(const Case& c, const std::vector<float>& in_order) {
+  CHECK(in_order[kNorm] > 0);
+  CHECK(std::all_of(in_order.begin(), in_order.end(), [](float x) { return std::isfinite(x); }));
+  for (const StreamOrder order : {StreamOrder::concurrent, StreamOrder::comm_late, StreamOrder::comm_early}) {
+    CAPTURE(static_cast<int>(order));
+    CHECK(same_bits(outcome(c, order), in_order));
+  }
+}
+
 }  // namespace
 
 TEST_CASE("steps follow one another in every stream order without host synchronization") {
@@ -215,14 +239,25 @@ TEST_CASE("steps follow one another in every stream order without host synchroni
     CAPTURE(c.options.lanes);
     CAPTURE(c.prefetch);
     CAPTURE(c.options.offload);
-    const std::vector<float> in_order = outcome(c, StreamOrder::in_order);
-    CHECK(in_order[kNorm] > 0);
-    CHECK(std::all_of(in_order.begin(), in_order.end(), [](float x) { return std::isfinite(x); }));
-    for (const StreamOrder order :
-         {StreamOrder::concurrent, StreamOrder::comm_late, StreamOrder::comm_early}) {
-      CAPTURE(static_cast<int>(order));
-      const std::vector<float> other = outcome(c, order);
-      CHECK(std::memcmp(other.data(), in_order.data(), in_order.size() * sizeof(float)) == 0);
-    }
+    check_orders(c, outcome(c, StreamOrder::in_order));
   });
+}
+
+// Each unit but the frozen one has at least kPaged elements in a shard.
+TEST_CASE("paged moments have the bits of others in every stream order, in fp32 and in 8 bits") {
+  constexpr int64_t kPaged = 4096;
+  for (const ShardPolicy& policy : shard_policies())
+    for (const bool coded : {false, true}) {
+      CAPTURE(policy.name);
+      CAPTURE(coded);
+      Case c{.options = {.policy = policy, .micro_steps = 2, .moments_8bit = coded, .poison = true},
+             .groups = groups_of(policy, 4, policy.name == "hybrid" ? 2 : 0),
+             .depth = 1,
+             .prefetch = true};
+      const std::vector<float> unpaged = outcome(c, StreamOrder::in_order);
+      check_orders(c, unpaged);
+      c.options.page_moments_from = kPaged;
+      CHECK(same_bits(outcome(c, StreamOrder::in_order), unpaged));
+      check_orders(c, unpaged);
+    }
 }

@@ -1,9 +1,11 @@
 #include "tests/comm/matrix_run.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <unistd.h>
 
+#include "kernels/adamw8bit.h"
 #include "runtime/memory.h"
 #include "runtime/rng.h"
 #include "runtime/sha256.h"
@@ -40,29 +42,44 @@ void add_to(Sha256& hash, const std::vector<double>& values) {
   hash.add(values.data(), values.size() * sizeof(double));
 }
 
+// The setup of a run in which even the shortest shards are paged.
+RunSetup set_up_paged(const Config& config, int ranks) {
+  RunSetup setup = set_up(config, ranks);
+  if (setup.units.page_moments_from) setup.units.page_moments_from = 1;
+  return setup;
+}
+
 // Checks that the persistent state of a rank is exactly its shard: parameters in the compute dtype, unsharded
-// or sharded, and for trainable parameters sharded masters and two moments.
+// or sharded, and for trainable parameters sharded masters and two moments, besides the slots of paged ones.
 void check_share(const TrainingRuntime& runtime, const std::vector<ShardedUnit>& units,
                  const RunSetup& setup) {
   const int64_t ranks = setup.groups.size, f32 = size_of(DType::f32);
-  int64_t bytes = 0;
+  int64_t bytes = 0, slots[2] = {0, 0};
+  size_t turn = 0;
   for (const ShardedUnit& unit : units) {
     int64_t trained = 0, frozen = 0;
     for (const ParamSpec& spec : unit.params().specs()) {
       const int64_t size = spec.shape.size(), width = size_of(spec.dtype.value_or(setup.compute));
-      if (spec.trainable)
-        trained += round_up(size, FlatLayout::kAlignment);
-      else
-        frozen += round_up(size * width, FlatLayout::kAlignment);
+      int64_t& end = spec.trainable ? trained : frozen;
+      if (!spec.joined) end = round_up(end, FlatLayout::kAlignment);
+      end += spec.trainable ? size : size * width;
     }
     const auto shard = [&](int64_t size) {
       return round_up(size, ranks * setup.groups.count() * FlatLayout::kShardMultiple) / ranks;
     };
     const int64_t parts = setup.units.policy.params && !unit.role().replicated ? 1 : ranks;
     bytes += parts * (shard(trained) * size_of(setup.compute) + shard(frozen));
-    bytes += shard(trained) * (setup.compute == DType::f32 ? 2 : 3) * f32;
+    const DType moment = moment_dtype(unit.trainable(), setup.units);
+    const int64_t moments = 2 * shard(trained) * size_of(moment);
+    bytes += moments + (setup.compute == DType::f32 ? 0 : shard(trained) * f32);
+    if (moment == DType::u8) bytes += 2 * round_up(shard(trained) / kMomentBlock * f32, Arena::kAlignment);
+    if (!setup.units.page_moments_from || trained == 0) continue;
+    slots[turn] = std::max(slots[turn], moments);
+    turn = 1 - turn;
   }
-  const int64_t held = runtime.memory().parameters.used() + runtime.memory().optimizer.used();
+  bytes += slots[0] + slots[1];
+  const MemoryPlan& memory = runtime.memory();
+  const int64_t held = memory.parameters.used() + memory.optimizer.used() + memory.paged.used();
   check(held == bytes, "a rank holds ", held, " bytes of the state, must be ", bytes);
 }
 
@@ -114,7 +131,7 @@ std::vector<double> MatrixRun::evaluate(TrainingRuntime& runtime) {
 }
 
 std::string MatrixRun::fingerprint(const Config& config, StreamOrder order, int steps) {
-  RunSetup setup = set_up(config, world_.size());
+  RunSetup setup = set_up_paged(config, world_.size());
   setup.units.poison = true;
   const Data batches = data(setup);
   const int64_t live_before = memory_counters().live_bytes;

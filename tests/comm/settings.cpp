@@ -129,7 +129,11 @@ Settings::Settings(int ranks) : ranks_(ranks) {
                               "gpt2 fp16 lora halves",
                               "llama bf16 nf4 lora",
                               "llama fp32 nf4 double lora modules",
-                              "gpt2 fp16 fp4 double lora halves"});
+                              "gpt2 fp16 fp4 double lora halves",
+                              "gpt2 bf16 adamw8bit",
+                              "gpt2 bf16 adamw8bit paged",
+                              "llama fp32 paged",
+                              "llama fp16 adamw8bit modules paged"});
   std::vector<std::string> strategies{"no_shard", "zero1", "shard_grad_op", "full_shard"};
   for (const int group : std::set<int>{1, 2, ranks / 2})
     if (group > 0 && ranks % group == 0) strategies.push_back(str("hybrid of ", group));
@@ -229,6 +233,10 @@ Config Settings::config(const Setting& s) const {
   if (contains(subject, "nf4")) c.quant.base = "nf4";
   if (contains(subject, "fp4")) c.quant.base = "fp4";
   c.quant.nested = contains(subject, "double");
+  c.optimizer.kind = str(contains(subject, "paged") ? "paged_" : "", "adamw",
+                         contains(subject, "8bit")    ? "8bit"
+                         : contains(subject, "paged") ? "32bit"
+                                                      : "");
   if (contains(subject, "sequential")) c.parallel.reduction = "sequential";
   if (contains(subject, "native")) c.parallel.reduction = "native";
   wrap_as(subject, c.parallel);
@@ -258,7 +266,8 @@ std::string Settings::name(const Setting& s) const {
 }
 
 std::string Settings::key(const Setting& s) const {
-  const std::string& subject = value(s, Dimension::subject);
+  const std::string& full = value(s, Dimension::subject);
+  const std::string subject = full.substr(0, full.find(" paged"));  // which changes no bit
   if (!contains(subject, "sequential") && !contains(subject, "native")) return subject;
   const bool whole = !shard_policy(config(s).parallel.strategy).grads || group_size(s) == 1 ||
                      value(s, Dimension::accumulation) == "no_sync";

@@ -149,6 +149,48 @@ TEST_CASE("runs with offload, hybrid sharding, frozen parameters and other units
         test::checkpoint_content(workshop.file("whole/step-20")));
 }
 
+TEST_CASE("runs with 8-bit moments resume bit for bit on other ranks and strategies, paged or not") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("resume_8bit");
+  const std::string options = " --model.hidden=32 --checkpoint.save_every=5" + steps(15);
+  const std::string coded = options + "--optimizer.kind=adamw8bit ";
+  const test::Finished whole = workshop.train(1, coded + "--run.dir=whole");
+  REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
+  const auto check_same = [&](const test::Finished& run, const std::string& folder) {
+    CHECK_MESSAGE(hash_of(run) == hash_of(whole), run.output);
+    for (const char* step : {"/step-10", "/step-15"})
+      CHECK(test::checkpoint_content(workshop.file(folder) + step) ==
+            test::checkpoint_content(workshop.file("whole") + step));
+  };
+  check_same(workshop.train(4, coded + "--run.dir=four --parallel.strategy=hybrid --parallel.group_size=2"),
+             "four");
+  check_same(
+      workshop.train(2, options + "--run.dir=two --optimizer.kind=paged_adamw8bit --resume four/step-5"),
+      "two");
+  check_same(workshop.train(1, coded + "--run.dir=one --parallel.offload=true --resume four/step-5"), "one");
+
+  const TensorFolder moments(workshop.file("whole/step-15"), "exp_avg");
+  const auto dtype_of_tensor = [&](const std::string& name) {
+    const SafetensorsEntry* const entry = moments.find(name);
+    return entry ? str(entry->dtype, ' ', in_brackets(entry->shape)) : "";
+  };
+  CHECK(dtype_of_tensor("model.layers.0.mlp.down_proj.weight") == "U8 [32, 40]");
+  CHECK(dtype_of_tensor("model.layers.0.mlp.down_proj.weight.absmax") == "F32 [5]");
+  CHECK(dtype_of_tensor("lm_head.weight") == "F32 [53, 32]");  // in a unit of few elements
+
+  const auto refused = [&](const std::string& change, const std::string& message) {
+    CAPTURE(change);
+    const test::Finished run = workshop.train(1, options + change + " --run.dir=on --resume whole/step-15");
+    CAPTURE(run.output);
+    CHECK(run.exit_code == 1);
+    CHECK(run.output.find(message) != std::string::npos);
+  };
+  refused("--optimizer.kind=adamw",
+          "optimizer.kind is \"adamw\", the checkpoint was made with \"adamw8bit\", whose moments it has in "
+          "another form: restore it, or start a new run");
+  refused("--optimizer.kind=adamw8bit --parallel.wrap=none", "restore parallel.wrap as it was");
+}
+
 TEST_CASE("runs resume bit for bit from any division of a checkpoint into files") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("resume_cut");

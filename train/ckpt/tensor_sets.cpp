@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "checkpoint/float_values.h"
 #include "runtime/memory.h"
 #include "train/models/published_weights.h"
 #include "train/save/checkpoint_names.h"
@@ -27,6 +28,18 @@ void compare(const TensorSet& set, const Shapes& expected, bool all, std::vector
   for (const auto& [name, shape] : expected)
     if (all && !set.tensors.find(name))
       lines.push_back(str(path, ": ", name, ' ', in_brackets(shape), " is missing"));
+}
+
+// Adds the tensors beside the set's moments of 8 bits to the shapes, and reports those that are missing.
+Shapes with_absmax(const TensorSet& set, Shapes shapes, std::vector<std::string>& lines) {
+  if (set.stem == kWeightsStem || set.stem == kAdapterStem) return shapes;
+  for (const auto& [name, entry] : set.tensors.entries()) {
+    if (entry->dtype != safetensors_name(DType::u8)) continue;
+    shapes[absmax_name(name)] = {moment_blocks(element_count(*entry))};
+    if (!set.tensors.find(absmax_name(name)))
+      lines.push_back(str(set.tensors.path(), ": ", absmax_name(name), " is missing"));
+  }
+  return shapes;
 }
 
 // A model folder may be published by others: it matches if a run could start from it.
@@ -98,7 +111,8 @@ std::vector<std::string> mismatches(const TensorSets& sets) {
     for (const auto& [name, entry] : sets.sets().front().entries) model[name] = entry->shape;
   else
     for (const SafetensorsSpec& spec : specs_of(sets.config())) model[spec.name] = spec.shape;
-  for (const TensorSet& set : sets.sets()) compare(set, model, set.stem == kWeightsStem, lines);
+  for (const TensorSet& set : sets.sets())
+    compare(set, with_absmax(set, model, lines), set.stem == kWeightsStem, lines);
   const TensorFolder &first = sets.sets()[1].tensors, &second = sets.sets()[2].tensors;
   for (const auto* pair : {&first, &second})
     for (const auto& [name, entry] : pair->entries())

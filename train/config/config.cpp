@@ -225,6 +225,11 @@ std::vector<Field> fields(Config& c) {
       {"train.skip_nonfinite", &train.skip_nonfinite,
        "skip a step with a NaN or infinite gradient instead of stopping"},
 
+      {"optimizer.kind",
+       &optimizer.kind,
+       "AdamW with fp32 moments, or with 8-bit moments, a quarter of the memory (adamw8bit); paged: the "
+       "moments live in host memory and visit the device for the update",
+       {"adamw", "adamw8bit", "paged_adamw32bit", "paged_adamw8bit"}},
       {"optimizer.lr", &optimizer.lr, "peak learning rate", {}, 0, kMostFloat},
       {"optimizer.betas", &optimizer.betas, "decay rates of the first and second moment", {}, 0, 1},
       {"optimizer.eps", &optimizer.eps, "epsilon of AdamW", {}, kLeastFloat, kMostFloat},

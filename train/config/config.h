@@ -64,6 +64,7 @@ struct TrainConfig {
 };
 
 struct OptimizerConfig {
+  std::string kind = "adamw";
   double lr = 0;
   std::array<double, 2> betas{0.9, 0.999};
   double eps = 1e-8;

@@ -157,6 +157,10 @@ UnitOptions unit_options(const Config& c, const Batching& batching) {
                       .gather_slots = static_cast<int>(p.depth) + 1,
                       .keep_root = p.keep_root_gathered};
   options.offload = p.offload;
+  options.moments_8bit = c.optimizer.kind.ends_with("8bit");
+  // Offloaded moments are in host memory anyway; short ones are not worth a copy.
+  constexpr int64_t kWorthPaging = 100000;
+  if (c.optimizer.kind.starts_with("paged") && !p.offload) options.page_moments_from = kWorthPaging;
   options.sync_initial_values = p.sync_module_states || p.cpu_ram_efficient_loading;
   check(!p.offload || options.policy.params,
         "parallel.offload needs sharded parameters: set parallel.strategy to \"full_shard\" or \"hybrid\", "

@@ -105,11 +105,11 @@ std::optional<TrainState> Checkpoints::begin(const std::string& resume) {
   return state;
 }
 
-void Checkpoints::plan(const Model& model, const ModelDocuments& documents) {
+void Checkpoints::plan(Engine& engine, const ModelDocuments& documents) {
   documents_ = &documents;
   try {
-    files_ = shard_files(model, documents.vocab_has_grown);
-    for (const ShardFiles& files : files_) layouts_.push_back(layout_of(files, model, shard_bytes_));
+    files_ = shard_files(engine, documents.vocab_has_grown);
+    for (const ShardFiles& files : files_) layouts_.push_back(layout_of(files, engine.model(), shard_bytes_));
   } catch (const Error& error) {
     throw Error(str("checkpoint.shard_size: ", error.what()), error.where);
   }

@@ -40,7 +40,7 @@ class Checkpoints {
   std::optional<TrainState> begin(const std::string& resume);
   // Lays out the files of this model's checkpoints. The documents must outlive this. Call before load() and
   // commit().
-  void plan(const Model& model, const ModelDocuments& documents);
+  void plan(Engine& engine, const ModelDocuments& documents);
   // The sets of tensor files, and the layout of each.
   const std::array<ShardFiles, 3>& files() const { return files_; }
   const std::vector<TensorFolderLayout>& layouts() const { return layouts_; }

@@ -90,7 +90,7 @@ void RunFolder::write(const std::string& name, const std::string& text) const {
 
 void save_model(const std::string& folder, const ModelDocuments& documents, int64_t shard_bytes,
                 Engine& engine, World& world) {
-  const ShardFiles weights = shard_files(engine.model(), documents.vocab_has_grown).front();
+  const ShardFiles weights = shard_files(engine, documents.vocab_has_grown).front();
   const TensorFolderLayout layout = layout_of(weights, engine.model(), shard_bytes);
   std::optional<TensorFolderWriter> writer;
   const auto open_files = [&](bool create) {

@@ -1,9 +1,12 @@
 #include "train/save/shard_files.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "checkpoint/float_values.h"
+#include "kernels/adamw8bit.h"
 #include "model/names.h"
 #include "runtime/memory.h"
 #include "train/models/value_writer.h"
@@ -27,32 +30,56 @@ struct Block {
 template <class Visit>
 void each_range(const ShardFiles& files, const Owned& owned, Visit&& visit) {
   const ShardedUnit& unit = *owned.unit;
+  const auto visit_blocks = [&](const std::string& name, int64_t first, const Tensor& values) {
+    for (int64_t at = 0; at < values.size(); at += kBlock)
+      visit(files.prefix + name, first + at, values.slice(at, std::min(at + kBlock, values.size())));
+  };
   const auto walk = [&](const FlatLayout& layout, const Tensor& shard) {
-    for (const auto& [param, first, values] : layout.values_in_shard(unit.shard_index(), shard)) {
-      const std::string& name = unit.params()[param].name;
-      if (!files.names.contains(name)) continue;
-      for (int64_t at = 0; at < values.size(); at += kBlock)
-        visit(files.prefix + name, first + at, values.slice(at, std::min(at + kBlock, values.size())));
-    }
+    for (const auto& [param, first, values] : layout.values_in_shard(unit.shard_index(), shard))
+      if (const std::string& name = unit.params()[param].name; files.names.contains(name))
+        visit_blocks(name, first, values);
   };
   if (unit.has_gradients()) walk(unit.trainable(), owned.*files.of);
   if (files.of == &Owned::p && !unit.frozen().empty()) walk(unit.frozen(), owned.frozen);
+  if (!files.absmax || (owned.*files.absmax).empty()) return;
+  // Parameters and shards begin at block boundaries.
+  for (const auto& [param, first, begin, size] : unit.trainable().pieces(unit.shard_index())) {
+    const int64_t block = begin / kMomentBlock;
+    visit_blocks(absmax_name(unit.params()[param].name), first / kMomentBlock,
+                 (owned.*files.absmax).slice(block, block + moment_blocks(size)));
+  }
 }
 
-// The values of part of a shard as fp32 on the host.
+// Codes are stored as they are, everything else as fp32.
+bool is_code(const Tensor& part) { return part.dtype == DType::u8; }
+int64_t stored_width(const Tensor& part) { return is_code(part) ? 1 : kWidth; }
+
+// Part of a shard on the host.
+Tensor fetch_raw(const Tensor& part, Block& block, Stream& stream) {
+  if (!part.device.is_cuda()) return part;
+  const Tensor here = block.like(part);
+  copy(stream, here, part);
+  stream.sync();
+  return here;
+}
+
+// Its values as fp32.
 const float* fetch(const Tensor& part, Block& block, Stream& stream) {
-  Tensor here = part;
-  if (part.device.is_cuda()) {
-    here = block.like(part);
-    copy(stream, here, part);
-    stream.sync();
-  }
+  const Tensor here = fetch_raw(part, block, stream);
   if (here.dtype == DType::f32) return here.as<float>();
   visit_float(here.dtype, [&]<class T>() {
     const T* from = here.as<T>();
     std::transform(from, from + here.size(), block.values.begin(), [](T x) { return static_cast<float>(x); });
   });
   return block.values.data();
+}
+
+// The choice between 8-bit and fp32 moments is made for a unit.
+std::string wrap_advice(const SafetensorsEntry& found, const SafetensorsSpec& expected) {
+  const bool coded = expected.dtype == DType::u8 || found.dtype == safetensors_name(DType::u8);
+  return coded && found.shape == expected.shape
+             ? ": units of few trained elements keep fp32 moments; restore parallel.wrap as it was"
+             : "";
 }
 
 void check_finite(const std::string& tensor, int64_t first, std::span<const float> values,
@@ -64,10 +91,14 @@ void check_finite(const std::string& tensor, int64_t first, std::span<const floa
 
 }  // namespace
 
-std::array<ShardFiles, 3> shard_files(const Model& model, bool grown) {
+std::string absmax_name(const std::string& moment) { return moment + ".absmax"; }
+int64_t moment_blocks(int64_t elements) { return (elements + kMomentBlock - 1) / kMomentBlock; }
+
+std::array<ShardFiles, 3> shard_files(Engine& engine, bool grown) {
+  const Model& model = engine.model();
   const bool adapters = !model.config().adapters.empty();
   const ParamNames& params = param_names(model.config().family);
-  std::set<std::string> trained, stored;
+  std::set<std::string> trained, stored, coded;
   for (const ParamList& list : model.param_lists())
     for (const ParamSpec& spec : list.specs()) {
       const bool has_vocab =
@@ -75,10 +106,14 @@ std::array<ShardFiles, 3> shard_files(const Model& model, bool grown) {
       if (spec.trainable) trained.insert(spec.name);
       if (spec.trainable || !adapters || (grown && has_vocab)) stored.insert(spec.name);
     }
+  for (const ShardedUnit& unit : engine.units())
+    if (unit.has_gradients() && unit.shard().m.dtype == DType::u8)
+      for (const FlatLayout::Extent& extent : unit.trainable().extents())
+        coded.insert(unit.params()[extent.param].name);
   const std::string prefix = adapters ? adapter_tensor_name("") : "";
   return {{{adapters ? kAdapterStem : kWeightsStem, &Owned::p, prefix, std::move(stored)},
-           {kStems[2], &Owned::m, prefix, trained},
-           {kStems[3], &Owned::v, prefix, trained}}};
+           {kStems[2], &Owned::m, prefix, trained, &Owned::m_absmax, coded},
+           {kStems[3], &Owned::v, prefix, trained, &Owned::v_absmax, coded}}};
 }
 
 std::array<const char*, 3> stems_in(const std::filesystem::path& checkpoint) {
@@ -87,9 +122,19 @@ std::array<const char*, 3> stems_in(const std::filesystem::path& checkpoint) {
 }
 
 TensorFolderLayout layout_of(const ShardFiles& files, const Model& model, int64_t most_bytes) {
-  std::vector<SafetensorsSpec> specs = weight_specs(model, DType::f32);
-  std::erase_if(specs, [&](const SafetensorsSpec& spec) { return !files.names.contains(spec.name); });
-  for (SafetensorsSpec& spec : specs) spec.name.insert(0, files.prefix);
+  std::vector<SafetensorsSpec> specs;
+  for (SafetensorsSpec& spec : weight_specs(model, DType::f32)) {
+    if (!files.names.contains(spec.name)) continue;
+    const bool coded = files.coded.contains(spec.name);
+    if (coded) spec.dtype = DType::u8;
+    spec.name.insert(0, files.prefix);
+    specs.push_back(spec);
+    if (!coded) continue;
+    const int64_t elements =
+        std::accumulate(spec.shape.begin(), spec.shape.end(), int64_t{1}, std::multiplies<>());
+    specs.push_back(
+        {.name = absmax_name(spec.name), .dtype = DType::f32, .shape = {moment_blocks(elements)}});
+  }
   return {files.stem, std::move(specs), most_bytes};
 }
 
@@ -98,6 +143,7 @@ void write_shards(TensorFolderWriter& writer, const ShardFiles& files, const std
   Block block;
   for (const Owned& of_unit : owned)
     each_range(files, of_unit, [&](const std::string& name, int64_t first, const Tensor& part) {
+      if (is_code(part)) return writer.write(name, first, fetch_raw(part, block, stream).data, part.size());
       const float* const values = fetch(part, block, stream);
       check_finite(str(files.stem, ": ", name), first, {values, static_cast<size_t>(part.size())},
                    "the run has diverged; lower optimizer.lr");
@@ -114,7 +160,7 @@ void check_tensors(const TensorFolder& source, const TensorFolderLayout& layout)
           " is missing; the model expects it with the shape ", in_brackets(spec.shape));
     check(entry->shape == spec.shape && entry->dtype == safetensors_name(spec.dtype), source.path(), ": ",
           spec.name, " is ", entry->dtype, ' ', in_brackets(entry->shape), ", must be ",
-          safetensors_name(spec.dtype), ' ', in_brackets(spec.shape));
+          safetensors_name(spec.dtype), ' ', in_brackets(spec.shape), wrap_advice(*entry, spec));
   }
   for (const auto& [name, entry] : source.entries())
     check(expected.contains(name), source.path(), ": ", name, " is not in the model");
@@ -123,14 +169,23 @@ void check_tensors(const TensorFolder& source, const TensorFolderLayout& layout)
 void add_shards(const TensorFolderReader& source, const ShardFiles& files, const ShardedUnit& unit,
                 ReadStream& bytes) {
   each_range(files, owned_of(unit), [&](const std::string& name, int64_t first, const Tensor& part) {
-    bytes.add(source.range(name, first * kWidth, part.size() * kWidth));
+    const int64_t width = stored_width(part);
+    bytes.add(source.range(name, first * width, part.size() * width));
   });
 }
 
 void read_shards(TensorFolderReader& source, const ShardFiles& files, const ShardedUnit& unit, bool sum,
                  ReadStream& bytes, Stream& stream) {
   ValueWriter writer;
+  Block block;
   each_range(files, owned_of(unit), [&](const std::string& name, int64_t first, const Tensor& part) {
+    if (is_code(part)) {
+      const Tensor here = part.device.is_cuda() ? block.like(part) : part;
+      source.read(bytes, name, first, part.size(), here.data, sum);
+      if (!part.device.is_cuda()) return;
+      copy(stream, part, here);
+      return stream.sync();
+    }
     writer.write(stream, part, [&](float* values) {
       source.read(bytes, name, first * kWidth, part.size() * kWidth, values, sum);
       check_finite(str(source.folder().path(), ": ", name), first, {values, static_cast<size_t>(part.size())},

@@ -4,6 +4,8 @@
 //   model        masters of the trained parameters, values of the frozen ones
 //   exp_avg      first moments of the trained parameters
 //   exp_avg_sq   second moments
+// A moment of 8 bits is a U8 tensor of codes under the parameter's name, beside NAME.absmax with a value for
+// every 256 elements (kernels/adamw8bit.h).
 // Of a model with adapters, only what is trained is stored, and instead of model the first set is
 //   adapter_model   masters of the trained parameters, by PEFT's names
 // to which embedding and head are added if their vocabulary has grown, as PEFT does.
@@ -29,11 +31,18 @@ struct ShardFiles {
   Tensor Owned::*of;              // the tensor to store
   std::string prefix{};           // of the tensors' names
   std::set<std::string> names{};  // the parameters it has tensors for
+  // Of moments: the largest magnitudes of blocks, and the parameters whose moments are codes.
+  Tensor Owned::*absmax = nullptr;
+  std::set<std::string> coded{};
 };
+
+// The tensor of the largest magnitudes beside a moment of 8 bits, and its length.
+std::string absmax_name(const std::string& moment);
+int64_t moment_blocks(int64_t elements);
 
 // The three sets of a model's checkpoints; the weights first. `grown`: the vocabulary is larger than that of
 // the model that the run started from.
-std::array<ShardFiles, 3> shard_files(const Model& model, bool grown);
+std::array<ShardFiles, 3> shard_files(Engine& engine, bool grown);
 
 // The stems of the sets in a checkpoint, and of all sets that a checkpoint can have.
 std::array<const char*, 3> stems_in(const std::filesystem::path& checkpoint);

@@ -49,6 +49,9 @@ bool is_one_of(const std::string& key, const auto& keys) {
   });
 }
 
+// By the kind of an optimizer. Paging only moves moments.
+bool has_8bit_moments(const std::string& kind) { return kind.find("8bit") != std::string::npos; }
+
 // The one list of members, for reading and writing: State is TrainState or const TrainState. The history
 // follows them in the file.
 template <class State, class Visit>
@@ -236,8 +239,10 @@ std::vector<std::string> check_continues(const TrainState& saved, const TrainSta
     for (const auto& [key, ignored] : state->config) {
       const std::string then = value(saved, key), here = value(now, key);
       if (then == here || (state == &now && saved.config.contains(key))) continue;
-      check(is_one_of(key, kMayChange), key, " is ", here, ", the checkpoint was made with ", then,
-            ": restore it, or start a new run");
+      const bool is_kind = key == "optimizer.kind";
+      check(is_one_of(key, kMayChange) || (is_kind && has_8bit_moments(then) == has_8bit_moments(here)), key,
+            " is ", here, ", the checkpoint was made with ", then,
+            is_kind ? ", whose moments it has in another form" : "", ": restore it, or start a new run");
       if (!is_one_of(key, kNotPrinted)) changes.push_back(str(key, " = ", here, ", was ", then));
     }
   check(saved.data_tokens == now.data_tokens && saved.data_documents == now.data_documents, "data.train has ",

@@ -20,7 +20,7 @@ Model grouped_model(const RunSetup& setup, Arena& tables) {
 }
 
 std::optional<CopyStreams> copy_streams(const RunSetup& setup, StreamGroup& streams) {
-  if (!setup.units.offload) return std::nullopt;
+  if (!setup.units.offload && !setup.units.page_moments_from) return std::nullopt;
   Stream& to_device = streams.add("copy to device", StreamRole::comm);
   return CopyStreams{to_device, streams.add("copy to host", StreamRole::comm)};
 }

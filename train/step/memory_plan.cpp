@@ -12,6 +12,7 @@ constexpr Purpose kPurposes[] = {
     {"parameters", "in the compute dtype: all of them, or this rank's shards"},
     {"gathered", "buffers for the gathered parameters of sharded units"},
     {"optimizer", "fp32 master weights and AdamW moments of this rank's shards"},
+    {"paged", "host memory: paged AdamW moments of this rank's shards"},
     {"gradients", "fp32 gradients, accumulated over micro-steps"},
     {"exchange", "gradients before and during their reduction over ranks"},
     {"activations", "saved for the backward pass, or used by an evaluation"},
@@ -39,23 +40,24 @@ MemoryPlan::MemoryPlan(Device device, bool offload)
     : parameters(shard_arena(0, device, offload)),
       gathered(kPurposes[1].name, device),
       optimizer(shard_arena(2, device, offload)),
-      gradients(shard_arena(3, device, offload)),
-      exchange(kPurposes[4].name, device),
-      activations(kPurposes[5].name, device),
-      scratch(kPurposes[6].name, device),
-      batch(kPurposes[7].name, device),
-      tables(kPurposes[8].name, device),
-      staging(host_arena(9, device)),
-      transport(host_arena(10, device)),
+      paged(host_arena(3, device)),
+      gradients(shard_arena(4, device, offload)),
+      exchange(kPurposes[5].name, device),
+      activations(kPurposes[6].name, device),
+      scratch(kPurposes[7].name, device),
+      batch(kPurposes[8].name, device),
+      tables(kPurposes[9].name, device),
+      staging(host_arena(10, device)),
+      transport(host_arena(11, device)),
       offload_(offload) {}
 
-std::array<Arena*, 11> MemoryPlan::all() {
-  return {&parameters, &gathered, &optimizer, &gradients, &exchange, &activations,
-          &scratch,    &batch,    &tables,    &staging,   &transport};
+std::array<Arena*, 12> MemoryPlan::all() {
+  return {&parameters,  &gathered, &optimizer, &paged,  &gradients, &exchange,
+          &activations, &scratch,  &batch,     &tables, &staging,   &transport};
 }
-std::array<const Arena*, 11> MemoryPlan::all() const {
-  return {&parameters, &gathered, &optimizer, &gradients, &exchange, &activations,
-          &scratch,    &batch,    &tables,    &staging,   &transport};
+std::array<const Arena*, 12> MemoryPlan::all() const {
+  return {&parameters,  &gathered, &optimizer, &paged,  &gradients, &exchange,
+          &activations, &scratch,  &batch,     &tables, &staging,   &transport};
 }
 
 void MemoryPlan::commit(CommitOptions options) {
@@ -74,14 +76,14 @@ int64_t MemoryPlan::offloaded() const {
 }
 
 int64_t MemoryPlan::on_host() const {
-  return batch.device().is_cuda() ? offloaded() + staging.peak() + transport.peak() : peak();
+  return batch.device().is_cuda() ? offloaded() + paged.peak() + staging.peak() + transport.peak() : peak();
 }
 
 std::vector<MemoryRow> MemoryPlan::rows() const {
   std::vector<MemoryRow> rows;
   const auto arenas = all();
   for (size_t i = 0; i < arenas.size(); ++i)
-    if ((arenas[i] != &staging && arenas[i] != &transport) || arenas[i]->peak() > 0)
+    if ((arenas[i] != &paged && arenas[i] != &staging && arenas[i] != &transport) || arenas[i]->peak() > 0)
       rows.push_back({arenas[i]->name(), arenas[i]->peak(), kPurposes[i].what});
   if (offload_) {
     rows.push_back(

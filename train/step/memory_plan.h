@@ -23,12 +23,12 @@ class MemoryPlan {
   // With offload, shards, optimizer state and gradients are in host memory.
   explicit MemoryPlan(Device device, bool offload = false);
 
-  Arena parameters, gathered, optimizer, gradients, exchange, activations, scratch, batch, tables;
+  Arena parameters, gathered, optimizer, paged, gradients, exchange, activations, scratch, batch, tables;
   // Host memory: the host side of a GPU's inputs and results, and the snapshot of an asynchronous checkpoint.
   Arena staging;
   Arena transport;  // host memory: GPU tensors in transit between ranks
 
-  UnitArenas units() { return {parameters, gathered, optimizer, gradients, exchange}; }
+  UnitArenas units() { return {parameters, gathered, optimizer, paged, gradients, exchange}; }
   void commit(CommitOptions options = {});
   int64_t peak() const;       // sum over all arenas
   int64_t offloaded() const;  // the part that is in host memory due to offload
@@ -36,8 +36,8 @@ class MemoryPlan {
   std::vector<MemoryRow> rows() const;
 
  private:
-  std::array<Arena*, 11> all();
-  std::array<const Arena*, 11> all() const;
+  std::array<Arena*, 12> all();
+  std::array<const Arena*, 12> all() const;
 
   bool offload_;
 };

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "kernels/adamw.h"
+#include "kernels/adamw8bit.h"
 #include "kernels/sum_squares.h"
 #include "runtime/memory.h"
 
@@ -11,7 +11,11 @@ namespace flatshard {
 static_assert(FlatLayout::kShardMultiple % kSquaresChunk == 0, "shards end at chunk boundaries of the norm");
 
 Optimizer::Optimizer(const OptimizerConfig& config, std::vector<ShardedUnit>& units, UnitResources& shared)
-    : config_(config), units_(units), comm_(shared.comms.compute), shards_(shared.shards) {
+    : config_(config),
+      units_(units),
+      comm_(shared.comms.compute),
+      shards_(shared.shards),
+      pages_(shared.pages) {
   int64_t chunks = 0;
   for (const ShardedUnit& unit : units) chunks += unit.trainable().shard_size() / kSquaresChunk;
   Arena& beside_shards = shared.arenas.gradients;
@@ -70,21 +74,29 @@ void Optimizer::update(Stream& stream, double lr, int64_t step) {
   for (ShardedUnit& unit : units_) {
     if (!unit.has_gradients()) continue;
     const ShardedUnit::Shard shard = unit.shard();
-    adamw(shards_.worker(stream), {.p = shard.p,
-                                   .m = shard.m,
-                                   .v = shard.v,
-                                   .copy = shard.copy,
-                                   .g = shard.g,
-                                   .grad_scale = coefficient_beside_shards_,
-                                   .skip = nonfinite_beside_shards_,
-                                   .lr = lr,
-                                   .beta1 = config_.betas[0],
-                                   .beta2 = config_.betas[1],
-                                   .eps = config_.eps,
-                                   .weight_decay = config_.weight_decay,
-                                   .decay_end = shard.decay_end,
-                                   .step = step});
+    const Moments home{shard.m, shard.v}, moments = pages_.fetch(stream, home);
+    const AdamW update{.p = shard.p,
+                       .m = moments.m,
+                       .v = moments.v,
+                       .copy = shard.copy,
+                       .g = shard.g,
+                       .grad_scale = coefficient_beside_shards_,
+                       .skip = nonfinite_beside_shards_,
+                       .lr = lr,
+                       .beta1 = config_.betas[0],
+                       .beta2 = config_.betas[1],
+                       .eps = config_.eps,
+                       .weight_decay = config_.weight_decay,
+                       .decay_end = shard.decay_end,
+                       .step = step};
+    if (moments.m.dtype == DType::u8)
+      adamw8bit(shards_.worker(stream),
+                {.step = update, .m_absmax = shard.m_absmax, .v_absmax = shard.v_absmax});
+    else
+      adamw(shards_.worker(stream), update);
+    pages_.store(stream, home, moments);
   }
+  pages_.finish(stream);
 }
 
 }  // namespace flatshard

@@ -1,5 +1,6 @@
 #pragma once
-// The optimizer update: global gradient norm, clipping, AdamW on every unit's shard. It never synchronizes
+// The optimizer update: global gradient norm, clipping, AdamW on every unit's shard, with moments in fp32 or
+// 8 bits. It never synchronizes
 // with the host: the norm and the nonfinite flag are device tensors.
 
 #include <vector>
@@ -26,6 +27,7 @@ class Optimizer {
   std::vector<ShardedUnit>& units_;
   Communicator& comm_;
   ShardPlacement& shards_;
+  MomentPages& pages_;
   Tensor by_rank_;       // partial sums of squares as the ranks make them: (rank, unit, chunk)
   Tensor by_parameter_;  // the same in the order of the parameters: (unit, rank, chunk); no rank count
                          // changes it

@@ -3,7 +3,8 @@
 namespace flatshard {
 namespace {
 
-constexpr Tensor Owned::*kTensors[] = {&Owned::p, &Owned::m, &Owned::v, &Owned::frozen};
+constexpr Tensor Owned::*kTensors[] = {&Owned::p,        &Owned::m,        &Owned::v,
+                                       &Owned::m_absmax, &Owned::v_absmax, &Owned::frozen};
 
 bool is_staged(Tensor Owned::*of, const Tensor& tensor) {
   return of != &Owned::frozen || tensor.device.is_cuda();
@@ -12,12 +13,20 @@ bool is_staged(Tensor Owned::*of, const Tensor& tensor) {
 }  // namespace
 
 Owned owned_of(const ShardedUnit& unit) {
-  Owned owned{.unit = &unit, .p = {}, .m = {}, .v = {}, .frozen = unit.frozen_shard()};
+  Owned owned{.unit = &unit,
+              .p = {},
+              .m = {},
+              .v = {},
+              .m_absmax = {},
+              .v_absmax = {},
+              .frozen = unit.frozen_shard()};
   if (!unit.has_gradients()) return owned;
   const ShardedUnit::Shard shard = unit.shard();
   owned.p = shard.p;
   owned.m = shard.m;
   owned.v = shard.v;
+  owned.m_absmax = shard.m_absmax;
+  owned.v_absmax = shard.v_absmax;
   return owned;
 }
 

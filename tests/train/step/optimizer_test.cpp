@@ -1,8 +1,10 @@
 #include "train/step/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
+#include "kernels/dynamic_table.h"
 #include "runtime/memory.h"
 #include "tests/comm/mirror_communicator.h"
 #include "tests/test.h"
@@ -16,8 +18,10 @@ namespace {
 // Two sharded units, of which this is the first of some ranks; the others have the same.
 class Workbench {
  public:
-  Workbench(int ranks, std::vector<ParamList> params, const OptimizerConfig& config)
+  Workbench(int ranks, std::vector<ParamList> params, const OptimizerConfig& config,
+            bool moments_8bit = false)
       : params_(std::move(params)), config_(config), comm_("group", 0, ranks), alone_("replicas", 0, 1) {
+    options_.moments_8bit = moments_8bit;
     options_.policy = {"test", true, true, true};
     options_.compute = DType::bf16;
     build();
@@ -126,5 +130,44 @@ TEST_CASE("weights follow AdamW, decay where configured, and are rounded to the 
     CHECK(shard.p.as<float>()[kStays + 4] == 1);
     CHECK(shard.p.as<float>()[4] == doctest::Approx(std::pow(1 - kLr * kDecay, step)).epsilon(kFloat));
     CHECK(static_cast<float>(shard.copy.as<bf16>()[3]) == static_cast<float>(bf16(shard.p.as<float>()[3])));
+  }
+}
+
+TEST_CASE("units of few trained elements, or whose blocks would mix parameters, keep fp32 moments") {
+  ParamList mixed = one_param(5000), joined = one_param(5000), aligned = one_param(5120);
+  mixed.add({.name = "q", .shape = {10}, .init = {}});
+  for (ParamList* params : {&joined, &aligned})
+    params->add({.name = "q", .shape = {10}, .init = {}, .joined = true});
+  const auto dtype = [](int ranks, const ParamList& params) {
+    Workbench bench(ranks, {params, one_param(4096)}, {}, true);
+    return bench.shard(0).m.dtype;
+  };
+  for (const int ranks : {1, 4}) {
+    CAPTURE(ranks);
+    CHECK(dtype(ranks, one_param(4096)) == DType::u8);
+    CHECK(dtype(ranks, one_param(4095)) == DType::f32);
+    CHECK(dtype(ranks, mixed) == DType::u8);
+    CHECK(dtype(ranks, joined) == DType::f32);
+    CHECK(dtype(ranks, aligned) == DType::u8);
+  }
+}
+
+TEST_CASE("moments of 8 bits begin as zeros and stay zeros in the padding") {
+  OptimizerConfig config;
+  Workbench bench(2, {one_param(4100), one_param(10)}, config, true);
+  const ShardedUnit::Shard shard = bench.shard(0);
+  const auto count = [](const Tensor& codes, uint8_t code) {
+    return std::count(codes.as<uint8_t>(), codes.as<uint8_t>() + codes.size(), code);
+  };
+  CHECK(count(shard.m, kSignedZero) == 4096);
+  CHECK(count(shard.v, 0) == 4096);
+  std::fill_n(shard.g.as<float>(), 4090, 0.25f);
+  for (int step = 1; step <= 2; ++step) {
+    bench.optimizer().measure(bench.stream(), 1);
+    bench.optimizer().update(bench.stream(), 0.1, step);
+    CHECK(count(shard.m, 255) == 4090);
+    CHECK(count(shard.m, kSignedZero) == 6);
+    CHECK(count(shard.v, 0) == 6);
+    CHECK(shard.m_absmax.as<float>()[15] == shard.m_absmax.as<float>()[0]);
   }
 }
