@@ -1,7 +1,6 @@
 #pragma once
 // The optimizer update: global gradient norm, clipping, AdamW on every unit's shard, with moments in fp32 or
-// 8 bits. It never synchronizes
-// with the host: the norm and the nonfinite flag are device tensors.
+// 8 bits. It never synchronizes with the host: the norm and the nonfinite flag are device tensors.
 
 #include <vector>
 

@@ -181,7 +181,8 @@ TEST_CASE("a run takes exactly the planned memory and a step allocates none") {
       config.train.eval_batch_size_per_device = 3;
       World world;
       const RunSetup setup = set_up(config, 1);
-      const int64_t planned = plan_run(setup, world.rank()).memory_bytes, live_before = memory_counters().live_bytes;
+      const int64_t planned = plan_run(setup, world.rank()).memory_bytes,
+                    live_before = memory_counters().live_bytes;
       TrainingRuntime runtime(setup, world);
       CHECK(runtime.plan().memory_bytes == planned);
       CHECK(memory_counters().live_bytes - live_before == planned);
