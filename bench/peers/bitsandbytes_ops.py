@@ -1,5 +1,5 @@
-"""Times 4-bit weights: the ops of `bench --serve` and those of bitsandbytes on the same shapes, interleaved, each product also
-beside the dense one of both. Prints medians, and their ratios over the rounds. Needs torch and bitsandbytes.
+"""Times quantized weights and moments: the ops of `bench --serve` and those of bitsandbytes on the same shapes, interleaved, each
+product also beside the dense one of both. Prints medians, and their ratios over the rounds. Needs torch and bitsandbytes.
 
     python bench/peers/bitsandbytes_ops.py [--bench build/bin/bench] [--threads N] [--rounds N] [WORD ...]"""
 import argparse
@@ -25,6 +25,14 @@ def peers(label, device):
 
     def random(*shape):
         return (torch.rand(shape, device=device) - 0.5).to(dtype)
+    if op == "adamw8bit":
+        n = sizes[0]
+        p, g = torch.rand(n, device=device), random(n).float()
+        m, v = (torch.randint(0, 256, (n,), dtype=torch.uint8, device=device) for _ in range(2))
+        absmax = [torch.rand(-(-n // 256), device=device) + 0.5 for _ in range(2)]
+        maps = [B.create_dynamic_map(signed=signed).to(device) for signed in (True, False)]
+        return {"bitsandbytes": lambda: torch.ops.bitsandbytes.optimizer_update_8bit_blockwise(
+            "adam", g, p, m, v, 0.9, 0.999, 0.0, 0.0, 1e-8, 3, 1e-3, *maps, *absmax, 0.1, 1.0, False)}
     if op == "quantize_scales":
         absmax = random(*sizes).abs()
         return {"bitsandbytes": lambda: B.quantize_blockwise(absmax - absmax.mean(), blocksize=256)}
@@ -80,7 +88,7 @@ def main():
     torch.set_num_threads(o.threads)
     device = ["--device", o.device]
     labels = subprocess.run([o.bench, "--list", *device], check=True, capture_output=True, text=True).stdout.splitlines()
-    labels = [label for label in labels if re.match(r"(de)?quantize_|four_bit_product", label)
+    labels = [label for label in labels if re.match(r"(de)?quantize_|four_bit_product|adamw8bit", label)
               and all(word in label for word in o.words)]
     command = [o.bench, "--serve", "--seconds", str(o.seconds), *device]
     with Ours(command + (["--threads", str(o.threads)] if o.device == "cpu" else [])) as ours:
