@@ -196,7 +196,7 @@ struct Block {
 };
 
 template <int N, class G, class P>
-__global__ void __launch_bounds__(kThreads, 3) adamw8bit_kernel(Range<G, P> r, AdamWCoefficients c) {
+__global__ void __launch_bounds__(kThreads, 2) adamw8bit_kernel(Range<G, P> r, AdamWCoefficients c) {
   __shared__ SignedColumns signed_columns;
   __shared__ UnsignedColumns unsigned_columns;
   if (r.skip && *r.skip != 0) return;

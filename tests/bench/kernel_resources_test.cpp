@@ -24,9 +24,9 @@ constexpr const char* kHot[] = {
     "forward_kernel<bf16, 256>(ForwardArguments*",
     "query_gradient_kernel<bf16, *",
     "key_gradient_kernel<bf16, *",
-    "forward_kernel<bf16, 8>(bf16*",               // RMSNorm
-    "forward_kernel<bf16, 8>(ForwardPointers*",    // LayerNorm
-    "backward_kernel<bf16, 8>(BackwardPointers*",  // both
+    "forward_kernel<bf16, bf16, 8>(bf16*",               // RMSNorm
+    "forward_kernel<bf16, bf16, 8>(ForwardPointers*",    // LayerNorm
+    "backward_kernel<bf16, bf16, 8>(BackwardPointers*",  // both
     "add_partials_kernel<*",
     "bias_backward_kernel<bf16, 8>*",
     "flat_kernel<4, Rotate<bf16> >*",
@@ -41,6 +41,7 @@ constexpr const char* kHot[] = {
     "flat_kernel<4, SumLanes<4, float> >*",
     "squares_kernel<float, 4>*",
     "adamw_kernel<4, float, bf16>*",
+    "adamw8bit_kernel<4, float, bf16>*",
 };
 
 struct Exception {
@@ -48,11 +49,11 @@ struct Exception {
   uint32_t most_bytes;
 };
 constexpr Exception kExceptions[] = {
-    {"flat_kernel<*SumLanes<0, *", 640},                 // more than 8 lanes: an array of sums
-    {"key_gradient_kernel<float, *", 8},                 // f32, which is for comparison
-    {"add_rows_kernel<float, 4>*", 16},                  // the same; around a call
-    {"backward_kernel<float, 4>(BackwardPointers*", 8},  // the same
-    {"cross_entropy_kernel<8, *", 16},                   // 16-bit logits, which no step uses; around a call
+    {"flat_kernel<*SumLanes<0, *", 640},                        // more than 8 lanes: an array of sums
+    {"key_gradient_kernel<float, *", 8},                        // f32, which is for comparison
+    {"add_rows_kernel<float, 4>*", 16},                         // the same; around a call
+    {"backward_kernel<float, float, 4>(BackwardPointers*", 8},  // the same
+    {"cross_entropy_kernel<8, *", 16},  // 16-bit logits, which no step uses; around a call
 };
 
 constexpr const char* kSpills = "*spilling_kernel*";  // spilling_kernel.cu

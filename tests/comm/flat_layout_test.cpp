@@ -118,8 +118,8 @@ TEST_CASE("shards are as short as equal shards that divide among replicas can be
       CHECK(layout.size() >= end);
       CHECK(layout.size() - ranks * multiple < end);
     }
-  // 97 x 131 -> 12800, 61 x 301 -> 18432, 128, 1 -> 128, 129: ends at 31617.
-  CHECK(end_of(FlatLayout::trainable(params, 1)) == 31617);
+  // 97 x 131 -> 12800, 61 x 301 -> 18432, 128 -> 256, 1 -> 256, 129: ends at 31873.
+  CHECK(end_of(FlatLayout::trainable(params, 1)) == 31873);
   CHECK(FlatLayout::trainable(params, 1).shard_size() == 32768);
   CHECK(FlatLayout::trainable(params, 3).shard_size() == 12288);
   CHECK(FlatLayout::trainable(params, 8).shard_size() == 4096);
@@ -146,7 +146,7 @@ TEST_CASE("the decayed elements are the head of every rank's shard") {
           CHECK(piece.shard_offset >= end);
       }
     }
-    CHECK(decayed == 12800 + 18432 + 128);
+    CHECK(decayed == 12800 + 18432 + 256);
   }
 }
 
@@ -164,7 +164,7 @@ TEST_CASE("joined parameters are one matrix, at the same offset on any number of
   add("plain", {45}, false, false);
   add("joined to plain", {46}, true, false);
   // Decayed: weight, a and what is joined to it, b. Then those without decay.
-  const std::vector<int64_t> begins{0, 128, 128 + 3 * 45, 128 + 8 * 45, 640, 768, 896, 896 + 45};
+  const std::vector<int64_t> begins{0, 256, 256 + 3 * 45, 256 + 8 * 45, 768, 1024, 1280, 1280 + 45};
   for (const int ranks : kRanks) {
     CAPTURE(ranks);
     const FlatLayout layout = FlatLayout::trainable(params, ranks);
@@ -172,7 +172,7 @@ TEST_CASE("joined parameters are one matrix, at the same offset on any number of
     for (const FlatLayout::Extent& extent : layout.extents()) found.push_back(extent.begin);
     CHECK(found == begins);
   }
-  CHECK(FlatLayout::trainable(params, 1).decayed_in_shard(0) == 768);
+  CHECK(FlatLayout::trainable(params, 1).decayed_in_shard(0) == 1024);
 }
 
 TEST_CASE("joined parameters must all be trained or frozen, and all decayed or not") {
@@ -222,7 +222,7 @@ TEST_CASE("frozen parameters keep their own dtype, at the same bytes on any numb
   add("codes", 12345, DType::u8);
   add("scales", 193, DType::f32);
   std::vector<uint8_t> bytes(16384);
-  const int64_t begin[] = {0, 256, 12672}, width[] = {2, 1, 4};
+  const int64_t begin[] = {0, 256, 12800}, width[] = {2, 1, 4};
   const FlatLayout one = FlatLayout::frozen(params, DType::bf16, 1);
   REQUIRE(one.size() == 16384);
   for (size_t i = 0; i < 3; ++i) CHECK(one.extents()[i].begin == begin[i]);
