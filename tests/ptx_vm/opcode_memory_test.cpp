@@ -19,6 +19,9 @@ TEST_CASE("global memory is read in every width") {  // byte i of the source is 
       {"ld.global.u32 %r0, [source+4];", 0x07060504},
       {"ld.global.s32 %r0, [source+252];", 0xfffefdfc},
       {"ld.global.nc.u32 %r0, [source+8];", 0x0b0a0908},
+      {"ld.global.nc.f32 %f0, [source+4]; mov.b32 %r0, %f0;", 0x07060504},
+      {"ld.global.v2.u8 {%rs1, %rs0}, [source+2]; cvt.u32.u16 %r0, %rs0;", 3},
+      {"ld.global.v4.u8 {%rs1, %rs2, %rs3, %rs0}, [source+8]; cvt.u32.u16 %r0, %rs0;", 11},
       {"ld.global.u16 %rs0, [source+2]; cvt.u32.u16 %r0, %rs0;", 0x0302},
       {"ld.global.f32 %f0, [source+4]; mov.b32 %r0, %f0;", 0x07060504},
       {"ld.global.v4.u32 {%r1, %r2, %r3, %r0}, [source+16];", 0x1f1e1d1c},
@@ -44,6 +47,8 @@ TEST_CASE("global memory is written in every width") {
   check_lanes(at + "cvt.u16.u32 %rs1, %r30; mov.u16 %rs2, 9; st.global.v2.u16 [%rd1], {%rs2, %rs1};"
                    "ld.global.u32 %r0, [%rd1];",
               [](uint64_t l) { return 9 | l << 16; });
+  check_lanes(at + "st.global.v2.u32 [%rd1], {7, %r30}; ld.global.u32 %r0, [%rd1+4];",
+              [](uint64_t l) { return l; });
   const std::string few =
       "mov.u64 %rd1, source; and.b32 %r1, %r30, 15; mad.wide.u32 %rd1, %r1, 16, %rd1; setp.lt.u32 %p1, %r30, "
       "16;";
@@ -92,6 +97,9 @@ TEST_CASE("constants are read by all lanes") {
   const auto results = run_ptx("ld.const.f32 %f0, [numbers+4];" + kShow, 32,
                                ".const .align 4 .f32 numbers[2] = {0f3F800000, 0f40000000};\n");
   for (const uint64_t result : results) CHECK(result == 0x40000000);
+  for (const uint64_t result : run_ptx("ld.const.u8 %rs0, [bytes+2]; cvt.u32.u16 %r0, %rs0;", 32,
+                                       ".const .align 4 .b8 bytes[4] = {5, 6, 7, 8};\n"))
+    CHECK(result == 7);
 }
 
 TEST_CASE("shared memory holds floats, bytes and vectors") {
@@ -102,6 +110,10 @@ TEST_CASE("shared memory holds floats, bytes and vectors") {
   check_lanes(kOwn + "st.shared.b32 [%r1+4], 0x80402010; ld.shared.u8 %rs0, [%r1+6]; cvt.u32.u16 %r0, %rs0;",
               [](uint64_t) { return 0x40; });
   check_lanes(kOwn + "cvt.u64.u32 %rd1, %r30; st.shared.u64 [%r1+8], %rd1; ld.shared.u64 %rd0, [%r1+8];",
+              [](uint64_t l) { return l; });
+  check_lanes(kOwn +
+                  "cvt.u64.u32 %rd1, %r30; st.shared.u64 [%r1+8], %rd1; ld.shared.f64 %fd0, [%r1+8]; "
+                  "mov.b64 %rd0, %fd0;",
               [](uint64_t l) { return l; });
   check_lanes(kOwn +
                   "cvt.rn.f32.u32 %f1, %r30; mov.f32 %f2, 0f40000000; st.shared.v2.f32 [%r1+8], {%f2, %f1};"

@@ -28,6 +28,8 @@ TEST_CASE("integer arithmetic wraps, widens and divides as the GPU does") {
       {"min.s32 %r0, -1, 1;", 0xffffffff},
       {"min.u32 %r0, -1, 1;", 1},
       {"max.s64 %rd0, -1, 1;", 1},
+      {"max.u64 %rd0, -1, 1;", 0xffffffffffffffff},
+      {"mov.u16 %rs1, 0x7fff; add.s16 %rs0, %rs1, 1; cvt.u32.u16 %r0, %rs0;", 0x8000},
       {"neg.s32 %r0, 5;", 0xfffffffb},
       {"abs.s32 %r0, -5;", 5},
   });
@@ -45,6 +47,8 @@ TEST_CASE("bits are shifted, permuted, counted and combined as the tables say") 
       {"shl.b32 %r0, 1, 32;", 0},
       {"shr.s32 %r0, 0x80000000, 40;", 0xffffffff},
       {"shr.u32 %r0, 0x80000000, 31;", 1},
+      {"mov.u16 %rs1, 0x8000; shr.u16 %rs0, %rs1, 15; cvt.u32.u16 %r0, %rs0;", 1},
+      {"mov.u16 %rs1, 0x0f00; or.b16 %rs0, %rs1, 0x00f0; cvt.u32.u16 %r0, %rs0;", 0x0ff0},
       {"bfe.u32 %r0, 0x12345678, 8, 8;", 0x56},
       {"bfe.s32 %r0, 0x0000f000, 12, 4;", 0xffffffff},
       {"bfi.b32 %r0, 0xab, 0x11111111, 8, 8;", 0x1111ab11},
@@ -78,6 +82,7 @@ TEST_CASE("floats round, saturate and meet NaN as the GPU's do") {
       {"neg.f32 %f0, 0f3F800000; mov.b32 %r0, %f0;", 0xBF800000},
       {"copysign.f32 %f0, 0fBF800000, 0f40000000; mov.b32 %r0, %f0;", 0xC0000000},
       {"add.f64 %fd0, 0d3FF0000000000000, 0d3FF0000000000000; mov.b64 %rd0, %fd0;", 0x4000000000000000},
+      {"div.rn.f64 %fd0, 0d3FF0000000000000, 0d4008000000000000; mov.b64 %rd0, %fd0;", 0x3FD5555555555555},
       {"fma.rn.bf16x2 %r0, 0x3F804000, 0x40004000, 0x3F803F80;", 0x404040A0},  // 1*2+1, 2*2+1
       {"add.bf16 %rs0, 0x3F80, 0x3B80; cvt.u32.u16 %r0, %rs0;", 0x3F80},       // 1 + 2^-8 is a tie
       {"add.f16x2 %r0, 0x3C003C00, 0x40003C00;", 0x42004000},                  // 1+2, 1+1
@@ -93,6 +98,7 @@ TEST_CASE("comparisons handle NaN, and selections follow their predicate") {
       {"setp.nan.f32 %p0, 0f7FC00000, 0f3F800000; selp.u32 %r0, 1, 0, %p0;", 1},
       {"setp.lt.s32 %p0, -1, 1; selp.u32 %r0, 1, 0, %p0;", 1},
       {"setp.lt.u32 %p0, -1, 1; selp.u32 %r0, 1, 0, %p0;", 0},
+      {"mov.u16 %rs1, 0xffff; setp.lt.u16 %p0, %rs1, 1; selp.u32 %r0, 1, 0, %p0;", 0},
       {"setp.eq.s32 %p1, 1, 1; setp.eq.and.s32 %p0|%p2, 2, 3, %p1; selp.u32 %r0, 1, 0, %p2;", 1},
       {"set.gt.u32.s32 %r0, 2, 1;", 0xffffffff},
       {"setp.eq.s32 %p1, 1, 1; not.pred %p0, %p1; @!%p0 mov.u32 %r0, 7;", 7},
