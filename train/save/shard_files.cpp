@@ -40,7 +40,7 @@ void each_range(const ShardFiles& files, const Owned& owned, Visit&& visit) {
         visit_blocks(name, first, values);
   };
   if (unit.has_gradients()) walk(unit.trainable(), owned.*files.of);
-  if (files.of == &Owned::p && !unit.frozen().empty()) walk(unit.frozen(), owned.frozen);
+  if (files.of == &Owned::p && !owned.frozen.empty()) walk(unit.frozen(), owned.frozen);
   if (!files.absmax || (owned.*files.absmax).empty()) return;
   // Parameters and shards begin at block boundaries.
   for (const auto& [param, first, begin, size] : unit.trainable().pieces(unit.shard_index())) {

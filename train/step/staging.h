@@ -21,10 +21,11 @@ Owned owned_of(const ShardedUnit& unit);
 // The shards of all units that this rank writes. Replicas of a shard alternate by unit, to share the work.
 std::vector<Owned> owned_shards(const Engine& engine);
 
-// A snapshot of these shards. Frozen parameters already in host memory are not copied: they never change.
+// A snapshot of these shards. Frozen parameters that are in host memory already, or that no checkpoint
+// contains, are not copied: they never change.
 class Staging {
  public:
-  Staging(const Engine& engine, Arena& arena);
+  Staging(Engine& engine, Arena& arena);
 
   // Takes a snapshot, between steps. It is valid until the next call.
   void copy_from(Engine& engine);

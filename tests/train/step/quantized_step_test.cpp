@@ -3,6 +3,7 @@
 #include <map>
 
 #include "bench/case.h"
+#include "build_config.h"
 #include "kernels/four_bit.h"
 #include "runtime/memory.h"
 #include "runtime/rng.h"
@@ -70,6 +71,27 @@ Trained train(const Config& config, Make&& make) {
     for (const auto& [param, first, values] : unit.trainable().values(unit.shard().p))
       trained.adapters[unit.params()[param].name] = bench::to_doubles(values);
   return trained;
+}
+
+Config llama2_70b() {
+  Config config = config_of("llama");
+  config.model = {.family = "llama",
+                  .layers = 80,
+                  .hidden = 8192,
+                  .heads = 64,
+                  .kv_heads = 8,
+                  .ffn = 28672,
+                  .vocab = 32000,
+                  .max_positions = 4096};
+  config.lora.rank = 8;
+  config.quant.nested = true;
+  return config;
+}
+
+int64_t bytes_of(const RunPlan& plan, const std::string& arena) {
+  for (const MemoryRow& row : plan.memory)
+    if (row.name == arena) return row.bytes;
+  return -1;
 }
 
 InitialValues with_trained_b(const RunSetup& setup) {
@@ -140,6 +162,28 @@ TEST_CASE("adapters on 4-bit weights train as on the dequantized weights, bit fo
       }
 }
 
+TEST_CASE("Llama-2-70B on two GPUs takes less than PEFT's guide says, with and without offload") {
+  if (!kCudaBuilt) return test::skip("a build without CUDA cannot plan for a GPU");
+  for (const bool offload : {true, false}) {
+    CAPTURE(offload);
+    Config config = llama2_70b();
+    config.run.device = "cuda";
+    config.data.seq_len = 2048;
+    config.train.total_batch_size = 4;
+    config.train.batch_size_per_device = 2;
+    config.train.recompute = true;
+    config.checkpoint.save_every = 100;
+    config.parallel.offload = offload;
+    const RunPlan plan = plan_run(set_up(config, 2, {}, Purpose::plan), 0);
+    const int64_t staging = bytes_of(plan, "staging"),
+                  transport = std::max<int64_t>(bytes_of(plan, "transport"), 0);
+    const int64_t host = staging + transport + std::max<int64_t>(bytes_of(plan, "host"), 0);
+    CHECK(plan.memory_bytes - host < (offload ? 19'600'000'000 : 35'600'000'000));
+    CHECK(host < (offload ? 53'500'000'000 : 2'000'000'000));  // the guide: 107 GB for both ranks
+    CHECK(staging < 1'500'000'000);                            // a checkpoint contains no 4-bit weights
+  }
+}
+
 TEST_CASE("8-bit scales and another dtype for products change the losses a little") {
   const auto losses = [](auto&& change) {
     Config config = config_of("gpt2");
@@ -161,26 +205,12 @@ TEST_CASE("8-bit scales and another dtype for products change the losses a littl
 }
 
 TEST_CASE("quantized weights have no masters, moments or gradients, and a block's parts travel as bytes") {
-  Config config = config_of("llama");
-  config.model = {.family = "llama",
-                  .layers = 80,
-                  .hidden = 8192,
-                  .heads = 64,
-                  .kv_heads = 8,
-                  .ffn = 28672,
-                  .vocab = 32000,
-                  .max_positions = 4096};
-  config.lora.rank = 8;
-  config.quant.nested = true;
+  Config config = llama2_70b();
   config.train.total_batch_size = 2;
   const RunPlan plan = plan_run(set_up(config, 2), 0);
   CHECK(plan.parameters - plan.trainable == 68976648192);
   CHECK(plan.trainable == 103546880);
-  const auto bytes = [&](const std::string& arena) {
-    for (const MemoryRow& row : plan.memory)
-      if (row.name == arena) return row.bytes;
-    return int64_t{-1};
-  };
+  const auto bytes = [&](const char* arena) { return bytes_of(plan, arena); };
   // Codes and scales of quantization.md 9.3, two bytes for all other parameters, and the tables of 560
   // weights.
   const int64_t codes = 34225520640, scales = 1086259200, others = 525606912,
