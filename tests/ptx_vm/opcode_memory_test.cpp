@@ -47,6 +47,12 @@ TEST_CASE("global memory is written in every width") {
   check_lanes(at + "cvt.u16.u32 %rs1, %r30; mov.u16 %rs2, 9; st.global.v2.u16 [%rd1], {%rs2, %rs1};"
                    "ld.global.u32 %r0, [%rd1];",
               [](uint64_t l) { return 9 | l << 16; });
+  const std::string codes = at + "cvt.u16.u32 %rs1, %r30; mov.u16 %rs2, 9; ";
+  check_lanes(
+      codes + "st.global.v2.u8 [%rd1], {%rs2, %rs1}; ld.global.u16 %rs0, [%rd1]; cvt.u32.u16 %r0, %rs0;",
+      [](uint64_t l) { return 9 | l << 8; });
+  check_lanes(codes + "st.global.v4.u8 [%rd1], {%rs2, %rs1, %rs2, %rs2}; ld.global.u32 %r0, [%rd1];",
+              [](uint64_t l) { return 0x09090009 | l << 8; });
   check_lanes(at + "st.global.v2.u32 [%rd1], {7, %r30}; ld.global.u32 %r0, [%rd1+4];",
               [](uint64_t l) { return l; });
   const std::string few =
