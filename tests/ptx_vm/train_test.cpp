@@ -299,3 +299,35 @@ TEST_CASE("a plan for CUDA is the same with and without a GPU, and a run allocat
   }
   CHECK(beyond_plan.size() == 1);
 }
+
+TEST_CASE("adapters trained on CUDA on 4-bit weights have the CPU's losses, and the same bits on two ranks") {
+  struct Run {
+    const char *family, *compute;
+    std::vector<std::string> options;
+    double tolerance;  // as above
+  };
+  for (const Run& r : {Run{"llama", "fp32", {"--quant.base=nf4", "--quant.double=true"}, 1e-5},
+                       {"gpt2", "bf16", {"--quant.base=fp4", "--quant.upcast_norms=true"}, 1e-3}}) {
+    CAPTURE(r.family);
+    Workshop workshop(r.family, r.compute);
+    std::vector<std::string> options = adapter_options(workshop);
+    options.insert(options.end(), r.options.begin(), r.options.end());
+    const Outcome cpu = workshop.train("cpu", 3, WorkOrder::in_order, options),
+                  cuda = workshop.train("cuda", 3, WorkOrder::in_order, options);
+    CHECK(largest_difference(cuda.losses, cpu.losses) <= r.tolerance);
+    if (!test::no_ranks_because().empty()) continue;
+    std::string quoted;
+    for (const std::string& option : options) quoted += "'" + option + "' ";
+    CHECK(workshop.train(2, 3, "comm_late", quoted + "--parallel.offload=true") == cuda);
+  }
+}
+
+TEST_CASE("training with 8-bit moments on CUDA has the CPU's losses, in every stream order") {
+  Workshop workshop("llama", "fp32");
+  const std::vector<std::string> options{"--optimizer.kind=adamw8bit"};
+  const Outcome cpu = workshop.train("cpu", 4, WorkOrder::in_order, options),
+                cuda = workshop.train("cuda", 4, WorkOrder::in_order, options);
+  CHECK(largest_difference(cuda.losses, cpu.losses) <= 1e-3);  // single codes may differ
+  CHECK(workshop.train("cuda", 4, WorkOrder::comm_late, options) == cuda);
+  CHECK(workshop.train("cuda", 4) != cuda);
+}
