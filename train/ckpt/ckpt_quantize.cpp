@@ -16,7 +16,7 @@ struct Choice {
   std::vector<std::string> skipped;  // paths of layers
 };
 
-// All linear layers except the output head and those that are skipped.
+// All linear layers except the output head and skipped ones.
 Choice choose(const Model& model, const QuantizeOptions& options) {
   std::map<std::string, Shape> shapes;
   for (const ParamList& list : model.param_lists())

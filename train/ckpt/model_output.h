@@ -50,7 +50,7 @@ ReadValues reader_of(PublishedWeights& weights);
 // What a dequantized weight is rounded to: 16 bits, unless another dtype is wanted.
 DType dtype_of_dequantized(const QuantState& state, const std::optional<DType>& wanted);
 
-// All tensors of a folder in model order, followed by those that are not of the model. 4-bit weights are
+// All tensors of a folder in model order, followed by foreign ones. 4-bit weights are
 // dequantized with `weights`, or copied if it is null.
 OutputTensors outputs_of(const TensorSets& sets, const std::optional<DType>& dtype,
                          PublishedWeights* weights);

@@ -42,7 +42,7 @@ nlohmann::json quantization_of(const std::string& folder) {
       .value("quantization_config", nlohmann::json{});
 }
 
-// The tensors that differ between two files: names, or names of those that only one has.
+// The names of the tensors that differ between two files, or that only one of them has.
 std::set<std::string> differences(const std::string& a, const std::string& b) {
   const TensorContents left = read_contents(a), right = read_contents(b);
   std::set<std::string> names;

@@ -222,7 +222,7 @@ TEST_CASE("quantized weights have no masters, moments or gradients, and a block'
   CHECK(bytes("gradients") < 4 * plan.trainable);
 }
 
-TEST_CASE("quant.upcast_norms keeps frozen norms in fp32, but not those that are trained") {
+TEST_CASE("quant.upcast_norms keeps frozen norms in fp32, but not trained ones") {
   Config config = config_of("gpt2");
   config.quant.fp32_norms = true;
   config.lora.save_modules = {"h.1.ln_2"};
