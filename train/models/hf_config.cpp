@@ -43,19 +43,6 @@ const Format* find_format(const std::string& name) {
   return found == std::end(kFormats) ? nullptr : found;
 }
 
-std::string dtype_name(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return "float32";
-    case DType::bf16:
-      return "bfloat16";
-    case DType::f16:
-      return "float16";
-    default:
-      fail(str("weights are ", dtype, ", must be f32, bf16 or f16"));
-  }
-}
-
 // Refuses settings that the family's config.json cannot express.
 void check_can_be_written(const ModelConfig& c) {
   const Family& f = family(c.family);
@@ -311,6 +298,7 @@ json parse_object(std::string_view text, const std::string& path) {
 
 std::string hf_config_json(const ModelConfig& config, DType weights, const std::string& tokens_of) {
   check_can_be_written(config);
+  check(is_float(weights), "weights are ", weights, ", must be f32, bf16 or f16");
   const Format& format = *find_format(config.family);
   ordered_json out{{"architectures", {format.architecture}}, {"model_type", format.family}};
   if (config.positions == PositionKind::learned)
@@ -326,7 +314,7 @@ std::string hf_config_json(const ModelConfig& config, DType weights, const std::
     out[token] = token_ids(Reader(tokens_of, tokens), token);
   out["initializer_range"] = 0.02;
   out["use_cache"] = true;
-  out["torch_dtype"] = dtype_name(weights);
+  out["torch_dtype"] = torch_name_of(weights);
   return out.dump(2) + '\n';
 }
 
@@ -336,7 +324,7 @@ std::string changed_hf_config(std::string_view text, const std::string& path,
   check_json(text, path);
   ordered_json all = ordered_json::parse(text);
   check(all.is_object(), path, ": must be a JSON object");
-  if (changes.weights) all[all.contains("dtype") ? "dtype" : "torch_dtype"] = dtype_name(*changes.weights);
+  if (changes.weights) all[all.contains("dtype") ? "dtype" : "torch_dtype"] = torch_name_of(*changes.weights);
   if (changes.vocab) all["vocab_size"] = *changes.vocab;
   if (changes.quantization == "")
     all.erase(kQuantization);
