@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(kNestedBlock)
   codes[i] = static_cast<uint8_t>(code);
 }
 
-// The parts of a FourBitMatrix, with null for those that it does not have.
+// The parts of a FourBitMatrix; null if it has no such part.
 struct MatrixPointers {
   const uint8_t* codes;
   const float* absmax;  // of the blocks, or nested

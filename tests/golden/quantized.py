@@ -17,7 +17,7 @@ FP4_BOUNDS = (0.00260417, 0.0859375, 0.20833333, 0.29166667, 0.4166667, 0.583333
 
 
 def quantize(x, kind, block, nested):
-    """The tensors of one case: codes and scales of x, and what they decode to."""
+    """The tensors of one case: codes and scales of x, and the decoded values."""
     from bitsandbytes import functional as F
     codes, state = F.quantize_4bit(x, blocksize=block, quant_type=kind)
     case = {"codes": codes.flatten(), "absmax": state.absmax}

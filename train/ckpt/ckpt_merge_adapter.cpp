@@ -18,7 +18,7 @@ TokenizerFiles adapted_tokenizer_files(const ModelSource& source) {
   return own;
 }
 
-// The size of the differences between the values of 4-bit weights and what they were made from.
+// The differences between 4-bit weights and their unquantized values.
 struct RequantizationError {
   double differences = 0, values = 0;  // sums of squares
   int64_t weights = 0;

@@ -30,7 +30,7 @@ void compare(const TensorSet& set, const Shapes& expected, bool all, std::vector
       lines.push_back(str(path, ": ", name, ' ', in_brackets(shape), " is missing"));
 }
 
-// Adds the tensors beside the set's moments of 8 bits to the shapes, and reports those that are missing.
+// Adds the absmax tensors of 8-bit moments to the shapes, and reports missing ones.
 Shapes with_absmax(const TensorSet& set, Shapes shapes, std::vector<std::string>& lines) {
   if (set.stem == kWeightsStem || set.stem == kAdapterStem) return shapes;
   for (const auto& [name, entry] : set.tensors.entries()) {

@@ -187,7 +187,7 @@ TEST_CASE("ckpt diff and verify treat codes as bytes, whatever dtype the file de
   CHECK(has(ckpt({"verify", changed}).out, "q_proj.weight.absmax: element 2 is nan, must be finite"));
 }
 
-TEST_CASE("ckpt quantize refuses what it cannot quantize, and leaves nothing behind") {
+TEST_CASE("ckpt quantize refuses unsuitable input and leaves no folder behind") {
   const std::string work = new_folder("ckpt_quantize_refused"), out = work + "/out";
   const auto refused = [&](std::vector<std::string> words, const std::string& reason) {
     words.insert(words.begin(), "quantize");
