@@ -5,7 +5,7 @@
 #include <string>
 
 #include "comm/world.h"
-#include "train/config/run_setup.h"
+#include "train/setup/run_setup.h"
 
 namespace flatshard {
 

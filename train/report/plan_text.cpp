@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "runtime/text.h"
-#include "train/config/device_choice.h"
+#include "train/setup/device_choice.h"
 
 namespace flatshard {
 namespace {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "train/config/run_setup.h"
 #include "train/models/published_weights.h"
+#include "train/setup/run_setup.h"
 #include "train/text/token_file.h"
 
 namespace flatshard {

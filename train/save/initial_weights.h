@@ -8,10 +8,10 @@
 #include <string>
 
 #include "comm/world.h"
-#include "train/config/run_setup.h"
 #include "train/models/adapter_folder.h"
 #include "train/models/published_weights.h"
 #include "train/models/tokenizer_files.h"
+#include "train/setup/run_setup.h"
 
 namespace flatshard {
 

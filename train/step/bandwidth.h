@@ -3,7 +3,7 @@
 // tokens that a rank computes in the time it needs to receive the bytes of a micro-step.
 
 #include "comm/world.h"
-#include "train/config/run_setup.h"
+#include "train/setup/run_setup.h"
 
 namespace flatshard {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/graph.h"
-#include "train/config/run_setup.h"
+#include "train/setup/run_setup.h"
 #include "train/step/memory_plan.h"
 #include "train/step/mirror.h"
 #include "train/step/optimizer.h"

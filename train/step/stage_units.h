@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "comm/sharded_unit.h"
-#include "train/config/wrapping.h"
+#include "train/setup/wrapping.h"
 
 namespace flatshard {
 

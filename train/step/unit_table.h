@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "comm/traffic.h"
-#include "train/config/run_setup.h"
+#include "train/setup/run_setup.h"
 
 namespace flatshard {
 

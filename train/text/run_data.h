@@ -1,7 +1,7 @@
 #pragma once
 // A token file and the order in which a run reads it, to train or to evaluate.
 
-#include "train/config/run_setup.h"
+#include "train/setup/run_setup.h"
 #include "train/text/data.h"
 
 namespace flatshard {

@@ -17,9 +17,9 @@
 #include "runtime/standard_streams.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
-#include "train/config/device_choice.h"
 #include "train/inference/chat_session.h"
 #include "train/inference/prompt_file.h"
+#include "train/setup/device_choice.h"
 #include "train/text/corpus.h"
 #include "train/tools/model_options.h"
 

@@ -1,4 +1,4 @@
-#include "train/config/run_setup.h"
+#include "train/setup/run_setup.h"
 
 #include "build_config.h"
 #include "tests/test.h"

@@ -1,4 +1,4 @@
-#include "train/config/wrapping.h"
+#include "train/setup/wrapping.h"
 
 #include <map>
 

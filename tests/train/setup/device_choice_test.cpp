@@ -1,4 +1,4 @@
-#include "train/config/device_choice.h"
+#include "train/setup/device_choice.h"
 
 #include "build_config.h"
 #include "tests/test.h"

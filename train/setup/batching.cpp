@@ -1,4 +1,4 @@
-#include "train/config/batching.h"
+#include "train/setup/batching.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "train/config/run_setup.h"
+#include "train/setup/run_setup.h"
 
 #include <cmath>
 #include <cstdlib>
@@ -9,7 +9,7 @@
 #include "runtime/check.h"
 #include "runtime/parallel.h"
 #include "runtime/text.h"
-#include "train/config/device_choice.h"
+#include "train/setup/device_choice.h"
 
 namespace flatshard {
 namespace fs = std::filesystem;

@@ -7,9 +7,9 @@
 #include "comm/world.h"
 #include "runtime/device.h"
 #include "runtime/dtype.h"
-#include "train/config/batching.h"
 #include "train/config/config.h"
-#include "train/config/wrapping.h"
+#include "train/setup/batching.h"
+#include "train/setup/wrapping.h"
 
 namespace flatshard {
 
