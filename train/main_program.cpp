@@ -14,6 +14,7 @@
 #include "runtime/standard_streams.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
+#include "train/advice/fit_advice.h"
 #include "train/agreement.h"
 #include "train/report/plan_text.h"
 #include "train/save/initial_weights.h"
@@ -29,7 +30,8 @@ struct CommandLine {
   std::vector<std::string> overrides;
   std::string resume;
   bool print_config = false, plan = false;
-  int ranks = 0;  // to plan for; 0: those of this job
+  int ranks = 0;    // to plan for; 0: those of this job
+  std::string gpu;  // to plan for; "": none
 };
 
 // The arguments unknown to the parser, which must have the form --section.key=value.
@@ -54,10 +56,15 @@ bool on_terminal(const std::ostream& out) {
   return !error && (launcher.starts_with("/dev/pts/") || launcher.starts_with("/dev/tty"));
 }
 
-// Prints model, batch, FLOPs per token, communication units with their traffic, and memory, for `ranks` ranks
-// or, if that is 0, for the ranks of this job. Reads no training data and allocates no memory for the run.
-void print_plan(const LoadedConfig& loaded, int ranks, World& world, std::ostream& out) {
-  check(ranks == 0 || world.size() == 1, "--ranks plans in one process: start train without mpirun");
+// Prints model, batch, FLOPs per token, communication units with their traffic, and memory, for line.ranks
+// ranks or, if that is 0, for the ranks of this job; and whether that fits on line.gpu. Reads no training
+// data and allocates no memory for the run.
+void print_plan(LoadedConfig loaded, const CommandLine& line, World& world, std::ostream& out) {
+  const int ranks = line.ranks;
+  check((ranks == 0 && line.gpu.empty()) || world.size() == 1,
+        "--ranks and --for plan in one process: start train without mpirun");
+  const GpuModel* const gpu = line.gpu.empty() ? nullptr : &gpu_model(line.gpu);
+  if (gpu) loaded.config.run.device = "cuda";
   use_threads(loaded.config.run, world);  // the workspace of ops depends on them
   const RunSetup setup = ranks > 0 ? set_up(loaded.config, ranks, {}, Purpose::plan)
                                    : set_up(loaded.config, world, Purpose::plan);
@@ -74,6 +81,7 @@ void print_plan(const LoadedConfig& loaded, int ranks, World& world, std::ostrea
   if (exchanges) out << describe_exchange(setup, plan.units, plan.flops, peak, bandwidth);
   out << "memory    of rank 0 of " << setup.groups.ranks << ":\n"
       << describe_memory(plan.memory) << reductions;
+  if (gpu) out << describe_fit(setup, plan, *gpu);
 }
 
 void run(const CommandLine& line, World& world, std::ostream& out) {
@@ -85,7 +93,7 @@ void run(const CommandLine& line, World& world, std::ostream& out) {
   if (line.print_config) {
     if (world.rank() == 0) out << to_toml(loaded.config, &loaded.origin);
   } else if (line.plan) {
-    print_plan(loaded, line.ranks, world, out);
+    print_plan(loaded, line, world, out);
   } else {
     run_training(loaded, world, out, on_terminal(out));
   }
@@ -120,6 +128,10 @@ int train_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
   constexpr int kMostPlannedRanks = 1 << 20;
   app.add_option("--ranks", line.ranks, "with --plan: number of ranks to plan for, in this one process")
       ->check(CLI::Range(1, kMostPlannedRanks));
+  app.add_option("--for", line.gpu,
+                 "with --plan: whether the run fits on this GPU, what would make it fit, and an "
+                 "estimate of a step's time: " +
+                     gpu_model_names());
   app.allow_extras();
   app.footer([] {
     return "Config keys, set in the file or as --section.key=value, with their defaults:\n" + fields_help();
@@ -134,6 +146,7 @@ int train_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
     if (!line.resume.empty()) line.overrides.push_back("run.resume=" + flatshard::quoted(line.resume));
     check(!(line.print_config && line.plan), "--print-config and --plan exclude each other");
     check(line.plan || line.ranks == 0, "--ranks has no effect without --plan");
+    check(line.plan || line.gpu.empty(), "--for has no effect without --plan");
     world = std::make_unique<World>();
     run(line, *world, out);
     const bool trained = !line.print_config && !line.plan;  // losing a line of progress is not a failure

@@ -17,7 +17,8 @@ FlopsPerToken flops_per_token(const Model& model, int64_t seq_len) {
   const double products = 6.0 * static_cast<double>(trained) + 4.0 * static_cast<double>(frozen);
   const double attention =
       12.0 * static_cast<double>(c.layers) * static_cast<double>(c.heads * c.head_dim * seq_len);
-  return {.full = products + attention, .causal = products + attention / 2};
+  const double forward = 2.0 * static_cast<double>(trained + frozen) + attention / 6;
+  return {.full = products + attention, .causal = products + attention / 2, .forward = forward};
 }
 
 }  // namespace flatshard

@@ -9,6 +9,7 @@ namespace flatshard {
 
 struct FlopsPerToken {
   double full, causal;
+  double forward = 0;  // the part of `causal` that is the forward pass
 };
 
 FlopsPerToken flops_per_token(const Model& model, int64_t seq_len);

@@ -53,6 +53,7 @@ RunPlan TrainingRuntime::plan_on(MemoryPlan& memory, const RunSetup& setup, int 
           .trainable = trainable_count(engine.model()),
           .memory = memory.rows(),
           .memory_bytes = memory.peak(),
+          .host_bytes = memory.on_host(),
           .schedule = std::move(schedule),
           .flops = flops_per_token(engine.model(), setup.seq_len()),
           .units = unit_table(engine.wrapping(), setup)};

@@ -19,6 +19,7 @@ struct RunPlan {
   int64_t parameters = 0, trainable = 0;
   std::vector<MemoryRow> memory;
   int64_t memory_bytes = 0;  // the sum
+  int64_t host_bytes = 0;    // the part in host memory; on a CPU, all of it
   // The collectives of a step; at most the first Engine::kPlannedMicroSteps micro-steps.
   CollectiveLog schedule;
   FlopsPerToken flops{};

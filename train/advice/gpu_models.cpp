@@ -1,0 +1,34 @@
+#include "train/advice/gpu_models.h"
+
+#include "runtime/check.h"
+
+namespace flatshard {
+namespace {
+
+// From NVIDIA's data sheets and architecture white papers. Where a sheet gives rates with sparsity, half of
+// them; where it gives a link's rate of both directions together, half of that.
+constexpr GpuModel kGpuModels[] = {
+    {"a10-24gb", 23028, 125, 31.2, 600, 32, 32},      {"a100-40gb", 40960, 312, 19.5, 1555, 300, 32},
+    {"a100-80gb", 81920, 312, 19.5, 2039, 300, 32},   {"b200-180gb", 183359, 2250, 75, 8000, 900, 64},
+    {"h100-80gb", 81559, 989, 67, 3350, 450, 64},     {"h100-pcie-80gb", 81559, 756, 51, 2000, 64, 64},
+    {"h200-141gb", 143771, 989, 67, 4800, 450, 64},   {"l4-24gb", 23034, 121, 30.3, 300, 32, 32},
+    {"l40s-48gb", 46068, 362, 91.6, 864, 32, 32},     {"rtx3090-24gb", 24576, 71, 35.6, 936, 32, 32},
+    {"rtx4090-24gb", 24564, 165, 82.6, 1008, 32, 32}, {"rtx5090-32gb", 32607, 209, 104.8, 1792, 64, 64},
+    {"rtxa6000-48gb", 49140, 155, 38.7, 768, 32, 32},
+};
+
+}  // namespace
+
+const GpuModel& gpu_model(const std::string& name) {
+  for (const GpuModel& model : kGpuModels)
+    if (name == model.name) return model;
+  fail(str("--for ", name, ": no such GPU, must be one of ", gpu_model_names()));
+}
+
+std::string gpu_model_names() {
+  std::string names;
+  for (const GpuModel& model : kGpuModels) names += str(names.empty() ? "" : ", ", model.name);
+  return names;
+}
+
+}  // namespace flatshard

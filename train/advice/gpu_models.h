@@ -1,0 +1,26 @@
+#pragma once
+// Published figures of GPUs, for plans made where there is none of them.
+
+#include <cstdint>
+#include <string>
+
+namespace flatshard {
+
+struct GpuModel {
+  const char* name;      // h100-80gb
+  int64_t memory_mib;    // as nvidia-smi reports it
+  double matrix_tflops;  // dense products of bf16 or fp16 with fp32 sums; TF32 has half of it
+  double fp32_tflops;    // without tensor cores
+  double memory_gbps;
+  double link_gbps;  // received from another GPU of the host, over NVLink if there is one, otherwise PCIe
+  double host_gbps;  // received from host memory, over PCIe
+
+  int64_t memory_bytes() const { return memory_mib << 20; }
+};
+
+// An Error that lists the known names if there is no such GPU.
+const GpuModel& gpu_model(const std::string& name);
+// The known names, separated by commas.
+std::string gpu_model_names();
+
+}  // namespace flatshard
