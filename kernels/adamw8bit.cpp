@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "build_config.h"
-#include "kernels/dynamic_code.h"
+#include "kernels/dynamic_encode.h"
 #include "kernels/parallel_write.h"
 #include "kernels/simd_math.h"
 
@@ -19,46 +19,6 @@ constexpr int64_t kBlocksPerTask = 32;
 
 constexpr ByteTable kSignedBytes(kSignedDynamicTable), kUnsignedBytes(kUnsignedDynamicTable);
 static_assert(kMomentBlock % kBytesWidth == 0);
-
-// Compares with the midpoint above a position, in lanes where rounding may have lost a comparison.
-template <int kSize>
-[[gnu::noinline]] Ints settle(const DynamicPositions<kSize>& p, Floats a, Ints position, Ints unsure) {
-  for (int i = 0; i < kWidth; ++i)
-    if (unsure[i] && a[i] > p.middle[position[i]]) ++position[i];
-  return position;
-}
-
-template <int kSize>
-Floats entry(const float (&table)[kSize], Ints index) {
-  if constexpr (kSize == 2 * kWidth)
-    return lookup(load(table), load(table + kWidth), index);
-  else
-    return lookup(load(table), index);
-}
-
-// The positions of magnitudes.
-template <int kSize>
-[[gnu::always_inline]] inline Ints positions_of(const DynamicPositions<kSize>& p, Floats a) {
-  const Ints exponent = (Ints)((Words)a >> 23) - p.kLowestExponent;
-  const Ints binade = exponent < 0 ? Ints{} : exponent;
-  const Ints below = __builtin_convertvector(entry(p.range, binade), Ints);
-  const Ints range = below - (a > entry(p.bound, binade));
-  const Floats line = fma(a, entry(p.scale, range), entry(p.offset, range));
-  const Floats place = min(line, entry(p.last, range));
-  const Ints position = __builtin_convertvector(place - kUncertainty, Ints);
-  const Ints unsure = position != __builtin_convertvector(place + kUncertainty, Ints);
-  if (any(unsure)) [[unlikely]]
-    return settle(p, a, position, unsure);
-  return position;
-}
-
-// Functions without a state, to be inlined into the loops below.
-constexpr auto signed_codes = [](Floats y) {
-  const Ints negative = y < 0.0f, position = positions_of(kSignedPositions, abs(y));
-  const Ints most = position > 127 ? Ints{} + 127 : position, not_zero = most < 1 ? Ints{} + 1 : most;
-  return kSignedZero + (negative ? -not_zero : position);
-};
-constexpr auto unsigned_codes = [](Floats y) { return positions_of(kUnsignedPositions, y); };
 
 // A moment of one block.
 class Moment {
@@ -85,14 +45,15 @@ class Moment {
     largest_ = max(largest_, abs(kept));
   }
 
-  template <class Codes>
-  void encode(Codes&& codes_of) {
+  template <class Encoder>
+  void encode(const Encoder& encoder) {
     float absmax = max(largest_);
     if (absmax < std::numeric_limits<float>::min()) absmax = 0.0f;  // its reciprocal could overflow
     *absmax_ = absmax;
     const float inverse = absmax > 0.0f ? 1.0f / absmax : 0.0f;
+    const Encoder in_registers = encoder;
     for_each_vector(n_, [&](int64_t i, auto lanes) {
-      store_bytes(codes_ + i, codes_of(load(values_ + i) * inverse), lanes);
+      store_top_bytes(codes_ + i, in_registers(load(values_ + i) * inverse), lanes);
     });
   }
 
@@ -104,8 +65,14 @@ class Moment {
   alignas(64) float values_[kMomentBlock];
 };
 
+struct Encoders {
+  SignedEncoder of_m;
+  UnsignedEncoder of_v;
+};
+
 template <class G, class P, class Output>
-void update_block(const AdamW8bit& a8, const AdamWCoefficients& c, int64_t block, Output out) {
+void update_block(const AdamW8bit& a8, const AdamWCoefficients& c, const Encoders& encoders, int64_t block,
+                  Output out) {
   const AdamW& a = a8.step;
   const int64_t begin = block * kMomentBlock, n = std::min(kMomentBlock, a.p.size() - begin);
   Moment m(a.m, a8.m_absmax, block), v(a.v, a8.v_absmax, block);
@@ -114,6 +81,7 @@ void update_block(const AdamW8bit& a8, const AdamWCoefficients& c, int64_t block
   P* copy = a.copy.empty() ? nullptr : a.copy.as<P>() + begin;
   const Floats beta1 = splat(c.beta1), beta2 = splat(c.beta2), eps = splat(c.eps);
   const Floats inverse_bias = splat(c.inverse_bias), rate = splat(c.rate);
+  const Floats all = splat(c.shrink);
   const float scale = *a.grad_scale.as<float>();
   const int64_t decayed = std::clamp<int64_t>(a.decay_end - begin, 0, n);
   m.decode(kSignedBytes);
@@ -123,7 +91,7 @@ void update_block(const AdamW8bit& a8, const AdamWCoefficients& c, int64_t block
     const Floats mean = fma(beta1, m.at(i), c.one_minus_beta1 * gradient);
     const Floats square = fma(beta2, v.at(i), c.one_minus_beta2 * gradient * gradient);
     const Ints finite = square <= std::numeric_limits<float>::max();
-    const Floats shrink = keep_lanes(splat(c.shrink), static_cast<int>(decayed - i), 0.0f);
+    const Floats shrink = i + kWidth <= decayed ? all : keep_lanes(all, static_cast<int>(decayed - i), 0.0f);
     const Floats old = load(p + i, lanes), decay = fma(shrink, old, old);
     const Floats moved = fma(rate, mean / fma(sqrt(square), inverse_bias, eps), decay);
     const Floats updated = finite ? moved : old;
@@ -132,17 +100,18 @@ void update_block(const AdamW8bit& a8, const AdamWCoefficients& c, int64_t block
     store(p + i, updated, lanes);
     if (copy) out.store(copy + i, updated, lanes);
   });
-  m.encode(signed_codes);
-  v.encode(unsigned_codes);
+  m.encode(encoders.of_m);
+  v.encode(encoders.of_v);
 }
 
 template <class G, class P>
 void update_all(const AdamW8bit& a) {
   if (!a.step.skip.empty() && *a.step.skip.as<int32_t>() != 0) return;
   const AdamWCoefficients c(a.step);
+  const Encoders encoders;
   const int64_t blocks = a.m_absmax.size();
   parallel_write(a.step.copy.bytes(), blocks, kBlocksPerTask, [&](int64_t begin, int64_t end, auto out) {
-    for (int64_t block = begin; block < end; ++block) update_block<G, P>(a, c, block, out);
+    for (int64_t block = begin; block < end; ++block) update_block<G, P>(a, c, encoders, block, out);
   });
 }
 

@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "build_config.h"
-#include "kernels/dynamic_table.h"
-#include "kernels/four_bit_buckets.h"
+#include "kernels/dynamic_encode.h"
 #include "kernels/four_bit_decode.h"
-#include "runtime/parallel.h"
+#include "kernels/four_bit_encode.h"
+#include "kernels/parallel_write.h"
 
 namespace flatshard {
 namespace cpu {
@@ -16,82 +16,117 @@ namespace {
 using namespace simd;
 
 constexpr int64_t kElementsPerTask = 32768;
+constexpr int64_t kElementsPerGroup = 2048;  // remain in the L1 cache until they are encoded
+constexpr int64_t kPairsWidth = 2 * kWidth;
+constexpr int64_t kMeanLanesPerTask = 256;
 
-Floats magnitude(Floats v) { return (Floats)((Words)v & 0x7fffffffu); }
-
-// The vectors of a FourBitBuckets.
-struct Buckets {
-  explicit Buckets(const FourBitBuckets& b) {
-    for (int i = 0; i < 15; ++i) above[i] = b.above[i];
-    for (int i = 0; i < 16; ++i) code[i] = b.code[i];
-  }
-
-  // The code of each lane, by binary search for the number of bounds below it.
-  Ints code_of(Floats y) const {
-    Ints index = (y > splat(above[7])) & 8;
-    index += (y > lookup(above, index + 3)) & 4;
-    index += (y > lookup(above, index + 1)) & 2;
-    index += (y > lookup(above, index)) & 1;
-    return (Ints)lookup((Floats)code, index);
-  }
-
-  Floats above{};
-  Ints code;
-};
-
-// Quantizes one block of n elements and returns its absmax.
+// The largest magnitude of n values. As integers, the bits of magnitudes have their order.
 template <class T>
-float quantize_block(uint8_t* codes, const T* x, int64_t n, const Buckets& buckets) {
-  Floats largest{};
-  for_each_vector(n, [&](int64_t i, auto lanes) { largest = max(largest, magnitude(load(x + i, lanes))); });
-  const float absmax = max(largest);
-  const BlockScale scale(absmax);
-  const Floats lift = splat(scale.lift), inverse = splat(scale.inverse);
-  for_each_vector(n, [&](int64_t i, auto lanes) {
-    store_nibbles(codes + i / 2, buckets.code_of(load(x + i, lanes) * lift * inverse), lanes);
-  });
-  return absmax;
+[[gnu::always_inline]] inline float largest_magnitude(const T* x, int64_t n) {
+  constexpr bool kHalves = sizeof(T) == sizeof(uint16_t);
+  using Bits = std::conditional_t<kHalves, TwoHalves, Words>;
+  constexpr int64_t kLanes = sizeof(Bits) / sizeof(T);
+  Bits largest{};
+  const auto add = [&](int64_t i, int64_t lanes) {
+    const Bits v = load_bits<Bits>(x + i, lanes) & (kHalves ? 0x7fffu : 0x7fffffffu);
+    largest = v > largest ? v : largest;
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) add(i, kLanes);
+  if (i < n) add(i, n - i);
+  if constexpr (kHalves)
+    return std::bit_cast<T>(max(largest));
+  else
+    return max((Floats)largest);
 }
 
-template <class T>
-void quantize_all(const QuantizeFourBit& a) {
-  const Buckets buckets(four_bit_buckets(a.kind));
-  const int64_t n = a.x.size();
-  parallel_blocks(a.absmax.size(), kElementsPerTask / a.block, [&](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b) {
-      const int64_t first = b * a.block;
-      a.absmax.as<float>()[b] = quantize_block(a.codes.as<uint8_t>() + first / 2, a.x.as<T>() + first,
-                                               std::min(a.block, n - first), buckets);
+// The codes of 32 values; scaled(v) is y times the unit of the encoder.
+template <class T, class Encoder, class Scaled>
+[[gnu::always_inline]] inline Bytes encode(const T* x, const Encoder& encoder, Scaled&& scaled) {
+  const Pairs v = load_pairs(x);
+  const Words even = encoder(scaled(v.even)), odd = encoder(scaled(v.odd));
+  return top_bytes(Encoder::finish((even & 0xf0000000u) | odd >> 4));
+}
+
+// Encodes a block of any size and absmax.
+template <class T, class Encoder>
+void encode_any_block(uint8_t* codes, const T* x, int64_t n, float absmax, const Encoder& encoder) {
+  const BlockScale scale(absmax);
+  const Floats inverse = splat(scale.inverse * Encoder::kUnit);
+  for (int64_t i = 0; i < n; i += kPairsWidth) {
+    const int64_t count = std::min(kPairsWidth, n - i);
+    T values[kPairsWidth]{};
+    std::memcpy(values, x + i, static_cast<size_t>(count) * sizeof(T));
+    const Bytes bytes = encode(values, encoder, [&](Floats v) { return v * scale.lift * inverse; });
+    std::memcpy(codes + i / 2, &bytes, static_cast<size_t>(code_bytes(count)));
+  }
+}
+
+// Quantizes n values, in blocks that remain in the L1 cache until they are encoded.
+template <class T, class Encoder, class Output>
+void quantize_group(uint8_t* codes, float* absmax, const T* x, int64_t n, int64_t block,
+                    const Encoder& encoder, Output out) {
+  float inverse[kElementsPerGroup / kSmallestFourBitBlock];
+  bool usual = n % block == 0;  // whole blocks, without a lift
+  for (int64_t b = 0; b * block < n; ++b) {
+    absmax[b] = largest_magnitude(x + b * block, std::min(block, n - b * block));
+    const BlockScale scale(absmax[b]);
+    inverse[b] = scale.inverse * Encoder::kUnit;
+    usual &= scale.lift == 1;
+  }
+  const Encoder in_registers = encoder;
+  for (int64_t b = 0; b * block < n; ++b) {
+    const int64_t begin = b * block, end = begin + block;
+    if (!usual) {
+      encode_any_block(codes + begin / 2, x + begin, std::min(block, n - begin), absmax[b], encoder);
+      continue;
     }
-  });
+    const Floats factor = splat(inverse[b]);
+    for (int64_t i = begin; i < end; i += kPairsWidth)
+      out.store_bits(codes + i / 2, encode(x + i, in_registers, [&](Floats v) { return v * factor; }));
+  }
+}
+
+template <class T, class Encoder>
+void quantize_all(const QuantizeFourBit& a) {
+  const Encoder encoder;
+  const int64_t group = std::max(kElementsPerGroup, a.block);
+  // The codes bypass the caches if the values fill them.
+  parallel_write(a.x.bytes(), block_count(a.x.size(), group), kElementsPerTask / group,
+                 [&](int64_t begin, int64_t end, auto out) {
+                   for (int64_t i = begin * group; i < std::min(end * group, a.x.size()); i += group)
+                     quantize_group(a.codes.as<uint8_t>() + i / 2, a.absmax.as<float>() + i / a.block,
+                                    a.x.as<T>() + i, std::min(group, a.x.size() - i), a.block, encoder, out);
+                 });
 }
 
 // The mean, summed in double: element i in lane i % kMeanLanes in order, then halves of the lanes by a tree.
 float mean(const float* x, int64_t n) {
   std::array<double, kMeanLanes> lane{};
-  for (int64_t i = 0; i < n; i += kMeanLanes) {
-    const int64_t lanes = std::min(kMeanLanes, n - i);
-    for (int64_t k = 0; k < lanes; ++k) lane[k] += static_cast<double>(x[i + k]);
-  }
+  parallel_blocks(kMeanLanes, kMeanLanesPerTask, [&](int64_t begin, int64_t end) {
+    double* sums = lane.data();
+    for (int64_t i = 0; i < n; i += kMeanLanes)
+      for (int64_t k = begin; k < std::min(end, n - i); ++k) sums[k] += static_cast<double>(x[i + k]);
+  });
   for (int64_t half = kMeanLanes / 2; half > 0; half /= 2)
     for (int64_t k = 0; k < half; ++k) lane[k] += lane[k + half];
   return static_cast<float>(lane[0] / static_cast<double>(n));
 }
 
 // Quantizes one block of n scales and returns its absmax.
-float quantize_scale_block(uint8_t* codes, const float* absmax, int64_t n, float offset) {
-  static constexpr DynamicMidpoints kMidpoints = midpoints(kSignedDynamicTable);
-  float largest = 0;
-  for (int64_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(absmax[i] - offset));
-  const BlockScale scale(largest);
-  // All searches advance together, so that none waits for its comparison.
-  std::array<float, kNestedBlock> y;
-  std::array<int, kNestedBlock> index{};
-  for (int64_t i = 0; i < n; ++i) y[i] = (absmax[i] - offset) * scale.lift * scale.inverse;
-  for (int step = 128; step > 0; step /= 2)
-    for (int64_t i = 0; i < n; ++i) index[i] += step & -(y[i] > kMidpoints[index[i] + step - 1]);
-  for (int64_t i = 0; i < n; ++i) codes[i] = static_cast<uint8_t>(index[i]);
-  return largest;
+float quantize_scale_block(uint8_t* codes, const float* absmax, int64_t n, float offset,
+                           const SignedEncoder& encoder) {
+  Floats largest{};
+  for_each_vector(n, [&](int64_t i, auto lanes) {
+    largest = max(largest, keep_lanes(abs(load(absmax + i, lanes) - offset), lanes, 0.0f));
+  });
+  const float nested = max(largest);
+  const BlockScale scale(nested);
+  for_each_vector(n, [&](int64_t i, auto lanes) {
+    const Floats y = (load(absmax + i, lanes) - offset) * scale.lift * scale.inverse;
+    store_top_bytes(codes + i, encoder.lower_codes(y), lanes);
+  });
+  return nested;
 }
 
 void quantize_scales(const QuantizeScales& a) {
@@ -99,11 +134,12 @@ void quantize_scales(const QuantizeScales& a) {
   const int64_t n = a.absmax.size();
   const float offset = mean(absmax, n);
   *a.nested_offset.as<float>() = offset;
+  const SignedEncoder encoder;
   parallel_blocks(a.nested_absmax.size(), kElementsPerTask / kNestedBlock, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
       const int64_t first = b * kNestedBlock;
-      a.nested_absmax.as<float>()[b] = quantize_scale_block(a.codes.as<uint8_t>() + first, absmax + first,
-                                                            std::min(kNestedBlock, n - first), offset);
+      a.nested_absmax.as<float>()[b] = quantize_scale_block(
+          a.codes.as<uint8_t>() + first, absmax + first, std::min(kNestedBlock, n - first), offset, encoder);
     }
   });
 }
@@ -111,8 +147,8 @@ void quantize_scales(const QuantizeScales& a) {
 template <class T>
 void dequantize(const DequantizeFourBit& a) {
   const FourBitDecoder<T> decoder(a.w);
-  parallel_blocks(a.y.size(), kElementsPerTask, [&](int64_t begin, int64_t end) {
-    decoder.decode(a.y.as<T>() + begin, a.first + begin, end - begin);
+  parallel_write(a.y.bytes(), a.y.size(), kElementsPerTask, [&](int64_t begin, int64_t end, auto out) {
+    decoder.decode(a.y.as<T>() + begin, a.first + begin, end - begin, out);
   });
 }
 
@@ -164,7 +200,11 @@ void quantize_four_bit(Stream& stream, const QuantizeFourBit& a) {
   if (stream.planning() || a.x.empty()) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::quantize_four_bit(stream, a);
-  stream.run(kOp, [a] { visit_float(a.x.dtype, [&]<class T>() { cpu::quantize_all<T>(a); }); });
+  stream.run(kOp, [a] {
+    visit_float(a.x.dtype, [&]<class T>() {
+      a.kind == FourBitKind::nf4 ? cpu::quantize_all<T, Nf4Encoder>(a) : cpu::quantize_all<T, Fp4Encoder>(a);
+    });
+  });
 }
 
 void quantize_scales(Stream& stream, const QuantizeScales& a) {

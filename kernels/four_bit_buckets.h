@@ -75,10 +75,11 @@ constexpr const FourBitBuckets& four_bit_buckets(FourBitKind kind) {
 }
 
 // The factors of a block with this absmax: y = x lift inverse. The reciprocal of a tiny absmax overflows, so
-// such a block is first lifted by a power of two, which is exact. All others have the bits of x (1 / absmax).
+// such a block is first lifted by a power of two, which is exact: y has the bits of x (1 / absmax).
 struct BlockScale {
   constexpr explicit BlockScale(float absmax)
-      : lift(absmax < 0x1p-126f ? 0x1p24f : 1.0f), inverse(absmax > 0 ? 1.0f / (absmax * lift) : 0.0f) {}
+      : lift(absmax > 0 && absmax < 0x1p-64f ? 0x1p64f : 1.0f),
+        inverse(absmax > 0 ? 1.0f / (absmax * lift) : 0.0f) {}
   float lift, inverse;
 };
 

@@ -6,7 +6,8 @@
 #include <bit>
 
 #include "kernels/four_bit.h"
-#include "kernels/simd.h"
+#include "kernels/parallel_write.h"
+#include "kernels/simd_math.h"
 
 namespace flatshard {
 
@@ -29,12 +30,13 @@ class FourBitDecoder {
   }
 
   // y = elements [first, first + count).
-  void decode(T* y, int64_t first, int64_t count) const {
+  template <class Output = CachedOutput>
+  void decode(T* y, int64_t first, int64_t count, Output out = {}) const {
     const FourBitDecoder w = *this;  // stores to y cannot change it, so it stays in registers
     for (const int64_t end = first + count; first < end;) {
       const int64_t block = first >> w.block_bits_;
       const int64_t n = std::min(end, (block + 1) << w.block_bits_) - first;
-      w.decode_block(y, w.values_of(block), first, n);
+      w.decode_block(y, w.values_of(block), first, n, out);
       y += n, first += n;
     }
   }
@@ -70,7 +72,9 @@ class FourBitDecoder {
   }
 
   // Elements [first, first + count), all in the block with these values.
-  [[gnu::always_inline]] void decode_block(T* y, Table values, int64_t first, int64_t count) const {
+  template <class Output>
+  [[gnu::always_inline]] void decode_block(T* y, Table values, int64_t first, int64_t count,
+                                           Output out) const {
     if (first % 2 != 0) {  // the low nibble of a byte
       const simd::Bytes code = simd::Bytes{} + static_cast<uint8_t>(codes_[first / 2] & 15);
       store(y, simd::lookup(values, code), 1);
@@ -79,12 +83,16 @@ class FourBitDecoder {
     const uint8_t* codes = codes_ + first / 2;
     if constexpr (kHalves)
       for (; count >= 2 * simd::kWidth; count -= 2 * simd::kWidth) {
-        simd::lookup_nibbles(y, values, codes);
+        out.store_bits(y, simd::lookup_nibbles(values, codes));
         y += 2 * simd::kWidth;
         codes += simd::kWidth;
       }
     simd::for_each_vector(count, [&](int64_t i, auto lanes) {
-      store(y + i, simd::lookup(values, simd::load_nibbles(codes + i / 2, lanes)), lanes);
+      const Table v = simd::lookup(values, simd::load_nibbles(codes + i / 2, lanes));
+      if constexpr (std::is_same_v<decltype(lanes), simd::Full>)
+        out.store_bits(y + i, v);
+      else
+        store(y + i, v, lanes);
     });
   }
 

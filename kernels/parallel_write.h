@@ -45,6 +45,10 @@ struct CachedOutput {
   void store(T* p, simd::Floats v, Lanes lanes) const {
     simd::store(p, v, lanes);
   }
+  template <class T, class Vector>
+  void store_bits(T* p, const Vector& v) const {
+    std::memcpy(static_cast<void*>(p), &v, sizeof v);
+  }
   void finish() const {}
 };
 
@@ -55,6 +59,10 @@ struct PastCachesOutput {
       simd::store_past_caches(p, v);
     else
       simd::store(p, v, lanes);
+  }
+  template <class T, class Vector>
+  void store_bits(T* p, const Vector& v) const {
+    simd::store_bits_past_caches(p, v);
   }
   void finish() const { simd::store_fence(); }
 };

@@ -28,6 +28,7 @@ using Floats [[gnu::vector_size(64)]] = float;
 using Ints [[gnu::vector_size(64)]] = int32_t;
 using Words [[gnu::vector_size(64)]] = uint32_t;
 using Halves [[gnu::vector_size(32)]] = uint16_t;
+using TwoHalves [[gnu::vector_size(64)]] = uint16_t;  // two vectors of them
 using Bytes [[gnu::vector_size(16)]] = uint8_t;
 using Longs [[gnu::vector_size(16)]] = int64_t;
 
@@ -89,14 +90,14 @@ inline Floats sqrt(Floats a) {
 // The magnitudes of a, for sums and maxima.
 inline Floats abs(Floats a) { return (Floats)((Words)a & 0x7fffffffu); }
 
-// Whether a mask, the result of a comparison, is true in some lane.
-inline bool any(Ints mask) {
+// Whether v & mask is zero in some lane.
+inline bool any_zero(Words v, Words mask) {
 #if defined(__AVX512F__)
-  return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0;
+  return _mm512_testn_epi32_mask((__m512i)v, (__m512i)mask) != 0;
 #else
-  int32_t all = 0;
-  for (int i = 0; i < kWidth; ++i) all |= mask[i];
-  return all != 0;
+  int32_t zero = 0;
+  for (int i = 0; i < kWidth; ++i) zero |= (v[i] & mask[i]) == 0;
+  return zero != 0;
 #endif
 }
 
@@ -152,23 +153,17 @@ inline Ints widen_bytes(Bytes v) {
 #endif
 }
 
-inline Bytes narrow_to_bytes(Ints v) {
-#if defined(__AVX512F__)
-  return (Bytes)_mm512_cvtepi32_epi8((__m512i)v);
-#else
-  return __builtin_convertvector(v, Bytes);
-#endif
-}
-
 // Memory.
 
-namespace detail {
+// The bits of `lanes` elements; the other lanes are zero.
 template <class Vector, class T, class Lanes>
 inline Vector load_bits(const T* p, Lanes lanes) {
   Vector v{};
   std::memcpy(&v, p, static_cast<size_t>(lanes) * sizeof(T));
   return v;
 }
+
+namespace detail {
 template <class Vector, class T, class Lanes>
 inline void store_bits(T* p, const Vector& v, Lanes lanes) {
   std::memcpy(static_cast<void*>(p), &v, static_cast<size_t>(lanes) * sizeof(T));
@@ -177,15 +172,15 @@ inline void store_bits(T* p, const Vector& v, Lanes lanes) {
 
 template <class Lanes = Full>
 inline Floats load(const float* p, Lanes lanes = {}) {
-  return detail::load_bits<Floats>(p, lanes);
+  return load_bits<Floats>(p, lanes);
 }
 template <class Lanes = Full>
 inline Floats load(const bf16* p, Lanes lanes = {}) {
-  return widen_bf16(detail::load_bits<Halves>(p, lanes));
+  return widen_bf16(load_bits<Halves>(p, lanes));
 }
 template <class Lanes = Full>
 inline Floats load(const f16* p, Lanes lanes = {}) {
-  return widen_f16(detail::load_bits<Halves>(p, lanes));
+  return widen_f16(load_bits<Halves>(p, lanes));
 }
 
 template <class Lanes = Full>
@@ -206,24 +201,6 @@ template <class T, class Lanes = Full>
 inline void store_halves(T* p, Halves v, Lanes lanes = {}) {
   static_assert(sizeof(T) == sizeof(uint16_t));
   detail::store_bits(p, v, lanes);
-}
-
-// Pairs of 4-bit values in bytes, the first one in the high nibble. The byte of an odd last lane is read and
-// written whole.
-template <class Lanes = Full>
-inline Bytes load_nibbles(const uint8_t* p, Lanes lanes = {}) {
-  uint64_t word = 0;  // a vector that is loaded in part would stall on its store
-  std::memcpy(&word, p, static_cast<size_t>((lanes + 1) / 2));
-  const Bytes pairs = (Bytes)Longs{static_cast<int64_t>(word)};
-  const Bytes high = pairs >> 4, low = pairs & 15;
-  return __builtin_shufflevector(high, low, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-}
-template <class Lanes = Full>
-inline void store_nibbles(uint8_t* p, Ints values, Lanes lanes = {}) {
-  const Bytes bytes = narrow_to_bytes(values);
-  const Bytes high = __builtin_shufflevector(bytes, bytes, 0, 2, 4, 6, 8, 10, 12, 14, 0, 0, 0, 0, 0, 0, 0, 0);
-  const Bytes low = __builtin_shufflevector(bytes, bytes, 1, 3, 5, 7, 9, 11, 13, 15, 0, 0, 0, 0, 0, 0, 0, 0);
-  detail::store_bits(p, high << 4 | low, (lanes + 1) / 2);
 }
 
 // Lane i is table[index[i]]; indices are in [0, 16).
@@ -247,12 +224,12 @@ inline Floats lookup(Floats table, Ints index) {
   return r;
 #endif
 }
-// The same with 32 values, indices in [0, 32).
+// The same with 32 values, by the low five bits of an index.
 inline Floats lookup(Floats first, Floats second, Ints index) {
 #if defined(__AVX512F__)
   return (Floats)_mm512_permutex2var_ps((__m512)first, (__m512i)index, (__m512)second);
 #else
-  return index > 15 ? lookup(second, index & 15) : lookup(first, index & 15);
+  return (index & 16) != 0 ? lookup(second, index & 15) : lookup(first, index & 15);
 #endif
 }
 inline Floats lookup(Floats table, Bytes index) { return lookup(table, widen_bytes(index)); }
@@ -266,26 +243,6 @@ inline Halves lookup(Halves table, Bytes index) {
 #endif
 }
 
-// Stores the table's entries for two vectors of 4-bit values from 16 bytes, which is faster than one by one.
-template <class T>
-inline void lookup_nibbles(T* out, Halves table, const uint8_t* p) {
-#if defined(__AVX512BW__) && defined(__AVX512VL__)
-  const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-  // The permutation reads five bits of each half: the fifth selects a copy of the table.
-  const __m512i index = _mm512_or_si512(_mm512_srli_epi32(bytes, 4), _mm512_slli_epi32(bytes, 16));
-  _mm512_storeu_si512(out, _mm512_permutexvar_epi16(index, _mm512_broadcast_i64x4((__m256i)table)));
-#else
-  store_halves(out, lookup(table, load_nibbles(p)));
-  store_halves(out + kWidth, lookup(table, load_nibbles(p + kWidth / 2)));
-#endif
-}
-
-// Stores the low byte of every lane.
-template <class Lanes = Full>
-inline void store_bytes(uint8_t* p, Ints v, Lanes lanes = {}) {
-  detail::store_bits(p, __builtin_convertvector(v, Bytes), lanes);
-}
-
 // Prefetches the cache line at p, which may be past the data. It keeps memory busy with the next row while an
 // op computes on the current one.
 template <class T>
@@ -296,20 +253,21 @@ inline void fetch(const T* p) {
 // Non-temporal stores: full vectors at an aligned address are written without fetching their cache lines
 // first. They become visible to other threads after store_fence(). Ops use them through
 // kernels/parallel_write.h.
-template <class T>
-inline void store_past_caches(T* p, Floats v) {
+template <class T, class Vector>
+inline void store_bits_past_caches(T* p, const Vector& v) {
 #if defined(__AVX512F__)
-  constexpr uintptr_t kMask = kWidth * sizeof(T) - 1;
-  if ((reinterpret_cast<uintptr_t>(p) & kMask) != 0) return store(p, v);
-  if constexpr (std::is_same_v<T, float>) _mm512_stream_ps(p, (__m512)v);
-  if constexpr (std::is_same_v<T, bf16>)
-    _mm256_stream_si256(reinterpret_cast<__m256i*>(p), (__m256i)narrow_bf16(v));
-  if constexpr (std::is_same_v<T, f16>)
-    _mm256_stream_si256(reinterpret_cast<__m256i*>(p), (__m256i)narrow_f16(v));
-#else
-  store(p, v);
+  if (reinterpret_cast<uintptr_t>(p) % sizeof v == 0) {
+    if constexpr (sizeof v == 64) _mm512_stream_si512(reinterpret_cast<__m512i*>(p), (__m512i)v);
+    if constexpr (sizeof v == 32) _mm256_stream_si256(reinterpret_cast<__m256i*>(p), (__m256i)v);
+    if constexpr (sizeof v == 16) _mm_stream_si128(reinterpret_cast<__m128i*>(p), (__m128i)v);
+    return;
+  }
 #endif
+  std::memcpy(static_cast<void*>(p), &v, sizeof v);
 }
+inline void store_past_caches(float* p, Floats v) { store_bits_past_caches(p, v); }
+inline void store_past_caches(bf16* p, Floats v) { store_bits_past_caches(p, narrow_bf16(v)); }
+inline void store_past_caches(f16* p, Floats v) { store_bits_past_caches(p, narrow_f16(v)); }
 
 inline void store_fence() {
 #if defined(__AVX512F__)
@@ -361,11 +319,13 @@ template <class Add>
 }
 
 inline float max(Floats v) {
-  float part[8];
-  for (int i = 0; i < 8; ++i) part[i] = v[i] > v[i + 8] ? v[i] : v[i + 8];
-  for (int i = 0; i < 4; ++i) part[i] = part[i] > part[i + 4] ? part[i] : part[i + 4];
-  const float a = part[0] > part[2] ? part[0] : part[2], b = part[1] > part[3] ? part[1] : part[3];
-  return a > b ? a : b;
+  const auto a = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7);
+  const auto b = __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+  const auto c = a > b ? a : b;
+  const auto d = __builtin_shufflevector(c, c, 0, 1, 2, 3), e = __builtin_shufflevector(c, c, 4, 5, 6, 7);
+  const auto part = d > e ? d : e;
+  const float even = part[0] > part[2] ? part[0] : part[2], odd = part[1] > part[3] ? part[1] : part[3];
+  return even > odd ? even : odd;
 }
 
 // e * 2^n for integers n in [-126, 128] and e in [1/2, 2].

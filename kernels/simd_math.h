@@ -1,7 +1,8 @@
 #pragma once
-// Functions of vectors of sixteen floats, and lookups in tables of 256. The functions propagate NaN and
-// return their limits at the infinities. Accuracies are in units in the last place of the exact value;
-// tests/kernels/simd_test.cpp checks them. The polynomials are minimax fits of the relative error.
+// Functions of vectors of sixteen floats, lookups in tables of 256, and pairs of 4-bit values. The functions
+// propagate NaN and return their limits at the infinities. Accuracies are in units in the last place of the
+// exact value; tests/kernels/simd_test.cpp checks them. The polynomials are minimax fits of the relative
+// error.
 
 #include <array>
 
@@ -65,6 +66,80 @@ inline void lookup_bytes(float* y, const uint8_t* codes, const ByteTable& table)
 #else
   for (int i = 0; i < kBytesWidth; ++i) y[i] = table.values[codes[i]];
 #endif
+}
+
+// Pairs of 4-bit values in bytes, the first one in the high half. The byte of an odd last lane is read whole.
+template <class Lanes = Full>
+inline Bytes load_nibbles(const uint8_t* p, Lanes lanes = {}) {
+  uint64_t word = 0;  // a vector that is loaded in part would stall on its store
+  std::memcpy(&word, p, static_cast<size_t>((lanes + 1) / 2));
+  const Bytes pairs = (Bytes)Longs{static_cast<int64_t>(word)};
+  const Bytes high = pairs >> 4, low = pairs & 15;
+  return __builtin_shufflevector(high, low, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+}
+
+// The table's entries for the 32 4-bit values in 16 bytes.
+inline TwoHalves lookup_nibbles(Halves table, const uint8_t* p) {
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+  const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  // The permutation reads five bits of each half: the fifth selects a copy of the table.
+  const __m512i index = _mm512_or_si512(_mm512_srli_epi32(bytes, 4), _mm512_slli_epi32(bytes, 16));
+  return (TwoHalves)_mm512_permutexvar_epi16(index, _mm512_broadcast_i64x4((__m256i)table));
+#else
+  const Halves parts[2] = {lookup(table, load_nibbles(p)), lookup(table, load_nibbles(p + kWidth / 2))};
+  return std::bit_cast<TwoHalves>(parts);
+#endif
+}
+
+inline Words load_words(const uint32_t* p) { return load_bits<Words>(p, Full{}); }
+
+// 32 values, those at even and those at odd positions.
+struct Pairs {
+  Floats even, odd;
+};
+inline Pairs pairs_of(Floats a, Floats b) {
+  return {__builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
+          __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)};
+}
+template <class T>
+inline Pairs load_pairs(const T* p) {
+  return pairs_of(load(p), load(p + kWidth));
+}
+inline Pairs load_pairs(const bf16* p) {
+  const Words both = load_words(reinterpret_cast<const uint32_t*>(p));
+  return {(Floats)(both << 16), (Floats)(both & 0xffff0000u)};
+}
+
+// The largest of 32 integers.
+inline uint16_t max(TwoHalves v) {
+  const auto [a, b] = std::bit_cast<std::array<Halves, 2>>(v);
+  const Halves c = a > b ? a : b;
+#if defined(__AVX2__)
+  const __m128i d =
+      _mm_max_epu16(_mm256_castsi256_si128((__m256i)c), _mm256_extracti128_si256((__m256i)c, 1));
+  const __m128i complement = _mm_xor_si128(d, _mm_set1_epi16(-1));
+  return static_cast<uint16_t>(~_mm_cvtsi128_si32(_mm_minpos_epu16(complement)));
+#else
+  uint16_t largest = 0;
+  for (int i = 0; i < kWidth; ++i) largest = c[i] > largest ? c[i] : largest;
+  return largest;
+#endif
+}
+
+// The highest byte of every lane.
+inline Bytes top_bytes(Words v) {
+#if defined(__AVX512VBMI__)
+  const __m512i top = _mm512_set_epi64(0, 0, 0, 0, 0, 0, 0x3f3b37332f2b2723, 0x1f1b17130f0b0703);
+  return (Bytes)_mm512_castsi512_si128(_mm512_permutexvar_epi8(top, (__m512i)v));
+#else
+  return __builtin_convertvector(v >> 24, Bytes);
+#endif
+}
+
+template <class Lanes = Full>
+inline void store_top_bytes(uint8_t* p, Words v, Lanes lanes = {}) {
+  const Bytes bytes = top_bytes(v);
+  std::memcpy(p, &bytes, static_cast<size_t>(lanes));
 }
 
 }  // namespace flatshard::simd

@@ -1,5 +1,6 @@
 #include "kernels/four_bit.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -214,6 +215,27 @@ TEST_CASE("in FP4, a value at a bound takes the smaller magnitude, and one just 
       CHECK(code_at(codes, 4 + sign * 14 + 2 * i + 1) == kCodes[i + 1] + 8 * sign);
       CHECK(code_at(codes, 32 + sign * 7 + i) == kCodes[i] + 8 * sign);
     }
+}
+
+TEST_CASE("a code is that of a search among the bounds, next to every bound and for any absmax") {
+  for (const FourBitKind kind : {FourBitKind::nf4, FourBitKind::fp4}) {
+    const FourBitBuckets& buckets = four_bit_buckets(kind);
+    Values x;
+    for (int block = 0; block < 200; ++block) {
+      const float absmax = std::ldexp(1.0f + static_cast<float>(block) / 200, block - 100);
+      x.push_back(absmax);
+      for (int i = 1; i < 64; ++i) {
+        x.push_back(buckets.above[i % 15] * absmax);
+        for (int steps = i / 15; steps > 0; --steps) x.back() = std::nextafter(x.back(), absmax);
+      }
+    }
+    const Quantized q = quantize(x, kind);
+    for (int i = 0; i < static_cast<int>(x.size()); ++i) {
+      const float y = x[i] * (1 / q.absmax[i / 64]);
+      const auto below = std::lower_bound(buckets.above.begin(), buckets.above.end(), y);
+      REQUIRE(code_at(q.codes, i) == buckets.code[below - buckets.above.begin()]);
+    }
+  }
 }
 
 TEST_CASE("a range of whole blocks is quantized to the same bits as the whole weight") {
