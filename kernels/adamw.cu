@@ -2,7 +2,7 @@
 // bits (sums with a product use fmaf; division and square root are IEEE). A thread block updates kBlock
 // elements. Each thread loads all of its packs before it stores the first.
 
-#include "kernels/adamw.h"
+#include "kernels/adamw_range.cuh"
 #include "kernels/cuda_util.cuh"
 
 namespace flatshard::cuda {
@@ -14,13 +14,8 @@ constexpr int kBlock = kThreads * kPerThread;
 constexpr int kPack = kPackSize<float>;
 
 template <class G, class P>
-struct Range {
-  float *p, *m, *v;
-  P* copy;  // or null
-  const G* g;
-  const float* grad_scale;
-  const int32_t* skip;  // or null
-  int64_t size, decay_end;
+struct Range : AdamWRange<G, P> {
+  float *m, *v;
 };
 
 __device__ inline void update(float& p, float& m, float& v, float gradient, float shrink,
@@ -78,22 +73,12 @@ void launch(Stream& stream, const Range<G, P>& r, const AdamWCoefficients& c) {
 
 void adamw(Stream& stream, const AdamW& a) {
   const AdamWCoefficients c(a);
-  visit_float(a.g.dtype, [&]<class G>() {
-    visit_float(a.copy.dtype, [&]<class P>() {
-      const Range<G, P> r{.p = a.p.as<float>(),
-                          .m = a.m.as<float>(),
-                          .v = a.v.as<float>(),
-                          .copy = a.copy.empty() ? nullptr : a.copy.as<P>(),
-                          .g = a.g.as<G>(),
-                          .grad_scale = a.grad_scale.as<float>(),
-                          .skip = a.skip.empty() ? nullptr : a.skip.as<int32_t>(),
-                          .size = a.p.size(),
-                          .decay_end = a.decay_end};
-      if (packable<float>(kBlock, r.p, r.m, r.v, r.copy, r.g))
-        launch<kPack>(stream, r, c);
-      else
-        launch<1>(stream, r, c);
-    });
+  visit_adamw(a, [&]<class G, class P>(const AdamWRange<G, P>& range) {
+    const Range<G, P> r{range, a.m.as<float>(), a.v.as<float>()};
+    if (packable<float>(kBlock, r.p, r.m, r.v, r.copy, r.g))
+      launch<kPack>(stream, r, c);
+    else
+      launch<1>(stream, r, c);
   });
 }
 

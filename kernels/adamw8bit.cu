@@ -9,6 +9,7 @@
 #include <cfloat>
 
 #include "kernels/adamw8bit.h"
+#include "kernels/adamw_range.cuh"
 #include "kernels/cuda_util.cuh"
 #include "kernels/dynamic_code.h"
 
@@ -26,15 +27,9 @@ __device__ const auto kSignedOnDevice = kSignedPositions;
 __device__ const auto kUnsignedOnDevice = kUnsignedPositions;
 
 template <class G, class P>
-struct Range {
-  float* p;
+struct Range : AdamWRange<G, P> {
   uint8_t *m, *v;
   float *m_absmax, *v_absmax;
-  P* copy;  // or null
-  const G* g;
-  const float* grad_scale;
-  const int32_t* skip;  // or null
-  int64_t size, decay_end;
 };
 
 // The magnitudes of a table, repeated for every lane. The largest, which is 1, is left out: with it, both
@@ -231,24 +226,13 @@ void launch(Stream& stream, const Range<G, P>& r, const AdamWCoefficients& c) {
 void adamw8bit(Stream& stream, const AdamW8bit& a8) {
   const AdamW& a = a8.step;
   const AdamWCoefficients c(a);
-  visit_float(a.g.dtype, [&]<class G>() {
-    visit_float(a.copy.dtype, [&]<class P>() {
-      const Range<G, P> r{.p = a.p.as<float>(),
-                          .m = a.m.as<uint8_t>(),
-                          .v = a.v.as<uint8_t>(),
-                          .m_absmax = a8.m_absmax.as<float>(),
-                          .v_absmax = a8.v_absmax.as<float>(),
-                          .copy = a.copy.empty() ? nullptr : a.copy.as<P>(),
-                          .g = a.g.as<G>(),
-                          .grad_scale = a.grad_scale.as<float>(),
-                          .skip = a.skip.empty() ? nullptr : a.skip.as<int32_t>(),
-                          .size = a.p.size(),
-                          .decay_end = a.decay_end};
-      if (packable<float>(kMomentBlock, r.p, r.m, r.v, r.copy, r.g))
-        launch<kPack>(stream, r, c);
-      else
-        launch<1>(stream, r, c);
-    });
+  visit_adamw(a, [&]<class G, class P>(const AdamWRange<G, P>& range) {
+    const Range<G, P> r{range, a.m.as<uint8_t>(), a.v.as<uint8_t>(), a8.m_absmax.as<float>(),
+                        a8.v_absmax.as<float>()};
+    if (packable<float>(kMomentBlock, r.p, r.m, r.v, r.copy, r.g))
+      launch<kPack>(stream, r, c);
+    else
+      launch<1>(stream, r, c);
   });
 }
 
