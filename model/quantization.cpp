@@ -2,7 +2,7 @@
 
 #include "model/lora.h"
 #include "model/model.h"
-#include "model/names.h"
+#include "model/quantized_layers.h"
 
 namespace flatshard {
 
@@ -48,18 +48,12 @@ QuantizedChoice choose_quantized(const QuantConfig& quant, const LoraConfig& lor
                              .block = quant.block,
                              .nested = quant.nested,
                              .compute = compute_dtype(quant)};
-  std::vector<bool> used(quant.skip.size());
+  const LayersToQuantize layers = layers_to_quantize(model, quant.skip);
   QuantizedChoice choice;
-  for (const std::string& path : linear_layers(model)) {
-    if (path == param_names(model.config().family).head) continue;
-    bool skipped = is_inside(path, lora.save_modules);
-    for (size_t i = 0; i < quant.skip.size(); ++i)
-      if (is_inside(path, {quant.skip[i]})) used[i] = skipped = true;
-    if (!skipped) choice.weights[path] = format;
-  }
-  for (size_t i = 0; i < used.size(); ++i)
-    if (!used[i])
-      choice.warnings.push_back(str("quant.skip: \"", quant.skip[i], "\" matches no linear layer"));
+  for (const std::string& path : layers.paths)
+    if (!is_inside(path, lora.save_modules)) choice.weights[path] = format;
+  for (const std::string& entry : layers.unmatched)
+    choice.warnings.push_back(str("quant.skip: \"", entry, "\" matches no linear layer"));
   check(!choice.weights.empty(), "quant.base = \"", quant.base,
         "\", but quant.skip and lora.save_modules leave no layer to quantize");
   return choice;

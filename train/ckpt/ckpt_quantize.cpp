@@ -2,8 +2,9 @@
 #include <ostream>
 
 #include "checkpoint/float_values.h"
-#include "model/lora.h"
+#include "model/model.h"
 #include "model/names.h"
+#include "model/quantized_layers.h"
 #include "runtime/text.h"
 #include "train/ckpt/model_output.h"
 #include "train/save/checkpoint_names.h"
@@ -11,37 +12,13 @@
 namespace flatshard {
 namespace {
 
-struct Choice {
-  FourBitWeights weights;
-  std::vector<std::string> skipped;  // paths of layers
-};
-
-// All linear layers except the output head and skipped ones.
-Choice choose(const Model& model, const QuantizeOptions& options) {
-  std::map<std::string, Shape> shapes;
-  for (const ParamList& list : model.param_lists())
-    for (const ParamSpec& spec : list.specs()) shapes[spec.name] = spec.shape;
-  const ParamNames& names = param_names(model.config().family);
-  Choice choice;
-  std::vector<bool> used(options.skip.size());
-  for (const std::string& path : linear_layers(model)) {
-    if (path == names.head) continue;
-    bool skipped = false;
-    for (size_t i = 0; i < used.size(); ++i)
-      if (is_inside(path, {options.skip[i]})) used[i] = skipped = true;
-    const Shape& shape = shapes.at(path + ".weight");
-    if (skipped)
-      choice.skipped.push_back(path);
-    else
-      choice.weights[path + ".weight"] = {.format = options.format,
-                                          .out = shape[names.transposed_weights ? 1 : 0],
-                                          .in = shape[names.transposed_weights ? 0 : 1]};
-  }
-  for (size_t i = 0; i < used.size(); ++i)
-    check(bool{used[i]}, "--skip ", options.skip[i],
-          ": no linear layer has this name or is in a module of this name");
-  check(!choice.weights.empty(), "--skip leaves no linear layer to quantize");
-  return choice;
+LayersToQuantize choose(const Model& model, const std::vector<std::string>& skip) {
+  LayersToQuantize layers = layers_to_quantize(model, skip);
+  if (!layers.unmatched.empty())
+    fail(str("--skip ", layers.unmatched.front(),
+             ": no linear layer has this name or is in a module of this name"));
+  check(!layers.paths.empty(), "--skip leaves no linear layer to quantize");
+  return layers;
 }
 
 // Values rounded to the dtype that the weights have before they are quantized.
@@ -70,15 +47,18 @@ void quantize(const std::string& from, const QuantizeOptions& quantization, cons
   check(weights->quantized().empty(), from,
         ": has 4-bit weights already: dequantize them with ckpt export --dtype first");
   Arena tables("tables", Device::cpu());  // only counts
-  const Choice choice = choose(Model(sets.config(), tables), quantization);
+  const Model model(sets.config(), tables);
+  const LayersToQuantize layers = choose(model, quantization.skip);
+  std::map<std::string, FourBitFormat> formats;
+  for (const std::string& path : layers.paths) formats[path] = quantization.format;
   const ParamNames& names = param_names(sets.config().family);
-  QuantizingSource source(rounded(reader_of(*weights), options.dtype), choice.weights,
+  QuantizingSource source(rounded(reader_of(*weights), options.dtype), four_bit_weights(model, formats),
                           names.transposed_weights);
   NewFolder folder(options.to);
   OutputTensors outputs;
   DType compute = DType::bf16;
   for (OutputTensor& output : outputs_of(sets, options.dtype, nullptr)) {
-    if (!choice.weights.contains(output.spec.name)) {
+    if (!source.weights().contains(output.spec.name)) {
       outputs.push_back(std::move(output));
       continue;
     }
@@ -89,14 +69,14 @@ void quantize(const std::string& from, const QuantizeOptions& quantization, cons
   }
   const int64_t bytes = write_tensors(folder, kWeightsStem, outputs, options.shard_bytes, console);
   QuantizationConfig config{
-      .format = quantization.format, .storage = quantization.storage, .skip_modules = choice.skipped};
+      .format = quantization.format, .storage = quantization.storage, .skip_modules = layers.skipped};
   config.format.compute = compute;
   // A list replaces the default of transformers, which is the head.
-  if (!choice.skipped.empty()) config.skip_modules.push_back(names.head);
+  if (!layers.skipped.empty()) config.skip_modules.push_back(names.head);
   write_documents(folder, sets.folder(),
                   {.weights = options.dtype, .quantization = quantization_config_json(config)},
                   read_tokenizer_files(sets.path()));
-  console.out << counted(std::ssize(choice.weights), "weight") << " in 4 bits\n";
+  console.out << counted(std::ssize(layers.paths), "weight") << " in 4 bits\n";
   finish(folder, bytes, options, console);
 }
 

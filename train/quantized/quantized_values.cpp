@@ -9,6 +9,7 @@
 #include "model/model.h"
 #include "model/names.h"
 #include "model/quantization.h"
+#include "model/quantized_layers.h"
 #include "runtime/memory.h"
 #include "train/quantized/quantizing_source.h"
 
@@ -22,23 +23,18 @@ class Source {
  public:
   Source(InitialValues values, ModelConfig config)
       : values_(std::move(values)), stream_(streams_.add("initial values")) {
-    const bool transposed = param_names(config.family).transposed_weights;
-    FourBitWeights weights;
     const auto quantized = std::exchange(config.quantized, {});
     Arena planning("model", Device::cpu());
     const Model plain(config, planning);
+    FourBitWeights weights = four_bit_weights(plain, quantized);
     for (const ParamList& list : plain.param_lists())
-      for (const ParamSpec& spec : list.specs()) {
-        const auto found = quantized.find(spec.name.substr(0, spec.name.rfind('.')));
-        if (found == quantized.end() || spec.role != ParamRole::weight) continue;
-        weights[spec.name] = {found->second, spec.shape[transposed ? 1 : 0], spec.shape[transposed ? 0 : 1]};
-        specs_.emplace(spec.name, spec);
-      }
+      for (const ParamSpec& spec : list.specs())
+        if (weights.contains(spec.name)) specs_.emplace(spec.name, spec);
     const auto read = [this](const std::string& name, int64_t first, int64_t count, float* to) {
       values_(stream_, specs_.at(name), first, tensor_of(to, {count}));
       stream_.sync();
     };
-    parts_.emplace(read, std::move(weights), transposed);
+    parts_.emplace(read, std::move(weights), param_names(config.family).transposed_weights);
   }
 
   void read_bytes(const std::string& part, int64_t first, int64_t count, std::byte* to) {

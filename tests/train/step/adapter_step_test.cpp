@@ -11,6 +11,7 @@
 #include "source_dir.h"
 #include "tests/golden.h"
 #include "tests/test.h"
+#include "tests/train/step/planned_bytes.h"
 #include "train/models/adapter_folder.h"
 #include "train/models/published_weights.h"
 #include "train/step/training_runtime.h"
@@ -268,11 +269,7 @@ TEST_CASE("Llama-3-8B with adapters plans two bytes per frozen parameter and eig
   const RunPlan plan = plan_run(set_up(config, 1), 0);
   CHECK(plan.trainable == 20971520);
   CHECK(plan.parameters - plan.trainable == 8030261248);
-  const auto bytes = [&](const std::string& arena) {
-    for (const MemoryRow& row : plan.memory)
-      if (row.name == arena) return row.bytes;
-    return int64_t{-1};
-  };
+  const auto bytes = [&](const std::string& arena) { return test::planned_bytes(plan, arena); };
   CHECK(bytes("parameters") == 2 * plan.parameters);
   CHECK(bytes("optimizer") == 12 * plan.trainable);  // masters and two moments
   CHECK(bytes("gradients") >= 4 * plan.trainable);

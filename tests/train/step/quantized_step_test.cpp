@@ -8,6 +8,7 @@
 #include "runtime/memory.h"
 #include "runtime/rng.h"
 #include "tests/test.h"
+#include "tests/train/step/planned_bytes.h"
 #include "train/models/published_weights.h"
 #include "train/quantized/quantized_values.h"
 #include "train/step/training_runtime.h"
@@ -86,12 +87,6 @@ Config llama2_70b() {
   config.lora.rank = 8;
   config.quant.nested = true;
   return config;
-}
-
-int64_t bytes_of(const RunPlan& plan, const std::string& arena) {
-  for (const MemoryRow& row : plan.memory)
-    if (row.name == arena) return row.bytes;
-  return -1;
 }
 
 InitialValues with_trained_b(const RunSetup& setup) {
@@ -175,9 +170,8 @@ TEST_CASE("Llama-2-70B on two GPUs takes less than PEFT's guide says, with and w
     config.checkpoint.save_every = 100;
     config.parallel.offload = offload;
     const RunPlan plan = plan_run(set_up(config, 2, {}, Purpose::plan), 0);
-    const int64_t staging = bytes_of(plan, "staging"),
-                  transport = std::max<int64_t>(bytes_of(plan, "transport"), 0);
-    const int64_t host = staging + transport + std::max<int64_t>(bytes_of(plan, "host"), 0);
+    const int64_t staging = test::planned_bytes(plan, "staging");
+    const int64_t host = staging + test::planned_bytes(plan, "transport") + test::planned_bytes(plan, "host");
     CHECK(plan.memory_bytes - host < (offload ? 19'600'000'000 : 35'600'000'000));
     CHECK(host < (offload ? 53'500'000'000 : 2'000'000'000));  // the guide: 107 GB for both ranks
     CHECK(staging < 1'500'000'000);                            // a checkpoint contains no 4-bit weights
@@ -210,7 +204,7 @@ TEST_CASE("quantized weights have no masters, moments or gradients, and a block'
   const RunPlan plan = plan_run(set_up(config, 2), 0);
   CHECK(plan.parameters - plan.trainable == 68976648192);
   CHECK(plan.trainable == 103546880);
-  const auto bytes = [&](const char* arena) { return bytes_of(plan, arena); };
+  const auto bytes = [&](const std::string& arena) { return test::planned_bytes(plan, arena); };
   // Codes and scales of quantization.md 9.3, two bytes for all other parameters, and the tables of 560
   // weights.
   const int64_t codes = 34225520640, scales = 1086259200, others = 525606912,
