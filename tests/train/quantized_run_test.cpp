@@ -1,5 +1,7 @@
 // Runs that train adapters on 4-bit weights, as users start them.
 
+#include <cmath>
+
 #include "tests/checkpoint_content.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
@@ -49,6 +51,34 @@ TEST_CASE("a run on 4-bit weights has the same bits on any ranks and from a quan
   ckpt(workshop, "quantize base/model --double --out four_bit");
   const test::Finished folder = workshop.train(2, " --model.init_from=four_bit" + kLora + "--run.dir=folder");
   CHECK_MESSAGE(hash_of(folder) == hash_of(whole), folder.output);
+}
+
+TEST_CASE("generate and evaluate take the adapter of a run on its base in 4 bits, or as its folder has it") {
+  const test::Workshop workshop = with_base("quantized_programs");
+  REQUIRE(workshop.train(1, kQuantized + "--optimizer.lr=0.1 --run.dir=run").exit_code == 0);
+  ckpt(workshop, "quantize base/model --double --out four_bit");
+  ckpt(workshop, "export four_bit plain --dtype f32");
+  ckpt(workshop, "merge-adapter four_bit run/adapter --dtype f32 --out merged");
+  const auto output = [&](const std::string& command) {
+    const test::Finished run = test::run_command("cd " + workshop.file("") + " && " + command);
+    CHECK_MESSAGE(run.exit_code == 0, run.output);
+    return run.output;
+  };
+  const std::string text = " --device cpu --temperature 0 --max-new-tokens 12 --prompt '1 2 3' 2>/dev/null";
+  const auto generated = [&](const std::string& model) { return output("@generate " + model + text); };
+  const auto loss = [&](const std::string& model) {
+    return std::stod(output("@evaluate loss " + model + " corpus.tok --device cpu --seq-len 16").substr(5));
+  };
+  const std::string adapted = "four_bit --adapter run";
+  CHECK(loss("four_bit") == doctest::Approx(loss("plain")).epsilon(1e-4));
+  CHECK(loss(adapted) == doctest::Approx(loss("merged")).epsilon(1e-4));
+  CHECK(std::abs(loss(adapted) - loss("four_bit")) > 1e-2);
+  CHECK(loss("run") == loss("base/model --adapter run"));
+  CHECK(loss("run") != loss(adapted));
+  CHECK(generated("run") == generated("base/model --adapter run/adapter"));
+  CHECK(generated(adapted) != generated("four_bit"));
+  if (!test::no_ranks_because().empty()) return;
+  CHECK(output(test::launcher(2) + " @generate " + adapted + text) == generated(adapted));
 }
 
 TEST_CASE("contradictions of 4-bit settings are refused with the remedy") {

@@ -61,7 +61,8 @@ void ModelWeights::Sharded::construct(DType dtype) {
 void ModelWeights::Sharded::plan() {
   StreamGroup planning(memory.tables.device(), {.planning = true});
   Stream &compute = planning.add("compute"), &gather = planning.add("gather", StreamRole::comm);
-  for (ShardedUnit& unit : units->all()) unit.initialize(compute, gather, random_values(0));
+  const auto nothing = [](Stream&, const ParamSpec&, int64_t, const Tensor&) {};
+  for (ShardedUnit& unit : units->all()) unit.initialize(compute, gather, nothing);
   for (int stage = 0; stage < model.stage_count(); ++stage) {
     units->prefetch(stage, gather);
     units->acquire(stage, compute);

@@ -195,24 +195,29 @@ TEST_CASE("ranks that share the weights generate the tokens of one rank") {
 }
 
 TEST_CASE("generate and evaluate give the same results with an adapter as with the merged model") {
-  const std::string in = workshop("generate_adapter"), golden = str(kSourceDir, "/tests/golden/"),
-                    base = golden + "folders/mistral", adapter = " --adapter " + golden + "adapters/mistral";
-  run(in, "@ckpt merge-adapter " + base + " " + golden + "adapters/mistral --out merged");
-  const std::string generate = "@generate ",
-                    prompt = " --device cpu --temperature 0 --max-new-tokens 12 --prompt '1 2 3' 2>/dev/null";
-  const std::string adapted = run(in, generate + base + adapter + prompt).output;
-  CHECK(adapted == run(in, generate + "merged" + prompt).output);
-  CHECK(adapted != run(in, generate + base + prompt).output);
+  for (const char* bases : {"folders/", "quantized_folders/"}) {
+    CAPTURE(bases);
+    const std::string in = workshop("generate_adapter"), golden = str(kSourceDir, "/tests/golden/"),
+                      base = golden + bases + "mistral",
+                      adapter = " --adapter " + golden + "adapters/mistral";
+    run(in, "@ckpt merge-adapter " + base + " " + golden + "adapters/mistral --out merged --dtype f32");
+    const std::string generate = "@generate ",
+                      prompt =
+                          " --device cpu --temperature 0 --max-new-tokens 12 --prompt '1 2 3' 2>/dev/null";
+    const std::string adapted = run(in, generate + base + adapter + prompt).output;
+    CHECK(adapted == run(in, generate + "merged" + prompt).output);
+    CHECK(adapted != run(in, generate + base + prompt).output);
 
-  test::write_text("generate_adapter/numbers.txt", "3 1 4 1 5 9 2 6 5 3 5 8 9 7 9 3 2 3 8 4 6 26 43 38\n");
-  const auto loss_of = [&](const std::string& model) {
-    const std::string found =
-        run(in, "@evaluate loss " + model + " numbers.txt --device cpu --seq-len 8").output;
-    CHECK(found.starts_with("loss "));
-    return std::stod(found.substr(5));
-  };
-  CHECK(loss_of(base + adapter) == doctest::Approx(loss_of("merged")).epsilon(1e-6));
-  CHECK(std::abs(loss_of(base + adapter) - loss_of(base)) > 1e-3);
-  if (!test::no_ranks_because().empty()) return;
-  CHECK(run(in, test::launcher(2) + " " + generate + base + adapter + prompt).output == adapted);
+    test::write_text("generate_adapter/numbers.txt", "3 1 4 1 5 9 2 6 5 3 5 8 9 7 9 3 2 3 8 4 6 26 43 38\n");
+    const auto loss_of = [&](const std::string& model) {
+      const std::string found =
+          run(in, "@evaluate loss " + model + " numbers.txt --device cpu --seq-len 8").output;
+      CHECK(found.starts_with("loss "));
+      return std::stod(found.substr(5));
+    };
+    CHECK(loss_of(base + adapter) == doctest::Approx(loss_of("merged")).epsilon(1e-6));
+    CHECK(std::abs(loss_of(base + adapter) - loss_of(base)) > 1e-3);
+    if (!test::no_ranks_because().empty()) continue;
+    CHECK(run(in, test::launcher(2) + " " + generate + base + adapter + prompt).output == adapted);
+  }
 }
