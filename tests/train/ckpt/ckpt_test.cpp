@@ -5,8 +5,10 @@
 
 #include "checkpoint/tensor_folder.h"
 #include "tests/checkpoint_content.h"
+#include "tests/tensor_contents.h"
 #include "tests/test.h"
 #include "tests/train/ckpt/ckpt_run.h"
+#include "tests/workshop.h"
 
 using namespace flatshard;
 using namespace flatshard::test;
@@ -138,6 +140,47 @@ TEST_CASE("diff reports different tensors, the size of the difference, and diffe
   CHECK(has(folders.out, "exp_avg: lm_head.weight: only in " + step));
   CHECK(has(folders.out, "tensors: 21 equal bit for bit, 0 different, 42 in one folder only"));
   check_refused({"diff", step, "nowhere"}, "nowhere: no such folder");
+}
+
+TEST_CASE("verify and diff read moments of 8 bits as codes with their scales") {
+  fs::remove_all("ckpt_coded");
+  const Finished made = Workshop("ckpt_coded")
+                            .train(1,
+                                   "--run.dir=run --model.hidden=32 --optimizer.kind=adamw8bit "
+                                   "--train.steps=4 --checkpoint.save_every=2");
+  REQUIRE_MESSAGE(made.exit_code == 0, made.output);
+  const std::string run = "ckpt_coded/run", step = run + "/step-4", moments = step + "/exp_avg.safetensors",
+                    name = "model.layers.0.mlp.down_proj.weight";
+  CHECK(ckpt({"verify", step}).exit_code == 0);
+  CHECK(ckpt({"diff", run, step}).exit_code == 0);
+  const Ran trained = ckpt({"diff", run + "/step-2", step});
+  CAPTURE(trained);
+  CHECK(trained.exit_code == 1);
+  CHECK(has(trained.out, "\nexp_avg: " + name + ": the bytes differ\n"));
+  CHECK(has(trained.out, "\nexp_avg_sq: " + name + ".absmax: 5 of 5 values differ, by at most "));
+
+  fs::copy(step, run + "/other", fs::copy_options::recursive);
+  TensorContents contents = read_contents(moments);
+  contents[name].bytes[7] ^= std::byte{1};
+  write_contents(moments, contents);
+  const Ran code = ckpt({"diff", step, run + "/other"});
+  CAPTURE(code);
+  CHECK(code.out.starts_with("exp_avg: " + name + ": the bytes differ\ntensors: "));
+  CHECK(has(code.out, " 1 different, 0 in one folder only; other differences: 0\n"));
+  CHECK(has(ckpt({"verify", step}).out, "exp_avg.safetensors: damaged between byte "));
+
+  contents[name + ".absmax"].as<float>()[3] = NAN;
+  shorten(contents["model.layers.1.mlp.down_proj.weight.absmax"]);
+  contents.erase("model.layers.1.mlp.up_proj.weight.absmax");
+  contents["lm_head.weight.absmax"] = contents[name + ".absmax"];  // of a moment in fp32
+  write_contents(moments, contents);
+  const Ran harmed = ckpt({"verify", step});
+  CAPTURE(harmed);
+  CHECK(harmed.exit_code == 1);
+  CHECK(has(harmed.out, moments + ": " + name + ".absmax: element 3 is nan, must be finite\n"));
+  CHECK(has(harmed.out, "model.layers.1.mlp.down_proj.weight.absmax is [4], config.json requires [5]\n"));
+  CHECK(has(harmed.out, "model.layers.1.mlp.up_proj.weight.absmax is missing\n"));
+  CHECK(has(harmed.out, "lm_head.weight.absmax is not in the model of config.json\n"));
 }
 
 TEST_CASE("best is the checkpoint with the lowest evaluation loss, the first of equal ones") {
