@@ -4,9 +4,9 @@
     python tests/golden/check_folders.py DIR/written_folders/*/{step-4,model,adapter,merged} \\
         DIR/written_folders/published/exported
 
-Folders with an adapter_config.json are loaded with PEFT, on the base that they name. A folder that does not exist is
-ignored. ours.safetensors in a folder holds tokens and the f32 logits that Flatshard computes for them. If a folder has a
-tokenizer, it must be that of folders/llama."""
+Folders with an adapter_config.json are loaded with PEFT, on the base that they name, which may have 4-bit weights. A folder
+that does not exist is ignored. ours.safetensors in a folder holds tokens and the f32 logits that Flatshard computes for them.
+If a folder has a tokenizer, it must be that of folders/llama."""
 import json
 import os
 import sys
@@ -24,7 +24,12 @@ MAX_ERROR = 1e-5  # relative to the largest logit: both sum in f32, in different
 def load_adapter(folder):
     config = peft.PeftConfig.from_pretrained(folder)
     model = hf.AutoModelForCausalLM.from_pretrained(config.base_model_name_or_path, dtype=torch.float32,
-                                                    attn_implementation="eager")
+                                                    attn_implementation="eager", device_map="cpu")
+    four_bit = getattr(model, "is_loaded_in_4bit", False)
+    if four_bit:
+        for layer in model.modules():
+            if hasattr(layer, "compute_dtype"):
+                layer.compute_dtype = torch.float32
     with open(os.path.join(folder, "config.json")) as file:
         vocab = json.load(file)["vocab_size"]
     resized = vocab != model.config.vocab_size
@@ -38,7 +43,8 @@ def load_adapter(folder):
     written = load_file(os.path.join(folder, "adapter_model.safetensors"))
     known = peft.get_peft_model_state_dict(model, save_embedding_layers=resized)
     assert written.keys() <= known.keys(), f"{folder}: {written.keys() - known.keys()}"
-    return model.eval()
+    # In eval() bitsandbytes may repack 4-bit weights and multiply in bf16; these adapters have no dropout.
+    return model.train() if four_bit else model.eval()
 
 
 def load(folder):

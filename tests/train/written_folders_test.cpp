@@ -45,6 +45,14 @@ const std::map<std::string, std::string> kAdapters{
     {"qwen3", "--lora.rank=4 --lora.save_modules='[\"embed_tokens\", \"lm_head\"]'"},
     {"gpt2", "--lora.rank=4 --lora.alpha=8"}};
 
+// Options of `train` that make a model with 64 or 128 columns in every matrix, and options of `ckpt
+// quantize`: on the CPU bitsandbytes dequantizes correctly only rows that are whole blocks.
+const std::string kWholeBlocks = " --model.hidden=64 --model.ffn=128 ";
+const std::map<std::string, std::pair<std::string, std::string>> kFourBit{
+    {"llama", {"--model.family=llama", "--double"}},
+    {"qwen2", {"--model.family=qwen2", "--type fp4 --block 32 --storage bfloat16"}},
+    {"gpt2", {"--model.family=gpt2", "--storage float32"}}};
+
 // Two sequences over the vocabulary of every model here.
 test::SmallRun::Golden text() {
   test::GoldenTensor tokens{.dtype = "I32", .shape = {2, 16}, .values = {}};
@@ -53,7 +61,9 @@ test::SmallRun::Golden text() {
 }
 
 std::vector<double> logits_of(const ModelSource& source) {
-  return test::SmallRun(read_model_config(source), text(), DType::f32, false,
+  ModelConfig config = read_model_config(source);
+  for (auto& [path, format] : config.quantized) format.compute = DType::f32;
+  return test::SmallRun(config, text(), DType::f32, false,
                         [&](const Model& model, const ParamTensors& parameters, Stream& stream) {
                           read_model_weights(source, model, parameters, stream);
                         })
@@ -137,6 +147,32 @@ TEST_CASE("written folders of adapters, a checkpoint and the last one, are one m
     const std::vector<double> logits = logits_of(find_model(run, ""));
     CHECK(logits == logits_of({base, run + "/step-4"}));
     CHECK(logits != logits_of(base));
+    CHECK(bench::max_error(logits_of(run + "/merged"), logits) < 1e-5);  // sums in another order
+    for (const char* folder : {"/step-4", "/adapter", "/merged"}) write_ours(run + folder, logits);
+  }
+}
+
+TEST_CASE("written folders of adapters on 4-bit weights are one model, and the one merged into 16 bits") {
+  for (const auto& [name, options] : kFourBit) {
+    CAPTURE(name);
+    const std::string run = "written_folders/four_bit_" + name, base = run + "_base";
+    for (const std::string& folder : {run, base, std::string("written_from/whole")}) fs::remove_all(folder);
+    fs::create_directories("written_folders");
+    const test::Finished made =
+        test::Workshop("written_from")
+            .train(1, options.first + kWholeBlocks +
+                          "--train.steps=1 --run.dir=whole && @ckpt quantize whole/model " + options.second +
+                          " --out ../" + base);
+    REQUIRE_MESSAGE(made.exit_code == 0, made.output);
+    const test::Finished trained = workshop_without_model().train(
+        1, "--model.init_from=" + fs::absolute(base).string() + " --run.dir=../" + run +
+               " --lora.rank=4 --optimizer.lr=1e-2 --checkpoint.save_every=4 --train.steps=4 "
+               "--precision.compute=fp32 && cd ../" +
+               run + " && @ckpt merge-adapter . --out merged --dtype f32");
+    REQUIRE_MESSAGE(trained.exit_code == 0, trained.output);
+    const std::vector<double> logits = logits_of(find_model(run, ""));
+    CHECK(logits == logits_of({base, run + "/step-4"}));
+    CHECK(bench::max_error(logits_of(base), logits) > 1e-2);
     CHECK(bench::max_error(logits_of(run + "/merged"), logits) < 1e-5);  // sums in another order
     for (const char* folder : {"/step-4", "/adapter", "/merged"}) write_ours(run + folder, logits);
   }
