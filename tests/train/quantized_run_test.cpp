@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "checkpoint/tensor_folder.h"
 #include "tests/checkpoint_content.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
@@ -17,9 +18,9 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 const std::string kLora = " --lora.rank=3 --lora.dropout=0.2 --train.steps=4 --checkpoint.save_every=2 ";
 const std::string kQuantized = " --model.init_from=base/model --quant.base=nf4 --quant.double=true" + kLora;
 
-test::Workshop with_base(const std::string& name) {
+test::Workshop with_base(const std::string& name, const std::string& options = "") {
   test::Workshop workshop(name);
-  const test::Finished base = workshop.train(1, "--train.steps=2 --run.dir=base");
+  const test::Finished base = workshop.train(1, "--train.steps=2 --run.dir=base" + options);
   REQUIRE_MESSAGE(base.exit_code == 0, base.output);
   return workshop;
 }
@@ -51,6 +52,30 @@ TEST_CASE("a run on 4-bit weights has the same bits on any ranks and from a quan
   ckpt(workshop, "quantize base/model --double --out four_bit");
   const test::Finished folder = workshop.train(2, " --model.init_from=four_bit" + kLora + "--run.dir=folder");
   CHECK_MESSAGE(hash_of(folder) == hash_of(whole), folder.output);
+}
+
+TEST_CASE("adapters on 4-bit weights have the same bits with 8-bit moments on any ranks, and resume") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop = with_base("quantized_coded", " --model.hidden=32");
+  const std::string options =
+      " --model.hidden=32 --model.init_from=base/model --quant.base=nf4 --quant.double=true --lora.rank=16 "
+      "--lora.save_modules='[\"lm_head\"]' --train.steps=4 --checkpoint.save_every=2 --optimizer.kind=";
+  const test::Finished whole = workshop.train(1, options + "adamw8bit --run.dir=whole");
+  REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
+  const test::Finished offloaded =
+      workshop.train(2, options + "adamw8bit --run.dir=two --parallel.offload=true");
+  CHECK_MESSAGE(hash_of(offloaded) == hash_of(whole), offloaded.output);
+  const test::Finished resumed =
+      workshop.train(4, options +
+                            "paged_adamw8bit --run.dir=four --resume two/step-2 --parallel.strategy=hybrid "
+                            "--parallel.group_size=2");
+  CHECK_MESSAGE(hash_of(resumed) == hash_of(whole), resumed.output);
+  CHECK(test::checkpoint_content(workshop.file("four/step-4")) ==
+        test::checkpoint_content(workshop.file("whole/step-4")));
+  int coded = 0;
+  const TensorFolder moments(workshop.file("whole/step-4"), "exp_avg");
+  for (const auto& [name, entry] : moments.entries()) coded += entry->dtype == "U8";
+  CHECK(coded == 2 * 2 * 7);  // a and b of seven layers in two blocks
 }
 
 TEST_CASE("generate and evaluate take the adapter of a run on its base in 4 bits, or as its folder has it") {

@@ -58,6 +58,10 @@ void set_quantized(RunSetup& setup) {
         published ? c.init_from + " has 4-bit weights" : "quant.base = " + quoted(c.quant.base),
         ", but lora.rank = 0: 4-bit weights cannot be trained; set lora.rank to train adapters on them");
   setup.model.fp32_norms = c.quant.fp32_norms;
+  if (compute_dtype(c.quant).value_or(setup.compute) != setup.compute)
+    setup.warnings.push_back(str("quant.compute = ", quoted(c.quant.compute),
+                                 ", but precision.compute = ", quoted(c.precision.compute),
+                                 ": activations are converted around every product with a 4-bit weight"));
   if (published) {
     check(c.quant.base == "none", "quant.base = ", quoted(c.quant.base), ", but ", c.init_from,
           " already has 4-bit weights: remove it");
@@ -71,7 +75,7 @@ void set_quantized(RunSetup& setup) {
   Arena planning("model", Device::cpu());
   QuantizedChoice choice = choose_quantized(c.quant, c.lora, Model(setup.model, planning));
   quantized = std::move(choice.weights);
-  setup.warnings = std::move(choice.warnings);
+  for (std::string& warning : choice.warnings) setup.warnings.push_back(std::move(warning));
 }
 
 // Decides which layers of setup.model have adapters.

@@ -250,6 +250,19 @@ TEST_CASE("quant.upcast_norms keeps frozen norms in fp32, but not trained ones")
   CHECK(losses(true) != losses(false));
 }
 
+TEST_CASE("products with 4-bit weights in another dtype than the rest are announced") {
+  Config config = config_of("llama");
+  config.precision.compute = "fp16";
+  CHECK(set_up(config, 1).warnings.empty());
+  config.quant.compute = "fp16";
+  CHECK(set_up(config, 1).warnings.empty());
+  config.quant.compute = "bf16";
+  CHECK(set_up(config, 1).warnings ==
+        std::vector<std::string>{
+            "quant.compute = \"bf16\", but precision.compute = \"fp16\": activations are converted around "
+            "every product with a 4-bit weight"});
+}
+
 TEST_CASE("4-bit weights need adapters, and the keys of quant need quant.base") {
   const auto error = [](auto&& change) {
     Config config = config_of("llama");
