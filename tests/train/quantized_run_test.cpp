@@ -18,6 +18,11 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 const std::string kLora = " --lora.rank=3 --lora.dropout=0.2 --train.steps=4 --checkpoint.save_every=2 ";
 const std::string kQuantized = " --model.init_from=base/model --quant.base=nf4 --quant.double=true" + kLora;
 
+// Units have enough trained elements for 8-bit moments.
+const std::string kCoded =
+    " --model.hidden=32 --model.init_from=base/model --quant.base=nf4 --quant.double=true --lora.rank=16 "
+    "--lora.save_modules='[\"lm_head\"]' --train.steps=4 --checkpoint.save_every=2 ";
+
 test::Workshop with_base(const std::string& name, const std::string& options = "") {
   test::Workshop workshop(name);
   const test::Finished base = workshop.train(1, "--train.steps=2 --run.dir=base" + options);
@@ -57,9 +62,7 @@ TEST_CASE("a run on 4-bit weights has the same bits on any ranks and from a quan
 TEST_CASE("adapters on 4-bit weights have the same bits with 8-bit moments on any ranks, and resume") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop = with_base("quantized_coded", " --model.hidden=32");
-  const std::string options =
-      " --model.hidden=32 --model.init_from=base/model --quant.base=nf4 --quant.double=true --lora.rank=16 "
-      "--lora.save_modules='[\"lm_head\"]' --train.steps=4 --checkpoint.save_every=2 --optimizer.kind=";
+  const std::string options = kCoded + "--optimizer.kind=";
   const test::Finished whole = workshop.train(1, options + "adamw8bit --run.dir=whole");
   REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
   const test::Finished offloaded =
@@ -76,6 +79,24 @@ TEST_CASE("adapters on 4-bit weights have the same bits with 8-bit moments on an
   const TensorFolder moments(workshop.file("whole/step-4"), "exp_avg");
   for (const auto& [name, entry] : moments.entries()) coded += entry->dtype == "U8";
   CHECK(coded == 2 * 2 * 7);  // a and b of seven layers in two blocks
+}
+
+TEST_CASE("three ranks agree with one and four up to rounding on 4-bit weights with 8-bit moments") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop = with_base("quantized_three", " --model.hidden=32");
+  const auto last_loss = [&](int ranks, const std::string& folder, const std::string& options = "") {
+    const test::Finished run = workshop.train(
+        ranks, kCoded + "--optimizer.kind=adamw8bit --precision.compute=fp32 --train.total_batch_size=12 " +
+                   "--log.every=1 --run.dir=" + folder + options);
+    REQUIRE_MESSAGE(run.exit_code == 0, run.output);
+    const std::string lines = test::read_file(workshop.file(folder) + "/metrics.jsonl");
+    return std::stod(test::after(lines, "\"loss\":"));
+  };
+  constexpr double kRounding = 1e-6;  // of sums over ranks, after four steps
+  const double loss = last_loss(4, "four");
+  CHECK(last_loss(1, "one") == doctest::Approx(loss).epsilon(kRounding));
+  CHECK(last_loss(3, "three") == doctest::Approx(loss).epsilon(kRounding));
+  CHECK(last_loss(3, "resumed", " --resume four/step-2") == doctest::Approx(loss).epsilon(kRounding));
 }
 
 TEST_CASE("generate and evaluate take the adapter of a run on its base in 4 bits, or as its folder has it") {
