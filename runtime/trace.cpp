@@ -28,6 +28,9 @@ double microseconds(Trace::Clock::duration duration) {
   return std::chrono::duration<double, std::micro>(duration).count();
 }
 
+// The text of a span besides its name has at most this many bytes, with times of up to 1000 days.
+constexpr int64_t kSpanBytes = 100;
+
 }  // namespace
 
 int Trace::add_row(std::string name) {
@@ -37,15 +40,22 @@ int Trace::add_row(std::string name) {
 }
 
 void Trace::add_span(int row, std::string_view what, Clock::time_point begin, Clock::time_point end) {
+  if (!recording_) return;
   const std::lock_guard lock(mutex_);
   auto name = names_.find(what);
   if (name == names_.end()) name = names_.emplace(what).first;
   spans_.push_back({row, &*name, begin, end - begin});
+  name_bytes_ += static_cast<int64_t>(what.size());
 }
 
 int64_t Trace::span_count() const {
   const std::lock_guard lock(mutex_);
   return static_cast<int64_t>(spans_.size());
+}
+
+int64_t Trace::json_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int64_t>(spans_.size()) * kSpanBytes + name_bytes_;
 }
 
 std::vector<std::string> Trace::rows() const {
@@ -74,14 +84,15 @@ std::string Trace::spans_json(int64_t first, int64_t count, Clock::time_point ze
   out << std::fixed << std::setprecision(3);
   for (int64_t i = first; i < end; ++i) {
     const Span& span = spans_[static_cast<size_t>(i)];
-    out << (i > first ? ",\n" : "") << "{\"ph\": \"X\", \"pid\": " << process_ << ", \"tid\": " << span.row
-        << ", \"name\": " << quoted(*span.what) << ", \"ts\": " << microseconds(span.begin - zero)
-        << ", \"dur\": " << microseconds(span.duration) << "}";
+    out << (i > first ? ",\n" : "") << "{\"ph\":\"X\",\"pid\":" << process_ << ",\"tid\":" << span.row
+        << ",\"name\":" << quoted(*span.what) << ",\"ts\":" << microseconds(span.begin - zero)
+        << ",\"dur\":" << microseconds(span.duration) << "}";
   }
   return std::move(out).str();
 }
 
 TraceSpan::TraceSpan(Trace* trace, int row, const char* what, int number) : trace_(trace), row_(row) {
+  if (trace_ && !trace_->recording()) trace_ = nullptr;
   if (!trace_) return;
   name_ = number < 0 ? std::string(what) : str(what, ' ', number);
   begin_ = Trace::Clock::now();

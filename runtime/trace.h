@@ -1,6 +1,7 @@
 #pragma once
 // A timeline with one row per stream, written as Chrome trace events, which Perfetto opens.
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <mutex>
@@ -20,8 +21,13 @@ class Trace {
 
   // Adds a row and returns its number.
   int add_row(std::string name);
+  // Spans that end while recording is off are dropped. It is initially on.
+  void set_recording(bool on) { recording_ = on; }
+  bool recording() const { return recording_; }
   void add_span(int row, std::string_view what, Clock::time_point begin, Clock::time_point end);
   int64_t span_count() const;
+  // At least the size of all spans as JSON.
+  int64_t json_bytes() const;
 
   int process() const { return process_; }
   Clock::time_point start() const { return start_; }
@@ -49,13 +55,16 @@ class Trace {
   };
   int process_;
   Clock::time_point start_;
+  std::atomic<bool> recording_ = true;
   mutable std::mutex mutex_;
   std::vector<std::string> rows_;
   std::set<std::string, std::less<>> names_;  // interned span names
   std::vector<Span> spans_;
+  int64_t name_bytes_ = 0;
 };
 
-// Records its lifetime as a span: "gemm", or with a number "forward 3". With a null trace it does nothing.
+// Records its lifetime as a span: "gemm", or with a number "forward 3". With a null trace, or
+// while the trace is not recording, it does nothing.
 class TraceSpan {
  public:
   TraceSpan(Trace* trace, int row, const char* what, int number = -1);

@@ -15,11 +15,8 @@
 #include "train/models/last_run.h"
 #include "train/report/first_step.h"
 #include "train/report/log_history.h"
-#include "train/report/metrics.h"
 #include "train/report/plan_text.h"
 #include "train/report/progress.h"
-#include "train/report/report.h"
-#include "train/report/trace_file.h"
 #include "train/report/untrained_tokens.h"
 #include "train/save/checkpoint_writer.h"
 #include "train/save/checkpoints.h"
@@ -34,6 +31,8 @@
 #include "train/stop_request.h"
 #include "train/text/run_data.h"
 #include "train/token_inputs.h"
+#include "train/traces/run_trace.h"
+#include "train/watch/run_log.h"
 
 namespace flatshard {
 namespace {
@@ -44,8 +43,11 @@ class Trainer {
  public:
   Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bool terminal);
   void run();
-  // Completes the checkpoint being written, if any, when the run fails.
-  void finish_failing() { writer_.finish_failing(); }
+  // Completes the checkpoint being written, if any, and the report, when the run fails.
+  void finish_failing(const std::string& reason) {
+    writer_.finish_failing();
+    if (log_) log_->end_failing(reason);
+  }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -86,19 +88,17 @@ class Trainer {
   std::optional<TrainState> resumed_;
   InitialWeights initial_;    // until they are loaded
   ModelDocuments documents_;  // for checkpoints and model/
-  Trace trace_;
-  ClockOffset clock_;
+  RunTrace trace_;
   TrainingRuntime runtime_;
   LossScale loss_scale_;
   double peak_ = 0;
   Progress progress_;
   CheckpointWriter writer_;
-  std::optional<MetricsFile> metrics_;
+  std::optional<RunLog> log_;         // of the leader
   std::vector<StepMetrics> history_;  // as stored in checkpoints
 
   int64_t data_step_ = 0, completed_ = 0, tokens_ = 0, skipped_in_a_row_ = 0;
   bool threads_idle_ = false;  // no rank's saver was busy in the last step
-  int steps_row_ = 0;          // of the trace
   StopRequest stop_request_;
   // The first stop request; the same on all ranks.
   struct Stop {
@@ -120,15 +120,13 @@ Trainer::Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bo
       checkpoints_(setup_, world),
       resumed_(find_checkpoint()),
       initial_(open_initial_weights(setup_, world)),
-      trace_(world.rank()),
-      clock_(setup_.config.run.trace ? clock_offset(world) : ClockOffset{}),
+      trace_(setup_.trace, setup_.config.run.dir, total_steps_, world),
       runtime_(setup_, world,
                {.order = world.size() > 1 ? StreamOrder::concurrent : StreamOrder::in_order,
-                .trace = setup_.config.run.trace ? &trace_ : nullptr}),
+                .trace = trace_.trace()}),
       loss_scale_(setup_.compute, setup_.config.precision.loss_scale),
       progress_(total_steps_, terminal, out),
       writer_(setup_, checkpoints_, runtime_, world, progress_) {
-  if (setup_.config.run.trace) steps_row_ = trace_.add_row("steps");
   if (!setup_.config.data.eval.empty()) eval_.emplace(setup_.config.data.eval, setup_, true);
 }
 
@@ -200,8 +198,9 @@ void Trainer::begin() {
   if (resumed_)
     lines = lines_before(resumed_->log_history, resumed_->data_step,
                          checkpoints_.source().parent_path() / "metrics.jsonl");
-  folder_.begin(to_toml(loaded_.config));
-  metrics_.emplace(folder_.file("metrics.jsonl"), lines);
+  const std::string config = to_toml(loaded_.config);
+  folder_.begin(config);
+  log_.emplace(folder_.path(), config, total_steps_, lines, setup_.config.log.tensorboard);
 }
 
 void Trainer::run() {
@@ -218,8 +217,9 @@ void Trainer::run() {
                         m.skipped || m.eval_loss || stop_.signal))
       progress_.step(m);
     save(m, saves || (stop_.signal && setup_.config.checkpoint.on_sigterm));
-    if (is_leader()) metrics_->write(m);
+    if (is_leader()) log_->write(m);
     add_line(history_, m);
+    if (const std::string written = trace_.between_steps(); !written.empty()) progress_.print(written);
     if (!m.skipped && setup_.config.run.hash_every > 0 && completed_ % setup_.config.run.hash_every == 0 &&
         completed_ < total_steps_ && !stop_.signal)
       print_hash();
@@ -230,6 +230,7 @@ void Trainer::run() {
 StepMetrics Trainer::step() {
   world_.enter_step(completed_ + 1);
   const auto begin = Clock::now();
+  trace_.begin_step(data_step_ + 1);
   const double scale = loss_scale_.value();
   const double lr = learning_rate(setup_.config.schedule, setup_.peak_lr(), total_steps_, completed_);
   const int64_t targets = train_.data.target_count(data_step_);
@@ -248,7 +249,7 @@ StepMetrics Trainer::step() {
   }
   m.skipped = targets == 0 || !finite;
   ++data_step_;
-  if (setup_.config.run.trace) trace_.add_span(steps_row_, str("step ", data_step_), begin, Clock::now());
+  trace_.end_step(data_step_);
   if (!m.skipped) ++completed_;
   check_result(m, finite);
   loss_scale_.update(finite);
@@ -258,6 +259,7 @@ StepMetrics Trainer::step() {
   m.data_step = data_step_;
   m.tokens = tokens_;
   m.step_seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  if (is_leader()) log_->stamp(m);
   m.tokens_per_second = static_cast<double>(targets) / m.step_seconds;
   const double positions =
       static_cast<double>(setup_.batching.total_sequences * setup_.seq_len()) / m.step_seconds;
@@ -361,17 +363,18 @@ void Trainer::save(StepMetrics& m, bool begins) {
 void Trainer::finish() {
   const std::string result = setup_.has_adapters() ? "adapter" : "model";
   save_model(folder_.file(result), documents_, setup_.shard_bytes, runtime_.engine(), world_);
-  if (setup_.config.run.trace) write_trace_files(folder_.path(), trace_, world_, clock_);
+  const std::string traced = trace_.finish();
   const std::string hash = weights_hash(runtime_.engine());
   if (!is_leader()) return;
   progress_.finish();
-  if (completed_ < total_steps_)
-    out_ << "stopped   after step " << with_commas(completed_) << " of " << with_commas(total_steps_)
-         << ": rank " << stop_.rank << " received " << signal_name(stop_.signal) << '\n';
-  warn_on_error([&] {
-    write_report(folder_.path());
-    out_ << "report    " << folder_.file("report.html") << '\n';
-  });
+  const std::string stopped_by =
+      completed_ < total_steps_ ? str("rank ", stop_.rank, " received ", signal_name(stop_.signal)) : "";
+  if (!stopped_by.empty())
+    out_ << "stopped   after step " << with_commas(completed_) << " of " << with_commas(total_steps_) << ": "
+         << stopped_by << '\n';
+  if (!traced.empty()) out_ << traced << '\n';
+  const std::string report = log_->end(stopped_by);
+  if (!report.empty()) out_ << "report    " << report << '\n';
   note_last_run(folder_.path());
   out_ << std::left << std::setw(10) << result << folder_.file(result) << "\nweights " << hash << std::endl;
 }
@@ -385,7 +388,7 @@ void run_training(const LoadedConfig& loaded, World& world, std::ostream& out, b
   try {
     trainer.run();
   } catch (const std::exception& error) {
-    trainer.finish_failing();
+    trainer.finish_failing(reason_of(error));
     // Other ranks, and this rank's own streams, may be blocked in a collective: end the job before the
     // destructors wait for them.
     if (world.size() > 1) world.end_all_ranks(printable(reason_of(error)));

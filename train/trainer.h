@@ -2,6 +2,7 @@
 // A complete training run: setup, memory planning, steps, evaluations, checkpoints, and the run folder:
 //   config.toml     the resolved config            metrics.jsonl   one object for each step
 //   report.html     curves, for a browser          trace.json      with run.trace: what ran when
+//   tensorboard/    with log.tensorboard: event files
 //   model/          the trained weights as a Hugging Face folder
 //   step-N/         checkpoints, and latest, the name of the newest
 // Nothing is written to the folder until all inputs have been checked. Failures to write checkpoints follow

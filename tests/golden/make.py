@@ -1,4 +1,4 @@
-"""Regenerates the golden files: python tests/golden/make.py [stem ...]   (needs torch, transformers, peft, bitsandbytes and safetensors)"""
+"""Regenerates the golden files: python tests/golden/make.py [stem ...]   (needs torch, transformers, peft, bitsandbytes, safetensors and tensorboard)"""
 import glob
 import importlib
 import os

@@ -106,12 +106,13 @@ TEST_CASE("an error on one rank ends every rank") {
 
 TEST_CASE("a run leaves every documented file in its folder") {
   const test::Workshop workshop("folder");
-  const test::Finished run = workshop.train(1, "--run.trace=true --run.hash_every=2 --run.dir=out/run");
+  const test::Finished run =
+      workshop.train(1, "--run.trace=true --log.tensorboard=true --run.hash_every=2 --run.dir=out/run");
   REQUIRE_MESSAGE(run.exit_code == 0, run.output);
   for (const char* name : {"config.toml", "metrics.jsonl", "report.html", "trace.json", "overlap.svg",
-                           "step1.txt", "model/config.json", "model/model.safetensors"}) {
+                           "step1.txt", "tensorboard", "model/config.json", "model/model.safetensors"}) {
     CAPTURE(name);
-    CHECK(fs::file_size(workshop.file("out/run/") + name) > 0);
+    CHECK_FALSE(fs::is_empty(workshop.file("out/run/") + name));
   }
   CHECK(run.output.find("step 2 weights ") != std::string::npos);
   std::ifstream latest(workshop.file("out/latest"));

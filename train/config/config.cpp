@@ -27,8 +27,11 @@ std::vector<Field> fields(Config& c) {
        "compute device; auto takes a GPU if there is one",
        {"auto", "cpu", "cuda"}},
       {"run.cuda_graphs", &run.cuda_graphs, "replay each micro-step as a CUDA graph; one rank on a GPU"},
-      {"run.trace", &run.trace,
-       "write trace.json, a timeline of all ranks for Perfetto, and overlap.svg, a picture of one step"},
+      {.key = "run.trace",
+       .slot = &run.trace,
+       .help = "write trace.json, a timeline of all ranks for Perfetto, and overlap.svg, a picture of one "
+               "step: true for the first 10 steps, \"100:110\" for steps 100 to 110; at most 10 MB",
+       .or_flag = true},
       {"run.threads",
        &run.threads,
        "compute threads per rank; 0 = this rank's share of the processors",
@@ -380,6 +383,8 @@ std::vector<Field> fields(Config& c) {
       {"log.every", &c.log.every, "steps between progress lines", {}, 1},
       {"log.step1", &c.log.step1,
        "after step 1, print every rank's memory and first row (step1.txt has them in any case)"},
+      {"log.tensorboard", &c.log.tensorboard,
+       "write the metrics to event files for TensorBoard, in tensorboard/ of the run folder"},
   };
 }
 

@@ -24,7 +24,7 @@ struct RunConfig {
   std::string dir = "runs/default";
   int64_t seed = 42;
   std::string device = "auto";
-  bool trace = false;
+  std::string trace = "false";  // trace_steps.h
   int64_t hash_every = 0;
   int64_t threads = 0;  // 0: this rank's share of the processors
   bool cuda_graphs = false;
@@ -106,6 +106,7 @@ struct ParallelConfig {
 struct LogConfig {
   int64_t every = 1;
   bool step1 = false;
+  bool tensorboard = false;
 };
 
 struct CheckpointConfig {
@@ -152,6 +153,7 @@ struct Field {
   std::vector<std::string> choices{};
   double least = -1e300, most = 1e300;
   bool or_number = false;  // a string that may also be written as a number
+  bool or_flag = false;    // a string that may also be true or false
 };
 
 std::vector<Field> fields(Config& c);

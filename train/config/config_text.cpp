@@ -48,6 +48,13 @@ struct Printer {
   }
 };
 
+// The field's value as TOML, "" if it has none.
+std::string value_of(const Field& field) {
+  const auto* text = std::get_if<std::string*>(&field.slot);
+  if (field.or_flag && text && (**text == "true" || **text == "false")) return **text;
+  return std::visit(Printer{}, field.slot);
+}
+
 std::string section_of(const std::string& key) { return key.substr(0, key.rfind('.')); }
 std::string name_in_section(const std::string& key) { return key.substr(key.rfind('.') + 1); }
 
@@ -70,7 +77,7 @@ std::string to_toml(Config& config, const std::map<std::string, std::string>* or
   std::ostringstream out;
   std::string section;
   for (const Field& field : fields(config)) {
-    const std::string value = std::visit(Printer{}, field.slot);
+    const std::string value = value_of(field);
     if (value.empty()) continue;
     if (section_of(field.key) != section) {
       out << (section.empty() ? "" : "\n") << '[' << section_of(field.key) << "]\n";
@@ -87,8 +94,7 @@ std::string to_toml(Config& config, const std::map<std::string, std::string>* or
 std::map<std::string, std::string> config_values(Config& config) {
   std::map<std::string, std::string> values;
   for (const Field& field : fields(config))
-    if (std::string value = std::visit(Printer{}, field.slot); !value.empty())
-      values[field.key] = std::move(value);
+    if (std::string value = value_of(field); !value.empty()) values[field.key] = std::move(value);
   return values;
 }
 
@@ -96,7 +102,7 @@ std::string fields_help() {
   Config defaults;
   std::ostringstream out;
   for (const Field& field : fields(defaults)) {
-    const std::string value = std::visit(Printer{}, field.slot);
+    const std::string value = value_of(field);
     out << "  " << std::left << std::setw(38) << field.key << ' ' << field.help;
     if (!field.choices.empty()) {
       const char* separator = ": ";

@@ -107,6 +107,7 @@ class Setter {
 
  private:
   std::optional<std::string> text(const toml::node& node) const {
+    if (field_.or_flag && node.is_boolean()) return *node.value<bool>() ? "true" : "false";
     if (field_.or_number && node.is_integer()) return str(*node.value<int64_t>());
     if (field_.or_number && node.is_floating_point()) return str(*node.value<double>());
     const auto value = node.value_exact<std::string>();

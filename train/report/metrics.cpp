@@ -1,19 +1,13 @@
 #include "train/report/metrics.h"
 
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fcntl.h>
-#include <fstream>
 #include <limits>
 #include <sstream>
-#include <unistd.h>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "runtime/check.h"
-#include "runtime/log.h"
 #include "runtime/whole_file.h"
 
 namespace flatshard {
@@ -26,6 +20,8 @@ template <class Metrics, class Visit>
 void each_field(Metrics& m, Visit&& visit) {
   visit("step", m.step);
   visit("data_step", m.data_step);
+  visit("time", m.time);
+  visit("elapsed_seconds", m.elapsed_seconds);
   visit("loss", m.loss);
   visit("grad_norm", m.grad_norm);
   visit("lr", m.lr);
@@ -67,6 +63,23 @@ class Writer {
 
  private:
   Json json_;
+};
+
+// Collects the members that have a value.
+struct Numbers {
+  std::vector<std::pair<const char*, double>>& all;
+
+  template <class T>
+  void operator()(const char* key, const T& value) const {
+    all.emplace_back(key, static_cast<double>(value));
+  }
+  void operator()(const char* key, bool value) const {
+    if (value) all.emplace_back(key, 1);
+  }
+  template <class T>
+  void operator()(const char* key, const std::optional<T>& value) const {
+    if (value) (*this)(key, *value);
+  }
 };
 
 // Reads the members of one line's object; `where` is "metrics.jsonl:7".
@@ -130,6 +143,12 @@ std::istringstream opened(const std::string& path) {
   return std::istringstream(read_whole_file(path, kMostFileBytes));
 }
 
+std::string text_of(const std::vector<StepMetrics>& lines) {
+  std::string text;
+  for (const StepMetrics& m : lines) text += to_json(m) + '\n';
+  return text;
+}
+
 std::string place_of(const std::string& path, const std::vector<StepMetrics>& lines_before) {
   return str(path, ':', lines_before.size() + 1);
 }
@@ -170,34 +189,34 @@ StepMetrics parse_metrics(const std::string& line, const std::string& where) {
   return m;
 }
 
-MetricsFile::MetricsFile(const std::string& path, const std::vector<StepMetrics>& lines) : path_(path) {
-  std::string text;
-  for (const StepMetrics& m : lines) text += to_json(m) + '\n';
-  write_whole_file(path, text);
-  file_ = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  check(file_ >= 0, path_, ": cannot write: ", std::strerror(errno));
+std::vector<std::pair<const char*, double>> numbers_of(const StepMetrics& m) {
+  std::vector<std::pair<const char*, double>> numbers;
+  each_field(m, Numbers{numbers});
+  return numbers;
 }
 
-MetricsFile::~MetricsFile() { close(file_); }
+MetricsFile::MetricsFile(const std::string& path, const std::vector<StepMetrics>& lines)
+    : file_(path, text_of(lines)) {}
 
-void MetricsFile::write(const StepMetrics& m) {
-  unwritten_ += to_json(m) + '\n';
-  while (!unwritten_.empty()) {
-    const ssize_t count = ::write(file_, unwritten_.data(), unwritten_.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) break;
-    unwritten_.erase(0, static_cast<size_t>(count));
-  }
-  if (unwritten_.empty() || std::exchange(warned_, true)) return;
-  log_warning(path_, ": cannot write: ", std::strerror(errno),
-              "; the run continues, and the lines are written as soon as possible");
-}
+void MetricsFile::write(const StepMetrics& m) { file_.append(to_json(m) + '\n'); }
 
 std::vector<StepMetrics> read_metrics(const std::string& path) {
   std::istringstream in = opened(path);
   std::vector<StepMetrics> all;
   for (std::string line; std::getline(in, line);) all.push_back(parse_metrics(line, place_of(path, all)));
   return all;
+}
+
+std::vector<StepMetrics> read_latest_metrics(const std::string& path) {
+  std::istringstream in = opened(path);
+  std::vector<StepMetrics> lines;
+  int64_t number = 0;
+  for (std::string line; std::getline(in, line) && !in.eof();) {
+    const StepMetrics m = parse_metrics(line, str(path, ':', ++number));
+    while (!lines.empty() && lines.back().data_step >= m.data_step) lines.pop_back();
+    lines.push_back(m);
+  }
+  return lines;
 }
 
 std::vector<StepMetrics> read_metrics_until(const std::string& path, int64_t data_step) {

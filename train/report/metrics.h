@@ -8,7 +8,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "train/report/appended_file.h"
 
 namespace flatshard {
 
@@ -24,6 +27,9 @@ struct StepMetrics {
   bool skipped = false;                // no update was made (non-finite gradient, or no targets)
   std::optional<double> loss_scale{};  // fp16 only
   std::optional<double> eval_loss{};
+  // When the step ended, in seconds since 1970, to the millisecond; and the time that the run has taken until
+  // then, without pauses between a stop and a resume. Lines of older runs lack both.
+  std::optional<double> time{}, elapsed_seconds{};
   std::optional<double> exposed_comm_seconds{};  // several ranks on CPUs: compute waiting for communication
   std::optional<double> save_seconds{};          // training paused for checkpoints
   // The last checkpoint completed since the previous line: its size, and the time to write it, which mostly
@@ -36,20 +42,14 @@ class MetricsFile {
  public:
   // Replaces the file by these lines; an Error if it cannot be written.
   explicit MetricsFile(const std::string& path, const std::vector<StepMetrics>& lines = {});
-  ~MetricsFile();
-  MetricsFile(const MetricsFile&) = delete;
-  MetricsFile& operator=(const MetricsFile&) = delete;
-
-  // Never fails: what cannot be written, as on a full disk, is kept and written before the next line. The
-  // first failure logs a warning.
-  void write(const StepMetrics& m);
+  void write(const StepMetrics& m);  // never fails
 
  private:
-  std::string path_;
-  int file_;
-  std::string unwritten_;
-  bool warned_ = false;
+  AppendedFile file_;
 };
+
+// The key and value of every member that is set, as in the file; true is 1.
+std::vector<std::pair<const char*, double>> numbers_of(const StepMetrics& m);
 
 // The JSON string of a non-finite value, and its inverse, empty for any other text.
 const char* name_of_non_finite(double value);
@@ -61,6 +61,9 @@ StepMetrics parse_metrics(const std::string& line, const std::string& where);
 
 // All lines of the file in order. An Error names the file and line that write() cannot have written.
 std::vector<StepMetrics> read_metrics(const std::string& path);
+// The lines of a run that may be alive or have crashed: an incomplete last line is ignored. Of lines with
+// the same data_step the last counts, and it also replaces those in between: a resume repeats them.
+std::vector<StepMetrics> read_latest_metrics(const std::string& path);
 // The lines up to a data_step. Anything may follow them, and an incomplete last line is ignored.
 std::vector<StepMetrics> read_metrics_until(const std::string& path, int64_t data_step);
 

@@ -3,30 +3,33 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
+#include <ctime>
 #include <filesystem>
-#include <optional>
-#include <sstream>
-
-#include <nlohmann/json.hpp>
+#include <fstream>
 
 #include "runtime/check.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
-#include "train/report/metrics.h"
+#include "train/report/config_differences.h"
+#include "train/report/report_charts.h"
 #include "train/report/report_page.h"
 
 namespace flatshard {
 namespace {
 
-using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-// Two points, lowest and highest, per pixel of the widest chart. At some 20 bytes per point all curves
-// together stay below 300 KB.
-constexpr size_t kMostPoints = 2000;
+constexpr int64_t kMostConfigBytes = 1 << 20;
 constexpr char kNothing[] = "\u2013";
+// How every page begins, and how write_report() recognises one.
+constexpr std::string_view kMark =
+    "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+    "<meta name=\"generator\" content=\"Flatshard report\">\n";
+// The Content-Security-Policy makes the browser block all fetches.
+constexpr char kHead[] =
+    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+    "script-src 'unsafe-inline'\">\n<meta name=\"color-scheme\" content=\"light dark\">\n";
 
 std::string escaped(const std::string& text) {
   std::string html;
@@ -45,8 +48,6 @@ std::string escaped(const std::string& text) {
   return html;
 }
 
-constexpr int64_t kMostConfigBytes = 1 << 20;
-
 std::string formatted(double value, const char* format) {
   if (std::isnan(value)) return "nan";  // C prints the sign of one, too
   char text[400];                       // the largest double has 309 digits
@@ -54,148 +55,158 @@ std::string formatted(double value, const char* format) {
   return text;
 }
 
+// "2026-11-23 09:41:12"
+std::string utc(double seconds) {
+  const auto whole = static_cast<std::time_t>(seconds);
+  std::tm parts{};
+  gmtime_r(&whole, &parts);
+  char text[64];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
+  return text;
+}
+
 struct Row {
   std::string name, value, note;
 };
 
-// The median of the finite values.
-template <class Format>
-std::string median_text(std::vector<double> values, Format&& format) {
-  std::erase_if(values, [](double v) { return !std::isfinite(v); });
-  if (values.empty()) return kNothing;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return format(*middle);
+Row best_evaluation(const RunCurves& c) {
+  if (!c.best_eval) return {"Best eval loss", kNothing, "no evaluation"};
+  return {"Best eval loss", formatted(*c.best_eval->eval_loss, "%.4f"),
+          str("at step ", with_commas(c.best_eval->step), ", of ", with_commas(c.evaluations),
+              c.evaluations == 1 ? " evaluation" : " evaluations")};
 }
 
-Row best_evaluation(const std::vector<StepMetrics>& steps) {
-  const StepMetrics* best = nullptr;
-  int64_t count = 0;
-  for (const StepMetrics& m : steps) {
-    if (!m.eval_loss) continue;
-    ++count;
-    if (!best || *m.eval_loss < *best->eval_loss || std::isnan(*best->eval_loss)) best = &m;
-  }
-  if (!best) return {"Best eval loss", kNothing, "no evaluation"};
-  return {"Best eval loss", formatted(*best->eval_loss, "%.4f"),
-          str("at step ", with_commas(best->step), ", of ", with_commas(count),
-              count == 1 ? " evaluation" : " evaluations")};
+std::vector<Row> summary(const RunCurves& c) {
+  const auto percent = [](const SampledMedian& share) {
+    return share.value() ? formatted(100 * *share.value(), "%.1f%%") : kNothing;
+  };
+  const int64_t skipped = c.last.data_step - c.last.step;
+  const std::optional<double> speed = c.tokens_per_second.value();
+  return {
+      {"Steps", with_commas(c.last.step), skipped > 0 ? with_commas(skipped) + " skipped" : "none skipped"},
+      {"Loss", c.last_loss ? formatted(*c.last_loss, "%.4f") : kNothing,
+       c.last_loss ? "of the last step" : "no update was made"},
+      best_evaluation(c),
+      {"Tokens", human_count(static_cast<double>(c.last.tokens)), with_commas(c.last.tokens)},
+      {"Median tokens/s", speed ? human_count(*speed) : kNothing, "all ranks"},
+      {"Median MFU", percent(c.mfu), percent(c.mfu_causal) + " with causal attention"},
+      {"Time", c.elapsed_seconds < 60 ? human_seconds(c.elapsed_seconds) : human_duration(c.elapsed_seconds),
+       c.has_elapsed_times     ? "with evaluations and checkpoints"
+       : c.missing_lines() > 0 ? "listed steps only"
+                               : "steps only, without evaluation"},
+      {"Last step, UTC", c.last.time ? utc(*c.last.time) : kNothing, c.last.time ? "" : "not recorded"},
+      {"Peak memory", human_bytes(c.peak_memory), with_commas(c.peak_memory) + " bytes"}};
 }
 
-// The number of steps without a line: the history of another folder's checkpoint omits some.
-int64_t missing_lines(const std::vector<StepMetrics>& steps) {
-  return steps.back().data_step - std::ssize(steps);
-}
-
-// `steps` are all lines, `made` those with an update.
-std::vector<Row> summary(const std::vector<StepMetrics>& steps, const std::vector<StepMetrics>& made) {
-  std::vector<double> speeds, shares, causal_shares;
-  for (const StepMetrics& m : made) {
-    speeds.push_back(m.tokens_per_second);
-    shares.push_back(m.mfu);
-    causal_shares.push_back(m.mfu_causal);
-  }
-  double seconds = 0;
-  int64_t memory = 0;
-  for (const StepMetrics& m : steps) seconds += m.step_seconds, memory = std::max(memory, m.memory_bytes);
-  const auto percent = [](double share) { return formatted(100 * share, "%.1f%%"); };
-  const int64_t skipped = steps.back().data_step - steps.back().step;
-  const bool none = made.empty();
-  return {{"Steps", with_commas(steps.back().step),
-           skipped > 0 ? with_commas(skipped) + " skipped" : "none skipped"},
-          {"Final loss", none ? kNothing : formatted(made.back().loss, "%.4f"),
-           none ? "no update was made" : "of the last step"},
-          best_evaluation(steps),
-          {"Tokens", human_count(static_cast<double>(steps.back().tokens)), with_commas(steps.back().tokens)},
-          {"Median tokens/s", median_text(speeds, human_count), "all ranks"},
-          {"Median MFU", median_text(shares, percent),
-           median_text(causal_shares, percent) + " with causal attention"},
-          {"Wall time", seconds < 60 ? human_seconds(seconds) : human_duration(seconds),
-           missing_lines(steps) > 0 ? "listed steps only" : "steps only, without evaluation"},
-          {"Peak memory", human_bytes(memory), with_commas(memory) + " bytes"}};
-}
-
-std::string summary_html(const std::vector<Row>& rows) {
+std::string summary_html(const RunCurves& curves) {
   std::string html = "<table class=\"summary\"><tbody>\n";
-  for (const Row& row : rows)
+  for (const Row& row : summary(curves))
     html += str("<tr><th scope=\"row\">", row.name, "</th><td>", row.value, "</td><td class=\"note\">",
                 row.note, "</td></tr>\n");
   return html + "</tbody></table>\n";
 }
 
-struct Chart {
-  const char *title, *unit;
-  bool from_zero = false, log = false, wide = false;
-};
-
-template <class Value>
-Curve curve_of(const std::vector<StepMetrics>& steps, Value&& value) {
-  Curve curve;
-  for (const StepMetrics& m : steps)
-    if (const std::optional<double> v = value(m); v && std::isfinite(*v)) curve.push_back({m.step, *v});
-  return curve;
+// A table with a column for each run; `rows` are the rows of its body.
+std::string table_of_runs(const std::vector<ReportedRun>& runs, const char* corner, const std::string& rows) {
+  std::string html = str("<div class=\"wide\"><table class=\"runs\"><thead><tr><th>", corner, "</th>");
+  for (size_t i = 0; i < runs.size(); ++i)
+    html += str("<th scope=\"col\"><span class=\"key\" data-run=\"", i, "\">", escaped(runs[i].name),
+                "</span></th>");
+  return str(html, "</tr></thead>\n<tbody>\n", rows, "</tbody></table></div>\n");
 }
 
-Json points_json(const Curve& curve) {
-  Json points = Json::array();
-  for (const CurvePoint& p : thinned(curve, kMostPoints))
-    // Seven digits are more than a chart shows and half of what a double needs.
-    points.push_back({p.step, std::strtod(formatted(p.value, "%.7g").c_str(), nullptr)});
-  return points;
+// Leaves out notes that all runs share.
+std::string comparison_html(const std::vector<ReportedRun>& runs) {
+  std::vector<std::vector<Row>> columns;
+  for (const ReportedRun& run : runs) columns.push_back(summary(run.curves));
+  std::string rows;
+  for (size_t row = 0; row < columns.front().size(); ++row) {
+    const auto is_same_note = [&](const auto& column) {
+      return column[row].note == columns.front()[row].note;
+    };
+    const bool notes = !std::all_of(columns.begin(), columns.end(), is_same_note);
+    rows += str("<tr><th scope=\"row\">", columns.front()[row].name, "</th>");
+    for (const std::vector<Row>& column : columns)
+      rows += str("<td>", column[row].value,
+                  notes ? "<span class=\"note\">" + column[row].note + "</span>" : "", "</td>");
+    rows += "</tr>\n";
+  }
+  return table_of_runs(runs, "", rows);
 }
 
-Json series_json(const char* name, const Curve& curve, bool dots = false) {
-  return {{"name", name}, {"dots", dots}, {"points", points_json(curve)}};
+std::string differences_html(const std::vector<ReportedRun>& runs) {
+  std::vector<std::string> configs;
+  for (const ReportedRun& run : runs) configs.push_back(run.config);
+  std::string rows;
+  for (const ConfigDifference& d : config_differences(configs)) {
+    rows += str("<tr><th scope=\"row\"><code>", escaped(d.key), "</code></th>");
+    for (const std::optional<std::string>& value : d.values)
+      rows += value ? str("<td><code>", escaped(*value), "</code></td>") : str("<td>", kNothing, "</td>");
+    rows += "</tr>\n";
+  }
+  const std::string title = "<h2>Config differences</h2>\n";
+  if (rows.empty()) return title + "<p class=\"note\">The configs differ in run.dir only.</p>\n";
+  return title + table_of_runs(runs, "key", rows);
 }
 
-Json chart_json(const Chart& c, std::vector<Json> series, const Curve& marks = {}) {
-  Json mark_steps = Json::array();
-  for (const CurvePoint& p : thinned(marks, kMostPoints)) mark_steps.push_back(p.step);
-  return {{"title", c.title}, {"unit", c.unit},      {"from_zero", c.from_zero}, {"log", c.log},
-          {"wide", c.wide},   {"marks", mark_steps}, {"series", series}};
+std::string state_html(const PageState& s) {
+  constexpr const char* kNames[] = {"running", "finished", "stopped", "failed"};
+  const char* const name = kNames[static_cast<int>(s.kind)];
+  const std::string life = s.kind == PageState::Kind::running
+                               ? str(" data-refresh=\"", formatted(s.refresh_seconds, "%.0f"), '"')
+                               : "";
+  return str("<p id=\"state\" class=\"", name, "\" data-written=\"", formatted(s.written, "%.0f"), '"', life,
+             "><b>", name, "</b> ", escaped(s.text), "<span></span></p>\n");
 }
 
-// In the largest unit not above the peak, so that the axis has round numbers.
-Json memory_json(const std::vector<StepMetrics>& made) {
-  int64_t peak = 0;
-  for (const StepMetrics& m : made) peak = std::max(peak, m.memory_bytes);
-  constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-  int unit = 0;
-  double bytes = 1;
-  while (static_cast<double>(peak) / bytes >= 1024 && unit < 4) bytes *= 1024, ++unit;
-  return chart_json({.title = "Memory", .unit = kUnits[unit], .from_zero = true},
-                    {series_json("memory", curve_of(made, [&](const StepMetrics& m) {
-                                   return std::optional(static_cast<double>(m.memory_bytes) / bytes);
-                                 }))});
+std::string notes_html(const std::vector<ReportedRun>& runs) {
+  std::string html;
+  bool thinned = false;
+  for (const ReportedRun& run : runs) {
+    thinned = thinned || run.curves.loss.omits_points();
+    if (const int64_t missing = run.curves.missing_lines(); missing > 0)
+      html += str("<p class=\"note\">", runs.size() > 1 ? escaped(run.name) : "The run",
+                  " was resumed from a checkpoint of another folder, whose history omits ",
+                  with_commas(missing), " steps.</p>\n");
+  }
+  if (thinned)
+    html +=
+        "<p class=\"note\">Each curve shows 2,000 points at most: of every stretch of steps the lowest and "
+        "the "
+        "highest value.</p>\n";
+  return html;
 }
 
-Json charts_json(const std::vector<StepMetrics>& steps, const std::vector<StepMetrics>& made) {
-  using M = StepMetrics;
-  const auto curve = [&](double M::*field) {
-    return curve_of(made, [=](const M& m) { return std::optional(m.*field); });
-  };
-  const Curve evaluations = curve_of(steps, [](const M& m) { return m.eval_loss; });
-  const Curve scales = curve_of(steps, [](const M& m) { return m.loss_scale; });
-  Curve marks;  // all values are equal: only the steps matter
-  for (const M& m : steps)
-    if (m.skipped || !std::isfinite(m.loss)) marks.push_back({m.step, 0});
+std::string config_html(const ReportedRun& run, bool named) {
+  return str("<details>\n<summary>Resolved config", named ? " of " + escaped(run.name) : "",
+             "</summary>\n<pre>", escaped(run.config), "</pre>\n</details>\n");
+}
 
-  std::vector<Json> losses{series_json("train", curve(&M::loss))};
-  if (!evaluations.empty()) losses.push_back(series_json("eval", evaluations, true));
-  Json charts = Json::array();
-  charts.push_back(chart_json({.title = "Loss", .unit = "nats/token", .log = true, .wide = true},
-                              std::move(losses), marks));
-  charts.push_back(chart_json({.title = "Learning rate", .unit = "", .from_zero = true},
-                              {series_json("lr", curve(&M::lr))}));
-  charts.push_back(chart_json({.title = "Gradient norm", .unit = "", .from_zero = true, .log = true},
-                              {series_json("norm", curve(&M::grad_norm))}));
-  charts.push_back(chart_json({.title = "Throughput", .unit = "tokens/s", .from_zero = true},
-                              {series_json("tokens/s", curve(&M::tokens_per_second))}));
-  charts.push_back(memory_json(made));
-  if (!scales.empty())
-    charts.push_back(chart_json({.title = "Loss scale", .unit = "", .from_zero = true, .log = true},
-                                {series_json("scale", scales)}));
-  return charts;
+}  // namespace
+
+std::string report_page(const std::vector<ReportedRun>& runs, const std::optional<PageState>& state) {
+  check(!runs.empty() && runs.size() <= kMostComparedRuns, "a page of ", runs.size(),
+        " runs, must be from 1 to ", kMostComparedRuns);
+  const bool compares = runs.size() > 1;
+  const bool has_steps = runs.front().curves.lines > 0 || compares;
+  const std::string title = compares ? counted(std::ssize(runs), "run") : escaped(runs.front().name);
+  std::string configs;
+  std::vector<NamedCurves> curves;
+  for (const ReportedRun& run : runs) {
+    configs += config_html(run, compares);
+    curves.push_back({run.name, &run.curves});
+  }
+  return str(
+      kMark, kHead, "<title>", title, "</title>\n<style>\n", kReportStyle,
+      "</style>\n</head>\n<body>\n<main>\n<h1>", title, "</h1>\n", state ? state_html(*state) : "",
+      compares    ? comparison_html(runs)
+      : has_steps ? summary_html(runs.front().curves)
+                  : "<p>There are no steps yet.</p>\n",
+      "<noscript><p>Enable JavaScript to show the curves; the page loads no external script.</p></noscript>\n"
+      "<div id=\"switches\"></div>\n<div id=\"charts\"></div>\n",
+      notes_html(runs), compares ? differences_html(runs) : "", configs,
+      "</main>\n<script type=\"application/json\" id=\"data\">", charts_json(curves), "</script>\n<script>\n",
+      kReportScript, "</script>\n</body>\n</html>\n");
 }
 
 std::string name_of_folder(const std::string& folder) {
@@ -203,64 +214,23 @@ std::string name_of_folder(const std::string& folder) {
   return (path.has_filename() ? path : path.parent_path()).filename().string();
 }
 
-// The Content-Security-Policy makes the browser block all fetches.
-std::string page(const std::string& name, const std::vector<StepMetrics>& steps, const std::string& config) {
-  std::vector<StepMetrics> made;
-  for (const StepMetrics& m : steps)
-    if (!m.skipped) made.push_back(m);
-  const char* thinning = made.size() > kMostPoints ? "<p class=\"note\">Each curve shows 2,000 points at "
-                                                     "most: of every stretch of steps the lowest and the "
-                                                     "highest value.</p>\n"
-                                                   : "";
-  const int64_t missing = missing_lines(steps);
-  const std::string gaps =
-      missing == 0
-          ? ""
-          : str("<p class=\"note\">The run was resumed from a checkpoint of another folder, whose history "
-                "omits ",
-                with_commas(missing), " steps.</p>\n");
-  return str(
-      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
-      "script-src 'unsafe-inline'\">\n<meta name=\"color-scheme\" content=\"light dark\">\n<title>",
-      escaped(name), "</title>\n<style>\n", kReportStyle, "</style>\n</head>\n<body>\n<main>\n<h1>",
-      escaped(name), "</h1>\n", summary_html(summary(steps, made)),
-      "<noscript><p>Enable JavaScript to show the curves; the page loads no external script.</p></noscript>\n"
-      "<div id=\"charts\"></div>\n",
-      thinning, gaps, "<details>\n<summary>Resolved config</summary>\n<pre>", escaped(config),
-      "</pre>\n</details>\n</main>\n<script type=\"application/json\" id=\"data\">",
-      // Contains no user text, so nothing here can end the element.
-      Json{{"charts", charts_json(steps, made)}}.dump(), "</script>\n<script>\n", kReportScript,
-      "</script>\n</body>\n</html>\n");
+ReportedRun read_reported_run(const std::string& folder) {
+  const fs::path path = folder;
+  check(fs::exists(path / "metrics.jsonl"), folder, ": ",
+        fs::is_directory(path) ? "contains no metrics.jsonl, so it is not the folder of a run"
+                               : "is not a folder; give the folder of a run (run.dir)");
+  return {.name = name_of_folder(folder),
+          .config = read_whole_file((path / "config.toml").string(), kMostConfigBytes),
+          .curves = RunCurves(read_latest_metrics((path / "metrics.jsonl").string()))};
 }
 
-}  // namespace
-
-Curve thinned(const Curve& curve, size_t most) {
-  check(most >= 4, "a curve thinned to ", most, " points, must be at least 4");
-  if (curve.size() <= most) return curve;
-  const size_t inner = curve.size() - 2, groups = (most - 2) / 2;
-  Curve kept{curve.front()};
-  for (size_t g = 0; g < groups; ++g) {
-    const auto begin = curve.begin() + 1 + static_cast<std::ptrdiff_t>(g * inner / groups),
-               end = curve.begin() + 1 + static_cast<std::ptrdiff_t>((g + 1) * inner / groups);
-    const auto [low, high] = std::minmax_element(
-        begin, end, [](const CurvePoint& a, const CurvePoint& b) { return a.value < b.value; });
-    kept.push_back(*std::min(low, high));
-    if (low != high && high->value > low->value) kept.push_back(*std::max(low, high));
+void write_report(const std::string& path, const std::string& page) {
+  if (fs::is_regular_file(path) && fs::file_size(path) > 0) {
+    std::string begin(kMark.size(), ' ');
+    std::ifstream(path, std::ios::binary).read(begin.data(), std::ssize(begin));
+    check(begin == kMark, path, ": is not a report page, so it is not replaced; give another name");
   }
-  kept.push_back(curve.back());
-  return kept;
-}
-
-void write_report(const std::string& run_folder) {
-  const std::string metrics = (fs::path(run_folder) / "metrics.jsonl").string(),
-                    config = (fs::path(run_folder) / "config.toml").string(),
-                    path = (fs::path(run_folder) / "report.html").string();
-  const std::vector<StepMetrics> steps = read_metrics(metrics);
-  check(!steps.empty(), metrics, ": contains no steps to report on");
-  write_whole_file(path, page(name_of_folder(run_folder), steps, read_whole_file(config, kMostConfigBytes)));
+  write_whole_file(path, page);
 }
 
 }  // namespace flatshard

@@ -1,28 +1,45 @@
 #pragma once
-// The report of a run: a self-contained HTML page that needs no network and no other files. It shows a
-// summary, curves over the steps with the values under the pointer, and the resolved config. It is generated
-// from the files of the run folder and can be rebuilt at any time.
+// The report page: self-contained HTML that needs no network and no other files. Of one run it shows a
+// summary, curves over steps, tokens or time with the values under the pointer, and the resolved config; of
+// several runs also the config keys in which they differ. It can be rebuilt from a run folder at any time.
 
-#include <cstddef>
-#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "train/report/run_curves.h"
+
 namespace flatshard {
 
-// Reads metrics.jsonl and config.toml of the folder and writes report.html there, atomically.
-void write_report(const std::string& run_folder);
-
-// A quantity over the steps of a run.
-struct CurvePoint {
-  int64_t step;
-  double value;
+struct ReportedRun {
+  std::string name;
+  std::string config;  // as TOML
+  RunCurves curves;
 };
-using Curve = std::vector<CurvePoint>;
 
-// At most `most` (>= 4) of the points, in order: the first, the last, and the lowest and highest of each of
-// equally large groups in between. This preserves the envelope, every spike and the extremes, with their
-// exact steps and values. Values must be finite.
-Curve thinned(const Curve& curve, size_t most);
+// The state of a run, for a page that the run itself writes.
+struct PageState {
+  enum class Kind { running, finished, stopped, failed };
+  Kind kind = Kind::running;
+  std::string text;            // "step 120 of 1,000"
+  double written = 0;          // now, in seconds since 1970
+  double refresh_seconds = 0;  // of a running run: how often the page reloads itself
+};
+
+inline constexpr size_t kMostComparedRuns = 16;
+
+// At most kMostComparedRuns runs; a state only with a single one.
+std::string report_page(const std::vector<ReportedRun>& runs,
+                        const std::optional<PageState>& state = std::nullopt);
+
+// Reads metrics.jsonl and config.toml of a run folder. The run may be alive, or it may have crashed. An Error
+// if the folder does not contain the files of a run.
+ReportedRun read_reported_run(const std::string& folder);
+
+// The last component of a folder's path.
+std::string name_of_folder(const std::string& folder);
+
+// Writes a page atomically. It replaces a page, and for any other existing file it is an Error.
+void write_report(const std::string& path, const std::string& page);
 
 }  // namespace flatshard

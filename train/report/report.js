@@ -1,6 +1,8 @@
 "use strict";
-const charts = JSON.parse(document.getElementById("data").textContent).charts;
+const {runs, charts} = JSON.parse(document.getElementById("data").textContent);
 const margin = {left: 56, right: 16, top: 12, bottom: 26};
+// What the page shows, kept when it reloads itself.
+const shown = {axis: "steps", log: [], hidden: [], open: [], scroll: 0, ...(history.state || {})};
 
 function element(parent, name, attributes, text) {
   const inSvg = name === "svg" || parent.namespaceURI.endsWith("svg");
@@ -67,29 +69,78 @@ function pad(texts) {
   return texts.map(t => Number(t).toFixed(decimals));
 }
 
-// The point of a series whose step is nearest.
-function nearest(points, step) {
+// The point of a series whose x is nearest.
+function nearest(points, x) {
   let low = 0, high = points.length - 1;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (points[middle][0] < step) low = middle + 1; else high = middle;
+    if (points[middle].x < x) low = middle + 1; else high = middle;
   }
-  return low > 0 && step - points[low - 1][0] < points[low][0] - step ? points[low - 1] : points[low];
+  return low > 0 && x - points[low - 1].x < points[low].x - x ? points[low - 1] : points[low];
 }
 
-const steps = charts.flatMap(c => [...c.marks, ...c.series.flatMap(s => s.points.map(p => p[0]))]);
-let first = Infinity, last = -Infinity;
-for (const s of steps) { first = Math.min(first, s); last = Math.max(last, s); }
-if (!steps.length) { first = 0; last = 1; }
-const only = first === last;
+function duration(seconds) {
+  if (seconds < 60) return Number(seconds.toPrecision(3)) + " s";
+  const [h, m, s] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, Math.floor(seconds) % 60];
+  const two = n => String(n).padStart(2, "0");
+  return h >= 100 ? `${Math.floor(h / 24)}d ${two(h % 24)}h` : h ? `${h}:${two(m)}:${two(s)}` : `${m}:${two(s)}`;
+}
+const timeUnits = [[86400, "days"], [3600, "hours"], [60, "minutes"], [1, "seconds"]];
+const axes = {
+  steps: {at: (run, step) => step, name: () => [1, "step"], tick: whole, value: x => "step " + whole(x), least: 1},
+  tokens: {at: (run, step) => interpolated(run.tokens, step), name: () => [1, "tokens"], tick: v => number(v, 3),
+           value: x => number(x, 4) + " tokens", least: 1},
+  time: {at: (run, step) => interpolated(run.seconds, step),
+         name: range => timeUnits.find(([size]) => range >= 3 * size) || timeUnits[3],
+         tick: v => String(Number(v.toPrecision(6))), value: duration, least: 1e-3},
+};
+
+// The value at a step of a curve with fewer points, linear in between.
+function interpolated(table, step) {
+  let low = 0, high = table.length - 1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (table[middle][0] <= step) low = middle; else high = middle;
+  }
+  const [a, b] = [table[low], table[high]];
+  if (step <= a[0]) return a[1];
+  return b[0] > a[0] && step < b[0] ? a[1] + (b[1] - a[1]) * (step - a[0]) / (b[0] - a[0]) : b[1];
+}
+
+let axis, first, last, only;
+// Places all points on the chosen axis.
+function useAxis(name) {
+  shown.axis = name;
+  axis = axes[name];
+  first = Infinity, last = -Infinity;
+  const place = (run, step) => {
+    const x = axis.at(runs[run], step);
+    first = Math.min(first, x); last = Math.max(last, x);
+    return x;
+  };
+  for (const chart of charts) {
+    chart.markXs = chart.marks.filter(m => !isHidden(m[0])).map(([run, step]) => place(run, step));
+    for (const s of chart.series) {
+      s.hidden = isHidden(s.run);
+      s.placed = s.hidden ? [] : s.points.map(([step, value]) => ({step, value, x: place(s.run, step)}));
+    }
+  }
+  if (first > last) first = 0, last = 1;
+  only = first === last;
+}
+const isHidden = run => shown.hidden.includes(runs[run].name);
+// Series of one run have different colours, and so have different runs.
+const colour = (series, index) => `var(--series${(runs.length > 1 ? series.run : index) % 8})`;
+const isDashed = series => runs.length > 1 && series.run >= 8;
+const drawn = (chart, series) => chart.isLog ? series.placed.filter(p => p.value > 0) : series.placed;
 
 // The range of the values with a margin; a single value is centered.
 function valueRange(chart, isLog) {
   let low = Infinity, high = -Infinity;
   for (const s of chart.series)
-    for (const p of s.points) {
-      if (isLog && p[1] <= 0) continue;
-      low = Math.min(low, p[1]); high = Math.max(high, p[1]);
+    for (const {value} of s.placed) {
+      if (isLog && value <= 0) continue;
+      low = Math.min(low, value); high = Math.max(high, value);
     }
   if (low > high) return isLog ? [1, 10] : [0, 1];
   if (isLog) return low === high ? [low / 2, high * 2] : [low / (high / low) ** 0.04, high * (high / low) ** 0.04];
@@ -107,9 +158,9 @@ function drawChart(chart) {
   svg.setAttribute("height", height);
 
   const [low, high] = valueRange(chart, isLog), scale = isLog ? Math.log : v => v;
-  const from = only ? first - 1 : first, to = only ? last + 1 : last;
-  chart.x = s => margin.left + (s - from) / (to - from) * (right - margin.left);
-  chart.stepAt = x => from + (x - margin.left) / (right - margin.left) * (to - from);
+  const around = only ? Math.max(1, Math.abs(first) * 0.1) : 0, from = first - around, to = last + around;
+  chart.x = x => margin.left + (x - from) / (to - from) * (right - margin.left);
+  chart.xAt = x => from + (x - margin.left) / (right - margin.left) * (to - from);
   chart.y = v => bottom - (scale(v) - scale(low)) / (scale(high) - scale(low)) * (bottom - margin.top);
 
   const ticks = (isLog ? logTicks : linearTicks)(low, high, chart.wide ? 6 : 4, 0);
@@ -119,89 +170,186 @@ function drawChart(chart) {
     element(svg, "text", {x: margin.left - 7, y: y + 4, "text-anchor": "end"}, text);
   });
   element(svg, "line", {class: "axis", x1: margin.left, x2: right, y1: bottom, y2: bottom});
-  element(svg, "text", {x: margin.left - 7, y: bottom + 18, "text-anchor": "end"}, "step");
-  for (const s of only ? [first] : linearTicks(first, last, (right - margin.left) / 80, 1)) {
-    const x = chart.x(s), text = whole(s), half = 3.6 * text.length;
+  const [unit, name] = axis.name(last - first);
+  element(svg, "text", {x: margin.left - 7, y: bottom + 18, "text-anchor": "end"}, name);
+  const count = (right - margin.left) / 80;
+  for (const at of only ? [first / unit] : linearTicks(first / unit, last / unit, count, axis.least / unit)) {
+    const x = chart.x(at * unit), text = axis.tick(at), half = 3.6 * text.length;
     element(svg, "line", {class: "axis", x1: x, x2: x, y1: bottom, y2: bottom + 4});
     element(svg, "text", {x: Math.min(x, width - half), y: bottom + 18, "text-anchor": "middle"}, text);
   }
-  for (const s of chart.marks)
-    element(svg, "line", {class: "mark", x1: chart.x(s), x2: chart.x(s), y1: bottom - 9, y2: bottom});
-  chart.series.forEach((s, i) => drawSeries(chart, s, `var(--series${i})`));
+  for (const x of chart.markXs)
+    element(svg, "line", {class: "mark", x1: chart.x(x), x2: chart.x(x), y1: bottom - 9, y2: bottom});
+  chart.series.forEach((s, i) => drawSeries(chart, s, colour(s, i)));
   chart.pointer = element(svg, "line", {class: "pointer", y1: margin.top, y2: bottom, visibility: "hidden"});
   chart.spots = chart.series.map((s, i) =>
-    element(svg, "circle", {class: "spot", r: 4.5, fill: `var(--series${i})`, visibility: "hidden"}));
+    element(svg, "circle", {class: "spot", r: 4.5, fill: colour(s, i), visibility: "hidden"}));
 }
 
-function drawSeries(chart, series, colour) {
-  const points = series.points.filter(p => !chart.isLog || p[1] > 0);
-  const at = points.map(p => [chart.x(p[0]).toFixed(1), chart.y(p[1]).toFixed(1)]);
+function drawSeries(chart, series, stroke) {
+  const at = drawn(chart, series).map(p => [chart.x(p.x).toFixed(1), chart.y(p.value).toFixed(1)]);
+  const points = at.map(p => p.join(",")).join(" ");
   if (!series.dots)
-    element(chart.svg, "polyline",
-            {class: "curve", stroke: colour, points: at.map(p => p.join(",")).join(" ")});
+    element(chart.svg, "polyline", {class: isDashed(series) ? "curve dashed" : "curve", stroke, points});
   const room = (at.length ? at[at.length - 1][0] - at[0][0] : 0) / at.length;
   if (series.dots || at.length === 1 || room > 14)
     for (const [x, y] of at)
-      element(chart.svg, "circle", {cx: x, cy: y, r: series.dots && room > 8 ? 3.5 : 2.5, fill: colour});
+      element(chart.svg, "circle", {class: series.dots ? "dot" : "", cx: x, cy: y,
+                                    r: series.dots && (room > 8 || at.length === 1) ? 3.5 : 2.5, fill: stroke});
 }
 
-// Shows the values nearest to a step in every chart; null hides them.
+// Marks the points nearest to a position on the axis in every chart; null hides the marks. A box shows their
+// values: in every chart, or, because it is large, of several runs only in the chart under the pointer.
 let pointed = null;
-function pointAt(step) {
-  pointed = step;
+function pointAt(x, pointedChart) {
+  pointed = x;
   for (const chart of charts) {
-    const texts = [];
-    let shown = null;
-    chart.series.forEach((s, i) => {
-      const points = chart.isLog ? s.points.filter(p => p[1] > 0) : s.points;
-      const p = step !== null && points.length ? nearest(points, step) : null;
+    chart.tip.replaceChildren();
+    let at = null;
+    const rows = chart.series.map((s, i) => {
+      const points = x === null ? [] : drawn(chart, s);
+      const p = points.length ? nearest(points, x) : null;
       chart.spots[i].setAttribute("visibility", p ? "visible" : "hidden");
-      if (!p) return;
-      if (shown === null) shown = p[0];
-      chart.spots[i].setAttribute("cx", chart.x(p[0]));
-      chart.spots[i].setAttribute("cy", chart.y(p[1]));
-      const name = chart.series.length > 1 ? s.name + " " : "";
-      texts.push(name + number(p[1], 5) + (p[0] === shown ? "" : ` (step ${whole(p[0])})`));
-    });
-    chart.values.textContent = shown === null ? "" : `step ${whole(shown)}: ${texts.join(", ")}`;
-    chart.pointer.setAttribute("visibility", shown === null ? "hidden" : "visible");
-    if (shown === null) continue;
-    chart.pointer.setAttribute("x1", chart.x(shown));
-    chart.pointer.setAttribute("x2", chart.x(shown));
+      if (!p) return null;
+      if (at === null) at = p;
+      chart.spots[i].setAttribute("cx", chart.x(p.x));
+      chart.spots[i].setAttribute("cy", chart.y(p.value));
+      return {s, i, p};
+    }).filter(row => row);
+    chart.pointer.setAttribute("visibility", at ? "visible" : "hidden");
+    const tells = at && (runs.length === 1 || chart === pointedChart);
+    chart.tip.style.visibility = tells ? "visible" : "hidden";
+    if (!at) continue;
+    const line = chart.x(runs.length > 1 ? x : at.x);
+    chart.pointer.setAttribute("x1", line);
+    chart.pointer.setAttribute("x2", line);
+    const one = runs.length === 1, onSteps = axis === axes.steps;
+    element(chart.tip, "div", {class: "at"},
+            axis.value(one ? at.x : x) + (one && !onSteps ? `, step ${whole(at.step)}` : ""));
+    for (const {s, i, p} of rows) {
+      const row = element(chart.tip, "div", {class: s.dots ? "key dots" : isDashed(s) ? "key dashed" : "key"});
+      row.style.setProperty("--color", colour(s, i));
+      element(row, "b", {}, number(p.value, 5));
+      const names = [];
+      if (!one) names.push(runs[s.run].name);
+      if (chart.kinds.length > 1) names.push(s.name);
+      if (s.dots || !one && (!onSteps || p.step !== Math.round(x))) names.push(`step ${whole(p.step)}`);
+      if (names.length) element(row, "span", {}, names.join(", "));
+    }
+    const box = chart.svg.parentElement.getBoundingClientRect(), plot = chart.svg.getBoundingClientRect();
+    const width = chart.tip.offsetWidth, beside = plot.left - box.left + line + 12;
+    const left = beside + width <= box.width ? beside : beside - width - 24;
+    chart.tip.style.left = Math.max(4, Math.min(left, box.width - width - 4)) + "px";
+    chart.tip.style.top = plot.top - box.top + margin.top + "px";
   }
 }
 
-for (const chart of charts) {
+function makeChart(chart, index) {
   const figure = element(document.getElementById("charts"), "figure", chart.wide ? {class: "wide"} : {});
   const caption = element(figure, "figcaption", {});
   element(caption, "b", {}, chart.title);
   if (chart.unit) element(caption, "span", {class: "unit"}, chart.unit);
-  if (chart.series.length > 1)
-    chart.series.forEach((s, i) =>
-      element(caption, "span", {class: s.dots ? "key dots" : "key"}, s.name)
-        .style.setProperty("--color", `var(--series${i})`));
+  chart.kinds = [...new Map(chart.series.map((s, i) => [s.name, {...s, color: colour(s, i)}])).values()];
+  if (chart.kinds.length > 1)
+    for (const kind of chart.kinds)
+      element(caption, "span", {class: kind.dots ? "key dots" : "key"}, kind.name)
+        .style.setProperty("--color", runs.length > 1 ? "var(--faint)" : kind.color);
   if (chart.marks.length)
     element(caption, "span", {class: "key marks"}, "skipped or not finite")
       .style.setProperty("--color", "var(--mark)");
+  chart.isLog = chart.log && shown.log.includes(index);
   if (chart.log) {
-    const button = element(caption, "button", {type: "button", "aria-pressed": "false"}, "log");
+    const button = element(caption, "button", {type: "button", "aria-pressed": chart.isLog}, "log");
     button.addEventListener("click", () => {
-      chart.isLog = !chart.isLog;
+      chart.isLog = toggle(shown.log, index);
       button.setAttribute("aria-pressed", chart.isLog);
       drawChart(chart);
       pointAt(pointed);
     });
   }
-  chart.isLog = false;
-  chart.values = element(caption, "span", {class: "values"});
-  chart.svg = element(figure, "svg", {role: "img", "aria-label": `${chart.title} over the steps`});
+  chart.svg = element(figure, "svg", {role: "img", "aria-label": chart.title});
+  chart.tip = element(figure, "div", {class: "tip"});
   chart.svg.addEventListener("pointermove", event =>
-    pointAt(chart.stepAt(event.clientX - chart.svg.getBoundingClientRect().left)));
+    pointAt(chart.xAt(event.clientX - chart.svg.getBoundingClientRect().left), chart));
   chart.svg.addEventListener("pointerleave", () => pointAt(null));
 }
-function drawAll() {
-  charts.forEach(drawChart);
-  pointAt(pointed);
+
+// Adds the item to the list or removes it; returns whether it is there now.
+function toggle(list, item) {
+  const at = list.indexOf(item);
+  if (at < 0) list.push(item); else list.splice(at, 1);
+  return at < 0;
 }
-window.addEventListener("resize", drawAll);
-drawAll();
+
+function drawAll() {
+  useAxis(shown.axis);
+  charts.forEach(drawChart);
+  pointAt(null);
+}
+
+function makeSwitches() {
+  const switches = document.getElementById("switches");
+  const group = element(switches, "div", {role: "group", "aria-label": "horizontal axis"});
+  const buttons = Object.keys(axes).map(name => {
+    const button = element(group, "button", {type: "button", "aria-pressed": name === shown.axis}, name);
+    button.addEventListener("click", () => {
+      shown.axis = name;
+      buttons.forEach(b => b.setAttribute("aria-pressed", b === button));
+      drawAll();
+    });
+    return button;
+  });
+  if (runs.length > 1)
+    runs.forEach((run, i) => {
+      const button = element(switches, "button", {type: "button", class: "run", "aria-pressed": !isHidden(i)});
+      const key = element(button, "span", {class: i >= 8 ? "key dashed" : "key"}, run.name);
+      key.style.setProperty("--color", `var(--series${i % 8})`);
+      button.addEventListener("click", () => {
+        button.setAttribute("aria-pressed", !toggle(shown.hidden, run.name));
+        drawAll();
+      });
+    });
+  for (const key of document.querySelectorAll(".runs [data-run]"))
+    key.style.setProperty("--color", `var(--series${key.dataset.run % 8})`);
+}
+
+function clock(seconds) {
+  const at = new Date(seconds * 1000), two = n => String(n).padStart(2, "0");
+  return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+}
+
+function reload() {
+  const details = [...document.querySelectorAll("details")];
+  shown.open = details.flatMap((d, i) => d.open ? [i] : []);
+  shown.scroll = window.scrollY;
+  history.replaceState(shown, "");
+  location.reload();
+}
+
+// While the run is alive, reloads the page, though not under the pointer. A run that was killed no longer
+// writes pages; then the page says so, and looks again only when the reader comes back to it.
+function followRun(state) {
+  const written = Number(state.dataset.written), refresh = Number(state.dataset.refresh);
+  const note = state.querySelector("span"), at = clock(written);
+  note.textContent = `, ${refresh ? "updated" : "ended"} ${at}`;
+  if (!refresh) return;
+  if (Date.now() / 1000 - written > 60 + 3 * refresh) {
+    state.className = "silent";
+    note.textContent = `, no update since ${at}: the run may have been killed`;
+    window.addEventListener("focus", reload);
+    return;
+  }
+  const look = () => pointed !== null || document.hidden ? setTimeout(look, 500) : reload();
+  setTimeout(look, 1000 * refresh);
+}
+
+if (charts.some(chart => chart.series.length)) {
+  makeSwitches();
+  charts.forEach(makeChart);
+  drawAll();
+  window.addEventListener("resize", drawAll);
+}
+document.querySelectorAll("details").forEach((d, i) => d.open = shown.open.includes(i));
+if (shown.scroll) window.scrollTo(0, shown.scroll);
+const state = document.getElementById("state");
+if (state) followRun(state);

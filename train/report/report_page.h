@@ -1,9 +1,12 @@
 #pragma once
 // The style sheet and script of the report page, report.css and report.js, embedded at configure time. The
 // script draws the charts described by the element "data":
-//   {"charts": [{"title", "unit", "from_zero", "log", "wide", "marks": [step, ...],
-//                "series": [{"name", "dots", "points": [[step, value], ...]}, ...]}, ...]}
-// `from_zero` starts the axis at 0, `log` offers a logarithmic one, `marks` are steps to highlight.
+//   {"runs": [{"name", "tokens": [[step, tokens], ...], "seconds": [[step, seconds], ...]}, ...],
+//    "charts": [{"title", "unit", "from_zero", "log", "wide", "marks": [[run, step], ...],
+//                "series": [{"run", "name", "dots", "points": [[step, value], ...]}, ...]}, ...]}
+// `run` is an index into "runs", `from_zero` starts the axis at 0, `log` offers a logarithmic one, and
+// `marks` are steps to highlight. While the run is alive, the element "state" has the attributes
+// data-written, seconds since 1970, and data-refresh, the seconds until the page reloads itself.
 
 namespace flatshard {
 

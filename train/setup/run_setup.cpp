@@ -266,7 +266,8 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpos
                  .device_is_here = true,
                  .transport = Transport::host,
                  .eval_sequences = config.train.eval_batch_size_per_device,
-                 .shard_bytes = parse_bytes("checkpoint.shard_size", config.checkpoint.shard_size)};
+                 .shard_bytes = parse_bytes("checkpoint.shard_size", config.checkpoint.shard_size),
+                 .trace = parse_trace_steps(config.run.trace)};
   setup.config.run.dir = plain_path(config.run.dir);
   setup.device_is_here = !setup.device.is_cuda() || setup.device.index < cuda_device_count();
   setup.transport = transport_of(config.parallel.transport, setup.device, ranks, place);

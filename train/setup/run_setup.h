@@ -8,6 +8,7 @@
 #include "runtime/device.h"
 #include "runtime/dtype.h"
 #include "train/config/config.h"
+#include "train/config/trace_steps.h"
 #include "train/setup/batching.h"
 #include "train/setup/wrapping.h"
 
@@ -26,6 +27,7 @@ struct RunSetup {
   Transport transport;
   int64_t eval_sequences;  // per rank and evaluation batch
   int64_t shard_bytes;     // maximum size of a tensor file
+  std::optional<TraceSteps> trace;
   std::vector<std::string> warnings{};
 
   bool has_adapters() const { return !model.adapters.empty(); }

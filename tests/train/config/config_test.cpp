@@ -132,6 +132,18 @@ TEST_CASE("sizes and scales that are strings may be written as numbers") {
   CHECK(loaded.config.checkpoint.shard_size == "5000");
 }
 
+TEST_CASE("run.trace is true or false, or a string, and is printed as such") {
+  const TempFile file("[run]\ntrace = true\n");
+  LoadedConfig loaded = load_config(file.path(), {});
+  CHECK(loaded.config.run.trace == "true");
+  CHECK(to_toml(loaded.config).find("\ntrace = true\n") != std::string::npos);
+  loaded = load_config(file.path(), {"run.trace=5:9"});
+  CHECK(loaded.config.run.trace == "5:9");
+  CHECK(config_values(loaded.config)["run.trace"] == "\"5:9\"");
+  CHECK(config_values(loaded.config = {})["run.trace"] == "false");
+  CHECK(error_in("[run]\ndir = true\n") == "F:2: run.dir is true or false, must be a string");
+}
+
 TEST_CASE("a zero byte in a string is refused, since it would truncate a path") {
   CHECK(error_in("[run]\ndir = \"a\\u0000b\"\n") == "F:2: run.dir contains a zero byte");
   CHECK(error_in("[optimizer]\nno_decay = [\"a\\u0000b\"]\n") ==

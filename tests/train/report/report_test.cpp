@@ -36,8 +36,12 @@ void make_folder(const std::vector<StepMetrics>& steps, const std::string& confi
 
 std::string page_of(const std::vector<StepMetrics>& steps, const std::string& config = "[run]\n") {
   make_folder(steps, config);
-  write_report(kFolder);
-  return text_of(kPage);
+  return report_page({read_reported_run(kFolder)});
+}
+
+ReportedRun run_of(const std::string& name, const std::vector<StepMetrics>& steps,
+                   const std::string& config = "[run]\n") {
+  return {.name = name, .config = config, .curves = RunCurves(steps)};
 }
 
 // The text between two marks; the page must contain the first exactly once.
@@ -48,8 +52,12 @@ std::string between(const std::string& page, const std::string& begin, const std
   return page.substr(from, page.find(end, from) - from);
 }
 
+json data_of(const std::string& page) {
+  return json::parse(between(page, "<script type=\"application/json\" id=\"data\">", "</script>"));
+}
+
 json chart(const std::string& page, const std::string& title) {
-  const json data = json::parse(between(page, "<script type=\"application/json\" id=\"data\">", "</script>"));
+  const json data = data_of(page);
   for (const json& c : data["charts"])
     if (c["title"] == title) return c;
   return nullptr;
@@ -80,51 +88,7 @@ std::vector<StepMetrics> some_steps(int64_t count) {
   return steps;
 }
 
-Curve some_curve(size_t count) {
-  Curve curve;
-  for (size_t i = 0; i < count; ++i)
-    curve.push_back({static_cast<int64_t>(3 * i), std::sin(static_cast<double>(i * i % 1009))});
-  return curve;
-}
-
-bool same(const CurvePoint& a, const CurvePoint& b) { return a.step == b.step && a.value == b.value; }
-
 }  // namespace
-
-TEST_CASE("a curve is thinned to its bound and keeps its first and last point and its extremes") {
-  for (const size_t count : {5, 12, 100, 1001, 20'000})
-    for (const size_t most : {4, 5, 10, 333}) {
-      Curve curve = some_curve(count);
-      curve[count / 2].value = 1e9, curve[count / 3].value = -1e9;
-      const Curve thin = thinned(curve, most);
-      CAPTURE(count);
-      CAPTURE(most);
-      CHECK(thin.size() <= most);
-      CHECK(thin.size() >= std::min(count, most / 2));
-      CHECK(same(thin.front(), curve.front()));
-      CHECK(same(thin.back(), curve.back()));
-      for (const double extreme : {1e9, -1e9})
-        CHECK(std::any_of(thin.begin(), thin.end(), [&](const CurvePoint& p) { return p.value == extreme; }));
-    }
-}
-
-TEST_CASE("the points of a thinned curve are points of the curve, in order") {
-  const Curve curve = some_curve(5000), thin = thinned(curve, 100);
-  auto at = curve.begin();
-  for (const CurvePoint& p : thin) {
-    at = std::find_if(at, curve.end(), [&](const CurvePoint& q) { return same(p, q); });
-    REQUIRE(at != curve.end());
-    ++at;
-  }
-}
-
-TEST_CASE("a curve within its bound is unchanged, and a constant one needs few points") {
-  const Curve curve = some_curve(50);
-  CHECK(thinned(curve, 50).size() == 50);
-  CHECK(thinned({}, 4).empty());
-  CHECK(thinned(Curve(1000, {1, 7.0}), 100).size() == 2 + 49);
-  CHECK(test::error_of([&] { thinned(curve, 3); }) == "a curve thinned to 3 points, must be at least 4");
-}
 
 TEST_CASE("the page summarizes the run") {
   std::vector<StepMetrics> steps = some_steps(1400);
@@ -133,12 +97,12 @@ TEST_CASE("the page summarizes the run") {
   const std::string page = page_of(steps);
   CHECK(between(page, "<h1>", "</h1>") == kFolder);
   CHECK(row(page, "Steps") == "1,400; none skipped");
-  CHECK(row(page, "Final loss") == "3.0007; of the last step");
+  CHECK(row(page, "Loss") == "3.0007; of the last step");
   CHECK(row(page, "Best eval loss") == "3.2500; at step 400, of 3 evaluations");
   CHECK(row(page, "Tokens") == "1.40M; 1,400,000");
   CHECK(row(page, "Median tokens/s") == "4.00k; all ranks");
   CHECK(row(page, "Median MFU") == "50.0%; 25.0% with causal attention");
-  CHECK(row(page, "Wall time") == "5:50; steps only, without evaluation");
+  CHECK(row(page, "Time") == "5:50; steps only, without evaluation");
   CHECK(row(page, "Peak memory") == "5.00 MiB; 5,242,880 bytes");
 }
 
@@ -163,7 +127,7 @@ TEST_CASE("the page has every curve") {
 TEST_CASE("one step without an evaluation makes a page") {
   const std::string page = page_of(some_steps(1));
   CHECK(row(page, "Best eval loss") == "\u2013; no evaluation");
-  CHECK(row(page, "Wall time") == "250 ms; steps only, without evaluation");
+  CHECK(row(page, "Time") == "250 ms; steps only, without evaluation");
   CHECK(chart(page, "Loss")["series"].size() == 1);
   CHECK(chart(page, "Loss")["series"][0]["points"] == json{{1, 4.0}});
 }
@@ -177,10 +141,10 @@ TEST_CASE("a skipped step and a non-finite loss are marked and in no curve") {
   const std::string page = page_of(steps);
   CHECK(row(page, "Steps") == "5; 1 skipped");
   const json loss = chart(page, "Loss");
-  CHECK(loss["marks"] == json{2, 4});
+  CHECK(loss["marks"] == json{{0, 2}, {0, 4}});
   CHECK(loss["series"][0]["points"].size() == 4);
   CHECK(chart(page, "Gradient norm")["series"][0]["points"].size() == 5);
-  CHECK(chart(page, "Loss scale")["series"][0]["points"].size() == 6);
+  CHECK(chart(page, "Loss scale")["series"][0]["points"].size() == 5);  // one for the two lines of step 2
 }
 
 TEST_CASE("a run whose every step was skipped makes a page") {
@@ -188,7 +152,7 @@ TEST_CASE("a run whose every step was skipped makes a page") {
   for (StepMetrics& m : steps) m.skipped = true, m.step = 0;
   const std::string page = page_of(steps);
   CHECK(row(page, "Steps") == "0; 3 skipped");
-  CHECK(row(page, "Final loss") == "\u2013; no update was made");
+  CHECK(row(page, "Loss") == "\u2013; no update was made");
   CHECK(chart(page, "Loss")["series"][0]["points"].empty());
 }
 
@@ -200,7 +164,7 @@ TEST_CASE("steps missing from another folder's history are counted and reported"
   CHECK(page.find("resumed from a checkpoint of another folder, whose history omits 3 steps") !=
         std::string::npos);
   CHECK(row(page, "Steps") == "10; none skipped");
-  CHECK(row(page, "Wall time") == "1.75 s; listed steps only");
+  CHECK(row(page, "Time") == "1.75 s; listed steps only");
 }
 
 TEST_CASE("the page of 100,000 steps is below 2 MB and states that its curves are thinned") {
@@ -231,14 +195,15 @@ TEST_CASE("whatever the config holds is shown as text") {
   CHECK(page.find("alert(1)</script>") == page.npos);
 }
 
-TEST_CASE("a folder's name is shown as text, however the folder is spelt") {
+TEST_CASE("a run's name is shown as text, however its folder is spelt") {
   const std::string odd = "report_test_<b>&";
   make_folder(some_steps(2));
   fs::remove_all(odd);
   fs::rename(kFolder, odd);
   for (const char* spelling : {"", "/", "/.", "/../report_test_<b>&"}) {
-    write_report(odd + spelling);
-    CHECK(between(text_of(odd + "/report.html"), "<h1>", "</h1>") == "report_test_&lt;b&gt;&amp;");
+    const std::string page = report_page({read_reported_run(odd + spelling)});
+    CHECK(between(page, "<h1>", "</h1>") == "report_test_&lt;b&gt;&amp;");
+    CHECK(data_of(page)["runs"][0]["name"] == odd);
   }
   fs::remove_all(odd);
 }
@@ -252,16 +217,101 @@ TEST_CASE("the page loads nothing besides itself") {
   CHECK(between(page, "http:", "\"") == "//www.w3.org/2000/svg");
 }
 
-TEST_CASE("a folder that cannot be reported on is an error, and an earlier report stays") {
-  const std::string earlier = page_of(some_steps(2));
-  const auto error = [] { return test::error_of([] { write_report(kFolder); }); };
-  std::ofstream(kFolder + "/metrics.jsonl", std::ios::app) << "{\"step\":3,\"lo";
-  CHECK(error().starts_with(kFolder + "/metrics.jsonl:3: not JSON at byte "));
+TEST_CASE("the page has tokens and time at every step, for the other axes") {
+  std::vector<StepMetrics> steps = some_steps(3);
+  CHECK(data_of(page_of(steps))["runs"][0]["seconds"] == json{{1, 0.25}, {2, 0.5}, {3, 0.75}});
+  for (size_t i = 0; i < steps.size(); ++i) steps[i].elapsed_seconds = 2.0 * static_cast<double>(i + 1);
+  const std::string page = page_of(steps);
+  CHECK(data_of(page)["runs"][0]["tokens"] == json{{1, 1000}, {2, 2000}, {3, 3000}});
+  CHECK(data_of(page)["runs"][0]["seconds"] == json{{1, 2}, {2, 4}, {3, 6}});
+  CHECK(row(page, "Time") == "6.00 s; with evaluations and checkpoints");
+}
+
+TEST_CASE("a page of several runs has their curves side by side") {
+  std::vector<StepMetrics> evaluated = some_steps(4);
+  evaluated[3].eval_loss = 3.5;
+  const std::string page = report_page({run_of("a", some_steps(8)), run_of("b<i>", evaluated)});
+  CHECK(between(page, "<h1>", "</h1>") == "2 runs");
+  CHECK(page.find(">b&lt;i&gt;</span></th>") != page.npos);
+  const json loss = chart(page, "Loss");
+  REQUIRE(loss["series"].size() == 3);
+  CHECK(loss["series"][0]["run"] == 0);
+  CHECK(loss["series"][0]["points"].size() == 8);
+  CHECK(loss["series"][1]["run"] == 1);
+  CHECK(loss["series"][2]["points"] == json{{4, 3.5}});
+  CHECK(test::error_of([] { report_page(std::vector<ReportedRun>(17, run_of("a", some_steps(1)))); }) ==
+        "a page of 17 runs, must be from 1 to 16");
+}
+
+TEST_CASE("a page of several runs lists the config keys that differ, and no others") {
+  const std::string a = "# mark\n[run]\ndir = \"a\"\n\n[optimizer]\nlr = 0.1\nbetas = [0.9, 0.99]\n",
+                    b = "# mark\n[run]\ndir = \"b\"\n\n[optimizer]\nlr = 0.2\nbetas = [0.9, 0.99]\n"
+                        "\n[model.rope_scaling]\nkind = \"<none> = x\"\n";
+  const auto differences = [&](const std::string& other) {
+    const std::string page = report_page({run_of("a", some_steps(2), a), run_of("b", some_steps(2), other)});
+    return between(page, "<h2>Config differences</h2>", "<details>");
+  };
+  const std::string found = differences(b);
+  CHECK(found.find("<code>optimizer.lr</code></th><td><code>0.1</code></td><td><code>0.2</code></td>") !=
+        found.npos);
+  CHECK(found.find("<code>model.rope_scaling.kind</code></th><td>\u2013</td>"
+                   "<td><code>&quot;&lt;none&gt; = x&quot;</code></td>") != found.npos);
+  CHECK(found.find("betas") == found.npos);
+  CHECK(found.find("run.dir") == found.npos);
+  CHECK(differences(a).find("The configs differ in run.dir only.") != std::string::npos);
+}
+
+TEST_CASE("a running page reloads itself, an ended one does not") {
+  const PageState running{.text = "step 2 of 9", .written = 1000.4, .refresh_seconds = 11};
+  const auto state = [](const PageState& s) {
+    return between(report_page({run_of("a", some_steps(2))}, s), "<p id=\"state\" class=", "<span>");
+  };
+  CHECK(state(running) == "\"running\" data-written=\"1000\" data-refresh=\"11\"><b>running</b> step 2 of 9");
+  PageState failed = running;
+  failed.kind = PageState::Kind::failed, failed.text = "step 2 of 9: no <disk>";
+  CHECK(state(failed) == "\"failed\" data-written=\"1000\"><b>failed</b> step 2 of 9: no &lt;disk&gt;");
+  CHECK(report_page({run_of("a", some_steps(2))}).find("id=\"state\"") == std::string::npos);
+}
+
+TEST_CASE("a run without a step has a page") {
+  const std::string page = page_of({});
+  CHECK(page.find("There are no steps yet.") != page.npos);
+  CHECK(chart(page, "Loss")["series"].empty());
+}
+
+TEST_CASE("of a line repeated after a resume the later one is shown, and those in between are dropped") {
+  std::vector<StepMetrics> steps = some_steps(5);
+  for (const int64_t number : {3, 4}) {
+    steps.push_back(steps[static_cast<size_t>(number) - 1]);
+    steps.back().loss = 7;
+  }
+  make_folder(steps);
+  std::ofstream(kFolder + "/metrics.jsonl", std::ios::app) << "{\"step\":5,\"lo";  // being written
+  const std::string page = report_page({read_reported_run(kFolder)});
+  CHECK(row(page, "Steps") == "4; none skipped");
+  CHECK(chart(page, "Loss")["series"][0]["points"] == json{{1, 4.0}, {2, 3.5}, {3, 7.0}, {4, 7.0}});
+}
+
+TEST_CASE("a folder that cannot be reported on is an error") {
+  make_folder(some_steps(2));
+  const auto error = [](const std::string& folder) {
+    return test::error_of([&] { read_reported_run(folder); });
+  };
+  std::ofstream(kFolder + "/metrics.jsonl", std::ios::app) << "{\"step\":3,\"lo\n";
+  CHECK(error(kFolder).starts_with(kFolder + "/metrics.jsonl:3: not JSON at byte "));
   fs::remove(kFolder + "/config.toml");
-  std::ofstream(kFolder + "/metrics.jsonl", std::ios::trunc).flush();
-  CHECK(error() == kFolder + "/metrics.jsonl: contains no steps to report on");
-  MetricsFile(kFolder + "/metrics.jsonl").write({.step = 1});
-  CHECK(error() == kFolder + "/config.toml: cannot open: No such file or directory");
-  CHECK(text_of(kPage) == earlier);
-  CHECK_FALSE(fs::exists(kPage + ".tmp"));
+  CHECK(error(kFolder) == kFolder + "/config.toml: cannot open: No such file or directory");
+  fs::remove(kFolder + "/metrics.jsonl");
+  CHECK(error(kFolder) == kFolder + ": contains no metrics.jsonl, so it is not the folder of a run");
+  CHECK(error("nowhere") == "nowhere: is not a folder; give the folder of a run (run.dir)");
+}
+
+TEST_CASE("a page replaces a page and no other file") {
+  make_folder(some_steps(2));
+  const std::string page = report_page({read_reported_run(kFolder)});
+  for (int i = 0; i < 2; ++i) write_report(kPage, page);
+  CHECK(text_of(kPage) == page);
+  const std::string metrics = kFolder + "/metrics.jsonl";
+  CHECK(test::error_of([&] { write_report(metrics, page); }) ==
+        metrics + ": is not a report page, so it is not replaced; give another name");
 }

@@ -1,13 +1,12 @@
-#include "train/report/trace_file.h"
+#include "train/traces/trace_file.h"
 
 #include <cmath>
 #include <exception>
 #include <optional>
+#include <string_view>
 
 #include "runtime/check.h"
-#include "runtime/log.h"
 #include "runtime/whole_file.h"
-#include "train/report/trace_picture.h"
 
 namespace flatshard {
 namespace {
@@ -24,7 +23,7 @@ Trace::Clock::time_point common_zero(const Trace& trace, World& world, const Clo
 
 }  // namespace
 
-void write_trace(const std::string& path, const Trace& trace, World& world, const ClockOffset& offset) {
+bool write_trace(const std::string& path, const Trace& trace, World& world, const ClockOffset& offset) {
   const Trace::Clock::time_point zero = common_zero(trace, world, offset);
   std::optional<NewFile> file;
   // Errors are rethrown after all ranks have sent their spans, which would otherwise block.
@@ -39,7 +38,8 @@ void write_trace(const std::string& path, const Trace& trace, World& world, cons
     }
   };
   if (world.rank() == 0) write("{\"traceEvents\": [\n");
-  bool named = false, first = true;
+  constexpr std::string_view kEnd = "\n]}\n";
+  bool named = false, first = true, complete = true;
   int64_t next = 0;
   const auto give = [&]() -> std::string {
     if (!named) {
@@ -51,20 +51,17 @@ void write_trace(const std::string& path, const Trace& trace, World& world, cons
     return trace.spans_json(next - kSpansAtOnce, kSpansAtOnce, zero);
   };
   world.collect(give, [&](int, const std::string& events) {
-    write((first ? "" : ",\n") + events);
+    const std::string text = (first ? "" : ",\n") + events;
+    const int64_t size = file ? file->size() + std::ssize(text) + std::ssize(kEnd) : 0;
+    if (size > kMostTraceBytes) complete = false;
+    if (complete) write(text);
     first = false;
   });
-  if (world.rank() != 0) return;
-  write("\n]}\n");
+  if (world.rank() != 0) return complete;
+  write(std::string(kEnd));
   if (failure) std::rethrow_exception(failure);
   file->finish();
-}
-
-void write_trace_files(const std::string& folder, const Trace& trace, World& world,
-                       const ClockOffset& offset) {
-  // One after the other, so that a rank that cannot write the first still takes part in the second.
-  warn_on_error([&] { write_trace(folder + "/trace.json", trace, world, offset); });
-  warn_on_error([&] { write_trace_picture(folder + "/overlap.svg", trace, world, offset); });
+  return complete;
 }
 
 }  // namespace flatshard

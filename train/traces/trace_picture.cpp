@@ -1,4 +1,4 @@
-#include "train/report/trace_picture.h"
+#include "train/traces/trace_picture.h"
 
 #include <algorithm>
 #include <cmath>

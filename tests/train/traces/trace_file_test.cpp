@@ -1,6 +1,6 @@
 // trace.json and its picture, from a run of several ranks and from spans made by hand.
 
-#include "train/report/trace_file.h"
+#include "train/traces/trace_file.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -13,7 +13,7 @@
 
 #include "tests/test.h"
 #include "tests/workshop.h"
-#include "train/report/trace_picture.h"
+#include "train/traces/trace_picture.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;

@@ -1,0 +1,68 @@
+#include "train/report/run_curves.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace flatshard {
+namespace {
+
+constexpr size_t kMostSamples = 8192;
+
+void add_finite(ThinnedCurve& curve, int64_t step, const std::optional<double>& value) {
+  if (value && std::isfinite(*value)) curve.add(step, *value);
+}
+
+}  // namespace
+
+void SampledMedian::add(double value) {
+  if (!std::isfinite(value) || seen_++ % stride_ != 0) return;
+  values_.push_back(value);
+  if (values_.size() < kMostSamples) return;
+  size_t kept = 0;
+  for (size_t i = 0; i < values_.size(); i += 2) values_[kept++] = values_[i];
+  values_.resize(kept);
+  stride_ *= 2;
+}
+
+std::optional<double> SampledMedian::value() const {
+  if (values_.empty()) return {};
+  std::vector<double> values = values_;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+RunCurves::RunCurves(const std::vector<StepMetrics>& all) {
+  for (const StepMetrics& m : all) add(m);
+}
+
+void RunCurves::add(const StepMetrics& m) {
+  ++lines;
+  last = m;
+  peak_memory = std::max(peak_memory, m.memory_bytes);
+  elapsed_seconds = m.elapsed_seconds.value_or(elapsed_seconds + m.step_seconds);
+  has_elapsed_times = has_elapsed_times && m.elapsed_seconds;
+  tokens.add(m.step, static_cast<double>(m.tokens));
+  seconds.add(m.step, elapsed_seconds);
+  if (m.eval_loss) {
+    ++evaluations;
+    const bool better =
+        !best_eval || *m.eval_loss < *best_eval->eval_loss || std::isnan(*best_eval->eval_loss);
+    if (better) best_eval = m;
+  }
+  if (m.skipped || !std::isfinite(m.loss)) marks.add(m.step, 0);
+  add_finite(eval_loss, m.step, m.eval_loss);
+  add_finite(loss_scale, m.step, m.loss_scale);
+  if (m.skipped) return;
+  last_loss = m.loss;
+  add_finite(loss, m.step, m.loss);
+  add_finite(lr, m.step, m.lr);
+  add_finite(grad_norm, m.step, m.grad_norm);
+  add_finite(throughput, m.step, m.tokens_per_second);
+  memory.add(m.step, static_cast<double>(m.memory_bytes));
+  tokens_per_second.add(m.tokens_per_second);
+  mfu.add(m.mfu);
+  mfu_causal.add(m.mfu_causal);
+}
+
+}  // namespace flatshard

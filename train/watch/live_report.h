@@ -1,0 +1,48 @@
+#pragma once
+// The report page of a run while it is alive. A thread writes it, at first every second and later every 10
+// seconds, and never more often than costs 1% of a processor. A step only hands over its metrics, and a
+// failure to write costs one warning.
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "train/report/report.h"
+
+namespace flatshard {
+
+class LiveReport {
+ public:
+  // Begins with `curves`, those of the steps before a resume.
+  LiveReport(std::string path, std::string name, std::string config, int64_t total_steps, RunCurves curves);
+  ~LiveReport();  // leaves the page as it is if end() was not called
+  LiveReport(const LiveReport&) = delete;
+  LiveReport& operator=(const LiveReport&) = delete;
+
+  void add(const StepMetrics& m);
+  // Writes the page of the ended run. Returns whether the page is there.
+  bool end(PageState::Kind kind, const std::string& reason);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void refresh();
+  void stop();
+  bool write(PageState::Kind kind, const std::string& reason, Clock::duration interval);
+  std::string progress_text(const RunCurves& curves) const;
+
+  const std::string path_;
+  const int64_t total_steps_;
+  std::vector<ReportedRun> page_;  // one run; its curves are as of the last writing
+  std::mutex mutex_;               // of what follows
+  std::condition_variable ended_;
+  bool ends_ = false;
+  RunCurves curves_;
+  bool warned_ = false;
+  std::thread thread_;
+};
+
+}  // namespace flatshard
