@@ -43,6 +43,7 @@ void check_attention(const char* op, const Args& a) {
   check(a.lse.dtype == DType::f32 && a.lse.size() == a.q.count * a.q.rows(), op, ": lse is ", a.lse.dtype,
         " ", a.lse.shape, ", must be f32 (", a.q.count, ", ", a.q.rows(), ")");
   check_mask(op, a.mask);
+  check(a.softcap >= 0, op, ": softcap is ", a.softcap, ", must be 0 (none) or positive");
   check(!a.mask.cu_seqlens_kv.empty() || a.k.rows() == a.q.rows(), op, ": ", a.k.rows(), " keys and ",
         a.q.rows(), " queries: numbers that differ need cu_seqlens_kv");
 }

@@ -5,10 +5,12 @@
 //   s_j = scale q_i k_j      lse_i = ln sum_j exp(s_j)      p_j = exp(s_j - lse_i)      o_i = sum_j p_j v_j
 //   dv_j = sum_i p_j do_i    ds_j = p_j (do_i v_j - do_i o_i)
 //   dq_i = scale sum_j ds_j k_j    dk_j = scale sum_i ds_j q_i
-// With cu_seqlens_kv a document may have more keys than queries (generation with a cache): its queries then
-// have the last positions. The query at position i attends to key j iff they belong to the same document and,
-// with causal attention, j <= i, and with a window also j > i - window. Queries of head h use the keys of
-// head h / (Hq / Hkv). A row that attends to no key gives o = 0, lse = -inf and no gradient.
+// With a soft cap c > 0, scores are bounded to (-c, c): s_j = c tanh(scale q_i k_j / c), and ds_j also has
+// the factor 1 - (s_j / c)^2. With cu_seqlens_kv a document may have more keys than queries (generation with
+// a cache): its queries then have the last positions. The query at position i attends to key j iff they
+// belong to the same document and, with causal attention, j <= i, and with a window also j > i - window.
+// Queries of head h use the keys of head h / (Hq / Hkv). A row that attends to no key gives o = 0, lse = -inf
+// and no gradient.
 //
 // Sums are fp32; p and ds are rounded to the storage type before their products. Keys are processed in blocks
 // from the start of a document, queries and heads in order, so the bits of a row do not depend on the other
@@ -58,7 +60,8 @@ struct AttentionForward {
   Heads k;     // (Tkv, Hkv, D)
   Heads v;     // (Tkv, Hkv, D)
   AttentionMask mask;
-  float scale;  // usually 1 / sqrt(D)
+  float scale;        // usually 1 / sqrt(D)
+  float softcap = 0;  // 0: none
 };
 
 struct AttentionBackward {
@@ -68,6 +71,7 @@ struct AttentionBackward {
   Tensor lse;  // (Hq, T) f32
   AttentionMask mask;
   float scale;
+  float softcap = 0;  // that of the forward pass
 };
 
 void attention_forward(Stream& stream, Arena& scratch, const AttentionForward& a);

@@ -21,7 +21,8 @@ struct BackwardArguments {
   const float* lse;  // (Hq, rows)
   QueryTerms terms;
   Mask mask;
-  float scale, scale_log2;  // of scores, and of scores in base 2
+  ScoreCap cap;
+  float scale, scale_log2;  // of products, and to scores in base 2: 1 with a soft cap
 };
 
 // Tile sizes are chosen so that sums fit the registers, and one thread block fits shared memory on every GPU.
@@ -108,13 +109,15 @@ __global__ void __launch_bounds__(QueryGradientTiles<T, D>::kThreads)
     if (!seen.holds(t)) continue;
     Sums<kPieces, kKeys> scores, dp;
     multiply_along(scores, q, block.warp_row, keys_of(t));
+    if (a.cap.caps()) scores.for_each([&](const auto& at) { scores[at] = a.cap.score(scores[at]); });
     multiply_along(dp, grad_o, block.warp_row, values_of(t));
     const bool masked = !visible.unmasked(block.own(), {t * kKeys, (t + 1) * kKeys});
     scores.for_each([&](const auto& at) {
       if (masked && !visible.attends(block.own().begin + at.row, t * kKeys + at.column))
         scores[at] = -INFINITY;
       const float p = exp2_of(fmaf(scores[at], a.scale_log2, -lse[at.own_row]));
-      scores[at] = p * (dp[at] - delta[at.own_row]);
+      const float ds = p * (dp[at] - delta[at.own_row]);
+      scores[at] = a.cap.caps() ? ds * a.cap.slope(scores[at]) : ds;
     });
     multiply_down(dq, scores, keys_of(t), 0);
   }
@@ -178,6 +181,7 @@ __global__ void __launch_bounds__(KeyGradientTiles<T, D>::kThreads)
     if (!seen.holds(t)) continue;
     Sums<kPieces, kQueries> p, ds;
     multiply_along(p, k, warp_row, queries_of(step));
+    if (a.cap.caps()) p.for_each([&](const auto& at) { p[at] = a.cap.score(p[at]); });
     multiply_along(ds, v, warp_row, grad_o_of(step));
     const bool masked =
         !visible.unmasked({t * kQueries, (t + 1) * kQueries}, {begin, begin + Tiles::kWarpRows});
@@ -190,8 +194,9 @@ __global__ void __launch_bounds__(KeyGradientTiles<T, D>::kThreads)
     }
     p.for_each([&](const auto& at) {
       if (masked && !visible.attends(t * kQueries + at.column, begin + at.row)) p[at] = -INFINITY;
+      const float slope = a.cap.caps() ? a.cap.slope(p[at]) : 1.0f;
       p[at] = exp2_of(fmaf(p[at], a.scale_log2, -lse[at.own_column]));
-      ds[at] = p[at] * (ds[at] - delta[at.own_column]);
+      ds[at] = p[at] * (ds[at] - delta[at.own_column]) * slope;
     });
     multiply_down(dv, p, grad_o_of(step), first_column);
     multiply_down(dk, ds, queries_of(step), first_column);
@@ -216,8 +221,9 @@ BackwardArguments<T> arguments_of(const AttentionBackward& a, const Mask& mask, 
           .lse = a.lse.as<float>(),
           .terms = {lse, lse + terms.size() / 2},
           .mask = mask,
+          .cap = score_cap(a.softcap, a.scale),
           .scale = a.scale,
-          .scale_log2 = a.scale * kLog2e};
+          .scale_log2 = a.softcap > 0 ? 1.0f : a.scale * kLog2e};
 }
 
 }  // namespace

@@ -41,16 +41,21 @@ struct BackwardWorker {
   }
 
   // Computes p and ds from scores and dp for queries [first, first + queries), rounded, in the layouts of the
-  // products.
-  void differentiate(int64_t first, int64_t queries, int64_t keys, float scale) {
+  // products. kCapped: the scores are bounded by 1 / inverse_cap.
+  template <bool kCapped>
+  void differentiate(int64_t first, int64_t queries, int64_t keys, float scale, float inverse_cap) {
     for (int64_t i = first; i < first + queries; i += kWidth) {
       const Floats shift = -load(lse + i), drop = load(delta + i);
       for (int64_t j = 0; j < keys; j += 2) {
         Floats ds[2]{};
         for (int64_t odd = 0; odd < std::min<int64_t>(2, keys - j); ++odd) {
           const int64_t at = (j + odd) * kQueryBlock + i;
-          const Floats p = exp2(simd::fma(load(scores + at), splat(scale), shift));
+          const Floats s = load(scores + at), p = exp2(simd::fma(s, splat(scale), shift));
           ds[odd] = p * (load(dp + at) - drop);
+          if constexpr (kCapped) {
+            const Floats share = simd::max(splat(-1.0f), s * inverse_cap);  // finite for masked scores
+            ds[odd] *= 1.0f - share * share;
+          }
           tile::store_along<T>(p_along + words<T>(at), p);
           tile::store_along<T>(ds_along + words<T>(at), ds[odd]);
         }
@@ -116,10 +121,14 @@ void backward_block(const AttentionBackward& a, const BackwardScratch& scratch, 
     const int64_t packed = packed_row + key, across = words<T>(kQueryBlock);
     tile::multiply<T>({w.scores + first, kQueryBlock}, keys, lanes, words<T>(D),
                       {k.along(key_head, packed), words<T>(D), 1}, {w.q_across + first, kQueryBlock}, false);
+    if (a.softcap > 0) cap_scores(w.scores + first, lanes, keys, a.scale, a.softcap);
     if (masked) mask_scores(w.scores + first, mask, part, key, keys);
     tile::multiply<T>({w.dp + first, kQueryBlock}, keys, lanes, words<T>(D),
                       {v.along(key_head, packed), words<T>(D), 1}, {w.do_across + first, kQueryBlock}, false);
-    w.differentiate(first, lanes, keys, a.scale * kLog2e);
+    if (a.softcap > 0)
+      w.template differentiate<true>(first, lanes, keys, kLog2e, 1 / a.softcap);
+    else
+      w.template differentiate<false>(first, lanes, keys, a.scale * kLog2e, 0);
     float* dk = scratch.dk.as<float>() + (head * rows + packed) * width;
     float* dv = scratch.dv.as<float>() + (head * rows + packed) * width;
     const int64_t down = words<T>(first) * width;

@@ -25,7 +25,8 @@ struct ForwardArguments {
   float* lse;  // (Hq, rows)
   HeadsView<T> q, k, v;
   Mask mask;
-  float scale;  // of scores in base 2
+  ScoreCap cap;
+  float scale;  // to scores in base 2; 1 with a soft cap
 };
 
 // The online softmax of the rows of a lane.
@@ -116,6 +117,7 @@ __global__ void __launch_bounds__(ForwardTiles<T, D>::kThreads) forward_kernel(F
     commit_copies();
     if (attends) {
       multiply_along(scores, q, block.warp_row, k);
+      if (a.cap.caps()) scores.for_each([&](const auto& p) { scores[p] = a.cap.score(scores[p]); });
       if (!visible.unmasked(block.own(), {t * kKeys, (t + 1) * kKeys}))
         scores.for_each([&](const auto& p) {
           if (!visible.attends(block.own().begin + p.row, t * kKeys + p.column)) scores[p] = -INFINITY;
@@ -146,7 +148,8 @@ ForwardArguments<T> arguments_of(const AttentionForward& a, const Mask& mask) {
           .k = view<T>(a.k),
           .v = view<T>(a.v),
           .mask = mask,
-          .scale = a.scale * kLog2e};
+          .cap = score_cap(a.softcap, a.scale),
+          .scale = a.softcap > 0 ? 1.0f : a.scale * kLog2e};
 }
 
 }  // namespace

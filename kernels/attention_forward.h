@@ -71,7 +71,7 @@ struct ForwardBlock {
   Rows queries;
   Visible mask;
   int64_t D;
-  float scale;
+  float scale, softcap;
 };
 
 template <class T>
@@ -85,8 +85,9 @@ void forward_block(const ForwardBlock<T>& b, ForwardWorker<T>& w) {
     tile::multiply<T>({w.scores + first, kQueryBlock}, keys, lanes, words<T>(D),
                       {b.k + Packed<T>::size_along(key, D), words<T>(D), 1}, {w.q + first, kQueryBlock},
                       false);
+    if (b.softcap > 0) cap_scores(w.scores + first, lanes, keys, b.scale, b.softcap);
     if (masked) mask_scores(w.scores + first, b.mask, part, key, keys);
-    w.softmax(first, lanes, keys, b.scale * kLog2e);
+    w.softmax(first, lanes, keys, (b.softcap > 0 ? 1.0f : b.scale) * kLog2e);
     for (int64_t i = first; i < first + part.size(); ++i)
       if (w.factor[i] != 1.0f)
         for (int64_t d = 0; d < width; d += kWidth) {
@@ -136,7 +137,8 @@ void forward(const AttentionForward& a, const ForwardScratch& scratch) {
                       .queries = queries,
                       .mask = visible(a.mask, q_documents.length(document), documents.length(document)),
                       .D = D,
-                      .scale = a.scale},
+                      .scale = a.scale,
+                      .softcap = a.softcap},
                      own);
   });
 }

@@ -22,6 +22,11 @@ inline Mask mask_of(const AttentionMask& mask, int64_t queries, int64_t keys) {
           .window = static_cast<int>(mask.window > 0 ? std::min(mask.window, kMaxRows) : kMaxRows)};
 }
 
+inline ScoreCap score_cap(float softcap, float scale) {
+  if (softcap == 0) return {0, 0, 0};
+  return {scale / softcap, softcap * kLog2e, 1 / (softcap * kLog2e)};
+}
+
 // Calls launch<D>() with the smallest compiled D that holds a head.
 template <class T, class Launch>
 void visit_head_size(int64_t head_size, Launch&& launch) {

@@ -17,6 +17,19 @@ __device__ inline float exp2_of(float x) {
   return y;
 }
 
+// The soft cap of scores, in base 2: a product of a query and a key becomes `outer` tanh(`inner` product).
+struct ScoreCap {
+  float inner, outer, inverse_outer;  // 0: none
+
+  __device__ bool caps() const { return outer > 0.0f; }
+  __device__ float score(float product) const { return outer * tanh_of(inner * product); }
+  // The derivative by inner product, over outer; 0 where a score is masked.
+  __device__ float slope(float score) const {
+    const float share = fmaxf(score * inverse_outer, -1.0f);
+    return fmaf(-share, share, 1.0f);
+  }
+};
+
 // --- rows
 
 // Rows [begin, end), relative to the document's first; or a range of tiles.

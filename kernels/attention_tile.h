@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "kernels/attention.h"
+#include "kernels/simd_math.h"
 #include "kernels/tile_product.h"
 #include "runtime/parallel.h"
 
@@ -154,6 +155,15 @@ struct Visible {
 
 inline Visible visible(const AttentionMask& mask, int64_t queries, int64_t keys) {
   return {.keys = keys, .shift = keys - queries, .causal = mask.causal, .window = mask.window};
+}
+
+// Replaces products of queries and keys by scores bounded to (-softcap, softcap).
+inline void cap_scores(float* scores, int64_t queries, int64_t keys, float scale, float softcap) {
+  for (int64_t i = 0; i < queries; i += kWidth)
+    for (int64_t j = 0; j < keys; ++j) {
+      float* at = scores + j * kQueryBlock + i;
+      store(at, softcap * simd::tanh(load(at) * (scale / softcap)));
+    }
 }
 
 // Sets masked scores to -inf.

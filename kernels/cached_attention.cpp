@@ -51,7 +51,8 @@ void launch_text(Stream& stream, Arena& scratch, const CachedAttention& a, const
                               .cu_seqlens_kv = text.boundaries.slice(2, 4),
                               .causal = true,
                               .window = a.window},
-                     .scale = a.scale});
+                     .scale = a.scale,
+                     .softcap = a.softcap});
 }
 
 }  // namespace
@@ -112,7 +113,8 @@ void forward_block_of(const CachedAttention& a, const CachedText& text, int64_t 
                              .window = a.window,
                              .step = blocks.single ? 0 : 1},
                     .D = D,
-                    .scale = a.scale},
+                    .scale = a.scale,
+                    .softcap = a.softcap},
                    worker);
 }
 

@@ -35,6 +35,7 @@ struct CachedAttention {
   std::vector<CachedText> texts;
   int64_t window = 0;  // as in attention.h
   float scale;
+  float softcap = 0;  // as in attention.h
 };
 
 void cached_attention_forward(Stream& stream, Arena& scratch, const CachedAttention& a);

@@ -76,10 +76,21 @@ RowSums row_sums(const T* x, int64_t V) {
 
 // dlogits of one row of V valid columns; x and dx may be the same.
 template <class T, class D>
-void row_gradient(D* dx, const T* x, int64_t V, int64_t target, float weight, const RowSums& sums) {
-  const float scale = weight / sums.exps;
+void row_gradient(D* dx, const T* x, int64_t V, int64_t target, float weight, const RowSums& sums,
+                  float softcap) {
+  const float scale = weight / sums.exps, inverse_cap = softcap > 0 ? 1 / softcap : 0;
   const auto gradient = [&](Floats v) { return exp(v - sums.max) * scale; };
-  const float at_target = gradient(splat(static_cast<float>(x[target])))[0] - weight;
+  const auto slope = [&](Floats v) { return 1.0f - v * inverse_cap * (v * inverse_cap); };
+  const Floats logit = splat(static_cast<float>(x[target]));
+  const float at_target = gradient(logit)[0] - weight;
+  if (softcap > 0) {
+    for_each_vector(V, [&](int64_t i, auto lanes) {
+      const Floats v = load(x + i, lanes);
+      store(dx + i, gradient(v) * slope(v), lanes);
+    });
+    dx[target] = D(at_target * slope(logit)[0]);
+    return;
+  }
   for_each_vector(V, [&](int64_t i, auto lanes) { store(dx + i, gradient(load(x + i, lanes)), lanes); });
   dx[target] = D(at_target);
 }
@@ -101,7 +112,7 @@ void rows(const CrossEntropyBackward& a, int64_t begin, int64_t end) {
     const RowSums sums = row_sums(x, V);
     loss = weight * (std::log(sums.exps) + (sums.max - static_cast<float>(x[target])));
     if (!dx) continue;
-    row_gradient(dx, x, V, target, weight, sums);
+    row_gradient(dx, x, V, target, weight, sums, a.softcap);
     std::fill(dx + V, dx + columns, D(0.0f));
   }
 }
@@ -146,6 +157,7 @@ void cross_entropy_backward(Stream& stream, const CrossEntropyBackward& a) {
   check_arguments("cross_entropy_backward", a);
   check(a.dlogits.shape == a.logits.shape && is_float(a.dlogits.dtype), "cross_entropy_backward: dlogits is ",
         a.dlogits.dtype, " ", a.dlogits.shape, ", must have the shape of the logits, ", a.logits.shape);
+  check(a.softcap >= 0, "cross_entropy_backward: softcap is ", a.softcap, ", must be 0 (none) or positive");
   if (stream.planning() || a.logits.empty()) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::cross_entropy(stream, a);

@@ -23,6 +23,7 @@ struct Rows {
   const int32_t* targets;
   const float* target_weights;
   int64_t columns, V;  // V of the columns are valid
+  float inverse_cap;   // 0: no soft cap
 };
 
 struct RowSums {
@@ -79,7 +80,8 @@ __global__ void __launch_bounds__(kThreads) cross_entropy_kernel(Rows<T, D> r) {
   const float scale = weight / sums.exps;
   write_row<N>(dx, x, r.columns, V, [&](int64_t column, float logit) {
     const float share = __fmul_rn(__expf(logit - sums.max), scale);  // rounded in every column alike
-    return column == target ? share - weight : share;
+    const float gradient = column == target ? share - weight : share, capped = logit * r.inverse_cap;
+    return r.inverse_cap > 0 ? gradient * fmaf(-capped, capped, 1.0f) : gradient;
   });
 }
 
@@ -99,7 +101,8 @@ void run(Stream& stream, const CrossEntropyBackward& a) {
                         .targets = a.targets.as<int32_t>(),
                         .target_weights = a.target_weights.as<float>(),
                         .columns = columns,
-                        .V = a.valid_vocab > 0 ? a.valid_vocab : columns};
+                        .V = a.valid_vocab > 0 ? a.valid_vocab : columns,
+                        .inverse_cap = a.softcap > 0 ? 1 / a.softcap : 0};
   if (packable<T>(columns, rows.dlogits, rows.logits))
     launch<kPack>(stream, rows, a.logits.rows());
   else

@@ -1,7 +1,9 @@
 #pragma once
 // Cross-entropy of N rows of logits x over a vocabulary of V, with a target and a weight for each row:
-//   nll = ln sum exp(x) - x[target]      loss = weight nll      dlogits = weight (softmax(x) -
-//   onehot(target))
+//   nll = ln sum exp(x) - x[target]      loss = weight nll
+//   dlogits = weight (softmax(x) - onehot(target))
+// With a soft cap, the logits are the y of softcap (elementwise.h), and dlogits is the gradient of its x:
+//   dlogits = weight (softmax(x) - onehot(target)) (1 - (x / softcap)^2)
 // A negative target (-100, by custom) is ignored: its loss and gradient are 0, whatever the logits. Columns
 // from valid_vocab on pad the vocabulary: they count nowhere, and their gradient is 0. A target outside the
 // vocabulary is an Error before anything is written; on a GPU the kernel stops itself there, an Error that
@@ -30,6 +32,7 @@ struct CrossEntropyBackward {
   Tensor targets;           // (N) i32
   Tensor target_weights;    // (N) f32
   int64_t valid_vocab = 0;  // 0: all columns
+  float softcap = 0;        // 0: none
 };
 
 // Throws Error, in stream order, if a target is outside a vocabulary of V. For callers that compute in

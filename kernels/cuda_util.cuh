@@ -7,6 +7,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "kernels/tanh_terms.h"
 #include "runtime/cuda_check.h"
 #include "runtime/dtype.h"
 #include "runtime/stream.h"
@@ -125,6 +126,17 @@ __device__ inline float block_max(float value) {
 
 // 1 / (1 + e^-x) within a few units in the last place.
 __device__ inline float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
+
+// Without a branch, as kernels unroll it many times.
+__device__ inline float tanh_of(float x) {
+  const float size = fabsf(x), square = x * x;
+  float p = fmaf(kTanh11, square, kTanh9);
+  p = fmaf(p, square, kTanh7);
+  p = fmaf(p, square, kTanh5);
+  p = fmaf(p, square, kTanh3);
+  const float near = fmaf(p * square, x, x), far = 1.0f - __fdividef(2.0f, __expf(size + size) + 1.0f);
+  return size < kTanhNear ? near : copysignf(far, x);
+}
 
 inline cudaStream_t native(const Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
 

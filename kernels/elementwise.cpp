@@ -2,6 +2,7 @@
 
 #include "build_config.h"
 #include "kernels/parallel_write.h"
+#include "kernels/simd_math.h"
 
 namespace flatshard {
 namespace {
@@ -51,6 +52,14 @@ void scale(const Scale& a) {
                     [&](int64_t i, auto lanes) { return load(x + i, lanes) * a.factor; });
 }
 
+template <class T>
+void softcap(const Softcap& a) {
+  const T* x = a.x.as<T>();
+  const float inverse = 1 / a.cap;
+  write_elements<T>(a.y, write_only_bytes(a.y, a.x),
+                    [&](int64_t i, auto lanes) { return a.cap * tanh(load(x + i, lanes) * inverse); });
+}
+
 }  // namespace
 }  // namespace cpu
 
@@ -87,11 +96,22 @@ void scale(Stream& stream, const Scale& a) {
   stream.run("scale", [a] { visit_float(a.y.dtype, [&]<class T>() { cpu::scale<T>(a); }); });
 }
 
+void softcap(Stream& stream, const Softcap& a) {
+  check_like("softcap", "x", a.x, a.y);
+  check(a.cap > 0, "softcap: cap is ", a.cap, ", must be positive");
+  if (stream.planning() || a.y.empty()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::softcap(stream, a);
+  stream.run("softcap", [a] { visit_float(a.y.dtype, [&]<class T>() { cpu::softcap<T>(a); }); });
+}
+
 double min_bytes(const Cast& a) { return static_cast<double>(a.x.bytes() + a.y.bytes()); }
 double min_bytes(const Add& a) { return static_cast<double>(a.a.bytes() + a.b.bytes() + a.y.bytes()); }
 double min_bytes(const Scale& a) { return static_cast<double>(a.x.bytes() + a.y.bytes()); }
+double min_bytes(const Softcap& a) { return static_cast<double>(a.x.bytes() + a.y.bytes()); }
 double flops(const Cast&) { return 0; }
 double flops(const Add& a) { return static_cast<double>(a.y.size()); }
 double flops(const Scale& a) { return static_cast<double>(a.y.size()); }
+double flops(const Softcap& a) { return 8.0 * static_cast<double>(a.y.size()); }
 
 }  // namespace flatshard

@@ -1,4 +1,4 @@
-// Cast, add and scale on the GPU, with the same bits as on the CPU.
+// The elementwise operations on the GPU. All but softcap give the same bits as on the CPU.
 
 #include <algorithm>
 
@@ -64,6 +64,23 @@ struct ScaleOp {
   }
 };
 
+template <class T>
+struct SoftcapOp {
+  T* y;
+  const T* x;
+  float cap, inverse;
+
+  template <int N>
+  __device__ Pack<T, N> read(int64_t i) const {
+    return load<T, N>(x + i);
+  }
+  template <int N>
+  __device__ void write(int64_t i, Pack<T, N> v) const {
+    for (int j = 0; j < N; ++j) v.element[j] = from_float<T>(cap * tanh_of(to_float(v.element[j]) * inverse));
+    store<T, N>(y + i, v);
+  }
+};
+
 }  // namespace
 
 void cast(Stream& stream, const Cast& a) {
@@ -88,6 +105,13 @@ void scale(Stream& stream, const Scale& a) {
   visit_float(a.y.dtype, [&]<class T>() {
     const ScaleOp<T> op{a.y.as<T>(), a.x.as<T>(), a.factor};
     launch_flat<kPackSize<T>>(stream, "scale", op, a.y.size(), packable<T>(0, op.y, op.x));
+  });
+}
+
+void softcap(Stream& stream, const Softcap& a) {
+  visit_float(a.y.dtype, [&]<class T>() {
+    const SoftcapOp<T> op{a.y.as<T>(), a.x.as<T>(), a.cap, 1 / a.cap};
+    launch_flat<kPackSize<T>>(stream, "softcap", op, a.y.size(), packable<T>(0, op.y, op.x));
   });
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // Elementwise operations:
 //   cast:  y = x in y's dtype, rounded to nearest even      add:  y = a + b      scale:  y = factor x
+//   softcap:  y = cap tanh(x / cap), which bounds y to (-cap, cap)
 // Sums and products are fp32 and rounded once. y may be an input of the same dtype.
 
 #include "runtime/stream.h"
@@ -25,21 +26,31 @@ struct Scale {
   float factor;
 };
 
+struct Softcap {
+  Tensor y;   // any shape
+  Tensor x;   // like y
+  float cap;  // positive
+};
+
 void cast(Stream& stream, const Cast& a);
 void add(Stream& stream, const Add& a);
 void scale(Stream& stream, const Scale& a);
+void softcap(Stream& stream, const Softcap& a);
 
 double min_bytes(const Cast& a);
 double min_bytes(const Add& a);
 double min_bytes(const Scale& a);
+double min_bytes(const Softcap& a);
 double flops(const Cast& a);
 double flops(const Add& a);
 double flops(const Scale& a);
+double flops(const Softcap& a);
 
 namespace cuda {
 void cast(Stream& stream, const Cast& a);
 void add(Stream& stream, const Add& a);
 void scale(Stream& stream, const Scale& a);
+void softcap(Stream& stream, const Softcap& a);
 }  // namespace cuda
 
 }  // namespace flatshard

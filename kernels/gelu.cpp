@@ -1,10 +1,8 @@
 #include "kernels/gelu.h"
 
-#include <numbers>
-
 #include "build_config.h"
+#include "kernels/gelu_math.h"
 #include "kernels/parallel_write.h"
-#include "kernels/simd_math.h"
 
 namespace flatshard {
 namespace {
@@ -21,17 +19,6 @@ namespace {
 
 using namespace simd;
 
-constexpr float kTwoSqrtTwoOverPi =
-    static_cast<float>(2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi);  // 2 sqrt(2 / pi)
-constexpr float kCubic = 0.044715f;
-
-Floats probability(Floats x) { return sigmoid(kTwoSqrtTwoOverPi * x * fma(kCubic * x, x, splat(1.0f))); }
-Floats slope(Floats x) {
-  const Floats p = probability(x);
-  const Floats inner = kTwoSqrtTwoOverPi * fma(3.0f * kCubic * x, x, splat(1.0f));
-  return fma(x * p * (1.0f - p), inner, p);
-}
-
 template <class T>
 void forward(const GeluForward& a) {
   const T* x = a.x.as<T>();
@@ -40,7 +27,7 @@ void forward(const GeluForward& a) {
   parallel_write(written, a.x.size(), kBlockElements, [&](int64_t begin, int64_t end, auto out) {
     for_each_vector(end - begin, [&](int64_t i, auto lanes) {
       const Floats v = load(x + begin + i, lanes);
-      out.store(y + begin + i, v * probability(v), lanes);
+      out.store(y + begin + i, v * gelu_probability(v), lanes);
     });
   });
 }
@@ -53,7 +40,7 @@ void backward(const GeluBackward& a) {
   parallel_write(written, a.x.size(), kBlockElements, [&](int64_t begin, int64_t end, auto out) {
     for_each_vector(end - begin, [&](int64_t i, auto lanes) {
       const Floats v = load(x + begin + i, lanes);
-      out.store(dx + begin + i, load(dy + begin + i, lanes) * slope(v), lanes);
+      out.store(dx + begin + i, load(dy + begin + i, lanes) * gelu_slope(v, gelu_probability(v)), lanes);
     });
   });
 }

@@ -1,25 +1,11 @@
 // GELU on the GPU.
 
-#include <numbers>
-
 #include "kernels/flat.cuh"
 #include "kernels/gelu.h"
+#include "kernels/gelu_math.cuh"
 
 namespace flatshard::cuda {
 namespace {
-
-constexpr float kTwoSqrtTwoOverPi =
-    static_cast<float>(2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi);  // 2 sqrt(2 / pi)
-constexpr float kCubic = 0.044715f;
-
-__device__ inline float probability(float x) {
-  return sigmoid(kTwoSqrtTwoOverPi * x * fmaf(kCubic * x, x, 1.0f));
-}
-__device__ inline float slope(float x) {
-  const float p = probability(x);
-  const float inner = kTwoSqrtTwoOverPi * fmaf(3.0f * kCubic * x, x, 1.0f);
-  return fmaf(x * p * (1.0f - p), inner, p);
-}
 
 template <class T>
 struct Forward {
@@ -34,7 +20,7 @@ struct Forward {
   __device__ void write(int64_t i, Pack<T, N> v) const {
     for (int j = 0; j < N; ++j) {
       const float value = to_float(v.element[j]);
-      v.element[j] = from_float<T>(value * probability(value));
+      v.element[j] = from_float<T>(value * gelu_probability(value));
     }
     store<T, N>(y + i, v);
   }
@@ -56,8 +42,10 @@ struct Backward {
   template <int N>
   __device__ void write(int64_t i, const Inputs<N>& in) const {
     Pack<T, N> out;
-    for (int j = 0; j < N; ++j)
-      out.element[j] = from_float<T>(to_float(in.dy.element[j]) * slope(to_float(in.x.element[j])));
+    for (int j = 0; j < N; ++j) {
+      const float x = to_float(in.x.element[j]);
+      out.element[j] = from_float<T>(to_float(in.dy.element[j]) * gelu_slope(x, gelu_probability(x)));
+    }
     store<T, N>(dx + i, out);
   }
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "kernels/elementwise.h"
 #include "kernels/gemm.h"
 
 namespace flatshard {
@@ -77,6 +78,7 @@ void head_loss_forward(Stream& stream, Arena& scratch, const HeadLossForward& a)
           .tf32 = a.tf32});
     if (a.add_to_logits)
       a.add_to_logits({.first = begin, .x = tokens_of(a.x, C, begin, end), .logits = chunk_logits});
+    if (a.softcap > 0) softcap(stream, {.y = chunk_logits, .x = chunk_logits, .cap = a.softcap});
     cross_entropy_forward(stream, {.loss = tokens_of(a.loss, begin, end),
                                    .logits = chunk_logits,
                                    .targets = tokens_of(a.targets, begin, end),
@@ -103,12 +105,14 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
     const HeadChunk work{.first = begin, .x = x, .logits = chunk_logits, .dlogits = chunk_dlogits, .dx = dx};
     gemm(stream, scratch, {.c = chunk_logits, .a = x, .b = a.w, .transpose_b = true, .tf32 = a.tf32});
     if (a.add_to_logits) a.add_to_logits(work);
+    if (a.softcap > 0) softcap(stream, {.y = chunk_logits, .x = chunk_logits, .cap = a.softcap});
     cross_entropy_backward(stream, {.dlogits = chunk_dlogits,
                                     .loss = tokens_of(a.loss, begin, end),
                                     .logits = chunk_logits,
                                     .targets = tokens_of(a.targets, begin, end),
                                     .target_weights = tokens_of(a.target_weights, begin, end),
-                                    .valid_vocab = a.valid_vocab});
+                                    .valid_vocab = a.valid_vocab,
+                                    .softcap = a.softcap});
     // dw first: after the last chunk its reduction over ranks may start while dx is computed.
     if (!a.dw.empty())
       gemm(stream, scratch,

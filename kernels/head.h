@@ -1,6 +1,7 @@
 #pragma once
 // The output head and its cross-entropy over N tokens, w (V, C):
 //   logits = x w^T      loss = cross_entropy(logits)      dx = dlogits w      dw += dlogits^T x
+// with logits = softcap(x w^T) (elementwise.h) where softcap is positive,
 // computed chunk by chunk of tokens, so that the (N, V) logits never exist at once. Logits are fp32; dlogits
 // is rounded to x's dtype before its two products. Losses, targets, weights and valid_vocab are those
 // of cross_entropy.h.
@@ -34,7 +35,8 @@ struct HeadLossForward {
   int64_t valid_vocab = 0;   // 0: V
   int64_t chunk = 0;         // tokens; 0: head_chunk
   bool tf32 = false;         // of its matrix products (gemm.h)
-  HeadWork add_to_logits{};  // called after the product of a chunk
+  float softcap = 0;         // of the logits; 0: none
+  HeadWork add_to_logits{};  // called after the product of a chunk, before the soft cap
 };
 
 // Computes the loss as well.
@@ -49,7 +51,8 @@ struct HeadLossBackward {
   int64_t valid_vocab = 0;      // 0: V
   int64_t chunk = 0;            // tokens; 0: head_chunk
   bool tf32 = false;            // of its matrix products (gemm.h)
-  HeadWork add_to_logits{};     // called after the product of a chunk
+  float softcap = 0;            // of the logits; 0: none
+  HeadWork add_to_logits{};     // called after the product of a chunk, before the soft cap
   HeadWork add_to_gradients{};  // called when dlogits and dx of a chunk are complete
 };
 

@@ -39,7 +39,8 @@ void forward(const RmsNormForward& a) {
       T* y = a.y.as<T>() + row * C;
       const W* w = a.w.as<W>();
       for_each_vector(C, [&](int64_t i, auto lanes) {
-        out.store(y + i, round_to<T>(load(x + i, lanes) * rstd) * load(w + i, lanes), lanes);
+        const Floats xhat = load(x + i, lanes) * rstd;
+        out.store(y + i, (a.round_xhat ? round_to<T>(xhat) : xhat) * (load(w + i, lanes) + a.offset), lanes);
       });
     }
   });
@@ -55,12 +56,14 @@ void backward_row(const RmsNormBackward& a, int64_t row, float* dw, Output out) 
   const float rstd = a.rstd.as<float>()[row];
   const float dot = sum_vectors(C, [&](int64_t i, auto lanes, Floats& total) {
     const Floats g = load(dy + i, lanes), xhat = load(x + i, lanes) * rstd;
-    total = fma(g * load(w + i, lanes), xhat, total);
-    if constexpr (kWantsDw) store(dw + i, fma(g, round_to<T>(xhat), load(dw + i, lanes)), lanes);
+    total = fma(g * (load(w + i, lanes) + a.offset), xhat, total);
+    if constexpr (kWantsDw)
+      store(dw + i, fma(g, a.round_xhat ? round_to<T>(xhat) : xhat, load(dw + i, lanes)), lanes);
   });
   const Floats mean = splat(dot / static_cast<float>(C));
   for_each_vector(C, [&](int64_t i, auto lanes) {
-    const Floats xhat = load(x + i, lanes) * rstd, dxhat = load(dy + i, lanes) * load(w + i, lanes);
+    const Floats xhat = load(x + i, lanes) * rstd,
+                 dxhat = load(dy + i, lanes) * (load(w + i, lanes) + a.offset);
     const Floats gradient = rstd * (dxhat - xhat * mean);
     out.store(dx + i, a.accumulate_dx ? load(dx + i, lanes) + gradient : gradient, lanes);
   });

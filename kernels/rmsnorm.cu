@@ -10,7 +10,8 @@ namespace {
 
 template <class T, class W, int N>
 __global__ void __launch_bounds__(kRowThreads)
-    forward_kernel(T* y_all, float* rstd_all, const T* x_all, const W* w, int64_t C, float eps) {
+    forward_kernel(T* y_all, float* rstd_all, const T* x_all, const W* w, int64_t C, float eps, float offset,
+                   bool round_xhat) {
   const int64_t row = blockIdx.x;
   const T* x = x_all + row * C;
   T* y = y_all + row * C;
@@ -25,8 +26,10 @@ __global__ void __launch_bounds__(kRowThreads)
     const Pack<T, N> v = load<T, N>(x + i);
     const auto weight = load_floats<W, N>(w + i);
     Pack<T, N> out;
-    for (int k = 0; k < N; ++k)
-      out.element[k] = from_float<T>(round_to<T>(to_float(v.element[k]) * rstd) * weight.element[k]);
+    for (int k = 0; k < N; ++k) {
+      const float xhat = to_float(v.element[k]) * rstd;
+      out.element[k] = from_float<T>((round_xhat ? round_to<T>(xhat) : xhat) * (weight.element[k] + offset));
+    }
     store<T, N>(y + i, out);
   });
 }
@@ -36,6 +39,8 @@ struct BackwardPointers {
   float* partial_dw;  // null: dw is not wanted
   const void *dy, *x, *w;
   const float* rstd;
+  float offset;
+  bool round_xhat;
 };
 
 // Accumulates the partial sums of a block in global memory, row by row; each column belongs to one thread.
@@ -63,8 +68,8 @@ __global__ void __launch_bounds__(kRowThreads)
         for (int j = 0; j < Partial::kPiece; ++j) {
           const int k = piece * Partial::kPiece + j;
           const float xhat = to_float(v.element[k]) * rstd, gradient = to_float(g.element[k]);
-          dot = fmaf(gradient * weight.element[k], xhat, dot);
-          sum.element[j] = fmaf(gradient, round_to<T>(xhat), sum.element[j]);
+          dot = fmaf(gradient * (weight.element[k] + p.offset), xhat, dot);
+          sum.element[j] = fmaf(gradient, p.round_xhat ? round_to<T>(xhat) : xhat, sum.element[j]);
         }
         if (wants_dw) store<float, Partial::kPiece>(at, sum);
       }
@@ -76,7 +81,7 @@ __global__ void __launch_bounds__(kRowThreads)
       Pack<T, N> out = accumulate ? load<T, N>(dx + i) : Pack<T, N>{};
       for (int k = 0; k < N; ++k) {
         const float xhat = to_float(v.element[k]) * rstd;
-        const float dxhat = to_float(g.element[k]) * weight.element[k];
+        const float dxhat = to_float(g.element[k]) * (weight.element[k] + p.offset);
         const float gradient = rstd * (dxhat - xhat * mean);
         out.element[k] = from_float<T>(accumulate ? to_float(out.element[k]) + gradient : gradient);
       }
@@ -88,7 +93,8 @@ __global__ void __launch_bounds__(kRowThreads)
 template <class T, class W, int N>
 void launch_forward(Stream& stream, const RmsNormForward& a) {
   forward_kernel<T, W, N><<<static_cast<unsigned>(a.x.rows()), kRowThreads, 0, native(stream)>>>(
-      a.y.as<T>(), a.rstd.as<float>(), a.x.as<T>(), a.w.as<W>(), a.x.shape[-1], a.eps);
+      a.y.as<T>(), a.rstd.as<float>(), a.x.as<T>(), a.w.as<W>(), a.x.shape[-1], a.eps, a.offset,
+      a.round_xhat);
   check_launch("rmsnorm_forward");
 }
 
@@ -96,7 +102,8 @@ template <class T, class W, int N>
 void launch_backward(Stream& stream, const RmsNormBackward& a, const Tensor& partial_dw) {
   const BackwardPointers p{a.dx.data, partial_dw.empty() ? nullptr : partial_dw.as<float>(),
                            a.dy.data, a.x.data,
-                           a.w.data,  a.rstd.as<float>()};
+                           a.w.data,  a.rstd.as<float>(),
+                           a.offset,  a.round_xhat};
   const int64_t C = a.x.shape[-1];
   const int64_t rows = a.x.rows(), blocks = partial_dw.shape[0], row_block = (rows + blocks - 1) / blocks;
   backward_kernel<T, W, N><<<static_cast<unsigned>(blocks), kRowThreads, 0, native(stream)>>>(

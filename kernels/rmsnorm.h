@@ -1,8 +1,9 @@
 #pragma once
 // RMSNorm over the last dimension, x of (rows, C):
-//   rstd = 1 / sqrt(mean(x^2) + eps)      xhat = x rstd      y = xhat w
-//   dx += or = rstd (dy w - xhat mean(dy w xhat))      dw += sum over rows of dy xhat
-// Statistics and sums are fp32; xhat is rounded to the dtype of x before the product with w, as in Llama.
+//   rstd = 1 / sqrt(mean(x^2) + eps)      xhat = x rstd      y = xhat (w + offset)
+//   dx += or = rstd (dy (w + offset) - xhat mean(dy (w + offset) xhat))      dw += sum over rows of dy xhat
+// Statistics and sums are fp32. With round_xhat, as in Llama, xhat is rounded to the dtype of x before the
+// product with w.
 // dw is summed in an order independent of the number of threads (kernels/row_blocks.h).
 
 #include "runtime/arena.h"
@@ -17,15 +18,19 @@ struct RmsNormForward {
   Tensor x;     // (..., C), of y's dtype
   Tensor w;     // (C), of y's dtype or f32
   float eps;
+  float offset = 0;
+  bool round_xhat = true;
 };
 
 struct RmsNormBackward {
-  Tensor dx;                   // (..., C)
-  Tensor dw;                   // (C) f32, added to; empty: not computed
-  Tensor dy;                   // (..., C)
-  Tensor x;                    // (..., C)
-  Tensor w;                    // (C), of x's dtype or f32
-  Tensor rstd;                 // (rows) f32
+  Tensor dx;         // (..., C)
+  Tensor dw;         // (C) f32, added to; empty: not computed
+  Tensor dy;         // (..., C)
+  Tensor x;          // (..., C)
+  Tensor w;          // (C), of x's dtype or f32
+  Tensor rstd;       // (rows) f32
+  float offset = 0;  // that of the forward pass, like round_xhat
+  bool round_xhat = true;
   bool accumulate_dx = false;  // dx += instead of dx =, for the residual stream
 };
 

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "kernels/simd.h"
+#include "kernels/tanh_terms.h"
 
 namespace flatshard::simd {
 
@@ -30,6 +31,15 @@ inline Floats exp(Floats x) {
 
 // 1 / (1 + e^-x) within 3 units; 0 below -88.7228.
 inline Floats sigmoid(Floats x) { return 1.0f / (exp(-x) + 1.0f); }
+
+// Within 3 units.
+inline Floats tanh(Floats x) {
+  const Floats size = abs(x), square = x * x;
+  Floats p = splat(kTanh11);
+  for (const float term : {kTanh9, kTanh7, kTanh5, kTanh3}) p = fma(p, square, splat(term));
+  const Floats near = fma(p * square, x, x), far = 1.0f - 2.0f / (exp(size + size) + 1.0f);
+  return size < kTanhNear ? near : (Floats)((Words)far | ((Words)x & 0x80000000u));
+}
 
 // A table of 256 floats for lookup_bytes: the values, and byte b of value i at planes[b][i].
 struct ByteTable {

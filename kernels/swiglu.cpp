@@ -1,8 +1,8 @@
 #include "kernels/swiglu.h"
 
 #include "build_config.h"
+#include "kernels/gelu_math.h"
 #include "kernels/parallel_write.h"
-#include "kernels/simd_math.h"
 
 namespace flatshard {
 namespace {
@@ -19,7 +19,16 @@ namespace {
 
 using namespace simd;
 
-template <class T>
+struct Silu {
+  static Floats probability(Floats x) { return sigmoid(x); }
+  static Floats slope(Floats x, Floats p) { return p * fma(x, 1.0f - p, splat(1.0f)); }
+};
+struct Gelu {
+  static Floats probability(Floats x) { return gelu_probability(x); }
+  static Floats slope(Floats x, Floats p) { return gelu_slope(x, p); }
+};
+
+template <class T, class Of>
 void forward(const SwigluForward& a, int64_t stride) {
   const int64_t F = a.y.shape[-1];
   parallel_write(a.y.bytes(), a.y.rows(), rows_per_block(F), [&](int64_t begin, int64_t end, auto out) {
@@ -28,13 +37,13 @@ void forward(const SwigluForward& a, int64_t stride) {
       T* y = a.y.as<T>() + row * F;
       for_each_vector(F, [&](int64_t i, auto lanes) {
         const Floats g = load(gate + i, lanes);
-        out.store(y + i, g * sigmoid(g) * load(up + i, lanes), lanes);
+        out.store(y + i, g * Of::probability(g) * load(up + i, lanes), lanes);
       });
     }
   });
 }
 
-template <class T>
+template <class T, class Of>
 void backward(const SwigluBackward& a, int64_t stride) {
   const int64_t F = a.dy.shape[-1];
   const int64_t written = write_only_bytes(a.dgate, a.gate) + write_only_bytes(a.dup, a.up);
@@ -44,12 +53,19 @@ void backward(const SwigluBackward& a, int64_t stride) {
       const T* dy = a.dy.as<T>() + row * F;
       T *dgate = a.dgate.as<T>() + row * stride, *dup = a.dup.as<T>() + row * stride;
       for_each_vector(F, [&](int64_t i, auto lanes) {
-        const Floats g = load(gate + i, lanes), d = load(dy + i, lanes), s = sigmoid(g);
-        const Floats slope = s * fma(g, 1.0f - s, splat(1.0f));
-        out.store(dgate + i, d * load(up + i, lanes) * slope, lanes);
-        out.store(dup + i, d * g * s, lanes);
+        const Floats g = load(gate + i, lanes), d = load(dy + i, lanes), p = Of::probability(g);
+        out.store(dgate + i, d * load(up + i, lanes) * Of::slope(g, p), lanes);
+        out.store(dup + i, d * g * p, lanes);
       });
     }
+  });
+}
+
+// Calls f.operator()<T, Of>().
+template <class F>
+void visit(DType dtype, Gate function, F&& f) {
+  visit_float(dtype, [&]<class T>() {
+    function == Gate::silu ? f.template operator()<T, Silu>() : f.template operator()<T, Gelu>();
   });
 }
 
@@ -63,8 +79,9 @@ void swiglu_forward(Stream& stream, const SwigluForward& a) {
   if (stream.planning() || a.y.empty()) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::swiglu_forward(stream, a, stride);
-  stream.run("swiglu_forward",
-             [a, stride] { visit_float(a.y.dtype, [&]<class T>() { cpu::forward<T>(a, stride); }); });
+  stream.run("swiglu_forward", [a, stride] {
+    cpu::visit(a.y.dtype, a.function, [&]<class T, class Of>() { cpu::forward<T, Of>(a, stride); });
+  });
 }
 
 void swiglu_backward(Stream& stream, const SwigluBackward& a) {
@@ -76,8 +93,9 @@ void swiglu_backward(Stream& stream, const SwigluBackward& a) {
   if (stream.planning() || a.dy.empty()) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::swiglu_backward(stream, a, stride);
-  stream.run("swiglu_backward",
-             [a, stride] { visit_float(a.dy.dtype, [&]<class T>() { cpu::backward<T>(a, stride); }); });
+  stream.run("swiglu_backward", [a, stride] {
+    cpu::visit(a.dy.dtype, a.function, [&]<class T, class Of>() { cpu::backward<T, Of>(a, stride); });
+  });
 }
 
 double min_bytes(const SwigluForward& a) {
@@ -87,7 +105,11 @@ double min_bytes(const SwigluBackward& a) {
   return static_cast<double>(a.gate.bytes() + a.up.bytes() + a.dy.bytes() + a.dgate.bytes() + a.dup.bytes());
 }
 // An exponential and a division count as one operation each.
-double flops(const SwigluForward& a) { return 5.0 * static_cast<double>(a.y.size()); }
-double flops(const SwigluBackward& a) { return 11.0 * static_cast<double>(a.dy.size()); }
+double flops(const SwigluForward& a) {
+  return (a.function == Gate::silu ? 5.0 : 9.0) * static_cast<double>(a.y.size());
+}
+double flops(const SwigluBackward& a) {
+  return (a.function == Gate::silu ? 11.0 : 19.0) * static_cast<double>(a.dy.size());
+}
 
 }  // namespace flatshard

@@ -1,6 +1,7 @@
-// SwiGLU on the GPU. Index i refers to y; gate and up may be columns of wider rows.
+// SwiGLU and GEGLU on the GPU. Index i refers to y; gate and up may be columns of wider rows.
 
 #include "kernels/flat.cuh"
+#include "kernels/gelu_math.cuh"
 #include "kernels/swiglu.h"
 
 namespace flatshard::cuda {
@@ -13,7 +14,16 @@ struct Rows {
   __device__ int64_t offset(int64_t i) const { return F == stride ? i : i / F * stride + i % F; }
 };
 
-template <class T>
+struct Silu {
+  static __device__ float probability(float x) { return sigmoid(x); }
+  static __device__ float slope(float x, float p) { return p * fmaf(x, 1.0f - p, 1.0f); }
+};
+struct Gelu {
+  static __device__ float probability(float x) { return gelu_probability(x); }
+  static __device__ float slope(float x, float p) { return gelu_slope(x, p); }
+};
+
+template <class T, class Of>
 struct Forward {
   T* y;
   const T *gate, *up;
@@ -33,13 +43,13 @@ struct Forward {
     Pack<T, N> out;
     for (int j = 0; j < N; ++j) {
       const float g = to_float(in.gate.element[j]);
-      out.element[j] = from_float<T>(g * sigmoid(g) * to_float(in.up.element[j]));
+      out.element[j] = from_float<T>(g * Of::probability(g) * to_float(in.up.element[j]));
     }
     store<T, N>(y + i, out);
   }
 };
 
-template <class T>
+template <class T, class Of>
 struct Backward {
   T *dgate, *dup;
   const T *dy, *gate, *up;
@@ -59,32 +69,40 @@ struct Backward {
   __device__ void write(int64_t, const Inputs<N>& in) const {
     Pack<T, N> gate_out, up_out;
     for (int j = 0; j < N; ++j) {
-      const float g = to_float(in.gate.element[j]), d = to_float(in.dy.element[j]), s = sigmoid(g);
-      const float slope = s * fmaf(g, 1.0f - s, 1.0f);
-      gate_out.element[j] = from_float<T>(d * to_float(in.up.element[j]) * slope);
-      up_out.element[j] = from_float<T>(d * g * s);
+      const float g = to_float(in.gate.element[j]), d = to_float(in.dy.element[j]);
+      const float p = Of::probability(g);
+      gate_out.element[j] = from_float<T>(d * to_float(in.up.element[j]) * Of::slope(g, p));
+      up_out.element[j] = from_float<T>(d * g * p);
     }
     store<T, N>(dgate + in.at, gate_out);
     store<T, N>(dup + in.at, up_out);
   }
 };
 
+// Calls launch.operator()<T, Of>().
+template <class Launch>
+void visit(DType dtype, Gate function, Launch&& launch) {
+  visit_float(dtype, [&]<class T>() {
+    function == Gate::silu ? launch.template operator()<T, Silu>() : launch.template operator()<T, Gelu>();
+  });
+}
+
 }  // namespace
 
 void swiglu_forward(Stream& stream, const SwigluForward& a, int64_t row_stride) {
-  visit_float(a.y.dtype, [&]<class T>() {
+  visit(a.y.dtype, a.function, [&]<class T, class Of>() {
     const int64_t F = a.y.shape[-1];
-    const Forward<T> op{a.y.as<T>(), a.gate.as<T>(), a.up.as<T>(), {F, row_stride}};
+    const Forward<T, Of> op{a.y.as<T>(), a.gate.as<T>(), a.up.as<T>(), {F, row_stride}};
     launch_flat<kPackSize<T>>(stream, "swiglu_forward", op, a.y.size(),
                               packable<T>(F, op.y, op.gate, op.up) && packable<T>(row_stride));
   });
 }
 
 void swiglu_backward(Stream& stream, const SwigluBackward& a, int64_t row_stride) {
-  visit_float(a.dy.dtype, [&]<class T>() {
+  visit(a.dy.dtype, a.function, [&]<class T, class Of>() {
     const int64_t F = a.dy.shape[-1];
-    const Backward<T> op{a.dgate.as<T>(), a.dup.as<T>(), a.dy.as<T>(),
-                         a.gate.as<T>(),  a.up.as<T>(),  {F, row_stride}};
+    const Backward<T, Of> op{a.dgate.as<T>(), a.dup.as<T>(), a.dy.as<T>(),
+                             a.gate.as<T>(),  a.up.as<T>(),  {F, row_stride}};
     launch_flat<kPackSize<T>>(
         stream, "swiglu_backward", op, a.dy.size(),
         packable<T>(F, op.dy, op.dgate, op.dup, op.gate, op.up) && packable<T>(row_stride));

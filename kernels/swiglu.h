@@ -1,8 +1,8 @@
 #pragma once
-// SwiGLU, with s = 1 / (1 + e^-gate):
-//   y = gate s up
-//   dgate = dy up s (1 + gate (1 - s))      dup = dy gate s
-// The backward pass recomputes s. gate and up are two tensors (..., F), or the two halves of the (T, 2F)
+// Gated linear units: SwiGLU, with P(x) = 1 / (1 + e^-x), and GEGLU, with the P of gelu.h:
+//   y = gate P(gate) up
+//   dgate = dy up (P(gate) + gate P'(gate))      dup = dy gate P(gate)
+// The backward pass recomputes P. gate and up are two tensors (..., F), or the two halves of the (T, 2F)
 // output of a fused projection: then they are packed_columns of it and row_stride is 2F (kernels/packed.h).
 // dgate may be gate, and dup may be up.
 
@@ -12,11 +12,14 @@
 
 namespace flatshard {
 
+enum class Gate { silu, gelu };
+
 struct SwigluForward {
   Tensor y;                // (..., F)
   Tensor gate;             // (..., F)
   Tensor up;               // (..., F)
   int64_t row_stride = 0;  // between rows of gate and of up, in elements; 0: F
+  Gate function = Gate::silu;
 };
 
 struct SwigluBackward {
@@ -26,6 +29,7 @@ struct SwigluBackward {
   Tensor gate;             // (..., F)
   Tensor up;               // (..., F)
   int64_t row_stride = 0;  // between rows of gate, up, dgate and dup, in elements; 0: F
+  Gate function = Gate::silu;
 };
 
 void swiglu_forward(Stream& stream, const SwigluForward& a);

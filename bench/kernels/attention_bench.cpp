@@ -16,6 +16,7 @@ struct Setting {
   int64_t window = 0;
   std::vector<int64_t> keys{};  // of each document; empty: like queries
   bool packed = false;          // q, k and v are heads of one tensor
+  double softcap = 0;
 
   bool own_keys() const { return !keys.empty(); }
   const std::vector<int64_t>& key_lengths() const { return own_keys() ? keys : queries; }
@@ -50,7 +51,9 @@ void attend(const Setting& s, const Head& o, double* lse, const Head& q, const H
         if (s.causal && (j > position || (s.window > 0 && j <= position - s.window))) continue;
         double score = 0;
         for (int64_t d = 0; d < s.D; ++d) score += q.at(first_query + i, d) * k.at(first_key + j, d);
-        sum += weight[static_cast<size_t>(j)] = std::exp(s.scale() * score);
+        score *= s.scale();
+        if (s.softcap > 0) score = s.softcap * std::tanh(score / s.softcap);
+        sum += weight[static_cast<size_t>(j)] = std::exp(score);
       }
       for (int64_t d = 0; d < s.D; ++d) {
         double value = 0;
@@ -105,7 +108,14 @@ AttentionMask mask(const Tensors& t, const Setting& s) {
 
 AttentionForward forward_args(const Tensors& t, const Setting& s, const Tensor& o) {
   const Operands x = operands(t, s, "");
-  return {.o = o, .lse = t["lse"], .q = x.q, .k = x.k, .v = x.v, .mask = mask(t, s), .scale = s.scale()};
+  return {.o = o,
+          .lse = t["lse"],
+          .q = x.q,
+          .k = x.k,
+          .v = x.v,
+          .mask = mask(t, s),
+          .scale = s.scale(),
+          .softcap = static_cast<float>(s.softcap)};
 }
 
 AttentionBackward backward_args(const Tensors& t, const Setting& s) {
@@ -120,7 +130,8 @@ AttentionBackward backward_args(const Tensors& t, const Setting& s) {
           .o = t["o"],
           .lse = t["lse"],
           .mask = mask(t, s),
-          .scale = s.scale()};
+          .scale = s.scale(),
+          .softcap = static_cast<float>(s.softcap)};
 }
 
 // --- cases
@@ -139,6 +150,7 @@ std::string name_of(const Setting& s) {
   std::string text = name_of(s.queries) + (s.own_keys() ? " of " + name_of(s.keys) : "");
   text += str(" x ", s.Hq, "/", s.Hkv, " x ", s.D, s.causal ? " causal" : " full");
   if (s.window > 0) text += str(" window ", s.window);
+  if (s.softcap > 0) text += str(" capped ", s.softcap);
   return s.packed ? text + " packed" : text;
 }
 
@@ -226,6 +238,8 @@ const std::vector<Setting>& test_settings() {
       {.queries = {1}, .Hq = 1, .Hkv = 1, .D = 2, .keys = {131}},
       {.queries = {67}, .Hq = 1, .Hkv = 1, .D = 2},
       {.queries = {64, 3}, .Hq = 1, .Hkv = 1, .D = 2, .window = 9},
+      {.queries = {4, 5}, .Hq = 2, .Hkv = 1, .D = 4, .window = 3, .softcap = 0.75},
+      {.queries = {2}, .Hq = 2, .Hkv = 1, .D = 2, .window = 20, .keys = {141}, .softcap = 50},
   };
   return all;
 }
@@ -255,11 +269,13 @@ const std::vector<TypedSetting>& vm_settings() {
       {DType::f16, {.queries = {3, 67}, .Hq = 2, .Hkv = 1, .D = 64, .keys = {130, 70}}},
       {DType::f16, {.queries = {97, 1}, .Hq = 2, .Hkv = 2, .D = 80, .causal = false}},
       {DType::bf16, {.queries = {150}, .Hq = 2, .Hkv = 1, .D = 96, .window = 37}},
+      {DType::bf16, {.queries = {70}, .Hq = 2, .Hkv = 1, .D = 64, .window = 37, .softcap = 1}},
       {DType::bf16, {.queries = {70, 58}, .Hq = 1, .Hkv = 1, .D = 128}},
       {DType::bf16, {.queries = {70}, .Hq = 2, .Hkv = 1, .D = 256}},
       {DType::f32, {.queries = {70}, .Hq = 2, .Hkv = 1, .D = 64, .packed = true}},
       {DType::f32, {.queries = {40, 33}, .Hq = 1, .Hkv = 1, .D = 128, .window = 20}},
       {DType::f32, {.queries = {35}, .Hq = 1, .Hkv = 1, .D = 256, .causal = false}},
+      {DType::f32, {.queries = {40}, .Hq = 2, .Hkv = 1, .D = 64, .softcap = 1}},
   };
   return all;
 }
@@ -299,7 +315,8 @@ std::vector<Case> attention_cases(Scale scale) {
   };
   if (scale == Scale::golden) {
     for (const DType dtype : {DType::f32, DType::bf16})
-      add(dtype, {{.queries = {9, 4}, .Hq = 4, .Hkv = 2, .D = 8, .window = 5}});
+      for (const double softcap : {0.0, 0.5})
+        add(dtype, {{.queries = {9, 4}, .Hq = 4, .Hkv = 2, .D = 8, .window = 5, .softcap = softcap}});
   } else if (scale == Scale::vm) {
     for (const auto& [dtype, setting] : vm_settings()) add(dtype, {setting});
   } else if (scale == Scale::bench) {

@@ -5,6 +5,7 @@
 
 #include "bench/case.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/elementwise.h"
 
 namespace flatshard::bench {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 struct Sizes {
   int64_t N, V;
   int64_t valid_vocab = 0;
+  double softcap = 0;
 };
 
 void formula(Values& v, const Sizes& s) {
@@ -21,7 +23,9 @@ void formula(Values& v, const Sizes& s) {
   for (int64_t n = 0; n < s.N; ++n) {
     const auto target = static_cast<int64_t>(v["targets"][n]);
     if (target < 0) continue;
-    const double* x = &v["logits"][n * s.V];
+    std::vector<double> x(v["logits"].begin() + n * s.V, v["logits"].begin() + (n + 1) * s.V);
+    if (s.softcap > 0)
+      for (double& logit : x) logit = s.softcap * std::tanh(logit / s.softcap);
     double exps = 0;
     for (int64_t i = 0; i < V; ++i) exps += std::exp(x[i]);
     v["nll"][n] = std::log(exps) - x[target];
@@ -30,7 +34,8 @@ void formula(Values& v, const Sizes& s) {
 }
 
 std::string name_of(const Sizes& s) {
-  return str(s.N, " x ", s.V, s.valid_vocab > 0 ? str(" padded from ", s.valid_vocab) : "");
+  return str(s.N, " x ", s.V, s.valid_vocab > 0 ? str(" padded from ", s.valid_vocab) : "",
+             s.softcap > 0 ? str(" capped ", s.softcap) : "");
 }
 
 // Random targets, of which every fifth, except the first, is ignored.
@@ -52,10 +57,11 @@ CrossEntropyForward forward_args(const Tensors& t, const Sizes& s) {
 CrossEntropyBackward backward_args(const Tensors& t, const Sizes& s) {
   return {.dlogits = t["dlogits"],
           .loss = t["loss"],
-          .logits = t["logits"],
+          .logits = t[s.softcap > 0 ? "capped" : "logits"],
           .targets = t["targets"],
           .target_weights = t["dnll"],
-          .valid_vocab = s.valid_vocab};
+          .valid_vocab = s.valid_vocab,
+          .softcap = static_cast<float>(s.softcap)};
 }
 
 Case forward_case(DType dtype, const Sizes& s) {
@@ -91,6 +97,17 @@ Case backward_case(DType dtype, DType logits, const Sizes& s) {
           .gradients = true};
 }
 
+// The logits are capped before the op, and its gradient is that of the logits before the cap.
+Case capped_case(DType dtype, Sizes s) {
+  s.softcap = 0.5;
+  Case c = backward_case(dtype, dtype, s);
+  c.args.push_back({"capped", dtype, {s.N, s.V}, Role::saved});
+  c.prepare = [=](Stream& stream, Arena&, const Tensors& t) {
+    softcap(stream, {.y = t["capped"], .x = t["logits"], .cap = static_cast<float>(s.softcap)});
+  };
+  return c;
+}
+
 std::vector<Sizes> sizes(Scale scale) {
   if (scale == Scale::bench) return {{512, 50257}};
   if (scale == Scale::vm) return {{4, 1 << 15}};  // no row is ignored
@@ -108,6 +125,7 @@ std::vector<Case> cross_entropy_cases(Scale scale) {
     for (const Sizes& s : sizes(scale)) {
       cases.push_back(forward_case(dtype, s));
       cases.push_back(backward_case(dtype, dtype, s));
+      if (dtype == DType::f32 && scale != Scale::golden) cases.push_back(capped_case(dtype, s));
       if (dtype != DType::f32 && scale != Scale::golden) cases.push_back(backward_case(dtype, DType::f32, s));
     }
   if (scale == Scale::bench) {

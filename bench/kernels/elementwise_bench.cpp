@@ -1,4 +1,6 @@
-// Cases of cast, add and scale, shared by tests and benchmark.
+// Cases of cast, add, scale and softcap, shared by tests and benchmark.
+
+#include <cmath>
 
 #include "bench/case.h"
 #include "kernels/elementwise.h"
@@ -6,7 +8,7 @@
 namespace flatshard::bench {
 namespace {
 
-constexpr float kFactor = 0.375f;
+constexpr float kFactor = 0.375f, kCap = 0.75f;
 
 Case cast_case(DType from, DType to, int64_t n) {
   const std::string y = str("as_", to);
@@ -73,6 +75,24 @@ Case scale_case(DType dtype, int64_t n) {
               }};
 }
 
+Case softcap_case(DType dtype, int64_t n) {
+  const auto arguments = [=](const Tensors& t) -> Softcap {
+    return {.y = t["capped"], .x = t["x"], .cap = kCap};
+  };
+  return {.op = "softcap",
+          .shape = str(n),
+          .dtype = dtype,
+          .args = {{"x", dtype, {n}, Role::input}, {"capped", dtype, {n}, Role::output}},
+          .run = [=](Stream& s, Arena&, const Tensors& t) { softcap(s, arguments(t)); },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(arguments(t)); },
+          .flops = [=](const Tensors& t) { return flops(arguments(t)); },
+          .reference =
+              [=](Values& v) {
+                v["capped"] = v["x"];
+                for (double& y : v["capped"]) y = kCap * std::tanh(y / kCap);
+              }};
+}
+
 }  // namespace
 
 std::vector<Case> elementwise_cases(Scale scale) {
@@ -85,7 +105,8 @@ std::vector<Case> elementwise_cases(Scale scale) {
             add_in_place_case(DType::f32, n),
             add_in_place_case(DType::bf16, n),
             scale_case(DType::f32, n),
-            scale_case(DType::bf16, n)};
+            scale_case(DType::bf16, n),
+            softcap_case(DType::f32, n)};
   }
   const bool golden = scale == Scale::golden;
   std::vector<Case> cases;
@@ -96,6 +117,7 @@ std::vector<Case> elementwise_cases(Scale scale) {
       cases.push_back(add_case(dtype, n));
       if (!golden) cases.push_back(add_in_place_case(dtype, n));
       cases.push_back(scale_case(dtype, n));
+      cases.push_back(softcap_case(dtype, n));
     }
     if (!golden) cases.push_back(add_case(dtype, 8205));  // several blocks on every device
   }

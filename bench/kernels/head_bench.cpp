@@ -13,6 +13,7 @@ struct Sizes {
   int64_t N, C, V;
   int64_t chunk = 0;
   int64_t valid_vocab = 0;
+  double softcap = 0;
 };
 
 void formula(Values& v, const Sizes& s) {
@@ -26,6 +27,7 @@ void formula(Values& v, const Sizes& s) {
     for (int64_t i = 0; i < V; ++i) {
       double logit = 0;
       for (int64_t c = 0; c < s.C; ++c) logit += v["x"][n * s.C + c] * v["w"][i * s.C + c];
+      if (s.softcap > 0) logit = s.softcap * std::tanh(logit / s.softcap);
       exps += std::exp(logit);
       if (i == target) at_target = logit;
     }
@@ -35,7 +37,8 @@ void formula(Values& v, const Sizes& s) {
 }
 
 std::string name_of(const Sizes& s) {
-  return str(s.N, " x ", s.C, " to ", s.V, s.chunk > 0 ? str(" by ", s.chunk) : "");
+  return str(s.N, " x ", s.C, " to ", s.V, s.chunk > 0 ? str(" by ", s.chunk) : "",
+             s.softcap > 0 ? str(" capped ", s.softcap) : "");
 }
 
 // Random targets, of which every fifth, except the first, is ignored.
@@ -59,7 +62,8 @@ HeadLossForward forward_args(const Tensors& t, const Sizes& s) {
           .targets = t["targets"],
           .target_weights = t["dnll"],
           .valid_vocab = s.valid_vocab,
-          .chunk = s.chunk};
+          .chunk = s.chunk,
+          .softcap = static_cast<float>(s.softcap)};
 }
 
 HeadLossBackward backward_args(const Tensors& t, const Sizes& s) {
@@ -71,7 +75,8 @@ HeadLossBackward backward_args(const Tensors& t, const Sizes& s) {
           .targets = t["targets"],
           .target_weights = t["dnll"],
           .valid_vocab = s.valid_vocab,
-          .chunk = s.chunk};
+          .chunk = s.chunk,
+          .softcap = static_cast<float>(s.softcap)};
 }
 
 Case forward_case(DType dtype, const Sizes& s) {
@@ -116,8 +121,8 @@ Case backward_case(DType dtype, const Sizes& s) {
 std::vector<Sizes> sizes(Scale scale) {
   if (scale == Scale::bench) return {{1024, 768, 50257}};
   if (scale == Scale::vm) return {};  // products are a library's
-  if (scale == Scale::golden) return {{7, 12, 20, 3}};
-  return {{1, 1, 1}, {5, 3, 7, 2}, {9, 8, 16, 4}, {6, 17, 5, 100, 4}};
+  if (scale == Scale::golden) return {{7, 12, 20, 3}, {7, 12, 20, 3, 0, 0.5}};
+  return {{1, 1, 1}, {5, 3, 7, 2}, {9, 8, 16, 4}, {6, 17, 5, 100, 4}, {5, 6, 9, 2, 0, 0.5}};
 }
 
 }  // namespace

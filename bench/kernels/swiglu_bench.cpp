@@ -1,6 +1,7 @@
-// Cases of SwiGLU, shared by tests and benchmark: gate and up as two tensors, and packed in one.
+// Cases of SwiGLU and GEGLU, shared by tests and benchmark: gate and up as two tensors, and packed in one.
 
 #include <cmath>
+#include <numbers>
 
 #include "bench/case.h"
 #include "kernels/swiglu.h"
@@ -9,6 +10,11 @@ namespace flatshard::bench {
 namespace {
 
 enum class Layout { separate, packed };
+
+double gated(Gate function, double x) {
+  if (function == Gate::silu) return x / (1 + std::exp(-x));
+  return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+}
 
 // gate and up, or their gradients, in the layout of a case.
 struct Pair {
@@ -29,42 +35,41 @@ void add_pair(std::vector<Arg>& args, Layout layout, const std::string& prefix, 
   args.push_back({prefix + "up", dtype, {rows, F}, role});
 }
 
-void formula(Values& v, Layout layout, int64_t rows, int64_t F) {
+void formula(Values& v, Layout layout, Gate function, int64_t rows, int64_t F) {
   const bool packed = layout == Layout::packed;
   const std::vector<double>&gate = v[packed ? "gate_up" : "gate"], &up = v[packed ? "gate_up" : "up"];
   const int64_t stride = packed ? 2 * F : F, up_begin = packed ? F : 0;
   std::vector<double>& y = v["y"];
   y.assign(rows * F, 0);
   for (int64_t r = 0; r < rows; ++r)
-    for (int64_t i = 0; i < F; ++i) {
-      const double g = gate[r * stride + i];
-      y[r * F + i] = g / (1 + std::exp(-g)) * up[r * stride + up_begin + i];
-    }
+    for (int64_t i = 0; i < F; ++i)
+      y[r * F + i] = gated(function, gate[r * stride + i]) * up[r * stride + up_begin + i];
 }
 
-std::string shape_name(int64_t rows, int64_t F, Layout layout) {
-  return str(rows, " x ", F, layout == Layout::packed ? " packed" : "");
+std::string shape_name(int64_t rows, int64_t F, Layout layout, Gate function) {
+  return str(rows, " x ", F, layout == Layout::packed ? " packed" : "",
+             function == Gate::gelu ? " gelu" : "");
 }
 
-Case forward_case(DType dtype, int64_t rows, int64_t F, Layout layout) {
+Case forward_case(DType dtype, int64_t rows, int64_t F, Layout layout, Gate function) {
   const auto arguments = [=](const Tensors& t) -> SwigluForward {
     const Pair in = pair_of(t, layout, "", rows, F);
-    return {.y = t["y"], .gate = in.gate, .up = in.up, .row_stride = in.row_stride};
+    return {.y = t["y"], .gate = in.gate, .up = in.up, .row_stride = in.row_stride, .function = function};
   };
   std::vector<Arg> args;
   add_pair(args, layout, "", dtype, rows, F, Role::input);
   args.push_back({"y", dtype, {rows, F}, Role::output});
   return {.op = "swiglu_forward",
-          .shape = shape_name(rows, F, layout),
+          .shape = shape_name(rows, F, layout, function),
           .dtype = dtype,
           .args = args,
           .run = [=](Stream& s, Arena&, const Tensors& t) { swiglu_forward(s, arguments(t)); },
           .min_bytes = [=](const Tensors& t) { return min_bytes(arguments(t)); },
           .flops = [=](const Tensors& t) { return flops(arguments(t)); },
-          .reference = [=](Values& v) { formula(v, layout, rows, F); }};
+          .reference = [=](Values& v) { formula(v, layout, function, rows, F); }};
 }
 
-Case backward_case(DType dtype, int64_t rows, int64_t F, Layout layout) {
+Case backward_case(DType dtype, int64_t rows, int64_t F, Layout layout, Gate function) {
   const auto arguments = [=](const Tensors& t) -> SwigluBackward {
     const Pair in = pair_of(t, layout, "", rows, F), out = pair_of(t, layout, "d", rows, F);
     return {.dgate = out.gate,
@@ -72,20 +77,21 @@ Case backward_case(DType dtype, int64_t rows, int64_t F, Layout layout) {
             .dy = t["dy"],
             .gate = in.gate,
             .up = in.up,
-            .row_stride = in.row_stride};
+            .row_stride = in.row_stride,
+            .function = function};
   };
   std::vector<Arg> args;
   add_pair(args, layout, "", dtype, rows, F, Role::input);
   args.push_back({"dy", dtype, {rows, F}, Role::input});
   add_pair(args, layout, "d", dtype, rows, F, Role::output);
   return {.op = "swiglu_backward",
-          .shape = shape_name(rows, F, layout),
+          .shape = shape_name(rows, F, layout, function),
           .dtype = dtype,
           .args = args,
           .run = [=](Stream& s, Arena&, const Tensors& t) { swiglu_backward(s, arguments(t)); },
           .min_bytes = [=](const Tensors& t) { return min_bytes(arguments(t)); },
           .flops = [=](const Tensors& t) { return flops(arguments(t)); },
-          .reference = [=](Values& v) { formula(v, layout, rows, F); },
+          .reference = [=](Values& v) { formula(v, layout, function, rows, F); },
           .gradients = true};
 }
 
@@ -94,8 +100,10 @@ Case backward_case(DType dtype, int64_t rows, int64_t F, Layout layout) {
 std::vector<Case> swiglu_cases(Scale scale) {
   std::vector<Case> cases;
   const auto append = [&](DType dtype, int64_t rows, int64_t F, Layout layout) {
-    cases.push_back(forward_case(dtype, rows, F, layout));
-    cases.push_back(backward_case(dtype, rows, F, layout));
+    for (const Gate function : {Gate::silu, Gate::gelu}) {
+      cases.push_back(forward_case(dtype, rows, F, layout, function));
+      cases.push_back(backward_case(dtype, rows, F, layout, function));
+    }
   };
   if (scale == Scale::bench || scale == Scale::vm) {
     for (const DType dtype : {DType::f32, DType::bf16})

@@ -15,11 +15,12 @@ def main():
         # fp32 products, like the op; an fp32 leaf for w, so that dw is fp32.
         w32 = w.detach().float().requires_grad_()
         logits = linear(x.float(), w32)
-        nll = cross_entropy(logits, targets, reduction="none")
-        loss = weights * nll
-        loss.sum().backward()
-        save(f"head_{name}", {"x": x, "w": w, "targets": targets.int(), "dnll": weights, "loss": loss, "dx": x.grad,
-                              "dw": w32.grad})
+        for file, capped in (("head", logits), ("head_capped", 0.5 * torch.tanh(logits / 0.5))):
+            nll = cross_entropy(capped, targets, reduction="none")
+            loss = weights * nll
+            dx, dw = torch.autograd.grad(loss.sum(), (x, w32), retain_graph=True)
+            save(f"{file}_{name}", {"x": x, "w": w, "targets": targets.int(), "dnll": weights, "loss": loss, "dx": dx,
+                                    "dw": dw})
 
 
 if __name__ == "__main__":

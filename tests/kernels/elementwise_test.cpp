@@ -8,11 +8,11 @@
 using namespace flatshard;
 using bench::Case;
 
-TEST_CASE("cast, add and scale match PyTorch exactly") {
+TEST_CASE("cast, add and scale match PyTorch exactly, softcap within its tolerance") {
   for (const Case& c : bench::golden_cases("elementwise")) {
     CAPTURE(label(c));
     const DType from = c.args[0].dtype;
-    CHECK(test::golden_error(c, str("elementwise_", from)) == 0);
+    CHECK(test::golden_error(c, str("elementwise_", from)) <= (c.op == "softcap" ? tolerance(c) : 0));
   }
 }
 

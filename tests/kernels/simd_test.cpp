@@ -107,11 +107,17 @@ TEST_CASE("simd sigmoid is within 3 units in the last place") {
         3.0);
 }
 
+TEST_CASE("simd tanh is within 3 units in the last place") {
+  CHECK(worst_units([](Floats x) { return simd::tanh(x); }, [](double x) { return std::tanh(x); }) <= 3.0);
+}
+
 TEST_CASE("simd functions of infinities are their limits") {
   CHECK(simd::exp(splat(kInf))[3] == kInf);
   CHECK(simd::exp(splat(-kInf))[3] == 0.0f);
   CHECK(sigmoid(splat(kInf))[3] == 1.0f);
   CHECK(sigmoid(splat(-kInf))[3] == 0.0f);
+  CHECK(simd::tanh(splat(kInf))[3] == 1.0f);
+  CHECK(simd::tanh(splat(-kInf))[3] == -1.0f);
 }
 
 TEST_CASE("simd exp covers the range of normal floats and returns no subnormals") {
@@ -124,6 +130,7 @@ TEST_CASE("simd exp covers the range of normal floats and returns no subnormals"
 TEST_CASE("every lane of a simd function gives the same bits whatever the others hold") {
   CHECK(every_lane_is_equal([](Floats x) { return simd::exp(x); }));
   CHECK(every_lane_is_equal([](Floats x) { return sigmoid(x); }));
+  CHECK(every_lane_is_equal([](Floats x) { return simd::tanh(x); }));
 }
 
 TEST_CASE("simd widens every bf16 and f16 pattern to the bits of the scalar types") {
