@@ -7,22 +7,20 @@
 #include "kernels/rope.h"
 
 namespace flatshard {
-namespace {
-
-float scale_of(const ModelConfig& config) { return 1.0f / std::sqrt(static_cast<float>(config.head_dim)); }
-
-}  // namespace
-
 SelfAttention::SelfAttention(ParamList& params, const ModelConfig& config, int64_t layer,
                              const Tensor& rope_table)
-    : config_(config), layer_(layer), rope_table_(rope_table) {
+    : config_(config),
+      layer_(layer),
+      scale_(1.0f / std::sqrt(static_cast<float>(config.query_scalar))),
+      rope_table_(rope_table) {
   const ParamNames& names = param_names(config.family);
   const std::string block = block_prefix(names, layer);
   const int64_t C = config.hidden, q_size = config.heads * config.head_dim,
                 kv_size = config.kv_heads * config.head_dim;
   const bool bias = *config.qkv_bias;
   if (names.fused_qkv()) {
-    qkv_ = Linear(params, config, {{block + names.qkv, C, q_size + 2 * kv_size, bias, true}});
+    qkv_ = Linear(params, config,
+                  {{block + names.qkv, C, q_size + 2 * kv_size, bias, names.transposed_weights}});
   } else {
     qkv_ = Linear(params, config,
                   {{block + names.q, C, q_size, bias},
@@ -30,8 +28,9 @@ SelfAttention::SelfAttention(ParamList& params, const ModelConfig& config, int64
                    {block + names.v, C, kv_size, bias}});
   }
   if (*config.qk_norm) {
-    q_norm_ = Norm(params, config, block + names.q_norm, NormKind::rms, config.head_dim);
-    k_norm_ = Norm(params, config, block + names.k_norm, NormKind::rms, config.head_dim);
+    const bool whole = config.qk_norm_width == QkNormWidth::all_heads;
+    q_norm_ = Norm(params, config, block + names.q_norm, NormKind::rms, whole ? q_size : config.head_dim);
+    k_norm_ = Norm(params, config, block + names.k_norm, NormKind::rms, whole ? kv_size : config.head_dim);
   }
   const float init_std = 0.02f / std::sqrt(2.0f * static_cast<float>(config.layers));
   out_ = Linear(
@@ -60,15 +59,16 @@ SelfAttention::Projected SelfAttention::allocate(Context& c, Arena& arena, int64
 }
 
 AttentionMask SelfAttention::mask(const Context& c) const {
-  return {.cu_seqlens = c.boundaries, .causal = true, .window = *config_.window};
+  return {.cu_seqlens = c.boundaries, .causal = true, .window = config_.window_of(layer_)};
 }
 
 void SelfAttention::project(Context& c, const ParamView& p, const Tensor& x) {
   const int64_t N = x.shape[0];
   projected_ = allocate(c, c.saved, N);
-  if (!projected_.packed.empty())
-    return qkv_.forward(c, p, {projected_.packed.view({N, projected_.packed.size() / N})}, x);
-
+  if (!projected_.packed.empty()) {
+    qkv_.forward(c, p, {projected_.packed.view({N, projected_.packed.size() / N})}, x);
+    return rotate(c, projected_, false);
+  }
   const auto rows = [N](const Tensor& t) { return t.view({N, t.size() / N}); };
   q_unnormed_ = projected_.q;
   k_unnormed_ = projected_.k;
@@ -78,11 +78,44 @@ void SelfAttention::project(Context& c, const ParamView& p, const Tensor& x) {
   }
   qkv_.forward(c, p, {rows(q_unnormed_), rows(k_unnormed_), rows(projected_.v)}, x);
   if (*config_.qk_norm) {
-    q_norm_.forward(c, p, projected_.q, q_unnormed_);
-    k_norm_.forward(c, p, projected_.k, k_unnormed_);
+    const Shape q = rows_to_normalize(projected_.q), k = rows_to_normalize(projected_.k);
+    q_norm_.forward(c, p, projected_.q.view(q), q_unnormed_.view(q));
+    k_norm_.forward(c, p, projected_.k.view(k), k_unnormed_.view(k));
   }
-  for (const Tensor& t : {projected_.q, projected_.k})
-    rope_forward(c.stream, {.y = t, .x = t, .positions = c.positions, .table = rope_table_});
+  rotate(c, projected_, false);
+}
+
+Shape SelfAttention::rows_to_normalize(const Tensor& heads) const {
+  if (config_.qk_norm_width == QkNormWidth::head) return heads.shape;
+  return {heads.shape[0], heads.size() / heads.shape[0]};
+}
+
+void SelfAttention::rotate(Context& c, const Projected& of, bool back) const {
+  if (!config_.rotates(layer_)) return;
+  const auto turn = [&](const Tensor& t, int64_t stride) {
+    if (back)
+      rope_backward(c.stream, {.dx = t,
+                               .dy = t,
+                               .positions = c.positions,
+                               .table = rope_table_,
+                               .dx_stride = stride,
+                               .dy_stride = stride});
+    else
+      rope_forward(c.stream, {.y = t,
+                              .x = t,
+                              .positions = c.positions,
+                              .table = rope_table_,
+                              .y_stride = stride,
+                              .x_stride = stride});
+  };
+  if (of.packed.empty()) {
+    turn(of.q, 0);
+    return turn(of.k, 0);
+  }
+  // q and k are neighbors: one call rotates both.
+  const int64_t N = of.packed.shape[0], width = of.packed.size() / N;
+  const Shape heads{N, config_.heads + config_.kv_heads, config_.head_dim};
+  turn(packed_columns(of.packed.view({N, width}), 0, heads), width);
 }
 
 void SelfAttention::attend(Context& c, const Tensor& o) {
@@ -95,7 +128,8 @@ void SelfAttention::attend(Context& c, const Tensor& o) {
                      .k = projected_.k_heads,
                      .v = projected_.v_heads,
                      .mask = mask(c),
-                     .scale = scale_of(config_)});
+                     .scale = scale_,
+                     .softcap = static_cast<float>(*config_.attention_softcap)});
 }
 
 void SelfAttention::attend_to_cache(Context& c, const Tensor& o) const {
@@ -113,16 +147,18 @@ void SelfAttention::attend_to_cache(Context& c, const Tensor& o) const {
                             .k = projected_.k_heads,
                             .v = projected_.v_heads,
                             .texts = std::move(texts),
-                            .window = *config_.window,
-                            .scale = scale_of(config_)});
+                            .window = config_.window_of(layer_),
+                            .scale = scale_,
+                            .softcap = static_cast<float>(*config_.attention_softcap)});
 }
 
-void SelfAttention::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
+void SelfAttention::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x,
+                            bool accumulate) {
   const int64_t N = x.shape[0], Hq = config_.heads, D = config_.head_dim;
   project(c, p, x);
   o_ = c.saved.alloc(c.dtype, {N, Hq, D});
   attend(c, o_);
-  out_.forward(c, p, {y}, o_.view({N, Hq * D}), true);
+  out_.forward(c, p, {y}, o_.view({N, Hq * D}), accumulate);
 }
 
 void SelfAttention::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
@@ -144,17 +180,18 @@ void SelfAttention::backward(Context& c, const ParamView& p, const GradView& g, 
                       .o = o_,
                       .lse = lse_,
                       .mask = mask(c),
-                      .scale = scale_of(config_)});
+                      .scale = scale_,
+                      .softcap = static_cast<float>(*config_.attention_softcap)});
+  rotate(c, d, true);
   if (!d.packed.empty()) return qkv_.backward(c, p, g, dx, {d.packed.view({N, d.packed.size() / N})}, x);
 
-  for (const Tensor& t : {d.q, d.k})
-    rope_backward(c.stream, {.dx = t, .dy = t, .positions = c.positions, .table = rope_table_});
   Tensor dq = d.q, dk = d.k;
   if (*config_.qk_norm) {
     dq = c.scratch.alloc(c.dtype, d.q.shape);
     dk = c.scratch.alloc(c.dtype, d.k.shape);
-    q_norm_.backward(c, p, g, dq, d.q, q_unnormed_, false);
-    k_norm_.backward(c, p, g, dk, d.k, k_unnormed_, false);
+    const Shape q = rows_to_normalize(dq), k = rows_to_normalize(dk);
+    q_norm_.backward(c, p, g, dq.view(q), d.q.view(q), q_unnormed_.view(q), false);
+    k_norm_.backward(c, p, g, dk.view(k), d.k.view(k), k_unnormed_.view(k), false);
   }
   const auto rows = [N](const Tensor& t) { return t.view({N, t.size() / N}); };
   qkv_.backward(c, p, g, dx, {rows(dq), rows(dk), rows(d.v)}, x);

@@ -1,7 +1,6 @@
 #pragma once
-// Self-attention with its projections: q, k, v = x w^T, optional RMSNorm over each head of q and k, rotary
-// positions, attention within each document of the batch, and the output projection, which adds to the
-// residual stream.
+// Self-attention with its projections: q, k, v = x w^T, optional RMSNorm of q and k (over each head, or over
+// all of them), rotary positions, attention within each document of the batch, and the output projection.
 
 #include "kernels/attention.h"
 #include "model/config.h"
@@ -17,8 +16,8 @@ class SelfAttention {
  public:
   SelfAttention(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table);
 
-  // y += attention(x); x and y are (N, hidden).
-  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x);
+  // y = attention(x), or y += with accumulate; x and y are (N, hidden).
+  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, bool accumulate);
   // dx = the gradient for x, given dy.
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
                 const Tensor& x);
@@ -34,9 +33,13 @@ class SelfAttention {
   void attend_to_cache(Context& c, const Tensor& o) const;
   AttentionMask mask(const Context& c) const;
   void project(Context& c, const ParamView& p, const Tensor& x);
+  // Rotates q and k, or with `back` their gradients, in place.
+  void rotate(Context& c, const Projected& of, bool back) const;
+  Shape rows_to_normalize(const Tensor& heads) const;
 
   ModelConfig config_;
   int64_t layer_;
+  float scale_;
   Tensor rope_table_;
   Linear qkv_, out_;  // qkv_: three layers, or one
   Norm q_norm_, k_norm_;

@@ -1,5 +1,7 @@
 #include "model/config.h"
 
+#include <utility>
+
 #include "runtime/check.h"
 
 namespace flatshard {
@@ -33,22 +35,51 @@ void check_model(const ModelConfig& c) {
         " does not divide model.heads = ", c.heads);
   check(c.positions != PositionKind::rotary || c.head_dim % 2 == 0, "model.head_dim = ", c.head_dim,
         " must be even for rotary positions");
-  check(*c.window >= 0, "model.window is ", *c.window, ", must be 0 (none) or positive");
+  for (const auto& [key, value] : {std::pair<const char*, double>{"window", *c.window},
+                                   {"full_attention_every", *c.full_attention_every},
+                                   {"no_rope_every", *c.no_rope_every},
+                                   {"attention_softcap", *c.attention_softcap},
+                                   {"logit_softcap", *c.logit_softcap}})
+    check(value >= 0, "model.", key, " is ", value, ", must be 0 (none) or positive");
+  positive("query_scalar", c.query_scalar, kMaxSize);
 }
+
+bool is_nth(int64_t every, int64_t block) { return every > 0 && (block + 1) % every == 0; }
 
 }  // namespace
 
 const std::vector<Family>& families() {
-  // clang-format off
   static const std::vector<Family> rows{
-  //  name       norm             mlp                 positions               qkv_bias linear qk_norm tied   eps   theta    window
-    {"llama",   NormKind::rms,   MlpKind::swiglu,    PositionKind::rotary,   false,   false, false,  false, 1e-6, 10000.0, 0},
-    {"mistral", NormKind::rms,   MlpKind::swiglu,    PositionKind::rotary,   false,   false, false,  false, 1e-6, 10000.0, 4096},
-    {"qwen2",   NormKind::rms,   MlpKind::swiglu,    PositionKind::rotary,   true,    false, false,  false, 1e-6, 10000.0, 0},
-    {"qwen3",   NormKind::rms,   MlpKind::swiglu,    PositionKind::rotary,   false,   false, true,   false, 1e-6, 10000.0, 0},
-    {"gpt2",    NormKind::layer, MlpKind::gelu_tanh, PositionKind::learned,  true,    true,  false,  true,  1e-5, 10000.0, 0},
+      {.name = "llama"},
+      {.name = "mistral", .window = 4096},
+      {.name = "qwen2", .qkv_bias = true},
+      {.name = "qwen3", .qk_norm = true},
+      {.name = "gpt2",
+       .norm = NormKind::layer,
+       .norm_eps = 1e-5,
+       .mlp = MlpKind::gelu,
+       .positions = PositionKind::learned,
+       .qkv_bias = true,
+       .linear_bias = true,
+       .tied = true},
+      {.name = "gemma2",
+       .norm_offset = 1,
+       .norm_rounds = false,
+       .mlp = MlpKind::geglu,
+       .window = 4096,
+       .full_attention_every = 2,
+       .attention_softcap = 50,
+       .logit_softcap = 30,
+       .embedding_scale = true,
+       .tied = true},
+      {.name = "phi3", .norm_eps = 1e-5},
+      {.name = "olmo2",
+       .norm_eps = 1e-5,
+       .norm_rounds = false,
+       .qk_norm = true,
+       .qk_norm_width = QkNormWidth::all_heads},
+      {.name = "smollm3", .rope_theta = 2e6, .no_rope_every = 4, .tied = true},
   };
-  // clang-format on
   return rows;
 }
 
@@ -64,24 +95,41 @@ const Family& family(const std::string& name) {
 ModelConfig resolved(ModelConfig c) {
   const Family& f = family(c.family);
   c.norm = f.norm;
+  c.norm_offset = f.norm_offset;
+  c.norm_rounds = f.norm_rounds;
+  c.qk_norm_width = f.qk_norm_width;
   c.mlp = f.mlp;
   c.positions = f.positions;
+  c.embedding_scale = f.embedding_scale;
   c.linear_bias = f.linear_bias;
   c.qkv_bias = c.qkv_bias.value_or(f.qkv_bias);
   c.qk_norm = c.qk_norm.value_or(f.qk_norm);
   c.tied = c.tied.value_or(f.tied);
   c.norm_eps = c.norm_eps.value_or(f.norm_eps);
   c.rope_theta = c.rope_theta.value_or(f.rope_theta);
+  c.no_rope_every = c.no_rope_every.value_or(f.no_rope_every);
   c.window = c.window.value_or(f.window);
+  c.full_attention_every = c.full_attention_every.value_or(f.full_attention_every);
+  c.attention_softcap = c.attention_softcap.value_or(f.attention_softcap);
+  c.logit_softcap = c.logit_softcap.value_or(f.logit_softcap);
   if (c.kv_heads == 0) c.kv_heads = c.heads;
   if (c.head_dim == 0 && c.heads > 0) {
     check(c.hidden % c.heads == 0, "model.heads = ", c.heads, " does not divide model.hidden = ", c.hidden,
           "; change one of them or set model.head_dim");
     c.head_dim = c.hidden / c.heads;
   }
+  if (c.query_scalar == 0) c.query_scalar = c.head_dim;
   if (c.ffn == 0 && c.hidden > 0 && c.hidden <= kMaxSize) c.ffn = 4 * c.hidden;
   check_model(c);
   return c;
+}
+
+int64_t ModelConfig::window_of(int64_t block) const {
+  return is_nth(*full_attention_every, block) ? 0 : *window;
+}
+
+bool ModelConfig::rotates(int64_t block) const {
+  return positions == PositionKind::rotary && !is_nth(*no_rope_every, block);
 }
 
 }  // namespace flatshard

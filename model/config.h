@@ -1,7 +1,7 @@
 #pragma once
-// The architecture of a decoder-only transformer. A family (llama, mistral, qwen2, qwen3, gpt2) is a set of
-// defaults, a model is a family and its sizes. Code in model/ branches on these values, not on the family's
-// name.
+// The architecture of a decoder-only transformer. A family is a set of defaults, a model is a family and its
+// sizes. Code in model/ branches on these values, not on the family's name. ARCHITECTURES.md walks through a
+// new family.
 
 #include <cstdint>
 #include <map>
@@ -14,21 +14,32 @@
 namespace flatshard {
 
 enum class NormKind { rms, layer };
-enum class MlpKind { swiglu, gelu_tanh };
+enum class MlpKind { swiglu, geglu, gelu };  // GELU with tanh
 enum class PositionKind { rotary, learned };
+enum class QkNormWidth { head, all_heads };
 
+// The defaults are those of Llama. Which norms a block has, and which of its projections are fused, follows
+// from its name table (names.h).
 struct Family {
   std::string name;
-  NormKind norm;
-  MlpKind mlp;
-  PositionKind positions;
-  bool qkv_bias;     // q, k and v projections have a bias
-  bool linear_bias;  // the attention output and MLP projections have a bias
-  bool qk_norm;      // RMSNorm over each head of q and k before the rotation
-  bool tied;         // the output head shares the token embedding
-  double norm_eps;
-  double rope_theta;
-  int64_t window;  // sliding window in tokens, 0: none
+  NormKind norm = NormKind::rms;
+  double norm_eps = 1e-6;
+  float norm_offset = 0;    // added to the weights of RMSNorm
+  bool norm_rounds = true;  // RMSNorm rounds x / rms(x) before the product with its weights
+  bool qk_norm = false;     // RMSNorm of q and k before the rotation
+  QkNormWidth qk_norm_width = QkNormWidth::head;
+  MlpKind mlp = MlpKind::swiglu;
+  PositionKind positions = PositionKind::rotary;
+  double rope_theta = 10000;
+  int64_t no_rope_every = 0;         // every n-th block has no rotation; 0: none
+  int64_t window = 0;                // sliding window in tokens; 0: none
+  int64_t full_attention_every = 0;  // every n-th block has no window; 0: none
+  double attention_softcap = 0;      // bound of attention scores; 0: none
+  double logit_softcap = 0;          // bound of the logits; 0: none
+  bool embedding_scale = false;      // the embedding is multiplied by sqrt(hidden), rounded to its dtype
+  bool qkv_bias = false;             // q, k and v projections have a bias
+  bool linear_bias = false;          // the attention output and MLP projections have a bias
+  bool tied = false;                 // the output head shares the token embedding
 };
 
 const std::vector<Family>& families();
@@ -59,10 +70,11 @@ struct ModelConfig {
   int64_t ffn = 0;       // 0: 4 hidden
   int64_t vocab = 0;
   int64_t max_positions = 0;  // 0: the sequence length of the data
+  int64_t query_scalar = 0;   // attention scores are divided by its square root; 0: head_dim
   // Empty: the default of the family.
   std::optional<bool> tied{}, qk_norm{}, qkv_bias{};
-  std::optional<double> norm_eps{}, rope_theta{};
-  std::optional<int64_t> window{};
+  std::optional<double> norm_eps{}, rope_theta{}, attention_softcap{}, logit_softcap{};
+  std::optional<int64_t> window{}, full_attention_every{}, no_rope_every{};
   RopeScalingConfig rope_scaling{};
   Adapters adapters{};
   std::map<std::string, FourBitFormat> quantized{};  // by the path of the layer (quantization.h)
@@ -70,9 +82,17 @@ struct ModelConfig {
 
   // Set by resolved() from the family.
   NormKind norm = NormKind::rms;
+  float norm_offset = 0;
+  bool norm_rounds = true;
+  QkNormWidth qk_norm_width = QkNormWidth::head;
   MlpKind mlp = MlpKind::swiglu;
   PositionKind positions = PositionKind::rotary;
+  bool embedding_scale = false;
   bool linear_bias = false;
+
+  // Of a resolved config.
+  int64_t window_of(int64_t block) const;
+  bool rotates(int64_t block) const;  // q and k
 };
 
 // The config with all defaults filled in. Throws Error, naming key, value and bound, on a missing or

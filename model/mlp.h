@@ -1,6 +1,7 @@
 #pragma once
-// The MLP of a block: down(silu(gate(x)) up(x)), or down(gelu(up(x))), added to the residual stream.
+// The MLP of a block: down(f(gate(x)) up(x)) with f = silu or gelu, or down(gelu(up(x))).
 
+#include "kernels/swiglu.h"
 #include "model/config.h"
 #include "model/context.h"
 #include "model/linear.h"
@@ -11,17 +12,26 @@ class Mlp {
  public:
   Mlp(ParamList& params, const ModelConfig& config, int64_t layer);
 
-  // y += mlp(x); x and y are (N, hidden).
-  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x);
+  // y = mlp(x), or y += with accumulate; x and y are (N, hidden).
+  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, bool accumulate);
   // dx = the gradient for x, given dy.
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
                 const Tensor& x);
 
  private:
+  // gate(x) and up(x), or their gradients; `packed` has both in each row if one projection computes them.
+  struct Projected {
+    Tensor gate, up, packed;
+    int64_t row_stride = 0;
+  };
+  Projected allocate(Context& c, Arena& arena, int64_t N) const;
+
   MlpKind kind_;
   int64_t ffn_;
-  Linear in_, out_;            // gate and up, or up; down
-  Tensor gate_, up_, hidden_;  // gate(x), up(x) and the input of down
+  bool fused_;       // gate and up are one projection
+  Linear in_, out_;  // gate and up, or up; down
+  Projected projected_;
+  Tensor hidden_;  // the input of down
 };
 
 }  // namespace flatshard

@@ -1,6 +1,7 @@
 #include "model/names.h"
 
 #include <cstdint>
+#include <map>
 
 namespace flatshard {
 namespace {
@@ -8,7 +9,10 @@ namespace {
 const ParamNames kLlama{.embedding = "model.embed_tokens",
                         .positions = "",
                         .block = "model.layers.{i}.",
-                        .norm1 = "input_layernorm",
+                        .attention_norm = "input_layernorm",
+                        .attention_out_norm = "",
+                        .mlp_norm = "post_attention_layernorm",
+                        .mlp_out_norm = "",
                         .q = "self_attn.q_proj",
                         .k = "self_attn.k_proj",
                         .v = "self_attn.v_proj",
@@ -16,18 +20,20 @@ const ParamNames kLlama{.embedding = "model.embed_tokens",
                         .q_norm = "self_attn.q_norm",
                         .k_norm = "self_attn.k_norm",
                         .attention_out = "self_attn.o_proj",
-                        .norm2 = "post_attention_layernorm",
                         .gate = "mlp.gate_proj",
                         .up = "mlp.up_proj",
+                        .gate_up = "",
                         .down = "mlp.down_proj",
                         .final_norm = "model.norm",
-                        .head = "lm_head",
-                        .transposed_weights = false};
+                        .head = "lm_head"};
 
 const ParamNames kGpt2{.embedding = "transformer.wte",
                        .positions = "transformer.wpe",
                        .block = "transformer.h.{i}.",
-                       .norm1 = "ln_1",
+                       .attention_norm = "ln_1",
+                       .attention_out_norm = "",
+                       .mlp_norm = "ln_2",
+                       .mlp_out_norm = "",
                        .q = "",
                        .k = "",
                        .v = "",
@@ -35,17 +41,46 @@ const ParamNames kGpt2{.embedding = "transformer.wte",
                        .q_norm = "",
                        .k_norm = "",
                        .attention_out = "attn.c_proj",
-                       .norm2 = "ln_2",
                        .gate = "",
                        .up = "mlp.c_fc",
+                       .gate_up = "",
                        .down = "mlp.c_proj",
                        .final_norm = "transformer.ln_f",
                        .head = "lm_head",
                        .transposed_weights = true};
 
+ParamNames gemma2() {
+  ParamNames n = kLlama;
+  n.attention_out_norm = "post_attention_layernorm";
+  n.mlp_norm = "pre_feedforward_layernorm";
+  n.mlp_out_norm = "post_feedforward_layernorm";
+  return n;
+}
+
+ParamNames phi3() {
+  ParamNames n = kLlama;
+  n.qkv = "self_attn.qkv_proj";
+  n.gate_up = "mlp.gate_up_proj";
+  n.q = n.k = n.v = n.gate = n.up = "";
+  return n;
+}
+
+ParamNames olmo2() {
+  ParamNames n = kLlama;
+  n.attention_norm = n.mlp_norm = "";
+  n.attention_out_norm = "post_attention_layernorm";
+  n.mlp_out_norm = "post_feedforward_layernorm";
+  return n;
+}
+
 }  // namespace
 
-const ParamNames& param_names(const std::string& family) { return family == "gpt2" ? kGpt2 : kLlama; }
+const ParamNames& param_names(const std::string& family) {
+  static const std::map<std::string, ParamNames> others{
+      {"gpt2", kGpt2}, {"gemma2", gemma2()}, {"phi3", phi3()}, {"olmo2", olmo2()}};
+  const auto found = others.find(family);
+  return found == others.end() ? kLlama : found->second;
+}
 
 std::string block_prefix(const ParamNames& names, int64_t block) {
   std::string prefix = names.block;

@@ -11,7 +11,7 @@ namespace flatshard {
 
 class Norm {
  public:
-  Norm() = default;
+  Norm() = default;  // no norm
   // Declares prefix.weight and, for LayerNorm, prefix.bias.
   Norm(ParamList& params, const ModelConfig& config, const std::string& prefix, NormKind kind, int64_t size);
 
@@ -21,12 +21,14 @@ class Norm {
   // are not empty.
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
                 const Tensor& x, bool accumulate);
-  bool is_trained(const GradView& g) const;
+  bool is_trained(const GradView& g) const;  // false if there is no norm
+  bool exists() const { return size_ > 0; }
 
  private:
   NormKind kind_ = NormKind::rms;
   int64_t size_ = 0;
-  float eps_ = 0;
+  float eps_ = 0, offset_ = 0;
+  bool rounds_ = true;
   ParamId w_, b_;
   Tensor rstd_, mean_;
 };

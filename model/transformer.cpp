@@ -1,7 +1,9 @@
 #include "model/transformer.h"
 
+#include <cmath>
 #include <utility>
 
+#include "kernels/elementwise.h"
 #include "kernels/embedding.h"
 #include "kernels/gemm.h"
 #include "kernels/head.h"
@@ -9,9 +11,17 @@
 #include "runtime/memory.h"
 
 namespace flatshard {
+namespace {
+
+float rounded(float value, DType dtype) {
+  return visit_float(dtype, [&]<class T>() { return static_cast<float>(T(value)); });
+}
+
+}  // namespace
 
 EmbeddingStage::EmbeddingStage(ParamList& params, const ModelConfig& config)
-    : learned_positions_(config.positions == PositionKind::learned) {
+    : learned_positions_(config.positions == PositionKind::learned),
+      scale_(config.embedding_scale ? std::sqrt(static_cast<float>(config.hidden)) : 0) {
   const ParamNames& names = param_names(config.family);
   w_ = params.add({.name = names.embedding + ".weight",
                    .shape = {config.vocab, config.hidden},
@@ -30,59 +40,101 @@ void EmbeddingStage::forward(Context& c, const ParamView& p, const Tensor& y, co
                                .tokens = c.tokens,
                                .p = learned_positions_ ? p[positions_] : Tensor{},
                                .positions = learned_positions_ ? c.positions : Tensor{}});
+  if (scale_ > 0) scale(c.stream, {.y = y, .x = y, .factor = rounded(scale_, c.dtype)});
 }
 
 void EmbeddingStage::backward(Context& c, const ParamView&, const GradView& g, const Tensor& dx,
                               const Tensor&) {
   const Tensor dp = learned_positions_ ? g[positions_] : Tensor{};
   if (g[w_].empty() && dp.empty()) return;
+  const ArenaScope scope(c.scratch);
+  Tensor dy = dx;
+  if (scale_ > 0) {
+    dy = c.scratch.alloc(dx.dtype, dx.shape);
+    scale(c.stream, {.y = dy, .x = dx, .factor = rounded(scale_, c.dtype)});
+  }
   embedding_backward(c.stream, {.dw = g[w_],
-                                .dy = dx,
+                                .dy = dy,
                                 .tokens = c.tokens,
                                 .dp = dp,
                                 .positions = dp.empty() ? Tensor{} : c.positions});
 }
 
+namespace {
+
+HalfNorms half_norms(ParamList& params, const ModelConfig& config, int64_t layer, const std::string& in,
+                     const std::string& out) {
+  const std::string block = block_prefix(param_names(config.family), layer);
+  const auto norm = [&](const std::string& name) {
+    return name.empty() ? Norm() : Norm(params, config, block + name, config.norm, config.hidden);
+  };
+  return {.in = norm(in), .out = norm(out), .h = {}, .o = {}};
+}
+
+template <class Layer>
+void forward_half(Context& c, const ParamView& p, HalfNorms& n, Layer& layer, const Tensor& y,
+                  const Tensor& x) {
+  Tensor h = x;
+  if (n.in.exists()) {
+    h = n.h = c.saved.alloc(c.dtype, x.shape);
+    n.in.forward(c, p, h, x);
+  }
+  if (!n.out.exists()) {
+    copy(c.stream, y, x);
+    return layer.forward(c, p, y, h, true);
+  }
+  n.o = c.saved.alloc(c.dtype, x.shape);
+  layer.forward(c, p, n.o, h, false);
+  n.out.forward(c, p, y, n.o);
+  add(c.stream, {.y = y, .a = y, .b = x});
+}
+
+template <class Layer>
+void backward_half(Context& c, const ParamView& p, const GradView& g, HalfNorms& n, Layer& layer,
+                   const Tensor& dx, const Tensor& x) {
+  const ArenaScope scope(c.scratch);
+  const Tensor dh = c.input_gradient || n.in.is_trained(g) ? c.scratch.alloc(c.dtype, x.shape) : Tensor{};
+  Tensor d_o = dx;
+  if (n.out.exists()) {
+    d_o = c.scratch.alloc(c.dtype, x.shape);
+    n.out.backward(c, p, g, d_o, dx, n.o, false);
+  }
+  layer.backward(c, p, g, dh, d_o, n.in.exists() ? n.h : x);
+  if (dh.empty()) return;
+  if (n.in.exists())
+    n.in.backward(c, p, g, dx, dh, x, true);
+  else
+    add(c.stream, {.y = dx, .a = dx, .b = dh});
+}
+
+}  // namespace
+
 AttentionHalf::AttentionHalf(ParamList& params, const ModelConfig& config, int64_t layer,
                              const Tensor& rope_table)
-    : norm_(params, config,
-            block_prefix(param_names(config.family), layer) + param_names(config.family).norm1, config.norm,
-            config.hidden),
+    : norms_(half_norms(params, config, layer, param_names(config.family).attention_norm,
+                        param_names(config.family).attention_out_norm)),
       attention_(params, config, layer, rope_table) {}
 
 void AttentionHalf::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
-  h_ = c.saved.alloc(c.dtype, x.shape);
-  norm_.forward(c, p, h_, x);
-  copy(c.stream, y, x);
-  attention_.forward(c, p, y, h_);
+  forward_half(c, p, norms_, attention_, y, x);
 }
 
 void AttentionHalf::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
                              const Tensor& x) {
-  const ArenaScope scope(c.scratch);
-  const Tensor dh = c.input_gradient || norm_.is_trained(g) ? c.scratch.alloc(c.dtype, x.shape) : Tensor{};
-  attention_.backward(c, p, g, dh, dx, h_);
-  if (!dh.empty()) norm_.backward(c, p, g, dx, dh, x, true);
+  backward_half(c, p, g, norms_, attention_, dx, x);
 }
 
 MlpHalf::MlpHalf(ParamList& params, const ModelConfig& config, int64_t layer)
-    : norm_(params, config,
-            block_prefix(param_names(config.family), layer) + param_names(config.family).norm2, config.norm,
-            config.hidden),
+    : norms_(half_norms(params, config, layer, param_names(config.family).mlp_norm,
+                        param_names(config.family).mlp_out_norm)),
       mlp_(params, config, layer) {}
 
 void MlpHalf::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
-  h_ = c.saved.alloc(c.dtype, x.shape);
-  norm_.forward(c, p, h_, x);
-  copy(c.stream, y, x);
-  mlp_.forward(c, p, y, h_);
+  forward_half(c, p, norms_, mlp_, y, x);
 }
 
 void MlpHalf::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& x) {
-  const ArenaScope scope(c.scratch);
-  const Tensor dh = c.input_gradient || norm_.is_trained(g) ? c.scratch.alloc(c.dtype, x.shape) : Tensor{};
-  mlp_.backward(c, p, g, dh, dx, h_);
-  if (!dh.empty()) norm_.backward(c, p, g, dx, dh, x, true);
+  backward_half(c, p, g, norms_, mlp_, dx, x);
 }
 
 Block::Block(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table)
@@ -103,7 +155,8 @@ void Block::backward(Context& c, const ParamView& p, const GradView& g, const Te
 
 HeadStage::HeadStage(ParamList& params, const ModelConfig& config, ParamId tied_weight)
     : norm_(params, config, param_names(config.family).final_norm, config.norm, config.hidden),
-      w_(tied_weight) {
+      w_(tied_weight),
+      softcap_(static_cast<float>(*config.logit_softcap)) {
   if (!*config.tied)
     w_ = params.add({.name = param_names(config.family).head + ".weight",
                      .shape = {config.vocab, config.hidden},
@@ -120,7 +173,9 @@ void HeadStage::forward(Context& c, const ParamView& p, const Tensor&, const Ten
   norm_.forward(c, p, h, x);
   if (!c.logits.empty()) {
     gemm(c.stream, c.scratch, {.c = c.logits, .a = h, .b = p[w_], .transpose_b = true, .tf32 = c.tf32});
-    return adapters_.forward(c, p, {c.logits}, h);
+    adapters_.forward(c, p, {c.logits}, h);
+    if (softcap_ > 0) softcap(c.stream, {.y = c.logits, .x = c.logits, .cap = softcap_});
+    return;
   }
   head_loss_forward(c.stream, c.scratch,
                     {.loss = c.losses,
@@ -129,6 +184,7 @@ void HeadStage::forward(Context& c, const ParamView& p, const Tensor&, const Ten
                      .targets = c.targets,
                      .target_weights = c.target_weights,
                      .tf32 = c.tf32,
+                     .softcap = softcap_,
                      .add_to_logits = add_to_logits(c, p)});
 }
 
@@ -146,6 +202,7 @@ void HeadStage::backward(Context& c, const ParamView& p, const GradView& g, cons
                       .targets = c.targets,
                       .target_weights = c.target_weights,
                       .tf32 = c.tf32,
+                      .softcap = softcap_,
                       .add_to_logits = add_to_logits(c, p),
                       .add_to_gradients = add_to_gradients(c, p, g)});
   norm_.backward(c, p, g, dx, dh, x, false);

@@ -9,8 +9,8 @@
 
 namespace flatshard {
 
-// y = the embedding of the tokens, plus learned positions where the family has them. x is not used, and
-// backward leaves dx as it is.
+// y = the embedding of the tokens, scaled or with learned positions where the family has them. x is not used,
+// and backward leaves dx as it is.
 class EmbeddingStage : public Stage {
  public:
   EmbeddingStage(ParamList& params, const ModelConfig& config);
@@ -22,9 +22,16 @@ class EmbeddingStage : public Stage {
  private:
   ParamId w_, positions_;
   bool learned_positions_;
+  float scale_;  // 0: none
 };
 
-// y = x + attention(norm1(x))
+// The two norms of a half of a block, each of which a family may lack.
+struct HalfNorms {
+  Norm in, out;
+  Tensor h, o;  // in(x), and the output of the layer if there is a norm of it
+};
+
+// y = x + out(attention(in(x)))
 class AttentionHalf : public Stage {
  public:
   AttentionHalf(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table);
@@ -33,12 +40,11 @@ class AttentionHalf : public Stage {
                 const Tensor& x) override;
 
  private:
-  Norm norm_;
+  HalfNorms norms_;
   SelfAttention attention_;
-  Tensor h_;
 };
 
-// y = x + mlp(norm2(x))
+// y = x + out(mlp(in(x)))
 class MlpHalf : public Stage {
  public:
   MlpHalf(ParamList& params, const ModelConfig& config, int64_t layer);
@@ -47,9 +53,8 @@ class MlpHalf : public Stage {
                 const Tensor& x) override;
 
  private:
-  Norm norm_;
+  HalfNorms norms_;
   Mlp mlp_;
-  Tensor h_;
 };
 
 // Both halves as one stage.
@@ -82,6 +87,7 @@ class HeadStage : public Stage {
 
   Norm norm_;
   ParamId w_;
+  float softcap_;           // of the logits; 0: none
   LayerAdapters adapters_;  // of an untied head
 };
 

@@ -100,10 +100,10 @@ const std::map<std::string, std::set<std::string>>& allowed_includes() {
 
 // The rooms of train/, lowest first: a room includes itself and the ones before it.
 const std::vector<std::string>& rooms_of_train() {
-  static const std::vector<std::string> rooms{"config", "setup",     "words",  "tokenizer", "values",
-                                              "jinja",  "chat",      "text",   "quantized", "models",
-                                              "step",   "traces",    "report", "watch",     "advice",
-                                              "save",   "inference", "ckpt",   "tools",     ""};
+  static const std::vector<std::string> rooms{
+      "config", "setup",     "words",    "tokenizer", "values", "jinja",  "chat",
+      "text",   "quantized", "families", "models",    "step",   "traces", "report",
+      "watch",  "advice",    "save",     "inference", "ckpt",   "tools",  ""};
   return rooms;
 }
 
@@ -131,7 +131,7 @@ const std::vector<ThirdParty>& third_party() {
       {"^utf8proc\\.h$", "^train/words/unicode_utf8proc\\.cpp$"},
       {"^nlohmann/(?!json_fwd)",
        "^tests/|^checkpoint/json\\.cpp$|^bench/[a-z_]+\\.cpp$|^train/[a-z_/]+\\.cpp$"},
-      {"^nlohmann/json_fwd\\.hpp$", "^train/tokenizer/json_component\\.h$"},
+      {"^nlohmann/json_fwd\\.hpp$", "^train/tokenizer/json_component\\.h$|^train/families/[a-z_]+\\.h$"},
       {"^CLI/", "^(bench|train|checkpoint)/[a-z_/]+\\.cpp$|^tests/ptx_vm/vm_bench\\.cpp$"},
       {"^toml\\+\\+/", "^train/[a-z_/]+\\.cpp$"},
       {"^[a-z0-9]*mmintrin\\.h$|^immintrin\\.h$",

@@ -18,6 +18,12 @@ ModelConfig small_model(const std::string& family, int64_t vocab) {
   if (family != "gpt2") c.kv_heads = 2;
   if (family == "mistral") c.window = 5;
   if (family == "qwen3") c.head_dim = 6;
+  if (family == "gemma2") {  // caps of the size of the values that they bound
+    c.window = 5;
+    c.attention_softcap = 0.5;
+    c.logit_softcap = 0.75;
+  }
+  if (family == "smollm3") c.no_rope_every = 2;
   return resolved(c);
 }
 

@@ -2,10 +2,12 @@
 
 folders/NAME has config.json and the weights in one or several files, and expected.safetensors: the tokens and targets
 of two sequences, and the logits, the summed loss, and the gradients under "grad." + name that transformers computes from
-the folder (eager attention, f32). folders/llama also has a tokenizer."""
+the folder (eager attention, f32); for models of enough positions also the 50 tokens that greedy generation appends to
+the first of the sequences. folders/llama also has a tokenizer. Names as arguments make only these folders."""
 import json
 import os
 import shutil
+import sys
 
 import torch
 import transformers as hf
@@ -18,8 +20,8 @@ VOCAB = 64
 
 
 def sizes(hidden=32, **more):
-    return dict(vocab_size=VOCAB, num_hidden_layers=2, hidden_size=hidden, num_attention_heads=4,
-                num_key_value_heads=2, intermediate_size=hidden * 3 // 2, max_position_embeddings=32, **more)
+    return dict(dict(vocab_size=VOCAB, num_hidden_layers=2, hidden_size=hidden, num_attention_heads=4,
+                     num_key_value_heads=2, intermediate_size=hidden * 3 // 2, max_position_embeddings=32), **more)
 
 
 def gpt2(hidden):
@@ -42,7 +44,19 @@ MODELS = {
     "qwen3": (lambda: hf.Qwen3ForCausalLM(hf.Qwen3Config(**sizes(head_dim=6))), "float32", "5GB"),
     "gpt2": (lambda: gpt2(32), "float32", "5GB"),
     "gpt2_bare": (lambda: gpt2(16), "float16", "5GB"),
+    # Caps of the size of the values that they bound; a pad token would have no gradient.
+    "gemma2": (lambda: hf.Gemma2ForCausalLM(hf.Gemma2Config(
+        **sizes(16, max_position_embeddings=64, head_dim=6, sliding_window=5, query_pre_attn_scalar=9,
+                attn_logit_softcapping=0.5, final_logit_softcapping=0.75, pad_token_id=None))), "float32", "5GB"),
+    "phi3": (lambda: hf.Phi3ForCausalLM(hf.Phi3Config(
+        **sizes(16, max_position_embeddings=64, pad_token_id=None))), "float32", "5GB"),
+    "olmo2": (lambda: hf.Olmo2ForCausalLM(hf.Olmo2Config(
+        **sizes(16, max_position_embeddings=64, pad_token_id=None))), "float32", "5GB"),
+    "smollm3": (lambda: hf.SmolLM3ForCausalLM(hf.SmolLM3Config(
+        **sizes(16, max_position_embeddings=64, no_rope_layer_interval=2, pad_token_id=None))), "float32", "5GB"),
 }
+GREEDY = 50
+SEEDS = {"gemma2": 45, "olmo2": 45}  # whose greedy text varies
 
 
 def write_as_version_4(path, rope_scaling):
@@ -87,18 +101,26 @@ def expected_of(folder):
     out = {"tokens": tokens.int(), "targets": targets.int(), "logits": logits.detach(), "loss": loss.detach().view(1)}
     for name, p in model.named_parameters():
         out["grad." + name] = p.grad.contiguous()
+    if model.config.max_position_embeddings >= tokens.shape[1] + GREEDY:
+        model.eval()
+        made = model.generate(tokens[:1], max_new_tokens=GREEDY, min_new_tokens=GREEDY, do_sample=False, eos_token_id=None)
+        out["greedy"] = made[0, tokens.shape[1]:].int()
     return out
 
 
-def main():
+def main(names=()):
     for name, (make, dtype, file_size) in MODELS.items():
+        if names and name not in names:
+            continue
         folder = os.path.join(FOLDER, "folders", name)
         shutil.rmtree(folder, ignore_errors=True)
-        torch.manual_seed(7)
+        torch.manual_seed(SEEDS.get(name, 7))
         model = make()
-        for p in model.parameters():  # biases and norms differ from 0 and 1, so that a swap is detected
+        # Biases and norms differ from 0 and 1, so that a swap is detected; more, so that greedy text varies.
+        noise, norm_noise = (0.4, 2.0) if model.config.max_position_embeddings > GREEDY else (0.1, 0.1)
+        for p in model.parameters():
             with torch.no_grad():
-                p.add_(torch.randn_like(p) * 0.1)
+                p.add_(torch.randn_like(p) * (norm_noise if p.ndim == 1 else noise))
         model.to(getattr(torch, dtype)).save_pretrained(folder, max_shard_size=file_size)
         if name == "llama":
             tokenizer().save_pretrained(folder)
@@ -114,4 +136,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -17,6 +17,13 @@ MODELS = {
     "gpt2": lambda: hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=40, n_layer=2, n_embd=16, n_head=4, n_positions=32,
                                                      resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
                                                      attn_implementation="eager")),
+    # Caps of the size of the values that they bound.
+    "gemma2": lambda: hf.Gemma2ForCausalLM(hf.Gemma2Config(**SIZES, head_dim=6, sliding_window=5, query_pre_attn_scalar=9,
+                                                           attn_logit_softcapping=0.5, final_logit_softcapping=0.75,
+                                                           pad_token_id=None)),
+    "phi3": lambda: hf.Phi3ForCausalLM(hf.Phi3Config(**SIZES, sliding_window=5, pad_token_id=None)),
+    "olmo2": lambda: hf.Olmo2ForCausalLM(hf.Olmo2Config(**SIZES, pad_token_id=None)),
+    "smollm3": lambda: hf.SmolLM3ForCausalLM(hf.SmolLM3Config(**SIZES, no_rope_layer_interval=2, pad_token_id=None)),
 }
 
 

@@ -16,6 +16,15 @@ ModelConfig small_model(const std::string& family) {
   if (family == "gpt2") c.ffn = 64;
   if (family == "mistral") c.window = 5;
   if (family == "qwen3") c.head_dim = 6;
+  if (family == "gemma2") {
+    c.head_dim = 6;
+    c.query_scalar = 9;
+    c.window = 5;
+    c.attention_softcap = 0.5;
+    c.logit_softcap = 0.75;
+  }
+  if (family == "phi3") c.window = 5;
+  if (family == "smollm3") c.no_rope_every = 2;
   return resolved(c);
 }
 
@@ -103,6 +112,26 @@ TEST_CASE("a model counts its parameters as the published models do") {
                .ffn = 3072,
                .vocab = 151936,
                .tied = true}) == 596049920);
+  CHECK(count({.family = "gemma2",
+               .layers = 26,
+               .hidden = 2304,
+               .heads = 8,
+               .kv_heads = 4,
+               .head_dim = 256,
+               .ffn = 9216,
+               .vocab = 256000}) == 2614341888);
+  CHECK(count({.family = "phi3", .layers = 32, .hidden = 3072, .heads = 32, .ffn = 8192, .vocab = 32064}) ==
+        3821079552);
+  CHECK(
+      count({.family = "olmo2", .layers = 32, .hidden = 4096, .heads = 32, .ffn = 11008, .vocab = 100352}) ==
+      7298617344);
+  CHECK(count({.family = "smollm3",
+               .layers = 36,
+               .hidden = 2048,
+               .heads = 16,
+               .kv_heads = 4,
+               .ffn = 11008,
+               .vocab = 128256}) == 3075098624);
   CHECK(count({.family = "gpt2",
                .layers = 12,
                .hidden = 768,

@@ -150,7 +150,11 @@ TEST_CASE("training on CUDA has the CPU's losses, and the trained model generate
   for (const Run& r : {Run{"llama", "fp32", 10, 1e-5},
                        {"gpt2", "bf16", 10, 1e-3},
                        {"llama", "bf16", 3, 1e-3},
-                       {"gpt2", "fp32", 3, 1e-5}}) {
+                       {"gpt2", "fp32", 3, 1e-5},
+                       {"gemma2", "fp32", 3, 1e-5},
+                       {"gemma2", "bf16", 3, 1e-3},
+                       {"phi3", "fp32", 3, 1e-5},
+                       {"olmo2", "fp32", 3, 1e-5}}) {
     CAPTURE(r.family);
     CAPTURE(r.compute);
     Workshop workshop(r.family, r.compute);

@@ -1,5 +1,7 @@
 #include "train/config/config.h"
 
+#include "train/config/model_fields.h"
+
 namespace flatshard {
 namespace {
 
@@ -10,7 +12,6 @@ constexpr double kMostSequences = 1 << 18, kMostTokens = INT32_MAX, kMostThreads
 
 std::vector<Field> fields(Config& c) {
   RunConfig& run = c.run;
-  ModelConfig& model = c.model;
   LoraConfig& lora = c.lora;
   QuantConfig& quant = c.quant;
   DataConfig& data = c.data;
@@ -19,7 +20,7 @@ std::vector<Field> fields(Config& c) {
   ScheduleConfig& schedule = c.schedule;
   PrecisionConfig& precision = c.precision;
   ParallelConfig& parallel = c.parallel;
-  return {
+  std::vector<Field> all{
       {"run.dir", &run.dir, "run folder: metrics, resolved config, report, checkpoints"},
       {"run.seed", &run.seed, "seed of all random numbers", {}, 0},
       {"run.device",
@@ -41,51 +42,8 @@ std::vector<Field> fields(Config& c) {
       {"run.hash_every", &run.hash_every, "steps between printed weight hashes; 0 = only at the end", {}, 0},
       {"run.resume", &run.resume,
        "checkpoint to resume from: \"latest\" in run.dir, or a path; same as --resume; empty = start fresh"},
-
-      {"model.family", &model.family, "architecture family", {"llama", "mistral", "qwen2", "qwen3", "gpt2"}},
-      {"model.layers", &model.layers, "number of transformer blocks", {}, 0},
-      {"model.hidden", &model.hidden, "width of the residual stream", {}, 0},
-      {"model.heads", &model.heads, "query heads", {}, 0},
-      {"model.kv_heads", &model.kv_heads, "key/value heads; 0 = model.heads", {}, 0},
-      {"model.head_dim", &model.head_dim, "head dimension; 0 = hidden / heads", {}, 0},
-      {"model.ffn", &model.ffn, "MLP width; 0 = 4 x hidden", {}, 0},
-      {"model.vocab", &model.vocab, "vocabulary size", {}, 0},
-      {"model.max_positions", &model.max_positions, "largest position; 0 = data.seq_len", {}, 0},
-      {"model.tied", &model.tied, "tie the output head to the token embedding"},
-      {"model.norm_eps", &model.norm_eps, "epsilon of the norms", {}, 0, kMostFloat},
-      {"model.rope_theta", &model.rope_theta, "RoPE base frequency", {}, 1},
-      {"model.window", &model.window, "sliding-window size of attention; 0 = full attention", {}, 0},
-      {"model.qk_norm", &model.qk_norm, "normalize q and k per head"},
-      {"model.qkv_bias", &model.qkv_bias, "biases on q, k and v"},
-      {"model.init_from", &c.init_from,
-       "Hugging Face model folder with the initial weights; it decides all other model keys, except that "
-       "model.vocab may be larger: new rows are the mean of the existing ones"},
-      {"model.adapter", &c.adapter,
-       "folder of a LoRA adapter, as PEFT writes it, to continue training; with lora.rank, the adapter is "
-       "merged into the frozen weights instead"},
-      {"model.pad_to_multiple_of",
-       &c.pad_to_multiple_of,
-       "round the vocabulary up to a multiple of this",
-       {},
-       1,
-       INT32_MAX},
-      {"model.trainable", &c.trainable,
-       "name patterns of the parameters to train (* matches any text); the others are frozen"},
-      {"model.rope_scaling.kind",
-       &model.rope_scaling.kind,
-       "RoPE scaling method",
-       {"none", "linear", "llama3"}},
-      {"model.rope_scaling.factor", &model.rope_scaling.factor, "RoPE scaling factor", {}, 1},
-      {"model.rope_scaling.low_freq_factor", &model.rope_scaling.low_freq_factor,
-       "llama3: frequencies below this are fully scaled"},
-      {"model.rope_scaling.high_freq_factor", &model.rope_scaling.high_freq_factor,
-       "llama3: frequencies above this are not scaled"},
-      {"model.rope_scaling.original_max_positions",
-       &model.rope_scaling.original_max_positions,
-       "llama3: context length before scaling",
-       {},
-       1},
-
+  };
+  const std::vector<Field> others{
       {"lora.rank",
        &lora.rank,
        "rank of the adapters; 0 = none, the model itself is trained",
@@ -386,6 +344,9 @@ std::vector<Field> fields(Config& c) {
       {"log.tensorboard", &c.log.tensorboard,
        "write the metrics to event files for TensorBoard, in tensorboard/ of the run folder"},
   };
+  for (const std::vector<Field>& more : {model_fields(c), others})
+    all.insert(all.end(), more.begin(), more.end());
+  return all;
 }
 
 }  // namespace flatshard

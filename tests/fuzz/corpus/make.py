@@ -223,6 +223,10 @@ def make_config():
     config("qwen2", model_type="qwen2", architectures=None, use_sliding_window=True, max_window_layers=0)
     config("qwen3", model_type="qwen3", architectures=None, layer_types=["full_attention"] * 2, head_dim=6)
     config("gpt2", GPT2)
+    config("gemma2", model_type="gemma2", architectures=None, sliding_window=5, query_pre_attn_scalar=16, head_dim=6,
+           layer_types=["sliding_attention", "full_attention"], attn_logit_softcapping=50.0, final_logit_softcapping=None)
+    config("smollm3", model_type="smollm3", architectures=None, no_rope_layers=[1, 0], no_rope_layer_interval=2)
+    config("odd_no_rope_layers", model_type="smollm3", architectures=None, no_rope_layers=[1, "0"])
 
     put("config", "nothing", "")
     put("config", "cut_off", json.dumps(LLAMA)[:100])

@@ -4,6 +4,8 @@
 #include <numeric>
 
 #include "runtime/memory.h"
+#include "source_dir.h"
+#include "tests/golden.h"
 #include "tests/process.h"
 #include "tests/small_model.h"
 #include "tests/test.h"
@@ -60,6 +62,23 @@ TEST_CASE("generation continues any prefix of its own text identically, in every
       text.insert(text.end(), all.begin(), all.begin() + 5);
       CHECK(continued(generator, text, 7, {.seed = 5}) == Tokens(all.begin() + 5, all.end()));
     }
+}
+
+TEST_CASE("greedy text from a folder of transformers is that of transformers") {
+  for (const std::string name : {"gemma2", "phi3", "olmo2", "smollm3"}) {
+    CAPTURE(name);
+    const std::string folder = str(kSourceDir, "/tests/golden/folders/", name);
+    const auto expected = test::load_golden("folders/" + name + "/expected");
+    const auto ids = [&](const char* of) {
+      const std::vector<double>& values = expected.at(of).values;
+      return Tokens(values.begin(), values.end());
+    };
+    const Tokens sequences = ids("tokens"), greedy = ids("greedy");
+    CHECK(greedy.size() == 50);
+    Generator generator(folder, {.capacity = 12 + 50});
+    CHECK(continued(generator, Tokens(sequences.begin(), sequences.begin() + 12), 50, {.temperature = 0}) ==
+          greedy);
+  }
 }
 
 TEST_CASE("the same prompt and seed give the same tokens, whatever was generated before") {

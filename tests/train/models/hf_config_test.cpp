@@ -47,7 +47,7 @@ TEST_CASE("a config of each family is read back as it was written") {
         c.tied = tied;
         c.norm_eps = 2e-5;
         if (f.positions == PositionKind::rotary) c.rope_theta = 5e5;
-        if (f.name != "llama" && f.name != "gpt2") c.window = window;
+        if (f.name != "llama" && f.name != "gpt2" && f.name != "olmo2") c.window = window;
         const std::string text = hf_config_json(c, DType::bf16);
         const ModelConfig read = read_text(text);
         CHECK(hf_config_json(read, DType::bf16) == text);
@@ -57,6 +57,13 @@ TEST_CASE("a config of each family is read back as it was written") {
         CHECK(read.ffn == c.ffn);
         CHECK(read.max_positions == c.max_positions);
         CHECK(read.window == c.window);
+        for (int64_t i = 0; i < c.layers; ++i) {
+          CHECK(read.window_of(i) == c.window_of(i));
+          CHECK(read.rotates(i) == c.rotates(i));
+        }
+        CHECK(read.query_scalar == c.query_scalar);
+        CHECK(read.attention_softcap == c.attention_softcap);
+        CHECK(read.logit_softcap == c.logit_softcap);
         CHECK(read.tied == c.tied);
         CHECK(read.norm_eps == c.norm_eps);
         CHECK(read.rope_theta == c.rope_theta);
@@ -132,6 +139,24 @@ TEST_CASE("a setting that a family's format cannot express is not written") {
         "model.qkv_bias = 0 cannot be written to a Hugging Face config of family qwen2, where qkv_bias is "
         "always 1");
   c = test::small_model("mistral");
+  c.full_attention_every = 2;
+  CHECK(error(c).starts_with("model.full_attention_every = 2 cannot be written"));
+  c.full_attention_every = 0;
+  c.no_rope_every = 2;
+  CHECK(error(c).starts_with("model.no_rope_every = 2 cannot be written"));
+  c.no_rope_every = 0;
+  c.attention_softcap = 2;
+  CHECK(error(c).starts_with("model.attention_softcap = 2 cannot be written"));
+  c.attention_softcap = 0;
+  c.logit_softcap = 2;
+  CHECK(error(c).starts_with("model.logit_softcap = 2 cannot be written"));
+  c.logit_softcap = 0;
+  c.query_scalar = 5;
+  CHECK(error(c).starts_with("model.query_scalar = 5 cannot be written"));
+  c = test::small_model("phi3");
+  c.rope_scaling = {.kind = "linear", .factor = 2};
+  CHECK(error(c).starts_with("model.rope_scaling.kind = linear cannot be written"));
+  c = test::small_model("mistral");
   c.qk_norm = true;
   CHECK(error(c).starts_with("model.qk_norm = 1 cannot be written"));
   c = test::small_model("gpt2");
@@ -156,6 +181,26 @@ TEST_CASE("absent keys have transformers' defaults") {
   CHECK(read_text(with_keys("\"sliding_window\":null", "mistral")).window == 0);
   CHECK(read_text(with_keys("", "qwen2")).window == 0);
   CHECK(read_text(with_keys("", "qwen3")).head_dim == 128);
+  const ModelConfig gemma2 = read_text(with_keys("", "gemma2"));
+  CHECK(gemma2.head_dim == 256);
+  CHECK(gemma2.query_scalar == 256);
+  CHECK(gemma2.attention_softcap == 50.0);
+  CHECK(gemma2.logit_softcap == 30.0);
+  CHECK(gemma2.tied == true);
+  CHECK(gemma2.window_of(0) == 4096);
+  CHECK(gemma2.window_of(1) == 0);
+  const ModelConfig uncapped =
+      read_text(with_keys(R"("attn_logit_softcapping":null,"final_logit_softcapping":null)", "gemma2"));
+  CHECK(uncapped.attention_softcap == 0.0);
+  CHECK(uncapped.logit_softcap == 0.0);
+  CHECK(read_text(with_keys("", "phi3")).window == 0);
+  CHECK(read_text(with_keys("", "phi3")).norm_eps == 1e-5);
+  CHECK(read_text(with_keys("", "olmo2")).norm_eps == 1e-5);
+  const ModelConfig smollm3 = read_text(with_keys("", "smollm3"));
+  CHECK(smollm3.rope_theta == 2e6);
+  CHECK(smollm3.tied == true);
+  CHECK(smollm3.rotates(2));
+  CHECK(!smollm3.rotates(3));
   const ModelConfig gpt2 = read_text(
       "{\"model_type\":\"gpt2\",\"vocab_size\":9,\"n_positions\":8,\"n_embd\":6,\"n_layer\":1,\"n_head\":2}");
   CHECK(gpt2.ffn == 24);
@@ -193,7 +238,7 @@ TEST_CASE("both spellings of the rotary keys are read, and must agree") {
         "dtype is \"bfloat16\", must be equal to torch_dtype");
 }
 
-TEST_CASE("the sliding window applies to all layers or to none") {
+TEST_CASE("the sliding window of Qwen applies to all layers or to none") {
   const std::string on = "\"use_sliding_window\":true,\"sliding_window\":16";
   CHECK(read_text(with_keys(on + ",\"max_window_layers\":0", "qwen2")).window == 16);
   CHECK(read_text(with_keys(on + ",\"max_window_layers\":4", "qwen2")).window == 0);
@@ -201,7 +246,8 @@ TEST_CASE("the sliding window applies to all layers or to none") {
   CHECK(error_of_text(with_keys(on + ",\"max_window_layers\":2", "qwen2"))
             .starts_with("max_window_layers is 2"));
   const auto types = [](const char* a, const char* b) {
-    return str(",\"layer_types\":[\"", a, "_attention\",\"", b, "_attention\"]");
+    const std::string two = str('"', a, "_attention\",\"", b, "_attention\"");
+    return str(",\"layer_types\":[", two, ',', two, ']');
   };
   CHECK(read_text(with_keys(on + types("sliding", "sliding"), "qwen2")).window == 16);
   CHECK(read_text(with_keys(on + types("full", "full"), "qwen2")).window == 0);
@@ -209,14 +255,62 @@ TEST_CASE("the sliding window applies to all layers or to none") {
   CHECK(error_of_text(with_keys(types("sliding", "sliding").substr(1))).starts_with("layer_types is "));
 }
 
+TEST_CASE("windows and rotary positions of every n-th layer are read from lists and intervals") {
+  const auto types = [](const std::string& kinds) {  // s or f for each layer
+    nlohmann::json list = nlohmann::json::array();
+    for (const char kind : kinds) list.push_back(kind == 's' ? "sliding_attention" : "full_attention");
+    return "\"layer_types\":" + list.dump();
+  };
+  const auto gemma2 = [&](const std::string& kinds) { return read_text(with_keys(types(kinds), "gemma2")); };
+  CHECK(gemma2("ssfs").full_attention_every == 3);
+  CHECK(gemma2("ssss").full_attention_every == 0);
+  CHECK(gemma2("ssss").window == 4096);
+  CHECK(gemma2("ffff").window == 0);
+  const auto gemma2_error = [&](const std::string& keys) { return error_of_text(with_keys(keys, "gemma2")); };
+  CHECK(gemma2_error(types("ssff"))
+            .ends_with("must be sliding_attention in every layer, or full_attention in every n-th"));
+  CHECK(gemma2_error(types("sss"))
+            .ends_with("must be \"sliding_attention\" or \"full_attention\" for each of 4 layers"));
+  CHECK(gemma2_error("\"sliding_window\":null," + types("sfsf"))
+            .ends_with("must be full_attention in every layer"));
+  CHECK(gemma2_error("\"use_bidirectional_attention\":true").starts_with("use_bidirectional_attention is"));
+  CHECK(error_of_text(with_keys(types("ffff"), "mistral"))
+            .ends_with("must be sliding_attention in every layer"));
+
+  const auto smollm3 = [](const std::string& keys) { return read_text(with_keys(keys, "smollm3")); };
+  CHECK(smollm3("\"no_rope_layers\":[1,1,0,1]").no_rope_every == 3);
+  CHECK(smollm3("\"no_rope_layers\":[1,1,1,1,0]").no_rope_every == 0);
+  CHECK(smollm3("\"no_rope_layers\":[0,0,0,0]").no_rope_every == 1);
+  CHECK(smollm3("\"no_rope_layer_interval\":2").no_rope_every == 2);
+  const auto smollm3_error = [](const std::string& keys) {
+    return error_of_text(with_keys(keys, "smollm3"));
+  };
+  for (const char* list : {"[1,0,0,1]", "[1,0,1]", "[1,2,1,2]", "3"})
+    CHECK(smollm3_error(str("\"no_rope_layers\":", list))
+              .ends_with("must be 0 in every n-th layer and 1 in all others"));
+  const std::string on = "\"use_sliding_window\":true,\"sliding_window\":16";
+  CHECK(smollm3_error(on) == "layer_types is missing");
+  CHECK(smollm3(on + ',' + types("sfsf")).window_of(0) == 16);
+  CHECK(error_of_text(with_keys(R"("rope_scaling":{"type":"longrope","factor":2})", "phi3")) ==
+        "rope_scaling.type is \"longrope\", must be default, linear or llama3: other scalings are not "
+        "supported");
+  CHECK(error_of_text(with_keys(R"("rope_scaling":{"type":"linear","factor":2})", "phi3"))
+            .ends_with("must be of type default"));
+  CHECK(error_of_text(with_keys("\"partial_rotary_factor\":0.75", "phi3")) ==
+        "partial_rotary_factor is 0.75, must be 1");
+}
+
 TEST_CASE("an unsupported setting is an error that names file and key") {
   CHECK(test::error_of([] { read_hf_config("no.json"); }) ==
         "no.json: cannot open: No such file or directory");
   CHECK(error_of_text("{").find("parse error") != std::string::npos);
   CHECK(error_of_text("[]") == "must be a JSON object");
-  CHECK(error_of_text("{}") == "model_type is missing, must be one of llama, mistral, qwen2, qwen3, gpt2");
+  CHECK(error_of_text("{}") ==
+        "model_type is missing, must be one of llama, mistral, qwen2, qwen3, gpt2, gemma2, phi3, olmo2, "
+        "smollm3");
   CHECK(error_of_text(with_keys("", "bert")) ==
-        "model_type is \"bert\", must be one of llama, mistral, qwen2, qwen3, gpt2");
+        "model_type is \"bert\", must be one of llama, mistral, qwen2, qwen3, gpt2, gemma2, phi3, olmo2, "
+        "smollm3");
   CHECK(error_of_text("{\"model_type\":\"llama\"}") == "num_hidden_layers is missing");
   CHECK(error_of_text(with_keys("\"hidden_size\":0")) ==
         "hidden_size is 0, must be a whole number from 1 to 2147483647");
