@@ -22,6 +22,7 @@
 #include "runtime/parallel.h"
 #include "runtime/program_end.h"
 #include "runtime/whole_file.h"
+#include "train/program/standard_options.h"
 
 using namespace flatshard;
 using namespace flatshard::bench;
@@ -311,9 +312,11 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   CLI::App app(
-      "Times the ops of Flatshard on large shapes and compares them with the peak rates of this machine.");
+      "Times the ops of Flatshard on large shapes and compares them with the peak rates of this machine.",
+      "bench");
   Options options;
   declare(app, options);
+  add_standard_options(app);
   try {
     app.parse(argc, argv);
     return end_program("bench", run(options), std::cout, std::cerr);

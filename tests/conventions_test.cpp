@@ -101,9 +101,9 @@ const std::map<std::string, std::set<std::string>>& allowed_includes() {
 // The rooms of train/, lowest first: a room includes itself and the ones before it.
 const std::vector<std::string>& rooms_of_train() {
   static const std::vector<std::string> rooms{
-      "config", "setup",     "words",    "tokenizer", "values", "jinja",  "chat",
-      "text",   "quantized", "families", "models",    "step",   "traces", "report",
-      "watch",  "advice",    "save",     "inference", "ckpt",   "tools",  ""};
+      "config", "program",   "setup",     "words",  "tokenizer", "values", "jinja",  "chat",
+      "text",   "quantized", "families",  "models", "step",      "traces", "report", "watch",
+      "advice", "save",      "inference", "ckpt",   "tools",     ""};
   return rooms;
 }
 
@@ -149,7 +149,9 @@ std::vector<std::string> includes_of(const Source& source, char open, char close
 }
 
 bool may_include(const Source& source, const std::string& include) {
-  if (include == "build_config.h" || include == "source_dir.h") return true;
+  static const std::set<std::string> generated{"build_config.h", "build_info.h", "revision.h",
+                                               "source_dir.h"};
+  if (generated.contains(include)) return true;
   const std::string folder = include.substr(0, include.find('/'));
   if (source.folder == "checkpoint" && include == "comm/flat_layout.h") return true;
   return allowed_includes().at(source.folder).contains(folder);

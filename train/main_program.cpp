@@ -16,6 +16,7 @@
 #include "runtime/whole_file.h"
 #include "train/advice/fit_advice.h"
 #include "train/agreement.h"
+#include "train/program/standard_options.h"
 #include "train/report/plan_text.h"
 #include "train/save/initial_weights.h"
 #include "train/step/peak.h"
@@ -133,6 +134,8 @@ int train_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
                  "estimate of a step's time: " +
                      gpu_model_names());
   app.allow_extras();
+  Config defaults;
+  add_standard_options(app, fields(defaults));
   app.footer([] {
     return "Config keys, set in the file or as --section.key=value, with their defaults:\n" + fields_help();
   });
@@ -151,7 +154,7 @@ int train_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
     run(line, *world, out);
     const bool trained = !line.print_config && !line.plan;  // losing a line of progress is not a failure
     return trained ? 0 : end_program("train", 0, out, err);
-  } catch (const CLI::CallForHelp& help) {
+  } catch (const CLI::Success& help) {
     return end_program("train", app.exit(help, out, err), out, err);
   } catch (const std::exception& error) {
     return report(reason_of(error), world.get(), out, err);

@@ -11,6 +11,7 @@
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "train/ckpt/ckpt_commands.h"
+#include "train/program/standard_options.h"
 #include "train/quantized/quant_state.h"
 
 namespace flatshard {
@@ -58,6 +59,7 @@ class Commands {
   Commands(CLI::App& app, const Console& console) : app_(app), console_(console) {
     app.require_subcommand(1);
     app.footer(kExitCodes);
+    add_standard_options(app);
     takes_one("inspect", "DIR",
               "print the model, step, tokens and tensors of DIR, or the checkpoints of a run",
               [this] { inspect(words_.first, console_); });

@@ -18,6 +18,7 @@
 #include "runtime/whole_file.h"
 #include "train/inference/loss_meter.h"
 #include "train/inference/similarity.h"
+#include "train/program/standard_options.h"
 #include "train/setup/device_choice.h"
 #include "train/text/sample_encoder.h"
 #include "train/text/token_file.h"
@@ -215,6 +216,7 @@ int run_evaluate(int argc, const char* const* argv, std::ostream& out, std::ostr
   reserve_standard_streams();
   CLI::App app("Evaluates a trained model. Under mpirun the ranks divide the work.", "evaluate");
   app.require_subcommand(1);
+  add_standard_options(app);
   Options options;
   const CLI::App& loss = declare_loss(app, options);
   declare_similarity(app, options);
@@ -234,7 +236,7 @@ int run_evaluate(int argc, const char* const* argv, std::ostream& out, std::ostr
     else
       evaluate_similarity(options, source, device, *world, out);
     return end_program("evaluate", 0, out, err);
-  } catch (const CLI::CallForHelp& help) {
+  } catch (const CLI::Success& help) {
     return end_program("evaluate", app.exit(help, out, err), out, err);
   } catch (const std::exception& error) {
     return report(reason_of(error), world.get(), out, err);

@@ -19,6 +19,7 @@
 #include "runtime/whole_file.h"
 #include "train/inference/chat_session.h"
 #include "train/inference/prompt_file.h"
+#include "train/program/standard_options.h"
 #include "train/setup/device_choice.h"
 #include "train/text/corpus.h"
 #include "train/tools/model_options.h"
@@ -261,6 +262,7 @@ int run_generate(int argc, const char* const* argv, const GenerateStreams& strea
   Options options;
   declare_prompts(app, options);
   declare_sampling(app, options);
+  add_standard_options(app);
   std::unique_ptr<World> world;
   try {
     app.parse(argc, argv);

@@ -19,6 +19,7 @@
 #include "runtime/standard_streams.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
+#include "train/program/standard_options.h"
 #include "train/report/byte_progress.h"
 #include "train/save/new_folder.h"
 #include "train/text/dataset.h"
@@ -339,13 +340,14 @@ int run_prepare(int argc, const char* const* argv, const PrepareStreams& streams
   CLI::App app(kDescription, "prepare");
   Options options;
   declare(app, options);
+  add_standard_options(app);
   reserve_standard_streams();
   survive_file_limits();
   try {
     app.parse(argc, argv);
     prepare(options, streams);
     return end_program("prepare", 0, streams.out, streams.err);
-  } catch (const CLI::CallForHelp& help) {
+  } catch (const CLI::Success& help) {
     return end_program("prepare", app.exit(help, streams.out, streams.err), streams.out, streams.err);
   } catch (const std::exception& error) {
     streams.err << "prepare: " << printable(reason_of(error)) << '\n';
