@@ -2,6 +2,10 @@
 
 #include <iostream>
 
+#include "runtime/illegal_instruction.h"
 #include "train/ckpt/ckpt_program.h"
 
-int main(int argc, char** argv) { return flatshard::ckpt_main(argc, argv, std::cout, std::cerr); }
+int main(int argc, char** argv) {
+  flatshard::explain_illegal_instructions("ckpt");
+  return flatshard::ckpt_main(argc, argv, std::cout, std::cerr);
+}

@@ -2,6 +2,10 @@
 
 #include <iostream>
 
+#include "runtime/illegal_instruction.h"
 #include "train/tools/evaluate_program.h"
 
-int main(int argc, char** argv) { return flatshard::run_evaluate(argc, argv, std::cout, std::cerr); }
+int main(int argc, char** argv) {
+  flatshard::explain_illegal_instructions("evaluate");
+  return flatshard::run_evaluate(argc, argv, std::cout, std::cerr);
+}

@@ -2,8 +2,10 @@
 
 #include <iostream>
 
+#include "runtime/illegal_instruction.h"
 #include "train/tools/generate_program.h"
 
 int main(int argc, char** argv) {
+  flatshard::explain_illegal_instructions("generate");
   return flatshard::run_generate(argc, argv, {std::cin, std::cout, std::cerr});
 }
