@@ -308,3 +308,19 @@ TEST_CASE("every folder has a README of at most a page") {
     CHECK(read_source(root / "README.md").lines.size() <= 60);
   }
 }
+
+TEST_CASE("BUILDING.md describes every option of the build and every preset") {
+  const std::string page = read_source(fs::path(kSourceDir) / "BUILDING.md").text;
+  const auto check_names = [&](const char* file, const std::string& pattern, size_t least) {
+    const std::string text = read_source(fs::path(kSourceDir) / file).text;
+    const std::regex regex(pattern);
+    size_t count = 0;
+    for (std::sregex_iterator found(text.begin(), text.end(), regex), end; found != end; ++found, ++count)
+      CHECK_MESSAGE(page.find(str('`', (*found)[1], '`')) != page.npos, (*found)[1].str());
+    CHECK(count >= least);
+  };
+  const char* const option = R"((?:option\(|set\((?=[^\n]* CACHE ))(FLATSHARD_[A-Z_]+) )";
+  check_names("CMakeLists.txt", option, 9);
+  check_names("tests/CMakeLists.txt", option, 1);
+  check_names("CMakePresets.json", R"x("configurePreset": "([a-z]+)")x", 5);
+}
