@@ -14,6 +14,7 @@
 #include "runtime/standard_streams.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
+#include "train/program/standard_options.h"
 #include "train/report/report.h"
 
 namespace flatshard {
@@ -56,6 +57,7 @@ void write_page(const std::vector<std::string>& folders, const std::string& out_
 
 int report_main(int argc, const char* const* argv, std::ostream& out, std::ostream& err) {
   CLI::App app(kAbout, "report");
+  add_standard_options(app);
   reserve_standard_streams();
   survive_file_limits();
   std::vector<std::string> folders;
