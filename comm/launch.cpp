@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/start_ranks.h"
 #include "comm/world.h"
 #include "runtime/check.h"
 #include "runtime/parallel.h"
@@ -52,6 +53,13 @@ void check_ranks_joined(int joined) {
           ": use the mpirun of the MPI library that this program was built with, or srun with an --mpi that "
           "the library supports, such as pmix; to run one process alone, unset ",
           variable);
+}
+
+std::optional<double> seconds_until_killed() {
+  if (std::getenv(kStartedByUs) || !std::getenv("OMPI_COMM_WORLD_SIZE")) return {};
+  if (std::getenv("PRTE_LAUNCHED")) return 0.25;
+  const char* const seconds = std::getenv("OMPI_MCA_odls_base_sigkill_timeout");
+  return seconds ? std::atof(seconds) : 1;
 }
 
 Processors processors() {

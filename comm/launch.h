@@ -13,6 +13,10 @@ std::optional<int> launched_ranks();
 // would train alone, in one folder.
 void check_ranks_joined(int joined);
 
+// Seconds for which the launcher lets its ranks finish after it has sent them SIGTERM, which it does when it
+// receives Ctrl-C or SIGTERM itself; nothing if it waits for them, or is not known.
+std::optional<double> seconds_until_killed();
+
 // The number of CPUs this process may run on, and of all CPUs of the machine.
 struct Processors {
   int usable, all;

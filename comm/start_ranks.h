@@ -1,0 +1,20 @@
+#pragma once
+// Starts the ranks of this program with a launcher such as mpirun, and keeps the terminal's signals away from
+// it. At Ctrl-C or SIGTERM mpirun does not wait for its ranks: Open MPI 4 kills them after one second, and
+// meanwhile does not forward their output; Open MPI 5 kills them after half a second. But both pass SIGUSR1
+// on and wait, so the ranks can finish a step of any length and save.
+
+#include <string>
+#include <vector>
+
+namespace flatshard {
+
+// Set in the environment of ranks that are started here.
+inline constexpr const char* kStartedByUs = "FLATSHARD_LAUNCH";
+
+// Runs `launcher PROGRAM ARGUMENTS` in a shell and a process group of its own, with this program, and returns
+// its exit code once it has ended. The first SIGINT, SIGTERM or SIGUSR1, and any SIGHUP, reaches the launcher
+// as SIGUSR1. A second one kills the ranks, a third the launcher too.
+int start_ranks(const std::string& launcher, const std::vector<std::string>& arguments);
+
+}  // namespace flatshard
