@@ -36,7 +36,7 @@ Config llama(int ranks) {
   c.train.steps = 1000;
   c.train.total_batch_size = ranks;
   c.optimizer.lr = 1e-3;
-  c.checkpoint.save_every = 1;
+  c.checkpoint.save_every = "1";
   return c;
 }
 
@@ -131,7 +131,7 @@ class Subject {
   // Asynchronous, from a copy, as in training.
   Saver::Saved save_async() { return save(async_saver_); }
   void load() {
-    Checkpoints found(setup_, world_);
+    Checkpoints found(setup_, world_, false);
     found.begin("latest");
     found.plan(runtime_.engine(), documents_);
     found.load(runtime_.engine());

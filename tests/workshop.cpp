@@ -42,11 +42,15 @@ eval_every = 3
 lr = 1e-2
 weight_decay = 0.1
 grad_clip = 0.5
+[checkpoint]
+save_every = 0
+keep = 0
 )";
 }
 
 Finished Workshop::train(int ranks, const std::string& options, int limit_seconds) const {
-  return run_command("cd " + folder_ + " && " + launcher(ranks) + "@train config.toml " + options,
+  const std::string again = options.find("--resume") == options.npos ? "--overwrite " : "";
+  return run_command("cd " + folder_ + " && " + launcher(ranks) + "@train config.toml " + again + options,
                      limit_seconds);
 }
 

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "comm/launch.h"
+#include "comm/start_ranks.h"
 #include "comm/world.h"
 #include "runtime/log.h"
 #include "runtime/program_end.h"
@@ -30,7 +31,8 @@ struct CommandLine {
   std::string config;
   std::vector<std::string> overrides;
   std::string resume;
-  bool print_config = false, plan = false;
+  std::string launch;
+  bool print_config = false, plan = false, overwrite = false;
   int ranks = 0;    // to plan for; 0: those of this job
   std::string gpu;  // to plan for; "": none
 };
@@ -88,6 +90,7 @@ void print_plan(LoadedConfig loaded, const CommandLine& line, World& world, std:
 void run(const CommandLine& line, World& world, std::ostream& out) {
   configure_log(LogLevel::info, world.rank(), world.size());
   LoadedConfig loaded = load_config(line.config, line.overrides);
+  loaded.overwrite = line.overwrite;
   take_published_model(loaded);
   world.limit_collectives(std::chrono::seconds(loaded.config.parallel.timeout_seconds));
   agree_on_config(world, loaded.config, line.print_config ? "print" : line.plan ? "plan" : "train");
@@ -98,6 +101,19 @@ void run(const CommandLine& line, World& world, std::ostream& out) {
   } else {
     run_training(loaded, world, out, on_terminal(out));
   }
+}
+
+// Runs this command line without --launch on several ranks.
+int launch(const std::string& launcher, int argc, const char* const* argv) {
+  check(!launched_ranks(),
+        "--launch starts ranks, but a launcher has started this process already: leave it out");
+  std::vector<std::string> arguments;
+  for (int i = 1; i < argc; ++i)
+    if (const std::string argument = argv[i]; argument == "--launch")
+      ++i;
+    else if (!argument.starts_with("--launch="))
+      arguments.push_back(argument);
+  return start_ranks(launcher, arguments);
 }
 
 // Reports the error on one line and ends all ranks. Several ranks may find the same error: end_all_ranks()
@@ -121,6 +137,12 @@ int train_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
   const CLI::Option* const resume = app.add_option(
       "--resume", line.resume,
       "checkpoint to resume from: latest (of run.dir), or the path of a checkpoint or run folder");
+  app.add_flag("--overwrite", line.overwrite,
+               "start although run.dir has the results of an earlier run, and replace them");
+  app.add_option(
+      "--launch", line.launch,
+      "start the ranks with this command, such as \"mpirun -np 4\"; then Ctrl-C stops the run after "
+      "its step, and it saves");
   app.add_flag("--print-config", line.print_config,
                "print the resolved config with the source of each value, and exit");
   app.add_flag(
@@ -146,6 +168,7 @@ int train_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
     app.parse(argc, argv);
     line.overrides = overrides_of(app.remaining());
     check(resume->empty() || !line.resume.empty(), "--resume is \"\", must be latest or a path");
+    if (!line.launch.empty()) return launch(line.launch, argc, argv);
     if (!line.resume.empty()) line.overrides.push_back("run.resume=" + flatshard::quoted(line.resume));
     check(!(line.print_config && line.plan), "--print-config and --plan exclude each other");
     check(line.plan || line.ranks == 0, "--ranks has no effect without --plan");

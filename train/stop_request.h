@@ -5,6 +5,7 @@
 
 #include <array>
 #include <csignal>
+#include <string>
 
 namespace flatshard {
 
@@ -14,7 +15,8 @@ class StopRequest {
  public:
   static constexpr std::array kSignals{SIGTERM, SIGINT, SIGUSR1, SIGHUP};
 
-  StopRequest();
+  // The first request writes the announcement to standard output at once, long before the step ends.
+  explicit StopRequest(const std::string& announcement = "");
   ~StopRequest();
   StopRequest(const StopRequest&) = delete;
   StopRequest& operator=(const StopRequest&) = delete;
@@ -25,6 +27,9 @@ class StopRequest {
  private:
   std::array<struct sigaction, kSignals.size()> before_{};
 };
+
+// For a terminal, it replaces the line that is being rewritten, with the ^C that the terminal shows there.
+std::string stop_announcement(bool terminal);
 
 const char* signal_name(int signal);
 

@@ -1,8 +1,10 @@
 #include "train/trainer.h"
 
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <iomanip>
+#include <iostream>
 #include <optional>
 #include <ostream>
 #include <utility>
@@ -22,10 +24,14 @@
 #include "train/save/checkpoints.h"
 #include "train/save/initial_weights.h"
 #include "train/save/run_folder.h"
+#include "train/save/save_times.h"
+#include "train/state/run_start.h"
 #include "train/step/bandwidth.h"
 #include "train/step/evaluation.h"
+#include "train/step/lane_losses.h"
 #include "train/step/loss_scale.h"
 #include "train/step/peak.h"
+#include "train/step/skipped_steps.h"
 #include "train/step/training_runtime.h"
 #include "train/step/weights.h"
 #include "train/stop_request.h"
@@ -36,8 +42,6 @@
 
 namespace flatshard {
 namespace {
-
-constexpr int kMaxConsecutiveSkips = 100;
 
 class Trainer {
  public:
@@ -58,16 +62,12 @@ class Trainer {
   double sum_of_lanes(std::span<const double> losses);
   void evaluate(StepMetrics& m);
   void note_stop(int rank, double signal);
-  void check_result(const StepMetrics& m, bool finite);
-  // After a step: whether it ends a period of so many steps, or an epoch, or the run.
-  bool due(int64_t every, bool each_epoch) const {
-    const bool ends_epoch = data_step_ % train_.data.steps_per_epoch() == 0;
-    return (every > 0 && completed_ % every == 0) || (each_epoch && ends_epoch) ||
-           ((every > 0 || each_epoch) && completed_ == total_steps_);
+  double next_rate() const {
+    return learning_rate(setup_.config.schedule, setup_.peak_lr(), total_steps_, completed_);
   }
   void print_hash();
   TrainState state_template();
-  std::optional<TrainState> find_checkpoint();
+  RunStart find_start();
   void begin();
   TrainState state(const StepMetrics& m);
   void save(StepMetrics& m, bool begins);
@@ -81,11 +81,12 @@ class Trainer {
   RunInputs inputs_;
   RunData train_;
   std::optional<RunData> eval_;
-  int64_t total_steps_, eval_every_, save_every_;
   RunFolder folder_;
   Checkpoints checkpoints_;
-  std::vector<std::string> changes_;  // relative to the run that wrote the checkpoint
-  std::optional<TrainState> resumed_;
+  RunStart start_;
+  int64_t total_steps_, completed_;
+  StepPeriod evaluations_, saves_;
+  SaveClock save_clock_;
   InitialWeights initial_;    // until they are loaded
   ModelDocuments documents_;  // for checkpoints and model/
   RunTrace trace_;
@@ -97,8 +98,9 @@ class Trainer {
   std::optional<RunLog> log_;         // of the leader
   std::vector<StepMetrics> history_;  // as stored in checkpoints
 
-  int64_t data_step_ = 0, completed_ = 0, tokens_ = 0, skipped_in_a_row_ = 0;
-  bool threads_idle_ = false;  // no rank's saver was busy in the last step
+  int64_t data_step_ = 0, tokens_ = 0;
+  SkippedSteps skipped_;
+  bool save_is_late_ = false, threads_idle_ = false;  // in the last step; idle: no rank's saver was busy
   StopRequest stop_request_;
   // The first stop request; the same on all ranks.
   struct Stop {
@@ -113,12 +115,17 @@ Trainer::Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bo
       setup_(set_up(with_token_files(loaded.config, world, terminal ? &out : nullptr), world)),
       inputs_(agree_on_inputs(world, setup_)),
       train_(setup_.config.data.train, setup_, false),
-      total_steps_(total_steps(setup_.config, train_.data.steps_per_epoch())),
-      eval_every_(steps_between(setup_.config.train.eval_every, total_steps_, "train.eval_every")),
-      save_every_(steps_between(setup_.config.checkpoint.save_every, total_steps_, "checkpoint.save_every")),
       folder_(setup_.config.run.dir),
-      checkpoints_(setup_, world),
-      resumed_(find_checkpoint()),
+      checkpoints_(setup_, world, loaded.overwrite),
+      start_(find_start()),
+      total_steps_(start_.total_steps),
+      completed_(start_.step),
+      evaluations_{steps_between(setup_.config.train.eval_every, total_steps_, "train.eval_every"),
+                   setup_.config.train.eval_each_epoch},
+      saves_{
+          steps_between(save_interval(setup_.config.checkpoint).steps, total_steps_, "checkpoint.save_every"),
+          setup_.config.checkpoint.save_each_epoch},
+      save_clock_(save_interval(setup_.config.checkpoint).seconds),
       initial_(open_initial_weights(setup_, world)),
       trace_(setup_.trace, setup_.config.run.dir, total_steps_, world),
       runtime_(setup_, world,
@@ -126,7 +133,8 @@ Trainer::Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bo
                 .trace = trace_.trace()}),
       loss_scale_(setup_.compute, setup_.config.precision.loss_scale),
       progress_(total_steps_, terminal, out),
-      writer_(setup_, checkpoints_, runtime_, world, progress_) {
+      writer_(setup_, checkpoints_, runtime_, world, progress_),
+      stop_request_(is_leader() && &out == &std::cout ? stop_announcement(terminal) : "") {
   if (!setup_.config.data.eval.empty()) eval_.emplace(setup_.config.data.eval, setup_, true);
 }
 
@@ -143,7 +151,8 @@ void Trainer::print_header() {
        << describe_units(plan.units) << describe_exchange(setup_, plan.units, plan.flops, peak_, bandwidth)
        << "memory    of rank 0, exact:\n"
        << describe_memory(plan.memory);
-  if (resumed_) out_ << describe_resumed(checkpoints_.source().string(), *resumed_, changes_);
+  if (start_.resumed)
+    out_ << describe_resumed(checkpoints_.source().string(), *start_.resumed, start_.changes, next_rate());
   out_ << std::flush;
 }
 
@@ -159,46 +168,41 @@ TrainState Trainer::state_template() {
           .config = config_values(loaded_.config)};
 }
 
-// The state of the checkpoint to resume from, if any; an Error if the run cannot resume from it.
-std::optional<TrainState> Trainer::find_checkpoint() {
+// The checkpoint to resume from, if any, and where the run continues; an Error if it cannot.
+RunStart Trainer::find_start() {
   folder_.hold(world_);
   std::optional<TrainState> found = checkpoints_.begin(setup_.config.run.resume);
-  if (!found) return {};
-  try {
-    changes_ = check_continues(*found, state_template());
-    check(found->step <= total_steps_, "it is at step ", found->step, ", the run has ", total_steps_);
-  } catch (const Error& error) {
-    fail(str(checkpoints_.source().string(), ": cannot resume from it: ", error.what()), error.where);
-  }
-  return found;
+  return start_of(std::move(found), checkpoints_.source().string(), state_template(), setup_.config,
+                  train_.data);
 }
 
 // Initializes the parameters or loads the checkpoint, then creates the run folder and its metrics file.
 void Trainer::begin() {
   documents_ = model_documents(setup_, checkpoints_.source().string(), world_);
   checkpoints_.plan(runtime_.engine(), documents_);
-  if (is_leader() && !resumed_ && initial_.weights && !initial_.adapter)  // an adapter may have the rows
+  if (is_leader() && !start_.resumed && initial_.weights &&
+      !initial_.adapter)  // an adapter may have the rows
     warn_of_untrained_tokens(train_.file, *initial_.weights, setup_);
   // Checkpoints of adapters do not contain the frozen weights.
-  if (!resumed_ || setup_.has_adapters()) {
+  if (!start_.resumed || setup_.has_adapters()) {
     runtime_.engine().initialize(initial_values(setup_, initial_));
     initial_ = {};
   }
-  if (resumed_) {
+  if (start_.resumed) {
     checkpoints_.load(runtime_.engine());
-    completed_ = resumed_->step;
-    data_step_ = resumed_->data_step;
-    tokens_ = resumed_->tokens;
-    skipped_in_a_row_ = resumed_->skipped_in_a_row;
-    loss_scale_.restore(resumed_->loss_scale, resumed_->good_steps);
-    history_ = resumed_->log_history;
+    data_step_ = start_.resumed->data_step;
+    tokens_ = start_.resumed->tokens;
+    skipped_.restore(start_.resumed->skipped_in_a_row);
+    loss_scale_.restore(start_.resumed->loss_scale, start_.resumed->good_steps);
+    history_ = start_.resumed->log_history;
   }
   if (!is_leader()) return;
   std::vector<StepMetrics> lines;
-  if (resumed_)
-    lines = lines_before(resumed_->log_history, resumed_->data_step,
+  if (start_.resumed)
+    lines = lines_before(start_.resumed->log_history, start_.resumed->data_step,
                          checkpoints_.source().parent_path() / "metrics.jsonl");
-  const std::string config = to_toml(loaded_.config);
+  const std::string config = history_comment(start_.history) + to_toml(loaded_.config);
+  checkpoints_.remove_overwritten();
   folder_.begin(config);
   log_.emplace(folder_.path(), config, total_steps_, lines, setup_.config.log.tensorboard);
 }
@@ -209,14 +213,17 @@ void Trainer::run() {
   while (completed_ < total_steps_ && !stop_.signal) {
     StepMetrics m = step();
     if (data_step_ == 1) report_first_step();
-    const bool saves = !m.skipped && due(save_every_, setup_.config.checkpoint.save_each_epoch);
-    // Every scheduled checkpoint is evaluated, so that the best one is known, unless the run is to stop.
-    const bool evaluates = due(eval_every_, setup_.config.train.eval_each_epoch) || saves;
+    const bool is_last = completed_ == total_steps_, ends_epoch = train_.data.ends_epoch(data_step_);
+    const bool saves = !m.skipped && saves_.is_due(completed_, total_steps_, ends_epoch),
+               by_clock = !m.skipped && (save_is_late_ || (save_clock_.is_used() && is_last));
+    // A checkpoint that a step schedules is evaluated, so that the best one is known, unless the run is to
+    // stop.
+    const bool evaluates = evaluations_.is_due(completed_, total_steps_, ends_epoch) || saves;
     if (!m.skipped && eval_ && !stop_.signal && evaluates) evaluate(m);
     if (is_leader() && (completed_ % setup_.config.log.every == 0 || completed_ == total_steps_ ||
                         m.skipped || m.eval_loss || stop_.signal))
       progress_.step(m);
-    save(m, saves || (stop_.signal && setup_.config.checkpoint.on_sigterm));
+    save(m, saves || by_clock || (stop_.signal && setup_.config.checkpoint.on_sigterm));
     if (is_leader()) log_->write(m);
     add_line(history_, m);
     if (const std::string written = trace_.between_steps(); !written.empty()) progress_.print(written);
@@ -232,7 +239,7 @@ StepMetrics Trainer::step() {
   const auto begin = Clock::now();
   trace_.begin_step(data_step_ + 1);
   const double scale = loss_scale_.value();
-  const double lr = learning_rate(setup_.config.schedule, setup_.peak_lr(), total_steps_, completed_);
+  const double lr = next_rate();
   const int64_t targets = train_.data.target_count(data_step_);
   StepMetrics m{.lr = lr};
   const double waited = runtime_.engine().waited_seconds();
@@ -251,7 +258,12 @@ StepMetrics Trainer::step() {
   ++data_step_;
   trace_.end_step(data_step_);
   if (!m.skipped) ++completed_;
-  check_result(m, finite);
+  skipped_.add({.step = completed_ + 1,
+                .loss = m.loss,
+                .grad_norm = m.grad_norm,
+                .finite = finite,
+                .skipped = m.skipped},
+               loss_scale_.dynamic() || setup_.config.train.skip_nonfinite);
   loss_scale_.update(finite);
   tokens_ += targets;
 
@@ -284,26 +296,21 @@ void Trainer::report_first_step() {
   if (is_leader()) warn_on_error([&] { folder_.write("step1.txt", all); });
 }
 
-// Sums in lane order, independent of which rank computed a lane. The same exchange carries each rank's stop
-// request, so that all ranks stop after the same step, and whether it is still writing a checkpoint.
+// The loss of the step. The same exchange carries each rank's stop request, so that all ranks stop after the
+// same step, whether it is still writing a checkpoint, and whether one is due by its clock.
 double Trainer::sum_of_lanes(std::span<const double> losses) {
-  std::vector<double> mine(losses.begin(), losses.end());
-  mine.push_back(stop_request_.signal());
-  mine.push_back(writer_.busy());
-  const std::vector<double> all = world_.all_gather(mine, "losses");
-  std::vector<double> in_order(losses.size() * static_cast<size_t>(world_.size()));
+  const std::array<double, 3> mine{static_cast<double>(stop_request_.signal()),
+                                   static_cast<double>(writer_.busy()),
+                                   static_cast<double>(save_clock_.has_run_out())};
+  const GatheredLosses all = gather_losses(world_, setup_, losses, mine);
+  save_is_late_ = all.notes.front()[2] != 0;
   threads_idle_ = true;
   for (int rank = 0; rank < world_.size(); ++rank) {
-    const double* const values = &all[static_cast<size_t>(rank) * mine.size()];
-    for (int64_t local = 0, lanes = setup_.batching.lanes; local < std::ssize(losses); ++local)
-      in_order[static_cast<size_t>(
-          lane_of(setup_.units, setup_.groups, rank, local / lanes, local % lanes))] = values[local];
-    note_stop(rank, values[losses.size()]);
-    if (values[losses.size() + 1] != 0) threads_idle_ = false;
+    const std::vector<double>& notes = all.notes[static_cast<size_t>(rank)];
+    note_stop(rank, notes[0]);
+    threads_idle_ = threads_idle_ && notes[1] == 0;
   }
-  double sum = 0;
-  for (const double loss : in_order) sum += loss;
-  return sum;
+  return all.sum;
 }
 
 // Evaluates. A stop request on any rank abandons the evaluation, which then has no result.
@@ -320,19 +327,6 @@ void Trainer::note_stop(int rank, double signal) {
   if (signal != 0 && !stop_.signal) stop_ = {rank, static_cast<int>(signal)};
 }
 
-// Every rank has the same numbers, so all of them fail or continue together.
-void Trainer::check_result(const StepMetrics& m, bool finite) {
-  skipped_in_a_row_ = m.skipped ? skipped_in_a_row_ + 1 : 0;
-  const bool may_skip = loss_scale_.dynamic() || setup_.config.train.skip_nonfinite;
-  const bool good = may_skip || (finite && std::isfinite(m.loss));
-  if (good && skipped_in_a_row_ < kMaxConsecutiveSkips) return;
-  check(good, "step ", completed_ + 1, ": the loss is ", m.loss, " and the gradient norm ", m.grad_norm,
-        ", must be finite; lower optimizer.lr, or set train.skip_nonfinite = true");
-  fail(str(kMaxConsecutiveSkips,
-           " steps in a row were skipped for lack of targets or of finite gradients; check "
-           "data.train, or lower optimizer.lr"));
-}
-
 void Trainer::print_hash() {
   const std::string hash = weights_hash(runtime_.engine());
   if (is_leader()) progress_.print(str("step ", completed_, " weights ", hash));
@@ -344,7 +338,11 @@ TrainState Trainer::state(const StepMetrics& m) {
   s.step = completed_;
   s.data_step = data_step_;
   s.tokens = tokens_;
-  s.skipped_in_a_row = skipped_in_a_row_;
+  const DataPosition position = train_.data.position(data_step_);
+  s.data_epoch = position.epoch;
+  s.data_sequence = position.sequence;
+  s.changes = start_.history;
+  s.skipped_in_a_row = skipped_.in_a_row();
   s.loss_scale = loss_scale_.value();
   s.good_steps = loss_scale_.good_steps();
   s.eval_loss = m.eval_loss;
@@ -356,7 +354,10 @@ TrainState Trainer::state(const StepMetrics& m) {
 void Trainer::save(StepMetrics& m, bool begins) {
   CheckpointWriter::Work work{.last = completed_ == total_steps_ || stop_.signal != 0,
                               .threads_idle = std::exchange(threads_idle_, false)};
-  if (begins) work.begin = [&] { return state(m); };
+  if (begins) {
+    save_clock_.restart();
+    work.begin = [&] { return state(m); };
+  }
   writer_.between_steps(m, work);
 }
 

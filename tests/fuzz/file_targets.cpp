@@ -10,7 +10,7 @@
 #include "tests/range_bytes.h"
 #include "train/models/hf_config.h"
 #include "train/quantized/quantized_tensors.h"
-#include "train/save/train_state.h"
+#include "train/state/train_state.h"
 
 namespace flatshard::test {
 namespace {

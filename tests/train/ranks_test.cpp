@@ -73,7 +73,7 @@ TEST_CASE("an invalid command ends the run with one line, exit code 1 and nothin
            {"--data.train=missing.tok", "missing.tok: cannot open: No such file or directory"},
            {"--model.vocab=50", "corpus.tok has a vocabulary of 53, larger than model.vocab = 50"},
            {"--train.eval_every=0",
-            "data.eval is set, but train.eval_every = 0 and checkpoint.save_every = 0"},
+            "data.eval is set, but neither train.eval_every nor checkpoint.save_every names steps"},
            {"--model.trainable='[\"nothing*\"]'", "model.trainable: \"nothing*\" matches no parameter"},
            {"--surprise", "--surprise: unknown option"},
            {"--resume ''", "--resume is \"\", must be latest or a path"},

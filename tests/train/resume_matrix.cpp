@@ -31,7 +31,9 @@ std::string train(World& world, const std::string& strategy, const std::vector<s
                                      "parallel.bandwidth_gbps=1", "parallel.strategy=" + strategy};
   overrides.insert(overrides.end(), more.begin(), more.end());
   std::ostringstream out;
-  run_training(load_config("config.toml", overrides), world, out, false);
+  LoadedConfig loaded = load_config("config.toml", overrides);
+  loaded.overwrite = !loaded.config.run.resume.ends_with("latest");
+  run_training(loaded, world, out, false);
   return test::after(out.str(), "\nweights ");
 }
 

@@ -59,3 +59,23 @@ TEST_CASE("signals have names") {
   CHECK(std::string(signal_name(SIGHUP)) == "SIGHUP");
   CHECK(std::string(signal_name(SIGUSR1)) == "SIGUSR1");
 }
+
+TEST_CASE("the first request is announced once, at once") {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    dup2(ends[1], STDOUT_FILENO);
+    const StopRequest request(stop_announcement(false));
+    raise(SIGUSR1);
+    raise(SIGTERM);
+    _exit(0);
+  }
+  waitpid(pid, nullptr, 0);
+  char text[200];
+  const ssize_t length = read(ends[0], text, sizeof text);
+  REQUIRE(length > 0);
+  CHECK(std::string(text, static_cast<size_t>(length)) == stop_announcement(false));
+  close(ends[0]);
+  close(ends[1]);
+}

@@ -13,7 +13,7 @@
 #include "checkpoint/tensor_folder.h"
 #include "model/config.h"
 #include "train/quantized/quantized_tensors.h"
-#include "train/save/train_state.h"
+#include "train/state/train_state.h"
 
 namespace flatshard {
 

@@ -226,6 +226,13 @@ std::vector<Field> fields(Config& c) {
        {},
        0,
        1},
+      {"schedule.start_step",
+       &schedule.start_step,
+       "step that the schedule counts from, for a run that resumes there: warm-up and decay cover the "
+       "remaining steps",
+       {},
+       0,
+       kMostSteps},
       {"schedule.decay_ratio",
        &schedule.decay_ratio,
        "wsd: fraction of the run in which the rate decays",
@@ -313,12 +320,12 @@ std::vector<Field> fields(Config& c) {
        1,
        INT32_MAX},
 
-      {"checkpoint.save_every",
-       &c.checkpoint.save_every,
-       "steps between checkpoints, plus one at the end; below 1: a fraction of the run; 0 = never",
-       {},
-       0,
-       kMostSteps},
+      {.key = "checkpoint.save_every",
+       .slot = &c.checkpoint.save_every,
+       .help =
+           "steps between checkpoints, plus one at the end; below 1: a fraction of the run; or a time such "
+           "as 30min, 2h or 90s; 0 = never",
+       .or_number = true},
       {"checkpoint.save_each_epoch", &c.checkpoint.save_each_epoch, "save at the end of every epoch too"},
       {"checkpoint.keep",
        &c.checkpoint.keep,

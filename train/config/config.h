@@ -110,17 +110,16 @@ struct LogConfig {
 };
 
 struct CheckpointConfig {
-  double save_every = 0;
+  // Steps, a fraction of the run, or a time. By default a run of any length loses at most half an hour,
+  // saving takes a small part of the time however large the model is, and `keep` bounds the disk space.
+  std::string save_every = "30min";
   bool save_each_epoch = false;
-  int64_t keep = 0;  // 0: all
+  int64_t keep = 2;  // 0: all
   bool async = true;
   bool on_sigterm = true;
   std::string on_error = "stop";
   std::string shard_size = "5GB";
 };
-
-// Whether a run writes checkpoints before it ends.
-inline bool saves(const CheckpointConfig& c) { return c.save_every > 0 || c.save_each_epoch; }
 
 struct Config {
   RunConfig run;
@@ -160,6 +159,7 @@ std::vector<Field> fields(Config& c);
 
 struct LoadedConfig {
   Config config;
+  bool overwrite = false;  // replace the results in run.dir; not a key, so that no config keeps it
   std::map<std::string, std::string> origin;  // key -> "default", "tiny.toml:3" or "command line"
 };
 

@@ -6,6 +6,10 @@
 //   constant 1    linear 1 - p    cosine (1 + cos(pi p)) / 2    wsd 1, then linear to 0 over the last
 //   decay_ratio T steps
 // and the factor f becomes f (1 - min_lr_factor) + min_lr_factor.
+//
+// The rate depends on the config and the step alone, not on the history of the run. If a run resumes with
+// other values, it follows the new curve from there on. With start_step both s and T count from that step, so
+// that a new curve can begin where the run resumes.
 
 #include <cstdint>
 #include <string>
@@ -18,14 +22,16 @@ struct ScheduleConfig {
   double warmup_ratio = 0;            // fraction of all steps, rounded up; excludes warmup_steps
   std::string warmup_start = "zero";  // one: no ramp
   double min_lr_factor = 0;
+  int64_t start_step = 0;
   double decay_ratio = 0.2;  // wsd: the fraction of all steps in which the rate decays
 };
 
 int64_t warmup_steps(const ScheduleConfig& c, int64_t total_steps);
-// An Error if the warm-up is longer than the run, which would never reach its peak rate.
-void check_warmup(const ScheduleConfig& c, int64_t total_steps);
+// An Error if the schedule starts after the run, or if its warm-up is longer than what remains, so that the
+// run would never reach its peak rate.
+void check_schedule(const ScheduleConfig& c, int64_t total_steps);
 
-// The rate of the step that follows `completed` completed steps.
+// The rate of the step that follows `completed` completed steps, at least start_step.
 double learning_rate(const ScheduleConfig& c, double peak, int64_t total_steps, int64_t completed);
 
 }  // namespace flatshard

@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "comm/launch.h"
 #include "runtime/log.h"
 #include "runtime/text.h"
 
@@ -20,10 +21,13 @@ CheckpointWriter::CheckpointWriter(const RunSetup& setup, Checkpoints& checkpoin
       staged_(runtime.staging() != nullptr),
       world_(world),
       progress_(progress),
-      saver_(checkpoints, runtime.engine(), runtime.staging(), world) {}
+      checkpoints_(checkpoints),
+      saver_(checkpoints, runtime.engine(), runtime.staging(), world),
+      seconds_until_killed_(seconds_until_killed()) {}
 
 void CheckpointWriter::between_steps(StepMetrics& m, const Work& work) {
   const auto begin = std::chrono::steady_clock::now();
+  if (!work.last) warn_if_killed_too_soon(m);
   if (work.begin) {
     handle_error([&] { tell(saver_.finish(), m); });
     handle_error([&] { saver_.begin(work.begin()); });
@@ -56,6 +60,19 @@ void CheckpointWriter::tell(const std::optional<Saver::Saved>& saved, StepMetric
     progress_.print(str("saved     ", setup_.config.run.dir, "/step-", saved->step, ": ",
                         human_bytes(saved->bytes), ", written in ", human_seconds(saved->seconds),
                         "; training paused for ", human_seconds(saved->paused)));
+}
+
+void CheckpointWriter::warn_if_killed_too_soon(const StepMetrics& m) {
+  if (!seconds_until_killed_ || !setup_.config.checkpoint.on_sigterm || world_.rank() != 0) return;
+  constexpr double kDiskBytesPerSecond = 1e9;
+  const double save = static_cast<double>(checkpoints_.bytes()) / kDiskBytesPerSecond,
+               needed = m.step_seconds + m.saved_seconds.value_or(save);
+  if (needed <= *seconds_until_killed_) return;
+  progress_.print(str("warning   Ctrl-C loses steps: mpirun kills its ranks after ",
+                      human_seconds(*seconds_until_killed_), ", a step and a save take ",
+                      human_seconds(needed), "; start with train --launch \"mpirun -np ", world_.size(),
+                      "\""));
+  seconds_until_killed_.reset();
 }
 
 void CheckpointWriter::handle_error(const std::function<void()>& part) {

@@ -1,6 +1,7 @@
 #pragma once
 // Writes checkpoints from the training loop: advances a save between steps, reports it, and handles its
-// Errors as checkpoint.on_error says.
+// Errors as checkpoint.on_error says. Warns once if the launcher would kill the ranks before a stop request
+// has ended with a checkpoint.
 
 #include <functional>
 
@@ -33,12 +34,15 @@ class CheckpointWriter {
  private:
   void handle_error(const std::function<void()>& part);
   void tell(const std::optional<Saver::Saved>& saved, StepMetrics& m);
+  void warn_if_killed_too_soon(const StepMetrics& m);
 
   const RunSetup& setup_;
   bool staged_;
   World& world_;
   Progress& progress_;
+  Checkpoints& checkpoints_;
   Saver saver_;
+  std::optional<double> seconds_until_killed_;
 };
 
 }  // namespace flatshard

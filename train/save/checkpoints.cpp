@@ -58,21 +58,51 @@ void with_resume_advice(const fs::path& damaged, Work&& work) {
 
 }  // namespace
 
-Checkpoints::Checkpoints(const RunSetup& setup, World& world)
+Checkpoints::Checkpoints(const RunSetup& setup, World& world, bool overwrite)
     : folder_(setup.config.run.dir),
       keep_(setup.config.checkpoint.keep),
       shard_bytes_(setup.shard_bytes),
-      world_(world) {}
+      world_(world),
+      overwrite_(overwrite) {}
 
 fs::path Checkpoints::find(const std::string& resume) {
   return resume == "latest" ? latest_in(folder_) : find_checkpoint(resume);
 }
 
+std::vector<fs::path> Checkpoints::results() const {
+  std::vector<fs::path> found;
+  for (const int64_t step : steps_in(folder_)) found.push_back(folder_ / name_of_step(step));
+  for (const char* model : {"model", "adapter"})
+    if (fs::exists(fs::symlink_status(folder_ / model))) found.push_back(folder_ / model);
+  return found;
+}
+
 void Checkpoints::check_no_others() const {
+  const std::vector<fs::path> found = results();
+  if (overwrite_) {
+    for (const fs::path& path : found)
+      check(is_of_checkpoint(path), path.string(), ": was not written by a run: move it away");
+    return;
+  }
   const std::vector<int64_t> steps = steps_in(folder_);
   check(steps.empty(), folder_.string(), ": contains checkpoints of an earlier run, up to ",
         steps.empty() ? "" : name_of_step(steps.back()),
-        ": continue it with --resume latest, or choose another run.dir");
+        ": continue it with --resume latest, choose another run.dir, or replace it with --overwrite");
+  check(found.empty(), found.empty() ? "" : found.front().string(),
+        ": is the result of an earlier run: choose another run.dir, or replace it with --overwrite");
+}
+
+void Checkpoints::remove_overwritten() const {
+  if (!overwrite_) return;
+  for (const fs::path& path : results()) remove_checkpoint(path);
+  for (const char* file : {kLatestName, "report.html", "trace.json", "overlap.svg"})
+    fs::remove(folder_ / file);
+}
+
+int64_t Checkpoints::bytes() const {
+  int64_t bytes = 0;
+  for (const TensorFolderLayout& layout : layouts_) bytes += layout.file_bytes();
+  return bytes;
 }
 
 std::optional<TrainState> Checkpoints::begin(const std::string& resume) {
@@ -83,6 +113,8 @@ std::optional<TrainState> Checkpoints::begin(const std::string& resume) {
     if (!resume.empty()) path = find(resume).string();
     own_ = !path.empty() && fs::equivalent(fs::absolute(path).lexically_normal().parent_path(), folder_);
     if (!own_) check_no_others();
+    check(!own_ || !overwrite_, folder_.string(),
+          ": --overwrite would remove the checkpoints of the run that is to be resumed: leave it out");
   });
   source_ = world_.all_gather_texts(path, "the checkpoint to resume from").front();
   own_ = world_.all_gather_texts(own_ ? "own" : "", "where it lies").front() == "own";

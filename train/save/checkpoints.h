@@ -22,7 +22,7 @@
 #include "comm/world.h"
 #include "train/save/initial_weights.h"
 #include "train/save/shard_files.h"
-#include "train/save/train_state.h"
+#include "train/state/train_state.h"
 #include "train/step/engine.h"
 
 namespace flatshard {
@@ -31,16 +31,20 @@ class Checkpoints {
  public:
   // checkpoint.keep bounds the number of checkpoints: the oldest are removed first, but never the best or the
   // newest; 0 keeps all.
-  Checkpoints(const RunSetup& setup, World& world);
+  // With `overwrite` a run may begin in a folder with results of another, which it then removes.
+  Checkpoints(const RunSetup& setup, World& world, bool overwrite);
 
   // Call on all ranks, with the run folder held (run_folder.h); succeeds, or throws the same Error, on all.
   // Removes the remains of an interrupted save. `resume` is "latest" (of this folder), or the path of a
   // checkpoint or run: finds that checkpoint and verifies all of it except the tensors. If `resume` is "",
-  // returns nothing, and the folder must have no checkpoints, because two runs would mix.
+  // returns nothing. Unless the checkpoint is in the folder, that must contain no results of an earlier run,
+  // because two runs would mix.
   std::optional<TrainState> begin(const std::string& resume);
   // Lays out the files of this model's checkpoints. The documents must outlive this. Call before load() and
   // commit().
   void plan(Engine& engine, const ModelDocuments& documents);
+  // Call on rank 0 when all inputs have been checked: with `overwrite`, removes the earlier results.
+  void remove_overwritten() const;
   // The sets of tensor files, and the layout of each.
   const std::array<ShardFiles, 3>& files() const { return files_; }
   const std::vector<TensorFolderLayout>& layouts() const { return layouts_; }
@@ -58,11 +62,13 @@ class Checkpoints {
   // The checkpoint that the run resumes from; empty for a fresh run.
   const std::filesystem::path& source() const { return source_; }
   int64_t last_step() const { return last_step_; }  // of the newest in this folder; -1 if there is none
+  int64_t bytes() const;                            // of a checkpoint
   // The best of the checkpoints so far and this one.
   std::optional<TrainState::Evaluated> best_with(const TrainState& next) const;
 
  private:
   std::filesystem::path find(const std::string& resume);
+  std::vector<std::filesystem::path> results() const;  // of earlier runs
   void check_no_others() const;
   void check_open_files() const;
   void write_latest(int64_t step) const;  // under an unfinished name
@@ -74,6 +80,7 @@ class Checkpoints {
   std::filesystem::path folder_, source_;
   int64_t keep_, shard_bytes_;
   World& world_;
+  bool overwrite_;
   std::array<ShardFiles, 3> files_;
   std::vector<TensorFolderLayout> layouts_;
   const ModelDocuments* documents_ = nullptr;

@@ -105,10 +105,8 @@ std::optional<Saver::Saved> Saver::advance() {
   if (!std::exchange(save_->written, true)) return {};
   const std::unique_ptr<Save> done = std::move(save_);
   checkpoints_.set_newest(done->state);
-  int64_t bytes = 0;
-  for (const Part& part : done->parts) bytes += part.layout.file_bytes();
   return Saved{.step = done->state.step,
-               .bytes = bytes,
+               .bytes = checkpoints_.bytes(),
                .seconds = done->seconds,
                .paused = done->paused,
                .copying = done->copying};

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cmath>
+#include <string_view>
 #include <vector>
 
 #include "runtime/check.h"
@@ -54,17 +56,31 @@ Batching batching_of(const TrainConfig& c, int ranks) {
           .micro_steps = c.total_batch_size / (per_device * ranks)};
 }
 
-int64_t total_steps(const Config& config, int64_t steps_per_epoch) {
+int64_t total_steps(const Config& config, double steps_of_epochs) {
   const TrainConfig& c = config.train;
   check((c.steps > 0) != (c.epochs > 0), "train.steps = ", c.steps, " and train.epochs = ", c.epochs,
         ": set exactly one of them above 0");
-  const double steps =
-      c.steps > 0 ? static_cast<double>(c.steps) : std::ceil(c.epochs * static_cast<double>(steps_per_epoch));
-  check(steps <= kMostSteps, "train.epochs = ", c.epochs, " at ", steps_per_epoch, " steps per epoch is ",
-        steps, " steps, must be at most ", kMostSteps);
-  check_warmup(config.schedule, static_cast<int64_t>(steps));
+  const double steps = c.steps > 0 ? static_cast<double>(c.steps) : steps_of_epochs;
+  check(steps <= kMostSteps, "train.epochs = ", c.epochs, " is ", steps, " steps, must be at most ",
+        kMostSteps);
+  check_schedule(config.schedule, static_cast<int64_t>(steps));
   return static_cast<int64_t>(steps);
 }
+
+SaveInterval save_interval(const CheckpointConfig& c) {
+  const char* const begin = c.save_every.data();
+  const char* const end = begin + c.save_every.size();
+  double value = 0;
+  const auto [rest, error] = std::from_chars(begin, end, value);
+  const std::string_view unit(rest, end);
+  const double seconds = unit == "s" ? 1 : unit == "min" ? 60 : unit == "h" ? 3600 : 0;
+  check(error == std::errc{} && value >= 0 && value <= kMostSteps && (unit.empty() || seconds > 0),
+        "checkpoint.save_every is ", quoted(c.save_every), ", must be a number of steps from 0 to ",
+        kMostSteps, ", a fraction of the run below 1, or a time such as \"30min\", \"2h\" or \"90s\"");
+  return unit.empty() ? SaveInterval{.steps = value} : SaveInterval{.seconds = value * seconds};
+}
+
+bool saves_by_steps(const CheckpointConfig& c) { return save_interval(c).steps > 0 || c.save_each_epoch; }
 
 int64_t steps_between(double every, int64_t total, const char* key) {
   if (every == 0) return 0;

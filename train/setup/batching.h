@@ -24,8 +24,16 @@ struct Batching {
 // If the batch does not divide over the ranks, the Error lists the nearest combinations that do.
 Batching batching_of(const TrainConfig& c, int ranks);
 
-// The optimizer steps of the run, given the steps of an epoch.
-int64_t total_steps(const Config& config, int64_t steps_per_epoch);
+// The optimizer steps of the run, given those of train.epochs.
+int64_t total_steps(const Config& config, double steps_of_epochs);
+
+// checkpoint.save_every: steps (below 1: a fraction of the run), or seconds; both 0 if no checkpoint is due.
+struct SaveInterval {
+  double steps = 0, seconds = 0;
+};
+SaveInterval save_interval(const CheckpointConfig& c);
+// Whether a run saves after certain steps. Such checkpoints may be frequent; those by the clock are not.
+bool saves_by_steps(const CheckpointConfig& c);
 
 // The steps between two events, for a key such as train.eval_every. A value below 1 is a fraction of the run,
 // rounded up.

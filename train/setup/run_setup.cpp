@@ -124,8 +124,9 @@ void check_together(const Config& c) {
   check(!c.data.eval.empty() || !evaluates,
         c.train.eval_every != 0 ? "train.eval_every" : "train.eval_each_epoch",
         " is set, but data.eval names no file to evaluate on");
-  check(c.data.eval.empty() || evaluates || saves(c.checkpoint),
-        "data.eval is set, but train.eval_every = 0 and checkpoint.save_every = 0, so nothing is evaluated: "
+  check(c.data.eval.empty() || evaluates || saves_by_steps(c.checkpoint),
+        "data.eval is set, but neither train.eval_every nor checkpoint.save_every names steps, so nothing is "
+        "evaluated: "
         "set train.eval_every to a number of steps, or to a fraction of the run below 1");
   check(c.schedule.warmup_steps == 0 || c.schedule.warmup_ratio == 0,
         "schedule.warmup_steps = ", c.schedule.warmup_steps,
@@ -142,7 +143,7 @@ void check_together(const Config& c) {
         c.precision.compute, "\": remove one of them");
   check(c.optimizer.grad_clip == 0 || c.optimizer.grad_clip >= kLeastFloat, "optimizer.grad_clip is ",
         c.optimizer.grad_clip, ", must be 0 (no clipping) or at least ", kLeastFloat);
-  if (c.train.steps > 0) check_warmup(c.schedule, c.train.steps);
+  if (c.train.steps > 0) check_schedule(c.schedule, c.train.steps);
   check(!c.train.skip_nonfinite || c.precision.compute != "fp16" || c.precision.loss_scale != "dynamic",
         "train.skip_nonfinite = true has no effect with a dynamic loss scale, which skips such steps anyway: "
         "set it to false");

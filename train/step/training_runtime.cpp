@@ -9,9 +9,10 @@
 namespace flatshard {
 namespace {
 
-// A checkpoint saved on a signal is the run's last and needs no snapshot: nothing changes afterwards.
+// A checkpoint saved on a signal is the run's last and needs no snapshot: nothing changes afterwards. One by
+// the clock is too rare to reserve memory for it.
 bool saves_from_copy(const RunSetup& setup) {
-  return setup.config.checkpoint.async && saves(setup.config.checkpoint);
+  return setup.config.checkpoint.async && saves_by_steps(setup.config.checkpoint);
 }
 
 // Linux overcommits and would kill the run on first use. All ranks check before any of them allocates.

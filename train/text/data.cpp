@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -49,16 +50,42 @@ Data::Data(const TokenFile& file, DataOptions options) : file_(file), options_(o
   }
 }
 
-int64_t Data::steps_per_epoch() const {
-  return (sequences_ + options_.total_sequences - 1) / options_.total_sequences;
+int64_t Data::steps_left(int64_t sequence) const {
+  return (sequences_ - sequence + options_.total_sequences - 1) / options_.total_sequences;
+}
+
+int64_t Data::steps_per_epoch() const { return steps_left(0); }
+
+void Data::start_at(DataPosition start) {
+  check(start.sequence < sequences_, file_.path(), ": has ", sequences_,
+        " sequences, but the run is to continue at sequence ", start.sequence);
+  start_ = start;
+}
+
+DataPosition Data::position(int64_t step) const {
+  const int64_t steps = step - start_.step, first = steps_left(start_.sequence);
+  if (steps < first) return {step, start_.epoch, start_.sequence + steps * options_.total_sequences};
+  return {step, start_.epoch + 1 + (steps - first) / steps_per_epoch(),
+          (steps - first) % steps_per_epoch() * options_.total_sequences};
+}
+
+double Data::steps_until(double epochs) const {
+  const auto per_epoch = static_cast<double>(steps_per_epoch());
+  const double whole = std::floor(epochs), steps_after = std::ceil((epochs - whole) * per_epoch),
+               begin = static_cast<double>(start_.step), later = whole - static_cast<double>(start_.epoch);
+  if (later >= 1)
+    return begin + static_cast<double>(steps_left(start_.sequence)) + (later - 1) * per_epoch + steps_after;
+  const auto batch = static_cast<double>(options_.total_sequences);
+  const double sequences = steps_after * batch - static_cast<double>(start_.sequence);
+  return begin + (later < 0 ? 0 : std::max(0.0, std::ceil(sequences / batch)));
 }
 
 int64_t Data::sequence_at(int64_t step, int64_t place) const {
-  const int64_t epoch = step / steps_per_epoch();
-  const int64_t index = step % steps_per_epoch() * options_.total_sequences + place;
+  const DataPosition begin = position(step);
+  const int64_t index = begin.sequence + place;
   if (index >= sequences_) return -1;
   if (!options_.shuffle) return index;
-  const RandomStream random(options_.seed, "data order", static_cast<uint64_t>(epoch));
+  const RandomStream random(options_.seed, "data order", static_cast<uint64_t>(begin.epoch));
   const RandomWords key = random.words(0);
   return Permutation(sequences_, (uint64_t{key.word[1]} << 32) | key.word[0])[index];
 }

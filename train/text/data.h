@@ -3,7 +3,8 @@
 // ranks. packing.h defines the sequences; the target of a position is the token after it, if that is trained
 // and belongs to the same document or window. Epoch e visits the sequences in the order of a permutation
 // keyed by (seed, e). The lanes of a step cover its global batch in order; the last step of an epoch is
-// padded with empty sequences, whose targets are ignored.
+// padded with empty sequences, whose targets are ignored. A run that resumes with another batch size
+// continues at the next sequence: the function then also depends on where it resumed.
 
 #include <cstdint>
 #include <optional>
@@ -39,6 +40,11 @@ struct DataOptions {
   uint64_t seed = 0;
 };
 
+// Where the batch of a step begins: at a sequence, by its index in the order of an epoch.
+struct DataPosition {
+  int64_t step = 0, epoch = 0, sequence = 0;
+};
+
 // The tensors of one lane on the host; N = lane_sequences * seq_len.
 struct Batch {
   Tensor tokens, positions, targets;  // (N) i32
@@ -50,7 +56,15 @@ class Data {
   Data(const TokenFile& file, DataOptions options);
 
   int64_t sequence_count() const { return sequences_; }
-  int64_t steps_per_epoch() const;
+  int64_t steps_per_epoch() const;  // of a whole one
+
+  // Makes the batch of a step begin at that position, and those of later steps follow.
+  void start_at(DataPosition start);
+  DataPosition position(int64_t step) const;
+  // Whether the steps before this one end with a whole epoch.
+  bool ends_epoch(int64_t step) const { return position(step).sequence == 0; }
+  // The steps after which so many epochs are complete, but at least those before the start.
+  double steps_until(double epochs) const;
   int64_t lanes_per_step() const { return options_.total_sequences / options_.lane_sequences; }
 
   // Reads the batch of one lane of a step into the buffers of `space`. Its boundaries must hold one per
@@ -64,6 +78,8 @@ class Data {
  private:
   // The sequence at index `place` of a step; -1 past the end of the epoch.
   int64_t sequence_at(int64_t step, int64_t place) const;
+  // The steps from `sequence` to the end of the epoch.
+  int64_t steps_left(int64_t sequence) const;
   int64_t targets_in(int64_t sequence) const;
   // Appends one sequence's tokens at `row`; returns the new number of boundaries.
   int64_t read_sequence(int64_t sequence, int64_t row, const Batch& space, int64_t boundaries) const;
@@ -74,6 +90,7 @@ class Data {
 
   const TokenFile& file_;
   DataOptions options_;
+  DataPosition start_;
   std::optional<PackedSequences> packed_;
   int64_t sequences_;
 };

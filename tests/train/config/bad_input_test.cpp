@@ -88,7 +88,7 @@ TEST_CASE("an unknown key or section is refused with the nearest known one") {
                 "--train.step: unknown key train.step; the nearest known one is train.steps");
   std::ofstream(workshop.file("config.toml"), std::ios::app) << "[optimiser]\n";
   check_refused(workshop, "",
-                "config.toml:24: unknown section [optimiser]; the nearest known one is [optimizer]");
+                "config.toml:27: unknown section [optimiser]; the nearest known one is [optimizer]");
 }
 
 TEST_CASE("a value of the wrong type is refused with the type it must have") {
@@ -150,7 +150,7 @@ TEST_CASE("out-of-range sizes are refused at once, also by --plan") {
             at_most + "65536: raise train.lane_size");
   }
   check_refused(workshop, "--train.steps=0 --train.epochs=1e300",
-                "train.epochs = 1e+300 at 9 steps per epoch is 9e+300 steps, must be at most 1e+12");
+                "train.epochs = 1e+300 is 9e+300 steps, must be at most 1e+12");
 }
 
 TEST_CASE("a run that exceeds memory is refused before it allocates, but can be planned") {

@@ -99,3 +99,16 @@ TEST_CASE("a constant schedule may start at its peak") {
   CHECK(learning_rate({.kind = "constant", .warmup_steps = 4}, 3.0, 10, 1) == 0.75);
   CHECK(learning_rate({.kind = "constant"}, 3.0, 10, 0) == 3.0);
 }
+
+TEST_CASE("a schedule with a start step is the one of the remaining steps") {
+  for (const std::string kind : {"linear", "constant", "cosine", "wsd"}) {
+    CAPTURE(kind);
+    const ScheduleConfig whole{.kind = kind, .warmup_ratio = 0.1, .min_lr_factor = 0.1};
+    ScheduleConfig later = whole;
+    later.start_step = 40;
+    for (int64_t step = 0; step < 60; ++step)
+      CHECK(learning_rate(later, 2.0, 100, 40 + step) == learning_rate(whole, 2.0, 60, step));
+  }
+  CHECK(test::error_of([] { check_schedule({.start_step = 100}, 100); }) ==
+        "schedule.start_step = 100 is not within the run of 100 steps: lower it, or raise train.steps");
+}

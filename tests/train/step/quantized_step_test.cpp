@@ -167,7 +167,7 @@ TEST_CASE("Llama-2-70B on two GPUs takes less than PEFT's guide says, with and w
     config.train.total_batch_size = 4;
     config.train.batch_size_per_device = 2;
     config.train.recompute = true;
-    config.checkpoint.save_every = 100;
+    config.checkpoint.save_every = "100";
     config.parallel.offload = offload;
     const RunPlan plan = plan_run(set_up(config, 2, {}, Purpose::plan), 0);
     const int64_t staging = test::planned_bytes(plan, "staging");

@@ -246,3 +246,50 @@ TEST_CASE("a file too short for one sequence is an error with the numbers") {
   CHECK(test::error_of([&] { Data(file, {.seq_len = 4}); }) ==
         "data_test.tok: has 4 tokens, must have at least data.seq_len + 1 = 5");
 }
+
+TEST_CASE("a change of the batch size in an epoch neither skips nor repeats a sequence") {
+  const TempTokens tokens({400});  // 99 sequences of 4
+  const TokenFile file(kPath);
+  const auto batches_of = [&](int64_t total) {
+    return Data(file, {.seq_len = 4, .lane_sequences = 1, .total_sequences = total, .seed = 3});
+  };
+  // The first tokens of the sequences of a step, which are different for all.
+  const auto add_step = [&](const Data& data, int64_t step, std::vector<int32_t>& seen) {
+    Space space(4);
+    for (int64_t lane = 0; lane < data.lanes_per_step(); ++lane)
+      if (const Batch batch = data.read(step, lane, space.batch);
+          elements(batch.targets)[0] != kIgnoredTarget)
+        seen.push_back(elements(batch.tokens)[0]);
+  };
+  std::vector<int32_t> whole, changed;
+  const Data eights = batches_of(8);
+  for (int64_t step = 0; step < 2 * eights.steps_per_epoch(); ++step) add_step(eights, step, whole);
+  REQUIRE(whole.size() == 2 * 99);
+  Data fives = batches_of(5), twelves = batches_of(12);
+  for (int64_t step = 0; step < 7; ++step) add_step(eights, step, changed);
+  fives.start_at(eights.position(7));
+  for (int64_t step = 7; step < 20; ++step) add_step(fives, step, changed);  // into the second epoch
+  CHECK(fives.position(20).epoch == 1);
+  twelves.start_at(fives.position(20));
+  int64_t step = 20;
+  for (; twelves.position(step).epoch == 1; ++step) add_step(twelves, step, changed);
+  CHECK(changed == whole);
+  CHECK(twelves.ends_epoch(step));
+  CHECK(twelves.steps_until(2) == static_cast<double>(step));
+  CHECK(twelves.steps_until(3) == static_cast<double>(step + 9));
+  CHECK(twelves.steps_until(1) == 20);
+}
+
+TEST_CASE("the steps of some epochs do not depend on where a run resumed") {
+  const TempTokens tokens({400});
+  const TokenFile file(kPath);
+  for (const double epochs : {0.3, 1.0, 1.1, 2.5, 3.0}) {
+    const Data whole(file, {.seq_len = 4, .lane_sequences = 1, .total_sequences = 8});
+    for (int64_t step = 0; step < 13; ++step) {
+      Data resumed = whole;
+      resumed.start_at(whole.position(step));
+      CHECK(resumed.steps_until(epochs) == std::max(static_cast<double>(step), whole.steps_until(epochs)));
+      CHECK(resumed.position(40).sequence == whole.position(40).sequence);
+    }
+  }
+}

@@ -1,4 +1,4 @@
-#include "train/save/train_state.h"
+#include "train/state/train_state.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,42 +16,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Keys and sections that do not affect what a step computes, or that may change on resume.
-constexpr const char* kMayChange[] = {"run.dir",
-                                      "run.resume",
-                                      "run.device",
-                                      "run.cuda_graphs",
-                                      "run.trace",
-                                      "run.threads",
-                                      "run.hash_every",
-                                      "model.init_from",
-                                      "data.train",
-                                      "data.eval",
-                                      "train.steps",
-                                      "train.epochs",
-                                      "train.batch_size_per_device",
-                                      "train.lane_size",
-                                      "train.eval_batch_size_per_device",
-                                      "train.recompute",
-                                      "train.eval_every",
-                                      "train.eval_each_epoch",
-                                      "train.skip_nonfinite",
-                                      "parallel.",
-                                      "checkpoint.",
-                                      "log."};
-
-// Sections whose changes are not worth printing.
-constexpr const char* kNotPrinted[] = {"run.", "log."};
-
-bool is_one_of(const std::string& key, const auto& keys) {
-  return std::any_of(std::begin(keys), std::end(keys), [&](const std::string& one) {
-    return one.ends_with('.') ? key.starts_with(one) : key == one;
-  });
-}
-
-// By the kind of an optimizer. Paging only moves moments.
-bool has_8bit_moments(const std::string& kind) { return kind.find("8bit") != std::string::npos; }
-
 // The one list of members, for reading and writing: State is TrainState or const TrainState. The history
 // follows them in the file.
 template <class State, class Visit>
@@ -64,6 +28,8 @@ void each_member(State& s, Visit&& visit) {
   visit("good_steps", s.good_steps);
   visit("eval_loss", s.eval_loss);
   visit("best", s.best);
+  visit("data_epoch", s.data_epoch);
+  visit("data_sequence", s.data_sequence);
   visit("lane_sequences", s.lane_sequences);
   visit("data_tokens", s.data_tokens);
   visit("data_documents", s.data_documents);
@@ -72,11 +38,15 @@ void each_member(State& s, Visit&& visit) {
   visit("base_fingerprint", s.base_fingerprint);
   visit("ranks", s.ranks);
   visit("config", s.config);
+  visit("changes", s.changes);
 }
 
 struct Writer {
   void operator()(const char* key, int64_t value) { json[key] = value; }
   void operator()(const char* key, double value) { json[key] = value; }
+  void operator()(const char* key, const std::optional<int64_t>& value) {
+    if (value) json[key] = *value;
+  }
   void operator()(const char* key, const std::optional<double>& value) {
     if (!value) return;
     if (std::isfinite(*value))
@@ -91,6 +61,10 @@ struct Writer {
     if (value) json[key] = Json{{"step", value->step}, {"loss", value->loss}};
   }
   void operator()(const char* key, const std::map<std::string, std::string>& values) { json[key] = values; }
+  void operator()(const char* key, const std::vector<RunChange>& changes) {
+    for (const RunChange& c : changes)
+      json[key].push_back({{"step", c.step}, {"key", c.key}, {"from", c.from}, {"to", c.to}});
+  }
 
   Json json = Json::object();
 };
@@ -101,6 +75,9 @@ constexpr char kHistory[] = "log_history";
 struct Reader {
   void operator()(const char* key, int64_t& value) { value = whole(key, take(key)); }
   void operator()(const char* key, double& value) { value = number(key, take(key)); }
+  void operator()(const char* key, std::optional<int64_t>& value) {
+    if (json.contains(key)) value = whole(key, take(key));
+  }
   void operator()(const char* key, std::optional<double>& value) {
     if (!json.contains(key)) return;
     const Json item = take(key);
@@ -109,9 +86,7 @@ struct Reader {
   }
   void operator()(const char* key, std::optional<std::string>& value) {
     if (!json.contains(key)) return;
-    const Json item = take(key);
-    check(item.is_string(), where, ": ", key, " is ", item.dump(), ", must be a string");
-    value = item.get<std::string>();
+    value = text(key, take(key));
   }
   void operator()(const char* key, std::optional<TrainState::Evaluated>& value) {
     if (!json.contains(key)) return;
@@ -129,6 +104,21 @@ struct Reader {
     }
   }
 
+  void operator()(const char* key, std::vector<RunChange>& changes) {
+    if (!json.contains(key)) return;
+    const Json list = take(key);
+    check(list.is_array(), where, ": ", key, " must be an array");
+    for (const Json& item : list) {
+      check(item.is_object() && item.size() == 4 && item.contains("step") && item.contains("key") &&
+                item.contains("from") && item.contains("to"),
+            where, ": ", key, " has ", item.dump(), ", must have step, key, from and to");
+      changes.push_back({.step = whole(key, item["step"]),
+                         .key = text(key, item["key"]),
+                         .from = text(key, item["from"]),
+                         .to = text(key, item["to"])});
+    }
+  }
+
   void operator()(const char* key, std::vector<StepMetrics>& lines) {
     const Json item = take(key);
     check(item.is_array() && item.size() <= kMostHistoryLines, where, ": ", key,
@@ -141,6 +131,10 @@ struct Reader {
     const bool fits = item.is_number_unsigned() && item.get<uint64_t>() <= uint64_t{INT64_MAX};
     check(fits, where, ": ", key, " is ", item.dump(), ", must be a whole number from 0 to 2^63 - 1");
     return item.get<int64_t>();
+  }
+  std::string text(const char* key, const Json& item) const {
+    check(item.is_string(), where, ": ", key, " is ", item.dump(), ", must be a string");
+    return item.get<std::string>();
   }
   double number(const char* key, const Json& item) const {
     check(item.is_number(), where, ": ", key, " is ", item.dump(), ", must be a number");
@@ -166,6 +160,8 @@ void check_numbers(const TrainState& state, const std::string& path) {
         ", more than data_step = ", state.data_step);
   check(static_cast<double>(state.data_step) <= kMostSteps, path, ": data_step is ", state.data_step,
         ", must be at most ", kMostSteps);
+  check(state.data_epoch.value_or(0) <= state.data_step, path, ": data_epoch is ",
+        state.data_epoch.value_or(0), ", more than data_step = ", state.data_step);
   int64_t before = 0;
   for (const StepMetrics& m : state.log_history) {
     check(m.data_step > before && m.step >= 0 && m.step <= m.data_step, path, ": ", kHistory, ": step ",
@@ -223,55 +219,6 @@ std::vector<std::string> differences(const TrainState& a, const TrainState& b) {
   each_member(b, right);
   compare("", left.json, right.json);
   compare("config ", Json(a.config), Json(b.config));
-  return lines;
-}
-
-std::vector<std::string> check_continues(const TrainState& saved, const TrainState& now) {
-  std::vector<std::string> changes;
-  Config defaults;
-  const std::map<std::string, std::string> absent = config_values(defaults);
-  const auto value = [&](const TrainState& state, const std::string& key) {
-    const auto found = state.config.find(key);
-    if (found != state.config.end()) return found->second;
-    return absent.contains(key) ? absent.at(key) : std::string("not set");
-  };
-  for (const auto* state : {&saved, &now})
-    for (const auto& [key, ignored] : state->config) {
-      const std::string then = value(saved, key), here = value(now, key);
-      if (then == here || (state == &now && saved.config.contains(key))) continue;
-      const bool is_kind = key == "optimizer.kind";
-      check(is_one_of(key, kMayChange) || (is_kind && has_8bit_moments(then) == has_8bit_moments(here)), key,
-            " is ", here, ", the checkpoint was made with ", then,
-            is_kind ? ", whose moments it has in another form" : "", ": restore it, or start a new run");
-      if (!is_one_of(key, kNotPrinted)) changes.push_back(str(key, " = ", here, ", was ", then));
-    }
-  check(saved.data_tokens == now.data_tokens && saved.data_documents == now.data_documents, "data.train has ",
-        now.data_tokens, " tokens in ", now.data_documents, " documents, the checkpoint was made on ",
-        saved.data_tokens, " in ", saved.data_documents);
-  const auto differ = [](const std::optional<std::string>& a, const std::optional<std::string>& b) {
-    return a && b && *a != *b;
-  };
-  check(!differ(saved.data_fingerprint, now.data_fingerprint), "data.train has ",
-        now.data_fingerprint.value_or(""), ", the checkpoint was made on ",
-        saved.data_fingerprint.value_or(""), ": use the tokens that the run began with");
-  check(!differ(saved.base_fingerprint, now.base_fingerprint), "model.init_from has weights of ",
-        now.base_fingerprint.value_or(""), ", the adapters were trained on ",
-        saved.base_fingerprint.value_or(""), ": use the model that the run began with");
-  if (differ(saved.eval_fingerprint, now.eval_fingerprint))
-    changes.push_back(str("data.eval has ", *now.eval_fingerprint, ", had ", *saved.eval_fingerprint,
-                          ": earlier evaluation losses, and the best checkpoint, are from other data"));
-  if (saved.lane_sequences != now.lane_sequences)
-    changes.push_back(str("lanes of ", now.lane_sequences, " sequences, were ", saved.lane_sequences,
-                          ": equal up to rounding, not bit for bit; train.lane_size = ", saved.lane_sequences,
-                          " keeps the bits"));
-  return changes;
-}
-
-std::string describe_resumed(const std::string& checkpoint, const TrainState& state,
-                             const std::vector<std::string>& changes) {
-  std::string lines = str("resumed   ", checkpoint, ", after step ", with_commas(state.step), ", written by ",
-                          counted(state.ranks, "rank"), '\n');
-  for (const std::string& change : changes) lines += str("          ", printable(change), '\n');
   return lines;
 }
 

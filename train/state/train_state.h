@@ -14,6 +14,12 @@
 
 namespace flatshard {
 
+// A change of a setting that affects what later steps compute. Values are TOML.
+struct RunChange {
+  int64_t step = 0;  // the last one before the change
+  std::string key, from, to;
+};
+
 struct TrainState {
   static constexpr const char* kFileName = "train_state.json";
   struct Evaluated {
@@ -26,9 +32,11 @@ struct TrainState {
   int64_t tokens = 0;     // target tokens trained on
   int64_t skipped_in_a_row = 0;
   double loss_scale = 1;
-  int64_t good_steps = 0;                       // since the loss scale last changed
-  std::optional<double> eval_loss{};            // of the weights in this checkpoint
-  std::optional<Evaluated> best{};              // the lowest of all checkpoints so far, this one included
+  int64_t good_steps = 0;             // since the loss scale last changed
+  std::optional<double> eval_loss{};  // of the weights in this checkpoint
+  std::optional<Evaluated> best{};    // the lowest of all checkpoints so far, this one included
+  // The next sequence, as an index in the order of an epoch; older checkpoints have none.
+  std::optional<int64_t> data_epoch{}, data_sequence{};
   int64_t lane_sequences = 0;                   // results depend on it
   int64_t data_tokens = 0, data_documents = 0;  // of data.train
   // Of data.train and data.eval (runtime/fingerprint.h); older checkpoints have none.
@@ -37,6 +45,7 @@ struct TrainState {
   std::optional<std::string> base_fingerprint{};
   int64_t ranks = 0;                            // that wrote it; any number can resume
   std::map<std::string, std::string> config{};  // every key as TOML
+  std::vector<RunChange> changes{};             // at earlier resumes, in order
   std::vector<StepMetrics> log_history{};       // up to this step, as add_line() of log_history.h keeps them
 };
 
@@ -49,13 +58,5 @@ TrainState parse_train_state(std::string_view text, const std::string& path);
 // Members and config keys whose values differ, one line each: "step: 20, 40". Ignores the history, whose
 // timings always differ.
 std::vector<std::string> differences(const TrainState& a, const TrainState& b);
-
-// Differences of a run that resumes from `saved`, one line each: keys and data that may change. An Error if
-// something differs that must not, such as the model; it names the key and both values.
-std::vector<std::string> check_continues(const TrainState& saved, const TrainState& now);
-
-// The lines of a run's header about the checkpoint that it resumes from.
-std::string describe_resumed(const std::string& checkpoint, const TrainState& state,
-                             const std::vector<std::string>& changes);
 
 }  // namespace flatshard
