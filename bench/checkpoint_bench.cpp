@@ -113,7 +113,7 @@ class Subject {
       : world_(world),
         setup_(set_up(llama(world.size()), world)),
         runtime_(setup_, world),
-        checkpoints_(setup_, world),
+        checkpoints_(setup_, world, false),
         saver_(checkpoints_, runtime_.engine(), nullptr, world),
         async_saver_(checkpoints_, runtime_.engine(), runtime_.staging(), world) {
     runtime_.engine().initialize();
