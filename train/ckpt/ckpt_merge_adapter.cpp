@@ -18,18 +18,19 @@ TokenizerFiles adapted_tokenizer_files(const ModelSource& source) {
   return own;
 }
 
-// The differences between 4-bit weights and their unquantized values.
+// The differences between 4-bit weights and their unquantized values, and what the adapter has added to them.
 struct RequantizationError {
-  double differences = 0, values = 0;  // sums of squares
+  double differences = 0, values = 0, updates = 0;  // sums of squares
   int64_t weights = 0;
 
   double relative() const { return values > 0 ? std::sqrt(differences / values) : 0; }
+  double of_updates() const { return updates > 0 ? std::sqrt(differences / updates) : 0; }
 };
 
-RequantizationError error_of(PublishedWeights& written, const ReadValues& read,
+RequantizationError error_of(PublishedWeights& written, PublishedWeights& base, const ReadValues& merged,
                              const AdapterFolder& adapter) {
   RequantizationError error;
-  std::vector<float> made, stored;
+  std::vector<float> made, stored, before;
   for (const auto& [name, weight] : written.quantized().weights()) {
     if (!adapter.adapts(name)) continue;
     ++error.weights;
@@ -37,12 +38,16 @@ RequantizationError error_of(PublishedWeights& written, const ReadValues& read,
       const int64_t count = std::min(kValueBlock, weight.elements() - first);
       made.resize(static_cast<size_t>(count));
       stored.resize(made.size());
-      read(name, first, count, made.data());
+      before.resize(made.size());
+      merged(name, first, count, made.data());
       written.read(name, first, count, stored.data());
+      base.read(name, first, count, before.data());
       for (size_t i = 0; i < made.size(); ++i) {
         const double value = static_cast<double>(made[i]),
-                     difference = static_cast<double>(stored[i]) - value;
+                     difference = static_cast<double>(stored[i]) - value,
+                     update = value - static_cast<double>(before[i]);
         error.differences += difference * difference;
+        error.updates += update * update;
         error.values += value * value;
       }
     }
@@ -109,10 +114,10 @@ void merge_adapter(const ModelSource& source, bool requantize, const ExportOptio
   write_documents(folder, base.folder(), changes, adapted_tokenizer_files(source));
   if (requantize) {
     PublishedWeights written(folder.unfinished(), model, adapter.vocab());
-    const RequantizationError error = error_of(written, merged, adapter);
+    const RequantizationError error = error_of(written, *weights, merged, adapter);
     console.out << "warning: " << counted(error.weights, "weight")
                 << " with the adapter were rounded to 4 bits again: relative error " << error.relative()
-                << " (root mean square)\n";
+                << " (root mean square), " << error.of_updates() << " of what the adapter adds\n";
   }
   finish(folder, bytes, options, console);
 }

@@ -148,6 +148,8 @@ TEST_CASE("an adapter is merged into dequantized weights, and requantized only o
     CAPTURE(ran);
     CHECK(ran.exit_code == 0);
     CHECK(has(ran.out, "with the adapter were rounded to 4 bits again: relative error 0."));
+    CHECK(has(ran.out, " (root mean square), 0."));
+    CHECK(has(ran.out, " of what the adapter adds\n"));
     CHECK(quantization_of(again) == quantization_of(quantized(name)));
     CHECK(ckpt({"verify", again}).exit_code == 0);
   }
