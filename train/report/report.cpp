@@ -67,13 +67,15 @@ std::string utc(double seconds) {
 
 struct Row {
   std::string name, value, note;
+  bool is_compared = false;  // the note, where runs differ in it
 };
 
 Row best_evaluation(const RunCurves& c) {
-  if (!c.best_eval) return {"Best eval loss", kNothing, "no evaluation"};
+  if (!c.best_eval) return {"Best eval loss", kNothing, "no evaluation", true};
   return {"Best eval loss", formatted(*c.best_eval->eval_loss, "%.4f"),
           str("at step ", with_commas(c.best_eval->step), ", of ", with_commas(c.evaluations),
-              c.evaluations == 1 ? " evaluation" : " evaluations")};
+              c.evaluations == 1 ? " evaluation" : " evaluations"),
+          true};
 }
 
 std::vector<Row> summary(const RunCurves& c) {
@@ -83,7 +85,8 @@ std::vector<Row> summary(const RunCurves& c) {
   const int64_t skipped = c.last.data_step - c.last.step;
   const std::optional<double> speed = c.tokens_per_second.value();
   return {
-      {"Steps", with_commas(c.last.step), skipped > 0 ? with_commas(skipped) + " skipped" : "none skipped"},
+      {"Steps", with_commas(c.last.step), skipped > 0 ? with_commas(skipped) + " skipped" : "none skipped",
+       true},
       {"Loss", c.last_loss ? formatted(*c.last_loss, "%.4f") : kNothing,
        c.last_loss ? "of the last step" : "no update was made"},
       best_evaluation(c),
@@ -93,7 +96,8 @@ std::vector<Row> summary(const RunCurves& c) {
       {"Time", c.elapsed_seconds < 60 ? human_seconds(c.elapsed_seconds) : human_duration(c.elapsed_seconds),
        c.has_elapsed_times     ? "with evaluations and checkpoints"
        : c.missing_lines() > 0 ? "listed steps only"
-                               : "steps only, without evaluation"},
+                               : "steps only, without evaluation",
+       true},
       {"Last step, UTC", c.last.time ? utc(*c.last.time) : kNothing, c.last.time ? "" : "not recorded"},
       {"Peak memory", human_bytes(c.peak_memory), with_commas(c.peak_memory) + " bytes"}};
 }
@@ -115,17 +119,16 @@ std::string table_of_runs(const std::vector<ReportedRun>& runs, const char* corn
   return str(html, "</tr></thead>\n<tbody>\n", rows, "</tbody></table></div>\n");
 }
 
-// Leaves out notes that all runs share.
 std::string comparison_html(const std::vector<ReportedRun>& runs) {
   std::vector<std::vector<Row>> columns;
   for (const ReportedRun& run : runs) columns.push_back(summary(run.curves));
   std::string rows;
   for (size_t row = 0; row < columns.front().size(); ++row) {
-    const auto is_same_note = [&](const auto& column) {
-      return column[row].note == columns.front()[row].note;
-    };
-    const bool notes = !std::all_of(columns.begin(), columns.end(), is_same_note);
-    rows += str("<tr><th scope=\"row\">", columns.front()[row].name, "</th>");
+    const Row& first = columns.front()[row];
+    const bool notes =
+        first.is_compared && std::any_of(columns.begin(), columns.end(),
+                                         [&](const auto& column) { return column[row].note != first.note; });
+    rows += str("<tr><th scope=\"row\">", first.name, "</th>");
     for (const std::vector<Row>& column : columns)
       rows += str("<td>", column[row].value,
                   notes ? "<span class=\"note\">" + column[row].note + "</span>" : "", "</td>");
@@ -156,7 +159,8 @@ std::string state_html(const PageState& s) {
                                ? str(" data-refresh=\"", formatted(s.refresh_seconds, "%.0f"), '"')
                                : "";
   return str("<p id=\"state\" class=\"", name, "\" data-written=\"", formatted(s.written, "%.0f"), '"', life,
-             "><b>", name, "</b> ", escaped(s.text), "<span></span></p>\n");
+             "><b>", name, "</b> ", escaped(s.progress), "<span></span>",
+             s.reason.empty() ? "" : ": " + escaped(s.reason), "</p>\n");
 }
 
 std::string notes_html(const std::vector<ReportedRun>& runs) {

@@ -21,7 +21,8 @@ struct ReportedRun {
 struct PageState {
   enum class Kind { running, finished, stopped, failed };
   Kind kind = Kind::running;
-  std::string text;            // "step 120 of 1,000"
+  std::string progress;        // "step 120 of 1,000"
+  std::string reason{};        // why it was stopped or failed
   double written = 0;          // now, in seconds since 1970
   double refresh_seconds = 0;  // of a running run: how often the page reloads itself
 };

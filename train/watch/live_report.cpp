@@ -90,10 +90,6 @@ void LiveReport::refresh() {
   }
 }
 
-std::string LiveReport::progress_text(const RunCurves& curves) const {
-  return str("step ", with_commas(curves.last.step), " of ", with_commas(total_steps_));
-}
-
 // The page reloads itself a little later than the next one is due.
 bool LiveReport::write(PageState::Kind kind, const std::string& reason, Clock::duration interval) {
   try {
@@ -101,13 +97,13 @@ bool LiveReport::write(PageState::Kind kind, const std::string& reason, Clock::d
       const std::lock_guard lock(mutex_);
       page_.front().curves = curves_;
     }
-    const std::string progress = progress_text(page_.front().curves);
-    write_whole_file(
-        path_, report_page(
-                   page_, PageState{.kind = kind,
-                                    .text = reason.empty() ? progress : progress + ": " + reason,
-                                    .written = seconds_since_1970(),
-                                    .refresh_seconds = std::chrono::duration<double>(interval).count() + 1}));
+    const PageState state{.kind = kind,
+                          .progress = str("step ", with_commas(page_.front().curves.last.step), " of ",
+                                          with_commas(total_steps_)),
+                          .reason = reason,
+                          .written = seconds_since_1970(),
+                          .refresh_seconds = std::chrono::duration<double>(interval).count() + 1};
+    write_whole_file(path_, report_page(page_, state));
     return true;
   } catch (const std::exception& error) {
     if (!std::exchange(warned_, true))

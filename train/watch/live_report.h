@@ -32,7 +32,6 @@ class LiveReport {
   void refresh();
   void stop();
   bool write(PageState::Kind kind, const std::string& reason, Clock::duration interval);
-  std::string progress_text(const RunCurves& curves) const;
 
   const std::string path_;
   const int64_t total_steps_;

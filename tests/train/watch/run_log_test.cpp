@@ -28,12 +28,12 @@ TEST_CASE("the report of a run exists before the first step and ends with the ru
   CHECK(contains(text_of("report.html"), "data-refresh=\"2\"><b>running</b> step 0 of 9<"));
   log.write({.step = 1, .data_step = 1, .loss = 2.5});
   CHECK(log.end("rank 0 received SIGINT") == kFolder + "/report.html");
-  CHECK(contains(text_of("report.html"), "<b>stopped</b> step 1 of 9: rank 0 received SIGINT<"));
+  CHECK(contains(text_of("report.html"), "<b>stopped</b> step 1 of 9<span></span>: rank 0 received SIGINT<"));
   CHECK_FALSE(contains(text_of("report.html"), "data-refresh="));
   log.end("");
   CHECK(contains(text_of("report.html"), "<b>finished</b> step 1 of 9<"));
   log.end_failing("the disk is full");
-  CHECK(contains(text_of("report.html"), "<b>failed</b> step 1 of 9: the disk is full<"));
+  CHECK(contains(text_of("report.html"), "<b>failed</b> step 1 of 9<span></span>: the disk is full<"));
   CHECK_FALSE(fs::exists(kFolder + "/tensorboard"));
 }
 
