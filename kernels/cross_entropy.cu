@@ -78,10 +78,14 @@ __global__ void __launch_bounds__(kThreads) cross_entropy_kernel(Rows<T, D> r) {
   if (threadIdx.x == 0) r.loss[row] = weight * (logf(sums.exps) + (sums.max - target_logit));
   if (!dx) return;
   const float scale = weight / sums.exps;
-  write_row<N>(dx, x, r.columns, V, [&](int64_t column, float logit) {
+  const auto gradient = [&](int64_t column, float logit) {
     const float share = __fmul_rn(__expf(logit - sums.max), scale);  // rounded in every column alike
-    const float gradient = column == target ? share - weight : share, capped = logit * r.inverse_cap;
-    return r.inverse_cap > 0 ? gradient * fmaf(-capped, capped, 1.0f) : gradient;
+    return column == target ? share - weight : share;
+  };
+  if (r.inverse_cap == 0) return write_row<N>(dx, x, r.columns, V, gradient);
+  write_row<N>(dx, x, r.columns, V, [&](int64_t column, float logit) {
+    const float capped = logit * r.inverse_cap;
+    return gradient(column, logit) * fmaf(-capped, capped, 1.0f);
   });
 }
 
