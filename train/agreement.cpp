@@ -30,8 +30,8 @@ std::string weights_fingerprint(const std::string& folder) {
 }  // namespace
 
 void agree_on_config(World& world, Config& config, const std::string& task) {
-  agree(world, str("task = ", task, '\n', flat(config)), "the config",
-        "every rank must read the same config");
+  agree(world, str("program = ", fingerprint({"/proc/self/exe"}), "\ntask = ", task, '\n', flat(config)),
+        "the config", "every rank must run the same program and read the same config");
 }
 
 RunInputs agree_on_inputs(World& world, const RunSetup& setup) {

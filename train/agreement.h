@@ -9,7 +9,8 @@
 
 namespace flatshard {
 
-// Throws on every rank unless all ranks have the same config and the same task ("train", "plan").
+// Throws on every rank unless all ranks run the same executable file with the same config and the same task
+// ("train", "plan").
 void agree_on_config(World& world, Config& config, const std::string& task);
 
 // The fingerprints (runtime/fingerprint.h) of the input files.

@@ -58,7 +58,7 @@ TEST_CASE("a rank with another config ends all ranks with one line that names th
            std::tuple{
                "", "--optimizer.lr=0.002",
                "[rank 0] rank 2 on HOST has optimizer.lr = 0.002, rank 0 on HOST has 0.01: every rank must "
-               "read the same config"},
+               "run the same program and read the same config"},
            {"", "--parallel.strategy=no_shard",
             "rank 2 on HOST has parallel.strategy = \"no_shard\", rank 0 on HOST has \"full_shard\""},
            {"", "--model.tied=true", "rank 2 on HOST has model.tied = true, rank 0 on HOST has none"},
@@ -78,6 +78,19 @@ TEST_CASE("a rank with another config ends all ranks with one line that names th
     CHECK(run.output.find(here(message)) != std::string::npos);
     CHECK(count_of(run.output, "train: [rank") == 1);
   }
+}
+
+TEST_CASE("ranks that run different programs stop before they read their inputs") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("other_program");
+  test::Job job("other_program",
+                "-np 1 @train config.toml : -np 1 "
+                "sh -c 'cp @train other_train && echo >>other_train && exec ./other_train config.toml'");
+  const test::Finished run = job.wait();
+  CAPTURE(run.output);
+  CHECK(run.exit_code == 1);
+  CHECK(run.output.find(here("rank 1 on HOST has program = ")) != std::string::npos);
+  CHECK(count_of(run.output, "train: [rank") == 1);
 }
 
 TEST_CASE("ranks with different data or base weights stop before the first step with both values") {
