@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "runtime/check.h"
+#include "runtime/problems.h"
 
 namespace flatshard {
 namespace {
@@ -11,37 +11,43 @@ namespace {
 // counts within 64 bits and the memory plan of the largest model fast.
 constexpr int64_t kMaxSize = INT32_MAX, kMaxWidth = 1 << 20, kMaxFfn = 4 * kMaxWidth, kMaxLayers = 4096;
 
-void check_max(const char* key, int64_t value, int64_t max) {
-  check(value <= max, "model.", key, " is ", value, ", must be at most ", max);
-}
-
+// Every value that is out of bounds; if there is none, every value that does not fit the others.
 void check_model(const ModelConfig& c) {
-  const auto positive = [](const char* key, int64_t value, int64_t max) {
-    check(value > 0, "model.", key, " is ", value, ", must be positive");
-    check_max(key, value, max);
+  Problems problems;
+  const auto at_most = [&](const char* key, int64_t value, int64_t max) {
+    problems.check(value <= max, "model.", key, " is ", value, ", must be at most ", max);
+  };
+  const auto positive = [&](const char* key, int64_t value, int64_t max) {
+    problems.check(value > 0, "model.", key, " is ", value, ", must be positive");
+    at_most(key, value, max);
   };
   positive("layers", c.layers, kMaxLayers);
   positive("hidden", c.hidden, kMaxWidth);
   positive("heads", c.heads, kMaxWidth);
-  positive("kv_heads", c.kv_heads, kMaxWidth);
-  positive("head_dim", c.head_dim, kMaxWidth);
-  positive("ffn", c.ffn, kMaxFfn);
   positive("vocab", c.vocab, kMaxSize);
-  check_max("max_positions", c.max_positions, kMaxSize);
-  check_max("window", *c.window, kMaxSize);
-  check(c.heads * c.head_dim <= kMaxWidth, "model.heads = ", c.heads, " times model.head_dim = ", c.head_dim,
-        " is ", c.heads * c.head_dim, ", must be at most ", kMaxWidth);
-  check(c.heads % c.kv_heads == 0, "model.kv_heads = ", c.kv_heads,
-        " does not divide model.heads = ", c.heads);
-  check(c.positions != PositionKind::rotary || c.head_dim % 2 == 0, "model.head_dim = ", c.head_dim,
-        " must be even for rotary positions");
+  if (problems.empty()) {  // their defaults follow from the values above
+    positive("kv_heads", c.kv_heads, kMaxWidth);
+    positive("head_dim", c.head_dim, kMaxWidth);
+    positive("ffn", c.ffn, kMaxFfn);
+    positive("query_scalar", c.query_scalar, kMaxSize);
+  }
+  at_most("max_positions", c.max_positions, kMaxSize);
+  at_most("window", *c.window, kMaxSize);
   for (const auto& [key, value] : {std::pair<const char*, double>{"window", *c.window},
                                    {"full_attention_every", *c.full_attention_every},
                                    {"no_rope_every", *c.no_rope_every},
                                    {"attention_softcap", *c.attention_softcap},
                                    {"logit_softcap", *c.logit_softcap}})
-    check(value >= 0, "model.", key, " is ", value, ", must be 0 (none) or positive");
-  positive("query_scalar", c.query_scalar, kMaxSize);
+    problems.check(value >= 0, "model.", key, " is ", value, ", must be 0 (none) or positive");
+  problems.raise();
+  problems.check(c.heads * c.head_dim <= kMaxWidth, "model.heads = ", c.heads,
+                 " times model.head_dim = ", c.head_dim, " is ", c.heads * c.head_dim, ", must be at most ",
+                 kMaxWidth);
+  problems.check(c.heads % c.kv_heads == 0, "model.kv_heads = ", c.kv_heads,
+                 " does not divide model.heads = ", c.heads);
+  problems.check(c.positions != PositionKind::rotary || c.head_dim % 2 == 0, "model.head_dim = ", c.head_dim,
+                 " must be even for rotary positions");
+  problems.raise();
 }
 
 bool is_nth(int64_t every, int64_t block) { return every > 0 && (block + 1) % every == 0; }

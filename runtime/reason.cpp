@@ -3,6 +3,9 @@
 #include <new>
 #include <system_error>
 
+#include "runtime/problems.h"
+#include "runtime/text.h"
+
 namespace flatshard {
 
 std::string reason_of(const std::exception& error) {
@@ -14,6 +17,17 @@ std::string reason_of(const std::exception& error) {
     return "cannot start another thread: raise the limit on processes and threads (ulimit -u, or pids.max of "
            "the container)";
   return *error.what() ? error.what() : "failed";
+}
+
+std::string report_of(const std::exception& error) {
+  const auto* const several = dynamic_cast<const Errors*>(&error);
+  if (!several) return printable(reason_of(error));
+  constexpr size_t kMostShown = 20;
+  const size_t count = several->each.size();
+  std::string report = str(count, " problems:");
+  for (size_t i = 0; i < count && i < kMostShown; ++i) report += "\n  " + printable(several->each[i]);
+  if (count > kMostShown) report += str("\n  and ", count - kMostShown, " more");
+  return report;
 }
 
 }  // namespace flatshard

@@ -9,4 +9,8 @@ namespace flatshard {
 
 std::string reason_of(const std::exception& error);
 
+// The same, safe for a terminal: one line, or of several errors (runtime/problems.h) their number and a line
+// for each of the first 20.
+std::string report_of(const std::exception& error);
+
 }  // namespace flatshard

@@ -94,13 +94,17 @@ int64_t parse_bytes(const std::string& key, const std::string& text) {
   const auto [stop, error] = std::from_chars(text.data(), end, bytes);
   const std::string unit(stop, end);
   bool known = unit.empty() || unit == "B";
-  for (const char* larger : {"KB", "MB", "GB", "TB"}) {
-    if (known) break;
-    if (__builtin_mul_overflow(bytes, 1000, &bytes)) break;
-    known = unit == larger;
+  for (const int64_t base : {1000, 1024}) {
+    int64_t scaled = bytes;
+    for (const char prefix : {'K', 'M', 'G', 'T'}) {
+      if (known || __builtin_mul_overflow(scaled, base, &scaled)) break;
+      known = unit == prefix + std::string(base == 1000 ? "B" : "iB");
+      if (known) bytes = scaled;
+    }
   }
   check(error == std::errc{} && known && bytes > 0, key, " is \"", text,
-        "\", must be a positive number of B, KB, MB, GB or TB, such as 5GB");
+        "\", must be a positive number of B, KB, MB, GB or TB (powers of 1000), or of KiB, MiB, GiB or TiB, "
+        "such as 5GB");
   return bytes;
 }
 

@@ -12,7 +12,7 @@ std::string with_commas(int64_t n);
 std::string counted(int64_t n, const std::string& noun);
 // 3.142: with this many decimals.
 std::string fixed(double value, int decimals);
-// 14.2 MiB, 512 B
+// Every size that a program prints: 14.2 MiB, 512 B
 std::string human_bytes(int64_t bytes);
 // 1.23k, 12.3M, 456: at most 5 characters from 1 to 10^15.
 std::string human_count(double value);
@@ -21,7 +21,7 @@ std::string human_seconds(double seconds);
 // The time of a run: 1:05, 1:05:33, 12h 05m, 12d 03h. At most 7 characters up to 100 days.
 std::string human_duration(double seconds);
 
-// Parses a byte size such as 5GB, 200MB or 1000, in powers of 1000. An Error names the key.
+// Parses a byte size such as 1000, 5GB (a power of 1000) or 5GiB (of 1024). An Error names the key.
 int64_t parse_bytes(const std::string& key, const std::string& text);
 
 // The text on one line, safe for a terminal: control characters are replaced by spaces.

@@ -17,7 +17,6 @@
 #include "train/models/last_run.h"
 #include "train/report/first_step.h"
 #include "train/report/log_history.h"
-#include "train/report/plan_text.h"
 #include "train/report/progress.h"
 #include "train/report/untrained_tokens.h"
 #include "train/save/checkpoint_writer.h"
@@ -25,6 +24,7 @@
 #include "train/save/initial_weights.h"
 #include "train/save/run_folder.h"
 #include "train/save/save_times.h"
+#include "train/start/run_header.h"
 #include "train/state/run_start.h"
 #include "train/step/bandwidth.h"
 #include "train/step/evaluation.h"
@@ -45,10 +45,11 @@ namespace {
 
 class Trainer {
  public:
-  Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bool terminal);
+  Trainer(const LoadedConfig& loaded, World& world, const RunOutput& output);
   void run();
   // Completes the checkpoint being written, if any, and the report, when the run fails.
   void finish_failing(const std::string& reason) {
+    progress_.log("failed: " + reason);
     writer_.finish_failing();
     if (log_) log_->end_failing(reason);
   }
@@ -76,7 +77,7 @@ class Trainer {
 
   LoadedConfig loaded_;
   World& world_;
-  std::ostream& out_;
+  RunOutput output_;
   RunSetup setup_;
   RunInputs inputs_;
   RunData train_;
@@ -95,6 +96,7 @@ class Trainer {
   double peak_ = 0;
   Progress progress_;
   CheckpointWriter writer_;
+  std::string header_;                // with all details, for run.log
   std::optional<RunLog> log_;         // of the leader
   std::vector<StepMetrics> history_;  // as stored in checkpoints
 
@@ -108,11 +110,11 @@ class Trainer {
   } stop_;
 };
 
-Trainer::Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bool terminal)
+Trainer::Trainer(const LoadedConfig& loaded, World& world, const RunOutput& output)
     : loaded_(loaded),
       world_(world),
-      out_(out),
-      setup_(set_up(with_token_files(loaded.config, world, terminal ? &out : nullptr), world)),
+      output_(output),
+      setup_(set_up(with_token_files(loaded.config, world, output.terminal ? &output.out : nullptr), world)),
       inputs_(agree_on_inputs(world, setup_)),
       train_(setup_.config.data.train, setup_, false),
       folder_(setup_.config.run.dir),
@@ -132,28 +134,23 @@ Trainer::Trainer(const LoadedConfig& loaded, World& world, std::ostream& out, bo
                {.order = world.size() > 1 ? StreamOrder::concurrent : StreamOrder::in_order,
                 .trace = trace_.trace()}),
       loss_scale_(setup_.compute, setup_.config.precision.loss_scale),
-      progress_(total_steps_, terminal, out),
+      progress_(total_steps_, output.terminal, output.out),
       writer_(setup_, checkpoints_, runtime_, world, progress_),
-      stop_request_(is_leader() && &out == &std::cout ? stop_announcement(terminal) : "") {
+      stop_request_(is_leader() && &output.out == &std::cout ? stop_announcement(output.terminal) : "") {
   if (!setup_.config.data.eval.empty()) eval_.emplace(setup_.config.data.eval, setup_, true);
 }
 
 void Trainer::print_header() {
   peak_ = matrix_peak(world_, setup_.device, setup_.compute, setup_.config.precision.tf32);
-  const RunPlan& plan = runtime_.plan();
   const Bandwidth bandwidth = bandwidth_of(setup_, world_);
   if (!is_leader()) return;
-  out_ << "device    " << setup_.device << ", " << counted(world_.size(), "rank") << " x "
-       << counted(thread_count(), "thread") << ", measured matrix peak " << std::lround(peak_ * 1e-9)
-       << " GFLOP/s\n"
-       << describe_setup(setup_, plan) << initial_.lines << "data      " << train_.describe() << '\n'
-       << "run       " << with_commas(total_steps_) << " steps, " << describe_flops(plan.flops)
-       << describe_units(plan.units) << describe_exchange(setup_, plan.units, plan.flops, peak_, bandwidth)
-       << "memory    of rank 0, exact:\n"
-       << describe_memory(plan.memory);
-  if (start_.resumed)
-    out_ << describe_resumed(checkpoints_.source().string(), *start_.resumed, start_.changes, next_rate());
-  out_ << std::flush;
+  const std::string resumed = start_.resumed ? describe_resumed(checkpoints_.source().string(),
+                                                                *start_.resumed, start_.changes, next_rate())
+                                             : "";
+  const RunHeader header{setup_,         runtime_.plan(),   peak_,  bandwidth, total_steps_, loaded_.replaced,
+                         initial_.lines, train_.describe(), resumed};
+  header_ = describe_run(header, true);
+  output_.out << (output_.verbose ? header_ : describe_run(header, false)) << std::flush;
 }
 
 // The part of the state that is the same in every checkpoint of this run.
@@ -205,6 +202,7 @@ void Trainer::begin() {
   checkpoints_.remove_overwritten();
   folder_.begin(config);
   log_.emplace(folder_.path(), config, total_steps_, lines, setup_.config.log.tensorboard);
+  progress_.open_log(folder_.file("run.log"), header_, start_.resumed.has_value());
 }
 
 void Trainer::run() {
@@ -290,7 +288,7 @@ void Trainer::report_first_step() {
   std::string all;
   world_.collect([&] { return std::exchange(mine.brief, ""); },
                  [&](int, const std::string& text) { all += text; });
-  if (is_leader() && setup_.config.log.step1) out_ << all << std::flush;
+  if (is_leader() && setup_.config.log.step1) progress_.print(all.substr(0, all.rfind('\n')));
   world_.collect([&] { return std::exchange(mine.units, ""); },
                  [&](int, const std::string& text) { all += text; });
   if (is_leader()) warn_on_error([&] { folder_.write("step1.txt", all); });
@@ -367,32 +365,32 @@ void Trainer::finish() {
   const std::string traced = trace_.finish();
   const std::string hash = weights_hash(runtime_.engine());
   if (!is_leader()) return;
-  progress_.finish();
   const std::string stopped_by =
       completed_ < total_steps_ ? str("rank ", stop_.rank, " received ", signal_name(stop_.signal)) : "";
+  std::string end;
   if (!stopped_by.empty())
-    out_ << "stopped   after step " << with_commas(completed_) << " of " << with_commas(total_steps_) << ": "
-         << stopped_by << '\n';
-  if (!traced.empty()) out_ << traced << '\n';
+    end = str("stopped   after step ", with_commas(completed_), " of ", with_commas(total_steps_), ": ",
+              stopped_by, '\n');
+  if (!traced.empty()) end += traced + '\n';
   const std::string report = log_->end(stopped_by);
-  if (!report.empty()) out_ << "report    " << report << '\n';
+  if (!report.empty()) end += "report    " + report + '\n';
   note_last_run(folder_.path());
-  out_ << std::left << std::setw(10) << result << folder_.file(result) << "\nweights " << hash << std::endl;
+  progress_.print(str(end, std::left, std::setw(10), result, folder_.file(result), "\nweights ", hash));
 }
 
 }  // namespace
 
-void run_training(const LoadedConfig& loaded, World& world, std::ostream& out, bool terminal) {
+void run_training(const LoadedConfig& loaded, World& world, const RunOutput& output) {
   survive_closed_output();
   use_threads(loaded.config.run, world);
-  Trainer trainer(loaded, world, out, terminal);
+  Trainer trainer(loaded, world, output);
   try {
     trainer.run();
   } catch (const std::exception& error) {
-    trainer.finish_failing(reason_of(error));
+    trainer.finish_failing(report_of(error));
     // Other ranks, and this rank's own streams, may be blocked in a collective: end the job before the
     // destructors wait for them.
-    if (world.size() > 1) world.end_all_ranks(printable(reason_of(error)));
+    if (world.size() > 1) world.end_all_ranks(report_of(error));
     throw;
   }
 }

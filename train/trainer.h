@@ -5,6 +5,7 @@
 //   tensorboard/    with log.tensorboard: event files
 //   model/          the trained weights as a Hugging Face folder
 //   step-N/         checkpoints, and latest, the name of the newest
+//   run.log         what the run printed, and all details of its start
 // Nothing is written to the folder until all inputs have been checked. Failures to write checkpoints follow
 // checkpoint.on_error, and a run that cannot write model/ fails. If another file or the output cannot be
 // written, the run logs a warning and continues. A successful run is recorded as the last one
@@ -17,7 +18,13 @@
 
 namespace flatshard {
 
-// Runs `train CONFIG`; all ranks call it. Rank 0 writes to `out`, rewriting progress lines if `terminal`.
-void run_training(const LoadedConfig& loaded, World& world, std::ostream& out, bool terminal);
+struct RunOutput {
+  std::ostream& out;
+  bool terminal = false;  // rewrite progress lines in place
+  bool verbose = false;   // print what is otherwise only in run.log
+};
+
+// Runs `train CONFIG`; all ranks call it. Rank 0 writes the output.
+void run_training(const LoadedConfig& loaded, World& world, const RunOutput& output);
 
 }  // namespace flatshard

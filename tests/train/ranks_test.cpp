@@ -66,11 +66,12 @@ TEST_CASE("an invalid command ends the run with one line, exit code 1 and nothin
   const test::Workshop workshop("mistakes");
   for (const auto& [options, message] : {
            std::pair{"--optimizer.learning_rate=1",
-                     "unknown key optimizer.learning_rate; the nearest known one is "},
-           {"--optimizer.lr=fast", "--optimizer.lr: optimizer.lr is a string, must be a number"},
+                     "unknown key optimizer.learning_rate; use optimizer.lr (peak learning rate)"},
+           {"--optimizer.lr=fast", "--optimizer.lr: optimizer.lr is the string \"fast\", must be a number"},
            {"--train.total_batch_size=7 --train.batch_size_per_device=2",
             "train.total_batch_size = 7 is not a multiple of batch_size_per_device = 2 times 1 ranks"},
-           {"--data.train=missing.tok", "missing.tok: cannot open: No such file or directory"},
+           {"--data.train=missing.tok",
+            "data.train is \"missing.tok\", which does not exist; relative paths start in "},
            {"--model.vocab=50", "corpus.tok has a vocabulary of 53, larger than model.vocab = 50"},
            {"--train.eval_every=0",
             "data.eval is set, but neither train.eval_every nor checkpoint.save_every names steps"},
@@ -93,7 +94,8 @@ TEST_CASE("an error on one rank ends every rank") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("mistakes_of_ranks");
   for (const auto& [options, message] :
-       {std::pair{"--data.train=missing.tok", "[rank 0] missing.tok: cannot open"},
+       {std::pair{"--data.train=missing.tok",
+                  "[rank 0] --data.train: data.train is \"missing.tok\", which does not exist"},
         {"--optimizer.lr=1e30", "must be finite; lower optimizer.lr"},
         {"--train.total_batch_size=2", "is not a multiple of batch_size_per_device = 1 times 4 ranks"}}) {
     CAPTURE(options);
@@ -109,8 +111,9 @@ TEST_CASE("a run leaves every documented file in its folder") {
   const test::Finished run =
       workshop.train(1, "--run.trace=true --log.tensorboard=true --run.hash_every=2 --run.dir=out/run");
   REQUIRE_MESSAGE(run.exit_code == 0, run.output);
-  for (const char* name : {"config.toml", "metrics.jsonl", "report.html", "trace.json", "overlap.svg",
-                           "step1.txt", "tensorboard", "model/config.json", "model/model.safetensors"}) {
+  for (const char* name :
+       {"config.toml", "metrics.jsonl", "report.html", "trace.json", "overlap.svg", "step1.txt", "run.log",
+        "tensorboard", "model/config.json", "model/model.safetensors"}) {
     CAPTURE(name);
     CHECK_FALSE(fs::is_empty(workshop.file("out/run/") + name));
   }

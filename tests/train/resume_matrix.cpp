@@ -33,7 +33,7 @@ std::string train(World& world, const std::string& strategy, const std::vector<s
   std::ostringstream out;
   LoadedConfig loaded = load_config("config.toml", overrides);
   loaded.overwrite = !loaded.config.run.resume.ends_with("latest");
-  run_training(loaded, world, out, false);
+  run_training(loaded, world, {.out = out});
   return test::after(out.str(), "\nweights ");
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // The configuration of a run: plain nested structs, and one list of fields for parsing, printing, help and
-// checks. Values come from defaults, then the TOML file, then the command line (--section.key=value). An
-// unknown key is an Error that names the nearest known one.
+// checks. Values come from defaults, then the TOML file, then the command line (--section.key value). An
+// unknown key is an Error that names the key that was probably meant.
 
 #include <array>
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "model/config.h"
 #include "model/lora.h"
 #include "model/quantization.h"
+#include "runtime/problems.h"
 #include "train/config/lr_schedule.h"
 
 namespace flatshard {
@@ -161,10 +163,19 @@ struct LoadedConfig {
   Config config;
   bool overwrite = false;  // replace the results in run.dir; not a key, so that no config keeps it
   std::map<std::string, std::string> origin;  // key -> "default", "tiny.toml:3" or "command line"
+  std::string file{};                         // its name for messages
+  // Values of the file that the command line replaced by giving an alternative key, for people.
+  std::vector<std::string> replaced{};
+  // Keys with problems: they have their defaults, and what follows from that is no problem of its own.
+  std::set<std::string> refused{};
 };
 
-// Reads the file and the overrides ("optimizer.lr=3e-3", in TOML's spelling; a bare word is a string).
+// Reads the file and the overrides ("optimizer.lr=3e-3", in TOML's spelling; a bare word is a string). Of
+// alternatives, such as train.steps and train.epochs, one on the command line replaces the other in the file.
+// The second form adds all problems, and loads the rest.
 LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides);
+LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides,
+                         Problems& problems);
 
 // The whole config as TOML, which load_config reads back to the same values; with origins as comments if
 // `origin` is given.

@@ -3,16 +3,17 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
-#include <sstream>
+#include <filesystem>
+#include <utility>
 
 #include <toml++/toml.h>
 
 #include "runtime/check.h"
+#include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "train/config/config.h"
 #include "train/config/toml_limits.h"
+#include "train/config/unknown_key.h"
 
 namespace flatshard {
 namespace {
@@ -23,8 +24,8 @@ struct Source {
   std::string where, origin;
 };
 
-const char* kind_of(const toml::node& node) {
-  if (node.is_string()) return "a string";
+std::string kind_of(const toml::node& node) {
+  if (node.is_string()) return "the string " + quoted(*node.value<std::string>());
   if (node.is_integer()) return "a whole number";
   if (node.is_floating_point()) return "a number";
   if (node.is_boolean()) return "true or false";
@@ -39,14 +40,13 @@ class Setter {
   Setter(const Field& field, const Source& source) : field_(field), source_(source) {}
 
   void operator()(std::string* slot) const {
+    std::string choices;
+    for (const std::string& choice : field_.choices) choices += (choices.empty() ? "one of " : ", ") + choice;
     const std::optional<std::string> value = text(source_.node);
-    if (!value) wrong_kind("a string");
-    if (!field_.choices.empty() &&
-        std::find(field_.choices.begin(), field_.choices.end(), *value) == field_.choices.end()) {
-      std::string choices;
-      for (const std::string& choice : field_.choices) choices += (choices.empty() ? "" : ", ") + choice;
-      fail(str(source_.where, ": ", field_.key, " is ", quoted(*value), ", must be one of ", choices));
-    }
+    if (!value) wrong_kind(choices.empty() ? "a string" : choices);
+    check(choices.empty() ||
+              std::find(field_.choices.begin(), field_.choices.end(), *value) != field_.choices.end(),
+          source_.where, ": ", field_.key, " is ", quoted(*value), ", must be ", choices);
     *slot = *value;
   }
   void operator()(int64_t* slot) const {
@@ -136,7 +136,7 @@ class Setter {
     return std::abs(bound) < 1e15 && bound == std::floor(bound) ? str(static_cast<int64_t>(bound))
                                                                 : str(bound);
   }
-  [[noreturn]] void wrong_kind(const char* expected) const {
+  [[noreturn]] void wrong_kind(const std::string& expected) const {
     fail(str(source_.where, ": ", field_.key, " is ", kind_of(source_.node), ", must be ", expected));
   }
 
@@ -146,45 +146,6 @@ class Setter {
 
 constexpr int64_t kMostConfigBytes = 1 << 20;
 
-size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
-// The known key most similar to this one. The same name in another section ranks above a similar spelling.
-std::string nearest_key(const std::vector<Field>& all, const std::string& key) {
-  const auto name = [](const std::string& k) { return k.substr(k.rfind('.') + 1); };
-  std::string nearest;
-  size_t best = SIZE_MAX;
-  for (const Field& field : all) {
-    const size_t distance = name(field.key) == name(key) ? 1 : edit_distance(field.key, key);
-    if (distance < best) best = distance, nearest = field.key;
-  }
-  return nearest;
-}
-
-// The known section most similar to this one.
-std::string nearest_section(const std::vector<Field>& all, const std::string& section) {
-  std::string nearest;
-  size_t best = SIZE_MAX;
-  for (const Field& field : all) {
-    const std::string known = field.key.substr(0, field.key.rfind('.'));
-    const size_t distance = edit_distance(known, section);
-    if (distance < best) best = distance, nearest = known;
-  }
-  return nearest;
-}
-
 // A key in TOML's spelling: quoted if it has characters that could break a message or pass for a dot.
 std::string spelled(std::string_view key, std::string_view also_plain = "") {
   const bool plain = !key.empty() && std::all_of(key.begin(), key.end(), [&](unsigned char c) {
@@ -193,66 +154,6 @@ std::string spelled(std::string_view key, std::string_view also_plain = "") {
   });
   return plain ? std::string(key) : quoted(std::string(key));
 }
-
-// Replaces control characters, which could break a line or a terminal.
-std::string printable(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-  return text;
-}
-
-class Loader {
- public:
-  explicit Loader(LoadedConfig& loaded) : loaded_(loaded), fields_(fields(loaded.config)) {
-    for (const Field& field : fields_) loaded_.origin[field.key] = "default";
-  }
-
-  // Sets every value of a table; `prefix` is the section's name with its dot.
-  void set_all(const toml::table& table, const std::string& prefix, const std::string& file) {
-    for (const auto& [name, node] : table) {
-      const std::string key = prefix + spelled(name.str());
-      const std::string where = str(file, ':', node.source().begin.line);
-      const toml::table* section = find(key) ? nullptr : node.as_table();
-      if (!section)
-        set(key, {node, where, where});
-      else if (!section->empty() || is_section(key))
-        set_all(*section, key + ".", file);
-      else
-        fail(str(where, ": unknown section [", key, "]; the nearest known one is [",
-                 nearest_section(fields_, key), "]"));
-    }
-  }
-
-  void set(const std::string& key, const Source& source) {
-    const Field* field = find(key);
-    if (!field)
-      fail(
-          str(source.where, ": unknown key ", key, "; the nearest known one is ", nearest_key(fields_, key)));
-    std::visit(Setter(*field, source), field->slot);
-    loaded_.origin[key] = source.origin;
-  }
-
-  // Whether a key holds a string: on the command line its value is then text even if it looks like a number
-  // or a date.
-  bool takes_text(const std::string& key) const {
-    const Field* field = find(key);
-    return field && std::holds_alternative<std::string*>(field->slot);
-  }
-
- private:
-  const Field* find(const std::string& key) const {
-    const auto found =
-        std::find_if(fields_.begin(), fields_.end(), [&](const Field& f) { return f.key == key; });
-    return found == fields_.end() ? nullptr : &*found;
-  }
-  bool is_section(const std::string& name) const {
-    return std::any_of(fields_.begin(), fields_.end(),
-                       [&](const Field& f) { return f.key.starts_with(name + "."); });
-  }
-
-  LoadedConfig& loaded_;
-  std::vector<Field> fields_;
-};
 
 // The line at which an assertion of the parser fails: the last line of the shortest prefix that triggers it.
 int64_t broken_line(const std::string& text) {
@@ -283,6 +184,22 @@ toml::table parse(const std::string& text, const std::string& name) {
   }
 }
 
+toml::table read_file(const std::string& path, const std::string& name) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    const fs::path inside = fs::path(path) / "config.toml";
+    fail(str(name, ": is a folder, must be a config file",
+             fs::exists(inside, ignored) ? ", such as " + printable(inside.string()) : ""));
+  }
+  try {
+    return parse(read_whole_file(path, kMostConfigBytes), name);
+  } catch (const Error& error) {
+    if (!path.ends_with(".yaml") && !path.ends_with(".yml") && !path.ends_with(".json")) throw;
+    fail(str(error.what(), "; a config is a TOML file, such as configs/tiny.toml"), error.where);
+  }
+}
+
 // Whether a value is meant as TOML: it begins like a string, list or table, or ends like a string. Otherwise
 // a forgotten quote would become part of a name.
 bool is_meant_as_toml(const std::string& value) {
@@ -306,36 +223,147 @@ toml::table parse_value(const std::string& value, const std::string& where) {
   }
 }
 
-void apply_override(Loader& loader, const std::string& text) {
-  const size_t equals = text.find('=');
-  check(equals != std::string::npos && equals > 0, "--", spelled(text, ".="),
-        ": write an override as --section.key=value");
-  const std::string key = spelled(text.substr(0, equals), "."), where = "--" + key;
-  const std::string value = text.substr(equals + 1);
-  toml::table table = parse_value(value, where);
-  const toml::node& node = *table.get("value");
-  if (loader.takes_text(key) && !node.is_string() && !is_meant_as_toml(value))
-    table.insert_or_assign("value", value);
-  loader.set(key, {*table.get("value"), where, "command line"});
-}
+// Keys of which a run uses one.
+constexpr std::pair<const char*, const char*> kAlternatives[] = {
+    {"train.steps", "train.epochs"}, {"schedule.warmup_steps", "schedule.warmup_ratio"}};
+
+class Loader {
+ public:
+  Loader(LoadedConfig& loaded, Problems& problems)
+      : loaded_(loaded), problems_(problems), fields_(fields(loaded.config)) {
+    for (const Field& field : fields_) loaded_.origin[field.key] = "default";
+  }
+
+  // Sets every value of a table, in the order of the file; `prefix` is the section's name with its dot.
+  void set_all(const toml::table& table, const std::string& prefix) {
+    std::vector<std::pair<std::string, const toml::node*>> entries;
+    for (const auto& [name, node] : table) entries.emplace_back(prefix + spelled(name.str()), &node);
+    std::stable_sort(entries.begin(), entries.end(),
+                     [](const auto& a, const auto& b) { return line_of(*a.second) < line_of(*b.second); });
+    for (const auto& [key, node] : entries) {
+      const std::string where = str(loaded_.file, ':', line_of(*node));
+      const toml::table* section = find(key) ? nullptr : node->as_table();
+      if (!section)
+        set(key, {*node, where, where});
+      else if (!section->empty() || is_section(key))
+        set_all(*section, key + ".");
+      else
+        problems_.add(str(where, ": unknown section [", key, "]; the nearest known one is [",
+                          nearest_section(fields_, key), "]"));
+    }
+  }
+
+  void set(const std::string& key, const Source& source) {
+    const Field* field = find(key);
+    if (!field) {
+      const UnknownKey unknown = unknown_key(fields_, key);
+      problems_.add(source.where + ": " + unknown.message);
+      loaded_.refused.insert(unknown.meant);
+      return;
+    }
+    attempt(key, [&] { std::visit(Setter(*field, source), field->slot); });
+    loaded_.origin[key] = source.origin;
+  }
+
+  // Sets a key from "key=value".
+  void override_with(const std::string& text) {
+    const size_t equals = text.find('=');
+    if (!problems_.check(equals != std::string::npos && equals > 0, "--", spelled(text, ".="),
+                         ": its value is missing: write --section.key=value"))
+      return;
+    const std::string key = spelled(text.substr(0, equals), "."), where = "--" + key;
+    attempt(key, [&] {
+      const std::string value = text.substr(equals + 1);
+      toml::table table = parse_value(value, where);
+      if (takes_text(key) && !table.get("value")->is_string() && !is_meant_as_toml(value))
+        table.insert_or_assign("value", value);
+      set(key, {*table.get("value"), where, "command line"});
+    });
+  }
+
+  // Of two alternatives, the one on the command line replaces the one in the file.
+  void choose_alternatives() {
+    for (const auto& [a, b] : kAlternatives) {
+      replace(a, b);
+      replace(b, a);
+    }
+  }
+
+ private:
+  // Whether a key holds a string: on the command line its value is then text even if it looks like a number
+  // or a date.
+  bool takes_text(const std::string& key) const {
+    const Field* field = find(key);
+    return field && std::holds_alternative<std::string*>(field->slot);
+  }
+  template <class Work>
+  void attempt(const std::string& key, Work&& work) {
+    if (!problems_.attempt(work)) loaded_.refused.insert(key);
+  }
+  static int64_t line_of(const toml::node& node) { return node.source().begin.line; }
+  // If the command line sets `by`, gives a key that the file sets its default.
+  void replace(const std::string& key, const std::string& by) {
+    Config defaults;
+    const auto values = config_values(loaded_.config), initial = config_values(defaults);
+    std::string& origin = loaded_.origin.at(key);
+    if (loaded_.origin.at(by) != "command line" || values.at(by) == initial.at(by) ||
+        origin == "command line" || values.at(key) == initial.at(key))
+      return;
+    loaded_.replaced.push_back(
+        str("--", by, " = ", values.at(by), " replaces ", key, " = ", values.at(key), " of ", origin));
+    const std::vector<Field> from = fields(defaults);
+    const Field* const to = find(key);
+    std::visit(
+        [&](auto* slot) {
+          *slot = *std::get<decltype(slot)>(from[static_cast<size_t>(to - fields_.data())].slot);
+        },
+        to->slot);
+    origin = "default";
+  }
+  const Field* find(const std::string& key) const {
+    const auto found =
+        std::find_if(fields_.begin(), fields_.end(), [&](const Field& f) { return f.key == key; });
+    return found == fields_.end() ? nullptr : &*found;
+  }
+  bool is_section(const std::string& name) const {
+    return std::any_of(fields_.begin(), fields_.end(),
+                       [&](const Field& f) { return f.key.starts_with(name + "."); });
+  }
+
+  LoadedConfig& loaded_;
+  Problems& problems_;
+  std::vector<Field> fields_;
+};
 
 }  // namespace
 
 void check_values(Config& config, const std::string& where) {
   LoadedConfig again;
-  Loader loader(again);
+  Problems problems;
+  Loader loader(again, problems);
   for (const auto& [key, value] : config_values(config)) {
     const toml::table table = parse("value = " + value, where);
     loader.set(key, {*table.get("value"), where, where});
   }
+  problems.raise();
+}
+
+LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides,
+                         Problems& problems) {
+  LoadedConfig loaded;
+  loaded.file = printable(path);
+  Loader loader(loaded, problems);
+  if (!problems.attempt([&] { loader.set_all(read_file(path, loaded.file), ""); }))
+    for (const Field& field : fields(loaded.config)) loaded.refused.insert(field.key);
+  for (const std::string& text : overrides) loader.override_with(text);
+  loader.choose_alternatives();
+  return loaded;
 }
 
 LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {
-  LoadedConfig loaded;
-  Loader loader(loaded);
-  const std::string name = printable(path);
-  loader.set_all(parse(read_whole_file(path, kMostConfigBytes), name), "", name);
-  for (const std::string& text : overrides) apply_override(loader, text);
+  Problems problems;
+  LoadedConfig loaded = load_config(path, overrides, problems);
+  problems.raise();
   return loaded;
 }
 

@@ -8,8 +8,9 @@ namespace flatshard {
 
 class AppendedFile {
  public:
-  // Replaces the file by this text; an Error if it cannot be written.
-  AppendedFile(const std::string& path, std::string_view text);
+  // Replaces the file by this text, or adds the text to it; an Error if it cannot be written.
+  enum class Begin { empty, at_end };
+  AppendedFile(const std::string& path, std::string_view text, Begin begin = Begin::empty);
   ~AppendedFile();
   AppendedFile(const AppendedFile&) = delete;
   AppendedFile& operator=(const AppendedFile&) = delete;

@@ -129,6 +129,30 @@ std::string describe_memory(const std::vector<MemoryRow>& rows) {
   return std::move(out).str();
 }
 
+std::string summarize_memory(std::vector<MemoryRow> rows) {
+  const int64_t all = rows.back().bytes;
+  std::string parts;
+  const auto add = [&](const std::string& name, int64_t bytes) {
+    parts += str(parts.empty() ? ": " : ", ", name, ' ', human_bytes(bytes));
+  };
+  const auto host =
+      std::find_if(rows.begin(), rows.end(), [](const MemoryRow& r) { return r.name == "host"; });
+  if (host != rows.end()) {  // offloaded: what matters is where it is
+    add("host", host->bytes);
+    add("device", all - host->bytes);
+  } else {
+    constexpr std::ptrdiff_t kShown = 3;
+    rows.pop_back();
+    std::stable_sort(rows.begin(), rows.end(),
+                     [](const MemoryRow& a, const MemoryRow& b) { return a.bytes > b.bytes; });
+    int64_t rest = all;
+    for (auto row = rows.begin(); row != rows.end() && row - rows.begin() < kShown; ++row)
+      add(row->name, row->bytes), rest -= row->bytes;
+    add("other", rest);
+  }
+  return str(human_bytes(all), parts, '\n');
+}
+
 std::string describe_exchange(const RunSetup& setup, const UnitTable& units, const FlopsPerToken& flops,
                               double peak, const Bandwidth& bandwidth) {
   const int ranks = setup.batching.ranks;

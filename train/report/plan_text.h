@@ -18,6 +18,8 @@ std::string describe_flops(const FlopsPerToken& flops);
 // A header, one line per row, the sum, and the warning if there is one.
 std::string describe_units(const UnitTable& table);
 std::string describe_memory(const std::vector<MemoryRow>& rows);
+// The same on one line: the sum, and the largest parts.
+std::string summarize_memory(std::vector<MemoryRow> rows);
 // The time of a micro-step's communication, and the tokens that hide it; "" with one rank. `peak` is the sum
 // of the ranks' matrix peaks.
 std::string describe_exchange(const RunSetup& setup, const UnitTable& units, const FlopsPerToken& flops,

@@ -63,13 +63,14 @@ void Progress::step(const StepMetrics& m) {
   std::vector<std::string> notes;
   if (m.skipped) notes.push_back(skip_note(m));
   if (m.eval_loss) notes.push_back(str("step ", m.step, ": eval loss ", fixed(*m.eval_loss, 4)));
-  if (terminal_) {
-    terminal_->show(line_of(m), notes);
-  } else {
-    std::string text = line_of(m) + '\n';
-    for (const std::string& note : notes) text += note + '\n';
-    out_ << text << std::flush;
-  }
+  const std::string line = line_of(m);
+  std::string text = line;
+  for (const std::string& note : notes) text += '\n' + note;
+  if (terminal_)
+    terminal_->show(line, notes);
+  else
+    out_ << text << std::endl;
+  log(text);
   check_output();
 }
 
@@ -83,7 +84,12 @@ void Progress::check_output() {
 void Progress::print(const std::string& line) {
   finish();
   out_ << line << std::endl;
+  log(line);
   check_output();
+}
+
+void Progress::log(const std::string& line) {
+  if (log_) log_->append(line + '\n');
 }
 
 void Progress::finish() {

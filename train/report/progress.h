@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 
+#include "train/report/appended_file.h"
 #include "train/report/metrics.h"
 #include "train/report/terminal_line.h"
 
@@ -21,9 +22,15 @@ namespace flatshard {
 class Progress {
  public:
   Progress(int64_t total_steps, bool terminal, std::ostream& out);
+  // From now on all lines go to this file too, which begins with `text`.
+  void open_log(const std::string& path, const std::string& text, bool continues) {
+    log_.emplace(path, text, continues ? AppendedFile::Begin::at_end : AppendedFile::Begin::empty);
+  }
+  // Writes a line to that file only.
+  void log(const std::string& line);
 
   void step(const StepMetrics& m);
-  // Prints a permanent line.
+  // Prints permanent lines, without the last line break.
   void print(const std::string& line);
   // Ends the line being rewritten, if any; more steps may follow.
   void finish();
@@ -36,6 +43,7 @@ class Progress {
   int64_t total_steps_;
   std::optional<TerminalLine> terminal_;
   std::ostream& out_;
+  std::optional<AppendedFile> log_;
   std::deque<double> recent_;  // seconds of the latest steps
   bool warned_ = false;
 };

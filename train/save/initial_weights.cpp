@@ -18,14 +18,17 @@ std::string config_path(const std::string& folder) { return folder + "/config.js
 // must agree.
 void take_keys(LoadedConfig& loaded, Config& published, const std::string& section, const std::string& path,
                const std::set<std::string>& free) {
+  Problems problems;
   const auto given = config_values(loaded.config);
   for (const auto& [key, value] : config_values(published)) {
     if (!key.starts_with(section) || free.contains(key)) continue;
     std::string& origin = loaded.origin.at(key);
     if (origin != "default" && given.at(key) != value)
-      fail(str(origin, ": ", key, " is ", given.at(key), ", but ", path, " says ", value, ": remove it"));
+      problems.add(str(origin == "command line" ? "--" + key : origin, ": ", key, " is ", given.at(key),
+                       ", but ", path, " says ", value, ": remove it"));
     origin = path;
   }
+  problems.raise();
 }
 
 // Whether the run continues the adapter of model.adapter, instead of training another on top of it.

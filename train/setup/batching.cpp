@@ -56,10 +56,14 @@ Batching batching_of(const TrainConfig& c, int ranks) {
           .micro_steps = c.total_batch_size / (per_device * ranks)};
 }
 
-int64_t total_steps(const Config& config, double steps_of_epochs) {
-  const TrainConfig& c = config.train;
+void check_length(const TrainConfig& c) {
   check((c.steps > 0) != (c.epochs > 0), "train.steps = ", c.steps, " and train.epochs = ", c.epochs,
         ": set exactly one of them above 0");
+}
+
+int64_t total_steps(const Config& config, double steps_of_epochs) {
+  const TrainConfig& c = config.train;
+  check_length(c);
   const double steps = c.steps > 0 ? static_cast<double>(c.steps) : steps_of_epochs;
   check(steps <= kMostSteps, "train.epochs = ", c.epochs, " is ", steps, " steps, must be at most ",
         kMostSteps);

@@ -24,6 +24,9 @@ struct Batching {
 // If the batch does not divide over the ranks, the Error lists the nearest combinations that do.
 Batching batching_of(const TrainConfig& c, int ranks);
 
+// An Error unless the run has either steps or epochs.
+void check_length(const TrainConfig& c);
+
 // The optimizer steps of the run, given those of train.epochs.
 int64_t total_steps(const Config& config, double steps_of_epochs);
 

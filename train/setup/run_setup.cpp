@@ -8,6 +8,7 @@
 #include "model/model.h"
 #include "runtime/check.h"
 #include "runtime/parallel.h"
+#include "runtime/problems.h"
 #include "runtime/text.h"
 #include "train/setup/device_choice.h"
 
@@ -116,40 +117,47 @@ Transport transport_of(const std::string& choice, Device device, int ranks, Host
 }
 
 // Contradictions between keys that are each valid alone.
-void check_together(const Config& c) {
-  check(!c.run.dir.empty(), "run.dir is empty, must name a folder");
-  check(c.data.seq_len > 0, "data.seq_len is ", c.data.seq_len, ", must be positive");
-  check(c.optimizer.lr > 0, "optimizer.lr is ", c.optimizer.lr, ", must be positive");
+void check_together(const Config& c, Problems& problems) {
+  problems.check(!c.run.dir.empty(), "run.dir is empty, must name a folder");
+  problems.check(c.data.seq_len > 0, "data.seq_len is ", c.data.seq_len, ", must be positive");
+  problems.check(c.optimizer.lr > 0, "optimizer.lr is ", c.optimizer.lr, ", must be positive");
   const bool evaluates = c.train.eval_every != 0 || c.train.eval_each_epoch;
-  check(!c.data.eval.empty() || !evaluates,
-        c.train.eval_every != 0 ? "train.eval_every" : "train.eval_each_epoch",
-        " is set, but data.eval names no file to evaluate on");
-  check(c.data.eval.empty() || evaluates || saves_by_steps(c.checkpoint),
-        "data.eval is set, but neither train.eval_every nor checkpoint.save_every names steps, so nothing is "
-        "evaluated: "
-        "set train.eval_every to a number of steps, or to a fraction of the run below 1");
-  check(c.schedule.warmup_steps == 0 || c.schedule.warmup_ratio == 0,
-        "schedule.warmup_steps = ", c.schedule.warmup_steps,
-        " and schedule.warmup_ratio = ", c.schedule.warmup_ratio, ": set only one of them");
-  check(c.optimizer.lr_scaling == "none" || c.optimizer.base_batch_size > 0, "optimizer.lr_scaling = \"",
-        c.optimizer.lr_scaling,
-        "\" needs optimizer.base_batch_size, the batch size that optimizer.lr was tuned for");
-  check(c.optimizer.lr_scaling != "none" || c.optimizer.base_batch_size == 0,
-        "optimizer.base_batch_size has no effect without optimizer.lr_scaling: remove it, or set lr_scaling");
-  check(c.optimizer.betas[0] < 1 && c.optimizer.betas[1] < 1, "optimizer.betas are ", c.optimizer.betas[0],
-        " and ", c.optimizer.betas[1], ", must be below 1");
-  check(!c.precision.tf32 || c.precision.compute == "fp32",
-        "precision.tf32 = true applies to fp32 matrix products, but precision.compute is \"",
-        c.precision.compute, "\": remove one of them");
-  check(c.optimizer.grad_clip == 0 || c.optimizer.grad_clip >= kLeastFloat, "optimizer.grad_clip is ",
-        c.optimizer.grad_clip, ", must be 0 (no clipping) or at least ", kLeastFloat);
-  if (c.train.steps > 0) check_schedule(c.schedule, c.train.steps);
-  check(!c.train.skip_nonfinite || c.precision.compute != "fp16" || c.precision.loss_scale != "dynamic",
-        "train.skip_nonfinite = true has no effect with a dynamic loss scale, which skips such steps anyway: "
-        "set it to false");
+  problems.attempt([&] { steps_between(c.train.eval_every, kMostSteps, "train.eval_every"); });
+  const bool has_interval = problems.attempt(
+      [&] { steps_between(save_interval(c.checkpoint).steps, kMostSteps, "checkpoint.save_every"); });
+  problems.check(!c.data.eval.empty() || !evaluates,
+                 c.train.eval_every != 0 ? "train.eval_every" : "train.eval_each_epoch",
+                 " is set, but data.eval names no file to evaluate on");
+  problems.check(
+      c.data.eval.empty() || evaluates || !has_interval || saves_by_steps(c.checkpoint),
+      "data.eval is set, but neither train.eval_every nor checkpoint.save_every names steps, so nothing is "
+      "evaluated: "
+      "set train.eval_every to a number of steps, or to a fraction of the run below 1");
+  problems.check(c.schedule.warmup_steps == 0 || c.schedule.warmup_ratio == 0,
+                 "schedule.warmup_steps = ", c.schedule.warmup_steps,
+                 " and schedule.warmup_ratio = ", c.schedule.warmup_ratio, ": set only one of them");
+  problems.check(c.optimizer.lr_scaling == "none" || c.optimizer.base_batch_size > 0,
+                 "optimizer.lr_scaling = \"", c.optimizer.lr_scaling,
+                 "\" needs optimizer.base_batch_size, the batch size that optimizer.lr was tuned for");
+  problems.check(
+      c.optimizer.lr_scaling != "none" || c.optimizer.base_batch_size == 0,
+      "optimizer.base_batch_size has no effect without optimizer.lr_scaling: remove it, or set lr_scaling");
+  problems.check(c.optimizer.betas[0] < 1 && c.optimizer.betas[1] < 1, "optimizer.betas are ",
+                 c.optimizer.betas[0], " and ", c.optimizer.betas[1], ", must be below 1");
+  problems.check(!c.precision.tf32 || c.precision.compute == "fp32",
+                 "precision.tf32 = true applies to fp32 matrix products, but precision.compute is \"",
+                 c.precision.compute, "\": remove one of them");
+  problems.check(c.optimizer.grad_clip == 0 || c.optimizer.grad_clip >= kLeastFloat,
+                 "optimizer.grad_clip is ", c.optimizer.grad_clip, ", must be 0 (no clipping) or at least ",
+                 kLeastFloat);
+  if (c.train.steps > 0) problems.attempt([&] { check_schedule(c.schedule, c.train.steps); });
+  problems.check(
+      !c.train.skip_nonfinite || c.precision.compute != "fp16" || c.precision.loss_scale != "dynamic",
+      "train.skip_nonfinite = true has no effect with a dynamic loss scale, which skips such steps anyway: "
+      "set it to false");
 }
 
-UnitOptions unit_options(const Config& c, const Batching& batching) {
+UnitOptions unit_options(const Config& c, const Batching& batching, Problems& problems) {
   const ParallelConfig& p = c.parallel;
   UnitOptions options{.policy = shard_policy(p.strategy),
                       .reduction = p.reduction == "exact"        ? Reduction::exact
@@ -167,54 +175,59 @@ UnitOptions unit_options(const Config& c, const Batching& batching) {
   constexpr int64_t kWorthPaging = 100000;
   if (c.optimizer.kind.starts_with("paged") && !p.offload) options.page_moments_from = kWorthPaging;
   options.sync_initial_values = p.sync_module_states || p.cpu_ram_efficient_loading;
-  check(!p.offload || options.policy.params,
-        "parallel.offload needs sharded parameters: set parallel.strategy to \"full_shard\" or \"hybrid\", "
-        "not \"",
-        p.strategy, '"');
-  check(!p.offload || p.accumulation == "sharded",
-        "parallel.accumulation = \"no_sync\" keeps unsharded gradients on the device, which "
-        "parallel.offload does not support: remove one of them");
-  check(!p.offload || p.replicate.empty(),
-        "parallel.replicate keeps unsharded parameters on the device, which parallel.offload does not "
-        "support: remove one of them");
+  problems.check(
+      !p.offload || options.policy.params,
+      "parallel.offload needs sharded parameters: set parallel.strategy to \"full_shard\" or \"hybrid\", "
+      "not \"",
+      p.strategy, '"');
+  problems.check(!p.offload || p.accumulation == "sharded",
+                 "parallel.accumulation = \"no_sync\" keeps unsharded gradients on the device, which "
+                 "parallel.offload does not support: remove one of them");
+  problems.check(
+      !p.offload || p.replicate.empty(),
+      "parallel.replicate keeps unsharded parameters on the device, which parallel.offload does not "
+      "support: remove one of them");
   if (p.accumulation == "no_sync") options.policy.grads = false;
-  check(options.wire == DType::f32 || batching.lanes == 1, "precision.reduce = \"", c.precision.reduce,
-        "\" needs one lane per micro-batch: set train.lane_size = ", c.train.batch_size_per_device,
-        " or remove it");
-  check(options.wire == DType::f32 || options.reduction != Reduction::native, "precision.reduce = \"",
-        c.precision.reduce,
-        "\" needs parallel.reduction = \"exact\" or \"sequential\": \"native\" sums fp32");
+  problems.check(options.wire == DType::f32 || batching.lanes == 1, "precision.reduce = \"",
+                 c.precision.reduce,
+                 "\" needs one lane per micro-batch: set train.lane_size = ", c.train.batch_size_per_device,
+                 " or remove it");
+  problems.check(options.wire == DType::f32 || options.reduction != Reduction::native,
+                 "precision.reduce = \"", c.precision.reduce,
+                 "\" needs parallel.reduction = \"exact\" or \"sequential\": \"native\" sums fp32");
   return options;
 }
 
 // CUDA graphs capture no communication, no host work and no changing shapes.
-void check_graphs(const RunSetup& s) {
+void check_graphs(const RunSetup& s, Problems& problems) {
   // Each graph takes device memory, and with more micro-steps than this the launch overhead hardly matters.
   constexpr int64_t kMostGraphs = 64;
   if (!s.uses_graphs()) return;
-  check(s.batching.ranks == 1, "run.cuda_graphs = true supports one rank, but the run has ", s.batching.ranks,
-        ": set it to false");
-  check(!s.config.parallel.offload,
-        "run.cuda_graphs = true cannot capture the sums that parallel.offload computes on the host: remove "
-        "one of them");
-  check(s.config.lora.rank == 0 || s.config.lora.dropout == 0,
-        "run.cuda_graphs = true would replay the masks of lora.dropout = ", s.config.lora.dropout,
-        " unchanged in every step: remove one of them");
-  check(!s.mask_documents(),
-        "run.cuda_graphs = true needs micro-steps of the same shape, but with data.packing = ",
-        quoted(s.config.data.packing),
-        " the number of documents varies: set it to false, or set data.packing = \"wrapped\"");
-  check(s.batching.micro_steps <= kMostGraphs,
-        "run.cuda_graphs = true keeps one graph per micro-step: ", s.batching.micro_steps,
-        " micro-steps, must be at most ", kMostGraphs,
-        ": raise train.batch_size_per_device, or set it to false");
+  problems.check(s.batching.ranks == 1, "run.cuda_graphs = true supports one rank, but the run has ",
+                 s.batching.ranks, ": set it to false");
+  problems.check(
+      !s.config.parallel.offload,
+      "run.cuda_graphs = true cannot capture the sums that parallel.offload computes on the host: remove "
+      "one of them");
+  problems.check(s.config.lora.rank == 0 || s.config.lora.dropout == 0,
+                 "run.cuda_graphs = true would replay the masks of lora.dropout = ", s.config.lora.dropout,
+                 " unchanged in every step: remove one of them");
+  problems.check(!s.mask_documents(),
+                 "run.cuda_graphs = true needs micro-steps of the same shape, but with data.packing = ",
+                 quoted(s.config.data.packing),
+                 " the number of documents varies: set it to false, or set data.packing = \"wrapped\"");
+  problems.check(s.batching.micro_steps <= kMostGraphs,
+                 "run.cuda_graphs = true keeps one graph per micro-step: ", s.batching.micro_steps,
+                 " micro-steps, must be at most ", kMostGraphs,
+                 ": raise train.batch_size_per_device, or set it to false");
 }
 
 // Sizes that are each in bounds but too large together.
-void check_sizes(const RunSetup& s) {
+void check_sizes(const RunSetup& s, Problems& problems) {
+  if (s.seq_len() == 0) return;
   const auto check_tokens = [&](const char* key, int64_t sequences) {
-    check(sequences <= INT32_MAX / s.seq_len(), "data.seq_len = ", s.seq_len(), " times train.", key, " = ",
-          sequences, " is ", s.seq_len() * sequences, " tokens, must be at most ", INT32_MAX);
+    problems.check(sequences <= INT32_MAX / s.seq_len(), "data.seq_len = ", s.seq_len(), " times train.", key,
+                   " = ", sequences, " is ", s.seq_len() * sequences, " tokens, must be at most ", INT32_MAX);
   };
   check_tokens(s.config.train.lane_size > 0 ? "lane_size" : "batch_size_per_device",
                s.batching.lane_sequences);
@@ -222,21 +235,25 @@ void check_sizes(const RunSetup& s) {
       s.config.train.eval_batch_size_per_device > 0 ? "eval_batch_size_per_device" : "batch_size_per_device",
       s.eval_sequences);
   constexpr int64_t kMostBlocks = 65536;  // each lane has its own stages
-  check(s.batching.lanes * s.model.layers <= kMostBlocks,
-        "train.batch_size_per_device = ", s.config.train.batch_size_per_device, " in ", s.batching.lanes,
-        " lanes, times model.layers = ", s.model.layers, ", is ", s.batching.lanes * s.model.layers,
-        " blocks, must be at most ", kMostBlocks, ": raise train.lane_size");
+  problems.check(s.batching.lanes * s.model.layers <= kMostBlocks,
+                 "train.batch_size_per_device = ", s.config.train.batch_size_per_device, " in ",
+                 s.batching.lanes, " lanes, times model.layers = ", s.model.layers, ", is ",
+                 s.batching.lanes * s.model.layers, " blocks, must be at most ", kMostBlocks,
+                 ": raise train.lane_size");
 }
 
 // AdamW's coefficients are fp32 (kernels/adamw.h); those of the first update are the largest.
-void check_learning_rate(const RunSetup& s) {
+void check_learning_rate(const RunSetup& s, Problems& problems) {
   const OptimizerConfig& o = s.config.optimizer;
+  const bool complete = o.lr > 0 && o.betas[0] < 1 && (o.lr_scaling == "none" || o.base_batch_size > 0);
+  if (!complete) return;
   const double lr = s.peak_lr(), first = lr / (1 - o.betas[0]), decay = lr * o.weight_decay;
   const std::string scaled = o.lr_scaling == "none" ? "" : str(", scaled by optimizer.lr_scaling to ", lr);
-  check(lr >= kLeastFloat && first <= kMostFloat, "optimizer.lr is ", o.lr, scaled, ": the first step is ",
-        first, ", must be from ", kLeastFloat, " to ", kMostFloat);
-  check(decay <= kMostFloat, "optimizer.lr = ", o.lr, scaled,
-        " times optimizer.weight_decay = ", o.weight_decay, " is ", decay, ", must be at most ", kMostFloat);
+  problems.check(lr >= kLeastFloat && first <= kMostFloat, "optimizer.lr is ", o.lr, scaled,
+                 ": the first step is ", first, ", must be from ", kLeastFloat, " to ", kMostFloat);
+  problems.check(decay <= kMostFloat, "optimizer.lr = ", o.lr, scaled,
+                 " times optimizer.weight_decay = ", o.weight_decay, " is ", decay, ", must be at most ",
+                 kMostFloat);
 }
 
 }  // namespace
@@ -249,35 +266,49 @@ double RunSetup::peak_lr() const {
 }
 
 RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpose) {
-  check_together(config);
-  const Batching batching = batching_of(config.train, ranks);
-  const UnitOptions units = unit_options(config, batching);
-  RunSetup setup{.config = config,
-                 .model = model_of(config),
-                 .batching = batching,
-                 .compute = units.compute,
-                 .units = units,
-                 .wrap = {.policy = config.parallel.wrap,
-                          .patterns = config.parallel.wrap_patterns,
-                          .size = config.parallel.wrap_size,
-                          .replicate = config.parallel.replicate},
-                 .groups = groups_of(units.policy, ranks, static_cast<int>(config.parallel.group_size)),
-                 .device = (purpose == Purpose::plan ? planned_device : choose_device)(
-                     "run.device", config.run.device, place.rank),
-                 .device_is_here = true,
-                 .transport = Transport::host,
-                 .eval_sequences = config.train.eval_batch_size_per_device,
-                 .shard_bytes = parse_bytes("checkpoint.shard_size", config.checkpoint.shard_size),
-                 .trace = parse_trace_steps(config.run.trace)};
+  Problems problems;
+  check_together(config, problems);
+  RunSetup setup{
+      .config = config,
+      .model = {},
+      .batching = {.total_sequences = 1, .lane_sequences = 1, .ranks = ranks, .lanes = 1, .micro_steps = 1},
+      .compute = {},
+      .units = {},
+      .wrap = {.policy = config.parallel.wrap,
+               .patterns = config.parallel.wrap_patterns,
+               .size = config.parallel.wrap_size,
+               .replicate = config.parallel.replicate},
+      .groups = {},
+      .device = Device::cpu(),
+      .device_is_here = true,
+      .transport = Transport::host,
+      .eval_sequences = config.train.eval_batch_size_per_device,
+      .shard_bytes = 0,
+      .trace = {}};
   setup.config.run.dir = plain_path(config.run.dir);
-  setup.device_is_here = !setup.device.is_cuda() || setup.device.index < cuda_device_count();
-  setup.transport = transport_of(config.parallel.transport, setup.device, ranks, place);
   if (setup.eval_sequences == 0) setup.eval_sequences = config.train.batch_size_per_device;
-  set_quantized(setup);
-  set_adapters(setup);
-  check_sizes(setup);
-  check_learning_rate(setup);
-  check_graphs(setup);
+  const bool batched = problems.attempt([&] { setup.batching = batching_of(config.train, ranks); });
+  setup.units = unit_options(config, setup.batching, problems);
+  setup.compute = setup.units.compute;
+  problems.attempt([&] {
+    setup.groups = groups_of(setup.units.policy, ranks, static_cast<int>(config.parallel.group_size));
+  });
+  problems.attempt(
+      [&] { setup.shard_bytes = parse_bytes("checkpoint.shard_size", config.checkpoint.shard_size); });
+  problems.attempt([&] { setup.trace = parse_trace_steps(config.run.trace); });
+  const bool placed = problems.attempt([&] {
+    setup.device = (purpose == Purpose::plan ? planned_device : choose_device)("run.device",
+                                                                               config.run.device, place.rank);
+    setup.device_is_here = !setup.device.is_cuda() || setup.device.index < cuda_device_count();
+    setup.transport = transport_of(config.parallel.transport, setup.device, ranks, place);
+  });
+  const bool modeled = problems.attempt([&] { setup.model = model_of(config); });
+  if (modeled) problems.attempt([&] { set_quantized(setup); });
+  if (modeled) problems.attempt([&] { set_adapters(setup); });
+  if (modeled && batched) check_sizes(setup, problems);
+  if (batched) check_learning_rate(setup, problems);
+  if (batched && placed) check_graphs(setup, problems);
+  problems.raise();
   return setup;
 }
 

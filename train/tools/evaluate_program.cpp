@@ -16,6 +16,7 @@
 #include "runtime/standard_streams.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
+#include "train/arguments/arguments.h"
 #include "train/inference/loss_meter.h"
 #include "train/inference/similarity.h"
 #include "train/program/standard_options.h"
@@ -222,7 +223,7 @@ int run_evaluate(int argc, const char* const* argv, std::ostream& out, std::ostr
   declare_similarity(app, options);
   std::unique_ptr<World> world;
   try {
-    app.parse(argc, argv);
+    parse_arguments(app, arguments_of(argc, argv));
     world = std::make_unique<World>();
     set_thread_count(threads_for(*world));
     const Device device = choose_device("--device", options.model.device, world->local_rank());

@@ -17,6 +17,7 @@
 #include "runtime/standard_streams.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
+#include "train/arguments/arguments.h"
 #include "train/inference/chat_session.h"
 #include "train/inference/prompt_file.h"
 #include "train/program/standard_options.h"
@@ -265,7 +266,7 @@ int run_generate(int argc, const char* const* argv, const GenerateStreams& strea
   add_standard_options(app);
   std::unique_ptr<World> world;
   try {
-    app.parse(argc, argv);
+    parse_arguments(app, arguments_of(argc, argv));
     check_options(options);
     world = std::make_unique<World>();
     set_thread_count(threads_for(*world));

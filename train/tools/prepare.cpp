@@ -19,6 +19,7 @@
 #include "runtime/standard_streams.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
+#include "train/arguments/arguments.h"
 #include "train/program/standard_options.h"
 #include "train/report/byte_progress.h"
 #include "train/save/new_folder.h"
@@ -246,7 +247,7 @@ void report(std::ostream& out, const std::string& path, const TokenWriter& write
   if (writer.trained() < writer.size())
     out << ", " << fixed(100 * static_cast<double>(writer.trained()) / static_cast<double>(writer.size()), 1)
         << "% trained";
-  out << ", vocabulary " << vocab << ", " << writer.file_bytes() << " bytes\n";
+  out << ", vocabulary " << vocab << ", " << human_bytes(writer.file_bytes()) << '\n';
 }
 
 std::vector<DatasetFile> weighted(const Options& o, const std::vector<std::string>& paths) {
@@ -326,8 +327,8 @@ void prepare(Options o, const PrepareStreams& streams) {
   }
   check_split(o, counts, train, eval_writer);
   finish(train, eval_writer);
-  streams.out << shown << "read " << counted(std::ssize(files), "file") << ", " << counts.bytes
-              << " bytes: " << counted(counts.samples, "document") << "; dropped " << dropped(counts) << '\n';
+  streams.out << shown << "read " << counted(std::ssize(files), "file") << ", " << human_bytes(counts.bytes)
+              << ": " << counted(counts.samples, "document") << "; dropped " << dropped(counts) << '\n';
   if (counts.bad > 0) streams.err << "prepare: the first bad record: " << printable(counts.first_bad) << '\n';
   for (const std::string& warning : counts.warnings) streams.err << "prepare: " << printable(warning) << '\n';
   report(streams.out, o.out, train, encoder.vocab());
@@ -344,7 +345,7 @@ int run_prepare(int argc, const char* const* argv, const PrepareStreams& streams
   reserve_standard_streams();
   survive_file_limits();
   try {
-    app.parse(argc, argv);
+    parse_arguments(app, arguments_of(argc, argv));
     prepare(options, streams);
     return end_program("prepare", 0, streams.out, streams.err);
   } catch (const CLI::Success& help) {

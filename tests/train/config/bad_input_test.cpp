@@ -94,7 +94,7 @@ TEST_CASE("an unknown key or section is refused with the nearest known one") {
 TEST_CASE("a value of the wrong type is refused with the type it must have") {
   const test::Workshop workshop("wrong_types");
   check_refused(workshop, "--train.steps=ten",
-                "--train.steps: train.steps is a string, must be a whole number");
+                "--train.steps: train.steps is the string \"ten\", must be a whole number");
   check_refused(workshop, "--model.tied=1",
                 "--model.tied: model.tied is a whole number, must be true or false");
   check_refused(workshop, "--optimizer.betas=[0.9]",
@@ -105,23 +105,60 @@ TEST_CASE("a value of the wrong type is refused with the type it must have") {
 
 TEST_CASE("an impossible combination is refused with the keys that disagree") {
   const test::Workshop workshop("impossible");
+  check_refused(workshop, "--model.heads=7",
+                "--model.heads, config.toml:6: model.heads = 7 does not divide model.hidden = 24; change one "
+                "of them or "
+                "set model.head_dim");
   check_refused(
-      workshop, "--model.heads=7",
-      "model.heads = 7 does not divide model.hidden = 24; change one of them or set model.head_dim");
-  check_refused(workshop, "--model.max_positions=8",
-                "data.seq_len = 16 is longer than model.max_positions = 8");
-  check_refused(workshop, "--train.epochs=1",
-                "train.steps = 6 and train.epochs = 1: set exactly one of them above 0");
+      workshop, "--model.max_positions=8",
+      "config.toml:13, --model.max_positions: data.seq_len = 16 is longer than model.max_positions = 8");
+  check_refused(
+      workshop, "--train.epochs=1 --train.steps=6",
+      "--train.steps, --train.epochs: train.steps = 6 and train.epochs = 1: set exactly one of them above 0");
   check_refused(workshop, "--schedule.warmup_steps=1 --schedule.warmup_ratio=0.5",
-                "schedule.warmup_steps = 1 and schedule.warmup_ratio = 0.5: set only one of them");
+                "--schedule.warmup_steps, --schedule.warmup_ratio: schedule.warmup_steps = 1 and "
+                "schedule.warmup_ratio = 0.5: set only one of them");
+}
+
+TEST_CASE("all mistakes of a config are reported at once, each with its lines or arguments") {
+  const test::Workshop workshop("many_mistakes");
+  std::ofstream(workshop.file("config.toml"), std::ios::app) << "[train]\nmax_steps = 5\n";
+  const test::Finished toml = workshop.train(1, "--optimizer.lr fast");
+  CHECK(toml.exit_code == 1);
+  CHECK(toml.output ==
+        "train: 2 problems:\n"
+        "  config.toml:24: Error while parsing table header: cannot redefine existing table 'train'\n"
+        "  --optimizer.lr: optimizer.lr is the string \"fast\", must be a number\n");
+  std::ofstream(workshop.file("config.toml"))
+      << "train.stps = 6\nrun.trase = true\n[data]\nseq_length = 16\ntrain = \"corpus.tok\"\n[model]\n"
+         "layers = 2\nhidden = 24\nheads = 7\nvocab = 53\n[schedule]\nwarmup_ratio = 2.0\n";
+  const test::Finished many = workshop.train(1,
+                                             "--train.total_batch_size 3 --train.batch_size_per_device -2 "
+                                             "--precision.tf32 true --optimizer.lr -1e-3 --learning_rate 1");
+  CHECK(many.exit_code == 1);
+  CHECK(many.output ==
+        "train: 9 problems:\n"
+        "  --learning_rate: unknown key learning_rate; use optimizer.lr (peak learning rate)\n"
+        "  config.toml:1: unknown key train.stps; the nearest known one is train.steps\n"
+        "  config.toml:2: unknown key run.trase; the nearest known one is run.trace\n"
+        "  config.toml:4: unknown key data.seq_length; use data.seq_len (tokens per sequence)\n"
+        "  config.toml:12: schedule.warmup_ratio is 2, must be at most 1\n"
+        "  --train.batch_size_per_device: train.batch_size_per_device is -2, must be at least 1\n"
+        "  --optimizer.lr: optimizer.lr is -0.001, must be at least 0\n"
+        "  --precision.tf32: precision.tf32 = true applies to fp32 matrix products, but precision.compute is "
+        "\"bf16\": remove one of them\n"
+        "  config.toml:9, config.toml:8: model.heads = 7 does not divide model.hidden = 24; change one of "
+        "them or set model.head_dim\n");
+  CHECK(!fs::exists(workshop.file("runs")));
 }
 
 TEST_CASE("an invalid shard size, or one that makes too many files, is refused before training") {
   const test::Workshop workshop("file_sizes");
   for (const std::string size : {"0", "-1GB", "5gb", "5 GB", "GB", "1e9", "9999999999TB", "5GB5"})
     check_refused(workshop, "--checkpoint.shard_size='\"" + size + "\"'",
-                  "checkpoint.shard_size is \"" + size +
-                      "\", must be a positive number of B, KB, MB, GB or TB, such as 5GB");
+                  "--checkpoint.shard_size: checkpoint.shard_size is \"" + size +
+                      "\", must be a positive number of B, KB, MB, GB or TB (powers of 1000), or of KiB, "
+                      "MiB, GiB or TiB, such as 5GB");
   check_stopped(workshop, "--checkpoint.shard_size='\"1B\"' --model.layers=40",
                 "checkpoint.shard_size: model: splitting the tensors at 1 bytes makes 363 files, must be at "
                 "most 300: raise the file size");
@@ -134,18 +171,20 @@ TEST_CASE("out-of-range sizes are refused at once, also by --plan") {
     check_refused(workshop, "--train.total_batch_size=1000000000000" + plan,
                   "--train.total_batch_size: train.total_batch_size is 1000000000000" + at_most + "262144");
     check_refused(workshop, "--model.layers=2147483648" + plan,
-                  "model.layers is 2147483648" + at_most + "4096");
+                  "--model.layers: model.layers is 2147483648" + at_most + "4096");
     check_refused(workshop, "--model.vocab=9223372036854775807" + plan,
-                  "model.vocab is 9223372036854775807" + at_most + "2147483647");
+                  "--model.vocab: model.vocab is 9223372036854775807" + at_most + "2147483647");
     check_refused(workshop, "--run.threads=4096" + plan,
                   "--run.threads: run.threads is 4096" + at_most + "1024");
     check_refused(workshop, "--data.seq_len=1000000000 --train.batch_size_per_device=8" + plan,
-                  "data.seq_len = 1000000000 times train.batch_size_per_device = 8 is 8000000000 tokens" +
+                  "--data.seq_len, --train.batch_size_per_device: data.seq_len = 1000000000 times "
+                  "train.batch_size_per_device = 8 is 8000000000 tokens" +
                       at_most + "2147483647");
     check_refused(
         workshop,
         "--train.total_batch_size=65536 --train.batch_size_per_device=65536 --train.lane_size=1" + plan,
-        "train.batch_size_per_device = 65536 in 65536 lanes, times model.layers = 2, is 131072 "
+        "--train.batch_size_per_device, config.toml:5, --train.lane_size: train.batch_size_per_device = "
+        "65536 in 65536 lanes, times model.layers = 2, is 131072 "
         "blocks" +
             at_most + "65536: raise train.lane_size");
   }
@@ -178,7 +217,11 @@ TEST_CASE("a missing, empty, truncated or foreign data file is refused") {
   write_cut(workshop, "short.tok", bytes - 8);
   write_cut(workshop, "header.tok", kHeaderBytes);
   for (const std::string key : {"--data.train=", "--data.eval="}) {
-    check_refused(workshop, key + "missing.tok", "missing.tok: cannot open: No such file or directory");
+    const std::string name = key.substr(2, key.size() - 3);
+    check_refused(
+        workshop, key + "missing.tok",
+        str("--", name, ": ", name, " is \"missing.tok\", which does not exist; relative paths start in ",
+            fs::canonical(workshop.file(".")).string(), ": correct the path, or start train elsewhere"));
     check_refused(workshop, key + ".", ".: not a regular file");
     check_refused(workshop, key + "empty.tok", "empty.tok: is not a token file: make one with prepare");
     check_refused(workshop, key + "config.toml", "config.toml: is not a token file: make one with prepare");
@@ -203,7 +246,7 @@ TEST_CASE("a run folder that cannot be created or written stops the run before i
   fs::create_symlink("nowhere", workshop.file("link"));
   check_refused(workshop, "--run.dir=link",
                 "link: links to a folder that does not exist: create that folder, or remove the link");
-  check_refused(workshop, "--run.dir=", "run.dir is empty, must name a folder");
+  check_refused(workshop, "--run.dir=", "--run.dir: run.dir is empty, must name a folder");
 }
 
 TEST_CASE("a truncated data file ends all ranks") {
@@ -248,8 +291,9 @@ TEST_CASE("a token outside the vocabulary ends all ranks, whichever of them read
 
 TEST_CASE("a run without data.train is refused with the remedy") {
   const test::Workshop workshop("no_data");
-  check_refused(workshop,
-                "--data.train=", "data.train is \"\", must name a token file: make one with prepare");
+  check_refused(workshop, "--data.train=",
+                "--data.train: data.train is \"\", must name a file to train on: tokens made by prepare, or "
+                "a .jsonl or .txt file");
 }
 
 TEST_CASE("weights that an update made infinite are saved neither in a checkpoint nor in a model") {

@@ -25,9 +25,10 @@ class TempFile {
 
 std::string error_in(const std::string& text, const std::vector<std::string>& overrides = {}) {
   const TempFile file(text);
-  const std::string error = test::error_of([&] { load_config(file.path(), overrides); });
-  const size_t at = error.find(file.path());
-  return at == std::string::npos ? error : error.substr(0, at) + "F" + error.substr(at + file.path().size());
+  std::string error = test::error_of([&] { load_config(file.path(), overrides); });
+  for (size_t at = 0; (at = error.find(file.path())) != std::string::npos;)
+    error.replace(at, file.path().size(), "F");
+  return error;
 }
 
 }  // namespace
@@ -61,7 +62,7 @@ TEST_CASE("a printed config reads back to the same config") {
 
 TEST_CASE("an unknown key is an error that names the nearest known one") {
   CHECK(error_in("[optimizer]\nlearning_rate = 1.0\n")
-            .starts_with("F:2: unknown key optimizer.learning_rate;"));
+            .starts_with("F:2: unknown key optimizer.learning_rate; use optimizer.lr"));
   CHECK(error_in("[train]\nstep = 1\n") ==
         "F:2: unknown key train.step; the nearest known one is train.steps");
   CHECK(error_in("[train]\nlr = 1.0\n") ==
@@ -81,11 +82,17 @@ TEST_CASE("an unknown section is an error even when it is empty") {
 }
 
 TEST_CASE("a value of the wrong type is an error that states the expected type") {
-  CHECK(error_in("[train]\nsteps = \"ten\"\n") == "F:2: train.steps is a string, must be a whole number");
+  CHECK(error_in("[train]\nsteps = \"ten\"\n") ==
+        "F:2: train.steps is the string \"ten\", must be a whole number");
   CHECK(error_in("[train]\nsteps = 1.5\n") == "F:2: train.steps is a number, must be a whole number");
   CHECK(error_in("[optimizer]\nbetas = [0.9]\n") ==
         "F:2: optimizer.betas is a list, must be a list of two numbers");
   CHECK(error_in("[data]\nshuffle = 1\n") == "F:2: data.shuffle is a whole number, must be true or false");
+  CHECK(error_in("[data]\npacking = true\n") ==
+        "F:2: data.packing is true or false, must be one of wrapped, documents, best_fit, best_fit_split, "
+        "none");
+  CHECK(error_in("", {"optimizer.lr=.5"}) ==
+        "--optimizer.lr: optimizer.lr is the string \".5\", must be a number");
   CHECK(error_in("train = 3\n").starts_with("F:1: unknown key train;"));
 }
 
@@ -166,7 +173,7 @@ TEST_CASE("a missing file or invalid TOML is a one-line error with the position"
   CHECK(error_in(comments + "[,]\n# b\n# c\n") == "F:100001: is not valid TOML");
   CHECK(error_in(comments + "[,]") == "F:100001: is not valid TOML");
   CHECK(error_in(comments + comments + comments) == "F: has 1200000 bytes, must have at most 1048576");
-  CHECK(error_in("", {"steps"}) == "--steps: write an override as --section.key=value");
+  CHECK(error_in("", {"steps"}) == "--steps: its value is missing: write --section.key=value");
 }
 
 TEST_CASE("any text that a config holds prints on one line and reads back") {
@@ -193,10 +200,10 @@ TEST_CASE("an error is one line, whatever keys and values contain") {
   CHECK(error_in("\"run.dir\" = \"a\"\n") ==
         "F:1: unknown key \"run.dir\"; the nearest known one is run.dir");
   CHECK(error_in("", {"run.\n=1"}).starts_with("--\"run.\\u000a\": unknown key \"run.\\u000a\";"));
-  CHECK(error_in("", {"a\nb"}) == "--\"a\\u000ab\": write an override as --section.key=value");
+  CHECK(error_in("", {"a\nb"}) == "--\"a\\u000ab\": its value is missing: write --section.key=value");
   CHECK(error_in("", {"precision.reduce=a\nb"}) ==
         "--precision.reduce: precision.reduce is \"a\\u000ab\", must be one of fp32, bf16");
-  CHECK(test::error_of([] { load_config(".", {}); }) == ".: not a regular file");
+  CHECK(test::error_of([] { load_config(".", {}); }) == ".: is a folder, must be a config file");
 }
 
 TEST_CASE("text that would crash the TOML parser is refused with its line") {
@@ -263,4 +270,39 @@ TEST_CASE("an impossible model is an error that names the sizes") {
         "model.layers is 1048576, must be at most 4096");
   CHECK(error({.layers = 1, .hidden = 8, .heads = 2048, .head_dim = 1024, .vocab = 5}) ==
         "model.heads = 2048 times model.head_dim = 1024 is 2097152, must be at most 1048576");
+}
+
+TEST_CASE("all problems of a file and of the command line are reported, in their order") {
+  CHECK(error_in("[train]\nstep = 1\nlane_size = -1\n[data]\nshuffle = 1\n[optimiser]\n",
+                 {"optimizer.lr=fast", "model.tied=1"}) ==
+        "F:2: unknown key train.step; the nearest known one is train.steps\n"
+        "F:3: train.lane_size is -1, must be at least 0\n"
+        "F:5: data.shuffle is a whole number, must be true or false\n"
+        "F:6: unknown section [optimiser]; the nearest known one is [optimizer]\n"
+        "--optimizer.lr: optimizer.lr is the string \"fast\", must be a number\n"
+        "--model.tied: model.tied is a whole number, must be true or false");
+}
+
+TEST_CASE("of steps and epochs, the command line replaces what the file says") {
+  const TempFile file("[train]\nsteps = 500\n[schedule]\nwarmup_ratio = 0.1\n");
+  const LoadedConfig loaded = load_config(file.path(), {"train.epochs=2", "schedule.warmup_steps=7"});
+  CHECK(loaded.config.train.steps == 0);
+  CHECK(loaded.config.train.epochs == 2);
+  CHECK(loaded.origin.at("train.steps") == "default");
+  CHECK(loaded.config.schedule.warmup_ratio == 0);
+  REQUIRE(loaded.replaced.size() == 2);
+  CHECK(loaded.replaced[0] == "--train.epochs = 2.0 replaces train.steps = 500 of " + file.path() + ":2");
+  CHECK(load_config(file.path(), {"train.epochs=0"}).config.train.steps == 500);
+  const LoadedConfig both = load_config(file.path(), {"train.epochs=2", "train.steps=5"});
+  CHECK(both.config.train.steps == 5);
+  CHECK(both.config.train.epochs == 2);
+  CHECK(both.replaced.empty());
+}
+
+TEST_CASE("a YAML or JSON file is refused with the format that a config has") {
+  std::ofstream("config_test.yaml") << "learning_rate: 1e-4\n";
+  CHECK(test::error_of([] {
+          load_config("config_test.yaml", {});
+        }).ends_with("; a config is a TOML file, such as configs/tiny.toml"));
+  std::filesystem::remove("config_test.yaml");
 }

@@ -229,8 +229,11 @@ TEST_CASE("a number of bytes is written in powers of 1000") {
                                                                   {"3KB", 3000},
                                                                   {"200MB", 200'000'000},
                                                                   {"5GB", 5'000'000'000},
+                                                                  {"3KiB", 3072},
+                                                                  {"2GiB", int64_t{1} << 31},
                                                                   {"9223372TB", 9'223'372'000'000'000'000}})
     CHECK(parse_bytes("key", text) == bytes);
   CHECK(test::error_of([] { parse_bytes("key", "9223373TB"); }) ==
-        "key is \"9223373TB\", must be a positive number of B, KB, MB, GB or TB, such as 5GB");
+        "key is \"9223373TB\", must be a positive number of B, KB, MB, GB or TB (powers of 1000), or of KiB, "
+        "MiB, GiB or TiB, such as 5GB");
 }

@@ -346,12 +346,13 @@ TEST_CASE("config values must agree with those of the model folder") {
   const test::Workshop workshop = workshop_of("initial_besides", expected_of("mistral"));
   CHECK(workshop.train(1, init_from("mistral") + "--model.hidden=32 --model.window=5 --plan").exit_code == 0);
   CHECK(workshop.train(1, init_from("mistral") + "--model.hidden=24 --plan").output ==
-        str("train: command line: model.hidden is 24, but ", folder_of("mistral"),
+        str("train: --model.hidden: model.hidden is 24, but ", folder_of("mistral"),
             "/config.json says 32: remove it\n"));
   CHECK(workshop.train(1, init_from("mistral") + "--model.family=llama")
             .output.find("model.family is \"llama\", but ") != std::string::npos);
   CHECK(workshop.train(1, init_from("mistral") + "--data.seq_len=33").output ==
-        "train: data.seq_len = 33 is longer than model.max_positions = 32\n");
+        str("train: --data.seq_len, ", folder_of("mistral"),
+            "/config.json: data.seq_len = 33 is longer than model.max_positions = 32\n"));
 }
 
 TEST_CASE("an incomplete folder is refused before training, also by --plan, with the reason") {
@@ -366,7 +367,9 @@ TEST_CASE("an incomplete folder is refused before training, also by --plan, with
   };
   const std::string index = "llama/model.safetensors.index.json";
   fs::remove_all(workshop.file("llama"));
-  refused("llama/config.json: cannot open: No such file or directory");
+  CHECK(workshop.train(1, "--model.init_from=llama --plan")
+            .output.starts_with(
+                "train: --model.init_from: model.init_from is \"llama\", which does not exist"));
   const std::string folder = copied(workshop, "llama");
   replace_in(folder + "/config.json", "\"hidden_size\": 32", "\"hidden_size\": 16");
   refused(

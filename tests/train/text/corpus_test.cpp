@@ -7,6 +7,7 @@
 #include <sstream>
 #include <sys/stat.h>
 
+#include "runtime/text.h"
 #include "tests/process.h"
 #include "tests/test.h"
 #include "train/text/sample_encoder.h"
@@ -174,9 +175,9 @@ TEST_CASE("prepare writes every non-empty document in order and reports the coun
   const Run run = prepare({"--out", "out.tok", "a.txt", "b.jsonl", "c.txt"});
   CHECK(run.status == 0);
   CHECK(run.err.empty());
-  CHECK(run.out == str("read 3 files, 57 bytes: 3 documents; dropped 2 empty\n"
+  CHECK(run.out == str("read 3 files, 57 B: 3 documents; dropped 2 empty\n"
                        "out.tok: 3 documents, 18 tokens, vocabulary 256, ",
-                       fs::file_size("out.tok"), " bytes\n"));
+                       human_bytes(static_cast<int64_t>(fs::file_size("out.tok"))), "\n"));
   CHECK(documents_in("out.tok") == Texts{std::string("first\0\xff", 7), "second", "third"});
 }
 
@@ -186,7 +187,7 @@ TEST_CASE("prepare refuses a bad record with file and line, or counts it with --
         "prepare: d.jsonl:2: is not valid JSON (at byte 10 of the line)\n");
   const Run run = prepare({"--out", "out.tok", "--skip-bad", "d.jsonl"});
   CHECK(run.status == 0);
-  CHECK(run.out.starts_with("read 1 file, 52 bytes: 2 documents; dropped 0 empty, 2 bad\n"));
+  CHECK(run.out.starts_with("read 1 file, 52 B: 2 documents; dropped 0 empty, 2 bad\n"));
   CHECK(run.err == "prepare: the first bad record: d.jsonl:2: is not valid JSON (at byte 10 of the line)\n");
   CHECK(documents_in("out.tok") == Texts{"a", "c"});
   write("d.jsonl", "{}\n");
@@ -270,7 +271,7 @@ TEST_CASE("prepare reports a wrong argument on one line and leaves nothing behin
   CHECK(error({"--eval-share", "0.5", "a.txt"}).find("--eval-out") != std::string::npos);
   CHECK(error({"--split", "pages", "a.txt"}).find("blank-lines") != std::string::npos);
   CHECK(error({"--tokenizer", "x", "a.txt"}).starts_with("prepare: x: "));
-  CHECK(prepare_error({"a.txt"}) == "prepare: --out is required\n");
+  CHECK(prepare_error({"a.txt"}) == "prepare: --out is required; usage: prepare FILES [OPTIONS], see prepare --help\n");
   CHECK(prepare_error({"--out", "a.txt/out.tok", "a.txt"})
             .starts_with("prepare: a.txt: cannot create the folder"));
   CHECK(bytes_of("a.txt") == "text");

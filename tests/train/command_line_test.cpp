@@ -1,0 +1,117 @@
+// The command line of the program train, and what a run prints before its first step.
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "tests/test.h"
+#include "tests/workshop.h"
+
+using namespace flatshard;
+
+namespace {
+
+std::string text_of(const std::string& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// The lines of a printed config, without the sources of its values.
+std::string values_in(const std::string& config) {
+  std::istringstream in(config);
+  std::string values;
+  for (std::string line; std::getline(in, line);)
+    values += line.substr(0, line.find_last_not_of(' ', line.find("  #")) + 1) + '\n';
+  return values;
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
+
+}  // namespace
+
+TEST_CASE("a key takes its value after an equals sign or as the next argument") {
+  const test::Workshop workshop("arguments");
+  const test::Finished run =
+      workshop.train(1, "--train.steps 3 --print-config --optimizer.lr=2e-3 --run.dir -odd");
+  CHECK(run.exit_code == 0);
+  CHECK(has(run.output, "\nsteps = 3 "));
+  CHECK(has(run.output, "\nlr = 0.002 "));
+  CHECK(has(run.output, "\ndir = \"-odd\" "));
+  CHECK(has(workshop.train(1, "--optimizer.lr -2").output, "optimizer.lr is -2, must be at least 0\n"));
+  for (const std::string last : {"--train.steps", "--train.steps --plan"})
+    CHECK(workshop.train(1, last).output ==
+          "train: --train.steps: its value is missing: write --section.key=value\n");
+}
+
+TEST_CASE("an argument that is neither an option nor a key is answered with what was probably meant") {
+  const test::Workshop workshop("odd_arguments");
+  for (const auto& [options, message] :
+       {std::pair{"--verbos", "--verbos: unknown option; did you mean --verbose? See train --help"},
+        {"--steps 5", "--steps: unknown option; did you mean --train.steps?"},
+        {"--max-steps 5", "--max-steps: unknown key max-steps; use train.steps (optimizer steps)"},
+        {"train.steps=5", "train.steps=5: unexpected argument; to set a config key, write --train.steps=5"},
+        {"other.toml",
+         "other.toml: unexpected argument; train takes one config file, and options; see "
+         "train --help"},
+        {"--surprise",
+         "--surprise: unknown option; set a config key with --section.key=value, see train "
+         "--help"}}) {
+    CAPTURE(options);
+    const test::Finished run = workshop.train(1, options);
+    CHECK(run.exit_code == 1);
+    CHECK(run.output == str("train: ", message, '\n'));
+  }
+  CHECK(test::run_command("@train").output ==
+        "train: CONFIG is required; usage: train CONFIG [OPTIONS], see train --help\n");
+}
+
+TEST_CASE("a printed config has no open choice, and means the same run") {
+  const test::Workshop workshop("printed");
+  const std::string options = " --train.epochs 1 --train.eval_batch_size_per_device 2";
+  const std::string printed = workshop.train(1, options + " --print-config").output;
+  CHECK(printed.starts_with("# --train.epochs = 1.0 replaces train.steps = 6 of config.toml:16\n"));
+  const std::string values = values_in(printed);
+  CHECK(values.find("\"auto\"") == values.rfind("\"auto\""));  // only quant.compute, which has no effect
+  for (const char* line : {"\nhead_dim = 12 ", "\nkv_heads = 2 ", "\nmax_positions = 16 ", "\nlane_size = 1 ",
+                           "\ndevice = \"cpu\" ", "\ntied = false ", "\ntransport = \"mpi\" "})
+    CHECK_MESSAGE(has(printed, line), line);
+  CHECK(has(printed, "# default: decided by the family\n"));
+  CHECK(has(printed, "# default: \"auto\"\n"));
+  std::ofstream(workshop.file("printed.toml")) << printed;
+  const std::string in_folder = "cd printed && @train printed.toml ";
+  CHECK(values_in(test::run_command(in_folder + "--print-config").output) ==
+        values_in(printed.substr(printed.find('\n') + 1)));
+  const auto hash = [](const test::Finished& run) { return test::after(run.output, "\nweights "); };
+  CHECK(hash(test::run_command(in_folder + "--run.dir=again")) == hash(workshop.train(1, options)));
+}
+
+TEST_CASE("a run prints at most 15 lines before its first step, and run.log has all details") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("quiet");
+  const test::Finished run = workshop.train(2, "--checkpoint.save_every 3");
+  REQUIRE_MESSAGE(run.exit_code == 0, run.output);
+  const std::string header = run.output.substr(0, run.output.find("1/6  loss"));
+  CHECK(std::count(header.begin(), header.end(), '\n') <= 15);
+  CHECK(has(header, "\nmemory    of rank 0, exact, "));
+  CHECK(has(header, "\ndetails   runs/default/run.log, or --verbose\n"));
+  CHECK(!has(header, "\nunits  "));
+  const std::string log = text_of(workshop.file("runs/default/run.log"));
+  for (const char* part :
+       {"\nunits     ", "\n  activations ", "\n6/6  loss ", "\nstep 3: eval loss ", "\nweights "})
+    CHECK_MESSAGE(has(log, part), part);
+  const test::Finished resumed =
+      workshop.train(2, "--checkpoint.save_every 3 --resume runs/default/step-3 --verbose");
+  REQUIRE_MESSAGE(resumed.exit_code == 0, resumed.output);
+  CHECK(has(resumed.output, "\nunits     "));
+  const std::string longer = text_of(workshop.file("runs/default/run.log"));
+  CHECK(longer.starts_with(log));
+  CHECK(has(longer.substr(log.size()), "\nresumed   "));
+}
+
+TEST_CASE("a run that fails says so in run.log") {
+  const test::Workshop workshop("failing");
+  CHECK(workshop.train(1, "--optimizer.lr=1e30").exit_code == 1);
+  CHECK(has(text_of(workshop.file("runs/default/run.log")), "\nfailed: step 2: the loss is "));
+}

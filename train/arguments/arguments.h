@@ -1,0 +1,22 @@
+#pragma once
+// Command lines whose errors say what was probably meant.
+
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace flatshard {
+
+std::vector<std::string> arguments_of(int argc, const char* const* argv);
+
+// Parses the arguments. An Error names an unknown command or option, the most similar one, and what there is;
+// or what is missing. --help passes as the parser's own exception.
+void parse_arguments(CLI::App& app, const std::vector<std::string>& arguments);
+
+// The long options of a program or command, such as "--resume".
+std::vector<std::string> long_options(const CLI::App& app);
+
+}  // namespace flatshard

@@ -1,0 +1,22 @@
+#pragma once
+// How other trainers spell settings: Hugging Face's Trainer, TRL and PEFT, bitsandbytes, FSDP and DeepSpeed,
+// torchtitan, axolotl, nanoGPT and llm.c. Not accepted, only recognized, so that an error can name the key to
+// set: their values often mean something else.
+
+#include <span>
+#include <string>
+
+namespace flatshard {
+
+struct ForeignKey {
+  const char* spelling;  // in lower case with _; the last part of a key, or its last parts, with dots
+  const char* key;       // ours; "" if there is none
+  const char* value;     // ours, in terms of theirs; "": the same. Without a key: what happens instead
+};
+
+std::span<const ForeignKey> foreign_keys();
+
+// The row for a key such as "training.Max-Steps"; null if it is not known. The longest match wins.
+const ForeignKey* foreign_key(const std::string& key);
+
+}  // namespace flatshard

@@ -1,0 +1,12 @@
+#pragma once
+// A config in which every value is the one that a run uses, instead of "auto", or 0 for a default.
+
+#include "train/setup/run_setup.h"
+
+namespace flatshard {
+
+// Means the same run with the setup's number of ranks, and `threads` per rank. What only data or a
+// measurement decides stays open: data.vocab = 0, data.chat_template = "", parallel.bandwidth_gbps = 0.
+Config resolved_config(const RunSetup& setup, int threads);
+
+}  // namespace flatshard

@@ -1,0 +1,47 @@
+#include "train/start/checked_config.h"
+
+#include <filesystem>
+#include <ostream>
+
+#include "runtime/parallel.h"
+#include "runtime/text.h"
+#include "train/save/initial_weights.h"
+#include "train/setup/config_check.h"
+#include "train/setup/resolved_config.h"
+
+namespace flatshard {
+
+LoadedConfig load_checked(const ConfigSource& source, Problems problems, const World& world) {
+  LoadedConfig loaded = load_config(source.path, source.overrides, problems);
+  const std::string folder = loaded.config.init_from;
+  const bool is_there =
+      folder.empty() || std::filesystem::exists(folder);  // otherwise check_config() says so
+  if (!is_there || !problems.attempt([&] { take_published_model(loaded); }))
+    for (const auto& [key, origin] : loaded.origin)
+      if ((key.starts_with("model.") || key.starts_with("lora.")) && key != "model.init_from")
+        loaded.refused.insert(key);
+  const bool here = source.ranks == 0;
+  check_config(loaded, here ? world.size() : source.ranks,
+               here ? HostPlace{world.local_rank(), world.local_size()} : HostPlace{},
+               source.trains ? Purpose::run : Purpose::plan, problems);
+  problems.raise();
+  return loaded;
+}
+
+void print_config(const LoadedConfig& loaded, const World& world, std::ostream& out) {
+  use_threads(loaded.config.run, world);
+  Config resolved = resolved_config(set_up(loaded.config, world, Purpose::plan), thread_count()),
+         given = loaded.config;
+  const auto before = config_values(given), after = config_values(resolved);
+  auto origin = loaded.origin;
+  for (const auto& [key, value] : after)
+    if (!before.contains(key))
+      origin.at(key) += ": decided by the family";
+    else if (before.at(key) != value)
+      origin.at(key) += ": " + before.at(key);
+  if (world.rank() != 0) return;
+  for (const std::string& line : loaded.replaced) out << "# " << printable(line) << '\n';
+  out << to_toml(resolved, &origin);
+}
+
+}  // namespace flatshard

@@ -1,0 +1,27 @@
+#pragma once
+// The config that a run starts with.
+
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "comm/world.h"
+#include "train/config/config.h"
+
+namespace flatshard {
+
+struct ConfigSource {
+  std::string path;
+  std::vector<std::string> overrides;
+  int ranks = 0;       // to plan for; 0: those of the world
+  bool trains = true;  // otherwise neither data nor a GPU is needed
+};
+
+// Loads a config with the keys of published weights, and checks it. Throws all of its problems at once, after
+// those that are given.
+LoadedConfig load_checked(const ConfigSource& source, Problems problems, const World& world);
+
+// Prints the config with the values that the run would use, and where each comes from, on rank 0.
+void print_config(const LoadedConfig& loaded, const World& world, std::ostream& out);
+
+}  // namespace flatshard

@@ -1,0 +1,38 @@
+#include "train/start/print_plan.h"
+
+#include <ostream>
+
+#include "train/advice/fit_advice.h"
+#include "train/report/plan_text.h"
+#include "train/save/initial_weights.h"
+#include "train/step/peak.h"
+#include "train/step/reductions.h"
+
+namespace flatshard {
+
+void print_plan(LoadedConfig loaded, const PlanFor& wanted, World& world, std::ostream& out) {
+  const int ranks = wanted.ranks;
+  check((ranks == 0 && wanted.gpu.empty()) || world.size() == 1,
+        "--ranks and --for plan in one process: start train without mpirun");
+  const GpuModel* const gpu = wanted.gpu.empty() ? nullptr : &gpu_model(wanted.gpu);
+  if (gpu) loaded.config.run.device = "cuda";
+  use_threads(loaded.config.run, world);  // the workspace of ops depends on them
+  const RunSetup setup = ranks > 0 ? set_up(loaded.config, ranks, {}, Purpose::plan)
+                                   : set_up(loaded.config, world, Purpose::plan);
+  const std::string weights = open_initial_weights(setup, world).lines;
+  const RunPlan plan = plan_run(setup, world.rank());
+  const bool exchanges = world.size() > 1 && setup.device_is_here;  // then the bandwidth is measured
+  const double peak =
+      exchanges ? matrix_peak(world, setup.device, setup.compute, setup.config.precision.tf32) : 0;
+  const Bandwidth bandwidth = exchanges ? bandwidth_of(setup, world) : Bandwidth{};
+  const std::string reductions = describe_reductions(setup, plan, world.rank());
+  if (world.rank() != 0) return;
+  out << describe_setup(setup, plan) << weights << "compute   " << describe_flops(plan.flops)
+      << describe_units(plan.units);
+  if (exchanges) out << describe_exchange(setup, plan.units, plan.flops, peak, bandwidth);
+  out << "memory    of rank 0 of " << setup.groups.ranks << ":\n"
+      << describe_memory(plan.memory) << reductions;
+  if (gpu) out << describe_fit(setup, plan, *gpu);
+}
+
+}  // namespace flatshard

@@ -1,0 +1,28 @@
+#include "train/start/run_header.h"
+
+#include <cmath>
+
+#include "runtime/parallel.h"
+#include "runtime/text.h"
+#include "train/report/plan_text.h"
+
+namespace flatshard {
+
+std::string describe_run(const RunHeader& run, bool details) {
+  const RunSetup& setup = run.setup;
+  const RunPlan& plan = run.plan;
+  std::string text =
+      str("device    ", setup.device, ", ", counted(setup.batching.ranks, "rank"), " x ",
+          counted(thread_count(), "thread"), ", measured matrix peak ", std::lround(run.peak * 1e-9),
+          " GFLOP/s\n", describe_setup(setup, plan), run.weights, "data      ", run.data, "\nrun       ",
+          with_commas(run.steps), " steps, ", describe_flops(plan.flops));
+  for (const std::string& line : run.replaced) text += str("          ", line, '\n');
+  text += details ? describe_units(plan.units) : plan.units.warning;
+  text += describe_exchange(setup, plan.units, plan.flops, run.peak, run.bandwidth);
+  text += str("memory    of rank 0, exact", details ? ":\n" : ", ",
+              details ? describe_memory(plan.memory) : summarize_memory(plan.memory));
+  if (!details) text += str("details   ", setup.config.run.dir, "/run.log, or --verbose\n");
+  return text + run.resumed;
+}
+
+}  // namespace flatshard

@@ -1,0 +1,25 @@
+#pragma once
+// What a run prints before its first step.
+
+#include <string>
+#include <vector>
+
+#include "train/step/bandwidth.h"
+#include "train/step/training_runtime.h"
+
+namespace flatshard {
+
+struct RunHeader {
+  const RunSetup& setup;
+  const RunPlan& plan;
+  double peak;  // the sum of the ranks' measured matrix peaks
+  Bandwidth bandwidth;
+  int64_t steps;
+  const std::vector<std::string>& replaced;  // of the config (LoadedConfig)
+  std::string weights, data, resumed;        // lines, a description, lines
+};
+
+// About a dozen lines, or with all details: a table of the communication units and one of the memory.
+std::string describe_run(const RunHeader& run, bool details);
+
+}  // namespace flatshard
