@@ -17,16 +17,16 @@ struct Console {
   std::ostream* terminal;  // for progress; null: no progress is shown
 };
 
-// Prints the contents of a folder, or the checkpoints of a run folder.
-void inspect(const std::string& folder, const Console& console);
+// Prints the contents of a folder, or the checkpoints of a run folder; with `all`, every tensor.
+void inspect(const std::string& folder, bool all, const Console& console);
 
 // Returns whether the folder is complete and undamaged. Prints a line for each damaged block and for each
 // missing or wrong file or tensor.
 bool verify(const std::string& folder, const Console& console);
 
-// Returns whether two folders have bit-identical tensors and equal state. Prints every difference and its
-// size.
-bool diff(const std::string& a, const std::string& b, const Console& console);
+// Returns whether two folders have bit-identical tensors and equal state. Prints the number and the largest
+// of the differences between tensors, and those of the state; with `all`, every one and its size.
+bool diff(const std::string& a, const std::string& b, bool all, const Console& console);
 
 // The checkpoint with the lowest evaluation loss, the earliest of equals.
 struct BestCheckpoint {

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <ostream>
 
 #include "checkpoint/float_values.h"
@@ -14,6 +16,8 @@ namespace {
 
 struct Tally {
   int64_t equal = 0, different = 0, only_one = 0;
+  double largest = 0;  // difference of a value, relative
+  std::string where;   // the line about its tensor
 };
 
 std::string form_of(const SafetensorsEntry& entry) { return entry.dtype + ' ' + in_brackets(entry.shape); }
@@ -26,6 +30,8 @@ std::string describe(const TensorDifference& d, const SafetensorsEntry& a, const
              d.largest, ", relative ", d.largest_relative);
 }
 
+using Lines = std::function<void(const std::string& line)>;  // about tensors that differ
+
 // Codes of 4-bit weights are bytes, whatever dtype the file declares.
 SafetensorsEntry as_bytes(SafetensorsEntry entry) {
   entry.dtype = safetensors_name(DType::u8);
@@ -34,12 +40,12 @@ SafetensorsEntry as_bytes(SafetensorsEntry entry) {
 }
 
 void diff_sets(const TensorSet& a, const TensorSet* b, Tally& tally, ByteProgress& progress,
-               std::ostream& out) {
+               const Lines& lines) {
   const QuantizedTensors quantized = quantized_in(a);
   for (const auto& [name, entry] : a.entries) {
     if (!b || !b->entries.contains(name)) {
       ++tally.only_one;
-      out << a.stem << ": " << printable(name) << ": only in " << a.tensors.path() << '\n';
+      lines(str(a.stem, ": ", printable(name), ": only in ", a.tensors.path()));
       continue;
     }
     const SafetensorsEntry* const other = b->entries.at(name);
@@ -50,7 +56,11 @@ void diff_sets(const TensorSet& a, const TensorSet* b, Tally& tally, ByteProgres
     const TensorDifference d =
         difference(left, right, [&](int64_t elements) { progress.add(elements * width); });
     ++(d.equal_bits ? tally.equal : tally.different);
-    if (!d.equal_bits) out << a.stem << ": " << printable(name) << ": " << describe(d, left, right) << '\n';
+    if (d.equal_bits) continue;
+    const std::string line = str(a.stem, ": ", printable(name), ": ", describe(d, left, right));
+    const double size = d.comparable ? d.largest_relative : std::numeric_limits<double>::infinity();
+    if (tally.where.empty() || size > tally.largest) tally.largest = size, tally.where = line;
+    lines(line);
   }
 }
 
@@ -61,23 +71,28 @@ const TensorSet* set_of(const TensorSets& sets, const std::string& stem) {
 }
 
 // Lists the tensors that only the second folder has.
-void list_others(const TensorSet* a, const TensorSet& b, Tally& tally, std::ostream& out) {
+void list_others(const TensorSet* a, const TensorSet& b, Tally& tally, const Lines& lines) {
   for (const auto& [name, entry] : b.entries)
     if (!a || !a->entries.contains(name)) {
       ++tally.only_one;
-      out << b.stem << ": " << printable(name) << ": only in " << b.tensors.path() << '\n';
+      lines(str(b.stem, ": ", printable(name), ": only in ", b.tensors.path()));
     }
 }
 
 }  // namespace
 
-bool diff(const std::string& a, const std::string& b, const Console& console) {
+bool diff(const std::string& a, const std::string& b, bool all, const Console& console) {
   const TensorSets left(a), right(b);
   ByteProgress progress(left.bytes(), console.terminal);
   Tally tally;
-  for (const TensorSet& set : left.sets())
-    diff_sets(set, set_of(right, set.stem), tally, progress, console.out);
-  for (const TensorSet& set : right.sets()) list_others(set_of(left, set.stem), set, tally, console.out);
+  const Lines lines = [&](const std::string& line) {
+    if (all) console.out << line << '\n';
+  };
+  for (const TensorSet& set : left.sets()) diff_sets(set, set_of(right, set.stem), tally, progress, lines);
+  for (const TensorSet& set : right.sets()) list_others(set_of(left, set.stem), set, tally, lines);
+  if (!all && !tally.where.empty()) console.out << "largest difference: " << tally.where << '\n';
+  if (const int64_t lines_left = tally.different + tally.only_one; !all && lines_left > 1)
+    console.out << "with --all: " << with_commas(lines_left) << " lines, one of each tensor\n";
   std::vector<std::string> others;
   if (left.state() && right.state()) others = differences(*left.state(), *right.state());
   if (left.state().has_value() != right.state().has_value())

@@ -58,27 +58,33 @@ void inspect_quantized(const QuantizedTensors& quantized, std::ostream& out) {
     out << "4-bit       " << counted(count, "weight") << ": " << format << '\n';
 }
 
-void inspect_set(const TensorSet& set, std::ostream& out) {
+void inspect_set(const TensorSet& set, bool all, std::ostream& out) {
   size_t widest = 0;
   int64_t elements = 0, bytes = 0;
+  std::map<std::string, int64_t> dtypes;  // and their numbers of tensors
   for (const auto& [name, entry] : set.tensors.entries()) {
     widest = std::max(widest, printable(name).size());
+    ++dtypes[entry->dtype];
     elements += element_count(*entry);
     bytes += entry->bytes.size;
   }
-  out << set.stem << ": " << set.tensors.entries().size() << " tensors, " << with_commas(elements)
-      << " values, " << human_bytes(bytes) << " in " << set.tensors.files().size()
-      << (set.tensors.files().size() == 1 ? " file\n" : " files\n");
+  std::string kinds;
+  for (const auto& [dtype, count] : dtypes)
+    kinds += str(kinds.empty() ? "" : ", ", dtype, dtypes.size() > 1 ? str(" x", count) : "");
+  out << set.stem << ": " << counted(std::ssize(set.tensors.entries()), "tensor") << " (" << kinds << "), "
+      << with_commas(elements) << " values, " << human_bytes(bytes) << " in "
+      << counted(std::ssize(set.tensors.files()), "file") << '\n';
+  if (!all) return;
   for (const auto& [name, entry] : set.tensors.entries()) {
     const std::string shown = printable(name);
     out << "  " << shown << std::string(widest - shown.size() + 2, ' ') << entry->dtype << ' '
-        << in_brackets(entry->shape) << "  " << with_commas(entry->bytes.size) << " bytes\n";
+        << in_brackets(entry->shape) << "  " << human_bytes(entry->bytes.size) << '\n';
   }
 }
 
 }  // namespace
 
-void inspect(const std::string& folder, const Console& console) {
+void inspect(const std::string& folder, bool all, const Console& console) {
   std::ostream& out = console.out;
   if (is_run(folder)) return inspect_run(folder, out);
   const TensorSets sets(folder);
@@ -89,9 +95,9 @@ void inspect(const std::string& folder, const Console& console) {
   inspect_quantized(quantized, out);
   if (const std::optional<TrainState>& state = sets.state())
     out << "step        " << with_commas(state->step) << ", after " << with_commas(state->tokens)
-        << " tokens, written by " << state->ranks << (state->ranks == 1 ? " rank\n" : " ranks\n")
-        << "evaluation  " << evaluation(*state) << '\n';
-  for (const TensorSet& set : sets.sets()) inspect_set(set, out);
+        << " tokens, written by " << counted(state->ranks, "rank") << "\nevaluation  " << evaluation(*state)
+        << '\n';
+  for (const TensorSet& set : sets.sets()) inspect_set(set, all, out);
 }
 
 }  // namespace flatshard

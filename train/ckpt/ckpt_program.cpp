@@ -10,6 +10,7 @@
 #include "runtime/standard_streams.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
+#include "train/arguments/arguments.h"
 #include "train/ckpt/ckpt_commands.h"
 #include "train/program/standard_options.h"
 #include "train/quantized/quant_state.h"
@@ -30,7 +31,7 @@ struct Words {
   std::string first, second, dtype, shard_size = "5GB";
   std::optional<std::string> base;
   std::vector<std::string> folders;
-  bool requantize = false;
+  bool all = false, requantize = false;
   std::string type = "nf4", storage = "uint8";
   QuantizeOptions quantize{};
 };
@@ -60,16 +61,18 @@ class Commands {
     app.require_subcommand(1);
     app.footer(kExitCodes);
     add_standard_options(app);
-    takes_one("inspect", "DIR",
-              "print the model, step, tokens and tensors of DIR, or the checkpoints of a run",
-              [this] { inspect(words_.first, console_); });
+    takes_all(takes_one("inspect", "DIR",
+                        "print the model, step, tokens and sizes of DIR, or the checkpoints of a run",
+                        [this] { inspect(words_.first, words_.all, console_); }),
+              "print every tensor too");
     takes_one("verify", "DIR",
               "check blocks against their checksums and tensors against config.json; list damage and missing "
               "files",
               [this] { exit_code_ = verify(words_.first, console_) ? 0 : 1; });
-    takes_two("diff", "A", "B",
-              "compare two DIRs: tensors, with the size of each difference, and training state",
-              [this] { exit_code_ = diff(words_.first, words_.second, console_) ? 0 : 1; });
+    takes_all(
+        takes_two("diff", "A", "B", "compare two DIRs: tensors and training state",
+                  [this] { exit_code_ = diff(words_.first, words_.second, words_.all, console_) ? 0 : 1; }),
+        "print every tensor that differs, and by how much");
     takes_one("best", "RUN", "print the checkpoint with the lowest evaluation loss", [this] {
       const BestCheckpoint best = best_of(words_.first);
       console_.out << best.path << "  evaluation loss " << best.loss << '\n';
@@ -155,6 +158,7 @@ class Commands {
                                               : "checkpoint, model folder or run folder";
     command.add_option(name, word, about)->required()->type_name("");
   }
+  void takes_all(CLI::App& command, const char* about) { command.add_flag("--all", words_.all, about); }
   void takes_out(CLI::App& command) {
     command.add_option("--out", words_.second, "folder to create; must not exist")
         ->required()
@@ -184,7 +188,7 @@ int ckpt_main(int argc, const char* const* argv, std::ostream& out, std::ostream
   const bool watched = &err == &std::cerr && isatty(STDERR_FILENO);
   Commands commands(app, {.out = out, .terminal = watched ? &err : nullptr});
   try {
-    app.parse(argc, argv);
+    parse_arguments(app, arguments_of(argc, argv));
     return end_program("ckpt", commands.exit_code(), out, err, kFailed);
   } catch (const CLI::Success& help) {
     return end_program("ckpt", app.exit(help, out, err), out, err, kFailed);

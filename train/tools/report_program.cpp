@@ -14,6 +14,7 @@
 #include "runtime/standard_streams.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
+#include "train/arguments/arguments.h"
 #include "train/program/standard_options.h"
 #include "train/report/report.h"
 
@@ -68,7 +69,7 @@ int report_main(int argc, const char* const* argv, std::ostream& out, std::ostre
          "file to write; default: report.html in the folder of a single run, comparison.html for several")
       ->type_name("FILE");
   try {
-    app.parse(argc, argv);
+    parse_arguments(app, arguments_of(argc, argv));
     write_page(folders, path, out);
     return end_program("report", 0, out, err);
   } catch (const CLI::Success& help) {

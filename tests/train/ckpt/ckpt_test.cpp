@@ -30,10 +30,12 @@ TEST_CASE("inspect describes a run, a checkpoint and a model folder") {
   CHECK(has(of_step.out, "; 13,032 parameters\n"));
   CHECK(has(of_step.out, "step        4, after "));
   CHECK(has(of_step.out, "written by 1 rank\n"));
-  CHECK(has(of_step.out, "\nmodel: 21 tensors, 13,032 values, 50.9 KiB in 1 file\n"));
+  CHECK(has(of_step.out, "\nmodel: 21 tensors (F32), 13,032 values, 50.9 KiB in 1 file\n"));
   CHECK(has(of_step.out, "\nexp_avg_sq: 21 tensors"));
-  CHECK(has(of_step.out, "  lm_head.weight "));
-  CHECK(has(of_step.out, " F32 [53, 24]  5,088 bytes\n"));
+  CHECK(!has(of_step.out, "lm_head.weight"));
+  const Ran all = ckpt({"inspect", "--all", run + "/step-4/"});
+  CHECK(has(all.out, "  lm_head.weight "));
+  CHECK(has(all.out, " F32 [53, 24]  4.97 KiB\n"));
   const Ran of_model = ckpt({"inspect", run + "/model"});
   CHECK(has(of_model.out, "model       " + run + "/model\n"));
   CHECK(!has(of_model.out, "exp_avg"));
@@ -129,15 +131,18 @@ TEST_CASE("diff reports different tensors, the size of the difference, and diffe
   const Ran other = ckpt({"diff", step, run + "/other"});
   CAPTURE(other);
   CHECK(other.exit_code == 1);
+  CHECK(has(other.out, "largest difference: model: "));
   CHECK(has(other.out, ": 1 of "));
   CHECK(has(other.out, " values differ, by at most "));
+  CHECK(!has(other.out, "--all"));  // it would show no more
   CHECK(has(other.out, "\nconfig optimizer.lr: 0.01, 3.0\n"));
   CHECK(has(other.out, ", 7\n"));
   CHECK(other.out.ends_with(
       "tensors: 62 equal bit for bit, 1 different, 0 in one folder only; other differences: 2\n"));
   const Ran folders = ckpt({"diff", step, run + "/model"});
   CHECK(folders.exit_code == 1);
-  CHECK(has(folders.out, "exp_avg: lm_head.weight: only in " + step));
+  CHECK(folders.out.starts_with("with --all: 42 lines, one of each tensor\n"));
+  CHECK(has(ckpt({"diff", "--all", step, run + "/model"}).out, "exp_avg: lm_head.weight: only in " + step));
   CHECK(has(folders.out, "tensors: 21 equal bit for bit, 0 different, 42 in one folder only"));
   check_refused({"diff", step, "nowhere"}, "nowhere: no such folder");
 }
@@ -202,7 +207,8 @@ TEST_CASE("best is the checkpoint with the lowest evaluation loss, the first of 
 TEST_CASE("names from a file send no control characters to the terminal") {
   const std::string run = copy_of_run("ckpt_names"), model = run + "/model";
   write_model(model, read_file(model + "/config.json"), {{"a\x1b[2Jb\n", DType::f32, {1}}}, {1.0f});
-  for (const Ran& ran : {ckpt({"inspect", model}), ckpt({"verify", model}), ckpt({"diff", model, run})}) {
+  for (const Ran& ran :
+       {ckpt({"inspect", "--all", model}), ckpt({"verify", model}), ckpt({"diff", "--all", model, run})}) {
     CAPTURE(ran);
     CHECK(has(ran.out, "a [2Jb "));
     CHECK(!has(ran.out, "\x1b"));
@@ -217,7 +223,13 @@ TEST_CASE("an invalid ckpt command line is refused, and each command has help") 
     check_refused({command}, "required");
   }
   CHECK(has(ckpt({"--help"}).out, "Exit code: 0 on success"));
-  check_refused({}, "A subcommand is required");
-  check_refused({"explain", "x"}, "A subcommand is required");
-  check_refused({"verify", "a", "b"}, "b");
+  const std::string commands =
+      "inspect, verify, diff, best, export, merge, merge-adapter, quantize; see ckpt --help";
+  check_refused({}, "a command is missing: " + commands);
+  check_refused({"explain", "x"}, "explain: unknown command; the commands are " + commands);
+  check_refused({"inspct", "x"},
+                "inspct: unknown command; did you mean inspect? The commands are " + commands);
+  check_refused({"verify", "a", "b"}, "b; usage: ckpt verify DIR [OPTIONS], see ckpt verify --help");
+  check_refused({"inspect", "--al", "x"},
+                "--al: unknown option; did you mean --all? See ckpt inspect --help");
 }
