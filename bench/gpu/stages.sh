@@ -159,7 +159,7 @@ stage_ranks() {
     "$prepare" --out "$folder/train.tok" --eval-out "$folder/eval.tok" --eval-share 0.2 --files-from - >/dev/null
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
   run() { # DEVICE RANKS [LAUNCHER...]
-    local log=$folder/$1-$2.txt name="$1, $2 rank(s)" options=("--run.device=$1" "--run.dir=$folder/$1-$2")
+    local log=$folder/$1-$2.txt name="$1, $2 rank(s)" options=("--run.device=$1" "--run.dir=$folder/$1-$2" --overwrite)
     shift 2
     if "$@" "$train" "$ROOT/configs/tiny.toml" "${options[@]}" --model.vocab=256 --data.tokenizer= --data.train="$folder/train.tok" --data.eval="$folder/eval.tok" \
       --train.steps=$steps --train.eval_every=$steps >"$log" 2>&1; then
