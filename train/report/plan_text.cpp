@@ -102,15 +102,15 @@ std::string describe_units(const UnitTable& table) {
   std::ostringstream out;
   out << std::fixed << std::setprecision(2) << "units     " << counted(table.all.units, "communication unit")
       << "; bytes are received by each rank per step, excluding evaluation:\n  " << std::left
-      << std::setw(static_cast<int>(width)) << "" << std::right << std::setw(16) << "parameters"
-      << std::setw(9) << "share" << std::setw(16) << "per rank" << std::setw(17) << "bytes gathered"
-      << std::setw(17) << "bytes reduced" << '\n';
+      << std::setw(static_cast<int>(width)) << "" << std::right << std::setw(18) << "parameters"
+      << std::setw(9) << "share" << std::setw(18) << "per rank" << std::setw(20) << "bytes gathered"
+      << std::setw(20) << "bytes reduced" << '\n';
   const auto line = [&](const UnitRow& row, const std::string& name) {
-    out << "  " << std::left << std::setw(static_cast<int>(width)) << name << std::right << std::setw(16)
+    out << "  " << std::left << std::setw(static_cast<int>(width)) << name << std::right << std::setw(18)
         << with_commas(row.parameters) << std::setw(8)
         << 100.0 * static_cast<double>(row.parameters) / static_cast<double>(table.all.parameters) << '%'
-        << std::setw(16) << with_commas(row.shard) << std::setw(17) << with_commas(row.traffic.gathered)
-        << std::setw(17) << with_commas(row.traffic.reduced) << '\n';
+        << std::setw(18) << with_commas(row.shard) << std::setw(20) << with_commas(row.traffic.gathered)
+        << std::setw(20) << with_commas(row.traffic.reduced) << '\n';
   };
   for (const UnitRow& row : table.rows) line(row, label(row));
   line(table.all, "all");

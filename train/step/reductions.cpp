@@ -42,4 +42,9 @@ std::string describe_reductions(const RunSetup& setup, const RunPlan& in_use, in
   return std::move(out).str();
 }
 
+int64_t cost_of_exact_sums(const RunSetup& setup, const RunPlan& in_use, int rank) {
+  if (setup.units.reduction != Reduction::exact) return 0;
+  return in_use.memory_bytes - plan_with(Reduction::sequential, setup, rank).memory_bytes;
+}
+
 }  // namespace flatshard

@@ -11,4 +11,7 @@ namespace flatshard {
 // anything.
 std::string describe_reductions(const RunSetup& setup, const RunPlan& in_use, int rank);
 
+// The bytes that parallel.reduction = "exact" takes on a rank beyond "sequential"; 0 unless it is in use.
+int64_t cost_of_exact_sums(const RunSetup& setup, const RunPlan& in_use, int rank);
+
 }  // namespace flatshard

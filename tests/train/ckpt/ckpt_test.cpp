@@ -158,7 +158,7 @@ TEST_CASE("verify and diff read moments of 8 bits as codes with their scales") {
                     name = "model.layers.0.mlp.down_proj.weight";
   CHECK(ckpt({"verify", step}).exit_code == 0);
   CHECK(ckpt({"diff", run, step}).exit_code == 0);
-  const Ran trained = ckpt({"diff", run + "/step-2", step});
+  const Ran trained = ckpt({"diff", "--all", run + "/step-2", step});
   CAPTURE(trained);
   CHECK(trained.exit_code == 1);
   CHECK(has(trained.out, "\nexp_avg: " + name + ": the bytes differ\n"));
