@@ -42,7 +42,9 @@ Outcome run(const OddCommand& command) {
   return {exit_code, std::move(out).str(), std::move(err).str()};
 }
 
-bool is_one_line(const std::string& text) {
+// One printable line, or a line for each of several problems, indented.
+bool is_report(std::string text) {
+  for (size_t at = 0; (at = text.find("\n  ", at)) != text.npos;) text[at] = ' ';
   return text.ends_with('\n') &&
          std::none_of(text.begin(), text.end() - 1, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
@@ -112,7 +114,7 @@ void OddWorkshop::try_command(const OddCommand& command, CommandTally& tally) co
     if (trained) check_run_folder(run_dir);
   } else {
     require(outcome.exit_code == 1, str("exit code ", outcome.exit_code, ": ", said));
-    require(outcome.err.starts_with("train: ") && is_one_line(outcome.err),
+    require(outcome.err.starts_with("train: ") && is_report(outcome.err),
             "the error is not one printable line beginning with train: " + said);
     if (!outcome.out.empty()) ++tally.stopped;
     check_nothing_half_written(run_dir);

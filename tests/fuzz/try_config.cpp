@@ -27,11 +27,13 @@ bool accepted(const char* what, Work&& work) {
     work();
     return true;
   } catch (const Error& error) {
-    const std::string text = error.what();
-    const bool one_line = !text.empty() && std::none_of(text.begin(), text.end(), [](unsigned char c) {
-      return c < 0x20 || c == 0x7f;
-    });
-    require(one_line, str(what, ": the message is not one printable line: ", text));
+    const auto* const several = dynamic_cast<const Errors*>(&error);
+    for (const std::string& text : several ? several->each : std::vector<std::string>{error.what()}) {
+      const bool one_line = !text.empty() && std::none_of(text.begin(), text.end(), [](unsigned char c) {
+        return c < 0x20 || c == 0x7f;
+      });
+      require(one_line, str(what, ": the message is not one printable line: ", text));
+    }
   } catch (const std::logic_error&) {
     throw;
   } catch (const std::exception& error) {

@@ -13,9 +13,10 @@
 namespace flatshard {
 
 AppendedFile::AppendedFile(const std::string& path, std::string_view text, Begin begin) : path_(path) {
-  if (begin == Begin::empty) write_whole_file(path, text);
   constexpr int kAccess = 0666;
-  file_ = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, kAccess);
+  if (begin == Begin::empty) write_whole_file(path, text);
+  file_ =
+      open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | (begin == Begin::empty ? 0 : O_CREAT), kAccess);
   check(file_ >= 0, path_, ": cannot write: ", std::strerror(errno));
   if (begin == Begin::at_end) append(text);
 }

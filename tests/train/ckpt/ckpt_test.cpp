@@ -168,7 +168,7 @@ TEST_CASE("verify and diff read moments of 8 bits as codes with their scales") {
   TensorContents contents = read_contents(moments);
   contents[name].bytes[7] ^= std::byte{1};
   write_contents(moments, contents);
-  const Ran code = ckpt({"diff", step, run + "/other"});
+  const Ran code = ckpt({"diff", "--all", step, run + "/other"});
   CAPTURE(code);
   CHECK(code.out.starts_with("exp_avg: " + name + ": the bytes differ\ntensors: "));
   CHECK(has(code.out, " 1 different, 0 in one folder only; other differences: 0\n"));

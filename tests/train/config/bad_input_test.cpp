@@ -127,7 +127,7 @@ TEST_CASE("all mistakes of a config are reported at once, each with its lines or
   CHECK(toml.exit_code == 1);
   CHECK(toml.output ==
         "train: 2 problems:\n"
-        "  config.toml:24: Error while parsing table header: cannot redefine existing table 'train'\n"
+        "  config.toml:27: Error while parsing table header: cannot redefine existing table 'train'\n"
         "  --optimizer.lr: optimizer.lr is the string \"fast\", must be a number\n");
   std::ofstream(workshop.file("config.toml"))
       << "train.stps = 6\nrun.trase = true\n[data]\nseq_length = 16\ntrain = \"corpus.tok\"\n[model]\n"

@@ -64,6 +64,6 @@ TEST_CASE("report refuses a folder without a run and a file that is no page") {
   CHECK(ended.err == "report: " + kRoot + ": contains no metrics.jsonl, so it is not the folder of a run\n");
   CHECK(ended.code == 1);
   CHECK(run(std::vector<std::string>(17, a)).err == "report: 17 runs given, at most 16 can be compared\n");
-  CHECK(run({}).err == "report: RUN is required\n");
+  CHECK(run({}).err == "report: RUN is required; usage: report RUN [OPTIONS], see report --help\n");
   CHECK(run({"--help"}).out.find("--out FILE") != std::string::npos);
 }
