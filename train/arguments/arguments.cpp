@@ -73,6 +73,8 @@ void parse_arguments(CLI::App& app, const std::vector<std::string>& arguments) {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // the parser's order
   } catch (const CLI::Success&) {
     throw;
+  } catch (const CLI::ValidationError& error) {
+    fail(error.what());
   } catch (const CLI::ParseError& error) {
     const CLI::App& command = *command_in(app, arguments);
     check_options(command, arguments);
