@@ -101,9 +101,9 @@ const std::map<std::string, std::set<std::string>>& allowed_includes() {
 // The rooms of train/, lowest first: a room includes itself and the ones before it.
 const std::vector<std::string>& rooms_of_train() {
   static const std::vector<std::string> rooms{
-      "arguments", "config",    "program",   "setup",  "words", "tokenizer", "values", "jinja", "chat",
-      "text",      "quantized", "families",  "models", "step",  "traces",    "report", "watch", "advice",
-      "state",     "save",      "inference", "ckpt",   "tools", "start",     ""};
+      "arguments", "config", "accelerate", "program",   "setup",  "words", "tokenizer", "values", "jinja",
+      "chat",      "text",   "quantized",  "families",  "models", "step",  "traces",    "report", "watch",
+      "advice",    "state",  "save",       "inference", "ckpt",   "tools", "start",     ""};
   return rooms;
 }
 

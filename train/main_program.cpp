@@ -29,6 +29,7 @@ namespace {
 
 struct CommandLine {
   std::string config;
+  std::string accelerate;
   std::vector<std::string> overrides;
   std::string resume;
   std::string launch;
@@ -53,9 +54,12 @@ bool on_terminal(const std::ostream& out) {
 
 void run(const CommandLine& line, World& world, std::ostream& out) {
   configure_log(LogLevel::info, world.rank(), world.size());
-  LoadedConfig loaded = load_checked(
-      {.path = line.config, .overrides = line.overrides, .ranks = line.ranks, .trains = line.trains()},
-      line.problems, world);
+  LoadedConfig loaded = load_checked({.path = line.config,
+                                      .overrides = line.overrides,
+                                      .accelerate = line.accelerate,
+                                      .ranks = line.ranks,
+                                      .trains = line.trains()},
+                                     line.problems, world);
   loaded.overwrite = line.overwrite;
   world.limit_collectives(std::chrono::seconds(loaded.config.parallel.timeout_seconds));
   agree_on_config(world, loaded.config, line.print_config ? "print" : line.plan ? "plan" : "train");
@@ -101,6 +105,9 @@ int train_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
   const CLI::Option* const resume = app.add_option(
       "--resume", line.resume,
       "checkpoint to resume from: latest (of run.dir), or the path of a checkpoint or run folder");
+  app.add_option(
+      "--accelerate", line.accelerate,
+      "configuration file of Hugging Face accelerate, whose values CONFIG and the command line override");
   app.add_flag("--overwrite", line.overwrite,
                "start although run.dir has the results of an earlier run, and replace them");
   app.add_option(

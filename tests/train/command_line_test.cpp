@@ -6,6 +6,7 @@
 #include <iterator>
 #include <sstream>
 
+#include "runtime/whole_file.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
 
@@ -114,4 +115,29 @@ TEST_CASE("a run that fails says so in run.log") {
   const test::Workshop workshop("failing");
   CHECK(workshop.train(1, "--optimizer.lr=1e30").exit_code == 1);
   CHECK(has(text_of(workshop.file("runs/default/run.log")), "\nfailed: step 2: the loss is "));
+}
+
+TEST_CASE("an accelerate file is overridden by the config file and the command line") {
+  const test::Workshop workshop("accelerate");
+  const auto write = [&](const std::string& processes) {
+    write_whole_file(workshop.file("a.yaml"), "distributed_type: FSDP\nnum_processes: " + processes +
+                                                  "\nfsdp_config:\n  fsdp_sharding_strategy: SHARD_GRAD_OP\n"
+                                                  "  fsdp_state_dict_type: FULL_STATE_DICT\n"
+                                                  "mixed_precision: bf16\n");
+  };
+  write("1");
+  const std::string shown =
+      workshop.train(1, "--accelerate a.yaml --print-config --parallel.wrap=block").output;
+  for (const char* text : {"strategy = \"shard_grad_op\"", "# a.yaml:4", "wrap = \"block\"", "# a.yaml:6",
+                           "# a.yaml:5: fsdp_state_dict_type is ignored: ", "a.yaml (accelerate's default)"})
+    CHECK_MESSAGE(shown.find(text) != std::string::npos, shown);
+  const test::Finished run = workshop.train(1, "--accelerate a.yaml --train.steps=1");
+  CHECK_MESSAGE(run.exit_code == 0, run.output);
+  write("3");
+  const test::Finished refused = workshop.train(1, "--accelerate a.yaml");
+  CHECK(refused.exit_code == 1);
+  CHECK_MESSAGE(refused.output.find(
+                    "a.yaml: num_processes is 3, but this run has 1 rank: start it with mpirun -np 3") !=
+                    std::string::npos,
+                refused.output);
 }

@@ -164,18 +164,24 @@ struct LoadedConfig {
   bool overwrite = false;  // replace the results in run.dir; not a key, so that no config keeps it
   std::map<std::string, std::string> origin;  // key -> "default", "tiny.toml:3" or "command line"
   std::string file{};                         // its name for messages
-  // Values of the file that the command line replaced by giving an alternative key, for people.
+  // For people: values of the file that the command line replaced by an alternative key, and settings of
+  // other sources that have no effect here.
   std::vector<std::string> replaced{};
   // Keys with problems: they have their defaults, and what follows from that is no problem of its own.
   std::set<std::string> refused{};
 };
 
+// A value that the file and the command line may override, as TOML, with its source for messages.
+struct ConfigPreset {
+  std::string key, toml, origin;
+};
+
 // Reads the file and the overrides ("optimizer.lr=3e-3", in TOML's spelling; a bare word is a string). Of
 // alternatives, such as train.steps and train.epochs, one on the command line replaces the other in the file.
-// The second form adds all problems, and loads the rest.
+// The second form adds all problems, and loads the rest; the file overrides the presets.
 LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides);
 LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides,
-                         Problems& problems);
+                         Problems& problems, const std::vector<ConfigPreset>& presets = {});
 
 // The whole config as TOML, which load_config reads back to the same values; with origins as comments if
 // `origin` is given.

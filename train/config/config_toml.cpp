@@ -265,6 +265,13 @@ class Loader {
     loaded_.origin[key] = source.origin;
   }
 
+  void preset(const ConfigPreset& value) {
+    attempt(value.key, [&] {
+      const toml::table table = parse("value = " + value.toml, value.origin);
+      set(value.key, {*table.get("value"), value.origin, value.origin});
+    });
+  }
+
   // Sets a key from "key=value".
   void override_with(const std::string& text) {
     const size_t equals = text.find('=');
@@ -349,10 +356,11 @@ void check_values(Config& config, const std::string& where) {
 }
 
 LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides,
-                         Problems& problems) {
+                         Problems& problems, const std::vector<ConfigPreset>& presets) {
   LoadedConfig loaded;
   loaded.file = printable(path);
   Loader loader(loaded, problems);
+  for (const ConfigPreset& value : presets) loader.preset(value);
   if (!problems.attempt([&] { loader.set_all(read_file(path, loaded.file), ""); }))
     for (const Field& field : fields(loaded.config)) loaded.refused.insert(field.key);
   for (const std::string& text : overrides) loader.override_with(text);

@@ -5,14 +5,37 @@
 
 #include "runtime/parallel.h"
 #include "runtime/text.h"
+#include "train/accelerate/accelerate_config.h"
 #include "train/save/initial_weights.h"
 #include "train/setup/config_check.h"
 #include "train/setup/resolved_config.h"
 
 namespace flatshard {
 
+namespace {
+
+// What the FSDP_* environment and a file of accelerate set; the file wins.
+AccelerateSettings accelerate_settings(const std::string& file) {
+  AccelerateSettings all = accelerate_environment();
+  if (file.empty()) return all;
+  AccelerateSettings of_file = read_accelerate_config(file);
+  all.presets.insert(all.presets.end(), of_file.presets.begin(), of_file.presets.end());
+  all.notices.insert(all.notices.end(), of_file.notices.begin(), of_file.notices.end());
+  all.processes = of_file.processes;
+  return all;
+}
+
+}  // namespace
+
 LoadedConfig load_checked(const ConfigSource& source, Problems problems, const World& world) {
-  LoadedConfig loaded = load_config(source.path, source.overrides, problems);
+  AccelerateSettings accelerate;
+  problems.attempt([&] { accelerate = accelerate_settings(source.accelerate); });
+  LoadedConfig loaded = load_config(source.path, source.overrides, problems, accelerate.presets);
+  loaded.replaced.insert(loaded.replaced.end(), accelerate.notices.begin(), accelerate.notices.end());
+  if (const int ranks = accelerate.processes.value_or(world.size()); source.trains)
+    problems.check(ranks == world.size(), printable(source.accelerate), ": num_processes is ", ranks,
+                   ", but this run has ", counted(world.size(), "rank"), ": start it with mpirun -np ",
+                   ranks);
   const std::string folder = loaded.config.init_from;
   const bool is_there =
       folder.empty() || std::filesystem::exists(folder);  // otherwise check_config() says so

@@ -13,8 +13,9 @@ namespace flatshard {
 struct ConfigSource {
   std::string path;
   std::vector<std::string> overrides;
-  int ranks = 0;       // to plan for; 0: those of the world
-  bool trains = true;  // otherwise neither data nor a GPU is needed
+  std::string accelerate;  // configuration file of accelerate; empty: none
+  int ranks = 0;           // to plan for; 0: those of the world
+  bool trains = true;      // otherwise neither data nor a GPU is needed
 };
 
 // Loads a config with the keys of published weights, and checks it. Throws all of its problems at once, after
