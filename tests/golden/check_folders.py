@@ -18,7 +18,8 @@ import transformers as hf
 from safetensors.torch import load_file
 
 FROM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "folders", "llama")
-MAX_ERROR = 1e-5  # relative to the largest logit: both sum in f32, in different orders
+# Relative to the largest logit: both sum in f32, in different orders, and large weights amplify the rounding.
+MAX_ERROR = 2e-5
 
 
 def load_adapter(folder):

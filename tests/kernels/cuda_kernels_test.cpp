@@ -38,7 +38,7 @@ TEST_CASE("CPU and CUDA kernels with the same order of arithmetic give the same 
                                                "elementwise", "rope",      "embedding",   "dropout",
                                                "init",        "four_bit"};
   for (const Case& c : all_cases(Scale::test)) {
-    if (!c.has_cuda_kernel || !kSameBits.contains(c.stem)) continue;
+    if (!c.has_cuda_kernel || !kSameBits.contains(c.stem) || c.op == "softcap") continue;  // an exponential
     CAPTURE(label(c));
     const auto expected = test::output_bytes(c);
     CHECK(test::output_bytes(c, {.device = Device::cuda(0)}) == expected);
