@@ -67,7 +67,7 @@ TEST_CASE("a rank with another config ends all ranks with one line that names th
            {"--plan", "rank 2 on HOST has task = plan, rank 0 on HOST has train"},
            {"--optimizer.lrr=1", "[rank 2] --optimizer.lrr: unknown key optimizer.lrr"},
            {"--data.train=missing.tok",
-            "[rank 2] --data.train: data.train is \"missing.tok\", which does not exist"},
+            "rank 2 on HOST has data.train = \"missing.tok\", rank 0 on HOST has \"corpus.tok\""},
        }) {
     CAPTURE(odd);
     const std::string train = "@train config.toml --train.total_batch_size=6";

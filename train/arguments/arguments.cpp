@@ -74,7 +74,8 @@ void parse_arguments(CLI::App& app, const std::vector<std::string>& arguments) {
   } catch (const CLI::Success&) {
     throw;
   } catch (const CLI::ValidationError& error) {
-    fail(error.what());
+    const std::string text = error.what();
+    fail(text.starts_with(": ") ? text.substr(2) : text);  // the option may have no name to show
   } catch (const CLI::ParseError& error) {
     const CLI::App& command = *command_in(app, arguments);
     check_options(command, arguments);

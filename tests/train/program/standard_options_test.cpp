@@ -110,6 +110,6 @@ TEST_CASE("completion leaves other words to file names") {
 
 TEST_CASE("--describe refuses an unknown form") {
   const Finished finished = run_command("@ckpt --describe html");
-  CHECK(finished.exit_code == 1);
-  CHECK(finished.output.find("html not in {man,bash}") != std::string::npos);
+  CHECK(finished.exit_code == 2);
+  CHECK(finished.output.find("ckpt: html not in {man,bash}") != std::string::npos);
 }
