@@ -271,7 +271,8 @@ TEST_CASE("prepare reports a wrong argument on one line and leaves nothing behin
   CHECK(error({"--eval-share", "0.5", "a.txt"}).find("--eval-out") != std::string::npos);
   CHECK(error({"--split", "pages", "a.txt"}).find("blank-lines") != std::string::npos);
   CHECK(error({"--tokenizer", "x", "a.txt"}).starts_with("prepare: x: "));
-  CHECK(prepare_error({"a.txt"}) == "prepare: --out is required; usage: prepare FILES [OPTIONS], see prepare --help\n");
+  CHECK(prepare_error({"a.txt"}) ==
+        "prepare: --out is required; usage: prepare FILES [OPTIONS], see prepare --help\n");
   CHECK(prepare_error({"--out", "a.txt/out.tok", "a.txt"})
             .starts_with("prepare: a.txt: cannot create the folder"));
   CHECK(bytes_of("a.txt") == "text");
