@@ -1,6 +1,6 @@
 #pragma once
-// Builds are for one level of processors: with FLATSHARD_NATIVE, for the one that compiled them. On an older
-// one they end with SIGILL, which by itself explains nothing.
+// A build is for one level of processors: with FLATSHARD_NATIVE, that of the machine that compiled it. On an
+// older processor it ends with SIGILL, without a word about the cause.
 
 namespace flatshard {
 

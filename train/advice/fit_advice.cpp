@@ -113,7 +113,7 @@ constexpr Switch kSwitches[] = {
     {four_bits, "frozen weights of 4 bits"},
 };
 
-// Adds switches until the run fits, then removes those that turn out unnecessary.
+// Adds switches until the run fits, then removes the unnecessary ones.
 void find_enough(FitAdvice& advice, const Config& config, int ranks, int64_t usable, const Planner& plan) {
   std::vector<const Switch*> chosen;
   const auto planned = [&](const std::vector<const Switch*>& switches) {

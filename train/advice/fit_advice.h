@@ -21,7 +21,7 @@ using Planner = std::function<std::optional<PlannedRun>(const Config& config, in
 // A setting that takes less device memory.
 struct MemorySwitch {
   std::string arguments;  // as on the command line
-  std::string cost;       // what it changes apart from memory and time
+  std::string cost;       // its effect on results and on the host
   PlannedRun alone;       // the run with only this changed
 };
 

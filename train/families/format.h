@@ -1,6 +1,6 @@
 #pragma once
 // The config.json of each family (model/config.h), as Hugging Face transformers writes and reads it: one row
-// per family with what its file has in addition to the common keys, or instead of them.
+// per family, with the keys that its file adds to the common ones or has in their place.
 
 #include <cstdint>
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace flatshard {
 
-// Defaults of keys are transformers'; those that are not here are those of the family.
+// Defaults of keys are transformers'. A key without one here has the default of its family.
 struct Format {
   const char* family;  // also model_type
   const char* architecture;

@@ -18,8 +18,8 @@ struct ConfigSource {
   bool trains = true;      // otherwise neither data nor a GPU is needed
 };
 
-// Loads a config with the keys of published weights, and checks it. Throws all of its problems at once, after
-// those that are given.
+// Loads a config with the keys of published weights, and checks it. Throws all problems at once: `problems`,
+// then its own.
 LoadedConfig load_checked(const ConfigSource& source, Problems problems, const World& world);
 
 // Prints the config with the values that the run would use, and where each comes from, on rank 0.
