@@ -34,6 +34,8 @@ std::string places_of(const std::vector<std::string>& keys, const LoadedConfig& 
 void check_file(const char* key, const std::string& path, Problems& problems) {
   std::error_code error;
   if (path.empty() || fs::exists(path, error)) return;
+  if (error)
+    return problems.add(str(key, " is ", quoted(path), ", which cannot be opened: ", error.message()));
   const std::string start =
       fs::path(path).is_absolute() ? "" : "; relative paths start in " + fs::current_path(error).string();
   problems.add(str(key, " is ", quoted(path), ", which does not exist", start, ": correct the path",
