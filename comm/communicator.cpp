@@ -55,6 +55,21 @@ void Communicator::broadcast(Stream& stream, const Tensor& t, int root, const ch
   do_broadcast(stream, note("broadcast", label, t.bytes(), t.dtype), t, root);
 }
 
+void Communicator::check_peer(const char* verb, const char* label, int peer) const {
+  check(peer >= 0 && peer < size_ && peer != rank_, verb, " of ", label, ": the peer is rank ", peer,
+        ", must be another one below ", size_);
+}
+
+void Communicator::send(Stream& stream, const Tensor& t, int to, const char* label) {
+  check_peer("send", label, to);
+  do_send(stream, note("send", label, t.bytes(), t.dtype), t, to);
+}
+
+void Communicator::receive(Stream& stream, const Tensor& t, int from, const char* label) {
+  check_peer("receive", label, from);
+  do_receive(stream, note("receive", label, t.bytes(), t.dtype), t, from);
+}
+
 void SelfCommunicator::do_all_gather(Stream& stream, const Collective&,
                                      const std::vector<GatherPart>& parts) {
   for (const auto& [full, shard] : parts)
@@ -72,5 +87,9 @@ void SelfCommunicator::do_reduce_scatter(Stream& stream, const Collective&, cons
 }
 
 void SelfCommunicator::do_broadcast(Stream&, const Collective&, const Tensor&, int) {}
+
+// A single rank has no peer: check_peer() refuses the call.
+void SelfCommunicator::do_send(Stream&, const Collective&, const Tensor&, int) {}
+void SelfCommunicator::do_receive(Stream&, const Collective&, const Tensor&, int) {}
 
 }  // namespace flatshard

@@ -1,5 +1,6 @@
 #pragma once
-// Collectives as work on a stream. All ranks of a communicator make the same calls in the same order. The
+// Collectives and messages as work on a stream. All ranks of a communicator make the same collective calls in
+// the same order. The
 // number of elements of an unsharded tensor must be a multiple of the number of ranks. The label of a call
 // names its purpose, such as a unit, for traces and error messages; it must live as long as the process: a
 // literal, or intern().
@@ -45,6 +46,10 @@ class Communicator {
   void reduce_scatter(Stream& stream, const Tensor& shard, const Tensor& full, const char* label);
   // t = the content of `root`'s t.
   void broadcast(Stream& stream, const Tensor& t, int root, const char* label);
+  // A tensor of this rank is copied to one of another rank; only these two ranks make the call. The messages
+  // between two ranks arrive in the order of the calls. A send may last until the other rank receives.
+  void send(Stream& stream, const Tensor& t, int to, const char* label);
+  void receive(Stream& stream, const Tensor& t, int from, const char* label);
 
   // Allocates the host memory that the calls made so far on planning streams need. To be called with the
   // planning arena, and again once it is committed. Back ends that need no memory do nothing.
@@ -67,7 +72,10 @@ class Communicator {
   virtual void do_reduce_scatter(Stream& stream, const Collective& call, const Tensor& shard,
                                  const Tensor& full) = 0;
   virtual void do_broadcast(Stream& stream, const Collective& call, const Tensor& t, int root) = 0;
+  virtual void do_send(Stream& stream, const Collective& call, const Tensor& t, int to) = 0;
+  virtual void do_receive(Stream& stream, const Collective& call, const Tensor& t, int from) = 0;
 
+  void check_peer(const char* verb, const char* label, int peer) const;
   Collective note(const char* verb, const char* label, int64_t bytes, DType dtype);
 
   const char* name_;

@@ -110,9 +110,34 @@ class MpiCommunicator : public Communicator {
     });
   }
 
+  // Both sleep until the message has been transferred.
+  void do_send(Stream& stream, const Collective& call, const Tensor& t, int to) override {
+    check_host(t);
+    stream.run(span_name(stream, call), [this, call, t, to] {
+      const InFlight flight(watchdog_, call);
+      const Elements elements(t.bytes());
+      MPI_Request request = MPI_REQUEST_NULL;
+      mpi_check(MPI_Isend(t.data, elements.count(), elements.type(), to, kTag, comm_, &request), call);
+      complete(request);
+    });
+  }
+
+  void do_receive(Stream& stream, const Collective& call, const Tensor& t, int from) override {
+    check_host(t);
+    stream.run(span_name(stream, call), [this, call, t, from] {
+      const InFlight flight(watchdog_, call);
+      const Elements elements(t.bytes());
+      MPI_Request request = MPI_REQUEST_NULL;
+      mpi_check(MPI_Irecv(t.data, elements.count(), elements.type(), from, kTag, comm_, &request), call);
+      complete(request);
+    });
+  }
+
   static void check_host(const Tensor& t) {
     check(!t.device.is_cuda(), "MPI supports host memory only; a tensor is on ", t.device);
   }
+
+  static constexpr int kTag = 0;  // messages between two ranks differ in their order only
 
   MPI_Comm comm_;
   Watchdog* watchdog_;

@@ -9,6 +9,9 @@
 
 namespace flatshard {
 
+// Whether the request completes within some time. The rank sleeps meanwhile.
+bool complete(MPI_Request& request, std::chrono::nanoseconds within = std::chrono::nanoseconds::max());
+
 // Whether all ranks of `comm` call this within some time. They sleep meanwhile.
 bool meet(MPI_Comm comm, std::chrono::nanoseconds within = std::chrono::nanoseconds::max());
 

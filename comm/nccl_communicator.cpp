@@ -162,6 +162,20 @@ class NcclCommunicator : public Communicator {
     pending_calls_.add(cuda_stream(stream), call);
   }
 
+  void do_send(Stream& stream, const Collective& call, const Tensor& t, int to) override {
+    if (stream.planning()) return;
+    nccl_check(ncclSend(t.data, static_cast<size_t>(t.bytes()), ncclUint8, to, comm_, cuda_stream(stream)),
+               "ncclSend");
+    pending_calls_.add(cuda_stream(stream), call);
+  }
+
+  void do_receive(Stream& stream, const Collective& call, const Tensor& t, int from) override {
+    if (stream.planning()) return;
+    nccl_check(ncclRecv(t.data, static_cast<size_t>(t.bytes()), ncclUint8, from, comm_, cuda_stream(stream)),
+               "ncclRecv");
+    pending_calls_.add(cuda_stream(stream), call);
+  }
+
   static cudaStream_t cuda_stream(const Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
 
   ncclComm_t comm_;

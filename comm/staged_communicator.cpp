@@ -74,6 +74,21 @@ void StagedCommunicator::do_reduce_scatter(Stream& stream, const Collective& cal
   copy(stream, shard, mine);
 }
 
+void StagedCommunicator::do_send(Stream& stream, const Collective& call, const Tensor& t, int to) {
+  const Tensor host = workspace_for(stream, t);
+  if (stream.planning()) return;
+  copy(stream, host, t);
+  stream.sync();
+  host_->send(host_stream_, host, to, call.label);
+}
+
+void StagedCommunicator::do_receive(Stream& stream, const Collective& call, const Tensor& t, int from) {
+  const Tensor host = workspace_for(stream, t);
+  if (stream.planning()) return;
+  host_->receive(host_stream_, host, from, call.label);
+  copy(stream, t, host);
+}
+
 void StagedCommunicator::do_broadcast(Stream& stream, const Collective& call, const Tensor& t, int root) {
   const Tensor host = workspace_for(stream, t);
   if (stream.planning()) return;

@@ -22,6 +22,8 @@ class StagedCommunicator : public Communicator {
   void do_reduce_scatter(Stream& stream, const Collective& call, const Tensor& shard,
                          const Tensor& full) override;
   void do_broadcast(Stream& stream, const Collective& call, const Tensor& t, int root) override;
+  void do_send(Stream& stream, const Collective& call, const Tensor& t, int to) override;
+  void do_receive(Stream& stream, const Collective& call, const Tensor& t, int from) override;
 
   // A tensor like `like` at offset `behind` of the workspace, after its earlier users have finished. On a
   // planning stream it only records the size.

@@ -26,6 +26,8 @@ class PlanningCommunicator : public Communicator {
     plan(stream);
   }
   void do_broadcast(Stream& stream, const Collective&, const Tensor&, int) override { plan(stream); }
+  void do_send(Stream& stream, const Collective&, const Tensor&, int) override { plan(stream); }
+  void do_receive(Stream& stream, const Collective&, const Tensor&, int) override { plan(stream); }
 
   void plan(const Stream& stream) const {
     check(stream.planning(), name(), ": a planning communicator was called on a stream that runs work");

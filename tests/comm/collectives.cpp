@@ -51,6 +51,24 @@ class Trial {
     return holds(t, [&](int64_t i) { return value(root, i); });
   }
 
+  // Every rank sends two messages to its successor, in order; the even ones send first.
+  bool messages() {
+    const int next = (comm_.rank() + 1) % comm_.size(),
+              last = (comm_.rank() + comm_.size() - 1) % comm_.size();
+    const Tensor received = upload(std::vector<float>(static_cast<size_t>(2 * part_), -1)),
+                 sent = upload(mine(2 * part_));
+    const auto send = [&] {
+      for (int i = 0; i < 2; ++i) comm_.send(stream_, part_of(sent, i, 2), next, "a trial");
+    };
+    const auto receive = [&] {
+      for (int i = 0; i < 2; ++i) comm_.receive(stream_, part_of(received, i, 2), last, "a trial");
+    };
+    const bool first = comm_.rank() % 2 == 0;
+    first ? send() : receive();
+    first ? receive() : send();
+    return holds(received, [&](int64_t i) { return value(last, i); });
+  }
+
  private:
   static float value(int rank, int64_t at) { return static_cast<float>((rank + 1) * 1000 + at % 997); }
   size_t whole() const { return static_cast<size_t>(comm_.size() * part_); }
@@ -125,6 +143,7 @@ bool hold_over(World& world, Transport transport, Device device, std::ostream& o
         expect(trial().reduce_scatter(), "reduce_scatter", part, groups);
         for (const int root : {0, comm->size() - 1})
           expect(trial().broadcast(root), "broadcast", part, groups);
+        if (comm->size() % 2 == 0) expect(trial().messages(), "send and receive", part, groups);
       }
     }
   }

@@ -1,6 +1,9 @@
 #pragma once
-// A communicator for one rank of many without the others: their data are copies of this rank's data. A test
-// can so run as one of any number of ranks in one process and log every call.
+// A communicator for one rank of many without the others: their data are copies of this rank's data, and a
+// received message is a function of its number. A test can so run as one of any number of ranks in
+// one process and log every call.
+
+#include <string>
 
 #include "comm/communicator.h"
 
@@ -10,6 +13,8 @@ class MirrorCommunicator : public Communicator {
  public:
   MirrorCommunicator(const char* name, int rank, int size) : Communicator(name, rank, size) {}
 
+  const std::string& sent() const { return sent_; }  // all messages, in order
+
  private:
   void do_all_gather(Stream& stream, const Collective& call, const std::vector<GatherPart>& parts) override;
   void do_all_to_all(Stream& stream, const Collective& call, const Tensor& received,
@@ -17,6 +22,11 @@ class MirrorCommunicator : public Communicator {
   void do_reduce_scatter(Stream& stream, const Collective& call, const Tensor& shard,
                          const Tensor& full) override;
   void do_broadcast(Stream& stream, const Collective& call, const Tensor& t, int root) override;
+  void do_send(Stream& stream, const Collective& call, const Tensor& t, int to) override;
+  void do_receive(Stream& stream, const Collective& call, const Tensor& t, int from) override;
+
+  std::string sent_;
+  uint64_t received_ = 0;  // messages
 };
 
 }  // namespace flatshard::test
