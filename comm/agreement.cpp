@@ -1,6 +1,5 @@
 #include "comm/agreement.h"
 
-#include <algorithm>
 #include <map>
 #include <sstream>
 #include <unistd.h>
@@ -31,47 +30,58 @@ std::string host_name() {
   return name;
 }
 
-}  // namespace
-
-std::string first_difference(const std::vector<std::string>& texts, const std::vector<std::string>& hosts) {
-  const auto named = [&](size_t rank) {
-    return hosts.empty() ? str("rank ", rank) : str("rank ", rank, " on ", hosts[rank]);
+// How the text of a rank differs from that of rank `like`.
+std::string difference(size_t rank, size_t like, const std::vector<std::string>& texts,
+                       const std::vector<std::string>& hosts) {
+  const auto named = [&](size_t one) {
+    return hosts.empty() ? str("rank ", one) : str("rank ", one, " on ", hosts[one]);
   };
-  const Lines first(texts.front());
-  for (size_t rank = 1; rank < texts.size(); ++rank) {
-    if (texts[rank] == texts.front()) continue;
-    const Lines other(texts[rank]);
-    for (const std::string& key : first.order) {
-      const auto found = other.values.find(key);
-      const std::string& value = first.values.at(key);
-      if (found == other.values.end())
-        return str(named(rank), " has no ", key, ", ", named(0), " has ", value);
-      if (found->second != value)
-        return str(named(rank), " has ", key, " = ", found->second, ", ", named(0), " has ", value);
-    }
-    for (const std::string& key : other.order)
-      if (!first.values.contains(key))
-        return str(named(rank), " has ", key, " = ", other.values.at(key), ", ", named(0), " has none");
+  const Lines first(texts[like]), other(texts[rank]);
+  for (const std::string& key : first.order) {
+    const auto found = other.values.find(key);
+    const std::string& value = first.values.at(key);
+    if (found == other.values.end())
+      return str(named(rank), " has no ", key, ", ", named(like), " has ", value);
+    if (found->second != value)
+      return str(named(rank), " has ", key, " = ", found->second, ", ", named(like), " has ", value);
   }
+  for (const std::string& key : other.order)
+    if (!first.values.contains(key))
+      return str(named(rank), " has ", key, " = ", other.values.at(key), ", ", named(like), " has none");
   return "";
 }
 
-void agree(World& world, const std::string& text, const char* what, const char* advice) {
+}  // namespace
+
+std::string first_difference(const std::vector<std::string>& texts, const std::vector<std::string>& hosts) {
+  for (size_t rank = 1; rank < texts.size(); ++rank)
+    if (texts[rank] != texts.front()) return difference(rank, 0, texts, hosts);
+  return "";
+}
+
+void agree(World& world, const std::string& text, const char* what, const char* advice, int like) {
   Sha256 sha;
   sha.add(text.data(), text.size());
   const std::vector<std::string> hashes = world.all_gather_texts(sha.hex(), what);
-  if (std::all_of(hashes.begin(), hashes.end(), [&](const std::string& h) { return h == hashes.front(); }))
-    return;
-  const std::vector<std::string> texts = world.all_gather_texts(text, what);
-  fail(str(first_difference(texts, world.all_gather_texts(host_name(), "hosts")), ": ", advice));
+  const double mine = like;
+  const std::vector<double> models = world.all_gather({&mine, 1}, what);
+  const auto model_of = [&](size_t rank) { return static_cast<size_t>(models[rank]); };
+  bool equal = true;
+  for (size_t rank = 0; rank < hashes.size(); ++rank) equal = equal && hashes[rank] == hashes[model_of(rank)];
+  if (equal) return;
+  const std::vector<std::string> texts = world.all_gather_texts(text, what),
+                                 hosts = world.all_gather_texts(host_name(), "hosts");
+  for (size_t rank = 0; rank < texts.size(); ++rank)
+    if (texts[rank] != texts[model_of(rank)])
+      fail(str(difference(rank, model_of(rank), texts, hosts), ": ", advice));
 }
 
-void agree_on_schedule(World& world, const CollectiveLog& schedule) {
+void agree_on_schedule(World& world, const CollectiveLog& schedule, int like) {
   std::ostringstream text;
   for (size_t i = 0; i < schedule.size(); ++i)
     text << "collective " << i + 1 << " of a step = " << describe(schedule[i]) << " of " << schedule[i].dtype
          << '\n';
-  agree(world, std::move(text).str(), "the schedule", "every rank must run the same program");
+  agree(world, std::move(text).str(), "the schedule", "every rank must run the same program", like);
 }
 
 void succeed_together(World& world, const std::function<void()>& work) {

@@ -73,10 +73,11 @@ ShardedUnit::ShardedUnit(const ParamList& params, const UnitRole& role, UnitReso
       frozen_(FlatLayout::frozen(params, options_.compute, comms_.gather.size(), comms_.replicas.size())),
       sharded_values_(shards_values(options_, comms_.groups()) && !role.replicated),
       unsharded_sums_(sums_are_unsharded(options_, comms_.groups())),
-      direct_(writes_sums_directly(options_, comms_.groups())),
+      direct_(writes_sums_directly(options_, comms_.groups()) && role.in_flight == 1),
       values_(params.specs().size()),
       gradients_(params.specs().size()),
-      lane_zeroed_(static_cast<size_t>(options_.lanes)) {
+      open_(static_cast<size_t>(role.in_flight),
+            Open{.lane_zeroed = std::vector<bool>(static_cast<size_t>(options_.lanes))}) {
   allocate_values(shared.arenas);
   if (trainable_.empty()) return;
   const Shape shard{trainable_.shard_size()};
@@ -232,36 +233,39 @@ void ShardedUnit::release_slot(Stream& compute) {
 }
 
 // Where the gradients of a lane are written.
-Tensor ShardedUnit::flat_gradients(int lane) const {
+Tensor ShardedUnit::flat_gradients(const Open& of, int lane) const {
   if (direct_) return next_sum();
-  const Tensor& lanes = gradient_slot_->lanes;
+  const Tensor& lanes = of.slot->lanes;
   return lanes.slice(lane, lane + 1).view({lanes.shape[1]}).slice(0, trainable_.size());
 }
 
-GradView ShardedUnit::grads(Stream& compute, int lane) {
+GradView ShardedUnit::grads(Stream& compute, int lane, int64_t micro) {
   if (!has_gradients()) return GradView(gradients_);
-  if (!direct_ && !gradient_slot_) {
-    gradient_slot_ = &gradient_slots_.next(role_);
-    compute.wait(gradient_slot_->free);  // the exchange of the slot's last tenant still reads it
+  Open& now = open(micro);
+  if (!direct_ && !now.slot) {
+    now.slot = &gradient_slots_.next(role_);
+    compute.wait(now.slot->free);  // the exchange of the slot's last tenant still reads it
   }
-  const Tensor flat = flat_gradients(lane);
+  const Tensor flat = flat_gradients(now, lane);
   const bool adds = direct_ && adds_in_turn();  // to the micro-steps before
-  if (!lane_zeroed_[static_cast<size_t>(lane)] && !adds) zero(compute, flat);
-  lane_zeroed_[static_cast<size_t>(lane)] = true;
+  if (!now.lane_zeroed[static_cast<size_t>(lane)] && !adds) zero(compute, flat);
+  now.lane_zeroed[static_cast<size_t>(lane)] = true;
   point_at(gradients_, params(), trainable_, flat);
   return GradView(gradients_);
 }
 
 void ShardedUnit::reduce(Stream& compute, Stream& reduce, int64_t micro) {
-  if (!has_gradients() || ++stages_done_ < role_.backward_stages) return;
-  stages_done_ = 0;
-  std::fill(lane_zeroed_.begin(), lane_zeroed_.end(), false);
+  if (!has_gradients()) return;
+  Open& now = open(micro);
+  if (++now.stages_done < role_.backward_stages) return;
+  now.stages_done = 0;
+  std::fill(now.lane_zeroed.begin(), now.lane_zeroed.end(), false);
   if (!direct_) {
     compute.record(ready_);
     reduce.wait(ready_);  // the backward pass has written all gradients
-    add_up_lanes(reduce);
-    reduce.record(gradient_slot_->free);  // the next tenant may write
-    gradient_slot_ = nullptr;
+    add_up_lanes(reduce, now);
+    reduce.record(now.slot->free);  // the next tenant may write
+    now.slot = nullptr;
   }
   sum_count_ = exact() ? sum_count_ + 1 : 1;
   carry(shards_.worker(shards_.storer(direct_ ? compute : reduce)), micro);
@@ -275,12 +279,14 @@ void ShardedUnit::reduce(Stream& compute, Stream& reduce, int64_t micro) {
 }
 
 // The gradients of a micro-step become the next sum.
-void ShardedUnit::add_up_lanes(Stream& reduce) {
+void ShardedUnit::add_up_lanes(Stream& reduce, const Open& of) {
   // The tree over the lanes of this rank; it ends in the first lane.
   for (int width = 1; width < options_.lanes; width *= 2)
     for (int lane = 0; lane + width < options_.lanes; lane += 2 * width)
-      add(reduce, {.y = flat_gradients(lane), .a = flat_gradients(lane), .b = flat_gradients(lane + width)});
-  Tensor mine = flat_gradients(0);
+      add(reduce, {.y = flat_gradients(of, lane),
+                   .a = flat_gradients(of, lane),
+                   .b = flat_gradients(of, lane + width)});
+  Tensor mine = flat_gradients(of, 0);
   if (options_.wire != DType::f32) {
     const Tensor rounded = gradient_slots_.rounded().slice(0, mine.size());
     cast(reduce, {.y = rounded, .x = mine});

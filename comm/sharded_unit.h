@@ -6,7 +6,7 @@
 //   prefetch(gather)                starts gathering the parameters; does nothing if they are gathered
 //   p = acquire(compute)            the parameters; compute waits until they have arrived
 //   release(compute)                frees their slot
-//   g = grads(compute, lane)        a zeroed buffer for the gradients of a lane
+//   g = grads(compute, lane, micro) a zeroed buffer for the gradients of a lane
 //   reduce(compute, reduce, micro)  sums the gradients over lanes and ranks, on `reduce`
 //   wait_reduced(compute)           compute waits for the sums
 //   publish(compute, gather)        sends the updated shard to all ranks, on `gather`
@@ -91,8 +91,9 @@ class ShardedUnit {
   void prefetch(Stream& gather);
   ParamView acquire(Stream& compute);
   void release(Stream& compute);
-  GradView grads(Stream& compute, int lane);
-  // To be called once for each stage of a backward pass; the last call starts the reduction.
+  GradView grads(Stream& compute, int lane, int64_t micro);
+  // To be called once for each stage of a backward pass; the last call starts the reduction. Micro-steps end
+  // in ascending order; role().in_flight of them may have begun.
   void reduce(Stream& compute, Stream& reduce, int64_t micro);
   void wait_reduced(Stream& compute);
   void publish(Stream& compute, Stream& gather);
@@ -133,13 +134,21 @@ class ShardedUnit {
   void make_initial_values(Stream& compute, const FlatLayout& layout, const Tensor& shard,
                            const InitialValues& values);
   bool stays() const { return !sharded_values_ || (role_.root && options_.keep_root); }
-  Tensor flat_gradients(int lane) const;
+  // A micro-step from its first grads() to its last reduce().
+  struct Open {
+    GradientSlots::Slot* slot = nullptr;
+    std::vector<bool> lane_zeroed{};
+    int stages_done = 0;
+  };
+  Open& open(int64_t micro) { return open_[static_cast<size_t>(micro) % open_.size()]; }
+
+  Tensor flat_gradients(const Open& of, int lane) const;
   void release_slot(Stream& compute);
   bool exact() const { return options_.reduction == Reduction::exact; }
   // Whether a micro-step is added to the one sum of those before; in an exact reduction it gets its own.
   bool adds_in_turn() const { return !exact() && sum_count_ > 0; }
   const Tensor& next_sum() const { return sums_[exact() ? static_cast<size_t>(sum_count_) : 0]; }
-  void add_up_lanes(Stream& reduce);
+  void add_up_lanes(Stream& reduce, const Open& of);
   void sum_over_group(Stream& reduce, const Tensor& sum, const Tensor& mine, bool accumulate);
   void carry(Stream& stream, int64_t micro);
   void finish_sums(Stream& reduce);
@@ -170,10 +179,8 @@ class ShardedUnit {
   std::vector<Tensor> values_;         // one for each parameter
   std::vector<Tensor> gradients_;      // of the lane asked for last
 
-  GradientSlots::Slot* gradient_slot_ = nullptr;  // from the first grads() of a micro-step to its reduce()
-  std::vector<bool> lane_zeroed_;
-  int stages_done_ = 0;
-  int64_t sum_count_ = 0;  // how many of sums_ hold something
+  std::vector<Open> open_;  // micro-steps, by their number modulo those in flight
+  int64_t sum_count_ = 0;   // how many of sums_ hold something
   Event ready_, reduced_, updated_, gathered_;
 };
 

@@ -120,7 +120,7 @@ GradientSlots::GradientSlots(const std::vector<ParamList>& units, const std::vec
                                     : 0;
     received_ = arenas.exchange.alloc(DType::f32, {std::max(most, first_bytes / size_of(DType::f32))});
   }
-  if (writes_sums_directly(options, groups)) return;
+  const bool direct = writes_sums_directly(options, groups);
   if (options.wire != DType::f32) rounded_ = arenas.exchange.alloc(options.wire, {most});
   const auto make_slot = [&](int64_t size) {
     Slot slot;
@@ -129,18 +129,19 @@ GradientSlots::GradientSlots(const std::vector<ParamList>& units, const std::vec
   };
   for (size_t ring = 0; ring < rings_.size(); ++ring) {
     const auto takes_turns = [&](const UnitRole& role) {
-      return role.stages == 1 && static_cast<size_t>(role.ring) == ring;
+      return !direct && role.stages == 1 && static_cast<size_t>(role.ring) == ring;
     };
     for (int i = 0; i < 2; ++i)
       rings_[ring].slots.push_back(make_slot(largest(roles, takes_turns, size_of_unit)));
   }
   for (const UnitRole& role : roles)
-    if (role.stages > 1) own_[static_cast<size_t>(role.index)] = make_slot(size_of_unit(role));
+    for (int i = 0; role.stages > 1 && (!direct || role.in_flight > 1) && i < role.in_flight; ++i)
+      own_[static_cast<size_t>(role.index)].slots.push_back(make_slot(size_of_unit(role)));
 }
 
 GradientSlots::Slot& GradientSlots::next(const UnitRole& role) {
-  if (role.stages > 1) return own_[static_cast<size_t>(role.index)];
-  Ring& ring = rings_[static_cast<size_t>(role.ring)];
+  Ring& ring =
+      role.stages > 1 ? own_[static_cast<size_t>(role.index)] : rings_[static_cast<size_t>(role.ring)];
   return ring.slots[ring.turn++ % ring.slots.size()];
 }
 

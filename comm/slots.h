@@ -64,6 +64,7 @@ struct UnitRole {
   int index = 0;
   int stages = 1;           // that work with it
   int backward_stages = 1;  // how many of them a backward pass reaches
+  int in_flight = 1;        // micro-steps whose backward passes have reached some of them, but not all
   int ring = 0;             // which of its stage's own units it is
   bool root = false;        // holds what belongs to no block, and may stay gathered for a whole step
   bool replicated = false;  // replicated: its values are whole on every rank, whatever the policy says
@@ -102,7 +103,8 @@ class GatherSlots {
 };
 
 // Room for whole gradients of a micro-step: rings of two, so that one is filled while the other is reduced. A
-// unit of several stages, whose gradients live from the first of them to the last, has its own.
+// unit of several stages, whose gradients live from the first of them to the last, has its own, one for each
+// micro-step in flight.
 class GradientSlots {
  public:
   struct Slot {
@@ -125,11 +127,12 @@ class GradientSlots {
     size_t turn = 0;
   };
   std::vector<Ring> rings_;
-  std::vector<Slot> own_;  // by unit
+  std::vector<Ring> own_;  // by unit
   Tensor rounded_, received_;
 };
 
-// Whether the backward pass writes straight into a sum: nothing to exchange, add up or round before.
+// Whether the backward pass writes straight into a sum: nothing to exchange, add up or round before. A unit
+// with several micro-steps in flight does not.
 bool writes_sums_directly(const UnitOptions& options, RankGroups groups);
 // Whether gradients are summed whole on each rank and exchanged once a step.
 inline bool sums_are_unsharded(const UnitOptions& options, RankGroups groups) {

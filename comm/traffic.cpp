@@ -9,15 +9,14 @@ int64_t received(int64_t elements, DType dtype, int ranks) {
 
 }  // namespace
 
-Traffic traffic_of(const FlatLayout& trainable, const FlatLayout& frozen, const UnitRole& role, int passes,
-                   const UnitOptions& options, RankGroups groups) {
+Traffic traffic_of(const FlatLayout& trainable, const FlatLayout& frozen, const UnitRole& role,
+                   int64_t gathers, const UnitOptions& options, RankGroups groups) {
   Traffic traffic;
   const bool values_are_sharded = options.policy.params && !role.replicated;
   if (values_are_sharded) {
     const bool stays = role.root && options.keep_root;
-    traffic.gathered = (stays ? 1 : passes * options.micro_steps) *
-                       (received(trainable.size(), options.compute, groups.size) +
-                        received(frozen.size(), DType::u8, groups.size));
+    traffic.gathered = (stays ? 1 : gathers) * (received(trainable.size(), options.compute, groups.size) +
+                                                received(frozen.size(), DType::u8, groups.size));
   } else {
     traffic.gathered = received(trainable.size(), options.compute, groups.size);  // the updated parameters
   }

@@ -18,9 +18,9 @@ struct Traffic {
   bool operator==(const Traffic&) const = default;
 };
 
-// The traffic of a unit with these layouts. `passes` is the number of times per micro-step that the unit must
-// be gathered, because a stage that needs it follows one that does not.
-Traffic traffic_of(const FlatLayout& trainable, const FlatLayout& frozen, const UnitRole& role, int passes,
-                   const UnitOptions& options, RankGroups groups);
+// The traffic of a unit with these layouts. `gathers` is the number of times per step that a sharded unit
+// must be gathered unless it stays, because a stage that needs it follows one that does not.
+Traffic traffic_of(const FlatLayout& trainable, const FlatLayout& frozen, const UnitRole& role,
+                   int64_t gathers, const UnitOptions& options, RankGroups groups);
 
 }  // namespace flatshard

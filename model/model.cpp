@@ -29,6 +29,10 @@ Model::Model(const ModelConfig& config, Arena& tables, int lanes, StageCut cut) 
 
   param_lists_.resize(static_cast<size_t>(blocks + (tied ? 1 : 2)));
   stages_.push_back(make_stages(param_lists_));
+  add_lanes(lanes);
+}
+
+void Model::add_lanes(int lanes) {
   while (static_cast<int>(stages_.size()) < lanes) {
     std::vector<ParamList> same_lists(param_lists_.size());  // every lane declares the same parameters
     stages_.push_back(make_stages(same_lists));

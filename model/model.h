@@ -36,6 +36,9 @@ class Model {
   // Allocates the rotary table, which lasts as long as the model, from `tables`.
   Model(const ModelConfig& config, Arena& tables, int lanes = 1, StageCut cut = StageCut::blocks);
 
+  // Adds sets of stages until there is one for each of so many lanes.
+  void add_lanes(int lanes);
+
   const ModelConfig& config() const { return config_; }
   int stage_count() const { return static_cast<int>(param_list_of_.size()); }
   Stage& stage(int i, int lane = 0) { return *stages_[static_cast<size_t>(lane)][static_cast<size_t>(i)]; }

@@ -14,7 +14,10 @@
 #include "runtime/reason.h"
 #include "runtime/text.h"
 #include "train/agreement.h"
+#include "train/measure/bandwidth.h"
+#include "train/measure/peak.h"
 #include "train/models/last_run.h"
+#include "train/plans/plan_text.h"
 #include "train/report/first_step.h"
 #include "train/report/log_history.h"
 #include "train/report/progress.h"
@@ -25,12 +28,10 @@
 #include "train/save/run_folder.h"
 #include "train/save/save_times.h"
 #include "train/start/run_header.h"
+#include "train/state/loss_scale.h"
 #include "train/state/run_start.h"
-#include "train/step/bandwidth.h"
 #include "train/step/evaluation.h"
 #include "train/step/lane_losses.h"
-#include "train/step/loss_scale.h"
-#include "train/step/peak.h"
 #include "train/step/skipped_steps.h"
 #include "train/step/training_runtime.h"
 #include "train/step/weights.h"
@@ -326,7 +327,7 @@ void Trainer::note_stop(int rank, double signal) {
 }
 
 void Trainer::print_hash() {
-  const std::string hash = weights_hash(runtime_.engine());
+  const std::string hash = weights_hash(runtime_.engine(), world_);
   if (is_leader()) progress_.print(str("step ", completed_, " weights ", hash));
 }
 
@@ -363,7 +364,7 @@ void Trainer::finish() {
   const std::string result = setup_.has_adapters() ? "adapter" : "model";
   save_model(folder_.file(result), documents_, setup_.shard_bytes, runtime_.engine(), world_);
   const std::string traced = trace_.finish();
-  const std::string hash = weights_hash(runtime_.engine());
+  const std::string hash = weights_hash(runtime_.engine(), world_);
   if (!is_leader()) return;
   const std::string stopped_by =
       completed_ < total_steps_ ? str("rank ", stop_.rank, " received ", signal_name(stop_.signal)) : "";

@@ -70,7 +70,9 @@ class Workbench {
     for (const UnitRole& role : roles_)
       units_.emplace_back(params_[static_cast<size_t>(role.index)], role, shared_);
     config_.weight_decay = 0.1;
-    optimizer_.emplace(config_, units_, shared_);
+    NormOrder norm{one_section_, {}};
+    for (const ShardedUnit& unit : units_) norm.units.push_back({0, unit.trainable().shard_size()});
+    optimizer_.emplace(config_, units_, shared_, norm);
     activation_ = memory.activations.alloc(DType::f32, {1});
     const Tensor m = units_[kUnits - 1].shard().m;
     snapshot_ = memory.activations.alloc(m.dtype, m.shape);
@@ -144,7 +146,7 @@ class Workbench {
     const ParamView p = unit(i).acquire(compute_);
     ahead(i, -1);
     for (int lane = 0; lane < case_.options.lanes; ++lane) {
-      const GradView g = unit(i).grads(compute_, lane);
+      const GradView g = unit(i).grads(compute_, lane, micro);
       for (const ParamId id : {ParamId{0}, ParamId{1}}) {
         if (!unit(i).params()[id].trainable) continue;
         compute_.run("backward", [value = p[id], gradient = g[id], a = activation_, lane] {
@@ -166,6 +168,7 @@ class Workbench {
   std::vector<UnitRole> roles_ = make_roles();
   MirrorCommunicator group_{"group", case_.groups.size > 1 ? 1 : 0, case_.groups.size};
   MirrorCommunicator replicas_{"replicas", case_.groups.count() - 1, case_.groups.count()};
+  MirrorCommunicator one_section_{"sections", 0, 1};
   StreamGroup streams_;
   Stream &compute_, &gather_, &reduce_;
   CopyStreams copies_;

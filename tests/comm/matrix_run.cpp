@@ -106,26 +106,29 @@ MatrixRun::Outcome MatrixRun::step(TrainingRuntime& runtime, const RunSetup& set
   check(r.finite, "step ", number, ": gradients are not finite, norm ", r.grad_norm);
   const std::vector<double> all = world_.all_gather(r.lane_losses);
   const size_t mine = r.lane_losses.size();
-  Outcome outcome{std::vector<double>(all.size()), r.grad_norm};
+  Outcome outcome{std::vector<double>(mine * static_cast<size_t>(setup.groups.ranks)), r.grad_norm};
   for (size_t i = 0; i < all.size(); ++i) {
     const int64_t local = static_cast<int64_t>(i % mine), lanes = setup.batching.lanes;
-    const int64_t lane =
-        lane_of(setup.units, setup.groups, static_cast<int>(i / mine), local / lanes, local % lanes);
-    outcome.losses[static_cast<size_t>(lane)] = all[i] / loss_scale(setup);
+    const int64_t lane = lane_of(setup.units, setup.groups, setup.data_rank(static_cast<int>(i / mine)),
+                                 local / lanes, local % lanes);
+    outcome.losses[static_cast<size_t>(lane)] += all[i] / loss_scale(setup);  // 0 but in the last section
   }
   return outcome;
 }
 
 // The losses of the evaluated sequences, in order.
-std::vector<double> MatrixRun::evaluate(TrainingRuntime& runtime) {
+std::vector<double> MatrixRun::evaluate(TrainingRuntime& runtime, const RunSetup& setup) {
+  const int ranks = setup.groups.ranks;
   const Data data(corpus_, {.seq_len = kMatrixLength,
-                            .total_sequences = world_.size(),
+                            .total_sequences = ranks,
                             .packing = {.packing = Packing::documents},
                             .shuffle = false});
-  std::vector<double> losses;
-  for (int batch = 0; batch < kEvaluatedSequences / world_.size(); ++batch) {
+  std::vector<double> losses(kEvaluatedSequences, 0);
+  for (int batch = 0; batch < kEvaluatedSequences / ranks; ++batch) {
     const std::vector<SequenceLoss> mine = runtime.engine().evaluate(data, batch);
-    for (const double loss : world_.all_gather(std::vector<double>{mine.front().sum})) losses.push_back(loss);
+    const std::vector<double> all = world_.all_gather(std::vector<double>{mine.front().sum});
+    for (int rank = 0; rank < world_.size(); ++rank)  // 0 but in the last section
+      losses[static_cast<size_t>(batch * ranks + setup.data_rank(rank))] += all[static_cast<size_t>(rank)];
   }
   return losses;
 }
@@ -146,9 +149,9 @@ std::string MatrixRun::fingerprint(const Config& config, StreamOrder order, int 
     const Outcome outcome = step(runtime, setup, batches, number);
     add_to(hash, outcome.losses);
     add_to(hash, {outcome.norm});
-    if (number == 0) add_to(hash, evaluate(runtime));
+    if (number == 0) add_to(hash, evaluate(runtime, setup));
   }
-  const std::string weights = weights_hash(runtime.engine());
+  const std::string weights = weights_hash(runtime.engine(), world_);
   hash.add(weights.data(), weights.size());
   return world_.rank() == 0 ? hash.hex() : "";
 }

@@ -39,7 +39,7 @@ class MatrixRun {
   };
   Outcome step(TrainingRuntime& runtime, const RunSetup& setup, const Data& data, int number);
   std::string own_state(TrainingRuntime& runtime) const;
-  std::vector<double> evaluate(TrainingRuntime& runtime);
+  std::vector<double> evaluate(TrainingRuntime& runtime, const RunSetup& setup);
   Data data(const RunSetup& setup) const;
 
   World& world_;

@@ -2,7 +2,7 @@
 
 #include "runtime/sha256.h"
 #include "tests/comm/matrix_run.h"
-#include "train/step/loss_scale.h"
+#include "train/state/loss_scale.h"
 #include "train/step/weights.h"
 
 namespace flatshard::test {
@@ -41,13 +41,13 @@ bool MatrixRun::all_skip_when(int one_rank, const Config& config, StreamOrder or
   };
   constexpr double kFine = 1024;
   bool held = finite(0, kFine);  // no early return: all ranks must make the same collective calls
-  const std::string before = own_state(runtime), weights_before = weights_hash(runtime.engine());
+  const std::string before = own_state(runtime), weights_before = weights_hash(runtime.engine(), world_);
   const double scale_before = scale.value();
   held = !finite(1, world_.rank() == one_rank ? kTooMuch : kFine) && held;
   held = held && own_state(runtime) == before && scale.value() == scale_before / 2;
-  held = weights_hash(runtime.engine()) == weights_before && held;
+  held = weights_hash(runtime.engine(), world_) == weights_before && held;
   held = finite(2, kFine) && held && own_state(runtime) != before;
-  held = (weights_hash(runtime.engine()) != weights_before || world_.rank() != 0) && held;
+  held = (weights_hash(runtime.engine(), world_) != weights_before || world_.rank() != 0) && held;
   double sum = 0;
   for (const double rank : world_.all_gather(std::vector<double>{held ? 1.0 : 0.0})) sum += rank;
   return sum == world_.size();

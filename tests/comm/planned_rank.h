@@ -14,9 +14,13 @@ struct PlannedRank {
         gather("gather", 0, setup.groups.size),
         reduce("reduce", 0, setup.groups.size),
         replicas("replicas", 0, setup.groups.count()),
+        pipe(setup.pipeline.sections, setup.pipeline.schedule == "interleaved", setup.pipeline.embeds_apart,
+             [&](const char* name) {
+               return std::make_unique<MirrorCommunicator>(name, 0, setup.pipeline.sections);
+             }),
         memory(setup.device, setup.units.offload),
         streams(setup.device, {.planning = true}),
-        engine(setup, 0, comms, memory, streams) {}
+        engine(setup, 0, comms, pipe, memory, streams) {}
 
   // The log of the second of two steps; in the first, nothing is gathered yet.
   CollectiveLog second_step() {
@@ -31,6 +35,7 @@ struct PlannedRank {
   RunSetup setup;
   MirrorCommunicator compute, gather, reduce, replicas;
   Communicators comms{compute, gather, reduce, replicas};
+  PipeCommunicators pipe;
   MemoryPlan memory;
   StreamGroup streams;
   Engine engine;

@@ -1,13 +1,15 @@
-// rank_matrix --subset | --nightly | --start | --losses | --collectives | --traffic | --clocks | --nonfinite,
-// alone or under mpirun; --steps N, default 3.
+// rank_matrix --subset | --stages | --nightly | --start | --losses | --collectives | --traffic | --clocks |
+// --nonfinite, alone or under mpirun; --steps N, default 3.
 //   --subset          trains a tiny model in settings that cover every pair of options; all settings of a
 //                     subject must produce the same bits. Prints a hash for each subject and the differences.
 //   --nightly         the same, with every combination of the main options
+//   --stages          a covering selection with 2 and 4 pipeline stages, each schedule in turn
 //   --start           initial values with a different seed on every rank, with and without broadcast from
 //   rank 0
 //   --losses          the loss after 20 steps of each strategy and reduction, on any number of ranks
 //   --collectives     every verb of a communicator, on tensors of many sizes
 //   --traffic         the bytes received in a step of each strategy, compared with the unit table
+//   --bubble          the idle time of pipeline stages in each schedule, with stages that sleep
 //   --clocks          measures the clock offsets of the ranks, with clocks shifted on purpose
 //   --nonfinite       nonfinite gradients on each rank in turn, in every strategy: all ranks must skip the
 //   step
@@ -23,6 +25,7 @@
 #include "comm/clock.h"
 #include "comm/shard_policy.h"
 #include "runtime/parallel.h"
+#include "tests/comm/bubble.h"
 #include "tests/comm/collectives.h"
 #include "tests/comm/matrix_run.h"
 #include "tests/comm/settings.h"
@@ -32,23 +35,64 @@ using namespace flatshard::test;
 
 namespace {
 
+// A run to compare with others of its key.
+struct Trial {
+  Config config;
+  StreamOrder order;
+  std::string key, name;
+};
+
+std::vector<Trial> trials_of(const Settings& settings, const std::vector<Setting>& chosen) {
+  std::vector<Trial> trials;
+  for (const Setting& s : chosen)
+    trials.push_back({settings.config(s), settings.order(s), settings.key(s), settings.name(s)});
+  return trials;
+}
+
+// Every other stream order waits for messages that no rank has sent yet.
+std::vector<Trial> trials_of_stages(int ranks) {
+  std::vector<Trial> trials;
+  for (const int stages : {2, 4}) {
+    if (ranks % stages != 0) continue;
+    const Settings settings(ranks / stages);
+    size_t turn = 0;
+    for (const Setting& s : settings.covering()) {
+      Trial trial{settings.config(s), StreamOrder::concurrent, settings.key(s), settings.name(s)};
+      // Units that span the blocks cannot be divided.
+      if (trial.config.parallel.wrap != "block" || !trial.config.parallel.replicate.empty()) continue;
+      // Reductions whose bits depend on the ranks.
+      if (trial.config.parallel.reduction != "exact") continue;
+      const std::vector<std::string> schedules{"1f1b", "gpipe", "sequential", "interleaved"};
+      const bool tied = trial.config.model.family == "gpt2";
+      trial.config.parallel.stages = stages;
+      // Two chunks of each of 4 stages are more than the model has parts.
+      const bool interleaves =
+          !tied && stages == 2 && set_up(trial.config, ranks).batching.micro_steps % stages == 0;
+      trial.config.parallel.schedule = schedules[turn++ % (interleaves ? 4 : 3)];
+      trial.name = str(stages, " stages ", trial.config.parallel.schedule, ", ", trial.name);
+      trials.push_back(trial);
+    }
+  }
+  return trials;
+}
+
 // Rank 0 compares; the others train.
-bool compare(World& world, const Settings& settings, const std::vector<Setting>& chosen, int steps) {
+bool compare(World& world, const std::vector<Trial>& trials, int steps) {
   struct Seen {
     std::string hash, first;
     int count = 0, different = 0;
   };
   std::map<std::string, Seen> seen;
   MatrixRun run(world);
-  for (const Setting& s : chosen) {
-    const std::string hash = run.fingerprint(settings.config(s), settings.order(s), steps);
+  for (const Trial& trial : trials) {
+    const std::string hash = run.fingerprint(trial.config, trial.order, steps);
     if (world.rank() != 0) continue;
-    Seen& of_key = seen[settings.key(s)];
-    if (of_key.count++ == 0) of_key.hash = hash, of_key.first = settings.name(s);
+    Seen& of_key = seen[trial.key];
+    if (of_key.count++ == 0) of_key.hash = hash, of_key.first = trial.name;
     if (hash == of_key.hash) continue;
     ++of_key.different;
-    std::cout << "DIFFERENT " << settings.key(s) << ": " << settings.name(s) << " gives " << hash
-              << ", unlike " << of_key.first << std::endl;
+    std::cout << "DIFFERENT " << trial.key << ": " << trial.name << " gives " << hash << ", unlike "
+              << of_key.first << std::endl;
   }
   bool equal = true;
   for (const auto& [key, result] : seen) {
@@ -57,7 +101,7 @@ bool compare(World& world, const Settings& settings, const std::vector<Setting>&
     if (result.different > 0) std::cout << ", " << result.different << " of them differ";
     std::cout << '\n';
   }
-  if (world.rank() == 0) std::cout << chosen.size() << " settings of " << steps << " steps\n";
+  if (world.rank() == 0) std::cout << trials.size() << " settings of " << steps << " steps\n";
   return equal;
 }
 
@@ -172,11 +216,11 @@ Options parse(int argc, char** argv) {
       o.steps = std::atoi(argv[++i]);
       check(o.steps > 0, "--steps is \"", argv[i], "\", must be a positive number");
     } else {
-      constexpr const char* kModes[] = {"--subset",      "--start",   "--nightly", "--losses",
-                                        "--collectives", "--traffic", "--clocks",  "--nonfinite"};
+      constexpr const char* kModes[] = {"--subset",      "--stages",  "--start",  "--nightly",   "--losses",
+                                        "--collectives", "--traffic", "--clocks", "--nonfinite", "--bubble"};
       check(o.mode.empty() && std::find(std::begin(kModes), std::end(kModes), word) != std::end(kModes), word,
             ": usage: rank_matrix --subset | --nightly | --start | --losses | --collectives | --traffic | "
-            "--clocks | --nonfinite "
+            "--clocks | --nonfinite | --bubble "
             "[--steps N]");
       o.mode = word;
     }
@@ -188,13 +232,16 @@ bool run_matrix(const Options& o, World& world) {
   set_thread_count(1);  // the ranks share a few cores, and the tensors are tiny
   world.limit_collectives(std::chrono::seconds(60));
   if (o.mode == "--collectives") return collectives_hold(world, std::cout);
+  if (o.mode == "--bubble") return print_bubbles(world, std::cout), true;
   if (o.mode == "--clocks") return clocks_hold(world);
   if (o.mode == "--nonfinite") return skips_together(world);
   if (o.mode == "--traffic") return traffic_holds(world);
   if (o.mode == "--start") return start_as_one(world);
   if (o.mode == "--losses") return print_losses(world), true;
+  if (o.mode == "--stages") return compare(world, trials_of_stages(world.size()), o.steps);
   const Settings settings(world.size());
-  return compare(world, settings, o.mode == "--nightly" ? settings.nightly() : settings.covering(), o.steps);
+  return compare(world, trials_of(settings, o.mode == "--nightly" ? settings.nightly() : settings.covering()),
+                 o.steps);
 }
 
 }  // namespace

@@ -58,6 +58,20 @@ TEST_CASE("every strategy gives the same bits on 1, 2, 4 and 8 ranks in every st
   }
 }
 
+TEST_CASE("pipeline stages give the bits of one rank in every schedule and strategy") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const std::map<std::string, std::string> alone = hashes(rank_matrix(1, "--subset --steps 2"));
+  for (const int ranks : {2, 4, 8}) {
+    if (ranks == 8 && *kSanitizer != '\0') continue;  // would take minutes on a few cores
+    CAPTURE(ranks);
+    const test::Finished run = rank_matrix(ranks, "--stages --steps 2");
+    REQUIRE_MESSAGE(run.exit_code == 0, run.output);
+    const std::map<std::string, std::string> found = hashes(run);
+    CHECK(found.size() == 14);
+    for (const auto& [subject, hash] : found) CHECK_MESSAGE(alone.at(subject) == hash, run.output);
+  }
+}
+
 TEST_CASE("3 and 5 ranks agree with one rank up to rounding, in every strategy and reduction") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   constexpr double kRounding = 1e-6;  // f32 sums in another order, over 20 steps
@@ -71,7 +85,7 @@ TEST_CASE("3 and 5 ranks agree with one rank up to rounding, in every strategy a
   }
 }
 
-TEST_CASE("all_gather, all_to_all, reduce_scatter and broadcast deliver every element") {
+TEST_CASE("collectives and messages deliver every element") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   for (const int ranks : {1, 2, 3, 4, 8}) {
     CAPTURE(ranks);

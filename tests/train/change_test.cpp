@@ -41,7 +41,7 @@ std::string hash_of_changed_schedule(const test::Workshop& workshop, int64_t cha
                                                : learning_rate(schedule, lr, 10, step),
                            .loss_scale = 1,
                            .targets = train.data.target_count(step)});
-  return weights_hash(runtime.engine());
+  return weights_hash(runtime.engine(), world);
 }
 
 }  // namespace

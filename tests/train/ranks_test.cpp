@@ -45,6 +45,31 @@ TEST_CASE("one rank and several end with the same weights, losses and evaluation
   }
 }
 
+TEST_CASE(
+    "a run on pipeline stages ends with the weights of one rank, and resumes on other stages and ranks") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("stages");
+  for (const std::string model : {"--model.layers=4 ", "--model.layers=4 --model.family=gpt2 "}) {
+    CAPTURE(model);
+    const std::string hash = hash_of(workshop.train(1, model + "--run.dir=runs/alone"));
+    REQUIRE(hash.size() == 64);
+    const std::string folder = model.find("gpt2") == model.npos ? "untied" : "tied";
+    const test::Finished run =
+        workshop.train(4, model + "--parallel.stages=2 --checkpoint.save_every=2 --run.dir=runs/" + folder);
+    CHECK_MESSAGE(hash_of(run) == hash, run.output);
+    for (const auto& [ranks, options] : {std::pair{1, ""},
+                                         {2, "--parallel.stages=2 --parallel.schedule=gpipe"},
+                                         {4, "--parallel.stages=4"},
+                                         {2, "--parallel.strategy=no_shard"}}) {
+      CAPTURE(options);
+      const test::Finished resumed =
+          workshop.train(ranks, str(model, options, " --run.dir=runs/", folder, ranks,
+                                    std::string(options).size(), " --resume runs/", folder, "/step-2"));
+      CHECK_MESSAGE(hash_of(resumed) == hash, resumed.output);
+    }
+  }
+}
+
 TEST_CASE("numbers of ranks that are not powers of two agree with one rank to rounding") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("three_ranks");

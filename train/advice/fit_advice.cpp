@@ -222,7 +222,7 @@ std::string describe_fit(const RunSetup& setup, const RunPlan& plan, const GpuMo
       return std::nullopt;
     }
   };
-  const FitAdvice advice = advise(setup.config, setup.groups.ranks, current, usable, planner);
+  const FitAdvice advice = advise(setup.config, setup.ranks(), current, usable, planner);
   return str("too large ", human_bytes(current.device_bytes), ", ", human_bytes(-free), " more than the ",
              offered, advice_lines(advice, current));
 }

@@ -7,7 +7,7 @@
 #include "runtime/text.h"
 #include "train/ckpt/ckpt_commands.h"
 #include "train/ckpt/tensor_sets.h"
-#include "train/report/plan_text.h"
+#include "train/plans/plan_text.h"
 #include "train/save/checkpoint_names.h"
 
 namespace flatshard {

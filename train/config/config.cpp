@@ -308,6 +308,24 @@ std::vector<Field> fields(Config& c) {
        "own, with equal results"},
       {"parallel.cpu_ram_efficient_loading", &parallel.cpu_ram_efficient_loading,
        "only rank 0 reads model.init_from, one unit at a time; otherwise each rank reads its own shard"},
+      {"parallel.stages",
+       &parallel.stages,
+       "pipeline stages: groups of ranks, each with a range of the model's layers; the ranks of a stage "
+       "shard "
+       "as parallel.strategy says",
+       {},
+       1,
+       4096},
+      {"parallel.schedule",
+       &parallel.schedule,
+       "order of the micro-batches in a pipeline: 1f1b (forward and backward passes alternate), interleaved "
+       "(the same, with several ranges of layers per stage), gpipe (all forward passes first), or sequential "
+       "(one micro-batch at a time)",
+       {"1f1b", "interleaved", "gpipe", "sequential"}},
+      {"parallel.chunks", &parallel.chunks, "interleaved: ranges of layers per pipeline stage", {}, 2, 64},
+      {"parallel.device_map", &parallel.device_map,
+       "layers of each pipeline stage: auto (equal work), balanced or balanced_low_0 (by size, as in Hugging "
+       "Face Accelerate), or a table from prefixes of parameter names to stages"},
       {"parallel.bandwidth_gbps",
        &parallel.bandwidth_gbps,
        "receive bandwidth of a rank in GB/s, used to estimate overlap; 0 = measure at start",

@@ -84,6 +84,9 @@ struct PrecisionConfig {
   bool tf32 = false;
 };
 
+// A kind, or the stage of each prefix of parameter names.
+using DeviceMap = std::variant<std::string, std::map<std::string, double>>;
+
 struct ParallelConfig {
   std::string strategy = "full_shard";
   int64_t group_size = 0;  // hybrid
@@ -101,6 +104,10 @@ struct ParallelConfig {
   std::string transport = "auto";
   bool sync_module_states = false;
   bool cpu_ram_efficient_loading = false;
+  int64_t stages = 1;
+  std::string schedule = "1f1b";
+  int64_t chunks = 2;  // interleaved
+  DeviceMap device_map = "auto";
   double bandwidth_gbps = 0;  // 0: measured at start
   int64_t timeout_seconds = 120;
 };
@@ -147,7 +154,7 @@ struct Field {
   using Slot =
       std::variant<std::string*, int64_t*, double*, bool*, std::vector<std::string>*, std::vector<int64_t>*,
                    std::array<double, 2>*, std::optional<bool>*, std::optional<int64_t>*,
-                   std::optional<double>*, ModulePatterns*, std::map<std::string, double>*>;
+                   std::optional<double>*, ModulePatterns*, std::map<std::string, double>*, DeviceMap*>;
   std::string key;  // "optimizer.lr"
   Slot slot;
   std::string help;

@@ -33,6 +33,9 @@ struct Printer {
   std::string operator()(const ModulePatterns* v) const {
     return std::visit([&](const auto& patterns) { return (*this)(&patterns); }, *v);
   }
+  std::string operator()(const DeviceMap* v) const {
+    return std::visit([&](const auto& map) { return (*this)(&map); }, *v);
+  }
   std::string operator()(const std::map<std::string, double>* v) const {
     std::string out = "{";
     for (const auto& [key, value] : *v)

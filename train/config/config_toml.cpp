@@ -87,6 +87,12 @@ class Setter {
     if (!value) wrong_kind("a string or a list of strings");
     *slot = *value;
   }
+  void operator()(DeviceMap* slot) const {
+    if (source_.node.is_table()) return (*this)(&slot->emplace<std::map<std::string, double>>());
+    const std::optional<std::string> value = text(source_.node);
+    if (!value) wrong_kind("a string or a table of stages");
+    *slot = *value;
+  }
   void operator()(std::map<std::string, double>* slot) const {
     const toml::table* table = source_.node.as_table();
     if (!table) wrong_kind("a table of numbers, such as {q_proj = 16}");

@@ -53,7 +53,7 @@ ModelWeights::Sharded::Sharded(const ModelConfig& config, DType dtype, Device de
 
 void ModelWeights::Sharded::construct(DType dtype) {
   const UnitOptions options{.policy = shard_policy("full_shard"), .compute = dtype, .keep_root = false};
-  units = std::make_unique<StageUnits>(model, WrapOptions{}, communicators.refs(), options, memory.units(),
+  units = std::make_unique<StageUnits>(Wrapping(model, {}), communicators.refs(), options, memory.units(),
                                        std::nullopt);
 }
 

@@ -85,7 +85,7 @@ void take_published_model(LoadedConfig& loaded) {
 InitialWeights open_initial_weights(const RunSetup& setup, const World& world) {
   const Config& c = setup.config;
   if (c.init_from.empty() || (!c.run.resume.empty() && !setup.has_adapters())) return {};
-  if (setup.units.sync_initial_values && world.rank() != 0) return {};
+  if (setup.units.sync_initial_values && setup.data_rank(world.rank()) != 0) return {};
   Arena tables("tables", Device::cpu());  // never allocates
   ModelConfig base = setup.model;
   base.adapters.clear();

@@ -106,10 +106,11 @@ std::array<ShardFiles, 3> shard_files(Engine& engine, bool grown) {
       if (spec.trainable) trained.insert(spec.name);
       if (spec.trainable || !adapters || (grown && has_vocab)) stored.insert(spec.name);
     }
-  for (const ShardedUnit& unit : engine.units())
-    if (unit.has_gradients() && unit.shard().m.dtype == DType::u8)
-      for (const FlatLayout::Extent& extent : unit.trainable().extents())
-        coded.insert(unit.params()[extent.param].name);
+  for (const ParamList& unit : engine.whole_wrapping().units()) {
+    const FlatLayout trainable = engine.trainable_layout(unit);
+    if (trainable.empty() || moment_dtype(trainable, engine.unit_options()) != DType::u8) continue;
+    for (const FlatLayout::Extent& extent : trainable.extents()) coded.insert(unit[extent.param].name);
+  }
   const std::string prefix = adapters ? adapter_tensor_name("") : "";
   return {{{adapters ? kAdapterStem : kWeightsStem, &Owned::p, prefix, std::move(stored)},
            {kStems[2], &Owned::m, prefix, trained, &Owned::m_absmax, coded},

@@ -1,5 +1,6 @@
 #include "train/setup/run_setup.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -95,6 +96,17 @@ void set_adapters(RunSetup& setup) {
   AdapterChoice choice = choose_adapters(c.lora, Model(setup.model, planning));
   setup.model.adapters = std::move(choice.adapters);
   for (std::string& warning : choice.warnings) setup.warnings.push_back(std::move(warning));
+}
+
+// Divides the model over the pipeline stages.
+void set_pipeline(RunSetup& setup) {
+  Arena planning("model", Device::cpu());
+  setup.pipeline = pipeline_of(setup.config.parallel, Model(setup.model, planning, 1, stage_cut(setup.wrap)),
+                               setup.seq_len(), setup.batching.micro_steps);
+  check(setup.pipeline.sections == 1 || setup.transport != Transport::staged,
+        "parallel.stages = ", setup.pipeline.sections,
+        " on GPUs needs NCCL: each rank must have its own GPU, and parallel.transport must be \"auto\" or "
+        "\"nccl\"");
 }
 
 Transport transport_of(const std::string& choice, Device device, int ranks, HostPlace place) {
@@ -198,13 +210,23 @@ UnitOptions unit_options(const Config& c, const Batching& batching, Problems& pr
   return options;
 }
 
+// The ranks of each pipeline stage.
+int ranks_per_stage(int64_t stages, int ranks) {
+  if (ranks % stages == 0) return ranks / static_cast<int>(stages);
+  int64_t fewer = std::min<int64_t>(stages, ranks), more = stages;
+  while (ranks % fewer != 0) --fewer;
+  while (more <= ranks && ranks % more != 0) ++more;
+  fail(str("parallel.stages = ", stages, " does not divide the ", ranks, " ranks of the run: use ", fewer,
+           more <= ranks ? str(" or ", more) : "", ", or ", (ranks / stages + 1) * stages, " ranks"));
+}
+
 // CUDA graphs capture no communication, no host work and no changing shapes.
 void check_graphs(const RunSetup& s, Problems& problems) {
   // Each graph takes device memory, and with more micro-steps than this the launch overhead hardly matters.
   constexpr int64_t kMostGraphs = 64;
   if (!s.uses_graphs()) return;
-  problems.check(s.batching.ranks == 1, "run.cuda_graphs = true supports one rank, but the run has ",
-                 s.batching.ranks, ": set it to false");
+  problems.check(s.ranks() == 1, "run.cuda_graphs = true supports one rank, but the run has ", s.ranks(),
+                 ": set it to false");
   problems.check(
       !s.config.parallel.offload,
       "run.cuda_graphs = true cannot capture the sums that parallel.offload computes on the host: remove "
@@ -287,11 +309,13 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpos
       .trace = {}};
   setup.config.run.dir = plain_path(config.run.dir);
   if (setup.eval_sequences == 0) setup.eval_sequences = config.train.batch_size_per_device;
-  const bool batched = problems.attempt([&] { setup.batching = batching_of(config.train, ranks); });
+  int in_stage = ranks;
+  const bool batched = problems.attempt([&] { in_stage = ranks_per_stage(config.parallel.stages, ranks); }) &&
+                       problems.attempt([&] { setup.batching = batching_of(config.train, in_stage); });
   setup.units = unit_options(config, setup.batching, problems);
   setup.compute = setup.units.compute;
   problems.attempt([&] {
-    setup.groups = groups_of(setup.units.policy, ranks, static_cast<int>(config.parallel.group_size));
+    setup.groups = groups_of(setup.units.policy, in_stage, static_cast<int>(config.parallel.group_size));
   });
   problems.attempt(
       [&] { setup.shard_bytes = parse_bytes("checkpoint.shard_size", config.checkpoint.shard_size); });
@@ -305,9 +329,10 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpos
   const bool modeled = problems.attempt([&] { setup.model = model_of(config); });
   if (modeled) problems.attempt([&] { set_quantized(setup); });
   if (modeled) problems.attempt([&] { set_adapters(setup); });
+  const bool divided = modeled && batched && problems.attempt([&] { set_pipeline(setup); });
   if (modeled && batched) check_sizes(setup, problems);
   if (batched) check_learning_rate(setup, problems);
-  if (batched && placed) check_graphs(setup, problems);
+  if (divided && placed) check_graphs(setup, problems);
   problems.raise();
   return setup;
 }

@@ -10,6 +10,7 @@
 #include "train/config/config.h"
 #include "train/config/trace_steps.h"
 #include "train/setup/batching.h"
+#include "train/setup/pipeline.h"
 #include "train/setup/wrapping.h"
 
 namespace flatshard {
@@ -29,8 +30,13 @@ struct RunSetup {
   int64_t shard_bytes;     // maximum size of a tensor file
   std::optional<TraceSteps> trace;
   std::vector<std::string> warnings{};
+  Pipeline pipeline{};  // batching and groups are those of the ranks of a section
 
   bool has_adapters() const { return !model.adapters.empty(); }
+
+  int ranks() const { return pipeline.sections * groups.ranks; }
+  int section_of(int rank) const { return rank / groups.ranks; }
+  int data_rank(int rank) const { return rank % groups.ranks; }
 
   int64_t seq_len() const { return config.data.seq_len; }
   bool mask_documents() const { return config.data.packing != "wrapped"; }

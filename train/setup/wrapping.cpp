@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "model/names.h"
 #include "model/param_groups.h"
@@ -126,6 +127,51 @@ Wrapping::Wrapping(const Model& model, const WrapOptions& options) {
   assign(model, wrapped(model, options), options);
   find_first_trained_stage(model);
   assign_roles();
+  whole_index_.resize(units_.size());
+  std::iota(whole_index_.begin(), whole_index_.end(), 0);
+}
+
+Wrapping Wrapping::restricted(const std::function<bool(int)>& owns) const {
+  Wrapping part;
+  part.list_of_ = list_of_;
+  part.first_trained_stage_ = first_trained_stage_;
+  part.places_.resize(places_.size());
+  part.units_of_.resize(units_of_.size());
+  std::vector<int> new_index(units_.size(), -1);
+  for (size_t unit = 0; unit < units_.size(); ++unit) {
+    int owned = 0;
+    for (int stage = 0; stage < stage_count(); ++stage)
+      owned += uses(stage, static_cast<int>(unit)) && owns(stage) ? 1 : 0;
+    if (owned == 0) continue;
+    check(owned == roles_[unit].stages, "the unit \"", roles_[unit].name,
+          "\" is used by several pipeline stages: set parallel.wrap = \"block\" and remove "
+          "parallel.replicate, or set "
+          "parallel.stages = 1");
+    new_index[unit] = static_cast<int>(part.units_.size());
+    part.units_.push_back(units_[unit]);
+    part.roles_.push_back(roles_[unit]);
+    part.roles_.back().index = new_index[unit];
+    part.whole_index_.push_back(whole_index_[unit]);
+  }
+  for (int stage = 0; stage < stage_count(); ++stage) {
+    if (!owns(stage)) continue;
+    std::vector<Place> places = this->places(stage);
+    for (Place& place : places) place.unit = new_index[static_cast<size_t>(place.unit)];
+    std::vector<int> units = units_of(stage);
+    for (int& unit : units) unit = new_index[static_cast<size_t>(unit)];
+    part.places_[list(stage)] = std::move(places);
+    part.units_of_[list(stage)] = std::move(units);
+  }
+  return part;
+}
+
+void Wrapping::set_in_flight(const std::function<int(const std::vector<int>& stages)>& in_flight) {
+  for (UnitRole& role : roles_) {
+    std::vector<int> stages;
+    for (int stage = first_trained_stage_; stage < stage_count(); ++stage)
+      if (uses(stage, role.index)) stages.push_back(stage);
+    role.in_flight = in_flight(stages);
+  }
 }
 
 void Wrapping::assign(const Model& model, const std::vector<std::string>& unit_names,

@@ -13,6 +13,7 @@
 // stage, so that none waits for another. Replicated parameters form units that stay unsharded on every rank;
 // their gradients and optimizer state are sharded as the strategy says.
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -33,6 +34,10 @@ class Wrapping {
  public:
   Wrapping(const Model& model, const WrapOptions& options);
 
+  // The units of the model's stages for which owns(stage) is true, for a section of a pipeline. They keep
+  // their order and their roles; the other stages have no units. A unit that other stages use too is an
+  // Error.
+  Wrapping restricted(const std::function<bool(int stage)>& owns) const;
   const std::vector<ParamList>& units() const { return units_; }
   const std::vector<UnitRole>& roles() const { return roles_; }
 
@@ -45,11 +50,17 @@ class Wrapping {
   const std::vector<Place>& places(int stage) const { return places_[list(stage)]; }
   const std::vector<int>& units_of(int stage) const { return units_of_[list(stage)]; }
   bool uses(int stage, int unit) const;
+  // The unit's index among the units of the whole model.
+  int whole_index(int unit) const { return whole_index_[static_cast<size_t>(unit)]; }
   int stage_count() const { return static_cast<int>(list_of_.size()); }
   // The backward pass ends here: no earlier stage is trained. stage_count() if none is.
   int first_trained_stage() const { return first_trained_stage_; }
 
+  // Sets UnitRole::in_flight of each unit, given the stages with a backward pass that use it.
+  void set_in_flight(const std::function<int(const std::vector<int>& stages)>& in_flight);
+
  private:
+  Wrapping() = default;
   size_t list(int stage) const { return static_cast<size_t>(list_of_[static_cast<size_t>(stage)]); }
   void assign(const Model& model, const std::vector<std::string>& unit_names, const WrapOptions& options);
   int unit_named(const std::string& name, bool root, bool whole);
@@ -63,6 +74,7 @@ class Wrapping {
   std::map<std::string, int> by_name_;
   std::vector<std::vector<Place>> places_;  // by list
   std::vector<std::vector<int>> units_of_;  // by list
+  std::vector<int> whole_index_;            // by unit
   int first_trained_stage_ = 0;
 };
 

@@ -3,10 +3,11 @@
 #include <ostream>
 
 #include "train/advice/fit_advice.h"
-#include "train/report/plan_text.h"
+#include "train/measure/peak.h"
+#include "train/plans/plan_text.h"
+#include "train/plans/reductions.h"
+#include "train/plans/stage_table.h"
 #include "train/save/initial_weights.h"
-#include "train/step/peak.h"
-#include "train/step/reductions.h"
 
 namespace flatshard {
 
@@ -16,6 +17,10 @@ void print_plan(LoadedConfig loaded, const PlanFor& wanted, World& world, std::o
         "--ranks and --for plan in one process: start train without mpirun");
   const GpuModel* const gpu = wanted.gpu.empty() ? nullptr : &gpu_model(wanted.gpu);
   if (gpu) loaded.config.run.device = "cuda";
+  check(!gpu || loaded.config.parallel.stages == 1,
+        "--for estimates runs without pipeline stages, but "
+        "parallel.stages = ",
+        loaded.config.parallel.stages, ": use --plan alone, which prints a table of stages");
   use_threads(loaded.config.run, world);  // the workspace of ops depends on them
   const RunSetup setup = ranks > 0 ? set_up(loaded.config, ranks, {}, Purpose::plan)
                                    : set_up(loaded.config, world, Purpose::plan);
@@ -25,13 +30,13 @@ void print_plan(LoadedConfig loaded, const PlanFor& wanted, World& world, std::o
   const double peak =
       exchanges ? matrix_peak(world, setup.device, setup.compute, setup.config.precision.tf32) : 0;
   const Bandwidth bandwidth = exchanges ? bandwidth_of(setup, world) : Bandwidth{};
+  const std::string stages = describe_stages(setup);
   const std::string reductions = describe_reductions(setup, plan, world.rank());
   if (world.rank() != 0) return;
   out << describe_setup(setup, plan) << weights << "compute   " << describe_flops(plan.flops)
-      << describe_units(plan.units);
+      << describe_units(plan.units) << stages;
   if (exchanges) out << describe_exchange(setup, plan.units, plan.flops, peak, bandwidth);
-  out << "memory    of rank 0 of " << setup.groups.ranks << ":\n"
-      << describe_memory(plan.memory) << reductions;
+  out << "memory    of rank 0 of " << setup.ranks() << ":\n" << describe_memory(plan.memory) << reductions;
   if (gpu) out << describe_fit(setup, plan, *gpu);
 }
 

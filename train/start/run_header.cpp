@@ -4,8 +4,8 @@
 
 #include "runtime/parallel.h"
 #include "runtime/text.h"
-#include "train/report/plan_text.h"
-#include "train/step/reductions.h"
+#include "train/plans/plan_text.h"
+#include "train/plans/reductions.h"
 
 namespace flatshard {
 
@@ -13,7 +13,7 @@ std::string describe_run(const RunHeader& run, bool details) {
   const RunSetup& setup = run.setup;
   const RunPlan& plan = run.plan;
   std::string text =
-      str("device    ", setup.device, ", ", counted(setup.batching.ranks, "rank"), " x ",
+      str("device    ", setup.device, ", ", counted(setup.ranks(), "rank"), " x ",
           counted(thread_count(), "thread"), ", measured matrix peak ", std::lround(run.peak * 1e-9),
           " GFLOP/s\n", describe_setup(setup, plan), run.weights, "data      ", run.data, "\nrun       ",
           with_commas(run.steps), " steps, ", describe_flops(plan.flops));

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "train/step/bandwidth.h"
+#include "train/measure/bandwidth.h"
 #include "train/step/training_runtime.h"
 
 namespace flatshard {

@@ -27,7 +27,8 @@ std::optional<CopyStreams> copy_streams(const RunSetup& setup, StreamGroup& stre
 
 }  // namespace
 
-Engine::Engine(const RunSetup& setup, int rank, Communicators comms, MemoryPlan& memory, StreamGroup& streams)
+Engine::Engine(const RunSetup& setup, int rank, Communicators comms, const PipeCommunicators& pipe,
+               MemoryPlan& memory, StreamGroup& streams)
     : setup_(setup),
       rank_(rank),
       memory_(memory),
@@ -36,11 +37,15 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, MemoryPlan&
       gather_(streams.add("gather", StreamRole::comm)),
       reduce_(streams.add("reduce", StreamRole::comm)),
       model_(grouped_model(setup, memory.tables)),
-      units_(model_, setup.wrap, comms, setup.units, memory.units(), copy_streams(setup, streams)),
-      optimizer_(setup.config.optimizer, units_.all(), units_.shared()),
-      lanes_(static_cast<size_t>(setup.batching.lanes)),
-      marks_(static_cast<size_t>(model_.stage_count())),
+      whole_(model_, setup.wrap),
+      passes_(passes_of(setup.pipeline, section(), setup.batching.micro_steps, whole_.first_trained_stage())),
+      units_(own_wrapping(), comms, setup.units, memory.units(), copy_streams(setup, streams)),
+      optimizer_(setup.config.optimizer, units_.all(), units_.shared(), norm_order(pipe)),
+      buffers_(setup.pipeline, passes_, static_cast<int>(setup.batching.lanes),
+               {lane_tokens(), setup.model.hidden}, setup.compute, setup.config.train.recompute, memory),
+      pipe_(pipe, streams, setup.pipeline.embeds_apart),
       lane_losses_(static_cast<size_t>(local_lanes())) {
+  model_.add_lanes(buffers_.slots() * static_cast<int>(setup.batching.lanes));
   const int64_t widest = std::max(setup.batching.lane_sequences, setup.eval_sequences) * setup.seq_len();
   target_weights_ = memory.batch.alloc(DType::f32, {widest});
   for (int64_t lane = 0; lane < local_lanes(); ++lane) {
@@ -51,6 +56,35 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, MemoryPlan&
   losses_ = Mirror(memory.staging, memory.batch.alloc(DType::f32, {local_lanes(), lane_tokens()}));
   norm_ = Mirror(memory.staging, optimizer_.norm());
   nonfinite_ = Mirror(memory.staging, optimizer_.nonfinite());
+}
+
+// The units of this section.
+Wrapping Engine::own_wrapping() const {
+  const Pipeline& pipeline = setup_.pipeline;
+  Wrapping own = whole_.restricted([&](int stage) { return pipeline.owns(section(), stage); });
+  own.set_in_flight([&](const std::vector<int>& stages) {
+    std::vector<int> chunks;
+    for (int chunk = 0; chunk <= pipeline.last_chunk(); ++chunk) {
+      const Chunk& c = pipeline.chunks[static_cast<size_t>(chunk)];
+      if (std::any_of(stages.begin(), stages.end(),
+                      [&](int stage) { return c.first <= stage && stage < c.end; }))
+        chunks.push_back(chunk);
+    }
+    return partly_done(passes_.actions, chunks);
+  });
+  return own;
+}
+
+NormOrder Engine::norm_order(const PipeCommunicators& pipe) const {
+  NormOrder order{pipe.sections(), {}};
+  for (size_t unit = 0; unit < whole_.units().size(); ++unit) {
+    int stage = 0;
+    while (!whole_.uses(stage, static_cast<int>(unit))) ++stage;
+    int owner = 0;
+    while (!setup_.pipeline.owns(owner, stage)) ++owner;
+    order.units.push_back({owner, trainable_layout(whole_.units()[unit]).shard_size()});
+  }
+  return order;
 }
 
 void Engine::initialize() {

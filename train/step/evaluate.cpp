@@ -13,7 +13,8 @@ std::vector<SequenceLoss> Engine::evaluate(const Data& data, int64_t batch_index
   const Mirror space = batch_space(B);
   const Mirror losses(memory_.staging, memory_.batch.alloc(DType::f32, {B * S}));
   set_target_weights(1);
-  Context c = context(read_batch(data, batch_index, rank_, space, B * S), losses.device);
+  Context c =
+      context(read_batch(data, batch_index, data_rank(), space, B * S), losses.device, memory_.activations);
   forward_only(c);
   losses.download(compute_);
   compute_.sync();
@@ -22,7 +23,7 @@ std::vector<SequenceLoss> Engine::evaluate(const Data& data, int64_t batch_index
   std::vector<SequenceLoss> result;
   for (int64_t row = 0; row < B; ++row) {
     SequenceLoss sequence{0, 0};
-    for (int64_t t = row * S; t < (row + 1) * S; ++t) {
+    for (int64_t t = row * S; has_losses() && t < (row + 1) * S; ++t) {
       sequence.sum += static_cast<double>(losses.host.as<float>()[t]);
       sequence.targets += targets[t] >= 0 ? 1 : 0;
     }
@@ -35,16 +36,29 @@ std::vector<SequenceLoss> Engine::evaluate(const Data& data, int64_t batch_index
 void Engine::forward_only(Context& c) {
   const ArenaScope scope(memory_.activations);
   const Shape shape{c.tokens.size(), setup_.model.hidden};
-  Tensor x = memory_.activations.alloc(setup_.compute, shape),
-         y = memory_.activations.alloc(setup_.compute, shape);
-  for (int i = 0; i < model_.stage_count(); ++i) {
-    const ArenaScope stage(memory_.activations);
-    units_.prefetch(i, gather_);
-    gather_ahead(i, 1);
-    model_.stage(i).forward(c, units_.acquire(i, compute_), y, x);
-    units_.release(i, i + 1 < model_.stage_count() ? i + 1 : kNoStage, compute_);
-    std::swap(x, y);
+  PipeBuffer x, y;
+  for (PipeBuffer* buffer : {&x, &y}) buffer->tensor = memory_.activations.alloc(setup_.compute, shape);
+  for (int at = 0; at <= setup_.pipeline.last_chunk(); ++at) {
+    const Chunk& chunk = setup_.pipeline.chunks[static_cast<size_t>(at)];
+    if (chunk.section != section()) continue;
+    if (at > 0) {
+      pipe_.release(compute_, x);
+      pipe_.receive(activations_from(at - 1), section_of(at - 1), x);
+      pipe_.wait_arrived(compute_, x);
+    }
+    for (int i = chunk.first; i < chunk.end; ++i) {
+      const ArenaScope stage(memory_.activations);
+      units_.prefetch(i, gather_);
+      for (int next = i + 1; next <= i + setup_.config.parallel.depth && next < chunk.end; ++next)
+        units_.prefetch(next, gather_);
+      pipe_.wait_sent(compute_, y);
+      model_.stage(i).forward(c, units_.acquire(i, compute_), y.tensor, x.tensor);
+      units_.release(i, i + 1 < chunk.end ? i + 1 : kNoStage, compute_);
+      std::swap(x, y);
+    }
+    if (at < setup_.pipeline.last_chunk()) pipe_.send(activations_from(at), section_of(at + 1), compute_, x);
   }
+  for (PipeBuffer* buffer : {&x, &y}) pipe_.wait_sent(compute_, *buffer);
 }
 
 }  // namespace flatshard

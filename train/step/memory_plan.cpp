@@ -60,14 +60,29 @@ std::array<const Arena*, 12> MemoryPlan::all() const {
           &activations, &scratch,  &batch,     &tables, &staging,   &transport};
 }
 
+Arena& MemoryPlan::slot(size_t index) {
+  if (index == 0) return activations;
+  while (more_slots_.size() < index) more_slots_.emplace_back(activations.name(), activations.device());
+  return more_slots_[index - 1];
+}
+
+int64_t MemoryPlan::peak_of(const Arena& arena) const {
+  int64_t peak = arena.peak();
+  if (&arena == &activations)
+    for (const Arena& slot : more_slots_) peak += slot.peak();
+  return peak;
+}
+
 void MemoryPlan::commit(CommitOptions options) {
   for (Arena* arena : all()) arena->commit(options);
+  for (Arena& slot : more_slots_) slot.commit(options);
 }
 
 int64_t MemoryPlan::peak() const {
   int64_t sum = 0;
   for (const Arena* arena : all())
-    check(!__builtin_add_overflow(sum, arena->peak(), &sum), "the run needs more than 2^63 bytes of memory");
+    check(!__builtin_add_overflow(sum, peak_of(*arena), &sum),
+          "the run needs more than 2^63 bytes of memory");
   return sum;
 }
 
@@ -84,7 +99,7 @@ std::vector<MemoryRow> MemoryPlan::rows() const {
   const auto arenas = all();
   for (size_t i = 0; i < arenas.size(); ++i)
     if ((arenas[i] != &paged && arenas[i] != &staging && arenas[i] != &transport) || arenas[i]->peak() > 0)
-      rows.push_back({arenas[i]->name(), arenas[i]->peak(), kPurposes[i].what});
+      rows.push_back({arenas[i]->name(), peak_of(*arenas[i]), kPurposes[i].what});
   if (offload_) {
     rows.push_back(
         {"host", offloaded(), "included above: offloaded parameters, optimizer state and gradients"});

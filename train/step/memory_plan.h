@@ -3,6 +3,7 @@
 // commit() then allocates exactly that, and nothing is allocated afterwards.
 
 #include <array>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,10 @@ class MemoryPlan {
   Arena staging;
   Arena transport;  // host memory: GPU tensors in transit between ranks
 
+  // The arena of a slot of activations: of a micro-batch in flight. The first is `activations`; a planning
+  // pass adds the others.
+  Arena& slot(size_t index);
+
   UnitArenas units() { return {parameters, gathered, optimizer, paged, gradients, exchange}; }
   void commit(CommitOptions options = {});
   int64_t peak() const;       // sum over all arenas
@@ -38,8 +43,10 @@ class MemoryPlan {
  private:
   std::array<Arena*, 12> all();
   std::array<const Arena*, 12> all() const;
+  int64_t peak_of(const Arena& arena) const;  // with all slots
 
   bool offload_;
+  std::deque<Arena> more_slots_;
 };
 
 }  // namespace flatshard

@@ -1,6 +1,9 @@
 #include "train/step/optimizer.h"
 
+#include <algorithm>
 #include <limits>
+#include <numeric>
+#include <utility>
 
 #include "kernels/adamw8bit.h"
 #include "kernels/sum_squares.h"
@@ -10,12 +13,14 @@ namespace flatshard {
 
 static_assert(FlatLayout::kShardMultiple % kSquaresChunk == 0, "shards end at chunk boundaries of the norm");
 
-Optimizer::Optimizer(const OptimizerConfig& config, std::vector<ShardedUnit>& units, UnitResources& shared)
+Optimizer::Optimizer(const OptimizerConfig& config, std::vector<ShardedUnit>& units, UnitResources& shared,
+                     NormOrder order)
     : config_(config),
       units_(units),
       comm_(shared.comms.compute),
       shards_(shared.shards),
-      pages_(shared.pages) {
+      pages_(shared.pages),
+      order_(std::move(order)) {
   int64_t chunks = 0;
   for (const ShardedUnit& unit : units) chunks += unit.trainable().shard_size() / kSquaresChunk;
   Arena& beside_shards = shared.arenas.gradients;
@@ -23,6 +28,15 @@ Optimizer::Optimizer(const OptimizerConfig& config, std::vector<ShardedUnit>& un
   const int ranks = comm_.size();
   by_rank_ = arena.alloc(DType::f32, {ranks, chunks});
   by_parameter_ = ranks == 1 ? by_rank_.view({chunks}) : arena.alloc(DType::f32, {ranks * chunks});
+  all_ = by_parameter_;
+  if (const int sections = order_.sections.size(); sections > 1) {
+    std::vector<int64_t> sizes(static_cast<size_t>(sections), 0);
+    for (const NormOrder::Unit& unit : order_.units)
+      sizes[static_cast<size_t>(unit.section)] += ranks * (unit.shard_size / kSquaresChunk);
+    const int64_t widest = *std::max_element(sizes.begin(), sizes.end());
+    by_section_ = arena.alloc(DType::f32, {sections, widest});
+    all_ = arena.alloc(DType::f32, {std::accumulate(sizes.begin(), sizes.end(), int64_t{0})});
+  }
   norm_ = arena.alloc(DType::f32, {1});
   coefficient_ = arena.alloc(DType::f32, {1});
   nonfinite_ = arena.alloc(DType::i32, {1});
@@ -58,16 +72,36 @@ void Optimizer::measure(Stream& stream, double loss_scale) {
       from += n;
     }
   }
+  if (order_.sections.size() > 1) gather_sections(stream);
   const bool clips = config_.grad_clip > 0;
   clip_coefficient(stream, {.norm = norm_,
                             .coefficient = coefficient_,
                             .nonfinite = nonfinite_,
-                            .partials = by_parameter_,
+                            .partials = all_,
                             .max_norm = clips ? static_cast<float>(config_.grad_clip)
                                               : std::numeric_limits<float>::infinity(),
                             .scale = static_cast<float>(1.0 / loss_scale)});
   shards_.push(stream, coefficient_beside_shards_, coefficient_);
   shards_.push(stream, nonfinite_beside_shards_, nonfinite_);
+}
+
+// The sums of squares of all sections, in the order of the whole model.
+void Optimizer::gather_sections(Stream& stream) {
+  const int sections = order_.sections.size(), ranks = comm_.size();
+  const auto of_section = [&](int section) { return part_of(by_section_, section, sections); };
+  const Tensor mine = of_section(order_.sections.rank());
+  copy(stream, mine.slice(0, by_parameter_.size()), by_parameter_);
+  zero(stream, mine.slice(by_parameter_.size(), mine.size()));  // the padding, which is sent too
+  order_.sections.all_gather(stream, by_section_, mine, "gradient norm");
+  std::vector<int64_t> from(static_cast<size_t>(sections), 0);
+  int64_t to = 0;
+  for (const NormOrder::Unit& unit : order_.units) {
+    const int64_t n = ranks * (unit.shard_size / kSquaresChunk);
+    if (n == 0) continue;
+    int64_t& begin = from[static_cast<size_t>(unit.section)];
+    copy(stream, all_.slice(to, to + n), of_section(unit.section).slice(begin, begin + n));
+    begin += n, to += n;
+  }
 }
 
 void Optimizer::update(Stream& stream, double lr, int64_t step) {

@@ -9,9 +9,21 @@
 
 namespace flatshard {
 
+// The order in which the norm is summed: the units of the whole model, each with its section and the length
+// of its shards. The communicator has one rank of each section.
+struct NormOrder {
+  struct Unit {
+    int section;
+    int64_t shard_size;
+  };
+  Communicator& sections;
+  std::vector<Unit> units;
+};
+
 class Optimizer {
  public:
-  Optimizer(const OptimizerConfig& config, std::vector<ShardedUnit>& units, UnitResources& shared);
+  Optimizer(const OptimizerConfig& config, std::vector<ShardedUnit>& units, UnitResources& shared,
+            NormOrder order);
 
   // Computes the norm over all ranks of the gradients divided by `loss_scale`, and the clip coefficient.
   void measure(Stream& stream, double loss_scale);
@@ -22,6 +34,8 @@ class Optimizer {
   const Tensor& nonfinite() const { return nonfinite_; }  // (1) i32
 
  private:
+  void gather_sections(Stream& stream);
+
   const OptimizerConfig& config_;
   std::vector<ShardedUnit>& units_;
   Communicator& comm_;
@@ -30,6 +44,9 @@ class Optimizer {
   Tensor by_rank_;       // partial sums of squares as the ranks make them: (rank, unit, chunk)
   Tensor by_parameter_;  // the same in the order of the parameters: (unit, rank, chunk); no rank count
                          // changes it
+  NormOrder order_;
+  Tensor by_section_;  // with several sections: by_parameter_ of each, all equally long
+  Tensor all_;         // the same in the order of the whole model: (unit, rank, chunk)
   Tensor norm_, coefficient_, nonfinite_;
   Tensor mine_;  // of by_rank_, this rank's part
   Tensor coefficient_beside_shards_, nonfinite_beside_shards_, mine_beside_shards_;

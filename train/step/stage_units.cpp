@@ -1,12 +1,14 @@
 #include "train/step/stage_units.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace flatshard {
 
-StageUnits::StageUnits(const Model& model, const WrapOptions& wrap, Communicators comms,
-                       const UnitOptions& options, UnitArenas arenas, std::optional<CopyStreams> copies)
-    : wrapping_(model, wrap), shared_(wrapping_.units(), wrapping_.roles(), comms, options, arenas, copies) {
+StageUnits::StageUnits(Wrapping wrapping, Communicators comms, const UnitOptions& options, UnitArenas arenas,
+                       std::optional<CopyStreams> copies)
+    : wrapping_(std::move(wrapping)),
+      shared_(wrapping_.units(), wrapping_.roles(), comms, options, arenas, copies) {
   for (const UnitRole& role : wrapping_.roles())
     units_.emplace_back(wrapping_.units()[static_cast<size_t>(role.index)], role, shared_);
 }
@@ -28,8 +30,8 @@ void StageUnits::release(int stage, int next, Stream& compute) {
     if (next == kNoStage || !wrapping_.uses(next, index)) unit(index).release(compute);
 }
 
-GradView StageUnits::grads(int stage, Stream& compute, int lane) {
-  for (const int index : wrapping_.units_of(stage)) unit(index).grads(compute, lane);
+GradView StageUnits::grads(int stage, Stream& compute, int lane, int64_t micro) {
+  for (const int index : wrapping_.units_of(stage)) unit(index).grads(compute, lane, micro);
   gradients_.clear();
   for (const Wrapping::Place& place : wrapping_.places(stage))
     gradients_.push_back(unit(place.unit).gradients()[static_cast<size_t>(place.id.index)]);

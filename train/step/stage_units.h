@@ -14,8 +14,8 @@ inline constexpr int kNoStage = -1;
 
 class StageUnits {
  public:
-  StageUnits(const Model& model, const WrapOptions& wrap, Communicators comms, const UnitOptions& options,
-             UnitArenas arenas, std::optional<CopyStreams> copies);
+  StageUnits(Wrapping wrapping, Communicators comms, const UnitOptions& options, UnitArenas arenas,
+             std::optional<CopyStreams> copies);
   StageUnits(const StageUnits&) = delete;
   StageUnits& operator=(const StageUnits&) = delete;
 
@@ -23,7 +23,7 @@ class StageUnits {
   ParamView acquire(int stage, Stream& compute);
   // Releases the stage's units except those that stage `next` uses; kNoStage at the end of a pass.
   void release(int stage, int next, Stream& compute);
-  GradView grads(int stage, Stream& compute, int lane);
+  GradView grads(int stage, Stream& compute, int lane, int64_t micro);
   void reduce(int stage, Stream& compute, Stream& reduce, int64_t micro);
 
   std::vector<ShardedUnit>& all() { return units_; }

@@ -28,25 +28,44 @@ void check_host_memory(int64_t bytes, World& world) {
 
 TrainingRuntime::OwnedCommunicators::OwnedCommunicators(const RunSetup& setup, int rank, World* world) {
   const RankGroups& groups = setup.groups;
-  const int group = groups.group_of(rank), place = groups.index_in_group(rank);
+  const Pipeline& pipeline = setup.pipeline;
+  const int section = setup.section_of(rank), data_rank = setup.data_rank(rank);
+  const int group = groups.group_of(data_rank), place = groups.index_in_group(data_rank);
   const auto make = [&](const char* name, int color, int member, int size) {
     return world ? make_communicator(*world, name, color, setup.transport, setup.device)
                  : make_planning_communicator(name, member, size, setup.transport);
   };
-  compute = make("compute", group, place, groups.size);
-  gather = make("gather", group, place, groups.size);
-  reduce = make("reduce", group, place, groups.size);
-  replicas = make("replicas", place, group, groups.count());
+  const int group_color = section * groups.count() + group;
+  compute = make("compute", group_color, place, groups.size);
+  gather = make("gather", group_color, place, groups.size);
+  reduce = make("reduce", group_color, place, groups.size);
+  replicas = make("replicas", section * groups.size + place, group, groups.count());
+  pipe.emplace(pipeline.sections, pipeline.schedule == "interleaved", pipeline.embeds_apart,
+               [&](const char* name) { return make(name, data_rank, section, pipeline.sections); });
 }
 
-RunPlan TrainingRuntime::plan_on(MemoryPlan& memory, const RunSetup& setup, int rank, Communicators comms) {
+void TrainingRuntime::OwnedCommunicators::log_to(CollectiveLog* log) const {
+  refs().log_to(log);
+  pipe->log_to(log);
+}
+
+void TrainingRuntime::OwnedCommunicators::reserve_workspace(Arena& pinned) const {
+  refs().reserve_workspace(pinned);
+  pipe->reserve_workspace(pinned);
+}
+
+RunPlan TrainingRuntime::plan_on(MemoryPlan& memory, const RunSetup& setup, int rank,
+                                 const OwnedCommunicators& comms) {
   StreamGroup planning(setup.device, {.planning = true});
-  Engine engine(setup, rank, comms, memory, planning);
+  Engine engine(setup, rank, comms.refs(), *comms.pipe, memory, planning);
   if (saves_from_copy(setup)) Staging(engine, memory.staging);
   CollectiveLog schedule;
   comms.log_to(&schedule);
   engine.plan_step();
   comms.log_to(nullptr);
+  const int64_t sent =
+      sum_of(schedule, [](const Collective& c) { return std::string_view(c.verb) == "send"; }).bytes /
+      engine.planned_micro_steps() * setup.batching.micro_steps;
   engine.plan_evaluation();
   engine.plan_first_and_last_values();
   comms.reserve_workspace(memory.transport);
@@ -57,27 +76,29 @@ RunPlan TrainingRuntime::plan_on(MemoryPlan& memory, const RunSetup& setup, int 
           .host_bytes = memory.on_host(),
           .schedule = std::move(schedule),
           .flops = flops_per_token(engine.model(), setup.seq_len()),
-          .units = unit_table(engine.wrapping(), setup)};
+          .units = unit_table(engine.wrapping(), engine.passes(), setup),
+          .in_flight = engine.most_in_flight(),
+          .sent_bytes = sent};
 }
 
 TrainingRuntime::TrainingRuntime(const RunSetup& setup, World& world, const TrainingRuntimeOptions& options)
     : communicators_(setup, world.rank(), &world),
       memory_(setup.device, setup.units.offload),
       streams_(setup.device, {.order = options.order, .trace = options.trace}),
-      plan_(plan_on(memory_, setup, world.rank(), communicators_.refs())) {
-  agree_on_schedule(world, plan_.schedule);
+      plan_(plan_on(memory_, setup, world.rank(), communicators_)) {
+  agree_on_schedule(world, plan_.schedule, world.rank() - setup.data_rank(world.rank()));
   check_host_memory(memory_.on_host(), world);
   memory_.commit(options.commit);
   prepare_gemm(setup.device);
-  engine_.emplace(setup, world.rank(), communicators_.refs(), memory_, streams_);
-  communicators_.refs().reserve_workspace(memory_.transport);
+  engine_.emplace(setup, world.rank(), communicators_.refs(), *communicators_.pipe, memory_, streams_);
+  communicators_.reserve_workspace(memory_.transport);
   if (saves_from_copy(setup)) staging_.emplace(*engine_, memory_.staging);
 }
 
 RunPlan plan_run(const RunSetup& setup, int rank) {
   const TrainingRuntime::OwnedCommunicators communicators(setup, rank, nullptr);
   MemoryPlan memory(setup.device, setup.units.offload);
-  return TrainingRuntime::plan_on(memory, setup, rank, communicators.refs());
+  return TrainingRuntime::plan_on(memory, setup, rank, communicators);
 }
 
 }  // namespace flatshard

@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "comm/world.h"
+#include "train/measure/flops.h"
 #include "train/step/engine.h"
-#include "train/step/flops.h"
 #include "train/step/staging.h"
 #include "train/step/unit_table.h"
 
@@ -24,6 +24,8 @@ struct RunPlan {
   CollectiveLog schedule;
   FlopsPerToken flops{};
   UnitTable units;
+  int in_flight = 1;       // micro-batches whose activations this rank keeps at once, over all its chunks
+  int64_t sent_bytes = 0;  // to other pipeline stages in a step
 };
 
 struct TrainingRuntimeOptions {
@@ -43,16 +45,20 @@ class TrainingRuntime {
   // The arenas, with their current and peak use.
   const MemoryPlan& memory() const { return memory_; }
   // Appends every collective of the engine from now on to `log`; null stops it.
-  void log_to(CollectiveLog* log) { communicators_.refs().log_to(log); }
+  void log_to(CollectiveLog* log) { communicators_.log_to(log); }
 
  private:
-  // The four communicators of an engine.
+  // The communicators of an engine.
   struct OwnedCommunicators {
     OwnedCommunicators(const RunSetup& setup, int rank, World* world);  // without a world: for planning only
     Communicators refs() const { return {*compute, *gather, *reduce, *replicas}; }
+    void log_to(CollectiveLog* log) const;
+    void reserve_workspace(Arena& pinned) const;
     std::unique_ptr<Communicator> compute, gather, reduce, replicas;
+    std::optional<PipeCommunicators> pipe;
   };
-  static RunPlan plan_on(MemoryPlan& memory, const RunSetup& setup, int rank, Communicators comms);
+  static RunPlan plan_on(MemoryPlan& memory, const RunSetup& setup, int rank,
+                         const OwnedCommunicators& comms);
   friend RunPlan plan_run(const RunSetup& setup, int rank);
 
   OwnedCommunicators communicators_;

@@ -31,9 +31,6 @@ struct UnitTable {
   int64_t bytes() const { return all.traffic.gathered + all.traffic.reduced + norm_bytes; }
 };
 
-UnitTable unit_table(const Wrapping& wrapping, const RunSetup& setup);
-
-// How often per micro-step, forward and backward, a stage that uses the unit follows one that does not.
-int passes_over(const Wrapping& wrapping, int unit);
+UnitTable unit_table(const Wrapping& wrapping, const Passes& passes, const RunSetup& setup);
 
 }  // namespace flatshard

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <sstream>
 
 #include "runtime/memory.h"
 #include "runtime/sha256.h"
@@ -41,8 +42,8 @@ Tensor on_host(const Tensor& values, Memory& workspace, Stream& stream) {
 }  // namespace
 
 // Independent of how parameters are wrapped into units.
-std::string weights_hash(Engine& engine) {
-  std::map<std::string, std::string> hashes;  // by name
+std::string weights_hash(Engine& engine, World& world) {
+  std::ostringstream mine;  // a line for each parameter of this section
   Memory workspace;
   for (ShardedUnit& unit : engine.units()) {
     unit.prefetch(engine.gather());  // frozen parameters have no masters
@@ -55,9 +56,15 @@ std::string weights_hash(Engine& engine) {
             whole.slice(extent.begin, extent.begin + extent.size);
     }
     engine.compute().sync();
-    for (size_t i = 0; i < masters.size() && engine.rank() == 0; ++i)
-      hashes[unit.params().specs()[i].name] = hash_of(on_host(masters[i], workspace, engine.compute()));
+    for (size_t i = 0; i < masters.size() && engine.data_rank() == 0; ++i)
+      mine << unit.params().specs()[i].name << ' '
+           << hash_of(on_host(masters[i], workspace, engine.compute())) << '\n';
     unit.release(engine.compute());
+  }
+  std::map<std::string, std::string> hashes;  // by name, of all sections
+  for (const std::string& text : world.all_gather_texts(mine.str(), "weight hashes")) {
+    std::istringstream lines(text);
+    for (std::string name, digest; lines >> name >> digest;) hashes[name] = digest;
   }
   if (engine.rank() != 0) return "";
   Sha256 hash;

@@ -61,6 +61,7 @@ class Run {
         runtime_(setup_, world_, options) {}
 
   Engine& engine() { return runtime_.engine(); }
+  std::string hash() { return weights_hash(engine(), world_); }
   const RunPlan& plan() const { return runtime_.plan(); }
   StepResult step(int64_t index) {
     return engine().step(data_, {.data_step = index,
@@ -182,7 +183,7 @@ TEST_CASE("dropout on adapters draws the same masks again when activations are r
     Run run(config, file);
     run.engine().initialize();
     for (int64_t step = 0; step < 3; ++step) run.step(step);
-    return weights_hash(run.engine());
+    return run.hash();
   };
   CHECK(hash(0.3, true) == hash(0.3, false));
   CHECK(hash(0.3, false) != hash(0, false));

@@ -49,7 +49,9 @@ class Workbench {
                     std::nullopt);
     for (const UnitRole& role : roles)
       units_.emplace_back(params_[static_cast<size_t>(role.index)], role, *shared_);
-    optimizer_.emplace(config_, units_, *shared_);
+    NormOrder norm{alone_, {}};
+    for (const ShardedUnit& unit : units_) norm.units.push_back({0, unit.trainable().shard_size()});
+    optimizer_.emplace(config_, units_, *shared_, norm);
   }
 
   std::vector<ParamList> params_;

@@ -81,7 +81,7 @@ Outcome train(const Config& config, const TrainingRuntimeOptions& options = {}, 
     outcome.norms.push_back(r.grad_norm);
     CHECK(r.finite);
   }
-  outcome.hash = weights_hash(runtime.engine());
+  outcome.hash = weights_hash(runtime.engine(), world);
   return outcome;
 }
 
@@ -304,11 +304,11 @@ TEST_CASE("non-finite gradients change nothing") {
   TrainingRuntime runtime(setup, world);
   runtime.engine().initialize();
   const Data data(corpus(), {.seq_len = kLength, .lane_sequences = 2, .total_sequences = 8});
-  const std::string before = weights_hash(runtime.engine());
+  const std::string before = weights_hash(runtime.engine(), world);
   const StepOrder order{
       .data_step = 0, .update = 1, .lr = 1e-2, .loss_scale = 1e30, .targets = data.target_count(0)};
   CHECK(!runtime.engine().step(data, order).finite);
-  CHECK(weights_hash(runtime.engine()) == before);
+  CHECK(weights_hash(runtime.engine(), world) == before);
 }
 
 TEST_CASE("a global batch does not depend on its division, nor an evaluation on its batch size") {

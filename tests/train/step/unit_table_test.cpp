@@ -7,9 +7,9 @@
 
 #include "tests/comm/planned_rank.h"
 #include "tests/test.h"
+#include "train/measure/bandwidth.h"
+#include "train/plans/plan_text.h"
 #include "train/report/first_step.h"
-#include "train/report/plan_text.h"
-#include "train/step/bandwidth.h"
 
 using namespace flatshard;
 using test::PlannedRank;
@@ -31,13 +31,13 @@ int64_t received(const CollectiveLog& log, const Communicator& comm) {
 
 UnitTable table_of(const Config& config, int ranks) {
   PlannedRank planned(config, ranks);
-  return unit_table(planned.engine.wrapping(), planned.setup);
+  return unit_table(planned.engine.wrapping(), planned.engine.passes(), planned.setup);
 }
 
 void check_bytes(const Config& config, int ranks) {
   PlannedRank planned(config, ranks);
   const CollectiveLog log = planned.second_step();
-  const UnitTable table = unit_table(planned.engine.wrapping(), planned.setup);
+  const UnitTable table = unit_table(planned.engine.wrapping(), planned.engine.passes(), planned.setup);
   CHECK(table.all.traffic.gathered == received(log, planned.gather));
   CHECK(table.all.traffic.reduced == received(log, planned.reduce) + received(log, planned.replicas));
   CHECK(table.norm_bytes == received(log, planned.compute));

@@ -1,4 +1,4 @@
-#include "train/step/reductions.h"
+#include "train/plans/reductions.h"
 
 #include <iomanip>
 #include <sstream>

@@ -1,4 +1,4 @@
-#include "train/report/plan_text.h"
+#include "train/plans/plan_text.h"
 
 #include <algorithm>
 #include <cmath>
@@ -77,8 +77,10 @@ std::string describe_setup(const RunSetup& setup, const RunPlan& plan) {
       "model     ", describe_model(setup.model), "\n          ", trainable_line(plan), '\n',
       adapters_line(setup, plan), quantized_line(setup), warning_lines(setup), "batch     ",
       with_commas(b.total_sequences), " sequences of ", with_commas(setup.seq_len()),
-      " tokens = ", counted(b.ranks, "rank"), " x ", counted(b.micro_steps, "micro-step"), " x ",
-      counted(b.lanes, "lane"), " of ", with_commas(b.lane_sequences), "\n          ",
+      " tokens = ", counted(b.ranks, "rank"),
+      setup.pipeline.sections == 1 ? "" : str(" in each of ", setup.pipeline.sections, " stages"), " x ",
+      counted(b.micro_steps, "micro-step"), " x ", counted(b.lanes, "lane"), " of ",
+      with_commas(b.lane_sequences), "\n          ",
       b.same_bits_anywhere()
           ? "bit-identical on 1, 2, 4 ... ranks: sums over lanes are exact\n"
           : "not bit-identical under another split of the batch: its factors are not all powers of two\n",
@@ -159,8 +161,8 @@ std::string describe_exchange(const RunSetup& setup, const UnitTable& units, con
   if (ranks == 1) return "";
   const int64_t bytes = units.bytes() / units.micro_steps,
                 tokens = setup.batching.lanes * setup.batching.lane_sequences * setup.seq_len();
-  const double least =
-      tokens_to_hide(static_cast<double>(bytes), bandwidth.bytes_per_second, peak / ranks, flops.causal);
+  const double least = tokens_to_hide(static_cast<double>(bytes), bandwidth.bytes_per_second,
+                                      peak / setup.ranks(), flops.causal / setup.pipeline.sections);
   return str("exchange  ", human_bytes(bytes), " received by each rank per micro-step, ",
              human_seconds(static_cast<double>(bytes) / bandwidth.bytes_per_second), " at ",
              std::round(bandwidth.bytes_per_second * 1e-8) / 10, " GB/s ",

@@ -1,4 +1,4 @@
-#include "train/step/peak.h"
+#include "train/measure/peak.h"
 
 #include <chrono>
 #include <map>

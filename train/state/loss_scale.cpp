@@ -1,4 +1,4 @@
-#include "train/step/loss_scale.h"
+#include "train/state/loss_scale.h"
 
 #include <cmath>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-#include "train/step/bandwidth.h"
+#include "train/measure/bandwidth.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "train/step/flops.h"
+#include "train/measure/flops.h"
 
 #include "model/names.h"
 

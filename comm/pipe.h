@@ -1,0 +1,79 @@
+#pragma once
+// Messages between the sections of a pipeline (train/setup/pipeline.h): activations to the next chunk,
+// gradients to the one before. Each flow has a stream for what this rank sends and one for what it receives,
+// so that messages travel while other micro-batches are computed, and no message waits for one of another
+// flow. The host never waits.
+//
+// A PipeBuffer goes through
+//
+//   receive(flow, from, buffer)           once compute has released it and its last content was sent
+//   wait_arrived(compute, buffer)         compute may read and write it
+//   send(flow, to, compute, buffer)       what compute has written so far
+//   wait_sent(compute, buffer)            compute may write it again
+//   release(compute, buffer)              compute is done with it, for now
+//
+// Every record and every wait between compute and these streams stands in pipe.cpp.
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace flatshard {
+
+// embedded, embedded_gradients: between the first section and the last, if that has the tied embedding.
+enum class Flow { activations, gradients, embedded, embedded_gradients };
+inline constexpr size_t kFlows = 4;
+
+struct PipeBuffer {
+  Tensor tensor;
+  Event arrived, written, sent, released;
+};
+
+// The communicators of a pipeline; each has one rank of every section, by section.
+class PipeCommunicators {
+ public:
+  // Makes a communicator of a name. All ranks make the same ones.
+  using Make = std::function<std::unique_ptr<Communicator>(const char* name)>;
+  // `ring`: the last section also sends activations to the first. `embeds_apart`: it has the embedding.
+  PipeCommunicators(int sections, bool ring, bool embeds_apart, const Make& make);
+
+  // For what all sections compute together, on the compute stream.
+  Communicator& sections() const { return *sections_; }
+  // For messages of a flow between two sections. A rank never sends and receives on the same one.
+  Communicator& link(Flow flow, int from, int to) const;
+  void log_to(CollectiveLog* log) const;
+  void reserve_workspace(Arena& pinned) const;
+
+ private:
+  template <class Visit>
+  void each(Visit&& visit) const;
+
+  std::unique_ptr<Communicator> sections_;
+  std::array<std::vector<std::unique_ptr<Communicator>>, kFlows> links_;
+};
+
+class Pipe {
+ public:
+  // Adds streams for the flows of these communicators.
+  Pipe(const PipeCommunicators& comms, StreamGroup& streams, bool embeds_apart);
+
+  void receive(Flow flow, int from, PipeBuffer& buffer);
+  void wait_arrived(Stream& compute, PipeBuffer& buffer);
+  void send(Flow flow, int to, Stream& compute, PipeBuffer& buffer);
+  void wait_sent(Stream& compute, PipeBuffer& buffer);
+  void release(Stream& compute, PipeBuffer& buffer);
+
+ private:
+  struct Streams {
+    Stream *send = nullptr, *receive = nullptr;
+  };
+  Streams& of(Flow flow) { return streams_[static_cast<size_t>(flow)]; }
+
+  const PipeCommunicators& comms_;
+  std::array<Streams, kFlows> streams_;
+};
+
+}  // namespace flatshard

@@ -1,0 +1,14 @@
+#pragma once
+// Times the schedules of a pipeline whose stages sleep instead of computing, so that any number of ranks on a
+// few processors shows how long stages are idle.
+
+#include <iosfwd>
+
+#include "comm/world.h"
+
+namespace flatshard::test {
+
+// Prints, on rank 0, the idle share of each schedule on one stage per rank beside the formula's.
+void print_bubbles(World& world, std::ostream& out);
+
+}  // namespace flatshard::test

@@ -1,0 +1,88 @@
+#pragma once
+// The activations and their gradients in a step of one section: the inputs of stages, which last from a
+// micro-batch's forward pass through a chunk to its backward pass, with everything that stages save, and the
+// messages to and from other sections. Each micro-batch in flight has a slot, an arena of its own; messages
+// are in the base of the arena `activations`, in rings by micro-batch.
+
+#include <vector>
+
+#include "comm/pipe.h"
+#include "train/setup/pipeline.h"
+#include "train/step/memory_plan.h"
+
+namespace flatshard {
+
+// A tensor for each lane of a micro-batch, one after another, which travel as one message.
+struct LaneTensors : PipeBuffer {
+  std::vector<Tensor> lanes;
+};
+
+class StepBuffers {
+ public:
+  // `shape` and `dtype` are those of a lane's activations. With `recompute`, slots hold inputs only.
+  StepBuffers(const Pipeline& pipeline, const Passes& passes, int lanes, Shape shape, DType dtype,
+              bool recompute, MemoryPlan& memory);
+
+  // The number of sets of stages that a lane needs.
+  int slots() const { return recompute_ ? 1 : slot_count_; }
+  // The slots of activations.
+  int most_in_flight() const { return in_flight_; }
+  // Allocates the rings. The arena `activations` is rewound after the step.
+  void begin();
+  // The slot of an action's micro-batch: allocated before its forward pass, free after its last pass.
+  void open(const Action& action);
+  void close(const Action& action);
+
+  // The input or output of a stage in a lane; of stage 0 the input is empty.
+  Tensor input_of(const Action& action, int stage, int lane);
+  Tensor output_of(const Action& action, int stage, int lane) { return input_of(action, stage + 1, lane); }
+  // The messages of an action's micro-batch: into and out of the chunk, and the gradient.
+  LaneTensors& input(const Action& a) { return ring(chunk(a).inputs, a); }
+  LaneTensors& output(const Action& a) { return ring(chunk(a).outputs, a); }
+  LaneTensors& gradient(const Action& a) { return ring(chunk(a).gradients, a); }
+  template <class Visit>
+  void each_message(Visit&& visit) {
+    for (ChunkBuffers& c : chunks_)
+      for (auto* ring : {&c.inputs, &c.outputs, &c.gradients})
+        for (LaneTensors& message : *ring) visit(message);
+  }
+
+  // Where the stages of an action save tensors, and the offset at which those of a stage begin.
+  Arena& saved(const Action& action) {
+    return recompute_ ? memory_.activations : slot(action).arena(memory_);
+  }
+  int64_t& mark(const Action& action, int stage);
+  // The index of the set of stages for a lane of the action's micro-batch.
+  int set_of(const Action& action, int lane);
+
+ private:
+  struct Slot {
+    size_t index;                  // among all slots
+    int64_t base = 0;              // of its arena
+    std::vector<LaneTensors> x{};  // inputs of the chunk's stages after the first
+    std::vector<int64_t> marks{};  // by stage of the chunk
+    Arena& arena(MemoryPlan& memory) const { return memory.slot(index); }
+  };
+  struct ChunkBuffers {
+    Chunk chunk;
+    std::vector<LaneTensors> inputs{}, outputs{}, gradients{};  // rings by micro-batch
+    std::vector<Slot> slots{};
+  };
+  ChunkBuffers& chunk(const Action& a) { return chunks_[static_cast<size_t>(a.chunk)]; }
+  Slot& slot(const Action& a) { return ring(chunk(a).slots, a); }
+  template <class T>
+  static T& ring(std::vector<T>& ring, const Action& a) {
+    return ring[static_cast<size_t>(a.micro) % ring.size()];
+  }
+  void allocate(Arena& arena, LaneTensors& tensors) const;
+
+  int lanes_;
+  Shape shape_;
+  DType dtype_;
+  bool recompute_;
+  MemoryPlan& memory_;
+  std::vector<ChunkBuffers> chunks_;  // of the pipeline; those of other sections are empty
+  int slot_count_ = 0, in_flight_ = 0;
+};
+
+}  // namespace flatshard
