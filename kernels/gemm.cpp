@@ -5,6 +5,7 @@
 #include "kernels/gemm_rows.h"
 #include "kernels/row_blocks.h"
 #include "kernels/simd.h"
+#include "runtime/memory.h"
 #include "runtime/parallel.h"
 
 namespace flatshard {
@@ -86,7 +87,7 @@ void bias_backward(const BiasBackward& a, const Tensor& partials) {
       store(sums + i, load(sums + i, lanes) + load(dy + i, lanes), lanes);
     });
   });
-  add_row_blocks(a.db, partials);
+  add_row_blocks(a.db, partials, a.accumulate);
 }
 
 }  // namespace
@@ -121,7 +122,8 @@ void bias_backward(Stream& stream, Arena& scratch, const BiasBackward& a) {
   // On a GPU blocks are twice as long, to halve the traffic of partial sums.
   const Tensor partials =
       scratch.alloc(DType::f32, {stream.device().is_cuda() ? (blocks + 1) / 2 : blocks, a.dy.shape[-1]});
-  if (stream.planning() || a.dy.empty()) return;
+  if (stream.planning()) return;
+  if (a.dy.empty()) return a.accumulate ? void() : zero(stream, a.db);
   if constexpr (kCublasBuilt)
     if (stream.device().is_cuda()) return cuda::bias_backward(stream, a, partials);
   stream.run("bias_backward", [a, partials] {
@@ -140,7 +142,9 @@ double min_bytes(const Gemm& g) {
   return static_cast<double>(g.a.bytes() + g.b.bytes() + g.bias.bytes() +
                              (g.accumulate ? 2 : 1) * g.c.bytes());
 }
-double min_bytes(const BiasBackward& a) { return static_cast<double>(a.dy.bytes() + 2 * a.db.bytes()); }
+double min_bytes(const BiasBackward& a) {
+  return static_cast<double>(a.dy.bytes() + (a.accumulate ? 2 : 1) * a.db.bytes());
+}
 double flops(const Gemm& g) {
   return 2.0 * static_cast<double>(g.c.size()) * static_cast<double>(extents_of(g).K);
 }

@@ -35,7 +35,7 @@ void launch_bias_backward(Stream& stream, const BiasBackward& a, const Tensor& p
   bias_backward_kernel<T, N>
       <<<grid, kRowThreads, 0, native(stream)>>>(partials.as<float>(), a.dy.as<T>(), rows, C, row_block);
   check_launch("bias_backward");
-  add_partials<N>(stream, "bias_backward: add_partials", a.db, partials);
+  add_partials<N>(stream, "bias_backward: add_partials", a.db, partials, a.accumulate);
 }
 
 // A thread block owns a row.

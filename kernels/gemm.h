@@ -30,10 +30,11 @@ struct Gemm {
   bool tf32 = false;  // on a GPU, allows rounding f32 operands to TF32, with 11 significant bits
 };
 
-// db += column sums of dy. Sums over fixed blocks of rows are added in order.
+// db += or = column sums of dy. Sums over fixed blocks of rows are added in order.
 struct BiasBackward {
-  Tensor db;  // (N) f32
-  Tensor dy;  // (rows, N)
+  Tensor db;               // (N) f32
+  Tensor dy;               // (rows, N)
+  bool accumulate = true;  // false: db is written
 };
 
 void gemm(Stream& stream, Arena& scratch, const Gemm& g);

@@ -5,6 +5,7 @@
 #include "build_config.h"
 #include "kernels/norm_types.h"
 #include "kernels/row_blocks.h"
+#include "runtime/memory.h"
 
 namespace flatshard {
 namespace {
@@ -103,8 +104,8 @@ template <class T, class W, bool kSums>
 void backward(const LayerNormBackward& a, const Tensor& partials) {
   sum_row_blocks(a.accumulate_dx ? 0 : a.dx.bytes(), a.x.rows(), partials,
                  [&](int64_t row, float* dw, auto out) { backward_row<T, W, kSums>(a, row, dw, out); });
-  add_row_blocks(a.dw, partials);
-  add_row_blocks(a.db, partials, a.x.shape[-1]);
+  add_row_blocks(a.dw, partials, a.accumulate);
+  add_row_blocks(a.db, partials, a.accumulate, a.x.shape[-1]);
 }
 
 }  // namespace
@@ -138,7 +139,11 @@ void layernorm_backward(Stream& stream, Arena& scratch, const LayerNormBackward&
   const ArenaScope scope(scratch);
   const Tensor partials =
       scratch.alloc(DType::f32, {row_blocks(a.x.rows()), wants_sums(a) ? 2 * a.x.shape[-1] : 0});
-  if (stream.planning() || a.x.empty()) return;
+  if (stream.planning()) return;
+  if (a.x.empty()) {
+    if (!a.accumulate) zero(stream, a.dw), zero(stream, a.db);
+    return;
+  }
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::layernorm_backward(stream, a, partials);
   stream.run("layernorm_backward", [a, partials] {
@@ -154,8 +159,9 @@ double min_bytes(const LayerNormForward& a) {
 }
 double min_bytes(const LayerNormBackward& a) {
   const int64_t dx = a.accumulate_dx ? 2 * a.dx.bytes() : a.dx.bytes();
-  return static_cast<double>(a.x.bytes() + a.dy.bytes() + dx + a.w.bytes() + 2 * a.dw.bytes() +
-                             2 * a.db.bytes() + a.mean.bytes() + a.rstd.bytes());
+  return static_cast<double>(a.x.bytes() + a.dy.bytes() + dx + a.w.bytes() +
+                             (a.accumulate ? 2 : 1) * (a.dw.bytes() + a.db.bytes()) + a.mean.bytes() +
+                             a.rstd.bytes());
 }
 double flops(const LayerNormForward& a) { return 7.0 * static_cast<double>(a.x.size()); }
 double flops(const LayerNormBackward& a) {

@@ -162,8 +162,8 @@ void launch_backward(Stream& stream, const LayerNormBackward& a, const Tensor& p
   backward_kernel<T, W, N><<<static_cast<unsigned>(blocks), kRowThreads, 0, native(stream)>>>(
       p, rows, C, row_block, a.accumulate_dx);
   check_launch("layernorm_backward");
-  add_partials<N>(stream, "layernorm_backward: dw", a.dw, partials);
-  add_partials<N>(stream, "layernorm_backward: db", a.db, partials, C);
+  add_partials<N>(stream, "layernorm_backward: dw", a.dw, partials, a.accumulate);
+  add_partials<N>(stream, "layernorm_backward: db", a.db, partials, a.accumulate, C);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 //   mean = mean(x)      rstd = 1 / sqrt(mean((x - mean)^2) + eps)      xhat = (x - mean) rstd
 //   y = xhat w + b
 //   dx += or = rstd (dy w - mean(dy w) - xhat mean(dy w xhat))
-//   dw += sum over rows of dy xhat      db += sum over rows of dy
+//   dw += or = sum over rows of dy xhat      db += or = sum over rows of dy
 // Statistics and sums are fp32; y is rounded once. The variance is computed in a second pass, over x - mean.
 // dw and db are summed in an order independent of the number of threads (kernels/row_blocks.h).
 
@@ -25,14 +25,15 @@ struct LayerNormForward {
 
 struct LayerNormBackward {
   Tensor dx;                   // (..., C)
-  Tensor dw;                   // (C) f32, added to; empty: not computed
-  Tensor db;                   // (C) f32, added to; empty: not computed
+  Tensor dw;                   // (C) f32; empty: not computed
+  Tensor db;                   // (C) f32; empty: not computed
   Tensor dy;                   // (..., C)
   Tensor x;                    // (..., C)
   Tensor w;                    // (C), of x's dtype or f32
   Tensor mean;                 // (rows) f32
   Tensor rstd;                 // (rows) f32
   bool accumulate_dx = false;  // dx += instead of dx =, for the residual stream
+  bool accumulate = true;      // false: dw and db are written
 };
 
 void layernorm_forward(Stream& stream, const LayerNormForward& a);

@@ -5,6 +5,7 @@
 #include "build_config.h"
 #include "kernels/norm_types.h"
 #include "kernels/row_blocks.h"
+#include "runtime/memory.h"
 
 namespace flatshard {
 namespace {
@@ -73,7 +74,7 @@ template <class T, class W, bool kWantsDw>
 void backward(const RmsNormBackward& a, const Tensor& partial_dw) {
   sum_row_blocks(a.accumulate_dx ? 0 : a.dx.bytes(), a.x.rows(), partial_dw,
                  [&](int64_t row, float* dw, auto out) { backward_row<T, W, kWantsDw>(a, row, dw, out); });
-  add_row_blocks(a.dw, partial_dw);
+  add_row_blocks(a.dw, partial_dw, a.accumulate);
 }
 
 }  // namespace
@@ -99,7 +100,8 @@ void rmsnorm_backward(Stream& stream, Arena& scratch, const RmsNormBackward& a) 
         a.dw.dtype, " ", a.dw.shape, ", must be f32 ", a.w.shape, " like w");
   const ArenaScope scope(scratch);
   const Tensor partial_dw = scratch.alloc(DType::f32, {row_blocks(a.x.rows()), a.dw.size()});
-  if (stream.planning() || a.x.empty()) return;
+  if (stream.planning()) return;
+  if (a.x.empty()) return a.accumulate ? void() : zero(stream, a.dw);
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::rmsnorm_backward(stream, a, partial_dw);
   stream.run("rmsnorm_backward", [a, partial_dw] {
@@ -114,8 +116,8 @@ double min_bytes(const RmsNormForward& a) {
 }
 double min_bytes(const RmsNormBackward& a) {
   const int64_t dx = a.accumulate_dx ? 2 * a.dx.bytes() : a.dx.bytes();
-  return static_cast<double>(a.x.bytes() + a.dy.bytes() + dx + a.w.bytes() + 2 * a.dw.bytes() +
-                             a.rstd.bytes());
+  return static_cast<double>(a.x.bytes() + a.dy.bytes() + dx + a.w.bytes() +
+                             (a.accumulate ? 2 : 1) * a.dw.bytes() + a.rstd.bytes());
 }
 double flops(const RmsNormForward& a) { return 4.0 * static_cast<double>(a.x.size()); }
 double flops(const RmsNormBackward& a) {

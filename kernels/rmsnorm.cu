@@ -109,7 +109,7 @@ void launch_backward(Stream& stream, const RmsNormBackward& a, const Tensor& par
   backward_kernel<T, W, N><<<static_cast<unsigned>(blocks), kRowThreads, 0, native(stream)>>>(
       p, rows, C, row_block, a.accumulate_dx);
   check_launch("rmsnorm_backward");
-  add_partials<N>(stream, "rmsnorm_backward: add_partials", a.dw, partial_dw);
+  add_partials<N>(stream, "rmsnorm_backward: add_partials", a.dw, partial_dw, a.accumulate);
 }
 
 }  // namespace

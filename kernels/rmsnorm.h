@@ -1,7 +1,8 @@
 #pragma once
 // RMSNorm over the last dimension, x of (rows, C):
 //   rstd = 1 / sqrt(mean(x^2) + eps)      xhat = x rstd      y = xhat (w + offset)
-//   dx += or = rstd (dy (w + offset) - xhat mean(dy (w + offset) xhat))      dw += sum over rows of dy xhat
+//   dx += or = rstd (dy (w + offset) - xhat mean(dy (w + offset) xhat))
+//   dw += or = sum over rows of dy xhat
 // Statistics and sums are fp32. With round_xhat, as in Llama, xhat is rounded to the dtype of x before the
 // product with w.
 // dw is summed in an order independent of the number of threads (kernels/row_blocks.h).
@@ -24,7 +25,7 @@ struct RmsNormForward {
 
 struct RmsNormBackward {
   Tensor dx;         // (..., C)
-  Tensor dw;         // (C) f32, added to; empty: not computed
+  Tensor dw;         // (C) f32; empty: not computed
   Tensor dy;         // (..., C)
   Tensor x;          // (..., C)
   Tensor w;          // (C), of x's dtype or f32
@@ -32,6 +33,7 @@ struct RmsNormBackward {
   float offset = 0;  // that of the forward pass, like round_xhat
   bool round_xhat = true;
   bool accumulate_dx = false;  // dx += instead of dx =, for the residual stream
+  bool accumulate = true;      // false: dw is written
 };
 
 void rmsnorm_forward(Stream& stream, const RmsNormForward& a);

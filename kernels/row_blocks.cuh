@@ -31,27 +31,28 @@ struct PartialRow {
   }
 };
 
-// total += the partial rows of C columns, `stride` elements apart.
+// total += or = the partial rows of C columns, `stride` elements apart.
 template <int N>
 __global__ void __launch_bounds__(kRowThreads)
-    add_partials_kernel(float* total, const float* partials, int64_t count, int64_t stride, int64_t C) {
+    add_partials_kernel(float* total, const float* partials, int64_t count, int64_t stride, int64_t C,
+                        bool accumulate) {
   const int64_t place = blockIdx.x * static_cast<int64_t>(kRowThreads) + threadIdx.x;
   if (place >= C) return;
   const int64_t column = PartialRow<N>{C / N}.column(place);
-  float sum = total[column];
+  float sum = accumulate ? total[column] : 0.0f;
   for (int64_t block = 0; block < count; ++block) sum += partials[block * stride + place];
   total[column] = sum;
 }
 
-// total += columns [column, column + total.size()) of all rows of `partials`. Nothing if total is empty.
+// total += or = columns [column, column + total.size()) of all rows of `partials`. Nothing if total is empty.
 template <int N>
 void add_partials(Stream& stream, const char* name, const Tensor& total, const Tensor& partials,
-                  int64_t column = 0) {
+                  bool accumulate, int64_t column = 0) {
   const int64_t C = total.size();
   if (C == 0) return;
   const auto blocks = static_cast<unsigned>((C + kRowThreads - 1) / kRowThreads);
   add_partials_kernel<N><<<blocks, kRowThreads, 0, native(stream)>>>(
-      total.as<float>(), partials.as<float>() + column, partials.shape[0], partials.shape[-1], C);
+      total.as<float>(), partials.as<float>() + column, partials.shape[0], partials.shape[-1], C, accumulate);
   check_launch(name);
 }
 

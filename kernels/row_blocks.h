@@ -27,10 +27,11 @@ void sum_row_blocks(int64_t written, int64_t rows, const Tensor& partials, Row&&
   });
 }
 
-// total += columns [column, column + total.size()) of `partials`, in block order.
-inline void add_row_blocks(const Tensor& total, const Tensor& partials, int64_t column = 0) {
+// total += or = columns [column, column + total.size()) of `partials`, in block order.
+inline void add_row_blocks(const Tensor& total, const Tensor& partials, bool accumulate, int64_t column = 0) {
   parallel_blocks(total.size(), 256, [&](int64_t begin, int64_t end) {
     float* sum = total.as<float>() + begin;
+    if (!accumulate) std::fill(sum, sum + (end - begin), 0.0f);
     for (int64_t block = 0; block < partials.shape[0]; ++block) {
       const float* part = partials.as<float>() + block * partials.shape[-1] + column + begin;
       simd::for_each_vector(end - begin, [&](int64_t i, auto lanes) {

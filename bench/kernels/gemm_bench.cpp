@@ -66,19 +66,21 @@ Case gemm_case(const Problem& p) {
           .matrix_bound = true};
 }
 
-BiasBackward bias_arguments(const Tensors& t) { return {.db = t["db"], .dy = t["dy"]}; }
+BiasBackward bias_arguments(const Tensors& t, bool accumulate) {
+  return {.db = t["db"], .dy = t["dy"], .accumulate = accumulate};
+}
 
-Case bias_case(DType dtype, int64_t rows, int64_t N) {
+Case bias_case(DType dtype, int64_t rows, int64_t N, bool accumulate = true) {
   return {.op = "bias_backward",
-          .shape = str(rows, " x ", N),
+          .shape = str(rows, " x ", N, accumulate ? "" : " db="),
           .dtype = dtype,
           .args = {{"b", dtype, {N}, Role::input},
                    {"dy", dtype, {rows, N}, Role::input},
-                   {"db", DType::f32, {N}, Role::updated}},
-          .run = [](Stream& s, Arena& scratch,
-                    const Tensors& t) { bias_backward(s, scratch, bias_arguments(t)); },
-          .min_bytes = [](const Tensors& t) { return min_bytes(bias_arguments(t)); },
-          .flops = [](const Tensors& t) { return flops(bias_arguments(t)); },
+                   {"db", DType::f32, {N}, accumulate ? Role::updated : Role::output}},
+          .run = [=](Stream& s, Arena& scratch,
+                     const Tensors& t) { bias_backward(s, scratch, bias_arguments(t, accumulate)); },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(bias_arguments(t, accumulate)); },
+          .flops = [=](const Tensors& t) { return flops(bias_arguments(t, accumulate)); },
           .reference =
               [=](Values& v) {
                 v["y"].assign(rows * N, 0);
@@ -137,6 +139,7 @@ std::vector<Case> test_cases() {
     cases.push_back(gemm_case({dtype, dtype, 4, 6, 0, {.bias = true}}));
     cases.push_back(gemm_case({dtype, DType::f32, 4, 6, 0, {.accumulate = true}}));
     cases.push_back(bias_case(dtype, 1, 5));
+    cases.push_back(bias_case(dtype, 67, 5, false));
     cases.push_back(bias_case(dtype, 130, 9));
     std::ranges::move(scaled_cases(dtype), std::back_inserter(cases));
   }

@@ -33,7 +33,13 @@ LayerNormForward forward_args(const Tensors& t, const Tensor& y) {
   return {.y = y, .mean = t["mean"], .rstd = t["rstd"], .x = t["x"], .w = t["w"], .b = t["b"], .eps = kEps};
 }
 
-LayerNormBackward backward_args(const Tensors& t, bool accumulate_dx) {
+// Which gradients of parameters are wanted, and whether they are written.
+struct Wanted {
+  bool dw = true, db = true;
+  bool accumulate = true;
+};
+
+LayerNormBackward backward_args(const Tensors& t, bool accumulate_dx, const Wanted& wanted) {
   return {.dx = t["dx"],
           .dw = t.has("dw") ? t["dw"] : Tensor{},
           .db = t.has("db") ? t["db"] : Tensor{},
@@ -42,7 +48,8 @@ LayerNormBackward backward_args(const Tensors& t, bool accumulate_dx) {
           .w = t["w"],
           .mean = t["mean"],
           .rstd = t["rstd"],
-          .accumulate_dx = accumulate_dx};
+          .accumulate_dx = accumulate_dx,
+          .accumulate = wanted.accumulate};
 }
 
 Case forward_case(DType dtype, int64_t rows, int64_t C, DType w) {
@@ -61,11 +68,6 @@ Case forward_case(DType dtype, int64_t rows, int64_t C, DType w) {
           .reference = [=](Values& v) { formula(v, rows, C); }};
 }
 
-// Which gradients of parameters are wanted.
-struct Wanted {
-  bool dw = true, db = true;
-};
-
 Case backward_case(DType dtype, int64_t rows, int64_t C, DType w, bool accumulate_dx,
                    const Wanted& wanted = {}) {
   std::vector<Arg> args{{"x", dtype, {rows, C}, Role::input},
@@ -75,24 +77,28 @@ Case backward_case(DType dtype, int64_t rows, int64_t C, DType w, bool accumulat
                         {"rstd", DType::f32, {rows}, Role::saved},
                         {"dy", dtype, {rows, C}, Role::input},
                         {"dx", dtype, {rows, C}, accumulate_dx ? Role::updated : Role::output}};
-  if (wanted.dw) args.push_back({"dw", DType::f32, {C}, Role::updated});
-  if (wanted.db) args.push_back({"db", DType::f32, {C}, Role::updated});
-  return {.op = "layernorm_backward",
-          .shape = str(rows, " x ", C, accumulate_dx ? " dx+=" : "", wanted.dw ? "" : " w frozen",
-                       wanted.db ? "" : " b frozen", w == dtype ? "" : " w f32"),
-          .dtype = dtype,
-          .args = std::move(args),
-          .run = [=](Stream& s, Arena& scratch,
-                     const Tensors& t) { layernorm_backward(s, scratch, backward_args(t, accumulate_dx)); },
-          .prepare =
-              [=](Stream& s, Arena& scratch, const Tensors& t) {
-                const ArenaScope scope(scratch);
-                layernorm_forward(s, forward_args(t, scratch.alloc(dtype, {rows, C})));
-              },
-          .min_bytes = [=](const Tensors& t) { return min_bytes(backward_args(t, accumulate_dx)); },
-          .flops = [=](const Tensors& t) { return flops(backward_args(t, accumulate_dx)); },
-          .reference = [=](Values& v) { formula(v, rows, C); },
-          .gradients = true};
+  const Role sums = wanted.accumulate ? Role::updated : Role::output;
+  if (wanted.dw) args.push_back({"dw", DType::f32, {C}, sums});
+  if (wanted.db) args.push_back({"db", DType::f32, {C}, sums});
+  return {
+      .op = "layernorm_backward",
+      .shape = str(rows, " x ", C, accumulate_dx ? " dx+=" : "", wanted.dw ? "" : " w frozen",
+                   wanted.db ? "" : " b frozen", wanted.accumulate ? "" : " dw=", w == dtype ? "" : " w f32"),
+      .dtype = dtype,
+      .args = std::move(args),
+      .run =
+          [=](Stream& s, Arena& scratch, const Tensors& t) {
+            layernorm_backward(s, scratch, backward_args(t, accumulate_dx, wanted));
+          },
+      .prepare =
+          [=](Stream& s, Arena& scratch, const Tensors& t) {
+            const ArenaScope scope(scratch);
+            layernorm_forward(s, forward_args(t, scratch.alloc(dtype, {rows, C})));
+          },
+      .min_bytes = [=](const Tensors& t) { return min_bytes(backward_args(t, accumulate_dx, wanted)); },
+      .flops = [=](const Tensors& t) { return flops(backward_args(t, accumulate_dx, wanted)); },
+      .reference = [=](Values& v) { formula(v, rows, C); },
+      .gradients = true};
 }
 
 }  // namespace
@@ -118,7 +124,8 @@ std::vector<Case> layernorm_cases(Scale scale) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const auto& [rows, C] : {std::pair<int64_t, int64_t>{1, 1}, {3, 7}, {5, 16}, {2, 83}, {67, 3}}) {
       cases.push_back(forward_case(dtype, rows, C, dtype));
-      for (const Wanted& wanted : {Wanted{}, {.db = false}, {.dw = false}, {.dw = false, .db = false}})
+      for (const Wanted& wanted :
+           {Wanted{}, {.accumulate = false}, {.db = false}, {.dw = false}, {.dw = false, .db = false}})
         cases.push_back(backward_case(dtype, rows, C, dtype, rows % 2 == 0, wanted));
       if (dtype == DType::f32) continue;
       cases.push_back(forward_case(dtype, rows, C, DType::f32));

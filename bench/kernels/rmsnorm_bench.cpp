@@ -44,7 +44,13 @@ RmsNormForward forward_args(const Tensors& t, const Sizes& s) {
           .round_xhat = s.style == Style::llama};
 }
 
-RmsNormBackward backward_args(const Tensors& t, const Sizes& s, bool accumulate_dx) {
+struct BackwardStyle {
+  bool accumulate_dx = true;
+  bool frozen = false;     // without the gradient of w
+  bool accumulate = true;  // false: dw is written
+};
+
+RmsNormBackward backward_args(const Tensors& t, const Sizes& s, const BackwardStyle& style) {
   return {.dx = t["dx"],
           .dw = t.has("dw") ? t["dw"] : Tensor{},
           .dy = t["dy"],
@@ -53,7 +59,8 @@ RmsNormBackward backward_args(const Tensors& t, const Sizes& s, bool accumulate_
           .rstd = t["rstd"],
           .offset = s.offset(),
           .round_xhat = s.style == Style::llama,
-          .accumulate_dx = accumulate_dx};
+          .accumulate_dx = style.accumulate_dx,
+          .accumulate = style.accumulate};
 }
 
 Case forward_case(DType dtype, const Sizes& s, DType w) {
@@ -72,33 +79,32 @@ Case forward_case(DType dtype, const Sizes& s, DType w) {
       .reference = [=](Values& v) { formula(v, s); }};
 }
 
-// Without the gradient of w if it is frozen.
-Case backward_case(DType dtype, const Sizes& s, DType w, bool accumulate_dx, bool frozen = false) {
+Case backward_case(DType dtype, const Sizes& s, DType w, const BackwardStyle& how) {
   const auto [rows, C, style] = s;
   std::vector<Arg> args{{"x", dtype, {rows, C}, Role::input},
                         {"w", w, {C}, Role::input},
                         {"rstd", DType::f32, {rows}, Role::saved},
                         {"dy", dtype, {rows, C}, Role::input},
-                        {"dx", dtype, {rows, C}, accumulate_dx ? Role::updated : Role::output}};
-  if (!frozen) args.push_back({"dw", DType::f32, {C}, Role::updated});
-  return {
-      .op = "rmsnorm_backward",
-      .shape = str(rows, " x ", C, accumulate_dx ? " dx+=" : "", frozen ? " frozen" : "",
-                   w == dtype ? "" : " w f32", style == Style::gemma ? " gemma" : ""),
-      .dtype = dtype,
-      .args = std::move(args),
-      .run = [=](Stream& stream, Arena& scratch,
-                 const Tensors& t) { rmsnorm_backward(stream, scratch, backward_args(t, s, accumulate_dx)); },
-      .prepare =
-          [=](Stream& stream, Arena& scratch, const Tensors& t) {
-            const ArenaScope scope(scratch);
-            const Tensor y = scratch.alloc(dtype, {rows, C});
-            rmsnorm_forward(stream, {.y = y, .rstd = t["rstd"], .x = t["x"], .w = t["w"], .eps = kEps});
-          },
-      .min_bytes = [=](const Tensors& t) { return min_bytes(backward_args(t, s, accumulate_dx)); },
-      .flops = [=](const Tensors& t) { return flops(backward_args(t, s, accumulate_dx)); },
-      .reference = [=](Values& v) { formula(v, s); },
-      .gradients = true};
+                        {"dx", dtype, {rows, C}, how.accumulate_dx ? Role::updated : Role::output}};
+  if (!how.frozen) args.push_back({"dw", DType::f32, {C}, how.accumulate ? Role::updated : Role::output});
+  return {.op = "rmsnorm_backward",
+          .shape = str(rows, " x ", C, how.accumulate_dx ? " dx+=" : "", how.frozen ? " frozen" : "",
+                       how.accumulate ? "" : " dw=", w == dtype ? "" : " w f32",
+                       style == Style::gemma ? " gemma" : ""),
+          .dtype = dtype,
+          .args = std::move(args),
+          .run = [=](Stream& stream, Arena& scratch,
+                     const Tensors& t) { rmsnorm_backward(stream, scratch, backward_args(t, s, how)); },
+          .prepare =
+              [=](Stream& stream, Arena& scratch, const Tensors& t) {
+                const ArenaScope scope(scratch);
+                const Tensor y = scratch.alloc(dtype, {rows, C});
+                rmsnorm_forward(stream, {.y = y, .rstd = t["rstd"], .x = t["x"], .w = t["w"], .eps = kEps});
+              },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(backward_args(t, s, how)); },
+          .flops = [=](const Tensors& t) { return flops(backward_args(t, s, how)); },
+          .reference = [=](Values& v) { formula(v, s); },
+          .gradients = true};
 }
 
 }  // namespace
@@ -110,8 +116,8 @@ std::vector<Case> rmsnorm_cases(Scale scale) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       const Sizes sizes{rows, 2048};
       cases.push_back(forward_case(dtype, sizes, dtype));
-      cases.push_back(backward_case(dtype, sizes, dtype, true));
-      cases.push_back(backward_case(dtype, sizes, dtype, true, true));
+      cases.push_back(backward_case(dtype, sizes, dtype, {}));
+      cases.push_back(backward_case(dtype, sizes, dtype, {.frozen = true}));
     }
     return cases;
   }
@@ -119,7 +125,7 @@ std::vector<Case> rmsnorm_cases(Scale scale) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       for (const Style style : {Style::llama, Style::gemma}) {
         cases.push_back(forward_case(dtype, {5, 48, style}, dtype));
-        cases.push_back(backward_case(dtype, {5, 48, style}, dtype, false));
+        cases.push_back(backward_case(dtype, {5, 48, style}, dtype, {.accumulate_dx = false}));
       }
     }
     return cases;
@@ -127,11 +133,14 @@ std::vector<Case> rmsnorm_cases(Scale scale) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const Sizes& s : {Sizes{1, 1}, {3, 7}, {5, 16}, {2, 40}, {67, 3}, {3, 7, Style::gemma}}) {
       cases.push_back(forward_case(dtype, s, dtype));
-      for (const bool frozen : {false, true})
-        cases.push_back(backward_case(dtype, s, dtype, s.rows % 2 == 0, frozen));
+      const bool adds = s.rows % 2 == 0;
+      for (const BackwardStyle& how : {BackwardStyle{.accumulate_dx = adds},
+                                       {.accumulate_dx = adds, .frozen = true},
+                                       {.accumulate_dx = adds, .accumulate = false}})
+        cases.push_back(backward_case(dtype, s, dtype, how));
       if (dtype == DType::f32) continue;
       cases.push_back(forward_case(dtype, s, DType::f32));
-      cases.push_back(backward_case(dtype, s, DType::f32, s.rows % 2 == 0, true));
+      cases.push_back(backward_case(dtype, s, DType::f32, {.accumulate_dx = adds, .frozen = true}));
     }
   return cases;
 }
