@@ -50,15 +50,19 @@ struct Product {
   Device device;
   int64_t M, N, K;
   DType in, out;
-  bool transpose_a, transpose_b, bias, accumulate, tf32;
-  uint32_t align_a, align_b, align_c;
+  bool transpose_a, transpose_b, bias, adds, tf32;
+  GemmStrides strides;
+  uint32_t align_a, align_b, align_c, align_addend;
 
   auto key() const {
-    return std::tuple(device.index, M, N, K, in, out, transpose_a, transpose_b, bias, accumulate, tf32,
-                      align_a, align_b, align_c);
+    return std::tuple(device.index, M, N, K, in, out, transpose_a, transpose_b, bias, adds, tf32, strides.a,
+                      strides.b, strides.c, align_a, align_b, align_c, align_addend);
   }
   bool operator<(const Product& other) const { return key() < other.key(); }
 };
+
+// C of cuBLASLt, which it reads only if there is an addend.
+const Tensor& addend_or_c(const Gemm& g) { return g.addend.empty() ? g.c : g.addend; }
 
 Product product_of(Device device, const Gemm& g) {
   return {.device = device,
@@ -70,11 +74,13 @@ Product product_of(Device device, const Gemm& g) {
           .transpose_a = g.transpose_a,
           .transpose_b = g.transpose_b,
           .bias = !g.bias.empty(),
-          .accumulate = g.accumulate,
+          .adds = !addend_of(g).empty(),
           .tf32 = g.tf32 && g.a.dtype == DType::f32,
+          .strides = strides_of(g),
           .align_a = alignment_of(g.a.data),
           .align_b = alignment_of(g.b.data),
-          .align_c = alignment_of(g.c.data)};
+          .align_c = alignment_of(g.c.data),
+          .align_addend = alignment_of(addend_or_c(g).data)};
 }
 
 // A product as described to cuBLASLt, and its best algorithm by the heuristics of cuBLASLt. Cached until the
@@ -98,10 +104,10 @@ void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttribut
 }
 
 // The layout of a row-major matrix: that of its transpose in column-major order.
-cublasLtMatrixLayout_t layout(DType dtype, int64_t rows, int64_t columns) {
+cublasLtMatrixLayout_t layout(DType dtype, int64_t rows, int64_t columns, int64_t stride) {
   cublasLtMatrixLayout_t made = nullptr;
   cublas_check(cublasLtMatrixLayoutCreate(&made, type_of(dtype), static_cast<uint64_t>(columns),
-                                          static_cast<uint64_t>(rows), columns),
+                                          static_cast<uint64_t>(rows), stride),
                "cublasLtMatrixLayoutCreate");
   return made;
 }
@@ -117,9 +123,10 @@ void describe(Prepared& made, const Product& p) {
     set(made.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(made.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.out));
   }
-  made.a = p.transpose_a ? layout(p.in, p.K, p.M) : layout(p.in, p.M, p.K);
-  made.b = p.transpose_b ? layout(p.in, p.N, p.K) : layout(p.in, p.K, p.N);
-  made.c = layout(p.out, p.M, p.N);
+  const auto& [a, b, c] = p.strides;
+  made.a = p.transpose_a ? layout(p.in, p.K, p.M, a) : layout(p.in, p.M, p.K, a);
+  made.b = p.transpose_b ? layout(p.in, p.N, p.K, b) : layout(p.in, p.K, p.N, b);
+  made.c = layout(p.out, p.M, p.N, c);
 }
 
 // Allows split-K only with fp32 partial sums that are added in a fixed order.
@@ -131,7 +138,7 @@ cublasLtMatmulAlgo_t best_algorithm(cublasLtHandle_t handle, const Prepared& mad
       static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.align_b);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.align_a);
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.align_c);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.align_addend);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.align_c);
   cublasLtMatmulHeuristicResult_t best{};
   int found = 0;
@@ -167,12 +174,12 @@ const Prepared& prepared(const Product& product) {
 void multiply(Stream& stream, const Gemm& g, const Tensor& workspace) {
   const std::lock_guard lock(mutex);
   const Prepared& made = prepared(product_of(stream.device(), g));
-  const float beta = g.accumulate ? 1.0f : 0.0f;
+  const float beta = addend_of(g).empty() ? 0.0f : 1.0f;
   if (!g.bias.empty())
     set(made.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(g.bias.data));
   cublas_check(
       cublasLtMatmul(handle_of(stream.device()), made.operation, &g.alpha, g.b.data, made.b, g.a.data, made.a,
-                     &beta, g.c.data, made.c, g.c.data, made.c, &made.algorithm, workspace.data,
+                     &beta, addend_or_c(g).data, made.c, g.c.data, made.c, &made.algorithm, workspace.data,
                      static_cast<size_t>(workspace.bytes()), static_cast<cudaStream_t>(stream.native())),
       "cublasLtMatmul");
 }

@@ -31,6 +31,19 @@ void write_elements(const Tensor& y, int64_t written, Value&& value) {
 }
 
 template <class To, class From>
+void cast_rows(const Cast& a, int64_t y_stride, int64_t x_stride) {
+  const int64_t C = a.y.shape[-1];
+  parallel_write(
+      write_only_bytes(a.y, a.x), a.y.rows(), rows_per_block(C), [&](int64_t begin, int64_t end, auto out) {
+        for (int64_t row = begin; row < end; ++row) {
+          const From* x = a.x.as<From>() + row * x_stride;
+          To* y = a.y.as<To>() + row * y_stride;
+          for_each_vector(C, [&](int64_t i, auto lanes) { out.store(y + i, load(x + i, lanes), lanes); });
+        }
+      });
+}
+
+template <class To, class From>
 void cast(const Cast& a) {
   const From* x = a.x.as<From>();
   write_elements<To>(a.y, write_only_bytes(a.y, a.x),
@@ -70,12 +83,20 @@ void cast(Stream& stream, const Cast& a) {
         "; both must be f32, bf16 or f16");
   check(a.y.data == nullptr || a.y.data != a.x.data || a.y.dtype == a.x.dtype, "cast: from ", a.x.dtype,
         " to ", a.y.dtype, " in place; x and y must not share memory");
+  const int64_t y_stride = stride_or_width("cast: y", a.y_stride, a.y.shape[-1]),
+                x_stride = stride_or_width("cast: x", a.x_stride, a.x.shape[-1]);
+  const bool contiguous = y_stride == a.y.shape[-1] && x_stride == a.x.shape[-1];
+  check(contiguous || a.y.shape == a.x.shape, "cast: between columns, y is ", a.y.shape, ", x is ", a.x.shape,
+        "; they must have the same shape");
   if (stream.planning() || a.y.empty()) return;
   if constexpr (kCudaBuilt)
-    if (stream.device().is_cuda()) return cuda::cast(stream, a);
-  stream.run("cast", [a] {
-    visit_float(a.y.dtype,
-                [&]<class To>() { visit_float(a.x.dtype, [&]<class From>() { cpu::cast<To, From>(a); }); });
+    if (stream.device().is_cuda()) return cuda::cast(stream, a, y_stride, x_stride);
+  stream.run("cast", [=] {
+    visit_float(a.y.dtype, [&]<class To>() {
+      visit_float(a.x.dtype, [&]<class From>() {
+        contiguous ? cpu::cast<To, From>(a) : cpu::cast_rows<To, From>(a, y_stride, x_stride);
+      });
+    });
   });
 }
 

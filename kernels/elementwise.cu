@@ -12,16 +12,17 @@ template <class To, class From>
 struct CastOp {
   To* y;
   const From* x;
+  PackedRows y_rows, x_rows;
 
   template <int N>
   __device__ Pack<From, N> read(int64_t i) const {
-    return load<From, N>(x + i);
+    return load<From, N>(x + x_rows.offset(i));
   }
   template <int N>
   __device__ void write(int64_t i, const Pack<From, N>& in) const {
     Pack<To, N> out;
     for (int j = 0; j < N; ++j) out.element[j] = from_float<To>(to_float(in.element[j]));
-    store<To, N>(y + i, out);
+    store<To, N>(y + y_rows.offset(i), out);
   }
 };
 
@@ -83,13 +84,17 @@ struct SoftcapOp {
 
 }  // namespace
 
-void cast(Stream& stream, const Cast& a) {
+void cast(Stream& stream, const Cast& a, int64_t y_stride, int64_t x_stride) {
+  const PackedRows y_rows{a.y.shape[-1], y_stride}, x_rows{a.x.shape[-1], x_stride};
+  const bool contiguous = y_rows.width == y_stride && x_rows.width == x_stride;
   visit_float(a.y.dtype, [&]<class To>() {
     visit_float(a.x.dtype, [&]<class From>() {
       // A full access of the wider type, half an access of the narrower one.
       constexpr int kPack = std::min(kPackSize<To>, kPackSize<From>);
-      const CastOp<To, From> op{a.y.as<To>(), a.x.as<From>()};
-      launch_flat<kPack>(stream, "cast", op, a.y.size(), packable<float>(0, op.y, op.x));
+      const CastOp<To, From> op{a.y.as<To>(), a.x.as<From>(), y_rows, x_rows};
+      const bool packs =
+          contiguous || (y_rows.width % kPack == 0 && y_stride % kPack == 0 && x_stride % kPack == 0);
+      launch_flat<kPack>(stream, "cast", op, a.y.size(), packs && packable<float>(0, op.y, op.x));
     });
   });
 }

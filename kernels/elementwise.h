@@ -2,16 +2,19 @@
 // Elementwise operations:
 //   cast:  y = x in y's dtype, rounded to nearest even      add:  y = a + b      scale:  y = factor x
 //   softcap:  y = cap tanh(x / cap), which bounds y to (-cap, cap)
-// Sums and products are fp32 and rounded once. y may be an input of the same dtype.
+// Sums and products are fp32 and rounded once. y may be an input of the same dtype. A cast may read or write
+// columns of wider rows.
 
+#include "kernels/packed.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace flatshard {
 
 struct Cast {
-  Tensor y;  // any shape, f32, bf16 or f16
-  Tensor x;  // of y's size, f32, bf16 or f16
+  Tensor y;                            // any shape, f32, bf16 or f16
+  Tensor x;                            // of y's size, f32, bf16 or f16
+  int64_t y_stride = 0, x_stride = 0;  // between rows, in elements; 0: rows are contiguous
 };
 
 struct Add {
@@ -47,7 +50,7 @@ double flops(const Scale& a);
 double flops(const Softcap& a);
 
 namespace cuda {
-void cast(Stream& stream, const Cast& a);
+void cast(Stream& stream, const Cast& a, int64_t y_stride, int64_t x_stride);
 void add(Stream& stream, const Add& a);
 void scale(Stream& stream, const Scale& a);
 void softcap(Stream& stream, const Softcap& a);

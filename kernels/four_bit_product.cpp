@@ -144,10 +144,9 @@ void multiply_on_cpu(Stream& stream, Arena& scratch, const Undecoded& p) {
   stream.run(kName, [=] { product.run(panels, workspace); });
 }
 
-Tensor converted(Stream& stream, Arena& scratch, const Tensor& t, DType dtype) {
-  if (t.empty() || t.dtype == dtype) return t;
+Tensor converted(Stream& stream, Arena& scratch, const Tensor& t, DType dtype, int64_t stride = 0) {
   const Tensor y = scratch.alloc(dtype, t.shape);
-  cast(stream, {.y = y, .x = t});
+  cast(stream, {.y = y, .x = t, .x_stride = stride});
   return y;
 }
 
@@ -161,6 +160,9 @@ void check_product(const FourBitProduct& p, DType compute) {
         " = a ", p.a.shape, " w ", p.w.shape, p.transpose_w ? "^T" : "", ": shapes do not fit");
   check(is_float(p.a.dtype) && is_float(p.c.dtype) && is_float(compute), kOp, ": c is ", p.c.dtype, ", a is ",
         p.a.dtype, ", compute is ", compute, "; they must be f32, bf16 or f16");
+  check(p.addend.empty() || (p.addend.shape == p.c.shape && p.addend.dtype == p.c.dtype && !p.accumulate),
+        kOp, ": the addend is ", p.addend.dtype, " ", p.addend.shape, ", must be like c ", p.c.dtype, " ",
+        p.c.shape, ", without accumulate");
   check(p.bias.empty() || (p.bias.size() == N && is_float(p.bias.dtype)), kOp, ": bias is ", p.bias.dtype,
         " ", p.bias.shape, ", must be f32, bf16 or f16 (", N, ")");
 }
@@ -175,20 +177,34 @@ void four_bit_product(Stream& stream, Arena& scratch, const FourBitProduct& p) {
   const bool on_gpu = stream.device().is_cuda();
   // On the CPU f16 is multiplied in f32, as in gemm().
   const DType operand = compute == DType::f16 && !on_gpu ? DType::f32 : compute;
-  const auto in_operand = [&](const Tensor& t) {
-    return converted(stream, scratch, converted(stream, scratch, t, compute), operand);
+  const auto to_operand = [&](Tensor& t, int64_t& stride) {
+    for (const DType dtype : {compute, operand}) {
+      if (t.empty() || t.dtype == dtype) continue;
+      t = converted(stream, scratch, t, dtype, stride);
+      stride = 0;
+    }
   };
   Gemm g{.c = p.c,
-         .a = in_operand(p.a),
+         .a = p.a,
          .b = {nullptr, operand, p.w.shape, p.w.codes.device},
-         .bias = in_operand(p.bias),
+         .bias = p.bias,
+         .addend = p.addend,
          .transpose_b = p.transpose_w,
          .accumulate = p.accumulate,
-         .tf32 = p.tf32};
+         .tf32 = p.tf32,
+         .a_stride = p.a_stride,
+         .c_stride = p.c_stride};
+  int64_t contiguous = 0;
+  to_operand(g.a, g.a_stride);
+  to_operand(g.bias, contiguous);
   const bool direct = p.c.dtype == operand || p.c.dtype == DType::f32;
   if (!direct) {
     g.c = scratch.alloc(DType::f32, p.c.shape);
-    if (p.accumulate) cast(stream, {.y = g.c, .x = p.c});
+    g.c_stride = 0;
+    g.addend = {};
+    const Tensor& addend = p.accumulate ? p.c : p.addend;
+    g.accumulate = !addend.empty();
+    if (g.accumulate) cast(stream, {.y = g.c, .x = addend, .x_stride = p.c_stride});
   }
   if (on_gpu) {
     g.b = scratch.alloc(operand, p.w.shape);
@@ -197,11 +213,12 @@ void four_bit_product(Stream& stream, Arena& scratch, const FourBitProduct& p) {
   } else {
     multiply_on_cpu(stream, scratch, {g, p.w, compute});
   }
-  if (!direct) cast(stream, {.y = p.c, .x = g.c});
+  if (!direct) cast(stream, {.y = p.c, .x = g.c, .y_stride = p.c_stride});
 }
 
 double min_bytes(const FourBitProduct& p) {
-  return static_cast<double>(p.a.bytes() + p.bias.bytes() + (p.accumulate ? 2 : 1) * p.c.bytes()) +
+  return static_cast<double>(p.a.bytes() + p.bias.bytes() + p.addend.bytes() +
+                             (p.accumulate ? 2 : 1) * p.c.bytes()) +
          stored_bytes(p.w);
 }
 double flops(const FourBitProduct& p) {

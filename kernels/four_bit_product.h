@@ -1,6 +1,6 @@
 #pragma once
 // Products with a 4-bit weight w (out, in) of a linear layer:
-//   y = x w^T + bias     {.c = y, .a = x, .w = w, .bias = bias, .transpose_w = true}
+//   y = x w^T + bias + r {.c = y, .a = x, .w = w, .bias = bias, .addend = r, .transpose_w = true}
 //   dx = dy w            {.c = dx, .a = dy, .w = w}
 // w is dequantized to the compute dtype, and a and the bias are rounded to it; c is rounded once from fp32
 // sums, to its own dtype. The result has the bits of gemm() with a dequantized copy of w. On the CPU there is
@@ -20,10 +20,12 @@ struct FourBitProduct {
   Tensor a;  // (M, K), any float dtype
   FourBitMatrix w;
   Tensor bias{};             // (N) any float dtype, or empty
+  Tensor addend{};           // as in Gemm, like the strides
   bool transpose_w = false;  // N = out and K = in; otherwise N = in and K = out
   bool accumulate = false;
   std::optional<DType> compute{};  // that of a if empty
   bool tf32 = false;               // as in Gemm
+  int64_t a_stride = 0, c_stride = 0;
 };
 
 void four_bit_product(Stream& stream, Arena& scratch, const FourBitProduct& p);

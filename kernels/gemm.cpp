@@ -3,6 +3,8 @@
 #include "build_config.h"
 #include "kernels/gemm_cut.h"
 #include "kernels/gemm_rows.h"
+#include "kernels/packed.h"
+#include "kernels/parallel_write.h"
 #include "kernels/row_blocks.h"
 #include "kernels/simd.h"
 #include "runtime/memory.h"
@@ -24,15 +26,23 @@ void check_gemm(const Gemm& g) {
   check(g.bias.empty() || (g.bias.size() == N && g.bias.dtype == g.a.dtype), "gemm: bias is ", g.bias.dtype,
         " ", g.bias.shape, ", must be ", g.a.dtype, " (", N, ")");
   check(g.bias.empty() || g.alpha == 1, "gemm: alpha is ", g.alpha, ", must be 1 with a bias");
+  check(g.addend.empty() || (g.addend.shape == g.c.shape && g.addend.dtype == g.c.dtype && !g.accumulate),
+        "gemm: the addend is ", g.addend.dtype, " ", g.addend.shape, ", must be like c ", g.c.dtype, " ",
+        g.c.shape, ", without accumulate");
 }
 
 // f16: operands are widened to f32 in scratch, and c is rounded at the end.
 Gemm widened(Arena& scratch, const Gemm& g) {
   Gemm wide = g;
+  wide.a_stride = wide.b_stride = 0;
   wide.a = scratch.alloc(DType::f32, g.a.shape);
   wide.b = scratch.alloc(DType::f32, g.b.shape);
   if (!g.bias.empty()) wide.bias = scratch.alloc(DType::f32, g.bias.shape);
-  if (g.c.dtype == DType::f16) wide.c = scratch.alloc(DType::f32, g.c.shape);
+  if (g.c.dtype == DType::f32) return wide;
+  wide.c = scratch.alloc(DType::f32, g.c.shape);
+  wide.c_stride = 0;
+  wide.accumulate = !addend_of(g).empty();
+  wide.addend = {};
   return wide;
 }
 
@@ -43,36 +53,41 @@ namespace {
 
 using namespace simd;
 
-constexpr int64_t kCopyBlock = 16384;
-
+// Strides are those of the rows.
 template <class From, class To>
-void convert(const Tensor& to, const Tensor& from) {
-  parallel_blocks(from.size(), kCopyBlock, [&](int64_t begin, int64_t end) {
-    for_each_vector(end - begin, [&](int64_t i, auto lanes) {
-      store(to.as<To>() + begin + i, load(from.as<From>() + begin + i, lanes), lanes);
-    });
+void convert(const Tensor& to, int64_t to_stride, const Tensor& from, int64_t from_stride) {
+  const int64_t C = from.shape[-1];
+  parallel_blocks(from.rows(), rows_per_block(C), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row)
+      for_each_vector(C, [&](int64_t i, auto lanes) {
+        store(to.as<To>() + row * to_stride + i, load(from.as<From>() + row * from_stride + i, lanes), lanes);
+      });
   });
 }
 
 void product_through_f32(const Gemm& g, const Gemm& wide, const CutProduct& product,
                          const Tensor& workspace) {
-  convert<f16, float>(wide.a, g.a);
-  convert<f16, float>(wide.b, g.b);
-  if (!g.bias.empty()) convert<f16, float>(wide.bias, g.bias);
-  if (wide.c.data != g.c.data && g.accumulate) convert<f16, float>(wide.c, g.c);
+  const auto [a_stride, b_stride, c_stride] = strides_of(g);
+  const bool rounds = wide.c.dtype != g.c.dtype;
+  const int64_t N = g.c.shape[1];
+  convert<f16, float>(wide.a, g.a.shape[1], g.a, a_stride);
+  convert<f16, float>(wide.b, g.b.shape[1], g.b, b_stride);
+  if (!g.bias.empty()) convert<f16, float>(wide.bias, N, g.bias, N);
+  if (rounds && wide.accumulate) convert<f16, float>(wide.c, N, addend_of(g), c_stride);
   product.run(workspace);
-  if (wide.c.data != g.c.data) convert<float, f16>(g.c, wide.c);
+  if (rounds) convert<float, f16>(g.c, c_stride, wide.c, N);
 }
 
-// K = 0: the product is zero, and c gets only the bias.
+// K = 0: the product is zero, and c is the bias plus the addend.
 void empty_product(const Gemm& g) {
-  const int64_t N = g.c.shape[1];
+  const int64_t N = g.c.shape[1], stride = strides_of(g).c;
+  const Tensor& addend = addend_of(g);
   visit_float(g.c.dtype, [&]<class T>() {
     visit_float(g.a.dtype, [&]<class Bias>() {
       for (int64_t i = 0; i < g.c.size(); ++i) {
+        const int64_t at = i / N * stride + i % N;
         const float bias = g.bias.empty() ? 0.0f : static_cast<float>(g.bias.as<Bias>()[i % N]);
-        T& c = g.c.as<T>()[i];
-        c = T(bias + (g.accumulate ? static_cast<float>(c) : 0.0f));
+        g.c.as<T>()[at] = T(bias + (addend.empty() ? 0.0f : static_cast<float>(addend.as<T>()[at])));
       }
     });
   });
@@ -93,6 +108,12 @@ void bias_backward(const BiasBackward& a, const Tensor& partials) {
 }  // namespace
 }  // namespace cpu
 
+GemmStrides strides_of(const Gemm& g) {
+  return {stride_or_width("gemm: a", g.a_stride, g.a.shape[1]),
+          stride_or_width("gemm: b", g.b_stride, g.b.shape[1]),
+          stride_or_width("gemm: c", g.c_stride, g.c.shape[1])};
+}
+
 void gemm(Stream& stream, Arena& scratch, const Gemm& g) {
   check_gemm(g);
   if (g.c.empty()) return;
@@ -106,7 +127,7 @@ void gemm(Stream& stream, Arena& scratch, const Gemm& g) {
   if (has_few_rows(g)) return stream.run("gemm", [g] { multiply_few_rows(g); });
   const ArenaScope scope(scratch);
   const Gemm wide = g.a.dtype == DType::f16 ? widened(scratch, g) : g;
-  const CutProduct product(wide, wide.b.shape[1]);
+  const CutProduct product(wide, strides_of(wide).b);
   const Tensor workspace = scratch.alloc(DType::u8, {thread_count() * product.scratch_bytes()});
   if (g.a.dtype == DType::f16)
     stream.run("gemm", [=] { cpu::product_through_f32(g, wide, product, workspace); });
@@ -139,8 +160,7 @@ void prepare_gemm(Device device) {
 const char* bf16_products() { return has_fast_bf16_tiles() ? "in bf16" : "in f32, from widened operands"; }
 
 double min_bytes(const Gemm& g) {
-  return static_cast<double>(g.a.bytes() + g.b.bytes() + g.bias.bytes() +
-                             (g.accumulate ? 2 : 1) * g.c.bytes());
+  return static_cast<double>(g.a.bytes() + g.b.bytes() + g.bias.bytes() + g.c.bytes() + addend_of(g).bytes());
 }
 double min_bytes(const BiasBackward& a) {
   return static_cast<double>(a.dy.bytes() + (a.accumulate ? 2 : 1) * a.db.bytes());

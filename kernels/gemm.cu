@@ -41,21 +41,23 @@ void launch_bias_backward(Stream& stream, const BiasBackward& a, const Tensor& p
 // A thread block owns a row.
 template <class T, class Bias>
 __global__ void __launch_bounds__(kRowThreads)
-    empty_product_kernel(T* c, const Bias* bias, int64_t columns, bool accumulate) {
+    empty_product_kernel(T* c, const Bias* bias, const T* addend, int64_t columns, int64_t stride) {
   for_each_pack<1>(columns, [&](int64_t j) {
-    T& at = c[blockIdx.x * columns + j];
+    const int64_t at = blockIdx.x * stride + j;
     const float value = bias ? to_float(bias[j]) : 0.0f;
-    at = from_float<T>(accumulate ? value + to_float(at) : value);
+    c[at] = from_float<T>(addend ? value + to_float(addend[at]) : value);
   });
 }
 
 }  // namespace
 
 void empty_product(Stream& stream, const Gemm& g) {
+  const Tensor& addend = addend_of(g);
   visit_float(g.c.dtype, [&]<class T>() {
     visit_float(g.a.dtype, [&]<class Bias>() {
       empty_product_kernel<<<static_cast<unsigned>(g.c.shape[0]), kRowThreads, 0, native(stream)>>>(
-          g.c.as<T>(), g.bias.empty() ? nullptr : g.bias.as<Bias>(), g.c.shape[1], g.accumulate);
+          g.c.as<T>(), g.bias.empty() ? nullptr : g.bias.as<Bias>(),
+          addend.empty() ? nullptr : addend.as<T>(), g.c.shape[1], strides_of(g).c);
     });
   });
   check_launch("gemm: empty_product");

@@ -1,8 +1,9 @@
 #pragma once
-// Row-major matrix product:  c = alpha a b, plus a bias for each row, plus the previous c with accumulate.
-// Operands are f32, bf16 or f16 of the same dtype; products are summed in fp32 and rounded once, to the dtype
-// of c. A linear layer with weight w (N, K) uses it in three ways:
-//   y = x w^T + bias        {.c = y, .a = x, .b = w, .bias = bias, .transpose_b = true}
+// Row-major matrix product:  c = alpha a b, plus a bias for each row, plus an addend like c, or the previous
+// c with accumulate. Operands are f32, bf16 or f16 of the same dtype; products are summed in fp32 and rounded
+// once, to the dtype of c. A matrix may be columns of wider rows (kernels/packed.h). A linear layer with
+// weight w (N, K) uses it in three ways:
+//   y = x w^T + bias + r    {.c = y, .a = x, .b = w, .bias = bias, .addend = r, .transpose_b = true}
 //   dx = dy w               {.c = dx, .a = dy, .b = w}
 //   dw += dy^T x            {.c = dw, .a = dy, .b = x, .transpose_a = true, .accumulate = true}
 // c is cut into tiles by a rule that knows only the shapes, and each tile is one product on one thread: the
@@ -20,15 +21,27 @@
 namespace flatshard {
 
 struct Gemm {
-  Tensor c;       // (M, N) f32, or of a's dtype
-  Tensor a;       // (M, K), or (K, M) with transpose_a
-  Tensor b;       // (K, N), or (N, K) with transpose_b
-  Tensor bias{};  // (N) of a's dtype, or empty
+  Tensor c;         // (M, N) f32, or of a's dtype
+  Tensor a;         // (M, K), or (K, M) with transpose_a
+  Tensor b;         // (K, N), or (N, K) with transpose_b
+  Tensor bias{};    // (N) of a's dtype, or empty
+  Tensor addend{};  // (M, N) like c, or empty; not c itself
   bool transpose_a = false, transpose_b = false;
-  bool accumulate = false;
-  float alpha = 1;    // 1 with a bias
-  bool tf32 = false;  // on a GPU, allows rounding f32 operands to TF32, with 11 significant bits
+  bool accumulate = false;  // adds the previous c, without another addend
+  float alpha = 1;          // 1 with a bias
+  bool tf32 = false;        // on a GPU, allows rounding f32 operands to TF32, with 11 significant bits
+  // Between rows in memory, in elements; 0: rows are contiguous. c_stride is also that of the addend.
+  int64_t a_stride = 0, b_stride = 0, c_stride = 0;
 };
+
+// What is added to the product: c itself, another tensor, or nothing.
+inline const Tensor& addend_of(const Gemm& g) { return g.accumulate ? g.c : g.addend; }
+
+// The elements between the rows of each matrix.
+struct GemmStrides {
+  int64_t a, b, c;
+};
+GemmStrides strides_of(const Gemm& g);
 
 // db += or = column sums of dy. Sums over fixed blocks of rows are added in order.
 struct BiasBackward {

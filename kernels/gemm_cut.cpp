@@ -1,6 +1,7 @@
 #include "kernels/gemm_cut.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -77,6 +78,7 @@ GemmExtents extents_of(const Gemm& g) {
 CutProduct::CutProduct(const Gemm& g, int64_t panel_row)
     : g_(g),
       e_(extents_of(g)),
+      strides_(strides_of(g)),
       panel_row_(panel_row),
       tile_rows_(cut(e_).rows),
       tile_columns_(cut(e_).columns),
@@ -105,26 +107,34 @@ GemmTile CutProduct::shape_of(int64_t row, int64_t column) const {
   return {.M = std::min(tile_rows_, e_.M - row * tile_rows_),
           .N = std::min(tile_columns_, e_.N - column * tile_columns_),
           .K = e_.K,
-          .lda = g_.a.shape[1],
+          .lda = strides_.a,
           .ldb = panel_row_,
-          .ldc = e_.N,
+          .ldc = strides_.c,
           .in = g_.a.dtype,
           .out = g_.c.dtype,
           .transpose_a = g_.transpose_a,
           .transpose_b = g_.transpose_b,
           .bias = !g_.bias.empty(),
-          .accumulate = g_.accumulate,
+          .accumulate = !addend_of(g_).empty(),
           .alpha = g_.alpha};
 }
 
 void CutProduct::run_tile(int64_t row, int64_t column, const void* b, void* scratch) const {
-  const int64_t i = row * tile_rows_, j = first_column(column);
+  const int64_t i = row * tile_rows_, j = first_column(column), first = i * strides_.c + j;
+  if (!g_.addend.empty()) copy_addend(row, column, first);
   products_[2 * (row == rows_ - 1) + (column == columns_ - 1)]->run(
-      {.c = const_cast<char*>(at(g_.c, i * e_.N + j)),
-       .a = at(g_.a, g_.transpose_a ? i : i * g_.a.shape[1]),
+      {.c = const_cast<char*>(at(g_.c, first)),
+       .a = at(g_.a, g_.transpose_a ? i : i * strides_.a),
        .b = b,
        .bias = g_.bias.empty() ? nullptr : at(g_.bias, j),
        .scratch = scratch});
+}
+
+void CutProduct::copy_addend(int64_t row, int64_t column, int64_t first) const {
+  const GemmTile tile = shape_of(row, column);
+  for (int64_t r = 0; r < tile.M; ++r)
+    std::memcpy(const_cast<char*>(at(g_.c, first + r * tile.ldc)), at(g_.addend, first + r * tile.ldc),
+                static_cast<size_t>(tile.N * size_of(tile.out)));
 }
 
 }  // namespace flatshard

@@ -47,9 +47,12 @@ class CutProduct {
  private:
   GemmTile shape_of(int64_t row, int64_t column) const;
   void run_tile(int64_t row, int64_t column, const void* b, void* scratch) const;
+  // Copies the addend of a tile to c, which stays in a cache until the tile adds to it.
+  void copy_addend(int64_t row, int64_t column, int64_t first) const;
 
   Gemm g_;
   GemmExtents e_;
+  GemmStrides strides_;
   int64_t panel_row_, tile_rows_, tile_columns_;
   int64_t rows_ = 0, columns_ = 0, scratch_bytes_ = 0;
   // There are at most four tile shapes: full, and those at the right edge, the lower edge, and the corner.

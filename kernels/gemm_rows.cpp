@@ -18,11 +18,12 @@ constexpr int64_t kTaskBytes = 64 << 10;  // of b, enough to make the cost of sc
 // arithmetic, and wider tiles load less. One row of a (K, N) is read in wider pieces for the same reason.
 constexpr int kRows = 4, kColumns = 4, kVectorsOfOneRow = 8;
 
-// The operands of a product as arrays. c and a are dense, row-major matrices.
+// The operands of a product as arrays.
 template <class T, class Out>
 struct Operands {
   Operands(const Gemm& g, const FewColumns& columns)
       : c(g.c.as<Out>()),
+        addend(addend_of(g).empty() ? nullptr : addend_of(g).as<Out>()),
         a(g.a.as<T>()),
         b(static_cast<const T*>(columns.b)),
         b_row(columns.b_row),
@@ -31,24 +32,24 @@ struct Operands {
         M(g.a.shape[0]),
         N(g.c.shape[1]),
         K(g.a.shape[1]),
-        accumulate(g.accumulate),
+        a_row(strides_of(g).a),
+        c_row(strides_of(g).c),
         alpha(g.alpha) {}
 
   Out* c;
+  const Out* addend;
   const T *a, *b;
   int64_t b_row, first_column;  // of b
   const T* bias;
-  int64_t M, N, K;
-  bool accumulate;
+  int64_t M, N, K, a_row, c_row;
   float alpha;
 
   template <class Lanes>
   [[gnu::always_inline]] void store_sums(int64_t row, int64_t column, Floats sums, Lanes lanes) const {
-    Out* at = c + row * N + column;
     sums *= splat(alpha);
     if (bias) sums += load(bias + column, lanes);
-    if (accumulate) sums += load(at, lanes);
-    store(at, sums, lanes);
+    if (addend) sums += load(addend + row * c_row + column, lanes);
+    store(c + row * c_row + column, sums, lanes);
   }
 };
 
@@ -57,12 +58,12 @@ template <class T, class Out, int kR, int kC>
 void dot_tile(const Operands<T, Out>& o, int64_t row, int64_t column) {
   constexpr int64_t kStep = int64_t{kWidth} * tile::kPerWord<T>;
   using Whole = std::integral_constant<int64_t, kStep>;
-  const T *a = o.a + row * o.K, *b = o.b + (column - o.first_column) * o.b_row;
+  const T *a = o.a + row * o.a_row, *b = o.b + (column - o.first_column) * o.b_row;
   Floats sums[kR][kC]{};
   const auto add = [&](int64_t k, auto values) __attribute__((always_inline)) {
     Ints rows[kR];
     unroll<kR>([&](auto r)
-                   __attribute__((always_inline)) { rows[r] = tile::words_of(a + r * o.K + k, values); });
+                   __attribute__((always_inline)) { rows[r] = tile::words_of(a + r * o.a_row + k, values); });
     unroll<kC>([&](auto i) __attribute__((always_inline)) {
       const Ints column_words = tile::words_of(b + i * o.b_row + k, values);
       unroll<kR>([&](auto r) __attribute__((always_inline)) {
@@ -83,7 +84,7 @@ void dot_tile(const Operands<T, Out>& o, int64_t row, int64_t column) {
 // b (K, N): the lanes of a vector are columns, and each is summed in the order of k.
 template <class T, class Out, int kR, int kVectors, class Lanes>
 void column_tile(const Operands<T, Out>& o, int64_t row, int64_t column, Lanes lanes) {
-  const T *a = o.a + row * o.K, *b = o.b + (column - o.first_column);
+  const T *a = o.a + row * o.a_row, *b = o.b + (column - o.first_column);
   Floats sums[kR][kVectors]{};
   for (int64_t k = 0; k < o.K; ++k) {
     Floats columns[kVectors];
@@ -91,7 +92,7 @@ void column_tile(const Operands<T, Out>& o, int64_t row, int64_t column, Lanes l
       columns[v] = load(b + k * o.b_row + v * kWidth, lanes);
     });
     unroll<kR>([&](auto r) __attribute__((always_inline)) {
-      const Floats value = splat(static_cast<float>(a[r * o.K + k]));
+      const Floats value = splat(static_cast<float>(a[r * o.a_row + k]));
       unroll<kVectors>([&](auto v) __attribute__((always_inline)) {
         sums[r][v] = fma(value, columns[v], sums[r][v]);
       });
@@ -160,7 +161,7 @@ void multiply_few_rows(const Gemm& g, const FewColumns& columns) { multiply(g, c
 
 void multiply_few_rows(const Gemm& g) {
   const int64_t N = g.c.shape[1], column_bytes = g.b.bytes() / std::max<int64_t>(N, 1);
-  const int64_t unit = few_rows_unit(g), b_row = g.b.shape[1];
+  const int64_t unit = few_rows_unit(g), b_row = strides_of(g).b;
   const int64_t block = std::max<int64_t>(1, kTaskBytes / std::max<int64_t>(1, column_bytes * unit)) * unit;
   parallel_blocks(N, block, [&](int64_t begin, int64_t end) {
     const int64_t first = (g.transpose_b ? begin * b_row : begin) * size_of(g.b.dtype);

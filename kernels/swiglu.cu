@@ -7,13 +7,6 @@
 namespace flatshard::cuda {
 namespace {
 
-// The offset of element i in rows of F elements that are `stride` apart.
-struct Rows {
-  int64_t F, stride;
-
-  __device__ int64_t offset(int64_t i) const { return F == stride ? i : i / F * stride + i % F; }
-};
-
 struct Silu {
   static __device__ float probability(float x) { return sigmoid(x); }
   static __device__ float slope(float x, float p) { return p * fmaf(x, 1.0f - p, 1.0f); }
@@ -27,7 +20,7 @@ template <class T, class Of>
 struct Forward {
   T* y;
   const T *gate, *up;
-  Rows rows;
+  PackedRows rows;
 
   template <int N>
   struct Inputs {
@@ -53,7 +46,7 @@ template <class T, class Of>
 struct Backward {
   T *dgate, *dup;
   const T *dy, *gate, *up;
-  Rows rows;
+  PackedRows rows;
 
   template <int N>
   struct Inputs {

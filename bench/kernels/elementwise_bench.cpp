@@ -23,6 +23,31 @@ Case cast_case(DType from, DType to, int64_t n) {
           .reference = [=](Values& v) { v[y] = v["x"]; }};
 }
 
+// From columns of wider rows to others.
+Case cast_columns_case(DType from, DType to, int64_t rows, int64_t n) {
+  constexpr int64_t kFrom = 8, kWider = 24;
+  const auto arguments = [=](const Tensors& t) -> Cast {
+    return {.y = packed_columns(t["as"], 0, {rows, n}),
+            .x = packed_columns(t["x"], kFrom, {rows, n}),
+            .y_stride = n + kFrom,
+            .x_stride = n + kWider};
+  };
+  return {
+      .op = "cast",
+      .shape = str(rows, " x ", n, " packed, from ", from),
+      .dtype = to,
+      .args = {{"x", from, {rows, n + kWider}, Role::input}, {"as", to, {rows, n + kFrom}, Role::updated}},
+      .run = [=](Stream& s, Arena&, const Tensors& t) { cast(s, arguments(t)); },
+      .min_bytes = [=](const Tensors& t) { return min_bytes(arguments(t)); },
+      .flops = [=](const Tensors& t) { return flops(arguments(t)); },
+      .reference =
+          [=](Values& v) {
+            for (int64_t row = 0; row < rows; ++row)
+              for (int64_t i = 0; i < n; ++i)
+                v["as"][row * (n + kFrom) + i] = v["x"][row * (n + kWider) + kFrom + i];
+          }};
+}
+
 Case add_case(DType dtype, int64_t n) {
   const auto arguments = [=](const Tensors& t) -> Add { return {.y = t["sum"], .a = t["a"], .b = t["b"]}; };
   return {.op = "add",
@@ -114,6 +139,8 @@ std::vector<Case> elementwise_cases(Scale scale) {
     if (golden && dtype == DType::f16) continue;
     for (const int64_t n : golden ? std::vector<int64_t>{100} : std::vector<int64_t>{1, 16, 53}) {
       for (const DType to : {DType::f32, DType::bf16, DType::f16}) cases.push_back(cast_case(dtype, to, n));
+      if (!golden && n > 1)
+        for (const DType to : {DType::f32, dtype}) cases.push_back(cast_columns_case(dtype, to, 5, n));
       cases.push_back(add_case(dtype, n));
       if (!golden) cases.push_back(add_in_place_case(dtype, n));
       cases.push_back(scale_case(dtype, n));

@@ -6,6 +6,7 @@
 #include "bench/four_bit_args.h"
 #include "kernels/four_bit_product.h"
 #include "kernels/gemm.h"
+#include "kernels/packed.h"
 
 namespace flatshard::bench {
 namespace {
@@ -15,24 +16,34 @@ struct Problem {
   int64_t M;
   FourBitWeight w;
   bool transpose_w = false, bias = false, accumulate = false;
+  bool packed = false;  // a, c and an addend are columns of wider rows
 
   int64_t N() const { return transpose_w ? w.out : w.in; }
   int64_t K() const { return transpose_w ? w.in : w.out; }
   DType compute() const { return w.format.compute.value_or(in); }
   std::string shape() const {
     return str(M, " x ", N(), " x ", K(), transpose_w ? " w^T" : "", bias ? " bias" : "",
-               accumulate ? " c+=" : "");
+               accumulate ? " c+=" : "", packed ? " + addend, packed" : "");
   }
 };
 
+constexpr int64_t kBefore = 2, kBeside = 7;  // columns before those of a matrix, and around them, if packed
+
 FourBitProduct arguments(const Problem& p, const Tensors& t) {
-  return {.c = t["c"],
-          .a = t["a"],
+  const auto columns = [&](const char* name) {
+    const Tensor all = t[name];
+    return p.packed ? packed_columns(all, kBefore, {all.shape[0], all.shape[1] - kBeside}) : all;
+  };
+  return {.c = columns("c"),
+          .a = columns("a"),
           .w = four_bit_matrix(t, p.w),
           .bias = p.bias ? t["bias"] : Tensor{},
+          .addend = p.packed ? columns("addend") : Tensor{},
           .transpose_w = p.transpose_w,
           .accumulate = p.accumulate,
-          .compute = p.w.format.compute};
+          .compute = p.w.format.compute,
+          .a_stride = p.packed ? p.K() + kBeside : 0,
+          .c_stride = p.packed ? p.N() + kBeside : 0};
 }
 
 double rounded(double value, DType dtype) {
@@ -43,23 +54,29 @@ double rounded(double value, DType dtype) {
 
 void formula(const Problem& p, Values& v) {
   const int64_t N = p.N(), K = p.K();
-  std::vector<double> w(N * K), c = p.accumulate ? v["c"] : std::vector<double>(p.M * N);
+  const int64_t beside = p.packed ? kBeside : 0, before = p.packed ? kBefore : 0;
+  std::vector<double> w(N * K), c = p.accumulate || p.packed ? v["c"] : std::vector<double>(p.M * N);
   for (int64_t i = 0; i < N * K; ++i) w[i] = rounded(four_bit_value(v, p.w, i), p.compute());
   for (int64_t i = 0; i < p.M; ++i)
     for (int64_t j = 0; j < N; ++j) {
       double sum = p.bias ? rounded(v["bias"][j], p.compute()) : 0;
       for (int64_t k = 0; k < K; ++k)
-        sum += rounded(v["a"][i * K + k], p.compute()) * w[p.transpose_w ? j * K + k : k * N + j];
-      c[i * N + j] += sum;
+        sum += rounded(v["a"][i * (K + beside) + before + k], p.compute()) *
+               w[p.transpose_w ? j * K + k : k * N + j];
+      const int64_t here = i * (N + beside) + before + j;
+      c[here] = sum + (p.accumulate ? c[here] : p.packed ? v["addend"][here] : 0);
     }
   v["c"] = std::move(c);
 }
 
 Case product_case(const Problem& p) {
   std::vector<Arg> args = four_bit_args(p.w);
-  args.push_back({"a", p.in, {p.M, p.K()}, Role::constant});
+  const int64_t beside = p.packed ? kBeside : 0;
+  const Shape c{p.M, p.N() + beside};
+  args.push_back({"a", p.in, {p.M, p.K() + beside}, Role::constant});
   if (p.bias) args.push_back({"bias", p.in, {p.N()}, Role::constant});
-  args.push_back({"c", p.out, {p.M, p.N()}, p.accumulate ? Role::updated : Role::output});
+  if (p.packed) args.push_back({"addend", p.out, c, Role::constant});
+  args.push_back({"c", p.out, c, p.accumulate || p.packed ? Role::updated : Role::output});
   return {.op = "four_bit_product",
           .shape = str(p.shape(), ' ', p.w.name(), p.out != p.in ? str(" into ", p.out) : "",
                        p.compute() != p.in ? str(" in ", p.compute()) : ""),
@@ -108,7 +125,9 @@ std::vector<Case> test_cases() {
   for (const DType in : {kF32, kBf16, kF16})
     for (const DType compute : {kF32, kBf16, kF16})
       for (const int64_t M : {2, 20})
-        problems.push_back({in, in, M, {24, 40, {kNf4, 64, false, compute}}, true, true, M == 20});
+        for (const bool packed : {false, true})
+          problems.push_back(
+              {in, in, M, {24, 40, {kNf4, 64, false, compute}}, true, true, M == 20 && !packed, packed});
   std::vector<Case> cases;
   for (const Problem& p : problems) cases.push_back(product_case(p));
   return cases;

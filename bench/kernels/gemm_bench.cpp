@@ -7,6 +7,7 @@
 
 #include "bench/case.h"
 #include "kernels/gemm.h"
+#include "kernels/packed.h"
 
 namespace flatshard::bench {
 namespace {
@@ -14,7 +15,11 @@ namespace {
 struct Options {
   bool transpose_a = false, transpose_b = false, bias = false, accumulate = false;
   float alpha = 1;
+  bool addend = false;
+  bool packed = false;  // every matrix is columns of wider rows
 };
+
+constexpr int64_t kBefore = 3, kBeside = 5;  // columns before those of a matrix, and around them, if packed
 
 struct Problem {
   DType in, out;
@@ -22,40 +27,59 @@ struct Problem {
   Options with{};
 };
 
+Tensor columns(const Problem& p, const Tensor& t) {
+  return p.with.packed ? packed_columns(t, kBefore, {t.shape[0], t.shape[1] - kBeside}) : t;
+}
+
 Gemm arguments(const Problem& p, const Tensors& t) {
-  return {.c = t["c"],
-          .a = t["a"],
-          .b = t["b"],
+  const auto stride = [&](const char* name) { return p.with.packed ? t[name].shape[1] : 0; };
+  return {.c = columns(p, t["c"]),
+          .a = columns(p, t["a"]),
+          .b = columns(p, t["b"]),
           .bias = p.with.bias ? t["bias"] : Tensor{},
+          .addend = p.with.addend ? columns(p, t["addend"]) : Tensor{},
           .transpose_a = p.with.transpose_a,
           .transpose_b = p.with.transpose_b,
           .accumulate = p.with.accumulate,
-          .alpha = p.with.alpha};
+          .alpha = p.with.alpha,
+          .a_stride = stride("a"),
+          .b_stride = stride("b"),
+          .c_stride = stride("c")};
 }
 
 void formula(const Problem& p, Values& v) {
-  std::vector<double> c = p.with.accumulate ? v["c"] : std::vector<double>(p.M * p.N);
+  const int64_t beside = p.with.packed ? kBeside : 0, before = p.with.packed ? kBefore : 0;
+  const auto at = [&](int64_t row, int64_t column, int64_t width) {
+    return row * (width + beside) + before + column;
+  };
+  std::vector<double> c = p.with.accumulate || p.with.packed ? v["c"] : std::vector<double>(p.M * p.N);
   for (int64_t i = 0; i < p.M; ++i)
     for (int64_t j = 0; j < p.N; ++j) {
       double sum = 0;
       for (int64_t k = 0; k < p.K; ++k)
-        sum += v["a"][p.with.transpose_a ? k * p.M + i : i * p.K + k] *
-               v["b"][p.with.transpose_b ? j * p.K + k : k * p.N + j];
-      c[i * p.N + j] += p.with.alpha * sum + (p.with.bias ? v["bias"][j] : 0);
+        sum += v["a"][p.with.transpose_a ? at(k, i, p.M) : at(i, k, p.K)] *
+               v["b"][p.with.transpose_b ? at(j, k, p.K) : at(k, j, p.N)];
+      const int64_t here = at(i, j, p.N);
+      const double added = p.with.accumulate ? c[here] : p.with.addend ? v["addend"][here] : 0;
+      c[here] = p.with.alpha * sum + (p.with.bias ? v["bias"][j] : 0) + added;
     }
   v["c"] = std::move(c);
 }
 
 Case gemm_case(const Problem& p) {
-  const Shape a = p.with.transpose_a ? Shape{p.K, p.M} : Shape{p.M, p.K};
-  const Shape b = p.with.transpose_b ? Shape{p.N, p.K} : Shape{p.K, p.N};
+  const int64_t beside = p.with.packed ? kBeside : 0;
+  const Shape a = p.with.transpose_a ? Shape{p.K, p.M + beside} : Shape{p.M, p.K + beside};
+  const Shape b = p.with.transpose_b ? Shape{p.N, p.K + beside} : Shape{p.K, p.N + beside};
+  const Shape c{p.M, p.N + beside};
   std::vector<Arg> args{{"a", p.in, a, Role::input}, {"b", p.in, b, Role::input}};
   if (p.with.bias) args.push_back({"bias", p.in, {p.N}, Role::input});
-  args.push_back({"c", p.out, {p.M, p.N}, p.with.accumulate ? Role::updated : Role::output});
+  if (p.with.addend) args.push_back({"addend", p.out, c, Role::input});
+  args.push_back({"c", p.out, c, p.with.accumulate || p.with.packed ? Role::updated : Role::output});
   return {.op = "gemm",
           .shape = str(p.M, " x ", p.N, " x ", p.K, p.with.transpose_a ? " a^T" : "",
                        p.with.transpose_b ? " b^T" : "", p.with.bias ? " bias" : "",
-                       p.with.accumulate ? " c+=" : "", p.with.alpha != 1 ? str(" alpha ", p.with.alpha) : "",
+                       p.with.accumulate ? " c+=" : "", p.with.addend ? " + addend" : "",
+                       p.with.packed ? " packed" : "", p.with.alpha != 1 ? str(" alpha ", p.with.alpha) : "",
                        p.out != p.in ? " into f32" : ""),
           .dtype = p.in,
           .args = std::move(args),
@@ -119,6 +143,32 @@ std::vector<Case> scaled_cases(DType dtype) {
   return cases;
 }
 
+// Products with an addend, and of columns of wider rows: of many rows and of few, and with K = 0.
+std::vector<Case> added_and_packed_cases(DType dtype) {
+  std::vector<Case> cases;
+  for (const bool packed : {false, true})
+    for (const int64_t M : {1, 9, 70})
+      for (const bool tb : {false, true}) {
+        const Options with{.transpose_b = tb, .bias = tb, .addend = true, .packed = packed};
+        cases.push_back(gemm_case({dtype, dtype, M, 75, 33, with}));
+      }
+  for (const bool ta : {false, true})
+    for (const bool tb : {false, true})
+      cases.push_back(
+          gemm_case({dtype,
+                     DType::f32,
+                     17,
+                     33,
+                     65,
+                     {.transpose_a = ta, .transpose_b = tb, .accumulate = true, .packed = true}}));
+  cases.push_back(gemm_case({dtype, DType::f32, 37, 45, 8, {.alpha = 0.7f, .addend = true}}));
+  cases.push_back(gemm_case({dtype, dtype, 4, 6, 0, {.bias = true, .addend = true, .packed = true}}));
+  // Several tiles in both directions.
+  cases.push_back(
+      gemm_case({dtype, dtype, 300, 170, 90, {.transpose_b = true, .addend = true, .packed = true}}));
+  return cases;
+}
+
 std::vector<Case> test_cases() {
   std::vector<Case> cases;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
@@ -142,6 +192,7 @@ std::vector<Case> test_cases() {
     cases.push_back(bias_case(dtype, 67, 5, false));
     cases.push_back(bias_case(dtype, 130, 9));
     std::ranges::move(scaled_cases(dtype), std::back_inserter(cases));
+    std::ranges::move(added_and_packed_cases(dtype), std::back_inserter(cases));
   }
   // Several tiles in both directions with narrower ones at the edges, and K above the block of the plain
   // implementation.

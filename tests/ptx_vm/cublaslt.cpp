@@ -1,4 +1,4 @@
-// cuBLASLt on the machine: the functions that the project calls, for packed column-major matrices. A product
+// cuBLASLt on the machine: the functions that the project calls, for column-major matrices. A product
 // is an operation of its stream like a copy, and every byte that it reads or writes is checked; the CPU twin
 // computes the values. An algorithm is valid only for the problem and the alignment that it was selected for.
 
@@ -110,7 +110,7 @@ void check_supported(const Problem& p) {
   check(!p.bias_type || *p.bias_type == p.c_layout.type, "the bias must have the type of the product, ",
         int{p.c_layout.type});
   for (const Layout* l : {&p.a_layout, &p.b_layout, &p.c_layout})
-    check(l->rows > 0 && l->columns > 0 && l->pitch == static_cast<int64_t>(l->rows), "a matrix of ", l->rows,
+    check(l->rows > 0 && l->columns > 0 && l->pitch >= static_cast<int64_t>(l->rows), "a matrix of ", l->rows,
           " x ", l->columns, " with columns ", l->pitch, " apart");
 }
 
@@ -126,7 +126,10 @@ Gemm gemm_of(const Problem& p) {
          .a = ours(p.b_layout),
          .b = ours(p.a_layout),
          .transpose_a = p.b == CUBLAS_OP_T,
-         .transpose_b = p.a == CUBLAS_OP_T};
+         .transpose_b = p.a == CUBLAS_OP_T,
+         .a_stride = p.b_layout.pitch,
+         .b_stride = p.a_layout.pitch,
+         .c_stride = p.c_layout.pitch};
   return g;
 }
 
@@ -137,10 +140,12 @@ float to_tf32(float x) {
 }
 
 // The factor's values, rounded, in memory of their own.
-Tensor rounded(const Tensor& factor, std::vector<float>& room) {
+Tensor rounded(const Tensor& factor, int64_t stride, std::vector<float>& room) {
   const float* values = factor.as<float>();
-  room.resize(static_cast<size_t>(factor.size()));
-  std::transform(values, values + factor.size(), room.begin(), to_tf32);
+  room.resize(static_cast<size_t>(factor.shape[0] * stride));
+  for (int64_t row = 0; row < factor.shape[0]; ++row)
+    std::transform(values + row * stride, values + row * stride + factor.shape[1],
+                   room.begin() + row * stride, to_tf32);
   Tensor copy = factor;
   copy.data = room.data();
   return copy;
@@ -150,8 +155,8 @@ Tensor rounded(const Tensor& factor, std::vector<float>& room) {
 void multiply(Algorithm& algorithm, Gemm g, const Tensor& bias) {
   std::vector<float> a, b;
   if (algorithm.problem.compute == CUBLAS_COMPUTE_32F_FAST_TF32) {
-    g.a = rounded(g.a, a);
-    g.b = rounded(g.b, b);
+    g.a = rounded(g.a, g.a_stride, a);
+    g.b = rounded(g.b, g.b_stride, b);
   }
   static StreamGroup* const streams = new StreamGroup(Device::cpu());
   static Stream& stream = streams->add("products");
@@ -168,20 +173,28 @@ void multiply(Algorithm& algorithm, Gemm g, const Tensor& bias) {
   gemm(stream, *algorithm.scratch, g);
   const int64_t N = g.c.shape[1];
   if (by_hand)
-    for (int64_t i = 0; i < g.c.size(); ++i) g.c.as<float>()[i] += bias.as<float>()[i % N];
+    for (int64_t i = 0; i < g.c.size(); ++i)
+      g.c.as<float>()[i / N * g.c_stride + i % N] += bias.as<float>()[i % N];
 }
 
 void check_written(const Piece& p, const Past& past) {
   const Allocation* a = p.home();
   if (!a) return;
-  const uint64_t begin = reinterpret_cast<uint64_t>(p.data) - a->begin;
-  for (uint64_t i = begin; i < begin + p.bytes(); ++i)
-    if (!(a->state[i] & kWritten))
-      report_operation(FindingKind::uninitialised_read, past.now().what,
-                       str("reads ", describe_address(a->begin + i), ", which was never written"));
+  for (size_t row = 0; row < p.height; ++row) {
+    const uint64_t begin = reinterpret_cast<uint64_t>(p.row(row)) - a->begin;
+    for (uint64_t i = begin; i < begin + p.width; ++i)
+      if (!(a->state[i] & kWritten))
+        report_operation(FindingKind::uninitialised_read, past.now().what,
+                         str("reads ", describe_address(a->begin + i), ", which was never written"));
+  }
 }
 
-Piece matrix(const Tensor& t) { return piece_of(t.data, static_cast<size_t>(t.bytes())); }
+Piece matrix(const Tensor& t, int64_t stride) {
+  if (stride == t.shape[-1]) return piece_of(t.data, static_cast<size_t>(t.bytes()));
+  const auto size = static_cast<size_t>(size_of(t.dtype));
+  return {static_cast<unsigned char*>(t.data), static_cast<size_t>(stride) * size,
+          static_cast<size_t>(t.shape[-1]) * size, static_cast<size_t>(t.rows())};
+}
 
 // The checked arguments of a call.
 struct Call {
@@ -191,12 +204,12 @@ struct Call {
   Piece workspace;
 
   std::vector<Piece> reads() const {
-    std::vector<Piece> all{matrix(gemm.a), matrix(gemm.b)};
-    if (!bias.empty()) all.push_back(matrix(bias));
-    if (gemm.accumulate) all.push_back(matrix(gemm.c));
+    std::vector<Piece> all{matrix(gemm.a, gemm.a_stride), matrix(gemm.b, gemm.b_stride)};
+    if (!bias.empty()) all.push_back(matrix(bias, bias.size()));
+    if (const Tensor& addend = addend_of(gemm); !addend.empty()) all.push_back(matrix(addend, gemm.c_stride));
     return all;
   }
-  std::vector<Piece> writes() const { return {matrix(gemm.c), workspace}; }
+  std::vector<Piece> writes() const { return {matrix(gemm.c, gemm.c_stride), workspace}; }
 
   void run(Activity& self) const {
     Past past(timeline().begin(self));
@@ -206,7 +219,8 @@ struct Call {
     }
     for (const Piece& p : writes()) touch(p, past, true);
     multiply(*algorithm, gemm, bias);
-    heap().mark_written(gemm.c.data, static_cast<size_t>(gemm.c.bytes()));
+    const Piece c = matrix(gemm.c, gemm.c_stride);
+    for (size_t row = 0; row < c.height; ++row) heap().mark_written(c.row(row), c.width);
     std::memset(workspace.data, 0xff, workspace.bytes());  // so that no code relies on its content
   }
 };
@@ -346,7 +360,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
     check(workspace_bytes >= algorithm.workspace, "a workspace of ", workspace_bytes, " bytes, must be ",
           algorithm.workspace);
     const float factor = *static_cast<const float*>(alpha), kept = *static_cast<const float*>(beta);
-    check((kept == 0 || kept == 1) && C == D, "a scaled C and C != D are not supported");
+    check(kept == 0 || kept == 1, "a scaled C is not supported");
     Call call{.algorithm = &algorithm,
               .gemm = gemm_of(problem),
               .bias = {},
@@ -354,7 +368,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
     call.gemm.a.data = const_cast<void*>(B);
     call.gemm.b.data = const_cast<void*>(A);
     call.gemm.c.data = D;
-    call.gemm.accumulate = kept == 1;
+    call.gemm.accumulate = kept == 1 && C == D;
+    if (kept == 1 && C != D) {
+      call.gemm.addend = call.gemm.c;
+      call.gemm.addend.data = const_cast<void*>(C);
+    }
     call.gemm.alpha = factor;
     if (problem.bias_type)
       call.bias = {const_cast<void*>(description.bias),
