@@ -153,12 +153,12 @@ void SelfAttention::attend_to_cache(Context& c, const Tensor& o) const {
 }
 
 void SelfAttention::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x,
-                            bool accumulate) {
+                            const Tensor& r) {
   const int64_t N = x.shape[0], Hq = config_.heads, D = config_.head_dim;
   project(c, p, x);
   o_ = c.saved.alloc(c.dtype, {N, Hq, D});
   attend(c, o_);
-  out_.forward(c, p, {y}, o_.view({N, Hq * D}), accumulate);
+  out_.forward(c, p, {y}, o_.view({N, Hq * D}), r);
 }
 
 void SelfAttention::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,

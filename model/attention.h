@@ -16,8 +16,8 @@ class SelfAttention {
  public:
   SelfAttention(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table);
 
-  // y = attention(x), or y += with accumulate; x and y are (N, hidden).
-  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, bool accumulate);
+  // y = attention(x) + r, where r may be empty; x, y and r are (N, hidden).
+  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& r);
   // dx = the gradient for x, given dy.
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
                 const Tensor& x);

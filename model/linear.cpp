@@ -30,7 +30,7 @@ Linear::Linear(ParamList& params, const ModelConfig& config, const std::vector<L
 }
 
 void Linear::multiply(Context& c, const ParamView& p, const Layer& layer, const Tensor& y, const Tensor& a,
-                      bool backward, bool accumulate) const {
+                      bool backward, const Tensor& addend, bool accumulate) const {
   const Tensor bias = layer.bias && !backward ? p[layer.b] : Tensor{};
   if (layer.quantized)
     return four_bit_product(c.stream, c.scratch,
@@ -38,6 +38,7 @@ void Linear::multiply(Context& c, const ParamView& p, const Layer& layer, const 
                              .a = a,
                              .w = layer.quantized->matrix(p),
                              .bias = bias,
+                             .addend = addend,
                              .transpose_w = !backward,
                              .accumulate = accumulate,
                              .compute = layer.quantized->format().compute,
@@ -47,15 +48,16 @@ void Linear::multiply(Context& c, const ParamView& p, const Layer& layer, const 
         .a = a,
         .b = p[layer.w],
         .bias = bias,
+        .addend = addend,
         .transpose_b = layer.transposed == backward,
         .accumulate = accumulate,
         .tf32 = c.tf32});
 }
 
 void Linear::forward(Context& c, const ParamView& p, std::initializer_list<Tensor> y, const Tensor& x,
-                     bool accumulate) {
+                     const Tensor& addend) {
   const Tensor* out = y.begin();
-  for (const Layer& layer : layers_) multiply(c, p, layer, *out++, x, false, accumulate);
+  for (const Layer& layer : layers_) multiply(c, p, layer, *out++, x, false, addend, false);
   adapters_.forward(c, p, y, x);
 }
 
@@ -74,7 +76,7 @@ void Linear::backward(Context& c, const ParamView& p, const GradView& g, const T
             .tf32 = c.tf32});
     }
     if (layer.bias && !g[layer.b].empty()) bias_backward(c.stream, c.scratch, {.db = g[layer.b], .dy = *out});
-    if (!dx.empty()) multiply(c, p, layer, dx, *out, true, accumulate);
+    if (!dx.empty()) multiply(c, p, layer, dx, *out, true, {}, accumulate);
     accumulate = true;
     ++out;
   }

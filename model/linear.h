@@ -30,9 +30,9 @@ class Linear {
   Linear() = default;
   Linear(ParamList& params, const ModelConfig& config, const std::vector<LinearSpec>& layers);
 
-  // y_i = x w_i^T + b_i, or y_i += with accumulate. x (N, in), y_i (N, out of layer i).
+  // y_i = x w_i^T + b_i, plus an addend like y_i, if there is one. x (N, in), y_i (N, out of layer i).
   void forward(Context& c, const ParamView& p, std::initializer_list<Tensor> y, const Tensor& x,
-               bool accumulate = false);
+               const Tensor& addend = {});
   // dx = the sum of dy_i w_i, unless dx is empty. Adds the gradients of parameters to g, where their tensors
   // are not empty.
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
@@ -44,9 +44,9 @@ class Linear {
     bool bias, transposed;
     std::optional<QuantizedParams> quantized{};  // instead of w
   };
-  // c = a w^T + b, or with backward a w.
+  // c = a w^T + b + addend, or with backward a w + addend.
   void multiply(Context& c, const ParamView& p, const Layer& layer, const Tensor& y, const Tensor& a,
-                bool backward, bool accumulate) const;
+                bool backward, const Tensor& addend, bool accumulate) const;
 
   std::vector<Layer> layers_;
   LayerAdapters adapters_;

@@ -44,7 +44,7 @@ Mlp::Projected Mlp::allocate(Context& c, Arena& arena, int64_t N) const {
   return r;
 }
 
-void Mlp::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, bool accumulate) {
+void Mlp::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& r) {
   hidden_ = c.saved.alloc(c.dtype, {x.shape[0], ffn_});
   projected_ = allocate(c, c.saved, x.shape[0]);
   const auto& [gate, up, packed, row_stride] = projected_;
@@ -60,7 +60,7 @@ void Mlp::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor&
     swiglu_forward(
         c.stream,
         {.y = hidden_, .gate = gate, .up = up, .row_stride = row_stride, .function = gate_of(kind_)});
-  out_.forward(c, p, {y}, hidden_, accumulate);
+  out_.forward(c, p, {y}, hidden_, r);
 }
 
 void Mlp::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,

@@ -12,8 +12,8 @@ class Mlp {
  public:
   Mlp(ParamList& params, const ModelConfig& config, int64_t layer);
 
-  // y = mlp(x), or y += with accumulate; x and y are (N, hidden).
-  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, bool accumulate);
+  // y = mlp(x) + r, where r may be empty; x, y and r are (N, hidden).
+  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& r);
   // dx = the gradient for x, given dy.
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
                 const Tensor& x);

@@ -79,12 +79,9 @@ void forward_half(Context& c, const ParamView& p, HalfNorms& n, Layer& layer, co
     h = n.h = c.saved.alloc(c.dtype, x.shape);
     n.in.forward(c, p, h, x);
   }
-  if (!n.out.exists()) {
-    copy(c.stream, y, x);
-    return layer.forward(c, p, y, h, true);
-  }
+  if (!n.out.exists()) return layer.forward(c, p, y, h, x);
   n.o = c.saved.alloc(c.dtype, x.shape);
-  layer.forward(c, p, n.o, h, false);
+  layer.forward(c, p, n.o, h, {});
   n.out.forward(c, p, y, n.o);
   add(c.stream, {.y = y, .a = y, .b = x});
 }
