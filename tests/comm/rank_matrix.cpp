@@ -1,9 +1,11 @@
-// rank_matrix --subset | --stages | --nightly | --start | --losses | --collectives | --traffic | --clocks |
-// --nonfinite, alone or under mpirun; --steps N, default 3.
+// rank_matrix --subset | --nightly | --stages | --all-stages | --start | --losses | --collectives |
+// --traffic | --bubble | --clocks | --nonfinite, alone or under mpirun; --steps N, default 3.
 //   --subset          trains a tiny model in settings that cover every pair of options; all settings of a
 //                     subject must produce the same bits. Prints a hash for each subject and the differences.
 //   --nightly         the same, with every combination of the main options
-//   --stages          a covering selection with 2 and 4 pipeline stages, each schedule in turn
+//   --all-stages      the settings of --subset that can be divided, on 2 and 4 pipeline stages, each schedule
+//                     in turn
+//   --stages          those of them that cover every value of an option, and every strategy in every schedule
 //   --start           initial values with a different seed on every rank, with and without broadcast from
 //   rank 0
 //   --losses          the loss after 20 steps of each strategy and reduction, on any number of ranks
@@ -21,6 +23,7 @@
 #include <iomanip>
 #include <iostream>
 #include <map>
+#include <set>
 
 #include "comm/clock.h"
 #include "comm/shard_policy.h"
@@ -49,12 +52,20 @@ std::vector<Trial> trials_of(const Settings& settings, const std::vector<Setting
   return trials;
 }
 
+// Whether this is the first setting with a value of one of its options, or with its strategy in a schedule.
+bool adds_to(std::set<std::string>& seen, const Setting& s, const std::string& schedule) {
+  bool adds = seen.insert(str(schedule, ' ', s[Dimension::strategy])).second;
+  for (size_t d = 0; d < kDimensions; ++d) adds = seen.insert(str(d, ' ', s.value[d])).second || adds;
+  return adds;
+}
+
 // Every other stream order waits for messages that no rank has sent yet.
-std::vector<Trial> trials_of_stages(int ranks) {
+std::vector<Trial> trials_of_stages(int ranks, bool all) {
   std::vector<Trial> trials;
   for (const int stages : {2, 4}) {
     if (ranks % stages != 0) continue;
     const Settings settings(ranks / stages);
+    std::set<std::string> seen;
     size_t turn = 0;
     for (const Setting& s : settings.covering()) {
       Trial trial{settings.config(s), StreamOrder::concurrent, settings.key(s), settings.name(s)};
@@ -63,12 +74,11 @@ std::vector<Trial> trials_of_stages(int ranks) {
       // Reductions whose bits depend on the ranks.
       if (trial.config.parallel.reduction != "exact") continue;
       const std::vector<std::string> schedules{"1f1b", "gpipe", "sequential", "interleaved"};
-      const bool tied = trial.config.model.family == "gpt2";
       trial.config.parallel.stages = stages;
       // Two chunks of each of 4 stages are more than the model has parts.
-      const bool interleaves =
-          !tied && stages == 2 && set_up(trial.config, ranks).batching.micro_steps % stages == 0;
+      const bool interleaves = stages == 2 && set_up(trial.config, ranks).batching.micro_steps % stages == 0;
       trial.config.parallel.schedule = schedules[turn++ % (interleaves ? 4 : 3)];
+      if (!all && !adds_to(seen, s, trial.config.parallel.schedule)) continue;
       trial.name = str(stages, " stages ", trial.config.parallel.schedule, ", ", trial.name);
       trials.push_back(trial);
     }
@@ -216,11 +226,12 @@ Options parse(int argc, char** argv) {
       o.steps = std::atoi(argv[++i]);
       check(o.steps > 0, "--steps is \"", argv[i], "\", must be a positive number");
     } else {
-      constexpr const char* kModes[] = {"--subset",      "--stages",  "--start",  "--nightly",   "--losses",
-                                        "--collectives", "--traffic", "--clocks", "--nonfinite", "--bubble"};
+      constexpr const char* kModes[] = {"--subset", "--nightly", "--stages",      "--all-stages",
+                                        "--start",  "--losses",  "--collectives", "--traffic",
+                                        "--bubble", "--clocks",  "--nonfinite"};
       check(o.mode.empty() && std::find(std::begin(kModes), std::end(kModes), word) != std::end(kModes), word,
-            ": usage: rank_matrix --subset | --nightly | --start | --losses | --collectives | --traffic | "
-            "--clocks | --nonfinite | --bubble "
+            ": usage: rank_matrix --subset | --nightly | --stages | --all-stages | --start | --losses | "
+            "--collectives | --traffic | --bubble | --clocks | --nonfinite "
             "[--steps N]");
       o.mode = word;
     }
@@ -238,7 +249,8 @@ bool run_matrix(const Options& o, World& world) {
   if (o.mode == "--traffic") return traffic_holds(world);
   if (o.mode == "--start") return start_as_one(world);
   if (o.mode == "--losses") return print_losses(world), true;
-  if (o.mode == "--stages") return compare(world, trials_of_stages(world.size()), o.steps);
+  if (o.mode == "--stages" || o.mode == "--all-stages")
+    return compare(world, trials_of_stages(world.size(), o.mode == "--all-stages"), o.steps);
   const Settings settings(world.size());
   return compare(world, trials_of(settings, o.mode == "--nightly" ? settings.nightly() : settings.covering()),
                  o.steps);
