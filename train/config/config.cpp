@@ -325,7 +325,9 @@ std::vector<Field> fields(Config& c) {
       {"parallel.chunks", &parallel.chunks, "interleaved: ranges of layers per pipeline stage", {}, 2, 64},
       {"parallel.device_map", &parallel.device_map,
        "layers of each pipeline stage: auto (equal work), balanced or balanced_low_0 (by size, as in Hugging "
-       "Face Accelerate), or a table from prefixes of parameter names to stages"},
+       "Face Accelerate), sequential:SIZE (stages are filled in order, each with SIZE of parameters in 16 "
+       "bits, "
+       "such as 20GB), or a table from prefixes of parameter names to stages"},
       {"parallel.bandwidth_gbps",
        &parallel.bandwidth_gbps,
        "receive bandwidth of a rank in GB/s, used to estimate overlap; 0 = measure at start",

@@ -10,6 +10,7 @@
 #include "model/model.h"
 #include "model/names.h"
 #include "runtime/check.h"
+#include "runtime/text.h"
 
 namespace flatshard {
 namespace {
@@ -113,6 +114,33 @@ std::vector<int> mapped_ends(const std::map<std::string, double>& map, const Mod
   return ends;
 }
 
+// The limit of each stage but the last, for a kind that fills stages by size.
+std::vector<int64_t> limits_of(const std::string& kind, const Model& model, std::span<const int64_t> sizes,
+                               int sections, int chunks) {
+  if (kind == "balanced" || kind == "balanced_low_0")
+    return balanced_limits(sizes, leaf_mean(model), chunks, kind == "balanced_low_0");
+  const std::string sequential = "sequential:";
+  check(kind.starts_with(sequential), "parallel.device_map is \"", kind,
+        "\", must be auto, balanced, balanced_low_0, sequential:SIZE with the size of a stage, such as "
+        "sequential:20GB, or a table of prefixes");
+  check(chunks == sections,
+        "parallel.device_map = \"sequential:SIZE\" gives each stage one range of layers, but "
+        "parallel.schedule = \"interleaved\" needs several: use another schedule, or \"auto\"");
+  const int64_t limit =
+      parse_bytes("the size in parallel.device_map = \"sequential:SIZE\"", kind.substr(sequential.size()));
+  return std::vector<int64_t>(static_cast<size_t>(chunks - 1), limit);
+}
+
+// Moves the ends of empty ranges, so that each has at least one of `count` parts.
+void leave_none_empty(std::vector<int>& ends, int count) {
+  const int ranges = static_cast<int>(ends.size());
+  for (int i = 0; i < ranges; ++i) {
+    int& end = ends[static_cast<size_t>(i)];
+    const int before = i == 0 ? 0 : ends[static_cast<size_t>(i - 1)];
+    end = std::clamp(end, before + 1, count - (ranges - 1 - i));
+  }
+}
+
 std::vector<int> part_ends(const DeviceMap& map, const Model& model, const std::vector<Part>& parts,
                            int sections, int chunks) {
   if (const auto* table = std::get_if<std::map<std::string, double>>(&map)) {
@@ -127,11 +155,11 @@ std::vector<int> part_ends(const DeviceMap& map, const Model& model, const std::
     for (const Part& part : parts) work.push_back(part.work);
     return even_ends(work, chunks);
   }
-  check(kind == "balanced" || kind == "balanced_low_0", "parallel.device_map is \"", kind,
-        "\", must be auto, balanced, balanced_low_0, or a table of prefixes");
   std::vector<int64_t> sizes;
   for (const Part& part : parts) sizes.push_back(part.bytes);
-  return filled_ends(sizes, balanced_limits(sizes, leaf_mean(model), chunks, kind == "balanced_low_0"));
+  std::vector<int> ends = filled_ends(sizes, limits_of(kind, model, sizes, sections, chunks));
+  leave_none_empty(ends, static_cast<int>(sizes.size()));
+  return ends;
 }
 
 }  // namespace

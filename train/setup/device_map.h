@@ -4,11 +4,12 @@
 //
 //   auto             the smallest largest amount of work, in floating-point operations
 //   balanced         by bytes, as Hugging Face Accelerate counts: each stage but the last takes parts in
-//   order
-//                    up to total / stages + 1.25 x the largest part
+//                    order up to total / stages + 1.25 x the largest part
 //   balanced_low_0   the same over stages - 1, and stage 0 takes only what the others leave
+//   sequential:SIZE  each stage but the last takes parts in order up to SIZE, such as 20GB
 //   a table          the stage of each prefix of parameter names; the longest prefix decides
 //
+// Sizes count two bytes per parameter, and 4-bit weights as they are stored. Each stage has a part at least.
 // Tied embeddings belong to the last stage, with the head; the others divide the blocks.
 
 #include <cstdint>

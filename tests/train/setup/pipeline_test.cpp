@@ -208,17 +208,19 @@ TEST_CASE("auto divides work evenly, and balanced limits are those of Hugging Fa
 
 namespace {
 
-// The pipeline of a Llama with 32 blocks under a table of prefixes.
-Pipeline mapped(const std::map<std::string, double>& table, int sections, bool tied = false) {
+// The pipeline of a Llama with 32 blocks.
+Pipeline divided(const DeviceMap& map, int sections, const ModelConfig& llama, int64_t seq_len) {
   Arena tables("tables", Device::cpu());
-  const Model model(
-      resolved(
-          {.family = "llama", .layers = 32, .hidden = 8, .heads = 2, .ffn = 8, .vocab = 16, .tied = tied}),
-      tables);
   ParallelConfig config;
   config.stages = sections;
-  config.device_map = table;
-  return pipeline_of(config, model, 8, 8);
+  config.device_map = map;
+  return pipeline_of(config, Model(resolved(llama), tables), seq_len, 8);
+}
+
+Pipeline mapped(const std::map<std::string, double>& table, int sections, bool tied = false) {
+  return divided(
+      table, sections,
+      {.family = "llama", .layers = 32, .hidden = 8, .heads = 2, .ffn = 8, .vocab = 16, .tied = tied}, 8);
 }
 
 // Blocks [first, last] on a stage.
@@ -233,6 +235,33 @@ std::vector<int> ends(const Pipeline& pipeline) {
 }
 
 }  // namespace
+
+// By hand, in bytes: the embedding 262,144,000, a block 404,766,720, head and norm 262,152,192, together
+// 13,476,831,232. A block is 1,264,582,656 operations per token at 2,048 tokens, the head 786,432,000.
+TEST_CASE("each kind of device map divides the shape of Llama-2-7B as computed by hand") {
+  const ModelConfig llama{
+      .family = "llama", .layers = 32, .hidden = 4096, .heads = 32, .ffn = 11008, .vocab = 32000};
+  const auto ends_of = [&](const char* kind, int stages) { return ends(divided(kind, stages, llama, 2048)); };
+  // The head is 0.62 blocks: 16 and 16.62 blocks of work, or 8, 8, 8 and 8.62.
+  CHECK(ends_of("auto", 2) == std::vector{17, 34});
+  CHECK(ends_of("auto", 4) == std::vector{9, 17, 25, 34});
+  // 13,476,831,232 / 2 + 1.25 x 404,766,720 = 7,244,374,016: the embedding and 17.25 blocks.
+  CHECK(ends_of("balanced", 2) == std::vector{18, 34});
+  // / 4: 3,875,166,208: the embedding and 8.93 blocks, then 9.57 blocks each.
+  CHECK(ends_of("balanced", 4) == std::vector{9, 18, 27, 34});
+  // / 3: 4,998,235,477, which leaves nothing for stage 0 but its one part: then 11.70 blocks beside the
+  // embedding, and 12.35 blocks.
+  CHECK(ends_of("balanced_low_0", 4) == std::vector{1, 12, 24, 34});
+  // The embedding and 9.23 blocks, then 9.88 blocks each.
+  CHECK(ends_of("sequential:4GB", 4) == std::vector{10, 19, 28, 34});
+  // All of it fits on stage 0, and the others have one part each.
+  CHECK(ends_of("sequential:20GB", 4) == std::vector{31, 32, 33, 34});
+  CHECK(test::error_of([&] { ends_of("sequential", 2); }).find("must be auto, balanced") !=
+        std::string::npos);
+  CHECK(test::error_of([&] {
+          ends_of("sequential:4 apples", 2);
+        }).find("is \"4 apples\", must be a positive") != std::string::npos);
+}
 
 TEST_CASE("a table of prefixes places layers, and a prefix ends at a dot") {
   std::map<std::string, double> two{{"model.embed_tokens", 0}, {"model.norm", 1}, {"lm_head", 1}};
