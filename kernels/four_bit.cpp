@@ -66,24 +66,27 @@ void encode_any_block(uint8_t* codes, const T* x, int64_t n, float absmax, const
 template <class T, class Encoder, class Output>
 void quantize_group(uint8_t* codes, float* absmax, const T* x, int64_t n, int64_t block,
                     const Encoder& encoder, Output out) {
+  const int64_t blocks = block_count(n, block);
+  for (int64_t b = 0; b < blocks; ++b)
+    absmax[b] = largest_magnitude(x + b * block, std::min(block, n - b * block));
   float inverse[kElementsPerGroup / kSmallestFourBitBlock];
   bool usual = n % block == 0;  // whole blocks, without a lift
-  for (int64_t b = 0; b * block < n; ++b) {
-    absmax[b] = largest_magnitude(x + b * block, std::min(block, n - b * block));
-    const BlockScale scale(absmax[b]);
-    inverse[b] = scale.inverse * Encoder::kUnit;
-    usual &= scale.lift == 1;
+  for_each_vector(blocks, [&](int64_t b, auto lanes) {
+    const Floats a = load(absmax + b, lanes);
+    store(inverse + b, a > 0.0f ? Encoder::kUnit * (1.0f / a) : Floats{}, lanes);
+    usual &= !any_zero((Words)((a == 0.0f) | (a >= 0x1p-64f)), ~Words{});
+  });
+  if (!usual) {
+    for (int64_t b = 0; b < blocks; ++b)
+      encode_any_block(codes + b * block / 2, x + b * block, std::min(block, n - b * block), absmax[b],
+                       encoder);
+    return;
   }
   const Encoder in_registers = encoder;
-  for (int64_t b = 0; b * block < n; ++b) {
-    const int64_t begin = b * block, end = begin + block;
-    if (!usual) {
-      encode_any_block(codes + begin / 2, x + begin, std::min(block, n - begin), absmax[b], encoder);
-      continue;
-    }
-    const Floats factor = splat(inverse[b]);
-    for (int64_t i = begin; i < end; i += kPairsWidth)
-      out.store_bits(codes + i / 2, encode(x + i, in_registers, [&](Floats v) { return v * factor; }));
+  const int block_bits = std::countr_zero(static_cast<uint64_t>(block));
+  for (int64_t i = 0; i < n; i += kPairsWidth) {
+    const Floats factor = splat(inverse[i >> block_bits]);
+    out.store_bits(codes + i / 2, encode(x + i, in_registers, [&](Floats v) { return v * factor; }));
   }
 }
 

@@ -122,7 +122,9 @@ inline Pairs load_pairs(const bf16* p) {
 
 // The largest of 32 integers.
 inline uint16_t max(TwoHalves v) {
-  const auto [a, b] = std::bit_cast<std::array<Halves, 2>>(v);
+  const Halves a = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const Halves b =
+      __builtin_shufflevector(v, v, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31);
   const Halves c = a > b ? a : b;
 #if defined(__AVX2__)
   const __m128i d =
