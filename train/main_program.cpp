@@ -2,7 +2,9 @@
 
 #include <filesystem>
 #include <iostream>
+#include <sysexits.h>
 #include <unistd.h>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 
@@ -16,9 +18,10 @@
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "train/advice/fit_advice.h"
-#include "train/agreement.h"
 #include "train/arguments/arguments.h"
 #include "train/program/standard_options.h"
+#include "train/save/checkpoints.h"
+#include "train/start/agreement.h"
 #include "train/start/checked_config.h"
 #include "train/start/command_line.h"
 #include "train/start/print_plan.h"
@@ -52,7 +55,11 @@ bool on_terminal(const std::ostream& out) {
   return !error && (launcher.starts_with("/dev/pts/") || launcher.starts_with("/dev/tty"));
 }
 
-void run(const CommandLine& line, World& world, std::ostream& out) {
+// With --resume auto, when a signal stopped the run: the same command resumes it.
+constexpr int kStopped = EX_TEMPFAIL;
+
+// Returns the exit code.
+int run(const CommandLine& line, World& world, std::ostream& out, std::ostream& err) {
   configure_log(LogLevel::info, world.rank(), world.size());
   LoadedConfig loaded = load_checked({.path = line.config,
                                       .overrides = line.overrides,
@@ -68,8 +75,13 @@ void run(const CommandLine& line, World& world, std::ostream& out) {
   } else if (line.plan) {
     print_plan(loaded, {.ranks = line.ranks, .gpu = line.gpu}, world, out);
   } else {
-    run_training(loaded, world, {.out = out, .terminal = on_terminal(out), .verbose = line.verbose});
+    const bool starts_again = std::exchange(loaded.config.run.resume,
+                                            resolved_resume(loaded.config.run, world)) == kResumeAuto,
+               finished = run_training(loaded, world,
+                                       {.out = out, .terminal = on_terminal(out), .verbose = line.verbose});
+    return starts_again && !finished ? kStopped : 0;  // losing a line of progress is not a failure
   }
+  return end_program("train", 0, out, err);
 }
 
 // Runs this command line without --launch on several ranks.
@@ -104,7 +116,8 @@ int train_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
   app.add_option("CONFIG", line.config, "TOML config file")->required();
   const CLI::Option* const resume = app.add_option(
       "--resume", line.resume,
-      "checkpoint to resume from: latest (of run.dir), or the path of a checkpoint or run folder");
+      "checkpoint to resume from: latest (of run.dir); auto (the same, but begin if there is none); or the "
+      "path of a checkpoint or run folder");
   app.add_option(
       "--accelerate", line.accelerate,
       "configuration file of Hugging Face accelerate, whose values CONFIG and the command line override");
@@ -134,7 +147,10 @@ int train_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
   app.footer([] {
     return "Config keys, set in the file or as --section.key=value or --section.key value, with their "
            "defaults:\n" +
-           fields_help();
+           fields_help() + "\nExit codes:\n  0   finished, or stopped by a signal\n  1   failed\n  " +
+           std::to_string(kStopped) +
+           "  stopped by a signal before the last step, with --resume auto: the same command resumes the "
+           "run\n";
   });
   std::unique_ptr<World> world;
   reserve_standard_streams();
@@ -150,16 +166,14 @@ int train_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
     });
     if (!parsing.empty()) line.problems.raise();  // of which the other may be a consequence
     parsing.raise();
-    check(resume->empty() || !line.resume.empty(), "--resume is \"\", must be latest or a path");
+    check(resume->empty() || !line.resume.empty(), "--resume is \"\", must be latest, auto or a path");
     if (!line.launch.empty()) return launch(line.launch, argc, argv);
     if (!line.resume.empty()) line.overrides.push_back("run.resume=" + flatshard::quoted(line.resume));
     check(!(line.print_config && line.plan), "--print-config and --plan exclude each other");
     check(line.plan || line.ranks == 0, "--ranks has no effect without --plan: to train on ", line.ranks,
           " ranks, start them with mpirun -np ", line.ranks);
     check(line.plan || line.gpu.empty(), "--for has no effect without --plan");
-    run(line, *world, out);
-    // Losing a line of progress is not a failure.
-    return line.trains() ? 0 : end_program("train", 0, out, err);
+    return run(line, *world, out, err);
   } catch (const CLI::Success& help) {
     const bool prints = world->rank() == 0;
     return end_program("train", prints ? app.exit(help, out, err) : 0, out, err);

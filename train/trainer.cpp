@@ -13,7 +13,6 @@
 #include "runtime/parallel.h"
 #include "runtime/reason.h"
 #include "runtime/text.h"
-#include "train/agreement.h"
 #include "train/measure/bandwidth.h"
 #include "train/measure/peak.h"
 #include "train/models/last_run.h"
@@ -27,6 +26,7 @@
 #include "train/save/initial_weights.h"
 #include "train/save/run_folder.h"
 #include "train/save/save_times.h"
+#include "train/start/agreement.h"
 #include "train/start/run_header.h"
 #include "train/state/loss_scale.h"
 #include "train/state/run_start.h"
@@ -47,7 +47,7 @@ namespace {
 class Trainer {
  public:
   Trainer(const LoadedConfig& loaded, World& world, const RunOutput& output);
-  void run();
+  bool run();  // whether it finished
   // Completes the checkpoint being written, if any, and the report, when the run fails.
   void finish_failing(const std::string& reason) {
     progress_.log("failed: " + reason);
@@ -206,7 +206,7 @@ void Trainer::begin() {
   progress_.open_log(folder_.file("run.log"), header_, start_.resumed.has_value());
 }
 
-void Trainer::run() {
+bool Trainer::run() {
   print_header();
   begin();
   while (completed_ < total_steps_ && !stop_.signal) {
@@ -231,6 +231,7 @@ void Trainer::run() {
       print_hash();
   }
   finish();
+  return completed_ == total_steps_;
 }
 
 StepMetrics Trainer::step() {
@@ -381,12 +382,12 @@ void Trainer::finish() {
 
 }  // namespace
 
-void run_training(const LoadedConfig& loaded, World& world, const RunOutput& output) {
+bool run_training(const LoadedConfig& loaded, World& world, const RunOutput& output) {
   survive_closed_output();
   use_threads(loaded.config.run, world);
   Trainer trainer(loaded, world, output);
   try {
-    trainer.run();
+    return trainer.run();
   } catch (const std::exception& error) {
     trainer.finish_failing(report_of(error));
     // Other ranks, and this rank's own streams, may be blocked in a collective: end the job before the

@@ -24,7 +24,8 @@ struct RunOutput {
   bool verbose = false;   // print what is otherwise only in run.log
 };
 
-// Runs `train CONFIG`; all ranks call it. Rank 0 writes the output.
-void run_training(const LoadedConfig& loaded, World& world, const RunOutput& output);
+// Runs `train CONFIG`; all ranks call it. Rank 0 writes the output. Returns false if a signal stopped the run
+// before its last step.
+bool run_training(const LoadedConfig& loaded, World& world, const RunOutput& output);
 
 }  // namespace flatshard

@@ -102,7 +102,7 @@ TEST_CASE("an invalid command ends the run with one line, exit code 1 and nothin
             "data.eval is set, but neither train.eval_every nor checkpoint.save_every names steps"},
            {"--model.trainable='[\"nothing*\"]'", "model.trainable: \"nothing*\" matches no parameter"},
            {"--surprise", "--surprise: unknown option"},
-           {"--resume ''", "--resume is \"\", must be latest or a path"},
+           {"--resume ''", "--resume is \"\", must be latest, auto or a path"},
        }) {
     CAPTURE(options);
     const test::Finished run = workshop.train(1, options);

@@ -41,7 +41,9 @@ std::vector<Field> fields(Config& c) {
        kMostThreads},
       {"run.hash_every", &run.hash_every, "steps between printed weight hashes; 0 = only at the end", {}, 0},
       {"run.resume", &run.resume,
-       "checkpoint to resume from: \"latest\" in run.dir, or a path; same as --resume; empty = start fresh"},
+       "checkpoint to resume from: \"latest\" in run.dir, \"auto\", or a path; same as --resume; empty = "
+       "start "
+       "fresh"},
   };
   const std::vector<Field> others{
       {"lora.rank",

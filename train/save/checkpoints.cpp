@@ -58,6 +58,12 @@ void with_resume_advice(const fs::path& damaged, Work&& work) {
 
 }  // namespace
 
+std::string resolved_resume(const RunConfig& run, World& world) {
+  if (run.resume != kResumeAuto) return run.resume;
+  const bool has_one = world.rank() == 0 && !steps_in(run.dir).empty();
+  return world.all_gather_texts(has_one ? kResumeLatest : "", "the checkpoint to resume from").front();
+}
+
 Checkpoints::Checkpoints(const RunSetup& setup, World& world, bool overwrite)
     : folder_(setup.config.run.dir),
       keep_(setup.config.checkpoint.keep),
@@ -66,7 +72,7 @@ Checkpoints::Checkpoints(const RunSetup& setup, World& world, bool overwrite)
       overwrite_(overwrite) {}
 
 fs::path Checkpoints::find(const std::string& resume) {
-  return resume == "latest" ? latest_in(folder_) : find_checkpoint(resume);
+  return resume == kResumeLatest ? latest_in(folder_) : find_checkpoint(resume);
 }
 
 std::vector<fs::path> Checkpoints::results() const {

@@ -27,6 +27,13 @@
 
 namespace flatshard {
 
+inline constexpr const char *kResumeLatest = "latest", *kResumeAuto = "auto";
+
+// What the run resumes from: run.resume, but instead of "auto", "latest" if run.dir has a checkpoint,
+// otherwise
+// "". Call on all ranks; rank 0 looks.
+std::string resolved_resume(const RunConfig& run, World& world);
+
 class Checkpoints {
  public:
   // checkpoint.keep bounds the number of checkpoints: the oldest are removed first, but never the best or the

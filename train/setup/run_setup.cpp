@@ -133,6 +133,9 @@ void check_together(const Config& c, Problems& problems) {
   problems.check(!c.run.dir.empty(), "run.dir is empty, must name a folder");
   problems.check(c.data.seq_len > 0, "data.seq_len is ", c.data.seq_len, ", must be positive");
   problems.check(c.optimizer.lr > 0, "optimizer.lr is ", c.optimizer.lr, ", must be positive");
+  problems.check(c.run.resume != "auto" || c.checkpoint.on_sigterm,
+                 "run.resume = \"auto\" resumes a run that a signal has stopped, but checkpoint.on_sigterm = "
+                 "false saves no checkpoint then: leave it out");
   const bool evaluates = c.train.eval_every != 0 || c.train.eval_each_epoch;
   problems.attempt([&] { steps_between(c.train.eval_every, kMostSteps, "train.eval_every"); });
   const bool has_interval = problems.attempt(
