@@ -1,12 +1,13 @@
 #include "comm/agreement.h"
 
 #include <map>
+#include <set>
 #include <sstream>
-#include <unistd.h>
 
 #include "runtime/check.h"
 #include "runtime/reason.h"
 #include "runtime/sha256.h"
+#include "runtime/text.h"
 
 namespace flatshard {
 namespace {
@@ -23,12 +24,6 @@ struct Lines {
   std::vector<std::string> order;
   std::map<std::string, std::string> values;
 };
-
-std::string host_name() {
-  char name[256] = "";
-  gethostname(name, sizeof name - 1);
-  return name;
-}
 
 // How the text of a rank differs from that of rank `like`.
 std::string difference(size_t rank, size_t like, const std::vector<std::string>& texts,
@@ -69,11 +64,21 @@ void agree(World& world, const std::string& text, const char* what, const char* 
   bool equal = true;
   for (size_t rank = 0; rank < hashes.size(); ++rank) equal = equal && hashes[rank] == hashes[model_of(rank)];
   if (equal) return;
-  const std::vector<std::string> texts = world.all_gather_texts(text, what),
-                                 hosts = world.all_gather_texts(host_name(), "hosts");
+  const std::vector<std::string> texts = world.all_gather_texts(text, what);
+  std::vector<int> others;
+  std::set<std::string> hosts;
   for (size_t rank = 0; rank < texts.size(); ++rank)
-    if (texts[rank] != texts[model_of(rank)])
-      fail(str(difference(rank, model_of(rank), texts, hosts), ": ", advice));
+    if (texts[rank] != texts[model_of(rank)]) {
+      others.push_back(static_cast<int>(rank));
+      hosts.insert(world.hosts()[rank]);
+    }
+  std::string all;
+  if (others.size() > 1) {
+    for (const std::string& host : hosts) all += (all.empty() ? " on " : ", ") + host;
+    all = str("; in all, ranks ", ranges(others), all, " differ");
+  }
+  const size_t first = static_cast<size_t>(others.front());
+  fail(str(difference(first, model_of(first), texts, world.hosts()), all, ": ", advice));
 }
 
 void agree_on_schedule(World& world, const CollectiveLog& schedule, int like) {

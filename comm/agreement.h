@@ -13,8 +13,8 @@
 namespace flatshard {
 
 // Throws on every rank unless all ranks pass the same text, made of lines "key = value". The Error names the
-// first difference with the ranks and their hosts, then `advice`. `what` is a literal that names the text.
-// `like`: each rank compares with this one instead of rank 0.
+// first difference with the ranks and their hosts, all ranks that differ, then `advice`. `what` is a literal
+// that names the text. `like`: each rank compares with this one instead of rank 0.
 void agree(World& world, const std::string& text, const char* what, const char* advice, int like = 0);
 // The same for the collectives of a step, which all ranks of a pipeline stage make alike; `like` is the first
 // of them. Equal configs give equal schedules; different programs may not.

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <future>
 #include <iomanip>
 #include <sstream>
 
@@ -17,6 +18,7 @@ constexpr std::chrono::milliseconds kBetweenLooks{500};
 constexpr std::chrono::milliseconds kLatestLook{1000};
 // A launcher that finds all ranks dead may end before it has passed on what they wrote.
 constexpr std::chrono::milliseconds kUntilForwarded{200};
+constexpr std::chrono::seconds kUntilAnswered{3};
 
 std::vector<pid_t> pids_of(const std::vector<Watchdog::Peer>& peers) {
   std::vector<pid_t> pids;
@@ -33,8 +35,13 @@ std::string in_seconds(Duration duration) {
 
 }  // namespace
 
-Watchdog::Watchdog(int rank, std::vector<Peer> peers, std::atomic<Parting>& parting)
-    : rank_(rank), peers_(std::move(peers)), parting_(parting), ends_(pids_of(peers_)) {
+Watchdog::Watchdog(int rank, std::vector<Peer> peers, std::atomic<Parting>& parting,
+                   std::function<std::string()> silent)
+    : rank_(rank),
+      peers_(std::move(peers)),
+      parting_(parting),
+      silent_(std::move(silent)),
+      ends_(pids_of(peers_)) {
   thread_ = std::thread([this] { watch(); });
 }
 
@@ -79,11 +86,9 @@ void Watchdog::look_at_flights(Clock::duration suspended) {
   for (const Flight& flight : flights()) {
     const auto taken = Clock::now() - flight.since;
     if (taken <= limit) continue;
-    give_up(
-        str(describe(flight.call), ", has taken ", in_seconds(taken), ' ', where(),
-            ", more than parallel.timeout_seconds = ", limit.count(),
-            ": a rank that it waits for is stuck, or slower than that; find the one that says nothing, or "
-            "raise the limit"));
+    give_up(str(describe(flight.call), ", has taken ", in_seconds(taken), ' ', where(),
+                ", more than parallel.timeout_seconds = ", limit.count(),
+                " (raise it if this may take longer)", silent()));
   }
 }
 
@@ -91,7 +96,7 @@ void Watchdog::look_at_probes(Clock::duration suspended) {
   const std::lock_guard lock(probes_mutex_);
   for (const Probe* probe : probes_)
     if (const std::string trouble = probe->ask_(limit_, suspended); !trouble.empty())
-      give_up(str(trouble, ' ', where()));
+      give_up(str(trouble, ' ', where(), silent()));
 }
 
 std::vector<Watchdog::Flight> Watchdog::flights() {
@@ -110,6 +115,16 @@ std::string Watchdog::doing() {
   const Flight& oldest = *std::min_element(
       all.begin(), all.end(), [](const Flight& a, const Flight& b) { return a.since < b.since; });
   return str("this rank was in ", describe(oldest.call), ", for ", in_seconds(Clock::now() - oldest.since));
+}
+
+// Asks in a thread of its own, which may never return.
+std::string Watchdog::silent() const {
+  std::packaged_task<std::string()> ask(silent_);
+  std::future<std::string> answer = ask.get_future();
+  std::thread(std::move(ask)).detach();
+  const bool came = answer.wait_for(kUntilAnswered) == std::future_status::ready;
+  const std::string who = came ? answer.get() : "";
+  return who.empty() ? "" : "; " + who;
 }
 
 void Watchdog::give_up(const std::string& reason) {

@@ -32,8 +32,10 @@ class Watchdog {
     pid_t pid;
     const std::atomic<Parting>* parting;
   };
-  // `parting` is where this rank's peers look.
-  Watchdog(int rank, std::vector<Peer> peers, std::atomic<Parting>& parting);
+  // `parting` is where this rank's peers look. When a collective has timed out, a thread calls `silent`,
+  // which returns the ranks that do not answer, as text for the error.
+  Watchdog(int rank, std::vector<Peer> peers, std::atomic<Parting>& parting,
+           std::function<std::string()> silent);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
@@ -76,11 +78,13 @@ class Watchdog {
   std::vector<Flight> flights();
   std::string where() const;
   std::string doing();
+  std::string silent() const;
   [[noreturn]] void give_up(const std::string& reason);
 
   int rank_;
   std::vector<Peer> peers_;
   std::atomic<Parting>& parting_;
+  std::function<std::string()> silent_;
   ProcessEnds ends_;
   std::atomic<std::chrono::seconds> limit_{std::chrono::seconds(120)};
   std::atomic<int64_t> step_{0};

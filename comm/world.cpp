@@ -17,6 +17,7 @@
 #include "comm/mpi_meeting.h"
 #include "comm/watchdog.h"
 #include "runtime/check.h"
+#include "runtime/text.h"
 
 namespace flatshard {
 namespace {
@@ -51,6 +52,15 @@ std::string receive_text(int rank) {
               "MPI_Recv");
   return text;
 }
+
+std::string host_name() {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+// For how long a rank whose collective has timed out waits for those that have found the same.
+constexpr std::chrono::seconds kRollCall{2};
 
 // A collective of host values, for the watchdog.
 Collective host_call(const char* verb, const char* what, size_t bytes) {
@@ -119,6 +129,7 @@ struct World::Host {
 };
 
 World::World() {
+  hosts_ = {host_name()};
   if (!launched_ranks()) return;
   int provided = MPI_THREAD_SINGLE;  // each communication stream talks from its own thread
   mpi_check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
@@ -133,8 +144,10 @@ World::World() {
   host_ = std::make_unique<Host>(rank_, host);
   local_rank_ = host_->place();
   local_size_ = host_->size();
-  watchdog_ = std::make_unique<Watchdog>(rank_, host_->peers(), host_->own());
   over_mpi_ = true;
+  watchdog_ = std::make_unique<Watchdog>(rank_, host_->peers(), host_->own(),
+                                         [this] { return describe_silent(silent_ranks(), hosts_); });
+  hosts_ = all_gather_texts(host_name(), "host names");
 }
 
 World::~World() {
@@ -204,6 +217,34 @@ bool World::all_arrive(std::chrono::seconds within) {
   return meet(host_->failing, within);
 }
 
+// Each rank whose collective has timed out calls this at about the same time and sends a message to all
+// others. Ranks that do not are stuck, still busy, or cut off.
+std::vector<int> World::silent_ranks() const {
+  constexpr int kTag = 1;
+  char sent = 0;
+  std::vector<char> received(all_ranks());
+  std::vector<MPI_Request> answers(all_ranks(), MPI_REQUEST_NULL), calls(all_ranks(), MPI_REQUEST_NULL);
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank == rank_) continue;
+    const size_t i = static_cast<size_t>(rank);
+    MPI_Irecv(&received[i], 1, MPI_CHAR, rank, kTag, host_->failing, &answers[i]);
+    MPI_Isend(&sent, 1, MPI_CHAR, rank, kTag, host_->failing, &calls[i]);
+  }
+  const auto end = std::chrono::steady_clock::now() + kRollCall;
+  int all = 0;
+  while (!all && std::chrono::steady_clock::now() < end) {
+    MPI_Testall(size_, answers.data(), &all, MPI_STATUSES_IGNORE);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  std::vector<int> silent;
+  for (int rank = 0; rank < size_ && !all; ++rank) {
+    int answered = 0;
+    MPI_Test(&answers[static_cast<size_t>(rank)], &answered, MPI_STATUS_IGNORE);
+    if (!answered) silent.push_back(rank);
+  }
+  return silent;
+}
+
 void World::limit_collectives(std::chrono::seconds longest) {
   if (watchdog_) watchdog_->limit(longest);
 }
@@ -219,6 +260,18 @@ void World::end_all_ranks(const std::string& reason) {
   std::fwrite(line.data(), 1, line.size(), stderr);
   if (over_mpi_) MPI_Abort(MPI_COMM_WORLD, 1);
   std::_Exit(1);
+}
+
+std::string describe_silent(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
+  if (ranks.empty()) return "all ranks answer";
+  const std::string& host = hosts[static_cast<size_t>(ranks.front())];
+  const bool one_host = std::all_of(ranks.begin(), ranks.end(),
+                                    [&](int rank) { return hosts[static_cast<size_t>(rank)] == host; }),
+             whole = one_host && std::count(hosts.begin(), hosts.end(), host) == std::ssize(ranks);
+  const std::string who = str(ranks.size() == 1 ? "rank " : "ranks ", ranges(ranks)),
+                    silent = ranks.size() == 1 ? " does not answer: " : " do not answer: ";
+  if (whole) return str(who, " on ", host, silent, host, " is cut off, down or stuck");
+  return str(who, one_host ? " on " + host : "", silent, "stuck, or slower than that");
 }
 
 }  // namespace flatshard

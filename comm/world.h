@@ -28,6 +28,7 @@ class World {
   int size() const { return size_; }
   int local_rank() const { return local_rank_; }  // among the ranks of this host
   int local_size() const { return local_size_; }
+  const std::vector<std::string>& hosts() const { return hosts_; }  // the host name of each rank
 
   // The values of all ranks, in rank order; every rank gives equally many. `what` they are is a literal.
   std::vector<double> all_gather(std::span<const double> values, const char* what = "values");
@@ -55,10 +56,12 @@ class World {
 
  private:
   size_t all_ranks() const { return static_cast<size_t>(size_); }
+  std::vector<int> silent_ranks() const;
   struct Host;  // the ranks of this host, and the memory they share
 
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
   bool over_mpi_ = false;
+  std::vector<std::string> hosts_;
   std::unique_ptr<Host> host_;
   std::unique_ptr<Watchdog> watchdog_;
 };
@@ -66,5 +69,8 @@ class World {
 // How many threads this rank should compute with: the processors it is bound to, shared with the ranks of its
 // host that are bound to the same ones.
 int threads_for(const World& world);
+
+// For an error: "ranks 2-3 on node7 do not answer: ...". `hosts` has the host of every rank.
+std::string describe_silent(const std::vector<int>& ranks, const std::vector<std::string>& hosts);
 
 }  // namespace flatshard

@@ -40,6 +40,16 @@ std::string counted(int64_t n, const std::string& noun) {
   return str(with_commas(n), ' ', noun, n == 1 ? "" : "s");
 }
 
+std::string ranges(const std::vector<int>& numbers) {
+  std::string text;
+  for (size_t begin = 0, end = 0; begin < numbers.size(); begin = end) {
+    for (end = begin + 1; end < numbers.size() && numbers[end] == numbers[end - 1] + 1;) ++end;
+    text += str(text.empty() ? "" : ", ", numbers[begin]);
+    if (end - begin > 1) text += str('-', numbers[end - 1]);
+  }
+  return text;
+}
+
 std::string fixed(double value, int decimals) {
   if (std::isnan(value)) return "nan";  // C prints the sign of one, too
   char text[400];                       // the largest double has 309 digits

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace flatshard {
 
@@ -20,6 +21,8 @@ std::string human_count(double value);
 std::string human_seconds(double seconds);
 // The time of a run: 1:05, 1:05:33, 12h 05m, 12d 03h. At most 7 characters up to 100 days.
 std::string human_duration(double seconds);
+// 0-3, 7: ascending numbers.
+std::string ranges(const std::vector<int>& numbers);
 
 // Parses a byte size such as 1000, 5GB (a power of 1000) or 5GiB (of 1024). An Error names the key.
 int64_t parse_bytes(const std::string& key, const std::string& text);

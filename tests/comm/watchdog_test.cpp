@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "build_config.h"
+#include "comm/world.h"
 #include "tests/test.h"
 
 using namespace flatshard;
@@ -22,7 +23,7 @@ pid_t start_rank(const int (&pipe)[2]) {
   close(pipe[1]);
   std::atomic<Parting> parting{Parting::not_yet};
   {
-    Watchdog watchdog(0, {}, parting);
+    Watchdog watchdog(0, {}, parting, [] { return "rank 1 does not answer"; });
     watchdog.limit(kLimit);
     const InFlight flight(&watchdog, {"host", "barrier", "a test", 0, DType::i32});
     char end;
@@ -66,4 +67,12 @@ TEST_CASE("a collective that takes longer than the limit ends the rank") {
   close(pipe[1]);
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 1);
+}
+
+TEST_CASE("an error names the ranks that do not answer, and the host if it is the whole of one") {
+  const std::vector<std::string> hosts{"n1", "n1", "n2", "n2", "n3"};
+  CHECK(describe_silent({}, hosts) == "all ranks answer");
+  CHECK(describe_silent({1}, hosts) == "rank 1 on n1 does not answer: stuck, or slower than that");
+  CHECK(describe_silent({2, 3}, hosts) == "ranks 2-3 on n2 do not answer: n2 is cut off, down or stuck");
+  CHECK(describe_silent({1, 2, 3}, hosts) == "ranks 1-3 do not answer: stuck, or slower than that");
 }

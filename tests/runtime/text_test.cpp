@@ -22,3 +22,9 @@ TEST_CASE("exhausted memory and threads are reported with the remedy") {
             .starts_with("cannot start another thread: raise the limit on processes and threads (ulimit -u"));
   CHECK(reason_of(std::runtime_error("corpus.tok: cannot open")) == "corpus.tok: cannot open");
 }
+
+TEST_CASE("consecutive numbers are printed as ranges") {
+  CHECK(ranges({}) == "");
+  CHECK(ranges({3}) == "3");
+  CHECK(ranges({0, 1, 2, 5, 7, 8}) == "0-2, 5, 7-8");
+}

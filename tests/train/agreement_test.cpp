@@ -80,6 +80,19 @@ TEST_CASE("a rank with another config ends all ranks with one line that names th
   }
 }
 
+TEST_CASE("all ranks that differ from rank 0 are named, with their hosts") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("other_configs");
+  test::Job job("other_configs",
+                "-np 1 @train config.toml --train.total_batch_size=6 : "
+                "-np 2 @train config.toml --train.total_batch_size=6 --optimizer.lr=0.002");
+  const test::Finished run = job.wait();
+  CHECK_MESSAGE(
+      run.output.find(here("[rank 0] rank 1 on HOST has optimizer.lr = 0.002, rank 0 on HOST has "
+                           "0.01; in all, ranks 1-2 on HOST differ: every rank must")) != std::string::npos,
+      run.output);
+}
+
 TEST_CASE("ranks that run different programs stop before they read their inputs") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("other_program");

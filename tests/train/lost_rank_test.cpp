@@ -69,6 +69,8 @@ TEST_CASE("a stalled rank ends the run after parallel.timeout_seconds") {
   CAPTURE(run.output);
   CHECK(run.exit_code != 0);
   CHECK(run.exit_code != 124);
+  CHECK(test::after(run.output, "parallel.timeout_seconds = 2 (raise it if this may take longer); rank 1 on ")
+            .ends_with(" does not answer: stuck, or slower than that"));
   bool first = false;
   for (const int rank : {0, 2, 3}) {
     const bool waited =
