@@ -27,6 +27,7 @@
 #include "train/save/run_folder.h"
 #include "train/save/save_times.h"
 #include "train/start/agreement.h"
+#include "train/start/preflight.h"
 #include "train/start/run_header.h"
 #include "train/state/loss_scale.h"
 #include "train/state/run_start.h"
@@ -144,12 +145,13 @@ Trainer::Trainer(const LoadedConfig& loaded, World& world, const RunOutput& outp
 void Trainer::print_header() {
   peak_ = matrix_peak(world_, setup_.device, setup_.compute, setup_.config.precision.tf32);
   const Bandwidth bandwidth = bandwidth_of(setup_, world_);
+  const std::string hosts = preflight(setup_, world_, output_.verbose);
   if (!is_leader()) return;
   const std::string resumed = start_.resumed ? describe_resumed(checkpoints_.source().string(),
                                                                 *start_.resumed, start_.changes, next_rate())
                                              : "";
-  const RunHeader header{setup_,         runtime_.plan(),   peak_,  bandwidth, total_steps_, loaded_.replaced,
-                         initial_.lines, train_.describe(), resumed};
+  const RunHeader header{setup_,           runtime_.plan(), peak_,          bandwidth,         total_steps_,
+                         loaded_.replaced, hosts,           initial_.lines, train_.describe(), resumed};
   header_ = describe_run(header, true);
   output_.out << (output_.verbose ? header_ : describe_run(header, false)) << std::flush;
 }
@@ -369,10 +371,9 @@ void Trainer::finish() {
   if (!is_leader()) return;
   const std::string stopped_by =
       completed_ < total_steps_ ? str("rank ", stop_.rank, " received ", signal_name(stop_.signal)) : "";
-  std::string end;
-  if (!stopped_by.empty())
-    end = str("stopped   after step ", with_commas(completed_), " of ", with_commas(total_steps_), ": ",
-              stopped_by, '\n');
+  std::string end = stopped_by.empty() ? ""
+                                       : str("stopped   after step ", with_commas(completed_), " of ",
+                                             with_commas(total_steps_), ": ", stopped_by, '\n');
   if (!traced.empty()) end += traced + '\n';
   const std::string report = log_->end(stopped_by);
   if (!report.empty()) end += "report    " + report + '\n';

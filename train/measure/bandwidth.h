@@ -16,6 +16,10 @@ struct Bandwidth {
 // second. Collective: all ranks call it.
 Bandwidth bandwidth_of(const RunSetup& setup, World& world);
 
+// The time of an all-reduce of about so many bytes, at least one float for each rank, as a reduce-scatter and
+// an all-gather. Collective.
+double all_reduce_seconds(const RunSetup& setup, World& world, int64_t bytes);
+
 // bytes / bytes_per_second * rank_peak / flops_per_token
 double tokens_to_hide(double bytes, double bytes_per_second, double rank_peak, double flops_per_token);
 

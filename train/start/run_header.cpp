@@ -15,8 +15,8 @@ std::string describe_run(const RunHeader& run, bool details) {
   std::string text =
       str("device    ", setup.device, ", ", counted(setup.ranks(), "rank"), " x ",
           counted(thread_count(), "thread"), ", measured matrix peak ", std::lround(run.peak * 1e-9),
-          " GFLOP/s\n", describe_setup(setup, plan), run.weights, "data      ", run.data, "\nrun       ",
-          with_commas(run.steps), " steps, ", describe_flops(plan.flops));
+          " GFLOP/s\n", run.hosts, describe_setup(setup, plan), run.weights, "data      ", run.data,
+          "\nrun       ", with_commas(run.steps), " steps, ", describe_flops(plan.flops));
   for (const std::string& line : run.replaced) text += str("          ", line, '\n');
   text += details ? describe_units(plan.units) : plan.units.warning;
   text += describe_exchange(setup, plan.units, plan.flops, run.peak, run.bandwidth);

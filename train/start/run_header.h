@@ -15,8 +15,8 @@ struct RunHeader {
   double peak;  // the sum of the ranks' measured matrix peaks
   Bandwidth bandwidth;
   int64_t steps;
-  const std::vector<std::string>& replaced;  // of the config (LoadedConfig)
-  std::string weights, data, resumed;        // lines, a description, lines
+  const std::vector<std::string>& replaced;   // of the config (LoadedConfig)
+  std::string hosts, weights, data, resumed;  // lines, lines, a description, lines
 };
 
 // About a dozen lines, or with all details: a table of the communication units and one of the memory.
