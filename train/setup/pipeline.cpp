@@ -6,6 +6,7 @@
 
 #include "model/model.h"
 #include "runtime/check.h"
+#include "runtime/problems.h"
 #include "train/setup/device_map.h"
 
 namespace flatshard {
@@ -102,16 +103,20 @@ Pipeline pipeline_of(const ParallelConfig& config, const Model& model, int64_t s
   pipeline.schedule = config.schedule;
   pipeline.embeds_apart = *model.config().tied;
   const bool interleaves = config.schedule == "interleaved";
-  check(interleaves || config.chunks == ParallelConfig{}.chunks, "parallel.chunks = ", config.chunks,
-        " has an effect only with parallel.schedule = \"interleaved\": remove it");
-  check(!interleaves || micro_steps % S == 0,
-        "parallel.schedule = \"interleaved\" needs micro-steps in rounds of ", S,
-        " pipeline stages, but a step has ", micro_steps,
-        ": change train.total_batch_size or train.batch_size_per_device, or use \"1f1b\"");
+  Problems problems;
+  problems.check(interleaves || config.chunks == ParallelConfig{}.chunks, "parallel.chunks = ", config.chunks,
+                 " has an effect only with parallel.schedule = \"interleaved\": remove it");
+  problems.check(!interleaves || micro_steps % S == 0,
+                 "parallel.schedule = \"interleaved\" needs micro-steps in rounds of ", S,
+                 " pipeline stages, but a step has ", micro_steps,
+                 ": change train.total_batch_size or train.batch_size_per_device, or use \"1f1b\"");
   const int chunks = S * (interleaves ? static_cast<int>(config.chunks) : 1);
   if (pipeline.embeds_apart) pipeline.chunks.push_back({0, 1, S - 1});
+  std::vector<int> ends;
+  problems.attempt([&] { ends = chunk_ends(config.device_map, model, seq_len, S, chunks); });
+  problems.raise();
   int first = pipeline.embeds_apart ? 1 : 0;
-  for (const int end : chunk_ends(config.device_map, model, seq_len, S, chunks)) {
+  for (const int end : ends) {
     pipeline.chunks.push_back(
         {first, end, static_cast<int>(std::ssize(pipeline.chunks) - (pipeline.embeds_apart ? 1 : 0)) % S});
     first = end;

@@ -98,15 +98,23 @@ void set_adapters(RunSetup& setup) {
   for (std::string& warning : choice.warnings) setup.warnings.push_back(std::move(warning));
 }
 
-// Divides the model over the pipeline stages.
-void set_pipeline(RunSetup& setup) {
+// Divides the model over the pipeline stages, whose units must not be shared.
+void set_pipeline(RunSetup& setup, Problems& problems) {
   Arena planning("model", Device::cpu());
-  setup.pipeline = pipeline_of(setup.config.parallel, Model(setup.model, planning, 1, stage_cut(setup.wrap)),
-                               setup.seq_len(), setup.batching.micro_steps);
-  check(setup.pipeline.sections == 1 || setup.transport != Transport::staged,
-        "parallel.stages = ", setup.pipeline.sections,
-        " on GPUs needs NCCL: each rank must have its own GPU, and parallel.transport must be \"auto\" or "
-        "\"nccl\"");
+  const Model model(setup.model, planning, 1, stage_cut(setup.wrap));
+  const bool divided = problems.attempt([&] {
+    setup.pipeline = pipeline_of(setup.config.parallel, model, setup.seq_len(), setup.batching.micro_steps);
+  });
+  if (!divided || setup.pipeline.sections == 1) return;
+  problems.attempt([&] {
+    const Wrapping whole(model, setup.wrap);
+    for (int section = 0; section < setup.pipeline.sections; ++section)
+      whole.restricted([&](int stage) { return setup.pipeline.owns(section, stage); });
+  });
+  problems.check(
+      setup.transport != Transport::staged, "parallel.stages = ", setup.pipeline.sections,
+      " on GPUs needs NCCL: each rank must have its own GPU, and parallel.transport must be \"auto\" "
+      "or \"nccl\"");
 }
 
 Transport transport_of(const std::string& choice, Device device, int ranks, HostPlace place) {
@@ -332,10 +340,10 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpos
   const bool modeled = problems.attempt([&] { setup.model = model_of(config); });
   if (modeled) problems.attempt([&] { set_quantized(setup); });
   if (modeled) problems.attempt([&] { set_adapters(setup); });
-  const bool divided = modeled && batched && problems.attempt([&] { set_pipeline(setup); });
+  if (modeled && batched) set_pipeline(setup, problems);
   if (modeled && batched) check_sizes(setup, problems);
   if (batched) check_learning_rate(setup, problems);
-  if (divided && placed) check_graphs(setup, problems);
+  if (batched && placed) check_graphs(setup, problems);
   problems.raise();
   return setup;
 }

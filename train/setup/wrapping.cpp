@@ -145,8 +145,7 @@ Wrapping Wrapping::restricted(const std::function<bool(int)>& owns) const {
     if (owned == 0) continue;
     check(owned == roles_[unit].stages, "the unit \"", roles_[unit].name,
           "\" is used by several pipeline stages: set parallel.wrap = \"block\" and remove "
-          "parallel.replicate, or set "
-          "parallel.stages = 1");
+          "parallel.replicate, or set parallel.stages = 1");
     new_index[unit] = static_cast<int>(part.units_.size());
     part.units_.push_back(units_[unit]);
     part.roles_.push_back(roles_[unit]);

@@ -18,9 +18,8 @@ void print_plan(LoadedConfig loaded, const PlanFor& wanted, World& world, std::o
   const GpuModel* const gpu = wanted.gpu.empty() ? nullptr : &gpu_model(wanted.gpu);
   if (gpu) loaded.config.run.device = "cuda";
   check(!gpu || loaded.config.parallel.stages == 1,
-        "--for estimates runs without pipeline stages, but "
-        "parallel.stages = ",
-        loaded.config.parallel.stages, ": use --plan alone, which prints a table of stages");
+        "--for estimates runs without pipeline stages, but parallel.stages = ", loaded.config.parallel.stages,
+        ": use --plan alone, which prints a table of stages");
   use_threads(loaded.config.run, world);  // the workspace of ops depends on them
   const RunSetup setup = ranks > 0 ? set_up(loaded.config, ranks, {}, Purpose::plan)
                                    : set_up(loaded.config, world, Purpose::plan);

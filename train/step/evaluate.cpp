@@ -32,7 +32,8 @@ std::vector<SequenceLoss> Engine::evaluate(const Data& data, int64_t batch_index
   return result;
 }
 
-// Two alternating buffers suffice: nothing is saved for a backward pass.
+// Two alternating buffers suffice: nothing is saved for a backward pass. A message is received into the
+// buffer that was sent last, which receive() waits for.
 void Engine::forward_only(Context& c) {
   const ArenaScope scope(memory_.activations);
   const Shape shape{c.tokens.size(), setup_.model.hidden};
@@ -42,7 +43,6 @@ void Engine::forward_only(Context& c) {
     const Chunk& chunk = setup_.pipeline.chunks[static_cast<size_t>(at)];
     if (chunk.section != section()) continue;
     if (at > 0) {
-      pipe_.release(compute_, x);
       pipe_.receive(activations_from(at - 1), section_of(at - 1), x);
       pipe_.wait_arrived(compute_, x);
     }
@@ -51,7 +51,6 @@ void Engine::forward_only(Context& c) {
       units_.prefetch(i, gather_);
       for (int next = i + 1; next <= i + setup_.config.parallel.depth && next < chunk.end; ++next)
         units_.prefetch(next, gather_);
-      pipe_.wait_sent(compute_, y);
       model_.stage(i).forward(c, units_.acquire(i, compute_), y.tensor, x.tensor);
       units_.release(i, i + 1 < chunk.end ? i + 1 : kNoStage, compute_);
       std::swap(x, y);

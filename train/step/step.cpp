@@ -41,7 +41,6 @@ StepResult Engine::step(const Data& data, const StepOrder& order) {
 // Executes a section's part of a step, which accumulates gradients. Each message is received one action
 // ahead.
 void Engine::accumulate(const Passes& passes) {
-  buffers_.each_message([&](PipeBuffer& message) { pipe_.release(compute_, message); });
   receive_for(passes.actions.front());
   for (size_t at = 0; at < passes.actions.size(); ++at) {
     if (at + 1 < passes.actions.size()) receive_for(passes.actions[at + 1]);

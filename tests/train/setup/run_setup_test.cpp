@@ -112,3 +112,24 @@ TEST_CASE("a warm-up that is longer than the run is refused") {
         "schedule.warmup_steps = 21 is longer than the run of 20 steps: lower it, or set "
         "schedule.warmup_ratio to a fraction of the run");
 }
+
+TEST_CASE("everything that pipeline stages exclude is refused at once") {
+  Config config = config_of("bf16");
+  config.model.layers = 2;
+  config.train.total_batch_size = 3;
+  config.parallel.stages = 2;
+  config.parallel.wrap = "none";
+  CHECK(test::error_of([&] {
+          set_up(config, 2);
+        }).find("the unit \"model\" is used by several pipeline stages") != std::string::npos);
+  config.parallel.schedule = "interleaved";
+  config.parallel.device_map = "even";
+  config.optimizer.betas[0] = 1;
+  const std::string error = test::error_of([&] { set_up(config, 2); });
+  CAPTURE(error);
+  for (const char* part : {"in rounds of 2 pipeline stages, but a step has 3",
+                           "parallel.device_map is \"even\"", "optimizer.betas are 1"})
+    CHECK(error.find(part) != std::string::npos);
+  CHECK(test::error_of([&] { set_up(config, 3); }).find("parallel.stages = 2 does not divide the 3 ranks") !=
+        std::string::npos);
+}
