@@ -97,12 +97,13 @@ std::string describe_flops(const FlopsPerToken& flops) {
   return std::move(out).str();
 }
 
-std::string describe_units(const UnitTable& table) {
+std::string describe_units(const UnitTable& table, int stages) {
   size_t width = 8;
   const auto label = [](const UnitRow& r) { return r.units > 1 ? str(r.name, " x", r.units) : r.name; };
   for (const UnitRow& row : table.rows) width = std::max(width, label(row).size());
   std::ostringstream out;
   out << std::fixed << std::setprecision(2) << "units     " << counted(table.all.units, "communication unit")
+      << (stages > 1 ? " in stage 0" : "")
       << "; bytes are received by each rank per step, excluding evaluation:\n  " << std::left
       << std::setw(static_cast<int>(width)) << "" << std::right << std::setw(18) << "parameters"
       << std::setw(9) << "share" << std::setw(18) << "per rank" << std::setw(20) << "bytes gathered"

@@ -15,8 +15,9 @@ std::string describe_model(const ModelConfig& config);
 std::string describe_setup(const RunSetup& setup, const RunPlan& plan);
 // FLOPs per token, with full and with causal attention.
 std::string describe_flops(const FlopsPerToken& flops);
-// A header, one line per row, the sum, and the warning if there is one.
-std::string describe_units(const UnitTable& table);
+// A header, one line per row, the sum, and the warning if there is one. `stages`: the pipeline stages of the
+// run, of which the table has the units of the first.
+std::string describe_units(const UnitTable& table, int stages);
 std::string describe_memory(const std::vector<MemoryRow>& rows);
 // The same on one line: the sum, and the largest parts.
 std::string summarize_memory(std::vector<MemoryRow> rows);

@@ -57,20 +57,35 @@ StageRow row_of(const RunSetup& setup, const Model& model, int section) {
   return row;
 }
 
-// Whether the automatic map spreads the work better, and how.
-std::string better_map(const RunSetup& setup, const Model& model, const std::vector<double>& work,
-                       double largest) {
+// What limits a run: the stage with the most work, as a share of all, and the rank with the most memory.
+struct Largest {
+  double work = 0;
+  int64_t memory = 0;
+};
+
+// The automatic maps that spread work or memory better, with what they gain and lose.
+std::string better_maps(const RunSetup& setup, const Model& model, const std::vector<double>& work,
+                        const Largest& largest) {
   constexpr double kWorthwhile = 0.99;
-  ParallelConfig config = setup.config.parallel;
-  config.device_map = "auto";
-  const Pipeline even = pipeline_of(config, model, setup.seq_len(), setup.batching.micro_steps);
-  const std::vector<double> sums = work_by_section(even, work);
-  const double total = std::accumulate(sums.begin(), sums.end(), 0.0),
-               most = *std::max_element(sums.begin(), sums.end());
-  if (most / total >= kWorthwhile * largest) return "";
   std::ostringstream out;
-  out << std::fixed << std::setprecision(1) << "  parallel.device_map = \"auto\" is better: at most "
-      << 100 * most / total << "% of the work in a stage instead of " << 100 * largest << "%\n";
+  out << std::fixed << std::setprecision(1);
+  for (const char* kind : {"auto", "balanced"}) {
+    RunSetup other = setup;
+    other.config.parallel.device_map = kind;
+    other.pipeline = pipeline_of(other.config.parallel, model, setup.seq_len(), setup.batching.micro_steps);
+    const std::vector<double> sums = work_by_section(other.pipeline, work);
+    Largest its{.work = *std::max_element(sums.begin(), sums.end()) /
+                        std::accumulate(sums.begin(), sums.end(), 0.0)};
+    for (int section = 0; section < other.pipeline.sections; ++section)
+      its.memory = std::max(its.memory, plan_run(other, section * other.groups.ranks).memory_bytes);
+    const bool works_less = its.work < kWorthwhile * largest.work,
+               takes_less =
+                   static_cast<double>(its.memory) < kWorthwhile * static_cast<double>(largest.memory);
+    if (works_less || takes_less)
+      out << "  parallel.device_map = \"" << kind << "\" has at most " << 100 * its.work
+          << "% of the work in a stage, not " << 100 * largest.work << "%, and at most "
+          << human_bytes(its.memory) << " on a rank, not " << human_bytes(largest.memory) << '\n';
+  }
   return std::move(out).str();
 }
 
@@ -105,12 +120,13 @@ std::string describe_stages(const RunSetup& setup) {
         << std::setw(16) << row.activations << std::setw(16) << row.memory << std::setw(16) << row.sent
         << std::setw(7) << 100 * row.work << "%\n";
   }
-  const double largest = *std::max_element(sums.begin(), sums.end()) / total;
+  Largest largest{.work = *std::max_element(sums.begin(), sums.end()) / total};
+  for (const StageRow& row : rows) largest.memory = std::max(largest.memory, row.memory);
   const double idle = bubble_of(pipeline, setup.batching.micro_steps);
   out << "  idle while the pipeline fills and drains: " << 100 * idle
-      << "% of a step; with this map, stages work " << 100 * (1 - idle) / (largest * pipeline.sections)
+      << "% of a step; with this map, stages work " << 100 * (1 - idle) / (largest.work * pipeline.sections)
       << "% of the time\n"
-      << better_map(setup, model, work, largest);
+      << better_maps(setup, model, work, largest);
   return std::move(out).str();
 }
 

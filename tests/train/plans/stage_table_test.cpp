@@ -52,7 +52,7 @@ TEST_CASE("with 1f1b, stage s of S plans the activations of S - s micro-batches,
 }
 
 TEST_CASE("the table of stages names a better map if there is one") {
-  const std::string better = "parallel.device_map = \"auto\" is better: at most";
+  const std::string better = "parallel.device_map = \"auto\" has at most";
   CHECK(table_of("auto").find(better) == std::string::npos);
   const std::map<std::string, double> uneven{{"model", 0},          {"model.layers.5", 1},
                                              {"model.layers.6", 2}, {"model.layers.7", 2},

@@ -119,7 +119,7 @@ TEST_CASE("equal units share a line, and the lines add up to the model") {
     }
     CHECK(parameters == table.all.parameters);
     CHECK(shard == table.all.shard);
-    CHECK(describe_units(table).find(table.rows[0].name) != std::string::npos);
+    CHECK(describe_units(table, 1).find(table.rows[0].name) != std::string::npos);
     return text;
   };
   Config config = small_config("llama", 2);
