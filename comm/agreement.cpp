@@ -1,13 +1,11 @@
 #include "comm/agreement.h"
 
 #include <map>
-#include <set>
 #include <sstream>
 
 #include "runtime/check.h"
 #include "runtime/reason.h"
 #include "runtime/sha256.h"
-#include "runtime/text.h"
 
 namespace flatshard {
 namespace {
@@ -66,17 +64,10 @@ void agree(World& world, const std::string& text, const char* what, const char* 
   if (equal) return;
   const std::vector<std::string> texts = world.all_gather_texts(text, what);
   std::vector<int> others;
-  std::set<std::string> hosts;
   for (size_t rank = 0; rank < texts.size(); ++rank)
-    if (texts[rank] != texts[model_of(rank)]) {
-      others.push_back(static_cast<int>(rank));
-      hosts.insert(world.hosts()[rank]);
-    }
-  std::string all;
-  if (others.size() > 1) {
-    for (const std::string& host : hosts) all += (all.empty() ? " on " : ", ") + host;
-    all = str("; in all, ranks ", ranges(others), all, " differ");
-  }
+    if (texts[rank] != texts[model_of(rank)]) others.push_back(static_cast<int>(rank));
+  const std::string all =
+      others.size() > 1 ? str("; in all, ", name_ranks(others, world.hosts()), " differ") : "";
   const size_t first = static_cast<size_t>(others.front());
   fail(str(difference(first, model_of(first), texts, world.hosts()), all, ": ", advice));
 }

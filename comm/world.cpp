@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <set>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
@@ -145,9 +146,9 @@ World::World() {
   local_rank_ = host_->place();
   local_size_ = host_->size();
   over_mpi_ = true;
+  hosts_ = all_gather_texts(host_name(), "host names");
   watchdog_ = std::make_unique<Watchdog>(rank_, host_->peers(), host_->own(),
                                          [this] { return describe_silent(silent_ranks(), hosts_); });
-  hosts_ = all_gather_texts(host_name(), "host names");
 }
 
 World::~World() {
@@ -262,16 +263,24 @@ void World::end_all_ranks(const std::string& reason) {
   std::_Exit(1);
 }
 
+std::string name_ranks(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
+  std::set<std::string> named;
+  for (const int rank : ranks) named.insert(hosts[static_cast<size_t>(rank)]);
+  std::string text = str(ranks.size() == 1 ? "rank " : "ranks ", ranges(ranks));
+  for (const std::string& host : named) text += (host == *named.begin() ? " on " : ", ") + host;
+  return text;
+}
+
 std::string describe_silent(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
   if (ranks.empty()) return "all ranks answer";
-  const std::string& host = hosts[static_cast<size_t>(ranks.front())];
-  const bool one_host = std::all_of(ranks.begin(), ranks.end(),
-                                    [&](int rank) { return hosts[static_cast<size_t>(rank)] == host; }),
-             whole = one_host && std::count(hosts.begin(), hosts.end(), host) == std::ssize(ranks);
-  const std::string who = str(ranks.size() == 1 ? "rank " : "ranks ", ranges(ranks)),
-                    silent = ranks.size() == 1 ? " does not answer: " : " do not answer: ";
-  if (whole) return str(who, " on ", host, silent, host, " is cut off, down or stuck");
-  return str(who, one_host ? " on " + host : "", silent, "stuck, or slower than that");
+  std::set<std::string> silent, talking;
+  for (size_t rank = 0; rank < hosts.size(); ++rank)
+    (std::find(ranks.begin(), ranks.end(), static_cast<int>(rank)) == ranks.end() ? talking : silent)
+        .insert(hosts[rank]);
+  const bool whole_hosts = std::none_of(silent.begin(), silent.end(),
+                                        [&](const std::string& host) { return talking.contains(host); });
+  return str(name_ranks(ranks, hosts), ranks.size() == 1 ? " does" : " do",
+             " not answer: ", whole_hosts ? "cut off, down or stuck" : "stuck, or slower than that");
 }
 
 }  // namespace flatshard

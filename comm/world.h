@@ -70,7 +70,10 @@ class World {
 // host that are bound to the same ones.
 int threads_for(const World& world);
 
-// For an error: "ranks 2-3 on node7 do not answer: ...". `hosts` has the host of every rank.
+// For errors. `hosts` has the host of every rank.
+// "ranks 2-4 on node7, node8"
+std::string name_ranks(const std::vector<int>& ranks, const std::vector<std::string>& hosts);
+// "ranks 2-3 on node7 do not answer: cut off, down or stuck"
 std::string describe_silent(const std::vector<int>& ranks, const std::vector<std::string>& hosts);
 
 }  // namespace flatshard

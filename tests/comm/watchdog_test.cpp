@@ -69,10 +69,11 @@ TEST_CASE("a collective that takes longer than the limit ends the rank") {
   CHECK(WEXITSTATUS(status) == 1);
 }
 
-TEST_CASE("an error names the ranks that do not answer, and the host if it is the whole of one") {
+TEST_CASE("an error names the ranks that do not answer, and says whether they are whole hosts") {
   const std::vector<std::string> hosts{"n1", "n1", "n2", "n2", "n3"};
   CHECK(describe_silent({}, hosts) == "all ranks answer");
   CHECK(describe_silent({1}, hosts) == "rank 1 on n1 does not answer: stuck, or slower than that");
-  CHECK(describe_silent({2, 3}, hosts) == "ranks 2-3 on n2 do not answer: n2 is cut off, down or stuck");
-  CHECK(describe_silent({1, 2, 3}, hosts) == "ranks 1-3 do not answer: stuck, or slower than that");
+  CHECK(describe_silent({2, 3}, hosts) == "ranks 2-3 on n2 do not answer: cut off, down or stuck");
+  CHECK(describe_silent({2, 3, 4}, hosts) == "ranks 2-4 on n2, n3 do not answer: cut off, down or stuck");
+  CHECK(describe_silent({1, 2, 3}, hosts) == "ranks 1-3 on n1, n2 do not answer: stuck, or slower than that");
 }
