@@ -132,10 +132,10 @@ int train_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
   app.add_flag(
       "--plan", line.plan,
       "print parameters, FLOPs, traffic and the exact memory of a rank, and exit; needs no data and no GPU");
-  app.add_flag("--verbose", line.verbose,
-               "print all details of the run's start, which are in run.log in any case, and the hosts, even "
-               "if there is "
-               "only one");
+  app.add_flag(
+      "--verbose", line.verbose,
+      "print all details of the run's start, which are in run.log in any case, and its hosts, even if "
+      "there is only one");
   constexpr int kMostPlannedRanks = 1 << 20;
   app.add_option("--ranks", line.ranks, "with --plan: number of ranks to plan for, in this one process")
       ->check(CLI::Range(1, kMostPlannedRanks));

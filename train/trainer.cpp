@@ -2,7 +2,6 @@
 
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <iomanip>
 #include <iostream>
 #include <optional>
@@ -16,7 +15,6 @@
 #include "train/measure/bandwidth.h"
 #include "train/measure/peak.h"
 #include "train/models/last_run.h"
-#include "train/plans/plan_text.h"
 #include "train/report/first_step.h"
 #include "train/report/log_history.h"
 #include "train/report/progress.h"
