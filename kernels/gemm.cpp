@@ -139,10 +139,8 @@ void bias_backward(Stream& stream, Arena& scratch, const BiasBackward& a) {
   check(a.db.dtype == DType::f32 && a.db.size() == a.dy.shape[-1], "bias_backward: db is ", a.db.dtype, " ",
         a.db.shape, ", must be f32 (", a.dy.shape[-1], ")");
   const ArenaScope scope(scratch);
-  const int64_t blocks = row_blocks(a.dy.rows());
-  // On a GPU blocks are twice as long, to halve the traffic of partial sums.
   const Tensor partials =
-      scratch.alloc(DType::f32, {stream.device().is_cuda() ? (blocks + 1) / 2 : blocks, a.dy.shape[-1]});
+      scratch.alloc(DType::f32, {partial_rows(stream.device(), a.dy.rows(), a.dy.shape[-1]), a.dy.shape[-1]});
   if (stream.planning()) return;
   if (a.dy.empty()) return a.accumulate ? void() : zero(stream, a.db);
   if constexpr (kCublasBuilt)

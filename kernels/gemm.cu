@@ -6,47 +6,50 @@
 namespace flatshard::cuda {
 namespace {
 
-// A thread block sums a block of rows, each thread a pack of columns.
+// A thread block sums a part of the rows: a warp a slice of kColumnSlice columns of every 16th row, then the
+// 16 warps are joined by a tree. Memory bandwidth limits it: a thread has 8 loads of 16 bytes in flight, in
+// 32 registers, so 512 threads have 64 KiB on an SM; the tree takes 16 KiB of shared memory. Threads have at
+// most 64 registers, so that two blocks fit on an SM.
 template <class T, int N>
-__global__ void __launch_bounds__(kRowThreads)
-    bias_backward_kernel(float* partials, const T* dy, int64_t rows, int64_t C, int64_t row_block) {
-  const int64_t i = (blockIdx.y * static_cast<int64_t>(kRowThreads) + threadIdx.x) * N;
-  if (i >= C) return;
-  const int64_t begin = blockIdx.x * row_block, end = begin + row_block < rows ? begin + row_block : rows;
+__global__ void __launch_bounds__(kRowThreads, 2)
+    bias_backward_kernel(float* partials, const T* dy, int64_t rows, int C) {
+  const int i = (static_cast<int>(blockIdx.x) * kWarp + static_cast<int>(threadIdx.x)) * N;
+  const int64_t step = static_cast<int64_t>(gridDim.y) * blockDim.y;
   float sum[N] = {};
+  if (i < C)
 #pragma unroll 8
-  for (int64_t row = begin; row < end; ++row) {
-    const Pack<T, N> v = load<T, N>(dy + row * C + i);
-    for (int k = 0; k < N; ++k) sum[k] += to_float(v.element[k]);
-  }
-  using Partial = PartialRow<N>;
-  for (int piece = 0; piece < Partial::kPieces; ++piece) {
-    typename Partial::Piece out;
-    for (int k = 0; k < Partial::kPiece; ++k) out.element[k] = sum[piece * Partial::kPiece + k];
-    store<float, Partial::kPiece>(partials + blockIdx.x * C + Partial{C / N}.place(i, piece), out);
-  }
+    for (int64_t row = static_cast<int64_t>(blockIdx.y) * blockDim.y + threadIdx.y; row < rows; row += step) {
+      const Pack<T, N> v = load<T, N>(dy + row * C + i);
+      for (int k = 0; k < N; ++k) sum[k] += to_float(v.element[k]);
+    }
+  join_rows<N>(sum);
+  if (threadIdx.y > 0 || i >= C) return;
+  using Row = PartialRow<N>;
+  for (int piece = 0; piece < Row::kPieces; ++piece)
+    store<float, Row::kPiece>(partials + static_cast<int64_t>(blockIdx.y) * C + Row{C}.place(i, piece),
+                              Row::piece_of(sum + piece * Row::kPiece));
 }
 
 template <class T, int N>
 void launch_bias_backward(Stream& stream, const BiasBackward& a, const Tensor& partials) {
-  const int64_t C = a.dy.shape[-1], columns = int64_t{kRowThreads} * N;
-  const int64_t rows = a.dy.rows(), blocks = partials.shape[0], row_block = (rows + blocks - 1) / blocks;
-  const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>((C + columns - 1) / columns));
-  bias_backward_kernel<T, N>
-      <<<grid, kRowThreads, 0, native(stream)>>>(partials.as<float>(), a.dy.as<T>(), rows, C, row_block);
+  const int64_t C = a.dy.shape[-1], parts = partials.shape[0];
+  const dim3 grid(static_cast<unsigned>((C + kWarp * N - 1) / (kWarp * N)), static_cast<unsigned>(parts));
+  bias_backward_kernel<T, N><<<grid, dim3(kWarp, kColumnRows), 0, native(stream)>>>(
+      partials.as<float>(), a.dy.as<T>(), a.dy.rows(), static_cast<int>(C));
   check_launch("bias_backward");
-  add_partials<N>(stream, "bias_backward: add_partials", a.db, partials, a.accumulate);
+  add_partials<N>(stream, "bias_backward: add_partials", {a.db.as<float>(), nullptr}, partials, parts, C,
+                  a.accumulate);
 }
 
 // A thread block owns a row.
 template <class T, class Bias>
 __global__ void __launch_bounds__(kRowThreads)
     empty_product_kernel(T* c, const Bias* bias, const T* addend, int64_t columns, int64_t stride) {
-  for_each_pack<1>(columns, [&](int64_t j) {
+  for (int64_t j = threadIdx.x; j < columns; j += kRowThreads) {
     const int64_t at = blockIdx.x * stride + j;
     const float value = bias ? to_float(bias[j]) : 0.0f;
     c[at] = from_float<T>(addend ? value + to_float(addend[at]) : value);
-  });
+  }
 }
 
 }  // namespace

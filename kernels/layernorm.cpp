@@ -137,8 +137,8 @@ void layernorm_backward(Stream& stream, Arena& scratch, const LayerNormBackward&
   check_gradient("dw", a.dw, a.x);
   check_gradient("db", a.db, a.x);
   const ArenaScope scope(scratch);
-  const Tensor partials =
-      scratch.alloc(DType::f32, {row_blocks(a.x.rows()), wants_sums(a) ? 2 * a.x.shape[-1] : 0});
+  const Tensor partials = scratch.alloc(
+      DType::f32, {partial_rows(stream.device(), a.x.rows()), wants_sums(a) ? 2 * a.x.shape[-1] : 0});
   if (stream.planning()) return;
   if (a.x.empty()) {
     if (!a.accumulate) zero(stream, a.dw), zero(stream, a.db);

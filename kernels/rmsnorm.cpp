@@ -99,7 +99,8 @@ void rmsnorm_backward(Stream& stream, Arena& scratch, const RmsNormBackward& a) 
   check(a.dw.empty() || (a.dw.dtype == DType::f32 && a.dw.size() == a.w.size()), "rmsnorm_backward: dw is ",
         a.dw.dtype, " ", a.dw.shape, ", must be f32 ", a.w.shape, " like w");
   const ArenaScope scope(scratch);
-  const Tensor partial_dw = scratch.alloc(DType::f32, {row_blocks(a.x.rows()), a.dw.size()});
+  const Tensor partial_dw =
+      scratch.alloc(DType::f32, {partial_rows(stream.device(), a.x.rows()), a.dw.size()});
   if (stream.planning()) return;
   if (a.x.empty()) return a.accumulate ? void() : zero(stream, a.dw);
   if constexpr (kCudaBuilt)

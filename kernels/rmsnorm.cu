@@ -1,5 +1,7 @@
-// RMSNorm on the GPU. In the forward pass a thread block owns a row. In the backward pass it owns kRowBlock
-// rows, like a task on the CPU: it writes their dx and one partial sum of dw, if that is wanted.
+// RMSNorm on the GPU. Its limiting resource is memory bandwidth: each row is read and written once. The
+// threads that share a row (row_blocks.cuh) keep it and their columns of w in registers, and load the next
+// row before they add up the sums of this one, so that loads are in flight during the barrier.
+//
 
 #include "kernels/norm_types.h"
 #include "kernels/rmsnorm.h"
@@ -8,29 +10,47 @@
 namespace flatshard::cuda {
 namespace {
 
-template <class T, class W, int N>
-__global__ void __launch_bounds__(kRowThreads)
-    forward_kernel(T* y_all, float* rstd_all, const T* x_all, const W* w, int64_t C, float eps, float offset,
-                   bool round_xhat) {
-  const int64_t row = blockIdx.x;
-  const T* x = x_all + row * C;
-  T* y = y_all + row * C;
-  float squares = 0.0f;
-  for_each_pack<N>(C, [&](int64_t i) {
-    const Pack<T, N> v = load<T, N>(x + i);
-    for (int k = 0; k < N; ++k) squares = fmaf(to_float(v.element[k]), to_float(v.element[k]), squares);
-  });
-  const float rstd = 1.0f / sqrtf(block_sum<kRowThreads>(squares) / static_cast<float>(C) + eps);
-  if (threadIdx.x == 0) rstd_all[row] = rstd;
-  for_each_pack<N>(C, [&](int64_t i) {
-    const Pack<T, N> v = load<T, N>(x + i);
-    const auto weight = load_floats<W, N>(w + i);
-    Pack<T, N> out;
-    for (int k = 0; k < N; ++k) {
-      const float xhat = to_float(v.element[k]) * rstd;
-      out.element[k] = from_float<T>((round_xhat ? round_to<T>(xhat) : xhat) * (weight.element[k] + offset));
-    }
-    store<T, N>(y + i, out);
+struct ForwardPointers {
+  void* y;
+  float* rstd;
+  const void *x, *w;
+  float eps, offset;
+  bool round_xhat;
+};
+
+template <class T, class W, int N, int kPacks, bool kWide>
+__global__ void __launch_bounds__(kRowThreads, 2)
+    rmsnorm_forward_kernel(ForwardPointers p, int64_t rows, int C) {
+  using Part = RowPart<N, kPacks, kWide>;
+  const W* w = static_cast<const W*>(p.w);
+  const auto load_x = [&](int64_t row, int slab) {
+    return Part::load(static_cast<const T*>(p.x) + row * C, slab, C, row < rows);
+  };
+  auto weight = Part::load(w, 0, C);
+  auto x = load_x(static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y, 0);
+  for_each_row(rows, [&](int64_t row, int64_t next_row, int turn) {
+    auto next = load_x(kWide ? rows : next_row, 0);
+    RowSums<1> squares;
+    Part::for_each_slab(C, [&](int slab) {
+      if (kWide) x = load_x(row, slab);
+      Part::for_each_element([&](int k, int j) {
+        const float v = to_float(x.pack[k].element[j]);
+        squares.value[0] = fmaf(v, v, squares.value[0]);
+      });
+    });
+    squares.add_up(turn);
+    const float rstd = 1.0f / sqrtf(squares.value[0] / static_cast<float>(C) + p.eps);
+    if (threadIdx.x == 0 && row < rows) p.rstd[row] = rstd;
+    Part::for_each_slab(C, [&](int slab) {
+      if (kWide) x = load_x(row, slab), weight = Part::load(w, slab, C);
+      Part::for_each_element([&](int k, int j) {
+        const float xhat = to_float(x.pack[k].element[j]) * rstd;
+        x.pack[k].element[j] = from_float<T>((p.round_xhat ? round_to<T>(xhat) : xhat) *
+                                             (to_float(weight.pack[k].element[j]) + p.offset));
+      });
+      if (row < rows) Part::store(static_cast<T*>(p.y) + row * C, slab, C, x);
+    });
+    x = next;
   });
 }
 
@@ -40,95 +60,91 @@ struct BackwardPointers {
   const void *dy, *x, *w;
   const float* rstd;
   float offset;
-  bool round_xhat;
+  bool round_xhat, accumulate_dx;
 };
 
-// Accumulates the partial sums of a block in global memory, row by row; each column belongs to one thread.
-template <class T, class W, int N>
-__global__ void __launch_bounds__(kRowThreads)
-    backward_kernel(BackwardPointers p, int64_t rows, int64_t C, int64_t row_block, bool accumulate) {
+template <class T, class W, int N, int kPacks, bool kWide>
+__global__ void __launch_bounds__(kRowThreads, kPacks == 1 ? 2 : 1)
+    rmsnorm_backward_kernel(BackwardPointers p, int64_t rows, int C) {
+  using Part = RowPart<N, kPacks, kWide>;
   const W* w = static_cast<const W*>(p.w);
-  const bool wants_dw = p.partial_dw;
-  float* dw = p.partial_dw + blockIdx.x * C;
-  using Partial = PartialRow<N>;
-  const Partial partial{C / N};
-  const int64_t begin = blockIdx.x * row_block, end = begin + row_block < rows ? begin + row_block : rows;
-  for (int64_t row = begin; row < end; ++row) {
-    const T *x = static_cast<const T*>(p.x) + row * C, *dy = static_cast<const T*>(p.dy) + row * C;
-    T* dx = static_cast<T*>(p.dx) + row * C;
-    const float rstd = p.rstd[row];
-    float dot = 0.0f;
-    for_each_pack<N>(C, [&](int64_t i) {
-      const Pack<T, N> v = load<T, N>(x + i), g = load<T, N>(dy + i);
-      const auto weight = load_floats<W, N>(w + i);
-      for (int piece = 0; piece < Partial::kPieces; ++piece) {
-        float* at = dw + partial.place(i, piece);
-        typename Partial::Piece sum{};
-        if (wants_dw && row != begin) sum = load<float, Partial::kPiece>(at);
-        for (int j = 0; j < Partial::kPiece; ++j) {
-          const int k = piece * Partial::kPiece + j;
-          const float xhat = to_float(v.element[k]) * rstd, gradient = to_float(g.element[k]);
-          dot = fmaf(gradient * (weight.element[k] + p.offset), xhat, dot);
-          sum.element[j] = fmaf(gradient, p.round_xhat ? round_to<T>(xhat) : xhat, sum.element[j]);
-        }
-        if (wants_dw) store<float, Partial::kPiece>(at, sum);
-      }
+  BlockSums<N, kPacks, kWide> dw{p.partial_dw ? p.partial_dw + static_cast<int64_t>(blockIdx.x) * C : nullptr,
+                                 C};
+  auto weight = Part::load(w, 0, C);
+  RowInputs<T, Part> in, next;
+  in.load(p.x, p.dy, static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y, rows, 0, C);
+  for_each_row(rows, [&](int64_t row, int64_t next_row, int turn) {
+    next.load(p.x, p.dy, kWide ? rows : next_row, rows, 0, C);
+    const float rstd = row < rows ? p.rstd[row] : 0.0f;
+    const auto load_slab = [&](int slab) {
+      in.load(p.x, p.dy, row, rows, slab, C);
+      weight = Part::load(w, slab, C);
+    };
+    RowSums<1> dot;
+    Part::for_each_slab(C, [&](int slab) {
+      if (kWide) load_slab(slab);
+      dw.begin(slab, row == blockIdx.x);
+      Part::for_each_element([&](int k, int j) {
+        const float xhat = to_float(in.x.pack[k].element[j]) * rstd, g = to_float(in.dy.pack[k].element[j]);
+        dot.value[0] = fmaf(g * (to_float(weight.pack[k].element[j]) + p.offset), xhat, dot.value[0]);
+        dw.sum[k][j] = fmaf(g, p.round_xhat ? round_to<T>(xhat) : xhat, dw.sum[k][j]);
+      });
+      dw.end(slab);
     });
-    const float mean = block_sum<kRowThreads>(dot) / static_cast<float>(C);
-    for_each_pack<N>(C, [&](int64_t i) {
-      const Pack<T, N> v = load<T, N>(x + i), g = load<T, N>(dy + i);
-      const auto weight = load_floats<W, N>(w + i);
-      Pack<T, N> out = accumulate ? load<T, N>(dx + i) : Pack<T, N>{};
-      for (int k = 0; k < N; ++k) {
-        const float xhat = to_float(v.element[k]) * rstd;
-        const float dxhat = to_float(g.element[k]) * (weight.element[k] + p.offset);
+    dot.add_up(turn);
+    const float mean = dot.value[0] / static_cast<float>(C);
+    Part::for_each_slab(C, [&](int slab) {
+      if (kWide) load_slab(slab);
+      T* dx = static_cast<T*>(p.dx) + row * C;
+      auto out = Part::load(dx, slab, C, p.accumulate_dx && row < rows);
+      Part::for_each_element([&](int k, int j) {
+        const float xhat = to_float(in.x.pack[k].element[j]) * rstd;
+        const float dxhat =
+            to_float(in.dy.pack[k].element[j]) * (to_float(weight.pack[k].element[j]) + p.offset);
         const float gradient = rstd * (dxhat - xhat * mean);
-        out.element[k] = from_float<T>(accumulate ? to_float(out.element[k]) + gradient : gradient);
-      }
-      store<T, N>(dx + i, out);
+        T& at = out.pack[k].element[j];
+        at = from_float<T>(p.accumulate_dx ? to_float(at) + gradient : gradient);
+      });
+      if (row < rows) Part::store(dx, slab, C, out);
     });
-  }
-}
-
-template <class T, class W, int N>
-void launch_forward(Stream& stream, const RmsNormForward& a) {
-  forward_kernel<T, W, N><<<static_cast<unsigned>(a.x.rows()), kRowThreads, 0, native(stream)>>>(
-      a.y.as<T>(), a.rstd.as<float>(), a.x.as<T>(), a.w.as<W>(), a.x.shape[-1], a.eps, a.offset,
-      a.round_xhat);
-  check_launch("rmsnorm_forward");
-}
-
-template <class T, class W, int N>
-void launch_backward(Stream& stream, const RmsNormBackward& a, const Tensor& partial_dw) {
-  const BackwardPointers p{a.dx.data, partial_dw.empty() ? nullptr : partial_dw.as<float>(),
-                           a.dy.data, a.x.data,
-                           a.w.data,  a.rstd.as<float>(),
-                           a.offset,  a.round_xhat};
-  const int64_t C = a.x.shape[-1];
-  const int64_t rows = a.x.rows(), blocks = partial_dw.shape[0], row_block = (rows + blocks - 1) / blocks;
-  backward_kernel<T, W, N><<<static_cast<unsigned>(blocks), kRowThreads, 0, native(stream)>>>(
-      p, rows, C, row_block, a.accumulate_dx);
-  check_launch("rmsnorm_backward");
-  add_partials<N>(stream, "rmsnorm_backward: add_partials", a.dw, partial_dw, a.accumulate);
+    in = next;
+  });
+  dw.finish();
 }
 
 }  // namespace
 
 void rmsnorm_forward(Stream& stream, const RmsNormForward& a) {
+  const ForwardPointers p{a.y.data, a.rstd.as<float>(), a.x.data, a.w.data, a.eps, a.offset, a.round_xhat};
+  const int64_t rows = a.x.rows(), C = a.x.shape[-1];
   visit_norm(a.x.dtype, a.w.dtype, [&]<class T, class W>() {
-    if (packable<T>(a.x.shape[-1], a.x.data, a.y.data, a.w.data))
-      launch_forward<T, W, kPackSize<T>>(stream, a);
-    else
-      launch_forward<T, W, 1>(stream, a);
+    visit_row_grid<T, 2>(rows, C, packable<T>(C, a.x.data, a.y.data, a.w.data), kRowGridBlocks,
+                         [&]<int N, int kPacks, bool kWide>(const RowGrid& grid) {
+                           rmsnorm_forward_kernel<T, W, N, kPacks, kWide>
+                               <<<grid.blocks, grid.block, 0, native(stream)>>>(p, rows, static_cast<int>(C));
+                         });
   });
+  check_launch("rmsnorm_forward");
 }
 
 void rmsnorm_backward(Stream& stream, const RmsNormBackward& a, const Tensor& partial_dw) {
+  const BackwardPointers p{a.dx.data,      partial_dw.empty() ? nullptr : partial_dw.as<float>(),
+                           a.dy.data,      a.x.data,
+                           a.w.data,       a.rstd.as<float>(),
+                           a.offset,       a.round_xhat,
+                           a.accumulate_dx};
+  const int64_t rows = a.x.rows(), C = a.x.shape[-1];
   visit_norm(a.x.dtype, a.w.dtype, [&]<class T, class W>() {
-    if (packable<T>(a.x.shape[-1], a.x.data, a.dx.data, a.dy.data, a.w.data, partial_dw.data))
-      launch_backward<T, W, kPackSize<T>>(stream, a, partial_dw);
-    else
-      launch_backward<T, W, 1>(stream, a, partial_dw);
+    visit_row_grid<T, 1>(rows, C, packable<T>(C, a.x.data, a.dx.data, a.dy.data, a.w.data, partial_dw.data),
+                         partial_dw.shape[0], [&]<int N, int kPacks, bool kWide>(const RowGrid& grid) {
+                           rmsnorm_backward_kernel<T, W, N, kPacks, kWide>
+                               <<<grid.blocks, grid.block, 0, native(stream)>>>(p, rows, static_cast<int>(C));
+                           check_launch("rmsnorm_backward");
+                           if (!partial_dw.empty())
+                             add_partials<N>(stream, "rmsnorm_backward: add_partials",
+                                             {a.dw.as<float>(), nullptr}, partial_dw, grid.blocks, C,
+                                             a.accumulate);
+                         });
   });
 }
 

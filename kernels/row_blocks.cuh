@@ -1,18 +1,124 @@
 #pragma once
-// Sums over the rows of a tensor on the GPU (row_blocks.h). A thread block sums a block of rows into its own
-// row of partials in global memory, one thread per column; a second kernel adds the partials in order.
+// Loops over the rows of a tensor on the GPU, and sums over them. The width of a row chooses the threads that
+// share it, with one or two packs of 16 bytes each: a row of 128 elements of 16 bits takes 8 or 16 lanes, one
+// of 8192 a whole block. The threads keep their columns of a row in registers. Blocks take rows in turn: a
+// fixed number of blocks, so that the order of sums over rows does not depend on the GPU.
+//
+// Sums over rows, such as dw, have two levels: a thread adds the rows that it meets, the rows of a block are
+// joined by a tree in shared memory, and each block writes one partial row. A second kernel adds the partial
+// rows of each column by a tree.
+
+#include <algorithm>
+#include <bit>
 
 #include "kernels/cuda_util.cuh"
+#include "kernels/row_grid.h"
 
 namespace flatshard::cuda {
 
-inline constexpr int kRowThreads = 256;
+inline constexpr int kRowThreads = 512;  // at most, in a block
 
-// Calls body(i) for each pack of N elements, starting at i, that this thread handles in a row of C elements.
-template <int N, class Body>
-__device__ inline void for_each_pack(int64_t C, Body body) {
-  for (int64_t i = static_cast<int64_t>(threadIdx.x) * N; i < C; i += kRowThreads * N) body(i);
+// The place of this thread: it shares row threadIdx.y of the block's rows with the other threads of that row.
+// Its pack k of N elements starts at column slab + (k * blockDim.x + threadIdx.x) * N. Rows wider than the
+// packs of a block (kWide) are passed over slab by slab.
+template <int N, int kPacks, bool kWide>
+struct RowPart {
+  template <class T>
+  struct Columns {
+    Pack<T, N> pack[kPacks];
+  };
+
+  __device__ static int column(int slab, int k) {
+    return slab + (k * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * N;
+  }
+
+  // Calls body(slab) for each slab of a row of C elements.
+  template <class Body>
+  __device__ static void for_each_slab(int C, Body body) {
+    if constexpr (kWide)
+      for (int slab = 0; slab < C; slab += kPacks * kRowThreads * N) body(slab);
+    else
+      body(0);
+  }
+
+  // This thread's columns of a row; zero past the row's end, and if it is not `inside` the tensor.
+  template <class T>
+  __device__ static Columns<T> load(const T* row, int slab, int C, bool inside = true) {
+    constexpr int kPiece = N < kPackSize<T> ? N : kPackSize<T>;
+    Columns<T> columns{};
+    for (int k = 0; k < kPacks; ++k)
+      if (inside && column(slab, k) < C)
+        for (int j = 0; j < N; j += kPiece) {
+          const auto piece = cuda::load<T, kPiece>(row + column(slab, k) + j);
+          for (int i = 0; i < kPiece; ++i) columns.pack[k].element[j + i] = piece.element[i];
+        }
+    return columns;
+  }
+
+  // Stores them, up to the row's end.
+  template <class T>
+  __device__ static void store(T* row, int slab, int C, const Columns<T>& columns) {
+    for (int k = 0; k < kPacks; ++k)
+      if (column(slab, k) < C) cuda::store<T, N>(row + column(slab, k), columns.pack[k]);
+  }
+
+  // Calls body(k, j) for each of the thread's elements.
+  template <class Body>
+  __device__ static void for_each_element(Body body) {
+    for (int k = 0; k < kPacks; ++k)
+      for (int j = 0; j < N; ++j) body(k, j);
+  }
+};
+
+// This thread's columns of the inputs of a backward pass.
+template <class T, class Part>
+struct RowInputs {
+  typename Part::template Columns<T> x, dy;
+
+  __device__ void load(const void* x_rows, const void* dy_rows, int64_t row, int64_t rows, int slab, int C) {
+    x = Part::load(static_cast<const T*>(x_rows) + row * C, slab, C, row < rows);
+    dy = Part::load(static_cast<const T*>(dy_rows) + row * C, slab, C, row < rows);
+  }
+};
+
+// Calls body(row, next, turn) for the rows that this thread shares. `next` is the row of the following call,
+// and `turn` alternates between 0 and 1. The last rows may be past the end, as all threads of a block take
+// part in its barriers.
+template <class Body>
+__device__ inline void for_each_row(int64_t rows, Body body) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.y;
+  int turn = 0;
+  for (int64_t first = static_cast<int64_t>(blockIdx.x) * blockDim.y; first < rows; first += stride) {
+    body(first + threadIdx.y, first + threadIdx.y + stride, turn);
+    turn ^= 1;
+  }
 }
+
+// Sums over the threads that share a row, of kCount values at a time, with one barrier each.
+template <int kCount>
+struct RowSums {
+  float value[kCount] = {};
+
+  // Adds up `value`. With alternating turns, the barrier of one call separates the reads of the call before
+  // from the writes of the next.
+  __device__ void add_up(int turn) {
+    __shared__ float warps[2][kCount][kRowThreads / kWarp];
+    const int width = blockDim.x < kWarp ? static_cast<int>(blockDim.x) : kWarp;
+    for (int offset = width / 2; offset > 0; offset /= 2)
+      for (float& v : value) v += __shfl_xor_sync(0xffffffffu, v, offset);
+    if (blockDim.x <= kWarp) return;
+    const int warps_per_row = static_cast<int>(blockDim.x) / kWarp;
+    const int first = static_cast<int>(threadIdx.y) * warps_per_row;
+    if (threadIdx.x % kWarp == 0)
+      for (int i = 0; i < kCount; ++i)
+        warps[turn][i][first + static_cast<int>(threadIdx.x) / kWarp] = value[i];
+    __syncthreads();
+    for (int i = 0; i < kCount; ++i) {
+      value[i] = 0.0f;
+      for (int w = 0; w < warps_per_row; ++w) value[i] += warps[turn][i][first + w];
+    }
+  }
+};
 
 // A row of partial sums. A pack of N columns is split into pieces of 16 bytes; the first pieces of all packs
 // are stored first, then the second ones, so that accesses of neighboring lanes are coalesced.
@@ -21,39 +127,157 @@ struct PartialRow {
   static constexpr int kPiece = N < kPackSize<float> ? N : kPackSize<float>;
   static constexpr int kPieces = N / kPiece;
   using Piece = Pack<float, kPiece>;
-  int64_t packs;  // per row
+  int C;
 
-  // For the pack that starts at column i.
-  __device__ int64_t place(int64_t i, int piece) const { return (piece * packs + i / N) * kPiece; }
-  __device__ int64_t column(int64_t place) const {
-    const int64_t piece = place / kPiece;
+  // Of the pack that starts at column i.
+  __device__ int place(int i, int piece) const { return (piece * (C / N) + i / N) * kPiece; }
+  __device__ int column(int place) const {
+    const int piece = place / kPiece, packs = C / N;
     return piece % packs * N + piece / packs * kPiece + place % kPiece;
+  }
+  __device__ static Piece piece_of(const float* sums) {
+    Piece piece;
+    for (int j = 0; j < kPiece; ++j) piece.element[j] = sums[j];
+    return piece;
   }
 };
 
-// total += or = the partial rows of C columns, `stride` elements apart.
+// Adds the sums of the block's rows, of one pack of columns a thread, by a tree in shared memory: 16 KiB a
+// block for packs of 8, which threads access at stride one, so without bank conflicts. The first row of
+// threads gets the total.
 template <int N>
-__global__ void __launch_bounds__(kRowThreads)
-    add_partials_kernel(float* total, const float* partials, int64_t count, int64_t stride, int64_t C,
-                        bool accumulate) {
-  const int64_t place = blockIdx.x * static_cast<int64_t>(kRowThreads) + threadIdx.x;
-  if (place >= C) return;
-  const int64_t column = PartialRow<N>{C / N}.column(place);
-  float sum = accumulate ? total[column] : 0.0f;
-  for (int64_t block = 0; block < count; ++block) sum += partials[block * stride + place];
-  total[column] = sum;
+__device__ inline void join_rows(float (&sums)[N]) {
+  using Row = PartialRow<N>;
+  __shared__ typename Row::Piece joined[Row::kPieces][kRowThreads];
+  const int thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
+  __syncthreads();  // the array may still be read by the caller's previous sum
+  for (int piece = 0; piece < Row::kPieces; ++piece)
+    joined[piece][thread] = Row::piece_of(sums + piece * Row::kPiece);
+  for (int rows = static_cast<int>(blockDim.y), half; rows > 1; rows = half) {
+    half = (rows + 1) / 2;
+    __syncthreads();
+    if (static_cast<int>(threadIdx.y) + half >= rows) continue;
+    for (int piece = 0; piece < Row::kPieces; ++piece) {
+      const typename Row::Piece other = joined[piece][thread + half * static_cast<int>(blockDim.x)];
+      for (int j = 0; j < Row::kPiece; ++j) sums[piece * Row::kPiece + j] += other.element[j];
+      joined[piece][thread] = Row::piece_of(sums + piece * Row::kPiece);
+    }
+  }
 }
 
-// total += or = columns [column, column + total.size()) of all rows of `partials`. Nothing if total is empty.
+// The sums of a block over its rows, of this thread's columns: in registers, or in its partial row in global
+// memory if rows are wide.
+template <int N, int kPacks, bool kWide>
+struct BlockSums {
+  using Part = RowPart<N, kPacks, kWide>;
+  using Row = PartialRow<N>;
+  float* partial;  // of C columns; null: not wanted
+  int C;
+  float sum[kPacks][N] = {};
+
+  // Wide rows: around the additions to the sums of a slab.
+  __device__ void begin(int slab, bool first_row) {
+    if constexpr (kWide)
+      for_each_piece(slab, [&](float* at, float* sums) {
+        const auto piece = first_row ? typename Row::Piece{} : load<float, Row::kPiece>(at);
+        for (int j = 0; j < Row::kPiece; ++j) sums[j] = piece.element[j];
+      });
+  }
+  __device__ void end(int slab) {
+    if constexpr (kWide) store_slab(slab);
+  }
+  // After the last row.
+  __device__ void finish() {
+    if (kWide || !partial) return;
+    if constexpr (kPacks == 1) join_rows<N>(sum[0]);  // wider rows have a block of their own
+    if (threadIdx.y == 0) store_slab(0);
+  }
+
+ private:
+  template <class Body>
+  __device__ void for_each_piece(int slab, Body body) {
+    for (int k = 0; k < kPacks; ++k)
+      for (int piece = 0; piece < Row::kPieces; ++piece)
+        if (partial && Part::column(slab, k) < C)
+          body(partial + Row{C}.place(Part::column(slab, k), piece), sum[k] + piece * Row::kPiece);
+  }
+  __device__ void store_slab(int slab) {
+    for_each_piece(slab,
+                   [](float* at, const float* sums) { store<float, Row::kPiece>(at, Row::piece_of(sums)); });
+  }
+};
+
+inline constexpr int kTotalColumns = kWarp, kTotalRows = 16;  // of threads
+
+// The sums over `count` partial rows of C columns for `first`, and C columns for `second` if rows have more;
+// a null total is not wanted. A block adds kTotalColumns columns: a thread every 16th row, then a tree in
+// 2 KiB of shared memory. Bound by latency, about kRowGridBlocks / 16 loads in turn: the partials are in the
+// L2 cache.
+struct Totals {
+  float *first, *second;
+};
 template <int N>
-void add_partials(Stream& stream, const char* name, const Tensor& total, const Tensor& partials,
-                  bool accumulate, int64_t column = 0) {
-  const int64_t C = total.size();
-  if (C == 0) return;
-  const auto blocks = static_cast<unsigned>((C + kRowThreads - 1) / kRowThreads);
-  add_partials_kernel<N><<<blocks, kRowThreads, 0, native(stream)>>>(
-      total.as<float>(), partials.as<float>() + column, partials.shape[0], partials.shape[-1], C, accumulate);
+__global__ void __launch_bounds__(kTotalColumns* kTotalRows)
+    add_partials_kernel(Totals totals, const float* partials, int count, int stride, int C, bool accumulate) {
+  __shared__ float sums[kTotalRows][kTotalColumns];
+  const int place = static_cast<int>(blockIdx.x) * kTotalColumns + static_cast<int>(threadIdx.x);
+  float& sum = sums[threadIdx.y][threadIdx.x];
+  float mine = 0.0f;
+  if (place < stride)
+#pragma unroll 4
+    for (int row = static_cast<int>(threadIdx.y); row < count; row += kTotalRows)
+      mine += partials[static_cast<int64_t>(row) * stride + place];
+  sum = mine;
+  for (int half = kTotalRows / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (static_cast<int>(threadIdx.y) < half) sum += sums[threadIdx.y + half][threadIdx.x];
+  }
+  float* total = place < C ? totals.first : totals.second;
+  if (threadIdx.y > 0 || place >= stride || !total) return;
+  const int column = PartialRow<N>{C}.column(place % C);
+  total[column] = accumulate ? total[column] + sum : sum;
+}
+
+// Adds the first `count` rows of `partials`, (rows, totals of C columns), to the totals or writes them.
+template <int N>
+void add_partials(Stream& stream, const char* name, const Totals& totals, const Tensor& partials,
+                  int64_t count, int64_t C, bool accumulate) {
+  const int64_t stride = partials.shape[-1];
+  const auto blocks = static_cast<unsigned>((stride + kTotalColumns - 1) / kTotalColumns);
+  add_partials_kernel<N><<<blocks, dim3(kTotalColumns, kTotalRows), 0, native(stream)>>>(
+      totals, partials.as<float>(), static_cast<int>(count), static_cast<int>(stride), static_cast<int>(C),
+      accumulate);
   check_launch(name);
+}
+
+// The blocks of a loop over rows.
+struct RowGrid {
+  dim3 block;
+  unsigned blocks;
+};
+inline RowGrid row_grid(int64_t rows, int64_t packs, int per_thread, int64_t most_blocks) {
+  int64_t lanes = std::min<int64_t>((packs + per_thread - 1) / per_thread, kRowThreads);
+  lanes = lanes < kWarp ? static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(lanes)))
+                        : (lanes + kWarp - 1) / kWarp * kWarp;
+  const int64_t rows_at_once = kRowThreads / lanes;
+  return {.block = dim3(static_cast<unsigned>(lanes), static_cast<unsigned>(rows_at_once)),
+          .blocks = static_cast<unsigned>(std::min(most_blocks, (rows + rows_at_once - 1) / rows_at_once))};
+}
+
+// Calls launch.operator()<N, kPacks, kWide>(grid) for `rows` rows of C elements of T, in packs of 16 bytes if
+// `packable`, kPreferred a thread unless rows are too wide, by at most `most_blocks` blocks.
+template <class T, int kPreferred, class Launch>
+void visit_row_grid(int64_t rows, int64_t C, bool packable, int64_t most_blocks, Launch&& launch) {
+  const auto visit = [&]<int N>() {
+    const int64_t packs = C / N;
+    const auto grid = [&](int per_thread) { return row_grid(rows, packs, per_thread, most_blocks); };
+    if (packs <= kPreferred * kRowThreads)
+      return launch.template operator()<N, kPreferred, false>(grid(kPreferred));
+    if constexpr (kPreferred == 1 && N > 1)
+      if (packs <= 2 * kRowThreads) return launch.template operator()<N, 2, false>(grid(2));
+    launch.template operator()<N, 2, true>(grid(2));
+  };
+  packable ? visit.template operator()<kPackSize<T>>() : visit.template operator()<1>();
 }
 
 }  // namespace flatshard::cuda

@@ -1,17 +1,27 @@
 #pragma once
 // Sums over the rows of a tensor, with bits independent of the number of threads: one thread sums each block
 // of kRowBlock rows into its own row of `partials`, (row_blocks(rows), sums) f32, and the sums of the blocks
-// are added in order. Used for the weight gradients of the norms.
+// are added in order. Used for the weight gradients of the norms. On a GPU, a fixed number of thread blocks
+// takes the rows in turn (row_blocks.cuh).
 
 #include <algorithm>
 
 #include "kernels/parallel_write.h"
+#include "kernels/row_grid.h"
 
 namespace flatshard {
 
 inline constexpr int64_t kRowBlock = 64;
 
 inline int64_t row_blocks(int64_t rows) { return (rows + kRowBlock - 1) / kRowBlock; }
+
+// Rows of partial sums over the rows of a norm, and over those of column sums.
+inline int64_t partial_rows(Device device, int64_t rows) {
+  return device.is_cuda() ? norm_grid_blocks(rows) : row_blocks(rows);
+}
+inline int64_t partial_rows(Device device, int64_t rows, int64_t C) {
+  return device.is_cuda() ? column_sum_parts(rows, C) : row_blocks(rows);
+}
 
 // row(r, sums, out) adds the contribution of row r to the sums of its block, which start at zero. It may also
 // write an output through `out`, of `written` bytes in total (parallel_write.h).

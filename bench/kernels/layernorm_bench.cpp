@@ -106,10 +106,13 @@ Case backward_case(DType dtype, int64_t rows, int64_t C, DType w, bool accumulat
 std::vector<Case> layernorm_cases(Scale scale) {
   std::vector<Case> cases;
   if (scale == Scale::bench || scale == Scale::vm) {
-    const int64_t rows = scale == Scale::bench ? 16384 : 192;
+    const int64_t rows = scale == Scale::bench ? 16384 : 512;
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      cases.push_back(forward_case(dtype, rows, 2048, dtype));
-      cases.push_back(backward_case(dtype, rows, 2048, dtype, true));
+      for (const auto& [n, C] :
+           {std::pair<int64_t, int64_t>{rows, 1536}, {rows, 2048}, {rows, 4096}, {16 * rows, 128}}) {
+        cases.push_back(forward_case(dtype, n, C, dtype));
+        cases.push_back(backward_case(dtype, n, C, dtype, true));
+      }
       cases.push_back(backward_case(dtype, rows, 2048, dtype, true, {.dw = false, .db = false}));
     }
     return cases;

@@ -112,12 +112,14 @@ Case backward_case(DType dtype, const Sizes& s, DType w, const BackwardStyle& ho
 std::vector<Case> rmsnorm_cases(Scale scale) {
   std::vector<Case> cases;
   if (scale == Scale::bench || scale == Scale::vm) {
-    const int64_t rows = scale == Scale::bench ? 16384 : 192;
+    // Rows of the residual stream, and heads of Qwen3.
+    const int64_t rows = scale == Scale::bench ? 16384 : 512;
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      const Sizes sizes{rows, 2048};
-      cases.push_back(forward_case(dtype, sizes, dtype));
-      cases.push_back(backward_case(dtype, sizes, dtype, {}));
-      cases.push_back(backward_case(dtype, sizes, dtype, {.frozen = true}));
+      for (const Sizes& s : {Sizes{rows, 1536}, {rows, 2048}, {rows, 4096}, {16 * rows, 128}}) {
+        cases.push_back(forward_case(dtype, s, dtype));
+        cases.push_back(backward_case(dtype, s, dtype, {.accumulate_dx = s.C > 128}));
+      }
+      cases.push_back(backward_case(dtype, {rows, 2048}, dtype, {.frozen = true}));
     }
     return cases;
   }

@@ -24,16 +24,20 @@ constexpr const char* kHot[] = {
     "forward_kernel<bf16, 256>(ForwardArguments*",
     "query_gradient_kernel<bf16, *",
     "key_gradient_kernel<bf16, *",
-    "forward_kernel<bf16, bf16, 8>(bf16*",               // RMSNorm
-    "forward_kernel<bf16, bf16, 8>(ForwardPointers*",    // LayerNorm
-    "backward_kernel<bf16, bf16, 8>(BackwardPointers*",  // both
+    "rmsnorm_forward_kernel<bf16, bf16, 8, 2, false>*",
+    "rmsnorm_backward_kernel<bf16, bf16, 8, 1, false>*",
+    "layernorm_forward_kernel<bf16, bf16, 8, 2, false>*",
+    "layernorm_backward_kernel<bf16, bf16, 8, 1, false>*",
     "add_partials_kernel<*",
     "bias_backward_kernel<bf16, 8>*",
     "flat_kernel<4, Rotate<bf16> >*",
     "flat_kernel<8, Forward<bf16*",   // SwiGLU, GELU
     "flat_kernel<8, Backward<bf16*",  // the same
     "flat_kernel<8, Gather<bf16> >*",
-    "add_rows_kernel<bf16, *",
+    "add_rows_kernel<bf16, 4>*",
+    "count_digits_kernel*",
+    "place_kernel*",
+    "group_kernel*",
     "cross_entropy_kernel<4, float, bf16>*",
     "flat_kernel<4, CastOp<float, bf16> >*",
     "flat_kernel<8, AddOp<bf16> >*",
