@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <numeric>
 
 #include "build_config.h"
 #include "kernels/simd.h"
@@ -45,9 +47,44 @@ void squares(const SumSquares& a) {
   });
 }
 
+// The sum of the partials [begin, end) of a unit, whose first partial on a rank is partials[rank n + first].
+double group_sum(const SumPartials& a, int64_t first, int64_t unit, int64_t begin, int64_t end) {
+  const float* partials = a.partials.as<float>();
+  const int64_t n = a.partials.shape[-1];
+  double lane[kSquaresLanes] = {};
+  for (int64_t c = begin; c < end;) {
+    const int64_t rank = c / unit, end_of_rank = std::min(end, (rank + 1) * unit);
+    const float* of_rank = partials + rank * n + first - rank * unit;
+    for (; c < end_of_rank; ++c) lane[(c - begin) % kSquaresLanes] += static_cast<double>(of_rank[c]);
+  }
+  for (int64_t half = kSquaresLanes / 2; half > 0; half /= 2)
+    for (int64_t k = 0; k < half; ++k) lane[k] += lane[k + half];
+  return lane[0];
+}
+
+void add_groups(const SumPartials& a) {
+  int32_t* const words = a.groups.as<int32_t>();
+  int64_t first = 0, done = 0;
+  for (const int64_t unit : a.units) {
+    const int64_t chunks = unit * a.partials.shape[0];
+    const int64_t groups = partial_groups(a.partials.shape[0], {&unit, 1});
+    parallel_for(groups, [&](int64_t group) {
+      const int64_t begin = group * kPartialGroup, end = std::min(begin + kPartialGroup, chunks);
+      const double sum = group_sum(a, first, unit, begin, end);
+      std::memcpy(words + 2 * (done + group), &sum, sizeof sum);
+    });
+    first += unit;
+    done += groups;
+  }
+}
+
 void clip(const ClipCoefficient& a) {
   double total = 0.0;
-  for (int64_t i = 0; i < a.partials.size(); ++i) total += static_cast<double>(a.partials.as<float>()[i]);
+  for (int64_t i = 0; i < a.groups.shape[0]; ++i) {
+    double sum;
+    std::memcpy(&sum, a.groups.as<int32_t>() + 2 * i, sizeof sum);
+    total += sum;
+  }
   const float norm = static_cast<float>(static_cast<double>(a.scale) * std::sqrt(total));
   const float ratio = a.max_norm / (norm + 1e-6f);
   *a.norm.as<float>() = norm;
@@ -71,6 +108,20 @@ void sum_squares(Stream& stream, const SumSquares& a) {
   stream.run("sum_squares", [a] { visit_float(a.x.dtype, [&]<class T>() { cpu::squares<T>(a); }); });
 }
 
+void sum_partials(Stream& stream, const SumPartials& a) {
+  const int64_t chunks = std::accumulate(a.units.begin(), a.units.end(), int64_t{0});
+  check(a.partials.dtype == DType::f32 && a.partials.shape.rank() == 2 && a.partials.shape[1] == chunks,
+        "sum_partials: partials is ", a.partials.dtype, " ", a.partials.shape, ", must be f32 (ranks, ",
+        chunks, ") like the units");
+  const int64_t groups = partial_groups(a.partials.shape[0], a.units);
+  check(a.groups.dtype == DType::i32 && a.groups.shape == Shape({groups, 2}), "sum_partials: groups is ",
+        a.groups.dtype, " ", a.groups.shape, ", must be i32 (", groups, ", 2)");
+  if (stream.planning() || groups == 0) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::sum_partials(stream, a);
+  stream.run("sum_partials", [a] { cpu::add_groups(a); });
+}
+
 void clip_coefficient(Stream& stream, const ClipCoefficient& a) {
   const auto check_one = [](const char* name, const Tensor& t, DType dtype) {
     check(t.dtype == dtype && t.size() == 1, "clip_coefficient: ", name, " is ", t.dtype, " ", t.shape,
@@ -79,7 +130,8 @@ void clip_coefficient(Stream& stream, const ClipCoefficient& a) {
   check_one("norm", a.norm, DType::f32);
   check_one("coefficient", a.coefficient, DType::f32);
   check_one("nonfinite", a.nonfinite, DType::i32);
-  check(a.partials.dtype == DType::f32, "clip_coefficient: partials is ", a.partials.dtype, ", must be f32");
+  check(a.groups.dtype == DType::i32 && a.groups.shape.rank() == 2 && a.groups.shape[1] == 2,
+        "clip_coefficient: groups is ", a.groups.dtype, " ", a.groups.shape, ", must be i32 (n, 2)");
   check(a.max_norm > 0.0f, "clip_coefficient: max_norm is ", a.max_norm, ", must be above 0");
   check(a.scale > 0.0f && std::isfinite(a.scale), "clip_coefficient: scale is ", a.scale,
         ", must be above 0 and finite");
@@ -90,8 +142,10 @@ void clip_coefficient(Stream& stream, const ClipCoefficient& a) {
 }
 
 double min_bytes(const SumSquares& a) { return static_cast<double>(a.x.bytes() + a.partials.bytes()); }
-double min_bytes(const ClipCoefficient& a) { return static_cast<double>(a.partials.bytes() + 12); }
+double min_bytes(const SumPartials& a) { return static_cast<double>(a.partials.bytes() + a.groups.bytes()); }
+double min_bytes(const ClipCoefficient& a) { return static_cast<double>(a.groups.bytes() + 12); }
 double flops(const SumSquares& a) { return 2.0 * static_cast<double>(a.x.size()); }
-double flops(const ClipCoefficient& a) { return static_cast<double>(a.partials.size()); }
+double flops(const SumPartials& a) { return static_cast<double>(a.partials.size()); }
+double flops(const ClipCoefficient& a) { return static_cast<double>(a.groups.shape[0]); }
 
 }  // namespace flatshard

@@ -1,5 +1,12 @@
 // The gradient norm on the GPU, with the same bits as on the CPU: a warp sums a chunk over the same
-// kSquaresLanes lanes by the same tree, and one warp adds all partials in order.
+// kSquaresLanes lanes by the same tree, a thread block a group of partials, and one warp adds the groups.
+//
+// Memory bandwidth limits the sums of chunks: a lane has 4 loads of 2 packs of 16 bytes (f32) in flight, the
+// 2048 threads of an SM 256 KiB. Latency limits the sums of partials, of which there are few: two million, of
+// 8 billion parameters, are 512 blocks with 16 loads a thread, then 512 additions in turn, about 8 us.
+// REGISTERS
+
+#include <algorithm>
 
 #include "kernels/cuda_util.cuh"
 #include "kernels/sum_squares.h"
@@ -66,26 +73,63 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x % kWarp == 0) partials[chunk] = squares;
 }
 
+constexpr int kUnits = 256;  // at most, in one launch
+
+// Units of parameters as the blocks of a launch find them, each a group of one of them. In the parameter
+// space of the kernel: no memory of the device is needed.
+struct Units {
+  int32_t first_group[kUnits + 1];  // of the launch
+  int32_t chunks[kUnits];           // on a rank
+  int64_t first_chunk[kUnits];      // on a rank, of all units
+};
+
+__global__ void __launch_bounds__(kThreads)
+    group_kernel(int32_t* sums, const float* partials, int64_t n, int ranks, int count,
+                 const __grid_constant__ Units units) {
+  static_assert(kThreads == kUnits && kThreads == kSquaresLanes);
+  __shared__ int found;
+  __shared__ double lanes[kThreads];
+  const int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x);
+  if (thread < count && units.first_group[thread] <= block && block < units.first_group[thread + 1])
+    found = thread;
+  __syncthreads();
+  const int unit = units.chunks[found];
+  const int begin = (block - units.first_group[found]) * static_cast<int>(kPartialGroup), end = unit * ranks;
+  partials += units.first_chunk[found];
+  double sum = 0.0;
+#pragma unroll
+  for (int k = 0; k < kPartialGroup / kThreads; ++k) {
+    const int c = begin + k * kThreads + thread;
+    if (c < end) sum += static_cast<double>(partials[c / unit * n + c % unit]);
+  }
+  lanes[thread] = sum;
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (thread < half) lanes[thread] += lanes[thread + half];
+  }
+  if (thread > 0) return;
+  sums[2 * block] = __double2loint(lanes[0]);
+  sums[2 * block + 1] = __double2hiint(lanes[0]);
+}
+
 struct ClipPointers {
   float *norm, *coefficient;
   int32_t* nonfinite;
-  const float* partials;
+  const int32_t* groups;
 };
 
-// Additions depend on each other, loads and conversions do not: the lanes load in parallel, and each adds all
-// values.
+// Additions depend on each other, loads do not: the lanes load in parallel, and each adds all values.
 __global__ void __launch_bounds__(kWarp) clip_kernel(ClipPointers p, int64_t n, float max_norm, float scale) {
   constexpr int kLoads = 8;
   double total = 0.0;
   for (int64_t begin = 0; begin < n; begin += kWarp * kLoads) {
-    float part[kLoads];
+    double part[kLoads];
     for (int k = 0; k < kLoads; ++k) {
       const int64_t i = begin + k * kWarp + threadIdx.x;
-      part[k] = i < n ? p.partials[i] : 0.0f;
+      part[k] = i < n ? __hiloint2double(p.groups[2 * i + 1], p.groups[2 * i]) : 0.0;
     }
     for (int k = 0; k < kLoads; ++k)
-      for (int lane = 0; lane < kWarp; ++lane)
-        total += static_cast<double>(__shfl_sync(0xffffffffu, part[k], lane));
+      for (int lane = 0; lane < kWarp; ++lane) total += __shfl_sync(0xffffffffu, part[k], lane);
   }
   if (threadIdx.x != 0) return;
   const float norm = static_cast<float>(static_cast<double>(scale) * sqrt(total));
@@ -115,10 +159,35 @@ void sum_squares(Stream& stream, const SumSquares& a) {
   });
 }
 
+void sum_partials(Stream& stream, const SumPartials& a) {
+  const int64_t ranks = a.partials.shape[0], n = a.partials.shape[1];
+  int32_t* const sums = a.groups.as<int32_t>();
+  int64_t first_chunk = 0, first_group = 0;
+  for (size_t from = 0; from < a.units.size(); from += kUnits) {
+    Units units{};
+    const size_t count = std::min<size_t>(kUnits, a.units.size() - from);
+    int64_t blocks = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const int64_t chunks = a.units[from + i];
+      units.chunks[i] = static_cast<int32_t>(chunks);
+      units.first_chunk[i] = first_chunk;
+      first_chunk += chunks;
+      blocks += partial_groups(ranks, {&chunks, 1});
+      units.first_group[i + 1] = static_cast<int32_t>(blocks);
+    }
+    if (blocks == 0) continue;
+    group_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, native(stream)>>>(
+        sums + 2 * first_group, a.partials.as<float>(), n, static_cast<int>(ranks), static_cast<int>(count),
+        units);
+    check_launch("sum_partials");
+    first_group += blocks;
+  }
+}
+
 void clip_coefficient(Stream& stream, const ClipCoefficient& a) {
   const ClipPointers p{a.norm.as<float>(), a.coefficient.as<float>(), a.nonfinite.as<int32_t>(),
-                       a.partials.as<float>()};
-  clip_kernel<<<1, kWarp, 0, native(stream)>>>(p, a.partials.size(), a.max_norm, a.scale);
+                       a.groups.as<int32_t>()};
+  clip_kernel<<<1, kWarp, 0, native(stream)>>>(p, a.groups.shape[0], a.max_norm, a.scale);
   check_launch("clip_coefficient");
 }
 

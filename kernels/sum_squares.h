@@ -1,14 +1,20 @@
 #pragma once
 // The global gradient norm and the clip coefficient, computed without a wait on the host:
 //   partials[c] = sum of x[i]^2 over chunk c             (sum_squares, on each rank's range)
-//   norm = scale sqrt(sum of partials)                   (clip_coefficient, on the partials of all ranks)
+//   groups = sums of groups of the partials of all ranks (sum_partials)
+//   norm = scale sqrt(sum of groups)                     (clip_coefficient)
 //   coefficient = scale min(1, max_norm / (norm + 1e-6))
 //
 // Chunks start at multiples of kSquaresChunk of the global index. A chunk is summed in fp32 by a fixed tree:
-// elements are distributed round-robin over kSquaresLanes lanes, then halves of the lanes are added. Partials
-// are added in order in fp64. The norm therefore has the same bits for any number of ranks whose ranges start
-// at chunk boundaries. A range that starts inside a chunk splits it into two partials, which may change the
-// bits. Zero partials change nothing, so ranks may pad theirs to a common length.
+// elements are distributed round-robin over kSquaresLanes lanes, then halves of the lanes are added. A range
+// that starts inside a chunk splits it into two partials, which may change the bits.
+//
+// The partials of a unit of parameters are taken in the order of its chunks, whichever rank made them, and
+// are added in fp64 in groups of kPartialGroup, by a tree like that of a chunk; the sums of the groups are
+// added in order, unit after unit. Zero partials at the end of a unit, its padding, change nothing. The norm
+// therefore has the same bits for any number of ranks whose ranges start at chunk boundaries.
+
+#include <span>
 
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -17,10 +23,18 @@ namespace flatshard {
 
 inline constexpr int64_t kSquaresChunk = 4096;
 inline constexpr int64_t kSquaresLanes = 256;
+inline constexpr int64_t kPartialGroup = 4096;
 
 // The number of chunks that the range [first, first + size) intersects.
 constexpr int64_t squares_chunks(int64_t first, int64_t size) {
   return size == 0 ? 0 : (first + size - 1) / kSquaresChunk - first / kSquaresChunk + 1;
+}
+
+// The groups of the partials of units, with this many chunks on each rank.
+constexpr int64_t partial_groups(int64_t ranks, std::span<const int64_t> units) {
+  int64_t groups = 0;
+  for (const int64_t unit : units) groups += (unit * ranks + kPartialGroup - 1) / kPartialGroup;
+  return groups;
 }
 
 struct SumSquares {
@@ -29,25 +43,36 @@ struct SumSquares {
   int64_t first = 0;  // global index of the first element of x
 };
 
+struct SumPartials {
+  Tensor groups;    // (partial_groups(ranks, units), 2) i32: the words of fp64 sums
+  Tensor partials;  // (ranks, n) f32: for each rank, its chunks of each unit
+  // The chunks of each unit on a rank; their sum is n. Valid until the work is done.
+  std::span<const int64_t> units;
+};
+
 struct ClipCoefficient {
   Tensor norm;         // (1) f32
   Tensor coefficient;  // (1) f32, the grad_scale of adamw
   Tensor nonfinite;    // (1) i32: 1 if the norm is not finite (the coefficient is then meaningless), else 0
-  Tensor partials;     // (n) f32
+  Tensor groups;       // (n, 2) i32: of sum_partials, those of all units in order
   float max_norm;      // infinity: do not clip
   float scale = 1.0f;  // factor from the squared values to the gradients: 1 / loss scale
 };
 
 void sum_squares(Stream& stream, const SumSquares& a);
+void sum_partials(Stream& stream, const SumPartials& a);
 void clip_coefficient(Stream& stream, const ClipCoefficient& a);
 
 double min_bytes(const SumSquares& a);
+double min_bytes(const SumPartials& a);
 double min_bytes(const ClipCoefficient& a);
 double flops(const SumSquares& a);
+double flops(const SumPartials& a);
 double flops(const ClipCoefficient& a);
 
 namespace cuda {
 void sum_squares(Stream& stream, const SumSquares& a);
+void sum_partials(Stream& stream, const SumPartials& a);
 void clip_coefficient(Stream& stream, const ClipCoefficient& a);
 }  // namespace cuda
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "bench/case.h"
 #include "kernels/sum_squares.h"
@@ -11,16 +12,29 @@ namespace {
 
 constexpr float kMaxNorm = 2.5f;
 constexpr float kScale = 0.5f;
+constexpr int64_t kLargeModel = 1 << 21;  // partials of 8.6 billion parameters
 
 SumSquares squares_args(const Tensors& t, int64_t first) {
   return {.partials = t["partials"], .x = t["x"], .first = first};
 }
 
-ClipCoefficient clip_args(const Tensors& t) {
+// The partials of `ranks` ranks, of units with these numbers of chunks on each.
+struct Parts {
+  int64_t ranks;
+  std::vector<int64_t> units;
+
+  int64_t per_rank() const { return std::accumulate(units.begin(), units.end(), int64_t{0}); }
+};
+
+SumPartials groups_args(const Tensors& t, const Parts& parts, const Tensor& groups) {
+  return {.groups = groups, .partials = t["partials"], .units = parts.units};
+}
+
+ClipCoefficient clip_args(const Tensors& t, const Tensor& groups) {
   return {.norm = t["norm"],
           .coefficient = t["coefficient"],
           .nonfinite = t["nonfinite"],
-          .partials = t["partials"],
+          .groups = groups,
           .max_norm = kMaxNorm,
           .scale = kScale};
 }
@@ -52,38 +66,48 @@ Case squares_case(DType dtype, int64_t n, int64_t first) {
           .reference = [=](Values& v) { squares_formula(v, n, first); }};
 }
 
-// `size` is the value of a partial, which puts the norm below or above the clip threshold.
-Case clip_case(DType dtype, int64_t partials, double size) {
-  return {.op = "clip_coefficient",
-          .shape = str(partials, " partials of ", size),
-          .dtype = dtype,
-          .args = {{"partials",
-                    DType::f32,
-                    {partials},
-                    Role::input,
-                    [=](int64_t, double unit) { return size * (0.5 + unit); }},
-                   {"norm", DType::f32, {1}, Role::output},
-                   {"coefficient", DType::f32, {1}, Role::output},
-                   {"nonfinite", DType::i32, {1}, Role::output}},
-          .run = [](Stream& s, Arena&, const Tensors& t) { clip_coefficient(s, clip_args(t)); },
-          .min_bytes = [](const Tensors& t) { return min_bytes(clip_args(t)); },
-          .flops = [](const Tensors& t) { return flops(clip_args(t)); },
-          .reference = clip_formula};
+// Both steps from partials to the coefficient. `size` is the value of a partial, which puts the norm below or
+// above the clip threshold.
+Case clip_case(DType dtype, const Parts& parts, double size) {
+  return {
+      .op = "clip_coefficient",
+      .shape = str(parts.ranks, " x ", parts.per_rank(), " partials of ", size,
+                   parts.units.size() > 1 ? str(" in ", parts.units.size(), " units") : ""),
+      .dtype = dtype,
+      .args = {{"partials",
+                DType::f32,
+                {parts.ranks, parts.per_rank()},
+                Role::input,
+                [=](int64_t, double unit) { return size * (0.5 + unit); }},
+               {"norm", DType::f32, {1}, Role::output},
+               {"coefficient", DType::f32, {1}, Role::output},
+               {"nonfinite", DType::i32, {1}, Role::output}},
+      .run =
+          [=](Stream& s, Arena& scratch, const Tensors& t) {
+            const ArenaScope scope(scratch);
+            const Tensor groups = scratch.alloc(DType::i32, {partial_groups(parts.ranks, parts.units), 2});
+            sum_partials(s, groups_args(t, parts, groups));
+            clip_coefficient(s, clip_args(t, groups));
+          },
+      .min_bytes = [=](const Tensors& t) { return min_bytes(groups_args(t, parts, {})); },
+      .flops = [=](const Tensors& t) { return flops(groups_args(t, parts, {})); },
+      .reference = clip_formula};
 }
 
 }  // namespace
 
 std::vector<Case> sum_squares_cases(Scale scale) {
   if (scale == Scale::bench)
-    return {squares_case(DType::f32, 1 << 26, 0), squares_case(DType::bf16, 1 << 26, 0)};
+    return {squares_case(DType::f32, 1 << 26, 0), squares_case(DType::bf16, 1 << 26, 0),
+            clip_case(DType::f32, {1, {kLargeModel}}, 1.0)};
   if (scale == Scale::vm)
     return {squares_case(DType::f32, 1 << 18, 0), squares_case(DType::bf16, 1 << 18, 0),
-            clip_case(DType::f32, 1 << 12, 1.0)};
+            clip_case(DType::f32, {1, {kLargeModel}}, 1.0)};
   std::vector<Case> cases;
   if (scale == Scale::golden) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       cases.push_back(squares_case(dtype, 700, kSquaresChunk - 301));
-      cases.push_back(clip_case(dtype, 2, 1.0));
+      cases.push_back(clip_case(dtype, {1, {2}}, 1.0));
     }
     return cases;
   }
@@ -93,9 +117,11 @@ std::vector<Case> sum_squares_cases(Scale scale) {
   }
   cases.push_back(squares_case(DType::bf16, 2 * kSquaresChunk + 1, 0));
   for (const double size : {0.01, 3.0}) {
-    cases.push_back(clip_case(DType::f32, 1, size));
-    cases.push_back(clip_case(DType::f32, 133, size));
+    for (const Parts& parts : {Parts{1, {1}}, {1, {133}}, {2, {3, 0, 4100}}, {8, {1, 515, 2}}})
+      cases.push_back(clip_case(DType::f32, parts, size));
   }
+  const std::vector<int64_t> many(300, 1);  // more units than a launch takes
+  cases.push_back(clip_case(DType::f32, {2, many}, 1.0));
   return cases;
 }
 

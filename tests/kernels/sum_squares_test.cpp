@@ -1,6 +1,7 @@
 #include "kernels/sum_squares.h"
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -39,19 +40,33 @@ std::vector<float> partials_of(std::vector<float>& x, const std::vector<int64_t>
 struct Clip {
   float norm = -1, coefficient = -1;
   int32_t nonfinite = -1;
+  std::vector<double> groups{};  // their sums
 };
 
-Clip clip(std::vector<float> partials, float max_norm, float scale = 1.0f) {
+// Of the partials of `ranks` ranks, of units with these numbers of chunks on each rank.
+Clip clip_units(std::vector<float> partials, int64_t ranks, const std::vector<int64_t>& units, float max_norm,
+                float scale = 1.0f) {
   StreamGroup streams(Device::cpu());
   Clip result;
-  clip_coefficient(streams.add("compute"),
-                   {.norm = tensor_of(&result.norm, {1}),
-                    .coefficient = tensor_of(&result.coefficient, {1}),
-                    .nonfinite = tensor_of(&result.nonfinite, {1}),
-                    .partials = tensor_of(partials.data(), {static_cast<int64_t>(partials.size())}),
-                    .max_norm = max_norm,
-                    .scale = scale});
+  std::vector<int32_t> groups(static_cast<size_t>(2 * partial_groups(ranks, units)));
+  const int64_t per_rank = static_cast<int64_t>(partials.size()) / ranks;
+  Stream& stream = streams.add("compute");
+  const Tensor sums = tensor_of(groups.data(), {static_cast<int64_t>(groups.size()) / 2, 2});
+  sum_partials(stream,
+               {.groups = sums, .partials = tensor_of(partials.data(), {ranks, per_rank}), .units = units});
+  clip_coefficient(stream, {.norm = tensor_of(&result.norm, {1}),
+                            .coefficient = tensor_of(&result.coefficient, {1}),
+                            .nonfinite = tensor_of(&result.nonfinite, {1}),
+                            .groups = sums,
+                            .max_norm = max_norm,
+                            .scale = scale});
+  result.groups.resize(groups.size() / 2);
+  std::memcpy(result.groups.data(), groups.data(), groups.size() * sizeof(int32_t));
   return result;
+}
+
+Clip clip(const std::vector<float>& partials, float max_norm, float scale = 1.0f) {
+  return clip_units(partials, 1, {static_cast<int64_t>(partials.size())}, max_norm, scale);
 }
 
 }  // namespace
@@ -103,6 +118,33 @@ TEST_CASE("partials are summed in fp64") {
   std::vector<float> partials(4097, 1.0f);
   partials[0] = 0x1p25f;
   CHECK(clip(partials, 1).norm == static_cast<float>(std::sqrt(0x1p25 + 4096)));
+}
+
+TEST_CASE("the sums of partials have the same bits on 1, 2, 4 and 8 ranks, whose shards are padded") {
+  // Of uneven magnitudes, so that another order of addition gives other bits.
+  const std::vector<int64_t> chunks{5, kPartialGroup - 1, 1, 2 * kPartialGroup + 2};
+  const auto partial = [](size_t unit, int64_t chunk) {
+    const auto i = static_cast<int>(7919 * chunk % 10007 + 31 * static_cast<int64_t>(unit));
+    return std::ldexp(1.0f + static_cast<float>(i) / 10037.0f, i % 40);
+  };
+  const auto on_ranks = [&](int64_t ranks) {
+    std::vector<int64_t> units;
+    for (const int64_t n : chunks) units.push_back((n + ranks - 1) / ranks);
+    std::vector<float> partials;
+    for (int64_t rank = 0; rank < ranks; ++rank)
+      for (size_t unit = 0; unit < units.size(); ++unit)
+        for (int64_t c = rank * units[unit]; c < (rank + 1) * units[unit]; ++c)
+          partials.push_back(c < chunks[unit] ? partial(unit, c) : 0.0f);
+    return clip_units(partials, ranks, units, 1);
+  };
+  const Clip alone = on_ranks(1);
+  CHECK(alone.groups.size() == 6);
+  for (const int64_t ranks : {2, 4, 8}) {
+    CAPTURE(ranks);
+    const Clip together = on_ranks(ranks);
+    CHECK(together.groups == alone.groups);
+    CHECK(together.norm == alone.norm);
+  }
 }
 
 TEST_CASE("gradients within the norm are not scaled") {

@@ -21,21 +21,19 @@ Optimizer::Optimizer(const OptimizerConfig& config, std::vector<ShardedUnit>& un
       shards_(shared.shards),
       pages_(shared.pages),
       order_(std::move(order)) {
-  int64_t chunks = 0;
-  for (const ShardedUnit& unit : units) chunks += unit.trainable().shard_size() / kSquaresChunk;
+  for (const ShardedUnit& unit : units) chunks_.push_back(unit.trainable().shard_size() / kSquaresChunk);
   Arena& beside_shards = shared.arenas.gradients;
   Arena& arena = shards_.on_host() ? shared.arenas.exchange : beside_shards;
   const int ranks = comm_.size();
-  by_rank_ = arena.alloc(DType::f32, {ranks, chunks});
-  by_parameter_ = ranks == 1 ? by_rank_.view({chunks}) : arena.alloc(DType::f32, {ranks * chunks});
-  all_ = by_parameter_;
+  by_rank_ = arena.alloc(DType::f32, {ranks, std::accumulate(chunks_.begin(), chunks_.end(), int64_t{0})});
+  groups_ = own_groups_ = arena.alloc(DType::i32, {partial_groups(ranks, chunks_), 2});
   if (const int sections = order_.sections.size(); sections > 1) {
     std::vector<int64_t> sizes(static_cast<size_t>(sections), 0);
     for (const NormOrder::Unit& unit : order_.units)
-      sizes[static_cast<size_t>(unit.section)] += ranks * (unit.shard_size / kSquaresChunk);
+      sizes[static_cast<size_t>(unit.section)] += groups_of(unit);
     const int64_t widest = *std::max_element(sizes.begin(), sizes.end());
-    by_section_ = arena.alloc(DType::f32, {sections, widest});
-    all_ = arena.alloc(DType::f32, {std::accumulate(sizes.begin(), sizes.end(), int64_t{0})});
+    by_section_ = arena.alloc(DType::i32, {sections * widest, 2});
+    groups_ = arena.alloc(DType::i32, {std::accumulate(sizes.begin(), sizes.end(), int64_t{0}), 2});
   }
   norm_ = arena.alloc(DType::f32, {1});
   coefficient_ = arena.alloc(DType::f32, {1});
@@ -46,38 +44,29 @@ Optimizer::Optimizer(const OptimizerConfig& config, std::vector<ShardedUnit>& un
   nonfinite_beside_shards_ = shards_.twin(beside_shards, nonfinite_);
 }
 
+int64_t Optimizer::groups_of(const NormOrder::Unit& unit) const {
+  const int64_t chunks = unit.shard_size / kSquaresChunk;
+  return partial_groups(comm_.size(), {&chunks, 1});
+}
+
 void Optimizer::measure(Stream& stream, double loss_scale) {
-  const int ranks = comm_.size();
-  const auto chunks_of = [](const ShardedUnit& unit) {
-    return unit.trainable().shard_size() / kSquaresChunk;
-  };
   int64_t at = 0;
   const Tensor parts = mine_beside_shards_.view({mine_.size()});
-  for (ShardedUnit& unit : units_) {
-    unit.wait_reduced(stream);
-    if (!unit.has_gradients()) continue;
+  for (size_t i = 0; i < units_.size(); at += chunks_[i++]) {
+    units_[i].wait_reduced(stream);
+    if (!units_[i].has_gradients()) continue;
     sum_squares(shards_.worker(stream),
-                {.partials = parts.slice(at, at + chunks_of(unit)), .x = unit.shard().g});
-    at += chunks_of(unit);
+                {.partials = parts.slice(at, at + chunks_[i]), .x = units_[i].shard().g});
   }
   shards_.pull(stream, mine_, mine_beside_shards_);
-  if (ranks > 1) {
-    comm_.all_gather(stream, by_rank_, mine_, "gradient norm");
-    int64_t from = 0, to = 0;
-    for (const ShardedUnit& unit : units_) {
-      const int64_t n = chunks_of(unit);
-      for (int rank = 0; rank < ranks; ++rank, to += n)
-        if (n > 0)
-          copy(stream, by_parameter_.slice(to, to + n), part_of(by_rank_, rank, ranks).slice(from, from + n));
-      from += n;
-    }
-  }
+  if (comm_.size() > 1) comm_.all_gather(stream, by_rank_, mine_, "gradient norm");
+  sum_partials(stream, {.groups = own_groups_, .partials = by_rank_, .units = chunks_});
   if (order_.sections.size() > 1) gather_sections(stream);
   const bool clips = config_.grad_clip > 0;
   clip_coefficient(stream, {.norm = norm_,
                             .coefficient = coefficient_,
                             .nonfinite = nonfinite_,
-                            .partials = all_,
+                            .groups = groups_,
                             .max_norm = clips ? static_cast<float>(config_.grad_clip)
                                               : std::numeric_limits<float>::infinity(),
                             .scale = static_cast<float>(1.0 / loss_scale)});
@@ -85,21 +74,22 @@ void Optimizer::measure(Stream& stream, double loss_scale) {
   shards_.push(stream, nonfinite_beside_shards_, nonfinite_);
 }
 
-// The sums of squares of all sections, in the order of the whole model.
+// The groups of all sections, in the order of the whole model's units.
 void Optimizer::gather_sections(Stream& stream) {
-  const int sections = order_.sections.size(), ranks = comm_.size();
-  const auto of_section = [&](int section) { return part_of(by_section_, section, sections); };
-  const Tensor mine = of_section(order_.sections.rank());
-  copy(stream, mine.slice(0, by_parameter_.size()), by_parameter_);
-  zero(stream, mine.slice(by_parameter_.size(), mine.size()));  // the padding, which is sent too
-  order_.sections.all_gather(stream, by_section_, mine, "gradient norm");
-  std::vector<int64_t> from(static_cast<size_t>(sections), 0);
+  const int sections = order_.sections.size();
+  const int64_t widest = by_section_.shape[0] / sections, own = own_groups_.shape[0];
+  const int64_t first = order_.sections.rank() * widest;
+  copy(stream, by_section_.slice(first, first + own), own_groups_);
+  zero(stream, by_section_.slice(first + own, first + widest));  // the padding, which is sent too
+  order_.sections.all_gather(stream, by_section_, by_section_.slice(first, first + widest), "gradient norm");
+  std::vector<int64_t> from;
+  for (int section = 0; section < sections; ++section) from.push_back(section * widest);
   int64_t to = 0;
   for (const NormOrder::Unit& unit : order_.units) {
-    const int64_t n = ranks * (unit.shard_size / kSquaresChunk);
+    const int64_t n = groups_of(unit);
     if (n == 0) continue;
     int64_t& begin = from[static_cast<size_t>(unit.section)];
-    copy(stream, all_.slice(to, to + n), of_section(unit.section).slice(begin, begin + n));
+    copy(stream, groups_.slice(to, to + n), by_section_.slice(begin, begin + n));
     begin += n, to += n;
   }
 }

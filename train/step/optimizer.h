@@ -34,6 +34,7 @@ class Optimizer {
   const Tensor& nonfinite() const { return nonfinite_; }  // (1) i32
 
  private:
+  int64_t groups_of(const NormOrder::Unit& unit) const;
   void gather_sections(Stream& stream);
 
   const OptimizerConfig& config_;
@@ -41,12 +42,12 @@ class Optimizer {
   Communicator& comm_;
   ShardPlacement& shards_;
   MomentPages& pages_;
-  Tensor by_rank_;       // partial sums of squares as the ranks make them: (rank, unit, chunk)
-  Tensor by_parameter_;  // the same in the order of the parameters: (unit, rank, chunk); no rank count
-                         // changes it
   NormOrder order_;
-  Tensor by_section_;  // with several sections: by_parameter_ of each, all equally long
-  Tensor all_;         // the same in the order of the whole model: (unit, rank, chunk)
+  std::vector<int64_t> chunks_;  // of each unit, on a rank
+  Tensor by_rank_;               // partial sums of squares: (rank, unit, chunk)
+  Tensor own_groups_;            // sums of groups of them
+  Tensor by_section_;            // with several sections: own_groups_ of each, all equally long
+  Tensor groups_;                // of the whole model, in the order of its units
   Tensor norm_, coefficient_, nonfinite_;
   Tensor mine_;  // of by_rank_, this rank's part
   Tensor coefficient_beside_shards_, nonfinite_beside_shards_, mine_beside_shards_;

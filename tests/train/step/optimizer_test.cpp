@@ -74,18 +74,19 @@ ParamList one_param(int64_t size, bool decay = true) {
 
 }  // namespace
 
-// Four ranks have the chunks b1 b2 b3 of one unit and a of another. In the order of the parameters every a
-// comes after every b, is less than half of the sum's last bit and is lost: the sum is 4 (1 + 2^-24)^2, its
-// root lies between two floats and is rounded to 2. Rank by rank the first a counts, and the norm is the next
-// float.
+// Four ranks have the chunks b1 b2 b3 of one unit and a of another. The b add up to 4 (1 + 2^-24)^2 + 2^-50,
+// and the sum of the a, less than half of the last bit of that, is lost: the root is rounded to 2. If the
+// first unit took the chunks of the ranks in turn, the additions would round up, and the norm would be the
+// next float.
 TEST_CASE("the norm is summed in parameter order, independent of the ranks") {
   constexpr int64_t kChunk = FlatLayout::kShardMultiple;
   const auto fill = [](float* b, float* a) {
     b[0] = std::ldexp(1.0f, -24);                       // b1 = 2^-48
+    b[1] = std::ldexp(1.0f, -26);                       //      + 2^-52
     b[kChunk] = b[kChunk + 1] = std::ldexp(1.0f, -12);  // b2 = 2^-23
     b[2 * kChunk] = 1;                                  // b3 = 1
-    a[0] = std::ldexp(1.0f, -26);                       // a = 2^-52
-    a[1] = a[2] = std::ldexp(1.0f, -27);                //     + 2^-53
+    a[0] = std::ldexp(1.0f, -27);                       // a = 2^-54
+    a[1] = a[2] = std::ldexp(1.0f, -28);                //     + 2^-55
   };
   for (const int ranks : {1, 4}) {
     CAPTURE(ranks);
