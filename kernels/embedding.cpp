@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "build_config.h"
+#include "kernels/index_sort.h"
 #include "kernels/simd.h"
 #include "runtime/parallel.h"
 
@@ -41,8 +42,8 @@ namespace {
 using namespace simd;
 
 constexpr int64_t kForwardRows = 32;
-// A task of the backward pass owns this many columns of all rows and iterates over all tokens.
-constexpr int64_t kBackwardColumns = 128;
+// Of a task of the backward pass.
+constexpr int64_t kBackwardRows = 256, kBackwardColumns = 512;
 
 const int32_t* indices_of(const Tensor& t) { return t.empty() ? nullptr : t.as<int32_t>(); }
 
@@ -66,22 +67,31 @@ void forward(const EmbeddingForward& a) {
   });
 }
 
+// table[numbers[n]] += dy[n]. A task adds the rows of the numbers that start in its part of the order.
 template <class T>
-void backward(const EmbeddingBackward& a) {
-  const int64_t C = a.dy.shape[-1], N = a.dy.rows();
-  const int32_t* token = indices_of(a.tokens);
-  const int32_t* position = indices_of(a.positions);
-  parallel_blocks(C, kBackwardColumns, [&](int64_t begin, int64_t end) {
-    const auto add = [&](float* sum, const T* dy) {
-      for_each_vector(end - begin, [&](int64_t i, auto lanes) {
-        store(sum + i, load(sum + i, lanes) + load(dy + i, lanes), lanes);
-      });
-    };
-    for (int64_t n = 0; n < N; ++n) {
-      const T* dy = a.dy.as<T>() + n * C + begin;
-      if (!a.dw.empty()) add(a.dw.as<float>() + token[n] * C + begin, dy);
-      if (!a.dp.empty()) add(a.dp.as<float>() + position[n] * C + begin, dy);
+void add_rows(const Tensor& table, const Tensor& dy, const Tensor& numbers, int32_t* scratch) {
+  if (table.empty()) return;
+  const int64_t C = dy.shape[-1], N = dy.rows();
+  const int32_t* number = numbers.as<int32_t>();
+  const int32_t* order = sort_indices(number, N, table.shape[0], scratch);
+  const auto starts = [&](int64_t i) { return i == 0 || number[order[i]] != number[order[i - 1]]; };
+  const auto add_columns = [&](int64_t begin, int64_t end, int64_t column) {
+    const int64_t columns = std::min(kBackwardColumns, C - column);
+    for (int64_t i = begin; i < end; ++i) {
+      if (!starts(i)) continue;
+      float* sum = table.as<float>() + number[order[i]] * C + column;
+      for (int64_t k = i; k < N && (k == i || !starts(k)); ++k) {
+        const T* row = dy.as<T>() + order[k] * C + column;
+        for_each_vector(columns, [&](int64_t c, auto lanes) {
+          store(sum + c, load(sum + c, lanes) + load(row + c, lanes), lanes);
+        });
+      }
     }
+  };
+  const int64_t slices = (C + kBackwardColumns - 1) / kBackwardColumns;
+  parallel_for((N + kBackwardRows - 1) / kBackwardRows * slices, [&](int64_t task) {
+    const int64_t begin = task / slices * kBackwardRows;
+    add_columns(begin, std::min(begin + kBackwardRows, N), task % slices * kBackwardColumns);
   });
 }
 
@@ -101,17 +111,25 @@ void embedding_forward(Stream& stream, const EmbeddingForward& a) {
   });
 }
 
-void embedding_backward(Stream& stream, const EmbeddingBackward& a) {
+void embedding_backward(Stream& stream, Arena& scratch, const EmbeddingBackward& a) {
   if (!a.dw.empty()) check_table("embedding_backward", "dw", a.dw, DType::f32, "tokens", a.tokens, a.dy);
   if (!a.dp.empty())
     check_table("embedding_backward", "dp", a.dp, DType::f32, "positions", a.positions, a.dy);
+  const ArenaScope scope(scratch);
+  const auto sort_of = [&](const Tensor& table) {
+    return table.empty() ? 0 : sort_scratch(stream.device(), a.dy.rows(), table.shape[0]);
+  };
+  const Tensor sort = scratch.alloc(DType::i32, {std::max(sort_of(a.dw), sort_of(a.dp))});
   if (stream.planning() || a.dy.empty()) return;
   if constexpr (kCudaBuilt)
-    if (stream.device().is_cuda()) return cuda::embedding_backward(stream, a);
-  stream.run("embedding_backward", [a] {
+    if (stream.device().is_cuda()) return cuda::embedding_backward(stream, a, sort);
+  stream.run("embedding_backward", [a, sort] {
     if (!a.dw.empty()) check_tokens(a.tokens, a.dw.shape[0]);
     if (!a.dp.empty()) check_positions(a.positions, a.dp.shape[0]);
-    visit_float(a.dy.dtype, [&]<class T>() { cpu::backward<T>(a); });
+    visit_float(a.dy.dtype, [&]<class T>() {
+      cpu::add_rows<T>(a.dw, a.dy, a.tokens, sort.as<int32_t>());
+      cpu::add_rows<T>(a.dp, a.dy, a.positions, sort.as<int32_t>());
+    });
   });
 }
 

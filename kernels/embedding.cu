@@ -1,10 +1,14 @@
-// The embedding on the GPU, with the same bits as on the CPU. The backward pass launches a thread block per
-// token. The block of the first occurrence of a token adds the rows of all its occurrences, in order; the
-// others exit. Each block scans all tokens, which is cheap compared to the rows, since they stay in the
-// caches.
+// The embedding on the GPU, with the same bits as on the CPU. The backward pass sorts the tokens and launches
+// a warp for each place in their order and each slice of the columns: the one at the first place of a token
+// adds the rows of all its occurrences, in order; the others exit.
+//
+// Memory bandwidth limits both passes, if no token is so frequent that the chain of its additions lasts
+// longer. A warp of the backward pass adds slices of 128 columns, so that the rows of a frequent token are
+// read by many SMs, and has up to 8 rows in flight: 2 KiB of bf16, 128 KiB on an SM with 64 warps.
 
 #include "kernels/embedding.h"
 #include "kernels/flat.cuh"
+#include "kernels/index_sort.cuh"
 
 namespace flatshard::cuda {
 namespace {
@@ -46,84 +50,56 @@ constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
 constexpr int kPack = kPackSize<float>;  // elements of a table row; a pack of dy may have fewer bytes
 
-// Tokens that a block scans at a time, kLooks per thread.
-constexpr int kLooks = 4;
-constexpr int kWindow = kLooks * kThreads;
-
-// Bit k of the result tells whether numbers[begin + k kThreads + threadIdx.x] == wanted.
-__device__ inline uint32_t look(const int32_t* numbers, int64_t begin, int64_t end, int32_t wanted) {
-  uint32_t found = 0;
-  for (int k = 0; k < kLooks; ++k) {
-    const int64_t m = begin + k * kThreads + threadIdx.x;
-    if (m < end && numbers[m] == wanted) found |= 1u << k;
-  }
-  return found;
-}
-
-// Collects the indices of the threads with `found`, in thread order; returns their number.
-__device__ inline int list_indices(bool found, int64_t index, int64_t (&indices)[kThreads]) {
-  __shared__ int counts[kWarps];
-  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
-  const uint32_t mask = __ballot_sync(0xffffffffu, found);
-  __syncthreads();  // the previous call may still be reading both arrays
-  if (lane == 0) counts[warp] = __popc(mask);
-  __syncthreads();
-  int before = 0, all = 0;
-  for (int i = 0; i < kWarps; ++i) {
-    if (i < warp) before += counts[i];
-    all += counts[i];
-  }
-  if (found) indices[before + __popc(mask & ((1u << lane) - 1))] = index;
-  __syncthreads();
-  return all;
-}
-
-// table[numbers[n]] += dy[n] for all n with the number of this block, in the columns of its slice.
+// table[numbers[i]] += dy[indices[i]] for all places i of the number at this warp's place, if it is the
+// number's first, in the columns of the warp's slice.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads)
-    add_rows_kernel(float* table, const T* dy, const int32_t* numbers, int64_t size, int64_t table_rows,
-                    int64_t C, int64_t slices) {
-  __shared__ int64_t indices[kThreads];
-  const int64_t n = blockIdx.x / slices;
-  const int64_t column = (blockIdx.x % slices * kThreads + threadIdx.x) * N;
-  const int32_t number = numbers[n];
-  require(number >= 0 && number < table_rows);
-  for (int64_t begin = 0; begin < n; begin += kWindow)
-    if (__syncthreads_or(static_cast<int>(look(numbers, begin, n, number)))) return;
-
+    add_rows_kernel(float* table, const T* dy, Indexed sorted, int size, int64_t C, int slices) {
+  const int64_t warp = blockIdx.x * static_cast<int64_t>(kWarps) + threadIdx.x / kWarp;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int first = static_cast<int>(warp / slices);
+  if (first >= size) return;
+  const int32_t number = sorted.numbers[first];
+  if (first > 0 && sorted.numbers[first - 1] == number) return;
+  const int64_t column = (warp % slices * kWarp + lane) * N;
+  const bool has_columns = column < C;
   float* to = table + number * C + column;
   Pack<float, N> sum{};
-  if (column < C) sum = load<float, N>(to);
-  for (int64_t begin = n - n % kWarp; begin < size; begin += kWindow) {
-    const uint32_t found = look(numbers, begin, size, number);
-    if (!__syncthreads_or(static_cast<int>(found))) continue;
-    for (int k = 0; k < kLooks; ++k) {
-      const int count = list_indices(found >> k & 1u, begin + k * kThreads + threadIdx.x, indices);
-      if (column >= C) continue;
+  if (has_columns) sum = load<float, N>(to);
+  for (int begin = first, count = kWarp; count == kWarp; begin += kWarp) {
+    const int place = begin + lane;
+    const bool same = place < size && sorted.numbers[place] == number;
+    const int index = same ? sorted.indices[place] : 0;
+    count = __popc(__ballot_sync(0xffffffffu, same));  // the places of a number are adjacent
 #pragma unroll 8
-      for (int i = 0; i < count; ++i) {
-        const Pack<T, N> row = load<T, N>(dy + indices[i] * C + column);
-        for (int j = 0; j < N; ++j) sum.element[j] += to_float(row.element[j]);
-      }
+    for (int i = 0; i < count; ++i) {
+      const int64_t n = __shfl_sync(0xffffffffu, index, i);
+      if (!has_columns) continue;
+      const Pack<T, N> row = load<T, N>(dy + n * C + column);
+      for (int j = 0; j < N; ++j) sum.element[j] += to_float(row.element[j]);
     }
   }
-  if (column < C) store<float, N>(to, sum);
+  if (has_columns) store<float, N>(to, sum);
 }
 
 template <class T, int N>
-void launch_add_rows(Stream& stream, const Tensor& table, const Tensor& dy, const Tensor& numbers) {
-  const int64_t C = dy.shape[-1], slices = (C + kThreads * N - 1) / (kThreads * N);
-  add_rows_kernel<T, N><<<static_cast<unsigned>(dy.rows() * slices), kThreads, 0, native(stream)>>>(
-      table.as<float>(), dy.as<T>(), numbers.as<int32_t>(), dy.rows(), table.shape[0], C, slices);
+void launch_add_rows(Stream& stream, const Tensor& table, const Tensor& dy, const Indexed& sorted) {
+  const int64_t C = dy.shape[-1], slices = (C + kWarp * N - 1) / (kWarp * N), warps = dy.rows() * slices;
+  add_rows_kernel<T, N>
+      <<<static_cast<unsigned>((warps + kWarps - 1) / kWarps), kThreads, 0, native(stream)>>>(
+          table.as<float>(), dy.as<T>(), sorted, static_cast<int>(dy.rows()), C, static_cast<int>(slices));
   check_launch("embedding_backward");
 }
 
-void add_rows(Stream& stream, const Tensor& table, const Tensor& dy, const Tensor& numbers) {
+void add_rows(Stream& stream, const Tensor& table, const Tensor& dy, const Tensor& numbers,
+              int32_t* scratch) {
+  if (table.empty()) return;
+  const Indexed sorted = sort_indices(stream, numbers.as<int32_t>(), dy.rows(), table.shape[0], scratch);
   visit_float(dy.dtype, [&]<class T>() {
     if (packable<T>(dy.shape[-1], table.data, dy.data))
-      launch_add_rows<T, kPack>(stream, table, dy, numbers);
+      launch_add_rows<T, kPack>(stream, table, dy, sorted);
     else
-      launch_add_rows<T, 1>(stream, table, dy, numbers);
+      launch_add_rows<T, 1>(stream, table, dy, sorted);
   });
 }
 
@@ -145,9 +121,9 @@ void embedding_forward(Stream& stream, const EmbeddingForward& a) {
   });
 }
 
-void embedding_backward(Stream& stream, const EmbeddingBackward& a) {
-  if (!a.dw.empty()) add_rows(stream, a.dw, a.dy, a.tokens);
-  if (!a.dp.empty()) add_rows(stream, a.dp, a.dy, a.positions);
+void embedding_backward(Stream& stream, const EmbeddingBackward& a, const Tensor& sort) {
+  add_rows(stream, a.dw, a.dy, a.tokens, sort.as<int32_t>());
+  add_rows(stream, a.dp, a.dy, a.positions, sort.as<int32_t>());
 }
 
 }  // namespace flatshard::cuda

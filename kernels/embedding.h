@@ -3,10 +3,11 @@
 //   y[n] = w[tokens[n]]      dw[tokens[n]] += dy[n]
 // and with learned positions, p (P, C), as in GPT-2:
 //   y[n] = w[tokens[n]] + p[positions[n]]      dp[positions[n]] += dy[n]
-// The backward pass adds to each row in the order of n, independent of the number of threads. A token or
-// position outside its table throws Error before anything is written; on a GPU the kernel traps, and the
-// Error names no token.
+// The backward pass sorts the tokens, keeping equal ones in the order of n, and adds the rows of each in that
+// order, independent of the number of threads. A token or position outside its table throws Error before
+// anything is written; on a GPU the kernel traps, and the Error names no token.
 
+#include "runtime/arena.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 
@@ -29,7 +30,7 @@ struct EmbeddingBackward {
 };
 
 void embedding_forward(Stream& stream, const EmbeddingForward& a);
-void embedding_backward(Stream& stream, const EmbeddingBackward& a);
+void embedding_backward(Stream& stream, Arena& scratch, const EmbeddingBackward& a);
 
 double min_bytes(const EmbeddingForward& a);
 double min_bytes(const EmbeddingBackward& a);  // assumes that no token repeats
@@ -38,7 +39,7 @@ double flops(const EmbeddingBackward& a);
 
 namespace cuda {
 void embedding_forward(Stream& stream, const EmbeddingForward& a);
-void embedding_backward(Stream& stream, const EmbeddingBackward& a);
+void embedding_backward(Stream& stream, const EmbeddingBackward& a, const Tensor& sort);
 }  // namespace cuda
 
 }  // namespace flatshard

@@ -53,11 +53,12 @@ void EmbeddingStage::backward(Context& c, const ParamView&, const GradView& g, c
     dy = c.scratch.alloc(dx.dtype, dx.shape);
     scale(c.stream, {.y = dy, .x = dx, .factor = rounded(scale_, c.dtype)});
   }
-  embedding_backward(c.stream, {.dw = g[w_],
-                                .dy = dy,
-                                .tokens = c.tokens,
-                                .dp = dp,
-                                .positions = dp.empty() ? Tensor{} : c.positions});
+  embedding_backward(c.stream, c.scratch,
+                     {.dw = g[w_],
+                      .dy = dy,
+                      .tokens = c.tokens,
+                      .dp = dp,
+                      .positions = dp.empty() ? Tensor{} : c.positions});
 }
 
 namespace {

@@ -68,19 +68,19 @@ Case forward_case(DType dtype, const Sizes& s) {
 }
 
 Case backward_case(DType dtype, const Sizes& s) {
-  Case c{
-      .op = "embedding_backward",
-      .shape = name_of(s),
-      .dtype = dtype,
-      .args = {{"w", dtype, {s.V, s.C}, Role::input},
-               tokens(s),
-               {"dy", dtype, {s.N, s.C}, Role::input},
-               {"dw", DType::f32, {s.V, s.C}, Role::updated}},
-      .run = [](Stream& stream, Arena&, const Tensors& t) { embedding_backward(stream, backward_args(t)); },
-      .min_bytes = [](const Tensors& t) { return min_bytes(backward_args(t)); },
-      .flops = [](const Tensors& t) { return flops(backward_args(t)); },
-      .reference = [=](Values& v) { formula(v, s); },
-      .gradients = true};
+  Case c{.op = "embedding_backward",
+         .shape = name_of(s),
+         .dtype = dtype,
+         .args = {{"w", dtype, {s.V, s.C}, Role::input},
+                  tokens(s),
+                  {"dy", dtype, {s.N, s.C}, Role::input},
+                  {"dw", DType::f32, {s.V, s.C}, Role::updated}},
+         .run = [](Stream& stream, Arena& scratch,
+                   const Tensors& t) { embedding_backward(stream, scratch, backward_args(t)); },
+         .min_bytes = [](const Tensors& t) { return min_bytes(backward_args(t)); },
+         .flops = [](const Tensors& t) { return flops(backward_args(t)); },
+         .reference = [=](Values& v) { formula(v, s); },
+         .gradients = true};
   if (s.P > 0) {
     c.args.push_back({"p", dtype, {s.P, s.C}, Role::input});
     c.args.push_back(positions(s));
@@ -90,11 +90,13 @@ Case backward_case(DType dtype, const Sizes& s) {
 }
 
 std::vector<Sizes> sizes(Scale scale) {
-  if (scale == Scale::bench) return {{16384, 50257, 768}, {16384, 50257, 768, 1024}, {8192, 32000, 2048}};
+  if (scale == Scale::bench)
+    return {{16384, 50257, 768}, {16384, 50257, 768, 1024}, {8192, 32000, 2048}, {65536, 151936, 1536}};
   // min_bytes assumes distinct tokens.
-  if (scale == Scale::vm) return {{64, 64, 2048, 0, true}, {64, 64, 1024, 64, true}};
+  if (scale == Scale::vm)
+    return {{64, 64, 2048, 0, true}, {64, 64, 1024, 64, true}, {65536, 65536, 8, 0, true}};
   if (scale == Scale::golden) return {{12, 7, 40, 5}};
-  return {{1, 1, 1}, {5, 3, 7}, {9, 4, 16, 3}, {70, 6, 5, 70}, {2, 2, 131}, {3, 2, 130, 2}};
+  return {{1, 1, 1}, {5, 3, 7}, {9, 4, 16, 3}, {70, 6, 5, 70}, {2, 2, 131}, {3, 2, 130, 2}, {2100, 600, 1}};
 }
 
 }  // namespace

@@ -1,5 +1,10 @@
 #include "kernels/embedding.h"
 
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "kernels/index_sort.h"
 #include "tests/golden.h"
 #include "tests/test.h"
 
@@ -24,11 +29,16 @@ struct Small {
                                .positions = tensor_of(positions, {3})});
   }
   void backward(float* dy) {
-    embedding_backward(stream, {.dw = tensor_of(dw, {4, 2}),
-                                .dy = tensor_of(dy, {3, 2}),
-                                .tokens = tensor_of(tokens, {3}),
-                                .dp = tensor_of(dp, {2, 2}),
-                                .positions = tensor_of(positions, {3})});
+    const EmbeddingBackward a{.dw = tensor_of(dw, {4, 2}),
+                              .dy = tensor_of(dy, {3, 2}),
+                              .tokens = tensor_of(tokens, {3}),
+                              .dp = tensor_of(dp, {2, 2}),
+                              .positions = tensor_of(positions, {3})};
+    Arena scratch("scratch", Device::cpu());
+    StreamGroup planning(Device::cpu(), {.planning = true});
+    embedding_backward(planning.add("plan"), scratch, a);
+    scratch.commit();
+    embedding_backward(stream, scratch, a);
   }
 };
 
@@ -48,6 +58,21 @@ TEST_CASE("the gradients of a repeated token are added in order") {
   s.backward(dy);
   CHECK(s.dw[4] == 1.0f);  // any other order gives 0
   CHECK(s.dw[6] == 0.0f);
+}
+
+TEST_CASE("tokens are sorted with equal ones in order, by one to three digits") {
+  constexpr int64_t kSize = 3000;
+  for (const int64_t bound : {1, 2, 512, 513, 1 << 18, (1 << 18) + 1}) {
+    CAPTURE(bound);
+    std::vector<int32_t> tokens(kSize), expected(kSize);
+    for (int64_t n = 0; n < kSize; ++n)  // about a third of them repeat
+      tokens[n] = static_cast<int32_t>((n % 3 == 0 ? bound - 1 : n * n * 7919) % bound);
+    std::iota(expected.begin(), expected.end(), 0);
+    std::stable_sort(expected.begin(), expected.end(), [&](int a, int b) { return tokens[a] < tokens[b]; });
+    std::vector<int32_t> scratch(sort_scratch(Device::cpu(), kSize, bound));
+    const int32_t* order = cpu::sort_indices(tokens.data(), kSize, bound, scratch.data());
+    CHECK(std::equal(expected.begin(), expected.end(), order));
+  }
 }
 
 TEST_CASE("embedding reports a token outside the vocabulary in both directions and writes nothing") {
@@ -79,8 +104,10 @@ TEST_CASE("embedding reports shapes that do not fit") {
               {.y = tensor_of(s.y, {2, 3}), .w = tensor_of(s.w, {4, 2}), .tokens = tensor_of(s.tokens, {2})});
         }) == "embedding_forward: w is f32 (4, 2), must be f32 (rows, 3)");
   CHECK(test::error_of([&] {
-          embedding_backward(s.stream, {.dw = tensor_of(s.dw, {4, 2}),
-                                        .dy = tensor_of(s.y, {3, 2}),
-                                        .tokens = tensor_of(s.tokens, {2})});
+          Arena scratch("scratch", Device::cpu());
+          embedding_backward(s.stream, scratch,
+                             {.dw = tensor_of(s.dw, {4, 2}),
+                              .dy = tensor_of(s.y, {3, 2}),
+                              .tokens = tensor_of(s.tokens, {2})});
         }) == "embedding_backward: tokens is i32 (2), must be i32 with one element for each of 3 rows");
 }
