@@ -1,5 +1,5 @@
 #pragma once
-// The pipeline stages of a run as a table, for `train --plan`.
+// The pipeline stages of a run as a table.
 
 #include <string>
 

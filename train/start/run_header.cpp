@@ -6,6 +6,7 @@
 #include "runtime/text.h"
 #include "train/plans/plan_text.h"
 #include "train/plans/reductions.h"
+#include "train/plans/stage_table.h"
 
 namespace flatshard {
 
@@ -18,7 +19,8 @@ std::string describe_run(const RunHeader& run, bool details) {
           " GFLOP/s\n", run.hosts, describe_setup(setup, plan), run.weights, "data      ", run.data,
           "\nrun       ", with_commas(run.steps), " steps, ", describe_flops(plan.flops));
   for (const std::string& line : run.replaced) text += str("          ", line, '\n');
-  text += details ? describe_units(plan.units, setup.pipeline.sections) : plan.units.warning;
+  text += details ? describe_units(plan.units, setup.pipeline.sections) + describe_stages(setup)
+                  : plan.units.warning;
   text += describe_exchange(setup, plan.units, plan.flops, run.peak, run.bandwidth);
   text += str("memory    of rank 0, exact", details ? ":\n" : ", ",
               details ? describe_memory(plan.memory) : summarize_memory(plan.memory));
