@@ -4,7 +4,8 @@
 //
 // Memory bandwidth limits both passes, if no token is so frequent that the chain of its additions lasts
 // longer. A warp of the backward pass adds slices of 128 columns, so that the rows of a frequent token are
-// read by many SMs, and has up to 8 rows in flight: 2 KiB of bf16, 128 KiB on an SM with 64 warps.
+// read by many SMs, and has up to 8 rows in flight: 2 KiB of bf16. With 32 registers a thread, all 64 warps
+// of an SM are resident; they use no shared memory.
 
 #include "kernels/embedding.h"
 #include "kernels/flat.cuh"

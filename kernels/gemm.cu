@@ -6,10 +6,10 @@
 namespace flatshard::cuda {
 namespace {
 
-// A thread block sums a part of the rows: a warp a slice of kColumnSlice columns of every 16th row, then the
-// 16 warps are joined by a tree. Memory bandwidth limits it: a thread has 8 loads of 16 bytes in flight, in
-// 32 registers, so 512 threads have 64 KiB on an SM; the tree takes 16 KiB of shared memory. Threads have at
-// most 64 registers, so that two blocks fit on an SM.
+// A thread block sums a part of the rows: a warp a slice of columns of every 16th row, then the 16 warps are
+// joined by a tree. Memory bandwidth limits it: a thread has up to 8 loads of 16 bytes in flight, 512 threads
+// 64 KiB. For bf16 it has 40 registers, and the tree takes 16 KiB of shared memory, so two blocks fit on an
+// SM.
 template <class T, int N>
 __global__ void __launch_bounds__(kRowThreads, 2)
     bias_backward_kernel(float* partials, const T* dy, int64_t rows, int C) {

@@ -2,6 +2,16 @@
 // threads that share a row (row_blocks.cuh) keep it and their columns of w in registers, and load the next
 // row before they add up the sums of this one, so that loads are in flight during the barrier.
 //
+// The tile of a block of 512 threads is 1024 packs of 16 bytes of x in the forward pass, and 512 of x, dy and
+// dx in the backward pass: one row of 4096 bf16, or 32 of 128. Its registers per thread, for bf16 on sm_90:
+//   forward   63: two packs of x, of the next x and of w, 8 registers each
+//   backward  64: x, dy, the next x and dy, w and dx, 4 each; dw 8
+// 64 registers let two blocks, 65536 / (2 * 512), fit on an SM, half of its threads. These have 1024 * 32 B =
+// 32 KiB of the next rows in flight, more than the 4.8 TB/s * 0.8 us / 132 = 29 KiB that cover the latency of
+// an H200's memory, as estimated. In the backward pass, rows of more than 512 packs have two packs a thread,
+// 119 registers and one block on an SM. Shared memory is 16.1 of 228 KiB a block, for the tree over its rows
+// and the sums over a row. A partial row of dw costs 8 C bytes, half of them read back from the L2 cache:
+// for 4096 rows of bf16, of which there are 256, 6% of the traffic.
 
 #include "kernels/norm_types.h"
 #include "kernels/rmsnorm.h"

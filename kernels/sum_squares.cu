@@ -1,10 +1,10 @@
 // The gradient norm on the GPU, with the same bits as on the CPU: a warp sums a chunk over the same
 // kSquaresLanes lanes by the same tree, a thread block a group of partials, and one warp adds the groups.
 //
-// Memory bandwidth limits the sums of chunks: a lane has 4 loads of 2 packs of 16 bytes (f32) in flight, the
-// 2048 threads of an SM 256 KiB. Latency limits the sums of partials, of which there are few: two million, of
-// 8 billion parameters, are 512 blocks with 16 loads a thread, then 512 additions in turn, about 8 us.
-// REGISTERS
+// Memory bandwidth limits the sums of chunks: for f32, a lane has up to 8 loads of 16 bytes in flight and 40
+// registers, so the 1536 threads of an SM have 192 KiB in flight. Latency limits the sums of partials, of
+// which there are few: two million, of 8 billion parameters, are 512 blocks with 16 loads a thread (31
+// registers, 2 KiB of shared memory), then 512 additions in turn by one warp, an estimated 8 us in all.
 
 #include <algorithm>
 

@@ -114,6 +114,11 @@ std::vector<Case> layernorm_cases(Scale scale) {
         cases.push_back(backward_case(dtype, n, C, dtype, true));
       }
       cases.push_back(backward_case(dtype, rows, 2048, dtype, true, {.dw = false, .db = false}));
+      if (scale == Scale::bench) continue;
+      for (const int64_t C : {6144, 16416}) {  // two packs a thread; several of them
+        cases.push_back(forward_case(dtype, 32, C, dtype));
+        cases.push_back(backward_case(dtype, 32, C, dtype, true));
+      }
     }
     return cases;
   }

@@ -120,6 +120,11 @@ std::vector<Case> rmsnorm_cases(Scale scale) {
         cases.push_back(backward_case(dtype, s, dtype, {.accumulate_dx = s.C > 128}));
       }
       cases.push_back(backward_case(dtype, {rows, 2048}, dtype, {.frozen = true}));
+      if (scale == Scale::bench) continue;
+      for (const int64_t C : {6144, 16416}) {  // two packs a thread; several of them
+        cases.push_back(forward_case(dtype, {32, C}, dtype));
+        cases.push_back(backward_case(dtype, {32, C}, dtype, {}));
+      }
     }
     return cases;
   }

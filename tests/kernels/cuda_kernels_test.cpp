@@ -30,6 +30,26 @@ TEST_CASE("every op with a CUDA kernel matches its formula on a GPU" * doctest::
   }
 }
 
+// The shapes of `bench --vm` have rows of every width that the kernels of norms distinguish; misaligned ones
+// are processed element by element.
+TEST_CASE("norms of narrow and wide rows have the values of the CPU on a GPU" * doctest::test_suite("gpu")) {
+  if (cuda_device_count() == 0) return test::skip("no GPU");
+  for (const Case& c : all_cases(Scale::vm)) {
+    if (c.stem != "rmsnorm" && c.stem != "layernorm") continue;
+    CAPTURE(label(c));
+    Setup expected(c);
+    expected.run();
+    for (const int64_t misalign : {0, 4}) {
+      CAPTURE(misalign);
+      Setup got(c, {.device = Device::cuda(0), .misalign = misalign});
+      got.run();
+      for (const Arg& arg : c.args)
+        if (arg.role == Role::output || arg.role == Role::updated)
+          CHECK(max_error(got.values(arg.name), expected.values(arg.name)) <= tolerance(c));
+    }
+  }
+}
+
 TEST_CASE("CPU and CUDA kernels with the same order of arithmetic give the same bits" *
           doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
