@@ -28,40 +28,38 @@ class Moment {
         absmax_(absmax.as<float>() + block),
         n_(std::min(kMomentBlock, codes.size() - block * kMomentBlock)) {}
 
-  void decode(const ByteTable& table) {
-    int64_t i = 0;
-    for (; i + kBytesWidth <= n_; i += kBytesWidth) lookup_bytes(values_ + i, codes_ + i, table);
-    if (i == n_) return;
-    uint8_t rest[kBytesWidth]{};
-    std::memcpy(rest, codes_ + i, static_cast<size_t>(n_ - i));
-    lookup_bytes(values_ + i, rest, table);
-  }
-  Floats at(int64_t i) const { return load(values_ + i) * *absmax_; }
-
-  template <class Lanes>
-  void update(int64_t i, Floats value, Lanes lanes) {
-    const Floats kept = keep_lanes(value, lanes, 0.0f);
-    store(values_ + i, kept);
-    largest_ = max(largest_, abs(kept));
+  // Elements [i, i + 64); those past the block are arbitrary.
+  std::array<Floats, 4> decode(int64_t i, const ByteTable& table) const {
+    std::array<Floats, 4> values;
+    if (i + kBytesWidth <= n_) {
+      values = lookup_bytes(codes_ + i, table);
+    } else {
+      uint8_t rest[kBytesWidth]{};
+      std::memcpy(rest, codes_ + i, static_cast<size_t>(n_ - i));
+      values = lookup_bytes(rest, table);
+    }
+    for (Floats& v : values) v *= *absmax_;
+    return values;
   }
 
+  void store(int64_t i, Floats values) { simd::store(values_ + i, values); }
+
+  // `largest` has the largest magnitude in one of its lanes.
   template <class Encoder>
-  void encode(const Encoder& encoder) {
-    float absmax = max(largest_);
+  void encode(const Encoder& encoder, Floats largest) {
+    float absmax = max(largest);
     if (absmax < std::numeric_limits<float>::min()) absmax = 0.0f;  // its reciprocal could overflow
     *absmax_ = absmax;
     const float inverse = absmax > 0.0f ? 1.0f / absmax : 0.0f;
     const Encoder in_registers = encoder;
-    for_each_vector(n_, [&](int64_t i, auto lanes) {
-      store_top_bytes(codes_ + i, in_registers(load(values_ + i) * inverse), lanes);
-    });
+    encode_values(
+        codes_, n_, [&](int64_t i, auto lanes) { return load(values_ + i, lanes) * inverse; }, in_registers);
   }
 
  private:
   uint8_t* codes_;
   float* absmax_;
   int64_t n_;
-  Floats largest_{};
   alignas(64) float values_[kMomentBlock];
 };
 
@@ -84,24 +82,36 @@ void update_block(const AdamW8bit& a8, const AdamWCoefficients& c, const Encoder
   const Floats all = splat(c.shrink);
   const float scale = *a.grad_scale.as<float>();
   const int64_t decayed = std::clamp<int64_t>(a.decay_end - begin, 0, n);
-  m.decode(kSignedBytes);
-  v.decode(kUnsignedBytes);
-  for_each_vector(n, [&](int64_t i, auto lanes) {
+  Floats largest_m{}, largest_v{};
+  const auto update = [&](int64_t i, Floats old_m, Floats old_v, auto lanes) [[gnu::always_inline]] {
     const Floats gradient = load(g + i, lanes) * scale;
-    const Floats mean = fma(beta1, m.at(i), c.one_minus_beta1 * gradient);
-    const Floats square = fma(beta2, v.at(i), c.one_minus_beta2 * gradient * gradient);
+    const Floats mean = fma(beta1, old_m, c.one_minus_beta1 * gradient);
+    const Floats square = fma(beta2, old_v, c.one_minus_beta2 * gradient * gradient);
     const Ints finite = square <= std::numeric_limits<float>::max();
     const Floats shrink = i + kWidth <= decayed ? all : keep_lanes(all, static_cast<int>(decayed - i), 0.0f);
     const Floats old = load(p + i, lanes), decay = fma(shrink, old, old);
     const Floats moved = fma(rate, mean / fma(sqrt(square), inverse_bias, eps), decay);
     const Floats updated = finite ? moved : old;
-    m.update(i, finite ? mean : Floats{}, lanes);
-    v.update(i, finite ? square : Floats{}, lanes);
+    const Floats new_m = keep_lanes(finite ? mean : Floats{}, lanes, 0.0f);
+    const Floats new_v = keep_lanes(finite ? square : Floats{}, lanes, 0.0f);
+    m.store(i, new_m);
+    v.store(i, new_v);
+    largest_m = max(largest_m, abs(new_m));
+    largest_v = max(largest_v, abs(new_v));
     store(p + i, updated, lanes);
     if (copy) out.store(copy + i, updated, lanes);
-  });
-  m.encode(encoders.of_m);
-  v.encode(encoders.of_v);
+  };
+  for (int64_t i = 0; i < n; i += kBytesWidth) {
+    const auto old_m = m.decode(i, kSignedBytes), old_v = v.decode(i, kUnsignedBytes);
+    if (i + kBytesWidth <= n) {
+      for (int k = 0; k < 4; ++k) update(i + k * kWidth, old_m[k], old_v[k], Full{});
+    } else {
+      for_each_vector(
+          n - i, [&](int64_t j, auto lanes) { update(i + j, old_m[j / kWidth], old_v[j / kWidth], lanes); });
+    }
+  }
+  m.encode(encoders.of_m, largest_m);
+  v.encode(encoders.of_v, largest_v);
 }
 
 template <class G, class P>

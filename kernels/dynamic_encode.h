@@ -10,30 +10,30 @@ namespace flatshard {
 template <int kSize>
 class DynamicEncoder {
  public:
-  static constexpr int kFraction = 15, kToTop = 24 - kFraction;
+  static constexpr int kFraction = 15;
 
   explicit DynamicEncoder(const DynamicPositions<kSize>& p) : positions_(p) {
     for (int i = 0; i < 2 * simd::kWidth; ++i) {
       const int binade = (i - DynamicPositions<kSize>::kLowestExponent) & 31;  // of the exponents i mod 32
-      (i < simd::kWidth ? range_ : upper_range_)[i % simd::kWidth] = static_cast<int>(p.range[binade]);
-      (i < simd::kWidth ? bound_ : upper_bound_)[i % simd::kWidth] = p.bound[binade];
+      const uint32_t range = static_cast<uint32_t>(p.range[binade]);
+      (i < simd::kWidth ? entry_ : upper_entry_)[i % simd::kWidth] =
+          ((range + 1) << kRangeShift) - 1 - std::bit_cast<uint32_t>(p.bound[binade]);
     }
     scale_ = simd::load(p.scale);
-    offset_ = simd::load(p.offset) + kBase;
-    last_ = simd::load(p.last) + kBase;
+    offset_ = simd::load(p.offset) + kOrigin;
+    last_ = simd::load(p.last) + kOrigin;
   }
 
-  // The positions of magnitudes of at most 1.
-  [[gnu::always_inline]] simd::Words positions_of(simd::Floats magnitude) const {
-    const simd::Floats a = simd::max(magnitude, simd::splat(0x1p-23f));  // smaller ones share a binade
-    const simd::Ints exponent = (simd::Ints)((simd::Words)a >> 23);
-    const simd::Ints below =
-        (simd::Ints)simd::lookup((simd::Floats)range_, (simd::Floats)upper_range_, exponent);
-    const simd::Ints range = a > simd::lookup(bound_, upper_bound_, exponent) ? below + 1 : below;
-    const simd::Floats line = simd::fma(a, simd::lookup(scale_, range), simd::lookup(offset_, range));
-    const simd::Words position = (simd::Words)simd::min(line, simd::lookup(last_, range));
-    if (simd::any_zero(position + kUnsure, simd::Words{} + unsure_mask())) [[unlikely]]
-      return settled(positions_, a, position);
+  // The positions of magnitudes of at most 1, in two vectors.
+  struct Two {
+    simd::Words first, second;
+  };
+  [[gnu::always_inline]] Two positions_of(simd::Floats first, simd::Floats second) const {
+    const simd::Floats smallest = simd::splat(0x1p-23f);  // smaller ones share a binade
+    const simd::Floats a = simd::max(first, smallest), b = simd::max(second, smallest);
+    const Two position{nearly(a), nearly(b)};
+    if (simd::any_zero(position.first, position.second, simd::Words{} + kUnsureMask)) [[unlikely]]
+      return {settled(positions_, a, position.first), settled(positions_, b, position.second)};
     return position;
   }
 
@@ -41,17 +41,28 @@ class DynamicEncoder {
   static constexpr float kBase = 0x1p8f;
 
  private:
+  static constexpr int kRangeShift = 28;
   // More than the error of a fraction, which is due to the rounding of the line, its factors and the
-  // midpoints.
+  // midpoints. Positions are larger by it, so that fractions below its double are unsure.
   static constexpr uint32_t kUnsure = 4;
-  static constexpr uint32_t unsure_mask() { return (1u << kFraction) - 2 * kUnsure; }
+  static constexpr uint32_t kUnsureMask = (1u << kFraction) - 2 * kUnsure;
+  static constexpr float kOrigin = kBase + static_cast<float>(kUnsure) / (1 << kFraction);
+
+  [[gnu::always_inline]] simd::Words nearly(simd::Floats a) const {
+    const simd::Words bits = (simd::Words)a;
+    const simd::Words entry =
+        (simd::Words)simd::lookup((simd::Floats)entry_, (simd::Floats)upper_entry_, (simd::Ints)(bits >> 23));
+    const simd::Ints range = (simd::Ints)((bits + entry) >> kRangeShift);
+    const simd::Floats line = simd::fma(a, simd::lookup(scale_, range), simd::lookup(offset_, range));
+    return (simd::Words)simd::min(line, simd::lookup(last_, range));
+  }
 
   // Compares with the midpoint above a position, in lanes where rounding may have lost a comparison.
   [[gnu::noinline]] static simd::Words settled(const DynamicPositions<kSize>& p, simd::Floats a,
                                                simd::Words position) {
     for (int i = 0; i < simd::kWidth; ++i) {
-      if (((position[i] + kUnsure) & unsure_mask()) != 0) continue;
-      uint32_t whole = (position[i] - kUnsure) >> kFraction;
+      if ((position[i] & kUnsureMask) != 0) continue;
+      uint32_t whole = (position[i] - 2 * kUnsure) >> kFraction;
       if (a[i] > p.middle[whole & 0xff]) ++whole;
       position[i] = whole << kFraction;
     }
@@ -59,47 +70,70 @@ class DynamicEncoder {
   }
 
   const DynamicPositions<kSize>& positions_;
-  simd::Ints range_, upper_range_;      // by exponent
-  simd::Floats bound_, upper_bound_;    // by exponent
+  simd::Words entry_, upper_entry_;     // by exponent: bits + entry has the range in its top bits
   simd::Floats scale_, offset_, last_;  // by range
 };
 
-// Codes in the unsigned table, in the top bytes; y >= 0.
+// Codes in the unsigned table of 32 y >= 0.
 class UnsignedEncoder : DynamicEncoder<256> {
  public:
   UnsignedEncoder() : DynamicEncoder(kUnsignedPositions) {}
-  [[gnu::always_inline]] simd::Words operator()(simd::Floats y) const { return positions_of(y) << kToTop; }
+  [[gnu::always_inline]] simd::Halves operator()(simd::Floats a, simd::Floats b) const {
+    const auto [first, second] = positions_of(a, b);
+    return simd::third_bytes(first + first, second + second);
+  }
 };
 
-// Codes in the signed table, in the top bytes. In a tie the code is that of the smaller magnitude, and no
-// negative y has the code of zero.
+// Codes in the signed table of 32 y. In a tie the code is that of the smaller magnitude, and no negative y
+// has the code of zero.
 class SignedEncoder : DynamicEncoder<129> {
  public:
   SignedEncoder() : DynamicEncoder(kSignedPositions) {}
-  [[gnu::always_inline]] simd::Words operator()(simd::Floats y) const {
-    const simd::Ints negative = y < 0.0f;
-    const simd::Words position = positions_of(simd::abs(y)), smallest = simd::Words{} + at(1);
-    return codes_of(negative, position < smallest ? smallest : position, position);
+  [[gnu::always_inline]] simd::Halves operator()(simd::Floats a, simd::Floats b) const {
+    const auto [first, second] = positions_of(simd::abs(a), simd::abs(b));
+    const simd::Words smallest = simd::Words{} + at(1);
+    return simd::third_bytes(codes_of(a < 0.0f, first < smallest ? smallest : first, first),
+                             codes_of(b < 0.0f, second < smallest ? smallest : second, second));
   }
 
   // In a tie the lower code, also for negative y, which may have the code of zero.
-  [[gnu::always_inline]] simd::Words lower_codes(simd::Floats y) const {
-    const simd::Ints negative = y < 0.0f;
-    const simd::Words next = (simd::Words)simd::abs(y) - (simd::Words)negative;  // the next larger magnitude
-    const simd::Words position = positions_of((simd::Floats)next);
-    return codes_of(negative, position, position);
+  [[gnu::always_inline]] simd::Halves lower_codes(simd::Floats a, simd::Floats b) const {
+    const auto [first, second] = positions_of(next_if_negative(a), next_if_negative(b));
+    return simd::third_bytes(codes_of(a < 0.0f, first, first), codes_of(b < 0.0f, second, second));
   }
 
  private:
   static constexpr uint32_t at(uint32_t position) {
     return std::bit_cast<uint32_t>(kBase) + (position << kFraction);
   }
+  // The magnitude of y, or if y is negative the next larger one.
+  [[gnu::always_inline]] static simd::Floats next_if_negative(simd::Floats y) {
+    const simd::Ints negative = y < 0.0f;
+    return (simd::Floats)((simd::Words)simd::abs(y) - (simd::Words)negative);
+  }
   [[gnu::always_inline]] static simd::Words codes_of(simd::Ints negative, simd::Words below_zero,
                                                      simd::Words position) {
     const simd::Words lowest = simd::Words{} + at(kSignedZero);  // the table has no -1
     const simd::Words down = at(kSignedZero + 1) - 1 - (below_zero < lowest ? below_zero : lowest);
-    return (negative ? down : position + at(kSignedZero)) << kToTop;
+    const simd::Words code = negative ? down : position + at(kSignedZero);
+    return code + code;
   }
 };
+
+// codes[i] = the code of value(i), 32 at a time: value(i, lanes) are sixteen values, encode two vectors of
+// them.
+template <class Value, class Encode>
+[[gnu::always_inline]] inline void encode_values(uint8_t* codes, int64_t n, Value&& value, Encode&& encode) {
+  constexpr int64_t kCodes = 2 * simd::kWidth;
+  int64_t i = 0;
+  for (; i + kCodes <= n; i += kCodes) {
+    const simd::Halves bytes = encode(value(i, simd::Full{}), value(i + simd::kWidth, simd::Full{}));
+    std::memcpy(codes + i, &bytes, sizeof bytes);
+  }
+  if (i == n) return;
+  const int lanes = static_cast<int>(n - i), first = std::min(lanes, simd::kWidth);
+  const simd::Halves bytes = encode(value(i, first), value(i + first, lanes - first));
+  std::memcpy(codes + i, &bytes, static_cast<size_t>(lanes));
+}
 
 }  // namespace flatshard

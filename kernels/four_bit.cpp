@@ -125,10 +125,10 @@ float quantize_scale_block(uint8_t* codes, const float* absmax, int64_t n, float
   });
   const float nested = max(largest);
   const BlockScale scale(nested);
-  for_each_vector(n, [&](int64_t i, auto lanes) {
-    const Floats y = (load(absmax + i, lanes) - offset) * scale.lift * scale.inverse;
-    store_top_bytes(codes + i, encoder.lower_codes(y), lanes);
-  });
+  const auto scaled = [&](int64_t i, auto lanes) {
+    return keep_lanes(load(absmax + i, lanes) - offset, lanes, 0.0f) * scale.lift * scale.inverse;
+  };
+  encode_values(codes, n, scaled, [&](Floats a, Floats b) { return encoder.lower_codes(a, b); });
   return nested;
 }
 

@@ -90,16 +90,18 @@ inline Floats sqrt(Floats a) {
 // The magnitudes of a, for sums and maxima.
 inline Floats abs(Floats a) { return (Floats)((Words)a & 0x7fffffffu); }
 
-// Whether v & mask is zero in some lane.
-inline bool any_zero(Words v, Words mask) {
+// Whether v & mask is zero in some lane of a or b.
+inline bool any_zero(Words a, Words b, Words mask) {
 #if defined(__AVX512F__)
-  return _mm512_testn_epi32_mask((__m512i)v, (__m512i)mask) != 0;
+  const __mmask16 in_a = _mm512_testn_epi32_mask((__m512i)a, (__m512i)mask);
+  return _mm512_kortestz(in_a, _mm512_testn_epi32_mask((__m512i)b, (__m512i)mask)) == 0;
 #else
   int32_t zero = 0;
-  for (int i = 0; i < kWidth; ++i) zero |= (v[i] & mask[i]) == 0;
+  for (int i = 0; i < kWidth; ++i) zero |= (a[i] & mask[i]) == 0 || (b[i] & mask[i]) == 0;
   return zero != 0;
 #endif
 }
+inline bool any_zero(Words v, Words mask) { return any_zero(v, v, mask); }
 
 // Conversions.
 

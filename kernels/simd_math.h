@@ -52,9 +52,9 @@ struct ByteTable {
   std::array<float, 256> values;
 };
 
-// y[i] = table[codes[i]] for 64 codes.
+// The values of 64 codes.
 inline constexpr int kBytesWidth = 64;
-inline void lookup_bytes(float* y, const uint8_t* codes, const ByteTable& table) {
+inline std::array<Floats, 4> lookup_bytes(const uint8_t* codes, const ByteTable& table) {
 #if defined(__AVX512VBMI__)
   // Interleaving bytes within the quarters of a vector transposes groups of four codes; so does this.
   const __m512i transposed = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
@@ -69,12 +69,13 @@ inline void lookup_bytes(float* y, const uint8_t* codes, const ByteTable& table)
   const __m512i low[2] = {_mm512_unpacklo_epi8(bytes[0], bytes[1]), _mm512_unpackhi_epi8(bytes[0], bytes[1])};
   const __m512i high[2] = {_mm512_unpacklo_epi8(bytes[2], bytes[3]),
                            _mm512_unpackhi_epi8(bytes[2], bytes[3])};
-  for (int i = 0; i < 2; ++i) {
-    _mm512_storeu_si512(y + 2 * i * kWidth, _mm512_unpacklo_epi16(low[i], high[i]));
-    _mm512_storeu_si512(y + (2 * i + 1) * kWidth, _mm512_unpackhi_epi16(low[i], high[i]));
-  }
+  return {(Floats)_mm512_unpacklo_epi16(low[0], high[0]), (Floats)_mm512_unpackhi_epi16(low[0], high[0]),
+          (Floats)_mm512_unpacklo_epi16(low[1], high[1]), (Floats)_mm512_unpackhi_epi16(low[1], high[1])};
 #else
-  for (int i = 0; i < kBytesWidth; ++i) y[i] = table.values[codes[i]];
+  std::array<Floats, 4> y;
+  for (int v = 0; v < 4; ++v)
+    for (int i = 0; i < kWidth; ++i) y[v][i] = table.values[codes[v * kWidth + i]];
+  return y;
 #endif
 }
 
@@ -148,10 +149,16 @@ inline Bytes top_bytes(Words v) {
 #endif
 }
 
-template <class Lanes = Full>
-inline void store_top_bytes(uint8_t* p, Words v, Lanes lanes = {}) {
-  const Bytes bytes = top_bytes(v);
-  std::memcpy(p, &bytes, static_cast<size_t>(lanes));
+// Bits 16 to 23 of the lanes of a, then of those of b.
+inline Halves third_bytes(Words a, Words b) {
+#if defined(__AVX512VBMI__)
+  const __m512i third = _mm512_set_epi64(0, 0, 0, 0, 0x7e7a76726e6a6662, 0x5e5a56524e4a4642,
+                                         0x3e3a36322e2a2622, 0x1e1a16120e0a0602);
+  return (Halves)_mm512_castsi512_si256(_mm512_permutex2var_epi8((__m512i)a, third, (__m512i)b));
+#else
+  return std::bit_cast<Halves>(
+      std::array{__builtin_convertvector(a >> 16, Bytes), __builtin_convertvector(b >> 16, Bytes)});
+#endif
 }
 
 }  // namespace flatshard::simd
