@@ -71,6 +71,8 @@ TEST_CASE("floats round, saturate and meet NaN as the GPU's do") {
       {"min.f32 %f0, 0f7FC00000, 0f3F800000; mov.b32 %r0, %f0;", 0x3F800000},
       {"max.f32 %f0, 0f80000000, 0f00000000; mov.b32 %r0, %f0;", 0},
       {"mul.f32 %f0, 0f00000000, 0f7F800000; mov.b32 %r0, %f0;", 0x7fffffff},
+      {"mul.rn.f32 %f0, 0f3F800001, 0f3F800001; add.rn.f32 %f0, %f0, 0fBF800002; mov.b32 %r0, %f0;", 0},
+      {"sub.rn.f32 %f0, 0f3F800000, 0f33800000; mov.b32 %r0, %f0;", 0x3F7FFFFF},
       {"mul.ftz.f32 %f0, 0f00800000, 0f3F000000; mov.b32 %r0, %f0;", 0},
       {"mul.f32 %f0, 0f00800000, 0f3F000000; mov.b32 %r0, %f0;", 0x00400000},
       {"add.sat.f32 %f0, 0f40000000, 0f40000000; mov.b32 %r0, %f0;", 0x3F800000},
@@ -82,6 +84,9 @@ TEST_CASE("floats round, saturate and meet NaN as the GPU's do") {
       {"neg.f32 %f0, 0f3F800000; mov.b32 %r0, %f0;", 0xBF800000},
       {"copysign.f32 %f0, 0fBF800000, 0f40000000; mov.b32 %r0, %f0;", 0xC0000000},
       {"add.f64 %fd0, 0d3FF0000000000000, 0d3FF0000000000000; mov.b64 %rd0, %fd0;", 0x4000000000000000},
+      {"mul.rn.f64 %fd0, 0d4000000000000000, 0d4008000000000000; add.rn.f64 %fd0, %fd0, 0d3FF0000000000000; "
+       "mov.b64 %rd0, %fd0;",
+       0x401C000000000000},  // 2*3+1
       {"div.rn.f64 %fd0, 0d3FF0000000000000, 0d4008000000000000; mov.b64 %rd0, %fd0;", 0x3FD5555555555555},
       {"fma.rn.bf16x2 %r0, 0x3F804000, 0x40004000, 0x3F803F80;", 0x404040A0},  // 1*2+1, 2*2+1
       {"add.bf16 %rs0, 0x3F80, 0x3B80; cvt.u32.u16 %r0, %rs0;", 0x3F80},       // 1 + 2^-8 is a tie
