@@ -23,7 +23,10 @@ constexpr const char* kHot[] = {
     "forward_kernel<bf16, 128>(ForwardArguments*",
     "forward_kernel<bf16, 256>(ForwardArguments*",
     "query_gradient_kernel<bf16, *",
-    "key_gradient_kernel<bf16, *",
+    "key_gradient_kernel<bf16, 64>*",
+    "key_gradient_kernel<bf16, 80>*",
+    "key_gradient_kernel<bf16, 128>*",
+    "key_gradient_kernel<bf16, 256>*",
     "rmsnorm_forward_kernel<bf16, bf16, 8, 2, false>*",
     "rmsnorm_backward_kernel<bf16, bf16, 8, 1, false>*",
     "layernorm_forward_kernel<bf16, bf16, 8, 2, false>*",
@@ -55,6 +58,8 @@ struct Exception {
 constexpr Exception kExceptions[] = {
     {"flat_kernel<*SumLanes<0, *", 640},                        // more than 8 lanes: an array of sums
     {"key_gradient_kernel<float, *", 16},                       // f32, which is for comparison
+    {"forward_kernel<float, 128>*", 8},                         // the same, on sm_120
+    {"key_gradient_kernel<*, 96>*", 16},                        // on sm_120: a few registers
     {"add_rows_kernel<float, 4>*", 16},                         // the same; around a call
     {"backward_kernel<float, float, 4>(BackwardPointers*", 8},  // the same
     {"cross_entropy_kernel<8, *", 16},  // 16-bit logits, which no step uses; around a call
