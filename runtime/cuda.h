@@ -15,7 +15,7 @@ std::string why_no_device();
 
 void* create_stream(Device device, bool high_priority);
 void destroy_stream(void* stream) noexcept;
-void sync_stream(void* stream);
+void sync_stream(void* stream, const std::string& name);  // the name is for errors
 // Runs host work in stream order. An exception from it ends the program.
 void run_on_host(void* stream, std::function<void()> work);
 

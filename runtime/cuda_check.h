@@ -1,7 +1,8 @@
 #pragma once
-// Turns a CUDA runtime error code into an Error. For *_cuda.cpp and .cu files only.
+// Turns a CUDA runtime error code into an Error. For *_cuda.cpp and .cu files, and for the libraries of CUDA.
 
 #include <source_location>
+#include <string>
 
 #include <cuda_runtime_api.h>
 
@@ -9,10 +10,17 @@
 
 namespace flatshard {
 
+// Whether the error says that the device has failed in work enqueued earlier. Every later call of CUDA in
+// this process returns the same error, wherever the cause is.
+bool is_device_fault(cudaError_t status);
+
+// What to tell the user about an error that the call or launch `what` returned.
+std::string describe_cuda_error(cudaError_t status, const std::string& what);
+
 inline void cuda_check(cudaError_t status, const char* what,
                        std::source_location where = std::source_location::current()) {
   if (status != cudaSuccess) [[unlikely]]
-    fail(str(what, ": ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ")"), where);
+    fail(describe_cuda_error(status, what), where);
 }
 
 }  // namespace flatshard

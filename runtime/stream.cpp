@@ -193,7 +193,7 @@ void Stream::wait_on_host(const Event& event) {
 void Stream::sync() {
   if (planning()) return;
   if constexpr (kCudaBuilt)
-    if (native_) return cuda::sync_stream(native_);
+    if (native_) return cuda::sync_stream(native_, name_);
   if (worker_) return worker_->sync();
   group_.deferred_->finish(index_, nullptr);
 }

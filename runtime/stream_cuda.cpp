@@ -49,8 +49,9 @@ void* create_stream(Device device, bool high_priority) {
 
 void destroy_stream(void* stream) noexcept { cudaStreamDestroy(static_cast<cudaStream_t>(stream)); }
 
-void sync_stream(void* stream) {
-  cuda_check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "cudaStreamSynchronize");
+void sync_stream(void* stream, const std::string& name) {
+  const cudaError_t status = cudaStreamSynchronize(static_cast<cudaStream_t>(stream));
+  if (status != cudaSuccess) fail(describe_cuda_error(status, "the wait for stream " + name));
 }
 
 void run_on_host(void* stream, std::function<void()> work) {
