@@ -12,6 +12,14 @@ namespace flatshard::cuda {
 
 int device_count();
 std::string why_no_device();
+std::string device_uuid(int index);
+std::string device_name(int index);
+
+// The GPU of this process. Pinned memory is allocated for it, by any thread; is_selected() says whether there
+// is one.
+void select_device(Device device);
+bool is_selected();
+void use_selected_device();  // on the calling thread
 
 void* create_stream(Device device, bool high_priority);
 void destroy_stream(void* stream) noexcept;

@@ -29,7 +29,7 @@ void* allocate_host(int64_t bytes) {
 void* allocate(Device device, int64_t bytes, Placement placement) {
   if constexpr (kCudaBuilt) {
     if (device.is_cuda()) return cuda::allocate(device, bytes);
-    if (placement == Placement::pinned && cuda_device_count() > 0) return cuda::allocate_pinned(bytes);
+    if (placement == Placement::pinned) return cuda::allocate_pinned(bytes);
   }
   check(!device.is_cuda(), "cannot allocate on ", device, ": this build has no CUDA");
   return allocate_host(bytes);
@@ -38,7 +38,7 @@ void* allocate(Device device, int64_t bytes, Placement placement) {
 void release(Device device, void* data, Placement placement) noexcept {
   if constexpr (kCudaBuilt) {
     if (device.is_cuda()) return cuda::release(device, data);
-    if (placement == Placement::pinned && cuda_device_count() > 0) return cuda::release_pinned(data);
+    if (placement == Placement::pinned) return cuda::release_pinned(data);
   }
   std::free(data);
 }
@@ -55,10 +55,12 @@ std::string why_no_cuda_device() {
   return "a build without CUDA";
 }
 
-Memory::Memory(Device device, int64_t bytes, Placement placement)
-    : bytes_(bytes), device_(device), placement_(placement) {
+Memory::Memory(Device device, int64_t bytes, [[maybe_unused]] Placement placement)
+    : bytes_(bytes), device_(device) {
   if (bytes == 0) return;
-  data_ = allocate(device, bytes, placement);
+  if constexpr (kCudaBuilt)
+    if (cuda::is_selected()) placement_ = placement;
+  data_ = allocate(device, bytes, placement_);
   ++allocations;
   live_bytes += bytes;
 }

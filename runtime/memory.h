@@ -9,7 +9,7 @@
 
 namespace flatshard {
 
-enum class Placement { plain, pinned };  // pinned: page-locked host memory, for asynchronous CUDA copies
+enum class Placement { plain, pinned };  // pinned: page-locked, for copies to and from the selected GPU
 
 // An owned block of memory. Host blocks are page-aligned.
 class Memory {

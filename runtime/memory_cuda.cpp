@@ -6,7 +6,7 @@
 namespace flatshard::cuda {
 
 void* allocate(Device device, int64_t bytes) {
-  cuda_check(cudaSetDevice(device.index), "cudaSetDevice");
+  select_device(device);
   void* data = nullptr;
   const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(bytes));
   if (status == cudaErrorMemoryAllocation) {
@@ -23,6 +23,7 @@ void* allocate(Device device, int64_t bytes) {
 void release(Device, void* data) noexcept { cudaFree(data); }
 
 void* allocate_pinned(int64_t bytes) {
+  use_selected_device();
   void* data = nullptr;
   cuda_check(cudaMallocHost(&data, static_cast<size_t>(bytes)), "cudaMallocHost");
   return data;

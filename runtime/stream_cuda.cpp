@@ -22,23 +22,8 @@ void record(void*& event, unsigned flags, Device device, void* stream) {
 
 }  // namespace
 
-int device_count() {
-  int count = 0;
-  // A missing GPU or driver is a valid result, not an error; clear the error state it leaves.
-  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
-  cudaGetLastError();
-  return 0;
-}
-
-std::string why_no_device() {
-  int count = 0;
-  const cudaError_t status = cudaGetDeviceCount(&count);
-  cudaGetLastError();
-  return cudaGetErrorString(status);
-}
-
 void* create_stream(Device device, bool high_priority) {
-  cuda_check(cudaSetDevice(device.index), "cudaSetDevice");
+  select_device(device);
   int lowest = 0, highest = 0;
   cuda_check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
   cudaStream_t stream = nullptr;

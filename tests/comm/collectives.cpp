@@ -6,6 +6,7 @@
 
 #include "build_config.h"
 #include "comm/communicator.h"
+#include "comm/gpu_place.h"
 #include "runtime/arena.h"
 #include "runtime/check.h"
 #include "runtime/memory.h"
@@ -155,11 +156,11 @@ bool hold_over(World& world, Transport transport, Device device, std::ostream& o
 bool collectives_hold(World& world, std::ostream& out) {
   bool all = hold_over(world, Transport::host, Device::cpu(), out);
   all = hold_over(world, Transport::staged, Device::cpu(), out) && all;
-  const int gpus = cuda_device_count();
-  if (gpus > 0) {
-    const Device gpu = Device::cuda(world.local_rank() % gpus);
+  const GpuPlace place = place_on_gpu(world);
+  if (cuda_device_count() > 0) {
+    const Device gpu = Device::cuda(place.index);
     all = hold_over(world, Transport::staged, gpu, out) && all;
-    const bool apart = world.local_size() <= gpus || std::getenv("NCCL_HOSTID");
+    const bool apart = place.shared.empty() || std::getenv("NCCL_HOSTID");
     if (kNcclBuilt && apart) all = hold_over(world, Transport::nccl, gpu, out) && all;
   }
   if (all && world.rank() == 0) out << "collectives hold on " << world.size() << " ranks\n";

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <mutex>
+#include <unistd.h>
 #include <utility>
 
 #include <cuda_runtime_api.h>
@@ -242,6 +244,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   p->sharedMemPerBlockOptin = architecture().shared_opt_in;
   p->sharedMemPerMultiprocessor = architecture().shared_per_processor;
   p->reservedSharedMemPerBlock = kSharedReserved;
+  // All processes are on one GPU, unless each is to have its own.
+  const int identity = std::getenv("PTX_VM_OWN_GPU") ? getpid() : 0;
+  std::memcpy(p->uuid.bytes, &identity, sizeof(identity));
   p->totalConstMem = kConstBytes;
   p->maxThreadsDim[0] = p->maxThreadsDim[1] = kMaxThreads;
   p->maxThreadsDim[2] = kMaxBlockZ;

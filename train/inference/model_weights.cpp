@@ -1,14 +1,15 @@
 #include "train/inference/model_weights.h"
 
 #include "build_config.h"
-#include "runtime/cuda.h"
+#include "comm/gpu_place.h"
 
 namespace flatshard {
 namespace {
 
-Transport transport_on(Device device, const World& world) {
+Transport transport_on(Device device, World& world) {
+  const bool own_gpus = place_on_gpu(world).shared.empty();
   if (!device.is_cuda()) return Transport::host;
-  return kNcclBuilt && world.local_size() <= cuda_device_count() ? Transport::nccl : Transport::staged;
+  return kNcclBuilt && own_gpus ? Transport::nccl : Transport::staged;
 }
 
 // Nothing is trained, so a unit has neither masters nor gradients.

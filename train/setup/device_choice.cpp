@@ -25,17 +25,17 @@ std::string obstacle() {
 
 }  // namespace
 
-Device choose_device(const std::string& option, const std::string& choice, int local_rank) {
+Device choose_device(const std::string& option, const std::string& choice, int gpu) {
   if (choice == "cpu") return Device::cpu();
   const std::string why_not = obstacle();
-  if (why_not.empty()) return Device::cuda(local_rank % cuda_device_count());
+  if (why_not.empty()) return Device::cuda(gpu);
   check(choice == "auto", option, " = \"cuda\", but ", why_not, "; or choose \"cpu\"");
   return Device::cpu();
 }
 
-Device planned_device(const std::string& option, const std::string& choice, int local_rank) {
+Device planned_device(const std::string& option, const std::string& choice, int gpu, int local_rank) {
   const bool has_none = choice == "cuda" && obstacle_in_build().empty() && cuda_device_count() == 0;
-  return has_none ? Device::cuda(local_rank) : choose_device(option, choice, local_rank);
+  return has_none ? Device::cuda(local_rank) : choose_device(option, choice, gpu);
 }
 
 std::string why_on_cpu(const std::string& choice) {

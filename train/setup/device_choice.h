@@ -7,11 +7,12 @@
 
 namespace flatshard {
 
-// The device of rank `local_rank` on its host; GPUs are assigned round-robin. `option` is the option's name
-// for errors. An Error if "cuda" is not available.
-Device choose_device(const std::string& option, const std::string& choice, int local_rank = 0);
-// The same for a plan, which needs no GPU: without any, "cuda" is the GPU that the rank would use.
-Device planned_device(const std::string& option, const std::string& choice, int local_rank = 0);
+// The CPU, or the GPU with this number (comm/gpu_place.h). `option` is the option's name for errors. An Error
+// if "cuda" is not available.
+Device choose_device(const std::string& option, const std::string& choice, int gpu = 0);
+// The same for a plan, which needs no GPU: without any, "cuda" is the GPU that rank `local_rank` of a host
+// would use.
+Device planned_device(const std::string& option, const std::string& choice, int gpu = 0, int local_rank = 0);
 // Why "auto" chose the CPU, for a message in builds with CUDA; otherwise "".
 std::string why_on_cpu(const std::string& choice);
 

@@ -117,22 +117,19 @@ void set_pipeline(RunSetup& setup, Problems& problems) {
       "or \"nccl\"");
 }
 
-Transport transport_of(const std::string& choice, Device device, int ranks, HostPlace place) {
+Transport transport_of(const std::string& choice, Device device, int ranks, const std::string& shared_gpu) {
   if (!device.is_cuda()) {
     check(choice != "nccl",
           "parallel.transport = \"nccl\" needs GPUs, but the run is on the CPU: use \"auto\" or \"mpi\"");
     return Transport::host;
   }
-  const int gpus = cuda_device_count();
-  // 0 GPUs: a plan for another machine, assumed to have one per rank.
-  const bool own_gpus = gpus == 0 || place.ranks <= gpus;
+  const bool own_gpus = shared_gpu.empty();
   if (choice == "mpi" || (choice == "auto" && !(kNcclBuilt && own_gpus && ranks > 1)))
     return Transport::staged;
   check(kNcclBuilt, "parallel.transport = \"nccl\", but this build has no NCCL: use \"auto\" or \"mpi\"");
   // Processes with different NCCL_HOSTID count as different hosts to NCCL, which then lets them share a GPU.
-  check(own_gpus || std::getenv("NCCL_HOSTID"), "parallel.transport = \"nccl\", but the ", place.ranks,
-        " ranks of this machine share ", gpus,
-        " GPUs: use \"mpi\", or, for a test, start each rank with its own NCCL_HOSTID");
+  check(own_gpus || std::getenv("NCCL_HOSTID"), "parallel.transport = \"nccl\", but ", shared_gpu,
+        ": use \"mpi\", or, for a test, start each rank with its own NCCL_HOSTID");
   return Transport::nccl;
 }
 
@@ -332,10 +329,11 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpos
       [&] { setup.shard_bytes = parse_bytes("checkpoint.shard_size", config.checkpoint.shard_size); });
   problems.attempt([&] { setup.trace = parse_trace_steps(config.run.trace); });
   const bool placed = problems.attempt([&] {
-    setup.device = (purpose == Purpose::plan ? planned_device : choose_device)("run.device",
-                                                                               config.run.device, place.rank);
+    setup.device = purpose == Purpose::plan
+                       ? planned_device("run.device", config.run.device, place.gpu.index, place.rank)
+                       : choose_device("run.device", config.run.device, place.gpu.index);
     setup.device_is_here = !setup.device.is_cuda() || setup.device.index < cuda_device_count();
-    setup.transport = transport_of(config.parallel.transport, setup.device, ranks, place);
+    setup.transport = transport_of(config.parallel.transport, setup.device, ranks, place.gpu.shared);
   });
   const bool modeled = problems.attempt([&] { setup.model = model_of(config); });
   if (modeled) problems.attempt([&] { set_quantized(setup); });
@@ -348,8 +346,12 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpos
   return setup;
 }
 
-RunSetup set_up(const Config& config, const World& world, Purpose purpose) {
-  return set_up(config, world.size(), {world.local_rank(), world.local_size()}, purpose);
+HostPlace place_of(World& world) {
+  return {.rank = world.local_rank(), .ranks = world.local_size(), .gpu = place_on_gpu(world)};
+}
+
+RunSetup set_up(const Config& config, World& world, Purpose purpose) {
+  return set_up(config, world.size(), place_of(world), purpose);
 }
 
 void use_threads(const RunConfig& run, const World& world) {

@@ -3,6 +3,7 @@
 // data and no device, so that --plan can use it.
 
 #include "comm/communicator.h"
+#include "comm/gpu_place.h"
 #include "comm/slots.h"
 #include "comm/world.h"
 #include "runtime/device.h"
@@ -44,15 +45,18 @@ struct RunSetup {
   double peak_lr() const;  // optimizer.lr, scaled by the batch where asked
 };
 
-// A rank's index among the ranks of its host, which selects its GPU.
+// A rank's index among the ranks of its host, and its GPU.
 struct HostPlace {
   int rank = 0, ranks = 1;
+  GpuPlace gpu{};
 };
+HostPlace place_of(World& world);  // to be called by all ranks
 
 enum class Purpose { run, plan };  // a plan needs no GPU
 
 RunSetup set_up(const Config& config, int ranks, HostPlace place = {}, Purpose purpose = Purpose::run);
-RunSetup set_up(const Config& config, const World& world, Purpose purpose = Purpose::run);  // for this rank
+// For this rank. To be called by all ranks.
+RunSetup set_up(const Config& config, World& world, Purpose purpose = Purpose::run);
 
 // Sets the number of compute threads of this rank: run.threads, or its share of the processors.
 void use_threads(const RunConfig& run, const World& world);

@@ -27,7 +27,8 @@ AccelerateSettings accelerate_settings(const std::string& file) {
 
 }  // namespace
 
-LoadedConfig load_checked(const ConfigSource& source, Problems problems, const World& world) {
+LoadedConfig load_checked(const ConfigSource& source, Problems problems, World& world) {
+  const HostPlace place = place_of(world);  // first, since all ranks must take part
   AccelerateSettings accelerate;
   problems.attempt([&] { accelerate = accelerate_settings(source.accelerate); });
   LoadedConfig loaded = load_config(source.path, source.overrides, problems, accelerate.presets);
@@ -44,14 +45,13 @@ LoadedConfig load_checked(const ConfigSource& source, Problems problems, const W
       if ((key.starts_with("model.") || key.starts_with("lora.")) && key != "model.init_from")
         loaded.refused.insert(key);
   const bool here = source.ranks == 0;
-  check_config(loaded, here ? world.size() : source.ranks,
-               here ? HostPlace{world.local_rank(), world.local_size()} : HostPlace{},
+  check_config(loaded, here ? world.size() : source.ranks, here ? place : HostPlace{},
                source.trains ? Purpose::run : Purpose::plan, problems);
   problems.raise();
   return loaded;
 }
 
-void print_config(const LoadedConfig& loaded, const World& world, std::ostream& out) {
+void print_config(const LoadedConfig& loaded, World& world, std::ostream& out) {
   use_threads(loaded.config.run, world);
   Config resolved = resolved_config(set_up(loaded.config, world, Purpose::plan), thread_count()),
          given = loaded.config;

@@ -20,9 +20,9 @@ struct ConfigSource {
 
 // Loads a config with the keys of published weights, and checks it. Throws all problems at once: `problems`,
 // then its own.
-LoadedConfig load_checked(const ConfigSource& source, Problems problems, const World& world);
+LoadedConfig load_checked(const ConfigSource& source, Problems problems, World& world);
 
 // Prints the config with the values that the run would use, and where each comes from, on rank 0.
-void print_config(const LoadedConfig& loaded, const World& world, std::ostream& out);
+void print_config(const LoadedConfig& loaded, World& world, std::ostream& out);
 
 }  // namespace flatshard

@@ -3,6 +3,7 @@
 #include "comm/agreement.h"
 #include "kernels/gemm.h"
 #include "model/param_groups.h"
+#include "runtime/gpu.h"
 #include "runtime/host_memory.h"
 #include "runtime/text.h"
 
@@ -25,9 +26,26 @@ void check_host_memory(int64_t bytes, World& world) {
 }
 
 }  // namespace
+// Ranks that use different transports would wait for one another forever.
+void agree_on_transport(World& world, const RunSetup& setup) {
+  const char* const transport = setup.transport == Transport::nccl     ? "nccl"
+                                : setup.transport == Transport::staged ? "mpi, through host memory"
+                                                                       : "mpi";
+  agree(world,
+        str("run.device = ", setup.device.is_cuda() ? "cuda" : "cpu", "\nparallel.transport = ", transport,
+            '\n'),
+        "the transport",
+        "all ranks must compute on the same kind of device: see whether that host shows its ranks a GPU "
+        "(nvidia-smi -L), or set run.device and parallel.transport");
+}
+
 
 TrainingRuntime::OwnedCommunicators::OwnedCommunicators(const RunSetup& setup, int rank, World* world) {
   const RankGroups& groups = setup.groups;
+  if (world) {
+    agree_on_transport(*world, setup);
+    select_gpu(setup.device);
+  }
   const Pipeline& pipeline = setup.pipeline;
   const int section = setup.section_of(rank), data_rank = setup.data_rank(rank);
   const int group = groups.group_of(data_rank), place = groups.index_in_group(data_rank);

@@ -9,7 +9,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "comm/world.h"
+#include "comm/gpu_place.h"
+#include "runtime/gpu.h"
 #include "runtime/parallel.h"
 #include "runtime/program_end.h"
 #include "runtime/reason.h"
@@ -226,7 +227,8 @@ int run_evaluate(int argc, const char* const* argv, std::ostream& out, std::ostr
     parse_arguments(app, arguments_of(argc, argv));
     world = std::make_unique<World>();
     set_thread_count(threads_for(*world));
-    const Device device = choose_device("--device", options.model.device, world->local_rank());
+    const Device device = choose_device("--device", options.model.device, place_on_gpu(*world).index);
+    select_gpu(device);
     if (const std::string note = why_on_cpu(options.model.device); !note.empty() && world->rank() == 0)
       err << note << '\n';
     const ModelSource source = options.model.source();

@@ -10,7 +10,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "comm/world.h"
+#include "comm/gpu_place.h"
+#include "runtime/gpu.h"
 #include "runtime/parallel.h"
 #include "runtime/program_end.h"
 #include "runtime/reason.h"
@@ -128,7 +129,8 @@ class Generation {
 
  private:
   Generator generator(int64_t texts, int64_t capacity) const {
-    const Device device = choose_device("--device", o_.model.device, world_.local_rank());
+    const Device device = choose_device("--device", o_.model.device, place_on_gpu(world_).index);
+    select_gpu(device);
     if (const std::string note = why_on_cpu(o_.model.device); !note.empty() && prints())
       streams_.err << note << '\n';
     if (prints())

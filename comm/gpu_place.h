@@ -1,0 +1,25 @@
+#pragma once
+// Which GPU each rank computes on. A launcher may show all GPUs of a host to each of its ranks, or a
+// different one to each, which then all call it number 0. So ranks compare the identities of GPUs, not their
+// numbers.
+
+#include <string>
+#include <vector>
+
+#include "comm/world.h"
+
+namespace flatshard {
+
+struct GpuPlace {
+  int index = 0;       // among the GPUs that the rank can see
+  std::string shared;  // "ranks 0 and 1 both use GPU-..."; "" if no two ranks of the run share a GPU
+};
+
+// The place of one rank. `visible` are the GPUs that each rank can see (visible_gpus() in runtime/gpu.h). In
+// the order of ranks, each takes the first of those that the fewest ranks before it have taken.
+GpuPlace place_on_gpu(const std::vector<std::vector<std::string>>& visible, int rank);
+
+// The place of this rank, found together with all others.
+GpuPlace place_on_gpu(World& world);
+
+}  // namespace flatshard

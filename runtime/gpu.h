@@ -1,0 +1,22 @@
+#pragma once
+// The GPUs that this process can use, and the one that it computes on.
+
+#include <string>
+#include <vector>
+
+#include "runtime/device.h"
+
+namespace flatshard {
+
+// The identities of the visible GPUs, in CUDA's order: "GPU-" and a UUID, as nvidia-smi prints them. Two
+// processes use the same GPU exactly if these are equal, whatever number each gives it.
+std::vector<std::string> visible_gpus();
+
+// "NVIDIA H200"; "" on the CPU.
+std::string gpu_name(Device device);
+
+// From now on pinned memory belongs to this GPU; on the CPU nothing happens. To be called before anything is
+// allocated: CUDA would otherwise take memory on the first visible GPU, which another rank may use.
+void select_gpu(Device device);
+
+}  // namespace flatshard

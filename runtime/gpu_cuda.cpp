@@ -1,0 +1,60 @@
+// The identity of CUDA devices, and the device of this process.
+
+#include <atomic>
+
+#include "runtime/cuda.h"
+#include "runtime/cuda_check.h"
+
+namespace flatshard::cuda {
+namespace {
+
+std::atomic<int> selected{-1};
+
+cudaDeviceProp properties_of(int index) {
+  cudaDeviceProp properties;
+  cuda_check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
+  return properties;
+}
+
+}  // namespace
+
+int device_count() {
+  int count = 0;
+  // A missing GPU or driver is a valid result, not an error; clear the error state it leaves.
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  cudaGetLastError();
+  return 0;
+}
+
+std::string why_no_device() {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  cudaGetLastError();
+  return cudaGetErrorString(status);
+}
+
+std::string device_uuid(int index) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  const cudaDeviceProp properties = properties_of(index);
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    const unsigned byte = static_cast<unsigned char>(properties.uuid.bytes[i]);
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
+}
+
+std::string device_name(int index) { return properties_of(index).name; }
+
+void select_device(Device device) {
+  cuda_check(cudaSetDevice(device.index), "cudaSetDevice");
+  selected = device.index;
+}
+
+bool is_selected() { return selected >= 0; }
+
+void use_selected_device() { cuda_check(cudaSetDevice(selected), "cudaSetDevice"); }
+
+}  // namespace flatshard::cuda
