@@ -70,6 +70,13 @@ void Communicator::receive(Stream& stream, const Tensor& t, int from, const char
   do_receive(stream, note("receive", label, t.bytes(), t.dtype), t, from);
 }
 
+std::shared_ptr<void> Communicator::register_memory(const Tensor& memory) {
+  if (memory.empty() || !memory.device.is_cuda()) return nullptr;
+  void* const handle = do_register(memory);
+  if (!handle) return nullptr;
+  return {handle, [this](void* registered) { do_deregister(registered); }};
+}
+
 void SelfCommunicator::do_all_gather(Stream& stream, const Collective&,
                                      const std::vector<GatherPart>& parts) {
   for (const auto& [full, shard] : parts)

@@ -55,6 +55,10 @@ class Communicator {
   // planning arena, and again once it is committed. Back ends that need no memory do nothing.
   virtual void reserve_workspace(Arena&) {}
 
+  // Lets the back end transfer directly from and to this device memory, for as long as the result lives,
+  // which must end before the memory and the communicator do. Without effect where there is nothing to gain.
+  [[nodiscard]] std::shared_ptr<void> register_memory(const Tensor& memory);
+
   // Appends every call from now on to `log`, also on planning streams; null stops it.
   void log_to(CollectiveLog* log) { log_ = log; }
 
@@ -75,6 +79,9 @@ class Communicator {
   virtual void do_send(Stream& stream, const Collective& call, const Tensor& t, int to) = 0;
   virtual void do_receive(Stream& stream, const Collective& call, const Tensor& t, int from) = 0;
 
+  virtual void* do_register(const Tensor&) { return nullptr; }
+  virtual void do_deregister(void*) noexcept {}
+
   void check_peer(const char* verb, const char* label, int peer) const;
   Collective note(const char* verb, const char* label, int64_t bytes, DType dtype);
 
@@ -89,14 +96,22 @@ Tensor part_of(const Tensor& t, int index, int parts);
 // host: MPI on host memory. staged: device tensors through copies to host memory and MPI. nccl: NCCL.
 enum class Transport { host, staged, nccl };
 
+// Of an NCCL communicator. shared: with all others that share, which saves memory; NCCL then runs their calls
+// one after another, in the order in which the rank makes them. own: for calls that may wait for another rank
+// while this one must go on, such as messages between pipeline stages.
+enum class Connections { shared, own };
+
 // A communicator over the ranks that pass the same color, in rank order. Calls on different communicators may
-// be in flight at the same time. The name must be a literal. Only NCCL uses `device`.
+// be in flight at the same time. The name must be a literal. Only NCCL uses `device` and `connections`.
 std::unique_ptr<Communicator> make_communicator(World& world, const char* name, int color = 0,
                                                 Transport transport = Transport::host,
-                                                Device device = Device::cpu());
+                                                Device device = Device::cpu(),
+                                                Connections connections = Connections::shared);
 // The same for planning streams only, as rank `rank` of `size`. It needs neither other ranks nor a device.
 std::unique_ptr<Communicator> make_planning_communicator(const char* name, int rank, int size,
                                                          Transport transport);
+// An estimate of the device memory that the library of a transport allocates on each of `ranks` ranks.
+int64_t estimated_library_bytes(Transport transport, int ranks);
 // The communicator for host memory: MPI, or a single rank.
 std::unique_ptr<Communicator> make_host_communicator(World& world, const char* name, int color);
 

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <thread>
 
 #include <nccl.h>
 
+#include "comm/self_communicator.h"
 #include "comm/watchdog.h"
 #include "comm/world.h"
 #include "runtime/cuda_check.h"
@@ -15,10 +18,27 @@
 namespace flatshard {
 namespace {
 
+constexpr std::chrono::milliseconds kBetweenPolls{1};
+// For the thread that calls CUDA to report a fault of the device before the watchdog does.
+constexpr std::chrono::seconds kFaultGrace{10};
+
 void nccl_check(ncclResult_t status, const char* what) {
   if (status != ncclSuccess) [[unlikely]]
     fail(str(what, ": ", ncclGetErrorString(status), "; ", ncclGetLastError(nullptr),
              "; NCCL_DEBUG=INFO tells more"));
+}
+
+// Waits for a call of a non-blocking communicator, which `status` is the result of. Counts polls instead of
+// time, so that the time in which the process is suspended does not count.
+void finish(ncclResult_t status, ncclComm_t comm, const char* what, std::chrono::seconds limit) {
+  for (int64_t polls = limit / kBetweenPolls; status == ncclInProgress; --polls) {
+    check(polls > 0, what, " has taken more than parallel.timeout_seconds = ", limit.count(),
+          ": the ranks cannot reach one another, or one of them is stuck; NCCL_DEBUG=INFO shows the network "
+          "that NCCL uses, and NCCL_SOCKET_IFNAME selects it");
+    std::this_thread::sleep_for(kBetweenPolls);
+    nccl_check(ncclCommGetAsyncError(comm, &status), "ncclCommGetAsyncError");
+  }
+  nccl_check(status, what);
 }
 
 ncclDataType_t nccl_type(DType dtype) {
@@ -61,7 +81,7 @@ class PendingCalls {
     cuda_check(cudaEventRecord(event, stream), "cudaEventRecord");
     if (pending_.empty()) oldest_since_ = Clock::now();
     pending_.push_back({event, call});
-    retire();
+    cuda_check(retire(), call.verb);
   }
 
   // As a Watchdog::Probe asks.
@@ -70,9 +90,13 @@ class PendingCalls {
     ncclCommGetAsyncError(comm_, &status);
     const std::lock_guard lock(mutex_);
     cudaSetDevice(device_.index);
-    retire();
+    const cudaError_t fault = retire();
     oldest_since_ = std::min(oldest_since_ + suspended, Clock::now());
     const std::string call = pending_.empty() ? "" : describe(pending_.front().call);
+    if (fault != cudaSuccess) {
+      if (!fault_since_) fault_since_ = Clock::now();
+      return Clock::now() - *fault_since_ < kFaultGrace ? "" : describe_cuda_error(fault, call);
+    }
     if (status != ncclSuccess && status != ncclInProgress)
       return str("NCCL: ", ncclGetErrorString(status), call.empty() ? "" : " in ", call);
     const auto seconds = std::chrono::duration<double>(Clock::now() - oldest_since_).count();
@@ -87,13 +111,20 @@ class PendingCalls {
     Collective call;
   };
 
-  // Calls of one communicator finish in order.
-  void retire() {
-    while (!pending_.empty() && cudaEventQuery(pending_.front().done) == cudaSuccess) {
+  // Calls of one communicator finish in order. Returns the error if the device has failed.
+  cudaError_t retire() {
+    while (!pending_.empty()) {
+      const cudaError_t status = cudaEventQuery(pending_.front().done);
+      if (status == cudaErrorNotReady) {
+        cudaGetLastError();  // which would return it to the next check of a launch
+        return cudaSuccess;
+      }
+      if (status != cudaSuccess) return status;
       free_.push_back(pending_.front().done);
       pending_.pop_front();
       oldest_since_ = Clock::now();
     }
+    return cudaSuccess;
   }
 
   Device device_;
@@ -102,13 +133,35 @@ class PendingCalls {
   std::deque<Pending> pending_;
   std::vector<cudaEvent_t> free_;
   Clock::time_point oldest_since_;
+  std::optional<Clock::time_point> fault_since_;
+};
+
+// The NCCL communicator of all ranks, from which those that do the work are split. NCCL starts the calls of
+// all of them in the order in which this rank makes them, so ranks whose orders fit together never wait for
+// one another in a circle.
+class NcclRoot {
+ public:
+  NcclRoot(World& world, Device device);
+  ~NcclRoot() { ncclCommDestroy(comm_); }  // may be in progress: NCCL completes it
+  NcclRoot(const NcclRoot&) = delete;
+  NcclRoot& operator=(const NcclRoot&) = delete;
+
+  // The communicator of this rank's color; null with NCCL_SPLIT_NOCOLOR. All ranks must call it.
+  ncclComm_t split(int color, int key, Connections connections) const;
+
+ private:
+  std::chrono::seconds limit_;
+  ncclComm_t comm_ = nullptr;
 };
 
 class NcclCommunicator : public Communicator {
  public:
-  NcclCommunicator(const char* name, Device device, ncclComm_t comm, int rank, int size, Watchdog* watchdog)
+  NcclCommunicator(const char* name, Device device, std::shared_ptr<NcclRoot> root, ncclComm_t comm, int rank,
+                   int size, Watchdog* watchdog)
       : Communicator(name, rank, size),
+        root_(std::move(root)),
         comm_(comm),
+        watchdog_(watchdog),
         pending_calls_(device, comm),
         probe_(std::in_place, watchdog,
                [this](std::chrono::seconds limit, Watchdog::Clock::duration suspended) {
@@ -121,64 +174,77 @@ class NcclCommunicator : public Communicator {
 
  private:
   void do_all_gather(Stream& stream, const Collective& call, const std::vector<GatherPart>& parts) override {
-    if (stream.planning()) return;
-    nccl_check(ncclGroupStart(), "ncclGroupStart");
-    for (const auto& [full, shard] : parts)
-      nccl_check(ncclAllGather(shard.data, full.data, static_cast<size_t>(shard.bytes()), ncclUint8, comm_,
-                               cuda_stream(stream)),
-                 "ncclAllGather");
-    nccl_check(ncclGroupEnd(), "ncclGroupEnd");
-    pending_calls_.add(cuda_stream(stream), call);
+    enqueue(stream, call, [&](cudaStream_t on) {
+      for (const auto& [full, shard] : parts)
+        nccl_check(
+            ncclAllGather(shard.data, full.data, static_cast<size_t>(shard.bytes()), ncclUint8, comm_, on),
+            "ncclAllGather");
+    });
   }
 
   void do_all_to_all(Stream& stream, const Collective& call, const Tensor& received,
                      const Tensor& sent) override {
-    if (stream.planning()) return;
-    nccl_check(ncclGroupStart(), "ncclGroupStart");
-    for (int peer = 0; peer < size(); ++peer) {
-      const Tensor out = part_of(sent, peer, size()), in = part_of(received, peer, size());
-      const size_t bytes = static_cast<size_t>(out.bytes());
-      nccl_check(ncclSend(out.data, bytes, ncclUint8, peer, comm_, cuda_stream(stream)), "ncclSend");
-      nccl_check(ncclRecv(in.data, bytes, ncclUint8, peer, comm_, cuda_stream(stream)), "ncclRecv");
-    }
-    nccl_check(ncclGroupEnd(), "ncclGroupEnd");
-    pending_calls_.add(cuda_stream(stream), call);
+    enqueue(stream, call, [&](cudaStream_t on) {
+      for (int peer = 0; peer < size(); ++peer) {
+        const Tensor out = part_of(sent, peer, size()), in = part_of(received, peer, size());
+        const size_t bytes = static_cast<size_t>(out.bytes());
+        nccl_check(ncclSend(out.data, bytes, ncclUint8, peer, comm_, on), "ncclSend");
+        nccl_check(ncclRecv(in.data, bytes, ncclUint8, peer, comm_, on), "ncclRecv");
+      }
+    });
   }
 
   void do_reduce_scatter(Stream& stream, const Collective& call, const Tensor& shard,
                          const Tensor& full) override {
-    if (stream.planning()) return;
-    nccl_check(ncclReduceScatter(full.data, shard.data, static_cast<size_t>(shard.size()),
-                                 nccl_type(shard.dtype), ncclSum, comm_, cuda_stream(stream)),
-               "ncclReduceScatter");
-    pending_calls_.add(cuda_stream(stream), call);
+    enqueue(stream, call, [&](cudaStream_t on) {
+      nccl_check(ncclReduceScatter(full.data, shard.data, static_cast<size_t>(shard.size()),
+                                   nccl_type(shard.dtype), ncclSum, comm_, on),
+                 "ncclReduceScatter");
+    });
   }
 
   void do_broadcast(Stream& stream, const Collective& call, const Tensor& t, int root) override {
-    if (stream.planning()) return;
-    nccl_check(ncclBroadcast(t.data, t.data, static_cast<size_t>(t.bytes()), ncclUint8, root, comm_,
-                             cuda_stream(stream)),
-               "ncclBroadcast");
-    pending_calls_.add(cuda_stream(stream), call);
+    enqueue(stream, call, [&](cudaStream_t on) {
+      nccl_check(ncclBroadcast(t.data, t.data, static_cast<size_t>(t.bytes()), ncclUint8, root, comm_, on),
+                 "ncclBroadcast");
+    });
   }
 
   void do_send(Stream& stream, const Collective& call, const Tensor& t, int to) override {
-    if (stream.planning()) return;
-    nccl_check(ncclSend(t.data, static_cast<size_t>(t.bytes()), ncclUint8, to, comm_, cuda_stream(stream)),
-               "ncclSend");
-    pending_calls_.add(cuda_stream(stream), call);
+    enqueue(stream, call, [&](cudaStream_t on) {
+      nccl_check(ncclSend(t.data, static_cast<size_t>(t.bytes()), ncclUint8, to, comm_, on), "ncclSend");
+    });
   }
 
   void do_receive(Stream& stream, const Collective& call, const Tensor& t, int from) override {
-    if (stream.planning()) return;
-    nccl_check(ncclRecv(t.data, static_cast<size_t>(t.bytes()), ncclUint8, from, comm_, cuda_stream(stream)),
-               "ncclRecv");
-    pending_calls_.add(cuda_stream(stream), call);
+    enqueue(stream, call, [&](cudaStream_t on) {
+      nccl_check(ncclRecv(t.data, static_cast<size_t>(t.bytes()), ncclUint8, from, comm_, on), "ncclRecv");
+    });
   }
 
-  static cudaStream_t cuda_stream(const Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
+  void* do_register(const Tensor& memory) override {
+    void* handle = nullptr;
+    nccl_check(ncclCommRegister(comm_, memory.data, static_cast<size_t>(memory.bytes()), &handle),
+               "ncclCommRegister");
+    return handle;
+  }
+  void do_deregister(void* handle) noexcept override { ncclCommDeregister(comm_, handle); }
 
+  // Makes the calls of NCCL as one group. The first ones connect to other ranks and block until those do,
+  // too.
+  template <class Calls>
+  void enqueue(Stream& stream, const Collective& call, const Calls& calls) {
+    if (stream.planning()) return;
+    const InFlight flight(watchdog_, call);
+    nccl_check(ncclGroupStart(), "ncclGroupStart");
+    calls(static_cast<cudaStream_t>(stream.native()));
+    nccl_check(ncclGroupEnd(), "ncclGroupEnd");
+    pending_calls_.add(static_cast<cudaStream_t>(stream.native()), call);
+  }
+
+  std::shared_ptr<NcclRoot> root_;
   ncclComm_t comm_;
+  Watchdog* watchdog_;
   PendingCalls pending_calls_;
   std::optional<Watchdog::Probe> probe_;
 };
@@ -202,31 +268,56 @@ ncclUniqueId from_hex(const std::string& text) {
   return id;
 }
 
-}  // namespace
-
-std::unique_ptr<Communicator> make_nccl_communicator(World& world, Device device, const char* name,
-                                                     int color) {
-  const double mine = color;
-  const std::vector<double> colors = world.all_gather({&mine, 1}, "NCCL groups");
-  int rank = 0, size = 0, leader = -1;
-  for (int other = 0; other < world.size(); ++other) {
-    if (colors[static_cast<size_t>(other)] != mine) continue;
-    if (leader < 0) leader = other;
-    if (other < world.rank()) ++rank;
-    ++size;
-  }
+NcclRoot::NcclRoot(World& world, Device device) : limit_(world.collective_limit()) {
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);  // kernels start in the order of the calls
   std::string text;
-  if (leader == world.rank()) {
+  if (world.rank() == 0) {
     ncclUniqueId id;
     nccl_check(ncclGetUniqueId(&id), "ncclGetUniqueId");
     text = as_hex(id);
   }
-  const std::vector<std::string> ids = world.all_gather_texts(text, "NCCL ids");
+  const ncclUniqueId id = from_hex(world.all_gather_texts(text, "the NCCL id").front());
   cuda_check(cudaSetDevice(device.index), "cudaSetDevice");
-  ncclComm_t comm = nullptr;
-  nccl_check(ncclCommInitRank(&comm, size, from_hex(ids[static_cast<size_t>(leader)]), rank),
-             "ncclCommInitRank");
-  return std::make_unique<NcclCommunicator>(name, device, comm, rank, size, world.watchdog());
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  const ncclResult_t status = ncclCommInitRankConfig(&comm_, world.size(), id, world.rank(), &config);
+  finish(status, comm_, "the initialization of NCCL", limit_);
+}
+
+ncclComm_t NcclRoot::split(int color, int key, Connections connections) const {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 1;  // with 0, every call would start a thread
+  config.splitShare = connections == Connections::shared;
+  ncclComm_t part = nullptr;
+  const ncclResult_t status = ncclCommSplit(comm_, color, key, &part, &config);
+  finish(status, comm_, "the split of an NCCL communicator", limit_);
+  return part;
+}
+
+// One for all communicators that live at the same time. All ranks create and destroy these alike.
+std::shared_ptr<NcclRoot> root_of(World& world, Device device) {
+  static std::weak_ptr<NcclRoot> current;
+  std::shared_ptr<NcclRoot> root = current.lock();
+  if (!root) current = root = std::make_shared<NcclRoot>(world, device);
+  return root;
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_nccl_communicator(World& world, Device device, const char* name, int color,
+                                                     Connections connections) {
+  const double mine = color;
+  const std::vector<double> colors = world.all_gather({&mine, 1}, "NCCL groups");
+  const auto size_of_group = [&](double c) { return std::count(colors.begin(), colors.end(), c); };
+  const bool all_alone =
+      std::all_of(colors.begin(), colors.end(), [&](double c) { return size_of_group(c) == 1; });
+  if (all_alone) return std::make_unique<SelfCommunicator>(name);
+  const int size = static_cast<int>(size_of_group(mine));
+  const int rank = static_cast<int>(std::count(colors.begin(), colors.begin() + world.rank(), mine));
+  const std::shared_ptr<NcclRoot> root = root_of(world, device);
+  const ncclComm_t comm = root->split(size == 1 ? NCCL_SPLIT_NOCOLOR : color, world.rank(), connections);
+  if (size == 1) return std::make_unique<SelfCommunicator>(name);
+  return std::make_unique<NcclCommunicator>(name, device, root, comm, rank, size, world.watchdog());
 }
 
 }  // namespace flatshard

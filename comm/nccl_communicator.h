@@ -1,6 +1,7 @@
 #pragma once
-// A communicator over NCCL, for device memory, in CUDA stream order. The ranks exchange NCCL ids through the
-// world; each rank needs its own GPU.
+// Communicators over NCCL, for device memory, in CUDA stream order. Each rank needs its own GPU. All of them
+// are split from one NCCL communicator of all ranks, which is initialized without blocking, within the time
+// limit of a collective. A group of one rank uses no NCCL.
 
 #include <memory>
 
@@ -8,8 +9,8 @@
 
 namespace flatshard {
 
-// A communicator over the ranks that pass the same color, as in make_communicator.
-std::unique_ptr<Communicator> make_nccl_communicator(World& world, Device device, const char* name,
-                                                     int color);
+// A communicator over the ranks that pass the same color, as in make_communicator. All ranks must call it.
+std::unique_ptr<Communicator> make_nccl_communicator(World& world, Device device, const char* name, int color,
+                                                     Connections connections);
 
 }  // namespace flatshard

@@ -1,5 +1,7 @@
 // Selects the communicator back end by the location of the tensors.
 
+#include <algorithm>
+
 #include "build_config.h"
 #include "comm/communicator.h"
 #include "comm/nccl_communicator.h"
@@ -43,10 +45,20 @@ std::unique_ptr<Communicator> make_planning_communicator(const char* name, int r
   return std::make_unique<StagedCommunicator>(std::move(planning));
 }
 
+// By the sizes of buffers in NCCL's sources: a ring receives on each of up to 24 channels into buffers of its
+// three protocols, and messages within a host have four channels for each peer. Peers on other hosts share
+// buffers.
+int64_t estimated_library_bytes(Transport transport, int ranks) {
+  constexpr int64_t kMiB = int64_t{1} << 20, kBase = 64 * kMiB, kRings = 24 * 9 * kMiB, kPeer = 4 * 4 * kMiB;
+  constexpr int kPeersOfHost = 7;
+  if (transport != Transport::nccl || ranks == 1) return 0;
+  return kBase + kRings + std::min(ranks - 1, kPeersOfHost) * kPeer + (ranks - 1 > kPeersOfHost ? kBase : 0);
+}
+
 std::unique_ptr<Communicator> make_communicator(World& world, const char* name, int color,
-                                                Transport transport, Device device) {
+                                                Transport transport, Device device, Connections connections) {
   if constexpr (kNcclBuilt)
-    if (transport == Transport::nccl) return make_nccl_communicator(world, device, name, color);
+    if (transport == Transport::nccl) return make_nccl_communicator(world, device, name, color, connections);
   check(transport != Transport::nccl, "communicator ", name, " on ", device, ": this build has no NCCL");
   std::unique_ptr<Communicator> host = make_host_communicator(world, name, color);
   if (transport == Transport::host) return host;

@@ -41,6 +41,7 @@ class Watchdog {
   Watchdog& operator=(const Watchdog&) = delete;
 
   void limit(std::chrono::seconds longest) { limit_ = longest; }
+  std::chrono::seconds limit() const { return limit_; }
   void enter_step(int64_t step) { step_ = step; }
   void leave(Parting how) { parting_ = how; }
 

@@ -250,6 +250,8 @@ void World::limit_collectives(std::chrono::seconds longest) {
   if (watchdog_) watchdog_->limit(longest);
 }
 
+std::chrono::seconds World::collective_limit() const { return watchdog_->limit(); }
+
 void World::enter_step(int64_t step) {
   if (watchdog_) watchdog_->enter_step(step);
 }

@@ -51,6 +51,7 @@ class World {
 
   // How long a collective may take, and what a line about it says of the time.
   void limit_collectives(std::chrono::seconds longest);
+  std::chrono::seconds collective_limit() const;  // not for a world of one
   void enter_step(int64_t step);
   Watchdog* watchdog() { return watchdog_.get(); }  // null in a world of one
 

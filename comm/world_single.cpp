@@ -34,6 +34,7 @@ void World::collect(const std::function<std::string()>& give,
 void World::barrier(const char*) {}
 bool World::all_arrive(std::chrono::seconds) { return true; }
 void World::limit_collectives(std::chrono::seconds) {}
+std::chrono::seconds World::collective_limit() const { fail("a world of one has no collectives"); }
 void World::enter_step(int64_t) {}
 
 void World::end_all_ranks(const std::string&) { std::_Exit(1); }

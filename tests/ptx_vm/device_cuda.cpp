@@ -145,7 +145,6 @@ int last_error(bool reset) {
 const std::string& last_error_text() { return state().error_text; }
 
 int guarded(void (*work)(void*), void* data) {
-  if (!state().findings.empty()) return state().error;
   if (streams().runs_host_function())
     return outcome(cudaErrorNotPermitted, "a host function on a stream calls CUDA");
   try {
@@ -153,6 +152,10 @@ int guarded(void (*work)(void*), void* data) {
     return cudaSuccess;
   } catch (Finding& finding) {
     add_finding(std::move(finding));
+  // The watchdog's thread may ask for events; apart from that there is one host thread.
+  static std::recursive_mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (!state().findings.empty()) return state().error;
     return cudaErrorIllegalAddress;
   } catch (const CallError& error) {
     return outcome(error.code, error.what());
@@ -241,12 +244,12 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   for (const auto& [attribute, value, field] : attributes())
     if (field) p->*field = value;
   p->sharedMemPerBlock = kSharedPerBlock;
-  p->sharedMemPerBlockOptin = architecture().shared_opt_in;
-  p->sharedMemPerMultiprocessor = architecture().shared_per_processor;
-  p->reservedSharedMemPerBlock = kSharedReserved;
   // All processes are on one GPU, unless each is to have its own.
   const int identity = std::getenv("PTX_VM_OWN_GPU") ? getpid() : 0;
   std::memcpy(p->uuid.bytes, &identity, sizeof(identity));
+  p->sharedMemPerBlockOptin = architecture().shared_opt_in;
+  p->sharedMemPerMultiprocessor = architecture().shared_per_processor;
+  p->reservedSharedMemPerBlock = kSharedReserved;
   p->totalConstMem = kConstBytes;
   p->maxThreadsDim[0] = p->maxThreadsDim[1] = kMaxThreads;
   p->maxThreadsDim[2] = kMaxBlockZ;

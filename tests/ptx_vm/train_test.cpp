@@ -6,6 +6,7 @@
 #include <set>
 #include <sstream>
 
+#include "build_config.h"
 #include "runtime/parallel.h"
 #include "runtime/rng.h"
 #include "tests/process.h"
@@ -72,6 +73,15 @@ class Workshop {
   }
 
   // The output of the last run in this process.
+  // What such a run says that fails.
+  std::string error(int ranks, const std::string& environment, const std::string& options) {
+    std::string command = str(environment, ' ', test::launcher(ranks), "@ptx_vm_train");
+    for (const std::string& argument : arguments_of("cuda", 1)) command += " " + argument;
+    const test::Finished finished = test::run_command(command + " " + options);
+    CHECK(finished.exit_code == 1);
+    return finished.output;
+  }
+
   const std::string& said() const { return said_; }
   // What a program says that such a run on a number of ranks would take.
   std::string plan(const std::string& program, int ranks) {
@@ -253,6 +263,45 @@ TEST_CASE("adapters trained on CUDA have the same bits on several ranks, with of
 }
 
 TEST_CASE("micro-steps give the same bits with and without CUDA graphs, in every stream order") {
+TEST_CASE("ranks with a GPU each train over NCCL, with the bits of one rank") {
+  if (const std::string why = test::no_ranks_because(); !why.empty()) return test::skip(why);
+  if (!kNcclBuilt) return test::skip("a build without NCCL");
+  constexpr int kSteps = 2;
+  constexpr const char* kOwnGpus = "in_order PTX_VM_OWN_GPU=yes";  // with a variable of the environment
+  Workshop workshop("llama", "bf16");
+  const Outcome one = workshop.train("cuda", kSteps);
+  const std::string by_itself = "--parallel.transport=auto ";
+  CHECK(workshop.train(2, kSteps, kOwnGpus, by_itself) == one);
+  CHECK(workshop.train(4, kSteps, kOwnGpus,
+                       by_itself + "--parallel.strategy=hybrid --parallel.group_size=2") == one);
+  CHECK(workshop.train(2, kSteps, kOwnGpus, by_itself + "--parallel.strategy=no_shard") == one);
+  CHECK(workshop.train(2, kSteps, kOwnGpus, by_itself + "--parallel.offload=true") == one);
+}
+
+TEST_CASE("every collective over NCCL delivers what it promises, in groups of any size") {
+  if (const std::string why = test::no_ranks_because(); !why.empty()) return test::skip(why);
+  if (!kNcclBuilt) return test::skip("a build without NCCL");
+  for (const int ranks : {2, 4}) {
+    const test::Finished run = test::run_command("PTX_VM_OWN_GPU=yes " + test::launcher(ranks) +
+                                                 "@ptx_vm_rank_matrix --collectives");
+    CHECK_MESSAGE(run.exit_code == 0, run.output);
+    CHECK(run.output.find(str("collectives hold on ", ranks, " ranks")) != std::string::npos);
+  }
+}
+
+TEST_CASE("NCCL is refused to ranks that share a GPU, and an initialization that never ends is an error") {
+  if (const std::string why = test::no_ranks_because(); !why.empty()) return test::skip(why);
+  if (!kNcclBuilt) return test::skip("a build without NCCL");
+  Workshop workshop("llama", "fp32");
+  const std::string options = "--parallel.transport=nccl --parallel.timeout_seconds=1";
+  CHECK(workshop.error(2, "", options)
+            .find("parallel.transport = \"nccl\", but ranks 0 and 1 both use GPU-00000000-0000-0000-0000-") !=
+        std::string::npos);
+  CHECK(workshop.error(2, "PTX_VM_OWN_GPU=yes PTX_VM_NCCL=stuck", options)
+            .find("the initialization of NCCL has taken more than parallel.timeout_seconds = 1: ") !=
+        std::string::npos);
+}
+
   constexpr int kSteps = 3, kMicroSteps = 4;
   Workshop workshop("llama", "bf16");
   // Lanes are summed on another stream; without them the backward pass accumulates.

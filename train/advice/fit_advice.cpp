@@ -11,7 +11,7 @@
 namespace flatshard {
 namespace {
 
-// For the CUDA context and the memory of cuBLASLt, NCCL and the loaded kernels, which no plan contains.
+// For the CUDA context and the memory of cuBLASLt and the loaded kernels, which no plan contains.
 constexpr int64_t kReservedBytes = int64_t{3} << 29;
 constexpr int kMostRanks = 1 << 16;
 
@@ -203,7 +203,7 @@ FitAdvice advise(const Config& config, int ranks, const PlannedRun& current, int
 
 std::string describe_fit(const RunSetup& setup, const RunPlan& plan, const GpuModel& gpu) {
   const auto planned = [&gpu](const RunSetup& s, const RunPlan& p) -> PlannedRun {
-    return {.device_bytes = p.memory_bytes - p.host_bytes,
+    return {.device_bytes = p.memory_bytes - p.host_bytes + p.nccl_bytes,
             .host_bytes = p.host_bytes,
             .seconds = estimate_step(s, p, gpu).seconds()};
   };

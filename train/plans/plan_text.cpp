@@ -132,6 +132,14 @@ std::string describe_memory(const std::vector<MemoryRow>& rows) {
   return std::move(out).str();
 }
 
+std::string describe_memory(const RunPlan& plan) {
+  std::string text = describe_memory(plan.memory);
+  if (plan.nccl_bytes > 0)
+    text +=
+        describe_memory({{"nccl", plan.nccl_bytes, "beside the sum: an estimate of the buffers of NCCL"}});
+  return text;
+}
+
 std::string summarize_memory(std::vector<MemoryRow> rows) {
   const int64_t all = rows.back().bytes;
   std::string parts;

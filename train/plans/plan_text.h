@@ -19,6 +19,8 @@ std::string describe_flops(const FlopsPerToken& flops);
 // run, of which the table has the units of the first.
 std::string describe_units(const UnitTable& table, int stages);
 std::string describe_memory(const std::vector<MemoryRow>& rows);
+// The same for a plan, with the estimate of what NCCL takes beside it.
+std::string describe_memory(const RunPlan& plan);
 // The same on one line: the sum, and the largest parts.
 std::string summarize_memory(std::vector<MemoryRow> rows);
 // The time of a micro-step's communication, and the tokens that hide it; "" with one rank. `peak` is the sum

@@ -23,7 +23,7 @@ std::string describe_run(const RunHeader& run, bool details) {
                   : plan.units.warning;
   text += describe_exchange(setup, plan.units, plan.flops, run.peak, run.bandwidth);
   text += str("memory    of rank 0, exact", details ? ":\n" : ", ",
-              details ? describe_memory(plan.memory) : summarize_memory(plan.memory));
+              details ? describe_memory(plan) : summarize_memory(plan.memory));
   if (const int64_t bytes = cost_of_exact_sums(setup, plan, 0); bytes > 0)
     text += str("          ", human_bytes(bytes), " of it for exact sums (parallel.reduction)\n");
   if (!details) text += str("details   ", setup.config.run.dir, "/run.log, or --verbose\n");

@@ -25,7 +25,12 @@ void check_host_memory(int64_t bytes, World& world) {
   world.barrier("the memory check");
 }
 
-}  // namespace
+// All memory of a committed arena, as long as nothing has been allocated from it.
+Tensor block_of(Arena& arena, int64_t bytes) {
+  const ArenaScope scope(arena);
+  return arena.alloc(DType::u8, {bytes});
+}
+
 // Ranks that use different transports would wait for one another forever.
 void agree_on_transport(World& world, const RunSetup& setup) {
   const char* const transport = setup.transport == Transport::nccl     ? "nccl"
@@ -40,17 +45,19 @@ void agree_on_transport(World& world, const RunSetup& setup) {
 }
 
 
+}  // namespace
 TrainingRuntime::OwnedCommunicators::OwnedCommunicators(const RunSetup& setup, int rank, World* world) {
-  const RankGroups& groups = setup.groups;
   if (world) {
     agree_on_transport(*world, setup);
     select_gpu(setup.device);
   }
   const Pipeline& pipeline = setup.pipeline;
+  const RankGroups& groups = setup.groups;
   const int section = setup.section_of(rank), data_rank = setup.data_rank(rank);
   const int group = groups.group_of(data_rank), place = groups.index_in_group(data_rank);
-  const auto make = [&](const char* name, int color, int member, int size) {
-    return world ? make_communicator(*world, name, color, setup.transport, setup.device)
+  const auto make = [&](const char* name, int color, int member, int size,
+                        Connections connections = Connections::shared) {
+    return world ? make_communicator(*world, name, color, setup.transport, setup.device, connections)
                  : make_planning_communicator(name, member, size, setup.transport);
   };
   const int group_color = section * groups.count() + group;
@@ -58,8 +65,9 @@ TrainingRuntime::OwnedCommunicators::OwnedCommunicators(const RunSetup& setup, i
   gather = make("gather", group_color, place, groups.size);
   reduce = make("reduce", group_color, place, groups.size);
   replicas = make("replicas", section * groups.size + place, group, groups.count());
-  pipe.emplace(pipeline.sections, pipeline.schedule == "interleaved", pipeline.embeds_apart,
-               [&](const char* name) { return make(name, data_rank, section, pipeline.sections); });
+  pipe.emplace(
+      pipeline.sections, pipeline.schedule == "interleaved", pipeline.embeds_apart,
+      [&](const char* name) { return make(name, data_rank, section, pipeline.sections, Connections::own); });
 }
 
 void TrainingRuntime::OwnedCommunicators::log_to(CollectiveLog* log) const {
@@ -93,6 +101,7 @@ RunPlan TrainingRuntime::plan_on(MemoryPlan& memory, const RunSetup& setup, int 
           .memory_bytes = memory.peak(),
           .host_bytes = memory.on_host(),
           .schedule = std::move(schedule),
+          .nccl_bytes = estimated_library_bytes(setup.transport, setup.ranks()),
           .flops = flops_per_token(engine.model(), setup.seq_len()),
           .units = unit_table(engine.wrapping(), engine.passes(), setup),
           .in_flight = engine.most_in_flight(),
@@ -110,6 +119,8 @@ TrainingRuntime::TrainingRuntime(const RunSetup& setup, World& world, const Trai
   prepare_gemm(setup.device);
   engine_.emplace(setup, world.rank(), communicators_.refs(), *communicators_.pipe, memory_, streams_);
   communicators_.reserve_workspace(memory_.transport);
+  for (const Tensor& block : {block_of(memory_.gathered, gathered), block_of(memory_.parameters, shards)})
+    registered_.push_back(communicators_.gather->register_memory(block));
   if (saves_from_copy(setup)) staging_.emplace(*engine_, memory_.staging);
 }
 

@@ -20,6 +20,7 @@ struct RunPlan {
   std::vector<MemoryRow> memory;
   int64_t memory_bytes = 0;  // the sum
   int64_t host_bytes = 0;    // the part in host memory; on a CPU, all of it
+  int64_t nccl_bytes = 0;    // beside it on the GPU, an estimate
   // The collectives of a step; at most the first Engine::kPlannedMicroSteps micro-steps.
   CollectiveLog schedule;
   FlopsPerToken flops{};
@@ -64,6 +65,7 @@ class TrainingRuntime {
   OwnedCommunicators communicators_;
   MemoryPlan memory_;
   StreamGroup streams_;
+  std::vector<std::shared_ptr<void>> registered_;  // memory of gathers
   RunPlan plan_;
   std::optional<Engine> engine_;
   std::optional<Staging> staging_;

@@ -113,6 +113,7 @@ TEST_CASE("--plan --for answers whether the run fits, in a build with CUDA") {
   }
   CHECK(plan.exit_code == 0);
   CHECK_MESSAGE(plan.output.find("\nfits      ") != std::string::npos, plan.output);
+  CHECK((plan.output.find("\n  nccl  ") != std::string::npos) == kNcclBuilt);
   const test::Finished large = workshop.train(
       1, "--plan --ranks 1 --for l4-24gb --model.hidden=4096 --model.layers=64 --model.ffn=16384");
   CHECK_MESSAGE(large.output.find("\ntoo large ") != std::string::npos, large.output);

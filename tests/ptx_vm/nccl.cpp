@@ -1,0 +1,328 @@
+// NCCL on the machine: the functions that the project calls, over MPI. A call is an operation of its stream
+// like a copy, and every byte that it reads or writes is checked. As in NCCL, all ranks must make the same
+// calls in the same order, two ranks on one GPU are refused, and a non-blocking communicator is ready some
+// time after the call that creates it. All ranks are in MPI_COMM_WORLD.
+//
+// Environment: PTX_VM_NCCL=stuck: no communicator is ever ready.
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include <mpi.h>
+#include <nccl.h>
+
+#include "runtime/check.h"
+#include "tests/ptx_vm/piece.h"
+#include "tests/ptx_vm/report.h"
+#include "tests/ptx_vm/state.h"
+#include "tests/ptx_vm/streams.h"
+
+struct ncclComm {
+  MPI_Comm mpi = MPI_COMM_NULL;
+  int rank = 0, size = 1;
+  bool is_blocking = true;
+  int polls = 0;                                           // until it is ready; negative: never
+  std::map<void*, flatshard::ptx_vm::Piece> registered{};  // by their begin
+  int children = 0;                                        // that share its resources
+  ncclComm* parent = nullptr;
+};
+
+namespace flatshard::ptx_vm {
+namespace {
+
+constexpr int kPollsUntilReady = 3;
+
+std::string& last_nccl_error() {
+  static auto* const text = new std::string;
+  return *text;
+}
+
+template <class Work>
+ncclResult_t attempt(Work&& work) {
+  const int code = guarded([&] {
+    try {
+      work();
+    } catch (const Error& error) {
+      last_nccl_error() = error.what();
+      throw;
+    }
+  });
+  return code == cudaSuccess               ? ncclSuccess
+         : code == cudaErrorIllegalAddress ? ncclUnhandledCudaError
+                                           : ncclInvalidUsage;
+}
+
+// What the project must never do, and could not report from a destructor.
+void refuse(bool wrong, const char* what) {
+  if (!wrong) return;
+  std::fprintf(stderr, "NCCL on the PTX machine: %s\n", what);
+  std::abort();
+}
+
+size_t bytes_of(ncclDataType_t type, size_t count) {
+  switch (type) {
+    case ncclUint8:
+      return count;
+    case ncclFloat32:
+    case ncclInt32:
+      return 4 * count;
+    default:
+      return 2 * count;
+  }
+}
+
+struct Part {
+  Piece piece;
+  bool writes;
+};
+
+// Runs an exchange in stream order. The pieces must be device memory.
+void enqueue(const char* what, const std::vector<Part>& parts, cudaStream_t stream,
+             std::function<void()> exchange) {
+  for (const Part& part : parts) {
+    check_range(part.piece, what);
+    check(part.piece.is_on_device(), name_of(part.piece), " is not on the device");
+  }
+  streams().enqueue(queue_of(stream), what,
+                    [parts, what = std::string(what), exchange = std::move(exchange)](Activity& self) {
+                      Past past(timeline().begin(self));
+                      for (const Part& part : parts) touch(part.piece, past, part.writes);
+                      exchange();
+                      for (const Part& part : parts)
+                        if (part.writes) heap().mark_written(part.piece.data, part.piece.bytes());
+                    });
+}
+
+struct Message {
+  unsigned char* data;
+  int bytes, peer;
+  bool is_sent;
+};
+struct Group {
+  int depth = 0;
+  ncclComm* comm = nullptr;
+  cudaStream_t stream = nullptr;
+  std::vector<Message> messages{};
+};
+Group& group() {
+  static Group only;
+  return only;
+}
+
+ncclResult_t add_message(const void* data, size_t count, ncclDataType_t type, int peer, ncclComm* comm,
+                         cudaStream_t stream, bool is_sent) {
+  return attempt([&] {
+    Group& g = group();
+    check(g.depth > 0, "a message outside a group");
+    check(g.messages.empty() || (g.comm == comm && g.stream == stream),
+          "messages of one group on two communicators");
+    g.comm = comm;
+    g.stream = stream;
+    g.messages.push_back({static_cast<unsigned char*>(const_cast<void*>(data)),
+                          static_cast<int>(bytes_of(type, count)), peer, is_sent});
+  });
+}
+
+void exchange(const std::vector<Message>& messages, MPI_Comm mpi) {
+  std::vector<MPI_Request> requests;
+  for (const Message& m : messages) {
+    requests.push_back(MPI_REQUEST_NULL);
+    if (m.is_sent)
+      MPI_Isend(m.data, m.bytes, MPI_BYTE, m.peer, 0, mpi, &requests.back());
+    else
+      MPI_Irecv(m.data, m.bytes, MPI_BYTE, m.peer, 0, mpi, &requests.back());
+  }
+  MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
+}
+
+void create(ncclComm& comm, MPI_Comm mpi, const ncclConfig_t& config) {
+  comm.mpi = mpi;
+  MPI_Comm_rank(mpi, &comm.rank);
+  MPI_Comm_size(mpi, &comm.size);
+  comm.is_blocking = config.blocking != 0;
+}
+
+// The state after a call that takes time.
+ncclResult_t begin(ncclComm& comm) {
+  if (comm.is_blocking) return ncclSuccess;
+  const char* const mode = std::getenv("PTX_VM_NCCL");
+  comm.polls = mode && std::strcmp(mode, "stuck") == 0 ? -1 : kPollsUntilReady;
+  return ncclInProgress;
+}
+
+// As NCCL, unless they claim to be on different hosts.
+void check_own_gpus() {
+  struct Gpu {
+    std::array<char, 16> uuid{};
+    std::array<char, 64> host{};
+    bool operator==(const Gpu&) const = default;
+  } mine;
+  cudaDeviceProp properties;
+  cudaGetDeviceProperties(&properties, 0);
+  std::memcpy(mine.uuid.data(), properties.uuid.bytes, mine.uuid.size());
+  if (const char* host = std::getenv("NCCL_HOSTID"))
+    std::snprintf(mine.host.data(), mine.host.size(), "%s", host);
+  int size = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  std::vector<Gpu> all(static_cast<size_t>(size));
+  MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, all.data(), sizeof(mine), MPI_BYTE, MPI_COMM_WORLD);
+  for (size_t i = 0; i < all.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      check(!(all[i] == all[j]), "duplicate GPU detected: ranks ", j, " and ", i);
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* ncclGetErrorString(ncclResult_t result) {
+  return result == ncclSuccess      ? "no error"
+         : result == ncclInProgress ? "NCCL operation in progress"
+                                    : "invalid usage";
+}
+const char* ncclGetLastError(ncclComm_t) { return last_nccl_error().c_str(); }
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  std::memset(id->internal, 7, sizeof(id->internal));
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int size, ncclUniqueId id, int rank,
+                                    ncclConfig_t* config) {
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t done = attempt([&] {
+    check(id.internal[0] == 7, "not an id");
+    check_own_gpus();
+    MPI_Comm mpi;
+    MPI_Comm_dup(MPI_COMM_WORLD, &mpi);
+    *made = new ncclComm;
+    create(**made, mpi, *config);
+    check(rank == (*made)->rank && size == (*made)->size, "rank ", rank, " of ", size, " is not that of MPI");
+    state = begin(**made);
+  });
+  return done == ncclSuccess ? state : done;
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made, ncclConfig_t* config) {
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t done = attempt([&] {
+    check(comm->polls == 0, "a call on a communicator that is not ready");
+    MPI_Comm mpi = MPI_COMM_NULL;
+    MPI_Comm_split(comm->mpi, color == NCCL_SPLIT_NOCOLOR ? MPI_UNDEFINED : color, key, &mpi);
+    *made = nullptr;
+    if (mpi != MPI_COMM_NULL) {
+      *made = new ncclComm;
+      create(**made, mpi, *config);
+      if (config->splitShare == 1) {
+        (*made)->parent = comm;
+        ++comm->children;
+      }
+    }
+    state = begin(*comm);
+  });
+  return done == ncclSuccess ? state : done;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
+  *state = comm->polls == 0 ? ncclSuccess : ncclInProgress;
+  if (comm->polls > 0) --comm->polls;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  refuse(!comm->registered.empty(), "a communicator is destroyed with registered memory");
+  refuse(comm->children != 0, "a communicator is destroyed before those that share its resources");
+  if (comm->parent) --comm->parent->children;
+  MPI_Comm_free(&comm->mpi);
+  delete comm;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommAbort(ncclComm_t) { return ncclSuccess; }
+
+ncclResult_t ncclCommRegister(ncclComm_t comm, void* data, size_t bytes, void** handle) {
+  return attempt([&] {
+    const Piece piece = piece_of(data, bytes);
+    check_range(piece, "registered memory");
+    check(piece.is_on_device(), name_of(piece), " is not on the device");
+    check(comm->registered.emplace(data, piece).second, "memory is registered twice");
+    *handle = data;
+  });
+}
+ncclResult_t ncclCommDeregister(ncclComm_t comm, void* handle) {
+  const auto found = comm->registered.find(handle);
+  refuse(found == comm->registered.end(), "memory is deregistered that is not registered");
+  refuse(!found->second.home(), "memory is deregistered after its release");
+  comm->registered.erase(found);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupStart() {
+  ++group().depth;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() {
+  Group& g = group();
+  if (--g.depth > 0 || g.messages.empty()) return ncclSuccess;
+  const std::vector<Message> messages = std::exchange(g.messages, {});
+  return attempt([&] {
+    std::vector<Part> parts;
+    for (const Message& m : messages)
+      parts.push_back({piece_of(m.data, static_cast<size_t>(m.bytes)), !m.is_sent});
+    enqueue("NCCL messages", parts, g.stream, [messages, mpi = g.comm->mpi] { exchange(messages, mpi); });
+  });
+}
+
+ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return add_message(data, count, type, peer, comm, stream, true);
+}
+ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return add_message(data, count, type, peer, comm, stream, false);
+}
+
+ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream) {
+  return attempt([&] {
+    const size_t bytes = bytes_of(type, count);
+    const bool in_place = from == static_cast<char*>(to) + static_cast<size_t>(comm->rank) * bytes;
+    std::vector<Part> parts{{piece_of(to, bytes * static_cast<size_t>(comm->size)), true}};
+    if (!in_place) parts.push_back({piece_of(const_cast<void*>(from), bytes), false});
+    enqueue("NCCL all-gather", parts, stream, [=, mpi = comm->mpi] {
+      MPI_Allgather(in_place ? MPI_IN_PLACE : from, static_cast<int>(bytes), MPI_BYTE, to,
+                    static_cast<int>(bytes), MPI_BYTE, mpi);
+    });
+  });
+}
+
+ncclResult_t ncclReduceScatter(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t,
+                               ncclComm_t comm, cudaStream_t stream) {
+  return attempt([&] {
+    check(type == ncclFloat32, "only sums of fp32 are supported");
+    const size_t bytes = bytes_of(type, count);
+    enqueue("NCCL reduce-scatter",
+            {{piece_of(const_cast<void*>(from), bytes * static_cast<size_t>(comm->size)), false},
+             {piece_of(to, bytes), true}},
+            stream, [=, mpi = comm->mpi] {
+              MPI_Reduce_scatter_block(from, to, static_cast<int>(count), MPI_FLOAT, MPI_SUM, mpi);
+            });
+  });
+}
+
+ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataType_t type, int root,
+                           ncclComm_t comm, cudaStream_t stream) {
+  return attempt([&] {
+    check(from == to, "only a broadcast in place is supported");
+    const size_t bytes = bytes_of(type, count);
+    enqueue("NCCL broadcast", {{piece_of(to, bytes), comm->rank != root}}, stream,
+            [=, mpi = comm->mpi] { MPI_Bcast(to, static_cast<int>(bytes), MPI_BYTE, root, mpi); });
+  });
+}
+}
+
+}  // namespace flatshard::ptx_vm
