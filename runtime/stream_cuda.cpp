@@ -5,6 +5,7 @@
 
 #include "runtime/cuda.h"
 #include "runtime/cuda_check.h"
+#include "runtime/host_work.h"
 
 namespace flatshard::cuda {
 namespace {
@@ -42,8 +43,9 @@ void sync_stream(void* stream, const std::string& name) {
 void run_on_host(void* stream, std::function<void()> work) {
   auto* owned = new std::function<void()>(std::move(work));
   const auto run = [](void* data) noexcept {
+    static auto* const host = new HostWork;  // never destroyed: the driver's thread may outlive main()
     const std::unique_ptr<std::function<void()>> mine(static_cast<std::function<void()>*>(data));
-    (*mine)();
+    host->run(*mine);
   };
   const cudaError_t status = cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), run, owned);
   if (status != cudaSuccess) delete owned;
