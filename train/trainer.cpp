@@ -13,7 +13,6 @@
 #include "runtime/reason.h"
 #include "runtime/text.h"
 #include "train/measure/bandwidth.h"
-#include "train/measure/peak.h"
 #include "train/models/last_run.h"
 #include "train/report/first_step.h"
 #include "train/report/log_history.h"
@@ -25,6 +24,7 @@
 #include "train/save/run_folder.h"
 #include "train/save/save_times.h"
 #include "train/start/agreement.h"
+#include "train/start/matrix_peak.h"
 #include "train/start/preflight.h"
 #include "train/start/run_header.h"
 #include "train/state/loss_scale.h"
@@ -91,9 +91,9 @@ class Trainer {
   InitialWeights initial_;    // until they are loaded
   ModelDocuments documents_;  // for checkpoints and model/
   RunTrace trace_;
+  MatrixPeak peak_;
   TrainingRuntime runtime_;
   LossScale loss_scale_;
-  double peak_ = 0;
   Progress progress_;
   CheckpointWriter writer_;
   std::string header_;                // with all details, for run.log
@@ -130,6 +130,7 @@ Trainer::Trainer(const LoadedConfig& loaded, World& world, const RunOutput& outp
       save_clock_(save_interval(setup_.config.checkpoint).seconds),
       initial_(open_initial_weights(setup_, world)),
       trace_(setup_.trace, setup_.config.run.dir, total_steps_, world),
+      peak_(find_matrix_peak(setup_, world)),
       runtime_(setup_, world,
                {.order = world.size() > 1 ? StreamOrder::concurrent : StreamOrder::in_order,
                 .trace = trace_.trace()}),
@@ -141,7 +142,6 @@ Trainer::Trainer(const LoadedConfig& loaded, World& world, const RunOutput& outp
 }
 
 void Trainer::print_header() {
-  peak_ = matrix_peak(world_, setup_.device, setup_.compute, setup_.config.precision.tf32);
   const Bandwidth bandwidth = bandwidth_of(setup_, world_);
   const std::string hosts = preflight(setup_, world_, output_.verbose);
   if (!is_leader()) return;
@@ -276,8 +276,7 @@ StepMetrics Trainer::step() {
   const double positions =
       static_cast<double>(setup_.batching.total_sequences * setup_.seq_len()) / m.step_seconds;
   if (train_.has_untrained_places()) m.all_tokens_per_second = positions;
-  m.mfu = positions * runtime_.plan().flops.full / peak_;
-  m.mfu_causal = positions * runtime_.plan().flops.causal / peak_;
+  peak_.set_mfu(m, positions, runtime_.plan().flops);
   if (world_.size() > 1 && !setup_.device.is_cuda())  // a GPU waits without the host
     m.exposed_comm_seconds = runtime_.engine().waited_seconds() - waited;
   m.memory_bytes = memory_counters().live_bytes;

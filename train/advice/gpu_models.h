@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "runtime/dtype.h"
+
 namespace flatshard {
 
 struct GpuModel {
@@ -14,12 +16,17 @@ struct GpuModel {
   double memory_gbps;
   double link_gbps;  // received from another GPU of the host, over NVLink if there is one, otherwise PCIe
   double host_gbps;  // received from host memory, over PCIe
+  const char* device_names = "";  // as CUDA reports them, separated by "|"
 
   int64_t memory_bytes() const { return memory_mib << 20; }
 };
 
 // An Error that lists the known names if there is no such GPU.
 const GpuModel& gpu_model(const std::string& name);
+// The model of a CUDA device by its name, such as "NVIDIA H200"; null if it is not known.
+const GpuModel* gpu_model_of_device(const std::string& device_name);
+// Floating-point operations per second of dense matrix products.
+double published_matrix_rate(const GpuModel& gpu, DType compute, bool tf32);
 // The known names, separated by commas.
 std::string gpu_model_names();
 

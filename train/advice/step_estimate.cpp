@@ -25,8 +25,7 @@ double link_gbps(const RunSetup& setup, const GpuModel& gpu) {
 }
 
 double matrix_flops(const RunSetup& setup, const GpuModel& gpu) {
-  if (setup.compute != DType::f32) return gpu.matrix_tflops * 1e12;
-  return (setup.config.precision.tf32 ? gpu.matrix_tflops / 2 : gpu.fp32_tflops) * 1e12;
+  return published_matrix_rate(gpu, setup.compute, setup.config.precision.tf32);
 }
 
 double products_seconds(const RunSetup& setup, const RunPlan& plan, const GpuModel& gpu) {

@@ -22,7 +22,8 @@ struct StepMetrics {
   int64_t tokens = 0;  // target tokens trained on so far
   double tokens_per_second = 0, step_seconds = 0;
   std::optional<double> all_tokens_per_second{};  // with tokens that are not trained, and padding
-  double mfu = 0, mfu_causal = 0;  // fractions of the matrix peak, counting full or causal attention
+  double mfu = 0, mfu_causal = 0;         // fractions of the matrix peak, counting full or causal attention
+  std::optional<double> mfu_published{};  // mfu against the GPU's published peak, where that is known
   int64_t memory_bytes = 0;
   bool skipped = false;                // no update was made (non-finite gradient, or no targets)
   std::optional<double> loss_scale{};  // fp16 only

@@ -1,7 +1,5 @@
 #include "train/start/run_header.h"
 
-#include <cmath>
-
 #include "runtime/parallel.h"
 #include "runtime/text.h"
 #include "train/plans/plan_text.h"
@@ -13,15 +11,14 @@ namespace flatshard {
 std::string describe_run(const RunHeader& run, bool details) {
   const RunSetup& setup = run.setup;
   const RunPlan& plan = run.plan;
-  std::string text =
-      str("device    ", setup.device, ", ", counted(setup.ranks(), "rank"), " x ",
-          counted(thread_count(), "thread"), ", measured matrix peak ", std::lround(run.peak * 1e-9),
-          " GFLOP/s\n", run.hosts, describe_setup(setup, plan), run.weights, "data      ", run.data,
-          "\nrun       ", with_commas(run.steps), " steps, ", describe_flops(plan.flops));
+  std::string text = str("device    ", setup.device, ", ", counted(setup.ranks(), "rank"), " x ",
+                         counted(thread_count(), "thread"), ", ", describe(run.peak), '\n', run.hosts,
+                         describe_setup(setup, plan), run.weights, "data      ", run.data, "\nrun       ",
+                         with_commas(run.steps), " steps, ", describe_flops(plan.flops));
   for (const std::string& line : run.replaced) text += str("          ", line, '\n');
   text += details ? describe_units(plan.units, setup.pipeline.sections) + describe_stages(setup)
                   : plan.units.warning;
-  text += describe_exchange(setup, plan.units, plan.flops, run.peak, run.bandwidth);
+  text += describe_exchange(setup, plan.units, plan.flops, run.peak.measured, run.bandwidth);
   text += str("memory    of rank 0, exact", details ? ":\n" : ", ",
               details ? describe_memory(plan) : summarize_memory(plan.memory));
   if (const int64_t bytes = cost_of_exact_sums(setup, plan, 0); bytes > 0)

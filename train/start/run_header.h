@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "train/measure/bandwidth.h"
+#include "train/start/matrix_peak.h"
 #include "train/step/training_runtime.h"
 
 namespace flatshard {
@@ -12,7 +13,7 @@ namespace flatshard {
 struct RunHeader {
   const RunSetup& setup;
   const RunPlan& plan;
-  double peak;  // the sum of the ranks' measured matrix peaks
+  const MatrixPeak& peak;
   Bandwidth bandwidth;
   int64_t steps;
   const std::vector<std::string>& replaced;   // of the config (LoadedConfig)
