@@ -147,15 +147,15 @@ const std::string& last_error_text() { return state().error_text; }
 int guarded(void (*work)(void*), void* data) {
   if (streams().runs_host_function())
     return outcome(cudaErrorNotPermitted, "a host function on a stream calls CUDA");
+  // The watchdog's thread may ask for events; apart from that there is one host thread.
+  static std::recursive_mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (!state().findings.empty()) return state().error;
   try {
     work(data);
     return cudaSuccess;
   } catch (Finding& finding) {
     add_finding(std::move(finding));
-  // The watchdog's thread may ask for events; apart from that there is one host thread.
-  static std::recursive_mutex mutex;
-  const std::lock_guard lock(mutex);
-  if (!state().findings.empty()) return state().error;
     return cudaErrorIllegalAddress;
   } catch (const CallError& error) {
     return outcome(error.code, error.what());
@@ -239,14 +239,14 @@ cudaError_t cudaSetDevice(int device) { return done(device == 0 ? cudaSuccess : 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   if (device != 0) return done(cudaErrorInvalidDevice, str("there is no device ", device));
   *p = {};
+  // All processes are on one GPU, unless each is to have its own.
+  const int identity = std::getenv("PTX_VM_OWN_GPU") ? getpid() : 0;
+  std::memcpy(p->uuid.bytes, &identity, sizeof(identity));
   std::strncpy(p->name, architecture().name, sizeof(p->name) - 1);
   p->totalGlobalMem = kCapacity;
   for (const auto& [attribute, value, field] : attributes())
     if (field) p->*field = value;
   p->sharedMemPerBlock = kSharedPerBlock;
-  // All processes are on one GPU, unless each is to have its own.
-  const int identity = std::getenv("PTX_VM_OWN_GPU") ? getpid() : 0;
-  std::memcpy(p->uuid.bytes, &identity, sizeof(identity));
   p->sharedMemPerBlockOptin = architecture().shared_opt_in;
   p->sharedMemPerMultiprocessor = architecture().shared_per_processor;
   p->reservedSharedMemPerBlock = kSharedReserved;

@@ -44,15 +44,15 @@ void agree_on_transport(World& world, const RunSetup& setup) {
         "(nvidia-smi -L), or set run.device and parallel.transport");
 }
 
-
 }  // namespace
+
 TrainingRuntime::OwnedCommunicators::OwnedCommunicators(const RunSetup& setup, int rank, World* world) {
   if (world) {
     agree_on_transport(*world, setup);
     select_gpu(setup.device);
   }
-  const Pipeline& pipeline = setup.pipeline;
   const RankGroups& groups = setup.groups;
+  const Pipeline& pipeline = setup.pipeline;
   const int section = setup.section_of(rank), data_rank = setup.data_rank(rank);
   const int group = groups.group_of(data_rank), place = groups.index_in_group(data_rank);
   const auto make = [&](const char* name, int color, int member, int size,
@@ -100,8 +100,8 @@ RunPlan TrainingRuntime::plan_on(MemoryPlan& memory, const RunSetup& setup, int 
           .memory = memory.rows(),
           .memory_bytes = memory.peak(),
           .host_bytes = memory.on_host(),
-          .schedule = std::move(schedule),
           .nccl_bytes = estimated_library_bytes(setup.transport, setup.ranks()),
+          .schedule = std::move(schedule),
           .flops = flops_per_token(engine.model(), setup.seq_len()),
           .units = unit_table(engine.wrapping(), engine.passes(), setup),
           .in_flight = engine.most_in_flight(),
@@ -115,12 +115,13 @@ TrainingRuntime::TrainingRuntime(const RunSetup& setup, World& world, const Trai
       plan_(plan_on(memory_, setup, world.rank(), communicators_)) {
   agree_on_schedule(world, plan_.schedule, world.rank() - setup.data_rank(world.rank()));
   check_host_memory(memory_.on_host(), world);
+  const int64_t gathered = memory_.gathered.peak(), shards = memory_.parameters.peak();
   memory_.commit(options.commit);
+  for (const Tensor& block : {block_of(memory_.gathered, gathered), block_of(memory_.parameters, shards)})
+    registered_.push_back(communicators_.gather->register_memory(block));
   prepare_gemm(setup.device);
   engine_.emplace(setup, world.rank(), communicators_.refs(), *communicators_.pipe, memory_, streams_);
   communicators_.reserve_workspace(memory_.transport);
-  for (const Tensor& block : {block_of(memory_.gathered, gathered), block_of(memory_.parameters, shards)})
-    registered_.push_back(communicators_.gather->register_memory(block));
   if (saves_from_copy(setup)) staging_.emplace(*engine_, memory_.staging);
 }
 

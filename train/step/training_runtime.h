@@ -64,8 +64,8 @@ class TrainingRuntime {
 
   OwnedCommunicators communicators_;
   MemoryPlan memory_;
-  StreamGroup streams_;
   std::vector<std::shared_ptr<void>> registered_;  // memory of gathers
+  StreamGroup streams_;
   RunPlan plan_;
   std::optional<Engine> engine_;
   std::optional<Staging> staging_;
