@@ -85,6 +85,10 @@ std::set<uint32_t> architectures(const std::vector<KernelResources>& of) {
   return all;
 }
 
+// Kernels are tuned for sm_80 and sm_90; on other architectures a few registers may spill.
+constexpr uint32_t kMostElsewhere = 32;
+bool is_tuned_for(uint32_t arch) { return arch == 80 || arch == 90; }
+
 uint32_t most_stack_bytes(const std::string& kernel) {
   for (const Exception& e : kExceptions)
     if (matches(e.pattern, kernel)) return e.most_bytes;
@@ -112,7 +116,7 @@ TEST_CASE("no kernel uses the stack, except known ones") {
     if (matches(kSpills, k.kernel)) continue;
     CAPTURE(k.kernel);
     CAPTURE(k.arch);
-    CHECK(k.stack_bytes <= most_stack_bytes(k.kernel));
+    CHECK(k.stack_bytes <= std::max(most_stack_bytes(k.kernel), is_tuned_for(k.arch) ? 0 : kMostElsewhere));
   }
 }
 
