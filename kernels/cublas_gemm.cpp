@@ -3,17 +3,24 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <compare>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 #include <source_location>
+#include <vector>
 
 #include <cublasLt.h>
 
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
+#include "kernels/tuned_products.h"
 #include "runtime/check.h"
+#include "runtime/gpu.h"
+#include "runtime/stopwatch.h"
 
 namespace flatshard::cuda {
 namespace {
@@ -129,8 +136,10 @@ void describe(Prepared& made, const Product& p) {
   made.c = layout(p.out, p.M, p.N, c);
 }
 
-// Allows split-K only with fp32 partial sums that are added in a fixed order.
-cublasLtMatmulAlgo_t best_algorithm(cublasLtHandle_t handle, const Prepared& made, const Product& p) {
+// The best algorithms by the heuristics of cuBLASLt, at most `most`, the best one first. Allows split-K only
+// with fp32 partial sums that are added in a fixed order.
+std::vector<cublasLtMatmulAlgo_t> best_algorithms(cublasLtHandle_t handle, const Prepared& made,
+                                                  const Product& p, int most) {
   cublasLtMatmulPreference_t preference = nullptr;
   cublas_check(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace_bytes(p.M, p.N)));
@@ -140,15 +149,28 @@ cublasLtMatmulAlgo_t best_algorithm(cublasLtHandle_t handle, const Prepared& mad
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.align_a);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.align_addend);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.align_c);
-  cublasLtMatmulHeuristicResult_t best{};
+  std::vector<cublasLtMatmulHeuristicResult_t> best(static_cast<size_t>(most));
   int found = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, made.operation, made.b, made.a, made.c,
-                                                               made.c, preference, 1, &best, &found);
+                                                               made.c, preference, most, best.data(), &found);
   cublasLtMatmulPreferenceDestroy(preference);
   if (status != CUBLAS_STATUS_SUCCESS || found == 0)
     fail(str("cuBLASLt has no algorithm for a product of ", p.M, " x ", p.N, " x ", p.K, " from ", p.in,
              " to ", p.out, ": ", cublasLtGetStatusString(status)));
-  return best.algo;
+  std::vector<cublasLtMatmulAlgo_t> algorithms;
+  for (int i = 0; i < found; ++i) algorithms.push_back(best[static_cast<size_t>(i)].algo);
+  return algorithms;
+}
+
+// The name of a product in a file of timed algorithms.
+std::string name_of(const Product& p) {
+  return std::apply(
+      [](int /*device*/, const auto&... values) {
+        std::string name;
+        ((name += str(name.empty() ? "" : " ", values)), ...);
+        return name;
+      },
+      p.key());
 }
 
 std::mutex mutex;  // guards the caches below
@@ -160,13 +182,32 @@ cublasLtHandle_t handle_of(Device device) {
   return handle;
 }
 
+std::set<Product> planned;  // by planning streams
+TunedProducts tuned_products;
+
+// Takes the timed algorithm of a product, if there is one and cuBLASLt accepts it for this product.
+bool find_tuned(cublasLtHandle_t handle, const Product& p, Prepared& made) {
+  const TunedProducts::Algorithm* const found = tuned_products.find(name_of(p));
+  if (!found) return false;
+  static_assert(sizeof(made.algorithm) == sizeof(*found));
+  std::memcpy(&made.algorithm, found->data(), sizeof(made.algorithm));
+  cublasLtMatmulHeuristicResult_t result{};
+  const cublasStatus_t status = cublasLtMatmulAlgoCheck(handle, made.operation, made.b, made.a, made.c,
+                                                        made.c, &made.algorithm, &result);
+  return status == CUBLAS_STATUS_SUCCESS &&
+         static_cast<int64_t>(result.workspaceSize) <= workspace_bytes(p.M, p.N);
+}
+
+std::map<Product, Prepared> products;
+
 const Prepared& prepared(const Product& product) {
-  static std::map<Product, Prepared> products;
   const auto [place, is_new] = products.try_emplace(product);
   Prepared& made = place->second;
   if (is_new) {
     describe(made, product);
-    made.algorithm = best_algorithm(handle_of(product.device), made, product);
+    const cublasLtHandle_t handle = handle_of(product.device);
+    if (!find_tuned(handle, product, made))
+      made.algorithm = best_algorithms(handle, made, product, 1).front();
   }
   return made;
 }
@@ -184,7 +225,105 @@ void multiply(Stream& stream, const Gemm& g, const Tensor& workspace) {
       "cublasLtMatmul");
 }
 
+// The bytes of a matrix with this layout.
+int64_t bytes_of(cublasLtMatrixLayout_t layout, DType dtype) {
+  uint64_t columns = 0;
+  int64_t pitch = 0;
+  size_t written = 0;
+  cublas_check(cublasLtMatrixLayoutGetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_COLS, &columns,
+                                                sizeof(columns), &written),
+               "cublasLtMatrixLayoutGetAttribute");
+  cublas_check(
+      cublasLtMatrixLayoutGetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_LD, &pitch, sizeof(pitch), &written),
+      "cublasLtMatrixLayoutGetAttribute");
+  return pitch * static_cast<int64_t>(columns) * size_of(dtype);
+}
+
+// A product on matrices of its own, to time algorithms.
+class Trial {
+ public:
+  Trial(const Product& p, Stream& stream) : stream_(stream), beta_(p.adds ? 1.0f : 0.0f), watch_(stream) {
+    describe(made_, p);
+    a_ = filled(p, bytes_of(made_.a, p.in));
+    b_ = filled(p, bytes_of(made_.b, p.in));
+    c_ = filled(p, bytes_of(made_.c, p.out));
+    bias_ = filled(p, p.bias ? p.N * size_of(p.out) : 0);
+    workspace_ = Memory(p.device, workspace_bytes(p.M, p.N));
+    if (p.bias)
+      set(made_.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias_.data()));
+  }
+  const Prepared& made() const { return made_; }
+
+  // The best of a few runs.
+  double seconds(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algorithm) {
+    constexpr int kRounds = 3, kRuns = 4;
+    run(handle, algorithm);
+    double best = INFINITY;
+    for (int round = 0; round < kRounds; ++round) {
+      watch_.start();
+      for (int i = 0; i < kRuns; ++i) run(handle, algorithm);
+      watch_.stop();
+      best = std::min(best, watch_.seconds() / kRuns);
+    }
+    return best;
+  }
+
+ private:
+  // With small positive values of every dtype: zeros draw less power and run faster.
+  Memory filled(const Product& p, int64_t bytes) {
+    constexpr unsigned char kByte = 0x3c;
+    Memory memory(p.device, bytes);
+    fill_bytes(stream_, {memory.data(), DType::u8, {bytes}, p.device}, kByte);
+    return memory;
+  }
+
+  void run(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algorithm) {
+    const float alpha = 1;
+    cublas_check(
+        cublasLtMatmul(handle, made_.operation, &alpha, b_.data(), made_.b, a_.data(), made_.a, &beta_,
+                       c_.data(), made_.c, c_.data(), made_.c, &algorithm, workspace_.data(),
+                       static_cast<size_t>(workspace_.bytes()), static_cast<cudaStream_t>(stream_.native())),
+        "cublasLtMatmul");
+  }
+
+  Stream& stream_;
+  float beta_;
+  Stopwatch watch_;
+  Prepared made_;
+  Memory a_, b_, c_, bias_, workspace_;
+};
+
 }  // namespace
+
+TunedProducts tuned_products_of(Device device, const std::string& text, const std::string& path) {
+  return {gpu_name(device), str("cuBLASLt ", cublasLtGetVersion()), text, path};
+}
+
+void tune_products(Stream& stream, TunedProducts& tuned) {
+  constexpr int kCandidates = 8;
+  const std::lock_guard lock(mutex);
+  for (const Product& p : planned) {
+    if (p.device != stream.device() || tuned.find(name_of(p))) continue;
+    const cublasLtHandle_t handle = handle_of(p.device);
+    Trial trial(p, stream);
+    double best = INFINITY;
+    TunedProducts::Algorithm chosen{};
+    for (const cublasLtMatmulAlgo_t& algorithm : best_algorithms(handle, trial.made(), p, kCandidates))
+      if (const double seconds = trial.seconds(handle, algorithm); seconds < best) {
+        best = seconds;
+        std::memcpy(chosen.data(), &algorithm, sizeof(chosen));
+      }
+    tuned.add(name_of(p), chosen, 1e6 * best);
+    stream.sync();
+  }
+  planned.clear();
+}
+
+void use_tuned_products(TunedProducts tuned) {
+  const std::lock_guard lock(mutex);
+  tuned_products = std::move(tuned);
+  products.clear();
+}
 
 void prepare_gemm(Device device) {
   const std::lock_guard lock(mutex);
@@ -199,7 +338,9 @@ void gemm(Stream& stream, Arena& scratch, const Gemm& g) {
     with.bias = scratch.alloc(g.c.dtype, g.bias.shape);
     flatshard::cast(stream, {.y = with.bias, .x = g.bias});
   }
-  if (!stream.planning()) multiply(stream, with, workspace);
+  if (!stream.planning()) return multiply(stream, with, workspace);
+  const std::lock_guard lock(mutex);
+  planned.insert(product_of(stream.device(), with));
 }
 
 }  // namespace flatshard::cuda

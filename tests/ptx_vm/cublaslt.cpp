@@ -1,13 +1,15 @@
 // cuBLASLt on the machine: the functions that the project calls, for column-major matrices. A product
 // is an operation of its stream like a copy, and every byte that it reads or writes is checked; the CPU twin
-// computes the values. An algorithm is valid only for the problem and the alignment that it was selected for.
+// computes the values. An algorithm is valid only for the problem and the alignment that it was selected for,
+// in any process. Of the candidates for a problem, the second is the fastest.
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <deque>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -23,7 +25,8 @@
 namespace flatshard::ptx_vm {
 namespace {
 
-constexpr uint64_t kWorkspaceBytes = 4096;  // requested by an algorithm if allowed
+constexpr uint64_t kWorkspaceBytes = 4096;         // requested by an algorithm if allowed
+constexpr uint64_t kTicks[] = {3000, 1000, 2000};  // that a product takes, by candidate
 
 struct Description {
   cublasComputeType_t compute;
@@ -60,15 +63,31 @@ struct Problem {
 struct Algorithm {
   Problem problem;
   std::array<uint32_t, 4> alignment;
-  uint64_t workspace;
+  uint64_t workspace, candidate;
   std::unique_ptr<Arena> scratch{};  // of the CPU twin
   int threads = 0;                   // that it has space for,
   float alpha = 1;                   // with this factor
 };
 
-std::deque<Algorithm>& algorithms() {
-  static auto* const all = new std::deque<Algorithm>;
-  return *all;
+// Everything that determines the algorithm, as one number.
+uint64_t fingerprint(const Algorithm& a) {
+  const Problem& p = a.problem;
+  std::string text = str(p.compute, ' ', p.scale, ' ', p.a, ' ', p.b, ' ', p.epilogue, ' ',
+                         p.bias_type.value_or(CUDA_R_8I), ' ', a.workspace, ' ', a.candidate);
+  for (const Layout* l : {&p.a_layout, &p.b_layout, &p.c_layout})
+    text += str(' ', l->type, ' ', l->rows, ' ', l->columns, ' ', l->pitch);
+  for (const uint32_t bytes : a.alignment) text += str(' ', bytes);
+  return std::hash<std::string>{}(text) | 1;
+}
+
+cublasLtMatmulAlgo_t serialized(const Algorithm& a) {
+  cublasLtMatmulAlgo_t algo{};
+  algo.data[0] = fingerprint(a);
+  algo.data[1] = uint64_t{a.alignment[0]} << 32 | a.alignment[1];
+  algo.data[2] = uint64_t{a.alignment[2]} << 32 | a.alignment[3];
+  algo.data[3] = a.workspace;
+  algo.data[4] = a.candidate;
+  return algo;
 }
 
 template <class Work>
@@ -219,6 +238,7 @@ struct Call {
     }
     for (const Piece& p : writes()) touch(p, past, true);
     multiply(*algorithm, gemm, bias);
+    product_ticks() += kTicks[algorithm->candidate];
     const Piece c = matrix(gemm.c, gemm.c_stride);
     for (size_t row = 0; row < c.height; ++row) heap().mark_written(c.row(row), c.width);
     std::memset(workspace.data, 0xff, workspace.bytes());  // so that no code relies on its content
@@ -226,10 +246,16 @@ struct Call {
 };
 
 Algorithm& algorithm_for(const Problem& problem, const cublasLtMatmulAlgo_t* algo) {
-  check(algo && algo->data[0] > 0 && algo->data[0] <= algorithms().size(), "not an algorithm");
-  Algorithm& algorithm = algorithms()[algo->data[0] - 1];
-  check(algorithm.problem == problem, "the algorithm was chosen for another problem");
-  return algorithm;
+  static auto* const all = new std::map<uint64_t, Algorithm>;
+  check(algo && algo->data[0] != 0, "not an algorithm");
+  const auto high = [&](int i) { return static_cast<uint32_t>(algo->data[i] >> 32); };
+  const auto low = [&](int i) { return static_cast<uint32_t>(algo->data[i]); };
+  Algorithm wanted{.problem = problem,
+                   .alignment = {high(1), low(1), high(2), low(2)},
+                   .workspace = algo->data[3],
+                   .candidate = algo->data[4]};
+  check(fingerprint(wanted) == algo->data[0], "the algorithm was chosen for another problem");
+  return all->try_emplace(algo->data[0], std::move(wanted)).first->second;
 }
 
 void check_alignment(const Algorithm& algorithm, std::array<const void*, 4> data) {
@@ -252,6 +278,8 @@ extern "C" {
 const char* cublasLtGetStatusString(cublasStatus_t status) {
   return status == CUBLAS_STATUS_SUCCESS ? "success" : last_error_text().c_str();
 }
+
+size_t cublasLtGetVersion() { return CUBLAS_VERSION; }
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   static int only;
@@ -290,6 +318,19 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* made, cudaData
                                           uint64_t columns, int64_t pitch) {
   *made = reinterpret_cast<cublasLtMatrixLayout_t>(new Layout{type, rows, columns, pitch});
   return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutGetAttribute(cublasLtMatrixLayout_t handle,
+                                                cublasLtMatrixLayoutAttribute_t name, void* value, size_t,
+                                                size_t* written) {
+  return attempt([&] {
+    const auto& layout = as<Layout>(handle);
+    check(name == CUBLASLT_MATRIX_LAYOUT_COLS || name == CUBLASLT_MATRIX_LAYOUT_LD,
+          "the PTX machine does not support attribute ", int{name}, " of a layout");
+    const uint64_t number =
+        name == CUBLASLT_MATRIX_LAYOUT_COLS ? layout.columns : static_cast<uint64_t>(layout.pitch);
+    std::memcpy(value, &number, *written = sizeof(number));
+  });
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* made) {
@@ -336,13 +377,34 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     const Problem problem =
         problem_of(as<Description>(operation), as<Layout>(a), as<Layout>(b), as<Layout>(c), as<Layout>(d));
     check_supported(problem);
-    algorithms().push_back({problem, p.alignment, std::min(p.workspace, kWorkspaceBytes)});
-    results[0] = {};
-    results[0].algo.data[0] = algorithms().size();
-    results[0].workspaceSize = algorithms().back().workspace;
-    results[0].state = CUBLAS_STATUS_SUCCESS;
-    *found = 1;
+    for (uint64_t candidate = 0; candidate < std::size(kTicks) && *found < wanted; ++candidate) {
+      const Algorithm algorithm{.problem = problem,
+                                .alignment = p.alignment,
+                                .workspace = std::min(p.workspace, kWorkspaceBytes),
+                                .candidate = candidate};
+      cublasLtMatmulHeuristicResult_t& result = results[(*found)++];
+      result = {};
+      result.algo = serialized(algorithm);
+      result.workspaceSize = algorithm.workspace;
+      result.state = CUBLAS_STATUS_SUCCESS;
+    }
   });
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t operation,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t* algo,
+                                       cublasLtMatmulHeuristicResult_t* result) {
+  try {
+    const Problem problem =
+        problem_of(as<Description>(operation), as<Layout>(a), as<Layout>(b), as<Layout>(c), as<Layout>(d));
+    *result = {};
+    result->workspaceSize = algorithm_for(problem, algo).workspace;
+    return result->state = CUBLAS_STATUS_SUCCESS;
+  } catch (const Error&) {
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, const void* alpha,

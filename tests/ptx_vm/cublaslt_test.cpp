@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "kernels/gemm.h"
+#include "kernels/tuned_products.h"
 #include "runtime/memory.h"
+#include "runtime/stopwatch.h"
 #include "tests/ptx_vm/ptx_vm.h"
 #include "tests/test.h"
 
@@ -112,6 +114,49 @@ TEST_CASE("products of one shape may have different factors") {
     sum += alpha;
     for (size_t i = 0; i < a.size(); ++i) CHECK(c[i] == sum * a[i]);
   }
+  CHECK(take_findings().empty());
+}
+
+TEST_CASE(
+    "a timed product runs by the fastest algorithm of its file, but not by that of another GPU or version") {
+  const Device gpu = Device::cuda(0);
+  StreamGroup streams(gpu);
+  Stream& timing = streams.add("timing");
+  tune_products(timing, "", "products");  // of products planned by earlier tests
+  TwoStreams two;
+  for (const Memory* m : {&two.a, &two.b}) zero(two.first, two.on(*m));
+  const auto seconds_with = [&](const std::string& text, bool is_used) {
+    CHECK(use_tuned_products(gpu, text, "products").empty() != is_used);
+    Stopwatch watch(two.first);
+    watch.start();
+    gemm(two.first, two.scratch, two.product(0));
+    watch.stop();
+    return watch.seconds();
+  };
+  const double before = seconds_with("", false);
+  const std::string timed = tune_products(timing, "", "products");
+  CHECK(std::count(timed.begin(), timed.end(), '\n') == 1);
+  CHECK(seconds_with(timed, true) < before);
+  // Nothing is timed again, and the lines of others are kept.
+  const auto instead = [&](const std::string& part, const std::string& other) {
+    std::string changed = timed;
+    REQUIRE(changed.find(part) != std::string::npos);
+    return changed.replace(changed.find(part), part.size(), other);
+  };
+  const std::string of_other = instead("PTX VM sm_90a", "NVIDIA H200"),
+                    of_older = instead("cuBLASLt ", "cuBLASLt 1");
+  for (const std::string& foreign : {of_other, of_older}) {
+    CHECK(seconds_with(foreign, false) == before);
+    CHECK(tune_products(timing, foreign, "products") == foreign);
+  }
+  CHECK(seconds_with(of_other + timed, true) < before);
+  // The algorithm of another product, under the name of this one.
+  CHECK(seconds_with(instead("8 8 8 f32", "8 8 9 f32"), true) == before);
+  const size_t algorithm = timed.find('\t', timed.find("256")) + 1;
+  std::string damaged = timed;
+  damaged[algorithm] = damaged[algorithm] == '0' ? '1' : '0';
+  CHECK(seconds_with(damaged, true) == before);
+  CHECK(seconds_with("", false) == before);
   CHECK(take_findings().empty());
 }
 

@@ -113,6 +113,11 @@ Counters& counters() {
   return all;
 }
 
+uint64_t& product_ticks() {
+  static uint64_t all = 0;
+  return all;
+}
+
 void add_finding(Finding finding) {
   streams().drop_all();
   state().error = cudaErrorIllegalAddress;

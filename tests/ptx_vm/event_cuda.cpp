@@ -76,7 +76,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     if (e.captured.capture) return;
     auto time = std::make_shared<uint64_t>(0);
     e.milestone = streams().enqueue(queue, "record", [time](Activity&) {
-      *time = counters().warp_instructions + counters().copied_bytes;
+      *time = counters().warp_instructions + counters().copied_bytes + product_ticks();
     });
     e.time = std::move(time);
   });

@@ -9,6 +9,7 @@
 #include "build_config.h"
 #include "runtime/parallel.h"
 #include "runtime/rng.h"
+#include "runtime/whole_file.h"
 #include "tests/process.h"
 #include "tests/ptx_vm/ptx_vm.h"
 #include "tests/test.h"
@@ -72,7 +73,6 @@ class Workshop {
     return outcome(test::run_command(command + " " + options), "cuda");
   }
 
-  // The output of the last run in this process.
   // What such a run says that fails.
   std::string error(int ranks, const std::string& environment, const std::string& options) {
     std::string command = str(environment, ' ', test::launcher(ranks), "@ptx_vm_train");
@@ -82,6 +82,7 @@ class Workshop {
     return finished.output;
   }
 
+  // The output of the last run in this process.
   const std::string& said() const { return said_; }
   // What a program says that such a run on a number of ranks would take.
   std::string plan(const std::string& program, int ranks) {
@@ -262,7 +263,6 @@ TEST_CASE("adapters trained on CUDA have the same bits on several ranks, with of
   CHECK(workshop.train(4, kSteps, "comm_early", quoted + "--resume " + halfway) == one);
 }
 
-TEST_CASE("micro-steps give the same bits with and without CUDA graphs, in every stream order") {
 TEST_CASE("ranks with a GPU each train over NCCL, with the bits of one rank") {
   if (const std::string why = test::no_ranks_because(); !why.empty()) return test::skip(why);
   if (!kNcclBuilt) return test::skip("a build without NCCL");
@@ -302,6 +302,7 @@ TEST_CASE("NCCL is refused to ranks that share a GPU, and an initialization that
         std::string::npos);
 }
 
+TEST_CASE("micro-steps give the same bits with and without CUDA graphs, in every stream order") {
   constexpr int kSteps = 3, kMicroSteps = 4;
   Workshop workshop("llama", "bf16");
   // Lanes are summed on another stream; without them the backward pass accumulates.
@@ -334,6 +335,21 @@ TEST_CASE("TF32 products change a CUDA run slightly, and a CPU run not at all") 
   const Outcome cpu = workshop.train("cpu", 3);
   CHECK(workshop.train("cpu", 3, WorkOrder::in_order, {kTf32}) == cpu);
   CHECK(workshop.said().find("(precision.tf32 has no effect on a CPU)") != std::string::npos);
+}
+
+TEST_CASE("timed products are kept in a file, used by all ranks, and named by the run") {
+  if (const std::string why = test::no_ranks_because(); !why.empty()) return test::skip(why);
+  Workshop workshop("llama", "bf16");
+  const Outcome one = workshop.train("cuda", 2);
+  CHECK(workshop.said().find("\nproducts  chosen by the heuristics of cuBLASLt\n") != std::string::npos);
+  const std::string file = workshop.run() + "/products", option = "--run.tuned_products=" + file;
+  CHECK(workshop.train("cuda", 2, WorkOrder::in_order, {option}) == one);  // the machine has one way to sum
+  const std::string set = test::after(workshop.said(), "\nproducts  timed on this GPU, set ");
+  CHECK(set.size() > 8);
+  const std::string timed = read_whole_file(file, 1 << 20);
+  CHECK(std::count(timed.begin(), timed.end(), '\n') > 5);
+  CHECK(workshop.train(2, 2, "in_order", option) == one);
+  CHECK(read_whole_file(file, 1 << 20) == timed);
 }
 
 TEST_CASE("a plan for CUDA is the same with and without a GPU, and a run allocates exactly that") {

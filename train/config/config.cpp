@@ -28,6 +28,10 @@ std::vector<Field> fields(Config& c) {
        "compute device; auto takes a GPU if there is one",
        {"auto", "cpu", "cuda"}},
       {"run.cuda_graphs", &run.cuda_graphs, "replay each micro-step as a CUDA graph; one rank on a GPU"},
+      {"run.tuned_products", &run.tuned_products,
+       "file of matrix-product algorithms timed on this kind of GPU, to which a run adds the shapes it "
+       "lacks; "
+       "results depend on it; empty = cuBLASLt's choice"},
       {.key = "run.trace",
        .slot = &run.trace,
        .help = "write trace.json, a timeline of all ranks for Perfetto, and overlap.svg, a picture of one "

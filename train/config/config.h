@@ -30,7 +30,8 @@ struct RunConfig {
   int64_t hash_every = 0;
   int64_t threads = 0;  // 0: this rank's share of the processors
   bool cuda_graphs = false;
-  std::string resume;  // "latest", "auto" or a path; empty: start fresh
+  std::string tuned_products;  // a file; empty: the heuristics of cuBLASLt
+  std::string resume;          // "latest", "auto" or a path; empty: start fresh
 };
 
 struct DataConfig {

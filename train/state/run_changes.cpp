@@ -22,7 +22,8 @@ constexpr const char* kFree[] = {"run.dir",         "run.resume",
 constexpr const char* kNotPrinted[] = {"run.", "log.", "train.lane_size"};
 
 // Keys that affect later steps only, and may change.
-constexpr const char* kMayChange[] = {"optimizer.lr",
+constexpr const char* kMayChange[] = {"run.tuned_products",
+                                      "optimizer.lr",
                                       "optimizer.lr_scaling",
                                       "optimizer.base_batch_size",
                                       "optimizer.weight_decay",

@@ -6,6 +6,7 @@
 #include "runtime/gpu.h"
 #include "runtime/host_memory.h"
 #include "runtime/text.h"
+#include "train/measure/product_choice.h"
 
 namespace flatshard {
 namespace {
@@ -115,6 +116,7 @@ TrainingRuntime::TrainingRuntime(const RunSetup& setup, World& world, const Trai
       plan_(plan_on(memory_, setup, world.rank(), communicators_)) {
   agree_on_schedule(world, plan_.schedule, world.rank() - setup.data_rank(world.rank()));
   check_host_memory(memory_.on_host(), world);
+  plan_.products = choose_products(setup, world);
   const int64_t gathered = memory_.gathered.peak(), shards = memory_.parameters.peak();
   memory_.commit(options.commit);
   for (const Tensor& block : {block_of(memory_.gathered, gathered), block_of(memory_.parameters, shards)})

@@ -1,0 +1,31 @@
+#include "train/measure/product_choice.h"
+
+#include <filesystem>
+
+#include "comm/agreement.h"
+#include "kernels/tuned_products.h"
+#include "runtime/whole_file.h"
+
+namespace flatshard {
+
+std::string choose_products(const RunSetup& setup, World& world) {
+  constexpr int64_t kMostBytes = int64_t{64} << 20;
+  if (!setup.device.is_cuda()) return "";
+  const std::string& path = setup.config.run.tuned_products;
+  if (path.empty()) {
+    use_tuned_products(setup.device, "", path);
+    return "chosen by the heuristics of cuBLASLt";
+  }
+  std::string text;
+  succeed_together(world, [&] {
+    if (world.rank() != 0) return;
+    const std::string before = std::filesystem::exists(path) ? read_whole_file(path, kMostBytes) : "";
+    StreamGroup streams(setup.device);
+    text = tune_products(streams.add("timing"), before, path);
+    if (text != before) write_whole_file(path, text);
+  });
+  text = world.all_gather_texts(text, "timed products").front();
+  return str("timed on this GPU, set ", use_tuned_products(setup.device, text, path), " of ", path);
+}
+
+}  // namespace flatshard
