@@ -145,8 +145,8 @@ stage_ops() {
   "$bench" --device cuda --seconds 0.2 --json "$OUT/ops-f32.json" f32
 }
 
-# Runs the same few steps on the CPU and on the GPU, with one rank and with several that share it: losses must be equal on
-# both, and bits for any number of ranks.
+# Runs the same few steps on the CPU and on the GPU, with one rank and with several that share it, through host memory and
+# over NCCL: losses must be equal on both, and bits for any number of ranks.
 stage_ranks() {
   local train prepare folder ranks device=cuda steps=10 status=0 mpirun
   train=$(program train) || skip_stage "train was not built"
@@ -159,7 +159,8 @@ stage_ranks() {
     "$prepare" --out "$folder/train.tok" --eval-out "$folder/eval.tok" --eval-share 0.2 --files-from - >/dev/null
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
   run() { # DEVICE RANKS [LAUNCHER...]
-    local log=$folder/$1-$2.txt name="$1, $2 rank(s)" options=("--run.device=$1" "--run.dir=$folder/$1-$2" --overwrite)
+    local log=$folder/$1-$2${over:-}.txt name="$1, $2 rank(s)${over:+ over $over}"
+    local options=("--run.device=$1" "--run.dir=$folder/$1-$2${over:-}" --overwrite)
     shift 2
     if "$@" "$train" "$ROOT/configs/tiny.toml" "${options[@]}" --model.vocab=256 --data.tokenizer= --data.train="$folder/train.tok" --data.eval="$folder/eval.tok" \
       --train.steps=$steps --train.eval_every=$steps >"$log" 2>&1; then
@@ -175,11 +176,17 @@ stage_ranks() {
   run $device 1 env
   if mpirun=$(command -v mpirun) && [ -z "$DRY" ]; then
     for ranks in 2 4; do run $device $ranks "$mpirun" --oversubscribe -np $ranks; done
+    # NCCL lets ranks share a GPU if they claim to be on different hosts; its traffic then goes through sockets.
+    for ranks in 2 4; do
+      # shellcheck disable=SC2016
+      over=nccl run $device $ranks "$mpirun" --oversubscribe -np $ranks \
+        bash -c 'NCCL_HOSTID=$OMPI_COMM_WORLD_RANK exec "$0" "$@" --parallel.transport=nccl'
+    done
   else
     echo "several ranks: not run$([ -n "$DRY" ] || echo ', there is no mpirun')"
   fi
   [ $status -eq 0 ] || return 1
-  [ "$(sed -n 's/^weights //p' "$folder/$device"-?.txt | sort -u | wc -l)" -eq 1 ] || {
+  [ "$(sed -n 's/^weights //p' "$folder/$device"-*.txt | sort -u | wc -l)" -eq 1 ] || {
     echo "the weights differ between numbers of ranks"
     status=1
   }
