@@ -1,4 +1,6 @@
 // GELU on the GPU.
+// Memory bandwidth limits it: 4 bytes an element of bf16 forward, 6 backward. A thread has two packs of 16
+// bytes of each tensor (flat.cuh), in 30 and 45 registers: all 2048 threads of an SM, and 1280.
 
 #include "kernels/flat.cuh"
 #include "kernels/gelu.h"

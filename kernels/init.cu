@@ -1,4 +1,6 @@
 // Parameter initialization on the GPU, with the same bits as on the CPU.
+// Arithmetic limits it, which runs once: a thread makes two packs (flat.cuh) of random numbers in at most 46
+// registers.
 
 #include "kernels/flat.cuh"
 #include "kernels/init.h"
