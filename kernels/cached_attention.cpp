@@ -1,6 +1,7 @@
 #include "kernels/cached_attention.h"
 
 #include "kernels/attention_forward.h"
+#include "kernels/elementwise.h"
 #include "runtime/memory.h"
 
 namespace flatshard {
@@ -28,25 +29,28 @@ Heads rows_of(const Heads& x, int64_t begin, int64_t end) {
   return part;
 }
 
+// y (rows, heads, D) = the heads, which may be columns of wider rows.
+void append_rows(Stream& stream, const Tensor& y, const Heads& x) {
+  const int64_t rows = x.rows(), width = x.count * x.head_size();
+  const Tensor all = x.of.view({rows, x.stride()});
+  cast(stream, {.y = y.view({rows, width}),
+                .x = packed_columns(all, x.first * x.head_size(), {rows, width}),
+                .x_stride = x.stride()});
+}
+
 // On a GPU: one launch of attention per text: the kernel reads the cached rows where they are.
 void launch_text(Stream& stream, Arena& scratch, const CachedAttention& a, const CachedText& text,
                  int64_t row) {
   const ArenaScope scope(scratch);
   const int64_t all = text.past + text.rows;
-  const auto append = [&](const Tensor& cache, const Tensor& rows) {
-    copy(stream, cache.slice(text.past, all), rows.slice(row, row + text.rows));
-  };
-  append(text.cache.k, a.k.of);
-  if (text.cache.v.data != text.cache.k.data) append(text.cache.v, a.v.of);
-  const auto cached = [&](const Tensor& cache, const Heads& like) {
-    return Heads(cache.slice(0, all), like.first, like.count);
-  };
+  append_rows(stream, text.cache.k.slice(text.past, all), rows_of(a.k, row, row + text.rows));
+  append_rows(stream, text.cache.v.slice(text.past, all), rows_of(a.v, row, row + text.rows));
   attention_forward(stream, scratch,
                     {.o = rows_of(a.o, row, row + text.rows),
                      .lse = scratch.alloc(DType::f32, {a.q.count, text.rows}),
                      .q = rows_of(a.q, row, row + text.rows),
-                     .k = cached(text.cache.k, a.k),
-                     .v = cached(text.cache.v, a.v),
+                     .k = text.cache.k.slice(0, all),
+                     .v = text.cache.v.slice(0, all),
                      .mask = {.cu_seqlens = text.boundaries.slice(0, 2),
                               .cu_seqlens_kv = text.boundaries.slice(2, 4),
                               .causal = true,
@@ -150,20 +154,16 @@ void attend(const CachedAttention& a, const Tensor& workers) {
 }  // namespace
 }  // namespace cpu
 
-CachedKeys alloc_cached_keys(Arena& arena, const Heads& k, const Heads& v, int64_t capacity) {
-  const auto rows = [&](const Heads& x) {
-    return arena.alloc(x.of.dtype, {capacity, x.of.shape[1], x.of.shape[2]});
-  };
-  if (arena.device().is_cuda()) {
-    const Tensor own = rows(k);
-    const bool same = k.of.data == v.of.data && k.first != v.first;
-    return {own, same ? own : rows(v), capacity};
-  }
+CachedKeys alloc_cached_keys(Arena& arena, DType dtype, int64_t heads, int64_t D, int64_t capacity) {
   CachedKeys cache{{}, {}, capacity};
-  visit_float(k.of.dtype, [&]<class T>() {
-    const int64_t D = k.head_size();
-    cache.k = arena.alloc(DType::i32, {k.count, cpu::Packed<T>::size_along(capacity, D)});
-    cache.v = arena.alloc(DType::i32, {v.count, cpu::Packed<T>::size_down(capacity, D)});
+  if (arena.device().is_cuda()) {
+    cache.k = arena.alloc(dtype, {capacity, heads, D});
+    cache.v = arena.alloc(dtype, {capacity, heads, D});
+    return cache;
+  }
+  visit_float(dtype, [&]<class T>() {
+    cache.k = arena.alloc(DType::i32, {heads, cpu::Packed<T>::size_along(capacity, D)});
+    cache.v = arena.alloc(DType::i32, {heads, cpu::Packed<T>::size_down(capacity, D)});
   });
   return cache;
 }

@@ -18,26 +18,39 @@ constexpr int64_t kFewElements = 8192;       // decoded at a time for a product 
 // A product on the CPU: g without the data of b, which is that of w rounded to `compute`.
 struct Undecoded {
   Gemm g;
-  FourBitMatrix w;
+  std::vector<FourBitMatrix> w;
   DType compute;
 };
+
+// The shape of w as one matrix.
+Shape shape_of(const std::vector<FourBitMatrix>& w) {
+  int64_t rows = 0;
+  for (const FourBitMatrix& matrix : w) rows += matrix.shape[0];
+  return {rows, w.front().shape[1]};
+}
 
 // Decodes part of w: with transpose_b rows [begin, end) of w, otherwise columns [begin, end), of which only
 // rows [first, last) of the part. The rows of `to`, the whole part, are `row` elements apart.
 struct Part {
   int64_t begin, end, row;
 
-  int64_t rows(const Undecoded& p) const { return p.g.transpose_b ? end - begin : p.w.shape[0]; }
+  int64_t rows(const Undecoded& p) const { return p.g.transpose_b ? end - begin : p.g.b.shape[0]; }
 };
 
 template <class T, class Rounded>
 void decode(const Undecoded& p, const Part& part, int64_t first, int64_t last, T* to) {
-  const FourBitDecoder<T, Rounded> decoder(p.w);
-  const int64_t in = p.w.shape[1], length = p.g.transpose_b ? in : part.end - part.begin;
-  for (int64_t r = first; r < last; ++r) {
-    const int64_t element = p.g.transpose_b ? (part.begin + r) * in : r * in + part.begin;
-    if (length < in) decoder.fetch(element + kRowsAhead * in, length);  // rows apart defeat the hardware
-    decoder.decode(to + r * part.row, element, length);
+  const int64_t in = p.g.b.shape[1], length = p.g.transpose_b ? in : part.end - part.begin;
+  const int64_t first_row = p.g.transpose_b ? part.begin : 0, first_column = p.g.transpose_b ? 0 : part.begin;
+  int64_t above = 0;  // rows of the matrices above
+  for (const FourBitMatrix& w : p.w) {
+    const int64_t end = std::min(last, above + w.shape[0] - first_row);
+    const FourBitDecoder<T, Rounded> decoder(w);
+    for (; first < end; ++first) {
+      const int64_t element = (first_row + first - above) * in + first_column;
+      if (length < in) decoder.fetch(element + kRowsAhead * in, length);  // rows apart defeat the hardware
+      decoder.decode(to + first * part.row, element, length);
+    }
+    above += w.shape[0];
   }
 }
 
@@ -152,12 +165,18 @@ Tensor converted(Stream& stream, Arena& scratch, const Tensor& t, DType dtype, i
 
 void check_product(const FourBitProduct& p, DType compute) {
   constexpr const char* kOp = "four_bit_product";
-  check_matrix(kOp, p.w);
+  check(!p.w.empty(), kOp, ": no weight");
+  for (const FourBitMatrix& w : p.w) {
+    check_matrix(kOp, w);
+    check(w.shape[1] == p.w.front().shape[1], kOp, ": weights ", p.w.front().shape, " and ", w.shape,
+          " must have the same number of columns");
+  }
+  const Shape w = shape_of(p.w);
   check(p.a.shape.rank() == 2 && p.c.shape.rank() == 2, kOp, ": a ", p.a.shape, " and c ", p.c.shape,
         " must be matrices");
-  const int64_t N = p.w.shape[p.transpose_w ? 0 : 1], K = p.w.shape[p.transpose_w ? 1 : 0];
+  const int64_t N = w[p.transpose_w ? 0 : 1], K = w[p.transpose_w ? 1 : 0];
   check(N > 0 && K > 0 && p.a.shape[1] == K && p.c.shape == Shape({p.a.shape[0], N}), kOp, ": c ", p.c.shape,
-        " = a ", p.a.shape, " w ", p.w.shape, p.transpose_w ? "^T" : "", ": shapes do not fit");
+        " = a ", p.a.shape, " w ", w, p.transpose_w ? "^T" : "", ": shapes do not fit");
   check(is_float(p.a.dtype) && is_float(p.c.dtype) && is_float(compute), kOp, ": c is ", p.c.dtype, ", a is ",
         p.a.dtype, ", compute is ", compute, "; they must be f32, bf16 or f16");
   check(p.addend.empty() || (p.addend.shape == p.c.shape && p.addend.dtype == p.c.dtype && !p.accumulate),
@@ -186,7 +205,7 @@ void four_bit_product(Stream& stream, Arena& scratch, const FourBitProduct& p) {
   };
   Gemm g{.c = p.c,
          .a = p.a,
-         .b = {nullptr, operand, p.w.shape, p.w.codes.device},
+         .b = {nullptr, operand, shape_of(p.w), p.w.front().codes.device},
          .bias = p.bias,
          .addend = p.addend,
          .transpose_b = p.transpose_w,
@@ -207,8 +226,12 @@ void four_bit_product(Stream& stream, Arena& scratch, const FourBitProduct& p) {
     if (g.accumulate) cast(stream, {.y = g.c, .x = addend, .x_stride = p.c_stride});
   }
   if (on_gpu) {
-    g.b = scratch.alloc(operand, p.w.shape);
-    dequantize_four_bit(stream, {.y = g.b, .w = p.w});
+    g.b = scratch.alloc(operand, g.b.shape);
+    int64_t row = 0;
+    for (const FourBitMatrix& w : p.w) {
+      dequantize_four_bit(stream, {.y = g.b.slice(row, row + w.shape[0]), .w = w});
+      row += w.shape[0];
+    }
     gemm(stream, scratch, g);
   } else {
     multiply_on_cpu(stream, scratch, {g, p.w, compute});
@@ -217,12 +240,13 @@ void four_bit_product(Stream& stream, Arena& scratch, const FourBitProduct& p) {
 }
 
 double min_bytes(const FourBitProduct& p) {
-  return static_cast<double>(p.a.bytes() + p.bias.bytes() + p.addend.bytes() +
-                             (p.accumulate ? 2 : 1) * p.c.bytes()) +
-         stored_bytes(p.w);
+  double bytes = static_cast<double>(p.a.bytes() + p.bias.bytes() + p.addend.bytes() +
+                                     (p.accumulate ? 2 : 1) * p.c.bytes());
+  for (const FourBitMatrix& w : p.w) bytes += stored_bytes(w);
+  return bytes;
 }
 double flops(const FourBitProduct& p) {
-  return 2.0 * static_cast<double>(p.a.shape[0]) * static_cast<double>(p.w.shape.size());
+  return 2.0 * static_cast<double>(p.a.shape[0]) * static_cast<double>(shape_of(p.w).size());
 }
 
 }  // namespace flatshard

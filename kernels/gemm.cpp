@@ -95,9 +95,9 @@ void empty_product(const Gemm& g) {
 
 template <class T>
 void bias_backward(const BiasBackward& a, const Tensor& partials) {
-  const int64_t N = a.dy.shape[-1];
+  const int64_t N = a.dy.shape[-1], stride = a.dy_stride ? a.dy_stride : N;
   sum_row_blocks(0, a.dy.rows(), partials, [&](int64_t row, float* sums, auto) {
-    const T* dy = a.dy.as<T>() + row * N;
+    const T* dy = a.dy.as<T>() + row * stride;
     for_each_vector(N, [&](int64_t i, auto lanes) {
       store(sums + i, load(sums + i, lanes) + load(dy + i, lanes), lanes);
     });
@@ -138,6 +138,7 @@ void gemm(Stream& stream, Arena& scratch, const Gemm& g) {
 void bias_backward(Stream& stream, Arena& scratch, const BiasBackward& a) {
   check(a.db.dtype == DType::f32 && a.db.size() == a.dy.shape[-1], "bias_backward: db is ", a.db.dtype, " ",
         a.db.shape, ", must be f32 (", a.dy.shape[-1], ")");
+  stride_or_width("bias_backward: dy", a.dy_stride, a.dy.shape[-1]);
   const ArenaScope scope(scratch);
   const Tensor partials =
       scratch.alloc(DType::f32, {partial_rows(stream.device(), a.dy.rows(), a.dy.shape[-1]), a.dy.shape[-1]});

@@ -12,14 +12,14 @@ namespace {
 // SM.
 template <class T, int N>
 __global__ void __launch_bounds__(kRowThreads, 2)
-    bias_backward_kernel(float* partials, const T* dy, int64_t rows, int C) {
+    bias_backward_kernel(float* partials, const T* dy, int64_t rows, int C, int64_t stride) {
   const int i = (static_cast<int>(blockIdx.x) * kWarp + static_cast<int>(threadIdx.x)) * N;
   const int64_t step = static_cast<int64_t>(gridDim.y) * blockDim.y;
   float sum[N] = {};
   if (i < C)
 #pragma unroll 8
     for (int64_t row = static_cast<int64_t>(blockIdx.y) * blockDim.y + threadIdx.y; row < rows; row += step) {
-      const Pack<T, N> v = load<T, N>(dy + row * C + i);
+      const Pack<T, N> v = load<T, N>(dy + row * stride + i);
       for (int k = 0; k < N; ++k) sum[k] += to_float(v.element[k]);
     }
   join_rows<N>(sum);
@@ -32,10 +32,10 @@ __global__ void __launch_bounds__(kRowThreads, 2)
 
 template <class T, int N>
 void launch_bias_backward(Stream& stream, const BiasBackward& a, const Tensor& partials) {
-  const int64_t C = a.dy.shape[-1], parts = partials.shape[0];
+  const int64_t C = a.dy.shape[-1], parts = partials.shape[0], stride = a.dy_stride ? a.dy_stride : C;
   const dim3 grid(static_cast<unsigned>((C + kWarp * N - 1) / (kWarp * N)), static_cast<unsigned>(parts));
   bias_backward_kernel<T, N><<<grid, dim3(kWarp, kColumnRows), 0, native(stream)>>>(
-      partials.as<float>(), a.dy.as<T>(), a.dy.rows(), static_cast<int>(C));
+      partials.as<float>(), a.dy.as<T>(), a.dy.rows(), static_cast<int>(C), stride);
   check_launch("bias_backward");
   add_partials<N>(stream, "bias_backward: add_partials", {a.db.as<float>(), nullptr}, partials, parts, C,
                   a.accumulate);
@@ -68,7 +68,7 @@ void empty_product(Stream& stream, const Gemm& g) {
 
 void bias_backward(Stream& stream, const BiasBackward& a, const Tensor& partials) {
   visit_float(a.dy.dtype, [&]<class T>() {
-    if (packable<T>(a.dy.shape[-1], a.dy.data, partials.data))
+    if (packable<T>(a.dy.shape[-1], a.dy.data, partials.data) && packable<T>(a.dy_stride))
       launch_bias_backward<T, kPackSize<T>>(stream, a, partials);
     else
       launch_bias_backward<T, 1>(stream, a, partials);

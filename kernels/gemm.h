@@ -48,6 +48,7 @@ struct BiasBackward {
   Tensor db;               // (N) f32
   Tensor dy;               // (rows, N)
   bool accumulate = true;  // false: db is written
+  int64_t dy_stride = 0;   // between rows, in elements; 0: N
 };
 
 void gemm(Stream& stream, Arena& scratch, const Gemm& g);

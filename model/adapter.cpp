@@ -24,7 +24,8 @@ LayerAdapters::LayerAdapters(ParamList& params, std::vector<AdaptedLayer> layers
                              .init = initial_a(layer),
                              .role = ParamRole::adapter,
                              .joined = !a_.empty()}));
-    layers_.push_back({.index = layer.index,
+    layers_.push_back({.column = layer.column,
+                       .out = layer.out,
                        .first = ranks,
                        .rank = adapter.rank,
                        .scale = adapter.scale,
@@ -43,8 +44,7 @@ LayerAdapters::LayerAdapters(ParamList& params, std::vector<AdaptedLayer> layers
 // All layers of a model have the same probability.
 bool LayerAdapters::drops(const Context& c) const { return c.dropout && layers_.front().dropout > 0; }
 
-void LayerAdapters::forward(Context& c, const ParamView& p, std::initializer_list<Tensor> y, const Tensor& x,
-                            int64_t first) {
+void LayerAdapters::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, int64_t first) {
   if (layers_.empty()) return;
   const Tensor a = p.joined(a_);
   u_ = c.saved.alloc(c.dtype, {a.shape[0], x.shape[0]});
@@ -63,24 +63,25 @@ void LayerAdapters::forward(Context& c, const ParamView& p, std::initializer_lis
            {.c = u, .a = layer.rows_of(a), .b = dropped, .transpose_b = true, .tf32 = c.tf32});
     }
     gemm(c.stream, c.scratch,
-         {.c = y.begin()[layer.index],
+         {.c = layer.columns_of(y),
           .a = u,
           .b = p[layer.b],
           .transpose_a = true,
           .transpose_b = true,
           .accumulate = true,
           .alpha = layer.scale,
-          .tf32 = c.tf32});
+          .tf32 = c.tf32,
+          .c_stride = y.shape[1]});
   }
 }
 
 void LayerAdapters::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
-                             std::initializer_list<Tensor> dy, const Tensor& x, int64_t first) const {
+                             const Tensor& dy, const Tensor& x, int64_t first) const {
   if (layers_.empty()) return;
   const ArenaScope scope(c.scratch);
   const Tensor a = p.joined(a_), da = g.joined(a_), du = c.scratch.alloc(c.dtype, u_.shape);
   for (const Layer& layer : layers_) {
-    const Tensor& dy_of_layer = dy.begin()[layer.index];
+    const Tensor dy_of_layer = layer.columns_of(dy);
     if (!g[layer.b].empty())
       gemm(c.stream, c.scratch,
            {.c = g[layer.b],
@@ -90,7 +91,8 @@ void LayerAdapters::backward(Context& c, const ParamView& p, const GradView& g, 
             .transpose_b = true,
             .accumulate = true,
             .alpha = layer.scale,
-            .tf32 = c.tf32});
+            .tf32 = c.tf32,
+            .a_stride = dy.shape[1]});
     gemm(c.stream, c.scratch,
          {.c = layer.rows_of(du),
           .a = p[layer.b],
@@ -98,7 +100,8 @@ void LayerAdapters::backward(Context& c, const ParamView& p, const GradView& g, 
           .transpose_a = true,
           .transpose_b = true,
           .alpha = layer.scale,
-          .tf32 = c.tf32});
+          .tf32 = c.tf32,
+          .b_stride = dy.shape[1]});
   }
   const auto add_products = [&](const Tensor& to_da, const Tensor& to_dx, bool adds, const Tensor& of_u,
                                 const Tensor& of_a, const Tensor& input) {

@@ -1,6 +1,6 @@
 #pragma once
 // The adapters of linear layers that read the same input (lora.h). The layers' own outputs are in y already:
-//   u = a dropout(x)^T      y_i += scale_i u_i^T b_i^T
+//   u = a dropout(x)^T      y_i += scale_i u_i^T b_i^T      y_i: columns of y (kernels/packed.h)
 // The a of all layers are joined into one matrix, so u (ranks, N) is one product, and so are da and the
 // update of dx. With dropout each layer has its own mask, and its own products.
 //
@@ -8,10 +8,10 @@
 // and twice that in the backward pass, where the layer itself needs 2 in out in each. u is the only value
 // saved.
 
-#include <initializer_list>
 #include <string>
 #include <vector>
 
+#include "kernels/packed.h"
 #include "model/config.h"
 #include "model/context.h"
 #include "runtime/param.h"
@@ -19,7 +19,7 @@
 namespace flatshard {
 
 struct AdaptedLayer {
-  size_t index;  // in y and dy
+  int64_t column;  // of y and dy: its first
   std::string path;
   int64_t in, out;
   Adapter adapter;
@@ -32,22 +32,22 @@ class LayerAdapters {
   LayerAdapters(ParamList& params, std::vector<AdaptedLayer> layers);
 
   // x are the rows of a larger input from `first` on, which decides the masks of dropout.
-  void forward(Context& c, const ParamView& p, std::initializer_list<Tensor> y, const Tensor& x,
-               int64_t first = 0);
+  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, int64_t first = 0);
   // Adds to dx, unless it is empty, and to g where its tensors are not empty.
-  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
-                std::initializer_list<Tensor> dy, const Tensor& x, int64_t first = 0) const;
+  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
+                const Tensor& x, int64_t first = 0) const;
   bool empty() const { return layers_.empty(); }
 
  private:
   struct Layer {
-    size_t index;
+    int64_t column, out;  // its columns of y
     int64_t first, rank;  // its rows of u
     float scale, dropout;
     std::string random;  // names its random numbers
     ParamId b;
 
     Tensor rows_of(const Tensor& u) const { return u.slice(first, first + rank); }
+    Tensor columns_of(const Tensor& y) const { return packed_columns(y, column, {y.shape[0], out}); }
   };
   bool drops(const Context& c) const;
 

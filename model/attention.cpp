@@ -12,7 +12,7 @@ SelfAttention::SelfAttention(ParamList& params, const ModelConfig& config, int64
     : config_(config),
       layer_(layer),
       scale_(1.0f / std::sqrt(static_cast<float>(config.query_scalar))),
-      rope_table_(rope_table) {
+      rope_table_(config.rotates(layer) ? rope_table : Tensor{}) {
   const ParamNames& names = param_names(config.family);
   const std::string block = block_prefix(names, layer);
   const int64_t C = config.hidden, q_size = config.heads * config.head_dim,
@@ -27,34 +27,22 @@ SelfAttention::SelfAttention(ParamList& params, const ModelConfig& config, int64
                    {block + names.k, C, kv_size, bias},
                    {block + names.v, C, kv_size, bias}});
   }
-  if (*config.qk_norm) {
-    const bool whole = config.qk_norm_width == QkNormWidth::all_heads;
-    q_norm_ = Norm(params, config, block + names.q_norm, NormKind::rms, whole ? q_size : config.head_dim);
-    k_norm_ = Norm(params, config, block + names.k_norm, NormKind::rms, whole ? kv_size : config.head_dim);
-  }
+  if (*config.qk_norm) qk_norm_ = QkNorm(params, config, block + names.q_norm, block + names.k_norm);
   const float init_std = 0.02f / std::sqrt(2.0f * static_cast<float>(config.layers));
   out_ = Linear(
       params, config,
       {{block + names.attention_out, q_size, C, config.linear_bias, names.transposed_weights, init_std}});
 }
 
-SelfAttention::Projected SelfAttention::allocate(Context& c, Arena& arena, int64_t N) const {
-  const DType dtype = c.dtype;
+SelfAttention::Projected SelfAttention::allocate(Context& c, Arena& arena, int64_t N, bool norms) const {
   const int64_t Hq = config_.heads, Hkv = config_.kv_heads, D = config_.head_dim;
   Projected r;
-  if (param_names(config_.family).fused_qkv()) {
-    r.packed = arena.alloc(dtype, {N, Hq + 2 * Hkv, D});
-    r.q_heads = {r.packed, 0, Hq};
-    r.k_heads = {r.packed, Hq, Hkv};
-    r.v_heads = {r.packed, Hq + Hkv, Hkv};
-    return r;
-  }
-  r.q = arena.alloc(dtype, {N, Hq, D});
-  r.k = arena.alloc(dtype, {N, Hkv, D});
-  r.v = arena.alloc(dtype, {N, Hkv, D});
-  r.q_heads = r.q;
-  r.k_heads = r.k;
-  r.v_heads = r.v;
+  r.packed = arena.alloc(c.dtype, {N, Hq + 2 * Hkv, D});
+  if (norms) r.normed = arena.alloc(c.dtype, {N, Hq + Hkv, D});
+  const Tensor& turned = norms ? r.normed : r.packed;
+  r.q = {turned, 0, Hq};
+  r.k = {turned, Hq, Hkv};
+  r.v = {r.packed, Hq + Hkv, Hkv};
   return r;
 }
 
@@ -64,58 +52,34 @@ AttentionMask SelfAttention::mask(const Context& c) const {
 
 void SelfAttention::project(Context& c, const ParamView& p, const Tensor& x) {
   const int64_t N = x.shape[0];
-  projected_ = allocate(c, c.saved, N);
-  if (!projected_.packed.empty()) {
-    qkv_.forward(c, p, {projected_.packed.view({N, projected_.packed.size() / N})}, x);
-    return rotate(c, projected_, false);
-  }
-  const auto rows = [N](const Tensor& t) { return t.view({N, t.size() / N}); };
-  q_unnormed_ = projected_.q;
-  k_unnormed_ = projected_.k;
-  if (*config_.qk_norm) {
-    q_unnormed_ = c.saved.alloc(c.dtype, projected_.q.shape);
-    k_unnormed_ = c.saved.alloc(c.dtype, projected_.k.shape);
-  }
-  qkv_.forward(c, p, {rows(q_unnormed_), rows(k_unnormed_), rows(projected_.v)}, x);
-  if (*config_.qk_norm) {
-    const Shape q = rows_to_normalize(projected_.q), k = rows_to_normalize(projected_.k);
-    q_norm_.forward(c, p, projected_.q.view(q), q_unnormed_.view(q));
-    k_norm_.forward(c, p, projected_.k.view(k), k_unnormed_.view(k));
-  }
-  rotate(c, projected_, false);
+  projected_ = allocate(c, c.saved, N, qk_norm_.exists());
+  qkv_.forward(c, p, projected_.packed.view({N, qkv_.width()}), x);
+  if (qk_norm_.exists())
+    qk_norm_.forward(c, p, projected_.normed, projected_.packed, rope_table_);
+  else
+    rotate(c, projected_.packed, false);
 }
 
-Shape SelfAttention::rows_to_normalize(const Tensor& heads) const {
-  if (config_.qk_norm_width == QkNormWidth::head) return heads.shape;
-  return {heads.shape[0], heads.size() / heads.shape[0]};
-}
-
-void SelfAttention::rotate(Context& c, const Projected& of, bool back) const {
-  if (!config_.rotates(layer_)) return;
-  const auto turn = [&](const Tensor& t, int64_t stride) {
-    if (back)
-      rope_backward(c.stream, {.dx = t,
-                               .dy = t,
-                               .positions = c.positions,
-                               .table = rope_table_,
-                               .dx_stride = stride,
-                               .dy_stride = stride});
-    else
-      rope_forward(c.stream, {.y = t,
-                              .x = t,
-                              .positions = c.positions,
-                              .table = rope_table_,
-                              .y_stride = stride,
-                              .x_stride = stride});
-  };
-  if (of.packed.empty()) {
-    turn(of.q, 0);
-    return turn(of.k, 0);
-  }
-  // q and k are neighbors: one call rotates both.
-  const int64_t N = of.packed.shape[0], width = of.packed.size() / N;
-  const Shape heads{N, config_.heads + config_.kv_heads, config_.head_dim};
-  turn(packed_columns(of.packed.view({N, width}), 0, heads), width);
+// q and k are neighbors: one call rotates both.
+void SelfAttention::rotate(Context& c, const Tensor& packed, bool back) const {
+  if (rope_table_.empty()) return;
+  const int64_t N = packed.shape[0], width = qkv_.width();
+  const Shape shape{N, config_.heads + config_.kv_heads, config_.head_dim};
+  const Tensor heads = packed_columns(packed.view({N, width}), 0, shape);
+  if (back)
+    rope_backward(c.stream, {.dx = heads,
+                             .dy = heads,
+                             .positions = c.positions,
+                             .table = rope_table_,
+                             .dx_stride = width,
+                             .dy_stride = width});
+  else
+    rope_forward(c.stream, {.y = heads,
+                            .x = heads,
+                            .positions = c.positions,
+                            .table = rope_table_,
+                            .y_stride = width,
+                            .x_stride = width});
 }
 
 void SelfAttention::attend(Context& c, const Tensor& o) {
@@ -124,9 +88,9 @@ void SelfAttention::attend(Context& c, const Tensor& o) {
   attention_forward(c.stream, c.scratch,
                     {.o = o,
                      .lse = lse_,
-                     .q = projected_.q_heads,
-                     .k = projected_.k_heads,
-                     .v = projected_.v_heads,
+                     .q = projected_.q,
+                     .k = projected_.k,
+                     .v = projected_.v,
                      .mask = mask(c),
                      .scale = scale_,
                      .softcap = static_cast<float>(*config_.attention_softcap)});
@@ -143,9 +107,9 @@ void SelfAttention::attend_to_cache(Context& c, const Tensor& o) const {
   }
   cached_attention_forward(c.stream, c.scratch,
                            {.o = o,
-                            .q = projected_.q_heads,
-                            .k = projected_.k_heads,
-                            .v = projected_.v_heads,
+                            .q = projected_.q,
+                            .k = projected_.k,
+                            .v = projected_.v,
                             .texts = std::move(texts),
                             .window = config_.window_of(layer_),
                             .scale = scale_,
@@ -158,7 +122,7 @@ void SelfAttention::forward(Context& c, const ParamView& p, const Tensor& y, con
   project(c, p, x);
   o_ = c.saved.alloc(c.dtype, {N, Hq, D});
   attend(c, o_);
-  out_.forward(c, p, {y}, o_.view({N, Hq * D}), r);
+  out_.forward(c, p, y, o_.view({N, Hq * D}), r);
 }
 
 void SelfAttention::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
@@ -167,34 +131,26 @@ void SelfAttention::backward(Context& c, const ParamView& p, const GradView& g, 
   const ArenaScope scope(c.scratch);
   const int64_t N = x.shape[0], Hq = config_.heads, D = config_.head_dim;
   const Tensor d_o = c.scratch.alloc(c.dtype, {N, Hq, D});
-  out_.backward(c, p, g, d_o.view({N, Hq * D}), {dy}, o_.view({N, Hq * D}));
-  const Projected d = allocate(c, c.scratch, N);
+  out_.backward(c, p, g, d_o.view({N, Hq * D}), dy, o_.view({N, Hq * D}));
+  const Projected d = allocate(c, c.scratch, N, false);
   attention_backward(c.stream, c.scratch,
-                     {.dq = d.q_heads,
-                      .dk = d.k_heads,
-                      .dv = d.v_heads,
+                     {.dq = d.q,
+                      .dk = d.k,
+                      .dv = d.v,
                       .grad_o = d_o,
-                      .q = projected_.q_heads,
-                      .k = projected_.k_heads,
-                      .v = projected_.v_heads,
+                      .q = projected_.q,
+                      .k = projected_.k,
+                      .v = projected_.v,
                       .o = o_,
                       .lse = lse_,
                       .mask = mask(c),
                       .scale = scale_,
                       .softcap = static_cast<float>(*config_.attention_softcap)});
-  rotate(c, d, true);
-  if (!d.packed.empty()) return qkv_.backward(c, p, g, dx, {d.packed.view({N, d.packed.size() / N})}, x);
-
-  Tensor dq = d.q, dk = d.k;
-  if (*config_.qk_norm) {
-    dq = c.scratch.alloc(c.dtype, d.q.shape);
-    dk = c.scratch.alloc(c.dtype, d.k.shape);
-    const Shape q = rows_to_normalize(dq), k = rows_to_normalize(dk);
-    q_norm_.backward(c, p, g, dq.view(q), d.q.view(q), q_unnormed_.view(q), false);
-    k_norm_.backward(c, p, g, dk.view(k), d.k.view(k), k_unnormed_.view(k), false);
-  }
-  const auto rows = [N](const Tensor& t) { return t.view({N, t.size() / N}); };
-  qkv_.backward(c, p, g, dx, {rows(dq), rows(dk), rows(d.v)}, x);
+  if (qk_norm_.exists())
+    qk_norm_.backward(c, p, g, d.packed, projected_.packed, rope_table_);
+  else
+    rotate(c, d.packed, true);
+  qkv_.backward(c, p, g, dx, d.packed.view({N, qkv_.width()}), x);
 }
 
 }  // namespace flatshard

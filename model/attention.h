@@ -23,29 +23,28 @@ class SelfAttention {
                 const Tensor& x);
 
  private:
-  // The outputs of the projections (q, k and v, or packed), and the heads that attention reads.
+  // The projections of q, k and v side by side, and the heads that attention reads: in place, or those of q
+  // and k in `normed`.
   struct Projected {
-    Tensor q, k, v, packed;
-    Heads q_heads, k_heads, v_heads;
+    Tensor packed, normed;
+    Heads q, k, v;
   };
-  Projected allocate(Context& c, Arena& arena, int64_t N) const;
+  Projected allocate(Context& c, Arena& arena, int64_t N, bool norms) const;
   void attend(Context& c, const Tensor& o);
   void attend_to_cache(Context& c, const Tensor& o) const;
   AttentionMask mask(const Context& c) const;
   void project(Context& c, const ParamView& p, const Tensor& x);
   // Rotates q and k, or with `back` their gradients, in place.
-  void rotate(Context& c, const Projected& of, bool back) const;
-  Shape rows_to_normalize(const Tensor& heads) const;
+  void rotate(Context& c, const Tensor& packed, bool back) const;
 
   ModelConfig config_;
   int64_t layer_;
   float scale_;
-  Tensor rope_table_;
-  Linear qkv_, out_;  // qkv_: three layers, or one
-  Norm q_norm_, k_norm_;
+  Tensor rope_table_;  // empty if this layer does not rotate
+  Linear qkv_, out_;   // qkv_: three layers, or one
+  QkNorm qk_norm_;
 
-  Projected projected_;             // inputs of attention
-  Tensor q_unnormed_, k_unnormed_;  // inputs of q_norm_ and k_norm_
+  Projected projected_;
   Tensor o_, lse_;
 };
 

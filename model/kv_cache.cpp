@@ -1,17 +1,12 @@
 #include "model/kv_cache.h"
 
-#include "model/names.h"
-
 namespace flatshard {
 
 KvCache::KvCache(const ModelConfig& config, int64_t texts, int64_t capacity, DType dtype, Arena& arena)
     : layers_(static_cast<size_t>(config.layers)), lengths_(static_cast<size_t>(texts)), capacity_(capacity) {
-  const int64_t Hq = config.heads, Hkv = config.kv_heads;
-  const bool fused = param_names(config.family).fused_qkv();
-  const Tensor row{nullptr, dtype, {1, fused ? Hq + 2 * Hkv : Hkv, config.head_dim}, {}};
-  const Heads k = fused ? Heads(row, Hq, Hkv) : row, v = fused ? Heads(row, Hq + Hkv, Hkv) : row;
   for (std::vector<CachedKeys>& layer : layers_)
-    for (int64_t text = 0; text < texts; ++text) layer.push_back(alloc_cached_keys(arena, k, v, capacity));
+    for (int64_t text = 0; text < texts; ++text)
+      layer.push_back(alloc_cached_keys(arena, dtype, config.kv_heads, config.head_dim, capacity));
 }
 
 void KvCache::advance(int64_t text, int64_t tokens) {

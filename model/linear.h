@@ -1,14 +1,18 @@
 #pragma once
-// Linear layers that read the same input, for example q, k and v: y_i = x w_i^T + b_i. A weight is stored as
-// (out, in), or transposed as (in, out) in GPT-2. A layer that the model's config quantizes has a 4-bit
-// weight instead (quantization.h), and one for which it has an adapter adds the adapter's update
-// (adapter.h).
+// Linear layers that read the same input, for example q, k and v: y_i = x w_i^T + b_i, side by side in each
+// row of y (kernels/packed.h). A weight is stored as (out, in), or transposed as (in, out) in GPT-2. A layer
+// that the model's config quantizes has a 4-bit weight instead (quantization.h), and one for which it has an
+// adapter adds the adapter's update (adapter.h).
+//
+// Weights that are joined in memory (ParamSpec) are one matrix: y, dx and dw are then one product each,
+// instead of one for each layer. 4-bit weights of one format are multiplied as one matrix where others would
+// be joined.
 
-#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "kernels/gemm.h"
 #include "model/adapter.h"
 #include "model/config.h"
 #include "model/context.h"
@@ -28,27 +32,42 @@ struct LinearSpec {
 class Linear {
  public:
   Linear() = default;
+  // `params` must outlive it: whether parameters are joined is known once groups are applied
+  // (param_groups.h).
   Linear(ParamList& params, const ModelConfig& config, const std::vector<LinearSpec>& layers);
 
-  // y_i = x w_i^T + b_i, plus an addend like y_i, if there is one. x (N, in), y_i (N, out of layer i).
-  void forward(Context& c, const ParamView& p, std::initializer_list<Tensor> y, const Tensor& x,
-               const Tensor& addend = {});
-  // dx = the sum of dy_i w_i, unless dx is empty. Adds the gradients of parameters to g, where their tensors
-  // are not empty.
-  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
-                std::initializer_list<Tensor> dy, const Tensor& x) const;
+  int64_t width() const { return width_; }  // of all outputs
+
+  // y = x w^T + b, plus an addend like y, if there is one. x (N, in), y (N, width).
+  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& addend = {});
+  // dx = dy w, unless dx is empty. Adds the gradients of parameters to g, where their tensors are not empty.
+  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
+                const Tensor& x) const;
 
  private:
   struct Layer {
-    ParamId w, b;
-    bool bias, transposed;
-    std::optional<QuantizedParams> quantized{};  // instead of w
+    int64_t column, out;  // of y
+    bool transposed;
+    std::optional<QuantizedParams> quantized{};  // instead of the weight
   };
-  // c = a w^T + b + addend, or with backward a w + addend.
-  void multiply(Context& c, const ParamView& p, const Layer& layer, const Tensor& y, const Tensor& a,
-                bool backward, const Tensor& addend, bool accumulate) const;
+  // Layers [begin, end), whose weights are one matrix.
+  struct Run {
+    size_t begin, end;
+  };
+  void declare_weights(ParamList& params, const ModelConfig& config, const std::vector<LinearSpec>& specs);
+  void declare_biases(ParamList& params, const std::vector<LinearSpec>& specs);
+  bool are_one_matrix() const;
+  bool are_joined(const std::vector<ParamId>& ids) const;
+  std::vector<Run> runs(bool joined) const;
+  Tensor columns(const Tensor& y, Run run) const;
+  // c = a w^T + b + addend, or with backward a w, added to c with accumulate.
+  void multiply(Context& c, const ParamView& p, Run run, const Gemm& product, bool backward) const;
 
+  const ParamList* params_ = nullptr;
   std::vector<Layer> layers_;
+  std::vector<ParamId> w_, b_;  // by layer; b_ is empty without biases
+  bool one_quantized_ = false;
+  int64_t width_ = 0;
   LayerAdapters adapters_;
 };
 

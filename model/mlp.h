@@ -19,19 +19,11 @@ class Mlp {
                 const Tensor& x);
 
  private:
-  // gate(x) and up(x), or their gradients; `packed` has both in each row if one projection computes them.
-  struct Projected {
-    Tensor gate, up, packed;
-    int64_t row_stride = 0;
-  };
-  Projected allocate(Context& c, Arena& arena, int64_t N) const;
-
   MlpKind kind_;
   int64_t ffn_;
-  bool fused_;       // gate and up are one projection
-  Linear in_, out_;  // gate and up, or up; down
-  Projected projected_;
-  Tensor hidden_;  // the input of down
+  Linear in_, out_;   // gate and up, or up; down
+  Tensor projected_;  // gate(x) and up(x) side by side, or up(x)
+  Tensor hidden_;     // the input of down
 };
 
 }  // namespace flatshard

@@ -34,8 +34,9 @@ Model::Model(const ModelConfig& config, Arena& tables, int lanes, StageCut cut) 
 
 void Model::add_lanes(int lanes) {
   while (static_cast<int>(stages_.size()) < lanes) {
-    std::vector<ParamList> same_lists(param_lists_.size());  // every lane declares the same parameters
-    stages_.push_back(make_stages(same_lists));
+    // Every lane declares the same parameters, in the same lists, which its layers look at later.
+    for (ParamList& list : param_lists_) list = {};
+    stages_.push_back(make_stages(param_lists_));
   }
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// RMSNorm or LayerNorm as a layer: its parameters and the statistics saved for the backward pass.
+// Norms as layers: their parameters and the statistics saved for the backward pass.
 
 #include <string>
 
@@ -31,6 +31,33 @@ class Norm {
   bool rounds_ = true;
   ParamId w_, b_;
   Tensor rstd_, mean_;
+};
+
+// RMSNorm of the heads of q and k, which a packed projection has before those of v, and their rotation
+// (kernels/qk_norm.h).
+class QkNorm {
+ public:
+  QkNorm() = default;
+  // Declares q_prefix.weight and k_prefix.weight.
+  QkNorm(ParamList& params, const ModelConfig& config, const std::string& q_prefix,
+         const std::string& k_prefix);
+
+  // y (N, query heads + key heads, D) from the packed projection (N, heads, D). An empty table: no rotation.
+  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& packed, const Tensor& table);
+  // In place: the heads of q and k in d, packed, are gradients of y, and become gradients of `packed`.
+  void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& d, const Tensor& packed,
+                const Tensor& table) const;
+  bool exists() const { return query_heads_ > 0; }
+
+ private:
+  Tensor heads_of(const Tensor& packed) const;
+
+  int64_t query_heads_ = 0, heads_ = 0;  // heads_: of q and of k
+  int64_t rows_ = 0;                     // of a token, each normalized by itself
+  float eps_ = 0, offset_ = 0;
+  bool rounds_ = true;
+  ParamId wq_, wk_;
+  Tensor rstd_;
 };
 
 }  // namespace flatshard

@@ -31,6 +31,18 @@ void for_each_parameter(Model& model, const char* key, const std::vector<std::st
     check(bool{used[i]}, key, ": \"", entries[i], "\" matches no parameter; names look like ", some_name);
 }
 
+// Weights and biases that a layer joins are one matrix only where they are in one group. Adapters have no
+// other way.
+void separate_groups(Model& model) {
+  for (ParamList& list : model.param_lists())
+    for (size_t i = 1; i < list.specs().size(); ++i) {
+      ParamSpec& spec = list.specs()[i];
+      const ParamSpec& before = list.specs()[i - 1];
+      if (spec.role != ParamRole::adapter)
+        spec.joined = spec.joined && spec.trainable == before.trainable && spec.decay == before.decay;
+    }
+}
+
 bool is_kind(const std::string& entry) { return entry == "norm" || entry == "bias" || entry == "embed"; }
 
 Predicate decay_predicate(const std::string& entry) {
@@ -49,6 +61,7 @@ void apply_decay(Model& model, const std::vector<std::string>& no_decay) {
                      [](ParamSpec& spec, bool taken) { spec.decay = !taken; });
   for_each_parameter(model, "optimizer.no_decay", patterns, decay_predicate, false,
                      [](ParamSpec& spec, bool taken) { spec.decay = spec.decay && !taken; });
+  separate_groups(model);
 }
 
 }  // namespace

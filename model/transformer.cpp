@@ -171,7 +171,7 @@ void HeadStage::forward(Context& c, const ParamView& p, const Tensor&, const Ten
   norm_.forward(c, p, h, x);
   if (!c.logits.empty()) {
     gemm(c.stream, c.scratch, {.c = c.logits, .a = h, .b = p[w_], .transpose_b = true, .tf32 = c.tf32});
-    adapters_.forward(c, p, {c.logits}, h);
+    adapters_.forward(c, p, c.logits, h);
     if (softcap_ > 0) softcap(c.stream, {.y = c.logits, .x = c.logits, .cap = softcap_});
     return;
   }
@@ -210,14 +210,14 @@ HeadWork HeadStage::add_to_logits(Context& c, const ParamView& p) {
   if (adapters_.empty()) return {};
   return [this, &c, p, mark = c.saved.mark()](const HeadChunk& chunk) {
     c.saved.rewind(mark);  // what the chunk before saved
-    adapters_.forward(c, p, {chunk.logits}, chunk.x, chunk.first);
+    adapters_.forward(c, p, chunk.logits, chunk.x, chunk.first);
   };
 }
 
 HeadWork HeadStage::add_to_gradients(Context& c, const ParamView& p, const GradView& g) const {
   if (adapters_.empty()) return {};
   return [this, &c, p, g](const HeadChunk& chunk) {
-    adapters_.backward(c, p, g, chunk.dx, {chunk.dlogits}, chunk.x, chunk.first);
+    adapters_.backward(c, p, g, chunk.dx, chunk.dlogits, chunk.x, chunk.first);
   };
 }
 

@@ -17,9 +17,10 @@ Tensor ParamView::joined(std::span<const ParamId> ids) const {
   for (const ParamId id : ids.subspan(1)) {
     const Tensor& next = (*this)[id];
     const bool adjacent = !all.data || static_cast<char*>(all.data) + all.bytes() == next.data;
-    check(adjacent && next.shape[1] == all.shape[1], "parameters ", ids.front().index, " to ", id.index,
-          " are not one matrix in memory");
-    all.shape = {all.shape[0] + next.shape[0], all.shape[1]};
+    const bool vectors = all.shape.rank() == 1 && next.shape.rank() == 1;
+    check(adjacent && (vectors || next.shape[1] == all.shape[1]), "parameters ", ids.front().index, " to ",
+          id.index, " are not one matrix in memory");
+    all.shape = vectors ? Shape{all.size() + next.size()} : Shape{all.shape[0] + next.shape[0], all.shape[1]};
   }
   return all;
 }

@@ -36,7 +36,7 @@ FourBitProduct arguments(const Problem& p, const Tensors& t) {
   };
   return {.c = columns("c"),
           .a = columns("a"),
-          .w = four_bit_matrix(t, p.w),
+          .w = {four_bit_matrix(t, p.w)},
           .bias = p.bias ? t["bias"] : Tensor{},
           .addend = p.packed ? columns("addend") : Tensor{},
           .transpose_w = p.transpose_w,

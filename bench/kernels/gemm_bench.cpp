@@ -90,25 +90,29 @@ Case gemm_case(const Problem& p) {
           .matrix_bound = true};
 }
 
-BiasBackward bias_arguments(const Tensors& t, bool accumulate) {
-  return {.db = t["db"], .dy = t["dy"], .accumulate = accumulate};
-}
-
-Case bias_case(DType dtype, int64_t rows, int64_t N, bool accumulate = true) {
+// Of the last N columns of wider rows, unless `stride` is N.
+Case bias_case(DType dtype, int64_t rows, int64_t N, int64_t stride, bool accumulate = true) {
+  const auto bias_arguments = [=](const Tensors& t) -> BiasBackward {
+    return {.db = t["db"],
+            .dy = packed_columns(t["dy"], stride - N, {rows, N}),
+            .accumulate = accumulate,
+            .dy_stride = stride};
+  };
   return {.op = "bias_backward",
-          .shape = str(rows, " x ", N, accumulate ? "" : " db="),
+          .shape = str(rows, " x ", N, stride == N ? "" : " packed", accumulate ? "" : " db="),
           .dtype = dtype,
           .args = {{"b", dtype, {N}, Role::input},
-                   {"dy", dtype, {rows, N}, Role::input},
+                   {"dy", dtype, {rows, stride}, Role::input},
                    {"db", DType::f32, {N}, accumulate ? Role::updated : Role::output}},
           .run = [=](Stream& s, Arena& scratch,
-                     const Tensors& t) { bias_backward(s, scratch, bias_arguments(t, accumulate)); },
-          .min_bytes = [=](const Tensors& t) { return min_bytes(bias_arguments(t, accumulate)); },
-          .flops = [=](const Tensors& t) { return flops(bias_arguments(t, accumulate)); },
+                     const Tensors& t) { bias_backward(s, scratch, bias_arguments(t)); },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(bias_arguments(t)); },
+          .flops = [=](const Tensors& t) { return flops(bias_arguments(t)); },
           .reference =
               [=](Values& v) {
-                v["y"].assign(rows * N, 0);
-                for (int64_t i = 0; i < rows * N; ++i) v["y"][i] = v["b"][i % N];
+                v["y"].assign(rows * stride, 0);
+                for (int64_t i = 0; i < rows * N; ++i)
+                  v["y"][i / N * stride + stride - N + i % N] = v["b"][i % N];
               },
           .gradients = true};
 }
@@ -188,9 +192,10 @@ std::vector<Case> test_cases() {
         cases.push_back(gemm_case({dtype, dtype, M, 135, 97, {.transpose_b = tb, .bias = true}}));
     cases.push_back(gemm_case({dtype, dtype, 4, 6, 0, {.bias = true}}));
     cases.push_back(gemm_case({dtype, DType::f32, 4, 6, 0, {.accumulate = true}}));
-    cases.push_back(bias_case(dtype, 1, 5));
-    cases.push_back(bias_case(dtype, 67, 5, false));
-    cases.push_back(bias_case(dtype, 130, 9));
+    cases.push_back(bias_case(dtype, 1, 5, 5));
+    cases.push_back(bias_case(dtype, 67, 5, 5, false));
+    cases.push_back(bias_case(dtype, 130, 9, 9));
+    cases.push_back(bias_case(dtype, 70, 16, 40));
     std::ranges::move(scaled_cases(dtype), std::back_inserter(cases));
     std::ranges::move(added_and_packed_cases(dtype), std::back_inserter(cases));
   }
@@ -215,7 +220,7 @@ std::vector<Case> bench_cases() {
     cases.push_back(gemm_case({dtype, dtype, 1, 4096, 4096, {.transpose_b = true}}));  // generation
     cases.push_back(gemm_case({dtype, dtype, 1, 4096, 4096}));
     cases.push_back(gemm_case({dtype, dtype, 8, 4096, 4096, {.transpose_b = true}}));
-    cases.push_back(bias_case(dtype, 16384, 2048));
+    cases.push_back(bias_case(dtype, 16384, 2048, 2048));
   }
   const size_t small = cases.size();
   const auto add = [&](DType out, int64_t M, int64_t N, int64_t K, Options with) {
@@ -240,12 +245,12 @@ std::vector<Case> gemm_cases(Scale scale) {
   if (scale == Scale::bench) return bench_cases();
   std::vector<Case> cases;
   if (scale == Scale::vm) {  // products come from a library
-    for (const DType dtype : {DType::f32, DType::bf16}) cases.push_back(bias_case(dtype, 1024, 512));
+    for (const DType dtype : {DType::f32, DType::bf16}) cases.push_back(bias_case(dtype, 1024, 512, 512));
     return cases;
   }
   for (const DType dtype : {DType::f32, DType::bf16}) {
     cases.push_back(gemm_case({dtype, dtype, 13, 24, 40, {.transpose_b = true, .bias = true}}));
-    cases.push_back(bias_case(dtype, 70, 24));
+    cases.push_back(bias_case(dtype, 70, 24, 24));
   }
   return cases;
 }

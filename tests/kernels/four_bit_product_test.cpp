@@ -24,7 +24,7 @@ class Problem {
       bench::from_doubles(t, values);
       parts.add(arg.name, t);
     }
-    args.w = bench::four_bit_matrix(parts, weight);
+    args.w = {bench::four_bit_matrix(parts, weight)};
     args.a = random(a, {M, K});
     args.bias = random(a, {N});
     args.c = random(c, {M, N});
@@ -76,10 +76,17 @@ std::vector<double> product(const FourBitProduct& args, Problem& memory) {
 }
 
 std::vector<double> dense_product(const FourBitProduct& args, Problem& memory) {
-  const Tensor b = memory.tensor(args.a.dtype, args.w.shape), c = memory.tensor(args.c.dtype, args.c.shape);
+  int64_t rows = 0;
+  for (const FourBitMatrix& w : args.w) rows += w.shape[0];
+  const Tensor b = memory.tensor(args.a.dtype, {rows, args.w.front().shape[1]}),
+               c = memory.tensor(args.c.dtype, args.c.shape);
   bench::from_doubles(c, bench::to_doubles(args.c));
   run([&](Stream& stream, Arena& scratch) {
-    dequantize_four_bit(stream, {.y = b, .w = args.w});
+    int64_t row = 0;
+    for (const FourBitMatrix& w : args.w) {
+      dequantize_four_bit(stream, {.y = b.slice(row, row + w.shape[0]), .w = w});
+      row += w.shape[0];
+    }
     gemm(stream, scratch,
          {.c = c,
           .a = args.a,
@@ -116,6 +123,21 @@ TEST_CASE("a product with a 4-bit weight has the bits of the product with its de
           }
 }
 
+TEST_CASE("a product with several 4-bit weights has the bits of the product with one below the other") {
+  for (const DType in : {DType::f32, DType::bf16})
+    for (const bool transposed : {true, false})
+      for (const int64_t M : {1, 9, 70}) {
+        CAPTURE(in);
+        CAPTURE(transposed);
+        CAPTURE(M);
+        Problem first(M, {600, 65, {FourBitKind::nf4, 64}}, in, in, in, transposed),
+            second(M, {37, 65, {FourBitKind::nf4, 64}}, in, in, in, transposed),
+            both(M, {1237, 65, {FourBitKind::nf4, 64}}, in, in, in, transposed);
+        both.args.w = {first.args.w.front(), second.args.w.front(), first.args.w.front()};
+        CHECK(product(both.args, both) == dense_product(both.args, both));
+      }
+}
+
 TEST_CASE("a product with a 4-bit weight reports shapes and dtypes that do not fit") {
   Problem p(3, {8, 16, {FourBitKind::nf4, 64}}, DType::f32, DType::f32, DType::f32, true);
   const auto error_of = [&](const FourBitProduct& args) {
@@ -134,6 +156,6 @@ TEST_CASE("a product with a 4-bit weight reports shapes and dtypes that do not f
   args.bias = args.bias.slice(0, 7);
   CHECK(error_of(args) == "four_bit_product: bias is f32 (7), must be f32, bf16 or f16 (8)");
   args = p.args;
-  args.w.codes = args.w.codes.slice(0, 63);
+  args.w.front().codes = args.w.front().codes.slice(0, 63);
   CHECK(error_of(args) == "four_bit_product: codes is u8 (63), must be u8 with 64 elements");
 }

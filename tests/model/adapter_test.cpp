@@ -2,6 +2,8 @@
 
 #include "model/adapter.h"
 
+#include <algorithm>
+
 #include "bench/case.h"
 #include "runtime/rng.h"
 #include "tests/test.h"
@@ -13,12 +15,13 @@ namespace {
 using Values = std::vector<double>;
 
 constexpr int64_t kTokens = 5, kIn = 7;
-constexpr int64_t kFirst = 3;  // row of a larger input
+constexpr int64_t kBetween = 2;  // columns of a layer without an adapter, between those of the two
+constexpr int64_t kFirst = 3;    // row of a larger input
 constexpr RandomDraw kDraw{.seed = 3, .step = 11};
 constexpr double kRounding = 1e-5;  // of fp32
 
 const std::vector<AdaptedLayer> kLayers{{0, "first", kIn, 4, {.rank = 2, .scale = 0.7f}},
-                                        {1, "second", kIn, 6, {.rank = 3, .scale = -1.7f}}};
+                                        {4 + kBetween, "second", kIn, 6, {.rank = 3, .scale = -1.7f}}};
 
 // Values in [-1, 1), by name.
 Values values_of(const std::string& name, const Shape& shape) {
@@ -108,9 +111,21 @@ Results computed(float p, const Wanted& wanted) {
                                  b ? b1 : none};
     };
     const std::vector<Tensor> p_tensors = parameters(true, true), g = parameters(wanted.da, wanted.db);
-    const Tensor x = filled("x", {kTokens, kIn}), y0 = filled("first.y", {kTokens, 4}),
-                 y1 = filled("second.y", {kTokens, 6}), dy0 = filled("first.dy", {kTokens, 4}),
-                 dy1 = filled("second.dy", {kTokens, 6}),
+    // The outputs of the first layer, of a layer without an adapter, and of the second layer.
+    const auto packed = [&](const std::string& suffix) {
+      const Tensor t = memory.alloc(DType::f32, {kTokens, 4 + kBetween + 6});
+      if (!fills) return t;
+      const Values first = values_of("first" + suffix, {kTokens, 4}),
+                   second = values_of("second" + suffix, {kTokens, 6});
+      Values all(static_cast<size_t>(t.size()));
+      for (size_t row = 0; row < kTokens; ++row) {
+        std::copy_n(&first[row * 4], 4, &all[row * (10 + kBetween)]);
+        std::copy_n(&second[row * 6], 6, &all[row * (10 + kBetween) + 4 + kBetween]);
+      }
+      bench::from_doubles(t, all);
+      return t;
+    };
+    const Tensor x = filled("x", {kTokens, kIn}), y = packed(".y"), dy = packed(".dy"),
                  dx = wanted.dx ? filled("dx", {kTokens, kIn}) : Tensor{};
     Context c{.stream = stream,
               .scratch = scratch,
@@ -123,11 +138,22 @@ Results computed(float p, const Wanted& wanted) {
               .losses = {},
               .dtype = DType::f32,
               .dropout = kDraw};
-    adapters.forward(c, ParamView(p_tensors), {y0, y1}, x, kFirst);
-    adapters.backward(c, ParamView(p_tensors), ParamView(g), dx, {dy0, dy1}, x, kFirst);
+    adapters.forward(c, ParamView(p_tensors), y, x, kFirst);
+    adapters.backward(c, ParamView(p_tensors), ParamView(g), dx, dy, x, kFirst);
     if (!fills) return;
     const auto values = [](const Tensor& t) { return t.empty() ? Values{} : bench::to_doubles(t); };
-    r = {{values(y0), values(y1)}, {values(g[0]), values(g[1])}, {values(g[2]), values(g[3])}, values(dx)};
+    const auto columns = [&](size_t first, size_t width) {
+      const Values all = values(y);
+      Values some;
+      for (size_t row = 0; row < kTokens; ++row)
+        some.insert(some.end(), &all[row * (10 + kBetween) + first],
+                    &all[row * (10 + kBetween) + first] + width);
+      return some;
+    };
+    r = {{columns(0, 4), columns(4 + kBetween, 6)},
+         {values(g[0]), values(g[1])},
+         {values(g[2]), values(g[3])},
+         values(dx)};
   };
   run(planning.add("plan"));
   for (Arena* arena : {&memory, &saved, &scratch}) arena->commit();

@@ -1,5 +1,6 @@
 #include "model/param_groups.h"
 
+#include "comm/flat_layout.h"
 #include "tests/test.h"
 
 using namespace flatshard;
@@ -83,4 +84,23 @@ TEST_CASE("adapters are decayed unless optimizer.no_decay names them") {
   CHECK(Adapted({}, {"norm", "bias", "embed"}).decayed_adapters() == kAdapters);
   CHECK(Adapted({}, {"*lora_B*"}).decayed_adapters() == Names(kAdapters.begin(), kAdapters.begin() + 3));
   CHECK(test::error_of([] { Adapted({}, {"*lora_C*"}); }).starts_with("optimizer.no_decay: \"*lora_C*\""));
+}
+
+TEST_CASE("weights that a layer joins are separate where only some are trained or decay") {
+  const auto joined = [](const std::vector<std::string>& trainable,
+                         const std::vector<std::string>& no_decay) {
+    Arena tables("tables", Device::cpu());
+    Model model(resolved({.family = "qwen2", .layers = 1, .hidden = 256, .heads = 1, .ffn = 256, .vocab = 8}),
+                tables);
+    apply_groups(model, trainable, no_decay);
+    std::string names;
+    for (const ParamSpec& spec : model.param_lists()[1].specs())
+      if (spec.joined) names += spec.name.substr(sizeof("model.layers.0.") - 1) + " ";
+    CHECK(test::error_of([&] { FlatLayout::trainable(model.param_lists()[1], 1); }).empty());
+    return names;
+  };
+  const std::string biases = "self_attn.k_proj.bias self_attn.v_proj.bias ", mlp = "mlp.up_proj.weight ";
+  CHECK(joined({"*"}, {"bias"}) == "self_attn.k_proj.weight self_attn.v_proj.weight " + biases + mlp);
+  CHECK(joined({"*q_proj.weight", "*.mlp.*"}, {}) == "self_attn.v_proj.weight " + biases + mlp);
+  CHECK(joined({"*"}, {"*v_proj.*", "*.up_proj.*"}) == "self_attn.k_proj.weight self_attn.k_proj.bias ");
 }

@@ -171,7 +171,7 @@ TEST_CASE("joined parameters follow each other in one unit, however modules are 
         ++joined;
       }
     }
-    CHECK(joined == 2 + 1);
+    CHECK(joined == 2 + 1 + 2 * 2);  // the adapters of block 1; k and v of both blocks
     for (const ParamList& unit : w.wrapping.units())
       CHECK(test::error_of([&] { FlatLayout::trainable(unit, 2); }).empty());
   }
