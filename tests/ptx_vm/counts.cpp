@@ -68,22 +68,38 @@ OpCounts Counts::total() const {
   return all;
 }
 
-uint64_t Counts::touched_bytes() const {
+uint64_t Counts::bytes_of(const Touched& touched) {
   uint64_t all = 0;
-  for (const auto& [address, page] : touched_)
+  for (const auto& [address, page] : touched)
     for (const unsigned char bits : page) all += static_cast<uint64_t>(std::popcount(bits));
+  return all;
+}
+
+uint64_t Counts::touched_bytes() const { return bytes_of(touched_); }
+
+void Counts::begin_launch() {
+  launch_bytes_ += bytes_of(touched_in_launch_);
+  touched_in_launch_.clear();
+}
+
+uint64_t Counts::launch_bytes() const { return launch_bytes_ + bytes_of(touched_in_launch_); }
+
+uint64_t Counts::launches() const {
+  uint64_t all = products_;
+  for (const KernelCounts& kernel : kernels_) all += kernel.launches;
   return all;
 }
 
 void Counts::add_piece(uint64_t address, uint64_t bytes, Access access) {
   const auto bits = static_cast<unsigned char>(access == Access::read ? 1 : access == Access::write ? 2 : 3);
   requested_bytes_ += bytes * (access == Access::update ? 2 : 1);
-  for (uint64_t at = address; at < address + bytes;) {
-    std::vector<unsigned char>& page = touched_[at / kPage * kPage];
-    if (page.empty()) page.resize(kPage);
-    const uint64_t end = std::min(address + bytes, (at / kPage + 1) * kPage);
-    for (; at < end; ++at) page[at % kPage] |= bits;
-  }
+  for (Touched* touched : {&touched_, &touched_in_launch_})
+    for (uint64_t at = address; at < address + bytes;) {
+      std::vector<unsigned char>& page = (*touched)[at / kPage * kPage];
+      if (page.empty()) page.resize(kPage);
+      const uint64_t end = std::min(address + bytes, (at / kPage + 1) * kPage);
+      for (; at < end; ++at) page[at % kPage] |= bits;
+    }
 }
 
 void Counts::add_global(OpCounts& counts, const std::vector<uint64_t>& addresses, uint32_t bytes,

@@ -39,6 +39,8 @@ struct KernelCounts {
 class Counts {
  public:
   KernelCounts& of(const Kernel& kernel);
+  void begin_launch();
+  void add_product() { ++products_; }  // of cuBLASLt
   // Every active lane accesses `bytes` at base + offset.
   void add_access(KernelCounts& kernel, const Warp& warp, const Op& op, uint32_t base_slot, uint32_t bytes,
                   Access access);
@@ -49,6 +51,10 @@ class Counts {
   OpCounts total() const;
   // Distinct bytes of global memory read, plus distinct bytes written.
   uint64_t touched_bytes() const;
+  // The launches of kernels and the products.
+  uint64_t launches() const;
+  // The sum of touched_bytes() of each launch by itself.
+  uint64_t launch_bytes() const;
   // Bytes read and written by all lanes, however often.
   uint64_t requested_bytes() const { return requested_bytes_; }
 
@@ -59,8 +65,11 @@ class Counts {
 
   std::vector<KernelCounts> kernels_;
   std::unordered_map<const Kernel*, size_t> index_;
-  std::map<uint64_t, std::vector<unsigned char>> touched_;  // by address of 4 KiB: bit 0 read, bit 1 written
-  uint64_t requested_bytes_ = 0;
+  using Touched = std::map<uint64_t, std::vector<unsigned char>>;  // by address of 4 KiB
+  static uint64_t bytes_of(const Touched& touched);
+
+  Touched touched_, touched_in_launch_;  // bit 0: read, bit 1: written
+  uint64_t requested_bytes_ = 0, launch_bytes_ = 0, products_ = 0;
 };
 
 // Runs the work and returns the costs of its launches.

@@ -17,7 +17,9 @@
 
 #include "kernels/gemm.h"
 #include "runtime/parallel.h"
+#include "tests/ptx_vm/counts.h"
 #include "tests/ptx_vm/piece.h"
+#include "tests/ptx_vm/ptx_vm.h"
 #include "tests/ptx_vm/report.h"
 #include "tests/ptx_vm/state.h"
 #include "tests/ptx_vm/streams.h"
@@ -444,6 +446,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
     for (const Piece& p : call.reads()) check_range(p, "a matrix product");
     for (const Piece& p : call.writes()) check_range(p, "a matrix product");
     for (const Piece& p : call.reads()) check(p.is_on_device(), name_of(p), " is not on the device");
+    if (options().counts) options().counts->add_product();
     streams().enqueue(queue_of(stream), str("matrix product ", call.gemm.c.shape),
                       [call](Activity& self) { call.run(self); });
   });

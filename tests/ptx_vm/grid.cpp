@@ -309,6 +309,7 @@ void execute(Launch& launch) {
   launch.async.seed(options().seed);
   if (Counts* counts = options().counts) {
     launch.counts = counts;
+    counts->begin_launch();
     launch.kernel_counts = &counts->of(*launch.kernel);
     ++launch.kernel_counts->launches;
     launch.kernel_counts->blocks += launch.grid.count();
