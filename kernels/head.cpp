@@ -9,8 +9,6 @@
 namespace flatshard {
 namespace {
 
-constexpr int64_t kChunkMultiple = 64;
-
 template <class Args>
 void check_head(const char* op, const Args& a) {
   check(a.w.shape.rank() == 2 && a.w.shape[-1] == a.x.shape[-1] && a.w.dtype == a.x.dtype, op, ": w is ",
@@ -26,8 +24,7 @@ void check_head(const char* op, const Args& a) {
 
 template <class Args>
 int64_t chunk_of(const Args& a) {
-  const int64_t N = a.x.rows();
-  return a.chunk > 0 ? std::min(a.chunk, N) : head_chunk(N, a.w.shape[0]);
+  return std::min(a.chunk > 0 ? a.chunk : kHeadChunk, a.x.rows());
 }
 
 // Runs before the first chunk, so that the Error has the index of the token in the call and nothing is
@@ -55,11 +52,6 @@ Tensor tokens_of(const Tensor& t, int64_t C, int64_t begin, int64_t end) {
 Tensor tokens_of(const Tensor& t, int64_t begin, int64_t end) { return t.view({t.size()}).slice(begin, end); }
 
 }  // namespace
-
-int64_t head_chunk(int64_t N, int64_t V) {
-  const int64_t fitting = kHeadLogitsBytes / (4 * std::max<int64_t>(V, 1));
-  return std::min(N, std::max(kChunkMultiple, fitting / kChunkMultiple * kChunkMultiple));
-}
 
 void head_loss_forward(Stream& stream, Arena& scratch, const HeadLossForward& a) {
   check_head("head_loss_forward", a);

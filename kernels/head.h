@@ -6,8 +6,9 @@
 // is rounded to x's dtype before its two products. Losses, targets, weights and valid_vocab are those
 // of cross_entropy.h.
 //
-// The bits of the result depend on the chunk size: dw is summed chunk by chunk, and a matrix product with
-// fewer rows may sum in another order.
+// A chunk of n tokens needs n V logits of scratch, and reads and writes all of dw. The bits of the result
+// depend on the chunk size: dw is summed chunk by chunk, and a matrix product with fewer rows may sum in
+// another order.
 
 #include <functional>
 
@@ -33,7 +34,7 @@ struct HeadLossForward {
   Tensor targets;            // (N) i32
   Tensor target_weights;     // (N) f32
   int64_t valid_vocab = 0;   // 0: V
-  int64_t chunk = 0;         // tokens; 0: head_chunk
+  int64_t chunk = 0;         // tokens, at most N; 0: kHeadChunk
   bool tf32 = false;         // of its matrix products (gemm.h)
   float softcap = 0;         // of the logits; 0: none
   HeadWork add_to_logits{};  // called after the product of a chunk, before the soft cap
@@ -49,17 +50,15 @@ struct HeadLossBackward {
   Tensor targets;               // (N) i32
   Tensor target_weights;        // (N) f32
   int64_t valid_vocab = 0;      // 0: V
-  int64_t chunk = 0;            // tokens; 0: head_chunk
+  int64_t chunk = 0;            // tokens, at most N; 0: kHeadChunk
   bool tf32 = false;            // of its matrix products (gemm.h)
   float softcap = 0;            // of the logits; 0: none
   HeadWork add_to_logits{};     // called after the product of a chunk, before the soft cap
   HeadWork add_to_gradients{};  // called when dlogits and dx of a chunk are complete
 };
 
-// The default chunk: as many tokens as fit kHeadLogitsBytes of fp32 logits, a multiple of 64, at least 64 and
-// at most N. A larger chunk needs more scratch and accesses dw less often.
-inline constexpr int64_t kHeadLogitsBytes = 128 << 20;
-int64_t head_chunk(int64_t N, int64_t V);
+// The default chunk: with this many rows the products of a GPU are limited by arithmetic, not by dw.
+inline constexpr int64_t kHeadChunk = 4096;
 
 void head_loss_forward(Stream& stream, Arena& scratch, const HeadLossForward& a);
 void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& a);

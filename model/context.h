@@ -30,6 +30,7 @@ struct Context {
   Tensor losses;                         // (N) f32, written by the last stage
   DType dtype = DType::bf16;             // of activations
   bool tf32 = false;                     // of matrix products (kernels/gemm.h)
+  int64_t head_chunk = 0;                // tokens whose logits exist at once (kernels/head.h)
   bool input_gradient = true;            // a backward pass computes the gradient of the stage's input
   std::optional<RandomDraw> dropout{};   // empty: no dropout
   // Generation: the tokens continue texts in the cache.

@@ -181,6 +181,7 @@ void HeadStage::forward(Context& c, const ParamView& p, const Tensor&, const Ten
                      .w = p[w_],
                      .targets = c.targets,
                      .target_weights = c.target_weights,
+                     .chunk = c.head_chunk,
                      .tf32 = c.tf32,
                      .softcap = softcap_,
                      .add_to_logits = add_to_logits(c, p)});
@@ -199,6 +200,7 @@ void HeadStage::backward(Context& c, const ParamView& p, const GradView& g, cons
                       .w = p[w_],
                       .targets = c.targets,
                       .target_weights = c.target_weights,
+                      .chunk = c.head_chunk,
                       .tf32 = c.tf32,
                       .softcap = softcap_,
                       .add_to_logits = add_to_logits(c, p),

@@ -130,8 +130,9 @@ std::vector<Sizes> sizes(Scale scale) {
 std::vector<Case> head_cases(Scale scale) {
   std::vector<Case> cases = both_directions(scale, sizes(scale), forward_case, backward_case);
   if (scale == Scale::bench) {
-    const Sizes qwen{8192, 1536, 151936};
-    for (Case c : {forward_case(DType::bf16, qwen), backward_case(DType::bf16, qwen)}) {
+    const Sizes qwen{16384, 1536, 151936}, small_chunks{16384, 1536, 151936, 256};
+    for (Case c : {forward_case(DType::bf16, qwen), backward_case(DType::bf16, qwen),
+                   backward_case(DType::bf16, small_chunks)}) {
       c.needs_gpu = true;
       cases.push_back(std::move(c));
     }

@@ -97,11 +97,31 @@ TEST_CASE("the head gives the same results for any chunk size") {
   }
 }
 
-TEST_CASE("the default chunk of the head has 128 MiB of logits and a multiple of 64 tokens") {
-  CHECK(head_chunk(4096, 50257) == 640);
-  CHECK(head_chunk(4096, 128256) == 256);
-  CHECK(head_chunk(100, 50257) == 100);
-  CHECK(head_chunk(4096, 1 << 20) == 64);
+TEST_CASE("the head holds the logits of a chunk: 4096 tokens by default, and no more than there are") {
+  const auto scratch_for = [](int64_t tokens, int64_t chunk) {
+    Arena scratch("scratch", Device::cpu());
+    StreamGroup planning(Device::cpu(), {.planning = true});
+    const auto plain = [](DType dtype, Shape shape) { return Tensor{nullptr, dtype, shape, Device::cpu()}; };
+    const Tensor x = plain(DType::f32, {tokens, 16}), w = plain(DType::f32, {64, 16}),
+                 per_token = plain(DType::f32, {tokens});
+    head_loss_backward(planning.add("compute"), scratch,
+                       {.dx = x,
+                        .dw = w,
+                        .loss = per_token,
+                        .x = x,
+                        .w = w,
+                        .targets = plain(DType::i32, {tokens}),
+                        .target_weights = per_token,
+                        .chunk = chunk});
+    return scratch.peak();
+  };
+  constexpr int64_t kLogits = 64 * 4;  // bytes per token
+  CHECK(scratch_for(9000, 0) == scratch_for(9000, 4096));
+  CHECK(scratch_for(9000, 0) >= 4096 * kLogits);
+  CHECK(scratch_for(9000, 0) < 9000 * kLogits);
+  CHECK(scratch_for(9000, 512) < 4096 * kLogits);
+  CHECK(scratch_for(100, 0) == scratch_for(100, 100));
+  CHECK(scratch_for(100, 512) == scratch_for(100, 100));
 }
 
 TEST_CASE("the head reports a target outside the vocabulary with its token index and leaves dw unchanged") {

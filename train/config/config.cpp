@@ -179,6 +179,14 @@ std::vector<Field> fields(Config& c) {
        {},
        0,
        kMostSequences},
+      {"train.head_chunk",
+       &train.head_chunk,
+       "tokens whose logits exist at once: the output head and the loss are computed chunk by chunk; a "
+       "smaller "
+       "chunk takes less memory and more time, and rounds differently",
+       {},
+       1,
+       kMostTokens},
       {"train.recompute", &train.recompute,
        "activation checkpointing: keep only the inputs of each block and recompute the rest in the backward "
        "pass"},

@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "kernels/head.h"
 #include "model/config.h"
 #include "model/lora.h"
 #include "model/quantization.h"
@@ -60,6 +61,7 @@ struct TrainConfig {
   int64_t batch_size_per_device = 1;
   int64_t lane_size = 0;                   // 0: as batch_size_per_device
   int64_t eval_batch_size_per_device = 0;  // 0: as batch_size_per_device
+  int64_t head_chunk = kHeadChunk;
   bool recompute = false;
   double eval_every = 0;
   bool eval_each_epoch = false;

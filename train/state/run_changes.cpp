@@ -10,15 +10,25 @@ namespace flatshard {
 namespace {
 
 // Keys and sections that do not affect what a step computes. Those of kNotPrinted are not worth a line.
-constexpr const char* kFree[] = {"run.dir",         "run.resume",
-                                 "run.device",      "run.cuda_graphs",
-                                 "run.trace",       "run.threads",
-                                 "run.hash_every",  "model.init_from",
-                                 "data.train",      "data.eval",
-                                 "data.vocab",      "train.batch_size_per_device",
-                                 "train.lane_size", "train.eval_batch_size_per_device",
-                                 "train.recompute", "parallel.",
-                                 "checkpoint.",     "log."};
+constexpr const char* kFree[] = {"run.dir",
+                                 "run.resume",
+                                 "run.device",
+                                 "run.cuda_graphs",
+                                 "run.trace",
+                                 "run.threads",
+                                 "run.hash_every",
+                                 "model.init_from",
+                                 "data.train",
+                                 "data.eval",
+                                 "data.vocab",
+                                 "train.batch_size_per_device",
+                                 "train.lane_size",
+                                 "train.eval_batch_size_per_device",
+                                 "train.head_chunk",
+                                 "train.recompute",
+                                 "parallel.",
+                                 "checkpoint.",
+                                 "log."};
 constexpr const char* kNotPrinted[] = {"run.", "log.", "train.lane_size"};
 
 // Keys that affect later steps only, and may change.

@@ -183,7 +183,8 @@ Context Engine::context(const Batch& batch, const Tensor& losses, Arena& saved) 
           .target_weights = target_weights_.slice(0, batch.tokens.size()),
           .losses = losses,
           .dtype = setup_.compute,
-          .tf32 = setup_.config.precision.tf32};
+          .tf32 = setup_.config.precision.tf32,
+          .head_chunk = setup_.config.train.head_chunk};
 }
 
 std::span<const double> Engine::sum_losses() {

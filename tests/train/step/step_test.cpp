@@ -8,6 +8,7 @@
 #include "runtime/parallel.h"
 #include "runtime/rng.h"
 #include "tests/test.h"
+#include "tests/train/step/planned_bytes.h"
 #include "train/step/training_runtime.h"
 #include "train/step/weights.h"
 
@@ -164,6 +165,23 @@ TEST_CASE("other lanes give other bits but nearly the same gradients") {
     CHECK(small_lanes.losses[i] == doctest::Approx(one_lane.losses[i]).epsilon(kRounding));
     CHECK(small_lanes.norms[i] == doctest::Approx(one_lane.norms[i]).epsilon(kRounding));
   }
+}
+
+TEST_CASE("a smaller train.head_chunk takes less memory, in training and in evaluation") {
+  Config config = small_config();
+  const auto scratch = [&](int64_t chunk) {
+    config.train.head_chunk = chunk;
+    return test::planned_bytes(plan_run(set_up(config, 1), 0), "scratch");
+  };
+  config.model.vocab = 5000;  // so that nothing else takes as much
+  const int64_t least = scratch(4), most = scratch(4096);
+  CHECK(least < most);
+  CHECK(scratch(2 * kLength) == most);
+  config.data.eval = config.data.train;
+  config.train.eval_every = 1;
+  config.train.eval_batch_size_per_device = 8;
+  CHECK(scratch(4) == least);
+  CHECK(scratch(4096) > most);
 }
 
 TEST_CASE("a run takes exactly the planned memory and a step allocates none") {
