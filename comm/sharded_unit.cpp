@@ -75,9 +75,10 @@ ShardedUnit::ShardedUnit(const ParamList& params, const UnitRole& role, UnitReso
       unsharded_sums_(sums_are_unsharded(options_, comms_.groups())),
       direct_(writes_sums_directly(options_, comms_.groups()) && role.in_flight == 1),
       values_(params.specs().size()),
-      gradients_(params.specs().size()),
+      no_gradients_(params.specs().size()),
       open_(static_cast<size_t>(role.in_flight),
-            Open{.lane_zeroed = std::vector<bool>(static_cast<size_t>(options_.lanes))}) {
+            Open{.lanes = std::vector<Lane>(static_cast<size_t>(options_.lanes),
+                                            Lane{.gradients = no_gradients_})}) {
   allocate_values(shared.arenas);
   if (trainable_.empty()) return;
   const Shape shard{trainable_.shard_size()};
@@ -116,47 +117,24 @@ void ShardedUnit::allocate_moments(UnitArenas arenas) {
     *absmax = arenas.optimizer.alloc(DType::f32, {n / kMomentBlock});
 }
 
-InitialValues random_values(uint64_t seed) {
-  return [seed](Stream& stream, const ParamSpec& spec, int64_t first, const Tensor& y) {
-    init_param(stream, {.y = y, .init = spec.init, .random = RandomStream(seed, spec.name), .first = first});
-  };
-}
-
-// Each rank makes what it owns; or rank 0 makes all of it, and sends it to its group's peers in the other
-// groups, and these to their groups.
-void ShardedUnit::make_initial_values(Stream& compute, const FlatLayout& layout, const Tensor& shard,
-                                      const InitialValues& values) {
-  if (layout.empty()) return;
-  const auto fill = [&](Stream& stream, const Tensor& t, const std::vector<FlatLayout::Values>& all) {
-    zero(stream, t);  // the padding
-    for (const auto& [param, first, tensor] : all) values(stream, params()[param], first, tensor);
-  };
-  if (!options_.sync_initial_values || comms_.groups().ranks == 1)
-    return fill(shards_.worker(compute), shard, layout.values_in_shard(shard_index(), shard));
-  Tensor whole = gradient_slots_.received();
-  whole.dtype = shard.dtype;
-  whole.shape = {layout.size()};
-  if (shard_index() == 0 && comms_.replicas.rank() == 0) fill(compute, whole, layout.values(whole));
-  comms_.replicas.broadcast(compute, whole, 0, name_);
-  comms_.compute.broadcast(compute, whole, 0, name_);
-  copy(compute, shard, own_part(whole));
-}
-
 void ShardedUnit::initialize(Stream& compute, Stream& gather, const InitialValues& values) {
   make_initial_values(compute, trainable_, master_, values);
   make_initial_values(compute, frozen_, frozen_shard_, values);
-  if (has_gradients()) clear_moments(compute);
+  if (has_gradients()) clear_state(compute);
   round_masters(compute);
   publish_all(compute, gather);
 }
 
-void ShardedUnit::clear_moments(Stream& compute) {
+// The moments, and the padding of sums that lanes are written to, which stays as it is.
+void ShardedUnit::clear_state(Stream& compute) {
   const auto fill = [&](const Tensor& t, unsigned char value) {
     fill_bytes(t.device.is_cuda() ? compute : compute.host_side(), t, value);
   };
   fill(m_, m_.dtype == DType::u8 ? kSignedZero : 0);
   for (const Tensor& t : {v_, m_absmax_, v_absmax_}) fill(t, 0);
   pages_.record_home(compute);
+  if (direct_)
+    for (const Tensor& sum : sums_) zero_padding(compute, sum);
 }
 
 void ShardedUnit::clear_padding(Stream& compute) {
@@ -170,7 +148,7 @@ void ShardedUnit::clear_padding(Stream& compute) {
   };
   if (has_gradients()) {
     clear(trainable_, master_);
-    clear_moments(compute);
+    clear_state(compute);
   }
   if (!frozen_.empty()) clear(frozen_, frozen_shard_);
 }
@@ -239,19 +217,43 @@ Tensor ShardedUnit::flat_gradients(const Open& of, int lane) const {
   return lanes.slice(lane, lane + 1).view({lanes.shape[1]}).slice(0, trainable_.size());
 }
 
-GradView ShardedUnit::grads(Stream& compute, int lane, int64_t micro) {
-  if (!has_gradients()) return GradView(gradients_);
+// Nothing else in the buffer of a lane has to be cleared: the first op that computes a gradient writes it.
+void ShardedUnit::zero_padding(Stream& compute, const Tensor& flat) const {
+  int64_t at = 0;
+  for (const FlatLayout::Extent& extent : trainable_.extents()) {
+    if (at < extent.begin) zero(compute, flat.slice(at, extent.begin));
+    at = extent.begin + extent.size;
+  }
+  if (at < flat.size()) zero(compute, flat.slice(at, flat.size()));
+}
+
+void ShardedUnit::begin(Stream& compute, Lane& lane, const Tensor& flat) const {
+  const bool adds = direct_ && adds_in_turn();  // to the micro-steps before
+  for (const auto& [param, first, tensor] : trainable_.values(flat)) {
+    lane.gradients[static_cast<size_t>(param.index)] = {tensor.view(params()[param].shape), adds};
+    if (options_.poison && !adds) fill_with_nan(compute, tensor);
+  }
+  if (!direct_) zero_padding(compute, flat);
+  lane.begun = true;
+}
+
+void ShardedUnit::finish(Stream& compute, Lane& lane) {
+  for (const Gradient& gradient : lane.gradients)
+    if (!gradient.tensor.empty() && !gradient.written) zero(compute, gradient.tensor);
+  lane.begun = false;
+}
+
+std::vector<Gradient>& ShardedUnit::grads(Stream& compute, int lane, int64_t micro) {
+  if (!has_gradients()) return no_gradients_;
   Open& now = open(micro);
   if (!direct_ && !now.slot) {
     now.slot = &gradient_slots_.next(role_);
     compute.wait(now.slot->free);  // the exchange of the slot's last tenant still reads it
   }
-  const Tensor flat = flat_gradients(now, lane);
-  const bool adds = direct_ && adds_in_turn();  // to the micro-steps before
-  if (!now.lane_zeroed[static_cast<size_t>(lane)] && !adds) zero(compute, flat);
-  now.lane_zeroed[static_cast<size_t>(lane)] = true;
-  point_at(gradients_, params(), trainable_, flat);
-  return GradView(gradients_);
+  Lane& its = now.lanes[static_cast<size_t>(lane)];
+  if (!its.begun) begin(compute, its, flat_gradients(now, lane));
+  gradients_ = &its.gradients;
+  return *gradients_;
 }
 
 void ShardedUnit::reduce(Stream& compute, Stream& reduce, int64_t micro) {
@@ -259,7 +261,7 @@ void ShardedUnit::reduce(Stream& compute, Stream& reduce, int64_t micro) {
   Open& now = open(micro);
   if (++now.stages_done < role_.backward_stages) return;
   now.stages_done = 0;
-  std::fill(now.lane_zeroed.begin(), now.lane_zeroed.end(), false);
+  for (Lane& lane : now.lanes) finish(compute, lane);
   if (!direct_) {
     compute.record(ready_);
     reduce.wait(ready_);  // the backward pass has written all gradients

@@ -6,7 +6,7 @@
 //   prefetch(gather)                starts gathering the parameters; does nothing if they are gathered
 //   p = acquire(compute)            the parameters; compute waits until they have arrived
 //   release(compute)                frees their slot
-//   g = grads(compute, lane, micro) a zeroed buffer for the gradients of a lane
+//   g = grads(compute, lane, micro) the gradients of a lane, to be written by its backward pass
 //   reduce(compute, reduce, micro)  sums the gradients over lanes and ranks, on `reduce`
 //   wait_reduced(compute)           compute waits for the sums
 //   publish(compute, gather)        sends the updated shard to all ranks, on `gather`
@@ -91,7 +91,8 @@ class ShardedUnit {
   void prefetch(Stream& gather);
   ParamView acquire(Stream& compute);
   void release(Stream& compute);
-  GradView grads(Stream& compute, int lane, int64_t micro);
+  // By parameter. A gradient that nothing has written by the time of reduce() is zero.
+  std::vector<Gradient>& grads(Stream& compute, int lane, int64_t micro);
   // To be called once for each stage of a backward pass; the last call starts the reduction. Micro-steps end
   // in ascending order; role().in_flight of them may have begun.
   void reduce(Stream& compute, Stream& reduce, int64_t micro);
@@ -121,8 +122,8 @@ class ShardedUnit {
   // One tensor for each parameter, in the dtype of compute; of sharded values only between acquire and
   // release.
   const std::vector<Tensor>& values() const { return values_; }
-  // The gradients of the last requested lane; empty for frozen parameters.
-  const std::vector<Tensor>& gradients() const { return gradients_; }
+  // The gradients of the last requested lane.
+  std::vector<Gradient>& gradients() { return has_gradients() ? *gradients_ : no_gradients_; }
   int shard_index() const { return comms_.gather.rank(); }  // in the group
 
  private:
@@ -130,19 +131,26 @@ class ShardedUnit {
 
   void allocate_values(UnitArenas arenas);
   void allocate_moments(UnitArenas arenas);
-  void clear_moments(Stream& compute);
+  void clear_state(Stream& compute);
   void make_initial_values(Stream& compute, const FlatLayout& layout, const Tensor& shard,
                            const InitialValues& values);
   bool stays() const { return !sharded_values_ || (role_.root && options_.keep_root); }
+  struct Lane {
+    std::vector<Gradient> gradients{};  // by parameter
+    bool begun = false;
+  };
   // A micro-step from its first grads() to its last reduce().
   struct Open {
     GradientSlots::Slot* slot = nullptr;
-    std::vector<bool> lane_zeroed{};
+    std::vector<Lane> lanes{};
     int stages_done = 0;
   };
   Open& open(int64_t micro) { return open_[static_cast<size_t>(micro) % open_.size()]; }
 
   Tensor flat_gradients(const Open& of, int lane) const;
+  void zero_padding(Stream& compute, const Tensor& flat) const;
+  void begin(Stream& compute, Lane& lane, const Tensor& flat) const;
+  static void finish(Stream& compute, Lane& lane);
   void release_slot(Stream& compute);
   bool exact() const { return options_.reduction == Reduction::exact; }
   // Whether a micro-step is added to the one sum of those before; in an exact reduction it gets its own.
@@ -170,14 +178,15 @@ class ShardedUnit {
 
   State state_ = State::sharded;
   ValueSlot* value_slot_ = nullptr;
-  Tensor values_flat_, frozen_flat_;   // whole, where values are not sharded
-  Tensor value_shard_, frozen_shard_;  // in the dtype of compute; bytes
-  Tensor master_, m_, v_;              // shards
-  Tensor m_absmax_, v_absmax_;         // where m_ and v_ are codes
-  std::vector<Tensor> sums_;           // over 1, 2, 4 ... micro-steps, as in a binary counter
-  Tensor reduced_sum_;                 // this rank's shard of the sum over everything
-  std::vector<Tensor> values_;         // one for each parameter
-  std::vector<Tensor> gradients_;      // of the lane asked for last
+  Tensor values_flat_, frozen_flat_;            // whole, where values are not sharded
+  Tensor value_shard_, frozen_shard_;           // in the dtype of compute; bytes
+  Tensor master_, m_, v_;                       // shards
+  Tensor m_absmax_, v_absmax_;                  // where m_ and v_ are codes
+  std::vector<Tensor> sums_;                    // over 1, 2, 4 ... micro-steps, as in a binary counter
+  Tensor reduced_sum_;                          // this rank's shard of the sum over everything
+  std::vector<Tensor> values_;                  // one for each parameter
+  std::vector<Gradient> no_gradients_;          // of a frozen unit
+  std::vector<Gradient>* gradients_ = nullptr;  // of the lane asked for last
 
   std::vector<Open> open_;  // micro-steps, by their number modulo those in flight
   int64_t sum_count_ = 0;   // how many of sums_ hold something

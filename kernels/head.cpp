@@ -108,7 +108,12 @@ void head_loss_backward(Stream& stream, Arena& scratch, const HeadLossBackward& 
     // dw first: after the last chunk its reduction over ranks may start while dx is computed.
     if (!a.dw.empty())
       gemm(stream, scratch,
-           {.c = a.dw, .a = chunk_dlogits, .b = x, .transpose_a = true, .accumulate = true, .tf32 = a.tf32});
+           {.c = a.dw,
+            .a = chunk_dlogits,
+            .b = x,
+            .transpose_a = true,
+            .accumulate = a.accumulate || begin > 0,
+            .tf32 = a.tf32});
     gemm(stream, scratch, {.c = dx, .a = chunk_dlogits, .b = a.w, .tf32 = a.tf32});
     if (a.add_to_gradients) a.add_to_gradients(work);
   });
@@ -119,8 +124,9 @@ double min_bytes(const HeadLossForward& a) {
                              a.target_weights.bytes());
 }
 double min_bytes(const HeadLossBackward& a) {
-  return static_cast<double>(a.x.bytes() + a.dx.bytes() + a.w.bytes() + 2 * a.dw.bytes() + a.loss.bytes() +
-                             a.targets.bytes() + a.target_weights.bytes());
+  return static_cast<double>(a.x.bytes() + a.dx.bytes() + a.w.bytes() +
+                             (a.accumulate ? 2 : 1) * a.dw.bytes() + a.loss.bytes() + a.targets.bytes() +
+                             a.target_weights.bytes());
 }
 double flops(const HeadLossForward& a) {
   return 2.0 * static_cast<double>(a.x.size()) * static_cast<double>(a.w.shape[0]);

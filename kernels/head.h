@@ -1,6 +1,6 @@
 #pragma once
 // The output head and its cross-entropy over N tokens, w (V, C):
-//   logits = x w^T      loss = cross_entropy(logits)      dx = dlogits w      dw += dlogits^T x
+//   logits = x w^T      loss = cross_entropy(logits)      dx = dlogits w      dw += or = dlogits^T x
 // with logits = softcap(x w^T) (elementwise.h) where softcap is positive,
 // computed chunk by chunk of tokens, so that the (N, V) logits never exist at once. Logits are fp32; dlogits
 // is rounded to x's dtype before its two products. Losses, targets, weights and valid_vocab are those
@@ -43,7 +43,7 @@ struct HeadLossForward {
 // Computes the loss as well.
 struct HeadLossBackward {
   Tensor dx;                    // (N, C)
-  Tensor dw;                    // (V, C) f32, added to; empty where w is frozen
+  Tensor dw;                    // (V, C) f32; empty where w is frozen
   Tensor loss;                  // (N) f32
   Tensor x;                     // (N, C), of dx's dtype
   Tensor w;                     // (V, C), of x's dtype
@@ -53,6 +53,7 @@ struct HeadLossBackward {
   int64_t chunk = 0;            // tokens, at most N; 0: kHeadChunk
   bool tf32 = false;            // of its matrix products (gemm.h)
   float softcap = 0;            // of the logits; 0: none
+  bool accumulate = true;       // false: dw is written
   HeadWork add_to_logits{};     // called after the product of a chunk, before the soft cap
   HeadWork add_to_gradients{};  // called when dlogits and dx of a chunk are complete
 };

@@ -89,7 +89,7 @@ void LayerAdapters::backward(Context& c, const ParamView& p, const GradView& g, 
             .b = layer.rows_of(u_),
             .transpose_a = true,
             .transpose_b = true,
-            .accumulate = true,
+            .accumulate = g.accumulates(layer.b),
             .alpha = layer.scale,
             .tf32 = c.tf32,
             .a_stride = dy.shape[1]});
@@ -103,10 +103,12 @@ void LayerAdapters::backward(Context& c, const ParamView& p, const GradView& g, 
           .tf32 = c.tf32,
           .b_stride = dy.shape[1]});
   }
+  const bool adds_to_da = g.accumulates(a_);
   const auto add_products = [&](const Tensor& to_da, const Tensor& to_dx, bool adds, const Tensor& of_u,
                                 const Tensor& of_a, const Tensor& input) {
     if (!to_da.empty())
-      gemm(c.stream, c.scratch, {.c = to_da, .a = of_u, .b = input, .accumulate = true, .tf32 = c.tf32});
+      gemm(c.stream, c.scratch,
+           {.c = to_da, .a = of_u, .b = input, .accumulate = adds_to_da, .tf32 = c.tf32});
     if (!to_dx.empty())
       gemm(c.stream, c.scratch,
            {.c = to_dx, .a = of_u, .b = of_a, .transpose_a = true, .accumulate = adds, .tf32 = c.tf32});

@@ -95,13 +95,9 @@ Tensor Linear::columns(const Tensor& y, Run run) const {
   return packed_columns(y, first.column, {y.shape[0], last.column + last.out - first.column});
 }
 
-namespace {
-
-Tensor joined(const ParamView& view, const std::vector<ParamId>& ids, size_t begin, size_t end) {
-  return view.joined(std::span(ids).subspan(begin, end - begin));
+std::span<const ParamId> Linear::ids_of(const std::vector<ParamId>& all, Run run) {
+  return std::span(all).subspan(run.begin, run.end - run.begin);
 }
-
-}  // namespace
 
 void Linear::multiply(Context& c, const ParamView& p, Run run, const Gemm& product, bool backward) const {
   const Layer& layer = layers_[run.begin];
@@ -122,7 +118,7 @@ void Linear::multiply(Context& c, const ParamView& p, Run run, const Gemm& produ
                              .c_stride = product.c_stride});
   }
   Gemm g = product;
-  g.b = joined(p, w_, run.begin, run.end);
+  g.b = p.joined(ids_of(w_, run));
   g.transpose_b = layer.transposed == backward;
   g.tf32 = c.tf32;
   gemm(c.stream, c.scratch, g);
@@ -135,7 +131,7 @@ void Linear::forward(Context& c, const ParamView& p, const Tensor& y, const Tens
              {.c = columns(y, run),
               .a = x,
               .b = {},
-              .bias = has_bias ? joined(p, b_, run.begin, run.end) : Tensor{},
+              .bias = has_bias ? p.joined(ids_of(b_, run)) : Tensor{},
               .addend = columns(addend, run),
               .c_stride = width_},
              false);
@@ -147,7 +143,7 @@ void Linear::backward(Context& c, const ParamView& p, const GradView& g, const T
   const std::vector<Run> matrices = runs(are_one_matrix());
   for (const Run run : matrices) {
     const Layer& layer = layers_[run.begin];
-    const Tensor dw = layer.quantized ? Tensor{} : joined(g, w_, run.begin, run.end);
+    const Tensor dw = layer.quantized ? Tensor{} : g.joined(ids_of(w_, run));
     if (dw.empty()) continue;
     const Tensor out = columns(dy, run);
     gemm(c.stream, c.scratch,
@@ -155,15 +151,19 @@ void Linear::backward(Context& c, const ParamView& p, const GradView& g, const T
           .a = layer.transposed ? x : out,
           .b = layer.transposed ? out : x,
           .transpose_a = true,
-          .accumulate = true,
+          .accumulate = g.accumulates(ids_of(w_, run)),
           .tf32 = c.tf32,
           .a_stride = layer.transposed ? 0 : width_,
           .b_stride = layer.transposed ? width_ : 0});
   }
   if (!b_.empty())
     for (const Run run : runs(are_joined(b_)))
-      if (const Tensor db = joined(g, b_, run.begin, run.end); !db.empty())
-        bias_backward(c.stream, c.scratch, {.db = db, .dy = columns(dy, run), .dy_stride = width_});
+      if (const Tensor db = g.joined(ids_of(b_, run)); !db.empty())
+        bias_backward(c.stream, c.scratch,
+                      {.db = db,
+                       .dy = columns(dy, run),
+                       .accumulate = g.accumulates(ids_of(b_, run)),
+                       .dy_stride = width_});
   if (!dx.empty())
     for (const Run run : matrices)
       multiply(c, p, run,

@@ -9,6 +9,7 @@
 // be joined.
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,7 +41,8 @@ class Linear {
 
   // y = x w^T + b, plus an addend like y, if there is one. x (N, in), y (N, width).
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& addend = {});
-  // dx = dy w, unless dx is empty. Adds the gradients of parameters to g, where their tensors are not empty.
+  // dx = dy w, unless dx is empty. Computes the gradients of parameters in g, where their tensors are not
+  // empty.
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
                 const Tensor& x) const;
 
@@ -59,6 +61,7 @@ class Linear {
   bool are_one_matrix() const;
   bool are_joined(const std::vector<ParamId>& ids) const;
   std::vector<Run> runs(bool joined) const;
+  static std::span<const ParamId> ids_of(const std::vector<ParamId>& all, Run run);
   Tensor columns(const Tensor& y, Run run) const;
   // c = a w^T + b + addend, or with backward a w, added to c with accumulate.
   void multiply(Context& c, const ParamView& p, Run run, const Gemm& product, bool backward) const;

@@ -4,9 +4,9 @@
 // each has its own. The model knows nothing of ranks, shards or optimizers.
 //
 // forward: y = stage(x). backward: on entry dx holds the gradient of y, on return the gradient of x;
-// parameter gradients are added to g, where the tensor of a frozen parameter is empty. A backward pass uses
-// what the last forward pass of the same stage saved, so micro-batches in flight at the same time need a set
-// of stages each: a lane.
+// parameter gradients are written or added to g, where the tensor of a frozen parameter is empty. A backward
+// pass uses what the last forward pass of the same stage saved, so micro-batches in flight at the same time
+// need a set of stages each: a lane.
 //
 // The last stage writes losses in place of y, or logits or states where the context has a tensor for them.
 // Its backward pass computes the losses too: training skips its forward pass, evaluation runs only that.

@@ -1,5 +1,7 @@
 #include "model/norm.h"
 
+#include <array>
+
 #include "kernels/layernorm.h"
 #include "kernels/packed.h"
 #include "kernels/qk_norm.h"
@@ -58,7 +60,9 @@ void Norm::backward(Context& c, const ParamView& p, const GradView& g, const Ten
                              .rstd = rstd_,
                              .offset = offset_,
                              .round_xhat = rounds_,
-                             .accumulate_dx = accumulate});
+                             .accumulate_dx = accumulate,
+                             .accumulate = g.accumulates(w_)});
+  const std::array trained{w_, b_};
   layernorm_backward(c.stream, c.scratch,
                      {.dx = dx,
                       .dw = g[w_],
@@ -68,7 +72,8 @@ void Norm::backward(Context& c, const ParamView& p, const GradView& g, const Ten
                       .w = p[w_],
                       .mean = mean_,
                       .rstd = rstd_,
-                      .accumulate_dx = accumulate});
+                      .accumulate_dx = accumulate,
+                      .accumulate = g.accumulates(trained)});
 }
 
 QkNorm::QkNorm(ParamList& params, const ModelConfig& config, const std::string& q_prefix,
@@ -110,6 +115,7 @@ void QkNorm::forward(Context& c, const ParamView& p, const Tensor& y, const Tens
 void QkNorm::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& d,
                       const Tensor& packed, const Tensor& table) const {
   const int64_t stride = packed.shape[1] * packed.shape[2];
+  const std::array trained{wq_, wk_};
   qk_norm_backward(c.stream, c.scratch,
                    {.dx = heads_of(d),
                     .dwq = g[wq_],
@@ -126,7 +132,8 @@ void QkNorm::backward(Context& c, const ParamView& p, const GradView& g, const T
                     .x_stride = stride,
                     .query_heads = query_heads_,
                     .offset = offset_,
-                    .round_xhat = rounds_});
+                    .round_xhat = rounds_,
+                    .accumulate = g.accumulates(trained)});
 }
 
 }  // namespace flatshard

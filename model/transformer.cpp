@@ -53,6 +53,9 @@ void EmbeddingStage::backward(Context& c, const ParamView&, const GradView& g, c
     dy = c.scratch.alloc(dx.dtype, dx.shape);
     scale(c.stream, {.y = dy, .x = dx, .factor = rounded(scale_, c.dtype)});
   }
+  // The backward pass adds to the rows of the tokens; all others are zero.
+  if (!g.accumulates(w_)) zero(c.stream, g[w_]);
+  if (learned_positions_ && !g.accumulates(positions_)) zero(c.stream, dp);
   embedding_backward(c.stream, c.scratch,
                      {.dw = g[w_],
                       .dy = dy,
@@ -203,6 +206,7 @@ void HeadStage::backward(Context& c, const ParamView& p, const GradView& g, cons
                       .chunk = c.head_chunk,
                       .tf32 = c.tf32,
                       .softcap = softcap_,
+                      .accumulate = g.accumulates(w_),
                       .add_to_logits = add_to_logits(c, p),
                       .add_to_gradients = add_to_gradients(c, p, g)});
   norm_.backward(c, p, g, dx, dh, x, false);

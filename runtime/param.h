@@ -63,7 +63,7 @@ class ParamList {
   std::vector<ParamSpec> specs_;
 };
 
-// The values of a unit's parameters (or, as GradView, their gradients), valid during one call.
+// The values of a unit's parameters, valid during one call.
 class ParamView {
  public:
   ParamView() = default;
@@ -76,6 +76,31 @@ class ParamView {
  private:
   std::span<const Tensor> tensors_;
 };
-using GradView = ParamView;
+
+// The gradient of a parameter in one lane; that of a frozen parameter has no tensor.
+struct Gradient {
+  Tensor tensor{};
+  bool written = false;  // until then its memory holds anything
+};
+
+// The gradients of a unit's parameters, valid during one call. The first op of a lane that computes the
+// gradient of a parameter writes it, later ones add to it, so that nothing has to be cleared.
+class GradView {
+ public:
+  GradView() = default;
+  explicit GradView(std::span<Gradient* const> gradients) : gradients_(gradients) {}
+  const Tensor& operator[](ParamId id) const { return of(id).tensor; }
+  // As in ParamView.
+  Tensor joined(std::span<const ParamId> ids) const;
+  // Whether the op that is enqueued next adds to these gradients, which from now on count as written. Every
+  // op that computes them asks once.
+  bool accumulates(std::span<const ParamId> ids) const;
+  bool accumulates(ParamId id) const { return accumulates({&id, 1}); }
+
+ private:
+  Gradient& of(ParamId id) const { return *gradients_[static_cast<size_t>(id.index)]; }
+
+  std::span<Gradient* const> gradients_;
+};
 
 }  // namespace flatshard

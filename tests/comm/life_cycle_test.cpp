@@ -146,15 +146,18 @@ class Workbench {
     const ParamView p = unit(i).acquire(compute_);
     ahead(i, -1);
     for (int lane = 0; lane < case_.options.lanes; ++lane) {
-      const GradView g = unit(i).grads(compute_, lane, micro);
+      std::vector<Gradient>& g = unit(i).grads(compute_, lane, micro);
       for (const ParamId id : {ParamId{0}, ParamId{1}}) {
-        if (!unit(i).params()[id].trainable) continue;
-        compute_.run("backward", [value = p[id], gradient = g[id], a = activation_, lane] {
+        if (!unit(i).params()[id].trainable || (i == 1 && id.index == 1)) continue;  // this one has none
+        Gradient& of_lane = g[static_cast<size_t>(id.index)];
+        const bool adds = std::exchange(of_lane.written, true);
+        compute_.run("backward", [value = p[id], gradient = of_lane.tensor, adds, a = activation_, lane] {
           visit_float(value.dtype, [&]<class T>() {
             const T* values = value.as<T>();
             float* sum = gradient.as<float>();
             const float slope = *a.as<float>() * static_cast<float>(lane + 1);
-            for (int64_t k = 0; k < value.size(); ++k) sum[k] += 0.1f * static_cast<float>(values[k]) + slope;
+            for (int64_t k = 0; k < value.size(); ++k)
+              sum[k] = (adds ? sum[k] : 0) + 0.1f * static_cast<float>(values[k]) + slope;
           });
         });
       }

@@ -8,8 +8,8 @@ using bench::Case;
 
 namespace {
 
-// A case of head_loss_backward with 150 tokens in chunks of `chunk`.
-Case case_by(DType dtype, int64_t chunk) {
+// A case of head_loss_backward with 150 tokens in chunks of `chunk`, which adds to dw or writes it.
+Case case_by(DType dtype, int64_t chunk, bool accumulate = true) {
   constexpr int64_t N = 150, C = 72, V = 90;
   const auto fill_target = [](int64_t n, double) { return static_cast<double>(n % V); };
   const auto run = [=](Stream& stream, Arena& scratch, const bench::Tensors& t) {
@@ -21,7 +21,8 @@ Case case_by(DType dtype, int64_t chunk) {
                         .w = t["w"],
                         .targets = t["targets"],
                         .target_weights = t["weights"],
-                        .chunk = chunk});
+                        .chunk = chunk,
+                        .accumulate = accumulate});
   };
   return {.op = "head_loss_backward",
           .shape = str("by ", chunk),
@@ -32,7 +33,7 @@ Case case_by(DType dtype, int64_t chunk) {
                    {"weights", DType::f32, {N}, bench::Role::constant},
                    {"loss", DType::f32, {N}, bench::Role::output},
                    {"dx", dtype, {N, C}, bench::Role::output},
-                   {"dw", DType::f32, {V, C}, bench::Role::updated}},
+                   {"dw", DType::f32, {V, C}, accumulate ? bench::Role::updated : bench::Role::output}},
           .run = run};
 }
 
@@ -93,6 +94,24 @@ TEST_CASE("the head gives the same results for any chunk size") {
       parts.run();
       for (const char* output : {"loss", "dx", "dw"})
         CHECK(bench::max_error(parts.values(output), whole.values(output)) <= tolerance(c));
+    }
+  }
+}
+
+TEST_CASE("the head writes dw in its first chunk and adds the others") {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Case added_case = case_by(dtype, 0);
+    bench::Setup added(added_case);
+    const std::vector<double> before = added.values("dw");
+    added.run();
+    std::vector<double> expected = added.values("dw");
+    for (size_t i = 0; i < expected.size(); ++i) expected[i] -= before[i];
+    for (const int64_t chunk : {0, 7}) {
+      const Case c = case_by(dtype, chunk, false);
+      CAPTURE(label(c));
+      bench::Setup written(c);
+      written.run();
+      CHECK(bench::max_error(written.values("dw"), expected) <= tolerance(c));
     }
   }
 }

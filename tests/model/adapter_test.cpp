@@ -6,6 +6,7 @@
 
 #include "bench/case.h"
 #include "runtime/rng.h"
+#include "tests/model/gradients.h"
 #include "tests/test.h"
 
 using namespace flatshard;
@@ -86,8 +87,9 @@ struct Wanted {
   bool dx = true, da = true, db = true;
 };
 
-// Gradients begin with the values of their parameters. A gradient that is not wanted has no values.
-Results computed(float p, const Wanted& wanted) {
+// Gradients begin with the values of their parameters, as if they had been written. A gradient that is not
+// wanted has no values.
+Results computed(float p, const Wanted& wanted, bool written = true) {
   std::vector<AdaptedLayer> layers = kLayers;
   for (AdaptedLayer& layer : layers) layer.adapter.dropout = p;
   ParamList params;
@@ -139,7 +141,7 @@ Results computed(float p, const Wanted& wanted) {
               .dtype = DType::f32,
               .dropout = kDraw};
     adapters.forward(c, ParamView(p_tensors), y, x, kFirst);
-    adapters.backward(c, ParamView(p_tensors), ParamView(g), dx, dy, x, kFirst);
+    adapters.backward(c, ParamView(p_tensors), test::Gradients(g, written).view(), dx, dy, x, kFirst);
     if (!fills) return;
     const auto values = [](const Tensor& t) { return t.empty() ? Values{} : bench::to_doubles(t); };
     const auto columns = [&](size_t first, size_t width) {
@@ -179,6 +181,25 @@ TEST_CASE("adapters add scale b a x to each layer, and have its gradients, with 
       check_equal(got.db[layer], expected.db[layer]);
     }
     check_equal(got.dx, expected.dx);
+  }
+}
+
+TEST_CASE("the first gradients of an adapter replace what was in their buffers") {
+  for (const float p : {0.0f, 0.4f}) {
+    CAPTURE(p);
+    const Results first = computed(p, {}, false);
+    Results expected = by_formula(p);
+    const auto subtract = [](Values& sum, const Values& start) {
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] -= start[i];
+    };
+    for (size_t layer = 0; layer < kLayers.size(); ++layer) {
+      CAPTURE(layer);
+      const auto& [index, path, in, out, adapter] = kLayers[layer];
+      subtract(expected.da[layer], values_of(path + ".a", {adapter.rank, in}));
+      subtract(expected.db[layer], values_of(path + ".b", {out, adapter.rank}));
+      check_equal(first.da[layer], expected.da[layer]);
+      check_equal(first.db[layer], expected.db[layer]);
+    }
   }
 }
 

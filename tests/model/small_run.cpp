@@ -1,6 +1,9 @@
 #include "tests/model/small_run.h"
 
+#include <deque>
+
 #include "runtime/memory.h"
+#include "tests/model/gradients.h"
 
 namespace flatshard::test {
 
@@ -72,8 +75,6 @@ void SmallRun::fill_inputs(const Golden& golden) {
     weights_.as<float>()[i] = 1.0f;
   }
   for (int64_t s = 0; s <= sequences_; ++s) boundaries_.as<int32_t>()[s] = static_cast<int32_t>(s * length_);
-  for (const std::vector<Tensor>& list : gradients_)
-    for (const Tensor& gradient : list) zero(stream_, gradient);
 }
 
 Context SmallRun::context(Stream& stream) {
@@ -91,6 +92,8 @@ Context SmallRun::context(Stream& stream) {
 
 void SmallRun::step(Stream& stream) {
   Context c = context(stream);
+  std::deque<Gradients> gradients;  // by list
+  for (const std::vector<Tensor>& list : gradients_) gradients.emplace_back(list);
   const int last = model_.stage_count() - 1;
   const auto at = [](const auto& list, int i) -> const Tensor& { return list[static_cast<size_t>(i)]; };
   std::vector<int64_t> marks;
@@ -101,7 +104,8 @@ void SmallRun::step(Stream& stream) {
   }
   for (int i = last; i >= 0; --i) {
     if (recompute_ && i < last) model_.stage(i).forward(c, view(parameters_, i), at(x_, i + 1), at(x_, i));
-    model_.stage(i).backward(c, view(parameters_, i), view(gradients_, i), dx_, at(x_, i));
+    model_.stage(i).backward(c, view(parameters_, i),
+                             gradients[static_cast<size_t>(model_.param_list_of(i))].view(), dx_, at(x_, i));
     if (i < last) saved_.rewind(marks[static_cast<size_t>(i)]);
   }
 }

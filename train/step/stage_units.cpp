@@ -34,7 +34,7 @@ GradView StageUnits::grads(int stage, Stream& compute, int lane, int64_t micro) 
   for (const int index : wrapping_.units_of(stage)) unit(index).grads(compute, lane, micro);
   gradients_.clear();
   for (const Wrapping::Place& place : wrapping_.places(stage))
-    gradients_.push_back(unit(place.unit).gradients()[static_cast<size_t>(place.id.index)]);
+    gradients_.push_back(&unit(place.unit).gradients()[static_cast<size_t>(place.id.index)]);
   return GradView(gradients_);
 }
 

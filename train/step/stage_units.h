@@ -38,7 +38,8 @@ class StageUnits {
   Wrapping wrapping_;
   UnitResources shared_;
   std::vector<ShardedUnit> units_;
-  std::vector<Tensor> values_, gradients_;  // of the last requested stage
+  std::vector<Tensor> values_;  // of the last requested stage, like
+  std::vector<Gradient*> gradients_;
 };
 
 }  // namespace flatshard
