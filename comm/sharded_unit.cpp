@@ -14,11 +14,11 @@
 namespace flatshard {
 namespace {
 
-// How many sums of micro-steps exist at once: the one just made, and one for each digit 1 of the number of
-// those before it.
+// How many sums of lanes exist at once: the one just made, and one for each digit 1 of the number of those
+// before it.
 int sums_at_once(const UnitOptions& options) {
   if (options.reduction != Reduction::exact) return 1;
-  const uint64_t last = static_cast<uint64_t>(options.micro_steps - 1);
+  const uint64_t last = static_cast<uint64_t>(options.lane_rounds() - 1);
   return std::max(std::popcount(last), static_cast<int>(std::bit_width(last)) - 1) + 1;
 }
 
@@ -36,15 +36,6 @@ void fill_with_nan(Stream& stream, const Tensor& t) {
 
 }  // namespace
 
-int64_t lane_of(const UnitOptions& options, RankGroups groups, int rank, int64_t micro, int64_t lane) {
-  const int64_t group = groups.group_of(rank), place = groups.index_in_group(rank);
-  // Outermost what is summed last.
-  const int64_t turn = sums_are_unsharded(options, groups)
-                           ? (group * groups.size + place) * options.micro_steps + micro
-                           : (group * options.micro_steps + micro) * groups.size + place;
-  return turn * options.lanes + lane;
-}
-
 UnitResources::UnitResources(const std::vector<ParamList>& units, const std::vector<UnitRole>& roles,
                              Communicators communicators, const UnitOptions& unit_options,
                              UnitArenas unit_arenas, std::optional<CopyStreams> copies)
@@ -57,6 +48,8 @@ UnitResources::UnitResources(const std::vector<ParamList>& units, const std::vec
       pages(units, comms.groups(), options, arenas, copies) {
   check(options.wire == DType::f32 || options.lanes == 1,
         "gradients of several lanes are sent as one fp32 sum, ", "not as ", options.wire);
+  check(options.lane_steps == 1 || options.lanes == 1, "a lane of ", options.lane_steps,
+        " micro-steps needs a rank of its own in each, but there are ", options.lanes, " lanes");
 }
 
 ShardedUnit::ShardedUnit(const ParamList& params, const UnitRole& role, UnitResources& shared)
@@ -261,6 +254,7 @@ void ShardedUnit::reduce(Stream& compute, Stream& reduce, int64_t micro) {
   Open& now = open(micro);
   if (++now.stages_done < role_.backward_stages) return;
   now.stages_done = 0;
+  if ((micro + 1) % options_.lane_steps != 0) return;  // the next micro-step adds to the same lane
   for (Lane& lane : now.lanes) finish(compute, lane);
   if (!direct_) {
     compute.record(ready_);
@@ -270,7 +264,7 @@ void ShardedUnit::reduce(Stream& compute, Stream& reduce, int64_t micro) {
     now.slot = nullptr;
   }
   sum_count_ = exact() ? sum_count_ + 1 : 1;
-  carry(shards_.worker(shards_.storer(direct_ ? compute : reduce)), micro);
+  carry(shards_.worker(shards_.storer(direct_ ? compute : reduce)), micro / options_.lane_steps);
   if (micro + 1 < options_.micro_steps) return;
   if (direct_) {
     compute.record(ready_);
@@ -280,7 +274,7 @@ void ShardedUnit::reduce(Stream& compute, Stream& reduce, int64_t micro) {
   shards_.storer(reduce).record(reduced_);
 }
 
-// The gradients of a micro-step become the next sum.
+// The gradients of the lanes of a micro-step, or of a lane of several, become the next sum.
 void ShardedUnit::add_up_lanes(Stream& reduce, const Open& of) {
   // The tree over the lanes of this rank; it ends in the first lane.
   for (int width = 1; width < options_.lanes; width *= 2)
@@ -317,9 +311,9 @@ void ShardedUnit::sum_over_group(Stream& reduce, const Tensor& sum, const Tensor
               {.y = sum, .lanes = received.view({group_size(), sum.size()}), .accumulate = accumulate});
 }
 
-// Adds up as a binary counter does: where two sums of equally many micro-steps stand side by side they become
-// one; after the last micro-step all do.
-void ShardedUnit::carry(Stream& stream, int64_t micro) {
+// Adds up as a binary counter does: where two sums of equally many lanes stand side by side they become one;
+// after the last lane all do.
+void ShardedUnit::carry(Stream& stream, int64_t round) {
   const auto join = [&] {
     const Tensor &left = sums_[static_cast<size_t>(sum_count_ - 2)],
                  &right = sums_[static_cast<size_t>(sum_count_ - 1)];
@@ -327,8 +321,8 @@ void ShardedUnit::carry(Stream& stream, int64_t micro) {
     --sum_count_;
   };
   if (exact())
-    for (int64_t digits = micro; digits & 1; digits >>= 1) join();
-  if (micro + 1 < options_.micro_steps) return;
+    for (int64_t digits = round; digits & 1; digits >>= 1) join();
+  if (round + 1 < options_.lane_rounds()) return;
   while (sum_count_ > 1) join();
   sum_count_ = 0;
 }
@@ -349,6 +343,12 @@ void ShardedUnit::sum_over_replicas(Stream& reduce, const Tensor& sum) {
   comms_.replicas.all_to_all(reduce, received, sum, name_);
   ordered_sum(reduce, {.y = part, .lanes = received.view({replicas, part.size()})});
   comms_.replicas.all_gather(reduce, sum, part, name_);
+}
+
+void ShardedUnit::plan_last_exchange(Stream& reduce) {
+  if (!has_gradients()) return;
+  if (!direct_) add_up_lanes(reduce, Open{.slot = &gradient_slots_.next(role_)});
+  finish_sums(reduce);
 }
 
 void ShardedUnit::wait_reduced(Stream& compute) {

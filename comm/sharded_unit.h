@@ -13,10 +13,12 @@
 //
 // Exact reduction. The lanes of the global batch are summed in one fixed binary tree, in fp32, no matter
 // which rank computed them. lane_of assigns lanes such that every stage of the sum is a subtree: the lanes of
-// a micro-step on this rank; the ranks of the group (an all-to-all and a local sum); the micro-steps,
-// combined like the digits of a binary counter; the groups. With unsharded sums, micro-steps come before
-// ranks. The bits are the same for every policy, number of ranks and number of micro-steps, provided that all
-// are powers of two.
+// a micro-step on this rank; the ranks of the group (an all-to-all and a local sum); the lanes of later
+// micro-steps, combined like the digits of a binary counter; the groups. With unsharded sums, micro-steps
+// come before ranks. The bits are the same for every policy, number of ranks and number of micro-steps,
+// provided that all are powers of two. A lane of several micro-steps is a sum in place and takes no buffer of
+// its own where the backward pass writes straight into a sum; elsewhere it keeps a unit's gradients
+// unsharded.
 //
 // Every record and every wait of this life cycle stands in sharded_unit.cpp, except those of shards that
 // are copied to or from host memory (shard_placement.h).
@@ -26,6 +28,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/lanes.h"
 #include "comm/moment_pages.h"
 #include "comm/shard_placement.h"
 #include "comm/slots.h"
@@ -63,9 +66,6 @@ struct UnitResources {
   MomentPages pages;
 };
 
-// The lane of the global batch that a rank computes as lane `lane` of a micro-step.
-int64_t lane_of(const UnitOptions& options, RankGroups groups, int rank, int64_t micro, int64_t lane);
-
 // Writes elements [first, first + y.size()) of a parameter's initial values to y, in y's dtype, either as
 // work on the stream or synchronously after the stream's earlier work.
 using InitialValues =
@@ -96,6 +96,8 @@ class ShardedUnit {
   // To be called once for each stage of a backward pass; the last call starts the reduction. Micro-steps end
   // in ascending order; role().in_flight of them may have begun.
   void reduce(Stream& compute, Stream& reduce, int64_t micro);
+  // On a planning stream: the exchanges at the end of a step whose last micro-steps are not planned.
+  void plan_last_exchange(Stream& reduce);
   void wait_reduced(Stream& compute);
   void publish(Stream& compute, Stream& gather);
 
@@ -158,7 +160,7 @@ class ShardedUnit {
   const Tensor& next_sum() const { return sums_[exact() ? static_cast<size_t>(sum_count_) : 0]; }
   void add_up_lanes(Stream& reduce, const Open& of);
   void sum_over_group(Stream& reduce, const Tensor& sum, const Tensor& mine, bool accumulate);
-  void carry(Stream& stream, int64_t micro);
+  void carry(Stream& stream, int64_t round);
   void finish_sums(Stream& reduce);
   void sum_over_replicas(Stream& reduce, const Tensor& sum);
   int group_size() const { return comms_.gather.size(); }
@@ -182,7 +184,7 @@ class ShardedUnit {
   Tensor value_shard_, frozen_shard_;           // in the dtype of compute; bytes
   Tensor master_, m_, v_;                       // shards
   Tensor m_absmax_, v_absmax_;                  // where m_ and v_ are codes
-  std::vector<Tensor> sums_;                    // over 1, 2, 4 ... micro-steps, as in a binary counter
+  std::vector<Tensor> sums_;                    // over 1, 2, 4 ... lanes, as in a binary counter
   Tensor reduced_sum_;                          // this rank's shard of the sum over everything
   std::vector<Tensor> values_;                  // one for each parameter
   std::vector<Gradient> no_gradients_;          // of a frozen unit

@@ -107,7 +107,7 @@ ValueSlot* GatherSlots::take(const UnitRole& role) {
 
 GradientSlots::GradientSlots(const std::vector<ParamList>& units, const std::vector<UnitRole>& roles,
                              RankGroups groups, const UnitOptions& options, UnitArenas arenas)
-    : rings_(ring_count(roles)), own_(units.size()) {
+    : lane_steps_(options.lane_steps), rings_(ring_count(roles)), own_(units.size()) {
   const LayoutSizes sizes{units, groups, options.compute};
   const auto size_of_unit = sizes.trainable();
   const int64_t most = largest(
@@ -129,19 +129,18 @@ GradientSlots::GradientSlots(const std::vector<ParamList>& units, const std::vec
   };
   for (size_t ring = 0; ring < rings_.size(); ++ring) {
     const auto takes_turns = [&](const UnitRole& role) {
-      return !direct && role.stages == 1 && static_cast<size_t>(role.ring) == ring;
+      return !direct && !has_own(role) && static_cast<size_t>(role.ring) == ring;
     };
     for (int i = 0; i < 2; ++i)
       rings_[ring].slots.push_back(make_slot(largest(roles, takes_turns, size_of_unit)));
   }
   for (const UnitRole& role : roles)
-    for (int i = 0; role.stages > 1 && (!direct || role.in_flight > 1) && i < role.in_flight; ++i)
+    for (int i = 0; has_own(role) && (!direct || role.in_flight > 1) && i < role.in_flight; ++i)
       own_[static_cast<size_t>(role.index)].slots.push_back(make_slot(size_of_unit(role)));
 }
 
 GradientSlots::Slot& GradientSlots::next(const UnitRole& role) {
-  Ring& ring =
-      role.stages > 1 ? own_[static_cast<size_t>(role.index)] : rings_[static_cast<size_t>(role.ring)];
+  Ring& ring = has_own(role) ? own_[static_cast<size_t>(role.index)] : rings_[static_cast<size_t>(role.ring)];
   return ring.slots[ring.turn++ % ring.slots.size()];
 }
 

@@ -15,8 +15,8 @@ namespace flatshard {
 
 // How the gradients of lanes are summed.
 //   exact       one binary tree over all lanes: the same bits on any power-of-two number of ranks
-//   sequential  micro-steps are added in order, each summed over ranks in a tree. Saves one buffer for each
-//               doubling of the micro-steps; the bits depend on the number of ranks
+//   sequential  lanes of later micro-steps are added in order, each summed over ranks in a tree. Saves one
+//               buffer for each doubling of the lanes of a rank; the bits depend on the number of ranks
 //   native      the reduction of the communication library
 enum class Reduction { exact, sequential, native };
 
@@ -27,6 +27,7 @@ struct UnitOptions {
   DType wire = DType::f32;           // in which gradients are sent, f32 or bf16
   int lanes = 1;                     // of a micro-step on one rank; more than 1 need wire = f32
   int64_t micro_steps = 1;           // of an optimizer step
+  int64_t lane_steps = 1;            // micro-steps that a lane spans; more than 1 need lanes = 1
   int gather_slots = 2;              // units whose values are whole at the same time
   bool keep_root = true;             // root units stay gathered for the whole step
   bool offload = false;              // shards, their sums and the optimizer's state live in host memory
@@ -35,6 +36,8 @@ struct UnitOptions {
   // Moments of shards of at least this many elements live in host memory, beside any offload of all shards.
   std::optional<int64_t> page_moments_from{};
   bool poison = false;  // tests: values that are let go become NaN, so that no stale read passes
+
+  int64_t lane_rounds() const { return micro_steps / lane_steps; }  // how often a rank completes lanes
 };
 
 // Whether values are shards that become whole only for a stage. Offloaded ones always do, even where a group
@@ -104,7 +107,7 @@ class GatherSlots {
 
 // Room for whole gradients of a micro-step: rings of two, so that one is filled while the other is reduced. A
 // unit of several stages, whose gradients live from the first of them to the last, has its own, one for each
-// micro-step in flight.
+// micro-step in flight; where a lane spans several micro-steps, every unit has.
 class GradientSlots {
  public:
   struct Slot {
@@ -126,6 +129,9 @@ class GradientSlots {
     std::vector<Slot> slots;
     size_t turn = 0;
   };
+  bool has_own(const UnitRole& role) const { return lane_steps_ > 1 || role.stages > 1; }
+
+  int64_t lane_steps_;
   std::vector<Ring> rings_;
   std::vector<Ring> own_;  // by unit
   Tensor rounded_, received_;

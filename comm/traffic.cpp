@@ -22,7 +22,7 @@ Traffic traffic_of(const FlatLayout& trainable, const FlatLayout& frozen, const 
   }
   traffic.reduced = sums_are_unsharded(options, groups)
                         ? received(trainable.size(), DType::f32, groups.size)
-                        : options.micro_steps * received(trainable.size(), options.wire, groups.size);
+                        : options.lane_rounds() * received(trainable.size(), options.wire, groups.size);
   // Across replicas, a shard is reduce-scattered and all-gathered.
   traffic.reduced += 2 * received(trainable.shard_size(), DType::f32, groups.count());
   return traffic;

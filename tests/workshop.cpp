@@ -37,6 +37,7 @@ packing = "documents"
 steps = 6
 total_batch_size = 8
 batch_size_per_device = 1
+lane_size = 1
 eval_every = 3
 [optimizer]
 lr = 1e-2

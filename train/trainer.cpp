@@ -156,7 +156,7 @@ void Trainer::print_header() {
 
 // The part of the state that is the same in every checkpoint of this run.
 TrainState Trainer::state_template() {
-  return {.lane_sequences = setup_.batching.lane_sequences,
+  return {.lane_sequences = setup_.batching.lane_size(),
           .data_tokens = train_.file.size(),
           .data_documents = train_.file.document_count(),
           .data_fingerprint = inputs_.train,

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include "comm/sharded_unit.h"
+#include "comm/lanes.h"
 #include "tests/test.h"
 
 using namespace flatshard;
@@ -69,6 +69,28 @@ TEST_CASE("every lane of the global batch is computed exactly once") {
     CHECK(static_cast<int64_t>(seen.size()) == all);
     CHECK(*seen.begin() == 0);
     CHECK(*seen.rbegin() == all - 1);
+  });
+}
+
+TEST_CASE("a lane of several micro-steps is computed by one rank, in order, and every micro-batch once") {
+  for_each_cut({1, 2, 3, 4, 6}, [](const UnitOptions& options, RankGroups groups) {
+    if (options.lanes > 1) return;
+    for (const int64_t lane_steps : {2, 3}) {
+      UnitOptions spanning = options;
+      spanning.lane_steps = lane_steps;
+      spanning.micro_steps *= lane_steps;
+      std::set<int64_t> seen;
+      for (int rank = 0; rank < groups.ranks; ++rank)
+        for (int64_t micro = 0; micro < spanning.micro_steps; ++micro) {
+          const int64_t lane = lane_of(spanning, groups, rank, micro, 0),
+                        batch = micro_batch_of(spanning, groups, rank, micro, 0);
+          CHECK(batch == lane * lane_steps + micro % lane_steps);
+          CHECK(lane == lane_of(spanning, groups, rank, micro / lane_steps * lane_steps, 0));
+          seen.insert(batch);
+        }
+      CHECK(static_cast<int64_t>(seen.size()) == groups.ranks * spanning.micro_steps);
+      CHECK(*seen.rbegin() == groups.ranks * spanning.micro_steps - 1);
+    }
   });
 }
 

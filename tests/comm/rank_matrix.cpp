@@ -74,6 +74,9 @@ std::vector<Trial> trials_of_stages(int ranks, bool all) {
       // Reductions whose bits depend on the ranks.
       if (trial.config.parallel.reduction != "exact") continue;
       const std::vector<std::string> schedules{"1f1b", "gpipe", "sequential", "interleaved"};
+      if (trial.config.model.family == "gpt2" &&
+          trial.config.train.lane_size > trial.config.train.batch_size_per_device)
+        continue;  // refused with tied embeddings
       trial.config.parallel.stages = stages;
       // Two chunks of each of 4 stages are more than the model has parts.
       const bool interleaves = stages == 2 && set_up(trial.config, ranks).batching.micro_steps % stages == 0;

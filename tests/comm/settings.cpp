@@ -46,6 +46,7 @@ LoraConfig adapters_of(const std::string& family) {
   return lora;
 }
 
+constexpr int64_t kLongLane = 2;      // micro-batches of one sequence
 constexpr size_t kNightlyDepths = 2;  // 1 and 2
 constexpr size_t kPlainSubjects =
     7;  // the first subjects: families and dtypes without further options, and adapters
@@ -117,6 +118,8 @@ Settings::Settings(int ranks) : ranks_(ranks) {
                               "gpt2 fp16 frozen",
                               "llama bf16 rounded",
                               "gpt2 fp32 rounded",
+                              "llama fp32 long lanes",
+                              "gpt2 bf16 long lanes",
                               "llama fp32 sequential",
                               "llama bf16 native",
                               "llama bf16 halves",
@@ -165,7 +168,8 @@ bool Settings::possible(const Setting& s) const {
       (value(s, Dimension::accumulation) != "sharded" || contains(subject, "replicated") ||
        !(strategy == "full_shard" || contains(strategy, "hybrid"))))
     return false;
-  return lanes == 1 || !contains(subject, "rounded");
+  if (contains(subject, "long") && kMatrixSequences % (kLongLane * ranks_) != 0) return false;
+  return lanes == 1 || !(contains(subject, "rounded") || contains(subject, "long"));
 }
 
 Setting Settings::plain_where_it_does_not_count(Setting s) const {
@@ -239,6 +243,7 @@ Config Settings::config(const Setting& s) const {
                                                       : "");
   if (contains(subject, "sequential")) c.parallel.reduction = "sequential";
   if (contains(subject, "native")) c.parallel.reduction = "native";
+  if (contains(subject, "long")) c.train.lane_size = kLongLane;
   wrap_as(subject, c.parallel);
   const std::string& strategy = value(s, Dimension::strategy);
   c.parallel.strategy = strategy.substr(0, strategy.find(' '));

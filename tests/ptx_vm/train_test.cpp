@@ -45,7 +45,7 @@ class Workshop {
         "[run]\nseed = 7\nthreads = 1\n[model]\nfamily = \"", family,
         "\"\nlayers = 2\nhidden = 32\nheads = 2\nffn = 48\nvocab = ", kVocab, "\n[data]\ntrain = \"", folder_,
         "/corpus.tok\"\neval = \"", folder_, "/eval.tok\"\nseq_len = 12\npacking = \"documents\"\n",
-        "[train]\ntotal_batch_size = 4\nbatch_size_per_device = 1\neval_every = 10\n",
+        "[train]\ntotal_batch_size = 4\nbatch_size_per_device = 1\nlane_size = 1\neval_every = 10\n",
         "[optimizer]\nlr = 1e-2\nweight_decay = 0.1\ngrad_clip = 0.5\n[precision]\ncompute = \"", compute,
         "\"\n[parallel]\ntransport = \"mpi\"\nbandwidth_gbps = 1\n");
   }
@@ -305,12 +305,12 @@ TEST_CASE("NCCL is refused to ranks that share a GPU, and an initialization that
 TEST_CASE("micro-steps give the same bits with and without CUDA graphs, in every stream order") {
   constexpr int kSteps = 3, kMicroSteps = 4;
   Workshop workshop("llama", "bf16");
-  // Lanes are summed on another stream; without them the backward pass accumulates.
-  for (const std::string lanes : {"1", "2"}) {
-    CAPTURE(lanes);
+  // Several lanes at a time are summed on another stream; otherwise the backward pass accumulates, within one
+  // lane if it has the whole batch.
+  for (const std::string lane_size : {"2", "1", "8"}) {
+    CAPTURE(lane_size);
     std::vector<std::string> options{"--data.packing=wrapped", "--train.total_batch_size=8",
-                                     "--train.batch_size_per_device=2",
-                                     "--train.lane_size=" + std::string(lanes == "1" ? "2" : "1")};
+                                     "--train.batch_size_per_device=2", "--train.lane_size=" + lane_size};
     const Outcome without = workshop.train("cuda", kSteps, WorkOrder::in_order, options);
     options.push_back("--run.cuda_graphs=true");
     for (const WorkOrder order :

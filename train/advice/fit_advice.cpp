@@ -45,8 +45,17 @@ std::string halve_batch(Config& c) {
 
 std::string single_sequence(Config& c) {
   if (c.train.batch_size_per_device == 1) return "";
-  c.train.batch_size_per_device = c.train.lane_size = 1;
-  return "--train.batch_size_per_device=1 --train.lane_size=1";
+  c.train.batch_size_per_device = 1;
+  const bool has_lane_size = c.train.lane_size > 0;
+  c.train.lane_size = 0;
+  return str("--train.batch_size_per_device=1", has_lane_size ? " --train.lane_size=0" : "");
+}
+
+std::string shorten_head(Config& c) {
+  constexpr int64_t kTokens = 512;
+  if (c.train.head_chunk <= kTokens) return "";
+  c.train.head_chunk = kTokens;
+  return str("--train.head_chunk=", kTokens);
 }
 
 std::string page_moments(Config& c) {
@@ -103,6 +112,7 @@ constexpr Switch kSwitches[] = {
     {recompute, "same results"},
     {shard_all, "same results"},
     {halve_batch, "more micro-steps; other rounding unless the lane stays"},
+    {shorten_head, "a slower output head; other rounding"},
     {page_moments, "same results; moments move to host memory"},
     {sum_in_rank_order, "bits depend on the number of ranks"},
     {offload, "same results; shards move to host memory"},

@@ -169,7 +169,8 @@ std::vector<Field> fields(Config& c) {
       {"train.lane_size",
        &train.lane_size,
        "sequences per lane, the unit of summation: results depend on it, but not on how lanes are dealt to "
-       "ranks and micro-steps; 0 = batch_size_per_device",
+       "ranks; larger than batch_size_per_device: summed in place over micro-steps, with one buffer. 0 = "
+       "batch_size_per_device; on one rank total_batch_size",
        {},
        0,
        kMostSequences},

@@ -57,6 +57,23 @@ std::string graphs_line(const RunSetup& setup) {
              : "graphs    off: run.cuda_graphs has no effect on a CPU\n";
 }
 
+std::string lanes_of(const Batching& b) {
+  if (b.lane_steps == 1) return str(counted(b.lanes, "lane"), " of ", with_commas(b.lane_sequences));
+  return str(with_commas(b.lane_sequences), ", in lanes of ", with_commas(b.lane_steps), " micro-steps");
+}
+
+// On which numbers of ranks the run has the same bits.
+std::string bits_of(const Batching& b) {
+  if (!b.same_bits_anywhere())
+    return "not bit-identical under another split of the batch: its factors are not all powers of two\n";
+  if (b.lane_steps == 1) return "bit-identical on 1, 2, 4 ... ranks: sums over lanes are exact\n";
+  if (b.all_lanes() == 1)
+    return str("one lane, summed in place; train.lane_size = ", b.lane_sequences,
+               " is bit-identical on 1, 2, 4 ... ranks, and takes more memory\n");
+  return str("bit-identical on 1, 2, 4 ... ", with_commas(b.all_lanes()),
+             " ranks with these micro-batches: sums over lanes are exact\n");
+}
+
 }  // namespace
 
 std::string describe_model(const ModelConfig& c) {
@@ -73,21 +90,16 @@ std::string describe_setup(const RunSetup& setup, const RunPlan& plan) {
   const std::string device =
       setup.device_is_here ? why_on_cpu(c.run.device)
                            : str("planned for a GPU; none is available here (", why_no_cuda_device(), ')');
-  return str(
-      "model     ", describe_model(setup.model), "\n          ", trainable_line(plan), '\n',
-      adapters_line(setup, plan), quantized_line(setup), warning_lines(setup), "batch     ",
-      with_commas(b.total_sequences), " sequences of ", with_commas(setup.seq_len()),
-      " tokens = ", counted(b.ranks, "rank"),
-      setup.pipeline.sections == 1 ? "" : str(" in each of ", setup.pipeline.sections, " stages"), " x ",
-      counted(b.micro_steps, "micro-step"), " x ", counted(b.lanes, "lane"), " of ",
-      with_commas(b.lane_sequences), "\n          ",
-      b.same_bits_anywhere()
-          ? "bit-identical on 1, 2, 4 ... ranks: sums over lanes are exact\n"
-          : "not bit-identical under another split of the batch: its factors are not all powers of two\n",
-      "precision ", c.precision.compute, " compute", tf32_of(setup),
-      ", fp32 master weights, gradients communicated in ", c.precision.reduce,
-      c.train.recompute ? ", activation checkpointing" : "", '\n', graphs_line(setup),
-      device.empty() ? "" : str("device    ", device, '\n'));
+  return str("model     ", describe_model(setup.model), "\n          ", trainable_line(plan), '\n',
+             adapters_line(setup, plan), quantized_line(setup), warning_lines(setup), "batch     ",
+             with_commas(b.total_sequences), " sequences of ", with_commas(setup.seq_len()),
+             " tokens = ", counted(b.ranks, "rank"),
+             setup.pipeline.sections == 1 ? "" : str(" in each of ", setup.pipeline.sections, " stages"),
+             " x ", counted(b.micro_steps, "micro-step"), " x ", lanes_of(b), "\n          ", bits_of(b),
+             "precision ", c.precision.compute, " compute", tf32_of(setup),
+             ", fp32 master weights, gradients communicated in ", c.precision.reduce,
+             c.train.recompute ? ", activation checkpointing" : "", '\n', graphs_line(setup),
+             device.empty() ? "" : str("device    ", device, '\n'));
 }
 
 std::string describe_flops(const FlopsPerToken& flops) {

@@ -36,24 +36,35 @@ std::string nearest_batches(int64_t total, int64_t per_device, int ranks) {
 bool Batching::same_bits_anywhere() const {
   return std::has_single_bit(static_cast<uint64_t>(ranks)) &&
          std::has_single_bit(static_cast<uint64_t>(lanes)) &&
-         std::has_single_bit(static_cast<uint64_t>(micro_steps));
+         std::has_single_bit(static_cast<uint64_t>(micro_steps / lane_steps));
 }
 
-Batching batching_of(const TrainConfig& c, int ranks) {
+int64_t lane_size_of(const Config& config, int ranks) {
+  const TrainConfig& c = config.train;
+  if (c.lane_size > 0) return c.lane_size;
+  return ranks == 1 && !config.parallel.offload ? c.total_batch_size : c.batch_size_per_device;
+}
+
+Batching batching_of(const TrainConfig& c, int64_t lane_size, int ranks) {
   const int64_t per_device = c.batch_size_per_device;
   check(c.total_batch_size > 0, "train.total_batch_size is ", c.total_batch_size, ", must be positive");
   check(per_device <= c.total_batch_size / ranks && c.total_batch_size % (per_device * ranks) == 0,
         "train.total_batch_size = ", c.total_batch_size,
         " is not a multiple of batch_size_per_device = ", per_device, " times ", ranks, " ranks: use ",
         nearest_batches(c.total_batch_size, per_device, ranks));
-  const int64_t lane = c.lane_size == 0 ? per_device : c.lane_size;
-  check(per_device % lane == 0, "train.batch_size_per_device = ", per_device,
-        " is not a multiple of train.lane_size = ", lane);
+  const int64_t together = std::min(lane_size, per_device), of_rank = c.total_batch_size / ranks;
+  check(per_device % together == 0, "train.batch_size_per_device = ", per_device,
+        " is not a multiple of train.lane_size = ", lane_size);
+  check(lane_size % together == 0, "train.lane_size = ", lane_size,
+        " is not a multiple of train.batch_size_per_device = ", per_device);
+  check(of_rank % lane_size == 0, "train.lane_size = ", lane_size, ", but a rank computes ", of_rank,
+        " sequences: it must divide them");
   return {.total_sequences = c.total_batch_size,
-          .lane_sequences = lane,
+          .lane_sequences = together,
           .ranks = ranks,
-          .lanes = per_device / lane,
-          .micro_steps = c.total_batch_size / (per_device * ranks)};
+          .lanes = per_device / together,
+          .micro_steps = of_rank / per_device,
+          .lane_steps = lane_size / together};
 }
 
 void check_length(const TrainConfig& c) {

@@ -1,8 +1,8 @@
 #pragma once
-// How a global batch is split. It is a fixed number of lanes; a lane is lane_size sequences that are computed
-// together. With K lanes per micro-batch, rank r of N works at micro-step m on lanes (m N + r) K to
-// (m N + r + 1) K. Gradients are summed over lanes in one tree, so the results depend on the lanes, but not
-// on how they are distributed over ranks and micro-steps.
+// How a global batch is split. It is a fixed number of lanes, of train.lane_size sequences each. A micro-step
+// of a rank has several lanes, or one; or a lane spans several micro-steps, which add to it in order.
+// Gradients are summed over lanes in one tree, so the results depend on the lanes and on the micro-batches
+// that a lane consists of, but not on how lanes are distributed over ranks and micro-steps.
 
 #include <cstdint>
 
@@ -12,17 +12,24 @@ namespace flatshard {
 
 struct Batching {
   int64_t total_sequences;  // per optimizer step
-  int64_t lane_sequences;
+  int64_t lane_sequences;   // of a lane in a micro-step, computed together
   int ranks;
-  int64_t lanes;        // K: per rank and micro-step
-  int64_t micro_steps;  // per optimizer step
+  int64_t lanes;           // per rank and micro-step
+  int64_t micro_steps;     // per optimizer step
+  int64_t lane_steps = 1;  // micro-steps that a lane spans
 
-  // Whether any power of two of ranks and of micro-steps gives the same bits.
+  int64_t lane_size() const { return lane_sequences * lane_steps; }
+  int64_t all_lanes() const { return total_sequences / lane_size(); }
+  // Whether every power of two of ranks gives the same bits, up to the number of lanes.
   bool same_bits_anywhere() const;
 };
 
+// train.lane_size, or its default: batch_size_per_device, which gives the same bits on any number of ranks;
+// but on one rank, whose shards are not offloaded, the whole batch, which takes one gradient buffer.
+int64_t lane_size_of(const Config& config, int ranks);
+
 // If the batch does not divide over the ranks, the Error lists the nearest combinations that do.
-Batching batching_of(const TrainConfig& c, int ranks);
+Batching batching_of(const TrainConfig& c, int64_t lane_size, int ranks);
 
 // An Error unless the run has either steps or epochs.
 void check_length(const TrainConfig& c);

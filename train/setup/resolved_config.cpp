@@ -9,7 +9,7 @@ Config resolved_config(const RunSetup& setup, int threads) {
   c.model.vocab = vocab;
   c.run.device = setup.device.is_cuda() ? "cuda" : "cpu";
   c.run.threads = threads;
-  c.train.lane_size = setup.batching.lane_sequences;
+  c.train.lane_size = setup.batching.lane_size();
   c.train.eval_batch_size_per_device = setup.eval_sequences;
   c.parallel.transport = setup.transport == Transport::nccl ? "nccl" : "mpi";
   if (c.data.tokenizer.empty()) c.data.tokenizer = c.init_from;

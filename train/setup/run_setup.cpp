@@ -115,6 +115,12 @@ void set_pipeline(RunSetup& setup, Problems& problems) {
       setup.transport != Transport::staged, "parallel.stages = ", setup.pipeline.sections,
       " on GPUs needs NCCL: each rank must have its own GPU, and parallel.transport must be \"auto\" "
       "or \"nccl\"");
+  // Later micro-batches reach the head before earlier ones reach the embedding, which share a gradient.
+  problems.check(!setup.pipeline.embeds_apart || setup.batching.lane_steps == 1,
+                 "train.lane_size = ", setup.config.train.lane_size,
+                 " spans several micro-batches, which parallel.stages = ", setup.pipeline.sections,
+                 " does not support with tied embeddings: set it to ",
+                 setup.config.train.batch_size_per_device);
 }
 
 Transport transport_of(const std::string& choice, Device device, int ranks, const std::string& shared_gpu) {
@@ -187,6 +193,7 @@ UnitOptions unit_options(const Config& c, const Batching& batching, Problems& pr
                       .wire = dtype_named(c.precision.reduce),
                       .lanes = static_cast<int>(batching.lanes),
                       .micro_steps = batching.micro_steps,
+                      .lane_steps = batching.lane_steps,
                       .gather_slots = static_cast<int>(p.depth) + 1,
                       .keep_root = p.keep_root_gathered};
   options.offload = p.offload;
@@ -259,8 +266,9 @@ void check_sizes(const RunSetup& s, Problems& problems) {
     problems.check(sequences <= INT32_MAX / s.seq_len(), "data.seq_len = ", s.seq_len(), " times train.", key,
                    " = ", sequences, " is ", s.seq_len() * sequences, " tokens, must be at most ", INT32_MAX);
   };
-  check_tokens(s.config.train.lane_size > 0 ? "lane_size" : "batch_size_per_device",
-               s.batching.lane_sequences);
+  check_tokens(
+      s.config.train.lane_size > 0 && s.batching.lane_steps == 1 ? "lane_size" : "batch_size_per_device",
+      s.batching.lane_sequences);
   check_tokens(
       s.config.train.eval_batch_size_per_device > 0 ? "eval_batch_size_per_device" : "batch_size_per_device",
       s.eval_sequences);
@@ -319,7 +327,9 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpos
   if (setup.eval_sequences == 0) setup.eval_sequences = config.train.batch_size_per_device;
   int in_stage = ranks;
   const bool batched = problems.attempt([&] { in_stage = ranks_per_stage(config.parallel.stages, ranks); }) &&
-                       problems.attempt([&] { setup.batching = batching_of(config.train, in_stage); });
+                       problems.attempt([&] {
+                         setup.batching = batching_of(config.train, lane_size_of(config, ranks), in_stage);
+                       });
   setup.units = unit_options(config, setup.batching, problems);
   setup.compute = setup.units.compute;
   problems.attempt([&] {

@@ -163,6 +163,13 @@ bool has_change(const ResumeChanges& found, const std::string& key) {
                      [&](const RunChange& c) { return c.key == key; });
 }
 
+// Whether the ranks of a run can share lanes of this size.
+bool can_deal(int64_t lane, const TrainState& run) {
+  const auto batch = run.config.find("train.total_batch_size");
+  return batch == run.config.end() ||
+         std::stoll(batch->second) % (lane * std::max<int64_t>(run.ranks, 1)) == 0;
+}
+
 }  // namespace
 
 ResumeChanges compare_runs(const TrainState& saved, const TrainState& now) {
@@ -189,8 +196,10 @@ ResumeChanges compare_runs(const TrainState& saved, const TrainState& now) {
                               *saved.data_epoch + 1, " begins again"));
   if (saved.lane_sequences != now.lane_sequences)
     found.notes.push_back(str("lanes of ", now.lane_sequences, " sequences, were ", saved.lane_sequences,
-                              ": equal up to rounding, not bit for bit; train.lane_size = ",
-                              saved.lane_sequences, " keeps the bits"));
+                              ": equal up to rounding, not bit for bit",
+                              can_deal(saved.lane_sequences, now)
+                                  ? str("; train.lane_size = ", saved.lane_sequences, " keeps the bits")
+                                  : ""));
   check(saved.data_sequence || !(found.new_order || has_change(found, "train.total_batch_size")),
         "it does not record the position in its data, because an earlier version wrote it: keep the data and "
         "train.total_batch_size as they were");

@@ -7,7 +7,7 @@
 //
 // A rank works on `lanes` micro-batches at a time, stage by stage, micro_steps times; with pipeline stages,
 // on several of these in turn, in the order of its actions (train/setup/pipeline.h). Then all ranks update
-// their shards together. Sums over lanes, ranks and micro-steps are exact: see comm/sharded_unit.h.
+// their shards together. Sums over lanes and ranks are exact: see comm/sharded_unit.h.
 
 #include <algorithm>
 
@@ -159,7 +159,8 @@ void Engine::read_batches(const Data& data, int64_t data_step) {
   const Batching& b = setup_.batching;
   for (int64_t local = 0; local < local_lanes(); ++local) {
     const size_t at = static_cast<size_t>(local);
-    const int64_t lane = lane_of(setup_.units, setup_.groups, data_rank(), local / b.lanes, local % b.lanes);
+    const int64_t lane =
+        micro_batch_of(setup_.units, setup_.groups, data_rank(), local / b.lanes, local % b.lanes);
     batches_[at] = read_batch(data, data_step, lane, inputs_[at], lane_tokens());
     draws_[at].step = static_cast<uint64_t>(data_step * b.ranks * local_lanes() + lane);
   }
@@ -212,6 +213,8 @@ void Engine::plan_step() {
   accumulate(planned == setup_.batching.micro_steps
                  ? passes_
                  : passes_of(setup_.pipeline, section(), planned, whole_.first_trained_stage()));
+  if (planned < setup_.batching.micro_steps)
+    for (ShardedUnit& u : units()) u.plan_last_exchange(reduce_);
   optimizer_.measure(compute_, 1);
   for (ShardedUnit& u : units()) u.publish(compute_, gather_);
 }

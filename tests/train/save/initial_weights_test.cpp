@@ -52,6 +52,7 @@ seq_len = 12
 [train]
 steps = 2
 total_batch_size = 2
+lane_size = 1
 [optimizer]
 lr = 1e-2
 [precision]

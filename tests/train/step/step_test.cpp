@@ -9,6 +9,7 @@
 #include "runtime/rng.h"
 #include "tests/test.h"
 #include "tests/train/step/planned_bytes.h"
+#include "train/plans/reductions.h"
 #include "train/step/training_runtime.h"
 #include "train/step/weights.h"
 
@@ -156,15 +157,56 @@ TEST_CASE("the same lanes give the same bits in any division into micro-steps") 
 
 TEST_CASE("other lanes give other bits but nearly the same gradients") {
   Config config = small_config();
-  config.train.batch_size_per_device = 1;
+  config.train.batch_size_per_device = config.train.lane_size = 1;
   const Outcome small_lanes = train(config);
-  config.train.batch_size_per_device = 8;
+  config.train.batch_size_per_device = config.train.lane_size = 8;
   const Outcome one_lane = train(config);
   constexpr double kRounding = 1e-4;  // of sums in another order, after four steps
   for (size_t i = 0; i < small_lanes.losses.size(); ++i) {
     CHECK(small_lanes.losses[i] == doctest::Approx(one_lane.losses[i]).epsilon(kRounding));
     CHECK(small_lanes.norms[i] == doctest::Approx(one_lane.norms[i]).epsilon(kRounding));
   }
+}
+
+TEST_CASE("a lane of several micro-batches has the bits of adding them in order") {
+  for (const char* family : {"llama", "gpt2"})
+    for (const char* compute : {"fp32", "bf16"}) {
+      CAPTURE(family);
+      CAPTURE(compute);
+      Config config = small_config(family);
+      config.precision.compute = compute;
+      const Outcome one_lane = train(config, {.commit = kPoisoned});
+      config.train.lane_size = 8;
+      CHECK(train(config, {.commit = kPoisoned}) == one_lane);
+      config.train.lane_size = 2;
+      config.parallel.reduction = "sequential";
+      CHECK(train(config, {.commit = kPoisoned}) == one_lane);
+      config.parallel.reduction = "exact";
+      CHECK(train(config, {.commit = kPoisoned}) != one_lane);
+    }
+}
+
+TEST_CASE("one rank sums a batch in one gradient buffer, and lanes of one micro-batch need several") {
+  Config config = small_config();
+  config.train.batch_size_per_device = 1;  // eight micro-steps
+  const auto bytes = [](const Config& c, const char* arena) {
+    return test::planned_bytes(plan_run(set_up(c, 1), 0), arena);
+  };
+  const RunSetup setup = set_up(config, 1);
+  const RunPlan plan = plan_run(setup, 0);
+  Arena tables("tables", setup.device);
+  const Wrapping wrapping(Model(setup.model, tables), setup.wrap);
+  int64_t elements = 0;
+  for (const ParamList& params : wrapping.units()) elements += FlatLayout::trainable(params, 1).size();
+  const int64_t one_buffer = test::planned_bytes(plan, "gradients"), sums = 4 * elements;
+  CHECK(one_buffer >= sums);
+  CHECK(one_buffer < 2 * sums);
+  CHECK(test::planned_bytes(plan, "exchange") == 0);
+  CHECK(cost_of_exact_sums(setup, plan, 0) == 0);
+  config.train.lane_size = 1;
+  CHECK(bytes(config, "gradients") == one_buffer + 3 * sums);
+  config.train.lane_size = 4;  // two lanes
+  CHECK(bytes(config, "gradients") == one_buffer + sums);
 }
 
 TEST_CASE("a smaller train.head_chunk takes less memory, in training and in evaluation") {

@@ -1,0 +1,16 @@
+#pragma once
+// Which rank computes which lane of a global batch. A lane is a sum of gradients that one rank makes: of one
+// micro-batch, or of lane_steps micro-batches that are accumulated in place, in order. Only the sum over
+// lanes is a tree (sharded_unit.h).
+
+#include "comm/slots.h"
+
+namespace flatshard {
+
+// The lane of the global batch to which a rank's lane `lane` of a micro-step belongs.
+int64_t lane_of(const UnitOptions& options, RankGroups groups, int rank, int64_t micro, int64_t lane);
+
+// The micro-batch that it is, counted over the global batch lane by lane.
+int64_t micro_batch_of(const UnitOptions& options, RankGroups groups, int rank, int64_t micro, int64_t lane);
+
+}  // namespace flatshard
