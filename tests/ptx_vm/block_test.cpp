@@ -9,6 +9,7 @@
 #include "kernels/swiglu.h"
 #include "model/model.h"
 #include "runtime/memory.h"
+#include "tests/model/gradients.h"
 #include "tests/ptx_vm/counts.h"
 #include "tests/ptx_vm/ptx_vm.h"
 #include "tests/test.h"
@@ -89,7 +90,8 @@ class BlockRun {
   }
   void backward(Stream& stream) {
     Context c = context(stream);
-    model_.stage(1).backward(c, ParamView(parameters_[1]), GradView(gradients_[1]), dx_, x_);
+    const test::Gradients gradients(gradients_[1]);
+    model_.stage(1).backward(c, ParamView(parameters_[1]), gradients.view(), dx_, x_);
   }
 
   StreamGroup streams_{Device::cuda(0)};
@@ -122,8 +124,14 @@ LeastBytes least_bytes(const ModelConfig& m) {
       min_bytes(AttentionForward{.o = q, .lse = lse, .q = q, .k = k, .v = k, .mask = {}, .scale = 1}) +
       min_bytes(SwigluForward{.y = hidden, .gate = hidden, .up = hidden});
   least.backward =
-      2 * min_bytes(RmsNormBackward{
-              .dx = x, .dw = f32_tensor({C}), .dy = x, .x = x, .w = w, .rstd = rstd, .accumulate_dx = true}) +
+      2 * min_bytes(RmsNormBackward{.dx = x,
+                                    .dw = f32_tensor({C}),
+                                    .dy = x,
+                                    .x = x,
+                                    .w = w,
+                                    .rstd = rstd,
+                                    .accumulate_dx = true,
+                                    .accumulate = false}) +
       min_bytes(AttentionBackward{.dq = q,
                                   .dk = k,
                                   .dv = k,
@@ -156,15 +164,17 @@ LeastBytes least_bytes(const ModelConfig& m) {
                                                .rstd = head_rstd,
                                                .positions = positions,
                                                .table = table,
-                                               .query_heads = Hq});
+                                               .query_heads = Hq,
+                                               .accumulate = false});
   } else {
     least.forward += min_bytes(RopeForward{.y = heads, .x = heads, .positions = positions, .table = table});
     least.backward +=
         min_bytes(RopeBackward{.dx = heads, .dy = heads, .positions = positions, .table = table});
   }
   if (*m.qkv_bias)
-    least.backward += min_bytes(
-        BiasBackward{.db = f32_tensor({(Hq + 2 * Hkv) * D}), .dy = bf16_tensor({T, (Hq + 2 * Hkv) * D})});
+    least.backward += min_bytes(BiasBackward{.db = f32_tensor({(Hq + 2 * Hkv) * D}),
+                                             .dy = bf16_tensor({T, (Hq + 2 * Hkv) * D}),
+                                             .accumulate = false});
   return least;
 }
 
