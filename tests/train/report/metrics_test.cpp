@@ -96,6 +96,7 @@ TEST_CASE("every field round-trips") {
                                           .all_tokens_per_second = 5.5,
                                           .mfu = 7,
                                           .mfu_causal = 8,
+                                          .mfu_published = 7.5,
                                           .memory_bytes = 9,
                                           .skipped = true,
                                           .loss_scale = 10.0,
@@ -116,6 +117,7 @@ TEST_CASE("every field round-trips") {
   CHECK(m.all_tokens_per_second == 5.5);
   CHECK(m.mfu == 7);
   CHECK(m.mfu_causal == 8);
+  CHECK(m.mfu_published == 7.5);
   CHECK(m.memory_bytes == 9);
   CHECK(m.skipped);
   CHECK(m.loss_scale == 10.0);
@@ -128,10 +130,20 @@ TEST_CASE("every field round-trips") {
 }
 
 TEST_CASE("a missing value has no key") {
-  const StepMetrics m = written_and_read(
-      {1, 2, 2.5, 1, 0.001, 64, 100, 0.64, std::nullopt, 0.5, 0.25, 1024, false, std::nullopt, std::nullopt});
+  const StepMetrics m = written_and_read({.step = 1,
+                                          .data_step = 2,
+                                          .loss = 2.5,
+                                          .grad_norm = 1,
+                                          .lr = 0.001,
+                                          .tokens = 64,
+                                          .tokens_per_second = 100,
+                                          .step_seconds = 0.64,
+                                          .mfu = 0.5,
+                                          .mfu_causal = 0.25,
+                                          .memory_bytes = 1024});
   CHECK(text_of(kPath) == kGoodLine);
   CHECK_FALSE(m.skipped);
+  CHECK_FALSE(m.mfu_published.has_value());
   CHECK_FALSE(m.loss_scale.has_value());
   CHECK_FALSE(m.eval_loss.has_value());
   CHECK_FALSE(m.saved_step.has_value());
