@@ -23,7 +23,7 @@ STEPS = [("qwen2.5-1.5b", 4096, 4, False), ("qwen2.5-0.5b", 1024, 16, False), ("
          ("qwen2.5-0.5b", 8192, 2, False), ("qwen2.5-1.5b", 1024, 16, False), ("llama3-8b-4-layers", 8192, 1, False),
          ("qwen2.5-0.5b", 4096, 4, False), ("qwen2.5-1.5b", 8192, 2, False), ("llama3-8b-4-layers", 1024, 8, False)]
 SMALL_STEPS = [("tiny", 16, 2, False)]
-SMALL_OPS = ["rmsnorm_forward 192 x 2048 bf16", "rmsnorm_backward 192 x 2048 dx+= bf16", "cross_entropy_backward 4 x 32768 bf16",
+SMALL_OPS = ["rmsnorm_forward 512 x 2048 bf16", "rmsnorm_backward 512 x 2048 dx+= bf16", "cross_entropy_backward 4 x 32768 bf16",
              "attention_backward 70 x 2/1 x 256 causal bf16", "adamw 65536 bf16"]
 
 
