@@ -118,7 +118,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
       throw CallError(cudaErrorInvalidResourceHandle, "the event was never recorded, or has timing disabled");
     if (!streams().is_done(a.milestone) || !streams().is_done(b.milestone))
       throw CallError(cudaErrorNotReady, "the event has not been reached");
-    *milliseconds = (static_cast<float>(*b.time) - static_cast<float>(*a.time)) / kTicksPerMillisecond;
+    *milliseconds = static_cast<float>(static_cast<int64_t>(*b.time - *a.time)) / kTicksPerMillisecond;
   });
 }
 }

@@ -15,6 +15,8 @@ TEST_CASE("integers of 16 and 64 bits add, multiply, divide and shift within the
       {"sub.s64 %rd0, 3, 5;", 0xfffffffffffffffe},
       {"mul.lo.s64 %rd0, 0x100000001, 0x100000001;", 0x200000001},
       {"div.s64 %rd0, -7, 2;", 0xfffffffffffffffd},
+      {"div.u64 %rd0, -7, 2;", 0x7ffffffffffffffc},
+      {"rem.s64 %rd0, -7, 2;", 0xffffffffffffffff},
       {"min.s64 %rd0, -1, 1;", 0xffffffffffffffff},
       {"neg.s64 %rd0, 5;", 0xfffffffffffffffb},
       {"shl.b16 %rs0, 0x8001, 1; cvt.u32.u16 %r0, %rs0;", 2},
