@@ -23,7 +23,8 @@ struct Lines {
   std::map<std::string, std::string> values;
 };
 
-// How the text of a rank differs from that of rank `like`.
+}  // namespace
+
 std::string difference(size_t rank, size_t like, const std::vector<std::string>& texts,
                        const std::vector<std::string>& hosts) {
   const auto named = [&](size_t one) {
@@ -41,14 +42,6 @@ std::string difference(size_t rank, size_t like, const std::vector<std::string>&
   for (const std::string& key : other.order)
     if (!first.values.contains(key))
       return str(named(rank), " has ", key, " = ", other.values.at(key), ", ", named(like), " has none");
-  return "";
-}
-
-}  // namespace
-
-std::string first_difference(const std::vector<std::string>& texts, const std::vector<std::string>& hosts) {
-  for (size_t rank = 1; rank < texts.size(); ++rank)
-    if (texts[rank] != texts.front()) return difference(rank, 0, texts, hosts);
   return "";
 }
 

@@ -24,9 +24,9 @@ void agree_on_schedule(World& world, const CollectiveLog& schedule, int like = 0
 // rank.
 void succeed_together(World& world, const std::function<void()>& work);
 
-// For one text per rank, of lines "key = value": "rank 2 has KEY = V, rank 0 has W", or "" if all are equal.
-// With the host of each rank: "rank 2 on node7 has ...".
-std::string first_difference(const std::vector<std::string>& texts,
-                             const std::vector<std::string>& hosts = {});
+// The first difference of a rank's text, of lines "key = value", from that of rank `like`: "rank 2 has KEY =
+// V, rank 0 has W", or "" if they are equal. With the host of each rank: "rank 2 on node7 has ...".
+std::string difference(size_t rank, size_t like, const std::vector<std::string>& texts,
+                       const std::vector<std::string>& hosts = {});
 
 }  // namespace flatshard

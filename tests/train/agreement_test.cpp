@@ -39,15 +39,15 @@ test::Finished run_in_two_folders(const std::string& name, const std::string& op
 
 }  // namespace
 
-TEST_CASE("the first difference between ranks is named, whichever rank has it") {
-  CHECK(first_difference({"a = 1\nb = 2\n", "a = 1\nb = 2\n"}) == "");
-  CHECK(first_difference({"a = 1\nb = 2\n", "a = 1\nb = 2\n", "a = 1\nb = 3\n"}) ==
+TEST_CASE("the first difference between two ranks is named, whichever of them has it") {
+  CHECK(difference(1, 0, {"a = 1\nb = 2\n", "a = 1\nb = 2\n"}) == "");
+  CHECK(difference(2, 0, {"a = 1\nb = 2\n", "a = 1\nb = 2\n", "a = 1\nb = 3\n"}) ==
         "rank 2 has b = 3, rank 0 has 2");
-  CHECK(first_difference({"a = 1\nb = 2\nc = 3\n", "a = 1\nb = 5\nc = 4\n"}) ==
+  CHECK(difference(1, 0, {"a = 1\nb = 2\nc = 3\n", "a = 1\nb = 5\nc = 4\n"}) ==
         "rank 1 has b = 5, rank 0 has 2");
-  CHECK(first_difference({"a = 1\nb = \"x = y\"\n", "a = 1\n"}) == "rank 1 has no b, rank 0 has \"x = y\"");
-  CHECK(first_difference({"a = 1\n", "a = 1\nb = 2\n"}) == "rank 1 has b = 2, rank 0 has none");
-  CHECK(first_difference({"a = 1\n", "a = 2\n"}, {"node3", "node7"}) ==
+  CHECK(difference(1, 0, {"a = 1\nb = \"x = y\"\n", "a = 1\n"}) == "rank 1 has no b, rank 0 has \"x = y\"");
+  CHECK(difference(1, 0, {"a = 1\n", "a = 1\nb = 2\n"}) == "rank 1 has b = 2, rank 0 has none");
+  CHECK(difference(1, 0, {"a = 1\n", "a = 2\n"}, {"node3", "node7"}) ==
         "rank 1 on node7 has a = 2, rank 0 on node3 has 1");
 }
 
