@@ -15,8 +15,8 @@ struct GpuPlace {
   std::string shared;  // "ranks 0 and 1 both use GPU-..."; "" if no two ranks of the run share a GPU
 };
 
-// The place of one rank. `visible` are the GPUs that each rank can see (visible_gpus() in runtime/gpu.h). In
-// the order of ranks, each takes the first of those that the fewest ranks before it have taken.
+// The place of one rank. `visible` are the GPUs that each rank can see (visible_gpus() in runtime/gpu.h).
+// Lower ranks choose first; each takes the visible GPU with the fewest ranks on it so far.
 GpuPlace place_on_gpu(const std::vector<std::vector<std::string>>& visible, int rank);
 
 // The place of this rank, found together with all others.

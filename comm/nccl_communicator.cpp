@@ -136,9 +136,8 @@ class PendingCalls {
   std::optional<Clock::time_point> fault_since_;
 };
 
-// The NCCL communicator of all ranks, from which those that do the work are split. NCCL starts the calls of
-// all of them in the order in which this rank makes them, so ranks whose orders fit together never wait for
-// one another in a circle.
+// The NCCL communicator of all ranks. Those that do the work are split from it. NCCL starts their calls in
+// the order in which this rank makes them, so ranks that agree on an order never deadlock.
 class NcclRoot {
  public:
   NcclRoot(World& world, Device device);
@@ -230,8 +229,8 @@ class NcclCommunicator : public Communicator {
   }
   void do_deregister(void* handle) noexcept override { ncclCommDeregister(comm_, handle); }
 
-  // Makes the calls of NCCL as one group. The first ones connect to other ranks and block until those do,
-  // too.
+  // Enqueues NCCL calls as one group. A communicator's first call connects to the other ranks, and blocks
+  // until they connect too.
   template <class Calls>
   void enqueue(Stream& stream, const Collective& call, const Calls& calls) {
     if (stream.planning()) return;

@@ -1,8 +1,8 @@
 #pragma once
 // Messages between the sections of a pipeline (train/setup/pipeline.h): activations to the next chunk,
-// gradients to the one before. Each flow has a stream for what this rank sends and one for what it receives,
-// so that messages travel while other micro-batches are computed, and no message waits for one of another
-// flow. The host never waits.
+// gradients to the one before. Each flow has one stream for sending and one for receiving, so that messages
+// travel while other micro-batches are computed, and no message waits for one of another flow. The host never
+// waits.
 //
 // A PipeBuffer goes through
 //

@@ -60,7 +60,7 @@ std::string host_name() {
   return name;
 }
 
-// For how long a rank whose collective has timed out waits for those that have found the same.
+// How long a rank whose collective has timed out waits for others to report the same.
 constexpr std::chrono::seconds kRollCall{2};
 
 // A collective of host values, for the watchdog.
