@@ -64,10 +64,12 @@ class Pool {
     const std::unique_lock lock(caller_, std::try_to_lock);
     if (!lock) return false;
     if (threads_.empty()) start();
-    tasks_ = tasks;
+    for (int i = 0; i < size_; ++i) {
+      shares_[i].next = tasks * i / size_;
+      shares_[i].end = tasks * (i + 1) / size_;
+    }
     function_ = function;
     context_ = context;
-    next_ = 0;
     gate_ = kOpen;
     ++calls_;
     calls_.notify_all();
@@ -81,9 +83,17 @@ class Pool {
  private:
   static constexpr uint32_t kOpen = 1u << 31;
 
+  // Neighbouring tasks, which a worker runs in order: two threads that write alternating pieces of an array
+  // reach as little as 60 % of the bandwidth of two that write a half each.
+  struct alignas(64) Share {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+  };
+
   void start() {
     take_short_turns();
     stopping_ = false;
+    shares_ = std::vector<Share>(size_);
     for (int worker = 1; worker < size_; ++worker)
       threads_.emplace_back([this, worker, seen = calls_.load()] { serve(worker, seen); });
   }
@@ -113,9 +123,14 @@ class Pool {
     return false;
   }
 
+  // The worker's own share, then what is left of the others'.
   void work(int worker) {
     runs_its_tasks_itself = true;
-    for (int64_t task = next_++; task < tasks_; task = next_++) function_(context_, task, worker);
+    for (int i = 0; i < size_; ++i) {
+      Share& share = shares_[(worker + i) % size_];
+      while (share.next < share.end)
+        if (const int64_t task = share.next++; task < share.end) function_(context_, task, worker);
+    }
     runs_its_tasks_itself = false;
   }
 
@@ -123,12 +138,11 @@ class Pool {
   std::vector<std::thread> threads_;
   std::atomic<int> size_{usable_processors()};
   std::atomic<bool> stopping_{false};
-  int64_t tasks_ = 0;
+  std::vector<Share> shares_;  // one for each worker
   detail::TaskFunction function_ = nullptr;
   void* context_ = nullptr;
   alignas(64) std::atomic<uint32_t> calls_{0};  // that have begun; threads without work wait on it
   alignas(64) std::atomic<uint32_t> gate_{0};   // kOpen while there are tasks, plus the threads inside
-  alignas(64) std::atomic<int64_t> next_{0};
 };
 
 Pool& pool() {
