@@ -20,8 +20,6 @@ constexpr int64_t kSmallestSquare = 256;
 constexpr int64_t kHostFloats = int64_t{1} << 26, kDeviceFloats = int64_t{1} << 28;
 constexpr int64_t kBlockFloats = 1 << 18;  // 1 MiB per task
 
-using CopyLoop = void (*)(float* dst, const float* src, int64_t n);
-
 void copy_memcpy(float* dst, const float* src, int64_t n) {
   std::memcpy(dst, src, static_cast<size_t>(n) * sizeof(float));
 }
@@ -39,6 +37,14 @@ void copy_past_caches(float* dst, const float* src, int64_t n) {
       simd::store(dst + i, simd::load(src + i, lanes), lanes);
   });
   simd::store_fence();
+}
+
+// Reads n floats and writes one.
+void read_vectors(float* dst, const float* src, int64_t n) {
+  simd::Floats largest = simd::splat(0);
+  simd::for_each_vector(
+      n, [&](int64_t i, auto lanes) { largest = simd::max(largest, simd::load(src + i, lanes)); });
+  *dst = simd::max(largest);
 }
 
 // Random numbers and a buffer for their copy.
@@ -74,8 +80,7 @@ class CopyBuffers {
   Memory from_, to_;
 };
 
-// Bytes read and written by a copy.
-double copied_bytes(int64_t floats) { return 2.0 * sizeof(float) * static_cast<double>(floats); }
+double bytes_of(int64_t floats) { return sizeof(float) * static_cast<double>(floats); }
 
 // The time of `work` on a stream. It also runs once before, untimed, which keeps a GPU busy until the host
 // has enqueued everything.
@@ -91,27 +96,33 @@ double seconds_on(Stream& stream, Work&& work) {
 
 Ceiling device_copy_ceiling(Device device, int64_t floats) {
   const auto buffers = std::make_shared<CopyBuffers>(device, floats);
-  return Ceiling({{"from device memory to device memory", copied_bytes(floats), [buffers] {
+  return Ceiling({{"from device memory to device memory", 2 * bytes_of(floats), [buffers] {
                      Stream& stream = buffers->stream();
                      return seconds_on(stream, [&] { copy(stream, buffers->to(), buffers->from()); });
                    }}});
 }
 
-Ceiling host_copy_ceiling(int64_t floats) {
+// The time of loop(to, from, n) on every block of the buffers.
+template <class Loop>
+double seconds_of_blocks(const CopyBuffers& buffers, Loop loop) {
+  const float* from = buffers.from().as<float>();
+  float* to = buffers.to().as<float>();
+  return seconds_of([&] {
+    parallel_blocks(buffers.from().size(), kBlockFloats,
+                    [&](int64_t begin, int64_t end) { loop(to + begin, from + begin, end - begin); });
+  });
+}
+
+// Of a copy, and of reading alone.
+std::pair<Ceiling, Ceiling> host_memory_ceilings(int64_t floats) {
   const auto buffers = std::make_shared<CopyBuffers>(Device::cpu(), floats);
-  const auto way = [&](const char* name, CopyLoop loop) {
-    return Ceiling::Way{
-        name, copied_bytes(floats), [buffers, loop] {
-          const float* from = buffers->from().as<float>();
-          float* to = buffers->to().as<float>();
-          return seconds_of([&] {
-            parallel_blocks(buffers->from().size(), kBlockFloats,
-                            [&](int64_t begin, int64_t end) { loop(to + begin, from + begin, end - begin); });
-          });
-        }};
+  const auto way = [&](const char* name, double bytes, void (*loop)(float*, const float*, int64_t)) {
+    return Ceiling::Way{name, bytes, [=] { return seconds_of_blocks(*buffers, loop); }};
   };
-  return Ceiling({way("memcpy", copy_memcpy), way("vector loop", copy_vectors),
-                  way("vector loop, non-temporal", copy_past_caches)});
+  const double bytes = bytes_of(floats);
+  return {Ceiling({way("memcpy", 2 * bytes, copy_memcpy), way("vector loop", 2 * bytes, copy_vectors),
+                   way("vector loop, non-temporal", 2 * bytes, copy_past_caches)}),
+          Ceiling({way("vector loop", bytes, read_vectors)})};
 }
 
 Case matrix_case(DType dtype, int64_t n) {
@@ -187,8 +198,11 @@ Ceiling* Ceilings::matrix(DType dtype) {
 
 Ceilings measure_ceilings(Device device, const CeilingSizes& sizes) {
   const auto floats = [&](int64_t usual) { return sizes.copy_floats > 0 ? sizes.copy_floats : usual; };
-  Ceilings ceilings{.copy = device.is_cuda() ? device_copy_ceiling(device, floats(kDeviceFloats))
-                                             : host_copy_ceiling(floats(kHostFloats))};
+  Ceilings ceilings = [&]() -> Ceilings {
+    if (device.is_cuda()) return {.copy = device_copy_ceiling(device, floats(kDeviceFloats))};
+    auto [copy, read] = host_memory_ceilings(floats(kHostFloats));
+    return {.copy = std::move(copy), .read = std::move(read)};
+  }();
   if (device.is_cuda() && !golden_cases("gemm").front().has_cuda_kernel) {
     ceilings.no_matrix = "this build has no CUDA gemm to measure it";
   } else {

@@ -38,6 +38,9 @@ class Ceiling {
 
 struct Ceilings {
   Ceiling copy;
+  // CPU only: reads alone can be slower than a copy, whose reads and writes overlap. An op that reads much
+  // more than it writes reaches no more than this.
+  std::optional<Ceiling> read{};
   std::optional<Ceiling> f32{}, bf16{};  // matrix products; empty if they cannot be measured
   std::string no_matrix{};               // the reason if they are empty
 

@@ -128,6 +128,7 @@ std::string head_lines(const Machine& m, const Ceilings& c) {
           m.threads == 1 ? " thread, " : " threads, ", m.cache_bytes >> 20, " MiB last-level cache\n",
           m.compiler, ", ", m.build_type, m.commit.empty() ? "" : ", commit " + m.commit, "\nceilings\n");
   text += ceiling_line("copy", c.copy.first() * kGiga, "GB/s   ", "read + written, " + c.copy.how());
+  if (c.read) text += ceiling_line("read", c.read->first() * kGiga, "GB/s   ", "read only, " + c.read->how());
   if (c.f32)
     text += ceiling_line("matrix f32", c.f32->first() * kGiga, "GFLOP/s",
                          c.f32->how() + "; f16 is compared with it too");
@@ -142,6 +143,7 @@ std::string head_lines(const Machine& m, const Ceilings& c) {
 
 std::string drift_lines(Ceilings& c) {
   std::string text = "ceilings at the start and at the end\n" + drift_line("copy", c.copy, "GB/s");
+  if (c.read) text += drift_line("read", *c.read, "GB/s");
   if (c.f32) text += drift_line("matrix f32", *c.f32, "GFLOP/s");
   if (c.bf16) text += drift_line("matrix bf16", *c.bf16, "GFLOP/s");
   return text;

@@ -22,6 +22,7 @@ Json json_of(const Ceiling& c) { return {{"rate", c.first()}, {"how", c.how()}};
 
 Json json_of(const Ceilings& c) {
   Json json{{"copy", json_of(c.copy)}};
+  if (c.read) json["read"] = json_of(*c.read);
   if (c.f32) json["matrix_f32"] = json_of(*c.f32);
   if (c.bf16) json["matrix_bf16"] = json_of(*c.bf16);
   return json;
