@@ -16,8 +16,10 @@ namespace {
 using namespace simd;
 
 constexpr int64_t kElementsPerTask = 32768;
-constexpr int64_t kElementsPerGroup = 2048;  // remain in the L1 cache until they are encoded
-constexpr int64_t kPairsWidth = 2 * kWidth;
+// A group remains in the L1 cache until it is encoded. Encoding larger ones would leave the memory idle.
+template <class T>
+constexpr int64_t kElementsPerGroup = 4096 / sizeof(T);
+constexpr int64_t kPairsWidth = 2 * kWidth, kCodesWidth = 2 * kPairsWidth;
 constexpr int64_t kMeanLanesPerTask = 256;
 
 // The largest magnitude of n values. As integers, the bits of magnitudes have their order.
@@ -40,12 +42,18 @@ template <class T>
     return max((Floats)largest);
 }
 
-// The codes of 32 values; scaled(v) is y times the unit of the encoder.
+// The codes of 32 values, in the top bytes of the lanes; scaled(v) is y times the unit of the encoder.
 template <class T, class Encoder, class Scaled>
-[[gnu::always_inline]] inline Bytes encode(const T* x, const Encoder& encoder, Scaled&& scaled) {
+[[gnu::always_inline]] inline Words encode(const T* x, const Encoder& encoder, Scaled&& scaled) {
   const Pairs v = load_pairs(x);
   const Words even = encoder(scaled(v.even)), odd = encoder(scaled(v.odd));
-  return top_bytes(Encoder::finish((even & 0xf0000000u) | odd >> 4));
+  return (even & 0xf0000000u) | odd >> 4;
+}
+
+// The codes of 64 values, as bytes.
+template <class Encoder>
+[[gnu::always_inline]] inline Halves finish(Words first, Words second) {
+  return Encoder::finish(top_bytes(first, second));
 }
 
 // Encodes a block of any size and absmax.
@@ -53,11 +61,13 @@ template <class T, class Encoder>
 void encode_any_block(uint8_t* codes, const T* x, int64_t n, float absmax, const Encoder& encoder) {
   const BlockScale scale(absmax);
   const Floats inverse = splat(scale.inverse * Encoder::kUnit);
-  for (int64_t i = 0; i < n; i += kPairsWidth) {
-    const int64_t count = std::min(kPairsWidth, n - i);
-    T values[kPairsWidth]{};
+  const auto scaled = [&](Floats v) { return v * scale.lift * inverse; };
+  for (int64_t i = 0; i < n; i += kCodesWidth) {
+    const int64_t count = std::min(kCodesWidth, n - i);
+    T values[kCodesWidth]{};
     std::memcpy(values, x + i, static_cast<size_t>(count) * sizeof(T));
-    const Bytes bytes = encode(values, encoder, [&](Floats v) { return v * scale.lift * inverse; });
+    const Halves bytes =
+        finish<Encoder>(encode(values, encoder, scaled), encode(values + kPairsWidth, encoder, scaled));
     std::memcpy(codes + i / 2, &bytes, static_cast<size_t>(code_bytes(count)));
   }
 }
@@ -69,8 +79,8 @@ void quantize_group(uint8_t* codes, float* absmax, const T* x, int64_t n, int64_
   const int64_t blocks = block_count(n, block);
   for (int64_t b = 0; b < blocks; ++b)
     absmax[b] = largest_magnitude(x + b * block, std::min(block, n - b * block));
-  float inverse[kElementsPerGroup / kSmallestFourBitBlock];
-  bool usual = n % block == 0;  // whole blocks, without a lift
+  float inverse[kElementsPerGroup<T> / kSmallestFourBitBlock];
+  bool usual = n % block == 0 && n % kCodesWidth == 0;  // whole blocks, without a lift
   for_each_vector(blocks, [&](int64_t b, auto lanes) {
     const Floats a = load(absmax + b, lanes);
     store(inverse + b, a > 0.0f ? Encoder::kUnit * (1.0f / a) : Floats{}, lanes);
@@ -84,16 +94,18 @@ void quantize_group(uint8_t* codes, float* absmax, const T* x, int64_t n, int64_
   }
   const Encoder in_registers = encoder;
   const int block_bits = std::countr_zero(static_cast<uint64_t>(block));
-  for (int64_t i = 0; i < n; i += kPairsWidth) {
+  const auto encode_at = [&](int64_t i) {
     const Floats factor = splat(inverse[i >> block_bits]);
-    out.store_bits(codes + i / 2, encode(x + i, in_registers, [&](Floats v) { return v * factor; }));
-  }
+    return encode(x + i, in_registers, [&](Floats v) { return v * factor; });
+  };
+  for (int64_t i = 0; i < n; i += kCodesWidth)
+    out.store_bits(codes + i / 2, finish<Encoder>(encode_at(i), encode_at(i + kPairsWidth)));
 }
 
 template <class T, class Encoder>
 void quantize_all(const QuantizeFourBit& a) {
   const Encoder encoder;
-  const int64_t group = std::max(kElementsPerGroup, a.block);
+  const int64_t group = std::max(kElementsPerGroup<T>, a.block);
   // The codes bypass the caches if the values fill them.
   parallel_write(a.x.bytes(), block_count(a.x.size(), group), kElementsPerTask / group,
                  [&](int64_t begin, int64_t end, auto out) {

@@ -28,6 +28,13 @@ struct FourBitEntries {
       entry[static_cast<size_t>(k & 31)] = ((code + 1) << 28) - 1 - integer_of(bound);
     }
   }
+
+  // With the same entries for the intervals at -k as for those at k.
+  constexpr FourBitEntries of_magnitudes() const {
+    FourBitEntries e = *this;
+    for (size_t k = 1; k < 16; ++k) e.entry[32 - k] = entry[k];
+    return e;
+  }
 };
 
 class FourBitEntryTable {
@@ -56,8 +63,8 @@ class Nf4Encoder {
   simd::Words operator()(simd::Floats scaled) const {
     return (simd::Words) __builtin_convertvector(scaled, simd::Ints) + table_.at(scaled, kUnit);
   }
-  // The same for two codes in the top byte.
-  static simd::Words finish(simd::Words pairs) { return pairs; }
+  // The same for pairs of codes in bytes.
+  static simd::Halves finish(simd::Halves pairs) { return pairs; }
 
  private:
   static constexpr FourBitEntries kEntries{
@@ -66,22 +73,24 @@ class Nf4Encoder {
 };
 
 // n = the bits of |y|, or of a smaller constant than all bounds. The codes are numbers of bounds until
-// finish().
+// finish(). The sign of y is added to them, in the bit above.
 class Fp4Encoder {
  public:
   static constexpr float kUnit = 1.0f;
 
   simd::Words operator()(simd::Floats y) const {
-    const simd::Floats magnitude = simd::max(simd::abs(y), simd::splat(0x1p-9f));
-    const simd::Words sign = (simd::Words)(y + 0.0f) & 0x80000000u;  // -0 is not negative
-    return ((simd::Words)magnitude + table_.at(magnitude, kUnit)) | sign;
+    y += 0.0f;  // -0 is not negative
+    const simd::Floats v = simd::larger_magnitude(y, simd::splat(0x1p-9f));
+    return (simd::Words)v + table_.at(v, kUnit);
   }
   // Maps 0 ... 7 to 0, 1, 6, 7, 4, 5, 2, 3.
-  static simd::Words finish(simd::Words pairs) { return pairs ^ (pairs & 0x22000000u) << 1; }
+  static simd::Halves finish(simd::Halves pairs) { return pairs ^ (pairs & 0x2222) << 1; }
 
  private:
-  static constexpr FourBitEntries kEntries{std::span(kFp4Buckets.above).subspan(8),
-                                           [](float y) { return std::bit_cast<uint32_t>(y < 0 ? 0.0f : y); }};
+  static constexpr FourBitEntries kEntries{
+      FourBitEntries(std::span(kFp4Buckets.above).subspan(8), [](float y) {
+        return std::bit_cast<uint32_t>(y < 0 ? 0.0f : y);
+      }).of_magnitudes()};
   FourBitEntryTable table_{kEntries};
 };
 

@@ -41,6 +41,16 @@ inline Floats tanh(Floats x) {
   return size < kTanhNear ? near : (Floats)((Words)far | ((Words)x & 0x80000000u));
 }
 
+// The larger of |a| and |b|, with the sign of a; |b| if a is NaN.
+inline Floats larger_magnitude(Floats a, Floats b) {
+#if defined(__AVX512DQ__)
+  constexpr int kLargerMagnitude = 3;
+  return (Floats)_mm512_range_ps((__m512)a, (__m512)b, kLargerMagnitude);
+#else
+  return (Floats)((Words)max(abs(a), abs(b)) | ((Words)a & 0x80000000u));
+#endif
+}
+
 // A table of 256 floats for lookup_bytes: the values, and byte b of value i at planes[b][i].
 struct ByteTable {
   constexpr explicit ByteTable(const std::array<float, 256>& table) : values(table) {
@@ -139,13 +149,15 @@ inline uint16_t max(TwoHalves v) {
 #endif
 }
 
-// The highest byte of every lane.
-inline Bytes top_bytes(Words v) {
+// The highest bytes of the lanes of a, then of those of b.
+inline Halves top_bytes(Words a, Words b) {
 #if defined(__AVX512VBMI__)
-  const __m512i top = _mm512_set_epi64(0, 0, 0, 0, 0, 0, 0x3f3b37332f2b2723, 0x1f1b17130f0b0703);
-  return (Bytes)_mm512_castsi512_si128(_mm512_permutexvar_epi8(top, (__m512i)v));
+  const __m512i top = _mm512_set_epi64(0, 0, 0, 0, 0x7f7b77736f6b6763, 0x5f5b57534f4b4743, 0x3f3b37332f2b2723,
+                                       0x1f1b17130f0b0703);
+  return (Halves)_mm512_castsi512_si256(_mm512_permutex2var_epi8((__m512i)a, top, (__m512i)b));
 #else
-  return __builtin_convertvector(v >> 24, Bytes);
+  return std::bit_cast<Halves>(
+      std::array{__builtin_convertvector(a >> 24, Bytes), __builtin_convertvector(b >> 24, Bytes)});
 #endif
 }
 

@@ -143,6 +143,20 @@ TEST_CASE("simd narrows floats to the bits of the scalar types: ties, subnormals
   CHECK(count_narrowing_differences<f16>(1u << 12) == 0);
 }
 
+TEST_CASE(
+    "larger_magnitude has the larger magnitude and the sign of its first argument, also for zeros and NaN") {
+  const float denormal = std::numeric_limits<float>::denorm_min();
+  const std::vector<float> values{0.0f, -0.0f, denormal, -denormal, 0.5f, -0.5f,
+                                  3.0f, kInf,  -kInf,    kNaN,      -kNaN};
+  for (const float a : values)
+    for (const float b : values) {
+      if (std::isnan(b)) continue;
+      const float larger = std::isnan(a) ? std::abs(b) : std::max(std::abs(a), std::abs(b));
+      const float got = larger_magnitude(splat(a), splat(b))[3];
+      REQUIRE(std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(std::copysign(larger, a)));
+    }
+}
+
 TEST_CASE("simd tails read zeros past the end and write nothing there") {
   for (int lanes = 1; lanes < kWidth; ++lanes) {
     const std::vector<bf16> in(static_cast<size_t>(lanes), bf16(2.0f));  // no space to overrun into
