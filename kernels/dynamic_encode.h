@@ -90,33 +90,35 @@ class SignedEncoder : DynamicEncoder<129> {
  public:
   SignedEncoder() : DynamicEncoder(kSignedPositions) {}
   [[gnu::always_inline]] simd::Halves operator()(simd::Floats a, simd::Floats b) const {
-    const auto [first, second] = positions_of(simd::abs(a), simd::abs(b));
-    const simd::Words smallest = simd::Words{} + at(1);
-    return simd::third_bytes(codes_of(a < 0.0f, first < smallest ? smallest : first, first),
-                             codes_of(b < 0.0f, second < smallest ? smallest : second, second));
+    a += 0.0f, b += 0.0f;  // -0 is not negative
+    return codes_of(signs(a, b), positions_of(simd::abs(a), simd::abs(b)), 1);
   }
 
   // In a tie the lower code, also for negative y, which may have the code of zero.
   [[gnu::always_inline]] simd::Halves lower_codes(simd::Floats a, simd::Floats b) const {
-    const auto [first, second] = positions_of(next_if_negative(a), next_if_negative(b));
-    return simd::third_bytes(codes_of(a < 0.0f, first, first), codes_of(b < 0.0f, second, second));
+    return codes_of(signs(a, b), positions_of(next_if_negative(a), next_if_negative(b)), 0);
   }
 
  private:
-  static constexpr uint32_t at(uint32_t position) {
-    return std::bit_cast<uint32_t>(kBase) + (position << kFraction);
-  }
+  using Codes [[gnu::vector_size(32)]] = uint8_t;
+  using Signs [[gnu::vector_size(32)]] = int8_t;
+
   // The magnitude of y, or if y is negative the next larger one.
   [[gnu::always_inline]] static simd::Floats next_if_negative(simd::Floats y) {
     const simd::Ints negative = y < 0.0f;
     return (simd::Floats)((simd::Words)simd::abs(y) - (simd::Words)negative);
   }
-  [[gnu::always_inline]] static simd::Words codes_of(simd::Ints negative, simd::Words below_zero,
-                                                     simd::Words position) {
-    const simd::Words lowest = simd::Words{} + at(kSignedZero);  // the table has no -1
-    const simd::Words down = at(kSignedZero + 1) - 1 - (below_zero < lowest ? below_zero : lowest);
-    const simd::Words code = negative ? down : position + at(kSignedZero);
-    return code + code;
+  [[gnu::always_inline]] static Signs signs(simd::Floats a, simd::Floats b) {
+    return (Signs)simd::top_bytes((simd::Words)a, (simd::Words)b);
+  }
+  // Positions below zero are at least `smallest`.
+  [[gnu::always_inline]] static simd::Halves codes_of(Signs signs, Two positions, uint8_t smallest) {
+    constexpr uint8_t kZero = kSignedZero;  // also the largest position below zero: the table has no -1
+    const Codes position =
+        (Codes)simd::third_bytes(positions.first + positions.first, positions.second + positions.second);
+    const Codes least = Codes{} + smallest, most = Codes{} + kZero;
+    const Codes large = position < least ? least : position, down = large < most ? large : most;
+    return (simd::Halves)(kZero + (signs < 0 ? -down : position));
   }
 };
 
