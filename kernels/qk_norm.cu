@@ -1,8 +1,15 @@
-// RMSNorm and rotation of q and k on the GPU, bound by memory. A group of threads owns a row: 8 or 32 lanes
-// of a warp for a norm of each head, so that a head of 128 bf16 values is one access of 16 bytes by each of 8
-// lanes to either half of it; a thread block for a norm of all heads. In the backward pass a thread block
-// sums dw over its tokens: each group into its own row of shared memory (for heads of 128 values 32 groups
-// need 16 KiB), which are added in order at the end; a group that is the whole block, into its partial row.
+// RMSNorm and rotation of q and k on the GPU. A group of threads owns a row: 8 or 32 lanes of a warp for a
+// norm of each head, so that a head of 128 bf16 values is one access of 16 bytes by each of 8 lanes to either
+// half of it; a thread block for a norm of all heads. In the backward pass a thread block sums dw over its
+// tokens: each group into its own row of shared memory (for heads of 128 values 32 groups need 16 KiB), which
+// are added in order at the end; a group that is the whole block, into its partial row.
+//
+// Instruction issue limits it (flat.cuh). For heads of 128 bf16 values, an element moves 4 bytes and takes 31
+// instructions of a budget of 25 in the forward pass; in the backward pass it is 6 bytes, and 51 of 38. With
+// 61 registers, four blocks of 256 threads fit on an SM and have 32 KiB of x in flight; in the backward pass,
+// with 118, it is two blocks, and 32 KiB of x and dy.
+
+#include <bit>
 
 #include "kernels/norm_types.h"
 #include "kernels/qk_norm.h"
@@ -67,6 +74,15 @@ __device__ Pairs<N> load_pairs(const T* at, int64_t half) {
   return pairs;
 }
 
+// Stores a pack by one access, which the compiler would split, as its elements come from two branches.
+template <class T, int N>
+__device__ void store_whole(T* at, const Pack<T, N>& pack) {
+  if constexpr (sizeof(pack) == 16)
+    *reinterpret_cast<uint4*>(at) = std::bit_cast<uint4>(pack);
+  else
+    store<T, N>(at, pack);
+}
+
 template <class T, int N>
 __device__ void store_pairs(T* at, int64_t half, const Pairs<N>& pairs) {
   Pack<T, N> a, b;
@@ -74,16 +90,19 @@ __device__ void store_pairs(T* at, int64_t half, const Pairs<N>& pairs) {
     a.element[j] = from_float<T>(pairs.a[j]);
     b.element[j] = from_float<T>(pairs.b[j]);
   }
-  store<T, N>(at, a);
-  store<T, N>(at + half, b);
+  store_whole(at, a);
+  store_whole(at + half, b);
 }
 
 // Calls body(column, i) for the packs of N pairs of a row that this lane handles: the column of the first
-// element, and its index i in its head.
+// element, and its index i in its head. In 32 bits, as divisions are slow in 64.
 template <int N, int kLanes, class Body>
-__device__ void for_each_pairs(int64_t width, int64_t half, Body body) {
-  for (int64_t p = threadIdx.x % kLanes * N; p < width / 2; p += kLanes * N)
-    body(p / half * 2 * half + p % half, p % half);
+__device__ void for_each_pairs(int64_t width, int64_t half_head, Body body) {
+  const unsigned pairs = static_cast<unsigned>(width) / 2, half = static_cast<unsigned>(half_head);
+  for (unsigned p = threadIdx.x % kLanes * N; p < pairs; p += kLanes * N) {
+    const unsigned head = p / half, i = p - head * half;
+    body(head * 2 * half + i, i);
+  }
 }
 
 template <class T, class W>
@@ -235,7 +254,7 @@ __device__ void backward_rows(const Backward<T, W>& b, int64_t first, int64_t co
 }
 
 template <class T, class W, int N, int kLanes>
-__global__ void __launch_bounds__(kThreads) backward_kernel(Backward<T, W> b) {
+__global__ void __launch_bounds__(kThreads, 2) backward_kernel(Backward<T, W> b) {
   float* of_q = b.partial_dwq ? b.partial_dwq + blockIdx.x * b.rows.q_width : nullptr;
   float* of_k = b.partial_dwk ? b.partial_dwk + blockIdx.x * b.rows.k_width : nullptr;
   backward_rows<T, W, N, kLanes>(b, 0, b.rows.q_rows, of_q);

@@ -119,7 +119,7 @@ Limits limits_of(const bench::Case& c) {
   const bool wide =
       c.shape.find("x 16416") != std::string::npos || c.shape.find("x 6144") != std::string::npos;
   // A pack of 8 elements takes two reads of 16 bytes from the table, which is fp32.
-  if (c.op.starts_with("qk_norm")) return {.bytes = 1.15, .sectors = 2, .waves = 1.06};
+  if (c.op.starts_with("qk_norm")) return {.bytes = 1.15, .sectors = 1.2, .waves = 1.06};
   if (c.op == "bias_backward") return {.bytes = 1.07};
   if (norm) return {.bytes = 1.15, .sectors = wide ? 3 : 1.06};
   return {};
