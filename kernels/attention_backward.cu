@@ -2,6 +2,19 @@
 // a tile of queries and iterates over the keys; it writes dq and QueryTerms. In the second, a thread block
 // owns a tile of keys and iterates over the queries of all heads of a group, with transposed scores; it
 // writes dk and dv. Both recompute the scores.
+//
+// Shared memory bandwidth limits them for heads of 128: registers suffice for only 16 rows per warp, so each
+// fragment of 16 x 16 that a warp loads from shared memory serves two mma instructions, not four as in the
+// forward pass (attention_forward.cu). At 12 to 13 FLOP per byte, 128 bytes per clock suffice for 40% of the
+// tensor cores' rate on sm_90, less than mma.sync can use. For bf16, by head size, with blocks of 128
+// threads:
+//                registers  shared memory  blocks per SM  FLOP per byte
+//   dq       64     226        48 KiB           2              19
+//           128     156        64 KiB           3              12
+//   dk, dv   64     233        49 KiB           2              14
+//           128     242        64.5 KiB         2              13
+// The tiles that a block iterates over are copied in two stages, so that copies overlap products. With 8 or
+// 12 warps per SM, some compute exponentials while others multiply.
 
 #include "kernels/attention_launch.cuh"
 #include "kernels/attention_product.cuh"

@@ -3,9 +3,11 @@
 // adds the rows of all its occurrences, in order; the others exit.
 //
 // Memory bandwidth limits both passes, if no token is so frequent that the chain of its additions lasts
-// longer. A warp of the backward pass adds slices of 128 columns, so that the rows of a frequent token are
-// read by many SMs, and has up to 8 rows in flight: 2 KiB of bf16. With 32 registers a thread, all 64 warps
-// of an SM are resident; they use no shared memory.
+// longer. In the forward pass, an element moves 4 bytes and takes at most 19 instructions of a budget of 25
+// (flat.cuh); with 46 registers, 1280 threads of an SM have 40 KiB of the table in flight. A warp of the
+// backward pass adds slices of 128 columns, so that the rows of a frequent token are read by many SMs, and
+// has up to 8 rows in flight: 2 KiB of bf16. With 32 registers a thread, all 64 warps of an SM are resident;
+// they use no shared memory.
 
 #include "kernels/embedding.h"
 #include "kernels/flat.cuh"

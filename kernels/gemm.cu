@@ -1,4 +1,9 @@
 // The bias gradient and products with K = 0 on the GPU. cublas_gemm.cpp has the other products.
+//
+// cuBLASLt could compute db beside dw, as an epilogue (BGRADA, BGRADB). But it stores db and cannot add to
+// it, sums in an order that the library chooses, and would save little: one read of dy, which for q, k and v
+// of Qwen2.5-1.5B and 4 x 4096 tokens has 67 MB in each of 28 blocks, so an estimated 0.4 of the 430 ms of a
+// step.
 
 #include "kernels/gemm.h"
 #include "kernels/row_blocks.cuh"
@@ -8,7 +13,7 @@ namespace {
 
 // A thread block sums a part of the rows: a warp a slice of columns of every 16th row, then the 16 warps are
 // joined by a tree. Memory bandwidth limits it: a thread has up to 8 loads of 16 bytes in flight, 512 threads
-// 64 KiB. For bf16 it has 40 registers, and the tree takes 16 KiB of shared memory, so two blocks fit on an
+// 64 KiB. For bf16 it has 40 registers, and the tree takes 16 KiB of shared memory, so three blocks fit on an
 // SM.
 template <class T, int N>
 __global__ void __launch_bounds__(kRowThreads, 2)
@@ -41,7 +46,8 @@ void launch_bias_backward(Stream& stream, const BiasBackward& a, const Tensor& p
                   a.accumulate);
 }
 
-// A thread block owns a row.
+// A thread block owns a row. Memory bandwidth limits it; with at most 22 registers, all 2048 threads of an SM
+// are resident.
 template <class T, class Bias>
 __global__ void __launch_bounds__(kRowThreads)
     empty_product_kernel(T* c, const Bias* bias, const T* addend, int64_t columns, int64_t stride) {

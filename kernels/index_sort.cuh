@@ -4,7 +4,7 @@
 //
 // Latency limits it: 65536 tokens are 32 tiles and 256 KiB, an estimated 10 us a launch. A tile has 8 numbers
 // a thread. Placing them takes 40 registers and 20 KiB of shared memory, of which 16 count the digits of each
-// warp.
+// warp. Six such blocks fit on an SM, but few sorts have more tiles than there are SMs.
 
 #include "kernels/cuda_util.cuh"
 #include "kernels/index_sort.h"

@@ -1,6 +1,7 @@
-// Parameter initialization on the GPU, with the same bits as on the CPU.
-// Arithmetic limits it, which runs once: a thread makes two packs (flat.cuh) of random numbers in at most 46
-// registers.
+// Parameter initialization on the GPU, with the same bits as on the CPU. It runs once.
+//
+// Instruction issue limits it: 29 instructions for a uniform number and 50 for a normal one, of a budget of
+// 12 for the 2 bytes of a bf16 (flat.cuh). With at most 46 registers, an SM runs 1280 threads.
 
 #include "kernels/flat.cuh"
 #include "kernels/init.h"

@@ -1,4 +1,5 @@
-// The resources of the CUDA kernels: none uses the stack, which is memory, except those listed here.
+// The resources of the CUDA kernels: none uses the stack, which is memory, except those listed here, and the
+// kernels of a bf16 step keep what the heads of their files state.
 
 #include "bench/kernel_resources.h"
 
@@ -64,6 +65,61 @@ constexpr Exception kExceptions[] = {
     {"backward_kernel<float, float, 4>(BackwardPointers*", 8},  // the same
     {"cross_entropy_kernel<8, *", 16},  // 16-bit logits, which no step uses; around a call
 };
+
+// What the heads of the kernel files state for sm_90, for the kernels of a bf16 step. Registers are of a
+// thread, and at most as many; shared memory is of a block, with what its launch adds; `blocks` of `threads`
+// fit on an SM.
+struct Tile {
+  const char* pattern;
+  uint32_t registers, shared_bytes, threads, blocks;
+};
+constexpr Tile kTiles[] = {
+    {"adamw_kernel<4, float, bf16>*", 56, 0, 256, 4},
+    {"adamw8bit_kernel<4, float, bf16>*", 112, 49024, 256, 2},
+    {"forward_kernel<bf16, 64>(ForwardArguments*", 232, 32 << 10, 128, 2},  // attention
+    {"forward_kernel<bf16, 128>(ForwardArguments*", 255, 64 << 10, 128, 2},
+    {"query_gradient_kernel<bf16, 64>*", 232, 48 << 10, 128, 2},
+    {"query_gradient_kernel<bf16, 128>*", 160, 64 << 10, 128, 3},
+    {"key_gradient_kernel<bf16, 64>*", 240, 49 << 10, 128, 2},
+    {"key_gradient_kernel<bf16, 128>*", 248, (64 << 10) + 512, 128, 2},
+    {"cross_entropy_kernel<4, float, bf16>*", 32, 256, 1024, 2},
+    {"flat_kernel<8, Mask<bf16> >*", 48, 0, 256, 5},  // dropout
+    {"flat_kernel<4, CastOp<float, bf16> >*", 32, 0, 256, 8},
+    {"flat_kernel<8, AddOp<bf16> >*", 40, 0, 256, 6},
+    {"flat_kernel<8, ScaleOp<bf16> >*", 32, 0, 256, 8},
+    {"flat_kernel<8, SoftcapOp<bf16> >*", 32, 0, 256, 8},
+    {"flat_kernel<8, Gather<bf16> >*", 48, 0, 256, 5},
+    {"add_rows_kernel<bf16, 4>*", 32, 0, 256, 8},
+    {"quantize_kernel<bf16, true>*", 32, 128, 256, 8},  // 4 bits
+    {"dequantize_kernel<bf16, 8>*", 32, 1096, 256, 8},
+    {"flat_kernel<8, Forward<bf16> >*", 32, 0, 256, 8},  // GELU
+    {"flat_kernel<8, Backward<bf16> >*", 48, 0, 256, 5},
+    {"bias_backward_kernel<bf16, 8>*", 40, 16 << 10, 512, 3},
+    {"count_digits_kernel*", 32, 2048, 256, 8},
+    {"place_kernel*", 40, 20 << 10, 256, 6},
+    {"flat_kernel<*, MakeValues<*", 48, 0, 256, 5},
+    {"flat_kernel<4, SumLanes<4, bf16> >*", 32, 0, 256, 8},
+    {"forward_kernel<bf16, bf16, 8, 8>*", 64, 0, 256, 4},  // RMSNorm of q and k
+    {"backward_kernel<bf16, bf16, 8, 8>*", 120, 16 << 10, 256, 2},
+    {"rmsnorm_forward_kernel<bf16, bf16, 8, 2, false>*", 64, 128, 512, 2},
+    {"rmsnorm_backward_kernel<bf16, bf16, 8, 1, false>*", 64, 16512, 512, 2},
+    {"layernorm_forward_kernel<bf16, bf16, 8, 2, false>*", 64, 128, 512, 2},
+    {"layernorm_backward_kernel<bf16, bf16, 8, 1, false>*", 64, 16640, 512, 2},
+    {"flat_kernel<4, Rotate<bf16> >*", 56, 0, 256, 4},
+    {"squares_kernel<float, 4>*", 40, 0, 256, 6},
+    {"group_kernel*", 32, 2056, 256, 8},
+    {"flat_kernel<8, Forward<bf16, *", 48, 0, 256, 5},  // SwiGLU, GEGLU
+    {"flat_kernel<8, Backward<bf16, *", 72, 0, 256, 3},
+};
+
+// The blocks that fit on an SM: each of its four parts has 16384 registers, given to warps by eights a
+// thread; of 228 KiB of shared memory the system takes 1 KiB for each block.
+uint32_t blocks_that_fit(const Tile& tile) {
+  const uint32_t warps = tile.threads / 32, per_warp = (tile.registers + 7) / 8 * 8 * 32;
+  const uint32_t by_registers = 4 * (16384 / per_warp) / warps;
+  const uint32_t by_shared = (228 << 10) / (tile.shared_bytes + 1024);
+  return std::min({by_registers, by_shared, 2048 / tile.threads, 32u});
+}
 
 constexpr const char* kSpills = "*spilling_kernel*";  // spilling_kernel.cu
 
@@ -131,5 +187,23 @@ TEST_CASE("hot kernels are compiled for every architecture and are not among the
       CHECK(most_stack_bytes(k.kernel) == 0);
       CHECK(k.shared_bytes == found.front().shared_bytes);
     }
+  }
+}
+
+TEST_CASE("the kernels of a step keep the registers and the occupancy that their files state") {
+  if (!kCudaBuilt) return test::skip("this build has no CUDA");
+  if (!architectures(resources()).contains(90)) return test::skip("this build has no code for sm_90");
+  for (const Tile& tile : kTiles) {
+    CAPTURE(std::string(tile.pattern));
+    CHECK(blocks_that_fit(tile) == tile.blocks);
+    bool found = false;
+    for (const KernelResources& k : resources_of(tile.pattern)) {
+      if (k.arch != 90) continue;
+      CAPTURE(k.kernel);
+      CHECK(k.registers <= tile.registers);
+      CHECK(k.shared_bytes <= tile.shared_bytes);
+      found = true;
+    }
+    CHECK(found);
   }
 }
