@@ -5,7 +5,7 @@
 // latency the other block of the SM hides. In a partial row db follows dw.
 //
 // Like those of RMSNorm, both passes have at most 64 registers for bf16 on sm_90, so two blocks fit on an SM;
-// with two packs a thread the backward pass has 128. Shared memory is 16.3 KiB a block. Partial rows cost 16
+// with two packs a thread the backward pass has 120. Shared memory is 16.5 KiB a block. Partial rows cost 16
 // C bytes: for 4096 rows of bf16, 12% of the traffic.
 
 #include "kernels/layernorm.h"
@@ -24,26 +24,26 @@ struct ForwardPointers {
 
 template <class T, class W, int N, int kPacks, bool kWide>
 __global__ void __launch_bounds__(kRowThreads, sizeof(W) == sizeof(T) ? 2 : 1)
-    layernorm_forward_kernel(ForwardPointers p, int64_t rows, int C) {
+    layernorm_forward_kernel(ForwardPointers p, int rows, int C) {
   using Part = RowPart<N, kPacks, kWide>;
   const W *w = static_cast<const W*>(p.w), *b = static_cast<const W*>(p.b);
-  const auto load_x = [&](int64_t row, int slab) {
-    return Part::load(static_cast<const T*>(p.x) + row * C, slab, C, row < rows);
+  const auto load_x = [&](int row, int slab) {
+    return Part::load(static_cast<const T*>(p.x) + static_cast<int64_t>(row) * C, slab, C, row < rows);
   };
-  auto x = load_x(static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y, 0);
-  for_each_row(rows, [&](int64_t row, int64_t next_row, int) {
+  auto x = load_x(first_row(), 0);
+  for_each_row(rows, [&](int row, int next_row, int) {
     const auto next = load_x(kWide ? rows : next_row, 0);
     RowSums<1> total, squares;
     Part::for_each_slab(C, [&](int slab) {
       if (kWide) x = load_x(row, slab);
-      Part::for_each_element([&](int k, int j) { total.value[0] += to_float(x.pack[k].element[j]); });
+      Part::for_each_element([&](int k, int j) { total.value[0] += x(k, j); });
     });
     total.add_up(0);
     const float mean = total.value[0] / static_cast<float>(C);
     Part::for_each_slab(C, [&](int slab) {
       if (kWide) x = load_x(row, slab);
       Part::for_each_element([&](int k, int j) {
-        const float centred = Part::column(slab, k) < C ? to_float(x.pack[k].element[j]) - mean : 0.0f;
+        const float centred = Part::column(slab, k) < C ? x(k, j) - mean : 0.0f;
         squares.value[0] = fmaf(centred, centred, squares.value[0]);
       });
     });
@@ -56,12 +56,10 @@ __global__ void __launch_bounds__(kRowThreads, sizeof(W) == sizeof(T) ? 2 : 1)
     Part::for_each_slab(C, [&](int slab) {
       if (kWide) x = load_x(row, slab);
       const auto weight = Part::load(w, slab, C), bias = Part::load(b, slab, C);
-      Part::for_each_element([&](int k, int j) {
-        const float xhat = (to_float(x.pack[k].element[j]) - mean) * rstd;
-        x.pack[k].element[j] =
-            from_float<T>(fmaf(xhat, to_float(weight.pack[k].element[j]), to_float(bias.pack[k].element[j])));
-      });
-      if (row < rows) Part::store(static_cast<T*>(p.y) + row * C, slab, C, x);
+      typename Part::Floats y;
+      Part::for_each_element(
+          [&](int k, int j) { y[k][j] = fmaf((x(k, j) - mean) * rstd, weight(k, j), bias(k, j)); });
+      if (row < rows) Part::store(static_cast<T*>(p.y) + static_cast<int64_t>(row) * C, slab, C, y);
     });
     x = next;
   });
@@ -77,32 +75,34 @@ struct BackwardPointers {
 
 template <class T, class W, int N, int kPacks, bool kWide>
 __global__ void __launch_bounds__(kRowThreads, kPacks == 1 ? 2 : 1)
-    layernorm_backward_kernel(BackwardPointers p, int64_t rows, int C) {
+    layernorm_backward_kernel(BackwardPointers p, int rows, int C) {
   using Part = RowPart<N, kPacks, kWide>;
   const W* w = static_cast<const W*>(p.w);
   float* partial = p.partials ? p.partials + static_cast<int64_t>(blockIdx.x) * 2 * C : nullptr;
   BlockSums<N, kPacks, kWide> dw{partial, C}, db{partial ? partial + C : nullptr, C};
   auto weight = Part::load(w, 0, C);
-  for_each_row(rows, [&](int64_t row, int64_t, int turn) {
+  for_each_row(rows, [&](int row, int, int turn) {
     RowInputs<T, Part> in;
     if (!kWide) in.load(p.x, p.dy, row, rows, 0, C);
     const float mean = row < rows ? p.mean[row] : 0.0f, rstd = row < rows ? p.rstd[row] : 0.0f;
-    const auto load_slab = [&](int slab) {
-      in.load(p.x, p.dy, row, rows, slab, C);
-      weight = Part::load(w, slab, C);
+    typename Part::Floats xhat, dxhat;
+    const auto compute = [&](int slab) {
+      if (kWide) in.load(p.x, p.dy, row, rows, slab, C), weight = Part::load(w, slab, C);
+      Part::for_each_element([&](int k, int j) {
+        xhat[k][j] = (in.x(k, j) - mean) * rstd;
+        dxhat[k][j] = in.dy(k, j) * weight(k, j);
+      });
     };
     RowSums<2> sums;  // of dxhat and of dxhat xhat
     Part::for_each_slab(C, [&](int slab) {
-      if (kWide) load_slab(slab);
-      dw.begin(slab, row == blockIdx.x);
-      db.begin(slab, row == blockIdx.x);
+      compute(slab);
+      dw.begin(slab, row == first_row());
+      db.begin(slab, row == first_row());
       Part::for_each_element([&](int k, int j) {
-        const float xhat = (to_float(in.x.pack[k].element[j]) - mean) * rstd;
-        const float g = to_float(in.dy.pack[k].element[j]), dxhat = g * to_float(weight.pack[k].element[j]);
-        sums.value[0] += dxhat;
-        sums.value[1] = fmaf(dxhat, xhat, sums.value[1]);
-        dw.sum[k][j] = fmaf(g, xhat, dw.sum[k][j]);
-        db.sum[k][j] += g;
+        sums.value[0] += dxhat[k][j];
+        sums.value[1] = fmaf(dxhat[k][j], xhat[k][j], sums.value[1]);
+        dw.sum[k][j] = fmaf(in.dy(k, j), xhat[k][j], dw.sum[k][j]);
+        db.sum[k][j] += in.dy(k, j);
       });
       dw.end(slab);
       db.end(slab);
@@ -111,17 +111,15 @@ __global__ void __launch_bounds__(kRowThreads, kPacks == 1 ? 2 : 1)
     const float mean_dxhat = sums.value[0] / static_cast<float>(C);
     const float mean_dot = sums.value[1] / static_cast<float>(C);
     Part::for_each_slab(C, [&](int slab) {
-      if (kWide) load_slab(slab);
-      T* dx = static_cast<T*>(p.dx) + row * C;
-      auto out = Part::load(dx, slab, C, p.accumulate_dx && row < rows);
+      if (kWide) compute(slab);
+      T* dx = static_cast<T*>(p.dx) + static_cast<int64_t>(row) * C;
+      const auto before = Part::load(dx, slab, C, p.accumulate_dx && row < rows);
+      typename Part::Floats gradient;
       Part::for_each_element([&](int k, int j) {
-        const float xhat = (to_float(in.x.pack[k].element[j]) - mean) * rstd;
-        const float dxhat = to_float(in.dy.pack[k].element[j]) * to_float(weight.pack[k].element[j]);
-        const float gradient = rstd * (dxhat - mean_dxhat - xhat * mean_dot);
-        T& at = out.pack[k].element[j];
-        at = from_float<T>(p.accumulate_dx ? to_float(at) + gradient : gradient);
+        gradient[k][j] = rstd * (dxhat[k][j] - mean_dxhat - xhat[k][j] * mean_dot);
+        if (p.accumulate_dx) gradient[k][j] += before(k, j);
       });
-      if (row < rows) Part::store(dx, slab, C, out);
+      if (row < rows) Part::store(dx, slab, C, gradient);
     });
   });
   dw.finish();
@@ -138,7 +136,8 @@ void layernorm_forward(Stream& stream, const LayerNormForward& a) {
     visit_row_grid<T, 2>(rows, C, packable<T>(C, a.x.data, a.y.data, a.w.data, a.b.data), kRowGridBlocks,
                          [&]<int N, int kPacks, bool kWide>(const RowGrid& grid) {
                            layernorm_forward_kernel<T, W, N, kPacks, kWide>
-                               <<<grid.blocks, grid.block, 0, native(stream)>>>(p, rows, static_cast<int>(C));
+                               <<<grid.blocks, grid.block, 0, native(stream)>>>(p, static_cast<int>(rows),
+                                                                                static_cast<int>(C));
                          });
   });
   check_launch("layernorm_forward");
@@ -159,7 +158,8 @@ void layernorm_backward(Stream& stream, const LayerNormBackward& a, const Tensor
     visit_row_grid<T, 1>(rows, C, packable<T>(C, a.x.data, a.dx.data, a.dy.data, a.w.data, partials.data),
                          partials.shape[0], [&]<int N, int kPacks, bool kWide>(const RowGrid& grid) {
                            layernorm_backward_kernel<T, W, N, kPacks, kWide>
-                               <<<grid.blocks, grid.block, 0, native(stream)>>>(p, rows, static_cast<int>(C));
+                               <<<grid.blocks, grid.block, 0, native(stream)>>>(p, static_cast<int>(rows),
+                                                                                static_cast<int>(C));
                            check_launch("layernorm_backward");
                            if (p.partials)
                              add_partials<N>(stream, "layernorm_backward: add_partials", totals, partials,

@@ -10,13 +10,68 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
+#include <type_traits>
 
 #include "kernels/cuda_util.cuh"
 #include "kernels/row_grid.h"
+#include "kernels/tensor_core.cuh"
+#include "runtime/check.h"
 
 namespace flatshard::cuda {
 
 inline constexpr int kRowThreads = 512;  // at most, in a block
+
+// A pack of elements as it is in memory, zero by default. Elements of 16 bits stay in pairs: as values of
+// their own, each would take a register, and an instruction whenever they are copied.
+template <class T, int N>
+struct RowPack {
+  uint32_t word[N * sizeof(T) / 4] = {};
+
+  __device__ static RowPack load(const T* p) {
+    RowPack pack;
+    for (int i = 0; i < static_cast<int>(std::size(pack.word)); i += 4) {
+      const uint4 piece = *reinterpret_cast<const uint4*>(p + i * 4 / sizeof(T));
+      pack.word[i] = piece.x, pack.word[i + 1] = piece.y;
+      pack.word[i + 2] = piece.z, pack.word[i + 3] = piece.w;
+    }
+    return pack;
+  }
+  // In assembly, as nvcc splits some of these stores otherwise.
+  __device__ void store(T* p) const {
+    for (int i = 0; i < static_cast<int>(std::size(word)); i += 4)
+      asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p + i * 4 / sizeof(T)), "r"(word[i]),
+                   "r"(word[i + 1]), "r"(word[i + 2]), "r"(word[i + 3])
+                   : "memory");
+  }
+  __device__ static RowPack rounded(const float (&value)[N]) {
+    RowPack pack;
+    for (int i = 0; i < static_cast<int>(std::size(pack.word)); ++i)
+      if constexpr (sizeof(T) == 4)
+        pack.word[i] = __float_as_uint(value[i]);
+      else
+        pack.word[i] = cuda::pack<T>(value[2 * i], value[2 * i + 1]);
+    return pack;
+  }
+  __device__ float operator[](int j) const {
+    const uint32_t w = word[j * sizeof(T) / 4];
+    if constexpr (std::is_same_v<T, float>)
+      return __uint_as_float(w);
+    else if constexpr (std::is_same_v<T, bf16>)
+      return __uint_as_float(j % 2 ? w & 0xffff0000u : w << 16);
+    else
+      return __half2float(__ushort_as_half(static_cast<uint16_t>(j % 2 ? w >> 16 : w)));
+  }
+};
+template <class T>
+struct RowPack<T, 1> {
+  T value{};
+
+  __device__ static RowPack load(const T* p) { return {*p}; }
+  __device__ void store(T* p) const { *p = value; }
+  __device__ static RowPack rounded(const float (&value)[1]) { return {from_float<T>(value[0])}; }
+  __device__ float operator[](int) const { return to_float(value); }
+};
 
 // The place of this thread: it shares row threadIdx.y of the block's rows with the other threads of that row.
 // Its pack k of N elements starts at column slab + (k * blockDim.x + threadIdx.x) * N. Rows wider than the
@@ -25,8 +80,11 @@ template <int N, int kPacks, bool kWide>
 struct RowPart {
   template <class T>
   struct Columns {
-    Pack<T, N> pack[kPacks];
+    RowPack<T, N> pack[kPacks];
+
+    __device__ float operator()(int k, int j) const { return pack[k][j]; }
   };
+  using Floats = float[kPacks][N];
 
   __device__ static int column(int slab, int k) {
     return slab + (k * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * N;
@@ -44,22 +102,27 @@ struct RowPart {
   // This thread's columns of a row; zero past the row's end, and if it is not `inside` the tensor.
   template <class T>
   __device__ static Columns<T> load(const T* row, int slab, int C, bool inside = true) {
-    constexpr int kPiece = N < kPackSize<T> ? N : kPackSize<T>;
-    Columns<T> columns{};
+    Columns<T> columns;
     for (int k = 0; k < kPacks; ++k)
-      if (inside && column(slab, k) < C)
-        for (int j = 0; j < N; j += kPiece) {
-          const auto piece = cuda::load<T, kPiece>(row + column(slab, k) + j);
-          for (int i = 0; i < kPiece; ++i) columns.pack[k].element[j + i] = piece.element[i];
-        }
+      if (inside && column(slab, k) < C) columns.pack[k] = RowPack<T, N>::load(row + column(slab, k));
     return columns;
   }
 
-  // Stores them, up to the row's end.
+  // Stores them, rounded to T, up to the row's end.
   template <class T>
-  __device__ static void store(T* row, int slab, int C, const Columns<T>& columns) {
+  __device__ static void store(T* row, int slab, int C, const Floats& values) {
     for (int k = 0; k < kPacks; ++k)
-      if (column(slab, k) < C) cuda::store<T, N>(row + column(slab, k), columns.pack[k]);
+      if (column(slab, k) < C) RowPack<T, N>::rounded(values[k]).store(row + column(slab, k));
+  }
+
+  // The values as they would be read back from storage of type T.
+  template <class T>
+  __device__ static void round(Floats& values) {
+    if constexpr (!std::is_same_v<T, float>)
+      for (int k = 0; k < kPacks; ++k) {
+        const auto pack = RowPack<T, N>::rounded(values[k]);
+        for (int j = 0; j < N; ++j) values[k][j] = pack[j];
+      }
   }
 
   // Calls body(k, j) for each of the thread's elements.
@@ -75,26 +138,31 @@ template <class T, class Part>
 struct RowInputs {
   typename Part::template Columns<T> x, dy;
 
-  __device__ void load(const void* x_rows, const void* dy_rows, int64_t row, int64_t rows, int slab, int C) {
-    x = Part::load(static_cast<const T*>(x_rows) + row * C, slab, C, row < rows);
-    dy = Part::load(static_cast<const T*>(dy_rows) + row * C, slab, C, row < rows);
+  __device__ void load(const void* x_rows, const void* dy_rows, int row, int rows, int slab, int C) {
+    const int64_t first = static_cast<int64_t>(row) * C;
+    x = Part::load(static_cast<const T*>(x_rows) + first, slab, C, row < rows);
+    dy = Part::load(static_cast<const T*>(dy_rows) + first, slab, C, row < rows);
   }
 };
+
+// The first row that this thread shares.
+__device__ inline int first_row() { return static_cast<int>(blockIdx.x * blockDim.y + threadIdx.y); }
 
 // Calls body(row, next, turn) for the rows that this thread shares. `next` is the row of the following call,
 // and `turn` alternates between 0 and 1. The last rows may be past the end, as all threads of a block take
 // part in its barriers.
 template <class Body>
-__device__ inline void for_each_row(int64_t rows, Body body) {
-  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.y;
+__device__ inline void for_each_row(int rows, Body body) {
+  const int stride = static_cast<int>(gridDim.x * blockDim.y);
   int turn = 0;
-  for (int64_t first = static_cast<int64_t>(blockIdx.x) * blockDim.y; first < rows; first += stride) {
-    body(first + threadIdx.y, first + threadIdx.y + stride, turn);
+  for (int row = first_row(); row - static_cast<int>(threadIdx.y) < rows; row += stride) {
+    body(row, row + stride, turn);
     turn ^= 1;
   }
 }
 
-// Sums over the threads that share a row, of kCount values at a time, with one barrier each.
+// Sums over the threads that share a row, of kCount values at a time, with one barrier each: a tree over the
+// lanes of a warp, then the sums of the row's warps in order.
 template <int kCount>
 struct RowSums {
   float value[kCount] = {};
@@ -102,21 +170,35 @@ struct RowSums {
   // Adds up `value`. With alternating turns, the barrier of one call separates the reads of the call before
   // from the writes of the next.
   __device__ void add_up(int turn) {
-    __shared__ float warps[2][kCount][kRowThreads / kWarp];
-    const int width = blockDim.x < kWarp ? static_cast<int>(blockDim.x) : kWarp;
-    for (int offset = width / 2; offset > 0; offset /= 2)
-      for (float& v : value) v += __shfl_xor_sync(0xffffffffu, v, offset);
-    if (blockDim.x <= kWarp) return;
-    const int warps_per_row = static_cast<int>(blockDim.x) / kWarp;
-    const int first = static_cast<int>(threadIdx.y) * warps_per_row;
-    if (threadIdx.x % kWarp == 0)
-      for (int i = 0; i < kCount; ++i)
-        warps[turn][i][first + static_cast<int>(threadIdx.x) / kWarp] = value[i];
-    __syncthreads();
-    for (int i = 0; i < kCount; ++i) {
-      value[i] = 0.0f;
-      for (int w = 0; w < warps_per_row; ++w) value[i] += warps[turn][i][first + w];
+    const int width = static_cast<int>(blockDim.x);
+    if (width >= kWarp) {
+      for (float& v : value) v = warp_sum(v);
+    } else {
+      for (int offset = kWarp / 4; offset > 0; offset /= 2)
+        if (offset < width)
+          for (float& v : value) v += __shfl_xor_sync(0xffffffffu, v, offset);
     }
+    if (width <= kWarp) return;
+    // The sums of a row begin at a multiple of four, as four are one access.
+    constexpr int kSlots = 2 * kRowThreads / kWarp;
+    alignas(16) __shared__ float warps[2][kCount][kSlots];
+    const int count = width / kWarp;
+    float* sum = warps[turn][0] + static_cast<int>(threadIdx.y) * ((count + 3) / 4 * 4);
+    if (threadIdx.x % kWarp == 0)
+      for (int i = 0; i < kCount; ++i) sum[i * kSlots + static_cast<int>(threadIdx.x) / kWarp] = value[i];
+    __syncthreads();
+    for (float& v : value) v = 0.0f;
+    const float* const fours = sum + count / 4 * 4;
+    const float* const end = sum + count;
+#pragma unroll 1
+    for (; sum < fours; sum += 4)
+      for (int i = 0; i < kCount; ++i) {
+        const float4 four = *reinterpret_cast<const float4*>(sum + i * kSlots);
+        value[i] = value[i] + four.x + four.y + four.z + four.w;
+      }
+#pragma unroll 1
+    for (; sum < end; ++sum)
+      for (int i = 0; i < kCount; ++i) value[i] += sum[i * kSlots];
   }
 };
 
@@ -268,6 +350,9 @@ inline RowGrid row_grid(int64_t rows, int64_t packs, int per_thread, int64_t mos
 // `packable`, kPreferred a thread unless rows are too wide, by at most `most_blocks` blocks.
 template <class T, int kPreferred, class Launch>
 void visit_row_grid(int64_t rows, int64_t C, bool packable, int64_t most_blocks, Launch&& launch) {
+  constexpr int64_t kMost = int64_t{1} << 30;  // kernels count rows and columns in an int
+  check(rows <= kMost && C <= kMost, "a norm on a GPU has at most 2^30 rows of 2^30 elements, not ", rows,
+        " of ", C);
   const auto visit = [&]<int N>() {
     const int64_t packs = C / N;
     const auto grid = [&](int per_thread) { return row_grid(rows, packs, per_thread, most_blocks); };

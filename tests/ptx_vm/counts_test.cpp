@@ -114,14 +114,11 @@ Limits limits_of(const bench::Case& c) {
   // Rows of 8 elements are half a sector, and sorting their tokens moves about as much as they do.
   if (embedding && c.shape.starts_with("65536 x 8 ")) return {.bytes = 1.45, .sectors = 1.5, .waves = 1.05};
   if (embedding) return {.waves = 1.05};  // digits are counted in shared memory
-  // A block has at least 16 rows for its partial row of dw; rows that no block can keep are loaded twice, and
-  // in smaller pieces.
-  const bool wide =
-      c.shape.find("x 16416") != std::string::npos || c.shape.find("x 6144") != std::string::npos;
   // A pack of 8 elements takes two reads of 16 bytes from the table, which is fp32.
   if (c.op.starts_with("qk_norm")) return {.bytes = 1.15, .sectors = 1.2, .waves = 1.06};
   if (c.op == "bias_backward") return {.bytes = 1.07};
-  if (norm) return {.bytes = 1.15, .sectors = wide ? 3 : 1.06};
+  if (norm)
+    return {.bytes = 1.15, .sectors = 1.06};  // a block has at least 16 rows for its partial row of dw
   return {};
 }
 
