@@ -39,9 +39,12 @@ void forward(const RmsNormForward& a) {
       a.rstd.as<float>()[row] = rstd;
       T* y = a.y.as<T>() + row * C;
       const W* w = a.w.as<W>();
+      const T* addend = a.addend.empty() ? nullptr : a.addend.as<T>() + row * C;
       for_each_vector(C, [&](int64_t i, auto lanes) {
-        const Floats xhat = load(x + i, lanes) * rstd;
-        out.store(y + i, (a.round_xhat ? round_to<T>(xhat) : xhat) * (load(w + i, lanes) + a.offset), lanes);
+        const Floats unrounded = load(x + i, lanes) * rstd;
+        const Floats xhat = a.round_xhat ? round_to<T>(unrounded) : unrounded,
+                     product = xhat * (load(w + i, lanes) + a.offset);
+        out.store(y + i, addend ? load(addend + i, lanes) + product : product, lanes);
       });
     }
   });
@@ -84,6 +87,9 @@ void rmsnorm_forward(Stream& stream, const RmsNormForward& a) {
   check_norm("rmsnorm_forward", a.x, a.w, a.rstd);
   check(a.y.shape == a.x.shape && a.y.dtype == a.x.dtype, "rmsnorm_forward: y is ", a.y.dtype, " ", a.y.shape,
         ", must be like x ", a.x.dtype, " ", a.x.shape);
+  check(a.addend.empty() || (a.addend.shape == a.x.shape && a.addend.dtype == a.x.dtype),
+        "rmsnorm_forward: addend is ", a.addend.dtype, " ", a.addend.shape, ", must be like x ", a.x.dtype,
+        " ", a.x.shape);
   if (stream.planning() || a.x.empty()) return;
   if constexpr (kCudaBuilt)
     if (stream.device().is_cuda()) return cuda::rmsnorm_forward(stream, a);
@@ -113,14 +119,16 @@ void rmsnorm_backward(Stream& stream, Arena& scratch, const RmsNormBackward& a) 
 }
 
 double min_bytes(const RmsNormForward& a) {
-  return static_cast<double>(a.x.bytes() + a.y.bytes() + a.w.bytes() + a.rstd.bytes());
+  return static_cast<double>(a.x.bytes() + a.addend.bytes() + a.y.bytes() + a.w.bytes() + a.rstd.bytes());
 }
 double min_bytes(const RmsNormBackward& a) {
   const int64_t dx = a.accumulate_dx ? 2 * a.dx.bytes() : a.dx.bytes();
   return static_cast<double>(a.x.bytes() + a.dy.bytes() + dx + a.w.bytes() +
                              (a.accumulate ? 2 : 1) * a.dw.bytes() + a.rstd.bytes());
 }
-double flops(const RmsNormForward& a) { return 4.0 * static_cast<double>(a.x.size()); }
+double flops(const RmsNormForward& a) {
+  return (a.addend.empty() ? 4.0 : 5.0) * static_cast<double>(a.x.size());
+}
 double flops(const RmsNormBackward& a) {
   return (a.dw.empty() ? 8.0 : 10.0) * static_cast<double>(a.x.size());
 }

@@ -3,8 +3,9 @@
 //   rstd = 1 / sqrt(mean(x^2) + eps)      xhat = x rstd      y = xhat (w + offset)
 //   dx += or = rstd (dy (w + offset) - xhat mean(dy (w + offset) xhat))
 //   dw += or = sum over rows of dy xhat
-// Statistics and sums are fp32. With round_xhat, as in Llama, xhat is rounded to the dtype of x before the
-// product with w.
+// With an addend, the residual stream where a norm follows a layer, y = addend + xhat (w + offset), and the
+// gradient of the addend is dy. Products and sums are fp32, and y is rounded once. With round_xhat, as in
+// Llama, xhat is rounded to the dtype of x before the product with w.
 // dw is summed in an order independent of the number of threads (kernels/row_blocks.h).
 
 #include "runtime/arena.h"
@@ -14,10 +15,11 @@
 namespace flatshard {
 
 struct RmsNormForward {
-  Tensor y;     // (..., C)
-  Tensor rstd;  // (rows) f32, saved for the backward pass
-  Tensor x;     // (..., C), of y's dtype
-  Tensor w;     // (C), of y's dtype or f32
+  Tensor y;         // (..., C)
+  Tensor rstd;      // (rows) f32, saved for the backward pass
+  Tensor x;         // (..., C), of y's dtype
+  Tensor w;         // (C), of y's dtype or f32
+  Tensor addend{};  // (..., C), of y's dtype, or empty
   float eps;
   float offset = 0;
   bool round_xhat = true;

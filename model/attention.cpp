@@ -126,7 +126,7 @@ void SelfAttention::forward(Context& c, const ParamView& p, const Tensor& y, con
 }
 
 void SelfAttention::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
-                             const Tensor& dy, const Tensor& x) {
+                             const Tensor& dy, const Tensor& x, bool accumulate) {
   check(!c.cache, "attention_backward: a context with a KV cache has no backward pass");
   const ArenaScope scope(c.scratch);
   const int64_t N = x.shape[0], Hq = config_.heads, D = config_.head_dim;
@@ -150,7 +150,7 @@ void SelfAttention::backward(Context& c, const ParamView& p, const GradView& g, 
     qk_norm_.backward(c, p, g, d.packed, projected_.packed, rope_table_);
   else
     rotate(c, d.packed, true);
-  qkv_.backward(c, p, g, dx, d.packed.view({N, qkv_.width()}), x);
+  qkv_.backward(c, p, g, dx, d.packed.view({N, qkv_.width()}), x, accumulate);
 }
 
 }  // namespace flatshard

@@ -18,9 +18,9 @@ class SelfAttention {
 
   // y = attention(x) + r, where r may be empty; x, y and r are (N, hidden).
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& r);
-  // dx = the gradient for x, given dy.
+  // dx = the gradient for x, given dy, or dx += with accumulate.
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
-                const Tensor& x);
+                const Tensor& x, bool accumulate);
 
  private:
   // The projections of q, k and v side by side, and the heads that attention reads: in place, or those of q

@@ -139,7 +139,7 @@ void Linear::forward(Context& c, const ParamView& p, const Tensor& y, const Tens
 }
 
 void Linear::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
-                      const Tensor& x) const {
+                      const Tensor& x, bool accumulate) const {
   const std::vector<Run> matrices = runs(are_one_matrix());
   for (const Run run : matrices) {
     const Layer& layer = layers_[run.begin];
@@ -167,7 +167,11 @@ void Linear::backward(Context& c, const ParamView& p, const GradView& g, const T
   if (!dx.empty())
     for (const Run run : matrices)
       multiply(c, p, run,
-               {.c = dx, .a = columns(dy, run), .b = {}, .accumulate = run.begin > 0, .a_stride = width_},
+               {.c = dx,
+                .a = columns(dy, run),
+                .b = {},
+                .accumulate = accumulate || run.begin > 0,
+                .a_stride = width_},
                true);
   adapters_.backward(c, p, g, dx, dy, x);
 }

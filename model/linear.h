@@ -41,10 +41,10 @@ class Linear {
 
   // y = x w^T + b, plus an addend like y, if there is one. x (N, in), y (N, width).
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& addend = {});
-  // dx = dy w, unless dx is empty. Computes the gradients of parameters in g, where their tensors are not
-  // empty.
+  // dx = dy w, or dx += dy w with accumulate, unless dx is empty. Computes the gradients of parameters in g,
+  // where their tensors are not empty.
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
-                const Tensor& x) const;
+                const Tensor& x, bool accumulate = false) const;
 
  private:
   struct Layer {

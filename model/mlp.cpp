@@ -45,13 +45,13 @@ void Mlp::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor&
 }
 
 void Mlp::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
-                   const Tensor& x) {
+                   const Tensor& x, bool accumulate) {
   const ArenaScope scope(c.scratch);
   const Tensor d_hidden = c.scratch.alloc(c.dtype, hidden_.shape);
   out_.backward(c, p, g, d_hidden, dy, hidden_);
   if (kind_ == MlpKind::gelu) {
     gelu_backward(c.stream, {.dx = d_hidden, .dy = d_hidden, .x = projected_});
-    return in_.backward(c, p, g, dx, d_hidden, x);
+    return in_.backward(c, p, g, dx, d_hidden, x, accumulate);
   }
   const Tensor d = c.scratch.alloc(c.dtype, projected_.shape);
   swiglu_backward(c.stream, {.dgate = packed_columns(d, 0, d_hidden.shape),
@@ -61,7 +61,7 @@ void Mlp::backward(Context& c, const ParamView& p, const GradView& g, const Tens
                              .up = packed_columns(projected_, ffn_, d_hidden.shape),
                              .row_stride = in_.width(),
                              .function = gate_of(kind_)});
-  in_.backward(c, p, g, dx, d, x);
+  in_.backward(c, p, g, dx, d, x, accumulate);
 }
 
 }  // namespace flatshard

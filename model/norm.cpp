@@ -33,12 +33,18 @@ Norm::Norm(ParamList& params, const ModelConfig& config, const std::string& pref
   if (kind == NormKind::layer) b_ = declare(params, config, prefix + ".bias", size, 0);
 }
 
-void Norm::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
+void Norm::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& addend) {
   rstd_ = c.saved.alloc(DType::f32, {x.size() / size_});
   if (kind_ == NormKind::rms)
-    return rmsnorm_forward(
-        c.stream,
-        {.y = y, .rstd = rstd_, .x = x, .w = p[w_], .eps = eps_, .offset = offset_, .round_xhat = rounds_});
+    return rmsnorm_forward(c.stream, {.y = y,
+                                      .rstd = rstd_,
+                                      .x = x,
+                                      .w = p[w_],
+                                      .addend = addend,
+                                      .eps = eps_,
+                                      .offset = offset_,
+                                      .round_xhat = rounds_});
+  check(addend.empty(), "a LayerNorm has no addend: add it by itself");
   mean_ = c.saved.alloc(DType::f32, {x.size() / size_});
   layernorm_forward(c.stream,
                     {.y = y, .mean = mean_, .rstd = rstd_, .x = x, .w = p[w_], .b = p[b_], .eps = eps_});

@@ -15,8 +15,8 @@ class Norm {
   // Declares prefix.weight and, for LayerNorm, prefix.bias.
   Norm(ParamList& params, const ModelConfig& config, const std::string& prefix, NormKind kind, int64_t size);
 
-  // y = norm(x) over the last dimension.
-  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x);
+  // y = norm(x) over the last dimension, plus an addend like y, if there is one: for RMSNorm only.
+  void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& addend = {});
   // dx = the gradient of x, or dx += with accumulate. Adds the gradients of w and b to g, where their tensors
   // are not empty.
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,

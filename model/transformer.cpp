@@ -86,26 +86,22 @@ void forward_half(Context& c, const ParamView& p, HalfNorms& n, Layer& layer, co
   if (!n.out.exists()) return layer.forward(c, p, y, h, x);
   n.o = c.saved.alloc(c.dtype, x.shape);
   layer.forward(c, p, n.o, h, {});
-  n.out.forward(c, p, y, n.o);
-  add(c.stream, {.y = y, .a = y, .b = x});
+  n.out.forward(c, p, y, n.o, x);
 }
 
 template <class Layer>
 void backward_half(Context& c, const ParamView& p, const GradView& g, HalfNorms& n, Layer& layer,
                    const Tensor& dx, const Tensor& x) {
   const ArenaScope scope(c.scratch);
-  const Tensor dh = c.input_gradient || n.in.is_trained(g) ? c.scratch.alloc(c.dtype, x.shape) : Tensor{};
   Tensor d_o = dx;
   if (n.out.exists()) {
     d_o = c.scratch.alloc(c.dtype, x.shape);
     n.out.backward(c, p, g, d_o, dx, n.o, false);
   }
-  layer.backward(c, p, g, dh, d_o, n.in.exists() ? n.h : x);
-  if (dh.empty()) return;
-  if (n.in.exists())
-    n.in.backward(c, p, g, dx, dh, x, true);
-  else
-    add(c.stream, {.y = dx, .a = dx, .b = dh});
+  if (!n.in.exists()) return layer.backward(c, p, g, c.input_gradient ? dx : Tensor{}, d_o, x, true);
+  const Tensor dh = c.input_gradient || n.in.is_trained(g) ? c.scratch.alloc(c.dtype, x.shape) : Tensor{};
+  layer.backward(c, p, g, dh, d_o, n.h, false);
+  if (!dh.empty()) n.in.backward(c, p, g, dx, dh, x, true);
 }
 
 }  // namespace

@@ -28,7 +28,8 @@ void formula(Values& v, const Sizes& s) {
     for (int64_t i = 0; i < C; ++i) squares += v["x"][r * C + i] * v["x"][r * C + i];
     const double rstd = 1 / std::sqrt(squares / static_cast<double>(C) + kEps);
     for (int64_t i = 0; i < C; ++i)
-      v["y"][r * C + i] = v["x"][r * C + i] * rstd * (v["w"][i] + static_cast<double>(s.offset()));
+      v["y"][r * C + i] = (v.contains("addend") ? v["addend"][r * C + i] : 0) +
+                          v["x"][r * C + i] * rstd * (v["w"][i] + static_cast<double>(s.offset()));
     v["rstd"].resize(rows);
     v["rstd"][r] = rstd;
   }
@@ -39,6 +40,7 @@ RmsNormForward forward_args(const Tensors& t, const Sizes& s) {
           .rstd = t["rstd"],
           .x = t["x"],
           .w = t["w"],
+          .addend = t.has("addend") ? t["addend"] : Tensor{},
           .eps = kEps,
           .offset = s.offset(),
           .round_xhat = s.style == Style::llama};
@@ -63,16 +65,19 @@ RmsNormBackward backward_args(const Tensors& t, const Sizes& s, const BackwardSt
           .accumulate = style.accumulate};
 }
 
-Case forward_case(DType dtype, const Sizes& s, DType w) {
+Case forward_case(DType dtype, const Sizes& s, DType w, bool adds = false) {
   const auto [rows, C, style] = s;
+  std::vector<Arg> args{{"x", dtype, {rows, C}, Role::input},
+                        {"w", w, {C}, Role::input},
+                        {"y", dtype, {rows, C}, Role::output},
+                        {"rstd", DType::f32, {rows}, Role::output}};
+  if (adds) args.push_back({"addend", dtype, {rows, C}, Role::input});
   return {
       .op = "rmsnorm_forward",
-      .shape = str(rows, " x ", C, w == dtype ? "" : " w f32", style == Style::gemma ? " gemma" : ""),
+      .shape = str(rows, " x ", C, adds ? " + addend" : "", w == dtype ? "" : " w f32",
+                   style == Style::gemma ? " gemma" : ""),
       .dtype = dtype,
-      .args = {{"x", dtype, {rows, C}, Role::input},
-               {"w", w, {C}, Role::input},
-               {"y", dtype, {rows, C}, Role::output},
-               {"rstd", DType::f32, {rows}, Role::output}},
+      .args = std::move(args),
       .run = [=](Stream& stream, Arena&, const Tensors& t) { rmsnorm_forward(stream, forward_args(t, s)); },
       .min_bytes = [=](const Tensors& t) { return min_bytes(forward_args(t, s)); },
       .flops = [=](const Tensors& t) { return flops(forward_args(t, s)); },
@@ -119,10 +124,11 @@ std::vector<Case> rmsnorm_cases(Scale scale) {
         cases.push_back(forward_case(dtype, s, dtype));
         cases.push_back(backward_case(dtype, s, dtype, {.accumulate_dx = s.C > 128}));
       }
+      cases.push_back(forward_case(dtype, {rows, 4096}, dtype, true));
       cases.push_back(backward_case(dtype, {rows, 2048}, dtype, {.frozen = true}));
       if (scale == Scale::bench) continue;
       for (const int64_t C : {6144, 16416}) {  // two packs a thread; several of them
-        cases.push_back(forward_case(dtype, {32, C}, dtype));
+        for (const bool adds : {false, true}) cases.push_back(forward_case(dtype, {32, C}, dtype, adds));
         cases.push_back(backward_case(dtype, {32, C}, dtype, {}));
       }
     }
@@ -139,7 +145,7 @@ std::vector<Case> rmsnorm_cases(Scale scale) {
   }
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const Sizes& s : {Sizes{1, 1}, {3, 7}, {5, 16}, {2, 40}, {67, 3}, {3, 7, Style::gemma}}) {
-      cases.push_back(forward_case(dtype, s, dtype));
+      for (const bool adds : {false, true}) cases.push_back(forward_case(dtype, s, dtype, adds));
       const bool adds = s.rows % 2 == 0;
       for (const BackwardStyle& how : {BackwardStyle{.accumulate_dx = adds},
                                        {.accumulate_dx = adds, .frozen = true},

@@ -31,6 +31,35 @@ TEST_CASE("rmsnorm reports a weight that does not fit x") {
         "or f32");
 }
 
+TEST_CASE("rmsnorm reports an addend that is not like x") {
+  StreamGroup streams(Device::cpu());
+  float x[6] = {}, w[3] = {}, rstd[2];
+  const std::string error = test::error_of([&] {
+    rmsnorm_forward(streams.add("compute"), {.y = tensor_of(x, {2, 3}),
+                                             .rstd = tensor_of(rstd, {2}),
+                                             .x = tensor_of(x, {2, 3}),
+                                             .w = tensor_of(w, {3}),
+                                             .addend = tensor_of(x, {3, 2}),
+                                             .eps = 1e-5f});
+  });
+  CHECK(error == "rmsnorm_forward: addend is f32 (3, 2), must be like x f32 (2, 3)");
+}
+
+// 1 + 2^-9 rounds to 1 in bf16. 2^-8 + 1 would be halfway to the next value, and round to 1 as well.
+TEST_CASE("rmsnorm rounds once, after the addend is added") {
+  StreamGroup streams(Device::cpu());
+  bf16 x[1] = {bf16(2.0f)}, w[1] = {bf16(0x1p-9f)}, addend[1] = {bf16(0x1p-8f)}, y[1];
+  float rstd[1];
+  rmsnorm_forward(streams.add("compute"), {.y = tensor_of(y, {1, 1}),
+                                           .rstd = tensor_of(rstd, {1}),
+                                           .x = tensor_of(x, {1, 1}),
+                                           .w = tensor_of(w, {1}),
+                                           .addend = tensor_of(addend, {1, 1}),
+                                           .eps = 0,
+                                           .offset = 1});
+  CHECK(static_cast<float>(y[0]) == 1.0f + 0x1p-7f);
+}
+
 TEST_CASE("rmsnorm of a row of zeros is zero") {
   StreamGroup streams(Device::cpu());
   float x[3] = {}, y[3] = {1, 1, 1}, w[3] = {1, 1, 1}, rstd[1];
