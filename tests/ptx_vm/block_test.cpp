@@ -1,20 +1,9 @@
 // The launches of a block of a transformer, and the bytes that its kernels move. Widths are an eighth of
 // those of the models, with heads of the same size: neither limit depends on them.
 
-#include "kernels/attention.h"
-#include "kernels/gemm.h"
-#include "kernels/qk_norm.h"
-#include "kernels/rmsnorm.h"
-#include "kernels/rope.h"
-#include "kernels/swiglu.h"
-#include "model/model.h"
-#include "model/names.h"
-#include "runtime/memory.h"
-#include "tests/model/gradients.h"
-#include "tests/ptx_vm/counts.h"
+#include "tests/ptx_vm/block_run.h"
 #include "tests/ptx_vm/ptx_vm.h"
 #include "tests/test.h"
-#include "train/models/model_folder.h"
 
 using namespace flatshard;
 using namespace flatshard::ptx_vm;
@@ -41,158 +30,6 @@ ModelConfig small(const char* family, int64_t hidden, int64_t heads, int64_t kv_
                    .max_positions = kTokens});
 }
 
-// One block in bf16, whose passes run and are counted.
-class BlockRun {
- public:
-  explicit BlockRun(const ModelConfig& config) : model_(config, memory_) {
-    allocate();
-    StreamGroup planning(Device::cuda(0), {.planning = true});
-    Stream& planned = planning.add("compute");
-    forward(planned);
-    backward(planned);
-    for (Arena* arena : {&memory_, &saved_, &scratch_}) arena->commit();
-    model_ = Model(config, memory_);
-    allocate();
-    model_.fill_tables(stream_);
-    for (const Tensor& t : {x_, y_, dx_, positions_}) zero(stream_, t);
-    for (const std::vector<Tensor>* list : {&parameters_[1], &gradients_[1]})
-      for (const Tensor& t : *list) zero(stream_, t);
-    std::vector<int32_t> bounds{0, kTokens};
-    copy(stream_, boundaries_, tensor_of(bounds.data(), {2}));
-    stream_.sync();
-  }
-
-  Counts count_forward() {
-    return counts_of([&] { forward(stream_), stream_.sync(); });
-  }
-  Counts count_backward() {
-    return counts_of([&] { backward(stream_), stream_.sync(); });
-  }
-
- private:
-  void allocate() {
-    const int64_t C = model_.config().hidden;
-    for (Tensor* t : {&x_, &y_, &dx_}) *t = memory_.alloc(DType::bf16, {kTokens, C});
-    positions_ = memory_.alloc(DType::i32, {kTokens});
-    boundaries_ = memory_.alloc(DType::i32, {2});
-    parameters_ = allocate_parameters(model_, DType::bf16, memory_);
-    gradients_ = allocate_parameters(model_, DType::f32, memory_);
-  }
-  Context context(Stream& stream) {
-    return {.stream = stream,
-            .scratch = scratch_,
-            .saved = saved_,
-            .tokens = {},
-            .positions = positions_,
-            .boundaries = boundaries_,
-            .targets = {},
-            .target_weights = {},
-            .losses = {}};
-  }
-  void forward(Stream& stream) {
-    Context c = context(stream);
-    model_.stage(1).forward(c, ParamView(parameters_[1]), y_, x_);
-  }
-  void backward(Stream& stream) {
-    Context c = context(stream);
-    const test::Gradients gradients(gradients_[1]);
-    model_.stage(1).backward(c, ParamView(parameters_[1]), gradients.view(), dx_, x_);
-  }
-
-  StreamGroup streams_{Device::cuda(0)};
-  Stream& stream_ = streams_.add("compute");
-  Arena memory_{"all", Device::cuda(0)}, saved_{"saved", Device::cuda(0)},
-      scratch_{"scratch", Device::cuda(0)};
-  Model model_;
-  Tensor x_, y_, dx_, positions_, boundaries_;
-  ParamTensors parameters_, gradients_;
-};
-
-// The least bytes of a block's formulas other than products.
-struct LeastBytes {
-  double forward = 0, backward = 0;
-};
-
-LeastBytes least_bytes(const ModelConfig& m) {
-  const auto tensor = [](DType dtype, const Shape& shape) { return Tensor{nullptr, dtype, shape, {}}; };
-  const auto bf16_tensor = [&](const Shape& shape) { return tensor(DType::bf16, shape); };
-  const auto f32_tensor = [&](const Shape& shape) { return tensor(DType::f32, shape); };
-  const int64_t T = kTokens, C = m.hidden, Hq = m.heads, Hkv = m.kv_heads, D = m.head_dim, F = m.ffn;
-  const Tensor x = bf16_tensor({T, C}), w = bf16_tensor({C}), rstd = f32_tensor({T});
-  const Tensor q = bf16_tensor({T, Hq, D}), k = bf16_tensor({T, Hkv, D}),
-               heads = bf16_tensor({T, Hq + Hkv, D}), hidden = bf16_tensor({T, F}),
-               positions = tensor(DType::i32, {T}), table = f32_tensor({T, D}), lse = f32_tensor({Hq, T}),
-               wd = bf16_tensor({D}), dwd = f32_tensor({D}),
-               head_rstd = f32_tensor({T, m.qk_norm_width == QkNormWidth::head ? Hq + Hkv : 2});
-  LeastBytes least;
-  // A norm after a layer adds its output to the stream, and one before a layer its gradient.
-  const double norms_before = param_names(m.family).attention_norm.empty() ? 0 : 2,
-               norms_after = param_names(m.family).attention_out_norm.empty() ? 0 : 2;
-  const auto norm_forward = [&](const Tensor& addend) {
-    return min_bytes(RmsNormForward{.y = x, .rstd = rstd, .x = x, .w = w, .addend = addend, .eps = 1});
-  };
-  const auto norm_backward = [&](bool accumulate_dx) {
-    return min_bytes(RmsNormBackward{.dx = x,
-                                     .dw = f32_tensor({C}),
-                                     .dy = x,
-                                     .x = x,
-                                     .w = w,
-                                     .rstd = rstd,
-                                     .accumulate_dx = accumulate_dx,
-                                     .accumulate = false});
-  };
-  least.forward =
-      norms_before * norm_forward({}) + norms_after * norm_forward(x) +
-      min_bytes(AttentionForward{.o = q, .lse = lse, .q = q, .k = k, .v = k, .mask = {}, .scale = 1}) +
-      min_bytes(SwigluForward{.y = hidden, .gate = hidden, .up = hidden});
-  least.backward =
-      norms_before * norm_backward(true) + norms_after * norm_backward(false) +
-      min_bytes(AttentionBackward{.dq = q,
-                                  .dk = k,
-                                  .dv = k,
-                                  .grad_o = q,
-                                  .q = q,
-                                  .k = k,
-                                  .v = k,
-                                  .o = q,
-                                  .lse = lse,
-                                  .mask = {},
-                                  .scale = 1}) +
-      min_bytes(SwigluBackward{.dgate = hidden, .dup = hidden, .dy = hidden, .gate = hidden, .up = hidden});
-  if (*m.qk_norm) {
-    least.forward += min_bytes(QkNormForward{.y = heads,
-                                             .rstd = head_rstd,
-                                             .x = heads,
-                                             .wq = wd,
-                                             .wk = wd,
-                                             .positions = positions,
-                                             .table = table,
-                                             .query_heads = Hq,
-                                             .eps = 1});
-    least.backward += min_bytes(QkNormBackward{.dx = heads,
-                                               .dwq = dwd,
-                                               .dwk = dwd,
-                                               .dy = heads,
-                                               .x = heads,
-                                               .wq = wd,
-                                               .wk = wd,
-                                               .rstd = head_rstd,
-                                               .positions = positions,
-                                               .table = table,
-                                               .query_heads = Hq,
-                                               .accumulate = false});
-  } else {
-    least.forward += min_bytes(RopeForward{.y = heads, .x = heads, .positions = positions, .table = table});
-    least.backward +=
-        min_bytes(RopeBackward{.dx = heads, .dy = heads, .positions = positions, .table = table});
-  }
-  if (*m.qkv_bias)
-    least.backward += min_bytes(BiasBackward{.db = f32_tensor({(Hq + 2 * Hkv) * D}),
-                                             .dy = bf16_tensor({T, (Hq + 2 * Hkv) * D}),
-                                             .accumulate = false});
-  return least;
-}
-
 }  // namespace
 
 TEST_CASE("a block stays within the launches and the bytes of its family") {
@@ -202,9 +39,9 @@ TEST_CASE("a block stays within the launches and the bytes of its family") {
                              {small("gemma2", 512, 4, 2, 1792), 11, 20},
                              {small("olmo2", 512, 4, 4, 1792), 9, 18}}) {
     CAPTURE(most.config.family);
-    BlockRun run(most.config);
+    BlockRun run(most.config, kTokens);
     const Counts forward = run.count_forward(), backward = run.count_backward();
-    const LeastBytes least = least_bytes(most.config);
+    const BlockBytes least = least_bytes(most.config, kTokens);
     MESSAGE(most.config.family, ": ", forward.launches(), " and ", backward.launches(), " launches, bytes ",
             static_cast<double>(forward.launch_bytes()) / least.forward, " and ",
             static_cast<double>(backward.launch_bytes()) / least.backward);

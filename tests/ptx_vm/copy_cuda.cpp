@@ -7,6 +7,7 @@
 #include <cuda_runtime_api.h>
 
 #include "tests/ptx_vm/capture.h"
+#include "tests/ptx_vm/counts.h"
 #include "tests/ptx_vm/piece.h"
 #include "tests/ptx_vm/registry.h"
 #include "tests/ptx_vm/state.h"
@@ -26,6 +27,12 @@ void copy_rows(const Piece& to, const Piece& from) {
     heap().copy_marks(to.row(i), from.row(i), to.width);
   }
   counters().copied_bytes += to.bytes();
+}
+
+// The bytes of device memory that a copy or a fill accesses.
+void count(const Piece& to, const Piece& from = {}) {
+  if (Counts* counts = options().counts)
+    counts->add_copy((to.is_on_device() ? to.bytes() : 0) + (from.is_on_device() ? from.bytes() : 0));
 }
 
 void check_direction(const Piece& to, const Piece& from, cudaMemcpyKind kind) {
@@ -63,6 +70,7 @@ void copy(const Piece& to, Piece from, cudaMemcpyKind kind, Queue& queue, bool i
     if (!captured) touch(from, past, false);
     touch(to, past, true);
     copy_rows(to, from);
+    count(to, from);
   });
   if (host_waits)
     streams().finish(milestone);
@@ -83,6 +91,7 @@ void fill(const Piece& p, int value, Queue& queue, bool is_async) {
           heap().mark_written(p.row(i), p.width);
         }
         counters().copied_bytes += p.bytes();
+        count(p);
       });
   if (!is_async && !p.is_on_device()) streams().finish(milestone);
 }

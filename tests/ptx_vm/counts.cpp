@@ -82,10 +82,10 @@ void Counts::begin_launch() {
   touched_in_launch_.clear();
 }
 
-uint64_t Counts::launch_bytes() const { return launch_bytes_ + bytes_of(touched_in_launch_); }
+uint64_t Counts::launch_bytes() const { return launch_bytes_ + bytes_of(touched_in_launch_) + copied_bytes_; }
 
 uint64_t Counts::launches() const {
-  uint64_t all = products_;
+  uint64_t all = products_ + copies_;
   for (const KernelCounts& kernel : kernels_) all += kernel.launches;
   return all;
 }

@@ -41,6 +41,8 @@ class Counts {
   KernelCounts& of(const Kernel& kernel);
   void begin_launch();
   void add_product() { ++products_; }  // of cuBLASLt
+  // A copy or a fill, which accesses so many bytes of device memory.
+  void add_copy(uint64_t bytes) { ++copies_, copied_bytes_ += bytes; }
   // Every active lane accesses `bytes` at base + offset.
   void add_access(KernelCounts& kernel, const Warp& warp, const Op& op, uint32_t base_slot, uint32_t bytes,
                   Access access);
@@ -51,9 +53,12 @@ class Counts {
   OpCounts total() const;
   // Distinct bytes of global memory read, plus distinct bytes written.
   uint64_t touched_bytes() const;
-  // The launches of kernels and the products.
+  uint64_t products() const { return products_; }
+  uint64_t copies() const { return copies_; }  // and fills
+  // The launches of kernels, the products, the copies and the fills.
   uint64_t launches() const;
-  // The sum of touched_bytes() of each launch by itself.
+  // The sum of touched_bytes() of each launch by itself, and the bytes of copies and fills. Those of products
+  // are not counted.
   uint64_t launch_bytes() const;
   // Bytes read and written by all lanes, however often.
   uint64_t requested_bytes() const { return requested_bytes_; }
@@ -69,7 +74,7 @@ class Counts {
   static uint64_t bytes_of(const Touched& touched);
 
   Touched touched_, touched_in_launch_;  // bit 0: read, bit 1: written
-  uint64_t requested_bytes_ = 0, launch_bytes_ = 0, products_ = 0;
+  uint64_t requested_bytes_ = 0, launch_bytes_ = 0, products_ = 0, copies_ = 0, copied_bytes_ = 0;
 };
 
 // Runs the work and returns the costs of its launches.

@@ -3,6 +3,7 @@
 #include "tests/ptx_vm/counts.h"
 
 #include "bench/case.h"
+#include "runtime/memory.h"
 #include "tests/ptx_vm/ptx_vm.h"
 #include "tests/ptx_vm/run_ptx.h"
 #include "tests/test.h"
@@ -82,6 +83,25 @@ TEST_CASE("sectors, requested bytes and touched bytes are counted for global mem
     cp.async.wait_all;)");
   CHECK(counts.total().sectors == 8 + 2);
   CHECK(counts.touched_bytes() == 256 + 64);
+}
+
+TEST_CASE("copies and fills count as launches, with the device memory that they access") {
+  const Device device = Device::cuda(0);
+  const Memory a(device, 256), b(device, 256);
+  const Tensor on_device{a.data(), DType::u8, {256}, device}, other{b.data(), DType::u8, {256}, device};
+  std::vector<float> on_host(64);
+  StreamGroup streams(device);
+  Stream& stream = streams.add("compute");
+  const Counts counts = ptx_vm::counts_of([&] {
+    zero(stream, on_device);
+    copy(stream, other, on_device);
+    copy(stream, tensor_of(on_host.data(), {64}), Tensor{b.data(), DType::f32, {64}, device});
+    stream.sync();
+  });
+  CHECK(counts.copies() == 3);
+  CHECK(counts.launches() == 3);
+  CHECK(counts.launch_bytes() == 256 + 512 + 256);
+  CHECK(counts.touched_bytes() == 0);  // by kernels
 }
 
 TEST_CASE("instructions are counted by opcode, once per group of lanes that executes them") {

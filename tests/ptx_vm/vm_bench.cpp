@@ -1,17 +1,21 @@
-// ptx_vm_bench [words...], which is `bench --vm`: the costs of CUDA kernels that the machine can count, and
-// the speed at which it runs them. See tests/ptx_vm/README.md.
+// ptx_vm_bench [words...], which is `bench --vm`: the costs of CUDA kernels that the machine can count, of
+// single ops, of blocks of models and of training steps, and the speed at which it runs ops. See
+// tests/ptx_vm/README.md.
 
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <functional>
+#include <iomanip>
 #include <iostream>
+#include <sstream>
 
 #include <CLI/CLI.hpp>
 
-#include "bench/harness.h"
+#include "bench/case.h"
 #include "runtime/check.h"
 #include "source_dir.h"
-#include "tests/ptx_vm/counts.h"
+#include "tests/ptx_vm/model_cases.h"
 #include "tests/ptx_vm/ptx_vm.h"
 
 using namespace flatshard;
@@ -46,36 +50,6 @@ double speed_of(bench::Setup& setup) {
 double ratio(double a, double b) { return b == 0 ? 1 : a / b; }
 double ratio(uint64_t a, uint64_t b) { return ratio(static_cast<double>(a), static_cast<double>(b)); }
 
-void print_head(int width) {
-  std::printf("Multiples of the minimum: bytes moved, 32-byte sectors, shared-memory bank cycles.\n\n");
-  std::printf("%-*s %12s %6s %8s %10s %8s %6s %10s\n", width, "", "warp instr", "M/s", "touched", "requested",
-              "sectors", "banks", "shared B");
-}
-
-// Warp instructions, and their time at the median rate of their cases.
-struct Sum {
-  double millions = 0, seconds = 0;
-};
-
-void print_case(const Case& c, int width, Sum* sum) {
-  bench::Setup setup(c, {.device = Device::cuda(0)});
-  setup.run();
-  const Counts counts = counts_of([&] { setup.run(); });
-  const double least = c.min_bytes(setup.tensors());
-  const OpCounts total = counts.total();
-  uint32_t shared_bytes = 0;
-  for (const KernelCounts& kernel : counts.kernels())
-    shared_bytes = std::max(shared_bytes, kernel.shared_bytes);
-  const double millions = static_cast<double>(total.executed) / 1e6, speed = speed_of(setup);
-  sum->millions += millions;
-  sum->seconds += millions / speed;
-  std::printf("%-*s %12llu %6.1f %8.3f %10.3f %8.3f %6.3f %10u\n", width, bench::label(c).c_str(),
-              static_cast<unsigned long long>(total.executed), speed,
-              ratio(static_cast<double>(counts.touched_bytes()), least),
-              ratio(static_cast<double>(counts.requested_bytes()), least),
-              ratio(total.sectors, total.least_sectors), ratio(total.waves, total.least_waves), shared_bytes);
-}
-
 // Without the source folder.
 std::string shortened(std::string where) {
   const std::string folder = std::string(kSourceDir) + "/";
@@ -89,9 +63,7 @@ struct Line {
 };
 
 // The instructions that take more sectors or cycles than necessary, worst first.
-void print_lines(const Case& c) {
-  bench::Setup setup(c, {.device = Device::cuda(0)});
-  const Counts counts = counts_of([&] { setup.run(); });
+void describe_lines(std::ostream& out, const std::string& label, const Counts& counts) {
   std::vector<Line> lines;
   for (const KernelCounts& kernel : counts.kernels())
     for (size_t i = 0; i < kernel.ops.size(); ++i) {
@@ -107,54 +79,117 @@ void print_lines(const Case& c) {
     }
   std::stable_sort(lines.begin(), lines.end(),
                    [](const Line& a, const Line& b) { return a.too_many > b.too_many; });
-  if (!lines.empty()) std::cout << '\n' << bench::label(c) << '\n';
-  for (size_t i = 0; i < std::min(lines.size(), kLines); ++i) std::cout << lines[i].text << '\n';
-  if (lines.size() > kLines) std::cout << "  and " << lines.size() - kLines << " more\n";
+  if (!lines.empty()) out << '\n' << label << '\n';
+  for (size_t i = 0; i < std::min(lines.size(), kLines); ++i) out << lines[i].text << '\n';
+  if (lines.size() > kLines) out << "  and " << lines.size() - kLines << " more\n";
 }
 
-void print_opcodes(const Case& c) {
-  bench::Setup setup(c, {.device = Device::cuda(0)});
-  const Counts counts = counts_of([&] { setup.run(); });
+void describe_opcodes(std::ostream& out, const std::string& label, const Counts& counts) {
+  out << '\n' << label << '\n';
   for (const KernelCounts& kernel : counts.kernels()) {
-    std::cout << '\n'
-              << kernel.kernel->name << "\n  " << kernel.launches << " launches, " << kernel.blocks
-              << " blocks, " << kernel.executed() << " warp instructions";
-    if (kernel.tensor_flops() > 0) std::cout << ", " << kernel.tensor_flops() << " tensor FLOPs";
-    std::cout << '\n';
+    out << kernel.kernel->name << "\n  " << kernel.launches << " launches, " << kernel.blocks << " blocks, "
+        << kernel.executed() << " warp instructions";
+    if (kernel.tensor_flops() > 0) out << ", " << kernel.tensor_flops() << " tensor FLOPs";
+    out << '\n';
     std::vector<std::pair<uint64_t, std::string>> sorted;
     for (const auto& [opcode, executed] : kernel.by_opcode()) sorted.emplace_back(executed, opcode);
     std::sort(sorted.rbegin(), sorted.rend());
     for (const auto& [executed, opcode] : sorted)
-      std::printf("  %12llu  %s\n", static_cast<unsigned long long>(executed), opcode.c_str());
+      out << "  " << std::setw(12) << executed << "  " << opcode << '\n';
   }
 }
 
-int run(const std::vector<std::string>& words, bool list, bool opcodes) {
-  std::vector<Case> cases = bench::select_cases(bench::all_cases(bench::Scale::vm), words);
-  std::erase_if(cases, [](const Case& c) { return !c.has_cuda_kernel; });
-  check(!cases.empty(), "no op with a CUDA twin has a case with these words; --list shows them all");
-  size_t width = 0;
-  for (const Case& c : cases) width = std::max(width, bench::label(c).size());
-  if (list) {
-    for (const Case& c : cases) std::cout << bench::label(c) << '\n';
-    return 0;
-  }
-  print_head(static_cast<int>(width));
-  Sum sum;
+using Describe = std::function<void(const std::string& label, const Counts& counts)>;
+
+void count_ops(const std::vector<Case>& cases, int width, const Describe& describe) {
+  std::printf("Multiples of the minimum: bytes moved, 32-byte sectors, shared-memory bank cycles.\n\n");
+  std::printf("%-*s %12s %6s %8s %10s %8s %6s %10s\n", width, "", "warp instr", "M/s", "touched", "requested",
+              "sectors", "banks", "shared B");
+  double all_millions = 0, all_seconds = 0;  // at the median rate of each case
   for (const Case& c : cases) {
-    print_case(c, static_cast<int>(width), &sum);
+    bench::Setup setup(c, {.device = Device::cuda(0)});
+    setup.run();
+    const Counts counts = counts_of([&] { setup.run(); });
+    const double least = c.min_bytes(setup.tensors());
+    const OpCounts total = counts.total();
+    uint32_t shared_bytes = 0;
+    for (const KernelCounts& kernel : counts.kernels())
+      shared_bytes = std::max(shared_bytes, kernel.shared_bytes);
+    const double millions = static_cast<double>(total.executed) / 1e6, speed = speed_of(setup);
+    all_millions += millions;
+    all_seconds += millions / speed;
+    std::printf("%-*s %12llu %6.1f %8.3f %10.3f %8.3f %6.3f %10u\n", width, bench::label(c).c_str(),
+                static_cast<unsigned long long>(total.executed), speed,
+                ratio(static_cast<double>(counts.touched_bytes()), least),
+                ratio(static_cast<double>(counts.requested_bytes()), least),
+                ratio(total.sectors, total.least_sectors), ratio(total.waves, total.least_waves),
+                shared_bytes);
     std::fflush(stdout);
+    describe(bench::label(c), counts);
   }
-  std::printf("%-*s %12.0f %6.1f\n", static_cast<int>(width), "all", sum.millions * 1e6,
-              sum.millions / sum.seconds);
-  for (const Case& c : cases) opcodes ? print_opcodes(c) : print_lines(c);
+  std::printf("%-*s %12.0f %6.1f\n", width, "all", all_millions * 1e6, all_millions / all_seconds);
+}
+
+void count_models(const std::vector<ModelCase>& cases, int width, const Describe& describe) {
+  std::printf(
+      "Matrix products, which are cuBLASLt's, count as launches only. Bytes: of every kernel, copy and "
+      "fill;\n"
+      "and these, sectors and bank cycles as multiples of the minimum.\n\n");
+  std::printf("%-*s %8s %8s %6s %12s %7s %12s %8s %6s\n", width, "", "launches", "products", "copies",
+              "bytes", "x least", "warp instr", "sectors", "banks");
+  for (const ModelCase& c : cases) {
+    const auto [counts, least] = c.count();
+    const OpCounts total = counts.total();
+    std::printf("%-*s %8llu %8llu %6llu %12llu %7.3f %12llu %8.3f %6.3f\n", width, c.label.c_str(),
+                static_cast<unsigned long long>(counts.launches()),
+                static_cast<unsigned long long>(counts.products()),
+                static_cast<unsigned long long>(counts.copies()),
+                static_cast<unsigned long long>(counts.launch_bytes()),
+                ratio(static_cast<double>(counts.launch_bytes()), least),
+                static_cast<unsigned long long>(total.executed), ratio(total.sectors, total.least_sectors),
+                ratio(total.waves, total.least_waves));
+    std::fflush(stdout);
+    describe(c.label, counts);
+  }
+}
+
+bool has_all(const std::string& label, const std::vector<std::string>& words) {
+  return std::all_of(words.begin(), words.end(),
+                     [&](const std::string& word) { return label.find(word) != label.npos; });
+}
+
+int run(const std::vector<std::string>& words, bool list, bool opcodes) {
+  std::vector<Case> ops = bench::all_cases(bench::Scale::vm);
+  std::erase_if(ops, [&](const Case& c) { return !c.has_cuda_kernel || !has_all(bench::label(c), words); });
+  std::vector<ModelCase> models = model_cases();
+  std::erase_if(models, [&](const ModelCase& c) { return !has_all(c.label, words); });
+  std::vector<std::string> labels;
+  for (const Case& c : ops) labels.push_back(bench::label(c));
+  for (const ModelCase& c : models) labels.push_back(c.label);
+  check(!labels.empty(), "no case has these words in its line; --list prints all cases");
+  size_t width = 0;
+  for (const std::string& label : labels) {
+    width = std::max(width, label.size());
+    if (list) std::cout << label << '\n';
+  }
+  if (list) return 0;
+  std::ostringstream details;
+  const Describe describe = [&](const std::string& label, const Counts& counts) {
+    opcodes ? describe_opcodes(details, label, counts) : describe_lines(details, label, counts);
+  };
+  if (!ops.empty()) count_ops(ops, static_cast<int>(width), describe);
+  if (!ops.empty() && !models.empty()) std::printf("\n");
+  if (!models.empty()) count_models(models, static_cast<int>(width), describe);
+  std::fflush(stdout);
+  std::cout << details.str();
   return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Counts the costs of the CUDA kernels on the PTX machine, without a GPU.");
+  CLI::App app(
+      "Counts the costs of the CUDA kernels on the PTX machine, without a GPU: of ops, blocks and steps.");
   std::vector<std::string> words;
   bool list = false, opcodes = false;
   app.add_option("filter", words,

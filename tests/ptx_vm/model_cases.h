@@ -1,0 +1,25 @@
+#pragma once
+// The passes of a block and a training step of well-known models on the machine, for `bench --vm`: with the
+// models' heads and, rounded to whole heads, the ratios of their widths, at a third or an eighth of the width.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/ptx_vm/counts.h"
+
+namespace flatshard::ptx_vm {
+
+struct ModelCounts {
+  Counts counts;
+  double least_bytes;  // of the formulas of all kernels but products
+};
+
+struct ModelCase {
+  std::string label;  // "model block_forward llama-3-8b/8 256 tokens bf16"
+  std::function<ModelCounts()> count;
+};
+
+std::vector<ModelCase> model_cases();
+
+}  // namespace flatshard::ptx_vm

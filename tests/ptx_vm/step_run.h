@@ -1,0 +1,32 @@
+#pragma once
+// A training step on the machine: bf16 compute, fp32 masters, AdamW, two micro-steps of one sequence on one
+// rank. Its costs, and the least bytes of the formulas of its kernels, matrix products aside.
+
+#include "bench/random_tokens.h"
+#include "tests/ptx_vm/counts.h"
+#include "train/step/training_runtime.h"
+
+namespace flatshard::ptx_vm {
+
+class StepRun {
+ public:
+  // Runs the first step.
+  StepRun(const ModelConfig& model, int64_t tokens);
+
+  Counts count();  // of the next step
+  double least_bytes();
+
+ private:
+  static constexpr int64_t kMicroSteps = 2;
+
+  void step();
+
+  World world_;
+  RunSetup setup_;
+  bench::RandomTokens tokens_;
+  Data data_;
+  TrainingRuntime runtime_;
+  int64_t steps_ = 0;
+};
+
+}  // namespace flatshard::ptx_vm
