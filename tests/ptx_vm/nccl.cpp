@@ -1,5 +1,6 @@
 // NCCL on the machine: the functions that the project calls, over MPI. A call is an operation of its stream
-// like a copy, and every byte that it reads or writes is checked. As in NCCL, all ranks must make the same
+// like a copy, and every byte that it reads or writes is checked; it starts when the stream reaches it, and
+// stays in flight until the other ranks have done their part. As in NCCL, all ranks must make the same
 // calls in the same order, two ranks on one GPU are refused, and a non-blocking communicator is ready some
 // time after the call that creates it. All ranks are in MPI_COMM_WORLD.
 //
@@ -81,21 +82,27 @@ struct Part {
   bool writes;
 };
 
-// Runs an exchange in stream order. The pieces must be device memory.
+using Requests = std::vector<MPI_Request>;
+
+// Starts an exchange in stream order. The pieces must be device memory.
 void enqueue(const char* what, const std::vector<Part>& parts, cudaStream_t stream,
-             std::function<void()> exchange) {
+             std::function<Requests()> start) {
   for (const Part& part : parts) {
     check_range(part.piece, what);
     check(part.piece.is_on_device(), name_of(part.piece), " is not on the device");
   }
-  streams().enqueue(queue_of(stream), what,
-                    [parts, what = std::string(what), exchange = std::move(exchange)](Activity& self) {
-                      Past past(timeline().begin(self));
-                      for (const Part& part : parts) touch(part.piece, past, part.writes);
-                      exchange();
-                      for (const Part& part : parts)
-                        if (part.writes) heap().mark_written(part.piece.data, part.piece.bytes());
-                    });
+  streams().enqueue(queue_of(stream), what, [parts, start = std::move(start)](Activity& self) {
+    Past past(timeline().begin(self));
+    for (const Part& part : parts) touch(part.piece, past, part.writes);
+    streams().stay_until([parts, requests = start()]() mutable {
+      int is_over = 0;
+      MPI_Testall(static_cast<int>(requests.size()), requests.data(), &is_over, MPI_STATUSES_IGNORE);
+      if (!is_over) return false;
+      for (const Part& part : parts)
+        if (part.writes) heap().mark_written(part.piece.data, part.piece.bytes());
+      return true;
+    });
+  });
 }
 
 struct Message {
@@ -128,8 +135,8 @@ ncclResult_t add_message(const void* data, size_t count, ncclDataType_t type, in
   });
 }
 
-void exchange(const std::vector<Message>& messages, MPI_Comm mpi) {
-  std::vector<MPI_Request> requests;
+Requests start_messages(const std::vector<Message>& messages, MPI_Comm mpi) {
+  Requests requests;
   for (const Message& m : messages) {
     requests.push_back(MPI_REQUEST_NULL);
     if (m.is_sent)
@@ -137,7 +144,7 @@ void exchange(const std::vector<Message>& messages, MPI_Comm mpi) {
     else
       MPI_Irecv(m.data, m.bytes, MPI_BYTE, m.peer, 0, mpi, &requests.back());
   }
-  MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
+  return requests;
 }
 
 void create(ncclComm& comm, MPI_Comm mpi, const ncclConfig_t& config) {
@@ -273,7 +280,8 @@ ncclResult_t ncclGroupEnd() {
     std::vector<Part> parts;
     for (const Message& m : messages)
       parts.push_back({piece_of(m.data, static_cast<size_t>(m.bytes)), !m.is_sent});
-    enqueue("NCCL messages", parts, g.stream, [messages, mpi = g.comm->mpi] { exchange(messages, mpi); });
+    enqueue("NCCL messages", parts, g.stream,
+            [messages, mpi = g.comm->mpi] { return start_messages(messages, mpi); });
   });
 }
 
@@ -294,8 +302,10 @@ ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataTyp
     std::vector<Part> parts{{piece_of(to, bytes * static_cast<size_t>(comm->size)), true}};
     if (!in_place) parts.push_back({piece_of(const_cast<void*>(from), bytes), false});
     enqueue("NCCL all-gather", parts, stream, [=, mpi = comm->mpi] {
-      MPI_Allgather(in_place ? MPI_IN_PLACE : from, static_cast<int>(bytes), MPI_BYTE, to,
-                    static_cast<int>(bytes), MPI_BYTE, mpi);
+      Requests one(1);
+      MPI_Iallgather(in_place ? MPI_IN_PLACE : from, static_cast<int>(bytes), MPI_BYTE, to,
+                     static_cast<int>(bytes), MPI_BYTE, mpi, one.data());
+      return one;
     });
   });
 }
@@ -309,7 +319,10 @@ ncclResult_t ncclReduceScatter(const void* from, void* to, size_t count, ncclDat
             {{piece_of(const_cast<void*>(from), bytes * static_cast<size_t>(comm->size)), false},
              {piece_of(to, bytes), true}},
             stream, [=, mpi = comm->mpi] {
-              MPI_Reduce_scatter_block(from, to, static_cast<int>(count), MPI_FLOAT, MPI_SUM, mpi);
+              Requests one(1);
+              MPI_Ireduce_scatter_block(from, to, static_cast<int>(count), MPI_FLOAT, MPI_SUM, mpi,
+                                        one.data());
+              return one;
             });
   });
 }
@@ -319,8 +332,11 @@ ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataTyp
   return attempt([&] {
     check(from == to, "only a broadcast in place is supported");
     const size_t bytes = bytes_of(type, count);
-    enqueue("NCCL broadcast", {{piece_of(to, bytes), comm->rank != root}}, stream,
-            [=, mpi = comm->mpi] { MPI_Bcast(to, static_cast<int>(bytes), MPI_BYTE, root, mpi); });
+    enqueue("NCCL broadcast", {{piece_of(to, bytes), comm->rank != root}}, stream, [=, mpi = comm->mpi] {
+      Requests one(1);
+      MPI_Ibcast(to, static_cast<int>(bytes), MPI_BYTE, root, mpi, one.data());
+      return one;
+    });
   });
 }
 }

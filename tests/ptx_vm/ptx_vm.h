@@ -28,7 +28,7 @@ enum class AsyncTiming {
 
 // When stream operations run.
 enum class WorkOrder {
-  in_order,    // at the call
+  in_order,    // at the call, or when communication before it in the stream has ended
   comm_late,   // when the host waits; communication only when something waits for it, or at the end
   comm_early,  // communication as soon as events allow, other work when the host waits
   random,      // any ready operation, at any time

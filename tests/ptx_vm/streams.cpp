@@ -1,6 +1,8 @@
 #include "tests/ptx_vm/streams.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "runtime/check.h"
@@ -27,10 +29,11 @@ Queue& Streams::create(bool is_blocking, int priority, WorkRole role) {
   fresh->role = role;
   for (size_t i = 1; i < queues_.size(); ++i) {
     Queue& old = *queues_[i];
-    if (old.is_alive || !old.waiting.empty() || !covers(host_, old.milestone().point)) continue;
+    if (old.is_alive || !old.waiting.empty() || old.has_ended || !covers(host_, old.milestone().point))
+      continue;
     fresh->index = old.index;
     fresh->given = old.given;
-    fresh->done = old.done;
+    fresh->done = old.done.load();
     fresh->clock = old.clock;
     return *(queues_[i] = std::move(fresh));
   }
@@ -47,7 +50,7 @@ Queue* Streams::find(const void* handle) {
   return nullptr;
 }
 
-void Streams::follow(Operation& op, const Milestone& milestone) const {
+void Streams::follow(Operation& op, const Milestone& milestone) {
   merge(op.clock, milestone.clock);
   if (milestone.point.stream != op.point.stream && !is_done(milestone)) op.after.push_back(milestone.point);
 }
@@ -86,7 +89,7 @@ Milestone Streams::push(Queue& queue, Operation op) {
   const Milestone milestone = queue.milestone();
   switch (options().stream_order) {
     case WorkOrder::in_order:
-      while (!is_done(milestone)) run_towards(milestone.point);
+      while (!is_done(milestone) && !is_in_flight(queue)) run_towards(milestone.point);
       break;
     case WorkOrder::comm_late:
       break;
@@ -101,14 +104,30 @@ Milestone Streams::push(Queue& queue, Operation op) {
   return milestone;
 }
 
+bool Streams::is_in_flight(Queue& queue) {
+  if (!queue.has_ended) return false;
+  if (!queue.has_ended()) return true;
+  queue.has_ended = nullptr;
+  ++queue.done;
+  return false;
+}
+
+bool Streams::is_reached(Point point) {
+  Queue& queue = *queues_[point.stream];
+  is_in_flight(queue);
+  return queue.done >= point.position;
+}
+
 // A wait refers to an earlier operation, so streams cannot wait for each other in a cycle.
-const Point* Streams::blocker(const Queue& queue) const {
+const Point* Streams::blocker(const Queue& queue) {
   for (const Point& p : queue.waiting.front().after)
-    if (queues_[p.stream]->done < p.position) return &p;
+    if (!is_reached(p)) return &p;
   return nullptr;
 }
 
-bool Streams::can_run(const Queue& queue) const { return !queue.waiting.empty() && !blocker(queue); }
+bool Streams::can_run(Queue& queue) {
+  return !queue.waiting.empty() && !is_in_flight(queue) && !blocker(queue);
+}
 
 Queue* Streams::ready_comm() {
   for (const auto& queue : queues_)
@@ -128,20 +147,37 @@ Queue* Streams::any_ready() {
   return ready.empty() ? nullptr : ready[random() % ready.size()];
 }
 
-// The queue whose next operation brings the host closer to this point.
-Queue& Streams::next_towards(Point point) {
+Queue* Streams::first_ready() {
+  if (Queue* comm = ready_comm()) return comm;
+  for (const auto& queue : queues_)
+    if (can_run(*queue)) return queue.get();
+  return nullptr;
+}
+
+// The queue whose next operation brings the host closer to this point. Null: only other ranks do.
+Queue* Streams::next_towards(Point point) {
   if (options().stream_order == WorkOrder::comm_early)
-    if (Queue* comm = ready_comm()) return *comm;
-  if (options().stream_order == WorkOrder::random) return *any_ready();
+    if (Queue* comm = ready_comm()) return comm;
+  if (options().stream_order == WorkOrder::random) return any_ready();
   for (;;) {
     Queue& queue = *queues_[point.stream];
+    if (is_in_flight(queue) || queue.waiting.empty()) return nullptr;
     const Point* other = blocker(queue);
-    if (!other) return queue;
+    if (!other) return &queue;
     point = *other;
   }
 }
 
-void Streams::run_towards(Point point) { run_front(next_towards(point)); }
+// Other ranks may wait for anything that can run here, so it does while this one waits for them.
+void Streams::run_towards(Point point) {
+  constexpr std::chrono::microseconds kBetweenPolls{20};
+  Queue* next = next_towards(point);
+  if (!next) next = first_ready();
+  if (next)
+    run_front(*next);
+  else
+    std::this_thread::sleep_for(kBetweenPolls);
+}
 
 void Streams::run_front(Queue& queue) {
   const Operation op = std::move(queue.waiting.front());
@@ -149,7 +185,13 @@ void Streams::run_front(Queue& queue) {
   ++queue.done;
   if (!op.run) return;
   Activity self{.point = op.point, .clock = op.clock, .what = str(op.what, " on ", name_of(queue))};
+  running_ = &queue;
   op.run(self);
+}
+
+void Streams::stay_until(std::function<bool()> has_ended) {
+  --running_->done;
+  running_->has_ended = std::move(has_ended);
 }
 
 void Streams::finish(const Milestone& milestone) {
@@ -167,13 +209,15 @@ void Streams::finish_all() {
        {WorkRole::compute, WorkRole::comm})  // communication last, unless an operation waits for it
     for (const auto& queue : queues_) {
       if (queue->role == role)
-        while (!queue->waiting.empty()) run_towards({queue->index, queue->given});
+        while (!is_done(queue->milestone())) run_towards({queue->index, queue->given});
       merge(all, queue->clock);
     }
   host_learns(all);
 }
 
 bool Streams::poll(const Milestone& milestone) {
+  if (std::this_thread::get_id() != host_thread_)
+    return queues_[milestone.point.stream]->done >= milestone.point.position;
   const Visit visit(*this);
   if (!is_done(milestone)) {
     run_towards(milestone.point);
@@ -186,7 +230,8 @@ bool Streams::poll(const Milestone& milestone) {
 void Streams::host_learns(const Clock& clock) {
   merge(host_, clock);
   sources_.forget(host_);
-  if (std::any_of(queues_.begin(), queues_.end(), [](const auto& queue) { return !queue->waiting.empty(); }))
+  if (std::any_of(queues_.begin(), queues_.end(),
+                  [](const auto& queue) { return !queue->waiting.empty() || queue->has_ended; }))
     return;  // pending operations may conflict with what the host has waited for
   timeline().forget(host_);
   is_idle_ = true;
@@ -196,6 +241,7 @@ void Streams::drop_all() {
   Clock all;
   for (const auto& queue : queues_) {
     queue->waiting.clear();
+    queue->has_ended = nullptr;
     queue->done = queue->given;
     merge(all, queue->clock);
   }

@@ -1,12 +1,16 @@
 #pragma once
-// Stream queues. An operation runs atomically at a time that Options::stream_order selects. A Finding that it
-// throws propagates from the CUDA call that made it run. There is one host thread.
+// Stream queues. An operation runs atomically at a time that Options::stream_order selects, but one that
+// exchanges data with other ranks only starts then, and ends when they have done their part. A Finding that
+// an operation throws propagates from the CUDA call that made it run. There is one host thread; others may
+// only ask whether a milestone is reached.
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/ptx_vm/host_sources.h"
@@ -44,9 +48,12 @@ struct Queue {
   bool is_blocking = false;  // synchronizes with the default stream
   WorkRole role = WorkRole::compute;
   bool is_alive = true;
-  uint32_t given = 0, done = 0;  // enqueued and finished operations
-  Clock clock{};                 // of the last enqueued operation
+  uint32_t given = 0;             // enqueued operations
+  std::atomic<uint32_t> done{0};  // finished operations
+  Clock clock{};                  // of the last enqueued operation
   std::deque<Operation> waiting{};
+  // Whether the operation in flight has ended, the next after the finished ones. Null: there is none.
+  std::function<bool()> has_ended{};
   CapturedPoint captured{};  // its position in a capture
 
   Milestone milestone() const { return {{index, given}, clock}; }
@@ -66,9 +73,7 @@ class Streams {
   // the graph, so `run` must be repeatable.
   Milestone enqueue(Queue& queue, std::string what, std::function<void(Activity&)> run);
   void wait(Queue& queue, const Milestone& milestone);
-  bool is_done(const Milestone& milestone) const {
-    return queues_[milestone.point.stream]->done >= milestone.point.position;
-  }
+  bool is_done(const Milestone& milestone) { return is_reached(milestone.point); }
 
   // The host waits for the milestone.
   void finish(const Milestone& milestone);
@@ -76,6 +81,8 @@ class Streams {
   // Returns whether the milestone is reached; if not, runs one operation towards it, so that repeated polling
   // terminates.
   bool poll(const Milestone& milestone);
+  // To be called by an operation that runs: it stays in flight until this returns true.
+  void stay_until(std::function<bool()> has_ended);
   // Drops all pending operations, after a finding.
   void drop_all();
 
@@ -96,15 +103,18 @@ class Streams {
     Streams& streams;
   };
 
-  void follow(Operation& op, const Milestone& milestone) const;
+  void follow(Operation& op, const Milestone& milestone);
   Milestone push(Queue& queue, Operation op);
-  bool can_run(const Queue& queue) const;
-  const Point* blocker(const Queue& queue) const;
+  bool is_in_flight(Queue& queue);
+  bool is_reached(Point point);
+  bool can_run(Queue& queue);
+  const Point* blocker(const Queue& queue);
   void run_front(Queue& queue);
-  Queue& next_towards(Point point);
+  Queue* next_towards(Point point);
   uint64_t random();
   Queue* ready_comm();
   Queue* any_ready();
+  Queue* first_ready();
   void run_towards(Point point);
   void host_learns(const Clock& clock);
 
@@ -112,7 +122,9 @@ class Streams {
   Clock host_;                                  // what happened before the next operation that is enqueued
   HostSources sources_;
   std::mt19937_64 random_;
-  bool is_idle_ = true;  // later operations do not depend on earlier ones
+  std::thread::id host_thread_ = std::this_thread::get_id();
+  Queue* running_ = nullptr;  // of the operation that runs
+  bool is_idle_ = true;       // later operations do not depend on earlier ones
   int made_ = 0;
   bool runs_host_function_ = false;
 };

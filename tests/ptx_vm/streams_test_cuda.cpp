@@ -8,6 +8,8 @@
 #include <cuda_runtime_api.h>
 
 #include "tests/ptx_vm/ptx_vm.h"
+#include "tests/ptx_vm/state.h"
+#include "tests/ptx_vm/streams.h"
 #include "tests/test.h"
 
 using namespace flatshard;
@@ -105,6 +107,27 @@ TEST_CASE("the random order respects streams and events, and depends only on its
     if (std::find(seen.begin(), seen.end(), text) == seen.end()) seen.push_back(text);
   }
   CHECK(seen.size() >= 4);  // of 5
+}
+
+TEST_CASE("work in flight delays its stream and no other, in every stream order") {
+  for (const WorkOrder order : kOrders) {
+    Log log(order);
+    bool has_arrived = false;
+    streams().enqueue(queue_of(log.comm), "an exchange",
+                      [&](Activity&) { streams().stay_until([&] { return has_arrived; }); });
+    log.note(log.comm, 'A');
+    cudaEventRecord(log.event, log.comm);
+    log.note(log.compute, 'a');
+    cudaStreamSynchronize(log.compute);
+    CHECK(log.text == "a");
+    CHECK(cudaEventQuery(log.event) == cudaErrorNotReady);
+    cudaGetLastError();  // clears it
+    has_arrived = true;
+    cudaStreamWaitEvent(log.compute, log.event, 0);
+    log.note(log.compute, 'b');
+    cudaStreamSynchronize(log.compute);
+    CHECK(log.text == "aAb");
+  }
 }
 
 TEST_CASE("an explicit role overrides the role from the priority") {

@@ -278,6 +278,22 @@ TEST_CASE("ranks with a GPU each train over NCCL, with the bits of one rank") {
   CHECK(workshop.train(2, kSteps, kOwnGpus, by_itself + "--parallel.offload=true") == one);
 }
 
+TEST_CASE("pipeline stages send messages over NCCL, with the bits of one rank") {
+  if (const std::string why = test::no_ranks_because(); !why.empty()) return test::skip(why);
+  if (!kNcclBuilt) return test::skip("a build without NCCL");
+  constexpr int kSteps = 2;
+  const std::string stages = "--parallel.transport=nccl --parallel.stages=2 ";
+  Workshop workshop("llama", "bf16");
+  const Outcome one = workshop.train("cuda", kSteps);
+  CHECK(workshop.train(2, kSteps, "in_order PTX_VM_OWN_GPU=yes", stages) == one);
+  CHECK(workshop.train(4, kSteps, "comm_late PTX_VM_OWN_GPU=yes", stages + "--parallel.strategy=no_shard") ==
+        one);
+  const std::string tied = "--model.tied=true";  // then the last section has the embedding, too
+  const Outcome one_tied = workshop.train("cuda", kSteps, WorkOrder::in_order, {tied});
+  CHECK(workshop.train(2, kSteps, "comm_early PTX_VM_OWN_GPU=yes",
+                       stages + "--parallel.schedule=gpipe " + tied) == one_tied);
+}
+
 TEST_CASE("every collective over NCCL delivers what it promises, in groups of any size") {
   if (const std::string why = test::no_ranks_because(); !why.empty()) return test::skip(why);
   if (!kNcclBuilt) return test::skip("a build without NCCL");
