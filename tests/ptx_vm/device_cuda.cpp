@@ -24,14 +24,19 @@ constexpr size_t kCapacity = size_t{16} << 30;
 
 constexpr const char* kOrderNames[] = {"in_order", "comm_late", "comm_early", "random"};
 
-struct State {
-  std::vector<Finding> findings;
-  int error = cudaSuccess;
-  std::string error_text;
+std::vector<Finding>& found() {
+  static auto* const all = new std::vector<Finding>;
+  return *all;
+}
+
+// Of this thread, as in CUDA; that of every thread while there are findings.
+struct LastError {
+  int code = cudaSuccess;
+  std::string text{};
 };
-State& state() {
-  static State* const only = new State;
-  return *only;
+LastError& last() {
+  thread_local auto* const own = new LastError;
+  return *own;
 }
 
 Options options_of_environment() {
@@ -120,42 +125,36 @@ uint64_t& product_ticks() {
 
 void add_finding(Finding finding) {
   streams().drop_all();
-  state().error = cudaErrorIllegalAddress;
-  state().error_text = finding.text;
-  state().findings.push_back(std::move(finding));
+  found().push_back(std::move(finding));
 }
 
-const std::vector<Finding>& findings() { return state().findings; }
+const std::vector<Finding>& findings() { return found(); }
 
 std::vector<Finding> take_findings() {
-  if (!state().findings.empty()) state().error = cudaSuccess;
-  return std::exchange(state().findings, {});
+  if (!found().empty()) last() = {};
+  return std::exchange(found(), {});
 }
 
 int outcome(int code, const std::string& text) {
-  if (!state().findings.empty()) return state().error;
-  if (code != cudaSuccess) {
-    state().error = code;
-    state().error_text = text;
-  }
+  if (!found().empty()) return cudaErrorIllegalAddress;
+  if (code != cudaSuccess) last() = {code, text};
   return code;
 }
 
 int last_error(bool reset) {
-  const int code = state().error;
-  if (reset && state().findings.empty()) state().error = cudaSuccess;
-  return code;
+  if (!found().empty()) return cudaErrorIllegalAddress;
+  return reset ? std::exchange(last().code, cudaSuccess) : last().code;
 }
 
-const std::string& last_error_text() { return state().error_text; }
+const std::string& last_error_text() { return found().empty() ? last().text : found().back().text; }
 
 int guarded(void (*work)(void*), void* data) {
-  if (streams().runs_host_function())
+  if (streams().is_host_thread() && streams().runs_host_function())
     return outcome(cudaErrorNotPermitted, "a host function on a stream calls CUDA");
   // The watchdog's thread may ask for events; apart from that there is one host thread.
   static std::recursive_mutex mutex;
   const std::lock_guard lock(mutex);
-  if (!state().findings.empty()) return state().error;
+  if (!found().empty()) return cudaErrorIllegalAddress;
   try {
     work(data);
     return cudaSuccess;

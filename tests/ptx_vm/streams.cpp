@@ -216,8 +216,7 @@ void Streams::finish_all() {
 }
 
 bool Streams::poll(const Milestone& milestone) {
-  if (std::this_thread::get_id() != host_thread_)
-    return queues_[milestone.point.stream]->done >= milestone.point.position;
+  if (!is_host_thread()) return queues_[milestone.point.stream]->done >= milestone.point.position;
   const Visit visit(*this);
   if (!is_done(milestone)) {
     run_towards(milestone.point);

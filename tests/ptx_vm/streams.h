@@ -90,6 +90,7 @@ class Streams {
   void watch(const Milestone& milestone, const void* source, uint64_t bytes, const std::string& what) {
     sources_.add(milestone.point, source, bytes, what);
   }
+  bool is_host_thread() const { return std::this_thread::get_id() == host_thread_; }
   bool runs_host_function() const { return runs_host_function_; }
   void run_host_function(const std::function<void()>& work);
 
