@@ -1,6 +1,7 @@
 #pragma once
 // The passes of a block and a training step of well-known models on the machine, for `bench --vm`: with the
-// models' heads and, rounded to whole heads, the ratios of their widths, at a third or an eighth of the width.
+// models' heads and, rounded to whole heads, the ratios of their widths, at a third or an eighth of the
+// width.
 
 #include <functional>
 #include <string>
