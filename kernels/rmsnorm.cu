@@ -1,11 +1,11 @@
 // RMSNorm on the GPU. Its limiting resource is memory bandwidth: each row is read and written once. The
 // threads that share a row (row_blocks.cuh) keep it and their columns of w in registers. Before they add up
-// the sums of a row they load the next one, and the row's addend, so that loads are in flight during the
-// barrier.
+// the sums of a row they load the next one, so that loads are in flight during the barrier. They load an
+// addend only where they add it, as no registers are left before.
 //
 // The tile of a block of 512 threads is 1024 packs of 16 bytes of x in the forward pass, and 512 of x, dy and
 // dx in the backward pass: one row of 4096 bf16, or 32 of 128. Its registers per thread, for bf16 on sm_90:
-//   forward   64: two packs of x, of the next x, of the addend and of w, 8 registers each
+//   forward   64: two packs of x, of the next x and of w, 8 registers each; y in fp32, 16
 //   backward  64: x, dy, the next x and dy, and dx, 4 each; xhat, dxhat, w + offset and dw in fp32, 8 each
 // 64 registers let two blocks, 65536 / (2 * 512), fit on an SM, half of its threads. These have 1024 * 32 B =
 // 32 KiB of the next rows in flight, more than the 4.8 TB/s * 0.8 us / 132 = 29 KiB that cover the latency of
@@ -38,18 +38,16 @@ template <class T, class W, int N, int kPacks, bool kWide>
 __global__ void __launch_bounds__(kRowThreads, 2) rmsnorm_forward_kernel(ForwardPointers p, int rows, int C) {
   using Part = RowPart<N, kPacks, kWide>;
   const W* w = static_cast<const W*>(p.w);
-  const auto load = [&](const void* from, int row, int slab) {
-    return Part::load(static_cast<const T*>(from) + static_cast<int64_t>(row) * C, slab, C,
-                      from && row < rows);
+  const auto load_x = [&](int row, int slab) {
+    return Part::load(static_cast<const T*>(p.x) + static_cast<int64_t>(row) * C, slab, C, row < rows);
   };
   auto weight = Part::load(w, 0, C);
-  auto x = load(p.x, first_row(), 0);
+  auto x = load_x(first_row(), 0);
   for_each_row(rows, [&](int row, int next_row, int turn) {
-    const auto next = load(p.x, kWide ? rows : next_row, 0);
-    auto addend = load(p.addend, kWide ? rows : row, 0);
+    const auto next = load_x(kWide ? rows : next_row, 0);
     RowSums<1> squares;
     Part::for_each_slab(C, [&](int slab) {
-      if (kWide) x = load(p.x, row, slab);
+      if (kWide) x = load_x(row, slab);
       Part::for_each_element(
           [&](int k, int j) { squares.value[0] = fmaf(x(k, j), x(k, j), squares.value[0]); });
     });
@@ -57,16 +55,18 @@ __global__ void __launch_bounds__(kRowThreads, 2) rmsnorm_forward_kernel(Forward
     const float rstd = 1.0f / sqrtf(squares.value[0] / static_cast<float>(C) + p.eps);
     if (threadIdx.x == 0 && row < rows) p.rstd[row] = rstd;
     Part::for_each_slab(C, [&](int slab) {
-      if (kWide)
-        x = load(p.x, row, slab), addend = load(p.addend, row, slab), weight = Part::load(w, slab, C);
+      if (kWide) x = load_x(row, slab), weight = Part::load(w, slab, C);
       typename Part::Floats y;
       Part::for_each_element([&](int k, int j) { y[k][j] = x(k, j) * rstd; });
       if (p.round_xhat) Part::template round<T>(y);
-      Part::for_each_element([&](int k, int j) {
-        y[k][j] *= weight(k, j) + p.offset;
-        if (p.addend) y[k][j] += addend(k, j);
-      });
-      if (row < rows) Part::store(static_cast<T*>(p.y) + static_cast<int64_t>(row) * C, slab, C, y);
+      Part::for_each_element([&](int k, int j) { y[k][j] *= weight(k, j) + p.offset; });
+      if (row >= rows) return;
+      if (p.addend) {
+        const auto addend =
+            Part::load(static_cast<const T*>(p.addend) + static_cast<int64_t>(row) * C, slab, C);
+        Part::for_each_element([&](int k, int j) { y[k][j] += addend(k, j); });
+      }
+      Part::store(static_cast<T*>(p.y) + static_cast<int64_t>(row) * C, slab, C, y);
     });
     x = next;
   });
