@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "bench/words.h"
 #include "runtime/stopwatch.h"
 
 namespace flatshard::bench {
@@ -162,11 +163,7 @@ int copies_to_rotate(int64_t bytes, const Limits& limits) {
 }
 
 std::vector<Case> select_cases(std::vector<Case> cases, const std::vector<std::string>& words) {
-  std::erase_if(cases, [&](const Case& c) {
-    const std::string text = label(c);
-    return std::any_of(words.begin(), words.end(),
-                       [&](const std::string& w) { return text.find(w) == text.npos; });
-  });
+  std::erase_if(cases, [&](const Case& c) { return !contains_all(label(c), words); });
   std::string wanted;
   for (const std::string& word : words) wanted += (wanted.empty() ? "" : " ") + word;
   check(!cases.empty(), "no case matches \"", wanted, "\"; --list prints all cases");

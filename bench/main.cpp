@@ -19,6 +19,7 @@
 #include "bench/step_bench.h"
 #include "bench/strategy_bench.h"
 #include "bench/tokenizer_bench.h"
+#include "bench/words.h"
 #include "runtime/parallel.h"
 #include "runtime/program_end.h"
 #include "runtime/whole_file.h"
@@ -276,10 +277,7 @@ int time_ranks(const Options& options, World& world) {
 int print_resources(const Options& options) {
   std::vector<KernelResources> all = kernel_resources("/proc/self/exe");
   check(!all.empty(), "--resources: this build has no CUDA kernels");
-  std::erase_if(all, [&](const KernelResources& k) {
-    return !std::all_of(options.words.begin(), options.words.end(),
-                        [&](const std::string& word) { return k.kernel.find(word) != std::string::npos; });
-  });
+  std::erase_if(all, [&](const KernelResources& k) { return !contains_all(k.kernel, options.words); });
   std::cout << resource_table(all);
   return 0;
 }

@@ -13,6 +13,7 @@
 #include <CLI/CLI.hpp>
 
 #include "bench/case.h"
+#include "bench/words.h"
 #include "runtime/check.h"
 #include "source_dir.h"
 #include "tests/ptx_vm/model_cases.h"
@@ -153,16 +154,12 @@ void count_models(const std::vector<ModelCase>& cases, int width, const Describe
   }
 }
 
-bool has_all(const std::string& label, const std::vector<std::string>& words) {
-  return std::all_of(words.begin(), words.end(),
-                     [&](const std::string& word) { return label.find(word) != label.npos; });
-}
-
 int run(const std::vector<std::string>& words, bool list, bool opcodes) {
   std::vector<Case> ops = bench::all_cases(bench::Scale::vm);
-  std::erase_if(ops, [&](const Case& c) { return !c.has_cuda_kernel || !has_all(bench::label(c), words); });
+  std::erase_if(
+      ops, [&](const Case& c) { return !c.has_cuda_kernel || !bench::contains_all(bench::label(c), words); });
   std::vector<ModelCase> models = model_cases();
-  std::erase_if(models, [&](const ModelCase& c) { return !has_all(c.label, words); });
+  std::erase_if(models, [&](const ModelCase& c) { return !bench::contains_all(c.label, words); });
   std::vector<std::string> labels;
   for (const Case& c : ops) labels.push_back(bench::label(c));
   for (const ModelCase& c : models) labels.push_back(c.label);
