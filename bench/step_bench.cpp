@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "bench/random_tokens.h"
-#include "kernels/adamw.h"
+#include "bench/update_bytes.h"
 #include "train/step/training_runtime.h"
 
 namespace flatshard::bench {
@@ -85,18 +85,7 @@ Config config_of(const StepOptions& o) {
 double bytes_of_step(Engine& engine) {
   double bytes = 0;
   for (const ShardedUnit& unit : engine.units()) {
-    const ShardedUnit::Shard s = unit.shard();
-    bytes += min_bytes(AdamW{.p = s.p,
-                             .m = s.m,
-                             .v = s.v,
-                             .copy = s.copy,
-                             .g = s.g,
-                             .grad_scale = {},
-                             .skip = {},
-                             .lr = 1,
-                             .decay_end = 0,
-                             .step = 1});
-    bytes += 2.0 * static_cast<double>(s.g.bytes());
+    bytes += update_bytes(unit) + 2.0 * static_cast<double>(unit.shard().g.bytes());
     for (const Tensor& value : unit.values()) bytes += 2.0 * static_cast<double>(value.bytes());
   }
   return bytes;

@@ -1,6 +1,6 @@
 #include "tests/ptx_vm/step_run.h"
 
-#include "kernels/adamw.h"
+#include "bench/update_bytes.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/embedding.h"
 #include "kernels/rmsnorm.h"
@@ -88,18 +88,8 @@ double StepRun::least_bytes() {
            least_bytes_of_ends(m, T, accumulate);
   }
   for (const ShardedUnit& unit : runtime_.engine().units()) {
-    const ShardedUnit::Shard s = unit.shard();
-    const Tensor partials = without_memory(DType::f32, {squares_chunks(0, s.g.size())});
-    all += min_bytes(SumSquares{.partials = partials, .x = s.g}) + min_bytes(AdamW{.p = s.p,
-                                                                                   .m = s.m,
-                                                                                   .v = s.v,
-                                                                                   .copy = s.copy,
-                                                                                   .g = s.g,
-                                                                                   .grad_scale = {},
-                                                                                   .skip = {},
-                                                                                   .lr = 1,
-                                                                                   .decay_end = 0,
-                                                                                   .step = 1});
+    const Tensor g = unit.shard().g, partials = without_memory(DType::f32, {squares_chunks(0, g.size())});
+    all += min_bytes(SumSquares{.partials = partials, .x = g}) + bench::update_bytes(unit);
   }
   return all;
 }
