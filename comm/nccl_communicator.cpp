@@ -136,8 +136,8 @@ class PendingCalls {
   std::optional<Clock::time_point> fault_since_;
 };
 
-// The NCCL communicator of all ranks. Those that do the work are split from it. NCCL starts their calls in
-// the order in which this rank makes them, so ranks that agree on an order never deadlock.
+// The NCCL communicator of all ranks, from which the communicators of groups are split. NCCL starts their
+// calls in the order in which this rank makes them, so ranks that agree on an order never deadlock.
 class NcclRoot {
  public:
   NcclRoot(World& world, Device device);

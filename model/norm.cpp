@@ -44,7 +44,7 @@ void Norm::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor
                                       .eps = eps_,
                                       .offset = offset_,
                                       .round_xhat = rounds_});
-  check(addend.empty(), "a LayerNorm has no addend: add it by itself");
+  check(addend.empty(), "LayerNorm takes no addend: call add() after it");
   mean_ = c.saved.alloc(DType::f32, {x.size() / size_});
   layernorm_forward(c.stream,
                     {.y = y, .mean = mean_, .rstd = rstd_, .x = x, .w = p[w_], .b = p[b_], .eps = eps_});

@@ -66,9 +66,9 @@ constexpr Exception kExceptions[] = {
     {"cross_entropy_kernel<8, *", 16},  // 16-bit logits, which no step uses; around a call
 };
 
-// What the heads of the kernel files state for sm_90, for the kernels of a bf16 step. Registers are of a
-// thread, and at most as many; shared memory is of a block, with what its launch adds; `blocks` of `threads`
-// fit on an SM.
+// What the heads of the kernel files state for sm_90, for the kernels of a bf16 step: upper bounds of the
+// registers of a thread and of the shared memory of a block, dynamic memory included, and how many blocks of
+// `threads` fit on an SM.
 struct Tile {
   const char* pattern;
   uint32_t registers, shared_bytes, threads, blocks;

@@ -41,7 +41,7 @@ class Counts {
   KernelCounts& of(const Kernel& kernel);
   void begin_launch();
   void add_product() { ++products_; }  // of cuBLASLt
-  // A copy or a fill, which accesses so many bytes of device memory.
+  // A copy or a fill, which accesses `bytes` of device memory.
   void add_copy(uint64_t bytes) { ++copies_, copied_bytes_ += bytes; }
   // Every active lane accesses `bytes` at base + offset.
   void add_access(KernelCounts& kernel, const Warp& warp, const Op& op, uint32_t base_slot, uint32_t bytes,
@@ -57,8 +57,8 @@ class Counts {
   uint64_t copies() const { return copies_; }  // and fills
   // The launches of kernels, the products, the copies and the fills.
   uint64_t launches() const;
-  // The sum of touched_bytes() of each launch by itself, and the bytes of copies and fills. Those of products
-  // are not counted.
+  // The sum of touched_bytes() of each launch by itself, and the bytes of copies and fills. Products add
+  // nothing.
   uint64_t launch_bytes() const;
   // Bytes read and written by all lanes, however often.
   uint64_t requested_bytes() const { return requested_bytes_; }
