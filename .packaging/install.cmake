@@ -32,7 +32,7 @@ install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/flatshard USE_SOU
 
 # --- libraries --------------------------------------------------------------------------------------------------
 
-set(FLATSHARD_LIBRARIES runtime kernels comm model checkpoint tokenizer)
+set(FLATSHARD_LIBRARIES runtime kernels comm model checkpoint text)
 foreach(library ${FLATSHARD_LIBRARIES})
   set_target_properties(flatshard_${library} PROPERTIES EXPORT_NAME ${library})
   install(TARGETS flatshard_${library} EXPORT flatshard ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
@@ -42,7 +42,7 @@ target_compile_features(flatshard_runtime INTERFACE $<INSTALL_INTERFACE:cxx_std_
 # Headers that need processor flags, CUDA, MPI or nlohmann-json are for the libraries' own sources.
 set(PRIVATE_HEADERS "/(simd|simd_math|tile_product|attention_(tile|forward|backward)|four_bit_decode|four_bit_encode|dynamic_encode|gelu_math|parallel_write|row_blocks|\
 cuda_check|mpi_meeting|json_component|tokenizer_steps)\\.h$")
-foreach(folder runtime kernels comm model checkpoint train/tokenizer train/words)
+foreach(folder runtime kernels comm model checkpoint text)
   cmake_path(GET folder PARENT_PATH parent)
   install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/flatshard/${parent} COMPONENT development
           FILES_MATCHING PATTERN "*.h" REGEX "${PRIVATE_HEADERS}" EXCLUDE)

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "train/text/token_file.h"
+#include "text/data/token_file.h"
 
 namespace flatshard::bench {
 

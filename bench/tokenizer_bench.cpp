@@ -8,8 +8,8 @@
 #include "runtime/parallel.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
-#include "train/tokenizer/bpe_trainer.h"
-#include "train/tokenizer/tokenizer.h"
+#include "text/tokenizer/bpe_trainer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace flatshard::bench {
 namespace {

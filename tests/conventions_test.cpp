@@ -41,8 +41,8 @@ Source read_source(const fs::path& file) {
 }
 
 const std::vector<std::string>& folders() {
-  static const std::vector<std::string> all{"kernels", "runtime",    "model", "comm",
-                                            "train",   "checkpoint", "bench", "tests"};
+  static const std::vector<std::string> all{"runtime", "kernels", "comm",  "checkpoint", "model",
+                                            "text",    "train",   "bench", "tests"};
   return all;
 }
 
@@ -91,9 +91,10 @@ const std::map<std::string, std::set<std::string>>& allowed_includes() {
       {"comm", {"runtime", "kernels", "comm"}},
       {"model", {"runtime", "kernels", "model"}},
       {"checkpoint", {"runtime", "checkpoint"}},  // and comm/flat_layout.h
-      {"train", {"runtime", "kernels", "comm", "model", "checkpoint", "train"}},
-      {"bench", {"runtime", "kernels", "comm", "train", "bench"}},
-      {"tests", {"runtime", "kernels", "comm", "model", "checkpoint", "train", "bench", "tests"}},
+      {"text", {"runtime", "checkpoint", "text"}},
+      {"train", {"runtime", "kernels", "comm", "model", "checkpoint", "text", "train"}},
+      {"bench", {"runtime", "kernels", "comm", "model", "checkpoint", "text", "train", "bench"}},
+      {"tests", {"runtime", "kernels", "comm", "model", "checkpoint", "text", "train", "bench", "tests"}},
   };
   return rules;
 }
@@ -101,10 +102,9 @@ const std::map<std::string, std::set<std::string>>& allowed_includes() {
 // The rooms of train/, lowest first: a room includes itself and the ones before it.
 const std::vector<std::string>& rooms_of_train() {
   static const std::vector<std::string> rooms{
-      "arguments", "config", "accelerate", "program", "setup",     "words",    "tokenizer",
-      "values",    "jinja",  "chat",       "text",    "quantized", "families", "models",
-      "measure",   "step",   "plans",      "traces",  "report",    "watch",    "advice",
-      "state",     "save",   "inference",  "ckpt",    "tools",     "start",    ""};
+      "arguments", "config",    "accelerate", "program", "setup",  "quantized", "families", "models",
+      "measure",   "step",      "plans",      "traces",  "report", "watch",     "advice",   "state",
+      "save",      "inference", "ckpt",       "tools",   "start",  ""};
   return rooms;
 }
 
@@ -130,11 +130,11 @@ const std::vector<ThirdParty>& third_party() {
        "nccl\\.cpp$"},
       {"^omp\\.h$", "^kernels/gemm_onednn\\.cpp$"},
       {"^doctest/", "^tests/"},
-      {"^pcre2\\.h$", "^train/words/regex_pcre2\\.cpp$"},
-      {"^utf8proc\\.h$", "^train/words/unicode_utf8proc\\.cpp$"},
+      {"^pcre2\\.h$", "^text/words/regex_pcre2\\.cpp$"},
+      {"^utf8proc\\.h$", "^text/words/unicode_utf8proc\\.cpp$"},
       {"^nlohmann/(?!json_fwd)",
-       "^tests/|^checkpoint/json\\.cpp$|^bench/[a-z_]+\\.cpp$|^train/[a-z_/]+\\.cpp$"},
-      {"^nlohmann/json_fwd\\.hpp$", "^train/tokenizer/json_component\\.h$|^train/families/[a-z_]+\\.h$"},
+       "^tests/|^checkpoint/json\\.cpp$|^bench/[a-z_]+\\.cpp$|^(text|train)/[a-z_/]+\\.cpp$"},
+      {"^nlohmann/json_fwd\\.hpp$", "^text/tokenizer/json_component\\.h$|^train/families/[a-z_]+\\.h$"},
       {"^CLI/", "^(bench|train|checkpoint)/[a-z_/]+\\.cpp$|^tests/ptx_vm/vm_bench\\.cpp$"},
       {"^toml\\+\\+/", "^train/[a-z_/]+\\.cpp$"},
       {"^[a-z0-9]*mmintrin\\.h$|^immintrin\\.h$",

@@ -2,8 +2,8 @@
 // Tests of text need PCRE2 and utf8proc, which a build may lack.
 
 #include "tests/test.h"
-#include "train/words/regex.h"
-#include "train/words/unicode.h"
+#include "text/words/regex.h"
+#include "text/words/unicode.h"
 
 namespace flatshard::test {
 

@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "runtime/rng.h"
-#include "train/text/token_file.h"
+#include "text/data/token_file.h"
 
 namespace flatshard::test {
 

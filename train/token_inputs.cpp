@@ -6,9 +6,9 @@
 #include "runtime/check.h"
 #include "runtime/log.h"
 #include "runtime/text.h"
+#include "text/data/dataset.h"
 #include "train/report/byte_progress.h"
-#include "train/text/dataset.h"
-#include "train/text/run_data.h"
+#include "train/setup/run_data.h"
 
 namespace flatshard {
 namespace {

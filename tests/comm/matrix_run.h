@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "comm/world.h"
+#include "text/data/data.h"
+#include "text/data/token_file.h"
 #include "train/config/config.h"
 #include "train/step/training_runtime.h"
-#include "train/text/data.h"
-#include "train/text/token_file.h"
 
 namespace flatshard::test {
 

@@ -10,10 +10,10 @@
 #include "runtime/utf8.h"
 #include "tests/byte_tokenizer.h"
 #include "tests/fuzz/promise.h"
-#include "train/chat/chat_sample.h"
+#include "text/chat/chat_sample.h"
+#include "text/data/data.h"
+#include "text/data/dataset.h"
 #include "train/inference/prompt_file.h"
-#include "train/text/data.h"
-#include "train/text/dataset.h"
 
 namespace flatshard::test {
 namespace {

@@ -22,7 +22,7 @@ def result(template, number, prompt):
 
 def main():
     named = {}
-    for path in sorted(glob.glob(os.path.join(FOLDER, "../../train/chat/templates/*.jinja"))):
+    for path in sorted(glob.glob(os.path.join(FOLDER, "../../text/chat/templates/*.jinja"))):
         with open(path, encoding="utf-8") as file:
             source = file.read()
         named[os.path.basename(path)[:-len(".jinja")]] = [result(source, number, prompt)

@@ -13,10 +13,10 @@
 #include "tests/process.h"
 #include "tests/ptx_vm/ptx_vm.h"
 #include "tests/test.h"
+#include "text/data/token_file.h"
 #include "train/inference/continuation.h"
 #include "train/main_program.h"
 #include "train/report/metrics.h"
-#include "train/text/token_file.h"
 
 using namespace flatshard;
 using namespace flatshard::ptx_vm;

@@ -9,7 +9,7 @@
 #include "tests/small_model.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
-#include "train/text/token_file.h"
+#include "text/data/token_file.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;

@@ -10,10 +10,10 @@
 #include "tests/workshop.h"
 #include "train/report/metrics.h"
 #include "train/save/initial_weights.h"
+#include "train/setup/run_data.h"
 #include "train/state/train_state.h"
 #include "train/step/training_runtime.h"
 #include "train/step/weights.h"
-#include "train/text/run_data.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;

@@ -10,8 +10,8 @@
 #include "tests/fuzz/dice.h"
 #include "tests/fuzz/file_targets.h"
 #include "tests/test.h"
-#include "train/words/regex.h"
-#include "train/words/unicode.h"
+#include "text/words/regex.h"
+#include "text/words/unicode.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;

@@ -9,8 +9,8 @@
 #include "tests/job.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
+#include "text/data/token_file.h"
 #include "train/report/metrics.h"
-#include "train/text/token_file.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;

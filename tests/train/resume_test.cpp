@@ -13,9 +13,9 @@
 #include "tests/job.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
+#include "text/data/token_file.h"
 #include "train/report/metrics.h"
 #include "train/save/shard_files.h"
-#include "train/text/token_file.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;

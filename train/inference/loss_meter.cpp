@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "runtime/memory.h"
-#include "train/text/data.h"
+#include "text/data/data.h"
 
 namespace flatshard {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 // Files of prompts: JSON lines, each an object with one of
 //   "prompt": "text"                     and perhaps "completion": "text"
-//   "messages" or "conversations": [...] as in train/chat/conversation.h; if the last message is the
+//   "messages" or "conversations": [...] as in text/chat/conversation.h; if the last message is the
 //   assistant's,
 //                                        it is what the model is expected to answer, not part of the prompt
 
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "train/chat/conversation.h"
+#include "text/chat/conversation.h"
 
 namespace flatshard {
 

@@ -8,8 +8,8 @@
 
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
+#include "text/data/corpus.h"
 #include "train/models/hf_config.h"
-#include "train/text/corpus.h"
 
 namespace flatshard {
 namespace {

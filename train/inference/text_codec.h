@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "train/chat/chat_template.h"
+#include "text/chat/chat_template.h"
+#include "text/tokenizer/tokenizer.h"
 #include "train/models/adapted_model.h"
-#include "train/tokenizer/tokenizer.h"
 
 namespace flatshard {
 

@@ -12,8 +12,8 @@
 #include "runtime/log.h"
 #include "runtime/parallel.h"
 #include "runtime/text.h"
-#include "train/text/run_data.h"
-#include "train/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
+#include "train/setup/run_data.h"
 
 namespace flatshard {
 namespace {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "text/data/token_file.h"
 #include "train/models/published_weights.h"
 #include "train/setup/run_setup.h"
-#include "train/text/token_file.h"
 
 namespace flatshard {
 

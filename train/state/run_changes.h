@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "text/data/data.h"
 #include "train/state/train_state.h"
-#include "train/text/data.h"
 
 namespace flatshard {
 

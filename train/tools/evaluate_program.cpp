@@ -17,13 +17,13 @@
 #include "runtime/standard_streams.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
+#include "text/data/sample_encoder.h"
+#include "text/data/token_file.h"
 #include "train/arguments/arguments.h"
 #include "train/inference/loss_meter.h"
 #include "train/inference/similarity.h"
 #include "train/program/standard_options.h"
 #include "train/setup/device_choice.h"
-#include "train/text/sample_encoder.h"
-#include "train/text/token_file.h"
 #include "train/tools/model_options.h"
 
 namespace flatshard {

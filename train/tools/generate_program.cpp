@@ -18,12 +18,12 @@
 #include "runtime/standard_streams.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
+#include "text/data/corpus.h"
 #include "train/arguments/arguments.h"
 #include "train/inference/chat_session.h"
 #include "train/inference/prompt_file.h"
 #include "train/program/standard_options.h"
 #include "train/setup/device_choice.h"
-#include "train/text/corpus.h"
 #include "train/tools/model_options.h"
 
 namespace flatshard {

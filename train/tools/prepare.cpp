@@ -19,12 +19,12 @@
 #include "runtime/standard_streams.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
+#include "text/data/dataset.h"
+#include "text/tokenizer/bpe_trainer.h"
 #include "train/arguments/arguments.h"
 #include "train/program/standard_options.h"
 #include "train/report/byte_progress.h"
 #include "train/save/new_folder.h"
-#include "train/text/dataset.h"
-#include "train/tokenizer/bpe_trainer.h"
 #include "train/tools/sample_picture.h"
 
 namespace flatshard {

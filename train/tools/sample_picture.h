@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "train/text/sample_encoder.h"
+#include "text/data/sample_encoder.h"
 
 namespace flatshard {
 

@@ -7,7 +7,7 @@
 #include "kernels/rmsnorm.h"
 #include "model/model.h"
 #include "runtime/version.h"
-#include "train/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 using namespace flatshard;
 

@@ -15,9 +15,9 @@
 #include "tests/small_model.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
+#include "text/data/token_file.h"
 #include "train/models/adapted_model.h"
 #include "train/report/metrics.h"
-#include "train/text/token_file.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;

@@ -10,8 +10,8 @@
 #include "runtime/sha256.h"
 #include "tests/comm/mirror_communicator.h"
 #include "tests/test.h"
+#include "text/data/data.h"
 #include "train/step/engine.h"
-#include "train/text/data.h"
 
 using namespace flatshard;
 using test::MirrorCommunicator;

@@ -10,8 +10,8 @@
 #include "tests/process.h"
 #include "tests/test.h"
 #include "tests/train/inference/talking_model.h"
+#include "text/data/token_file.h"
 #include "train/inference/chat_session.h"
-#include "train/text/token_file.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;

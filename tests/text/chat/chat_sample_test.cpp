@@ -1,0 +1,187 @@
+#include "text/chat/chat_sample.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/byte_tokenizer.h"
+#include "tests/test.h"
+
+using namespace flatshard;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+Tokenizer byte_tokenizer(const std::string& folder, bool adds_bos) {
+  test::write_byte_tokenizer(folder, adds_bos);
+  return Tokenizer(folder);
+}
+
+const Tokenizer& plain_tokenizer() {
+  static const Tokenizer tokenizer = byte_tokenizer("chat_bytes", false);
+  return tokenizer;
+}
+
+// The text of the sample, with [ ] around trained tokens.
+std::string shown(const ChatSample& sample, const Tokenizer& tokenizer = plain_tokenizer()) {
+  std::string text;
+  for (size_t t = 0; t < sample.ids.size(); ++t) {
+    const bool before = t > 0 && sample.mask[t - 1], now = sample.mask[t];
+    if (before != now) text += now ? '[' : ']';
+    text += tokenizer.decode(std::vector<int32_t>{sample.ids[t]});
+  }
+  return sample.mask.empty() || !sample.mask.back() ? text : text + ']';
+}
+
+const SpecialTokens kTokens{{"bos_token", "<s>"}, {"eos_token", "</s>"}};
+
+ChatSample sample_of(const std::string& source, const std::string& record, ChatEncoder::Options options = {},
+                     const Tokenizer& tokenizer = plain_tokenizer()) {
+  const ChatTemplate chat(source, "test", kTokens);
+  return ChatEncoder(tokenizer, chat, options).sample(parse_chat_record(record, "f.jsonl:7"), "f.jsonl:7");
+}
+
+std::string message(const std::string& role, const std::string& content) {
+  return json{{"role", role}, {"content", content}}.dump();
+}
+std::string messages(const std::vector<std::string>& all) {
+  std::string text;
+  for (const std::string& one : all) text += (text.empty() ? "" : ",") + one;
+  return "{\"messages\": [" + text + "]}";
+}
+const std::string kTwoTurns = messages(
+    {message("user", "a"), message("assistant", "B"), message("user", "c"), message("assistant", "D")});
+
+// ChatML without {% generation %} blocks.
+const std::string kChatml =
+    "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\\n' ~ m.content ~ '<|im_end|>\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+const std::string kGenerating =
+    "{% for m in messages %}<|im_start|>{% if m.role == 'assistant' %}{% generation %}{{ m.content "
+    "}}<|im_end|>"
+    "{% endgeneration %}{% else %}{{ m.content }}<|im_end|>{% endif %}{% endfor %}";
+
+}  // namespace
+
+TEST_CASE("the tokens in generation blocks are trained") {
+  CHECK(shown(sample_of(kGenerating, kTwoTurns)) ==
+        "<|im_start|>a<|im_end|><|im_start|>[B<|im_end|>]<|im_start|>c<|im_end|><|im_start|>[D<|im_end|>]");
+  CHECK(shown(sample_of(kGenerating, kTwoTurns, {.last_turn_only = true})) ==
+        "<|im_start|>a<|im_end|><|im_start|>B<|im_end|><|im_start|>c<|im_end|><|im_start|>[D<|im_end|>]");
+}
+
+TEST_CASE("without generation blocks the text of the assistant and the special token after it are trained") {
+  const std::string user = "<|im_start|>user\n", assistant = "<|im_start|>assistant\n";
+  CHECK(shown(sample_of(kChatml, kTwoTurns)) == user + "a<|im_end|>\n" + assistant + "[B<|im_end|>]\n" +
+                                                    user + "c<|im_end|>\n" + assistant + "[D<|im_end|>]\n");
+  CHECK(shown(sample_of(kChatml, kTwoTurns, {.last_turn_only = true})) ==
+        user + "a<|im_end|>\n" + assistant + "B<|im_end|>\n" + user + "c<|im_end|>\n" + assistant +
+            "[D<|im_end|>]\n");
+}
+
+TEST_CASE("template text between the generation prompt and the message is trained") {
+  const std::string thinking =
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}<think></think>{% "
+      "endif %}"
+      "{{ m.content }}<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{{ '' }}{% "
+      "endif %}";
+  CHECK(shown(sample_of(thinking, messages({message("user", "a"), message("assistant", "B")}))) ==
+        "<|im_start|>user\na<|im_end|><|im_start|>assistant\n[<think></think>B<|im_end|>]");
+}
+
+TEST_CASE("if the template hides the text, the mask follows from the tokens of the conversation's prefixes") {
+  const std::string counting =
+      "{% for m in messages %}<|im_start|>{{ m.role }} {{ m.content | length }}<|im_end|>{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant{% endif %}";
+  CHECK(shown(sample_of(counting, kTwoTurns)) ==
+        "<|im_start|>user 1<|im_end|><|im_start|>assistant[ 1<|im_end|>]<|im_start|>user 1<|im_end|>"
+        "<|im_start|>assistant[ 1<|im_end|>]");
+  CHECK(shown(sample_of(kChatml, messages({message("user", "a"), message("assistant", "")}))) ==
+        "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n[<|im_end|>\n]");
+  const std::string error = test::error_of([&] {
+    sample_of("{{ messages | length }}{% for m in messages %}{{ m.content | length }}{% endfor %}",
+              kTwoTurns);
+  });
+  CHECK_MESSAGE(
+      error.starts_with("f.jsonl:7: which tokens the assistant generates in message 2 cannot be told"),
+      error);
+}
+
+TEST_CASE("message text never becomes a special token") {
+  const ChatSample sample = sample_of(
+      kChatml, messages({message("user", "<|im_end|></s><|im_start|>"), message("assistant", "<|im_end|>")}));
+  CHECK(std::count(sample.ids.begin(), sample.ids.end(), 258) == 2);  // <|im_start|>
+  CHECK(std::count(sample.ids.begin(), sample.ids.end(), 259) == 2);  // <|im_end|>
+  CHECK(std::count(sample.ids.begin(), sample.ids.end(), 257) == 0);  // </s>
+}
+
+TEST_CASE("a role is part of a special token") {
+  const std::string zephyr =
+      "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{{ eos_token }}{% endfor %}";
+  CHECK(sample_of(zephyr, kTwoTurns).ids ==
+        std::vector<int32_t>{260, 'a', 257, 261, 'B', 257, 260, 'c', 257, 261, 'D', 257});
+}
+
+TEST_CASE("a sample begins with one BOS, added by the template or the tokenizer") {
+  const Tokenizer adding = byte_tokenizer("chat_bytes_bos", true);
+  const std::string record = messages({message("user", "a"), message("assistant", "B")});
+  const ChatSample by_tokenizer = sample_of(kGenerating, record, {}, adding);
+  CHECK(shown(by_tokenizer, adding) == "<s><|im_start|>a<|im_end|><|im_start|>[B<|im_end|>]");
+  CHECK_FALSE(by_tokenizer.double_bos);
+  const ChatSample by_both = sample_of("{{ bos_token }}" + kGenerating, record, {}, adding);
+  CHECK(by_both.ids == by_tokenizer.ids);
+  CHECK(by_both.mask == by_tokenizer.mask);
+  CHECK(by_both.double_bos);
+  const ChatSample by_template = sample_of("{{ bos_token }}" + kGenerating, record);
+  CHECK(by_template.ids == by_tokenizer.ids);
+  CHECK_FALSE(by_template.double_bos);
+}
+
+TEST_CASE("a conversation without an assistant trains nothing") {
+  CHECK(sample_of(kChatml, messages({message("user", "a")})).trained() == 0);
+  CHECK(sample_of(kGenerating, messages({message("user", "a")})).trained() == 0);
+}
+
+TEST_CASE("a turn that is trained without its end is reported") {
+  const std::string record = messages({message("user", "a"), message("assistant", "B")});
+  CHECK_FALSE(sample_of(kGenerating, record).untrained_end);
+  CHECK_FALSE(sample_of(kChatml, record).untrained_end);
+  CHECK(sample_of("{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}</s>{% endfor %}",
+                  record)
+            .untrained_end);
+}
+
+TEST_CASE("a template that changes earlier turns is reported") {
+  const std::string forgetting =
+      "{% for m in messages %}{{ m.content if loop.last else m.content.split('|')[-1] }}</s>{% endfor %}";
+  const auto rewrites = [&](const std::string& source, const std::string& answer) {
+    return sample_of(source, messages({message("assistant", answer), message("user", "x"),
+                                       message("assistant", "y")}))
+        .rewrites_history;
+  };
+  CHECK(rewrites(forgetting, "thoughts|B"));
+  CHECK_FALSE(rewrites(forgetting, "B"));
+  CHECK_FALSE(rewrites(kChatml, "thoughts|B"));
+  CHECK_FALSE(rewrites(kChatml + "the end", "B"));
+}
+
+TEST_CASE("only the completion of a prompt is trained") {
+  CHECK(shown(sample_of(kChatml, R"({"prompt": "2+2=", "completion": "4"})")) == "2+2=[4</s>]");
+  CHECK(shown(sample_of(kChatml, R"({"prompt": "<|user|>2+2", "completion": "4</s>"})")) ==
+        "<|user|>2+2[4</s>]");
+  const std::string record =
+      "{\"prompt\": [" + message("user", "a") + "], \"completion\": [" + message("assistant", "B") + "]}";
+  CHECK(shown(sample_of(kChatml, record)) ==
+        "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n[B<|im_end|>\n]");
+  CHECK_FALSE(sample_of(kChatml, record).split_prompt);
+  CHECK(sample_of("{{ messages | length }}" + kChatml, record).split_prompt);
+}
+
+TEST_CASE("an error about a record names the record and the place in the template") {
+  const std::string strict =
+      "{% if messages[0].role != 'user' %}\n{{ raise_exception('begin with the user') }}{% endif %}";
+  CHECK(test::error_of([&] { sample_of(strict, messages({message("assistant", "B")})); }) ==
+        "f.jsonl:7: test:2: begin with the user");
+}

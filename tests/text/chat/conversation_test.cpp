@@ -1,0 +1,60 @@
+#include "text/chat/conversation.h"
+
+#include "tests/test.h"
+#include "text/jinja/jinja_print.h"
+
+using namespace flatshard;
+
+namespace {
+
+ChatRecord record(const std::string& json) { return parse_chat_record(json, "f.jsonl:3"); }
+
+std::string shown(const ChatRecord& record) {
+  return jinja_repr(JinjaValue::list(record.conversation.messages)).bytes();
+}
+
+std::string error(const std::string& json) {
+  return test::error_of([&] { record(json); });
+}
+
+}  // namespace
+
+TEST_CASE("all forms of records are read") {
+  CHECK(shown(record(R"({"messages": [{"role": "user", "content": "a", "n": 1.5}]})")) ==
+        "[{'role': 'user', 'content': 'a', 'n': 1.5}]");
+  CHECK(shown(record(R"({"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"},
+                                           {"from": "system", "value": "c"}]})")) ==
+        "[{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'content': 'b'}, "
+        "{'role': 'system', 'content': 'c'}]");
+  const ChatRecord texts = record(R"({"prompt": "p", "completion": "c"})");
+  CHECK(texts.has_prompt);
+  CHECK(texts.prompt + texts.completion == "pc");
+  const ChatRecord both = record(
+      R"({"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]})");
+  CHECK(both.has_prompt);
+  CHECK(both.prompt_messages == 1);
+  CHECK(both.conversation.role(1) == "assistant");
+  const ChatRecord tools = record(R"({"messages": [{"role": "user", "content": "a"}], "tools": [{"x": null}],
+                                      "chat_template_kwargs": {"enable_thinking": false}})");
+  CHECK(jinja_repr(tools.conversation.variables.at("tools")).bytes() == "[{'x': None}]");
+  CHECK_FALSE(tools.conversation.variables.at("enable_thinking").boolean());
+}
+
+TEST_CASE("reasoning has all the names that templates read") {
+  CHECK(
+      shown(record(R"({"messages": [{"role": "assistant", "content": "a", "reasoning": "r"}]})")) ==
+      "[{'thinking': 'r', 'role': 'assistant', 'content': 'a', 'reasoning': 'r', 'reasoning_content': 'r'}]");
+}
+
+TEST_CASE("a broken record is refused with its place") {
+  CHECK(error("{").starts_with("f.jsonl:3: invalid JSON"));
+  CHECK(error("[]") == "f.jsonl:3: a record must be an object");
+  CHECK(error(R"({"text": "x"})") ==
+        "f.jsonl:3: a record must have \"messages\", \"conversations\", or \"prompt\" and \"completion\"");
+  CHECK(error(R"({"messages": []})") == "f.jsonl:3: \"messages\" has no messages");
+  CHECK(error(R"({"messages": [1]})") == "f.jsonl:3: message 1 is not an object");
+  CHECK(error(R"({"messages": [{"role": "user"}, {"content": "x"}]})") == "f.jsonl:3: message 2 has no role");
+  CHECK(error(R"({"messages": "x"})") == "f.jsonl:3: \"messages\" must be a list of messages");
+  CHECK(error(R"({"messages": [{"role": "user", "n": 18446744073709551615}]})") ==
+        "f.jsonl:3: the number 18446744073709551615 does not fit in 64 bits");
+}

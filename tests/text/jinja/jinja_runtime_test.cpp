@@ -1,0 +1,72 @@
+// What chat_golden_test.cpp cannot show: errors and limits.
+
+#include "text/jinja/jinja_runtime.h"
+
+#include "tests/test.h"
+#include "text/jinja/jinja_parser.h"
+
+using namespace flatshard;
+
+namespace {
+
+std::string run(const std::string& source, const JinjaSettings& settings = {}) {
+  return run_jinja(*parse_jinja(source, "chat"), "chat", {}, settings).bytes();
+}
+
+std::string error(const std::string& source, const JinjaSettings& settings = {}) {
+  return test::error_of([&] { run(source, settings); });
+}
+
+}  // namespace
+
+TEST_CASE("an error names the template, the line and the construct") {
+  CHECK(error("a\nb {{ x.y }}") == "chat:2: 'x' is undefined");
+  CHECK(error("{% if 1 %}\n{{ 1 | nofilter }}\n{% endif %}") ==
+        "chat:2: the filter 'nofilter' is not supported");
+  CHECK(error("\n\n{{ 1 is notest }}") == "chat:3: the test 'notest' is not supported");
+  CHECK(error("{{ {}.x.y }}") == "chat:1: a value of type dict has no member 'x'");
+  CHECK(error("{{ 'a'.nomethod() }}") == "chat:1: a value of type str has no member 'nomethod'");
+  CHECK(error("{% for x in 5 %}{% endfor %}") == "chat:1: a value of type int cannot be iterated over");
+  CHECK(error("{% macro m(a) %}{% endmacro %}\n{{ m(1, 2) }}") ==
+        "chat:2: the macro m takes at most 1 arguments, is given 2");
+  CHECK(error("{% set x %}\n\n{% endif %}{% endset %}") ==
+        "chat:3: the statement {% endif %} is not supported");
+  CHECK(error("x\n{% if a b %}{% endif %}") == "chat:2: expected %}, found \"b\"");
+  CHECK(error("{% if a %}\n") == "chat:1: the template ends before {% endif %}");
+}
+
+TEST_CASE("an unknown statement fails only when it is executed") {
+  CHECK(run("{% if false %}{% include 'x' %}{% endif %}ok") == "ok");
+  CHECK(error("{% include 'x' %}") == "chat:1: the statement {% include %} is not supported");
+}
+
+TEST_CASE("the number of steps is limited, whatever the template spends them on") {
+  const JinjaSettings few{.date = "", .limits = {.steps = 100'000, .depth = 400}};
+  for (const char* source : {
+           "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+           "{% set x = 'x' * 1000000 %}{% for a in range(99) %}{% if x in x %}{% endif %}{% endfor %}",
+           "{% set x = 'x' * 1000000 %}{% for a in range(99) %}{% set y = x | upper %}{% endfor %}",
+           "{% set x = [0] * 90000 %}{% for a in range(99) %}{% set y = x | sort %}{% endfor %}",
+           "{% set x = 'x' * 1000000 %}{% for a in range(99) %}{{ x }}{% endfor %}",
+       }) {
+    CAPTURE(source);
+    CHECK(error(source, few) == "chat:1: the template needs more than 100000 steps");
+  }
+}
+
+TEST_CASE("recursion ends in an error before the stack does") {
+  const std::string deep = "chat:1: statements and macros are nested more than 400 levels deep";
+  CHECK(error("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}") == deep);
+  CHECK(error("{% macro m(a=m()) %}{% endmacro %}{{ m() }}") == deep);
+  CHECK(
+      error("{% macro m(x) %}{% for i in x %}{% if 1 %}{% set y | trim %}{{ [m(x)] }}{% endset %}{% endif %}"
+            "{% endfor %}{% endmacro %}{{ m([1]) }}") == deep);
+}
+
+TEST_CASE("the date is the given one") {
+  CHECK(run("{{ strftime_now('%d %b %Y') }}", {.date = "2024-02-29", .limits = {}}) == "29 Feb 2024");
+  CHECK(error("{{ strftime_now('%d') }}") ==
+        "chat:1: the template prints the date with strftime_now(), but no date is set");
+  CHECK(error("{{ strftime_now('%d') }}", {.date = "today", .limits = {}}) ==
+        "chat:1: the date is \"today\", must be YYYY-MM-DD");
+}

@@ -1,0 +1,77 @@
+#include "train/setup/run_data.h"
+
+#include "tests/test.h"
+
+using namespace flatshard;
+
+namespace {
+
+constexpr const char* kPath = "run_data_test.tok";
+
+RunSetup setup_of(int64_t vocab, int64_t pad = 1, int64_t wanted = 0,
+                  const std::string& packing = "wrapped") {
+  Config c;
+  c.run.device = "cpu";
+  c.model = {.family = "llama", .layers = 1, .hidden = 16, .heads = 2, .ffn = 24, .vocab = vocab};
+  c.pad_to_multiple_of = pad;
+  c.data.seq_len = 8;
+  c.data.vocab = wanted;
+  c.data.packing = packing;
+  c.train.steps = 1;
+  c.train.total_batch_size = 1;
+  c.optimizer.lr = 1e-3;
+  return set_up(c, 1);
+}
+
+// The error of a run whose file and model have these vocabulary sizes.
+std::string error_of(int64_t of_file, int64_t of_model, int64_t pad = 1, int64_t wanted = 0) {
+  TokenWriter writer(kPath, of_file);
+  writer.add_document(std::vector<int32_t>(9, 1));
+  writer.finish();
+  return test::error_of([&] { RunData data(kPath, setup_of(of_model, pad, wanted), false); });
+}
+
+}  // namespace
+
+TEST_CASE("a corpus whose vocabulary cannot be the model's is refused") {
+  CHECK(error_of(256, 49152) ==
+        "run_data_test.tok has a vocabulary of 256, less than three quarters of model.vocab = 49152: use the "
+        "tokenizer of the model, or, if the file is right, set data.vocab = 256");
+  CHECK(error_of(50257, 128256).find("less than three quarters of model.vocab") != std::string::npos);
+  CHECK(error_of(257, 256) == "run_data_test.tok has a vocabulary of 257, larger than model.vocab = 256");
+}
+
+TEST_CASE("a model may have more tokens than the data, for padding and added tokens") {
+  CHECK(error_of(50257, 50257, 64) == "");
+  CHECK(error_of(65, 65, 128) == "");
+  CHECK(error_of(151643, 151936) == "");
+  CHECK(error_of(32000, 32768) == "");
+  CHECK(error_of(256, 320) == "");
+}
+
+TEST_CASE("data.vocab is the vocabulary that the files must have") {
+  CHECK(error_of(256, 49152, 1, 256) == "");
+  CHECK(error_of(256, 260, 1, 260) == "run_data_test.tok has a vocabulary of 256, must be data.vocab = 260");
+}
+
+TEST_CASE("packing counts the documents that are too long, empty or not trained") {
+  {
+    TokenWriter writer(kPath, 10);
+    writer.add_document(std::vector<int32_t>(11, 1));
+    writer.add_document(std::vector<int32_t>(8, 2));
+    writer.add_document({});
+    writer.add_document(std::vector<int32_t>(3, 3), std::vector<uint8_t>{1, 0, 0});
+    writer.finish();
+  }
+  const auto said = [](const char* packing) {
+    return RunData(kPath, setup_of(10, 1, 0, packing), false).describe();
+  };
+  CHECK(
+      said("best_fit") ==
+      "run_data_test.tok: 22 tokens in 4 documents, 2 sequences filled to 100.0%, 1 empty document dropped, "
+      "1 document without trained tokens dropped, 1 document truncated, 3 tokens lost by that; an epoch is "
+      "2 "
+      "steps");
+  CHECK(said("best_fit_split").find("truncated") == std::string::npos);
+  CHECK(said("none").find(", 1 document truncated, 3 tokens lost by that") != std::string::npos);
+}

@@ -1,0 +1,72 @@
+#pragma once
+// Conversations as samples for training: token ids, and a mask of the trained tokens, which are the answers
+// that the model is to generate, including the token that ends a turn.
+//
+// The mask comes from the {% generation %} blocks of the template where it has them; else from the text of
+// the assistant's messages, from the end of the generation prompt to the first special token after them;
+// else, where a template hides that text, from comparing the tokens of the conversation with those of its
+// beginnings, after checking that they begin it.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "text/chat/chat_template.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace flatshard {
+
+struct ChatSample {
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> mask;  // 1: the token is trained
+
+  int64_t trained() const;  // how many tokens are
+
+  // Reasons for a warning.
+  bool double_bos = false;        // template and tokenizer both begin with BOS; one was kept
+  bool rewrites_history = false;  // the template renders earlier turns differently once there are later ones
+  bool untrained_end = false;     // a turn is trained without the special token that ends it
+  bool split_prompt = false;      // the tokens of the prompt do not begin those of the whole record
+};
+
+class ChatEncoder {
+ public:
+  struct Options {
+    bool last_turn_only = false;  // train the last message of the assistant, else all of them
+    JinjaSettings settings = {};
+  };
+
+  // Tokenizer and template must outlive it.
+  ChatEncoder(const Tokenizer& tokenizer, const ChatTemplate& chat_template, Options options);
+
+  // An Error, such as that of a template about roles out of order, begins with `where`, which names the
+  // record.
+  ChatSample sample(const ChatRecord& record, const std::string& where) const;
+  // The tokens after which the model answers.
+  std::vector<int32_t> prompt(const Conversation& conversation) const;
+
+ private:
+  struct Tokens {
+    std::vector<int32_t> ids;
+    std::vector<uint32_t> begins;  // in the rendering
+    bool has_bos = false;          // the first id is a BOS that the tokenizer adds
+    bool double_bos = false;
+  };
+  Tokens tokens(const Rendering& rendering) const;
+  Rendering render(const Conversation& conversation, bool add_generation_prompt) const;
+  ChatSample text_pair(const ChatRecord& record) const;
+  ChatSample prompt_and_completion(const ChatRecord& record) const;
+  ChatSample conversation_sample(const Conversation& conversation) const;
+  std::vector<TextSpan> trained_text(const Conversation& conversation, const Rendering& rendering,
+                                     const Tokens& tokens) const;
+  bool rewrites_history(const Conversation& conversation, const Rendering& rendering) const;
+  bool has_untrained_end(const ChatSample& sample) const;
+  void mask_by_prefixes(const Conversation& conversation, ChatSample& sample) const;
+
+  const Tokenizer& tokenizer_;
+  const ChatTemplate& template_;
+  Options options_;
+  bool adds_bos_;  // the tokenizer begins every text with BOS
+};
+
+}  // namespace flatshard

@@ -1,0 +1,43 @@
+#pragma once
+// Conversations as chat templates read them: messages, which are dictionaries with a role and a content, and
+// other members of a record, such as tools. All strings of message i carry i as their source, so that
+// message text stays data however the template processes it. Well-known roles are the exception: they are
+// part of special tokens such as <|user|>.
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/jinja/jinja_value.h"
+
+namespace flatshard {
+
+constexpr int32_t kOtherData = -2;  // the source of data that belongs to no message
+
+struct Conversation {
+  std::vector<JinjaValue> messages;             // dictionaries
+  std::map<std::string, JinjaValue> variables;  // tools, documents, enable_thinking, ...
+
+  void add(std::string_view role, std::string_view content);
+  std::string role(size_t message) const;  // "" if it has none
+  Conversation first(size_t messages) const;
+};
+
+// One line of a file of conversations, in any of these forms:
+//   {"messages": [{"role": "user", "content": "..."}, ...]}
+//   {"conversations": [{"from": "human", "value": "..."}, ...]}
+//   {"prompt": [messages], "completion": [messages]}
+//   {"prompt": "...", "completion": "..."}
+// with `tools`, `documents` and `chat_template_kwargs` in the first three.
+struct ChatRecord {
+  Conversation conversation;
+  bool has_prompt = false;         // a record of the last two forms, which has a prompt that is not trained
+  size_t prompt_messages = 0;      // how many messages belong to the prompt
+  std::string prompt, completion;  // of the last form, which has no messages
+};
+
+// An Error begins with `where`, which names the file and the line.
+ChatRecord parse_chat_record(std::string_view json, const std::string& where);
+
+}  // namespace flatshard

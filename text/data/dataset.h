@@ -1,0 +1,65 @@
+#pragma once
+// Writes the samples of several files into token files. The samples depend on the files and options alone,
+// not on the number of threads.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "text/data/sample_encoder.h"
+#include "text/data/token_file.h"
+
+namespace flatshard {
+
+struct DatasetFile {
+  std::string path;
+  double weight = 1;  // how often its samples are written: 0.5 writes every other one
+};
+
+struct DatasetOptions {
+  EncoderOptions encoder{};
+  TextSplit split = TextSplit::none;
+  bool skip_bad = false;    // count records that cannot be encoded instead of ending with an Error
+  int64_t most_tokens = 0;  // a sample with more is a bad record; 0: no limit
+  double eval_share = 0;    // of the samples, for the second token file
+};
+
+struct DatasetCounts {
+  int64_t bytes = 0, samples = 0;  // samples: those written, without repetitions
+  int64_t empty = 0;               // records without a token
+  int64_t untrained = 0;           // samples of which no token would be trained
+  int64_t bad = 0;
+  std::string first_bad;  // the Error of the first of them
+  int64_t tokens = 0, trained = 0;
+  std::vector<std::string> warnings;  // the first of each kind, with its place
+};
+
+// Called with the bytes of records that have been written since the last call.
+using DatasetProgress = std::function<void(int64_t bytes)>;
+// Called with every sample, to show it.
+using ShowSample = std::function<void(const Record& record, const Sample& sample)>;
+
+DatasetCounts write_dataset(const std::vector<DatasetFile>& files, const DatasetOptions& options,
+                            const SampleEncoder& encoder, TokenWriter& train, TokenWriter* eval,
+                            const DatasetProgress& progress = {}, const ShowSample& show = {});
+
+// What a token file was made from, as one line of JSON: the encoder's identity, the options, and a
+// fingerprint of every file.
+std::string make_manifest(const std::vector<DatasetFile>& files, const DatasetOptions& options,
+                          const SampleEncoder& encoder);
+
+// Why the tokens are out of date: an input has changed, or `tokenizer`, unless "", is not the identity of
+// their tokenizer. "" if they are current; missing and unreadable inputs do not count.
+std::string why_stale(const std::string& manifest, const std::string& tokenizer);
+
+// "2 empty, 1 without trained tokens": the records that were not written.
+std::string dropped(const DatasetCounts& counts);
+
+// The path of the token file made from a single file: beside it, with a name that depends on the manifest.
+std::string token_file_of(const std::string& path, const DatasetOptions& options);
+// Writes that file.
+DatasetCounts make_token_file(const std::string& path, const DatasetOptions& options,
+                              const std::string& tokens, const DatasetProgress& progress);
+
+}  // namespace flatshard

@@ -1,0 +1,76 @@
+#pragma once
+// Which tokens make up the sequences of a run. A sequence has seq_len places, filled by pieces of documents,
+// or of the whole file:
+//   wrapped         the file cut into windows of seq_len tokens; documents attend to each other
+//   documents       the same windows; attention and targets stop where a document ends
+//   best_fit        whole documents, longest first, each in the fullest sequence that has enough room;
+//                   a document longer than seq_len is cut to seq_len
+//   best_fit_split  the same, with longer documents cut into pieces of seq_len
+//   none            one document in each sequence, cut to seq_len
+// With the last three, documents without a token to train on are dropped, and sequences are padded.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "text/data/token_file.h"
+
+namespace flatshard {
+
+enum class Packing { wrapped, documents, best_fit, best_fit_split, none };
+Packing packing_of(const std::string& name);
+
+// Which tokens of a document longer than a sequence are used.
+enum class Truncation { keep_start, keep_end };
+// Where a sequence has its padding.
+enum class Padding { right, left };
+
+struct PackingOptions {
+  Packing packing = Packing::wrapped;
+  Truncation truncation = Truncation::keep_start;
+  Padding padding = Padding::right;
+};
+
+// Tokens of the file that belong together.
+struct Piece {
+  int64_t begin = 0;
+  int32_t length = 0;
+};
+
+// The pieces of every sequence of a packing by documents: all but wrapped and documents, which are
+// arithmetic.
+class PackedSequences {
+ public:
+  PackedSequences(const TokenFile& file, const PackingOptions& options, int64_t seq_len);
+
+  int64_t count() const { return static_cast<int64_t>(begins_.size()) - 1; }
+  std::span<const Piece> pieces(int64_t sequence) const {
+    const auto begin = begins_[static_cast<size_t>(sequence)],
+               end = begins_[static_cast<size_t>(sequence) + 1];
+    return {pieces_.data() + begin, end - begin};
+  }
+
+  // Documents and tokens that packing dropped.
+  struct Losses {
+    int64_t empty = 0;             // documents without tokens
+    int64_t untrained = 0;         // documents dropped because none of their tokens is a target
+    int64_t truncated = 0;         // documents that lost tokens
+    int64_t truncated_tokens = 0;  // the tokens they lost
+  };
+  const Losses& losses() const { return losses_; }
+  int64_t used_tokens() const { return used_tokens_; }
+
+ private:
+  void add(const TokenFile& file, Piece piece);
+  void fit_best(int64_t seq_len);
+
+  std::vector<Piece> pieces_;   // by sequence
+  std::vector<size_t> begins_;  // of each sequence in pieces_, and the end
+  Losses losses_;
+  int64_t used_tokens_ = 0;
+};
+
+// The tokens of a piece that are targets: all trained ones but the first, which nothing predicts.
+int64_t count_targets(const TokenFile& file, Piece piece);
+
+}  // namespace flatshard

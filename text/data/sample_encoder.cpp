@@ -1,0 +1,140 @@
+#include "text/data/sample_encoder.h"
+
+#include <filesystem>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/check.h"
+#include "runtime/whole_file.h"
+#include "text/chat/chat_sample.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace flatshard {
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t kMostTemplateBytes = int64_t{1} << 20;
+
+bool is_conversation(const Record& record) {
+  return has_member(record.text, {"messages", "conversations", "prompt"}, record.where);
+}
+
+// Appends the text of a message's content: a string, or a list of parts of which some have text.
+void append_content(const JinjaValue& content, std::vector<std::string>& texts) {
+  if (content.is(JinjaKind::text)) texts.push_back(content.bytes());
+  if (!content.is(JinjaKind::list)) return;
+  for (const JinjaValue& part : content.list().values)
+    if (const JinjaValue* text = part.is(JinjaKind::dict) ? part.dict().find("text") : nullptr)
+      append_content(*text, texts);
+}
+
+// The template that the options name: that of the tokenizer's folder, a file, or a built-in one.
+ChatTemplate chat_template_of(const EncoderOptions& options) {
+  const fs::path tokenizer = options.tokenizer;
+  const std::string folder = (fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path()).string();
+  const std::string& name = options.chat_template;
+  if (name.empty()) return ChatTemplate::from_folder(folder);
+  const SpecialTokens tokens = read_special_tokens(folder);
+  if (!fs::is_regular_file(name)) return ChatTemplate::named(name, tokens);
+  return ChatTemplate(read_whole_file(name, kMostTemplateBytes), name, tokens);
+}
+
+}  // namespace
+
+std::vector<std::string> texts_of(const Record& record, const std::string& field) {
+  if (!record.is_json) return {record.text};
+  if (!is_conversation(record)) return {text_field(record.text, field, record.where)};
+  const ChatRecord chat = parse_chat_record(record.text, record.where);
+  if (chat.conversation.messages.empty()) return {chat.prompt, chat.completion};
+  std::vector<std::string> texts;
+  for (const JinjaValue& message : chat.conversation.messages)
+    if (const JinjaValue* content = message.dict().find("content")) append_content(*content, texts);
+  return texts;
+}
+
+struct SampleEncoder::Parts {
+  std::optional<Tokenizer> tokenizer;  // none: bytes
+  std::optional<ChatTemplate> chat;
+  std::optional<ChatEncoder> conversations;
+  std::string why_no_chat;  // "" where there are conversations
+};
+
+SampleEncoder::SampleEncoder(const EncoderOptions& options)
+    : options_(options), parts_(std::make_unique<Parts>()) {
+  Parts& p = *parts_;
+  check(!options.tokenizer.empty() || options.chat_template.empty(), "the chat template ",
+        options.chat_template, " needs a tokenizer, but none is given");
+  p.why_no_chat = "conversations and prompts need a tokenizer; bytes have no special tokens";
+  if (options.tokenizer.empty()) return;
+  p.tokenizer.emplace(options.tokenizer);
+  try {
+    p.chat.emplace(chat_template_of(options));
+  } catch (const Error& error) {
+    // A folder without a template still encodes texts.
+    if (!options.chat_template.empty()) throw;
+    p.why_no_chat = error.what();
+    return;
+  }
+  p.conversations.emplace(*p.tokenizer, *p.chat,
+                          ChatEncoder::Options{.last_turn_only = options.train_on == "last"});
+}
+
+SampleEncoder::~SampleEncoder() = default;
+
+int64_t SampleEncoder::vocab() const { return parts_->tokenizer ? parts_->tokenizer->vocab() : kByteVocab; }
+
+Sample SampleEncoder::encode(const Record& record) const {
+  if (!record.is_json) return of_text(record.text);
+  return is_conversation(record) ? of_conversation(record)
+                                 : of_text(text_field(record.text, options_.text_field, record.where));
+}
+
+Sample SampleEncoder::of_conversation(const Record& record) const {
+  check(parts_->conversations.has_value(), record.where, ": ", parts_->why_no_chat);
+  ChatSample chat = parts_->conversations->sample(parse_chat_record(record.text, record.where), record.where);
+  Sample sample{.tokens = std::move(chat.ids)};
+  if (options_.train_on != "all") sample.trained = std::move(chat.mask);
+  const auto warn = [&](bool happened, const char* text) {
+    if (happened) sample.warnings.push_back(text);
+  };
+  warn(chat.double_bos, "the chat template and the tokenizer both add a BOS token; one was kept");
+  warn(chat.rewrites_history,
+       "the chat template renders earlier turns differently when later ones follow, so turns are trained in "
+       "a context that the model will not see; train_on = \"last\" avoids that");
+  warn(chat.untrained_end,
+       "a turn is trained without the special token that ends it, so the model does not learn to stop");
+  warn(chat.split_prompt,
+       "the tokens of prompt and completion do not begin with the tokens of the prompt alone");
+  return sample;
+}
+
+std::string SampleEncoder::decode(const std::vector<int32_t>& tokens) const {
+  if (parts_->tokenizer) return parts_->tokenizer->decode(tokens);
+  std::string text;
+  for (const int32_t token : tokens) text += static_cast<char>(token);
+  return text;
+}
+
+std::string SampleEncoder::identity() const {
+  nlohmann::ordered_json all{{"tokenizer", parts_->tokenizer ? parts_->tokenizer->identity() : "bytes"}};
+  if (parts_->tokenizer && parts_->tokenizer->eos()) all["eos"] = *parts_->tokenizer->eos();
+  all["text_field"] = options_.text_field;
+  if (parts_->chat) {
+    all["chat_template"] = parts_->chat->identity();
+    all["train_on"] = options_.train_on;
+  }
+  const std::string text = all.dump();
+  return text.substr(1, text.size() - 2);
+}
+
+Sample SampleEncoder::of_text(const std::string& text) const {
+  if (!parts_->tokenizer || text.empty()) return {.tokens = byte_tokens(text)};
+  Sample sample{.tokens = parts_->tokenizer->encode(text).ids};
+  const std::optional<int32_t> eos = parts_->tokenizer->eos();
+  if (eos && (sample.tokens.empty() || sample.tokens.back() != *eos)) sample.tokens.push_back(*eos);
+  return sample;
+}
+
+}  // namespace flatshard

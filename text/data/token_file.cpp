@@ -1,0 +1,218 @@
+#include "text/data/token_file.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "runtime/check.h"
+
+namespace flatshard {
+namespace {
+
+constexpr char kMagic[] = "FLATTOK2", kFirstMagic[] = "FLATTOK1";
+constexpr int64_t kHeaderBytes = 48, kFirstHeaderBytes = 32;
+constexpr int64_t kStartsInBlock = 512;
+constexpr uint64_t kMostManifestBytes = uint64_t{1} << 30;
+
+template <class T>
+T number(const std::byte* data) {
+  T value;
+  std::memcpy(&value, data, sizeof(T));
+  return value;
+}
+
+void check_vocab(const std::string& path, int64_t vocab) {
+  check(vocab > 0 && vocab <= INT32_MAX, path, ": the vocabulary is ", vocab, " tokens, must be from 1 to ",
+        INT32_MAX);
+}
+
+int64_t padded(int64_t bytes) { return (bytes + 7) / 8 * 8; }
+int64_t bytes_of_mask(int64_t tokens) { return padded((tokens + 7) / 8); }
+
+}  // namespace
+
+bool is_token_file(const std::string& path) {
+  constexpr int64_t kCommon = sizeof kMagic - 2;  // without the version
+  const InputFile file(path);
+  std::array<char, kCommon> begin{};
+  file.read(0, std::min(kCommon, file.size()), begin.data());
+  return std::memcmp(begin.data(), kMagic, kCommon) == 0;
+}
+
+TokenFile::TokenFile(const std::string& path) : file_(path) {
+  std::byte header[kHeaderBytes] = {};
+  const int64_t bytes = file_.size();
+  file_.read(0, std::min(bytes, kHeaderBytes), header);
+  const bool first = std::memcmp(header, kFirstMagic, 8) == 0;
+  tokens_at_ = first ? kFirstHeaderBytes : kHeaderBytes;
+  check((first || std::memcmp(header, kMagic, 8) == 0) && bytes >= tokens_at_, path,
+        ": is not a token file: make one with prepare");
+  width_ = number<uint32_t>(header + 8);
+  vocab_ = number<uint32_t>(header + 12);
+  const uint64_t tokens = number<uint64_t>(header + 16), documents = number<uint64_t>(header + 24);
+  const uint64_t mask = first ? 0 : number<uint64_t>(header + 32);
+  const uint64_t manifest = first ? 0 : number<uint64_t>(header + 40);
+  check(width_ == 2 || width_ == 4, path, ": ", width_, " bytes per token, must be 2 or 4");
+  check_vocab(path, vocab_);
+  // Checked against the file's size first, so that the sums below cannot overflow.
+  const auto most = static_cast<uint64_t>(bytes);
+  check(tokens <= most && documents < most && mask <= most && manifest <= most, path, ": its header says ",
+        tokens, " tokens in ", documents, " documents, but the file has only ", bytes,
+        " bytes: it is cut off or damaged");
+  tokens_ = static_cast<int64_t>(tokens);
+  documents_ = static_cast<int64_t>(documents);
+  mask_bytes_ = static_cast<int64_t>(mask);
+  check(mask_bytes_ == 0 || mask_bytes_ == bytes_of_mask(tokens_), path, ": has a mask of ", mask_bytes_,
+        " bytes, must have ", bytes_of_mask(tokens_), ": it is damaged");
+  check(manifest <= kMostManifestBytes, path, ": has a manifest of ", manifest, " bytes, must be at most ",
+        kMostManifestBytes);
+  starts_at_ = tokens_at_ + padded(tokens_ * width_);
+  mask_at_ = starts_at_ + 8 * (documents_ + 1);
+  const int64_t expected = mask_at_ + mask_bytes_ + static_cast<int64_t>(manifest);
+  check(bytes == expected, path, ": has ", bytes, " bytes, must have ", expected,
+        ": it is cut off or damaged");
+  manifest_.resize(manifest);
+  file_.read(mask_at_ + mask_bytes_, static_cast<int64_t>(manifest), manifest_.data());
+  read_starts();
+}
+
+template <class Take>
+void TokenFile::each_block_of_starts(int64_t block, Take&& take) const {
+  std::array<uint64_t, kStartsInBlock> starts;
+  for (int64_t first = block * kStartsInBlock; first <= documents_; first += kStartsInBlock) {
+    const int64_t count = std::min(kStartsInBlock, documents_ + 1 - first);
+    file_.read(starts_at_ + 8 * first, 8 * count, starts.data());
+    if (!take(std::span<const uint64_t>(starts.data(), static_cast<size_t>(count)))) return;
+  }
+}
+
+void TokenFile::read_starts() {
+  uint64_t last = 0;
+  bool rising = true;
+  each_block_of_starts(0, [&](std::span<const uint64_t> starts) {
+    rising = starts.front() >= last && std::is_sorted(starts.begin(), starts.end());
+    first_of_block_.push_back(starts.front());
+    last = starts.back();
+    return rising;
+  });
+  check(rising && first_of_block_.front() == 0 && last == static_cast<uint64_t>(tokens_), path(),
+        ": is damaged: the document starts are not ascending from 0 to ", tokens_);
+}
+
+void TokenFile::read(int64_t begin, std::span<int32_t> tokens) const {
+  file_.check_size();
+  // Reads narrow tokens into the end of the buffer, then widens them in place from the front.
+  const size_t width = static_cast<size_t>(width_);
+  std::byte* const raw =
+      reinterpret_cast<std::byte*>(tokens.data()) + tokens.size() * (sizeof(int32_t) - width);
+  file_.read(tokens_at_ + begin * width_, static_cast<int64_t>(tokens.size() * width), raw);
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const std::byte* const at = raw + i * width;
+    const uint32_t token = width_ == 2 ? number<uint16_t>(at) : number<uint32_t>(at);
+    check(token < static_cast<uint32_t>(vocab_), path(), ": token ", token, " at ",
+          begin + static_cast<int64_t>(i), " is outside the vocabulary of ", vocab_);
+    tokens[i] = static_cast<int32_t>(token);
+  }
+}
+
+std::vector<uint64_t> TokenFile::starts_in(int64_t begin, int64_t end) const {
+  const auto low = static_cast<uint64_t>(begin), high = static_cast<uint64_t>(end);
+  const auto behind = std::lower_bound(first_of_block_.begin(), first_of_block_.end(), low);
+  const int64_t block = std::max<int64_t>(0, behind - first_of_block_.begin() - 1);
+  std::vector<uint64_t> found;
+  each_block_of_starts(block, [&](std::span<const uint64_t> starts) {
+    const auto first = std::lower_bound(starts.begin(), starts.end(), low);
+    const auto last = std::lower_bound(first, starts.end(), high);
+    found.insert(found.end(), first, last);
+    return last == starts.end();
+  });
+  return found;
+}
+
+void TokenFile::read_mask(int64_t begin, std::span<uint8_t> trained) const {
+  if (!has_mask()) {
+    std::fill(trained.begin(), trained.end(), uint8_t{1});
+    return;
+  }
+  const int64_t first = begin / 8, end = (begin + std::ssize(trained) + 7) / 8;
+  std::vector<uint8_t> bits(static_cast<size_t>(end - first));
+  file_.read(mask_at_ + first, end - first, bits.data());
+  for (size_t i = 0; i < trained.size(); ++i) {
+    const size_t bit = static_cast<size_t>(begin % 8) + i;
+    trained[i] = bits[bit / 8] >> (bit % 8) & 1;
+  }
+}
+
+void TokenFile::each_document(const std::function<void(int64_t begin, int64_t length)>& take) const {
+  int64_t begin = -1;
+  each_block_of_starts(0, [&](std::span<const uint64_t> starts) {
+    for (const uint64_t start : starts) {
+      const int64_t end = static_cast<int64_t>(start);
+      if (begin >= 0) take(begin, end - begin);
+      begin = end;
+    }
+    return true;
+  });
+}
+
+TokenWriter::TokenWriter(const std::string& path, int64_t vocab)
+    : path_(path), vocab_(vocab), width_(vocab <= 65536 ? 2 : 4), file_(path) {
+  check_vocab(path, vocab);
+  file_.write(std::string(kHeaderBytes, '\0'));
+}
+
+void TokenWriter::add_document(std::span<const int32_t> tokens, std::span<const uint8_t> trained) {
+  check(trained.empty() || trained.size() == tokens.size(), path_, ": ", trained.size(), " mask values for ",
+        tokens.size(), " tokens");
+  std::string bytes(tokens.size() * static_cast<size_t>(width_), '\0');
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    check(tokens[i] >= 0 && tokens[i] < vocab_, path_, ": token ", tokens[i], " at ",
+          size() + static_cast<int64_t>(i), " is outside the vocabulary of ", vocab_);
+    std::memcpy(bytes.data() + i * static_cast<size_t>(width_), &tokens[i], static_cast<size_t>(width_));
+  }
+  file_.write(bytes);
+  const auto begin = static_cast<size_t>(size());
+  starts_.push_back(starts_.back() + tokens.size());
+  const auto masked = std::count(trained.begin(), trained.end(), uint8_t{0});
+  trained_ += std::ssize(tokens) - masked;
+  if (masked == 0 && mask_.empty()) return;
+  if (mask_.empty()) mask_.assign(begin / 8 + 1, 0xff);
+  mask_.resize(static_cast<size_t>(bytes_of_mask(size())));
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const size_t bit = begin + i;
+    const bool is_trained = trained.empty() || trained[i] != 0;
+    const auto value = static_cast<uint8_t>(1u << (bit % 8));
+    mask_[bit / 8] = static_cast<uint8_t>(is_trained ? mask_[bit / 8] | value : mask_[bit / 8] & ~value);
+  }
+}
+
+void TokenWriter::complete() {
+  const int64_t token_bytes = size() * width_;
+  file_.write(std::string(static_cast<size_t>(padded(token_bytes) - token_bytes), '\0'));
+  file_.write({reinterpret_cast<const char*>(starts_.data()), 8 * starts_.size()});
+  for (size_t bit = static_cast<size_t>(size()); bit < 8 * mask_.size(); ++bit)
+    mask_[bit / 8] = static_cast<uint8_t>(mask_[bit / 8] & ~(1u << (bit % 8)));
+  file_.write({reinterpret_cast<const char*>(mask_.data()), mask_.size()});
+  file_.write(manifest_);
+  const uint32_t width = static_cast<uint32_t>(width_), vocab = static_cast<uint32_t>(vocab_);
+  const uint64_t tokens = starts_.back(), documents = starts_.size() - 1;
+  const uint64_t mask = mask_.size(), manifest = manifest_.size();
+  std::string header(kMagic);
+  for (const auto& [field, bytes] : {std::pair<const void*, size_t>{&width, 4},
+                                     {&vocab, 4},
+                                     {&tokens, 8},
+                                     {&documents, 8},
+                                     {&mask, 8},
+                                     {&manifest, 8}})
+    header.append(static_cast<const char*>(field), bytes);
+  file_.overwrite(header);
+  file_.complete();
+  completed_ = true;
+}
+
+void TokenWriter::finish() {
+  if (!completed_) complete();
+  file_.finish();
+}
+
+}  // namespace flatshard

@@ -1,0 +1,41 @@
+#pragma once
+// The arguments of a call, and the parameters of a built-in function that they are bound to.
+
+#include <cassert>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "text/jinja/jinja_value.h"
+
+namespace flatshard {
+
+struct JinjaArguments {
+  std::vector<JinjaValue> positional;
+  std::vector<std::pair<std::string, JinjaValue>> named;
+};
+
+// The arguments in the order of the parameters.
+class BoundArguments {
+ public:
+  // An Error that names the function if an argument has no parameter, or is given twice.
+  BoundArguments(std::string function, const JinjaArguments& arguments, std::vector<const char*> parameters);
+
+  // Null if the argument was not given.
+  const JinjaValue* find(size_t i) const {
+    assert(i < values_.size());
+    return values_[i].is(JinjaKind::undefined) ? nullptr : &values_[i];
+  }
+  const JinjaValue& required(size_t i) const;
+  // The argument, or this default if it is absent or None.
+  const SourcedText* text(size_t i) const;
+  int64_t integer(size_t i, int64_t otherwise) const;
+  bool truth(size_t i) const { return values_[i].truth(); }
+
+ private:
+  std::string function_;
+  std::vector<const char*> parameters_;
+  std::vector<JinjaValue> values_;
+};
+
+}  // namespace flatshard

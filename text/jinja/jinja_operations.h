@@ -1,0 +1,31 @@
+#pragma once
+// The operators of templates, with Python's meaning, and the built-in functions: filters, tests and methods.
+// An Error says what has no meaning, such as an unknown filter; the runtime adds the line.
+
+#include <optional>
+#include <string>
+
+#include "text/jinja/jinja_arguments.h"
+#include "text/jinja/jinja_value.h"
+
+namespace flatshard {
+
+// object.name and object[index]; undefined if there is no such member. A method is a function that only the
+// runtime can call, together with its object.
+JinjaValue jinja_attribute(const JinjaValue& object, const std::string& name);
+JinjaValue jinja_item(const JinjaValue& object, const JinjaValue& index);
+// object[begin:end:step]
+JinjaValue jinja_slice(const JinjaValue& object, std::optional<int64_t> begin, std::optional<int64_t> end,
+                       std::optional<int64_t> step);
+
+// + - * / // % **
+JinjaValue jinja_binary(const std::string& op, const JinjaValue& a, const JinjaValue& b);
+bool jinja_contains(const JinjaValue& container, const JinjaValue& value);
+
+JinjaValue jinja_filter(const std::string& name, const JinjaValue& subject, const JinjaArguments& arguments);
+bool jinja_test(const std::string& name, const JinjaValue& subject, const JinjaArguments& arguments);
+// Whether values of this type have such a method.
+bool has_jinja_method(const JinjaValue& object, const std::string& name);
+JinjaValue jinja_method(const std::string& name, const JinjaValue& object, const JinjaArguments& arguments);
+
+}  // namespace flatshard

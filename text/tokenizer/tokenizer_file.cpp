@@ -1,0 +1,224 @@
+#include "text/tokenizer/tokenizer_file.h"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/json.h"
+#include "runtime/check.h"
+#include "runtime/utf8.h"
+#include "text/tokenizer/byte_letters.h"
+#include "text/tokenizer/tokenizer_steps.h"
+
+namespace flatshard {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kMostIds = int64_t{1} << 22;  // the largest published vocabularies have about 2^18
+constexpr int64_t kMostUnused = int64_t{1} << 16;
+constexpr size_t kMostDecoded = size_t{1} << 20;
+constexpr size_t kMostAdded = size_t{1} << 17;
+constexpr char kEndOfText[] = "<|endoftext|>";
+
+json parse_json(std::string_view text, const std::string& path) {
+  check_json(text, path, static_cast<size_t>(kMostIds));
+  return json::parse(text.begin(), text.end());
+}
+
+int32_t id_of_json(const json& id, const std::string& token, const std::string& where) {
+  check(id.is_number_unsigned() && id.get<uint64_t>() < static_cast<uint64_t>(kMostIds), where,
+        ": the id of \"", token, "\" is ", id.is_primitive() ? id.dump(-1, ' ', true) : id.type_name(),
+        ", must be a whole number below ", kMostIds);
+  return id.get<int32_t>();
+}
+
+Vocabulary vocabulary_of(const json& tokens, const std::string& where) {
+  check(tokens.is_object(), where, ": is ", tokens.type_name(), ", must be an object of tokens and ids");
+  Vocabulary vocabulary;
+  vocabulary.reserve(tokens.size());
+  check(!tokens.empty(), where, ": the vocabulary is empty");
+  for (const auto& [token, id] : tokens.items()) vocabulary[token] = id_of_json(id, token, where);
+  return vocabulary;
+}
+
+// "a b" as in older files, or ["a", "b"].
+std::pair<std::string, std::string> merge_of(const json& merge, const std::string& where) {
+  if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string())
+    return {merge[0].get<std::string>(), merge[1].get<std::string>()};
+  if (merge.is_string()) {
+    const std::string& both = merge.get_ref<const std::string&>();
+    const size_t space = both.find(' ');
+    if (space != both.npos && both.find(' ', space + 1) == both.npos)
+      return {both.substr(0, space), both.substr(space + 1)};
+  }
+  fail(where + ": must be two tokens, as in [\"a\", \"b\"] or \"a b\"");
+}
+
+void read_model(JsonComponent model, TokenizerParts* parts) {
+  if (model.has("type") && model.type() != "BPE") model.unsupported("this model");
+  for (const char* member : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"})
+    model.refuse(member);
+  model.allow({"vocab", "merges", "unk_token", "fuse_unk", "byte_fallback", "ignore_merges", "dropout",
+               "continuing_subword_prefix", "end_of_word_suffix"});
+  parts->vocabulary = vocabulary_of(model.value("vocab"), model.where() + ": vocab");
+  const json& merges = model.value("merges");
+  check(merges.is_array(), model.where(), ": \"merges\" is ", merges.type_name(), ", must be an array");
+  for (size_t i = 0; i < merges.size(); ++i)
+    parts->merges.push_back(merge_of(merges[i], str(model.where(), ": merges[", i, ']')));
+  BpeOptions& options = parts->options;
+  options.byte_fallback = model.flag("byte_fallback", false);
+  options.fuse_unk = model.flag("fuse_unk", false);
+  options.ignore_merges = model.flag("ignore_merges", false);
+  if (!model.has("unk_token")) return;
+  const std::string unk = model.text("unk_token");
+  const auto found = parts->vocabulary.find(unk);
+  check(found != parts->vocabulary.end(), model.where(), ": unk_token \"", unk,
+        "\" is not in the vocabulary");
+  options.unk = found->second;
+}
+
+AddedToken added_token_of(const JsonComponent& c) {
+  c.allow({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
+  return {.id = static_cast<int32_t>(c.count("id", kMostIds - 1)),
+          .content = c.text("content"),
+          .single_word = c.flag("single_word", false),
+          .lstrip = c.flag("lstrip", false),
+          .rstrip = c.flag("rstrip", false),
+          .normalized = c.flag("normalized", true),
+          .special = c.flag("special", false)};
+}
+
+// Fills in the token of every id; an Error if two have the same.
+void number_tokens(TokenizerParts* parts, const std::string& path) {
+  int32_t largest = -1;
+  for (const auto& [token, id] : parts->vocabulary) largest = std::max(largest, id);
+  for (const AddedToken& added : parts->added) largest = std::max(largest, added.id);
+  parts->vocab = int64_t{largest} + 1;
+  const int64_t tokens = std::ssize(parts->vocabulary) + std::ssize(parts->added);
+  check(parts->vocab <= tokens + kMostUnused, path, ": the largest id is ", largest, ", but there are only ",
+        tokens, " tokens: at most ", kMostUnused, " ids may be unused");
+  parts->tokens.resize(static_cast<size_t>(parts->vocab));
+  const auto put = [&](const std::string& token, int32_t id) {
+    std::optional<std::string>& place = parts->tokens[static_cast<size_t>(id)];
+    check(!place || *place == token, path, ": \"", token, "\" and \"", place.value_or(""),
+          "\" have the same id ", id);
+    place = token;
+  };
+  for (const auto& [token, id] : parts->vocabulary) put(token, id);
+  for (const AddedToken& added : parts->added) {
+    const auto found = parts->vocabulary.find(added.content);
+    check(found == parts->vocabulary.end() || found->second == added.id, path, ": the added token \"",
+          added.content, "\" has the id ", added.id, ", but the vocabulary has ",
+          found == parts->vocabulary.end() ? 0 : found->second);
+    put(added.content, added.id);
+  }
+}
+
+std::optional<unsigned char> byte_of(const std::string& token) {
+  constexpr std::string_view kDigits = "0123456789ABCDEFabcdef";
+  if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
+  if (kDigits.find(token[3]) == kDigits.npos || kDigits.find(token[4]) == kDigits.npos) return std::nullopt;
+  return static_cast<unsigned char>(std::stoi(token.substr(3, 2), nullptr, 16));
+}
+
+Decoder::Token decoded(std::string token, const DecoderSteps& steps) {
+  for (const auto& edit : steps.edits) {
+    token = edit(token);
+    check(token.size() <= kMostDecoded, "the decoder of the tokenizer turns a token into ", token.size(),
+          " bytes, must be at most ", kMostDecoded);
+  }
+  if (steps.rules.kind == Decoder::Kind::bytes)
+    if (std::optional<std::string> bytes = bytes_of_letters(token)) return {std::move(*bytes)};
+  if (steps.rules.kind == Decoder::Kind::fallback)
+    if (const auto byte = byte_of(token)) return {std::string(1, static_cast<char>(*byte)), true};
+  return {std::move(token)};
+}
+
+// An added token that is found in normalized text is decoded to its normalized text.
+void set_decoder(const DecoderSteps& steps, TokenizerParts* parts) {
+  parts->decoding = steps.rules;
+  for (const std::optional<std::string>& token : parts->tokens)
+    parts->decoded.push_back(token ? decoded(*token, steps) : Decoder::Token{kReplacementCharacter});
+  Normalizer::Scratch scratch;
+  for (const AddedToken& added : parts->added)
+    if (added.normalized)
+      parts->decoded[static_cast<size_t>(added.id)] =
+          decoded(std::string(parts->normalizer.apply({.text = added.content}, scratch).text), steps);
+}
+
+}  // namespace
+
+TokenizerParts parse_tokenizer_json(std::string_view text, const std::string& path) {
+  const json parsed = parse_json(text, path);
+  const JsonComponent file(parsed, path);
+  TokenizerParts parts;
+  read_model(file.object("model"), &parts);
+  if (file.has("added_tokens"))
+    for (const JsonComponent& token : file.list("added_tokens", kMostAdded))
+      parts.added.push_back(added_token_of(token));
+  number_tokens(&parts, path);
+  if (file.has("normalizer")) read_normalizer(file.object("normalizer"), &parts.normalizer);
+  if (file.has("pre_tokenizer"))
+    read_pre_tokenizer(file.object("pre_tokenizer"), &parts.pre_tokenizer, &parts.options.byte_level);
+  if (parts.options.byte_level && parts.options.byte_fallback)
+    for (int byte = 0; byte < 256; ++byte)
+      check(parts.vocabulary.contains(letters_of_bytes(std::string(1, static_cast<char>(byte)))), path,
+            ": byte_fallback with the pre-tokenizer ByteLevel is supported only if every byte has a token; ",
+            byte, " has none");
+  if (file.has("post_processor")) read_post_processor(file.object("post_processor"), &parts);
+  DecoderSteps steps;
+  if (file.has("decoder"))
+    read_decoder(file.object("decoder"), &steps);
+  else
+    steps.rules.separator = " ";
+  set_decoder(steps, &parts);
+  return parts;
+}
+
+TokenizerParts parse_gpt2_files(std::string_view vocabulary, const std::string& vocabulary_path,
+                                std::string_view merges, const std::string& merges_path) {
+  TokenizerParts parts;
+  parts.vocabulary = vocabulary_of(parse_json(vocabulary, vocabulary_path), vocabulary_path);
+  int64_t line_number = 0;
+  for (size_t at = 0; at < merges.size();) {
+    const size_t end = std::min(merges.find('\n', at), merges.size());
+    std::string_view line = merges.substr(at, end - at);
+    at = end + 1;
+    ++line_number;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty() || line.starts_with("#version")) continue;
+    const size_t space = line.find(' ');
+    check(space != line.npos && line.find(' ', space + 1) == line.npos, merges_path, ":", line_number,
+          ": must be two tokens with a space between them");
+    parts.merges.emplace_back(line.substr(0, space), line.substr(space + 1));
+  }
+  parts.options.byte_level = true;
+  parts.pre_tokenizer.add(split_step(Pattern::expression(kGpt2Pattern), SplitBehavior::isolated, false));
+  if (const auto found = parts.vocabulary.find(kEndOfText); found != parts.vocabulary.end())
+    parts.added.push_back({.id = found->second, .content = kEndOfText, .special = true});
+  number_tokens(&parts, vocabulary_path);
+  DecoderSteps steps;
+  steps.rules.kind = Decoder::Kind::bytes;
+  set_decoder(steps, &parts);
+  return parts;
+}
+
+void parse_token_names(std::string_view text, const std::string& path, TokenNames* names) {
+  const json parsed = parse_json(text, path);
+  const JsonComponent file(parsed, path);
+  const auto read_name = [&](const char* member, std::string* name) {
+    if (!name->empty() || !file.has(member)) return;
+    *name = file.value(member).is_object() ? file.object(member).text("content") : file.text(member);
+  };
+  read_name("bos_token", &names->bos);
+  read_name("eos_token", &names->eos);
+  read_name("pad_token", &names->pad);
+  const auto read_flag = [&](const char* member, std::optional<bool>* flag) {
+    if (!*flag && file.has(member)) *flag = file.flag(member, false);
+  };
+  read_flag("add_bos_token", &names->add_bos);
+  read_flag("add_eos_token", &names->add_eos);
+}
+
+}  // namespace flatshard

@@ -1,0 +1,68 @@
+#pragma once
+// Added tokens, such as <|im_end|>: strings that are found in the text before it is cut into words. The
+// leftmost one wins, and of several at the same place the longest.
+
+#include <array>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "text/words/aligned_text.h"
+
+namespace flatshard {
+
+struct AddedToken {
+  int32_t id = 0;
+  std::string content;
+  bool single_word = false;             // only if it is not part of a longer word
+  bool lstrip = false, rstrip = false;  // includes the white space before or after it
+  bool normalized = false;              // is searched for in normalized text
+  bool special = false;
+};
+
+class AddedTokenFinder {
+ public:
+  static constexpr size_t kLongest = 4096;  // bytes: bounds the time that a text made of prefixes takes
+
+  // If a text is added twice, the first token applies. An Error names `path` if the text is empty or too
+  // long.
+  void add(const std::string& text, const AddedToken& token, const std::string& path);
+  bool empty() const { return tokens_.empty(); }
+
+  // Calls on_text(view) and on_token(id, view) for the parts of the text, in order. A special token is not
+  // recognized if a byte of it comes from one of the `plain` ranges of the input, which are sorted.
+  template <class OnText, class OnToken>
+  void split(const AlignedView& text, std::span<const TextRange> plain, OnText&& on_text,
+             OnToken&& on_token) const {
+    size_t done = 0;
+    Found found;
+    for (size_t from = 0; next(text, from, plain, &found); from = found.match_end) {
+      if (found.token == nullptr) continue;
+      found.range.begin =
+          found.token->lstrip ? space_begin(text.text, found.range.begin, done) : found.range.begin;
+      if (found.range.begin > done) on_text(text.sub(done, found.range.begin));
+      on_token(found.token->id, text.sub(found.range.begin, found.range.end));
+      done = found.range.end;
+    }
+    if (done < text.size()) on_text(text.sub(done, text.size()));
+  }
+
+ private:
+  struct Found {
+    const AddedToken* token;  // null if the match is part of a word and must not be
+    TextRange range;          // with the white space after it
+    size_t match_end;
+  };
+  bool next(const AlignedView& text, size_t from, std::span<const TextRange> plain, Found* found) const;
+  // The start of the white space that ends at `end`, not before `least`.
+  static size_t space_begin(std::string_view text, size_t end, size_t least);
+
+  std::vector<AddedToken> tokens_;
+  // A trie: the child of a node by byte; the token that ends at a node, or -1. Node 0 is the root.
+  std::unordered_map<uint64_t, uint32_t> edges_;
+  std::vector<int32_t> ends_{-1};
+  std::array<bool, 256> first_{};  // bytes that a token begins with
+};
+
+}  // namespace flatshard
