@@ -9,10 +9,10 @@
 #include <sstream>
 #include <unistd.h>
 
+#include "hub/hf_config.h"
 #include "runtime/host_memory.h"
 #include "runtime/memory.h"
 #include "runtime/rng.h"
-#include "train/models/hf_config.h"
 #include "train/save/checkpoints.h"
 #include "train/save/initial_weights.h"
 #include "train/save/saver.h"

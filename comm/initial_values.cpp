@@ -2,16 +2,9 @@
 
 #include "comm/sharded_unit.h"
 #include "kernels/elementwise.h"
-#include "kernels/init.h"
 #include "runtime/memory.h"
 
 namespace flatshard {
-
-InitialValues random_values(uint64_t seed) {
-  return [seed](Stream& stream, const ParamSpec& spec, int64_t first, const Tensor& y) {
-    init_param(stream, {.y = y, .init = spec.init, .random = RandomStream(seed, spec.name), .first = first});
-  };
-}
 
 // Each rank makes what it owns; or rank 0 makes all of it, and sends it to its group's peers in the other
 // groups, and these to their groups.

@@ -32,6 +32,7 @@
 #include "comm/moment_pages.h"
 #include "comm/shard_placement.h"
 #include "comm/slots.h"
+#include "kernels/init.h"
 #include "runtime/param.h"
 
 namespace flatshard {
@@ -65,14 +66,6 @@ struct UnitResources {
   ShardPlacement shards;
   MomentPages pages;
 };
-
-// Writes elements [first, first + y.size()) of a parameter's initial values to y, in y's dtype, either as
-// work on the stream or synchronously after the stream's earlier work.
-using InitialValues =
-    std::function<void(Stream& stream, const ParamSpec& spec, int64_t first, const Tensor& y)>;
-
-// Initial values from the ParamSpecs, a function of seed and name.
-InitialValues random_values(uint64_t seed);
 
 class ShardedUnit {
  public:

@@ -57,6 +57,12 @@ void init_param(Stream& stream, const InitParam& a) {
   stream.run("init_param", [a] { visit_float(a.y.dtype, [&]<class T>() { cpu::init<T>(a); }); });
 }
 
+InitialValues random_values(uint64_t seed) {
+  return [seed](Stream& stream, const ParamSpec& spec, int64_t first, const Tensor& y) {
+    init_param(stream, {.y = y, .init = spec.init, .random = RandomStream(seed, spec.name), .first = first});
+  };
+}
+
 double min_bytes(const InitParam& a) { return static_cast<double>(a.y.bytes()); }
 double flops(const InitParam& a) {  // Box-Muller per number, without the random bits
   return a.init.kind == Init::Kind::normal ? 20.0 * static_cast<double>(a.y.size()) : 0.0;

@@ -3,6 +3,8 @@
 //   y[i] = value   or   value * normal(first + i)   or   value * (2 uniform(first + i) - 1)
 // computed in fp32 and rounded to the dtype of y. y may be any range of the parameter, starting at `first`.
 
+#include <functional>
+
 #include "runtime/param.h"
 #include "runtime/rng.h"
 #include "runtime/stream.h"
@@ -18,6 +20,14 @@ struct InitParam {
 };
 
 void init_param(Stream& stream, const InitParam& a);
+
+// Writes elements [first, first + y.size()) of a parameter's initial values to y, in y's dtype, either as
+// work on the stream or synchronously after the stream's earlier work.
+using InitialValues =
+    std::function<void(Stream& stream, const ParamSpec& spec, int64_t first, const Tensor& y)>;
+
+// Initial values from the ParamSpecs, a function of seed and name.
+InitialValues random_values(uint64_t seed);
 
 double min_bytes(const InitParam& a);
 double flops(const InitParam& a);

@@ -1,5 +1,6 @@
 #include "model/config.h"
 
+#include <limits>
 #include <utility>
 
 #include "runtime/problems.h"
@@ -10,6 +11,7 @@ namespace {
 // Tokens and positions are 32 bits wide. The other bounds are far above any real model; they keep parameter
 // counts within 64 bits and the memory plan of the largest model fast.
 constexpr int64_t kMaxSize = INT32_MAX, kMaxWidth = 1 << 20, kMaxFfn = 4 * kMaxWidth, kMaxLayers = 4096;
+constexpr double kMostFloat = std::numeric_limits<float>::max();
 
 // Every value that is out of bounds; if there is none, every value that does not fit the others.
 void check_model(const ModelConfig& c) {
@@ -39,6 +41,17 @@ void check_model(const ModelConfig& c) {
                                    {"attention_softcap", *c.attention_softcap},
                                    {"logit_softcap", *c.logit_softcap}})
     problems.check(value >= 0, "model.", key, " is ", value, ", must be 0 (none) or positive");
+  for (const auto& [key, value] : {std::pair<const char*, double>{"norm_eps", *c.norm_eps},
+                                   {"attention_softcap", *c.attention_softcap},
+                                   {"logit_softcap", *c.logit_softcap}})
+    problems.check(value <= kMostFloat, "model.", key, " is ", value, ", must be at most ", kMostFloat);
+  problems.check(*c.norm_eps >= 0, "model.norm_eps is ", *c.norm_eps, ", must be at least 0");
+  problems.check(*c.rope_theta >= 1, "model.rope_theta is ", *c.rope_theta, ", must be at least 1");
+  const RopeScaling& scaling = c.rope_scaling;
+  problems.check(scaling.factor >= 1, "model.rope_scaling.factor is ", scaling.factor,
+                 ", must be at least 1");
+  problems.check(scaling.original_max_positions >= 1, "model.rope_scaling.original_max_positions is ",
+                 scaling.original_max_positions, ", must be at least 1");
   problems.raise();
   problems.check(c.heads * c.head_dim <= kMaxWidth, "model.heads = ", c.heads,
                  " times model.head_dim = ", c.head_dim, " is ", c.heads * c.head_dim, ", must be at most ",

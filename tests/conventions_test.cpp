@@ -42,7 +42,7 @@ Source read_source(const fs::path& file) {
 
 const std::vector<std::string>& folders() {
   static const std::vector<std::string> all{"runtime", "kernels", "comm",  "checkpoint", "model",
-                                            "text",    "train",   "bench", "tests"};
+                                            "text",    "hub",     "train", "bench",      "tests"};
   return all;
 }
 
@@ -92,19 +92,21 @@ const std::map<std::string, std::set<std::string>>& allowed_includes() {
       {"model", {"runtime", "kernels", "model"}},
       {"checkpoint", {"runtime", "checkpoint"}},  // and comm/flat_layout.h
       {"text", {"runtime", "checkpoint", "text"}},
-      {"train", {"runtime", "kernels", "comm", "model", "checkpoint", "text", "train"}},
-      {"bench", {"runtime", "kernels", "comm", "model", "checkpoint", "text", "train", "bench"}},
-      {"tests", {"runtime", "kernels", "comm", "model", "checkpoint", "text", "train", "bench", "tests"}},
+      {"hub", {"runtime", "kernels", "model", "checkpoint", "text", "hub"}},
+      {"train", {"runtime", "kernels", "comm", "model", "checkpoint", "text", "hub", "train"}},
+      {"bench", {"runtime", "kernels", "comm", "model", "checkpoint", "text", "hub", "train", "bench"}},
+      {"tests",
+       {"runtime", "kernels", "comm", "model", "checkpoint", "text", "hub", "train", "bench", "tests"}},
   };
   return rules;
 }
 
 // The rooms of train/, lowest first: a room includes itself and the ones before it.
 const std::vector<std::string>& rooms_of_train() {
-  static const std::vector<std::string> rooms{
-      "arguments", "config",    "accelerate", "program", "setup",  "quantized", "families", "models",
-      "measure",   "step",      "plans",      "traces",  "report", "watch",     "advice",   "state",
-      "save",      "inference", "ckpt",       "tools",   "start",  ""};
+  static const std::vector<std::string> rooms{"arguments", "config",  "accelerate", "program", "setup",
+                                              "models",    "measure", "step",       "plans",   "traces",
+                                              "report",    "watch",   "advice",     "state",   "save",
+                                              "inference", "ckpt",    "tools",      "start",   ""};
   return rooms;
 }
 
@@ -133,8 +135,8 @@ const std::vector<ThirdParty>& third_party() {
       {"^pcre2\\.h$", "^text/words/regex_pcre2\\.cpp$"},
       {"^utf8proc\\.h$", "^text/words/unicode_utf8proc\\.cpp$"},
       {"^nlohmann/(?!json_fwd)",
-       "^tests/|^checkpoint/json\\.cpp$|^bench/[a-z_]+\\.cpp$|^(text|train)/[a-z_/]+\\.cpp$"},
-      {"^nlohmann/json_fwd\\.hpp$", "^text/tokenizer/json_component\\.h$|^train/families/[a-z_]+\\.h$"},
+       "^tests/|^checkpoint/json\\.cpp$|^bench/[a-z_]+\\.cpp$|^(text|hub|train)/[a-z_/]+\\.cpp$"},
+      {"^nlohmann/json_fwd\\.hpp$", "^text/tokenizer/json_component\\.h$|^hub/[a-z_]+\\.h$"},
       {"^CLI/", "^(bench|train|checkpoint)/[a-z_/]+\\.cpp$|^tests/ptx_vm/vm_bench\\.cpp$"},
       {"^toml\\+\\+/", "^train/[a-z_/]+\\.cpp$"},
       {"^[a-z0-9]*mmintrin\\.h$|^immintrin\\.h$",

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "train/models/resident_model.h"
+#include "hub/resident_model.h"
 
 namespace flatshard::test {
 

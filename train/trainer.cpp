@@ -8,12 +8,12 @@
 #include <ostream>
 #include <utility>
 
+#include "hub/last_run.h"
 #include "runtime/log.h"
 #include "runtime/parallel.h"
 #include "runtime/reason.h"
 #include "runtime/text.h"
 #include "train/measure/bandwidth.h"
-#include "train/models/last_run.h"
 #include "train/report/first_step.h"
 #include "train/report/log_history.h"
 #include "train/report/progress.h"

@@ -5,11 +5,11 @@
 #include <fstream>
 
 #include "checkpoint/tensor_folder.h"
+#include "hub/hf_config.h"
+#include "hub/quantized/quantized_tensors.h"
 #include "tests/fuzz/promise.h"
 #include "tests/fuzz/text_targets.h"
 #include "tests/range_bytes.h"
-#include "train/models/hf_config.h"
-#include "train/quantized/quantized_tensors.h"
 #include "train/state/train_state.h"
 
 namespace flatshard::test {

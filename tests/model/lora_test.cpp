@@ -2,11 +2,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "hub/adapter_config.h"
 #include "model/model.h"
 #include "runtime/whole_file.h"
 #include "source_dir.h"
 #include "tests/test.h"
-#include "train/models/adapter_config.h"
 
 using namespace flatshard;
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "hub/model_folder.h"
 #include "tests/golden.h"
-#include "train/models/model_folder.h"
 
 namespace flatshard::test {
 

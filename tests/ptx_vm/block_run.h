@@ -2,11 +2,11 @@
 // A block of a transformer on the machine, in bf16: the costs of its passes, and the least bytes of the
 // formulas of its kernels, matrix products aside.
 
+#include "hub/model_folder.h"
 #include "model/model.h"
 #include "runtime/arena.h"
 #include "runtime/stream.h"
 #include "tests/ptx_vm/counts.h"
-#include "train/models/model_folder.h"
 
 namespace flatshard::ptx_vm {
 

@@ -4,12 +4,12 @@
 #include <filesystem>
 #include <fstream>
 
+#include "hub/adapted_model.h"
 #include "source_dir.h"
 #include "tests/checkpoint_content.h"
 #include "tests/model/small_run.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
-#include "train/models/adapted_model.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;

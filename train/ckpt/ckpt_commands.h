@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
+#include "hub/adapted_model.h"
 #include "kernels/four_bit.h"
 #include "runtime/dtype.h"
-#include "train/models/adapted_model.h"
 
 namespace flatshard {
 

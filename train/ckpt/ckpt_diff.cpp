@@ -5,10 +5,10 @@
 
 #include "checkpoint/float_values.h"
 #include "checkpoint/tensor_difference.h"
+#include "hub/hf_config.h"
 #include "runtime/text.h"
 #include "train/ckpt/ckpt_commands.h"
 #include "train/ckpt/tensor_sets.h"
-#include "train/models/hf_config.h"
 #include "train/report/byte_progress.h"
 
 namespace flatshard {

@@ -1,10 +1,10 @@
 #include <cmath>
 #include <ostream>
 
+#include "hub/adapter_folder.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "train/ckpt/model_output.h"
-#include "train/models/adapter_folder.h"
 #include "train/save/checkpoint_names.h"
 
 namespace flatshard {

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "hub/quantized/quant_state.h"
 #include "runtime/program_end.h"
 #include "runtime/reason.h"
 #include "runtime/standard_streams.h"
@@ -13,7 +14,6 @@
 #include "train/arguments/arguments.h"
 #include "train/ckpt/ckpt_commands.h"
 #include "train/program/standard_options.h"
-#include "train/quantized/quant_state.h"
 
 namespace flatshard {
 namespace {

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "hub/hf_config.h"
+#include "hub/published_weights.h"
+#include "hub/quantized/quantizing_source.h"
+#include "hub/tokenizer_files.h"
 #include "train/ckpt/ckpt_commands.h"
 #include "train/ckpt/tensor_sets.h"
-#include "train/models/hf_config.h"
-#include "train/models/published_weights.h"
-#include "train/models/tokenizer_files.h"
-#include "train/quantized/quantizing_source.h"
 #include "train/save/new_folder.h"
 
 namespace flatshard {

@@ -4,8 +4,8 @@
 #include <set>
 
 #include "checkpoint/float_values.h"
+#include "hub/published_weights.h"
 #include "runtime/memory.h"
-#include "train/models/published_weights.h"
 #include "train/save/checkpoint_names.h"
 #include "train/save/shard_files.h"
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "checkpoint/tensor_folder.h"
+#include "hub/quantized/quantized_tensors.h"
 #include "model/config.h"
-#include "train/quantized/quantized_tensors.h"
 #include "train/state/train_state.h"
 
 namespace flatshard {

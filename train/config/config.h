@@ -197,9 +197,6 @@ LoadedConfig load_config(const std::string& path, const std::vector<std::string>
 // `origin` is given.
 std::string to_toml(Config& config, const std::map<std::string, std::string>* origin = nullptr);
 
-// An Error that begins with `where` unless load_config would accept every value.
-void check_values(Config& config, const std::string& where);
-
 // Every key that has a value, with the value as TOML.
 std::map<std::string, std::string> config_values(Config& config);
 

@@ -350,17 +350,6 @@ class Loader {
 
 }  // namespace
 
-void check_values(Config& config, const std::string& where) {
-  LoadedConfig again;
-  Problems problems;
-  Loader loader(again, problems);
-  for (const auto& [key, value] : config_values(config)) {
-    const toml::table table = parse("value = " + value, where);
-    loader.set(key, {*table.get("value"), where, where});
-  }
-  problems.raise();
-}
-
 LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides,
                          Problems& problems, const std::vector<ConfigPreset>& presets) {
   LoadedConfig loaded;

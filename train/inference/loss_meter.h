@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "train/models/adapted_model.h"
-#include "train/models/resident_model.h"
+#include "hub/adapted_model.h"
+#include "hub/resident_model.h"
 
 namespace flatshard {
 

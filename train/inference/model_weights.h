@@ -8,8 +8,8 @@
 #include <string>
 
 #include "comm/world.h"
-#include "train/models/adapted_model.h"
-#include "train/models/resident_model.h"
+#include "hub/adapted_model.h"
+#include "hub/resident_model.h"
 #include "train/step/memory_plan.h"
 #include "train/step/stage_units.h"
 

@@ -6,10 +6,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "hub/hf_config.h"
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
 #include "text/data/corpus.h"
-#include "train/models/hf_config.h"
 
 namespace flatshard {
 namespace {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "hub/adapted_model.h"
 #include "text/chat/chat_template.h"
 #include "text/tokenizer/tokenizer.h"
-#include "train/models/adapted_model.h"
 
 namespace flatshard {
 

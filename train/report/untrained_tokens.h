@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "hub/published_weights.h"
 #include "text/data/token_file.h"
-#include "train/models/published_weights.h"
 #include "train/setup/run_setup.h"
 
 namespace flatshard {

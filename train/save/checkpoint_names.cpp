@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <charconv>
 
+#include "hub/tokenizer_files.h"
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
-#include "train/models/tokenizer_files.h"
 #include "train/save/shard_files.h"
 #include "train/state/train_state.h"
 

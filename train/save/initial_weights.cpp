@@ -3,11 +3,11 @@
 #include <filesystem>
 #include <set>
 
+#include "hub/hf_config.h"
+#include "hub/quantized/quantized_values.h"
 #include "model/names.h"
 #include "runtime/log.h"
 #include "runtime/text.h"
-#include "train/models/hf_config.h"
-#include "train/quantized/quantized_values.h"
 
 namespace flatshard {
 namespace {

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "comm/world.h"
-#include "train/models/adapter_folder.h"
-#include "train/models/published_weights.h"
-#include "train/models/tokenizer_files.h"
+#include "hub/adapter_folder.h"
+#include "hub/published_weights.h"
+#include "hub/tokenizer_files.h"
 #include "train/setup/run_setup.h"
 
 namespace flatshard {

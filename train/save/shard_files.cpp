@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "checkpoint/float_values.h"
+#include "hub/value_writer.h"
 #include "kernels/adamw8bit.h"
 #include "model/names.h"
 #include "runtime/memory.h"
-#include "train/models/value_writer.h"
 
 namespace flatshard {
 namespace {

@@ -20,8 +20,8 @@
 
 #include "checkpoint/tensor_folder.h"
 #include "comm/world.h"
-#include "train/models/adapter_folder.h"
-#include "train/models/model_folder.h"
+#include "hub/adapter_folder.h"
+#include "hub/model_folder.h"
 #include "train/step/staging.h"
 
 namespace flatshard {

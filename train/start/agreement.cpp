@@ -4,9 +4,9 @@
 
 #include "checkpoint/tensor_folder.h"
 #include "comm/agreement.h"
+#include "hub/model_folder.h"
 #include "runtime/check.h"
 #include "runtime/fingerprint.h"
-#include "train/models/model_folder.h"
 
 namespace flatshard {
 namespace {

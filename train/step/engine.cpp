@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "hub/quantized/quantized_values.h"
 #include "kernels/init.h"
 #include "model/param_groups.h"
-#include "train/quantized/quantized_values.h"
 
 namespace flatshard {
 namespace {

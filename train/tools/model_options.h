@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "train/models/adapted_model.h"
+#include "hub/adapted_model.h"
 
 namespace CLI {
 class App;

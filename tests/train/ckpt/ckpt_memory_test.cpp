@@ -3,11 +3,11 @@
 #include <filesystem>
 
 #include "build_config.h"
+#include "hub/adapter_folder.h"
 #include "runtime/host_memory.h"
 #include "tests/test.h"
 #include "tests/train/ckpt/ckpt_run.h"
 #include "tests/workshop.h"
-#include "train/models/adapter_folder.h"
 
 using namespace flatshard;
 

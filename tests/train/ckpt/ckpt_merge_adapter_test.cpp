@@ -3,13 +3,13 @@
 #include <filesystem>
 
 #include "checkpoint/float_values.h"
+#include "hub/adapted_model.h"
 #include "runtime/whole_file.h"
 #include "source_dir.h"
 #include "tests/checkpoint_content.h"
 #include "tests/model/small_run.h"
 #include "tests/test.h"
 #include "tests/train/ckpt/ckpt_run.h"
-#include "train/models/adapted_model.h"
 
 using namespace flatshard;
 using namespace flatshard::test;

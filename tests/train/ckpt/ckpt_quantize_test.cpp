@@ -5,12 +5,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "hub/adapted_model.h"
 #include "source_dir.h"
 #include "tests/checkpoint_content.h"
 #include "tests/tensor_contents.h"
 #include "tests/test.h"
 #include "tests/train/ckpt/ckpt_run.h"
-#include "train/models/adapted_model.h"
 
 using namespace flatshard;
 using namespace flatshard::test;

@@ -3,8 +3,8 @@
 #include <fstream>
 #include <sys/stat.h>
 
+#include "hub/model_folder.h"
 #include "tests/test.h"
-#include "train/models/model_folder.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;

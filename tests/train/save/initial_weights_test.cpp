@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "checkpoint/float_values.h"
+#include "hub/adapted_model.h"
 #include "source_dir.h"
 #include "tests/checkpoint_content.h"
 #include "tests/job.h"
@@ -16,7 +17,6 @@
 #include "tests/test.h"
 #include "tests/workshop.h"
 #include "text/data/token_file.h"
-#include "train/models/adapted_model.h"
 #include "train/report/metrics.h"
 
 using namespace flatshard;

@@ -6,14 +6,14 @@
 #include <map>
 #include <set>
 
+#include "hub/adapter_folder.h"
+#include "hub/published_weights.h"
 #include "runtime/rng.h"
 #include "runtime/trace.h"
 #include "source_dir.h"
 #include "tests/golden.h"
 #include "tests/test.h"
 #include "tests/train/step/planned_bytes.h"
-#include "train/models/adapter_folder.h"
-#include "train/models/published_weights.h"
 #include "train/step/training_runtime.h"
 #include "train/step/weights.h"
 

@@ -4,13 +4,13 @@
 
 #include "bench/case.h"
 #include "build_config.h"
+#include "hub/published_weights.h"
+#include "hub/quantized/quantized_values.h"
 #include "kernels/four_bit.h"
 #include "runtime/memory.h"
 #include "runtime/rng.h"
 #include "tests/test.h"
 #include "tests/train/step/planned_bytes.h"
-#include "train/models/published_weights.h"
-#include "train/quantized/quantized_values.h"
 #include "train/step/training_runtime.h"
 #include "train/step/weights.h"
 

@@ -1,0 +1,283 @@
+#include "hub/adapter_config.h"
+
+#include <cmath>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/json.h"
+#include "runtime/check.h"
+#include "runtime/text.h"
+#include "runtime/whole_file.h"
+
+namespace flatshard {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kMostBytes = int64_t{16} << 20;
+constexpr double kMostAlpha = 1e9;
+
+// Keys that are copied to the files written, with their defaults.
+const std::map<std::string, json>& kept_keys() {
+  static const std::map<std::string, json> keys{{"auto_mapping", nullptr},
+                                                {"loftq_config", json::object()},
+                                                {"megatron_config", nullptr},
+                                                {"megatron_core", "megatron.core"}};
+  return keys;
+}
+
+// Keys that must have their defaults: they change what an adapter computes.
+const std::map<std::string, json>& refused_keys() {
+  static const std::map<std::string, json> keys{{"alora_invocation_tokens", nullptr},
+                                                {"arrow_config", nullptr},
+                                                {"bias", "none"},
+                                                {"corda_config", nullptr},
+                                                {"ensure_weight_tying", false},
+                                                {"eva_config", nullptr},
+                                                {"kasa_config", nullptr},
+                                                {"layer_replication", nullptr},
+                                                {"lora_bias", false},
+                                                {"lora_ga_config", nullptr},
+                                                {"monteclora_config", nullptr},
+                                                {"peft_type", "LORA"},
+                                                {"qalora_group_size", 16},
+                                                {"target_parameters", nullptr},
+                                                {"task_type", "CAUSAL_LM"},
+                                                {"trainable_token_indices", nullptr},
+                                                {"use_bdlora", nullptr},
+                                                {"use_dora", false},
+                                                {"use_qalora", false},
+                                                {"velora_config", nullptr}};
+  return keys;
+}
+
+// Keys that read_adapter_config reads or that mean nothing to it.
+const std::set<std::string>& other_keys() {
+  static const std::set<std::string> keys{"alpha_pattern",
+                                          "base_model_name_or_path",
+                                          "exclude_modules",
+                                          "fan_in_fan_out",
+                                          "inference_mode",
+                                          "init_lora_weights",
+                                          "layers_pattern",
+                                          "layers_to_transform",
+                                          "lora_alpha",
+                                          "lora_dropout",
+                                          "modules_to_save",
+                                          "peft_version",
+                                          "r",
+                                          "rank_pattern",
+                                          "revision",
+                                          "target_modules",
+                                          "use_rslora"};
+  return keys;
+}
+
+// Reads the members of the file's object. null means absent, as it does to PEFT.
+class Reader {
+ public:
+  Reader(const std::string& path, const json& object) : path_(path), object_(object) {}
+
+  bool has(const std::string& key) const { return object_.contains(key) && !object_[key].is_null(); }
+  const json& value(const std::string& key) const { return object_[key]; }
+  void must(bool holds, const std::string& key, const std::string& wanted) const {
+    if (holds) return;
+    const std::string found = object_.contains(key) ? "is " + shown(object_[key]) : "is missing";
+    fail(str(path_, ": ", key, ' ', found, ", must be ", wanted));
+  }
+
+  bool flag(const std::string& key) const {
+    if (!has(key)) return false;
+    must(value(key).is_boolean(), key, "true or false");
+    return value(key).get<bool>();
+  }
+  std::string text(const std::string& key) const {
+    if (!has(key)) return "";
+    must(value(key).is_string(), key, "a string");
+    return value(key).get<std::string>();
+  }
+  double number(const std::string& key, double absent, double least, double most) const {
+    return has(key) ? number_of(value(key), key, least, most) : absent;
+  }
+  std::vector<std::string> texts(const std::string& key) const {
+    if (!has(key)) return {};
+    for (const json& item : items(key)) must(item.is_string(), key, "a list of strings");
+    return value(key).get<std::vector<std::string>>();
+  }
+  ModulePatterns patterns(const std::string& key) const {
+    if (has(key) && value(key).is_string()) return value(key).get<std::string>();
+    return texts(key);
+  }
+  std::map<std::string, double> exceptions(const std::string& key, double least, double most) const {
+    std::map<std::string, double> found;
+    if (!has(key)) return found;
+    must(value(key).is_object(), key, "an object");
+    for (const auto& [pattern, number] : value(key).items())
+      found[pattern] = number_of(number, str(key, ": \"", pattern, '"'), least, most);
+    return found;
+  }
+  std::vector<int64_t> layers(const std::string& key) const {
+    std::vector<int64_t> found;
+    if (!has(key)) return found;
+    const json all = value(key).is_array() ? value(key) : json::array({value(key)});
+    for (const json& layer : all) {
+      must(layer.is_number_unsigned() && layer.get<uint64_t>() <= INT32_MAX, key,
+           "an index of a block, or a list of them");
+      found.push_back(layer.get<int64_t>());
+    }
+    return found;
+  }
+
+ private:
+  static std::string shown(const json& value) {
+    return value.is_structured() ? (value.is_array() ? "a list" : "an object") : value.dump();
+  }
+  const json& items(const std::string& key) const {
+    must(value(key).is_array(), key, "a list of strings");
+    return value(key);
+  }
+  double number_of(const json& value, const std::string& what, double least, double most) const {
+    const double number = value.is_number() ? value.get<double>() : NAN;
+    check(number >= least && number <= most, path_, ": ", what, " is ", shown(value), ", must be from ",
+          least, " to ", most);
+    return number;
+  }
+
+  const std::string& path_;
+  const json& object_;
+};
+
+void check_keys(const Reader& in, const json& all, const std::string& path,
+                std::vector<std::string>& warnings) {
+  for (const auto& [key, usual] : refused_keys()) {
+    if (!in.has(key) || in.value(key) == usual) continue;
+    in.must(
+        false, key,
+        usual.is_null() ? "null: this is not supported" : str(usual.dump(), ": nothing else is supported"));
+  }
+  in.must(in.has("peft_type"), "peft_type", "\"LORA\"");
+  for (const auto& [key, value] : all.items())
+    if (!kept_keys().contains(key) && !refused_keys().contains(key) && !other_keys().contains(key))
+      warnings.push_back(str(path, ": the key \"", printable(key), "\" is unknown and ignored"));
+}
+
+std::string read_init(const Reader& in) {
+  constexpr const char* kKey = "init_lora_weights";
+  if (!in.has(kKey)) return "kaiming";
+  const json& init = in.value(kKey);
+  in.must(init.is_boolean() || init == "gaussian", kKey,
+          "true, false or \"gaussian\": other methods change the base");
+  return init == "gaussian" ? "gaussian" : "kaiming";
+}
+
+// PEFT rejects layers beside a string of targets. It writes "all-linear" as a list, and other readers of its
+// files know nothing else.
+struct WrittenTargets {
+  json targets;
+  bool with_layers = true;
+};
+
+WrittenTargets targets_to_write(const LoraConfig& lora, const Adapters& adapters) {
+  json listed = json::array();
+  if (const auto* list = std::get_if<std::vector<std::string>>(&lora.targets)) return {*list};
+  if (is_all_linear(lora.targets)) {
+    std::set<std::string> ends;
+    for (const auto& [path, adapter] : adapters) ends.insert(path.substr(path.rfind('.') + 1));
+    return {ends};
+  }
+  if (lora.layers.empty()) return {std::get<std::string>(lora.targets)};
+  for (const auto& [path, adapter] : adapters) listed.push_back(path);
+  return {.targets = listed, .with_layers = false};
+}
+
+json number_to_write(double value) {
+  if (value == std::floor(value) && std::abs(value) < 1e15) return static_cast<int64_t>(value);
+  return value;
+}
+
+json exceptions_to_write(const std::map<std::string, double>& exceptions) {
+  json all = json::object();
+  for (const auto& [pattern, value] : exceptions) all[pattern] = number_to_write(value);
+  return all;
+}
+
+json text_or_null(const std::string& text) { return text.empty() ? json(nullptr) : json(text); }
+
+template <class T>
+json list_or_null(const std::vector<T>& list) {
+  return list.empty() ? json(nullptr) : json(list);
+}
+
+}  // namespace
+
+AdapterConfig read_adapter_config(const std::string& path, std::vector<std::string>& warnings) {
+  const std::string text = read_whole_file(path, kMostBytes);
+  check_json(text, path);
+  const json all = json::parse(text);
+  check(all.is_object(), path, ": must be a JSON object");
+  const Reader in(path, all);
+  check_keys(in, all, path, warnings);
+  const double rank = in.number("r", 8, 1, kMostLoraRank);
+  in.must(rank == std::floor(rank), "r", "a whole number");
+  AdapterConfig config{.lora = {.rank = static_cast<int64_t>(rank),
+                                .alpha = in.number("lora_alpha", 8, 0, kMostAlpha),
+                                .dropout = in.number("lora_dropout", 0, 0, 1),
+                                .targets = in.patterns("target_modules"),
+                                .exclude = in.patterns("exclude_modules"),
+                                .layers = in.layers("layers_to_transform"),
+                                .rank_pattern = in.exceptions("rank_pattern", 1, kMostLoraRank),
+                                .alpha_pattern = in.exceptions("alpha_pattern", 0, kMostAlpha),
+                                .rslora = in.flag("use_rslora"),
+                                .init = read_init(in),
+                                .save_modules = in.texts("modules_to_save")},
+                       .base = in.text("base_model_name_or_path"),
+                       .revision = in.text("revision"),
+                       .fan_in_fan_out = in.flag("fan_in_fan_out"),
+                       .layers_pattern = {},
+                       .kept = {}};
+  in.must(config.lora.dropout < 1, "lora_dropout", "less than 1");
+  if (in.has("layers_pattern") && in.value("layers_pattern").is_string())
+    config.layers_pattern = {in.text("layers_pattern")};
+  else
+    config.layers_pattern = in.texts("layers_pattern");
+  for (const auto& [key, usual] : kept_keys())
+    if (all.contains(key) && all[key] != usual) config.kept[key] = all[key].dump();
+  return config;
+}
+
+std::string adapter_config_json(const AdapterConfig& config, const Adapters& adapters) {
+  const LoraConfig& lora = config.lora;
+  const WrittenTargets written = targets_to_write(lora, adapters);
+  json out{{"alpha_pattern", exceptions_to_write(lora.alpha_pattern)},
+           {"base_model_name_or_path", text_or_null(config.base)},
+           {"bias", lora.bias},
+           {"fan_in_fan_out", config.fan_in_fan_out},
+           {"inference_mode", true},
+           {"init_lora_weights", lora.init == "gaussian" ? json("gaussian") : json(true)},
+           {"layer_replication", nullptr},
+           {"layers_pattern", written.with_layers ? list_or_null(config.layers_pattern) : json(nullptr)},
+           {"layers_to_transform", written.with_layers ? list_or_null(lora.layers) : json(nullptr)},
+           {"lora_alpha", number_to_write(lora.alpha)},
+           {"lora_dropout", lora.dropout},
+           {"modules_to_save", list_or_null(lora.save_modules)},
+           {"peft_type", "LORA"},
+           {"r", lora.rank},
+           {"rank_pattern", exceptions_to_write(lora.rank_pattern)},
+           {"revision", text_or_null(config.revision)},
+           {"target_modules", written.targets},
+           {"task_type", "CAUSAL_LM"},
+           {"use_dora", false},
+           {"use_rslora", lora.rslora}};
+  for (const auto& [key, usual] : kept_keys()) {
+    const auto found = config.kept.find(key);
+    out[key] = found == config.kept.end() ? usual : json::parse(found->second);
+  }
+  // The classic set lacks this key, so it appears only where it says something.
+  const auto* excluded = std::get_if<std::vector<std::string>>(&lora.exclude);
+  if (excluded ? !excluded->empty() : !std::get<std::string>(lora.exclude).empty())
+    out["exclude_modules"] = excluded ? json(*excluded) : json(std::get<std::string>(lora.exclude));
+  return out.dump(2) + '\n';
+}
+
+}  // namespace flatshard

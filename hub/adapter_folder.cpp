@@ -1,0 +1,222 @@
+#include "hub/adapter_folder.h"
+
+#include <algorithm>
+
+#include "checkpoint/float_values.h"
+#include "checkpoint/tensor_difference.h"
+#include "hub/model_folder.h"
+#include "model/names.h"
+#include "runtime/parallel.h"
+#include "runtime/text.h"
+
+namespace flatshard {
+namespace {
+
+constexpr const char kPrefix[] = "base_model.model.";
+constexpr char kBaseLayer[] = ".base_layer";
+constexpr const char kA[] = ".lora_A.weight", kB[] = ".lora_B.weight", kWeight[] = ".weight";
+
+std::string without_end(const std::string& name, const std::string& end) {
+  return name.substr(0, name.size() - end.size());
+}
+
+std::string last_component(const std::string& path) { return path.substr(path.rfind('.') + 1); }
+
+// PEFT's, for a config without targets.
+std::vector<std::string> default_targets(const ParamNames& names) {
+  if (names.fused_qkv()) return {last_component(names.qkv)};
+  return {last_component(names.q), last_component(names.v)};
+}
+
+bool has_no_targets(const ModulePatterns& targets) {
+  const auto* list = std::get_if<std::vector<std::string>>(&targets);
+  return list && list->empty();
+}
+
+std::vector<float> transposed(const std::vector<float>& matrix, int64_t rows) {
+  const int64_t columns = std::ssize(matrix) / rows;
+  std::vector<float> result(matrix.size());
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c)
+      result[static_cast<size_t>(c * rows + r)] = matrix[static_cast<size_t>(r * columns + c)];
+  return result;
+}
+
+}  // namespace
+
+std::string adapter_tensor_name(const std::string& parameter) { return kPrefix + parameter; }
+
+AdapterFolder::AdapterFolder(const std::string& folder, const Model& base)
+    : folder_(folder),
+      config_(read_adapter_config(folder + "/" + kAdapterConfigName, warnings_)),
+      tensors_(folder, kAdapterStem),
+      tied_(*base.config().tied),
+      vocab_(base.config().vocab) {
+  const ParamNames& names = param_names(base.config().family);
+  embedding_ = names.embedding + kWeight;
+  head_ = names.head + kWeight;
+  transposed_ = names.transposed_weights;
+  if (has_no_targets(config_.lora.targets)) config_.lora.targets = default_targets(names);
+  check_names(base);
+}
+
+void AdapterFolder::check_names(const Model& base) {
+  Shapes shapes;
+  std::vector<std::string> order;
+  for (const SafetensorsSpec& spec : weight_specs(base, DType::f32)) {
+    shapes[spec.name] = spec.shape;
+    order.push_back(spec.name);
+  }
+  const std::vector<std::string> linear = linear_layers(base);
+  for (const auto& [name, entry] : tensors_.entries()) {
+    const std::string shown = printable(name);
+    check(name.starts_with(kPrefix), tensors_.path(), ": the name ", shown, " does not begin with ", kPrefix,
+          ", as those of PEFT's LoRA adapters do");
+    check(float_dtype(*entry).has_value(), tensors_.path(), ": ", shown, " is ", entry->dtype,
+          ", must be F32, BF16 or F16");
+    std::string parameter = name.substr(std::size(kPrefix) - 1);
+    // PEFT copies the weight of a head that has an adapter.
+    if (const size_t at = parameter.rfind(kBaseLayer); at != std::string::npos)
+      parameter.erase(at, std::size(kBaseLayer) - 1);
+    check(parameter.find(".lora_embedding_") == std::string::npos, tensors_.path(), ": ", shown,
+          ": adapters of embeddings are not supported");
+    const bool of_layer = parameter.ends_with(kA) || parameter.ends_with(kB);
+    if (of_layer) {
+      const std::string path = without_end(parameter, kA);
+      check(std::find(linear.begin(), linear.end(), path) != linear.end(), tensors_.path(), ": ", shown,
+            ": the base has no such layer, or one that cannot have an adapter: its layers are named like ",
+            linear.front(), ": check that the adapter was made for this base");
+      add_layer(parameter, *entry, shapes);
+    } else {
+      add_replaced(parameter, *entry, shapes);
+    }
+  }
+  check_layers();
+  check_vocabulary(shapes);
+  for (const std::string& parameter : order)
+    if (entries_.contains(parameter)) replaced_.push_back(parameter);
+}
+
+void AdapterFolder::add_layer(const std::string& parameter, const SafetensorsEntry& entry,
+                              const Shapes& shapes) {
+  const bool is_a = parameter.ends_with(kA);
+  const std::string path = without_end(parameter, kA);  // both ends have the same length
+  const std::vector<int64_t>& weight = shapes.at(path + kWeight);
+  const int64_t in = weight[transposed_ ? 0 : 1], out = weight[transposed_ ? 1 : 0];
+  const bool matrix = entry.shape.size() == 2;
+  const int64_t rank = matrix ? entry.shape[is_a ? 0 : 1] : 0;
+  check(matrix && rank >= 1 && rank <= kMostLoraRank && entry.shape[is_a ? 1 : 0] == (is_a ? in : out),
+        tensors_.path(), ": ", entry.name, " is ", in_brackets(entry.shape), ", must be ",
+        is_a ? str("[rank, ", in, "]") : str("[", out, ", rank]"), " for this base, with a rank from 1 to ",
+        kMostLoraRank);
+  const int64_t other = ranks_.try_emplace(path, rank).first->second;
+  check(other == rank, tensors_.path(), ": ", entry.name, " has rank ", rank, ", but the layer's a has rank ",
+        other);
+  entries_[parameter] = &entry;
+}
+
+void AdapterFolder::add_replaced(const std::string& parameter, const SafetensorsEntry& entry,
+                                 const Shapes& shapes) {
+  if (tied_ && parameter == head_) {
+    const SafetensorsEntry* embedding = tensors_.find(adapter_tensor_name(embedding_));
+    check(embedding && same_bits(entry, *embedding), tensors_.path(), ": ", entry.name,
+          " differs from the embedding, but the base ties the two: this is not supported");
+    return;
+  }
+  const auto found = shapes.find(parameter);
+  check(found != shapes.end(), tensors_.path(), ": ", printable(entry.name),
+        " is not a parameter of the base, nor lora_A or lora_B of a layer: check that the adapter was made "
+        "for this base");
+  std::vector<int64_t> wanted = found->second;
+  const bool resizable = parameter == embedding_ || parameter == head_;
+  if (resizable && entry.shape.size() == 2 && entry.shape[0] > 0) wanted[0] = entry.shape[0];
+  check(entry.shape == wanted, tensors_.path(), ": ", entry.name, " is ", in_brackets(entry.shape),
+        ", must be ", in_brackets(found->second), " for this base");
+  entries_[parameter] = &entry;
+}
+
+void AdapterFolder::check_layers() {
+  check(!ranks_.empty(), tensors_.path(), ": has no lora_A or lora_B, so it is not a LoRA adapter");
+  std::vector<std::string> paths;
+  for (const auto& [path, rank] : ranks_) {
+    paths.push_back(path);
+    for (const char* end : {kA, kB})
+      check(has(path + end), tensors_.path(), ": ", adapter_tensor_name(path + end), " is missing");
+  }
+  AdapterChoice choice = adapters_of(config_.lora, paths);
+  adapters_ = std::move(choice.adapters);
+  for (const std::string& warning : choice.warnings)
+    warnings_.push_back(str(folder_, "/", kAdapterConfigName, ": ", warning));
+  for (const auto& [path, adapter] : adapters_)
+    check(ranks_.at(path) == adapter.rank, tensors_.path(), ": the adapter of ", path, " has rank ",
+          ranks_.at(path), ", but its rank in ", kAdapterConfigName, " is ", adapter.rank);
+}
+
+// Embedding and head have as many rows as the vocabulary: both are resized, or neither.
+void AdapterFolder::check_vocabulary(const Shapes& shapes) {
+  const int64_t before = vocab_;
+  for (const std::string& name : {embedding_, head_})
+    if (has(name)) vocab_ = entry(name).shape[0];
+  for (const std::string& name : {embedding_, head_}) {
+    if (!shapes.contains(name)) continue;
+    const bool own = has(name);
+    const int64_t rows = own ? entry(name).shape[0] : before;
+    check(rows == vocab_, tensors_.path(), ": ", name, own ? " has " : " is missing and has ", rows,
+          " rows in ", own ? "this file" : "the base", ", but the adapter resizes the vocabulary to ",
+          vocab_);
+  }
+}
+
+bool AdapterFolder::has(const std::string& parameter) const { return entries_.contains(parameter); }
+
+bool AdapterFolder::adapts(const std::string& weight) const {
+  return weight.ends_with(kWeight) && adapters_.contains(without_end(weight, kWeight));
+}
+
+void AdapterFolder::read(const std::string& parameter, int64_t first, int64_t count, float* to) const {
+  read_floats(entry(parameter), first, count, to);
+  const std::optional<int64_t> wrong = first_non_finite({to, static_cast<size_t>(count)});
+  check(!wrong, tensors_.path(), ": ", parameter, ": element ", first + wrong.value_or(0), " is ",
+        wrong ? to[*wrong] : 0.0f, ", must be finite: the adapter is damaged");
+}
+
+std::vector<float> AdapterFolder::read_all(const std::string& parameter) const {
+  std::vector<float> values(static_cast<size_t>(element_count(entry(parameter))));
+  read(parameter, 0, std::ssize(values), values.data());
+  return values;
+}
+
+void AdapterFolder::load(const std::string& weight, const Adapter& adapter) {
+  const std::string path = without_end(weight, kWeight);
+  std::vector<float> a = read_all(path + kA), b = read_all(path + kB);
+  const int64_t out = std::ssize(b) / adapter.rank, in = std::ssize(a) / adapter.rank;
+  update_ = {.weight = weight,
+             .columns = transposed_ ? out : in,
+             .rank = adapter.rank,
+             .left = transposed_ ? transposed(a, adapter.rank) : std::move(b),
+             .right = transposed_ ? transposed(b, out) : std::move(a),
+             .scale = adapter.scale};
+}
+
+void AdapterFolder::merge(const std::string& weight, int64_t first, int64_t count, float* values) {
+  if (!adapts(weight)) return;
+  if (update_.weight != weight) load(weight, adapters_.at(without_end(weight, kWeight)));
+  constexpr int64_t kPiece = 512;  // elements of a row whose update is computed at a time
+  const Update& u = update_;
+  parallel_blocks(count, kPiece * 64, [&](int64_t begin, int64_t end) {
+    for (int64_t at = begin; at < end;) {
+      const int64_t row = (first + at) / u.columns, column = (first + at) % u.columns;
+      const int64_t width = std::min({kPiece, end - at, u.columns - column});
+      float delta[kPiece] = {};
+      for (int64_t k = 0; k < u.rank; ++k) {
+        const float factor = u.left[static_cast<size_t>(row * u.rank + k)];
+        const float* right = &u.right[static_cast<size_t>(k * u.columns + column)];
+        for (int64_t i = 0; i < width; ++i) delta[i] += factor * right[i];
+      }
+      for (int64_t i = 0; i < width; ++i) values[at + i] += u.scale * delta[i];
+      at += width;
+    }
+  });
+}
+
+}  // namespace flatshard

@@ -1,0 +1,198 @@
+#include "hub/format.h"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "hub/layer_keys.h"
+#include "hub/rope_keys.h"
+#include "runtime/check.h"
+
+namespace flatshard {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+// Refuses settings that the format cannot express.
+void check_can_be_written(const Format& format, const ModelConfig& c) {
+  const Family& f = family(c.family);
+  const auto fixed = [&](const char* key, auto value, auto only) {
+    check(value == only, "model.", key, " = ", value,
+          " cannot be written to a Hugging Face config of family ", c.family, ", where ", key, " is always ",
+          only);
+  };
+  fixed("qkv_bias", *c.qkv_bias, f.qkv_bias);
+  fixed("qk_norm", *c.qk_norm, f.qk_norm);
+  if (!format.window) fixed("window", *c.window, int64_t{0});
+  if (!format.layer_types && *c.window > 0)
+    fixed("full_attention_every", *c.full_attention_every, int64_t{0});
+  if (!format.no_rope_layers) fixed("no_rope_every", *c.no_rope_every, int64_t{0});
+  if (!format.rope_scaling) fixed("rope_scaling.kind", c.rope_scaling.kind, std::string("none"));
+  if (!format.softcaps) {
+    fixed("attention_softcap", *c.attention_softcap, 0.0);
+    fixed("logit_softcap", *c.logit_softcap, 0.0);
+  }
+  if (format.query_scalar == 0) fixed("query_scalar", c.query_scalar, c.head_dim);
+  if (c.positions == PositionKind::learned) {
+    fixed("kv_heads", c.kv_heads, c.heads);
+    fixed("head_dim * heads", c.head_dim * c.heads, c.hidden);
+  }
+  check(c.max_positions > 0, "model.max_positions is ", c.max_positions, ", must be positive");
+}
+
+const char* activation_of(MlpKind mlp) { return mlp == MlpKind::geglu ? "gelu_pytorch_tanh" : "silu"; }
+
+void write_gpt2(ordered_json& out, const ModelConfig& c) {
+  out["vocab_size"] = c.vocab;
+  out["n_positions"] = c.max_positions;
+  out["n_embd"] = c.hidden;
+  out["n_layer"] = c.layers;
+  out["n_head"] = c.heads;
+  out["n_inner"] = c.ffn;
+  out["activation_function"] = "gelu_new";
+  out["layer_norm_epsilon"] = *c.norm_eps;
+  for (const char* dropout : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) out[dropout] = 0.0;
+}
+
+void write_rotary(ordered_json& out, const ModelConfig& c, const Format& format) {
+  out["vocab_size"] = c.vocab;
+  out["hidden_size"] = c.hidden;
+  out["intermediate_size"] = c.ffn;
+  out["num_hidden_layers"] = c.layers;
+  out["num_attention_heads"] = c.heads;
+  out["num_key_value_heads"] = c.kv_heads;
+  out["head_dim"] = c.head_dim;
+  out[format.activation] = activation_of(c.mlp);
+  out["max_position_embeddings"] = c.max_positions;
+  out["rms_norm_eps"] = *c.norm_eps;
+  write_rope(out, c);
+  if (format.attention_bias) out["attention_bias"] = false;
+  write_layers(out, format, c);
+  if (format.query_scalar > 0) out["query_pre_attn_scalar"] = c.query_scalar;
+  if (format.softcaps) {
+    const auto or_null = [](double cap) { return cap > 0 ? ordered_json(cap) : ordered_json(nullptr); };
+    out["attn_logit_softcapping"] = or_null(*c.attention_softcap);
+    out["final_logit_softcapping"] = or_null(*c.logit_softcap);
+  }
+  out["attention_dropout"] = 0.0;
+}
+
+ModelConfig read_rotary(const JsonReader& in, const Format& format) {
+  const Family& f = family(format.family);
+  ModelConfig c{.family = format.family,
+                .layers = in.size("num_hidden_layers"),
+                .hidden = in.size("hidden_size"),
+                .heads = in.size("num_attention_heads"),
+                .ffn = in.size("intermediate_size"),
+                .vocab = in.size("vocab_size"),
+                .max_positions = in.size("max_position_embeddings"),
+                .tied = in.flag("tie_word_embeddings", f.tied),
+                .norm_eps = in.positive("rms_norm_eps", f.norm_eps)};
+  // null means as many key-value heads as heads; an absent key means the family's default.
+  const bool as_heads = in.is_null("num_key_value_heads") || format.kv_heads == 0;
+  c.kv_heads = in.size("num_key_value_heads", as_heads ? c.heads : format.kv_heads);
+  c.head_dim = in.size("head_dim", format.head_dim);
+  const std::string activation = activation_of(f.mlp);
+  in.must(in.text(format.activation, activation) == activation, format.activation, activation);
+  for (const char* key : {"attention_bias", "mlp_bias", "use_bidirectional_attention"})
+    in.must(!in.flag(key, false), key, "false: other values are not supported");
+  read_rope(in, f.rope_theta, c);
+  in.must(format.rope_scaling || c.rope_scaling.kind == "none",
+          in.has("rope_scaling") ? "rope_scaling" : "rope_parameters", "of type default");
+  read_layers(in, format, c);
+  if (format.query_scalar > 0) c.query_scalar = in.size("query_pre_attn_scalar", format.query_scalar);
+  if (format.softcaps) {
+    const auto cap = [&](const char* key, double absent) {
+      return in.is_null(key) ? 0 : in.positive(key, absent);
+    };
+    c.attention_softcap = cap("attn_logit_softcapping", f.attention_softcap);
+    c.logit_softcap = cap("final_logit_softcapping", f.logit_softcap);
+  }
+  return c;
+}
+
+ModelConfig read_gpt2(const JsonReader& in) {
+  ModelConfig c{.family = "gpt2",
+                .layers = in.size("n_layer"),
+                .hidden = in.size("n_embd"),
+                .heads = in.size("n_head"),
+                .vocab = in.size("vocab_size"),
+                .max_positions = in.size("n_positions"),
+                .tied = in.flag("tie_word_embeddings", true),
+                .norm_eps = in.positive("layer_norm_epsilon", 1e-5)};
+  c.ffn = in.size("n_inner", 4 * c.hidden);
+  const std::string activation = in.text("activation_function", "gelu_new");
+  in.must(activation == "gelu_new" || activation == "gelu_pytorch_tanh", "activation_function",
+          "gelu_new or gelu_pytorch_tanh");
+  in.must(in.flag("scale_attn_weights", true), "scale_attn_weights", "true");
+  for (const char* key : {"scale_attn_by_inverse_layer_idx", "add_cross_attention"})
+    in.must(!in.flag(key, false), key, "false");
+  return c;
+}
+
+}  // namespace
+
+const std::vector<Format>& formats() {
+  static const std::vector<Format> rows{
+      {.family = "llama", .architecture = "LlamaForCausalLM", .attention_bias = true},
+      {.family = "mistral", .architecture = "MistralForCausalLM", .kv_heads = 8, .window = 4096},
+      {.family = "qwen2",
+       .architecture = "Qwen2ForCausalLM",
+       .kv_heads = 32,
+       .window = 4096,
+       .window_switch = true,
+       .max_window_layers = true},
+      {.family = "qwen3",
+       .architecture = "Qwen3ForCausalLM",
+       .kv_heads = 32,
+       .head_dim = 128,
+       .attention_bias = true,
+       .window = 4096,
+       .window_switch = true,
+       .max_window_layers = true},
+      {.family = "gpt2", .architecture = "GPT2LMHeadModel"},
+      {.family = "gemma2",
+       .architecture = "Gemma2ForCausalLM",
+       .kv_heads = 4,
+       .head_dim = 256,
+       .attention_bias = true,
+       .activation = "hidden_activation",
+       .window = 4096,
+       .layer_types = true,
+       .query_scalar = 256,
+       .softcaps = true},
+      {.family = "phi3", .architecture = "Phi3ForCausalLM", .rope_scaling = false, .window = 0},
+      {.family = "olmo2", .architecture = "Olmo2ForCausalLM", .attention_bias = true},
+      {.family = "smollm3",
+       .architecture = "SmolLM3ForCausalLM",
+       .kv_heads = 4,
+       .attention_bias = true,
+       .window = 0,
+       .window_switch = true,
+       .layer_types = true,
+       .no_rope_layers = true},
+  };
+  return rows;
+}
+
+const Format* find_format(const std::string& family) {
+  const auto found =
+      std::find_if(formats().begin(), formats().end(), [&](const Format& f) { return f.family == family; });
+  return found == formats().end() ? nullptr : &*found;
+}
+
+ModelConfig read_family(const JsonReader& in, const Format& format) {
+  const bool learned = family(format.family).positions == PositionKind::learned;
+  return learned ? read_gpt2(in) : read_rotary(in, format);
+}
+
+void write_family(ordered_json& out, const Format& format, const ModelConfig& c) {
+  check_can_be_written(format, c);
+  if (c.positions == PositionKind::learned)
+    write_gpt2(out, c);
+  else
+    write_rotary(out, c, format);
+}
+
+}  // namespace flatshard

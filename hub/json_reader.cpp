@@ -1,0 +1,67 @@
+#include "hub/json_reader.h"
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/check.h"
+
+namespace flatshard {
+
+using nlohmann::json;
+
+JsonReader::JsonReader(std::string path, json object, std::string prefix)
+    : path_(std::move(path)),
+      object_(std::make_shared<const json>(std::move(object))),
+      prefix_(std::move(prefix)) {}
+
+bool JsonReader::has(const char* key) const { return object_->contains(key) && !value(key).is_null(); }
+bool JsonReader::is_null(const char* key) const { return object_->contains(key) && value(key).is_null(); }
+const json& JsonReader::value(const char* key) const { return (*object_)[key]; }
+
+void JsonReader::require(const char* key) const { check(has(key), path_, ": ", prefix_, key, " is missing"); }
+
+int64_t JsonReader::whole(const char* key, uint64_t least) const {
+  require(key);
+  const json& v = value(key);
+  must(v.is_number_unsigned() && v.get<uint64_t>() >= least && v.get<uint64_t>() <= INT32_MAX, key,
+       str("a whole number from ", least, " to ", INT32_MAX));
+  return v.get<int64_t>();
+}
+
+int64_t JsonReader::size(const char* key) const { return whole(key, 1); }
+int64_t JsonReader::size(const char* key, int64_t absent) const { return has(key) ? size(key) : absent; }
+
+double JsonReader::positive(const char* key) const {
+  require(key);
+  const json& v = value(key);
+  must(v.is_number() && v.get<double>() > 0 && v.get<double>() < 1e300, key, "a positive number");
+  return v.get<double>();
+}
+
+double JsonReader::positive(const char* key, double absent) const {
+  return has(key) ? positive(key) : absent;
+}
+
+bool JsonReader::flag(const char* key, bool absent) const {
+  if (!has(key)) return absent;
+  must(value(key).is_boolean(), key, "true or false");
+  return value(key).get<bool>();
+}
+
+std::string JsonReader::text(const char* key, const std::string& absent) const {
+  if (!has(key)) return absent;
+  must(value(key).is_string(), key, "a string");
+  return value(key).get<std::string>();
+}
+
+JsonReader JsonReader::object(const char* key) const {
+  must(value(key).is_object(), key, "an object");
+  return {path_, value(key), prefix_ + key + "."};
+}
+
+void JsonReader::must(bool holds, const char* key, const std::string& wanted) const {
+  if (holds) return;
+  const std::string got = object_->contains(key) ? value(key).dump() : "absent";
+  fail(str(path_, ": ", prefix_, key, " is ", got, ", must be ", wanted));
+}
+
+}  // namespace flatshard

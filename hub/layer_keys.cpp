@@ -1,0 +1,113 @@
+#include "hub/layer_keys.h"
+
+#include <optional>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/check.h"
+
+namespace flatshard {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr char kSliding[] = "sliding_attention", kFull[] = "full_attention";
+
+// The n for which every n-th layer, and no other, is marked: 0 if none is. Empty if there is no such n.
+std::optional<int64_t> period_of(const std::vector<bool>& marked) {
+  int64_t every = 0;
+  for (int64_t i = 0; i < std::ssize(marked); ++i) {
+    if (every == 0 && marked[static_cast<size_t>(i)]) every = i + 1;
+    if (marked[static_cast<size_t>(i)] != (every > 0 && (i + 1) % every == 0)) return {};
+  }
+  return every;
+}
+
+// Which layers have full attention, by layer_types.
+std::vector<bool> full_layers(const JsonReader& in, int64_t layers) {
+  const json& types = in.value("layer_types");
+  bool valid = types.is_array() && std::ssize(types) == layers;
+  std::vector<bool> full;
+  if (valid)
+    for (const json& type : types) {
+      valid = valid && (type == kSliding || type == kFull);
+      full.push_back(type == kFull);
+    }
+  in.must(valid, "layer_types", str("\"", kSliding, "\" or \"", kFull, "\" for each of ", layers, " layers"));
+  return full;
+}
+
+void read_layer_types(const JsonReader& in, const Format& format, ModelConfig& c) {
+  const std::optional<int64_t> every = period_of(full_layers(in, c.layers));
+  const bool all_full = every == 1, decides = format.layer_types || format.window_switch;
+  if (*c.window == 0) return in.must(all_full, "layer_types", str(kFull, " in every layer"));
+  if (all_full && decides) {
+    c.window = c.full_attention_every = 0;
+    return;
+  }
+  in.must(every && (*every == 0 || format.layer_types), "layer_types",
+          str(kSliding, " in every layer", format.layer_types ? str(", or ", kFull, " in every n-th") : ""));
+  c.full_attention_every = *every;
+}
+
+// Layers from max_window_layers on have the window.
+void read_max_window_layers(const JsonReader& in, ModelConfig& c) {
+  const int64_t first = in.has("max_window_layers") ? in.whole("max_window_layers", 0) : 28;
+  in.must(first == 0 || first >= c.layers, "max_window_layers",
+          "0 or at least num_hidden_layers: a window in only the last layers is not supported");
+  if (first > 0) c.window = 0;
+}
+
+void read_no_rope(const JsonReader& in, ModelConfig& c) {
+  if (!in.has("no_rope_layers")) {
+    c.no_rope_every = in.size("no_rope_layer_interval", *c.no_rope_every);
+    return;
+  }
+  const json& rotates = in.value("no_rope_layers");
+  bool valid = rotates.is_array() && std::ssize(rotates) >= c.layers;
+  std::vector<bool> without;
+  for (int64_t i = 0; valid && i < c.layers; ++i) {
+    const json& one = rotates[static_cast<size_t>(i)];
+    valid = one == 0 || one == 1;
+    without.push_back(one == 0);
+  }
+  const std::optional<int64_t> every = valid ? period_of(without) : std::nullopt;
+  in.must(every.has_value(), "no_rope_layers", "0 in every n-th layer and 1 in all others");
+  c.no_rope_every = *every;
+}
+
+}  // namespace
+
+void read_layers(const JsonReader& in, const Format& format, ModelConfig& c) {
+  const Family& f = family(c.family);
+  c.no_rope_every = f.no_rope_every;
+  if (format.no_rope_layers) read_no_rope(in, c);
+
+  const bool off = !format.window || in.is_null("sliding_window") ||
+                   (format.window_switch && !in.flag("use_sliding_window", false));
+  c.window = off ? 0 : in.has("sliding_window") ? in.size("sliding_window") : *format.window;
+  c.full_attention_every = *c.window > 0 ? f.full_attention_every : 0;
+  if (in.has("layer_types")) return read_layer_types(in, format, c);
+  if (*c.window > 0 && format.max_window_layers) return read_max_window_layers(in, c);
+  // The default of these layers depends on other keys.
+  if (*c.window > 0 && format.window_switch) in.require("layer_types");
+}
+
+void write_layers(ordered_json& out, const Format& format, const ModelConfig& c) {
+  if (format.no_rope_layers)
+    for (int64_t i = 0; i < c.layers; ++i) out["no_rope_layers"].push_back(c.rotates(i) ? 1 : 0);
+  if (!format.window) return;
+  // Where only layer_types tells that there is no window, transformers requires a number all the same.
+  const bool needs_number = format.layer_types && !format.window_switch;
+  const int64_t window = *c.window == 0 && needs_number ? c.max_positions : *c.window;
+  out["sliding_window"] = window > 0 ? ordered_json(window) : ordered_json(nullptr);
+  if (format.window_switch) out["use_sliding_window"] = *c.window > 0;
+  if (format.max_window_layers) out["max_window_layers"] = *c.window > 0 ? 0 : c.layers;
+  if (format.layer_types)
+    for (int64_t i = 0; i < c.layers; ++i)
+      out["layer_types"].push_back(c.window_of(i) > 0 ? kSliding : kFull);
+}
+
+}  // namespace flatshard

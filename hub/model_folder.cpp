@@ -1,0 +1,55 @@
+#include "hub/model_folder.h"
+
+#include <filesystem>
+
+#include "hub/last_run.h"
+
+namespace flatshard {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<int64_t> dims_of(const Shape& shape) {
+  std::vector<int64_t> dims;
+  for (int i = 0; i < shape.rank(); ++i) dims.push_back(shape[i]);
+  return dims;
+}
+
+}  // namespace
+
+std::string find_model_folder(const std::string& given, const std::string& start) {
+  const fs::path folder = given.empty() ? last_run(start) : fs::path(given);
+  check(fs::is_directory(folder), folder.string(), ": no such folder");
+  for (const fs::path& candidate : {folder, folder / "model"})
+    if (fs::exists(candidate / "config.json")) return candidate.string();
+  fail(str(folder.string(),
+           ": neither a model folder (no config.json) nor a run folder (no model/config.json)"));
+}
+
+ParamTensors allocate_parameters(const Model& model, DType dtype, Arena& arena) {
+  ParamTensors parameters;
+  for (const ParamList& list : model.param_lists()) {
+    parameters.emplace_back();
+    const std::vector<ParamSpec>& specs = list.specs();
+    for (size_t begin = 0, end; begin < specs.size(); begin = end) {  // a run of joined parameters at a time
+      const DType stored = specs[begin].dtype.value_or(dtype);
+      int64_t size = specs[begin].shape.size();
+      for (end = begin + 1; end < specs.size() && specs[end].joined; ++end) size += specs[end].shape.size();
+      const Tensor all = arena.alloc(stored, {size});
+      int64_t at = 0;
+      for (size_t i = begin; i < end; at += specs[i++].shape.size())
+        parameters.back().push_back(all.slice(at, at + specs[i].shape.size()).view(specs[i].shape));
+    }
+  }
+  return parameters;
+}
+
+std::vector<SafetensorsSpec> weight_specs(const Model& model, DType dtype) {
+  std::vector<SafetensorsSpec> specs;
+  for (const ParamList& list : model.param_lists())
+    for (const ParamSpec& spec : list.specs())
+      specs.push_back({.name = spec.name, .dtype = dtype, .shape = dims_of(spec.shape)});
+  return specs;
+}
+
+}  // namespace flatshard

@@ -1,0 +1,69 @@
+#pragma once
+// Reads the weights of a model folder: any range of any parameter, by the model's names, converted to fp32
+// from F32, BF16 or F16, or dequantized from 4 bits (hub/quantized/quantized_tensors.h).
+//
+// The parts of 4-bit weights can be read as they are, too, for a model that keeps them.
+//
+// Names and shapes must match the model exactly, except for adapters, which such a folder lacks; an Error
+// lists the tensors that are missing, unexpected or have a wrong shape. Peculiarities of older files are
+// accepted: buffers that are not parameters, a tied head equal to the embedding, and GPT-2 names without
+// "transformer.".
+//
+// The model may have a larger vocabulary than the folder. The new rows, in embedding and head, are the mean
+// of the existing rows.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "hub/model_folder.h"
+#include "hub/quantized/quantized_tensors.h"
+#include "hub/quantized/quantized_values.h"
+#include "hub/quantized/read_values.h"
+#include "kernels/init.h"
+
+namespace flatshard {
+
+// A folder's tensors by the model's names, without the ignored ones.
+TensorEntries model_tensors(const TensorFolder& tensors, const ModelConfig& config);
+
+// The formats of a folder's 4-bit weights, for ModelConfig::quantized, with the dtype of products that its
+// config.json names. `config` is that of the folder. An Error if only config.json has 4-bit weights.
+std::map<std::string, FourBitFormat> four_bit_layers(const std::string& folder, const ModelConfig& config);
+
+class PublishedWeights {
+ public:
+  // `vocab` is the vocabulary size of the folder. The model has no 4-bit weights: those of the folder are
+  // checked as the weights that they stand for.
+  PublishedWeights(const std::string& folder, const Model& model, int64_t vocab);
+
+  // Elements [first, first + count) of a parameter, which is not one of the parts of a 4-bit weight.
+  void read(const std::string& name, int64_t first, int64_t count, float* to);
+  // Bytes [first, first + count) of a part of a 4-bit weight (hub/quantized/quantized_part.h).
+  void read_bytes(const std::string& part, int64_t first, int64_t count, std::byte* to) const;
+  const QuantizedTensors& quantized() const { return quantized_; }
+  // "model.safetensors, BF16, 4-bit nf4"
+  std::string describe() const;
+
+ private:
+  void check_match(const Model& model, int64_t vocab) const;
+  std::vector<int64_t> shape_of(const std::string& name) const;
+  void read_stored(const std::string& name, int64_t first, int64_t count, float* to);
+  const std::vector<float>& mean_row(const std::string& name);
+
+  TensorFolder tensors_;
+  TensorEntries entries_;
+  QuantizedTensors quantized_;
+  bool transposed_;                                      // the model's linear weights are (in, out)
+  std::map<std::string, std::vector<float>> mean_rows_;  // of the matrices that grow, computed on first use
+};
+
+// Initial values that `read` supplies.
+InitialValues initial_values(ReadValues read);
+// The same, with bytes of the parts of 4-bit weights that `read_bytes` supplies.
+InitialValues initial_values(ReadValues read, ReadBytes read_bytes);
+// Initial values from these weights, which must outlive it: the parts of 4-bit weights as they are, all
+// others as floats. `weights` may be null if this rank never reads values.
+InitialValues initial_values(PublishedWeights* weights);
+
+}  // namespace flatshard

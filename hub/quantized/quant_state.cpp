@@ -1,0 +1,142 @@
+#include "hub/quantized/quant_state.h"
+
+#include <charconv>
+#include <cmath>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/json.h"
+#include "runtime/check.h"
+
+namespace flatshard {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kNestedKeys[] = {"nested_blocksize", "nested_dtype", "nested_offset"};
+
+// A number as Python prints it: the shortest digits that read back, with an exponent only below 1e-4 and
+// from 1e16 on.
+std::string python_number(double value) {
+  char text[32];
+  const auto end = std::to_chars(std::begin(text), std::end(text), value, std::chars_format::scientific).ptr;
+  const std::string scientific(text, end);
+  const size_t e = scientific.find('e');
+  const int exponent = std::stoi(scientific.substr(e + 1));
+  if (exponent < -4 || exponent >= 16) return scientific;
+  const auto fixed_end = std::to_chars(std::begin(text), std::end(text), value, std::chars_format::fixed).ptr;
+  const std::string fixed(text, fixed_end);
+  return fixed.find('.') == fixed.npos ? fixed + ".0" : fixed;
+}
+
+class Reader {
+ public:
+  Reader(const std::string& name, const json& object) : name_(name), object_(object) {}
+
+  bool has(const char* key) const { return object_.contains(key); }
+  const json& value(const char* key) const {
+    check(has(key), name_, ": ", key, " is missing");
+    return object_[key];
+  }
+  void must(bool holds, const char* key, const std::string& wanted) const {
+    check(holds, name_, ": ", key, " is ", value(key).dump(), ", must be ", wanted);
+  }
+  int64_t size(const json& number, const char* key, const std::string& wanted) const {
+    must(number.is_number_unsigned() && number.get<uint64_t>() <= INT32_MAX, key, wanted);
+    return number.get<int64_t>();
+  }
+  DType dtype(const char* key) const {
+    const json& text = value(key);
+    const std::optional<DType> found =
+        text.is_string() ? dtype_of_torch_name(text.get<std::string>()) : std::nullopt;
+    must(found && is_float(*found), key, "float32, bfloat16 or float16");
+    return *found;
+  }
+
+ private:
+  const std::string& name_;
+  const json& object_;
+};
+
+void check_keys(const Reader& in, const json& object, const std::string& name) {
+  static const std::set<std::string> known{"quant_type",       "blocksize",    "dtype",        "shape",
+                                           "nested_blocksize", "nested_dtype", "nested_offset"};
+  for (const auto& [key, value] : object.items())
+    check(known.contains(key), name, ": \"", key, "\" is not a member of this format");
+  for (const char* key : kNestedKeys)
+    check(in.has(key) == in.has(kNestedKeys[0]), name, ": ", key, in.has(key) ? " is present" : " is missing",
+          ", but a weight has all of nested_blocksize, nested_dtype and nested_offset or none");
+}
+
+void read_nested(const Reader& in, QuantState& state) {
+  state.weight.format.nested = true;
+  in.must(in.value("nested_blocksize") == kNestedBlock, "nested_blocksize", str(kNestedBlock));
+  in.must(in.value("nested_dtype") == "float32", "nested_dtype", "float32");
+  const json& offset = in.value("nested_offset");
+  state.nested_offset = offset.is_number() ? static_cast<float>(offset.get<double>()) : NAN;
+  in.must(std::isfinite(state.nested_offset), "nested_offset", "a number within the range of float32");
+}
+
+}  // namespace
+
+const char* name_of(FourBitKind kind) { return kind == FourBitKind::nf4 ? "nf4" : "fp4"; }
+
+const char* torch_name_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return "float32";
+    case DType::bf16:
+      return "bfloat16";
+    case DType::f16:
+      return "float16";
+    case DType::u8:
+      return "uint8";
+    default:
+      fail(str("dtype is ", dtype, ", must be f32, bf16, f16 or u8"));
+  }
+}
+
+std::optional<DType> dtype_of_torch_name(std::string_view name) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::u8})
+    if (name == torch_name_of(dtype)) return dtype;
+  return {};
+}
+
+std::string quant_state_json(const QuantState& state) {
+  const FourBitWeight& w = state.weight;
+  std::string text =
+      str("{\"quant_type\": \"", name_of(w.format.kind), "\", \"blocksize\": ", w.format.block,
+          ", \"dtype\": \"", torch_name_of(state.dtype), "\", \"shape\": [", w.out, ", ", w.in, ']');
+  if (w.format.nested)
+    text += str(", \"nested_blocksize\": ", kNestedBlock, ", \"nested_dtype\": \"float32\", ",
+                "\"nested_offset\": ", python_number(static_cast<double>(state.nested_offset)));
+  return text + '}';
+}
+
+QuantState parse_quant_state(std::string_view text, const std::string& name) {
+  check_json(text, name);
+  const json object = json::parse(text);
+  check(object.is_object(), name, ": must be a JSON object");
+  const Reader in(name, object);
+  check_keys(in, object, name);
+  QuantState state;
+  FourBitFormat& format = state.weight.format;
+  const json& kind = in.value("quant_type");
+  in.must(kind == "nf4" || kind == "fp4", "quant_type", "nf4 or fp4");
+  format.kind = kind == "nf4" ? FourBitKind::nf4 : FourBitKind::fp4;
+  const std::string blocks = str("a power of two from ", kSmallestFourBitBlock, " to ", kLargestFourBitBlock);
+  format.block = in.size(in.value("blocksize"), "blocksize", blocks);
+  in.must(is_four_bit_block(format.block), "blocksize", blocks);
+  state.dtype = in.dtype("dtype");
+  const json& shape = in.value("shape");
+  constexpr const char* kShape = "two positive numbers below 2^31, the rows and columns of the weight";
+  in.must(shape.is_array() && shape.size() == 2, "shape", kShape);
+  state.weight.out = in.size(shape[0], "shape", kShape);
+  state.weight.in = in.size(shape[1], "shape", kShape);
+  in.must(state.weight.out > 0 && state.weight.in > 0, "shape", kShape);
+  if (in.has(kNestedKeys[0])) read_nested(in, state);
+  return state;
+}
+
+}  // namespace flatshard

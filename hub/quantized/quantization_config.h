@@ -1,0 +1,30 @@
+#pragma once
+// The member quantization_config of a config.json, as Hugging Face transformers writes it for models whose
+// linear layers are quantized to 4 bits by bitsandbytes. Which layers are quantized, and how, is in the files
+// of the weights (quantized_tensors.h); this member adds the dtype of products.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hub/quantized/quant_state.h"
+
+namespace flatshard {
+
+struct QuantizationConfig {
+  // The type is fp4, as bitsandbytes assumes where a file names none. The file has no block size.
+  FourBitFormat format{.kind = FourBitKind::fp4, .compute = DType::f32};
+  DType storage = DType::u8;  // declared for the tensors of codes
+  // Modules that are not quantized, by their paths or the ends of these. If empty, transformers skips the
+  // output head; if not, it skips exactly these.
+  std::vector<std::string> skip_modules{};
+};
+
+// Parses the text of the member; an Error begins with the path of the file. Another method than bitsandbytes,
+// 8-bit weights and unknown values are Errors. Unknown keys are ignored, as transformers ignores them.
+QuantizationConfig parse_quantization_config(std::string_view text, const std::string& path);
+
+// The text of the member, with all keys of transformers.
+std::string quantization_config_json(const QuantizationConfig& config);
+
+}  // namespace flatshard

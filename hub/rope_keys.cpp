@@ -1,0 +1,77 @@
+#include "hub/rope_keys.h"
+
+#include <tuple>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/check.h"
+
+namespace flatshard {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+ordered_json rope_scaling_json(const RopeScalingConfig& s) {
+  if (s.kind == "none") return nullptr;
+  ordered_json out{{"rope_type", s.kind}, {"factor", s.factor}};
+  if (s.kind == "llama3") {
+    out["low_freq_factor"] = s.low_freq_factor;
+    out["high_freq_factor"] = s.high_freq_factor;
+    out["original_max_position_embeddings"] = s.original_max_positions;
+  }
+  return out;
+}
+
+RopeScalingConfig read_rope_scaling(const JsonReader& in) {
+  RopeScalingConfig s;
+  const char* key = in.has("rope_type") ? "rope_type" : "type";
+  s.kind = in.text(key, "default");
+  in.must(s.kind == "default" || s.kind == "linear" || s.kind == "llama3", key,
+          "default, linear or llama3: other scalings are not supported");
+  if (in.has("partial_rotary_factor"))
+    in.must(in.positive("partial_rotary_factor") == 1, "partial_rotary_factor", "1");
+  if (s.kind == "default") return {};
+  s.factor = in.positive("factor");
+  if (s.kind == "linear") return s;
+  s.low_freq_factor = in.positive("low_freq_factor");
+  s.high_freq_factor = in.positive("high_freq_factor");
+  in.must(s.high_freq_factor > s.low_freq_factor, "high_freq_factor", "larger than low_freq_factor");
+  s.original_max_positions = in.size("original_max_position_embeddings");
+  return s;
+}
+
+bool same(const RopeScalingConfig& a, const RopeScalingConfig& b) {
+  const auto all = [](const RopeScalingConfig& s) {
+    return std::tie(s.kind, s.factor, s.low_freq_factor, s.high_freq_factor, s.original_max_positions);
+  };
+  return all(a) == all(b);
+}
+
+}  // namespace
+
+void read_rope(const JsonReader& in, double theta, ModelConfig& c) {
+  if (in.has("partial_rotary_factor"))
+    in.must(in.positive("partial_rotary_factor") == 1, "partial_rotary_factor", "1");
+  c.rope_theta = in.positive("rope_theta", theta);
+  if (in.has("rope_scaling")) c.rope_scaling = read_rope_scaling(in.object("rope_scaling"));
+  if (!in.has("rope_parameters")) return;
+  const JsonReader parameters = in.object("rope_parameters");
+  for (const json& value : in.value("rope_parameters"))
+    in.must(!value.is_object(), "rope_parameters", "one set for all layers");
+  const RopeScalingConfig scaling = read_rope_scaling(parameters);
+  if (in.has("rope_scaling"))
+    in.must(same(scaling, c.rope_scaling), "rope_scaling", "equal to rope_parameters");
+  c.rope_scaling = scaling;
+  const double own_theta = parameters.positive("rope_theta", *c.rope_theta);
+  if (in.has("rope_theta"))
+    in.must(own_theta == *c.rope_theta, "rope_theta", "equal to that of rope_parameters");
+  c.rope_theta = own_theta;
+}
+
+void write_rope(ordered_json& out, const ModelConfig& c) {
+  out["rope_theta"] = *c.rope_theta;
+  out["rope_scaling"] = rope_scaling_json(c.rope_scaling);
+}
+
+}  // namespace flatshard

@@ -1,0 +1,353 @@
+#include "hub/hf_config.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/small_model.h"
+#include "tests/test.h"
+
+using namespace flatshard;
+
+namespace {
+
+constexpr char kPath[] = "hf_config_test.json";
+
+ModelConfig read_text(const std::string& text) {
+  std::ofstream(kPath) << text;
+  return read_hf_config(kPath);
+}
+
+// A llama with these keys on top of the sizes, or in place of them, or another family.
+std::string with_keys(const std::string& keys, const std::string& type = "llama") {
+  nlohmann::json all{{"model_type", type},       {"vocab_size", 100},
+                     {"hidden_size", 32},        {"intermediate_size", 48},
+                     {"num_hidden_layers", 4},   {"num_attention_heads", 4},
+                     {"num_key_value_heads", 2}, {"max_position_embeddings", 64}};
+  all.update(nlohmann::json::parse('{' + keys + '}'));
+  return all.dump();
+}
+
+std::string error_of_text(const std::string& text) {
+  const std::string error = test::error_of([&] { read_text(text); });
+  CHECK(error.starts_with(std::string(kPath) + ": "));
+  return error.substr(std::min(error.size(), sizeof(kPath) + 1));
+}
+
+}  // namespace
+
+TEST_CASE("a config of each family is read back as it was written") {
+  for (const Family& f : families())
+    for (const bool tied : {false, true})
+      for (const int64_t window : {0, 7}) {
+        CAPTURE(f.name);
+        ModelConfig c = test::small_model(f.name);
+        c.tied = tied;
+        c.norm_eps = 2e-5;
+        if (f.positions == PositionKind::rotary) c.rope_theta = 5e5;
+        if (f.name != "llama" && f.name != "gpt2" && f.name != "olmo2") c.window = window;
+        const std::string text = hf_config_json(c, DType::bf16);
+        const ModelConfig read = read_text(text);
+        CHECK(hf_config_json(read, DType::bf16) == text);
+        CHECK(read.hidden == c.hidden);
+        CHECK(read.head_dim == c.head_dim);
+        CHECK(read.kv_heads == c.kv_heads);
+        CHECK(read.ffn == c.ffn);
+        CHECK(read.max_positions == c.max_positions);
+        CHECK(read.window == c.window);
+        for (int64_t i = 0; i < c.layers; ++i) {
+          CHECK(read.window_of(i) == c.window_of(i));
+          CHECK(read.rotates(i) == c.rotates(i));
+        }
+        CHECK(read.query_scalar == c.query_scalar);
+        CHECK(read.attention_softcap == c.attention_softcap);
+        CHECK(read.logit_softcap == c.logit_softcap);
+        CHECK(read.tied == c.tied);
+        CHECK(read.norm_eps == c.norm_eps);
+        CHECK(read.rope_theta == c.rope_theta);
+      }
+}
+
+TEST_CASE("config.json is written in the format of transformers") {
+  ModelConfig c = test::small_model("llama");
+  c.rope_scaling = {.kind = "llama3", .factor = 8, .original_max_positions = 32};
+  CHECK(hf_config_json(c, DType::f32) == R"({
+  "architectures": [
+    "LlamaForCausalLM"
+  ],
+  "model_type": "llama",
+  "vocab_size": 40,
+  "hidden_size": 16,
+  "intermediate_size": 24,
+  "num_hidden_layers": 2,
+  "num_attention_heads": 4,
+  "num_key_value_heads": 2,
+  "head_dim": 4,
+  "hidden_act": "silu",
+  "max_position_embeddings": 64,
+  "rms_norm_eps": 1e-06,
+  "rope_theta": 10000.0,
+  "rope_scaling": {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32
+  },
+  "attention_bias": false,
+  "attention_dropout": 0.0,
+  "tie_word_embeddings": false,
+  "bos_token_id": null,
+  "eos_token_id": null,
+  "pad_token_id": null,
+  "initializer_range": 0.02,
+  "use_cache": true,
+  "torch_dtype": "float32"
+}
+)");
+}
+
+TEST_CASE("special token ids are copied from another config.json") {
+  const ModelConfig c = test::small_model("llama");
+  const auto written = [&](const std::string& text) {
+    std::ofstream("tokens.json") << text;
+    return hf_config_json(c, DType::f32, "tokens.json");
+  };
+  const std::string text = written(R"({"bos_token_id":1,"eos_token_id":[2,32002],"vocab_size":7})");
+  CHECK(
+      text.find(
+          "\"bos_token_id\": 1,\n  \"eos_token_id\": [\n    2,\n    32002\n  ],\n  \"pad_token_id\": null") !=
+      std::string::npos);
+  CHECK(text.find("\"vocab_size\": 40") != std::string::npos);
+  CHECK(test::error_of([&] { written(R"({"eos_token_id":["</s>"]})"); }) ==
+        "tokens.json: eos_token_id is [\"</s>\"], must be a token id or a list of token ids");
+  CHECK(test::error_of([&] { written("[]"); }) == "tokens.json: must be a JSON object");
+}
+
+TEST_CASE("a setting that a family's format cannot express is not written") {
+  const auto error = [](ModelConfig c) { return test::error_of([&] { hf_config_json(c, DType::f32); }); };
+  ModelConfig c = test::small_model("llama");
+  c.window = 8;
+  CHECK(error(c) ==
+        "model.window = 8 cannot be written to a Hugging Face config of family llama, where window is always "
+        "0");
+  c = test::small_model("qwen2");
+  c.qkv_bias = false;
+  CHECK(error(c) ==
+        "model.qkv_bias = 0 cannot be written to a Hugging Face config of family qwen2, where qkv_bias is "
+        "always 1");
+  c = test::small_model("mistral");
+  c.full_attention_every = 2;
+  CHECK(error(c).starts_with("model.full_attention_every = 2 cannot be written"));
+  c.full_attention_every = 0;
+  c.no_rope_every = 2;
+  CHECK(error(c).starts_with("model.no_rope_every = 2 cannot be written"));
+  c.no_rope_every = 0;
+  c.attention_softcap = 2;
+  CHECK(error(c).starts_with("model.attention_softcap = 2 cannot be written"));
+  c.attention_softcap = 0;
+  c.logit_softcap = 2;
+  CHECK(error(c).starts_with("model.logit_softcap = 2 cannot be written"));
+  c.logit_softcap = 0;
+  c.query_scalar = 5;
+  CHECK(error(c).starts_with("model.query_scalar = 5 cannot be written"));
+  c = test::small_model("phi3");
+  c.rope_scaling = {.kind = "linear", .factor = 2};
+  CHECK(error(c).starts_with("model.rope_scaling.kind = linear cannot be written"));
+  c = test::small_model("mistral");
+  c.qk_norm = true;
+  CHECK(error(c).starts_with("model.qk_norm = 1 cannot be written"));
+  c = test::small_model("gpt2");
+  c.kv_heads = 2;
+  CHECK(error(c).starts_with("model.kv_heads = 2 cannot be written"));
+  c.max_positions = 0;
+  c.kv_heads = 4;
+  CHECK(error(c) == "model.max_positions is 0, must be positive");
+  CHECK(test::error_of([&] { hf_config_json(test::small_model("gpt2"), DType::i32); }) ==
+        "weights are i32, must be f32, bf16 or f16");
+}
+
+TEST_CASE("absent keys have transformers' defaults") {
+  const ModelConfig llama = read_text(with_keys(""));
+  CHECK(llama.head_dim == 8);
+  CHECK(llama.norm_eps == 1e-6);
+  CHECK(llama.rope_theta == 10000.0);
+  CHECK(llama.rope_scaling.kind == "none");
+  CHECK(llama.tied == false);
+  CHECK(read_text(with_keys("\"num_key_value_heads\":null")).kv_heads == 4);
+  CHECK(read_text(with_keys("", "mistral")).window == 4096);
+  CHECK(read_text(with_keys("\"sliding_window\":null", "mistral")).window == 0);
+  CHECK(read_text(with_keys("", "qwen2")).window == 0);
+  CHECK(read_text(with_keys("", "qwen3")).head_dim == 128);
+  const ModelConfig gemma2 = read_text(with_keys("", "gemma2"));
+  CHECK(gemma2.head_dim == 256);
+  CHECK(gemma2.query_scalar == 256);
+  CHECK(gemma2.attention_softcap == 50.0);
+  CHECK(gemma2.logit_softcap == 30.0);
+  CHECK(gemma2.tied == true);
+  CHECK(gemma2.window_of(0) == 4096);
+  CHECK(gemma2.window_of(1) == 0);
+  const ModelConfig uncapped =
+      read_text(with_keys(R"("attn_logit_softcapping":null,"final_logit_softcapping":null)", "gemma2"));
+  CHECK(uncapped.attention_softcap == 0.0);
+  CHECK(uncapped.logit_softcap == 0.0);
+  CHECK(read_text(with_keys("", "phi3")).window == 0);
+  CHECK(read_text(with_keys("", "phi3")).norm_eps == 1e-5);
+  CHECK(read_text(with_keys("", "olmo2")).norm_eps == 1e-5);
+  const ModelConfig smollm3 = read_text(with_keys("", "smollm3"));
+  CHECK(smollm3.rope_theta == 2e6);
+  CHECK(smollm3.tied == true);
+  CHECK(smollm3.rotates(2));
+  CHECK(!smollm3.rotates(3));
+  const ModelConfig gpt2 = read_text(
+      "{\"model_type\":\"gpt2\",\"vocab_size\":9,\"n_positions\":8,\"n_embd\":6,\"n_layer\":1,\"n_head\":2}");
+  CHECK(gpt2.ffn == 24);
+  CHECK(gpt2.tied == true);
+  CHECK(gpt2.norm_eps == 1e-5);
+}
+
+TEST_CASE("both spellings of the rotary keys are read, and must agree") {
+  const std::string v5 =
+      "\"rope_parameters\":{\"rope_theta\":500000.0,\"rope_type\":\"llama3\",\"factor\":32.0,"
+      "\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,\"original_max_position_embeddings\":16}";
+  const ModelConfig c = read_text(with_keys(v5));
+  CHECK(c.rope_theta == 500000.0);
+  CHECK(c.rope_scaling.kind == "llama3");
+  CHECK(c.rope_scaling.factor == 32.0);
+  CHECK(c.rope_scaling.original_max_positions == 16);
+  CHECK(read_text(with_keys("\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}")).rope_scaling.factor ==
+        2.0);
+  CHECK(read_text(with_keys("\"rope_scaling\":null,\"rope_parameters\":{\"rope_type\":\"default\"}"))
+            .rope_scaling.kind == "none");
+  CHECK(error_of_text(with_keys(v5 + ",\"rope_theta\":10000.0")) ==
+        "rope_theta is 10000.0, must be equal to that of rope_parameters");
+  CHECK(error_of_text(with_keys(v5 + ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}"))
+            .ends_with("must be equal to rope_parameters"));
+  CHECK(error_of_text(with_keys("\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":2}")) ==
+        "rope_scaling.rope_type is \"yarn\", must be default, linear or llama3: other scalings are not "
+        "supported");
+  CHECK(error_of_text(with_keys("\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":2}")) ==
+        "rope_scaling.low_freq_factor is missing");
+  CHECK(error_of_text(with_keys("\"rope_parameters\":{\"full_attention\":{\"rope_theta\":1.0}}"))
+            .ends_with("must be one set for all layers"));
+  const std::string dtypes = "\"dtype\":\"bfloat16\",\"torch_dtype\":";
+  CHECK(read_text(with_keys(dtypes + "\"bfloat16\"")).hidden == c.hidden);
+  CHECK(error_of_text(with_keys(dtypes + "\"float16\"")) ==
+        "dtype is \"bfloat16\", must be equal to torch_dtype");
+}
+
+TEST_CASE("the sliding window of Qwen applies to all layers or to none") {
+  const std::string on = "\"use_sliding_window\":true,\"sliding_window\":16";
+  CHECK(read_text(with_keys(on + ",\"max_window_layers\":0", "qwen2")).window == 16);
+  CHECK(read_text(with_keys(on + ",\"max_window_layers\":4", "qwen2")).window == 0);
+  CHECK(read_text(with_keys(on, "qwen3")).window == 0);  // from layer 28 on, of 4
+  CHECK(error_of_text(with_keys(on + ",\"max_window_layers\":2", "qwen2"))
+            .starts_with("max_window_layers is 2"));
+  const auto types = [](const char* a, const char* b) {
+    const std::string two = str('"', a, "_attention\",\"", b, "_attention\"");
+    return str(",\"layer_types\":[", two, ',', two, ']');
+  };
+  CHECK(read_text(with_keys(on + types("sliding", "sliding"), "qwen2")).window == 16);
+  CHECK(read_text(with_keys(on + types("full", "full"), "qwen2")).window == 0);
+  CHECK(error_of_text(with_keys(on + types("full", "sliding"), "qwen2")).starts_with("layer_types is "));
+  CHECK(error_of_text(with_keys(types("sliding", "sliding").substr(1))).starts_with("layer_types is "));
+}
+
+TEST_CASE("windows and rotary positions of every n-th layer are read from lists and intervals") {
+  const auto types = [](const std::string& kinds) {  // s or f for each layer
+    nlohmann::json list = nlohmann::json::array();
+    for (const char kind : kinds) list.push_back(kind == 's' ? "sliding_attention" : "full_attention");
+    return "\"layer_types\":" + list.dump();
+  };
+  const auto gemma2 = [&](const std::string& kinds) { return read_text(with_keys(types(kinds), "gemma2")); };
+  CHECK(gemma2("ssfs").full_attention_every == 3);
+  CHECK(gemma2("ssss").full_attention_every == 0);
+  CHECK(gemma2("ssss").window == 4096);
+  CHECK(gemma2("ffff").window == 0);
+  const auto gemma2_error = [&](const std::string& keys) { return error_of_text(with_keys(keys, "gemma2")); };
+  CHECK(gemma2_error(types("ssff"))
+            .ends_with("must be sliding_attention in every layer, or full_attention in every n-th"));
+  CHECK(gemma2_error(types("sss"))
+            .ends_with("must be \"sliding_attention\" or \"full_attention\" for each of 4 layers"));
+  CHECK(gemma2_error("\"sliding_window\":null," + types("sfsf"))
+            .ends_with("must be full_attention in every layer"));
+  CHECK(gemma2_error("\"use_bidirectional_attention\":true").starts_with("use_bidirectional_attention is"));
+  CHECK(error_of_text(with_keys(types("ffff"), "mistral"))
+            .ends_with("must be sliding_attention in every layer"));
+
+  const auto smollm3 = [](const std::string& keys) { return read_text(with_keys(keys, "smollm3")); };
+  CHECK(smollm3("\"no_rope_layers\":[1,1,0,1]").no_rope_every == 3);
+  CHECK(smollm3("\"no_rope_layers\":[1,1,1,1,0]").no_rope_every == 0);
+  CHECK(smollm3("\"no_rope_layers\":[0,0,0,0]").no_rope_every == 1);
+  CHECK(smollm3("\"no_rope_layer_interval\":2").no_rope_every == 2);
+  const auto smollm3_error = [](const std::string& keys) {
+    return error_of_text(with_keys(keys, "smollm3"));
+  };
+  for (const char* list : {"[1,0,0,1]", "[1,0,1]", "[1,2,1,2]", "3"})
+    CHECK(smollm3_error(str("\"no_rope_layers\":", list))
+              .ends_with("must be 0 in every n-th layer and 1 in all others"));
+  const std::string on = "\"use_sliding_window\":true,\"sliding_window\":16";
+  CHECK(smollm3_error(on) == "layer_types is missing");
+  CHECK(smollm3(on + ',' + types("sfsf")).window_of(0) == 16);
+  CHECK(error_of_text(with_keys(R"("rope_scaling":{"type":"longrope","factor":2})", "phi3")) ==
+        "rope_scaling.type is \"longrope\", must be default, linear or llama3: other scalings are not "
+        "supported");
+  CHECK(error_of_text(with_keys(R"("rope_scaling":{"type":"linear","factor":2})", "phi3"))
+            .ends_with("must be of type default"));
+  CHECK(error_of_text(with_keys("\"partial_rotary_factor\":0.75", "phi3")) ==
+        "partial_rotary_factor is 0.75, must be 1");
+}
+
+TEST_CASE("an unsupported setting is an error that names file and key") {
+  CHECK(test::error_of([] { read_hf_config("no.json"); }) ==
+        "no.json: cannot open: No such file or directory");
+  CHECK(error_of_text("{").find("parse error") != std::string::npos);
+  CHECK(error_of_text("[]") == "must be a JSON object");
+  CHECK(error_of_text("{}") ==
+        "model_type is missing, must be one of llama, mistral, qwen2, qwen3, gpt2, gemma2, phi3, olmo2, "
+        "smollm3");
+  CHECK(error_of_text(with_keys("", "bert")) ==
+        "model_type is \"bert\", must be one of llama, mistral, qwen2, qwen3, gpt2, gemma2, phi3, olmo2, "
+        "smollm3");
+  CHECK(error_of_text("{\"model_type\":\"llama\"}") == "num_hidden_layers is missing");
+  CHECK(error_of_text(with_keys("\"hidden_size\":0")) ==
+        "hidden_size is 0, must be a whole number from 1 to 2147483647");
+  CHECK(error_of_text(with_keys("\"hidden_size\":-5")).starts_with("hidden_size is -5"));
+  CHECK(error_of_text(with_keys("\"hidden_size\":1e3")).starts_with("hidden_size is 1000.0"));
+  CHECK(error_of_text(with_keys("\"num_key_value_heads\":3")) ==
+        "model.kv_heads = 3 does not divide model.heads = 4");
+  CHECK(error_of_text(with_keys("\"attention_bias\":true")).starts_with("attention_bias is true"));
+  CHECK(error_of_text(with_keys("\"hidden_act\":\"gelu\"")) == "hidden_act is \"gelu\", must be silu");
+  CHECK(error_of_text(with_keys("\"rms_norm_eps\":\"small\"")).starts_with("rms_norm_eps is \"small\""));
+  CHECK(error_of_text(with_keys("\"tie_word_embeddings\":1")).starts_with("tie_word_embeddings is 1"));
+  CHECK(error_of_text(with_keys("\"architectures\":[\"LlamaForTokenClassification\"]")) ==
+        "architectures is [\"LlamaForTokenClassification\"], must be [\"LlamaForCausalLM\"]");
+  CHECK(error_of_text(with_keys(R"("quantization_config": {"quant_method": "gptq", "bits": 4})"))
+            .starts_with("quantization_config.quant_method is \"gptq\", must be \"bitsandbytes\""));
+  CHECK(error_of_text(with_keys("\"quantization_config\": []")) == "quantization_config must be an object");
+}
+
+TEST_CASE("a config.json has the quantization of bitsandbytes, which can be replaced and removed") {
+  std::ofstream(kPath) << with_keys("\"tie_word_embeddings\": true");
+  CHECK(!read_quantization_config(kPath));
+  const std::string member =
+      quantization_config_json({.format = {.nested = true, .compute = DType::bf16}, .storage = DType::f16});
+  const std::string text = with_keys("\"quantization_config\": " + member);
+  CHECK(read_text(text).hidden == 32);
+  CHECK(read_quantization_config(kPath)->format ==
+        FourBitFormat{.kind = FourBitKind::nf4, .nested = true, .compute = DType::bf16});
+  std::ofstream(kPath) << changed_hf_config(text, kPath, {.quantization = quantization_config_json({})});
+  CHECK(read_quantization_config(kPath)->format.kind == FourBitKind::fp4);
+  std::ofstream(kPath) << changed_hf_config(text, kPath, {.quantization = ""});
+  CHECK(!read_quantization_config(kPath));
+}
+
+TEST_CASE("a config.json has no setting that a config.toml cannot express") {
+  CHECK(error_of_text(with_keys(R"("rope_theta": 0.5)")) == "model.rope_theta is 0.5, must be at least 1");
+  CHECK(error_of_text(with_keys(R"("rope_scaling": {"rope_type": "linear", "factor": 0.5})")) ==
+        "model.rope_scaling.factor is 0.5, must be at least 1");
+  CHECK(error_of_text(with_keys(R"("rms_norm_eps": 1e60)")) ==
+        "model.norm_eps is 1e+60, must be at most 3.40282e+38");
+}
