@@ -8,7 +8,7 @@
 #include "kernels/simd.h"
 #include "runtime/memory.h"
 #include "runtime/parallel.h"
-#include "train/inference/generator.h"
+#include "tools/inference/generator.h"
 
 namespace flatshard::bench {
 namespace {

@@ -41,8 +41,8 @@ Source read_source(const fs::path& file) {
 }
 
 const std::vector<std::string>& folders() {
-  static const std::vector<std::string> all{"runtime", "kernels", "comm",  "checkpoint", "model",
-                                            "text",    "hub",     "train", "bench",      "tests"};
+  static const std::vector<std::string> all{"runtime", "kernels", "comm",  "checkpoint", "model", "text",
+                                            "hub",     "train",   "tools", "bench",      "tests"};
   return all;
 }
 
@@ -94,9 +94,12 @@ const std::map<std::string, std::set<std::string>>& allowed_includes() {
       {"text", {"runtime", "checkpoint", "text"}},
       {"hub", {"runtime", "kernels", "model", "checkpoint", "text", "hub"}},
       {"train", {"runtime", "kernels", "comm", "model", "checkpoint", "text", "hub", "train"}},
-      {"bench", {"runtime", "kernels", "comm", "model", "checkpoint", "text", "hub", "train", "bench"}},
+      {"tools", {"runtime", "kernels", "comm", "model", "checkpoint", "text", "hub", "train", "tools"}},
+      {"bench",
+       {"runtime", "kernels", "comm", "model", "checkpoint", "text", "hub", "train", "tools", "bench"}},
       {"tests",
-       {"runtime", "kernels", "comm", "model", "checkpoint", "text", "hub", "train", "bench", "tests"}},
+       {"runtime", "kernels", "comm", "model", "checkpoint", "text", "hub", "train", "tools", "bench",
+        "tests"}},
   };
   return rules;
 }
@@ -135,9 +138,9 @@ const std::vector<ThirdParty>& third_party() {
       {"^pcre2\\.h$", "^text/words/regex_pcre2\\.cpp$"},
       {"^utf8proc\\.h$", "^text/words/unicode_utf8proc\\.cpp$"},
       {"^nlohmann/(?!json_fwd)",
-       "^tests/|^checkpoint/json\\.cpp$|^bench/[a-z_]+\\.cpp$|^(text|hub|train)/[a-z_/]+\\.cpp$"},
+       "^tests/|^checkpoint/json\\.cpp$|^bench/[a-z_]+\\.cpp$|^(text|hub|train|tools)/[a-z_/]+\\.cpp$"},
       {"^nlohmann/json_fwd\\.hpp$", "^text/tokenizer/json_component\\.h$|^hub/[a-z_]+\\.h$"},
-      {"^CLI/", "^(bench|train|checkpoint)/[a-z_/]+\\.cpp$|^tests/ptx_vm/vm_bench\\.cpp$"},
+      {"^CLI/", "^(bench|train|tools)/[a-z_/]+\\.cpp$|^tests/ptx_vm/vm_bench\\.cpp$"},
       {"^toml\\+\\+/", "^train/[a-z_/]+\\.cpp$"},
       {"^[a-z0-9]*mmintrin\\.h$|^immintrin\\.h$",
        "^kernels/(simd|simd_math|tile_product)\\.h$|^checkpoint/crc64\\.cpp$"},

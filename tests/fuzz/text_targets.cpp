@@ -13,7 +13,7 @@
 #include "text/chat/chat_sample.h"
 #include "text/data/data.h"
 #include "text/data/dataset.h"
-#include "train/inference/prompt_file.h"
+#include "tools/inference/prompt_file.h"
 
 namespace flatshard::test {
 namespace {

@@ -14,7 +14,7 @@
 #include "tests/ptx_vm/ptx_vm.h"
 #include "tests/test.h"
 #include "text/data/token_file.h"
-#include "train/inference/continuation.h"
+#include "tools/inference/continuation.h"
 #include "train/main_program.h"
 #include "train/report/metrics.h"
 

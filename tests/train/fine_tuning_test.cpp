@@ -4,7 +4,7 @@
 
 #include "tests/process.h"
 #include "tests/test.h"
-#include "tests/train/inference/talking_model.h"
+#include "tests/tools/inference/talking_model.h"
 #include "train/report/metrics.h"
 
 using namespace flatshard;

@@ -12,7 +12,7 @@
 #include "tests/test.h"
 #include "text/data/sample_encoder.h"
 #include "text/data/token_file.h"
-#include "train/tools/prepare.h"
+#include "tools/prepare.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;

@@ -6,7 +6,7 @@
 #include "tests/process.h"
 #include "tests/small_model.h"
 #include "tests/test.h"
-#include "tests/train/inference/talking_model.h"
+#include "tests/tools/inference/talking_model.h"
 
 using namespace flatshard;
 

@@ -1,0 +1,223 @@
+// The programs `generate` and `evaluate`.
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <sstream>
+
+#include "source_dir.h"
+#include "tests/process.h"
+#include "tests/test.h"
+#include "tests/tools/inference/talking_model.h"
+#include "text/data/token_file.h"
+#include "tools/inference/chat_session.h"
+
+using namespace flatshard;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr char kQuestions[] =
+    R"({"prompt": "One", "completion": "b"})"
+    "\n"
+    R"({"messages": [{"role": "user", "content": "a, b"}, {"role": "assistant", "content": "c"}]})"
+    "\n"
+    R"({"prompt": "Two", "completion": "x", "item_name": "y"})"
+    "\n";
+
+// A new folder with a model and a file of prompts, in which the commands run.
+std::string workshop(const std::string& name) {
+  fs::remove_all(name);
+  test::write_talking_model(name + "/model");
+  test::write_text(name + "/questions.jsonl", kQuestions);
+  return "cd " + name + " && ";
+}
+
+test::Finished run(const std::string& in, const std::string& command) {
+  const test::Finished finished = test::run_command(in + command);
+  CAPTURE(command);
+  CHECK_MESSAGE(finished.exit_code == 0, finished.output);
+  return finished;
+}
+
+struct Chat {
+  std::string out, err;
+};
+
+Chat chat(const std::string& folder, const std::string& input, int64_t context) {
+  Generator generator(folder, {.capacity = context});
+  const TextCodec codec(folder, test::kTalkingVocab, "chatml");
+  std::istringstream in(input);
+  std::ostringstream out, err;
+  run_chat(generator, codec, {.temperature = 0}, 5, {in, out, err});
+  return {out.str(), err.str()};
+}
+
+}  // namespace
+
+TEST_CASE("generate answers a file of prompts, in batches of any size, and replaces no file unasked") {
+  const std::string in = workshop("generate_prompts");
+  const std::string command =
+      "@generate model --device cpu --chat-template chatml --prompts questions.jsonl --max-new-tokens 6 "
+      "--out ";
+  CHECK(run(in, command + "a.jsonl").output.starts_with("a.jsonl: 3 answers\n"));
+  run(in, command + "b.jsonl --batch 1");
+  const std::string answers = test::text_of("generate_prompts/a.jsonl");
+  CHECK(answers == test::text_of("generate_prompts/b.jsonl"));
+  CHECK(answers.starts_with(R"({"prompt":"One","completion":"b","answer":")"));
+  CHECK(std::count(answers.begin(), answers.end(), '\n') == 3);
+  const test::Finished refused = test::run_command(in + command + "a.jsonl");
+  CHECK(refused.exit_code == 1);
+  CHECK(refused.output == "generate: a.jsonl: exists already; give another name, or --force to replace it\n");
+  run(in, command + "a.jsonl --force");
+}
+
+TEST_CASE("a conversation keeps its history until it is reset") {
+  const std::string folder = "chat_model";
+  test::write_talking_model(folder);
+  const Chat once = chat(folder, "Hello\n", 300);
+  CHECK(once.out.starts_with("> "));
+  CHECK(once.out.ends_with("\n> \n"));
+  const std::string answer = once.out.substr(2, once.out.size() - 5);
+  const std::string twice = chat(folder, "Hello\n\nHello\n/exit\nignored\n", 300).out;
+  CHECK(twice.starts_with("> " + answer + "> > "));
+  CHECK(chat(folder, "Hello\n/reset\nHello\n", 300).out == "> " + answer + "> > " + answer + "> \n");
+}
+
+TEST_CASE("a conversation that outgrows its context continues after a message with the remedy") {
+  const std::string folder = "chat_overflow";
+  test::write_talking_model(folder);
+  const Chat full = chat(folder, std::string(80, 'a') + "\nHi\n", 60);
+  CHECK(full.err ==
+        "the conversation would have 99 tokens, which leaves no space for an answer in the context of 60: "
+        "start "
+        "a new one with /reset, or give a larger --context\n");
+  CHECK(full.out == "> " + chat(folder, "Hi\n", 60).out);
+}
+
+TEST_CASE("generate --chat holds a conversation, and needs a chat template") {
+  const std::string in = workshop("generate_chat");
+  const std::string output = run(in,
+                                 "printf 'Hi\\n/exit\\n' | @generate model --device cpu --chat "
+                                 "--chat-template chatml --max-new-tokens 3")
+                                 .output;
+  CHECK(output.starts_with("> "));
+  const test::Finished refused = test::run_command(in + "@generate model --device cpu --chat </dev/null");
+  CHECK(refused.exit_code == 1);
+  CHECK(refused.output ==
+        "generate: model: has no chat template, which conversations need; name one with --chat-template\n");
+}
+
+TEST_CASE("Ctrl-C ends an answer, and the conversation continues") {
+  const std::string folder = "chat_interrupted";
+  test::write_talking_model(folder);
+  Generator generator(folder, {.capacity = 300});
+  const TextCodec codec(folder, test::kTalkingVocab, "chatml");
+  // Raises SIGINT with the first text of every answer.
+  struct Interrupting : std::stringbuf {
+    std::streamsize xsputn(const char* text, std::streamsize count) override {
+      if (count > 0 && std::string_view(text, static_cast<size_t>(count)) != "> ") std::raise(SIGINT);
+      return std::stringbuf::xsputn(text, count);
+    }
+  } buffer;
+  std::ostream out(&buffer);
+  std::istringstream in("Hello\nHello\n");
+  std::ostringstream err;
+  run_chat(generator, codec, {.temperature = 0}, 5, {in, out, err});
+  const std::string once = chat(folder, "Hello\n", 300).out;
+  CHECK(buffer.str().starts_with(once.substr(0, 3) + "\n> "));
+  CHECK(std::count(buffer.str().begin(), buffer.str().end(), '>') >= 3);
+  CHECK(buffer.str().ends_with("\n> \n"));
+}
+
+TEST_CASE("Ctrl-C at the prompt of generate --chat ends the program on a line of its own") {
+  const std::string in = workshop("chat_ended");
+  const std::string ended = run(in,
+                                "mkfifo input && { @generate model --device cpu --chat --chat-template "
+                                "chatml <input >output & } && "
+                                "exec 3>input && until grep -q '>' output; do sleep 0.02; done && "
+                                "while kill -INT $! 2>/dev/null; do sleep 0.05; done; wait $! && cat output")
+                                .output;
+  CHECK(ended == "> \n");
+}
+
+TEST_CASE("evaluate loss has the same result for text and its tokens, on any number of ranks") {
+  const std::string in = workshop("evaluate_loss");
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += str("line ", i * i, i % 3 == 0 ? "\n" : " ");
+  test::write_text("evaluate_loss/text.txt", text);
+  run(in, "@prepare --tokenizer model --out text.tok text.txt");
+  const std::string command = "@evaluate loss model text.txt --device cpu --seq-len 50";
+  const std::string found = run(in, command).output;
+  CHECK(found.starts_with("loss "));
+  CHECK(found.ends_with(
+      str("; 1 document, ", TokenFile("evaluate_loss/text.tok").size() - 1, " targets, windows of 50\n")));
+  CHECK(run(in, "@evaluate loss model text.tok --device cpu --seq-len 50").output == found);
+  if (!test::no_ranks_because().empty()) return;
+  CHECK(run(in, test::launcher(2) + " " + command).output == found);
+}
+
+TEST_CASE("evaluate similarity writes the same table on any number of ranks") {
+  const std::string in = workshop("evaluate_similarity");
+  const std::string command =
+      "@evaluate similarity model questions.jsonl --device cpu --chat-template chatml --max-new-tokens 8 "
+      "--out ";
+  const std::string output = run(in, command + "1.csv").output;
+  CHECK(output.starts_with("1.csv: 3 answers\n==> Average semantic similarity score: "));
+  const std::string table = test::text_of("evaluate_similarity/1.csv");
+  CHECK(table.starts_with("data_id,item_name,user_question,"));
+  CHECK(test::run_command(in + command + "1.csv").exit_code == 1);
+  if (!test::no_ranks_because().empty()) return;
+  for (const int ranks : {2, 4}) {
+    run(in, test::launcher(ranks) + " " + command + str(ranks, ".csv"));
+    CHECK(test::text_of(str("evaluate_similarity/", ranks, ".csv")) == table);
+  }
+}
+
+TEST_CASE("ranks that share the weights generate the tokens of one rank") {
+  if (const std::string why = test::no_ranks_because(); !why.empty()) return test::skip(why);
+  const std::string in = workshop("generate_sharded");
+  for (const char* dtype : {"fp32", "bf16"}) {
+    const std::string options = str(" --dtype ", dtype, " --seed 3 --max-new-tokens 7 ");
+    const std::string prompt = "@generate model --device cpu --prompt 'Hello, you'" + options + "2>/dev/null";
+    const std::string prompts =
+        "@generate model --device cpu --chat-template chatml --prompts questions.jsonl" + options +
+        "--force --out ";
+    const std::string one = run(in, prompt).output;
+    run(in, prompts + "1.jsonl");
+    for (const int ranks : {2, 3}) {
+      CHECK(run(in, test::launcher(ranks) + " " + prompt).output == one);
+      run(in, test::launcher(ranks) + " " + prompts + "n.jsonl");
+      CHECK(test::text_of("generate_sharded/n.jsonl") == test::text_of("generate_sharded/1.jsonl"));
+    }
+  }
+}
+
+TEST_CASE("generate and evaluate give the same results with an adapter as with the merged model") {
+  for (const char* bases : {"folders/", "quantized_folders/"}) {
+    CAPTURE(bases);
+    const std::string in = workshop("generate_adapter"), golden = str(kSourceDir, "/tests/golden/"),
+                      base = golden + bases + "mistral",
+                      adapter = " --adapter " + golden + "adapters/mistral";
+    run(in, "@ckpt merge-adapter " + base + " " + golden + "adapters/mistral --out merged --dtype f32");
+    const std::string generate = "@generate ",
+                      prompt =
+                          " --device cpu --temperature 0 --max-new-tokens 12 --prompt '1 2 3' 2>/dev/null";
+    const std::string adapted = run(in, generate + base + adapter + prompt).output;
+    CHECK(adapted == run(in, generate + "merged" + prompt).output);
+    CHECK(adapted != run(in, generate + base + prompt).output);
+
+    test::write_text("generate_adapter/numbers.txt", "3 1 4 1 5 9 2 6 5 3 5 8 9 7 9 3 2 3 8 4 6 26 43 38\n");
+    const auto loss_of = [&](const std::string& model) {
+      const std::string found =
+          run(in, "@evaluate loss " + model + " numbers.txt --device cpu --seq-len 8").output;
+      CHECK(found.starts_with("loss "));
+      return std::stod(found.substr(5));
+    };
+    CHECK(loss_of(base + adapter) == doctest::Approx(loss_of("merged")).epsilon(1e-6));
+    CHECK(std::abs(loss_of(base + adapter) - loss_of(base)) > 1e-3);
+    if (!test::no_ranks_because().empty()) continue;
+    CHECK(run(in, test::launcher(2) + " " + generate + base + adapter + prompt).output == adapted);
+  }
+}

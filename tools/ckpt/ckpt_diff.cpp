@@ -1,0 +1,110 @@
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <ostream>
+
+#include "checkpoint/float_values.h"
+#include "checkpoint/tensor_difference.h"
+#include "hub/hf_config.h"
+#include "runtime/text.h"
+#include "tools/ckpt/ckpt_commands.h"
+#include "tools/ckpt/tensor_sets.h"
+#include "train/report/byte_progress.h"
+
+namespace flatshard {
+namespace {
+
+struct Tally {
+  int64_t equal = 0, different = 0, only_one = 0;
+  double largest = 0;  // difference of a value, relative
+  std::string where;   // the line about its tensor
+};
+
+std::string form_of(const SafetensorsEntry& entry) { return entry.dtype + ' ' + in_brackets(entry.shape); }
+
+std::string describe(const TensorDifference& d, const SafetensorsEntry& a, const SafetensorsEntry& b) {
+  const std::string forms = form_of(a) == form_of(b) ? "" : str(form_of(a), " and ", form_of(b), ", ");
+  if (!d.comparable) return forms + (forms.empty() ? "the bytes differ" : "not comparable");
+  if (d.different == 0) return forms + "equal values with different bits";
+  return str(forms, with_commas(d.different), " of ", with_commas(d.elements), " values differ, by at most ",
+             d.largest, ", relative ", d.largest_relative);
+}
+
+using Lines = std::function<void(const std::string& line)>;  // about tensors that differ
+
+// Codes of 4-bit weights are bytes, whatever dtype the file declares.
+SafetensorsEntry as_bytes(SafetensorsEntry entry) {
+  entry.dtype = safetensors_name(DType::u8);
+  entry.shape = {entry.bytes.size};
+  return entry;
+}
+
+void diff_sets(const TensorSet& a, const TensorSet* b, Tally& tally, ByteProgress& progress,
+               const Lines& lines) {
+  const QuantizedTensors quantized = quantized_in(a);
+  for (const auto& [name, entry] : a.entries) {
+    if (!b || !b->entries.contains(name)) {
+      ++tally.only_one;
+      lines(str(a.stem, ": ", printable(name), ": only in ", a.tensors.path()));
+      continue;
+    }
+    const SafetensorsEntry* const other = b->entries.at(name);
+    const bool are_codes = quantized.weights().contains(name) && form_of(*entry) == form_of(*other);
+    const SafetensorsEntry left = are_codes ? as_bytes(*entry) : *entry,
+                           right = are_codes ? as_bytes(*other) : *other;
+    const int64_t width = left.bytes.size / std::max<int64_t>(1, element_count(left));
+    const TensorDifference d =
+        difference(left, right, [&](int64_t elements) { progress.add(elements * width); });
+    ++(d.equal_bits ? tally.equal : tally.different);
+    if (d.equal_bits) continue;
+    const std::string line = str(a.stem, ": ", printable(name), ": ", describe(d, left, right));
+    const double size = d.comparable ? d.largest_relative : std::numeric_limits<double>::infinity();
+    if (tally.where.empty() || size > tally.largest) tally.largest = size, tally.where = line;
+    lines(line);
+  }
+}
+
+const TensorSet* set_of(const TensorSets& sets, const std::string& stem) {
+  for (const TensorSet& set : sets.sets())
+    if (set.stem == stem) return &set;
+  return nullptr;
+}
+
+// Lists the tensors that only the second folder has.
+void list_others(const TensorSet* a, const TensorSet& b, Tally& tally, const Lines& lines) {
+  for (const auto& [name, entry] : b.entries)
+    if (!a || !a->entries.contains(name)) {
+      ++tally.only_one;
+      lines(str(b.stem, ": ", printable(name), ": only in ", b.tensors.path()));
+    }
+}
+
+}  // namespace
+
+bool diff(const std::string& a, const std::string& b, bool all, const Console& console) {
+  const TensorSets left(a), right(b);
+  ByteProgress progress(left.bytes(), console.terminal);
+  Tally tally;
+  const Lines lines = [&](const std::string& line) {
+    if (all) console.out << line << '\n';
+  };
+  for (const TensorSet& set : left.sets()) diff_sets(set, set_of(right, set.stem), tally, progress, lines);
+  for (const TensorSet& set : right.sets()) list_others(set_of(left, set.stem), set, tally, lines);
+  if (!all && !tally.where.empty()) console.out << "largest difference: " << tally.where << '\n';
+  if (const int64_t lines_left = tally.different + tally.only_one; !all && lines_left > 1)
+    console.out << "with --all: " << with_commas(lines_left) << " lines, one of each tensor\n";
+  std::vector<std::string> others;
+  if (left.state() && right.state()) others = differences(*left.state(), *right.state());
+  if (left.state().has_value() != right.state().has_value())
+    others.push_back(
+        str("only ", (left.state() ? left : right).path(), " is a checkpoint with training state"));
+  if (hf_config_json(left.config(), DType::f32) != hf_config_json(right.config(), DType::f32))
+    others.push_back("config.json describes different models");
+  for (const std::string& line : others) console.out << printable(line) << '\n';
+  console.out << "tensors: " << with_commas(tally.equal) << " equal bit for bit, "
+              << with_commas(tally.different) << " different, " << with_commas(tally.only_one)
+              << " in one folder only; other differences: " << others.size() << '\n';
+  return tally.different + tally.only_one == 0 && others.empty();
+}
+
+}  // namespace flatshard

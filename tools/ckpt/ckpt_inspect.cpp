@@ -1,0 +1,103 @@
+#include <algorithm>
+#include <map>
+#include <ostream>
+#include <set>
+
+#include "checkpoint/float_values.h"
+#include "runtime/text.h"
+#include "tools/ckpt/ckpt_commands.h"
+#include "tools/ckpt/tensor_sets.h"
+#include "train/plans/plan_text.h"
+#include "train/save/checkpoint_names.h"
+
+namespace flatshard {
+namespace fs = std::filesystem;
+namespace {
+
+std::string evaluation(const TrainState& state) {
+  std::string text = state.eval_loss ? str("loss ", *state.eval_loss) : "none at this step";
+  if (state.best) text += str(", best so far ", state.best->loss, " at step ", state.best->step);
+  return text;
+}
+
+void inspect_run(const std::string& run, std::ostream& out) {
+  const std::string latest = latest_in(run).filename().string();
+  out << "run         " << run << '\n';
+  for (const int64_t step : steps_in(run)) {
+    const std::string name = name_of_step(step);
+    std::string said;
+    try {
+      const TrainState state = read_train_state((fs::path(run) / name / TrainState::kFileName).string());
+      said = str(with_commas(state.tokens), " tokens, evaluation ", evaluation(state));
+    } catch (const Error& error) {
+      said = printable(error.what());
+    }
+    out << "  " << name << "  " << said << (name == latest ? ", latest" : "") << '\n';
+  }
+}
+
+// The parameters of the model: a 4-bit weight counts as the values that it stands for, not as its parts.
+int64_t parameters_of(const TensorSet& set, const QuantizedTensors& quantized) {
+  const std::vector<std::string> names = quantized.names();
+  const std::set<std::string> parts(names.begin(), names.end());
+  int64_t parameters = 0;
+  for (const auto& [name, entry] : set.entries)
+    if (!parts.contains(name)) parameters += element_count(*entry);
+  for (const auto& [name, weight] : quantized.weights()) parameters += weight.elements();
+  return parameters;
+}
+
+// A line for each format.
+void inspect_quantized(const QuantizedTensors& quantized, std::ostream& out) {
+  std::map<std::string, int64_t> counts;
+  for (const auto& [name, weight] : quantized.weights()) {
+    const FourBitFormat& format = weight.format;
+    ++counts[str(name_of(format.kind), ", blocks of ", format.block, format.nested ? ", nested scales" : "")];
+  }
+  for (const auto& [format, count] : counts)
+    out << "4-bit       " << counted(count, "weight") << ": " << format << '\n';
+}
+
+void inspect_set(const TensorSet& set, bool all, std::ostream& out) {
+  size_t widest = 0;
+  int64_t elements = 0, bytes = 0;
+  std::map<std::string, int64_t> dtypes;  // and their numbers of tensors
+  for (const auto& [name, entry] : set.tensors.entries()) {
+    widest = std::max(widest, printable(name).size());
+    ++dtypes[entry->dtype];
+    elements += element_count(*entry);
+    bytes += entry->bytes.size;
+  }
+  std::string kinds;
+  for (const auto& [dtype, count] : dtypes)
+    kinds += str(kinds.empty() ? "" : ", ", dtype, dtypes.size() > 1 ? str(" x", count) : "");
+  out << set.stem << ": " << counted(std::ssize(set.tensors.entries()), "tensor") << " (" << kinds << "), "
+      << with_commas(elements) << " values, " << human_bytes(bytes) << " in "
+      << counted(std::ssize(set.tensors.files()), "file") << '\n';
+  if (!all) return;
+  for (const auto& [name, entry] : set.tensors.entries()) {
+    const std::string shown = printable(name);
+    out << "  " << shown << std::string(widest - shown.size() + 2, ' ') << entry->dtype << ' '
+        << in_brackets(entry->shape) << "  " << human_bytes(entry->bytes.size) << '\n';
+  }
+}
+
+}  // namespace
+
+void inspect(const std::string& folder, bool all, const Console& console) {
+  std::ostream& out = console.out;
+  if (is_run(folder)) return inspect_run(folder, out);
+  const TensorSets sets(folder);
+  const QuantizedTensors quantized = quantized_in(sets.sets().front());
+  out << (sets.state() ? "checkpoint  " : "model       ") << sets.path() << '\n'
+      << "config      " << describe_model(sets.config()) << "; "
+      << with_commas(parameters_of(sets.sets().front(), quantized)) << " parameters\n";
+  inspect_quantized(quantized, out);
+  if (const std::optional<TrainState>& state = sets.state())
+    out << "step        " << with_commas(state->step) << ", after " << with_commas(state->tokens)
+        << " tokens, written by " << counted(state->ranks, "rank") << "\nevaluation  " << evaluation(*state)
+        << '\n';
+  for (const TensorSet& set : sets.sets()) inspect_set(set, all, out);
+}
+
+}  // namespace flatshard

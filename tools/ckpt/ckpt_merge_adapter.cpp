@@ -1,0 +1,125 @@
+#include <cmath>
+#include <ostream>
+
+#include "checkpoint/float_values.h"
+#include "model/names.h"
+#include "runtime/text.h"
+#include "tools/ckpt/model_output.h"
+
+namespace flatshard {
+namespace {
+
+// The adapter's tokenizer files, if it has any, and the base's generation config unless there is another.
+TokenizerFiles adapted_tokenizer_files(const ModelSource& source) {
+  constexpr const char kGeneration[] = "generation_config.json";
+  TokenizerFiles own = read_tokenizer_files(tokenizer_folder(source)),
+                 base = read_tokenizer_files(source.folder);
+  if (base.contains(kGeneration)) own.try_emplace(kGeneration, base[kGeneration]);
+  return own;
+}
+
+// The differences between 4-bit weights and their unquantized values, and what the adapter has added to them.
+struct RequantizationError {
+  double differences = 0, values = 0, updates = 0;  // sums of squares
+  int64_t weights = 0;
+
+  double relative() const { return values > 0 ? std::sqrt(differences / values) : 0; }
+  double of_updates() const { return updates > 0 ? std::sqrt(differences / updates) : 0; }
+};
+
+RequantizationError error_of(PublishedWeights& written, PublishedWeights& base, const ReadValues& merged,
+                             const AdapterFolder& adapter) {
+  RequantizationError error;
+  std::vector<float> made, stored, before;
+  for (const auto& [name, weight] : written.quantized().weights()) {
+    if (!adapter.adapts(name)) continue;
+    ++error.weights;
+    for (int64_t first = 0; first < weight.elements(); first += kValueBlock) {
+      const int64_t count = std::min(kValueBlock, weight.elements() - first);
+      made.resize(static_cast<size_t>(count));
+      stored.resize(made.size());
+      before.resize(made.size());
+      merged(name, first, count, made.data());
+      written.read(name, first, count, stored.data());
+      base.read(name, first, count, before.data());
+      for (size_t i = 0; i < made.size(); ++i) {
+        const double value = static_cast<double>(made[i]),
+                     difference = static_cast<double>(stored[i]) - value,
+                     update = value - static_cast<double>(before[i]);
+        error.differences += difference * difference;
+        error.updates += update * update;
+        error.values += value * value;
+      }
+    }
+  }
+  return error;
+}
+
+// The tensors of the base with the adapter, in order: replaced, merged into the weights, or as they are.
+OutputTensors adapted_outputs(const TensorSets& base, PublishedWeights& weights, AdapterFolder& adapter,
+                              const ReadValues& merged, const std::optional<DType>& dtype,
+                              QuantizingSource* requantize) {
+  OutputTensors outputs;
+  const QuantizedTensors& quantized = weights.quantized();
+  const TensorEntries& entries = base.sets().front().entries;
+  for (OutputTensor& output : outputs_of(base, dtype, &weights)) {
+    const std::string name = output.spec.name;
+    const bool keeps_format = requantize && quantized.weights().contains(name);
+    if (adapter.has(name)) {
+      outputs.push_back(float_output(name, adapter.entry(name), output.spec.dtype));
+    } else if (keeps_format && adapter.adapts(name)) {
+      const std::optional<DType> storage = float_dtype(*entries.at(name));
+      for (OutputTensor& part :
+           quantized_outputs(*requantize, name, quantized.state(name).dtype, storage.value_or(DType::u8)))
+        outputs.push_back(std::move(part));
+    } else if (keeps_format) {
+      for (const std::string& part : quantized.names_of(name))
+        outputs.push_back(copied_output(part, *entries.at(part)));
+    } else {
+      outputs.push_back(adapter.adapts(name) ? values_output(output.spec, merged) : std::move(output));
+    }
+  }
+  return outputs;
+}
+
+}  // namespace
+
+void merge_adapter(const ModelSource& source, bool requantize, const ExportOptions& options,
+                   const Console& console) {
+  const TensorSets base(source.folder);
+  check_whole(base);
+  check(!base.has_adapters(), source.folder, ": is an adapter, must be a model folder");
+  const std::unique_ptr<PublishedWeights> weights = weights_of(base);
+  const bool is_quantized = !weights->quantized().empty();
+  check(is_quantized || !requantize, source.folder,
+        ": has no 4-bit weights to requantize; merge without --requantize, then run ckpt quantize");
+  Arena tables("tables", Device::cpu());  // only counts
+  const Model model(base.config(), tables);
+  AdapterFolder adapter(source.adapter, model);
+  for (const std::string& warning : adapter.warnings()) console.out << "warning: " << warning << '\n';
+  const ReadValues merged = [&](const std::string& name, int64_t first, int64_t count, float* to) {
+    weights->read(name, first, count, to);
+    adapter.merge(name, first, count, to);
+  };
+  QuantizingSource requantized(merged, weights->quantized().weights(),
+                               param_names(base.config().family).transposed_weights);
+  NewFolder folder(options.to);
+  const int64_t bytes = write_tensors(
+      folder, kWeightsStem,
+      adapted_outputs(base, *weights, adapter, merged, options.dtype, requantize ? &requantized : nullptr),
+      options.shard_bytes, console);
+  HfConfigChanges changes{.weights = options.dtype};
+  if (adapter.vocab() != base.config().vocab) changes.vocab = adapter.vocab();
+  if (is_quantized && !requantize) changes.quantization = "";
+  write_documents(folder, base.folder(), changes, adapted_tokenizer_files(source));
+  if (requantize) {
+    PublishedWeights written(folder.unfinished(), model, adapter.vocab());
+    const RequantizationError error = error_of(written, *weights, merged, adapter);
+    console.out << "warning: " << counted(error.weights, "weight")
+                << " with the adapter were rounded to 4 bits again: relative error " << error.relative()
+                << " (root mean square), " << error.of_updates() << " of what the adapter adds\n";
+  }
+  finish(folder, bytes, options, console);
+}
+
+}  // namespace flatshard

@@ -1,0 +1,171 @@
+#include "tools/ckpt/model_output.h"
+
+#include <algorithm>
+#include <cstring>
+#include <ostream>
+#include <set>
+
+#include "checkpoint/float_values.h"
+#include "runtime/text.h"
+#include "runtime/whole_file.h"
+#include "train/report/byte_progress.h"
+#include "train/save/checkpoint_names.h"
+
+namespace flatshard {
+namespace {
+
+DType dtype_of_item(const SafetensorsEntry& entry, const std::optional<DType>& wanted) {
+  const std::optional<DType> own = float_dtype(entry);
+  check(own.has_value(), "\"", printable(entry.name), "\" is ", entry.dtype,
+        ", must be F32, BF16 or F16 to be exported");
+  return wanted.value_or(*own);
+}
+
+}  // namespace
+
+OutputTensor float_output(const std::string& name, const SafetensorsEntry& entry, DType dtype) {
+  return {.spec = {.name = name, .dtype = dtype, .shape = entry.shape},
+          .read = [&entry, dtype](int64_t first, int64_t count, std::vector<std::byte>& block) {
+            read_as(entry, first, count, dtype, block);
+          }};
+}
+
+OutputTensor copied_output(const std::string& name, const SafetensorsEntry& entry) {
+  const bool is_u8 = entry.dtype == safetensors_name(DType::u8);
+  check(is_u8 || float_dtype(entry), "\"", printable(name), "\" is ", entry.dtype,
+        ", must be F32, BF16, F16 or U8 to be exported");
+  const DType dtype = is_u8 ? DType::u8 : *float_dtype(entry);
+  return {
+      .spec = {.name = name, .dtype = dtype, .shape = entry.shape},
+      .read = [&entry, width = size_of(dtype)](int64_t first, int64_t count, std::vector<std::byte>& block) {
+        block.resize(static_cast<size_t>(count * width));
+        entry.bytes.read(first * width, std::ssize(block), block.data());
+      }};
+}
+
+OutputTensor values_output(const SafetensorsSpec& spec, const ReadValues& read) {
+  return {.spec = spec, .read = [spec, read](int64_t first, int64_t count, std::vector<std::byte>& block) {
+            std::vector<float> values(static_cast<size_t>(count));
+            read(spec.name, first, count, values.data());
+            convert_floats(values, spec.name, first, spec.dtype, block);
+          }};
+}
+
+OutputTensors quantized_outputs(QuantizingSource& source, const std::string& name, DType dtype,
+                                DType storage) {
+  QuantState state{.weight = source.weights().at(name), .dtype = dtype};
+  const std::string offset = name + suffix_of(QuantizedPart::nested_offset);
+  if (state.weight.format.nested)
+    source.read_bytes(offset, 0, sizeof(float), reinterpret_cast<std::byte*>(&state.nested_offset));
+  OutputTensors tensors;
+  for (const SafetensorsSpec& spec : quantized_specs(name, state, storage)) {
+    const bool is_part = find_part(source.weights(), spec.name).has_value();
+    tensors.push_back({.spec = spec,
+                       .read = [&source, spec, text = is_part ? "" : quant_state_json(state)](
+                                   int64_t first, int64_t count, std::vector<std::byte>& block) {
+                         const int64_t width = size_of(spec.dtype);
+                         block.resize(static_cast<size_t>(count * width));
+                         if (text.empty())
+                           source.read_bytes(spec.name, first * width, std::ssize(block), block.data());
+                         else
+                           std::memcpy(block.data(), text.data() + first, block.size());
+                       }});
+  }
+  return tensors;
+}
+
+DType dtype_of_dequantized(const QuantState& state, const std::optional<DType>& wanted) {
+  return wanted.value_or(state.dtype == DType::f16 ? DType::f16 : DType::bf16);
+}
+
+void check_whole(const TensorSets& sets) {
+  const std::vector<std::string> problems = mismatches(sets);
+  check(problems.empty(), problems.empty() ? "" : problems.front(),
+        problems.size() > 1 ? str(" (and ", problems.size() - 1, " more; ckpt verify lists them)") : "");
+}
+
+std::unique_ptr<PublishedWeights> weights_of(const TensorSets& sets) {
+  Arena tables("tables", Device::cpu());  // only counts
+  return std::make_unique<PublishedWeights>(sets.path(), Model(sets.config(), tables), sets.config().vocab);
+}
+
+std::unique_ptr<PublishedWeights> four_bit_weights_of(const TensorSets& sets) {
+  if (quantized_in(sets.sets().front()).empty()) return nullptr;
+  return weights_of(sets);
+}
+
+ReadValues reader_of(PublishedWeights& weights) {
+  return [&weights](const std::string& name, int64_t first, int64_t count, float* to) {
+    weights.read(name, first, count, to);
+  };
+}
+
+OutputTensors outputs_of(const TensorSets& sets, const std::optional<DType>& dtype,
+                         PublishedWeights* weights) {
+  OutputTensors outputs;
+  TensorEntries rest = sets.sets().front().entries;
+  const std::vector<std::string> names = quantized_in(sets.sets().front()).names();
+  const std::set<std::string> parts(names.begin(), names.end());
+  const auto add = [&](const std::string& name, const SafetensorsEntry& entry) {
+    outputs.push_back(parts.contains(name) ? copied_output(name, entry)
+                                           : float_output(name, entry, dtype_of_item(entry, dtype)));
+  };
+  for (const SafetensorsSpec& spec : specs_of(sets.config())) {
+    const auto found = rest.find(spec.name);
+    if (found == rest.end()) continue;
+    if (weights && parts.contains(spec.name)) {
+      const DType to = dtype_of_dequantized(weights->quantized().state(spec.name), dtype);
+      outputs.push_back(
+          values_output({.name = spec.name, .dtype = to, .shape = spec.shape}, reader_of(*weights)));
+    } else {
+      add(spec.name, *found->second);
+    }
+    rest.erase(found);
+  }
+  for (const auto& [name, entry] : rest)
+    if (!weights || !parts.contains(name)) add(name, *entry);
+  return outputs;
+}
+
+int64_t write_tensors(const NewFolder& folder, const char* stem, const OutputTensors& tensors,
+                      int64_t shard_bytes, const Console& console) {
+  const auto elements = [](const OutputTensor& tensor) {
+    int64_t n = 1;
+    for (const int64_t extent : tensor.spec.shape) n *= extent;
+    return n;
+  };
+  std::vector<SafetensorsSpec> specs;
+  int64_t bytes = 0;
+  for (const OutputTensor& tensor : tensors) {
+    specs.push_back(tensor.spec);
+    bytes += elements(tensor) * size_of(tensor.spec.dtype);
+  }
+  const TensorFolderLayout layout(stem, std::move(specs), shard_bytes);
+  TensorFolderWriter writer(folder.unfinished(), layout, true);
+  ByteProgress progress(bytes, console.terminal);
+  std::vector<std::byte> block;
+  for (const OutputTensor& tensor : tensors)
+    for (int64_t first = 0, n = elements(tensor); first < n; first += kValueBlock) {
+      const int64_t count = std::min(kValueBlock, n - first);
+      tensor.read(first, count, block);
+      writer.write(tensor.spec.name, first, block.data(), count);
+      progress.add(std::ssize(block));
+    }
+  writer.finish();
+  if (!layout.index_name().empty()) folder.write(layout.index_name(), layout.index_text());
+  return layout.file_bytes();
+}
+
+void write_documents(const NewFolder& folder, const std::filesystem::path& from,
+                     const HfConfigChanges& changes, const TokenizerFiles& tokenizer_files) {
+  const std::string config = (from / kConfigName).string();
+  folder.write(kConfigName, changed_hf_config(read_whole_file(config, kMostHfConfigBytes), config, changes));
+  for (const auto& [name, content] : tokenizer_files) folder.write(name, content);
+}
+
+void finish(NewFolder& folder, int64_t bytes, const ExportOptions& options, const Console& console) {
+  folder.finish();
+  console.out << "wrote " << options.to << ", " << human_bytes(bytes) << " of weights\n";
+}
+
+}  // namespace flatshard

@@ -1,0 +1,69 @@
+#pragma once
+// Writes model folders, block by block. A command lists the tensors in the order of the files, each with a
+// function that makes its bytes.
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hub/hf_config.h"
+#include "hub/published_weights.h"
+#include "hub/quantized/quantizing_source.h"
+#include "hub/tokenizer_files.h"
+#include "tools/ckpt/ckpt_commands.h"
+#include "tools/ckpt/tensor_sets.h"
+#include "train/save/new_folder.h"
+
+namespace flatshard {
+
+struct OutputTensor {
+  SafetensorsSpec spec;
+  // Makes elements [first, first + count), of spec.dtype.
+  std::function<void(int64_t first, int64_t count, std::vector<std::byte>& block)> read;
+};
+using OutputTensors = std::vector<OutputTensor>;
+
+// A float tensor of a file, rounded to the dtype.
+OutputTensor float_output(const std::string& name, const SafetensorsEntry& entry, DType dtype);
+// A tensor of a file with the bytes and the dtype that it has. An Error if DType lacks its dtype.
+OutputTensor copied_output(const std::string& name, const SafetensorsEntry& entry);
+// Values that `read` supplies, rounded to the dtype.
+OutputTensor values_output(const SafetensorsSpec& spec, const ReadValues& read);
+
+// The tensors of a 4-bit weight of `source`, which must outlive them, with codes of this storage dtype.
+// `dtype` is that of the weight before. If its scales are nested, this reads all of its values.
+OutputTensors quantized_outputs(QuantizingSource& source, const std::string& name, DType dtype,
+                                DType storage);
+
+// Refuses a folder whose tensors do not match its config.json.
+void check_whole(const TensorSets& sets);
+
+// The values of a folder's weights. Its tensors must be exactly those of its config.json.
+std::unique_ptr<PublishedWeights> weights_of(const TensorSets& sets);
+// The same for a folder with 4-bit weights; null for any other.
+std::unique_ptr<PublishedWeights> four_bit_weights_of(const TensorSets& sets);
+ReadValues reader_of(PublishedWeights& weights);
+
+// What a dequantized weight is rounded to: 16 bits, unless another dtype is wanted.
+DType dtype_of_dequantized(const QuantState& state, const std::optional<DType>& wanted);
+
+// All tensors of a folder in model order, followed by foreign ones. 4-bit weights are
+// dequantized with `weights`, or copied if it is null.
+OutputTensors outputs_of(const TensorSets& sets, const std::optional<DType>& dtype,
+                         PublishedWeights* weights);
+
+// Writes the tensors to files of at most `shard_bytes`, and returns their size.
+int64_t write_tensors(const NewFolder& folder, const char* stem, const OutputTensors& tensors,
+                      int64_t shard_bytes, const Console& console);
+
+// Writes the config.json of a folder, with changes, and the tokenizer files.
+void write_documents(const NewFolder& folder, const std::filesystem::path& from,
+                     const HfConfigChanges& changes, const TokenizerFiles& tokenizer_files);
+
+// Renames the new folder to its final name, and prints a line.
+void finish(NewFolder& folder, int64_t bytes, const ExportOptions& options, const Console& console);
+
+}  // namespace flatshard

@@ -1,0 +1,124 @@
+#include "tools/ckpt/tensor_sets.h"
+
+#include <map>
+#include <set>
+
+#include "checkpoint/float_values.h"
+#include "hub/published_weights.h"
+#include "runtime/memory.h"
+#include "train/save/checkpoint_names.h"
+#include "train/save/shard_files.h"
+
+namespace flatshard {
+namespace fs = std::filesystem;
+namespace {
+
+using Shapes = std::map<std::string, std::vector<int64_t>>;
+
+void compare(const TensorSet& set, const Shapes& expected, bool all, std::vector<std::string>& lines) {
+  const std::string& path = set.tensors.path();
+  for (const auto& [name, entry] : set.tensors.entries()) {
+    const auto found = expected.find(name);
+    if (found == expected.end())
+      lines.push_back(str(path, ": ", name, " is not in the model of config.json"));
+    else if (found->second != entry->shape)
+      lines.push_back(str(path, ": ", name, " is ", in_brackets(entry->shape), ", config.json requires ",
+                          in_brackets(found->second)));
+  }
+  for (const auto& [name, shape] : expected)
+    if (all && !set.tensors.find(name))
+      lines.push_back(str(path, ": ", name, ' ', in_brackets(shape), " is missing"));
+}
+
+// Adds the absmax tensors of 8-bit moments to the shapes, and reports missing ones.
+Shapes with_absmax(const TensorSet& set, Shapes shapes, std::vector<std::string>& lines) {
+  if (set.stem == kWeightsStem || set.stem == kAdapterStem) return shapes;
+  for (const auto& [name, entry] : set.tensors.entries()) {
+    if (entry->dtype != safetensors_name(DType::u8)) continue;
+    shapes[absmax_name(name)] = {moment_blocks(element_count(*entry))};
+    if (!set.tensors.find(absmax_name(name)))
+      lines.push_back(str(set.tensors.path(), ": ", absmax_name(name), " is missing"));
+  }
+  return shapes;
+}
+
+// A model folder may be published by others: it matches if a run could start from it.
+std::vector<std::string> published_mismatches(const TensorSets& sets) {
+  Arena tables("tables", Device::cpu());  // only counts
+  try {
+    PublishedWeights(sets.path(), Model(sets.config(), tables), sets.config().vocab);
+  } catch (const Error& error) {
+    return {error.what()};
+  }
+  return {};
+}
+
+std::vector<std::string> adapter_mismatches(const TensorSets& sets) {
+  Arena tables("tables", Device::cpu());  // only counts
+  try {
+    AdapterFolder(sets.path(), Model(sets.config(), tables));
+  } catch (const Error& error) {
+    return {error.what()};
+  }
+  return {};
+}
+
+}  // namespace
+
+fs::path folder_meant(const std::string& given) {
+  check(fs::is_directory(given), given, ": no such folder");
+  const fs::path path(given);
+  return fs::exists(path / kConfigName) ? path : find_checkpoint(given);
+}
+
+TensorSets::TensorSets(const std::string& given) : path_(folder_meant(given)) {
+  config_ = read_hf_config((path_ / kConfigName).string());
+  if (const fs::path state = path_ / TrainState::kFileName; fs::exists(state))
+    state_ = read_train_state(state.string());
+  has_adapters_ = fs::exists(path_ / kAdapterConfigName);
+  for (const char* stem : stems_in(path_)) {
+    if (!state_ && !sets_.empty()) continue;
+    sets_.push_back({.stem = stem, .tensors = TensorFolder(path_.string(), stem), .entries = {}});
+    TensorSet& set = sets_.back();
+    set.entries = has_adapters_ ? set.tensors.entries() : model_tensors(set.tensors, config_);
+  }
+}
+
+int64_t TensorSets::bytes() const {
+  int64_t bytes = 0;
+  for (const TensorSet& set : sets_)
+    for (const auto& [name, entry] : set.tensors.entries()) bytes += entry->bytes.size;
+  return bytes;
+}
+
+QuantizedTensors quantized_in(const TensorSet& set) {
+  return {set.tensors.path(), set.stem == kWeightsStem ? set.entries : TensorEntries{}};
+}
+
+bool is_run(const std::string& folder) { return !steps_in(folder).empty(); }
+
+std::vector<SafetensorsSpec> specs_of(const ModelConfig& config) {
+  Arena tables("tables", Device::cpu());  // only counts
+  return weight_specs(Model(config, tables), DType::f32);
+}
+
+std::vector<std::string> mismatches(const TensorSets& sets) {
+  if (!sets.state()) return sets.has_adapters() ? adapter_mismatches(sets) : published_mismatches(sets);
+  std::vector<std::string> lines =
+      sets.has_adapters() ? adapter_mismatches(sets) : std::vector<std::string>{};
+  Shapes model;
+  if (sets.has_adapters())
+    for (const auto& [name, entry] : sets.sets().front().entries) model[name] = entry->shape;
+  else
+    for (const SafetensorsSpec& spec : specs_of(sets.config())) model[spec.name] = spec.shape;
+  for (const TensorSet& set : sets.sets())
+    compare(set, with_absmax(set, model, lines), set.stem == kWeightsStem, lines);
+  const TensorFolder &first = sets.sets()[1].tensors, &second = sets.sets()[2].tensors;
+  for (const auto* pair : {&first, &second})
+    for (const auto& [name, entry] : pair->entries())
+      if (const TensorFolder& other = pair == &first ? second : first; !other.find(name))
+        lines.push_back(str(other.path(), ": ", name, " is missing, but present in the other moment"));
+  return lines;
+}
+
+}  // namespace flatshard

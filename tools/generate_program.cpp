@@ -1,0 +1,288 @@
+#include "tools/generate_program.h"
+
+#include <chrono>
+#include <filesystem>
+#include <iomanip>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <tuple>
+
+#include <CLI/CLI.hpp>
+
+#include "comm/gpu_place.h"
+#include "runtime/gpu.h"
+#include "runtime/parallel.h"
+#include "runtime/program_end.h"
+#include "runtime/reason.h"
+#include "runtime/standard_streams.h"
+#include "runtime/text.h"
+#include "runtime/whole_file.h"
+#include "text/data/corpus.h"
+#include "tools/inference/chat_session.h"
+#include "tools/inference/prompt_file.h"
+#include "tools/model_options.h"
+#include "train/arguments/arguments.h"
+#include "train/program/standard_options.h"
+#include "train/setup/device_choice.h"
+
+namespace flatshard {
+namespace {
+
+constexpr char kAbout[] =
+    "Continues text with a trained model, answers a file of prompts, or holds a conversation.\n\n"
+    "FOLDER is a model folder (config.json, model.safetensors) or a run folder with a model/.\n"
+    "By default it is the last run, whose path runs/latest records in this folder or the nearest one "
+    "above.\n\n"
+    "Text becomes tokens by the folder's tokenizer, and ends at an end token. Without a tokenizer, if the\n"
+    "vocabulary is 256, a token is a byte of text; otherwise prompt and output are token numbers separated\n"
+    "by spaces.\n\n"
+    "Under mpirun the ranks share the weights: each keeps a part, and gathers a layer while computing with "
+    "it.";
+
+constexpr int64_t kMostPromptBytes = int64_t{16} << 20;
+constexpr int64_t kChatContext = 4096;
+
+struct Options {
+  ModelOptions model;
+  std::string chat_template;
+  std::optional<std::string> prompt, prompt_file, prompts, out;
+  bool chat = false, force = false;
+  int64_t max_tokens = 200, samples = 1, seed = 1, batch = 8;
+  std::optional<int64_t> context;
+  SamplerOptions sampler{.temperature = 0.8};
+};
+
+void declare_prompts(CLI::App& app, Options& o) {
+  app.add_option("folder", o.model.folder, "model folder, run folder or adapter folder")->type_name("FOLDER");
+  auto* prompt =
+      app.add_option("--prompt", o.prompt, "text to continue; default if tokens are bytes: a line break");
+  auto* file = app.add_option("--prompt-file", o.prompt_file, "file with the text to continue")
+                   ->type_name("FILE")
+                   ->excludes(prompt);
+  auto* prompts = app.add_option("--prompts", o.prompts,
+                                 "JSON lines to answer, each with a \"prompt\" or \"messages\"; a last "
+                                 "message of the assistant is not part of the prompt")
+                      ->type_name("FILE")
+                      ->excludes(prompt, file);
+  auto* out =
+      app.add_option("--out", o.out, "output of --prompts: its lines, each with the member \"answer\" added")
+          ->type_name("FILE")
+          ->needs(prompts);
+  prompts->needs(out);
+  app.add_flag("--force", o.force, "replace the output file if it exists")->needs(out);
+  app.add_option("--batch", o.batch, "prompts processed at a time")->capture_default_str()->needs(prompts);
+  auto* chat =
+      app.add_flag("--chat", o.chat,
+                   "hold a conversation: a line of input is a message; Ctrl-C ends an answer, and at the "
+                   "prompt the program, as /exit does; /reset forgets the history")
+          ->excludes(prompt, file, prompts);
+  app.add_option("--context", o.context,
+                 "most tokens of a conversation (default: 4096, if the model has them)")
+      ->needs(chat);
+  app.add_option("--samples", o.samples, "number of continuations")
+      ->capture_default_str()
+      ->excludes(prompts, chat);
+  app.add_option("--chat-template", o.chat_template,
+                 "built-in chat template in place of the folder's, such as chatml");
+}
+
+void declare_sampling(CLI::App& app, Options& o) {
+  app.add_option("--max-new-tokens,--max-tokens", o.max_tokens, "most tokens of a continuation")
+      ->capture_default_str();
+  app.add_option("--temperature", o.sampler.temperature,
+                 "sampling temperature: lower values favour likely tokens; 0: always the most likely one")
+      ->capture_default_str();
+  app.add_option("--top-k", o.sampler.top_k, "sample from the k most likely tokens; 0: all")
+      ->capture_default_str();
+  app.add_option("--top-p", o.sampler.top_p,
+                 "sample from the most likely tokens whose probabilities sum to this; 1: all")
+      ->capture_default_str();
+  app.add_option("--min-p", o.sampler.min_p,
+                 "sample from tokens at least this fraction as likely as the most likely one; 0: all")
+      ->capture_default_str();
+  app.add_option("--repetition-penalty", o.sampler.repetition_penalty,
+                 "divisor of the positive logits, and factor of the negative ones, of tokens that the text "
+                 "already contains; 1: none")
+      ->capture_default_str();
+  app.add_option("--seed", o.seed, "random seed; sample i, or line i of --prompts, uses seed + i")
+      ->capture_default_str();
+  declare_model_options(app, o.model);
+}
+
+// The options, combined with the settings of the model folder.
+class Generation {
+ public:
+  Generation(const Options& options, const GenerateStreams& streams, World& world)
+      : o_(options),
+        streams_(streams),
+        world_(world),
+        source_(options.model.source()),
+        config_(read_model_config(source_)),
+        codec_(source_, config_.vocab, options.chat_template) {}
+
+  void run() {
+    if (o_.chat) return hold_conversation();
+    if (o_.prompts) return answer_prompts();
+    continue_prompt();
+  }
+
+ private:
+  Generator generator(int64_t texts, int64_t capacity) const {
+    const Device device = choose_device("--device", o_.model.device, place_on_gpu(world_).index);
+    select_gpu(device);
+    if (const std::string note = why_on_cpu(o_.model.device); !note.empty() && prints())
+      streams_.err << note << '\n';
+    if (prints())
+      for (const std::string& warning : warnings_of(source_)) streams_.err << "warning: " << warning << '\n';
+    return Generator(source_, {.dtype = o_.model.compute_dtype(),
+                               .texts = texts,
+                               .capacity = capacity,
+                               .device = device,
+                               .world = &world_});
+  }
+  bool prints() const { return world_.rank() == 0; }
+
+  Sampler sampler(int64_t index) const {
+    SamplerOptions options = o_.sampler;
+    options.seed = static_cast<uint64_t>(o_.seed + index);
+    return Sampler(options);
+  }
+
+  void continue_prompt() {
+    check(o_.prompt || o_.prompt_file || (config_.vocab == kByteVocab && !codec_.has_tokenizer()),
+          codec_.has_tokenizer()
+              ? str("--prompt is missing: give the text to continue, or --chat or --prompts")
+              : str("--prompt is missing: the vocabulary is ", config_.vocab,
+                    ", so give token numbers, such as --prompt \"1 15 7\""));
+    const std::string text =
+        o_.prompt_file ? read_whole_file(*o_.prompt_file, kMostPromptBytes) : o_.prompt.value_or("\n");
+    const std::vector<int32_t> prompt = codec_.encode(text);
+    check(!prompt.empty(), "the prompt is empty, must have at least one token");
+    Generator texts = generator(1, std::ssize(prompt) + o_.max_tokens);
+    const auto print = [&](const std::string& piece) {
+      if (prints()) streams_.out << piece << std::flush;
+    };
+    for (int64_t i = 0; i < o_.samples; ++i) {
+      if (i > 0) print("\n---\n");
+      TextCodec::Stream decoded(codec_);
+      for (const int32_t token : prompt) print(decoded.take(token));
+      texts.read_prompt(0, prompt);
+      const auto start = std::chrono::steady_clock::now();
+      const Continuation result =
+          continue_text(texts, o_.max_tokens, sampler(i), codec_.end_tokens(), [&](int64_t, int32_t token) {
+            print(decoded.take(token));
+            return true;
+          });
+      print(decoded.rest());
+      count(std::ssize(result.tokens), start);
+    }
+    print("\n");
+    print_speed();
+  }
+
+  void answer_prompts() {
+    check(o_.force || !std::filesystem::exists(*o_.out), *o_.out,
+          ": exists already; give another name, or --force to replace it");
+    const std::vector<PromptRecord> records = read_prompt_file(*o_.prompts);
+    std::vector<Request> requests;
+    int64_t longest = 0;
+    for (const PromptRecord& record : records) {
+      std::vector<int32_t> prompt =
+          record.conversation ? codec_.encode(*record.conversation) : codec_.encode(record.prompt);
+      check(!prompt.empty(), record.where, ": the prompt is empty, must have at least one token");
+      const int64_t length = std::ssize(prompt) + o_.max_tokens;
+      check(length <= config_.max_positions, record.where, ": the prompt has ", prompt.size(),
+            " tokens, which with --max-new-tokens ", o_.max_tokens, " exceeds the model's ",
+            config_.max_positions, " positions");
+      longest = std::max(longest, length);
+      requests.push_back({std::move(prompt), o_.max_tokens, sampler(std::ssize(requests))});
+    }
+    Generator texts = generator(std::min<int64_t>(o_.batch, std::ssize(requests)), longest);
+    const auto start = std::chrono::steady_clock::now();
+    const std::vector<Continuation> answers = continue_prompts(texts, requests, codec_.end_tokens());
+    std::string lines;
+    int64_t tokens = 0;
+    for (size_t i = 0; i < records.size(); ++i) {
+      lines += with_answer(records[i], codec_.decode(answers[i].tokens)) + '\n';
+      tokens += std::ssize(answers[i].tokens);
+    }
+    count(tokens, start);
+    if (!prints()) return;
+    write_whole_file(*o_.out, lines);
+    streams_.out << *o_.out << ": " << counted(std::ssize(records), "answer") << '\n';
+    print_speed();
+  }
+
+  void hold_conversation() {
+    check(world_.size() == 1, "--chat runs on one rank: start it without mpirun");
+    const int64_t context = o_.context.value_or(std::min(kChatContext, config_.max_positions));
+    codec_.encode([] {  // refuses a folder without tokenizer or template before the weights are read
+      Conversation hello;
+      hello.add("user", "Hello");
+      return hello;
+    }());
+    Generator texts = generator(1, context);
+    run_chat(texts, codec_, o_.sampler, o_.max_tokens, {streams_.in, streams_.out, streams_.err});
+  }
+
+  void count(int64_t tokens, std::chrono::steady_clock::time_point start) {
+    tokens_ += tokens;
+    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  void print_speed() const {
+    if (!prints()) return;
+    streams_.err << std::fixed << std::setprecision(2) << tokens_ << " tokens in " << seconds_ << " s, "
+                 << std::setprecision(1) << static_cast<double>(tokens_) / seconds_ << " tokens/s\n";
+  }
+
+  const Options& o_;
+  const GenerateStreams& streams_;
+  World& world_;
+  ModelSource source_;
+  ModelConfig config_;
+  TextCodec codec_;
+  int64_t tokens_ = 0;
+  double seconds_ = 0;
+};
+
+void check_options(Options& o) {
+  o.sampler.seed = static_cast<uint64_t>(o.seed);
+  const Sampler checked(o.sampler);  // before anything is loaded
+  for (const auto& [name, value, least] : {std::tuple{"--max-new-tokens", o.max_tokens, 1},
+                                           {"--samples", o.samples, 1},
+                                           {"--batch", o.batch, 1},
+                                           {"--seed", o.seed, 0}})
+    check(value >= least && value <= INT32_MAX, name, " is ", value, ", must be from ", least, " to ",
+          INT32_MAX);
+}
+
+}  // namespace
+
+int run_generate(int argc, const char* const* argv, const GenerateStreams& streams) {
+  reserve_standard_streams();
+  CLI::App app(kAbout, "generate");
+  Options options;
+  declare_prompts(app, options);
+  declare_sampling(app, options);
+  add_standard_options(app);
+  std::unique_ptr<World> world;
+  try {
+    parse_arguments(app, arguments_of(argc, argv));
+    check_options(options);
+    world = std::make_unique<World>();
+    set_thread_count(threads_for(*world));
+    Generation(options, streams, *world).run();
+    return end_program("generate", 0, streams.out, streams.err);
+  } catch (const CLI::Success& help) {
+    return end_program("generate", app.exit(help, streams.out, streams.err), streams.out, streams.err);
+  } catch (const std::exception& error) {
+    const std::string text = printable(reason_of(error));
+    streams.out << std::flush;
+    if (world && world->size() > 1) world->end_all_ranks(text);
+    streams.err << "generate: " << text << '\n';
+    return 1;
+  }
+}
+
+}  // namespace flatshard

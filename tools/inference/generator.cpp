@@ -1,0 +1,245 @@
+#include "tools/inference/generator.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "kernels/gemm_rows.h"
+#include "runtime/memory.h"
+
+namespace flatshard {
+namespace {
+
+// A prompt is processed in pieces of at most this many tokens, which bounds the memory of a pass and keeps
+// its matrix products wide. Lengths are powers of two, so that few product shapes need to be prepared.
+constexpr int64_t kPiece = 256;
+int64_t piece_for(int64_t tokens) {
+  return std::min(kPiece, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(tokens))));
+}
+
+ModelConfig config_for(const ModelSource& source, const GeneratorOptions& options) {
+  const ModelConfig config = read_model_config(source);
+  check(options.texts >= 1, "there are ", options.texts, " texts, must be at least 1");
+  check(options.capacity >= 1, "a text has ", options.capacity, " tokens, must have at least 1");
+  check(options.capacity <= config.max_positions, "prompt and continuation have ", options.capacity,
+        " tokens, but ", source.folder, "/config.json has positions for ", config.max_positions);
+  return config;
+}
+
+}  // namespace
+
+Generator::Generator(const ModelSource& source, const GeneratorOptions& options)
+    :  // Gathering overlaps with computation.
+      streams_(options.device, {.order = options.world ? StreamOrder::concurrent : StreamOrder::in_order}),
+      stream_(streams_.add("compute")),
+      options_(options),
+      weights_(source, config_for(source, options), options.dtype, streams_, stream_, options.world),
+      piece_(piece_for(options.capacity)),
+      // The rows of a larger product would depend on their number (kernels/gemm_rows.h).
+      batch_(std::min(options.texts, kFewRows)),
+      memory_("generation", options.device),
+      host_("host", Device::cpu(), Placement::pinned),
+      saved_("activations", options.device),
+      scratch_("scratch", options.device),
+      texts_(static_cast<size_t>(options.texts)),
+      next_logits_(static_cast<size_t>(options.texts)) {
+  allocate();
+  plan();
+  for (Arena* arena : {&memory_, &host_, &saved_, &scratch_}) arena->commit();
+  allocate();
+  for (std::vector<int32_t>& text : texts_) text.reserve(static_cast<size_t>(options.capacity));
+  for (std::vector<float>& logits : next_logits_) logits.resize(static_cast<size_t>(config().vocab));
+}
+
+void Generator::allocate() {
+  const ModelConfig& c = config();
+  const int64_t rows = std::max(piece_, batch_);
+  cache_ = KvCache(c, options_.texts, options_.capacity, options_.dtype, memory_);
+  x_ = memory_.alloc(options_.dtype, {rows, c.hidden});
+  y_ = memory_.alloc(options_.dtype, {rows, c.hidden});
+  inputs_ = memory_.alloc(DType::i32, {2 * rows + 4 * batch_});
+  logits_ = memory_.alloc(DType::f32, {batch_, c.vocab});
+  states_ = memory_.alloc(options_.dtype, {piece_, c.hidden});
+  host_inputs_ = host_.alloc(DType::i32, inputs_.shape);
+  pass_logits_ = host_.alloc(DType::f32, logits_.shape);
+  host_states_ = host_.alloc(options_.dtype, states_.shape);
+}
+
+// Plans every shape of a pass at the end of the longest texts, where they have the most keys.
+void Generator::plan() {
+  StreamGroup planning(options_.device, {.planning = true});
+  Stream& stream = planning.add("compute");
+  const auto fill_up_to = [&](int64_t text, int64_t length) {
+    cache_.rewind(text, 0);
+    cache_.advance(text, length);
+  };
+  for (int64_t n = 1; n <= piece_; n *= 2) {
+    fill_up_to(0, options_.capacity - n);
+    for (const Output output : {Output::logits, Output::states}) run_pass(stream, {{TextRows{0, n}}}, output);
+  }
+  std::vector<TextRows> rows;
+  for (int64_t text = 0; text < batch_; ++text) {
+    fill_up_to(text, options_.capacity - 1);
+    rows.push_back({text, 1});
+    run_pass(stream, rows, Output::logits);
+  }
+}
+
+int64_t Generator::memory_bytes() const {
+  return weights_.bytes() + memory_.peak() + host_.peak() + saved_.peak() + scratch_.peak();
+}
+
+void Generator::check_capacity(int64_t tokens) const {
+  check(tokens <= options_.capacity, "a text of ", tokens, " tokens exceeds the capacity of ",
+        options_.capacity, " tokens");
+}
+
+void Generator::read_prompt(int64_t text, std::span<const int32_t> prompt) {
+  texts_[static_cast<size_t>(text)].clear();
+  read_changes(text, prompt);
+}
+
+void Generator::read_changes(int64_t text, std::span<const int32_t> tokens) {
+  check(!tokens.empty(), "the prompt is empty, must have at least one token");
+  check_capacity(static_cast<int64_t>(tokens.size()));
+  std::vector<int32_t>& before = texts_[static_cast<size_t>(text)];
+  const auto [changed, unused] = std::mismatch(tokens.begin(), tokens.end(), before.begin(), before.end());
+  // The last token is always read, for the logits that follow it.
+  const size_t kept = std::min(static_cast<size_t>(changed - tokens.begin()), tokens.size() - 1);
+  before.resize(kept);
+  cache_.rewind(text, static_cast<int64_t>(kept));
+  read(text, tokens.subspan(kept), Output::logits);
+}
+
+std::span<const float> Generator::logits(int64_t text) const {
+  check(!tokens(text).empty(), "there is no prompt to continue");
+  return next_logits_[static_cast<size_t>(text)];
+}
+
+// Appends tokens to a text piece by piece. The output is that of the last piece.
+void Generator::read(int64_t text, std::span<const int32_t> tokens, Output output) {
+  while (!tokens.empty()) {
+    const int64_t n = piece_for(static_cast<int64_t>(tokens.size()));
+    const std::span<const int32_t> piece = tokens.first(static_cast<size_t>(n));
+    tokens = tokens.subspan(piece.size());
+    const TextRows rows{text, n};
+    write_inputs({&rows, 1}, piece);
+    const bool wanted = tokens.empty() || output == Output::states;
+    run_pass(stream_, {&rows, 1}, wanted ? output : Output::none);
+    stream_.sync();
+    cache_.advance(text, n);
+    std::vector<int32_t>& all = texts_[static_cast<size_t>(text)];
+    all.insert(all.end(), piece.begin(), piece.end());
+    if (tokens.empty() && output == Output::logits) {
+      const float* logits = pass_logits_.as<float>();
+      next_logits_[static_cast<size_t>(text)].assign(logits, logits + config().vocab);
+    }
+  }
+}
+
+void Generator::append(std::span<const NextToken> next) {
+  while (!next.empty()) {
+    const auto pass = next.first(std::min(next.size(), static_cast<size_t>(batch_)));
+    append_pass(pass);
+    next = next.subspan(pass.size());
+  }
+}
+
+void Generator::append_pass(std::span<const NextToken> next) {
+  std::vector<TextRows> rows;
+  std::vector<int32_t> tokens;
+  for (const auto& [text, token] : next) {
+    check_capacity(cache_.length(text) + 1);
+    rows.push_back({text, 1});
+    tokens.push_back(token);
+  }
+  write_inputs(rows, tokens);
+  run_pass(stream_, rows, Output::logits);
+  stream_.sync();
+  const float* logits = pass_logits_.as<float>();
+  for (const auto& [text, token] : next) {
+    cache_.advance(text, 1);
+    texts_[static_cast<size_t>(text)].push_back(token);
+    std::copy_n(logits, config().vocab, next_logits_[static_cast<size_t>(text)].begin());
+    logits += config().vocab;
+  }
+}
+
+std::vector<double> Generator::mean_state(std::span<const int32_t> tokens) {
+  check(!tokens.empty(), "the text is empty, must have at least one token");
+  check_capacity(static_cast<int64_t>(tokens.size()));
+  texts_[0].clear();
+  cache_.rewind(0, 0);
+  const size_t hidden = static_cast<size_t>(config().hidden);
+  std::vector<double> mean(hidden);
+  for (size_t begin = 0; begin < tokens.size();) {
+    const size_t n = static_cast<size_t>(piece_for(static_cast<int64_t>(tokens.size() - begin)));
+    read(0, tokens.subspan(begin, n), Output::states);
+    begin += n;
+    visit_float(options_.dtype, [&]<class T>() {
+      for (size_t i = 0; i < n * hidden; ++i)
+        mean[i % hidden] += static_cast<double>(static_cast<float>(host_states_.as<T>()[i]));
+    });
+  }
+  for (double& value : mean) value /= static_cast<double>(tokens.size());
+  texts_[0].clear();
+  return mean;
+}
+
+void Generator::write_inputs(std::span<const TextRows> rows, std::span<const int32_t> tokens) {
+  const int64_t most = x_.shape[0];
+  int32_t* in = host_inputs_.as<int32_t>();
+  std::copy(tokens.begin(), tokens.end(), in);
+  int32_t *position = in + most, *boundary = in + 2 * most;
+  for (const auto& [text, count] : rows) {
+    const int64_t past = cache_.length(text);
+    for (int64_t i = 0; i < count; ++i) *position++ = static_cast<int32_t>(past + i);
+    for (const int64_t value : {int64_t{0}, count, int64_t{0}, past + count})
+      *boundary++ = static_cast<int32_t>(value);
+  }
+}
+
+// One forward pass over the rows of texts. Logits are those of the last row of each text.
+void Generator::run_pass(Stream& stream, std::span<const TextRows> rows, Output output) {
+  copy(stream, inputs_, host_inputs_);
+  int64_t tokens = 0;
+  for (const TextRows& text : rows) tokens += text.rows;
+  const int64_t texts = static_cast<int64_t>(rows.size()), most = x_.shape[0];
+  Context c{.stream = stream,
+            .scratch = scratch_,
+            .saved = saved_,
+            .tokens = inputs_.slice(0, tokens),
+            .positions = inputs_.slice(most, most + tokens),
+            .boundaries = {},
+            .targets = {},
+            .target_weights = {},
+            .losses = {},
+            .dtype = options_.dtype,
+            .cache = &cache_,
+            .texts = rows,
+            .text_boundaries = inputs_.slice(2 * most, 2 * most + 4 * texts).view({texts, 4})};
+  Model& model = weights_.model();
+  const int last = model.stage_count() - 1;
+  Tensor x = x_.slice(0, tokens), y = y_.slice(0, tokens);
+  for (int i = 0; i < last; ++i) {
+    const ArenaScope scope(saved_);
+    const int next = i + 1 < last || output != Output::none ? i + 1 : kNoStage;
+    model.stage(i).forward(c, weights_.acquire(i, next, stream), y, x);
+    weights_.release(i, next, stream);
+    std::swap(x, y);
+  }
+  if (output == Output::none) return;
+  if (output == Output::logits) {
+    c.logits = logits_.slice(0, texts);
+    x = x.slice(tokens - texts, tokens);  // the last rows: texts of one row each, or one text of several
+  } else {
+    c.states = states_.slice(0, tokens);
+  }
+  model.stage(last).forward(c, weights_.acquire(last, kNoStage, stream), {}, x);
+  weights_.release(last, kNoStage, stream);
+  if (output == Output::logits)
+    copy(stream, pass_logits_.slice(0, texts), c.logits);
+  else
+    copy(stream, host_states_.slice(0, tokens), c.states);
+}
+
+}  // namespace flatshard

@@ -1,0 +1,81 @@
+#pragma once
+// Text generation with a KV cache, for several texts at a time. The forward pass is that of training
+// (model/model.h); memory is planned for the longest texts and allocated to the byte. The logits that follow
+// a text are a function of model, dtype and the text: on a CPU the bits do not depend on the other texts.
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/kv_cache.h"
+#include "tools/inference/model_weights.h"
+
+namespace flatshard {
+
+struct GeneratorOptions {
+  DType dtype = DType::f32;
+  int64_t texts = 1;
+  int64_t capacity = 0;  // tokens of a text, at most; an Error if the model has fewer positions
+  Device device = Device::cpu();
+  // Several ranks keep a shard of the weights each and make the same calls, with the same results.
+  World* world = nullptr;
+};
+
+// A token to append to a text.
+struct NextToken {
+  int64_t text;
+  int32_t token;
+};
+
+class Generator {
+ public:
+  // Reads the model's weights, rounded to the dtype.
+  Generator(const ModelSource& source, const GeneratorOptions& options);
+
+  const ModelConfig& config() const { return weights_.model().config(); }
+  const GeneratorOptions& options() const { return options_; }
+  int64_t parameter_count() const { return weights_.model().parameter_count(); }
+  int64_t memory_bytes() const;
+
+  // Replaces a text by a prompt of at least one token.
+  void read_prompt(int64_t text, std::span<const int32_t> prompt);
+  // Replaces a text, of which the tokens that it shares with the previous one are not read again.
+  void read_changes(int64_t text, std::span<const int32_t> tokens);
+  // Appends one token to each of several texts, in one forward pass.
+  void append(std::span<const NextToken> next);
+
+  const std::vector<int32_t>& tokens(int64_t text) const { return texts_[static_cast<size_t>(text)]; }
+  // The logits that follow a text, valid until it changes.
+  std::span<const float> logits(int64_t text) const;
+
+  // The mean over all positions of the final hidden states of a text. Text 0 is empty afterwards.
+  std::vector<double> mean_state(std::span<const int32_t> tokens);
+
+ private:
+  enum class Output { none, logits, states };
+
+  void allocate();
+  void plan();
+  void read(int64_t text, std::span<const int32_t> tokens, Output output);
+  void run_pass(Stream& stream, std::span<const TextRows> rows, Output output);
+  void append_pass(std::span<const NextToken> next);
+  void write_inputs(std::span<const TextRows> rows, std::span<const int32_t> tokens);
+  void check_capacity(int64_t tokens) const;
+
+  StreamGroup streams_;
+  Stream& stream_;
+  GeneratorOptions options_;
+  ModelWeights weights_;
+  int64_t piece_, batch_;  // most tokens of a pass over one text, and most texts of a pass over several
+  Arena memory_, host_, saved_, scratch_;
+  KvCache cache_;
+  Tensor x_, y_;  // (tokens of a pass, hidden)
+  // i32: tokens and positions of a pass, then four boundaries per text (model/context.h).
+  Tensor inputs_, host_inputs_;
+  Tensor logits_, pass_logits_;  // (batch, vocab) f32 of a pass, on the device and on the host
+  Tensor states_, host_states_;  // (piece, hidden) of a pass
+  std::vector<std::vector<int32_t>> texts_;
+  std::vector<std::vector<float>> next_logits_;
+};
+
+}  // namespace flatshard

@@ -1,0 +1,103 @@
+#include "tools/inference/model_weights.h"
+
+#include "build_config.h"
+#include "comm/gpu_place.h"
+
+namespace flatshard {
+namespace {
+
+Transport transport_on(Device device, World& world) {
+  const bool own_gpus = place_on_gpu(world).shared.empty();
+  if (!device.is_cuda()) return Transport::host;
+  return kNcclBuilt && own_gpus ? Transport::nccl : Transport::staged;
+}
+
+// Nothing is trained, so a unit has neither masters nor gradients.
+Model frozen_model(const ModelConfig& config, Arena& tables) {
+  Model model(config, tables);
+  for (ParamList& list : model.param_lists())
+    for (ParamSpec& spec : list.specs()) spec.trainable = false;
+  return model;
+}
+
+ParamTensors shapes_of(const Model& model, DType dtype) {
+  ParamTensors shapes;
+  for (const ParamList& list : model.param_lists()) {
+    std::vector<Tensor>& tensors = shapes.emplace_back();
+    for (const ParamSpec& spec : list.specs())
+      tensors.push_back({nullptr, spec.dtype.value_or(dtype), spec.shape, {}});
+  }
+  return shapes;
+}
+
+}  // namespace
+
+ModelWeights::OwnedCommunicators::OwnedCommunicators(World& world, Device device) {
+  const Transport transport = transport_on(device, world);
+  compute = make_communicator(world, "compute", 0, transport, device);
+  gather = make_communicator(world, "gather", 0, transport, device);
+  reduce = make_communicator(world, "reduce", 0, transport, device);
+  replicas = make_communicator(world, "replicas", world.rank(), transport, device);
+}
+
+ModelWeights::Sharded::Sharded(const ModelConfig& config, DType dtype, Device device, World& world)
+    : memory(device), communicators(world, device), model(frozen_model(config, memory.tables)) {
+  construct(dtype);
+  plan();
+  communicators.refs().reserve_workspace(memory.transport);
+  memory.commit();
+  model = frozen_model(config, memory.tables);
+  construct(dtype);
+  communicators.refs().reserve_workspace(memory.transport);
+  shapes = shapes_of(model, dtype);
+}
+
+void ModelWeights::Sharded::construct(DType dtype) {
+  const UnitOptions options{.policy = shard_policy("full_shard"), .compute = dtype, .keep_root = false};
+  units = std::make_unique<StageUnits>(Wrapping(model, {}), communicators.refs(), options, memory.units(),
+                                       std::nullopt);
+}
+
+// Every collective once, for the workspace of the communicators.
+void ModelWeights::Sharded::plan() {
+  StreamGroup planning(memory.tables.device(), {.planning = true});
+  Stream &compute = planning.add("compute"), &gather = planning.add("gather", StreamRole::comm);
+  const auto nothing = [](Stream&, const ParamSpec&, int64_t, const Tensor&) {};
+  for (ShardedUnit& unit : units->all()) unit.initialize(compute, gather, nothing);
+  for (int stage = 0; stage < model.stage_count(); ++stage) {
+    units->prefetch(stage, gather);
+    units->acquire(stage, compute);
+    units->release(stage, stage + 1 < model.stage_count() ? stage + 1 : kNoStage, compute);
+  }
+}
+
+ModelWeights::ModelWeights(const ModelSource& source, const ModelConfig& config, DType dtype,
+                           StreamGroup& streams, Stream& compute, World* world) {
+  if (!world || world->size() == 1) {
+    resident_ = std::make_unique<ResidentModel>(config, dtype, compute);
+    read_model_weights(source, resident_->model(), resident_->parameters(), compute);
+    return;
+  }
+  gather_ = &streams.add("gather", StreamRole::comm);
+  sharded_ = std::make_unique<Sharded>(config, dtype, streams.device(), *world);
+  sharded_->model.fill_tables(compute);
+  AdaptedWeights weights(source, sharded_->model);
+  const InitialValues values = initial_values(weights);
+  for (ShardedUnit& unit : sharded_->units->all()) unit.initialize(compute, *gather_, values);
+  streams.sync_all();
+}
+
+ParamView ModelWeights::acquire(int stage, int next, Stream& stream) {
+  if (resident_) return resident_->view(stage);
+  if (stream.planning())
+    return ParamView(sharded_->shapes[static_cast<size_t>(sharded_->model.param_list_of(stage))]);
+  sharded_->units->prefetch(stage, *gather_);
+  if (next != kNoStage) sharded_->units->prefetch(next, *gather_);
+  return sharded_->units->acquire(stage, stream);
+}
+
+void ModelWeights::release(int stage, int next, Stream& stream) {
+  if (sharded_ && !stream.planning()) sharded_->units->release(stage, next, stream);
+}
+
+}  // namespace flatshard

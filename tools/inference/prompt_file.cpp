@@ -1,0 +1,86 @@
+#include "tools/inference/prompt_file.h"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/json.h"
+#include "runtime/check.h"
+#include "runtime/whole_file.h"
+
+namespace flatshard {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kMostBytes = int64_t{1} << 30;
+
+// The text of a message, or nothing if it has none, such as one that only calls tools.
+std::string text_of(const JinjaValue& message) {
+  const JinjaValue* const content = message.dict().find("content");
+  return content != nullptr && content->is(JinjaKind::text) ? content->bytes() : "";
+}
+
+void read_conversation(PromptRecord& record) {
+  Conversation conversation = parse_chat_record(record.json, record.where).conversation;
+  const size_t count = conversation.messages.size();
+  const bool answered = conversation.role(count - 1) == "assistant";
+  check(!answered || count > 1, record.where, ": the only message is the assistant's, so there is no prompt");
+  if (answered) record.reference = text_of(conversation.messages.back());
+  record.conversation = answered ? conversation.first(count - 1) : conversation;
+  for (size_t i = 0; i < record.conversation->messages.size(); ++i)
+    if (conversation.role(i) == "user") record.question = text_of(conversation.messages[i]);
+}
+
+void read_text(const Json& json, PromptRecord& record) {
+  const auto prompt = json.find("prompt");
+  check(prompt != json.end() && prompt->is_string(), record.where,
+        ": has neither \"messages\" or \"conversations\" nor a string \"prompt\"");
+  record.prompt = record.question = prompt->get<std::string>();
+  const auto completion = json.find("completion");
+  if (completion == json.end()) return;
+  check(completion->is_string(), record.where, ": \"completion\" is of type ", completion->type_name(),
+        ", must be a string");
+  record.reference = completion->get<std::string>();
+}
+
+PromptRecord record_of(const std::string& line, const std::string& where) {
+  check_json(line, where);
+  const Json json = Json::parse(line, nullptr, false);
+  check(json.is_object(), where, ": must be an object");
+  PromptRecord record{.where = where, .json = line};
+  if (json.contains("messages") || json.contains("conversations"))
+    read_conversation(record);
+  else
+    read_text(json, record);
+  for (const char* name : {"data_id", "item_name", "image_name"})
+    if (const auto found = json.find(name); found != json.end())
+      record.labels[name] = found->is_string() ? found->get<std::string>() : found->dump();
+  return record;
+}
+
+}  // namespace
+
+std::vector<PromptRecord> read_prompt_file(const std::string& path) {
+  const std::string text = read_whole_file(path, kMostBytes);
+  std::vector<PromptRecord> records;
+  int64_t number = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    ++number;
+    if (line.find_first_not_of(" \t\r") != line.npos)
+      records.push_back(record_of(line, str(path, ':', number)));
+  }
+  check(!records.empty(), path, ": has no records");
+  return records;
+}
+
+std::string with_answer(const PromptRecord& record, const std::string& answer) {
+  Json json = Json::parse(record.json);
+  json["answer"] = answer;
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace flatshard

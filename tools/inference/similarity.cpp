@@ -1,0 +1,147 @@
+#include "tools/inference/similarity.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iomanip>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/check.h"
+
+namespace flatshard {
+namespace {
+
+using Json = nlohmann::json;
+
+struct Prompt {
+  size_t record;
+  Request request;
+  std::vector<int32_t> reference;
+};
+
+// What this rank answers: every world.size()-th record.
+std::vector<Prompt> prompts_of_rank(const TextCodec& codec, const std::vector<PromptRecord>& records,
+                                    const SimilarityOptions& options, const World& world) {
+  std::vector<Prompt> prompts;
+  for (size_t i = static_cast<size_t>(world.rank()); i < records.size();
+       i += static_cast<size_t>(world.size())) {
+    const PromptRecord& record = records[i];
+    check(record.reference.has_value(), record.where,
+          ": has no answer to compare with: neither \"completion\" nor a last message of the assistant");
+    Request request{
+        .prompt = record.conversation ? codec.encode(*record.conversation) : codec.encode(record.prompt),
+        .most_tokens = options.most_tokens,
+        .sampler = Sampler({.temperature = 0})};
+    check(!request.prompt.empty(), record.where, ": the prompt is empty, must have at least one token");
+    prompts.push_back({i, std::move(request), codec.encode(*record.reference)});
+  }
+  return prompts;
+}
+
+// The longest text that the generator reads; an Error names a record that exceeds the model's positions. An
+// answer may become longer when its text is encoded again, hence the check of each answer.
+int64_t capacity_for(const std::vector<PromptRecord>& records, const std::vector<Prompt>& prompts,
+                     int64_t positions) {
+  int64_t longest = 1;
+  for (const Prompt& prompt : prompts) {
+    const int64_t length = std::ssize(prompt.request.prompt) + prompt.request.most_tokens;
+    for (const int64_t tokens : {length, std::ssize(prompt.reference)})
+      check(tokens <= positions, records[prompt.record].where, ": needs ", tokens,
+            " positions, for prompt and answer or for the reference, but the model has ", positions);
+    longest = std::max({longest, length, std::ssize(prompt.reference), 2 * prompt.request.most_tokens});
+  }
+  return std::min(longest, positions);
+}
+
+double score_of(Generator& generator, const std::vector<int32_t>& answer,
+                const std::vector<int32_t>& reference) {
+  if (answer.empty() || reference.empty()) return answer.empty() && reference.empty() ? 0 : 1;
+  return cosine_distance(generator.mean_state(answer), generator.mean_state(reference));
+}
+
+std::string quoted_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == text.npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + '"';
+}
+
+std::string decimals(double value, int count) {
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(count) << value;
+  return std::move(out).str();
+}
+
+}  // namespace
+
+double cosine_distance(const std::vector<double>& a, const std::vector<double>& b) {
+  double ab = 0, aa = 0, bb = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    ab += a[i] * b[i];
+    aa += a[i] * a[i];
+    bb += b[i] * b[i];
+  }
+  check(aa > 0 && bb > 0, "a text has hidden states of zero, which have no direction");
+  return 1 - ab / std::sqrt(aa * bb);
+}
+
+std::vector<ScoredAnswer> score_answers(const ModelSource& source, const TextCodec& codec,
+                                        const std::vector<PromptRecord>& records,
+                                        const SimilarityOptions& options, World& world) {
+  const std::vector<Prompt> prompts = prompts_of_rank(codec, records, options, world);
+  Json mine = Json::array();  // [record, answer, score]
+  if (!prompts.empty()) {
+    std::vector<Request> requests;
+    for (const Prompt& prompt : prompts) requests.push_back(prompt.request);
+    const int64_t positions = read_model_config(source).max_positions;
+    Generator generator(source, {.dtype = options.dtype,
+                                 .texts = std::min<int64_t>(options.batch, std::ssize(requests)),
+                                 .capacity = capacity_for(records, prompts, positions),
+                                 .device = options.device});
+    const std::vector<Continuation> continued = continue_prompts(generator, requests, codec.end_tokens());
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      const std::string answer = codec.decode(continued[i].tokens);
+      const double score = score_of(generator, codec.encode(answer), prompts[i].reference);
+      mine.push_back({prompts[i].record, answer, score});
+    }
+  }
+  std::vector<ScoredAnswer> all(records.size());
+  const std::string text = mine.dump(-1, ' ', false, Json::error_handler_t::replace);
+  for (const std::string& part : world.all_gather_texts(text, "answers"))
+    for (const Json& row : Json::parse(part)) all[row[0].get<size_t>()] = {row[1], row[2]};
+  return all;
+}
+
+double average_score(const std::vector<ScoredAnswer>& answers) {
+  double sum = 0;
+  for (const ScoredAnswer& a : answers) sum += a.score;
+  return sum / static_cast<double>(answers.size());
+}
+
+std::string similarity_csv(const std::vector<PromptRecord>& records,
+                           const std::vector<ScoredAnswer>& answers) {
+  std::vector<std::string> labels{"data_id"};
+  for (const char* name : {"item_name", "image_name"})
+    if (std::any_of(records.begin(), records.end(), [&](const auto& r) { return r.labels.contains(name); }))
+      labels.emplace_back(name);
+  std::string csv;
+  for (const std::string& label : labels) csv += label + ',';
+  csv += "user_question,model_generated_answer,ground_truth_answer,semantic_similarity_score\n";
+  for (size_t i = 0; i < records.size(); ++i) {
+    const PromptRecord& record = records[i];
+    for (const std::string& label : labels) {
+      const auto found = record.labels.find(label);
+      csv += quoted_field(found != record.labels.end() ? found->second
+                          : label == "data_id"         ? std::to_string(i)
+                                                       : "") +
+             ',';
+    }
+    csv += quoted_field(record.question) + ',' + quoted_field(answers[i].answer) + ',' +
+           quoted_field(record.reference.value_or("")) + ',' + decimals(answers[i].score, 6) + '\n';
+  }
+  return csv + "average_semantic_similarity_score" + std::string(labels.size() + 3, ',') +
+         decimals(average_score(answers), 3) + '\n';
+}
+
+}  // namespace flatshard

@@ -1,0 +1,43 @@
+#pragma once
+// The similarity score of a model's answers: for each record, 1 - cos of the mean final hidden states of the
+// answer and of the reference, each read alone; 0 for the same text, 2 at worst. If one of them is empty the
+// score is 1, if both are it is 0. Ranks divide the records; the scores do not depend on their number.
+
+#include <string>
+#include <vector>
+
+#include "comm/world.h"
+#include "tools/inference/continuation.h"
+#include "tools/inference/prompt_file.h"
+#include "tools/inference/text_codec.h"
+
+namespace flatshard {
+
+struct ScoredAnswer {
+  std::string answer;
+  double score = 0;
+};
+
+struct SimilarityOptions {
+  DType dtype = DType::f32;
+  Device device = Device::cpu();
+  int64_t most_tokens = 512, batch = 8;
+};
+
+// 1 - cos(a, b)
+double cosine_distance(const std::vector<double>& a, const std::vector<double>& b);
+
+// The greedy answers to the records, each of which has a reference, in their order, on all ranks.
+std::vector<ScoredAnswer> score_answers(const ModelSource& source, const TextCodec& codec,
+                                        const std::vector<PromptRecord>& records,
+                                        const SimilarityOptions& options, World& world);
+
+double average_score(const std::vector<ScoredAnswer>& answers);
+
+// A row per record and a last one with the average, rounded to three decimals. Columns: data_id (the index of
+// the record, unless it has one), item_name and image_name if a record has them, user_question,
+// model_generated_answer, ground_truth_answer, semantic_similarity_score.
+std::string similarity_csv(const std::vector<PromptRecord>& records,
+                           const std::vector<ScoredAnswer>& answers);
+
+}  // namespace flatshard

@@ -1,0 +1,359 @@
+#include "tools/prepare.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <optional>
+#include <unistd.h>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+#include <climits>
+
+#include "runtime/check.h"
+#include "runtime/program_end.h"
+#include "runtime/reason.h"
+#include "runtime/standard_streams.h"
+#include "runtime/text.h"
+#include "runtime/whole_file.h"
+#include "text/data/dataset.h"
+#include "text/tokenizer/bpe_trainer.h"
+#include "tools/sample_picture.h"
+#include "train/arguments/arguments.h"
+#include "train/program/standard_options.h"
+#include "train/report/byte_progress.h"
+#include "train/save/new_folder.h"
+
+namespace flatshard {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string out;
+  std::optional<std::string> eval_out;
+  double eval_share = 0.05;
+  EncoderOptions encoder;
+  int64_t train_tokenizer = 0;  // tokens of the tokenizer to train; 0: none
+  std::string split = "none";
+  bool skip_bad = false;
+  int64_t most_tokens = 0;
+  std::vector<double> weights;
+  int64_t show = 0;
+  std::optional<std::string> files_from;
+  bool null = false;  // names there end with a zero byte
+  std::vector<std::string> files;
+};
+
+constexpr int64_t kLeastTrainedVocab = 257, kMostTrainedVocab = 1 << 20;
+constexpr double kMostWeight = 1000;
+constexpr const char* kEndOfText = "<|endoftext|>";
+
+TextSplit split_of(const Options& o) { return o.split == "none" ? TextSplit::none : TextSplit::blank_lines; }
+
+std::vector<std::string> outputs(const Options& o) {
+  return o.eval_out ? std::vector{o.out, *o.eval_out} : std::vector{o.out};
+}
+
+constexpr const char* kDescription =
+    "Converts text and chats to token files for train.\n\n"
+    "A .jsonl file has one JSON object per line: a text field, a conversation (messages, or conversations as "
+    "in\n"
+    "ShareGPT), or a prompt with its completion. Any other file is plain text: one document, or several "
+    "separated\n"
+    "by blank lines with --split blank-lines. Files and documents keep their order.\n\n"
+    "Of a text all tokens are trained, of a prompt with a completion the completion, of a conversation the\n"
+    "assistant's turns. Conversations are rendered by the chat template of the tokenizer's folder, or "
+    "another.\n"
+    "Samples without tokens, or without a token to train on, are dropped and counted.\n\n"
+    "With --eval-out, floor(n SHARE) of the first n samples go there, evenly spaced. The split depends on "
+    "the\n"
+    "sample's index alone, so the same input is always split the same way.\n";
+constexpr const char* kFooter =
+    "Output files appear under their names only after everything has succeeded.\n\n"
+    "  prepare --out corpus.tok --eval-out eval.tok stories.jsonl\n"
+    "  prepare --out chats.tok --tokenizer Qwen2.5-0.5B-Instruct --show 3 chats.jsonl\n"
+    "  prepare --out corpus.tok --train-tokenizer 8192 --tokenizer my-tokenizer stories.jsonl\n"
+    "  git ls-files '*.md' | prepare --out docs.tok --files-from -\n"
+    "  find docs -name '*.md' -print0 | prepare --out docs.tok --files-from - -0\n";
+
+void declare(CLI::App& app, Options& o) {
+  app.footer(kFooter);
+  app.add_option("--out", o.out, "token file to write; its folder is created if missing")
+      ->type_name("FILE")
+      ->required();
+  CLI::Option* eval_out =
+      app.add_option("--eval-out", o.eval_out, "token file for evaluation; --out gets the other documents")
+          ->type_name("FILE");
+  app.add_option("--eval-share", o.eval_share,
+                 "share of documents for --eval-out, above 0 and below 1; 0.05 takes every 20th")
+      ->type_name("SHARE")
+      ->capture_default_str()
+      ->needs(eval_out);
+  CLI::Option* tokenizer =
+      app.add_option("--tokenizer", o.encoder.tokenizer,
+                     "folder of a model or tokenizer, or its tokenizer.json; without it a token is a byte")
+          ->type_name("PATH");
+  app.add_option("--train-tokenizer", o.train_tokenizer,
+                 "train a tokenizer of N tokens on the texts and messages, and write it to the new folder "
+                 "--tokenizer")
+      ->type_name("N")
+      ->check(CLI::Range(kLeastTrainedVocab, kMostTrainedVocab))
+      ->needs(tokenizer);
+  app.add_option("--chat-template", o.encoder.chat_template,
+                 "chat template for conversations: a built-in name or a file; default: that of the "
+                 "tokenizer's folder")
+      ->type_name("NAME")
+      ->needs(tokenizer);
+  app.add_option("--train-on", o.encoder.train_on,
+                 "trained part of a conversation: the assistant's turns, the last of them, or all tokens")
+      ->check(CLI::IsMember({"assistant", "last", "all"}))
+      ->capture_default_str();
+  app.add_option("--text-field", o.encoder.text_field, "field of a .jsonl object that holds the document")
+      ->type_name("NAME")
+      ->capture_default_str();
+  app.add_option("--split", o.split, "document separator in text files")
+      ->check(CLI::IsMember({"none", "blank-lines"}))
+      ->capture_default_str();
+  app.add_option("--weights", o.weights,
+                 "how often the samples of each file are written, one number per file: 0.5,2")
+      ->delimiter(',')
+      ->type_name("W,...");
+  app.add_flag("--skip-bad", o.skip_bad,
+               "count records that cannot be read instead of stopping at the first");
+  app.add_option("--max-tokens", o.most_tokens,
+                 "a sample with more tokens counts as a bad record, for example with more than data.seq_len; "
+                 "0 = no limit")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--show", o.show, "print the first N samples, with the trained tokens marked")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
+  CLI::Option* files_from =
+      app.add_option("--files-from", o.files_from,
+                     "file that lists more files to read, one per line; -: standard input")
+          ->type_name("LIST");
+  app.add_flag("-0,--null", o.null,
+               "names in LIST end with a zero byte instead of a line break, as from find -print0")
+      ->needs(files_from);
+  app.add_option("FILES", o.files, "files to read, not folders")->type_name("");
+}
+
+void append_list(std::istream& list, const std::string& name, char end, std::vector<std::string>& files) {
+  int64_t number = 1;
+  std::string file;
+  const auto add = [&] {
+    check(!file.empty(), name, ':', number, ": is empty, must be a path");
+    files.push_back(std::exchange(file, {}));
+    ++number;
+  };
+  for (int c; (c = list.get()) != std::istream::traits_type::eof();) {
+    if (c == end) {
+      add();
+      continue;
+    }
+    check(c != 0, name, ':', number, ": contains a zero byte; if zero bytes end the names, use -0 (--null)");
+    file += static_cast<char>(c);
+    check(file.size() < PATH_MAX, name, ':', number, ": is longer than ", PATH_MAX - 1,
+          " bytes, the maximum of a path");
+  }
+  check(!list.bad(), name, ": cannot be read");
+  if (!file.empty()) add();
+}
+
+std::vector<std::string> input_files(const Options& o, std::istream& in) {
+  std::vector<std::string> files = o.files;
+  const char end = o.null ? '\0' : '\n';
+  if (o.files_from == "-") {
+    append_list(in, "standard input", end, files);
+  } else if (o.files_from) {
+    std::ifstream list(*o.files_from);
+    check(list.is_open(), "--files-from \"", *o.files_from, "\": cannot open: ", std::strerror(errno));
+    append_list(list, *o.files_from, end, files);
+  }
+  check(!files.empty(), "no input files: name files, or a list of them with --files-from");
+  return files;
+}
+
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code error_a, error_b;  // a pipe has no canonical name and cannot be overwritten
+  const fs::path path_a = fs::weakly_canonical(fs::absolute(a), error_a);
+  const fs::path path_b = fs::weakly_canonical(fs::absolute(b), error_b);
+  return !error_a && !error_b && path_a == path_b;
+}
+
+void check_outputs(const Options& o) {
+  check(o.eval_share > 0 && o.eval_share < 1, "--eval-share is ", o.eval_share,
+        ", must be above 0 and below 1");
+  for (const std::string& out : outputs(o)) file_to_write(out);
+  check(!o.eval_out || !same_file(o.out, *o.eval_out), "--out and --eval-out are the same file, ", o.out);
+}
+
+// All inputs are checked up front: reading the first may take hours.
+void check_inputs(const Options& o, const std::vector<std::string>& files) {
+  for (const std::string& file : files) {
+    const bool readable = access(file.c_str(), R_OK) == 0;
+    check(readable, file, ": cannot open: ", std::strerror(errno));
+    const fs::file_status status = fs::status(file);
+    check(!fs::is_directory(status), file, ": is a folder; name the files in it, perhaps with --files-from");
+    check(fs::is_regular_file(status) || fs::is_fifo(status), file,
+          ": is a device or a socket, must be a file or a pipe");
+    for (const std::string& out : outputs(o))
+      check(!same_file(file, out), file, ": is both read and written");
+  }
+  const std::string list = o.files_from == "-" ? "/dev/stdin" : o.files_from.value_or("");
+  for (const std::string& out : outputs(o))
+    check(list.empty() || !same_file(list, out), out, ": is both read as --files-from and written");
+}
+
+void make_folder_of(const std::string& file) {
+  const fs::path folder = fs::path(file).parent_path();
+  std::error_code error;
+  if (!folder.empty()) fs::create_directories(folder, error);
+  check(!error, folder.string(), ": cannot create the folder: ", error.message());
+}
+
+void check_split(const Options& o, const DatasetCounts& counts, const TokenWriter& train,
+                 const TokenWriter* eval) {
+  check(counts.samples > 0 || counts.untrained + counts.bad > 0, "the input has no text; ",
+        counted(counts.empty, "empty document"), " read");
+  check(counts.samples > 0, "no sample can be trained on: ", dropped(counts),
+        counts.bad > 0 ? "; the first is bad because " : "", counts.first_bad);
+  if (!eval) return;
+  check(counts.samples > 1,
+        "one document cannot be split between --out and --eval-out; "
+        "split text files with --split blank-lines, add documents, or omit --eval-out");
+  const auto has_documents = [&](const TokenWriter& writer, const char* option, const char* change) {
+    check(writer.document_count() > 0, "with --eval-share ", o.eval_share, " none of the ", counts.samples,
+          " documents goes to ", option, "; use a ", change, " share, or omit --eval-out");
+  };
+  has_documents(*eval, "--eval-out", "larger");
+  has_documents(train, "--out", "smaller");
+}
+
+// All data is written before the first file gets its final name.
+void finish(TokenWriter& train, TokenWriter* eval) {
+  train.complete();
+  if (eval) eval->finish();
+  train.finish();
+}
+
+void report(std::ostream& out, const std::string& path, const TokenWriter& writer, int64_t vocab) {
+  out << path << ": " << counted(writer.document_count(), "document") << ", "
+      << counted(writer.size(), "token");
+  if (writer.trained() < writer.size())
+    out << ", " << fixed(100 * static_cast<double>(writer.trained()) / static_cast<double>(writer.size()), 1)
+        << "% trained";
+  out << ", vocabulary " << vocab << ", " << human_bytes(writer.file_bytes()) << '\n';
+}
+
+std::vector<DatasetFile> weighted(const Options& o, const std::vector<std::string>& paths) {
+  check(o.weights.empty() || o.weights.size() == paths.size(), "--weights has ",
+        counted(std::ssize(o.weights), "number"), " for ", counted(std::ssize(paths), "file"));
+  std::vector<DatasetFile> files;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const double weight = o.weights.empty() ? 1 : o.weights[i];
+    check(weight > 0 && weight <= kMostWeight, "--weights: ", weight, " for ", paths[i],
+          ", must be above 0 and at most ", kMostWeight);
+    files.push_back({paths[i], weight});
+  }
+  return files;
+}
+
+// The size of all files; nothing if one is a pipe.
+std::optional<int64_t> bytes_of(const std::vector<DatasetFile>& files) {
+  int64_t bytes = 0;
+  for (const DatasetFile& file : files) {
+    if (!fs::is_regular_file(file.path)) return {};
+    bytes += static_cast<int64_t>(fs::file_size(file.path));
+  }
+  return bytes;
+}
+
+// Trains a tokenizer on the texts, and writes a new folder with the tokenizer.
+void train_tokenizer(const Options& o, const std::vector<DatasetFile>& files) {
+  check(bytes_of(files).has_value(), "--train-tokenizer reads the files twice, so none may be a pipe");
+  BpeTrainer trainer({.vocab = o.train_tokenizer, .special = {kEndOfText}});
+  for (const DatasetFile& file : files)
+    read_records(file.path, split_of(o), [&](const Record& record) {
+      try {
+        for (const std::string& text : texts_of(record, o.encoder.text_field)) trainer.add(text);
+      } catch (const Error&) {
+        if (!o.skip_bad) throw;  // with it, the bad records are counted when they are encoded
+      }
+    });
+  NewFolder folder(o.encoder.tokenizer);
+  folder.write("tokenizer.json", trainer.tokenizer_json());
+  folder.write(
+      "tokenizer_config.json",
+      str("{\"tokenizer_class\": \"PreTrainedTokenizerFast\", \"eos_token\": \"", kEndOfText, "\"}\n"));
+  folder.finish();
+}
+
+void prepare(Options o, const PrepareStreams& streams) {
+  const std::vector<std::string> paths = input_files(o, streams.in);
+  check_outputs(o);
+  check_inputs(o, paths);
+  const std::vector<DatasetFile> files = weighted(o, paths);
+  for (const std::string& out : outputs(o)) make_folder_of(out);
+  if (o.train_tokenizer > 0) train_tokenizer(o, files);
+  const SampleEncoder encoder(o.encoder);
+  const DatasetOptions options{.encoder = o.encoder,
+                               .split = split_of(o),
+                               .skip_bad = o.skip_bad,
+                               .most_tokens = o.most_tokens,
+                               .eval_share = o.eval_out ? o.eval_share : 0};
+  const std::string manifest = make_manifest(files, options, encoder);
+  TokenWriter train(o.out, encoder.vocab());
+  train.set_manifest(manifest);
+  std::optional<TokenWriter> eval;
+  if (o.eval_out) eval.emplace(*o.eval_out, encoder.vocab()).set_manifest(manifest);
+  TokenWriter* const eval_writer = eval ? &*eval : nullptr;
+
+  DatasetCounts counts;
+  std::string shown;
+  {
+    const std::optional<int64_t> bytes = bytes_of(files);
+    ByteProgress progress(bytes.value_or(0), streams.progress && bytes ? &streams.err : nullptr);
+    int64_t left_to_show = o.show;
+    counts = write_dataset(
+        files, options, encoder, train, eval_writer, [&](int64_t done) { progress.add(done); },
+        [&](const Record& record, const Sample& sample) {
+          if (left_to_show-- > 0) shown += picture_of(record, sample, encoder, streams.colors);
+        });
+  }
+  check_split(o, counts, train, eval_writer);
+  finish(train, eval_writer);
+  streams.out << shown << "read " << counted(std::ssize(files), "file") << ", " << human_bytes(counts.bytes)
+              << ": " << counted(counts.samples, "document") << "; dropped " << dropped(counts) << '\n';
+  if (counts.bad > 0) streams.err << "prepare: the first bad record: " << printable(counts.first_bad) << '\n';
+  for (const std::string& warning : counts.warnings) streams.err << "prepare: " << printable(warning) << '\n';
+  report(streams.out, o.out, train, encoder.vocab());
+  if (eval) report(streams.out, *o.eval_out, *eval, encoder.vocab());
+}
+
+}  // namespace
+
+int run_prepare(int argc, const char* const* argv, const PrepareStreams& streams) {
+  CLI::App app(kDescription, "prepare");
+  Options options;
+  declare(app, options);
+  add_standard_options(app);
+  reserve_standard_streams();
+  survive_file_limits();
+  try {
+    parse_arguments(app, arguments_of(argc, argv));
+    prepare(options, streams);
+    return end_program("prepare", 0, streams.out, streams.err);
+  } catch (const CLI::Success& help) {
+    return end_program("prepare", app.exit(help, streams.out, streams.err), streams.out, streams.err);
+  } catch (const std::exception& error) {
+    streams.err << "prepare: " << printable(reason_of(error)) << '\n';
+    return 1;
+  }
+}
+
+}  // namespace flatshard
