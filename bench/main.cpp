@@ -23,7 +23,7 @@
 #include "runtime/parallel.h"
 #include "runtime/program_end.h"
 #include "runtime/whole_file.h"
-#include "train/program/standard_options.h"
+#include "train/command_line/standard_options.h"
 
 using namespace flatshard;
 using namespace flatshard::bench;

@@ -6,7 +6,7 @@
 #include "checkpoint/checksums.h"
 #include "runtime/check.h"
 #include "train/save/shard_files.h"
-#include "train/state/train_state.h"
+#include "train/save/train_state.h"
 
 namespace flatshard::test {
 

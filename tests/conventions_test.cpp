@@ -106,14 +106,12 @@ const std::map<std::string, std::set<std::string>>& allowed_includes() {
 
 // The rooms of train/, lowest first: a room includes itself and the ones before it.
 const std::vector<std::string>& rooms_of_train() {
-  static const std::vector<std::string> rooms{"arguments", "config",  "accelerate", "program", "setup",
-                                              "models",    "measure", "step",       "plans",   "traces",
-                                              "report",    "watch",   "advice",     "state",   "save",
-                                              "inference", "ckpt",    "tools",      "start",   ""};
+  static const std::vector<std::string> rooms{"config", "command_line", "setup", "measure", "step",
+                                              "plan",   "report",       "save",  "run",     ""};
   return rooms;
 }
 
-// "step" for "train/step/engine.h", "" for "train/trainer.h".
+// "step" for "train/step/engine.h", "" for "train/run/trainer.h".
 std::string room_of(const std::string& path) {
   const size_t begin = std::string("train/").size(), end = path.find('/', begin);
   return end == path.npos ? "" : path.substr(begin, end - begin);

@@ -22,8 +22,8 @@
 #include "tools/inference/loss_meter.h"
 #include "tools/inference/similarity.h"
 #include "tools/model_options.h"
-#include "train/arguments/arguments.h"
-#include "train/program/standard_options.h"
+#include "train/command_line/arguments.h"
+#include "train/command_line/standard_options.h"
 #include "train/setup/device_choice.h"
 
 namespace flatshard {

@@ -22,8 +22,8 @@
 #include "text/data/dataset.h"
 #include "text/tokenizer/bpe_trainer.h"
 #include "tools/sample_picture.h"
-#include "train/arguments/arguments.h"
-#include "train/program/standard_options.h"
+#include "train/command_line/arguments.h"
+#include "train/command_line/standard_options.h"
 #include "train/report/byte_progress.h"
 #include "train/save/new_folder.h"
 

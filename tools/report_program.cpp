@@ -14,8 +14,8 @@
 #include "runtime/standard_streams.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
-#include "train/arguments/arguments.h"
-#include "train/program/standard_options.h"
+#include "train/command_line/arguments.h"
+#include "train/command_line/standard_options.h"
 #include "train/report/report.h"
 
 namespace flatshard {

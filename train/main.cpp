@@ -3,7 +3,7 @@
 #include <iostream>
 
 #include "runtime/illegal_instruction.h"
-#include "train/main_program.h"
+#include "train/run/main_program.h"
 
 int main(int argc, char** argv) {
   flatshard::explain_illegal_instructions("train");

@@ -10,7 +10,7 @@
 #include "tests/fuzz/promise.h"
 #include "tests/fuzz/text_targets.h"
 #include "tests/range_bytes.h"
-#include "train/state/train_state.h"
+#include "train/save/train_state.h"
 
 namespace flatshard::test {
 namespace {

@@ -11,7 +11,7 @@
 #include "runtime/check.h"
 #include "runtime/host_memory.h"
 #include "train/config/config.h"
-#include "train/main_program.h"
+#include "train/run/main_program.h"
 
 namespace flatshard::test {
 namespace fs = std::filesystem;

@@ -15,8 +15,8 @@
 #include "tests/test.h"
 #include "text/data/token_file.h"
 #include "tools/inference/continuation.h"
-#include "train/main_program.h"
 #include "train/report/metrics.h"
+#include "train/run/main_program.h"
 
 using namespace flatshard;
 using namespace flatshard::ptx_vm;

@@ -10,8 +10,8 @@
 #include "tests/workshop.h"
 #include "train/report/metrics.h"
 #include "train/save/initial_weights.h"
+#include "train/save/train_state.h"
 #include "train/setup/run_data.h"
-#include "train/state/train_state.h"
 #include "train/step/training_runtime.h"
 #include "train/step/weights.h"
 

@@ -15,7 +15,7 @@
 #include "runtime/log.h"
 #include "tests/process.h"
 #include "tests/workshop.h"
-#include "train/trainer.h"
+#include "train/run/trainer.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;

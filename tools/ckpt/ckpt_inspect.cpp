@@ -7,7 +7,7 @@
 #include "runtime/text.h"
 #include "tools/ckpt/ckpt_commands.h"
 #include "tools/ckpt/tensor_sets.h"
-#include "train/plans/plan_text.h"
+#include "train/plan/plan_text.h"
 #include "train/save/checkpoint_names.h"
 
 namespace flatshard {

@@ -12,8 +12,8 @@
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "tools/ckpt/ckpt_commands.h"
-#include "train/arguments/arguments.h"
-#include "train/program/standard_options.h"
+#include "train/command_line/arguments.h"
+#include "train/command_line/standard_options.h"
 
 namespace flatshard {
 namespace {

@@ -13,7 +13,7 @@
 #include "checkpoint/tensor_folder.h"
 #include "hub/quantized/quantized_tensors.h"
 #include "model/config.h"
-#include "train/state/train_state.h"
+#include "train/save/train_state.h"
 
 namespace flatshard {
 

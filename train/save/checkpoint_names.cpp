@@ -7,7 +7,7 @@
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
 #include "train/save/shard_files.h"
-#include "train/state/train_state.h"
+#include "train/save/train_state.h"
 
 namespace flatshard {
 namespace fs = std::filesystem;

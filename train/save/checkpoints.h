@@ -22,7 +22,7 @@
 #include "comm/world.h"
 #include "train/save/initial_weights.h"
 #include "train/save/shard_files.h"
-#include "train/state/train_state.h"
+#include "train/save/train_state.h"
 #include "train/step/engine.h"
 
 namespace flatshard {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "checkpoint/safetensors.h"
-#include "train/state/train_state.h"
+#include "train/save/train_state.h"
 
 namespace flatshard::test {
 

@@ -8,7 +8,7 @@
 
 #include "runtime/log.h"
 #include "tests/test.h"
-#include "train/state/train_state.h"
+#include "train/save/train_state.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;

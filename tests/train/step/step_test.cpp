@@ -9,7 +9,7 @@
 #include "runtime/rng.h"
 #include "tests/test.h"
 #include "tests/train/step/planned_bytes.h"
-#include "train/plans/reductions.h"
+#include "train/plan/reductions.h"
 #include "train/step/training_runtime.h"
 #include "train/step/weights.h"
 

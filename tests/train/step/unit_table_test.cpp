@@ -8,7 +8,7 @@
 #include "tests/comm/planned_rank.h"
 #include "tests/test.h"
 #include "train/measure/bandwidth.h"
-#include "train/plans/plan_text.h"
+#include "train/plan/plan_text.h"
 #include "train/report/first_step.h"
 
 using namespace flatshard;

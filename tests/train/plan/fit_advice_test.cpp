@@ -1,0 +1,123 @@
+#include "train/plan/fit_advice.h"
+
+#include <algorithm>
+
+#include "build_config.h"
+#include "tests/test.h"
+#include "tests/workshop.h"
+#include "train/plan/step_estimate.h"
+
+using namespace flatshard;
+
+namespace {
+
+Config small_config() {
+  Config c;
+  c.run.device = "cpu";
+  c.model = {.family = "llama", .layers = 1, .hidden = 16, .heads = 2, .ffn = 24, .vocab = 31};
+  c.data.seq_len = 8;
+  c.train.steps = 1;
+  c.train.total_batch_size = 8;
+  c.train.batch_size_per_device = 1;
+  c.optimizer.lr = 1e-3;
+  return c;
+}
+
+// A run of 100 bytes divided by the ranks, of which some settings save a part. Adapters exclude offload.
+std::optional<PlannedRun> invented_plan(const Config& c, int ranks) {
+  if (c.train.total_batch_size < ranks || (c.lora.rank > 0 && c.parallel.offload)) return std::nullopt;
+  int64_t bytes = 100 / ranks;
+  if (c.train.recompute) bytes -= 5;
+  if (c.parallel.reduction == "sequential") bytes -= 20;
+  if (c.train.head_chunk < 4096) bytes -= 2;
+  if (c.parallel.offload) bytes -= 30;
+  if (c.optimizer.kind == "paged_adamw32bit") bytes += 1;
+  if (c.lora.rank > 0) bytes -= 60;
+  return PlannedRun{.device_bytes = bytes, .host_bytes = 0, .seconds = 1};
+}
+
+FitAdvice advice_for(const Config& config, int64_t usable) {
+  return advise(config, 1, *invented_plan(config, 1), usable, invented_plan);
+}
+
+}  // namespace
+
+TEST_CASE("advice lists the switches that save memory, and no others") {
+  std::vector<std::string> listed;
+  for (const MemorySwitch& s : advice_for(small_config(), 0).switches) {
+    listed.push_back(s.arguments);
+    CHECK(s.alone.device_bytes < 100);
+  }
+  CHECK(listed == std::vector<std::string>{"--train.recompute=true", "--train.head_chunk=512",
+                                           "--parallel.reduction=sequential", "--parallel.offload=true",
+                                           "--lora.rank=16"});
+  Config recomputing = small_config();
+  recomputing.train.recompute = true;
+  CHECK(advice_for(recomputing, 0).switches.size() == 4);
+}
+
+TEST_CASE("advice takes the switches with the least consequences, and none that is not needed") {
+  const auto enough = [](int64_t usable) { return advice_for(small_config(), usable).enough; };
+  CHECK(enough(95) == std::vector<std::string>{"--train.recompute=true"});
+  CHECK(enough(80) == std::vector<std::string>{"--parallel.reduction=sequential"});
+  CHECK(enough(75) == std::vector<std::string>{"--train.recompute=true", "--parallel.reduction=sequential"});
+  CHECK(enough(50) == std::vector<std::string>{"--parallel.reduction=sequential", "--parallel.offload=true"});
+  CHECK(advice_for(small_config(), 50).with_enough.device_bytes == 50);
+  CHECK(enough(10).empty());
+}
+
+TEST_CASE("advice doubles the ranks until the run fits or the batch is too small") {
+  CHECK(advice_for(small_config(), 30).ranks == 4);
+  CHECK(advice_for(small_config(), 12).ranks == 8);
+  CHECK(!advice_for(small_config(), 11).ranks);
+}
+
+TEST_CASE("a step's estimate is work divided by the assumed share of published rates") {
+  Config config = small_config();
+  config.train.recompute = true;
+  const RunSetup setup = set_up(config, 2, {}, Purpose::plan);
+  RunPlan plan = plan_run(setup, 0);
+  plan.flops = {.full = 4e9, .causal = 3e9, .forward = 1e9};
+  plan.trainable = 4'000'000;
+  plan.units.all.traffic = {.gathered = 600'000'000, .reduced = 200'000'000};
+  plan.units.norm_bytes = 0;
+  const GpuModel gpu{.name = "a-gpu",
+                     .memory_mib = 1024,
+                     .matrix_tflops = 2,
+                     .fp32_tflops = 1,
+                     .memory_gbps = 100,
+                     .link_gbps = 10,
+                     .host_gbps = 5};
+  const StepEstimate estimate = estimate_step(setup, plan, gpu);
+  CHECK(estimate.products == doctest::Approx(4 * 8 * (3e9 + 1e9) / 1e12));  // 4 sequences of 8 tokens
+  CHECK(estimate.exchange == doctest::Approx(800e6 / 8e9));
+  CHECK(estimate.transfer == 0);
+  CHECK(estimate.update == doctest::Approx(2e6 * 30 / 80e9));
+  CHECK(estimate.seconds() == doctest::Approx(0.128 + estimate.update));
+  const std::string text = describe_estimate(estimate, setup, gpu);
+  CHECK_MESSAGE(text.find("not measured") != std::string::npos, text);
+}
+
+TEST_CASE("every GPU that the help names can be planned for, and no other") {
+  CHECK(std::string(gpu_model("h100-80gb").name) == "h100-80gb");
+  CHECK(gpu_model_names().find("a100-40gb, a100-80gb") != std::string::npos);
+  CHECK(test::error_of([] { gpu_model("v100"); }).find("must be one of a10-24gb, ") != std::string::npos);
+}
+
+TEST_CASE("--plan --for answers whether the run fits, in a build with CUDA") {
+  const test::Workshop workshop("plan_for");
+  const test::Finished alone = workshop.train(1, "--for h100-80gb");
+  CHECK_MESSAGE(alone.output.find("--for has no effect without --plan") != std::string::npos, alone.output);
+  const test::Finished plan = workshop.train(1, "--plan --ranks 2 --for h100-80gb");
+  if (!kCudaBuilt) {
+    CHECK_MESSAGE(plan.output.find("rebuild with -DFLATSHARD_CUDA=ON") != std::string::npos, plan.output);
+    return;
+  }
+  CHECK(plan.exit_code == 0);
+  CHECK_MESSAGE(plan.output.find("\nfits      ") != std::string::npos, plan.output);
+  CHECK((plan.output.find("\n  nccl  ") != std::string::npos) == kNcclBuilt);
+  const test::Finished large = workshop.train(
+      1, "--plan --ranks 1 --for l4-24gb --model.hidden=4096 --model.layers=64 --model.ffn=16384");
+  CHECK_MESSAGE(large.output.find("\ntoo large ") != std::string::npos, large.output);
+  CHECK_MESSAGE(large.output.find("\nswitches, each alone:\n") != std::string::npos, large.output);
+}

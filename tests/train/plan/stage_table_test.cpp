@@ -1,0 +1,65 @@
+// The plans of pipeline stages, and their table.
+
+#include "train/plan/stage_table.h"
+
+#include "tests/comm/planned_rank.h"
+#include "tests/test.h"
+#include "train/step/training_runtime.h"
+
+using namespace flatshard;
+
+namespace {
+
+constexpr int kStages = 4;
+
+// One rank per stage, with two blocks in each of the middle stages.
+Config config_of(const std::string& schedule, const DeviceMap& map = "auto") {
+  Config config = test::planned_config("llama", 1, 8, 16);
+  config.parallel.stages = kStages;
+  config.parallel.schedule = schedule;
+  config.parallel.device_map = map;
+  return config;
+}
+
+int64_t activations(const RunPlan& plan) {
+  for (const MemoryRow& row : plan.memory)
+    if (row.name == "activations") return row.bytes;
+  return 0;
+}
+
+std::string table_of(const DeviceMap& map) {
+  return describe_stages(set_up(config_of("1f1b", map), kStages));
+}
+
+}  // namespace
+
+TEST_CASE("with 1f1b, stage s of S plans the activations of S - s micro-batches, with gpipe those of all") {
+  const RunSetup alternating = set_up(config_of("1f1b"), kStages),
+                 gpipe = set_up(config_of("gpipe"), kStages),
+                 sequential = set_up(config_of("sequential"), kStages);
+  std::vector<int64_t> bytes;
+  for (int stage = 0; stage < kStages; ++stage) {
+    CAPTURE(stage);
+    const RunPlan plan = plan_run(alternating, stage);
+    CHECK(plan.in_flight == kStages - stage);
+    CHECK(plan_run(gpipe, stage).in_flight == 16);
+    CHECK(plan_run(sequential, stage).in_flight == 1);
+    bytes.push_back(activations(plan));
+  }
+  // Stages 1 and 2 have two blocks each.
+  CHECK(bytes[1] > bytes[2]);
+  CHECK(bytes[1] * 2 < bytes[2] * 3 + bytes[2]);
+}
+
+TEST_CASE("the table of stages names a better map if there is one") {
+  const std::string better = "parallel.device_map = \"auto\" has at most";
+  CHECK(table_of("auto").find(better) == std::string::npos);
+  const std::map<std::string, double> uneven{{"model", 0},          {"model.layers.5", 1},
+                                             {"model.layers.6", 2}, {"model.layers.7", 2},
+                                             {"model.norm", 3},     {"lm_head", 3}};
+  const std::string table = table_of(uneven);
+  CAPTURE(table);
+  CHECK(table.find(better) != std::string::npos);
+  CHECK(table.find("embedding, blocks 0-4") != std::string::npos);
+  CHECK(table.find("block 5 ") != std::string::npos);
+}

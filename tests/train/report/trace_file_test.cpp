@@ -1,0 +1,142 @@
+// trace.json and its picture, from a run of several ranks and from spans made by hand.
+
+#include "train/report/trace_file.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/test.h"
+#include "tests/workshop.h"
+#include "train/report/trace_picture.h"
+
+using namespace flatshard;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string text_of(const std::string& path) {
+  std::ifstream in(path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return std::move(text).str();
+}
+
+int64_t count_of(const std::string& text, const std::string& word) {
+  int64_t count = 0;
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
+  return count;
+}
+
+// Rank 0's steps of 10, 40 and 20 us, each with a forward pass and a gather.
+void add_three_steps(Trace& trace) {
+  const int compute = trace.add_row("compute"), gather = trace.add_row("gather"),
+            steps = trace.add_row("steps");
+  int at = 0, number = 0;
+  for (const int length : {10, 40, 20}) {
+    const auto time = [&](int us) { return trace.start() + std::chrono::microseconds(at + us); };
+    trace.add_span(compute, "gemm", time(2), time(4));
+    trace.add_span(compute, str("forward ", number), time(1), time(5));
+    trace.add_span(gather, str("all_gather <", number, ">"), time(0), time(3));
+    trace.add_span(steps, str("step ", ++number), time(0), time(length));
+    at += length;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("one trace.json has every rank's streams, and collectives overlap in it") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("merged_trace");
+  constexpr int kRanks = 3, kSteps = 4;
+  const test::Finished run = workshop.train(
+      kRanks, str("--run.trace=true --train.total_batch_size=6 --train.eval_every=4 --train.steps=", kSteps));
+  REQUIRE_MESSAGE(run.exit_code == 0, run.output);
+  CHECK(!fs::exists(workshop.file("runs/default/trace.rank1.json")));
+  const auto trace = nlohmann::json::parse(text_of(workshop.file("runs/default/trace.json")));
+
+  std::map<std::pair<int, int>, std::string> rows;
+  std::set<std::string> processes;
+  std::map<std::string, int64_t> spans;  // "compute forward 0"
+  std::map<std::string, std::vector<std::pair<double, double>>> steps;
+  for (const auto& event : trace.at("traceEvents")) {
+    const std::string name = event.at("name");
+    if (name == "process_name") processes.insert(event.at("args").at("name").get<std::string>());
+    if (name == "thread_name") rows[{event.at("pid"), event.at("tid")}] = event.at("args").at("name");
+    if (event.at("ph") != "X") continue;
+    const std::string row = rows.at({event.at("pid"), event.at("tid")});
+    ++spans[row + ' ' + name];
+    const double begin = event.at("ts"), duration = event.at("dur");
+    if (row == "steps") steps[name].push_back({begin, begin + duration});
+  }
+  CHECK(processes == std::set<std::string>{"rank 0", "rank 1", "rank 2"});
+  CHECK(rows.size() == kRanks * 4);
+  constexpr int64_t kMicroSteps = 2;
+  CHECK(spans["compute backward 3"] == kRanks * kSteps * kMicroSteps);
+  CHECK(spans["compute forward 1"] == kRanks * kSteps * kMicroSteps);
+  CHECK(spans["reduce all_to_all model.layers.1"] == kRanks * kSteps * kMicroSteps);
+  CHECK(spans["gather all_gather model.layers.0"] > kRanks * kSteps * kMicroSteps);  // evaluations as well
+  CHECK(spans["compute update"] == kRanks * kSteps);
+  CHECK(steps.size() == kSteps);
+  for (const auto& [name, of_ranks] : steps) {
+    CAPTURE(name);
+    REQUIRE(of_ranks.size() == kRanks);
+    double last_begin = 0, first_end = 1e300;
+    for (const auto& [begin, end] : of_ranks)
+      last_begin = std::max(last_begin, begin), first_end = std::min(first_end, end);
+    // All wait for all others in the norm's exchange.
+    CHECK(last_begin < first_end);
+  }
+  CHECK(text_of(workshop.file("runs/default/overlap.svg")).find("on 3 ranks") != std::string::npos);
+}
+
+TEST_CASE("clock offsets are accurate to within the stated error, however large they are") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  for (const int ranks : {1, 2, 4}) {
+    const test::Finished run = test::run_command(test::launcher(ranks) + "@rank_matrix --clocks");
+    CHECK_MESSAGE(run.exit_code == 0, run.output);
+    CHECK(run.output.find(str("clocks hold on ", ranks, " ranks")) != std::string::npos);
+  }
+}
+
+TEST_CASE("the picture shows the step of median length, and no single ops") {
+  fs::create_directories("picture");
+  World world;
+  Trace trace;
+  add_three_steps(trace);
+  write_trace_picture("picture/overlap.svg", trace, world, {});
+  const std::string svg = text_of("picture/overlap.svg");
+  // Of 40 and 20: the first step does not count.
+  CHECK(svg.find(">step 2, ") != std::string::npos);
+  CHECK(count_of(svg, "<title>forward 1, 4 us</title>") == 1);
+  CHECK(count_of(svg, "<title>all_gather &lt;1>, 3 us</title>") == 1);
+  CHECK(count_of(svg, "<title>") == 2);
+}
+
+TEST_CASE("the rows of two ranks that offload do not overlap in the picture") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("picture_offload");
+  const test::Finished run = workshop.train(
+      2, "--run.trace=true --parallel.offload=true --train.steps=2 --train.total_batch_size=4");
+  REQUIRE_MESSAGE(run.exit_code == 0, run.output);
+  const std::string svg = text_of(workshop.file("runs/default/overlap.svg"));
+  std::vector<double> tops;
+  const std::string lane = "<rect class=\"lane\"";
+  for (size_t at = svg.find(lane); at != svg.npos; at = svg.find(lane, at + 1))
+    tops.push_back(std::stod(svg.substr(svg.find(" y=\"", at) + 4)));
+  REQUIRE(tops.size() == 8);
+  for (size_t i = 1; i < tops.size(); ++i) CHECK(tops[i] >= tops[i - 1] + 20);  // the height of a row
+}
+
+TEST_CASE("a trace that cannot be written, and one without a step, are errors that name the file") {
+  World world;
+  CHECK(test::error_of([&] { write_trace("/nowhere/trace.json", Trace(), world, {}); }) ==
+        "/nowhere/trace.json: cannot write: No such file or directory");
+  CHECK(test::error_of([&] { write_trace_picture("picture/empty.svg", Trace(), world, {}); }) ==
+        "picture/empty.svg: the trace contains no step to draw");
+}

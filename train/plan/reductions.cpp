@@ -1,0 +1,50 @@
+#include "train/plan/reductions.h"
+
+#include <iomanip>
+#include <sstream>
+
+#include "runtime/text.h"
+
+namespace flatshard {
+namespace {
+
+struct Way {
+  const char* name;
+  Reduction reduction;
+  const char* bits;
+};
+constexpr Way kWays[] = {{"exact", Reduction::exact, "bit-identical on any power-of-two number of ranks"},
+                         {"sequential", Reduction::sequential, "bit-identical for a given number of ranks"},
+                         {"native", Reduction::native, "summed in the order of the communication library"}};
+
+RunPlan plan_with(Reduction reduction, RunSetup setup, int rank) {
+  setup.units.reduction = reduction;
+  return plan_run(setup, rank);
+}
+
+}  // namespace
+
+std::string describe_reductions(const RunSetup& setup, const RunPlan& in_use, int rank) {
+  std::ostringstream out;
+  out << "reduction of gradients; memory, and bytes received per step, for each parallel.reduction:\n";
+  for (const Way& way : kWays) {
+    out << "  " << std::left << std::setw(12) << way.name << std::right;
+    if (way.reduction == Reduction::native && setup.units.wire != DType::f32) {
+      out << "  requires precision.reduce = \"fp32\", not \"" << setup.config.precision.reduce << "\"\n";
+      continue;
+    }
+    const bool used = way.reduction == setup.units.reduction;
+    const RunPlan plan = used ? in_use : plan_with(way.reduction, setup, rank);
+    out << std::setw(16) << plan.memory_bytes << " B " << std::setw(17)
+        << with_commas(plan.units.all.traffic.reduced) << " B  " << way.bits << (used ? " (in use)" : "")
+        << '\n';
+  }
+  return std::move(out).str();
+}
+
+int64_t cost_of_exact_sums(const RunSetup& setup, const RunPlan& in_use, int rank) {
+  if (setup.units.reduction != Reduction::exact) return 0;
+  return in_use.memory_bytes - plan_with(Reduction::sequential, setup, rank).memory_bytes;
+}
+
+}  // namespace flatshard

@@ -1,0 +1,45 @@
+#include "train/report/run_log.h"
+
+#include <cmath>
+
+#include "runtime/log.h"
+
+namespace flatshard {
+namespace {
+
+double rounded_to_milliseconds(double seconds) { return std::round(seconds * 1e3) / 1e3; }
+
+}  // namespace
+
+RunLog::RunLog(const std::string& folder, const std::string& config, int64_t total_steps,
+               const std::vector<StepMetrics>& lines, bool tensorboard)
+    : report_path_(folder + "/report.html"),
+      metrics_(folder + "/metrics.jsonl", lines),
+      elapsed_before_(RunCurves(lines).elapsed_seconds),
+      begin_(Clock::now()),
+      report_(report_path_, name_of_folder(folder), config, total_steps, RunCurves(lines)) {
+  if (tensorboard) warn_on_error([&] { events_.emplace(folder + "/tensorboard", lines); });
+}
+
+void RunLog::stamp(StepMetrics& m) const {
+  const auto seconds = [](auto duration) {
+    return rounded_to_milliseconds(std::chrono::duration<double>(duration).count());
+  };
+  m.time = seconds(std::chrono::system_clock::now().time_since_epoch());
+  m.elapsed_seconds = rounded_to_milliseconds(elapsed_before_) + seconds(Clock::now() - begin_);
+}
+
+void RunLog::write(const StepMetrics& m) {
+  metrics_.write(m);
+  if (events_) events_->write(m);
+  report_.add(m);
+}
+
+std::string RunLog::end(const std::string& stopped_by) {
+  const auto kind = stopped_by.empty() ? PageState::Kind::finished : PageState::Kind::stopped;
+  return report_.end(kind, stopped_by) ? report_path_ : "";
+}
+
+void RunLog::end_failing(const std::string& reason) { report_.end(PageState::Kind::failed, reason); }
+
+}  // namespace flatshard

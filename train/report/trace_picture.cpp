@@ -1,0 +1,237 @@
+#include "train/report/trace_picture.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iomanip>
+#include <optional>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "runtime/check.h"
+#include "runtime/whole_file.h"
+
+namespace flatshard {
+namespace {
+
+struct Span {
+  std::string row, name;
+  double begin = 0, end = 0;  // microseconds on rank 0's clock
+};
+
+// The kinds of spans, in the order of the legend. A span is of the first kind whose `row` and `word` are
+// prefixes of its row's name and its own.
+struct Kind {
+  const char *style, *row, *word, *letter, *meaning;
+};
+constexpr Kind kKinds[] = {
+    {"forward", "compute", "forward", "F", "forward"},
+    {"backward", "compute", "backward", "B", "backward"},
+    {"update", "compute", "update", "U", "norm, update"},
+    {"wait", "compute", "wait", "", "waits"},
+    {"gather", "gather", "", "", "gather"},
+    {"exchange", "reduce", "all_", "", "exchange"},
+    {"exchange", "reduce", "reduce_", "", nullptr},
+    {"sum", "reduce", "", "", "sum"},
+    {"copy", "copy", "", "", "copy"},
+};
+constexpr const char* kRows[] = {"compute", "gather", "reduce", "copy"};
+
+const Kind* kind_of(const std::string& row, const std::string& name) {
+  for (const Kind& kind : kKinds)
+    if (row.starts_with(kind.row) && name.starts_with(kind.word)) return &kind;
+  return nullptr;  // single ops inside a stage
+}
+
+std::string escaped(const std::string& text) {
+  std::string xml;
+  for (const char c : text) xml += c == '<' ? "&lt;" : c == '&' ? "&amp;" : std::string(1, c);
+  return xml;
+}
+
+// This rank's spans that satisfy a condition.
+template <class Condition>
+std::vector<Span> spans_if(const Trace& trace, const ClockOffset& offset, Condition&& holds) {
+  std::vector<Span> found;
+  const auto common = [&](Trace::Clock::time_point time) {
+    return (std::chrono::duration<double>(time.time_since_epoch()).count() + offset.seconds) * 1e6;
+  };
+  trace.each_span([&](const std::string& row, const std::string& name, const auto& begin, const auto& end) {
+    if (Span span{row, name, common(begin), common(end)}; holds(span)) found.push_back(std::move(span));
+  });
+  return found;
+}
+
+bool is_step(const Span& span) { return span.name.starts_with("step "); }
+
+// The index of the step of median length, the first one ignored if there are others; -1 if there is none.
+int64_t median_step(const std::vector<Span>& steps) {
+  std::vector<int64_t> order;
+  for (int64_t i = steps.size() > 1 ? 1 : 0; i < std::ssize(steps); ++i) order.push_back(i);
+  if (order.empty()) return -1;
+  const auto length = [&](int64_t i) {
+    return steps[static_cast<size_t>(i)].end - steps[static_cast<size_t>(i)].begin;
+  };
+  const auto middle = order.begin() + std::ssize(order) / 2;
+  std::nth_element(order.begin(), middle, order.end(),
+                   [&](int64_t a, int64_t b) { return length(a) < length(b); });
+  return *middle;
+}
+
+// One step on all ranks.
+struct Moment {
+  std::string step;
+  double begin = 0, end = 0;        // from the first rank's begin to the last rank's end
+  int ranks = 1, rows_of_rank = 3;  // four with offload, whose copies have a row
+};
+
+// Nothing, on all ranks, if rank 0 has no step.
+std::optional<Moment> agree_on_moment(const Trace& trace, World& world, const ClockOffset& offset) {
+  const std::vector<Span> steps = spans_if(trace, offset, is_step);
+  const auto mine = static_cast<double>(median_step(steps));
+  const auto index = static_cast<int64_t>(world.all_gather({&mine, 1}, "the step to draw").front());
+  if (index < 0) return {};
+  const Span& step = steps.at(static_cast<size_t>(index));  // every rank has a span for every step
+  const std::vector<std::string> rows = trace.rows();
+  const bool copies =
+      std::any_of(rows.begin(), rows.end(), [](const std::string& row) { return row.starts_with("copy"); });
+  const double times[] = {step.begin, step.end, copies ? 4.0 : 3.0};
+  const std::vector<double> all = world.all_gather(times, "the times of the step to draw");
+  Moment m{.step = step.name, .begin = step.begin, .end = step.end, .ranks = world.size()};
+  for (size_t i = 0; i < all.size(); i += std::size(times)) {
+    m.begin = std::min(m.begin, all[i]);
+    m.end = std::max(m.end, all[i + 1]);
+    m.rows_of_rank = std::max(m.rows_of_rank, static_cast<int>(all[i + 2]));
+  }
+  return m;
+}
+
+constexpr double kLeft = 118, kWidth = 960, kRight = 12, kTop = 66, kRow = 20, kPitch = 24, kRankGap = 12;
+
+constexpr char kStyle[] = R"(<style>
+  text { font: 12px system-ui, sans-serif; fill: #24292f }
+  .quiet { fill: #57606a } .line { stroke: #d0d7de } .lane { fill: #f3f5f7 } .page { fill: #ffffff }
+  .on { fill: #ffffff; font-size: 11px; text-anchor: middle }
+  .forward { fill: #2f7fd6 } .backward { fill: #d9772b } .update { fill: #8a63d2 }
+  .gather { fill: #2f9e63 } .exchange { fill: #cf3f5c } .sum { fill: #e79aa8 } .copy { fill: #0f8b8d }
+  .wait { fill: #ffffff; stroke: #8c959f; stroke-dasharray: 2 2 }
+  @media (prefers-color-scheme: dark) {
+    text { fill: #e6edf3 } .quiet { fill: #9198a1 } .line { stroke: #3d444d } .lane { fill: #1b222b }
+    .page { fill: #0d1117 } .on { fill: #ffffff } .sum { fill: #8f4a57 } .wait { fill: #0d1117 }
+  }
+</style>
+)";
+
+class Picture {
+ public:
+  explicit Picture(const Moment& m) : m_(m) { out_ << std::fixed << std::setprecision(1); }
+
+  // Everything but the ranks' rows; the end is "</svg>".
+  std::string frame() {
+    const double height = row_top(m_.ranks - 1, m_.rows_of_rank - 1) + kPitch + 30;
+    out_ << "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " << kWidth << ' ' << height
+         << "\" width=\"" << kWidth << "\" height=\"" << height << "\">\n"
+         << kStyle << "<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n";
+    text(kRight, 20, "",
+         str(m_.step, ", ", std::round((m_.end - m_.begin) * 1e-2) / 10, " ms, on ", m_.ranks,
+             m_.ranks == 1 ? " rank" : " ranks"));
+    legend();
+    ticks(height - 30);
+    return std::move(out_).str();
+  }
+  std::string rows(int rank, const std::vector<Span>& spans) {
+    lanes(rank);
+    // Waits are drawn on top of the spans that contain them.
+    for (const bool waits : {false, true})
+      for (const Span& s : spans) draw(rank, s, waits);
+    return std::move(out_).str();
+  }
+
+ private:
+  double row_top(int rank, int row) const {
+    return kTop + rank * (m_.rows_of_rank * kPitch + kRankGap) + row * kPitch;
+  }
+  double x_of(double time) const {
+    const double inside = std::clamp(time, m_.begin, m_.end);
+    return kLeft + (inside - m_.begin) / (m_.end - m_.begin) * (kWidth - kLeft - kRight);
+  }
+  void text(double x, double y, const std::string& style, const std::string& words) {
+    out_ << "<text x=\"" << x << "\" y=\"" << y << "\"" << (style.empty() ? "" : " class=\"" + style + '"')
+         << ">" << words << "</text>\n";
+  }
+  void box(const char* style, double x, double y, double width, double height, const std::string& title) {
+    out_ << "<rect class=\"" << style << "\" x=\"" << x << "\" y=\"" << y << "\" width=\"" << width
+         << "\" height=\"" << height << "\" rx=\"2\"";
+    if (title.empty())
+      out_ << "/>\n";
+    else
+      out_ << "><title>" << title << "</title></rect>\n";
+  }
+
+  void legend() {
+    double x = kRight;
+    for (const Kind& kind : kKinds) {
+      if (!kind.meaning || (kind.row == std::string("copy") && m_.rows_of_rank < 4)) continue;
+      box(kind.style, x, 33, 22, 14, "");
+      text(x + 11, 44, "on", kind.letter);
+      text(x + 28, 44, "quiet", kind.meaning);
+      x += 48 + 6.4 * static_cast<double>(std::string(kind.meaning).size());
+    }
+  }
+
+  // A time axis in milliseconds below the rows, with 5 to 12 round ticks.
+  void ticks(double bottom) {
+    const double length = (m_.end - m_.begin) * 1e-3;
+    double step = std::pow(10.0, std::floor(std::log10(length / 5)));
+    for (const double factor : {2.0, 2.5, 2.0})
+      if (length / step > 12) step *= factor;
+    for (double at = 0; at <= length; at += step) {
+      const double x = x_of(m_.begin + at * 1e3);
+      out_ << "<line class=\"line\" x1=\"" << x << "\" x2=\"" << x << "\" y1=\"" << kTop - 6 << "\" y2=\""
+           << bottom << "\"/>\n";
+      constexpr double kLabel = 52;
+      if (x + kLabel < kWidth) text(x + 3, bottom + 14, "quiet", str(at, " ms"));
+    }
+  }
+
+  void lanes(int rank) {
+    for (int row = 0; row < m_.rows_of_rank; ++row) {
+      const double top = row_top(rank, row);
+      if (row == 0) text(kRight, top + 14, "", str("rank ", rank));
+      text(kLeft - 58, top + 14, "quiet", kRows[row]);
+      box("lane", kLeft, top, kWidth - kLeft - kRight, kRow, "");
+    }
+  }
+
+  void draw(int rank, const Span& s, bool waits) {
+    const Kind* kind = kind_of(s.row, s.name);
+    if (!kind || (std::string(kind->style) == "wait") != waits) return;
+    const auto place = std::find(std::begin(kRows), std::end(kRows), std::string(kind->row)) - kRows;
+    const double top = row_top(rank, static_cast<int>(place)), x = x_of(s.begin);
+    const double width = std::max(0.5, x_of(s.end) - x - 0.5);
+    box(kind->style, x, top, width, kRow, str(escaped(s.name), ", ", std::lround(s.end - s.begin), " us"));
+    const std::string number = s.name.substr(std::min(s.name.size(), std::string(kind->word).size() + 1));
+    const std::string label = *kind->letter ? kind->letter + number : "";
+    if (width > 9.0 + 6.0 * static_cast<double>(label.size())) text(x + width / 2, top + 14, "on", label);
+  }
+
+  const Moment& m_;
+  std::ostringstream out_;
+};
+
+}  // namespace
+
+void write_trace_picture(const std::string& path, const Trace& trace, World& world,
+                         const ClockOffset& offset) {
+  const std::optional<Moment> moment = agree_on_moment(trace, world, offset);
+  check(moment || world.rank() != 0, path, ": the trace contains no step to draw");
+  if (!moment) return;
+  const std::vector<Span> spans = spans_if(trace, offset, [&](const Span& s) {
+    return !is_step(s) && s.end > moment->begin && s.begin < moment->end;
+  });
+  std::string mine = Picture(*moment).rows(world.rank(), spans), all;
+  world.collect([&] { return std::exchange(mine, ""); }, [&](int, const std::string& rows) { all += rows; });
+  if (world.rank() == 0) write_whole_file(path, Picture(*moment).frame() + all + "</svg>\n");
+}
+
+}  // namespace flatshard

@@ -1,0 +1,70 @@
+#include "train/run/checked_config.h"
+
+#include <filesystem>
+#include <ostream>
+
+#include "runtime/parallel.h"
+#include "runtime/text.h"
+#include "train/config/accelerate_config.h"
+#include "train/save/initial_weights.h"
+#include "train/setup/config_check.h"
+#include "train/setup/resolved_config.h"
+
+namespace flatshard {
+
+namespace {
+
+// What the FSDP_* environment and a file of accelerate set; the file wins.
+AccelerateSettings accelerate_settings(const std::string& file) {
+  AccelerateSettings all = accelerate_environment();
+  if (file.empty()) return all;
+  AccelerateSettings of_file = read_accelerate_config(file);
+  all.presets.insert(all.presets.end(), of_file.presets.begin(), of_file.presets.end());
+  all.notices.insert(all.notices.end(), of_file.notices.begin(), of_file.notices.end());
+  all.processes = of_file.processes;
+  return all;
+}
+
+}  // namespace
+
+LoadedConfig load_checked(const ConfigSource& source, Problems problems, World& world) {
+  const HostPlace place = place_of(world);  // first, since all ranks must take part
+  AccelerateSettings accelerate;
+  problems.attempt([&] { accelerate = accelerate_settings(source.accelerate); });
+  LoadedConfig loaded = load_config(source.path, source.overrides, problems, accelerate.presets);
+  loaded.replaced.insert(loaded.replaced.end(), accelerate.notices.begin(), accelerate.notices.end());
+  if (const int ranks = accelerate.processes.value_or(world.size()); source.trains)
+    problems.check(ranks == world.size(), printable(source.accelerate), ": num_processes is ", ranks,
+                   ", but this run has ", counted(world.size(), "rank"), ": start it with mpirun -np ",
+                   ranks);
+  const std::string folder = loaded.config.init_from;
+  const bool is_there =
+      folder.empty() || std::filesystem::exists(folder);  // otherwise check_config() says so
+  if (!is_there || !problems.attempt([&] { take_published_model(loaded); }))
+    for (const auto& [key, origin] : loaded.origin)
+      if ((key.starts_with("model.") || key.starts_with("lora.")) && key != "model.init_from")
+        loaded.refused.insert(key);
+  const bool here = source.ranks == 0;
+  check_config(loaded, here ? world.size() : source.ranks, here ? place : HostPlace{},
+               source.trains ? Purpose::run : Purpose::plan, problems);
+  problems.raise();
+  return loaded;
+}
+
+void print_config(const LoadedConfig& loaded, World& world, std::ostream& out) {
+  use_threads(loaded.config.run, world);
+  Config resolved = resolved_config(set_up(loaded.config, world, Purpose::plan), thread_count()),
+         given = loaded.config;
+  const auto before = config_values(given), after = config_values(resolved);
+  auto origin = loaded.origin;
+  for (const auto& [key, value] : after)
+    if (!before.contains(key))
+      origin.at(key) += ": decided by the family";
+    else if (before.at(key) != value)
+      origin.at(key) += ": " + before.at(key);
+  if (world.rank() != 0) return;
+  for (const std::string& line : loaded.replaced) out << "# " << printable(line) << '\n';
+  out << to_toml(resolved, &origin);
+}
+
+}  // namespace flatshard

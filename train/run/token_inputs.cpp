@@ -1,0 +1,60 @@
+#include "train/run/token_inputs.h"
+
+#include <filesystem>
+
+#include "comm/agreement.h"
+#include "runtime/check.h"
+#include "runtime/log.h"
+#include "runtime/text.h"
+#include "text/data/dataset.h"
+#include "train/report/byte_progress.h"
+#include "train/setup/run_data.h"
+
+namespace flatshard {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::hours kLongestPreparation{24 * 30};
+
+EncoderOptions encoder_options(const Config& config) {
+  return {.tokenizer = tokenizer_folder(config),
+          .chat_template = config.data.chat_template,
+          .text_field = config.data.text_field,
+          .train_on = config.data.train_on};
+}
+
+// Any other file must contain tokens, so that no file becomes training data by mistake.
+bool is_text(const std::string& path) {
+  return fs::is_regular_file(path) && (path.ends_with(".jsonl") || path.ends_with(".txt"));
+}
+
+void make_tokens(std::string& path, const DatasetOptions& options, bool is_leader, std::ostream* terminal) {
+  if (!is_text(path)) return;
+  const std::string tokens = token_file_of(path, options);
+  if (is_leader && !fs::exists(tokens)) {
+    ByteProgress progress(static_cast<int64_t>(fs::file_size(path)), terminal);
+    const DatasetCounts counts =
+        make_token_file(path, options, tokens, [&](int64_t bytes) { progress.add(bytes); });
+    log_info(tokens, ": made from ", path, ": ", counted(counts.samples, "sample"), ", ",
+             with_commas(counts.trained), " of ", counted(counts.tokens, "token"), " are trained; dropped ",
+             dropped(counts));
+    for (const std::string& warning : counts.warnings) log_warning(warning);
+  }
+  path = tokens;
+}
+
+}  // namespace
+
+Config with_token_files(Config config, World& world, std::ostream* terminal) {
+  world.limit_collectives(kLongestPreparation);
+  const DatasetOptions options{.encoder = encoder_options(config)};
+  succeed_together(world, [&] {
+    for (std::string* const path : {&config.data.train, &config.data.eval})
+      make_tokens(*path, options, world.local_rank() == 0, world.rank() == 0 ? terminal : nullptr);
+  });
+  world.limit_collectives(std::chrono::seconds(config.parallel.timeout_seconds));
+  return config;
+}
+
+}  // namespace flatshard

@@ -1,0 +1,240 @@
+#include "train/save/run_changes.h"
+
+#include <algorithm>
+#include <set>
+
+#include "runtime/check.h"
+#include "runtime/text.h"
+
+namespace flatshard {
+namespace {
+
+// Keys and sections that do not affect what a step computes. Those of kNotPrinted are not worth a line.
+constexpr const char* kFree[] = {"run.dir",
+                                 "run.resume",
+                                 "run.device",
+                                 "run.cuda_graphs",
+                                 "run.trace",
+                                 "run.threads",
+                                 "run.hash_every",
+                                 "model.init_from",
+                                 "data.train",
+                                 "data.eval",
+                                 "data.vocab",
+                                 "train.batch_size_per_device",
+                                 "train.lane_size",
+                                 "train.eval_batch_size_per_device",
+                                 "train.head_chunk",
+                                 "train.recompute",
+                                 "parallel.",
+                                 "checkpoint.",
+                                 "log."};
+constexpr const char* kNotPrinted[] = {"run.", "log.", "train.lane_size"};
+
+// Keys that affect later steps only, and may change.
+constexpr const char* kMayChange[] = {"run.tuned_products",
+                                      "optimizer.lr",
+                                      "optimizer.lr_scaling",
+                                      "optimizer.base_batch_size",
+                                      "optimizer.weight_decay",
+                                      "optimizer.no_decay",
+                                      "optimizer.grad_clip",
+                                      "schedule.",
+                                      "train.steps",
+                                      "train.epochs",
+                                      "train.total_batch_size",
+                                      "train.eval_every",
+                                      "train.eval_each_epoch",
+                                      "train.skip_nonfinite",
+                                      "data.text_field",
+                                      "data.chat_template",
+                                      "data.train_on",
+                                      "data.seq_len",
+                                      "data.packing",
+                                      "data.truncation",
+                                      "data.padding",
+                                      "data.shuffle"};
+constexpr const char* kOrder[] = {"data.seq_len", "data.packing", "data.truncation", "data.shuffle"};
+// The learning rate follows from these, and the number of steps from the data.
+constexpr const char* kRate[] = {"optimizer.lr", "optimizer.lr_scaling",  "optimizer.base_batch_size",
+                                 "schedule.",    "train.steps",           "train.epochs",
+                                 "data.",        "train.total_batch_size"};
+
+// Why the others must not change.
+struct Reason {
+  const char *keys, *reason;
+};
+constexpr Reason kReasons[] = {
+    {"model.adapter", ", whose adapter it continues"},
+    {"model.trainable", ", and has moments of those parameters only"},
+    {"model.", ", and its tensors are of that model"},
+    {"lora.", ", and its adapters are of that kind"},
+    {"quant.", ", and its adapters were trained on those weights"},
+    {"data.tokenizer", ", and its embeddings are of that tokenizer"},
+    {"optimizer.kind", ", whose moments it has in another form"},
+    {"optimizer.", ", which its moments depend on"},
+    {"precision.", ", which its loss scale and its rounding depend on"},
+    {"run.seed", ", which the order of the data depends on"},
+};
+
+bool matches(const std::string& key, const std::string& pattern) {
+  return pattern.ends_with('.') ? key.starts_with(pattern) : key == pattern;
+}
+
+bool is_one_of(const std::string& key, const auto& keys) {
+  return std::any_of(std::begin(keys), std::end(keys),
+                     [&](const char* pattern) { return matches(key, pattern); });
+}
+
+// By the kind of an optimizer. Paging only moves moments.
+bool has_8bit_moments(const std::string& kind) { return kind.find("8bit") != std::string::npos; }
+
+// The values of a key in two configs that differ in it.
+struct Difference {
+  std::string key, from, to;
+};
+
+// A key that one of them lacks, because it is newer or decided by the family, has its default.
+std::vector<Difference> config_differences(const TrainState& saved, const TrainState& now) {
+  Config config;
+  const std::map<std::string, std::string> defaults = config_values(config);
+  const auto value = [&](const TrainState& state, const std::string& key) {
+    for (const auto* values : {&state.config, &defaults})
+      if (const auto found = values->find(key); found != values->end()) return found->second;
+    return std::string("not set");
+  };
+  std::set<std::string> keys;
+  for (const TrainState* state : {&saved, &now})
+    for (const auto& [key, ignored] : state->config) keys.insert(key);
+  std::vector<Difference> found;
+  for (const std::string& key : keys)
+    if (const std::string from = value(saved, key), to = value(now, key); from != to)
+      found.push_back({key, from, to});
+  return found;
+}
+
+std::string why_refused(const Difference& d) {
+  if (is_one_of(d.key, kFree) || is_one_of(d.key, kMayChange)) return "";
+  if (d.key == "optimizer.kind" && has_8bit_moments(d.from) == has_8bit_moments(d.to)) return "";
+  const auto* const reason = std::find_if(std::begin(kReasons), std::end(kReasons),
+                                          [&](const Reason& r) { return matches(d.key, r.keys); });
+  return str(d.key, " is ", d.to, ", the checkpoint was made with ", d.from,
+             reason == std::end(kReasons) ? "" : reason->reason);
+}
+
+bool differ(const std::optional<std::string>& a, const std::optional<std::string>& b) {
+  return a && b && *a != *b;
+}
+
+// Adds a change of the content of data.train or data.eval: its paths, or, if they are equal, its
+// fingerprints.
+void add_content(ResumeChanges& found, const char* key, const std::vector<Difference>& differences,
+                 const RunChange& fingerprints) {
+  const auto paths =
+      std::find_if(differences.begin(), differences.end(), [&](const Difference& d) { return d.key == key; });
+  found.changes.push_back(
+      paths == differences.end() ? fingerprints : RunChange{fingerprints.step, key, paths->from, paths->to});
+}
+
+std::string size_of_data(const TrainState& s) {
+  return str(with_commas(s.data_tokens), " tokens in ", with_commas(s.data_documents), " documents");
+}
+
+void compare_data(const TrainState& saved, const TrainState& now, const std::vector<Difference>& differences,
+                  ResumeChanges& found) {
+  const bool same_size = saved.data_tokens == now.data_tokens && saved.data_documents == now.data_documents;
+  if (!same_size || differ(saved.data_fingerprint, now.data_fingerprint)) {
+    const std::string from = saved.data_fingerprint.value_or(size_of_data(saved)),
+                      to = now.data_fingerprint.value_or(size_of_data(now));
+    add_content(found, "data.train", differences, {saved.step, "data.train", quoted(from), quoted(to)});
+    found.new_order = true;
+  }
+  if (differ(saved.eval_fingerprint, now.eval_fingerprint)) {
+    add_content(found, "data.eval", differences,
+                {saved.step, "data.eval", quoted(*saved.eval_fingerprint), quoted(*now.eval_fingerprint)});
+    found.notes.push_back(
+        "data.eval has other tokens: earlier evaluation losses, and the best checkpoint, are from other "
+        "data");
+  }
+}
+
+bool has_change(const ResumeChanges& found, const std::string& key) {
+  return std::any_of(found.changes.begin(), found.changes.end(),
+                     [&](const RunChange& c) { return c.key == key; });
+}
+
+// Whether the ranks of a run can share lanes of this size.
+bool can_deal(int64_t lane, const TrainState& run) {
+  const auto batch = run.config.find("train.total_batch_size");
+  return batch == run.config.end() ||
+         std::stoll(batch->second) % (lane * std::max<int64_t>(run.ranks, 1)) == 0;
+}
+
+}  // namespace
+
+ResumeChanges compare_runs(const TrainState& saved, const TrainState& now) {
+  const std::vector<Difference> differences = config_differences(saved, now);
+  std::string refused;
+  for (const Difference& d : differences)
+    if (const std::string reason = why_refused(d); !reason.empty())
+      refused += (refused.empty() ? "" : "; ") + reason;
+  check(refused.empty(), refused, ": restore it, or start a new run");
+  check(!differ(saved.base_fingerprint, now.base_fingerprint), "model.init_from has weights of ",
+        now.base_fingerprint.value_or(""), ", the adapters were trained on ",
+        saved.base_fingerprint.value_or(""), ": use the model that the run began with");
+  ResumeChanges found;
+  compare_data(saved, now, differences, found);
+  for (const Difference& d : differences)
+    if (is_one_of(d.key, kMayChange)) {
+      found.changes.push_back({saved.step, d.key, d.from, d.to});
+      found.new_order = found.new_order || is_one_of(d.key, kOrder);
+    } else if (!is_one_of(d.key, kNotPrinted) && !has_change(found, d.key)) {
+      found.notes.push_back(describe({saved.step, d.key, d.from, d.to}));
+    }
+  if (found.new_order && saved.data_epoch)
+    found.notes.push_back(str("the sequences of data.train, or their order, are new: epoch ",
+                              *saved.data_epoch + 1, " begins again"));
+  if (saved.lane_sequences != now.lane_sequences)
+    found.notes.push_back(str("lanes of ", now.lane_sequences, " sequences, were ", saved.lane_sequences,
+                              ": equal up to rounding, not bit for bit",
+                              can_deal(saved.lane_sequences, now)
+                                  ? str("; train.lane_size = ", saved.lane_sequences, " keeps the bits")
+                                  : ""));
+  check(saved.data_sequence || !(found.new_order || has_change(found, "train.total_batch_size")),
+        "it does not record the position in its data, because an earlier version wrote it: keep the data and "
+        "train.total_batch_size as they were");
+  return found;
+}
+
+DataPosition data_position(const TrainState& saved, const ResumeChanges& changes) {
+  if (!saved.data_sequence || !saved.data_epoch) return {};
+  return {saved.data_step, *saved.data_epoch, changes.new_order ? 0 : *saved.data_sequence};
+}
+
+std::string describe(const RunChange& change) {
+  return str("changed since step ", change.step, ": ", change.key, ' ', change.from, " -> ", change.to);
+}
+
+std::string history_comment(const std::vector<RunChange>& changes) {
+  std::string text;
+  for (const RunChange& change : changes) text += str("# ", printable(describe(change)), '\n');
+  return text;
+}
+
+std::string describe_resumed(const std::string& checkpoint, const TrainState& saved,
+                             const ResumeChanges& changes, double next_rate) {
+  std::vector<std::string> lines;
+  for (const RunChange& change : changes.changes) lines.push_back(describe(change));
+  const bool moves_rate = std::any_of(changes.changes.begin(), changes.changes.end(),
+                                      [](const RunChange& c) { return is_one_of(c.key, kRate); });
+  if (moves_rate && !saved.log_history.empty())
+    lines.push_back(str("learning rate: ", saved.log_history.back().lr, " in step ", saved.step, ", ",
+                        next_rate, " in step ", saved.step + 1));
+  lines.insert(lines.end(), changes.notes.begin(), changes.notes.end());
+  std::string text = str("resumed   ", checkpoint, ", after step ", with_commas(saved.step), ", written by ",
+                         counted(saved.ranks, "rank"), '\n');
+  for (const std::string& line : lines) text += str("          ", printable(line), '\n');
+  return text;
+}
+
+}  // namespace flatshard

@@ -1,0 +1,39 @@
+#pragma once
+// What a run that resumes may change. Every other setting decides what the checkpoint contains, or the order
+// of what is left to do, and a run that changes it is refused.
+
+#include <string>
+#include <vector>
+
+#include "text/data/data.h"
+#include "train/save/train_state.h"
+
+namespace flatshard {
+
+struct ResumeChanges {
+  std::vector<RunChange> changes;  // that affect what steps compute
+  std::vector<std::string> notes;  // other differences and their consequences, one line each
+  // Whether the sequences of data.train, or their order, are not the ones of the checkpoint.
+  bool new_order = false;
+};
+
+// Compares the run that resumes with the state of its checkpoint. An Error if something differs that must
+// not; it names every such key with both values and the reason.
+ResumeChanges compare_runs(const TrainState& saved, const TrainState& now);
+
+// Where the data continue: at the next sequence, whatever the batch size is. With a new order the epoch that
+// the checkpoint is in begins again.
+DataPosition data_position(const TrainState& saved, const ResumeChanges& changes);
+
+// "changed since step 500: optimizer.lr 0.0003 -> 0.0001"
+std::string describe(const RunChange& change);
+
+// The changes as comments for a config file.
+std::string history_comment(const std::vector<RunChange>& changes);
+
+// The lines of a run's header about the checkpoint that it resumes from: the changes, and, if they move the
+// learning rate, its value in the next step.
+std::string describe_resumed(const std::string& checkpoint, const TrainState& saved,
+                             const ResumeChanges& changes, double next_rate);
+
+}  // namespace flatshard
