@@ -17,12 +17,12 @@ bool connects_embedding(size_t flow) {
 
 }  // namespace
 
-// Neighbouring edges of the chain or ring of sections have different communicators; a ring of odd length
+// Neighbouring edges of the chain or ring of stages have different communicators; a ring of odd length
 // needs three.
-PipeCommunicators::PipeCommunicators(int sections, bool ring, bool embeds_apart, const Make& make)
-    : sections_(make("sections")) {
-  if (sections == 1) return;
-  const int colors = ring && sections % 2 == 1 ? 3 : ring || sections > 2 ? 2 : 1;
+PipeCommunicators::PipeCommunicators(int stages, bool ring, bool embeds_apart, const Make& make)
+    : stages_(make("stages")) {
+  if (stages == 1) return;
+  const int colors = ring && stages % 2 == 1 ? 3 : ring || stages > 2 ? 2 : 1;
   for (size_t flow = 0; flow < kFlows; ++flow)
     for (int i = 0; i < (connects_embedding(flow) ? (embeds_apart ? 1 : 0) : colors); ++i)
       links_[flow].push_back(make(kNames[flow]));
@@ -31,14 +31,14 @@ PipeCommunicators::PipeCommunicators(int sections, bool ring, bool embeds_apart,
 Communicator& PipeCommunicators::link(Flow flow, int from, int to) const {
   const auto& links = links_[static_cast<size_t>(flow)];
   if (links.size() == 1) return *links.front();
-  const int sections = sections_->size();
-  const int edge = flow == Flow::activations ? from : to;  // the section at its lower end
-  return *links[edge == sections - 1 && links.size() == 3 ? 2 : static_cast<size_t>(edge % 2)];
+  const int stages = stages_->size();
+  const int edge = flow == Flow::activations ? from : to;  // the stage at its lower end
+  return *links[edge == stages - 1 && links.size() == 3 ? 2 : static_cast<size_t>(edge % 2)];
 }
 
 template <class Visit>
 void PipeCommunicators::each(Visit&& visit) const {
-  visit(*sections_);
+  visit(*stages_);
   for (const auto& links : links_)
     for (const auto& link : links) visit(*link);
 }
@@ -52,7 +52,7 @@ void PipeCommunicators::reserve_workspace(Arena& pinned) const {
 }
 
 Pipe::Pipe(const PipeCommunicators& comms, StreamGroup& streams, bool embeds_apart) : comms_(comms) {
-  if (comms.sections().size() == 1) return;
+  if (comms.stages().size() == 1) return;
   for (size_t flow = 0; flow < kFlows; ++flow)
     if (!connects_embedding(flow) || embeds_apart)
       streams_[flow] = {&streams.add(kSends[flow], StreamRole::comm),
@@ -63,7 +63,7 @@ void Pipe::receive(Flow flow, int from, PipeBuffer& buffer) {
   Stream& stream = *of(flow).receive;
   stream.wait(buffer.released);  // compute may still use the content before
   stream.wait(buffer.sent);      // which may still be on its way
-  comms_.link(flow, from, comms_.sections().rank())
+  comms_.link(flow, from, comms_.stages().rank())
       .receive(stream, buffer.tensor, from, kNames[static_cast<size_t>(flow)]);
   stream.record(buffer.arrived);
 }
@@ -74,7 +74,7 @@ void Pipe::send(Flow flow, int to, Stream& compute, PipeBuffer& buffer) {
   Stream& stream = *of(flow).send;
   compute.record(buffer.written);
   stream.wait(buffer.written);  // compute has written the message
-  comms_.link(flow, comms_.sections().rank(), to)
+  comms_.link(flow, comms_.stages().rank(), to)
       .send(stream, buffer.tensor, to, kNames[static_cast<size_t>(flow)]);
   stream.record(buffer.sent);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Messages between the sections of a pipeline (train/setup/pipeline.h): activations to the next chunk,
+// Messages between the stages of a pipeline (train/setup/pipeline.h): activations to the next chunk,
 // gradients to the one before. Each flow has one stream for sending and one for receiving, so that messages
 // travel while other micro-batches are computed, and no message waits for one of another flow. The host never
 // waits.
@@ -23,7 +23,7 @@
 
 namespace flatshard {
 
-// embedded, embedded_gradients: between the first section and the last, if that has the tied embedding.
+// embedded, embedded_gradients: between the first stage and the last, if that has the tied embedding.
 enum class Flow { activations, gradients, embedded, embedded_gradients };
 inline constexpr size_t kFlows = 4;
 
@@ -32,17 +32,17 @@ struct PipeBuffer {
   Event arrived, written, sent, released;
 };
 
-// The communicators of a pipeline; each has one rank of every section, by section.
+// The communicators of a pipeline; each has one rank of every stage, by stage.
 class PipeCommunicators {
  public:
   // Makes a communicator of a name. All ranks make the same ones.
   using Make = std::function<std::unique_ptr<Communicator>(const char* name)>;
-  // `ring`: the last section also sends activations to the first. `embeds_apart`: it has the embedding.
-  PipeCommunicators(int sections, bool ring, bool embeds_apart, const Make& make);
+  // `ring`: the last stage also sends activations to the first. `embeds_apart`: it has the embedding.
+  PipeCommunicators(int stages, bool ring, bool embeds_apart, const Make& make);
 
-  // For what all sections compute together, on the compute stream.
-  Communicator& sections() const { return *sections_; }
-  // For messages of a flow between two sections. A rank never sends and receives on the same one.
+  // For what all stages compute together, on the compute stream.
+  Communicator& stages() const { return *stages_; }
+  // For messages of a flow between two stages. A rank never sends and receives on the same one.
   Communicator& link(Flow flow, int from, int to) const;
   void log_to(CollectiveLog* log) const;
   void reserve_workspace(Arena& pinned) const;
@@ -51,7 +51,7 @@ class PipeCommunicators {
   template <class Visit>
   void each(Visit&& visit) const;
 
-  std::unique_ptr<Communicator> sections_;
+  std::unique_ptr<Communicator> stages_;
   std::array<std::vector<std::unique_ptr<Communicator>>, kFlows> links_;
 };
 

@@ -10,7 +10,7 @@
 //   hybrid          sharded    sharded    sharded     group_size ranks each
 //
 // Unsharded parameters stay on every rank and are updated once per step; sharded parameters are gathered for
-// the duration of a stage. Unsharded gradients are accumulated over micro-steps and reduced once per step;
+// the duration of a layer. Unsharded gradients are accumulated over micro-steps and reduced once per step;
 // sharded gradients are reduced after every micro-step.
 
 #include <string>

@@ -195,7 +195,7 @@ void ShardedUnit::release(Stream& compute) {
   release_slot(compute);
 }
 
-// Releases the slot; no stage reads it any more.
+// Releases the slot; no layer reads it any more.
 void ShardedUnit::release_slot(Stream& compute) {
   compute.record(value_slot_->free);
   value_slot_->taken = false;
@@ -252,8 +252,8 @@ std::vector<Gradient>& ShardedUnit::grads(Stream& compute, int lane, int64_t mic
 void ShardedUnit::reduce(Stream& compute, Stream& reduce, int64_t micro) {
   if (!has_gradients()) return;
   Open& now = open(micro);
-  if (++now.stages_done < role_.backward_stages) return;
-  now.stages_done = 0;
+  if (++now.layers_done < role_.backward_layers) return;
+  now.layers_done = 0;
   if ((micro + 1) % options_.lane_steps != 0) return;  // the next micro-step adds to the same lane
   for (Lane& lane : now.lanes) finish(compute, lane);
   if (!direct_) {

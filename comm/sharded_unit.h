@@ -12,7 +12,7 @@
 //   publish(compute, gather)        sends the updated shard to all ranks, on `gather`
 //
 // Exact reduction. The lanes of the global batch are summed in one fixed binary tree, in fp32, no matter
-// which rank computed them. lane_of assigns lanes such that every stage of the sum is a subtree: the lanes of
+// which rank computed them. lane_of assigns lanes such that every partial sum is a subtree: the lanes of
 // a micro-step on this rank; the ranks of the group (an all-to-all and a local sum); the lanes of later
 // micro-steps, combined like the digits of a binary counter; the groups. With unsharded sums, micro-steps
 // come before ranks. The bits are the same for every policy, number of ranks and number of micro-steps,
@@ -86,7 +86,7 @@ class ShardedUnit {
   void release(Stream& compute);
   // By parameter. A gradient that nothing has written by the time of reduce() is zero.
   std::vector<Gradient>& grads(Stream& compute, int lane, int64_t micro);
-  // To be called once for each stage of a backward pass; the last call starts the reduction. Micro-steps end
+  // To be called once for each layer of a backward pass; the last call starts the reduction. Micro-steps end
   // in ascending order; role().in_flight of them may have begun.
   void reduce(Stream& compute, Stream& reduce, int64_t micro);
   // On a planning stream: the exchanges at the end of a step whose last micro-steps are not planned.
@@ -138,7 +138,7 @@ class ShardedUnit {
   struct Open {
     GradientSlots::Slot* slot = nullptr;
     std::vector<Lane> lanes{};
-    int stages_done = 0;
+    int layers_done = 0;
   };
   Open& open(int64_t micro) { return open_[static_cast<size_t>(micro) % open_.size()]; }
 

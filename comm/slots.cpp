@@ -88,7 +88,7 @@ GatherSlots::GatherSlots(const std::vector<ParamList>& units, const std::vector<
 }
 
 GatherSlots::Kind GatherSlots::kind_of(const UnitRole& role) const {
-  if (role.stages > 1) return Kind::own;
+  if (role.layers > 1) return Kind::own;
   if (!role.root) return Kind::ring;
   return keep_root_ ? Kind::own : Kind::shared;
 }

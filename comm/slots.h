@@ -40,7 +40,7 @@ struct UnitOptions {
   int64_t lane_rounds() const { return micro_steps / lane_steps; }  // how often a rank completes lanes
 };
 
-// Whether values are shards that become whole only for a stage. Offloaded ones always do, even where a group
+// Whether values are shards that become whole only for a layer. Offloaded ones always do, even where a group
 // is one rank.
 inline bool shards_values(const UnitOptions& options, RankGroups groups) {
   return options.policy.params && (groups.size > 1 || options.offload);
@@ -65,10 +65,10 @@ struct UnitArenas {
 struct UnitRole {
   std::string name{};
   int index = 0;
-  int stages = 1;           // that work with it
-  int backward_stages = 1;  // how many of them a backward pass reaches
+  int layers = 1;           // that work with it
+  int backward_layers = 1;  // how many of them a backward pass reaches
   int in_flight = 1;        // micro-steps whose backward passes have reached some of them, but not all
-  int ring = 0;             // which of its stage's own units it is
+  int ring = 0;             // which of its layer's own units it is
   bool root = false;        // holds what belongs to no block, and may stay gathered for a whole step
   bool replicated = false;  // replicated: its values are whole on every rank, whatever the policy says
 };
@@ -80,8 +80,8 @@ struct ValueSlot {
   bool taken = false;
 };
 
-// Slots for whole values. A unit of one stage takes turns in a ring with its like in other stages; one of
-// several stages, and a root unit that stays gathered, has a slot of its own; other root units share one.
+// Slots for whole values. A unit of one layer takes turns in a ring with its like in other layers; one of
+// several layers, and a root unit that stays gathered, has a slot of its own; other root units share one.
 class GatherSlots {
  public:
   GatherSlots(const std::vector<ParamList>& units, const std::vector<UnitRole>& roles, RankGroups groups,
@@ -106,7 +106,7 @@ class GatherSlots {
 };
 
 // Room for whole gradients of a micro-step: rings of two, so that one is filled while the other is reduced. A
-// unit of several stages, whose gradients live from the first of them to the last, has its own, one for each
+// unit of several layers, whose gradients live from the first of them to the last, has its own, one for each
 // micro-step in flight; where a lane spans several micro-steps, every unit has.
 class GradientSlots {
  public:
@@ -129,7 +129,7 @@ class GradientSlots {
     std::vector<Slot> slots;
     size_t turn = 0;
   };
-  bool has_own(const UnitRole& role) const { return lane_steps_ > 1 || role.stages > 1; }
+  bool has_own(const UnitRole& role) const { return lane_steps_ > 1 || role.layers > 1; }
 
   int64_t lane_steps_;
   std::vector<Ring> rings_;

@@ -19,7 +19,7 @@ struct Traffic {
 };
 
 // The traffic of a unit with these layouts. `gathers` is the number of times per step that a sharded unit
-// must be gathered unless it stays, because a stage that needs it follows one that does not.
+// must be gathered unless it stays, because a layer that needs it follows one that does not.
 Traffic traffic_of(const FlatLayout& trainable, const FlatLayout& frozen, const UnitRole& role,
                    int64_t gathers, const UnitOptions& options, RankGroups groups);
 

@@ -15,8 +15,8 @@ class ResidentModel {
   const Model& model() const { return model_; }
   const ParamTensors& parameters() const { return parameters_; }
   DType dtype() const { return dtype_; }
-  ParamView view(int stage) const {
-    return ParamView(parameters_[static_cast<size_t>(model_.param_list_of(stage))]);
+  ParamView view(int layer) const {
+    return ParamView(parameters_[static_cast<size_t>(model_.param_list_of(layer))]);
   }
   int64_t bytes() const { return memory_.peak(); }
 

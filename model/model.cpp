@@ -19,45 +19,45 @@ RopeScaling scaling_of(const RopeScalingConfig& c) {
 
 }  // namespace
 
-Model::Model(const ModelConfig& config, Arena& tables, int lanes, StageCut cut) : config_(config), cut_(cut) {
+Model::Model(const ModelConfig& config, Arena& tables, int lanes, LayerCut cut) : config_(config), cut_(cut) {
   if (config.positions == PositionKind::rotary)
     rope_table_ = tables.alloc(DType::f32, {config.max_positions, config.head_dim});
-  const int blocks = static_cast<int>(config.layers) * (cut == StageCut::halves ? 2 : 1);
+  const int blocks = static_cast<int>(config.layers) * (cut == LayerCut::halves ? 2 : 1);
   const bool tied = *config.tied;
   for (int i = 0; i <= blocks; ++i) param_list_of_.push_back(i);
   param_list_of_.push_back(tied ? 0 : blocks + 1);
 
   param_lists_.resize(static_cast<size_t>(blocks + (tied ? 1 : 2)));
-  stages_.push_back(make_stages(param_lists_));
+  layers_.push_back(make_layers(param_lists_));
   add_lanes(lanes);
 }
 
 void Model::add_lanes(int lanes) {
-  while (static_cast<int>(stages_.size()) < lanes) {
+  while (static_cast<int>(layers_.size()) < lanes) {
     // Every lane declares the same parameters, in the same lists, which its layers look at later.
     for (ParamList& list : param_lists_) list = {};
-    stages_.push_back(make_stages(param_lists_));
+    layers_.push_back(make_layers(param_lists_));
   }
 }
 
-Model::Stages Model::make_stages(std::vector<ParamList>& lists) const {
-  const auto list = [&](size_t stage) -> ParamList& {
-    return lists[static_cast<size_t>(param_list_of_[stage])];
+Model::Layers Model::make_layers(std::vector<ParamList>& lists) const {
+  const auto list = [&](size_t layer) -> ParamList& {
+    return lists[static_cast<size_t>(param_list_of_[layer])];
   };
-  Stages stages;
-  auto embedding = std::make_unique<EmbeddingStage>(list(0), config_);
+  Layers layers;
+  auto embedding = std::make_unique<EmbeddingLayer>(list(0), config_);
   const ParamId embedding_weight = embedding->weight();
-  stages.push_back(std::move(embedding));
+  layers.push_back(std::move(embedding));
   for (int64_t i = 0; i < config_.layers; ++i) {
-    if (cut_ == StageCut::blocks) {
-      stages.push_back(std::make_unique<Block>(list(stages.size()), config_, i, rope_table_));
+    if (cut_ == LayerCut::blocks) {
+      layers.push_back(std::make_unique<Block>(list(layers.size()), config_, i, rope_table_));
       continue;
     }
-    stages.push_back(std::make_unique<AttentionHalf>(list(stages.size()), config_, i, rope_table_));
-    stages.push_back(std::make_unique<MlpHalf>(list(stages.size()), config_, i));
+    layers.push_back(std::make_unique<AttentionHalf>(list(layers.size()), config_, i, rope_table_));
+    layers.push_back(std::make_unique<MlpHalf>(list(layers.size()), config_, i));
   }
-  stages.push_back(std::make_unique<HeadStage>(list(stages.size()), config_, embedding_weight));
-  return stages;
+  layers.push_back(std::make_unique<HeadLayer>(list(layers.size()), config_, embedding_weight));
+  return layers;
 }
 
 int64_t Model::parameter_count() const {

@@ -1,14 +1,14 @@
 #pragma once
-// A decoder-only transformer: a sequence of stages (embedding, blocks, head), and for each stage the list of
-// parameters that it works with. With tied embeddings the first and the last stage share a list, otherwise
+// A decoder-only transformer: a sequence of layers (embedding, blocks, head), and for each layer the list of
+// parameters that it works with. With tied embeddings the first and the last layer share a list, otherwise
 // each has its own. The model knows nothing of ranks, shards or optimizers.
 //
-// forward: y = stage(x). backward: on entry dx holds the gradient of y, on return the gradient of x;
+// forward: y = layer(x). backward: on entry dx holds the gradient of y, on return the gradient of x;
 // parameter gradients are written or added to g, where the tensor of a frozen parameter is empty. A backward
-// pass uses what the last forward pass of the same stage saved, so micro-batches in flight at the same time
-// need a set of stages each: a lane.
+// pass uses what the last forward pass of the same layer saved, so micro-batches in flight at the same time
+// need a set of layers each: a lane.
 //
-// The last stage writes losses in place of y, or logits or states where the context has a tensor for them.
+// The last layer writes losses in place of y, or logits or states where the context has a tensor for them.
 // Its backward pass computes the losses too: training skips its forward pass, evaluation runs only that.
 
 #include <memory>
@@ -20,29 +20,29 @@
 
 namespace flatshard {
 
-class Stage {
+class Layer {
  public:
-  virtual ~Stage() = default;
+  virtual ~Layer() = default;
   virtual void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) = 0;
   virtual void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
                         const Tensor& x) = 0;
 };
 
-// A block is one stage, or two: attention and MLP, each with the norm before it.
-enum class StageCut { blocks, halves };
+// A block is one layer, or two: attention and MLP, each with the norm before it.
+enum class LayerCut { blocks, halves };
 
 class Model {
  public:
   // Allocates the rotary table, which lasts as long as the model, from `tables`.
-  Model(const ModelConfig& config, Arena& tables, int lanes = 1, StageCut cut = StageCut::blocks);
+  Model(const ModelConfig& config, Arena& tables, int lanes = 1, LayerCut cut = LayerCut::blocks);
 
-  // Adds sets of stages until there is one for each of so many lanes.
+  // Adds sets of layers until there is one for each of so many lanes.
   void add_lanes(int lanes);
 
   const ModelConfig& config() const { return config_; }
-  int stage_count() const { return static_cast<int>(param_list_of_.size()); }
-  Stage& stage(int i, int lane = 0) { return *stages_[static_cast<size_t>(lane)][static_cast<size_t>(i)]; }
-  int param_list_of(int stage) const { return param_list_of_[static_cast<size_t>(stage)]; }
+  int layer_count() const { return static_cast<int>(param_list_of_.size()); }
+  Layer& layer(int i, int lane = 0) { return *layers_[static_cast<size_t>(lane)][static_cast<size_t>(i)]; }
+  int param_list_of(int layer) const { return param_list_of_[static_cast<size_t>(layer)]; }
   const std::vector<ParamList>& param_lists() const { return param_lists_; }
   std::vector<ParamList>& param_lists() { return param_lists_; }
   int64_t parameter_count() const;
@@ -51,15 +51,15 @@ class Model {
   void fill_tables(Stream& stream);
 
  private:
-  using Stages = std::vector<std::unique_ptr<Stage>>;
-  Stages make_stages(std::vector<ParamList>& lists) const;
+  using Layers = std::vector<std::unique_ptr<Layer>>;
+  Layers make_layers(std::vector<ParamList>& lists) const;
 
   ModelConfig config_;
-  StageCut cut_;
+  LayerCut cut_;
   Tensor rope_table_;
   std::vector<ParamList> param_lists_;
   std::vector<int> param_list_of_;
-  std::vector<Stages> stages_;  // one set per lane
+  std::vector<Layers> layers_;  // one set per lane
 };
 
 }  // namespace flatshard

@@ -19,7 +19,7 @@ float rounded(float value, DType dtype) {
 
 }  // namespace
 
-EmbeddingStage::EmbeddingStage(ParamList& params, const ModelConfig& config)
+EmbeddingLayer::EmbeddingLayer(ParamList& params, const ModelConfig& config)
     : learned_positions_(config.positions == PositionKind::learned),
       scale_(config.embedding_scale ? std::sqrt(static_cast<float>(config.hidden)) : 0) {
   const ParamNames& names = param_names(config.family);
@@ -34,7 +34,7 @@ EmbeddingStage::EmbeddingStage(ParamList& params, const ModelConfig& config)
                              .role = ParamRole::embedding});
 }
 
-void EmbeddingStage::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor&) {
+void EmbeddingLayer::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor&) {
   embedding_forward(c.stream, {.y = y,
                                .w = p[w_],
                                .tokens = c.tokens,
@@ -43,7 +43,7 @@ void EmbeddingStage::forward(Context& c, const ParamView& p, const Tensor& y, co
   if (scale_ > 0) scale(c.stream, {.y = y, .x = y, .factor = rounded(scale_, c.dtype)});
 }
 
-void EmbeddingStage::backward(Context& c, const ParamView&, const GradView& g, const Tensor& dx,
+void EmbeddingLayer::backward(Context& c, const ParamView&, const GradView& g, const Tensor& dx,
                               const Tensor&) {
   const Tensor dp = learned_positions_ ? g[positions_] : Tensor{};
   if (g[w_].empty() && dp.empty()) return;
@@ -150,7 +150,7 @@ void Block::backward(Context& c, const ParamView& p, const GradView& g, const Te
   attention_.backward(c, p, g, dx, x);
 }
 
-HeadStage::HeadStage(ParamList& params, const ModelConfig& config, ParamId tied_weight)
+HeadLayer::HeadLayer(ParamList& params, const ModelConfig& config, ParamId tied_weight)
     : norm_(params, config, param_names(config.family).final_norm, config.norm, config.hidden),
       w_(tied_weight),
       softcap_(static_cast<float>(*config.logit_softcap)) {
@@ -163,7 +163,7 @@ HeadStage::HeadStage(ParamList& params, const ModelConfig& config, ParamId tied_
     adapters_ = LayerAdapters(params, {{0, path, config.hidden, config.vocab, found->second}});
 }
 
-void HeadStage::forward(Context& c, const ParamView& p, const Tensor&, const Tensor& x) {
+void HeadLayer::forward(Context& c, const ParamView& p, const Tensor&, const Tensor& x) {
   const ArenaScope scope(c.saved);
   if (!c.states.empty()) return norm_.forward(c, p, c.states, x);
   const Tensor h = c.saved.alloc(c.dtype, x.shape);
@@ -186,7 +186,7 @@ void HeadStage::forward(Context& c, const ParamView& p, const Tensor&, const Ten
                      .add_to_logits = add_to_logits(c, p)});
 }
 
-void HeadStage::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
+void HeadLayer::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
                          const Tensor& x) {
   const ArenaScope saved(c.saved), scratch(c.scratch);
   const Tensor h = c.saved.alloc(c.dtype, x.shape), dh = c.scratch.alloc(c.dtype, x.shape);
@@ -208,7 +208,7 @@ void HeadStage::backward(Context& c, const ParamView& p, const GradView& g, cons
   norm_.backward(c, p, g, dx, dh, x, false);
 }
 
-HeadWork HeadStage::add_to_logits(Context& c, const ParamView& p) {
+HeadWork HeadLayer::add_to_logits(Context& c, const ParamView& p) {
   if (adapters_.empty()) return {};
   return [this, &c, p, mark = c.saved.mark()](const HeadChunk& chunk) {
     c.saved.rewind(mark);  // what the chunk before saved
@@ -216,7 +216,7 @@ HeadWork HeadStage::add_to_logits(Context& c, const ParamView& p) {
   };
 }
 
-HeadWork HeadStage::add_to_gradients(Context& c, const ParamView& p, const GradView& g) const {
+HeadWork HeadLayer::add_to_gradients(Context& c, const ParamView& p, const GradView& g) const {
   if (adapters_.empty()) return {};
   return [this, &c, p, g](const HeadChunk& chunk) {
     adapters_.backward(c, p, g, chunk.dx, chunk.dlogits, chunk.x, chunk.first);

@@ -1,5 +1,5 @@
 #pragma once
-// The stages of a transformer: embedding, blocks or their halves, head.
+// The layers of a transformer: embedding, blocks or their halves, head.
 
 #include "kernels/head.h"
 #include "model/attention.h"
@@ -11,9 +11,9 @@ namespace flatshard {
 
 // y = the embedding of the tokens, scaled or with learned positions where the family has them. x is not used,
 // and backward leaves dx as it is.
-class EmbeddingStage : public Stage {
+class EmbeddingLayer : public Layer {
  public:
-  EmbeddingStage(ParamList& params, const ModelConfig& config);
+  EmbeddingLayer(ParamList& params, const ModelConfig& config);
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
                 const Tensor& x) override;
@@ -32,7 +32,7 @@ struct HalfNorms {
 };
 
 // y = x + out(attention(in(x)))
-class AttentionHalf : public Stage {
+class AttentionHalf : public Layer {
  public:
   AttentionHalf(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table);
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
@@ -45,7 +45,7 @@ class AttentionHalf : public Stage {
 };
 
 // y = x + out(mlp(in(x)))
-class MlpHalf : public Stage {
+class MlpHalf : public Layer {
  public:
   MlpHalf(ParamList& params, const ModelConfig& config, int64_t layer);
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
@@ -57,8 +57,8 @@ class MlpHalf : public Stage {
   Mlp mlp_;
 };
 
-// Both halves as one stage.
-class Block : public Stage {
+// Both halves as one layer.
+class Block : public Layer {
  public:
   Block(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table);
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
@@ -73,10 +73,10 @@ class Block : public Stage {
 
 // losses = target_weights * cross_entropy(norm(x) w^T, targets), chunk by chunk; or logits = norm(x) w^T, or
 // states = norm(x), if the context has a tensor for them.
-class HeadStage : public Stage {
+class HeadLayer : public Layer {
  public:
-  // A tied head uses tied_weight, the embedding's: both stages share a parameter list.
-  HeadStage(ParamList& params, const ModelConfig& config, ParamId tied_weight);
+  // A tied head uses tied_weight, the embedding's: both layers share a parameter list.
+  HeadLayer(ParamList& params, const ModelConfig& config, ParamId tied_weight);
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
                 const Tensor& x) override;

@@ -16,17 +16,17 @@ using std::chrono::milliseconds;
 constexpr milliseconds kForward{20}, kBackward{40};
 constexpr int64_t kMicroSteps = 8, kBytes = 1 << 16;
 
-// A section that executes its actions with buffers of its own for every message.
-class SleepingSection {
+// A stage that executes its actions with buffers of its own for every message.
+class SleepingStage {
  public:
-  SleepingSection(World& world, const std::string& schedule)
-      : pipeline_{.sections = world.size(), .schedule = schedule},
-        section_(world.rank()),
+  SleepingStage(World& world, const std::string& schedule)
+      : pipeline_{.stages = world.size(), .schedule = schedule},
+        stage_(world.rank()),
         comms_(world.size(), false, false, [&](const char* name) { return make_communicator(world, name); }),
         memory_(Device::cpu(), 4 * kMicroSteps * kBytes),
         buffers_(4 * kMicroSteps) {
     for (int s = 0; s < world.size(); ++s) pipeline_.chunks.push_back({s, s + 1, s});
-    actions_ = actions_of(pipeline_, section_, kMicroSteps, 0);
+    actions_ = actions_of(pipeline_, stage_, kMicroSteps, 0);
     for (size_t i = 0; i < buffers_.size(); ++i)
       buffers_[i].tensor = {
           memory_.data() ? static_cast<char*>(memory_.data()) + static_cast<int64_t>(i) * kBytes : nullptr,
@@ -51,8 +51,8 @@ class SleepingSection {
 
  private:
   static Flow flow(const Action& a) { return a.forward ? Flow::activations : Flow::gradients; }
-  int next(const Action& a, int step) const { return section_ + (a.forward ? step : -step); }
-  bool exists(int section) const { return section >= 0 && section < pipeline_.sections; }
+  int next(const Action& a, int step) const { return stage_ + (a.forward ? step : -step); }
+  bool exists(int stage) const { return stage >= 0 && stage < pipeline_.stages; }
   bool sends(const Action& a) const { return exists(next(a, 1)); }
   bool receives(const Action& a) const { return exists(next(a, -1)); }
   PipeBuffer& buffer(const Action& a, bool in) {
@@ -63,7 +63,7 @@ class SleepingSection {
   }
 
   Pipeline pipeline_;
-  int section_;
+  int stage_;
   PipeCommunicators comms_;
   Memory memory_;
   std::vector<PipeBuffer> buffers_;
@@ -77,17 +77,17 @@ class SleepingSection {
 
 void print_bubbles(World& world, std::ostream& out) {
   for (const char* schedule : {"1f1b", "gpipe", "sequential"}) {
-    SleepingSection section(world, schedule);
+    SleepingStage stage(world, schedule);
     world.barrier("the start");
     const auto begin = std::chrono::steady_clock::now();
-    section.run();
+    stage.run();
     world.barrier("the end");
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     const std::chrono::duration<double> busy = kMicroSteps * (kForward + kBackward);
     if (world.rank() == 0)
       out << "bubble " << schedule << ", " << world.size() << " stages, " << kMicroSteps
           << " micro-batches: " << std::fixed << std::setprecision(3) << 1 - busy / took << ", by formula "
-          << bubble_of(section.pipeline(), kMicroSteps) << std::endl;
+          << bubble_of(stage.pipeline(), kMicroSteps) << std::endl;
   }
 }
 

@@ -44,7 +44,7 @@ std::vector<ParamList> make_params() {
 std::vector<UnitRole> make_roles() {
   std::vector<UnitRole> roles(kUnits);
   for (int i = 0; i < kUnits; ++i)
-    roles[static_cast<size_t>(i)] = {.index = i, .stages = 1, .root = i == 0 || i == kUnits - 1};
+    roles[static_cast<size_t>(i)] = {.index = i, .layers = 1, .root = i == 0 || i == kUnits - 1};
   return roles;
 }
 
@@ -70,7 +70,7 @@ class Workbench {
     for (const UnitRole& role : roles_)
       units_.emplace_back(params_[static_cast<size_t>(role.index)], role, shared_);
     config_.weight_decay = 0.1;
-    NormOrder norm{one_section_, {}};
+    NormOrder norm{one_stage_, {}};
     for (const ShardedUnit& unit : units_) norm.units.push_back({0, unit.trainable().shard_size()});
     optimizer_.emplace(config_, units_, shared_, norm);
     activation_ = memory.activations.alloc(DType::f32, {1});
@@ -171,7 +171,7 @@ class Workbench {
   std::vector<UnitRole> roles_ = make_roles();
   MirrorCommunicator group_{"group", case_.groups.size > 1 ? 1 : 0, case_.groups.size};
   MirrorCommunicator replicas_{"replicas", case_.groups.count() - 1, case_.groups.count()};
-  MirrorCommunicator one_section_{"sections", 0, 1};
+  MirrorCommunicator one_stage_{"stages", 0, 1};
   StreamGroup streams_;
   Stream &compute_, &gather_, &reduce_;
   CopyStreams copies_;

@@ -111,7 +111,7 @@ MatrixRun::Outcome MatrixRun::step(TrainingRuntime& runtime, const RunSetup& set
     const int64_t local = static_cast<int64_t>(i % mine), lanes = setup.batching.lanes;
     const int64_t lane = micro_batch_of(
         setup.units, setup.groups, setup.data_rank(static_cast<int>(i / mine)), local / lanes, local % lanes);
-    outcome.losses[static_cast<size_t>(lane)] += all[i] / loss_scale(setup);  // 0 but in the last section
+    outcome.losses[static_cast<size_t>(lane)] += all[i] / loss_scale(setup);  // 0 but in the last stage
   }
   return outcome;
 }
@@ -127,7 +127,7 @@ std::vector<double> MatrixRun::evaluate(TrainingRuntime& runtime, const RunSetup
   for (int batch = 0; batch < kEvaluatedSequences / ranks; ++batch) {
     const std::vector<SequenceLoss> mine = runtime.engine().evaluate(data, batch);
     const std::vector<double> all = world_.all_gather(std::vector<double>{mine.front().sum});
-    for (int rank = 0; rank < world_.size(); ++rank)  // 0 but in the last section
+    for (int rank = 0; rank < world_.size(); ++rank)  // 0 but in the last stage
       losses[static_cast<size_t>(batch * ranks + setup.data_rank(rank))] += all[static_cast<size_t>(rank)];
   }
   return losses;

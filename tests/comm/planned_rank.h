@@ -14,9 +14,9 @@ struct PlannedRank {
         gather("gather", 0, setup.groups.size),
         reduce("reduce", 0, setup.groups.size),
         replicas("replicas", 0, setup.groups.count()),
-        pipe(setup.pipeline.sections, setup.pipeline.schedule == "interleaved", setup.pipeline.embeds_apart,
+        pipe(setup.pipeline.stages, setup.pipeline.schedule == "interleaved", setup.pipeline.embeds_apart,
              [&](const char* name) {
-               return std::make_unique<MirrorCommunicator>(name, 0, setup.pipeline.sections);
+               return std::make_unique<MirrorCommunicator>(name, 0, setup.pipeline.stages);
              }),
         memory(setup.device, setup.units.offload),
         streams(setup.device, {.planning = true}),

@@ -1,5 +1,5 @@
 #pragma once
-// The gradients of a unit's parameters, for tests that call a layer or a stage.
+// The gradients of a unit's parameters, for tests that call a layer or a layer.
 
 #include <vector>
 

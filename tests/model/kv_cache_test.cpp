@@ -81,8 +81,8 @@ class Reader {
     if (!stream.planning()) fill(c, first, n);
     Model& model = model_.model();
     Tensor x = memory_.alloc(c.dtype, {n, model.config().hidden}), y = memory_.alloc(c.dtype, x.shape);
-    for (int i = 0; i < model.stage_count(); ++i) {
-      model.stage(i).forward(c, model_.view(i), y, x);
+    for (int i = 0; i < model.layer_count(); ++i) {
+      model.layer(i).forward(c, model_.view(i), y, x);
       std::swap(x, y);
     }
   }

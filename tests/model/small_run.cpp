@@ -62,7 +62,7 @@ void SmallRun::allocate() {
   logits_ = memory_.alloc(DType::f32, {N, model_.config().vocab});
   dx_ = memory_.alloc(dtype_, {N, C});
   x_.clear();
-  for (int i = 0; i < model_.stage_count(); ++i) x_.push_back(memory_.alloc(dtype_, {N, C}));
+  for (int i = 0; i < model_.layer_count(); ++i) x_.push_back(memory_.alloc(dtype_, {N, C}));
   parameters_ = allocate_parameters(model_, dtype_, memory_);
   gradients_ = allocate_parameters(model_, DType::f32, memory_);
 }
@@ -94,17 +94,17 @@ void SmallRun::step(Stream& stream) {
   Context c = context(stream);
   std::deque<Gradients> gradients;  // by list
   for (const std::vector<Tensor>& list : gradients_) gradients.emplace_back(list);
-  const int last = model_.stage_count() - 1;
+  const int last = model_.layer_count() - 1;
   const auto at = [](const auto& list, int i) -> const Tensor& { return list[static_cast<size_t>(i)]; };
   std::vector<int64_t> marks;
   for (int i = 0; i < last; ++i) {
     marks.push_back(saved_.mark());
-    model_.stage(i).forward(c, view(parameters_, i), at(x_, i + 1), at(x_, i));
+    model_.layer(i).forward(c, view(parameters_, i), at(x_, i + 1), at(x_, i));
     if (recompute_) saved_.rewind(marks.back());
   }
   for (int i = last; i >= 0; --i) {
-    if (recompute_ && i < last) model_.stage(i).forward(c, view(parameters_, i), at(x_, i + 1), at(x_, i));
-    model_.stage(i).backward(c, view(parameters_, i),
+    if (recompute_ && i < last) model_.layer(i).forward(c, view(parameters_, i), at(x_, i + 1), at(x_, i));
+    model_.layer(i).backward(c, view(parameters_, i),
                              gradients[static_cast<size_t>(model_.param_list_of(i))].view(), dx_, at(x_, i));
     if (i < last) saved_.rewind(marks[static_cast<size_t>(i)]);
   }
@@ -113,11 +113,11 @@ void SmallRun::step(Stream& stream) {
 void SmallRun::forward(Stream& stream) {
   Context c = context(stream);
   c.logits = logits_;
-  const int last = model_.stage_count() - 1;
+  const int last = model_.layer_count() - 1;
   for (int i = 0; i <= last; ++i) {
     const ArenaScope scope(saved_);
     const size_t x = static_cast<size_t>(i);
-    model_.stage(i).forward(c, view(parameters_, i), i < last ? x_[x + 1] : Tensor{}, x_[x]);
+    model_.layer(i).forward(c, view(parameters_, i), i < last ? x_[x + 1] : Tensor{}, x_[x]);
   }
 }
 

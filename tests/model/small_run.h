@@ -34,8 +34,8 @@ class SmallRun {
   Context context(Stream& stream);
   void step(Stream& stream);
   void forward(Stream& stream);
-  ParamView view(const ParamTensors& tensors, int stage) const {
-    return ParamView(tensors[static_cast<size_t>(model_.param_list_of(stage))]);
+  ParamView view(const ParamTensors& tensors, int layer) const {
+    return ParamView(tensors[static_cast<size_t>(model_.param_list_of(layer))]);
   }
 
   DType dtype_;

@@ -60,13 +60,13 @@ Context BlockRun::context(Stream& stream) {
 
 void BlockRun::forward(Stream& stream) {
   Context c = context(stream);
-  model_.stage(1).forward(c, ParamView(parameters_[1]), y_, x_);
+  model_.layer(1).forward(c, ParamView(parameters_[1]), y_, x_);
 }
 
 void BlockRun::backward(Stream& stream) {
   Context c = context(stream);
   const test::Gradients gradients(gradients_[1]);
-  model_.stage(1).backward(c, ParamView(parameters_[1]), gradients.view(), dx_, x_);
+  model_.layer(1).backward(c, ParamView(parameters_[1]), gradients.view(), dx_, x_);
 }
 
 BlockBytes least_bytes(const ModelConfig& m, int64_t tokens, bool accumulate) {

@@ -27,7 +27,7 @@ Config config_of(const ModelConfig& model, int64_t tokens, int64_t micro_steps) 
 
 Tensor without_memory(DType dtype, const Shape& shape) { return {nullptr, dtype, shape, {}}; }
 
-// A micro-step of the stages at both ends: the embedding, the last norm and the losses.
+// A micro-step of the layers at both ends: the embedding, the last norm and the losses.
 double least_bytes_of_ends(const ModelConfig& m, int64_t T, bool accumulate) {
   const Tensor x = without_memory(DType::bf16, {T, m.hidden}), w = without_memory(DType::bf16, {m.hidden}),
                per_token = without_memory(DType::f32, {T}), tokens = without_memory(DType::i32, {T}),

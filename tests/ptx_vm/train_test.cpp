@@ -288,7 +288,7 @@ TEST_CASE("pipeline stages send messages over NCCL, with the bits of one rank") 
   CHECK(workshop.train(2, kSteps, "in_order PTX_VM_OWN_GPU=yes", stages) == one);
   CHECK(workshop.train(4, kSteps, "comm_late PTX_VM_OWN_GPU=yes", stages + "--parallel.strategy=no_shard") ==
         one);
-  const std::string tied = "--model.tied=true";  // then the last section has the embedding, too
+  const std::string tied = "--model.tied=true";  // then the last stage has the embedding, too
   const Outcome one_tied = workshop.train("cuda", kSteps, WorkOrder::in_order, {tied});
   CHECK(workshop.train(2, kSteps, "comm_early PTX_VM_OWN_GPU=yes",
                        stages + "--parallel.schedule=gpipe " + tied) == one_tied);

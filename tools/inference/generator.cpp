@@ -218,12 +218,12 @@ void Generator::run_pass(Stream& stream, std::span<const TextRows> rows, Output 
             .texts = rows,
             .text_boundaries = inputs_.slice(2 * most, 2 * most + 4 * texts).view({texts, 4})};
   Model& model = weights_.model();
-  const int last = model.stage_count() - 1;
+  const int last = model.layer_count() - 1;
   Tensor x = x_.slice(0, tokens), y = y_.slice(0, tokens);
   for (int i = 0; i < last; ++i) {
     const ArenaScope scope(saved_);
-    const int next = i + 1 < last || output != Output::none ? i + 1 : kNoStage;
-    model.stage(i).forward(c, weights_.acquire(i, next, stream), y, x);
+    const int next = i + 1 < last || output != Output::none ? i + 1 : kNoLayer;
+    model.layer(i).forward(c, weights_.acquire(i, next, stream), y, x);
     weights_.release(i, next, stream);
     std::swap(x, y);
   }
@@ -234,8 +234,8 @@ void Generator::run_pass(Stream& stream, std::span<const TextRows> rows, Output 
   } else {
     c.states = states_.slice(0, tokens);
   }
-  model.stage(last).forward(c, weights_.acquire(last, kNoStage, stream), {}, x);
-  weights_.release(last, kNoStage, stream);
+  model.layer(last).forward(c, weights_.acquire(last, kNoLayer, stream), {}, x);
+  weights_.release(last, kNoLayer, stream);
   if (output == Output::logits)
     copy(stream, pass_logits_.slice(0, texts), c.logits);
   else

@@ -121,9 +121,9 @@ void LossMeter::run_pass(Stream& stream, int64_t documents) {
             .dtype = model_.dtype()};
   Model& model = model_.model();
   Tensor x = x_, y = y_;
-  for (int i = 0; i < model.stage_count(); ++i) {
+  for (int i = 0; i < model.layer_count(); ++i) {
     const ArenaScope scope(saved_);
-    model.stage(i).forward(c, model_.view(i), y, x);
+    model.layer(i).forward(c, model_.view(i), y, x);
     std::swap(x, y);
   }
   copy(stream, host_losses_, losses_);

@@ -54,7 +54,7 @@ ModelWeights::Sharded::Sharded(const ModelConfig& config, DType dtype, Device de
 
 void ModelWeights::Sharded::construct(DType dtype) {
   const UnitOptions options{.policy = shard_policy("full_shard"), .compute = dtype, .keep_root = false};
-  units = std::make_unique<StageUnits>(Wrapping(model, {}), communicators.refs(), options, memory.units(),
+  units = std::make_unique<LayerUnits>(Wrapping(model, {}), communicators.refs(), options, memory.units(),
                                        std::nullopt);
 }
 
@@ -64,10 +64,10 @@ void ModelWeights::Sharded::plan() {
   Stream &compute = planning.add("compute"), &gather = planning.add("gather", StreamRole::comm);
   const auto nothing = [](Stream&, const ParamSpec&, int64_t, const Tensor&) {};
   for (ShardedUnit& unit : units->all()) unit.initialize(compute, gather, nothing);
-  for (int stage = 0; stage < model.stage_count(); ++stage) {
-    units->prefetch(stage, gather);
-    units->acquire(stage, compute);
-    units->release(stage, stage + 1 < model.stage_count() ? stage + 1 : kNoStage, compute);
+  for (int layer = 0; layer < model.layer_count(); ++layer) {
+    units->prefetch(layer, gather);
+    units->acquire(layer, compute);
+    units->release(layer, layer + 1 < model.layer_count() ? layer + 1 : kNoLayer, compute);
   }
 }
 
@@ -87,17 +87,17 @@ ModelWeights::ModelWeights(const ModelSource& source, const ModelConfig& config,
   streams.sync_all();
 }
 
-ParamView ModelWeights::acquire(int stage, int next, Stream& stream) {
-  if (resident_) return resident_->view(stage);
+ParamView ModelWeights::acquire(int layer, int next, Stream& stream) {
+  if (resident_) return resident_->view(layer);
   if (stream.planning())
-    return ParamView(sharded_->shapes[static_cast<size_t>(sharded_->model.param_list_of(stage))]);
-  sharded_->units->prefetch(stage, *gather_);
-  if (next != kNoStage) sharded_->units->prefetch(next, *gather_);
-  return sharded_->units->acquire(stage, stream);
+    return ParamView(sharded_->shapes[static_cast<size_t>(sharded_->model.param_list_of(layer))]);
+  sharded_->units->prefetch(layer, *gather_);
+  if (next != kNoLayer) sharded_->units->prefetch(next, *gather_);
+  return sharded_->units->acquire(layer, stream);
 }
 
-void ModelWeights::release(int stage, int next, Stream& stream) {
-  if (sharded_ && !stream.planning()) sharded_->units->release(stage, next, stream);
+void ModelWeights::release(int layer, int next, Stream& stream) {
+  if (sharded_ && !stream.planning()) sharded_->units->release(layer, next, stream);
 }
 
 }  // namespace flatshard

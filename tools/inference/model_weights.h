@@ -1,7 +1,7 @@
 #pragma once
-// The weights of a model folder as a forward pass needs them, stage by stage. On one rank they are resident.
-// Ranks that run a model together, on the same inputs, keep a shard each, and gather the units of a stage
-// while it and the stage before it compute; a model may thus be larger than the memory of a device. The
+// The weights of a model folder as a forward pass needs them, layer by layer. On one rank they are resident.
+// Ranks that run a model together, on the same inputs, keep a shard each, and gather the units of a layer
+// while it and the layer before it compute; a model may thus be larger than the memory of a device. The
 // values are the same.
 
 #include <memory>
@@ -10,8 +10,8 @@
 #include "comm/world.h"
 #include "hub/adapted_model.h"
 #include "hub/resident_model.h"
+#include "train/step/layer_units.h"
 #include "train/step/memory_plan.h"
-#include "train/step/stage_units.h"
 
 namespace flatshard {
 
@@ -26,10 +26,10 @@ class ModelWeights {
   const Model& model() const { return resident_ ? resident_->model() : sharded_->model; }
   int64_t bytes() const { return resident_ ? resident_->bytes() : sharded_->memory.peak(); }
 
-  // The parameters of a stage, valid until it is released. `next` is the stage that follows in the pass,
-  // which is gathered in the meantime, or kNoStage. A planning stream gets tensors without memory.
-  ParamView acquire(int stage, int next, Stream& stream);
-  void release(int stage, int next, Stream& stream);
+  // The parameters of a layer, valid until it is released. `next` is the layer that follows in the pass,
+  // which is gathered in the meantime, or kNoLayer. A planning stream gets tensors without memory.
+  ParamView acquire(int layer, int next, Stream& stream);
+  void release(int layer, int next, Stream& stream);
 
  private:
   struct OwnedCommunicators {
@@ -46,7 +46,7 @@ class ModelWeights {
     MemoryPlan memory;
     OwnedCommunicators communicators;
     Model model;
-    std::unique_ptr<StageUnits> units;
+    std::unique_ptr<LayerUnits> units;
     ParamTensors shapes;  // without memory
   };
 

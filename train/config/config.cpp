@@ -297,13 +297,13 @@ std::vector<Field> fields(Config& c) {
       {"parallel.keep_root_gathered", &parallel.keep_root_gathered,
        "keep the root unit (embedding, last norm, head) gathered for the whole step"},
       {"parallel.forward_prefetch", &parallel.forward_prefetch,
-       "gather the parameters of the next stages during the forward pass of a stage"},
+       "gather the parameters of the next layers during the forward pass of a layer"},
       {"parallel.backward_prefetch",
        &parallel.backward_prefetch,
-       "when to gather the next stage's parameters: before the backward pass of a stage (pre), after it "
+       "when to gather the next layer's parameters: before the backward pass of a layer (pre), after it "
        "(post), or on demand (none)",
        {"pre", "post", "none"}},
-      {"parallel.depth", &parallel.depth, "stages to prefetch ahead", {}, 1, 64},
+      {"parallel.depth", &parallel.depth, "layers to prefetch ahead", {}, 1, 64},
       {"parallel.reduction",
        &parallel.reduction,
        "gradient summation: exact (same bits on any number of ranks), sequential (micro-step by micro-step, "

@@ -10,7 +10,7 @@ namespace flatshard {
 namespace {
 
 std::string name_in_section(const std::string& key) { return key.substr(key.rfind('.') + 1); }
-std::string section_of(const std::string& key) { return key.substr(0, key.rfind('.')); }
+std::string stage_of(const std::string& key) { return key.substr(0, key.rfind('.')); }
 
 // The known key most similar to this one. The same name in another section ranks above a similar spelling.
 std::string nearest_key(const std::vector<Field>& known, const std::string& key) {
@@ -47,8 +47,8 @@ std::string nearest_section(const std::vector<Field>& known, const std::string& 
   std::string nearest;
   size_t best = SIZE_MAX;
   for (const Field& field : known)
-    if (const size_t distance = edit_distance(section_of(field.key), section); distance < best)
-      best = distance, nearest = section_of(field.key);
+    if (const size_t distance = edit_distance(stage_of(field.key), section); distance < best)
+      best = distance, nearest = stage_of(field.key);
   return nearest;
 }
 

@@ -94,8 +94,8 @@ std::string describe_setup(const RunSetup& setup, const RunPlan& plan) {
              adapters_line(setup, plan), quantized_line(setup), warning_lines(setup), "batch     ",
              with_commas(b.total_sequences), " sequences of ", with_commas(setup.seq_len()),
              " tokens = ", counted(b.ranks, "rank"),
-             setup.pipeline.sections == 1 ? "" : str(" in each of ", setup.pipeline.sections, " stages"),
-             " x ", counted(b.micro_steps, "micro-step"), " x ", lanes_of(b), "\n          ", bits_of(b),
+             setup.pipeline.stages == 1 ? "" : str(" in each of ", setup.pipeline.stages, " stages"), " x ",
+             counted(b.micro_steps, "micro-step"), " x ", lanes_of(b), "\n          ", bits_of(b),
              "precision ", c.precision.compute, " compute", tf32_of(setup),
              ", fp32 master weights, gradients communicated in ", c.precision.reduce,
              c.train.recompute ? ", activation checkpointing" : "", '\n', graphs_line(setup),
@@ -183,7 +183,7 @@ std::string describe_exchange(const RunSetup& setup, const UnitTable& units, con
   const int64_t bytes = units.bytes() / units.micro_steps,
                 tokens = setup.batching.lanes * setup.batching.lane_sequences * setup.seq_len();
   const double least = tokens_to_hide(static_cast<double>(bytes), bandwidth.bytes_per_second,
-                                      peak / setup.ranks(), flops.causal / setup.pipeline.sections);
+                                      peak / setup.ranks(), flops.causal / setup.pipeline.stages);
   return str("exchange  ", human_bytes(bytes), " received by each rank per micro-step, ",
              human_seconds(static_cast<double>(bytes) / bandwidth.bytes_per_second), " at ",
              std::round(bandwidth.bytes_per_second * 1e-8) / 10, " GB/s ",

@@ -20,36 +20,36 @@ struct StageRow {
   double work = 0;                                // share
 };
 
-// "embedding, blocks 0-3" of stages of the model.
-std::string parts_of(const Chunk& chunk, int stage_count, int stages_per_block) {
-  const int last = stage_count - 1;
+// "embedding, blocks 0-3" of layers of the model.
+std::string parts_of(const Chunk& chunk, int layer_count, int layers_per_block) {
+  const int last = layer_count - 1;
   std::string parts = chunk.first == 0 ? "embedding" : "";
   const auto add = [&](const std::string& part) { parts += (parts.empty() ? "" : ", ") + part; };
   const int first = std::max(chunk.first, 1), end = std::min(chunk.end, last);
   if (first < end) {
-    const int from = (first - 1) / stages_per_block, to = (end - 2) / stages_per_block;
+    const int from = (first - 1) / layers_per_block, to = (end - 2) / layers_per_block;
     add(from == to ? str("block ", from) : str("blocks ", from, '-', to));
   }
   if (chunk.end > last) add("head");
   return parts;
 }
 
-std::vector<double> work_by_section(const Pipeline& pipeline, const std::vector<double>& work) {
-  std::vector<double> sums(static_cast<size_t>(pipeline.sections), 0);
+std::vector<double> work_by_stage(const Pipeline& pipeline, const std::vector<double>& work) {
+  std::vector<double> sums(static_cast<size_t>(pipeline.stages), 0);
   for (const Chunk& chunk : pipeline.chunks)
-    sums[static_cast<size_t>(chunk.section)] = std::accumulate(
-        work.begin() + chunk.first, work.begin() + chunk.end, sums[static_cast<size_t>(chunk.section)]);
+    sums[static_cast<size_t>(chunk.stage)] = std::accumulate(
+        work.begin() + chunk.first, work.begin() + chunk.end, sums[static_cast<size_t>(chunk.stage)]);
   return sums;
 }
 
-StageRow row_of(const RunSetup& setup, const Model& model, int section) {
+StageRow row_of(const RunSetup& setup, const Model& model, int stage) {
   const Pipeline& pipeline = setup.pipeline;
-  const RunPlan plan = plan_run(setup, section * setup.groups.ranks);
-  const int width = (model.stage_count() - 2) / static_cast<int>(setup.model.layers);
+  const RunPlan plan = plan_run(setup, stage * setup.groups.ranks);
+  const int width = (model.layer_count() - 2) / static_cast<int>(setup.model.layers);
   StageRow row{.parts = "", .parameters = plan.units.all.parameters, .memory = plan.memory_bytes};
   for (const Chunk& chunk : pipeline.chunks)
-    if (chunk.section == section)
-      row.parts += (row.parts.empty() ? "" : "; ") + parts_of(chunk, model.stage_count(), width);
+    if (chunk.stage == stage)
+      row.parts += (row.parts.empty() ? "" : "; ") + parts_of(chunk, model.layer_count(), width);
   row.in_flight = plan.in_flight;
   for (const MemoryRow& memory : plan.memory)
     if (memory.name == "activations") row.activations = memory.bytes;
@@ -73,11 +73,11 @@ std::string better_maps(const RunSetup& setup, const Model& model, const std::ve
     RunSetup other = setup;
     other.config.parallel.device_map = kind;
     other.pipeline = pipeline_of(other.config.parallel, model, setup.seq_len(), setup.batching.micro_steps);
-    const std::vector<double> sums = work_by_section(other.pipeline, work);
+    const std::vector<double> sums = work_by_stage(other.pipeline, work);
     Largest its{.work = *std::max_element(sums.begin(), sums.end()) /
                         std::accumulate(sums.begin(), sums.end(), 0.0)};
-    for (int section = 0; section < other.pipeline.sections; ++section)
-      its.memory = std::max(its.memory, plan_run(other, section * other.groups.ranks).memory_bytes);
+    for (int stage = 0; stage < other.pipeline.stages; ++stage)
+      its.memory = std::max(its.memory, plan_run(other, stage * other.groups.ranks).memory_bytes);
     const bool works_less = its.work < kWorthwhile * largest.work,
                takes_less =
                    static_cast<double>(its.memory) < kWorthwhile * static_cast<double>(largest.memory);
@@ -93,21 +93,21 @@ std::string better_maps(const RunSetup& setup, const Model& model, const std::ve
 
 std::string describe_stages(const RunSetup& setup) {
   const Pipeline& pipeline = setup.pipeline;
-  if (pipeline.sections == 1) return "";
+  if (pipeline.stages == 1) return "";
   Arena planning("model", Device::cpu());
-  const Model model(setup.model, planning, 1, stage_cut(setup.wrap));
-  const std::vector<double> work = work_of_stages(model, setup.seq_len());
+  const Model model(setup.model, planning, 1, layer_cut(setup.wrap));
+  const std::vector<double> work = work_of_layers(model, setup.seq_len());
   const double total = std::accumulate(work.begin(), work.end(), 0.0);
-  const std::vector<double> sums = work_by_section(pipeline, work);
+  const std::vector<double> sums = work_by_stage(pipeline, work);
   std::vector<StageRow> rows;
   size_t width = 5;
-  for (int section = 0; section < pipeline.sections; ++section) {
-    rows.push_back(row_of(setup, model, section));
-    rows.back().work = sums[static_cast<size_t>(section)] / total;
+  for (int stage = 0; stage < pipeline.stages; ++stage) {
+    rows.push_back(row_of(setup, model, stage));
+    rows.back().work = sums[static_cast<size_t>(stage)] / total;
     width = std::max(width, rows.back().parts.size());
   }
   std::ostringstream out;
-  out << std::fixed << std::setprecision(1) << "stages    " << pipeline.sections << " of "
+  out << std::fixed << std::setprecision(1) << "stages    " << pipeline.stages << " of "
       << counted(setup.groups.ranks, "rank") << ", schedule " << pipeline.schedule
       << "; memory and bytes of the first rank of each, per step:\n"
       << "  stage  " << std::left << std::setw(static_cast<int>(width)) << "parts" << std::right
@@ -124,7 +124,7 @@ std::string describe_stages(const RunSetup& setup) {
   for (const StageRow& row : rows) largest.memory = std::max(largest.memory, row.memory);
   const double idle = bubble_of(pipeline, setup.batching.micro_steps);
   out << "  idle while the pipeline fills and drains: " << 100 * idle
-      << "% of a step; with this map, stages work " << 100 * (1 - idle) / (largest.work * pipeline.sections)
+      << "% of a step; with this map, stages work " << 100 * (1 - idle) / (largest.work * pipeline.stages)
       << "% of the time\n"
       << better_maps(setup, model, work, largest);
   return std::move(out).str();

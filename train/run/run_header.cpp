@@ -18,7 +18,7 @@ std::string describe_run(const RunHeader& run, bool details) {
           run.weights, "data      ", run.data, "\nrun       ", with_commas(run.steps), " steps, ",
           describe_flops(plan.flops));
   for (const std::string& line : run.replaced) text += str("          ", line, '\n');
-  text += details ? describe_units(plan.units, setup.pipeline.sections) + describe_stages(setup)
+  text += details ? describe_units(plan.units, setup.pipeline.stages) + describe_stages(setup)
                   : plan.units.warning;
   text += describe_exchange(setup, plan.units, plan.flops, run.peak.measured, run.bandwidth);
   text += str("memory    of rank 0, exact", details ? ":\n" : ", ",

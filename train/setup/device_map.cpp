@@ -15,15 +15,15 @@
 namespace flatshard {
 namespace {
 
-// A part of the model: its stages [first, end), and what they hold.
+// A part of the model: its layers [first, end), and what they hold.
 struct Part {
   int first, end;
   double work = 0;
   int64_t bytes = 0;
 };
 
-const ParamList& list_of(const Model& model, int stage) {
-  return model.param_lists()[static_cast<size_t>(model.param_list_of(stage))];
+const ParamList& list_of(const Model& model, int layer) {
+  return model.param_lists()[static_cast<size_t>(model.param_list_of(layer))];
 }
 
 int64_t bytes_of(const ParamList& list) {
@@ -35,15 +35,15 @@ int64_t bytes_of(const ParamList& list) {
 
 // The parts that are to be divided: all but a tied embedding.
 std::vector<Part> parts_of(const Model& model, int64_t seq_len) {
-  const std::vector<double> work = work_of_stages(model, seq_len);
-  const int last = model.stage_count() - 1;
-  const int width = (model.stage_count() - 2) / static_cast<int>(model.config().layers);
+  const std::vector<double> work = work_of_layers(model, seq_len);
+  const int last = model.layer_count() - 1;
+  const int width = (model.layer_count() - 2) / static_cast<int>(model.config().layers);
   std::vector<Part> parts;
   for (int first = *model.config().tied ? 1 : 0; first <= last;) {
     Part part{first, first == 0 || first == last ? first + 1 : first + width};
-    for (int stage = part.first; stage < part.end; ++stage) {
-      part.work += work[static_cast<size_t>(stage)];
-      part.bytes += bytes_of(list_of(model, stage));
+    for (int layer = part.first; layer < part.end; ++layer) {
+      part.work += work[static_cast<size_t>(layer)];
+      part.bytes += bytes_of(list_of(model, layer));
     }
     parts.push_back(part);
     first = part.end;
@@ -91,12 +91,12 @@ int stage_of(const Part& part, const Model& model, const std::map<std::string, d
 }
 
 std::vector<int> mapped_ends(const std::map<std::string, double>& map, const Model& model,
-                             const std::vector<Part>& parts, int sections) {
+                             const std::vector<Part>& parts, int stages) {
   for (const auto& [prefix, stage] : map)
-    check(stage == std::floor(stage) && stage >= 0 && stage < sections, "parallel.device_map: \"", prefix,
-          "\" is on stage ", stage, ", must be a whole number below parallel.stages = ", sections);
+    check(stage == std::floor(stage) && stage >= 0 && stage < stages, "parallel.device_map: \"", prefix,
+          "\" is on stage ", stage, ", must be a whole number below parallel.stages = ", stages);
   std::set<std::string> used;
-  std::vector<int> ends(static_cast<size_t>(sections), 0);
+  std::vector<int> ends(static_cast<size_t>(stages), 0);
   int before = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     const int stage = stage_of(parts[i], model, map, used);
@@ -116,14 +116,14 @@ std::vector<int> mapped_ends(const std::map<std::string, double>& map, const Mod
 
 // The limit of each stage but the last, for a kind that fills stages by size.
 std::vector<int64_t> limits_of(const std::string& kind, const Model& model, std::span<const int64_t> sizes,
-                               int sections, int chunks) {
+                               int stages, int chunks) {
   if (kind == "balanced" || kind == "balanced_low_0")
     return balanced_limits(sizes, leaf_mean(model), chunks, kind == "balanced_low_0");
   const std::string sequential = "sequential:";
   check(kind.starts_with(sequential), "parallel.device_map is \"", kind,
         "\", must be auto, balanced, balanced_low_0, sequential:SIZE with the size of a stage, such as "
         "sequential:20GB, or a table of prefixes");
-  check(chunks == sections,
+  check(chunks == stages,
         "parallel.device_map = \"sequential:SIZE\" gives each stage one range of layers, but "
         "parallel.schedule = \"interleaved\" needs several: use another schedule, or \"auto\"");
   const int64_t limit =
@@ -142,12 +142,12 @@ void leave_none_empty(std::vector<int>& ends, int count) {
 }
 
 std::vector<int> part_ends(const DeviceMap& map, const Model& model, const std::vector<Part>& parts,
-                           int sections, int chunks) {
+                           int stages, int chunks) {
   if (const auto* table = std::get_if<std::map<std::string, double>>(&map)) {
-    check(chunks == sections,
+    check(chunks == stages,
           "parallel.device_map is a table, which gives each stage one range of layers, but "
           "parallel.schedule = \"interleaved\" needs several: use another schedule, or \"auto\"");
-    return mapped_ends(*table, model, parts, sections);
+    return mapped_ends(*table, model, parts, stages);
   }
   const std::string& kind = std::get<std::string>(map);
   if (kind == "auto") {
@@ -157,28 +157,28 @@ std::vector<int> part_ends(const DeviceMap& map, const Model& model, const std::
   }
   std::vector<int64_t> sizes;
   for (const Part& part : parts) sizes.push_back(part.bytes);
-  std::vector<int> ends = filled_ends(sizes, limits_of(kind, model, sizes, sections, chunks));
+  std::vector<int> ends = filled_ends(sizes, limits_of(kind, model, sizes, stages, chunks));
   leave_none_empty(ends, static_cast<int>(sizes.size()));
   return ends;
 }
 
 }  // namespace
 
-std::vector<double> work_of_stages(const Model& model, int64_t seq_len) {
+std::vector<double> work_of_layers(const Model& model, int64_t seq_len) {
   const ModelConfig& c = model.config();
-  const int last = model.stage_count() - 1;
-  const int width = (model.stage_count() - 2) / static_cast<int>(c.layers);
+  const int last = model.layer_count() - 1;
+  const int width = (model.layer_count() - 2) / static_cast<int>(c.layers);
   const std::string embedding = param_names(c.family).embedding + ".weight";
   std::vector<double> work;
-  for (int stage = 0; stage <= last; ++stage) {
+  for (int layer = 0; layer <= last; ++layer) {
     double sum = 0;
-    for (const ParamSpec& spec : list_of(model, stage).specs()) {
+    for (const ParamSpec& spec : list_of(model, layer).specs()) {
       const bool multiplies = spec.role == ParamRole::weight || spec.role == ParamRole::adapter ||
-                              (stage == last && spec.name == embedding);
-      if (multiplies && !(stage == 0 && *c.tied))
+                              (layer == last && spec.name == embedding);
+      if (multiplies && !(layer == 0 && *c.tied))
         sum += (spec.trainable ? 6.0 : 4.0) * static_cast<double>(spec.parameter_count());
     }
-    const bool attends = stage > 0 && stage < last && (stage - 1) % width == 0;
+    const bool attends = layer > 0 && layer < last && (layer - 1) % width == 0;
     if (attends) sum += 6.0 * static_cast<double>(c.heads * c.head_dim * seq_len);
     work.push_back(sum);
   }
@@ -229,14 +229,14 @@ std::vector<int64_t> balanced_limits(std::span<const int64_t> sizes, int64_t mea
   return limits;
 }
 
-std::vector<int> chunk_ends(const DeviceMap& map, const Model& model, int64_t seq_len, int sections,
+std::vector<int> chunk_ends(const DeviceMap& map, const Model& model, int64_t seq_len, int stages,
                             int chunks) {
   const std::vector<Part> parts = parts_of(model, seq_len);
-  check(std::ssize(parts) >= chunks, "parallel.stages = ", sections,
-        chunks > sections ? str(" times parallel.chunks = ", chunks / sections) : "",
-        " divides the model into ", chunks, " ranges of layers, but it has only ", parts.size(), " parts (",
+  check(std::ssize(parts) >= chunks, "parallel.stages = ", stages,
+        chunks > stages ? str(" times parallel.chunks = ", chunks / stages) : "", " divides the model into ",
+        chunks, " ranges of layers, but it has only ", parts.size(), " parts (",
         *model.config().tied ? "" : "embedding, ", "blocks, head): use fewer");
-  std::vector<int> ends = part_ends(map, model, parts, sections, chunks);
+  std::vector<int> ends = part_ends(map, model, parts, stages, chunks);
   for (size_t i = 0; i < ends.size(); ++i)
     check(ends[i] > (i == 0 ? 0 : ends[i - 1]), "parallel.device_map gives range ", i, " of ", chunks,
           " no layers: use \"auto\", or fewer parallel.stages");

@@ -33,12 +33,12 @@ std::vector<int> filled_ends(std::span<const int64_t> sizes, std::span<const int
 std::vector<int64_t> balanced_limits(std::span<const int64_t> sizes, int64_t leaf_mean, int devices,
                                      bool low_0);
 
-// The end of each of `chunks` ranges of the model's stages, for `sections` pipeline stages. With tied
+// The end of each of `chunks` ranges of the model's layers, for `stages` pipeline stages. With tied
 // embeddings the first range begins after the embedding.
-std::vector<int> chunk_ends(const DeviceMap& map, const Model& model, int64_t seq_len, int sections,
+std::vector<int> chunk_ends(const DeviceMap& map, const Model& model, int64_t seq_len, int stages,
                             int chunks);
 
-// The floating-point operations of each stage of the model for one token of a training step.
-std::vector<double> work_of_stages(const Model& model, int64_t seq_len);
+// The floating-point operations of each layer of the model for one token of a training step.
+std::vector<double> work_of_layers(const Model& model, int64_t seq_len);
 
 }  // namespace flatshard

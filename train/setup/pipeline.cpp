@@ -25,11 +25,11 @@ std::vector<Action> alternating(int chunk, int64_t micro_steps, int64_t ahead) {
   return actions;
 }
 
-// Micro-batches in rounds of S: each round passes through the first chunk of the section, then the second ...
-std::vector<Action> interleaved(const Pipeline& pipeline, int section, const std::vector<int>& chunks,
+// Micro-batches in rounds of S: each round passes through the first chunk of the stage, then the second ...
+std::vector<Action> interleaved(const Pipeline& pipeline, int stage, const std::vector<int>& chunks,
                                 int64_t micro_steps) {
-  const int64_t S = pipeline.sections, v = std::ssize(chunks), all = micro_steps * v;
-  const int64_t ahead = std::min(all, (S - section - 1) * 2 + (v - 1) * S);
+  const int64_t S = pipeline.stages, v = std::ssize(chunks), all = micro_steps * v;
+  const int64_t ahead = std::min(all, (S - stage - 1) * 2 + (v - 1) * S);
   const auto at = [&](int64_t turn, bool is_forward) {
     const int64_t place = turn % (S * v) / S;
     return Action{is_forward, chunks[static_cast<size_t>(is_forward ? place : v - 1 - place)],
@@ -43,23 +43,23 @@ std::vector<Action> interleaved(const Pipeline& pipeline, int section, const std
   return actions;
 }
 
-std::vector<Action> actions_without_embedding(const Pipeline& pipeline, int section, int64_t micro_steps) {
+std::vector<Action> actions_without_embedding(const Pipeline& pipeline, int stage, int64_t micro_steps) {
   std::vector<int> chunks;
   for (int chunk = pipeline.embeds_apart ? 1 : 0; chunk <= pipeline.last_chunk(); ++chunk)
-    if (pipeline.chunks[static_cast<size_t>(chunk)].section == section) chunks.push_back(chunk);
-  if (pipeline.schedule == "interleaved") return interleaved(pipeline, section, chunks, micro_steps);
+    if (pipeline.chunks[static_cast<size_t>(chunk)].stage == stage) chunks.push_back(chunk);
+  if (pipeline.schedule == "interleaved") return interleaved(pipeline, stage, chunks, micro_steps);
   const int64_t ahead = pipeline.schedule == "gpipe"        ? micro_steps - 1
                         : pipeline.schedule == "sequential" ? 0
-                                                            : pipeline.sections - 1 - section;
+                                                            : pipeline.stages - 1 - stage;
   return alternating(chunks.front(), micro_steps, std::min(ahead, micro_steps - 1));
 }
 
-// Inserts the passes of the embedding among those of the last section, which runs `lead` actions behind the
-// first one while the pipeline fills, and ahead of it while it drains: forward passes when the first section
+// Inserts the passes of the embedding among those of the last stage, which runs `lead` actions behind the
+// first one while the pipeline fills, and ahead of it while it drains: forward passes when the first stage
 // is about to need them, backward passes when its gradients should have arrived.
 std::vector<Action> with_embedding(const Pipeline& pipeline, const std::vector<Action>& actions,
                                    int64_t micro_steps) {
-  const int64_t lead = pipeline.schedule == "sequential" ? 0 : pipeline.sections - 1;
+  const int64_t lead = pipeline.schedule == "sequential" ? 0 : pipeline.stages - 1;
   std::vector<std::vector<Action>> before(actions.size() + 1), after(actions.size());
   const std::vector<Action> first = actions_without_embedding(pipeline, 0, micro_steps);
   for (int64_t at = 0; at < std::ssize(first); ++at) {
@@ -82,22 +82,22 @@ std::vector<Action> with_embedding(const Pipeline& pipeline, const std::vector<A
 
 }  // namespace
 
-bool Pipeline::owns(int section, int stage) const {
+bool Pipeline::owns(int stage, int layer) const {
   return std::any_of(chunks.begin(), chunks.end(), [&](const Chunk& chunk) {
-    return chunk.section == section && chunk.first <= stage && stage < chunk.end;
+    return chunk.stage == stage && chunk.first <= layer && layer < chunk.end;
   });
 }
 
 Pipeline pipeline_of(const ParallelConfig& config, const Model& model, int64_t seq_len, int64_t micro_steps) {
   const int S = static_cast<int>(config.stages);
-  Pipeline pipeline{.sections = S};
+  Pipeline pipeline{.stages = S};
   if (S == 1) {
     const ParallelConfig defaults;
     check(config.schedule == defaults.schedule && config.device_map == defaults.device_map &&
               config.chunks == defaults.chunks,
           "parallel.stages = 1, so that parallel.schedule, parallel.chunks and parallel.device_map have no "
           "effect: set parallel.stages, or remove them");
-    pipeline.chunks = {{0, model.stage_count(), 0}};
+    pipeline.chunks = {{0, model.layer_count(), 0}};
     return pipeline;
   }
   pipeline.schedule = config.schedule;
@@ -124,10 +124,9 @@ Pipeline pipeline_of(const ParallelConfig& config, const Model& model, int64_t s
   return pipeline;
 }
 
-std::vector<Action> actions_of(const Pipeline& pipeline, int section, int64_t micro_steps,
-                               int first_trained) {
-  std::vector<Action> actions = actions_without_embedding(pipeline, section, micro_steps);
-  if (pipeline.embeds_apart && section == pipeline.sections - 1)
+std::vector<Action> actions_of(const Pipeline& pipeline, int stage, int64_t micro_steps, int first_trained) {
+  std::vector<Action> actions = actions_without_embedding(pipeline, stage, micro_steps);
+  if (pipeline.embeds_apart && stage == pipeline.stages - 1)
     actions = with_embedding(pipeline, actions, micro_steps);
   std::erase_if(actions,
                 [&](const Action& a) { return !a.forward && !pipeline.trains(a.chunk, first_trained); });
@@ -159,34 +158,34 @@ int partly_done(const std::vector<Action>& actions, const std::vector<int>& chun
   return static_cast<int>(most);
 }
 
-Passes passes_of(const Pipeline& pipeline, int section, int64_t micro_steps, int first_trained) {
+Passes passes_of(const Pipeline& pipeline, int stage, int64_t micro_steps, int first_trained) {
   const int last = pipeline.chunks.back().end - 1;
   Passes passes{
-      .actions = actions_of(pipeline, section, micro_steps, first_trained), .visits = {}, .first_visit = {}};
+      .actions = actions_of(pipeline, stage, micro_steps, first_trained), .visits = {}, .first_visit = {}};
   std::vector<Visit>& visits = passes.visits;
   for (const Action& action : passes.actions) {
     const Chunk& chunk = pipeline.chunks[static_cast<size_t>(action.chunk)];
     passes.first_visit.push_back(visits.size());
     if (action.forward)
-      for (int stage = chunk.first; stage < std::min(chunk.end, last); ++stage)
-        visits.push_back({stage, true});
+      for (int layer = chunk.first; layer < std::min(chunk.end, last); ++layer)
+        visits.push_back({layer, true});
     else
-      for (int stage = chunk.end - 1; stage >= std::max(chunk.first, first_trained); --stage)
-        visits.push_back({stage, false});
+      for (int layer = chunk.end - 1; layer >= std::max(chunk.first, first_trained); --layer)
+        visits.push_back({layer, false});
     // Within a pass, and where a backward pass follows a forward pass.
     const size_t first = passes.first_visit.back();
     for (size_t i = std::max<size_t>(first, 1); i < visits.size(); ++i)
-      if (i > first || visits[i - 1].forward) visits[i - 1].keep_for = visits[i].stage;
+      if (i > first || visits[i - 1].forward) visits[i - 1].keep_for = visits[i].layer;
   }
   passes.first_visit.push_back(visits.size());
   return passes;
 }
 
 double bubble_of(const Pipeline& pipeline, int64_t micro_steps) {
-  if (pipeline.schedule == "sequential") return 1 - 1.0 / pipeline.sections;
-  const auto idle = static_cast<double>(pipeline.sections - 1);
+  if (pipeline.schedule == "sequential") return 1 - 1.0 / pipeline.stages;
+  const auto idle = static_cast<double>(pipeline.stages - 1);
   const double chunks =
-      static_cast<double>(pipeline.last_chunk() + (pipeline.embeds_apart ? 0 : 1)) / pipeline.sections;
+      static_cast<double>(pipeline.last_chunk() + (pipeline.embeds_apart ? 0 : 1)) / pipeline.stages;
   return idle / (static_cast<double>(micro_steps) * chunks + idle);
 }
 

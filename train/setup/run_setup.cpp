@@ -101,24 +101,24 @@ void set_adapters(RunSetup& setup) {
 // Divides the model over the pipeline stages, whose units must not be shared.
 void set_pipeline(RunSetup& setup, Problems& problems) {
   Arena planning("model", Device::cpu());
-  const Model model(setup.model, planning, 1, stage_cut(setup.wrap));
+  const Model model(setup.model, planning, 1, layer_cut(setup.wrap));
   const bool divided = problems.attempt([&] {
     setup.pipeline = pipeline_of(setup.config.parallel, model, setup.seq_len(), setup.batching.micro_steps);
   });
-  if (!divided || setup.pipeline.sections == 1) return;
+  if (!divided || setup.pipeline.stages == 1) return;
   problems.attempt([&] {
     const Wrapping whole(model, setup.wrap);
-    for (int section = 0; section < setup.pipeline.sections; ++section)
-      whole.restricted([&](int stage) { return setup.pipeline.owns(section, stage); });
+    for (int stage = 0; stage < setup.pipeline.stages; ++stage)
+      whole.restricted([&](int layer) { return setup.pipeline.owns(stage, layer); });
   });
   problems.check(
-      setup.transport != Transport::staged, "parallel.stages = ", setup.pipeline.sections,
+      setup.transport != Transport::staged, "parallel.stages = ", setup.pipeline.stages,
       " on GPUs needs NCCL: each rank must have its own GPU, and parallel.transport must be \"auto\" "
       "or \"nccl\"");
   // Later micro-batches reach the head before earlier ones reach the embedding, which share a gradient.
   problems.check(!setup.pipeline.embeds_apart || setup.batching.lane_steps == 1,
                  "train.lane_size = ", setup.config.train.lane_size,
-                 " spans several micro-batches, which parallel.stages = ", setup.pipeline.sections,
+                 " spans several micro-batches, which parallel.stages = ", setup.pipeline.stages,
                  " does not support with tied embeddings: set it to ",
                  setup.config.train.batch_size_per_device);
 }
@@ -272,7 +272,7 @@ void check_sizes(const RunSetup& s, Problems& problems) {
   check_tokens(
       s.config.train.eval_batch_size_per_device > 0 ? "eval_batch_size_per_device" : "batch_size_per_device",
       s.eval_sequences);
-  constexpr int64_t kMostBlocks = 65536;  // each lane has its own stages
+  constexpr int64_t kMostBlocks = 65536;  // each lane has its own layers
   problems.check(s.batching.lanes * s.model.layers <= kMostBlocks,
                  "train.batch_size_per_device = ", s.config.train.batch_size_per_device, " in ",
                  s.batching.lanes, " lanes, times model.layers = ", s.model.layers, ", is ",

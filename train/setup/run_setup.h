@@ -31,12 +31,12 @@ struct RunSetup {
   int64_t shard_bytes;     // maximum size of a tensor file
   std::optional<TraceSteps> trace;
   std::vector<std::string> warnings{};
-  Pipeline pipeline{};  // batching and groups are those of the ranks of a section
+  Pipeline pipeline{};  // batching and groups are those of the ranks of a stage
 
   bool has_adapters() const { return !model.adapters.empty(); }
 
-  int ranks() const { return pipeline.sections * groups.ranks; }
-  int section_of(int rank) const { return rank / groups.ranks; }
+  int ranks() const { return pipeline.stages * groups.ranks; }
+  int stage_of(int rank) const { return rank / groups.ranks; }
   int data_rank(int rank) const { return rank % groups.ranks; }
 
   int64_t seq_len() const { return config.data.seq_len; }

@@ -118,14 +118,14 @@ UnitNames wrapped(const Model& model, const WrapOptions& options) {
 
 }  // namespace
 
-StageCut stage_cut(const WrapOptions& options) {
-  return options.policy == "attention_mlp" ? StageCut::halves : StageCut::blocks;
+LayerCut layer_cut(const WrapOptions& options) {
+  return options.policy == "attention_mlp" ? LayerCut::halves : LayerCut::blocks;
 }
 
 Wrapping::Wrapping(const Model& model, const WrapOptions& options) {
-  for (int stage = 0; stage < model.stage_count(); ++stage) list_of_.push_back(model.param_list_of(stage));
+  for (int layer = 0; layer < model.layer_count(); ++layer) list_of_.push_back(model.param_list_of(layer));
   assign(model, wrapped(model, options), options);
-  find_first_trained_stage(model);
+  find_first_trained_layer(model);
   assign_roles();
   whole_index_.resize(units_.size());
   std::iota(whole_index_.begin(), whole_index_.end(), 0);
@@ -134,16 +134,16 @@ Wrapping::Wrapping(const Model& model, const WrapOptions& options) {
 Wrapping Wrapping::restricted(const std::function<bool(int)>& owns) const {
   Wrapping part;
   part.list_of_ = list_of_;
-  part.first_trained_stage_ = first_trained_stage_;
+  part.first_trained_layer_ = first_trained_layer_;
   part.places_.resize(places_.size());
   part.units_of_.resize(units_of_.size());
   std::vector<int> new_index(units_.size(), -1);
   for (size_t unit = 0; unit < units_.size(); ++unit) {
     int owned = 0;
-    for (int stage = 0; stage < stage_count(); ++stage)
-      owned += uses(stage, static_cast<int>(unit)) && owns(stage) ? 1 : 0;
+    for (int layer = 0; layer < layer_count(); ++layer)
+      owned += uses(layer, static_cast<int>(unit)) && owns(layer) ? 1 : 0;
     if (owned == 0) continue;
-    check(owned == roles_[unit].stages, "the unit \"", roles_[unit].name,
+    check(owned == roles_[unit].layers, "the unit \"", roles_[unit].name,
           "\" is used by several pipeline stages: set parallel.wrap = \"block\" and remove "
           "parallel.replicate, or set parallel.stages = 1");
     new_index[unit] = static_cast<int>(part.units_.size());
@@ -152,24 +152,24 @@ Wrapping Wrapping::restricted(const std::function<bool(int)>& owns) const {
     part.roles_.back().index = new_index[unit];
     part.whole_index_.push_back(whole_index_[unit]);
   }
-  for (int stage = 0; stage < stage_count(); ++stage) {
-    if (!owns(stage)) continue;
-    std::vector<Place> places = this->places(stage);
+  for (int layer = 0; layer < layer_count(); ++layer) {
+    if (!owns(layer)) continue;
+    std::vector<Place> places = this->places(layer);
     for (Place& place : places) place.unit = new_index[static_cast<size_t>(place.unit)];
-    std::vector<int> units = units_of(stage);
+    std::vector<int> units = units_of(layer);
     for (int& unit : units) unit = new_index[static_cast<size_t>(unit)];
-    part.places_[list(stage)] = std::move(places);
-    part.units_of_[list(stage)] = std::move(units);
+    part.places_[list(layer)] = std::move(places);
+    part.units_of_[list(layer)] = std::move(units);
   }
   return part;
 }
 
-void Wrapping::set_in_flight(const std::function<int(const std::vector<int>& stages)>& in_flight) {
+void Wrapping::set_in_flight(const std::function<int(const std::vector<int>& layers)>& in_flight) {
   for (UnitRole& role : roles_) {
-    std::vector<int> stages;
-    for (int stage = first_trained_stage_; stage < stage_count(); ++stage)
-      if (uses(stage, role.index)) stages.push_back(stage);
-    role.in_flight = in_flight(stages);
+    std::vector<int> layers;
+    for (int layer = first_trained_layer_; layer < layer_count(); ++layer)
+      if (uses(layer, role.index)) layers.push_back(layer);
+    role.in_flight = in_flight(layers);
   }
 }
 
@@ -208,38 +208,38 @@ int Wrapping::unit_named(const std::string& name, bool root, bool whole) {
     units_.emplace_back();
     roles_.push_back({.name = name,
                       .index = known->second,
-                      .stages = 0,
-                      .backward_stages = 0,
+                      .layers = 0,
+                      .backward_layers = 0,
                       .root = root,
                       .replicated = whole});
   }
   return known->second;
 }
 
-bool Wrapping::uses(int stage, int unit) const {
-  const std::vector<int>& units = units_of(stage);
+bool Wrapping::uses(int layer, int unit) const {
+  const std::vector<int>& units = units_of(layer);
   return std::find(units.begin(), units.end(), unit) != units.end();
 }
 
-void Wrapping::find_first_trained_stage(const Model& model) {
-  const auto trains = [&](int stage) {
-    const std::vector<ParamSpec>& specs = model.param_lists()[list(stage)].specs();
+void Wrapping::find_first_trained_layer(const Model& model) {
+  const auto trains = [&](int layer) {
+    const std::vector<ParamSpec>& specs = model.param_lists()[list(layer)].specs();
     return std::any_of(specs.begin(), specs.end(), [](const ParamSpec& spec) { return spec.trainable; });
   };
-  while (first_trained_stage_ < stage_count() && !trains(first_trained_stage_)) ++first_trained_stage_;
+  while (first_trained_layer_ < layer_count() && !trains(first_trained_layer_)) ++first_trained_layer_;
 }
 
 void Wrapping::assign_roles() {
-  for (int stage = 0; stage < stage_count(); ++stage)
-    for (const int unit : units_of(stage)) {
-      ++role(unit).stages;
-      if (stage >= first_trained_stage_) ++role(unit).backward_stages;
+  for (int layer = 0; layer < layer_count(); ++layer)
+    for (const int unit : units_of(layer)) {
+      ++role(unit).layers;
+      if (layer >= first_trained_layer_) ++role(unit).backward_layers;
     }
-  // Number the units that only one stage uses; units with the same number share a ring of slots.
-  for (int stage = 0; stage < stage_count(); ++stage) {
+  // Number the units that only one layer uses; units with the same number share a ring of slots.
+  for (int layer = 0; layer < layer_count(); ++layer) {
     int next = 0;
-    for (const int unit : units_of(stage))
-      if (role(unit).stages == 1) role(unit).ring = next++;
+    for (const int unit : units_of(layer))
+      if (role(unit).layers == 1) role(unit).ring = next++;
   }
 }
 

@@ -1,16 +1,16 @@
 #pragma once
-// Groups parameters into communication units. A model declares a list of parameters per stage; a policy
+// Groups parameters into communication units. A model declares a list of parameters per layer; a policy
 // regroups them into units, each of which is gathered and reduced as a whole:
 //
 //   block          a unit for each block (the default)
-//   attention_mlp  one for the attention and one for the MLP of each block, each half a stage of its own
+//   attention_mlp  one for the attention and one for the MLP of each block, each half a layer of its own
 //   pattern        one for each module whose path matches; of nested matches, the outermost
 //   size           one for each module, innermost first, with enough parameters not yet assigned
 //   none           the whole model is one unit
 //
 // Unassigned parameters (embeddings, the last norm, the head, norms between the halves) form root units,
-// which may stay gathered for a whole step: one for the first stage, one for the blocks, one for the last
-// stage, so that none waits for another. Replicated parameters form units that stay unsharded on every rank;
+// which may stay gathered for a whole step: one for the first layer, one for the blocks, one for the last
+// layer, so that none waits for another. Replicated parameters form units that stay unsharded on every rank;
 // their gradients and optimizer state are sharded as the strategy says.
 
 #include <functional>
@@ -34,51 +34,51 @@ class Wrapping {
  public:
   Wrapping(const Model& model, const WrapOptions& options);
 
-  // The units of the model's stages for which owns(stage) is true, for a section of a pipeline. They keep
-  // their order and their roles; the other stages have no units. A unit that other stages use too is an
+  // The units of the model's layers for which owns(layer) is true, for a stage of a pipeline. They keep
+  // their order and their roles; the other layers have no units. A unit that other layers use too is an
   // Error.
-  Wrapping restricted(const std::function<bool(int stage)>& owns) const;
+  Wrapping restricted(const std::function<bool(int layer)>& owns) const;
   const std::vector<ParamList>& units() const { return units_; }
   const std::vector<UnitRole>& roles() const { return roles_; }
 
-  // The unit of a stage's parameter, and its id there.
+  // The unit of a layer's parameter, and its id there.
   struct Place {
     int unit;
     ParamId id;
   };
-  // Indexed by the parameter ids of the stage's list.
-  const std::vector<Place>& places(int stage) const { return places_[list(stage)]; }
-  const std::vector<int>& units_of(int stage) const { return units_of_[list(stage)]; }
-  bool uses(int stage, int unit) const;
+  // Indexed by the parameter ids of the layer's list.
+  const std::vector<Place>& places(int layer) const { return places_[list(layer)]; }
+  const std::vector<int>& units_of(int layer) const { return units_of_[list(layer)]; }
+  bool uses(int layer, int unit) const;
   // The unit's index among the units of the whole model.
   int whole_index(int unit) const { return whole_index_[static_cast<size_t>(unit)]; }
-  int stage_count() const { return static_cast<int>(list_of_.size()); }
-  // The backward pass ends here: no earlier stage is trained. stage_count() if none is.
-  int first_trained_stage() const { return first_trained_stage_; }
+  int layer_count() const { return static_cast<int>(list_of_.size()); }
+  // The backward pass ends here: no earlier layer is trained. layer_count() if none is.
+  int first_trained_layer() const { return first_trained_layer_; }
 
-  // Sets UnitRole::in_flight of each unit, given the stages with a backward pass that use it.
-  void set_in_flight(const std::function<int(const std::vector<int>& stages)>& in_flight);
+  // Sets UnitRole::in_flight of each unit, given the layers with a backward pass that use it.
+  void set_in_flight(const std::function<int(const std::vector<int>& layers)>& in_flight);
 
  private:
   Wrapping() = default;
-  size_t list(int stage) const { return static_cast<size_t>(list_of_[static_cast<size_t>(stage)]); }
+  size_t list(int layer) const { return static_cast<size_t>(list_of_[static_cast<size_t>(layer)]); }
   void assign(const Model& model, const std::vector<std::string>& unit_names, const WrapOptions& options);
   int unit_named(const std::string& name, bool root, bool whole);
   UnitRole& role(int unit) { return roles_[static_cast<size_t>(unit)]; }
-  void find_first_trained_stage(const Model& model);
+  void find_first_trained_layer(const Model& model);
   void assign_roles();
 
-  std::vector<int> list_of_;  // by stage: the index of its parameter list in the model
+  std::vector<int> list_of_;  // by layer: the index of its parameter list in the model
   std::vector<ParamList> units_;
   std::vector<UnitRole> roles_;
   std::map<std::string, int> by_name_;
   std::vector<std::vector<Place>> places_;  // by list
   std::vector<std::vector<int>> units_of_;  // by list
   std::vector<int> whole_index_;            // by unit
-  int first_trained_stage_ = 0;
+  int first_trained_layer_ = 0;
 };
 
-// The division of a model into stages that a policy needs.
-StageCut stage_cut(const WrapOptions& options);
+// The division of a model into layers that a policy needs.
+LayerCut layer_cut(const WrapOptions& options);
 
 }  // namespace flatshard

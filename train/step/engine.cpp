@@ -10,7 +10,7 @@ namespace flatshard {
 namespace {
 
 Model grouped_model(const RunSetup& setup, Arena& tables) {
-  Model model(setup.model, tables, static_cast<int>(setup.batching.lanes), stage_cut(setup.wrap));
+  Model model(setup.model, tables, static_cast<int>(setup.batching.lanes), layer_cut(setup.wrap));
   const std::vector<std::string>& no_decay = setup.config.optimizer.no_decay;
   if (setup.model.adapters.empty())
     apply_groups(model, setup.config.trainable, no_decay);
@@ -38,7 +38,7 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, const PipeC
       reduce_(streams.add("reduce", StreamRole::comm)),
       model_(grouped_model(setup, memory.tables)),
       whole_(model_, setup.wrap),
-      passes_(passes_of(setup.pipeline, section(), setup.batching.micro_steps, whole_.first_trained_stage())),
+      passes_(passes_of(setup.pipeline, stage(), setup.batching.micro_steps, whole_.first_trained_layer())),
       units_(own_wrapping(), comms, setup.units, memory.units(), copy_streams(setup, streams)),
       optimizer_(setup.config.optimizer, units_.all(), units_.shared(), norm_order(pipe)),
       buffers_(setup.pipeline, passes_, static_cast<int>(setup.batching.lanes),
@@ -58,16 +58,16 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, const PipeC
   nonfinite_ = Mirror(memory.staging, optimizer_.nonfinite());
 }
 
-// The units of this section.
+// The units of this stage.
 Wrapping Engine::own_wrapping() const {
   const Pipeline& pipeline = setup_.pipeline;
-  Wrapping own = whole_.restricted([&](int stage) { return pipeline.owns(section(), stage); });
-  own.set_in_flight([&](const std::vector<int>& stages) {
+  Wrapping own = whole_.restricted([&](int layer) { return pipeline.owns(stage(), layer); });
+  own.set_in_flight([&](const std::vector<int>& layers) {
     std::vector<int> chunks;
     for (int chunk = 0; chunk <= pipeline.last_chunk(); ++chunk) {
       const Chunk& c = pipeline.chunks[static_cast<size_t>(chunk)];
-      if (std::any_of(stages.begin(), stages.end(),
-                      [&](int stage) { return c.first <= stage && stage < c.end; }))
+      if (std::any_of(layers.begin(), layers.end(),
+                      [&](int layer) { return c.first <= layer && layer < c.end; }))
         chunks.push_back(chunk);
     }
     return partly_done(passes_.actions, chunks);
@@ -76,12 +76,12 @@ Wrapping Engine::own_wrapping() const {
 }
 
 NormOrder Engine::norm_order(const PipeCommunicators& pipe) const {
-  NormOrder order{pipe.sections(), {}};
+  NormOrder order{pipe.stages(), {}};
   for (size_t unit = 0; unit < whole_.units().size(); ++unit) {
-    int stage = 0;
-    while (!whole_.uses(stage, static_cast<int>(unit))) ++stage;
+    int layer = 0;
+    while (!whole_.uses(layer, static_cast<int>(unit))) ++layer;
     int owner = 0;
-    while (!setup_.pipeline.owns(owner, stage)) ++owner;
+    while (!setup_.pipeline.owns(owner, layer)) ++owner;
     order.units.push_back({owner, trainable_layout(whole_.units()[unit]).shard_size()});
   }
   return order;

@@ -11,10 +11,10 @@
 #include "runtime/graph.h"
 #include "text/data/data.h"
 #include "train/setup/run_setup.h"
+#include "train/step/layer_units.h"
 #include "train/step/memory_plan.h"
 #include "train/step/mirror.h"
 #include "train/step/optimizer.h"
-#include "train/step/stage_units.h"
 #include "train/step/step_buffers.h"
 
 namespace flatshard {
@@ -30,20 +30,20 @@ struct StepOrder {
 
 // The results of a step, once the device has finished.
 struct StepResult {
-  // Per local lane, in order; scaled by loss_scale / targets. Zero except in the last section.
+  // Per local lane, in order; scaled by loss_scale / targets. Zero except in the last stage.
   std::span<const double> lane_losses;
   double grad_norm;
   bool finite;  // if false, nothing was updated
 };
 
-// The loss of one sequence in an evaluation, summed over its targets; zero except in the last section.
+// The loss of one sequence in an evaluation, summed over its targets; zero except in the last stage.
 struct SequenceLoss {
   double sum, targets;
 };
 
 class Engine {
  public:
-  // With pipeline stages, the engine of a rank has the units of its section and communicators for its ranks.
+  // With pipeline stages, the engine of a rank has the units of its stage and communicators for its ranks.
   Engine(const RunSetup& setup, int rank, Communicators comms, const PipeCommunicators& pipe,
          MemoryPlan& memory, StreamGroup& streams);
   Engine(const Engine&) = delete;
@@ -71,17 +71,17 @@ class Engine {
   std::vector<ShardedUnit>& units() { return units_.all(); }
   const std::vector<ShardedUnit>& units() const { return units_.all(); }
   const Wrapping& wrapping() const { return units_.wrapping(); }
-  const Wrapping& whole_wrapping() const { return whole_; }  // of all sections
+  const Wrapping& whole_wrapping() const { return whole_; }  // of all stages
   FlatLayout trainable_layout(const ParamList& unit) const {
     return FlatLayout::trainable(unit, setup_.groups.size, setup_.groups.count());
   }
   const UnitOptions& unit_options() const { return setup_.units; }
   const Passes& passes() const { return passes_; }                  // of a step
-  int most_in_flight() const { return buffers_.most_in_flight(); }  // micro-batches in this section, at most
+  int most_in_flight() const { return buffers_.most_in_flight(); }  // micro-batches in this stage, at most
   Stream& compute() { return compute_; }
   Stream& gather() { return gather_; }
   int rank() const { return rank_; }
-  int data_rank() const { return setup_.data_rank(rank_); }  // in its section
+  int data_rank() const { return setup_.data_rank(rank_); }  // in its stage
   // How long compute has waited for communication so far.
   double waited_seconds() const { return streams_.waited_seconds(); }
   // Whether this rank writes its shard of the unit to a checkpoint: replicas of a shard alternate by unit.
@@ -119,16 +119,16 @@ class Engine {
   Batch read_batch(const Data& data, int64_t data_step, int64_t lane, const Mirror& space, int64_t tokens);
   void set_target_weights(double value);
   int64_t lane_tokens() const { return setup_.batching.lane_sequences * setup_.seq_len(); }
-  int section() const { return setup_.section_of(rank_); }
-  bool has_losses() const { return section() == setup_.pipeline.sections - 1; }
+  int stage() const { return setup_.stage_of(rank_); }
+  bool has_losses() const { return stage() == setup_.pipeline.stages - 1; }
   const Chunk& chunk_of(const Action& action) const {
     return setup_.pipeline.chunks[static_cast<size_t>(action.chunk)];
   }
   // Whether the action's gradients go to the chunk before.
   bool sends_gradients(const Action& action) const {
-    return chunk_of(action).first > whole_.first_trained_stage();
+    return chunk_of(action).first > whole_.first_trained_layer();
   }
-  int section_of(int chunk) const { return setup_.pipeline.chunks[static_cast<size_t>(chunk)].section; }
+  int stage_of(int chunk) const { return setup_.pipeline.chunks[static_cast<size_t>(chunk)].stage; }
   // Between a chunk and the next one.
   Flow activations_from(int chunk) const {
     return setup_.pipeline.embeds_apart && chunk == 0 ? Flow::embedded : Flow::activations;
@@ -146,7 +146,7 @@ class Engine {
   Model model_;
   Wrapping whole_;
   Passes passes_;
-  StageUnits units_;
+  LayerUnits units_;
   Optimizer optimizer_;
   StepBuffers buffers_;
   Pipe pipe_;

@@ -41,21 +41,21 @@ void Engine::forward_only(Context& c) {
   for (PipeBuffer* buffer : {&x, &y}) buffer->tensor = memory_.activations.alloc(setup_.compute, shape);
   for (int at = 0; at <= setup_.pipeline.last_chunk(); ++at) {
     const Chunk& chunk = setup_.pipeline.chunks[static_cast<size_t>(at)];
-    if (chunk.section != section()) continue;
+    if (chunk.stage != stage()) continue;
     if (at > 0) {
-      pipe_.receive(activations_from(at - 1), section_of(at - 1), x);
+      pipe_.receive(activations_from(at - 1), stage_of(at - 1), x);
       pipe_.wait_arrived(compute_, x);
     }
     for (int i = chunk.first; i < chunk.end; ++i) {
-      const ArenaScope stage(memory_.activations);
+      const ArenaScope layer(memory_.activations);
       units_.prefetch(i, gather_);
       for (int next = i + 1; next <= i + setup_.config.parallel.depth && next < chunk.end; ++next)
         units_.prefetch(next, gather_);
-      model_.stage(i).forward(c, units_.acquire(i, compute_), y.tensor, x.tensor);
-      units_.release(i, i + 1 < chunk.end ? i + 1 : kNoStage, compute_);
+      model_.layer(i).forward(c, units_.acquire(i, compute_), y.tensor, x.tensor);
+      units_.release(i, i + 1 < chunk.end ? i + 1 : kNoLayer, compute_);
       std::swap(x, y);
     }
-    if (at < setup_.pipeline.last_chunk()) pipe_.send(activations_from(at), section_of(at + 1), compute_, x);
+    if (at < setup_.pipeline.last_chunk()) pipe_.send(activations_from(at), stage_of(at + 1), compute_, x);
   }
   for (PipeBuffer* buffer : {&x, &y}) pipe_.wait_sent(compute_, *buffer);
 }

@@ -16,7 +16,7 @@ GatheredLosses gather_losses(World& world, const RunSetup& setup, std::span<cons
     for (int64_t local = 0, lanes = setup.batching.lanes; local < std::ssize(losses); ++local)
       in_order[static_cast<size_t>(
           micro_batch_of(setup.units, setup.groups, setup.data_rank(rank), local / lanes,
-                         local % lanes))] += values[local];  // 0 but in the last section
+                         local % lanes))] += values[local];  // 0 but in the last stage
     gathered.notes.emplace_back(values + losses.size(), values + mine.size());
   }
   for (const double loss : in_order) gathered.sum += loss;

@@ -27,12 +27,12 @@ Optimizer::Optimizer(const OptimizerConfig& config, std::vector<ShardedUnit>& un
   const int ranks = comm_.size();
   by_rank_ = arena.alloc(DType::f32, {ranks, std::accumulate(chunks_.begin(), chunks_.end(), int64_t{0})});
   groups_ = own_groups_ = arena.alloc(DType::i32, {partial_groups(ranks, chunks_), 2});
-  if (const int sections = order_.sections.size(); sections > 1) {
-    std::vector<int64_t> sizes(static_cast<size_t>(sections), 0);
+  if (const int stages = order_.stages.size(); stages > 1) {
+    std::vector<int64_t> sizes(static_cast<size_t>(stages), 0);
     for (const NormOrder::Unit& unit : order_.units)
-      sizes[static_cast<size_t>(unit.section)] += groups_of(unit);
+      sizes[static_cast<size_t>(unit.stage)] += groups_of(unit);
     const int64_t widest = *std::max_element(sizes.begin(), sizes.end());
-    by_section_ = arena.alloc(DType::i32, {sections * widest, 2});
+    by_stage_ = arena.alloc(DType::i32, {stages * widest, 2});
     groups_ = arena.alloc(DType::i32, {std::accumulate(sizes.begin(), sizes.end(), int64_t{0}), 2});
   }
   norm_ = arena.alloc(DType::f32, {1});
@@ -61,7 +61,7 @@ void Optimizer::measure(Stream& stream, double loss_scale) {
   shards_.pull(stream, mine_, mine_beside_shards_);
   if (comm_.size() > 1) comm_.all_gather(stream, by_rank_, mine_, "gradient norm");
   sum_partials(stream, {.groups = own_groups_, .partials = by_rank_, .units = chunks_});
-  if (order_.sections.size() > 1) gather_sections(stream);
+  if (order_.stages.size() > 1) gather_stages(stream);
   const bool clips = config_.grad_clip > 0;
   clip_coefficient(stream, {.norm = norm_,
                             .coefficient = coefficient_,
@@ -74,22 +74,22 @@ void Optimizer::measure(Stream& stream, double loss_scale) {
   shards_.push(stream, nonfinite_beside_shards_, nonfinite_);
 }
 
-// The groups of all sections, in the order of the whole model's units.
-void Optimizer::gather_sections(Stream& stream) {
-  const int sections = order_.sections.size();
-  const int64_t widest = by_section_.shape[0] / sections, own = own_groups_.shape[0];
-  const int64_t first = order_.sections.rank() * widest;
-  copy(stream, by_section_.slice(first, first + own), own_groups_);
-  zero(stream, by_section_.slice(first + own, first + widest));  // the padding, which is sent too
-  order_.sections.all_gather(stream, by_section_, by_section_.slice(first, first + widest), "gradient norm");
+// The groups of all stages, in the order of the whole model's units.
+void Optimizer::gather_stages(Stream& stream) {
+  const int stages = order_.stages.size();
+  const int64_t widest = by_stage_.shape[0] / stages, own = own_groups_.shape[0];
+  const int64_t first = order_.stages.rank() * widest;
+  copy(stream, by_stage_.slice(first, first + own), own_groups_);
+  zero(stream, by_stage_.slice(first + own, first + widest));  // the padding, which is sent too
+  order_.stages.all_gather(stream, by_stage_, by_stage_.slice(first, first + widest), "gradient norm");
   std::vector<int64_t> from;
-  for (int section = 0; section < sections; ++section) from.push_back(section * widest);
+  for (int stage = 0; stage < stages; ++stage) from.push_back(stage * widest);
   int64_t to = 0;
   for (const NormOrder::Unit& unit : order_.units) {
     const int64_t n = groups_of(unit);
     if (n == 0) continue;
-    int64_t& begin = from[static_cast<size_t>(unit.section)];
-    copy(stream, groups_.slice(to, to + n), by_section_.slice(begin, begin + n));
+    int64_t& begin = from[static_cast<size_t>(unit.stage)];
+    copy(stream, groups_.slice(to, to + n), by_stage_.slice(begin, begin + n));
     begin += n, to += n;
   }
 }

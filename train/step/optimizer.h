@@ -9,14 +9,14 @@
 
 namespace flatshard {
 
-// The order in which the norm is summed: the units of the whole model, each with its section and the length
-// of its shards. The communicator has one rank of each section.
+// The order in which the norm is summed: the units of the whole model, each with its stage and the length
+// of its shards. The communicator has one rank of each stage.
 struct NormOrder {
   struct Unit {
-    int section;
+    int stage;
     int64_t shard_size;
   };
-  Communicator& sections;
+  Communicator& stages;
   std::vector<Unit> units;
 };
 
@@ -35,7 +35,7 @@ class Optimizer {
 
  private:
   int64_t groups_of(const NormOrder::Unit& unit) const;
-  void gather_sections(Stream& stream);
+  void gather_stages(Stream& stream);
 
   const OptimizerConfig& config_;
   std::vector<ShardedUnit>& units_;
@@ -46,7 +46,7 @@ class Optimizer {
   std::vector<int64_t> chunks_;  // of each unit, on a rank
   Tensor by_rank_;               // partial sums of squares: (rank, unit, chunk)
   Tensor own_groups_;            // sums of groups of them
-  Tensor by_section_;            // with several sections: own_groups_ of each, all equally long
+  Tensor by_stage_;              // with several stages: own_groups_ of each, all equally long
   Tensor groups_;                // of the whole model, in the order of its units
   Tensor norm_, coefficient_, nonfinite_;
   Tensor mine_;  // of by_rank_, this rank's part

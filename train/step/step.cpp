@@ -1,11 +1,11 @@
 // One optimizer step, from tokens to updated weights, drawn here with sharded parameters and prefetching.
-// G: gather of a unit's parameters, F, B: forward and backward pass of a stage, R: reduction, U: update.
+// G: gather of a unit's parameters, F, B: forward and backward pass of a layer, R: reduction, U: update.
 //
 //   gather  G0 G1  G2      G1  G0                  G0
 //   compute    F0  F1  F2  B2  B1  B0    norm U0 U1 U2  F0
 //   reduce                     R2  R1  R0
 //
-// A rank works on `lanes` micro-batches at a time, stage by stage, micro_steps times; with pipeline stages,
+// A rank works on `lanes` micro-batches at a time, layer by layer, micro_steps times; with pipeline stages,
 // on several of these in turn, in the order of its actions (train/setup/pipeline.h). Then all ranks update
 // their shards together. Sums over lanes and ranks are exact: see comm/sharded_unit.h.
 
@@ -38,7 +38,7 @@ StepResult Engine::step(const Data& data, const StepOrder& order) {
           .finite = *nonfinite_.host.as<int32_t>() == 0};
 }
 
-// Executes a section's part of a step, which accumulates gradients. Each message is received one action
+// Executes a stage's part of a step, which accumulates gradients. Each message is received one action
 // ahead.
 void Engine::accumulate(const Passes& passes) {
   receive_for(passes.actions.front());
@@ -54,7 +54,7 @@ void Engine::execute(const Passes& passes, size_t at) {
   passes.actions[at].forward ? forward(passes, at) : backward(passes, at);
 }
 
-// Graphs need a single section, where each micro-step is a forward and a backward pass. A replay does not
+// Graphs need a single stage, where each micro-step is a forward and a backward pass. A replay does not
 // update the host-side state of the units. That is safe because micro-steps are replayed in the order of
 // their capture, and the units are in the same state at the end of every step.
 void Engine::accumulate_by_graph(int64_t micro) {
@@ -69,9 +69,9 @@ void Engine::accumulate_by_graph(int64_t micro) {
 
 void Engine::receive_for(const Action& action) {
   if (action.forward && action.chunk > 0)
-    pipe_.receive(activations_from(action.chunk - 1), section_of(action.chunk - 1), buffers_.input(action));
+    pipe_.receive(activations_from(action.chunk - 1), stage_of(action.chunk - 1), buffers_.input(action));
   if (!action.forward && action.chunk < setup_.pipeline.last_chunk())
-    pipe_.receive(gradients_to(action.chunk), section_of(action.chunk + 1), buffers_.gradient(action));
+    pipe_.receive(gradients_to(action.chunk), stage_of(action.chunk + 1), buffers_.gradient(action));
 }
 
 void Engine::forward(const Passes& passes, size_t at) {
@@ -83,7 +83,7 @@ void Engine::forward(const Passes& passes, size_t at) {
   Arena& saved = buffers_.saved(action);
   for (size_t v = passes.first_visit[at]; v < passes.first_visit[at + 1]; ++v) {
     const Visit& visit = passes.visits[v];
-    const int i = visit.stage;
+    const int i = visit.layer;
     units_.prefetch(i, gather_);
     if (setup_.config.parallel.forward_prefetch) gather_ahead(passes, v);
     const ParamView p = units_.acquire(i, compute_);
@@ -91,23 +91,22 @@ void Engine::forward(const Passes& passes, size_t at) {
     const int64_t mark = buffers_.mark(action, i) = saved.mark();
     for (int lane = 0; lane < setup_.batching.lanes; ++lane) {
       Context c = context_of(action, lane);
-      model_.stage(i, buffers_.set_of(action, lane))
+      model_.layer(i, buffers_.set_of(action, lane))
           .forward(c, p, buffers_.output_of(action, i, lane), buffers_.input_of(action, i, lane));
       if (setup_.config.train.recompute) saved.rewind(mark);
     }
     units_.release(i, visit.keep_for, compute_);
   }
   if (sends)
-    pipe_.send(activations_from(action.chunk), section_of(action.chunk + 1), compute_,
-               buffers_.output(action));
-  if (setup_.pipeline.trains(action.chunk, whole_.first_trained_stage())) return;
+    pipe_.send(activations_from(action.chunk), stage_of(action.chunk + 1), compute_, buffers_.output(action));
+  if (setup_.pipeline.trains(action.chunk, whole_.first_trained_layer())) return;
   if (action.chunk > 0) pipe_.release(compute_, buffers_.input(action));
   buffers_.close(action);
 }
 
 void Engine::backward(const Passes& passes, size_t at) {
   const Action& action = passes.actions[at];
-  const int last = model_.stage_count() - 1, first = whole_.first_trained_stage();
+  const int last = model_.layer_count() - 1, first = whole_.first_trained_layer();
   const bool recompute = setup_.config.train.recompute;
   const std::string& ahead = setup_.config.parallel.backward_prefetch;
   LaneTensors& gradient = buffers_.gradient(action);
@@ -118,40 +117,40 @@ void Engine::backward(const Passes& passes, size_t at) {
   Arena& saved = buffers_.saved(action);
   for (size_t v = passes.first_visit[at]; v < passes.first_visit[at + 1]; ++v) {
     const Visit& visit = passes.visits[v];
-    const int i = visit.stage;
+    const int i = visit.layer;
     units_.prefetch(i, gather_);
     const ParamView p = units_.acquire(i, compute_);
     const TraceSpan span = compute_.span("backward", i);
-    if (ahead == "pre") gather_ahead(passes, v);  // before this stage's reduction
+    if (ahead == "pre") gather_ahead(passes, v);  // before this layer's reduction
     if (recompute || i == last) buffers_.mark(action, i) = saved.mark();
     const int64_t mark = buffers_.mark(action, i);
     for (int lane = 0; lane < setup_.batching.lanes; ++lane) {
       Context c = context_of(action, lane);
       c.input_gradient = i > first;
       const GradView g = units_.grads(i, compute_, lane, action.micro);
-      Stage& stage = model_.stage(i, buffers_.set_of(action, lane));
+      Layer& layer = model_.layer(i, buffers_.set_of(action, lane));
       const Tensor x = buffers_.input_of(action, i, lane);
-      if (recompute && i < last) stage.forward(c, p, buffers_.output_of(action, i, lane), x);
-      stage.backward(c, p, g, gradient.lanes[static_cast<size_t>(lane)], x);
+      if (recompute && i < last) layer.forward(c, p, buffers_.output_of(action, i, lane), x);
+      layer.backward(c, p, g, gradient.lanes[static_cast<size_t>(lane)], x);
       if (recompute) saved.rewind(mark);
     }
     saved.rewind(mark);
     units_.release(i, visit.keep_for, compute_);
     if (ahead == "post") gather_ahead(passes, v);
-    units_.reduce(i, compute_, reduce_, action.micro);  // sums over ranks while stage i - 1 computes
+    units_.reduce(i, compute_, reduce_, action.micro);  // sums over ranks while layer i - 1 computes
   }
   if (sends_gradients(action))
-    pipe_.send(gradients_to(action.chunk - 1), section_of(action.chunk - 1), compute_, gradient);
+    pipe_.send(gradients_to(action.chunk - 1), stage_of(action.chunk - 1), compute_, gradient);
   pipe_.release(compute_, gradient);
   if (action.chunk > 0) pipe_.release(compute_, buffers_.input(action));
   buffers_.close(action);
 }
 
-// Prefetches the parameters of the next stages while this stage computes.
+// Prefetches the parameters of the next layers while this layer computes.
 void Engine::gather_ahead(const Passes& passes, size_t visit) {
   const auto depth = static_cast<size_t>(setup_.config.parallel.depth);
   for (size_t v = visit + 1; v <= visit + depth && v < passes.visits.size(); ++v)
-    units_.prefetch(passes.visits[v].stage, gather_);
+    units_.prefetch(passes.visits[v].layer, gather_);
 }
 
 // Reads all lanes of this rank; their buffers stay unchanged until the end of the step.
@@ -199,9 +198,9 @@ std::span<const double> Engine::sum_losses() {
 }
 
 // Later micro-steps need no more memory than the first ones, so only those are planned, in rounds of as many
-// as there are sections; unless all are in flight at once.
+// as there are stages; unless all are in flight at once.
 int64_t Engine::planned_micro_steps() const {
-  const int64_t all = setup_.batching.micro_steps, S = setup_.pipeline.sections,
+  const int64_t all = setup_.batching.micro_steps, S = setup_.pipeline.stages,
                 most = (kPlannedMicroSteps + 2 * (S - 1)) / S * S;
   return setup_.pipeline.schedule == "gpipe" ? all : std::min(all, most);
 }
@@ -212,7 +211,7 @@ void Engine::plan_step() {
   const int64_t planned = planned_micro_steps();
   accumulate(planned == setup_.batching.micro_steps
                  ? passes_
-                 : passes_of(setup_.pipeline, section(), planned, whole_.first_trained_stage()));
+                 : passes_of(setup_.pipeline, stage(), planned, whole_.first_trained_layer()));
   if (planned < setup_.batching.micro_steps)
     for (ShardedUnit& u : units()) u.plan_last_exchange(reduce_);
   optimizer_.measure(compute_, 1);

@@ -11,7 +11,7 @@ StepBuffers::StepBuffers(const Pipeline& pipeline, const Passes& passes, int lan
   for (int at = 0; at <= pipeline.last_chunk(); ++at) {
     ChunkBuffers& chunk = chunks_[static_cast<size_t>(at)];
     const int most = in_flight(passes.actions, at);
-    if (most == 0) continue;                               // another section's
+    if (most == 0) continue;                               // another stage's
     const bool embeds = pipeline.embeds_apart && at == 0;  // keeps nothing for its backward pass
     for (int i = 0; i < (embeds ? 1 : most); ++i) chunk.slots.push_back({static_cast<size_t>(slot_count_++)});
     in_flight_ += embeds ? 0 : most;
@@ -20,7 +20,7 @@ StepBuffers::StepBuffers(const Pipeline& pipeline, const Passes& passes, int lan
     // One more than are in flight, and two gradients: the next message arrives while the last one is in use.
     if (at > 0) chunk.inputs.resize(static_cast<size_t>(most) + 1);
     if (at < pipeline.last_chunk()) chunk.outputs.resize(static_cast<size_t>(pipeline.outputs_at_once(at)));
-    if (returns) chunk.gradients.resize(pipeline.sections > 1 ? 2 : 1);
+    if (returns) chunk.gradients.resize(pipeline.stages > 1 ? 2 : 1);
   }
 }
 
@@ -53,16 +53,16 @@ void StepBuffers::close(const Action& action) {
   slot.arena(memory_).rewind(slot.base);
 }
 
-Tensor StepBuffers::input_of(const Action& action, int stage, int lane) {
+Tensor StepBuffers::input_of(const Action& action, int layer, int lane) {
   const Chunk& of = chunk(action).chunk;
   const size_t at = static_cast<size_t>(lane);
-  if (stage == of.end) return output(action).lanes[at];
-  if (stage > of.first) return slot(action).x[static_cast<size_t>(stage - of.first - 1)].lanes[at];
-  return stage == 0 ? Tensor{} : input(action).lanes[at];
+  if (layer == of.end) return output(action).lanes[at];
+  if (layer > of.first) return slot(action).x[static_cast<size_t>(layer - of.first - 1)].lanes[at];
+  return layer == 0 ? Tensor{} : input(action).lanes[at];
 }
 
-int64_t& StepBuffers::mark(const Action& action, int stage) {
-  return slot(action).marks[static_cast<size_t>(stage - chunk(action).chunk.first)];
+int64_t& StepBuffers::mark(const Action& action, int layer) {
+  return slot(action).marks[static_cast<size_t>(layer - chunk(action).chunk.first)];
 }
 
 int StepBuffers::set_of(const Action& action, int lane) {

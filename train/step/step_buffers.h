@@ -1,7 +1,7 @@
 #pragma once
-// The activations and their gradients in a step of one section: the inputs of stages, which last from a
-// micro-batch's forward pass through a chunk to its backward pass, with everything that stages save, and the
-// messages to and from other sections. Each micro-batch in flight has a slot, an arena of its own; messages
+// The activations and their gradients in a step of one stage: the inputs of layers, which last from a
+// micro-batch's forward pass through a chunk to its backward pass, with everything that layers save, and the
+// messages to and from other stages. Each micro-batch in flight has a slot, an arena of its own; messages
 // are in the base of the arena `activations`, in rings by micro-batch.
 
 #include <vector>
@@ -23,7 +23,7 @@ class StepBuffers {
   StepBuffers(const Pipeline& pipeline, const Passes& passes, int lanes, Shape shape, DType dtype,
               bool recompute, MemoryPlan& memory);
 
-  // The number of sets of stages that a lane needs.
+  // The number of sets of layers that a lane needs.
   int slots() const { return recompute_ ? 1 : slot_count_; }
   // The slots of activations.
   int most_in_flight() const { return in_flight_; }
@@ -33,9 +33,9 @@ class StepBuffers {
   void open(const Action& action);
   void close(const Action& action);
 
-  // The input or output of a stage in a lane; of stage 0 the input is empty.
-  Tensor input_of(const Action& action, int stage, int lane);
-  Tensor output_of(const Action& action, int stage, int lane) { return input_of(action, stage + 1, lane); }
+  // The input or output of a layer in a lane; of layer 0 the input is empty.
+  Tensor input_of(const Action& action, int layer, int lane);
+  Tensor output_of(const Action& action, int layer, int lane) { return input_of(action, layer + 1, lane); }
   // The messages of an action's micro-batch: into and out of the chunk, and the gradient.
   LaneTensors& input(const Action& a) { return ring(chunk(a).inputs, a); }
   LaneTensors& output(const Action& a) { return ring(chunk(a).outputs, a); }
@@ -47,20 +47,20 @@ class StepBuffers {
         for (LaneTensors& message : *ring) visit(message);
   }
 
-  // Where the stages of an action save tensors, and the offset at which those of a stage begin.
+  // Where the layers of an action save tensors, and the offset at which those of a layer begin.
   Arena& saved(const Action& action) {
     return recompute_ ? memory_.activations : slot(action).arena(memory_);
   }
-  int64_t& mark(const Action& action, int stage);
-  // The index of the set of stages for a lane of the action's micro-batch.
+  int64_t& mark(const Action& action, int layer);
+  // The index of the set of layers for a lane of the action's micro-batch.
   int set_of(const Action& action, int lane);
 
  private:
   struct Slot {
     size_t index;                  // among all slots
     int64_t base = 0;              // of its arena
-    std::vector<LaneTensors> x{};  // inputs of the chunk's stages after the first
-    std::vector<int64_t> marks{};  // by stage of the chunk
+    std::vector<LaneTensors> x{};  // inputs of the chunk's layers after the first
+    std::vector<int64_t> marks{};  // by layer of the chunk
     Arena& arena(MemoryPlan& memory) const { return memory.slot(index); }
   };
   struct ChunkBuffers {
@@ -81,7 +81,7 @@ class StepBuffers {
   DType dtype_;
   bool recompute_;
   MemoryPlan& memory_;
-  std::vector<ChunkBuffers> chunks_;  // of the pipeline; those of other sections are empty
+  std::vector<ChunkBuffers> chunks_;  // of the pipeline; those of other stages are empty
   int slot_count_ = 0, in_flight_ = 0;
 };
 

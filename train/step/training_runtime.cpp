@@ -54,21 +54,21 @@ TrainingRuntime::OwnedCommunicators::OwnedCommunicators(const RunSetup& setup, i
   }
   const RankGroups& groups = setup.groups;
   const Pipeline& pipeline = setup.pipeline;
-  const int section = setup.section_of(rank), data_rank = setup.data_rank(rank);
+  const int stage = setup.stage_of(rank), data_rank = setup.data_rank(rank);
   const int group = groups.group_of(data_rank), place = groups.index_in_group(data_rank);
   const auto make = [&](const char* name, int color, int member, int size,
                         Connections connections = Connections::shared) {
     return world ? make_communicator(*world, name, color, setup.transport, setup.device, connections)
                  : make_planning_communicator(name, member, size, setup.transport);
   };
-  const int group_color = section * groups.count() + group;
+  const int group_color = stage * groups.count() + group;
   compute = make("compute", group_color, place, groups.size);
   gather = make("gather", group_color, place, groups.size);
   reduce = make("reduce", group_color, place, groups.size);
-  replicas = make("replicas", section * groups.size + place, group, groups.count());
+  replicas = make("replicas", stage * groups.size + place, group, groups.count());
   pipe.emplace(
-      pipeline.sections, pipeline.schedule == "interleaved", pipeline.embeds_apart,
-      [&](const char* name) { return make(name, data_rank, section, pipeline.sections, Connections::own); });
+      pipeline.stages, pipeline.schedule == "interleaved", pipeline.embeds_apart,
+      [&](const char* name) { return make(name, data_rank, stage, pipeline.stages, Connections::own); });
 }
 
 void TrainingRuntime::OwnedCommunicators::log_to(CollectiveLog* log) const {

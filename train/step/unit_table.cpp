@@ -44,13 +44,13 @@ struct Run {
   }
 };
 
-// How often in a step a sharded unit that is not kept is gathered: where a stage uses it that does not follow
+// How often in a step a sharded unit that is not kept is gathered: where a layer uses it that does not follow
 // one for which it is gathered.
 int64_t gathers_of(const Wrapping& wrapping, int unit, const Passes& passes) {
   int64_t gathers = 0;
   bool held = false;
   for (const Visit& visit : passes.visits) {
-    const bool used = wrapping.uses(visit.stage, unit);
+    const bool used = wrapping.uses(visit.layer, unit);
     gathers += used && !held ? 1 : 0;
     held = visit.keep_for >= 0 && used && wrapping.uses(visit.keep_for, unit);
   }

@@ -18,12 +18,12 @@ namespace {
 
 constexpr const char* kSchedules[] = {"1f1b", "interleaved", "gpipe", "sequential"};
 
-// A pipeline of `sections` with blocks of one unit of work each.
-Pipeline pipeline(const std::string& schedule, int sections, bool tied, int64_t micro_steps,
+// A pipeline of `stages` with blocks of one unit of work each.
+Pipeline pipeline(const std::string& schedule, int stages, bool tied, int64_t micro_steps,
                   int64_t chunks = 2) {
   Arena tables("tables", Device::cpu());
   const Model model(resolved({.family = "llama",
-                              .layers = 4 * sections * chunks,
+                              .layers = 4 * stages * chunks,
                               .hidden = 8,
                               .heads = 2,
                               .ffn = 8,
@@ -31,23 +31,23 @@ Pipeline pipeline(const std::string& schedule, int sections, bool tied, int64_t 
                               .tied = tied}),
                     tables);
   ParallelConfig config;
-  config.stages = sections;
-  config.schedule = sections == 1 ? "1f1b" : schedule;
-  if (schedule == "interleaved" && sections > 1) config.chunks = chunks;
+  config.stages = stages;
+  config.schedule = stages == 1 ? "1f1b" : schedule;
+  if (schedule == "interleaved" && stages > 1) config.chunks = chunks;
   return pipeline_of(config, model, 8, micro_steps);
 }
 
-// Executes the actions of all sections; a forward pass takes 1, a backward pass 2, an embedding nothing. An
+// Executes the actions of all stages; a forward pass takes 1, a backward pass 2, an embedding nothing. An
 // action starts when its input is there. A message is sent when its buffer, one of two for each direction, is
-// received. Returns the end, or nothing if the sections wait for one another.
+// received. Returns the end, or nothing if the stages wait for one another.
 class Simulation {
  public:
   Simulation(const Pipeline& pipeline, int64_t micro_steps, int first_trained)
       : pipeline_(pipeline), first_(first_trained) {
-    for (int section = 0; section < pipeline.sections; ++section)
-      lists_.push_back(actions_of(pipeline, section, micro_steps, first_trained));
-    chunk_work_ = 1.0 * pipeline.sections /
-                  static_cast<double>(pipeline.last_chunk() + (pipeline.embeds_apart ? 0 : 1));
+    for (int stage = 0; stage < pipeline.stages; ++stage)
+      lists_.push_back(actions_of(pipeline, stage, micro_steps, first_trained));
+    chunk_work_ =
+        1.0 * pipeline.stages / static_cast<double>(pipeline.last_chunk() + (pipeline.embeds_apart ? 0 : 1));
   }
 
   std::optional<double> run() {
@@ -63,7 +63,7 @@ class Simulation {
       if (at[s] < lists_[s].size()) return {};
     return *std::max_element(clock.begin(), clock.end());
   }
-  const std::vector<Action>& of(int section) const { return lists_[static_cast<size_t>(section)]; }
+  const std::vector<Action>& of(int stage) const { return lists_[static_cast<size_t>(stage)]; }
 
  private:
   using Key = std::tuple<bool, int, int64_t>;
@@ -80,7 +80,7 @@ class Simulation {
                      : pipeline_.chunks[static_cast<size_t>(a.chunk)].first > first_;
   }
   // The input is there, and the message before the last one in this direction has been received, i.e. the
-  // receiving section has reached the action before the one that consumes it.
+  // receiving stage has reached the action before the one that consumes it.
   bool can_start(const std::vector<Action>& list, size_t at) const {
     const Action& a = list[at];
     if (const auto from = source(a); from && !ended_.contains(key(*from))) return false;
@@ -97,11 +97,11 @@ class Simulation {
       }
     return true;
   }
-  // A section receives the message of an action when it begins the action before.
+  // A stage receives the message of an action when it begins the action before.
   bool is_received(const Action& consumer) const {
-    const auto section = static_cast<size_t>(pipeline_.chunks[static_cast<size_t>(consumer.chunk)].section);
-    const auto place = std::find(lists_[section].begin(), lists_[section].end(), consumer);
-    return at_[section] + 1 >= static_cast<size_t>(place - lists_[section].begin());
+    const auto stage = static_cast<size_t>(pipeline_.chunks[static_cast<size_t>(consumer.chunk)].stage);
+    const auto place = std::find(lists_[stage].begin(), lists_[stage].end(), consumer);
+    return at_[stage] + 1 >= static_cast<size_t>(place - lists_[stage].begin());
   }
   void execute(const Action& a, double& clock) {
     if (const auto from = source(a)) clock = std::max(clock, ended_.at(key(*from)));
@@ -114,23 +114,23 @@ class Simulation {
   int first_;
   double chunk_work_;
   std::vector<std::vector<Action>> lists_;
-  std::vector<size_t> at_;  // the next action of each section
+  std::vector<size_t> at_;  // the next action of each stage
   std::map<Key, double> ended_;
 };
 
 template <class Visit>
 void each_case(Visit&& visit) {
   for (const std::string schedule : kSchedules)
-    for (const int sections : {1, 2, 3, 4, 7})
+    for (const int stages : {1, 2, 3, 4, 7})
       for (const int64_t rounds : {1, 2, 5})
         for (const bool tied : {false, true})
           for (const int64_t more : {0, 1, 2}) {
-            const int64_t micro_steps = sections * rounds + (schedule == "interleaved" ? 0 : more);
+            const int64_t micro_steps = stages * rounds + (schedule == "interleaved" ? 0 : more);
             CAPTURE(schedule);
-            CAPTURE(sections);
+            CAPTURE(stages);
             CAPTURE(micro_steps);
             CAPTURE(tied);
-            const Pipeline p = pipeline(schedule, sections, tied, micro_steps);
+            const Pipeline p = pipeline(schedule, stages, tied, micro_steps);
             visit(p, schedule, micro_steps);
           }
 }
@@ -143,9 +143,9 @@ TEST_CASE("every schedule passes each micro-batch through all chunks, backward i
       Simulation simulation(p, micro_steps, first_trained);
       CHECK(simulation.run().has_value());
       std::map<int, int64_t> forward, backward;
-      for (int section = 0; section < p.sections; ++section)
-        for (const Action& a : simulation.of(section)) {
-          CHECK(p.chunks[static_cast<size_t>(a.chunk)].section == section);
+      for (int stage = 0; stage < p.stages; ++stage)
+        for (const Action& a : simulation.of(stage)) {
+          CHECK(p.chunks[static_cast<size_t>(a.chunk)].stage == stage);
           CHECK(a.micro == (a.forward ? forward : backward)[a.chunk]++);
         }
       for (int chunk = 0; chunk <= p.last_chunk(); ++chunk) {
@@ -156,19 +156,19 @@ TEST_CASE("every schedule passes each micro-batch through all chunks, backward i
   });
 }
 
-TEST_CASE("with 1f1b, section s of S has at most S - s micro-batches in flight") {
+TEST_CASE("with 1f1b, stage s of S has at most S - s micro-batches in flight") {
   each_case([](const Pipeline& p, const std::string& schedule, int64_t micro_steps) {
     for (int chunk = p.embeds_apart ? 1 : 0; chunk <= p.last_chunk(); ++chunk) {
-      const int section = p.chunks[static_cast<size_t>(chunk)].section;
-      const int most = in_flight(actions_of(p, section, micro_steps, 0), chunk);
-      if (p.sections == 1 || schedule == "sequential")
+      const int stage = p.chunks[static_cast<size_t>(chunk)].stage;
+      const int most = in_flight(actions_of(p, stage, micro_steps, 0), chunk);
+      if (p.stages == 1 || schedule == "sequential")
         CHECK(most == 1);
       else if (schedule == "1f1b")
-        CHECK(most == std::min<int64_t>(p.sections - section, micro_steps));
+        CHECK(most == std::min<int64_t>(p.stages - stage, micro_steps));
       else if (schedule == "gpipe")
         CHECK(most == micro_steps);
       else
-        CHECK(most <= 2 * p.sections);
+        CHECK(most <= 2 * p.stages);
     }
   });
 }
@@ -176,12 +176,12 @@ TEST_CASE("with 1f1b, section s of S has at most S - s micro-batches in flight")
 TEST_CASE("gradients of a tied embedding are open for at most S micro-batches") {
   each_case([](const Pipeline& p, const std::string& schedule, int64_t micro_steps) {
     if (!p.embeds_apart) return;
-    const int open = partly_done(actions_of(p, p.sections - 1, micro_steps, 0), {0, p.last_chunk()});
-    CHECK(open <= (schedule == "interleaved" ? 3 * p.sections : p.sections));
+    const int open = partly_done(actions_of(p, p.stages - 1, micro_steps, 0), {0, p.last_chunk()});
+    CHECK(open <= (schedule == "interleaved" ? 3 * p.stages : p.stages));
   });
 }
 
-TEST_CASE("the sections are idle for as long as the formula of the bubble says") {
+TEST_CASE("the stages are idle for as long as the formula of the bubble says") {
   each_case([](const Pipeline& p, const std::string& schedule, int64_t micro_steps) {
     if (p.embeds_apart && schedule == "interleaved") return;  // its embedding waits for whole rounds
     const double busy = 3.0 * static_cast<double>(micro_steps);
@@ -209,17 +209,17 @@ TEST_CASE("auto divides work evenly, and balanced limits are those of Hugging Fa
 namespace {
 
 // The pipeline of a Llama with 32 blocks.
-Pipeline divided(const DeviceMap& map, int sections, const ModelConfig& llama, int64_t seq_len) {
+Pipeline divided(const DeviceMap& map, int stages, const ModelConfig& llama, int64_t seq_len) {
   Arena tables("tables", Device::cpu());
   ParallelConfig config;
-  config.stages = sections;
+  config.stages = stages;
   config.device_map = map;
   return pipeline_of(config, Model(resolved(llama), tables), seq_len, 8);
 }
 
-Pipeline mapped(const std::map<std::string, double>& table, int sections, bool tied = false) {
+Pipeline mapped(const std::map<std::string, double>& table, int stages, bool tied = false) {
   return divided(
-      table, sections,
+      table, stages,
       {.family = "llama", .layers = 32, .hidden = 8, .heads = 2, .ffn = 8, .vocab = 16, .tied = tied}, 8);
 }
 

@@ -24,7 +24,7 @@ const ModelConfig kSmallGpt2{
 // A model and how it is wrapped.
 struct Wrapped {
   Wrapped(const ModelConfig& config, const WrapOptions& options, std::vector<std::string> trainable = {"*"})
-      : model(resolved(config), tables, 1, stage_cut(options)),
+      : model(resolved(config), tables, 1, layer_cut(options)),
         wrapping((apply_groups(model, trainable, {}), model), options) {}
 
   int64_t size(const std::string& unit) const { return wrapping.units()[index(unit)].parameter_count(); }
@@ -65,9 +65,9 @@ TEST_CASE("attention and MLP by themselves are 64 units of a Mistral, with the n
   CHECK(w.size("model.layers.3.self_attn") == 41943040);
   CHECK(w.size("model.layers.3.mlp") == 176160768);
   CHECK(w.size("root, blocks") == 2 * 32 * 4096);
-  CHECK(w.role("root, blocks").stages == 64);
-  CHECK(w.wrapping.stage_count() == 66);
-  CHECK(w.role("model.layers.3.mlp").stages == 1);
+  CHECK(w.role("root, blocks").layers == 64);
+  CHECK(w.wrapping.layer_count() == 66);
+  CHECK(w.role("model.layers.3.mlp").layers == 1);
 }
 
 TEST_CASE("every parameter of the model is in exactly one unit") {
@@ -83,14 +83,14 @@ TEST_CASE("every parameter of the model is in exactly one unit") {
       CAPTURE(name);
       CHECK(count == 1);
     }
-    for (int stage = 0; stage < w.model.stage_count(); ++stage) {
-      const ParamList& list = w.model.param_lists()[static_cast<size_t>(w.model.param_list_of(stage))];
-      const std::vector<Wrapping::Place>& places = w.wrapping.places(stage);
+    for (int layer = 0; layer < w.model.layer_count(); ++layer) {
+      const ParamList& list = w.model.param_lists()[static_cast<size_t>(w.model.param_list_of(layer))];
+      const std::vector<Wrapping::Place>& places = w.wrapping.places(layer);
       REQUIRE(places.size() == list.specs().size());
       for (size_t i = 0; i < places.size(); ++i) {
         CHECK(w.wrapping.units()[static_cast<size_t>(places[i].unit)][places[i].id].name ==
               list.specs()[i].name);
-        CHECK(w.wrapping.uses(stage, places[i].unit));
+        CHECK(w.wrapping.uses(layer, places[i].unit));
       }
     }
   };
@@ -118,13 +118,13 @@ TEST_CASE("by size the innermost modules that are large enough are units") {
   CHECK(middle.size("transformer.h.2") == 1040 + 64);  // what is left of it
   const Wrapped all(kSmallGpt2, {.policy = "size", .size = 9000});
   CHECK(all.size("transformer.h") == 3 * 3280);
-  CHECK(all.role("transformer.h").stages == 3);
+  CHECK(all.role("transformer.h").layers == 3);
 }
 
-TEST_CASE("the whole model can be one unit that every stage uses") {
+TEST_CASE("the whole model can be one unit that every layer uses") {
   const Wrapped w(kSmallGpt2, {.policy = "none"});
   CHECK(w.names() == std::vector<std::string>{"model"});
-  CHECK(w.role("model").stages == w.model.stage_count());
+  CHECK(w.role("model").layers == w.model.layer_count());
 }
 
 TEST_CASE("replicated parameters are unsharded and in no other unit") {
@@ -138,11 +138,11 @@ TEST_CASE("replicated parameters are unsharded and in no other unit") {
 }
 
 TEST_CASE(
-    "a backward pass ends at the first stage with something to train, and units count the stages it "
+    "a backward pass ends at the first layer with something to train, and units count the layers it "
     "reaches") {
   const Wrapped w(kMistral7b, {.policy = "attention_mlp"}, {"*layers.30.*norm*", "*layers.31.mlp*"});
-  CHECK(w.wrapping.first_trained_stage() == 1 + 2 * 30);
-  CHECK(w.role("root, blocks").backward_stages == 4);
+  CHECK(w.wrapping.first_trained_layer() == 1 + 2 * 30);
+  CHECK(w.role("root, blocks").backward_layers == 4);
 }
 
 TEST_CASE("joined parameters follow each other in one unit, however modules are wrapped and replicated") {
@@ -161,9 +161,9 @@ TEST_CASE("joined parameters follow each other in one unit, however modules are 
     CAPTURE(options.policy);
     const Wrapped w(config, options);
     int joined = 0;
-    for (int stage = 0; stage < w.wrapping.stage_count(); ++stage) {
-      const ParamList& list = w.model.param_lists()[static_cast<size_t>(w.model.param_list_of(stage))];
-      const std::vector<Wrapping::Place>& places = w.wrapping.places(stage);
+    for (int layer = 0; layer < w.wrapping.layer_count(); ++layer) {
+      const ParamList& list = w.model.param_lists()[static_cast<size_t>(w.model.param_list_of(layer))];
+      const std::vector<Wrapping::Place>& places = w.wrapping.places(layer);
       for (size_t i = 0; i < places.size(); ++i) {
         if (!list.specs()[i].joined) continue;
         CHECK(places[i].unit == places[i - 1].unit);

@@ -36,7 +36,7 @@ const TokenFile& corpus() {
 
 struct Case {
   std::string family, schedule;
-  int stages, section;
+  int layers, stage;
   bool recompute;
   std::vector<std::string> trainable{"*"};
 };
@@ -56,20 +56,20 @@ Config config_of(const Case& c) {
   config.train.recompute = c.recompute;
   config.optimizer.lr = 1e-2;
   config.trainable = c.trainable;
-  config.parallel.stages = c.stages;
+  config.parallel.stages = c.layers;
   config.parallel.schedule = c.schedule;
   return config;
 }
 
-// One rank of each section, all but one of them mirrors.
-class Section {
+// One rank of each stage, all but one of them mirrors.
+class Stage {
  public:
-  explicit Section(const Case& c)
-      : setup_(set_up(config_of(c), c.stages)),
-        rank_(c.section),
-        pipe_(setup_.pipeline.sections, c.schedule == "interleaved", setup_.pipeline.embeds_apart,
+  explicit Stage(const Case& c)
+      : setup_(set_up(config_of(c), c.layers)),
+        rank_(c.stage),
+        pipe_(setup_.pipeline.stages, c.schedule == "interleaved", setup_.pipeline.embeds_apart,
               [&](const char* name) {
-                auto link = std::make_unique<MirrorCommunicator>(name, rank_, setup_.pipeline.sections);
+                auto link = std::make_unique<MirrorCommunicator>(name, rank_, setup_.pipeline.stages);
                 links_.push_back(link.get());
                 return link;
               }) {}
@@ -121,7 +121,7 @@ class Section {
 
 }  // namespace
 
-TEST_CASE("a section of a pipeline gives the same bits in every stream order") {
+TEST_CASE("a stage of a pipeline gives the same bits in every stream order") {
   for (const Case& c : {Case{"llama", "1f1b", 3, 0, false}, Case{"llama", "1f1b", 3, 1, false},
                         Case{"llama", "1f1b", 3, 1, true}, Case{"llama", "1f1b", 3, 2, false},
                         Case{"gpt2", "1f1b", 3, 0, false}, Case{"gpt2", "1f1b", 3, 2, true},
@@ -130,13 +130,13 @@ TEST_CASE("a section of a pipeline gives the same bits in every stream order") {
                         Case{"llama", "1f1b", 3, 1, false, {"lm_head*"}}}) {
     CAPTURE(c.family);
     CAPTURE(c.schedule);
-    CAPTURE(c.section);
+    CAPTURE(c.stage);
     CAPTURE(c.recompute);
-    const std::string in_order = Section(c).outcome(StreamOrder::in_order);
+    const std::string in_order = Stage(c).outcome(StreamOrder::in_order);
     for (const StreamOrder order :
          {StreamOrder::concurrent, StreamOrder::comm_late, StreamOrder::comm_early}) {
       CAPTURE(static_cast<int>(order));
-      CHECK(Section(c).outcome(order) == in_order);
+      CHECK(Stage(c).outcome(order) == in_order);
     }
   }
 }
