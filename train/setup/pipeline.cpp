@@ -158,14 +158,14 @@ int partly_done(const std::vector<Action>& actions, const std::vector<int>& chun
   return static_cast<int>(most);
 }
 
-Passes passes_of(const Pipeline& pipeline, int stage, int64_t micro_steps, int first_trained) {
+Schedule schedule_of(const Pipeline& pipeline, int stage, int64_t micro_steps, int first_trained) {
   const int last = pipeline.chunks.back().end - 1;
-  Passes passes{
+  Schedule schedule{
       .actions = actions_of(pipeline, stage, micro_steps, first_trained), .visits = {}, .first_visit = {}};
-  std::vector<Visit>& visits = passes.visits;
-  for (const Action& action : passes.actions) {
+  std::vector<Visit>& visits = schedule.visits;
+  for (const Action& action : schedule.actions) {
     const Chunk& chunk = pipeline.chunks[static_cast<size_t>(action.chunk)];
-    passes.first_visit.push_back(visits.size());
+    schedule.first_visit.push_back(visits.size());
     if (action.forward)
       for (int layer = chunk.first; layer < std::min(chunk.end, last); ++layer)
         visits.push_back({layer, true});
@@ -173,12 +173,12 @@ Passes passes_of(const Pipeline& pipeline, int stage, int64_t micro_steps, int f
       for (int layer = chunk.end - 1; layer >= std::max(chunk.first, first_trained); --layer)
         visits.push_back({layer, false});
     // Within a pass, and where a backward pass follows a forward pass.
-    const size_t first = passes.first_visit.back();
+    const size_t first = schedule.first_visit.back();
     for (size_t i = std::max<size_t>(first, 1); i < visits.size(); ++i)
       if (i > first || visits[i - 1].forward) visits[i - 1].keep_for = visits[i].layer;
   }
-  passes.first_visit.push_back(visits.size());
-  return passes;
+  schedule.first_visit.push_back(visits.size());
+  return schedule;
 }
 
 double bubble_of(const Pipeline& pipeline, int64_t micro_steps) {

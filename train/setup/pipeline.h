@@ -74,14 +74,27 @@ struct Visit {
   bool forward;
   int keep_for = -1;  // the layer whose units stay gathered after it; -1: none
 };
+// An action with the layers that it visits, in order.
+struct Pass {
+  const Action& action;
+  const Visit *first, *last;
+  const Visit* end_of_step;  // after the visits of all later actions
+  const Visit* begin() const { return first; }
+  const Visit* end() const { return last; }
+};
 // What a stage does in a step. The last layer of the model has no forward pass of its own: its backward
 // pass computes the losses.
-struct Passes {
+struct Schedule {
   std::vector<Action> actions;
   std::vector<Visit> visits;        // of all actions, in order
   std::vector<size_t> first_visit;  // by action, and the number of all
+
+  Pass pass(size_t action) const {
+    return {actions[action], visits.data() + first_visit[action], visits.data() + first_visit[action + 1],
+            visits.data() + visits.size()};
+  }
 };
-Passes passes_of(const Pipeline& pipeline, int stage, int64_t micro_steps, int first_trained);
+Schedule schedule_of(const Pipeline& pipeline, int stage, int64_t micro_steps, int first_trained);
 
 // The share of a step in which a stage is idle, if all stages work equally long: (S - 1) / (M + S - 1),
 // where chunks divide a micro-batch's work further.

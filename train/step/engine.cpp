@@ -38,10 +38,11 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, const PipeC
       reduce_(streams.add("reduce", StreamRole::comm)),
       model_(grouped_model(setup, memory.tables)),
       whole_(model_, setup.wrap),
-      passes_(passes_of(setup.pipeline, stage(), setup.batching.micro_steps, whole_.first_trained_layer())),
+      schedule_(
+          schedule_of(setup.pipeline, stage(), setup.batching.micro_steps, whole_.first_trained_layer())),
       units_(own_wrapping(), comms, setup.units, memory.units(), copy_streams(setup, streams)),
       optimizer_(setup.config.optimizer, units_.all(), units_.shared(), norm_order(pipe)),
-      buffers_(setup.pipeline, passes_, static_cast<int>(setup.batching.lanes),
+      buffers_(setup.pipeline, schedule_, static_cast<int>(setup.batching.lanes),
                {lane_tokens(), setup.model.hidden}, setup.compute, setup.config.train.recompute, memory),
       pipe_(pipe, streams, setup.pipeline.embeds_apart),
       lane_losses_(static_cast<size_t>(local_lanes())) {
@@ -70,7 +71,7 @@ Wrapping Engine::own_wrapping() const {
                       [&](int layer) { return c.first <= layer && layer < c.end; }))
         chunks.push_back(chunk);
     }
-    return partly_done(passes_.actions, chunks);
+    return partly_done(schedule_.actions, chunks);
   });
   return own;
 }
@@ -111,36 +112,6 @@ void Engine::load_shards(const std::function<void(size_t)>& load) {
 void Engine::publish_all() {
   for (ShardedUnit& u : units()) u.publish_all(compute_, gather_);
   streams_.sync_all();
-}
-
-// Tokens, positions and targets, then document boundaries: at most one more than there are tokens.
-Mirror Engine::batch_space(int64_t sequences) {
-  const int64_t N = sequences * setup_.seq_len();
-  const int64_t most_documents = setup_.mask_documents() ? N : sequences;
-  return Mirror(memory_.staging, memory_.batch.alloc(DType::i32, {3 * N + most_documents + 1}));
-}
-
-Batch Engine::batch_in(const Tensor& space, int64_t tokens) {
-  const auto part = [&](int64_t i) { return space.slice(i * tokens, (i + 1) * tokens); };
-  return {.tokens = part(0),
-          .positions = part(1),
-          .targets = part(2),
-          .boundaries = space.slice(3 * tokens, space.size())};
-}
-
-Batch Engine::read_batch(const Data& data, int64_t data_step, int64_t lane, const Mirror& space,
-                         int64_t tokens) {
-  const Batch on_host = data.read(data_step, lane, batch_in(space.host, tokens));
-  space.upload(compute_);
-  Batch batch = batch_in(space.device, tokens);
-  batch.boundaries = batch.boundaries.slice(0, on_host.boundaries.size());
-  return batch;
-}
-
-void Engine::set_target_weights(double value) {
-  init_param(compute_, {.y = target_weights_,
-                        .init = Init::constant(static_cast<float>(value)),
-                        .random = RandomStream(0, "weights")});
 }
 
 }  // namespace flatshard

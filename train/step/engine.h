@@ -1,6 +1,6 @@
 #pragma once
 // The device state of a run (model, units, optimizer, buffers) and its two operations: a training step
-// (step.cpp) and an evaluation (evaluate.cpp). The same code constructs it twice: on planning arenas and
+// (step.cpp) and an evaluation (evaluation.cpp). The same code constructs it twice: on planning arenas and
 // streams, which only count bytes, and on committed ones.
 
 #include <functional>
@@ -76,7 +76,7 @@ class Engine {
     return FlatLayout::trainable(unit, setup_.groups.size, setup_.groups.count());
   }
   const UnitOptions& unit_options() const { return setup_.units; }
-  const Passes& passes() const { return passes_; }                  // of a step
+  const Schedule& schedule() const { return schedule_; }            // of a step
   int most_in_flight() const { return buffers_.most_in_flight(); }  // micro-batches in this stage, at most
   Stream& compute() { return compute_; }
   Stream& gather() { return gather_; }
@@ -96,46 +96,47 @@ class Engine {
   NormOrder norm_order(const PipeCommunicators& pipe) const;
 
   // step.cpp
-  void read_batches(const Data& data, int64_t data_step);
-  void accumulate(const Passes& passes);
-  void execute(const Passes& passes, size_t at);
-  void accumulate_by_graph(int64_t micro);
+  void accumulate(const Schedule& schedule);
+  void micro_step(const Schedule& schedule, size_t micro);
+  void forward(const Pass& pass);
+  void backward(const Pass& pass);
+  void prefetch_after(const Visit& visit, const Pass& pass);
+  void replay_micro_step(const Schedule& schedule, size_t micro);
+  bool recomputes() const { return setup_.config.train.recompute; }
+
+  // pipeline_step.cpp
+  void accumulate_in_stages(const Schedule& schedule);
   void receive_for(const Action& action);
-  void forward(const Passes& passes, size_t at);
-  void backward(const Passes& passes, size_t at);
+  void forward_in_stage(const Pass& pass);
+  void backward_in_stage(const Pass& pass);
+  int stage_of(int chunk) const;
+  Flow activations_from(int chunk) const;
+  Flow gradients_to(int chunk) const;
+
+  // batches.cpp
+  struct Lane {
+    Layer& layer;
+    Context context;
+    Tensor x;  // its input
+  };
+  void read_batches(const Data& data, int64_t data_step);
+  Lane lane_of(const Action& action, int layer, int lane);
   Context context(const Batch& batch, const Tensor& losses, Arena& saved);
-  Context context_of(const Action& action, int lane);
   std::span<const double> sum_losses();
   Tensor losses_of(size_t lane) const { return losses_.device.slice(lane, lane + 1).view({lane_tokens()}); }
-  void gather_ahead(const Passes& passes, size_t visit);
-
-  // evaluate.cpp
-  void forward_only(Context& c);
-
   // One buffer for a batch of `sequences`, and the batch as views of such a buffer.
   Mirror batch_space(int64_t sequences);
   static Batch batch_in(const Tensor& space, int64_t tokens);
   // Reads the lane's data into space.host and enqueues the copy to the device; returns the device batch.
   Batch read_batch(const Data& data, int64_t data_step, int64_t lane, const Mirror& space, int64_t tokens);
   void set_target_weights(double value);
+
+  // evaluation.cpp
+  void forward_only(Context& c);
+
   int64_t lane_tokens() const { return setup_.batching.lane_sequences * setup_.seq_len(); }
   int stage() const { return setup_.stage_of(rank_); }
   bool has_losses() const { return stage() == setup_.pipeline.stages - 1; }
-  const Chunk& chunk_of(const Action& action) const {
-    return setup_.pipeline.chunks[static_cast<size_t>(action.chunk)];
-  }
-  // Whether the action's gradients go to the chunk before.
-  bool sends_gradients(const Action& action) const {
-    return chunk_of(action).first > whole_.first_trained_layer();
-  }
-  int stage_of(int chunk) const { return setup_.pipeline.chunks[static_cast<size_t>(chunk)].stage; }
-  // Between a chunk and the next one.
-  Flow activations_from(int chunk) const {
-    return setup_.pipeline.embeds_apart && chunk == 0 ? Flow::embedded : Flow::activations;
-  }
-  Flow gradients_to(int chunk) const {
-    return setup_.pipeline.embeds_apart && chunk == 0 ? Flow::embedded_gradients : Flow::gradients;
-  }
   int64_t local_lanes() const { return setup_.batching.lanes * setup_.batching.micro_steps; }
 
   const RunSetup& setup_;
@@ -145,7 +146,7 @@ class Engine {
   Stream &compute_, &gather_, &reduce_;
   Model model_;
   Wrapping whole_;
-  Passes passes_;
+  Schedule schedule_;
   LayerUnits units_;
   Optimizer optimizer_;
   StepBuffers buffers_;

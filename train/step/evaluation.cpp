@@ -1,6 +1,62 @@
 #include "train/step/evaluation.h"
 
+#include <utility>
+
 namespace flatshard {
+
+// A sequence's loss does not depend on which rank computes it or on the rest of its batch.
+std::vector<SequenceLoss> Engine::evaluate(const Data& data, int64_t batch_index) {
+  const ArenaScope scope(memory_.batch), staging(memory_.staging);
+  const int64_t B = setup_.eval_sequences, S = setup_.seq_len();
+  const Mirror space = batch_space(B);
+  const Mirror losses(memory_.staging, memory_.batch.alloc(DType::f32, {B * S}));
+  set_target_weights(1);
+  Context c =
+      context(read_batch(data, batch_index, data_rank(), space, B * S), losses.device, memory_.activations);
+  forward_only(c);
+  losses.download(compute_);
+  compute_.sync();
+
+  const int32_t* targets = batch_in(space.host, B * S).targets.as<int32_t>();
+  std::vector<SequenceLoss> result;
+  for (int64_t row = 0; row < B; ++row) {
+    SequenceLoss sequence{0, 0};
+    for (int64_t t = row * S; has_losses() && t < (row + 1) * S; ++t) {
+      sequence.sum += static_cast<double>(losses.host.as<float>()[t]);
+      sequence.targets += targets[t] >= 0 ? 1 : 0;
+    }
+    result.push_back(sequence);
+  }
+  return result;
+}
+
+// Two alternating buffers suffice: nothing is saved for a backward pass. A message is received into the
+// buffer that was sent last, which receive() waits for.
+void Engine::forward_only(Context& c) {
+  const ArenaScope scope(memory_.activations);
+  const Shape shape{c.tokens.size(), setup_.model.hidden};
+  PipeBuffer x, y;
+  for (PipeBuffer* buffer : {&x, &y}) buffer->tensor = memory_.activations.alloc(setup_.compute, shape);
+  for (int at = 0; at <= setup_.pipeline.last_chunk(); ++at) {
+    const Chunk& chunk = setup_.pipeline.chunks[static_cast<size_t>(at)];
+    if (chunk.stage != stage()) continue;
+    if (at > 0) {
+      pipe_.receive(activations_from(at - 1), stage_of(at - 1), x);
+      pipe_.wait_arrived(compute_, x);
+    }
+    for (int i = chunk.first; i < chunk.end; ++i) {
+      const ArenaScope layer(memory_.activations);
+      units_.prefetch(i, gather_);
+      for (int next = i + 1; next <= i + setup_.config.parallel.depth && next < chunk.end; ++next)
+        units_.prefetch(next, gather_);
+      model_.layer(i).forward(c, units_.acquire(i, compute_), y.tensor, x.tensor);
+      units_.release(i, i + 1 < chunk.end ? i + 1 : kNoLayer, compute_);
+      std::swap(x, y);
+    }
+    if (at < setup_.pipeline.last_chunk()) pipe_.send(activations_from(at), stage_of(at + 1), compute_, x);
+  }
+  for (PipeBuffer* buffer : {&x, &y}) pipe_.wait_sent(compute_, *buffer);
+}
 
 std::optional<double> evaluation_loss(Engine& engine, const Data& data, const std::string& path, World& world,
                                       const std::function<bool()>& interrupted) {

@@ -4,18 +4,18 @@
 
 namespace flatshard {
 
-StepBuffers::StepBuffers(const Pipeline& pipeline, const Passes& passes, int lanes, Shape shape, DType dtype,
-                         bool recompute, MemoryPlan& memory)
+StepBuffers::StepBuffers(const Pipeline& pipeline, const Schedule& schedule, int lanes, Shape shape,
+                         DType dtype, bool recompute, MemoryPlan& memory)
     : lanes_(lanes), shape_(shape), dtype_(dtype), recompute_(recompute), memory_(memory) {
   for (const Chunk& chunk : pipeline.chunks) chunks_.push_back({chunk});
   for (int at = 0; at <= pipeline.last_chunk(); ++at) {
     ChunkBuffers& chunk = chunks_[static_cast<size_t>(at)];
-    const int most = in_flight(passes.actions, at);
+    const int most = in_flight(schedule.actions, at);
     if (most == 0) continue;                               // another stage's
     const bool embeds = pipeline.embeds_apart && at == 0;  // keeps nothing for its backward pass
     for (int i = 0; i < (embeds ? 1 : most); ++i) chunk.slots.push_back({static_cast<size_t>(slot_count_++)});
     in_flight_ += embeds ? 0 : most;
-    const bool returns = std::any_of(passes.actions.begin(), passes.actions.end(),
+    const bool returns = std::any_of(schedule.actions.begin(), schedule.actions.end(),
                                      [&](const Action& a) { return a.chunk == at && !a.forward; });
     // One more than are in flight, and two gradients: the next message arrives while the last one is in use.
     if (at > 0) chunk.inputs.resize(static_cast<size_t>(most) + 1);
@@ -59,6 +59,10 @@ Tensor StepBuffers::input_of(const Action& action, int layer, int lane) {
   if (layer == of.end) return output(action).lanes[at];
   if (layer > of.first) return slot(action).x[static_cast<size_t>(layer - of.first - 1)].lanes[at];
   return layer == 0 ? Tensor{} : input(action).lanes[at];
+}
+
+Tensor StepBuffers::gradient_of(const Action& action, int lane) {
+  return gradient(action).lanes[static_cast<size_t>(lane)];
 }
 
 int64_t& StepBuffers::mark(const Action& action, int layer) {

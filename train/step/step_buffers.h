@@ -20,7 +20,7 @@ struct LaneTensors : PipeBuffer {
 class StepBuffers {
  public:
   // `shape` and `dtype` are those of a lane's activations. With `recompute`, slots hold inputs only.
-  StepBuffers(const Pipeline& pipeline, const Passes& passes, int lanes, Shape shape, DType dtype,
+  StepBuffers(const Pipeline& pipeline, const Schedule& schedule, int lanes, Shape shape, DType dtype,
               bool recompute, MemoryPlan& memory);
 
   // The number of sets of layers that a lane needs.
@@ -36,6 +36,8 @@ class StepBuffers {
   // The input or output of a layer in a lane; of layer 0 the input is empty.
   Tensor input_of(const Action& action, int layer, int lane);
   Tensor output_of(const Action& action, int layer, int lane) { return input_of(action, layer + 1, lane); }
+  // The gradient of a layer's output, and then of its input.
+  Tensor gradient_of(const Action& action, int lane);
   // The messages of an action's micro-batch: into and out of the chunk, and the gradient.
   LaneTensors& input(const Action& a) { return ring(chunk(a).inputs, a); }
   LaneTensors& output(const Action& a) { return ring(chunk(a).outputs, a); }

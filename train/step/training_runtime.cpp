@@ -104,7 +104,7 @@ RunPlan TrainingRuntime::plan_on(MemoryPlan& memory, const RunSetup& setup, int 
           .nccl_bytes = estimated_library_bytes(setup.transport, setup.ranks()),
           .schedule = std::move(schedule),
           .flops = flops_per_token(engine.model(), setup.seq_len()),
-          .units = unit_table(engine.wrapping(), engine.passes(), setup),
+          .units = unit_table(engine.wrapping(), engine.schedule(), setup),
           .in_flight = engine.most_in_flight(),
           .sent_bytes = sent};
 }

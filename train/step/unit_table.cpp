@@ -46,10 +46,10 @@ struct Run {
 
 // How often in a step a sharded unit that is not kept is gathered: where a layer uses it that does not follow
 // one for which it is gathered.
-int64_t gathers_of(const Wrapping& wrapping, int unit, const Passes& passes) {
+int64_t gathers_of(const Wrapping& wrapping, int unit, const Schedule& schedule) {
   int64_t gathers = 0;
   bool held = false;
-  for (const Visit& visit : passes.visits) {
+  for (const Visit& visit : schedule.visits) {
     const bool used = wrapping.uses(visit.layer, unit);
     gathers += used && !held ? 1 : 0;
     held = visit.keep_for >= 0 && used && wrapping.uses(visit.keep_for, unit);
@@ -57,7 +57,7 @@ int64_t gathers_of(const Wrapping& wrapping, int unit, const Passes& passes) {
   return gathers;
 }
 
-UnitRow row_of(const Wrapping& wrapping, size_t unit, const Passes& passes, const RunSetup& setup) {
+UnitRow row_of(const Wrapping& wrapping, size_t unit, const Schedule& schedule, const RunSetup& setup) {
   const ParamList& params = wrapping.units()[unit];
   const RankGroups& groups = setup.groups;
   const DType compute = setup.units.compute;
@@ -67,7 +67,7 @@ UnitRow row_of(const Wrapping& wrapping, size_t unit, const Passes& passes, cons
           .parameters = params.parameter_count(),
           .shard = trainable.shard_size() + frozen.shard_size() / size_of(compute),
           .traffic = traffic_of(trainable, frozen, wrapping.roles()[unit],
-                                gathers_of(wrapping, static_cast<int>(unit), passes), setup.units, groups)};
+                                gathers_of(wrapping, static_cast<int>(unit), schedule), setup.units, groups)};
 }
 
 // Every rank receives the sums of squares of all shards, one f32 per chunk.
@@ -91,14 +91,14 @@ std::string warning_of(const Wrapping& wrapping, const WrapOptions& wrap, int64_
 
 }  // namespace
 
-UnitTable unit_table(const Wrapping& wrapping, const Passes& passes, const RunSetup& setup) {
+UnitTable unit_table(const Wrapping& wrapping, const Schedule& schedule, const RunSetup& setup) {
   UnitTable table{.rows = {},
                   .all = {.name = "all", .units = 0},
                   .norm_bytes = bytes_of_norm(wrapping, setup.groups),
                   .micro_steps = setup.batching.micro_steps};
   std::vector<Run> runs;
   for (size_t unit = 0; unit < wrapping.units().size(); ++unit) {
-    const UnitRow row = row_of(wrapping, unit, passes, setup);
+    const UnitRow row = row_of(wrapping, unit, schedule, setup);
     const std::optional<Numbered> name = numbered(row.name);
     // Units of different kinds may alternate, as attention and MLP do.
     const auto run = std::find_if(runs.begin(), runs.end(), [&](const Run& r) { return r.takes(row, name); });

@@ -31,6 +31,6 @@ struct UnitTable {
   int64_t bytes() const { return all.traffic.gathered + all.traffic.reduced + norm_bytes; }
 };
 
-UnitTable unit_table(const Wrapping& wrapping, const Passes& passes, const RunSetup& setup);
+UnitTable unit_table(const Wrapping& wrapping, const Schedule& schedule, const RunSetup& setup);
 
 }  // namespace flatshard

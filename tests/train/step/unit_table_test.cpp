@@ -31,13 +31,13 @@ int64_t received(const CollectiveLog& log, const Communicator& comm) {
 
 UnitTable table_of(const Config& config, int ranks) {
   PlannedRank planned(config, ranks);
-  return unit_table(planned.engine.wrapping(), planned.engine.passes(), planned.setup);
+  return unit_table(planned.engine.wrapping(), planned.engine.schedule(), planned.setup);
 }
 
 void check_bytes(const Config& config, int ranks) {
   PlannedRank planned(config, ranks);
   const CollectiveLog log = planned.second_step();
-  const UnitTable table = unit_table(planned.engine.wrapping(), planned.engine.passes(), planned.setup);
+  const UnitTable table = unit_table(planned.engine.wrapping(), planned.engine.schedule(), planned.setup);
   CHECK(table.all.traffic.gathered == received(log, planned.gather));
   CHECK(table.all.traffic.reduced == received(log, planned.reduce) + received(log, planned.replicas));
   CHECK(table.norm_bytes == received(log, planned.compute));

@@ -1,0 +1,45 @@
+// Runs the largest step and evaluation on planning arenas, which only count.
+
+#include <algorithm>
+
+#include "train/step/engine.h"
+
+namespace flatshard {
+
+// Later micro-steps need no more memory than the first ones, so only those are planned, in rounds of as many
+// as there are stages; unless all are in flight at once.
+int64_t Engine::planned_micro_steps() const {
+  const int64_t all = setup_.batching.micro_steps, S = setup_.pipeline.stages,
+                most = (kPlannedMicroSteps + 2 * (S - 1)) / S * S;
+  return setup_.pipeline.schedule == "gpipe" ? all : std::min(all, most);
+}
+
+void Engine::plan_step() {
+  const int64_t planned = planned_micro_steps();
+  accumulate(planned == setup_.batching.micro_steps
+                 ? schedule_
+                 : schedule_of(setup_.pipeline, stage(), planned, whole_.first_trained_layer()));
+  if (planned < setup_.batching.micro_steps)
+    for (ShardedUnit& u : units()) u.plan_last_exchange(reduce_);
+  optimizer_.measure(compute_, 1);
+  for (ShardedUnit& u : units()) u.publish(compute_, gather_);
+}
+
+void Engine::plan_first_and_last_values() {
+  initialize();
+  for (ShardedUnit& u : units())
+    if (u.has_gradients()) u.gather_masters(compute_);
+}
+
+void Engine::plan_evaluation() {
+  if (setup_.config.data.eval.empty()) return;
+  const ArenaScope scope(memory_.batch);
+  const ArenaScope staging(memory_.staging);
+  const int64_t tokens = setup_.eval_sequences * setup_.seq_len();
+  const Mirror space = batch_space(setup_.eval_sequences);
+  const Mirror losses(memory_.staging, memory_.batch.alloc(DType::f32, {tokens}));
+  Context c = context(batch_in(space.device, tokens), losses.device, memory_.activations);
+  forward_only(c);
+}
+
+}  // namespace flatshard
