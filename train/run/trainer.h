@@ -9,7 +9,7 @@
 // Nothing is written to the folder until all inputs have been checked. Failures to write checkpoints follow
 // checkpoint.on_error, and a run that cannot write model/ fails. If another file or the output cannot be
 // written, the run logs a warning and continues. A successful run is recorded as the last one
-// (models/last_run.h).
+// (hub/last_run.h).
 
 #include <iosfwd>
 
