@@ -47,7 +47,7 @@ void check_model(const ModelConfig& c) {
     problems.check(value <= kMostFloat, "model.", key, " is ", value, ", must be at most ", kMostFloat);
   problems.check(*c.norm_eps >= 0, "model.norm_eps is ", *c.norm_eps, ", must be at least 0");
   problems.check(*c.rope_theta >= 1, "model.rope_theta is ", *c.rope_theta, ", must be at least 1");
-  const RopeScaling& scaling = c.rope_scaling;
+  const RopeScalingConfig& scaling = c.rope_scaling;
   problems.check(scaling.factor >= 1, "model.rope_scaling.factor is ", scaling.factor,
                  ", must be at least 1");
   problems.check(scaling.original_max_positions >= 1, "model.rope_scaling.original_max_positions is ",

@@ -90,7 +90,7 @@ const std::map<std::string, std::set<std::string>>& allowed_includes() {
       {"kernels", {"runtime", "kernels"}},
       {"comm", {"runtime", "kernels", "comm"}},
       {"model", {"runtime", "kernels", "model"}},
-      {"checkpoint", {"runtime", "checkpoint"}},  // and comm/flat_layout.h
+      {"checkpoint", {"runtime", "checkpoint"}},
       {"text", {"runtime", "checkpoint", "text"}},
       {"hub", {"runtime", "kernels", "model", "checkpoint", "text", "hub"}},
       {"train", {"runtime", "kernels", "comm", "model", "checkpoint", "text", "hub", "train"}},
@@ -159,7 +159,6 @@ bool may_include(const Source& source, const std::string& include) {
                                                "source_dir.h"};
   if (generated.contains(include)) return true;
   const std::string folder = include.substr(0, include.find('/'));
-  if (source.folder == "checkpoint" && include == "comm/flat_layout.h") return true;
   return allowed_includes().at(source.folder).contains(folder);
 }
 
