@@ -1,7 +1,7 @@
 #pragma once
 // Which rank computes which lane of a global batch. A lane is a sum of gradients that one rank makes: of one
 // micro-batch, or of lane_steps micro-batches that are accumulated in place, in order. Only the sum over
-// lanes is a tree (sharded_unit.h).
+// lanes is a tree (lane_sums.h).
 
 #include "comm/slots.h"
 

@@ -11,14 +11,7 @@
 //   wait_reduced(compute)           compute waits for the sums
 //   publish(compute, gather)        sends the updated shard to all ranks, on `gather`
 //
-// Exact reduction. The lanes of the global batch are summed in one fixed binary tree, in fp32, no matter
-// which rank computed them. lane_of assigns lanes such that every partial sum is a subtree: the lanes of
-// a micro-step on this rank; the ranks of the group (an all-to-all and a local sum); the lanes of later
-// micro-steps, combined like the digits of a binary counter; the groups. With unsharded sums, micro-steps
-// come before ranks. The bits are the same for every policy, number of ranks and number of micro-steps,
-// provided that all are powers of two. A lane of several micro-steps is a sum in place and takes no buffer of
-// its own where the backward pass writes straight into a sum; elsewhere it keeps a unit's gradients
-// unsharded.
+// Sums are exact: lane_sums.h.
 //
 // Every record and every wait of this life cycle stands in sharded_unit.cpp, except those of shards that
 // are copied to or from host memory (shard_placement.h).
@@ -28,6 +21,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/lane_sums.h"
 #include "comm/lanes.h"
 #include "comm/moment_pages.h"
 #include "comm/shard_placement.h"
@@ -130,32 +124,7 @@ class ShardedUnit {
   void make_initial_values(Stream& compute, const FlatLayout& layout, const Tensor& shard,
                            const InitialValues& values);
   bool stays() const { return !sharded_values_ || (role_.root && options_.keep_root); }
-  struct Lane {
-    std::vector<Gradient> gradients{};  // by parameter
-    bool begun = false;
-  };
-  // A micro-step from its first grads() to its last reduce().
-  struct Open {
-    GradientSlots::Slot* slot = nullptr;
-    std::vector<Lane> lanes{};
-    int layers_done = 0;
-  };
-  Open& open(int64_t micro) { return open_[static_cast<size_t>(micro) % open_.size()]; }
-
-  Tensor flat_gradients(const Open& of, int lane) const;
-  void zero_padding(Stream& compute, const Tensor& flat) const;
-  void begin(Stream& compute, Lane& lane, const Tensor& flat) const;
-  static void finish(Stream& compute, Lane& lane);
   void release_slot(Stream& compute);
-  bool exact() const { return options_.reduction == Reduction::exact; }
-  // Whether a micro-step is added to the one sum of those before; in an exact reduction it gets its own.
-  bool adds_in_turn() const { return !exact() && sum_count_ > 0; }
-  const Tensor& next_sum() const { return sums_[exact() ? static_cast<size_t>(sum_count_) : 0]; }
-  void add_up_lanes(Stream& reduce, const Open& of);
-  void sum_over_group(Stream& reduce, const Tensor& sum, const Tensor& mine, bool accumulate);
-  void carry(Stream& stream, int64_t round);
-  void finish_sums(Stream& reduce);
-  void sum_over_replicas(Stream& reduce, const Tensor& sum);
   int group_size() const { return comms_.gather.size(); }
   Tensor own_part(const Tensor& whole) const { return part_of(whole, shard_index(), group_size()); }
 
@@ -169,7 +138,7 @@ class ShardedUnit {
   ShardPlacement& shards_;
   MomentPages& pages_;
   FlatLayout trainable_, frozen_;
-  bool sharded_values_, unsharded_sums_, direct_;
+  bool sharded_values_;
 
   State state_ = State::sharded;
   ValueSlot* value_slot_ = nullptr;
@@ -177,14 +146,11 @@ class ShardedUnit {
   Tensor value_shard_, frozen_shard_;           // in the dtype of compute; bytes
   Tensor master_, m_, v_;                       // shards
   Tensor m_absmax_, v_absmax_;                  // where m_ and v_ are codes
-  std::vector<Tensor> sums_;                    // over 1, 2, 4 ... lanes, as in a binary counter
-  Tensor reduced_sum_;                          // this rank's shard of the sum over everything
+  std::optional<LaneSums> sums_;                // of a unit with trained parameters
   std::vector<Tensor> values_;                  // one for each parameter
   std::vector<Gradient> no_gradients_;          // of a frozen unit
   std::vector<Gradient>* gradients_ = nullptr;  // of the lane asked for last
 
-  std::vector<Open> open_;  // micro-steps, by their number modulo those in flight
-  int64_t sum_count_ = 0;   // how many of sums_ hold something
   Event ready_, reduced_, updated_, gathered_;
 };
 

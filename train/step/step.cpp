@@ -6,7 +6,7 @@
 //   reduce                     R2  R1  R0
 //
 // A rank works on `lanes` micro-batches at a time, layer by layer, micro_steps times. Then all ranks update
-// their shards together. Sums over lanes and ranks are exact: see comm/sharded_unit.h. Pipeline stages run
+// their shards together. Sums over lanes and ranks are exact: see comm/lane_sums.h. Pipeline stages run
 // the same passes in another order, with messages between them: pipeline_step.cpp.
 
 #include <algorithm>
