@@ -1,4 +1,4 @@
-// The assignment of the global batch's lanes to ranks: each lane exactly once, and such that every stage of
+// The assignment of the global batch's lanes to ranks: each lane exactly once, and such that every step of
 // the exact sum adds up a complete subtree of the tree over all lanes.
 
 #include <algorithm>
@@ -94,7 +94,7 @@ TEST_CASE("a lane of several micro-steps is computed by one rank, in order, and 
   });
 }
 
-TEST_CASE("each stage of the sum over lanes adds up a subtree of one tree") {
+TEST_CASE("each part of the sum over lanes adds up a subtree of one tree") {
   for_each_cut({1, 2, 4, 8}, [](const UnitOptions& options, RankGroups groups) {
     const auto of_rank = [&](int64_t group, int64_t place, int64_t micro) {
       const int rank = static_cast<int>(group * groups.size + place);

@@ -20,7 +20,7 @@ std::vector<std::string> trained_when_frozen(const std::string& family) {
   return {"*layers.1.*proj*", "*layers.2.*norm*", "lm_head.weight"};
 }
 
-// Units smaller or larger than a stage, and replicated parameters.
+// Units smaller or larger than a layer, and replicated parameters.
 void wrap_as(const std::string& subject, ParallelConfig& parallel) {
   if (contains(subject, "halves")) parallel.wrap = "attention_mlp";
   if (contains(subject, " modules")) {
