@@ -28,7 +28,7 @@ struct UnitResources;
 
 class LaneSums {
  public:
-  // `params`, `layout` and `shared` must outlive it. The layout is that of the trainable parameters.
+  // `params` and `shared` must outlive it. The layout is that of the trainable parameters.
   LaneSums(const ParamList& params, const FlatLayout& layout, const UnitRole& role, UnitResources& shared);
 
   // Whether the backward pass writes straight into the sums: nothing to exchange or to add up before.
@@ -85,7 +85,7 @@ class LaneSums {
   int group_size() const;
 
   const ParamList& params_;
-  const FlatLayout& layout_;
+  FlatLayout layout_;
   UnitRole role_;
   const char* name_;  // the label of its collectives
   const Communicators& comms_;
