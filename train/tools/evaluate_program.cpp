@@ -200,8 +200,10 @@ void evaluate_similarity(const Options& o, const ModelSource& source, Device dev
   if (world.rank() != 0) return;
   write_whole_file(o.out, similarity_csv(records, answers));
   out << o.out << ": " << counted(std::ssize(answers), "answer") << '\n'
-      << "==> Average semantic similarity score: " << std::fixed << std::setprecision(3)
-      << average_score(answers) << " (0 is the best, 2 is the worst)\n";
+      << describe_differences(records, answers)
+      << "==> Average semantic similarity score: " << std::setprecision(4) << average_score(answers)
+      << " (0 is the best, 2 is the worst); exact match: " << exact_answers(answers) << " of "
+      << answers.size() << '\n';
 }
 
 int report(const std::string& message, World* world, std::ostream& out, std::ostream& err) {

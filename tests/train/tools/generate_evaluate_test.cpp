@@ -164,7 +164,9 @@ TEST_CASE("evaluate similarity writes the same table on any number of ranks") {
       "@evaluate similarity model questions.jsonl --device cpu --chat-template chatml --max-new-tokens 8 "
       "--out ";
   const std::string output = run(in, command + "1.csv").output;
-  CHECK(output.starts_with("1.csv: 3 answers\n==> Average semantic similarity score: "));
+  CHECK(output.starts_with("1.csv: 3 answers\n0 of 3 answers are their references; others:\n  "));
+  CHECK(output.find("\n==> Average semantic similarity score: ") != output.npos);
+  CHECK(output.ends_with("; exact match: 0 of 3\n"));
   const std::string table = test::text_of("evaluate_similarity/1.csv");
   CHECK(table.starts_with("data_id,item_name,user_question,"));
   CHECK(test::run_command(in + command + "1.csv").exit_code == 1);
