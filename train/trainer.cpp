@@ -176,7 +176,7 @@ RunStart Trainer::find_start() {
 
 // Initializes the parameters or loads the checkpoint, then creates the run folder and its metrics file.
 void Trainer::begin() {
-  documents_ = model_documents(setup_, checkpoints_.source().string(), world_);
+  documents_ = model_documents(setup_, checkpoints_.source().string(), inputs_.base.value_or(""), world_);
   checkpoints_.plan(runtime_.engine(), documents_);
   if (is_leader() && !start_.resumed && initial_.weights &&
       !initial_.adapter)  // an adapter may have the rows

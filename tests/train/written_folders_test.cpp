@@ -9,6 +9,7 @@
 #include "tests/model/small_run.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
+#include "train/inference/find_model.h"
 #include "train/models/adapted_model.h"
 
 using namespace flatshard;

@@ -10,6 +10,7 @@
 #include "comm/agreement.h"
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
+#include "train/models/adapter_base.h"
 #include "train/save/checkpoint_names.h"
 #include "train/save/shard_files.h"
 
@@ -112,6 +113,10 @@ void save_model(const std::string& folder, const ModelDocuments& documents, int6
   replace_tokenizer_files(folder, documents.tokenizer_files);
   if (!documents.adapter_config_json.empty())
     write_whole_file(folder + '/' + kAdapterConfigName, documents.adapter_config_json);
+  if (!documents.adapter_base_json.empty())
+    write_whole_file(folder + '/' + kAdapterBaseName, documents.adapter_base_json);
+  else
+    fs::remove(folder + '/' + kAdapterBaseName);
   write_whole_file(folder + "/config.json", documents.config_json);
 }
 

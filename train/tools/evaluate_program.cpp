@@ -234,8 +234,7 @@ int run_evaluate(int argc, const char* const* argv, std::ostream& out, std::ostr
     if (const std::string note = why_on_cpu(options.model.device); !note.empty() && world->rank() == 0)
       err << note << '\n';
     const ModelSource source = options.model.source();
-    if (world->rank() == 0)
-      for (const std::string& warning : warnings_of(source)) err << "warning: " << warning << '\n';
+    if (world->rank() == 0) report_source(source, err);
     if (loss.parsed())
       evaluate_loss(options, source, device, *world, out);
     else

@@ -136,8 +136,7 @@ class Generation {
     select_gpu(device);
     if (const std::string note = why_on_cpu(o_.model.device); !note.empty() && prints())
       streams_.err << note << '\n';
-    if (prints())
-      for (const std::string& warning : warnings_of(source_)) streams_.err << "warning: " << warning << '\n';
+    if (prints()) report_source(source_, streams_.err);
     return Generator(source_, {.dtype = o_.model.compute_dtype(),
                                .texts = texts,
                                .capacity = capacity,

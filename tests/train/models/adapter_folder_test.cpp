@@ -12,6 +12,7 @@
 #include "tests/checkpoint_content.h"
 #include "tests/model/small_run.h"
 #include "tests/test.h"
+#include "train/inference/find_model.h"
 #include "train/models/adapted_model.h"
 
 using namespace flatshard;
