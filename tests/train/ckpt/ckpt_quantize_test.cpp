@@ -144,7 +144,8 @@ TEST_CASE("an adapter is merged into dequantized weights, and requantized only o
     run({"merge-adapter", quantized(name), adapter, "--out", merged, "--dtype", "f32"});
     CHECK(differences(weights(merged), weights(expected)).empty());
     CHECK(quantization_of(merged).is_null());
-    const Ran ran = ckpt({"merge-adapter", quantized(name), adapter, "--out", again, "--requantize", "--force"});
+    const Ran ran =
+        ckpt({"merge-adapter", quantized(name), adapter, "--out", again, "--requantize", "--force"});
     CAPTURE(ran);
     CHECK(ran.exit_code == 0);
     CHECK(has(ran.out, "with the adapter to 4 bits again, by "));
