@@ -19,7 +19,7 @@ RopeScaling scaling_of(const RopeScalingConfig& c) {
 
 }  // namespace
 
-Model::Model(const ModelConfig& config, Arena& tables, int lanes, StageCut cut) : config_(config), cut_(cut) {
+Model::Model(const ModelConfig& config, Arena& tables, StageCut cut) : config_(config), cut_(cut) {
   if (config.positions == PositionKind::rotary)
     rope_table_ = tables.alloc(DType::f32, {config.max_positions, config.head_dim});
   const int blocks = static_cast<int>(config.layers) * (cut == StageCut::halves ? 2 : 1);
@@ -28,21 +28,21 @@ Model::Model(const ModelConfig& config, Arena& tables, int lanes, StageCut cut) 
   param_list_of_.push_back(tied ? 0 : blocks + 1);
 
   param_lists_.resize(static_cast<size_t>(blocks + (tied ? 1 : 2)));
-  stages_.push_back(make_stages(param_lists_));
-  add_lanes(lanes);
+  stages_.push_back(make_stages());
 }
 
-void Model::add_lanes(int lanes) {
+void Model::add_lanes(int lanes, const std::function<bool(int)>& has) {
   while (static_cast<int>(stages_.size()) < lanes) {
-    // Every lane declares the same parameters, in the same lists, which its layers look at later.
-    for (ParamList& list : param_lists_) list = {};
-    stages_.push_back(make_stages(param_lists_));
+    Stages lane(stages_.front().size());
+    for (size_t i = 0; i < lane.size(); ++i)
+      if (has(static_cast<int>(i))) lane[i] = stages_.front()[i]->clone();
+    stages_.push_back(std::move(lane));
   }
 }
 
-Model::Stages Model::make_stages(std::vector<ParamList>& lists) const {
+Model::Stages Model::make_stages() {
   const auto list = [&](size_t stage) -> ParamList& {
-    return lists[static_cast<size_t>(param_list_of_[stage])];
+    return param_lists_[static_cast<size_t>(param_list_of_[stage])];
   };
   Stages stages;
   auto embedding = std::make_unique<EmbeddingStage>(list(0), config_);

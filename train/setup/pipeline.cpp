@@ -82,10 +82,10 @@ std::vector<Action> with_embedding(const Pipeline& pipeline, const std::vector<A
 
 }  // namespace
 
-bool Pipeline::owns(int section, int stage) const {
-  return std::any_of(chunks.begin(), chunks.end(), [&](const Chunk& chunk) {
-    return chunk.section == section && chunk.first <= stage && stage < chunk.end;
-  });
+int Pipeline::section_of(int stage) const {
+  const auto after = std::upper_bound(chunks.begin(), chunks.end(), stage,
+                                      [](int wanted, const Chunk& chunk) { return wanted < chunk.first; });
+  return std::prev(after)->section;
 }
 
 Pipeline pipeline_of(const ParallelConfig& config, const Model& model, int64_t seq_len, int64_t micro_steps) {

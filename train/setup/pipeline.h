@@ -46,7 +46,8 @@ struct Pipeline {
   std::vector<Chunk> chunks{};  // in the order of the model
   bool embeds_apart = false;    // the first chunk is the embedding, and belongs to the last section
 
-  bool owns(int section, int stage) const;
+  int section_of(int stage) const;  // that owns it
+  bool owns(int section, int stage) const { return section_of(stage) == section; }
   int last_chunk() const { return static_cast<int>(chunks.size()) - 1; }
   // How many outputs of a chunk may wait to be sent: of an embedding apart, those that the first section has
   // not asked for yet.

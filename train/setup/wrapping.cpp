@@ -131,21 +131,32 @@ Wrapping::Wrapping(const Model& model, const WrapOptions& options) {
   std::iota(whole_index_.begin(), whole_index_.end(), 0);
 }
 
+void Wrapping::check_divided(const std::function<int(int)>& section_of) const {
+  std::vector<int> section(units_.size(), -1);
+  for (int stage = 0; stage < stage_count(); ++stage)
+    for (const int unit : units_of(stage)) {
+      int& of_unit = section[static_cast<size_t>(unit)];
+      check(of_unit < 0 || of_unit == section_of(stage), "the unit \"",
+            roles_[static_cast<size_t>(unit)].name,
+            "\" is used by several pipeline stages: set parallel.wrap = \"block\" and remove "
+            "parallel.replicate, or set parallel.stages = 1");
+      of_unit = section_of(stage);
+    }
+}
+
 Wrapping Wrapping::restricted(const std::function<bool(int)>& owns) const {
   Wrapping part;
   part.list_of_ = list_of_;
   part.first_trained_stage_ = first_trained_stage_;
   part.places_.resize(places_.size());
   part.units_of_.resize(units_of_.size());
+  std::vector<bool> owned(units_.size());
+  for (int stage = 0; stage < stage_count(); ++stage)
+    for (const int unit : units_of(stage))
+      owned[static_cast<size_t>(unit)] = owned[static_cast<size_t>(unit)] || owns(stage);
   std::vector<int> new_index(units_.size(), -1);
   for (size_t unit = 0; unit < units_.size(); ++unit) {
-    int owned = 0;
-    for (int stage = 0; stage < stage_count(); ++stage)
-      owned += uses(stage, static_cast<int>(unit)) && owns(stage) ? 1 : 0;
-    if (owned == 0) continue;
-    check(owned == roles_[unit].stages, "the unit \"", roles_[unit].name,
-          "\" is used by several pipeline stages: set parallel.wrap = \"block\" and remove "
-          "parallel.replicate, or set parallel.stages = 1");
+    if (!owned[unit]) continue;
     new_index[unit] = static_cast<int>(part.units_.size());
     part.units_.push_back(units_[unit]);
     part.roles_.push_back(roles_[unit]);
@@ -165,12 +176,10 @@ Wrapping Wrapping::restricted(const std::function<bool(int)>& owns) const {
 }
 
 void Wrapping::set_in_flight(const std::function<int(const std::vector<int>& stages)>& in_flight) {
-  for (UnitRole& role : roles_) {
-    std::vector<int> stages;
-    for (int stage = first_trained_stage_; stage < stage_count(); ++stage)
-      if (uses(stage, role.index)) stages.push_back(stage);
-    role.in_flight = in_flight(stages);
-  }
+  std::vector<std::vector<int>> stages(units_.size());
+  for (int stage = first_trained_stage_; stage < stage_count(); ++stage)
+    for (const int unit : units_of(stage)) stages[static_cast<size_t>(unit)].push_back(stage);
+  for (UnitRole& role : roles_) role.in_flight = in_flight(stages[static_cast<size_t>(role.index)]);
 }
 
 void Wrapping::assign(const Model& model, const std::vector<std::string>& unit_names,

@@ -34,9 +34,10 @@ class Wrapping {
  public:
   Wrapping(const Model& model, const WrapOptions& options);
 
+  // An Error if stages of several sections of a pipeline use a unit.
+  void check_divided(const std::function<int(int stage)>& section_of) const;
   // The units of the model's stages for which owns(stage) is true, for a section of a pipeline. They keep
-  // their order and their roles; the other stages have no units. A unit that other stages use too is an
-  // Error.
+  // their order and their roles; the other stages, which use none of them, have no units.
   Wrapping restricted(const std::function<bool(int stage)>& owns) const;
   const std::vector<ParamList>& units() const { return units_; }
   const std::vector<UnitRole>& roles() const { return roles_; }

@@ -3,21 +3,10 @@
 #include <algorithm>
 
 #include "kernels/init.h"
-#include "model/param_groups.h"
 #include "train/quantized/quantized_values.h"
 
 namespace flatshard {
 namespace {
-
-Model grouped_model(const RunSetup& setup, Arena& tables) {
-  Model model(setup.model, tables, static_cast<int>(setup.batching.lanes), stage_cut(setup.wrap));
-  const std::vector<std::string>& no_decay = setup.config.optimizer.no_decay;
-  if (setup.model.adapters.empty())
-    apply_groups(model, setup.config.trainable, no_decay);
-  else
-    apply_adapter_groups(model, setup.config.lora.save_modules, no_decay);
-  return model;
-}
 
 std::optional<CopyStreams> copy_streams(const RunSetup& setup, StreamGroup& streams) {
   if (!setup.units.offload && !setup.units.page_moments_from) return std::nullopt;
@@ -37,7 +26,7 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, const PipeC
       gather_(streams.add("gather", StreamRole::comm)),
       reduce_(streams.add("reduce", StreamRole::comm)),
       model_(grouped_model(setup, memory.tables)),
-      whole_(model_, setup.wrap),
+      whole_(*setup.units_of_model),
       passes_(passes_of(setup.pipeline, section(), setup.batching.micro_steps, whole_.first_trained_stage())),
       units_(own_wrapping(), comms, setup.units, memory.units(), copy_streams(setup, streams)),
       optimizer_(setup.config.optimizer, units_.all(), units_.shared(), norm_order(pipe)),
@@ -45,7 +34,8 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, const PipeC
                {lane_tokens(), setup.model.hidden}, setup.compute, setup.config.train.recompute, memory),
       pipe_(pipe, streams, setup.pipeline.embeds_apart),
       lane_losses_(static_cast<size_t>(local_lanes())) {
-  model_.add_lanes(buffers_.slots() * static_cast<int>(setup.batching.lanes));
+  model_.add_lanes(buffers_.slots() * static_cast<int>(setup.batching.lanes),
+                   [&](int stage) { return setup.pipeline.owns(section(), stage); });
   const int64_t widest = std::max(setup.batching.lane_sequences, setup.eval_sequences) * setup.seq_len();
   target_weights_ = memory.batch.alloc(DType::f32, {widest});
   for (int64_t lane = 0; lane < local_lanes(); ++lane) {
@@ -77,13 +67,11 @@ Wrapping Engine::own_wrapping() const {
 
 NormOrder Engine::norm_order(const PipeCommunicators& pipe) const {
   NormOrder order{pipe.sections(), {}};
-  for (size_t unit = 0; unit < whole_.units().size(); ++unit) {
-    int stage = 0;
-    while (!whole_.uses(stage, static_cast<int>(unit))) ++stage;
-    int owner = 0;
-    while (!setup_.pipeline.owns(owner, stage)) ++owner;
-    order.units.push_back({owner, trainable_layout(whole_.units()[unit]).shard_size()});
-  }
+  for (const ParamList& unit : whole_.units())
+    order.units.push_back({0, trainable_layout(unit).shard_size()});
+  for (int stage = 0; stage < whole_.stage_count(); ++stage)
+    for (const int unit : whole_.units_of(stage))
+      order.units[static_cast<size_t>(unit)].section = setup_.pipeline.section_of(stage);
   return order;
 }
 

@@ -144,7 +144,7 @@ class Engine {
   StreamGroup& streams_;
   Stream &compute_, &gather_, &reduce_;
   Model model_;
-  Wrapping whole_;
+  const Wrapping& whole_;
   Passes passes_;
   StageUnits units_;
   Optimizer optimizer_;
