@@ -112,14 +112,16 @@ GradientSlots::GradientSlots(const std::vector<ParamList>& units, const std::vec
   const auto size_of_unit = sizes.trainable();
   const int64_t most = largest(
       roles, [](const UnitRole&) { return true; }, size_of_unit);
-  if (most == 0) return;
   if (groups.ranks > 1) {
+    // Initial values of frozen parameters are received too, even where nothing is trained.
     const int64_t first_bytes = options.sync_initial_values
                                     ? largest(
                                           roles, [](const UnitRole&) { return true; }, sizes.frozen())
                                     : 0;
-    received_ = arenas.exchange.alloc(DType::f32, {std::max(most, first_bytes / size_of(DType::f32))});
+    if (const int64_t longest = std::max(most, first_bytes / size_of(DType::f32)); longest > 0)
+      received_ = arenas.exchange.alloc(DType::f32, {longest});
   }
+  if (most == 0) return;
   const bool direct = writes_sums_directly(options, groups);
   if (options.wire != DType::f32) rounded_ = arenas.exchange.alloc(options.wire, {most});
   const auto make_slot = [&](int64_t size) {

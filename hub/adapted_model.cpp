@@ -2,7 +2,6 @@
 
 #include <filesystem>
 
-#include "hub/last_run.h"
 #include "hub/tokenizer_files.h"
 
 namespace flatshard {
@@ -15,48 +14,18 @@ AdapterFolder open_adapter(const ModelSource& source, const ModelConfig& base) {
   return {source.adapter, Model(base, tables)};
 }
 
-// The adapter folder that a path means: itself, or the adapter/ of a run folder; "" if it is neither.
-std::string adapter_folder_in(const fs::path& path) {
-  for (const fs::path& candidate : {path, path / "adapter"})
-    if (fs::exists(candidate / kAdapterConfigName)) return candidate.string();
-  return "";
-}
-
-// An adapter folder may have a config.json too, that of its model.
-bool is_model_folder(const fs::path& path) {
-  if (fs::exists(path / kAdapterConfigName)) return false;
-  return fs::exists(path / "config.json") || fs::exists(path / "model" / "config.json");
-}
-
-std::string base_of(const std::string& adapter) {
-  const std::string path = adapter + "/" + kAdapterConfigName;
-  std::vector<std::string> warnings;
-  const std::string base = read_adapter_config(path, warnings).base;
-  check(!base.empty() && fs::is_directory(base), path, ": base_model_name_or_path is ",
-        base.empty() ? "null" : "\"" + base + "\", which is not a folder",
-        ": give the folder of the base and, with --adapter, ", adapter);
-  return base;
-}
-
 ModelConfig base_config(const ModelSource& source) { return read_hf_config(source.folder + "/config.json"); }
 
 }  // namespace
 
-ModelSource find_model(const std::string& given, const std::string& adapter, const std::string& start) {
-  if (adapter.empty()) {
-    const fs::path path = given.empty() ? last_run(start) : fs::path(given);
-    const std::string found = is_model_folder(path) ? "" : adapter_folder_in(path);
-    return found.empty() ? ModelSource(find_model_folder(given, start)) : ModelSource(base_of(found), found);
-  }
-  check(fs::is_directory(adapter), adapter, ": no such folder");
-  const std::string found = adapter_folder_in(adapter);
-  check(!found.empty(), adapter, ": not an adapter folder (no ", kAdapterConfigName, ")");
-  return {given.empty() ? base_of(found) : find_model_folder(given, start), found};
-}
-
 ModelConfig read_model_config(const ModelSource& source) {
   ModelConfig config = base_config(source);
   auto quantized = four_bit_layers(source.folder, config);
+  if (quantized.empty() && source.quant.base != "none") {
+    Arena tables("tables", Device::cpu());  // only counts
+    quantized = choose_quantized(source.quant, {}, Model(config, tables)).weights;
+    config.fp32_norms = source.quant.fp32_norms;
+  }
   if (!source.adapter.empty()) {
     const AdapterFolder adapter = open_adapter(source, config);
     config.vocab = adapter.vocab();
@@ -78,7 +47,7 @@ std::string tokenizer_folder(const ModelSource& source) {
   return own ? source.adapter : source.folder;
 }
 
-AdaptedWeights::AdaptedWeights(const ModelSource& source, const Model& model) {
+AdaptedWeights::AdaptedWeights(const ModelSource& source, const Model& model) : config_(model.config()) {
   const ModelConfig base = base_config(source);
   if (!source.adapter.empty()) adapter_.emplace(open_adapter(source, base));
   ModelConfig plain = model.config();
@@ -99,11 +68,12 @@ void AdaptedWeights::read_bytes(const std::string& part, int64_t first, int64_t 
 }
 
 InitialValues initial_values(AdaptedWeights& weights) {
-  return initial_values([&weights](const std::string& name, int64_t first, int64_t count,
-                                   float* to) { weights.read(name, first, count, to); },
-                        [&weights](const std::string& part, int64_t first, int64_t count, std::byte* to) {
-                          weights.read_bytes(part, first, count, to);
-                        });
+  const ReadValues read = [&weights](const std::string& name, int64_t first, int64_t count, float* to) {
+    weights.read(name, first, count, to);
+  };
+  if (weights.are_rounded()) return quantized_values(initial_values(read), weights.config());
+  return initial_values(read, [&weights](const std::string& part, int64_t first, int64_t count,
+                                         std::byte* to) { weights.read_bytes(part, first, count, to); });
 }
 
 void read_model_weights(const ModelSource& source, const Model& model, const ParamTensors& parameters,

@@ -1,13 +1,14 @@
 #pragma once
-// A model as programs name it: a model folder (model_folder.h), and perhaps an adapter folder
-// (adapter_folder.h) on top of it. The adapters stay apart from the base's weights: the model has them as
-// layers of their own.
+// A model folder (model_folder.h), and perhaps an adapter folder (adapter_folder.h) on top of it. The
+// adapters stay apart from the base's weights: the model has them as layers of their own.
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "hub/adapter_folder.h"
 #include "hub/published_weights.h"
+#include "model/quantization.h"
 
 namespace flatshard {
 
@@ -15,12 +16,10 @@ struct ModelSource {
   ModelSource(std::string model_folder, std::string adapter_folder = "")
       : folder(std::move(model_folder)), adapter(std::move(adapter_folder)) {}
   std::string folder, adapter;  // "": no adapter
+  // How the weights are rounded while they are read, unless the folder has 4-bit weights already.
+  QuantConfig quant{};
+  std::vector<std::string> notes{};  // for the user: which folder was taken, and how it is read
 };
-
-// Resolves a model from a command line: as find_model_folder() does, with the adapter folder `adapter`,
-// unless that is "". Where `given` or `adapter` is a run folder, its folder adapter/ is meant. The base of an
-// adapter is the folder that its adapter_config.json names, unless `given` is a model folder.
-ModelSource find_model(const std::string& given, const std::string& adapter, const std::string& start = ".");
 
 // The config of the model: that of the folder, with its 4-bit layers, the adapters, and their vocabulary if
 // they resize it.
@@ -42,8 +41,12 @@ class AdaptedWeights {
   void read(const std::string& name, int64_t first, int64_t count, float* to);
   // Bytes [first, first + count) of a part of a 4-bit weight.
   void read_bytes(const std::string& part, int64_t first, int64_t count, std::byte* to) const;
+  // Whether the model's 4-bit weights are made from those that read() has.
+  bool are_rounded() const { return !config_.quantized.empty() && base_->quantized().empty(); }
+  const ModelConfig& config() const { return config_; }
 
  private:
+  ModelConfig config_;
   std::optional<AdapterFolder> adapter_;
   std::optional<PublishedWeights> base_;
 };

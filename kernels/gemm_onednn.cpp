@@ -10,6 +10,7 @@
 
 #include "kernels/gemm_tile.h"
 #include "runtime/check.h"
+#include "runtime/signals.h"
 
 namespace flatshard {
 namespace {
@@ -90,6 +91,7 @@ class TileProduct {
     arguments.at(DNNL_ARG_DST).set_data_handle(data.c);
     arguments.at(DNNL_ARG_SCRATCHPAD).set_data_handle(data.scratch);
     if (has_bias_) arguments.at(DNNL_ARG_BIAS).set_data_handle(const_cast<void*>(data.bias));
+    const SignalsBlocked blocked;  // f32 kernels for AVX2 keep a heap address in the stack pointer
     primitive_.execute(stream(), arguments);
   }
 

@@ -9,9 +9,13 @@
 namespace flatshard {
 SelfAttention::SelfAttention(ParamList& params, const ModelConfig& config, int64_t layer,
                              const Tensor& rope_table)
-    : config_(config),
-      layer_(layer),
+    : layer_(layer),
+      query_heads_(config.heads),
+      key_heads_(config.kv_heads),
+      head_dim_(config.head_dim),
+      window_(config.window_of(layer)),
       scale_(1.0f / std::sqrt(static_cast<float>(config.query_scalar))),
+      softcap_(static_cast<float>(*config.attention_softcap)),
       rope_table_(config.rotates(layer) ? rope_table : Tensor{}) {
   const ParamNames& names = param_names(config.family);
   const std::string block = block_prefix(names, layer);
@@ -35,7 +39,7 @@ SelfAttention::SelfAttention(ParamList& params, const ModelConfig& config, int64
 }
 
 SelfAttention::Projected SelfAttention::allocate(Context& c, Arena& arena, int64_t N, bool norms) const {
-  const int64_t Hq = config_.heads, Hkv = config_.kv_heads, D = config_.head_dim;
+  const int64_t Hq = query_heads_, Hkv = key_heads_, D = head_dim_;
   Projected r;
   r.packed = arena.alloc(c.dtype, {N, Hq + 2 * Hkv, D});
   if (norms) r.normed = arena.alloc(c.dtype, {N, Hq + Hkv, D});
@@ -47,7 +51,7 @@ SelfAttention::Projected SelfAttention::allocate(Context& c, Arena& arena, int64
 }
 
 AttentionMask SelfAttention::mask(const Context& c) const {
-  return {.cu_seqlens = c.boundaries, .causal = true, .window = config_.window_of(layer_)};
+  return {.cu_seqlens = c.boundaries, .causal = true, .window = window_};
 }
 
 void SelfAttention::project(Context& c, const ParamView& p, const Tensor& x) {
@@ -64,7 +68,7 @@ void SelfAttention::project(Context& c, const ParamView& p, const Tensor& x) {
 void SelfAttention::rotate(Context& c, const Tensor& packed, bool back) const {
   if (rope_table_.empty()) return;
   const int64_t N = packed.shape[0], width = qkv_.width();
-  const Shape shape{N, config_.heads + config_.kv_heads, config_.head_dim};
+  const Shape shape{N, query_heads_ + key_heads_, head_dim_};
   const Tensor heads = packed_columns(packed.view({N, width}), 0, shape);
   if (back)
     rope_backward(c.stream, {.dx = heads,
@@ -93,7 +97,7 @@ void SelfAttention::attend(Context& c, const Tensor& o) {
                      .v = projected_.v,
                      .mask = mask(c),
                      .scale = scale_,
-                     .softcap = static_cast<float>(*config_.attention_softcap)});
+                     .softcap = softcap_});
 }
 
 void SelfAttention::attend_to_cache(Context& c, const Tensor& o) const {
@@ -111,14 +115,14 @@ void SelfAttention::attend_to_cache(Context& c, const Tensor& o) const {
                             .k = projected_.k,
                             .v = projected_.v,
                             .texts = std::move(texts),
-                            .window = config_.window_of(layer_),
+                            .window = window_,
                             .scale = scale_,
-                            .softcap = static_cast<float>(*config_.attention_softcap)});
+                            .softcap = softcap_});
 }
 
 void SelfAttention::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x,
                             const Tensor& r) {
-  const int64_t N = x.shape[0], Hq = config_.heads, D = config_.head_dim;
+  const int64_t N = x.shape[0], Hq = query_heads_, D = head_dim_;
   project(c, p, x);
   o_ = c.saved.alloc(c.dtype, {N, Hq, D});
   attend(c, o_);
@@ -129,7 +133,7 @@ void SelfAttention::backward(Context& c, const ParamView& p, const GradView& g, 
                              const Tensor& dy, const Tensor& x, bool accumulate) {
   check(!c.cache, "attention_backward: a context with a KV cache has no backward pass");
   const ArenaScope scope(c.scratch);
-  const int64_t N = x.shape[0], Hq = config_.heads, D = config_.head_dim;
+  const int64_t N = x.shape[0], Hq = query_heads_, D = head_dim_;
   const Tensor d_o = c.scratch.alloc(c.dtype, {N, Hq, D});
   out_.backward(c, p, g, d_o.view({N, Hq * D}), dy, o_.view({N, Hq * D}));
   const Projected d = allocate(c, c.scratch, N, false);
@@ -145,7 +149,7 @@ void SelfAttention::backward(Context& c, const ParamView& p, const GradView& g, 
                       .lse = lse_,
                       .mask = mask(c),
                       .scale = scale_,
-                      .softcap = static_cast<float>(*config_.attention_softcap)});
+                      .softcap = softcap_});
   if (qk_norm_.exists())
     qk_norm_.backward(c, p, g, d.packed, projected_.packed, rope_table_);
   else

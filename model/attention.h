@@ -37,9 +37,8 @@ class SelfAttention {
   // Rotates q and k, or with `back` their gradients, in place.
   void rotate(Context& c, const Tensor& packed, bool back) const;
 
-  ModelConfig config_;
-  int64_t layer_;
-  float scale_;
+  int64_t layer_, query_heads_, key_heads_, head_dim_, window_;
+  float scale_, softcap_;
   Tensor rope_table_;  // empty if this layer does not rotate
   Linear qkv_, out_;   // qkv_: three layers, or one
   QkNorm qk_norm_;

@@ -19,7 +19,7 @@ RopeScaling scaling_of(const RopeScalingConfig& c) {
 
 }  // namespace
 
-Model::Model(const ModelConfig& config, Arena& tables, int lanes, LayerCut cut) : config_(config), cut_(cut) {
+Model::Model(const ModelConfig& config, Arena& tables, LayerCut cut) : config_(config), cut_(cut) {
   if (config.positions == PositionKind::rotary)
     rope_table_ = tables.alloc(DType::f32, {config.max_positions, config.head_dim});
   const int blocks = static_cast<int>(config.layers) * (cut == LayerCut::halves ? 2 : 1);
@@ -28,21 +28,21 @@ Model::Model(const ModelConfig& config, Arena& tables, int lanes, LayerCut cut) 
   param_list_of_.push_back(tied ? 0 : blocks + 1);
 
   param_lists_.resize(static_cast<size_t>(blocks + (tied ? 1 : 2)));
-  layers_.push_back(make_layers(param_lists_));
-  add_lanes(lanes);
+  layers_.push_back(make_layers());
 }
 
-void Model::add_lanes(int lanes) {
+void Model::add_lanes(int lanes, const std::function<bool(int)>& has) {
   while (static_cast<int>(layers_.size()) < lanes) {
-    // Every lane declares the same parameters, in the same lists, which its layers look at later.
-    for (ParamList& list : param_lists_) list = {};
-    layers_.push_back(make_layers(param_lists_));
+    Layers lane(layers_.front().size());
+    for (size_t i = 0; i < lane.size(); ++i)
+      if (has(static_cast<int>(i))) lane[i] = layers_.front()[i]->clone();
+    layers_.push_back(std::move(lane));
   }
 }
 
-Model::Layers Model::make_layers(std::vector<ParamList>& lists) const {
+Model::Layers Model::make_layers() {
   const auto list = [&](size_t layer) -> ParamList& {
-    return lists[static_cast<size_t>(param_list_of_[layer])];
+    return param_lists_[static_cast<size_t>(param_list_of_[layer])];
   };
   Layers layers;
   auto embedding = std::make_unique<EmbeddingLayer>(list(0), config_);

@@ -6,11 +6,12 @@
 // forward: y = layer(x). backward: on entry dx holds the gradient of y, on return the gradient of x;
 // parameter gradients are written or added to g, where the tensor of a frozen parameter is empty. A backward
 // pass uses what the last forward pass of the same layer saved, so micro-batches in flight at the same time
-// need a set of layers each: a lane.
+// need a set of layers each: a lane. Parameters are declared once, however many lanes there are.
 //
 // The last layer writes losses in place of y, or logits or states where the context has a tensor for them.
 // Its backward pass computes the losses too: training skips its forward pass, evaluation runs only that.
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -26,6 +27,8 @@ class Layer {
   virtual void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) = 0;
   virtual void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
                         const Tensor& x) = 0;
+  // The same layer of another lane: it works with the same parameters.
+  virtual std::unique_ptr<Layer> clone() const = 0;
 };
 
 // A block is one layer, or two: attention and MLP, each with the norm before it.
@@ -33,11 +36,12 @@ enum class LayerCut { blocks, halves };
 
 class Model {
  public:
-  // Allocates the rotary table, which lasts as long as the model, from `tables`.
-  Model(const ModelConfig& config, Arena& tables, int lanes = 1, LayerCut cut = LayerCut::blocks);
+  // A model of one lane. Allocates the rotary table, which lasts as long as the model, from `tables`.
+  Model(const ModelConfig& config, Arena& tables, LayerCut cut = LayerCut::blocks);
 
-  // Adds sets of layers until there is one for each of so many lanes.
-  void add_lanes(int lanes);
+  // Adds sets of layers until there is one for each of so many lanes; the added ones have only the layers for
+  // which has(layer) is true.
+  void add_lanes(int lanes, const std::function<bool(int layer)>& has);
 
   const ModelConfig& config() const { return config_; }
   int layer_count() const { return static_cast<int>(param_list_of_.size()); }
@@ -52,14 +56,14 @@ class Model {
 
  private:
   using Layers = std::vector<std::unique_ptr<Layer>>;
-  Layers make_layers(std::vector<ParamList>& lists) const;
+  Layers make_layers();
 
   ModelConfig config_;
   LayerCut cut_;
   Tensor rope_table_;
   std::vector<ParamList> param_lists_;
   std::vector<int> param_list_of_;
-  std::vector<Layers> layers_;  // one set per lane
+  std::vector<Layers> layers_;  // one set per lane; null where a lane lacks the layer
 };
 
 }  // namespace flatshard

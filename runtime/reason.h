@@ -10,7 +10,7 @@ namespace flatshard {
 std::string reason_of(const std::exception& error);
 
 // The same, safe for a terminal: one line, or of several errors (runtime/problems.h) their number and a line
-// for each of the first 20.
+// for each of the first 1,000.
 std::string report_of(const std::exception& error);
 
 }  // namespace flatshard

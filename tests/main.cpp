@@ -19,6 +19,8 @@ struct Counts {
   std::string running, reason;
 } counts;
 
+std::string (*problem_at_end)() = [] { return std::string(); };
+
 // Counts test cases as they end.
 struct Counter : doctest::IReporter {
   explicit Counter(const doctest::ContextOptions&) {}
@@ -27,7 +29,10 @@ struct Counter : doctest::IReporter {
     counts.reason.clear();
   }
   void test_case_end(const doctest::CurrentTestCaseStats& stats) override {
-    if (stats.failure_flags)
+    const std::string problem = problem_at_end();
+    if (!stats.failure_flags && !problem.empty())
+      std::cout << "FAILED: " << counts.running << ": " << problem << '\n';
+    if (stats.failure_flags || !problem.empty())
       ++counts.failed;
     else if (!counts.reason.empty())
       counts.skipped.push_back(counts.running + ": " + counts.reason);
@@ -77,6 +82,8 @@ constexpr int kNoTestMatches = 3;  // ./test then tries another program
 
 void skip(const std::string& reason) { counts.reason = reason; }
 
+void at_end_of_tests(std::string (*problem)()) { problem_at_end = problem; }
+
 }  // namespace flatshard::test
 
 int main(int argc, char** argv) {
@@ -113,5 +120,5 @@ int main(int argc, char** argv) {
   }
   std::cout << counts.passed << " passed, " << counts.failed << " failed, " << counts.skipped.size()
             << " skipped\n";
-  return result;
+  return result == 0 && counts.failed > 0 ? 1 : result;
 }

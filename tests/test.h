@@ -13,6 +13,10 @@ namespace flatshard::test {
 // Marks the running test case as skipped; return from it right after.
 void skip(const std::string& reason);
 
+// Sets what every test case is asked at its end. A text that `problem` returns fails a test case that had
+// passed.
+void at_end_of_tests(std::string (*problem)());
+
 // The text of the Error that `work` throws; "" if it throws none.
 template <class Work>
 std::string error_of(Work&& work) {

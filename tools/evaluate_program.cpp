@@ -200,8 +200,10 @@ void evaluate_similarity(const Options& o, const ModelSource& source, Device dev
   if (world.rank() != 0) return;
   write_whole_file(o.out, similarity_csv(records, answers));
   out << o.out << ": " << counted(std::ssize(answers), "answer") << '\n'
-      << "==> Average semantic similarity score: " << std::fixed << std::setprecision(3)
-      << average_score(answers) << " (0 is the best, 2 is the worst)\n";
+      << describe_differences(records, answers)
+      << "==> Average semantic similarity score: " << std::setprecision(4) << average_score(answers)
+      << " (0 is the best, 2 is the worst); exact match: " << exact_answers(answers) << " of "
+      << answers.size() << '\n';
 }
 
 int report(const std::string& message, World* world, std::ostream& out, std::ostream& err) {
@@ -232,8 +234,7 @@ int run_evaluate(int argc, const char* const* argv, std::ostream& out, std::ostr
     if (const std::string note = why_on_cpu(options.model.device); !note.empty() && world->rank() == 0)
       err << note << '\n';
     const ModelSource source = options.model.source();
-    if (world->rank() == 0)
-      for (const std::string& warning : warnings_of(source)) err << "warning: " << warning << '\n';
+    if (world->rank() == 0) report_source(source, err);
     if (loss.parsed())
       evaluate_loss(options, source, device, *world, out);
     else

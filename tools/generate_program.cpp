@@ -45,7 +45,7 @@ constexpr int64_t kChatContext = 4096;
 
 struct Options {
   ModelOptions model;
-  std::string chat_template;
+  std::string chat_template, system;
   std::optional<std::string> prompt, prompt_file, prompts, out;
   bool chat = false, force = false;
   int64_t max_tokens = 200, samples = 1, seed = 1, batch = 8;
@@ -75,8 +75,11 @@ void declare_prompts(CLI::App& app, Options& o) {
   auto* chat =
       app.add_flag("--chat", o.chat,
                    "hold a conversation: a line of input is a message; Ctrl-C ends an answer, and at the "
-                   "prompt the program, as /exit does; /reset forgets the history")
+                   "prompt the program, as /exit does; /help lists the commands")
           ->excludes(prompt, file, prompts);
+  app.add_option("--system", o.system, "system message with which the conversation begins")
+      ->type_name("TEXT")
+      ->needs(chat);
   app.add_option("--context", o.context,
                  "most tokens of a conversation (default: 4096, if the model has them)")
       ->needs(chat);
@@ -133,8 +136,7 @@ class Generation {
     select_gpu(device);
     if (const std::string note = why_on_cpu(o_.model.device); !note.empty() && prints())
       streams_.err << note << '\n';
-    if (prints())
-      for (const std::string& warning : warnings_of(source_)) streams_.err << "warning: " << warning << '\n';
+    if (prints()) report_source(source_, streams_.err);
     return Generator(source_, {.dtype = o_.model.compute_dtype(),
                                .texts = texts,
                                .capacity = capacity,
@@ -217,13 +219,14 @@ class Generation {
   void hold_conversation() {
     check(world_.size() == 1, "--chat runs on one rank: start it without mpirun");
     const int64_t context = o_.context.value_or(std::min(kChatContext, config_.max_positions));
-    codec_.encode([] {  // refuses a folder without tokenizer or template before the weights are read
+    codec_.encode([&] {  // refuses a folder without tokenizer or template before the weights are read
       Conversation hello;
+      if (!o_.system.empty()) hello.add("system", o_.system);
       hello.add("user", "Hello");
       return hello;
     }());
     Generator texts = generator(1, context);
-    run_chat(texts, codec_, o_.sampler, o_.max_tokens, {streams_.in, streams_.out, streams_.err});
+    run_chat(texts, codec_, o_.sampler, o_.max_tokens, o_.system, {streams_.in, streams_.out, streams_.err});
   }
 
   void count(int64_t tokens, std::chrono::steady_clock::time_point start) {

@@ -1,9 +1,10 @@
 #pragma once
 // The options of every program that runs a model.
 
+#include <iosfwd>
 #include <string>
 
-#include "hub/adapted_model.h"
+#include "tools/inference/find_model.h"
 
 namespace CLI {
 class App;
@@ -14,11 +15,16 @@ namespace flatshard {
 struct ModelOptions {
   std::string folder, adapter, dtype = "fp32", device = "auto";
 
-  ModelSource source() const { return find_model(folder, adapter); }
+  BaseChoice base{};
+
+  ModelSource source() const { return find_model(folder, adapter, base); }
   DType compute_dtype() const { return dtype == "bf16" ? DType::bf16 : DType::f32; }
 };
 
-// --adapter, --dtype and --device. The program declares the folder.
+// Prints which folders were taken, and the warnings about an adapter.
+void report_source(const ModelSource& source, std::ostream& err);
+
+// --adapter, --other-base, --base-as-stored, --dtype and --device. The program declares the folder.
 void declare_model_options(CLI::App& app, ModelOptions& options);
 
 }  // namespace flatshard

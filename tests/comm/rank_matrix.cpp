@@ -1,11 +1,12 @@
-// rank_matrix --subset | --nightly | --stages | --all-stages | --start | --losses | --collectives |
-// --traffic | --bubble | --clocks | --nonfinite, alone or under mpirun; --steps N, default 3.
+// rank_matrix --subset | --nightly | --stages | --all-stages | --written | --start | --losses |
+// --collectives | --traffic | --bubble | --clocks | --nonfinite, alone or under mpirun; --steps N, default 3.
 //   --subset          trains a tiny model in settings that cover every pair of options; all settings of a
 //                     subject must produce the same bits. Prints a hash for each subject and the differences.
 //   --nightly         the same, with every combination of the main options
 //   --all-stages      the settings of --subset that can be divided, on 2 and 4 pipeline stages, each schedule
 //                     in turn
 //   --stages          those of them that cover every value of an option, and every strategy in every schedule
+//   --written         what runs in pipeline stages write, compared with one stage: a table (written_files.h)
 //   --start           initial values with a different seed on every rank, with and without broadcast from
 //   rank 0
 //   --losses          the loss after 20 steps of each strategy and reduction, on any number of ranks
@@ -32,6 +33,7 @@
 #include "tests/comm/collectives.h"
 #include "tests/comm/matrix_run.h"
 #include "tests/comm/settings.h"
+#include "tests/comm/written_files.h"
 
 using namespace flatshard;
 using namespace flatshard::test;
@@ -229,13 +231,12 @@ Options parse(int argc, char** argv) {
       o.steps = std::atoi(argv[++i]);
       check(o.steps > 0, "--steps is \"", argv[i], "\", must be a positive number");
     } else {
-      constexpr const char* kModes[] = {"--subset", "--nightly", "--stages",      "--all-stages",
-                                        "--start",  "--losses",  "--collectives", "--traffic",
-                                        "--bubble", "--clocks",  "--nonfinite"};
+      constexpr const char* kModes[] = {"--subset",  "--nightly", "--stages", "--all-stages",
+                                        "--written", "--start",   "--losses", "--collectives",
+                                        "--traffic", "--bubble",  "--clocks", "--nonfinite"};
       check(o.mode.empty() && std::find(std::begin(kModes), std::end(kModes), word) != std::end(kModes), word,
-            ": usage: rank_matrix --subset | --nightly | --stages | --all-stages | --start | --losses | "
-            "--collectives | --traffic | --bubble | --clocks | --nonfinite "
-            "[--steps N]");
+            ": usage: rank_matrix --subset | --nightly | --stages | --all-stages | --written | --start | "
+            "--losses | --collectives | --traffic | --bubble | --clocks | --nonfinite [--steps N]");
       o.mode = word;
     }
   }
@@ -245,6 +246,7 @@ Options parse(int argc, char** argv) {
 bool run_matrix(const Options& o, World& world) {
   set_thread_count(1);  // the ranks share a few cores, and the tensors are tiny
   world.limit_collectives(std::chrono::seconds(60));
+  if (o.mode == "--written") return written_files_hold(world, std::cout);
   if (o.mode == "--collectives") return collectives_hold(world, std::cout);
   if (o.mode == "--bubble") return print_bubbles(world, std::cout), true;
   if (o.mode == "--clocks") return clocks_hold(world);

@@ -13,6 +13,7 @@
 #include "tests/checkpoint_content.h"
 #include "tests/model/small_run.h"
 #include "tests/test.h"
+#include "tools/inference/find_model.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;

@@ -70,6 +70,27 @@ TEST_CASE("a model with adapters trains only these, and the modules that are sav
   CHECK(Adapted({"lm_head"}).trained_elements() == 3 * 3 * (16 + 16) + 31 * 16);
 }
 
+TEST_CASE("lanes that are added after parameters were grouped share the groups") {
+  Arena tables("tables", Device::cpu());
+  Model model(resolved({.family = "llama", .layers = 2, .hidden = 16, .heads = 2, .ffn = 16, .vocab = 31}),
+              tables);
+  apply_groups(model, {"*q_proj*", "*norm*"}, {"norm", "*v_proj*"});
+  const auto groups = [&] {
+    std::string text;
+    for (const ParamList& list : model.param_lists())
+      for (const ParamSpec& spec : list.specs())
+        text += str(spec.name, spec.trainable, spec.decay, spec.joined, ' ');
+    return text;
+  };
+  const std::string before = groups();
+  const int64_t trained = trainable_count(model);
+  CHECK(trained == 2 * 16 * 16 + 5 * 16);
+  model.add_lanes(3, [](int stage) { return stage != 1; });
+  CHECK(groups() == before);
+  CHECK(trainable_count(model) == trained);
+  CHECK(&model.layer(2, 0) != &model.layer(2, 2));
+}
+
 TEST_CASE("an entry of lora.save_modules without a match is refused with an example") {
   for (const char* wrong : {"head", "lm_haed", "lm_head.weight", "q_proj.lora_A"}) {
     CAPTURE(wrong);

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime.h>
 
+#include "runtime/check.h"
 #include "tests/ptx_vm/stream_samples.h"
 
 namespace flatshard::ptx_vm {
@@ -45,6 +46,7 @@ struct Program {
     cudaMalloc(&x, kBytes);
     cudaMalloc(&y, kBytes);
     cudaMallocHost(&pinned, kBytes);
+    check(pinned != nullptr, "a stream sample starts after a CUDA call has failed");
     for (int i = 0; i < kSize; ++i) pinned[i] = static_cast<float>(i);
     cudaMemcpy(x, pinned, kBytes, cudaMemcpyHostToDevice);
     cudaMemset(y, 0, kBytes);

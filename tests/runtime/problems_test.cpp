@@ -33,16 +33,21 @@ TEST_CASE("a single problem is an ordinary error, and none is no error") {
   }
 }
 
-TEST_CASE("a report shows the first 20 problems, a line each, and the number of the others") {
-  Problems problems;
-  for (int i = 1; i <= 23; ++i) problems.add(str("problem\n", i));
-  try {
-    problems.raise();
-  } catch (const Error& error) {
-    const std::string report = report_of(error);
-    CHECK(report.starts_with("23 problems:\n  problem 1\n  problem 2\n"));
-    CHECK(report.ends_with("\n  problem 20\n  and 3 more"));
-  }
+TEST_CASE("a report has a line for each problem, up to a thousand") {
+  const auto report_with = [](int count) {
+    Problems problems;
+    for (int i = 1; i <= count; ++i) problems.add(str("problem\n", i));
+    try {
+      problems.raise();
+    } catch (const Error& error) {
+      return report_of(error);
+    }
+    return std::string();
+  };
+  const std::string report = report_with(49);
+  CHECK(report.starts_with("49 problems:\n  problem 1\n  problem 2\n"));
+  CHECK(report.ends_with("\n  problem 48\n  problem 49"));
+  CHECK(report_with(1003).ends_with("\n  problem 1000\n  and 3 more"));
 }
 
 TEST_CASE("a similar word has most letters in common") {
@@ -51,4 +56,17 @@ TEST_CASE("a similar word has most letters in common") {
   CHECK(similar_word("dif", words) == "diff");
   CHECK(similar_word("explain", words).empty());
   CHECK(similar_word("", words).empty());
+}
+
+TEST_CASE(
+    "a misspelling differs in a third of the word at most, and a swap of neighbours is one difference") {
+  CHECK(misspelling("stesp", "steps") == 1);
+  CHECK(misspelling("optimiser", "optimizer") == 1);
+  CHECK(misspelling("stps", "steps") == 1);
+  CHECK(misspelling("lr", "lr") == 0);
+  CHECK_FALSE(misspelling("beta", "seed").has_value());
+  CHECK_FALSE(misspelling("wandb", "rank").has_value());
+  CHECK_FALSE(misspelling("eps", "foo").has_value());
+  CHECK_FALSE(misspelling("", "a").has_value());
+  CHECK_FALSE(misspelling(std::string(100'000'000, 'x'), "steps").has_value());  // without a search
 }

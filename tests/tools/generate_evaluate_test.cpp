@@ -45,12 +45,13 @@ struct Chat {
   std::string out, err;
 };
 
-Chat chat(const std::string& folder, const std::string& input, int64_t context) {
+Chat chat(const std::string& folder, const std::string& input, int64_t context,
+          const std::string& system = "") {
   Generator generator(folder, {.capacity = context});
   const TextCodec codec(folder, test::kTalkingVocab, "chatml");
   std::istringstream in(input);
   std::ostringstream out, err;
-  run_chat(generator, codec, {.temperature = 0}, 5, {in, out, err});
+  run_chat(generator, codec, {.temperature = 0}, 5, system, {in, out, err});
   return {out.str(), err.str()};
 }
 
@@ -83,6 +84,37 @@ TEST_CASE("a conversation keeps its history until it is reset") {
   const std::string twice = chat(folder, "Hello\n\nHello\n/exit\nignored\n", 300).out;
   CHECK(twice.starts_with("> " + answer + "> > "));
   CHECK(chat(folder, "Hello\n/reset\nHello\n", 300).out == "> " + answer + "> > " + answer + "> \n");
+}
+
+TEST_CASE("commands of a conversation are not sent to the model, and two slashes begin a message with one") {
+  const std::string folder = "chat_commands";
+  test::write_talking_model(folder);
+  const std::string answer = chat(folder, "Hello\n", 300).out;
+  const Chat unknown = chat(folder, "/rest\n/exit now\nHello\n", 300);
+  CHECK(unknown.out == "> > " + answer);
+  CHECK(
+      unknown.err.starts_with("there is no command \"/rest\"; nothing was sent to the model:\n/system TEXT"));
+  CHECK(unknown.err.find("there is no command \"/exit now\"") != std::string::npos);
+  const Chat help = chat(folder, "/help\nHello\n", 300);
+  CHECK(help.out == "> " + std::string(kChatCommands) + answer);
+  CHECK(help.err.empty());
+  const Chat slash = chat(folder, "//exit\n", 300);
+  CHECK(slash.err.empty());
+  CHECK(slash.out.size() > 5);
+}
+
+TEST_CASE("a system message begins the conversation, and stays when the conversation is forgotten") {
+  const std::string folder = "chat_system";
+  test::write_talking_model(folder);
+  // A context that is too small tells how long the conversation is.
+  const std::string bare = chat(folder, "Hello\n", 10).err,
+                    given = chat(folder, "Hello\n", 10, "Be brief.").err;
+  CHECK(bare.starts_with("the conversation would have "));
+  CHECK(bare != given);
+  CHECK(chat(folder, "/system Be brief.\nHello\n", 10).err == given);
+  CHECK(chat(folder, "/reset\nHello\n", 10, "Be brief.").err == given);
+  CHECK(chat(folder, "/system\n", 300, "Be brief.").out == "> Be brief.\n> \n");
+  CHECK(chat(folder, "/system\n", 300).out == "> no system message\n> \n");
 }
 
 TEST_CASE("a conversation that outgrows its context continues after a message with the remedy") {
@@ -124,7 +156,7 @@ TEST_CASE("Ctrl-C ends an answer, and the conversation continues") {
   std::ostream out(&buffer);
   std::istringstream in("Hello\nHello\n");
   std::ostringstream err;
-  run_chat(generator, codec, {.temperature = 0}, 5, {in, out, err});
+  run_chat(generator, codec, {.temperature = 0}, 5, "", {in, out, err});
   const std::string once = chat(folder, "Hello\n", 300).out;
   CHECK(buffer.str().starts_with(once.substr(0, 3) + "\n> "));
   CHECK(std::count(buffer.str().begin(), buffer.str().end(), '>') >= 3);
@@ -164,7 +196,9 @@ TEST_CASE("evaluate similarity writes the same table on any number of ranks") {
       "@evaluate similarity model questions.jsonl --device cpu --chat-template chatml --max-new-tokens 8 "
       "--out ";
   const std::string output = run(in, command + "1.csv").output;
-  CHECK(output.starts_with("1.csv: 3 answers\n==> Average semantic similarity score: "));
+  CHECK(output.starts_with("1.csv: 3 answers\n0 of 3 answers are their references; others:\n  "));
+  CHECK(output.find("\n==> Average semantic similarity score: ") != output.npos);
+  CHECK(output.ends_with("; exact match: 0 of 3\n"));
   const std::string table = test::text_of("evaluate_similarity/1.csv");
   CHECK(table.starts_with("data_id,item_name,user_question,"));
   CHECK(test::run_command(in + command + "1.csv").exit_code == 1);

@@ -93,6 +93,92 @@ TEST_CASE("model.adapter continues an adapter, or merges it into the frozen weig
   CHECK_MESSAGE(hash_of(from_merged) == hash_of(onto), from_merged.output);
 }
 
+TEST_CASE("programs take the base that a run recorded, wherever they start, and no other") {
+  const test::Workshop workshop = with_base("adapter_recorded");
+  REQUIRE(workshop.train(1, "--train.steps=3 --run.dir=other").exit_code == 0);
+  REQUIRE(workshop.train(1, kLora + "--optimizer.lr=0.1 --run.dir=run").exit_code == 0);
+  const auto in = [&](const std::string& folder, const std::string& command) {
+    return test::run_command("cd " + workshop.file(folder) + " && " + command);
+  };
+  const std::string generate = " --device cpu --temperature 0 --max-new-tokens 8 --prompt '1 2 3'",
+                    loss = " corpus.tok --device cpu --seq-len 16", refusal = "is not the base of ";
+  const test::Finished here = in("", "@generate run" + generate + " 2>/dev/null");
+  CHECK(here.exit_code == 0);
+  CHECK(in("run/step-3", "@generate ../../run" + generate + " 2>/dev/null").output == here.output);
+  const test::Finished says = in("run", "@generate ." + generate);
+  CHECK_MESSAGE(has(says.output, "base      "), says.output);
+  // A folder of that name with another model is not taken where the right one can be found.
+  REQUIRE(in("", "mkdir -p trap/base && cp -r other/model trap/base/model").exit_code == 0);
+  CHECK(in("trap", "@generate ../run" + generate + " 2>/dev/null").output == here.output);
+  // The whole project is moved.
+  REQUIRE(in("", "mkdir moved && cp -r base run moved && mv base base_away").exit_code == 0);
+  CHECK(in("trap", "@generate ../moved/run" + generate + " 2>/dev/null").output == here.output);
+  REQUIRE(in("", "rm -r moved && mkdir base && cp -r other/model base/model").exit_code == 0);
+  for (const std::string& command :
+       {"@generate run" + generate, "@evaluate loss run" + loss,
+        std::string("@ckpt merge-adapter run --out out"), std::string("@ckpt merge run out"),
+        "@generate base/model --adapter run" + generate,
+        std::string("@ckpt merge-adapter base/model run --out out"),
+        std::string("@train config.toml --model.adapter=run/adapter --run.dir=on"),
+        std::string("@train config.toml --model.adapter=run/adapter --lora.rank=2 --run.dir=on "
+                    "--model.init_from=base/model")}) {
+    CAPTURE(command);
+    const test::Finished refused = in("", command);
+    CHECK(refused.exit_code != 0);
+    CHECK_MESSAGE(has(refused.output, refusal), refused.output);
+    CHECK_MESSAGE(has(refused.output, "the adapter was trained on "), refused.output);
+    CHECK(has(refused.output, command.starts_with("@train") ? "set model.init_from" : "--other-base"));
+  }
+  CHECK(in("", "@generate run --other-base" + generate).exit_code == 0);
+  CHECK(in("", "@evaluate loss base/model --adapter run --other-base" + loss).exit_code == 0);
+  CHECK(in("", "@ckpt merge-adapter run --out out --other-base").exit_code == 0);
+  // An adapter of PEFT records nothing.
+  REQUIRE(in("", "cp -r run/adapter peft && rm peft/adapter_base.json").exit_code == 0);
+  CHECK(in("", "@generate peft" + generate).exit_code == 0);
+  const test::Finished gone = in("", "rm -r base && @generate run" + generate);
+  CHECK_MESSAGE(has(gone.output, "which is gone"), gone.output);
+}
+
+TEST_CASE("ckpt merge writes a complete model of a run on adapters") {
+  const test::Workshop workshop = with_base("adapter_merge");
+  REQUIRE(workshop.train(1, kLora + "--optimizer.lr=0.1 --run.dir=run").exit_code == 0);
+  const auto run = [&](const std::string& command) {
+    const test::Finished finished = test::run_command("cd " + workshop.file("") + " && " + command);
+    REQUIRE_MESSAGE(finished.exit_code == 0, finished.output);
+    return finished.output;
+  };
+  run("rm -rf full && @ckpt merge run full");
+  CHECK(fs::exists(workshop.file("full/model.safetensors")));
+  CHECK(!fs::exists(workshop.file("full/adapter_config.json")));
+  const std::string best = run("@ckpt best run");
+  const std::string loss = " corpus.tok --device cpu --seq-len 16";
+  const auto loss_of = [&](const std::string& model) {
+    return std::stod(test::after(run("@evaluate loss " + model + loss), "loss "));
+  };
+  constexpr double kRounding = 1e-6;  // of an order of sums
+  CHECK(loss_of("full") == doctest::Approx(loss_of(best.substr(0, best.find(' ')))).epsilon(kRounding));
+}
+
+TEST_CASE("a run without a model yet is read from its latest checkpoint") {
+  const test::Workshop workshop = with_base("adapter_live");
+  REQUIRE(workshop.train(1, "--train.steps=4 --checkpoint.save_every=2 --run.dir=live").exit_code == 0);
+  REQUIRE(workshop.train(1, kLora + "--run.dir=tuned").exit_code == 0);
+  const auto generate = [&](const std::string& run) {
+    return test::run_command("cd " + workshop.file("") + " && @generate " + run +
+                             " --device cpu --temperature 0 --max-new-tokens 4 --prompt '1 2'");
+  };
+  for (const std::string name : {"live", "tuned"}) {
+    const std::string result = name == "live" ? "/model" : "/adapter";
+    fs::remove_all(workshop.file(name + result));
+    const test::Finished found = generate(name);
+    CHECK(found.exit_code == 0);
+    CHECK_MESSAGE(has(found.output, "the latest checkpoint: the run has not ended"), found.output);
+  }
+  for (const char* step : {"live/step-2", "live/step-4"}) fs::remove_all(workshop.file(step));
+  CHECK_MESSAGE(has(generate("live").output, "neither a model nor a checkpoint yet"),
+                generate("live").output);
+}
+
 TEST_CASE("contradictions of adapter settings are refused with the remedy") {
   const test::Workshop workshop = with_base("adapter_refused");
   const auto refused = [&](const std::string& options, const std::string& message) {

@@ -57,8 +57,15 @@ TEST_CASE("an argument that is neither an option nor a key is answered with what
          "other.toml: unexpected argument; train takes one config file, and options; see "
          "train --help"},
         {"--surprise",
-         "--surprise: unknown option; set a config key with --section.key=value, see train "
-         "--help"}}) {
+         "--surprise: unknown option; train takes a config file, options, and config keys as "
+         "--section.key=value, see train --help"},
+        {"--accelrate x", "--accelrate: unknown option; did you mean --accelerate? See train --help"},
+        {"--config x",
+         "--config: unknown option; train takes a config file, options, and config keys as "
+         "--section.key=value, see train --help"},
+        {"--wandb",
+         "--wandb: unknown key wandb; there is no such setting: every run writes metrics.jsonl and "
+         "report.html into run.dir; log.tensorboard = true adds event files"}}) {
     CAPTURE(options);
     const test::Finished run = workshop.train(1, options);
     CHECK(run.exit_code == 1);
@@ -138,8 +145,9 @@ TEST_CASE("an accelerate file is overridden by the config file and the command l
   write("3");
   const test::Finished refused = workshop.train(1, "--accelerate a.yaml");
   CHECK(refused.exit_code == 1);
-  CHECK_MESSAGE(refused.output.find(
-                    "a.yaml: num_processes is 3, but this run has 1 rank: start it with mpirun -np 3") !=
-                    std::string::npos,
-                refused.output);
+  CHECK_MESSAGE(
+      refused.output.find(
+          "a.yaml: num_processes is 3, but this run has 1 rank: start it with --launch \"mpirun -np 3\"") !=
+          std::string::npos,
+      refused.output);
 }

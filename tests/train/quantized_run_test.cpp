@@ -1,6 +1,7 @@
 // Runs that train adapters on 4-bit weights, as users start them.
 
 #include <cmath>
+#include <filesystem>
 
 #include "checkpoint/tensor_folder.h"
 #include "tests/checkpoint_content.h"
@@ -104,7 +105,7 @@ TEST_CASE("generate and evaluate take the adapter of a run on its base in 4 bits
   REQUIRE(workshop.train(1, kQuantized + "--optimizer.lr=0.1 --run.dir=run").exit_code == 0);
   ckpt(workshop, "quantize base/model --double --out four_bit");
   ckpt(workshop, "export four_bit plain --dtype f32");
-  ckpt(workshop, "merge-adapter four_bit run/adapter --dtype f32 --out merged");
+  ckpt(workshop, "merge-adapter four_bit run/adapter --dtype f32 --out merged --other-base");
   const auto output = [&](const std::string& command) {
     const test::Finished run = test::run_command("cd " + workshop.file("") + " && " + command);
     CHECK_MESSAGE(run.exit_code == 0, run.output);
@@ -113,18 +114,41 @@ TEST_CASE("generate and evaluate take the adapter of a run on its base in 4 bits
   const std::string text = " --device cpu --temperature 0 --max-new-tokens 12 --prompt '1 2 3' 2>/dev/null";
   const auto generated = [&](const std::string& model) { return output("@generate " + model + text); };
   const auto loss = [&](const std::string& model) {
-    return std::stod(output("@evaluate loss " + model + " corpus.tok --device cpu --seq-len 16").substr(5));
+    return std::stod(
+        output("@evaluate loss " + model + " corpus.tok --device cpu --seq-len 16 2>/dev/null").substr(5));
   };
-  const std::string adapted = "four_bit --adapter run";
+  const std::string adapted = "four_bit --other-base --adapter run", stored = " --base-as-stored";
   CHECK(loss("four_bit") == doctest::Approx(loss("plain")).epsilon(1e-4));
   CHECK(loss(adapted) == doctest::Approx(loss("merged")).epsilon(1e-4));
   CHECK(std::abs(loss(adapted) - loss("four_bit")) > 1e-2);
+  // The base of the run is rounded as in training, to the codes that ckpt writes, unless it is to be left
+  // alone.
+  CHECK(loss("run") == doctest::Approx(loss(adapted)).epsilon(1e-4));  // its config.json names bf16 products
   CHECK(loss("run") == loss("base/model --adapter run"));
-  CHECK(loss("run") != loss(adapted));
-  CHECK(generated("run") == generated("base/model --adapter run/adapter"));
+  CHECK(loss("run") != loss("run" + stored));
+  CHECK(loss("run" + stored) == loss("base/model --adapter run/adapter" + stored));
+  CHECK(generated("run") == generated(adapted));
   CHECK(generated(adapted) != generated("four_bit"));
   if (!test::no_ranks_because().empty()) return;
   CHECK(output(test::launcher(2) + " @generate " + adapted + text) == generated(adapted));
+}
+
+TEST_CASE("requantizing says what it costs, and is refused where it loses most of what the adapter adds") {
+  const test::Workshop workshop = with_base("quantized_again");
+  ckpt(workshop, "quantize base/model --out four_bit");
+  const std::string on = " --model.init_from=four_bit --lora.rank=3 --train.steps=4 --run.dir=";
+  REQUIRE(workshop.train(1, on + "little --optimizer.lr=1e-5").exit_code == 0);
+  REQUIRE(workshop.train(1, on + "much --optimizer.lr=1").exit_code == 0);
+  const std::string merge = "merge-adapter little --requantize --out ";
+  const test::Finished refused =
+      test::run_command("cd " + workshop.file("") + " && @ckpt " + merge + "refused");
+  CHECK(refused.exit_code == 2);
+  CHECK_MESSAGE(has(refused.output, "of what the adapter adds"), refused.output);
+  CHECK_MESSAGE(has(refused.output, "most of the training is lost"), refused.output);
+  CHECK(!std::filesystem::exists(workshop.file("refused")));
+  CHECK(has(ckpt(workshop, merge + "forced --force").output, "warning: --requantize rounds "));
+  const std::string little = ckpt(workshop, "merge-adapter much --requantize --out written").output;
+  CHECK_MESSAGE(has(little, "compare the loss before and after"), little);
 }
 
 TEST_CASE("contradictions of 4-bit settings are refused with the remedy") {

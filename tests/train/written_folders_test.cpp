@@ -10,6 +10,7 @@
 #include "tests/model/small_run.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
+#include "tools/inference/find_model.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;

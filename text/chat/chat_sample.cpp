@@ -1,7 +1,9 @@
 #include "text/chat/chat_sample.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
+#include <string_view>
 
 #include "runtime/check.h"
 
@@ -14,22 +16,56 @@ bool begins_with(const std::vector<int32_t>& whole, const std::vector<int32_t>& 
   return part.size() <= whole.size() && std::equal(part.begin(), part.end(), whole.begin());
 }
 
-// From the first to the last byte of a message's text; empty if the rendering shows none of it.
-TextSpan text_of_message(const Rendering& rendering, size_t message) {
-  TextSpan found{0, 0, static_cast<int32_t>(message)};
+constexpr size_t kMostComparisons = 8;                 // of a conversation with its beginnings
+constexpr size_t kMostPrefixBytes = size_t{64} << 20;  // that are rendered for the mask of one conversation
+constexpr std::string_view kPlaceholder = "\ue000";    // for private use
+
+// Where the rendering shows the text of each message, from its first to its last byte.
+std::vector<std::optional<TextSpan>> texts_of_messages(const Rendering& rendering, size_t messages) {
+  std::vector<std::optional<TextSpan>> texts(messages);
   for (const TextSpan& span : rendering.data) {
-    if (span.message != found.message) continue;
-    if (found.end == 0) found.begin = span.begin;
-    found.end = span.end;
+    if (span.message < 0 || static_cast<size_t>(span.message) >= messages) continue;
+    std::optional<TextSpan>& text = texts[static_cast<size_t>(span.message)];
+    if (!text) text = span;
+    text->end = span.end;
   }
-  return found;
+  return texts;
+}
+
+// The first data that ends behind this byte.
+auto data_behind(const Rendering& rendering, size_t byte) {
+  return std::partition_point(rendering.data.begin(), rendering.data.end(),
+                              [byte](const TextSpan& span) { return span.end <= byte; });
 }
 
 // Whether the text of another message is inside the span.
 bool is_interrupted(const Rendering& rendering, const TextSpan& text) {
-  return std::any_of(rendering.data.begin(), rendering.data.end(), [&](const TextSpan& span) {
-    return span.message != text.message && span.begin < text.end && span.end > text.begin;
-  });
+  for (auto span = data_behind(rendering, text.begin); span != rendering.data.end() && span->begin < text.end;
+       ++span)
+    if (span->message != text.message) return true;
+  return false;
+}
+
+size_t bytes_of_texts(const JinjaValue& value) {
+  size_t bytes = value.is(JinjaKind::text) ? value.text().size() : 0;
+  if (value.is(JinjaKind::list))
+    for (const JinjaValue& item : value.list().values) bytes += bytes_of_texts(item);
+  if (value.is(JinjaKind::dict))
+    for (const auto& [key, member] : value.dict().pairs)
+      if (!key.is(JinjaKind::text) || key.bytes() != "role") bytes += bytes_of_texts(member);
+  return bytes;
+}
+
+// The conversation with another content in some messages, which have a content.
+Conversation with_placeholders(Conversation conversation, const std::vector<size_t>& messages) {
+  for (const size_t i : messages) {
+    JinjaValue::Pairs pairs = conversation.messages[i].dict().pairs;
+    for (auto& [key, member] : pairs)
+      if (key.is(JinjaKind::text) && key.bytes() == "content")
+        member = SourcedText(kPlaceholder, static_cast<int32_t>(i));
+    conversation.messages[i] = JinjaValue::dict(pairs);
+  }
+  return conversation;
 }
 
 std::vector<size_t> turns_of_assistant(const Conversation& conversation) {
@@ -44,15 +80,29 @@ void append_untrained(ChatSample& sample, const std::vector<int32_t>& ids) {
   sample.mask.assign(ids.size(), 0);
 }
 
-// Marks the tokens that have a byte in one of the spans, which are in ascending order.
+// Sorts the spans and joins those that overlap.
+void join_spans(std::vector<TextSpan>& spans) {
+  std::sort(spans.begin(), spans.end(),
+            [](const TextSpan& a, const TextSpan& b) { return a.begin < b.begin; });
+  size_t count = 0;
+  for (const TextSpan& span : spans) {
+    if (count > 0 && span.begin <= spans[count - 1].end)
+      spans[count - 1].end = std::max(spans[count - 1].end, span.end);
+    else
+      spans[count++] = span;
+  }
+  spans.resize(count);
+}
+
+// Marks the tokens that have a byte in one of the spans.
 void train_spans(ChatSample& sample, const std::vector<uint32_t>& begins, size_t text_bytes,
-                 size_t first_token, const std::vector<TextSpan>& spans) {
+                 size_t first_token, std::vector<TextSpan> spans) {
+  join_spans(spans);
   size_t end = text_bytes;  // of the token; tokens that begin at the same byte share it
   for (size_t t = sample.ids.size(); t-- > first_token;) {
     if (t + 1 < sample.ids.size() && begins[t + 1] > begins[t]) end = begins[t + 1];
-    sample.mask[t] = std::any_of(spans.begin(), spans.end(), [&](const TextSpan& span) {
-      return begins[t] < span.end && end > span.begin;
-    });
+    while (!spans.empty() && spans.back().begin >= end) spans.pop_back();
+    sample.mask[t] = !spans.empty() && begins[t] < spans.back().end;
   }
 }
 
@@ -147,47 +197,53 @@ ChatSample ChatEncoder::conversation_sample(const Conversation& conversation) co
   ChatSample sample;
   append_untrained(sample, whole.ids);
   sample.double_bos = whole.double_bos;
-  sample.rewrites_history = rewrites_history(conversation, rendering);
-  const std::vector<TextSpan> trained = trained_text(conversation, rendering, whole);
-  if (!trained.empty())
-    train_spans(sample, whole.begins, rendering.text.size(), whole.has_bos ? 1 : 0, trained);
-  else if (!turns_of_assistant(conversation).empty())
-    mask_by_prefixes(conversation, sample);
+  std::vector<size_t> turns = turns_of_assistant(conversation);
+  sample.rewrites_history = rewrites_history(conversation, rendering, turns);
+  if (options_.last_turn_only && !turns.empty()) turns.erase(turns.begin(), turns.end() - 1);
+  std::vector<TextSpan> trained;
+  if (rendering.generated.empty())
+    trained = text_of_turns(conversation, rendering, whole, turns);
+  else if (!turns.empty())
+    trained = generated_text(rendering, turns);
+  train_spans(sample, whole.begins, rendering.text.size(), whole.has_bos ? 1 : 0, std::move(trained));
+  mask_by_prefixes(conversation, rendering.text.size(), turns, sample);
   sample.untrained_end = has_untrained_end(sample);
   return sample;
 }
 
-// The text that is trained, or nothing if the rendering does not show where it is.
-std::vector<TextSpan> ChatEncoder::trained_text(const Conversation& conversation, const Rendering& rendering,
-                                                const Tokens& tokens) const {
-  std::vector<size_t> turns = turns_of_assistant(conversation);
-  if (turns.empty()) return {};
-  const auto end_of_text_before = [&](size_t byte) {
-    size_t end = 0;
-    for (const TextSpan& span : rendering.data)
-      if (span.end <= byte) end = span.end;
-    return end;
-  };
-  if (options_.last_turn_only) turns.erase(turns.begin(), turns.end() - 1);
-  if (!rendering.generated.empty()) {
-    std::vector<TextSpan> spans = rendering.generated;
-    if (!options_.last_turn_only) return spans;
+// What {% generation %} blocks print, of the last turn or of all. Removes the turns that it finds.
+std::vector<TextSpan> ChatEncoder::generated_text(const Rendering& rendering,
+                                                  std::vector<size_t>& turns) const {
+  std::vector<TextSpan> spans = rendering.generated;
+  if (options_.last_turn_only) {
     size_t from = 0;  // where the messages before the last turn end
     for (const TextSpan& span : rendering.data)
       if (span.message >= 0 && span.message < static_cast<int32_t>(turns[0])) from = std::max(from, span.end);
     std::erase_if(spans, [&](const TextSpan& span) { return span.end <= from; });
     if (!spans.empty()) spans[0].begin = std::max(spans[0].begin, from);
-    return spans;
   }
+  if (!spans.empty()) turns.clear();
+  return spans;
+}
 
+// The text of the turns with the special tokens that end them. Removes the turns that it finds: no turn
+// changes what is trained of the others.
+std::vector<TextSpan> ChatEncoder::text_of_turns(const Conversation& conversation, const Rendering& rendering,
+                                                 const Tokens& tokens, std::vector<size_t>& turns) const {
+  if (turns.empty()) return {};
   const std::string asking = render(conversation, true).text;
   const std::string generation_prompt =
       asking.starts_with(rendering.text) ? asking.substr(rendering.text.size()) : "";
+  auto texts = texts_of_messages(rendering, conversation.messages.size());
+  place_empty_turns(conversation, rendering, turns, texts);
   std::vector<TextSpan> spans;
-  for (const size_t turn : turns) {
-    TextSpan span = text_of_message(rendering, turn);
-    if (span.end == 0 || is_interrupted(rendering, span)) return {};
-    const size_t before = end_of_text_before(span.begin);
+  std::erase_if(turns, [&](size_t turn) {
+    if (!texts[turn] || is_interrupted(rendering, *texts[turn])) return false;
+    TextSpan span = *texts[turn];
+    const auto behind = data_behind(rendering, span.end);
+    const size_t next_text = behind == rendering.data.end() ? rendering.text.size() + 1 : behind->end;
+    const auto own = data_behind(rendering, span.begin);
+    const size_t before = own == rendering.data.begin() ? 0 : std::prev(own)->end;
     const std::string header = rendering.text.substr(before, span.begin - before);
     if (const size_t at = header.rfind(generation_prompt); !generation_prompt.empty() && at != header.npos)
       span.begin = before + at + generation_prompt.size();
@@ -195,38 +251,97 @@ std::vector<TextSpan> ChatEncoder::trained_text(const Conversation& conversation
     auto t = static_cast<size_t>(
         std::lower_bound(tokens.begins.begin() + (tokens.has_bos ? 1 : 0), tokens.begins.end(), span.end) -
         tokens.begins.begin());
-    while (t < tokens.ids.size() && !tokenizer_.is_special(tokens.ids[t])) ++t;
-    if (t == tokens.ids.size() || end_of_text_before(tokens.begins[t]) > span.end) return {};
+    while (t < tokens.ids.size() && tokens.begins[t] < next_text && !tokenizer_.is_special(tokens.ids[t]))
+      ++t;
+    if (t == tokens.ids.size() || tokens.begins[t] >= next_text) return false;
     span.end = tokens.begins[t] + 1;  // with the special token that ends the turn
     spans.push_back(span);
-  }
+    return true;
+  });
   return spans;
 }
 
-void ChatEncoder::mask_by_prefixes(const Conversation& conversation, ChatSample& sample) const {
-  std::vector<size_t> turns = turns_of_assistant(conversation);
-  if (options_.last_turn_only) turns.erase(turns.begin(), turns.end() - 1);
+// Finds where the text of turns would be that show none, such as empty ones: where a rendering with a
+// placeholder in each shows that. It must differ by nothing else.
+void ChatEncoder::place_empty_turns(const Conversation& conversation, const Rendering& rendering,
+                                    const std::vector<size_t>& turns,
+                                    std::vector<std::optional<TextSpan>>& texts) const {
+  std::vector<size_t> hidden;
+  std::copy_if(turns.begin(), turns.end(), std::back_inserter(hidden),
+               [&](size_t turn) { return !texts[turn]; });
+  if (hidden.empty()) return;
+  Rendering marked;
+  try {
+    marked = render(with_placeholders(conversation, hidden), false);
+  } catch (const Error&) {
+    return;  // the template refuses the placeholder
+  }
+  std::string others;
+  std::vector<TextSpan> found;
+  size_t done = 0;
+  for (const TextSpan& span : marked.data) {
+    if (!std::binary_search(hidden.begin(), hidden.end(), static_cast<size_t>(span.message))) continue;
+    if (span.end - span.begin != kPlaceholder.size()) return;
+    others += marked.text.substr(done, span.begin - done);
+    found.push_back({others.size(), others.size(), span.message});
+    done = span.end;
+  }
+  others += marked.text.substr(done);
+  if (others != rendering.text) return;
+  std::vector<int> times(texts.size());  // that a message is shown: its place is known only if it is one
+  for (const TextSpan& span : found)
+    texts[static_cast<size_t>(span.message)] =
+        ++times[static_cast<size_t>(span.message)] == 1 ? std::optional(span) : std::nullopt;
+}
+
+void ChatEncoder::mask_by_prefixes(const Conversation& conversation, size_t text_bytes,
+                                   const std::vector<size_t>& turns, ChatSample& sample) const {
+  if (turns.empty()) return;
+  const auto reason = [](size_t turn) {
+    return str("which tokens the assistant generates in message ", turn + 1,
+               " cannot be told: the template has no {% generation %} blocks, and ");
+  };
+  check(turns.size() <= std::max<size_t>(1, kMostPrefixBytes / std::max<size_t>(1, text_bytes)),
+        reason(turns[0]), "it does not show where the text of ", turns.size(),
+        " messages ends. To compare a conversation of ", text_bytes,
+        " bytes with the beginning before each would take more than ", kMostPrefixBytes,
+        " bytes; use a template with such blocks, or split the conversation");
   for (const size_t turn : turns) {
     const std::vector<int32_t> before = prompt(conversation.first(turn));
     const std::vector<int32_t> after = tokens(render(conversation.first(turn + 1), false)).ids;
     check(begins_with(sample.ids, before) && begins_with(sample.ids, after) && before.size() <= after.size(),
-          "which tokens the assistant generates in message ", turn + 1,
-          " cannot be told: the template has no {% generation %} blocks, hides the text of the message, and "
-          "renders "
-          "the beginning of the conversation differently on its own");
+          reason(turn),
+          "it hides the text of the message and renders the beginning of the conversation differently on its "
+          "own");
     std::fill(sample.mask.begin() + static_cast<ptrdiff_t>(before.size()),
               sample.mask.begin() + static_cast<ptrdiff_t>(after.size()), 1);
   }
 }
 
-// Compares up to the end of each turn's text: what a template prints at the end of a conversation is no
-// history.
-bool ChatEncoder::rewrites_history(const Conversation& conversation, const Rendering& rendering) const {
-  const std::vector<size_t> turns = turns_of_assistant(conversation);
-  for (size_t i = 0; i + 1 < turns.size(); ++i) {
-    const Rendering part = render(conversation.first(turns[i] + 1), false);
-    const size_t end = text_of_message(part, turns[i]).end;
-    if (end != text_of_message(rendering, turns[i]).end) return true;
+// Compares up to the end of a turn's text: what a template prints at the end of a conversation is no history.
+// A rendering takes as long as the conversation, so of many turns it tries only a few: those that are shown
+// in part, if there are any, because templates drop text of earlier turns.
+bool ChatEncoder::rewrites_history(const Conversation& conversation, const Rendering& rendering,
+                                   std::vector<size_t> turns) const {
+  if (turns.size() < 2) return false;
+  turns.pop_back();
+  const auto texts = texts_of_messages(rendering, conversation.messages.size());
+  if (turns.size() > kMostComparisons) {
+    std::vector<size_t> shown(conversation.messages.size());
+    for (const TextSpan& span : rendering.data)
+      if (span.message >= 0) shown[static_cast<size_t>(span.message)] += span.end - span.begin;
+    std::vector<size_t> partly;
+    std::copy_if(turns.begin(), turns.end(), std::back_inserter(partly),
+                 [&](size_t turn) { return shown[turn] < bytes_of_texts(conversation.messages[turn]); });
+    if (!partly.empty()) turns = std::move(partly);
+  }
+  const size_t tries = std::min(turns.size(), kMostComparisons);
+  for (size_t i = 0; i < tries; ++i) {
+    const size_t turn = turns[tries == 1 ? 0 : i * (turns.size() - 1) / (tries - 1)];
+    const Rendering part = render(conversation.first(turn + 1), false);
+    const auto text = texts_of_messages(part, turn + 1)[turn];
+    const size_t end = text ? text->end : 0;
+    if (end != (texts[turn] ? texts[turn]->end : 0)) return true;
     if (rendering.text.compare(0, end, part.text, 0, end) != 0) return true;
   }
   return false;

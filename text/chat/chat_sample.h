@@ -2,12 +2,13 @@
 // Conversations as samples for training: token ids, and a mask of the trained tokens, which are the answers
 // that the model is to generate, including the token that ends a turn.
 //
-// The mask comes from the {% generation %} blocks of the template where it has them; else from the text of
-// the assistant's messages, from the end of the generation prompt to the first special token after them;
-// else, where a template hides that text, from comparing the tokens of the conversation with those of its
-// beginnings, after checking that they begin it.
+// The mask comes from the {% generation %} blocks of the template where it has them; else, turn by turn, from
+// the text of the assistant's message, from the end of the generation prompt to the first special token after
+// it; else, where a template hides that text, from comparing the tokens of the conversation with those of its
+// beginnings, after checking that they begin it. A turn does not change the mask of another.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,8 @@ struct ChatSample {
 
   // Reasons for a warning.
   bool double_bos = false;        // template and tokenizer both begin with BOS; one was kept
-  bool rewrites_history = false;  // the template renders earlier turns differently once there are later ones
+  bool rewrites_history = false;  // the template renders earlier turns differently once there are later
+                                  // ones; of many turns a few are compared
   bool untrained_end = false;     // a turn is trained without the special token that ends it
   bool split_prompt = false;      // the tokens of the prompt do not begin those of the whole record
 };
@@ -57,11 +59,16 @@ class ChatEncoder {
   ChatSample text_pair(const ChatRecord& record) const;
   ChatSample prompt_and_completion(const ChatRecord& record) const;
   ChatSample conversation_sample(const Conversation& conversation) const;
-  std::vector<TextSpan> trained_text(const Conversation& conversation, const Rendering& rendering,
-                                     const Tokens& tokens) const;
-  bool rewrites_history(const Conversation& conversation, const Rendering& rendering) const;
+  std::vector<TextSpan> generated_text(const Rendering& rendering, std::vector<size_t>& turns) const;
+  std::vector<TextSpan> text_of_turns(const Conversation& conversation, const Rendering& rendering,
+                                      const Tokens& tokens, std::vector<size_t>& turns) const;
+  void place_empty_turns(const Conversation& conversation, const Rendering& rendering,
+                         const std::vector<size_t>& turns, std::vector<std::optional<TextSpan>>& texts) const;
+  void mask_by_prefixes(const Conversation& conversation, size_t text_bytes, const std::vector<size_t>& turns,
+                        ChatSample& sample) const;
+  bool rewrites_history(const Conversation& conversation, const Rendering& rendering,
+                        std::vector<size_t> turns) const;
   bool has_untrained_end(const ChatSample& sample) const;
-  void mask_by_prefixes(const Conversation& conversation, ChatSample& sample) const;
 
   const Tokenizer& tokenizer_;
   const ChatTemplate& template_;

@@ -17,10 +17,10 @@ BoundArguments::BoundArguments(std::string function, const JinjaArguments& argum
   std::copy(arguments.positional.begin(), arguments.positional.end(), values_.begin());
   for (const auto& [name, value] : arguments.named) {
     const auto found = std::find_if(parameters_.begin(), parameters_.end(),
-                                    [&name = name](std::string_view parameter) { return parameter == name; });
+                                    [&](std::string_view parameter) { return parameter == name.bytes(); });
     const auto i = static_cast<size_t>(found - parameters_.begin());
-    check(found != parameters_.end(), function_, " has no parameter '", name, "'");
-    check(i >= arguments.positional.size(), function_, " is given '", name, "' twice");
+    check(found != parameters_.end(), function_, " has no parameter '", name.bytes(), "'");
+    check(i >= arguments.positional.size(), function_, " is given '", name.bytes(), "' twice");
     values_[i] = value;
   }
 }

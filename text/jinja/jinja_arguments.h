@@ -10,9 +10,10 @@
 
 namespace flatshard {
 
+// The name of an argument may come from data, as in dict(**message), so it is a text with its sources.
 struct JinjaArguments {
   std::vector<JinjaValue> positional;
-  std::vector<std::pair<std::string, JinjaValue>> named;
+  std::vector<std::pair<SourcedText, JinjaValue>> named;
 };
 
 // The arguments in the order of the parameters.

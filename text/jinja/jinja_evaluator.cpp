@@ -172,9 +172,9 @@ JinjaArguments JinjaEvaluator::arguments(const JinjaNode& node, size_t first) {
     const JinjaValue value = evaluate(is_special ? child.child(0) : child);
     charged(node, value);
     if (child.kind == Kind::keyword)
-      given.named.emplace_back(child.name, value);
+      given.named.emplace_back(SourcedText(child.name), value);
     else if (child.kind == Kind::double_star)
-      for (const auto& [key, member] : value.dict().pairs) given.named.emplace_back(key.bytes(), member);
+      for (const auto& [key, member] : value.dict().pairs) given.named.emplace_back(key.text(), member);
     else if (child.kind == Kind::star)
       for (const JinjaValue& item : value.items()) given.positional.push_back(item);
     else
@@ -195,7 +195,7 @@ JinjaValue JinjaEvaluator::call(const JinjaNode& node, const JinjaNode* block) {
   }
   const JinjaValue called = is_member ? jinja_attribute(object, callee.name) : evaluate(callee);
   JinjaArguments given = arguments(node, 1);
-  if (block != nullptr) given.named.emplace_back("caller", function(*block));
+  if (block != nullptr) given.named.emplace_back(SourcedText("caller"), function(*block));
   line_ = node.line;
   called.check_defined();
   check(called.is(JinjaKind::function), "a value of type ", called.type(), " cannot be called");
@@ -214,7 +214,7 @@ JinjaValue JinjaEvaluator::new_namespace(const JinjaArguments& given) {
   JinjaNamespace& names = namespaces_.emplace_back();
   for (const JinjaValue& initial : given.positional)
     for (const auto& [key, value] : initial.dict().pairs) names.values[key.bytes()] = value;
-  for (const auto& [name, value] : given.named) names.values[name] = value;
+  for (const auto& [name, value] : given.named) names.values[name.bytes()] = value;
   return &names;
 }
 
@@ -232,10 +232,10 @@ void JinjaEvaluator::bind_parameters(const JinjaFunction& function, const JinjaN
         parameters.size(), " arguments, is given ", given.positional.size());
   auto& values = scope_->values;
   for (size_t i = 0; i < given.positional.size(); ++i) values[parameters[i]->name] = given.positional[i];
-  for (const auto& [name, value] : given.named) {
-    const bool is_known =
-        name == "caller" || std::any_of(parameters.begin(), parameters.end(),
-                                        [&name = name](const auto& p) { return p->name == name; });
+  for (const auto& [sourced, value] : given.named) {
+    const std::string& name = sourced.bytes();
+    const bool is_known = name == "caller" || std::any_of(parameters.begin(), parameters.end(),
+                                                          [&](const auto& p) { return p->name == name; });
     check(is_known, "the macro ", function.name, " has no parameter '", name, "'");
     check(values.emplace(name, value).second, "the macro ", function.name, " is given '", name, "' twice");
   }

@@ -1,5 +1,6 @@
 #include "text/jinja/jinja_globals.h"
 
+#include <algorithm>
 #include <ctime>
 
 #include "runtime/check.h"
@@ -31,7 +32,7 @@ JinjaValue dict(const JinjaArguments& arguments) {
   JinjaValue::Pairs pairs;
   for (const JinjaValue& initial : arguments.positional)
     pairs.insert(pairs.end(), initial.dict().pairs.begin(), initial.dict().pairs.end());
-  for (const auto& [name, value] : arguments.named) pairs.emplace_back(SourcedText(name), value);
+  for (const auto& [name, value] : arguments.named) pairs.emplace_back(name, value);
   return JinjaValue::dict(pairs);
 }
 
@@ -49,7 +50,10 @@ JinjaValue strftime_now(const JinjaArguments& arguments, const std::string& date
   text.resize(std::strftime(text.data(), text.size(), format.c_str(), &time));
   check(!text.empty(), "strftime_now() cannot format the date as \"", given.required(0).bytes(), '"');
   text.pop_back();
-  return SourcedText(text);
+  const std::vector<TextRun>& runs = given.required(0).text().runs();
+  const auto data =
+      std::find_if(runs.begin(), runs.end(), [](const TextRun& run) { return run.source != kFromTemplate; });
+  return SourcedText(text, data == runs.end() ? kFromTemplate : data->source);
 }
 
 }  // namespace

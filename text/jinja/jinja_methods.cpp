@@ -125,7 +125,7 @@ JinjaValue format(const JinjaValue& object, const JinjaArguments& arguments) {
     const bool is_index = field.size() < 5 && field.find_first_not_of("0123456789") == field.npos;
     const size_t index = field.empty() ? next++ : is_index ? static_cast<size_t>(std::stoi(field)) : SIZE_MAX;
     const auto named = std::find_if(arguments.named.begin(), arguments.named.end(),
-                                    [&](const auto& argument) { return argument.first == field; });
+                                    [&](const auto& argument) { return argument.first.bytes() == field; });
     const bool is_named = index == SIZE_MAX && named != arguments.named.end();
     check(is_named || index < arguments.positional.size(), "str.format() has no argument for {", field,
           "}; fields with a format are not supported");

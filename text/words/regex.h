@@ -1,8 +1,8 @@
 #pragma once
 // Regular expressions over UTF-8 text, as tokenizer files write them (Oniguruma's syntax): \s is Unicode
 // White_Space, and \w letters, marks, digits and connectors. regex_pcre2.cpp compiles them with PCRE2's
-// just-in-time compiler; a build without PCRE2 has regex_missing.cpp, where the constructor is an Error that
-// names the package.
+// just-in-time compiler, after regex_syntax.h rewrote them; a build without PCRE2 has regex_missing.cpp,
+// where the constructor is an Error that names the package.
 
 #include <memory>
 #include <string>
@@ -26,13 +26,15 @@ class Regex {
 class RegexSearch {
  public:
   RegexSearch(const Regex& regex, std::string_view text);
-  // The first match that begins at `from` or later. An Error if the pattern exceeds the backtracking limit.
+  // The first match that begins at `from` or later. An Error that names the pattern if all searches together
+  // take more work than a multiple of the text's size: patterns are untrusted.
   bool next(size_t from, TextRange* match);
 
  private:
   const Regex& regex_;
   std::string_view text_;
-  std::shared_ptr<void> found_;
+  struct State;  // of regex_pcre2.cpp
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace flatshard

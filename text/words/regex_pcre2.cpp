@@ -1,46 +1,18 @@
+#include <algorithm>
+#include <memory>
 #include <pcre2.h>
 
 #include "runtime/check.h"
 #include "text/words/regex.h"
+#include "text/words/regex_syntax.h"
 
 namespace flatshard {
 namespace {
 
-// The sets that PCRE2 defines otherwise: its \s has U+180E, its \w has no marks.
-constexpr char kSpaces[] = "\\x09-\\x0d\\x85\\p{Z}";
-constexpr char kWords[] =
-    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}"
-    "-\\x{1f189}";
-
-// The pattern with those sets spelled out. Inside of [...] the negated ones keep PCRE2's meaning.
-std::string translated(const std::string& pattern) {
-  std::string out;
-  bool in_class = false;
-  for (size_t i = 0; i < pattern.size(); ++i) {
-    const char c = pattern[i];
-    if (c == '[' && !in_class) {
-      in_class = true;
-      out += c;
-      if (i + 1 < pattern.size() && pattern[i + 1] == '^') out += pattern[++i];
-      if (i + 1 < pattern.size() && pattern[i + 1] == ']') out += pattern[++i];
-      continue;
-    }
-    if (c == ']') in_class = false;
-    if (c != '\\' || i + 1 == pattern.size()) {
-      out += c;
-      continue;
-    }
-    const char letter = pattern[++i];
-    const char* const set = letter == 's' || letter == 'S' ? kSpaces : kWords;
-    if (letter == 's' || letter == 'w')
-      out += in_class ? std::string(set) : str('[', set, ']');
-    else if ((letter == 'S' || letter == 'W') && !in_class)
-      out += str("[^", set, ']');
-    else
-      out += {c, letter};
-  }
-  return out;
-}
+constexpr uint32_t kOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
+// The most work of a search: a pattern whose time is not in proportion to the text ends with an Error.
+constexpr uint64_t kLeastWork = 100'000, kWorkPerByte = 200;
+constexpr uint32_t kMostHeap = 1 << 20;  // KiB, to backtrack in
 
 std::string message_of(int error) {
   PCRE2_UCHAR text[256] = {};
@@ -50,38 +22,89 @@ std::string message_of(int error) {
 
 PCRE2_SPTR units(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
 
-}  // namespace
+struct Compiled {
+  std::string pattern;
+  std::unique_ptr<pcre2_code, decltype(&pcre2_code_free)> code;
+};
 
-Regex::Regex(const std::string& pattern) {
-  const std::string text = translated(pattern);
+pcre2_code* compile(const std::string& pattern, int* error, size_t* at) {
+  return pcre2_compile(units(pattern), pattern.size(), kOptions, error, at, nullptr);
+}
+
+bool is_script(const std::string& name) {
   int error = 0;
   size_t at = 0;
-  pcre2_code* const code = pcre2_compile(
-      units(text), text.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr);
-  if (code == nullptr)
-    fail(str("the pattern ", pattern, " is invalid near byte ", at, ": ", message_of(error)));
-  compiled_ = {code, [](const void* p) { pcre2_code_free(static_cast<pcre2_code*>(const_cast<void*>(p))); }};
+  pcre2_code* const code = compile("\\p{sc:" + name + '}', &error, &at);
+  pcre2_code_free(code);
+  return code != nullptr;
+}
+
+// What a search has done: callouts, and the bytes between them.
+struct Work {
+  uint64_t done = 0, most = 0;
+  size_t at = 0;
+};
+
+int count_work(pcre2_callout_block* block, void* data) {
+  Work& work = *static_cast<Work*>(data);
+  const size_t at = block->current_position;
+  work.done += 1 + (at > work.at ? at - work.at : work.at - at);
+  work.at = at;
+  return work.done > work.most ? PCRE2_ERROR_CALLOUT : 0;
+}
+
+}  // namespace
+
+struct RegexSearch::State {
+  explicit State(size_t text_bytes) {
+    work.most = kLeastWork + kWorkPerByte * text_bytes;
+    pcre2_set_callout(context.get(), count_work, &work);
+    pcre2_set_match_limit(context.get(), UINT32_MAX);  // the work is counted instead
+    pcre2_set_heap_limit(context.get(), kMostHeap);
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> found{
+      pcre2_match_data_create(1, nullptr), pcre2_match_data_free};
+  std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)> context{
+      pcre2_match_context_create(nullptr), pcre2_match_context_free};
+  Work work;
+};
+
+Regex::Regex(const std::string& pattern) {
+  const std::string text = pcre2_syntax(pattern, is_script);
+  int error = 0;
+  size_t at = 0;
+  pcre2_code* const code = compile(text, &error, &at);
+  if (code == nullptr) {
+    pcre2_code_free(compile(pattern, &error, &at));  // for the place in the pattern as it is written
+    fail(str("the pattern ", pattern, " is invalid near byte ", std::min(at, pattern.size()), ": ",
+             message_of(error)));
+  }
+  compiled_ = std::make_shared<const Compiled>(Compiled{pattern, {code, pcre2_code_free}});
   pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where it is impossible, matching is only slower
 }
 
 RegexSearch::RegexSearch(const Regex& regex, std::string_view text)
-    : regex_(regex), text_(text), found_(pcre2_match_data_create(1, nullptr), [](void* p) {
-        pcre2_match_data_free(static_cast<pcre2_match_data*>(p));
-      }) {}
+    : regex_(regex), text_(text), state_(std::make_shared<State>(text.size())) {}
 
 bool RegexSearch::next(size_t from, TextRange* match) {
-  const auto* const code = static_cast<const pcre2_code*>(regex_.compiled_.get());
-  auto* const found = static_cast<pcre2_match_data*>(found_.get());
+  const Compiled& compiled = *static_cast<const Compiled*>(regex_.compiled_.get());
   const auto search = [&](uint32_t options) {
-    return pcre2_match(code, units(text_), text_.size(), from, options | PCRE2_NO_UTF_CHECK, found, nullptr);
+    return pcre2_match(compiled.code.get(), units(text_), text_.size(), from, options | PCRE2_NO_UTF_CHECK,
+                       state_->found.get(), state_->context.get());
   };
   int result = search(0);
   if (result == PCRE2_ERROR_JIT_STACKLIMIT) result = search(PCRE2_NO_JIT);  // has the heap to backtrack in
   if (result == PCRE2_ERROR_NOMATCH) return false;
   if (result < 0)
-    fail(str("a pattern of the tokenizer cannot be matched at byte ", from, " of a text of ", text_.size(),
-             " bytes: ", message_of(result)));
-  const size_t* const ends = pcre2_get_ovector_pointer(found);
+    fail(str("the tokenizer's pattern ", compiled.pattern, " cannot be matched at byte ", from,
+             " of a text of ", text_.size(), " bytes: ",
+             result == PCRE2_ERROR_CALLOUT
+                 ? str("it backtracks for more than ", state_->work.most, " steps; split the text")
+                 : message_of(result)));
+  const size_t* const ends = pcre2_get_ovector_pointer(state_->found.get());
   *match = {ends[0], ends[1]};
   return true;
 }

@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "hub/adapted_model.h"
 #include "kernels/four_bit.h"
 #include "runtime/dtype.h"
+#include "tools/inference/find_model.h"
 
 namespace flatshard {
 
@@ -47,16 +47,21 @@ void export_model(const std::string& from, const ExportOptions& options, const C
 
 // Writes the best checkpoint of a run as a model folder. If a `base`, a model folder, is given, the result
 // is the base with the checkpoint's tensors in place of its own; the base's other tensors, dtypes,
-// config.json and tokenizer are kept.
-void merge(const std::string& run, const std::optional<std::string>& base, const ExportOptions& options,
-           const Console& console);
+// config.json and tokenizer are kept. Adapters are merged into their base, as merge_adapter() does.
+void merge(const std::string& run, const std::optional<std::string>& base, bool other_base,
+           const ExportOptions& options, const Console& console);
+
+struct Requantization {
+  bool wanted = false;  // 4-bit weights keep their formats, which rounds them again
+  bool forced = false;  // however much this changes them
+};
 
 // Adds an adapter to the weights of its base, in fp32, and writes the result as a model folder. Dtypes,
 // config.json and tokenizer are the base's, except that the adapter may replace tokenizer and vocabulary.
-// 4-bit weights are dequantized. With `requantize` they keep their formats instead, and the error that this
-// adds is printed.
-void merge_adapter(const ModelSource& source, bool requantize, const ExportOptions& options,
-                   const Console& console);
+// 4-bit weights are dequantized, or rounded again; an Error, unless forced, if that changes them by more than
+// half of what the adapter adds.
+void merge_adapter(const ModelSource& source, const Requantization& requantization,
+                   const ExportOptions& options, const Console& console);
 
 struct QuantizeOptions {
   FourBitFormat format;

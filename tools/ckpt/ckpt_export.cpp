@@ -1,6 +1,7 @@
 #include <cmath>
 #include <ostream>
 
+#include "hub/adapter_base.h"
 #include "hub/adapter_folder.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
@@ -71,22 +72,25 @@ void export_model(const std::string& from, const ExportOptions& options, const C
   const int64_t bytes =
       write_tensors(folder, source.has_adapters() ? kAdapterStem : kWeightsStem,
                     outputs_of(source, options.dtype, weights.get()), options.shard_bytes, console);
-  if (const fs::path adapter = source.folder() / kAdapterConfigName; source.has_adapters())
-    folder.write(kAdapterConfigName, read_whole_file(adapter.string(), kMostHfConfigBytes));
+  for (const char* name : {kAdapterConfigName, kAdapterBaseName})
+    if (const fs::path file = source.folder() / name; source.has_adapters() && fs::exists(file))
+      folder.write(name, read_whole_file(file.string(), kMostHfConfigBytes));
   write_documents(folder, source.folder(), changes, read_tokenizer_files(source.path()));
   finish(folder, bytes, options, console);
 }
 
-void merge(const std::string& run, const std::optional<std::string>& base, const ExportOptions& options,
-           const Console& console) {
+void merge(const std::string& run, const std::optional<std::string>& base, bool other_base,
+           const ExportOptions& options, const Console& console) {
   const BestCheckpoint best = best_of(run);
   console.out << best.path << ": evaluation loss " << best.loss << ", the lowest of " << steps_in(run).size()
               << " checkpoints\n";
   check(verify(best.path, console), best.path, ": is damaged and cannot be merged");
+  if (fs::exists(fs::path(best.path) / kAdapterConfigName))
+    return merge_adapter(find_model(base.value_or(""), best.path, {.other = other_base, .as_stored = true}),
+                         {}, options, console);
   if (!base) return export_model(best.path, options, console);
   const TensorSets checkpoint(best.path), onto(*base);
   check(!onto.state(), *base, ": is a checkpoint, must be a model folder");
-  check(!checkpoint.has_adapters(), best.path, ": has adapters: merge them with ckpt merge-adapter");
   NewFolder folder(options.to);
   const std::unique_ptr<PublishedWeights> weights = four_bit_weights_of(onto);
   HfConfigChanges changes{.weights = options.dtype};

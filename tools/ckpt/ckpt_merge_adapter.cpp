@@ -1,7 +1,10 @@
 #include <cmath>
+#include <iomanip>
 #include <ostream>
+#include <sstream>
 
 #include "checkpoint/float_values.h"
+#include "hub/adapter_base.h"
 #include "model/names.h"
 #include "runtime/text.h"
 #include "tools/ckpt/model_output.h"
@@ -55,6 +58,12 @@ RequantizationError error_of(PublishedWeights& written, PublishedWeights& base, 
   return error;
 }
 
+std::string percent_of(double share) {
+  std::ostringstream out;
+  out << std::setprecision(3) << 100 * share << '%';
+  return std::move(out).str();
+}
+
 // The tensors of the base with the adapter, in order: replaced, merged into the weights, or as they are.
 OutputTensors adapted_outputs(const TensorSets& base, PublishedWeights& weights, AdapterFolder& adapter,
                               const ReadValues& merged, const std::optional<DType>& dtype,
@@ -82,10 +91,39 @@ OutputTensors adapted_outputs(const TensorSets& base, PublishedWeights& weights,
   return outputs;
 }
 
+// Rounding by more than this share of what the adapter adds is refused.
+constexpr double kMostRounding = 0.5;
+
+void report_rounding(const RequantizationError& error, bool forced, const Console& console) {
+  const double share = error.of_updates();
+  const std::string found =
+      str("--requantize rounds ", counted(error.weights, "weight"), " with the adapter to 4 bits again, by ",
+          percent_of(share), " of what the adapter adds (root mean square; ", percent_of(error.relative()),
+          " of the weights)");
+  if (share <= kMostRounding) {
+    console.out << found << ": compare the loss before and after\n";
+    return;
+  }
+  check(forced, found,
+        ": most of the training is lost; merge without --requantize, use base and adapter unmerged, or give "
+        "--force");
+  console.out << "warning: " << found << ": most of the training is lost\n";
+}
+
+void announce(const ModelSource& source, bool is_quantized, const Console& console) {
+  for (const std::string& note : source.notes) console.out << note << '\n';
+  const std::optional<AdapterBase> trained = read_adapter_base(source.adapter);
+  if (trained && trained->quant.base != "none" && !is_quantized)
+    console.out << "warning: the adapter was trained on weights rounded to " << trained->quant.base
+                << ", and is merged into those of " << source.folder
+                << " as they are: the loss will differ from training's\n";
+}
+
 }  // namespace
 
-void merge_adapter(const ModelSource& source, bool requantize, const ExportOptions& options,
-                   const Console& console) {
+void merge_adapter(const ModelSource& source, const Requantization& requantization,
+                   const ExportOptions& options, const Console& console) {
+  const bool requantize = requantization.wanted;
   const TensorSets base(source.folder);
   check_whole(base);
   check(!base.has_adapters(), source.folder, ": is an adapter, must be a model folder");
@@ -93,6 +131,7 @@ void merge_adapter(const ModelSource& source, bool requantize, const ExportOptio
   const bool is_quantized = !weights->quantized().empty();
   check(is_quantized || !requantize, source.folder,
         ": has no 4-bit weights to requantize; merge without --requantize, then run ckpt quantize");
+  announce(source, is_quantized, console);
   Arena tables("tables", Device::cpu());  // only counts
   const Model model(base.config(), tables);
   AdapterFolder adapter(source.adapter, model);
@@ -114,10 +153,7 @@ void merge_adapter(const ModelSource& source, bool requantize, const ExportOptio
   write_documents(folder, base.folder(), changes, adapted_tokenizer_files(source));
   if (requantize) {
     PublishedWeights written(folder.unfinished(), model, adapter.vocab());
-    const RequantizationError error = error_of(written, *weights, merged, adapter);
-    console.out << "warning: " << counted(error.weights, "weight")
-                << " with the adapter were rounded to 4 bits again: relative error " << error.relative()
-                << " (root mean square), " << error.of_updates() << " of what the adapter adds\n";
+    report_rounding(error_of(written, *weights, merged, adapter), requantization.forced, console);
   }
   finish(folder, bytes, options, console);
 }

@@ -31,7 +31,8 @@ struct Words {
   std::string first, second, dtype, shard_size = "5GB";
   std::optional<std::string> base;
   std::vector<std::string> folders;
-  bool all = false, requantize = false;
+  bool all = false, other_base = false;
+  Requantization requantization{};
   std::string type = "nf4", storage = "uint8";
   QuantizeOptions quantize{};
 };
@@ -79,14 +80,16 @@ class Commands {
     });
     writes(takes_two("export", "DIR", "OUT", "write a model folder for Hugging Face transformers",
                      [this] { export_model(words_.first, export_options(words_), console_); }));
-    CLI::App& merging =
-        takes_two("merge", "RUN", "OUT", "write the best checkpoint of a run as a complete model folder",
-                  [this] { merge(words_.first, words_.base, export_options(words_), console_); });
+    CLI::App& merging = takes_two(
+        "merge", "RUN", "OUT",
+        "write the best checkpoint of a run as a complete model folder, adapters merged into their base",
+        [this] { merge(words_.first, words_.base, words_.other_base, export_options(words_), console_); });
     merging
         .add_option("--base", words_.base,
                     "model folder that the run started from; supplies dtypes, config.json, tokenizer files, "
-                    "and the tensors that the checkpoint lacks")
+                    "and the tensors that the checkpoint lacks; default for adapters: the recorded base")
         ->type_name("DIR");
+    takes_other_base(merging);
     writes(merging);
     add_merge_adapter();
     add_quantize();
@@ -106,12 +109,20 @@ class Commands {
         ->expected(1, 2)
         ->type_name("");
     takes_out(command);
-    command.add_flag("--requantize", words_.requantize,
-                     "keep the formats of 4-bit weights, which rounds them again; default: dequantize them");
+    takes_other_base(command);
+    auto* requantize = command.add_flag(
+        "--requantize", words_.requantization.wanted,
+        "keep the formats of 4-bit weights, which rounds them again; default: dequantize them");
+    command
+        .add_flag("--force", words_.requantization.forced,
+                  "with --requantize: write the model although rounding changes the weights by more than "
+                  "half of what the adapter adds")
+        ->needs(requantize);
     command.callback([this] {
       const std::vector<std::string>& given = words_.folders;
-      merge_adapter(find_model(given.size() == 2 ? given[0] : "", given.back()), words_.requantize,
-                    export_options(words_), console_);
+      merge_adapter(find_model(given.size() == 2 ? given[0] : "", given.back(),
+                               {.other = words_.other_base, .as_stored = true}),
+                    words_.requantization, export_options(words_), console_);
     });
     writes(command);
   }
@@ -159,6 +170,10 @@ class Commands {
     command.add_option(name, word, about)->required()->type_name("");
   }
   void takes_all(CLI::App& command, const char* about) { command.add_flag("--all", words_.all, about); }
+  void takes_other_base(CLI::App& command) {
+    command.add_flag("--other-base", words_.other_base,
+                     "accept a base with other weights than those that the adapter was trained on");
+  }
   void takes_out(CLI::App& command) {
     command.add_option("--out", words_.second, "folder to create; must not exist")
         ->required()

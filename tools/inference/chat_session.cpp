@@ -6,6 +6,8 @@
 #include <ostream>
 #include <string>
 
+#include "runtime/text.h"
+
 namespace flatshard {
 namespace {
 
@@ -35,58 +37,136 @@ class Interrupts {
   struct sigaction before_ {};
 };
 
-// Streams an answer to the conversation and returns it.
-std::string answer(Generator& generator, const TextCodec& codec, const Sampler& sampler, int64_t most_tokens,
-                   const std::vector<int32_t>& prompt, std::ostream& out) {
-  generator.read_changes(0, prompt);
-  TextCodec::Stream text(codec);
-  std::string all;
-  const auto print = [&](const std::string& piece) {
-    all += piece;
-    out << piece << std::flush;
-  };
-  const int64_t space = generator.options().capacity - std::ssize(prompt);
-  continue_text(generator, std::min(most_tokens, space), sampler, codec.end_tokens(),
-                [&](int64_t, int32_t token) {
-                  print(text.take(token));
-                  return interrupted == 0;
-                });
-  print(text.rest());
-  out << std::endl;
-  return all;
-}
+class Session {
+ public:
+  Session(Generator& generator, const TextCodec& codec, const SamplerOptions& sampler, int64_t most_tokens,
+          const ChatStreams& streams)
+      : generator_(generator),
+        codec_(codec),
+        sampler_(sampler),
+        most_tokens_(most_tokens),
+        streams_(streams) {}
+
+  // Forgets the messages and begins with a system message, or without one if it is "". An Error if the chat
+  // template has none.
+  void begin(const std::string& system) {
+    const Conversation next = beginning(system);
+    Conversation probe = next;
+    probe.add("user", "Hello");
+    codec_.encode(probe);
+    system_ = system;
+    conversation_ = next;
+  }
+
+  void hold() {
+    for (std::string line; read_line(line);) {
+      if (!line.empty() && line.back() == '\r') line.pop_back();
+      if (line.find_first_not_of(" \t") == line.npos) continue;
+      if (!line.starts_with('/')) {
+        answer(line);
+      } else if (line.starts_with("//")) {
+        answer(line.substr(1));
+      } else if (!obey(line)) {
+        return;
+      }
+    }
+    streams_.out << std::endl;
+  }
+
+ private:
+  static Conversation beginning(const std::string& system) {
+    Conversation conversation;
+    if (!system.empty()) conversation.add("system", system);
+    return conversation;
+  }
+
+  bool read_line(std::string& line) {
+    interrupts_.end_reading();
+    streams_.out << "> " << std::flush;
+    return static_cast<bool>(std::getline(streams_.in, line));
+  }
+
+  // Whether the conversation continues after a command.
+  bool obey(const std::string& line) {
+    const size_t end = line.find_first_of(" \t"), begin = line.find_first_not_of(" \t", end);
+    const std::string command = line.substr(0, end), rest = begin == line.npos ? "" : line.substr(begin);
+    if (command == "/system" && !rest.empty()) {
+      replace_system(rest);
+    } else if (command == "/system") {
+      streams_.out << (system_.empty() ? "no system message" : system_) << std::endl;
+    } else if (!rest.empty() || (command != "/exit" && command != "/reset" && command != "/help")) {
+      streams_.err << "there is no command \"" << line << "\"; nothing was sent to the model:\n"
+                   << kChatCommands << std::flush;
+    } else if (command == "/help") {
+      streams_.out << kChatCommands << std::flush;
+    } else if (command == "/reset") {
+      conversation_ = beginning(system_);
+    }
+    return command != "/exit" || !rest.empty();
+  }
+
+  void replace_system(const std::string& system) {
+    try {
+      begin(system);
+    } catch (const Error& error) {
+      streams_.err << printable(error.what()) << "; the conversation continues as before" << std::endl;
+    }
+  }
+
+  // Streams the model's answer to a message.
+  void answer(const std::string& message) {
+    conversation_.add("user", message);
+    const std::vector<int32_t> prompt = codec_.encode(conversation_);
+    const int64_t capacity = generator_.options().capacity, space = capacity - std::ssize(prompt);
+    if (space <= 0) {
+      conversation_.messages.pop_back();
+      streams_.err << "the conversation would have " << prompt.size()
+                   << " tokens, which leaves no space for an answer in the context of " << capacity
+                   << ": start a new one with /reset, or give a larger --context" << std::endl;
+      return;
+    }
+    interrupts_.end_answer();
+    generator_.read_changes(0, prompt);
+    TextCodec::Stream text(codec_);
+    std::string all;
+    const auto print = [&](const std::string& piece) {
+      all += piece;
+      streams_.out << piece << std::flush;
+    };
+    continue_text(generator_, std::min(most_tokens_, space), sampler_, codec_.end_tokens(),
+                  [&](int64_t, int32_t token) {
+                    print(text.take(token));
+                    return interrupted == 0;
+                  });
+    print(text.rest());
+    streams_.out << std::endl;
+    conversation_.add("assistant", all);
+  }
+
+  Generator& generator_;
+  const TextCodec& codec_;
+  Sampler sampler_;
+  int64_t most_tokens_;
+  ChatStreams streams_;
+  Interrupts interrupts_;
+  std::string system_;
+  Conversation conversation_;
+};
 
 }  // namespace
 
+const char* const kChatCommands =
+    "/system TEXT  begin a new conversation with this system message; without TEXT: show it\n"
+    "/reset        forget the conversation, except its system message\n"
+    "/help         show these commands\n"
+    "/exit         end the program\n"
+    "//TEXT        send /TEXT to the model\n";
+
 void run_chat(Generator& generator, const TextCodec& codec, const SamplerOptions& sampler,
-              int64_t most_tokens, const ChatStreams& streams) {
-  const Sampler draws(sampler);
-  const int64_t capacity = generator.options().capacity;
-  Conversation conversation;
-  Interrupts interrupts;
-  const auto read_line = [&](std::string& line) {
-    interrupts.end_reading();
-    streams.out << "> " << std::flush;
-    return static_cast<bool>(std::getline(streams.in, line));
-  };
-  for (std::string line; read_line(line);) {
-    if (line == "/exit") return;
-    if (line == "/reset") conversation = {};
-    if (line == "/reset" || line.find_first_not_of(" \t\r") == line.npos) continue;
-    conversation.add("user", line);
-    const std::vector<int32_t> prompt = codec.encode(conversation);
-    if (std::ssize(prompt) >= capacity) {
-      conversation.messages.pop_back();
-      streams.err << "the conversation would have " << prompt.size()
-                  << " tokens, which leaves no space for an "
-                  << "answer in the context of " << capacity
-                  << ": start a new one with /reset, or give a larger --context" << std::endl;
-      continue;
-    }
-    interrupts.end_answer();
-    conversation.add("assistant", answer(generator, codec, draws, most_tokens, prompt, streams.out));
-  }
-  streams.out << std::endl;
+              int64_t most_tokens, const std::string& system, const ChatStreams& streams) {
+  Session session(generator, codec, sampler, most_tokens, streams);
+  session.begin(system);
+  session.hold();
 }
 
 }  // namespace flatshard

@@ -1,10 +1,13 @@
 #pragma once
 // A conversation in a terminal: reads a line of the user from `in`, streams the model's answer to `out`, and
-// keeps the history. /reset forgets the history; /exit or the end of the input ends the conversation. SIGINT
-// (Ctrl-C) ends the answer in progress, and between answers the conversation. A conversation that outgrows
-// the generator's capacity is reported on `err`, and continues without the last message.
+// keeps the history. A line that begins with "/" is a command (kChatCommands), and "//" begins a message with
+// one slash; the end of the input ends the conversation, too. SIGINT (Ctrl-C) ends the answer in progress,
+// and between answers the conversation. A conversation that outgrows the generator's capacity, a system
+// message that the chat template rejects, and an unknown command are reported on `err`; the conversation
+// continues without them.
 
 #include <iosfwd>
+#include <string>
 
 #include "tools/inference/continuation.h"
 #include "tools/inference/text_codec.h"
@@ -16,8 +19,11 @@ struct ChatStreams {
   std::ostream &out, &err;
 };
 
+extern const char* const kChatCommands;  // a line for each, with what it does
+
 // Text 0 of the generator is the conversation. An answer has at most `most_tokens` tokens.
+// The conversation begins with the system message `system`, unless that is "".
 void run_chat(Generator& generator, const TextCodec& codec, const SamplerOptions& sampler,
-              int64_t most_tokens, const ChatStreams& streams);
+              int64_t most_tokens, const std::string& system, const ChatStreams& streams);
 
 }  // namespace flatshard

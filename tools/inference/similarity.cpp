@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/check.h"
+#include "runtime/text.h"
 
 namespace flatshard {
 namespace {
@@ -67,6 +68,31 @@ std::string quoted_field(const std::string& text) {
   return quoted + '"';
 }
 
+// Whether an answer is its reference, apart from white space around them.
+bool is_exact(const std::string& answer, const std::string& reference) {
+  const auto trimmed = [](const std::string& text) {
+    constexpr char kSpace[] = " \t\r\n";
+    const size_t begin = text.find_first_not_of(kSpace), end = text.find_last_not_of(kSpace);
+    return begin == text.npos ? "" : text.substr(begin, end - begin + 1);
+  };
+  return trimmed(answer) == trimmed(reference);
+}
+
+std::string excerpt(const std::string& text) {
+  constexpr size_t kMostBytes = 80;
+  const std::string shown = printable(text);
+  if (shown.size() <= kMostBytes) return '"' + shown + '"';
+  size_t end = kMostBytes;
+  while (end > 0 && (static_cast<unsigned char>(shown[end]) & 0xC0) == 0x80) --end;  // not inside a character
+  return '"' + shown.substr(0, end) + "...\"";
+}
+
+std::string significant(double value) {
+  std::ostringstream out;
+  out << std::setprecision(4) << value;
+  return std::move(out).str();
+}
+
 std::string decimals(double value, int count) {
   std::ostringstream out;
   out << std::fixed << std::setprecision(count) << value;
@@ -103,13 +129,14 @@ std::vector<ScoredAnswer> score_answers(const ModelSource& source, const TextCod
     for (size_t i = 0; i < prompts.size(); ++i) {
       const std::string answer = codec.decode(continued[i].tokens);
       const double score = score_of(generator, codec.encode(answer), prompts[i].reference);
-      mine.push_back({prompts[i].record, answer, score});
+      mine.push_back(
+          {prompts[i].record, answer, score, is_exact(answer, *records[prompts[i].record].reference)});
     }
   }
   std::vector<ScoredAnswer> all(records.size());
   const std::string text = mine.dump(-1, ' ', false, Json::error_handler_t::replace);
   for (const std::string& part : world.all_gather_texts(text, "answers"))
-    for (const Json& row : Json::parse(part)) all[row[0].get<size_t>()] = {row[1], row[2]};
+    for (const Json& row : Json::parse(part)) all[row[0].get<size_t>()] = {row[1], row[2], row[3]};
   return all;
 }
 
@@ -117,6 +144,27 @@ double average_score(const std::vector<ScoredAnswer>& answers) {
   double sum = 0;
   for (const ScoredAnswer& a : answers) sum += a.score;
   return sum / static_cast<double>(answers.size());
+}
+
+int64_t exact_answers(const std::vector<ScoredAnswer>& answers) {
+  return std::count_if(answers.begin(), answers.end(), [](const ScoredAnswer& a) { return a.exact; });
+}
+
+std::string describe_differences(const std::vector<PromptRecord>& records,
+                                 const std::vector<ScoredAnswer>& answers) {
+  constexpr int kMostShown = 5;
+  const int64_t exact = exact_answers(answers), all = std::ssize(answers);
+  if (exact == all) return "every answer is its reference\n";
+  std::string text =
+      str(with_commas(exact), " of ", with_commas(all), " answers are their references; others:\n");
+  int shown = 0;
+  for (size_t i = 0; i < answers.size() && shown < kMostShown; ++i) {
+    if (answers[i].exact) continue;
+    text += str("  ", records[i].where, ": ", excerpt(answers[i].answer), " instead of ",
+                excerpt(*records[i].reference), ", score ", significant(answers[i].score), '\n');
+    ++shown;
+  }
+  return text;
 }
 
 std::string similarity_csv(const std::vector<PromptRecord>& records,
@@ -127,7 +175,7 @@ std::string similarity_csv(const std::vector<PromptRecord>& records,
       labels.emplace_back(name);
   std::string csv;
   for (const std::string& label : labels) csv += label + ',';
-  csv += "user_question,model_generated_answer,ground_truth_answer,semantic_similarity_score\n";
+  csv += "user_question,model_generated_answer,ground_truth_answer,semantic_similarity_score,exact_match\n";
   for (size_t i = 0; i < records.size(); ++i) {
     const PromptRecord& record = records[i];
     for (const std::string& label : labels) {
@@ -138,10 +186,13 @@ std::string similarity_csv(const std::vector<PromptRecord>& records,
              ',';
     }
     csv += quoted_field(record.question) + ',' + quoted_field(answers[i].answer) + ',' +
-           quoted_field(record.reference.value_or("")) + ',' + decimals(answers[i].score, 6) + '\n';
+           quoted_field(record.reference.value_or("")) + ',' + decimals(answers[i].score, 6) + ',' +
+           (answers[i].exact ? '1' : '0') + '\n';
   }
   return csv + "average_semantic_similarity_score" + std::string(labels.size() + 3, ',') +
-         decimals(average_score(answers), 3) + '\n';
+         decimals(average_score(answers), 6) + ',' +
+         decimals(static_cast<double>(exact_answers(answers)) / static_cast<double>(answers.size()), 6) +
+         '\n';
 }
 
 }  // namespace flatshard

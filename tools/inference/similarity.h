@@ -16,6 +16,7 @@ namespace flatshard {
 struct ScoredAnswer {
   std::string answer;
   double score = 0;
+  bool exact = false;  // the reference, apart from white space around the two
 };
 
 struct SimilarityOptions {
@@ -34,9 +35,15 @@ std::vector<ScoredAnswer> score_answers(const ModelSource& source, const TextCod
 
 double average_score(const std::vector<ScoredAnswer>& answers);
 
-// A row per record and a last one with the average, rounded to three decimals. Columns: data_id (the index of
-// the record, unless it has one), item_name and image_name if a record has them, user_question,
-// model_generated_answer, ground_truth_answer, semantic_similarity_score.
+int64_t exact_answers(const std::vector<ScoredAnswer>& answers);
+
+// "every answer is its reference", or how many are, and the first few that are not, with their scores.
+std::string describe_differences(const std::vector<PromptRecord>& records,
+                                 const std::vector<ScoredAnswer>& answers);
+
+// A row per record and a last one with the averages. Columns: data_id (the index of the record, unless it has
+// one), item_name and image_name if a record has them, user_question, model_generated_answer,
+// ground_truth_answer, semantic_similarity_score, exact_match (1 or 0).
 std::string similarity_csv(const std::vector<PromptRecord>& records,
                            const std::vector<ScoredAnswer>& answers);
 

@@ -12,9 +12,7 @@ namespace flatshard {
 namespace {
 
 // The end of a message about an unknown word: a suggestion, if there is one, and what to read.
-std::string suggestion(const std::string& word, const std::vector<std::string>& known,
-                       const std::string& then) {
-  const std::string similar = similar_word(word, known);
+std::string suggestion(const std::string& similar, const std::string& then) {
   if (similar.empty()) return "; " + then;
   return str("; did you mean ", similar, "? ", static_cast<char>(std::toupper(then.front())), then.substr(1));
 }
@@ -43,7 +41,7 @@ const CLI::App* command_in(const CLI::App& app, const std::vector<std::string>& 
                                  [](const std::string& a) { return !a.starts_with('-'); });
   check(word != arguments.end(), "a command is missing: ", list, "; see ", help_of(app));
   check(std::find(names.begin(), names.end(), *word) != names.end(), *word, ": unknown command",
-        suggestion(*word, names, str("the commands are ", list, "; see ", help_of(app))));
+        suggestion(similar_word(*word, names), str("the commands are ", list, "; see ", help_of(app))));
   return app.get_subcommand(*word);
 }
 
@@ -53,7 +51,7 @@ void check_options(const CLI::App& command, const std::vector<std::string>& argu
     const std::string name = argument.substr(0, argument.find('='));
     const bool known = !name.starts_with("--") || command.get_option_no_throw(name);
     check(known, name, ": unknown option",
-          suggestion(name, long_options(command), "see " + help_of(command)));
+          suggestion(similar_option(command, name), "see " + help_of(command)));
   }
 }
 
@@ -66,6 +64,14 @@ std::vector<std::string> long_options(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options())
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   return names;
+}
+
+std::string similar_option(const CLI::App& app, const std::string& option) {
+  std::vector<std::string> names;
+  for (const std::string& name : long_options(app)) names.push_back(name.substr(2));
+  const std::string similar =
+      similar_word(option.substr(std::min(option.find_first_not_of('-'), option.size())), names);
+  return similar.empty() ? "" : "--" + similar;
 }
 
 void parse_arguments(CLI::App& app, const std::vector<std::string>& arguments) {

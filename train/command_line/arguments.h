@@ -18,5 +18,7 @@ void parse_arguments(CLI::App& app, const std::vector<std::string>& arguments);
 
 // The long options of a program or command, such as "--resume".
 std::vector<std::string> long_options(const CLI::App& app);
+// The one of which this option is a misspelling, whatever dashes it begins with; "" if there is none.
+std::string similar_option(const CLI::App& app, const std::string& option);
 
 }  // namespace flatshard

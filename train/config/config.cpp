@@ -330,7 +330,7 @@ std::vector<Field> fields(Config& c) {
        "as parallel.strategy says",
        {},
        1,
-       4096},
+       256},
       {"parallel.schedule",
        &parallel.schedule,
        "order of the micro-batches in a pipeline: 1f1b (forward and backward passes alternate), interleaved "

@@ -202,7 +202,10 @@ toml::table read_file(const std::string& path, const std::string& name) {
     return parse(read_whole_file(path, kMostConfigBytes), name);
   } catch (const Error& error) {
     if (!path.ends_with(".yaml") && !path.ends_with(".yml") && !path.ends_with(".json")) throw;
-    fail(str(error.what(), "; a config is a TOML file, such as configs/tiny.toml"), error.where);
+    fail(str(error.what(),
+             "; a config is a TOML file, such as configs/tiny.toml; train takes a file of accelerate with "
+             "--accelerate, beside it"),
+         error.where);
   }
 }
 
@@ -254,8 +257,7 @@ class Loader {
       else if (!section->empty() || is_section(key))
         set_all(*section, key + ".");
       else
-        problems_.add(str(where, ": unknown section [", key, "]; the nearest known one is [",
-                          nearest_section(fields_, key), "]"));
+        problems_.add(str(where, ": ", unknown_section(fields_, key)));
     }
   }
 

@@ -1,7 +1,7 @@
 #pragma once
-// How other trainers spell settings: Hugging Face's Trainer, TRL and PEFT, bitsandbytes, FSDP and DeepSpeed,
-// torchtitan, axolotl, nanoGPT and llm.c. Not accepted, only recognized, so that an error can name the key to
-// set: their values often mean something else.
+// How other trainers spell settings: Hugging Face's Trainer, accelerate, TRL and PEFT, bitsandbytes, FSDP and
+// DeepSpeed, torchtune, torchtitan, axolotl, LLaMA-Factory, Megatron, nanoGPT and llm.c. Not accepted, only
+// recognized, so that an error can name the key to set: their values often mean something else.
 
 #include <span>
 #include <string>
@@ -9,9 +9,11 @@
 namespace flatshard {
 
 struct ForeignKey {
-  const char* spelling;  // in lower case with _; the last part of a key, or its last parts, with dots
-  const char* key;       // ours; "" if there is none
-  const char* value;     // ours, in terms of theirs; "": the same. Without a key: what happens instead
+  // In lower case with _: the last part of a key, or its last parts with dots, or with a dot at the end a
+  // section, for all keys that have no row of their own.
+  const char* spelling;
+  const char* key;    // ours; "" if there is none
+  const char* value;  // ours, quoted, in terms of theirs; "": the same. Without a key: what happens instead
 };
 
 std::span<const ForeignKey> foreign_keys();

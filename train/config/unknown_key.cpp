@@ -1,6 +1,8 @@
 #include "train/config/unknown_key.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 
 #include "runtime/check.h"
 #include "runtime/spelling.h"
@@ -10,18 +12,52 @@ namespace flatshard {
 namespace {
 
 std::string name_in_section(const std::string& key) { return key.substr(key.rfind('.') + 1); }
-std::string stage_of(const std::string& key) { return key.substr(0, key.rfind('.')); }
+std::string stage_of(const std::string& key) {
+  const size_t dot = key.rfind('.');
+  return dot == key.npos ? "" : key.substr(0, dot);
+}
 
-// The known key most similar to this one. The same name in another section ranks above a similar spelling.
-std::string nearest_key(const std::vector<Field>& known, const std::string& key) {
-  std::string nearest;
+std::vector<std::string> sections(const std::vector<Field>& known) {
+  std::vector<std::string> all;
+  for (const Field& field : known)
+    if (const std::string section = stage_of(field.key);
+        std::find(all.begin(), all.end(), section) == all.end())
+      all.push_back(section);
+  return all;
+}
+
+struct Nearest {
+  std::vector<std::string> keys;  // equally near ones
+  bool same_section = false;
+};
+
+// The known keys of which this one is a misspelling: in its section, which may be misspelt too; else of the
+// same name in other sections; else, if it has no section of its own, of a similar name in any.
+Nearest nearest_keys(const std::vector<Field>& known, const std::string& key) {
+  const std::string section = stage_of(key), name = name_in_section(key);
+  const std::vector<std::string> all = sections(known);
+  const bool has_section = !section.empty() && std::find(all.begin(), all.end(), section) == all.end();
+  constexpr size_t kElsewhere = 100;  // above the distances within a section
   size_t best = SIZE_MAX;
+  Nearest nearest;
   for (const Field& field : known) {
-    const size_t distance =
-        name_in_section(field.key) == name_in_section(key) ? 1 : edit_distance(field.key, key);
-    if (distance < best) best = distance, nearest = field.key;
+    const std::optional<size_t> of_name = misspelling(name, name_in_section(field.key)),
+                                of_section = misspelling(section, stage_of(field.key));
+    if (!of_name || (!of_section && *of_name > 0 && has_section)) continue;
+    const size_t distance = *of_name + of_section.value_or(kElsewhere);
+    if (distance > best) continue;
+    if (distance < best) nearest = {.keys = {}, .same_section = of_section.has_value()};
+    best = distance;
+    nearest.keys.push_back(field.key);
   }
   return nearest;
+}
+
+// "a, b and c"
+std::string joined(const std::vector<std::string>& words) {
+  std::string text = words.front();
+  for (size_t i = 1; i < words.size(); ++i) text += (i + 1 < words.size() ? ", " : " and ") + words[i];
+  return text;
 }
 
 // "train.steps (optimizer steps)", with the value in terms of the other trainer's, and the start of the help.
@@ -38,18 +74,22 @@ UnknownKey unknown_key(const std::vector<Field>& known, const std::string& key) 
   const std::string unknown = str("unknown key ", key, "; ");
   const ForeignKey* const row = foreign_key(key);
   if (row && *row->key) return {unknown + "use " + use(known, *row), row->key};
-  if (row) return {unknown + "there is no such setting: " + row->value, ""};
-  const std::string nearest = nearest_key(known, key);
-  return {unknown + "the nearest known one is " + nearest, nearest};
+  const Nearest nearest = nearest_keys(known, key);
+  if (row && !nearest.same_section) return {str(unknown, "there is no such setting: ", row->value), ""};
+  if (nearest.keys.empty()) return {unknown + "there is none like it; train --help lists all keys", ""};
+  return {str(unknown, "the nearest known ", nearest.keys.size() > 1 ? "ones are " : "one is ",
+              joined(nearest.keys)),
+          nearest.keys.size() > 1 ? "" : nearest.keys.front()};
 }
 
-std::string nearest_section(const std::vector<Field>& known, const std::string& section) {
-  std::string nearest;
-  size_t best = SIZE_MAX;
-  for (const Field& field : known)
-    if (const size_t distance = edit_distance(stage_of(field.key), section); distance < best)
-      best = distance, nearest = stage_of(field.key);
-  return nearest;
+std::string unknown_section(const std::vector<Field>& known, const std::string& section) {
+  const std::vector<std::string> all = sections(known);
+  const std::string similar = similar_word(section, all);
+  if (!similar.empty())
+    return str("unknown section [", section, "]; the nearest known one is [", similar, ']');
+  std::string list;
+  for (const std::string& name : all) list += str(list.empty() ? "[" : ", [", name, ']');
+  return str("unknown section [", section, "]; there are ", list);
 }
 
 }  // namespace flatshard

@@ -1,6 +1,6 @@
 #pragma once
-// What a user may have meant by a key that does not exist: a setting as another trainer spells it, or the
-// most similar key.
+// What a user may have meant by a key that does not exist: a setting as another trainer spells it, or a
+// misspelt key of ours. Other keys are not guessed at.
 
 #include <string>
 #include <vector>
@@ -11,12 +11,12 @@ namespace flatshard {
 
 struct UnknownKey {
   std::string message;  // "unknown key train.step; the nearest known one is train.steps"
-  std::string meant;    // "train.steps"; "" if there is none
+  std::string meant;    // "train.steps"; "" if there is none, or more than one
 };
 
 UnknownKey unknown_key(const std::vector<Field>& known, const std::string& key);
 
-// The known section most similar to this one.
-std::string nearest_section(const std::vector<Field>& known, const std::string& section);
+// "unknown section [optimiser]; the nearest known one is [optimizer]", or which sections there are.
+std::string unknown_section(const std::vector<Field>& known, const std::string& section);
 
 }  // namespace flatshard

@@ -87,9 +87,6 @@ std::string describe_model(const ModelConfig& c) {
 std::string describe_setup(const RunSetup& setup, const RunPlan& plan) {
   const Batching& b = setup.batching;
   const Config& c = setup.config;
-  const std::string device =
-      setup.device_is_here ? why_on_cpu(c.run.device)
-                           : str("planned for a GPU; none is available here (", why_no_cuda_device(), ')');
   return str("model     ", describe_model(setup.model), "\n          ", trainable_line(plan), '\n',
              adapters_line(setup, plan), quantized_line(setup), warning_lines(setup), "batch     ",
              with_commas(b.total_sequences), " sequences of ", with_commas(setup.seq_len()),
@@ -98,8 +95,12 @@ std::string describe_setup(const RunSetup& setup, const RunPlan& plan) {
              counted(b.micro_steps, "micro-step"), " x ", lanes_of(b), "\n          ", bits_of(b),
              "precision ", c.precision.compute, " compute", tf32_of(setup),
              ", fp32 master weights, gradients communicated in ", c.precision.reduce,
-             c.train.recompute ? ", activation checkpointing" : "", '\n', graphs_line(setup),
-             device.empty() ? "" : str("device    ", device, '\n'));
+             c.train.recompute ? ", activation checkpointing" : "", '\n', graphs_line(setup));
+}
+
+std::string device_note(const RunSetup& setup) {
+  return setup.device_is_here ? why_on_cpu(setup.config.run.device)
+                              : str("planned for a GPU; none is available here (", why_no_cuda_device(), ')');
 }
 
 std::string describe_flops(const FlopsPerToken& flops) {

@@ -13,6 +13,8 @@ namespace flatshard {
 std::string describe_model(const ModelConfig& config);
 // Model, parameter counts, batch and precision.
 std::string describe_setup(const RunSetup& setup, const RunPlan& plan);
+// Why the device is not the one that might be expected; "" if there is nothing to say.
+std::string device_note(const RunSetup& setup);
 // FLOPs per token, with full and with causal attention.
 std::string describe_flops(const FlopsPerToken& flops);
 // A header, one line per row, the sum, and the warning if there is one. `stages`: the pipeline stages of the

@@ -70,6 +70,7 @@ std::string better_maps(const RunSetup& setup, const Model& model, const std::ve
   std::ostringstream out;
   out << std::fixed << std::setprecision(1);
   for (const char* kind : {"auto", "balanced"}) {
+    if (setup.config.parallel.device_map == DeviceMap(kind)) continue;
     RunSetup other = setup;
     other.config.parallel.device_map = kind;
     other.pipeline = pipeline_of(other.config.parallel, model, setup.seq_len(), setup.batching.micro_steps);
@@ -95,7 +96,7 @@ std::string describe_stages(const RunSetup& setup) {
   const Pipeline& pipeline = setup.pipeline;
   if (pipeline.stages == 1) return "";
   Arena planning("model", Device::cpu());
-  const Model model(setup.model, planning, 1, layer_cut(setup.wrap));
+  const Model model = grouped_model(setup, planning);
   const std::vector<double> work = work_of_layers(model, setup.seq_len());
   const double total = std::accumulate(work.begin(), work.end(), 0.0);
   const std::vector<double> sums = work_by_stage(pipeline, work);

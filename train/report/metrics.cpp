@@ -31,6 +31,7 @@ void each_field(Metrics& m, Visit&& visit) {
   visit("step_seconds", m.step_seconds);
   visit("mfu", m.mfu);
   visit("mfu_causal", m.mfu_causal);
+  visit("mfu_is_bound", m.mfu_is_bound);
   visit("mfu_published", m.mfu_published);
   visit("memory_bytes", m.memory_bytes);
   visit("skipped", m.skipped);

@@ -1,9 +1,9 @@
 #pragma once
 // The metrics of a step, and metrics.jsonl, the file that records them: one JSON object per line, flushed
 // line by line so that the file can be followed during the run. The keys are the member names below; skipped
-// appears only if true, optional members only if set. Doubles round-trip exactly. Non-finite values, which
-// JSON lacks, are the strings "inf", "-inf" and "nan". Steps may be missing in a run that was resumed from
-// another folder's checkpoint (log_history.h).
+// and mfu_is_bound appear only if true, optional members only if set. Doubles round-trip exactly. Non-finite
+// values, which JSON lacks, are the strings "inf", "-inf" and "nan". Steps may be missing in a run that was
+// resumed from another folder's checkpoint (log_history.h).
 
 #include <cstdint>
 #include <optional>
@@ -23,6 +23,7 @@ struct StepMetrics {
   double tokens_per_second = 0, step_seconds = 0;
   std::optional<double> all_tokens_per_second{};  // with tokens that are not trained, and padding
   double mfu = 0, mfu_causal = 0;         // fractions of the matrix peak, counting full or causal attention
+  bool mfu_is_bound = false;              // they are upper bounds: the peak was measured on a busy machine
   std::optional<double> mfu_published{};  // mfu against the GPU's published peak, where that is known
   int64_t memory_bytes = 0;
   bool skipped = false;                // no update was made (non-finite gradient, or no targets)

@@ -1,7 +1,8 @@
 #pragma once
 // The progress of a run on standard output: one line per logged step, in fixed columns:
 //     450/1000  loss  3.2412  grad 1.23  lr 3.00e-4  51.2k tok/s  ETA    1:28   160 ms  14.2 MiB
-// followed by "  mfu 41.2% causal 39.8%", fractions of the matrix peak counting full and causal attention,
+// followed by "  mfu 41.2% causal 39.8%", fractions of the matrix peak counting full and causal attention
+// ("mfu<41.2%": upper bounds, as the machine was busy when the peak was measured),
 // and with several ranks by "  comm  6%", the fraction of the step in which compute waited for communication.
 // On a terminal the line is rewritten in place and cut at the right edge; evaluations and skipped steps
 // remain above it. Elsewhere all lines are plain text. The ETA covers steps only, at the median of recent

@@ -78,10 +78,17 @@ Row best_evaluation(const RunCurves& c) {
           true};
 }
 
-std::vector<Row> summary(const RunCurves& c) {
-  const auto percent = [](const SampledMedian& share) {
-    return share.value() ? formatted(100 * *share.value(), "%.1f%%") : kNothing;
+Row median_mfu(const RunCurves& c) {
+  const std::string at_most = c.mfu_is_bound ? "at most " : "";
+  const auto percent = [&](const SampledMedian& share) {
+    return share.value() ? at_most + formatted(100 * *share.value(), "%.1f%%") : kNothing;
   };
+  return {"Median MFU", percent(c.mfu),
+          str(percent(c.mfu_causal), " with causal attention",
+              c.mfu_is_bound ? "; the peak was measured on a busy machine" : "")};
+}
+
+std::vector<Row> summary(const RunCurves& c) {
   const int64_t skipped = c.last.data_step - c.last.step;
   const std::optional<double> speed = c.tokens_per_second.value();
   return {
@@ -92,7 +99,7 @@ std::vector<Row> summary(const RunCurves& c) {
       best_evaluation(c),
       {"Tokens", human_count(static_cast<double>(c.last.tokens)), with_commas(c.last.tokens)},
       {"Median tokens/s", speed ? human_count(*speed) : kNothing, "all ranks"},
-      {"Median MFU", percent(c.mfu), percent(c.mfu_causal) + " with causal attention"},
+      median_mfu(c),
       {"Time", c.elapsed_seconds < 60 ? human_seconds(c.elapsed_seconds) : human_duration(c.elapsed_seconds),
        c.has_elapsed_times     ? "with evaluations and checkpoints"
        : c.missing_lines() > 0 ? "listed steps only"

@@ -61,6 +61,7 @@ void RunCurves::add(const StepMetrics& m) {
   add_finite(throughput, m.step, m.tokens_per_second);
   memory.add(m.step, static_cast<double>(m.memory_bytes));
   tokens_per_second.add(m.tokens_per_second);
+  mfu_is_bound = mfu_is_bound || m.mfu_is_bound;
   mfu.add(m.mfu);
   mfu_causal.add(m.mfu_causal);
 }

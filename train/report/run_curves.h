@@ -37,6 +37,7 @@ struct RunCurves {
   double elapsed_seconds = 0;  // of lines without the time: their steps only
   bool has_elapsed_times = true;
   SampledMedian tokens_per_second, mfu, mfu_causal;
+  bool mfu_is_bound = false;  // of at least one step
 
   // Skipped steps are only in `marks`, `loss_scale` and the last two.
   ThinnedCurve loss, eval_loss, lr, grad_norm, throughput, memory, loss_scale;

@@ -2,9 +2,8 @@
 
 #include <map>
 
-#include "checkpoint/tensor_folder.h"
 #include "comm/agreement.h"
-#include "hub/model_folder.h"
+#include "hub/adapter_base.h"
 #include "runtime/check.h"
 #include "runtime/fingerprint.h"
 
@@ -18,13 +17,6 @@ std::string flat(Config& config) {
   for (const Field& field : fields(config))
     if (values.contains(field.key)) out += field.key + " = " + values.at(field.key) + '\n';
   return out;
-}
-
-std::string weights_fingerprint(const std::string& folder) {
-  std::vector<std::string> paths;
-  const TensorFolder tensors(folder, kWeightsStem);
-  for (const auto& file : tensors.files()) paths.push_back(file->path());
-  return fingerprint(paths);
 }
 
 }  // namespace

@@ -35,8 +35,8 @@ LoadedConfig load_checked(const ConfigSource& source, Problems problems, World& 
   loaded.replaced.insert(loaded.replaced.end(), accelerate.notices.begin(), accelerate.notices.end());
   if (const int ranks = accelerate.processes.value_or(world.size()); source.trains)
     problems.check(ranks == world.size(), printable(source.accelerate), ": num_processes is ", ranks,
-                   ", but this run has ", counted(world.size(), "rank"), ": start it with mpirun -np ",
-                   ranks);
+                   ", but this run has ", counted(world.size(), "rank"),
+                   ": start it with --launch \"mpirun -np ", ranks, '"');
   const std::string folder = loaded.config.init_from;
   const bool is_there =
       folder.empty() || std::filesystem::exists(folder);  // otherwise check_config() says so

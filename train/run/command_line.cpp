@@ -14,11 +14,10 @@ namespace {
 
 // What was meant by an option that neither the program nor its config has.
 std::string unknown_option(const CLI::App& app, const std::string& option) {
-  if (const std::string similar = similar_word(option, long_options(app)); !similar.empty())
-    return str(option, ": unknown option; did you mean ", similar, "? See train --help");
+  const std::string similar = similar_option(app, option), word = option.substr(2);
+  if (!similar.empty()) return str(option, ": unknown option; did you mean ", similar, "? See train --help");
   Config config;
   const std::vector<Field> known = fields(config);
-  const std::string word = option.substr(2);
   if (foreign_key(word)) return str(option, ": ", unknown_key(known, word).message);
   std::vector<std::string> names;  // of keys, without their sections
   for (const Field& field : known) names.push_back(field.key.substr(field.key.rfind('.') + 1));
@@ -26,7 +25,9 @@ std::string unknown_option(const CLI::App& app, const std::string& option) {
   return meant != names.end()
              ? str(option, ": unknown option; did you mean --",
                    known[static_cast<size_t>(meant - names.begin())].key, '?')
-             : str(option, ": unknown option; set a config key with --section.key=value, see train --help");
+             : str(option,
+                   ": unknown option; train takes a config file, options, and config keys as "
+                   "--section.key=value, see train --help");
 }
 
 }  // namespace

@@ -118,7 +118,7 @@ int train_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
       "--resume", line.resume,
       "checkpoint to resume from: latest (of run.dir); auto (the same, but begin if there is none); or the "
       "path of a checkpoint or run folder");
-  app.add_option(
+  const CLI::Option* const accelerate = app.add_option(
       "--accelerate", line.accelerate,
       "configuration file of Hugging Face accelerate, whose values CONFIG and the command line override");
   app.add_flag("--overwrite", line.overwrite,
@@ -169,11 +169,12 @@ int train_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
     if (!parsing.empty()) line.problems.raise();  // of which the other may be a consequence
     parsing.raise();
     check(resume->empty() || !line.resume.empty(), "--resume is \"\", must be latest, auto or a path");
+    check(accelerate->empty() || !line.accelerate.empty(), "--accelerate is \"\", must name a file");
     if (!line.launch.empty()) return launch(line.launch, argc, argv);
     if (!line.resume.empty()) line.overrides.push_back("run.resume=" + flatshard::quoted(line.resume));
     check(!(line.print_config && line.plan), "--print-config and --plan exclude each other");
     check(line.plan || line.ranks == 0, "--ranks has no effect without --plan: to train on ", line.ranks,
-          " ranks, start them with mpirun -np ", line.ranks);
+          " ranks, start them with --launch \"mpirun -np ", line.ranks, '"');
     check(line.plan || line.gpu.empty(), "--for has no effect without --plan");
     return run(line, *world, out, err);
   } catch (const CLI::Success& help) {

@@ -1,6 +1,8 @@
 #include "train/run/matrix_peak.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "runtime/gpu.h"
 #include "train/measure/peak.h"
@@ -18,10 +20,23 @@ MatrixPeak find_matrix_peak(const RunSetup& setup, World& world) {
   return peak;
 }
 
-void MatrixPeak::set_mfu(StepMetrics& m, double tokens_per_second, const FlopsPerToken& flops) const {
-  m.mfu = tokens_per_second * flops.full / measured;
-  m.mfu_causal = tokens_per_second * flops.causal / measured;
+std::string MatrixPeak::set_mfu(StepMetrics& m, double tokens_per_second, const FlopsPerToken& flops) {
+  const double rate = tokens_per_second * flops.causal;
+  reached = std::max(reached, rate);
+  const double peak = std::max(measured, reached);
+  m.mfu = tokens_per_second * flops.full / peak;
+  m.mfu_causal = rate / peak;
+  m.mfu_is_bound = reached > measured;
   if (published > 0) m.mfu_published = tokens_per_second * flops.full / published;
+  std::string lines;
+  if (m.mfu_is_bound && !std::exchange(explained_bound, true))
+    lines = str("mfu       is an upper bound from here on, relative to the fastest step: this one computes ",
+                std::lround(rate * 1e-9), " GFLOP/s, but products only ", std::lround(measured * 1e-9),
+                " GFLOP/s at startup, when the machine was busy");
+  if (m.mfu > 1 && !std::exchange(explained_full, true))
+    lines += str(lines.empty() ? "" : "\n",
+                 "mfu       above 100 % counts attention that the causal mask skips; \"causal\" does not");
+  return lines;
 }
 
 std::string describe(const MatrixPeak& peak) {

@@ -32,8 +32,10 @@ void print_plan(LoadedConfig loaded, const PlanFor& wanted, World& world, std::o
   const std::string stages = describe_stages(setup);
   const std::string reductions = describe_reductions(setup, plan, world.rank());
   if (world.rank() != 0) return;
-  out << describe_setup(setup, plan) << weights << "compute   " << describe_flops(plan.flops)
-      << describe_units(plan.units, setup.pipeline.stages) << stages;
+  const std::string device = device_note(setup);
+  out << describe_setup(setup, plan) << (device.empty() ? "" : str("device    ", device, '\n')) << weights
+      << "compute   " << describe_flops(plan.flops) << describe_units(plan.units, setup.pipeline.stages)
+      << stages;
   if (exchanges) out << describe_exchange(setup, plan.units, plan.flops, peak, bandwidth);
   out << "memory    of rank 0 of " << setup.ranks() << ":\n" << describe_memory(plan) << reductions;
   if (gpu) out << describe_fit(setup, plan, *gpu);

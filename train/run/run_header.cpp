@@ -11,12 +11,13 @@ namespace flatshard {
 std::string describe_run(const RunHeader& run, bool details) {
   const RunSetup& setup = run.setup;
   const RunPlan& plan = run.plan;
+  const std::string device = device_note(setup);
   std::string text =
       str("device    ", setup.device, ", ", counted(setup.ranks(), "rank"), " x ",
-          counted(thread_count(), "thread"), ", ", describe(run.peak), '\n', run.hosts,
-          describe_setup(setup, plan), plan.products.empty() ? "" : str("products  ", plan.products, '\n'),
-          run.weights, "data      ", run.data, "\nrun       ", with_commas(run.steps), " steps, ",
-          describe_flops(plan.flops));
+          counted(thread_count(), "thread"), ", ", describe(run.peak), '\n',
+          device.empty() ? "" : str("          ", device, '\n'), run.hosts, describe_setup(setup, plan),
+          plan.products.empty() ? "" : str("products  ", plan.products, '\n'), run.weights, "data      ",
+          run.data, "\nrun       ", with_commas(run.steps), " steps, ", describe_flops(plan.flops));
   for (const std::string& line : run.replaced) text += str("          ", line, '\n');
   text += details ? describe_units(plan.units, setup.pipeline.stages) + describe_stages(setup)
                   : plan.units.warning;

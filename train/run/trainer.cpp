@@ -176,7 +176,7 @@ RunStart Trainer::find_start() {
 
 // Initializes the parameters or loads the checkpoint, then creates the run folder and its metrics file.
 void Trainer::begin() {
-  documents_ = model_documents(setup_, checkpoints_.source().string(), world_);
+  documents_ = model_documents(setup_, checkpoints_.source().string(), inputs_.base.value_or(""), world_);
   checkpoints_.plan(runtime_.engine(), documents_);
   if (is_leader() && !start_.resumed && initial_.weights &&
       !initial_.adapter)  // an adapter may have the rows
@@ -273,10 +273,12 @@ StepMetrics Trainer::step() {
   m.step_seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   if (is_leader()) log_->stamp(m);
   m.tokens_per_second = static_cast<double>(targets) / m.step_seconds;
-  const double positions =
-      static_cast<double>(setup_.batching.total_sequences * setup_.seq_len()) / m.step_seconds;
+  const int64_t computed = targets > 0 ? setup_.batching.total_sequences * setup_.seq_len() : 0;
+  const double positions = static_cast<double>(computed) / m.step_seconds;
   if (train_.has_untrained_places()) m.all_tokens_per_second = positions;
-  peak_.set_mfu(m, positions, runtime_.plan().flops);
+  if (const std::string lines = peak_.set_mfu(m, positions, runtime_.plan().flops);
+      is_leader() && !lines.empty())
+    progress_.print(lines);
   if (world_.size() > 1 && !setup_.device.is_cuda())  // a GPU waits without the host
     m.exposed_comm_seconds = runtime_.engine().waited_seconds() - waited;
   m.memory_bytes = memory_counters().live_bytes;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "hub/adapter_base.h"
 #include "hub/tokenizer_files.h"
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
@@ -23,7 +24,8 @@ std::optional<std::string> line_of_latest(const fs::path& folder) {
 }
 
 bool is_file_of_checkpoint(const std::string& name) {
-  for (const char* other : {kConfigName, kAdapterConfigName, TrainState::kFileName, Checksums::kFileName})
+  for (const char* other :
+       {kConfigName, kAdapterConfigName, kAdapterBaseName, TrainState::kFileName, Checksums::kFileName})
     if (name == other) return true;
   return is_tokenizer_file(name) || std::any_of(kStems.begin(), kStems.end(),
                                                 [&](const char* stem) { return is_tensor_file(name, stem); });
@@ -94,7 +96,8 @@ void remove_checkpoint(const fs::path& folder) {
 
 std::set<std::string> check_complete(const fs::path& path, const Checksums& sums) {
   std::vector<std::string> names{kConfigName, TrainState::kFileName};
-  if (fs::exists(path / kAdapterConfigName)) names.push_back(kAdapterConfigName);
+  for (const char* name : {kAdapterConfigName, kAdapterBaseName})
+    if (fs::exists(path / name)) names.emplace_back(name);
   std::set<std::string> with_tensors;
   for (const char* stem : stems_in(path)) {
     const TensorFolder tensors(path.string(), stem);

@@ -7,6 +7,7 @@
 
 #include "checkpoint/durable.h"
 #include "comm/agreement.h"
+#include "hub/adapter_base.h"
 #include "runtime/log.h"
 #include "runtime/whole_file.h"
 #include "train/save/checkpoint_names.h"
@@ -254,6 +255,7 @@ void Checkpoints::commit(const TrainState& state, Checksums sums) const {
     if (!layout.index_name().empty()) write(layout.index_name(), layout.index_text());
   write(kConfigName, documents_->config_json);
   if (!documents_->adapter_config_json.empty()) write(kAdapterConfigName, documents_->adapter_config_json);
+  if (!documents_->adapter_base_json.empty()) write(kAdapterBaseName, documents_->adapter_base_json);
   for (const auto& [name, content] : documents_->tokenizer_files) write(name, content);
   write(TrainState::kFileName, to_json(state));
   write_durable((written / Checksums::kFileName).string(), sums.text());

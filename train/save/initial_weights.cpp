@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <set>
 
+#include "hub/adapter_base.h"
 #include "hub/hf_config.h"
 #include "hub/quantized/quantized_values.h"
 #include "model/names.h"
@@ -31,6 +32,11 @@ void take_keys(LoadedConfig& loaded, Config& published, const std::string& secti
   problems.raise();
 }
 
+BaseAdvice advice_on(const std::string& adapter) {
+  return {.right = "set model.init_from to the folder of that model",
+          .other = str("to train on another, remove ", adapter, '/', kAdapterBaseName)};
+}
+
 // Whether the run continues the adapter of model.adapter, instead of training another on top of it.
 bool continues_adapter(const Config& c) { return c.lora.init == "adapter"; }
 
@@ -45,10 +51,7 @@ void take_adapter(LoadedConfig& loaded) {
   const AdapterConfig adapter = read_adapter_config(path, warnings);
   for (const std::string& warning : warnings) log_warning(warning);
   if (c.init_from.empty()) {
-    check(std::filesystem::is_directory(adapter.base), path, ": base_model_name_or_path is ",
-          quoted(adapter.base),
-          ", which is not a folder here: set model.init_from to the folder of that model");
-    c.init_from = adapter.base;
+    c.init_from = find_base(c.adapter, false, advice_on(c.adapter));
     loaded.origin.at("model.init_from") = path;
   }
   if (loaded.origin.at("lora.rank") != "default" && !continues_adapter(c)) return;
@@ -127,6 +130,7 @@ InitialWeights open_initial_weights(const RunSetup& setup, const World& world) {
                          ", merged into the frozen weights; the new adapter belongs on the model that ckpt "
                          "merge-adapter makes of the two\n");
   }
+  check_base(c.adapter, c.init_from, advice_on(c.adapter));
   return initial;
 }
 
@@ -153,7 +157,8 @@ InitialValues initial_values(const RunSetup& setup, const InitialWeights& initia
   };
 }
 
-ModelDocuments model_documents(const RunSetup& setup, const std::string& checkpoint, const World& world) {
+ModelDocuments model_documents(const RunSetup& setup, const std::string& checkpoint, const std::string& base,
+                               const World& world) {
   const std::string& folder = checkpoint.empty() ? setup.config.init_from : checkpoint;
   ModelDocuments documents{
       .config_json = hf_config_json(setup.model, DType::f32, folder.empty() ? "" : config_path(folder)),
@@ -165,6 +170,11 @@ ModelDocuments model_documents(const RunSetup& setup, const std::string& checkpo
                                 .base = merges ? "" : setup.config.init_from,
                                 .fan_in_fan_out = param_names(setup.model.family).transposed_weights};
     documents.adapter_config_json = adapter_config_json(adapter, setup.model.adapters);
+    if (!adapter.base.empty() && !base.empty())
+      documents.adapter_base_json =
+          adapter_base_json({.folder = std::filesystem::absolute(adapter.base).lexically_normal().string(),
+                             .weights = base,
+                             .quant = setup.config.quant});
     if (!setup.config.init_from.empty())
       documents.vocab_has_grown =
           setup.model.vocab > read_hf_config(config_path(setup.config.init_from)).vocab;

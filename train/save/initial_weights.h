@@ -37,12 +37,15 @@ InitialValues initial_values(const RunSetup& setup, const InitialWeights& initia
 
 // The contents, besides weights, of every model folder that a run saves. The special tokens of config.json
 // and the tokenizer files come from the checkpoint that the run resumes from, or else from model.init_from.
+// `base` is the fingerprint of its weights, which only rank 0 needs, for adapters.
 struct ModelDocuments {
   std::string config_json;
   std::string adapter_config_json{};  // of a model with adapters
+  std::string adapter_base_json{};    // the same, if its base is model.init_from
   bool vocab_has_grown = false;       // compared with model.init_from
   TokenizerFiles tokenizer_files;     // only on rank 0, which writes them
 };
-ModelDocuments model_documents(const RunSetup& setup, const std::string& checkpoint, const World& world);
+ModelDocuments model_documents(const RunSetup& setup, const std::string& checkpoint, const std::string& base,
+                               const World& world);
 
 }  // namespace flatshard

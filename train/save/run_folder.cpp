@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "comm/agreement.h"
+#include "hub/adapter_base.h"
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
 #include "train/save/checkpoint_names.h"
@@ -112,6 +113,10 @@ void save_model(const std::string& folder, const ModelDocuments& documents, int6
   replace_tokenizer_files(folder, documents.tokenizer_files);
   if (!documents.adapter_config_json.empty())
     write_whole_file(folder + '/' + kAdapterConfigName, documents.adapter_config_json);
+  if (!documents.adapter_base_json.empty())
+    write_whole_file(folder + '/' + kAdapterBaseName, documents.adapter_base_json);
+  else
+    fs::remove(folder + '/' + kAdapterBaseName);
   write_whole_file(folder + "/config.json", documents.config_json);
 }
 

@@ -1,10 +1,15 @@
 #include "train/setup/device_choice.h"
 
+#include <filesystem>
+#include <fstream>
+
 #include "build_config.h"
 #include "runtime/check.h"
 
 namespace flatshard {
 namespace {
+
+namespace fs = std::filesystem;
 
 // What keeps this build off GPUs, and what to do about it; or nothing.
 std::string obstacle_in_build() {
@@ -23,6 +28,19 @@ std::string obstacle() {
   return "";
 }
 
+// Whether there is an NVIDIA GPU, even if no process can use it.
+bool machine_has_gpu() {
+  constexpr char kVendor[] = "0x10de";
+  std::error_code none;
+  if (fs::exists("/proc/driver/nvidia", none) || fs::exists("/dev/dxg", none)) return true;
+  for (const fs::directory_entry& device : fs::directory_iterator("/sys/bus/pci/devices", none)) {
+    std::string vendor;
+    std::ifstream(device.path() / "vendor") >> vendor;
+    if (vendor == kVendor) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Device choose_device(const std::string& option, const std::string& choice, int gpu) {
@@ -39,7 +57,7 @@ Device planned_device(const std::string& option, const std::string& choice, int 
 }
 
 std::string why_on_cpu(const std::string& choice) {
-  const std::string why_not = kCudaBuilt && choice == "auto" ? obstacle() : "";
+  const std::string why_not = kCudaBuilt && choice == "auto" && machine_has_gpu() ? obstacle() : "";
   return why_not.empty() ? "" : "on the CPU, because " + why_not;
 }
 

@@ -13,7 +13,7 @@ Device choose_device(const std::string& option, const std::string& choice, int g
 // The same for a plan, which needs no GPU: without any, "cuda" is the GPU that rank `local_rank` of a host
 // would use.
 Device planned_device(const std::string& option, const std::string& choice, int gpu = 0, int local_rank = 0);
-// Why "auto" chose the CPU, for a message in builds with CUDA; otherwise "".
+// Why "auto" chose the CPU, for a message in builds with CUDA on machines with a GPU; otherwise "".
 std::string why_on_cpu(const std::string& choice);
 
 }  // namespace flatshard

@@ -196,12 +196,18 @@ std::vector<int> even_ends(std::span<const double> sizes, int count) {
   std::vector best(ranges + 1, std::vector<double>(n + 1, kNone));
   std::vector from(ranges + 1, std::vector<size_t>(n + 1, 0));
   best[0][0] = 0;
-  for (size_t k = 1; k <= ranges; ++k)
-    for (size_t i = k; i <= n; ++i)
-      for (size_t begin = k - 1; begin < i; ++begin) {
-        const double largest = std::max(best[k - 1][begin], before[i] - before[begin]);
-        if (largest < best[k][i]) best[k][i] = largest, from[k][i] = begin;
-      }
+  for (size_t k = 1; k <= ranges; ++k) {
+    // The more parts lie before the last range, the larger the sums there, and the smaller the last one: the
+    // least maximum is next to where the two cross, which moves right with i.
+    size_t cross = k - 1;
+    for (size_t i = k; i <= n; ++i) {
+      const auto largest = [&](size_t at) { return std::max(best[k - 1][at], before[i] - before[at]); };
+      while (cross + 1 < i && best[k - 1][cross] < before[i] - before[cross]) ++cross;
+      size_t begin = cross;
+      while (begin > k - 1 && largest(begin - 1) <= largest(begin)) --begin;
+      best[k][i] = largest(begin), from[k][i] = begin;
+    }
+  }
   std::vector<int> ends(ranges);
   for (size_t k = ranges, i = n; k > 0; i = from[k][i], --k) ends[k - 1] = static_cast<int>(i);
   return ends;

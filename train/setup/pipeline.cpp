@@ -82,10 +82,10 @@ std::vector<Action> with_embedding(const Pipeline& pipeline, const std::vector<A
 
 }  // namespace
 
-bool Pipeline::owns(int stage, int layer) const {
-  return std::any_of(chunks.begin(), chunks.end(), [&](const Chunk& chunk) {
-    return chunk.stage == stage && chunk.first <= layer && layer < chunk.end;
-  });
+int Pipeline::stage_of(int layer) const {
+  const auto after = std::upper_bound(chunks.begin(), chunks.end(), layer,
+                                      [](int wanted, const Chunk& chunk) { return wanted < chunk.first; });
+  return std::prev(after)->stage;
 }
 
 Pipeline pipeline_of(const ParallelConfig& config, const Model& model, int64_t seq_len, int64_t micro_steps) {

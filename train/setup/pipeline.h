@@ -45,7 +45,8 @@ struct Pipeline {
   std::vector<Chunk> chunks{};  // in the order of the model
   bool embeds_apart = false;    // the first chunk is the embedding, and belongs to the last stage
 
-  bool owns(int stage, int layer) const;
+  int stage_of(int layer) const;  // that owns it
+  bool owns(int stage, int layer) const { return stage_of(layer) == stage; }
   int last_chunk() const { return static_cast<int>(chunks.size()) - 1; }
   // How many outputs of a chunk may wait to be sent: of an embedding apart, those that the first stage has
   // not asked for yet.

@@ -51,7 +51,9 @@ RunData::RunData(const std::string& path, const RunSetup& setup, bool evaluation
         ", must be data.vocab = ", wanted);
   check(wanted > 0 || 4 * file.vocab() >= 3 * vocab, path, " has a vocabulary of ", file.vocab(),
         ", less than three quarters of model.vocab = ", vocab,
-        ": use the tokenizer of the model, or, if the file is right, set data.vocab = ", file.vocab());
+        setup.config.init_from.empty() ? str(": set model.vocab = ", file.vocab())
+                                       : ": use the tokenizer of the model",
+        ", or, if both are right, data.vocab = ", file.vocab());
 }
 
 std::string RunData::describe() const {

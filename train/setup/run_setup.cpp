@@ -4,9 +4,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 
 #include "build_config.h"
-#include "model/model.h"
+#include "model/param_groups.h"
 #include "runtime/check.h"
 #include "runtime/parallel.h"
 #include "runtime/problems.h"
@@ -98,19 +99,22 @@ void set_adapters(RunSetup& setup) {
   for (std::string& warning : choice.warnings) setup.warnings.push_back(std::move(warning));
 }
 
-// Divides the model over the pipeline stages, whose units must not be shared.
-void set_pipeline(RunSetup& setup, Problems& problems) {
+// Groups the parameters into units, and divides the model over the pipeline stages, which must not share any.
+void divide_model(RunSetup& setup, Problems& problems) {
   Arena planning("model", Device::cpu());
-  const Model model(setup.model, planning, 1, layer_cut(setup.wrap));
+  std::optional<Model> grouped;
+  if (!problems.attempt([&] { grouped = grouped_model(setup, planning); })) return;
+  const Model& model = *grouped;
+  const bool wrapped =
+      problems.attempt([&] { setup.units_of_model = std::make_shared<const Wrapping>(model, setup.wrap); });
   const bool divided = problems.attempt([&] {
     setup.pipeline = pipeline_of(setup.config.parallel, model, setup.seq_len(), setup.batching.micro_steps);
   });
   if (!divided || setup.pipeline.stages == 1) return;
-  problems.attempt([&] {
-    const Wrapping whole(model, setup.wrap);
-    for (int stage = 0; stage < setup.pipeline.stages; ++stage)
-      whole.restricted([&](int layer) { return setup.pipeline.owns(stage, layer); });
-  });
+  if (wrapped)
+    problems.attempt([&] {
+      setup.units_of_model->check_divided([&](int layer) { return setup.pipeline.stage_of(layer); });
+    });
   problems.check(
       setup.transport != Transport::staged, "parallel.stages = ", setup.pipeline.stages,
       " on GPUs needs NCCL: each rank must have its own GPU, and parallel.transport must be \"auto\" "
@@ -348,12 +352,22 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpos
   const bool modeled = problems.attempt([&] { setup.model = model_of(config); });
   if (modeled) problems.attempt([&] { set_quantized(setup); });
   if (modeled) problems.attempt([&] { set_adapters(setup); });
-  if (modeled && batched) set_pipeline(setup, problems);
+  if (modeled && batched) divide_model(setup, problems);
   if (modeled && batched) check_sizes(setup, problems);
   if (batched) check_learning_rate(setup, problems);
   if (batched && placed) check_graphs(setup, problems);
   problems.raise();
   return setup;
+}
+
+Model grouped_model(const RunSetup& setup, Arena& tables) {
+  Model model(setup.model, tables, layer_cut(setup.wrap));
+  const std::vector<std::string>& no_decay = setup.config.optimizer.no_decay;
+  if (setup.has_adapters())
+    apply_adapter_groups(model, setup.config.lora.save_modules, no_decay);
+  else
+    apply_groups(model, setup.config.trainable, no_decay);
+  return model;
 }
 
 HostPlace place_of(World& world) {

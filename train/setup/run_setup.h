@@ -2,6 +2,8 @@
 // A config resolved for a number of ranks: derives sizes, makes choices, refuses contradictions. It needs no
 // data and no device, so that --plan can use it.
 
+#include <memory>
+
 #include "comm/communicator.h"
 #include "comm/gpu_place.h"
 #include "comm/slots.h"
@@ -31,7 +33,8 @@ struct RunSetup {
   int64_t shard_bytes;     // maximum size of a tensor file
   std::optional<TraceSteps> trace;
   std::vector<std::string> warnings{};
-  Pipeline pipeline{};  // batching and groups are those of the ranks of a stage
+  Pipeline pipeline{};                               // batching and groups are those of the ranks of a stage
+  std::shared_ptr<const Wrapping> units_of_model{};  // of all stages
 
   bool has_adapters() const { return !model.adapters.empty(); }
 
@@ -44,6 +47,9 @@ struct RunSetup {
   bool uses_graphs() const { return config.run.cuda_graphs && device.is_cuda(); }
   double peak_lr() const;  // optimizer.lr, scaled by the batch where asked
 };
+
+// The model of a run, with the parameters chosen that are trained and those that decay. `tables` as in Model.
+Model grouped_model(const RunSetup& setup, Arena& tables);
 
 // A rank's index among the ranks of its host, and its GPU.
 struct HostPlace {

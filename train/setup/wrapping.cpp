@@ -131,21 +131,31 @@ Wrapping::Wrapping(const Model& model, const WrapOptions& options) {
   std::iota(whole_index_.begin(), whole_index_.end(), 0);
 }
 
+void Wrapping::check_divided(const std::function<int(int)>& stage_of) const {
+  std::vector<int> stage(units_.size(), -1);
+  for (int layer = 0; layer < layer_count(); ++layer)
+    for (const int unit : units_of(layer)) {
+      int& of_unit = stage[static_cast<size_t>(unit)];
+      check(of_unit < 0 || of_unit == stage_of(layer), "the unit \"", roles_[static_cast<size_t>(unit)].name,
+            "\" is used by several pipeline stages: set parallel.wrap = \"block\" and remove "
+            "parallel.replicate, or set parallel.stages = 1");
+      of_unit = stage_of(layer);
+    }
+}
+
 Wrapping Wrapping::restricted(const std::function<bool(int)>& owns) const {
   Wrapping part;
   part.list_of_ = list_of_;
   part.first_trained_layer_ = first_trained_layer_;
   part.places_.resize(places_.size());
   part.units_of_.resize(units_of_.size());
+  std::vector<bool> owned(units_.size());
+  for (int layer = 0; layer < layer_count(); ++layer)
+    for (const int unit : units_of(layer))
+      owned[static_cast<size_t>(unit)] = owned[static_cast<size_t>(unit)] || owns(layer);
   std::vector<int> new_index(units_.size(), -1);
   for (size_t unit = 0; unit < units_.size(); ++unit) {
-    int owned = 0;
-    for (int layer = 0; layer < layer_count(); ++layer)
-      owned += uses(layer, static_cast<int>(unit)) && owns(layer) ? 1 : 0;
-    if (owned == 0) continue;
-    check(owned == roles_[unit].layers, "the unit \"", roles_[unit].name,
-          "\" is used by several pipeline stages: set parallel.wrap = \"block\" and remove "
-          "parallel.replicate, or set parallel.stages = 1");
+    if (!owned[unit]) continue;
     new_index[unit] = static_cast<int>(part.units_.size());
     part.units_.push_back(units_[unit]);
     part.roles_.push_back(roles_[unit]);
@@ -165,12 +175,10 @@ Wrapping Wrapping::restricted(const std::function<bool(int)>& owns) const {
 }
 
 void Wrapping::set_in_flight(const std::function<int(const std::vector<int>& layers)>& in_flight) {
-  for (UnitRole& role : roles_) {
-    std::vector<int> layers;
-    for (int layer = first_trained_layer_; layer < layer_count(); ++layer)
-      if (uses(layer, role.index)) layers.push_back(layer);
-    role.in_flight = in_flight(layers);
-  }
+  std::vector<std::vector<int>> layers(units_.size());
+  for (int layer = first_trained_layer_; layer < layer_count(); ++layer)
+    for (const int unit : units_of(layer)) layers[static_cast<size_t>(unit)].push_back(layer);
+  for (UnitRole& role : roles_) role.in_flight = in_flight(layers[static_cast<size_t>(role.index)]);
 }
 
 void Wrapping::assign(const Model& model, const std::vector<std::string>& unit_names,

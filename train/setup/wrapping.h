@@ -34,9 +34,10 @@ class Wrapping {
  public:
   Wrapping(const Model& model, const WrapOptions& options);
 
+  // An Error if layers of several stages of a pipeline use a unit.
+  void check_divided(const std::function<int(int layer)>& stage_of) const;
   // The units of the model's layers for which owns(layer) is true, for a stage of a pipeline. They keep
-  // their order and their roles; the other layers have no units. A unit that other layers use too is an
-  // Error.
+  // their order and their roles; the other layers, which use none of them, have no units.
   Wrapping restricted(const std::function<bool(int layer)>& owns) const;
   const std::vector<ParamList>& units() const { return units_; }
   const std::vector<UnitRole>& roles() const { return roles_; }

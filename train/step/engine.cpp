@@ -4,20 +4,9 @@
 
 #include "hub/quantized/quantized_values.h"
 #include "kernels/init.h"
-#include "model/param_groups.h"
 
 namespace flatshard {
 namespace {
-
-Model grouped_model(const RunSetup& setup, Arena& tables) {
-  Model model(setup.model, tables, static_cast<int>(setup.batching.lanes), layer_cut(setup.wrap));
-  const std::vector<std::string>& no_decay = setup.config.optimizer.no_decay;
-  if (setup.model.adapters.empty())
-    apply_groups(model, setup.config.trainable, no_decay);
-  else
-    apply_adapter_groups(model, setup.config.lora.save_modules, no_decay);
-  return model;
-}
 
 std::optional<CopyStreams> copy_streams(const RunSetup& setup, StreamGroup& streams) {
   if (!setup.units.offload && !setup.units.page_moments_from) return std::nullopt;
@@ -37,7 +26,7 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, const PipeC
       gather_(streams.add("gather", StreamRole::comm)),
       reduce_(streams.add("reduce", StreamRole::comm)),
       model_(grouped_model(setup, memory.tables)),
-      whole_(model_, setup.wrap),
+      whole_(*setup.units_of_model),
       schedule_(
           schedule_of(setup.pipeline, stage(), setup.batching.micro_steps, whole_.first_trained_layer())),
       units_(own_wrapping(), comms, setup.units, memory.units(), copy_streams(setup, streams)),
@@ -46,7 +35,8 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, const PipeC
                {lane_tokens(), setup.model.hidden}, setup.compute, setup.config.train.recompute, memory),
       pipe_(pipe, streams, setup.pipeline.embeds_apart),
       lane_losses_(static_cast<size_t>(local_lanes())) {
-  model_.add_lanes(buffers_.slots() * static_cast<int>(setup.batching.lanes));
+  model_.add_lanes(buffers_.slots() * static_cast<int>(setup.batching.lanes),
+                   [&](int layer) { return setup.pipeline.owns(stage(), layer); });
   const int64_t widest = std::max(setup.batching.lane_sequences, setup.eval_sequences) * setup.seq_len();
   target_weights_ = memory.batch.alloc(DType::f32, {widest});
   for (int64_t lane = 0; lane < local_lanes(); ++lane) {
@@ -78,13 +68,11 @@ Wrapping Engine::own_wrapping() const {
 
 NormOrder Engine::norm_order(const PipeCommunicators& pipe) const {
   NormOrder order{pipe.stages(), {}};
-  for (size_t unit = 0; unit < whole_.units().size(); ++unit) {
-    int layer = 0;
-    while (!whole_.uses(layer, static_cast<int>(unit))) ++layer;
-    int owner = 0;
-    while (!setup_.pipeline.owns(owner, layer)) ++owner;
-    order.units.push_back({owner, trainable_layout(whole_.units()[unit]).shard_size()});
-  }
+  for (const ParamList& unit : whole_.units())
+    order.units.push_back({0, trainable_layout(unit).shard_size()});
+  for (int layer = 0; layer < whole_.layer_count(); ++layer)
+    for (const int unit : whole_.units_of(layer))
+      order.units[static_cast<size_t>(unit)].stage = setup_.pipeline.stage_of(layer);
   return order;
 }
 

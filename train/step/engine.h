@@ -145,7 +145,7 @@ class Engine {
   StreamGroup& streams_;
   Stream &compute_, &gather_, &reduce_;
   Model model_;
-  Wrapping whole_;
+  const Wrapping& whole_;
   Schedule schedule_;
   LayerUnits units_;
   Optimizer optimizer_;

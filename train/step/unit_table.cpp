@@ -44,20 +44,23 @@ struct Run {
   }
 };
 
-// How often in a step a sharded unit that is not kept is gathered: where a layer uses it that does not follow
-// one for which it is gathered.
-int64_t gathers_of(const Wrapping& wrapping, int unit, const Schedule& schedule) {
-  int64_t gathers = 0;
-  bool held = false;
+// How often in a step each sharded unit that is not kept is gathered: where a layer uses it that does not
+// follow one for which it is gathered.
+std::vector<int64_t> gathers_by_unit(const Wrapping& wrapping, const Schedule& schedule) {
+  std::vector<int64_t> gathers(wrapping.units().size(), 0);
+  const Visit* before = nullptr;
   for (const Visit& visit : schedule.visits) {
-    const bool used = wrapping.uses(visit.layer, unit);
-    gathers += used && !held ? 1 : 0;
-    held = visit.keep_for >= 0 && used && wrapping.uses(visit.keep_for, unit);
+    for (const int unit : wrapping.units_of(visit.layer)) {
+      const bool held = before && before->keep_for >= 0 && wrapping.uses(before->layer, unit) &&
+                        wrapping.uses(before->keep_for, unit);
+      gathers[static_cast<size_t>(unit)] += held ? 0 : 1;
+    }
+    before = &visit;
   }
   return gathers;
 }
 
-UnitRow row_of(const Wrapping& wrapping, size_t unit, const Schedule& schedule, const RunSetup& setup) {
+UnitRow row_of(const Wrapping& wrapping, size_t unit, int64_t gathers, const RunSetup& setup) {
   const ParamList& params = wrapping.units()[unit];
   const RankGroups& groups = setup.groups;
   const DType compute = setup.units.compute;
@@ -66,8 +69,7 @@ UnitRow row_of(const Wrapping& wrapping, size_t unit, const Schedule& schedule, 
   return {.name = wrapping.roles()[unit].name,
           .parameters = params.parameter_count(),
           .shard = trainable.shard_size() + frozen.shard_size() / size_of(compute),
-          .traffic = traffic_of(trainable, frozen, wrapping.roles()[unit],
-                                gathers_of(wrapping, static_cast<int>(unit), schedule), setup.units, groups)};
+          .traffic = traffic_of(trainable, frozen, wrapping.roles()[unit], gathers, setup.units, groups)};
 }
 
 // Every rank receives the sums of squares of all shards, one f32 per chunk.
@@ -96,9 +98,10 @@ UnitTable unit_table(const Wrapping& wrapping, const Schedule& schedule, const R
                   .all = {.name = "all", .units = 0},
                   .norm_bytes = bytes_of_norm(wrapping, setup.groups),
                   .micro_steps = setup.batching.micro_steps};
+  const std::vector<int64_t> gathers = gathers_by_unit(wrapping, schedule);
   std::vector<Run> runs;
   for (size_t unit = 0; unit < wrapping.units().size(); ++unit) {
-    const UnitRow row = row_of(wrapping, unit, schedule, setup);
+    const UnitRow row = row_of(wrapping, unit, gathers[unit], setup);
     const std::optional<Numbered> name = numbered(row.name);
     // Units of different kinds may alternate, as attention and MLP do.
     const auto run = std::find_if(runs.begin(), runs.end(), [&](const Run& r) { return r.takes(row, name); });

@@ -99,7 +99,7 @@ TEST_CASE("if the template hides the text, the mask follows from the tokens of t
         "<|im_start|>user 1<|im_end|><|im_start|>assistant[ 1<|im_end|>]<|im_start|>user 1<|im_end|>"
         "<|im_start|>assistant[ 1<|im_end|>]");
   CHECK(shown(sample_of(kChatml, messages({message("user", "a"), message("assistant", "")}))) ==
-        "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n[<|im_end|>\n]");
+        "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n[<|im_end|>]\n");
   const std::string error = test::error_of([&] {
     sample_of("{{ messages | length }}{% for m in messages %}{{ m.content | length }}{% endfor %}",
               kTwoTurns);
@@ -107,6 +107,83 @@ TEST_CASE("if the template hides the text, the mask follows from the tokens of t
   CHECK_MESSAGE(
       error.starts_with("f.jsonl:7: which tokens the assistant generates in message 2 cannot be told"),
       error);
+}
+
+TEST_CASE("an empty turn of the assistant changes nothing for the other turns") {
+  const std::string trimming =
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ (m.content or '') | trim }}<|im_end|>\n{% endfor "
+      "%}"
+      "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+  for (const std::string& source : {kChatml, trimming, kGenerating})
+    for (const std::string empty : {R"("")", R"(" \n ")", "null"})
+      for (const int position : {0, 1, 2, 7}) {  // 7: all three
+        if (source != trimming && empty != R"("")") continue;
+        const auto record = [&](const std::string& of_empty) {
+          std::vector<std::string> all;
+          for (const int turn : {0, 1, 2}) {
+            all.push_back(message("user", "question"));
+            const bool is_empty = position == 7 || position == turn;
+            all.push_back(is_empty ? R"({"role": "assistant", "content": )" + of_empty + "}"
+                                   : message("assistant", "answer"));
+          }
+          return messages(all);
+        };
+        CAPTURE(source);
+        CAPTURE(empty);
+        CAPTURE(position);
+        std::string wanted = shown(sample_of(source, record(R"("X")")));
+        for (size_t at = wanted.find('X'); at != wanted.npos; at = wanted.find('X')) wanted.erase(at, 1);
+        CHECK(shown(sample_of(source, record(empty))) == wanted);
+      }
+}
+
+TEST_CASE("a hidden turn is masked by the conversation's prefixes, the other turns as without it") {
+  const std::string hiding =
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ 'secret' if m.content == 'S' else m.content }}"
+      "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+  CHECK(shown(sample_of(hiding, messages({message("user", "a"), message("assistant", "S"),
+                                          message("user", "c"), message("assistant", "D")}))) ==
+        "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n[secret<|im_end|>\n]<|im_start|>user\nc"
+        "<|im_end|>\n<|im_start|>assistant\n[D<|im_end|>]\n");
+  const std::string unstable = "{{ messages | length }}" + hiding;
+  CHECK(test::error_of([&] {
+          sample_of(unstable, messages({message("assistant", "S"), message("assistant", "B")}));
+        }).starts_with("f.jsonl:7: which tokens the assistant generates in message 1 cannot be told"));
+}
+
+TEST_CASE("a conversation of many turns takes time in proportion to its length, or is refused") {
+  constexpr int kTurns = 5000;
+  std::vector<std::string> all;
+  int64_t trained = 0;
+  for (int i = 0; i < kTurns; ++i) {
+    const std::string answer = i % 100 == 7 ? "" : "answer " + std::to_string(i);
+    all.push_back(message("user", "question " + std::to_string(i)));
+    all.push_back(message("assistant", answer));
+    trained += std::ssize(answer) + 1;
+  }
+  const ChatSample sample = sample_of(kChatml, messages(all));
+  CHECK_FALSE(sample.rewrites_history);
+  CHECK(sample.trained() == trained);
+  const std::string plain = "{% for m in messages %}{{ m.role ~ ': ' ~ m.content ~ '\n' }}{% endfor %}";
+  const std::string error = test::error_of([&] { sample_of(plain, messages(all)); });
+  CHECK_MESSAGE(
+      error.starts_with(
+          "f.jsonl:7: which tokens the assistant generates in message 2 cannot be told: the template "
+          "has no {% generation %} blocks, and it does not show where the text of 5000 messages ends."),
+      error);
+}
+
+TEST_CASE("a template that drops text of one of many turns is reported") {
+  const std::string forgetting =
+      "{% for m in messages %}{{ m.content if loop.last else m.content.split('|')[-1] }}</s>{% endfor %}";
+  std::vector<std::string> all;
+  for (int i = 0; i < 100; ++i) {
+    all.push_back(message("user", "x"));
+    all.push_back(message("assistant", i == 37 ? "thoughts|B" : "B"));
+  }
+  CHECK(sample_of(forgetting, messages(all)).rewrites_history);
+  all[2 * 37 + 1] = message("assistant", "B");
+  CHECK_FALSE(sample_of(forgetting, messages(all)).rewrites_history);
 }
 
 TEST_CASE("message text never becomes a special token") {

@@ -1,5 +1,6 @@
 #include "text/chat/chat_template.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -106,6 +107,64 @@ TEST_CASE("text stays data through every change that a template makes") {
   for (const TextSpan& span : rendering.data) data += '(' + slice(rendering, span) + ')';
   CHECK(rendering.text == "<B+C >c|b|a[' a|b|c ']\"x a|b|c \"");
   CHECK(data == "(B)(C )(c|b|a)( a|b|c )( a|b|c )");
+}
+
+TEST_CASE("the keys of data stay data, whatever they are turned into and back") {
+  const std::string data = R"({"<|Q|>": "<|Q|>", "b": ["<|Q|>", 5], "%Y<|Q|>": null})";
+  const ChatRecord record =
+      parse_chat_record(R"({"messages": [{"role": "user", "content": )" + data + "}]}", "record");
+  for (const char* expression : {
+           "dict(**c)",
+           "dict(**c)|tojson",
+           "dict(dict(**c), x=1, **c)|tojson(indent=2, sort_keys=true)",
+           "dict(c).keys()|list|join",
+           "dict(**c)|list|first",
+           "dict(**c).items()|list|tojson",
+           "dict(**c)|items|list|string",
+           "dict(**c)|dictsort|tojson",
+           "dict(**c)|dictsort(false, 'key', true)|map('first')|join('-')",
+           "dict(**c)|list|map('upper')|join",
+           "dict(**c)|list|sort(reverse=true)|unique|list",
+           "(dict(**c)|list)[0] ~ 'x'",
+           "'{}'.format(dict(**c)|list|last)",
+           "'{} {x}'.format(*c, x=(c|list)[0])",
+           "'x{y}'.format(**{'y': (dict(**c)|list)[0]})",
+           "'<' + (c|first)[2:]",
+           "(c|first).replace('|', '||').split('|')|tojson",
+           "'a,b'.replace(',', c|first)",
+           "(c|first).join(['a', 'b'])",
+           "['a', 'b']|join(c|first)",
+           "{(c|first): 1}|tojson",
+           "{'x': c}|tojson(separators=[c|first, c|last])",
+           "'a\nb'|indent(c|first)",
+           "{(c|first, 1): 2}|string",
+           "nothing|default(c|first)",
+           "(c|first) * 2",
+           "(c|first)|title ~ (c|first)|capitalize ~ (c|first).lower()|upper",
+           "(c|first)|reverse ~ (c|first)[::-1]",
+           "('<b>'|safe) + (c|first)",
+           "(c|list|max) ~ (c|list|min)",
+           "namespace(**{'x': c|first}).x",
+           "strftime_now(c|last)",
+           "strftime_now('%Y' ~ (c|last))",
+           "m2(c|first) ~ m2(x=c|first) ~ m2(**{'x': c|first})",
+       }) {
+    CAPTURE(expression);
+    const ChatTemplate chat(std::string("{% macro m2(x) %}[{{ x }}]{% endmacro %}"
+                                        "{% set c = messages[0].content %}{{ ") +
+                                expression + " }}",
+                            "test", {});
+    const Rendering rendering =
+        chat.render(record.conversation, {.settings = {.date = "2024-02-29", .limits = {}}});
+    size_t shown = 0;
+    for (size_t at = 0; at < rendering.text.size(); ++at) {
+      if (rendering.text[at] != 'Q' && rendering.text[at] != 'q') continue;
+      ++shown;
+      CHECK(std::any_of(rendering.data.begin(), rendering.data.end(),
+                        [&](const TextSpan& span) { return span.begin <= at && at < span.end; }));
+    }
+    CHECK(shown > 0);
+  }
 }
 
 TEST_CASE("an unknown role is data, a well-known role is part of the template") {

@@ -61,5 +61,5 @@ TEST_CASE("ckpt needs a few blocks of memory, however large the tensors are") {
   CHECK(growth_of({"merge-adapter", folder + "/model", folder + "/adapter", "--out", folder + "/merged"}) <
         kLimit);
   CHECK(growth_of({"merge-adapter", four_bits, folder + "/adapter", "--out", folder + "/requantized",
-                   "--requantize"}) < kLimit);
+                   "--requantize", "--force"}) < kLimit);
 }

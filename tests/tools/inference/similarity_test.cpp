@@ -1,5 +1,6 @@
 #include "tools/inference/similarity.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/test.h"
@@ -69,10 +70,26 @@ TEST_CASE("a record without a reference, or too long for the model, is an error 
 TEST_CASE("the table quotes its fields, has the columns that apply, and ends with the average") {
   PromptRecord first = record("a, b", "say \"hi\""), second = record("c", "d\ne");
   first.labels = {{"data_id", "x1"}, {"image_name", "i.png"}};
-  CHECK(similarity_csv({first, second}, {{"plain", 0.25}, {"", 1}}) ==
+  CHECK(similarity_csv({first, second}, {{"plain", 0.25, false}, {"d\ne ", 1e-4, true}}) ==
         "data_id,image_name,user_question,model_generated_answer,ground_truth_answer,semantic_similarity_"
-        "score\n"
-        "x1,i.png,\"a, b\",plain,\"say \"\"hi\"\"\",0.250000\n"
-        "1,,c,,\"d\ne\",1.000000\n"
-        "average_semantic_similarity_score,,,,,0.625\n");
+        "score,exact_match\n"
+        "x1,i.png,\"a, b\",plain,\"say \"\"hi\"\"\",0.250000,0\n"
+        "1,,c,\"d\ne \",\"d\ne\",0.000100,1\n"
+        "average_semantic_similarity_score,,,,,0.125050,0.500000\n");
+}
+
+TEST_CASE("answers that are not their references are counted, and the first few are shown") {
+  std::vector<PromptRecord> records;
+  std::vector<ScoredAnswer> answers;
+  for (int i = 0; i < 9; ++i) {
+    records.push_back(record("a", i == 0 ? std::string(90, 'x') : "yes\n"));
+    answers.push_back({i == 8 ? "yes" : "no", 3e-5, i == 8});
+  }
+  const std::string text = describe_differences(records, answers);
+  CAPTURE(text);
+  CHECK(
+      text.starts_with("1 of 9 answers are their references; others:\n  data.jsonl:1: \"no\" instead of \"" +
+                       std::string(80, 'x') + "...\", score 3e-05\n"));
+  CHECK(std::count(text.begin(), text.end(), '\n') == 6);
+  CHECK(describe_differences({records[8]}, {answers[8]}) == "every answer is its reference\n");
 }

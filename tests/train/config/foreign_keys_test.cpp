@@ -1,9 +1,13 @@
 #include "train/config/foreign_keys.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <regex>
 #include <set>
+#include <vector>
 
+#include "runtime/whole_file.h"
+#include "tests/process.h"
 #include "tests/test.h"
 #include "train/config/unknown_key.h"
 
@@ -68,6 +72,110 @@ TEST_CASE("a foreign spelling is recognized in any section, with dashes and capi
 
 TEST_CASE("a misspelt key of ours leads to the nearest one") {
   CHECK(message("train.stps") == "unknown key train.stps; the nearest known one is train.steps");
+  CHECK(message("trian.stps") == "unknown key trian.stps; the nearest known one is train.steps");
   CHECK(message("warmup_ratio") ==
         "unknown key warmup_ratio; the nearest known one is schedule.warmup_ratio");
+  CHECK(message("train.warmup_step") ==
+        "unknown key train.warmup_step; the nearest known one is schedule.warmup_steps");
+  CHECK(message("dataset.seq_len") == "unknown key dataset.seq_len; the nearest known one is data.seq_len");
+  CHECK(message("optimizer.beta") == "unknown key optimizer.beta; the nearest known one is optimizer.betas");
+  CHECK(message("kind") ==
+        "unknown key kind; the nearest known ones are model.rope_scaling.kind, optimizer.kind and "
+        "schedule.kind");
+  CHECK(unknown_key(known(), "kind").meant.empty());
+}
+
+TEST_CASE("a key that resembles none of ours is not answered with a guess") {
+  for (const std::string key : {"foo", "log.colour", "lora.wd", "optimizer.foo", "data.mix", "x.y.z",
+                                "train.foo", "run.abc", "schedule.power", "", "."}) {
+    CAPTURE(key);
+    CHECK(message(key) == "unknown key " + key + "; there is none like it; train --help lists all keys");
+    CHECK(unknown_key(known(), key).meant.empty());
+  }
+  CHECK(unknown_section(known(), "optimiser") ==
+        "unknown section [optimiser]; the nearest known one is [optimizer]");
+  CHECK(unknown_section(known(), "foo") ==
+        "unknown section [foo]; there are [run], [model], [model.rope_scaling], [lora], [quant], [data], "
+        "[train], [optimizer], [schedule], [precision], [parallel], [checkpoint], [log]");
+}
+
+TEST_CASE("what does not exist here is said plainly, and what exists is named") {
+  for (const std::string key : {"dpo.beta", "beta", "dpo.max_prompt_length", "rl", "loss_type"}) {
+    CAPTURE(key);
+    CHECK(message(key).starts_with(
+        str("unknown key ", key, "; there is no such setting: the loss is that of the next token")));
+  }
+  for (const std::string key : {"log.wandb", "wandb.project", "wandb_entity", "metric_logger.log_dir"}) {
+    CAPTURE(key);
+    CHECK(
+        message(key).starts_with(str("unknown key ", key, "; there is no such setting: every run writes ")));
+  }
+  CHECK(message("parallel.pipeline_parallel_degree") ==
+        "unknown key parallel.pipeline_parallel_degree; use parallel.stages (pipeline stages)");
+  CHECK(message("pipeline_model_parallel_size").find("use parallel.stages ") != std::string::npos);
+  CHECK(message("tensor_parallel_degree").find("there is no tensor, sequence, context or expert ") !=
+        std::string::npos);
+}
+
+namespace {
+
+// An assignment of a TOML value to a key, as the command line takes it, is accepted.
+void check_accepted(const std::string& key, const std::string& value) {
+  CAPTURE(key);
+  CAPTURE(value);
+  const std::string file = "foreign_keys_test_empty.toml";
+  write_whole_file(file, "");
+  CHECK(test::error_of([&] { load_config(file, {key + "=" + value}); }).empty());
+  std::filesystem::remove(file);
+}
+
+std::vector<std::smatch> matches(const std::string& text, const std::regex& pattern) {
+  return {std::sregex_iterator(text.begin(), text.end(), pattern), std::sregex_iterator()};
+}
+
+}  // namespace
+
+TEST_CASE("every setting that is suggested for another trainer's key is accepted") {
+  const std::regex assignment(R"(([a-z]+\.[a-z_.]+) = ("[^"]*"|true|false|[0-9.]+))");
+  const std::regex own(R"(\[[^\]]*"[^\]]*\]|"[^"]*"|\b(true|false) for\b|^(true|[0-9]+)\b(?! /))");
+  int count = 0;
+  for (const ForeignKey& row : foreign_keys()) {
+    CAPTURE(row.spelling);
+    const std::string text = row.value;
+    for (const std::smatch& found : matches(text, assignment)) {
+      check_accepted(found[1], found[2]);
+      ++count;
+    }
+    if (!*row.key) continue;
+    const std::string rest = std::regex_replace(text, assignment, "");
+    for (const std::smatch& found : matches(rest, own)) {
+      const std::string value = found.str();
+      check_accepted(row.key, value.substr(0, value.find(" for")));
+      ++count;
+    }
+  }
+  CHECK(count > 200);
+}
+
+TEST_CASE("programs, commands and options that answers name exist") {
+  std::set<std::string> seen;
+  for (const ForeignKey& row : foreign_keys()) {
+    CAPTURE(row.spelling);
+    const std::string text = row.value;
+    std::string program = "train";
+    for (const char* const other : {"prepare", "generate", "evaluate", "ckpt"})
+      if (text.find(str(other, " --")) != text.npos) program = other;
+    for (const std::smatch& found : matches(text, std::regex("--[a-z-]+")))
+      if (seen.insert(program + found.str()).second)
+        CHECK_MESSAGE(
+            test::run_command("@" + program + " --help").output.find(found.str() + " ") != std::string::npos,
+            found.str());
+    const std::regex command(R"re("((?:ckpt|evaluate) [a-z-]+)")re");
+    for (const std::smatch& found : matches(text, command))
+      if (seen.insert(found[1]).second)
+        CHECK_MESSAGE(test::run_command(str("@", found[1].str(), " --help")).exit_code == 0, found.str());
+  }
+  CHECK(seen.contains("train--accelerate"));
+  CHECK(seen.contains("prepare--eval-out"));
+  CHECK(seen.contains("ckpt merge-adapter"));
 }

@@ -51,6 +51,38 @@ TEST_CASE("with 1f1b, stage s of S plans the activations of S - s micro-batches,
   CHECK(bytes[1] * 2 < bytes[2] * 3 + bytes[2]);
 }
 
+TEST_CASE("every stage of a run with frozen parameters or adapters plans what one stage trains") {
+  for (const bool adapters : {false, true}) {
+    CAPTURE(adapters);
+    Config config = config_of("1f1b");
+    if (adapters)
+      config.lora.rank = 2;
+    else
+      config.trainable = {"*layers.1.*q_proj*", "*layers.6.*norm*", "lm_head*"};
+    const RunSetup staged = set_up(config, kStages);
+    config.parallel = {};
+    const RunPlan one = plan_run(set_up(config, 1), 0);
+    CHECK(one.trainable < one.parameters);
+    for (int stage = 0; stage < kStages; ++stage) {
+      CAPTURE(stage);
+      const RunPlan plan = plan_run(staged, stage);
+      CHECK(plan.trainable == one.trainable);
+      CHECK(plan.parameters == one.parameters);
+      CHECK(plan.flops.full == one.flops.full);
+    }
+  }
+}
+
+// A frozen block has two thirds of the work of a trained one.
+TEST_CASE("the automatic map knows which blocks are frozen") {
+  Config config = config_of("1f1b");
+  config.parallel.stages = 2;
+  const auto first_stage_ends = [&] { return set_up(config, 2).pipeline.chunks.front().end; };
+  const int all = first_stage_ends();
+  config.trainable = {"*layers.7.*", "*layers.6.*", "*layers.5.*", "lm_head*"};
+  CHECK(first_stage_ends() > all);
+}
+
 TEST_CASE("the table of stages names a better map if there is one") {
   const std::string better = "parallel.device_map = \"auto\" has at most";
   CHECK(table_of("auto").find(better) == std::string::npos);

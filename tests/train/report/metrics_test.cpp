@@ -96,6 +96,7 @@ TEST_CASE("every field round-trips") {
                                           .all_tokens_per_second = 5.5,
                                           .mfu = 7,
                                           .mfu_causal = 8,
+                                          .mfu_is_bound = true,
                                           .mfu_published = 7.5,
                                           .memory_bytes = 9,
                                           .skipped = true,
@@ -117,6 +118,7 @@ TEST_CASE("every field round-trips") {
   CHECK(m.all_tokens_per_second == 5.5);
   CHECK(m.mfu == 7);
   CHECK(m.mfu_causal == 8);
+  CHECK(m.mfu_is_bound);
   CHECK(m.mfu_published == 7.5);
   CHECK(m.memory_bytes == 9);
   CHECK(m.skipped);

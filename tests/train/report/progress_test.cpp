@@ -103,6 +103,12 @@ TEST_CASE("the line shows all metrics of a step") {
         "mfu 41.2% causal 39.8%");
 }
 
+TEST_CASE("a utilization that is an upper bound is shown as one") {
+  StepMetrics m = kStep;
+  m.mfu_is_bound = true;
+  CHECK(line_of(m).ends_with("  mfu<41.2% causal<39.8%"));
+}
+
 TEST_CASE("the line fits 120 columns up to a million steps") {
   StepMetrics m = kStep;
   for (const int64_t step : {1, 99, 100'000, 999'999})
@@ -111,6 +117,7 @@ TEST_CASE("the line fits 120 columns up to a million steps") {
         m.step = step, m.memory_bytes = bytes;
         m.loss = 1.08 * scale, m.grad_norm = 49.999 * scale, m.lr = 5e-4 * scale;
         m.tokens_per_second = 49'975 * scale, m.step_seconds = 0.0499 * scale;
+        m.mfu_is_bound = scale > 1;
         const std::string line = line_of(m, 999'999);
         CAPTURE(line);
         CHECK(line.size() <= 120);

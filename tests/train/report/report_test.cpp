@@ -106,6 +106,13 @@ TEST_CASE("the page summarizes the run") {
   CHECK(row(page, "Peak memory") == "5.00 MiB; 5,242,880 bytes");
 }
 
+TEST_CASE("the page says that the utilization is an upper bound if it is one in any step") {
+  std::vector<StepMetrics> steps = some_steps(20);
+  steps[7].mfu_is_bound = true;
+  CHECK(row(page_of(steps), "Median MFU") ==
+        "at most 50.0%; at most 25.0% with causal attention; the peak was measured on a busy machine");
+}
+
 TEST_CASE("the page has every curve") {
   std::vector<StepMetrics> steps = some_steps(20);
   steps[9].eval_loss = 3.5;

@@ -35,8 +35,8 @@ std::string error_of(int64_t of_file, int64_t of_model, int64_t pad = 1, int64_t
 
 TEST_CASE("a corpus whose vocabulary cannot be the model's is refused") {
   CHECK(error_of(256, 49152) ==
-        "run_data_test.tok has a vocabulary of 256, less than three quarters of model.vocab = 49152: use the "
-        "tokenizer of the model, or, if the file is right, set data.vocab = 256");
+        "run_data_test.tok has a vocabulary of 256, less than three quarters of model.vocab = 49152: set "
+        "model.vocab = 256, or, if both are right, data.vocab = 256");
   CHECK(error_of(50257, 128256).find("less than three quarters of model.vocab") != std::string::npos);
   CHECK(error_of(257, 256) == "run_data_test.tok has a vocabulary of 257, larger than model.vocab = 256");
 }

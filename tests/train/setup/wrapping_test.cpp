@@ -24,7 +24,7 @@ const ModelConfig kSmallGpt2{
 // A model and how it is wrapped.
 struct Wrapped {
   Wrapped(const ModelConfig& config, const WrapOptions& options, std::vector<std::string> trainable = {"*"})
-      : model(resolved(config), tables, 1, layer_cut(options)),
+      : model(resolved(config), tables, layer_cut(options)),
         wrapping((apply_groups(model, trainable, {}), model), options) {}
 
   int64_t size(const std::string& unit) const { return wrapping.units()[index(unit)].parameter_count(); }

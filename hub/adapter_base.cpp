@@ -1,0 +1,158 @@
+#include "hub/adapter_base.h"
+
+#include <filesystem>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/json.h"
+#include "hub/adapter_config.h"
+#include "hub/hf_config.h"
+#include "hub/json_reader.h"
+#include "hub/model_folder.h"
+#include "runtime/check.h"
+#include "runtime/fingerprint.h"
+#include "runtime/text.h"
+#include "runtime/whole_file.h"
+#include "train/config/config.h"
+
+namespace flatshard {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+std::vector<std::string> texts_of(const JsonReader& in, const char* key) {
+  std::vector<std::string> texts;
+  if (!in.has(key)) return texts;
+  const json& list = in.value(key);
+  in.must(list.is_array(), key, "a list of texts");
+  for (const json& text : list) {
+    in.must(text.is_string(), key, "a list of texts");
+    texts.push_back(text.get<std::string>());
+  }
+  return texts;
+}
+
+QuantConfig parse_quant(const JsonReader& in) {
+  QuantConfig quant{.base = in.text("base", ""),
+                    .block = in.size("block"),
+                    .nested = in.flag("double", false),
+                    .compute = in.text("compute", "auto"),
+                    .skip = texts_of(in, "skip"),
+                    .fp32_norms = in.flag("fp32_norms", false)};
+  in.must(quant.base == "nf4" || quant.base == "fp4", "base", "\"nf4\" or \"fp4\"");
+  in.must(is_four_bit_block(quant.block), "block",
+          str("a power of two from ", kSmallestFourBitBlock, " to ", kLargestFourBitBlock));
+  in.must(quant.compute == "auto" || quant.compute == "fp32" || quant.compute == "bf16" ||
+              quant.compute == "fp16",
+          "compute", "\"auto\", \"fp32\", \"bf16\" or \"fp16\"");
+  return quant;
+}
+
+bool is_base(const fs::path& path) {
+  std::error_code none;
+  return !path.empty() && fs::is_directory(path, none);
+}
+
+// Existing folders that may be the base, the likeliest first.
+std::vector<std::string> candidates(const std::string& adapter, const std::string& name,
+                                    const std::string& recorded) {
+  std::vector<std::string> found;
+  const auto add = [&](const fs::path& path) {
+    if (is_base(path)) found.push_back(path.string());
+  };
+  add(name);
+  add(recorded);
+  if (name.empty() || fs::path(name).is_absolute()) return found;
+  fs::path folder = fs::absolute(adapter).lexically_normal();
+  for (; folder.has_relative_path(); folder = folder.parent_path()) add((folder / name).lexically_normal());
+  return found;
+}
+
+// Why a folder is not the recorded base; "" if it is.
+std::string difference(const AdapterBase& recorded, const std::string& base) {
+  const std::string found = weights_fingerprint(base);
+  return found == recorded.weights
+             ? ""
+             : str("its weights are ", found, ", the adapter was trained on ", recorded.weights);
+}
+
+[[noreturn]] void fail_on(const std::string& adapter, const std::string& base, const std::string& why,
+                          const AdapterBase& recorded, const BaseAdvice& advice) {
+  fail(str(base, ": is not the base of ", adapter, ": ", why, ", in ", recorded.folder,
+           is_base(recorded.folder) ? "" : ", which is gone", ": ", advice.right, ", or ", advice.other));
+}
+
+}  // namespace
+
+std::string adapter_base_json(const AdapterBase& base) {
+  const QuantConfig& quant = base.quant;
+  json quantization;
+  if (quant.base != "none")
+    quantization = {{"base", quant.base},     {"block", quant.block}, {"compute", quant.compute},
+                    {"double", quant.nested}, {"skip", quant.skip},   {"fp32_norms", quant.fp32_norms}};
+  return json{{"folder", base.folder}, {"quantization", quantization}, {"weights", base.weights}}.dump(
+             2, ' ', false, json::error_handler_t::replace) +
+         '\n';
+}
+
+std::optional<AdapterBase> read_adapter_base(const std::string& adapter) {
+  const std::string path = adapter + '/' + kAdapterBaseName;
+  std::error_code none;
+  if (!fs::exists(fs::symlink_status(path, none))) return {};
+  const std::string text = read_whole_file(path, kMostHfConfigBytes);
+  check_json(text, path);
+  const json object = json::parse(text);
+  check(object.is_object(), path, ": must be a JSON object");
+  const JsonReader in(path, object);
+  in.require("folder");
+  in.require("weights");
+  AdapterBase base{.folder = in.text("folder", ""), .weights = in.text("weights", "")};
+  if (in.has("quantization")) base.quant = parse_quant(in.object("quantization"));
+  return base;
+}
+
+std::string weights_fingerprint(const std::string& folder) {
+  std::vector<std::string> paths;
+  const TensorFolder tensors(folder, kWeightsStem);
+  for (const auto& file : tensors.files()) paths.push_back(file->path());
+  return fingerprint(paths);
+}
+
+std::string find_base(const std::string& adapter, bool other, const BaseAdvice& advice) {
+  const std::string path = adapter + '/' + kAdapterConfigName;
+  std::vector<std::string> warnings;
+  const std::string name = read_adapter_config(path, warnings).base;
+  const std::optional<AdapterBase> recorded = read_adapter_base(adapter);
+  if (!recorded || other) {
+    check(is_base(name) || (recorded && is_base(recorded->folder)), path, ": base_model_name_or_path is ",
+          name.empty() ? "null" : quoted(name) + ", which is not a folder", ": ", advice.right);
+    return is_base(name) ? name : recorded->folder;
+  }
+  const std::vector<std::string> found = candidates(adapter, name, recorded->folder);
+  check(!found.empty(), path, ": base_model_name_or_path is ", quoted(name),
+        ", which is not a folder here; the run took it from ", recorded->folder,
+        ", which is gone: ", advice.right);
+  std::string first;  // what is wrong with the first
+  for (const std::string& base : found) {
+    std::string why;
+    try {
+      why = difference(*recorded, base);
+    } catch (const Error& error) {
+      why = str("its weights cannot be read (", error.what(), ')');
+    }
+    if (why.empty()) return base;
+    if (first.empty()) first = why;
+  }
+  fail_on(adapter, found.front(), first, *recorded, advice);
+}
+
+void check_base(const std::string& adapter, const std::string& base, const BaseAdvice& advice) {
+  const std::optional<AdapterBase> recorded = read_adapter_base(adapter);
+  if (!recorded) return;
+  if (const std::string why = difference(*recorded, base); !why.empty())
+    fail_on(adapter, base, why, *recorded, advice);
+}
+
+}  // namespace flatshard
