@@ -132,6 +132,7 @@ const std::vector<ThirdParty>& third_party() {
       {"^doctest/", "^tests/"},
       {"^pcre2\\.h$", "^train/words/regex_pcre2\\.cpp$"},
       {"^utf8proc\\.h$", "^train/words/unicode_utf8proc\\.cpp$"},
+      {"^yaml\\.h$", "^train/accelerate/yaml_libyaml\\.cpp$"},
       {"^nlohmann/(?!json_fwd)",
        "^tests/|^checkpoint/json\\.cpp$|^bench/[a-z_]+\\.cpp$|^train/[a-z_/]+\\.cpp$"},
       {"^nlohmann/json_fwd\\.hpp$", "^train/tokenizer/json_component\\.h$|^train/families/[a-z_]+\\.h$"},
