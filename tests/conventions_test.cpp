@@ -101,10 +101,10 @@ const std::map<std::string, std::set<std::string>>& allowed_includes() {
 // The rooms of train/, lowest first: a room includes itself and the ones before it.
 const std::vector<std::string>& rooms_of_train() {
   static const std::vector<std::string> rooms{
-      "arguments", "config", "accelerate", "program", "setup",     "words",    "tokenizer",
-      "values",    "jinja",  "chat",       "text",    "quantized", "families", "models",
-      "measure",   "step",   "plans",      "traces",  "report",    "watch",    "advice",
-      "state",     "save",   "inference",  "ckpt",    "tools",     "start",    ""};
+      "arguments", "config", "accelerate", "program", "setup",     "words",    "tokenizer", "values",
+      "jinja",     "chat",   "input",      "text",    "quantized", "families", "models",    "measure",
+      "step",      "plans",  "traces",     "report",  "watch",     "advice",   "state",     "save",
+      "inference", "ckpt",   "tools",      "start",   ""};
   return rooms;
 }
 
@@ -132,6 +132,8 @@ const std::vector<ThirdParty>& third_party() {
       {"^doctest/", "^tests/"},
       {"^pcre2\\.h$", "^train/words/regex_pcre2\\.cpp$"},
       {"^utf8proc\\.h$", "^train/words/unicode_utf8proc\\.cpp$"},
+      {"^zlib\\.h$", "^train/input/gzip_zlib\\.cpp$"},
+      {"^zstd\\.h$", "^train/input/zstd_libzstd\\.cpp$"},
       {"^yaml\\.h$", "^train/accelerate/yaml_libyaml\\.cpp$"},
       {"^nlohmann/(?!json_fwd)",
        "^tests/|^checkpoint/json\\.cpp$|^bench/[a-z_]+\\.cpp$|^train/[a-z_/]+\\.cpp$"},

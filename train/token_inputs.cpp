@@ -6,6 +6,7 @@
 #include "runtime/check.h"
 #include "runtime/log.h"
 #include "runtime/text.h"
+#include "train/input/text_kind.h"
 #include "train/report/byte_progress.h"
 #include "train/text/dataset.h"
 #include "train/text/run_data.h"
@@ -24,13 +25,10 @@ EncoderOptions encoder_options(const Config& config) {
           .train_on = config.data.train_on};
 }
 
-// Any other file must contain tokens, so that no file becomes training data by mistake.
-bool is_text(const std::string& path) {
-  return fs::is_regular_file(path) && (path.ends_with(".jsonl") || path.ends_with(".txt"));
-}
-
 void make_tokens(std::string& path, const DatasetOptions& options, bool is_leader, std::ostream* terminal) {
-  if (!is_text(path)) return;
+  if (!fs::is_regular_file(path) || is_token_file(path)) return;
+  check_text_name(path);
+  if (!is_text_name(path)) return;
   const std::string tokens = token_file_of(path, options);
   if (is_leader && !fs::exists(tokens)) {
     ByteProgress progress(static_cast<int64_t>(fs::file_size(path)), terminal);
