@@ -123,6 +123,7 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--weights", o.weights,
                  "how often the samples of each file are written, one number per file: 0.5,2")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("W,...");
   app.add_flag("--skip-bad", o.skip_bad,
                "count records that cannot be read instead of stopping at the first");

@@ -208,6 +208,25 @@ TEST_CASE("prepare refuses or counts samples that are longer than --max-tokens, 
   CHECK(documents_in("out.tok") == Texts{"ab", "abc"});
 }
 
+TEST_CASE("a list of weights ends before the files, in every spelling") {
+  write("a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n");
+  write("b.jsonl", "{\"text\": \"c\"}\n");
+  const Texts expected{"b", "c", "c"};
+  for (const Texts& arguments : {Texts{"--out", "out.tok", "--weights", "0.5,2", "a.jsonl", "b.jsonl"},
+                                 Texts{"--out", "out.tok", "--weights=0.5,2", "a.jsonl", "b.jsonl"},
+                                 Texts{"--weights", "0.5,2", "--out", "out.tok", "a.jsonl", "b.jsonl"},
+                                 Texts{"a.jsonl", "--weights", "0.5,2", "b.jsonl", "--out", "out.tok"},
+                                 Texts{"a.jsonl", "b.jsonl", "--out", "out.tok", "--weights", "0.5,2"}}) {
+    const Run run = prepare(arguments);
+    CHECK_MESSAGE(run.status == 0, run.err);
+    CHECK(documents_in("out.tok") == expected);
+  }
+  CHECK(prepare_error({"--out", "out.tok", "--weights", "0.5", "a.jsonl", "b.jsonl"}) ==
+        "prepare: --weights has 1 number for 2 files\n");
+  CHECK(prepare_error({"--out", "out.tok", "--weights", "0.5,x", "a.jsonl", "b.jsonl"}).find("x") !=
+        std::string::npos);
+}
+
 TEST_CASE("prepare splits text files, takes another field, and reads a list of files") {
   write("a.txt", "1\n\n2\n");
   write("b.jsonl", "{\"body\": \"3\"}\n");
