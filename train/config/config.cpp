@@ -6,7 +6,7 @@ namespace flatshard {
 namespace {
 
 // Bounded because a plan stores an entry per sequence of a step, and a batch indexes tokens with 32 bits.
-constexpr double kMostSequences = 1 << 18, kMostTokens = INT32_MAX, kMostThreads = 1024;
+constexpr double kMostSequences = 1 << 18, kMostTokens = INT32_MAX, kMostThreads = 1024, kMostSamples = 1e15;
 
 }  // namespace
 
@@ -114,10 +114,15 @@ std::vector<Field> fields(Config& c) {
       {"quant.upcast_norms", &quant.fp32_norms, "keep the frozen parameters of norms in fp32"},
 
       {"data.train", &data.train,
-       "file to train on: tokens made by prepare, or text or JSON lines, whose tokens are made once and kept "
-       "in "
-       "a file beside it"},
+       "file to train on: tokens made by prepare, or text or JSON (.txt, .jsonl, .json, also .gz or .zst), "
+       "whose tokens are made once and kept beside it, in FILE.HASH.tok"},
       {"data.eval", &data.eval, "file to evaluate on, of the same kinds; empty = no evaluation"},
+      {"data.max_samples",
+       &data.max_samples,
+       "use only the first so many samples of data.train, and of data.eval; 0 = all",
+       {},
+       0,
+       kMostSamples},
       {"data.tokenizer", &data.tokenizer,
        "folder of the tokenizer, for text and JSON lines, and for the model that is saved; empty = that of "
        "model.init_from, or, without one, bytes"},

@@ -207,6 +207,8 @@ constexpr ForeignKey kRows[] = {
     {"data_seed", "run.seed", "one seed for all random numbers"},
     {"full_determinism", "", "results are always the same, bit for bit"},
     {"deterministic", "", "results are always the same, bit for bit"},
+    {"max_train_samples", "data.max_samples", ""},
+    {"max_eval_samples", "data.max_samples", ""},
     {"use_cpu", "run.device", "\"cpu\" for true"},
     {"no_cuda", "run.device", "\"cpu\" for true"},
     {"resume_from_checkpoint", "run.resume", "\"latest\" for true, or a path"},
