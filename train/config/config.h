@@ -127,6 +127,7 @@ struct CheckpointConfig {
   // saving takes a small part of the time however large the model is, and `keep` bounds the disk space.
   std::string save_every = "30min";
   bool save_each_epoch = false;
+  std::string best_every = "auto";  // as save_every
   int64_t keep = 2;                 // 0: all
   bool async = true;
   bool on_sigterm = true;

@@ -209,6 +209,7 @@ constexpr ForeignKey kRows[] = {
     {"deterministic", "", "results are always the same, bit for bit"},
     {"max_train_samples", "data.max_samples", ""},
     {"max_eval_samples", "data.max_samples", ""},
+    {"load_best_model_at_end", "checkpoint.best_every", ""},
     {"use_cpu", "run.device", "\"cpu\" for true"},
     {"no_cuda", "run.device", "\"cpu\" for true"},
     {"resume_from_checkpoint", "run.resume", "\"latest\" for true, or a path"},
