@@ -17,7 +17,7 @@ class EmbeddingLayer : public Layer {
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
                 const Tensor& x) override;
-  std::unique_ptr<Stage> clone() const override { return std::make_unique<EmbeddingStage>(*this); }
+  std::unique_ptr<Layer> clone() const override { return std::make_unique<EmbeddingStage>(*this); }
   ParamId weight() const { return w_; }
 
  private:
@@ -39,7 +39,7 @@ class AttentionHalf : public Layer {
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
                 const Tensor& x) override;
-  std::unique_ptr<Stage> clone() const override { return std::make_unique<AttentionHalf>(*this); }
+  std::unique_ptr<Layer> clone() const override { return std::make_unique<AttentionHalf>(*this); }
 
  private:
   HalfNorms norms_;
@@ -53,7 +53,7 @@ class MlpHalf : public Layer {
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
                 const Tensor& x) override;
-  std::unique_ptr<Stage> clone() const override { return std::make_unique<MlpHalf>(*this); }
+  std::unique_ptr<Layer> clone() const override { return std::make_unique<MlpHalf>(*this); }
 
  private:
   HalfNorms norms_;
@@ -67,7 +67,7 @@ class Block : public Layer {
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
                 const Tensor& x) override;
-  std::unique_ptr<Stage> clone() const override { return std::make_unique<Block>(*this); }
+  std::unique_ptr<Layer> clone() const override { return std::make_unique<Block>(*this); }
 
  private:
   AttentionHalf attention_;
@@ -84,7 +84,7 @@ class HeadLayer : public Layer {
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
                 const Tensor& x) override;
-  std::unique_ptr<Stage> clone() const override { return std::make_unique<HeadStage>(*this); }
+  std::unique_ptr<Layer> clone() const override { return std::make_unique<HeadStage>(*this); }
 
  private:
   HeadWork add_to_logits(Context& c, const ParamView& p);

@@ -26,7 +26,10 @@ std::string version_text(const std::string& program) {
       << "MPI       " << or_no(kMpiVersion) << '\n'
       << "oneDNN    " << yes_or_no(kOneDnnBuilt) << '\n'
       << "PCRE2     " << yes_or_no(kPcre2Built) << '\n'
-      << "utf8proc  " << yes_or_no(kUtf8procBuilt);
+      << "utf8proc  " << yes_or_no(kUtf8procBuilt) << '\n'
+      << "zlib      " << yes_or_no(kZlibBuilt) << '\n'
+      << "zstd      " << yes_or_no(kZstdBuilt) << '\n'
+      << "libyaml   " << yes_or_no(kLibyamlBuilt);
   return std::move(out).str();
 }
 

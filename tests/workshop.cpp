@@ -45,6 +45,7 @@ weight_decay = 0.1
 grad_clip = 0.5
 [checkpoint]
 save_every = 0
+best_every = 0
 keep = 0
 )";
 }

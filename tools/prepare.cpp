@@ -20,6 +20,7 @@
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "text/data/dataset.h"
+#include "text/input/text_input.h"
 #include "text/tokenizer/bpe_trainer.h"
 #include "tools/sample_picture.h"
 #include "train/command_line/arguments.h"
@@ -60,11 +61,12 @@ std::vector<std::string> outputs(const Options& o) {
 
 constexpr const char* kDescription =
     "Converts text and chats to token files for train.\n\n"
-    "A .jsonl file has one JSON object per line: a text field, a conversation (messages, or conversations as "
-    "in\n"
-    "ShareGPT), or a prompt with its completion. Any other file is plain text: one document, or several "
-    "separated\n"
-    "by blank lines with --split blank-lines. Files and documents keep their order.\n\n"
+    "A .jsonl or .json file has JSON objects, one per line or in one array: a text field, a conversation\n"
+    "(messages, or conversations as in ShareGPT), or a prompt with its completion. Any other file is plain "
+    "text in\n"
+    "UTF-8: one document, or several separated by blank lines with --split blank-lines. Both may be "
+    "compressed with\n"
+    "gzip or zstd (.gz, .zst). Files and documents keep their order.\n\n"
     "Of a text all tokens are trained, of a prompt with a completion the completion, of a conversation the\n"
     "assistant's turns. Conversations are rendered by the chat template of the tokenizer's folder, or "
     "another.\n"
@@ -121,6 +123,7 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--weights", o.weights,
                  "how often the samples of each file are written, one number per file: 0.5,2")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("W,...");
   app.add_flag("--skip-bad", o.skip_bad,
                "count records that cannot be read instead of stopping at the first");
@@ -203,6 +206,7 @@ void check_inputs(const Options& o, const std::vector<std::string>& files) {
           ": is a device or a socket, must be a file or a pipe");
     for (const std::string& out : outputs(o))
       check(!same_file(file, out), file, ": is both read and written");
+    if (fs::is_regular_file(status)) const TextInput readable_text(file);  // a pipe can be read only once
   }
   const std::string list = o.files_from == "-" ? "/dev/stdin" : o.files_from.value_or("");
   for (const std::string& out : outputs(o))

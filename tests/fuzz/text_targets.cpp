@@ -170,7 +170,9 @@ int64_t check_records(const std::vector<std::unique_ptr<const SampleEncoder>>& e
   int64_t count = 0;
   read_records(kLines, TextSplit::none, [&](const Record& record) {
     const SampleEncoder& encoder = *encoders[static_cast<size_t>(count) % encoders.size()];
-    require(record.where == str(kLines, ':', ++count), "a record has the wrong place");
+    ++count;
+    const bool is_element = record.where.ends_with(str(" (record ", count, ')'));  // of an array
+    require(is_element || record.where == str(kLines, ':', count), "a record has the wrong place");
     const std::string reason = refusal([&] {
       const Sample sample = encoder.encode(record);
       check_sample(sample.tokens, sample.trained, encoder.vocab());
@@ -254,6 +256,8 @@ std::string try_dataset(Bytes bytes) {
   static const auto encoders = make_encoders();
   const FilesOfTry files;
   write(kLines, bytes);
+  const std::string damage = refusal([] { read_records(kLines, TextSplit::none, [](const Record&) {}); });
+  if (!damage.empty()) return damage;  // an array that is cut off, or begins like another kind of file
   const int64_t records = check_records(encoders);
   check_prompts();
   const SampleEncoder& encoder = *encoders.front();

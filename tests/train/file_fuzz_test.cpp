@@ -353,7 +353,7 @@ TEST_CASE("the records of a dataset are samples, or are refused with their place
                    {"bad_utf8", "fuzz.jsonl:1: is not valid JSON (at byte 11 of the line)"},
                    {"zero_byte", "fuzz.jsonl:1: is not valid JSON (at byte 13 of the line)"},
                    {"large_number", "fuzz.jsonl:1: contains a number that is too large"},
-                   {"duplicate", "fuzz.jsonl:1: invalid JSON: \"messages\" appears twice"},
+                   {"duplicate", "fuzz.jsonl:1: has the key \"messages\" twice"},
                    {"deep", "the field \"text\" is of type array, must be a string"},
                    {"deep_chat", "fuzz.jsonl:1: invalid JSON: nested more than 32 levels deep"},
                    {"no_text", "has no field \"text\"; its fields: \"body\""},

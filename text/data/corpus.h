@@ -1,7 +1,7 @@
 #pragma once
-// Reads records from files, in order. A .jsonl file has one JSON object per line, each of which is a record.
-// Any other file is text of any encoding: one record, or several separated by blank lines. Only one record at
-// a time is in memory.
+// Reads records from files, in order. A file of JSON (text_kind.h) has one object per line, or is an array of
+// objects, each of which is a record. Any other file is text: one record, or several separated by blank
+// lines. Files may be compressed with gzip or zstd. Only one record at a time is in memory.
 
 #include <cstdint>
 #include <functional>
@@ -17,19 +17,20 @@ namespace flatshard {
 enum class TextSplit { none, blank_lines };
 
 struct Record {
-  std::string text;  // the document, or the line of JSON
+  std::string text;  // the document, or the object as JSON
   bool is_json = false;
-  std::string where;  // "stories.jsonl:12", for errors
+  std::string where;       // "stories.jsonl:12", for errors
+  int64_t file_bytes = 0;  // read from the file since the record before
 };
 
-// Calls `take` for every record of the file and returns the bytes read. Includes empty ones; a text file
-// without any document counts as one empty document, so that the caller can report it.
+// Calls `take` for every record of the file and returns the bytes of text read. Includes empty ones; a text
+// file without any document counts as one empty document, so that the caller can report it.
 int64_t read_records(const std::string& path, TextSplit split, const std::function<void(Record)>& take);
 
-// The text that a JSON line has in this field. An Error begins with `where`.
-std::string text_field(const std::string& line, const std::string& field, const std::string& where);
-// Whether a JSON line has any of these members; an Error if it is not an object.
-bool has_member(const std::string& line, std::initializer_list<const char*> names, const std::string& where);
+// The text that a JSON object has in this field. An Error begins with `where`.
+std::string text_field(const std::string& json, const std::string& field, const std::string& where);
+// Whether a JSON object has any of these members; an Error if it is no object, or has a key twice.
+bool has_member(const std::string& json, std::initializer_list<const char*> names, const std::string& where);
 
 inline constexpr int64_t kByteVocab = 256;
 

@@ -40,8 +40,9 @@ Data::Data(const TokenFile& file, DataOptions options) : file_(file), options_(o
   const Packing packing = options.packing.packing;
   if (packing == Packing::wrapped || packing == Packing::documents) {
     sequences_ = (file.size() - 1) / options.seq_len;
-    check(sequences_ > 0, file.path(), ": has ", file.size(),
-          " tokens, must have at least data.seq_len + 1 = ", options.seq_len + 1);
+    check(sequences_ > 0, file.path(), ": has ", file.size(), " tokens",
+          file.left_out() > 0 ? " in its first data.max_samples" : "",
+          ", must have at least data.seq_len + 1 = ", options.seq_len + 1);
   } else {
     packed_.emplace(file, options.packing, options.seq_len);
     sequences_ = packed_->count();

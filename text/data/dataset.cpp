@@ -51,6 +51,7 @@ class DatasetWriter {
   // Whether the batch is large enough to be written.
   bool add(Record record) {
     batch_bytes_ += record.text.size();
+    file_bytes_ += record.file_bytes;
     batch_.push_back(std::move(record));
     return batch_.size() >= kBatchRecords || batch_bytes_ >= kBatchBytes;
   }
@@ -70,7 +71,8 @@ class DatasetWriter {
     });
     for (size_t i = 0; i < batch_.size(); ++i) write(batch_[i], encoded[i]);
     batch_.clear();
-    if (progress) progress(static_cast<int64_t>(std::exchange(batch_bytes_, 0)));
+    batch_bytes_ = 0;
+    if (progress) progress(std::exchange(file_bytes_, 0));
   }
   DatasetCounts& counts() { return counts_; }
 
@@ -112,6 +114,7 @@ class DatasetWriter {
   const ShowSample& show_;
   std::vector<Record> batch_;
   size_t batch_bytes_ = 0;
+  int64_t file_bytes_ = 0;  // read for the batch
   double weight_ = 1;
   int64_t samples_of_file_ = 0;
   std::set<std::string> warned_;

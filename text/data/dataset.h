@@ -35,7 +35,7 @@ struct DatasetCounts {
   std::vector<std::string> warnings;  // the first of each kind, with its place
 };
 
-// Called with the bytes of records that have been written since the last call.
+// Called with the bytes that were read from files for the records written since the last call.
 using DatasetProgress = std::function<void(int64_t bytes)>;
 // Called with every sample, to show it.
 using ShowSample = std::function<void(const Record& record, const Sample& sample)>;

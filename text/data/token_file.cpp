@@ -39,7 +39,7 @@ bool is_token_file(const std::string& path) {
   return std::memcmp(begin.data(), kMagic, kCommon) == 0;
 }
 
-TokenFile::TokenFile(const std::string& path) : file_(path) {
+TokenFile::TokenFile(const std::string& path, int64_t most_documents) : file_(path) {
   std::byte header[kHeaderBytes] = {};
   const int64_t bytes = file_.size();
   file_.read(0, std::min(bytes, kHeaderBytes), header);
@@ -74,6 +74,7 @@ TokenFile::TokenFile(const std::string& path) : file_(path) {
   manifest_.resize(manifest);
   file_.read(mask_at_ + mask_bytes_, static_cast<int64_t>(manifest), manifest_.data());
   read_starts();
+  if (most_documents > 0 && most_documents < documents_) keep_first(most_documents);
 }
 
 template <class Take>
@@ -97,6 +98,15 @@ void TokenFile::read_starts() {
   });
   check(rising && first_of_block_.front() == 0 && last == static_cast<uint64_t>(tokens_), path(),
         ": is damaged: the document starts are not ascending from 0 to ", tokens_);
+}
+
+void TokenFile::keep_first(int64_t documents) {
+  uint64_t end = 0;
+  file_.read(starts_at_ + 8 * documents, 8, &end);
+  left_out_ = documents_ - documents;
+  documents_ = documents;
+  tokens_ = static_cast<int64_t>(end);
+  first_of_block_.resize(static_cast<size_t>(documents / kStartsInBlock + 1));
 }
 
 void TokenFile::read(int64_t begin, std::span<int32_t> tokens) const {

@@ -31,11 +31,13 @@ bool is_token_file(const std::string& path);
 
 class TokenFile {
  public:
-  explicit TokenFile(const std::string& path);
+  // With `most_documents`, unless it is 0, the file counts as if it ended after the first so many.
+  explicit TokenFile(const std::string& path, int64_t most_documents = 0);
 
   int64_t size() const { return tokens_; }
   int64_t vocab() const { return vocab_; }
   int64_t document_count() const { return documents_; }
+  int64_t left_out() const { return left_out_; }  // documents after the first most_documents
   const std::string& path() const { return file_.path(); }
 
   // Reads tokens from position `begin`. An Error if a token is not below the vocabulary size, or if the
@@ -57,9 +59,10 @@ class TokenFile {
   template <class Take>
   void each_block_of_starts(int64_t block, Take&& take) const;
   void read_starts();
+  void keep_first(int64_t documents);
 
   InputFile file_;
-  int64_t tokens_ = 0, vocab_ = 0, width_ = 0, documents_ = 0;
+  int64_t tokens_ = 0, vocab_ = 0, width_ = 0, documents_ = 0, left_out_ = 0;
   int64_t tokens_at_ = 0, starts_at_ = 0, mask_at_ = 0, mask_bytes_ = 0;
   std::string manifest_;
   // The first start of every block, an index for binary search that fits into memory.

@@ -35,6 +35,8 @@ struct BestCheckpoint {
   double loss;
 };
 BestCheckpoint best_of(const std::string& run);
+// Prints it, and whether the run had a lower evaluation loss that no checkpoint has.
+void print_best(const std::string& run, const Console& console);
 
 struct ExportOptions {
   std::string to;              // created; an Error if it exists

@@ -6,6 +6,7 @@
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "tools/ckpt/model_output.h"
+#include "train/report/metrics.h"
 #include "train/save/checkpoint_names.h"
 
 namespace flatshard {
@@ -42,6 +43,22 @@ TrainState state_to_compare(const fs::path& checkpoint) {
   }
 }
 
+// The lowest evaluation loss in the metrics of a run, if that is below `saved`; nothing if there are none, as
+// in a copy of the checkpoints alone.
+std::optional<StepMetrics> lower_evaluation(const std::string& run, double saved) {
+  const fs::path metrics = fs::path(run) / "metrics.jsonl";
+  if (!fs::exists(metrics)) return {};
+  std::optional<StepMetrics> lowest;
+  for (const StepMetrics& m : read_latest_metrics(metrics.string()))
+    if (m.eval_loss && *m.eval_loss < (lowest ? *lowest->eval_loss : saved)) lowest = m;
+  return lowest;
+}
+
+std::string describe_unsaved(const std::optional<StepMetrics>& m) {
+  if (!m) return "";
+  return str("; step ", m->step, " had ", *m->eval_loss, ", which was not saved (checkpoint.best_every)");
+}
+
 }  // namespace
 
 BestCheckpoint best_of(const std::string& run) {
@@ -55,8 +72,15 @@ BestCheckpoint best_of(const std::string& run) {
       best = {.path = path.string(), .step = step, .loss = *state.eval_loss};
   }
   check(best.has_value(), run, ": none of its ", counted(std::ssize(steps), "checkpoint"),
-        " has an evaluation loss; set data.eval and train.eval_every, or export a checkpoint by its path");
+        " has an evaluation loss", describe_unsaved(lower_evaluation(run, HUGE_VAL)),
+        "; set data.eval and train.eval_every, or export a checkpoint by its path");
   return *best;
+}
+
+void print_best(const std::string& run, const Console& console) {
+  const BestCheckpoint best = best_of(run);
+  console.out << best.path << "  evaluation loss " << best.loss
+              << describe_unsaved(lower_evaluation(run, best.loss)) << '\n';
 }
 
 void export_model(const std::string& from, const ExportOptions& options, const Console& console) {

@@ -74,10 +74,8 @@ class Commands {
         takes_two("diff", "A", "B", "compare two DIRs: tensors and training state",
                   [this] { exit_code_ = diff(words_.first, words_.second, words_.all, console_) ? 0 : 1; }),
         "print every tensor that differs, and by how much");
-    takes_one("best", "RUN", "print the checkpoint with the lowest evaluation loss", [this] {
-      const BestCheckpoint best = best_of(words_.first);
-      console_.out << best.path << "  evaluation loss " << best.loss << '\n';
-    });
+    takes_one("best", "RUN", "print the checkpoint with the lowest evaluation loss",
+              [this] { print_best(words_.first, console_); });
     writes(takes_two("export", "DIR", "OUT", "write a model folder for Hugging Face transformers",
                      [this] { export_model(words_.first, export_options(words_), console_); }));
     CLI::App& merging = takes_two(

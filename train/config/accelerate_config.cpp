@@ -270,6 +270,26 @@ std::string canonical(const std::string& name) {
   return name;
 }
 
+// Keys whose value may be a list.
+const std::set<std::string> kLists{"fsdp_ignored_modules", "fsdp_transformer_cls_to_wrap",
+                                   "fsdp_transformer_layer_cls_to_wrap", "gpu_ids", "tpu_env"};
+
+// A section that is left empty is a scalar without a value.
+void check_kind(const YamlEntry& entry, const std::string& name) {
+  using Kind = YamlEntry::Kind;
+  const bool is_section = entry.key.ends_with("_config");
+  const char* const is = entry.kind == Kind::mapping ? " has members"
+                         : entry.kind == Kind::list  ? " is a list"
+                                                     : " is a single value";
+  const bool fits = is_section
+                        ? entry.kind == Kind::mapping || (entry.kind == Kind::scalar && entry.value.empty())
+                    : entry.kind == Kind::list ? kLists.contains(entry.key)
+                                               : entry.kind == Kind::scalar;
+  check(
+      fits, name, ':', entry.line, ": ", printable(entry.key), is,
+      is_section ? ", must have members: indented lines of the form key: value" : ", must be a single value");
+}
+
 void add(std::map<std::string, Given>& given, const YamlEntry& entry, const std::string& name) {
   std::string value = entry.value;
   for (const std::string& item : entry.items) value += str(value.empty() ? "" : ",", item);
@@ -284,14 +304,13 @@ AccelerateSettings read_accelerate_config(const std::string& path) {
   const std::string name = printable(path);
   std::map<std::string, Given> given;
   for (const YamlEntry& entry : parse_yaml_mapping(read_whole_file(path, kMostFileBytes), name)) {
-    const bool is_container = entry.key.ends_with("_config");
-    check(is_container || entry.kind != YamlEntry::Kind::mapping, name, ':', entry.line, ": ",
-          printable(entry.key), " has members, must be a single value");
+    check_kind(entry, name);
     check(!entry.key.starts_with("fsdp_") || entry.key == "fsdp_config", name, ':', entry.line, ": ",
           printable(entry.key), " must be a member of fsdp_config");
     add(given, entry, name);
     if (entry.key != "fsdp_config") continue;
     for (const YamlEntry& member : entry.members) {
+      check_kind(member, name);
       check(member.key.starts_with("fsdp_"), name, ':', member.line, ": unknown key ", printable(member.key),
             " in fsdp_config");
       add(given, member, name);

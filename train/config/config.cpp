@@ -1,12 +1,13 @@
 #include "train/config/config.h"
 
 #include "train/config/model_fields.h"
+#include "train/config/saving_fields.h"
 
 namespace flatshard {
 namespace {
 
 // Bounded because a plan stores an entry per sequence of a step, and a batch indexes tokens with 32 bits.
-constexpr double kMostSequences = 1 << 18, kMostTokens = INT32_MAX, kMostThreads = 1024;
+constexpr double kMostSequences = 1 << 18, kMostTokens = INT32_MAX, kMostThreads = 1024, kMostSamples = 1e15;
 
 }  // namespace
 
@@ -114,10 +115,15 @@ std::vector<Field> fields(Config& c) {
       {"quant.upcast_norms", &quant.fp32_norms, "keep the frozen parameters of norms in fp32"},
 
       {"data.train", &data.train,
-       "file to train on: tokens made by prepare, or text or JSON lines, whose tokens are made once and kept "
-       "in "
-       "a file beside it"},
+       "file to train on: tokens made by prepare, or text or JSON (.txt, .jsonl, .json, also .gz or .zst), "
+       "whose tokens are made once and kept beside it, in FILE.HASH.tok"},
       {"data.eval", &data.eval, "file to evaluate on, of the same kinds; empty = no evaluation"},
+      {"data.max_samples",
+       &data.max_samples,
+       "use only the first so many samples of data.train, and of data.eval; 0 = all",
+       {},
+       0,
+       kMostSamples},
       {"data.tokenizer", &data.tokenizer,
        "folder of the tokenizer, for text and JSON lines, and for the model that is saved; empty = that of "
        "model.init_from, or, without one, bytes"},
@@ -354,39 +360,8 @@ std::vector<Field> fields(Config& c) {
        {},
        1,
        INT32_MAX},
-
-      {.key = "checkpoint.save_every",
-       .slot = &c.checkpoint.save_every,
-       .help =
-           "steps between checkpoints, plus one at the end; below 1: a fraction of the run; or a time such "
-           "as 30min, 2h or 90s; 0 = never",
-       .or_number = true},
-      {"checkpoint.save_each_epoch", &c.checkpoint.save_each_epoch, "save at the end of every epoch too"},
-      {"checkpoint.keep",
-       &c.checkpoint.keep,
-       "checkpoints to keep, besides the one with the lowest evaluation loss; 0 = all",
-       {},
-       0},
-      {"checkpoint.async", &c.checkpoint.async,
-       "write from a copy in host memory while training continues; otherwise training waits"},
-      {"checkpoint.on_sigterm", &c.checkpoint.on_sigterm,
-       "save a checkpoint when a signal (SIGTERM, SIGINT, SIGUSR1, SIGHUP) ends the run"},
-      {"checkpoint.on_error",
-       &c.checkpoint.on_error,
-       "if a checkpoint cannot be written: stop the run, or continue with a warning",
-       {"stop", "continue"}},
-      {.key = "checkpoint.shard_size",
-       .slot = &c.checkpoint.shard_size,
-       .help = "maximum size of one weights file, e.g. 5GB or 200MB; a larger model is split, with an index",
-       .or_number = true},
-
-      {"log.every", &c.log.every, "steps between progress lines", {}, 1},
-      {"log.step1", &c.log.step1,
-       "after step 1, print every rank's memory and first row (step1.txt has them in any case)"},
-      {"log.tensorboard", &c.log.tensorboard,
-       "write the metrics to event files for TensorBoard, in tensorboard/ of the run folder"},
   };
-  for (const std::vector<Field>& more : {model_fields(c), others})
+  for (const std::vector<Field>& more : {model_fields(c), others, saving_fields(c)})
     all.insert(all.end(), more.begin(), more.end());
   return all;
 }

@@ -37,6 +37,7 @@ struct RunConfig {
 
 struct DataConfig {
   std::string train, eval;
+  int64_t max_samples = 0;      // 0: all
   std::string tokenizer{};      // empty: model.init_from
   std::string chat_template{};  // empty: the tokenizer's
   std::string text_field = "text";
@@ -126,7 +127,8 @@ struct CheckpointConfig {
   // saving takes a small part of the time however large the model is, and `keep` bounds the disk space.
   std::string save_every = "30min";
   bool save_each_epoch = false;
-  int64_t keep = 2;  // 0: all
+  std::string best_every = "auto";  // as save_every
+  int64_t keep = 2;                 // 0: all
   bool async = true;
   bool on_sigterm = true;
   std::string on_error = "stop";

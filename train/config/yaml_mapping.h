@@ -1,7 +1,7 @@
 #pragma once
-// The part of YAML that configuration files of accelerate use: mappings nested by indentation, whose values
-// are plain or quoted scalars of one line, lists in brackets, or lists of lines that begin with "- ". An
-// Error names file and line; anchors, tags, block scalars and flow mappings with members are refused.
+// A file of YAML that is one mapping, as the configuration files of accelerate are: its values are scalars,
+// lists of scalars, and mappings. Read with libyaml. An Error names file and line; several documents, keys
+// that appear twice, anchors and tags are refused.
 
 #include <string>
 #include <vector>
@@ -14,7 +14,6 @@ struct YamlEntry {
   int line = 0;
   Kind kind = Kind::scalar;
   std::string value{};               // of a scalar; "" where it is absent, null or ~
-  bool quoted = false;               // a quoted scalar is text, whatever it looks like
   std::vector<std::string> items{};  // of a list
   std::vector<YamlEntry> members{};  // of a mapping, in file order, with distinct keys
 };

@@ -2,6 +2,7 @@
 
 #include <iomanip>
 #include <sstream>
+#include <utility>
 
 #include "runtime/host_memory.h"
 #include "runtime/text.h"
@@ -72,6 +73,14 @@ FirstStep first_step(const RunSetup& setup, int rank, const Data& data, Engine& 
                    setup.batching.lanes * setup.batching.lane_sequences, " x ", setup.seq_len(), " tokens\n",
                    prefix, "1st row of the mini-batch: ", ends_of(first_row(setup, rank, data)), '\n'),
       .units = std::move(units).str()};
+}
+
+FirstStep of_all_ranks(FirstStep mine, World& world) {
+  FirstStep all;
+  for (std::string FirstStep::*const text : {&FirstStep::brief, &FirstStep::units})
+    world.collect([&] { return std::exchange(mine.*text, ""); },
+                  [&](int, const std::string& of_rank) { all.*text += of_rank; });
+  return all;
 }
 
 }  // namespace flatshard

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "comm/world.h"
 #include "train/step/engine.h"
 
 namespace flatshard {
@@ -18,5 +19,8 @@ FirstStep first_step(const RunSetup& setup, int rank, const Data& data, Engine& 
 
 // [5, 6, 7, 8, ..., 1, 2, 3, 4]: all tokens of a short row, otherwise the first and last four.
 std::string ends_of(std::span<const int32_t> row);
+
+// The texts of all ranks, in order, on rank 0. Call on all ranks.
+FirstStep of_all_ranks(FirstStep mine, World& world);
 
 }  // namespace flatshard

@@ -7,6 +7,7 @@
 #include "runtime/log.h"
 #include "runtime/text.h"
 #include "text/data/dataset.h"
+#include "text/input/text_kind.h"
 #include "train/report/byte_progress.h"
 #include "train/setup/run_data.h"
 
@@ -24,13 +25,30 @@ EncoderOptions encoder_options(const Config& config) {
           .train_on = config.data.train_on};
 }
 
-// Any other file must contain tokens, so that no file becomes training data by mistake.
-bool is_text(const std::string& path) {
-  return fs::is_regular_file(path) && (path.ends_with(".jsonl") || path.ends_with(".txt"));
+// Other token files that runs have made of this text, with other settings or of earlier content; "" if none.
+std::string describe_others(const std::string& path, const std::string& tokens) {
+  const std::string begin = fs::path(path).filename().string() + '.';
+  int64_t count = 0, bytes = 0;
+  std::error_code none;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(fs::path(tokens).parent_path() / ".", none)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_made =
+        name.starts_with(begin) && name.ends_with(".tok") && name.size() == begin.size() + 20;
+    if (!is_made || name == fs::path(tokens).filename().string()) continue;
+    ++count;
+    bytes += static_cast<int64_t>(entry.file_size(none));
+  }
+  if (count == 0) return "";
+  return str("; beside it ", count == 1 ? "is " : "are ", counted(count, "token file"), " of ",
+             human_bytes(bytes), " that other settings or contents left, which can be removed: ", path,
+             ".*.tok");
 }
 
 void make_tokens(std::string& path, const DatasetOptions& options, bool is_leader, std::ostream* terminal) {
-  if (!is_text(path)) return;
+  if (!fs::is_regular_file(path) || is_token_file(path)) return;
+  check_text_name(path);
+  if (!is_text_name(path)) return;
   const std::string tokens = token_file_of(path, options);
   if (is_leader && !fs::exists(tokens)) {
     ByteProgress progress(static_cast<int64_t>(fs::file_size(path)), terminal);
@@ -38,7 +56,7 @@ void make_tokens(std::string& path, const DatasetOptions& options, bool is_leade
         make_token_file(path, options, tokens, [&](int64_t bytes) { progress.add(bytes); });
     log_info(tokens, ": made from ", path, ": ", counted(counts.samples, "sample"), ", ",
              with_commas(counts.trained), " of ", counted(counts.tokens, "token"), " are trained; dropped ",
-             dropped(counts));
+             dropped(counts), "; kept for later runs", describe_others(path, tokens));
     for (const std::string& warning : counts.warnings) log_warning(warning);
   }
   path = tokens;

@@ -1,6 +1,6 @@
 #pragma once
-// A run trains on token files. Where its config names a .jsonl or .txt file instead, the tokens are made
-// first, and kept in a token file beside it for later runs.
+// A run trains on token files. Where its config names a file of text instead (is_text_name() of text_kind.h),
+// the tokens are made first, and kept in a token file beside it for later runs.
 
 #include "comm/world.h"
 #include "train/config/config.h"

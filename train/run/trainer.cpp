@@ -26,8 +26,10 @@
 #include "train/run/run_header.h"
 #include "train/run/stop_request.h"
 #include "train/run/token_inputs.h"
+#include "train/save/best_saves.h"
 #include "train/save/checkpoint_writer.h"
 #include "train/save/checkpoints.h"
+#include "train/save/first_stop.h"
 #include "train/save/initial_weights.h"
 #include "train/save/loss_scale.h"
 #include "train/save/run_folder.h"
@@ -61,8 +63,7 @@ class Trainer {
   StepMetrics step();
   void report_first_step();
   double sum_of_lanes(std::span<const double> losses);
-  void evaluate(StepMetrics& m);
-  void note_stop(int rank, double signal);
+  bool evaluate(StepMetrics& m);
   double next_rate() const {
     return learning_rate(setup_.config.schedule, setup_.peak_lr(), total_steps_, completed_);
   }
@@ -71,7 +72,7 @@ class Trainer {
   RunStart find_start();
   void begin();
   TrainState state(const StepMetrics& m);
-  void save(StepMetrics& m, bool begins);
+  void save(StepMetrics& m, bool begins, bool is_best);
   void finish();
   bool is_leader() const { return world_.rank() == 0; }
 
@@ -87,6 +88,7 @@ class Trainer {
   RunStart start_;
   int64_t total_steps_, completed_;
   StepPeriod evaluations_, saves_;
+  BestSaves best_saves_;
   SaveClock save_clock_;
   InitialWeights initial_;    // until they are loaded
   ModelDocuments documents_;  // for checkpoints and model/
@@ -104,10 +106,7 @@ class Trainer {
   SkippedSteps skipped_;
   bool save_is_late_ = false, threads_idle_ = false;  // in the last step; idle: no rank's saver was busy
   StopRequest stop_request_;
-  // The first stop request; the same on all ranks.
-  struct Stop {
-    int rank = 0, signal = 0;
-  } stop_;
+  FirstStop stop_;
 };
 
 Trainer::Trainer(const LoadedConfig& loaded, World& world, const RunOutput& output)
@@ -127,6 +126,7 @@ Trainer::Trainer(const LoadedConfig& loaded, World& world, const RunOutput& outp
       saves_{
           steps_between(save_interval(setup_.config.checkpoint).steps, total_steps_, "checkpoint.save_every"),
           setup_.config.checkpoint.save_each_epoch},
+      best_saves_(setup_.config.checkpoint, total_steps_),
       save_clock_(save_interval(setup_.config.checkpoint).seconds),
       initial_(open_initial_weights(setup_, world)),
       trace_(setup_.trace, setup_.config.run.dir, total_steps_, world),
@@ -218,11 +218,11 @@ bool Trainer::run() {
     // A checkpoint that a step schedules is evaluated, so that the best one is known, unless the run is to
     // stop.
     const bool evaluates = evaluations_.is_due(completed_, total_steps_, ends_epoch) || saves;
-    if (!m.skipped && eval_ && !stop_.signal && evaluates) evaluate(m);
+    const bool is_best = !m.skipped && eval_ && !stop_.signal && evaluates && evaluate(m);
     if (is_leader() && (completed_ % setup_.config.log.every == 0 || completed_ == total_steps_ ||
                         m.skipped || m.eval_loss || stop_.signal))
       progress_.step(m);
-    save(m, saves || by_clock || (stop_.signal && setup_.config.checkpoint.on_sigterm));
+    save(m, saves || by_clock || is_best || (stop_.signal && setup_.config.checkpoint.on_sigterm), is_best);
     if (is_leader()) log_->write(m);
     add_line(history_, m);
     if (const std::string written = trace_.between_steps(); !written.empty()) progress_.print(written);
@@ -287,14 +287,11 @@ StepMetrics Trainer::step() {
 }
 
 void Trainer::report_first_step() {
-  FirstStep mine = first_step(setup_, world_.rank(), train_.data, runtime_.engine());
-  std::string all;
-  world_.collect([&] { return std::exchange(mine.brief, ""); },
-                 [&](int, const std::string& text) { all += text; });
-  if (is_leader() && setup_.config.log.step1) progress_.print(all.substr(0, all.rfind('\n')));
-  world_.collect([&] { return std::exchange(mine.units, ""); },
-                 [&](int, const std::string& text) { all += text; });
-  if (is_leader()) warn_on_error([&] { folder_.write("step1.txt", all); });
+  const FirstStep all =
+      of_all_ranks(first_step(setup_, world_.rank(), train_.data, runtime_.engine()), world_);
+  if (!is_leader()) return;
+  if (setup_.config.log.step1) progress_.print(all.brief.substr(0, all.brief.rfind('\n')));
+  warn_on_error([&] { folder_.write("step1.txt", all.units); });
 }
 
 // The loss of the step. The same exchange carries each rank's stop request, so that all ranks stop after the
@@ -308,24 +305,22 @@ double Trainer::sum_of_lanes(std::span<const double> losses) {
   threads_idle_ = true;
   for (int rank = 0; rank < world_.size(); ++rank) {
     const std::vector<double>& notes = all.notes[static_cast<size_t>(rank)];
-    note_stop(rank, notes[0]);
+    stop_.note(rank, notes[0]);
     threads_idle_ = threads_idle_ && notes[1] == 0;
   }
   return all.sum;
 }
 
-// Evaluates. A stop request on any rank abandons the evaluation, which then has no result.
-void Trainer::evaluate(StepMetrics& m) {
+// Evaluates, and returns whether to save the result as the best. A stop request on any rank abandons the
+// evaluation, which then has no result.
+bool Trainer::evaluate(StepMetrics& m) {
   m.eval_loss = evaluation_loss(runtime_.engine(), eval_->data, setup_.config.data.eval, world_,
                                 [&] { return stop_request_.signal() != 0; });
-  const double mine = stop_request_.signal();
-  const std::vector<double> all = world_.all_gather({&mine, 1}, "stop requests");
-  for (int rank = 0; rank < world_.size(); ++rank) note_stop(rank, all[static_cast<size_t>(rank)]);
-}
-
-// Keeps the first request. Called with the same arguments on all ranks.
-void Trainer::note_stop(int rank, double signal) {
-  if (signal != 0 && !stop_.signal) stop_ = {rank, static_cast<int>(signal)};
+  const std::array<double, 2> mine{static_cast<double>(stop_request_.signal()),
+                                   static_cast<double>(best_saves_.may_save(completed_))};
+  const std::vector<double> all = world_.all_gather(mine, "stop requests");
+  for (int rank = 0; rank < world_.size(); ++rank) stop_.note(rank, all[2 * static_cast<size_t>(rank)]);
+  return all[1] != 0 && is_new_best(m.eval_loss, writer_.best());
 }
 
 void Trainer::print_hash() {
@@ -352,7 +347,7 @@ TrainState Trainer::state(const StepMetrics& m) {
   return s;
 }
 
-void Trainer::save(StepMetrics& m, bool begins) {
+void Trainer::save(StepMetrics& m, bool begins, bool is_best) {
   CheckpointWriter::Work work{.last = completed_ == total_steps_ || stop_.signal != 0,
                               .threads_idle = std::exchange(threads_idle_, false)};
   if (begins) {
@@ -360,6 +355,7 @@ void Trainer::save(StepMetrics& m, bool begins) {
     work.begin = [&] { return state(m); };
   }
   writer_.between_steps(m, work);
+  if (is_best) best_saves_.saved(completed_, m.save_seconds.value_or(0));
 }
 
 void Trainer::finish() {
@@ -373,6 +369,7 @@ void Trainer::finish() {
   std::string end = stopped_by.empty() ? ""
                                        : str("stopped   after step ", with_commas(completed_), " of ",
                                              with_commas(total_steps_), ": ", stopped_by, '\n');
+  end += describe_best(history_, writer_.best(), folder_.path());
   if (!traced.empty()) end += traced + '\n';
   const std::string report = log_->end(stopped_by);
   if (!report.empty()) end += "report    " + report + '\n';

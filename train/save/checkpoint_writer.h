@@ -26,6 +26,8 @@ class CheckpointWriter {
   void between_steps(StepMetrics& m, const Work& work);
   // Whether this rank's save thread is running.
   bool busy() const { return saver_.busy(); }
+  // The best of the checkpoints, with one that is being written; the same on all ranks.
+  std::optional<TrainState::Evaluated> best() const { return saver_.best(); }
 
   // For a run that fails: finishes the save in flight if all ranks fail. A rank that waits in a collective
   // cannot take part, and the checkpoint is lost. An Error becomes a warning.

@@ -1,7 +1,6 @@
 #include "train/save/checkpoints.h"
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <set>
 
@@ -10,6 +9,7 @@
 #include "hub/adapter_base.h"
 #include "runtime/log.h"
 #include "runtime/whole_file.h"
+#include "train/save/best_saves.h"
 #include "train/save/checkpoint_names.h"
 
 namespace flatshard {
@@ -236,9 +236,8 @@ void Checkpoints::check_sums(std::vector<TensorFolderReader>& readers) {
 }
 
 std::optional<TrainState::Evaluated> Checkpoints::best_with(const TrainState& next) const {
-  const std::optional<double> loss = next.eval_loss;
-  const bool is_best = loss && std::isfinite(*loss) && (!best_ || *loss < best_->loss);
-  return is_best ? TrainState::Evaluated{.step = next.step, .loss = *loss} : best_;
+  if (!is_new_best(next.eval_loss, best_)) return best_;
+  return TrainState::Evaluated{.step = next.step, .loss = *next.eval_loss};
 }
 
 fs::path Checkpoints::unfinished(int64_t step) const {

@@ -70,6 +70,8 @@ class Checkpoints {
   const std::filesystem::path& source() const { return source_; }
   int64_t last_step() const { return last_step_; }  // of the newest in this folder; -1 if there is none
   int64_t bytes() const;                            // of a checkpoint
+  // The one with the lowest evaluation loss so far.
+  const std::optional<TrainState::Evaluated>& best() const { return best_; }
   // The best of the checkpoints so far and this one.
   std::optional<TrainState::Evaluated> best_with(const TrainState& next) const;
 

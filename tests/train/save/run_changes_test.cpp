@@ -47,6 +47,7 @@ TEST_CASE(
                                                                      {"train.total_batch_size", "12"},
                                                                      {"train.eval_every", "7"},
                                                                      {"train.skip_nonfinite", "true"},
+                                                                     {"data.max_samples", "9"},
                                                                      {"data.packing", "\"none\""}}) {
     CAPTURE(key);
     const TrainState saved = state_of(), now = state_of({{key, value}});
@@ -162,4 +163,17 @@ TEST_CASE("the changes of a run are kept in the state and written as comments") 
   std::string text = to_json(state);
   text.replace(text.find("\"from\""), 6, "\"form\"");
   CHECK(test::error_of([&] { parse_train_state(text, "state"); }).starts_with("state: changes has {"));
+}
+
+TEST_CASE("fewer samples of the same file are other data, told apart by their size") {
+  const TrainState saved = state_of();
+  TrainState now = state_of({{"data.max_samples", "2"}});
+  now.data_tokens = 60;
+  now.data_documents = 2;
+  const ResumeChanges found = compare_runs(saved, now);
+  CHECK(found.new_order);
+  REQUIRE(found.changes.size() == 2);
+  CHECK(describe(found.changes[0]) ==
+        "changed since step 5: data.train \"100 tokens in 3 documents\" -> \"60 tokens in 2 documents\"");
+  CHECK(describe(found.changes[1]) == "changed since step 5: data.max_samples 0 -> 2");
 }

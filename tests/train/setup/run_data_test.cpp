@@ -75,3 +75,47 @@ TEST_CASE("packing counts the documents that are too long, empty or not trained"
   CHECK(said("best_fit_split").find("truncated") == std::string::npos);
   CHECK(said("none").find(", 1 document truncated, 3 tokens lost by that") != std::string::npos);
 }
+
+TEST_CASE("data.max_samples uses the first documents, as if the file ended after them") {
+  const auto write = [](const std::string& path, int documents) {
+    TokenWriter writer(path, 10);
+    for (int i = 0; i < documents; ++i)
+      writer.add_document(std::vector<int32_t>(static_cast<size_t>(5 + i % 7), i % 10),
+                          std::vector<uint8_t>(static_cast<size_t>(5 + i % 7), i % 3 != 0));
+    writer.finish();
+  };
+  write(kPath, 2000);
+  for (const int most : {2, 511, 512, 513, 1024, 1999}) {
+    const std::string cut_path = "run_data_cut.tok";
+    write(cut_path, most);
+    for (const char* packing : {"wrapped", "documents", "best_fit", "none"}) {
+      CAPTURE(most);
+      CAPTURE(packing);
+      RunSetup setup = setup_of(10, 1, 0, packing);
+      const RunData whole(cut_path, setup, false);
+      setup.config.data.max_samples = most;
+      const RunData first(kPath, setup, false);
+      CHECK(first.file.document_count() == most);
+      CHECK(first.file.size() == whole.file.size());
+      CHECK(first.file.left_out() == 2000 - most);
+      CHECK(first.data.sequence_count() == whole.data.sequence_count());
+      CHECK(first.describe().find("data.max_samples leaves out ") != std::string::npos);
+      for (int64_t step = 0; step < std::min<int64_t>(20, first.data.sequence_count()); ++step)
+        CHECK(first.data.target_count(step) == whole.data.target_count(step));
+      int64_t documents = 0;
+      first.file.each_document([&](int64_t, int64_t) { ++documents; });
+      CHECK(documents == most);
+    }
+  }
+  RunSetup setup = setup_of(10);
+  for (const int64_t all : {int64_t{0}, int64_t{2000}, int64_t{1} << 50}) {
+    setup.config.data.max_samples = all;
+    const RunData data(kPath, setup, false);
+    CHECK(data.file.document_count() == 2000);
+    CHECK(data.describe().find("max_samples") == std::string::npos);
+  }
+  setup.config.data.max_samples = 1;
+  CHECK(test::error_of([&] { RunData(kPath, setup, false); }) ==
+        "run_data_test.tok: has 5 tokens in its first data.max_samples, must have at least data.seq_len + 1 "
+        "= 9");
+}

@@ -1,0 +1,27 @@
+#pragma once
+// Decompression in steps: gzip in gzip_zlib.cpp, zstd in zstd_libzstd.cpp, or in files that refuse where a
+// build lacks the library.
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+namespace flatshard {
+
+class Decoder {
+ public:
+  virtual ~Decoder() = default;
+
+  struct Step {
+    size_t read = 0, written = 0;
+  };
+  // Decodes some of `in` into `out`; neither, if it needs more of one. An Error if the input is damaged.
+  virtual Step decode(std::span<const char> in, std::span<char> out) = 0;
+  // Whether the input so far is complete. More may follow: a file may consist of several streams.
+  virtual bool is_complete() const = 0;
+};
+
+std::unique_ptr<Decoder> make_gzip_decoder();
+std::unique_ptr<Decoder> make_zstd_decoder();
+
+}  // namespace flatshard

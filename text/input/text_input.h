@@ -1,0 +1,51 @@
+#pragma once
+// A file or pipe of text, read once from the beginning. Content in the format of gzip or zstd is
+// decompressed. An Error if it is not text (text_kind.h). Memory is bounded, however far the content expands.
+
+#include <cstdint>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/input/decoder.h"
+
+namespace flatshard {
+
+class TextInput {
+ public:
+  explicit TextInput(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  // The next bytes of the text; empty at its end only.
+  std::string_view next();
+  // Moves past the first of them.
+  void skip(size_t bytes);
+  int64_t bytes() const { return bytes_; }            // of the text, skipped
+  int64_t file_bytes() const { return file_bytes_; }  // read from the file
+
+ private:
+  void open_decoder();
+  void fill_raw();
+  // Appends text to the buffer, and returns whether there was any.
+  bool read_more();
+
+  std::string path_;
+  std::ifstream file_;
+  std::unique_ptr<Decoder> decoder_;  // null: the file is not compressed
+  std::vector<char> raw_, text_;      // raw_: of a compressed file
+  size_t raw_begin_ = 0, raw_end_ = 0, begin_ = 0, end_ = 0;
+  bool ended_ = false;  // the file
+  int64_t bytes_ = 0, file_bytes_ = 0;
+};
+
+// The longest record: a line or an element of JSON, or a whole document. A file that expands to more in one
+// piece is refused before it fills the memory.
+inline constexpr int64_t kMostJsonBytes = int64_t{256} << 20, kMostDocumentBytes = int64_t{1} << 30;
+
+// The next line without its line break, which the last may lack; false at the end. An Error if the line is
+// longer than `most`.
+bool next_line(TextInput& input, std::string& line, bool& has_break, int64_t most);
+
+}  // namespace flatshard

@@ -1,0 +1,43 @@
+#include <zstd.h>
+
+#include "runtime/check.h"
+#include "text/input/decoder.h"
+
+namespace flatshard {
+namespace {
+
+// The default of zstd. A frame that needs a larger window is an Error, so memory is bounded.
+constexpr int kMostWindowBits = 27;
+
+class ZstdDecoder : public Decoder {
+ public:
+  ZstdDecoder() : stream_(ZSTD_createDStream()) {
+    check(stream_ != nullptr, "zstd cannot start");
+    ZSTD_DCtx_setParameter(stream_, ZSTD_d_windowLogMax, kMostWindowBits);
+  }
+  ~ZstdDecoder() override { ZSTD_freeDStream(stream_); }
+  ZstdDecoder(const ZstdDecoder&) = delete;
+  ZstdDecoder& operator=(const ZstdDecoder&) = delete;
+
+  Step decode(std::span<const char> in, std::span<char> out) override {
+    if (in.empty() && complete_) return {};
+    ZSTD_inBuffer from{in.data(), in.size(), 0};
+    ZSTD_outBuffer to{out.data(), out.size(), 0};
+    const size_t left = ZSTD_decompressStream(stream_, &to, &from);
+    check(!ZSTD_isError(left), "its zstd data are damaged or need more than 2^", kMostWindowBits,
+          " bytes of memory: ", ZSTD_getErrorName(left));
+    complete_ = left == 0;
+    return {from.pos, to.pos};
+  }
+  bool is_complete() const override { return complete_; }
+
+ private:
+  ZSTD_DStream* stream_;
+  bool complete_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Decoder> make_zstd_decoder() { return std::make_unique<ZstdDecoder>(); }
+
+}  // namespace flatshard
