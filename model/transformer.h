@@ -17,7 +17,7 @@ class EmbeddingLayer : public Layer {
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
                 const Tensor& x) override;
-  std::unique_ptr<Layer> clone() const override { return std::make_unique<EmbeddingStage>(*this); }
+  std::unique_ptr<Layer> clone() const override { return std::make_unique<EmbeddingLayer>(*this); }
   ParamId weight() const { return w_; }
 
  private:
@@ -84,7 +84,7 @@ class HeadLayer : public Layer {
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
                 const Tensor& x) override;
-  std::unique_ptr<Layer> clone() const override { return std::make_unique<HeadStage>(*this); }
+  std::unique_ptr<Layer> clone() const override { return std::make_unique<HeadLayer>(*this); }
 
  private:
   HeadWork add_to_logits(Context& c, const ParamView& p);
