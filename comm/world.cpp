@@ -68,6 +68,22 @@ Collective host_call(const char* verb, const char* what, size_t bytes) {
   return {"host", verb, what, static_cast<int64_t>(bytes), DType::i32};
 }
 
+// Ends this process if MPI takes too long to let the ranks join or leave. Until they have met there is no
+// other watchdog.
+class TimeLimit {
+ public:
+  TimeLimit(const char* verb, std::chrono::seconds longest)
+      : watchdog_(launched_rank(), {}, parting_, [] { return "a rank has not come"; }),
+        flight_(&watchdog_, host_call(verb, "all ranks", 0)) {
+    watchdog_.limit(longest);
+  }
+
+ private:
+  std::atomic<Parting> parting_{Parting::not_yet};
+  Watchdog watchdog_;
+  InFlight flight_;
+};
+
 }  // namespace
 
 static_assert(std::atomic<Parting>::is_always_lock_free, "processes share it");
@@ -129,9 +145,10 @@ struct World::Host {
   std::vector<std::array<int64_t, 3>> ids_;  // rank, process, namespace of its number
 };
 
-World::World() {
+World::World(std::chrono::seconds longest) {
   hosts_ = {host_name()};
   if (!launched_ranks()) return;
+  const TimeLimit limit("join", longest);
   int provided = MPI_THREAD_SINGLE;  // each communication stream talks from its own thread
   mpi_check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   check(provided == MPI_THREAD_MULTIPLE, "this MPI library cannot be used by several threads at once");
@@ -149,10 +166,12 @@ World::World() {
   hosts_ = all_gather_texts(host_name(), "host names");
   watchdog_ = std::make_unique<Watchdog>(rank_, host_->peers(), host_->own(),
                                          [this] { return describe_silent(silent_ranks(), hosts_); });
+  watchdog_->limit(longest);
 }
 
 World::~World() {
   if (!over_mpi_) return;
+  const TimeLimit limit("leave", watchdog_->limit());
   watchdog_->leave(Parting::finished);
   watchdog_.reset();
   host_.reset();

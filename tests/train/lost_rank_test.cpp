@@ -82,6 +82,19 @@ TEST_CASE("a stalled rank ends the run after parallel.timeout_seconds") {
   check_gone(pids);
 }
 
+TEST_CASE("a rank that never joins ends the run after parallel.timeout_seconds") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("absent");
+  test::Job job("absent",
+                "-np 1 @train config.toml --parallel.timeout_seconds=2 : -np 1 sh -c 'kill -STOP $$'");
+  const test::Finished run = job.wait();
+  CAPTURE(run.output);
+  CHECK(run.exit_code != 0);
+  CHECK(run.exit_code != 124);
+  CHECK(says(run.output, 0, "more than parallel.timeout_seconds = 2"));
+  CHECK(says(run.output, 0, "a rank has not come"));
+}
+
 TEST_CASE("a signal stops all ranks after the same step, and the run finishes normally") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("terminated");
