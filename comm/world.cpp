@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <dlfcn.h>
 #include <set>
 #include <sys/stat.h>
 #include <thread>
@@ -83,6 +84,12 @@ class TimeLimit {
   Watchdog watchdog_;
   InFlight flight_;
 };
+
+// The reason has been printed, so Open MPI 4 need not add eight lines about MPI_Abort. Its setting for that
+// is read only once from the environment, where it would also hide what MPI says while it starts.
+void keep_abort_quiet() {
+  if (void* const quiet = dlsym(RTLD_DEFAULT, "orte_execute_quiet")) *static_cast<bool*>(quiet) = true;
+}
 
 }  // namespace
 
@@ -280,7 +287,9 @@ void World::end_all_ranks(const std::string& reason) {
   if (rank_ != 0) std::this_thread::sleep_for(std::chrono::seconds(1));
   const std::string line = str(program_invocation_short_name, ": [rank ", rank_, "] ", reason, '\n');
   std::fwrite(line.data(), 1, line.size(), stderr);
-  if (over_mpi_) MPI_Abort(MPI_COMM_WORLD, 1);
+  if (!over_mpi_) std::_Exit(1);
+  keep_abort_quiet();
+  MPI_Abort(MPI_COMM_WORLD, 1);
   std::_Exit(1);
 }
 
