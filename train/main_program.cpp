@@ -36,6 +36,7 @@ struct CommandLine {
   std::vector<std::string> overrides;
   std::string resume;
   std::string launch;
+  std::string starts;  // kStartsOption
   bool print_config = false, plan = false, overwrite = false, verbose = false;
   int ranks = 0;        // to plan for; 0: those of this job
   std::string gpu;      // to plan for; "": none
@@ -99,6 +100,7 @@ void read_arguments(CLI::App& app, const std::vector<std::string>& given, Comman
         "--resume is \"\", must be latest, auto or a path");
   check(app.count("--accelerate") == 0 || !line.accelerate.empty(), "--accelerate is \"\", must name a file");
   if (!line.launch.empty()) return;
+  if (!line.starts.empty()) announce_start(line.starts);
   if (!line.resume.empty()) line.overrides.push_back("run.resume=" + flatshard::quoted(line.resume));
   check(!(line.print_config && line.plan), "--print-config and --plan exclude each other");
   check(line.plan || line.ranks == 0, "--ranks has no effect without --plan: to train on ", line.ranks,
@@ -155,6 +157,7 @@ int train_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
       "--launch", line.launch,
       "start the ranks with this command, such as \"mpirun -np 4\"; then Ctrl-C stops the run after "
       "its step, and it saves");
+  app.add_option(kStartsOption, line.starts)->group("");  // of start_ranks(), not shown
   app.add_flag("--print-config", line.print_config,
                "print the resolved config with the source of each value, and exit");
   app.add_flag(

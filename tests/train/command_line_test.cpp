@@ -148,6 +148,24 @@ TEST_CASE("of several ranks one reports a mistake on the command line, and MPI a
   }
 }
 
+TEST_CASE("a launcher that starts no rank fails") {
+  const test::Workshop workshop("no_rank");
+  for (const char* launcher : {"true", "echo", "sh -c 'exit 0'"}) {
+    CAPTURE(launcher);
+    const test::Finished run = workshop.train(1, str("--launch \"", launcher, '"'));
+    CAPTURE(run.output);
+    CHECK(run.exit_code == 1);
+    CHECK(has(run.output, str("train: the launcher ended without starting a rank of train: ", launcher)));
+    CHECK(!std::filesystem::exists(workshop.file("runs")));
+  }
+  CHECK(workshop.train(1, "--launch false").exit_code == 1);
+  CHECK(workshop.train(1, "--launch 'sh -c \"exit 3\"'").exit_code == 3);
+  const test::Finished run = workshop.train(1, "--launch env");
+  CHECK_MESSAGE(run.exit_code == 0, run.output);
+  for (const auto& entry : std::filesystem::directory_iterator(workshop.file(".")))
+    CHECK(!entry.path().filename().string().starts_with(".rank-starts-"));
+}
+
 TEST_CASE("an accelerate file is overridden by the config file and the command line") {
   const test::Workshop workshop("accelerate");
   const auto write = [&](const std::string& processes) {
