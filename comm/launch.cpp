@@ -44,6 +44,13 @@ std::optional<int> launched_ranks() {
   return found.empty() ? std::nullopt : std::optional(found.front().ranks);
 }
 
+int launched_rank() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                           "JSM_NAMESPACE_RANK", "SLURM_PROCID"})
+    if (const char* value = std::getenv(name)) return std::max(0, std::atoi(value));
+  return 0;
+}
+
 void check_ranks_joined(int joined) {
   const std::vector<Launch> found = launches();
   if (std::any_of(found.begin(), found.end(), [&](Launch l) { return l.all && l.ranks == joined; })) return;

@@ -9,6 +9,9 @@ namespace flatshard {
 // none did. A batch script or a shell inside an allocation is not started by one.
 std::optional<int> launched_ranks();
 
+// The number of this process among them, as the launcher tells it; 0 where it does not.
+int launched_rank();
+
 // An Error when a launcher started several processes but MPI has joined another number of them: every one
 // would train alone, in one folder.
 void check_ranks_joined(int joined);

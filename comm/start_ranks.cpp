@@ -9,11 +9,41 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
 #include "runtime/check.h"
 
 namespace flatshard {
 namespace {
+
+constexpr const char* kStartsName = ".rank-starts-";
+
+// A file in the current folder, which ranks on other hosts see too, until one of them removes it.
+class AwaitedStart {
+ public:
+  AwaitedStart() {
+    std::error_code error;
+    file_ = (std::filesystem::current_path(error) / kStartsName).string() + "XXXXXX";
+    const int file = mkostemp(file_.data(), O_CLOEXEC);
+    if (file < 0)
+      file_.clear();
+    else
+      close(file);
+  }
+  ~AwaitedStart() { is_missing(); }
+  AwaitedStart(const AwaitedStart&) = delete;
+  AwaitedStart& operator=(const AwaitedStart&) = delete;
+
+  const std::string& file() const { return file_; }  // "" if it cannot be created
+  // Whether it is known that no rank has started. From then on none can tell.
+  bool is_missing() {
+    const std::string file = std::exchange(file_, "");
+    return !file.empty() && unlink(file.c_str()) == 0;
+  }
+
+ private:
+  std::string file_;
+};
 
 // In the child. A launcher that reads a terminal from the background would be suspended, so it reads nothing.
 [[noreturn]] void become_launcher(const std::string& launcher, const std::vector<std::string>& arguments,
@@ -46,7 +76,13 @@ void pass_on(pid_t launcher, int signal, int requests) {
 
 }  // namespace
 
-int start_ranks(const std::string& launcher, const std::vector<std::string>& arguments) {
+void announce_start(const std::string& file) {
+  if (std::filesystem::path(file).filename().string().starts_with(kStartsName)) unlink(file.c_str());
+}
+
+int start_ranks(const std::string& launcher, std::vector<std::string> arguments) {
+  AwaitedStart start;
+  if (!start.file().empty()) arguments.insert(arguments.begin(), str(kStartsOption, '=', start.file()));
   sigset_t handled, before;
   sigemptyset(&handled);
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGCHLD}) sigaddset(&handled, signal);
@@ -60,6 +96,10 @@ int start_ranks(const std::string& launcher, const std::vector<std::string>& arg
     if (signal == SIGCHLD) {
       if (waitpid(child, &status, WNOHANG) != child) continue;
       sigprocmask(SIG_SETMASK, &before, nullptr);
+      const bool missing = start.is_missing();
+      check(!missing || status != 0, "the launcher ended without starting a rank of ",
+            program_invocation_short_name, ": ", launcher,
+            ": give a command that runs the program after it, such as \"mpirun -np 2\"");
       return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     }
     if (signal != SIGHUP || requests == 0) pass_on(child, signal, ++requests);

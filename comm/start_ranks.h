@@ -12,9 +12,18 @@ namespace flatshard {
 // Set in the environment of ranks that are started here.
 inline constexpr const char* kStartedByUs = "FLATSHARD_LAUNCH";
 
-// Runs `launcher PROGRAM ARGUMENTS` in a shell and a process group of its own, with this program, and returns
-// its exit code once it has ended. The first SIGINT, SIGTERM or SIGUSR1, and any SIGHUP, reaches the launcher
-// as SIGUSR1. A second one kills the ranks, a third the launcher too.
-int start_ranks(const std::string& launcher, const std::vector<std::string>& arguments);
+// The option that names a file to such a rank: a rank removes it, to say that it has started. It is an
+// argument because not every launcher passes the environment on to other hosts.
+inline constexpr const char* kStartsOption = "--rank-starts";
+
+// Removes the file that kStartsOption names; one with another name than start_ranks() gives stays.
+void announce_start(const std::string& file);
+
+// Runs `launcher PROGRAM --rank-starts=FILE ARGUMENTS` in a shell and a process group of its own, with this
+// program, and returns its exit code once it has ended. The first SIGINT, SIGTERM or SIGUSR1, and any SIGHUP,
+// reaches the launcher as SIGUSR1. A second one kills the ranks, a third the launcher too. An Error if the
+// launcher succeeds but no rank has called announce_start(). Where the current folder cannot be written,
+// nobody announces anything, and the exit code alone counts.
+int start_ranks(const std::string& launcher, std::vector<std::string> arguments);
 
 }  // namespace flatshard

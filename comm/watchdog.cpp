@@ -127,12 +127,30 @@ std::string Watchdog::silent() const {
   return who.empty() ? "" : "; " + who;
 }
 
+void Watchdog::on_giving_up(std::function<void(const std::string& reason)> note) {
+  const std::lock_guard lock(note_mutex_);
+  note_ = std::move(note);
+}
+
+// Notes in a thread of its own, which a file system may hold up.
+void Watchdog::note(const std::string& reason) {
+  std::unique_lock lock(note_mutex_);
+  if (!note_) return;
+  std::packaged_task<void()> task([note = note_, reason] { note(reason); });
+  lock.unlock();
+  const std::future<void> noted = task.get_future();
+  std::thread(std::move(task)).detach();
+  noted.wait_for(kUntilAnswered);
+}
+
 void Watchdog::give_up(const std::string& reason) {
   // One write, so that the lines of several ranks do not mix.
   const std::string line = str(program_invocation_short_name, ": [rank ", rank_, "] ", reason, '\n');
   std::fwrite(line.data(), 1, line.size(), stderr);
   leave(Parting::gave_up);
-  std::this_thread::sleep_for(kUntilForwarded);
+  const auto forwarded = Clock::now() + kUntilForwarded;
+  note(reason);
+  std::this_thread::sleep_until(forwarded);
   std::_Exit(1);
 }
 

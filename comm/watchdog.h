@@ -47,6 +47,10 @@ class Watchdog {
 
   using Clock = std::chrono::steady_clock;
 
+  // When the watchdog ends this process it first calls `note` with the reason, in another thread, for which
+  // it waits a moment.
+  void on_giving_up(std::function<void(const std::string& reason)> note);
+
   // The watchdog's thread calls `ask` regularly while the probe exists; it returns why the run cannot
   // continue, or "". Its arguments are the time limit of a collective and how long this process has been
   // suspended since the last call. For back ends whose calls return before they complete.
@@ -80,6 +84,7 @@ class Watchdog {
   std::string where() const;
   std::string doing();
   std::string silent() const;
+  void note(const std::string& reason);
   [[noreturn]] void give_up(const std::string& reason);
 
   int rank_;
@@ -93,6 +98,8 @@ class Watchdog {
   std::mutex mutex_;
   std::vector<Flight> flights_;  // one for each thread that is in a collective
   uint64_t next_flight_ = 0;
+  std::mutex note_mutex_;
+  std::function<void(const std::string& reason)> note_;
   std::mutex probes_mutex_;
   std::vector<Probe*> probes_;
   std::thread thread_;

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <dlfcn.h>
 #include <set>
 #include <sys/stat.h>
 #include <thread>
@@ -66,6 +67,28 @@ constexpr std::chrono::seconds kRollCall{2};
 // A collective of host values, for the watchdog.
 Collective host_call(const char* verb, const char* what, size_t bytes) {
   return {"host", verb, what, static_cast<int64_t>(bytes), DType::i32};
+}
+
+// Ends this process if MPI takes too long to let the ranks join or leave. Until they have met there is no
+// other watchdog.
+class TimeLimit {
+ public:
+  TimeLimit(const char* verb, std::chrono::seconds longest)
+      : watchdog_(launched_rank(), {}, parting_, [] { return "a rank has not come"; }),
+        flight_(&watchdog_, host_call(verb, "all ranks", 0)) {
+    watchdog_.limit(longest);
+  }
+
+ private:
+  std::atomic<Parting> parting_{Parting::not_yet};
+  Watchdog watchdog_;
+  InFlight flight_;
+};
+
+// The reason has been printed, so Open MPI 4 need not add eight lines about MPI_Abort. Its setting for that
+// is read only once from the environment, where it would also hide what MPI says while it starts.
+void keep_abort_quiet() {
+  if (void* const quiet = dlsym(RTLD_DEFAULT, "orte_execute_quiet")) *static_cast<bool*>(quiet) = true;
 }
 
 }  // namespace
@@ -129,9 +152,10 @@ struct World::Host {
   std::vector<std::array<int64_t, 3>> ids_;  // rank, process, namespace of its number
 };
 
-World::World() {
+World::World(std::chrono::seconds longest) {
   hosts_ = {host_name()};
   if (!launched_ranks()) return;
+  const TimeLimit limit("join", longest);
   int provided = MPI_THREAD_SINGLE;  // each communication stream talks from its own thread
   mpi_check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   check(provided == MPI_THREAD_MULTIPLE, "this MPI library cannot be used by several threads at once");
@@ -149,10 +173,12 @@ World::World() {
   hosts_ = all_gather_texts(host_name(), "host names");
   watchdog_ = std::make_unique<Watchdog>(rank_, host_->peers(), host_->own(),
                                          [this] { return describe_silent(silent_ranks(), hosts_); });
+  watchdog_->limit(longest);
 }
 
 World::~World() {
   if (!over_mpi_) return;
+  const TimeLimit limit("leave", watchdog_->limit());
   watchdog_->leave(Parting::finished);
   watchdog_.reset();
   host_.reset();
@@ -261,7 +287,9 @@ void World::end_all_ranks(const std::string& reason) {
   if (rank_ != 0) std::this_thread::sleep_for(std::chrono::seconds(1));
   const std::string line = str(program_invocation_short_name, ": [rank ", rank_, "] ", reason, '\n');
   std::fwrite(line.data(), 1, line.size(), stderr);
-  if (over_mpi_) MPI_Abort(MPI_COMM_WORLD, 1);
+  if (!over_mpi_) std::_Exit(1);
+  keep_abort_quiet();
+  MPI_Abort(MPI_COMM_WORLD, 1);
   std::_Exit(1);
 }
 

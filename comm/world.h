@@ -18,8 +18,9 @@ class Watchdog;
 
 class World {
  public:
-  // Joins the run. To be called once, before threads are started.
-  World();
+  // Joins the run, which, like every collective, may take `longest`. To be called once, before threads are
+  // started.
+  explicit World(std::chrono::seconds longest = std::chrono::seconds(120));
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;

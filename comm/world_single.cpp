@@ -13,7 +13,7 @@ namespace flatshard {
 
 struct World::Host {};
 
-World::World() {
+World::World(std::chrono::seconds) {
   const int ranks = launched_ranks().value_or(1);
   check(ranks == 1, "started as one of ", ranks, " ranks, but this build has no MPI: install libopenmpi-dev ",
         "and configure again");

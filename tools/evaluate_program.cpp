@@ -226,8 +226,8 @@ int run_evaluate(int argc, const char* const* argv, std::ostream& out, std::ostr
   declare_similarity(app, options);
   std::unique_ptr<World> world;
   try {
+    world = std::make_unique<World>();  // so that one rank reports a mistake on the command line
     parse_arguments(app, arguments_of(argc, argv));
-    world = std::make_unique<World>();
     set_thread_count(threads_for(*world));
     const Device device = choose_device("--device", options.model.device, place_on_gpu(*world).index);
     select_gpu(device);
@@ -241,7 +241,7 @@ int run_evaluate(int argc, const char* const* argv, std::ostream& out, std::ostr
       evaluate_similarity(options, source, device, *world, out);
     return end_program("evaluate", 0, out, err);
   } catch (const CLI::Success& help) {
-    return end_program("evaluate", app.exit(help, out, err), out, err);
+    return end_program("evaluate", world->rank() == 0 ? app.exit(help, out, err) : 0, out, err);
   } catch (const std::exception& error) {
     return report(reason_of(error), world.get(), out, err);
   }

@@ -271,14 +271,15 @@ int run_generate(int argc, const char* const* argv, const GenerateStreams& strea
   add_standard_options(app);
   std::unique_ptr<World> world;
   try {
+    world = std::make_unique<World>();  // so that one rank reports a mistake on the command line
     parse_arguments(app, arguments_of(argc, argv));
     check_options(options);
-    world = std::make_unique<World>();
     set_thread_count(threads_for(*world));
     Generation(options, streams, *world).run();
     return end_program("generate", 0, streams.out, streams.err);
   } catch (const CLI::Success& help) {
-    return end_program("generate", app.exit(help, streams.out, streams.err), streams.out, streams.err);
+    return end_program("generate", world->rank() == 0 ? app.exit(help, streams.out, streams.err) : 0,
+                       streams.out, streams.err);
   } catch (const std::exception& error) {
     const std::string text = printable(reason_of(error));
     streams.out << std::flush;

@@ -126,6 +126,46 @@ TEST_CASE("a run that fails says so in run.log") {
   CHECK(has(text_of(workshop.file("runs/default/run.log")), "\nfailed: step 2: the loss is "));
 }
 
+TEST_CASE("of several ranks one reports a mistake on the command line, and MPI adds nothing") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("mistakes_of_one");
+  for (const auto& [command, message] :
+       {std::pair{"@train config.toml --model.layrs=2", "unknown key model.layrs"},
+        {"@train missing.toml", "missing.toml"},
+        {"@train config.toml --surprise", "--surprise: unknown option"},
+        {"@evaluate run --surprise", "--surprise"},
+        {"@generate run --surprise", "--surprise"}}) {
+    CAPTURE(command);
+    const test::Finished run =
+        test::run_command("cd mistakes_of_one; " + test::launch(str("-np 3 ", command)));
+    CAPTURE(run.output);
+    CHECK(run.exit_code == 1);
+    const size_t found = run.output.find(": [rank 0] ");
+    REQUIRE(found != std::string::npos);
+    CHECK(run.output.find(message, found) != std::string::npos);
+    CHECK(run.output.find("[rank ", found + 4) == std::string::npos);
+    CHECK(!has(run.output, "MPI_ABORT was invoked"));
+  }
+}
+
+TEST_CASE("a launcher that starts no rank fails") {
+  const test::Workshop workshop("no_rank");
+  for (const char* launcher : {"true", "echo", "sh -c 'exit 0'"}) {
+    CAPTURE(launcher);
+    const test::Finished run = workshop.train(1, str("--launch \"", launcher, '"'));
+    CAPTURE(run.output);
+    CHECK(run.exit_code == 1);
+    CHECK(has(run.output, str("train: the launcher ended without starting a rank of train: ", launcher)));
+    CHECK(!std::filesystem::exists(workshop.file("runs")));
+  }
+  CHECK(workshop.train(1, "--launch false").exit_code == 1);
+  CHECK(workshop.train(1, "--launch 'sh -c \"exit 3\"'").exit_code == 3);
+  const test::Finished run = workshop.train(1, "--launch env");
+  CHECK_MESSAGE(run.exit_code == 0, run.output);
+  for (const auto& entry : std::filesystem::directory_iterator(workshop.file(".")))
+    CHECK(!entry.path().filename().string().starts_with(".rank-starts-"));
+}
+
 TEST_CASE("an accelerate file is overridden by the config file and the command line") {
   const test::Workshop workshop("accelerate");
   const auto write = [&](const std::string& processes) {

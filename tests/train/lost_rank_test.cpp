@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <csignal>
 #include <thread>
+#include <unistd.h>
 
 #include "runtime/rng.h"
+#include "tests/checkpoint_content.h"
 #include "tests/job.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
@@ -80,6 +82,43 @@ TEST_CASE("a stalled rank ends the run after parallel.timeout_seconds") {
   }
   CHECK(first);
   check_gone(pids);
+}
+
+TEST_CASE("a rank that never joins ends the run after parallel.timeout_seconds") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("absent");
+  test::Job job("absent",
+                "-np 1 @train config.toml --parallel.timeout_seconds=2 : -np 1 sh -c 'kill -STOP $$'");
+  const test::Finished run = job.wait();
+  CAPTURE(run.output);
+  CHECK(run.exit_code != 0);
+  CHECK(run.exit_code != 124);
+  CHECK(says(run.output, 0, "more than parallel.timeout_seconds = 2"));
+  CHECK(says(run.output, 0, "a rank has not come"));
+}
+
+TEST_CASE("run.log says once why a run failed that lost a rank") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("noted");
+  for (const size_t victim : {0u, 1u, 2u}) {
+    const std::string folder = str("runs/", victim);
+    test::Job job("noted", str("-np 3 @train config.toml --run.dir=", folder, kEndless));
+    const std::vector<pid_t> pids = job.ranks_after(kStarted, 3);
+    REQUIRE(
+        test::eventually([&] { return access(workshop.file(folder + "/step1.txt").c_str(), F_OK) == 0; }));
+    kill(pids[victim], SIGKILL);
+    const test::Finished run = job.wait();
+    const std::string log = test::read_file(workshop.file(folder + "/run.log"));
+    CAPTURE(victim);
+    CAPTURE(run.output);
+    CAPTURE(log);
+    const std::string lost = str("rank ", victim, " (pid ", pids[victim], ") ended unexpectedly in step ");
+    const size_t note = log.find("\nfailed: [rank ");
+    REQUIRE(note != std::string::npos);
+    CHECK(log.find("failed: ", note + 2) == std::string::npos);
+    CHECK(log.find(lost, note) != std::string::npos);
+    CHECK(log.find('\n', note + 1) == log.size() - 1);
+  }
 }
 
 TEST_CASE("a signal stops all ranks after the same step, and the run finishes normally") {

@@ -27,9 +27,6 @@ class Progress {
   void open_log(const std::string& path, const std::string& text, bool continues) {
     log_.emplace(path, text, continues ? AppendedFile::Begin::at_end : AppendedFile::Begin::empty);
   }
-  // Writes a line to that file only.
-  void log(const std::string& line);
-
   void step(const StepMetrics& m);
   // Prints permanent lines, without the last line break.
   void print(const std::string& line);
@@ -39,6 +36,7 @@ class Progress {
  private:
   std::string line_of(const StepMetrics& m) const;
   double seconds_left(int64_t completed) const;
+  void log(const std::string& line);  // to that file only
   void check_output();
 
   int64_t total_steps_;

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <ostream>
+#include <utility>
 
 #include "runtime/parallel.h"
 #include "runtime/text.h"
@@ -27,13 +28,21 @@ AccelerateSettings accelerate_settings(const std::string& file) {
 
 }  // namespace
 
-LoadedConfig load_checked(const ConfigSource& source, Problems problems, World& world) {
-  const HostPlace place = place_of(world);  // first, since all ranks must take part
+ReadConfig read_config(const ConfigSource& source, Problems problems) {
+  ReadConfig read{.source = source, .problems = std::move(problems)};
   AccelerateSettings accelerate;
-  problems.attempt([&] { accelerate = accelerate_settings(source.accelerate); });
-  LoadedConfig loaded = load_config(source.path, source.overrides, problems, accelerate.presets);
-  loaded.replaced.insert(loaded.replaced.end(), accelerate.notices.begin(), accelerate.notices.end());
-  if (const int ranks = accelerate.processes.value_or(world.size()); source.trains)
+  read.problems.attempt([&] { accelerate = accelerate_settings(source.accelerate); });
+  read.loaded = load_config(source.path, source.overrides, read.problems, accelerate.presets);
+  read.loaded.replaced.insert(read.loaded.replaced.end(), accelerate.notices.begin(),
+                              accelerate.notices.end());
+  read.processes = accelerate.processes;
+  return read;
+}
+
+LoadedConfig load_checked(ReadConfig read, World& world) {
+  auto& [source, loaded, processes, problems] = read;
+  const HostPlace place = place_of(world);  // first, since all ranks must take part
+  if (const int ranks = processes.value_or(world.size()); source.trains)
     problems.check(ranks == world.size(), printable(source.accelerate), ": num_processes is ", ranks,
                    ", but this run has ", counted(world.size(), "rank"),
                    ": start it with --launch \"mpirun -np ", ranks, '"');
@@ -48,7 +57,7 @@ LoadedConfig load_checked(const ConfigSource& source, Problems problems, World& 
   check_config(loaded, here ? world.size() : source.ranks, here ? place : HostPlace{},
                source.trains ? Purpose::run : Purpose::plan, problems);
   problems.raise();
-  return loaded;
+  return std::move(loaded);
 }
 
 void print_config(const LoadedConfig& loaded, World& world, std::ostream& out) {

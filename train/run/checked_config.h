@@ -2,6 +2,7 @@
 // The config that a run starts with.
 
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,17 @@ struct ConfigSource {
   bool trains = true;      // otherwise neither data nor a GPU is needed
 };
 
-// Loads a config with the keys of published weights, and checks it. Throws all problems at once: `problems`,
-// then its own.
-LoadedConfig load_checked(const ConfigSource& source, Problems problems, World& world);
+// A config as its files, the environment and the command line give it.
+struct ReadConfig {
+  ConfigSource source;
+  LoadedConfig loaded{};
+  std::optional<int> processes{};  // that a file of accelerate demands
+  Problems problems{};             // `problems` of the command line, then its own
+};
+ReadConfig read_config(const ConfigSource& source, Problems problems);
+
+// Adds the keys of published weights, and checks the config for this world. Throws all problems at once.
+LoadedConfig load_checked(ReadConfig read, World& world);
 
 // Prints the config with the values that the run would use, and where each comes from, on rank 0.
 void print_config(const LoadedConfig& loaded, World& world, std::ostream& out);

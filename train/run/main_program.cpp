@@ -36,12 +36,19 @@ struct CommandLine {
   std::vector<std::string> overrides;
   std::string resume;
   std::string launch;
+  std::string starts;  // kStartsOption
   bool print_config = false, plan = false, overwrite = false, verbose = false;
   int ranks = 0;        // to plan for; 0: those of this job
   std::string gpu;      // to plan for; "": none
   Problems problems{};  // of the arguments
 
-  bool trains() const { return !print_config && !plan; }
+  ConfigSource source() const {
+    return {.path = config,
+            .overrides = overrides,
+            .accelerate = accelerate,
+            .ranks = ranks,
+            .trains = !print_config && !plan};
+  }
 };
 
 // Whether rank 0's output appears on a terminal. Under mpirun its standard output is always a
@@ -59,16 +66,10 @@ bool on_terminal(const std::ostream& out) {
 constexpr int kStopped = EX_TEMPFAIL;
 
 // Returns the exit code.
-int run(const CommandLine& line, World& world, std::ostream& out, std::ostream& err) {
+int run(const CommandLine& line, ReadConfig config, World& world, std::ostream& out, std::ostream& err) {
   configure_log(LogLevel::info, world.rank(), world.size());
-  LoadedConfig loaded = load_checked({.path = line.config,
-                                      .overrides = line.overrides,
-                                      .accelerate = line.accelerate,
-                                      .ranks = line.ranks,
-                                      .trains = line.trains()},
-                                     line.problems, world);
+  LoadedConfig loaded = load_checked(std::move(config), world);
   loaded.overwrite = line.overwrite;
-  world.limit_collectives(std::chrono::seconds(loaded.config.parallel.timeout_seconds));
   agree_on_config(world, loaded.config, line.print_config ? "print" : line.plan ? "plan" : "train");
   if (line.print_config) {
     print_config(loaded, world, out);
@@ -82,6 +83,35 @@ int run(const CommandLine& line, World& world, std::ostream& out, std::ostream& 
     return starts_again && !finished ? kStopped : 0;  // losing a line of progress is not a failure
   }
   return end_program("train", 0, out, err);
+}
+
+// Reads the arguments, of which the parser knows those of the program. Throws all mistakes at once.
+void read_arguments(CLI::App& app, const std::vector<std::string>& given, CommandLine& line) {
+  const TrainArguments arguments = separate_overrides(app, given, line.problems);
+  line.overrides = arguments.overrides;
+  Problems parsing;
+  parsing.attempt([&] {
+    parse_arguments(app, arguments.options);
+    check_none_left(app.remaining());
+  });
+  if (!parsing.empty()) line.problems.raise();  // of which the other may be a consequence
+  parsing.raise();
+  check(app.count("--resume") == 0 || !line.resume.empty(),
+        "--resume is \"\", must be latest, auto or a path");
+  check(app.count("--accelerate") == 0 || !line.accelerate.empty(), "--accelerate is \"\", must name a file");
+  if (!line.launch.empty()) return;
+  if (!line.starts.empty()) announce_start(line.starts);
+  if (!line.resume.empty()) line.overrides.push_back("run.resume=" + flatshard::quoted(line.resume));
+  check(!(line.print_config && line.plan), "--print-config and --plan exclude each other");
+  check(line.plan || line.ranks == 0, "--ranks has no effect without --plan: to train on ", line.ranks,
+        " ranks, start them with --launch \"mpirun -np ", line.ranks, '"');
+  check(line.plan || line.gpu.empty(), "--for has no effect without --plan");
+}
+
+// How long the ranks may take to meet; the default where the config is wrong.
+std::chrono::seconds time_limit(const ReadConfig& read) {
+  const int64_t given = read.loaded.config.parallel.timeout_seconds;
+  return std::chrono::seconds(given > 0 ? given : Config().parallel.timeout_seconds);
 }
 
 // Runs this command line without --launch on several ranks.
@@ -114,11 +144,11 @@ int train_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
       "Trains a transformer from a config file. Under mpirun -np N, N ranks train one model together.",
       "train");
   app.add_option("CONFIG", line.config, "TOML config file")->required();
-  const CLI::Option* const resume = app.add_option(
+  app.add_option(
       "--resume", line.resume,
       "checkpoint to resume from: latest (of run.dir); auto (the same, but begin if there is none); or the "
       "path of a checkpoint or run folder");
-  const CLI::Option* const accelerate = app.add_option(
+  app.add_option(
       "--accelerate", line.accelerate,
       "configuration file of Hugging Face accelerate, whose values CONFIG and the command line override");
   app.add_flag("--overwrite", line.overwrite,
@@ -127,6 +157,7 @@ int train_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
       "--launch", line.launch,
       "start the ranks with this command, such as \"mpirun -np 4\"; then Ctrl-C stops the run after "
       "its step, and it saves");
+  app.add_option(kStartsOption, line.starts)->group("");  // of start_ranks(), not shown
   app.add_flag("--print-config", line.print_config,
                "print the resolved config with the source of each value, and exit");
   app.add_flag(
@@ -154,29 +185,24 @@ int train_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
            "  stopped by a signal before the last step, with --resume auto: the same command resumes the "
            "run\n";
   });
-  std::unique_ptr<World> world;
   reserve_standard_streams();
   survive_file_limits();
+  // The ranks meet within the time that the config allows. Mistakes wait until they have, so that one rank
+  // reports them.
+  ReadConfig config;
+  std::exception_ptr mistake;
   try {
-    world = std::make_unique<World>();  // so that a mistake on the command line is reported by one rank
-    const TrainArguments arguments = separate_overrides(app, arguments_of(argc, argv), line.problems);
-    line.overrides = arguments.overrides;
-    Problems parsing;
-    parsing.attempt([&] {
-      parse_arguments(app, arguments.options);
-      check_none_left(app.remaining());
-    });
-    if (!parsing.empty()) line.problems.raise();  // of which the other may be a consequence
-    parsing.raise();
-    check(resume->empty() || !line.resume.empty(), "--resume is \"\", must be latest, auto or a path");
-    check(accelerate->empty() || !line.accelerate.empty(), "--accelerate is \"\", must name a file");
+    read_arguments(app, arguments_of(argc, argv), line);
+    if (line.launch.empty()) config = read_config(line.source(), line.problems);
+  } catch (...) {
+    mistake = std::current_exception();
+  }
+  std::unique_ptr<World> world;
+  try {
+    world = std::make_unique<World>(time_limit(config));
+    if (mistake) std::rethrow_exception(mistake);
     if (!line.launch.empty()) return launch(line.launch, argc, argv);
-    if (!line.resume.empty()) line.overrides.push_back("run.resume=" + flatshard::quoted(line.resume));
-    check(!(line.print_config && line.plan), "--print-config and --plan exclude each other");
-    check(line.plan || line.ranks == 0, "--ranks has no effect without --plan: to train on ", line.ranks,
-          " ranks, start them with --launch \"mpirun -np ", line.ranks, '"');
-    check(line.plan || line.gpu.empty(), "--for has no effect without --plan");
-    return run(line, *world, out, err);
+    return run(line, std::move(config), *world, out, err);
   } catch (const CLI::Success& help) {
     const bool prints = world->rank() == 0;
     return end_program("train", prints ? app.exit(help, out, err) : 0, out, err);

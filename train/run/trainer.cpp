@@ -8,12 +8,14 @@
 #include <ostream>
 #include <utility>
 
+#include "comm/watchdog.h"
 #include "hub/last_run.h"
 #include "runtime/log.h"
 #include "runtime/parallel.h"
 #include "runtime/reason.h"
 #include "runtime/text.h"
 #include "train/measure/bandwidth.h"
+#include "train/report/failure_note.h"
 #include "train/report/first_step.h"
 #include "train/report/log_history.h"
 #include "train/report/progress.h"
@@ -45,13 +47,16 @@
 namespace flatshard {
 namespace {
 
+std::string failure_of(int rank, const std::string& reason) { return str("[rank ", rank, "] ", reason); }
+
 class Trainer {
  public:
   Trainer(const LoadedConfig& loaded, World& world, const RunOutput& output);
   bool run();  // whether it finished
   // Completes the checkpoint being written, if any, and the report, when the run fails.
   void finish_failing(const std::string& reason) {
-    progress_.log("failed: " + reason);
+    if (begun_)
+      note_failure(folder_.file("run.log"), world_.size() == 1 ? reason : failure_of(world_.rank(), reason));
     writer_.finish_failing();
     if (log_) log_->end_failing(reason);
   }
@@ -104,6 +109,7 @@ class Trainer {
 
   int64_t data_step_ = 0, tokens_ = 0;
   SkippedSteps skipped_;
+  bool begun_ = false;                                // run.log is that of this run
   bool save_is_late_ = false, threads_idle_ = false;  // in the last step; idle: no rank's saver was busy
   StopRequest stop_request_;
   FirstStop stop_;
@@ -209,6 +215,11 @@ void Trainer::begin() {
 bool Trainer::run() {
   print_header();
   begin();
+  begun_ = true;
+  if (Watchdog* const watchdog = world_.watchdog())
+    watchdog->on_giving_up([log = folder_.file("run.log"), rank = world_.rank()](const std::string& reason) {
+      note_failure(log, failure_of(rank, reason));
+    });
   while (completed_ < total_steps_ && !stop_.signal) {
     StepMetrics m = step();
     if (data_step_ == 1) report_first_step();
