@@ -14,10 +14,11 @@
 #include "runtime/fingerprint.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
-#include "train/config/config.h"
 
 namespace flatshard {
 namespace {
+
+std::string in_quotes(const std::string& name) { return '"' + printable(name) + '"'; }
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -127,11 +128,11 @@ std::string find_base(const std::string& adapter, bool other, const BaseAdvice& 
   const std::optional<AdapterBase> recorded = read_adapter_base(adapter);
   if (!recorded || other) {
     check(is_base(name) || (recorded && is_base(recorded->folder)), path, ": base_model_name_or_path is ",
-          name.empty() ? "null" : quoted(name) + ", which is not a folder", ": ", advice.right);
+          name.empty() ? "null" : in_quotes(name) + ", which is not a folder", ": ", advice.right);
     return is_base(name) ? name : recorded->folder;
   }
   const std::vector<std::string> found = candidates(adapter, name, recorded->folder);
-  check(!found.empty(), path, ": base_model_name_or_path is ", quoted(name),
+  check(!found.empty(), path, ": base_model_name_or_path is ", in_quotes(name),
         ", which is not a folder here; the run took it from ", recorded->folder,
         ", which is gone: ", advice.right);
   std::string first;  // what is wrong with the first
