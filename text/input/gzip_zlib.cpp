@@ -1,19 +1,19 @@
 #include <zlib.h>
 
 #include "runtime/check.h"
-#include "text/input/decoder.h"
+#include "text/input/decompressor.h"
 
 namespace flatshard {
 namespace {
 
 constexpr int kGzipOnly = 16;  // added to the number of window bits
 
-class GzipDecoder : public Decoder {
+class GzipDecompressor : public Decompressor {
  public:
-  GzipDecoder() { check(inflateInit2(&stream_, MAX_WBITS + kGzipOnly) == Z_OK, "zlib cannot start"); }
-  ~GzipDecoder() override { inflateEnd(&stream_); }
-  GzipDecoder(const GzipDecoder&) = delete;
-  GzipDecoder& operator=(const GzipDecoder&) = delete;
+  GzipDecompressor() { check(inflateInit2(&stream_, MAX_WBITS + kGzipOnly) == Z_OK, "zlib cannot start"); }
+  ~GzipDecompressor() override { inflateEnd(&stream_); }
+  GzipDecompressor(const GzipDecompressor&) = delete;
+  GzipDecompressor& operator=(const GzipDecompressor&) = delete;
 
   Step decode(std::span<const char> in, std::span<char> out) override {
     if (in.empty() && complete_) return {};
@@ -38,6 +38,6 @@ class GzipDecoder : public Decoder {
 
 }  // namespace
 
-std::unique_ptr<Decoder> make_gzip_decoder() { return std::make_unique<GzipDecoder>(); }
+std::unique_ptr<Decompressor> make_gzip_decompressor() { return std::make_unique<GzipDecompressor>(); }
 
 }  // namespace flatshard

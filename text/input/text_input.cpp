@@ -22,12 +22,12 @@ TextInput::TextInput(const std::string& path) : path_(path), text_(kBufferBytes)
   check(file_.is_open(), path, ": cannot open: ", std::strerror(errno));
   check(!std::filesystem::is_directory(path), path, ": is a folder, must be a file: name the files in it");
   check_text_name(path);
-  open_decoder();
+  open_decompressor();
   while (end_ < kJudgedBytes && read_more()) continue;
   check_text_content(path_, {text_.data(), end_});
 }
 
-void TextInput::open_decoder() {
+void TextInput::open_decompressor() {
   raw_.resize(kBufferBytes);
   fill_raw();
   const Compression is = compression_of({raw_.data(), raw_end_}), named = named_compression(path_);
@@ -35,8 +35,8 @@ void TextInput::open_decoder() {
         named == Compression::gzip ? "gzip" : "zstd",
         ", but its content is not: rename it, or fetch it again");
   try {
-    if (is == Compression::gzip) decoder_ = make_gzip_decoder();
-    if (is == Compression::zstd) decoder_ = make_zstd_decoder();
+    if (is == Compression::gzip) decompressor_ = make_gzip_decompressor();
+    if (is == Compression::zstd) decompressor_ = make_zstd_decompressor();
   } catch (const Error& error) {
     throw Error(str(path_, ": ", error.what()), error.where);
   }
@@ -56,10 +56,10 @@ bool TextInput::read_more() {
     if (raw_begin_ == raw_end_ && !ended_) fill_raw();
     const std::span<const char> in(raw_.data() + raw_begin_, raw_end_ - raw_begin_);
     const std::span<char> out(text_.data() + end_, text_.size() - end_);
-    Decoder::Step step{std::min(in.size(), out.size()), 0};
-    if (decoder_) {
+    Decompressor::Step step{std::min(in.size(), out.size()), 0};
+    if (decompressor_) {
       try {
-        step = decoder_->decode(in, out);
+        step = decompressor_->decode(in, out);
       } catch (const Error& error) {
         throw Error(str(path_, ": ", error.what()), error.where);
       }
@@ -71,7 +71,7 @@ bool TextInput::read_more() {
     end_ += step.written;
     if (step.written > 0) return true;
     if (step.read > 0 || !ended_) continue;
-    check(!decoder_ || decoder_->is_complete(), path_,
+    check(!decompressor_ || decompressor_->is_complete(), path_,
           ": ends in the middle of its compressed data: it is cut off");
     return false;
   }

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "text/input/decoder.h"
+#include "text/input/decompressor.h"
 
 namespace flatshard {
 
@@ -26,15 +26,15 @@ class TextInput {
   int64_t file_bytes() const { return file_bytes_; }  // read from the file
 
  private:
-  void open_decoder();
+  void open_decompressor();
   void fill_raw();
   // Appends text to the buffer, and returns whether there was any.
   bool read_more();
 
   std::string path_;
   std::ifstream file_;
-  std::unique_ptr<Decoder> decoder_;  // null: the file is not compressed
-  std::vector<char> raw_, text_;      // raw_: of a compressed file
+  std::unique_ptr<Decompressor> decompressor_;  // null: the file is not compressed
+  std::vector<char> raw_, text_;                // raw_: of a compressed file
   size_t raw_begin_ = 0, raw_end_ = 0, begin_ = 0, end_ = 0;
   bool ended_ = false;  // the file
   int64_t bytes_ = 0, file_bytes_ = 0;

@@ -1,7 +1,7 @@
 #include <zstd.h>
 
 #include "runtime/check.h"
-#include "text/input/decoder.h"
+#include "text/input/decompressor.h"
 
 namespace flatshard {
 namespace {
@@ -9,15 +9,15 @@ namespace {
 // The default of zstd. A frame that needs a larger window is an Error, so memory is bounded.
 constexpr int kMostWindowBits = 27;
 
-class ZstdDecoder : public Decoder {
+class ZstdDecompressor : public Decompressor {
  public:
-  ZstdDecoder() : stream_(ZSTD_createDStream()) {
+  ZstdDecompressor() : stream_(ZSTD_createDStream()) {
     check(stream_ != nullptr, "zstd cannot start");
     ZSTD_DCtx_setParameter(stream_, ZSTD_d_windowLogMax, kMostWindowBits);
   }
-  ~ZstdDecoder() override { ZSTD_freeDStream(stream_); }
-  ZstdDecoder(const ZstdDecoder&) = delete;
-  ZstdDecoder& operator=(const ZstdDecoder&) = delete;
+  ~ZstdDecompressor() override { ZSTD_freeDStream(stream_); }
+  ZstdDecompressor(const ZstdDecompressor&) = delete;
+  ZstdDecompressor& operator=(const ZstdDecompressor&) = delete;
 
   Step decode(std::span<const char> in, std::span<char> out) override {
     if (in.empty() && complete_) return {};
@@ -38,6 +38,6 @@ class ZstdDecoder : public Decoder {
 
 }  // namespace
 
-std::unique_ptr<Decoder> make_zstd_decoder() { return std::make_unique<ZstdDecoder>(); }
+std::unique_ptr<Decompressor> make_zstd_decompressor() { return std::make_unique<ZstdDecompressor>(); }
 
 }  // namespace flatshard

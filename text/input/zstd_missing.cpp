@@ -1,9 +1,9 @@
 #include "runtime/check.h"
-#include "text/input/decoder.h"
+#include "text/input/decompressor.h"
 
 namespace flatshard {
 
-std::unique_ptr<Decoder> make_zstd_decoder() {
+std::unique_ptr<Decompressor> make_zstd_decompressor() {
   fail(
       "is compressed with zstd, which this build cannot read: decompress it with unzstd, or install "
       "libzstd-dev, then configure and build again");

@@ -52,7 +52,7 @@ Texts elements_of(const std::string& json) {
 }
 
 // A build without the library refuses with what to install; then the test is skipped.
-bool lacks(std::unique_ptr<Decoder> (*make)()) {
+bool lacks(std::unique_ptr<Decompressor> (*make)()) {
   const std::string error = test::error_of([&] { make(); });
   if (error.empty()) return false;
   CHECK(error.find("-dev, then configure and build again") != std::string::npos);
@@ -78,7 +78,7 @@ void check_compressed(const std::string& ending, const std::string& compressed) 
 }  // namespace
 
 TEST_CASE("text compressed with gzip is read, and refused where it is damaged or cut off") {
-  if (lacks(make_gzip_decoder)) return;
+  if (lacks(make_gzip_decompressor)) return;
   check_compressed(".gz", kGzip);
   for (const size_t byte : {2, 12, 20, 38}) {  // gzip has a checksum, zstd not always
     std::string damaged = kGzip;
@@ -90,7 +90,7 @@ TEST_CASE("text compressed with gzip is read, and refused where it is damaged or
 }
 
 TEST_CASE("text compressed with zstd is read, and refused where it is damaged or cut off") {
-  if (lacks(make_zstd_decoder)) return;
+  if (lacks(make_zstd_decompressor)) return;
   check_compressed(".zst", kZstd);
   const std::string skippable(
       "\x50\x2a\x4d\x18\x03\x00\x00\x00"

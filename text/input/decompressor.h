@@ -8,9 +8,9 @@
 
 namespace flatshard {
 
-class Decoder {
+class Decompressor {
  public:
-  virtual ~Decoder() = default;
+  virtual ~Decompressor() = default;
 
   struct Step {
     size_t read = 0, written = 0;
@@ -21,7 +21,7 @@ class Decoder {
   virtual bool is_complete() const = 0;
 };
 
-std::unique_ptr<Decoder> make_gzip_decoder();
-std::unique_ptr<Decoder> make_zstd_decoder();
+std::unique_ptr<Decompressor> make_gzip_decompressor();
+std::unique_ptr<Decompressor> make_zstd_decompressor();
 
 }  // namespace flatshard
