@@ -133,7 +133,7 @@ TEST_CASE("of several ranks one reports a mistake on the command line, and MPI a
        {std::pair{"@train config.toml --model.layrs=2", "unknown key model.layrs"},
         {"@train missing.toml", "missing.toml"},
         {"@train config.toml --surprise", "--surprise: unknown option"},
-        {"@evaluate run --surprise", "--surprise"},
+        {"@evaluate run --surprise", "unknown command"},
         {"@generate run --surprise", "--surprise"}}) {
     CAPTURE(command);
     const test::Finished run =

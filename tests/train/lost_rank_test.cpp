@@ -102,7 +102,8 @@ TEST_CASE("run.log says once why a run failed that lost a rank") {
   const test::Workshop workshop("noted");
   for (const size_t victim : {0u, 1u, 2u}) {
     const std::string folder = str("runs/", victim);
-    test::Job job("noted", str("-np 3 @train config.toml --run.dir=", folder, kEndless));
+    test::Job job("noted",
+                  str("-np 3 @train config.toml --train.total_batch_size=6 --run.dir=", folder, kEndless));
     const std::vector<pid_t> pids = job.ranks_after(kStarted, 3);
     REQUIRE(
         test::eventually([&] { return access(workshop.file(folder + "/step1.txt").c_str(), F_OK) == 0; }));

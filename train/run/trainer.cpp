@@ -302,7 +302,7 @@ void Trainer::report_first_step() {
       of_all_ranks(first_step(setup_, world_.rank(), train_.data, runtime_.engine()), world_);
   if (!is_leader()) return;
   if (setup_.config.log.step1) progress_.print(all.brief.substr(0, all.brief.rfind('\n')));
-  warn_on_error([&] { folder_.write("step1.txt", all.units); });
+  warn_on_error([&] { folder_.write("step1.txt", all.brief + all.units); });
 }
 
 // The loss of the step. The same exchange carries each rank's stop request, so that all ranks stop after the

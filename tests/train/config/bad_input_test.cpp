@@ -88,7 +88,7 @@ TEST_CASE("an unknown key or section is refused with the nearest known one") {
                 "--train.step: unknown key train.step; the nearest known one is train.steps");
   std::ofstream(workshop.file("config.toml"), std::ios::app) << "[optimiser]\n";
   check_refused(workshop, "",
-                "config.toml:28: unknown section [optimiser]; the nearest known one is [optimizer]");
+                "config.toml:29: unknown section [optimiser]; the nearest known one is [optimizer]");
 }
 
 TEST_CASE("a value of the wrong type is refused with the type it must have") {
@@ -127,7 +127,7 @@ TEST_CASE("all mistakes of a config are reported at once, each with its lines or
   CHECK(toml.exit_code == 1);
   CHECK(toml.output ==
         "train: 2 problems:\n"
-        "  config.toml:28: Error while parsing table header: cannot redefine existing table 'train'\n"
+        "  config.toml:29: Error while parsing table header: cannot redefine existing table 'train'\n"
         "  --optimizer.lr: optimizer.lr is the string \"fast\", must be a number\n");
   std::ofstream(workshop.file("config.toml"))
       << "train.stps = 6\nrun.trase = true\n[data]\nseq_length = 16\ntrain = \"corpus.tok\"\n[model]\n"
