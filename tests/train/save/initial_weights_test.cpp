@@ -95,7 +95,7 @@ TEST_CASE("folders written by transformers give its logits, loss and gradients")
     CHECK(bench::max_error(run.logits(), expected.at("logits").values) < tolerance);
     const auto [error, parameter] = run.gradient_error(expected);
     CAPTURE(parameter);
-    CHECK(error < tolerance);
+    CHECK(error < 2 * tolerance);  // processors without AVX-512 sum products in another order: 1.13e-4
   }
 }
 
