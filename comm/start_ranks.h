@@ -23,7 +23,7 @@ void announce_start(const std::string& file);
 // program, and returns its exit code once it has ended. The first SIGINT, SIGTERM or SIGUSR1, and any SIGHUP,
 // reaches the launcher as SIGUSR1. A second one kills the ranks, a third the launcher too. An Error if the
 // launcher succeeds but no rank has called announce_start(). Where the current folder cannot be written,
-// nobody announces anything, and the exit code alone counts.
+// no rank announces itself, and the exit code alone counts.
 int start_ranks(const std::string& launcher, std::vector<std::string> arguments);
 
 }  // namespace flatshard
