@@ -7,8 +7,6 @@
 #include <iostream>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-
 #include "bench/checkpoint_bench.h"
 #include "bench/comm_bench.h"
 #include "bench/decode_bench.h"
@@ -21,9 +19,8 @@
 #include "bench/tokenizer_bench.h"
 #include "bench/words.h"
 #include "runtime/parallel.h"
-#include "runtime/program_end.h"
 #include "runtime/whole_file.h"
-#include "train/command_line/standard_options.h"
+#include "train/command_line/program.h"
 
 using namespace flatshard;
 using namespace flatshard::bench;
@@ -50,83 +47,94 @@ struct Options {
 
 constexpr double kCaseSeconds = 2, kStepSeconds = 10, kStrategySeconds = 20;
 
-void declare_training(CLI::App& app, Options& options, CLI::Option* step) {
-  StepOptions& o = options.training;
-  constexpr int64_t kMost = int64_t{1} << 20;
-  app.add_option("--model", o.model, "model shape, with --step on one rank")
-      ->check(CLI::IsMember(step_models()))
-      ->capture_default_str()
-      ->needs(step);
-  app.add_option("--batch", o.batch, "sequences per step")
-      ->check(CLI::Range(int64_t{1}, kMost))
-      ->capture_default_str()
-      ->needs(step);
-  app.add_option("--seq", o.seq_len, "tokens per sequence")
-      ->check(CLI::Range(int64_t{1}, kMost))
-      ->capture_default_str()
-      ->needs(step);
-  app.add_flag("--recompute", o.recompute, "recompute activations in the backward pass")->needs(step);
-  auto* lora = app.add_flag("--lora", options.lora,
-                            "time steps on adapters of rank 8 against the frozen model and full training")
-                   ->needs(step)
-                   ->excludes("--json");
-  app.add_option("--lora-dropout", o.lora_dropout, "dropout on the input of the adapters")
-      ->check(CLI::Range(0.0, 0.99))
-      ->capture_default_str()
-      ->needs(lora);
+std::vector<Option> training_options(Options& all) {
+  StepOptions& o = all.training;
+  constexpr NumberRange kCount{1, 1 << 20};
+  return {
+      {"--model",
+       &o.model,
+       "model shape, with --step on one rank",
+       {.shows_default = true, .choices = step_models(), .needs = {"--step"}}},
+      {"--batch",
+       &o.batch,
+       "sequences per step",
+       {.shows_default = true, .range = kCount, .needs = {"--step"}}},
+      {"--seq",
+       &o.seq_len,
+       "tokens per sequence",
+       {.shows_default = true, .range = kCount, .needs = {"--step"}}},
+      {"--recompute", &o.recompute, "recompute activations in the backward pass", {.needs = {"--step"}}},
+      {"--lora",
+       &all.lora,
+       "time steps on adapters of rank 8 against the frozen model and full training",
+       {.needs = {"--step"}, .excludes = {"--json"}}},
+      {"--lora-dropout",
+       &o.lora_dropout,
+       "dropout on the input of the adapters",
+       {.shows_default = true, .range = NumberRange{0, 0.99}, .needs = {"--lora"}}},
+  };
 }
 
-void declare(CLI::App& app, Options& o) {
-  app.add_option(
-      "filter", o.words,
-      "words that the label of a case must all contain, such as rmsnorm bf16; with --step and --decode: fp32 "
-      "or bf16");
-  app.add_option("--device", o.device, "device: cpu, cuda")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
-      ->capture_default_str();
-  app.add_option("--threads", o.threads, "CPU threads (default: all processors of the process)")
-      ->check(CLI::Range(1, 1024));
-  app.add_option("--json", o.json_file, "output file for the results in full precision")->type_name("FILE");
-  app.add_option("--seconds", o.seconds,
-                 "time limit per case, in seconds (default: 2; with --step 10, on several ranks 20)")
-      ->check(CLI::Range(0.01, 3600.0));
-  auto* step =
-      app.add_flag("--step", o.step,
-                   "time training steps instead of ops; under mpirun, sharded against replicated parameters");
-  declare_training(app, o, step);
-  auto* small = app.add_flag("--small", o.small, "small cases and ceilings, for a quick test");
-  auto* serve =
-      app.add_flag("--serve", o.serve,
-                   "read cases from standard input, one per line, and answer each with a line of JSON")
-          ->excludes("--json");
-  app.add_flag("--comm", o.comm, "under mpirun: time collectives against those of MPI")
-      ->excludes("--step", small, serve);
-  app.add_flag("--checkpoint", o.checkpoint,
-               "time saving and loading of checkpoints against plain files, in the current folder; also "
-               "under mpirun")
-      ->excludes("--step", "--comm", small, serve);
-  app.add_option("--decode", o.decode,
-                 "time generated tokens of a model folder against reading its weights, on the CPU")
-      ->type_name("FOLDER")
-      ->excludes("--step", "--comm", "--checkpoint", "--json", small, serve);
-  auto* text =
-      app.add_option("--tokenizer", o.tokenizer.text,
-                     "time training a tokenizer on the text of a file, and encoding and decoding it")
-          ->type_name("FILE")
-          ->excludes("--step", "--comm", "--checkpoint", "--decode", "--device", "--json", small, serve);
-  app.add_option("--with", o.tokenizer.tokenizer,
-                 "with --tokenizer: folder or tokenizer.json to encode with (default: the trained one)")
-      ->type_name("FOLDER")
-      ->needs(text);
-  auto* vm =
-      app.add_flag("--vm", o.vm, "count the costs of the CUDA kernels on the PTX machine; needs no GPU");
-  for (const char* other : {"--step", "--comm", "--checkpoint", "--decode", "--tokenizer", "--device",
-                            "--threads", "--json", "--seconds", "--small", "--serve"})
-    vm->excludes(other);
-  app.add_flag("--opcodes", o.opcodes, "with --vm: number of executions of each opcode")->needs(vm);
-  app.add_flag("--resources", o.resources,
-               "print registers, stack and shared memory of the CUDA kernels whose names contain all words");
-  app.add_flag("--list", o.list, "print the cases and exit");
+std::vector<Option> options_of(Options& o) {
+  std::vector<Option> options{
+      {"filter", &o.words,
+       "words that the label of a case must all contain, such as rmsnorm bf16; with --step and --decode: "
+       "fp32 "
+       "or bf16"},
+      {"--device", &o.device, "device: cpu, cuda", {.shows_default = true, .choices = {"cpu", "cuda"}}},
+      {"--threads",
+       &o.threads,
+       "CPU threads (default: all processors of the process)",
+       {.range = NumberRange{1, 1024}}},
+      {"--json", &o.json_file, "output file for the results in full precision", {.type = "FILE"}},
+      {"--seconds",
+       &o.seconds,
+       "time limit per case, in seconds (default: 2; with --step 10, on several ranks 20)",
+       {.range = NumberRange{0.01, 3600}}},
+      {"--step", &o.step,
+       "time training steps instead of ops; under mpirun, sharded against replicated parameters"}};
+  const std::vector<Option> training = training_options(o);
+  options.insert(options.end(), training.begin(), training.end());
+  options.insert(
+      options.end(),
+      {{"--small", &o.small, "small cases and ceilings, for a quick test"},
+       {"--serve",
+        &o.serve,
+        "read cases from standard input, one per line, and answer each with a line of JSON",
+        {.excludes = {"--json"}}},
+       {"--comm",
+        &o.comm,
+        "under mpirun: time collectives against those of MPI",
+        {.excludes = {"--step", "--small", "--serve"}}},
+       {"--checkpoint",
+        &o.checkpoint,
+        "time saving and loading of checkpoints against plain files, in the current folder; also "
+        "under mpirun",
+        {.excludes = {"--step", "--comm", "--small", "--serve"}}},
+       {"--decode",
+        &o.decode,
+        "time generated tokens of a model folder against reading its weights, on the CPU",
+        {.type = "FOLDER", .excludes = {"--step", "--comm", "--checkpoint", "--json", "--small", "--serve"}}},
+       {"--tokenizer",
+        &o.tokenizer.text,
+        "time training a tokenizer on the text of a file, and encoding and decoding it",
+        {.type = "FILE",
+         .excludes = {"--step", "--comm", "--checkpoint", "--decode", "--device", "--json", "--small",
+                      "--serve"}}},
+       {"--with",
+        &o.tokenizer.tokenizer,
+        "with --tokenizer: folder or tokenizer.json to encode with (default: the trained one)",
+        {.type = "FOLDER", .needs = {"--tokenizer"}}},
+       {"--vm",
+        &o.vm,
+        "count the costs of the CUDA kernels on the PTX machine; needs no GPU",
+        {.excludes = {"--step", "--comm", "--checkpoint", "--decode", "--tokenizer", "--device", "--threads",
+                      "--json", "--seconds", "--small", "--serve"}}},
+       {"--opcodes", &o.opcodes, "with --vm: number of executions of each opcode", {.needs = {"--vm"}}},
+       {"--resources", &o.resources,
+        "print registers, stack and shared memory of the CUDA kernels whose names contain all words"},
+       {"--list", &o.list, "print the cases and exit"}});
+  return options;
 }
 
 Device device_of(const std::string& name) {
@@ -309,19 +317,12 @@ int run(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app(
-      "Times the ops of Flatshard on large shapes and compares them with the peak rates of this machine.",
-      "bench");
   Options options;
-  declare(app, options);
-  add_standard_options(app);
-  try {
-    app.parse(argc, argv);
-    return end_program("bench", run(options), std::cout, std::cerr);
-  } catch (const CLI::ParseError& error) {
-    return end_program("bench", app.exit(error) == 0 ? 0 : 1, std::cout, std::cerr);
-  } catch (const std::exception& error) {
-    std::cerr << "bench: " << error.what() << '\n';
-    return 1;
-  }
+  const Command program{
+      .name = "bench",
+      .about =
+          "Times the ops of Flatshard on large shapes and compares them with the peak rates of this machine.",
+      .options = options_of(options),
+      .run = [&] { return run(options); }};
+  return run_program(program, {argv + 1, argv + argc}, {std::cin, std::cout, std::cerr});
 }

@@ -141,7 +141,7 @@ const std::vector<ThirdParty>& third_party() {
       {"^nlohmann/(?!json_fwd)",
        "^tests/|^checkpoint/json\\.cpp$|^bench/[a-z_]+\\.cpp$|^(text|hub|train|tools)/[a-z_/]+\\.cpp$"},
       {"^nlohmann/json_fwd\\.hpp$", "^text/tokenizer/json_component\\.h$|^hub/[a-z_]+\\.h$"},
-      {"^CLI/", "^(bench|train|tools)/[a-z_/]+\\.cpp$|^tests/ptx_vm/vm_bench\\.cpp$"},
+      {"^CLI/", "^train/command_line/command\\.cpp$"},
       {"^toml\\+\\+/", "^train/[a-z_/]+\\.cpp$"},
       {"^[a-z0-9]*mmintrin\\.h$|^immintrin\\.h$",
        "^kernels/(simd|simd_math|tile_product)\\.h$|^checkpoint/crc64\\.cpp$"},

@@ -1,5 +1,3 @@
-#include "tools/evaluate_program.h"
-
 #include <cmath>
 #include <filesystem>
 #include <iomanip>
@@ -7,14 +5,9 @@
 #include <ostream>
 #include <sstream>
 
-#include <CLI/CLI.hpp>
-
 #include "comm/gpu_place.h"
 #include "runtime/gpu.h"
 #include "runtime/parallel.h"
-#include "runtime/program_end.h"
-#include "runtime/reason.h"
-#include "runtime/standard_streams.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "text/data/sample_encoder.h"
@@ -22,8 +15,7 @@
 #include "tools/inference/loss_meter.h"
 #include "tools/inference/similarity.h"
 #include "tools/model_options.h"
-#include "train/command_line/arguments.h"
-#include "train/command_line/standard_options.h"
+#include "tools/programs.h"
 #include "train/setup/device_choice.h"
 
 namespace flatshard {
@@ -39,48 +31,56 @@ struct Options {
 
 constexpr int64_t kSeqLen = 1024;
 
-void declare_model(CLI::App& app, Options& o) {
-  app.add_option("FOLDER", o.model.folder, "model folder, run folder or adapter folder")->required();
-  app.add_option("DATA", o.data, "file to evaluate on")->required();
-  declare_model_options(app, o.model);
+// FOLDER and DATA, and how to run the model; then the command's own options.
+std::vector<Option> with_model_options(Options& o, std::initializer_list<Option> own) {
+  std::vector<Option> options{
+      {"FOLDER", &o.model.folder, "model folder, run folder or adapter folder", {.required = true}},
+      {"DATA", &o.data, "file to evaluate on", {.required = true}}};
+  add_model_options(options, o.model);
+  options.insert(options.end(), own);
+  return options;
 }
 
-CLI::App& declare_loss(CLI::App& app, Options& o) {
-  CLI::App& loss = *app.add_subcommand("loss", "loss and perplexity of a file");
-  loss.description(
-      "Prints the mean loss per token of a file, and its exponential, the perplexity. DATA is a token file,\n"
-      "of which trained tokens count, or text or JSON lines, as prepare reads them, for the folder's "
-      "tokenizer.\n"
-      "Documents are cut into windows, and the model sees nothing before a window.");
-  declare_model(loss, o);
-  loss.add_option("--seq-len", o.seq_len,
-                  "tokens per window (default: 1024, if the model has the positions)");
-  loss.add_option("--text-field", o.text_field,
-                  "field of JSON lines with the text, unless they are conversations")
-      ->capture_default_str();
-  return loss;
+Command loss_command(Options& o) {
+  return {
+      .name = "loss",
+      .about =
+          "Prints the mean loss per token of a file, and its exponential, the perplexity. DATA is a token "
+          "file,\n"
+          "of which trained tokens count, or text or JSON lines, as prepare reads them, for the folder's "
+          "tokenizer.\n"
+          "Documents are cut into windows, and the model sees nothing before a window.",
+      .options = with_model_options(
+          o, {{"--seq-len", &o.seq_len, "tokens per window (default: 1024, if the model has the positions)"},
+              {"--text-field",
+               &o.text_field,
+               "field of JSON lines with the text, unless they are conversations",
+               {.shows_default = true}}})};
 }
 
-CLI::App& declare_similarity(CLI::App& app, Options& o) {
-  CLI::App& similarity = *app.add_subcommand("similarity", "similarity of answers to reference answers");
-  similarity.description(
-      "Answers every record of a JSON lines file, always with the most likely token, and compares the "
-      "answer\n"
-      "with the reference: 1 - cos of the mean final hidden states of the two texts, 0 at best and 2 at "
-      "worst.\n"
-      "A record has \"messages\", of which the last is the reference, or \"prompt\" and \"completion\".");
-  declare_model(similarity, o);
-  similarity.add_option("--out", o.out, "CSV file for answers and scores")->required()->type_name("FILE");
-  similarity.add_flag("--force", o.force, "replace the output file if it exists");
-  similarity.add_option("--max-new-tokens", o.max_new_tokens, "most tokens of an answer")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
-      ->capture_default_str();
-  similarity.add_option("--batch", o.batch, "prompts processed at a time by a rank")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
-      ->capture_default_str();
-  similarity.add_option("--chat-template", o.chat_template,
-                        "built-in chat template in place of the folder's, such as chatml");
-  return similarity;
+Command similarity_command(Options& o) {
+  constexpr NumberRange kCount{1, 1 << 20};
+  return {
+      .name = "similarity",
+      .about =
+          "Answers every record of a JSON lines file, always with the most likely token, and compares the "
+          "answer\n"
+          "with the reference: 1 - cos of the mean final hidden states of the two texts, 0 at best and 2 at "
+          "worst.\n"
+          "A record has \"messages\", of which the last is the reference, or \"prompt\" and \"completion\".",
+      .options = with_model_options(
+          o, {{"--out", &o.out, "CSV file for answers and scores", {.type = "FILE", .required = true}},
+              {"--force", &o.force, "replace the output file if it exists"},
+              {"--max-new-tokens",
+               &o.max_new_tokens,
+               "most tokens of an answer",
+               {.shows_default = true, .range = kCount}},
+              {"--batch",
+               &o.batch,
+               "prompts processed at a time by a rank",
+               {.shows_default = true, .range = kCount}},
+              {"--chat-template", &o.chat_template,
+               "built-in chat template in place of the folder's, such as chatml"}})};
 }
 
 // The passes that a rank computes: in turn, so that the sums can be added in order on any number of ranks.
@@ -206,45 +206,30 @@ void evaluate_similarity(const Options& o, const ModelSource& source, Device dev
       << answers.size() << '\n';
 }
 
-int report(const std::string& message, World* world, std::ostream& out, std::ostream& err) {
-  const std::string text = printable(message);
-  out << std::flush;
-  if (world && world->size() > 1) world->end_all_ranks(text);
-  err << "evaluate: " << text << std::endl;
-  return 1;
-}
-
 }  // namespace
 
-int run_evaluate(int argc, const char* const* argv, std::ostream& out, std::ostream& err) {
-  reserve_standard_streams();
-  CLI::App app("Evaluates a trained model. Under mpirun the ranks divide the work.", "evaluate");
-  app.require_subcommand(1);
-  add_standard_options(app);
+int run_evaluate(const Arguments& arguments, const Streams& streams) {
   Options options;
-  const CLI::App& loss = declare_loss(app, options);
-  declare_similarity(app, options);
-  std::unique_ptr<World> world;
-  try {
-    world = std::make_unique<World>();  // so that one rank reports a mistake on the command line
-    parse_arguments(app, arguments_of(argc, argv));
-    set_thread_count(threads_for(*world));
-    const Device device = choose_device("--device", options.model.device, place_on_gpu(*world).index);
+  const Command program{.name = "evaluate",
+                        .about = "Evaluates a trained model. Under mpirun the ranks divide the work.",
+                        .commands = {loss_command(options), similarity_command(options)}};
+  std::string command;
+  const auto read = [&] {
+    command = parse_arguments(program, arguments).name;
+    return kMeetingTime;
+  };
+  const auto run = [&](World& world) {
+    set_thread_count(threads_for(world));
+    const Device device = choose_device("--device", options.model.device, place_on_gpu(world).index);
     select_gpu(device);
-    if (const std::string note = why_on_cpu(options.model.device); !note.empty() && world->rank() == 0)
-      err << note << '\n';
+    if (const std::string note = why_on_cpu(options.model.device); !note.empty() && world.rank() == 0)
+      streams.err << note << '\n';
     const ModelSource source = options.model.source();
-    if (world->rank() == 0) report_source(source, err);
-    if (loss.parsed())
-      evaluate_loss(options, source, device, *world, out);
-    else
-      evaluate_similarity(options, source, device, *world, out);
-    return end_program("evaluate", 0, out, err);
-  } catch (const CLI::Success& help) {
-    return end_program("evaluate", world->rank() == 0 ? app.exit(help, out, err) : 0, out, err);
-  } catch (const std::exception& error) {
-    return report(reason_of(error), world.get(), out, err);
-  }
+    if (world.rank() == 0) report_source(source, streams.err);
+    (command == "loss" ? evaluate_loss : evaluate_similarity)(options, source, device, world, streams.out);
+    return 0;
+  };
+  return run_on_ranks({.name = program.name, .read = read, .run = run}, streams);
 }
 
 }  // namespace flatshard

@@ -1,29 +1,20 @@
-#include "tools/generate_program.h"
-
 #include <chrono>
 #include <filesystem>
 #include <iomanip>
-#include <memory>
 #include <optional>
 #include <ostream>
 #include <tuple>
 
-#include <CLI/CLI.hpp>
-
 #include "comm/gpu_place.h"
 #include "runtime/gpu.h"
 #include "runtime/parallel.h"
-#include "runtime/program_end.h"
-#include "runtime/reason.h"
-#include "runtime/standard_streams.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "text/data/corpus.h"
 #include "tools/inference/chat_session.h"
 #include "tools/inference/prompt_file.h"
 #include "tools/model_options.h"
-#include "train/command_line/arguments.h"
-#include "train/command_line/standard_options.h"
+#include "tools/programs.h"
 #include "train/setup/device_choice.h"
 
 namespace flatshard {
@@ -53,70 +44,78 @@ struct Options {
   SamplerOptions sampler{.temperature = 0.8};
 };
 
-void declare_prompts(CLI::App& app, Options& o) {
-  app.add_option("folder", o.model.folder, "model folder, run folder or adapter folder")->type_name("FOLDER");
-  auto* prompt =
-      app.add_option("--prompt", o.prompt, "text to continue; default if tokens are bytes: a line break");
-  auto* file = app.add_option("--prompt-file", o.prompt_file, "file with the text to continue")
-                   ->type_name("FILE")
-                   ->excludes(prompt);
-  auto* prompts = app.add_option("--prompts", o.prompts,
-                                 "JSON lines to answer, each with a \"prompt\" or \"messages\"; a last "
-                                 "message of the assistant is not part of the prompt")
-                      ->type_name("FILE")
-                      ->excludes(prompt, file);
-  auto* out =
-      app.add_option("--out", o.out, "output of --prompts: its lines, each with the member \"answer\" added")
-          ->type_name("FILE")
-          ->needs(prompts);
-  prompts->needs(out);
-  app.add_flag("--force", o.force, "replace the output file if it exists")->needs(out);
-  app.add_option("--batch", o.batch, "prompts processed at a time")->capture_default_str()->needs(prompts);
-  auto* chat =
-      app.add_flag("--chat", o.chat,
-                   "hold a conversation: a line of input is a message; Ctrl-C ends an answer, and at the "
-                   "prompt the program, as /exit does; /help lists the commands")
-          ->excludes(prompt, file, prompts);
-  app.add_option("--system", o.system, "system message with which the conversation begins")
-      ->type_name("TEXT")
-      ->needs(chat);
-  app.add_option("--context", o.context,
-                 "most tokens of a conversation (default: 4096, if the model has them)")
-      ->needs(chat);
-  app.add_option("--samples", o.samples, "number of continuations")
-      ->capture_default_str()
-      ->excludes(prompts, chat);
-  app.add_option("--chat-template", o.chat_template,
-                 "built-in chat template in place of the folder's, such as chatml");
-}
-
-void declare_sampling(CLI::App& app, Options& o) {
-  app.add_option("--max-new-tokens,--max-tokens", o.max_tokens, "most tokens of a continuation")
-      ->capture_default_str();
-  app.add_option("--temperature", o.sampler.temperature,
-                 "sampling temperature: lower values favour likely tokens; 0: always the most likely one")
-      ->capture_default_str();
-  app.add_option("--top-k", o.sampler.top_k, "sample from the k most likely tokens; 0: all")
-      ->capture_default_str();
-  app.add_option("--top-p", o.sampler.top_p,
-                 "sample from the most likely tokens whose probabilities sum to this; 1: all")
-      ->capture_default_str();
-  app.add_option("--min-p", o.sampler.min_p,
-                 "sample from tokens at least this fraction as likely as the most likely one; 0: all")
-      ->capture_default_str();
-  app.add_option("--repetition-penalty", o.sampler.repetition_penalty,
-                 "divisor of the positive logits, and factor of the negative ones, of tokens that the text "
-                 "already contains; 1: none")
-      ->capture_default_str();
-  app.add_option("--seed", o.seed, "random seed; sample i, or line i of --prompts, uses seed + i")
-      ->capture_default_str();
-  declare_model_options(app, o.model);
+std::vector<Option> options_of(Options& o) {
+  std::vector<Option> options{
+      {"folder", &o.model.folder, "model folder, run folder or adapter folder", {.type = "FOLDER"}},
+      {"--prompt", &o.prompt, "text to continue; default if tokens are bytes: a line break"},
+      {"--prompt-file",
+       &o.prompt_file,
+       "file with the text to continue",
+       {.type = "FILE", .excludes = {"--prompt"}}},
+      {"--prompts",
+       &o.prompts,
+       "JSON lines to answer, each with a \"prompt\" or \"messages\"; a last "
+       "message of the assistant is not part of the prompt",
+       {.type = "FILE", .needs = {"--out"}, .excludes = {"--prompt", "--prompt-file"}}},
+      {"--out",
+       &o.out,
+       "output of --prompts: its lines, each with the member \"answer\" added",
+       {.type = "FILE", .needs = {"--prompts"}}},
+      {"--force", &o.force, "replace the output file if it exists", {.needs = {"--out"}}},
+      {"--batch", &o.batch, "prompts processed at a time", {.shows_default = true, .needs = {"--prompts"}}},
+      {"--chat",
+       &o.chat,
+       "hold a conversation: a line of input is a message; Ctrl-C ends an answer, and at the "
+       "prompt the program, as /exit does; /help lists the commands",
+       {.excludes = {"--prompt", "--prompt-file", "--prompts"}}},
+      {"--system",
+       &o.system,
+       "system message with which the conversation begins",
+       {.type = "TEXT", .needs = {"--chat"}}},
+      {"--context",
+       &o.context,
+       "most tokens of a conversation (default: 4096, if the model has them)",
+       {.needs = {"--chat"}}},
+      {"--samples",
+       &o.samples,
+       "number of continuations",
+       {.shows_default = true, .excludes = {"--prompts", "--chat"}}},
+      {"--chat-template", &o.chat_template,
+       "built-in chat template in place of the folder's, such as chatml"},
+      {"--max-new-tokens,--max-tokens",
+       &o.max_tokens,
+       "most tokens of a continuation",
+       {.shows_default = true}},
+      {"--temperature",
+       &o.sampler.temperature,
+       "sampling temperature: lower values favour likely tokens; 0: always the most likely one",
+       {.shows_default = true}},
+      {"--top-k", &o.sampler.top_k, "sample from the k most likely tokens; 0: all", {.shows_default = true}},
+      {"--top-p",
+       &o.sampler.top_p,
+       "sample from the most likely tokens whose probabilities sum to this; 1: all",
+       {.shows_default = true}},
+      {"--min-p",
+       &o.sampler.min_p,
+       "sample from tokens at least this fraction as likely as the most likely one; 0: all",
+       {.shows_default = true}},
+      {"--repetition-penalty",
+       &o.sampler.repetition_penalty,
+       "divisor of the positive logits, and factor of the negative ones, of tokens that the text "
+       "already contains; 1: none",
+       {.shows_default = true}},
+      {"--seed",
+       &o.seed,
+       "random seed; sample i, or line i of --prompts, uses seed + i",
+       {.shows_default = true}}};
+  add_model_options(options, o.model);
+  return options;
 }
 
 // The options, combined with the settings of the model folder.
 class Generation {
  public:
-  Generation(const Options& options, const GenerateStreams& streams, World& world)
+  Generation(const Options& options, const Streams& streams, World& world)
       : o_(options),
         streams_(streams),
         world_(world),
@@ -240,7 +239,7 @@ class Generation {
   }
 
   const Options& o_;
-  const GenerateStreams& streams_;
+  const Streams& streams_;
   World& world_;
   ModelSource source_;
   ModelConfig config_;
@@ -262,31 +261,20 @@ void check_options(Options& o) {
 
 }  // namespace
 
-int run_generate(int argc, const char* const* argv, const GenerateStreams& streams) {
-  reserve_standard_streams();
-  CLI::App app(kAbout, "generate");
+int run_generate(const Arguments& arguments, const Streams& streams) {
   Options options;
-  declare_prompts(app, options);
-  declare_sampling(app, options);
-  add_standard_options(app);
-  std::unique_ptr<World> world;
-  try {
-    world = std::make_unique<World>();  // so that one rank reports a mistake on the command line
-    parse_arguments(app, arguments_of(argc, argv));
+  const Command program{.name = "generate", .about = kAbout, .options = options_of(options)};
+  const auto read = [&] {
+    parse_arguments(program, arguments);
     check_options(options);
-    set_thread_count(threads_for(*world));
-    Generation(options, streams, *world).run();
-    return end_program("generate", 0, streams.out, streams.err);
-  } catch (const CLI::Success& help) {
-    return end_program("generate", world->rank() == 0 ? app.exit(help, streams.out, streams.err) : 0,
-                       streams.out, streams.err);
-  } catch (const std::exception& error) {
-    const std::string text = printable(reason_of(error));
-    streams.out << std::flush;
-    if (world && world->size() > 1) world->end_all_ranks(text);
-    streams.err << "generate: " << text << '\n';
-    return 1;
-  }
+    return kMeetingTime;
+  };
+  const auto run = [&](World& world) {
+    set_thread_count(threads_for(world));
+    Generation(options, streams, world).run();
+    return 0;
+  };
+  return run_on_ranks({.name = program.name, .read = read, .run = run}, streams);
 }
 
 }  // namespace flatshard

@@ -2,8 +2,6 @@
 
 #include <ostream>
 
-#include <CLI/CLI.hpp>
-
 namespace flatshard {
 
 void report_source(const ModelSource& source, std::ostream& err) {
@@ -12,22 +10,23 @@ void report_source(const ModelSource& source, std::ostream& err) {
   err << std::flush;
 }
 
-void declare_model_options(CLI::App& app, ModelOptions& options) {
-  app.add_option(
-         "--adapter", options.adapter,
-         "folder of a LoRA adapter for the model; default: none, or that of FOLDER, if it is an adapter "
-         "or a run that trained one")
-      ->type_name("DIR");
-  app.add_flag("--other-base", options.base.other,
-               "accept a base with other weights than those that the adapter was trained on");
-  app.add_flag("--base-as-stored", options.base.as_stored,
-               "do not round the weights of the base to 4 bits, if the run that trained the adapter did");
-  app.add_option("--dtype", options.dtype, "compute dtype")
-      ->check(CLI::IsMember({"fp32", "bf16"}))
-      ->capture_default_str();
-  app.add_option("--device", options.device, "compute device; auto: a GPU if available")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
+void add_model_options(std::vector<Option>& to, ModelOptions& options) {
+  to.insert(
+      to.end(),
+      {{"--adapter",
+        &options.adapter,
+        "folder of a LoRA adapter for the model; default: none, or that of FOLDER, if it is an adapter "
+        "or a run that trained one",
+        {.type = "DIR"}},
+       {"--other-base", &options.base.other,
+        "accept a base with other weights than those that the adapter was trained on"},
+       {"--base-as-stored", &options.base.as_stored,
+        "do not round the weights of the base to 4 bits, if the run that trained the adapter did"},
+       {"--dtype", &options.dtype, "compute dtype", {.shows_default = true, .choices = {"fp32", "bf16"}}},
+       {"--device",
+        &options.device,
+        "compute device; auto: a GPU if available",
+        {.shows_default = true, .choices = {"auto", "cpu", "cuda"}}}});
 }
 
 }  // namespace flatshard

@@ -3,12 +3,10 @@
 
 #include <iosfwd>
 #include <string>
+#include <vector>
 
 #include "tools/inference/find_model.h"
-
-namespace CLI {
-class App;
-}
+#include "train/command_line/command.h"
 
 namespace flatshard {
 
@@ -24,7 +22,7 @@ struct ModelOptions {
 // Prints which folders were taken, and the warnings about an adapter.
 void report_source(const ModelSource& source, std::ostream& err);
 
-// --adapter, --other-base, --base-as-stored, --dtype and --device. The program declares the folder.
-void declare_model_options(CLI::App& app, ModelOptions& options);
+// Appends --adapter, --other-base, --base-as-stored, --dtype and --device. The program declares the folder.
+void add_model_options(std::vector<Option>& to, ModelOptions& options);
 
 }  // namespace flatshard

@@ -1,21 +1,13 @@
-#include "tools/report_program.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <ostream>
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "runtime/check.h"
-#include "runtime/program_end.h"
-#include "runtime/reason.h"
-#include "runtime/standard_streams.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
-#include "train/command_line/arguments.h"
-#include "train/command_line/standard_options.h"
+#include "tools/programs.h"
 #include "train/report/report.h"
 
 namespace flatshard {
@@ -56,28 +48,23 @@ void write_page(const std::vector<std::string>& folders, const std::string& out_
 
 }  // namespace
 
-int report_main(int argc, const char* const* argv, std::ostream& out, std::ostream& err) {
-  CLI::App app(kAbout, "report");
-  add_standard_options(app);
-  reserve_standard_streams();
-  survive_file_limits();
+int run_report(const Arguments& arguments, const Streams& streams) {
   std::vector<std::string> folders;
   std::string path;
-  app.add_option("RUN", folders, "folders of runs (run.dir)")->required()->type_name("");
-  app.add_option(
-         "--out", path,
-         "file to write; default: report.html in the folder of a single run, comparison.html for several")
-      ->type_name("FILE");
-  try {
-    parse_arguments(app, arguments_of(argc, argv));
-    write_page(folders, path, out);
-    return end_program("report", 0, out, err);
-  } catch (const CLI::Success& help) {
-    return end_program("report", app.exit(help, out, err), out, err);
-  } catch (const std::exception& error) {
-    err << "report: " << printable(reason_of(error)) << '\n';
-  }
-  return 1;
+  const Command program{
+      .name = "report",
+      .about = kAbout,
+      .options = {{"RUN", &folders, "folders of runs (run.dir)", {.type = "", .required = true}},
+                  {"--out",
+                   &path,
+                   "file to write; default: report.html in the folder of a single run, comparison.html for "
+                   "several",
+                   {.type = "FILE"}}},
+      .run = [&] {
+        write_page(folders, path, streams.out);
+        return 0;
+      }};
+  return run_program(program, arguments, streams);
 }
 
 }  // namespace flatshard

@@ -11,7 +11,7 @@
 #include "runtime/check.h"
 #include "runtime/host_memory.h"
 #include "train/config/config.h"
-#include "train/run/main_program.h"
+#include "train/run/train_program.h"
 
 namespace flatshard::test {
 namespace fs = std::filesystem;
@@ -34,11 +34,10 @@ struct Outcome {
 };
 
 Outcome run(const OddCommand& command) {
-  std::vector<const char*> argv{"train"};
-  for (const std::string& word : command.arguments) argv.push_back(word.c_str());
+  std::istringstream in;
   std::ostringstream out, err;
   const ScopedHostMemory little(kMemory);
-  const int exit_code = train_main(static_cast<int>(argv.size()), argv.data(), out, err);
+  const int exit_code = run_train(command.arguments, {in, out, err});
   return {exit_code, std::move(out).str(), std::move(err).str()};
 }
 

@@ -16,7 +16,7 @@
 #include "text/data/token_file.h"
 #include "tools/inference/continuation.h"
 #include "train/report/metrics.h"
-#include "train/run/main_program.h"
+#include "train/run/train_program.h"
 
 using namespace flatshard;
 using namespace flatshard::ptx_vm;
@@ -56,11 +56,10 @@ class Workshop {
     const ScopedOptions scope({.stream_order = order});
     std::vector<std::string> arguments = arguments_of(device, steps);
     arguments.insert(arguments.end(), options.begin(), options.end());
-    std::vector<const char*> words{"train"};
-    for (const std::string& argument : arguments) words.push_back(argument.c_str());
     const int threads = thread_count();
+    std::istringstream in;
     std::ostringstream out, err;
-    const int exit_code = train_main(static_cast<int>(words.size()), words.data(), out, err);
+    const int exit_code = run_train(arguments, {in, out, err});
     said_ = out.str();
     set_thread_count(threads);
     for (const Finding& finding : take_findings()) FAIL_CHECK(finding.text);

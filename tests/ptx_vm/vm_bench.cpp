@@ -10,14 +10,13 @@
 #include <iostream>
 #include <sstream>
 
-#include <CLI/CLI.hpp>
-
 #include "bench/case.h"
 #include "bench/words.h"
 #include "runtime/check.h"
 #include "source_dir.h"
 #include "tests/ptx_vm/model_cases.h"
 #include "tests/ptx_vm/ptx_vm.h"
+#include "train/command_line/program.h"
 
 using namespace flatshard;
 using namespace flatshard::ptx_vm;
@@ -185,21 +184,17 @@ int run(const std::vector<std::string>& words, bool list, bool opcodes) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app(
-      "Counts the costs of the CUDA kernels on the PTX machine, without a GPU: of ops, blocks and steps.");
   std::vector<std::string> words;
   bool list = false, opcodes = false;
-  app.add_option("filter", words,
-                 "run only cases whose line contains all of these words, such as: rmsnorm bf16");
-  app.add_flag("--list", list, "print the cases and exit");
-  app.add_flag("--opcodes", opcodes, "print the count of each opcode instead of the most wasteful lines");
-  try {
-    app.parse(argc, argv);
-    return run(words, list, opcodes);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 1;
-  } catch (const std::exception& error) {
-    std::cerr << "bench --vm: " << error.what() << '\n';
-    return 1;
-  }
+  const Command program{
+      .name = "bench --vm",
+      .about =
+          "Counts the costs of the CUDA kernels on the PTX machine, without a GPU: of ops, blocks and steps.",
+      .options = {{"filter", &words,
+                   "run only cases whose line contains all of these words, such as: rmsnorm bf16"},
+                  {"--list", &list, "print the cases and exit"},
+                  {"--opcodes", &opcodes,
+                   "print the count of each opcode instead of the most wasteful lines"}},
+      .run = [&] { return run(words, list, opcodes); }};
+  return run_program(program, {argv + 1, argv + argc}, {std::cin, std::cout, std::cerr});
 }

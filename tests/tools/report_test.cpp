@@ -5,7 +5,7 @@
 
 #include "runtime/whole_file.h"
 #include "tests/test.h"
-#include "tools/report_program.h"
+#include "tools/programs.h"
 #include "train/report/metrics.h"
 
 using namespace flatshard;
@@ -29,10 +29,9 @@ struct Ended {
 };
 
 Ended run(std::vector<std::string> words) {
-  std::vector<const char*> argv{"report"};
-  for (const std::string& word : words) argv.push_back(word.c_str());
+  std::istringstream in;
   std::ostringstream out, err;
-  const int code = report_main(static_cast<int>(argv.size()), argv.data(), out, err);
+  const int code = run_report(words, {in, out, err});
   return {code, out.str(), err.str()};
 }
 

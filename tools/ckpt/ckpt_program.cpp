@@ -1,19 +1,8 @@
-#include "tools/ckpt/ckpt_program.h"
-
-#include <iostream>
-#include <unistd.h>
-
-#include <CLI/CLI.hpp>
-
 #include "hub/quantized/quant_state.h"
-#include "runtime/program_end.h"
-#include "runtime/reason.h"
-#include "runtime/standard_streams.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "tools/ckpt/ckpt_commands.h"
-#include "train/command_line/arguments.h"
-#include "train/command_line/standard_options.h"
+#include "tools/programs.h"
 
 namespace flatshard {
 namespace {
@@ -55,160 +44,159 @@ QuantizeOptions quantize_options(const Words& words) {
   return options;
 }
 
-// Declares the subcommands and runs the selected one.
+// The subcommands, which share their variables.
 class Commands {
  public:
-  Commands(CLI::App& app, const Console& console) : app_(app), console_(console) {
-    app.require_subcommand(1);
-    app.footer(kExitCodes);
-    add_standard_options(app);
-    takes_all(takes_one("inspect", "DIR",
-                        "print the model, step, tokens and sizes of DIR, or the checkpoints of a run",
-                        [this] { inspect(words_.first, words_.all, console_); }),
-              "print every tensor too");
-    takes_one("verify", "DIR",
-              "check blocks against their checksums and tensors against config.json; list damage and missing "
-              "files",
-              [this] { exit_code_ = verify(words_.first, console_) ? 0 : 1; });
-    takes_all(
-        takes_two("diff", "A", "B", "compare two DIRs: tensors and training state",
-                  [this] { exit_code_ = diff(words_.first, words_.second, words_.all, console_) ? 0 : 1; }),
-        "print every tensor that differs, and by how much");
-    takes_one("best", "RUN", "print the checkpoint with the lowest evaluation loss",
-              [this] { print_best(words_.first, console_); });
-    writes(takes_two("export", "DIR", "OUT", "write a model folder for Hugging Face transformers",
-                     [this] { export_model(words_.first, export_options(words_), console_); }));
-    CLI::App& merging = takes_two(
-        "merge", "RUN", "OUT",
-        "write the best checkpoint of a run as a complete model folder, adapters merged into their base",
-        [this] { merge(words_.first, words_.base, words_.other_base, export_options(words_), console_); });
-    merging
-        .add_option("--base", words_.base,
-                    "model folder that the run started from; supplies dtypes, config.json, tokenizer files, "
-                    "and the tensors that the checkpoint lacks; default for adapters: the recorded base")
-        ->type_name("DIR");
-    takes_other_base(merging);
-    writes(merging);
-    add_merge_adapter();
-    add_quantize();
-  }
+  explicit Commands(const Console& console) : console_(console) {}
 
-  int exit_code() const { return exit_code_; }
+  std::vector<Command> all() {
+    return {inspect_command(), verify_command(), diff_command(),          best_command(),
+            export_command(),  merge_command(),  merge_adapter_command(), quantize_command()};
+  }
 
  private:
-  void add_merge_adapter() {
-    CLI::App& command = *app_.add_subcommand(
-        "merge-adapter", "write a base with a LoRA adapter added to its weights as a model folder");
-    command
-        .add_option("FOLDERS", words_.folders,
-                    "BASE ADAPTER: model folder and adapter folder; or ADAPTER alone, if its "
-                    "adapter_config.json names the folder of the base")
-        ->required()
-        ->expected(1, 2)
-        ->type_name("");
-    takes_out(command);
-    takes_other_base(command);
-    auto* requantize = command.add_flag(
-        "--requantize", words_.requantization.wanted,
-        "keep the formats of 4-bit weights, which rounds them again; default: dequantize them");
-    command
-        .add_flag("--force", words_.requantization.forced,
+  Command inspect_command() {
+    return {.name = "inspect",
+            .about = "print the model, step, tokens and sizes of DIR, or the checkpoints of a run",
+            .options = {dir("DIR", words_.first), all_option("print every tensor too")},
+            .run = done([this] { inspect(words_.first, words_.all, console_); })};
+  }
+  Command verify_command() {
+    return {
+        .name = "verify",
+        .about =
+            "check blocks against their checksums and tensors against config.json; list damage and missing "
+            "files",
+        .options = {dir("DIR", words_.first)},
+        .run = [this] { return verify(words_.first, console_) ? 0 : 1; }};
+  }
+  Command diff_command() {
+    return {.name = "diff",
+            .about = "compare two DIRs: tensors and training state",
+            .options = {dir("A", words_.first), dir("B", words_.second),
+                        all_option("print every tensor that differs, and by how much")},
+            .run = [this] { return diff(words_.first, words_.second, words_.all, console_) ? 0 : 1; }};
+  }
+  Command best_command() {
+    return {.name = "best",
+            .about = "print the checkpoint with the lowest evaluation loss",
+            .options = {run_folder()},
+            .run = done([this] { print_best(words_.first, console_); })};
+  }
+  Command export_command() {
+    return {.name = "export",
+            .about = "write a model folder for Hugging Face transformers",
+            .options = writing({dir("DIR", words_.first), new_folder()}),
+            .run = done([this] { export_model(words_.first, export_options(words_), console_); })};
+  }
+  Command merge_command() {
+    return {.name = "merge",
+            .about =
+                "write the best checkpoint of a run as a complete model folder, adapters merged into their "
+                "base",
+            .options = writing(
+                {run_folder(),
+                 new_folder(),
+                 {"--base",
+                  &words_.base,
+                  "model folder that the run started from; supplies dtypes, config.json, tokenizer files, "
+                  "and the tensors that the checkpoint lacks; default for adapters: the recorded base",
+                  {.type = "DIR"}},
+                 other_base()}),
+            .run = done([this] {
+              merge(words_.first, words_.base, words_.other_base, export_options(words_), console_);
+            })};
+  }
+  Command merge_adapter_command() {
+    return {.name = "merge-adapter",
+            .about = "write a base with a LoRA adapter added to its weights as a model folder",
+            .options = writing(
+                {{"FOLDERS",
+                  &words_.folders,
+                  "BASE ADAPTER: model folder and adapter folder; or ADAPTER alone, if its "
+                  "adapter_config.json names the folder of the base",
+                  {.type = "", .required = true, .most_words = 2}},
+                 out_option(),
+                 other_base(),
+                 {"--requantize", &words_.requantization.wanted,
+                  "keep the formats of 4-bit weights, which rounds them again; default: dequantize them"},
+                 {"--force",
+                  &words_.requantization.forced,
                   "with --requantize: write the model although rounding changes the weights by more than "
-                  "half of what the adapter adds")
-        ->needs(requantize);
-    command.callback([this] {
-      const std::vector<std::string>& given = words_.folders;
-      merge_adapter(find_model(given.size() == 2 ? given[0] : "", given.back(),
-                               {.other = words_.other_base, .as_stored = true}),
-                    words_.requantization, export_options(words_), console_);
-    });
-    writes(command);
+                  "half of what the adapter adds",
+                  {.needs = {"--requantize"}}}}),
+            .run = done([this] {
+              const std::vector<std::string>& given = words_.folders;
+              merge_adapter(find_model(given.size() == 2 ? given[0] : "", given.back(),
+                                       {.other = words_.other_base, .as_stored = true}),
+                            words_.requantization, export_options(words_), console_);
+            })};
   }
-  void add_quantize() {
-    CLI::App& command = takes_one(
-        "quantize", "MODEL",
-        "write a model folder with 4-bit linear layers, for transformers and bitsandbytes",
-        [this] { quantize(words_.first, quantize_options(words_), export_options(words_), console_); });
-    takes_out(command);
-    command.add_option("--type", words_.type, "4-bit type")
-        ->check(CLI::IsMember({"nf4", "fp4"}))
-        ->capture_default_str();
-    command
-        .add_option("--block", words_.quantize.format.block, "elements that share a scale: a power of two")
-        ->capture_default_str();
-    command.add_flag("--double", words_.quantize.format.nested, "quantize the scales too, to 8 bits");
-    command.add_option("--storage", words_.storage, "dtype that the file declares for packed weights")
-        ->check(CLI::IsMember({"uint8", "bfloat16", "float16", "float32"}))
-        ->capture_default_str();
-    command
-        .add_option("--skip", words_.quantize.skip,
-                    "linear layer that is not quantized, or module around such layers; may be repeated")
-        ->type_name("NAME")
-        ->expected(1)
-        ->take_all();
-    writes(command);
-  }
-  template <class Work>
-  CLI::App& takes_one(const char* name, const char* first, const char* about, Work work) {
-    CLI::App& command = *app_.add_subcommand(name, about);
-    positional(command, first, words_.first);
-    command.callback(work);
-    return command;
-  }
-  template <class Work>
-  CLI::App& takes_two(const char* name, const char* first, const char* second, const char* about, Work work) {
-    CLI::App& command = takes_one(name, first, about, work);
-    positional(command, second, words_.second);
-    return command;
-  }
-  static void positional(CLI::App& command, const std::string& name, std::string& word) {
-    const char* const about = name == "RUN"   ? "run folder"
-                              : name == "OUT" ? "folder to create; must not exist"
-                                              : "checkpoint, model folder or run folder";
-    command.add_option(name, word, about)->required()->type_name("");
-  }
-  void takes_all(CLI::App& command, const char* about) { command.add_flag("--all", words_.all, about); }
-  void takes_other_base(CLI::App& command) {
-    command.add_flag("--other-base", words_.other_base,
-                     "accept a base with other weights than those that the adapter was trained on");
-  }
-  void takes_out(CLI::App& command) {
-    command.add_option("--out", words_.second, "folder to create; must not exist")
-        ->required()
-        ->type_name("DIR");
-  }
-  void writes(CLI::App& command) {
-    command
-        .add_option("--dtype", words_.dtype,
-                    "dtype of the weights, rounded to nearest even; default: unchanged")
-        ->check(CLI::IsMember({"f32", "bf16", "f16"}));
-    command.add_option("--shard-size", words_.shard_size, "maximum tensor bytes per file")
-        ->capture_default_str();
+  Command quantize_command() {
+    return {.name = "quantize",
+            .about = "write a model folder with 4-bit linear layers, for transformers and bitsandbytes",
+            .options = writing(
+                {dir("MODEL", words_.first),
+                 out_option(),
+                 {"--type", &words_.type, "4-bit type", {.shows_default = true, .choices = {"nf4", "fp4"}}},
+                 {"--block",
+                  &words_.quantize.format.block,
+                  "elements that share a scale: a power of two",
+                  {.shows_default = true}},
+                 {"--double", &words_.quantize.format.nested, "quantize the scales too, to 8 bits"},
+                 {"--storage",
+                  &words_.storage,
+                  "dtype that the file declares for packed weights",
+                  {.shows_default = true, .choices = {"uint8", "bfloat16", "float16", "float32"}}},
+                 {"--skip",
+                  &words_.quantize.skip,
+                  "linear layer that is not quantized, or module around such layers; may be repeated",
+                  {.type = "NAME"}}}),
+            .run = done([this] {
+              quantize(words_.first, quantize_options(words_), export_options(words_), console_);
+            })};
   }
 
-  CLI::App& app_;
+  static Option dir(const char* name, std::string& word) {
+    return {name, &word, "checkpoint, model folder or run folder", {.type = "", .required = true}};
+  }
+  Option run_folder() { return {"RUN", &words_.first, "run folder", {.type = "", .required = true}}; }
+  Option new_folder() { return {"OUT", &words_.second, kNewFolder, {.type = "", .required = true}}; }
+  Option out_option() { return {"--out", &words_.second, kNewFolder, {.type = "DIR", .required = true}}; }
+  Option all_option(const char* about) { return {"--all", &words_.all, about}; }
+  Option other_base() {
+    return {"--other-base", &words_.other_base,
+            "accept a base with other weights than those that the adapter was trained on"};
+  }
+  // With the options of commands that write a model folder.
+  std::vector<Option> writing(std::vector<Option> options) {
+    options.push_back({"--dtype",
+                       &words_.dtype,
+                       "dtype of the weights, rounded to nearest even; default: unchanged",
+                       {.choices = {"f32", "bf16", "f16"}}});
+    options.push_back(
+        {"--shard-size", &words_.shard_size, "maximum tensor bytes per file", {.shows_default = true}});
+    return options;
+  }
+  static std::function<int()> done(std::function<void()> work) {
+    return [work = std::move(work)] {
+      work();
+      return 0;
+    };
+  }
+
+  static constexpr char kNewFolder[] = "folder to create; must not exist";
+
   Console console_;
   Words words_;
-  int exit_code_ = 0;
 };
 
 }  // namespace
 
-int ckpt_main(int argc, const char* const* argv, std::ostream& out, std::ostream& err) {
-  CLI::App app(kAbout, "ckpt");
-  reserve_standard_streams();
-  survive_file_limits();
-  const bool watched = &err == &std::cerr && isatty(STDERR_FILENO);
-  Commands commands(app, {.out = out, .terminal = watched ? &err : nullptr});
-  try {
-    parse_arguments(app, arguments_of(argc, argv));
-    return end_program("ckpt", commands.exit_code(), out, err, kFailed);
-  } catch (const CLI::Success& help) {
-    return end_program("ckpt", app.exit(help, out, err), out, err, kFailed);
-  } catch (const std::exception& error) {
-    err << "ckpt: " << printable(reason_of(error)) << '\n';
-  }
-  return kFailed;
+int run_ckpt(const Arguments& arguments, const Streams& streams) {
+  Commands commands({.out = streams.out, .terminal = streams.err_is_terminal ? &streams.err : nullptr});
+  const Command program{.name = "ckpt", .about = kAbout, .commands = commands.all(), .footer = kExitCodes};
+  return run_program(program, arguments, streams, kFailed);
 }
 
 }  // namespace flatshard

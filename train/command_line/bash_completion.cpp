@@ -2,10 +2,6 @@
 
 #include <sstream>
 
-#include <CLI/CLI.hpp>
-
-#include "train/command_line/declared_options.h"
-
 namespace flatshard {
 namespace {
 
@@ -20,23 +16,34 @@ std::vector<std::string> values_of(const Field& key) {
   return key.choices;
 }
 
+// {"-0", "--null"}.
+std::vector<std::string> names_of(const Option& option) {
+  std::istringstream list(option.names);
+  std::vector<std::string> names;
+  for (std::string name; std::getline(list, name, ',');) names.push_back(name);
+  return names;
+}
+
 // The lines of two case statements: words to offer for a command, and values to offer after an option.
 struct Cases {
   std::ostringstream words, values;
 
-  void add(const CLI::App& app, const std::string& command, const std::vector<Field>& keys) {
+  void add(const Command& command, const std::string& name, const std::vector<std::string>& standard) {
     std::vector<std::string> all;
-    for (const CLI::App* inner : subcommands(app)) all.push_back(inner->get_name());
-    for (const CLI::Option* option : named_options(app)) {
-      const std::vector<std::string> names = names_of(*option);
+    for (const Command& inner : command.commands) all.push_back(inner.name);
+    all.insert(all.end(), {"-h", "--help"});
+    for (const Option& option : command.options) {
+      if (option.is_positional() || option.details.hidden) continue;
+      const std::vector<std::string> names = names_of(option);
       all.insert(all.end(), names.begin(), names.end());
-      add_values(command, names, flatshard::values_of(*option));
+      add_values(name, names, option.details.choices);
     }
-    for (const Field& key : keys) {
+    all.insert(all.end(), standard.begin(), standard.end());
+    for (const Field& key : command.keys) {
       all.push_back("--" + key.key + "=");
-      add_values(command, {"--" + key.key}, values_of(key));
+      add_values(name, {"--" + key.key}, values_of(key));
     }
-    words << "    \"" << command << "\") words=\"" << joined(all, " ") << "\" ;;\n";
+    words << "    \"" << name << "\") words=\"" << joined(all, " ") << "\" ;;\n";
   }
 
  private:
@@ -50,17 +57,17 @@ struct Cases {
 
 }  // namespace
 
-std::string bash_completion(const CLI::App& app, const std::vector<Field>& keys) {
+std::string bash_completion(const Command& program) {
   Cases cases;
-  cases.add(app, "", keys);
+  cases.add(program, "", {"--version"});
   std::vector<std::string> commands;
-  for (const CLI::App* command : subcommands(app)) {
-    commands.push_back(command->get_name());
-    cases.add(*command, command->get_name(), {});
+  for (const Command& command : program.commands) {
+    commands.push_back(command.name);
+    cases.add(command, command.name, {});
   }
-  const std::string function = "_flatshard_" + app.get_name();
+  const std::string function = "_flatshard_" + program.name;
   std::ostringstream out;
-  out << "# Completion for bash; written by \"" << app.get_name() << " --describe bash\".\n"
+  out << "# Completion for bash; written by \"" << program.name << " --describe bash\".\n"
       << function << "() {\n"
       << "  local cur=${COMP_WORDS[COMP_CWORD]} option=${COMP_WORDS[COMP_CWORD-1]}\n"
       << "  local command= words= values= word\n"
@@ -82,7 +89,7 @@ std::string bash_completion(const CLI::App& app, const std::vector<Field>& keys)
       << "    if [[ ${COMPREPLY-} == *= ]]; then compopt -o nospace 2>/dev/null; fi  # a value follows\n"
       << "  fi\n"
       << "}\n"
-      << "complete -o default -F " << function << ' ' << app.get_name() << ' ' << command_name(app);
+      << "complete -o default -F " << function << ' ' << program.name << " flatshard-" << program.name;
   return std::move(out).str();
 }
 

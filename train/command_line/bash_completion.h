@@ -3,17 +3,12 @@
 // words are completed as file names. The script needs nothing but bash.
 
 #include <string>
-#include <vector>
 
-#include "train/config/config.h"
-
-namespace CLI {
-class App;
-}
+#include "train/command_line/command.h"
 
 namespace flatshard {
 
 // A script that completes the program under its own name and as flatshard-NAME.
-std::string bash_completion(const CLI::App& app, const std::vector<Field>& keys);
+std::string bash_completion(const Command& program);
 
 }  // namespace flatshard

@@ -5,10 +5,7 @@
 #include <set>
 #include <sstream>
 
-#include <CLI/CLI.hpp>
-
 #include "runtime/version.h"
-#include "train/command_line/declared_options.h"
 
 namespace flatshard {
 namespace {
@@ -101,21 +98,18 @@ class Page {
   bool gap_ = false;  // a paragraph follows the last one
 };
 
-void synopsis(Page& page, const std::string& command, const CLI::App& app) {
+void synopsis(Page& page, const std::string& command, const Command& app) {
   std::string line = ".B " + escaped(command) + "\n[\\fIOPTIONS\\fR]";
-  for (const CLI::Option* option : positional_options(app)) {
-    const std::string name = "\\fI" + escaped(option->get_name(true)) + "\\fR";
-    line += option->get_required() ? " " + name : " [" + name + "]";
+  for (const Option& option : app.options) {
+    if (!option.is_positional()) continue;
+    const std::string name = "\\fI" + escaped(option.names) + "\\fR";
+    line += option.details.required ? " " + name : " [" + name + "]";
   }
-  page.line(line + (subcommands(app).empty() ? "" : " \\fICOMMAND\\fR ..."));
+  page.line(line + (app.commands.empty() ? "" : " \\fICOMMAND\\fR ..."));
 }
 
-void options(Page& page, const CLI::App& app) {
-  const CLI::Formatter format;
-  for (const bool positional : {true, false})
-    for (const CLI::Option* option : positional ? positional_options(app) : named_options(app))
-      page.entry(format.make_option_name(option, positional) + format.make_option_opts(option),
-                 option->get_description());
+void options(Page& page, const std::vector<OptionText>& texts) {
+  for (const auto& [option, about] : texts) page.entry(option, about);
 }
 
 // The first sentence of a description as the line under NAME: "trains a transformer".
@@ -128,56 +122,56 @@ std::string summary(const std::string& description) {
   return text;
 }
 
-void files(Page& page, const CLI::App& app) {
+void files(Page& page, const std::string& name, const std::string& command) {
   page.section("FILES");
-  page.entry("PREFIX/lib/flatshard/bin/" + app.get_name(),
-             str("the program under its own name; with this folder on PATH, ", app.get_name(), " works like ",
-                 command_name(app)));
+  page.entry(
+      "PREFIX/lib/flatshard/bin/" + name,
+      str("the program under its own name; with this folder on PATH, ", name, " works like ", command));
   page.entry("PREFIX/share/flatshard/configs", "example configs");
 }
 
-void see_also(Page& page, const CLI::App& app) {
+void see_also(Page& page, const std::string& name) {
   page.section("SEE ALSO");
   std::string line;
   for (const std::string& program : installed_programs())
-    if (program != app.get_name())
-      line += (line.empty() ? "" : ",\n") + str(".BR flatshard\\-", program, " (1)");
+    if (program != name) line += (line.empty() ? "" : ",\n") + str(".BR flatshard\\-", program, " (1)");
   page.line(line);
 }
 
 }  // namespace
 
-std::string man_page(const CLI::App& app, const std::vector<Field>& keys) {
-  std::set<std::string> names;
-  for (const Field& key : keys) names.insert(key.key);
-  Page page(std::move(names));
-  std::string title = command_name(app);
+std::string man_page(const Command& program) {
+  std::set<std::string> keys;
+  for (const Field& key : program.keys) keys.insert(key.key);
+  Page page(std::move(keys));
+  const std::string name = "flatshard-" + program.name;  // of the installed command
+  std::string title = name;
   std::transform(title.begin(), title.end(), title.begin(),
                  [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   page.line(str(".TH ", escaped(title), " 1 \"", revision_date(), "\" \"Flatshard ", version_number(),
                 "\" \"Flatshard\""));
   page.section("NAME");
-  page.line(escaped(command_name(app)) + " \\- " + escaped(summary(app.get_description())));
+  page.line(escaped(name) + " \\- " + escaped(summary(program.about)));
   page.section("SYNOPSIS");
-  synopsis(page, command_name(app), app);
+  synopsis(page, name, program);
   page.section("DESCRIPTION");
-  page.text(app.get_description());
+  page.text(program.about);
   page.section("OPTIONS");
-  options(page, app);
-  if (!subcommands(app).empty()) page.section("COMMANDS");
-  for (const CLI::App* command : subcommands(app)) {
-    page.subsection(command->get_name());
-    synopsis(page, command_name(app) + " " + command->get_name(), *command);
+  options(page, option_texts(program, nullptr));
+  if (!program.commands.empty()) page.section("COMMANDS");
+  for (const Command& command : program.commands) {
+    page.subsection(command.name);
+    synopsis(page, name + " " + command.name, command);
     page.line(".PP");
-    page.text(command->get_description());
-    options(page, *command);
+    page.text(command.about);
+    options(page, option_texts(program, &command));
   }
-  if (!app.get_footer().empty()) {
+  if (!program.footer.empty()) {
     page.section("NOTES");
-    page.text(app.get_footer());
+    page.text(program.footer);
   }
-  files(page, app);
-  see_also(page, app);
+  files(page, program.name, name);
+  see_also(page, program.name);
   return page.str();
 }
 

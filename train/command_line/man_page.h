@@ -2,17 +2,12 @@
 // A program's man page, in the man macros of troff: what --help prints, as sections.
 
 #include <string>
-#include <vector>
 
-#include "train/config/config.h"
-
-namespace CLI {
-class App;
-}
+#include "train/command_line/command.h"
 
 namespace flatshard {
 
-// Lines of the footer that begin with one of the keys become entries like options.
-std::string man_page(const CLI::App& app, const std::vector<Field>& keys);
+// Lines of the footer that begin with one of the program's keys become entries like options.
+std::string man_page(const Command& program);
 
 }  // namespace flatshard

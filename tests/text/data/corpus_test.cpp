@@ -12,7 +12,7 @@
 #include "tests/test.h"
 #include "text/data/sample_encoder.h"
 #include "text/data/token_file.h"
-#include "tools/prepare.h"
+#include "tools/programs.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;
@@ -49,11 +49,9 @@ struct Run {
 Run prepare(const Texts& arguments, const std::string& standard_input = "") {
   fs::remove("out.tok");
   fs::remove("eval.tok");
-  std::vector<const char*> argv{"prepare"};
-  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
   std::istringstream in(standard_input);
   std::ostringstream out, err;
-  const int status = run_prepare(static_cast<int>(argv.size()), argv.data(), {in, out, err});
+  const int status = run_prepare(arguments, {in, out, err});
   return {status, out.str(), err.str()};
 }
 

@@ -10,7 +10,7 @@
 #include "tests/checkpoint_content.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
-#include "tools/ckpt/ckpt_program.h"
+#include "tools/programs.h"
 
 namespace flatshard::test {
 namespace fs = std::filesystem;
@@ -20,10 +20,9 @@ std::ostream& operator<<(std::ostream& out, const Ran& ran) {
 }
 
 Ran ckpt(const std::vector<std::string>& words) {
-  std::vector<const char*> argv{"ckpt"};
-  for (const std::string& word : words) argv.push_back(word.c_str());
+  std::istringstream in;
   std::ostringstream out, err;
-  const int code = ckpt_main(static_cast<int>(argv.size()), argv.data(), out, err);
+  const int code = run_ckpt(words, {in, out, err});
   return {code, out.str(), err.str()};
 }
 

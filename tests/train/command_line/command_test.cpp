@@ -1,4 +1,4 @@
-#include "train/command_line/standard_options.h"
+#include "train/command_line/command.h"
 
 #include <regex>
 #include <set>

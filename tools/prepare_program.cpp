@@ -1,5 +1,3 @@
-#include "tools/prepare.h"
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -10,21 +8,16 @@
 #include <unistd.h>
 #include <utility>
 
-#include <CLI/CLI.hpp>
 #include <climits>
 
 #include "runtime/check.h"
-#include "runtime/program_end.h"
-#include "runtime/reason.h"
-#include "runtime/standard_streams.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "text/data/dataset.h"
 #include "text/input/text_input.h"
 #include "text/tokenizer/bpe_trainer.h"
+#include "tools/programs.h"
 #include "tools/sample_picture.h"
-#include "train/command_line/arguments.h"
-#include "train/command_line/standard_options.h"
 #include "train/report/byte_progress.h"
 #include "train/save/new_folder.h"
 
@@ -49,7 +42,7 @@ struct Options {
   std::vector<std::string> files;
 };
 
-constexpr int64_t kLeastTrainedVocab = 257, kMostTrainedVocab = 1 << 20;
+constexpr double kLeastTrainedVocab = 257, kMostTrainedVocab = 1 << 20;
 constexpr double kMostWeight = 1000;
 constexpr const char* kEndOfText = "<|endoftext|>";
 
@@ -82,67 +75,70 @@ constexpr const char* kFooter =
     "  git ls-files '*.md' | prepare --out docs.tok --files-from -\n"
     "  find docs -name '*.md' -print0 | prepare --out docs.tok --files-from - -0\n";
 
-void declare(CLI::App& app, Options& o) {
-  app.footer(kFooter);
-  app.add_option("--out", o.out, "token file to write; its folder is created if missing")
-      ->type_name("FILE")
-      ->required();
-  CLI::Option* eval_out =
-      app.add_option("--eval-out", o.eval_out, "token file for evaluation; --out gets the other documents")
-          ->type_name("FILE");
-  app.add_option("--eval-share", o.eval_share,
-                 "share of documents for --eval-out, above 0 and below 1; 0.05 takes every 20th")
-      ->type_name("SHARE")
-      ->capture_default_str()
-      ->needs(eval_out);
-  CLI::Option* tokenizer =
-      app.add_option("--tokenizer", o.encoder.tokenizer,
-                     "folder of a model or tokenizer, or its tokenizer.json; without it a token is a byte")
-          ->type_name("PATH");
-  app.add_option("--train-tokenizer", o.train_tokenizer,
-                 "train a tokenizer of N tokens on the texts and messages, and write it to the new folder "
-                 "--tokenizer")
-      ->type_name("N")
-      ->check(CLI::Range(kLeastTrainedVocab, kMostTrainedVocab))
-      ->needs(tokenizer);
-  app.add_option("--chat-template", o.encoder.chat_template,
-                 "chat template for conversations: a built-in name or a file; default: that of the "
-                 "tokenizer's folder")
-      ->type_name("NAME")
-      ->needs(tokenizer);
-  app.add_option("--train-on", o.encoder.train_on,
-                 "trained part of a conversation: the assistant's turns, the last of them, or all tokens")
-      ->check(CLI::IsMember({"assistant", "last", "all"}))
-      ->capture_default_str();
-  app.add_option("--text-field", o.encoder.text_field, "field of a .jsonl object that holds the document")
-      ->type_name("NAME")
-      ->capture_default_str();
-  app.add_option("--split", o.split, "document separator in text files")
-      ->check(CLI::IsMember({"none", "blank-lines"}))
-      ->capture_default_str();
-  app.add_option("--weights", o.weights,
-                 "how often the samples of each file are written, one number per file: 0.5,2")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->type_name("W,...");
-  app.add_flag("--skip-bad", o.skip_bad,
-               "count records that cannot be read instead of stopping at the first");
-  app.add_option("--max-tokens", o.most_tokens,
-                 "a sample with more tokens counts as a bad record, for example with more than data.seq_len; "
-                 "0 = no limit")
-      ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--show", o.show, "print the first N samples, with the trained tokens marked")
-      ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
-  CLI::Option* files_from =
-      app.add_option("--files-from", o.files_from,
-                     "file that lists more files to read, one per line; -: standard input")
-          ->type_name("LIST");
-  app.add_flag("-0,--null", o.null,
-               "names in LIST end with a zero byte instead of a line break, as from find -print0")
-      ->needs(files_from);
-  app.add_option("FILES", o.files, "files to read, not folders")->type_name("");
+std::vector<Option> options_of(Options& o) {
+  return {
+      {"--out",
+       &o.out,
+       "token file to write; its folder is created if missing",
+       {.type = "FILE", .required = true}},
+      {"--eval-out",
+       &o.eval_out,
+       "token file for evaluation; --out gets the other documents",
+       {.type = "FILE"}},
+      {"--eval-share",
+       &o.eval_share,
+       "share of documents for --eval-out, above 0 and below 1; 0.05 takes every 20th",
+       {.type = "SHARE", .shows_default = true, .needs = {"--eval-out"}}},
+      {"--tokenizer",
+       &o.encoder.tokenizer,
+       "folder of a model or tokenizer, or its tokenizer.json; without it a token is a byte",
+       {.type = "PATH"}},
+      {"--train-tokenizer",
+       &o.train_tokenizer,
+       "train a tokenizer of N tokens on the texts and messages, and write it to the new folder "
+       "--tokenizer",
+       {.type = "N", .range = NumberRange{kLeastTrainedVocab, kMostTrainedVocab}, .needs = {"--tokenizer"}}},
+      {"--chat-template",
+       &o.encoder.chat_template,
+       "chat template for conversations: a built-in name or a file; default: that of the "
+       "tokenizer's folder",
+       {.type = "NAME", .needs = {"--tokenizer"}}},
+      {"--train-on",
+       &o.encoder.train_on,
+       "trained part of a conversation: the assistant's turns, the last of them, or all tokens",
+       {.shows_default = true, .choices = {"assistant", "last", "all"}}},
+      {"--text-field",
+       &o.encoder.text_field,
+       "field of a .jsonl object that holds the document",
+       {.type = "NAME", .shows_default = true}},
+      {"--split",
+       &o.split,
+       "document separator in text files",
+       {.shows_default = true, .choices = {"none", "blank-lines"}}},
+      {"--weights",
+       &o.weights,
+       "how often the samples of each file are written, one number per file: 0.5,2",
+       {.type = "W,..."}},
+      {"--skip-bad", &o.skip_bad, "count records that cannot be read instead of stopping at the first"},
+      {"--max-tokens",
+       &o.most_tokens,
+       "a sample with more tokens counts as a bad record, for example with more than data.seq_len; "
+       "0 = no limit",
+       {.type = "N", .range = NumberRange{0}}},
+      {"--show",
+       &o.show,
+       "print the first N samples, with the trained tokens marked",
+       {.type = "N", .range = NumberRange{0}}},
+      {"--files-from",
+       &o.files_from,
+       "file that lists more files to read, one per line; -: standard input",
+       {.type = "LIST"}},
+      {"-0,--null",
+       &o.null,
+       "names in LIST end with a zero byte instead of a line break, as from find -print0",
+       {.needs = {"--files-from"}}},
+      {"FILES", &o.files, "files to read, not folders", {.type = ""}},
+  };
 }
 
 void append_list(std::istream& list, const std::string& name, char end, std::vector<std::string>& files) {
@@ -297,7 +293,7 @@ void train_tokenizer(const Options& o, const std::vector<DatasetFile>& files) {
   folder.finish();
 }
 
-void prepare(Options o, const PrepareStreams& streams) {
+void prepare(Options o, const Streams& streams) {
   const std::vector<std::string> paths = input_files(o, streams.in);
   check_outputs(o);
   check_inputs(o, paths);
@@ -321,12 +317,12 @@ void prepare(Options o, const PrepareStreams& streams) {
   std::string shown;
   {
     const std::optional<int64_t> bytes = bytes_of(files);
-    ByteProgress progress(bytes.value_or(0), streams.progress && bytes ? &streams.err : nullptr);
+    ByteProgress progress(bytes.value_or(0), streams.err_is_terminal && bytes ? &streams.err : nullptr);
     int64_t left_to_show = o.show;
     counts = write_dataset(
         files, options, encoder, train, eval_writer, [&](int64_t done) { progress.add(done); },
         [&](const Record& record, const Sample& sample) {
-          if (left_to_show-- > 0) shown += picture_of(record, sample, encoder, streams.colors);
+          if (left_to_show-- > 0) shown += picture_of(record, sample, encoder, streams.out_is_terminal);
         });
   }
   check_split(o, counts, train, eval_writer);
@@ -341,23 +337,18 @@ void prepare(Options o, const PrepareStreams& streams) {
 
 }  // namespace
 
-int run_prepare(int argc, const char* const* argv, const PrepareStreams& streams) {
-  CLI::App app(kDescription, "prepare");
+int run_prepare(const Arguments& arguments, const Streams& streams) {
   Options options;
-  declare(app, options);
-  add_standard_options(app);
-  reserve_standard_streams();
-  survive_file_limits();
-  try {
-    parse_arguments(app, arguments_of(argc, argv));
-    prepare(options, streams);
-    return end_program("prepare", 0, streams.out, streams.err);
-  } catch (const CLI::Success& help) {
-    return end_program("prepare", app.exit(help, streams.out, streams.err), streams.out, streams.err);
-  } catch (const std::exception& error) {
-    streams.err << "prepare: " << printable(reason_of(error)) << '\n';
-    return 1;
-  }
+  const Command program{.name = "prepare",
+                        .about = kDescription,
+                        .options = options_of(options),
+                        .run =
+                            [&] {
+                              prepare(options, streams);
+                              return 0;
+                            },
+                        .footer = kFooter};
+  return run_program(program, arguments, streams);
 }
 
 }  // namespace flatshard

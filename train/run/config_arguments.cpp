@@ -1,11 +1,8 @@
-#include "train/run/command_line.h"
+#include "train/run/config_arguments.h"
 
 #include <algorithm>
 
-#include <CLI/CLI.hpp>
-
 #include "runtime/spelling.h"
-#include "train/command_line/arguments.h"
 #include "train/config/foreign_keys.h"
 #include "train/config/unknown_key.h"
 
@@ -13,8 +10,8 @@ namespace flatshard {
 namespace {
 
 // What was meant by an option that neither the program nor its config has.
-std::string unknown_option(const CLI::App& app, const std::string& option) {
-  const std::string similar = similar_option(app, option), word = option.substr(2);
+std::string unknown_option(const Command& program, const std::string& option) {
+  const std::string similar = similar_option(program, option), word = option.substr(2);
   if (!similar.empty()) return str(option, ": unknown option; did you mean ", similar, "? See train --help");
   Config config;
   const std::vector<Field> known = fields(config);
@@ -32,12 +29,13 @@ std::string unknown_option(const CLI::App& app, const std::string& option) {
 
 }  // namespace
 
-TrainArguments separate_overrides(const CLI::App& app, const std::vector<std::string>& arguments,
-                                  Problems& problems) {
+TrainArguments separate_overrides(const Command& program, const Arguments& arguments, Problems& problems) {
+  const std::vector<std::string> options = long_options(program);
   TrainArguments separated;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string &argument = arguments[i], name = argument.substr(0, argument.find('='));
-    if (argument == "--" || !argument.starts_with("--") || app.get_option_no_throw(name)) {
+    if (argument == "--" || !argument.starts_with("--") ||
+        std::find(options.begin(), options.end(), name) != options.end()) {
       separated.options.push_back(argument);
       continue;
     }
@@ -46,14 +44,14 @@ TrainArguments separate_overrides(const CLI::App& app, const std::vector<std::st
     if (!has_value && i + 1 < arguments.size() && !arguments[i + 1].starts_with("--"))
       text += '=' + arguments[++i];
     if (name.find('.') == name.npos)
-      problems.add(unknown_option(app, name));
+      problems.add(unknown_option(program, name));
     else
       separated.overrides.push_back(text);
   }
   return separated;
 }
 
-void check_none_left(const std::vector<std::string>& left) {
+void check_none_left(const Arguments& left) {
   for (const std::string& argument : left) {
     const bool is_key = argument.find('=') != argument.npos;
     fail(str(argument, ": unexpected argument; ",

@@ -1,0 +1,28 @@
+#pragma once
+// The programs, callable from tests with their own streams. Each returns its exit code, which is 0 on success
+// and after --help; a failure prints one line on err that starts with the program's name. The main function
+// of each is made from main.cpp.in.
+
+#include "train/command_line/program.h"
+#include "train/run/train_program.h"
+
+namespace flatshard {
+
+// Makes token files from texts and chats. Fails with 1; then existing output files are unchanged and nothing
+// else is left behind, unless only printing the summary failed.
+int run_prepare(const Arguments& arguments, const Streams& streams);
+
+// Continues prompts with a trained model. Fails with 1.
+int run_generate(const Arguments& arguments, const Streams& streams);
+
+// Loss and perplexity of a text, and the similarity score of answers. Under mpirun the ranks divide the work,
+// and rank 0 prints. Fails with 1; an error on one rank ends all ranks.
+int run_evaluate(const Arguments& arguments, const Streams& streams);
+
+// The report page of a run, or of several. Fails with 1.
+int run_report(const Arguments& arguments, const Streams& streams);
+
+// Returns 1 if verify found damage or diff a difference. Fails with 2.
+int run_ckpt(const Arguments& arguments, const Streams& streams);
+
+}  // namespace flatshard

@@ -1,0 +1,79 @@
+#pragma once
+// What a program takes on its command line, as data. Parsing, --help, the man page and the completion for
+// bash are made from it. Every program also has --help, --version and the hidden --describe (man, bash), for
+// the build, which installs man pages and completions.
+
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "train/config/config.h"
+
+namespace flatshard {
+
+using Arguments = std::vector<std::string>;
+
+// The variable that an option sets. A bool is a flag without a value; numbers of a list are separated by
+// commas; an option with a list of texts may be repeated.
+using OptionValue =
+    std::variant<bool*, int*, int64_t*, double*, std::string*, std::optional<int64_t>*,
+                 std::optional<std::string>*, std::vector<double>*, std::vector<std::string>*>;
+
+struct NumberRange {
+  double least, most = std::numeric_limits<double>::max();
+};
+
+struct OptionDetails {
+  std::optional<std::string> type{};  // of the value, in --help: "FILE"; "": none; default: of the variable
+  bool required = false, shows_default = false, hidden = false;
+  std::vector<std::string> choices{};
+  std::optional<NumberRange> range{};
+  int most_words = 0;                            // of a positional list; 0: any number
+  std::vector<std::string> needs{}, excludes{};  // names of other options
+  bool* given{};                                 // of a program: set to whether it was given
+};
+
+struct Option {
+  std::string names;  // "--out", "-0,--null"; of a positional argument, without dashes: "RUN"
+  OptionValue value;
+  std::string about;
+  OptionDetails details{};
+
+  bool is_positional() const { return !names.starts_with('-'); }
+};
+
+struct Command {
+  std::string name, about;
+  std::vector<Option> options{};
+  std::vector<Command> commands{};   // subcommands, of which one must be given
+  std::function<int()> run{};        // returns the exit code
+  std::string footer{};              // the end of --help
+  std::vector<Field> keys{};         // config keys that the program takes as --section.key=value
+  std::vector<std::string>* rest{};  // takes arguments that are no option's; without it they are an Error
+};
+
+// What --help, --version or --describe asks for; thrown.
+struct Answer {
+  std::string text;
+};
+
+// Sets the variables of the options. Returns the subcommand that was given, or the program. An Error names an
+// unknown command or option, the most similar one, and what there is; or what is missing.
+const Command& parse_arguments(const Command& program, const Arguments& arguments);
+
+// The long options of a program, such as "--resume".
+std::vector<std::string> long_options(const Command& program);
+// The one of which this option is a misspelling, whatever dashes it begins with; "" if there is none.
+std::string similar_option(const Command& program, const std::string& option);
+
+// As --help shows an option: {"--dtype TEXT:{fp32,bf16}=fp32", "compute dtype"}.
+struct OptionText {
+  std::string option, about;
+};
+// Of the program or one of its subcommands: first positional options, without hidden ones.
+std::vector<OptionText> option_texts(const Command& program, const Command* subcommand);
+
+}  // namespace flatshard

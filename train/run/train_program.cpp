@@ -1,0 +1,188 @@
+#include "train/run/train_program.h"
+
+#include <filesystem>
+#include <sysexits.h>
+#include <unistd.h>
+#include <utility>
+
+#include "comm/launch.h"
+#include "comm/start_ranks.h"
+#include "runtime/log.h"
+#include "train/plan/fit_advice.h"
+#include "train/run/agreement.h"
+#include "train/run/checked_config.h"
+#include "train/run/config_arguments.h"
+#include "train/run/print_plan.h"
+#include "train/run/trainer.h"
+#include "train/save/checkpoints.h"
+
+namespace flatshard {
+namespace {
+
+struct CommandLine {
+  std::string config, accelerate, resume, launch;
+  bool has_accelerate = false, has_resume = false;
+  std::vector<std::string> overrides;
+  std::string starts;             // kStartsOption
+  std::vector<std::string> rest;  // arguments that are left over
+  bool print_config = false, plan = false, overwrite = false, verbose = false;
+  int ranks = 0;        // to plan for; 0: those of this job
+  std::string gpu;      // to plan for; "": none
+  Problems problems{};  // of the arguments
+
+  ConfigSource source() const {
+    return {.path = config,
+            .overrides = overrides,
+            .accelerate = accelerate,
+            .ranks = ranks,
+            .trains = !print_config && !plan};
+  }
+};
+
+// Whether rank 0's output appears on a terminal. Under mpirun its standard output is always a
+// pseudo-terminal, so the launcher's own standard output decides.
+bool on_terminal(const Streams& streams) {
+  if (!streams.out_is_terminal || !launched_ranks()) return streams.out_is_terminal;
+  std::error_code error;
+  const auto launcher =
+      std::filesystem::read_symlink("/proc/" + std::to_string(getppid()) + "/fd/1", error).string();
+  return !error && (launcher.starts_with("/dev/pts/") || launcher.starts_with("/dev/tty"));
+}
+
+// With --resume auto, when a signal stopped the run: the same command resumes it.
+constexpr int kStopped = EX_TEMPFAIL;
+
+RankProgram::Ending run(const CommandLine& line, ReadConfig config, World& world, const Streams& streams) {
+  configure_log(LogLevel::info, world.rank(), world.size());
+  LoadedConfig loaded = load_checked(std::move(config), world);
+  loaded.overwrite = line.overwrite;
+  agree_on_config(world, loaded.config, line.print_config ? "print" : line.plan ? "plan" : "train");
+  if (line.print_config) {
+    print_config(loaded, world, streams.out);
+    return 0;
+  }
+  if (line.plan) {
+    print_plan(loaded, {.ranks = line.ranks, .gpu = line.gpu}, world, streams.out);
+    return 0;
+  }
+  const bool starts_again =
+      std::exchange(loaded.config.run.resume, resolved_resume(loaded.config.run, world)) == kResumeAuto;
+  const bool finished = run_training(
+      loaded, world, {.out = streams.out, .terminal = on_terminal(streams), .verbose = line.verbose});
+  return {starts_again && !finished ? kStopped : 0, false};  // losing a line of progress is not a failure
+}
+
+// Separates config keys from options, of which the parser knows the program's. Throws all mistakes at once.
+void read_arguments(const Command& program, const Arguments& given, CommandLine& line) {
+  const TrainArguments arguments = separate_overrides(program, given, line.problems);
+  line.overrides = arguments.overrides;
+  Problems parsing;
+  parsing.attempt([&] {
+    parse_arguments(program, arguments.options);
+    check_none_left(line.rest);
+  });
+  if (!parsing.empty()) line.problems.raise();  // of which the other may be a consequence
+  parsing.raise();
+  check(!line.has_resume || !line.resume.empty(), "--resume is \"\", must be latest, auto or a path");
+  check(!line.has_accelerate || !line.accelerate.empty(), "--accelerate is \"\", must name a file");
+  if (!line.launch.empty()) return;
+  if (!line.starts.empty()) announce_start(line.starts);
+  if (line.has_resume) line.overrides.push_back("run.resume=" + flatshard::quoted(line.resume));
+  check(!(line.print_config && line.plan), "--print-config and --plan exclude each other");
+  check(line.plan || line.ranks == 0, "--ranks has no effect without --plan: to train on ", line.ranks,
+        " ranks, start them with --launch \"mpirun -np ", line.ranks, '"');
+  check(line.plan || line.gpu.empty(), "--for has no effect without --plan");
+}
+
+// How long the ranks may take to meet; the default where the config is wrong.
+std::chrono::seconds time_limit(const ReadConfig& read) {
+  const int64_t given = read.loaded.config.parallel.timeout_seconds;
+  return std::chrono::seconds(given > 0 ? given : Config().parallel.timeout_seconds);
+}
+
+// Runs this command line without --launch on several ranks.
+int launch(const std::string& launcher, const Arguments& given) {
+  check(!launched_ranks(),
+        "--launch starts ranks, but a launcher has started this process already: leave it out");
+  Arguments arguments;
+  for (size_t i = 0; i < given.size(); ++i)
+    if (given[i] == "--launch")
+      ++i;
+    else if (!given[i].starts_with("--launch="))
+      arguments.push_back(given[i]);
+  return start_ranks(launcher, arguments);
+}
+
+std::string footer() {
+  return "Config keys, set in the file or as --section.key=value or --section.key value, with their "
+         "defaults:\n" +
+         fields_help() + "\nExit codes:\n  0   finished, or stopped by a signal\n  1   failed\n  " +
+         std::to_string(kStopped) +
+         "  stopped by a signal before the last step, with --resume auto: the same command resumes the "
+         "run\n";
+}
+
+std::vector<Option> options_of(CommandLine& line) {
+  constexpr double kMostPlannedRanks = 1 << 20;
+  return {
+      {"CONFIG", &line.config, "TOML config file", {.required = true}},
+      {"--resume",
+       &line.resume,
+       "checkpoint to resume from: latest (of run.dir); auto (the same, but begin if there is none); or the "
+       "path of a checkpoint or run folder",
+       {.given = &line.has_resume}},
+      {"--accelerate",
+       &line.accelerate,
+       "configuration file of Hugging Face accelerate, whose values CONFIG and the command line override",
+       {.given = &line.has_accelerate}},
+      {"--overwrite", &line.overwrite,
+       "start although run.dir has the results of an earlier run, and replace them"},
+      {"--launch", &line.launch,
+       "start the ranks with this command, such as \"mpirun -np 4\"; then Ctrl-C stops the run after "
+       "its step, and it saves"},
+      {kStartsOption, &line.starts, "", {.hidden = true}},  // of start_ranks()
+      {"--print-config", &line.print_config,
+       "print the resolved config with the source of each value, and exit"},
+      {"--plan", &line.plan,
+       "print parameters, FLOPs, traffic and the exact memory of a rank, and exit; needs no data and no GPU"},
+      {"--verbose", &line.verbose,
+       "print all details of the run's start, which are in run.log in any case, and its hosts, even if "
+       "there is only one"},
+      {"--ranks",
+       &line.ranks,
+       "with --plan: number of ranks to plan for, in this one process",
+       {.range = NumberRange{1, kMostPlannedRanks}}},
+      {"--for", &line.gpu,
+       "with --plan: whether the run fits on this GPU, what would make it fit, and an "
+       "estimate of a step's time: " +
+           gpu_model_names()},
+  };
+}
+
+}  // namespace
+
+int run_train(const Arguments& arguments, const Streams& streams) {
+  CommandLine line;
+  Config defaults;
+  const Command program{
+      .name = "train",
+      .about =
+          "Trains a transformer from a config file. Under mpirun -np N, N ranks train one model together.",
+      .options = options_of(line),
+      .footer = footer(),
+      .keys = fields(defaults),
+      .rest = &line.rest};
+  ReadConfig config;
+  const auto read = [&] {
+    read_arguments(program, arguments, line);
+    if (line.launch.empty()) config = read_config(line.source(), line.problems);
+    return time_limit(config);
+  };
+  const auto run_or_launch = [&](World& world) -> RankProgram::Ending {
+    if (!line.launch.empty()) return {launch(line.launch, arguments), false};
+    return run(line, std::move(config), world, streams);
+  };
+  return run_on_ranks({.name = program.name, .read = read, .run = run_or_launch}, streams);
+}
+
+}  // namespace flatshard
