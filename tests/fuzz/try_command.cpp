@@ -89,7 +89,7 @@ OddWorkshop::OddWorkshop(const std::string& folder) : before_(fs::current_path()
   const std::string corpus = read("corpus.tok");
   std::ofstream("cut.tok", std::ios::binary) << corpus.substr(0, corpus.size() - 8);
   std::string outside = corpus;
-  outside[33] = 1;  // the upper byte of the first token
+  outside[49] = 1;  // the upper byte of the first token
   std::ofstream("outside.tok", std::ios::binary) << outside;
   std::ofstream("empty.tok").flush();
   require(mkfifo("pipe", 0600) == 0, "cannot make a pipe");

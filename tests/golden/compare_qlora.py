@@ -51,7 +51,7 @@ def tiny(kind, folder):
 
 def write_tokens(path, tokens, vocab):
     data = tokens.numpy().astype("<u4").tobytes()
-    header = b"FLATTOK1" + struct.pack("<IIQQ", 4, vocab, len(tokens), 1)
+    header = b"FLATTOK2" + struct.pack("<IIQQQQ", 4, vocab, len(tokens), 1, 0, 0)
     path.write_bytes(header + data + b"\0" * (-len(data) % 8) + struct.pack("<QQ", 0, len(tokens)))
 
 

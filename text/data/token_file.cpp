@@ -9,8 +9,8 @@
 namespace flatshard {
 namespace {
 
-constexpr char kMagic[] = "FLATTOK2", kFirstMagic[] = "FLATTOK1";
-constexpr int64_t kHeaderBytes = 48, kFirstHeaderBytes = 32;
+constexpr char kMagic[] = "FLATTOK2";
+constexpr int64_t kMagicBytes = sizeof kMagic - 1, kHeaderBytes = 48;
 constexpr int64_t kStartsInBlock = 512;
 constexpr uint64_t kMostManifestBytes = uint64_t{1} << 30;
 
@@ -32,7 +32,7 @@ int64_t bytes_of_mask(int64_t tokens) { return padded((tokens + 7) / 8); }
 }  // namespace
 
 bool is_token_file(const std::string& path) {
-  constexpr int64_t kCommon = sizeof kMagic - 2;  // without the version
+  constexpr int64_t kCommon = kMagicBytes - 1;  // without the version
   const InputFile file(path);
   std::array<char, kCommon> begin{};
   file.read(0, std::min(kCommon, file.size()), begin.data());
@@ -43,15 +43,14 @@ TokenFile::TokenFile(const std::string& path, int64_t most_documents) : file_(pa
   std::byte header[kHeaderBytes] = {};
   const int64_t bytes = file_.size();
   file_.read(0, std::min(bytes, kHeaderBytes), header);
-  const bool first = std::memcmp(header, kFirstMagic, 8) == 0;
-  tokens_at_ = first ? kFirstHeaderBytes : kHeaderBytes;
-  check((first || std::memcmp(header, kMagic, 8) == 0) && bytes >= tokens_at_, path,
-        ": is not a token file: make one with prepare");
+  const bool begins = std::memcmp(header, kMagic, kMagicBytes - 1) == 0,
+             is_ours = std::memcmp(header, kMagic, kMagicBytes) == 0;
+  check(!begins || is_ours, path, ": is a token file of another version: make it again with prepare");
+  check(is_ours && bytes >= kHeaderBytes, path, ": is not a token file: make one with prepare");
   width_ = number<uint32_t>(header + 8);
   vocab_ = number<uint32_t>(header + 12);
   const uint64_t tokens = number<uint64_t>(header + 16), documents = number<uint64_t>(header + 24);
-  const uint64_t mask = first ? 0 : number<uint64_t>(header + 32);
-  const uint64_t manifest = first ? 0 : number<uint64_t>(header + 40);
+  const uint64_t mask = number<uint64_t>(header + 32), manifest = number<uint64_t>(header + 40);
   check(width_ == 2 || width_ == 4, path, ": ", width_, " bytes per token, must be 2 or 4");
   check_vocab(path, vocab_);
   // Checked against the file's size first, so that the sums below cannot overflow.
@@ -66,7 +65,7 @@ TokenFile::TokenFile(const std::string& path, int64_t most_documents) : file_(pa
         " bytes, must have ", bytes_of_mask(tokens_), ": it is damaged");
   check(manifest <= kMostManifestBytes, path, ": has a manifest of ", manifest, " bytes, must be at most ",
         kMostManifestBytes);
-  starts_at_ = tokens_at_ + padded(tokens_ * width_);
+  starts_at_ = kHeaderBytes + padded(tokens_ * width_);
   mask_at_ = starts_at_ + 8 * (documents_ + 1);
   const int64_t expected = mask_at_ + mask_bytes_ + static_cast<int64_t>(manifest);
   check(bytes == expected, path, ": has ", bytes, " bytes, must have ", expected,
@@ -115,7 +114,7 @@ void TokenFile::read(int64_t begin, std::span<int32_t> tokens) const {
   const size_t width = static_cast<size_t>(width_);
   std::byte* const raw =
       reinterpret_cast<std::byte*>(tokens.data()) + tokens.size() * (sizeof(int32_t) - width);
-  file_.read(tokens_at_ + begin * width_, static_cast<int64_t>(tokens.size() * width), raw);
+  file_.read(kHeaderBytes + begin * width_, static_cast<int64_t>(tokens.size() * width), raw);
   for (size_t i = 0; i < tokens.size(); ++i) {
     const std::byte* const at = raw + i * width;
     const uint32_t token = width_ == 2 ? number<uint16_t>(at) : number<uint32_t>(at);

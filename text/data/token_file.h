@@ -11,8 +11,7 @@
 //   ..  u64      d + 1 document starts, ascending from 0 to n
 //   ..  mask     bit i % 8 of byte i / 8: whether token i is trained; without a mask all are
 //   ..  text     the manifest: the origin of the tokens (dataset.h)
-// Files of the first version, "FLATTOK1", are read too: their header ends at byte 32, and they have neither
-// mask nor manifest. A file of any other length, or with invalid document starts, is refused.
+// A file of another version or length, or with invalid document starts, is refused.
 
 #include <cstdint>
 #include <functional>
@@ -63,7 +62,7 @@ class TokenFile {
 
   InputFile file_;
   int64_t tokens_ = 0, vocab_ = 0, width_ = 0, documents_ = 0, left_out_ = 0;
-  int64_t tokens_at_ = 0, starts_at_ = 0, mask_at_ = 0, mask_bytes_ = 0;
+  int64_t starts_at_ = 0, mask_at_ = 0, mask_bytes_ = 0;
   std::string manifest_;
   // The first start of every block, an index for binary search that fits into memory.
   std::vector<uint64_t> first_of_block_;

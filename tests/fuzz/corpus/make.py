@@ -508,13 +508,11 @@ def padded(data):
 
 
 def make_token_file():
-    def tokens(name, values=(3, 1, 4, 1, 5, 9, 2, 6), starts=(0, 3, 3, 8), mask=None, manifest=b"", width=2, vocab=10, version=2,
-               **header):
+    def tokens(name, values=(3, 1, 4, 1, 5, 9, 2, 6), starts=(0, 3, 3, 8), mask=None, manifest=b"", width=2, vocab=10, **header):
         bits = sum(bit << i for i, bit in enumerate(mask or ()))
         mask_bytes = padded(bits.to_bytes((len(mask) + 7) // 8, "little")) if mask else b""
         sizes = {"tokens": len(values), "documents": len(starts) - 1, "mask": len(mask_bytes), "text": len(manifest)} | header
-        fields = list(sizes.values())[: 4 if version == 2 else 2]
-        data = b"FLATTOK%d" % version + struct.pack("<II", width, vocab) + struct.pack(f"<{len(fields)}Q", *fields)
+        data = b"FLATTOK2" + struct.pack("<IIQQQQ", width, vocab, *sizes.values())
         data += padded(struct.pack(f"<{len(values)}{'H' if width == 2 else 'I'}", *values))
         return put("token_file", name, data + struct.pack(f"<{len(starts)}Q", *starts) + mask_bytes + manifest)
 
@@ -522,7 +520,6 @@ def make_token_file():
     tokens("plain")
     tokens("masked", mask=[0, 1, 1, 0, 0, 1, 0, 1], manifest=json.dumps(made).encode())
     tokens("wide", width=4, vocab=100000, values=(99999, 0, 70000), starts=(0, 1, 3))
-    tokens("first_version", version=1)
     tokens("no_tokens", values=(), starts=(0,))
     tokens("untrained", mask=[1, 0, 0] * 3, values=range(9), starts=(0, 3, 6, 9))
     tokens("stray_bits", mask=[1] * 64)

@@ -164,27 +164,11 @@ TEST_CASE("a mask is read from any token, at any offset in the file") {
     }
 }
 
-TEST_CASE("a token file of the first version is read, without mask and manifest") {
-  {
-    std::ofstream out(kPath, std::ios::binary);
-    const auto put = [&](auto value) { out.write(reinterpret_cast<const char*>(&value), sizeof value); };
-    out << "FLATTOK1";
-    put(uint32_t{2});
-    put(uint32_t{10});
-    put(uint64_t{3});
-    put(uint64_t{2});
-    for (const int token : {3, 1, 4, 0}) put(static_cast<uint16_t>(token));  // the last is padding
-    for (const uint64_t start : {0, 2, 3}) put(start);
-  }
-  {
-    const TokenFile file(kPath);
-    CHECK(file.size() == 3);
-    CHECK(file.document_count() == 2);
-    CHECK_FALSE(file.has_mask());
-    CHECK(file.manifest() == "");
-    Ints tokens(3);
-    file.read(0, tokens);
-    CHECK(tokens == Ints{3, 1, 4});
+TEST_CASE("a token file of another version is refused, with what to do") {
+  for (const char version : {'1', '3'}) {
+    std::ofstream(kPath, std::ios::binary) << "FLATTOK" << version << std::string(64, '\0');
+    CHECK(test::error_of([] { TokenFile file(kPath); }) ==
+          "packing_test.tok: is a token file of another version: make it again with prepare");
   }
   std::filesystem::remove(kPath);
 }
