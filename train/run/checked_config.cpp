@@ -1,9 +1,12 @@
 #include "train/run/checked_config.h"
 
 #include <filesystem>
+#include <map>
 #include <ostream>
 #include <utility>
 
+#include "comm/agreement.h"
+#include "runtime/fingerprint.h"
 #include "runtime/parallel.h"
 #include "runtime/text.h"
 #include "train/config/accelerate_config.h"
@@ -24,6 +27,15 @@ AccelerateSettings accelerate_settings(const std::string& file) {
   all.notices.insert(all.notices.end(), of_file.notices.begin(), of_file.notices.end());
   all.processes = of_file.processes;
   return all;
+}
+
+// One line per key, in the order of fields().
+std::string flat(Config& config) {
+  const std::map<std::string, std::string> values = config_values(config);
+  std::string out;
+  for (const Field& field : fields(config))
+    if (values.contains(field.key)) out += field.key + " = " + values.at(field.key) + '\n';
+  return out;
 }
 
 }  // namespace
@@ -58,6 +70,11 @@ LoadedConfig load_checked(ReadConfig read, World& world) {
                source.trains ? Purpose::run : Purpose::plan, problems);
   problems.raise();
   return std::move(loaded);
+}
+
+void agree_on_config(World& world, Config& config, const std::string& task) {
+  agree(world, str("program = ", fingerprint({"/proc/self/exe"}), "\ntask = ", task, '\n', flat(config)),
+        "the config", "every rank must run the same program and read the same config");
 }
 
 void print_config(const LoadedConfig& loaded, World& world, std::ostream& out) {

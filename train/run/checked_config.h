@@ -31,6 +31,10 @@ ReadConfig read_config(const ConfigSource& source, Problems problems);
 // Adds the keys of published weights, and checks the config for this world. Throws all problems at once.
 LoadedConfig load_checked(ReadConfig read, World& world);
 
+// Throws on every rank unless all ranks run the same executable file with the same config and the same task
+// ("train", "plan").
+void agree_on_config(World& world, Config& config, const std::string& task);
+
 // Prints the config with the values that the run would use, and where each comes from, on rank 0.
 void print_config(const LoadedConfig& loaded, World& world, std::ostream& out);
 

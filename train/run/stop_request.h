@@ -28,6 +28,16 @@ class StopRequest {
   std::array<struct sigaction, kSignals.size()> before_{};
 };
 
+// The first stop request that any rank received; the same on all ranks.
+struct FirstStop {
+  int rank = 0, signal = 0;  // signal: 0 if there is none
+
+  // Call on all ranks with the same arguments; signal 0 is none.
+  void note(int from, double received) {
+    if (received != 0 && signal == 0) *this = {from, static_cast<int>(received)};
+  }
+};
+
 // For a terminal, it replaces the line that is being rewritten, with the ^C that the terminal shows there.
 std::string stop_announcement(bool terminal);
 

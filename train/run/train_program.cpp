@@ -9,7 +9,6 @@
 #include "comm/start_ranks.h"
 #include "runtime/log.h"
 #include "train/plan/fit_advice.h"
-#include "train/run/agreement.h"
 #include "train/run/checked_config.h"
 #include "train/run/config_arguments.h"
 #include "train/run/print_plan.h"

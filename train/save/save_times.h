@@ -4,6 +4,9 @@
 #include <chrono>
 #include <cstdint>
 
+#include "train/save/best_saves.h"
+#include "train/setup/batching.h"
+
 namespace flatshard {
 
 // Every so many steps and, with each_epoch, at the end of every epoch; if either, also at the end of the run.
@@ -28,6 +31,21 @@ class SaveClock {
  private:
   std::chrono::duration<double> seconds_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+// All of these of a run, from its config.
+struct Timetable {
+  Timetable(const Config& c, int64_t total_steps)
+      : evaluations{steps_between(c.train.eval_every, total_steps, "train.eval_every"),
+                    c.train.eval_each_epoch},
+        saves{steps_between(save_interval(c.checkpoint).steps, total_steps, "checkpoint.save_every"),
+              c.checkpoint.save_each_epoch},
+        best_saves(c.checkpoint, total_steps),
+        save_clock(save_interval(c.checkpoint).seconds) {}
+
+  StepPeriod evaluations, saves;
+  BestSaves best_saves;
+  SaveClock save_clock;
 };
 
 }  // namespace flatshard

@@ -1,4 +1,4 @@
-#include "train/run/token_inputs.h"
+#include "train/run/run_inputs.h"
 
 #include <filesystem>
 #include <fstream>

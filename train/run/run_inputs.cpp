@@ -1,15 +1,16 @@
-#include "train/run/token_inputs.h"
+#include "train/run/run_inputs.h"
 
 #include <filesystem>
 
 #include "comm/agreement.h"
+#include "hub/adapter_base.h"
 #include "runtime/check.h"
+#include "runtime/fingerprint.h"
 #include "runtime/log.h"
 #include "runtime/text.h"
 #include "text/data/dataset.h"
 #include "text/input/text_kind.h"
 #include "train/report/byte_progress.h"
-#include "train/setup/run_data.h"
 
 namespace flatshard {
 namespace {
@@ -62,6 +63,29 @@ void make_tokens(std::string& path, const DatasetOptions& options, bool is_leade
   path = tokens;
 }
 
+InputPrints agreed_prints(const RunSetup& setup, World& world) {
+  const Config& config = setup.config;
+  check(!config.data.train.empty(), "data.train is \"\", must name a token file: make one with prepare");
+  InputPrints prints;
+  std::string weights;
+  succeed_together(world, [&] {
+    prints.train = fingerprint({config.data.train});
+    if (!config.data.eval.empty()) prints.eval = fingerprint({config.data.eval});
+    if (config.init_from.empty()) return;
+    const bool are_read = config.run.resume.empty() || setup.has_adapters(),
+               all_read = are_read && !setup.units.sync_initial_values;
+    if (all_read) weights = weights_fingerprint(config.init_from);
+    if (setup.has_adapters() && (all_read || world.rank() == 0))
+      prints.base = weights_fingerprint(config.init_from);
+  });
+  agree(world,
+        str("data.train = ", prints.train, "\ndata.eval = ", prints.eval.value_or(""),
+            "\nmodel.init_from = ", weights, '\n'),
+        "the inputs",
+        "every rank must read the same files: copy them to all hosts anew, or share a file system");
+  return prints;
+}
+
 }  // namespace
 
 Config with_token_files(Config config, World& world, std::ostream* terminal) {
@@ -73,6 +97,11 @@ Config with_token_files(Config config, World& world, std::ostream* terminal) {
   });
   world.limit_collectives(std::chrono::seconds(config.parallel.timeout_seconds));
   return config;
+}
+
+RunInputs::RunInputs(const RunSetup& setup, World& world)
+    : prints(agreed_prints(setup, world)), train(setup.config.data.train, setup, false) {
+  if (!setup.config.data.eval.empty()) eval.emplace(setup.config.data.eval, setup, true);
 }
 
 }  // namespace flatshard

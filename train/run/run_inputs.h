@@ -1,0 +1,36 @@
+#pragma once
+// What a run reads: token files, whose contents all ranks must agree on before anything depends on them, such
+// as the number of steps. Where the config names a file of text instead (is_text_name() of text_kind.h), the
+// tokens are made first, and kept in a token file beside it for later runs.
+
+#include <optional>
+#include <string>
+
+#include "comm/world.h"
+#include "train/config/config.h"
+#include "train/setup/run_data.h"
+
+namespace flatshard {
+
+// The config with token files for data.train and data.eval. One rank of each host makes missing
+// files; the others wait, without a time limit. `terminal`, unless null, shows the progress.
+Config with_token_files(Config config, World& world, std::ostream* terminal);
+
+// The fingerprints (runtime/fingerprint.h) of the files.
+struct InputPrints {
+  std::string train;
+  std::optional<std::string> eval;  // if data.eval is set
+  std::optional<std::string> base;  // of the frozen weights under adapters, where this rank reads them
+};
+
+struct RunInputs {
+  // Collective: throws on every rank unless all ranks have the same token files and, if every rank reads
+  // them, the same initial weights.
+  RunInputs(const RunSetup& setup, World& world);
+
+  InputPrints prints;
+  RunData train;
+  std::optional<RunData> eval;
+};
+
+}  // namespace flatshard
