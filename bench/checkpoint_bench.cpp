@@ -173,7 +173,7 @@ void measure_reading_for_all(World& world, const std::string& folder, Checkpoint
   const InitialWeights initial = open_initial_weights(setup, world);
   check(reset_peak_memory(), "/proc/self/clear_refs: cannot write");
   const int64_t before = process_memory().resident;
-  engine.initialize(initial_values(initial.weights.get()));
+  engine.initialize(values_of_run(setup, initial));
   result->growth = most_of(world, world.rank() == 0 ? 0 : process_memory().peak - before);
 }
 

@@ -67,19 +67,22 @@ void AdaptedWeights::read_bytes(const std::string& part, int64_t first, int64_t 
   base_->read_bytes(part, first, count, to);
 }
 
-InitialValues initial_values(AdaptedWeights& weights) {
-  const ReadValues read = [&weights](const std::string& name, int64_t first, int64_t count, float* to) {
-    weights.read(name, first, count, to);
-  };
-  if (weights.are_rounded()) return quantized_values(initial_values(read), weights.config());
-  return initial_values(read, [&weights](const std::string& part, int64_t first, int64_t count,
-                                         std::byte* to) { weights.read_bytes(part, first, count, to); });
+InitialValues adapted_values(AdaptedWeights& weights) {
+  const InitialValues values =
+      values_read_by([&weights](const std::string& name, int64_t first, int64_t count, float* to) {
+        weights.read(name, first, count, to);
+      });
+  if (weights.are_rounded()) return quantized_values(values, weights.config());
+  return with_parts(
+      values, bytes_read_by([&weights](const std::string& part, int64_t first, int64_t count, std::byte* to) {
+        weights.read_bytes(part, first, count, to);
+      }));
 }
 
 void read_model_weights(const ModelSource& source, const Model& model, const ParamTensors& parameters,
                         Stream& stream) {
   AdaptedWeights weights(source, model);
-  const InitialValues values = initial_values(weights);
+  const InitialValues values = adapted_values(weights);
   for (size_t u = 0; u < parameters.size(); ++u)
     for (size_t i = 0; i < parameters[u].size(); ++i) {
       const Tensor& to = parameters[u][i];

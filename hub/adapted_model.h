@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hub/adapter_folder.h"
+#include "hub/initial_values.h"
 #include "hub/published_weights.h"
 #include "model/quantization.h"
 
@@ -52,7 +53,7 @@ class AdaptedWeights {
 };
 
 // Initial values from these weights, which must outlive it.
-InitialValues initial_values(AdaptedWeights& weights);
+InitialValues adapted_values(AdaptedWeights& weights);
 
 // Reads the weights into the parameters, converted to their dtype.
 void read_model_weights(const ModelSource& source, const Model& model, const ParamTensors& parameters,

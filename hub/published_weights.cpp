@@ -5,9 +5,8 @@
 
 #include "checkpoint/float_values.h"
 #include "checkpoint/tensor_difference.h"
-#include "hub/value_writer.h"
+#include "hub/quantized/read_values.h"
 #include "model/names.h"
-#include "model/quantization.h"
 
 namespace flatshard {
 namespace {
@@ -164,33 +163,6 @@ std::string PublishedWeights::describe() const {
   std::string text = tensors_.path();
   for (const std::string& kind : kinds) text += ", " + kind;
   return text;
-}
-
-InitialValues initial_values(ReadValues read) {
-  return [read = std::move(read), writer = ValueWriter()](Stream& stream, const ParamSpec& spec,
-                                                          int64_t first, const Tensor& y) mutable {
-    stream.sync();  // pending work of the stream must not overwrite the values written here
-    for (int64_t at = 0; at < y.size(); at += ValueWriter::kBlock) {
-      const int64_t count = std::min(ValueWriter::kBlock, y.size() - at);
-      writer.write(stream, y.slice(at, at + count),
-                   [&](float* values) { read(spec.name, first + at, count, values); });
-    }
-  };
-}
-
-InitialValues initial_values(ReadValues read, ReadBytes read_bytes) {
-  return [floats = initial_values(std::move(read)), parts = stored_values(std::move(read_bytes))](
-             Stream& stream, const ParamSpec& spec, int64_t first, const Tensor& y) {
-    (is_quantized_part(spec) ? parts : floats)(stream, spec, first, y);
-  };
-}
-
-InitialValues initial_values(PublishedWeights* weights) {
-  return initial_values([weights](const std::string& name, int64_t first, int64_t count,
-                                  float* to) { weights->read(name, first, count, to); },
-                        [weights](const std::string& part, int64_t first, int64_t count, std::byte* to) {
-                          weights->read_bytes(part, first, count, to);
-                        });
 }
 
 }  // namespace flatshard

@@ -18,9 +18,6 @@
 
 #include "hub/model_folder.h"
 #include "hub/quantized/quantized_tensors.h"
-#include "hub/quantized/quantized_values.h"
-#include "hub/quantized/read_values.h"
-#include "kernels/init.h"
 
 namespace flatshard {
 
@@ -57,13 +54,5 @@ class PublishedWeights {
   bool transposed_;                                      // the model's linear weights are (in, out)
   std::map<std::string, std::vector<float>> mean_rows_;  // of the matrices that grow, computed on first use
 };
-
-// Initial values that `read` supplies.
-InitialValues initial_values(ReadValues read);
-// The same, with bytes of the parts of 4-bit weights that `read_bytes` supplies.
-InitialValues initial_values(ReadValues read, ReadBytes read_bytes);
-// Initial values from these weights, which must outlive it: the parts of 4-bit weights as they are, all
-// others as floats. `weights` may be null if this rank never reads values.
-InitialValues initial_values(PublishedWeights* weights);
 
 }  // namespace flatshard

@@ -32,7 +32,7 @@ std::string hash_of_changed_schedule(const test::Workshop& workshop, int64_t cha
   const RunData train(config.data.train, setup, false);
   TrainingRuntime runtime(setup, world);
   const InitialWeights none;
-  runtime.engine().initialize(initial_values(setup, none));
+  runtime.engine().initialize(values_of_run(setup, none));
   for (int64_t step = 0; step < 10; ++step)
     runtime.engine().step(train.data,
                           {.data_step = step,

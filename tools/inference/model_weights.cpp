@@ -82,7 +82,7 @@ ModelWeights::ModelWeights(const ModelSource& source, const ModelConfig& config,
   sharded_ = std::make_unique<Sharded>(config, dtype, streams.device(), *world);
   sharded_->model.fill_tables(compute);
   AdaptedWeights weights(source, sharded_->model);
-  const InitialValues values = initial_values(weights);
+  const InitialValues values = adapted_values(weights);
   for (ShardedUnit& unit : sharded_->units->all()) unit.initialize(compute, *gather_, values);
   streams.sync_all();
 }

@@ -306,7 +306,7 @@ TrainState state_of_run(const RunSetup& setup, const RunInputs& inputs, const Wo
 // Initializes the parameters, or loads the checkpoint. Those of adapters do not contain the frozen weights.
 void set_weights(const RunSetup& setup, const RunStart& start, InitialWeights initial,
                  Checkpoints& checkpoints, Engine& engine) {
-  if (!start.resumed || setup.has_adapters()) engine.initialize(initial_values(setup, initial));
+  if (!start.resumed || setup.has_adapters()) engine.initialize(values_of_run(setup, initial));
   if (start.resumed) checkpoints.load(engine);
 }
 

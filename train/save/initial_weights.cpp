@@ -5,7 +5,6 @@
 
 #include "hub/adapter_base.h"
 #include "hub/hf_config.h"
-#include "hub/quantized/quantized_values.h"
 #include "model/names.h"
 #include "runtime/log.h"
 #include "runtime/text.h"
@@ -134,13 +133,13 @@ InitialWeights open_initial_weights(const RunSetup& setup, const World& world) {
   return initial;
 }
 
-InitialValues initial_values(const RunSetup& setup, const InitialWeights& initial) {
+InitialValues values_of_run(const RunSetup& setup, const InitialWeights& initial) {
   const InitialValues random = random_values(static_cast<uint64_t>(setup.config.run.seed));
-  const bool continues = continues_adapter(setup.config);
   if (setup.config.init_from.empty()) return quantized_values(random, setup.model);
-  const InitialValues read =
-      initial_values([=, weights = initial.weights.get(), adapter = initial.adapter.get()](
-                         const std::string& name, int64_t first, int64_t count, float* to) {
+  const bool continues = continues_adapter(setup.config);
+  PublishedWeights* const weights = initial.weights.get();
+  const InitialValues read = values_read_by(
+      [=, adapter = initial.adapter.get()](const std::string& name, int64_t first, int64_t count, float* to) {
         if (adapter && adapter->has(name))
           adapter->read(name, first, count, to);
         else
@@ -151,10 +150,10 @@ InitialValues initial_values(const RunSetup& setup, const InitialWeights& initia
     (spec.role == ParamRole::adapter && !continues ? random : read)(stream, spec, first, y);
   };
   if (setup.config.model.quantized.empty()) return quantized_values(values, setup.model);
-  const InitialValues stored = initial_values(initial.weights.get());
-  return [=](Stream& stream, const ParamSpec& spec, int64_t first, const Tensor& y) {
-    (is_quantized_part(spec) ? stored : values)(stream, spec, first, y);
-  };
+  return with_parts(
+      values, bytes_read_by([weights](const std::string& part, int64_t first, int64_t count, std::byte* to) {
+        weights->read_bytes(part, first, count, to);
+      }));
 }
 
 ModelDocuments model_documents(const RunSetup& setup, const std::string& checkpoint, const std::string& base,

@@ -9,6 +9,7 @@
 
 #include "comm/world.h"
 #include "hub/adapter_folder.h"
+#include "hub/initial_values.h"
 #include "hub/published_weights.h"
 #include "hub/tokenizer_files.h"
 #include "train/setup/run_setup.h"
@@ -33,7 +34,7 @@ InitialWeights open_initial_weights(const RunSetup& setup, const World& world);
 
 // The initial values of every parameter: from `initial`, which must outlive this, and where it has none from
 // the run's seed.
-InitialValues initial_values(const RunSetup& setup, const InitialWeights& initial);
+InitialValues values_of_run(const RunSetup& setup, const InitialWeights& initial);
 
 // The contents, besides weights, of every model folder that a run saves. The special tokens of config.json
 // and the tokenizer files come from the checkpoint that the run resumes from, or else from model.init_from.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "hub/quantized/quantized_values.h"
+#include "hub/initial_values.h"
 #include "kernels/init.h"
 
 namespace flatshard {

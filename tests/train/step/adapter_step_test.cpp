@@ -7,6 +7,7 @@
 #include <set>
 
 #include "hub/adapter_folder.h"
+#include "hub/initial_values.h"
 #include "hub/published_weights.h"
 #include "runtime/rng.h"
 #include "runtime/trace.h"
@@ -153,7 +154,7 @@ TEST_CASE("five steps on adapters of each family have the losses, gradients and 
     Arena tables("tables", Device::cpu());
     PublishedWeights weights(base, Model(config.model, tables), config.model.vocab);
     run.engine().initialize(
-        initial_values([&](const std::string& parameter, int64_t first, int64_t count, float* to) {
+        values_read_by([&](const std::string& parameter, int64_t first, int64_t count, float* to) {
           const auto start = golden.find("start." + adapter_tensor_name(parameter));
           if (start != golden.end())
             std::copy_n(start->second.values.begin() + first, count, to);
@@ -204,7 +205,7 @@ TEST_CASE("every lane of every step has its own masks") {
     std::vector<double> all;
     for (int64_t step = 0; step < 3; ++step) {
       run.engine().initialize(
-          initial_values([](const std::string& name, int64_t first, int64_t count, float* to) {
+          values_read_by([](const std::string& name, int64_t first, int64_t count, float* to) {
             const RandomStream random(1, name);
             for (int64_t i = 0; i < count; ++i) to[i] = 0.3f * random.normal(first + i);
           }));

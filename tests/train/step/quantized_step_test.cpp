@@ -4,8 +4,8 @@
 
 #include "bench/case.h"
 #include "build_config.h"
+#include "hub/initial_values.h"
 #include "hub/published_weights.h"
-#include "hub/quantized/quantized_values.h"
 #include "kernels/four_bit.h"
 #include "runtime/memory.h"
 #include "runtime/rng.h"

@@ -1,4 +1,4 @@
-#include "hub/quantized/quantized_values.h"
+#include "hub/initial_values.h"
 
 #include <algorithm>
 #include <map>
@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "hub/quantized/quantizing_source.h"
+#include "hub/value_writer.h"
 #include "model/model.h"
 #include "model/names.h"
 #include "model/quantization.h"
@@ -51,7 +52,19 @@ class Source {
 
 }  // namespace
 
-InitialValues stored_values(ReadBytes read) {
+InitialValues values_read_by(ReadValues read) {
+  return [read = std::move(read), writer = ValueWriter()](Stream& stream, const ParamSpec& spec,
+                                                          int64_t first, const Tensor& y) mutable {
+    stream.sync();  // pending work of the stream must not overwrite the values written here
+    for (int64_t at = 0; at < y.size(); at += ValueWriter::kBlock) {
+      const int64_t count = std::min(ValueWriter::kBlock, y.size() - at);
+      writer.write(stream, y.slice(at, at + count),
+                   [&](float* values) { read(spec.name, first + at, count, values); });
+    }
+  };
+}
+
+InitialValues bytes_read_by(ReadBytes read) {
   return [read = std::move(read), block = std::vector<std::byte>()](Stream& stream, const ParamSpec& spec,
                                                                     int64_t first, const Tensor& y) mutable {
     if (stream.planning()) return;
@@ -71,16 +84,20 @@ InitialValues stored_values(ReadBytes read) {
   };
 }
 
+InitialValues with_parts(InitialValues values, InitialValues parts) {
+  return [values = std::move(values), parts = std::move(parts)](Stream& stream, const ParamSpec& spec,
+                                                                int64_t first, const Tensor& y) {
+    (is_quantized_part(spec) ? parts : values)(stream, spec, first, y);
+  };
+}
+
 InitialValues quantized_values(InitialValues values, const ModelConfig& config) {
   if (config.quantized.empty()) return values;
   const auto source = std::make_shared<Source>(values, config);
-  const InitialValues parts =
-      stored_values([source](const std::string& name, int64_t first, int64_t count, std::byte* to) {
+  return with_parts(
+      values, bytes_read_by([source](const std::string& name, int64_t first, int64_t count, std::byte* to) {
         source->read_bytes(name, first, count, to);
-      });
-  return [values, parts](Stream& stream, const ParamSpec& spec, int64_t first, const Tensor& y) {
-    (is_quantized_part(spec) ? parts : values)(stream, spec, first, y);
-  };
+      }));
 }
 
 }  // namespace flatshard
