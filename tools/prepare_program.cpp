@@ -10,6 +10,8 @@
 
 #include <climits>
 
+#include "checkpoint/new_folder.h"
+#include "runtime/byte_progress.h"
 #include "runtime/check.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
@@ -18,8 +20,6 @@
 #include "text/tokenizer/bpe_trainer.h"
 #include "tools/programs.h"
 #include "tools/sample_picture.h"
-#include "train/report/byte_progress.h"
-#include "train/save/new_folder.h"
 
 namespace flatshard {
 namespace {

@@ -6,10 +6,10 @@
 #include "checkpoint/float_values.h"
 #include "checkpoint/tensor_difference.h"
 #include "hub/hf_config.h"
+#include "runtime/byte_progress.h"
 #include "runtime/text.h"
 #include "tools/ckpt/ckpt_commands.h"
 #include "tools/ckpt/tensor_sets.h"
-#include "train/report/byte_progress.h"
 
 namespace flatshard {
 namespace {

@@ -4,10 +4,10 @@
 
 #include "checkpoint/checksums.h"
 #include "checkpoint/float_values.h"
+#include "runtime/byte_progress.h"
 #include "runtime/text.h"
 #include "tools/ckpt/ckpt_commands.h"
 #include "tools/ckpt/tensor_sets.h"
-#include "train/report/byte_progress.h"
 #include "train/save/checkpoint_names.h"
 
 namespace flatshard {

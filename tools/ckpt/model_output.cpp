@@ -6,9 +6,9 @@
 #include <set>
 
 #include "checkpoint/float_values.h"
+#include "runtime/byte_progress.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
-#include "train/report/byte_progress.h"
 #include "train/save/checkpoint_names.h"
 
 namespace flatshard {

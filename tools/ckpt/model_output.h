@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/new_folder.h"
 #include "hub/hf_config.h"
 #include "hub/published_weights.h"
 #include "hub/quantized/quantizing_source.h"
 #include "hub/tokenizer_files.h"
 #include "tools/ckpt/ckpt_commands.h"
 #include "tools/ckpt/tensor_sets.h"
-#include "train/save/new_folder.h"
 
 namespace flatshard {
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "runtime/check.h"
-#include "train/report/crc32c.h"
+#include "runtime/crc32c.h"
 
 namespace flatshard {
 namespace {

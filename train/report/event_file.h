@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "train/report/appended_file.h"
+#include "runtime/appended_file.h"
 #include "train/report/metrics.h"
 
 namespace flatshard {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "train/report/appended_file.h"
+#include "runtime/appended_file.h"
 
 namespace flatshard {
 

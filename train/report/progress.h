@@ -14,9 +14,9 @@
 #include <optional>
 #include <string>
 
-#include "train/report/appended_file.h"
+#include "runtime/appended_file.h"
+#include "runtime/terminal_line.h"
 #include "train/report/metrics.h"
-#include "train/report/terminal_line.h"
 
 namespace flatshard {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "comm/world.h"
-#include "train/measure/flops.h"
+#include "model/flops.h"
 #include "train/report/metrics.h"
 #include "train/setup/run_setup.h"
 

@@ -4,13 +4,13 @@
 
 #include "comm/agreement.h"
 #include "hub/adapter_base.h"
+#include "runtime/byte_progress.h"
 #include "runtime/check.h"
 #include "runtime/fingerprint.h"
 #include "runtime/log.h"
 #include "runtime/text.h"
 #include "text/data/dataset.h"
 #include "text/input/text_kind.h"
-#include "train/report/byte_progress.h"
 
 namespace flatshard {
 namespace {

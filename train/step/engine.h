@@ -9,11 +9,11 @@
 
 #include "comm/pipe.h"
 #include "runtime/graph.h"
+#include "runtime/mirror.h"
 #include "text/data/data.h"
 #include "train/setup/run_setup.h"
 #include "train/step/layer_units.h"
 #include "train/step/memory_plan.h"
-#include "train/step/mirror.h"
 #include "train/step/optimizer.h"
 #include "train/step/step_buffers.h"
 

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "comm/world.h"
-#include "train/measure/flops.h"
+#include "model/flops.h"
 #include "train/step/engine.h"
 #include "train/step/staging.h"
 #include "train/step/unit_table.h"

@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <map>
 
+#include "runtime/crc32c.h"
 #include "runtime/whole_file.h"
 #include "source_dir.h"
 #include "tests/test.h"
-#include "train/report/crc32c.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;

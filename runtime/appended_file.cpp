@@ -1,4 +1,4 @@
-#include "train/report/appended_file.h"
+#include "runtime/appended_file.h"
 
 #include <cerrno>
 #include <cstring>

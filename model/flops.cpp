@@ -1,4 +1,4 @@
-#include "train/measure/flops.h"
+#include "model/flops.h"
 
 #include "model/names.h"
 

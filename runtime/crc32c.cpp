@@ -1,4 +1,4 @@
-#include "train/report/crc32c.h"
+#include "runtime/crc32c.h"
 
 #include <array>
 

@@ -1,4 +1,4 @@
-#include "train/report/byte_progress.h"
+#include "runtime/byte_progress.h"
 
 #include <algorithm>
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "train/report/terminal_line.h"
+#include "runtime/terminal_line.h"
 
 namespace flatshard {
 

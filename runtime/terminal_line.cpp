@@ -1,4 +1,4 @@
-#include "train/report/terminal_line.h"
+#include "runtime/terminal_line.h"
 
 #include <ostream>
 

@@ -1,4 +1,4 @@
-#include "train/save/new_folder.h"
+#include "checkpoint/new_folder.h"
 
 #include <filesystem>
 #include <sys/stat.h>
