@@ -2,7 +2,7 @@
 
 #include "runtime/sha256.h"
 #include "tests/comm/matrix_run.h"
-#include "train/save/loss_scale.h"
+#include "train/step/finite_steps.h"
 #include "train/step/weights.h"
 
 namespace flatshard::test {

@@ -11,7 +11,7 @@
 #include "train/plan/fit_advice.h"
 #include "train/run/checked_config.h"
 #include "train/run/config_arguments.h"
-#include "train/run/print_plan.h"
+#include "train/run/run_header.h"
 #include "train/run/trainer.h"
 #include "train/save/checkpoints.h"
 

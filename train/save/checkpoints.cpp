@@ -9,8 +9,8 @@
 #include "hub/adapter_base.h"
 #include "runtime/log.h"
 #include "runtime/whole_file.h"
-#include "train/save/best_saves.h"
 #include "train/save/checkpoint_names.h"
+#include "train/save/save_times.h"
 
 namespace flatshard {
 namespace fs = std::filesystem;

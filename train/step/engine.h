@@ -1,6 +1,6 @@
 #pragma once
 // The device state of a run (model, units, optimizer, buffers) and its two operations: a training step
-// (step.cpp) and an evaluation (evaluation.cpp). The same code constructs it twice: on planning arenas and
+// (step.cpp) and an evaluation (evaluation_step.cpp). The same code constructs it twice: on planning arenas and
 // streams, which only count bytes, and on committed ones.
 
 #include <functional>
@@ -131,7 +131,7 @@ class Engine {
   Batch read_batch(const Data& data, int64_t data_step, int64_t lane, const Mirror& space, int64_t tokens);
   void set_target_weights(double value);
 
-  // evaluation.cpp
+  // evaluation_step.cpp
   void forward_only(Context& c);
 
   int64_t lane_tokens() const { return setup_.batching.lane_sequences * setup_.seq_len(); }

@@ -1,4 +1,4 @@
-#include "train/step/evaluation.h"
+#include "train/step/losses.h"
 
 #include "tests/test.h"
 #include "train/step/training_runtime.h"

@@ -1,4 +1,4 @@
-#include "train/save/best_saves.h"
+#include "train/save/save_times.h"
 
 #include <algorithm>
 #include <cmath>

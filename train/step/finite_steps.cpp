@@ -1,4 +1,4 @@
-#include "train/save/loss_scale.h"
+#include "train/step/finite_steps.h"
 
 #include <cmath>
 #include <cstdlib>
@@ -9,6 +9,7 @@ namespace flatshard {
 namespace {
 
 constexpr double kMostScale = 1e30;
+constexpr int kMostInARow = 100;
 
 }  // namespace
 
@@ -37,6 +38,16 @@ void LossScale::update(bool finite) {
     value_ *= 2;
     good_steps_ = 0;
   }
+}
+
+void SkippedSteps::add(const Outcome& o, bool may_skip) {
+  in_a_row_ = o.skipped ? in_a_row_ + 1 : 0;
+  check(may_skip || (o.finite && std::isfinite(o.loss)), "step ", o.step, ": the loss is ", o.loss,
+        " and the gradient norm ", o.grad_norm,
+        ", must be finite; lower optimizer.lr, or set train.skip_nonfinite = true");
+  check(in_a_row_ < kMostInARow, kMostInARow,
+        " steps in a row were skipped for lack of targets or of finite gradients; check data.train, or lower "
+        "optimizer.lr");
 }
 
 }  // namespace flatshard
