@@ -1,6 +1,6 @@
-#include "train/command_line/bash_completion.h"
-
 #include <sstream>
+
+#include "train/command_line/command.h"
 
 namespace flatshard {
 namespace {

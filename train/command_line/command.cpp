@@ -11,8 +11,6 @@
 #include "runtime/check.h"
 #include "runtime/spelling.h"
 #include "runtime/version.h"
-#include "train/command_line/bash_completion.h"
-#include "train/command_line/man_page.h"
 
 namespace flatshard {
 namespace {

@@ -69,6 +69,15 @@ std::vector<std::string> long_options(const Command& program);
 // The one of which this option is a misspelling, whatever dashes it begins with; "" if there is none.
 std::string similar_option(const Command& program, const std::string& option);
 
+// A script for bash that completes subcommands, options, config keys and values from fixed sets, for the
+// program under its own name and as flatshard-NAME. All other words are completed as file names. The script
+// needs nothing but bash.
+std::string bash_completion(const Command& program);
+
+// A man page, in the macros of troff: what --help prints, as sections. Lines of the footer that begin with
+// one of the program's keys become entries like options.
+std::string man_page(const Command& program);
+
 // As --help shows an option: {"--dtype TEXT:{fp32,bf16}=fp32", "compute dtype"}.
 struct OptionText {
   std::string option, about;

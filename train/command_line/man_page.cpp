@@ -1,11 +1,10 @@
-#include "train/command_line/man_page.h"
-
 #include <algorithm>
 #include <cctype>
 #include <set>
 #include <sstream>
 
 #include "runtime/version.h"
+#include "train/command_line/command.h"
 
 namespace flatshard {
 namespace {

@@ -1,5 +1,6 @@
 #include "train/run/train_program.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <sysexits.h>
 #include <unistd.h>
@@ -8,9 +9,11 @@
 #include "comm/launch.h"
 #include "comm/start_ranks.h"
 #include "runtime/log.h"
+#include "runtime/spelling.h"
+#include "train/config/foreign_keys.h"
+#include "train/config/unknown_key.h"
 #include "train/plan/fit_advice.h"
 #include "train/run/checked_config.h"
-#include "train/run/config_arguments.h"
 #include "train/run/run_header.h"
 #include "train/run/trainer.h"
 #include "train/save/checkpoints.h"
@@ -37,6 +40,87 @@ struct CommandLine {
             .trains = !print_config && !plan};
   }
 };
+
+// Options of the program, and config keys as --section.key=value or --section.key value.
+struct TrainArguments {
+  Arguments options;                   // for the parser
+  std::vector<std::string> overrides;  // "optimizer.lr=1e-3"
+};
+
+// What was meant by an option that neither the program nor its config has.
+std::string unknown_option(const Command& program, const std::string& option) {
+  const std::string similar = similar_option(program, option), word = option.substr(2);
+  if (!similar.empty()) return str(option, ": unknown option; did you mean ", similar, "? See train --help");
+  Config config;
+  const std::vector<Field> known = fields(config);
+  if (foreign_key(word)) return str(option, ": ", unknown_key(known, word).message);
+  std::vector<std::string> names;  // of keys, without their sections
+  for (const Field& field : known) names.push_back(field.key.substr(field.key.rfind('.') + 1));
+  const auto meant = std::find(names.begin(), names.end(), similar_word(word, names));
+  return meant != names.end()
+             ? str(option, ": unknown option; did you mean --",
+                   known[static_cast<size_t>(meant - names.begin())].key, '?')
+             : str(option,
+                   ": unknown option; train takes a config file, options, and config keys as "
+                   "--section.key=value, see train --help");
+}
+
+// Separates the two. Adds a problem for each option that is neither the program's nor has the form of a key;
+// it names the key that was probably meant. A key takes the next argument as its value, unless that begins
+// with "--".
+TrainArguments separate_overrides(const Command& program, const Arguments& arguments, Problems& problems) {
+  const std::vector<std::string> options = long_options(program);
+  TrainArguments separated;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string &argument = arguments[i], name = argument.substr(0, argument.find('='));
+    if (argument == "--" || !argument.starts_with("--") ||
+        std::find(options.begin(), options.end(), name) != options.end()) {
+      separated.options.push_back(argument);
+      continue;
+    }
+    std::string text = argument.substr(2);
+    const bool has_value = name != argument;
+    if (!has_value && i + 1 < arguments.size() && !arguments[i + 1].starts_with("--"))
+      text += '=' + arguments[++i];
+    if (name.find('.') == name.npos)
+      problems.add(unknown_option(program, name));
+    else
+      separated.overrides.push_back(text);
+  }
+  return separated;
+}
+
+// An Error for an argument that is left after the parser has taken its own.
+void check_none_left(const Arguments& left) {
+  for (const std::string& argument : left) {
+    const bool is_key = argument.find('=') != argument.npos;
+    fail(str(argument, ": unexpected argument; ",
+             is_key ? "to set a config key, write --" + argument.substr(argument.find_first_not_of('-'))
+                    : "train takes one config file, and options; see train --help"));
+  }
+}
+
+// Throws all mistakes at once.
+void read_arguments(const Command& program, const Arguments& given, CommandLine& line) {
+  const TrainArguments arguments = separate_overrides(program, given, line.problems);
+  line.overrides = arguments.overrides;
+  Problems parsing;
+  parsing.attempt([&] {
+    parse_arguments(program, arguments.options);
+    check_none_left(line.rest);
+  });
+  if (!parsing.empty()) line.problems.raise();  // of which the other may be a consequence
+  parsing.raise();
+  check(!line.has_resume || !line.resume.empty(), "--resume is \"\", must be latest, auto or a path");
+  check(!line.has_accelerate || !line.accelerate.empty(), "--accelerate is \"\", must name a file");
+  if (!line.launch.empty()) return;
+  if (!line.starts.empty()) announce_start(line.starts);
+  if (line.has_resume) line.overrides.push_back("run.resume=" + flatshard::quoted(line.resume));
+  check(!(line.print_config && line.plan), "--print-config and --plan exclude each other");
+  check(line.plan || line.ranks == 0, "--ranks has no effect without --plan: to train on ", line.ranks,
+        " ranks, start them with --launch \"mpirun -np ", line.ranks, '"');
+  check(line.plan || line.gpu.empty(), "--for has no effect without --plan");
+}
 
 // Whether rank 0's output appears on a terminal. Under mpirun its standard output is always a
 // pseudo-terminal, so the launcher's own standard output decides.
@@ -69,28 +153,6 @@ RankProgram::Ending run(const CommandLine& line, ReadConfig config, World& world
   const bool finished = run_training(
       loaded, world, {.out = streams.out, .terminal = on_terminal(streams), .verbose = line.verbose});
   return {starts_again && !finished ? kStopped : 0, false};  // losing a line of progress is not a failure
-}
-
-// Separates config keys from options, of which the parser knows the program's. Throws all mistakes at once.
-void read_arguments(const Command& program, const Arguments& given, CommandLine& line) {
-  const TrainArguments arguments = separate_overrides(program, given, line.problems);
-  line.overrides = arguments.overrides;
-  Problems parsing;
-  parsing.attempt([&] {
-    parse_arguments(program, arguments.options);
-    check_none_left(line.rest);
-  });
-  if (!parsing.empty()) line.problems.raise();  // of which the other may be a consequence
-  parsing.raise();
-  check(!line.has_resume || !line.resume.empty(), "--resume is \"\", must be latest, auto or a path");
-  check(!line.has_accelerate || !line.accelerate.empty(), "--accelerate is \"\", must name a file");
-  if (!line.launch.empty()) return;
-  if (!line.starts.empty()) announce_start(line.starts);
-  if (line.has_resume) line.overrides.push_back("run.resume=" + flatshard::quoted(line.resume));
-  check(!(line.print_config && line.plan), "--print-config and --plan exclude each other");
-  check(line.plan || line.ranks == 0, "--ranks has no effect without --plan: to train on ", line.ranks,
-        " ranks, start them with --launch \"mpirun -np ", line.ranks, '"');
-  check(line.plan || line.gpu.empty(), "--for has no effect without --plan");
 }
 
 // How long the ranks may take to meet; the default where the config is wrong.
