@@ -11,11 +11,6 @@ std::string joined(const std::vector<std::string>& words, const char* separator)
   return text;
 }
 
-std::vector<std::string> values_of(const Field& key) {
-  if (std::holds_alternative<bool*>(key.slot)) return {"true", "false"};
-  return key.choices;
-}
-
 // {"-0", "--null"}.
 std::vector<std::string> names_of(const Option& option) {
   std::istringstream list(option.names);
@@ -39,9 +34,9 @@ struct Cases {
       add_values(name, names, option.details.choices);
     }
     all.insert(all.end(), standard.begin(), standard.end());
-    for (const Field& key : command.keys) {
-      all.push_back("--" + key.key + "=");
-      add_values(name, {"--" + key.key}, values_of(key));
+    for (const Key& key : command.keys) {
+      all.push_back("--" + key.name + "=");
+      add_values(name, {"--" + key.name}, key.values);
     }
     words << "    \"" << name << "\") words=\"" << joined(all, " ") << "\" ;;\n";
   }

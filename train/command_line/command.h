@@ -10,8 +10,6 @@
 #include <variant>
 #include <vector>
 
-#include "train/config/config.h"
-
 namespace flatshard {
 
 using Arguments = std::vector<std::string>;
@@ -45,13 +43,19 @@ struct Option {
   bool is_positional() const { return !names.starts_with('-'); }
 };
 
+// A key that a program takes as --section.key=value, such as one of its config.
+struct Key {
+  std::string name;                   // "optimizer.lr"
+  std::vector<std::string> values{};  // if they are a fixed set
+};
+
 struct Command {
   std::string name, about;
   std::vector<Option> options{};
-  std::vector<Command> commands{};   // subcommands, of which one must be given
-  std::function<int()> run{};        // returns the exit code
-  std::string footer{};              // the end of --help
-  std::vector<Field> keys{};         // config keys that the program takes as --section.key=value
+  std::vector<Command> commands{};  // subcommands, of which one must be given
+  std::function<int()> run{};       // returns the exit code
+  std::string footer{};             // the end of --help
+  std::vector<Key> keys{};
   std::vector<std::string>* rest{};  // takes arguments that are no option's; without it they are an Error
 };
 

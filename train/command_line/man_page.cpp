@@ -2,7 +2,9 @@
 #include <cctype>
 #include <set>
 #include <sstream>
+#include <utility>
 
+#include "runtime/check.h"
 #include "runtime/version.h"
 #include "train/command_line/command.h"
 
@@ -141,7 +143,7 @@ void see_also(Page& page, const std::string& name) {
 
 std::string man_page(const Command& program) {
   std::set<std::string> keys;
-  for (const Field& key : program.keys) keys.insert(key.key);
+  for (const Key& key : program.keys) keys.insert(key.name);
   Page page(std::move(keys));
   const std::string name = "flatshard-" + program.name;  // of the installed command
   std::string title = name;

@@ -183,6 +183,16 @@ std::string footer() {
          "run\n";
 }
 
+std::vector<Key> config_keys() {
+  Config defaults;
+  std::vector<Key> keys;
+  for (const Field& field : fields(defaults)) {
+    const bool is_flag = std::holds_alternative<bool*>(field.slot);
+    keys.push_back({field.key, is_flag ? std::vector<std::string>{"true", "false"} : field.choices});
+  }
+  return keys;
+}
+
 std::vector<Option> options_of(CommandLine& line) {
   constexpr double kMostPlannedRanks = 1 << 20;
   return {
@@ -224,14 +234,13 @@ std::vector<Option> options_of(CommandLine& line) {
 
 int run_train(const Arguments& arguments, const Streams& streams) {
   CommandLine line;
-  Config defaults;
   const Command program{
       .name = "train",
       .about =
           "Trains a transformer from a config file. Under mpirun -np N, N ranks train one model together.",
       .options = options_of(line),
       .footer = footer(),
-      .keys = fields(defaults),
+      .keys = config_keys(),
       .rest = &line.rest};
   ReadConfig config;
   const auto read = [&] {

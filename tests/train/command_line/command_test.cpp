@@ -7,6 +7,7 @@
 #include "runtime/version.h"
 #include "tests/process.h"
 #include "tests/test.h"
+#include "train/config/config.h"
 
 using namespace flatshard;
 using namespace flatshard::test;
