@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/trace_file.h"
 #include "runtime/check.h"
 #include "runtime/log.h"
 #include "runtime/text.h"
-#include "train/report/trace_file.h"
 #include "train/report/trace_picture.h"
 
 namespace flatshard {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "comm/world.h"
-#include "train/save/folder_lock.h"
+#include "runtime/folder_lock.h"
 #include "train/save/initial_weights.h"
 #include "train/step/engine.h"
 
@@ -15,7 +15,9 @@ namespace flatshard {
 
 class RunFolder {
  public:
-  explicit RunFolder(const std::string& path) : path_(path), lock_(path) {}
+  explicit RunFolder(const std::string& path)
+      : path_(path),
+        lock_(path, "another run is using this folder: wait until it ends, or choose another run.dir") {}
   // Removes the folders that hold() created, unless begin() was called.
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;

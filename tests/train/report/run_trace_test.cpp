@@ -6,7 +6,7 @@
 
 #include "runtime/whole_file.h"
 #include "tests/test.h"
-#include "train/report/trace_file.h"
+#include "comm/trace_file.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;

@@ -27,8 +27,8 @@ TEST_CASE("a run locks its folder from the start, even a new one") {
   World world;
   RunFolder run("held/a/run");
   run.hold(world);
-  FolderLock other("held/a/run");
-  CHECK(test::error_of([&] { other.take(0); }).find("another run is using this folder") != std::string::npos);
+  FolderLock other("held/a/run", "it is held");
+  CHECK(test::error_of([&] { other.take(0); }) == "held/a/run: it is held");
 }
 
 TEST_CASE("a run that does not start leaves no folder behind, and a waiting run creates its own") {
@@ -93,4 +93,21 @@ TEST_CASE("a config in the run folder that no run wrote is kept") {
         "train: ./config.toml: was not written by a run, and this run would replace it: choose another "
         "run.dir, or move it away\n");
   CHECK(test::read_file(workshop.file("config.toml")) == config);
+}
+
+TEST_CASE("a run refuses the folder of an active run") {
+  const test::Workshop workshop("two_runs");
+  const std::string unfinished = workshop.file("run/step-2.tmp");
+  std::filesystem::create_directories(unfinished);
+  std::optional<FolderLock> at_work(std::in_place, workshop.file("run"), "it is held");
+  at_work->take();
+  const test::Finished refused = workshop.train(1, "--run.dir=run");
+  CHECK(refused.exit_code == 1);
+  CHECK_MESSAGE(refused.output.find("run: another run is using this folder") != std::string::npos,
+                refused.output);
+  CHECK(std::filesystem::exists(unfinished));
+  at_work.reset();
+  const test::Finished run = workshop.train(1, "--run.dir=run");
+  CHECK_MESSAGE(run.exit_code == 0, run.output);
+  CHECK(!std::filesystem::exists(unfinished));
 }

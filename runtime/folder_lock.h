@@ -3,12 +3,14 @@
 // ends, however it ends.
 
 #include <string>
+#include <utility>
 
 namespace flatshard {
 
 class FolderLock {
  public:
-  explicit FolderLock(std::string folder) : folder_(std::move(folder)) {}
+  // `use`: what holds the folder, and what to do, for the Error of take().
+  FolderLock(std::string folder, std::string use) : folder_(std::move(folder)), use_(std::move(use)) {}
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
@@ -22,7 +24,7 @@ class FolderLock {
   bool is_at_path() const;
   void release();
 
-  std::string folder_;
+  std::string folder_, use_;
   int file_ = -1;
 };
 

@@ -1,4 +1,4 @@
-#include "train/save/folder_lock.h"
+#include "runtime/folder_lock.h"
 
 #include <cerrno>
 #include <chrono>
@@ -39,7 +39,7 @@ bool FolderLock::take(double patience_seconds) {
     if (errno != EWOULDBLOCK) return true;
     if (std::chrono::duration<double>(Clock::now() - begin).count() > patience_seconds) {
       release();
-      fail(str(folder_, ": another run is using this folder: wait until it ends, or choose another run.dir"));
+      fail(str(folder_, ": ", use_));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }

@@ -1,4 +1,4 @@
-#include "train/report/trace_file.h"
+#include "comm/trace_file.h"
 
 #include <cmath>
 #include <exception>

@@ -1,0 +1,80 @@
+// The picture of a trace, from a run of two ranks and from spans made by hand.
+
+#include "train/report/trace_picture.h"
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "tests/test.h"
+#include "tests/workshop.h"
+
+using namespace flatshard;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string text_of(const std::string& path) {
+  std::ifstream in(path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return std::move(text).str();
+}
+
+int64_t count_of(const std::string& text, const std::string& word) {
+  int64_t count = 0;
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
+  return count;
+}
+
+// Rank 0's steps of 10, 40 and 20 us, each with a forward pass and a gather.
+void add_three_steps(Trace& trace) {
+  const int compute = trace.add_row("compute"), gather = trace.add_row("gather"),
+            steps = trace.add_row("steps");
+  int at = 0, number = 0;
+  for (const int length : {10, 40, 20}) {
+    const auto time = [&](int us) { return trace.start() + std::chrono::microseconds(at + us); };
+    trace.add_span(compute, "gemm", time(2), time(4));
+    trace.add_span(compute, str("forward ", number), time(1), time(5));
+    trace.add_span(gather, str("all_gather <", number, ">"), time(0), time(3));
+    trace.add_span(steps, str("step ", ++number), time(0), time(length));
+    at += length;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the picture shows the step of median length, and no single ops") {
+  fs::create_directories("picture");
+  World world;
+  Trace trace;
+  add_three_steps(trace);
+  write_trace_picture("picture/overlap.svg", trace, world, {});
+  const std::string svg = text_of("picture/overlap.svg");
+  // Of 40 and 20: the first step does not count.
+  CHECK(svg.find(">step 2, ") != std::string::npos);
+  CHECK(count_of(svg, "<title>forward 1, 4 us</title>") == 1);
+  CHECK(count_of(svg, "<title>all_gather &lt;1>, 3 us</title>") == 1);
+  CHECK(count_of(svg, "<title>") == 2);
+}
+
+TEST_CASE("the rows of two ranks that offload do not overlap in the picture") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("picture_offload");
+  const test::Finished run = workshop.train(
+      2, "--run.trace=true --parallel.offload=true --train.steps=2 --train.total_batch_size=4");
+  REQUIRE_MESSAGE(run.exit_code == 0, run.output);
+  const std::string svg = text_of(workshop.file("runs/default/overlap.svg"));
+  std::vector<double> tops;
+  const std::string lane = "<rect class=\"lane\"";
+  for (size_t at = svg.find(lane); at != svg.npos; at = svg.find(lane, at + 1))
+    tops.push_back(std::stod(svg.substr(svg.find(" y=\"", at) + 4)));
+  REQUIRE(tops.size() == 8);
+  for (size_t i = 1; i < tops.size(); ++i) CHECK(tops[i] >= tops[i - 1] + 20);  // the height of a row
+}
+
+TEST_CASE("a picture of a trace without a step is an error that names the file") {
+  World world;
+  CHECK(test::error_of([&] { write_trace_picture("picture/empty.svg", Trace(), world, {}); }) ==
+        "picture/empty.svg: the trace contains no step to draw");
+}
