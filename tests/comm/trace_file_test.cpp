@@ -4,29 +4,17 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
-#include <sstream>
 
 #include <nlohmann/json.hpp>
 
+#include "tests/checkpoint_content.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;
-
-namespace {
-
-std::string text_of(const std::string& path) {
-  std::ifstream in(path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return std::move(text).str();
-}
-
-}  // namespace
 
 TEST_CASE("one trace.json has every rank's streams, and collectives overlap in it") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
@@ -36,7 +24,7 @@ TEST_CASE("one trace.json has every rank's streams, and collectives overlap in i
       kRanks, str("--run.trace=true --train.total_batch_size=6 --train.eval_every=4 --train.steps=", kSteps));
   REQUIRE_MESSAGE(run.exit_code == 0, run.output);
   CHECK(!fs::exists(workshop.file("runs/default/trace.rank1.json")));
-  const auto trace = nlohmann::json::parse(text_of(workshop.file("runs/default/trace.json")));
+  const auto trace = nlohmann::json::parse(test::read_file(workshop.file("runs/default/trace.json")));
 
   std::map<std::pair<int, int>, std::string> rows;
   std::set<std::string> processes;
@@ -70,7 +58,7 @@ TEST_CASE("one trace.json has every rank's streams, and collectives overlap in i
     // All wait for all others in the norm's exchange.
     CHECK(last_begin < first_end);
   }
-  CHECK(text_of(workshop.file("runs/default/overlap.svg")).find("on 3 ranks") != std::string::npos);
+  CHECK(test::read_file(workshop.file("runs/default/overlap.svg")).find("on 3 ranks") != std::string::npos);
 }
 
 TEST_CASE("clock offsets are accurate to within the stated error, however large they are") {

@@ -3,9 +3,8 @@
 #include "train/report/trace_picture.h"
 
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
+#include "tests/checkpoint_content.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
 
@@ -13,13 +12,6 @@ using namespace flatshard;
 namespace fs = std::filesystem;
 
 namespace {
-
-std::string text_of(const std::string& path) {
-  std::ifstream in(path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return std::move(text).str();
-}
 
 int64_t count_of(const std::string& text, const std::string& word) {
   int64_t count = 0;
@@ -50,7 +42,7 @@ TEST_CASE("the picture shows the step of median length, and no single ops") {
   Trace trace;
   add_three_steps(trace);
   write_trace_picture("picture/overlap.svg", trace, world, {});
-  const std::string svg = text_of("picture/overlap.svg");
+  const std::string svg = test::read_file("picture/overlap.svg");
   // Of 40 and 20: the first step does not count.
   CHECK(svg.find(">step 2, ") != std::string::npos);
   CHECK(count_of(svg, "<title>forward 1, 4 us</title>") == 1);
@@ -64,7 +56,7 @@ TEST_CASE("the rows of two ranks that offload do not overlap in the picture") {
   const test::Finished run = workshop.train(
       2, "--run.trace=true --parallel.offload=true --train.steps=2 --train.total_batch_size=4");
   REQUIRE_MESSAGE(run.exit_code == 0, run.output);
-  const std::string svg = text_of(workshop.file("runs/default/overlap.svg"));
+  const std::string svg = test::read_file(workshop.file("runs/default/overlap.svg"));
   std::vector<double> tops;
   const std::string lane = "<rect class=\"lane\"";
   for (size_t at = svg.find(lane); at != svg.npos; at = svg.find(lane, at + 1))
