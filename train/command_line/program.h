@@ -1,6 +1,6 @@
 #pragma once
-// The shell of every program: standard streams and limits on files, the command line, the ranks of a job, a
-// failure as one line, and the exit code. Only here exceptions are caught.
+// The shell of every program: standard streams and limits on files, the command line, the ranks of a job, the
+// error of a failure, and the exit code. Exceptions end here.
 
 #include <chrono>
 #include <functional>
@@ -38,9 +38,9 @@ struct RankProgram {
 };
 inline constexpr std::chrono::seconds kMeetingTime{120};
 
-// Returns the exit code: that of run(); or 1 after one line on err, or several of Problems, that starts with
-// the program's name. Mistakes that read() finds wait until the ranks have met, so that one rank reports
-// them. An error on one rank ends all ranks.
+// Returns the exit code: that of run(); or 1 after an error on err that starts with the program's name. It has
+// one line, or one for each of several problems (runtime/problems.h). What read() throws waits until the ranks
+// have met, so that one rank reports it. An error on one rank ends all ranks.
 int run_on_ranks(const RankProgram& program, const Streams& streams);
 
 }  // namespace flatshard
