@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "train/command_line/arguments.h"
+
 namespace flatshard {
 
 void report_source(const ModelSource& source, std::ostream& err) {
@@ -22,12 +24,8 @@ void declare_model_options(CLI::App& app, ModelOptions& options) {
                "accept a base with other weights than those that the adapter was trained on");
   app.add_flag("--base-as-stored", options.base.as_stored,
                "do not round the weights of the base to 4 bits, if the run that trained the adapter did");
-  app.add_option("--dtype", options.dtype, "compute dtype")
-      ->check(CLI::IsMember({"fp32", "bf16"}))
-      ->capture_default_str();
-  app.add_option("--device", options.device, "compute device; auto: a GPU if available")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
+  add_choice(app, "--dtype", choice(&options.precision, {Precision::fp32, Precision::bf16}), "compute dtype");
+  add_choice(app, "--device", choice(&options.device), "compute device; auto: a GPU if available");
 }
 
 }  // namespace flatshard

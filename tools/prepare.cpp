@@ -110,10 +110,8 @@ void declare(CLI::App& app, Options& o) {
                  "tokenizer's folder")
       ->type_name("NAME")
       ->needs(tokenizer);
-  app.add_option("--train-on", o.encoder.train_on,
-                 "trained part of a conversation: the assistant's turns, the last of them, or all tokens")
-      ->check(CLI::IsMember({"assistant", "last", "all"}))
-      ->capture_default_str();
+  add_choice(app, "--train-on", choice(&o.encoder.train_on),
+             "trained part of a conversation: the assistant's turns, the last of them, or all tokens");
   app.add_option("--text-field", o.encoder.text_field, "field of a .jsonl object that holds the document")
       ->type_name("NAME")
       ->capture_default_str();

@@ -33,7 +33,7 @@ struct Words {
   std::vector<std::string> folders;
   bool all = false, other_base = false;
   Requantization requantization{};
-  std::string type = "nf4", storage = "uint8";
+  std::string storage = "uint8";
   QuantizeOptions quantize{};
 };
 
@@ -50,7 +50,6 @@ QuantizeOptions quantize_options(const Words& words) {
   const int64_t block = options.format.block;
   check(is_four_bit_block(block), "--block is ", block, ", must be a power of two from ",
         kSmallestFourBitBlock, " to ", kLargestFourBitBlock);
-  options.format.kind = words.type == "fp4" ? FourBitKind::fp4 : FourBitKind::nf4;
   options.storage = *dtype_of_torch_name(words.storage);
   return options;
 }
@@ -130,9 +129,7 @@ class Commands {
         "write a model folder with 4-bit linear layers, for transformers and bitsandbytes",
         [this] { quantize(words_.first, quantize_options(words_), export_options(words_), console_); });
     takes_out(command);
-    command.add_option("--type", words_.type, "4-bit type")
-        ->check(CLI::IsMember({"nf4", "fp4"}))
-        ->capture_default_str();
+    add_choice(command, "--type", choice(&words_.quantize.format.kind), "4-bit type");
     command
         .add_option("--block", words_.quantize.format.block, "elements that share a scale: a power of two")
         ->capture_default_str();

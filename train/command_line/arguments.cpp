@@ -96,4 +96,11 @@ void parse_arguments(CLI::App& app, const std::vector<std::string>& arguments) {
   }
 }
 
+void add_choice(CLI::App& app, const std::string& option, const Choice& choice, const std::string& help) {
+  app.add_option_function<std::string>(
+         option, [choice](const std::string& name) { choice.set(name); }, help)
+      ->check(CLI::IsMember(choice.names))
+      ->default_str(choice.name());
+}
+
 }  // namespace flatshard

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "train/config/fields.h"
+
 namespace CLI {
 class App;
 }
@@ -20,5 +22,8 @@ void parse_arguments(CLI::App& app, const std::vector<std::string>& arguments);
 std::vector<std::string> long_options(const CLI::App& app);
 // The one of which this option is a misspelling, whatever dashes it begins with; "" if there is none.
 std::string similar_option(const CLI::App& app, const std::string& option);
+
+// Declares an option whose value has one of several names. The default is the present value.
+void add_choice(CLI::App& app, const std::string& option, const Choice& choice, const std::string& help);
 
 }  // namespace flatshard

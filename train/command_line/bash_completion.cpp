@@ -17,7 +17,7 @@ std::string joined(const std::vector<std::string>& words, const char* separator)
 
 std::vector<std::string> values_of(const Field& key) {
   if (std::holds_alternative<bool*>(key.slot)) return {"true", "false"};
-  return key.choices;
+  return key.names();
 }
 
 // The lines of two case statements: words to offer for a command, and values to offer after an option.

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "train/config/config.h"
+#include "train/config/fields.h"
 
 namespace CLI {
 class App;

@@ -6,6 +6,7 @@
 #include "hub/adapter_base.h"
 #include "runtime/check.h"
 #include "runtime/fingerprint.h"
+#include "train/config/fields.h"
 
 namespace flatshard {
 namespace {

@@ -1,0 +1,110 @@
+#pragma once
+// The keys of a config (config.h), in one list: fields() has a line for each, with its value, its help and
+// its bounds. Configs are parsed, printed and documented by this list alone. An enum's names are those of
+// runtime/named.h, which the help lists and errors quote.
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "train/config/config.h"
+
+namespace flatshard {
+
+// A value that has one of several names, however it is stored.
+struct Choice {
+  std::vector<std::string> names;
+  std::function<std::string()> name;                 // of the value
+  std::function<bool(const std::string& name)> set;  // false if there is no such name
+};
+
+// Where a config stores a value.
+using Slot =
+    std::variant<Choice, std::string*, int64_t*, double*, bool*, std::vector<std::string>*,
+                 std::vector<int64_t>*, std::array<double, 2>*, std::optional<bool>*, std::optional<int64_t>*,
+                 std::optional<double>*, ModulePatterns*, std::map<std::string, double>*, DeviceMap*>;
+
+// `names` are those of `values`.
+template <class T>
+Choice choice(T* slot, const std::vector<std::string>& names, const std::vector<T>& values) {
+  const auto name = [=] {
+    return names.at(static_cast<size_t>(std::ranges::find(values, *slot) - values.begin()));
+  };
+  const auto set = [=](const std::string& wanted) {
+    const auto found = std::ranges::find(names, wanted);
+    if (found != names.end()) *slot = values[static_cast<size_t>(found - names.begin())];
+    return found != names.end();
+  };
+  return {.names = names, .name = name, .set = set};
+}
+inline Choice choice(std::string* slot, const std::vector<std::string>& names) {
+  return choice(slot, names, names);
+}
+// Without `values`, all of them are permitted.
+template <Named E>
+Choice choice(E* slot, std::vector<E> values = {}) {
+  if (values.empty())
+    for (const char* name : value_names(E{})) values.push_back(*named<E>(name));
+  std::vector<std::string> names;
+  for (const E value : values) names.emplace_back(name_of(value));
+  return choice(slot, names, values);
+}
+template <Named E>
+Choice choice(std::optional<E>* slot, const char* empty) {
+  std::vector<std::string> names{empty};
+  std::vector<std::optional<E>> values{std::nullopt};
+  for (const char* name : value_names(E{})) names.emplace_back(name), values.push_back(named<E>(name));
+  return choice(slot, names, values);
+}
+
+inline Slot slot_of(Slot slot) { return slot; }
+template <Named E>
+Slot slot_of(E* slot) {
+  return choice(slot);
+}
+
+// The bounds of a number.
+struct Bounds {
+  double least = -1e300, most = 1e300;
+};
+
+// How else a text may be written: as a number, or as true or false.
+enum class Spelling { text, or_number, or_flag };
+
+// One key.
+struct Field {
+  std::string key;  // "optimizer.lr"
+  Slot slot;
+  std::string help;
+  Bounds bounds{};
+  Spelling spelling = Spelling::text;
+
+  // `more` are bounds and a spelling, in any order.
+  template <class Value, class... More>
+  Field(std::string name, Value value, std::string about, More... more)
+      : key(std::move(name)), slot(slot_of(value)), help(std::move(about)) {
+    (add(more), ...);
+  }
+
+  // Of a choice; empty for other fields.
+  std::vector<std::string> names() const {
+    const Choice* const choice = std::get_if<Choice>(&slot);
+    return choice ? choice->names : std::vector<std::string>{};
+  }
+
+ private:
+  void add(Bounds b) { bounds = b; }
+  void add(Spelling s) { spelling = s; }
+};
+
+// All keys, in the order of the help, with their values in this config.
+std::vector<Field> fields(Config& c);
+
+// "model.rope_scaling" and "kind" of "model.rope_scaling.kind"; the section is "" without a dot.
+std::string section_of(const std::string& key);
+std::string name_in_section(const std::string& key);
+
+// The help text: name, meaning, choices and default of every key.
+std::string fields_help();
+
+}  // namespace flatshard
