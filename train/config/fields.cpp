@@ -9,6 +9,17 @@ constexpr double kMostSequences = 1 << 18, kMostTokens = INT32_MAX, kMostThreads
 constexpr Bounds at_least(double least) { return {.least = least}; }
 constexpr Bounds within(double least, double most) { return {.least = least, .most = most}; }
 
+using OnResume::changes, OnResume::content, OnResume::moves_rate, OnResume::noted, OnResume::reorders,
+    OnResume::silent;
+ResumeRule fixed(const char* reason) { return {OnResume::fixed, reason}; }
+
+// `by_default` is the rule of the lines that state none.
+std::vector<Field> section(ResumeRule by_default, std::vector<Field> lines) {
+  for (Field& line : lines)
+    if (!line.on_resume) line.on_resume = by_default;
+  return lines;
+}
+
 std::vector<std::string> family_names() {
   std::vector<std::string> names;
   for (const Family& f : families()) names.push_back(f.name);
@@ -17,24 +28,28 @@ std::vector<std::string> family_names() {
 
 std::vector<Field> run_fields(RunConfig& run) {
   return {
-      {"run.dir", &run.dir, "run folder: metrics, resolved config, report, checkpoints"},
-      {"run.seed", &run.seed, "seed of all random numbers", at_least(0)},
-      {"run.device", &run.device, "compute device; auto takes a GPU if there is one"},
-      {"run.cuda_graphs", &run.cuda_graphs, "replay each micro-step as a CUDA graph; one rank on a GPU"},
+      {"run.dir", &run.dir, "run folder: metrics, resolved config, report, checkpoints", silent},
+      {"run.seed", &run.seed, "seed of all random numbers", at_least(0),
+       fixed("which the order of the data depends on")},
+      {"run.device", &run.device, "compute device; auto takes a GPU if there is one", silent},
+      {"run.cuda_graphs", &run.cuda_graphs, "replay each micro-step as a CUDA graph; one rank on a GPU",
+       silent},
       {"run.tuned_products", &run.tuned_products,
        "file of matrix-product algorithms timed on this kind of GPU, to which a run adds the shapes it "
-       "lacks; results depend on it; empty = cuBLASLt's choice"},
+       "lacks; results depend on it; empty = cuBLASLt's choice",
+       changes},
       {"run.trace", &run.trace,
        "write trace.json, a timeline of all ranks for Perfetto, and overlap.svg, a picture of one step: true "
        "for the first 10 steps, \"100:110\" for steps 100 to 110; at most 10 MB",
-       Spelling::or_flag},
+       Spelling::or_flag, silent},
       {"run.threads", &run.threads, "compute threads per rank; 0 = this rank's share of the processors",
-       within(0, kMostThreads)},
+       within(0, kMostThreads), silent},
       {"run.hash_every", &run.hash_every, "steps between printed weight hashes; 0 = only at the end",
-       at_least(0)},
+       at_least(0), silent},
       {"run.resume", &run.resume,
        "checkpoint to resume from: \"latest\" in run.dir, \"auto\", or a path; same as --resume; empty = "
-       "start fresh"},
+       "start fresh",
+       silent},
   };
 }
 
@@ -67,14 +82,17 @@ std::vector<Field> model_fields(Config& c) {
       {"model.qkv_bias", &model.qkv_bias, "biases on q, k and v"},
       {"model.init_from", &c.init_from,
        "Hugging Face model folder with the initial weights; it decides all other model keys, except that "
-       "model.vocab may be larger: new rows are the mean of the existing ones"},
+       "model.vocab may be larger: new rows are the mean of the existing ones",
+       noted},
       {"model.adapter", &c.adapter,
        "folder of a LoRA adapter, as PEFT writes it, to continue training; with lora.rank, the adapter is "
-       "merged into the frozen weights instead"},
+       "merged into the frozen weights instead",
+       fixed("whose adapter it continues")},
       {"model.pad_to_multiple_of", &c.pad_to_multiple_of, "round the vocabulary up to a multiple of this",
        within(1, INT32_MAX)},
       {"model.trainable", &c.trainable,
-       "name patterns of the parameters to train (* matches any text); the others are frozen"},
+       "name patterns of the parameters to train (* matches any text); the others are frozen",
+       fixed("and has moments of those parameters only")},
       {"model.rope_scaling.kind", &model.rope_scaling.kind, "RoPE scaling method"},
       {"model.rope_scaling.factor", &model.rope_scaling.factor, "RoPE scaling factor", at_least(1)},
       {"model.rope_scaling.low_freq_factor", &model.rope_scaling.low_freq_factor,
@@ -132,61 +150,71 @@ std::vector<Field> data_fields(DataConfig& data) {
   return {
       {"data.train", &data.train,
        "file to train on: tokens made by prepare, or text or JSON (.txt, .jsonl, .json, also .gz or .zst), "
-       "whose tokens are made once and kept beside it, in FILE.HASH.tok"},
-      {"data.eval", &data.eval, "file to evaluate on, of the same kinds; empty = no evaluation"},
+       "whose tokens are made once and kept beside it, in FILE.HASH.tok",
+       content},
+      {"data.eval", &data.eval, "file to evaluate on, of the same kinds; empty = no evaluation", content},
       {"data.max_samples", &data.max_samples,
-       "use only the first so many samples of data.train, and of data.eval; 0 = all",
-       within(0, kMostSamples)},
+       "use only the first so many samples of data.train, and of data.eval; 0 = all", within(0, kMostSamples),
+       moves_rate},
       {"data.tokenizer", &data.tokenizer,
        "folder of the tokenizer, for text and JSON lines, and for the model that is saved; empty = that of "
-       "model.init_from, or, without one, bytes"},
+       "model.init_from, or, without one, bytes",
+       fixed("and its embeddings are of that tokenizer")},
       {"data.chat_template", &data.chat_template,
-       "chat template of conversations: a built-in name or a file; empty = that of the tokenizer's folder"},
-      {"data.text_field", &data.text_field, "field of JSON lines that holds the document"},
+       "chat template of conversations: a built-in name or a file; empty = that of the tokenizer's folder",
+       moves_rate},
+      {"data.text_field", &data.text_field, "field of JSON lines that holds the document", moves_rate},
       {"data.train_on", &data.train_on,
-       "trained part of conversations: the assistant's turns, the last of them, or all tokens"},
-      {"data.seq_len", &data.seq_len, "tokens per sequence", within(0, kMostTokens)},
+       "trained part of conversations: the assistant's turns, the last of them, or all tokens", moves_rate},
+      {"data.seq_len", &data.seq_len, "tokens per sequence", within(0, kMostTokens), reorders},
       {"data.vocab", &data.vocab,
        "vocabulary size that token files must have; 0 = from three quarters of model.vocab up to all of it",
-       within(0, INT32_MAX)},
+       within(0, INT32_MAX), noted},
       {"data.packing", &data.packing,
        "how documents become sequences: windows of the file in which documents attend to each other "
        "(wrapped) or do not (documents), whole documents packed tightly, longer ones truncated (best_fit) or "
-       "split (best_fit_split), or one document per sequence (none)"},
+       "split (best_fit_split), or one document per sequence (none)",
+       reorders},
       {"data.truncation", &data.truncation,
-       "which tokens of a document longer than data.seq_len best_fit and none use"},
-      {"data.padding", &data.padding, "where best_fit and none pad sequences that documents do not fill"},
-      {"data.shuffle", &data.shuffle, "shuffle the sequences in every epoch"},
+       "which tokens of a document longer than data.seq_len best_fit and none use", reorders},
+      {"data.padding", &data.padding, "where best_fit and none pad sequences that documents do not fill",
+       moves_rate},
+      {"data.shuffle", &data.shuffle, "shuffle the sequences in every epoch", reorders},
   };
 }
 
 std::vector<Field> train_fields(TrainConfig& train) {
   return {
-      {"train.steps", &train.steps, "optimizer steps; give this or train.epochs", within(0, kMostSteps)},
-      {"train.epochs", &train.epochs, "passes over the data; give this or train.steps", at_least(0)},
+      {"train.steps", &train.steps, "optimizer steps; give this or train.epochs", within(0, kMostSteps),
+       moves_rate},
+      {"train.epochs", &train.epochs, "passes over the data; give this or train.steps", at_least(0),
+       moves_rate},
       {"train.total_batch_size", &train.total_batch_size, "sequences per optimizer step, over all ranks",
-       within(0, kMostSequences)},
+       within(0, kMostSequences), moves_rate},
       {"train.batch_size_per_device", &train.batch_size_per_device, "sequences per micro-batch of one rank",
-       within(1, kMostSequences)},
+       within(1, kMostSequences), noted},
       {"train.lane_size", &train.lane_size,
        "sequences per lane, the unit of summation: results depend on it, but not on how lanes are dealt to "
        "ranks; larger than batch_size_per_device: summed in place over micro-steps, with one buffer. 0 = "
        "batch_size_per_device; on one rank total_batch_size",
-       within(0, kMostSequences)},
+       within(0, kMostSequences), silent},
       {"train.eval_batch_size_per_device", &train.eval_batch_size_per_device,
-       "sequences per evaluation batch of one rank; 0 = batch_size_per_device", within(0, kMostSequences)},
+       "sequences per evaluation batch of one rank; 0 = batch_size_per_device", within(0, kMostSequences),
+       noted},
       {"train.head_chunk", &train.head_chunk,
        "tokens whose logits exist at once: the output head and the loss are computed chunk by chunk; a "
        "smaller chunk takes less memory and more time, and rounds differently",
-       within(1, kMostTokens)},
+       within(1, kMostTokens), noted},
       {"train.recompute", &train.recompute,
        "activation checkpointing: keep only the inputs of each block and recompute the rest in the backward "
-       "pass"},
+       "pass",
+       noted},
       {"train.eval_every", &train.eval_every,
-       "steps between evaluations; below 1: a fraction of the run; 0 = never", within(0, kMostSteps)},
-      {"train.eval_each_epoch", &train.eval_each_epoch, "evaluate at the end of every epoch too"},
+       "steps between evaluations; below 1: a fraction of the run; 0 = never", within(0, kMostSteps),
+       changes},
+      {"train.eval_each_epoch", &train.eval_each_epoch, "evaluate at the end of every epoch too", changes},
       {"train.skip_nonfinite", &train.skip_nonfinite,
-       "skip a step with a NaN or infinite gradient instead of stopping"},
+       "skip a step with a NaN or infinite gradient instead of stopping", changes},
   };
 }
 
@@ -195,19 +223,21 @@ std::vector<Field> optimizer_fields(OptimizerConfig& optimizer) {
       {"optimizer.kind",
        choice(&optimizer.kind, {"adamw", "adamw8bit", "paged_adamw32bit", "paged_adamw8bit"}),
        "AdamW with fp32 moments, or with 8-bit moments, a quarter of the memory (adamw8bit); paged: the "
-       "moments live in host memory and visit the device for the update"},
-      {"optimizer.lr", &optimizer.lr, "peak learning rate", within(0, kMostFloat)},
+       "moments live in host memory and visit the device for the update",
+       fixed("whose moments it has in another form")},
+      {"optimizer.lr", &optimizer.lr, "peak learning rate", within(0, kMostFloat), moves_rate},
       {"optimizer.betas", &optimizer.betas, "decay rates of the first and second moment", within(0, 1)},
       {"optimizer.eps", &optimizer.eps, "epsilon of AdamW", within(kLeastFloat, kMostFloat)},
-      {"optimizer.weight_decay", &optimizer.weight_decay, "decoupled weight decay", within(0, kMostFloat)},
+      {"optimizer.weight_decay", &optimizer.weight_decay, "decoupled weight decay", within(0, kMostFloat),
+       changes},
       {"optimizer.grad_clip", &optimizer.grad_clip, "maximum global gradient norm; 0 = no clipping",
-       within(0, kMostFloat)},
+       within(0, kMostFloat), changes},
       {"optimizer.lr_scaling", &optimizer.lr_scaling,
-       "scale lr by k or sqrt(k), where k = total batch size / base_batch_size"},
+       "scale lr by k or sqrt(k), where k = total batch size / base_batch_size", moves_rate},
       {"optimizer.base_batch_size", &optimizer.base_batch_size, "batch size that optimizer.lr was tuned for",
-       at_least(0)},
+       at_least(0), moves_rate},
       {"optimizer.no_decay", &optimizer.no_decay,
-       "parameters without weight decay: kinds (norm, bias, embed) and name patterns"},
+       "parameters without weight decay: kinds (norm, bias, embed) and name patterns", changes},
   };
 }
 
@@ -343,10 +373,16 @@ std::vector<Field> log_fields(LogConfig& log) {
 std::vector<Field> fields(Config& c) {
   std::vector<Field> all;
   for (const std::vector<Field>& lines :
-       {run_fields(c.run), model_fields(c), lora_fields(c.lora), quant_fields(c.quant), data_fields(c.data),
-        train_fields(c.train), optimizer_fields(c.optimizer), schedule_fields(c.schedule),
-        precision_fields(c.precision), parallel_fields(c.parallel), checkpoint_fields(c.checkpoint),
-        log_fields(c.log)})
+       {section(OnResume::fixed, run_fields(c.run)),
+        section(fixed("and its tensors are of that model"), model_fields(c)),
+        section(fixed("and its adapters are of that kind"), lora_fields(c.lora)),
+        section(fixed("and its adapters were trained on those weights"), quant_fields(c.quant)),
+        section(OnResume::fixed, data_fields(c.data)), section(OnResume::fixed, train_fields(c.train)),
+        section(fixed("which its moments depend on"), optimizer_fields(c.optimizer)),
+        section(moves_rate, schedule_fields(c.schedule)),
+        section(fixed("which its loss scale and its rounding depend on"), precision_fields(c.precision)),
+        section(noted, parallel_fields(c.parallel)), section(noted, checkpoint_fields(c.checkpoint)),
+        section(silent, log_fields(c.log))})
     all.insert(all.end(), lines.begin(), lines.end());
   return all;
 }

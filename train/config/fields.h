@@ -1,7 +1,7 @@
 #pragma once
-// The keys of a config (config.h), in one list: fields() has a line for each, with its value, its help and
-// its bounds. Configs are parsed, printed and documented by this list alone. An enum's names are those of
-// runtime/named.h, which the help lists and errors quote.
+// The keys of a config (config.h), in one list: fields() has a line for each, with its value, its help, its
+// bounds, and what a run that resumes may do with it. Configs are parsed, printed, documented and compared by
+// this list alone. An enum's names are those of runtime/named.h, which the help lists and errors quote.
 
 #include <algorithm>
 #include <functional>
@@ -71,6 +71,26 @@ struct Bounds {
 // How else a text may be written: as a number, or as true or false.
 enum class Spelling { text, or_number, or_flag };
 
+// What a run that resumes may do with a key (save/run_changes.h).
+enum class OnResume {
+  fixed,       // nothing: what the checkpoint contains depends on it
+  changes,     // change it: later steps depend on it, and the change is recorded
+  moves_rate,  // the same, and the learning rate may jump
+  reorders,    // the same, and the data have another order: their epoch begins again
+  content,     // name another file: the same content is a note, other content is recorded, and may do both
+  noted,       // change it: no step depends on it, so that the header notes it and no more
+  silent,      // the same, without a note
+};
+struct ResumeRule {
+  OnResume rule;
+  const char* reason;  // fixed: a clause about the checkpoint, such as "whose adapter it continues"
+
+  ResumeRule(OnResume r = OnResume::fixed, const char* why = "") : rule(r), reason(why) {}
+  bool records() const {
+    return rule == OnResume::changes || rule == OnResume::moves_rate || rule == OnResume::reorders;
+  }
+};
+
 // One key.
 struct Field {
   std::string key;  // "optimizer.lr"
@@ -78,8 +98,9 @@ struct Field {
   std::string help;
   Bounds bounds{};
   Spelling spelling = Spelling::text;
+  std::optional<ResumeRule> on_resume{};  // of the line, or else of its section; without either: fixed
 
-  // `more` are bounds and a spelling, in any order.
+  // `more` are bounds, a spelling and a rule for resume, in any order.
   template <class Value, class... More>
   Field(std::string name, Value value, std::string about, More... more)
       : key(std::move(name)), slot(slot_of(value)), help(std::move(about)) {
@@ -95,6 +116,7 @@ struct Field {
  private:
   void add(Bounds b) { bounds = b; }
   void add(Spelling s) { spelling = s; }
+  void add(ResumeRule r) { on_resume = r; }
 };
 
 // All keys, in the order of the help, with their values in this config.
