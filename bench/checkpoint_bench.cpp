@@ -29,7 +29,7 @@ constexpr int kReadsOfEach = 3;  // of each file, since the disk may still be bu
 // 65 M parameters: 784 MB with their moments.
 Config llama(int ranks) {
   Config c;
-  c.run.device = "cpu";
+  c.run.device = DeviceChoice::cpu;
   c.run.dir = kFolder;
   c.model = {.family = "llama", .layers = 5, .hidden = 1024, .heads = 8, .ffn = 2816, .vocab = 512};
   c.data.seq_len = 16;

@@ -14,8 +14,7 @@ struct FourBitWeight {
   FourBitFormat format{};
 
   std::string name() const {
-    return str(format.kind == FourBitKind::nf4 ? "nf4" : "fp4", " block ", format.block,
-               format.nested ? " nested" : "");
+    return str(format.kind, " block ", format.block, format.nested ? " nested" : "");
   }
 };
 

@@ -67,7 +67,7 @@ const ModelConfig& shape_named(const std::string& name) {
 
 Config config_of(const StepOptions& o) {
   Config c;
-  c.run.device = o.device.is_cuda() ? "cuda" : "cpu";
+  c.run.device = o.device.is_cuda() ? DeviceChoice::cuda : DeviceChoice::cpu;
   c.model = shape_named(o.model);
   c.data.seq_len = o.seq_len;
   c.train.steps = 1;
@@ -75,7 +75,7 @@ Config config_of(const StepOptions& o) {
   c.train.recompute = o.recompute;
   c.optimizer.lr = 1e-4;
   c.optimizer.weight_decay = 0.1;
-  c.precision.compute = o.compute;
+  c.precision.compute = *named<Precision>(o.compute);
   if (o.trained == Trained::adapters) c.lora = {.rank = kLoraRank, .dropout = o.lora_dropout};
   if (o.trained == Trained::first_norm)
     c.trainable = {c.model.family == "gpt2" ? "*.h.0.ln_1.*" : "*.layers.0.input_layernorm.*"};

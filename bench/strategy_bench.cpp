@@ -15,14 +15,14 @@ constexpr int64_t kVocab = 1024, kSequences = 4, kLength = 256;
 
 Config small_llama(const StrategyOptions& options, int ranks) {
   Config c;
-  c.run.device = "cpu";
+  c.run.device = DeviceChoice::cpu;
   c.model = {.family = "llama", .layers = 4, .hidden = 512, .heads = 8, .ffn = 1408, .vocab = kVocab};
   c.data.seq_len = kLength;
   c.train.steps = 1;
   c.train.batch_size_per_device = kSequences;
   c.train.total_batch_size = kSequences * ranks;
   c.optimizer.lr = 1e-3;
-  c.precision.compute = options.compute;
+  c.precision.compute = *named<Precision>(options.compute);
   return c;
 }
 
@@ -97,11 +97,11 @@ std::vector<StrategyResult> measure_strategies(World& world, const StrategyOptio
     change(config.parallel);
     variants.push_back(std::make_unique<Variant>(name, config, world, tokens.file()));
   };
-  add("no_shard", [](ParallelConfig& p) { p.strategy = "no_shard"; });
+  add("no_shard", [](ParallelConfig& p) { p.strategy = Strategy::no_shard; });
   add("full_shard", [](ParallelConfig&) {});
   add("full_shard, no prefetch", [](ParallelConfig& p) {
     p.forward_prefetch = false;
-    p.backward_prefetch = "none";
+    p.backward_prefetch = BackwardPrefetch::none;
   });
   double spent = 0;
   for (int round = 0; spent < options.seconds || round < kWarmUp + kLeastSteps; ++round)

@@ -13,18 +13,24 @@
 // the duration of a layer. Unsharded gradients are accumulated over micro-steps and reduced once per step;
 // sharded gradients are reduced after every micro-step.
 
-#include <string>
 #include <vector>
+
+#include "runtime/named.h"
 
 namespace flatshard {
 
+enum class Strategy { no_shard, zero1, shard_grad_op, full_shard, hybrid };
+constexpr auto value_names(Strategy) {
+  return std::array{"no_shard", "zero1", "shard_grad_op", "full_shard", "hybrid"};
+}
+
 struct ShardPolicy {
-  std::string name;
+  Strategy strategy;
   bool params, grads, optimizer;  // sharded?
 };
 
-const std::vector<ShardPolicy>& shard_policies();
-const ShardPolicy& shard_policy(const std::string& name);  // an unknown name is an Error that lists the names
+const std::vector<ShardPolicy>& shard_policies();  // in the order of the strategies
+const ShardPolicy& shard_policy(Strategy strategy);
 
 // The ranks, divided into groups of consecutive ranks.
 struct RankGroups {

@@ -19,9 +19,10 @@ namespace flatshard {
 //               buffer for each doubling of the lanes of a rank; the bits depend on the number of ranks
 //   native      the reduction of the communication library
 enum class Reduction { exact, sequential, native };
+constexpr auto value_names(Reduction) { return std::array{"exact", "sequential", "native"}; }
 
 struct UnitOptions {
-  ShardPolicy policy{"no_shard", false, false, false};
+  ShardPolicy policy{Strategy::no_shard, false, false, false};
   Reduction reduction = Reduction::exact;
   DType compute = DType::bf16;       // of values and activations
   DType wire = DType::f32;           // in which gradients are sent, f32 or bf16

@@ -21,7 +21,7 @@ ModelConfig base_config(const ModelSource& source) { return read_hf_config(sourc
 ModelConfig read_model_config(const ModelSource& source) {
   ModelConfig config = base_config(source);
   auto quantized = four_bit_layers(source.folder, config);
-  if (quantized.empty() && source.quant.base != "none") {
+  if (quantized.empty() && source.quant.base) {
     Arena tables("tables", Device::cpu());  // only counts
     quantized = choose_quantized(source.quant, {}, Model(config, tables)).weights;
     config.fp32_norms = source.quant.fp32_norms;

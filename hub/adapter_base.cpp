@@ -36,18 +36,17 @@ std::vector<std::string> texts_of(const JsonReader& in, const char* key) {
 }
 
 QuantConfig parse_quant(const JsonReader& in) {
-  QuantConfig quant{.base = in.text("base", ""),
+  const std::string compute = in.text("compute", "auto");
+  QuantConfig quant{.base = named<FourBitKind>(in.text("base", "")),
                     .block = in.size("block"),
                     .nested = in.flag("double", false),
-                    .compute = in.text("compute", "auto"),
+                    .compute = named<Precision>(compute),
                     .skip = texts_of(in, "skip"),
                     .fp32_norms = in.flag("fp32_norms", false)};
-  in.must(quant.base == "nf4" || quant.base == "fp4", "base", "\"nf4\" or \"fp4\"");
+  in.must(quant.base.has_value(), "base", "\"nf4\" or \"fp4\"");
   in.must(is_four_bit_block(quant.block), "block",
           str("a power of two from ", kSmallestFourBitBlock, " to ", kLargestFourBitBlock));
-  in.must(quant.compute == "auto" || quant.compute == "fp32" || quant.compute == "bf16" ||
-              quant.compute == "fp16",
-          "compute", "\"auto\", \"fp32\", \"bf16\" or \"fp16\"");
+  in.must(quant.compute || compute == "auto", "compute", "\"auto\", \"fp32\", \"bf16\" or \"fp16\"");
   return quant;
 }
 
@@ -90,9 +89,13 @@ std::string difference(const AdapterBase& recorded, const std::string& base) {
 std::string adapter_base_json(const AdapterBase& base) {
   const QuantConfig& quant = base.quant;
   json quantization;
-  if (quant.base != "none")
-    quantization = {{"base", quant.base},     {"block", quant.block}, {"compute", quant.compute},
-                    {"double", quant.nested}, {"skip", quant.skip},   {"fp32_norms", quant.fp32_norms}};
+  if (quant.base)
+    quantization = {{"base", name_of(*quant.base)},
+                    {"block", quant.block},
+                    {"compute", quant.compute ? name_of(*quant.compute) : "auto"},
+                    {"double", quant.nested},
+                    {"skip", quant.skip},
+                    {"fp32_norms", quant.fp32_norms}};
   return json{{"folder", base.folder}, {"quantization", quantization}, {"weights", base.weights}}.dump(
              2, ' ', false, json::error_handler_t::replace) +
          '\n';

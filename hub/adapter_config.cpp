@@ -162,13 +162,13 @@ void check_keys(const Reader& in, const json& all, const std::string& path,
       warnings.push_back(str(path, ": the key \"", printable(key), "\" is unknown and ignored"));
 }
 
-std::string read_init(const Reader& in) {
+LoraInit read_init(const Reader& in) {
   constexpr const char* kKey = "init_lora_weights";
-  if (!in.has(kKey)) return "kaiming";
+  if (!in.has(kKey)) return LoraInit::kaiming;
   const json& init = in.value(kKey);
   in.must(init.is_boolean() || init == "gaussian", kKey,
           "true, false or \"gaussian\": other methods change the base");
-  return init == "gaussian" ? "gaussian" : "kaiming";
+  return init == "gaussian" ? LoraInit::gaussian : LoraInit::kaiming;
 }
 
 // PEFT rejects layers beside a string of targets. It writes "all-linear" as a list, and other readers of its
@@ -251,10 +251,10 @@ std::string adapter_config_json(const AdapterConfig& config, const Adapters& ada
   const WrittenTargets written = targets_to_write(lora, adapters);
   json out{{"alpha_pattern", exceptions_to_write(lora.alpha_pattern)},
            {"base_model_name_or_path", text_or_null(config.base)},
-           {"bias", lora.bias},
+           {"bias", name_of(lora.bias)},
            {"fan_in_fan_out", config.fan_in_fan_out},
            {"inference_mode", true},
-           {"init_lora_weights", lora.init == "gaussian" ? json("gaussian") : json(true)},
+           {"init_lora_weights", lora.init == LoraInit::gaussian ? json("gaussian") : json(true)},
            {"layer_replication", nullptr},
            {"layers_pattern", written.with_layers ? list_or_null(config.layers_pattern) : json(nullptr)},
            {"layers_to_transform", written.with_layers ? list_or_null(lora.layers) : json(nullptr)},

@@ -28,7 +28,7 @@ void check_can_be_written(const Format& format, const ModelConfig& c) {
   if (!format.layer_types && *c.window > 0)
     fixed("full_attention_every", *c.full_attention_every, int64_t{0});
   if (!format.no_rope_layers) fixed("no_rope_every", *c.no_rope_every, int64_t{0});
-  if (!format.rope_scaling) fixed("rope_scaling.kind", c.rope_scaling.kind, std::string("none"));
+  if (!format.rope_scaling) fixed("rope_scaling.kind", c.rope_scaling.kind, RopeScaling::Kind::none);
   if (!format.softcaps) {
     fixed("attention_softcap", *c.attention_softcap, 0.0);
     fixed("logit_softcap", *c.logit_softcap, 0.0);
@@ -98,7 +98,7 @@ ModelConfig read_rotary(const JsonReader& in, const Format& format) {
   for (const char* key : {"attention_bias", "mlp_bias", "use_bidirectional_attention"})
     in.must(!in.flag(key, false), key, "false: other values are not supported");
   read_rope(in, f.rope_theta, c);
-  in.must(format.rope_scaling || c.rope_scaling.kind == "none",
+  in.must(format.rope_scaling || c.rope_scaling.kind == RopeScaling::Kind::none,
           in.has("rope_scaling") ? "rope_scaling" : "rope_parameters", "of type default");
   read_layers(in, format, c);
   if (format.query_scalar > 0) c.query_scalar = in.size("query_pre_attn_scalar", format.query_scalar);

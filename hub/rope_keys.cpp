@@ -13,9 +13,9 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 ordered_json rope_scaling_json(const RopeScalingConfig& s) {
-  if (s.kind == "none") return nullptr;
-  ordered_json out{{"rope_type", s.kind}, {"factor", s.factor}};
-  if (s.kind == "llama3") {
+  if (s.kind == RopeScaling::Kind::none) return nullptr;
+  ordered_json out{{"rope_type", name_of(s.kind)}, {"factor", s.factor}};
+  if (s.kind == RopeScaling::Kind::llama3) {
     out["low_freq_factor"] = s.low_freq_factor;
     out["high_freq_factor"] = s.high_freq_factor;
     out["original_max_position_embeddings"] = s.original_max_positions;
@@ -26,14 +26,15 @@ ordered_json rope_scaling_json(const RopeScalingConfig& s) {
 RopeScalingConfig read_rope_scaling(const JsonReader& in) {
   RopeScalingConfig s;
   const char* key = in.has("rope_type") ? "rope_type" : "type";
-  s.kind = in.text(key, "default");
-  in.must(s.kind == "default" || s.kind == "linear" || s.kind == "llama3", key,
-          "default, linear or llama3: other scalings are not supported");
+  const std::string kind = in.text(key, "default");
+  const std::optional<RopeScaling::Kind> known = named<RopeScaling::Kind>(kind == "default" ? "none" : kind);
+  in.must(kind != "none" && known, key, "default, linear or llama3: other scalings are not supported");
+  s.kind = *known;
   if (in.has("partial_rotary_factor"))
     in.must(in.positive("partial_rotary_factor") == 1, "partial_rotary_factor", "1");
-  if (s.kind == "default") return {};
+  if (s.kind == RopeScaling::Kind::none) return {};
   s.factor = in.positive("factor");
-  if (s.kind == "linear") return s;
+  if (s.kind == RopeScaling::Kind::linear) return s;
   s.low_freq_factor = in.positive("low_freq_factor");
   s.high_freq_factor = in.positive("high_freq_factor");
   in.must(s.high_freq_factor > s.low_freq_factor, "high_freq_factor", "larger than low_freq_factor");

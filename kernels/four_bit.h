@@ -19,12 +19,14 @@
 #include <array>
 #include <optional>
 
+#include "runtime/named.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 
 namespace flatshard {
 
 enum class FourBitKind { nf4, fp4 };
+constexpr auto value_names(FourBitKind) { return std::array{"nf4", "fp4"}; }
 
 // How a linear layer stores its weight.
 struct FourBitFormat {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/packed.h"
+#include "runtime/named.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 
@@ -26,6 +27,7 @@ struct RopeScaling {
   double low_frequency_factor = 1, high_frequency_factor = 4;
   int64_t original_positions = 8192;
 };
+constexpr auto value_names(RopeScaling::Kind) { return std::array{"none", "linear", "llama3"}; }
 
 // The D/2 frequencies in radians per position.
 std::vector<double> rope_frequencies(int64_t D, double theta, const RopeScaling& scaling = {});

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/four_bit.h"
+#include "kernels/rope.h"
 
 namespace flatshard {
 
@@ -46,7 +47,7 @@ const std::vector<Family>& families();
 const Family& family(const std::string& name);  // throws Error, listing the names, if there is none
 
 struct RopeScalingConfig {
-  std::string kind = "none";  // none, linear, llama3
+  RopeScaling::Kind kind = RopeScaling::Kind::none;
   double factor = 1.0;
   double low_freq_factor = 1.0, high_freq_factor = 4.0;
   int64_t original_max_positions = 8192;

@@ -171,7 +171,7 @@ AdapterChoice adapters_of(const LoraConfig& lora, const std::vector<std::string>
     choice.adapters[path] = {.rank = whole,
                              .scale = static_cast<float>(lora_scale(alpha, whole, lora.rslora)),
                              .dropout = static_cast<float>(lora.dropout),
-                             .gaussian = lora.init == "gaussian"};
+                             .gaussian = lora.init == LoraInit::gaussian};
   }
   ranks.list_unused(choice.warnings);
   alphas.list_unused(choice.warnings);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "model/config.h"
+#include "runtime/named.h"
 #include "runtime/param.h"
 
 namespace flatshard {
@@ -20,6 +21,14 @@ class Model;
 using ModulePatterns = std::variant<std::string, std::vector<std::string>>;
 
 inline constexpr int64_t kMostLoraRank = 8192;
+
+// Initial values of the A factors, with B zero; adapter: both from a published adapter.
+enum class LoraInit { kaiming, gaussian, adapter };
+constexpr auto value_names(LoraInit) { return std::array{"kaiming", "gaussian", "adapter"}; }
+
+// The biases that are trained.
+enum class LoraBias { none };
+constexpr auto value_names(LoraBias) { return std::array{"none"}; }
 
 struct LoraConfig {
   int64_t rank = 0;  // 0: no adapters
@@ -32,8 +41,8 @@ struct LoraConfig {
   // Exceptions from rank and alpha: regular expressions for the end of a path.
   std::map<std::string, double> rank_pattern{}, alpha_pattern{};
   bool rslora = false;  // scale = alpha / sqrt(rank) instead of alpha / rank
-  std::string init = "kaiming";
-  std::string bias = "none";
+  LoraInit init = LoraInit::kaiming;
+  LoraBias bias = LoraBias::none;
   std::vector<std::string> save_modules{};  // modules that are trained and saved in full
 };
 

@@ -7,10 +7,7 @@ namespace flatshard {
 namespace {
 
 RopeScaling scaling_of(const RopeScalingConfig& c) {
-  using Kind = RopeScaling::Kind;
-  return {.kind = c.kind == "linear"   ? Kind::linear
-                  : c.kind == "llama3" ? Kind::llama3
-                                       : Kind::none,
+  return {.kind = c.kind,
           .factor = c.factor,
           .low_frequency_factor = c.low_freq_factor,
           .high_frequency_factor = c.high_freq_factor,

@@ -7,8 +7,8 @@
 namespace flatshard {
 
 std::optional<DType> compute_dtype(const QuantConfig& quant) {
-  if (quant.compute == "auto") return {};
-  return quant.compute == "fp32" ? DType::f32 : quant.compute == "bf16" ? DType::bf16 : DType::f16;
+  if (!quant.compute) return {};
+  return dtype_in(*quant.compute);
 }
 
 QuantizedParams::QuantizedParams(ParamList& params, const std::string& path, const FourBitWeight& weight,
@@ -44,17 +44,15 @@ FourBitMatrix QuantizedParams::matrix(const ParamView& p) const {
 QuantizedChoice choose_quantized(const QuantConfig& quant, const LoraConfig& lora, const Model& model) {
   check(is_four_bit_block(quant.block), "quant.block is ", quant.block, ", must be a power of two from ",
         kSmallestFourBitBlock, " to ", kLargestFourBitBlock);
-  const FourBitFormat format{.kind = quant.base == "fp4" ? FourBitKind::fp4 : FourBitKind::nf4,
-                             .block = quant.block,
-                             .nested = quant.nested,
-                             .compute = compute_dtype(quant)};
+  const FourBitFormat format{
+      .kind = *quant.base, .block = quant.block, .nested = quant.nested, .compute = compute_dtype(quant)};
   const LayersToQuantize layers = layers_to_quantize(model, quant.skip);
   QuantizedChoice choice;
   for (const std::string& path : layers.paths)
     if (!is_inside(path, lora.save_modules)) choice.weights[path] = format;
   for (const std::string& entry : layers.unmatched)
     choice.warnings.push_back(str("quant.skip: \"", entry, "\" matches no linear layer"));
-  check(!choice.weights.empty(), "quant.base = \"", quant.base,
+  check(!choice.weights.empty(), "quant.base = \"", *quant.base,
         "\", but quant.skip and lora.save_modules leave no layer to quantize");
   return choice;
 }

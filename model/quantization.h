@@ -10,6 +10,7 @@
 
 #include "model/quantized_part.h"
 #include "runtime/param.h"
+#include "runtime/precision.h"
 
 namespace flatshard {
 
@@ -17,11 +18,11 @@ class Model;
 struct LoraConfig;
 
 struct QuantConfig {
-  std::string base = "none";  // or nf4, fp4
+  std::optional<FourBitKind> base{};  // empty: weights are not quantized
   int64_t block = 64;
   bool nested = false;
-  std::string compute = "auto";     // dtype of products; auto: that of the run
-  std::vector<std::string> skip{};  // layers that are not quantized
+  std::optional<Precision> compute{};  // of products; empty: that of the run
+  std::vector<std::string> skip{};     // layers that are not quantized
   bool fp32_norms = false;
 };
 
@@ -30,7 +31,7 @@ inline bool is_quantized_part(const ParamSpec& spec) {
   return spec.role == ParamRole::quantized || (spec.role == ParamRole::weight && spec.dtype);
 }
 
-// quant.compute as a dtype; empty for auto.
+// quant.compute as a dtype.
 std::optional<DType> compute_dtype(const QuantConfig& quant);
 
 // The parameters of one quantized weight.

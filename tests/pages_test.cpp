@@ -15,6 +15,7 @@
 #include "runtime/text.h"
 #include "source_dir.h"
 #include "tests/test.h"
+#include "train/config/fields.h"
 #include "train/step/training_runtime.h"
 
 using namespace flatshard;
@@ -170,7 +171,7 @@ TEST_CASE("the words of the tour are at most 25") {
 TEST_CASE("the memory plan that the tour explains is that of configs/tiny.toml on four ranks") {
   const std::string tour = text_of(fs::path(kSourceDir) / "TOUR.md");
   Config config = load_config(str(kSourceDir, "/configs/tiny.toml"), {}).config;
-  config.run.device = "cpu";
+  config.run.device = DeviceChoice::cpu;
   size_t explained = 0;
   for (const MemoryRow& row : plan_run(set_up(config, 4), 0).memory) {
     if (row.what.empty()) continue;  // the sum

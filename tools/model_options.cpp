@@ -22,11 +22,8 @@ void add_model_options(std::vector<Option>& to, ModelOptions& options) {
         "accept a base with other weights than those that the adapter was trained on"},
        {"--base-as-stored", &options.base.as_stored,
         "do not round the weights of the base to 4 bits, if the run that trained the adapter did"},
-       {"--dtype", &options.dtype, "compute dtype", {.shows_default = true, .choices = {"fp32", "bf16"}}},
-       {"--device",
-        &options.device,
-        "compute device; auto: a GPU if available",
-        {.shows_default = true, .choices = {"auto", "cpu", "cuda"}}}});
+       {"--dtype", choice(&options.precision, {Precision::fp32, Precision::bf16}), "compute dtype"},
+       {"--device", choice(&options.device), "compute device; auto: a GPU if available"}});
 }
 
 }  // namespace flatshard

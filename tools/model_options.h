@@ -7,16 +7,18 @@
 
 #include "tools/inference/find_model.h"
 #include "train/command_line/command.h"
+#include "train/setup/device_choice.h"
 
 namespace flatshard {
 
 struct ModelOptions {
-  std::string folder, adapter, dtype = "fp32", device = "auto";
-
+  std::string folder, adapter;
+  Precision precision = Precision::fp32;
+  DeviceChoice device = DeviceChoice::automatic;
   BaseChoice base{};
 
   ModelSource source() const { return find_model(folder, adapter, base); }
-  DType compute_dtype() const { return dtype == "bf16" ? DType::bf16 : DType::f32; }
+  DType compute_dtype() const { return dtype_in(precision); }
 };
 
 // Prints which folders were taken, and the warnings about an adapter.

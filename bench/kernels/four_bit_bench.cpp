@@ -13,8 +13,6 @@
 namespace flatshard::bench {
 namespace {
 
-const char* name_of(FourBitKind kind) { return kind == FourBitKind::nf4 ? "nf4" : "fp4"; }
-
 // The code of y by the bounds of the specification, one after another.
 uint8_t code_of(float y, FourBitKind kind) {
   uint8_t code = 0;

@@ -80,8 +80,6 @@ void read_nested(const Reader& in, QuantState& state) {
 
 }  // namespace
 
-const char* name_of(FourBitKind kind) { return kind == FourBitKind::nf4 ? "nf4" : "fp4"; }
-
 const char* torch_name_of(DType dtype) {
   switch (dtype) {
     case DType::f32:
@@ -123,8 +121,9 @@ QuantState parse_quant_state(std::string_view text, const std::string& name) {
   QuantState state;
   FourBitFormat& format = state.weight.format;
   const json& kind = in.value("quant_type");
-  in.must(kind == "nf4" || kind == "fp4", "quant_type", "nf4 or fp4");
-  format.kind = kind == "nf4" ? FourBitKind::nf4 : FourBitKind::fp4;
+  const auto known = kind.is_string() ? named<FourBitKind>(kind.get<std::string>()) : std::nullopt;
+  in.must(known.has_value(), "quant_type", "nf4 or fp4");
+  format.kind = *known;
   const std::string blocks = str("a power of two from ", kSmallestFourBitBlock, " to ", kLargestFourBitBlock);
   format.block = in.size(in.value("blocksize"), "blocksize", blocks);
   in.must(is_four_bit_block(format.block), "blocksize", blocks);

@@ -22,9 +22,6 @@ struct QuantState {
   float nested_offset = 0;
 };
 
-// "nf4" or "fp4".
-const char* name_of(FourBitKind kind);
-
 // float32, bfloat16, float16 or uint8, as PyTorch names them.
 const char* torch_name_of(DType dtype);
 std::optional<DType> dtype_of_torch_name(std::string_view name);

@@ -58,9 +58,9 @@ QuantizationConfig parse_quantization_config(std::string_view text, const std::s
   const Reader in(path, object);
   check_method(in);
   QuantizationConfig config;
-  const std::string kind = in.text("bnb_4bit_quant_type", "fp4");
-  in.must(kind == "nf4" || kind == "fp4", "bnb_4bit_quant_type", "nf4 or fp4");
-  config.format.kind = kind == "nf4" ? FourBitKind::nf4 : FourBitKind::fp4;
+  const std::optional<FourBitKind> kind = named<FourBitKind>(in.text("bnb_4bit_quant_type", "fp4"));
+  in.must(kind.has_value(), "bnb_4bit_quant_type", "nf4 or fp4");
+  config.format.kind = *kind;
   config.format.nested = in.flag("bnb_4bit_use_double_quant");
   const std::optional<DType> compute = dtype_of_torch_name(in.text("bnb_4bit_compute_dtype", "float32"));
   in.must(compute && is_float(*compute), "bnb_4bit_compute_dtype", "float32, bfloat16 or float16");

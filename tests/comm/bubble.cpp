@@ -19,7 +19,7 @@ constexpr int64_t kMicroSteps = 8, kBytes = 1 << 16;
 // A stage that executes its actions with buffers of its own for every message.
 class SleepingStage {
  public:
-  SleepingStage(World& world, const std::string& schedule)
+  SleepingStage(World& world, PipelineSchedule schedule)
       : pipeline_{.stages = world.size(), .schedule = schedule},
         stage_(world.rank()),
         comms_(world.size(), false, false, [&](const char* name) { return make_communicator(world, name); }),
@@ -76,7 +76,8 @@ class SleepingStage {
 }  // namespace
 
 void print_bubbles(World& world, std::ostream& out) {
-  for (const char* schedule : {"1f1b", "gpipe", "sequential"}) {
+  for (const PipelineSchedule schedule :
+       {PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe, PipelineSchedule::sequential}) {
     SleepingStage stage(world, schedule);
     world.barrier("the start");
     const auto begin = std::chrono::steady_clock::now();

@@ -44,7 +44,8 @@ CallSum serving(const CollectiveLog& log, const std::string& communicator, const
 
 TEST_CASE("full_shard gathers blocks twice a micro-step and root units once a step") {
   for (const char* family : {"llama", "gpt2"})
-    for (const char* ahead : {"pre", "post", "none"})
+    for (const BackwardPrefetch ahead :
+         {BackwardPrefetch::pre, BackwardPrefetch::post, BackwardPrefetch::none})
       for (const bool forward : {true, false})
         for (const int64_t depth : {1, 2, 3}) {
           CAPTURE(family);
@@ -80,14 +81,14 @@ TEST_CASE("root units that are not kept are gathered twice a micro-step unless t
 }
 
 TEST_CASE("zero1 and shard_grad_op gather each unit once a step") {
-  for (const char* strategy : {"zero1", "shard_grad_op"}) {
+  for (const Strategy strategy : {Strategy::zero1, Strategy::shard_grad_op}) {
     CAPTURE(strategy);
     Config config = small_config("llama");
     config.parallel.strategy = strategy;
     Counted counted(config);
     const CollectiveLog log = counted.second_step();
     CHECK(of(log, "gather", "all_gather") == CallSum{counted.units(), 2 * counted.elements()});
-    const int64_t times = std::string(strategy) == "zero1" ? 1 : kMicroSteps;
+    const int64_t times = strategy == Strategy::zero1 ? 1 : kMicroSteps;
     CHECK(of(log, "reduce", "all_to_all") ==
           CallSum{times * counted.units(), 4 * times * counted.elements()});
     CHECK(of(log, "compute").calls == 1);
@@ -95,20 +96,20 @@ TEST_CASE("zero1 and shard_grad_op gather each unit once a step") {
 }
 
 TEST_CASE("no_sync reduces each unit once a step, and bf16 halves the bytes of sharded sums") {
-  for (const char* reduction : {"exact", "sequential"}) {
+  for (const Reduction reduction : {Reduction::exact, Reduction::sequential}) {
     Config config = small_config("llama");
     config.parallel.reduction = reduction;
-    config.parallel.accumulation = "no_sync";
+    config.parallel.accumulation = Accumulation::no_sync;
     Counted whole(config);
     CHECK(of(whole.second_step(), "reduce", "all_to_all") == CallSum{whole.units(), 4 * whole.elements()});
-    config.parallel.accumulation = "sharded";
-    config.precision.reduce = "bf16";
+    config.parallel.accumulation = Accumulation::sharded;
+    config.precision.reduce = Precision::bf16;
     Counted rounded(config);
     CHECK(of(rounded.second_step(), "reduce", "all_to_all") ==
           CallSum{kMicroSteps * rounded.units(), 2 * kMicroSteps * rounded.elements()});
   }
   Config config = small_config("llama");
-  config.parallel.reduction = "native";
+  config.parallel.reduction = Reduction::native;
   Counted native(config);
   const CollectiveLog log = native.second_step();
   CHECK(of(log, "reduce", "all_to_all").calls == 0);
@@ -120,7 +121,7 @@ TEST_CASE("replicas reduce their sums once a step") {
   for (const int64_t size : {1, 2, 4}) {
     CAPTURE(size);
     Config config = small_config("llama");
-    config.parallel.strategy = size == 1 ? "no_shard" : "hybrid";
+    config.parallel.strategy = size == 1 ? Strategy::no_shard : Strategy::hybrid;
     config.parallel.group_size = size == 1 ? 0 : size;
     Counted counted(config);
     const CollectiveLog log = counted.second_step();

@@ -49,7 +49,7 @@ void for_each_cut(const std::vector<int64_t>& numbers, Visit&& visit) {
           for (const bool grads : {false, true}) {
             if (ranks % size != 0) continue;
             UnitOptions options;
-            options.policy = {"test", true, grads, true};
+            options.policy = {Strategy::full_shard, true, grads, true};
             options.lanes = static_cast<int>(lanes);
             options.micro_steps = micro_steps;
             visit(options, RankGroups{static_cast<int>(ranks), static_cast<int>(size)});

@@ -219,7 +219,7 @@ void for_each_case(Visit&& visit) {
                                        .keep_root = !prefetch || lanes == 1,
                                        .offload = offload,
                                        .poison = true},
-                           .groups = groups_of(policy, 4, policy.name == "hybrid" ? 2 : 0),
+                           .groups = groups_of(policy, 4, policy.strategy == Strategy::hybrid ? 2 : 0),
                            .depth = depth,
                            .prefetch = prefetch});
               }
@@ -240,7 +240,7 @@ void check_orders(const Case& c, const std::vector<float>& in_order) {
 
 TEST_CASE("steps follow one another in every stream order without host synchronization") {
   for_each_case([](const Case& c) {
-    CAPTURE(c.options.policy.name);
+    CAPTURE(c.options.policy.strategy);
     CAPTURE(static_cast<int>(c.options.reduction));
     CAPTURE(c.options.compute);
     CAPTURE(c.options.wire);
@@ -257,10 +257,10 @@ TEST_CASE("paged moments have the bits of others in every stream order, in fp32 
   constexpr int64_t kPaged = 4096;
   for (const ShardPolicy& policy : shard_policies())
     for (const bool coded : {false, true}) {
-      CAPTURE(policy.name);
+      CAPTURE(policy.strategy);
       CAPTURE(coded);
       Case c{.options = {.policy = policy, .micro_steps = 2, .moments_8bit = coded, .poison = true},
-             .groups = groups_of(policy, 4, policy.name == "hybrid" ? 2 : 0),
+             .groups = groups_of(policy, 4, policy.strategy == Strategy::hybrid ? 2 : 0),
              .depth = 1,
              .prefetch = true};
       const std::vector<float> unpaged = outcome(c, StreamOrder::in_order);

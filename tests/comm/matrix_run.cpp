@@ -93,7 +93,7 @@ Data MatrixRun::data(const RunSetup& setup) const {
   return Data(corpus_, {.seq_len = setup.seq_len(),
                         .lane_sequences = setup.batching.lane_sequences,
                         .total_sequences = setup.batching.total_sequences,
-                        .packing = {.packing = packing_of(setup.config.data.packing)}});
+                        .packing = {.packing = setup.config.data.packing}});
 }
 
 MatrixRun::Outcome MatrixRun::step(TrainingRuntime& runtime, const RunSetup& setup, const Data& data,

@@ -14,7 +14,8 @@ struct PlannedRank {
         gather("gather", 0, setup.groups.size),
         reduce("reduce", 0, setup.groups.size),
         replicas("replicas", 0, setup.groups.count()),
-        pipe(setup.pipeline.stages, setup.pipeline.schedule == "interleaved", setup.pipeline.embeds_apart,
+        pipe(setup.pipeline.stages, setup.pipeline.schedule == PipelineSchedule::interleaved,
+             setup.pipeline.embeds_apart,
              [&](const char* name) {
                return std::make_unique<MirrorCommunicator>(name, 0, setup.pipeline.stages);
              }),
@@ -44,7 +45,7 @@ struct PlannedRank {
 // A small model and a batch of `micro_steps` sequences per rank.
 inline Config planned_config(const std::string& family, int ranks, int blocks, int micro_steps) {
   Config c;
-  c.run.device = "cpu";
+  c.run.device = DeviceChoice::cpu;
   c.model = {.family = family, .layers = blocks, .hidden = 48, .heads = 3, .ffn = 93, .vocab = 301};
   c.data.seq_len = 8;
   c.train.steps = 1;

@@ -72,18 +72,20 @@ std::vector<Trial> trials_of_stages(int ranks, bool all) {
     for (const Setting& s : settings.covering()) {
       Trial trial{settings.config(s), StreamOrder::concurrent, settings.key(s), settings.name(s)};
       // Units that span the blocks cannot be divided.
-      if (trial.config.parallel.wrap != "block" || !trial.config.parallel.replicate.empty()) continue;
+      if (trial.config.parallel.wrap != WrapPolicy::block || !trial.config.parallel.replicate.empty())
+        continue;
       // Reductions whose bits depend on the ranks.
-      if (trial.config.parallel.reduction != "exact") continue;
-      const std::vector<std::string> schedules{"1f1b", "gpipe", "sequential", "interleaved"};
+      if (trial.config.parallel.reduction != Reduction::exact) continue;
+      constexpr std::array kSchedules{PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe,
+                                      PipelineSchedule::sequential, PipelineSchedule::interleaved};
       if (trial.config.model.family == "gpt2" &&
           trial.config.train.lane_size > trial.config.train.batch_size_per_device)
         continue;  // refused with tied embeddings
       trial.config.parallel.stages = stages;
       // Two chunks of each of 4 stages are more than the model has parts.
       const bool interleaves = stages == 2 && set_up(trial.config, ranks).batching.micro_steps % stages == 0;
-      trial.config.parallel.schedule = schedules[turn++ % (interleaves ? 4 : 3)];
-      if (!all && !adds_to(seen, s, trial.config.parallel.schedule)) continue;
+      trial.config.parallel.schedule = kSchedules[turn++ % (interleaves ? 4 : 3)];
+      if (!all && !adds_to(seen, s, name_of(trial.config.parallel.schedule))) continue;
       trial.name = str(stages, " stages ", trial.config.parallel.schedule, ", ", trial.name);
       trials.push_back(trial);
     }
@@ -123,10 +125,11 @@ bool compare(World& world, const std::vector<Trial>& trials, int steps) {
 // Fifteen lanes divide among 1, 3 and 5 ranks.
 void print_losses(World& world) {
   MatrixRun run(world);
-  for (const std::string strategy : {"no_shard", "zero1", "shard_grad_op", "full_shard"})
-    for (const std::string reduction : {"exact", "sequential", "native"}) {
+  for (const Strategy strategy :
+       {Strategy::no_shard, Strategy::zero1, Strategy::shard_grad_op, Strategy::full_shard})
+    for (const Reduction reduction : {Reduction::exact, Reduction::sequential, Reduction::native}) {
       Config c = matrix_config("llama");
-      c.precision.compute = "fp32";
+      c.precision.compute = Precision::fp32;
       c.train.total_batch_size = world.size() % 2 == 0 ? kMatrixSequences : 15;
       c.parallel.strategy = strategy;
       c.parallel.reduction = reduction;
@@ -138,12 +141,13 @@ void print_losses(World& world) {
 
 bool traffic_holds(World& world) {
   MatrixRun run(world);
-  for (const std::string strategy : {"no_shard", "zero1", "shard_grad_op", "full_shard", "hybrid"})
+  for (const Strategy strategy :
+       {Strategy::no_shard, Strategy::zero1, Strategy::shard_grad_op, Strategy::full_shard, Strategy::hybrid})
     for (const bool offload : {false, true}) {
       Config c = matrix_config("llama");
       c.parallel.strategy = strategy;
       if (offload && !shard_policy(strategy).params) continue;  // there is nothing to offload
-      if (strategy == "hybrid") c.parallel.group_size = std::max(1, world.size() / 2);
+      if (strategy == Strategy::hybrid) c.parallel.group_size = std::max(1, world.size() / 2);
       c.parallel.offload = offload;
       const auto [received, stated] = run.received_and_stated(c);
       if (world.rank() == 0)
@@ -174,12 +178,13 @@ bool start_as_one(World& world) {
   MatrixRun run(world);
   bool held = true;
   int cases = 0;
-  for (const char* strategy : {"no_shard", "zero1", "full_shard", "hybrid"})
+  for (const Strategy strategy :
+       {Strategy::no_shard, Strategy::zero1, Strategy::full_shard, Strategy::hybrid})
     for (const bool offload : {false, true}) {
       Config c = matrix_config("llama");
       c.trainable = {"*layers.1.*", "*norm*"};
       c.parallel.strategy = strategy;
-      if (c.parallel.strategy == "hybrid") c.parallel.group_size = world.size() / 2;
+      if (c.parallel.strategy == Strategy::hybrid) c.parallel.group_size = world.size() / 2;
       c.parallel.offload = offload;
       if (offload && !shard_policy(strategy).params) continue;
       const std::string expected = run.first_shards(c);
@@ -201,12 +206,13 @@ bool skips_together(World& world) {
   MatrixRun run(world);
   bool all = true;
   int cases = 0;
-  for (const char* strategy : {"no_shard", "zero1", "shard_grad_op", "full_shard", "hybrid"})
+  for (const Strategy strategy :
+       {Strategy::no_shard, Strategy::zero1, Strategy::shard_grad_op, Strategy::full_shard, Strategy::hybrid})
     for (int bad = 0; bad < world.size(); ++bad) {
       Config c = matrix_config("llama");
-      c.precision.compute = "fp16";
+      c.precision.compute = Precision::fp16;
       c.parallel.strategy = strategy;
-      if (c.parallel.strategy == "hybrid") c.parallel.group_size = world.size() / 2;
+      if (c.parallel.strategy == Strategy::hybrid) c.parallel.group_size = world.size() / 2;
       const bool held = run.all_skip_when(bad, c, StreamOrder::concurrent);
       if (!held && world.rank() == 0)
         std::cout << strategy << ": not all ranks skip the step when gradients of rank " << bad

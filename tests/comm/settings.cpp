@@ -22,15 +22,15 @@ std::vector<std::string> trained_when_frozen(const std::string& family) {
 
 // Units smaller or larger than a layer, and replicated parameters.
 void wrap_as(const std::string& subject, ParallelConfig& parallel) {
-  if (contains(subject, "halves")) parallel.wrap = "attention_mlp";
+  if (contains(subject, "halves")) parallel.wrap = WrapPolicy::attention_mlp;
   if (contains(subject, " modules")) {
-    parallel.wrap = contains(subject, "large") ? "size" : "pattern";
+    parallel.wrap = contains(subject, "large") ? WrapPolicy::size : WrapPolicy::pattern;
     if (contains(subject, "large"))
       parallel.wrap_size = 15000;  // two thirds of a block: its attention, MLP and norms form one unit
     else
       parallel.wrap_patterns = {"*.k_proj", "*.layers.1", "*.mlp"};
   }
-  if (contains(subject, "one unit")) parallel.wrap = "none";
+  if (contains(subject, "one unit")) parallel.wrap = WrapPolicy::none;
   if (contains(subject, "replicated")) parallel.replicate = {"*norm*", "*embed*", "*layers.2.mlp.up*"};
 }
 
@@ -87,10 +87,11 @@ class Pairs {
 Config matrix_config(const std::string& family) {
   Config c;
   c.run.seed = 3;
-  c.run.device = "cpu";
+  c.run.device = DeviceChoice::cpu;
   c.model = {.family = family, .layers = 3, .hidden = 45, .heads = 3, .ffn = 93, .vocab = kMatrixVocab};
   if (family == "llama") c.model.kv_heads = 1, c.model.head_dim = 16;
-  c.data = {.train = "matrix.tok", .eval = "matrix.tok", .seq_len = kMatrixLength, .packing = "documents"};
+  c.data = {
+      .train = "matrix.tok", .eval = "matrix.tok", .seq_len = kMatrixLength, .packing = Packing::documents};
   c.train.steps = 1;
   c.train.total_batch_size = kMatrixSequences;
   c.train.lane_size = 1;
@@ -230,29 +231,29 @@ Config Settings::config(const Setting& s) const {
   const std::string& subject = value(s, Dimension::subject);
   const std::string family = subject.substr(0, subject.find(' '));
   Config c = matrix_config(family);
-  c.precision.compute = subject.substr(family.size() + 1, 4);
-  if (contains(subject, "rounded")) c.precision.reduce = "bf16";
+  c.precision.compute = *named<Precision>(subject.substr(family.size() + 1, 4));
+  if (contains(subject, "rounded")) c.precision.reduce = Precision::bf16;
   if (contains(subject, "frozen")) c.trainable = trained_when_frozen(family);
   if (contains(subject, "lora")) c.lora = adapters_of(family);
-  if (contains(subject, "nf4")) c.quant.base = "nf4";
-  if (contains(subject, "fp4")) c.quant.base = "fp4";
+  if (contains(subject, "nf4")) c.quant.base = FourBitKind::nf4;
+  if (contains(subject, "fp4")) c.quant.base = FourBitKind::fp4;
   c.quant.nested = contains(subject, "double");
   c.optimizer.kind = str(contains(subject, "paged") ? "paged_" : "", "adamw",
                          contains(subject, "8bit")    ? "8bit"
                          : contains(subject, "paged") ? "32bit"
                                                       : "");
-  if (contains(subject, "sequential")) c.parallel.reduction = "sequential";
-  if (contains(subject, "native")) c.parallel.reduction = "native";
+  if (contains(subject, "sequential")) c.parallel.reduction = Reduction::sequential;
+  if (contains(subject, "native")) c.parallel.reduction = Reduction::native;
   if (contains(subject, "long")) c.train.lane_size = kLongLane;
   wrap_as(subject, c.parallel);
   const std::string& strategy = value(s, Dimension::strategy);
-  c.parallel.strategy = strategy.substr(0, strategy.find(' '));
-  if (c.parallel.strategy == "hybrid") c.parallel.group_size = std::stoi(strategy.substr(10));
+  c.parallel.strategy = *named<Strategy>(strategy.substr(0, strategy.find(' ')));
+  if (c.parallel.strategy == Strategy::hybrid) c.parallel.group_size = std::stoi(strategy.substr(10));
   c.train.batch_size_per_device = std::stoi(value(s, Dimension::cut));
   c.train.recompute = value(s, Dimension::recompute) == "on";
-  c.parallel.accumulation = value(s, Dimension::accumulation);
+  c.parallel.accumulation = *named<Accumulation>(value(s, Dimension::accumulation));
   c.parallel.keep_root_gathered = value(s, Dimension::keep_root) == "on";
-  c.parallel.backward_prefetch = value(s, Dimension::backward_prefetch);
+  c.parallel.backward_prefetch = *named<BackwardPrefetch>(value(s, Dimension::backward_prefetch));
   c.parallel.forward_prefetch = value(s, Dimension::forward_prefetch) == "on";
   c.parallel.depth = std::stoi(value(s, Dimension::depth));
   c.parallel.offload = value(s, Dimension::offload) == "on";

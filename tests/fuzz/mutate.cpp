@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "runtime/check.h"
-#include "train/config/config.h"
+#include "train/config/fields.h"
 
 namespace flatshard::test {
 namespace {

@@ -1,7 +1,7 @@
 #include "tests/fuzz/odd_command.h"
 
 #include "tests/fuzz/mutate.h"
-#include "train/config/config.h"
+#include "train/config/fields.h"
 
 namespace flatshard::test {
 namespace {
@@ -69,7 +69,7 @@ std::string right_override(Dice& dice) {
   const std::vector<Field> all = fields(config);
   for (;;) {
     const Field& field = dice.of(all);
-    if (!field.choices.empty()) return "--" + field.key + "=" + dice.of(field.choices);
+    if (!field.names().empty()) return "--" + field.key + "=" + dice.of(field.names());
     if (std::holds_alternative<bool*>(field.slot) || std::holds_alternative<std::optional<bool>*>(field.slot))
       return "--" + field.key + (dice.one_in(2) ? "=true" : "=false");
   }

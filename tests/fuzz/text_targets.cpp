@@ -150,16 +150,16 @@ std::vector<std::unique_ptr<const SampleEncoder>> make_encoders() {
   };
   std::vector<std::unique_ptr<const SampleEncoder>> encoders;
   for (const auto& [chat_template, train_on] :
-       {std::pair{"chatml", "assistant"},
-        {"llama2", "last"},
+       {std::pair{"chatml", TrainOn::assistant},
+        {"llama2", TrainOn::last},
         {file("fuzz_plain.jinja",
               "{% for m in messages %}<|{{ m.role }}|>{{ m.content | trim }}{{ eos_token }}{% endfor %}"
               "{% if add_generation_prompt %}<|assistant|>{% endif %}"),
-         "assistant"},
+         TrainOn::assistant},
         {file("fuzz_hidden.jinja",
               "{% for m in messages %}<|{{ m.role }}|>{{ m.content | length }}{{ eos_token }}{% endfor %}"
               "{% if add_generation_prompt %}<|assistant|>{% endif %}{{ tools | default(1) }}"),
-         "last"}})
+         TrainOn::last}})
     encoders.push_back(std::make_unique<SampleEncoder>(
         EncoderOptions{.tokenizer = kTokenizer, .chat_template = chat_template, .train_on = train_on}));
   return encoders;

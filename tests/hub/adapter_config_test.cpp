@@ -36,7 +36,7 @@ TEST_CASE("an adapter_config.json of only its type has the defaults of PEFT") {
   CHECK(config.lora.dropout == 0);
   CHECK(std::get<Texts>(config.lora.targets).empty());
   CHECK(std::get<Texts>(config.lora.exclude).empty());
-  CHECK(config.lora.init == "kaiming");
+  CHECK(config.lora.init == LoraInit::kaiming);
   CHECK(config.base.empty());
   CHECK(warnings.empty());
 }
@@ -60,7 +60,7 @@ TEST_CASE("every key of adapter_config.json that LoRA computes with is read") {
   CHECK(c.lora.rank_pattern.at("q_proj") == 4);
   CHECK(c.lora.alpha_pattern.at("v_proj") == 2.5);
   CHECK(c.lora.rslora);
-  CHECK(c.lora.init == "gaussian");
+  CHECK(c.lora.init == LoraInit::gaussian);
   CHECK(c.lora.save_modules == Texts{"lm_head"});
   CHECK(c.fan_in_fan_out);
   CHECK(c.base == "models/base");
@@ -148,7 +148,7 @@ TEST_CASE("adapter_config.json is read back as it was written") {
                  .rank_pattern = {{"q_proj", 16}},
                  .alpha_pattern = {{"q_proj", 0.5}},
                  .rslora = true,
-                 .init = "gaussian",
+                 .init = LoraInit::gaussian,
                  .save_modules = {"embed_tokens", "lm_head"}};
   config.base = "base";
   config.revision = "main";

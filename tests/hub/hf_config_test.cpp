@@ -72,7 +72,7 @@ TEST_CASE("a config of each family is read back as it was written") {
 
 TEST_CASE("config.json is written in the format of transformers") {
   ModelConfig c = test::small_model("llama");
-  c.rope_scaling = {.kind = "llama3", .factor = 8, .original_max_positions = 32};
+  c.rope_scaling = {.kind = RopeScaling::Kind::llama3, .factor = 8, .original_max_positions = 32};
   CHECK(hf_config_json(c, DType::f32) == R"({
   "architectures": [
     "LlamaForCausalLM"
@@ -154,7 +154,7 @@ TEST_CASE("a setting that a family's format cannot express is not written") {
   c.query_scalar = 5;
   CHECK(error(c).starts_with("model.query_scalar = 5 cannot be written"));
   c = test::small_model("phi3");
-  c.rope_scaling = {.kind = "linear", .factor = 2};
+  c.rope_scaling = {.kind = RopeScaling::Kind::linear, .factor = 2};
   CHECK(error(c).starts_with("model.rope_scaling.kind = linear cannot be written"));
   c = test::small_model("mistral");
   c.qk_norm = true;
@@ -174,7 +174,7 @@ TEST_CASE("absent keys have transformers' defaults") {
   CHECK(llama.head_dim == 8);
   CHECK(llama.norm_eps == 1e-6);
   CHECK(llama.rope_theta == 10000.0);
-  CHECK(llama.rope_scaling.kind == "none");
+  CHECK(llama.rope_scaling.kind == RopeScaling::Kind::none);
   CHECK(llama.tied == false);
   CHECK(read_text(with_keys("\"num_key_value_heads\":null")).kv_heads == 4);
   CHECK(read_text(with_keys("", "mistral")).window == 4096);
@@ -214,13 +214,13 @@ TEST_CASE("both spellings of the rotary keys are read, and must agree") {
       "\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,\"original_max_position_embeddings\":16}";
   const ModelConfig c = read_text(with_keys(v5));
   CHECK(c.rope_theta == 500000.0);
-  CHECK(c.rope_scaling.kind == "llama3");
+  CHECK(c.rope_scaling.kind == RopeScaling::Kind::llama3);
   CHECK(c.rope_scaling.factor == 32.0);
   CHECK(c.rope_scaling.original_max_positions == 16);
   CHECK(read_text(with_keys("\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}")).rope_scaling.factor ==
         2.0);
   CHECK(read_text(with_keys("\"rope_scaling\":null,\"rope_parameters\":{\"rope_type\":\"default\"}"))
-            .rope_scaling.kind == "none");
+            .rope_scaling.kind == RopeScaling::Kind::none);
   CHECK(error_of_text(with_keys(v5 + ",\"rope_theta\":10000.0")) ==
         "rope_theta is 10000.0, must be equal to that of rope_parameters");
   CHECK(error_of_text(with_keys(v5 + ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}"))

@@ -22,13 +22,16 @@ QuantizedChoice chosen(const QuantConfig& quant, const LoraConfig& lora = {}) {
 }  // namespace
 
 TEST_CASE("the linear layers of all blocks are quantized, but not the head or what is trained in full") {
-  const auto all = chosen({.base = "nf4"}).weights;
+  const auto all = chosen({.base = FourBitKind::nf4}).weights;
   CHECK(all.size() == 14);
   CHECK(!all.contains("lm_head"));
   CHECK(all.at("model.layers.1.mlp.down_proj") == FourBitFormat{});
-  const QuantizedChoice some =
-      chosen({.base = "fp4", .block = 128, .nested = true, .compute = "bf16", .skip = {"layers.0", "q_pro"}},
-             {.rank = 4, .save_modules = {"down_proj"}});
+  const QuantizedChoice some = chosen({.base = FourBitKind::fp4,
+                                       .block = 128,
+                                       .nested = true,
+                                       .compute = Precision::bf16,
+                                       .skip = {"layers.0", "q_pro"}},
+                                      {.rank = 4, .save_modules = {"down_proj"}});
   CHECK(some.weights.size() == 6);
   CHECK(some.weights.begin()->first.starts_with("model.layers.1."));
   CHECK(!some.weights.contains("model.layers.1.mlp.down_proj"));
@@ -38,9 +41,9 @@ TEST_CASE("the linear layers of all blocks are quantized, but not the head or wh
 }
 
 TEST_CASE("a model without a layer to quantize, or with an odd block size, is refused") {
-  CHECK(test::error_of([] { chosen({.base = "nf4", .skip = {"layers"}}); }) ==
+  CHECK(test::error_of([] { chosen({.base = FourBitKind::nf4, .skip = {"layers"}}); }) ==
         "quant.base = \"nf4\", but quant.skip and lora.save_modules leave no layer to quantize");
-  CHECK(test::error_of([] { chosen({.base = "nf4", .block = 96}); }) ==
+  CHECK(test::error_of([] { chosen({.base = FourBitKind::nf4, .block = 96}); }) ==
         "quant.block is 96, must be a power of two from 32 to 4096");
 }
 
@@ -50,7 +53,7 @@ TEST_CASE("a quantized weight is declared in parts of their own dtypes and count
     ModelConfig config = small(family);
     Arena tables("tables", Device::cpu());
     const Model plain(config, tables);
-    config.quantized = choose_quantized({.base = "nf4", .nested = true}, {}, plain).weights;
+    config.quantized = choose_quantized({.base = FourBitKind::nf4, .nested = true}, {}, plain).weights;
     const Model model(config, tables);
     CHECK(model.parameter_count() == plain.parameter_count());
     CHECK(linear_layers(model) == linear_layers(plain));

@@ -14,7 +14,7 @@ constexpr double kRate = 1e-4;
 
 Config config_of(const ModelConfig& model, int64_t tokens, int64_t micro_steps) {
   Config c;
-  c.run.device = "cuda";
+  c.run.device = DeviceChoice::cuda;
   c.model = model;
   c.data.seq_len = tokens;
   c.train.steps = 1;

@@ -50,7 +50,7 @@ TEST_CASE(
     "a run resumed with another learning rate has the bits of a run whose schedule changes at that step") {
   const test::Workshop workshop("change_lr");
   const std::string expected =
-      hash_of_changed_schedule(workshop, 4, 2e-3, {.kind = "cosine", .min_lr_factor = 0.1});
+      hash_of_changed_schedule(workshop, 4, 2e-3, {.kind = ScheduleKind::cosine, .min_lr_factor = 0.1});
   const test::Finished before = workshop.train(1, "--run.dir=a --train.steps=10 --checkpoint.save_every=4");
   REQUIRE_MESSAGE(before.exit_code == 0, before.output);
   REQUIRE(expected.size() == 64);

@@ -8,15 +8,6 @@
 
 namespace flatshard {
 
-Packing packing_of(const std::string& name) {
-  if (name == "wrapped") return Packing::wrapped;
-  if (name == "documents") return Packing::documents;
-  if (name == "best_fit") return Packing::best_fit;
-  if (name == "best_fit_split") return Packing::best_fit_split;
-  check(name == "none", "there is no packing \"", name, '"');
-  return Packing::none;
-}
-
 int64_t count_targets(const TokenFile& file, Piece piece) {
   if (!file.has_mask()) return piece.length - 1;
   std::vector<uint8_t> trained(static_cast<size_t>(piece.length));

@@ -13,17 +13,22 @@
 #include <string>
 #include <vector>
 
+#include "runtime/named.h"
 #include "text/data/token_file.h"
 
 namespace flatshard {
 
 enum class Packing { wrapped, documents, best_fit, best_fit_split, none };
-Packing packing_of(const std::string& name);
+constexpr auto value_names(Packing) {
+  return std::array{"wrapped", "documents", "best_fit", "best_fit_split", "none"};
+}
 
 // Which tokens of a document longer than a sequence are used.
 enum class Truncation { keep_start, keep_end };
+constexpr auto value_names(Truncation) { return std::array{"keep_start", "keep_end"}; }
 // Where a sequence has its padding.
 enum class Padding { right, left };
+constexpr auto value_names(Padding) { return std::array{"right", "left"}; }
 
 struct PackingOptions {
   Packing packing = Packing::wrapped;

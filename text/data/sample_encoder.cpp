@@ -78,7 +78,7 @@ SampleEncoder::SampleEncoder(const EncoderOptions& options)
     return;
   }
   p.conversations.emplace(*p.tokenizer, *p.chat,
-                          ChatEncoder::Options{.last_turn_only = options.train_on == "last"});
+                          ChatEncoder::Options{.last_turn_only = options.train_on == TrainOn::last});
 }
 
 SampleEncoder::~SampleEncoder() = default;
@@ -95,7 +95,7 @@ Sample SampleEncoder::of_conversation(const Record& record) const {
   check(parts_->conversations.has_value(), record.where, ": ", parts_->why_no_chat);
   ChatSample chat = parts_->conversations->sample(parse_chat_record(record.text, record.where), record.where);
   Sample sample{.tokens = std::move(chat.ids)};
-  if (options_.train_on != "all") sample.trained = std::move(chat.mask);
+  if (options_.train_on != TrainOn::all) sample.trained = std::move(chat.mask);
   const auto warn = [&](bool happened, const char* text) {
     if (happened) sample.warnings.push_back(text);
   };
@@ -123,7 +123,7 @@ std::string SampleEncoder::identity() const {
   all["text_field"] = options_.text_field;
   if (parts_->chat) {
     all["chat_template"] = parts_->chat->identity();
-    all["train_on"] = options_.train_on;
+    all["train_on"] = name_of(options_.train_on);
   }
   const std::string text = all.dump();
   return text.substr(1, text.size() - 2);

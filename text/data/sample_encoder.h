@@ -9,16 +9,20 @@
 #include <string>
 #include <vector>
 
+#include "runtime/named.h"
 #include "text/data/corpus.h"
 
 namespace flatshard {
+
+// The trained part of a conversation: the assistant's turns, the last of them, or all tokens.
+enum class TrainOn { assistant, last, all };
+constexpr auto value_names(TrainOn) { return std::array{"assistant", "last", "all"}; }
 
 struct EncoderOptions {
   std::string tokenizer{};      // a folder with a tokenizer, or a tokenizer.json; empty: a token is a byte
   std::string chat_template{};  // a built-in name or a file; empty: that of the tokenizer's folder
   std::string text_field = "text";  // of JSON lines that are not conversations
-  std::string train_on =
-      "assistant";  // of conversations: "assistant" (all turns), "last" (the last turn), "all"
+  TrainOn train_on = TrainOn::assistant;
 };
 
 // The texts of a record without a template: of a conversation those of its messages, of a prompt with its

@@ -113,8 +113,8 @@ void report_rounding(const RequantizationError& error, bool forced, const Consol
 void announce(const ModelSource& source, bool is_quantized, const Console& console) {
   for (const std::string& note : source.notes) console.out << note << '\n';
   const std::optional<AdapterBase> trained = read_adapter_base(source.adapter);
-  if (trained && trained->quant.base != "none" && !is_quantized)
-    console.out << "warning: the adapter was trained on weights rounded to " << trained->quant.base
+  if (trained && trained->quant.base && !is_quantized)
+    console.out << "warning: the adapter was trained on weights rounded to " << *trained->quant.base
                 << ", and is merged into those of " << source.folder
                 << " as they are: the loss will differ from training's\n";
 }

@@ -22,7 +22,7 @@ struct Words {
   std::vector<std::string> folders;
   bool all = false, other_base = false;
   Requantization requantization{};
-  std::string type = "nf4", storage = "uint8";
+  std::string storage = "uint8";
   QuantizeOptions quantize{};
 };
 
@@ -39,7 +39,6 @@ QuantizeOptions quantize_options(const Words& words) {
   const int64_t block = options.format.block;
   check(is_four_bit_block(block), "--block is ", block, ", must be a power of two from ",
         kSmallestFourBitBlock, " to ", kLargestFourBitBlock);
-  options.format.kind = words.type == "fp4" ? FourBitKind::fp4 : FourBitKind::nf4;
   options.storage = *dtype_of_torch_name(words.storage);
   return options;
 }
@@ -138,7 +137,7 @@ class Commands {
             .options = writing(
                 {dir("MODEL", words_.first),
                  out_option(),
-                 {"--type", &words_.type, "4-bit type", {.shows_default = true, .choices = {"nf4", "fp4"}}},
+                 {"--type", choice(&words_.quantize.format.kind), "4-bit type"},
                  {"--block",
                   &words_.quantize.format.block,
                   "elements that share a scale: a power of two",

@@ -43,10 +43,10 @@ fs::path started_run(const fs::path& path, std::vector<std::string>& notes) {
 void add_base(ModelSource& source, bool is_named, const BaseChoice& choice) {
   if (!is_named) source.notes.push_back("base      " + source.folder);
   const std::optional<AdapterBase> recorded = read_adapter_base(source.adapter);
-  if (!recorded || recorded->quant.base == "none" || choice.as_stored) return;
+  if (!recorded || !recorded->quant.base || choice.as_stored) return;
   if (read_quantization_config(source.folder + '/' + kConfigName)) return;  // has 4-bit weights
   source.quant = recorded->quant;
-  source.notes.push_back(str(is_named ? "base      " : "          ", "rounded to ", source.quant.base,
+  source.notes.push_back(str(is_named ? "base      " : "          ", "rounded to ", *source.quant.base,
                              " as in training; --base-as-stored leaves its weights as they are"));
 }
 

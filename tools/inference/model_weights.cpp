@@ -53,7 +53,8 @@ ModelWeights::Sharded::Sharded(const ModelConfig& config, DType dtype, Device de
 }
 
 void ModelWeights::Sharded::construct(DType dtype) {
-  const UnitOptions options{.policy = shard_policy("full_shard"), .compute = dtype, .keep_root = false};
+  const UnitOptions options{
+      .policy = shard_policy(Strategy::full_shard), .compute = dtype, .keep_root = false};
   units = std::make_unique<LayerUnits>(Wrapping(model, {}), communicators.refs(), options, memory.units(),
                                        std::nullopt);
 }

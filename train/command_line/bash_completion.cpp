@@ -31,7 +31,8 @@ struct Cases {
       if (option.is_positional() || option.details.hidden) continue;
       const std::vector<std::string> names = names_of(option);
       all.insert(all.end(), names.begin(), names.end());
-      add_values(name, names, option.details.choices);
+      const auto* const choice = std::get_if<Choice>(&option.value);
+      add_values(name, names, choice ? choice->names : option.details.choices);
     }
     all.insert(all.end(), standard.begin(), standard.end());
     for (const Key& key : command.keys) {

@@ -20,8 +20,14 @@ constexpr bool kIsNumber = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
 
 CLI::Option& declare_variable(CLI::App& app, const Option& option) {
   return *std::visit(
-      [&]<class T>(T* value) {
-        if constexpr (std::is_same_v<T, bool>)
+      [&]<class T>(const T& value) {
+        if constexpr (std::is_same_v<T, Choice>)
+          return app
+              .add_option_function<std::string>(
+                  option.names, [value](const std::string& name) { value.set(name); }, option.about)
+              ->check(CLI::IsMember(value.names))
+              ->default_str(value.name());
+        else if constexpr (std::is_same_v<T, bool*>)
           return app.add_flag(option.names, *value, option.about);
         else
           return app.add_option(option.names, *value, option.about);
@@ -35,9 +41,10 @@ void limit(CLI::Option& declared, const Option& option, const NumberRange& range
     return;
   }
   std::visit(
-      [&]<class T>(T*) {
-        if constexpr (kIsNumber<T>)
-          declared.check(CLI::Range(static_cast<T>(range.least), static_cast<T>(range.most)));
+      [&]<class T>(const T&) {
+        using Value = std::remove_pointer_t<T>;
+        if constexpr (kIsNumber<Value>)
+          declared.check(CLI::Range(static_cast<Value>(range.least), static_cast<Value>(range.most)));
       },
       option.value);
 }

@@ -10,15 +10,17 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/choice.h"
+
 namespace flatshard {
 
 using Arguments = std::vector<std::string>;
 
 // The variable that an option sets. A bool is a flag without a value; numbers of a list are separated by
-// commas; an option with a list of texts may be repeated.
+// commas; an option with a list of texts may be repeated; --help shows the default of a choice.
 using OptionValue =
     std::variant<bool*, int*, int64_t*, double*, std::string*, std::optional<int64_t>*,
-                 std::optional<std::string>*, std::vector<double>*, std::vector<std::string>*>;
+                 std::optional<std::string>*, std::vector<double>*, std::vector<std::string>*, Choice>;
 
 struct NumberRange {
   double least, most = std::numeric_limits<double>::max();

@@ -1,11 +1,10 @@
 #pragma once
-// The configuration of a run: plain nested structs, and one list of fields for parsing, printing, help and
-// checks. Values come from defaults, then the TOML file, then the command line (--section.key value). An
-// unknown key is an Error that names the key that was probably meant.
+// The configuration of a run: plain nested structs. Values come from defaults, then the TOML file, then the
+// command line (--section.key value). fields.h lists the keys, by which configs are parsed, printed and
+// documented. An unknown key is an Error that names the key that was probably meant.
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -14,19 +13,47 @@
 #include <variant>
 #include <vector>
 
+#include "comm/slots.h"
 #include "kernels/head.h"
 #include "model/config.h"
 #include "model/lora.h"
 #include "model/quantization.h"
+#include "runtime/precision.h"
 #include "runtime/problems.h"
+#include "text/data/packing.h"
+#include "text/data/sample_encoder.h"
 #include "train/config/lr_schedule.h"
 
 namespace flatshard {
 
+// Choices whose meaning belongs to the trainer; others stand in the folders that implement them.
+enum class DeviceChoice { automatic, cpu, cuda };
+constexpr auto value_names(DeviceChoice) { return std::array{"auto", "cpu", "cuda"}; }
+enum class LrScaling { none, linear, sqrt };
+constexpr auto value_names(LrScaling) { return std::array{"none", "linear", "sqrt"}; }
+enum class WrapPolicy { block, attention_mlp, pattern, size, none };
+constexpr auto value_names(WrapPolicy) {
+  return std::array{"block", "attention_mlp", "pattern", "size", "none"};
+}
+enum class BackwardPrefetch { pre, post, none };
+constexpr auto value_names(BackwardPrefetch) { return std::array{"pre", "post", "none"}; }
+enum class Accumulation { sharded, no_sync };
+constexpr auto value_names(Accumulation) { return std::array{"sharded", "no_sync"}; }
+enum class TransportChoice { automatic, mpi, nccl };
+constexpr auto value_names(TransportChoice) { return std::array{"auto", "mpi", "nccl"}; }
+enum class PipelineSchedule { one_f_one_b, interleaved, gpipe, sequential };
+constexpr auto value_names(PipelineSchedule) {
+  return std::array{"1f1b", "interleaved", "gpipe", "sequential"};
+}
+enum class DeviceMapKind { automatic, balanced, balanced_low_0 };
+constexpr auto value_names(DeviceMapKind) { return std::array{"auto", "balanced", "balanced_low_0"}; }
+enum class OnSaveError { stop, warn };
+constexpr auto value_names(OnSaveError) { return std::array{"stop", "continue"}; }
+
 struct RunConfig {
   std::string dir = "runs/default";
   int64_t seed = 42;
-  std::string device = "auto";
+  DeviceChoice device = DeviceChoice::automatic;
   std::string trace = "false";  // trace_steps.h
   int64_t hash_every = 0;
   int64_t threads = 0;  // 0: this rank's share of the processors
@@ -41,12 +68,12 @@ struct DataConfig {
   std::string tokenizer{};      // empty: model.init_from
   std::string chat_template{};  // empty: the tokenizer's
   std::string text_field = "text";
-  std::string train_on = "assistant";
+  TrainOn train_on = TrainOn::assistant;
   int64_t seq_len = 0;
   int64_t vocab = 0;  // 0: at least three quarters of the model's
-  std::string packing = "wrapped";
-  std::string truncation = "keep_start";
-  std::string padding = "right";
+  Packing packing = Packing::wrapped;
+  Truncation truncation = Truncation::keep_start;
+  Padding padding = Padding::right;
   bool shuffle = true;
 };
 
@@ -76,42 +103,43 @@ struct OptimizerConfig {
   double eps = 1e-8;
   double weight_decay = 0;
   double grad_clip = 1.0;
-  std::string lr_scaling = "none";
+  LrScaling lr_scaling = LrScaling::none;
   int64_t base_batch_size = 0;
   std::vector<std::string> no_decay{"norm", "bias", "embed"};
 };
 
 struct PrecisionConfig {
-  std::string compute = "bf16";
-  std::string reduce = "fp32";
+  Precision compute = Precision::bf16;
+  Precision reduce = Precision::fp32;  // or bf16
   std::string loss_scale = "dynamic";
   bool tf32 = false;
 };
 
-// A kind, or the stage of each prefix of parameter names.
-using DeviceMap = std::variant<std::string, std::map<std::string, double>>;
+// A kind, "sequential:SIZE" (setup/device_map.h refuses other texts), or the stage of each prefix of
+// parameter names.
+using DeviceMap = std::variant<DeviceMapKind, std::string, std::map<std::string, double>>;
 
 struct ParallelConfig {
-  std::string strategy = "full_shard";
+  Strategy strategy = Strategy::full_shard;
   int64_t group_size = 0;  // hybrid
-  std::string wrap = "block";
+  WrapPolicy wrap = WrapPolicy::block;
   std::vector<std::string> wrap_patterns;  // pattern
   int64_t wrap_size = 0;                   // size
   std::vector<std::string> replicate;
   bool offload = false;
   bool keep_root_gathered = true;
   bool forward_prefetch = true;
-  std::string backward_prefetch = "pre";
+  BackwardPrefetch backward_prefetch = BackwardPrefetch::pre;
   int64_t depth = 1;
-  std::string reduction = "exact";
-  std::string accumulation = "sharded";
-  std::string transport = "auto";
+  Reduction reduction = Reduction::exact;
+  Accumulation accumulation = Accumulation::sharded;
+  TransportChoice transport = TransportChoice::automatic;
   bool sync_module_states = false;
   bool cpu_ram_efficient_loading = false;
   int64_t stages = 1;
-  std::string schedule = "1f1b";
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   int64_t chunks = 2;  // interleaved
-  DeviceMap device_map = "auto";
+  DeviceMap device_map = DeviceMapKind::automatic;
   double bandwidth_gbps = 0;  // 0: measured at start
   int64_t timeout_seconds = 120;
 };
@@ -131,7 +159,7 @@ struct CheckpointConfig {
   int64_t keep = 2;                 // 0: all
   bool async = true;
   bool on_sigterm = true;
-  std::string on_error = "stop";
+  OnSaveError on_error = OnSaveError::stop;
   std::string shard_size = "5GB";
 };
 
@@ -153,23 +181,6 @@ struct Config {
   LogConfig log;
   CheckpointConfig checkpoint;
 };
-
-// One key: its value, help text, and permitted values.
-struct Field {
-  using Slot =
-      std::variant<std::string*, int64_t*, double*, bool*, std::vector<std::string>*, std::vector<int64_t>*,
-                   std::array<double, 2>*, std::optional<bool>*, std::optional<int64_t>*,
-                   std::optional<double>*, ModulePatterns*, std::map<std::string, double>*, DeviceMap*>;
-  std::string key;  // "optimizer.lr"
-  Slot slot;
-  std::string help;
-  std::vector<std::string> choices{};
-  double least = -1e300, most = 1e300;
-  bool or_number = false;  // a string that may also be written as a number
-  bool or_flag = false;    // a string that may also be true or false
-};
-
-std::vector<Field> fields(Config& c);
 
 struct LoadedConfig {
   Config config;
@@ -204,8 +215,5 @@ std::map<std::string, std::string> config_values(Config& config);
 
 // Quotes text as a one-line TOML string.
 std::string quoted(const std::string& text);
-
-// The help text: name, meaning, choices and default of every key.
-std::string fields_help();
 
 }  // namespace flatshard

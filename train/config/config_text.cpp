@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "runtime/check.h"
-#include "train/config/config.h"
+#include "train/config/fields.h"
 
 namespace flatshard {
 namespace {
@@ -20,6 +20,7 @@ std::string number(double value) {
 }
 
 struct Printer {
+  std::string operator()(const Choice& v) const { return quoted(v.name()); }
   std::string operator()(const std::string* v) const { return quoted(*v); }
   std::string operator()(const int64_t* v) const { return str(*v); }
   std::string operator()(const double* v) const { return number(*v); }
@@ -33,6 +34,7 @@ struct Printer {
   std::string operator()(const ModulePatterns* v) const {
     return std::visit([&](const auto& patterns) { return (*this)(&patterns); }, *v);
   }
+  std::string operator()(const DeviceMapKind* v) const { return quoted(name_of(*v)); }
   std::string operator()(const DeviceMap* v) const {
     return std::visit([&](const auto& map) { return (*this)(&map); }, *v);
   }
@@ -54,14 +56,17 @@ struct Printer {
 // The field's value as TOML, "" if it has none.
 std::string value_of(const Field& field) {
   const auto* text = std::get_if<std::string*>(&field.slot);
-  if (field.or_flag && text && (**text == "true" || **text == "false")) return **text;
+  if (field.spelling == Spelling::or_flag && text && (**text == "true" || **text == "false")) return **text;
   return std::visit(Printer{}, field.slot);
 }
 
-std::string stage_of(const std::string& key) { return key.substr(0, key.rfind('.')); }
-std::string name_in_section(const std::string& key) { return key.substr(key.rfind('.') + 1); }
-
 }  // namespace
+
+std::string section_of(const std::string& key) {
+  const size_t dot = key.rfind('.');
+  return dot == key.npos ? "" : key.substr(0, dot);
+}
+std::string name_in_section(const std::string& key) { return key.substr(key.rfind('.') + 1); }
 
 std::string quoted(const std::string& text) {
   std::ostringstream out;
@@ -82,9 +87,9 @@ std::string to_toml(Config& config, const std::map<std::string, std::string>* or
   for (const Field& field : fields(config)) {
     const std::string value = value_of(field);
     if (value.empty()) continue;
-    if (stage_of(field.key) != section) {
-      out << (section.empty() ? "" : "\n") << '[' << stage_of(field.key) << "]\n";
-      section = stage_of(field.key);
+    if (section_of(field.key) != section) {
+      out << (section.empty() ? "" : "\n") << '[' << section_of(field.key) << "]\n";
+      section = section_of(field.key);
     }
     std::string line = name_in_section(field.key) + " = " + value;
     if (origin)
@@ -107,10 +112,8 @@ std::string fields_help() {
   for (const Field& field : fields(defaults)) {
     const std::string value = value_of(field);
     out << "  " << std::left << std::setw(38) << field.key << ' ' << field.help;
-    if (!field.choices.empty()) {
-      const char* separator = ": ";
-      for (const std::string& choice : field.choices) out << std::exchange(separator, ", ") << choice;
-    }
+    const char* separator = ": ";
+    for (const std::string& name : field.names()) out << std::exchange(separator, ", ") << name;
     out << " [" << (value.empty() ? "decided by the family" : value) << "]\n";
   }
   return std::move(out).str();

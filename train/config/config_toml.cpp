@@ -11,7 +11,7 @@
 #include "runtime/check.h"
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
-#include "train/config/config.h"
+#include "train/config/fields.h"
 #include "train/config/toml_limits.h"
 #include "train/config/unknown_key.h"
 
@@ -39,14 +39,16 @@ class Setter {
  public:
   Setter(const Field& field, const Source& source) : field_(field), source_(source) {}
 
-  void operator()(std::string* slot) const {
+  void operator()(const Choice& slot) const {
     std::string choices;
-    for (const std::string& choice : field_.choices) choices += (choices.empty() ? "one of " : ", ") + choice;
+    for (const std::string& name : slot.names) choices += (choices.empty() ? "one of " : ", ") + name;
     const std::optional<std::string> value = text(source_.node);
-    if (!value) wrong_kind(choices.empty() ? "a string" : choices);
-    check(choices.empty() ||
-              std::find(field_.choices.begin(), field_.choices.end(), *value) != field_.choices.end(),
-          source_.where, ": ", field_.key, " is ", quoted(*value), ", must be ", choices);
+    if (!value) wrong_kind(choices);
+    check(slot.set(*value), source_.where, ": ", field_.key, " is ", quoted(*value), ", must be ", choices);
+  }
+  void operator()(std::string* slot) const {
+    const std::optional<std::string> value = text(source_.node);
+    if (!value) wrong_kind("a string");
     *slot = *value;
   }
   void operator()(int64_t* slot) const {
@@ -91,7 +93,10 @@ class Setter {
     if (source_.node.is_table()) return (*this)(&slot->emplace<std::map<std::string, double>>());
     const std::optional<std::string> value = text(source_.node);
     if (!value) wrong_kind("a string or a table of stages");
-    *slot = *value;
+    if (const std::optional<DeviceMapKind> kind = named<DeviceMapKind>(*value))
+      *slot = *kind;
+    else
+      *slot = *value;
   }
   void operator()(std::map<std::string, double>* slot) const {
     const toml::table* table = source_.node.as_table();
@@ -113,9 +118,10 @@ class Setter {
 
  private:
   std::optional<std::string> text(const toml::node& node) const {
-    if (field_.or_flag && node.is_boolean()) return *node.value<bool>() ? "true" : "false";
-    if (field_.or_number && node.is_integer()) return str(*node.value<int64_t>());
-    if (field_.or_number && node.is_floating_point()) return str(*node.value<double>());
+    if (field_.spelling == Spelling::or_flag && node.is_boolean())
+      return *node.value<bool>() ? "true" : "false";
+    if (field_.spelling == Spelling::or_number && node.is_integer()) return str(*node.value<int64_t>());
+    if (field_.spelling == Spelling::or_number && node.is_floating_point()) return str(*node.value<double>());
     const auto value = node.value_exact<std::string>();
     // System calls would end a path there.
     check(!value || value->find('\0') == value->npos, source_.where, ": ", field_.key,
@@ -132,10 +138,10 @@ class Setter {
   template <class T>
   void check_bounds(T value) const {
     const double size = static_cast<double>(value);
-    check(size >= field_.least, source_.where, ": ", field_.key, " is ", value, ", must be at least ",
-          spelled_bound(field_.least));
-    check(size <= field_.most, source_.where, ": ", field_.key, " is ", value, ", must be at most ",
-          spelled_bound(field_.most));
+    check(size >= field_.bounds.least, source_.where, ": ", field_.key, " is ", value, ", must be at least ",
+          spelled_bound(field_.bounds.least));
+    check(size <= field_.bounds.most, source_.where, ": ", field_.key, " is ", value, ", must be at most ",
+          spelled_bound(field_.bounds.most));
   }
   // A whole number with all its digits.
   static std::string spelled_bound(double bound) {
@@ -309,7 +315,8 @@ class Loader {
   // or a date.
   bool takes_text(const std::string& key) const {
     const Field* field = find(key);
-    return field && std::holds_alternative<std::string*>(field->slot);
+    return field &&
+           (std::holds_alternative<std::string*>(field->slot) || std::holds_alternative<Choice>(field->slot));
   }
   template <class Work>
   void attempt(const std::string& key, Work&& work) {
@@ -320,20 +327,13 @@ class Loader {
   void replace(const std::string& key, const std::string& by) {
     Config defaults;
     const auto values = config_values(loaded_.config), initial = config_values(defaults);
-    std::string& origin = loaded_.origin.at(key);
+    const std::string origin = loaded_.origin.at(key);
     if (loaded_.origin.at(by) != "command line" || values.at(by) == initial.at(by) ||
         origin == "command line" || values.at(key) == initial.at(key))
       return;
     loaded_.replaced.push_back(
         str("--", by, " = ", values.at(by), " replaces ", key, " = ", values.at(key), " of ", origin));
-    const std::vector<Field> from = fields(defaults);
-    const Field* const to = find(key);
-    std::visit(
-        [&](auto* slot) {
-          *slot = *std::get<decltype(slot)>(from[static_cast<size_t>(to - fields_.data())].slot);
-        },
-        to->slot);
-    origin = "default";
+    preset({key, initial.at(key), "default"});
   }
   const Field* find(const std::string& key) const {
     const auto found =

@@ -10,13 +10,13 @@ namespace flatshard {
 namespace {
 
 double shape(const ScheduleConfig& c, int64_t total, int64_t warmup, int64_t s) {
-  if (c.kind == "constant") return 1.0;
-  if (c.kind == "wsd") {
+  if (c.kind == ScheduleKind::constant) return 1.0;
+  if (c.kind == ScheduleKind::wsd) {
     const int64_t decay = static_cast<int64_t>(std::ceil(static_cast<double>(total) * c.decay_ratio));
     return std::min(1.0, static_cast<double>(total - s) / static_cast<double>(std::max<int64_t>(1, decay)));
   }
   const double span = static_cast<double>(std::max<int64_t>(1, total - warmup));
-  if (c.kind == "linear") return std::max(0.0, static_cast<double>(total - s) / span);
+  if (c.kind == ScheduleKind::linear) return std::max(0.0, static_cast<double>(total - s) / span);
   const double p = static_cast<double>(s - warmup) / span;
   return std::max(0.0, 0.5 * (1.0 + std::cos(std::numbers::pi * 0.5 * 2.0 * p)));
 }
@@ -40,7 +40,7 @@ void check_schedule(const ScheduleConfig& c, int64_t total_steps) {
 double learning_rate(const ScheduleConfig& c, double peak, int64_t total_steps, int64_t completed) {
   const int64_t total = total_steps - c.start_step, s = completed - c.start_step;
   const int64_t warmup = warmup_steps(c, total);
-  if (s < warmup && c.warmup_start == "zero")
+  if (s < warmup && c.warmup_start == WarmupStart::zero)
     return peak * (static_cast<double>(s) / static_cast<double>(std::max<int64_t>(1, warmup)));
   const double factor = s < warmup ? 1.0 : shape(c, total, warmup, s);
   if (c.min_lr_factor == 0) return peak * factor;

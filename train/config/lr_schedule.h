@@ -12,15 +12,22 @@
 // that a new curve can begin where the run resumes.
 
 #include <cstdint>
-#include <string>
+
+#include "runtime/named.h"
 
 namespace flatshard {
 
+enum class ScheduleKind { linear, constant, cosine, wsd };
+constexpr auto value_names(ScheduleKind) { return std::array{"linear", "constant", "cosine", "wsd"}; }
+
+enum class WarmupStart { zero, one };  // one: no ramp
+constexpr auto value_names(WarmupStart) { return std::array{"zero", "one"}; }
+
 struct ScheduleConfig {
-  std::string kind = "linear";  // constant, linear, cosine, wsd
+  ScheduleKind kind = ScheduleKind::linear;
   int64_t warmup_steps = 0;
-  double warmup_ratio = 0;            // fraction of all steps, rounded up; excludes warmup_steps
-  std::string warmup_start = "zero";  // one: no ramp
+  double warmup_ratio = 0;  // fraction of all steps, rounded up; excludes warmup_steps
+  WarmupStart warmup_start = WarmupStart::zero;
   double min_lr_factor = 0;
   int64_t start_step = 0;
   double decay_ratio = 0.2;  // wsd: the fraction of all steps in which the rate decays

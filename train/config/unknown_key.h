@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "train/config/config.h"
+#include "train/config/fields.h"
 
 namespace flatshard {
 

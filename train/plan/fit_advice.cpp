@@ -30,9 +30,8 @@ std::string set(bool& key, const char* argument) {
 std::string recompute(Config& c) { return set(c.train.recompute, "--train.recompute=true"); }
 
 std::string shard_all(Config& c) {
-  const std::string& strategy = c.parallel.strategy;
-  if (strategy == "full_shard") return "";
-  c.parallel.strategy = "full_shard";
+  if (c.parallel.strategy == Strategy::full_shard) return "";
+  c.parallel.strategy = Strategy::full_shard;
   c.parallel.group_size = 0;
   return "--parallel.strategy=full_shard";
 }
@@ -69,8 +68,8 @@ std::string page_moments(Config& c) {
 }
 
 std::string sum_in_rank_order(Config& c) {
-  if (c.parallel.reduction != "exact") return "";
-  c.parallel.reduction = "sequential";
+  if (c.parallel.reduction != Reduction::exact) return "";
+  c.parallel.reduction = Reduction::sequential;
   return "--parallel.reduction=sequential";
 }
 
@@ -87,8 +86,8 @@ std::string short_moments(Config& c) {
 }
 
 std::string narrow_compute(Config& c) {
-  if (c.precision.compute != "fp32") return "";
-  c.precision.compute = "bf16";
+  if (c.precision.compute != Precision::fp32) return "";
+  c.precision.compute = Precision::bf16;
   c.precision.tf32 = false;
   return "--precision.compute=bf16";
 }
@@ -101,8 +100,8 @@ std::string adapters(Config& c) {
 }
 
 std::string four_bits(Config& c) {
-  if (c.lora.rank == 0 || c.quant.base != "none") return "";
-  c.quant.base = "nf4";
+  if (c.lora.rank == 0 || c.quant.base) return "";
+  c.quant.base = FourBitKind::nf4;
   c.quant.nested = true;
   return "--quant.base=nf4 --quant.double=true";
 }

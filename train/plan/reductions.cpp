@@ -9,13 +9,12 @@ namespace flatshard {
 namespace {
 
 struct Way {
-  const char* name;
   Reduction reduction;
   const char* bits;
 };
-constexpr Way kWays[] = {{"exact", Reduction::exact, "bit-identical on any power-of-two number of ranks"},
-                         {"sequential", Reduction::sequential, "bit-identical for a given number of ranks"},
-                         {"native", Reduction::native, "summed in the order of the communication library"}};
+constexpr Way kWays[] = {{Reduction::exact, "bit-identical on any power-of-two number of ranks"},
+                         {Reduction::sequential, "bit-identical for a given number of ranks"},
+                         {Reduction::native, "summed in the order of the communication library"}};
 
 RunPlan plan_with(Reduction reduction, RunSetup setup, int rank) {
   setup.units.reduction = reduction;
@@ -28,7 +27,7 @@ std::string describe_reductions(const RunSetup& setup, const RunPlan& in_use, in
   std::ostringstream out;
   out << "reduction of gradients; memory, and bytes received per step, for each parallel.reduction:\n";
   for (const Way& way : kWays) {
-    out << "  " << std::left << std::setw(12) << way.name << std::right;
+    out << "  " << std::left << std::setw(12) << name_of(way.reduction) << std::right;
     if (way.reduction == Reduction::native && setup.units.wire != DType::f32) {
       out << "  requires precision.reduce = \"fp32\", not \"" << setup.config.precision.reduce << "\"\n";
       continue;

@@ -69,7 +69,7 @@ std::string better_maps(const RunSetup& setup, const Model& model, const std::ve
   constexpr double kWorthwhile = 0.99;
   std::ostringstream out;
   out << std::fixed << std::setprecision(1);
-  for (const char* kind : {"auto", "balanced"}) {
+  for (const DeviceMapKind kind : {DeviceMapKind::automatic, DeviceMapKind::balanced}) {
     if (setup.config.parallel.device_map == DeviceMap(kind)) continue;
     RunSetup other = setup;
     other.config.parallel.device_map = kind;

@@ -40,7 +40,7 @@ void print_plan(LoadedConfig loaded, const PlanFor& wanted, World& world, std::o
   check((ranks == 0 && wanted.gpu.empty()) || world.size() == 1,
         "--ranks and --for plan in one process: start train without mpirun");
   const GpuModel* const gpu = wanted.gpu.empty() ? nullptr : &gpu_model(wanted.gpu);
-  if (gpu) loaded.config.run.device = "cuda";
+  if (gpu) loaded.config.run.device = DeviceChoice::cuda;
   check(!gpu || loaded.config.parallel.stages == 1,
         "--for estimates runs without pipeline stages, but parallel.stages = ", loaded.config.parallel.stages,
         ": use --plan alone, which prints a table of stages");

@@ -55,7 +55,7 @@ std::string unknown_option(const Command& program, const std::string& option) {
   const std::vector<Field> known = fields(config);
   if (foreign_key(word)) return str(option, ": ", unknown_key(known, word).message);
   std::vector<std::string> names;  // of keys, without their sections
-  for (const Field& field : known) names.push_back(field.key.substr(field.key.rfind('.') + 1));
+  for (const Field& field : known) names.push_back(name_in_section(field.key));
   const auto meant = std::find(names.begin(), names.end(), similar_word(word, names));
   return meant != names.end()
              ? str(option, ": unknown option; did you mean --",
@@ -188,7 +188,7 @@ std::vector<Key> config_keys() {
   std::vector<Key> keys;
   for (const Field& field : fields(defaults)) {
     const bool is_flag = std::holds_alternative<bool*>(field.slot);
-    keys.push_back({field.key, is_flag ? std::vector<std::string>{"true", "false"} : field.choices});
+    keys.push_back({field.key, is_flag ? std::vector<std::string>{"true", "false"} : field.names()});
   }
   return keys;
 }

@@ -79,7 +79,7 @@ void CheckpointWriter::handle_error(const std::function<void()>& part) {
   try {
     part();
   } catch (const Error& error) {
-    if (setup_.config.checkpoint.on_error == "stop") throw;
+    if (setup_.config.checkpoint.on_error == OnSaveError::stop) throw;
     if (world_.rank() == 0) log_warning(error.what());
   }
 }

@@ -37,7 +37,7 @@ BaseAdvice advice_on(const std::string& adapter) {
 }
 
 // Whether the run continues the adapter of model.adapter, instead of training another on top of it.
-bool continues_adapter(const Config& c) { return c.lora.init == "adapter"; }
+bool continues_adapter(const Config& c) { return c.lora.init == LoraInit::adapter; }
 
 void take_adapter(LoadedConfig& loaded) {
   Config& c = loaded.config;
@@ -56,7 +56,7 @@ void take_adapter(LoadedConfig& loaded) {
   if (loaded.origin.at("lora.rank") != "default" && !continues_adapter(c)) return;
   Config published;
   published.lora = adapter.lora;
-  published.lora.init = "adapter";
+  published.lora.init = LoraInit::adapter;
   if (loaded.origin.at("lora.dropout") != "default") published.lora.dropout = c.lora.dropout;
   take_keys(loaded, published, "lora.", path, {});
   c.lora = published.lora;

@@ -5,86 +5,21 @@
 
 #include "runtime/check.h"
 #include "runtime/text.h"
+#include "train/config/fields.h"
 
 namespace flatshard {
 namespace {
 
-// Keys and sections that do not affect what a step computes. Those of kNotPrinted are not worth a line.
-constexpr const char* kFree[] = {"run.dir",
-                                 "run.resume",
-                                 "run.device",
-                                 "run.cuda_graphs",
-                                 "run.trace",
-                                 "run.threads",
-                                 "run.hash_every",
-                                 "model.init_from",
-                                 "data.train",
-                                 "data.eval",
-                                 "data.vocab",
-                                 "train.batch_size_per_device",
-                                 "train.lane_size",
-                                 "train.eval_batch_size_per_device",
-                                 "train.head_chunk",
-                                 "train.recompute",
-                                 "parallel.",
-                                 "checkpoint.",
-                                 "log."};
-constexpr const char* kNotPrinted[] = {"run.", "log.", "train.lane_size"};
-
-// Keys that affect later steps only, and may change.
-constexpr const char* kMayChange[] = {"run.tuned_products",
-                                      "optimizer.lr",
-                                      "optimizer.lr_scaling",
-                                      "optimizer.base_batch_size",
-                                      "optimizer.weight_decay",
-                                      "optimizer.no_decay",
-                                      "optimizer.grad_clip",
-                                      "schedule.",
-                                      "train.steps",
-                                      "train.epochs",
-                                      "train.total_batch_size",
-                                      "train.eval_every",
-                                      "train.eval_each_epoch",
-                                      "train.skip_nonfinite",
-                                      "data.max_samples",
-                                      "data.text_field",
-                                      "data.chat_template",
-                                      "data.train_on",
-                                      "data.seq_len",
-                                      "data.packing",
-                                      "data.truncation",
-                                      "data.padding",
-                                      "data.shuffle"};
-constexpr const char* kOrder[] = {"data.seq_len", "data.packing", "data.truncation", "data.shuffle"};
-// The learning rate follows from these, and the number of steps from the data.
-constexpr const char* kRate[] = {"optimizer.lr", "optimizer.lr_scaling",  "optimizer.base_batch_size",
-                                 "schedule.",    "train.steps",           "train.epochs",
-                                 "data.",        "train.total_batch_size"};
-
-// Why the others must not change.
-struct Reason {
-  const char *keys, *reason;
-};
-constexpr Reason kReasons[] = {
-    {"model.adapter", ", whose adapter it continues"},
-    {"model.trainable", ", and has moments of those parameters only"},
-    {"model.", ", and its tensors are of that model"},
-    {"lora.", ", and its adapters are of that kind"},
-    {"quant.", ", and its adapters were trained on those weights"},
-    {"data.tokenizer", ", and its embeddings are of that tokenizer"},
-    {"optimizer.kind", ", whose moments it has in another form"},
-    {"optimizer.", ", which its moments depend on"},
-    {"precision.", ", which its loss scale and its rounding depend on"},
-    {"run.seed", ", which the order of the data depends on"},
-};
-
-bool matches(const std::string& key, const std::string& pattern) {
-  return pattern.ends_with('.') ? key.starts_with(pattern) : key == pattern;
-}
-
-bool is_one_of(const std::string& key, const auto& keys) {
-  return std::any_of(std::begin(keys), std::end(keys),
-                     [&](const char* pattern) { return matches(key, pattern); });
+// A key that this version does not have must not change.
+ResumeRule rule_of(const std::string& key) {
+  static const std::map<std::string, ResumeRule> rules = [] {
+    Config config;
+    std::map<std::string, ResumeRule> all;
+    for (const Field& field : fields(config)) all[field.key] = field.on_resume.value_or(ResumeRule{});
+    return all;
+  }();
+  const auto found = rules.find(key);
+  return found == rules.end() ? ResumeRule{} : found->second;
 }
 
 // By the kind of an optimizer. Paging only moves moments.
@@ -115,12 +50,10 @@ std::vector<Difference> config_differences(const TrainState& saved, const TrainS
 }
 
 std::string why_refused(const Difference& d) {
-  if (is_one_of(d.key, kFree) || is_one_of(d.key, kMayChange)) return "";
+  const auto [rule, reason] = rule_of(d.key);
+  if (rule != OnResume::fixed) return "";
   if (d.key == "optimizer.kind" && has_8bit_moments(d.from) == has_8bit_moments(d.to)) return "";
-  const auto* const reason = std::find_if(std::begin(kReasons), std::end(kReasons),
-                                          [&](const Reason& r) { return matches(d.key, r.keys); });
-  return str(d.key, " is ", d.to, ", the checkpoint was made with ", d.from,
-             reason == std::end(kReasons) ? "" : reason->reason);
+  return str(d.key, " is ", d.to, ", the checkpoint was made with ", d.from, *reason ? ", " : "", reason);
 }
 
 bool differ(const std::optional<std::string>& a, const std::optional<std::string>& b) {
@@ -187,10 +120,10 @@ ResumeChanges compare_runs(const TrainState& saved, const TrainState& now) {
   ResumeChanges found;
   compare_data(saved, now, differences, found);
   for (const Difference& d : differences)
-    if (is_one_of(d.key, kMayChange)) {
+    if (const ResumeRule rule = rule_of(d.key); rule.records()) {
       found.changes.push_back({saved.step, d.key, d.from, d.to});
-      found.new_order = found.new_order || is_one_of(d.key, kOrder);
-    } else if (!is_one_of(d.key, kNotPrinted) && !has_change(found, d.key)) {
+      found.new_order = found.new_order || rule.rule == OnResume::reorders;
+    } else if (rule.rule != OnResume::silent && !has_change(found, d.key)) {
       found.notes.push_back(describe({saved.step, d.key, d.from, d.to}));
     }
   if (found.new_order && saved.data_epoch)
@@ -227,8 +160,11 @@ std::string describe_resumed(const std::string& checkpoint, const TrainState& sa
                              const ResumeChanges& changes, double next_rate) {
   std::vector<std::string> lines;
   for (const RunChange& change : changes.changes) lines.push_back(describe(change));
-  const bool moves_rate = std::any_of(changes.changes.begin(), changes.changes.end(),
-                                      [](const RunChange& c) { return is_one_of(c.key, kRate); });
+  // The number of steps, and with it the rate, follows from the data too.
+  const bool moves_rate = std::any_of(changes.changes.begin(), changes.changes.end(), [](const RunChange& c) {
+    const OnResume rule = rule_of(c.key).rule;
+    return rule == OnResume::moves_rate || rule == OnResume::reorders || rule == OnResume::content;
+  });
   if (moves_rate && !saved.log_history.empty())
     lines.push_back(str("learning rate: ", saved.log_history.back().lr, " in step ", saved.step, ", ",
                         next_rate, " in step ", saved.step + 1));

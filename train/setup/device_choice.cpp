@@ -43,21 +43,23 @@ bool machine_has_gpu() {
 
 }  // namespace
 
-Device choose_device(const std::string& option, const std::string& choice, int gpu) {
-  if (choice == "cpu") return Device::cpu();
+Device choose_device(const std::string& option, DeviceChoice choice, int gpu) {
+  if (choice == DeviceChoice::cpu) return Device::cpu();
   const std::string why_not = obstacle();
   if (why_not.empty()) return Device::cuda(gpu);
-  check(choice == "auto", option, " = \"cuda\", but ", why_not, "; or choose \"cpu\"");
+  check(choice == DeviceChoice::automatic, option, " = \"cuda\", but ", why_not, "; or choose \"cpu\"");
   return Device::cpu();
 }
 
-Device planned_device(const std::string& option, const std::string& choice, int gpu, int local_rank) {
-  const bool has_none = choice == "cuda" && obstacle_in_build().empty() && cuda_device_count() == 0;
+Device planned_device(const std::string& option, DeviceChoice choice, int gpu, int local_rank) {
+  const bool has_none =
+      choice == DeviceChoice::cuda && obstacle_in_build().empty() && cuda_device_count() == 0;
   return has_none ? Device::cuda(local_rank) : choose_device(option, choice, gpu);
 }
 
-std::string why_on_cpu(const std::string& choice) {
-  const std::string why_not = kCudaBuilt && choice == "auto" && machine_has_gpu() ? obstacle() : "";
+std::string why_on_cpu(DeviceChoice choice) {
+  const std::string why_not =
+      kCudaBuilt && choice == DeviceChoice::automatic && machine_has_gpu() ? obstacle() : "";
   return why_not.empty() ? "" : "on the CPU, because " + why_not;
 }
 

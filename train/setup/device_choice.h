@@ -1,19 +1,20 @@
 #pragma once
-// The device a program runs on: "cpu", "cuda", or "auto", a GPU if there is one.
+// The device a program runs on: the CPU, a GPU, or by default a GPU if there is one.
 
 #include <string>
 
 #include "runtime/device.h"
+#include "train/config/config.h"
 
 namespace flatshard {
 
 // The CPU, or the GPU with this number (comm/gpu_place.h). `option` is the option's name for errors. An Error
 // if "cuda" is not available.
-Device choose_device(const std::string& option, const std::string& choice, int gpu = 0);
+Device choose_device(const std::string& option, DeviceChoice choice, int gpu = 0);
 // The same for a plan, which needs no GPU: without any, "cuda" is the GPU that rank `local_rank` of a host
 // would use.
-Device planned_device(const std::string& option, const std::string& choice, int gpu = 0, int local_rank = 0);
+Device planned_device(const std::string& option, DeviceChoice choice, int gpu = 0, int local_rank = 0);
 // Why "auto" chose the CPU, for a message in builds with CUDA on machines with a GPU; otherwise "".
-std::string why_on_cpu(const std::string& choice);
+std::string why_on_cpu(DeviceChoice choice);
 
 }  // namespace flatshard

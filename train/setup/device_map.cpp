@@ -114,20 +114,17 @@ std::vector<int> mapped_ends(const std::map<std::string, double>& map, const Mod
   return ends;
 }
 
-// The limit of each stage but the last, for a kind that fills stages by size.
-std::vector<int64_t> limits_of(const std::string& kind, const Model& model, std::span<const int64_t> sizes,
-                               int stages, int chunks) {
-  if (kind == "balanced" || kind == "balanced_low_0")
-    return balanced_limits(sizes, leaf_mean(model), chunks, kind == "balanced_low_0");
+// The limit of each stage but the last, for "sequential:SIZE".
+std::vector<int64_t> sequential_limits(const std::string& map, int stages, int chunks) {
   const std::string sequential = "sequential:";
-  check(kind.starts_with(sequential), "parallel.device_map is \"", kind,
+  check(map.starts_with(sequential), "parallel.device_map is \"", map,
         "\", must be auto, balanced, balanced_low_0, sequential:SIZE with the size of a stage, such as "
         "sequential:20GB, or a table of prefixes");
   check(chunks == stages,
         "parallel.device_map = \"sequential:SIZE\" gives each stage one range of layers, but "
         "parallel.schedule = \"interleaved\" needs several: use another schedule, or \"auto\"");
   const int64_t limit =
-      parse_bytes("the size in parallel.device_map = \"sequential:SIZE\"", kind.substr(sequential.size()));
+      parse_bytes("the size in parallel.device_map = \"sequential:SIZE\"", map.substr(sequential.size()));
   return std::vector<int64_t>(static_cast<size_t>(chunks - 1), limit);
 }
 
@@ -149,15 +146,17 @@ std::vector<int> part_ends(const DeviceMap& map, const Model& model, const std::
           "parallel.schedule = \"interleaved\" needs several: use another schedule, or \"auto\"");
     return mapped_ends(*table, model, parts, stages);
   }
-  const std::string& kind = std::get<std::string>(map);
-  if (kind == "auto") {
+  const auto* kind = std::get_if<DeviceMapKind>(&map);
+  if (kind && *kind == DeviceMapKind::automatic) {
     std::vector<double> work;
     for (const Part& part : parts) work.push_back(part.work);
     return even_ends(work, chunks);
   }
   std::vector<int64_t> sizes;
   for (const Part& part : parts) sizes.push_back(part.bytes);
-  std::vector<int> ends = filled_ends(sizes, limits_of(kind, model, sizes, stages, chunks));
+  std::vector<int> ends = filled_ends(
+      sizes, kind ? balanced_limits(sizes, leaf_mean(model), chunks, *kind == DeviceMapKind::balanced_low_0)
+                  : sequential_limits(std::get<std::string>(map), stages, chunks));
   leave_none_empty(ends, static_cast<int>(sizes.size()));
   return ends;
 }

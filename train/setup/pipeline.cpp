@@ -47,10 +47,11 @@ std::vector<Action> actions_without_embedding(const Pipeline& pipeline, int stag
   std::vector<int> chunks;
   for (int chunk = pipeline.embeds_apart ? 1 : 0; chunk <= pipeline.last_chunk(); ++chunk)
     if (pipeline.chunks[static_cast<size_t>(chunk)].stage == stage) chunks.push_back(chunk);
-  if (pipeline.schedule == "interleaved") return interleaved(pipeline, stage, chunks, micro_steps);
-  const int64_t ahead = pipeline.schedule == "gpipe"        ? micro_steps - 1
-                        : pipeline.schedule == "sequential" ? 0
-                                                            : pipeline.stages - 1 - stage;
+  if (pipeline.schedule == PipelineSchedule::interleaved)
+    return interleaved(pipeline, stage, chunks, micro_steps);
+  const int64_t ahead = pipeline.schedule == PipelineSchedule::gpipe        ? micro_steps - 1
+                        : pipeline.schedule == PipelineSchedule::sequential ? 0
+                                                                            : pipeline.stages - 1 - stage;
   return alternating(chunks.front(), micro_steps, std::min(ahead, micro_steps - 1));
 }
 
@@ -59,7 +60,7 @@ std::vector<Action> actions_without_embedding(const Pipeline& pipeline, int stag
 // is about to need them, backward passes when its gradients should have arrived.
 std::vector<Action> with_embedding(const Pipeline& pipeline, const std::vector<Action>& actions,
                                    int64_t micro_steps) {
-  const int64_t lead = pipeline.schedule == "sequential" ? 0 : pipeline.stages - 1;
+  const int64_t lead = pipeline.schedule == PipelineSchedule::sequential ? 0 : pipeline.stages - 1;
   std::vector<std::vector<Action>> before(actions.size() + 1), after(actions.size());
   const std::vector<Action> first = actions_without_embedding(pipeline, 0, micro_steps);
   for (int64_t at = 0; at < std::ssize(first); ++at) {
@@ -102,7 +103,7 @@ Pipeline pipeline_of(const ParallelConfig& config, const Model& model, int64_t s
   }
   pipeline.schedule = config.schedule;
   pipeline.embeds_apart = *model.config().tied;
-  const bool interleaves = config.schedule == "interleaved";
+  const bool interleaves = config.schedule == PipelineSchedule::interleaved;
   Problems problems;
   problems.check(interleaves || config.chunks == ParallelConfig{}.chunks, "parallel.chunks = ", config.chunks,
                  " has an effect only with parallel.schedule = \"interleaved\": remove it");
@@ -182,7 +183,7 @@ Schedule schedule_of(const Pipeline& pipeline, int stage, int64_t micro_steps, i
 }
 
 double bubble_of(const Pipeline& pipeline, int64_t micro_steps) {
-  if (pipeline.schedule == "sequential") return 1 - 1.0 / pipeline.stages;
+  if (pipeline.schedule == PipelineSchedule::sequential) return 1 - 1.0 / pipeline.stages;
   const auto idle = static_cast<double>(pipeline.stages - 1);
   const double chunks =
       static_cast<double>(pipeline.last_chunk() + (pipeline.embeds_apart ? 0 : 1)) / pipeline.stages;

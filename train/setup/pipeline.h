@@ -41,7 +41,7 @@ struct Action {
 
 struct Pipeline {
   int stages = 1;
-  std::string schedule = "sequential";
+  PipelineSchedule schedule = PipelineSchedule::sequential;
   std::vector<Chunk> chunks{};  // in the order of the model
   bool embeds_apart = false;    // the first chunk is the embedding, and belongs to the last stage
 

@@ -13,10 +13,9 @@ DataOptions data_options(const RunSetup& s, bool evaluation) {
   return {.seq_len = s.seq_len(),
           .lane_sequences = sequences,
           .total_sequences = evaluation ? sequences * s.batching.ranks : s.batching.total_sequences,
-          .packing = {.packing = packing_of(s.config.data.packing),
-                      .truncation = s.config.data.truncation == "keep_end" ? Truncation::keep_end
-                                                                           : Truncation::keep_start,
-                      .padding = s.config.data.padding == "left" ? Padding::left : Padding::right},
+          .packing = {.packing = s.config.data.packing,
+                      .truncation = s.config.data.truncation,
+                      .padding = s.config.data.padding},
           .shuffle = !evaluation && s.config.data.shuffle,
           .seed = static_cast<uint64_t>(s.config.run.seed)};
 }

@@ -27,10 +27,6 @@ std::string plain_path(const std::string& path) {
   return plain.empty() ? "." : plain.string();
 }
 
-DType dtype_named(const std::string& name) {
-  return name == "fp32" ? DType::f32 : name == "bf16" ? DType::bf16 : DType::f16;
-}
-
 ModelConfig model_of(const Config& c) {
   ModelConfig model = c.model;
   if (model.vocab <= INT32_MAX) {  // resolved() refuses larger ones
@@ -50,7 +46,7 @@ void set_quantized(RunSetup& setup) {
   auto& quantized = setup.model.quantized;
   const bool published = !quantized.empty();
   const QuantConfig defaults;
-  if (c.quant.base == "none" && !published) {
+  if (!c.quant.base && !published) {
     check(c.quant.block == defaults.block && !c.quant.nested && c.quant.compute == defaults.compute &&
               c.quant.skip.empty() && !c.quant.fp32_norms,
           "quant.base = \"none\", so that the other keys of quant have no effect: set it to \"nf4\" or "
@@ -58,16 +54,17 @@ void set_quantized(RunSetup& setup) {
     return;
   }
   check(c.lora.rank > 0,
-        published ? c.init_from + " has 4-bit weights" : "quant.base = " + quoted(c.quant.base),
+        published ? c.init_from + " has 4-bit weights" : str("quant.base = \"", *c.quant.base, '"'),
         ", but lora.rank = 0: 4-bit weights cannot be trained; set lora.rank to train adapters on them");
   setup.model.fp32_norms = c.quant.fp32_norms;
   if (compute_dtype(c.quant).value_or(setup.compute) != setup.compute)
-    setup.warnings.push_back(str("quant.compute = ", quoted(c.quant.compute),
-                                 ", but precision.compute = ", quoted(c.precision.compute),
-                                 ": activations are converted around every product with a 4-bit weight"));
+    setup.warnings.push_back(str("quant.compute = \"", *c.quant.compute, "\", but precision.compute = \"",
+                                 c.precision.compute,
+                                 "\": activations are converted around every product with a 4-bit weight"));
   if (published) {
-    check(c.quant.base == "none", "quant.base = ", quoted(c.quant.base), ", but ", c.init_from,
-          " already has 4-bit weights: remove it");
+    if (c.quant.base)
+      fail(str("quant.base = \"", *c.quant.base, "\", but ", c.init_from,
+               " already has 4-bit weights: remove it"));
     for (auto& [path, format] : quantized) {
       check(!is_inside(path, c.lora.save_modules), "lora.save_modules: ", path, " is quantized in ",
             c.init_from, " and cannot be trained in full");
@@ -127,14 +124,15 @@ void divide_model(RunSetup& setup, Problems& problems) {
                  setup.config.train.batch_size_per_device);
 }
 
-Transport transport_of(const std::string& choice, Device device, int ranks, const std::string& shared_gpu) {
+Transport transport_of(TransportChoice choice, Device device, int ranks, const std::string& shared_gpu) {
   if (!device.is_cuda()) {
-    check(choice != "nccl",
+    check(choice != TransportChoice::nccl,
           "parallel.transport = \"nccl\" needs GPUs, but the run is on the CPU: use \"auto\" or \"mpi\"");
     return Transport::host;
   }
   const bool own_gpus = shared_gpu.empty();
-  if (choice == "mpi" || (choice == "auto" && !(kNcclBuilt && own_gpus && ranks > 1)))
+  if (choice == TransportChoice::mpi ||
+      (choice == TransportChoice::automatic && !(kNcclBuilt && own_gpus && ranks > 1)))
     return Transport::staged;
   check(kNcclBuilt, "parallel.transport = \"nccl\", but this build has no NCCL: use \"auto\" or \"mpi\"");
   // Processes with different NCCL_HOSTID count as different hosts to NCCL, which then lets them share a GPU.
@@ -170,15 +168,15 @@ void check_together(const Config& c, Problems& problems) {
   problems.check(c.schedule.warmup_steps == 0 || c.schedule.warmup_ratio == 0,
                  "schedule.warmup_steps = ", c.schedule.warmup_steps,
                  " and schedule.warmup_ratio = ", c.schedule.warmup_ratio, ": set only one of them");
-  problems.check(c.optimizer.lr_scaling == "none" || c.optimizer.base_batch_size > 0,
+  problems.check(c.optimizer.lr_scaling == LrScaling::none || c.optimizer.base_batch_size > 0,
                  "optimizer.lr_scaling = \"", c.optimizer.lr_scaling,
                  "\" needs optimizer.base_batch_size, the batch size that optimizer.lr was tuned for");
   problems.check(
-      c.optimizer.lr_scaling != "none" || c.optimizer.base_batch_size == 0,
+      c.optimizer.lr_scaling != LrScaling::none || c.optimizer.base_batch_size == 0,
       "optimizer.base_batch_size has no effect without optimizer.lr_scaling: remove it, or set lr_scaling");
   problems.check(c.optimizer.betas[0] < 1 && c.optimizer.betas[1] < 1, "optimizer.betas are ",
                  c.optimizer.betas[0], " and ", c.optimizer.betas[1], ", must be below 1");
-  problems.check(!c.precision.tf32 || c.precision.compute == "fp32",
+  problems.check(!c.precision.tf32 || c.precision.compute == Precision::fp32,
                  "precision.tf32 = true applies to fp32 matrix products, but precision.compute is \"",
                  c.precision.compute, "\": remove one of them");
   problems.check(c.optimizer.grad_clip == 0 || c.optimizer.grad_clip >= kLeastFloat,
@@ -186,7 +184,8 @@ void check_together(const Config& c, Problems& problems) {
                  kLeastFloat);
   if (c.train.steps > 0) problems.attempt([&] { check_schedule(c.schedule, c.train.steps); });
   problems.check(
-      !c.train.skip_nonfinite || c.precision.compute != "fp16" || c.precision.loss_scale != "dynamic",
+      !c.train.skip_nonfinite || c.precision.compute != Precision::fp16 ||
+          c.precision.loss_scale != "dynamic",
       "train.skip_nonfinite = true has no effect with a dynamic loss scale, which skips such steps anyway: "
       "set it to false");
 }
@@ -194,11 +193,9 @@ void check_together(const Config& c, Problems& problems) {
 UnitOptions unit_options(const Config& c, const Batching& batching, Problems& problems) {
   const ParallelConfig& p = c.parallel;
   UnitOptions options{.policy = shard_policy(p.strategy),
-                      .reduction = p.reduction == "exact"        ? Reduction::exact
-                                   : p.reduction == "sequential" ? Reduction::sequential
-                                                                 : Reduction::native,
-                      .compute = dtype_named(c.precision.compute),
-                      .wire = dtype_named(c.precision.reduce),
+                      .reduction = p.reduction,
+                      .compute = dtype_in(c.precision.compute),
+                      .wire = dtype_in(c.precision.reduce),
                       .lanes = static_cast<int>(batching.lanes),
                       .micro_steps = batching.micro_steps,
                       .lane_steps = batching.lane_steps,
@@ -215,14 +212,14 @@ UnitOptions unit_options(const Config& c, const Batching& batching, Problems& pr
       "parallel.offload needs sharded parameters: set parallel.strategy to \"full_shard\" or \"hybrid\", "
       "not \"",
       p.strategy, '"');
-  problems.check(!p.offload || p.accumulation == "sharded",
+  problems.check(!p.offload || p.accumulation == Accumulation::sharded,
                  "parallel.accumulation = \"no_sync\" keeps unsharded gradients on the device, which "
                  "parallel.offload does not support: remove one of them");
   problems.check(
       !p.offload || p.replicate.empty(),
       "parallel.replicate keeps unsharded parameters on the device, which parallel.offload does not "
       "support: remove one of them");
-  if (p.accumulation == "no_sync") options.policy.grads = false;
+  if (p.accumulation == Accumulation::no_sync) options.policy.grads = false;
   problems.check(options.wire == DType::f32 || batching.lanes == 1, "precision.reduce = \"",
                  c.precision.reduce,
                  "\" needs one lane per micro-batch: set train.lane_size = ", c.train.batch_size_per_device,
@@ -258,9 +255,9 @@ void check_graphs(const RunSetup& s, Problems& problems) {
                  "run.cuda_graphs = true would replay the masks of lora.dropout = ", s.config.lora.dropout,
                  " unchanged in every step: remove one of them");
   problems.check(!s.mask_documents(),
-                 "run.cuda_graphs = true needs micro-steps of the same shape, but with data.packing = ",
-                 quoted(s.config.data.packing),
-                 " the number of documents varies: set it to false, or set data.packing = \"wrapped\"");
+                 "run.cuda_graphs = true needs micro-steps of the same shape, but with data.packing = \"",
+                 s.config.data.packing,
+                 "\" the number of documents varies: set it to false, or set data.packing = \"wrapped\"");
   problems.check(s.batching.micro_steps <= kMostGraphs,
                  "run.cuda_graphs = true keeps one graph per micro-step: ", s.batching.micro_steps,
                  " micro-steps, must be at most ", kMostGraphs,
@@ -291,10 +288,12 @@ void check_sizes(const RunSetup& s, Problems& problems) {
 // AdamW's coefficients are fp32 (kernels/adamw.h); those of the first update are the largest.
 void check_learning_rate(const RunSetup& s, Problems& problems) {
   const OptimizerConfig& o = s.config.optimizer;
-  const bool complete = o.lr > 0 && o.betas[0] < 1 && (o.lr_scaling == "none" || o.base_batch_size > 0);
+  const bool complete =
+      o.lr > 0 && o.betas[0] < 1 && (o.lr_scaling == LrScaling::none || o.base_batch_size > 0);
   if (!complete) return;
   const double lr = s.peak_lr(), first = lr / (1 - o.betas[0]), decay = lr * o.weight_decay;
-  const std::string scaled = o.lr_scaling == "none" ? "" : str(", scaled by optimizer.lr_scaling to ", lr);
+  const std::string scaled =
+      o.lr_scaling == LrScaling::none ? "" : str(", scaled by optimizer.lr_scaling to ", lr);
   problems.check(lr >= kLeastFloat && first <= kMostFloat, "optimizer.lr is ", o.lr, scaled,
                  ": the first step is ", first, ", must be from ", kLeastFloat, " to ", kMostFloat);
   problems.check(decay <= kMostFloat, "optimizer.lr = ", o.lr, scaled,
@@ -306,9 +305,9 @@ void check_learning_rate(const RunSetup& s, Problems& problems) {
 
 double RunSetup::peak_lr() const {
   const OptimizerConfig& o = config.optimizer;
-  if (o.lr_scaling == "none") return o.lr;
+  if (o.lr_scaling == LrScaling::none) return o.lr;
   const double k = static_cast<double>(batching.total_sequences) / static_cast<double>(o.base_batch_size);
-  return o.lr * (o.lr_scaling == "sqrt" ? std::sqrt(k) : k);
+  return o.lr * (o.lr_scaling == LrScaling::sqrt ? std::sqrt(k) : k);
 }
 
 RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpose) {

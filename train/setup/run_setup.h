@@ -43,7 +43,7 @@ struct RunSetup {
   int data_rank(int rank) const { return rank % groups.ranks; }
 
   int64_t seq_len() const { return config.data.seq_len; }
-  bool mask_documents() const { return config.data.packing != "wrapped"; }
+  bool mask_documents() const { return config.data.packing != Packing::wrapped; }
   bool uses_graphs() const { return config.run.cuda_graphs && device.is_cuda(); }
   double peak_lr() const;  // optimizer.lr, scaled by the batch where asked
 };

@@ -105,21 +105,29 @@ UnitNames by_size(const Model& model, int64_t least) {
 }
 
 UnitNames wrapped(const Model& model, const WrapOptions& options) {
-  check(options.policy == "pattern" || options.patterns.empty(),
+  check(options.policy == WrapPolicy::pattern || options.patterns.empty(),
         "parallel.wrap_patterns has no effect without parallel.wrap = \"pattern\"");
-  check(options.policy == "size" || options.size == 0,
+  check(options.policy == WrapPolicy::size || options.size == 0,
         "parallel.wrap_size has no effect without parallel.wrap = \"size\"");
-  if (options.policy == "pattern") return by_pattern(model, options.patterns);
-  if (options.policy == "size") return by_size(model, options.size);
-  if (options.policy == "attention_mlp") return by_attention_and_mlp(model);
-  if (options.policy == "none") return UnitNames(names_of(model).size(), "model");
+  switch (options.policy) {
+    case WrapPolicy::block:
+      break;
+    case WrapPolicy::attention_mlp:
+      return by_attention_and_mlp(model);
+    case WrapPolicy::pattern:
+      return by_pattern(model, options.patterns);
+    case WrapPolicy::size:
+      return by_size(model, options.size);
+    case WrapPolicy::none:
+      return UnitNames(names_of(model).size(), "model");
+  }
   return by_block(model);
 }
 
 }  // namespace
 
 LayerCut layer_cut(const WrapOptions& options) {
-  return options.policy == "attention_mlp" ? LayerCut::halves : LayerCut::blocks;
+  return options.policy == WrapPolicy::attention_mlp ? LayerCut::halves : LayerCut::blocks;
 }
 
 Wrapping::Wrapping(const Model& model, const WrapOptions& options) {
@@ -197,7 +205,8 @@ void Wrapping::assign(const Model& model, const std::vector<std::string>& unit_n
     units_of_.emplace_back();
     for (const ParamSpec& spec : model.param_lists()[l].specs()) {
       const std::string& wrap = unit_names[at++];
-      const bool whole = replicated(spec.name), root = !whole && (wrap.empty() || options.policy == "none");
+      const bool whole = replicated(spec.name),
+                 root = !whole && (wrap.empty() || options.policy == WrapPolicy::none);
       const std::string name = whole ? "replicated, " + where : wrap.empty() ? "root, " + where : wrap;
       const int unit = spec.joined ? places_.back().back().unit : unit_named(name, root, whole);
       places_.back().push_back({unit, units_[static_cast<size_t>(unit)].add(spec)});

@@ -20,11 +20,12 @@
 
 #include "comm/slots.h"
 #include "model/model.h"
+#include "train/config/config.h"
 
 namespace flatshard {
 
 struct WrapOptions {
-  std::string policy = "block";
+  WrapPolicy policy = WrapPolicy::block;
   std::vector<std::string> patterns{};   // pattern: module patterns
   int64_t size = 0;                      // size: minimum parameters of a unit
   std::vector<std::string> replicate{};  // patterns of parameters

@@ -11,7 +11,7 @@ namespace flatshard {
 int64_t Engine::planned_micro_steps() const {
   const int64_t all = setup_.batching.micro_steps, S = setup_.pipeline.stages,
                 most = (kPlannedMicroSteps + 2 * (S - 1)) / S * S;
-  return setup_.pipeline.schedule == "gpipe" ? all : std::min(all, most);
+  return setup_.pipeline.schedule == PipelineSchedule::gpipe ? all : std::min(all, most);
 }
 
 void Engine::plan_step() {

@@ -72,7 +72,7 @@ void Engine::forward(const Pass& pass) {
 }
 
 void Engine::backward(const Pass& pass) {
-  const std::string& ahead = setup_.config.parallel.backward_prefetch;
+  const BackwardPrefetch ahead = setup_.config.parallel.backward_prefetch;
   const int last = model_.layer_count() - 1;
   Arena& saved = buffers_.saved(pass.action);
   for (const Visit& visit : pass) {
@@ -80,7 +80,7 @@ void Engine::backward(const Pass& pass) {
     units_.prefetch(i, gather_);
     const ParamView p = units_.acquire(i, compute_);
     const TraceSpan span = compute_.span("backward", i);
-    if (ahead == "pre") prefetch_after(visit, pass);  // before this layer's reduction
+    if (ahead == BackwardPrefetch::pre) prefetch_after(visit, pass);  // before this layer's reduction
     if (recomputes() || i == last) buffers_.mark(pass.action, i) = saved.mark();
     const int64_t mark = buffers_.mark(pass.action, i);
     for (int lane = 0; lane < setup_.batching.lanes; ++lane) {
@@ -94,7 +94,7 @@ void Engine::backward(const Pass& pass) {
     }
     saved.rewind(mark);
     units_.release(i, visit.keep_for, compute_);
-    if (ahead == "post") prefetch_after(visit, pass);
+    if (ahead == BackwardPrefetch::post) prefetch_after(visit, pass);
     units_.reduce(i, compute_, reduce_, pass.action.micro);  // sums over ranks while layer i - 1 computes
   }
 }

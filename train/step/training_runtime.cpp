@@ -67,7 +67,7 @@ TrainingRuntime::OwnedCommunicators::OwnedCommunicators(const RunSetup& setup, i
   reduce = make("reduce", group_color, place, groups.size);
   replicas = make("replicas", stage * groups.size + place, group, groups.count());
   pipe.emplace(
-      pipeline.stages, pipeline.schedule == "interleaved", pipeline.embeds_apart,
+      pipeline.stages, pipeline.schedule == PipelineSchedule::interleaved, pipeline.embeds_apart,
       [&](const char* name) { return make(name, data_rank, stage, pipeline.stages, Connections::own); });
 }
 

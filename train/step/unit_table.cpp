@@ -82,7 +82,7 @@ int64_t bytes_of_norm(const Wrapping& wrapping, RankGroups groups) {
 
 // A wrong pattern or size leaves parameters in the root units, which stay unsharded for most of a step.
 std::string warning_of(const Wrapping& wrapping, const WrapOptions& wrap, int64_t all) {
-  if (wrap.policy != "pattern" && wrap.policy != "size") return "";
+  if (wrap.policy != WrapPolicy::pattern && wrap.policy != WrapPolicy::size) return "";
   int64_t in_root = 0;
   for (size_t unit = 0; unit < wrapping.units().size(); ++unit)
     if (wrapping.roles()[unit].root) in_root += wrapping.units()[unit].parameter_count();

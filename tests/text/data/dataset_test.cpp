@@ -201,7 +201,7 @@ TEST_CASE("the name of a prepared file changes with every input of its tokens") 
   CHECK(token_file_of("d.jsonl", options) == first);
   CHECK(first.starts_with("d.jsonl."));
   DatasetOptions other = options;
-  other.encoder.train_on = "last";
+  other.encoder.train_on = TrainOn::last;
   CHECK(token_file_of("d.jsonl", other) != first);
   other = options;
   other.encoder.chat_template = "zephyr";

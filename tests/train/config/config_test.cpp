@@ -1,9 +1,8 @@
-#include "train/config/config.h"
-
 #include <filesystem>
 #include <fstream>
 
 #include "tests/test.h"
+#include "train/config/fields.h"
 
 using namespace flatshard;
 
@@ -237,6 +236,19 @@ TEST_CASE("help names every key with its default and choices") {
     CHECK_FALSE(field.help.empty());
   }
   CHECK(help.find("linear, constant, cosine, wsd [\"linear\"]") != std::string::npos);
+}
+
+TEST_CASE("every name of a choice is stored and printed as itself") {
+  const TempFile file("");
+  Config config;
+  int count = 0;
+  for (const Field& field : fields(config))
+    for (const std::string& name : field.names()) {
+      LoadedConfig loaded = load_config(file.path(), {field.key + "=" + name});
+      CHECK(config_values(loaded.config).at(field.key) == quoted(name));
+      ++count;
+    }
+  CHECK(count > 50);
 }
 
 TEST_CASE("a model takes its family's defaults for keys that the config omits") {

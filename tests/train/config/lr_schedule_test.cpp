@@ -14,7 +14,7 @@ struct Logged {
 };
 
 void check_bits(int64_t total, double peak, int64_t warmup, const std::vector<Logged>& log) {
-  const ScheduleConfig cosine{.kind = "cosine", .warmup_ratio = 0.03};
+  const ScheduleConfig cosine{.kind = ScheduleKind::cosine, .warmup_ratio = 0.03};
   CHECK(warmup_steps(cosine, total) == warmup);
   for (const Logged& entry : log) {
     CAPTURE(entry.step);
@@ -77,31 +77,33 @@ TEST_CASE("the cosine schedule reproduces published training logs to the last bi
 }
 
 TEST_CASE("the linear schedule falls to zero after its warm-up") {
-  const ScheduleConfig linear{.kind = "linear", .warmup_ratio = 0.1};
+  const ScheduleConfig linear{.kind = ScheduleKind::linear, .warmup_ratio = 0.1};
   for (const auto& [step, rate] : {Logged{0, 0}, {1, 0.1}, {10, 1}, {55, 0.5}, {99, 1.0 / 90}, {100, 0}})
     CHECK(learning_rate(linear, 1.0, 100, step) == doctest::Approx(rate).epsilon(1e-15));
 }
 
 TEST_CASE("the floor of a schedule is a factor of the peak, also in the warm-up's end") {
-  const ScheduleConfig cosine{.kind = "cosine", .warmup_steps = 10, .min_lr_factor = 0.1};
+  const ScheduleConfig cosine{.kind = ScheduleKind::cosine, .warmup_steps = 10, .min_lr_factor = 0.1};
   for (const auto& [step, rate] : {Logged{5, 0.5}, {10, 1}, {55, 0.55}, {77, 0.237403733293}, {100, 0.1}})
     CHECK(learning_rate(cosine, 1.0, 100, step) == doctest::Approx(rate).epsilon(1e-11));
 }
 
 TEST_CASE("warmup-stable-decay holds the peak and falls in the last part of the run") {
-  const ScheduleConfig wsd{.kind = "wsd", .warmup_steps = 10, .decay_ratio = 0.2};
+  const ScheduleConfig wsd{.kind = ScheduleKind::wsd, .warmup_steps = 10, .decay_ratio = 0.2};
   for (const auto& [step, rate] : {Logged{5, 0.5}, {10, 1}, {80, 1}, {90, 0.5}, {100, 0}})
     CHECK(learning_rate(wsd, 1.0, 100, step) == doctest::Approx(rate));
 }
 
 TEST_CASE("a constant schedule may start at its peak") {
-  CHECK(learning_rate({.kind = "constant", .warmup_steps = 4, .warmup_start = "one"}, 3.0, 10, 0) == 3.0);
-  CHECK(learning_rate({.kind = "constant", .warmup_steps = 4}, 3.0, 10, 1) == 0.75);
-  CHECK(learning_rate({.kind = "constant"}, 3.0, 10, 0) == 3.0);
+  CHECK(learning_rate({.kind = ScheduleKind::constant, .warmup_steps = 4, .warmup_start = WarmupStart::one},
+                      3.0, 10, 0) == 3.0);
+  CHECK(learning_rate({.kind = ScheduleKind::constant, .warmup_steps = 4}, 3.0, 10, 1) == 0.75);
+  CHECK(learning_rate({.kind = ScheduleKind::constant}, 3.0, 10, 0) == 3.0);
 }
 
 TEST_CASE("a schedule with a start step is the one of the remaining steps") {
-  for (const std::string kind : {"linear", "constant", "cosine", "wsd"}) {
+  for (const ScheduleKind kind :
+       {ScheduleKind::linear, ScheduleKind::constant, ScheduleKind::cosine, ScheduleKind::wsd}) {
     CAPTURE(kind);
     const ScheduleConfig whole{.kind = kind, .warmup_ratio = 0.1, .min_lr_factor = 0.1};
     ScheduleConfig later = whole;

@@ -13,7 +13,7 @@ namespace {
 
 Config small_config() {
   Config c;
-  c.run.device = "cpu";
+  c.run.device = DeviceChoice::cpu;
   c.model = {.family = "llama", .layers = 1, .hidden = 16, .heads = 2, .ffn = 24, .vocab = 31};
   c.data.seq_len = 8;
   c.train.steps = 1;
@@ -28,7 +28,7 @@ std::optional<PlannedRun> invented_plan(const Config& c, int ranks) {
   if (c.train.total_batch_size < ranks || (c.lora.rank > 0 && c.parallel.offload)) return std::nullopt;
   int64_t bytes = 100 / ranks;
   if (c.train.recompute) bytes -= 5;
-  if (c.parallel.reduction == "sequential") bytes -= 20;
+  if (c.parallel.reduction == Reduction::sequential) bytes -= 20;
   if (c.train.head_chunk < 4096) bytes -= 2;
   if (c.parallel.offload) bytes -= 30;
   if (c.optimizer.kind == "paged_adamw32bit") bytes += 1;

@@ -13,7 +13,7 @@ namespace {
 constexpr int kStages = 4;
 
 // One rank per stage, with two blocks in each of the middle stages.
-Config config_of(const std::string& schedule, const DeviceMap& map = "auto") {
+Config config_of(PipelineSchedule schedule, const DeviceMap& map = DeviceMapKind::automatic) {
   Config config = test::planned_config("llama", 1, 8, 16);
   config.parallel.stages = kStages;
   config.parallel.schedule = schedule;
@@ -28,15 +28,15 @@ int64_t activations(const RunPlan& plan) {
 }
 
 std::string table_of(const DeviceMap& map) {
-  return describe_stages(set_up(config_of("1f1b", map), kStages));
+  return describe_stages(set_up(config_of(PipelineSchedule::one_f_one_b, map), kStages));
 }
 
 }  // namespace
 
 TEST_CASE("with 1f1b, stage s of S plans the activations of S - s micro-batches, with gpipe those of all") {
-  const RunSetup alternating = set_up(config_of("1f1b"), kStages),
-                 gpipe = set_up(config_of("gpipe"), kStages),
-                 sequential = set_up(config_of("sequential"), kStages);
+  const RunSetup alternating = set_up(config_of(PipelineSchedule::one_f_one_b), kStages),
+                 gpipe = set_up(config_of(PipelineSchedule::gpipe), kStages),
+                 sequential = set_up(config_of(PipelineSchedule::sequential), kStages);
   std::vector<int64_t> bytes;
   for (int stage = 0; stage < kStages; ++stage) {
     CAPTURE(stage);
@@ -54,7 +54,7 @@ TEST_CASE("with 1f1b, stage s of S plans the activations of S - s micro-batches,
 TEST_CASE("every stage of a run with frozen parameters or adapters plans what one stage trains") {
   for (const bool adapters : {false, true}) {
     CAPTURE(adapters);
-    Config config = config_of("1f1b");
+    Config config = config_of(PipelineSchedule::one_f_one_b);
     if (adapters)
       config.lora.rank = 2;
     else
@@ -75,7 +75,7 @@ TEST_CASE("every stage of a run with frozen parameters or adapters plans what on
 
 // A frozen block has two thirds of the work of a trained one.
 TEST_CASE("the automatic map knows which blocks are frozen") {
-  Config config = config_of("1f1b");
+  Config config = config_of(PipelineSchedule::one_f_one_b);
   config.parallel.stages = 2;
   const auto first_stage_ends = [&] { return set_up(config, 2).pipeline.chunks.front().end; };
   const int all = first_stage_ends();
@@ -85,7 +85,7 @@ TEST_CASE("the automatic map knows which blocks are frozen") {
 
 TEST_CASE("the table of stages names a better map if there is one") {
   const std::string better = "parallel.device_map = \"auto\" has at most";
-  CHECK(table_of("auto").find(better) == std::string::npos);
+  CHECK(table_of(DeviceMapKind::automatic).find(better) == std::string::npos);
   const std::map<std::string, double> uneven{{"model", 0},          {"model.layers.5", 1},
                                              {"model.layers.6", 2}, {"model.layers.7", 2},
                                              {"model.norm", 3},     {"lm_head", 3}};

@@ -1,6 +1,7 @@
 #include "train/save/run_changes.h"
 
 #include "tests/test.h"
+#include "train/config/fields.h"
 
 using namespace flatshard;
 
@@ -84,6 +85,16 @@ TEST_CASE(
   const std::string both = error_with({{"model.hidden", "32"}, {"run.seed", "1"}});
   CHECK(both.find("model.hidden is 32") != both.npos);
   CHECK(both.find("; run.seed is 1") != both.npos);
+}
+
+TEST_CASE("every key has a rule for a run that resumes; an unknown key must not change") {
+  Config config;
+  for (const Field& field : fields(config)) {
+    CAPTURE(field.key);
+    CHECK(field.on_resume.has_value());
+  }
+  CHECK(error_with({{"parallel.unknown", "1"}})
+            .starts_with("parallel.unknown is 1, the checkpoint was made with "));
 }
 
 TEST_CASE("what does not affect the steps is printed, but not kept as a change") {

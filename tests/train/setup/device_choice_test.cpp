@@ -7,7 +7,7 @@ using namespace flatshard;
 
 TEST_CASE("a program that cannot use the requested GPU reports the reason and the remedy") {
   if (cuda_device_count() > 0) return test::skip("there is a GPU");
-  const std::string error = test::error_of([] { choose_device("run.device", "cuda"); });
+  const std::string error = test::error_of([] { choose_device("run.device", DeviceChoice::cuda); });
   CAPTURE(error);
   const std::string missing = kOpsWithoutCuda;
   CHECK(error.find("run.device = \"cuda\", but ") == 0);
@@ -18,13 +18,14 @@ TEST_CASE("a program that cannot use the requested GPU reports the reason and th
 }
 
 TEST_CASE("auto selects the given GPU if there is one" * doctest::test_suite("gpu")) {
-  CHECK(choose_device("run.device", "cpu") == Device::cpu());
-  CHECK(why_on_cpu("cpu").empty());
+  CHECK(choose_device("run.device", DeviceChoice::cpu) == Device::cpu());
+  CHECK(why_on_cpu(DeviceChoice::cpu).empty());
   const int gpus = cuda_device_count();
   if (gpus == 0) {
-    CHECK(choose_device("run.device", "auto") == Device::cpu());
-    CHECK((kCudaBuilt || why_on_cpu("auto").empty()));
+    CHECK(choose_device("run.device", DeviceChoice::automatic) == Device::cpu());
+    CHECK((kCudaBuilt || why_on_cpu(DeviceChoice::automatic).empty()));
     return test::skip("no GPU");
   }
-  for (int gpu = 0; gpu < gpus; ++gpu) CHECK(choose_device("run.device", "auto", gpu) == Device::cuda(gpu));
+  for (int gpu = 0; gpu < gpus; ++gpu)
+    CHECK(choose_device("run.device", DeviceChoice::automatic, gpu) == Device::cuda(gpu));
 }

@@ -16,11 +16,11 @@ using namespace flatshard;
 
 namespace {
 
-constexpr const char* kSchedules[] = {"1f1b", "interleaved", "gpipe", "sequential"};
+constexpr PipelineSchedule kSchedules[] = {PipelineSchedule::one_f_one_b, PipelineSchedule::interleaved,
+                                           PipelineSchedule::gpipe, PipelineSchedule::sequential};
 
 // A pipeline of `stages` with blocks of one unit of work each.
-Pipeline pipeline(const std::string& schedule, int stages, bool tied, int64_t micro_steps,
-                  int64_t chunks = 2) {
+Pipeline pipeline(PipelineSchedule schedule, int stages, bool tied, int64_t micro_steps, int64_t chunks = 2) {
   Arena tables("tables", Device::cpu());
   const Model model(resolved({.family = "llama",
                               .layers = 4 * stages * chunks,
@@ -32,8 +32,8 @@ Pipeline pipeline(const std::string& schedule, int stages, bool tied, int64_t mi
                     tables);
   ParallelConfig config;
   config.stages = stages;
-  config.schedule = stages == 1 ? "1f1b" : schedule;
-  if (schedule == "interleaved" && stages > 1) config.chunks = chunks;
+  config.schedule = stages == 1 ? PipelineSchedule::one_f_one_b : schedule;
+  if (schedule == PipelineSchedule::interleaved && stages > 1) config.chunks = chunks;
   return pipeline_of(config, model, 8, micro_steps);
 }
 
@@ -120,12 +120,13 @@ class Simulation {
 
 template <class Visit>
 void each_case(Visit&& visit) {
-  for (const std::string schedule : kSchedules)
+  for (const PipelineSchedule schedule : kSchedules)
     for (const int stages : {1, 2, 3, 4, 7})
       for (const int64_t rounds : {1, 2, 5})
         for (const bool tied : {false, true})
           for (const int64_t more : {0, 1, 2}) {
-            const int64_t micro_steps = stages * rounds + (schedule == "interleaved" ? 0 : more);
+            const int64_t micro_steps =
+                stages * rounds + (schedule == PipelineSchedule::interleaved ? 0 : more);
             CAPTURE(schedule);
             CAPTURE(stages);
             CAPTURE(micro_steps);
@@ -138,7 +139,7 @@ void each_case(Visit&& visit) {
 }  // namespace
 
 TEST_CASE("every schedule passes each micro-batch through all chunks, backward in ascending order") {
-  each_case([](const Pipeline& p, const std::string&, int64_t micro_steps) {
+  each_case([](const Pipeline& p, PipelineSchedule, int64_t micro_steps) {
     for (const int first_trained : {0, 1, p.chunks.back().first}) {
       Simulation simulation(p, micro_steps, first_trained);
       CHECK(simulation.run().has_value());
@@ -157,15 +158,15 @@ TEST_CASE("every schedule passes each micro-batch through all chunks, backward i
 }
 
 TEST_CASE("with 1f1b, stage s of S has at most S - s micro-batches in flight") {
-  each_case([](const Pipeline& p, const std::string& schedule, int64_t micro_steps) {
+  each_case([](const Pipeline& p, PipelineSchedule schedule, int64_t micro_steps) {
     for (int chunk = p.embeds_apart ? 1 : 0; chunk <= p.last_chunk(); ++chunk) {
       const int stage = p.chunks[static_cast<size_t>(chunk)].stage;
       const int most = in_flight(actions_of(p, stage, micro_steps, 0), chunk);
-      if (p.stages == 1 || schedule == "sequential")
+      if (p.stages == 1 || schedule == PipelineSchedule::sequential)
         CHECK(most == 1);
-      else if (schedule == "1f1b")
+      else if (schedule == PipelineSchedule::one_f_one_b)
         CHECK(most == std::min<int64_t>(p.stages - stage, micro_steps));
-      else if (schedule == "gpipe")
+      else if (schedule == PipelineSchedule::gpipe)
         CHECK(most == micro_steps);
       else
         CHECK(most <= 2 * p.stages);
@@ -174,16 +175,17 @@ TEST_CASE("with 1f1b, stage s of S has at most S - s micro-batches in flight") {
 }
 
 TEST_CASE("gradients of a tied embedding are open for at most S micro-batches") {
-  each_case([](const Pipeline& p, const std::string& schedule, int64_t micro_steps) {
+  each_case([](const Pipeline& p, PipelineSchedule schedule, int64_t micro_steps) {
     if (!p.embeds_apart) return;
     const int open = partly_done(actions_of(p, p.stages - 1, micro_steps, 0), {0, p.last_chunk()});
-    CHECK(open <= (schedule == "interleaved" ? 3 * p.stages : p.stages));
+    CHECK(open <= (schedule == PipelineSchedule::interleaved ? 3 * p.stages : p.stages));
   });
 }
 
 TEST_CASE("the stages are idle for as long as the formula of the bubble says") {
-  each_case([](const Pipeline& p, const std::string& schedule, int64_t micro_steps) {
-    if (p.embeds_apart && schedule == "interleaved") return;  // its embedding waits for whole rounds
+  each_case([](const Pipeline& p, PipelineSchedule schedule, int64_t micro_steps) {
+    if (p.embeds_apart && schedule == PipelineSchedule::interleaved)
+      return;  // its embedding waits for whole rounds
     const double busy = 3.0 * static_cast<double>(micro_steps);
     const double end = Simulation(p, micro_steps, 0).run().value_or(0);
     CHECK(1 - busy / end == doctest::Approx(bubble_of(p, micro_steps)));
@@ -241,17 +243,19 @@ std::vector<int> ends(const Pipeline& pipeline) {
 TEST_CASE("each kind of device map divides the shape of Llama-2-7B as computed by hand") {
   const ModelConfig llama{
       .family = "llama", .layers = 32, .hidden = 4096, .heads = 32, .ffn = 11008, .vocab = 32000};
-  const auto ends_of = [&](const char* kind, int stages) { return ends(divided(kind, stages, llama, 2048)); };
+  const auto ends_of = [&](const DeviceMap& map, int stages) {
+    return ends(divided(map, stages, llama, 2048));
+  };
   // The head is 0.62 blocks: 16 and 16.62 blocks of work, or 8, 8, 8 and 8.62.
-  CHECK(ends_of("auto", 2) == std::vector{17, 34});
-  CHECK(ends_of("auto", 4) == std::vector{9, 17, 25, 34});
+  CHECK(ends_of(DeviceMapKind::automatic, 2) == std::vector{17, 34});
+  CHECK(ends_of(DeviceMapKind::automatic, 4) == std::vector{9, 17, 25, 34});
   // 13,476,831,232 / 2 + 1.25 x 404,766,720 = 7,244,374,016: the embedding and 17.25 blocks.
-  CHECK(ends_of("balanced", 2) == std::vector{18, 34});
+  CHECK(ends_of(DeviceMapKind::balanced, 2) == std::vector{18, 34});
   // / 4: 3,875,166,208: the embedding and 8.93 blocks, then 9.57 blocks each.
-  CHECK(ends_of("balanced", 4) == std::vector{9, 18, 27, 34});
+  CHECK(ends_of(DeviceMapKind::balanced, 4) == std::vector{9, 18, 27, 34});
   // / 3: 4,998,235,477, which leaves nothing for stage 0 but its one part: then 11.70 blocks beside the
   // embedding, and 12.35 blocks.
-  CHECK(ends_of("balanced_low_0", 4) == std::vector{1, 12, 24, 34});
+  CHECK(ends_of(DeviceMapKind::balanced_low_0, 4) == std::vector{1, 12, 24, 34});
   // The embedding and 9.23 blocks, then 9.88 blocks each.
   CHECK(ends_of("sequential:4GB", 4) == std::vector{10, 19, 28, 34});
   // All of it fits on stage 0, and the others have one part each.

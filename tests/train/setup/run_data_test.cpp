@@ -8,10 +8,9 @@ namespace {
 
 constexpr const char* kPath = "run_data_test.tok";
 
-RunSetup setup_of(int64_t vocab, int64_t pad = 1, int64_t wanted = 0,
-                  const std::string& packing = "wrapped") {
+RunSetup setup_of(int64_t vocab, int64_t pad = 1, int64_t wanted = 0, Packing packing = Packing::wrapped) {
   Config c;
-  c.run.device = "cpu";
+  c.run.device = DeviceChoice::cpu;
   c.model = {.family = "llama", .layers = 1, .hidden = 16, .heads = 2, .ffn = 24, .vocab = vocab};
   c.pad_to_multiple_of = pad;
   c.data.seq_len = 8;
@@ -63,17 +62,17 @@ TEST_CASE("packing counts the documents that are too long, empty or not trained"
     writer.add_document(std::vector<int32_t>(3, 3), std::vector<uint8_t>{1, 0, 0});
     writer.finish();
   }
-  const auto said = [](const char* packing) {
+  const auto said = [](Packing packing) {
     return RunData(kPath, setup_of(10, 1, 0, packing), false).describe();
   };
   CHECK(
-      said("best_fit") ==
+      said(Packing::best_fit) ==
       "run_data_test.tok: 22 tokens in 4 documents, 2 sequences filled to 100.0%, 1 empty document dropped, "
       "1 document without trained tokens dropped, 1 document truncated, 3 tokens lost by that; an epoch is "
       "2 "
       "steps");
-  CHECK(said("best_fit_split").find("truncated") == std::string::npos);
-  CHECK(said("none").find(", 1 document truncated, 3 tokens lost by that") != std::string::npos);
+  CHECK(said(Packing::best_fit_split).find("truncated") == std::string::npos);
+  CHECK(said(Packing::none).find(", 1 document truncated, 3 tokens lost by that") != std::string::npos);
 }
 
 TEST_CASE("data.max_samples uses the first documents, as if the file ended after them") {
@@ -88,7 +87,7 @@ TEST_CASE("data.max_samples uses the first documents, as if the file ended after
   for (const int most : {2, 511, 512, 513, 1024, 1999}) {
     const std::string cut_path = "run_data_cut.tok";
     write(cut_path, most);
-    for (const char* packing : {"wrapped", "documents", "best_fit", "none"}) {
+    for (const Packing packing : {Packing::wrapped, Packing::documents, Packing::best_fit, Packing::none}) {
       CAPTURE(most);
       CAPTURE(packing);
       RunSetup setup = setup_of(10, 1, 0, packing);

@@ -7,9 +7,9 @@ using namespace flatshard;
 
 namespace {
 
-Config config_of(const std::string& compute) {
+Config config_of(Precision compute) {
   Config c;
-  c.run.device = "cpu";
+  c.run.device = DeviceChoice::cpu;
   c.model = {.family = "llama", .layers = 1, .hidden = 16, .heads = 2, .ffn = 24, .vocab = 31};
   c.data.seq_len = 8;
   c.train.steps = 1;
@@ -22,20 +22,19 @@ Config config_of(const std::string& compute) {
 }  // namespace
 
 TEST_CASE("TF32 is refused where there are no fp32 products to round") {
-  for (const char* compute : {"fp32", "bf16", "fp16"}) {
+  for (const Precision compute : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     CAPTURE(compute);
     Config config = config_of(compute);
     config.precision.tf32 = true;
     const std::string error = test::error_of([&] { set_up(config, 1); });
-    CHECK(error.empty() == (compute == std::string("fp32")));
-    if (!error.empty())
-      CHECK(error.find("but precision.compute is \"" + std::string(compute)) != std::string::npos);
+    CHECK(error.empty() == (compute == Precision::fp32));
+    if (!error.empty()) CHECK(error.find(str("but precision.compute is \"", compute)) != std::string::npos);
   }
 }
 
 TEST_CASE("a run folder has one canonical name, however it is spelled") {
   const auto named = [](const std::string& dir) {
-    Config config = config_of("fp32");
+    Config config = config_of(Precision::fp32);
     config.run.dir = dir;
     return set_up(config, 1).config.run.dir;
   };
@@ -47,14 +46,14 @@ TEST_CASE("a run folder has one canonical name, however it is spelled") {
 TEST_CASE("a missing GPU can be planned for but not trained on") {
   if (!kCudaBuilt) return test::skip("a build without CUDA");
   if (cuda_device_count() > 0) return test::skip("there is a GPU");
-  Config config = config_of("bf16");
-  config.run.device = "cuda";
+  Config config = config_of(Precision::bf16);
+  config.run.device = DeviceChoice::cuda;
   config.train.total_batch_size = 2;
   CHECK(test::error_of([&] { set_up(config, 1); }).find("this process can use no GPU") != std::string::npos);
   const RunSetup setup = set_up(config, 2, {.rank = 1, .ranks = 2}, Purpose::plan);
   CHECK(setup.device == Device::cuda(1));
   CHECK_FALSE(setup.device_is_here);
-  config.run.device = "auto";
+  config.run.device = DeviceChoice::automatic;
   CHECK(set_up(config, 1, {}, Purpose::plan).device == Device::cpu());
 }
 
@@ -70,10 +69,10 @@ TEST_CASE("graphs are refused unless a micro-step is one rank's work of one shap
         {"parallel.offload", 1, [](Config& c) { c.parallel.offload = true; }},
         {"would replay the masks of lora.dropout = 0.1", 1,
          [](Config& c) { c.lora.rank = 2, c.lora.dropout = 0.1; }},
-        {"data.packing", 1, [](Config& c) { c.data.packing = "documents"; }},
+        {"data.packing", 1, [](Config& c) { c.data.packing = Packing::documents; }},
         {"65 micro-steps, must be at most 64", 1, [](Config& c) { c.train.total_batch_size = 65; }}}) {
-    Config config = config_of("bf16");
-    config.run.device = "cuda";
+    Config config = config_of(Precision::bf16);
+    config.run.device = DeviceChoice::cuda;
     config.run.cuda_graphs = true;
     const auto error_of = [&] {
       return test::error_of([&] { set_up(config, r.ranks, {.ranks = r.ranks}, Purpose::plan); });
@@ -81,21 +80,23 @@ TEST_CASE("graphs are refused unless a micro-step is one rank's work of one shap
     if (r.ranks == 1) CHECK(error_of().empty());
     r.change(config);
     CHECK(error_of().find(r.reason) != std::string::npos);
-    config.run.device = "cpu";
+    config.run.device = DeviceChoice::cpu;
     CHECK(error_of().empty());
   }
 }
 
 TEST_CASE("a learning rate or clipping that fp32 cannot hold is refused, whatever scales it") {
   const auto error = [](auto&& change) {
-    Config config = config_of("fp32");
+    Config config = config_of(Precision::fp32);
     change(config.optimizer);
     return test::error_of([&] { set_up(config, 1); });
   };
   CHECK(error([](OptimizerConfig& o) { o.lr = 1e38; }) ==
         "optimizer.lr is 1e+38: the first step is 1e+39, must be from 1.17549e-38 to 3.40282e+38");
   CHECK(error([](OptimizerConfig& o) { o.lr = 1e-39; }).starts_with("optimizer.lr is 1e-39: the first step"));
-  CHECK(error([](OptimizerConfig& o) { o.lr = 1e37, o.lr_scaling = "linear", o.base_batch_size = 1; }) == "");
+  CHECK(error([](OptimizerConfig& o) {
+          o.lr = 1e37, o.lr_scaling = LrScaling::linear, o.base_batch_size = 1;
+        }) == "");
   CHECK(error([](OptimizerConfig& o) { o.lr = 1e30, o.weight_decay = 1e20; }) ==
         "optimizer.lr = 1e+30 times optimizer.weight_decay = 1e+20 is 1e+50, must be at most 3.40282e+38");
   CHECK(error([](OptimizerConfig& o) { o.grad_clip = 1e-320; }) ==
@@ -103,7 +104,7 @@ TEST_CASE("a learning rate or clipping that fp32 cannot hold is refused, whateve
 }
 
 TEST_CASE("a warm-up that is longer than the run is refused") {
-  Config config = config_of("fp32");
+  Config config = config_of(Precision::fp32);
   config.train.steps = 20;
   config.schedule.warmup_steps = 20;
   CHECK(test::error_of([&] { set_up(config, 1); }) == "");
@@ -114,15 +115,15 @@ TEST_CASE("a warm-up that is longer than the run is refused") {
 }
 
 TEST_CASE("everything that pipeline stages exclude is refused at once") {
-  Config config = config_of("bf16");
+  Config config = config_of(Precision::bf16);
   config.model.layers = 2;
   config.train.total_batch_size = 3;
   config.parallel.stages = 2;
-  config.parallel.wrap = "none";
+  config.parallel.wrap = WrapPolicy::none;
   CHECK(test::error_of([&] {
           set_up(config, 2);
         }).find("the unit \"model\" is used by several pipeline stages") != std::string::npos);
-  config.parallel.schedule = "interleaved";
+  config.parallel.schedule = PipelineSchedule::interleaved;
   config.parallel.device_map = "even";
   config.optimizer.betas[0] = 1;
   const std::string error = test::error_of([&] { set_up(config, 2); });

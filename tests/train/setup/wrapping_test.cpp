@@ -60,7 +60,7 @@ TEST_CASE("by default a block is a unit, and parameters outside blocks are in ro
 }
 
 TEST_CASE("attention and MLP by themselves are 64 units of a Mistral, with the norms in a root unit") {
-  const Wrapped w(kMistral7b, {.policy = "attention_mlp"});
+  const Wrapped w(kMistral7b, {.policy = WrapPolicy::attention_mlp});
   CHECK(w.names().size() == 2 * 32 + 3);
   CHECK(w.size("model.layers.3.self_attn") == 41943040);
   CHECK(w.size("model.layers.3.mlp") == 176160768);
@@ -95,34 +95,36 @@ TEST_CASE("every parameter of the model is in exactly one unit") {
     }
   };
   for (const WrapOptions& options :
-       {WrapOptions{}, WrapOptions{.policy = "attention_mlp"},
-        WrapOptions{.policy = "pattern", .patterns = {"*.attn", "*.1"}},
-        WrapOptions{.policy = "size", .size = 2000}, WrapOptions{.policy = "size", .size = 5000},
-        WrapOptions{.policy = "none"}, WrapOptions{.replicate = {"*ln*", "transformer.w*"}}})
+       {WrapOptions{}, WrapOptions{.policy = WrapPolicy::attention_mlp},
+        WrapOptions{.policy = WrapPolicy::pattern, .patterns = {"*.attn", "*.1"}},
+        WrapOptions{.policy = WrapPolicy::size, .size = 2000},
+        WrapOptions{.policy = WrapPolicy::size, .size = 5000}, WrapOptions{.policy = WrapPolicy::none},
+        WrapOptions{.replicate = {"*ln*", "transformer.w*"}}})
     check_places(Wrapped(kSmallGpt2, options));
 }
 
 TEST_CASE("of nested modules the outermost that matches is a unit") {
-  const Wrapped w(kSmallGpt2, {.policy = "pattern", .patterns = {"*.mlp", "*.mlp.c_fc", "transformer.h.1"}});
+  const Wrapped w(kSmallGpt2,
+                  {.policy = WrapPolicy::pattern, .patterns = {"*.mlp", "*.mlp.c_fc", "transformer.h.1"}});
   CHECK(w.names() == std::vector<std::string>{"root, first", "root, blocks", "transformer.h.0.mlp",
                                               "transformer.h.1", "transformer.h.2.mlp"});
 }
 
 TEST_CASE("by size the innermost modules that are large enough are units") {
   // c_attn 816, c_proj 272, c_fc 1088, c_proj 1040: attention 1088, MLP 2128, a block 3280 with its norms.
-  const Wrapped large(kSmallGpt2, {.policy = "size", .size = 3000});
+  const Wrapped large(kSmallGpt2, {.policy = WrapPolicy::size, .size = 3000});
   CHECK(large.size("transformer.h.2") == 3280);
-  const Wrapped middle(kSmallGpt2, {.policy = "size", .size = 1050});
+  const Wrapped middle(kSmallGpt2, {.policy = WrapPolicy::size, .size = 1050});
   CHECK(middle.size("transformer.h.2.mlp.c_fc") == 1088);
   CHECK(middle.size("transformer.h.2.attn") == 1088);
   CHECK(middle.size("transformer.h.2") == 1040 + 64);  // what is left of it
-  const Wrapped all(kSmallGpt2, {.policy = "size", .size = 9000});
+  const Wrapped all(kSmallGpt2, {.policy = WrapPolicy::size, .size = 9000});
   CHECK(all.size("transformer.h") == 3 * 3280);
   CHECK(all.role("transformer.h").layers == 3);
 }
 
 TEST_CASE("the whole model can be one unit that every layer uses") {
-  const Wrapped w(kSmallGpt2, {.policy = "none"});
+  const Wrapped w(kSmallGpt2, {.policy = WrapPolicy::none});
   CHECK(w.names() == std::vector<std::string>{"model"});
   CHECK(w.role("model").layers == w.model.layer_count());
 }
@@ -140,7 +142,8 @@ TEST_CASE("replicated parameters are unsharded and in no other unit") {
 TEST_CASE(
     "a backward pass ends at the first layer with something to train, and units count the layers it "
     "reaches") {
-  const Wrapped w(kMistral7b, {.policy = "attention_mlp"}, {"*layers.30.*norm*", "*layers.31.mlp*"});
+  const Wrapped w(kMistral7b, {.policy = WrapPolicy::attention_mlp},
+                  {"*layers.30.*norm*", "*layers.31.mlp*"});
   CHECK(w.wrapping.first_trained_layer() == 1 + 2 * 30);
   CHECK(w.role("root, blocks").backward_layers == 4);
 }
@@ -151,13 +154,14 @@ TEST_CASE("joined parameters follow each other in one unit, however modules are 
        {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"})
     config.adapters[str("model.layers.1.", layer)] = {.rank = 3, .scale = 1};
   for (const WrapOptions& options :
-       {WrapOptions{}, WrapOptions{.policy = "attention_mlp"},
-        WrapOptions{.policy = "pattern", .patterns = {"*.k_proj"}},
-        WrapOptions{.policy = "pattern", .patterns = {"*_proj"}},
-        WrapOptions{.policy = "pattern", .patterns = {"*.lora_A"}}, WrapOptions{.policy = "size", .size = 20},
-        WrapOptions{.policy = "size", .size = 300}, WrapOptions{.policy = "none"},
+       {WrapOptions{}, WrapOptions{.policy = WrapPolicy::attention_mlp},
+        WrapOptions{.policy = WrapPolicy::pattern, .patterns = {"*.k_proj"}},
+        WrapOptions{.policy = WrapPolicy::pattern, .patterns = {"*_proj"}},
+        WrapOptions{.policy = WrapPolicy::pattern, .patterns = {"*.lora_A"}},
+        WrapOptions{.policy = WrapPolicy::size, .size = 20},
+        WrapOptions{.policy = WrapPolicy::size, .size = 300}, WrapOptions{.policy = WrapPolicy::none},
         WrapOptions{.replicate = {"*.q_proj.*"}}, WrapOptions{.replicate = {"*.up_proj.*"}},
-        WrapOptions{.policy = "size", .size = 20, .replicate = {"*.v_proj.*", "*lora_B*"}}}) {
+        WrapOptions{.policy = WrapPolicy::size, .size = 20, .replicate = {"*.v_proj.*", "*lora_B*"}}}) {
     CAPTURE(options.policy);
     const Wrapped w(config, options);
     int joined = 0;
@@ -186,10 +190,10 @@ TEST_CASE("a wrap pattern that matches nothing is refused with an example") {
     }
     return std::string();
   };
-  CHECK(message({.policy = "pattern", .patterns = {"*.mpl"}}).find("\"*.mpl\" matches no module") !=
+  CHECK(message({.policy = WrapPolicy::pattern, .patterns = {"*.mpl"}}).find("\"*.mpl\" matches no module") !=
         std::string::npos);
-  CHECK(message({.policy = "pattern"}).find("needs parallel.wrap_patterns") != std::string::npos);
-  CHECK(message({.policy = "size"}).find("needs parallel.wrap_size") != std::string::npos);
+  CHECK(message({.policy = WrapPolicy::pattern}).find("needs parallel.wrap_patterns") != std::string::npos);
+  CHECK(message({.policy = WrapPolicy::size}).find("needs parallel.wrap_size") != std::string::npos);
   CHECK(message({.patterns = {"*"}}).find("has no effect without") != std::string::npos);
   CHECK(message({.size = 3}).find("has no effect without") != std::string::npos);
   CHECK(message({.replicate = {"*nrom*"}}).find("\"*nrom*\" matches no parameter") != std::string::npos);

@@ -32,12 +32,12 @@ Config config_of(const std::string& family) {
   c.model = {.family = family, .layers = 2, .hidden = 32, .heads = 2, .ffn = 48, .vocab = 61};
   c.lora.rank = 4;
   c.data.seq_len = 13;
-  c.data.packing = "none";
+  c.data.packing = Packing::none;
   c.train.steps = 5;
   c.train.total_batch_size = 2;
   c.optimizer.lr = 1e-3;
   c.optimizer.weight_decay = 0.01;
-  c.precision.compute = "fp32";
+  c.precision.compute = Precision::fp32;
   return c;
 }
 
@@ -57,7 +57,7 @@ class Run {
         data_(file, {.seq_len = setup_.seq_len(),
                      .lane_sequences = setup_.batching.lane_sequences,
                      .total_sequences = setup_.batching.total_sequences,
-                     .packing = {.packing = packing_of(setup_.config.data.packing)},
+                     .packing = {.packing = setup_.config.data.packing},
                      .shuffle = false}),
         runtime_(setup_, world_, options) {}
 
@@ -266,7 +266,7 @@ TEST_CASE("Llama-3-8B with adapters plans two bytes per frozen parameter and eig
                   .vocab = 128256,
                   .max_positions = 8192};
   config.lora.rank = 8;
-  config.precision.compute = "bf16";
+  config.precision.compute = Precision::bf16;
   config.train.total_batch_size = 1;
   World world;
   const RunPlan plan = plan_run(set_up(config, 1), 0);

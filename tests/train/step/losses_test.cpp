@@ -19,7 +19,7 @@ Config small_config() {
   c.train.batch_size_per_device = 2;
   c.train.eval_every = 1;
   c.optimizer.lr = 1e-2;
-  c.precision.compute = "fp32";
+  c.precision.compute = Precision::fp32;
   return c;
 }
 

@@ -22,7 +22,7 @@ class Workbench {
             bool moments_8bit = false)
       : params_(std::move(params)), config_(config), comm_("group", 0, ranks), alone_("replicas", 0, 1) {
     options_.moments_8bit = moments_8bit;
-    options_.policy = {"test", true, true, true};
+    options_.policy = {Strategy::full_shard, true, true, true};
     options_.compute = DType::bf16;
     build();
     memory_.commit({.poison = true});

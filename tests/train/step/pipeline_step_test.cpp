@@ -35,7 +35,8 @@ const TokenFile& corpus() {
 }
 
 struct Case {
-  std::string family, schedule;
+  std::string family;
+  PipelineSchedule schedule;
   int layers, stage;
   bool recompute;
   std::vector<std::string> trainable{"*"};
@@ -43,7 +44,7 @@ struct Case {
 
 Config config_of(const Case& c) {
   Config config;
-  config.run.device = "cpu";
+  config.run.device = DeviceChoice::cpu;
   config.model = {.family = c.family, .layers = 7, .hidden = 16, .heads = 2, .ffn = 24, .vocab = kVocab};
   config.data.train = config.data.eval = "pipeline_step_test.tok";
   config.data.seq_len = kLength;
@@ -67,8 +68,8 @@ class Stage {
   explicit Stage(const Case& c)
       : setup_(set_up(config_of(c), c.layers)),
         rank_(c.stage),
-        pipe_(setup_.pipeline.stages, c.schedule == "interleaved", setup_.pipeline.embeds_apart,
-              [&](const char* name) {
+        pipe_(setup_.pipeline.stages, c.schedule == PipelineSchedule::interleaved,
+              setup_.pipeline.embeds_apart, [&](const char* name) {
                 auto link = std::make_unique<MirrorCommunicator>(name, rank_, setup_.pipeline.stages);
                 links_.push_back(link.get());
                 return link;
@@ -122,12 +123,17 @@ class Stage {
 }  // namespace
 
 TEST_CASE("a stage of a pipeline gives the same bits in every stream order") {
-  for (const Case& c : {Case{"llama", "1f1b", 3, 0, false}, Case{"llama", "1f1b", 3, 1, false},
-                        Case{"llama", "1f1b", 3, 1, true}, Case{"llama", "1f1b", 3, 2, false},
-                        Case{"gpt2", "1f1b", 3, 0, false}, Case{"gpt2", "1f1b", 3, 2, true},
-                        Case{"llama", "gpipe", 2, 0, true}, Case{"llama", "sequential", 2, 1, false},
-                        Case{"llama", "interleaved", 3, 1, false}, Case{"llama", "interleaved", 3, 2, true},
-                        Case{"llama", "1f1b", 3, 1, false, {"lm_head*"}}}) {
+  for (const Case& c : {Case{"llama", PipelineSchedule::one_f_one_b, 3, 0, false},
+                        Case{"llama", PipelineSchedule::one_f_one_b, 3, 1, false},
+                        Case{"llama", PipelineSchedule::one_f_one_b, 3, 1, true},
+                        Case{"llama", PipelineSchedule::one_f_one_b, 3, 2, false},
+                        Case{"gpt2", PipelineSchedule::one_f_one_b, 3, 0, false},
+                        Case{"gpt2", PipelineSchedule::one_f_one_b, 3, 2, true},
+                        Case{"llama", PipelineSchedule::gpipe, 2, 0, true},
+                        Case{"llama", PipelineSchedule::sequential, 2, 1, false},
+                        Case{"llama", PipelineSchedule::interleaved, 3, 1, false},
+                        Case{"llama", PipelineSchedule::interleaved, 3, 2, true},
+                        Case{"llama", PipelineSchedule::one_f_one_b, 3, 1, false, {"lm_head*"}}}) {
     CAPTURE(c.family);
     CAPTURE(c.schedule);
     CAPTURE(c.stage);

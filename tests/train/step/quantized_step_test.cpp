@@ -25,7 +25,7 @@ Config config_of(const std::string& family) {
   c.run.seed = 3;
   c.model = {.family = family, .layers = 2, .hidden = 48, .heads = 2, .ffn = 80, .vocab = 61};
   c.lora.rank = 4;
-  c.quant.base = "nf4";
+  c.quant.base = FourBitKind::nf4;
   c.data.seq_len = 13;
   c.train.steps = kSteps;
   c.train.total_batch_size = 2;
@@ -132,8 +132,8 @@ InitialValues dequantized(const RunSetup& setup, const std::map<std::string, Fou
 }  // namespace
 
 TEST_CASE("adapters on 4-bit weights train as on the dequantized weights, bit for bit") {
-  for (const char* precision : {"bf16", "fp32"})
-    for (const char* base : {"nf4", "fp4"})
+  for (const Precision precision : {Precision::bf16, Precision::fp32})
+    for (const FourBitKind base : {FourBitKind::nf4, FourBitKind::fp4})
       for (const bool recompute : {false, true}) {
         CAPTURE(precision);
         CAPTURE(base);
@@ -162,7 +162,7 @@ TEST_CASE("Llama-2-70B on two GPUs takes less than PEFT's guide says, with and w
   for (const bool offload : {true, false}) {
     CAPTURE(offload);
     Config config = llama2_70b();
-    config.run.device = "cuda";
+    config.run.device = DeviceChoice::cuda;
     config.data.seq_len = 2048;
     config.train.total_batch_size = 4;
     config.train.batch_size_per_device = 2;
@@ -181,7 +181,7 @@ TEST_CASE("Llama-2-70B on two GPUs takes less than PEFT's guide says, with and w
 TEST_CASE("8-bit scales and another dtype for products change the losses a little") {
   const auto losses = [](auto&& change) {
     Config config = config_of("gpt2");
-    config.precision.compute = "fp32";
+    config.precision.compute = Precision::fp32;
     change(config);
     return train(config,
                  [&](const RunSetup& setup) { return quantized_values(with_trained_b(setup), setup.model); })
@@ -189,7 +189,7 @@ TEST_CASE("8-bit scales and another dtype for products change the losses a littl
   };
   const std::vector<double> plain = losses([](Config&) {}),
                             nested = losses([](Config&c) { c.quant.nested = true; }),
-                            rounded = losses([](Config&c) { c.quant.compute = "bf16"; });
+                            rounded = losses([](Config&c) { c.quant.compute = Precision::bf16; });
   CHECK(nested != plain);
   CHECK(rounded != plain);
   for (size_t i = 0; i < plain.size(); ++i) {
@@ -252,11 +252,11 @@ TEST_CASE("quant.upcast_norms keeps frozen norms in fp32, but not trained ones")
 
 TEST_CASE("products with 4-bit weights in another dtype than the rest are announced") {
   Config config = config_of("llama");
-  config.precision.compute = "fp16";
+  config.precision.compute = Precision::fp16;
   CHECK(set_up(config, 1).warnings.empty());
-  config.quant.compute = "fp16";
+  config.quant.compute = Precision::fp16;
   CHECK(set_up(config, 1).warnings.empty());
-  config.quant.compute = "bf16";
+  config.quant.compute = Precision::bf16;
   CHECK(set_up(config, 1).warnings ==
         std::vector<std::string>{
             "quant.compute = \"bf16\", but precision.compute = \"fp16\": activations are converted around "
@@ -273,7 +273,7 @@ TEST_CASE("4-bit weights need adapters, and the keys of quant need quant.base") 
         "quant.base = \"nf4\", but lora.rank = 0: 4-bit weights cannot be trained; set lora.rank to train "
         "adapters on them");
   CHECK(error([](Config& c) {
-          c.quant.base = "none";
+          c.quant.base = {};
           c.quant.nested = true;
         }) ==
         "quant.base = \"none\", so that the other keys of quant have no effect: set it to \"nf4\" or "

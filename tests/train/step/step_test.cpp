@@ -43,14 +43,14 @@ Config small_config(const std::string& family = "llama") {
   c.model = {.family = family, .layers = 2, .hidden = 20, .heads = 2, .ffn = 28, .vocab = kVocab};
   c.data.train = "step_test.tok";
   c.data.seq_len = kLength;
-  c.data.packing = "documents";
+  c.data.packing = Packing::documents;
   c.train.steps = 4;
   c.train.total_batch_size = 8;
   c.train.batch_size_per_device = 2;
   c.optimizer.lr = 1e-2;
   c.optimizer.weight_decay = 0.1;
   c.optimizer.grad_clip = 0.5;
-  c.precision.compute = "fp32";
+  c.precision.compute = Precision::fp32;
   return c;
 }
 
@@ -66,7 +66,7 @@ Outcome train(const Config& config, const TrainingRuntimeOptions& options = {}, 
   const Data data(corpus(), {.seq_len = kLength,
                              .lane_sequences = setup.batching.lane_sequences,
                              .total_sequences = setup.batching.total_sequences,
-                             .packing = {.packing = packing_of(setup.config.data.packing)}});
+                             .packing = {.packing = setup.config.data.packing}});
   TrainingRuntime runtime(setup, world, options);
   runtime.engine().initialize();
   Outcome outcome;
@@ -92,7 +92,7 @@ constexpr CommitOptions kPoisoned{.poison = true};
 }  // namespace
 
 TEST_CASE("training lowers the loss from that of a uniform guess") {
-  for (const char* compute : {"fp32", "bf16", "fp16"}) {
+  for (const Precision compute : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     CAPTURE(compute);
     Config config = small_config();
     config.precision.compute = compute;
@@ -104,7 +104,7 @@ TEST_CASE("training lowers the loss from that of a uniform guess") {
 
 TEST_CASE("recomputing activations gives the same bits") {
   for (const char* family : {"llama", "gpt2", "qwen3"})
-    for (const char* compute : {"fp32", "bf16", "fp16"}) {
+    for (const Precision compute : {Precision::fp32, Precision::bf16, Precision::fp16}) {
       CAPTURE(family);
       CAPTURE(compute);
       Config config = small_config(family);
@@ -128,7 +128,7 @@ TEST_CASE("a step gives the same bits in every stream order") {
 
 TEST_CASE("training gives the same bits on one thread and on several") {
   Config config = small_config();
-  config.precision.compute = "bf16";
+  config.precision.compute = Precision::bf16;
   const int threads = thread_count();
   set_thread_count(1);
   const Outcome one = train(config);
@@ -170,7 +170,7 @@ TEST_CASE("other lanes give other bits but nearly the same gradients") {
 
 TEST_CASE("a lane of several micro-batches has the bits of adding them in order") {
   for (const char* family : {"llama", "gpt2"})
-    for (const char* compute : {"fp32", "bf16"}) {
+    for (const Precision compute : {Precision::fp32, Precision::bf16}) {
       CAPTURE(family);
       CAPTURE(compute);
       Config config = small_config(family);
@@ -179,9 +179,9 @@ TEST_CASE("a lane of several micro-batches has the bits of adding them in order"
       config.train.lane_size = 8;
       CHECK(train(config, {.commit = kPoisoned}) == one_lane);
       config.train.lane_size = 2;
-      config.parallel.reduction = "sequential";
+      config.parallel.reduction = Reduction::sequential;
       CHECK(train(config, {.commit = kPoisoned}) == one_lane);
-      config.parallel.reduction = "exact";
+      config.parallel.reduction = Reduction::exact;
       CHECK(train(config, {.commit = kPoisoned}) != one_lane);
     }
 }
@@ -235,7 +235,8 @@ TEST_CASE("a run takes exactly the planned memory and a step allocates none") {
       Config config = small_config(name.substr(0, name.find(' ')));
       if (name.ends_with("adapters")) config.lora = {.rank = 3, .dropout = 0.2};
       config.train.recompute = recompute;
-      config.data.packing = "wrapped";  // with documents masked, the plan holds for the shortest documents
+      config.data.packing =
+          Packing::wrapped;  // with documents masked, the plan holds for the shortest documents
       config.data.eval = config.data.train;
       config.train.eval_every = 1;
       config.train.eval_batch_size_per_device = 3;
@@ -265,7 +266,7 @@ TEST_CASE("a run takes exactly the planned memory and a step allocates none") {
 }
 
 TEST_CASE("frozen parameters do not change, and the others train as before") {
-  for (const char* compute : {"fp32", "bf16"})
+  for (const Precision compute : {Precision::fp32, Precision::bf16})
     for (const std::vector<std::string>& trainable : {std::vector<std::string>{"model.layers.1.*"},
                                                       {"*norm*"},
                                                       {"lm_head.weight"},
@@ -358,7 +359,7 @@ TEST_CASE("the optimizer receives the gradient of the mean loss") {
 
 TEST_CASE("non-finite gradients change nothing") {
   Config config = small_config();
-  config.precision.compute = "fp16";
+  config.precision.compute = Precision::fp16;
   World world;
   const RunSetup setup = set_up(config, 1);
   TrainingRuntime runtime(setup, world);

@@ -50,14 +50,16 @@ TEST_CASE("the table's bytes are those that communicators move, for every strate
     for (const std::string strategy :
          {"no_shard", "zero1", "shard_grad_op", "full_shard", "hybrid 1", "hybrid 2", "hybrid 4"})
       for (const char* family : {"llama", "gpt2"})
-        for (const char* wrap : {"block", "attention_mlp", "size", "none"})
+        for (const WrapPolicy wrap :
+             {WrapPolicy::block, WrapPolicy::attention_mlp, WrapPolicy::size, WrapPolicy::none})
           for (const bool keep_root : {true, false}) {
             Config config = small_config(family, ranks);
-            config.parallel.strategy = strategy.substr(0, strategy.find(' '));
-            if (config.parallel.strategy == "hybrid") config.parallel.group_size = strategy.back() - '0';
+            config.parallel.strategy = *named<Strategy>(strategy.substr(0, strategy.find(' ')));
+            if (config.parallel.strategy == Strategy::hybrid)
+              config.parallel.group_size = strategy.back() - '0';
             if (config.parallel.group_size > ranks) continue;
             config.parallel.wrap = wrap;
-            if (config.parallel.wrap == "size") config.parallel.wrap_size = 30000;
+            if (config.parallel.wrap == WrapPolicy::size) config.parallel.wrap_size = 30000;
             config.parallel.keep_root_gathered = keep_root;
             CAPTURE(ranks);
             CAPTURE(strategy);
@@ -70,7 +72,7 @@ TEST_CASE("the table's bytes are those that communicators move, for every strate
 
 TEST_CASE("the table's bytes are exact for every reduction, dtype and prefetch, frozen or unsharded") {
   for (const int ranks : {2, 4})
-    for (const char* strategy : {"zero1", "full_shard"}) {
+    for (const Strategy strategy : {Strategy::zero1, Strategy::full_shard}) {
       CAPTURE(ranks);
       CAPTURE(strategy);
       const auto changed = [&](auto&& change) {
@@ -79,14 +81,15 @@ TEST_CASE("the table's bytes are exact for every reduction, dtype and prefetch, 
         change(config);
         check_bytes(config, ranks);
       };
-      for (const char* reduction : {"exact", "sequential", "native"})
+      for (const Reduction reduction : {Reduction::exact, Reduction::sequential, Reduction::native})
         changed([&](Config& c) { c.parallel.reduction = reduction; });
-      changed([](Config& c) { c.parallel.accumulation = "no_sync"; });
-      changed([](Config& c) { c.precision.reduce = "bf16"; });
-      changed([](Config& c) { c.precision.compute = "fp32"; });
+      changed([](Config& c) { c.parallel.accumulation = Accumulation::no_sync; });
+      changed([](Config& c) { c.precision.reduce = Precision::bf16; });
+      changed([](Config& c) { c.precision.compute = Precision::fp32; });
       changed([](Config& c) { c.trainable = {"*layers.3.*", "*layers.4.*proj*"}; });
       changed([](Config& c) { c.parallel.replicate = {"*norm*", "lm_head.weight"}; });
-      for (const char* ahead : {"pre", "post", "none"})
+      for (const BackwardPrefetch ahead :
+           {BackwardPrefetch::pre, BackwardPrefetch::post, BackwardPrefetch::none})
         changed([&](Config& c) {
           c.parallel.backward_prefetch = ahead;
           c.parallel.forward_prefetch = false;
@@ -129,7 +132,7 @@ TEST_CASE("equal units share a line, and the lines add up to the model") {
   CHECK(names(config) ==
         "root, first x1; model.layers.0-1 x2; model.layers.2 x1; model.layers.3-4 x2; root, last x1; ");
   config = small_config("llama", 2);
-  config.parallel.wrap = "attention_mlp";
+  config.parallel.wrap = WrapPolicy::attention_mlp;
   CHECK(names(config) ==
         "root, first x1; root, blocks x1; model.layers.0-4.self_attn x5; "
         "model.layers.0-4.mlp x5; root, last x1; ");
@@ -164,13 +167,14 @@ TEST_CASE("a long row is abbreviated to its ends") {
 }
 
 TEST_CASE("a wrap that leaves more than half of the model in root units is warned of") {
-  const auto warning = [](const std::string& policy, std::vector<std::string> patterns) {
+  const auto warning = [](WrapPolicy policy, std::vector<std::string> patterns) {
     Config config = small_config("llama", 2);
     config.parallel.wrap = policy;
     config.parallel.wrap_patterns = std::move(patterns);
     return table_of(config, 2).warning;
   };
-  CHECK(warning("pattern", {"*.k_proj"}).find("% of the parameters in root units") != std::string::npos);
-  CHECK(warning("pattern", {"*layers.*"}).empty());
-  CHECK(warning("none", {}).empty());
+  CHECK(warning(WrapPolicy::pattern, {"*.k_proj"}).find("% of the parameters in root units") !=
+        std::string::npos);
+  CHECK(warning(WrapPolicy::pattern, {"*layers.*"}).empty());
+  CHECK(warning(WrapPolicy::none, {}).empty());
 }

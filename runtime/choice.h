@@ -1,0 +1,54 @@
+#pragma once
+// A variable that is set and shown by the name of its value, as a config key or a program's option.
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/named.h"
+
+namespace flatshard {
+
+// The variable may be of any type.
+struct Choice {
+  std::vector<std::string> names;
+  std::function<std::string()> name;                 // of the value
+  std::function<bool(const std::string& name)> set;  // false if there is no such name
+};
+
+// `names` are those of `values`.
+template <class T>
+Choice choice(T* slot, const std::vector<std::string>& names, const std::vector<T>& values) {
+  const auto name = [=] {
+    return names.at(static_cast<size_t>(std::ranges::find(values, *slot) - values.begin()));
+  };
+  const auto set = [=](const std::string& wanted) {
+    const auto found = std::ranges::find(names, wanted);
+    if (found != names.end()) *slot = values[static_cast<size_t>(found - names.begin())];
+    return found != names.end();
+  };
+  return {.names = names, .name = name, .set = set};
+}
+inline Choice choice(std::string* slot, const std::vector<std::string>& names) {
+  return choice(slot, names, names);
+}
+// Without `values`, all of them are permitted.
+template <Named E>
+Choice choice(E* slot, std::vector<E> values = {}) {
+  if (values.empty())
+    for (const char* name : value_names(E{})) values.push_back(*named<E>(name));
+  std::vector<std::string> names;
+  for (const E value : values) names.emplace_back(name_of(value));
+  return choice(slot, names, values);
+}
+template <Named E>
+Choice choice(std::optional<E>* slot, const char* empty) {
+  std::vector<std::string> names{empty};
+  std::vector<std::optional<E>> values{std::nullopt};
+  for (const char* name : value_names(E{})) names.emplace_back(name), values.push_back(named<E>(name));
+  return choice(slot, names, values);
+}
+
+}  // namespace flatshard

@@ -1,0 +1,390 @@
+#include "train/config/fields.h"
+
+namespace flatshard {
+namespace {
+
+// Bounded because a plan stores an entry per sequence of a step, and a batch indexes tokens with 32 bits.
+constexpr double kMostSequences = 1 << 18, kMostTokens = INT32_MAX, kMostThreads = 1024, kMostSamples = 1e15;
+
+constexpr Bounds at_least(double least) { return {.least = least}; }
+constexpr Bounds within(double least, double most) { return {.least = least, .most = most}; }
+
+using OnResume::changes, OnResume::content, OnResume::moves_rate, OnResume::noted, OnResume::reorders,
+    OnResume::silent;
+ResumeRule fixed(const char* reason) { return {OnResume::fixed, reason}; }
+
+// `by_default` is the rule of the lines that state none.
+std::vector<Field> section(ResumeRule by_default, std::vector<Field> lines) {
+  for (Field& line : lines)
+    if (!line.on_resume) line.on_resume = by_default;
+  return lines;
+}
+
+std::vector<std::string> family_names() {
+  std::vector<std::string> names;
+  for (const Family& f : families()) names.push_back(f.name);
+  return names;
+}
+
+std::vector<Field> run_fields(RunConfig& run) {
+  return {
+      {"run.dir", &run.dir, "run folder: metrics, resolved config, report, checkpoints", silent},
+      {"run.seed", &run.seed, "seed of all random numbers", at_least(0),
+       fixed("which the order of the data depends on")},
+      {"run.device", &run.device, "compute device; auto takes a GPU if there is one", silent},
+      {"run.cuda_graphs", &run.cuda_graphs, "replay each micro-step as a CUDA graph; one rank on a GPU",
+       silent},
+      {"run.tuned_products", &run.tuned_products,
+       "file of matrix-product algorithms timed on this kind of GPU, to which a run adds the shapes it "
+       "lacks; results depend on it; empty = cuBLASLt's choice",
+       changes},
+      {"run.trace", &run.trace,
+       "write trace.json, a timeline of all ranks for Perfetto, and overlap.svg, a picture of one step: true "
+       "for the first 10 steps, \"100:110\" for steps 100 to 110; at most 10 MB",
+       Spelling::or_flag, silent},
+      {"run.threads", &run.threads, "compute threads per rank; 0 = this rank's share of the processors",
+       within(0, kMostThreads), silent},
+      {"run.hash_every", &run.hash_every, "steps between printed weight hashes; 0 = only at the end",
+       at_least(0), silent},
+      {"run.resume", &run.resume,
+       "checkpoint to resume from: \"latest\" in run.dir, \"auto\", or a path; same as --resume; empty = "
+       "start fresh",
+       silent},
+  };
+}
+
+std::vector<Field> model_fields(Config& c) {
+  ModelConfig& model = c.model;
+  return {
+      {"model.family", choice(&model.family, family_names()), "architecture family"},
+      {"model.layers", &model.layers, "number of transformer blocks", at_least(0)},
+      {"model.hidden", &model.hidden, "width of the residual stream", at_least(0)},
+      {"model.heads", &model.heads, "query heads", at_least(0)},
+      {"model.kv_heads", &model.kv_heads, "key/value heads; 0 = model.heads", at_least(0)},
+      {"model.head_dim", &model.head_dim, "head dimension; 0 = hidden / heads", at_least(0)},
+      {"model.ffn", &model.ffn, "MLP width; 0 = 4 x hidden", at_least(0)},
+      {"model.vocab", &model.vocab, "vocabulary size", at_least(0)},
+      {"model.max_positions", &model.max_positions, "largest position; 0 = data.seq_len", at_least(0)},
+      {"model.tied", &model.tied, "tie the output head to the token embedding"},
+      {"model.norm_eps", &model.norm_eps, "epsilon of the norms", within(0, kMostFloat)},
+      {"model.rope_theta", &model.rope_theta, "RoPE base frequency", at_least(1)},
+      {"model.window", &model.window, "sliding-window size of attention; 0 = full attention", at_least(0)},
+      {"model.full_attention_every", &model.full_attention_every,
+       "every n-th block has full attention in spite of model.window; 0 = none", at_least(0)},
+      {"model.no_rope_every", &model.no_rope_every, "every n-th block has no RoPE; 0 = none", at_least(0)},
+      {"model.query_scalar", &model.query_scalar,
+       "attention scores are divided by the square root of this; 0 = head dimension", at_least(0)},
+      {"model.attention_softcap", &model.attention_softcap,
+       "bound of attention scores, c tanh(score / c); 0 = none", within(0, kMostFloat)},
+      {"model.logit_softcap", &model.logit_softcap, "bound of the logits, c tanh(logit / c); 0 = none",
+       within(0, kMostFloat)},
+      {"model.qk_norm", &model.qk_norm, "normalize q and k; per head, in olmo2 over all heads"},
+      {"model.qkv_bias", &model.qkv_bias, "biases on q, k and v"},
+      {"model.init_from", &c.init_from,
+       "Hugging Face model folder with the initial weights; it decides all other model keys, except that "
+       "model.vocab may be larger: new rows are the mean of the existing ones",
+       noted},
+      {"model.adapter", &c.adapter,
+       "folder of a LoRA adapter, as PEFT writes it, to continue training; with lora.rank, the adapter is "
+       "merged into the frozen weights instead",
+       fixed("whose adapter it continues")},
+      {"model.pad_to_multiple_of", &c.pad_to_multiple_of, "round the vocabulary up to a multiple of this",
+       within(1, INT32_MAX)},
+      {"model.trainable", &c.trainable,
+       "name patterns of the parameters to train (* matches any text); the others are frozen",
+       fixed("and has moments of those parameters only")},
+      {"model.rope_scaling.kind", &model.rope_scaling.kind, "RoPE scaling method"},
+      {"model.rope_scaling.factor", &model.rope_scaling.factor, "RoPE scaling factor", at_least(1)},
+      {"model.rope_scaling.low_freq_factor", &model.rope_scaling.low_freq_factor,
+       "llama3: frequencies below this are fully scaled"},
+      {"model.rope_scaling.high_freq_factor", &model.rope_scaling.high_freq_factor,
+       "llama3: frequencies above this are not scaled"},
+      {"model.rope_scaling.original_max_positions", &model.rope_scaling.original_max_positions,
+       "llama3: context length before scaling", at_least(1)},
+  };
+}
+
+std::vector<Field> lora_fields(LoraConfig& lora) {
+  return {
+      {"lora.rank", &lora.rank, "rank of the adapters; 0 = none, the model itself is trained",
+       within(0, kMostLoraRank)},
+      {"lora.alpha", &lora.alpha, "scale of an adapter's update, divided by its rank",
+       within(kLeastFloat, kMostFloat)},
+      {"lora.dropout", &lora.dropout, "probability of dropping an element of an adapter's input",
+       within(0, 0.99)},
+      {"lora.targets", &lora.targets,
+       "layers with an adapter: \"all-linear\", a list of paths or their ends, or a regular expression for "
+       "whole paths"},
+      {"lora.exclude", &lora.exclude, "layers without one, as a list or a regular expression"},
+      {"lora.layers", &lora.layers, "indices of the blocks with adapters; empty = all", at_least(0)},
+      {"lora.rank_pattern", &lora.rank_pattern,
+       "ranks of single layers, by regular expressions for the end of a path", within(1, kMostLoraRank)},
+      {"lora.alpha_pattern", &lora.alpha_pattern,
+       "alphas of single layers, by regular expressions for the end of a path",
+       within(kLeastFloat, kMostFloat)},
+      {"lora.rslora", &lora.rslora, "divide alpha by the square root of the rank"},
+      {"lora.init", &lora.init,
+       "initial values of the A factors, with B zero; adapter: both from model.adapter"},
+      {"lora.bias", &lora.bias, "biases to train"},
+      {"lora.save_modules", &lora.save_modules,
+       "modules to train in full and to save with the adapters, by paths or their ends"},
+  };
+}
+
+std::vector<Field> quant_fields(QuantConfig& quant) {
+  return {
+      {"quant.base", choice(&quant.base, "none"),
+       "4-bit format of the blocks' frozen linear layers under adapters"},
+      {"quant.block", &quant.block, "elements that share a scale: a power of two",
+       within(kSmallestFourBitBlock, kLargestFourBitBlock)},
+      {"quant.double", &quant.nested, "quantize the scales too, to 8 bits"},
+      {"quant.compute", choice(&quant.compute, "auto"),
+       "dtype that 4-bit weights are multiplied in; auto = precision.compute"},
+      {"quant.skip", &quant.skip,
+       "linear layers that are not quantized, by their names or those of modules around them"},
+      {"quant.upcast_norms", &quant.fp32_norms, "keep the frozen parameters of norms in fp32"},
+  };
+}
+
+std::vector<Field> data_fields(DataConfig& data) {
+  return {
+      {"data.train", &data.train,
+       "file to train on: tokens made by prepare, or text or JSON (.txt, .jsonl, .json, also .gz or .zst), "
+       "whose tokens are made once and kept beside it, in FILE.HASH.tok",
+       content},
+      {"data.eval", &data.eval, "file to evaluate on, of the same kinds; empty = no evaluation", content},
+      {"data.max_samples", &data.max_samples,
+       "use only the first so many samples of data.train, and of data.eval; 0 = all", within(0, kMostSamples),
+       moves_rate},
+      {"data.tokenizer", &data.tokenizer,
+       "folder of the tokenizer, for text and JSON lines, and for the model that is saved; empty = that of "
+       "model.init_from, or, without one, bytes",
+       fixed("and its embeddings are of that tokenizer")},
+      {"data.chat_template", &data.chat_template,
+       "chat template of conversations: a built-in name or a file; empty = that of the tokenizer's folder",
+       moves_rate},
+      {"data.text_field", &data.text_field, "field of JSON lines that holds the document", moves_rate},
+      {"data.train_on", &data.train_on,
+       "trained part of conversations: the assistant's turns, the last of them, or all tokens", moves_rate},
+      {"data.seq_len", &data.seq_len, "tokens per sequence", within(0, kMostTokens), reorders},
+      {"data.vocab", &data.vocab,
+       "vocabulary size that token files must have; 0 = from three quarters of model.vocab up to all of it",
+       within(0, INT32_MAX), noted},
+      {"data.packing", &data.packing,
+       "how documents become sequences: windows of the file in which documents attend to each other "
+       "(wrapped) or do not (documents), whole documents packed tightly, longer ones truncated (best_fit) or "
+       "split (best_fit_split), or one document per sequence (none)",
+       reorders},
+      {"data.truncation", &data.truncation,
+       "which tokens of a document longer than data.seq_len best_fit and none use", reorders},
+      {"data.padding", &data.padding, "where best_fit and none pad sequences that documents do not fill",
+       moves_rate},
+      {"data.shuffle", &data.shuffle, "shuffle the sequences in every epoch", reorders},
+  };
+}
+
+std::vector<Field> train_fields(TrainConfig& train) {
+  return {
+      {"train.steps", &train.steps, "optimizer steps; give this or train.epochs", within(0, kMostSteps),
+       moves_rate},
+      {"train.epochs", &train.epochs, "passes over the data; give this or train.steps", at_least(0),
+       moves_rate},
+      {"train.total_batch_size", &train.total_batch_size, "sequences per optimizer step, over all ranks",
+       within(0, kMostSequences), moves_rate},
+      {"train.batch_size_per_device", &train.batch_size_per_device, "sequences per micro-batch of one rank",
+       within(1, kMostSequences), noted},
+      {"train.lane_size", &train.lane_size,
+       "sequences per lane, the unit of summation: results depend on it, but not on how lanes are dealt to "
+       "ranks; larger than batch_size_per_device: summed in place over micro-steps, with one buffer. 0 = "
+       "batch_size_per_device; on one rank total_batch_size",
+       within(0, kMostSequences), silent},
+      {"train.eval_batch_size_per_device", &train.eval_batch_size_per_device,
+       "sequences per evaluation batch of one rank; 0 = batch_size_per_device", within(0, kMostSequences),
+       noted},
+      {"train.head_chunk", &train.head_chunk,
+       "tokens whose logits exist at once: the output head and the loss are computed chunk by chunk; a "
+       "smaller chunk takes less memory and more time, and rounds differently",
+       within(1, kMostTokens), noted},
+      {"train.recompute", &train.recompute,
+       "activation checkpointing: keep only the inputs of each block and recompute the rest in the backward "
+       "pass",
+       noted},
+      {"train.eval_every", &train.eval_every,
+       "steps between evaluations; below 1: a fraction of the run; 0 = never", within(0, kMostSteps),
+       changes},
+      {"train.eval_each_epoch", &train.eval_each_epoch, "evaluate at the end of every epoch too", changes},
+      {"train.skip_nonfinite", &train.skip_nonfinite,
+       "skip a step with a NaN or infinite gradient instead of stopping", changes},
+  };
+}
+
+std::vector<Field> optimizer_fields(OptimizerConfig& optimizer) {
+  return {
+      {"optimizer.kind",
+       choice(&optimizer.kind, {"adamw", "adamw8bit", "paged_adamw32bit", "paged_adamw8bit"}),
+       "AdamW with fp32 moments, or with 8-bit moments, a quarter of the memory (adamw8bit); paged: the "
+       "moments live in host memory and visit the device for the update",
+       fixed("whose moments it has in another form")},
+      {"optimizer.lr", &optimizer.lr, "peak learning rate", within(0, kMostFloat), moves_rate},
+      {"optimizer.betas", &optimizer.betas, "decay rates of the first and second moment", within(0, 1)},
+      {"optimizer.eps", &optimizer.eps, "epsilon of AdamW", within(kLeastFloat, kMostFloat)},
+      {"optimizer.weight_decay", &optimizer.weight_decay, "decoupled weight decay", within(0, kMostFloat),
+       changes},
+      {"optimizer.grad_clip", &optimizer.grad_clip, "maximum global gradient norm; 0 = no clipping",
+       within(0, kMostFloat), changes},
+      {"optimizer.lr_scaling", &optimizer.lr_scaling,
+       "scale lr by k or sqrt(k), where k = total batch size / base_batch_size", moves_rate},
+      {"optimizer.base_batch_size", &optimizer.base_batch_size, "batch size that optimizer.lr was tuned for",
+       at_least(0), moves_rate},
+      {"optimizer.no_decay", &optimizer.no_decay,
+       "parameters without weight decay: kinds (norm, bias, embed) and name patterns", changes},
+  };
+}
+
+std::vector<Field> schedule_fields(ScheduleConfig& schedule) {
+  return {
+      {"schedule.kind", &schedule.kind, "learning-rate schedule"},
+      {"schedule.warmup_steps", &schedule.warmup_steps, "warm-up steps", at_least(0)},
+      {"schedule.warmup_ratio", &schedule.warmup_ratio, "warm-up as a fraction of the run", within(0, 1)},
+      {"schedule.warmup_start", &schedule.warmup_start, "warm up from zero, or start at the peak rate (one)"},
+      {"schedule.min_lr_factor", &schedule.min_lr_factor, "final learning rate as a fraction of the peak",
+       within(0, 1)},
+      {"schedule.start_step", &schedule.start_step,
+       "step that the schedule counts from, for a run that resumes there: warm-up and decay cover the "
+       "remaining steps",
+       within(0, kMostSteps)},
+      {"schedule.decay_ratio", &schedule.decay_ratio, "wsd: fraction of the run in which the rate decays",
+       within(0, 1)},
+  };
+}
+
+std::vector<Field> precision_fields(PrecisionConfig& precision) {
+  return {
+      {"precision.compute", &precision.compute,
+       "dtype of weights and activations in computation; master weights are fp32"},
+      {"precision.reduce", choice(&precision.reduce, {Precision::fp32, Precision::bf16}),
+       "dtype of gradients in communication"},
+      {"precision.loss_scale", &precision.loss_scale, "fp16 loss scale: dynamic, or a number",
+       Spelling::or_number},
+      {"precision.tf32", &precision.tf32, "use TF32 tensor cores for fp32 matrix products on a GPU"},
+  };
+}
+
+std::vector<Field> parallel_fields(ParallelConfig& parallel) {
+  return {
+      {"parallel.strategy", &parallel.strategy,
+       "what is sharded over the ranks: nothing (no_shard), the optimizer (zero1), gradients too "
+       "(shard_grad_op), parameters too (full_shard), or the same within groups of ranks (hybrid)"},
+      {"parallel.group_size", &parallel.group_size,
+       "hybrid: ranks per group; each group holds one copy of the model", within(0, INT32_MAX)},
+      {"parallel.wrap", &parallel.wrap,
+       "wrap granularity, i.e. what one communication unit holds: a block, attention and MLP apart, modules "
+       "by name pattern, modules by size, or the whole model"},
+      {"parallel.wrap_patterns", &parallel.wrap_patterns,
+       "pattern: modules that become units, such as model.layers.*.mlp; the outermost match wins"},
+      {"parallel.wrap_size", &parallel.wrap_size,
+       "size: minimum parameters of a unit; the innermost module of that size wins", at_least(0)},
+      {"parallel.replicate", &parallel.replicate,
+       "name patterns of parameters that stay unsharded on every rank"},
+      {"parallel.offload", &parallel.offload,
+       "keep shards, gradients and optimizer states in host memory and update them there; full_shard and "
+       "hybrid"},
+      {"parallel.keep_root_gathered", &parallel.keep_root_gathered,
+       "keep the root unit (embedding, last norm, head) gathered for the whole step"},
+      {"parallel.forward_prefetch", &parallel.forward_prefetch,
+       "gather the parameters of the next layers during the forward pass of a layer"},
+      {"parallel.backward_prefetch", &parallel.backward_prefetch,
+       "when to gather the next layer's parameters: before the backward pass of a layer (pre), after it "
+       "(post), or on demand (none)"},
+      {"parallel.depth", &parallel.depth, "layers to prefetch ahead", within(1, 64)},
+      {"parallel.reduction", &parallel.reduction,
+       "gradient summation: exact (same bits on any number of ranks), sequential (micro-step by micro-step, "
+       "less memory), or native (the communication library's)"},
+      {"parallel.accumulation", &parallel.accumulation,
+       "reduce gradients after every micro-step (sharded), or accumulate them unsharded and reduce once "
+       "(no_sync)"},
+      {"parallel.transport", &parallel.transport,
+       "tensor transport; auto: NCCL if every rank has its own GPU, else MPI"},
+      {"parallel.sync_module_states", &parallel.sync_module_states,
+       "rank 0 initializes all parameters and sends each rank its shard; otherwise each rank initializes its "
+       "own, with equal results"},
+      {"parallel.cpu_ram_efficient_loading", &parallel.cpu_ram_efficient_loading,
+       "only rank 0 reads model.init_from, one unit at a time; otherwise each rank reads its own shard"},
+      {"parallel.stages", &parallel.stages,
+       "pipeline stages: groups of ranks, each with a range of the model's layers; the ranks of a stage "
+       "shard as parallel.strategy says",
+       within(1, 256)},
+      {"parallel.schedule", &parallel.schedule,
+       "order of the micro-batches in a pipeline: 1f1b (forward and backward passes alternate), interleaved "
+       "(the same, with several ranges of layers per stage), gpipe (all forward passes first), or sequential "
+       "(one micro-batch at a time)"},
+      {"parallel.chunks", &parallel.chunks, "interleaved: ranges of layers per pipeline stage",
+       within(2, 64)},
+      {"parallel.device_map", &parallel.device_map,
+       "layers of each pipeline stage: auto (equal work), balanced or balanced_low_0 (by size, as in Hugging "
+       "Face Accelerate), sequential:SIZE (stages are filled in order, each with SIZE of parameters in 16 "
+       "bits, such as 20GB), or a table from prefixes of parameter names to stages"},
+      {"parallel.bandwidth_gbps", &parallel.bandwidth_gbps,
+       "receive bandwidth of a rank in GB/s, used to estimate overlap; 0 = measure at start", at_least(0)},
+      {"parallel.timeout_seconds", &parallel.timeout_seconds,
+       "seconds a collective may take before the run ends with a report of where each rank waits",
+       within(1, INT32_MAX)},
+  };
+}
+
+std::vector<Field> checkpoint_fields(CheckpointConfig& checkpoint) {
+  return {
+      {"checkpoint.save_every", &checkpoint.save_every,
+       "steps between checkpoints, plus one at the end; below 1: a fraction of the run; or a time such as "
+       "30min, 2h or 90s; 0 = never",
+       Spelling::or_number},
+      {"checkpoint.save_each_epoch", &checkpoint.save_each_epoch, "save at the end of every epoch too"},
+      {"checkpoint.best_every", &checkpoint.best_every,
+       "save a checkpoint too when an evaluation has the lowest loss of all that are saved, at most this "
+       "often: steps or a time, as for save_every; auto = so often that it takes at most 5% of the time, "
+       "unless save_every is 0; 0 = never",
+       Spelling::or_number},
+      {"checkpoint.keep", &checkpoint.keep,
+       "checkpoints to keep, besides the one with the lowest evaluation loss; 0 = all", at_least(0)},
+      {"checkpoint.async", &checkpoint.async,
+       "write from a copy in host memory while training continues; otherwise training waits"},
+      {"checkpoint.on_sigterm", &checkpoint.on_sigterm,
+       "save a checkpoint when a signal (SIGTERM, SIGINT, SIGUSR1, SIGHUP) ends the run"},
+      {"checkpoint.on_error", &checkpoint.on_error,
+       "if a checkpoint cannot be written: stop the run, or continue with a warning"},
+      {"checkpoint.shard_size", &checkpoint.shard_size,
+       "maximum size of one weights file, e.g. 5GB or 200MB; a larger model is split, with an index",
+       Spelling::or_number},
+  };
+}
+
+std::vector<Field> log_fields(LogConfig& log) {
+  return {
+      {"log.every", &log.every, "steps between progress lines", at_least(1)},
+      {"log.step1", &log.step1,
+       "after step 1, print every rank's memory and first row (step1.txt has them in any case)"},
+      {"log.tensorboard", &log.tensorboard,
+       "write the metrics to event files for TensorBoard, in tensorboard/ of the run folder"},
+  };
+}
+
+}  // namespace
+
+std::vector<Field> fields(Config& c) {
+  std::vector<Field> all;
+  for (const std::vector<Field>& lines :
+       {section(OnResume::fixed, run_fields(c.run)),
+        section(fixed("and its tensors are of that model"), model_fields(c)),
+        section(fixed("and its adapters are of that kind"), lora_fields(c.lora)),
+        section(fixed("and its adapters were trained on those weights"), quant_fields(c.quant)),
+        section(OnResume::fixed, data_fields(c.data)), section(OnResume::fixed, train_fields(c.train)),
+        section(fixed("which its moments depend on"), optimizer_fields(c.optimizer)),
+        section(moves_rate, schedule_fields(c.schedule)),
+        section(fixed("which its loss scale and its rounding depend on"), precision_fields(c.precision)),
+        section(noted, parallel_fields(c.parallel)), section(noted, checkpoint_fields(c.checkpoint)),
+        section(silent, log_fields(c.log))})
+    all.insert(all.end(), lines.begin(), lines.end());
+  return all;
+}
+
+}  // namespace flatshard
