@@ -237,10 +237,8 @@ Config Settings::config(const Setting& s) const {
   if (contains(subject, "nf4")) c.quant.base = "nf4";
   if (contains(subject, "fp4")) c.quant.base = "fp4";
   c.quant.nested = contains(subject, "double");
-  c.optimizer.kind = str(contains(subject, "paged") ? "paged_" : "", "adamw",
-                         contains(subject, "8bit")    ? "8bit"
-                         : contains(subject, "paged") ? "32bit"
-                                                      : "");
+  c.optimizer.kind = optimizer_named(contains(subject, "8bit") ? "adamw8bit" : "adamw").value();
+  c.optimizer.kind.paged = contains(subject, "paged");
   if (contains(subject, "sequential")) c.parallel.reduction = "sequential";
   if (contains(subject, "native")) c.parallel.reduction = "native";
   if (contains(subject, "long")) c.train.lane_size = kLongLane;

@@ -6,6 +6,13 @@
 namespace flatshard {
 namespace {
 
+// "update rule and its state; adamw: AdamW with fp32 moments; ..."
+std::string optimizer_help() {
+  std::string text = "update rule and its state";
+  for (const OptimizerKind& kind : optimizer_kinds()) text += str("; ", kind.name, ": ", kind.about);
+  return text + "; paged: the state lives in host memory and visits the device for the update";
+}
+
 // Bounded because a plan stores an entry per sequence of a step, and a batch indexes tokens with 32 bits.
 constexpr double kMostSequences = 1 << 18, kMostTokens = INT32_MAX, kMostThreads = 1024, kMostSamples = 1e15;
 
@@ -207,13 +214,14 @@ std::vector<Field> fields(Config& c) {
       {"train.skip_nonfinite", &train.skip_nonfinite,
        "skip a step with a NaN or infinite gradient instead of stopping"},
 
-      {"optimizer.kind",
-       &optimizer.kind,
-       "AdamW with fp32 moments, or with 8-bit moments, a quarter of the memory (adamw8bit); paged: the "
-       "moments live in host memory and visit the device for the update",
-       {"adamw", "adamw8bit", "paged_adamw32bit", "paged_adamw8bit"}},
+      {"optimizer.kind", &optimizer.kind, optimizer_help(), optimizer_names()},
       {"optimizer.lr", &optimizer.lr, "peak learning rate", {}, 0, kMostFloat},
-      {"optimizer.betas", &optimizer.betas, "decay rates of the first and second moment", {}, 0, 1},
+      {"optimizer.betas",
+       &optimizer.betas,
+       "decay rates of the moments; the default is that of optimizer.kind",
+       {},
+       0,
+       1},
       {"optimizer.eps", &optimizer.eps, "epsilon of AdamW", {}, kLeastFloat, kMostFloat},
       {"optimizer.weight_decay", &optimizer.weight_decay, "decoupled weight decay", {}, 0, kMostFloat},
       {"optimizer.grad_clip",

@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "comm/optimizer_kinds.h"
 #include "kernels/head.h"
 #include "model/config.h"
 #include "model/lora.h"
@@ -70,9 +71,9 @@ struct TrainConfig {
 };
 
 struct OptimizerConfig {
-  std::string kind = "adamw";
+  OptimizerChoice kind;
   double lr = 0;
-  std::array<double, 2> betas{0.9, 0.999};
+  std::array<double, 2> betas = kind.row->betas;  // a loaded config that sets none: of its kind
   double eps = 1e-8;
   double weight_decay = 0;
   double grad_clip = 1.0;
@@ -156,10 +157,10 @@ struct Config {
 
 // One key: its value, help text, and permitted values.
 struct Field {
-  using Slot =
-      std::variant<std::string*, int64_t*, double*, bool*, std::vector<std::string>*, std::vector<int64_t>*,
-                   std::array<double, 2>*, std::optional<bool>*, std::optional<int64_t>*,
-                   std::optional<double>*, ModulePatterns*, std::map<std::string, double>*, DeviceMap*>;
+  using Slot = std::variant<std::string*, int64_t*, double*, bool*, std::vector<std::string>*,
+                            std::vector<int64_t>*, std::array<double, 2>*, std::optional<bool>*,
+                            std::optional<int64_t>*, std::optional<double>*, ModulePatterns*,
+                            std::map<std::string, double>*, DeviceMap*, OptimizerChoice*>;
   std::string key;  // "optimizer.lr"
   Slot slot;
   std::string help;

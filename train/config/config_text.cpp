@@ -45,6 +45,7 @@ struct Printer {
   std::string operator()(const std::array<double, 2>* v) const {
     return str('[', number((*v)[0]), ", ", number((*v)[1]), ']');
   }
+  std::string operator()(const OptimizerChoice* v) const { return quoted(name_of(*v)); }
   template <class T>
   std::string operator()(const std::optional<T>* v) const {
     return v->has_value() ? (*this)(&v->value()) : "";

@@ -104,6 +104,11 @@ class Setter {
     if (!array || array->size() != 2) wrong_kind("a list of two numbers");
     *slot = {number(*array->get(0)), number(*array->get(1))};
   }
+  void operator()(OptimizerChoice* slot) const {
+    std::string name;
+    (*this)(&name);
+    *slot = optimizer_named(name).value();
+  }
   template <class T>
   void operator()(std::optional<T>* slot) const {
     T value{};
@@ -309,7 +314,8 @@ class Loader {
   // or a date.
   bool takes_text(const std::string& key) const {
     const Field* field = find(key);
-    return field && std::holds_alternative<std::string*>(field->slot);
+    return field && (std::holds_alternative<std::string*>(field->slot) ||
+                     std::holds_alternative<OptimizerChoice*>(field->slot));
   }
   template <class Work>
   void attempt(const std::string& key, Work&& work) {
@@ -362,6 +368,8 @@ LoadedConfig load_config(const std::string& path, const std::vector<std::string>
     for (const Field& field : fields(loaded.config)) loaded.refused.insert(field.key);
   for (const std::string& text : overrides) loader.override_with(text);
   loader.choose_alternatives();
+  OptimizerConfig& optimizer = loaded.config.optimizer;
+  if (loaded.origin.at("optimizer.betas") == "default") optimizer.betas = optimizer.kind.row->betas;
   return loaded;
 }
 
