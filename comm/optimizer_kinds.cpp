@@ -4,6 +4,7 @@
 
 #include "kernels/adamw8bit.h"
 #include "kernels/dynamic_table.h"
+#include "kernels/lion.h"
 #include "runtime/check.h"
 
 namespace flatshard {
@@ -31,6 +32,20 @@ void update_adamw8bit(Stream& stream, const OptimizerUpdate& u) {
   adamw8bit(stream, {.step = adamw_of(u), .m_absmax = u.state[2], .v_absmax = u.state[3]});
 }
 
+void update_lion(Stream& stream, const OptimizerUpdate& u) {
+  lion(stream, {.p = u.p,
+                .m = u.state[0],
+                .copy = u.copy,
+                .g = u.g,
+                .grad_scale = u.grad_scale,
+                .skip = u.skip,
+                .lr = u.lr,
+                .beta1 = u.beta1,
+                .beta2 = u.beta2,
+                .weight_decay = u.weight_decay,
+                .decay_end = u.decay_end});
+}
+
 constexpr const char *kMoment = "exp_avg", *kSquare = "exp_avg_sq";  // PyTorch's names
 
 constinit const OptimizerKind kRows[] = {
@@ -49,6 +64,14 @@ constinit const OptimizerKind kRows[] = {
                   {.set = kSquare, .suffix = ".absmax", .block = kMomentBlock, .pages = false}},
      .without_blocks = &kRows[0],
      .update = update_adamw8bit},
+    {.name = "lion",
+     .about = "Lion with one fp32 moment, half of AdamW's memory, betas [0.9, 0.99] by default and no eps; "
+              "it wants a tenth of AdamW's lr",
+     .elsewhere = "lion_32bit",
+     .betas = {0.9, 0.99},
+     .has_eps = false,
+     .declared = {StateSpec{.set = kMoment}},
+     .update = update_lion},
 };
 
 void add_once(std::vector<const char*>& sets, const char* set) {

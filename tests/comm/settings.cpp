@@ -136,7 +136,9 @@ Settings::Settings(int ranks) : ranks_(ranks) {
                               "gpt2 bf16 adamw8bit",
                               "gpt2 bf16 adamw8bit paged",
                               "llama fp32 paged",
-                              "llama fp16 adamw8bit modules paged"});
+                              "llama fp16 adamw8bit modules paged",
+                              "gpt2 bf16 lion",
+                              "llama fp32 lion lora paged"});
   std::vector<std::string> strategies{"no_shard", "zero1", "shard_grad_op", "full_shard"};
   for (const int group : std::set<int>{1, 2, ranks / 2})
     if (group > 0 && ranks % group == 0) strategies.push_back(str("hybrid of ", group));
@@ -237,7 +239,8 @@ Config Settings::config(const Setting& s) const {
   if (contains(subject, "nf4")) c.quant.base = "nf4";
   if (contains(subject, "fp4")) c.quant.base = "fp4";
   c.quant.nested = contains(subject, "double");
-  c.optimizer.kind = optimizer_named(contains(subject, "8bit") ? "adamw8bit" : "adamw").value();
+  for (const OptimizerKind& kind : optimizer_kinds())
+    if (contains(subject + ' ', str(' ', kind.name, ' '))) c.optimizer.kind.row = &kind;
   c.optimizer.kind.paged = contains(subject, "paged");
   if (contains(subject, "sequential")) c.parallel.reduction = "sequential";
   if (contains(subject, "native")) c.parallel.reduction = "native";

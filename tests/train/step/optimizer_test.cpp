@@ -136,6 +136,33 @@ TEST_CASE("weights follow AdamW, decay where configured, and are rounded to the 
   }
 }
 
+TEST_CASE("weights follow Lion with the betas of the config") {
+  constexpr float kLr = 0.125f;
+  OptimizerConfig config;
+  config.grad_clip = 0;
+  config.betas = {0.5, 0.75};
+  Workbench bench(2, {one_param(100), one_param(10)}, config, "lion");
+  const ShardedUnit::Shard shard = bench.shard(0);
+  CHECK(shard.state[1].empty());
+  float* const g = shard.g.as<float>();
+  const auto update = [&](int64_t step) {
+    bench.optimizer().measure(bench.stream(), 1);
+    bench.optimizer().update(bench.stream(), kLr, step);
+  };
+  g[3] = 8, g[4] = -8;
+  update(1);
+  CHECK(shard.state[0].as<float>()[3] == 2);
+  CHECK(shard.p.as<float>()[3] == 1 - kLr);
+  CHECK(shard.p.as<float>()[4] == 1 + kLr);
+  CHECK(shard.p.as<float>()[5] == 1);
+  g[3] = -1, g[4] = 3;  // less and more than the moment, 2 and -2
+  update(2);
+  CHECK(shard.state[0].as<float>()[3] == 1.25f);
+  CHECK(shard.p.as<float>()[3] == 1 - 2 * kLr);
+  CHECK(shard.p.as<float>()[4] == 1);
+  CHECK(static_cast<float>(shard.copy.as<bf16>()[3]) == shard.p.as<float>()[3]);
+}
+
 TEST_CASE("units of few trained elements, or whose blocks would mix parameters, keep fp32 moments") {
   ParamList mixed = one_param(5000), joined = one_param(5000), aligned = one_param(5120);
   mixed.add({.name = "q", .shape = {10}, .init = {}});
