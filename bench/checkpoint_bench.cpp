@@ -119,7 +119,7 @@ class Subject {
     runtime_.engine().initialize();
     Stream& compute = runtime_.engine().compute();
     for (const Owned& owned : owned_shards(runtime_.engine()))  // moments that are not all zero
-      for (const Tensor& moment : {owned.m, owned.v}) copy(compute, moment, owned.p);
+      for (const Tensor& moment : {owned.state[0], owned.state[1]}) copy(compute, moment, owned.p);
     compute.sync();
     checkpoints_.begin("");
     checkpoints_.plan(runtime_.engine(), documents_);

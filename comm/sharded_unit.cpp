@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "kernels/adamw8bit.h"
-#include "kernels/dynamic_table.h"
 #include "kernels/elementwise.h"
 #include "kernels/init.h"
 #include "runtime/memory.h"
@@ -48,6 +46,7 @@ ShardedUnit::ShardedUnit(const ParamList& params, const UnitRole& role, UnitReso
       pages_(shared.pages),
       trainable_(FlatLayout::trainable(params, comms_.gather.size(), comms_.replicas.size())),
       frozen_(FlatLayout::frozen(params, options_.compute, comms_.gather.size(), comms_.replicas.size())),
+      optimizer_(unit_optimizer(trainable_, options_)),
       sharded_values_(shards_values(options_, comms_.groups()) && !role.replicated),
       values_(params.specs().size()),
       no_gradients_(params.specs().size()) {
@@ -56,7 +55,7 @@ ShardedUnit::ShardedUnit(const ParamList& params, const UnitRole& role, UnitReso
   const Shape shard{trainable_.shard_size()};
   // In f32 the masters are this rank's part of the values.
   master_ = options_.compute == DType::f32 ? value_shard_ : shared.arenas.optimizer.alloc(DType::f32, shard);
-  allocate_moments(shared.arenas);
+  allocate_state(shared.arenas);
   sums_.emplace(params, trainable_, role, shared);
 }
 
@@ -75,14 +74,12 @@ void ShardedUnit::allocate_values(UnitArenas arenas) {
   allocate(frozen_, DType::u8, frozen_flat_, frozen_shard_);
 }
 
-void ShardedUnit::allocate_moments(UnitArenas arenas) {
-  const DType dtype = moment_dtype(trainable_, options_);
+void ShardedUnit::allocate_state(UnitArenas arenas) {
   const int64_t n = trainable_.shard_size();
-  Arena& arena = pages_.holds(n) ? arenas.paged : arenas.optimizer;
-  for (Tensor* moment : {&m_, &v_}) *moment = arena.alloc(dtype, {n});
-  if (dtype == DType::f32) return;
-  for (Tensor* absmax : {&m_absmax_, &v_absmax_})
-    *absmax = arenas.optimizer.alloc(DType::f32, {n / kMomentBlock});
+  Tensor* tensor = optimizer_state_.data();
+  for (const StateSpec& state : optimizer_.states())
+    *tensor++ = (state.pages && pages_.holds(n) ? arenas.paged : arenas.optimizer)
+                    .alloc(state.dtype, {state.size(n)});
 }
 
 void ShardedUnit::initialize(Stream& compute, Stream& gather, const InitialValues& values) {
@@ -93,13 +90,13 @@ void ShardedUnit::initialize(Stream& compute, Stream& gather, const InitialValue
   publish_all(compute, gather);
 }
 
-// The moments, and the padding of sums.
+// The optimizer's state, and the padding of sums.
 void ShardedUnit::clear_state(Stream& compute) {
-  const auto fill = [&](const Tensor& t, unsigned char value) {
-    fill_bytes(t.device.is_cuda() ? compute : compute.host_side(), t, value);
-  };
-  fill(m_, m_.dtype == DType::u8 ? kSignedZero : 0);
-  for (const Tensor& t : {v_, m_absmax_, v_absmax_}) fill(t, 0);
+  const Tensor* tensor = optimizer_state_.data();
+  for (const StateSpec& state : optimizer_.states()) {
+    const Tensor& t = *tensor++;
+    fill_bytes(t.device.is_cuda() ? compute : compute.host_side(), t, state.initial);
+  }
   pages_.record_home(compute);
   sums_->clear_padding(compute);
 }
@@ -238,12 +235,9 @@ Tensor ShardedUnit::gather_masters(Stream& compute) {
 
 ShardedUnit::Shard ShardedUnit::shard() const {
   return {.p = master_,
-          .m = m_,
-          .v = v_,
           .copy = options_.compute == DType::f32 ? Tensor{} : value_shard_,
           .g = has_gradients() ? sums_->shard() : Tensor{},
-          .m_absmax = m_absmax_,
-          .v_absmax = v_absmax_,
+          .state = optimizer_state_,
           .decay_end = trainable_.decayed_in_shard(shard_index())};
 }
 

@@ -1,7 +1,7 @@
 #pragma once
-// The parameters of one communication unit during a run. fp32 masters and optimizer moments are sharded over
-// the ranks of a group; parameters in the compute dtype and gradients are sharded or unsharded, as the policy
-// says (shard_policy.h). A step calls
+// The parameters of one communication unit during a run. fp32 masters and the optimizer's state are sharded
+// over the ranks of a group; parameters in the compute dtype and gradients are sharded or unsharded, as the
+// policy says (shard_policy.h). A step calls
 //
 //   prefetch(gather)                starts gathering the parameters; does nothing if they are gathered
 //   p = acquire(compute)            the parameters; compute waits until they have arrived
@@ -23,9 +23,9 @@
 #include "comm/communicator.h"
 #include "comm/lane_sums.h"
 #include "comm/lanes.h"
-#include "comm/moment_pages.h"
 #include "comm/shard_placement.h"
 #include "comm/slots.h"
+#include "comm/state_pages.h"
 #include "kernels/init.h"
 #include "runtime/param.h"
 
@@ -58,7 +58,7 @@ struct UnitResources {
   GatherSlots gather_slots;
   GradientSlots gradient_slots;
   ShardPlacement shards;
-  MomentPages pages;
+  StatePages pages;
 };
 
 class ShardedUnit {
@@ -66,7 +66,7 @@ class ShardedUnit {
   // `params` and `shared` must outlive it.
   ShardedUnit(const ParamList& params, const UnitRole& role, UnitResources& shared);
 
-  // Initializes masters and frozen parameters, clears the moments, and publishes.
+  // Initializes masters, frozen parameters and the optimizer's state, and publishes.
   void initialize(Stream& compute, Stream& gather, const InitialValues& values);
   // Instead of initialize(), where a checkpoint fills the shards on the host: zeroes the padding between
   // parameters. Then round_masters() casts the masters to this rank's shard of the values, and publish_all()
@@ -88,12 +88,11 @@ class ShardedUnit {
   void wait_reduced(Stream& compute);
   void publish(Stream& compute, Stream& gather);
 
-  // This rank's part of everything that the optimizer touches; all of one length. Paged moments are those in
-  // host memory.
+  // This rank's part of everything that the optimizer touches. Paged state is that in host memory.
   struct Shard {
-    Tensor p, m, v, copy, g;    // copy is empty where the masters are the values
-    Tensor m_absmax, v_absmax;  // by block, where m and v are codes of 8 bits; otherwise empty
-    int64_t decay_end;          // elements before it decay
+    Tensor p, copy, g;     // of one length; copy is empty where the masters are the values
+    OptimizerState state;  // of optimizer()
+    int64_t decay_end;     // elements before it decay
   };
   Shard shard() const;
 
@@ -102,6 +101,7 @@ class ShardedUnit {
   const FlatLayout& trainable() const { return trainable_; }
   const FlatLayout& frozen() const { return frozen_; }
   bool has_gradients() const { return !trainable_.empty(); }
+  const OptimizerKind& optimizer() const { return optimizer_; }
   bool values_are_sharded() const { return sharded_values_; }
   // This rank's shard of the frozen values, in bytes: frozen().values_in_shard(shard_index(),
   // frozen_shard()).
@@ -119,7 +119,7 @@ class ShardedUnit {
   enum class State { sharded, gathering, gathered };
 
   void allocate_values(UnitArenas arenas);
-  void allocate_moments(UnitArenas arenas);
+  void allocate_state(UnitArenas arenas);
   void clear_state(Stream& compute);
   void make_initial_values(Stream& compute, const FlatLayout& layout, const Tensor& shard,
                            const InitialValues& values);
@@ -136,16 +136,17 @@ class ShardedUnit {
   GatherSlots& gather_slots_;
   GradientSlots& gradient_slots_;
   ShardPlacement& shards_;
-  MomentPages& pages_;
+  StatePages& pages_;
   FlatLayout trainable_, frozen_;
+  const OptimizerKind& optimizer_;
   bool sharded_values_;
 
   State state_ = State::sharded;
   ValueSlot* value_slot_ = nullptr;
   Tensor values_flat_, frozen_flat_;            // whole, where values are not sharded
   Tensor value_shard_, frozen_shard_;           // in the dtype of compute; bytes
-  Tensor master_, m_, v_;                       // shards
-  Tensor m_absmax_, v_absmax_;                  // where m_ and v_ are codes
+  Tensor master_;                               // a shard
+  OptimizerState optimizer_state_;              // of the same shard
   std::optional<LaneSums> sums_;                // of a unit with trained parameters
   std::vector<Tensor> values_;                  // one for each parameter
   std::vector<Gradient> no_gradients_;          // of a frozen unit

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "kernels/adamw8bit.h"
-
 namespace flatshard {
 namespace {
 
@@ -48,15 +46,17 @@ bool writes_sums_directly(const UnitOptions& options, RankGroups groups) {
          sums_are_unsharded(options, groups);
 }
 
-DType moment_dtype(const FlatLayout& trainable, const UnitOptions& options) {
+const OptimizerKind& unit_optimizer(const FlatLayout& trainable, const UnitOptions& options) {
   constexpr int64_t kFewest = 4096;
+  const int64_t block = options.optimizer->largest_block();
+  if (block == 1) return *options.optimizer;
   int64_t elements = 0;
   bool aligned = true;
   for (const FlatLayout::Extent& extent : trainable.extents()) {
     elements += extent.size;
-    aligned = aligned && extent.begin % kMomentBlock == 0;
+    aligned = aligned && extent.begin % block == 0;
   }
-  return options.moments_8bit && aligned && elements >= kFewest ? DType::u8 : DType::f32;
+  return aligned && elements >= kFewest ? *options.optimizer : *options.optimizer->without_blocks;
 }
 
 GatherSlots::GatherSlots(const std::vector<ParamList>& units, const std::vector<UnitRole>& roles,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/flat_layout.h"
+#include "comm/optimizer_kinds.h"
 #include "comm/shard_policy.h"
 #include "runtime/arena.h"
 #include "runtime/stream.h"
@@ -33,9 +34,9 @@ struct UnitOptions {
   bool keep_root = true;             // root units stay gathered for the whole step
   bool offload = false;              // shards, their sums and the optimizer's state live in host memory
   bool sync_initial_values = false;  // rank 0 makes them for all
-  bool moments_8bit = false;         // of units that allow it: moment_dtype()
-  // Moments of shards of at least this many elements live in host memory, beside any offload of all shards.
-  std::optional<int64_t> page_moments_from{};
+  const OptimizerKind* optimizer = &optimizer_kinds().front();  // of units that allow it: unit_optimizer()
+  // The state of shards of at least this many elements is paged, beside any offload of all shards.
+  std::optional<int64_t> page_state_from{};
   bool poison = false;  // tests: values that are let go become NaN, so that no stale read passes
 
   int64_t lane_rounds() const { return micro_steps / lane_steps; }  // how often a rank completes lanes
@@ -47,17 +48,17 @@ inline bool shards_values(const UnitOptions& options, RankGroups groups) {
   return options.policy.params && (groups.size > 1 || options.offload);
 }
 
-// Of the optimizer's moments: f32, or u8 for codes of blocks (kernels/adamw8bit.h). A unit with few trained
-// elements keeps f32, whose size hardly matters there; so does one with a joined parameter that begins inside
-// a block. The choice depends neither on the ranks nor on their number.
-DType moment_dtype(const FlatLayout& trainable, const UnitOptions& options);
+// The optimizer of a unit. If the state of options.optimizer has blocks, a unit with few trained elements has
+// the one without blocks, whose size hardly matters there; so does one with a joined parameter that begins
+// inside a block. The choice depends neither on the ranks nor on their number.
+const OptimizerKind& unit_optimizer(const FlatLayout& trainable, const UnitOptions& options);
 
 // The arenas of a unit's tensors, by purpose.
 struct UnitArenas {
   Arena& parameters;  // values to compute with: whole, or this rank's shards
   Arena& gathered;    // slots for whole values of sharded units
-  Arena& optimizer;   // masters and moments
-  Arena& paged;       // moments in host memory
+  Arena& optimizer;   // masters and the optimizer's state
+  Arena& paged;       // state in host memory
   Arena& gradients;   // sums
   Arena& exchange;    // gradients on their way to their owners
 };

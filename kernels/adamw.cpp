@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <tuple>
 
 #include "build_config.h"
+#include "kernels/optimizer_args.h"
 #include "kernels/parallel_write.h"
 
 namespace flatshard {
@@ -52,38 +52,6 @@ void update_all(const AdamW& a) {
 }  // namespace
 }  // namespace cpu
 
-namespace {
-
-void check_tensors(const char* op, const AdamW& a, DType moments) {
-  for (const auto& [name, t, dtype] :
-       {std::tuple{"p", a.p, DType::f32}, {"m", a.m, moments}, {"v", a.v, moments}})
-    check(t.dtype == dtype && t.size() == a.p.size(), op, ": ", name, " is ", t.dtype, " ", t.shape,
-          ", must be ", dtype, " with ", a.p.size(), " elements");
-  check(is_float(a.g.dtype) && a.g.size() == a.p.size(), op, ": g is ", a.g.dtype, " ", a.g.shape,
-        ", must be f32, bf16 or f16 with ", a.p.size(), " elements");
-  check(is_float(a.copy.dtype) && (a.copy.empty() || a.copy.size() == a.p.size()), op, ": copy is ",
-        a.copy.dtype, " ", a.copy.shape, ", must be empty, or f32, bf16 or f16 with ", a.p.size(),
-        " elements");
-  check(a.grad_scale.dtype == DType::f32 && a.grad_scale.size() == 1, op, ": grad_scale is ",
-        a.grad_scale.dtype, " ", a.grad_scale.shape, ", must be one f32");
-  check(a.skip.empty() || (a.skip.dtype == DType::i32 && a.skip.size() == 1), op, ": skip is ", a.skip.dtype,
-        " ", a.skip.shape, ", must be empty or one i32");
-}
-
-void check_numbers(const char* op, const AdamW& a) {
-  check(std::isfinite(a.lr) && a.lr >= 0, op, ": lr is ", a.lr, ", must be finite and not negative");
-  check(a.beta1 >= 0 && a.beta1 < 1, op, ": beta1 is ", a.beta1, ", must be in [0, 1)");
-  check(a.beta2 >= 0 && a.beta2 < 1, op, ": beta2 is ", a.beta2, ", must be in [0, 1)");
-  check(std::isfinite(a.eps) && a.eps > 0, op, ": eps is ", a.eps, ", must be finite and above 0");
-  check(std::isfinite(a.weight_decay) && a.weight_decay >= 0, op, ": weight_decay is ", a.weight_decay,
-        ", must be finite and not negative");
-  check(a.decay_end >= 0 && a.decay_end <= a.p.size(), op, ": decay_end is ", a.decay_end,
-        ", must be in [0, ", a.p.size(), "]");
-  check(a.step >= 1, op, ": step is ", a.step, ", must be at least 1");
-}
-
-}  // namespace
-
 AdamWCoefficients::AdamWCoefficients(const AdamW& a) {
   const auto t = static_cast<double>(a.step);
   beta1 = static_cast<float>(a.beta1);
@@ -97,8 +65,12 @@ AdamWCoefficients::AdamWCoefficients(const AdamW& a) {
 }
 
 void check_adamw(const char* op, const AdamW& a, DType moments) {
-  check_tensors(op, a, moments);
-  check_numbers(op, a);
+  check_state(op, "p", a.p, DType::f32, a.p.size());
+  check_state(op, "m", a.m, moments, a.p.size());
+  check_state(op, "v", a.v, moments, a.p.size());
+  check_update(op, a);
+  check(std::isfinite(a.eps) && a.eps > 0, op, ": eps is ", a.eps, ", must be finite and above 0");
+  check(a.step >= 1, op, ": step is ", a.step, ", must be at least 1");
 }
 
 void adamw(Stream& stream, const AdamW& a) {

@@ -6,8 +6,9 @@
 // 2048 elements, 8 a thread, with two loads of 16 bytes in flight from each of p, m, v and g. At 56 registers
 // a thread, four blocks of 256 fit on an SM, half of its threads: 1024 * 128 B = 128 KiB in flight.
 
-#include "kernels/adamw_range.cuh"
+#include "kernels/adamw.h"
 #include "kernels/cuda_util.cuh"
+#include "kernels/optimizer_range.cuh"
 
 namespace flatshard::cuda {
 namespace {
@@ -18,7 +19,7 @@ constexpr int kBlock = kThreads * kPerThread;
 constexpr int kPack = kPackSize<float>;
 
 template <class G, class P>
-struct Range : AdamWRange<G, P> {
+struct Range : OptimizerRange<G, P> {
   float *m, *v;
 };
 
@@ -77,7 +78,7 @@ void launch(Stream& stream, const Range<G, P>& r, const AdamWCoefficients& c) {
 
 void adamw(Stream& stream, const AdamW& a) {
   const AdamWCoefficients c(a);
-  visit_adamw(a, [&]<class G, class P>(const AdamWRange<G, P>& range) {
+  visit_optimizer(a, [&]<class G, class P>(const OptimizerRange<G, P>& range) {
     const Range<G, P> r{range, a.m.as<float>(), a.v.as<float>()};
     if (packable<float>(kBlock, r.p, r.m, r.v, r.copy, r.g))
       launch<kPack>(stream, r, c);

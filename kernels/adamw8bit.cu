@@ -15,9 +15,9 @@
 #include <cfloat>
 
 #include "kernels/adamw8bit.h"
-#include "kernels/adamw_range.cuh"
 #include "kernels/cuda_util.cuh"
 #include "kernels/dynamic_code.h"
+#include "kernels/optimizer_range.cuh"
 
 namespace flatshard::cuda {
 namespace {
@@ -33,7 +33,7 @@ __device__ const auto kSignedOnDevice = kSignedPositions;
 __device__ const auto kUnsignedOnDevice = kUnsignedPositions;
 
 template <class G, class P>
-struct Range : AdamWRange<G, P> {
+struct Range : OptimizerRange<G, P> {
   uint8_t *m, *v;
   float *m_absmax, *v_absmax;
 };
@@ -232,7 +232,7 @@ void launch(Stream& stream, const Range<G, P>& r, const AdamWCoefficients& c) {
 void adamw8bit(Stream& stream, const AdamW8bit& a8) {
   const AdamW& a = a8.step;
   const AdamWCoefficients c(a);
-  visit_adamw(a, [&]<class G, class P>(const AdamWRange<G, P>& range) {
+  visit_optimizer(a, [&]<class G, class P>(const OptimizerRange<G, P>& range) {
     const Range<G, P> r{range, a.m.as<uint8_t>(), a.v.as<uint8_t>(), a8.m_absmax.as<float>(),
                         a8.v_absmax.as<float>()};
     if (packable<float>(kMomentBlock, r.p, r.m, r.v, r.copy, r.g))

@@ -66,7 +66,7 @@ class Workbench {
         reduce_(streams_.add("reduce", StreamRole::comm)),
         copies_{streams_.add("to device", StreamRole::comm), streams_.add("to host", StreamRole::comm)},
         shared_(params_, roles_, {group_, group_, group_, replicas_}, c.options, memory.units(),
-                c.options.offload || c.options.page_moments_from ? std::optional(copies_) : std::nullopt) {
+                c.options.offload || c.options.page_state_from ? std::optional(copies_) : std::nullopt) {
     for (const UnitRole& role : roles_)
       units_.emplace_back(params_[static_cast<size_t>(role.index)], role, shared_);
     config_.weight_decay = 0.1;
@@ -74,7 +74,7 @@ class Workbench {
     for (const ShardedUnit& unit : units_) norm.units.push_back({0, unit.trainable().shard_size()});
     optimizer_.emplace(config_, units_, shared_, norm);
     activation_ = memory.activations.alloc(DType::f32, {1});
-    const Tensor m = units_[kUnits - 1].shard().m;
+    const Tensor m = units_[kUnits - 1].shard().state[0];
     snapshot_ = memory.activations.alloc(m.dtype, m.shape);
   }
 
@@ -89,7 +89,7 @@ class Workbench {
       optimizer_->measure(compute_, 1);
       optimizer_->update(compute_, 1e-2, step);
       for (ShardedUnit& u : units_) u.publish(compute_, gather_);
-      copy(compute_, snapshot_, units_[kUnits - 1].shard().m);  // as a checkpoint does
+      copy(compute_, snapshot_, units_[kUnits - 1].shard().state[0]);  // as a checkpoint does
     }
     streams_.sync_all();
   }
@@ -100,7 +100,8 @@ class Workbench {
     for (const ShardedUnit& unit : units_) {
       if (!unit.has_gradients()) continue;
       const ShardedUnit::Shard shard = unit.shard();
-      for (const Tensor& t : {shard.p, shard.m, shard.v, shard.m_absmax, shard.v_absmax}) append(all, t);
+      append(all, shard.p);
+      for (const Tensor& t : shard.state) append(all, t);
     }
     append(all, snapshot_);
     return all;
@@ -253,19 +254,19 @@ TEST_CASE("steps follow one another in every stream order without host synchroni
 }
 
 // Each unit but the frozen one has at least kPaged elements in a shard.
-TEST_CASE("paged moments have the bits of others in every stream order, in fp32 and in 8 bits") {
+TEST_CASE("paged state has the bits of others in every stream order, for every optimizer") {
   constexpr int64_t kPaged = 4096;
   for (const ShardPolicy& policy : shard_policies())
-    for (const bool coded : {false, true}) {
+    for (const OptimizerKind& optimizer : optimizer_kinds()) {
       CAPTURE(policy.strategy);
-      CAPTURE(coded);
-      Case c{.options = {.policy = policy, .micro_steps = 2, .moments_8bit = coded, .poison = true},
+      CAPTURE(optimizer.name);
+      Case c{.options = {.policy = policy, .micro_steps = 2, .optimizer = &optimizer, .poison = true},
              .groups = groups_of(policy, 4, policy.strategy == Strategy::hybrid ? 2 : 0),
              .depth = 1,
              .prefetch = true};
       const std::vector<float> unpaged = outcome(c, StreamOrder::in_order);
       check_orders(c, unpaged);
-      c.options.page_moments_from = kPaged;
+      c.options.page_state_from = kPaged;
       CHECK(same_bits(outcome(c, StreamOrder::in_order), unpaged));
       check_orders(c, unpaged);
     }

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <unistd.h>
 
-#include "kernels/adamw8bit.h"
 #include "runtime/memory.h"
 #include "runtime/rng.h"
 #include "runtime/sha256.h"
@@ -45,12 +44,12 @@ void add_to(Sha256& hash, const std::vector<double>& values) {
 // The setup of a run in which even the shortest shards are paged.
 RunSetup set_up_paged(const Config& config, int ranks) {
   RunSetup setup = set_up(config, ranks);
-  if (setup.units.page_moments_from) setup.units.page_moments_from = 1;
+  if (setup.units.page_state_from) setup.units.page_state_from = 1;
   return setup;
 }
 
 // Checks that the persistent state of a rank is exactly its shard: parameters in the compute dtype, unsharded
-// or sharded, and for trainable parameters sharded masters and two moments, besides the slots of paged ones.
+// or sharded, and for trainable parameters sharded masters and state, besides the slots of paged state.
 void check_share(const TrainingRuntime& runtime, const std::vector<ShardedUnit>& units,
                  const RunSetup& setup) {
   const int64_t ranks = setup.groups.size, f32 = size_of(DType::f32);
@@ -69,12 +68,15 @@ void check_share(const TrainingRuntime& runtime, const std::vector<ShardedUnit>&
     };
     const int64_t parts = setup.units.policy.params && !unit.role().replicated ? 1 : ranks;
     bytes += parts * (shard(trained) * size_of(setup.compute) + shard(frozen));
-    const DType moment = moment_dtype(unit.trainable(), setup.units);
-    const int64_t moments = 2 * shard(trained) * size_of(moment);
-    bytes += moments + (setup.compute == DType::f32 ? 0 : shard(trained) * f32);
-    if (moment == DType::u8) bytes += 2 * round_up(shard(trained) / kMomentBlock * f32, Arena::kAlignment);
-    if (!setup.units.page_moments_from || trained == 0) continue;
-    slots[turn] = std::max(slots[turn], moments);
+    int64_t paged = 0;
+    for (const StateSpec& state : unit.optimizer().states()) {
+      const int64_t of_state = shard(trained) / state.block * size_of(state.dtype);
+      bytes += round_up(of_state, Arena::kAlignment);
+      if (state.pages) paged += of_state;
+    }
+    bytes += setup.compute == DType::f32 ? 0 : shard(trained) * f32;
+    if (!setup.units.page_state_from || trained == 0) continue;
+    slots[turn] = std::max(slots[turn], paged);
     turn = 1 - turn;
   }
   bytes += slots[0] + slots[1];

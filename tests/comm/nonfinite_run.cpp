@@ -18,8 +18,12 @@ std::string MatrixRun::own_state(TrainingRuntime& runtime) const {
   for (const ShardedUnit& unit : runtime.engine().units()) {
     if (!unit.has_gradients()) continue;
     const ShardedUnit::Shard shard = unit.shard();
-    for (const Tensor& t : {shard.p, shard.m, shard.v, shard.copy})
+    const auto add = [&](const Tensor& t) {
       if (!t.empty()) hash.add(t.data, static_cast<size_t>(t.bytes()));
+    };
+    add(shard.p);
+    for (const Tensor& t : shard.state) add(t);
+    add(shard.copy);
   }
   return hash.hex();
 }

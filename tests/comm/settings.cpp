@@ -137,7 +137,9 @@ Settings::Settings(int ranks) : ranks_(ranks) {
                               "gpt2 bf16 adamw8bit",
                               "gpt2 bf16 adamw8bit paged",
                               "llama fp32 paged",
-                              "llama fp16 adamw8bit modules paged"});
+                              "llama fp16 adamw8bit modules paged",
+                              "gpt2 bf16 lion",
+                              "llama fp32 lion lora paged"});
   std::vector<std::string> strategies{"no_shard", "zero1", "shard_grad_op", "full_shard"};
   for (const int group : std::set<int>{1, 2, ranks / 2})
     if (group > 0 && ranks % group == 0) strategies.push_back(str("hybrid of ", group));
@@ -238,10 +240,9 @@ Config Settings::config(const Setting& s) const {
   if (contains(subject, "nf4")) c.quant.base = FourBitKind::nf4;
   if (contains(subject, "fp4")) c.quant.base = FourBitKind::fp4;
   c.quant.nested = contains(subject, "double");
-  c.optimizer.kind = str(contains(subject, "paged") ? "paged_" : "", "adamw",
-                         contains(subject, "8bit")    ? "8bit"
-                         : contains(subject, "paged") ? "32bit"
-                                                      : "");
+  for (const OptimizerKind& kind : optimizer_kinds())
+    if (contains(subject + ' ', str(' ', kind.name, ' '))) c.optimizer.kind.row = &kind;
+  c.optimizer.kind.paged = contains(subject, "paged");
   if (contains(subject, "sequential")) c.parallel.reduction = Reduction::sequential;
   if (contains(subject, "native")) c.parallel.reduction = Reduction::native;
   if (contains(subject, "long")) c.train.lane_size = kLongLane;

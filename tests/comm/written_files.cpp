@@ -46,6 +46,7 @@ std::vector<Subject> subjects() {
           {"full, tied", {"model.tied=true"}},
           {"full, no_decay of v", {"optimizer.no_decay=[\"norm\", \"*v_proj*\"]"}},
           {"full, 8-bit moments", {"optimizer.kind=adamw8bit", "model.hidden=64"}},
+          {"full, Lion", {"optimizer.kind=lion"}},
           {"LoRA", lora},
           {"LoRA, bf16", lora + Options{"precision.compute=bf16"}},
           {"LoRA, tied", tied_lora},

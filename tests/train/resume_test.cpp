@@ -192,6 +192,31 @@ TEST_CASE("runs with 8-bit moments resume bit for bit on other ranks and strateg
   refused("--optimizer.kind=adamw8bit --parallel.wrap=none", "restore parallel.wrap as it was");
 }
 
+TEST_CASE("runs with Lion resume bit for bit on other ranks and strategies, paged or not") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("resume_lion");
+  const std::string options = " --optimizer.lr=1e-3 --checkpoint.save_every=5" + steps(10),
+                    kind = options + "--optimizer.kind=lion ";
+  const test::Finished whole = workshop.train(1, kind + "--run.dir=whole");
+  REQUIRE_MESSAGE(hash_of(whole).size() == 64, whole.output);
+  CHECK(!fs::exists(workshop.file("whole/step-10/exp_avg_sq.safetensors")));
+  const auto check_same = [&](const test::Finished& run, const std::string& folder) {
+    CHECK_MESSAGE(hash_of(run) == hash_of(whole), run.output);
+    CHECK(test::checkpoint_content(workshop.file(folder) + "/step-10") ==
+          test::checkpoint_content(workshop.file("whole/step-10")));
+  };
+  check_same(workshop.train(4, kind + "--run.dir=four --parallel.strategy=hybrid --parallel.group_size=2"),
+             "four");
+  check_same(
+      workshop.train(2, options + "--optimizer.kind=paged_lion32bit --run.dir=two --resume four/step-5"),
+      "two");
+  check_same(workshop.train(1, kind + "--run.dir=one --parallel.offload=true --resume four/step-5"), "one");
+  const test::Finished other = workshop.train(1, options + "--run.dir=on --resume whole/step-5");
+  CHECK_MESSAGE(other.output.find("optimizer.kind is \"adamw\", the checkpoint was made with \"lion\"") !=
+                    std::string::npos,
+                other.output);
+}
+
 TEST_CASE("runs resume bit for bit from any division of a checkpoint into files") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("resume_cut");

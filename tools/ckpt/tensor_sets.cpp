@@ -30,16 +30,30 @@ void compare(const TensorSet& set, const Shapes& expected, bool all, std::vector
       lines.push_back(str(path, ": ", name, ' ', in_brackets(shape), " is missing"));
 }
 
-// Adds the absmax tensors of 8-bit moments to the shapes, and reports missing ones.
-Shapes with_absmax(const TensorSet& set, Shapes shapes, std::vector<std::string>& lines) {
-  if (set.stem == kWeightsStem || set.stem == kAdapterStem) return shapes;
-  for (const auto& [name, entry] : set.tensors.entries()) {
-    if (entry->dtype != safetensors_name(DType::u8)) continue;
-    shapes[absmax_name(name)] = {moment_blocks(element_count(*entry))};
-    if (!set.tensors.find(absmax_name(name)))
-      lines.push_back(str(set.tensors.path(), ": ", absmax_name(name), " is missing"));
-  }
+// Adds the tensors that an optimizer keeps beside those with a parameter's name, such as the scales of 8-bit
+// moments, to the shapes, and reports missing ones.
+Shapes with_scales(const TensorSet& set, const OptimizerKind& optimizer, Shapes shapes,
+                   std::vector<std::string>& lines) {
+  std::vector<StateSpec> states;
+  for (const StateSpec& state : optimizer.states())
+    if (set.stem == state.set) states.push_back(state);
+  for (const auto& [name, entry] : set.tensors.entries())
+    for (size_t i = 1; i < states.size() && entry->dtype == safetensors_name(states[0].dtype); ++i) {
+      const std::string scales = name + states[i].suffix;
+      shapes[scales] = {states[i].size(element_count(*entry))};
+      if (!set.tensors.find(scales)) lines.push_back(str(set.tensors.path(), ": ", scales, " is missing"));
+    }
   return shapes;
+}
+
+// Reports the parameters that a set of the optimizer's state lacks, but another has.
+void compare_states(std::span<const TensorSet> sets, std::vector<std::string>& lines) {
+  for (const TensorSet& one : sets)
+    for (const TensorSet& other : sets)
+      for (const auto& [name, entry] : one.tensors.entries())
+        if (!other.tensors.find(name))
+          lines.push_back(
+              str(other.tensors.path(), ": ", name, " is missing, but present in the other moment"));
 }
 
 // A model folder may be published by others: it matches if a run could start from it.
@@ -77,7 +91,6 @@ TensorSets::TensorSets(const std::string& given) : path_(folder_meant(given)) {
     state_ = read_train_state(state.string());
   has_adapters_ = fs::exists(path_ / kAdapterConfigName);
   for (const char* stem : stems_in(path_)) {
-    if (!state_ && !sets_.empty()) continue;
     sets_.push_back({.stem = stem, .tensors = TensorFolder(path_.string(), stem), .entries = {}});
     TensorSet& set = sets_.back();
     set.entries = has_adapters_ ? set.tensors.entries() : model_tensors(set.tensors, config_);
@@ -111,13 +124,10 @@ std::vector<std::string> mismatches(const TensorSets& sets) {
     for (const auto& [name, entry] : sets.sets().front().entries) model[name] = entry->shape;
   else
     for (const SafetensorsSpec& spec : specs_of(sets.config())) model[spec.name] = spec.shape;
+  const OptimizerKind& optimizer = optimizer_of(*sets.state());
   for (const TensorSet& set : sets.sets())
-    compare(set, with_absmax(set, model, lines), set.stem == kWeightsStem, lines);
-  const TensorFolder &first = sets.sets()[1].tensors, &second = sets.sets()[2].tensors;
-  for (const auto* pair : {&first, &second})
-    for (const auto& [name, entry] : pair->entries())
-      if (const TensorFolder& other = pair == &first ? second : first; !other.find(name))
-        lines.push_back(str(other.path(), ": ", name, " is missing, but present in the other moment"));
+    compare(set, with_scales(set, optimizer, model, lines), set.stem == kWeightsStem, lines);
+  compare_states(std::span(sets.sets()).subspan(1), lines);
   return lines;
 }
 

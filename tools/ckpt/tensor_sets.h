@@ -18,7 +18,7 @@
 namespace flatshard {
 
 struct TensorSet {
-  std::string stem;  // model or adapter_model, exp_avg, exp_avg_sq
+  std::string stem;  // model or adapter_model, or a set of the optimizer's state, such as exp_avg
   TensorFolder tensors;
   std::map<std::string, const SafetensorsEntry*> entries;  // by the model's tensor names; published_weights.h
 };
@@ -58,7 +58,7 @@ bool is_run(const std::string& folder);
 std::vector<SafetensorsSpec> specs_of(const ModelConfig& config);
 
 // How the tensors differ from those of the config; empty if they match. Moments of frozen parameters may be
-// missing, but then from both sets. A model folder may contain tensors that published_weights.h ignores.
+// missing, but then from all sets. A model folder may contain tensors that published_weights.h ignores.
 std::vector<std::string> mismatches(const TensorSets& sets);
 
 }  // namespace flatshard

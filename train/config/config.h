@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "comm/optimizer_kinds.h"
 #include "comm/slots.h"
 #include "kernels/head.h"
 #include "model/config.h"
@@ -97,9 +98,9 @@ struct TrainConfig {
 };
 
 struct OptimizerConfig {
-  std::string kind = "adamw";
+  OptimizerChoice kind;
   double lr = 0;
-  std::array<double, 2> betas{0.9, 0.999};
+  std::array<double, 2> betas = kind.row->betas;  // a loaded config that sets none: of its kind
   double eps = 1e-8;
   double weight_decay = 0;
   double grad_clip = 1.0;

@@ -362,6 +362,8 @@ LoadedConfig load_config(const std::string& path, const std::vector<std::string>
     for (const Field& field : fields(loaded.config)) loaded.refused.insert(field.key);
   for (const std::string& text : overrides) loader.override_with(text);
   loader.choose_alternatives();
+  OptimizerConfig& optimizer = loaded.config.optimizer;
+  if (loaded.origin.at("optimizer.betas") == "default") optimizer.betas = optimizer.kind.row->betas;
   return loaded;
 }
 

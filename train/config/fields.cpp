@@ -218,15 +218,27 @@ std::vector<Field> train_fields(TrainConfig& train) {
   };
 }
 
+Choice optimizer_choice(OptimizerChoice* slot) {
+  std::vector<OptimizerChoice> values;
+  for (const std::string& name : optimizer_names()) values.push_back(*optimizer_named(name));
+  return choice(slot, optimizer_names(), values);
+}
+
+// "update rule and its state; adamw: AdamW with fp32 moments; ..."
+std::string optimizer_help() {
+  std::string text = "update rule and its state";
+  for (const OptimizerKind& kind : optimizer_kinds()) text += str("; ", kind.name, ": ", kind.about);
+  return text + "; paged: the state lives in host memory and visits the device for the update";
+}
+
 std::vector<Field> optimizer_fields(OptimizerConfig& optimizer) {
   return {
       {"optimizer.kind",
-       choice(&optimizer.kind, {"adamw", "adamw8bit", "paged_adamw32bit", "paged_adamw8bit"}),
-       "AdamW with fp32 moments, or with 8-bit moments, a quarter of the memory (adamw8bit); paged: the "
-       "moments live in host memory and visit the device for the update",
+       optimizer_choice(&optimizer.kind), optimizer_help(),
        fixed("whose moments it has in another form")},
       {"optimizer.lr", &optimizer.lr, "peak learning rate", within(0, kMostFloat), moves_rate},
-      {"optimizer.betas", &optimizer.betas, "decay rates of the first and second moment", within(0, 1)},
+      {"optimizer.betas", &optimizer.betas,
+       "decay rates of the moments; the default is that of optimizer.kind", within(0, 1)},
       {"optimizer.eps", &optimizer.eps, "epsilon of AdamW", within(kLeastFloat, kMostFloat)},
       {"optimizer.weight_decay", &optimizer.weight_decay, "decoupled weight decay", within(0, kMostFloat),
        changes},

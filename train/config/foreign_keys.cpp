@@ -3,8 +3,28 @@
 #include <algorithm>
 #include <cctype>
 
+#include "comm/optimizer_kinds.h"
+#include "runtime/check.h"
+
 namespace flatshard {
 namespace {
+
+// "\"adamw\", \"adamw8bit\" for the 8-bit ones, ... or \"paged_adamw8bit\"; there is no other optimizer"
+std::string optimizers_in_words() {
+  std::string text;
+  const std::vector<std::string> names = optimizer_names();
+  for (const std::string& name : names) {
+    const OptimizerChoice choice = optimizer_named(name).value();
+    const bool is_known_elsewhere = !choice.paged && *choice.row->elsewhere;
+    text += str(text.empty()           ? ""
+                : name == names.back() ? " or "
+                                       : ", ",
+                '"', name, '"', is_known_elsewhere ? str(" for ", choice.row->elsewhere) : "");
+  }
+  return text + "; there is no other optimizer";
+}
+
+const std::string kOptimizers = optimizers_in_words();
 
 constexpr char
     kTotal[] = "ranks x batch_size_per_device x gradient_accumulation_steps",
@@ -15,9 +35,6 @@ constexpr char
     kEpochSaves[] = "the number of steps; checkpoint.save_each_epoch = true for epochs",
     kEpochEvaluations[] = "the number of steps; train.eval_each_epoch = true for epochs",
     kBetas[] = "[beta1, beta2]",
-    kOptimizers[] =
-        "\"adamw\", \"adamw8bit\" for the 8-bit ones, \"paged_adamw32bit\" or "
-        "\"paged_adamw8bit\"; there is no other optimizer",
     kStrategies[] = "\"full_shard\", \"shard_grad_op\", \"zero1\", \"no_shard\" or \"hybrid\"",
     kStages[] =
         "\"no_shard\" for stage 0, \"zero1\" for 1, \"shard_grad_op\" for 2, "
@@ -63,7 +80,7 @@ constexpr char
     kAddedTokens[] = "a folder whose tokenizer.json has the new tokens, with a larger model.vocab";
 
 // clang-format off
-constexpr ForeignKey kRows[] = {
+const ForeignKey kRows[] = {
     // Batch and length of the run.
     {"gradient_accumulation_steps", "train.total_batch_size", kTotal},
     {"grad_accum_steps", "train.total_batch_size", kTotal},
@@ -125,12 +142,12 @@ constexpr ForeignKey kRows[] = {
     {"greater_is_better", "", kBestCheckpoint},
     // Optimizer and schedule.
     {"learning_rate", "optimizer.lr", ""},
-    {"optim", "optimizer.kind", kOptimizers},
-    {"optimizer", "optimizer.kind", kOptimizers},
-    {"optimizer.name", "optimizer.kind", kOptimizers},
-    {"optimizer.type", "optimizer.kind", kOptimizers},
-    {"optimizer._component_", "optimizer.kind", kOptimizers},
-    {"optimizer_type", "optimizer.kind", kOptimizers},
+    {"optim", "optimizer.kind", kOptimizers.c_str()},
+    {"optimizer", "optimizer.kind", kOptimizers.c_str()},
+    {"optimizer.name", "optimizer.kind", kOptimizers.c_str()},
+    {"optimizer.type", "optimizer.kind", kOptimizers.c_str()},
+    {"optimizer._component_", "optimizer.kind", kOptimizers.c_str()},
+    {"optimizer_type", "optimizer.kind", kOptimizers.c_str()},
     {"adafactor", "", kNoOtherMemory},
     {"use_galore", "", kNoOtherMemory},
     {"use_badam", "", kNoOtherMemory},

@@ -58,13 +58,9 @@ std::string shorten_head(Config& c) {
 }
 
 std::string page_moments(Config& c) {
-  if (c.optimizer.kind == "adamw")
-    c.optimizer.kind = "paged_adamw32bit";
-  else if (c.optimizer.kind == "adamw8bit")
-    c.optimizer.kind = "paged_adamw8bit";
-  else
-    return "";
-  return "--optimizer.kind=" + c.optimizer.kind;
+  if (c.optimizer.kind.paged) return "";
+  c.optimizer.kind.paged = true;
+  return "--optimizer.kind=" + name_of(c.optimizer.kind);
 }
 
 std::string sum_in_rank_order(Config& c) {
@@ -76,13 +72,13 @@ std::string sum_in_rank_order(Config& c) {
 std::string offload(Config& c) { return set(c.parallel.offload, "--parallel.offload=true"); }
 
 std::string short_moments(Config& c) {
-  if (c.optimizer.kind == "adamw")
-    c.optimizer.kind = "adamw8bit";
-  else if (c.optimizer.kind == "paged_adamw32bit")
-    c.optimizer.kind = "paged_adamw8bit";
-  else
-    return "";
-  return "--optimizer.kind=" + c.optimizer.kind;
+  const OptimizerKind* const rule = c.optimizer.kind.row;
+  for (const OptimizerKind& kind : optimizer_kinds()) {
+    if (kind.without_blocks != rule) continue;
+    c.optimizer.kind.row = &kind;
+    return "--optimizer.kind=" + name_of(c.optimizer.kind);
+  }
+  return "";
 }
 
 std::string narrow_compute(Config& c) {

@@ -9,13 +9,18 @@ namespace flatshard {
 namespace {
 
 constexpr double kShareOfMatrixPeak = 0.5, kShareOfBandwidth = 0.8;
-constexpr double kHostUpdateGbps = 20;    // of one rank's AdamW in host memory
-constexpr int kGpusOfHost = 8;            // more ranks exchange over a network
-constexpr double kNetworkGbps = 50;       // 400 Gbit/s for each GPU
-constexpr int64_t kUpdateBytes = 30;      // per element: p, m and v both ways, the gradient, the copy
-constexpr int64_t kUpdateBytes8bit = 18;  // the same with moments of one byte
-constexpr int64_t kPageBytes = 8;         // per element and direction: m and v
-constexpr int64_t kPageBytes8bit = 2;
+constexpr double kHostUpdateGbps = 20;  // of one rank's update in host memory
+constexpr int kGpusOfHost = 8;          // more ranks exchange over a network
+constexpr double kNetworkGbps = 50;     // 400 Gbit/s for each GPU
+constexpr int64_t kUpdateBytes = 14;    // per element, without the state: p both ways, the gradient, the copy
+
+// The bytes of an element's state, or of the part that pages; scales of blocks hardly count.
+int64_t state_bytes(const OptimizerKind& optimizer, bool pages) {
+  int64_t bytes = 0;
+  for (const StateSpec& state : optimizer.states())
+    if (state.block == 1 && (state.pages || !pages)) bytes += size_of(state.dtype);
+  return bytes;
+}
 
 double seconds_for(double bytes, double gbps) { return bytes / (gbps * 1e9 * kShareOfBandwidth); }
 
@@ -52,14 +57,14 @@ double transfer_seconds(const RunSetup& setup, const RunPlan& plan, const GpuMod
   double bytes = 0;
   if (setup.units.offload)  // parameters arrive for both passes, then gradients leave
     bytes = static_cast<double>(setup.batching.micro_steps) * (2 * parameter_bytes(plan) + 4 * elements);
-  else if (setup.units.page_moments_from)
-    bytes = elements * static_cast<double>(setup.units.moments_8bit ? kPageBytes8bit : kPageBytes);
+  else if (setup.units.page_state_from)
+    bytes = elements * static_cast<double>(state_bytes(*setup.units.optimizer, true));
   return seconds_for(bytes, gpu.host_gbps);
 }
 
 double update_seconds(const RunSetup& setup, const RunPlan& plan, const GpuModel& gpu) {
   const double bytes = updated_elements(setup, plan) *
-                       static_cast<double>(setup.units.moments_8bit ? kUpdateBytes8bit : kUpdateBytes);
+                       static_cast<double>(kUpdateBytes + 2 * state_bytes(*setup.units.optimizer, false));
   return seconds_for(bytes, setup.units.offload ? kHostUpdateGbps : gpu.memory_gbps);
 }
 

@@ -27,7 +27,8 @@ bool is_file_of_checkpoint(const std::string& name) {
   for (const char* other :
        {kConfigName, kAdapterConfigName, kAdapterBaseName, TrainState::kFileName, Checksums::kFileName})
     if (name == other) return true;
-  return is_tokenizer_file(name) || std::any_of(kStems.begin(), kStems.end(),
+  const std::vector<const char*> stems = all_stems();
+  return is_tokenizer_file(name) || std::any_of(stems.begin(), stems.end(),
                                                 [&](const char* stem) { return is_tensor_file(name, stem); });
 }
 

@@ -1,9 +1,9 @@
 #pragma once
 // The checkpoints of a run, in its folder:
-//   step-20/   model.safetensors, exp_avg.safetensors, exp_avg_sq.safetensors (shard_files.h), each split
-//              with an index if it is large; config.json, the tokenizer files of the initial model
-//              (tokenizer_files.h), train_state.json (train_state.h), checksums of all these
-//              (checkpoint/checksums.h)
+//   step-20/   model.safetensors, and for AdamW exp_avg.safetensors and exp_avg_sq.safetensors
+//              (shard_files.h), each split with an index if it is large; config.json, the tokenizer files of
+//              the initial model (tokenizer_files.h), train_state.json (train_state.h), checksums of all
+//              these (checkpoint/checksums.h)
 //   latest     one line: the name of the newest
 // They do not depend on the number of ranks or the sharding: any number of ranks under any strategy resumes
 // from them.
@@ -53,7 +53,7 @@ class Checkpoints {
   // Call on rank 0 when all inputs have been checked: with `overwrite`, removes the earlier results.
   void remove_overwritten() const;
   // The sets of tensor files, and the layout of each.
-  const std::array<ShardFiles, 3>& files() const { return files_; }
+  const std::vector<ShardFiles>& files() const { return files_; }
   const std::vector<TensorFolderLayout>& layouts() const { return layouts_; }
   // Call on all ranks. Checks names and shapes of the tensors in the checkpoint that begin() found, reads
   // them, and verifies their checksums before they are used.
@@ -90,7 +90,7 @@ class Checkpoints {
   int64_t keep_, shard_bytes_;
   World& world_;
   bool overwrite_;
-  std::array<ShardFiles, 3> files_;
+  std::vector<ShardFiles> files_;
   std::vector<TensorFolderLayout> layouts_;
   const ModelDocuments* documents_ = nullptr;
   Checksums sums_;    // of the files of source_

@@ -22,8 +22,11 @@ ResumeRule rule_of(const std::string& key) {
   return found == rules.end() ? ResumeRule{} : found->second;
 }
 
-// By the kind of an optimizer. Paging only moves moments.
-bool has_8bit_moments(const std::string& kind) { return kind.find("8bit") != std::string::npos; }
+// Whether values of optimizer.kind in TOML mean the same state. Paging only moves it.
+bool have_same_state(const std::string& a, const std::string& b) {
+  const std::optional<OptimizerChoice> of_a = optimizer_in(a), of_b = optimizer_in(b);
+  return of_a && of_b && of_a->row == of_b->row;
+}
 
 // The values of a key in two configs that differ in it.
 struct Difference {
@@ -52,7 +55,7 @@ std::vector<Difference> config_differences(const TrainState& saved, const TrainS
 std::string why_refused(const Difference& d) {
   const auto [rule, reason] = rule_of(d.key);
   if (rule != OnResume::fixed) return "";
-  if (d.key == "optimizer.kind" && has_8bit_moments(d.from) == has_8bit_moments(d.to)) return "";
+  if (d.key == "optimizer.kind" && have_same_state(d.from, d.to)) return "";
   return str(d.key, " is ", d.to, ", the checkpoint was made with ", d.from, *reason ? ", " : "", reason);
 }
 

@@ -7,9 +7,9 @@
 
 #include "checkpoint/float_values.h"
 #include "hub/value_writer.h"
-#include "kernels/adamw8bit.h"
 #include "model/names.h"
 #include "runtime/memory.h"
+#include "train/save/train_state.h"
 
 namespace flatshard {
 namespace {
@@ -25,6 +25,8 @@ struct Block {
   Tensor like(const Tensor& part) { return {raw.data(), part.dtype, part.shape, Device::cpu()}; }
 };
 
+bool is_in(const StateSpec& state, std::string_view set) { return state.set == set; }
+
 // Calls visit(tensor name, first element, part of the shard), block by block, for all that this rank owns of
 // the unit in these files.
 template <class Visit>
@@ -36,17 +38,24 @@ void each_range(const ShardFiles& files, const Owned& owned, Visit&& visit) {
   };
   const auto walk = [&](const FlatLayout& layout, const Tensor& shard) {
     for (const auto& [param, first, values] : layout.values_in_shard(unit.shard_index(), shard))
-      if (const std::string& name = unit.params()[param].name; files.names.contains(name))
+      if (const std::string& name = unit.params()[param].name; files.params.contains(name))
         visit_blocks(name, first, values);
   };
-  if (unit.has_gradients()) walk(unit.trainable(), owned.*files.of);
-  if (files.of == &Owned::p && !owned.frozen.empty()) walk(unit.frozen(), owned.frozen);
-  if (!files.absmax || (owned.*files.absmax).empty()) return;
-  // Parameters and shards begin at block boundaries.
-  for (const auto& [param, first, begin, size] : unit.trainable().pieces(unit.shard_index())) {
-    const int64_t block = begin / kMomentBlock;
-    visit_blocks(absmax_name(unit.params()[param].name), first / kMomentBlock,
-                 (owned.*files.absmax).slice(block, block + moment_blocks(size)));
+  if (files.weights) {
+    if (unit.has_gradients()) walk(unit.trainable(), owned.p);
+    if (!owned.frozen.empty()) walk(unit.frozen(), owned.frozen);
+    return;
+  }
+  if (!unit.has_gradients()) return;
+  const Tensor* tensor = owned.state.data();
+  for (const StateSpec& state : unit.optimizer().states()) {
+    const Tensor& values = *tensor++;
+    if (!is_in(state, files.stem)) continue;
+    for (const auto& [param, first, begin, size] : unit.trainable().pieces(unit.shard_index())) {
+      const int64_t from = begin / state.block;
+      visit_blocks(unit.params()[param].name + state.suffix, first / state.block,
+                   values.slice(from, from + state.size(size)));
+    }
   }
 }
 
@@ -91,50 +100,64 @@ void check_finite(const std::string& tensor, int64_t first, std::span<const floa
 
 }  // namespace
 
-std::string absmax_name(const std::string& moment) { return moment + ".absmax"; }
-int64_t moment_blocks(int64_t elements) { return (elements + kMomentBlock - 1) / kMomentBlock; }
-
-std::array<ShardFiles, 3> shard_files(Engine& engine, bool grown) {
+std::vector<ShardFiles> shard_files(Engine& engine, bool grown) {
   const Model& model = engine.model();
   const bool adapters = !model.config().adapters.empty();
   const ParamNames& params = param_names(model.config().family);
-  std::set<std::string> trained, stored, coded;
+  std::map<std::string, const OptimizerKind*> trained, stored;
   for (const ParamList& list : model.param_lists())
     for (const ParamSpec& spec : list.specs()) {
       const bool has_vocab =
           spec.name == params.embedding + ".weight" || spec.name == params.head + ".weight";
-      if (spec.trainable) trained.insert(spec.name);
-      if (spec.trainable || !adapters || (grown && has_vocab)) stored.insert(spec.name);
+      if (spec.trainable || !adapters || (grown && has_vocab)) stored.emplace(spec.name, nullptr);
     }
   for (const ParamList& unit : engine.whole_wrapping().units()) {
     const FlatLayout trainable = engine.trainable_layout(unit);
-    if (trainable.empty() || moment_dtype(trainable, engine.unit_options()) != DType::u8) continue;
-    for (const FlatLayout::Extent& extent : trainable.extents()) coded.insert(unit[extent.param].name);
+    const OptimizerKind& optimizer = unit_optimizer(trainable, engine.unit_options());
+    for (const FlatLayout::Extent& extent : trainable.extents())
+      trained.emplace(unit[extent.param].name, &optimizer);
   }
   const std::string prefix = adapters ? adapter_tensor_name("") : "";
-  return {{{adapters ? kAdapterStem : kWeightsStem, &Owned::p, prefix, std::move(stored)},
-           {kStems[2], &Owned::m, prefix, trained, &Owned::m_absmax, coded},
-           {kStems[3], &Owned::v, prefix, trained, &Owned::v_absmax, coded}}};
+  std::vector<ShardFiles> files{{adapters ? kAdapterStem : kWeightsStem, true, prefix, std::move(stored)}};
+  for (const char* set : engine.unit_options().optimizer->sets())
+    files.push_back({set, false, prefix, trained});
+  return files;
 }
 
-std::array<const char*, 3> stems_in(const std::filesystem::path& checkpoint) {
-  const bool adapters = std::filesystem::exists(checkpoint / kAdapterConfigName);
-  return {adapters ? kAdapterStem : kWeightsStem, kStems[2], kStems[3]};
+std::vector<const char*> stems_in(const std::filesystem::path& checkpoint) {
+  namespace fs = std::filesystem;
+  std::vector<const char*> stems{fs::exists(checkpoint / kAdapterConfigName) ? kAdapterStem : kWeightsStem};
+  const fs::path state = checkpoint / TrainState::kFileName;
+  if (!fs::exists(state)) return stems;
+  const std::vector<const char*> sets = optimizer_of(read_train_state(state.string())).sets();
+  stems.insert(stems.end(), sets.begin(), sets.end());
+  return stems;
+}
+
+std::vector<const char*> all_stems() {
+  std::vector<const char*> stems{kWeightsStem, kAdapterStem};
+  const std::vector<const char*> sets = state_sets();
+  stems.insert(stems.end(), sets.begin(), sets.end());
+  return stems;
 }
 
 TensorFolderLayout layout_of(const ShardFiles& files, const Model& model, int64_t most_bytes) {
   std::vector<SafetensorsSpec> specs;
   for (SafetensorsSpec& spec : weight_specs(model, DType::f32)) {
-    if (!files.names.contains(spec.name)) continue;
-    const bool coded = files.coded.contains(spec.name);
-    if (coded) spec.dtype = DType::u8;
+    const auto param = files.params.find(spec.name);
+    if (param == files.params.end()) continue;
     spec.name.insert(0, files.prefix);
-    specs.push_back(spec);
-    if (!coded) continue;
+    if (files.weights) {
+      specs.push_back(spec);
+      continue;
+    }
     const int64_t elements =
         std::accumulate(spec.shape.begin(), spec.shape.end(), int64_t{1}, std::multiplies<>());
-    specs.push_back(
-        {.name = absmax_name(spec.name), .dtype = DType::f32, .shape = {moment_blocks(elements)}});
+    for (const StateSpec& state : param->second->states())
+      if (is_in(state, files.stem))
+        specs.push_back({.name = spec.name + state.suffix,
+                         .dtype = state.dtype,
+                         .shape = state.block == 1 ? spec.shape : std::vector{state.size(elements)}});
   }
   return {files.stem, std::move(specs), most_bytes};
 }

@@ -1,22 +1,23 @@
 #pragma once
-// A run's sharded tensors as files that do not depend on the ranks. A checkpoint has three sets of files
+// A run's sharded tensors as files that do not depend on the ranks. A checkpoint of AdamW has three sets
 // (checkpoint/tensor_folder.h), each with the model's tensors under their Hugging Face names, in fp32:
 //   model        masters of the trained parameters, values of the frozen ones
 //   exp_avg      first moments of the trained parameters
 //   exp_avg_sq   second moments
-// A moment of 8 bits is a U8 tensor of codes under the parameter's name, beside NAME.absmax with a value for
-// every 256 elements (kernels/adamw8bit.h).
-// Of a model with adapters, only what is trained is stored, and instead of model the first set is
+// The sets of moments are those that the optimizer's row declares (comm/optimizer_kinds.h). A moment of 8
+// bits is a U8 tensor of codes under the parameter's name, beside NAME.absmax with a value for every 256
+// elements (kernels/adamw8bit.h). Of a model with adapters, only what is trained is stored, and instead of
+// model the first set is
 //   adapter_model   masters of the trained parameters, by PEFT's names
 // to which embedding and head are added if their vocabulary has grown, as PEFT does.
 //
 // A rank's shard of a tensor is one range of it. Every rank writes and reads its own ranges, with memory for
 // one block.
 
-#include <array>
 #include <filesystem>
-#include <set>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "checkpoint/tensor_folder.h"
 #include "comm/world.h"
@@ -28,25 +29,20 @@ namespace flatshard {
 
 struct ShardFiles {
   const char* stem;
-  Tensor Owned::*of;              // the tensor to store
-  std::string prefix{};           // of the tensors' names
-  std::set<std::string> names{};  // the parameters it has tensors for
-  // Of moments: the largest magnitudes of blocks, and the parameters whose moments are codes.
-  Tensor Owned::*absmax = nullptr;
-  std::set<std::string> coded{};
+  bool weights;          // masters and frozen values; otherwise the states whose set is the stem
+  std::string prefix{};  // of the tensors' names
+  // The parameters it has tensors for, each with the optimizer of its unit; null in the set of weights.
+  std::map<std::string, const OptimizerKind*> params{};
 };
 
-// The tensor of the largest magnitudes beside a moment of 8 bits, and its length.
-std::string absmax_name(const std::string& moment);
-int64_t moment_blocks(int64_t elements);
+// The sets of a model's checkpoints; the weights first. `grown`: the vocabulary is larger than that of the
+// model that the run started from.
+std::vector<ShardFiles> shard_files(Engine& engine, bool grown);
 
-// The three sets of a model's checkpoints; the weights first. `grown`: the vocabulary is larger than that of
-// the model that the run started from.
-std::array<ShardFiles, 3> shard_files(Engine& engine, bool grown);
-
-// The stems of the sets in a checkpoint, and of all sets that a checkpoint can have.
-std::array<const char*, 3> stems_in(const std::filesystem::path& checkpoint);
-inline constexpr std::array<const char*, 4> kStems{kWeightsStem, kAdapterStem, "exp_avg", "exp_avg_sq"};
+// The stems of the sets in a checkpoint, and of all sets that a checkpoint can have; the weights first. A
+// folder without train_state.json has only weights.
+std::vector<const char*> stems_in(const std::filesystem::path& checkpoint);
+std::vector<const char*> all_stems();
 
 // The layout of one set, split at `most_bytes`.
 TensorFolderLayout layout_of(const ShardFiles& files, const Model& model, int64_t most_bytes);

@@ -201,6 +201,20 @@ TrainState parse_train_state(std::string_view text, const std::string& path) {
   return state;
 }
 
+std::optional<OptimizerChoice> optimizer_in(std::string_view toml) {
+  const bool quoted = toml.size() >= 2 && toml.front() == '"' && toml.back() == '"';
+  return quoted ? optimizer_named(toml.substr(1, toml.size() - 2)) : std::nullopt;
+}
+
+const OptimizerKind& optimizer_of(const TrainState& state) {
+  const auto kind = state.config.find("optimizer.kind");
+  if (kind == state.config.end()) return *OptimizerChoice{}.row;  // an earlier version had only the default
+  const std::optional<OptimizerChoice> choice = optimizer_in(kind->second);
+  check(choice.has_value(), TrainState::kFileName, ": optimizer.kind is ", kind->second,
+        ", which this version does not have");
+  return *choice->row;
+}
+
 std::vector<std::string> differences(const TrainState& a, const TrainState& b) {
   std::vector<std::string> lines;
   const auto compare = [&](const std::string& prefix, const Json& left, const Json& right) {

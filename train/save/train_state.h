@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/optimizer_kinds.h"
 #include "train/config/config.h"
 #include "train/report/metrics.h"
 
@@ -54,6 +55,11 @@ std::string to_json(const TrainState& state);
 TrainState read_train_state(const std::string& path);
 // Parses the text; errors begin with the path.
 TrainState parse_train_state(std::string_view text, const std::string& path);
+
+// The choice that a value of optimizer.kind in TOML names; nothing if there is none of that name.
+std::optional<OptimizerChoice> optimizer_in(std::string_view toml);
+// The optimizer of the run.
+const OptimizerKind& optimizer_of(const TrainState& state);
 
 // Members and config keys whose values differ, one line each: "step: 20, 40". Ignores the history, whose
 // timings always differ.

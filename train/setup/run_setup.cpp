@@ -176,6 +176,9 @@ void check_together(const Config& c, Problems& problems) {
       "optimizer.base_batch_size has no effect without optimizer.lr_scaling: remove it, or set lr_scaling");
   problems.check(c.optimizer.betas[0] < 1 && c.optimizer.betas[1] < 1, "optimizer.betas are ",
                  c.optimizer.betas[0], " and ", c.optimizer.betas[1], ", must be below 1");
+  problems.check(c.optimizer.kind.row->has_eps || c.optimizer.eps == OptimizerConfig{}.eps,
+                 "optimizer.eps has no effect with optimizer.kind = \"", name_of(c.optimizer.kind),
+                 "\", which has no epsilon: remove it");
   problems.check(!c.precision.tf32 || c.precision.compute == Precision::fp32,
                  "precision.tf32 = true applies to fp32 matrix products, but precision.compute is \"",
                  c.precision.compute, "\": remove one of them");
@@ -202,10 +205,10 @@ UnitOptions unit_options(const Config& c, const Batching& batching, Problems& pr
                       .gather_slots = static_cast<int>(p.depth) + 1,
                       .keep_root = p.keep_root_gathered};
   options.offload = p.offload;
-  options.moments_8bit = c.optimizer.kind.ends_with("8bit");
-  // Offloaded moments are in host memory anyway; short ones are not worth a copy.
+  options.optimizer = c.optimizer.kind.row;
+  // Offloaded state is in host memory anyway; short shards are not worth a copy.
   constexpr int64_t kWorthPaging = 100000;
-  if (c.optimizer.kind.starts_with("paged") && !p.offload) options.page_moments_from = kWorthPaging;
+  if (c.optimizer.kind.paged && !p.offload) options.page_state_from = kWorthPaging;
   options.sync_initial_values = p.sync_module_states || p.cpu_ram_efficient_loading;
   problems.check(
       !p.offload || options.policy.params,
@@ -285,7 +288,7 @@ void check_sizes(const RunSetup& s, Problems& problems) {
                  ": raise train.lane_size");
 }
 
-// AdamW's coefficients are fp32 (kernels/adamw.h); those of the first update are the largest.
+// Coefficients are fp32 (kernels/adamw.h); those of AdamW's first update are the largest.
 void check_learning_rate(const RunSetup& s, Problems& problems) {
   const OptimizerConfig& o = s.config.optimizer;
   const bool complete =

@@ -9,7 +9,7 @@ namespace flatshard {
 namespace {
 
 std::optional<CopyStreams> copy_streams(const RunSetup& setup, StreamGroup& streams) {
-  if (!setup.units.offload && !setup.units.page_moments_from) return std::nullopt;
+  if (!setup.units.offload && !setup.units.page_state_from) return std::nullopt;
   Stream& to_device = streams.add("copy to device", StreamRole::comm);
   return CopyStreams{to_device, streams.add("copy to host", StreamRole::comm)};
 }

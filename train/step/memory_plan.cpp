@@ -11,8 +11,8 @@ struct Purpose {
 constexpr Purpose kPurposes[] = {
     {"parameters", "in the compute dtype: all of them, or this rank's shards"},
     {"gathered", "buffers for the gathered parameters of sharded units"},
-    {"optimizer", "fp32 master weights and AdamW moments of this rank's shards"},
-    {"paged", "host memory: paged AdamW moments of this rank's shards"},
+    {"optimizer", "fp32 master weights and optimizer state of this rank's shards"},
+    {"paged", "host memory: paged optimizer state of this rank's shards"},
     {"gradients", "fp32 gradients, accumulated over micro-steps"},
     {"exchange", "gradients before and during their reduction over ranks"},
     {"activations", "saved for the backward pass, or used by an evaluation"},

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include "kernels/adamw8bit.h"
 #include "kernels/sum_squares.h"
 #include "runtime/memory.h"
 
@@ -98,27 +97,22 @@ void Optimizer::update(Stream& stream, double lr, int64_t step) {
   for (ShardedUnit& unit : units_) {
     if (!unit.has_gradients()) continue;
     const ShardedUnit::Shard shard = unit.shard();
-    const Moments home{shard.m, shard.v}, moments = pages_.fetch(stream, home);
-    const AdamW update{.p = shard.p,
-                       .m = moments.m,
-                       .v = moments.v,
-                       .copy = shard.copy,
-                       .g = shard.g,
-                       .grad_scale = coefficient_beside_shards_,
-                       .skip = nonfinite_beside_shards_,
-                       .lr = lr,
-                       .beta1 = config_.betas[0],
-                       .beta2 = config_.betas[1],
-                       .eps = config_.eps,
-                       .weight_decay = config_.weight_decay,
-                       .decay_end = shard.decay_end,
-                       .step = step};
-    if (moments.m.dtype == DType::u8)
-      adamw8bit(shards_.worker(stream),
-                {.step = update, .m_absmax = shard.m_absmax, .v_absmax = shard.v_absmax});
-    else
-      adamw(shards_.worker(stream), update);
-    pages_.store(stream, home, moments);
+    const UnitState home{unit.optimizer(), shard.p.size(), shard.state};
+    const OptimizerState state = pages_.fetch(stream, home);
+    unit.optimizer().update(shards_.worker(stream), {.p = shard.p,
+                                                     .copy = shard.copy,
+                                                     .g = shard.g,
+                                                     .state = state,
+                                                     .grad_scale = coefficient_beside_shards_,
+                                                     .skip = nonfinite_beside_shards_,
+                                                     .lr = lr,
+                                                     .beta1 = config_.betas[0],
+                                                     .beta2 = config_.betas[1],
+                                                     .eps = config_.eps,
+                                                     .weight_decay = config_.weight_decay,
+                                                     .decay_end = shard.decay_end,
+                                                     .step = step});
+    pages_.store(stream, home, state);
   }
   pages_.finish(stream);
 }

@@ -1,6 +1,7 @@
 #pragma once
-// The optimizer update: global gradient norm, clipping, AdamW on every unit's shard, with moments in fp32 or
-// 8 bits. It never synchronizes with the host: the norm and the nonfinite flag are device tensors.
+// The optimizer update: global gradient norm, clipping, and the update of every unit's shard by its optimizer
+// (comm/optimizer_kinds.h). It never synchronizes with the host: the norm and the nonfinite flag are device
+// tensors.
 
 #include <vector>
 
@@ -41,7 +42,7 @@ class Optimizer {
   std::vector<ShardedUnit>& units_;
   Communicator& comm_;
   ShardPlacement& shards_;
-  MomentPages& pages_;
+  StatePages& pages_;
   NormOrder order_;
   std::vector<int64_t> chunks_;  // of each unit, on a rank
   Tensor by_rank_;               // partial sums of squares: (rank, unit, chunk)

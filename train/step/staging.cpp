@@ -7,8 +7,13 @@
 namespace flatshard {
 namespace {
 
-constexpr Tensor Owned::*kTensors[] = {&Owned::p,        &Owned::m,        &Owned::v,
-                                       &Owned::m_absmax, &Owned::v_absmax, &Owned::frozen};
+// The tensors of a shard; the frozen values last.
+std::array<Tensor*, kMostStates + 2> tensors_of(Owned& owned) {
+  std::array<Tensor*, kMostStates + 2> all{&owned.p};
+  for (size_t i = 0; i < kMostStates; ++i) all[i + 1] = &owned.state[i];
+  all.back() = &owned.frozen;
+  return all;
+}
 
 // Whether a checkpoint may contain frozen parameters of the unit: with adapters, only a grown embedding and
 // head.
@@ -24,21 +29,9 @@ bool stores_frozen(const ShardedUnit& unit, const ModelConfig& model) {
 }  // namespace
 
 Owned owned_of(const ShardedUnit& unit) {
-  Owned owned{.unit = &unit,
-              .p = {},
-              .m = {},
-              .v = {},
-              .m_absmax = {},
-              .v_absmax = {},
-              .frozen = unit.frozen_shard()};
-  if (!unit.has_gradients()) return owned;
+  if (!unit.has_gradients()) return {.unit = &unit, .p = {}, .state = {}, .frozen = unit.frozen_shard()};
   const ShardedUnit::Shard shard = unit.shard();
-  owned.p = shard.p;
-  owned.m = shard.m;
-  owned.v = shard.v;
-  owned.m_absmax = shard.m_absmax;
-  owned.v_absmax = shard.v_absmax;
-  return owned;
+  return {.unit = &unit, .p = shard.p, .state = shard.state, .frozen = unit.frozen_shard()};
 }
 
 std::vector<Owned> owned_shards(const Engine& engine) {
@@ -51,18 +44,19 @@ std::vector<Owned> owned_shards(const Engine& engine) {
 Staging::Staging(Engine& engine, Arena& arena) : copies_(owned_shards(engine)) {
   for (Owned& copy : copies_) {
     if (copy.frozen.device.is_cuda() && !stores_frozen(*copy.unit, engine.model().config())) copy.frozen = {};
-    for (const auto of : kTensors)
-      if (Tensor& tensor = copy.*of; !tensor.empty() && (of != &Owned::frozen || tensor.device.is_cuda()))
-        tensor = arena.alloc(tensor.dtype, tensor.shape);
+    for (Tensor* const tensor : tensors_of(copy))
+      if (!tensor->empty() && (tensor != &copy.frozen || tensor->device.is_cuda()))
+        *tensor = arena.alloc(tensor->dtype, tensor->shape);
   }
 }
 
 void Staging::copy_from(Engine& engine) {
-  const std::vector<Owned> shards = owned_shards(engine);
-  for (size_t i = 0; i < shards.size(); ++i)
-    for (const auto of : kTensors)
-      if (const Tensor& from = shards[i].*of, &to = copies_[i].*of; !to.empty() && to.data != from.data)
-        copy(engine.compute(), to, from);
+  std::vector<Owned> shards = owned_shards(engine);
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const auto from = tensors_of(shards[i]), to = tensors_of(copies_[i]);
+    for (size_t j = 0; j < from.size(); ++j)
+      if (!to[j]->empty() && to[j]->data != from[j]->data) copy(engine.compute(), *to[j], *from[j]);
+  }
   engine.compute().sync();
 }
 

@@ -12,8 +12,8 @@ namespace flatshard {
 // A rank's shard of a unit.
 struct Owned {
   const ShardedUnit* unit;
-  Tensor p, m, v;             // empty if the unit has no trainable parameters
-  Tensor m_absmax, v_absmax;  // empty unless m and v are codes of 8 bits
+  Tensor p;              // empty, as the state, if the unit has no trainable parameters
+  OptimizerState state;  // of unit->optimizer()
   Tensor frozen;
 };
 

@@ -188,6 +188,24 @@ TEST_CASE("verify and diff read moments of 8 bits as codes with their scales") {
   CHECK(has(harmed.out, "lm_head.weight.absmax is not in the model of config.json\n"));
 }
 
+TEST_CASE("inspect, verify and diff read the one moment of Lion") {
+  fs::remove_all("ckpt_lion");
+  const Finished made = Workshop("ckpt_lion")
+                            .train(1,
+                                   "--run.dir=run --optimizer.kind=lion --optimizer.lr=1e-3 --train.steps=4 "
+                                   "--checkpoint.save_every=2");
+  REQUIRE_MESSAGE(made.exit_code == 0, made.output);
+  const std::string run = "ckpt_lion/run", step = run + "/step-4";
+  const Ran inspected = ckpt({"inspect", step});
+  CHECK(has(inspected.out, "\nexp_avg: 21 tensors"));
+  CHECK(!has(inspected.out, "exp_avg_sq"));
+  CHECK(ckpt({"verify", step}).exit_code == 0);
+  CHECK(has(ckpt({"diff", run, step}).out, "tensors: 42 equal bit for bit"));
+  CHECK(has(ckpt({"diff", "--all", run + "/step-2", step}).out, "\nexp_avg: lm_head.weight: "));
+  fs::remove(step + "/exp_avg.safetensors");
+  CHECK(ckpt({"verify", step}).exit_code != 0);
+}
+
 TEST_CASE("best is the checkpoint with the lowest evaluation loss, the first of equal ones") {
   const std::string run = copy_of_run("ckpt_best");
   CHECK(ckpt({"best", run}).out == run + "/step-4  evaluation loss 3.25\n");

@@ -121,6 +121,15 @@ TEST_CASE("a value with an unbalanced quote or bracket is refused, not read as a
   CHECK(load_config(file.path(), {"data.train=\"a b\""}).config.data.train == "a b");
 }
 
+TEST_CASE("betas that are not set are those of the kind of optimizer") {
+  const TempFile file("[optimizer]\nkind = \"lion\"\n"), set("[optimizer]\nbetas = [0.9, 0.999]\n");
+  using Betas = std::array<double, 2>;
+  CHECK(load_config(file.path(), {}).config.optimizer.betas == Betas{0.9, 0.99});
+  CHECK(load_config(file.path(), {"optimizer.kind=adamw8bit"}).config.optimizer.betas == Betas{0.9, 0.999});
+  CHECK(load_config(set.path(), {"optimizer.kind=paged_lion32bit"}).config.optimizer.betas ==
+        Betas{0.9, 0.999});
+}
+
 TEST_CASE("a name on the command line may look like a number, a date or a truth value") {
   const TempFile file("");
   for (const std::string name : {"2024", "1e3", "2024-11-22", "true", "0x1F"})

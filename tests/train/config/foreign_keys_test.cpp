@@ -56,6 +56,10 @@ TEST_CASE("another trainer's spelling is answered with our key and the meaning o
   CHECK(message("zero_optimization.stage")
             .starts_with("unknown key zero_optimization.stage; use "
                          "parallel.strategy = \"no_shard\" for stage 0, "));
+  CHECK(message("optim").starts_with(
+      "unknown key optim; use optimizer.kind = \"adamw\", \"adamw8bit\" for the 8-bit ones, \"lion\" for "
+      "lion_32bit, \"paged_adamw32bit\", \"paged_adamw8bit\" or \"paged_lion32bit\"; there is no other "
+      "optimizer"));
   CHECK(message("model.dropout") ==
         "unknown key model.dropout; there is no such setting: models are trained "
         "without dropout; adapters have lora.dropout");

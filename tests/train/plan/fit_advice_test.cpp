@@ -31,7 +31,7 @@ std::optional<PlannedRun> invented_plan(const Config& c, int ranks) {
   if (c.parallel.reduction == Reduction::sequential) bytes -= 20;
   if (c.train.head_chunk < 4096) bytes -= 2;
   if (c.parallel.offload) bytes -= 30;
-  if (c.optimizer.kind == "paged_adamw32bit") bytes += 1;
+  if (c.optimizer.kind.paged) bytes += 1;
   if (c.lora.rank > 0) bytes -= 60;
   return PlannedRun{.device_bytes = bytes, .host_bytes = 0, .seconds = 1};
 }

@@ -69,6 +69,8 @@ TEST_CASE(
             .starts_with(
                 "optimizer.kind is \"adamw8bit\", the checkpoint was made with \"adamw\", whose moments it "
                 "has in another form"));
+  CHECK(error_with({{"optimizer.kind", "\"lion\""}}).find("in another form") != std::string::npos);
+  CHECK(error_with({{"optimizer.kind", "\"paged_adamw32bit\""}}).empty());
   for (const auto& [key, value] : std::map<std::string, std::string>{{"optimizer.betas", "[0.9, 0.9]"},
                                                                      {"optimizer.eps", "0.1"},
                                                                      {"lora.rank", "4"},

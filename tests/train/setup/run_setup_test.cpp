@@ -103,6 +103,18 @@ TEST_CASE("a learning rate or clipping that fp32 cannot hold is refused, whateve
         "optimizer.grad_clip is 9.99989e-321, must be 0 (no clipping) or at least 1.17549e-38");
 }
 
+TEST_CASE("an epsilon that the optimizer does not have is refused") {
+  Config config = config_of("fp32");
+  config.optimizer.kind = optimizer_named("paged_lion32bit").value();
+  CHECK(test::error_of([&] { set_up(config, 1); }) == "");
+  config.optimizer.eps = 1e-6;
+  CHECK(test::error_of([&] { set_up(config, 1); }) ==
+        "optimizer.eps has no effect with optimizer.kind = \"paged_lion32bit\", which has no epsilon: remove "
+        "it");
+  config.optimizer.kind = {};
+  CHECK(test::error_of([&] { set_up(config, 1); }) == "");
+}
+
 TEST_CASE("a warm-up that is longer than the run is refused") {
   Config config = config_of(Precision::fp32);
   config.train.steps = 20;

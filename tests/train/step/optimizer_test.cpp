@@ -19,9 +19,9 @@ namespace {
 class Workbench {
  public:
   Workbench(int ranks, std::vector<ParamList> params, const OptimizerConfig& config,
-            bool moments_8bit = false)
+            const char* kind = "adamw")
       : params_(std::move(params)), config_(config), comm_("group", 0, ranks), alone_("replicas", 0, 1) {
-    options_.moments_8bit = moments_8bit;
+    options_.optimizer = optimizer_named(kind)->row;
     options_.policy = {Strategy::full_shard, true, true, true};
     options_.compute = DType::bf16;
     build();
@@ -106,7 +106,7 @@ TEST_CASE("the norm is that of the unscaled gradients, and clips them") {
   bench.optimizer().measure(bench.stream(), 1024);
   bench.optimizer().update(bench.stream(), 0.1, 1);
   CHECK(*bench.optimizer().norm().as<float>() == 6);  // of four ranks
-  CHECK(bench.shard(0).m.as<float>()[5] == doctest::Approx(0.25).epsilon(1e-6));
+  CHECK(bench.shard(0).state[0].as<float>()[5] == doctest::Approx(0.25).epsilon(1e-6));
 }
 
 TEST_CASE("weights follow AdamW, decay where configured, and are rounded to the compute dtype") {
@@ -136,14 +136,41 @@ TEST_CASE("weights follow AdamW, decay where configured, and are rounded to the 
   }
 }
 
+TEST_CASE("weights follow Lion with the betas of the config") {
+  constexpr float kLr = 0.125f;
+  OptimizerConfig config;
+  config.grad_clip = 0;
+  config.betas = {0.5, 0.75};
+  Workbench bench(2, {one_param(100), one_param(10)}, config, "lion");
+  const ShardedUnit::Shard shard = bench.shard(0);
+  CHECK(shard.state[1].empty());
+  float* const g = shard.g.as<float>();
+  const auto update = [&](int64_t step) {
+    bench.optimizer().measure(bench.stream(), 1);
+    bench.optimizer().update(bench.stream(), kLr, step);
+  };
+  g[3] = 8, g[4] = -8;
+  update(1);
+  CHECK(shard.state[0].as<float>()[3] == 2);
+  CHECK(shard.p.as<float>()[3] == 1 - kLr);
+  CHECK(shard.p.as<float>()[4] == 1 + kLr);
+  CHECK(shard.p.as<float>()[5] == 1);
+  g[3] = -1, g[4] = 3;  // less and more than the moment, 2 and -2
+  update(2);
+  CHECK(shard.state[0].as<float>()[3] == 1.25f);
+  CHECK(shard.p.as<float>()[3] == 1 - 2 * kLr);
+  CHECK(shard.p.as<float>()[4] == 1);
+  CHECK(static_cast<float>(shard.copy.as<bf16>()[3]) == shard.p.as<float>()[3]);
+}
+
 TEST_CASE("units of few trained elements, or whose blocks would mix parameters, keep fp32 moments") {
   ParamList mixed = one_param(5000), joined = one_param(5000), aligned = one_param(5120);
   mixed.add({.name = "q", .shape = {10}, .init = {}});
   for (ParamList* params : {&joined, &aligned})
     params->add({.name = "q", .shape = {10}, .init = {}, .joined = true});
   const auto dtype = [](int ranks, const ParamList& params) {
-    Workbench bench(ranks, {params, one_param(4096)}, {}, true);
-    return bench.shard(0).m.dtype;
+    Workbench bench(ranks, {params, one_param(4096)}, {}, "adamw8bit");
+    return bench.shard(0).state[0].dtype;
   };
   for (const int ranks : {1, 4}) {
     CAPTURE(ranks);
@@ -157,20 +184,21 @@ TEST_CASE("units of few trained elements, or whose blocks would mix parameters, 
 
 TEST_CASE("moments of 8 bits begin as zeros and stay zeros in the padding") {
   OptimizerConfig config;
-  Workbench bench(2, {one_param(4100), one_param(10)}, config, true);
+  Workbench bench(2, {one_param(4100), one_param(10)}, config, "adamw8bit");
   const ShardedUnit::Shard shard = bench.shard(0);
+  const Tensor &m = shard.state[0], &v = shard.state[1];
   const auto count = [](const Tensor& codes, uint8_t code) {
     return std::count(codes.as<uint8_t>(), codes.as<uint8_t>() + codes.size(), code);
   };
-  CHECK(count(shard.m, kSignedZero) == 4096);
-  CHECK(count(shard.v, 0) == 4096);
+  CHECK(count(m, kSignedZero) == 4096);
+  CHECK(count(v, 0) == 4096);
   std::fill_n(shard.g.as<float>(), 4090, 0.25f);
   for (int step = 1; step <= 2; ++step) {
     bench.optimizer().measure(bench.stream(), 1);
     bench.optimizer().update(bench.stream(), 0.1, step);
-    CHECK(count(shard.m, 255) == 4090);
-    CHECK(count(shard.m, kSignedZero) == 6);
-    CHECK(count(shard.v, 0) == 6);
-    CHECK(shard.m_absmax.as<float>()[15] == shard.m_absmax.as<float>()[0]);
+    CHECK(count(m, 255) == 4090);
+    CHECK(count(m, kSignedZero) == 6);
+    CHECK(count(v, 0) == 6);
+    CHECK(shard.state[2].as<float>()[15] == shard.state[2].as<float>()[0]);
   }
 }

@@ -1,0 +1,81 @@
+#pragma once
+// The optimizers as a table. A row declares an optimizer's state, the tensors that it keeps for the elements
+// of a shard, and the kernel that updates the shard. Units, paging, snapshots, checkpoints, plans and `ckpt`
+// iterate over the states of a row; the config, its help and its messages list the rows. So an optimizer
+// costs its op and a row.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+
+namespace flatshard {
+
+// A tensor of the state: one value for every `block` elements of a shard.
+struct StateSpec {
+  const char* set = "";     // the checkpoint files that store it (train/save/shard_files.h)
+  const char* suffix = "";  // of its tensors' names in them, after the name of the parameter
+  DType dtype = DType::f32;
+  int64_t block = 1;          // parameters and shards begin at multiples of it
+  bool pages = true;          // whether paging moves it to host memory
+  unsigned char initial = 0;  // each of its bytes before the first step
+
+  int64_t size(int64_t elements) const { return (elements + block - 1) / block; }
+};
+
+inline constexpr size_t kMostStates = 4;
+
+// The tensors of a shard's state, in the order of the row's states; the rest are empty.
+using OptimizerState = std::array<Tensor, kMostStates>;
+
+// An update of a shard, with the meaning that kernels/adamw.h documents.
+struct OptimizerUpdate {
+  Tensor p, copy, g;
+  OptimizerState state;
+  Tensor grad_scale, skip;
+  double lr, beta1, beta2, eps, weight_decay;
+  int64_t decay_end, step;
+};
+
+struct OptimizerKind {
+  const char* name;             // in a config
+  const char* about;            // for --help
+  const char* elsewhere = "";   // for messages: what other trainers call it; "": the same
+  std::array<double, 2> betas;  // where the config sets none
+  bool has_eps = true;          // whether it reads eps
+  std::array<StateSpec, kMostStates> declared;
+  // The optimizer, with the same rule, of units that are too small or not aligned for the blocks of this one.
+  // It must be set if a block is larger than 1.
+  const OptimizerKind* without_blocks = nullptr;
+  void (*update)(Stream& stream, const OptimizerUpdate& u);
+
+  std::span<const StateSpec> states() const;
+  std::vector<const char*> sets() const;  // the states' sets, each once
+  int64_t largest_block() const;
+};
+
+std::span<const OptimizerKind> optimizer_kinds();  // the default first
+
+// The sets of all optimizers, each once.
+std::vector<const char*> state_sets();
+
+// The value of optimizer.kind: a row, and whether its state is paged. The name of a paged AdamW is
+// "paged_adamw32bit"; that of a row whose name ends with its bits is "paged_adamw8bit".
+struct OptimizerChoice {
+  const OptimizerKind* row = &optimizer_kinds().front();
+  bool paged = false;
+
+  bool operator==(const OptimizerChoice&) const = default;
+};
+
+std::vector<std::string> optimizer_names();
+std::string name_of(const OptimizerChoice& choice);
+std::optional<OptimizerChoice> optimizer_named(std::string_view name);
+
+}  // namespace flatshard
