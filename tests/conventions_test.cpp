@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "source_dir.h"
+#include "tests/process.h"
 #include "tests/test.h"
 
 using namespace flatshard;
@@ -335,6 +336,11 @@ TEST_CASE("a test file tests the source that it mirrors, or is listed as the tes
   }
   CHECK(mirrors > 100);
   CHECK_MESSAGE(listed.empty(), joined({listed.begin(), listed.end()}), "do not exist");
+}
+
+TEST_CASE("every mutation changes code that is there, and names a test") {
+  const test::Finished check = test::run_command(str("bash '", kSourceDir, "/tests/mutations/run' --check"));
+  CHECK_MESSAGE(check.exit_code == 0, check.output);
 }
 
 TEST_CASE("every folder has a README") {
