@@ -214,6 +214,15 @@ TEST_CASE("a third-party header is included only at its home") {
       }
 }
 
+TEST_CASE("tests outside of tests/ptx_vm include one header of it") {
+  for (const Source& source : sources()) {
+    if (source.path.starts_with("tests/ptx_vm/")) continue;
+    CAPTURE(source.path);
+    for (const std::string& include : includes_of(source, '"', '"'))
+      CHECK((!include.starts_with("tests/ptx_vm/") || include == "tests/ptx_vm/every_order.h"));
+  }
+}
+
 TEST_CASE("conditional compilation is limited to the files for instruction sets and library versions") {
   const auto found = lines_matching("^\\s*#\\s*(if|ifdef|ifndef|elif)\\b", [](const Source& s) {
     static const std::set<std::string> homes{"kernels/simd.h",         "kernels/simd_math.h",
