@@ -58,7 +58,7 @@ std::string value_of(const Field& field) {
   return std::visit(Printer{}, field.slot);
 }
 
-std::string stage_of(const std::string& key) { return key.substr(0, key.rfind('.')); }
+std::string section_of(const std::string& key) { return key.substr(0, key.rfind('.')); }
 std::string name_in_section(const std::string& key) { return key.substr(key.rfind('.') + 1); }
 
 }  // namespace
@@ -82,9 +82,9 @@ std::string to_toml(Config& config, const std::map<std::string, std::string>* or
   for (const Field& field : fields(config)) {
     const std::string value = value_of(field);
     if (value.empty()) continue;
-    if (stage_of(field.key) != section) {
-      out << (section.empty() ? "" : "\n") << '[' << stage_of(field.key) << "]\n";
-      section = stage_of(field.key);
+    if (section_of(field.key) != section) {
+      out << (section.empty() ? "" : "\n") << '[' << section_of(field.key) << "]\n";
+      section = section_of(field.key);
     }
     std::string line = name_in_section(field.key) + " = " + value;
     if (origin)

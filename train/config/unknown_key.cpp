@@ -12,7 +12,7 @@ namespace flatshard {
 namespace {
 
 std::string name_in_section(const std::string& key) { return key.substr(key.rfind('.') + 1); }
-std::string stage_of(const std::string& key) {
+std::string section_of(const std::string& key) {
   const size_t dot = key.rfind('.');
   return dot == key.npos ? "" : key.substr(0, dot);
 }
@@ -20,7 +20,7 @@ std::string stage_of(const std::string& key) {
 std::vector<std::string> sections(const std::vector<Field>& known) {
   std::vector<std::string> all;
   for (const Field& field : known)
-    if (const std::string section = stage_of(field.key);
+    if (const std::string section = section_of(field.key);
         std::find(all.begin(), all.end(), section) == all.end())
       all.push_back(section);
   return all;
@@ -34,7 +34,7 @@ struct Nearest {
 // The known keys of which this one is a misspelling: in its section, which may be misspelt too; else of the
 // same name in other sections; else, if it has no section of its own, of a similar name in any.
 Nearest nearest_keys(const std::vector<Field>& known, const std::string& key) {
-  const std::string section = stage_of(key), name = name_in_section(key);
+  const std::string section = section_of(key), name = name_in_section(key);
   const std::vector<std::string> all = sections(known);
   const bool has_section = !section.empty() && std::find(all.begin(), all.end(), section) == all.end();
   constexpr size_t kElsewhere = 100;  // above the distances within a section
@@ -42,7 +42,7 @@ Nearest nearest_keys(const std::vector<Field>& known, const std::string& key) {
   Nearest nearest;
   for (const Field& field : known) {
     const std::optional<size_t> of_name = misspelling(name, name_in_section(field.key)),
-                                of_section = misspelling(section, stage_of(field.key));
+                                of_section = misspelling(section, section_of(field.key));
     if (!of_name || (!of_section && *of_name > 0 && has_section)) continue;
     const size_t distance = *of_name + of_section.value_or(kElsewhere);
     if (distance > best) continue;
