@@ -1,7 +1,7 @@
 #pragma once
 // Agreement between ranks. Ranks that read different inputs or run different programs would wait for each
-// other forever, or train on the wrong thing in silence. So they compare what they are about to do, and where
-// two of them differ, every rank stops with an Error that names the first difference.
+// other forever, or train on wrong inputs unnoticed. So ranks compare their inputs and plans before they
+// begin; if two of them differ, every rank stops with an Error that names the first difference.
 
 #include <functional>
 #include <string>
@@ -16,8 +16,8 @@ namespace flatshard {
 // first difference with the ranks and their hosts, all ranks that differ, then `advice`. `what` is a literal
 // that names the text. `like`: each rank compares with this one instead of rank 0.
 void agree(World& world, const std::string& text, const char* what, const char* advice, int like = 0);
-// The same for the collectives of a step, which all ranks of a pipeline stage make alike; `like` is the first
-// of them. Equal configs give equal schedules; different programs may not.
+// The same for the collectives of a step, which are the same on all ranks of a pipeline stage; `like` is the
+// first of these. Equal configs give equal schedules; different programs may not.
 void agree_on_schedule(World& world, const CollectiveLog& schedule, int like = 0);
 
 // Runs `work` on every rank. If it throws on any of them, every rank throws the Error of the lowest such

@@ -1,9 +1,8 @@
 #pragma once
 // Collectives and messages as work on a stream. All ranks of a communicator make the same collective calls in
-// the same order. The
-// number of elements of an unsharded tensor must be a multiple of the number of ranks. The label of a call
-// names its purpose, such as a unit, for traces and error messages; it must live as long as the process: a
-// literal, or intern().
+// the same order. The number of elements of an unsharded tensor must be a multiple of the number of ranks.
+// The label of a call names its purpose, such as a unit, for traces and error messages; it must live as long
+// as the process: a literal, or intern().
 //
 // The public verbs check their tensors and log the call; a back end implements them (transport.cpp).
 
@@ -98,7 +97,7 @@ enum class Transport { host, staged, nccl };
 
 // Of an NCCL communicator. shared: with all others that share, which saves memory; NCCL then runs their calls
 // one after another, in the order in which the rank makes them. own: for calls that may wait for another rank
-// while this one must go on, such as messages between pipeline stages.
+// while this one must continue, such as messages between pipeline stages.
 enum class Connections { shared, own };
 
 // A communicator over the ranks that pass the same color, in rank order. Calls on different communicators may

@@ -6,8 +6,8 @@
 
 namespace flatshard {
 
-// Each rank makes what it owns; or rank 0 makes all of it, and sends it to its group's peers in the other
-// groups, and these to their groups.
+// Each rank initializes its own shard; or rank 0 initializes all parameters and sends them to its peers in
+// the other groups, and each peer sends them to its group.
 void ShardedUnit::make_initial_values(Stream& compute, const FlatLayout& layout, const Tensor& shard,
                                       const InitialValues& values) {
   if (layout.empty()) return;
@@ -17,13 +17,13 @@ void ShardedUnit::make_initial_values(Stream& compute, const FlatLayout& layout,
   };
   if (!options_.sync_initial_values || comms_.groups().ranks == 1)
     return fill(shards_.worker(compute), shard, layout.values_in_shard(shard_index(), shard));
-  Tensor whole = gradient_slots_.received();
-  whole.dtype = shard.dtype;
-  whole.shape = {layout.size()};
-  if (shard_index() == 0 && comms_.replicas.rank() == 0) fill(compute, whole, layout.values(whole));
-  comms_.replicas.broadcast(compute, whole, 0, name_);
-  comms_.compute.broadcast(compute, whole, 0, name_);
-  copy(compute, shard, own_part(whole));
+  Tensor full = gradient_slots_.received();
+  full.dtype = shard.dtype;
+  full.shape = {layout.size()};
+  if (shard_index() == 0 && comms_.replicas.rank() == 0) fill(compute, full, layout.values(full));
+  comms_.replicas.broadcast(compute, full, 0, name_);
+  comms_.compute.broadcast(compute, full, 0, name_);
+  copy(compute, shard, own_shard(full));
 }
 
 }  // namespace flatshard

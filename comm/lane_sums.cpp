@@ -163,7 +163,8 @@ void LaneSums::carry(Stream& stream, int64_t micro) {
   sum_count_ = 0;
 }
 
-// What is left after the last micro-step: whole sums to their owners, then one sum over the replicas.
+// After the last micro-step: reduces unsharded sums to the ranks that own their shards, then sums over
+// replicas.
 void LaneSums::finish(Stream& reduce) {
   if (unsharded_ && group_size() > 1) sum_over_group(reduce, reduced_sum_, sums_.front(), false);
   if (comms_.replicas.size() == 1) return;

@@ -10,8 +10,8 @@
 // no buffer of its own where the backward pass writes straight into a sum; elsewhere it keeps a unit's
 // gradients unsharded.
 //
-// Everything here is work on the stream that is passed in. How streams wait for each other is said in
-// sharded_unit.cpp.
+// Every function enqueues work on the stream that is passed in. sharded_unit.cpp makes the streams wait for
+// each other.
 
 #include <vector>
 
@@ -31,7 +31,7 @@ class LaneSums {
   // `params` and `shared` must outlive it. The layout is that of the trainable parameters.
   LaneSums(const ParamList& params, const FlatLayout& layout, const UnitRole& role, UnitResources& shared);
 
-  // Whether the backward pass writes straight into the sums: nothing to exchange or to add up before.
+  // Whether the backward pass writes straight into the sums (writes_sums_directly()).
   bool direct() const { return direct_; }
   // Micro-steps end in ascending order; role.in_flight of them may have begun. Each has a slot for its lanes
   // unless sums are written directly: null until a backward pass has reached the unit.
@@ -47,9 +47,10 @@ class LaneSums {
   void finish_lanes(Stream& compute, int64_t micro);
   // The lanes of a micro-step become the next sum, which the group exchanges unless sums are unsharded.
   void add_up_lanes(Stream& reduce, int64_t micro);
-  // Joins sums of equally many lanes; after the last micro-step all.
+  // Adds up sums of equally many lanes; after the last micro-step, all sums.
   void carry(Stream& stream, int64_t micro);
-  // After the last micro-step: unsharded sums go to their owners, then all groups are summed.
+  // After the last micro-step: reduces unsharded sums to the ranks that own their shards, then sums over
+  // groups.
   void finish(Stream& reduce);
   // On a planning stream: the exchanges at the end of a step whose last micro-steps are not planned.
   void plan_last_exchange(Stream& reduce);
@@ -96,10 +97,10 @@ class LaneSums {
   std::vector<Tensor> sums_;  // over 1, 2, 4 ... lanes, as in a binary counter
   Tensor reduced_sum_;        // this rank's shard of the sum over everything
   std::vector<Open> open_;    // micro-steps, by their number modulo those in flight
-  int64_t sum_count_ = 0;     // how many of sums_ hold something
+  int64_t sum_count_ = 0;     // sums_ in use
 };
 
-// Fills values that must not be read any more, in tests.
+// In tests: fills a released buffer, which must not be read any more.
 void fill_with_nan(Stream& stream, const Tensor& t);
 
 }  // namespace flatshard

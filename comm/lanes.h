@@ -1,6 +1,6 @@
 #pragma once
-// Which rank computes which lane of a global batch. A lane is a sum of gradients that one rank makes: of one
-// micro-batch, or of lane_steps micro-batches that are accumulated in place, in order. Only the sum over
+// Which rank computes which lane of a global batch. A lane is a sum of gradients that one rank computes: of
+// one micro-batch, or of lane_steps micro-batches that are accumulated in place, in order. Only the sum over
 // lanes is a tree (lane_sums.h).
 
 #include "comm/slots.h"

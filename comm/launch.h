@@ -9,7 +9,7 @@ namespace flatshard {
 // none did. A batch script or a shell inside an allocation is not started by one.
 std::optional<int> launched_ranks();
 
-// The number of this process among them, as the launcher tells it; 0 where it does not.
+// The number of this process among them, as the launcher reports it; 0 if it does not.
 int launched_rank();
 
 // An Error when a launcher started several processes but MPI has joined another number of them: every one

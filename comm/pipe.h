@@ -1,8 +1,8 @@
 #pragma once
 // Messages between the stages of a pipeline (train/setup/pipeline.h): activations to the next chunk,
 // gradients to the one before. Each flow has one stream for sending and one for receiving, so that messages
-// travel while other micro-batches are computed, and no message waits for one of another flow. The host never
-// waits.
+// are in transit while other micro-batches are computed, and no message waits for one of another flow. The
+// host never waits.
 //
 // A PipeBuffer goes through
 //
@@ -12,7 +12,7 @@
 //   wait_sent(compute, buffer)            compute may write it again
 //   release(compute, buffer)              compute is done with it, for now
 //
-// Every record and every wait between compute and these streams stands in pipe.cpp.
+// pipe.cpp contains every record and every wait between compute and these streams.
 
 #include <array>
 #include <functional>
@@ -35,12 +35,12 @@ struct PipeBuffer {
 // The communicators of a pipeline; each has one rank of every stage, by stage.
 class PipeCommunicators {
  public:
-  // Makes a communicator of a name. All ranks make the same ones.
+  // Creates a communicator with this name. All ranks create the same ones.
   using Make = std::function<std::unique_ptr<Communicator>(const char* name)>;
   // `ring`: the last stage also sends activations to the first. `embeds_apart`: it has the embedding.
   PipeCommunicators(int stages, bool ring, bool embeds_apart, const Make& make);
 
-  // For what all stages compute together, on the compute stream.
+  // For collectives of all stages, on the compute stream.
   Communicator& stages() const { return *stages_; }
   // For messages of a flow between two stages. A rank never sends and receives on the same one.
   Communicator& link(Flow flow, int from, int to) const;

@@ -25,14 +25,14 @@ void ShardPlacement::push(Stream& stream, const Tensor& twin, const Tensor& t) c
   if (on_host()) copy(stream, twin, t);
 }
 
-Tensor ShardPlacement::pull(Stream& stream, const Tensor& room, const Tensor& shard) const {
+Tensor ShardPlacement::pull(Stream& stream, const Tensor& buffer, const Tensor& shard) const {
   if (!on_host()) return shard;
-  copy(stream, room, shard);
-  return room;
+  copy(stream, buffer, shard);
+  return buffer;
 }
 
-Tensor ShardPlacement::fetch(Stream& gather, const Tensor& room, const Tensor& shard) {
-  const Tensor values = pull(fetcher(gather), room, shard);
+Tensor ShardPlacement::fetch(Stream& gather, const Tensor& buffer, const Tensor& shard) {
+  const Tensor values = pull(fetcher(gather), buffer, shard);
   if (!on_host()) return values;
   copies_->to_device.record(fetched_);
   gather.wait(fetched_);  // this rank's part is on the device

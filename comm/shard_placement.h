@@ -1,10 +1,10 @@
 #pragma once
-// Where shards live: this rank's part of the values, the sums of gradients and the optimizer's state. They
-// are on the device, where every call below does nothing and returns what it is given; or they are offloaded,
-// and then live in host memory, where CPU kernels update them. Only this class knows the difference.
+// Where this rank's shards of the parameters, gradient sums and optimizer state are stored. Shards on the
+// device: every call below does nothing and returns its argument. Offloaded shards: they live in host memory,
+// where CPU kernels update them. The callers do not distinguish the two.
 //
-// Offloaded values reach the device on one copy stream and sums leave it on another, so that both overlap
-// with computation. A sum is built in a landing buffer on the device, of which there is one for all units.
+// One copy stream brings offloaded parameters to the device and another returns sums to the host, so that
+// both overlap with computation. All units build their sums in one landing buffer on the device.
 
 #include <optional>
 #include <vector>
@@ -29,7 +29,7 @@ class ShardPlacement {
 
   // For kernels that work on shards, in the order of `stream`.
   Stream& worker(Stream& stream) const { return on_host() ? stream.host_side() : stream; }
-  // Brings shards that a collective on `gather` sends.
+  // Copies to the device the shards that a collective on `gather` sends.
   Stream& fetcher(Stream& gather) const { return on_host() ? copies_->to_device : gather; }
   // Stores sums that are built on `reduce`.
   Stream& storer(Stream& reduce) const { return on_host() ? copies_->to_host : reduce; }
@@ -38,17 +38,17 @@ class ShardPlacement {
   Tensor twin(Arena& arena, const Tensor& t) const { return on_host() ? arena.alloc(t.dtype, t.shape) : t; }
   // Copies to such a twin.
   void push(Stream& stream, const Tensor& twin, const Tensor& t) const;
-  // The values of `shard` on the device: copied to `room`, or where they are.
-  Tensor pull(Stream& stream, const Tensor& room, const Tensor& shard) const;
+  // `shard` on the device: a copy in `buffer`, or the shard itself without offload.
+  Tensor pull(Stream& stream, const Tensor& buffer, const Tensor& shard) const;
   // The same for a collective on `gather`, after everything already queued on the fetcher.
-  Tensor fetch(Stream& gather, const Tensor& room, const Tensor& shard);
+  Tensor fetch(Stream& gather, const Tensor& buffer, const Tensor& shard);
 
   // A sum while `reduce` builds it on the device: kernels write to `values`, or add to them.
   struct Build {
     Tensor values;
     bool accumulate;
     Tensor sum;  // where the sum belongs
-    bool add;    // it is added to what is there, by store()
+    bool add;    // store() adds it to the sum
   };
   Build begin(Stream& reduce, const Tensor& sum, bool accumulate);
   // A finished sum, on the device once more.
@@ -59,7 +59,7 @@ class ShardPlacement {
  private:
   std::optional<CopyStreams> copies_;
   Tensor landing_;  // as long as the largest shard
-  Tensor arrived_;  // on the host: what will be added to a sum there
+  Tensor arrived_;  // on the host: to be added to a sum there
   Event fetched_, built_, stored_, landing_free_;
 };
 

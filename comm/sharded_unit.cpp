@@ -53,22 +53,22 @@ ShardedUnit::ShardedUnit(const ParamList& params, const UnitRole& role, UnitReso
   allocate_values(shared.arenas);
   if (trainable_.empty()) return;
   const Shape shard{trainable_.shard_size()};
-  // In f32 the masters are this rank's part of the values.
+  // In f32 the masters are this rank's shard of the parameters.
   master_ = options_.compute == DType::f32 ? value_shard_ : shared.arenas.optimizer.alloc(DType::f32, shard);
   allocate_state(shared.arenas);
   sums_.emplace(params, trainable_, role, shared);
 }
 
 void ShardedUnit::allocate_values(UnitArenas arenas) {
-  const auto allocate = [&](const FlatLayout& layout, DType dtype, Tensor& whole, Tensor& shard) {
+  const auto allocate = [&](const FlatLayout& layout, DType dtype, Tensor& full, Tensor& shard) {
     if (layout.empty()) return;
     if (sharded_values_) {
       shard = arenas.parameters.alloc(dtype, {layout.shard_size()});
       return;
     }
-    whole = arenas.parameters.alloc(dtype, {layout.size()});
-    shard = own_part(whole);
-    point_at(values_, params(), layout, whole);
+    full = arenas.parameters.alloc(dtype, {layout.size()});
+    shard = own_shard(full);
+    point_at(values_, params(), layout, full);
   };
   allocate(trainable_, options_.compute, values_flat_, value_shard_);
   allocate(frozen_, DType::u8, frozen_flat_, frozen_shard_);
@@ -124,7 +124,7 @@ void ShardedUnit::round_masters(Stream& compute) {
 void ShardedUnit::publish_all(Stream& compute, Stream& gather) {
   publish(compute, gather);
   if (sharded_values_ || frozen_.empty() || group_size() == 1) return;
-  gather.wait(updated_);  // every rank has made its part of the frozen values; they never change again
+  gather.wait(updated_);  // every rank has initialized its frozen shard, which never changes again
   comms_.gather.all_gather(gather, frozen_flat_, frozen_shard_, name_);
   gather.record(gathered_);
 }
@@ -132,16 +132,16 @@ void ShardedUnit::publish_all(Stream& compute, Stream& gather) {
 void ShardedUnit::prefetch(Stream& gather) {
   if (!sharded_values_ || state_ != State::sharded) return;
   value_slot_ = gather_slots_.take(role_);
-  if (!value_slot_) return;  // too early: a unit that is still needed has the slot
+  if (!value_slot_) return;  // too early: a unit that is still needed uses the slot
   Stream& fetcher = shards_.fetcher(gather);
-  fetcher.wait(value_slot_->free);  // compute may still be reading the slot's last tenant
+  fetcher.wait(value_slot_->free);  // compute may still be reading the last unit's parameters
   fetcher.wait(updated_);           // the optimizer has written this rank's shard
   std::vector<GatherPart> parts;
   const auto add = [&](const FlatLayout& layout, const Tensor& buffer, const Tensor& shard) {
     if (layout.empty()) return;
-    const Tensor whole = buffer.slice(0, layout.size());
-    parts.push_back({whole, shards_.fetch(gather, own_part(whole), shard)});
-    point_at(values_, params(), layout, whole);
+    const Tensor full = buffer.slice(0, layout.size());
+    parts.push_back({full, shards_.fetch(gather, own_shard(full), shard)});
+    point_at(values_, params(), layout, full);
   };
   add(trainable_, value_slot_->trainable, value_shard_);
   add(frozen_, value_slot_->frozen, frozen_shard_);
@@ -178,7 +178,7 @@ std::vector<Gradient>& ShardedUnit::grads(Stream& compute, int lane, int64_t mic
   if (!has_gradients()) return no_gradients_;
   if (!sums_->direct() && !sums_->slot(micro)) {
     sums_->slot(micro) = &sums_->next_slot();
-    compute.wait(sums_->slot(micro)->free);  // the exchange of the slot's last tenant still reads it
+    compute.wait(sums_->slot(micro)->free);  // the last unit's exchange may still be reading it
   }
   gradients_ = &sums_->lane(compute, lane, micro);
   return *gradients_;
@@ -191,7 +191,7 @@ void ShardedUnit::reduce(Stream& compute, Stream& reduce, int64_t micro) {
     compute.record(ready_);
     reduce.wait(ready_);  // the backward pass has written all gradients
     sums_->add_up_lanes(reduce, micro);
-    reduce.record(sums_->slot(micro)->free);  // the next tenant may write
+    reduce.record(sums_->slot(micro)->free);  // the next unit may write
     sums_->slot(micro) = nullptr;
   }
   sums_->carry(shards_.worker(shards_.storer(sums_->direct() ? compute : reduce)), micro);
@@ -220,7 +220,7 @@ void ShardedUnit::publish(Stream& compute, Stream& gather) {
     return;
   }
   if (!has_gradients()) return;
-  gather.wait(updated_);  // the optimizer has written this rank's part
+  gather.wait(updated_);  // the optimizer has written this rank's shard
   comms_.gather.all_gather(gather, values_flat_, value_shard_, name_);
   gather.record(gathered_);
 }
@@ -228,9 +228,9 @@ void ShardedUnit::publish(Stream& compute, Stream& gather) {
 Tensor ShardedUnit::gather_masters(Stream& compute) {
   if (group_size() == 1) return master_;
   if (options_.compute == DType::f32 && !sharded_values_) return values_flat_;
-  const Tensor whole = gradient_slots_.received().slice(0, trainable_.size());
-  comms_.compute.all_gather(compute, whole, shards_.pull(compute, own_part(whole), master_), name_);
-  return whole;
+  const Tensor full = gradient_slots_.received().slice(0, trainable_.size());
+  comms_.compute.all_gather(compute, full, shards_.pull(compute, own_shard(full), master_), name_);
+  return full;
 }
 
 ShardedUnit::Shard ShardedUnit::shard() const {

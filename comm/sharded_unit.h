@@ -13,8 +13,8 @@
 //
 // Sums are exact: lane_sums.h.
 //
-// Every record and every wait of this life cycle stands in sharded_unit.cpp, except those of shards that
-// are copied to or from host memory (shard_placement.h).
+// sharded_unit.cpp contains every record and every wait of this life cycle, except those for copies of shards
+// to and from host memory (shard_placement.h).
 
 #include <functional>
 #include <optional>
@@ -33,7 +33,7 @@ namespace flatshard {
 
 // The communicators of a run, one per stream, so that their calls can be in flight together.
 struct Communicators {
-  Communicator& compute;  // inside the group, as are
+  Communicator& compute;  // within the group, like the next two
   Communicator& gather;
   Communicator& reduce;
   Communicator& replicas;  // the ranks that own the same shard, one per group
@@ -88,7 +88,7 @@ class ShardedUnit {
   void wait_reduced(Stream& compute);
   void publish(Stream& compute, Stream& gather);
 
-  // This rank's part of everything that the optimizer touches. Paged state is that in host memory.
+  // This rank's shard of every tensor that the optimizer uses. Paged state is given in host memory.
   struct Shard {
     Tensor p, copy, g;     // of one length; copy is empty where the masters are the values
     OptimizerState state;  // of optimizer()
@@ -126,7 +126,7 @@ class ShardedUnit {
   bool stays() const { return !sharded_values_ || (role_.root && options_.keep_root); }
   void release_slot(Stream& compute);
   int group_size() const { return comms_.gather.size(); }
-  Tensor own_part(const Tensor& whole) const { return part_of(whole, shard_index(), group_size()); }
+  Tensor own_shard(const Tensor& full) const { return part_of(full, shard_index(), group_size()); }
 
   const ParamList* params_;
   const char* name_;  // the label of its collectives
@@ -143,14 +143,14 @@ class ShardedUnit {
 
   State state_ = State::sharded;
   ValueSlot* value_slot_ = nullptr;
-  Tensor values_flat_, frozen_flat_;            // whole, where values are not sharded
+  Tensor values_flat_, frozen_flat_;            // unsharded; empty if parameters are sharded
   Tensor value_shard_, frozen_shard_;           // in the dtype of compute; bytes
   Tensor master_;                               // a shard
   OptimizerState optimizer_state_;              // of the same shard
   std::optional<LaneSums> sums_;                // of a unit with trained parameters
   std::vector<Tensor> values_;                  // one for each parameter
   std::vector<Gradient> no_gradients_;          // of a frozen unit
-  std::vector<Gradient>* gradients_ = nullptr;  // of the lane asked for last
+  std::vector<Gradient>* gradients_ = nullptr;  // of the last requested lane
 
   Event ready_, reduced_, updated_, gathered_;
 };

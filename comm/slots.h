@@ -30,20 +30,20 @@ struct UnitOptions {
   int lanes = 1;                     // of a micro-step on one rank; more than 1 need wire = f32
   int64_t micro_steps = 1;           // of an optimizer step
   int64_t lane_steps = 1;            // micro-steps that a lane spans; more than 1 need lanes = 1
-  int gather_slots = 2;              // units whose values are whole at the same time
+  int gather_slots = 2;              // units that can be gathered at the same time
   bool keep_root = true;             // root units stay gathered for the whole step
   bool offload = false;              // shards, their sums and the optimizer's state live in host memory
-  bool sync_initial_values = false;  // rank 0 makes them for all
+  bool sync_initial_values = false;  // rank 0 initializes all ranks
   const OptimizerKind* optimizer = &optimizer_kinds().front();  // of units that allow it: unit_optimizer()
   // The state of shards of at least this many elements is paged, beside any offload of all shards.
   std::optional<int64_t> page_state_from{};
-  bool poison = false;  // tests: values that are let go become NaN, so that no stale read passes
+  bool poison = false;  // tests: released parameters become NaN, so that a stale read fails
 
   int64_t lane_rounds() const { return micro_steps / lane_steps; }  // how often a rank completes lanes
 };
 
-// Whether values are shards that become whole only for a layer. Offloaded ones always do, even where a group
-// is one rank.
+// Whether a rank keeps only its shard of the parameters and gathers them for each layer. Offloaded parameters
+// are gathered even in a group of one rank.
 inline bool shards_values(const UnitOptions& options, RankGroups groups) {
   return options.policy.params && (groups.size > 1 || options.offload);
 }
@@ -55,42 +55,43 @@ const OptimizerKind& unit_optimizer(const FlatLayout& trainable, const UnitOptio
 
 // The arenas of a unit's tensors, by purpose.
 struct UnitArenas {
-  Arena& parameters;  // values to compute with: whole, or this rank's shards
-  Arena& gathered;    // slots for whole values of sharded units
+  Arena& parameters;  // in the compute dtype: unsharded, or this rank's shards
+  Arena& gathered;    // slots for the gathered parameters of sharded units
   Arena& optimizer;   // masters and the optimizer's state
   Arena& paged;       // state in host memory
   Arena& gradients;   // sums
-  Arena& exchange;    // gradients on their way to their owners
+  Arena& exchange;    // gradients in transit to the ranks that own their shards
 };
 
 // The role of a unit in a step.
 struct UnitRole {
   std::string name{};
   int index = 0;
-  int layers = 1;           // that work with it
+  int layers = 1;           // that use it
   int backward_layers = 1;  // how many of them a backward pass reaches
   int in_flight = 1;        // micro-steps whose backward passes have reached some of them, but not all
-  int ring = 0;             // which of its layer's own units it is
+  int ring = 0;             // its index among the units of its layer alone
   bool root = false;        // holds what belongs to no block, and may stay gathered for a whole step
-  bool replicated = false;  // replicated: its values are whole on every rank, whatever the policy says
+  bool replicated = false;  // parallel.replicate: unsharded on every rank under every policy
 };
 
-// The gathered values of a unit: trainable ones in the compute dtype, frozen ones as bytes.
+// The gathered parameters of a unit: trainable ones in the compute dtype, frozen ones as bytes.
 struct ValueSlot {
   Tensor trainable, frozen;
   Event free;
   bool taken = false;
 };
 
-// Slots for whole values. A unit of one layer takes turns in a ring with its like in other layers; one of
-// several layers, and a root unit that stays gathered, has a slot of its own; other root units share one.
+// Slots for gathered parameters. Units of the same kind, each used by one layer, share a ring of slots. A
+// unit that several layers use, and a root unit that stays gathered, has its own slot; other root units share
+// one.
 class GatherSlots {
  public:
   GatherSlots(const std::vector<ParamList>& units, const std::vector<UnitRole>& roles, RankGroups groups,
               const UnitOptions& options, UnitArenas arenas);
 
-  // The slot that `role` may fill next, now taken; its tensors are as long as the largest unit that shares it
-  // needs. Null where the slot whose turn it is has not been given back.
+  // Takes the slot that `role` may fill next; its tensors fit the largest unit that shares the slot. Null if
+  // that slot has not been released.
   ValueSlot* take(const UnitRole& role);
 
  private:
@@ -107,9 +108,10 @@ class GatherSlots {
   ValueSlot shared_;
 };
 
-// Room for whole gradients of a micro-step: rings of two, so that one is filled while the other is reduced. A
-// unit of several layers, whose gradients live from the first of them to the last, has its own, one for each
-// micro-step in flight; where a lane spans several micro-steps, every unit has.
+// Buffers for the unsharded gradients of a micro-step: rings of two slots, so that one is filled while the
+// other is reduced. A unit that several layers use, whose gradients live from the first layer to the last,
+// has its own slots, one for each micro-step in flight; where a lane spans several micro-steps, every unit
+// has.
 class GradientSlots {
  public:
   struct Slot {
@@ -139,10 +141,10 @@ class GradientSlots {
   Tensor rounded_, received_;
 };
 
-// Whether the backward pass writes straight into a sum: nothing to exchange, add up or round before. A unit
-// with several micro-steps in flight does not.
+// Whether the backward pass writes straight into a sum, because gradients need not be exchanged, added up or
+// rounded first. A unit with several micro-steps in flight uses slots instead.
 bool writes_sums_directly(const UnitOptions& options, RankGroups groups);
-// Whether gradients are summed whole on each rank and exchanged once a step.
+// Whether each rank sums unsharded gradients, which are exchanged once a step.
 inline bool sums_are_unsharded(const UnitOptions& options, RankGroups groups) {
   return !options.policy.grads || groups.size == 1;
 }

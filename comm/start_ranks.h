@@ -1,8 +1,8 @@
 #pragma once
 // Starts the ranks of this program with a launcher such as mpirun, and keeps the terminal's signals away from
 // it. At Ctrl-C or SIGTERM mpirun does not wait for its ranks: Open MPI 4 kills them after one second, and
-// meanwhile does not forward their output; Open MPI 5 kills them after half a second. But both pass SIGUSR1
-// on and wait, so the ranks can finish a step of any length and save.
+// meanwhile does not forward their output; Open MPI 5 kills them after a quarter of a second. But both pass
+// SIGUSR1 on and wait, so the ranks can finish a step of any length and save.
 
 #include <string>
 #include <vector>
@@ -16,7 +16,7 @@ inline constexpr const char* kStartedByUs = "FLATSHARD_LAUNCH";
 // argument because not every launcher passes the environment on to other hosts.
 inline constexpr const char* kStartsOption = "--rank-starts";
 
-// Removes the file that kStartsOption names; one with another name than start_ranks() gives stays.
+// Removes the file that kStartsOption names, unless its name is not one that start_ranks() chooses.
 void announce_start(const std::string& file);
 
 // Runs `launcher PROGRAM --rank-starts=FILE ARGUMENTS` in a shell and a process group of its own, with this

@@ -32,8 +32,8 @@ class Watchdog {
     pid_t pid;
     const std::atomic<Parting>* parting;
   };
-  // `parting` is where this rank's peers look. When a collective has timed out, a thread calls `silent`,
-  // which returns the ranks that do not answer, as text for the error.
+  // `parting` is the memory in which this rank announces its exit. When a collective has timed out, a thread
+  // calls `silent`, which returns the ranks that do not answer, as text for the error.
   Watchdog(int rank, std::vector<Peer> peers, std::atomic<Parting>& parting,
            std::function<std::string()> silent);
   ~Watchdog();

@@ -1,8 +1,8 @@
 #pragma once
 // The processes of a run. Under mpirun (or srun) they find each other through MPI; a program started by
 // itself is a world of one and does not touch MPI. Host values are exchanged here, tensors through
-// Communicators. Both are watched (watchdog.h): a rank that dies or hangs ends all others with a line of
-// each.
+// Communicators. Both are watched (watchdog.h): a rank that dies or hangs ends all others, each with one
+// line.
 
 #include <chrono>
 #include <cstdint>

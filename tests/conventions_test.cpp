@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "source_dir.h"
+#include "tests/process.h"
 #include "tests/test.h"
 
 using namespace flatshard;
@@ -213,11 +214,20 @@ TEST_CASE("a third-party header is included only at its home") {
       }
 }
 
+TEST_CASE("tests outside of tests/ptx_vm include one header of it") {
+  for (const Source& source : sources()) {
+    if (source.path.starts_with("tests/ptx_vm/")) continue;
+    CAPTURE(source.path);
+    for (const std::string& include : includes_of(source, '"', '"'))
+      CHECK((!include.starts_with("tests/ptx_vm/") || include == "tests/ptx_vm/every_order.h"));
+  }
+}
+
 TEST_CASE("conditional compilation is limited to the files for instruction sets and library versions") {
   const auto found = lines_matching("^\\s*#\\s*(if|ifdef|ifndef|elif)\\b", [](const Source& s) {
     static const std::set<std::string> homes{"kernels/simd.h",         "kernels/simd_math.h",
                                              "kernels/tile_product.h", "kernels/gemm_onednn.cpp",
-                                             "checkpoint/crc64.cpp",   "tests/kernels/gemm_signals_test.cpp"};
+                                             "checkpoint/crc64.cpp",   "tests/kernels/gemm_tile_test.cpp"};
     return !homes.contains(s.path) && !is_this_file(s);
   });
   CHECK_MESSAGE(found.empty(), joined(found));
@@ -288,6 +298,58 @@ TEST_CASE("no comment contains a TODO") {
   const auto found =
       lines_matching("\\b(TODO|FIXME|XXX)\\b", [](const Source& s) { return !is_this_file(s); });
   CHECK_MESSAGE(found.empty(), joined(found));
+}
+
+namespace {
+
+// Whether the tree has a file of this name with any ending or none, or a folder.
+bool has_stem(const fs::path& stem) {
+  if (fs::exists(stem)) return true;
+  const fs::path folder = stem.parent_path();
+  return fs::is_directory(folder) &&
+         std::any_of(fs::directory_iterator(folder), fs::directory_iterator(),
+                     [&](const fs::directory_entry& entry) { return entry.path().stem() == stem.stem(); });
+}
+
+// The files in the table of behaviors of tests/README.md, from the root.
+std::set<std::string> tests_of_behaviors() {
+  const std::string page = read_source(fs::path(kSourceDir) / "tests" / "README.md").text;
+  const size_t begin = page.find("\n## Behaviors\n");
+  REQUIRE(begin != page.npos);
+  std::istringstream rows(page.substr(begin + 1, page.find("\n## ", begin + 1) - begin));
+  std::set<std::string> files;
+  const std::regex file("`([^`]+_test\\.cpp)`");
+  for (std::string row; std::getline(rows, row);) {
+    const std::string first = row.substr(0, row.find('|', 1));
+    for (std::sregex_iterator it(first.begin(), first.end(), file), end; it != end; ++it)
+      files.insert("tests/" + it->str(1));
+  }
+  return files;
+}
+
+}  // namespace
+
+TEST_CASE("a test file tests the source that it mirrors, or is listed as the test of a behavior") {
+  std::set<std::string> listed = tests_of_behaviors();
+  const std::string ending = "_test.cpp", tests = "tests/";
+  size_t mirrors = 0;
+  for (const Source& source : sources()) {
+    if (!source.ends_with(ending) || source.folder != "tests" || source.path.starts_with("tests/ptx_vm/"))
+      continue;
+    const std::string stem = source.path.substr(0, source.path.size() - ending.size());
+    const bool is_mirror =
+        has_stem(fs::path(kSourceDir) / stem.substr(tests.size())) || has_stem(fs::path(kSourceDir) / stem);
+    CAPTURE(source.path);
+    CHECK(is_mirror != (listed.erase(source.path) > 0));
+    mirrors += is_mirror;
+  }
+  CHECK(mirrors > 100);
+  CHECK_MESSAGE(listed.empty(), joined({listed.begin(), listed.end()}), "do not exist");
+}
+
+TEST_CASE("every mutation changes code that is there, and names a test") {
+  const test::Finished check = test::run_command(str("bash '", kSourceDir, "/tests/mutations/run' --check"));
+  CHECK_MESSAGE(check.exit_code == 0, check.output);
 }
 
 TEST_CASE("every folder has a README") {

@@ -82,6 +82,16 @@ constexpr int kNoTestMatches = 3;  // ./test then tries another program
 
 void skip(const std::string& reason) { counts.reason = reason; }
 
+std::string missing_from(const std::string& text, std::initializer_list<std::string> parts) {
+  size_t at = 0;
+  for (const std::string& part : parts) {
+    at = text.find(part, at);
+    if (at == text.npos) return str('"', part, "\" is not in: ", text.empty() ? "(no message)" : text);
+    at += part.size();
+  }
+  return "";
+}
+
 void at_end_of_tests(std::string (*problem)()) { problem_at_end = problem; }
 
 }  // namespace flatshard::test

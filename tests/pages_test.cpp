@@ -1,5 +1,5 @@
-// The pages of this tree name only what exists: links, files, config keys, the symbols of TOUR.md, and the
-// bytes of its memory plan.
+// The pages of this tree name only what exists: links, files, config keys, programs and their options, the
+// symbols of TOUR.md, the bytes of its memory plan, and numbers that are constants of the code.
 
 #include <algorithm>
 #include <filesystem>
@@ -12,9 +12,14 @@
 #include <string>
 #include <vector>
 
+#include "comm/flat_layout.h"
+#include "kernels/adamw8bit.h"
 #include "runtime/text.h"
 #include "source_dir.h"
+#include "tests/process.h"
 #include "tests/test.h"
+#include "text/jinja/jinja_parser.h"
+#include "text/jinja/sourced_text.h"
 #include "train/config/fields.h"
 #include "train/step/training_runtime.h"
 
@@ -181,4 +186,175 @@ TEST_CASE("the memory plan that the tour explains is that of configs/tiny.toml o
     ++explained;
   }
   CHECK(explained > 5);
+}
+
+namespace {
+
+// "a{b,c}" as "ab" and "ac".
+std::vector<std::string> expanded(const std::string& name) {
+  const size_t open = name.find('{'), close = name.find('}');
+  if (open == name.npos || close == name.npos) return {name};
+  std::vector<std::string> all;
+  std::istringstream parts(name.substr(open + 1, close - open - 1));
+  for (std::string part; std::getline(parts, part, ',');)
+    for (const std::string& one : expanded(name.substr(0, open) + part + name.substr(close + 1)))
+      all.push_back(one);
+  return all;
+}
+
+// The names in the first columns of the page's tables of files, stems or rooms.
+std::vector<std::string> names_in_tables(const Page& page) {
+  std::vector<std::string> names;
+  std::istringstream lines(page.text);
+  bool in_table = false;
+  for (std::string line; std::getline(lines, line);) {
+    in_table = std::regex_search(line, std::regex(R"(^\| (file|stem|room) \|)")) ||
+               (in_table && line.starts_with('|'));
+    if (!in_table) continue;
+    for (const std::smatch& name : matches(line.substr(0, line.find('|', 1)), "`([^`]+)`"))
+      for (const std::string& one : expanded(name[1])) names.push_back(one);
+  }
+  return names;
+}
+
+// A name in a table, where * and X stand for any part of a file's name.
+std::string as_pattern(const std::string& name) {
+  std::string pattern;
+  for (const char c : name) pattern += c == '*' || c == 'X' ? "[^/]*" : c == '.' ? "\\." : std::string(1, c);
+  return pattern;
+}
+
+// The files in the folder of the page and below, from there.
+std::vector<std::string> files_beside(const Page& page) {
+  const std::string folder = fs::path(page.path).parent_path().generic_string() + '/';
+  std::vector<std::string> found;
+  for (const std::string& file : files())
+    if (file.starts_with(folder)) found.push_back(file.substr(folder.size()));
+  return found;
+}
+
+bool is_any(const std::vector<std::string>& all, const std::string& pattern) {
+  const std::regex regex(pattern);
+  return std::any_of(all.begin(), all.end(),
+                     [&](const std::string& s) { return std::regex_match(s, regex); });
+}
+
+}  // namespace
+
+TEST_CASE("a table of files names what is there, and leaves no source of its folder out") {
+  size_t count = 0;
+  for (const Page& page : pages()) {
+    const std::vector<std::string> names = names_in_tables(page), beside = files_beside(page);
+    if (names.empty() || page.path.find('/') == page.path.npos) continue;
+    CAPTURE(page.path);
+    std::string covered =
+        "main";  // what a source may be called: a name in the table, also with an ending _...
+    for (const std::string& name : names) {
+      CAPTURE(name);
+      const std::string pattern = as_pattern(name);
+      CHECK((is_any(beside, pattern + (name.ends_with('/') ? ".*" : "(\\.[a-z]+)?")) ||
+             names_a_file(page, name)));
+      if (!name.ends_with('/')) covered += '|' + as_pattern(fs::path(name).stem().string()) + "(_[a-z_]+)?";
+      ++count;
+    }
+    for (const std::string& span : code_spans(page))
+      if (std::regex_match(span, std::regex("[a-z0-9_]+(\\.[a-z]+)?")))
+        covered += '|' + fs::path(span).stem().string();
+    if (page.text.find("| room |") != page.text.npos)
+      continue;  // its rooms have pages or tables of their own
+    for (const std::string& file : beside) {
+      static const std::set<std::string> kinds{".h", ".cpp", ".cu", ".cuh"};
+      const fs::path path(file);
+      if (path.has_parent_path() || !kinds.contains(path.extension().string())) continue;
+      CHECK_MESSAGE(std::regex_match(path.stem().string(), std::regex(covered)), file, " is in no table");
+    }
+  }
+  CHECK(count > 150);
+}
+
+namespace {
+
+// A program, with its subcommand if it has one, and the options that a page gives it.
+struct Command {
+  std::string program;
+  std::vector<std::string> options;
+};
+
+std::vector<Command> commands(const Page& page) {
+  std::vector<std::string> places = code_spans(page);
+  for (const std::smatch& line : matches(page.text, "(?:^|\n)    ([^\n]+)")) places.push_back(line[1]);
+  std::vector<Command> found;
+  for (const std::string& place : places) {
+    // Quoted text may hold another program's options, as in --launch 'mpirun -np 4'.
+    const std::string text = std::regex_replace(place, std::regex("'[^']*'|\"[^\"]*\""), "TEXT");
+    for (const std::smatch& match : matches(
+             text,
+             R"((?:^|[\s(]|\./|build/bin/)(train|prepare|generate|evaluate|report|ckpt) ([^|;&(){}<>]*))")) {
+      const std::string all = match[2], arguments = all.substr(0, all.find("   "));  // then an explanation
+      Command command{match[1], {}};
+      std::istringstream words(arguments);
+      bool first = true;
+      for (std::string word; words >> word; first = false) {
+        const bool has_commands = command.program == "ckpt" || command.program == "evaluate";
+        if (first && has_commands && std::regex_match(word, std::regex("[a-z-]+")) && word[0] != '-')
+          command.program += ' ' + word;
+        if (word.starts_with("--") && word.find('.') == word.npos)  // with a dot it is a config key
+          command.options.push_back(word.substr(0, word.find_first_of("=,")));
+      }
+      if (!command.options.empty() || command.program.find(' ') != std::string::npos)
+        found.push_back(command);
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("every program, command and option that a page shows exists") {
+  std::map<std::string, std::string> help;  // by program
+  size_t count = 0;
+  for (const Page& page : pages())
+    for (const Command& command : commands(page)) {
+      CAPTURE(page.path);
+      CAPTURE(command.program);
+      if (!help.contains(command.program)) {
+        const test::Finished run = test::run_command("@" + command.program + " --help");
+        REQUIRE(run.exit_code == 0);
+        help[command.program] = run.output;
+      }
+      for (const std::string& option : command.options) {
+        CAPTURE(option);
+        CHECK(std::regex_search(help[command.program], std::regex(option + "(?![a-z-])")));
+        ++count;
+      }
+    }
+  CHECK(count > 50);
+}
+
+TEST_CASE("defaults and limits that pages state are those of the code") {
+  Config config;
+  std::map<std::string, std::string> defaults = config_values(config);  // as TOML
+  const auto unquoted = [&](const std::string& key) {
+    return std::regex_replace(defaults.at(key), std::regex("\""), "");
+  };
+  const std::map<std::string, std::vector<std::string>> claims{
+      {"TOUR.md", {str("every parameter at a multiple of ", FlatLayout::kAlignment, " elements")}},
+      {"configs/README.md",
+       {str('`', unquoted("parallel.strategy"), "` (the default)"),
+        str("every ", std::stoi(unquoted("checkpoint.save_every")), " minutes by default")}},
+      {"configs/STRATEGIES.md", {str('`', defaults.at("parallel.strategy"), "` (the default)")}},
+      {"model/README.md", {str("no multiples of ", FlatLayout::kAlignment, " elements")}},
+      {"text/chat/README.md",
+       {str("| levels of nesting in the source | ", kMostJinjaNesting, " |"),
+        str("| bytes of one text | ", SourcedText::kMostBytes >> 20, " MiB |")}},
+      {"train/save/README.md",
+       {str("such as `", defaults.at("checkpoint.save_every"), "`, the default"),
+        str("`checkpoint.keep` (default ", defaults.at("checkpoint.keep"), ")"),
+        str("one F32 value for every ", kMomentBlock, " elements")}},
+  };
+  for (const auto& [path, parts] : claims) {
+    const std::string text =
+        std::regex_replace(text_of(fs::path(kSourceDir) / path), std::regex("\\s+"), " ");
+    for (const std::string& part : parts) CHECK_MESSAGE(text.find(part) != text.npos, path, ": ", part);
+  }
 }

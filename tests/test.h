@@ -2,6 +2,7 @@
 // Included by every test: doctest, and skip() for tests that this machine or build cannot run. A skip is
 // counted and printed with its reason, not as a pass.
 
+#include <initializer_list>
 #include <string>
 
 #include <doctest/doctest.h>
@@ -27,5 +28,9 @@ std::string error_of(Work&& work) {
   }
   return "";
 }
+
+// For messages: which of these parts, such as a key, its value and the bound, the text does not contain in
+// this order: "\"64\" is not in: block is 48, must ..."; "" if it has all of them.
+std::string missing_from(const std::string& text, std::initializer_list<std::string> parts);
 
 }  // namespace flatshard::test

@@ -5,7 +5,7 @@ transformers and in ours, and compares every byte and every {% generation %} spa
 
 RENDER_CHAT is the program build/bin/render_chat, FOLDER holds templates (*.jinja). The templates belong to others, so
 none is part of this project; --write puts hashes of them and of transformers' renderings into
-published_templates.json, which tests/text/chat/chat_golden_test.cpp compares with ours where the environment variable
+published_templates.json, which tests/text/chat/chat_template_test.cpp compares with ours where the environment variable
 FLATSHARD_TEMPLATES names the folder. Needs transformers."""
 import glob
 import hashlib

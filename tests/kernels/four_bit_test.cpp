@@ -336,8 +336,8 @@ TEST_CASE("4-bit ops report parts that do not fit") {
                                  .block = block});
     });
   };
-  CHECK(quantize_error(view(codes), 48) ==
-        "quantize_four_bit: block is 48, must be a power of two from 32 to 4096");
+  CHECK(test::missing_from(quantize_error(view(codes), 48),
+                           {"quantize_four_bit: ", "block", "48", "power of two", "32", "4096"}) == "");
   CHECK(quantize_error(view(codes).slice(0, 31), 64) ==
         "quantize_four_bit: codes is u8 (31), must be u8 with 32 elements");
   CHECK(quantize_error(view(x), 64) == "quantize_four_bit: codes is f32 (64), must be u8 with 32 elements");

@@ -46,8 +46,10 @@ constexpr char
         "ranks divide the batch (parallel.strategy) or the layers (parallel.stages); there is no "
         "tensor, sequence, context or expert parallelism",
     kLauncher[] = "the launcher starts the ranks: train my.toml --launch \"mpirun -np 4\", or srun",
-    kUnits[] = "parallel.wrap sets what travels together",
-    kPrefetches[] = "parallel.forward_prefetch and parallel.backward_prefetch overlap gathers",
+    kUnits[] = "parallel.wrap sets the size of a communication unit",
+    kPrefetches[] =
+        "reductions always overlap the backward pass; parallel.forward_prefetch and "
+        "parallel.backward_prefetch overlap gathers",
     kOwnShards[] = "each rank reads or initializes only its own shards", kOffloads[] = "true for cpu",
     kCompiled[] = "the kernels are compiled already",
     kKernels[] = "the kernels are fused already; train.head_chunk bounds the memory of logits",
@@ -57,8 +59,8 @@ constexpr char
         "every run writes metrics.jsonl and report.html into run.dir; log.tensorboard = true adds "
         "event files",
     kLoaders[] = "data is read from a mapped file, without worker processes",
-    kFile[] = "a .jsonl or .txt file, or tokens of prepare",
-    kHeldBack[] = "a file; prepare --eval-out holds documents back from the data",
+    kFile[] = "a .jsonl, .json or .txt file, or tokens made by prepare",
+    kHeldBack[] = "a file; prepare --eval-out takes documents from the data for it",
     kFolder[] = "a folder with config.json and safetensors files",
     kTokenizerFolder[] = "the folder that has it",
     kBestCheckpoint[] = "checkpoint.best_every saves the lowest evaluation loss, and \"ckpt best\" names it",
@@ -254,7 +256,7 @@ const ForeignKey kRows[] = {
     {"async_mode", "checkpoint.async", "false for disabled, otherwise true"},
     {"save_safetensors", "", "all files of weights are safetensors"},
     {"save_only_model", "", "checkpoints have what a resume needs; model/ of the run has the weights alone"},
-    {"save_adapter_weights_only", "", "with lora.rank a run saves its adapter only"},
+    {"save_adapter_weights_only", "", "with lora.rank a run saves only its adapter, not the model"},
     {"save_on_each_node", "", "all ranks write one checkpoint, in a folder that all hosts see"},
     {"logging_steps", "log.every", ""},
     {"log_interval", "log.every", ""},

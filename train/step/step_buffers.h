@@ -12,7 +12,7 @@
 
 namespace flatshard {
 
-// A tensor for each lane of a micro-batch, one after another, which travel as one message.
+// A tensor for each lane of a micro-batch, contiguous in memory and sent as one message.
 struct LaneTensors : PipeBuffer {
   std::vector<Tensor> lanes;
 };

@@ -1,4 +1,4 @@
-"""Makes the files of the corpus: what libFuzzer starts from, and what every test run tries (tests/train/file_fuzz_test.cpp
+"""Makes the files of the corpus: what libFuzzer starts from, and what every test run tries (tests/fuzz/file_fuzz_test.cpp
 says which are refused, and why). Needs nothing but Python: python tests/fuzz/corpus/make.py"""
 
 import json

@@ -120,25 +120,27 @@ TEST_CASE("each line of a .jsonl file is a document, in order") {
 
 TEST_CASE("a .jsonl line without a document is an error with line and reason") {
   const std::string good = "{\"text\": \"a\"}\n";
-  CHECK(jsonl_error(good + "{\"text\" \"a\"}\n") == "d.jsonl:2: is not valid JSON (at byte 11 of the line)");
-  CHECK(jsonl_error(good + "\n") == "d.jsonl:2: is not valid JSON (at byte 1 of the line)");
-  CHECK(jsonl_error(good + "{\"text\": \"a") == "d.jsonl:2: is not valid JSON (at byte 12 of the line)");
-  CHECK(jsonl_error(good + std::string("{\"text\": \"a\"}\0{", 15) + "\n") ==
-        "d.jsonl:2: is not valid JSON (at byte 14 of the line)");
-  CHECK(jsonl_error("{\"text\": \"\xff\"}\n") == "d.jsonl:1: is not valid JSON (at byte 11 of the line)");
-  CHECK(jsonl_error("{\"text\": 1e999}\n") == "d.jsonl:1: contains a number that is too large");
-  CHECK(jsonl_error("[\"a\"]\n") == "d.jsonl:1 (record 1): is JSON of type string, must be an object");
-  CHECK(jsonl_error(good + good + "{\"a\": 1, \"b\\n\": 2}\n") ==
-        "d.jsonl:3: has no field \"text\"; its fields: \"a\", \"b\\n\"");
-  CHECK(jsonl_error("{}\n") == "d.jsonl:1: has no field \"text\"; its fields: none");
-  CHECK(jsonl_error("{\"text\": null}\n") ==
-        "d.jsonl:1: the field \"text\" is of type null, must be a string");
+  const auto missing = [](const std::string& json, std::initializer_list<std::string> parts) {
+    return test::missing_from(jsonl_error(json), parts);
+  };
+  CHECK(missing(good + "{\"text\" \"a\"}\n", {"d.jsonl:2: ", "JSON", "byte 11"}) == "");
+  CHECK(missing(good + "\n", {"d.jsonl:2: ", "JSON", "byte 1 "}) == "");
+  CHECK(missing(good + "{\"text\": \"a", {"d.jsonl:2: ", "JSON", "byte 12"}) == "");
+  CHECK(missing(good + std::string("{\"text\": \"a\"}\0{", 15) + "\n", {"d.jsonl:2: ", "JSON", "byte 14"}) ==
+        "");
+  CHECK(missing("{\"text\": \"\xff\"}\n", {"d.jsonl:1: ", "JSON", "byte 11"}) == "");
+  CHECK(missing("{\"text\": 1e999}\n", {"d.jsonl:1: ", "number", "too large"}) == "");
+  CHECK(missing("[\"a\"]\n", {"d.jsonl:1 (record 1): ", "string", "object"}) == "");
+  CHECK(missing(good + good + "{\"a\": 1, \"b\\n\": 2}\n",
+                {"d.jsonl:3: ", "no field \"text\"", "\"a\", \"b\\n\""}) == "");
+  CHECK(missing("{}\n", {"d.jsonl:1: ", "no field \"text\"", "none"}) == "");
+  CHECK(missing("{\"text\": null}\n", {"d.jsonl:1: ", "\"text\"", "null", "string"}) == "");
 }
 
 TEST_CASE("a line of JSON nested a million deep is read or refused, without a crash") {
   const std::string open(1000000, '['), close(1000000, ']');
   CHECK(jsonl_error("{\"text\": \"a\", \"x\": " + open + close + "}\n") == "");
-  CHECK(jsonl_error("{\"x\": " + open) == "d.jsonl:1: is not valid JSON (at byte 1000007 of the line)");
+  CHECK(test::missing_from(jsonl_error("{\"x\": " + open), {"d.jsonl:1: ", "JSON", "byte 1000007"}) == "");
   CHECK(jsonl_error(open) ==
         "d.jsonl:1: ends before its array does, after 0 complete elements: it is cut off");
 }
@@ -183,17 +185,17 @@ TEST_CASE("prepare writes every non-empty document in order and reports the coun
 
 TEST_CASE("prepare refuses a bad record with file and line, or counts it with --skip-bad") {
   write("d.jsonl", "{\"text\": \"a\"}\n{\"text\": \n{\"body\": \"b\"}\n{\"text\": \"c\"}\n");
-  CHECK(prepare_error({"--out", "out.tok", "d.jsonl"}) ==
-        "prepare: d.jsonl:2: is not valid JSON (at byte 10 of the line)\n");
+  CHECK(test::missing_from(prepare_error({"--out", "out.tok", "d.jsonl"}),
+                           {"prepare: d.jsonl:2: ", "JSON", "byte 10"}) == "");
   const Run run = prepare({"--out", "out.tok", "--skip-bad", "d.jsonl"});
   CHECK(run.status == 0);
   CHECK(run.out.starts_with("read 1 file, 52 B: 2 documents; dropped 0 empty, 2 bad\n"));
-  CHECK(run.err == "prepare: the first bad record: d.jsonl:2: is not valid JSON (at byte 10 of the line)\n");
+  CHECK(test::missing_from(run.err, {"prepare: the first bad record: d.jsonl:2: ", "JSON", "byte 10"}) == "");
   CHECK(documents_in("out.tok") == Texts{"a", "c"});
   write("d.jsonl", "{}\n");
-  CHECK(prepare_error({"--out", "out.tok", "--skip-bad", "d.jsonl"}) ==
-        "prepare: no sample can be trained on: 0 empty, 1 bad; the first is bad because d.jsonl:1: has no "
-        "field \"text\"; its fields: none\n");
+  CHECK(test::missing_from(
+            prepare_error({"--out", "out.tok", "--skip-bad", "d.jsonl"}),
+            {"prepare: no sample", "0 empty, 1 bad", "d.jsonl:1: ", "no field \"text\"", "none\n"}) == "");
 }
 
 TEST_CASE("prepare refuses or counts samples that are longer than --max-tokens, with file and line") {

@@ -175,13 +175,15 @@ TEST_CASE("an array of records is read like lines, and errors name line and reco
   const auto error = [&](const std::string& json) { return test::error_of([&] { texts(json); }); };
   CHECK(texts("[{\"text\": \"a\"},\n {\"text\": \"b\"}]") == Texts{"a", "b"});
   CHECK(texts("{\"text\": \"a\"}\n{\"text\": \"b\"}\n") == Texts{"a", "b"});
-  CHECK(error("[{\"text\": \"a\"},\n {\"body\": \"b\"}]") ==
-        "records.json:2 (record 2): has no field \"text\"; its fields: \"body\"");
-  CHECK(error("[1]") == "records.json:1 (record 1): is JSON of type number, must be an object");
-  CHECK(error("[{\"text\": }]") == "records.json:1 (record 1): is not valid JSON (at byte 10 of the line)");
-  CHECK(error("{\n  \"text\": \"a\"\n}\n") ==
-        "records.json:1: is not valid JSON (at byte 2 of the line); an object must be on one line, or be an "
-        "element of an array that is the whole file");
+  const auto missing = [&](const std::string& json, std::initializer_list<std::string> parts) {
+    return test::missing_from(error(json), parts);
+  };
+  CHECK(missing("[{\"text\": \"a\"},\n {\"body\": \"b\"}]",
+                {"records.json:2 (record 2): ", "no field \"text\"", "\"body\""}) == "");
+  CHECK(missing("[1]", {"records.json:1 (record 1): ", "number", "object"}) == "");
+  CHECK(missing("[{\"text\": }]", {"records.json:1 (record 1): ", "JSON", "byte 10"}) == "");
+  CHECK(missing("{\n  \"text\": \"a\"\n}\n",
+                {"records.json:1: ", "JSON", "byte 2 ", "one line", "element of an array"}) == "");
 }
 
 TEST_CASE("a key that appears twice in a record is refused with file, line and key") {

@@ -1,4 +1,4 @@
-// What chat_golden_test.cpp cannot show: errors and limits.
+// What the templates of chat_template_test.cpp cannot show: errors and limits.
 
 #include "text/jinja/jinja_runtime.h"
 
