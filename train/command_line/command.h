@@ -17,7 +17,8 @@ namespace flatshard {
 using Arguments = std::vector<std::string>;
 
 // The variable that an option sets. A bool is a flag without a value; numbers of a list are separated by
-// commas; an option with a list of texts may be repeated; --help shows the default of a choice.
+// commas; a list of texts takes the words up to the next option, and the option may be repeated. --help
+// shows the default of a choice.
 using OptionValue =
     std::variant<bool*, int*, int64_t*, double*, std::string*, std::optional<int64_t>*,
                  std::optional<std::string>*, std::vector<double>*, std::vector<std::string>*, Choice>;

@@ -10,6 +10,7 @@
 #include "runtime/parallel.h"
 #include "runtime/text.h"
 #include "train/config/accelerate_config.h"
+#include "train/config/fields.h"
 #include "train/save/initial_weights.h"
 #include "train/setup/config_check.h"
 #include "train/setup/resolved_config.h"

@@ -1,7 +1,7 @@
 #pragma once
 // The device state of a run (model, units, optimizer, buffers) and its two operations: a training step
-// (step.cpp) and an evaluation (evaluation_step.cpp). The same code constructs it twice: on planning arenas and
-// streams, which only count bytes, and on committed ones.
+// (step.cpp) and an evaluation (evaluation_step.cpp). The same code constructs it twice: on planning arenas
+// and streams, which only count bytes, and on committed ones.
 
 #include <functional>
 #include <span>

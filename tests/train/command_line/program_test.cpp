@@ -63,8 +63,8 @@ std::string error_of(const Arguments& arguments) {
 TEST_CASE("options of every kind set their variables") {
   Everything e;
   const Ended ended =
-      run(e.command(), {"a", "--numbers", "1,2.5", "b", "-f", "--large=-7", "--small", "9", "--text", "five",
-                        "--texts", "x", "--texts", "y", "c", "--maybe-number", "8"});
+      run(e.command(), {"a", "--numbers", "1,2.5", "b", "c", "-f", "--large=-7", "--texts", "x", "--texts",
+                        "y", "z", "--small", "9", "--text", "five", "--maybe-number", "8"});
   CHECK_MESSAGE(ended.err.empty(), ended.err);
   CHECK(ended.code == 9);
   CHECK(e.word == "a");
@@ -77,7 +77,7 @@ TEST_CASE("options of every kind set their variables") {
   CHECK(e.maybe_number == 8);
   CHECK(!e.maybe_text);
   CHECK(e.numbers == std::vector<double>{1, 2.5});
-  CHECK(e.texts == std::vector<std::string>{"x", "y"});
+  CHECK(e.texts == std::vector<std::string>{"x", "y", "z"});
 }
 
 TEST_CASE("a mistake on the command line is one line, and the program does not run") {

@@ -4,9 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "comm/trace_file.h"
 #include "runtime/whole_file.h"
 #include "tests/test.h"
-#include "comm/trace_file.h"
 
 using namespace flatshard;
 namespace fs = std::filesystem;
