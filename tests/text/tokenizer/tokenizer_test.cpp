@@ -188,6 +188,16 @@ TEST_CASE("special tokens are not recognized in plain ranges or across their end
   CHECK(specials({{1, 1}, {4, 5}}) == 2);
 }
 
+TEST_CASE("a token may contain U+0000") {
+  if (test::lacks_text_libraries()) return;
+  const Tokenizer tokenizer = Tokenizer::from_json(
+      R"({"model":{"type":"BPE","vocab":{"a":0,"\u0000":1,"\u0000a":2},"merges":[["\u0000","a"]]}})",
+      "t.json");
+  using namespace std::string_literals;
+  CHECK(tokenizer.encode("a\0a\0"s).ids == std::vector{0, 2, 1});
+  CHECK(tokenizer.decode(std::vector{0, 2, 1}) == "a \0a \0"s);  // without a decoder
+}
+
 TEST_CASE("plain text becomes no special token even where merges or the vocabulary would allow it") {
   if (test::lacks_text_libraries()) return;
   const std::string text = "ab";
