@@ -30,14 +30,16 @@ void check_text(const char* what, std::string_view text) {
 // the library's parser callback searches all members so far at the end of each, which takes quadratic time.
 class Strict : public nlohmann::json_sax<json> {
  public:
-  Strict(size_t deepest, size_t most_members) : deepest_(deepest), most_members_(most_members) {}
+  Strict(size_t deepest, size_t most_members, ZeroBytes in_names)
+      : deepest_(deepest), most_members_(most_members), in_names_(in_names) {}
 
   bool start_object(size_t) override { return open(); }
   bool start_array(size_t) override { return open(); }
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool key(std::string& name) override {
-    check(name.find('\0') == name.npos, "invalid JSON: the name \"", name.c_str(), "\" contains a zero byte");
+    check(in_names_ == ZeroBytes::allowed || name.find('\0') == name.npos, "invalid JSON: the name \"",
+          name.c_str(), "\" contains a zero byte");
     std::unordered_set<std::string>& names = names_.back();
     check(names.insert(name).second, "invalid JSON: \"", name, "\" appears twice");
     check(names.size() <= most_members_, "invalid JSON: an object has more than ", most_members_, " members");
@@ -66,16 +68,17 @@ class Strict : public nlohmann::json_sax<json> {
   }
 
   size_t deepest_, most_members_;
+  ZeroBytes in_names_;
   std::vector<std::unordered_set<std::string>> names_;  // by open object
 };
 
-void check_form(std::string_view text, size_t deepest, size_t most_members) {
-  Strict strict(deepest, most_members);
+void check_form(std::string_view text, size_t deepest, size_t most_members, ZeroBytes in_names) {
+  Strict strict(deepest, most_members, in_names);
   json::sax_parse(text.begin(), text.end(), &strict);
 }
 
 json parse(std::string_view text, size_t deepest) {
-  check_form(text, deepest, SIZE_MAX);
+  check_form(text, deepest, SIZE_MAX, ZeroBytes::refused);
   return json::parse(text.begin(), text.end());
 }
 
@@ -122,10 +125,10 @@ std::string quoted(const std::string& text) {
 
 }  // namespace
 
-void check_json(std::string_view text, const std::string& path, size_t most_members) {
+void check_json(std::string_view text, const std::string& path, size_t most_members, ZeroBytes in_names) {
   try {
     check_text("invalid JSON", text);
-    check_form(text, kDeepest, most_members);
+    check_form(text, kDeepest, most_members, in_names);
   } catch (const Error& error) {
     throw Error(path + ": " + error.what(), error.where);
   }

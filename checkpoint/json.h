@@ -18,9 +18,11 @@
 namespace flatshard {
 
 // Checks JSON that other code interprets: valid UTF-8, no duplicate names, limited numbers of members per
-// object and 32 levels of nesting, so that all readers agree on it and none is overloaded. An Error begins
-// with the path.
-void check_json(std::string_view text, const std::string& path, size_t most_members = 1 << 14);
+// object and 32 levels of nesting, so that all readers agree on it and none is overloaded. Names with a zero
+// byte, which cuts messages, are refused too, unless the file needs them. An Error begins with the path.
+enum class ZeroBytes { refused, allowed };
+void check_json(std::string_view text, const std::string& path, size_t most_members = 1 << 14,
+                ZeroBytes in_names = ZeroBytes::refused);
 
 struct SafetensorsHeader {
   struct Tensor {

@@ -174,9 +174,12 @@ JinjaValue jinja_slice(const JinjaValue& object, std::optional<int64_t> begin, s
                        std::optional<int64_t> step) {
   if (object.is(JinjaKind::text)) {
     const std::vector<size_t> bounds = code_point_bounds(object.bytes());
+    const std::vector<size_t> chosen = sliced(std::ssize(bounds) - 1, begin, end, step);
+    if (chosen.empty()) return SourcedText();
+    if (step.value_or(1) == 1) return object.text().slice(bounds[chosen.front()], bounds[chosen.back() + 1]);
+    if (*step == -1) return object.text().slice(bounds[chosen.back()], bounds[chosen.front() + 1]).reversed();
     SourcedText text;
-    for (const size_t at : sliced(std::ssize(bounds) - 1, begin, end, step))
-      text.append(object.text(), bounds[at], bounds[at + 1]);
+    for (const size_t at : chosen) text.append(object.text(), bounds[at], bounds[at + 1]);
     return text;
   }
   object.check_defined();

@@ -2,12 +2,21 @@
 
 #include <algorithm>
 
+#include "runtime/utf8.h"
 #include "text/jinja/jinja_evaluator.h"
 #include "text/jinja/jinja_globals.h"
 #include "text/jinja/jinja_print.h"
 
 namespace flatshard {
 namespace {
+
+// A template may put a text of any length into a message.
+std::string shortened(const std::string& message) {
+  constexpr size_t kMostBytes = 2000;
+  if (message.size() <= kMostBytes) return message;
+  const size_t end = valid_utf8_prefix(std::string_view(message).substr(0, kMostBytes));
+  return str(message.substr(0, end), "... (", message.size(), " bytes)");
+}
 
 class Runtime : private JinjaEvaluator {
  public:
@@ -21,9 +30,9 @@ class Runtime : private JinjaEvaluator {
 
   SourcedText run(const JinjaNode& body) {
     try {
-      execute(body);
+      check(execute(body) == Flow::next, "{% break %} and {% continue %} must be inside a loop");
     } catch (const Error& error) {
-      throw Error(str(name_, ':', line_, ": ", error.what()), error.where);
+      throw Error(str(name_, ':', line_, ": ", shortened(error.what())), error.where);
     }
     return std::move(out_);
   }

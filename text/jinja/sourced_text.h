@@ -45,6 +45,7 @@ class SourcedText {
   void mark_markup() { is_markup_ = true; }
 
   SourcedText slice(size_t begin, size_t end) const;
+  SourcedText reversed() const;  // by code points
   // `to` appends to a string what a code point becomes.
   template <class To>
   SourcedText mapped(To&& to) const {

@@ -22,7 +22,7 @@ constexpr size_t kMostAdded = size_t{1} << 17;
 constexpr char kEndOfText[] = "<|endoftext|>";
 
 json parse_json(std::string_view text, const std::string& path) {
-  check_json(text, path, static_cast<size_t>(kMostIds));
+  check_json(text, path, static_cast<size_t>(kMostIds), ZeroBytes::allowed);  // a token may be U+0000
   return json::parse(text.begin(), text.end());
 }
 

@@ -40,14 +40,17 @@ void AddedTokenFinder::add(const std::string& text, const AddedToken& token, con
 }
 
 bool AddedTokenFinder::next(const AlignedView& view, size_t from, std::span<const TextRange> plain,
-                            Found* found) const {
+                            Found* found, size_t* steps) const {
   const std::string_view text = view.text;
+  const size_t most_steps = kLongest * kLongest + kMostSteps * text.size();
   for (size_t begin = from; begin < text.size(); ++begin) {
     if (!first_[static_cast<unsigned char>(text[begin])]) continue;
     const AddedToken* longest = nullptr;
     size_t end = 0;
     uint32_t node = 0;
     for (size_t at = begin; at < text.size(); ++at) {
+      check(++*steps <= most_steps, "the added tokens of the tokenizer cannot be searched for at byte ",
+            view.origin(begin), ": too many bytes of the text are like the begin of one");
       const auto next = edges_.find(edge(node, text[at]));
       if (next == edges_.end()) break;
       node = next->second;

@@ -23,7 +23,7 @@ struct AddedToken {
 
 class AddedTokenFinder {
  public:
-  static constexpr size_t kLongest = 4096;  // bytes: bounds the time that a text made of prefixes takes
+  static constexpr size_t kLongest = 4096;  // bytes
 
   // If a text is added twice, the first token applies. An Error names `path` if the text is empty or too
   // long.
@@ -31,13 +31,15 @@ class AddedTokenFinder {
   bool empty() const { return tokens_.empty(); }
 
   // Calls on_text(view) and on_token(id, view) for the parts of the text, in order. A special token is not
-  // recognized if a byte of it comes from one of the `plain` ranges of the input, which are sorted.
+  // recognized if a byte of it comes from one of the `plain` ranges of the input, which are sorted. An Error
+  // when the search of the text takes more than kMostSteps for each of its bytes, as where tokens begin with
+  // many spaces and so does the text.
   template <class OnText, class OnToken>
   void split(const AlignedView& text, std::span<const TextRange> plain, OnText&& on_text,
              OnToken&& on_token) const {
-    size_t done = 0;
+    size_t done = 0, steps = 0;
     Found found;
-    for (size_t from = 0; next(text, from, plain, &found); from = found.match_end) {
+    for (size_t from = 0; next(text, from, plain, &found, &steps); from = found.match_end) {
       if (found.token == nullptr) continue;
       found.range.begin =
           found.token->lstrip ? space_begin(text.text, found.range.begin, done) : found.range.begin;
@@ -49,12 +51,15 @@ class AddedTokenFinder {
   }
 
  private:
+  static constexpr size_t kMostSteps = 64;  // for each byte of a text
   struct Found {
     const AddedToken* token;  // null if the match is part of a word and must not be
     TextRange range;          // with the white space after it
     size_t match_end;
   };
-  bool next(const AlignedView& text, size_t from, std::span<const TextRange> plain, Found* found) const;
+  // Adds to `steps` how many bytes it compared with those of tokens.
+  bool next(const AlignedView& text, size_t from, std::span<const TextRange> plain, Found* found,
+            size_t* steps) const;
   // The start of the white space that ends at `end`, not before `least`.
   static size_t space_begin(std::string_view text, size_t end, size_t least);
 

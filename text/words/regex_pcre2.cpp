@@ -50,6 +50,11 @@ int count_work(pcre2_callout_block* block, void* data) {
   const size_t at = block->current_position;
   work.done += 1 + (at > work.at ? at - work.at : work.at - at);
   work.at = at;
+  if (block->callout_number == 1)
+    for (uint32_t i = 1; i < block->capture_top; ++i) {
+      const size_t begin = block->offset_vector[2 * i], end = block->offset_vector[2 * i + 1];
+      if (begin != PCRE2_UNSET && end > begin) work.done += end - begin;
+    }
   return work.done > work.most ? PCRE2_ERROR_CALLOUT : 0;
 }
 

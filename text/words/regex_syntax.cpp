@@ -15,8 +15,10 @@ constexpr char kSpaces[] = "\\x09-\\x0d\\x85\\p{Z}";
 constexpr char kWords[] =
     "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}"
     "-\\x{1f189}";
+// Superscripts and fractions, which Oniguruma's \w has outside of brackets only.
+constexpr char kLatinNumbers[] = "\\xb2\\xb3\\xb9\\xbc-\\xbe";
 constexpr char kHexDigits[] = "0-9A-Fa-f";
-constexpr char kCount[] = "(?C)";
+constexpr char kCount[] = "(?C)", kCountCaptures[] = "(?C1)";
 constexpr int kMostNesting = 100;  // of brackets
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -28,6 +30,8 @@ class Rewriting {
       : pattern_(pattern), is_script_(is_script) {}
 
   std::string rewritten() {
+    out_ = kCount;
+    atom_ = out_.size();
     while (at_ < pattern_.size()) step();
     return std::move(out_);
   }
@@ -152,11 +156,13 @@ class Rewriting {
     const char* const set = set_of(letter);
     if (set != nullptr) {
       at_ += 2;
-      return str(is_negated(letter) ? "[^" : "[", set, ']');
+      const bool words = letter == 'w' || letter == 'W';
+      return str(is_negated(letter) ? "[^" : "[", set, words ? kLatinNumbers : "", ']');
     }
+    if (letter == 'k' || (letter >= '1' && letter <= '9')) return str(kCountCaptures, character());
     if (letter != 'b' && letter != 'B') return character();
     at_ += 2;
-    const std::string word = str('[', kWords, ']');
+    const std::string word = str('[', kWords, kLatinNumbers, ']');
     const char *const after = letter == 'b' ? "(?!" : "(?=", *const before = letter == 'b' ? "(?=" : "(?!";
     return str("(?:(?<=", word, ')', after, word, ")|(?<!", word, ')', before, word, "))");
   }
@@ -164,6 +170,11 @@ class Rewriting {
   static std::string class_of(const std::string& name) {
     if (name == "[:alpha:]") return "\\p{Alphabetic}";
     if (name == "[:alnum:]") return "\\p{Alphabetic}\\p{Nd}";
+    if (name == "[:upper:]") return "\\p{Uppercase}";
+    if (name == "[:lower:]") return "\\p{Lowercase}";
+    if (name == "[:punct:]") return "\\p{P}\\p{S}";
+    if (name == "[:space:]") return kSpaces;
+    if (name == "[:blank:]") return "\\t\\p{Zs}";
     return name == "[:word:]" ? kWords : name;
   }
   // One that means the same in brackets.

@@ -6,9 +6,10 @@
 //   [a&&[^b]] [a[b]]  intersections and unions, as lookaheads and alternatives
 //   {n}+ {n}? {,n}    repeated, optional, from 0
 //   (?m)              . matches line breaks
-//   \b [:alpha:]      by those sets, and Alphabetic
-// A callout follows every quantifier and every branch of a group, wherever the engine can backtrack to, so
-// that the work of a search can be counted.
+//   \b [:alpha:]      by those sets, and by properties of Unicode
+// A callout begins the pattern, where every attempt starts, and follows every quantifier and every branch of
+// a group, wherever the engine can backtrack to, so that the work of a search can be counted. A callout with
+// the number 1 precedes a backreference, which compares as many bytes as its group has.
 
 #include <functional>
 #include <string>

@@ -14,7 +14,7 @@ enum CharSet : uint8_t {
   kLetter = 1,       // \p{L}
   kNumber = 2,       // \p{N}
   kSpace = 4,        // White_Space
-  kPunctuation = 8,  // \p{P}, and all of ASCII's punctuation
+  kPunctuation = 8,  // \p{P} of Unicode 8, and all of ASCII's punctuation
   kWord = 16         // \w: alphabetic, marks, decimal digits, connectors, joiners
 };
 

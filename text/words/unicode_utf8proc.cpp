@@ -23,18 +23,43 @@ bool is_enclosed_letter(char32_t c) {
          (c >= 0x1f170 && c <= 0x1f189);
 }
 
+struct CodePoints {
+  char32_t first, last;
+};
+
+template <size_t N>
+bool is_in(const CodePoints (&ranges)[N], char32_t c) {
+  const CodePoints* const range = std::partition_point(std::begin(ranges), std::end(ranges),
+                                                       [c](const CodePoints& r) { return r.last < c; });
+  return range != std::end(ranges) && c >= range->first;
+}
+
+// Hugging Face's tokenizers takes for punctuation what Unicode 8 did; later versions added marks, and moved
+// two of them to other categories.
+bool is_punctuation(char32_t c, utf8proc_category_t category) {
+  constexpr CodePoints kLater[] = {
+      {0x61d, 0x61d},     {0x9fd, 0x9fd},     {0xa76, 0xa76},     {0xc77, 0xc84},     {0x1b4e, 0x1b4f},
+      {0x1b7d, 0x1b7f},   {0x2e43, 0x2e63},   {0x10d6e, 0x10d6e}, {0x10ead, 0x10ed0}, {0x10f55, 0x10f89},
+      {0x113d4, 0x113d8}, {0x1144b, 0x1145d}, {0x11660, 0x1166c}, {0x116b9, 0x116b9}, {0x1183b, 0x1183b},
+      {0x11944, 0x11946}, {0x119e2, 0x119e2}, {0x11a3f, 0x11a46}, {0x11a9a, 0x11aa2}, {0x11b00, 0x11b09},
+      {0x11be1, 0x11be1}, {0x11c41, 0x11c71}, {0x11ef7, 0x11ef8}, {0x11f43, 0x11f4f}, {0x11fff, 0x11fff},
+      {0x12ff1, 0x12ff2}, {0x16d6d, 0x16d6f}, {0x16e97, 0x16e9a}, {0x16fe2, 0x16fe2}, {0x1e5ff, 0x1e5ff},
+      {0x1e95e, 0x1e95f}};
+  if (c < 0x80 && category >= UTF8PROC_CATEGORY_SM && category <= UTF8PROC_CATEGORY_SO) return true;
+  if (c == 0x166d || c == 0x111c9) return true;
+  return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO && !is_in(kLater, c);
+}
+
 uint8_t sets_of(char32_t c) {
   const auto category = utf8proc_category(static_cast<int32_t>(c));
   const auto within = [&](int first, int last) { return category >= first && category <= last; };
   const bool letter = within(UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LO);
   const bool number = within(UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NO);
   const bool mark = within(UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME);
-  const bool ascii_symbol = c < 0x80 && within(UTF8PROC_CATEGORY_SM, UTF8PROC_CATEGORY_SO);
-  const bool punctuation = within(UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PO) || ascii_symbol;
   const bool word = letter || mark || (number && category != UTF8PROC_CATEGORY_NO) ||
                     category == UTF8PROC_CATEGORY_PC || c == 0x200c || c == 0x200d || is_enclosed_letter(c);
   return static_cast<uint8_t>((letter ? kLetter : 0) | (number ? kNumber : 0) | (is_space(c) ? kSpace : 0) |
-                              (punctuation ? kPunctuation : 0) | (word ? kWord : 0));
+                              (is_punctuation(c, category) ? kPunctuation : 0) | (word ? kWord : 0));
 }
 
 bool is_surrogate(char32_t c) { return c >= 0xd800 && c < 0xe000; }
@@ -44,7 +69,7 @@ bool composes(NormalForm form) { return form == NormalForm::nfc || form == Norma
 // Characters newer than Unicode 9 that have a decomposition or a combining class. Hugging Face's tokenizers
 // normalizes by Unicode 9 and leaves them unchanged, and ids must be the same.
 bool is_too_new(char32_t c) {
-  constexpr std::pair<char32_t, char32_t> kRanges[] = {
+  constexpr CodePoints kRanges[] = {
       {0x7fd, 0x7fd},     {0x897, 0x8d3},     {0x9fe, 0x9fe},     {0xc3c, 0xc3c},     {0xd3b, 0xd3c},
       {0xeba, 0xeba},     {0x1715, 0x1715},   {0x1abf, 0x1af0},   {0x1df6, 0x1dfa},   {0x32ff, 0x32ff},
       {0xa7f1, 0xa7f4},   {0xa82c, 0xa82c},   {0xab69, 0xab69},   {0x105c9, 0x105e4}, {0x10781, 0x107bf},
@@ -54,9 +79,7 @@ bool is_too_new(char32_t c) {
       {0x11f41, 0x11f42}, {0x16121, 0x1612f}, {0x16d63, 0x16d6a}, {0x16ff0, 0x16ff1}, {0x1ccd6, 0x1ccf9},
       {0x1e030, 0x1e08f}, {0x1e130, 0x1e136}, {0x1e2ae, 0x1e2ef}, {0x1e4ec, 0x1e4ef}, {0x1e5ee, 0x1e5ef},
       {0x1f16c, 0x1f16c}, {0x1fbf0, 0x1fbf9}};
-  const auto* const range = std::partition_point(std::begin(kRanges), std::end(kRanges),
-                                                 [c](const auto& r) { return r.second < c; });
-  return range != std::end(kRanges) && c >= range->first;
+  return is_in(kRanges, c);
 }
 
 int combining_class(char32_t c) {

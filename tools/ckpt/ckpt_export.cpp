@@ -62,6 +62,7 @@ std::string describe_unsaved(const std::optional<StepMetrics>& m) {
 }  // namespace
 
 BestCheckpoint best_of(const std::string& run) {
+  check(fs::is_directory(run), run, ": no such folder");
   const std::vector<int64_t> steps = steps_in(run);
   check(!steps.empty(), run, ": has no checkpoint");
   std::optional<BestCheckpoint> best;

@@ -32,6 +32,7 @@ TEST_CASE("an error names the template, the line and the construct") {
   CHECK(error("{% set x %}\n\n{% endif %}{% endset %}") ==
         "chat:3: the statement {% endif %} is not supported");
   CHECK(error("x\n{% if a b %}{% endif %}") == "chat:2: expected %}, found \"b\"");
+  CHECK(error("a\n{% break %}b") == "chat:2: {% break %} and {% continue %} must be inside a loop");
   CHECK(error("{% if a %}\n") == "chat:1: the template ends before {% endif %}");
 }
 
@@ -52,6 +53,26 @@ TEST_CASE("the number of steps is limited, whatever the template spends them on"
     CAPTURE(source);
     CHECK(error(source, few) == "chat:1: the template needs more than 100000 steps");
   }
+}
+
+TEST_CASE("a message of any length is shortened") {
+  const std::string raised = error("{{ raise_exception('a' ~ 'ü' * 1000000) }}");
+  CHECK(raised.starts_with("chat:1: aüü"));
+  CHECK(raised.ends_with("üü... (2000001 bytes)"));
+  CHECK(raised.size() < 2100);
+  CHECK(error("{{ {}['x' * 1000000].y }}").size() < 2100);
+}
+
+TEST_CASE("a reversed text has its code points in reverse, of any slice") {
+  CHECK(run("{{ 'aüb€c'[::-1] }} {{ 'aüb€c'[3:0:-1] }} {{ 'aüb€c'[::-2] }} {{ 'aüb€c'[-2:9:1] }} {{ ''[::-1] "
+            "}}") == "c€büa €bü cba €c ");
+  CHECK(run("{{ 'aüb'|reverse }}{{ 'abc'[5:] }}{{ 'abc'[2:1] }}") == "büa");
+}
+
+TEST_CASE("a template that reverses a long text many times ends in time") {
+  const std::string source =
+      "{% set x = 'xy' * 4000000 %}{% for i in range(9999) %}{% set y = x[::-1] %}{% endfor %}";
+  CHECK(error(source) == "chat:1: the template needs more than 20000000 steps");
 }
 
 TEST_CASE("recursion ends in an error before the stack does") {

@@ -188,6 +188,31 @@ TEST_CASE("special tokens are not recognized in plain ranges or across their end
   CHECK(specials({{1, 1}, {4, 5}}) == 2);
 }
 
+TEST_CASE("a token may contain U+0000") {
+  if (test::lacks_text_libraries()) return;
+  const Tokenizer tokenizer = Tokenizer::from_json(
+      R"({"model":{"type":"BPE","vocab":{"a":0,"\u0000":1,"\u0000a":2},"merges":[["\u0000","a"]]}})",
+      "t.json");
+  using namespace std::string_literals;
+  CHECK(tokenizer.encode("a\0a\0"s).ids == std::vector{0, 2, 1});
+  CHECK(tokenizer.decode(std::vector{0, 2, 1}) == "a \0a \0"s);  // without a decoder
+}
+
+TEST_CASE("a text that begins like an added token everywhere is refused, not searched without bound") {
+  if (test::lacks_text_libraries()) return;
+  const auto with_token = [](const std::string& content) {
+    return small(R"(,"added_tokens":[{"id":6,"content":")" + content +
+                 R"(","special":false,"normalized":false}],"unk_token":"d")");
+  };
+  const std::string spaces(4000, ' '), text(3'000'000, ' ');
+  CHECK(test::error_of([&] {
+          with_token(spaces + 'x').encode(text);
+        }).starts_with("the added tokens of the tokenizer cannot be searched for at byte "));
+  CHECK(with_token(spaces + 'x').encode(std::string(3000, ' ') + spaces + 'x').ids.back() == 6);
+  CHECK(with_token(spaces).encode(text).ids.size() == 750);
+  CHECK(with_token(std::string(31, ' ')).encode(text + 'd').ids.back() != 6);
+}
+
 TEST_CASE("plain text becomes no special token even where merges or the vocabulary would allow it") {
   if (test::lacks_text_libraries()) return;
   const std::string text = "ab";

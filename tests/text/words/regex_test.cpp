@@ -46,8 +46,15 @@ TEST_CASE("brackets contain brackets, intersections and negated sets") {
   CHECK(found("[a[bx]c]+", "abcdx") == "(abc)(x)");
   CHECK(found("[^\\S\\n]+", "a \t\nb\u180e") == "( \t)");
   CHECK(found("[\\Wa]+", "ab-a") == "(a)(-a)");
+  CHECK(found("\\w+", "x²³¹¼½¾⁴Ė½") == "(x²³¹¼½¾)(Ė½)");  // outside of brackets only
+  CHECK(found("[^\\w\\s]+|\\W", "a¼½-b") == "(¼½-)");
+  CHECK(found("[\\w]+|\\ba", "x¼a ½a a") == "(x)(a)(a)(a)");
+  CHECK(found("\\ba", "¼a a") == "(a)");
   CHECK(found("[]a]+", "]ab") == "(]a)");
   CHECK(found("[[:alpha:]1]+", "a〇1-") == "(a〇1)");
+  CHECK(found("[[:punct:]]+", "a§+©x€!") == "(§+©)(€!)");
+  CHECK(found("[[:upper:]]+|[[:lower:]]{3}", "AⅣⓑªbͅⅳ") == "(AⅣ)(ⓑªb)");
+  CHECK(found("[[:space:]]+|[[:blank:]]", "a \u180e\n\u2028b\u3000") == "( )(\n\u2028)(\u3000)");
 }
 
 TEST_CASE("quantifiers, anchors and options mean what they mean in Oniguruma") {
@@ -68,7 +75,7 @@ TEST_CASE("quantifiers, anchors and options mean what they mean in Oniguruma") {
 TEST_CASE("a pattern that backtracks without bound is refused by its name, an ordinary one takes any text") {
   if (test::lacks_text_libraries()) return;
   const std::string line(100'000, 'a');
-  for (const char* pattern : {".*.*=.*", "(a+)+[bc]", "a*a*a*[bc]"}) {
+  for (const char* pattern : {".*.*=.*", "(a+)+[bc]", "a*a*a*[bc]", "(?=(a*))\\1[bc]", "(a+)\\1[bc]"}) {
     CAPTURE(pattern);
     const std::string error = test::error_of([&] { found(pattern, line + "\n="); });
     CHECK_MESSAGE(

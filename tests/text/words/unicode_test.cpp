@@ -44,6 +44,21 @@ TEST_CASE("characters newer than Unicode 9 are not normalized") {
   CHECK(formed(NormalForm::nfkc, "\U00010781\u0301\u0316") == "\U00010781\u0316\u0301");  // 14
 }
 
+TEST_CASE("punctuation is what it was in Unicode 8") {
+  if (cannot_run()) return;
+  const auto is_punctuation = [](char32_t c) { return (char_sets()[c] & kPunctuation) != 0; };
+  for (const char32_t c :
+       {U'!', U'$', U'+', U'~', U'\u00a7', U'\u2e42', U'\u3001', U'\u166d', U'\U000111c9'}) {
+    CAPTURE(static_cast<uint32_t>(c));
+    CHECK(is_punctuation(c));
+  }
+  for (const char32_t c : {U'a', U'\x7f', U'\u00a3', U'\u09fd', U'\u0a76', U'\u0c77', U'\u2e43', U'\u2e52',
+                           U'\U0001145b', U'\U0001e95f'}) {
+    CAPTURE(static_cast<uint32_t>(c));
+    CHECK_FALSE(is_punctuation(c));
+  }
+}
+
 TEST_CASE("a long run of marks is sorted in reasonable time") {
   if (cannot_run()) return;
   std::string text = "a";

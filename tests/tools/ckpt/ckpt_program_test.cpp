@@ -217,6 +217,7 @@ TEST_CASE("best is the checkpoint with the lowest evaluation loss, the first of 
   set_loss(run + "/step-6", {});
   check_refused({"best", run}, "none of its 3 checkpoints has an evaluation loss");
   check_refused({"best", run + "/model"}, "has no checkpoint");
+  check_refused({"best", "ckpt_nowhere"}, "ckpt_nowhere: no such folder");
   write_file(run + "/step-4/train_state.json", "{");
   check_refused({"best", run}, "; it may be the best checkpoint: remove " + run +
                                    "/step-4, or export a checkpoint by its path");
