@@ -259,7 +259,7 @@ TEST_CASE("events are recorded and waited for only at their home") {
                                              "runtime/graph.cpp",     "runtime/parallel.cpp",
                                              "runtime/host_work.cpp", "runtime/read_stream.cpp",
                                              "comm/sharded_unit.cpp", "comm/shard_placement.cpp",
-                                             "comm/state_pages.cpp", "comm/pipe.cpp"};
+                                             "comm/state_pages.cpp",  "comm/pipe.cpp"};
     return s.folder != "tests" && !homes.contains(s.path);
   });
   CHECK_MESSAGE(found.empty(), joined(found));

@@ -103,8 +103,7 @@ std::vector<Option> options_of(Options& o) {
        "chat template for conversations: a built-in name or a file; default: that of the "
        "tokenizer's folder",
        {.type = "NAME", .needs = {"--tokenizer"}}},
-      {"--train-on",
-       choice(&o.encoder.train_on),
+      {"--train-on", choice(&o.encoder.train_on),
        "trained part of a conversation: the assistant's turns, the last of them, or all tokens"},
       {"--text-field",
        &o.encoder.text_field,

@@ -1,10 +1,11 @@
 // The assignment of the global batch's lanes to ranks: each lane exactly once, and such that every step of
 // the exact sum adds up a complete subtree of the tree over all lanes.
 
+#include "comm/lanes.h"
+
 #include <algorithm>
 #include <set>
 
-#include "comm/lanes.h"
 #include "tests/test.h"
 
 using namespace flatshard;

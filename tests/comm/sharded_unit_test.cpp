@@ -2,13 +2,14 @@
 // order: the contract of sharded_unit.h holds by its events alone. A synthetic model reads every value and
 // writes every gradient but one; the other ranks are mirrors of this one.
 
+#include "comm/sharded_unit.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <optional>
 #include <vector>
 
-#include "comm/sharded_unit.h"
 #include "runtime/memory.h"
 #include "tests/comm/mirror_communicator.h"
 #include "tests/test.h"

@@ -1,6 +1,8 @@
 // A product of matrices while signals are handled. On x86-64 only: on other processors no product uses the
 // stack pointer for something else.
 
+#include "kernels/gemm_tile.h"
+
 #include <atomic>
 #include <csignal>
 #include <pthread.h>
@@ -9,7 +11,6 @@
 #include <unistd.h>
 #include <vector>
 
-#include "kernels/gemm_tile.h"
 #include "runtime/memory.h"
 #include "tests/test.h"
 

@@ -253,7 +253,8 @@ class Reader {
         settings_.notices.push_back(str(classes->origin, ": ", wrapped.unknown,
                                         ": no model here has such a class, so it is not wrapped"));
     }
-    set("parallel.wrap", flatshard::quoted(wrap), wrap == "attention_mlp" ? classes->name : "fsdp_auto_wrap_policy");
+    set("parallel.wrap", flatshard::quoted(wrap),
+        wrap == "attention_mlp" ? classes->name : "fsdp_auto_wrap_policy");
     if (wrap == "size") set("parallel.wrap_size", std::to_string(least), "fsdp_min_num_params");
   }
 

@@ -233,8 +233,7 @@ std::string optimizer_help() {
 
 std::vector<Field> optimizer_fields(OptimizerConfig& optimizer) {
   return {
-      {"optimizer.kind",
-       optimizer_choice(&optimizer.kind), optimizer_help(),
+      {"optimizer.kind", optimizer_choice(&optimizer.kind), optimizer_help(),
        fixed("whose moments it has in another form")},
       {"optimizer.lr", &optimizer.lr, "peak learning rate", within(0, kMostFloat), moves_rate},
       {"optimizer.betas", &optimizer.betas,

@@ -44,8 +44,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // How far a run is: what its checkpoints store beside the weights.
-struct Course {
-  explicit Course(const RunSetup& setup) : loss_scale(setup.compute, setup.config.precision.loss_scale) {}
+struct RunStatus {
+  explicit RunStatus(const RunSetup& setup) : loss_scale(setup.compute, setup.config.precision.loss_scale) {}
 
   void restore(const TrainState& saved) {
     completed = saved.step;
@@ -89,7 +89,7 @@ struct Trainer {
   const StopRequest& stop_request;
   TrainingRuntime& runtime;
   Timetable& times;
-  Course& course;
+  RunStatus& status;
   RunTrace& trace;
   MatrixPeak& peak;
   Progress& progress;
@@ -114,24 +114,24 @@ struct Trainer {
   void print_hash();
   void finish();
   bool is_leader() const { return world.rank() == 0; }
-  bool is_complete() const { return course.completed == start.total_steps; }
+  bool is_complete() const { return status.completed == start.total_steps; }
 };
 
 bool Trainer::run() {
   const Config& c = setup.config;
   while (!is_complete() && !stop.signal) {
     StepMetrics m = step();
-    if (course.data_step == 1) report_first_step();
+    if (status.data_step == 1) report_first_step();
     const Due due = due_after(m);
     const bool is_best = due.evaluation && evaluate(m);
     if (is_leader() &&
-        (course.completed % c.log.every == 0 || is_complete() || m.skipped || m.eval_loss || stop.signal))
+        (status.completed % c.log.every == 0 || is_complete() || m.skipped || m.eval_loss || stop.signal))
       progress.step(m);
     save(m, due.save || is_best || (stop.signal && c.checkpoint.on_sigterm), is_best);
     if (is_leader()) log->write(m);
-    add_line(course.history, m);
+    add_line(status.history, m);
     if (const std::string written = trace.between_steps(); !written.empty()) progress.print(written);
-    if (!m.skipped && c.run.hash_every > 0 && course.completed % c.run.hash_every == 0 && !is_complete() &&
+    if (!m.skipped && c.run.hash_every > 0 && status.completed % c.run.hash_every == 0 && !is_complete() &&
         !stop.signal)
       print_hash();
   }
@@ -142,9 +142,9 @@ bool Trainer::run() {
 // A checkpoint that a step schedules is evaluated, so that the best one is known, unless the run is to stop.
 Trainer::Due Trainer::due_after(const StepMetrics& m) {
   if (m.skipped) return {false, false};
-  const bool ends_epoch = inputs.train.data.ends_epoch(course.data_step);
+  const bool ends_epoch = inputs.train.data.ends_epoch(status.data_step);
   const auto is_due = [&](const StepPeriod& period) {
-    return period.is_due(course.completed, start.total_steps, ends_epoch);
+    return period.is_due(status.completed, start.total_steps, ends_epoch);
   };
   const bool saves = is_due(times.saves),
              by_clock = save_is_late || (times.save_clock.is_used() && is_complete());
@@ -154,17 +154,17 @@ Trainer::Due Trainer::due_after(const StepMetrics& m) {
 
 StepMetrics Trainer::step() {
   Engine& engine = runtime.engine();
-  LossScale& loss_scale = course.loss_scale;
-  world.enter_step(course.completed + 1);
+  LossScale& loss_scale = status.loss_scale;
+  world.enter_step(status.completed + 1);
   const auto begin = Clock::now();
-  trace.begin_step(course.data_step + 1);
+  trace.begin_step(status.data_step + 1);
   const double scale = loss_scale.value(), waited = engine.waited_seconds();
-  const int64_t targets = inputs.train.data.target_count(course.data_step);
-  StepMetrics m{.lr = next_rate(setup, start, course.completed)};
+  const int64_t targets = inputs.train.data.target_count(status.data_step);
+  StepMetrics m{.lr = next_rate(setup, start, status.completed)};
   bool finite = true;
   if (targets > 0) {
-    const StepResult r = engine.step(inputs.train.data, {.data_step = course.data_step,
-                                                         .update = course.completed + 1,
+    const StepResult r = engine.step(inputs.train.data, {.data_step = status.data_step,
+                                                         .update = status.completed + 1,
                                                          .lr = m.lr,
                                                          .loss_scale = scale,
                                                          .targets = targets});
@@ -173,17 +173,17 @@ StepMetrics Trainer::step() {
     finite = r.finite;
   }
   m.skipped = targets == 0 || !finite;
-  ++course.data_step;
-  trace.end_step(course.data_step);
-  if (!m.skipped) ++course.completed;
-  course.skipped.add({.step = course.completed + 1,
+  ++status.data_step;
+  trace.end_step(status.data_step);
+  if (!m.skipped) ++status.completed;
+  status.skipped.add({.step = status.completed + 1,
                       .loss = m.loss,
                       .grad_norm = m.grad_norm,
                       .finite = finite,
                       .skipped = m.skipped},
                      loss_scale.dynamic() || setup.config.train.skip_nonfinite);
   loss_scale.update(finite);
-  course.tokens += targets;
+  status.tokens += targets;
   measure(m, begin, targets);
   if (world.size() > 1 && !setup.device.is_cuda())  // a GPU waits without the host
     m.exposed_comm_seconds = engine.waited_seconds() - waited;
@@ -193,9 +193,9 @@ StepMetrics Trainer::step() {
 
 // Where the run is after a step that began then, and how fast the step was.
 void Trainer::measure(StepMetrics& m, Clock::time_point begin, int64_t targets) {
-  m.step = course.completed;
-  m.data_step = course.data_step;
-  m.tokens = course.tokens;
+  m.step = status.completed;
+  m.data_step = status.data_step;
+  m.tokens = status.tokens;
   m.step_seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   if (is_leader()) log->stamp(m);
   m.tokens_per_second = static_cast<double>(targets) / m.step_seconds;
@@ -231,7 +231,7 @@ bool Trainer::evaluate(StepMetrics& m) {
   m.eval_loss = evaluation_loss(runtime.engine(), inputs.eval->data, setup.config.data.eval, world,
                                 [&] { return stop_request.signal() != 0; });
   const std::array<double, 2> mine{static_cast<double>(stop_request.signal()),
-                                   static_cast<double>(times.best_saves.may_save(course.completed))};
+                                   static_cast<double>(times.best_saves.may_save(status.completed))};
   const std::vector<double> all = world.all_gather(mine, "stop requests");
   for (int rank = 0; rank < world.size(); ++rank) stop.note(rank, all[2 * static_cast<size_t>(rank)]);
   return all[1] != 0 && is_new_best(m.eval_loss, writer.best());
@@ -244,8 +244,8 @@ void Trainer::save(StepMetrics& m, bool begins, bool is_best) {
     times.save_clock.restart();
     work.begin = [&] {
       TrainState s = run_state;
-      course.store(s);
-      const DataPosition position = inputs.train.data.position(course.data_step);
+      status.store(s);
+      const DataPosition position = inputs.train.data.position(status.data_step);
       s.data_epoch = position.epoch;
       s.data_sequence = position.sequence;
       s.changes = start.history;
@@ -255,7 +255,7 @@ void Trainer::save(StepMetrics& m, bool begins, bool is_best) {
     };
   }
   writer.between_steps(m, work);
-  if (is_best) times.best_saves.saved(course.completed, m.save_seconds.value_or(0));
+  if (is_best) times.best_saves.saved(status.completed, m.save_seconds.value_or(0));
 }
 
 void Trainer::report_first_step() {
@@ -268,7 +268,7 @@ void Trainer::report_first_step() {
 
 void Trainer::print_hash() {
   const std::string hash = weights_hash(runtime.engine(), world);
-  if (is_leader()) progress.print(str("step ", course.completed, " weights ", hash));
+  if (is_leader()) progress.print(str("step ", status.completed, " weights ", hash));
 }
 
 void Trainer::finish() {
@@ -280,9 +280,9 @@ void Trainer::finish() {
   const std::string stopped_by =
       is_complete() ? "" : str("rank ", stop.rank, " received ", signal_name(stop.signal));
   std::string end = stopped_by.empty() ? ""
-                                       : str("stopped   after step ", with_commas(course.completed), " of ",
+                                       : str("stopped   after step ", with_commas(status.completed), " of ",
                                              with_commas(start.total_steps), ": ", stopped_by, '\n');
-  end += describe_best(course.history, writer.best(), folder.path());
+  end += describe_best(status.history, writer.best(), folder.path());
   if (!traced.empty()) end += traced + '\n';
   const std::string report = log->end(stopped_by);
   if (!report.empty()) end += "report    " + report + '\n';
@@ -340,8 +340,8 @@ bool run_training(const LoadedConfig& loaded, World& world, const RunOutput& out
   const RunStart start =
       start_of(std::move(found), checkpoints.source().string(), run_state, setup.config, inputs.train.data);
   Timetable times(setup.config, start.total_steps);
-  Course course(setup);
-  if (start.resumed) course.restore(*start.resumed);
+  RunStatus status(setup);
+  if (start.resumed) status.restore(*start.resumed);
   InitialWeights initial = open_initial_weights(setup, world);
 
   // What it computes with.
@@ -362,7 +362,7 @@ bool run_training(const LoadedConfig& loaded, World& world, const RunOutput& out
     const std::string hosts = preflight(setup, world, output.verbose);
     const std::string resumed =
         start.resumed ? describe_resumed(checkpoints.source().string(), *start.resumed, start.changes,
-                                         next_rate(setup, start, course.completed))
+                                         next_rate(setup, start, status.completed))
                       : "";
     const RunHeader header{
         setup,         runtime.plan(),          peak,   bandwidth, start.total_steps, loaded.replaced, hosts,
@@ -385,7 +385,7 @@ bool run_training(const LoadedConfig& loaded, World& world, const RunOutput& out
         note_failure(path, failure_of(rank, reason));
       });
     return Trainer{world,   setup, inputs, folder, start, run_state, documents, stop_request,
-                   runtime, times, course, trace,  peak,  progress,  writer,    log}
+                   runtime, times, status, trace,  peak,  progress,  writer,    log}
         .run();
   } catch (const std::exception& error) {
     const std::string reason = report_of(error);
