@@ -64,8 +64,7 @@ TEST_CASE("lion matches the third step of a formula in PyTorch") {
   }
 }
 
-TEST_CASE(
-    "lion moves an element by the learning rate, against the sign of the average of moment and gradient") {
+TEST_CASE("lion moves an element by the learning rate, against the sign of its average") {
   Run run;
   run.m = std::vector<float>(kCount, 0.0f);
   run.g = run.m;
