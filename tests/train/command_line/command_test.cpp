@@ -7,7 +7,7 @@
 #include "runtime/version.h"
 #include "tests/process.h"
 #include "tests/test.h"
-#include "train/config/config.h"
+#include "train/config/fields.h"
 
 using namespace flatshard;
 using namespace flatshard::test;

@@ -104,7 +104,7 @@ TEST_CASE("a learning rate or clipping that fp32 cannot hold is refused, whateve
 }
 
 TEST_CASE("an epsilon that the optimizer does not have is refused") {
-  Config config = config_of("fp32");
+  Config config = config_of(Precision::fp32);
   config.optimizer.kind = optimizer_named("paged_lion32bit").value();
   CHECK(test::error_of([&] { set_up(config, 1); }) == "");
   config.optimizer.eps = 1e-6;
