@@ -3,8 +3,8 @@
 // first.
 //
 // Memory bandwidth limits it: 22 bytes an element for gradients in fp32 and a copy in bf16. A block updates
-// 2048 elements, 8 a thread, with two loads of 16 bytes in flight from each of p, m and g. At 40 registers a
-// thread, six blocks of 256 fit on an SM, three quarters of its threads: 1536 * 96 B = 144 KiB in flight.
+// 2048 elements, 8 a thread, with two loads of 16 bytes in flight from each of p, m and g. At 48 registers a
+// thread, five blocks of 256 fit on an SM, five eighths of its threads: 1280 * 96 B = 120 KiB in flight.
 
 #include "kernels/cuda_util.cuh"
 #include "kernels/lion.h"
