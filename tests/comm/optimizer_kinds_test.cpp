@@ -12,7 +12,7 @@ TEST_CASE("every name of an optimizer leads to its row, paged or not") {
   const std::vector<std::string> names = optimizer_names();
   CHECK(std::set<std::string>(names.begin(), names.end()).size() == 2 * optimizer_kinds().size());
   for (const std::string& name : names) CHECK(name_of(optimizer_named(name).value()) == name);
-  CHECK(name_of({}) == "adamw");
+  CHECK(name_of(OptimizerChoice{}) == "adamw");
   CHECK(name_of({.row = optimizer_named("adamw")->row, .paged = true}) == "paged_adamw32bit");
   CHECK(name_of({.row = optimizer_named("adamw8bit")->row, .paged = true}) == "paged_adamw8bit");
   CHECK(!optimizer_named("adam"));
