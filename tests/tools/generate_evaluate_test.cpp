@@ -157,10 +157,10 @@ TEST_CASE("Ctrl-C ends an answer, and the conversation continues") {
   std::istringstream in("Hello\nHello\n");
   std::ostringstream err;
   run_chat(generator, codec, {.temperature = 0}, 5, "", {in, out, err});
-  const std::string once = chat(folder, "Hello\n", 300).out;
-  CHECK(buffer.str().starts_with(once.substr(0, 3) + "\n> "));
-  CHECK(std::count(buffer.str().begin(), buffer.str().end(), '>') >= 3);
-  CHECK(buffer.str().ends_with("\n> \n"));
+  const std::string once = chat(folder, "Hello\n", 300).out, text = buffer.str();
+  CHECK(text.starts_with(once.substr(0, 3) + "\n> "));
+  CHECK(std::count(text.begin(), text.end(), '>') >= 3);
+  CHECK(text.ends_with("\n> \n"));
 }
 
 TEST_CASE("Ctrl-C at the prompt of generate --chat ends the program on a line of its own") {
