@@ -42,7 +42,10 @@ void make_folders(const fs::path& path, std::vector<fs::path>& made) {
   check(!fs::is_symlink(path, none) || fs::exists(path, none), path.string(),
         ": links to a folder that does not exist: create that folder, or remove the link");
   check(!error, path.string(), ": cannot create this folder: ", error.message());
-  check(fs::is_directory(path), path.string(), ": is not a folder: choose another run.dir");
+  // It may be gone again, which take() finds.
+  const fs::file_type type = fs::status(path, none).type();
+  check(type == fs::file_type::directory || type == fs::file_type::not_found, path.string(),
+        ": is not a folder: choose another run.dir");
 }
 
 void check_usable(const std::string& path) {
