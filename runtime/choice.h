@@ -18,7 +18,7 @@ struct Choice {
   std::function<bool(const std::string& name)> set;  // false if there is no such name
 };
 
-// `names` are those of `values`.
+// `names[i]` is the name of `values[i]`.
 template <class T>
 Choice choice(T* slot, const std::vector<std::string>& names, const std::vector<T>& values) {
   const auto name = [=] {
