@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tests/process.h"
 #include "tests/ptx_vm/stream_samples.h"
 #include "tests/test.h"
 
@@ -57,4 +58,20 @@ TEST_CASE("a broken stream program is found in every order, with the operations 
 TEST_CASE("a kernel that waits for another stream's kernel without an event is reported as a hang") {
   check_found(sample_that_needs_two_streams_at_once(), {});
   check_found(sample_that_needs_two_streams_at_once(), {.stream_order = WorkOrder::comm_late});
+}
+
+// Two test cases for the one below, which runs them in a process of their own.
+TEST_CASE("left behind: a finding that nobody takes" * doctest::skip()) {
+  broken_stream_samples().front().run();
+}
+TEST_CASE("left behind: the next test case" * doctest::skip()) {
+  for (const StreamSample& sample : correct_stream_samples()) CHECK(!sample.run().empty());
+}
+
+TEST_CASE("a finding that is left behind fails its own test case, and the next ones run") {
+  const test::Finished run = test::run_command("@ptx_vm_tests 'left behind: ' --no-skip");
+  CAPTURE(run.output);
+  CHECK(run.exit_code == 1);
+  CHECK(run.output.find("FAILED: left behind: a finding that nobody takes: ") != std::string::npos);
+  CHECK(run.output.find("1 passed, 1 failed, 0 skipped") != std::string::npos);
 }
