@@ -9,10 +9,10 @@
 // tensor cores' rate on sm_90, less than mma.sync can use. For bf16, by head size, with blocks of 128
 // threads:
 //                registers  shared memory  blocks per SM  FLOP per byte
-//   dq       64     226        48 KiB           2              19
-//           128     156        64 KiB           3              12
-//   dk, dv   64     233        49 KiB           2              14
-//           128     242        64.5 KiB         2              13
+//   dq       64     199        48 KiB           2              19
+//           128     155        64 KiB           3              12
+//   dk, dv   64     226        49 KiB           2              14
+//           128     243        64.5 KiB         2              13
 // The tiles that a block iterates over are copied in two stages, so that copies overlap products. With 8 or
 // 12 warps per SM, some compute exponentials while others multiply.
 
@@ -161,36 +161,41 @@ __global__ void __launch_bounds__(KeyGradientTiles<T, D>::kThreads)
   const Span all = visible.queries_of(rows).tiles(kQueries), seen = visible.queries_of(own).tiles(kQueries);
   const int steps = group * all.size(), first_row = keys.first_row(document) + rows.begin;
   // Iterates over all query tiles of one head, then of the next.
-  const auto tile_of = [&](int step) { return all.begin + step % all.size(); };
+  const auto tile_after = [&](int t) { return t + 1 < all.end ? t + 1 : all.begin; };
   const auto queries_of = [&](int step) { return Tile{stages + step % 2 * Tiles::kStageBytes}; };
   const auto grad_o_of = [&](int step) { return Tile{queries_of(step).begin + Tile::bytes(kQueries)}; };
   const auto terms_of = [&](int step) { return grad_o_of(step).begin + Tile::bytes(kQueries); };
-  const auto copy_stage = [&](int step) {
-    const int head = key_head * group + step / all.size(), first = tile_of(step) * kQueries;
+  const auto copy_stage = [&](int step, int head, int t) {
+    const int first = t * kQueries;
     const int64_t row = queries.first_row(document) + first;
     const int count = visible.queries - first;
     copy_tile<kQueries, kThreads>(queries_of(step), a.q, row, head, count);
     copy_tile<kQueries, kThreads>(grad_o_of(step), a.grad_o, row, head, count);
     const int64_t term = static_cast<int64_t>(head) * queries.rows + row;
-    for (int i = threadIdx.x; i < 2 * kQueries; i += kThreads) {
-      const int r = i % kQueries;
-      const float* from = i < kQueries ? a.terms.lse : a.terms.delta;
-      copy_word_async(terms_of(step) + i * 4, from + (r < count ? term + r : 0), r < count);
+    static_assert(2 * kQueries <= kThreads);
+    if (threadIdx.x < 2 * kQueries) {
+      const int r = threadIdx.x % kQueries;
+      const float* from = threadIdx.x < kQueries ? a.terms.lse : a.terms.delta;
+      copy_word_async(terms_of(step) + threadIdx.x * 4, from + term + r, r < count);
     }
   };
   Sums<kPieces, Tiles::kColumns> dk, dv;
+  int head = key_head * group;  // of the latest copy
   if (steps > 0) {
     copy_tile<Tiles::kRows, kThreads>(k, a.k, first_row, key_head, rows.size());
     copy_tile<Tiles::kRows, kThreads>(v, a.v, first_row, key_head, rows.size());
-    copy_stage(0);
+    copy_stage(0, head, all.begin);
     commit_copies();
   }
-  for (int step = 0; step < steps; ++step) {
+  for (int step = 0, t = all.begin; step < steps; ++step, t = tile_after(t)) {
     wait_for_copies<0>();
     __syncthreads();  // the copies of all threads are complete, and no thread reads the other stage
-    if (step + 1 < steps) copy_stage(step + 1);
+    if (step + 1 < steps) {
+      const int next = tile_after(t);
+      if (next == all.begin) ++head;
+      copy_stage(step + 1, head, next);
+    }
     commit_copies();
-    const int t = tile_of(step);
     if (!seen.holds(t)) continue;
     Sums<kPieces, kQueries> p, ds;
     multiply_along(p, k, warp_row, queries_of(step));

@@ -10,7 +10,7 @@
 // A warp owns 32 queries, so each fragment of 16 x 16 keys or values that it loads from shared memory serves
 // four mma instructions. That is 26 FLOP per byte: 128 bytes per clock suffice for 80% of the tensor cores'
 // rate. For heads of 128, a thread has 128 sums of o and 64 scores in 255 registers, and a block 64 KiB of
-// shared memory, half of it for queries. For heads of 64 it is 231 registers and 32 KiB. Two blocks of 128
+// shared memory, half of it for queries. For heads of 64 it is 245 registers and 32 KiB. Two blocks of 128
 // threads fit on an SM in both cases, two warps per tensor core: one computes exponentials while the other
 // multiplies.
 

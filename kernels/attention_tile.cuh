@@ -2,6 +2,8 @@
 // Shared by the forward and backward pass of attention on the GPU: the rows of a thread block, the mask,
 // copies of tiles between global and shared memory, and the layout of a warp's sums.
 
+#include <bit>
+
 #include "kernels/attention.h"
 #include "kernels/tensor_core.cuh"
 
@@ -182,24 +184,52 @@ __device__ void store_chunk(const HeadsView<T>& to, int64_t row, int head, int c
     if (column + i < to.head_size) to.at(row, head)[column + i] = chunk.element[i];
 }
 
+// Copies the chunks of a tile from kFirst on, for a view that is chunked. The columns are split into parts
+// whose number of chunks is a power of two. A thread copies one chunk of every kStep-th row of a part, so its
+// places and sources are constant distances apart.
+template <int kRows, int kThreads, int kFirst, class T, int D>
+__device__ void copy_chunks(const SwizzledTile<T, D>& to, const HeadsView<T>& from, int64_t first_row,
+                            int head, int count) {
+  using Tile = SwizzledTile<T, D>;
+  constexpr unsigned kPart = std::bit_floor(static_cast<unsigned>(Tile::kChunks - kFirst));
+  constexpr int kStep = kThreads / kPart;
+  static_assert(kThreads % kPart == 0 && (kRows % kStep == 0 || kRows < kStep));
+  const int row = threadIdx.x / kPart, chunk = kFirst + threadIdx.x % kPart;  // unsigned: shifts
+  const int column = chunk * Tile::kChunk;
+  const int remaining = column < from.head_size ? count - row : 0;  // rows that exist, from `row` on
+  const T* source = from.at(first_row + row, head) + column;
+  const uint32_t place = to.at(row, chunk);
+  if (kRows >= kStep || row < kRows)
+#pragma unroll
+    for (int r = 0; r < kRows; r += kStep, source += kStep * from.stride)
+      copy_async(Tile::below(place, r), source, r < remaining);
+  if constexpr (kFirst + kPart < Tile::kChunks)
+    copy_chunks<kRows, kThreads, kFirst + kPart>(to, from, first_row, head, count);
+}
+
+// The same for a view that is not chunked, through registers.
+template <int kRows, int kThreads, class T, int D>
+__device__ void copy_elements(const SwizzledTile<T, D>& to, const HeadsView<T>& from, int64_t first_row,
+                              int head, int count) {
+  using Tile = SwizzledTile<T, D>;
+#pragma unroll 1
+  for (int i = threadIdx.x; i < kRows * Tile::kChunks; i += kThreads) {
+    const int row = i / Tile::kChunks, chunk = i % Tile::kChunks, column = chunk * Tile::kChunk;
+    Pack<T, kPackSize<T>> elements{};
+    if (row < count && column < from.head_size) elements = load_chunk(from, first_row + row, head, column);
+    store_shared(to.at(row, chunk), reinterpret_cast<const uint4&>(elements));
+  }
+}
+
 // Starts an asynchronous copy of kRows rows of a head, called by all kThreads threads. Rows from `count` on
 // and columns past the head size become zero.
 template <int kRows, int kThreads, class T, int D>
 __device__ void copy_tile(const SwizzledTile<T, D>& to, const HeadsView<T>& from, int64_t first_row, int head,
                           int count) {
-  using Tile = SwizzledTile<T, D>;
-#pragma unroll 1
-  for (int i = threadIdx.x; i < kRows * Tile::kChunks; i += kThreads) {
-    const int row = i / Tile::kChunks, chunk = i % Tile::kChunks, column = chunk * Tile::kChunk;
-    const bool exists = row < count && column < from.head_size;
-    if (from.chunked) {
-      copy_async(to.at(row, chunk), exists ? from.at(first_row + row, head) + column : from.data, exists);
-    } else {
-      Pack<T, kPackSize<T>> elements{};
-      if (exists) elements = load_chunk(from, first_row + row, head, column);
-      store_shared(to.at(row, chunk), reinterpret_cast<const uint4&>(elements));
-    }
-  }
+  if (from.chunked)
+    copy_chunks<kRows, kThreads, 0>(to, from, first_row, head, count);
+  else
+    copy_elements<kRows, kThreads>(to, from, first_row, head, count);
 }
 
 // --- sums of products

@@ -31,15 +31,19 @@ struct SwizzledTile {
   static __device__ uint32_t further(uint32_t place, int chunks) {
     return (place ^ static_cast<uint32_t>(chunks % kGroup * 16)) + chunks / kGroup * kGroup * 16;
   }
-  // Moves to the same chunk `rows` rows below; `rows` is a multiple of 8.
-  static __device__ uint32_t below(uint32_t place, int rows) { return place + rows * kChunks * 16; }
+  // Moves to the same chunk `rows` rows below. The lowest three bits of the row and of `rows` must have none
+  // in common.
+  static __device__ uint32_t below(uint32_t place, int rows) {
+    return (place ^ static_cast<uint32_t>(turn(rows) * 16)) + rows * kChunks * 16;
+  }
 };
 
 __device__ inline uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// Starts a copy of 16 bytes to shared memory. If `exists` is false it writes zeros and does not read `from`.
+// Starts a copy of 16 bytes to shared memory. If `exists` is false it writes zeros and does not read `from`,
+// which may be outside of the tensor.
 __device__ inline void copy_async(uint32_t to, const void* from, bool exists) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                "r"(exists ? 16 : 0)
