@@ -10,7 +10,7 @@
 // a cache): its queries then have the last positions. The query at position i attends to key j iff they
 // belong to the same document and, with causal attention, j <= i, and with a window also j > i - window.
 // Queries of head h use the keys of head h / (Hq / Hkv). A row that attends to no key gives o = 0, lse = -inf
-// and no gradient.
+// and no gradient. On a GPU, tanh errs by up to 2^-11 of its value where storage has 16 bits.
 //
 // Sums are fp32; p and ds are rounded to the storage type before their products. Keys are processed in blocks
 // from the start of a document, queries and heads in order, so the bits of a row do not depend on the other

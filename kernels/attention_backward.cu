@@ -34,7 +34,7 @@ struct BackwardArguments {
   const float* lse;  // (Hq, rows)
   QueryTerms terms;
   Mask mask;
-  ScoreCap cap;
+  ScoreCap<T> cap;
   float scale, scale_log2;  // of products, and to scores in base 2: 1 with a soft cap
 };
 
@@ -239,7 +239,7 @@ BackwardArguments<T> arguments_of(const AttentionBackward& a, const Mask& mask, 
           .lse = a.lse.as<float>(),
           .terms = {lse, lse + terms.size() / 2},
           .mask = mask,
-          .cap = score_cap(a.softcap, a.scale),
+          .cap = score_cap<T>(a.softcap, a.scale),
           .scale = a.scale,
           .scale_log2 = a.softcap > 0 ? 1.0f : a.scale * kLog2e};
 }

@@ -10,7 +10,7 @@
 // A warp owns 32 queries, so each fragment of 16 x 16 keys or values that it loads from shared memory serves
 // four mma instructions. That is 26 FLOP per byte: 128 bytes per clock suffice for 80% of the tensor cores'
 // rate. For heads of 128, a thread has 128 sums of o and 64 scores in 255 registers, and a block 64 KiB of
-// shared memory, half of it for queries. For heads of 64 it is 245 registers and 32 KiB. Two blocks of 128
+// shared memory, half of it for queries. For heads of 64 it is 225 registers and 32 KiB. Two blocks of 128
 // threads fit on an SM in both cases, two warps per tensor core: one computes exponentials while the other
 // multiplies.
 
@@ -37,7 +37,7 @@ struct ForwardArguments {
   float* lse;  // (Hq, rows)
   HeadsView<T> q, k, v;
   Mask mask;
-  ScoreCap cap;
+  ScoreCap<T> cap;
   float scale;  // to scores in base 2; 1 with a soft cap
 };
 
@@ -160,7 +160,7 @@ ForwardArguments<T> arguments_of(const AttentionForward& a, const Mask& mask) {
           .k = view<T>(a.k),
           .v = view<T>(a.v),
           .mask = mask,
-          .cap = score_cap(a.softcap, a.scale),
+          .cap = score_cap<T>(a.softcap, a.scale),
           .scale = a.softcap > 0 ? 1.0f : a.scale * kLog2e};
 }
 

@@ -22,7 +22,8 @@ inline Mask mask_of(const AttentionMask& mask, int64_t queries, int64_t keys) {
           .window = static_cast<int>(mask.window > 0 ? std::min(mask.window, kMaxRows) : kMaxRows)};
 }
 
-inline ScoreCap score_cap(float softcap, float scale) {
+template <class T>
+ScoreCap<T> score_cap(float softcap, float scale) {
   if (softcap == 0) return {0, 0, 0};
   return {scale / softcap, softcap * kLog2e, 1 / (softcap * kLog2e)};
 }

@@ -78,7 +78,7 @@ constexpr Tile kTiles[] = {
     {"adamw_kernel<4, float, bf16>*", 56, 0, 256, 4},
     {"adamw8bit_kernel<4, float, bf16>*", 112, 49024, 256, 2},
     {"lion_kernel<4, float, bf16>*", 48, 0, 256, 5},
-    {"forward_kernel<bf16, 64>(ForwardArguments*", 248, 32 << 10, 128, 2},  // attention
+    {"forward_kernel<bf16, 64>(ForwardArguments*", 232, 32 << 10, 128, 2},  // attention
     {"forward_kernel<bf16, 128>(ForwardArguments*", 255, 64 << 10, 128, 2},
     {"query_gradient_kernel<bf16, 64>*", 200, 48 << 10, 128, 2},
     {"query_gradient_kernel<bf16, 128>*", 160, 64 << 10, 128, 3},

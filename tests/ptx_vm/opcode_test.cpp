@@ -80,6 +80,8 @@ TEST_CASE("floats round, saturate and meet NaN as the GPU's do") {
       {"sqrt.rn.f32 %f0, 0f40000000; mov.b32 %r0, %f0;", 0x3FB504F3},
       {"div.rn.f32 %f0, 0f3F800000, 0f40400000; mov.b32 %r0, %f0;", 0x3EAAAAAB},
       {"ex2.approx.ftz.f32 %f0, 0f40400000; mov.b32 %r0, %f0;", 0x41000000},
+      {"tanh.approx.f32 %f0, 0f3F000000; mov.b32 %r0, %f0;", 0x3EEC9000},  // 0.462117 without its last bits
+      {"tanh.approx.f32 %f0, 0fFF800000; mov.b32 %r0, %f0;", 0xBF800000},
       {"lg2.approx.f32 %f0, 0f41000000; mov.b32 %r0, %f0;", 0x40400000},
       {"neg.f32 %f0, 0f3F800000; mov.b32 %r0, %f0;", 0xBF800000},
       {"copysign.f32 %f0, 0fBF800000, 0f40000000; mov.b32 %r0, %f0;", 0xC0000000},

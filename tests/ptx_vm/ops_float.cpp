@@ -1,3 +1,4 @@
+#include <bit>
 #include <unordered_map>
 
 #include "tests/ptx_vm/arithmetic.h"
@@ -16,6 +17,11 @@ struct Rounded {
   }
 };
 double inverse_square_root(double x) { return 1.0 / std::sqrt(x); }
+// The GPU's errs by up to 2^-11 of the result, more than a result of 16 bits hides: this one errs as much.
+double coarse_tanh(double x) {
+  constexpr uint64_t kDropped = (uint64_t{1} << (52 - 11)) - 1;
+  return std::bit_cast<double>(std::bit_cast<uint64_t>(std::tanh(x)) & ~kDropped);
+}
 
 struct Add {
   template <class T>
@@ -151,7 +157,7 @@ Handler handler_of(std::string_view name) {
       {"lg2", one(Rounded<std::log2>{})},
       {"sin", one(Rounded<std::sin>{})},
       {"cos", one(Rounded<std::cos>{})},
-      {"tanh", one(Rounded<std::tanh>{})},
+      {"tanh", one(Rounded<coarse_tanh>{})},
       {"neg", &unary<T, T, Neg>},
       {"abs", &unary<T, T, Abs>},
       {"copysign", &binary<T, T, CopySign>}};
