@@ -43,8 +43,19 @@ std::vector<Case> ordered_sum_cases(Scale scale) {
   }
   if (scale != Scale::test) return cases;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
-    for (const auto& [L, n] :
-         {std::pair<int64_t, int64_t>{1, 5}, {2, 16}, {3, 7}, {4, 40}, {7, 19}, {8, 33}}) {
+    for (const auto& [L, n] : {std::pair<int64_t, int64_t>{1, 5},
+                               {2, 16},
+                               {3, 7},
+                               {4, 40},
+                               {7, 19},
+                               {8, 33},
+                               {16, 12},
+                               {23, 9},
+                               {32, 5},
+                               {64, 6},
+                               {93, 8},
+                               {127, 4},
+                               {150, 5}}) {
       cases.push_back(sum_case(dtype, L, n, false));
       cases.push_back(sum_case(dtype, L, n, true));
     }

@@ -1,5 +1,5 @@
-// The resources of the CUDA kernels: none uses the stack, which is memory, except those listed here, and the
-// kernels of a bf16 step keep what the heads of their files state.
+// The resources of the CUDA kernels: none uses the stack, which is memory, and the kernels of a bf16 step
+// keep what the heads of their files state.
 
 #include "bench/kernel_resources.h"
 
@@ -53,20 +53,6 @@ constexpr const char* kHot[] = {
     "lion_kernel<4, float, bf16>*",
 };
 
-struct Exception {
-  const char* pattern;
-  uint32_t most_bytes;
-};
-constexpr Exception kExceptions[] = {
-    {"flat_kernel<*SumLanes<0, *", 640},                        // more than 8 lanes: an array of sums
-    {"key_gradient_kernel<float, *", 16},                       // f32, which is for comparison
-    {"forward_kernel<float, 128>*", 8},                         // the same, on sm_120
-    {"key_gradient_kernel<*, 96>*", 16},                        // on sm_120: a few registers
-    {"add_rows_kernel<float, 4>*", 16},                         // the same; around a call
-    {"backward_kernel<float, float, 4>(BackwardPointers*", 8},  // the same
-    {"cross_entropy_kernel<8, *", 16},  // 16-bit logits, which no step uses; around a call
-};
-
 // What the heads of the kernel files state for sm_90, for the kernels of a bf16 step: upper bounds of the
 // registers of a thread and of the shared memory of a block, dynamic memory included, and how many blocks of
 // `threads` fit on an SM.
@@ -101,6 +87,8 @@ constexpr Tile kTiles[] = {
     {"place_kernel*", 40, 20 << 10, 256, 6},
     {"flat_kernel<*, MakeValues<*", 48, 0, 256, 5},
     {"flat_kernel<4, SumLanes<4, bf16> >*", 32, 0, 256, 8},
+    {"flat_kernel<4, SumLanes<16, bf16> >*", 32, 0, 256, 8},
+    {"flat_kernel<4, SumLanes<0, bf16> >*", 80, 0, 256, 3},
     {"forward_kernel<bf16, bf16, 8, 8>*", 64, 0, 256, 4},  // RMSNorm of q and k
     {"backward_kernel<bf16, bf16, 8, 8>*", 120, 16 << 10, 256, 2},
     {"rmsnorm_forward_kernel<bf16, bf16, 8, 2, false>*", 64, 256, 512, 2},
@@ -147,12 +135,6 @@ std::set<uint32_t> architectures(const std::vector<KernelResources>& of) {
 constexpr uint32_t kMostElsewhere = 32;
 bool is_tuned_for(uint32_t arch) { return arch == 80 || arch == 90; }
 
-uint32_t most_stack_bytes(const std::string& kernel) {
-  for (const Exception& e : kExceptions)
-    if (matches(e.pattern, kernel)) return e.most_bytes;
-  return 0;
-}
-
 }  // namespace
 
 TEST_CASE("a kernel that spills registers is found for every architecture") {
@@ -168,27 +150,24 @@ TEST_CASE("a kernel that spills registers is found for every architecture") {
   }
 }
 
-TEST_CASE("no kernel uses the stack, except known ones") {
+TEST_CASE("no kernel spills registers or uses local memory on an architecture it is tuned for") {
   if (!kCudaBuilt) return test::skip("this build has no CUDA");
   for (const KernelResources& k : resources()) {
     if (matches(kSpills, k.kernel)) continue;
     CAPTURE(k.kernel);
     CAPTURE(k.arch);
-    CHECK(k.stack_bytes <= std::max(most_stack_bytes(k.kernel), is_tuned_for(k.arch) ? 0 : kMostElsewhere));
+    CHECK(k.stack_bytes <= (is_tuned_for(k.arch) ? 0 : kMostElsewhere));
   }
 }
 
-TEST_CASE("hot kernels are compiled for every architecture and are not among the exceptions") {
+TEST_CASE("hot kernels are compiled for every architecture") {
   if (!kCudaBuilt) return test::skip("this build has no CUDA");
   const std::set<uint32_t> all = architectures(resources_of(kSpills));
   for (const char* const pattern : kHot) {
     CAPTURE(pattern);
     const std::vector<KernelResources> found = resources_of(pattern);
     CHECK(architectures(found) == all);
-    for (const KernelResources& k : found) {
-      CHECK(most_stack_bytes(k.kernel) == 0);
-      CHECK(k.shared_bytes == found.front().shared_bytes);
-    }
+    for (const KernelResources& k : found) CHECK(k.shared_bytes == found.front().shared_bytes);
   }
 }
 

@@ -55,6 +55,7 @@ TEST_CASE("conversions between widths round ties to even, truncate and extend") 
       {"cvt.rzi.f32.f32 %f0, 0fBFC00000; mov.b32 %r0, %f0;", 0xBF800000},                  // -1.5
       {"mov.u16 %rs1, 0x8000; cvt.s32.s16 %r0, %rs1;", 0xffff8000},
       {"mov.u32 %r1, 0x12345; cvt.u16.u32 %rs0, %r1; cvt.u32.u16 %r0, %rs0;", 0x2345},
+      {"mov.u64 %rd1, 0x100012345; cvt.u16.u64 %rs0, %rd1; cvt.u32.u16 %r0, %rs0;", 0x2345},
       {"cvt.rn.f16x2.f32 %r0, 0f3F800000, 0f40000000;", 0x3C004000},
       {"mov.u64 %rd1, 0x100000002; cvt.u32.u64 %r0, %rd1;", 2},
   });
@@ -81,6 +82,7 @@ TEST_CASE("comparisons of every width and sign, and of floats with and without o
            {"setp.ne.s16", "-1", "-1", 0},         {"setp.eq.s64", "0x100000000", "0", 0},
            {"setp.ne.s32", "1", "2", 1},           {"setp.ne.s64", "0x100000000", "0", 1},
            {"setp.ge.s32", "-1", "-1", 1},         {"setp.ge.s64", "-1", "0", 0},
+           {"setp.gt.s16", "0", "-1", 1},          {"setp.lt.s16", "-1", "0", 1},
            {"setp.gt.s32", "0", "-1", 1},          {"setp.gt.s64", "0", "-1", 1},
            {"setp.le.s32", "-1", "0", 1},          {"setp.le.s64", "0", "-1", 0},
            {"setp.lt.s64", "-1", "0", 1},          {"setp.lt.u64", "-1", "0", 0},
