@@ -5,8 +5,14 @@
 // Memory bandwidth limits it: a logit in fp32 and its gradient in bf16 are 6 bytes, and take 32 instructions
 // of PTX, of a budget of 38 (flat.cuh). A block has 1024 threads of 32 registers, so two of them, with all
 // 2048 threads and 32 KiB in flight, fit on an SM; the sums over a row take 256 bytes of shared memory. The
-// rows of 132 SMs, of 50257 logits in fp32, are 53 MB, which an L2 cache of 60 MB keeps for the second pass;
-// rows of 128256 logits are 135 MB, and are read twice.
+// rows of 132 SMs, of 50257 logits in fp32, are 53 MB, which an L2 cache of 60 MB keeps for the second pass:
+// memory moves 6 bytes per logit. Rows of 128256 logits are 135 MB, and are read twice: 10 bytes.
+//
+// Rows are not kept in shared memory. 227 KB hold 58000 logits, so the rows that fit in one block's are those
+// that the L2 cache already keeps, and a block would have an SM to itself, without another one that reads
+// while it waits at a barrier. Longer rows would need a cluster of blocks. The second reading of 151936
+// logits takes 0.18 us per token at 3.35 TB/s: 2.7% of a training step of Qwen2.5-0.5B at the 149500 tokens
+// per second that LLM.Q publishes for an H100, and 0.25% of one of the model with 7e9 parameters.
 
 #include <algorithm>
 #include <limits>
