@@ -1,6 +1,7 @@
 // The identity of CUDA devices, and the device of this process.
 
 #include <atomic>
+#include <cstdlib>
 
 #include "runtime/cuda.h"
 #include "runtime/cuda_check.h"
@@ -9,6 +10,12 @@ namespace flatshard::cuda {
 namespace {
 
 std::atomic<int> selected{-1};
+
+// A context has 8 hardware queues by default, and streams that share one wait for each other: a gather would
+// start only once the products launched before it have started. With those of NCCL and of pipeline stages a
+// run has more than 8 streams; 32 queues are the maximum. CUDA reads the variable before it creates the
+// context, and every program counts its GPUs before it uses one.
+void request_queues() { setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); }
 
 cudaDeviceProp properties_of(int index) {
   cudaDeviceProp properties;
@@ -19,6 +26,7 @@ cudaDeviceProp properties_of(int index) {
 }  // namespace
 
 int device_count() {
+  request_queues();
   int count = 0;
   // A missing GPU or driver is a valid result, not an error; clear the error state it leaves.
   if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
