@@ -15,8 +15,10 @@ namespace {
 
 constexpr uint64_t kPage = 4096, kSector = 32, kBanks = 32, kBankBytes = 4;
 
+}  // namespace
+
 // "m16n8k16" of an mma or wgmma: its products, times two; of one warp's share.
-double flops_of(std::string_view opcode) {
+double tensor_flops(std::string_view opcode) {
   const bool is_warpgroup = opcode.starts_with("wgmma.mma_async");
   if (!is_warpgroup && !opcode.starts_with("mma.")) return 0;
   for (size_t dot = opcode.find('.'); dot != opcode.npos; dot = opcode.find('.', dot + 1)) {
@@ -26,8 +28,6 @@ double flops_of(std::string_view opcode) {
   }
   return 0;
 }
-
-}  // namespace
 
 uint64_t KernelCounts::executed() const {
   uint64_t all = 0;
@@ -44,7 +44,8 @@ std::map<std::string, uint64_t> KernelCounts::by_opcode() const {
 
 double KernelCounts::tensor_flops() const {
   double all = 0;
-  for (const auto& [opcode, count] : by_opcode()) all += flops_of(opcode) * static_cast<double>(count);
+  for (const auto& [opcode, count] : by_opcode())
+    all += ptx_vm::tensor_flops(opcode) * static_cast<double>(count);
   return all;
 }
 

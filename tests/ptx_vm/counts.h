@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -34,6 +35,9 @@ struct KernelCounts {
   std::map<std::string, uint64_t> by_opcode() const;
   double tensor_flops() const;  // of mma and wgmma
 };
+
+// Of one execution of an instruction by a warp, on tensor cores: of mma and wgmma.
+double tensor_flops(std::string_view opcode);
 
 // Launches add to options().counts unless it is null.
 class Counts {

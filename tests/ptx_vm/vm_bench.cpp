@@ -3,6 +3,7 @@
 // tests/ptx_vm/README.md.
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <functional>
@@ -14,6 +15,7 @@
 #include "bench/words.h"
 #include "runtime/check.h"
 #include "source_dir.h"
+#include "tests/ptx_vm/bounds.h"
 #include "tests/ptx_vm/model_cases.h"
 #include "tests/ptx_vm/ptx_vm.h"
 #include "train/command_line/program.h"
@@ -101,10 +103,30 @@ void describe_opcodes(std::ostream& out, const std::string& label, const Counts&
 
 using Describe = std::function<void(const std::string& label, const Counts& counts)>;
 
+// The clocks of each unit for a thread block, and the FLOP/s of an H100 whose blocks take as long as the
+// slowest unit.
+void describe_bounds(std::ostream& out, const Counts& counts, int width, const std::string& label) {
+  const auto total = static_cast<double>(counts.total().executed);
+  for (const KernelCounts& kernel : counts.kernels()) {
+    // Bytes are counted per launch: a kernel is taken to touch its share by instructions.
+    const double share = static_cast<double>(kernel.executed()) / total;
+    const Bound bound = bound_of(kernel, share * static_cast<double>(counts.touched_bytes()));
+    char line[256];
+    std::snprintf(line, sizeof line, "%-*s %7llu", width, label.c_str(),
+                  static_cast<unsigned long long>(kernel.blocks));
+    out << line;
+    for (const double clocks : bound.clocks) out << std::setw(9) << std::llround(clocks);
+    out << "  " << std::setw(18) << std::left << name_of(bound.unit()) << std::right;
+    if (bound.flops > 0) out << std::setw(6) << std::llround(bound.teraflops());
+    out << '\n';
+  }
+}
+
 void count_ops(const std::vector<Case>& cases, int width, const Describe& describe) {
   std::printf("Multiples of the minimum: bytes moved, 32-byte sectors, shared-memory bank cycles.\n\n");
   std::printf("%-*s %12s %6s %8s %10s %8s %6s %10s\n", width, "", "warp instr", "M/s", "touched", "requested",
               "sectors", "banks", "shared B");
+  std::ostringstream bounds;
   double all_millions = 0, all_seconds = 0;  // at the median rate of each case
   for (const Case& c : cases) {
     bench::Setup setup(c, {.device = Device::cuda(0)});
@@ -126,8 +148,15 @@ void count_ops(const std::vector<Case>& cases, int width, const Describe& descri
                 shared_bytes);
     std::fflush(stdout);
     describe(bench::label(c), counts);
+    describe_bounds(bounds, counts, width, bench::label(c));
   }
   std::printf("%-*s %12.0f %6.1f\n", width, "all", all_millions * 1e6, all_millions / all_seconds);
+  std::printf(
+      "\nClocks of a thread block on an H100, by unit, if nothing else delayed it; the unit that limits it, "
+      "and the "
+      "TFLOP/s\nof tensor cores then (tests/ptx_vm/bounds.h).\n\n");
+  std::printf("%-*s %7s %8s %8s %8s %8s %8s  %-18s %6s\n%s", width, "", "blocks", "tensor", "shared",
+              "special", "issue", "memory", "limited by", "TFLOP/s", bounds.str().c_str());
 }
 
 void count_models(const std::vector<ModelCase>& cases, int width, const Describe& describe) {
