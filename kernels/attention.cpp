@@ -1,11 +1,16 @@
 #include "kernels/attention.h"
 
+#include <atomic>
+
 #include "build_config.h"
 #include "kernels/attention_backward.h"
 #include "kernels/attention_forward.h"
+#include "kernels/attention_sm90.h"
 
 namespace flatshard {
 namespace {
+
+std::atomic<AttentionTier> tier_in_use{AttentionTier::newest};
 
 void check_heads(const char* op, const char* name, const Heads& x, const Heads& like) {
   check(x.of.shape.rank() == 3 && x.of.dtype == like.of.dtype && x.head_size() == like.head_size(), op, ": ",
@@ -111,6 +116,16 @@ void attention_backward(Stream& stream, Arena& scratch, const AttentionBackward&
       cpu::backward<T>(a, own);
     });
   });
+}
+
+void use_attention_tier(AttentionTier tier) { tier_in_use = tier; }
+AttentionTier attention_tier() { return tier_in_use; }
+
+std::string describe_attention_tier(DType dtype, int64_t head_size) {
+  if constexpr (kCudaBuilt)
+    if (size_of(dtype) == 2 && head_size % 8 == 0 && cuda::has_sm90())
+      return head_size <= 128 ? "sm_90" : "sm_90 forward, sm_80 backward";
+  return "sm_80";
 }
 
 double min_bytes(const AttentionForward& a) {

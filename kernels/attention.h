@@ -18,6 +18,8 @@
 // kernel first packs all keys, which pays off from a few queries per key; it runs one task per query block in
 // the forward pass, one per query head of a document in the backward pass.
 
+#include <string>
+
 #include "runtime/arena.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -76,6 +78,14 @@ struct AttentionBackward {
 
 void attention_forward(Stream& stream, Arena& scratch, const AttentionForward& a);
 void attention_backward(Stream& stream, Arena& scratch, const AttentionBackward& a);
+
+// Instructions that attention uses on a GPU from now on: the newest that the GPU has, or those of sm_80 only,
+// for comparison.
+enum class AttentionTier { newest, sm_80 };
+void use_attention_tier(AttentionTier tier);
+AttentionTier attention_tier();
+// Whose instructions these are for heads of a type and size, for people: "sm_90".
+std::string describe_attention_tier(DType dtype, int64_t head_size);
 
 double min_bytes(const AttentionForward& a);
 double min_bytes(const AttentionBackward& a);

@@ -18,15 +18,11 @@
 
 #include "kernels/attention_launch.cuh"
 #include "kernels/attention_product.cuh"
+#include "kernels/attention_sm90.h"
+#include "kernels/attention_terms.cuh"
 
 namespace flatshard::cuda {
 namespace {
-
-// Per query, (Hq, rows) f32: written by the first kernel, read by the second.
-struct QueryTerms {
-  float* lse;    // in base 2; +inf for a fully masked row, so that its p are zero
-  float* delta;  // do o
-};
 
 template <class T>
 struct BackwardArguments {
@@ -62,19 +58,6 @@ struct KeyGradientTiles {
   static constexpr int kBytes = SwizzledTile<T, D>::bytes(2 * kRows) + 2 * kStageBytes;
 };
 
-// The dot product x y of a row, computed by four neighboring lanes that each handle every fourth chunk.
-template <class T>
-__device__ float row_dot(const HeadsView<T>& x, const HeadsView<T>& y, int64_t row, int head) {
-  float dot = 0.0f;
-  for (int column = threadIdx.x % 4 * kPackSize<T>; column < x.head_size; column += 4 * kPackSize<T>) {
-    const auto left = load_chunk(x, row, head, column), right = load_chunk(y, row, head, column);
-    for (int i = 0; i < kPackSize<T>; ++i)
-      dot = fmaf(to_float(left.element[i]), to_float(right.element[i]), dot);
-  }
-  dot += __shfl_xor_sync(0xffffffffu, dot, 1);
-  return dot + __shfl_xor_sync(0xffffffffu, dot, 2);
-}
-
 template <class T, int D>
 __global__ void __launch_bounds__(QueryGradientTiles<T, D>::kThreads)
     query_gradient_kernel(BackwardArguments<T> a) {
@@ -102,18 +85,7 @@ __global__ void __launch_bounds__(QueryGradientTiles<T, D>::kThreads)
     commit_copies();
   }
   Sums<kPieces, D> dq;
-  float lse[dq.kRowsOfLane], delta[dq.kRowsOfLane];
-#pragma unroll
-  for (int r = 0; r < dq.kRowsOfLane; ++r) {
-    const int row = dq.row_of(r);
-    const int64_t at = static_cast<int64_t>(block.head) * a.mask.queries.rows + block.own_row() + row;
-    const bool exists = row < block.own_count();
-    const float dot = row_dot(a.grad_o, a.o, exists ? block.own_row() + row : block.first_row, block.head);
-    const float natural = exists ? a.lse[at] : -INFINITY;
-    lse[r] = natural == -INFINITY ? INFINITY : natural * kLog2e;
-    delta[r] = exists ? dot : 0.0f;
-    if (exists && threadIdx.x % 4 == 0) a.terms.lse[at] = lse[r], a.terms.delta[at] = delta[r];
-  }
+  const LaneTerms<2 * kPieces> terms(block, a.grad_o, a.o, a.lse, a.terms, a.mask.queries.rows);
   for (int t = all.begin; t < all.end; ++t) {
     wait_for_copies<0>();
     __syncthreads();  // the copies of all threads are complete, and no thread reads the other stage
@@ -128,8 +100,8 @@ __global__ void __launch_bounds__(QueryGradientTiles<T, D>::kThreads)
     scores.for_each([&](const auto& at) {
       if (masked && !visible.attends(block.own().begin + at.row, t * kKeys + at.column))
         scores[at] = -INFINITY;
-      const float p = exp2_of(fmaf(scores[at], a.scale_log2, -lse[at.own_row]));
-      const float ds = p * (dp[at] - delta[at.own_row]);
+      const float p = exp2_of(fmaf(scores[at], a.scale_log2, -terms.lse[at.own_row]));
+      const float ds = p * (dp[at] - terms.delta[at.own_row]);
       scores[at] = a.cap.caps() ? ds * a.cap.slope(scores[at]) : ds;
     });
     multiply_down(dq, scores, keys_of(t), 0);
@@ -227,7 +199,6 @@ __global__ void __launch_bounds__(KeyGradientTiles<T, D>::kThreads)
 
 template <class T>
 BackwardArguments<T> arguments_of(const AttentionBackward& a, const Mask& mask, const Tensor& terms) {
-  float* lse = terms.as<float>();
   return {.dq = view<T>(a.dq),
           .dk = view<T>(a.dk),
           .dv = view<T>(a.dv),
@@ -237,7 +208,7 @@ BackwardArguments<T> arguments_of(const AttentionBackward& a, const Mask& mask, 
           .v = view<T>(a.v),
           .o = view<T>(a.o),
           .lse = a.lse.as<float>(),
-          .terms = {lse, lse + terms.size() / 2},
+          .terms = query_terms(terms),
           .mask = mask,
           .cap = score_cap<T>(a.softcap, a.scale),
           .scale = a.scale,
@@ -250,6 +221,7 @@ void attention_backward(Stream& stream, Arena& scratch, const AttentionBackward&
   const ArenaScope scope(scratch);
   const Tensor terms = scratch.alloc(DType::f32, {2, a.q.count, a.q.rows()});
   if (stream.planning()) return;
+  if (runs_on_sm90(a)) return attention_backward_sm90(stream, a, terms);
   const Mask mask = mask_of(a.mask, a.q.rows(), a.k.rows());
   const int64_t group = a.q.count / a.k.count;
   visit_float(a.q.of.dtype, [&]<class T>() {

@@ -16,6 +16,8 @@
 
 #include "kernels/attention_launch.cuh"
 #include "kernels/attention_product.cuh"
+#include "kernels/attention_sm90.h"
+#include "kernels/attention_softmax.cuh"
 
 namespace flatshard::cuda {
 namespace {
@@ -39,61 +41,6 @@ struct ForwardArguments {
   Mask mask;
   ScoreCap<T> cap;
   float scale;  // to scores in base 2; 1 with a soft cap
-};
-
-// The online softmax of the rows of a lane.
-template <int kPieces>
-struct Softmax {
-  static constexpr int kRows = 2 * kPieces;
-  float maximum[kRows], sum[kRows];  // sum: over the columns of this lane only
-
-  __device__ Softmax() {
-    for (int r = 0; r < kRows; ++r) maximum[r] = -INFINITY, sum[r] = 0.0f;
-  }
-
-  // Replaces scores by p = 2^(scale score - maximum), and rescales the sums and o to the new maximum.
-  template <int kKeys, int D>
-  __device__ void add(Sums<kPieces, kKeys>& scores, Sums<kPieces, D>& o, float scale) {
-    float now[kRows], kept[kRows];
-    bool grew = false;
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) now[r] = -INFINITY;
-    scores.for_each([&](const auto& p) { now[p.own_row] = fmaxf(now[p.own_row], scores[p]); });
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      float& most = now[r];
-      most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
-      most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
-      most = fmaxf(maximum[r], most * scale);
-      const float shift = most == -INFINITY ? 0.0f : most;
-      kept[r] = exp2_of(maximum[r] - shift);
-      grew |= kept[r] != 1.0f;
-      sum[r] *= kept[r];
-      maximum[r] = most;
-      most = shift;
-    }
-    scores.for_each([&](const auto& p) {
-      scores[p] = exp2_of(fmaf(scores[p], scale, -now[p.own_row]));
-      sum[p.own_row] += scores[p];
-    });
-    if (__any_sync(0xffffffffu, grew)) o.for_each([&](const auto& p) { o[p] *= kept[p.own_row]; });
-  }
-
-  // Divides o by the sums, and calls write(own_row, lse) for each row of the lane.
-  template <int D, class Write>
-  __device__ void finish(Sums<kPieces, D>& o, Write write) {
-    float inverse[kRows];
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      float total = sum[r];
-      total += __shfl_xor_sync(0xffffffffu, total, 1);
-      total += __shfl_xor_sync(0xffffffffu, total, 2);
-      const bool fully_masked = total == 0.0f;
-      inverse[r] = fully_masked ? 0.0f : 1.0f / total;
-      write(r, fully_masked ? -INFINITY : (maximum[r] + log2f(total)) * kLn2);
-    }
-    o.for_each([&](const auto& p) { o[p] *= inverse[p.own_row]; });
-  }
 };
 
 template <class T, int D>
@@ -140,7 +87,7 @@ __global__ void __launch_bounds__(ForwardTiles<T, D>::kThreads) forward_kernel(F
     if (t + 1 < all.end) copy_keys(k, a.k, t + 1);
     commit_copies();
     if (attends) {
-      softmax.add(scores, o, a.scale);
+      softmax.rescale(o, softmax.add(scores, a.scale));
       multiply_down(o, scores, v, 0);
     }
   }
@@ -170,6 +117,7 @@ void attention_forward(Stream& stream, const AttentionForward& a) {
   if (stream.planning()) return;
   const Mask mask = mask_of(a.mask, a.q.rows(), a.k.rows());
   if (mask.queries.rows == 0) return;
+  if (runs_on_sm90(a)) return attention_forward_sm90(stream, a);
   visit_float(a.q.of.dtype, [&]<class T>() {
     visit_head_size<T>(a.q.head_size(), [&]<int D>() {
       launch<ForwardTiles<T, D>>(stream, "attention_forward", forward_kernel<T, D>, mask.queries,

@@ -56,6 +56,7 @@ struct Span {
 
   __device__ int size() const { return end > begin ? end - begin : 0; }
   __device__ bool holds(int i) const { return i >= begin && i < end; }
+  __device__ bool covers(const Span& other) const { return begin <= other.begin && other.end <= end; }
   // The tiles of `size` rows that intersect the span.
   __device__ Span tiles(int size) const {
     return end > begin ? Span{begin / size, (end + size - 1) / size} : Span{0, 0};
@@ -114,6 +115,8 @@ struct Visible {
     if (!causal) return {0, queries};
     return {max(0, rows.begin - shift()), min(queries, rows.end - 1 - shift() + window)};
   }
+  __device__ Span keys_of(int query) const { return keys_of(Span{query, query + 1}); }
+  __device__ Span queries_of(int key) const { return queries_of(Span{key, key + 1}); }
   // Whether no pair of these queries and keys is masked.
   __device__ bool unmasked(Span rows, Span of_keys) const {
     if (of_keys.end > keys) return false;
@@ -255,7 +258,19 @@ __device__ void copy_tile(const SwizzledTile<T, D>& to, const HeadsView<T>& from
 template <int kPieces, int kColumns>
 struct Sums {
   static constexpr int kRowsOfLane = 2 * kPieces, kColumnsOfLane = kColumns / 4;
-  float at[kPieces][kColumns / 8][4] = {};  // two columns of the first row, two of the second
+  float at[kPieces][kColumns / 8][4];  // two columns of the first row, two of the second
+
+  __device__ Sums() : at{} {}
+  // Without values, for a product that does not add to them.
+  struct Unset {};
+  explicit __device__ Sums(Unset) {}
+
+  // The sums of kCount columns from `first` on, for an instruction that takes them all.
+  template <int kCount = kColumns>
+  __device__ float (&flat(int first = 0))[kCount / 2] {
+    static_assert(kPieces == 1);
+    return reinterpret_cast<float(&)[kCount / 2]>(at[0][first / 8]);
+  }
 
   struct Place {
     int own_row, own_column;  // index within the lane's rows and columns

@@ -1,10 +1,11 @@
-// Attention on a GPU against the CPU kernel, on shapes that are not multiples of the tiles: all element
-// types, tile sizes, masks and group sizes. It runs on the PTX machine in ptx_vm_tests, and on a GPU in
-// flatshard_tests.
+// Attention on a GPU, by the kernels that all GPUs run, against the CPU kernel, on shapes that are not
+// multiples of the tiles: all element types, tile sizes, masks and group sizes. It runs on the PTX machine in
+// ptx_vm_tests, and on a GPU in flatshard_tests.
 
 #include <algorithm>
 
 #include "bench/case.h"
+#include "kernels/attention.h"
 #include "tests/kernels/output_bytes.h"
 #include "tests/ptx_vm/every_order.h"
 #include "tests/test.h"
@@ -21,6 +22,11 @@ std::vector<Case> cases() {
   return all;
 }
 
+struct OfSm80 {
+  OfSm80() { use_attention_tier(AttentionTier::sm_80); }
+  ~OfSm80() { use_attention_tier(AttentionTier::newest); }
+};
+
 Values outputs(const Case& c, Device device) {
   Setup setup(c, {.device = device});
   setup.run();
@@ -35,6 +41,7 @@ Values outputs(const Case& c, Device device) {
 TEST_CASE("attention on a GPU matches the CPU for any summation order of the tensor cores" *
           doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
+  const OfSm80 tier;
   for (const Case& c : cases()) {
     CAPTURE(label(c));
     const Values expected = outputs(c, Device::cpu());
@@ -50,6 +57,7 @@ TEST_CASE("attention on a GPU matches the CPU for any summation order of the ten
 TEST_CASE("attention on a GPU gives the same bits in every order of warps and blocks" *
           doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
+  const OfSm80 tier;
   for (const Case& c : cases()) {
     if (c.shape.find("x 64 ") == c.shape.npos) continue;  // larger heads add no sharing between warps
     CAPTURE(label(c));

@@ -1,46 +1,22 @@
 #pragma once
-// Wrappers of the sm_90a instructions that the samples use.
+// Wrappers of the sm_90a instructions that the samples use, and no kernel of the project.
 
 #include <cstdint>
 
 #include <cuda.h>
 
+#include "kernels/tensor_copy.cuh"
+
 namespace flatshard::ptx_vm {
 
-__device__ inline unsigned shared_address(const void* p) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(p));
-}
+using cuda::arrive;
+using cuda::arrive_and_expect;
+using cuda::fence_barrier_init;
+using cuda::init_barrier;
+using cuda::shared_address;
+using cuda::wait;
 
-__device__ inline void init_barrier(uint64_t* barrier, unsigned arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
-               : "memory");
-}
-__device__ inline void fence_barrier_init() {
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
 __device__ inline void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-__device__ inline void arrive(uint64_t* barrier) {
-  asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
-               : "memory");
-}
-__device__ inline void arrive_and_expect(uint64_t* barrier, unsigned bytes) {
-  asm volatile(
-      "mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
-      "r"(bytes)
-      : "memory");
-}
-__device__ inline void wait(uint64_t* barrier, unsigned parity) {
-  asm volatile(
-      "{\n.reg .pred done;\n"
-      "AGAIN:\n"
-      "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 done, [%0], %1;\n"
-      "@done bra END;\n"
-      "bra AGAIN;\n"
-      "END:\n}" ::"r"(shared_address(barrier)),
-      "r"(parity)
-      : "memory");
-}
-
 __device__ inline void bulk_load(void* to, const void* from, unsigned bytes, uint64_t* barrier) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(

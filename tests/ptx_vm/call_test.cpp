@@ -177,7 +177,9 @@ TEST_CASE("clocks advance") {
                                  "; setp.gt.u64 %p0, %rd2, %rd1; selp.u32 %r0, 1, 0, %p0;");
     CHECK(run_ptx("mov.u32 %r3, 0;" + body)[3] == 1);
   }
-  CHECK(run_ptx("mov.u32 %r0, %clock_hi; mov.u32 %r1, %globaltimer_hi; or.b32 %r0, %r0, %r1;")[3] == 0);
+  CHECK(run_ptx("mov.u32 %r0, %clock_hi;")[3] == 0);
+  CHECK(run_ptx("mov.u32 %r1, %globaltimer_hi; mov.u64 %rd1, %globaltimer; shr.u64 %rd1, %rd1, 32; "
+                "cvt.u32.u64 %r2, %rd1; sub.u32 %r0, %r1, %r2;")[3] == 0);
   const uint64_t grid = run_ptx("mov.u64 %rd0, %gridid;")[3];
   CHECK(run_ptx("mov.u64 %rd0, %gridid;")[3] == grid + 1);
 }

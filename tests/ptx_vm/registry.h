@@ -2,10 +2,14 @@
 // The device code of this program: registered by nvcc's host stubs before main, parsed and decoded at first
 // use.
 
+#include <functional>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "tests/ptx_vm/program.h"
+#include "tests/ptx_vm/syntax.h"
 
 namespace flatshard::ptx_vm {
 
@@ -21,6 +25,25 @@ struct LoadedKernel {
 };
 // Decodes all kernels of this program, so that one test finds every unsupported instruction.
 std::vector<LoadedKernel> load_everything();
+
+// While it lives, the kernels whose name contains `name` run as `edit` returns the PTX of their file, to
+// prove that a test notices an error in them.
+class ScopedEdit {
+ public:
+  using Edit = std::function<std::string(const std::string& ptx)>;
+  ScopedEdit(std::string name, Edit edit);
+  ~ScopedEdit();
+  ScopedEdit(const ScopedEdit&) = delete;
+  ScopedEdit& operator=(const ScopedEdit&) = delete;
+
+  struct Edited {
+    std::unique_ptr<Module> module;
+    std::map<uint32_t, std::unique_ptr<Kernel>> kernels;  // by shared_shift
+  };
+  std::string name;
+  Edit edit;
+  std::map<std::string, Edited> edited;  // by the kernel's name
+};
 
 // Hand-written PTX, for tests: the stub to launch its only entry with. The text lives as long as the program.
 const void* register_ptx(std::string text);

@@ -1,9 +1,8 @@
 // A product of one warpgroup, and mutations of it with one error; and warpgroups that exchange registers.
 
-#include "kernels/tensor_core.cuh"
+#include "kernels/warpgroup.cuh"
 #include "tests/ptx_vm/device_array.h"
 #include "tests/ptx_vm/samples.h"
-#include "tests/ptx_vm/samples/warpgroup.cuh"
 
 namespace flatshard::ptx_vm {
 namespace {
@@ -27,12 +26,14 @@ enum class Broken {
   warp_keeps_registers,
 };
 
+using Tile = PanelTile<kTile, kN>;  // of which the first kM rows are A's
+
 // The terms of `rows` rows of x from `first` on, swizzled.
 template <Broken B>
 __device__ void copy_tile(unsigned char* tile, const uint16_t* x, int rows, int first) {
   for (int i = threadIdx.x; i < rows * kTile / 8; i += kThreads) {
     const int row = i / 8, chunk = i % 8;
-    *reinterpret_cast<uint4*>(tile + swizzled_chunk(row, chunk)) =  // finds: stage_released_early
+    *reinterpret_cast<uint4*>(tile + Tile{0}.at(row, chunk)) =  // finds: stage_released_early
         *reinterpret_cast<const uint4*>(x + row * kK + first + chunk * 8);
   }
 }
@@ -40,9 +41,10 @@ __device__ void copy_tile(unsigned char* tile, const uint16_t* x, int rows, int 
 // The products of one tile; the first ones begin the sums.
 __device__ void multiply(float (&d)[kN / 2], uint32_t tile, bool adds) {
   for (int k = 0; k < kTile; k += 16) {
-    const uint64_t a = descriptor(tile, k), b = descriptor(tile + kBytesA, k);
+    const uint64_t a = PanelTile<kTile, kM>{tile}.along(0, k),
+                   b = PanelTile<kTile, kN>{tile + kBytesA}.along(0, k);
     const bool any = adds || k > 0;
-    multiply_64_128_16(d, a, b, any);  // finds: no_proxy_fence proxy_fence_by_one stage_released_early
+    cuda::multiply<bf16>(d, a, b, any);  // finds: no_proxy_fence proxy_fence_by_one stage_released_early
   }
 }
 

@@ -30,6 +30,8 @@ namespace flatshard {
 // Choices whose meaning belongs to the trainer; others stand in the folders that implement them.
 enum class DeviceChoice { automatic, cpu, cuda };
 constexpr auto value_names(DeviceChoice) { return std::array{"auto", "cpu", "cuda"}; }
+enum class AttentionChoice { automatic, sm_80 };
+constexpr auto value_names(AttentionChoice) { return std::array{"auto", "sm_80"}; }
 enum class LrScaling { none, linear, sqrt };
 constexpr auto value_names(LrScaling) { return std::array{"none", "linear", "sqrt"}; }
 enum class WrapPolicy { block, attention_mlp, pattern, size, none };
@@ -59,6 +61,7 @@ struct RunConfig {
   int64_t hash_every = 0;
   int64_t threads = 0;  // 0: this rank's share of the processors
   bool cuda_graphs = false;
+  AttentionChoice attention = AttentionChoice::automatic;
   std::string tuned_products;  // a file; empty: the heuristics of cuBLASLt
   std::string resume;          // "latest", "auto" or a path; empty: start fresh
 };

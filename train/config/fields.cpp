@@ -34,6 +34,11 @@ std::vector<Field> run_fields(RunConfig& run) {
       {"run.device", &run.device, "compute device; auto takes a GPU if there is one", silent},
       {"run.cuda_graphs", &run.cuda_graphs, "replay each micro-step as a CUDA graph; one rank on a GPU",
        silent},
+      {"run.attention", &run.attention,
+       "kernels of attention on a GPU: auto takes those for its architecture, sm_80 the ones that run on "
+       "all, to "
+       "compare; results depend on it",
+       changes},
       {"run.tuned_products", &run.tuned_products,
        "file of matrix-product algorithms timed on this kind of GPU, to which a run adds the shapes it "
        "lacks; results depend on it; empty = cuBLASLt's choice",

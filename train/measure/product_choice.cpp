@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "comm/agreement.h"
+#include "kernels/attention.h"
 #include "kernels/tuned_products.h"
 #include "runtime/whole_file.h"
 
@@ -26,6 +27,14 @@ std::string choose_products(const RunSetup& setup, World& world) {
   });
   text = world.all_gather_texts(text, "timed products").front();
   return str("timed on this GPU, set ", use_tuned_products(setup.device, text, path), " of ", path);
+}
+
+std::string choose_attention(const RunSetup& setup) {
+  if (!setup.device.is_cuda()) return "";
+  const bool is_forced = setup.config.run.attention == AttentionChoice::sm_80;
+  use_attention_tier(is_forced ? AttentionTier::sm_80 : AttentionTier::newest);
+  return str("kernels for ", describe_attention_tier(setup.compute, setup.model.head_dim),
+             is_forced ? ", as run.attention says" : "");
 }
 
 }  // namespace flatshard

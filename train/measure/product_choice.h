@@ -1,6 +1,6 @@
 #pragma once
-// The algorithms of the matrix products of a run on GPUs: the heuristics of cuBLASLt, which choose the same
-// ones every time, or those of the file run.tuned_products.
+// The kernels of a run on GPUs where there is a choice: of attention, by run.attention; of matrix products,
+// by the heuristics of cuBLASLt, which choose the same algorithms every time, or the file run.tuned_products.
 
 #include <string>
 
@@ -13,5 +13,8 @@ namespace flatshard {
 // the planned products that the file lacks, and writes it. Returns what it has selected, for people; "" on
 // the CPU.
 std::string choose_products(const RunSetup& setup, World& world);
+
+// The same for attention.
+std::string choose_attention(const RunSetup& setup);
 
 }  // namespace flatshard

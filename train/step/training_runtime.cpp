@@ -117,6 +117,7 @@ TrainingRuntime::TrainingRuntime(const RunSetup& setup, World& world, const Trai
   agree_on_schedule(world, plan_.schedule, world.rank() - setup.data_rank(world.rank()));
   check_host_memory(memory_.on_host(), world);
   plan_.products = choose_products(setup, world);
+  plan_.attention = choose_attention(setup);
   const int64_t gathered = memory_.gathered.peak(), shards = memory_.parameters.peak();
   memory_.commit(options.commit);
   for (const Tensor& block : {block_of(memory_.gathered, gathered), block_of(memory_.parameters, shards)})

@@ -25,9 +25,10 @@ struct RunPlan {
   CollectiveLog schedule;
   FlopsPerToken flops{};
   UnitTable units;
-  int in_flight = 1;       // micro-batches whose activations this rank keeps at once, over all its chunks
-  int64_t sent_bytes = 0;  // to other pipeline stages in a step
-  std::string products{};  // how their algorithms are chosen; known to a run on a GPU only
+  int in_flight = 1;        // micro-batches whose activations this rank keeps at once, over all its chunks
+  int64_t sent_bytes = 0;   // to other pipeline stages in a step
+  std::string products{};   // how their algorithms are chosen; known to a run on a GPU only
+  std::string attention{};  // the same
 };
 
 struct TrainingRuntimeOptions {

@@ -1,0 +1,28 @@
+#pragma once
+// The shapes of a call of attention, for the cases of the benchmark and for tests that draw their own.
+
+#include <cmath>
+#include <vector>
+
+#include "bench/case.h"
+
+namespace flatshard::bench {
+
+struct AttentionSetting {
+  std::vector<int64_t> queries;  // of each document
+  int64_t Hq, Hkv, D;
+  bool causal = true;
+  int64_t window = 0;
+  std::vector<int64_t> keys{};  // of each document; empty: like queries
+  bool packed = false;          // q, k and v are heads of one tensor
+  double softcap = 0;
+
+  bool own_keys() const { return !keys.empty(); }
+  const std::vector<int64_t>& key_lengths() const { return own_keys() ? keys : queries; }
+  float scale() const { return 1 / std::sqrt(static_cast<float>(D)); }
+};
+
+Case forward_case(DType dtype, const AttentionSetting& s);
+Case backward_case(DType dtype, const AttentionSetting& s);
+
+}  // namespace flatshard::bench

@@ -1,0 +1,85 @@
+#pragma once
+// Shared by the forward and backward pass of attention on sm_90: a block has warpgroups that compute, 64 rows
+// of its tile each, and after them one that copies: its first thread starts tensor copies into rings of
+// tiles.
+
+#include "kernels/attention_launch.cuh"
+#include "kernels/tensor_copy.cuh"
+#include "kernels/warpgroup.cuh"
+
+namespace flatshard::cuda {
+
+inline constexpr int kTileAlignment = 1024;  // in shared memory, of a PanelTile
+
+// Blocks of kConsumers warpgroups that compute and one that copies share the registers of a multiprocessor.
+template <int kConsumers>
+struct Groups {
+  static constexpr int kThreads = (kConsumers + 1) * kGroup, kRows = kConsumers * kGroupRows;
+  static constexpr int kOfCopier = kConsumers == 2 ? 40 : 32, kOfConsumer = kConsumers == 2 ? 232 : 160;
+  static_assert(kOfCopier * kGroup + kOfConsumer * kConsumers * kGroup <= 65536);
+
+  static __device__ int group() { return static_cast<int>(threadIdx.x) / kGroup; }
+  static __device__ bool copies() { return group() == kConsumers; }
+};
+
+// Copies all panels of kRows rows of a head from `row` on; their bytes count for the barrier.
+template <int D, int kRows>
+__device__ void load_tile(const PanelTile<D, kRows>& to, const CUtensorMap& map, int head, int row,
+                          uint64_t* full) {
+#pragma unroll
+  for (int p = 0; p < to.kPanels; ++p) load_box(to.panel(p), map, p * to.kPanel, head, row, full);
+}
+
+// sums (64, N) = a b^T, of 64 rows of a.
+template <class T, int D, int kRows, int N>
+__device__ void multiply_along(Sums<1, N>& sums, const PanelTile<D, kRows>& a, const PanelTile<D, N>& b) {
+#pragma unroll
+  for (int d = 0; d < D; d += 16) multiply<T>(sums.flat(), a.along(0, d), b.along(0, d), d > 0);
+}
+// The same with the left operand in registers.
+template <class T, int D, int N>
+__device__ void multiply_along(Sums<1, N>& sums, const uint32_t (&a)[D / 16][4], const PanelTile<D, N>& b) {
+#pragma unroll
+  for (int d = 0; d < D; d += 16) multiply<T, false>(sums.flat(), a[d / 16], b.along(0, d), d > 0);
+}
+// sums (64, D) += p b, of K rows of b.
+template <class T, int D, int K>
+__device__ void multiply_down(Sums<1, D>& sums, const uint32_t (&p)[K / 16][4], const PanelTile<D, K>& b) {
+#pragma unroll
+  for (int k = 0; k < K; k += 16) {
+    if constexpr (D > 128) {
+      static_assert(D == 256);
+      multiply<T, true>(sums.template flat<128>(0), p[k / 16], b.down(k, 0), true);
+      multiply<T, true>(sums.template flat<128>(128), p[k / 16], b.down(k, 128), true);
+    } else {
+      multiply<T, true>(sums.flat(), p[k / 16], b.down(k), true);
+    }
+  }
+}
+
+// Rounds sums to the left operand of a product.
+template <class T, int N>
+__device__ void round_to(uint32_t (&p)[N / 16][4], const Sums<1, N>& sums) {
+#pragma unroll
+  for (int n = 0; n < N / 16; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float* pair = &sums.at[0][2 * n + i / 2][i % 2 * 2];
+      p[n][i] = pack<T>(pair[0], pair[1]);
+    }
+}
+
+// Calls launch<T, D>() with the type of the heads and the smallest compiled D that holds one, at most kMost.
+template <int kMost = 256, class Launch>
+void visit_heads_sm90(const Heads& heads, Launch&& launch) {
+  const auto with = [&]<class T>() {
+    if (heads.head_size() <= 64) return launch.template operator()<T, 64>();
+    if (heads.head_size() <= 96) return launch.template operator()<T, 96>();
+    if constexpr (kMost > 128)
+      if (heads.head_size() > 128) return launch.template operator()<T, 256>();
+    launch.template operator()<T, 128>();
+  };
+  heads.of.dtype == DType::bf16 ? with.template operator()<bf16>() : with.template operator()<f16>();
+}
+
+}  // namespace flatshard::cuda

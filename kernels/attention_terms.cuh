@@ -1,0 +1,56 @@
+#pragma once
+// What the backward pass of attention on a GPU needs of each query beside q, o and do: computed by the kernel
+// of dq, which runs first, and read by the kernel of dk and dv.
+
+#include "kernels/attention_tile.cuh"
+
+namespace flatshard::cuda {
+
+// Per query, (Hq, rows) f32: written by the first kernel, read by the second.
+struct QueryTerms {
+  float* lse;    // in base 2; +inf for a fully masked row, so that its p are zero
+  float* delta;  // do o
+};
+
+// Of a (2, Hq, rows) tensor.
+inline QueryTerms query_terms(const Tensor& terms) {
+  float* lse = terms.as<float>();
+  return {lse, lse + terms.size() / 2};
+}
+
+// The dot product x y of a row, computed by four neighboring lanes that each handle every fourth chunk.
+template <class T>
+__device__ float row_dot(const HeadsView<T>& x, const HeadsView<T>& y, int64_t row, int head) {
+  float dot = 0.0f;
+  for (int column = threadIdx.x % 4 * kPackSize<T>; column < x.head_size; column += 4 * kPackSize<T>) {
+    const auto left = load_chunk(x, row, head, column), right = load_chunk(y, row, head, column);
+    for (int i = 0; i < kPackSize<T>; ++i)
+      dot = fmaf(to_float(left.element[i]), to_float(right.element[i]), dot);
+  }
+  dot += __shfl_xor_sync(0xffffffffu, dot, 1);
+  return dot + __shfl_xor_sync(0xffffffffu, dot, 2);
+}
+
+// The terms of the rows of a lane, in a block that owns queries; also written to `all`.
+template <int kRows>
+struct LaneTerms {
+  float lse[kRows], delta[kRows];
+
+  template <class T, class Block>
+  __device__ LaneTerms(const Block& block, const HeadsView<T>& grad_o, const HeadsView<T>& o,
+                       const float* from, const QueryTerms& all, int queries) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const int row = Sums<kRows / 2, 8>::row_of(r);
+      const int64_t at = static_cast<int64_t>(block.head) * queries + block.own_row() + row;
+      const bool exists = row < block.own_count();
+      const float dot = row_dot(grad_o, o, exists ? block.own_row() + row : block.first_row, block.head);
+      const float natural = exists ? from[at] : -INFINITY;
+      lse[r] = natural == -INFINITY ? INFINITY : natural * kLog2e;
+      delta[r] = exists ? dot : 0.0f;
+      if (exists && threadIdx.x % 4 == 0) all.lse[at] = lse[r], all.delta[at] = delta[r];
+    }
+  }
+};
+
+}  // namespace flatshard::cuda

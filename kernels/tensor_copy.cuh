@@ -1,0 +1,123 @@
+#pragma once
+// Copies of boxes of a tensor to shared memory by the copy engine of sm_90, and the barriers (mbarrier) that
+// count their bytes.
+
+#include <cuda.h>
+
+#include "kernels/attention.h"
+#include "kernels/tensor_core.cuh"
+
+namespace flatshard::cuda {
+
+// --- barriers, in shared memory; a phase ends when all arrivals and all expected bytes are there
+
+__device__ inline void init_barrier(uint64_t* barrier, unsigned arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
+               : "memory");
+}
+// Makes initial barriers visible to copies; the threads of the block need a barrier in addition.
+__device__ inline void fence_barrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+__device__ inline void arrive(uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
+               : "memory");
+}
+__device__ inline void arrive_and_expect(uint64_t* barrier, unsigned bytes) {
+  asm volatile(
+      "mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+      "r"(bytes)
+      : "memory");
+}
+// Waits for the end of a phase: of the first, third, ... with parity 0, of the others with parity 1. A phase
+// that precedes the first one, of parity 1, has ended.
+__device__ inline void wait(uint64_t* barrier, unsigned parity) {
+  asm volatile(
+      "{\n.reg .pred done;\n"
+      "AGAIN:\n"
+      "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra END;\n"
+      "bra AGAIN;\n"
+      "END:\n}" ::"r"(shared_address(barrier)),
+      "r"(parity)
+      : "memory");
+}
+
+// Two barriers for each of the stages of a tile that is filled again and again: use t is in stage t %
+// kStages.
+template <int kStages>
+struct Ring {
+  uint64_t full[kStages], empty[kStages];
+
+  static __device__ int stage(int t) { return t % kStages; }
+  static __device__ unsigned round(int t) { return t / kStages & 1; }
+  // By one thread; `fillers` and `readers` arrive for each use.
+  __device__ void init(unsigned fillers, unsigned readers) {
+    for (int s = 0; s < kStages; ++s) init_barrier(&full[s], fillers), init_barrier(&empty[s], readers);
+  }
+  __device__ void wait_full(int t) { wait(&full[stage(t)], round(t)); }
+  __device__ void wait_empty(int t) { wait(&empty[stage(t)], round(t) ^ 1); }
+  __device__ void release(int t) { arrive(&empty[stage(t)]); }
+};
+
+// --- boxes
+
+// Starts the copy of the box of a (rows, heads, D) tensor at (row, head, column), of which elements outside
+// the tensor become zero; all count for the barrier.
+__device__ inline void load_box(uint32_t to, const CUtensorMap& map, int column, int head, int row,
+                                uint64_t* full) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, "
+      "%4}], [%5];" ::"r"(to),
+      "l"(&map), "r"(column), "r"(head), "r"(row), "r"(shared_address(full))
+      : "memory");
+}
+
+using EncodeTensorMap = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
+                                     const cuuint64_t*, const cuuint32_t*, const cuuint32_t*,
+                                     CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,
+                                     CUtensorMapFloatOOBfill);
+
+// The driver's own function, found without linking against it.
+inline EncodeTensorMap tensor_map_encoder() {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found;
+  cuda_check(
+      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found),
+      "cudaGetDriverEntryPointByVersion");
+  check(found == cudaDriverEntryPointSuccess, "this driver has no cuTensorMapEncodeTiled; update it");
+  return reinterpret_cast<EncodeTensorMap>(function);
+}
+
+// Of heads of a 16-bit type.
+inline void* begin_of(const Heads& heads) {
+  return heads.of.dtype == DType::bf16 ? static_cast<void*>(heads.at<bf16>(0, 0)) : heads.at<f16>(0, 0);
+}
+
+// Whether tensor copies can read these heads: rows and heads begin at multiples of 16 bytes.
+inline bool copies_boxes(const Heads& heads) {
+  return size_of(heads.of.dtype) == 2 && heads.head_size() % 8 == 0 && heads.rows() > 0 &&
+         reinterpret_cast<uintptr_t>(begin_of(heads)) % 16 == 0;
+}
+
+// Boxes of `rows` rows and `columns` columns of one head, swizzled as a PanelTile.
+inline CUtensorMap map_of_heads(const Heads& heads, int rows, int columns) {
+  static const EncodeTensorMap encode = tensor_map_encoder();
+  const auto number = [](int64_t n) { return static_cast<cuuint64_t>(n); };
+  const cuuint64_t extents[] = {number(heads.head_size()), number(heads.count), number(heads.rows())};
+  const cuuint64_t strides[] = {number(heads.head_size() * 2), number(heads.stride() * 2)};
+  const cuuint32_t box[] = {static_cast<cuuint32_t>(columns), 1, static_cast<cuuint32_t>(rows)},
+                   ones[] = {1, 1, 1};
+  CUtensorMap map;
+  const CUresult status = encode(
+      &map,
+      heads.of.dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3,
+      begin_of(heads), extents, strides, box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      columns == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  check(status == CUDA_SUCCESS, "attention: cuTensorMapEncodeTiled fails with error ",
+        static_cast<int>(status), " for heads of ", heads.of.shape);
+  return map;
+}
+
+}  // namespace flatshard::cuda

@@ -1,0 +1,117 @@
+// Attention by the instructions of sm_90. It runs on the PTX machine in ptx_vm_tests, and on a GPU in
+// flatshard_tests.
+
+#include "kernels/attention_sm90.h"
+
+#include <algorithm>
+#include <random>
+
+#include "bench/kernels/attention_setting.h"
+#include "tests/kernels/output_bytes.h"
+#include "tests/ptx_vm/every_order.h"
+#include "tests/test.h"
+
+using namespace flatshard;
+using namespace flatshard::bench;
+using namespace flatshard::ptx_vm;
+
+namespace {
+
+using Random = std::mt19937_64;
+
+constexpr int kSettings = 40;
+constexpr int64_t kMostRows = 700;
+constexpr double kMostProducts = 3e7;  // of a setting, so that the PTX machine takes about a second
+
+struct Drawn {
+  DType dtype;
+  AttentionSetting setting;
+};
+
+int64_t below(Random& random, int64_t end) {
+  return static_cast<int64_t>(random() % static_cast<uint64_t>(end));
+}
+template <class T>
+T one_of(Random& random, std::initializer_list<T> all) {
+  return *(all.begin() + below(random, static_cast<int64_t>(all.size())));
+}
+
+// Around the edges of tiles, or anything.
+int64_t length(Random& random) {
+  if (below(random, 3) == 0) return below(random, kMostRows) + 1;
+  return std::max<int64_t>(
+      1, one_of<int64_t>(random, {1, 64, 128, 192, 256, 384, 512, 640}) + below(random, 3) - 1);
+}
+
+double products(const AttentionSetting& s) {
+  double pairs = 0;
+  for (size_t i = 0; i < s.queries.size(); ++i)
+    pairs += static_cast<double>(s.queries[i]) * static_cast<double>(s.key_lengths()[i]);
+  return pairs * static_cast<double>(s.Hq * s.D);
+}
+
+Drawn draw(Random& random) {
+  for (;;) {
+    Drawn drawn{one_of(random, {DType::bf16, DType::f16}), {}};
+    AttentionSetting& s = drawn.setting;
+    int64_t rows = 0;
+    for (int64_t documents = below(random, 4) + 1; documents > 0; --documents) {
+      s.queries.push_back(below(random, 8) == 0 ? 0 : length(random));
+      rows += s.queries.back();
+    }
+    s.Hkv = below(random, 2) + 1;
+    s.Hq = s.Hkv * one_of<int64_t>(random, {1, 2, 3, 4, 7, 8, 16});
+    s.D = one_of<int64_t>(random, {8, 64, 64, 72, 96, 128, 128, 136, 256});
+    s.causal = below(random, 4) > 0;
+    if (s.causal && below(random, 3) == 0) s.window = length(random);
+    if (below(random, 4) == 0) s.softcap = 1;
+    s.packed = below(random, 3) == 0;
+    if (!s.packed && below(random, 3) == 0)
+      for (const int64_t queries : s.queries) s.keys.push_back(queries + below(random, 130));
+    if (rows > 0 && rows <= kMostRows && products(s) <= kMostProducts) return drawn;
+  }
+}
+
+Values outputs(const Case& c, Device device) {
+  Setup setup(c, {.device = device});
+  setup.run();
+  Values all;
+  for (const Arg& arg : c.args)
+    if (test::is_written(arg)) all[arg.name] = setup.values(arg.name);
+  return all;
+}
+
+std::vector<Case> both(const Drawn& d) {
+  return {forward_case(d.dtype, d.setting), backward_case(d.dtype, d.setting)};
+}
+
+}  // namespace
+
+TEST_CASE("attention on sm_90 matches the CPU for any lengths, documents, masks and heads" *
+          doctest::test_suite("gpu")) {
+  if (cuda_device_count() == 0 || !cuda::has_sm90()) return test::skip("no GPU of sm_90");
+  Random random(1);
+  for (int i = 0; i < kSettings; ++i)
+    for (const Case& c : both(draw(random))) {
+      CAPTURE(label(c));
+      const Values expected = outputs(c, Device::cpu());
+      for (const auto& [name, values] : outputs(c, Device::cuda(0))) {
+        CAPTURE(name);
+        CHECK(max_error(values, expected.at(name)) <= tolerance(c));
+      }
+    }
+}
+
+TEST_CASE("attention on sm_90 gives the same bits in every order, without bank conflicts" *
+          doctest::test_suite("gpu")) {
+  if (cuda_device_count() == 0 || !cuda::has_sm90()) return test::skip("no GPU of sm_90");
+  for (const int64_t D : {64, 96, 128, 256}) {
+    const Drawn d{DType::bf16, {.queries = {150, 290}, .Hq = 2, .Hkv = 1, .D = D, .window = 200}};
+    for (const Case& c : both(d)) {
+      CAPTURE(label(c));
+      const auto expected = test::output_bytes(c, {.device = Device::cuda(0)});
+      for_every_order([&] { CHECK(test::output_bytes(c, {.device = Device::cuda(0)}) == expected); });
+      expect_no_bank_conflicts([&] { test::output_bytes(c, {.device = Device::cuda(0)}); });
+    }
+  }
+}
