@@ -77,6 +77,19 @@ enum Attribute : uint8_t { kFrameSize = 0x11, kRegisterCount = 0x2f };
 
 constexpr uint32_t kReservedShared = 1024;  // per block, reserved by the system on sm_90 and newer
 
+// From sm_70 on an instruction has 16 bytes, of which the lowest 12 bits are the opcode.
+constexpr uint64_t kInstructionBytes = 16;
+constexpr uint16_t kOpcode = 0xfff, kHmma = 0x23c,
+                   kHgmma[] = {0x9f0, 0xdf0};  // the left operand shared, in registers
+
+void count_products(KernelResources& kernel, Bytes code) {
+  for (uint64_t at = 0; at + kInstructionBytes <= code.size(); at += kInstructionBytes) {
+    const uint16_t opcode = read<uint16_t>(code, at) & kOpcode;
+    kernel.mma += opcode == kHmma;
+    kernel.wgmma += opcode == kHgmma[0] || opcode == kHgmma[1];
+  }
+}
+
 void add_kernels(std::vector<KernelResources>& all, uint32_t arch, Bytes code) {
   const std::map<std::string, Bytes> sections = sections_of(code);
   const auto find = [&](const std::string& name) {
@@ -103,6 +116,7 @@ void add_kernels(std::vector<KernelResources>& all, uint32_t arch, Bytes code) {
     kernel.stack_bytes = frames.at(symbol);
     const auto shared = static_cast<uint32_t>(find(".nv.shared." + mangled).size());
     kernel.shared_bytes = shared - std::min(shared, arch >= 90 ? kReservedShared : 0);
+    count_products(kernel, find(".text." + mangled));
     all.push_back(kernel);
   }
 }

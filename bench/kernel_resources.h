@@ -14,6 +14,7 @@ struct KernelResources {
   uint32_t arch = 0;   // 90: sm_90
   uint32_t registers = 0;
   uint32_t stack_bytes = 0, shared_bytes = 0;  // per thread; per block, static
+  uint32_t mma = 0, wgmma = 0;                 // instructions for tensor cores: of a warp, of a warpgroup
 };
 
 // The resources of all kernels with machine code in an ELF file, such as a program, sorted by name. Kernels

@@ -77,7 +77,7 @@ __device__ void load_operand(uint32_t (&a)[D / 16][4], const PanelTile<D, kGroup
 
 template <class T, int D>
 __global__ void __launch_bounds__(QueryGradientTiles<D>::kThreads, 1)
-    query_gradient_kernel(const __grid_constant__ QueryGradientArguments<T> a) {
+    query_gradient_sm90_kernel(const __grid_constant__ QueryGradientArguments<T> a) {
   using Tiles = QueryGradientTiles<D>;
   constexpr int kKeys = Tiles::kKeys;
   extern __shared__ __align__(128) uint4 memory[];
@@ -264,7 +264,7 @@ __device__ void copy_terms(const KeyGradientArguments<T>& a, const KeyBlock<D>& 
 
 template <class T, int D>
 __global__ void __launch_bounds__(KeyGradientTiles<D>::kThreads, 1)
-    key_gradient_kernel(const __grid_constant__ KeyGradientArguments<T> a) {
+    key_gradient_sm90_kernel(const __grid_constant__ KeyGradientArguments<T> a) {
   using Tiles = KeyGradientTiles<D>;
   constexpr int kQueries = Tiles::kQueries;
   extern __shared__ __align__(128) uint4 memory[];
@@ -372,7 +372,7 @@ void attention_backward_sm90(Stream& stream, const AttentionBackward& a, const T
           .mask = mask,
           .scores = scores,
           .scale = a.scale};
-      launch<Tiles>(stream, "attention_backward: dq", query_gradient_kernel<T, D>, mask.queries, group,
+      launch<Tiles>(stream, "attention_backward: dq", query_gradient_sm90_kernel<T, D>, mask.queries, group,
                     a.k.count, arguments);
     }
     using Tiles = KeyGradientTiles<D>;
@@ -388,8 +388,8 @@ void attention_backward_sm90(Stream& stream, const AttentionBackward& a, const T
         .scores = scores,
         .scale = a.scale,
         .group = static_cast<int>(group)};
-    launch<Tiles>(stream, "attention_backward: dk, dv", key_gradient_kernel<T, D>, mask.keys, a.k.count, 1,
-                  arguments);
+    launch<Tiles>(stream, "attention_backward: dk, dv", key_gradient_sm90_kernel<T, D>, mask.keys, a.k.count,
+                  1, arguments);
   });
 }
 

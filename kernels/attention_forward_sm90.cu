@@ -178,7 +178,7 @@ __device__ void attend(Sums<1, D>& o, Softmax<1>& softmax, const ForwardArgument
 
 template <class T, int D>
 __global__ void __launch_bounds__(ForwardTiles<D>::kThreads, 1)
-    forward_kernel(const __grid_constant__ ForwardArguments<T> a) {
+    forward_sm90_kernel(const __grid_constant__ ForwardArguments<T> a) {
   using Tiles = ForwardTiles<D>;
   extern __shared__ __align__(128) uint4 memory[];
   __shared__ ForwardBarriers<D> barriers;
@@ -242,7 +242,7 @@ void attention_forward_sm90(Stream& stream, const AttentionForward& a) {
                                         .mask = mask,
                                         .cap = score_cap<T>(a.softcap, a.scale),
                                         .scale = a.softcap > 0 ? 1.0f : a.scale * kLog2e};
-    launch<Tiles>(stream, "attention_forward", forward_kernel<T, D>, mask.queries, a.q.count / a.k.count,
+    launch<Tiles>(stream, "attention_forward", forward_sm90_kernel<T, D>, mask.queries, a.q.count / a.k.count,
                   a.k.count, arguments);
   });
 }

@@ -70,6 +70,11 @@ constexpr Tile kTiles[] = {
     {"query_gradient_kernel<bf16, 128>*", 160, 64 << 10, 128, 3},
     {"key_gradient_kernel<bf16, 64>*", 232, 49 << 10, 128, 2},
     {"key_gradient_kernel<bf16, 128>*", 248, (64 << 10) + 512, 128, 2},
+    {"forward_sm90_kernel<bf16, 64>*", 128, 90 << 10, 512, 1},
+    {"forward_sm90_kernel<bf16, 128>*", 168, 162 << 10, 384, 1},
+    {"forward_sm90_kernel<bf16, 256>*", 168, 194 << 10, 384, 1},
+    {"query_gradient_sm90_kernel<bf16, 128>*", 168, 194 << 10, 384, 1},
+    {"key_gradient_sm90_kernel<bf16, 128>*", 168, 165 << 10, 384, 1},
     {"cross_entropy_kernel<4, float, bf16>*", 32, 256, 1024, 2},
     {"flat_kernel<8, Mask<bf16> >*", 48, 0, 256, 5},  // dropout
     {"flat_kernel<4, CastOp<float, bf16> >*", 32, 0, 256, 8},
@@ -169,6 +174,25 @@ TEST_CASE("hot kernels are compiled for every architecture") {
     CHECK(architectures(found) == all);
     for (const KernelResources& k : found) CHECK(k.shared_bytes == found.front().shared_bytes);
   }
+}
+
+TEST_CASE("attention for sm_90 multiplies by warpgroups, and the kernels for all GPUs by warps") {
+  if (!kCudaBuilt) return test::skip("this build has no CUDA");
+  if (!architectures(resources()).contains(90)) return test::skip("this build has no code for sm_90");
+  int found = 0;
+  for (const KernelResources& k : resources()) {
+    CAPTURE(k.kernel);
+    if (k.kernel.find("_sm90_kernel<") != std::string::npos) {
+      ++found;
+      CHECK(k.arch == 90);
+      CHECK(k.wgmma > 0);
+      CHECK(k.mma == 0);
+    } else if (matches("forward_kernel<*16, *>(ForwardArguments*", k.kernel)) {
+      CHECK(k.mma > 0);
+      CHECK(k.wgmma == 0);
+    }
+  }
+  CHECK(found == 2 * (4 + 3 + 3));  // types; head sizes of o, dq, and dk and dv
 }
 
 TEST_CASE("the kernels of a step keep the registers and the occupancy that their files state") {

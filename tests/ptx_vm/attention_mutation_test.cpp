@@ -89,10 +89,12 @@ struct Subject {
 };
 const std::vector<Subject>& subjects() {
   static const std::vector<Subject> all{
-      {"forward_kernel<flatshard::bf16, 64>", "forward_kernelINS_4bf16ELi64E", false, 64},
-      {"forward_kernel<flatshard::bf16, 128>", "forward_kernelINS_4bf16ELi128E", false, 128},
-      {"query_gradient_kernel<flatshard::bf16, 128>", "query_gradient_kernelINS_4bf16ELi128E", true, 128},
-      {"key_gradient_kernel<flatshard::bf16, 128>", "key_gradient_kernelINS_4bf16ELi128E", true, 128}};
+      {"forward_sm90_kernel<flatshard::bf16, 64>", "forward_sm90_kernelINS_4bf16ELi64E", false, 64},
+      {"forward_sm90_kernel<flatshard::bf16, 128>", "forward_sm90_kernelINS_4bf16ELi128E", false, 128},
+      {"query_gradient_sm90_kernel<flatshard::bf16, 128>", "query_gradient_sm90_kernelINS_4bf16ELi128E", true,
+       128},
+      {"key_gradient_sm90_kernel<flatshard::bf16, 128>", "key_gradient_sm90_kernelINS_4bf16ELi128E", true,
+       128}};
   return all;
 }
 
