@@ -14,9 +14,9 @@
 //
 // Sums are fp32; p and ds are rounded to the storage type before their products. Keys are processed in blocks
 // from the start of a document, queries and heads in order, so the bits of a row do not depend on the other
-// rows of the call or on the number of threads. No T x T matrix is stored: scratch is O(T Hq D). The CPU
-// kernel first packs all keys, which pays off from a few queries per key; it runs one task per query block in
-// the forward pass, one per query head of a document in the backward pass.
+// rows of the call, as long as these are finite, or on the number of threads. No T x T matrix is stored:
+// scratch is O(T Hq D). The CPU kernel first packs all keys, which pays off from a few queries per key; it
+// runs one task per query block in the forward pass, one per query head of a document in the backward pass.
 
 #include <string>
 

@@ -129,28 +129,28 @@ __global__ void __launch_bounds__(QueryGradientTiles<D>::kThreads, 1)
       Sums<1, kKeys> scores{typename Sums<1, kKeys>::Unset{}}, dp{typename Sums<1, kKeys>::Unset{}};
       ring.wait_full(t);
       __syncwarp();
-      fence_products();
+      fence_products(q, grad_o);
       multiply_along<T, D>(scores, q, tiles.keys(t));
       commit_products();
       multiply_along<T, D>(dp, grad_o, tiles.values(t));
       commit_products();
-      wait_for_products<1>();
+      wait_for_products<1>(scores);
       const Span tile{(first + t) * kKeys, (first + t + 1) * kKeys};
       const bool masked = !__all_sync(0xffffffffu, visible[0].covers(tile) && visible[1].covers(tile));
       scores.for_each([&](const auto& at) {
         scores[at] = a.scores.capped(scores[at]);
         if (masked && !visible[at.own_row].holds(tile.begin + at.column)) scores[at] = -INFINITY;
       });
-      wait_for_products<0>();
+      wait_for_products<0>(dp, q, grad_o);
       scores.for_each([&](const auto& at) {
         const float p = a.scores.p(scores[at], terms.lse[at.own_row]);
         scores[at] = p * (dp[at] - terms.delta[at.own_row]) * a.scores.slope(scores[at]);
       });
       round_to<T>(operand, scores);
-      fence_products();
+      fence_products(dq, operand);
       multiply_down<T>(dq, operand, tiles.keys(t));
       commit_products();
-      wait_for_products<0>();
+      wait_for_products<0>(dq, operand);
       if (threadIdx.x % kWarp == 0) ring.release(t);
     }
   }
@@ -302,14 +302,14 @@ __global__ void __launch_bounds__(KeyGradientTiles<D>::kThreads, 1)
     commit_products();
     multiply_along<T>(ds, tiles.values(group), tiles.grad_o(t));
     commit_products();
-    wait_for_products<1>();
+    wait_for_products<1>(p);
     const Span tile{block.query(t), block.query(t) + kQueries};
     const bool masked = !__all_sync(0xffffffffu, visible[0].covers(tile) && visible[1].covers(tile));
     p.for_each([&](const auto& at) {
       p[at] = a.scores.capped(p[at]);
       if (masked && !visible[at.own_row].holds(tile.begin + at.column)) p[at] = -INFINITY;
     });
-    wait_for_products<0>();
+    wait_for_products<0>(ds);
     const uint32_t terms = tiles.terms(t) + p.column_of(0) * 4;
     uint32_t of_p[kQueries / 16][4], of_ds[kQueries / 16][4];  // rounded
 #pragma unroll
@@ -326,11 +326,11 @@ __global__ void __launch_bounds__(KeyGradientTiles<D>::kThreads, 1)
                     probability.y * (dp[1] - delta.y) * a.scores.slope(scores[1]));
       }
     }
-    fence_products();
+    fence_products(dk, dv, of_p, of_ds);
     multiply_down<T>(dv, of_p, tiles.grad_o(t));
     multiply_down<T>(dk, of_ds, tiles.queries(t));
     commit_products();
-    wait_for_products<0>();
+    wait_for_products<0>(dk, dv, of_p, of_ds);
     if (threadIdx.x % kWarp == 0) ring.release(t);
   }
   dk.scale(a.scale);

@@ -3,9 +3,9 @@
 //
 //   head    queries x keys   consumers   registers: o, scores, p, all   shared memory: q + 2 (k + v)
 //    64        192 x 128         3           32  64  32   160               24 +  64 =  88 KiB
-//    96        128 x 128         2           48  64  32   240               24 +  96 = 120 KiB
-//   128        128 x 128         2           64  64  32   240               32 + 128 = 160 KiB
-//   256        128 x  64         2          128  32  16   240               64 + 128 = 192 KiB
+//    96        128 x 128         2           48  64  32   232               24 +  96 = 120 KiB
+//   128        128 x 128         2           64  64  32   232               32 + 128 = 160 KiB
+//   256        128 x  64         2          128  32  16   232               64 + 128 = 192 KiB
 //
 // While a warpgroup computes the exponentials of one tile of keys, its product with the previous tile of
 // values runs; and the warpgroups take turns (ping-pong), so that the exponentials of one overlap the
@@ -141,7 +141,7 @@ __device__ void attend(Sums<1, D>& o, Softmax<1>& softmax, const ForwardArgument
     fence_products();
     multiply_along<T>(scores, q, shared.keys(0));
     commit_products();
-    wait_for_products<0>();
+    wait_for_products<0>(scores);
     if (speaks) barriers.keys.release(0);
     finish_scores(scores, 0);
     softmax.add(scores, a.scale);
@@ -153,27 +153,27 @@ __device__ void attend(Sums<1, D>& o, Softmax<1>& softmax, const ForwardArgument
     barriers.values.wait_full(t - 1);
     __syncwarp();
     if (Tiles::kTakesTurns) turns.take();
-    fence_products();
+    fence_products(o, p);
     multiply_along<T>(scores, q, shared.keys(t));
     commit_products();
     multiply_down<T>(o, p, shared.values(t - 1));
     commit_products();
     if (Tiles::kTakesTurns) turns.pass(t + 1 == count);
-    wait_for_products<1>();
+    wait_for_products<1>(scores);
     if (speaks) barriers.keys.release(t);
     finish_scores(scores, t);
     const auto kept = softmax.add(scores, a.scale);
-    wait_for_products<0>();
+    wait_for_products<0>(o, p);
     if (speaks) barriers.values.release(t - 1);
     softmax.rescale(o, kept);
     round_to<T>(p, scores);
   }
   barriers.values.wait_full(count - 1);
   __syncwarp();
-  fence_products();
+  fence_products(o, p);
   multiply_down<T>(o, p, shared.values(count - 1));
   commit_products();
-  wait_for_products<0>();
+  wait_for_products<0>(o, p);
 }
 
 template <class T, int D>

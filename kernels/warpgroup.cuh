@@ -5,21 +5,41 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/tensor_core.cuh"
+#include "kernels/attention_tile.cuh"
 
 namespace flatshard::cuda {
 
 inline constexpr int kGroupWarps = 4, kGroup = kGroupWarps * kWarp, kGroupRows = 64;
 
-// Orders the accesses of the threads to registers before the products that follow.
-__device__ inline void fence_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+// Keeps the compiler from moving accesses to these registers past this point: it does not know that products
+// run on.
+template <int kOperands>
+__device__ void pin(uint32_t (&operands)[kOperands][4]) {
+#pragma unroll
+  for (int i = 0; i < kOperands; ++i)
+#pragma unroll
+    for (int k = 0; k < 4; ++k) asm volatile("" : "+r"(operands[i][k])::"memory");
+}
+template <int kColumns>
+__device__ void pin(Sums<1, kColumns>& sums) {
+  sums.for_each([&](const auto& p) { asm volatile("" : "+f"(sums[p])::"memory"); });
+}
+
+// Orders the accesses of the threads to registers, which include these sums and left operands, before the
+// products that follow.
+template <class... Registers>
+__device__ void fence_products(Registers&... accessed) {
+  (pin(accessed), ...);
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
 // Groups the products that were issued since the last commit.
 __device__ inline void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Waits until at most the latest kGroups groups of products are in flight. Until then, nothing may touch
-// their sums or their left operands in registers, nor write the shared memory that they read.
-template <int kGroups>
-__device__ inline void wait_for_products() {
+// Waits until at most the latest kGroups groups of products are in flight, among them none of these sums and
+// left operands. Until then, nothing may touch these, nor write the shared memory that products read.
+template <int kGroups, class... Registers>
+__device__ void wait_for_products(Registers&... done) {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kGroups) : "memory");
+  (pin(done), ...);
 }
 
 // Makes this thread's writes to shared memory visible to products and tensor copies.
