@@ -49,11 +49,12 @@ void note_non_finite(const TensorSet& set, std::vector<std::string>& problems) {
 
 bool verify(const std::string& folder, const Console& console) {
   const std::string path = folder_meant(folder).string();
-  const bool has_sums = fs::exists(fs::path(path) / Checksums::kFileName) ||
-                        step_of(fs::path(path).filename().string()).has_value();
+  const fs::path sums_file = fs::path(path) / Checksums::kFileName;
+  const bool had_sums = fs::exists(sums_file),
+             needs_sums = had_sums || step_of(fs::path(path).filename().string()).has_value();
   std::vector<std::string> problems;
   int64_t bytes = 0;
-  if (has_sums)
+  if (needs_sums)
     note(problems, [&] {
       const Checksums sums = Checksums::read(path);
       bytes = sums.bytes();
@@ -66,11 +67,15 @@ bool verify(const std::string& folder, const Console& console) {
     for (const std::string& line : mismatches(sets)) problems.push_back(line);
     for (const TensorSet& set : sets.sets()) note_non_finite(set, problems);
   });
+  const bool is_there = fs::is_directory(path) && (!had_sums || fs::exists(sums_file));
+  check(problems.empty() || is_there, path,
+        ": was removed while it was read, as a run that saves removes old checkpoints (checkpoint.keep): "
+        "verify again");
   for (const std::string& problem : problems) console.out << printable(problem) << '\n';
   console.out << path << ": "
               << (!problems.empty() ? str(problems.size(), problems.size() == 1 ? " problem" : " problems")
-                  : has_sums        ? str("no problems; checksums of ", human_bytes(bytes), " match")
-                             : "no problems; names and shapes match config.json, no checksums to verify")
+                  : needs_sums      ? str("no problems; checksums of ", human_bytes(bytes), " match")
+                               : "no problems; names and shapes match config.json, no checksums to verify")
               << '\n';
   return problems.empty();
 }
