@@ -62,6 +62,24 @@ __device__ inline void store(T* p, const Pack<T, N>& pack) {
   *reinterpret_cast<Pack<T, N>*>(p) = pack;
 }
 
+// The same by one access for certain: nvcc splits some stores of a Pack into elements.
+template <class T, int N>
+__device__ inline void store_at_once(T* p, const Pack<T, N>& pack) {
+  if constexpr (sizeof(pack) == 16) {
+    uint4 words;
+    memcpy(&words, &pack, sizeof(words));
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(words.x), "r"(words.y),
+                 "r"(words.z), "r"(words.w)
+                 : "memory");
+  } else if constexpr (sizeof(pack) == 8) {
+    uint2 words;
+    memcpy(&words, &pack, sizeof(words));
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"(words.x), "r"(words.y) : "memory");
+  } else {
+    store<T, N>(p, pack);
+  }
+}
+
 // N elements as fp32.
 template <class T, int N>
 struct Floats {
@@ -83,6 +101,25 @@ template <class T, class... Pointers>
 bool packable(int64_t row, Pointers... pointers) {
   return row % kPackSize<T> == 0 && ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
 }
+
+// Rows of `width` elements that begin `stride` elements apart. A division by the width takes tens of
+// instructions and registers, so it is a product with `inverse`, 2^63 / width rounded up: exact for fewer
+// than 2^63 / width elements.
+struct PackedRows {
+  PackedRows(int64_t row_width, int64_t row_stride)
+      : width(row_width),
+        stride(row_stride),
+        inverse(((uint64_t{1} << 63) - 1) / static_cast<uint64_t>(row_width) + 1) {}
+
+  __device__ int64_t row(int64_t i) const {
+    return static_cast<int64_t>(__umul64hi(2 * static_cast<uint64_t>(i), inverse));
+  }
+  // The offset of element i, counted over all rows.
+  __device__ int64_t offset(int64_t i) const { return width == stride ? i : i + row(i) * (stride - width); }
+
+  int64_t width, stride;
+  uint64_t inverse;
+};
 
 // Checks a condition on device data, such as the range of a token: on failure the kernel traps, which the
 // host reports as an Error at its next wait.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "build_config.h"
+#include "kernels/packed.h"
 #include "kernels/simd.h"
 #include "runtime/parallel.h"
 
@@ -16,9 +17,11 @@ void check_masked(const char* op, const MaskedProduct& a) {
   check(a.first >= 0, op, ": first is ", a.first, ", must not be negative");
 }
 
-MaskedProduct masked(const DropoutForward& a) { return {a.y, a.x, a.p, a.random, a.first, false}; }
+MaskedProduct masked(const DropoutForward& a) {
+  return {a.y, a.x, a.p, a.random, a.first, false, stride_or_width("dropout: x", a.x_stride, a.x.shape[-1])};
+}
 MaskedProduct masked(const DropoutBackward& a) {
-  return {a.dx, a.dy, a.p, a.random, a.first, a.accumulate_dx};
+  return {a.dx, a.dy, a.p, a.random, a.first, a.accumulate_dx, a.dy.shape[-1]};
 }
 
 }  // namespace
@@ -31,22 +34,32 @@ using namespace simd;
 // Random numbers are generated in batches of this size, on the stack.
 constexpr int64_t kBatch = 1024;
 
+// Elements [first, last), of which the inputs are contiguous at `in`.
+template <class T>
+void apply(const MaskedProduct& a, int64_t first, int64_t last, const T* in) {
+  const float scale = 1.0f / (1.0f - a.p);
+  float uniform[kBatch];
+  for (int64_t begin = first; begin < last; begin += kBatch, in += kBatch) {
+    const int64_t count = std::min(kBatch, last - begin);
+    a.random.fill_uniform(a.first + begin, {uniform, static_cast<size_t>(count)});
+    T* out = a.out.as<T>() + begin;
+    for_each_vector(count, [&](int64_t i, auto lanes) {
+      const Floats factor = load(uniform + i, lanes) >= a.p ? splat(scale) : splat(0.0f);
+      const Floats value = load(in + i, lanes) * factor;
+      store(out + i, a.accumulate ? load(out + i, lanes) + value : value, lanes);
+    });
+  }
+}
+
 template <class T>
 void apply(const MaskedProduct& a) {
-  const float scale = 1.0f / (1.0f - a.p);
-  parallel_blocks(a.in.size(), 16 * kBatch, [&](int64_t block_begin, int64_t block_end) {
-    float uniform[kBatch];
-    for (int64_t begin = block_begin; begin < block_end; begin += kBatch) {
-      const int64_t count = std::min(kBatch, block_end - begin);
-      a.random.fill_uniform(a.first + begin, {uniform, static_cast<size_t>(count)});
-      const T* in = a.in.as<T>() + begin;
-      T* out = a.out.as<T>() + begin;
-      for_each_vector(count, [&](int64_t i, auto lanes) {
-        const Floats factor = load(uniform + i, lanes) >= a.p ? splat(scale) : splat(0.0f);
-        const Floats value = load(in + i, lanes) * factor;
-        store(out + i, a.accumulate ? load(out + i, lanes) + value : value, lanes);
-      });
-    }
+  const T* in = a.in.as<T>();
+  const int64_t C = a.in.shape[-1];
+  if (a.in_stride == C)
+    return parallel_blocks(a.in.size(), 16 * kBatch,
+                           [&](int64_t begin, int64_t end) { apply(a, begin, end, in + begin); });
+  parallel_blocks(a.in.rows(), std::max<int64_t>(1, 16 * kBatch / C), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) apply(a, row * C, (row + 1) * C, in + row * a.in_stride);
   });
 }
 

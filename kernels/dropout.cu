@@ -15,6 +15,7 @@ template <class T>
 struct Mask {
   T* out;
   const T* in;
+  PackedRows in_rows;
   RandomStream random;
   int64_t first;
   float p, scale;
@@ -26,7 +27,7 @@ struct Mask {
   };
   template <int N>
   __device__ Inputs<N> read(int64_t i) const {
-    return {load<T, N>(in + i), accumulate ? load<T, N>(out + i) : Pack<T, N>{}};
+    return {load<T, N>(in + in_rows.offset(i)), accumulate ? load<T, N>(out + i) : Pack<T, N>{}};
   }
   template <int N>
   __device__ void write(int64_t i, const Inputs<N>& inputs) const {
@@ -46,12 +47,15 @@ void dropout(Stream& stream, const char* op_name, const MaskedProduct& a) {
   visit_float(a.in.dtype, [&]<class T>() {
     const Mask<T> op{.out = a.out.as<T>(),
                      .in = a.in.as<T>(),
+                     .in_rows = {a.in.shape[-1], a.in_stride},
                      .random = a.random,
                      .first = a.first,
                      .p = a.p,
                      .scale = 1.0f / (1.0f - a.p),
                      .accumulate = a.accumulate};
-    launch_flat<kPackSize<T>>(stream, op_name, op, a.in.size(), packable<T>(a.first, op.in, op.out));
+    const bool packs =
+        a.in_stride == op.in_rows.width || (packable<T>(op.in_rows.width) && packable<T>(a.in_stride));
+    launch_flat<kPackSize<T>>(stream, op_name, op, a.in.size(), packs && packable<T>(a.first, op.in, op.out));
   });
 }
 

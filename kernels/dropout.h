@@ -11,11 +11,12 @@
 namespace flatshard {
 
 struct DropoutForward {
-  Tensor y;             // any shape
-  Tensor x;             // of y's shape and dtype
-  float p;              // in [0, 1)
-  RandomStream random;  // from the run's seed, the name of the layer, and the micro-step
-  int64_t first = 0;    // global index of the first element of x
+  Tensor y;              // any shape
+  Tensor x;              // of y's shape and dtype
+  float p;               // in [0, 1)
+  RandomStream random;   // from the run's seed, the name of the layer, and the micro-step
+  int64_t first = 0;     // global index of the first element of x
+  int64_t x_stride = 0;  // between rows, in elements; 0: rows are contiguous
 };
 
 struct DropoutBackward {
@@ -34,6 +35,7 @@ struct MaskedProduct {
   RandomStream random;
   int64_t first;
   bool accumulate;
+  int64_t in_stride;  // between rows of `in`
 };
 
 void dropout_forward(Stream& stream, const DropoutForward& a);

@@ -1,5 +1,7 @@
 #include "kernels/elementwise.h"
 
+#include <algorithm>
+
 #include "build_config.h"
 #include "kernels/parallel_write.h"
 #include "kernels/simd_math.h"
@@ -73,6 +75,18 @@ void softcap(const Softcap& a) {
                     [&](int64_t i, auto lanes) { return a.cap * tanh(load(x + i, lanes) * inverse); });
 }
 
+template <class T>
+void place(const Place& a, int64_t y_stride) {
+  const int64_t width = a.y.shape[1], C = a.x.shape[1];
+  parallel_blocks(a.y.shape[0], rows_per_block(width), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      T* y = a.y.as<T>() + row * y_stride;
+      std::fill_n(y, width, T(0.0f));
+      std::copy_n(a.x.as<T>() + row * C, C, y + a.first);
+    }
+  });
+}
+
 }  // namespace
 }  // namespace cpu
 
@@ -126,13 +140,28 @@ void softcap(Stream& stream, const Softcap& a) {
   stream.run("softcap", [a] { visit_float(a.y.dtype, [&]<class T>() { cpu::softcap<T>(a); }); });
 }
 
+void place(Stream& stream, const Place& a) {
+  check(a.y.shape.rank() == 2 && a.x.shape.rank() == 2 && a.y.dtype == a.x.dtype &&
+            a.y.shape[0] == a.x.shape[0] && a.first >= 0 && a.first + a.x.shape[1] <= a.y.shape[1],
+        "place: x is ", a.x.dtype, " ", a.x.shape, ", which does not fit in y ", a.y.dtype, " ", a.y.shape,
+        " from column ", a.first);
+  const int64_t y_stride = stride_or_width("place: y", a.y_stride, a.y.shape[1]);
+  if (stream.planning() || a.y.empty()) return;
+  if constexpr (kCudaBuilt)
+    if (stream.device().is_cuda()) return cuda::place(stream, a, y_stride);
+  stream.run("place",
+             [a, y_stride] { visit_float(a.y.dtype, [&]<class T>() { cpu::place<T>(a, y_stride); }); });
+}
+
 double min_bytes(const Cast& a) { return static_cast<double>(a.x.bytes() + a.y.bytes()); }
 double min_bytes(const Add& a) { return static_cast<double>(a.a.bytes() + a.b.bytes() + a.y.bytes()); }
 double min_bytes(const Scale& a) { return static_cast<double>(a.x.bytes() + a.y.bytes()); }
 double min_bytes(const Softcap& a) { return static_cast<double>(a.x.bytes() + a.y.bytes()); }
+double min_bytes(const Place& a) { return static_cast<double>(a.x.bytes() + a.y.bytes()); }
 double flops(const Cast&) { return 0; }
 double flops(const Add& a) { return static_cast<double>(a.y.size()); }
 double flops(const Scale& a) { return static_cast<double>(a.y.size()); }
 double flops(const Softcap& a) { return 8.0 * static_cast<double>(a.y.size()); }
+double flops(const Place&) { return 0; }
 
 }  // namespace flatshard

@@ -3,8 +3,8 @@
 // Memory bandwidth limits casts, sums and scaling, which take at most 8 instructions an element (flat.cuh). A
 // cast of fp32 to bf16 moves 6 bytes and takes 32 registers: 2048 threads of an SM have 64 KiB in flight. A
 // sum moves 6 bytes and takes 36 registers: 1536 threads, 96 KiB. Scaling and soft caps move 4 bytes and take
-// 25 and 32 registers. Instruction issue limits a soft cap of bf16: 29 instructions, of a budget of 25. In
-// fp32 it is within the budget, 30 of 51.
+// 25 and 32 registers. Placing, whose tensors are small, takes 26 registers. Instruction issue limits a soft
+// cap of bf16: 29 instructions, of a budget of 25. In fp32 it is within the budget, 30 of 51.
 
 #include <algorithm>
 
@@ -28,7 +28,7 @@ struct CastOp {
   __device__ void write(int64_t i, const Pack<From, N>& in) const {
     Pack<To, N> out;
     for (int j = 0; j < N; ++j) out.element[j] = from_float<To>(to_float(in.element[j]));
-    store<To, N>(y + y_rows.offset(i), out);
+    store_at_once<To, N>(y + y_rows.offset(i), out);
   }
 };
 
@@ -88,6 +88,24 @@ struct SoftcapOp {
   }
 };
 
+template <class T>
+struct PlaceOp {
+  T* y;
+  const T* x;
+  int64_t C, first;
+  PackedRows rows;
+
+  template <int N>
+  __device__ Pack<T, N> read(int64_t i) const {
+    const int64_t row = rows.row(i), column = i - row * rows.width - first;
+    return column >= 0 && column < C ? load<T, N>(x + row * C + column) : Pack<T, N>{};
+  }
+  template <int N>
+  __device__ void write(int64_t i, const Pack<T, N>& v) const {
+    store_at_once<T, N>(y + rows.offset(i), v);
+  }
+};
+
 }  // namespace
 
 void cast(Stream& stream, const Cast& a, int64_t y_stride, int64_t x_stride) {
@@ -123,6 +141,15 @@ void softcap(Stream& stream, const Softcap& a) {
   visit_float(a.y.dtype, [&]<class T>() {
     const SoftcapOp<T> op{a.y.as<T>(), a.x.as<T>(), a.cap, 1 / a.cap};
     launch_flat<kPackSize<T>>(stream, "softcap", op, a.y.size(), packable<T>(0, op.y, op.x));
+  });
+}
+
+void place(Stream& stream, const Place& a, int64_t y_stride) {
+  const int64_t width = a.y.shape[1], C = a.x.shape[1];
+  visit_float(a.y.dtype, [&]<class T>() {
+    const PlaceOp<T> op{a.y.as<T>(), a.x.as<T>(), C, a.first, {width, y_stride}};
+    const bool packs = packable<T>(width) && packable<T>(y_stride) && packable<T>(a.first);
+    launch_flat<kPackSize<T>>(stream, "place", op, a.y.size(), packs && packable<T>(C, op.y, op.x));
   });
 }
 

@@ -2,8 +2,9 @@
 // Elementwise operations:
 //   cast:  y = x in y's dtype, rounded to nearest even      add:  y = a + b      scale:  y = factor x
 //   softcap:  y = cap tanh(x / cap), which bounds y to (-cap, cap)
+//   place:  columns [first, first + C) of y = x, all other columns of y = 0
 // Sums and products are fp32 and rounded once. y may be an input of the same dtype. A cast may read or write
-// columns of wider rows.
+// columns of wider rows, and place may write them.
 
 #include "kernels/packed.h"
 #include "runtime/stream.h"
@@ -35,25 +36,36 @@ struct Softcap {
   float cap;  // positive
 };
 
+struct Place {
+  Tensor y;              // (rows, width)
+  Tensor x;              // (rows, C), of y's dtype; C may be 0
+  int64_t first = 0;     // first + C <= width
+  int64_t y_stride = 0;  // between rows, in elements; 0: width
+};
+
 void cast(Stream& stream, const Cast& a);
 void add(Stream& stream, const Add& a);
 void scale(Stream& stream, const Scale& a);
 void softcap(Stream& stream, const Softcap& a);
+void place(Stream& stream, const Place& a);
 
 double min_bytes(const Cast& a);
 double min_bytes(const Add& a);
 double min_bytes(const Scale& a);
 double min_bytes(const Softcap& a);
+double min_bytes(const Place& a);
 double flops(const Cast& a);
 double flops(const Add& a);
 double flops(const Scale& a);
 double flops(const Softcap& a);
+double flops(const Place& a);
 
 namespace cuda {
 void cast(Stream& stream, const Cast& a, int64_t y_stride, int64_t x_stride);
 void add(Stream& stream, const Add& a);
 void scale(Stream& stream, const Scale& a);
 void softcap(Stream& stream, const Softcap& a);
+void place(Stream& stream, const Place& a, int64_t y_stride);
 }  // namespace cuda
 
 }  // namespace flatshard

@@ -7,6 +7,7 @@
 #include "kernels/dynamic_encode.h"
 #include "kernels/four_bit_decode.h"
 #include "kernels/four_bit_encode.h"
+#include "kernels/packed.h"
 #include "kernels/parallel_write.h"
 
 namespace flatshard {
@@ -160,7 +161,18 @@ void quantize_scales(const QuantizeScales& a) {
 }
 
 template <class T>
-void dequantize(const DequantizeFourBit& a) {
+void dequantize_rows(const DequantizeFourBit& a, int64_t y_stride) {
+  const FourBitDecoder<T> decoder(a.w);
+  const int64_t C = a.y.shape[-1];
+  parallel_write(a.y.bytes(), a.y.rows(), rows_per_block(C), [&](int64_t begin, int64_t end, auto out) {
+    for (int64_t row = begin; row < end; ++row)
+      decoder.decode(a.y.as<T>() + row * y_stride, a.first + row * C, C, out);
+  });
+}
+
+template <class T>
+void dequantize(const DequantizeFourBit& a, int64_t y_stride) {
+  if (y_stride != a.y.shape[-1]) return dequantize_rows<T>(a, y_stride);
   const FourBitDecoder<T> decoder(a.w);
   parallel_write(a.y.bytes(), a.y.size(), kElementsPerTask, [&](int64_t begin, int64_t end, auto out) {
     decoder.decode(a.y.as<T>() + begin, a.first + begin, end - begin, out);
@@ -241,10 +253,12 @@ void dequantize_four_bit(Stream& stream, const DequantizeFourBit& a) {
   check(is_float(a.y.dtype), kOp, ": y is ", a.y.dtype, ", must be f32, bf16 or f16");
   check(a.first >= 0 && a.first + a.y.size() <= a.w.shape.size(), kOp, ": elements [", a.first, ", ",
         a.first + a.y.size(), ") are outside the ", a.w.shape.size(), " elements of the weight");
+  const int64_t y_stride = stride_or_width("dequantize_four_bit: y", a.y_stride, a.y.shape[-1]);
   if (stream.planning() || a.y.empty()) return;
   if constexpr (kCudaBuilt)
-    if (stream.device().is_cuda()) return cuda::dequantize_four_bit(stream, a);
-  stream.run(kOp, [a] { visit_float(a.y.dtype, [&]<class T>() { cpu::dequantize<T>(a); }); });
+    if (stream.device().is_cuda()) return cuda::dequantize_four_bit(stream, a, y_stride);
+  stream.run(kOp,
+             [a, y_stride] { visit_float(a.y.dtype, [&]<class T>() { cpu::dequantize<T>(a, y_stride); }); });
 }
 
 double stored_bytes(const FourBitMatrix& w) {

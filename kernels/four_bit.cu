@@ -6,9 +6,10 @@
 // nested scales are distributed over the lanes of a warp.
 //
 // Memory bandwidth limits dequantization: an element of bf16, in blocks of 64 with scales in fp32, moves 2.56
-// bytes and takes 13 instructions of PTX, of a budget of 16 (flat.cuh). Instruction issue limits
-// quantization, which runs once: it takes 47, as four comparisons find a code. Threads have at most 32
-// registers and blocks at most 1.1 KiB of shared memory, so all 2048 threads of an SM are resident.
+// bytes and takes 13 instructions of PTX, 14 into columns of wider rows, of a budget of 16 (flat.cuh).
+// Instruction issue limits quantization, which runs once: it takes 47, as four comparisons find a code.
+// Threads have at most 32 registers and blocks at most 1.1 KiB of shared memory, so all 2048 threads of an SM
+// are resident.
 
 #include <algorithm>
 
@@ -165,7 +166,7 @@ __device__ inline void load_scales(float* scales, const MatrixPointers& w, int64
 // A thread block writes kPacks packs of N elements for each thread; with N = 1 any range.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads)
-    dequantize_kernel(T* y, MatrixPointers w, int64_t first, int64_t size) {
+    dequantize_kernel(T* y, PackedRows rows, MatrixPointers w, int64_t first, int64_t size) {
   constexpr int kPacks = 4, kStride = kThreads * N, kTile = kStride * kPacks;
   __shared__ float scales[kTile / kSmallestFourBitBlock + 2];
   __shared__ float table[16];
@@ -181,7 +182,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto write_one = [&](int64_t i) {
     const int64_t at = first + i;
     const int byte = w.codes[at / 2], code = at % 2 == 0 ? byte >> 4 : byte & 15;
-    y[i] = from_float<T>(table[code] * scale_at(i));
+    y[rows.offset(i)] = from_float<T>(table[code] * scale_at(i));
   };
   for (int k = 0; k < kPacks; ++k) {
     const int64_t i = begin + k * kStride + static_cast<int64_t>(threadIdx.x) * N;
@@ -194,7 +195,7 @@ __global__ void __launch_bounds__(kThreads)
           out.element[2 * j] = from_float<T>(table[codes.element[j] >> 4] * scale);
           out.element[2 * j + 1] = from_float<T>(table[codes.element[j] & 15] * scale);
         }
-        store<T, N>(y + i, out);
+        store<T, N>(y + rows.offset(i), out);
         continue;
       }
     for (int j = 0; j < N && i + j < size; ++j) write_one(i + j);
@@ -236,7 +237,8 @@ void quantize_scales(Stream& stream, const QuantizeScales& a) {
   check_launch("quantize_scales");
 }
 
-void dequantize_four_bit(Stream& stream, const DequantizeFourBit& a) {
+void dequantize_four_bit(Stream& stream, const DequantizeFourBit& a, int64_t y_stride) {
+  const PackedRows rows{a.y.shape[-1], y_stride};
   const bool nested = a.w.is_nested();
   const MatrixPointers w{.codes = a.w.codes.as<uint8_t>(),
                          .absmax = nested ? a.w.nested_absmax.as<float>() : a.w.absmax.as<float>(),
@@ -248,13 +250,14 @@ void dequantize_four_bit(Stream& stream, const DequantizeFourBit& a) {
   visit_float(a.y.dtype, [&]<class T>() {
     constexpr int kPack = kPackSize<T>;
     constexpr int64_t kPacks = 4;
-    if (a.first % kPack == 0 && packable<T>(0, a.y.data, w.codes + a.first / 2))
+    const bool packs = rows.width == y_stride || (packable<T>(rows.width) && packable<T>(y_stride));
+    if (packs && a.first % kPack == 0 && packable<T>(0, a.y.data, w.codes + a.first / 2))
       dequantize_kernel<T, kPack>
           <<<blocks_for(a.y.size(), kThreads * kPacks * kPack), kThreads, 0, native(stream)>>>(
-              a.y.as<T>(), w, a.first, a.y.size());
+              a.y.as<T>(), rows, w, a.first, a.y.size());
     else
       dequantize_kernel<T, 1><<<blocks_for(a.y.size(), kThreads * kPacks), kThreads, 0, native(stream)>>>(
-          a.y.as<T>(), w, a.first, a.y.size());
+          a.y.as<T>(), rows, w, a.first, a.y.size());
   });
   check_launch("dequantize_four_bit");
 }

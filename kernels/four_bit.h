@@ -83,11 +83,13 @@ struct QuantizeScales {
   Tensor absmax;         // (n) f32
 };
 
-// y = elements [first, first + y.size()) of the matrix. The range may start and end anywhere.
+// y = elements [first, first + y.size()) of the matrix. The range may start and end anywhere. y may be
+// columns of wider rows.
 struct DequantizeFourBit {
   Tensor y;  // f32, bf16 or f16
   FourBitMatrix w;
   int64_t first = 0;
+  int64_t y_stride = 0;  // between rows, in elements; 0: rows are contiguous
 };
 
 void quantize_four_bit(Stream& stream, const QuantizeFourBit& a);
@@ -110,7 +112,7 @@ double flops(const DequantizeFourBit& a);
 namespace cuda {
 void quantize_four_bit(Stream& stream, const QuantizeFourBit& a);
 void quantize_scales(Stream& stream, const QuantizeScales& a);
-void dequantize_four_bit(Stream& stream, const DequantizeFourBit& a);
+void dequantize_four_bit(Stream& stream, const DequantizeFourBit& a, int64_t y_stride);
 }  // namespace cuda
 
 }  // namespace flatshard

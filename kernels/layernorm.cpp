@@ -4,6 +4,7 @@
 
 #include "build_config.h"
 #include "kernels/norm_types.h"
+#include "kernels/packed.h"
 #include "kernels/row_blocks.h"
 #include "runtime/memory.h"
 
@@ -40,11 +41,11 @@ using namespace simd;
 
 // Computes one row of y and its statistics.
 template <class T, class W, class Output>
-void forward_row(const LayerNormForward& a, int64_t row, Output out) {
+void forward_row(const LayerNormForward& a, int64_t y_stride, int64_t row, Output out) {
   const int64_t C = a.x.shape[-1];
   const T* x = a.x.as<T>() + row * C;
   const W *w = a.w.as<W>(), *b = a.b.as<W>();
-  T* y = a.y.as<T>() + row * C;
+  T* y = a.y.as<T>() + row * y_stride;
   const float total =
       sum_vectors(C, [&](int64_t i, auto lanes, Floats& part) { part = part + load(x + i, lanes); });
   const float mean = total / static_cast<float>(C);
@@ -63,10 +64,10 @@ void forward_row(const LayerNormForward& a, int64_t row, Output out) {
 }
 
 template <class T, class W>
-void forward(const LayerNormForward& a) {
+void forward(const LayerNormForward& a, int64_t y_stride) {
   const int64_t rows = a.x.rows();
   parallel_write(a.y.bytes(), rows, rows_per_block(a.x.shape[-1]), [&](int64_t begin, int64_t end, auto out) {
-    for (int64_t row = begin; row < end; ++row) forward_row<T, W>(a, row, out);
+    for (int64_t row = begin; row < end; ++row) forward_row<T, W>(a, y_stride, row, out);
   });
 }
 
@@ -119,11 +120,13 @@ void layernorm_forward(Stream& stream, const LayerNormForward& a) {
   check_statistic("layernorm_forward", "rstd", a.rstd, a.x);
   check(a.y.shape == a.x.shape && a.y.dtype == a.x.dtype, "layernorm_forward: y is ", a.y.dtype, " ",
         a.y.shape, ", must be like x ", a.x.dtype, " ", a.x.shape);
+  const int64_t y_stride = stride_or_width("layernorm_forward: y", a.y_stride, a.x.shape[-1]);
   if (stream.planning() || a.x.empty()) return;
   if constexpr (kCudaBuilt)
-    if (stream.device().is_cuda()) return cuda::layernorm_forward(stream, a);
-  stream.run("layernorm_forward",
-             [a] { visit_norm(a.x.dtype, a.w.dtype, [&]<class T, class W>() { cpu::forward<T, W>(a); }); });
+    if (stream.device().is_cuda()) return cuda::layernorm_forward(stream, a, y_stride);
+  stream.run("layernorm_forward", [a, y_stride] {
+    visit_norm(a.x.dtype, a.w.dtype, [&]<class T, class W>() { cpu::forward<T, W>(a, y_stride); });
+  });
 }
 
 void layernorm_backward(Stream& stream, Arena& scratch, const LayerNormBackward& a) {

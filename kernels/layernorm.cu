@@ -20,6 +20,7 @@ struct ForwardPointers {
   float *mean, *rstd;
   const void *x, *w, *b;
   float eps;
+  int64_t y_stride;  // between rows, in elements
 };
 
 template <class T, class W, int N, int kPacks, bool kWide>
@@ -59,7 +60,7 @@ __global__ void __launch_bounds__(kRowThreads, sizeof(W) == sizeof(T) ? 2 : 1)
       typename Part::Floats y;
       Part::for_each_element(
           [&](int k, int j) { y[k][j] = fmaf((x(k, j) - mean) * rstd, weight(k, j), bias(k, j)); });
-      if (row < rows) Part::store(static_cast<T*>(p.y) + static_cast<int64_t>(row) * C, slab, C, y);
+      if (row < rows) Part::store(static_cast<T*>(p.y) + static_cast<int64_t>(row) * p.y_stride, slab, C, y);
     });
     x = next;
   });
@@ -128,17 +129,17 @@ __global__ void __launch_bounds__(kRowThreads, kPacks == 1 ? 2 : 1)
 
 }  // namespace
 
-void layernorm_forward(Stream& stream, const LayerNormForward& a) {
-  const ForwardPointers p{a.y.data, a.mean.as<float>(), a.rstd.as<float>(), a.x.data, a.w.data, a.b.data,
-                          a.eps};
+void layernorm_forward(Stream& stream, const LayerNormForward& a, int64_t y_stride) {
+  const ForwardPointers p{
+      a.y.data, a.mean.as<float>(), a.rstd.as<float>(), a.x.data, a.w.data, a.b.data, a.eps, y_stride};
   const int64_t rows = a.x.rows(), C = a.x.shape[-1];
   visit_norm(a.x.dtype, a.w.dtype, [&]<class T, class W>() {
-    visit_row_grid<T, 2>(rows, C, packable<T>(C, a.x.data, a.y.data, a.w.data, a.b.data), kRowGridBlocks,
-                         [&]<int N, int kPacks, bool kWide>(const RowGrid& grid) {
-                           layernorm_forward_kernel<T, W, N, kPacks, kWide>
-                               <<<grid.blocks, grid.block, 0, native(stream)>>>(p, static_cast<int>(rows),
-                                                                                static_cast<int>(C));
-                         });
+    visit_row_grid<T, 2>(
+        rows, C, packable<T>(C, a.x.data, a.y.data, a.w.data, a.b.data) && packable<T>(y_stride),
+        kRowGridBlocks, [&]<int N, int kPacks, bool kWide>(const RowGrid& grid) {
+          layernorm_forward_kernel<T, W, N, kPacks, kWide><<<grid.blocks, grid.block, 0, native(stream)>>>(
+              p, static_cast<int>(rows), static_cast<int>(C));
+        });
   });
   check_launch("layernorm_forward");
 }

@@ -21,6 +21,7 @@ struct LayerNormForward {
   Tensor w;     // (C), of y's dtype or f32
   Tensor b;     // (C), of w's dtype
   float eps;
+  int64_t y_stride = 0;  // between rows, in elements; 0: C
 };
 
 struct LayerNormBackward {
@@ -45,7 +46,7 @@ double flops(const LayerNormForward& a);
 double flops(const LayerNormBackward& a);
 
 namespace cuda {
-void layernorm_forward(Stream& stream, const LayerNormForward& a);
+void layernorm_forward(Stream& stream, const LayerNormForward& a, int64_t y_stride);
 void layernorm_backward(Stream& stream, const LayerNormBackward& a, const Tensor& partials);
 }  // namespace cuda
 

@@ -25,12 +25,4 @@ inline int64_t stride_or_width(const char* op, int64_t stride, int64_t width) {
   return stride == 0 ? width : stride;
 }
 
-// Rows of `width` elements that begin `stride` elements apart.
-struct PackedRows {
-  int64_t width, stride;
-
-  // The offset of element i, counted over all rows.
-  constexpr int64_t offset(int64_t i) const { return width == stride ? i : i / width * stride + i % width; }
-};
-
 }  // namespace flatshard

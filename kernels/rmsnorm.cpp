@@ -4,6 +4,7 @@
 
 #include "build_config.h"
 #include "kernels/norm_types.h"
+#include "kernels/packed.h"
 #include "kernels/row_blocks.h"
 #include "runtime/memory.h"
 
@@ -26,7 +27,7 @@ namespace {
 using namespace simd;
 
 template <class T, class W>
-void forward(const RmsNormForward& a) {
+void forward(const RmsNormForward& a, int64_t y_stride) {
   const int64_t C = a.x.shape[-1];
   parallel_write(a.y.bytes(), a.x.rows(), rows_per_block(C), [&](int64_t begin, int64_t end, auto out) {
     for (int64_t row = begin; row < end; ++row) {
@@ -37,7 +38,7 @@ void forward(const RmsNormForward& a) {
       });
       const float rstd = 1.0f / std::sqrt(squares / static_cast<float>(C) + a.eps);
       a.rstd.as<float>()[row] = rstd;
-      T* y = a.y.as<T>() + row * C;
+      T* y = a.y.as<T>() + row * y_stride;
       const W* w = a.w.as<W>();
       const T* addend = a.addend.empty() ? nullptr : a.addend.as<T>() + row * C;
       for_each_vector(C, [&](int64_t i, auto lanes) {
@@ -90,11 +91,13 @@ void rmsnorm_forward(Stream& stream, const RmsNormForward& a) {
   check(a.addend.empty() || (a.addend.shape == a.x.shape && a.addend.dtype == a.x.dtype),
         "rmsnorm_forward: addend is ", a.addend.dtype, " ", a.addend.shape, ", must be like x ", a.x.dtype,
         " ", a.x.shape);
+  const int64_t y_stride = stride_or_width("rmsnorm_forward: y", a.y_stride, a.x.shape[-1]);
   if (stream.planning() || a.x.empty()) return;
   if constexpr (kCudaBuilt)
-    if (stream.device().is_cuda()) return cuda::rmsnorm_forward(stream, a);
-  stream.run("rmsnorm_forward",
-             [a] { visit_norm(a.x.dtype, a.w.dtype, [&]<class T, class W>() { cpu::forward<T, W>(a); }); });
+    if (stream.device().is_cuda()) return cuda::rmsnorm_forward(stream, a, y_stride);
+  stream.run("rmsnorm_forward", [a, y_stride] {
+    visit_norm(a.x.dtype, a.w.dtype, [&]<class T, class W>() { cpu::forward<T, W>(a, y_stride); });
+  });
 }
 
 void rmsnorm_backward(Stream& stream, Arena& scratch, const RmsNormBackward& a) {

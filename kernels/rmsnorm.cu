@@ -32,6 +32,7 @@ struct ForwardPointers {
   const void *x, *w, *addend;  // no addend: null
   float eps, offset;
   bool round_xhat;
+  int64_t y_stride;  // between rows, in elements
 };
 
 template <class T, class W, int N, int kPacks, bool kWide>
@@ -66,7 +67,7 @@ __global__ void __launch_bounds__(kRowThreads, 2) rmsnorm_forward_kernel(Forward
             Part::load(static_cast<const T*>(p.addend) + static_cast<int64_t>(row) * C, slab, C);
         Part::for_each_element([&](int k, int j) { y[k][j] += addend(k, j); });
       }
-      Part::store(static_cast<T*>(p.y) + static_cast<int64_t>(row) * C, slab, C, y);
+      Part::store(static_cast<T*>(p.y) + static_cast<int64_t>(row) * p.y_stride, slab, C, y);
     });
     x = next;
   });
@@ -142,17 +143,17 @@ __global__ void __launch_bounds__(kRowThreads, kPacks == 1 ? 2 : 1)
 
 }  // namespace
 
-void rmsnorm_forward(Stream& stream, const RmsNormForward& a) {
-  const ForwardPointers p{a.y.data, a.rstd.as<float>(), a.x.data,    a.w.data, a.addend.data,
-                          a.eps,    a.offset,           a.round_xhat};
+void rmsnorm_forward(Stream& stream, const RmsNormForward& a, int64_t y_stride) {
+  const ForwardPointers p{a.y.data, a.rstd.as<float>(), a.x.data,     a.w.data, a.addend.data,
+                          a.eps,    a.offset,           a.round_xhat, y_stride};
   const int64_t rows = a.x.rows(), C = a.x.shape[-1];
   visit_norm(a.x.dtype, a.w.dtype, [&]<class T, class W>() {
-    visit_row_grid<T, 2>(rows, C, packable<T>(C, a.x.data, a.y.data, a.w.data, a.addend.data), kRowGridBlocks,
-                         [&]<int N, int kPacks, bool kWide>(const RowGrid& grid) {
-                           rmsnorm_forward_kernel<T, W, N, kPacks, kWide>
-                               <<<grid.blocks, grid.block, 0, native(stream)>>>(p, static_cast<int>(rows),
-                                                                                static_cast<int>(C));
-                         });
+    visit_row_grid<T, 2>(
+        rows, C, packable<T>(C, a.x.data, a.y.data, a.w.data, a.addend.data) && packable<T>(y_stride),
+        kRowGridBlocks, [&]<int N, int kPacks, bool kWide>(const RowGrid& grid) {
+          rmsnorm_forward_kernel<T, W, N, kPacks, kWide><<<grid.blocks, grid.block, 0, native(stream)>>>(
+              p, static_cast<int>(rows), static_cast<int>(C));
+        });
   });
   check_launch("rmsnorm_forward");
 }

@@ -23,6 +23,7 @@ struct RmsNormForward {
   float eps;
   float offset = 0;
   bool round_xhat = true;
+  int64_t y_stride = 0;  // between rows, in elements; 0: C
 };
 
 struct RmsNormBackward {
@@ -47,7 +48,7 @@ double flops(const RmsNormForward& a);
 double flops(const RmsNormBackward& a);
 
 namespace cuda {
-void rmsnorm_forward(Stream& stream, const RmsNormForward& a);
+void rmsnorm_forward(Stream& stream, const RmsNormForward& a, int64_t y_stride);
 void rmsnorm_backward(Stream& stream, const RmsNormBackward& a, const Tensor& partial_dw);
 }  // namespace cuda
 

@@ -29,12 +29,12 @@ struct Gelu {
 };
 
 template <class T, class Of>
-void forward(const SwigluForward& a, int64_t stride) {
+void forward(const SwigluForward& a, int64_t stride, int64_t y_stride) {
   const int64_t F = a.y.shape[-1];
   parallel_write(a.y.bytes(), a.y.rows(), rows_per_block(F), [&](int64_t begin, int64_t end, auto out) {
     for (int64_t row = begin; row < end; ++row) {
       const T *gate = a.gate.as<T>() + row * stride, *up = a.up.as<T>() + row * stride;
-      T* y = a.y.as<T>() + row * F;
+      T* y = a.y.as<T>() + row * y_stride;
       for_each_vector(F, [&](int64_t i, auto lanes) {
         const Floats g = load(gate + i, lanes);
         out.store(y + i, g * Of::probability(g) * load(up + i, lanes), lanes);
@@ -75,12 +75,13 @@ void visit(DType dtype, Gate function, F&& f) {
 void swiglu_forward(Stream& stream, const SwigluForward& a) {
   check_like("swiglu_forward", "y", a.y, a.gate);
   check_like("swiglu_forward", "up", a.up, a.gate);
-  const int64_t stride = stride_or_width("swiglu_forward", a.row_stride, a.y.shape[-1]);
+  const int64_t stride = stride_or_width("swiglu_forward", a.row_stride, a.y.shape[-1]),
+                y_stride = stride_or_width("swiglu_forward: y", a.y_stride, a.y.shape[-1]);
   if (stream.planning() || a.y.empty()) return;
   if constexpr (kCudaBuilt)
-    if (stream.device().is_cuda()) return cuda::swiglu_forward(stream, a, stride);
-  stream.run("swiglu_forward", [a, stride] {
-    cpu::visit(a.y.dtype, a.function, [&]<class T, class Of>() { cpu::forward<T, Of>(a, stride); });
+    if (stream.device().is_cuda()) return cuda::swiglu_forward(stream, a, stride, y_stride);
+  stream.run("swiglu_forward", [a, stride, y_stride] {
+    cpu::visit(a.y.dtype, a.function, [&]<class T, class Of>() { cpu::forward<T, Of>(a, stride, y_stride); });
   });
 }
 

@@ -1,10 +1,10 @@
-// SwiGLU and GEGLU on the GPU. Index i refers to y; gate and up may be columns of wider rows.
+// SwiGLU and GEGLU on the GPU. Index i counts the elements of y; gate, up and y may be columns of wider rows.
 //
 // Memory bandwidth limits both (flat.cuh). Per element, and per SM:
 //             bytes  instructions  budget  registers  threads  in flight
-//   forward     6         30         38       48        1280     80 KiB
-//   backward   10         41         64       67         768     72 KiB
-// GEGLU takes 34 and 49 instructions, and the same registers.
+//   forward     6         24         38       48        1280     80 KiB
+//   backward   10         36         64       64        1024     96 KiB
+// GEGLU takes 28 and 44 instructions, and the same registers.
 
 #include "kernels/flat.cuh"
 #include "kernels/gelu_math.cuh"
@@ -27,24 +27,26 @@ struct Forward {
   T* y;
   const T *gate, *up;
   PackedRows rows;
+  int64_t y_spare;  // columns of y after those of a row
 
   template <int N>
   struct Inputs {
+    T* y;
     Pack<T, N> gate, up;
   };
   template <int N>
   __device__ Inputs<N> read(int64_t i) const {
-    const int64_t at = rows.offset(i);
-    return {load<T, N>(gate + at), load<T, N>(up + at)};
+    const int64_t row = rows.row(i), at = i + row * (rows.stride - rows.width);
+    return {y + i + row * y_spare, load<T, N>(gate + at), load<T, N>(up + at)};
   }
   template <int N>
-  __device__ void write(int64_t i, const Inputs<N>& in) const {
+  __device__ void write(int64_t, const Inputs<N>& in) const {
     Pack<T, N> out;
     for (int j = 0; j < N; ++j) {
       const float g = to_float(in.gate.element[j]);
       out.element[j] = from_float<T>(g * Of::probability(g) * to_float(in.up.element[j]));
     }
-    store<T, N>(y + i, out);
+    store<T, N>(in.y, out);
   }
 };
 
@@ -88,12 +90,13 @@ void visit(DType dtype, Gate function, Launch&& launch) {
 
 }  // namespace
 
-void swiglu_forward(Stream& stream, const SwigluForward& a, int64_t row_stride) {
+void swiglu_forward(Stream& stream, const SwigluForward& a, int64_t row_stride, int64_t y_stride) {
   visit(a.y.dtype, a.function, [&]<class T, class Of>() {
     const int64_t F = a.y.shape[-1];
-    const Forward<T, Of> op{a.y.as<T>(), a.gate.as<T>(), a.up.as<T>(), {F, row_stride}};
-    launch_flat<kPackSize<T>>(stream, "swiglu_forward", op, a.y.size(),
-                              packable<T>(F, op.y, op.gate, op.up) && packable<T>(row_stride));
+    const Forward<T, Of> op{a.y.as<T>(), a.gate.as<T>(), a.up.as<T>(), {F, row_stride}, y_stride - F};
+    launch_flat<kPackSize<T>>(
+        stream, "swiglu_forward", op, a.y.size(),
+        packable<T>(F, op.y, op.gate, op.up) && packable<T>(row_stride) && packable<T>(y_stride));
   });
 }
 

@@ -19,6 +19,7 @@ struct SwigluForward {
   Tensor gate;             // (..., F)
   Tensor up;               // (..., F)
   int64_t row_stride = 0;  // between rows of gate and of up, in elements; 0: F
+  int64_t y_stride = 0;    // between rows of y; 0: F
   Gate function = Gate::silu;
 };
 
@@ -41,7 +42,7 @@ double flops(const SwigluForward& a);
 double flops(const SwigluBackward& a);
 
 namespace cuda {
-void swiglu_forward(Stream& stream, const SwigluForward& a, int64_t row_stride);
+void swiglu_forward(Stream& stream, const SwigluForward& a, int64_t row_stride, int64_t y_stride);
 void swiglu_backward(Stream& stream, const SwigluBackward& a, int64_t row_stride);
 }  // namespace cuda
 

@@ -2,6 +2,7 @@
 
 #include "bench/case.h"
 #include "kernels/dropout.h"
+#include "kernels/packed.h"
 
 namespace flatshard::bench {
 namespace {
@@ -30,6 +31,36 @@ void formula(Values& v, const Sizes& m) {
   v["y"].assign(static_cast<size_t>(m.n), 0);
   for (int64_t i = 0; i < m.n; ++i)
     if (kRandom.bits(m.first + i) / 256 * 0x1p-24 >= m.p) v["y"][i] = v["x"][i] / (1.0 - m.p);
+}
+
+// From columns of wider rows.
+Case columns_case(DType dtype, int64_t rows, int64_t C) {
+  constexpr int64_t kWider = 8;
+  constexpr float kP = 0.3f;
+  const auto arguments = [=](const Tensors& t) -> DropoutForward {
+    return {.y = t["y"],
+            .x = packed_columns(t["x"], 0, {rows, C}),
+            .p = kP,
+            .random = kRandom,
+            .first = 48,
+            .x_stride = C + kWider};
+  };
+  return {.op = "dropout_forward",
+          .shape = str(rows, " x ", C, " packed"),
+          .dtype = dtype,
+          .args = {{"x", dtype, {rows, C + kWider}, Role::input}, {"y", dtype, {rows, C}, Role::output}},
+          .run = [=](Stream& s, Arena&, const Tensors& t) { dropout_forward(s, arguments(t)); },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(arguments(t)); },
+          .flops = [=](const Tensors& t) { return flops(arguments(t)); },
+          .reference =
+              [=](Values& v) {
+                std::vector<double> own;
+                for (int64_t row = 0; row < rows; ++row)
+                  for (int64_t i = 0; i < C; ++i) own.push_back(v["x"][row * (C + kWider) + i]);
+                Values inner{{"x", own}};
+                formula(inner, {rows * C, 48, kP});
+                v["y"] = inner["y"];
+              }};
 }
 
 Case forward_case(DType dtype, const Sizes& m) {
@@ -69,7 +100,8 @@ std::vector<Case> dropout_cases(Scale scale) {
       cases.push_back(backward_case(dtype, m, false));
     }
   if (scale == Scale::test)
-    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      for (const int64_t C : {16, 21}) cases.push_back(columns_case(dtype, 5, C));
       for (const Sizes& m : {Sizes{1, 45, 0.3f},
                              {7, 45, 0.0f},
                              {16, 45, 0.3f},
@@ -79,6 +111,7 @@ std::vector<Case> dropout_cases(Scale scale) {
         cases.push_back(forward_case(dtype, m));
         cases.push_back(backward_case(dtype, m, m.n % 2 == 0));
       }
+    }
   return cases;
 }
 

@@ -1,5 +1,6 @@
-// Cases of cast, add, scale and softcap, shared by tests and benchmark.
+// Cases of cast, add, scale, softcap and place, shared by tests and benchmark.
 
+#include <array>
 #include <cmath>
 
 #include "bench/case.h"
@@ -118,6 +119,32 @@ Case softcap_case(DType dtype, int64_t n) {
               }};
 }
 
+// Into columns of wider rows.
+Case place_case(DType dtype, int64_t rows, int64_t width, int64_t first, int64_t C) {
+  constexpr int64_t kWider = 32;  // whole sectors
+  const auto arguments = [=](const Tensors& t) -> Place {
+    return {.y = packed_columns(t["placed"], kWider, {rows, width}),
+            .x = t["x"],
+            .first = first,
+            .y_stride = kWider + width};
+  };
+  return {.op = "place",
+          .shape = str(rows, " x ", C, " from ", first, " of ", width),
+          .dtype = dtype,
+          .args = {{"x", dtype, {rows, C}, Role::input},
+                   {"placed", dtype, {rows, kWider + width}, Role::updated}},
+          .run = [=](Stream& s, Arena&, const Tensors& t) { place(s, arguments(t)); },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(arguments(t)); },
+          .flops = [=](const Tensors& t) { return flops(arguments(t)); },
+          .reference =
+              [=](Values& v) {
+                for (int64_t row = 0; row < rows; ++row)
+                  for (int64_t i = 0; i < width; ++i)
+                    v["placed"][row * (kWider + width) + kWider + i] =
+                        i >= first && i < first + C ? v["x"][row * C + i - first] : 0;
+              }};
+}
+
 }  // namespace
 
 std::vector<Case> elementwise_cases(Scale scale) {
@@ -131,7 +158,8 @@ std::vector<Case> elementwise_cases(Scale scale) {
             add_in_place_case(DType::bf16, n),
             scale_case(DType::f32, n),
             scale_case(DType::bf16, n),
-            softcap_case(DType::f32, n)};
+            softcap_case(DType::f32, n),
+            place_case(DType::bf16, n / 64, 32, 16, 16)};
   }
   const bool golden = scale == Scale::golden;
   std::vector<Case> cases;
@@ -146,7 +174,11 @@ std::vector<Case> elementwise_cases(Scale scale) {
       cases.push_back(scale_case(dtype, n));
       cases.push_back(softcap_case(dtype, n));
     }
-    if (!golden) cases.push_back(add_case(dtype, 8205));  // several blocks on every device
+    if (golden) continue;
+    cases.push_back(add_case(dtype, 8205));  // several blocks on every device
+    for (const auto& [width, first, C] :
+         {std::array<int64_t, 3>{24, 8, 16}, {16, 0, 16}, {16, 0, 0}, {16, 16, 0}, {13, 4, 5}, {16, 3, 8}})
+      cases.push_back(place_case(dtype, 5, width, first, C));
   }
   return cases;
 }

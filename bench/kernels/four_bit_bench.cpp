@@ -9,6 +9,7 @@
 #include "bench/four_bit_args.h"
 #include "kernels/dynamic_table.h"
 #include "kernels/four_bit.h"
+#include "kernels/packed.h"
 
 namespace flatshard::bench {
 namespace {
@@ -143,6 +144,29 @@ Case dequantize_case(DType dtype, const FourBitWeight& w, int64_t first, int64_t
               }};
 }
 
+// Into columns of wider rows.
+Case dequantize_columns_case(DType dtype, const FourBitWeight& w) {
+  constexpr int64_t kWider = 8;
+  std::vector<Arg> args = four_bit_args(w);
+  args.push_back({"y", dtype, {w.out, w.in + kWider}, Role::updated});
+  const auto op_args = [=](const Tensors& t) {
+    return DequantizeFourBit{
+        .y = packed_columns(t["y"], 0, {w.out, w.in}), .w = four_bit_matrix(t, w), .y_stride = w.in + kWider};
+  };
+  return {.op = "dequantize_four_bit",
+          .shape = str(w.out, " x ", w.in, ' ', w.name(), " packed"),
+          .dtype = dtype,
+          .args = std::move(args),
+          .run = [=](Stream& s, Arena&, const Tensors& t) { dequantize_four_bit(s, op_args(t)); },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(op_args(t)); },
+          .flops = [=](const Tensors& t) { return flops(op_args(t)); },
+          .reference =
+              [=](Values& v) {
+                for (int64_t i = 0; i < w.out * w.in; ++i)
+                  v["y"][i / w.in * (w.in + kWider) + i % w.in] = four_bit_value(v, w, i);
+              }};
+}
+
 Case dequantize_case(DType dtype, const FourBitWeight& w) {
   return dequantize_case(dtype, w, 0, w.out * w.in);
 }
@@ -155,6 +179,8 @@ std::vector<Case> test_cases() {
       cases.push_back(dequantize_case(dtype, {1, 1, {kind}}));
       cases.push_back(dequantize_case(dtype, {7, 33, {kind, 32, true}}));
       cases.push_back(dequantize_case(dtype, {80, 513, {kind, 64, true}}, 3, 40001));
+      cases.push_back(dequantize_columns_case(dtype, {7, 33, {kind, 32, true}}));
+      cases.push_back(dequantize_columns_case(dtype, {9, 1056, {kind}}));
     }
     for (int64_t block = kSmallestFourBitBlock; block <= kLargestFourBitBlock; block *= 2) {
       cases.push_back(quantize_case(DType::f32, 9001, kind, block));
@@ -185,8 +211,10 @@ std::vector<Case> four_bit_cases(Scale scale) {
   if (scale == Scale::bench) return bench_cases();
   if (scale == Scale::golden) return {};
   return {quantize_case(DType::f32, 1 << 16, FourBitKind::nf4, 64),
-          quantize_case(DType::bf16, 1 << 16, FourBitKind::fp4, 64), scales_case(1 << 14),
+          quantize_case(DType::bf16, 1 << 16, FourBitKind::fp4, 64),
+          scales_case(1 << 14),
           dequantize_case(DType::bf16, {256, 256}),
+          dequantize_columns_case(DType::bf16, {256, 256}),
           dequantize_case(DType::f32, {256, 256, {.nested = true}})};
 }
 

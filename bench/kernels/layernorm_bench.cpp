@@ -5,16 +5,18 @@
 
 #include "bench/case.h"
 #include "kernels/layernorm.h"
+#include "kernels/packed.h"
 
 namespace flatshard::bench {
 namespace {
 
 constexpr float kEps = 1e-5f;
 
-void formula(Values& v, int64_t rows, int64_t C) {
+// y has `spare` columns after its C.
+void formula(Values& v, int64_t rows, int64_t C, int64_t spare = 0) {
   const std::vector<double>&x = v["x"], &w = v["w"], &b = v["b"];
   std::vector<double>&y = v["y"], &means = v["mean"], &rstds = v["rstd"];
-  y.assign(x.size(), 0);
+  y.resize(static_cast<size_t>(rows * (C + spare)));
   means.assign(rows, 0);
   rstds.assign(rows, 0);
   for (int64_t r = 0; r < rows; ++r) {
@@ -23,14 +25,21 @@ void formula(Values& v, int64_t rows, int64_t C) {
     const double mean = sum / static_cast<double>(C);
     for (int64_t i = 0; i < C; ++i) squares += (x[r * C + i] - mean) * (x[r * C + i] - mean);
     const double rstd = 1 / std::sqrt(squares / static_cast<double>(C) + kEps);
-    for (int64_t i = 0; i < C; ++i) y[r * C + i] = (x[r * C + i] - mean) * rstd * w[i] + b[i];
+    for (int64_t i = 0; i < C; ++i) y[r * (C + spare) + i] = (x[r * C + i] - mean) * rstd * w[i] + b[i];
     means[r] = mean;
     rstds[r] = rstd;
   }
 }
 
 LayerNormForward forward_args(const Tensors& t, const Tensor& y) {
-  return {.y = y, .mean = t["mean"], .rstd = t["rstd"], .x = t["x"], .w = t["w"], .b = t["b"], .eps = kEps};
+  return {.y = packed_columns(y, 0, t["x"].shape),
+          .mean = t["mean"],
+          .rstd = t["rstd"],
+          .x = t["x"],
+          .w = t["w"],
+          .b = t["b"],
+          .eps = kEps,
+          .y_stride = y.shape[1]};
 }
 
 // Which gradients of parameters are wanted, and whether they are written.
@@ -52,20 +61,20 @@ LayerNormBackward backward_args(const Tensors& t, bool accumulate_dx, const Want
           .accumulate = wanted.accumulate};
 }
 
-Case forward_case(DType dtype, int64_t rows, int64_t C, DType w) {
+Case forward_case(DType dtype, int64_t rows, int64_t C, DType w, int64_t spare = 0) {
   return {.op = "layernorm_forward",
-          .shape = str(rows, " x ", C, w == dtype ? "" : " w f32"),
+          .shape = str(rows, " x ", C, w == dtype ? "" : " w f32", spare > 0 ? str(" + ", spare) : ""),
           .dtype = dtype,
           .args = {{"x", dtype, {rows, C}, Role::input},
                    {"w", w, {C}, Role::input},
                    {"b", w, {C}, Role::input},
-                   {"y", dtype, {rows, C}, Role::output},
+                   {"y", dtype, {rows, C + spare}, spare > 0 ? Role::updated : Role::output},
                    {"mean", DType::f32, {rows}, Role::output},
                    {"rstd", DType::f32, {rows}, Role::output}},
           .run = [](Stream& s, Arena&, const Tensors& t) { layernorm_forward(s, forward_args(t, t["y"])); },
           .min_bytes = [](const Tensors& t) { return min_bytes(forward_args(t, t["y"])); },
           .flops = [](const Tensors& t) { return flops(forward_args(t, t["y"])); },
-          .reference = [=](Values& v) { formula(v, rows, C); }};
+          .reference = [=](Values& v) { formula(v, rows, C, spare); }};
 }
 
 Case backward_case(DType dtype, int64_t rows, int64_t C, DType w, bool accumulate_dx,
@@ -129,7 +138,8 @@ std::vector<Case> layernorm_cases(Scale scale) {
     }
     return cases;
   }
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (const int64_t C : {7, 48}) cases.push_back(forward_case(dtype, 5, C, dtype, 16));
     for (const auto& [rows, C] : {std::pair<int64_t, int64_t>{1, 1}, {3, 7}, {5, 16}, {2, 83}, {67, 3}}) {
       cases.push_back(forward_case(dtype, rows, C, dtype));
       for (const Wanted& wanted :
@@ -139,6 +149,7 @@ std::vector<Case> layernorm_cases(Scale scale) {
       cases.push_back(forward_case(dtype, rows, C, DType::f32));
       cases.push_back(backward_case(dtype, rows, C, DType::f32, rows % 2 == 0, {.dw = false, .db = false}));
     }
+  }
   return cases;
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "bench/case.h"
+#include "kernels/packed.h"
 #include "kernels/rmsnorm.h"
 
 namespace flatshard::bench {
@@ -16,34 +17,36 @@ enum class Style { llama, gemma };  // Gemma: xhat (1 + w), without rounding xha
 struct Sizes {
   int64_t rows, C;
   Style style = Style::llama;
+  int64_t spare = 0;  // columns of y after its C
 
   float offset() const { return style == Style::gemma ? 1.0f : 0.0f; }
 };
 
 void formula(Values& v, const Sizes& s) {
-  const auto [rows, C, style] = s;
-  v["y"].assign(v["x"].size(), 0);
+  const auto [rows, C, style, spare] = s;
+  v["y"].resize(static_cast<size_t>(rows * (C + spare)));
   for (int64_t r = 0; r < rows; ++r) {
     double squares = 0;
     for (int64_t i = 0; i < C; ++i) squares += v["x"][r * C + i] * v["x"][r * C + i];
     const double rstd = 1 / std::sqrt(squares / static_cast<double>(C) + kEps);
     for (int64_t i = 0; i < C; ++i)
-      v["y"][r * C + i] = (v.contains("addend") ? v["addend"][r * C + i] : 0) +
-                          v["x"][r * C + i] * rstd * (v["w"][i] + static_cast<double>(s.offset()));
+      v["y"][r * (C + spare) + i] = (v.contains("addend") ? v["addend"][r * C + i] : 0) +
+                                    v["x"][r * C + i] * rstd * (v["w"][i] + static_cast<double>(s.offset()));
     v["rstd"].resize(rows);
     v["rstd"][r] = rstd;
   }
 }
 
 RmsNormForward forward_args(const Tensors& t, const Sizes& s) {
-  return {.y = t["y"],
+  return {.y = packed_columns(t["y"], 0, t["x"].shape),
           .rstd = t["rstd"],
           .x = t["x"],
           .w = t["w"],
           .addend = t.has("addend") ? t["addend"] : Tensor{},
           .eps = kEps,
           .offset = s.offset(),
-          .round_xhat = s.style == Style::llama};
+          .round_xhat = s.style == Style::llama,
+          .y_stride = s.C + s.spare};
 }
 
 struct BackwardStyle {
@@ -66,16 +69,16 @@ RmsNormBackward backward_args(const Tensors& t, const Sizes& s, const BackwardSt
 }
 
 Case forward_case(DType dtype, const Sizes& s, DType w, bool adds = false) {
-  const auto [rows, C, style] = s;
+  const auto [rows, C, style, spare] = s;
   std::vector<Arg> args{{"x", dtype, {rows, C}, Role::input},
                         {"w", w, {C}, Role::input},
-                        {"y", dtype, {rows, C}, Role::output},
+                        {"y", dtype, {rows, C + spare}, spare > 0 ? Role::updated : Role::output},
                         {"rstd", DType::f32, {rows}, Role::output}};
   if (adds) args.push_back({"addend", dtype, {rows, C}, Role::input});
   return {
       .op = "rmsnorm_forward",
       .shape = str(rows, " x ", C, adds ? " + addend" : "", w == dtype ? "" : " w f32",
-                   style == Style::gemma ? " gemma" : ""),
+                   spare > 0 ? str(" + ", spare) : "", style == Style::gemma ? " gemma" : ""),
       .dtype = dtype,
       .args = std::move(args),
       .run = [=](Stream& stream, Arena&, const Tensors& t) { rmsnorm_forward(stream, forward_args(t, s)); },
@@ -85,7 +88,7 @@ Case forward_case(DType dtype, const Sizes& s, DType w, bool adds = false) {
 }
 
 Case backward_case(DType dtype, const Sizes& s, DType w, const BackwardStyle& how) {
-  const auto [rows, C, style] = s;
+  const auto [rows, C, style, spare] = s;
   std::vector<Arg> args{{"x", dtype, {rows, C}, Role::input},
                         {"w", w, {C}, Role::input},
                         {"rstd", DType::f32, {rows}, Role::saved},
@@ -143,7 +146,8 @@ std::vector<Case> rmsnorm_cases(Scale scale) {
     }
     return cases;
   }
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (const int64_t C : {7, 48}) cases.push_back(forward_case(dtype, {5, C, Style::llama, 16}, dtype));
     for (const Sizes& s : {Sizes{1, 1}, {3, 7}, {5, 16}, {2, 40}, {67, 3}, {3, 7, Style::gemma}}) {
       for (const bool adds : {false, true}) cases.push_back(forward_case(dtype, s, dtype, adds));
       const bool adds = s.rows % 2 == 0;
@@ -155,6 +159,7 @@ std::vector<Case> rmsnorm_cases(Scale scale) {
       cases.push_back(forward_case(dtype, s, DType::f32));
       cases.push_back(backward_case(dtype, s, DType::f32, {.accumulate_dx = adds, .frozen = true}));
     }
+  }
   return cases;
 }
 

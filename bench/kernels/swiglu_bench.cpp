@@ -35,15 +35,16 @@ void add_pair(std::vector<Arg>& args, Layout layout, const std::string& prefix, 
   args.push_back({prefix + "up", dtype, {rows, F}, role});
 }
 
-void formula(Values& v, Layout layout, Gate function, int64_t rows, int64_t F) {
+// y has `spare` columns after its F.
+void formula(Values& v, Layout layout, Gate function, int64_t rows, int64_t F, int64_t spare = 0) {
   const bool packed = layout == Layout::packed;
   const std::vector<double>&gate = v[packed ? "gate_up" : "gate"], &up = v[packed ? "gate_up" : "up"];
   const int64_t stride = packed ? 2 * F : F, up_begin = packed ? F : 0;
   std::vector<double>& y = v["y"];
-  y.assign(rows * F, 0);
+  y.resize(static_cast<size_t>(rows * (F + spare)));
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t i = 0; i < F; ++i)
-      y[r * F + i] = gated(function, gate[r * stride + i]) * up[r * stride + up_begin + i];
+      y[r * (F + spare) + i] = gated(function, gate[r * stride + i]) * up[r * stride + up_begin + i];
 }
 
 std::string shape_name(int64_t rows, int64_t F, Layout layout, Gate function) {
@@ -51,22 +52,27 @@ std::string shape_name(int64_t rows, int64_t F, Layout layout, Gate function) {
              function == Gate::gelu ? " gelu" : "");
 }
 
-Case forward_case(DType dtype, int64_t rows, int64_t F, Layout layout, Gate function) {
+Case forward_case(DType dtype, int64_t rows, int64_t F, Layout layout, Gate function, int64_t spare = 0) {
   const auto arguments = [=](const Tensors& t) -> SwigluForward {
     const Pair in = pair_of(t, layout, "", rows, F);
-    return {.y = t["y"], .gate = in.gate, .up = in.up, .row_stride = in.row_stride, .function = function};
+    return {.y = packed_columns(t["y"], 0, {rows, F}),
+            .gate = in.gate,
+            .up = in.up,
+            .row_stride = in.row_stride,
+            .y_stride = F + spare,
+            .function = function};
   };
   std::vector<Arg> args;
   add_pair(args, layout, "", dtype, rows, F, Role::input);
-  args.push_back({"y", dtype, {rows, F}, Role::output});
+  args.push_back({"y", dtype, {rows, F + spare}, spare > 0 ? Role::updated : Role::output});
   return {.op = "swiglu_forward",
-          .shape = shape_name(rows, F, layout, function),
+          .shape = shape_name(rows, F, layout, function) + (spare > 0 ? str(" + ", spare) : ""),
           .dtype = dtype,
           .args = args,
           .run = [=](Stream& s, Arena&, const Tensors& t) { swiglu_forward(s, arguments(t)); },
           .min_bytes = [=](const Tensors& t) { return min_bytes(arguments(t)); },
           .flops = [=](const Tensors& t) { return flops(arguments(t)); },
-          .reference = [=](Values& v) { formula(v, layout, function, rows, F); }};
+          .reference = [=](Values& v) { formula(v, layout, function, rows, F, spare); }};
 }
 
 Case backward_case(DType dtype, int64_t rows, int64_t F, Layout layout, Gate function) {
@@ -119,6 +125,8 @@ std::vector<Case> swiglu_cases(Scale scale) {
     append(dtype, 3, 17, Layout::separate);
     append(dtype, 5, 16, Layout::packed);
     append(dtype, 4, 35, Layout::packed);
+    for (const int64_t F : {16, 35})
+      cases.push_back(forward_case(dtype, 5, F, Layout::packed, Gate::silu, 8));
   }
   return cases;
 }

@@ -104,7 +104,7 @@ constexpr Tile kTiles[] = {
     {"squares_kernel<float, 4>*", 40, 0, 256, 6},
     {"group_kernel*", 32, 2056, 256, 8},
     {"flat_kernel<8, Forward<bf16, *", 48, 0, 256, 5},  // SwiGLU, GEGLU
-    {"flat_kernel<8, Backward<bf16, *", 72, 0, 256, 3},
+    {"flat_kernel<8, Backward<bf16, *", 64, 0, 256, 4},
 };
 
 // The blocks that fit on an SM: each of its four parts has 16384 registers, given to warps by eights a
