@@ -44,6 +44,10 @@ void BlockRun::allocate() {
   boundaries_ = memory_.alloc(DType::i32, {2});
   parameters_ = allocate_parameters(model_, DType::bf16, memory_);
   gradients_ = allocate_parameters(model_, DType::f32, memory_);
+  if (model_.config().adapters.empty()) return;
+  const std::vector<ParamSpec>& specs = model_.param_lists()[1].specs();
+  for (size_t i = 0; i < specs.size(); ++i)
+    if (specs[i].role != ParamRole::adapter) gradients_[1][i] = {};
 }
 
 Context BlockRun::context(Stream& stream) {

@@ -12,7 +12,7 @@ namespace flatshard::ptx_vm {
 
 class BlockRun {
  public:
-  // The first block of a model, with one sequence of so many tokens.
+  // The first block of a model, with one sequence of so many tokens. With adapters all else is frozen.
   BlockRun(const ModelConfig& config, int64_t tokens);
 
   Counts count_forward();

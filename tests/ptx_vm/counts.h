@@ -44,7 +44,8 @@ class Counts {
  public:
   KernelCounts& of(const Kernel& kernel);
   void begin_launch();
-  void add_product() { ++products_; }  // of cuBLASLt
+  // Of cuBLASLt, with the bytes of the matrices that it reads and writes.
+  void add_product(uint64_t bytes) { ++products_, product_bytes_ += bytes; }
   // A copy or a fill, which accesses `bytes` of device memory.
   void add_copy(uint64_t bytes) { ++copies_, copied_bytes_ += bytes; }
   // Every active lane accesses `bytes` at base + offset.
@@ -58,11 +59,12 @@ class Counts {
   // Distinct bytes of global memory read, plus distinct bytes written.
   uint64_t touched_bytes() const;
   uint64_t products() const { return products_; }
+  uint64_t product_bytes() const { return product_bytes_; }
   uint64_t copies() const { return copies_; }  // and fills
   // The launches of kernels, the products, the copies and the fills.
   uint64_t launches() const;
   // The sum of touched_bytes() of each launch by itself, and the bytes of copies and fills. Products add
-  // nothing.
+  // nothing: theirs are product_bytes().
   uint64_t launch_bytes() const;
   // Bytes read and written by all lanes, however often.
   uint64_t requested_bytes() const { return requested_bytes_; }
@@ -78,7 +80,8 @@ class Counts {
   static uint64_t bytes_of(const Touched& touched);
 
   Touched touched_, touched_in_launch_;  // bit 0: read, bit 1: written
-  uint64_t requested_bytes_ = 0, launch_bytes_ = 0, products_ = 0, copies_ = 0, copied_bytes_ = 0;
+  uint64_t requested_bytes_ = 0, launch_bytes_ = 0, products_ = 0, product_bytes_ = 0, copies_ = 0,
+           copied_bytes_ = 0;
 };
 
 // Runs the work and returns the costs of its launches.

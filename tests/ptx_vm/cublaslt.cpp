@@ -230,6 +230,12 @@ struct Call {
     if (const Tensor& addend = addend_of(gemm); !addend.empty()) all.push_back(matrix(addend, gemm.c_stride));
     return all;
   }
+  // Of the matrices, each read or written once.
+  uint64_t bytes() const {
+    uint64_t all = matrix(gemm.c, gemm.c_stride).bytes();
+    for (const Piece& p : reads()) all += p.bytes();
+    return all;
+  }
   std::vector<Piece> writes() const { return {matrix(gemm.c, gemm.c_stride), workspace}; }
 
   void run(Activity& self) const {
@@ -446,7 +452,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
     for (const Piece& p : call.reads()) check_range(p, "a matrix product");
     for (const Piece& p : call.writes()) check_range(p, "a matrix product");
     for (const Piece& p : call.reads()) check(p.is_on_device(), name_of(p), " is not on the device");
-    if (options().counts) options().counts->add_product();
+    if (options().counts) options().counts->add_product(call.bytes());
     streams().enqueue(queue_of(stream), str("matrix product ", call.gemm.c.shape),
                       [call](Activity& self) { call.run(self); });
   });

@@ -1,5 +1,7 @@
 #include "tests/ptx_vm/model_cases.h"
 
+#include "model/lora.h"
+#include "model/quantization.h"
 #include "tests/ptx_vm/block_run.h"
 #include "tests/ptx_vm/step_run.h"
 
@@ -30,30 +32,53 @@ std::vector<SmallModel> small_models() {
   return models;
 }
 
-ModelCounts count_block(const ModelConfig& config, bool is_forward) {
-  BlockRun run(resolved(config), kTokens);
-  const BlockBytes least = least_bytes(resolved(config), kTokens);
+// What is trained: all parameters, or adapters.
+struct Training {
+  const char* name;
+  LoraConfig lora{};
+  QuantConfig quant{};
+};
+
+ModelConfig with_adapters(const ModelConfig& config, const Training& training) {
+  ModelConfig model = resolved(config);
+  if (training.lora.rank == 0) return model;
+  Arena planning("model", Device::cpu());
+  model.adapters = choose_adapters(training.lora, Model(model, planning)).adapters;
+  if (training.quant.base)
+    model.quantized = choose_quantized(training.quant, training.lora, Model(model, planning)).weights;
+  return model;
+}
+
+ModelCounts count_block(const ModelConfig& config, const Training& training, bool is_forward) {
+  BlockRun run(with_adapters(config, training), kTokens);
+  const BlockBytes least = training.lora.rank > 0 ? BlockBytes{} : least_bytes(resolved(config), kTokens);
   Counts forward = run.count_forward();
   if (is_forward) return {std::move(forward), least.forward};
   return {run.count_backward(), least.backward};
 }
 
-ModelCounts count_step(const ModelConfig& config) {
-  StepRun run(config, kTokens);
-  return {run.count(), run.least_bytes()};
+ModelCounts count_step(const ModelConfig& config, const Training& training) {
+  StepRun run(config, kTokens, training.lora, training.quant);
+  return {run.count(), training.lora.rank > 0 ? 0 : run.least_bytes()};
+}
+
+void add_cases(std::vector<ModelCase>& cases, const SmallModel& model, const Training& training) {
+  const std::string shape = str(' ', model.name, ' ', kTokens, " tokens bf16", training.name);
+  const ModelConfig& config = model.config;
+  cases.push_back({"model block_forward" + shape, [=] { return count_block(config, training, true); }});
+  cases.push_back({"model block_backward" + shape, [=] { return count_block(config, training, false); }});
+  cases.push_back({"model step" + shape, [=] { return count_step(config, training); }});
 }
 
 }  // namespace
 
 std::vector<ModelCase> model_cases() {
   std::vector<ModelCase> cases;
-  for (const auto& [name, config] : small_models()) {
-    const std::string shape = str(' ', name, ' ', kTokens, " tokens bf16");
-    cases.push_back({"model block_forward" + shape, [config = config] { return count_block(config, true); }});
-    cases.push_back(
-        {"model block_backward" + shape, [config = config] { return count_block(config, false); }});
-    cases.push_back({"model step" + shape, [config = config] { return count_step(config); }});
-  }
+  const std::vector<SmallModel> models = small_models();
+  for (const SmallModel& model : models) add_cases(cases, model, {""});
+  const LoraConfig lora{.rank = 16};
+  add_cases(cases, models.back(), {" lora", lora});
+  add_cases(cases, models.back(), {" qlora", lora, {.base = FourBitKind::nf4}});
   return cases;
 }
 

@@ -12,10 +12,13 @@ namespace {
 
 constexpr double kRate = 1e-4;
 
-Config config_of(const ModelConfig& model, int64_t tokens, int64_t micro_steps) {
+Config config_of(const ModelConfig& model, int64_t tokens, int64_t micro_steps, const LoraConfig& lora,
+                 const QuantConfig& quant) {
   Config c;
   c.run.device = DeviceChoice::cuda;
   c.model = model;
+  c.lora = lora;
+  c.quant = quant;
   c.data.seq_len = tokens;
   c.train.steps = 1;
   c.train.total_batch_size = micro_steps;
@@ -53,8 +56,8 @@ double least_bytes_of_ends(const ModelConfig& m, int64_t T, bool accumulate) {
 
 }  // namespace
 
-StepRun::StepRun(const ModelConfig& model, int64_t tokens)
-    : setup_(set_up(config_of(model, tokens, kMicroSteps), 1)),
+StepRun::StepRun(const ModelConfig& model, int64_t tokens, const LoraConfig& lora, const QuantConfig& quant)
+    : setup_(set_up(config_of(model, tokens, kMicroSteps, lora, quant), 1)),
       tokens_(kMicroSteps * tokens + 1, setup_.model.vocab),
       data_(tokens_.file(), {.seq_len = tokens,
                              .lane_sequences = setup_.batching.lane_sequences,

@@ -11,10 +11,11 @@ namespace flatshard::ptx_vm {
 class StepRun {
  public:
   // Runs the first step.
-  StepRun(const ModelConfig& model, int64_t tokens);
+  StepRun(const ModelConfig& model, int64_t tokens, const LoraConfig& lora = {},
+          const QuantConfig& quant = {});
 
-  Counts count();  // of the next step
-  double least_bytes();
+  Counts count();        // of the next step
+  double least_bytes();  // without adapters
 
  private:
   static constexpr int64_t kMicroSteps = 2;

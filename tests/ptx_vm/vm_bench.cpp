@@ -14,6 +14,7 @@
 #include "bench/case.h"
 #include "bench/words.h"
 #include "runtime/check.h"
+#include "runtime/text.h"
 #include "source_dir.h"
 #include "tests/ptx_vm/bounds.h"
 #include "tests/ptx_vm/model_cases.h"
@@ -161,20 +162,23 @@ void count_ops(const std::vector<Case>& cases, int width, const Describe& descri
 
 void count_models(const std::vector<ModelCase>& cases, int width, const Describe& describe) {
   std::printf(
-      "Matrix products, which are cuBLASLt's, count as launches only. Bytes: of every kernel, copy and "
-      "fill;\n"
-      "and these, sectors and bank cycles as multiples of the minimum.\n\n");
-  std::printf("%-*s %8s %8s %6s %12s %7s %12s %8s %6s\n", width, "", "launches", "products", "copies",
-              "bytes", "x least", "warp instr", "sectors", "banks");
+      "Bytes: of every kernel, copy and fill; and these, sectors and bank cycles as multiples of the "
+      "minimum. Of\n"
+      "matrix products, which are cuBLASLt's: the bytes of their matrices, each read or written "
+      "once.\n\n");
+  std::printf("%-*s %8s %8s %6s %14s %12s %7s %12s %8s %6s\n", width, "", "launches", "products", "copies",
+              "product bytes", "bytes", "x least", "warp instr", "sectors", "banks");
   for (const ModelCase& c : cases) {
     const auto [counts, least] = c.count();
     const OpCounts total = counts.total();
-    std::printf("%-*s %8llu %8llu %6llu %12llu %7.3f %12llu %8.3f %6.3f\n", width, c.label.c_str(),
+    const std::string over_least =
+        least > 0 ? fixed(static_cast<double>(counts.launch_bytes()) / least, 3) : "-";
+    std::printf("%-*s %8llu %8llu %6llu %14llu %12llu %7s %12llu %8.3f %6.3f\n", width, c.label.c_str(),
                 static_cast<unsigned long long>(counts.launches()),
                 static_cast<unsigned long long>(counts.products()),
                 static_cast<unsigned long long>(counts.copies()),
-                static_cast<unsigned long long>(counts.launch_bytes()),
-                ratio(static_cast<double>(counts.launch_bytes()), least),
+                static_cast<unsigned long long>(counts.product_bytes()),
+                static_cast<unsigned long long>(counts.launch_bytes()), over_least.c_str(),
                 static_cast<unsigned long long>(total.executed), ratio(total.sectors, total.least_sectors),
                 ratio(total.waves, total.least_waves));
     std::fflush(stdout);
