@@ -7,6 +7,15 @@
 #include "kernels/rope.h"
 
 namespace flatshard {
+namespace {
+
+// A row of all its heads, and of the spare ones, is a row of the tensor.
+Tensor rows_of(const Tensor& heads) { return heads.view({heads.shape[0], heads.shape[1] * heads.shape[2]}); }
+
+int64_t whole_heads(int64_t columns, int64_t D) { return (columns + D - 1) / D; }
+
+}  // namespace
+
 SelfAttention::SelfAttention(ParamList& params, const ModelConfig& config, int64_t layer,
                              const Tensor& rope_table)
     : layer_(layer),
@@ -41,7 +50,7 @@ SelfAttention::SelfAttention(ParamList& params, const ModelConfig& config, int64
 SelfAttention::Projected SelfAttention::allocate(Context& c, Arena& arena, int64_t N, bool norms) const {
   const int64_t Hq = query_heads_, Hkv = key_heads_, D = head_dim_;
   Projected r;
-  r.packed = arena.alloc(c.dtype, {N, Hq + 2 * Hkv, D});
+  r.packed = arena.alloc(c.dtype, {N, Hq + 2 * Hkv + whole_heads(qkv_.spare_of_y(c, N), D), D});
   if (norms) r.normed = arena.alloc(c.dtype, {N, Hq + Hkv, D});
   const Tensor& turned = norms ? r.normed : r.packed;
   r.q = {turned, 0, Hq};
@@ -55,9 +64,8 @@ AttentionMask SelfAttention::mask(const Context& c) const {
 }
 
 void SelfAttention::project(Context& c, const ParamView& p, const Tensor& x) {
-  const int64_t N = x.shape[0];
-  projected_ = allocate(c, c.saved, N, qk_norm_.exists());
-  qkv_.forward(c, p, projected_.packed.view({N, qkv_.width()}), x);
+  projected_ = allocate(c, c.saved, x.shape[0], qk_norm_.exists());
+  qkv_.forward(c, p, rows_of(projected_.packed), x);
   if (qk_norm_.exists())
     qk_norm_.forward(c, p, projected_.normed, projected_.packed, rope_table_);
   else
@@ -67,9 +75,9 @@ void SelfAttention::project(Context& c, const ParamView& p, const Tensor& x) {
 // q and k are neighbors: one call rotates both.
 void SelfAttention::rotate(Context& c, const Tensor& packed, bool back) const {
   if (rope_table_.empty()) return;
-  const int64_t N = packed.shape[0], width = qkv_.width();
-  const Shape shape{N, query_heads_ + key_heads_, head_dim_};
-  const Tensor heads = packed_columns(packed.view({N, width}), 0, shape);
+  const Tensor rows = rows_of(packed);
+  const int64_t width = rows.shape[1];
+  const Tensor heads = packed_columns(rows, 0, {packed.shape[0], query_heads_ + key_heads_, head_dim_});
   if (back)
     rope_backward(c.stream, {.dx = heads,
                              .dy = heads,
@@ -86,9 +94,9 @@ void SelfAttention::rotate(Context& c, const Tensor& packed, bool back) const {
                             .x_stride = width});
 }
 
-void SelfAttention::attend(Context& c, const Tensor& o) {
+void SelfAttention::attend(Context& c, const Heads& o) {
   if (c.cache) return attend_to_cache(c, o);
-  lse_ = c.saved.alloc(DType::f32, {o.shape[1], o.shape[0]});
+  lse_ = c.saved.alloc(DType::f32, {o.count, o.rows()});
   attention_forward(c.stream, c.scratch,
                     {.o = o,
                      .lse = lse_,
@@ -100,7 +108,7 @@ void SelfAttention::attend(Context& c, const Tensor& o) {
                      .softcap = softcap_});
 }
 
-void SelfAttention::attend_to_cache(Context& c, const Tensor& o) const {
+void SelfAttention::attend_to_cache(Context& c, const Heads& o) const {
   std::vector<CachedText> texts;
   for (const auto& [text, rows] : c.texts) {
     const int64_t index = static_cast<int64_t>(texts.size());
@@ -124,9 +132,9 @@ void SelfAttention::forward(Context& c, const ParamView& p, const Tensor& y, con
                             const Tensor& r) {
   const int64_t N = x.shape[0], Hq = query_heads_, D = head_dim_;
   project(c, p, x);
-  o_ = c.saved.alloc(c.dtype, {N, Hq, D});
+  o_ = {c.saved.alloc(c.dtype, {N, Hq + whole_heads(out_.spare_of_x(c, N), D), D}), 0, Hq};
   attend(c, o_);
-  out_.forward(c, p, y, o_.view({N, Hq * D}), r);
+  out_.forward(c, p, y, rows_of(o_.of), r);
 }
 
 void SelfAttention::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
@@ -135,7 +143,7 @@ void SelfAttention::backward(Context& c, const ParamView& p, const GradView& g, 
   const ArenaScope scope(c.scratch);
   const int64_t N = x.shape[0], Hq = query_heads_, D = head_dim_;
   const Tensor d_o = c.scratch.alloc(c.dtype, {N, Hq, D});
-  out_.backward(c, p, g, d_o.view({N, Hq * D}), dy, o_.view({N, Hq * D}));
+  out_.backward(c, p, g, rows_of(d_o), dy, rows_of(o_.of));
   const Projected d = allocate(c, c.scratch, N, false);
   attention_backward(c.stream, c.scratch,
                      {.dq = d.q,
@@ -154,7 +162,7 @@ void SelfAttention::backward(Context& c, const ParamView& p, const GradView& g, 
     qk_norm_.backward(c, p, g, d.packed, projected_.packed, rope_table_);
   else
     rotate(c, d.packed, true);
-  qkv_.backward(c, p, g, dx, d.packed.view({N, qkv_.width()}), x, accumulate);
+  qkv_.backward(c, p, g, dx, rows_of(d.packed), x, accumulate);
 }
 
 }  // namespace flatshard

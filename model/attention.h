@@ -16,22 +16,24 @@ class SelfAttention {
  public:
   SelfAttention(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table);
 
-  // y = attention(x) + r, where r may be empty; x, y and r are (N, hidden).
+  // y = attention(x) + r, where r may be empty; x, y and r are (N, hidden), and x may have spare columns
+  // (linear.h).
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& r);
   // dx = the gradient for x, given dy, or dx += with accumulate.
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
                 const Tensor& x, bool accumulate);
+  int64_t spare_of_x(const Context& c, int64_t rows) const { return qkv_.spare_of_x(c, rows); }
 
  private:
-  // The projections of q, k and v side by side, and the heads that attention reads: in place, or those of q
-  // and k in `normed`.
+  // The projections of q, k and v side by side, with spare columns as whole heads, and the heads that
+  // attention reads: in place, or those of q and k in `normed`.
   struct Projected {
     Tensor packed, normed;
     Heads q, k, v;
   };
   Projected allocate(Context& c, Arena& arena, int64_t N, bool norms) const;
-  void attend(Context& c, const Tensor& o);
-  void attend_to_cache(Context& c, const Tensor& o) const;
+  void attend(Context& c, const Heads& o);
+  void attend_to_cache(Context& c, const Heads& o) const;
   AttentionMask mask(const Context& c) const;
   void project(Context& c, const ParamView& p, const Tensor& x);
   // Rotates q and k, or with `back` their gradients, in place.
@@ -44,7 +46,8 @@ class SelfAttention {
   QkNorm qk_norm_;
 
   Projected projected_;
-  Tensor o_, lse_;
+  Heads o_;  // the input of out_: spare columns are heads after these
+  Tensor lse_;
 };
 
 }  // namespace flatshard

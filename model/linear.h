@@ -7,6 +7,13 @@
 // Weights that are joined in memory (ParamSpec) are one matrix: y, dx and dw are then one product each,
 // instead of one for each layer. 4-bit weights of one format are multiplied as one matrix where others would
 // be joined.
+//
+// On a GPU an adapter's update would read and write all of y again, and that of dx all of dx. Where x and dy
+// have spare columns, they are part of the product instead, which sums over a few more columns:
+//   y = [x | u] [w | b]^T      dx = [dy | du] [w ; a]
+// u and du are in the spare columns (adapter.h). The other operand is made in scratch for each product. A
+// 4-bit w is decoded there in any case; another w is copied, which pays off for many rows. Rows with spare
+// columns begin at multiples of 128 bytes, as others do, and [x | u] ends with u: the sum has no padding.
 
 #include <optional>
 #include <span>
@@ -38,8 +45,13 @@ class Linear {
   Linear(ParamList& params, const ModelConfig& config, const std::vector<LinearSpec>& layers);
 
   int64_t width() const { return width_; }  // of all outputs
+  // The spare columns that adapters have a use for in `rows` rows of x, and of y and dy. 0: none.
+  int64_t spare_of_x(const Context& c, int64_t rows) const;
+  int64_t spare_of_y(const Context& c, int64_t rows) const;
 
-  // y = x w^T + b, plus an addend like y, if there is one. x (N, in), y (N, width).
+  // y = x w^T + b, plus an addend like y, if there is one. x (N, in), y (N, width), each with or without its
+  // spare columns after these. The forward and the backward pass must be given the same x; y has no addend
+  // if it has spare columns.
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& addend = {});
   // dx = dy w, or dx += dy w with accumulate, unless dx is empty. Computes the gradients of parameters in g,
   // where their tensors are not empty.
@@ -65,12 +77,21 @@ class Linear {
   Tensor columns(const Tensor& y, Run run) const;
   // c = a w^T + b + addend, or with backward a w, added to c with accumulate.
   void multiply(Context& c, const ParamView& p, Run run, const Gemm& product, bool backward) const;
+  // The same with u, or du, in the columns after a.
+  void multiply_with_adapters(Context& c, const ParamView& p, Run run, const Gemm& product,
+                              bool backward) const;
+  bool can_use_spare_columns(const Context& c) const;
+  bool is_quantized() const;  // all layers
+  // dy, or a copy of it with spare columns where that costs less than passes over dx.
+  Tensor with_spare_columns(Context& c, const Tensor& dy, bool wants_dx) const;
+  // w = the weights of a run. The rows of `w` are `stride` elements apart.
+  void write_weights(Context& c, const ParamView& p, Run run, const Tensor& w, int64_t stride) const;
 
   const ParamList* params_ = nullptr;
   std::vector<Layer> layers_;
   std::vector<ParamId> w_, b_;  // by layer; b_ is empty without biases
   bool one_quantized_ = false;
-  int64_t width_ = 0;
+  int64_t in_ = 0, width_ = 0;
   LayerAdapters adapters_;
 };
 

@@ -29,25 +29,27 @@ Mlp::Mlp(ParamList& params, const ModelConfig& config, int64_t layer) : kind_(co
 }
 
 void Mlp::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& r) {
-  const Shape hidden{x.shape[0], ffn_};
-  hidden_ = c.saved.alloc(c.dtype, hidden);
-  projected_ = c.saved.alloc(c.dtype, {x.shape[0], in_.width()});
+  const int64_t N = x.shape[0];
+  const bool gated = kind_ != MlpKind::gelu;  // and then by packed columns
+  hidden_ = c.saved.alloc(c.dtype, {N, ffn_ + (gated ? out_.spare_of_x(c, N) : 0)});
+  projected_ = c.saved.alloc(c.dtype, {N, in_.width() + (gated ? in_.spare_of_y(c, N) : 0)});
   in_.forward(c, p, projected_, x);
-  if (kind_ == MlpKind::gelu)
-    gelu_forward(c.stream, {.y = hidden_, .x = projected_});
-  else
-    swiglu_forward(c.stream, {.y = hidden_,
-                              .gate = packed_columns(projected_, 0, hidden),
-                              .up = packed_columns(projected_, ffn_, hidden),
-                              .row_stride = in_.width(),
+  if (gated)
+    swiglu_forward(c.stream, {.y = packed_columns(hidden_, 0, {N, ffn_}),
+                              .gate = packed_columns(projected_, 0, {N, ffn_}),
+                              .up = packed_columns(projected_, ffn_, {N, ffn_}),
+                              .row_stride = projected_.shape[1],
+                              .y_stride = hidden_.shape[1],
                               .function = gate_of(kind_)});
+  else
+    gelu_forward(c.stream, {.y = hidden_, .x = projected_});
   out_.forward(c, p, y, hidden_, r);
 }
 
 void Mlp::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
                    const Tensor& x, bool accumulate) {
   const ArenaScope scope(c.scratch);
-  const Tensor d_hidden = c.scratch.alloc(c.dtype, hidden_.shape);
+  const Tensor d_hidden = c.scratch.alloc(c.dtype, {x.shape[0], ffn_});
   out_.backward(c, p, g, d_hidden, dy, hidden_);
   if (kind_ == MlpKind::gelu) {
     gelu_backward(c.stream, {.dx = d_hidden, .dy = d_hidden, .x = projected_});
@@ -59,7 +61,7 @@ void Mlp::backward(Context& c, const ParamView& p, const GradView& g, const Tens
                              .dy = d_hidden,
                              .gate = packed_columns(projected_, 0, d_hidden.shape),
                              .up = packed_columns(projected_, ffn_, d_hidden.shape),
-                             .row_stride = in_.width(),
+                             .row_stride = projected_.shape[1],
                              .function = gate_of(kind_)});
   in_.backward(c, p, g, dx, d, x, accumulate);
 }

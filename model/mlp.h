@@ -12,18 +12,20 @@ class Mlp {
  public:
   Mlp(ParamList& params, const ModelConfig& config, int64_t layer);
 
-  // y = mlp(x) + r, where r may be empty; x, y and r are (N, hidden).
+  // y = mlp(x) + r, where r may be empty; x, y and r are (N, hidden), and x may have spare columns
+  // (linear.h).
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& r);
   // dx = the gradient for x, given dy, or dx += with accumulate.
   void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& dy,
                 const Tensor& x, bool accumulate);
+  int64_t spare_of_x(const Context& c, int64_t rows) const { return in_.spare_of_x(c, rows); }
 
  private:
   MlpKind kind_;
   int64_t ffn_;
   Linear in_, out_;   // gate and up, or up; down
   Tensor projected_;  // gate(x) and up(x) side by side, or up(x)
-  Tensor hidden_;     // the input of down
+  Tensor hidden_;     // the input of down, with its spare columns
 };
 
 }  // namespace flatshard

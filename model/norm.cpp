@@ -35,19 +35,27 @@ Norm::Norm(ParamList& params, const ModelConfig& config, const std::string& pref
 
 void Norm::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& addend) {
   rstd_ = c.saved.alloc(DType::f32, {x.size() / size_});
+  const Tensor own = y.shape == x.shape ? y : packed_columns(y, 0, x.shape);
   if (kind_ == NormKind::rms)
-    return rmsnorm_forward(c.stream, {.y = y,
+    return rmsnorm_forward(c.stream, {.y = own,
                                       .rstd = rstd_,
                                       .x = x,
                                       .w = p[w_],
                                       .addend = addend,
                                       .eps = eps_,
                                       .offset = offset_,
-                                      .round_xhat = rounds_});
+                                      .round_xhat = rounds_,
+                                      .y_stride = y.shape[-1]});
   check(addend.empty(), "LayerNorm takes no addend: call add() after it");
   mean_ = c.saved.alloc(DType::f32, {x.size() / size_});
-  layernorm_forward(c.stream,
-                    {.y = y, .mean = mean_, .rstd = rstd_, .x = x, .w = p[w_], .b = p[b_], .eps = eps_});
+  layernorm_forward(c.stream, {.y = own,
+                               .mean = mean_,
+                               .rstd = rstd_,
+                               .x = x,
+                               .w = p[w_],
+                               .b = p[b_],
+                               .eps = eps_,
+                               .y_stride = y.shape[-1]});
 }
 
 bool Norm::is_trained(const GradView& g) const {

@@ -15,7 +15,8 @@ class Norm {
   // Declares prefix.weight and, for LayerNorm, prefix.bias.
   Norm(ParamList& params, const ModelConfig& config, const std::string& prefix, NormKind kind, int64_t size);
 
-  // y = norm(x) over the last dimension, plus an addend like y, if there is one: for RMSNorm only.
+  // y = norm(x) over the last dimension, plus an addend like x, if there is one: for RMSNorm only. Rows of y
+  // may have spare columns (linear.h).
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, const Tensor& addend = {});
   // dx = the gradient of x, or dx += with accumulate. Adds the gradients of w and b to g, where their tensors
   // are not empty.

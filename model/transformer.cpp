@@ -80,7 +80,7 @@ void forward_half(Context& c, const ParamView& p, HalfNorms& n, Layer& layer, co
                   const Tensor& x) {
   Tensor h = x;
   if (n.in.exists()) {
-    h = n.h = c.saved.alloc(c.dtype, x.shape);
+    h = n.h = c.saved.alloc(c.dtype, {x.shape[0], x.shape[1] + layer.spare_of_x(c, x.shape[0])});
     n.in.forward(c, p, h, x);
   }
   if (!n.out.exists()) return layer.forward(c, p, y, h, x);
@@ -160,7 +160,7 @@ HeadLayer::HeadLayer(ParamList& params, const ModelConfig& config, ParamId tied_
                      .init = Init::normal(0.02f)});
   const std::string& path = param_names(config.family).head;
   if (const auto found = config.adapters.find(path); found != config.adapters.end())
-    adapters_ = LayerAdapters(params, {{0, path, config.hidden, config.vocab, found->second}});
+    adapters_ = LayerAdapters(params, {{0, path, config.hidden, config.vocab, found->second}}, config.vocab);
 }
 
 void HeadLayer::forward(Context& c, const ParamView& p, const Tensor&, const Tensor& x) {

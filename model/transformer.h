@@ -29,7 +29,7 @@ class EmbeddingLayer : public Layer {
 // The two norms of a half of a block, each of which a family may lack.
 struct HalfNorms {
   Norm in, out;
-  Tensor h, o;  // in(x), and the output of the layer if there is a norm of it
+  Tensor h, o;  // in(x), with spare columns, and the output of the layer if there is a norm of it
 };
 
 // y = x + out(attention(in(x)))

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "bench/case.h"
+#include "kernels/gemm.h"
 #include "runtime/rng.h"
 #include "tests/model/gradients.h"
 #include "tests/test.h"
@@ -17,7 +18,9 @@ using Values = std::vector<double>;
 
 constexpr int64_t kTokens = 5, kIn = 7;
 constexpr int64_t kBetween = 2;  // columns of a layer without an adapter, between those of the two
-constexpr int64_t kFirst = 3;    // row of a larger input
+constexpr int64_t kWidth = 4 + kBetween + 6;
+constexpr int64_t kRanks = 2 + 3;
+constexpr int64_t kFirst = 3;  // row of a larger input
 constexpr RandomDraw kDraw{.seed = 3, .step = 11};
 constexpr double kRounding = 1e-5;  // of fp32
 
@@ -87,13 +90,17 @@ struct Wanted {
   bool dx = true, da = true, db = true;
 };
 
+// Where u and its gradient are, and the factors of the update of y.
+enum class Place { apart, spare_columns };
+
 // Gradients begin with the values of their parameters, as if they had been written. A gradient that is not
 // wanted has no values.
-Results computed(float p, const Wanted& wanted, bool written = true) {
+Results computed(float p, const Wanted& wanted, bool written = true, Place place = Place::apart) {
   std::vector<AdaptedLayer> layers = kLayers;
   for (AdaptedLayer& layer : layers) layer.adapter.dropout = p;
   ParamList params;
-  LayerAdapters adapters(params, layers);
+  LayerAdapters adapters(params, layers, kWidth);
+  const int64_t spare = place == Place::spare_columns ? kRanks + 1 : 0;
   Arena memory("memory", Device::cpu()), saved("saved", Device::cpu()), scratch("scratch", Device::cpu());
   StreamGroup streams(Device::cpu()), planning(Device::cpu(), {.planning = true});
   Results r;
@@ -114,21 +121,29 @@ Results computed(float p, const Wanted& wanted, bool written = true) {
     };
     const std::vector<Tensor> p_tensors = parameters(true, true), g = parameters(wanted.da, wanted.db);
     // The outputs of the first layer, of a layer without an adapter, and of the second layer.
-    const auto packed = [&](const std::string& suffix) {
-      const Tensor t = memory.alloc(DType::f32, {kTokens, 4 + kBetween + 6});
+    const auto packed = [&](const std::string& suffix, int64_t more = 0) {
+      const Tensor t = memory.alloc(DType::f32, {kTokens, kWidth + more});
       if (!fills) return t;
       const Values first = values_of("first" + suffix, {kTokens, 4}),
                    second = values_of("second" + suffix, {kTokens, 6});
       Values all(static_cast<size_t>(t.size()));
       for (size_t row = 0; row < kTokens; ++row) {
-        std::copy_n(&first[row * 4], 4, &all[row * (10 + kBetween)]);
-        std::copy_n(&second[row * 6], 6, &all[row * (10 + kBetween) + 4 + kBetween]);
+        std::copy_n(&first[row * 4], 4, &all[row * static_cast<size_t>(kWidth + more)]);
+        std::copy_n(&second[row * 6], 6, &all[row * static_cast<size_t>(kWidth + more) + 4 + kBetween]);
       }
       bench::from_doubles(t, all);
       return t;
     };
-    const Tensor x = filled("x", {kTokens, kIn}), y = packed(".y"), dy = packed(".dy"),
-                 dx = wanted.dx ? filled("dx", {kTokens, kIn}) : Tensor{};
+    const Tensor y = packed(".y"), dy = packed(".dy", spare),
+                 dx = wanted.dx ? filled("dx", {kTokens, kIn}) : Tensor{},
+                 x = memory.alloc(DType::f32, {kTokens, kIn + spare});
+    if (fills) {
+      const Values own = values_of("x", {kTokens, kIn});
+      Values all(static_cast<size_t>(x.size()));
+      for (size_t row = 0; row < kTokens; ++row)
+        std::copy_n(&own[row * kIn], kIn, &all[row * static_cast<size_t>(kIn + spare)]);
+      bench::from_doubles(x, all);
+    }
     Context c{.stream = stream,
               .scratch = scratch,
               .saved = saved,
@@ -140,7 +155,21 @@ Results computed(float p, const Wanted& wanted, bool written = true) {
               .losses = {},
               .dtype = DType::f32,
               .dropout = kDraw};
-    adapters.forward(c, ParamView(p_tensors), y, x, kFirst);
+    if (place == Place::apart) {
+      adapters.forward(c, ParamView(p_tensors), y, x, kFirst);
+    } else {
+      adapters.project(c, ParamView(p_tensors), x, kFirst);
+      const Tensor b = memory.alloc(DType::f32, {kWidth, kRanks});
+      for (const auto& [column, out] : {std::pair<int64_t, int64_t>{0, 4}, {4, kBetween}, {4 + kBetween, 6}})
+        adapters.place_b(c, ParamView(p_tensors), b.slice(column, column + out), kRanks, column);
+      gemm(stream, scratch,
+           {.c = y,
+            .a = packed_columns(x, kIn, {kTokens, kRanks}),
+            .b = b,
+            .transpose_b = true,
+            .accumulate = true,
+            .a_stride = x.shape[1]});
+    }
     adapters.backward(c, ParamView(p_tensors), test::Gradients(g, written).view(), dx, dy, x, kFirst);
     if (!fills) return;
     const auto values = [](const Tensor& t) { return t.empty() ? Values{} : bench::to_doubles(t); };
@@ -148,8 +177,7 @@ Results computed(float p, const Wanted& wanted, bool written = true) {
       const Values all = values(y);
       Values some;
       for (size_t row = 0; row < kTokens; ++row)
-        some.insert(some.end(), &all[row * (10 + kBetween) + first],
-                    &all[row * (10 + kBetween) + first] + width);
+        some.insert(some.end(), &all[row * kWidth + first], &all[row * kWidth + first] + width);
       return some;
     };
     r = {{columns(0, 4), columns(4 + kBetween, 6)},
@@ -181,6 +209,21 @@ TEST_CASE("adapters add scale b a x to each layer, and have its gradients, with 
       check_equal(got.db[layer], expected.db[layer]);
     }
     check_equal(got.dx, expected.dx);
+  }
+}
+
+TEST_CASE("adapters have the same values with u and its gradient in spare columns of x and dy") {
+  for (const float p : {0.0f, 0.4f}) {
+    CAPTURE(p);
+    const Results got = computed(p, {}, true, Place::spare_columns), expected = by_formula(p);
+    for (size_t layer = 0; layer < kLayers.size(); ++layer) {
+      CAPTURE(layer);
+      check_equal(got.y[layer], expected.y[layer]);
+      check_equal(got.da[layer], expected.da[layer]);
+      check_equal(got.db[layer], expected.db[layer]);
+    }
+    check_equal(got.dx, expected.dx);
+    CHECK(computed(p, {.dx = false}, true, Place::spare_columns).da == got.da);
   }
 }
 
