@@ -10,7 +10,7 @@
 // A warp owns 32 queries, so each fragment of 16 x 16 keys or values that it loads from shared memory serves
 // four mma instructions. That is 26 FLOP per byte: 128 bytes per clock suffice for 80% of the tensor cores'
 // rate. For heads of 128, a thread has 128 sums of o and 64 scores in 255 registers, and a block 64 KiB of
-// shared memory, half of it for queries. For heads of 64 it is 225 registers and 32 KiB. Two blocks of 128
+// shared memory, half of it for queries. For heads of 64 it is 217 registers and 32 KiB. Two blocks of 128
 // threads fit on an SM in both cases, two warps per tensor core: one computes exponentials while the other
 // multiplies.
 
@@ -54,10 +54,10 @@ __global__ void __launch_bounds__(ForwardTiles<T, D>::kThreads) forward_kernel(F
   const Visible& visible = block.visible;
   const Tile q{shared_address(shared)}, k{q.begin + Tile::bytes(Tiles::kRows)},
       v{k.begin + Tile::bytes(kKeys)};
+  const int key_row = a.mask.keys.first_row(block.document);
   const auto copy_keys = [&](const Tile& to, const HeadsView<T>& from, int t) {
     const int first = t * kKeys;
-    copy_tile<kKeys, kThreads>(to, from, a.mask.keys.first_row(block.document) + first, block.key_head,
-                               visible.keys - first);
+    copy_tile<kKeys, kThreads>(to, from, key_row + first, block.key_head, visible.keys - first);
   };
   const Span all = block.seen(), seen = block.seen_by_warp();
   Sums<kPieces, D> o;
