@@ -319,6 +319,11 @@ void tune_products(Stream& stream, TunedProducts& tuned) {
   planned.clear();
 }
 
+void forget_planned_products() {
+  const std::lock_guard lock(mutex);
+  planned.clear();
+}
+
 void use_tuned_products(TunedProducts tuned) {
   const std::lock_guard lock(mutex);
   tuned_products = std::move(tuned);

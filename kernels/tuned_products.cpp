@@ -111,6 +111,10 @@ std::string tune_products([[maybe_unused]] Stream& stream, const std::string& te
   return text;
 }
 
+void forget_planned_products() {
+  if constexpr (kCublasBuilt) cuda::forget_planned_products();
+}
+
 std::string use_tuned_products([[maybe_unused]] Device device, [[maybe_unused]] const std::string& text,
                                [[maybe_unused]] const std::string& path) {
   if constexpr (kCublasBuilt)

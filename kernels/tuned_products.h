@@ -47,6 +47,8 @@ class TunedProducts {
 // Times, on a stream, the algorithms of the products that planning streams on its GPU have been given, as far
 // as the file lacks them, and returns its new text. Takes device memory for the largest product.
 std::string tune_products(Stream& stream, const std::string& text, const std::string& path);
+// Products planned so far are no part of a run, and need not be timed for it.
+void forget_planned_products();
 
 // From now on products on this GPU run by the algorithms in this text of a file, where it has them. Returns
 // the name of the set, "" if there is nothing for this device.
@@ -55,6 +57,7 @@ std::string use_tuned_products(Device device, const std::string& text, const std
 namespace cuda {
 TunedProducts tuned_products_of(Device device, const std::string& text, const std::string& path);
 void tune_products(Stream& stream, TunedProducts& tuned);
+void forget_planned_products();
 void use_tuned_products(TunedProducts tuned);
 }  // namespace cuda
 

@@ -6,6 +6,7 @@
 
 #include "kernels/gemm.h"
 #include "kernels/init.h"
+#include "kernels/tuned_products.h"
 #include "runtime/arena.h"
 #include "runtime/parallel.h"
 
@@ -81,7 +82,10 @@ double measured_peak(Device device, DType compute, bool tf32) {
 double own_peak(Device device, DType compute, bool tf32) {
   static std::map<std::tuple<bool, DType, bool, int>, double> known;
   double& peak = known[{device.is_cuda(), compute, tf32, thread_count()}];
-  if (peak == 0) peak = measured_peak(device, compute, tf32);
+  if (peak == 0) {
+    peak = measured_peak(device, compute, tf32);
+    forget_planned_products();  // of the size that happened to take long enough
+  }
   return peak;
 }
 
