@@ -9,6 +9,8 @@ namespace flatshard::ptx_vm {
 // Every warp order, with 1, 2, 3 and the maximal number of resident blocks; asynchronous work runs early,
 // late or at a random time.
 void for_every_order(const std::function<void()>& body);
+// One of these orders, for many cases that cover all of them together.
+void in_some_order(int which, const std::function<void()>& body);
 // Every summation order of the tensor cores.
 void for_every_order_of_sums(const std::function<void()>& body);
 // Runs the work once; on the machine, shared-memory accesses must have no bank conflicts.

@@ -17,6 +17,9 @@ const bool kTakesAtEnd = [] {
   return true;
 }();
 
+// Each schedule with 1, 2, 3 and the maximal number of resident blocks.
+constexpr int kSchedules = 4, kOrders = 4 * kSchedules;
+
 void run_with(const Options& now, const std::function<void()>& body) {
   const ScopedOptions scope(now);
   CAPTURE(describe(now));
@@ -27,15 +30,17 @@ void run_with(const Options& now, const std::function<void()>& body) {
 }  // namespace
 
 void for_every_order(const std::function<void()>& body) {
-  int run = 0;
-  for (const uint32_t resident : {1, 2, 3, 0})
-    for (const Schedule schedule :
-         {Schedule::in_order, Schedule::reverse, Schedule::round_robin, Schedule::random})
-      run_with({.schedule = schedule,
-                .seed = resident + 1,
-                .resident_blocks = resident,
-                .async = static_cast<AsyncTiming>(++run % 3)},
-               body);
+  for (int which = 0; which < kOrders; ++which) in_some_order(which, body);
+}
+
+void in_some_order(int which, const std::function<void()>& body) {
+  const int number = which % kOrders;
+  const auto resident = static_cast<uint32_t>((number / kSchedules + 1) % 4);
+  run_with({.schedule = static_cast<Schedule>(number % kSchedules),
+            .seed = resident + 1,
+            .resident_blocks = resident,
+            .async = static_cast<AsyncTiming>((number + 1) % 3)},
+           body);
 }
 
 void for_every_order_of_sums(const std::function<void()>& body) {

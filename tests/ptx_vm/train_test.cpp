@@ -356,7 +356,9 @@ TEST_CASE("timed products are kept in a file, used by all ranks, and named by th
   if (const std::string why = test::no_ranks_because(); !why.empty()) return test::skip(why);
   Workshop workshop("llama", "bf16");
   const Outcome one = workshop.train("cuda", 2);
-  CHECK(workshop.said().find("\nproducts  chosen by the heuristics of cuBLASLt\n") != std::string::npos);
+  CHECK(workshop.said().find(
+            "\nproducts  chosen by the heuristics of cuBLASLt\nattention kernels for sm_90\n") !=
+        std::string::npos);
   const std::string file = workshop.run() + "/products", option = "--run.tuned_products=" + file;
   CHECK(workshop.train("cuda", 2, WorkOrder::in_order, {option}) == one);  // the machine has one way to sum
   const std::string set = test::after(workshop.said(), "\nproducts  timed on this GPU, set ");
@@ -365,6 +367,14 @@ TEST_CASE("timed products are kept in a file, used by all ranks, and named by th
   CHECK(std::count(timed.begin(), timed.end(), '\n') > 5);
   CHECK(workshop.train(2, 2, "in_order", option) == one);
   CHECK(read_whole_file(file, 1 << 20) == timed);
+}
+
+TEST_CASE("a run can leave out the kernels of attention for its GPU, and says so") {
+  Workshop workshop("llama", "bf16");
+  const Outcome newest = workshop.train("cuda", 3),
+                older = workshop.train("cuda", 3, WorkOrder::in_order, {"--run.attention=sm_80"});
+  CHECK(workshop.said().find("\nattention kernels for sm_80, as run.attention says\n") != std::string::npos);
+  CHECK(largest_difference(older.losses, newest.losses) <= 1e-3);
 }
 
 TEST_CASE("a plan for CUDA is the same with and without a GPU, and a run allocates exactly that") {
