@@ -79,12 +79,12 @@ struct AttentionBackward {
 void attention_forward(Stream& stream, Arena& scratch, const AttentionForward& a);
 void attention_backward(Stream& stream, Arena& scratch, const AttentionBackward& a);
 
-// Instructions that attention uses on a GPU from now on: the newest that the GPU has, or those of sm_80 only,
-// for comparison.
+// Which kernels of attention run on a GPU from now on: those for its architecture, or those for sm_80 on
+// every GPU, to compare.
 enum class AttentionTier { newest, sm_80 };
 void use_attention_tier(AttentionTier tier);
 AttentionTier attention_tier();
-// Whose instructions these are for heads of a type and size, for people: "sm_90".
+// The architecture whose kernels run for heads of a type and size, for people: "sm_90".
 std::string describe_attention_tier(DType dtype, int64_t head_size);
 
 double min_bytes(const AttentionForward& a);

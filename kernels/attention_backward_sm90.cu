@@ -17,7 +17,7 @@
 //   group 0     q k0, do v0 | p, ds | ds k0      | q k1, do v1 | p, ds | ds k1  ...
 //   group 1         q k0, do v0 | p, ds  | ds k0     | q k1, do v1 | p, ds  | ds k1  ...
 //
-// Rows beyond a document's end are those of the next one: their p are zero, as those of masked pairs.
+// Rows beyond a document's end are those of the next one: their p are zero, like those of masked pairs.
 
 #include "kernels/attention_sm90.cuh"
 #include "kernels/attention_sm90.h"

@@ -16,7 +16,7 @@
 //   group 1                 | q k1, p0 v0     | softmax 1   | q k2, p1 v1     ...
 //
 // Tiles of keys are visited from the last to the first. Rows beyond a document's end are those of the next
-// one: their scores are masked, so that its values count as zero.
+// one: their scores are masked, so its values do not count.
 
 #include "kernels/attention_sm90.cuh"
 #include "kernels/attention_sm90.h"

@@ -35,7 +35,7 @@ class LayerAdapters {
 
   // x are the rows of a larger input from `first` on, which decides the masks of dropout.
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x, int64_t first = 0);
-  // Its two parts: u, and what it adds to y.
+  // The two parts of forward(): u, and what it adds to y.
   void project(Context& c, const ParamView& p, const Tensor& x, int64_t first = 0);
   void add_update(Context& c, const ParamView& p, const Tensor& y) const;
   // Adds to dx, unless it is empty, and to g where its tensors are not empty.

@@ -151,8 +151,8 @@ bool Linear::can_use_spare_columns(const Context& c) const {
   });
 }
 
-// With spare columns of x no pass over y moves 2 rows width elements, but a copy of w 2 in width: from 2 in
-// rows on, at least half is saved. For those of dy, in and width change places.
+// Spare columns of x save a pass over y, 2 rows width elements, and cost a copy of w, 2 in width: from 2 in
+// rows on, they save at least half. For spare columns of dy, swap in and width.
 int64_t Linear::spare_of_x(const Context& c, int64_t rows) const {
   const bool pays = is_quantized() || rows >= 2 * in_;
   return pays && can_use_spare_columns(c) ? whole_lines(adapters_.ranks(), c.dtype) : 0;
@@ -178,7 +178,7 @@ void Linear::write_weights(Context& c, const ParamView& p, Run run, const Tensor
     return cast(c.stream, {.y = w, .x = p.joined(ids_of(w_, run)), .y_stride = stride});
   for (size_t i = run.begin; i < run.end; ++i) {
     const Layer& layer = layers_[i];
-    Tensor rows = w;  // those of the layer
+    Tensor rows = w;  // of the layer
     rows.shape = {layer.out, in_};
     if (w.data)
       rows.data =

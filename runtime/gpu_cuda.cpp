@@ -12,8 +12,8 @@ namespace {
 std::atomic<int> selected{-1};
 
 // A context has 8 hardware queues by default, and streams that share one wait for each other: a gather would
-// start only once the products launched before it have started. With those of NCCL and of pipeline stages a
-// run has more than 8 streams; 32 queues are the maximum. CUDA reads the variable before it creates the
+// start only once the products launched before it have started. With the streams of NCCL and of pipeline
+// stages, a run has more than 8; 32 queues are the maximum. CUDA reads the variable before it creates the
 // context, and every program counts its GPUs before it uses one.
 void request_queues() { setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); }
 
