@@ -6,7 +6,7 @@
 #include "runtime/gpu.h"
 #include "runtime/host_memory.h"
 #include "runtime/text.h"
-#include "train/measure/product_choice.h"
+#include "train/measure/kernel_choice.h"
 
 namespace flatshard {
 namespace {

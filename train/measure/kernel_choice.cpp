@@ -1,4 +1,4 @@
-#include "train/measure/product_choice.h"
+#include "train/measure/kernel_choice.h"
 
 #include <filesystem>
 
