@@ -2,7 +2,7 @@
 
 #include "bench/case.h"
 #include "kernels/parallel_write.h"
-#include "tests/kernels/output_bytes.h"
+#include "tests/kernels/outputs.h"
 #include "tests/test.h"
 
 using namespace flatshard;

@@ -6,7 +6,7 @@
 
 #include "bench/case.h"
 #include "kernels/attention.h"
-#include "tests/kernels/output_bytes.h"
+#include "tests/kernels/outputs.h"
 #include "tests/ptx_vm/every_order.h"
 #include "tests/test.h"
 
@@ -27,15 +27,6 @@ struct OfSm80 {
   ~OfSm80() { use_attention_tier(AttentionTier::newest); }
 };
 
-Values outputs(const Case& c, Device device) {
-  Setup setup(c, {.device = device});
-  setup.run();
-  Values all;
-  for (const Arg& arg : c.args)
-    if (test::is_written(arg)) all[arg.name] = setup.values(arg.name);
-  return all;
-}
-
 }  // namespace
 
 TEST_CASE("attention on a GPU matches the CPU for any summation order of the tensor cores" *
@@ -44,9 +35,9 @@ TEST_CASE("attention on a GPU matches the CPU for any summation order of the ten
   const OfSm80 tier;
   for (const Case& c : cases()) {
     CAPTURE(label(c));
-    const Values expected = outputs(c, Device::cpu());
+    const Values expected = test::output_values(c, Device::cpu());
     for_every_order_of_sums([&] {
-      for (const auto& [name, values] : outputs(c, Device::cuda(0))) {
+      for (const auto& [name, values] : test::output_values(c, Device::cuda(0))) {
         CAPTURE(name);
         CHECK(max_error(values, expected.at(name)) <= tolerance(c));
       }

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "bench/kernels/attention_setting.h"
-#include "tests/kernels/output_bytes.h"
+#include "tests/kernels/outputs.h"
 #include "tests/ptx_vm/every_order.h"
 #include "tests/test.h"
 
@@ -72,15 +72,6 @@ Drawn draw(Random& random) {
   }
 }
 
-Values outputs(const Case& c, Device device) {
-  Setup setup(c, {.device = device});
-  setup.run();
-  Values all;
-  for (const Arg& arg : c.args)
-    if (test::is_written(arg)) all[arg.name] = setup.values(arg.name);
-  return all;
-}
-
 std::vector<Case> both(const Drawn& d) {
   return {forward_case(d.dtype, d.setting), backward_case(d.dtype, d.setting)};
 }
@@ -94,9 +85,9 @@ TEST_CASE("attention on sm_90 matches the CPU for any lengths, documents, masks 
   for (int i = 0; i < kSettings; ++i)
     for (const Case& c : both(draw(random))) {
       CAPTURE(label(c));
-      const Values expected = outputs(c, Device::cpu());
+      const Values expected = test::output_values(c, Device::cpu());
       in_some_order(i, [&] {
-        for (const auto& [name, values] : outputs(c, Device::cuda(0))) {
+        for (const auto& [name, values] : test::output_values(c, Device::cuda(0))) {
           CAPTURE(name);
           CHECK(max_error(values, expected.at(name)) <= tolerance(c));
         }

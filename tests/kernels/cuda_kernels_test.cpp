@@ -5,7 +5,7 @@
 
 #include "bench/case.h"
 #include "kernels/simd.h"
-#include "tests/kernels/output_bytes.h"
+#include "tests/kernels/outputs.h"
 #include "tests/test.h"
 
 using namespace flatshard;

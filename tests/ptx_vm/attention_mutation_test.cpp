@@ -5,7 +5,7 @@
 #include <regex>
 
 #include "bench/kernels/attention_setting.h"
-#include "tests/kernels/output_bytes.h"
+#include "tests/kernels/outputs.h"
 #include "tests/ptx_vm/ptx_vm.h"
 #include "tests/ptx_vm/registry.h"
 #include "tests/test.h"

@@ -3,7 +3,7 @@
 
 #include "bench/case.h"
 #include "kernels/attention.h"
-#include "tests/kernels/output_bytes.h"
+#include "tests/kernels/outputs.h"
 #include "tests/ptx_vm/ptx_vm.h"
 #include "tests/test.h"
 

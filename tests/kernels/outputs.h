@@ -1,5 +1,5 @@
 #pragma once
-// The outputs of a benchmark case, for tests that compare bits.
+// The outputs of a benchmark case, for tests that compare bits or values.
 
 #include <vector>
 
@@ -19,6 +19,16 @@ inline std::vector<std::vector<unsigned char>> output_bytes(const bench::Case& c
   std::vector<std::vector<unsigned char>> all;
   for (const bench::Arg& arg : c.args)
     if (is_written(arg)) all.push_back(setup.bytes(arg.name));
+  return all;
+}
+
+// The values of all outputs of a new run, by name.
+inline bench::Values output_values(const bench::Case& c, Device device) {
+  bench::Setup setup(c, {.device = device});
+  setup.run();
+  bench::Values all;
+  for (const bench::Arg& arg : c.args)
+    if (is_written(arg)) all[arg.name] = setup.values(arg.name);
   return all;
 }
 
