@@ -63,7 +63,8 @@ class DynamicEncoder {
     for (int i = 0; i < simd::kWidth; ++i) {
       if ((position[i] & kUnsureMask) != 0) continue;
       uint32_t whole = (position[i] - 2 * kUnsure) >> kFraction;
-      if (a[i] > p.middle[whole & 0xff]) ++whole;
+      const uint32_t below = whole & 0xff;  // 255, which only a table of 256 has, is -1: below position 0
+      if (below >= kSize || a[i] > p.middle[below]) ++whole;
       position[i] = whole << kFraction;
     }
     return position;
