@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(QueryGradientTiles<D>::kThreads, 1)
   __shared__ Ring<Tiles::kStages> ring;
   const QueryBlock<Tiles> block(a.mask);
   if (block.rows.size() == 0) return;
-  const Tiles tiles{.begin = (shared_address(memory) + kTileAlignment - 1) / kTileAlignment * kTileAlignment};
+  const Tiles tiles{.begin = first_tile(memory)};
   const Span all = block.seen();
   const int first = all.begin, count = all.size();
   if (threadIdx.x == 0) {
@@ -117,8 +117,8 @@ __global__ void __launch_bounds__(QueryGradientTiles<D>::kThreads, 1)
   Sums<1, D> dq;
   const LaneTerms<2> terms(block, a.grad_o, a.o, a.lse, a.terms, a.mask.queries.rows);
   const int own_begin = block.own().begin, group_row = block.warp_row % kGroupRows, group = Tiles::group();
-  const Span visible[2] = {block.visible.keys_of(own_begin + dq.row_of(0)),
-                           block.visible.keys_of(own_begin + dq.row_of(1))};  // of the lane's rows
+  const LaneSpans visible{block.visible.keys_of(own_begin + dq.row_of(0)),
+                          block.visible.keys_of(own_begin + dq.row_of(1))};
   if (count > 0) {
     uint32_t q[D / 16][4], grad_o[D / 16][4], operand[kKeys / 16][4];
     wait(&copied, 0);
@@ -136,10 +136,10 @@ __global__ void __launch_bounds__(QueryGradientTiles<D>::kThreads, 1)
       commit_products();
       wait_for_products<1>(scores);
       const Span tile{(first + t) * kKeys, (first + t + 1) * kKeys};
-      const bool masked = !__all_sync(0xffffffffu, visible[0].covers(tile) && visible[1].covers(tile));
+      const bool masked = !visible.cover(tile);
       scores.for_each([&](const auto& at) {
         scores[at] = a.scores.capped(scores[at]);
-        if (masked && !visible[at.own_row].holds(tile.begin + at.column)) scores[at] = -INFINITY;
+        if (masked && !visible.of[at.own_row].holds(tile.begin + at.column)) scores[at] = -INFINITY;
       });
       wait_for_products<0>(dp, q, grad_o);
       scores.for_each([&](const auto& at) {
@@ -272,7 +272,7 @@ __global__ void __launch_bounds__(KeyGradientTiles<D>::kThreads, 1)
   __shared__ Ring<Tiles::kStages> ring;
   const KeyBlock<D> block(a.mask, a.group);
   if (block.rows.size() == 0) return;
-  const Tiles tiles{.begin = (shared_address(memory) + kTileAlignment - 1) / kTileAlignment * kTileAlignment};
+  const Tiles tiles{.begin = first_tile(memory)};
   if (threadIdx.x == 0) {
     init_barrier(&copied, 1);
     ring.init(2, kConsumers * kGroupWarps);
@@ -290,8 +290,8 @@ __global__ void __launch_bounds__(KeyGradientTiles<D>::kThreads, 1)
   Sums<1, D> dk, dv;
   const int group = Tiles::group(), group_row = threadIdx.x / kWarp % kGroupWarps * kPieceRows;
   const int own_begin = block.rows.begin + group * kGroupRows + group_row;
-  const Span visible[2] = {block.visible.queries_of(own_begin + dk.row_of(0)),
-                           block.visible.queries_of(own_begin + dk.row_of(1))};  // of the lane's rows
+  const LaneSpans visible{block.visible.queries_of(own_begin + dk.row_of(0)),
+                          block.visible.queries_of(own_begin + dk.row_of(1))};
   if (block.steps > 0) wait(&copied, 0);
   for (int t = 0; t < block.steps; ++t) {
     Sums<1, kQueries> p{typename Sums<1, kQueries>::Unset{}}, ds{typename Sums<1, kQueries>::Unset{}};
@@ -304,10 +304,10 @@ __global__ void __launch_bounds__(KeyGradientTiles<D>::kThreads, 1)
     commit_products();
     wait_for_products<1>(p);
     const Span tile{block.query(t), block.query(t) + kQueries};
-    const bool masked = !__all_sync(0xffffffffu, visible[0].covers(tile) && visible[1].covers(tile));
+    const bool masked = !visible.cover(tile);
     p.for_each([&](const auto& at) {
       p[at] = a.scores.capped(p[at]);
-      if (masked && !visible[at.own_row].holds(tile.begin + at.column)) p[at] = -INFINITY;
+      if (masked && !visible.of[at.own_row].holds(tile.begin + at.column)) p[at] = -INFINITY;
     });
     wait_for_products<0>(ds);
     const uint32_t terms = tiles.terms(t) + p.column_of(0) * 4;

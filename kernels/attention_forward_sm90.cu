@@ -119,16 +119,16 @@ __device__ void attend(Sums<1, D>& o, Softmax<1>& softmax, const ForwardArgument
   const Turns<Tiles::kConsumers> turns{group};
   const auto q = shared.queries(group);
   const int own_begin = block.own().begin;
-  const Span visible[2] = {block.visible.keys_of(own_begin + o.row_of(0)),
-                           block.visible.keys_of(own_begin + o.row_of(1))};  // of the lane's two rows
+  const LaneSpans visible{block.visible.keys_of(own_begin + o.row_of(0)),
+                          block.visible.keys_of(own_begin + o.row_of(1))};
   // Caps and masks the products with tile t.
   const auto finish_scores = [&](Sums<1, kKeys>& scores, int t) {
     const int first = (end - 1 - t) * kKeys;
     if (a.cap.caps()) scores.for_each([&](const auto& p) { scores[p] = a.cap.score(scores[p]); });
     const Span tile{first, first + kKeys};
-    if (!__all_sync(0xffffffffu, visible[0].covers(tile) && visible[1].covers(tile)))
+    if (!visible.cover(tile))
       scores.for_each([&](const auto& p) {
-        if (!visible[p.own_row].holds(first + p.column)) scores[p] = -INFINITY;
+        if (!visible.of[p.own_row].holds(first + p.column)) scores[p] = -INFINITY;
       });
   };
   uint32_t p[kKeys / 16][4];
@@ -184,8 +184,7 @@ __global__ void __launch_bounds__(ForwardTiles<D>::kThreads, 1)
   __shared__ ForwardBarriers<D> barriers;
   const QueryBlock<Tiles> block(a.mask);
   if (block.rows.size() == 0) return;
-  const ForwardShared<D> shared{(shared_address(memory) + kTileAlignment - 1) / kTileAlignment *
-                                kTileAlignment};
+  const ForwardShared<D> shared{first_tile(memory)};
   const Span all = block.seen();
   const int count = all.size();
   if (threadIdx.x == 0) {

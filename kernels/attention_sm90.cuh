@@ -22,6 +22,57 @@ struct Groups {
   static __device__ bool copies() { return group() == kConsumers; }
 };
 
+// The first tile in a block's shared memory.
+__device__ inline uint32_t first_tile(const void* memory) {
+  return (shared_address(memory) + kTileAlignment - 1) / kTileAlignment * kTileAlignment;
+}
+
+// What the two rows of a lane attend to, or are attended to by, of a document's rows.
+struct LaneSpans {
+  Span of[2];
+
+  // Whether no pair of the warp's rows and the tile's is masked.
+  __device__ bool cover(const Span& tile) const {
+    return __all_sync(0xffffffffu, of[0].covers(tile) && of[1].covers(tile));
+  }
+};
+
+template <int kColumns>
+__device__ void pin(Sums<1, kColumns>& sums) {
+  sums.for_each([&](const auto& p) { asm volatile("" : "+f"(sums[p])::"memory"); });
+}
+
+// Of heads of a 16-bit type.
+inline void* begin_of(const Heads& heads) {
+  return heads.of.dtype == DType::bf16 ? static_cast<void*>(heads.at<bf16>(0, 0)) : heads.at<f16>(0, 0);
+}
+
+// Whether tensor copies can read these heads: rows and heads begin at multiples of 16 bytes.
+inline bool copies_boxes(const Heads& heads) {
+  return size_of(heads.of.dtype) == 2 && heads.head_size() % 8 == 0 && heads.rows() > 0 &&
+         reinterpret_cast<uintptr_t>(begin_of(heads)) % 16 == 0;
+}
+
+// Boxes of `rows` rows and `columns` columns of one head, swizzled as a PanelTile.
+inline CUtensorMap map_of_heads(const Heads& heads, int rows, int columns) {
+  static const EncodeTensorMap encode = tensor_map_encoder();
+  const auto number = [](int64_t n) { return static_cast<cuuint64_t>(n); };
+  const cuuint64_t extents[] = {number(heads.head_size()), number(heads.count), number(heads.rows())};
+  const cuuint64_t strides[] = {number(heads.head_size() * 2), number(heads.stride() * 2)};
+  const cuuint32_t box[] = {static_cast<cuuint32_t>(columns), 1, static_cast<cuuint32_t>(rows)},
+                   ones[] = {1, 1, 1};
+  CUtensorMap map;
+  const CUresult status = encode(
+      &map,
+      heads.of.dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3,
+      begin_of(heads), extents, strides, box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      columns == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  check(status == CUDA_SUCCESS, "attention: cuTensorMapEncodeTiled fails with error ",
+        static_cast<int>(status), " for heads of ", heads.of.shape);
+  return map;
+}
+
 // Copies all panels of kRows rows of a head from `row` on; their bytes count for the barrier.
 template <int D, int kRows>
 __device__ void load_tile(const PanelTile<D, kRows>& to, const CUtensorMap& map, int head, int row,

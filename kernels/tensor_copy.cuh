@@ -4,7 +4,6 @@
 
 #include <cuda.h>
 
-#include "kernels/attention.h"
 #include "kernels/tensor_core.cuh"
 
 namespace flatshard::cuda {
@@ -87,37 +86,6 @@ inline EncodeTensorMap tensor_map_encoder() {
       "cudaGetDriverEntryPointByVersion");
   check(found == cudaDriverEntryPointSuccess, "this driver has no cuTensorMapEncodeTiled; update it");
   return reinterpret_cast<EncodeTensorMap>(function);
-}
-
-// Of heads of a 16-bit type.
-inline void* begin_of(const Heads& heads) {
-  return heads.of.dtype == DType::bf16 ? static_cast<void*>(heads.at<bf16>(0, 0)) : heads.at<f16>(0, 0);
-}
-
-// Whether tensor copies can read these heads: rows and heads begin at multiples of 16 bytes.
-inline bool copies_boxes(const Heads& heads) {
-  return size_of(heads.of.dtype) == 2 && heads.head_size() % 8 == 0 && heads.rows() > 0 &&
-         reinterpret_cast<uintptr_t>(begin_of(heads)) % 16 == 0;
-}
-
-// Boxes of `rows` rows and `columns` columns of one head, swizzled as a PanelTile.
-inline CUtensorMap map_of_heads(const Heads& heads, int rows, int columns) {
-  static const EncodeTensorMap encode = tensor_map_encoder();
-  const auto number = [](int64_t n) { return static_cast<cuuint64_t>(n); };
-  const cuuint64_t extents[] = {number(heads.head_size()), number(heads.count), number(heads.rows())};
-  const cuuint64_t strides[] = {number(heads.head_size() * 2), number(heads.stride() * 2)};
-  const cuuint32_t box[] = {static_cast<cuuint32_t>(columns), 1, static_cast<cuuint32_t>(rows)},
-                   ones[] = {1, 1, 1};
-  CUtensorMap map;
-  const CUresult status = encode(
-      &map,
-      heads.of.dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3,
-      begin_of(heads), extents, strides, box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      columns == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  check(status == CUDA_SUCCESS, "attention: cuTensorMapEncodeTiled fails with error ",
-        static_cast<int>(status), " for heads of ", heads.of.shape);
-  return map;
 }
 
 }  // namespace flatshard::cuda

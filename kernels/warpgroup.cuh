@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/attention_tile.cuh"
+#include "kernels/tensor_core.cuh"
 
 namespace flatshard::cuda {
 
@@ -20,11 +20,6 @@ __device__ void pin(uint32_t (&operands)[kOperands][4]) {
 #pragma unroll
     for (int k = 0; k < 4; ++k) asm volatile("" : "+r"(operands[i][k])::"memory");
 }
-template <int kColumns>
-__device__ void pin(Sums<1, kColumns>& sums) {
-  sums.for_each([&](const auto& p) { asm volatile("" : "+f"(sums[p])::"memory"); });
-}
-
 // Orders the accesses of the threads to registers, which include these sums and left operands, before the
 // products that follow.
 template <class... Registers>
