@@ -38,7 +38,7 @@ class Variant {
         runtime_(setup_, world, {.order = StreamOrder::concurrent}) {
     result_.name = std::move(name);
     result_.tokens = setup_.batching.total_sequences * kLength;
-    result_.received = runtime_.plan().units.bytes();
+    result_.received = runtime_.plan().units.bytes().all();
     runtime_.engine().initialize();
   }
 

@@ -21,8 +21,8 @@ void ShardedUnit::make_initial_values(Stream& compute, const FlatLayout& layout,
   full.dtype = shard.dtype;
   full.shape = {layout.size()};
   if (shard_index() == 0 && comms_.replicas.rank() == 0) fill(compute, full, layout.values(full));
-  comms_.replicas.broadcast(compute, full, 0, name_);
-  comms_.compute.broadcast(compute, full, 0, name_);
+  comms_.replicas.broadcast(compute, full, name_);
+  comms_.compute.broadcast(compute, full, name_);
   copy(compute, shard, own_shard(full));
 }
 

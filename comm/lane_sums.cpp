@@ -132,17 +132,13 @@ void LaneSums::add_up(Stream& reduce, const Open& of) {
 
 // sum = (or +=) this rank's part of `mine` of all ranks of the group.
 void LaneSums::sum_over_group(Stream& reduce, const Tensor& sum, const Tensor& mine, bool accumulate) {
-  Tensor received = gradient_slots_.received().slice(0, mine.size());
-  if (options_.reduction == Reduction::native) {
-    const Tensor part = received.slice(0, sum.size());
-    comms_.reduce.reduce_scatter(reduce, part, mine, name_);
-    ordered_sum(reduce, {.y = sum, .lanes = part.view({1, part.size()}), .accumulate = accumulate});
-    return;
-  }
-  received.dtype = mine.dtype;
-  comms_.reduce.all_to_all(reduce, received, mine, name_);
-  ordered_sum(reduce,
-              {.y = sum, .lanes = received.view({group_size(), sum.size()}), .accumulate = accumulate});
+  const Tensor workspace = gradient_slots_.received().slice(0, mine.size());
+  if (options_.reduction != Reduction::native)
+    return comms_.reduce.exact_sum(
+        reduce, {.shard = sum, .full = mine, .workspace = workspace, .accumulate = accumulate}, name_);
+  const Tensor part = workspace.slice(0, sum.size());
+  comms_.reduce.reduce_scatter(reduce, part, mine, name_);
+  ordered_sum(reduce, {.y = sum, .lanes = part.view({1, part.size()}), .accumulate = accumulate});
 }
 
 // Adds up as a binary counter does: where two sums of equally many lanes stand side by side they become one;
@@ -174,12 +170,12 @@ void LaneSums::finish(Stream& reduce) {
 }
 
 void LaneSums::sum_over_replicas(Stream& reduce, const Tensor& sum) {
-  const int replicas = comms_.replicas.size();
-  const Tensor received = gradient_slots_.received().slice(0, sum.size());
-  const Tensor part = part_of(sum, comms_.replicas.rank(), replicas);
-  comms_.replicas.all_to_all(reduce, received, sum, name_);
-  ordered_sum(reduce, {.y = part, .lanes = received.view({replicas, part.size()})});
-  comms_.replicas.all_gather(reduce, sum, part, name_);
+  const RankGroup& replicas = comms_.replicas;
+  const Tensor part = part_of(sum, replicas.rank(), replicas.size());
+  replicas.exact_sum(
+      reduce, {.shard = part, .full = sum, .workspace = gradient_slots_.received().slice(0, sum.size())},
+      name_);
+  replicas.all_gather(reduce, sum, part, name_);
 }
 
 void LaneSums::plan_last_exchange(Stream& reduce) {

@@ -15,7 +15,6 @@
 
 #include <vector>
 
-#include "comm/communicator.h"
 #include "comm/flat_layout.h"
 #include "comm/shard_placement.h"
 #include "comm/slots.h"

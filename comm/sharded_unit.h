@@ -20,9 +20,9 @@
 #include <optional>
 #include <vector>
 
-#include "comm/communicator.h"
 #include "comm/lane_sums.h"
 #include "comm/lanes.h"
+#include "comm/rank_group.h"
 #include "comm/shard_placement.h"
 #include "comm/slots.h"
 #include "comm/state_pages.h"
@@ -31,17 +31,17 @@
 
 namespace flatshard {
 
-// The communicators of a run, one per stream, so that their calls can be in flight together.
+// The communicators of a run, one or two per stream, so that their calls can be in flight together.
 struct Communicators {
-  Communicator& compute;  // within the group, like the next two
-  Communicator& gather;
-  Communicator& reduce;
-  Communicator& replicas;  // the ranks that own the same shard, one per group
+  RankGroup compute;  // the ranks of a group, like the next two
+  RankGroup gather;
+  RankGroup reduce;
+  RankGroup replicas;  // the ranks that own the same shard, one per group
   void log_to(CollectiveLog* log) const {
-    for (Communicator* comm : {&compute, &gather, &reduce, &replicas}) comm->log_to(log);
+    for (const RankGroup* group : {&compute, &gather, &reduce, &replicas}) group->log_to(log);
   }
   void reserve_workspace(Arena& pinned) const {
-    for (Communicator* comm : {&compute, &gather, &reduce, &replicas}) comm->reserve_workspace(pinned);
+    for (const RankGroup* group : {&compute, &gather, &reduce, &replicas}) group->reserve_workspace(pinned);
   }
   RankGroups groups() const { return {gather.size() * replicas.size(), gather.size()}; }
 };

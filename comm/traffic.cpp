@@ -3,28 +3,52 @@
 namespace flatshard {
 namespace {
 
-int64_t received(int64_t elements, DType dtype, int ranks) {
-  return elements * size_of(dtype) / ranks * (ranks - 1);
+// Received in an exact sum of `elements`. In two levels, what crosses hosts is fp32.
+Bytes received_in_sum(int64_t elements, DType wire, const Levels& levels) {
+  const int64_t part = elements / levels.ranks, width = size_of(wire);
+  if (levels.two())
+    return {.inside = (levels.inside - 1) * levels.between() * part * width,
+            .between = (levels.between() - 1) * part * size_of(DType::f32)};
+  return {.inside = (levels.on_host - 1) * part * width,
+          .between = (levels.ranks - levels.on_host) * part * width};
 }
 
 }  // namespace
 
+std::ostream& operator<<(std::ostream& out, const Bytes& bytes) {
+  return out << bytes.inside << " + " << bytes.between;
+}
+
+// In one level the shards go round a ring of all ranks, which enters each host once.
+Bytes received_in_gather(int64_t bytes, const Levels& levels) {
+  const int64_t part = bytes / levels.ranks, all = (levels.ranks - 1) * part;
+  const int64_t between = levels.two()                    ? (levels.between() - 1) * part
+                          : levels.on_host < levels.ranks ? all / levels.on_host
+                                                          : 0;
+  return {.inside = all - between, .between = between};
+}
+
 Traffic traffic_of(const FlatLayout& trainable, const FlatLayout& frozen, const UnitRole& role,
-                   int64_t gathers, const UnitOptions& options, RankGroups groups) {
+                   int64_t gathers, const UnitOptions& options, const RankLevels& levels) {
+  const auto& [group, replicas] = levels;
+  const RankGroups groups{group.ranks * replicas.ranks, group.ranks};
   Traffic traffic;
-  const bool values_are_sharded = options.policy.params && !role.replicated;
-  if (values_are_sharded) {
+  const auto gather = [&](int64_t times, int64_t bytes) {
+    traffic.gathered += received_in_gather(bytes, group) * times;
+  };
+  if (options.policy.params && !role.replicated) {
     const bool stays = role.root && options.keep_root;
-    traffic.gathered = (stays ? 1 : gathers) * (received(trainable.size(), options.compute, groups.size) +
-                                                received(frozen.size(), DType::u8, groups.size));
+    gather(stays ? 1 : gathers, trainable.size() * size_of(options.compute));
+    gather(stays ? 1 : gathers, frozen.size());
   } else {
-    traffic.gathered = received(trainable.size(), options.compute, groups.size);  // the updated parameters
+    gather(1, trainable.size() * size_of(options.compute));  // the updated parameters
   }
   traffic.reduced = sums_are_unsharded(options, groups)
-                        ? received(trainable.size(), DType::f32, groups.size)
-                        : options.lane_rounds() * received(trainable.size(), options.wire, groups.size);
-  // Across replicas, a shard is reduce-scattered and all-gathered.
-  traffic.reduced += 2 * received(trainable.shard_size(), DType::f32, groups.count());
+                        ? received_in_sum(trainable.size(), DType::f32, group)
+                        : received_in_sum(trainable.size(), options.wire, group) * options.lane_rounds();
+  // Across replicas, a shard is summed in parts, which are then gathered.
+  traffic.reduced += received_in_sum(trainable.shard_size(), DType::f32, replicas);
+  traffic.reduced += received_in_gather(trainable.shard_size() * size_of(DType::f32), replicas);
   return traffic;
 }
 

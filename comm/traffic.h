@@ -1,26 +1,50 @@
 #pragma once
-// The bytes a rank receives in one optimizer step, by formula: in an all-gather or a reduce-scatter over n
-// ranks, each rank receives (n - 1) / n of the tensor. Evaluations are not included.
+// The bytes a rank receives in one optimizer step, by formula: in an exchange of n ranks, each receives
+// (n - 1) / n of the tensor. Evaluations are not included.
 
+#include <ostream>
+
+#include "comm/levels.h"
 #include "comm/slots.h"
 
 namespace flatshard {
 
+// Inside a host, and between hosts: on average over the ranks of a host.
+struct Bytes {
+  int64_t inside = 0, between = 0;
+
+  int64_t all() const { return inside + between; }
+  Bytes& operator+=(const Bytes& other) {
+    inside += other.inside;
+    between += other.between;
+    return *this;
+  }
+  Bytes operator*(int64_t times) const { return {inside * times, between * times}; }
+  bool operator==(const Bytes&) const = default;
+};
+
+// "12 + 34": inside a host, and between hosts.
+std::ostream& operator<<(std::ostream& out, const Bytes& bytes);
+
 struct Traffic {
-  int64_t gathered = 0;  // parameters
-  int64_t reduced = 0;   // gradients
+  Bytes gathered;  // parameters
+  Bytes reduced;   // gradients
 
   Traffic& operator+=(const Traffic& other) {
     gathered += other.gathered;
     reduced += other.reduced;
     return *this;
   }
+  Traffic operator*(int64_t times) const { return {gathered * times, reduced * times}; }
   bool operator==(const Traffic&) const = default;
 };
 
 // The traffic of a unit with these layouts. `gathers` is the number of times per step that a sharded unit
 // must be gathered unless it stays, because a layer that needs it follows one that does not.
 Traffic traffic_of(const FlatLayout& trainable, const FlatLayout& frozen, const UnitRole& role,
-                   int64_t gathers, const UnitOptions& options, RankGroups groups);
+                   int64_t gathers, const UnitOptions& options, const RankLevels& levels);
+
+// Received in an all-gather of `bytes` from all ranks.
+Bytes received_in_gather(int64_t bytes, const Levels& levels);
 
 }  // namespace flatshard

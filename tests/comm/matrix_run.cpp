@@ -183,7 +183,7 @@ double MatrixRun::final_loss(const Config& config, int steps) {
   return loss;
 }
 
-std::pair<MatrixRun::Bytes, MatrixRun::Bytes> MatrixRun::received_and_stated(const Config& config) {
+std::pair<MatrixRun::Received, MatrixRun::Received> MatrixRun::received_and_stated(const Config& config) {
   const RunSetup setup = set_up(config, world_.size());
   const Data batches = data(setup);
   TrainingRuntime runtime(setup, world_);
@@ -198,11 +198,17 @@ std::pair<MatrixRun::Bytes, MatrixRun::Bytes> MatrixRun::received_and_stated(con
     return sum_of(log, [&](const Collective& c) { return c.communicator == communicator; }).bytes / ranks *
            (ranks - 1);
   };
-  const int group = setup.groups.size;
-  const UnitTable& stated = runtime.plan().units;
-  return {{received("gather", group), received("reduce", group) + received("replicas", setup.groups.count()),
-           received("compute", group)},
-          {stated.all.traffic.gathered, stated.all.traffic.reduced, stated.norm_bytes}};
+  const auto received_by = [&](const std::string& name, const Levels& levels) {
+    return Bytes{received(name, levels.inside), received(name + " between hosts", levels.between())};
+  };
+  const RankLevels levels = setup.levels_of(world_.rank());
+  const bool two = levels.group.two() || levels.replicas.two();
+  const auto stated = [&](const Bytes& bytes) { return two ? bytes : Bytes{bytes.all(), 0}; };
+  Bytes reduced = received_by("reduce", levels.group);
+  reduced += received_by("replicas", levels.replicas);
+  const UnitTable& units = runtime.plan().units;
+  return {{received_by("gather", levels.group), reduced, received_by("compute", levels.group)},
+          {stated(units.all.traffic.gathered), stated(units.all.traffic.reduced), stated(units.norm)}};
 }
 
 }  // namespace flatshard::test

@@ -26,11 +26,12 @@ class MatrixRun {
   // The loss of the last step, on all ranks.
   double final_loss(const Config& config, int steps);
   // The bytes that this rank received in the second of two steps, and the bytes that the unit table states.
-  struct Bytes {
-    int64_t gathered, reduced, norm;
-    bool operator==(const Bytes&) const = default;
+  // Those of one level are counted as inside a host.
+  struct Received {
+    Bytes gathered, reduced, norm;
+    bool operator==(const Received&) const = default;
   };
-  std::pair<Bytes, Bytes> received_and_stated(const Config& config);
+  std::pair<Received, Received> received_and_stated(const Config& config);
 
  private:
   struct Outcome {

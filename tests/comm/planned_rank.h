@@ -4,16 +4,26 @@
 
 #include "tests/comm/mirror_communicator.h"
 #include "train/step/engine.h"
+#include "train/step/unit_table.h"
 
 namespace flatshard::test {
+
+// The first rank of a group, on the first host.
+struct MirrorGroup {
+  MirrorGroup(const char* name, const Levels& levels)
+      : inside(name, 0, levels.inside), between(intern(str(name, " between hosts")), 0, levels.between()) {}
+  RankGroup ref() { return between.size() > 1 ? RankGroup(inside, between) : RankGroup(inside); }
+
+  MirrorCommunicator inside, between;
+};
 
 struct PlannedRank {
   PlannedRank(const Config& config, int ranks)
       : setup(set_up(config, ranks)),
-        compute("compute", 0, setup.groups.size),
-        gather("gather", 0, setup.groups.size),
-        reduce("reduce", 0, setup.groups.size),
-        replicas("replicas", 0, setup.groups.count()),
+        compute("compute", setup.levels_of(0).group),
+        gather("gather", setup.levels_of(0).group),
+        reduce("reduce", setup.levels_of(0).group),
+        replicas("replicas", setup.levels_of(0).replicas),
         pipe(setup.pipeline.stages, setup.pipeline.schedule == PipelineSchedule::interleaved,
              setup.pipeline.embeds_apart,
              [&](const char* name) {
@@ -33,9 +43,13 @@ struct PlannedRank {
     return log;
   }
 
+  UnitTable units() const {
+    return unit_table(engine.wrapping(), engine.schedule(), setup, setup.levels_of(0));
+  }
+
   RunSetup setup;
-  MirrorCommunicator compute, gather, reduce, replicas;
-  Communicators comms{compute, gather, reduce, replicas};
+  MirrorGroup compute, gather, reduce, replicas;
+  Communicators comms{compute.ref(), gather.ref(), reduce.ref(), replicas.ref()};
   PipeCommunicators pipe;
   MemoryPlan memory;
   StreamGroup streams;

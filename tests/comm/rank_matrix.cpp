@@ -143,20 +143,22 @@ bool traffic_holds(World& world) {
   MatrixRun run(world);
   for (const Strategy strategy :
        {Strategy::no_shard, Strategy::zero1, Strategy::shard_grad_op, Strategy::full_shard, Strategy::hybrid})
-    for (const bool offload : {false, true}) {
-      Config c = matrix_config("llama");
-      c.parallel.strategy = strategy;
-      if (offload && !shard_policy(strategy).params) continue;  // there is nothing to offload
-      if (strategy == Strategy::hybrid) c.parallel.group_size = std::max(1, world.size() / 2);
-      c.parallel.offload = offload;
-      const auto [received, stated] = run.received_and_stated(c);
-      if (world.rank() == 0)
-        std::cout << "traffic " << strategy << (offload ? " offloaded" : "") << ": gathered "
-                  << received.gathered << ", reduced " << received.reduced << ", norm " << received.norm
-                  << std::endl;
-      check(received == stated, strategy, ": the unit table states ", stated.gathered, ", ", stated.reduced,
-            " and ", stated.norm);
-    }
+    for (const bool offload : {false, true})
+      for (const int of_host : {0, 2}) {
+        Config c = matrix_config("llama");
+        c.parallel.strategy = strategy;
+        if (offload && !shard_policy(strategy).params) continue;  // there is nothing to offload
+        if (strategy == Strategy::hybrid) c.parallel.group_size = std::max(1, world.size() / 2);
+        c.parallel.offload = offload;
+        c.parallel.host_ranks = of_host;
+        const auto [received, stated] = run.received_and_stated(c);
+        if (world.rank() == 0)
+          std::cout << "traffic " << strategy << (offload ? " offloaded" : "")
+                    << (of_host ? " hosts of 2" : "") << ": gathered " << received.gathered << ", reduced "
+                    << received.reduced << ", norm " << received.norm << std::endl;
+        check(received == stated, strategy, ": the unit table states ", stated.gathered, ", ", stated.reduced,
+              " and ", stated.norm);
+      }
   return true;
 }
 

@@ -153,6 +153,9 @@ Settings::Settings(int ranks) : ranks_(ranks) {
   values(Dimension::forward_prefetch, {"off", "on"});
   values(Dimension::depth, {"1", "2", "5"});  // 5 exceeds the number of blocks
   values(Dimension::offload, {"off", "on"});
+  std::vector<std::string> hosts{"one host"};
+  for (int of_host = 2; of_host < ranks; of_host *= 2) hosts.push_back(str("hosts of ", of_host));
+  values(Dimension::hosts, hosts);
 
   std::set<Setting> found;
   Setting s;
@@ -184,6 +187,7 @@ Setting Settings::plain_where_it_does_not_count(Setting s) const {
       s[d] = 0;
   if (value(s, Dimension::backward_prefetch) == "none" && value(s, Dimension::forward_prefetch) == "off")
     s[Dimension::depth] = 0;
+  if (contains(value(s, Dimension::subject), "native")) s[Dimension::hosts] = 0;
   return s;
 }
 
@@ -258,6 +262,7 @@ Config Settings::config(const Setting& s) const {
   c.parallel.forward_prefetch = value(s, Dimension::forward_prefetch) == "on";
   c.parallel.depth = std::stoi(value(s, Dimension::depth));
   c.parallel.offload = value(s, Dimension::offload) == "on";
+  if (s[Dimension::hosts] > 0) c.parallel.host_ranks = std::stoi(value(s, Dimension::hosts).substr(9));
   return c;
 }
 
@@ -269,7 +274,7 @@ std::string Settings::name(const Setting& s) const {
              value(s, Dimension::recompute), ", keep root ", value(s, Dimension::keep_root),
              ", prefetch backward ", value(s, Dimension::backward_prefetch), " forward ",
              value(s, Dimension::forward_prefetch), " depth ", value(s, Dimension::depth), ", offload ",
-             value(s, Dimension::offload));
+             value(s, Dimension::offload), ", ", value(s, Dimension::hosts));
 }
 
 std::string Settings::key(const Setting& s) const {

@@ -24,9 +24,10 @@ enum class Dimension {
   backward_prefetch,
   forward_prefetch,
   depth,
-  offload
+  offload,
+  hosts
 };
-inline constexpr size_t kDimensions = 11;
+inline constexpr size_t kDimensions = 12;
 
 // The index of the chosen value in each dimension; 0 is the plainest value.
 struct Setting {

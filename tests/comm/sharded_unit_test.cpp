@@ -54,6 +54,7 @@ struct Case {
   RankGroups groups;
   int depth;
   bool prefetch;
+  bool two_levels = false;  // the four ranks of a group are two on each of two hosts
 };
 
 // One rank's units, optimizer and streams.
@@ -66,7 +67,7 @@ class Workbench {
         gather_(streams_.add("gather", StreamRole::comm)),
         reduce_(streams_.add("reduce", StreamRole::comm)),
         copies_{streams_.add("to device", StreamRole::comm), streams_.add("to host", StreamRole::comm)},
-        shared_(params_, roles_, {group_, group_, group_, replicas_}, c.options, memory.units(),
+        shared_(params_, roles_, {group(), group(), group(), replicas_}, c.options, memory.units(),
                 c.options.offload || c.options.page_state_from ? std::optional(copies_) : std::nullopt) {
     for (const UnitRole& role : roles_)
       units_.emplace_back(params_[static_cast<size_t>(role.index)], role, shared_);
@@ -116,6 +117,7 @@ class Workbench {
       all.insert(all.end(), t.as<float>(), t.as<float>() + t.size());
   }
 
+  RankGroup group() { return case_.two_levels ? RankGroup(inside_, between_) : RankGroup(group_); }
   ShardedUnit& unit(int i) { return units_[static_cast<size_t>(i)]; }
 
   void ahead(int i, int direction) {
@@ -172,6 +174,7 @@ class Workbench {
   std::vector<ParamList> params_ = make_params();
   std::vector<UnitRole> roles_ = make_roles();
   MirrorCommunicator group_{"group", case_.groups.size > 1 ? 1 : 0, case_.groups.size};
+  MirrorCommunicator inside_{"inside", 1, 2}, between_{"between", 1, 2};
   MirrorCommunicator replicas_{"replicas", case_.groups.count() - 1, case_.groups.count()};
   MirrorCommunicator one_stage_{"stages", 0, 1};
   StreamGroup streams_;
@@ -248,6 +251,20 @@ TEST_CASE("steps follow one another in every stream order without host synchroni
     CAPTURE(c.options.wire);
     CAPTURE(c.options.lanes);
     CAPTURE(c.options.lane_steps);
+    CAPTURE(c.prefetch);
+    CAPTURE(c.options.offload);
+    check_orders(c, outcome(c, StreamOrder::in_order));
+  });
+}
+
+TEST_CASE("steps in two levels follow one another in every stream order") {
+  for_each_case([](Case c) {
+    c.two_levels = true;
+    if (c.groups.size != 4 || c.options.reduction == Reduction::native || c.options.lanes > 1) return;
+    CAPTURE(c.options.policy.strategy);
+    CAPTURE(static_cast<int>(c.options.reduction));
+    CAPTURE(c.options.compute);
+    CAPTURE(c.options.wire);
     CAPTURE(c.prefetch);
     CAPTURE(c.options.offload);
     check_orders(c, outcome(c, StreamOrder::in_order));

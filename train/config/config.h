@@ -42,6 +42,8 @@ enum class BackwardPrefetch { pre, post, none };
 constexpr auto value_names(BackwardPrefetch) { return std::array{"pre", "post", "none"}; }
 enum class Accumulation { sharded, no_sync };
 constexpr auto value_names(Accumulation) { return std::array{"sharded", "no_sync"}; }
+enum class LevelChoice { automatic, one, two };
+constexpr auto value_names(LevelChoice) { return std::array{"auto", "one", "two"}; }
 enum class TransportChoice { automatic, mpi, nccl };
 constexpr auto value_names(TransportChoice) { return std::array{"auto", "mpi", "nccl"}; }
 enum class PipelineSchedule { one_f_one_b, interleaved, gpipe, sequential };
@@ -136,6 +138,8 @@ struct ParallelConfig {
   BackwardPrefetch backward_prefetch = BackwardPrefetch::pre;
   int64_t depth = 1;
   Reduction reduction = Reduction::exact;
+  LevelChoice levels = LevelChoice::automatic;
+  int64_t host_ranks = 0;  // 0: as the hosts of the run are found
   Accumulation accumulation = Accumulation::sharded;
   TransportChoice transport = TransportChoice::automatic;
   bool sync_module_states = false;

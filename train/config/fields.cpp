@@ -316,6 +316,12 @@ std::vector<Field> parallel_fields(ParallelConfig& parallel) {
       {"parallel.reduction", &parallel.reduction,
        "gradient summation: exact (same bits on any number of ranks), sequential (micro-step by micro-step, "
        "less memory), or native (the communication library's)"},
+      {"parallel.levels", &parallel.levels,
+       "exchange in two levels, among the ranks of a host and then between hosts, or in one: the same bits; "
+       "auto: two for ranks on several hosts, if each host has the same power of two of them"},
+      {"parallel.host_ranks", &parallel.host_ranks,
+       "consecutive ranks that count as one host; 0 = as the hosts are found, or in a plan for GPUs 8",
+       at_least(0)},
       {"parallel.accumulation", &parallel.accumulation,
        "reduce gradients after every micro-step (sharded), or accumulate them unsharded and reduce once "
        "(no_sync)"},

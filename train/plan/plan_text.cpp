@@ -57,6 +57,20 @@ std::string graphs_line(const RunSetup& setup) {
              : "graphs    off: run.cuda_graphs has no effect on a CPU\n";
 }
 
+// For ranks on several hosts.
+std::string levels_line(const RunSetup& setup) {
+  if (!setup.spans_hosts()) return "";
+  if (!setup.uses_two_levels()) {
+    const std::string reason = setup.may_use_two_levels() ? setup.why_one_level() : "";
+    return str("levels    one: every rank exchanges with every other of its group",
+               reason.empty() ? "" : str("; ", reason), '\n');
+  }
+  const RankLevels levels = setup.levels_of(0);
+  const Levels& two = levels.group.two() ? levels.group : levels.replicas;
+  return str("levels    two: ", two.inside, " ranks of a host exchange, then the ", two.between(),
+             " hosts\n");
+}
+
 std::string lanes_of(const Batching& b) {
   if (b.lane_steps == 1) return str(counted(b.lanes, "lane"), " of ", with_commas(b.lane_sequences));
   return str(with_commas(b.lane_sequences), ", in lanes of ", with_commas(b.lane_steps), " micro-steps");
@@ -95,7 +109,8 @@ std::string describe_setup(const RunSetup& setup, const RunPlan& plan) {
              counted(b.micro_steps, "micro-step"), " x ", lanes_of(b), "\n          ", bits_of(b),
              "precision ", c.precision.compute, " compute", tf32_of(setup),
              ", fp32 master weights, gradients communicated in ", c.precision.reduce,
-             c.train.recompute ? ", activation checkpointing" : "", '\n', graphs_line(setup));
+             c.train.recompute ? ", activation checkpointing" : "", '\n', levels_line(setup),
+             graphs_line(setup));
 }
 
 std::string device_note(const RunSetup& setup) {
@@ -125,13 +140,17 @@ std::string describe_units(const UnitTable& table, int stages) {
     out << "  " << std::left << std::setw(static_cast<int>(width)) << name << std::right << std::setw(18)
         << with_commas(row.parameters) << std::setw(8)
         << 100.0 * static_cast<double>(row.parameters) / static_cast<double>(table.all.parameters) << '%'
-        << std::setw(18) << with_commas(row.shard) << std::setw(20) << with_commas(row.traffic.gathered)
-        << std::setw(20) << with_commas(row.traffic.reduced) << '\n';
+        << std::setw(18) << with_commas(row.shard) << std::setw(20) << with_commas(row.traffic.gathered.all())
+        << std::setw(20) << with_commas(row.traffic.reduced.all()) << '\n';
   };
   for (const UnitRow& row : table.rows) line(row, label(row));
   line(table.all, "all");
-  if (table.norm_bytes > 0)
-    out << "  plus " << with_commas(table.norm_bytes) << " bytes for the gradient norm\n";
+  if (table.norm.all() > 0)
+    out << "  plus " << with_commas(table.norm.all()) << " bytes for the gradient norm\n";
+  if (table.bytes().between > 0)
+    out << "  between hosts " << with_commas(table.all.traffic.gathered.between) << " gathered and "
+        << with_commas(table.all.traffic.reduced.between) << " reduced, plus "
+        << with_commas(table.norm.between) << " for the norm\n";
   out << table.warning;
   return std::move(out).str();
 }
@@ -181,11 +200,13 @@ std::string describe_exchange(const RunSetup& setup, const UnitTable& units, con
                               double peak, const Bandwidth& bandwidth) {
   const int ranks = setup.batching.ranks;
   if (ranks == 1) return "";
-  const int64_t bytes = units.bytes() / units.micro_steps,
+  const int64_t bytes = units.bytes().all() / units.micro_steps,
                 tokens = setup.batching.lanes * setup.batching.lane_sequences * setup.seq_len();
   const double least = tokens_to_hide(static_cast<double>(bytes), bandwidth.bytes_per_second,
                                       peak / setup.ranks(), flops.causal / setup.pipeline.stages);
+  const int64_t between = units.bytes().between / units.micro_steps;
   return str("exchange  ", human_bytes(bytes), " received by each rank per micro-step, ",
+             between > 0 ? str(human_bytes(between), " of it from other hosts, ") : "",
              human_seconds(static_cast<double>(bytes) / bandwidth.bytes_per_second), " at ",
              std::round(bandwidth.bytes_per_second * 1e-8) / 10, " GB/s ",
              bandwidth.measured ? "(measured)" : "(configured)",

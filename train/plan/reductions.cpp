@@ -35,8 +35,8 @@ std::string describe_reductions(const RunSetup& setup, const RunPlan& in_use, in
     const bool used = way.reduction == setup.units.reduction;
     const RunPlan plan = used ? in_use : plan_with(way.reduction, setup, rank);
     out << std::setw(16) << plan.memory_bytes << " B " << std::setw(17)
-        << with_commas(plan.units.all.traffic.reduced) << " B  " << way.bits << (used ? " (in use)" : "")
-        << '\n';
+        << with_commas(plan.units.all.traffic.reduced.all()) << " B  " << way.bits
+        << (used ? " (in use)" : "") << '\n';
   }
   return std::move(out).str();
 }

@@ -10,7 +10,6 @@ namespace {
 
 constexpr double kShareOfMatrixPeak = 0.5, kShareOfBandwidth = 0.8;
 constexpr double kHostUpdateGbps = 20;  // of one rank's update in host memory
-constexpr int kGpusOfHost = 8;          // more ranks exchange over a network
 constexpr double kNetworkGbps = 50;     // 400 Gbit/s for each GPU
 constexpr int64_t kUpdateBytes = 14;    // per element, without the state: p both ways, the gradient, the copy
 
@@ -25,8 +24,19 @@ int64_t state_bytes(const OptimizerKind& optimizer, bool pages) {
 double seconds_for(double bytes, double gbps) { return bytes / (gbps * 1e9 * kShareOfBandwidth); }
 
 double link_gbps(const RunSetup& setup, const GpuModel& gpu) {
-  if (setup.config.parallel.bandwidth_gbps > 0) return setup.config.parallel.bandwidth_gbps;
-  return setup.groups.ranks > kGpusOfHost ? std::min(kNetworkGbps, gpu.link_gbps) : gpu.link_gbps;
+  const double stated = setup.config.parallel.bandwidth_gbps;
+  return stated > 0 ? stated : gpu.link_gbps;
+}
+
+double network_gbps(const RunSetup& setup, const GpuModel& gpu) {
+  return std::min(kNetworkGbps, link_gbps(setup, gpu));
+}
+
+// Inside a host, then between hosts.
+double exchange_seconds(const RunSetup& setup, const RunPlan& plan, const GpuModel& gpu) {
+  const Bytes bytes = plan.units.bytes();
+  return seconds_for(static_cast<double>(bytes.inside), link_gbps(setup, gpu)) +
+         seconds_for(static_cast<double>(bytes.between), network_gbps(setup, gpu));
 }
 
 double matrix_flops(const RunSetup& setup, const GpuModel& gpu) {
@@ -73,9 +83,8 @@ double update_seconds(const RunSetup& setup, const RunPlan& plan, const GpuModel
 double StepEstimate::seconds() const { return std::max({products, exchange, transfer}) + update; }
 
 StepEstimate estimate_step(const RunSetup& setup, const RunPlan& plan, const GpuModel& gpu) {
-  const double exchanged = setup.groups.ranks > 1 ? static_cast<double>(plan.units.bytes()) : 0;
   return {.products = products_seconds(setup, plan, gpu),
-          .exchange = seconds_for(exchanged, link_gbps(setup, gpu)),
+          .exchange = exchange_seconds(setup, plan, gpu),
           .transfer = transfer_seconds(setup, plan, gpu),
           .update = update_seconds(setup, plan, gpu)};
 }
@@ -92,6 +101,7 @@ std::string describe_estimate(const StepEstimate& e, const RunSetup& setup, cons
              std::round(matrix_flops(setup, gpu) * 1e-12), " TFLOP/s and 80 % of ", gpu.memory_gbps,
              " GB/s of memory",
              setup.groups.ranks > 1 ? str(" and ", link_gbps(setup, gpu), " GB/s between ranks") : "",
+             setup.spans_hosts() ? str(", ", network_gbps(setup, gpu), " GB/s between hosts") : "",
              "; exchange and transfers overlap the products\n");
 }
 

@@ -304,7 +304,84 @@ void check_learning_rate(const RunSetup& s, Problems& problems) {
                  kMostFloat);
 }
 
+// The ranks of a host in a plan for GPUs whose hosts are not known.
+constexpr int kGpusOfHost = 8;
+
+void set_hosts(RunSetup& setup, const HostPlace& place) {
+  const ParallelConfig& parallel = setup.config.parallel;
+  const int ranks = setup.ranks();
+  const bool unknown = place.hosts.empty();
+  setup.hosts = place.hosts;
+  if (unknown || parallel.host_ranks > 0) {
+    const int64_t of_host = parallel.host_ranks > 0  ? parallel.host_ranks
+                            : setup.device.is_cuda() ? kGpusOfHost
+                                                     : ranks;
+    setup.hosts.clear();
+    for (int64_t rank = 0; rank < ranks; ++rank) setup.hosts.push_back(static_cast<int>(rank / of_host));
+  }
+  if (parallel.levels != LevelChoice::two) return;
+  check(parallel.reduction != Reduction::native,
+        "parallel.levels = \"two\" is for exact sums; parallel.reduction = \"native\" leaves them to the "
+        "communication library, in one level");
+  const std::string reason = setup.why_one_level();
+  check(reason.empty(), "parallel.levels = \"two\", but ", reason);
+  check(setup.uses_two_levels(),
+        "parallel.levels = \"two\", but every group of ranks is on one host or has one rank on each");
+}
+
 }  // namespace
+
+std::vector<int> RunSetup::group_of(int rank) const {
+  const int first = rank - groups.index_in_group(data_rank(rank));
+  std::vector<int> members;
+  for (int i = 0; i < groups.size; ++i) members.push_back(first + i);
+  return members;
+}
+
+std::vector<int> RunSetup::replicas_of(int rank) const {
+  const int first = rank - groups.group_of(data_rank(rank)) * groups.size;
+  std::vector<int> members;
+  for (int i = 0; i < groups.count(); ++i) members.push_back(first + i * groups.size);
+  return members;
+}
+
+std::vector<int> RunSetup::hosts_of(const std::vector<int>& members) const {
+  std::vector<int> found;
+  for (const int rank : members) found.push_back(hosts[static_cast<size_t>(rank)]);
+  return found;
+}
+
+bool RunSetup::spans_hosts() const {
+  return std::any_of(hosts.begin(), hosts.end(), [&](int host) { return host != hosts.front(); });
+}
+
+bool RunSetup::may_use_two_levels() const {
+  return config.parallel.levels != LevelChoice::one && units.reduction != Reduction::native;
+}
+
+RankLevels RunSetup::levels_of(int rank) const {
+  const int data = data_rank(rank);
+  const bool two = may_use_two_levels();
+  return {.group = flatshard::levels_of(hosts_of(group_of(rank)), groups.index_in_group(data), two),
+          .replicas = flatshard::levels_of(hosts_of(replicas_of(rank)), groups.group_of(data), two)};
+}
+
+bool RunSetup::uses_two_levels() const {
+  for (int rank = 0; rank < ranks(); ++rank)
+    if (const RankLevels levels = levels_of(rank); levels.group.two() || levels.replicas.two()) return true;
+  return false;
+}
+
+std::string RunSetup::why_one_level() const {
+  for (int rank = 0; rank < ranks(); ++rank)
+    for (const std::vector<int>& members : {group_of(rank), replicas_of(rank)}) {
+      const std::vector<int> on = hosts_of(members);
+      if (!gain_from_two_levels(on)) continue;
+      if (const std::string reason = flatshard::why_one_level(on); !reason.empty())
+        return str("of the ranks ", ranges(members), ' ', reason);
+    }
+  return "";
+}
 
 double RunSetup::peak_lr() const {
   const OptimizerConfig& o = config.optimizer;
@@ -327,6 +404,7 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpos
                .size = config.parallel.wrap_size,
                .replicate = config.parallel.replicate},
       .groups = {},
+      .hosts = {},
       .device = Device::cpu(),
       .device_is_here = true,
       .transport = Transport::host,
@@ -362,6 +440,7 @@ RunSetup set_up(const Config& config, int ranks, HostPlace place, Purpose purpos
   if (modeled && batched) check_sizes(setup, problems);
   if (batched) check_learning_rate(setup, problems);
   if (batched && placed) check_graphs(setup, problems);
+  if (modeled && batched && placed) problems.attempt([&] { set_hosts(setup, place); });
   problems.raise();
   return setup;
 }
@@ -377,7 +456,14 @@ Model grouped_model(const RunSetup& setup, Arena& tables) {
 }
 
 HostPlace place_of(World& world) {
-  return {.rank = world.local_rank(), .ranks = world.local_size(), .gpu = place_on_gpu(world)};
+  const std::vector<std::string>& names = world.hosts();
+  std::vector<int> hosts;
+  for (const std::string& name : names)
+    hosts.push_back(static_cast<int>(std::find(names.begin(), names.end(), name) - names.begin()));
+  return {.rank = world.local_rank(),
+          .ranks = world.local_size(),
+          .gpu = place_on_gpu(world),
+          .hosts = std::move(hosts)};
 }
 
 RunSetup set_up(const Config& config, World& world, Purpose purpose) {

@@ -6,6 +6,7 @@
 
 #include "comm/communicator.h"
 #include "comm/gpu_place.h"
+#include "comm/levels.h"
 #include "comm/slots.h"
 #include "comm/world.h"
 #include "runtime/device.h"
@@ -26,6 +27,7 @@ struct RunSetup {
   UnitOptions units;
   WrapOptions wrap;
   RankGroups groups;
+  std::vector<int> hosts;  // of each rank, by number
   Device device;
   bool device_is_here;  // otherwise the setup is only good for a plan
   Transport transport;
@@ -41,6 +43,16 @@ struct RunSetup {
   int ranks() const { return pipeline.stages * groups.ranks; }
   int stage_of(int rank) const { return rank / groups.ranks; }
   int data_rank(int rank) const { return rank % groups.ranks; }
+  // The ranks, in order, over which the state of a rank is sharded, and those that own the same shard.
+  std::vector<int> group_of(int rank) const;
+  std::vector<int> replicas_of(int rank) const;
+  std::vector<int> hosts_of(const std::vector<int>& members) const;
+  bool spans_hosts() const;
+  bool may_use_two_levels() const;
+  RankLevels levels_of(int rank) const;
+  bool uses_two_levels() const;  // any of its groups
+  // Why a group for which two levels would send less has one; "" if there is none.
+  std::string why_one_level() const;
 
   int64_t seq_len() const { return config.data.seq_len; }
   bool mask_documents() const { return config.data.packing != Packing::wrapped; }
@@ -51,10 +63,12 @@ struct RunSetup {
 // The model of a run, with the parameters chosen that are trained and those that decay. `tables` as in Model.
 Model grouped_model(const RunSetup& setup, Arena& tables);
 
-// A rank's index among the ranks of its host, and its GPU.
+// A rank's index among the ranks of its host, its GPU, and the host of every rank of the run, by number; none
+// if they are not known.
 struct HostPlace {
   int rank = 0, ranks = 1;
   GpuPlace gpu{};
+  std::vector<int> hosts{};
 };
 HostPlace place_of(World& world);  // to be called by all ranks
 

@@ -16,14 +16,14 @@ Optimizer::Optimizer(const OptimizerConfig& config, std::vector<ShardedUnit>& un
                      NormOrder order)
     : config_(config),
       units_(units),
-      comm_(shared.comms.compute),
+      group_(shared.comms.compute),
       shards_(shared.shards),
       pages_(shared.pages),
       order_(std::move(order)) {
   for (const ShardedUnit& unit : units) chunks_.push_back(unit.trainable().shard_size() / kSquaresChunk);
   Arena& beside_shards = shared.arenas.gradients;
   Arena& arena = shards_.on_host() ? shared.arenas.exchange : beside_shards;
-  const int ranks = comm_.size();
+  const int ranks = group_.size();
   by_rank_ = arena.alloc(DType::f32, {ranks, std::accumulate(chunks_.begin(), chunks_.end(), int64_t{0})});
   groups_ = own_groups_ = arena.alloc(DType::i32, {partial_groups(ranks, chunks_), 2});
   if (const int stages = order_.stages.size(); stages > 1) {
@@ -37,7 +37,7 @@ Optimizer::Optimizer(const OptimizerConfig& config, std::vector<ShardedUnit>& un
   norm_ = arena.alloc(DType::f32, {1});
   coefficient_ = arena.alloc(DType::f32, {1});
   nonfinite_ = arena.alloc(DType::i32, {1});
-  mine_ = part_of(by_rank_, comm_.rank(), ranks);
+  mine_ = part_of(by_rank_, group_.rank(), ranks);
   mine_beside_shards_ = shards_.twin(beside_shards, mine_);
   coefficient_beside_shards_ = shards_.twin(beside_shards, coefficient_);
   nonfinite_beside_shards_ = shards_.twin(beside_shards, nonfinite_);
@@ -45,7 +45,7 @@ Optimizer::Optimizer(const OptimizerConfig& config, std::vector<ShardedUnit>& un
 
 int64_t Optimizer::groups_of(const NormOrder::Unit& unit) const {
   const int64_t chunks = unit.shard_size / kSquaresChunk;
-  return partial_groups(comm_.size(), {&chunks, 1});
+  return partial_groups(group_.size(), {&chunks, 1});
 }
 
 void Optimizer::measure(Stream& stream, double loss_scale) {
@@ -58,7 +58,7 @@ void Optimizer::measure(Stream& stream, double loss_scale) {
                 {.partials = parts.slice(at, at + chunks_[i]), .x = units_[i].shard().g});
   }
   shards_.pull(stream, mine_, mine_beside_shards_);
-  if (comm_.size() > 1) comm_.all_gather(stream, by_rank_, mine_, "gradient norm");
+  if (group_.size() > 1) group_.all_gather(stream, by_rank_, mine_, "gradient norm");
   sum_partials(stream, {.groups = own_groups_, .partials = by_rank_, .units = chunks_});
   if (order_.stages.size() > 1) gather_stages(stream);
   const bool clips = config_.grad_clip > 0;

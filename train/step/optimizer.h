@@ -40,7 +40,7 @@ class Optimizer {
 
   const OptimizerConfig& config_;
   std::vector<ShardedUnit>& units_;
-  Communicator& comm_;
+  RankGroup group_;
   ShardPlacement& shards_;
   StatePages& pages_;
   NormOrder order_;

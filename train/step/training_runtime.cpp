@@ -1,5 +1,7 @@
 #include "train/step/training_runtime.h"
 
+#include <algorithm>
+
 #include "comm/agreement.h"
 #include "kernels/gemm.h"
 #include "model/param_groups.h"
@@ -52,20 +54,31 @@ TrainingRuntime::OwnedCommunicators::OwnedCommunicators(const RunSetup& setup, i
     agree_on_transport(*world, setup);
     select_gpu(setup.device);
   }
-  const RankGroups& groups = setup.groups;
   const Pipeline& pipeline = setup.pipeline;
   const int stage = setup.stage_of(rank), data_rank = setup.data_rank(rank);
-  const int group = groups.group_of(data_rank), place = groups.index_in_group(data_rank);
   const auto make = [&](const char* name, int color, int member, int size,
                         Connections connections = Connections::shared) {
     return world ? make_communicator(*world, name, color, setup.transport, setup.device, connections)
                  : make_planning_communicator(name, member, size, setup.transport);
   };
-  const int group_color = stage * groups.count() + group;
-  compute = make("compute", group_color, place, groups.size);
-  gather = make("gather", group_color, place, groups.size);
-  reduce = make("reduce", group_color, place, groups.size);
-  replicas = make("replicas", stage * groups.size + place, group, groups.count());
+  // A communicator has the color of its first rank.
+  const bool in_two_levels = setup.uses_two_levels();
+  const auto make_group = [&](const char* name, const std::vector<int>& members, const Levels& levels) {
+    const int member = static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
+    const int place = member % levels.inside, host = member / levels.inside;
+    Group made;
+    made.inside = make(name, members[static_cast<size_t>(member - place)], place, levels.inside);
+    if (in_two_levels)
+      made.between = make(intern(str(name, " between hosts")), members[static_cast<size_t>(place)], host,
+                          levels.between());
+    return made;
+  };
+  const RankLevels levels = setup.levels_of(rank);
+  const std::vector<int> group = setup.group_of(rank);
+  compute = make_group("compute", group, levels.group);
+  gather = make_group("gather", group, levels.group);
+  reduce = make_group("reduce", group, levels.group);
+  replicas = make_group("replicas", setup.replicas_of(rank), levels.replicas);
   pipe.emplace(
       pipeline.stages, pipeline.schedule == PipelineSchedule::interleaved, pipeline.embeds_apart,
       [&](const char* name) { return make(name, data_rank, stage, pipeline.stages, Connections::own); });
@@ -104,7 +117,7 @@ RunPlan TrainingRuntime::plan_on(MemoryPlan& memory, const RunSetup& setup, int 
           .nccl_bytes = estimated_library_bytes(setup.transport, setup.ranks()),
           .schedule = std::move(schedule),
           .flops = flops_per_token(engine.model(), setup.seq_len()),
-          .units = unit_table(engine.wrapping(), engine.schedule(), setup),
+          .units = unit_table(engine.wrapping(), engine.schedule(), setup, setup.levels_of(rank)),
           .in_flight = engine.most_in_flight(),
           .sent_bytes = sent};
 }
@@ -121,7 +134,8 @@ TrainingRuntime::TrainingRuntime(const RunSetup& setup, World& world, const Trai
   const int64_t gathered = memory_.gathered.peak(), shards = memory_.parameters.peak();
   memory_.commit(options.commit);
   for (const Tensor& block : {block_of(memory_.gathered, gathered), block_of(memory_.parameters, shards)})
-    registered_.push_back(communicators_.gather->register_memory(block));
+    for (std::shared_ptr<void>& part : communicators_.gather.ref().register_memory(block))
+      registered_.push_back(std::move(part));
   prepare_gemm(setup.device);
   engine_.emplace(setup, world.rank(), communicators_.refs(), *communicators_.pipe, memory_, streams_);
   communicators_.reserve_workspace(memory_.transport);

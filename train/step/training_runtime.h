@@ -54,10 +54,14 @@ class TrainingRuntime {
   // The communicators of an engine.
   struct OwnedCommunicators {
     OwnedCommunicators(const RunSetup& setup, int rank, World* world);  // without a world: for planning only
-    Communicators refs() const { return {*compute, *gather, *reduce, *replicas}; }
+    Communicators refs() const { return {compute.ref(), gather.ref(), reduce.ref(), replicas.ref()}; }
     void log_to(CollectiveLog* log) const;
     void reserve_workspace(Arena& pinned) const;
-    std::unique_ptr<Communicator> compute, gather, reduce, replicas;
+    struct Group {
+      RankGroup ref() const { return between ? RankGroup(*inside, *between) : RankGroup(*inside); }
+      std::unique_ptr<Communicator> inside, between;  // between hosts; null if no group has two levels
+    };
+    Group compute, gather, reduce, replicas;
     std::optional<PipeCommunicators> pipe;
   };
   static RunPlan plan_on(MemoryPlan& memory, const RunSetup& setup, int rank,

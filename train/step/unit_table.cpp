@@ -39,7 +39,8 @@ struct Run {
     if (units == 1) return r;
     r.name = str(first->before, first->number, '-', first->number + units - 1, first->after);
     r.units = units;
-    r.parameters *= units, r.shard *= units, r.traffic.gathered *= units, r.traffic.reduced *= units;
+    r.parameters *= units, r.shard *= units;
+    r.traffic = r.traffic * units;
     return r;
   }
 };
@@ -60,7 +61,8 @@ std::vector<int64_t> gathers_by_unit(const Wrapping& wrapping, const Schedule& s
   return gathers;
 }
 
-UnitRow row_of(const Wrapping& wrapping, size_t unit, int64_t gathers, const RunSetup& setup) {
+UnitRow row_of(const Wrapping& wrapping, size_t unit, int64_t gathers, const RunSetup& setup,
+               const RankLevels& levels) {
   const ParamList& params = wrapping.units()[unit];
   const RankGroups& groups = setup.groups;
   const DType compute = setup.units.compute;
@@ -69,15 +71,15 @@ UnitRow row_of(const Wrapping& wrapping, size_t unit, int64_t gathers, const Run
   return {.name = wrapping.roles()[unit].name,
           .parameters = params.parameter_count(),
           .shard = trainable.shard_size() + frozen.shard_size() / size_of(compute),
-          .traffic = traffic_of(trainable, frozen, wrapping.roles()[unit], gathers, setup.units, groups)};
+          .traffic = traffic_of(trainable, frozen, wrapping.roles()[unit], gathers, setup.units, levels)};
 }
 
 // Every rank receives the sums of squares of all shards, one f32 per chunk.
-int64_t bytes_of_norm(const Wrapping& wrapping, RankGroups groups) {
+Bytes bytes_of_norm(const Wrapping& wrapping, RankGroups groups, const Levels& levels) {
   int64_t chunks = 0;
   for (const ParamList& params : wrapping.units())
     chunks += FlatLayout::trainable(params, groups.size, groups.count()).shard_size() / kSquaresChunk;
-  return chunks * (groups.size - 1) * size_of(DType::f32);
+  return received_in_gather(chunks * groups.size * size_of(DType::f32), levels);
 }
 
 // A wrong pattern or size leaves parameters in the root units, which stay unsharded for most of a step.
@@ -93,15 +95,16 @@ std::string warning_of(const Wrapping& wrapping, const WrapOptions& wrap, int64_
 
 }  // namespace
 
-UnitTable unit_table(const Wrapping& wrapping, const Schedule& schedule, const RunSetup& setup) {
+UnitTable unit_table(const Wrapping& wrapping, const Schedule& schedule, const RunSetup& setup,
+                     const RankLevels& levels) {
   UnitTable table{.rows = {},
                   .all = {.name = "all", .units = 0},
-                  .norm_bytes = bytes_of_norm(wrapping, setup.groups),
+                  .norm = bytes_of_norm(wrapping, setup.groups, levels.group),
                   .micro_steps = setup.batching.micro_steps};
   const std::vector<int64_t> gathers = gathers_by_unit(wrapping, schedule);
   std::vector<Run> runs;
   for (size_t unit = 0; unit < wrapping.units().size(); ++unit) {
-    const UnitRow row = row_of(wrapping, unit, gathers[unit], setup);
+    const UnitRow row = row_of(wrapping, unit, gathers[unit], setup, levels);
     const std::optional<Numbered> name = numbered(row.name);
     // Units of different kinds may alternate, as attention and MLP do.
     const auto run = std::find_if(runs.begin(), runs.end(), [&](const Run& r) { return r.takes(row, name); });

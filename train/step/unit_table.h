@@ -23,14 +23,21 @@ struct UnitRow {
 struct UnitTable {
   std::vector<UnitRow> rows;
   UnitRow all;
-  int64_t norm_bytes = 0;  // received per step for the gradient norm
+  Bytes norm{};  // received per step for the gradient norm
   int64_t micro_steps = 1;
   std::string warning{};  // if the wrap policy covers too few parameters, otherwise ""
 
   // Received by each rank per step.
-  int64_t bytes() const { return all.traffic.gathered + all.traffic.reduced + norm_bytes; }
+  Bytes bytes() const {
+    Bytes sum = norm;
+    sum += all.traffic.gathered;
+    sum += all.traffic.reduced;
+    return sum;
+  }
 };
 
-UnitTable unit_table(const Wrapping& wrapping, const Schedule& schedule, const RunSetup& setup);
+// Of a rank whose communicators have these levels.
+UnitTable unit_table(const Wrapping& wrapping, const Schedule& schedule, const RunSetup& setup,
+                     const RankLevels& levels);
 
 }  // namespace flatshard

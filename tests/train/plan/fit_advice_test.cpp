@@ -79,8 +79,8 @@ TEST_CASE("a step's estimate is work divided by the assumed share of published r
   RunPlan plan = plan_run(setup, 0);
   plan.flops = {.full = 4e9, .causal = 3e9, .forward = 1e9};
   plan.trainable = 4'000'000;
-  plan.units.all.traffic = {.gathered = 600'000'000, .reduced = 200'000'000};
-  plan.units.norm_bytes = 0;
+  plan.units.all.traffic = {.gathered = {.inside = 600'000'000}, .reduced = {.inside = 200'000'000}};
+  plan.units.norm = {};
   const GpuModel gpu{.name = "a-gpu",
                      .memory_mib = 1024,
                      .matrix_tflops = 2,

@@ -12,6 +12,7 @@
 #include "train/report/first_step.h"
 
 using namespace flatshard;
+using test::MirrorGroup;
 using test::PlannedRank;
 
 namespace {
@@ -29,18 +30,28 @@ int64_t received(const CollectiveLog& log, const Communicator& comm) {
          (comm.size() - 1);
 }
 
-UnitTable table_of(const Config& config, int ranks) {
-  PlannedRank planned(config, ranks);
-  return unit_table(planned.engine.wrapping(), planned.engine.schedule(), planned.setup);
+// In one level, of which only the sum over both tiers is known, or in two.
+void check_tiers(const Bytes& stated, const CollectiveLog& log, const std::vector<MirrorGroup*>& groups) {
+  int64_t inside = 0, between = 0;
+  bool two = false;
+  for (const MirrorGroup* group : groups) {
+    inside += received(log, group->inside);
+    between += received(log, group->between);
+    two = two || group->between.size() > 1;
+  }
+  CHECK(stated.all() == inside + between);
+  if (two) CHECK(stated.between == between);
 }
+
+UnitTable table_of(const Config& config, int ranks) { return PlannedRank(config, ranks).units(); }
 
 void check_bytes(const Config& config, int ranks) {
   PlannedRank planned(config, ranks);
   const CollectiveLog log = planned.second_step();
-  const UnitTable table = unit_table(planned.engine.wrapping(), planned.engine.schedule(), planned.setup);
-  CHECK(table.all.traffic.gathered == received(log, planned.gather));
-  CHECK(table.all.traffic.reduced == received(log, planned.reduce) + received(log, planned.replicas));
-  CHECK(table.norm_bytes == received(log, planned.compute));
+  const UnitTable table = planned.units();
+  check_tiers(table.all.traffic.gathered, log, {&planned.gather});
+  check_tiers(table.all.traffic.reduced, log, {&planned.reduce, &planned.replicas});
+  check_tiers(table.norm, log, {&planned.compute});
 }
 
 }  // namespace
@@ -99,6 +110,38 @@ TEST_CASE("the table's bytes are exact for every reduction, dtype and prefetch, 
     }
 }
 
+TEST_CASE("the table's bytes inside and between hosts are those that communicators move") {
+  for (const int of_host : {2, 4})
+    for (const int hosts : {2, 3, 4})
+      for (const std::string strategy : {"no_shard", "zero1", "shard_grad_op", "full_shard", "hybrid 2"})
+        for (const Precision wire : {Precision::fp32, Precision::bf16})
+          for (const LevelChoice levels : {LevelChoice::automatic, LevelChoice::one}) {
+            Config config = small_config("llama", of_host * hosts);
+            config.parallel.strategy = *named<Strategy>(strategy.substr(0, strategy.find(' ')));
+            if (config.parallel.strategy == Strategy::hybrid) config.parallel.group_size = 2;
+            config.parallel.host_ranks = of_host;
+            config.parallel.levels = levels;
+            config.precision.reduce = wire;
+            CAPTURE(of_host);
+            CAPTURE(hosts);
+            CAPTURE(strategy);
+            CAPTURE(wire);
+            CAPTURE(levels);
+            check_bytes(config, of_host * hosts);
+          }
+}
+
+TEST_CASE("two levels send an eighth of the gradients between hosts of 8 ranks") {
+  Config config = small_config("llama", 16);
+  config.parallel.host_ranks = 8;
+  const Traffic two = table_of(config, 16).all.traffic;
+  config.parallel.levels = LevelChoice::one;
+  const Traffic one = table_of(config, 16).all.traffic;
+  CHECK(one.reduced.between == 8 * two.reduced.between);
+  CHECK(one.reduced.between > 0);
+  CHECK(one.gathered.all() == two.gathered.all());
+}
+
 TEST_CASE("full_shard receives the bytes of the textbook formula") {
   // (n - 1) / n of two gathers in bf16 and one reduction in f32 for a block, in each micro-step.
   const UnitTable table = table_of(small_config("llama", 4), 4);
@@ -107,8 +150,8 @@ TEST_CASE("full_shard receives the bytes of the textbook formula") {
   CHECK(blocks.name == "model.layers.0-4");
   CHECK(blocks.units == kBlocks);
   const int64_t elements = 4 * blocks.shard;
-  CHECK(blocks.traffic.gathered == kMicroSteps * 2 * elements * 2 * 3 / 4);
-  CHECK(blocks.traffic.reduced == kMicroSteps * elements * 4 * 3 / 4);
+  CHECK(blocks.traffic.gathered.all() == kMicroSteps * 2 * elements * 2 * 3 / 4);
+  CHECK(blocks.traffic.reduced.all() == kMicroSteps * elements * 4 * 3 / 4);
 }
 
 TEST_CASE("equal units share a line, and the lines add up to the model") {
@@ -148,7 +191,7 @@ TEST_CASE("enough tokens hide the exchange, and one rank has none") {
   const UnitTable table = table_of(config, 2);
   const FlopsPerToken flops{.full = 3e6, .causal = 2e6};
   const std::string text = describe_exchange(set_up(config, 2), table, flops, 4e9, {.bytes_per_second = 5e8});
-  const double least = static_cast<double>(table.bytes() / kMicroSteps) / 5e8 * 2e9 / 2e6;
+  const double least = static_cast<double>(table.bytes().all() / kMicroSteps) / 5e8 * 2e9 / 2e6;
   CHECK(text.find(str("from ", static_cast<int64_t>(std::ceil(least)), " tokens per micro-batch")) !=
         std::string::npos);
   CHECK(text.find("at 0.5 GB/s (configured)") != std::string::npos);

@@ -1,0 +1,59 @@
+#pragma once
+// The ranks that share the shards of a tensor, or that hold replicas of a shard, and what they do together:
+// in one level, or in two when they are on several hosts (levels.h). A reference to one or two communicators.
+//
+// With two levels, the shards of the ranks that have the same place on their hosts lie side by side, so every
+// exchange sends and receives contiguous parts: of 2 hosts of 2 ranks r0 r1 | r2 r3, the shards are those of
+// r0 r2 r1 r3. rank() is the index of this rank's shard.
+
+#include <memory>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace flatshard {
+
+// shard = (or +=) this rank's part of the sum over all ranks, in rank order, of their `full`: the tree of
+// kernels/ordered_sum.h.
+struct ExactSum {
+  Tensor shard;      // f32
+  Tensor full;       // f32 or bf16: size() times the elements of the shard
+  Tensor workspace;  // f32, as many elements as `full`
+  bool accumulate = false;
+};
+
+class RankGroup {
+ public:
+  // In one level. Not explicit: one communicator is a group.
+  RankGroup(Communicator& all) : inside_(&all) {}
+  // In two. The ranks of `between` are the hosts, in their order.
+  RankGroup(Communicator& inside, Communicator& between) : inside_(&inside), between_(&between) {}
+
+  int size() const { return inside_->size() * hosts(); }
+  int rank() const { return inside_->rank() * hosts() + (between_ ? between_->rank() : 0); }
+
+  void all_gather(Stream& stream, const std::vector<GatherPart>& parts, const char* label) const;
+  void all_gather(Stream& stream, const Tensor& full, const Tensor& shard, const char* label) const {
+    all_gather(stream, {{full, shard}}, label);
+  }
+  void exact_sum(Stream& stream, const ExactSum& a, const char* label) const;
+  // In the order of the library; one level only.
+  void reduce_scatter(Stream& stream, const Tensor& shard, const Tensor& full, const char* label) const;
+  // From the rank whose shard is the first.
+  void broadcast(Stream& stream, const Tensor& t, const char* label) const;
+
+  void log_to(CollectiveLog* log) const;
+  void reserve_workspace(Arena& pinned) const;
+  // For as long as the results live.
+  [[nodiscard]] std::vector<std::shared_ptr<void>> register_memory(const Tensor& memory) const;
+
+ private:
+  int hosts() const { return between_ ? between_->size() : 1; }
+  // The shards of the ranks that have this rank's place on their hosts.
+  Tensor of_place(const Tensor& full) const { return part_of(full, inside_->rank(), inside_->size()); }
+
+  Communicator* inside_;
+  Communicator* between_ = nullptr;
+};
+
+}  // namespace flatshard
