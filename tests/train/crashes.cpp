@@ -80,8 +80,10 @@ std::map<int, int> Crashes::sweep(const Fault& fault, int stride) {
     try {
       ++left[step_left()];
       const bool gave_up = run.output.find("was not written: ") != std::string::npos;
+      const bool ends_without_model = run.output.find("crashed/model: cannot write") != std::string::npos;
       const bool stops = fault.options.find("on_error=continue") == std::string::npos;
-      check(fault.what == "kill" ? run.exit_code != 0 : !gave_up || stops == (run.exit_code != 0),
+      check(fault.what == "kill" ? run.exit_code != 0
+                                 : !gave_up || (stops || ends_without_model) == (run.exit_code != 0),
             "its exit code is ", run.exit_code);
       if (runs % kResumed == 0) check_resumes();
     } catch (const std::exception& error) {
