@@ -89,8 +89,8 @@ class Workbench {
         for (int i = kUnits - 1; i >= 0; --i) backward(i, micro);
       }
       optimizer_->measure(compute_, 1);
-      optimizer_->update(compute_, 1e-2, step);
-      for (ShardedUnit& u : units_) u.publish(compute_, gather_);
+      optimizer_->update(compute_, 1e-2, step, [&](ShardedUnit& u) { u.publish(compute_, gather_); });
+      unit(0).prefetch(gather_);                                       // for the next step, as in step.cpp
       copy(compute_, snapshot_, units_[kUnits - 1].shard().state[0]);  // as a checkpoint does
     }
     streams_.sync_all();

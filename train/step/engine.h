@@ -101,6 +101,7 @@ class Engine {
   void forward(const Pass& pass);
   void backward(const Pass& pass);
   void prefetch_after(const Visit& visit, const Pass& pass);
+  void prefetch_next_step();
   void replay_micro_step(const Schedule& schedule, size_t micro);
   bool recomputes() const { return setup_.config.train.recompute; }
 

@@ -48,14 +48,16 @@ int64_t Optimizer::groups_of(const NormOrder::Unit& unit) const {
   return partial_groups(group_.size(), {&chunks, 1});
 }
 
+// The last unit first, as its gradients are reduced first: the squares of one unit are summed while the next
+// is still being reduced.
 void Optimizer::measure(Stream& stream, double loss_scale) {
-  int64_t at = 0;
   const Tensor parts = mine_beside_shards_.view({mine_.size()});
-  for (size_t i = 0; i < units_.size(); at += chunks_[i++]) {
+  int64_t end = parts.size();
+  for (size_t i = units_.size(); i-- > 0; end -= chunks_[i]) {
     units_[i].wait_reduced(stream);
     if (!units_[i].has_gradients()) continue;
     sum_squares(shards_.worker(stream),
-                {.partials = parts.slice(at, at + chunks_[i]), .x = units_[i].shard().g});
+                {.partials = parts.slice(end - chunks_[i], end), .x = units_[i].shard().g});
   }
   shards_.pull(stream, mine_, mine_beside_shards_);
   if (group_.size() > 1) group_.all_gather(stream, by_rank_, mine_, "gradient norm");
@@ -93,28 +95,34 @@ void Optimizer::gather_stages(Stream& stream) {
   }
 }
 
-void Optimizer::update(Stream& stream, double lr, int64_t step) {
+void Optimizer::update(Stream& stream, double lr, int64_t step,
+                       const std::function<void(ShardedUnit& unit)>& updated) {
   for (ShardedUnit& unit : units_) {
-    if (!unit.has_gradients()) continue;
-    const ShardedUnit::Shard shard = unit.shard();
-    const UnitState home{unit.optimizer(), shard.p.size(), shard.state};
-    const OptimizerState state = pages_.fetch(stream, home);
-    unit.optimizer().update(shards_.worker(stream), {.p = shard.p,
-                                                     .copy = shard.copy,
-                                                     .g = shard.g,
-                                                     .state = state,
-                                                     .grad_scale = coefficient_beside_shards_,
-                                                     .skip = nonfinite_beside_shards_,
-                                                     .lr = lr,
-                                                     .beta1 = config_.betas[0],
-                                                     .beta2 = config_.betas[1],
-                                                     .eps = config_.eps,
-                                                     .weight_decay = config_.weight_decay,
-                                                     .decay_end = shard.decay_end,
-                                                     .step = step});
-    pages_.store(stream, home, state);
+    update_unit(stream, unit, lr, step);
+    updated(unit);
   }
   pages_.finish(stream);
+}
+
+void Optimizer::update_unit(Stream& stream, const ShardedUnit& unit, double lr, int64_t step) {
+  if (!unit.has_gradients()) return;
+  const ShardedUnit::Shard shard = unit.shard();
+  const UnitState home{unit.optimizer(), shard.p.size(), shard.state};
+  const OptimizerState state = pages_.fetch(stream, home);
+  unit.optimizer().update(shards_.worker(stream), {.p = shard.p,
+                                                   .copy = shard.copy,
+                                                   .g = shard.g,
+                                                   .state = state,
+                                                   .grad_scale = coefficient_beside_shards_,
+                                                   .skip = nonfinite_beside_shards_,
+                                                   .lr = lr,
+                                                   .beta1 = config_.betas[0],
+                                                   .beta2 = config_.betas[1],
+                                                   .eps = config_.eps,
+                                                   .weight_decay = config_.weight_decay,
+                                                   .decay_end = shard.decay_end,
+                                                   .step = step});
+  pages_.store(stream, home, state);
 }
 
 }  // namespace flatshard

@@ -3,6 +3,7 @@
 // (comm/optimizer_kinds.h). It never synchronizes with the host: the norm and the nonfinite flag are device
 // tensors.
 
+#include <functional>
 #include <vector>
 
 #include "comm/sharded_unit.h"
@@ -28,8 +29,9 @@ class Optimizer {
 
   // Computes the norm over all ranks of the gradients divided by `loss_scale`, and the clip coefficient.
   void measure(Stream& stream, double loss_scale);
-  // Update number `step`, counted from 1. Changes nothing if the gradients are not finite.
-  void update(Stream& stream, double lr, int64_t step);
+  // Update number `step`, counted from 1, unit by unit; each is handed to `updated`. Changes nothing if the
+  // gradients are not finite.
+  void update(Stream& stream, double lr, int64_t step, const std::function<void(ShardedUnit& unit)>& updated);
 
   const Tensor& norm() const { return norm_; }            // (1) f32
   const Tensor& nonfinite() const { return nonfinite_; }  // (1) i32
@@ -37,6 +39,7 @@ class Optimizer {
  private:
   int64_t groups_of(const NormOrder::Unit& unit) const;
   void gather_stages(Stream& stream);
+  void update_unit(Stream& stream, const ShardedUnit& unit, double lr, int64_t step);
 
   const OptimizerConfig& config_;
   std::vector<ShardedUnit>& units_;

@@ -1,8 +1,8 @@
 // One optimizer step, from tokens to updated weights, drawn here with sharded parameters and prefetching.
 // G: gather of a unit's parameters, F, B: forward and backward pass of a layer, R: reduction, U: update.
 //
-//   gather  G0 G1  G2      G1  G0                  G0
-//   compute    F0  F1  F2  B2  B1  B0    norm U0 U1 U2  F0
+//   gather  G0 G1  G2      G1  G0               G0 G1
+//   compute    F0  F1  F2  B2  B1  B0    norm U0 U1 U2 F0
 //   reduce                     R2  R1  R0
 //
 // A rank works on `lanes` micro-batches at a time, layer by layer, micro_steps times. Then all ranks update
@@ -23,8 +23,8 @@ StepResult Engine::step(const Data& data, const StepOrder& order) {
   has_stepped_ = true;
   const TraceSpan span = compute_.span("update");
   optimizer_.measure(compute_, order.loss_scale);  // the gradient norm, over all ranks
-  optimizer_.update(compute_, order.lr, order.update);
-  for (ShardedUnit& u : units()) u.publish(compute_, gather_);
+  optimizer_.update(compute_, order.lr, order.update, [&](ShardedUnit& u) { u.publish(compute_, gather_); });
+  prefetch_next_step();
   for (const Mirror* result : {&losses_, &norm_, &nonfinite_}) result->download(compute_);
   compute_.sync();  // publication may still be in flight; the next step waits for it where needed
   return {.lane_losses = sum_losses(),
@@ -103,6 +103,14 @@ void Engine::backward(const Pass& pass) {
 void Engine::prefetch_after(const Visit& visit, const Pass& pass) {
   const int64_t ahead = std::min(setup_.config.parallel.depth, pass.end_of_step - &visit - 1);
   for (int64_t i = 1; i <= ahead; ++i) units_.prefetch((&visit)[i].layer, gather_);
+}
+
+// Gathers what the next step, or an evaluation before it, needs first, while units that are not are updated.
+void Engine::prefetch_next_step() {
+  const std::vector<Visit>& visits = schedule_.visits;
+  const size_t ahead =
+      setup_.config.parallel.forward_prefetch ? static_cast<size_t>(setup_.config.parallel.depth) : 0;
+  for (size_t i = 0; i < std::min(1 + ahead, visits.size()); ++i) units_.prefetch(visits[i].layer, gather_);
 }
 
 // With run.cuda_graphs a micro-step is captured once and then replayed. A replay does not update the

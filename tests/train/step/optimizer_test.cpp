@@ -104,7 +104,7 @@ TEST_CASE("the norm is that of the unscaled gradients, and clips them") {
   Workbench bench(4, {one_param(16384), one_param(100)}, config);
   bench.shard(0).g.as<float>()[5] = 3 * 1024;
   bench.optimizer().measure(bench.stream(), 1024);
-  bench.optimizer().update(bench.stream(), 0.1, 1);
+  bench.optimizer().update(bench.stream(), 0.1, 1, [](ShardedUnit&) {});
   CHECK(*bench.optimizer().norm().as<float>() == 6);  // of four ranks
   CHECK(bench.shard(0).state[0].as<float>()[5] == doctest::Approx(0.25).epsilon(1e-6));
 }
@@ -125,7 +125,7 @@ TEST_CASE("weights follow AdamW, decay where configured, and are rounded to the 
     const double g = 0.3 * step;
     shard.g.as<float>()[3] = shard.g.as<float>()[kStays + 3] = static_cast<float>(g);
     bench.optimizer().measure(bench.stream(), 1);
-    bench.optimizer().update(bench.stream(), kLr, step);
+    bench.optimizer().update(bench.stream(), kLr, step, [](ShardedUnit&) {});
     m = 0.9 * m + 0.1 * g;
     v = 0.999 * v + 0.001 * g * g;
     p -= kLr * m / (1 - std::pow(0.9, step)) / (std::sqrt(v / (1 - std::pow(0.999, step))) + 1e-8);
@@ -147,7 +147,7 @@ TEST_CASE("weights follow Lion with the betas of the config") {
   float* const g = shard.g.as<float>();
   const auto update = [&](int64_t step) {
     bench.optimizer().measure(bench.stream(), 1);
-    bench.optimizer().update(bench.stream(), kLr, step);
+    bench.optimizer().update(bench.stream(), kLr, step, [](ShardedUnit&) {});
   };
   g[3] = 8, g[4] = -8;
   update(1);
@@ -195,7 +195,7 @@ TEST_CASE("moments of 8 bits begin as zeros and stay zeros in the padding") {
   std::fill_n(shard.g.as<float>(), 4090, 0.25f);
   for (int step = 1; step <= 2; ++step) {
     bench.optimizer().measure(bench.stream(), 1);
-    bench.optimizer().update(bench.stream(), 0.1, step);
+    bench.optimizer().update(bench.stream(), 0.1, step, [](ShardedUnit&) {});
     CHECK(count(m, 255) == 4090);
     CHECK(count(m, kSignedZero) == 6);
     CHECK(count(v, 0) == 6);
