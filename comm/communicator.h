@@ -7,6 +7,8 @@
 // The public verbs check their tensors and log the call; a back end implements them (transport.cpp).
 
 #include <memory>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "comm/collective.h"
@@ -54,9 +56,22 @@ class Communicator {
   // planning arena, and again once it is committed. Back ends that need no memory do nothing.
   virtual void reserve_workspace(Arena&) {}
 
-  // Lets the back end transfer directly from and to this device memory, for as long as the result lives,
-  // which must end before the memory and the communicator do. Without effect where there is nothing to gain.
+  // Makes the connections that the calls made so far on planning streams need. To be called by all ranks
+  // before they allocate the memory of a run, as a library would otherwise allocate its buffers at the first
+  // call.
+  virtual void connect() {}
+  // Lets other ranks read and write this device memory, of the same size and layout on all of them, for as
+  // long as the result lives, which must end before the memory and the communicator do. All ranks call it.
   [[nodiscard]] std::shared_ptr<void> register_memory(const Tensor& memory);
+  // How registered memory is transferred, for people: "copy engines, ..."; "" if there is no choice.
+  virtual std::string transfers() const { return ""; }
+
+  // With which ranks the calls so far, also on planning streams, exchanged what.
+  struct Peers {
+    bool all = false;            // collectives of the whole group
+    std::set<int> to{}, from{};  // messages, of an all_to_all too
+  };
+  const Peers& peers() const { return peers_; }
 
   // Appends every call from now on to `log`, also on planning streams; null stops it.
   void log_to(CollectiveLog* log) { log_ = log; }
@@ -86,6 +101,7 @@ class Communicator {
 
   const char* name_;
   int rank_, size_;
+  Peers peers_;
   CollectiveLog* log_ = nullptr;
 };
 
@@ -95,22 +111,16 @@ Tensor part_of(const Tensor& t, int index, int parts);
 // host: MPI on host memory. staged: device tensors through copies to host memory and MPI. nccl: NCCL.
 enum class Transport { host, staged, nccl };
 
-// Of an NCCL communicator. shared: with all others that share, which saves memory; NCCL then runs their calls
-// one after another, in the order in which the rank makes them. own: for calls that may wait for another rank
-// while this one must continue, such as messages between pipeline stages.
-enum class Connections { shared, own };
-
 // A communicator over the ranks that pass the same color, in rank order. Calls on different communicators may
-// be in flight at the same time. The name must be a literal. Only NCCL uses `device` and `connections`.
+// be in flight at the same time. The name must be a literal. Only NCCL uses `device`.
 std::unique_ptr<Communicator> make_communicator(World& world, const char* name, int color = 0,
                                                 Transport transport = Transport::host,
-                                                Device device = Device::cpu(),
-                                                Connections connections = Connections::shared);
+                                                Device device = Device::cpu());
 // The same for planning streams only, as rank `rank` of `size`. It needs neither other ranks nor a device.
 std::unique_ptr<Communicator> make_planning_communicator(const char* name, int rank, int size,
                                                          Transport transport);
-// An estimate of the device memory that the library of a transport allocates on each of `ranks` ranks.
-int64_t estimated_library_bytes(Transport transport, int ranks);
+// An estimate of the device memory that the library of a transport allocates for the calls made so far.
+int64_t estimated_library_bytes(Transport transport, const Communicator& comm);
 // The communicator for host memory: MPI, or a single rank.
 std::unique_ptr<Communicator> make_host_communicator(World& world, const char* name, int color);
 

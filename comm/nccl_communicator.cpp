@@ -14,6 +14,7 @@
 #include "comm/watchdog.h"
 #include "comm/world.h"
 #include "runtime/cuda_check.h"
+#include "runtime/memory.h"
 
 namespace flatshard {
 namespace {
@@ -39,6 +40,61 @@ void finish(ncclResult_t status, ncclComm_t comm, const char* what, std::chrono:
     nccl_check(ncclCommGetAsyncError(comm, &status), "ncclCommGetAsyncError");
   }
   nccl_check(status, what);
+}
+
+// Memory that other ranks can be given access to.
+void* allocate_shared(Device device, int64_t bytes) {
+  cuda_check(cudaSetDevice(device.index), "cudaSetDevice");
+  void* data = nullptr;
+  const ncclResult_t status = ncclMemAlloc(&data, static_cast<size_t>(bytes));
+  if (status == ncclSuccess) return data;
+  cudaGetLastError();
+  size_t free_bytes = 0, total_bytes = 0;
+  cuda_check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+  check(static_cast<size_t>(bytes) <= free_bytes, "out of memory on ", device, ": cannot allocate ", bytes,
+        " bytes, ", free_bytes, " of ", total_bytes, " are free");
+  nccl_check(status, "ncclMemAlloc");
+  return nullptr;
+}
+void release_shared(void* data) noexcept { ncclMemFree(data); }
+
+// Windows and the calls that use them, for libraries that have them.
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+void prefer_copy_engines(ncclConfig_t& config) { config.CTAPolicy = NCCL_CTA_POLICY_ZERO; }
+
+// Null if the library or the links between these ranks do not allow it.
+ncclWindow_t open_window(ncclComm_t comm, const Tensor& memory) {
+  ncclWindow_t window = nullptr;
+  const ncclResult_t status = ncclCommWindowRegister(comm, memory.data, static_cast<size_t>(memory.bytes()),
+                                                     &window, NCCL_WIN_COLL_SYMMETRIC);
+  return status == ncclSuccess ? window : nullptr;
+}
+void close_window(ncclComm_t comm, ncclWindow_t window) noexcept { ncclCommWindowDeregister(comm, window); }
+
+void all_to_all(const Tensor& received, const Tensor& sent, ncclComm_t comm, int size, cudaStream_t on) {
+  const size_t part = static_cast<size_t>(sent.bytes()) / static_cast<size_t>(size);
+  nccl_check(ncclAlltoAll(sent.data, received.data, part, ncclUint8, comm, on), "ncclAlltoAll");
+}
+#else
+using ncclWindow_t = void*;
+void prefer_copy_engines(ncclConfig_t&) {}
+ncclWindow_t open_window(ncclComm_t, const Tensor&) { return nullptr; }
+void close_window(ncclComm_t, ncclWindow_t) noexcept {}
+
+void all_to_all(const Tensor& received, const Tensor& sent, ncclComm_t comm, int size, cudaStream_t on) {
+  for (int peer = 0; peer < size; ++peer) {
+    const Tensor out = part_of(sent, peer, size), in = part_of(received, peer, size);
+    const size_t bytes = static_cast<size_t>(out.bytes());
+    nccl_check(ncclSend(out.data, bytes, ncclUint8, peer, comm, on), "ncclSend");
+    nccl_check(ncclRecv(in.data, bytes, ncclUint8, peer, comm, on), "ncclRecv");
+  }
+}
+#endif
+
+std::string version_of_nccl() {
+  int code = 0;
+  nccl_check(ncclGetVersion(&code), "ncclGetVersion");
+  return str(code / 10000, '.', code / 100 % 100, '.', code % 100);
 }
 
 ncclDataType_t nccl_type(DType dtype) {
@@ -146,7 +202,7 @@ class NcclRoot {
   NcclRoot& operator=(const NcclRoot&) = delete;
 
   // The communicator of this rank's color; null with NCCL_SPLIT_NOCOLOR. All ranks must call it.
-  ncclComm_t split(int color, int key, Connections connections) const;
+  ncclComm_t split(int color, int key) const;
 
  private:
   std::chrono::seconds limit_;
@@ -158,6 +214,7 @@ class NcclCommunicator : public Communicator {
   NcclCommunicator(const char* name, Device device, std::shared_ptr<NcclRoot> root, ncclComm_t comm, int rank,
                    int size, Watchdog* watchdog)
       : Communicator(name, rank, size),
+        device_(device),
         root_(std::move(root)),
         comm_(comm),
         watchdog_(watchdog),
@@ -171,7 +228,52 @@ class NcclCommunicator : public Communicator {
     ncclCommDestroy(comm_);
   }
 
+  // On registered memory, as the calls of the run, so that NCCL connects what these will use.
+  void connect() override {
+    constexpr int64_t kPart = 4096;
+    const Memory memory(device_, 2 * kPart * size(), Placement::shared);
+    const Tensor both{memory.data(), DType::u8, {memory.bytes()}, device_};
+    const Tensor sent = part_of(both, 0, 2), received = part_of(both, 1, 2);
+    const std::shared_ptr<void> registered = register_memory(both);
+    StreamGroup streams(device_);
+    Stream& stream = streams.add("connect", StreamRole::comm);
+    const Peers planned = peers();
+    zero(stream, both);
+    if (planned.all) all_gather(stream, received, part_of(received, rank(), size()), "connect");
+    if (std::ssize(planned.to) == size() - 1 && std::ssize(planned.from) == size() - 1)
+      all_to_all(stream, received, sent, "connect");
+    else
+      exchange(stream, received, sent, planned);
+    stream.sync();
+  }
+
+  std::string transfers() const override {
+    return str("NCCL ", version_of_nccl(), ", ",
+               windows_ > 0 && refused_ == 0
+                   ? "on copy engines"
+                   : str("in kernels on at most ", kNcclChannels,
+                         " multiprocessors: it opens no window on the memory of all ranks"));
+  }
+
  private:
+  struct Registered {
+    ncclWindow_t window = nullptr;
+    void* handle = nullptr;  // without a window
+  };
+
+  // A message to each of these ranks, and one from each.
+  void exchange(Stream& stream, const Tensor& received, const Tensor& sent, const Peers& with) {
+    if (with.to.empty() && with.from.empty()) return;
+    enqueue(stream, {name(), "messages", "connect", sent.bytes(), sent.dtype}, [&](cudaStream_t on) {
+      const size_t bytes = static_cast<size_t>(part_of(sent, 0, size()).bytes());
+      for (const int peer : with.to)
+        nccl_check(ncclSend(part_of(sent, peer, size()).data, bytes, ncclUint8, peer, comm_, on), "ncclSend");
+      for (const int peer : with.from)
+        nccl_check(ncclRecv(part_of(received, peer, size()).data, bytes, ncclUint8, peer, comm_, on),
+                   "ncclRecv");
+    });
+  }
+
   void do_all_gather(Stream& stream, const Collective& call, const std::vector<GatherPart>& parts) override {
     enqueue(stream, call, [&](cudaStream_t on) {
       for (const auto& [full, shard] : parts)
@@ -183,14 +285,7 @@ class NcclCommunicator : public Communicator {
 
   void do_all_to_all(Stream& stream, const Collective& call, const Tensor& received,
                      const Tensor& sent) override {
-    enqueue(stream, call, [&](cudaStream_t on) {
-      for (int peer = 0; peer < size(); ++peer) {
-        const Tensor out = part_of(sent, peer, size()), in = part_of(received, peer, size());
-        const size_t bytes = static_cast<size_t>(out.bytes());
-        nccl_check(ncclSend(out.data, bytes, ncclUint8, peer, comm_, on), "ncclSend");
-        nccl_check(ncclRecv(in.data, bytes, ncclUint8, peer, comm_, on), "ncclRecv");
-      }
-    });
+    enqueue(stream, call, [&](cudaStream_t on) { flatshard::all_to_all(received, sent, comm_, size(), on); });
   }
 
   void do_reduce_scatter(Stream& stream, const Collective& call, const Tensor& shard,
@@ -222,12 +317,22 @@ class NcclCommunicator : public Communicator {
   }
 
   void* do_register(const Tensor& memory) override {
-    void* handle = nullptr;
-    nccl_check(ncclCommRegister(comm_, memory.data, static_cast<size_t>(memory.bytes()), &handle),
-               "ncclCommRegister");
-    return handle;
+    auto registered = std::make_unique<Registered>();
+    registered->window = open_window(comm_, memory);
+    ++(registered->window ? windows_ : refused_);
+    if (!registered->window)  // which network cards and peers may still use
+      nccl_check(
+          ncclCommRegister(comm_, memory.data, static_cast<size_t>(memory.bytes()), &registered->handle),
+          "ncclCommRegister");
+    return registered.release();
   }
-  void do_deregister(void* handle) noexcept override { ncclCommDeregister(comm_, handle); }
+  void do_deregister(void* handle) noexcept override {
+    const std::unique_ptr<Registered> registered(static_cast<Registered*>(handle));
+    if (registered->window)
+      close_window(comm_, registered->window);
+    else
+      ncclCommDeregister(comm_, registered->handle);
+  }
 
   // Enqueues NCCL calls as one group. A communicator's first call connects to the other ranks, and blocks
   // until they connect too.
@@ -241,9 +346,11 @@ class NcclCommunicator : public Communicator {
     pending_calls_.add(static_cast<cudaStream_t>(stream.native()), call);
   }
 
+  Device device_;
   std::shared_ptr<NcclRoot> root_;
   ncclComm_t comm_;
   Watchdog* watchdog_;
+  int windows_ = 0, refused_ = 0;  // registrations
   PendingCalls pending_calls_;
   std::optional<Watchdog::Probe> probe_;
 };
@@ -281,12 +388,15 @@ NcclRoot::NcclRoot(World& world, Device device) : limit_(world.collective_limit(
   config.blocking = 0;
   const ncclResult_t status = ncclCommInitRankConfig(&comm_, world.size(), id, world.rank(), &config);
   finish(status, comm_, "the initialization of NCCL", limit_);
+  share_memory_with({allocate_shared, release_shared});
 }
 
-ncclComm_t NcclRoot::split(int color, int key, Connections connections) const {
+ncclComm_t NcclRoot::split(int color, int key) const {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 1;  // with 0, every call would start a thread
-  config.splitShare = connections == Connections::shared;
+  config.splitShare = 0;
+  config.maxCTAs = kNcclChannels;
+  prefer_copy_engines(config);
   ncclComm_t part = nullptr;
   const ncclResult_t status = ncclCommSplit(comm_, color, key, &part, &config);
   finish(status, comm_, "the split of an NCCL communicator", limit_);
@@ -303,8 +413,8 @@ std::shared_ptr<NcclRoot> root_of(World& world, Device device) {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_nccl_communicator(World& world, Device device, const char* name, int color,
-                                                     Connections connections) {
+std::unique_ptr<Communicator> make_nccl_communicator(World& world, Device device, const char* name,
+                                                     int color) {
   const double mine = color;
   const std::vector<double> colors = world.all_gather({&mine, 1}, "NCCL groups");
   const auto size_of_group = [&](double c) { return std::count(colors.begin(), colors.end(), c); };
@@ -314,7 +424,7 @@ std::unique_ptr<Communicator> make_nccl_communicator(World& world, Device device
   const int size = static_cast<int>(size_of_group(mine));
   const int rank = static_cast<int>(std::count(colors.begin(), colors.begin() + world.rank(), mine));
   const std::shared_ptr<NcclRoot> root = root_of(world, device);
-  const ncclComm_t comm = root->split(size == 1 ? NCCL_SPLIT_NOCOLOR : color, world.rank(), connections);
+  const ncclComm_t comm = root->split(size == 1 ? NCCL_SPLIT_NOCOLOR : color, world.rank());
   if (size == 1) return std::make_unique<SelfCommunicator>(name);
   return std::make_unique<NcclCommunicator>(name, device, root, comm, rank, size, world.watchdog());
 }

@@ -2,6 +2,10 @@
 // Communicators over NCCL, for device memory, in CUDA stream order. Each rank needs its own GPU. All of them
 // are split from one NCCL communicator of all ranks, which is initialized without blocking, within the time
 // limit of a collective. A group of one rank uses no NCCL.
+//
+// Each communicator has its own connections and buffers, so that gathers and reductions run side by side:
+// communicators that share them take turns. Where all ranks of a communicator reach one another's memory, its
+// collectives on registered memory run on the copy engines and occupy no multiprocessor.
 
 #include <memory>
 
@@ -10,7 +14,11 @@
 namespace flatshard {
 
 // A communicator over the ranks that pass the same color, as in make_communicator. All ranks must call it.
-std::unique_ptr<Communicator> make_nccl_communicator(World& world, Device device, const char* name, int color,
-                                                     Connections connections);
+std::unique_ptr<Communicator> make_nccl_communicator(World& world, Device device, const char* name,
+                                                     int color);
+
+// The most channels of a communicator. Each occupies a multiprocessor while a kernel of NCCL runs; the matrix
+// products beside it have the others.
+inline constexpr int kNcclChannels = 16;
 
 }  // namespace flatshard

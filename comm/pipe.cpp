@@ -51,6 +51,16 @@ void PipeCommunicators::reserve_workspace(Arena& pinned) const {
   each([&](Communicator& comm) { comm.reserve_workspace(pinned); });
 }
 
+void PipeCommunicators::connect() const {
+  each([](Communicator& comm) { comm.connect(); });
+}
+
+int64_t PipeCommunicators::library_bytes(Transport transport) const {
+  int64_t bytes = 0;
+  each([&](const Communicator& comm) { bytes += estimated_library_bytes(transport, comm); });
+  return bytes;
+}
+
 Pipe::Pipe(const PipeCommunicators& comms, StreamGroup& streams, bool embeds_apart) : comms_(comms) {
   if (comms.stages().size() == 1) return;
   for (size_t flow = 0; flow < kFlows; ++flow)

@@ -54,6 +54,16 @@ void RankGroup::reserve_workspace(Arena& pinned) const {
   if (between_) between_->reserve_workspace(pinned);
 }
 
+void RankGroup::connect() const {
+  inside_->connect();
+  if (between_) between_->connect();
+}
+
+int64_t RankGroup::library_bytes(Transport transport) const {
+  return estimated_library_bytes(transport, *inside_) +
+         (between_ ? estimated_library_bytes(transport, *between_) : 0);
+}
+
 std::vector<std::shared_ptr<void>> RankGroup::register_memory(const Tensor& memory) const {
   std::vector<std::shared_ptr<void>> registered{inside_->register_memory(memory)};
   if (between_) registered.push_back(between_->register_memory(memory));

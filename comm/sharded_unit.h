@@ -43,6 +43,15 @@ struct Communicators {
   void reserve_workspace(Arena& pinned) const {
     for (const RankGroup* group : {&compute, &gather, &reduce, &replicas}) group->reserve_workspace(pinned);
   }
+  void connect() const {
+    for (const RankGroup* group : {&compute, &gather, &reduce, &replicas}) group->connect();
+  }
+  int64_t library_bytes(Transport transport) const {
+    int64_t bytes = 0;
+    for (const RankGroup* group : {&compute, &gather, &reduce, &replicas})
+      bytes += group->library_bytes(transport);
+    return bytes;
+  }
   RankGroups groups() const { return {gather.size() * replicas.size(), gather.size()}; }
 };
 

@@ -45,20 +45,22 @@ std::unique_ptr<Communicator> make_planning_communicator(const char* name, int r
   return std::make_unique<StagedCommunicator>(std::move(planning));
 }
 
-// By the sizes of buffers in NCCL's sources: a ring receives on each of up to 24 channels into buffers of its
-// three protocols, and messages within a host have four channels for each peer. Peers on other hosts share
-// buffers.
-int64_t estimated_library_bytes(Transport transport, int ranks) {
-  constexpr int64_t kMiB = int64_t{1} << 20, kBase = 64 * kMiB, kRings = 24 * 9 * kMiB, kPeer = 4 * 4 * kMiB;
-  constexpr int kPeersOfHost = 7;
-  if (transport != Transport::nccl || ranks == 1) return 0;
-  return kBase + kRings + std::min(ranks - 1, kPeersOfHost) * kPeer + (ranks - 1 > kPeersOfHost ? kBase : 0);
+// By the sizes of buffers in NCCL's sources: a ring receives on each channel into buffers of its three
+// protocols, and messages within a host have four channels for each peer. Peers on other hosts share buffers.
+// Copy engines need none of these.
+int64_t estimated_library_bytes(Transport transport, const Communicator& comm) {
+  constexpr int64_t kMiB = int64_t{1} << 20, kBase = 16 * kMiB, kRing = kNcclChannels * 9 * kMiB,
+                    kPeer = 4 * 4 * kMiB;
+  constexpr int64_t kPeersOfHost = 7;
+  const Communicator::Peers& peers = comm.peers();
+  if (transport != Transport::nccl || comm.size() == 1) return 0;
+  return kBase + (peers.all ? kRing : 0) + std::min(std::ssize(peers.from), kPeersOfHost) * kPeer;
 }
 
 std::unique_ptr<Communicator> make_communicator(World& world, const char* name, int color,
-                                                Transport transport, Device device, Connections connections) {
+                                                Transport transport, Device device) {
   if constexpr (kNcclBuilt)
-    if (transport == Transport::nccl) return make_nccl_communicator(world, device, name, color, connections);
+    if (transport == Transport::nccl) return make_nccl_communicator(world, device, name, color);
   check(transport != Transport::nccl, "communicator ", name, " on ", device, ": this build has no NCCL");
   std::unique_ptr<Communicator> host = make_host_communicator(world, name, color);
   if (transport == Transport::host) return host;

@@ -47,6 +47,11 @@ Tensor Arena::alloc(DType dtype, const Shape& shape) {
   return t;
 }
 
+int64_t Arena::peak() const {
+  if (placement_ != Placement::shared || !device_.is_cuda()) return peak_;
+  return (peak_ + kSharedGranule - 1) / kSharedGranule * kSharedGranule;
+}
+
 void Arena::rewind(int64_t mark) {
   check(0 <= mark && mark <= used_, "arena ", name_, ": rewind to byte ", mark, ", but only ", used_,
         " bytes are in use");
@@ -55,7 +60,7 @@ void Arena::rewind(int64_t mark) {
 
 void Arena::commit(CommitOptions options) {
   check(planning_, "arena ", name_, " is already committed");
-  memory_ = Memory(device_, peak_ + options.misalign, placement_);
+  memory_ = Memory(device_, peak() + options.misalign, placement_);
   capacity_ = peak_;
   options_ = options;
   planning_ = false;

@@ -1,6 +1,7 @@
 #pragma once
 // The GPUs that this process can use, and the one that it computes on.
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,9 @@ std::vector<std::string> visible_gpus();
 
 // "NVIDIA H200"; "" on the CPU.
 std::string gpu_name(Device device);
+
+// Not in use by any process; 0 on the CPU.
+int64_t free_gpu_bytes(Device device);
 
 // From now on pinned memory belongs to this GPU; on the CPU nothing happens. To be called before anything is
 // allocated: CUDA would otherwise take memory on the first visible GPU, which another rank may use.

@@ -56,6 +56,13 @@ std::string device_uuid(int index) {
 
 std::string device_name(int index) { return properties_of(index).name; }
 
+int64_t free_bytes(int index) {
+  cuda_check(cudaSetDevice(index), "cudaSetDevice");
+  size_t free_bytes = 0, total_bytes = 0;
+  cuda_check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+  return static_cast<int64_t>(free_bytes);
+}
+
 void select_device(Device device) {
   cuda_check(cudaSetDevice(device.index), "cudaSetDevice");
   selected = device.index;

@@ -15,6 +15,7 @@ namespace {
 constexpr size_t kPage = 4096, kHugePage = size_t{2} << 20;
 
 std::atomic<int64_t> allocations{0}, live_bytes{0};
+SharedAllocator shared_allocator{};
 
 // Large blocks request huge pages, which reduce the TLB misses of streaming access.
 void* allocate_host(int64_t bytes) {
@@ -28,6 +29,7 @@ void* allocate_host(int64_t bytes) {
 
 void* allocate(Device device, int64_t bytes, Placement placement) {
   if constexpr (kCudaBuilt) {
+    if (placement == Placement::shared) return shared_allocator.allocate(device, bytes);
     if (device.is_cuda()) return cuda::allocate(device, bytes);
     if (placement == Placement::pinned) return cuda::allocate_pinned(bytes);
   }
@@ -37,6 +39,7 @@ void* allocate(Device device, int64_t bytes, Placement placement) {
 
 void release(Device device, void* data, Placement placement) noexcept {
   if constexpr (kCudaBuilt) {
+    if (placement == Placement::shared) return shared_allocator.release(data);
     if (device.is_cuda()) return cuda::release(device, data);
     if (placement == Placement::pinned) return cuda::release_pinned(data);
   }
@@ -44,6 +47,8 @@ void release(Device device, void* data, Placement placement) noexcept {
 }
 
 }  // namespace
+
+void share_memory_with(const SharedAllocator& allocator) { shared_allocator = allocator; }
 
 int cuda_device_count() {
   if constexpr (kCudaBuilt) return cuda::device_count();
@@ -59,7 +64,8 @@ Memory::Memory(Device device, int64_t bytes, [[maybe_unused]] Placement placemen
     : bytes_(bytes), device_(device) {
   if (bytes == 0) return;
   if constexpr (kCudaBuilt)
-    if (cuda::is_selected()) placement_ = placement;
+    if (placement == Placement::shared ? device.is_cuda() && shared_allocator.allocate : cuda::is_selected())
+      placement_ = placement;
   data_ = allocate(device, bytes, placement_);
   ++allocations;
   live_bytes += bytes;

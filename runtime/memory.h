@@ -9,7 +9,17 @@
 
 namespace flatshard {
 
-enum class Placement { plain, pinned };  // pinned: page-locked, for copies to and from the selected GPU
+// pinned: page-locked, for copies to and from the selected GPU. shared: device memory that other GPUs may
+// reach, in whole granules; plain until share_memory_with().
+enum class Placement { plain, pinned, shared };
+constexpr int64_t kSharedGranule = int64_t{2} << 20;
+
+// How a communication library allocates memory that its other ranks may reach.
+struct SharedAllocator {
+  void* (*allocate)(Device device, int64_t bytes);
+  void (*release)(void* data) noexcept;
+};
+void share_memory_with(const SharedAllocator& allocator);
 
 // An owned block of memory. Host blocks are page-aligned.
 class Memory {

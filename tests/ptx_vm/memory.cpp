@@ -9,7 +9,8 @@ namespace flatshard::ptx_vm {
 namespace {
 
 constexpr uint64_t kRedZone = 256, kAlignment = 256;
-constexpr uint64_t kQuarantineBytes = uint64_t{256} << 20;  // of freed memory that stays known
+constexpr uint64_t kMappedBytes = uint64_t{2} << 20, kPage = 4096;  // a driver maps as much in whole pages
+constexpr uint64_t kQuarantineBytes = uint64_t{256} << 20;          // of freed memory that stays known
 
 }  // namespace
 
@@ -38,9 +39,9 @@ void* Heap::allocate(Allocation::Kind kind, uint64_t bytes, std::string name) {
                .storage = {}};
   if (a.name.empty())
     a.name = str(is_device ? "device" : "pinned", " allocation ", ++made_, " of ", bytes, " bytes");
-  a.storage = std::make_unique_for_overwrite<unsigned char[]>(bytes + 2 * kRedZone + kAlignment);
-  a.begin =
-      (reinterpret_cast<uint64_t>(a.storage.get()) + kRedZone + kAlignment - 1) / kAlignment * kAlignment;
+  const uint64_t alignment = bytes >= kMappedBytes ? kPage : kAlignment;
+  a.storage = std::make_unique_for_overwrite<unsigned char[]>(bytes + 2 * kRedZone + alignment);
+  a.begin = (reinterpret_cast<uint64_t>(a.storage.get()) + kRedZone + alignment - 1) / alignment * alignment;
   std::memset(reinterpret_cast<void*>(a.begin), is_device ? 0xff : 0, bytes);
   a.state.assign(bytes, is_device ? kUnwritten : kWritten);
   a.whole.assign(bytes / kWholeBytes + 1, 0);

@@ -4,7 +4,9 @@
 // calls in the same order, two ranks on one GPU are refused, and a non-blocking communicator is ready some
 // time after the call that creates it. All ranks are in MPI_COMM_WORLD.
 //
-// Environment: PTX_VM_NCCL=stuck: no communicator is ever ready.
+// A communicator that has windows must receive in them: its copy engines could not otherwise.
+//
+// Environment: PTX_VM_NCCL=stuck: no communicator is ever ready; windowless: none registers windows.
 
 #include <array>
 #include <cstdio>
@@ -29,7 +31,9 @@ struct ncclComm {
   bool is_blocking = true;
   int polls = 0;                                           // until it is ready; negative: never
   std::map<void*, flatshard::ptx_vm::Piece> registered{};  // by their begin
-  int children = 0;                                        // that share its resources
+  std::map<void*, flatshard::ptx_vm::Piece> windows{};     // the same
+  bool prefers_copy_engines = false;
+  int children = 0;  // that share its resources
   ncclComm* parent = nullptr;
 };
 
@@ -152,13 +156,35 @@ void create(ncclComm& comm, MPI_Comm mpi, const ncclConfig_t& config) {
   MPI_Comm_rank(mpi, &comm.rank);
   MPI_Comm_size(mpi, &comm.size);
   comm.is_blocking = config.blocking != 0;
+  comm.prefers_copy_engines = config.CTAPolicy == NCCL_CTA_POLICY_ZERO;
+}
+
+// Memory of ncclMemAlloc, by its begin.
+std::map<void*, size_t>& shared_memory() {
+  static auto* const only = new std::map<void*, size_t>;
+  return *only;
+}
+
+bool contains(const Piece& whole, const Piece& part) {
+  return whole.data <= part.data && part.data + part.bytes() <= whole.data + whole.bytes();
+}
+
+void check_window(const ncclComm& comm, const Piece& received, const char* what) {
+  if (comm.windows.empty()) return;
+  for (const auto& [begin, window] : comm.windows)
+    if (contains(window, received)) return;
+  fail(str(what, " into ", name_of(received), ", which is in no window of the communicator"));
+}
+
+bool has_mode(const char* mode) {
+  const char* const set = std::getenv("PTX_VM_NCCL");
+  return set && std::strcmp(set, mode) == 0;
 }
 
 // The state after a call that takes time.
 ncclResult_t begin(ncclComm& comm) {
   if (comm.is_blocking) return ncclSuccess;
-  const char* const mode = std::getenv("PTX_VM_NCCL");
-  comm.polls = mode && std::strcmp(mode, "stuck") == 0 ? -1 : kPollsUntilReady;
+  comm.polls = has_mode("stuck") ? -1 : kPollsUntilReady;
   return ncclInProgress;
 }
 
@@ -243,6 +269,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   refuse(!comm->registered.empty(), "a communicator is destroyed with registered memory");
+  refuse(!comm->windows.empty(), "a communicator is destroyed with open windows");
   refuse(comm->children != 0, "a communicator is destroyed before those that share its resources");
   if (comm->parent) --comm->parent->children;
   MPI_Comm_free(&comm->mpi);
@@ -266,6 +293,68 @@ ncclResult_t ncclCommDeregister(ncclComm_t comm, void* handle) {
   refuse(!found->second.home(), "memory is deregistered after its release");
   comm->registered.erase(found);
   return ncclSuccess;
+}
+
+ncclResult_t ncclGetVersion(int* version) {
+  *version = NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclMemAlloc(void** data, size_t bytes) {
+  constexpr size_t kGranule = size_t{2} << 20;
+  if (cudaMalloc(data, (bytes + kGranule - 1) / kGranule * kGranule) != cudaSuccess)
+    return ncclUnhandledCudaError;
+  shared_memory()[*data] = bytes;
+  return ncclSuccess;
+}
+ncclResult_t ncclMemFree(void* data) {
+  refuse(shared_memory().erase(data) == 0, "memory is freed that ncclMemAlloc has not allocated");
+  return cudaFree(data) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+// All ranks call it, with memory of one size.
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* data, size_t bytes, ncclWindow_t* window,
+                                    int flags) {
+  *window = nullptr;
+  if (has_mode("windowless")) return ncclInvalidUsage;
+  return attempt([&] {
+    const Piece piece = piece_of(data, bytes);
+    check_range(piece, "a window");
+    check(reinterpret_cast<uintptr_t>(data) % NCCL_WIN_REQUIRED_ALIGNMENT == 0, "a window at ", data);
+    const auto whole = shared_memory().find(data);
+    check(whole != shared_memory().end() && bytes <= whole->second,
+          "a window on memory that ncclMemAlloc has not allocated");
+    check(flags == NCCL_WIN_COLL_SYMMETRIC && comm->prefers_copy_engines, "a window without copy engines");
+    std::vector<size_t> sizes(static_cast<size_t>(comm->size));
+    MPI_Allgather(&bytes, sizeof bytes, MPI_BYTE, sizes.data(), sizeof bytes, MPI_BYTE, comm->mpi);
+    for (const size_t size : sizes) check(size == bytes, "windows of ", bytes, " and ", size, " bytes");
+    check(comm->windows.emplace(data, piece).second, "memory has two windows");
+    *window = static_cast<ncclWindow_t>(data);
+  });
+}
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
+  const auto found = comm->windows.find(window);
+  refuse(found == comm->windows.end(), "a window is closed that is not open");
+  refuse(!found->second.home(), "a window is closed after the release of its memory");
+  comm->windows.erase(found);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclAlltoAll(const void* from, void* to, size_t count, ncclDataType_t type, ncclComm_t comm,
+                          cudaStream_t stream) {
+  return attempt([&] {
+    const size_t bytes = bytes_of(type, count);
+    const Piece received = piece_of(to, bytes * static_cast<size_t>(comm->size));
+    check_window(*comm, received, "NCCL all-to-all");
+    enqueue("NCCL all-to-all",
+            {{piece_of(const_cast<void*>(from), received.bytes()), false}, {received, true}}, stream,
+            [=, mpi = comm->mpi] {
+              Requests one(1);
+              MPI_Ialltoall(from, static_cast<int>(bytes), MPI_BYTE, to, static_cast<int>(bytes), MPI_BYTE,
+                            mpi, one.data());
+              return one;
+            });
+  });
 }
 
 ncclResult_t ncclGroupStart() {
@@ -300,6 +389,7 @@ ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataTyp
     const size_t bytes = bytes_of(type, count);
     const bool in_place = from == static_cast<char*>(to) + static_cast<size_t>(comm->rank) * bytes;
     std::vector<Part> parts{{piece_of(to, bytes * static_cast<size_t>(comm->size)), true}};
+    check_window(*comm, parts.front().piece, "NCCL all-gather");
     if (!in_place) parts.push_back({piece_of(const_cast<void*>(from), bytes), false});
     enqueue("NCCL all-gather", parts, stream, [=, mpi = comm->mpi] {
       Requests one(1);

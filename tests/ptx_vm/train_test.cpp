@@ -69,7 +69,9 @@ class Workshop {
   Outcome train(int ranks, int steps, const std::string& order, const std::string& options) {
     std::string command = str("PTX_VM_ORDER=", order, ' ', test::launcher(ranks), "@ptx_vm_train");
     for (const std::string& argument : arguments_of("cuda", steps)) command += " " + argument;
-    return outcome(test::run_command(command + " " + options), "cuda");
+    const test::Finished finished = test::run_command(command + " " + options);
+    said_ = finished.output;
+    return outcome(finished, "cuda");
   }
 
   // What such a run says that fails.
@@ -81,7 +83,7 @@ class Workshop {
     return finished.output;
   }
 
-  // The output of the last run in this process.
+  // The output of the last run.
   const std::string& said() const { return said_; }
   // What a program says that such a run on a number of ranks would take.
   std::string plan(const std::string& program, int ranks, const std::string& options) {
@@ -270,10 +272,20 @@ TEST_CASE("ranks with a GPU each train over NCCL, with the bits of one rank") {
   Workshop workshop("llama", "bf16");
   const Outcome one = workshop.train("cuda", kSteps);
   const std::string by_itself = "--parallel.transport=auto ";
+  const auto says = [&](const std::string& line) { return workshop.said().find(line) != std::string::npos; };
   CHECK(workshop.train(2, kSteps, kOwnGpus, by_itself) == one);
+  CHECK(says("transfers NCCL 2."));
+  CHECK(says(", on copy engines\n"));
+  CHECK(workshop.train(2, kSteps, str(kOwnGpus, " PTX_VM_NCCL=windowless"), by_itself) == one);
+  CHECK(says(", in kernels on at most 16 multiprocessors: it opens no window"));
+  for (const char* strategy : {"full_shard", "shard_grad_op", "zero1", "no_shard"}) {
+    CAPTURE(strategy);
+    CHECK(workshop.train(4, kSteps, kOwnGpus,
+                         by_itself + "--parallel.host_ranks=2 --parallel.strategy=" + strategy) == one);
+    CHECK(says("levels    two: 2 ranks of a host exchange, then the 2 hosts\n"));
+  }
   CHECK(workshop.train(4, kSteps, kOwnGpus,
                        by_itself + "--parallel.strategy=hybrid --parallel.group_size=2") == one);
-  CHECK(workshop.train(2, kSteps, kOwnGpus, by_itself + "--parallel.strategy=no_shard") == one);
   CHECK(workshop.train(2, kSteps, kOwnGpus, by_itself + "--parallel.offload=true") == one);
 }
 

@@ -167,8 +167,9 @@ std::string describe_memory(const std::vector<MemoryRow>& rows) {
 std::string describe_memory(const RunPlan& plan) {
   std::string text = describe_memory(plan.memory);
   if (plan.nccl_bytes > 0)
-    text +=
-        describe_memory({{"nccl", plan.nccl_bytes, "beside the sum: an estimate of the buffers of NCCL"}});
+    text += describe_memory({{"nccl", plan.nccl_bytes,
+                              plan.nccl_is_measured ? "beside the sum: taken by NCCL, measured"
+                                                    : "beside the sum: an estimate of the buffers of NCCL"}});
   return text;
 }
 

@@ -22,6 +22,7 @@ std::string describe_run(const RunHeader& run, bool details) {
           counted(thread_count(), "thread"), ", ", describe(run.peak), '\n',
           device.empty() ? "" : str("          ", device, '\n'), run.hosts, describe_setup(setup, plan),
           plan.products.empty() ? "" : str("products  ", plan.products, '\n'),
+          plan.transfers.empty() ? "" : str("transfers ", plan.transfers, '\n'),
           plan.attention.empty() ? "" : str("attention ", plan.attention, '\n'), run.weights, "data      ",
           run.data, "\nrun       ", with_commas(run.steps), " steps, ", describe_flops(plan.flops));
   for (const std::string& line : run.replaced) text += str("          ", line, '\n');

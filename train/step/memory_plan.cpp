@@ -29,20 +29,25 @@ Arena host_arena(int purpose, Device device) {
                device.is_cuda() ? Placement::pinned : Placement::plain);
 }
 
+// For what ranks exchange.
+Arena exchanged_arena(int purpose, Device device, bool shared) {
+  return Arena(kPurposes[purpose].name, device, shared ? Placement::shared : Placement::plain);
+}
+
 // For shard data, which offload places in host memory.
-Arena shard_arena(int purpose, Device device, bool offload) {
-  return offload ? host_arena(purpose, device) : Arena(kPurposes[purpose].name, device);
+Arena shard_arena(int purpose, Device device, bool offload, bool shared) {
+  return offload ? host_arena(purpose, device) : exchanged_arena(purpose, device, shared);
 }
 
 }  // namespace
 
-MemoryPlan::MemoryPlan(Device device, bool offload)
-    : parameters(shard_arena(0, device, offload)),
-      gathered(kPurposes[1].name, device),
-      optimizer(shard_arena(2, device, offload)),
+MemoryPlan::MemoryPlan(Device device, bool offload, bool shared)
+    : parameters(shard_arena(0, device, offload, shared)),
+      gathered(exchanged_arena(1, device, shared)),
+      optimizer(shard_arena(2, device, offload, false)),
       paged(host_arena(3, device)),
-      gradients(shard_arena(4, device, offload)),
-      exchange(kPurposes[5].name, device),
+      gradients(shard_arena(4, device, offload, shared)),
+      exchange(exchanged_arena(5, device, shared)),
       activations(kPurposes[6].name, device),
       scratch(kPurposes[7].name, device),
       batch(kPurposes[8].name, device),

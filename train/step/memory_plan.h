@@ -21,8 +21,9 @@ struct MemoryRow {
 
 class MemoryPlan {
  public:
-  // With offload, shards, optimizer state and gradients are in host memory.
-  explicit MemoryPlan(Device device, bool offload = false);
+  // With offload, shards, optimizer state and gradients are in host memory. `shared`: what ranks exchange is
+  // in memory that their GPUs share.
+  explicit MemoryPlan(Device device, bool offload = false, bool shared = false);
 
   Arena parameters, gathered, optimizer, paged, gradients, exchange, activations, scratch, batch, tables;
   // Host memory: the host side of a GPU's inputs and results, and the snapshot of an asynchronous checkpoint.

@@ -28,10 +28,8 @@ void check_host_memory(int64_t bytes, World& world) {
   world.barrier("the memory check");
 }
 
-// All memory of a committed arena, as long as nothing has been allocated from it.
-Tensor block_of(Arena& arena, int64_t bytes) {
-  const ArenaScope scope(arena);
-  return arena.alloc(DType::u8, {bytes});
+MemoryPlan memory_plan_of(const RunSetup& setup) {
+  return MemoryPlan(setup.device, setup.units.offload, setup.transport == Transport::nccl);
 }
 
 // Ranks that use different transports would wait for one another forever.
@@ -53,12 +51,12 @@ TrainingRuntime::OwnedCommunicators::OwnedCommunicators(const RunSetup& setup, i
   if (world) {
     agree_on_transport(*world, setup);
     select_gpu(setup.device);
+    free_before = free_gpu_bytes(setup.device);
   }
   const Pipeline& pipeline = setup.pipeline;
   const int stage = setup.stage_of(rank), data_rank = setup.data_rank(rank);
-  const auto make = [&](const char* name, int color, int member, int size,
-                        Connections connections = Connections::shared) {
-    return world ? make_communicator(*world, name, color, setup.transport, setup.device, connections)
+  const auto make = [&](const char* name, int color, int member, int size) {
+    return world ? make_communicator(*world, name, color, setup.transport, setup.device)
                  : make_planning_communicator(name, member, size, setup.transport);
   };
   // A communicator has the color of its first rank.
@@ -79,9 +77,34 @@ TrainingRuntime::OwnedCommunicators::OwnedCommunicators(const RunSetup& setup, i
   gather = make_group("gather", group, levels.group);
   reduce = make_group("reduce", group, levels.group);
   replicas = make_group("replicas", setup.replicas_of(rank), levels.replicas);
-  pipe.emplace(
-      pipeline.stages, pipeline.schedule == PipelineSchedule::interleaved, pipeline.embeds_apart,
-      [&](const char* name) { return make(name, data_rank, stage, pipeline.stages, Connections::own); });
+  pipe.emplace(pipeline.stages, pipeline.schedule == PipelineSchedule::interleaved, pipeline.embeds_apart,
+               [&](const char* name) { return make(name, data_rank, stage, pipeline.stages); });
+}
+
+int64_t TrainingRuntime::OwnedCommunicators::connect(Device device) const {
+  refs().connect();
+  pipe->connect();
+  return std::max<int64_t>(0, free_before - free_gpu_bytes(device));
+}
+
+std::string TrainingRuntime::OwnedCommunicators::transfers() const {
+  for (const Group* group : {&gather, &reduce, &replicas})
+    if (const std::string how = group->ref().transfers(); !how.empty()) return how;
+  return "";
+}
+
+std::vector<std::shared_ptr<void>> TrainingRuntime::OwnedCommunicators::register_memory(
+    const MemoryPlan& memory) const {
+  std::vector<std::shared_ptr<void>> registered;
+  const auto share = [&](const Group& group, std::initializer_list<const Arena*> arenas) {
+    for (const Arena* arena : arenas)
+      for (std::shared_ptr<void>& part : group.ref().register_memory(arena->block()))
+        registered.push_back(std::move(part));
+  };
+  share(gather, {&memory.gathered, &memory.parameters});
+  share(reduce, {&memory.exchange, &memory.gradients});
+  share(replicas, {&memory.exchange, &memory.gradients});
+  return registered;
 }
 
 void TrainingRuntime::OwnedCommunicators::log_to(CollectiveLog* log) const {
@@ -109,33 +132,36 @@ RunPlan TrainingRuntime::plan_on(MemoryPlan& memory, const RunSetup& setup, int 
   engine.plan_evaluation();
   engine.plan_first_and_last_values();
   comms.reserve_workspace(memory.transport);
-  return {.parameters = engine.model().parameter_count(),
-          .trainable = trainable_count(engine.model()),
-          .memory = memory.rows(),
-          .memory_bytes = memory.peak(),
-          .host_bytes = memory.on_host(),
-          .nccl_bytes = estimated_library_bytes(setup.transport, setup.ranks()),
-          .schedule = std::move(schedule),
-          .flops = flops_per_token(engine.model(), setup.seq_len()),
-          .units = unit_table(engine.wrapping(), engine.schedule(), setup, setup.levels_of(rank)),
-          .in_flight = engine.most_in_flight(),
-          .sent_bytes = sent};
+  return {
+      .parameters = engine.model().parameter_count(),
+      .trainable = trainable_count(engine.model()),
+      .memory = memory.rows(),
+      .memory_bytes = memory.peak(),
+      .host_bytes = memory.on_host(),
+      .nccl_bytes = comms.refs().library_bytes(setup.transport) + comms.pipe->library_bytes(setup.transport),
+      .schedule = std::move(schedule),
+      .flops = flops_per_token(engine.model(), setup.seq_len()),
+      .units = unit_table(engine.wrapping(), engine.schedule(), setup, setup.levels_of(rank)),
+      .in_flight = engine.most_in_flight(),
+      .sent_bytes = sent};
 }
 
 TrainingRuntime::TrainingRuntime(const RunSetup& setup, World& world, const TrainingRuntimeOptions& options)
     : communicators_(setup, world.rank(), &world),
-      memory_(setup.device, setup.units.offload),
+      memory_(memory_plan_of(setup)),
       streams_(setup.device, {.order = options.order, .trace = options.trace}),
       plan_(plan_on(memory_, setup, world.rank(), communicators_)) {
   agree_on_schedule(world, plan_.schedule, world.rank() - setup.data_rank(world.rank()));
   check_host_memory(memory_.on_host(), world);
   plan_.products = choose_products(setup, world);
   plan_.attention = choose_attention(setup);
-  const int64_t gathered = memory_.gathered.peak(), shards = memory_.parameters.peak();
+  if (setup.transport == Transport::nccl) {
+    plan_.nccl_bytes = communicators_.connect(setup.device);
+    plan_.nccl_is_measured = true;
+  }
   memory_.commit(options.commit);
-  for (const Tensor& block : {block_of(memory_.gathered, gathered), block_of(memory_.parameters, shards)})
-    for (std::shared_ptr<void>& part : communicators_.gather.ref().register_memory(block))
-      registered_.push_back(std::move(part));
+  registered_ = communicators_.register_memory(memory_);
+  plan_.transfers = communicators_.transfers();
   prepare_gemm(setup.device);
   engine_.emplace(setup, world.rank(), communicators_.refs(), *communicators_.pipe, memory_, streams_);
   communicators_.reserve_workspace(memory_.transport);
@@ -144,7 +170,7 @@ TrainingRuntime::TrainingRuntime(const RunSetup& setup, World& world, const Trai
 
 RunPlan plan_run(const RunSetup& setup, int rank) {
   const TrainingRuntime::OwnedCommunicators communicators(setup, rank, nullptr);
-  MemoryPlan memory(setup.device, setup.units.offload);
+  MemoryPlan memory = memory_plan_of(setup);
   return TrainingRuntime::plan_on(memory, setup, rank, communicators);
 }
 

@@ -20,7 +20,8 @@ struct RunPlan {
   std::vector<MemoryRow> memory;
   int64_t memory_bytes = 0;  // the sum
   int64_t host_bytes = 0;    // the part in host memory; on a CPU, all of it
-  int64_t nccl_bytes = 0;    // beside it on the GPU, an estimate
+  int64_t nccl_bytes = 0;    // beside it on the GPU: an estimate, or in a run what NCCL has taken
+  bool nccl_is_measured = false;
   // The collectives of a step; at most the first Engine::kPlannedMicroSteps micro-steps.
   CollectiveLog schedule;
   FlopsPerToken flops{};
@@ -29,6 +30,7 @@ struct RunPlan {
   int64_t sent_bytes = 0;   // to other pipeline stages in a step
   std::string products{};   // how their algorithms are chosen; known to a run on a GPU only
   std::string attention{};  // the same
+  std::string transfers{};  // of NCCL, the same
 };
 
 struct TrainingRuntimeOptions {
@@ -57,12 +59,18 @@ class TrainingRuntime {
     Communicators refs() const { return {compute.ref(), gather.ref(), reduce.ref(), replicas.ref()}; }
     void log_to(CollectiveLog* log) const;
     void reserve_workspace(Arena& pinned) const;
+    // Returns the device memory that the communicators take, connected as the plan needs them.
+    int64_t connect(Device device) const;
+    std::string transfers() const;  // of registered memory
+    // What the ranks of a group write into one another's memory.
+    std::vector<std::shared_ptr<void>> register_memory(const MemoryPlan& memory) const;
     struct Group {
       RankGroup ref() const { return between ? RankGroup(*inside, *between) : RankGroup(*inside); }
       std::unique_ptr<Communicator> inside, between;  // between hosts; null if no group has two levels
     };
     Group compute, gather, reduce, replicas;
     std::optional<PipeCommunicators> pipe;
+    int64_t free_before = 0;  // on the device
   };
   static RunPlan plan_on(MemoryPlan& memory, const RunSetup& setup, int rank,
                          const OwnedCommunicators& comms);
@@ -70,7 +78,7 @@ class TrainingRuntime {
 
   OwnedCommunicators communicators_;
   MemoryPlan memory_;
-  std::vector<std::shared_ptr<void>> registered_;  // memory of gathers
+  std::vector<std::shared_ptr<void>> registered_;
   StreamGroup streams_;
   RunPlan plan_;
   std::optional<Engine> engine_;
