@@ -59,7 +59,7 @@ class Communicator {
   // Makes the connections that the calls made so far on planning streams need. To be called by all ranks
   // before they allocate the memory of a run, as a library would otherwise allocate its buffers at the first
   // call.
-  virtual void connect() {}
+  virtual void connect(Stream&) {}
   // Lets other ranks read and write this device memory, of the same size and layout on all of them, for as
   // long as the result lives, which must end before the memory and the communicator do. All ranks call it.
   [[nodiscard]] std::shared_ptr<void> register_memory(const Tensor& memory);

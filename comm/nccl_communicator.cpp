@@ -10,6 +10,7 @@
 
 #include <nccl.h>
 
+#include "comm/nccl_windows.h"
 #include "comm/self_communicator.h"
 #include "comm/watchdog.h"
 #include "comm/world.h"
@@ -22,12 +23,6 @@ namespace {
 constexpr std::chrono::milliseconds kBetweenPolls{1};
 // For the thread that calls CUDA to report a fault of the device before the watchdog does.
 constexpr std::chrono::seconds kFaultGrace{10};
-
-void nccl_check(ncclResult_t status, const char* what) {
-  if (status != ncclSuccess) [[unlikely]]
-    fail(str(what, ": ", ncclGetErrorString(status), "; ", ncclGetLastError(nullptr),
-             "; NCCL_DEBUG=INFO tells more"));
-}
 
 // Waits for a call of a non-blocking communicator, which `status` is the result of. Counts polls instead of
 // time, so that the time in which the process is suspended does not count.
@@ -57,39 +52,6 @@ void* allocate_shared(Device device, int64_t bytes) {
   return nullptr;
 }
 void release_shared(void* data) noexcept { ncclMemFree(data); }
-
-// Windows and the calls that use them, for libraries that have them.
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
-void prefer_copy_engines(ncclConfig_t& config) { config.CTAPolicy = NCCL_CTA_POLICY_ZERO; }
-
-// Null if the library or the links between these ranks do not allow it.
-ncclWindow_t open_window(ncclComm_t comm, const Tensor& memory) {
-  ncclWindow_t window = nullptr;
-  const ncclResult_t status = ncclCommWindowRegister(comm, memory.data, static_cast<size_t>(memory.bytes()),
-                                                     &window, NCCL_WIN_COLL_SYMMETRIC);
-  return status == ncclSuccess ? window : nullptr;
-}
-void close_window(ncclComm_t comm, ncclWindow_t window) noexcept { ncclCommWindowDeregister(comm, window); }
-
-void all_to_all(const Tensor& received, const Tensor& sent, ncclComm_t comm, int size, cudaStream_t on) {
-  const size_t part = static_cast<size_t>(sent.bytes()) / static_cast<size_t>(size);
-  nccl_check(ncclAlltoAll(sent.data, received.data, part, ncclUint8, comm, on), "ncclAlltoAll");
-}
-#else
-using ncclWindow_t = void*;
-void prefer_copy_engines(ncclConfig_t&) {}
-ncclWindow_t open_window(ncclComm_t, const Tensor&) { return nullptr; }
-void close_window(ncclComm_t, ncclWindow_t) noexcept {}
-
-void all_to_all(const Tensor& received, const Tensor& sent, ncclComm_t comm, int size, cudaStream_t on) {
-  for (int peer = 0; peer < size; ++peer) {
-    const Tensor out = part_of(sent, peer, size), in = part_of(received, peer, size);
-    const size_t bytes = static_cast<size_t>(out.bytes());
-    nccl_check(ncclSend(out.data, bytes, ncclUint8, peer, comm, on), "ncclSend");
-    nccl_check(ncclRecv(in.data, bytes, ncclUint8, peer, comm, on), "ncclRecv");
-  }
-}
-#endif
 
 std::string version_of_nccl() {
   int code = 0;
@@ -229,14 +191,12 @@ class NcclCommunicator : public Communicator {
   }
 
   // On registered memory, as the calls of the run, so that NCCL connects what these will use.
-  void connect() override {
+  void connect(Stream& stream) override {
     constexpr int64_t kPart = 4096;
     const Memory memory(device_, 2 * kPart * size(), Placement::shared);
     const Tensor both{memory.data(), DType::u8, {memory.bytes()}, device_};
     const Tensor sent = part_of(both, 0, 2), received = part_of(both, 1, 2);
     const std::shared_ptr<void> registered = register_memory(both);
-    StreamGroup streams(device_);
-    Stream& stream = streams.add("connect", StreamRole::comm);
     const Peers planned = peers();
     zero(stream, both);
     if (planned.all) all_gather(stream, received, part_of(received, rank(), size()), "connect");

@@ -51,8 +51,8 @@ void PipeCommunicators::reserve_workspace(Arena& pinned) const {
   each([&](Communicator& comm) { comm.reserve_workspace(pinned); });
 }
 
-void PipeCommunicators::connect() const {
-  each([](Communicator& comm) { comm.connect(); });
+void PipeCommunicators::connect(Stream& stream) const {
+  each([&](Communicator& comm) { comm.connect(stream); });
 }
 
 int64_t PipeCommunicators::library_bytes(Transport transport) const {

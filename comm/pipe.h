@@ -46,7 +46,7 @@ class PipeCommunicators {
   Communicator& link(Flow flow, int from, int to) const;
   void log_to(CollectiveLog* log) const;
   void reserve_workspace(Arena& pinned) const;
-  void connect() const;
+  void connect(Stream& stream) const;
   int64_t library_bytes(Transport transport) const;
 
  private:

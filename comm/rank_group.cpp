@@ -54,9 +54,9 @@ void RankGroup::reserve_workspace(Arena& pinned) const {
   if (between_) between_->reserve_workspace(pinned);
 }
 
-void RankGroup::connect() const {
-  inside_->connect();
-  if (between_) between_->connect();
+void RankGroup::connect(Stream& stream) const {
+  inside_->connect(stream);
+  if (between_) between_->connect(stream);
 }
 
 int64_t RankGroup::library_bytes(Transport transport) const {

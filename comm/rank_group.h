@@ -44,7 +44,7 @@ class RankGroup {
 
   void log_to(CollectiveLog* log) const;
   void reserve_workspace(Arena& pinned) const;
-  void connect() const;
+  void connect(Stream& stream) const;
   int64_t library_bytes(Transport transport) const;  // an estimate, as in communicator.h
   std::string transfers() const { return inside_->transfers(); }
   // For as long as the results live.

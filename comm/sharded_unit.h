@@ -43,8 +43,8 @@ struct Communicators {
   void reserve_workspace(Arena& pinned) const {
     for (const RankGroup* group : {&compute, &gather, &reduce, &replicas}) group->reserve_workspace(pinned);
   }
-  void connect() const {
-    for (const RankGroup* group : {&compute, &gather, &reduce, &replicas}) group->connect();
+  void connect(Stream& stream) const {
+    for (const RankGroup* group : {&compute, &gather, &reduce, &replicas}) group->connect(stream);
   }
   int64_t library_bytes(Transport transport) const {
     int64_t bytes = 0;

@@ -119,6 +119,10 @@ cublasLtMatrixLayout_t layout(DType dtype, int64_t rows, int64_t columns, int64_
   return made;
 }
 
+std::mutex mutex;  // guards what follows
+
+int32_t allowed_multiprocessors = 0;  // 0: all
+
 void describe(Prepared& made, const Product& p) {
   // Without FAST_TF32, operands of fp32 products are not rounded.
   const cublasComputeType_t compute = p.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
@@ -130,6 +134,8 @@ void describe(Prepared& made, const Product& p) {
     set(made.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(made.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.out));
   }
+  if (allowed_multiprocessors > 0)
+    set(made.operation, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, allowed_multiprocessors);
   const auto& [a, b, c] = p.strides;
   made.a = p.transpose_a ? layout(p.in, p.K, p.M, a) : layout(p.in, p.M, p.K, a);
   made.b = p.transpose_b ? layout(p.in, p.N, p.K, b) : layout(p.in, p.K, p.N, b);
@@ -172,8 +178,6 @@ std::string name_of(const Product& p) {
       },
       p.key());
 }
-
-std::mutex mutex;  // guards the caches below
 
 cublasLtHandle_t handle_of(Device device) {
   static std::map<int, cublasLtHandle_t> handles;
@@ -327,6 +331,12 @@ void forget_planned_products() {
 void use_tuned_products(TunedProducts tuned) {
   const std::lock_guard lock(mutex);
   tuned_products = std::move(tuned);
+  products.clear();
+}
+
+void spare_multiprocessors(Device device, int count) {
+  const std::lock_guard lock(mutex);
+  allowed_multiprocessors = count > 0 ? multiprocessors(device) - count : 0;
   products.clear();
 }
 

@@ -151,6 +151,11 @@ void bias_backward(Stream& stream, Arena& scratch, const BiasBackward& a) {
   });
 }
 
+void spare_multiprocessors(Device device, int count) {
+  if constexpr (kCublasBuilt)
+    if (device.is_cuda()) cuda::spare_multiprocessors(device, count);
+}
+
 void prepare_gemm(Device device) {
   if constexpr (kCublasBuilt)
     if (device.is_cuda()) cuda::prepare_gemm(device);

@@ -53,6 +53,9 @@ struct BiasBackward {
 
 void gemm(Stream& stream, Arena& scratch, const Gemm& g);
 void bias_backward(Stream& stream, Arena& scratch, const BiasBackward& a);
+// From now on products leave these multiprocessors of a GPU to other work, such as NCCL's kernels. The best
+// algorithms, and with them the last bits, depend on it.
+void spare_multiprocessors(Device device, int count);
 // Initializes the library for a device, which otherwise happens at the first product.
 void prepare_gemm(Device device);
 
@@ -65,6 +68,7 @@ double flops(const Gemm& g);
 double flops(const BiasBackward& a);
 
 namespace cuda {
+void spare_multiprocessors(Device device, int count);
 void prepare_gemm(Device device);
 void gemm(Stream& stream, Arena& scratch, const Gemm& g);
 void empty_product(Stream& stream, const Gemm& g);  // K = 0

@@ -14,6 +14,7 @@ int device_count();
 std::string why_no_device();
 std::string device_uuid(int index);
 std::string device_name(int index);
+int multiprocessors(int index);
 int64_t free_bytes(int index);
 
 // The GPU of this process. Pinned memory is allocated for it, by any thread; is_selected() says whether there

@@ -18,6 +18,12 @@ std::string gpu_name(Device device) {
   return "";
 }
 
+int multiprocessors(Device device) {
+  if constexpr (kCudaBuilt)
+    if (device.is_cuda()) return cuda::multiprocessors(device.index);
+  return 0;
+}
+
 int64_t free_gpu_bytes(Device device) {
   if constexpr (kCudaBuilt)
     if (device.is_cuda()) return cuda::free_bytes(device.index);

@@ -16,6 +16,8 @@ std::vector<std::string> visible_gpus();
 // "NVIDIA H200"; "" on the CPU.
 std::string gpu_name(Device device);
 
+int multiprocessors(Device device);
+
 // Not in use by any process; 0 on the CPU.
 int64_t free_gpu_bytes(Device device);
 

@@ -56,6 +56,8 @@ std::string device_uuid(int index) {
 
 std::string device_name(int index) { return properties_of(index).name; }
 
+int multiprocessors(int index) { return properties_of(index).multiProcessorCount; }
+
 int64_t free_bytes(int index) {
   cuda_check(cudaSetDevice(index), "cudaSetDevice");
   size_t free_bytes = 0, total_bytes = 0;

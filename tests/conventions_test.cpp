@@ -128,7 +128,7 @@ const std::vector<ThirdParty>& third_party() {
       {"^(dnnl|oneapi/dnnl/.*)", "^kernels/[a-z_]*onednn[a-z_]*\\.(cpp|h)$"},
       {"^cublas", "^(kernels|tests/ptx_vm)/cublas"},
       {"^cudnn", "^kernels/cudnn"},
-      {"^nccl\\.h$", "^comm/nccl_communicator\\.cpp$|^tests/ptx_vm/nccl\\.cpp$"},
+      {"^nccl\\.h$", "^comm/nccl_(communicator\\.cpp|windows\\.h)$|^tests/ptx_vm/nccl\\.cpp$"},
       {"^mpi\\.h$",
        "^comm/(world|mpi_communicator)\\.cpp$|^comm/mpi_meeting\\.|^bench/plain_mpi\\.cpp$|^tests/ptx_vm/"
        "nccl\\.cpp$"},
@@ -225,9 +225,13 @@ TEST_CASE("tests outside of tests/ptx_vm include one header of it") {
 
 TEST_CASE("conditional compilation is limited to the files for instruction sets and library versions") {
   const auto found = lines_matching("^\\s*#\\s*(if|ifdef|ifndef|elif)\\b", [](const Source& s) {
-    static const std::set<std::string> homes{"kernels/simd.h",         "kernels/simd_math.h",
-                                             "kernels/tile_product.h", "kernels/gemm_onednn.cpp",
-                                             "checkpoint/crc64.cpp",   "tests/kernels/gemm_tile_test.cpp"};
+    static const std::set<std::string> homes{"kernels/simd.h",
+                                             "kernels/simd_math.h",
+                                             "kernels/tile_product.h",
+                                             "kernels/gemm_onednn.cpp",
+                                             "comm/nccl_windows.h",
+                                             "checkpoint/crc64.cpp",
+                                             "tests/kernels/gemm_tile_test.cpp"};
     return !homes.contains(s.path) && !is_this_file(s);
   });
   CHECK_MESSAGE(found.empty(), joined(found));

@@ -18,6 +18,7 @@
 #include "kernels/gemm.h"
 #include "runtime/parallel.h"
 #include "tests/ptx_vm/counts.h"
+#include "tests/ptx_vm/device.h"
 #include "tests/ptx_vm/piece.h"
 #include "tests/ptx_vm/ptx_vm.h"
 #include "tests/ptx_vm/report.h"
@@ -37,6 +38,7 @@ struct Description {
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   cudaDataType_t bias_type = CUDA_R_32F;
   const void* bias = nullptr;
+  int32_t multiprocessors = 0;
 };
 
 struct Layout {
@@ -316,6 +318,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle,
         return assign(d.bias_type, value, bytes);
       case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
         return assign(d.bias, value, bytes);
+      case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET:
+        assign(d.multiprocessors, value, bytes);
+        return check(0 < d.multiprocessors && d.multiprocessors <= kProcessors, "a product on ",
+                     d.multiprocessors, " multiprocessors");
       default:
         fail(str("the PTX machine does not support attribute ", int{name}, " of a product"));
     }

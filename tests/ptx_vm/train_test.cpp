@@ -371,6 +371,11 @@ TEST_CASE("timed products are kept in a file, used by all ranks, and named by th
   CHECK(workshop.said().find(
             "\nproducts  chosen by the heuristics of cuBLASLt\nattention kernels for sm_90\n") !=
         std::string::npos);
+  const std::string spare = "--run.spare_multiprocessors=16";
+  CHECK(workshop.train("cuda", 2, WorkOrder::in_order, {spare}) == one);
+  CHECK(workshop.said().find("heuristics of cuBLASLt, for 116 of 132 multiprocessors\n") !=
+        std::string::npos);
+  CHECK(workshop.train(2, 2, "in_order", spare) == one);
   const std::string file = workshop.run() + "/products", option = "--run.tuned_products=" + file;
   CHECK(workshop.train("cuda", 2, WorkOrder::in_order, {option}) == one);  // the machine has one way to sum
   const std::string set = test::after(workshop.said(), "\nproducts  timed on this GPU, set ");

@@ -64,8 +64,9 @@ struct RunConfig {
   int64_t threads = 0;  // 0: this rank's share of the processors
   bool cuda_graphs = false;
   AttentionChoice attention = AttentionChoice::automatic;
-  std::string tuned_products;  // a file; empty: the heuristics of cuBLASLt
-  std::string resume;          // "latest", "auto" or a path; empty: start fresh
+  std::string tuned_products;         // a file; empty: the heuristics of cuBLASLt
+  int64_t spare_multiprocessors = 0;  // by matrix products on a GPU
+  std::string resume;                 // "latest", "auto" or a path; empty: start fresh
 };
 
 struct DataConfig {

@@ -43,6 +43,11 @@ std::vector<Field> run_fields(RunConfig& run) {
        "file of matrix-product algorithms timed on this kind of GPU, to which a run adds the shapes it "
        "lacks; results depend on it; empty = cuBLASLt's choice",
        changes},
+      {"run.spare_multiprocessors", &run.spare_multiprocessors,
+       "multiprocessors of a GPU that matrix products leave to NCCL, where it transfers in kernels and not "
+       "on "
+       "copy engines; results depend on it",
+       within(0, 64), changes},
       {"run.trace", &run.trace,
        "write trace.json, a timeline of all ranks for Perfetto, and overlap.svg, a picture of one step: true "
        "for the first 10 steps, \"100:110\" for steps 100 to 110; at most 10 MB",

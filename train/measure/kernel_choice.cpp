@@ -4,7 +4,9 @@
 
 #include "comm/agreement.h"
 #include "kernels/attention.h"
+#include "kernels/gemm.h"
 #include "kernels/tuned_products.h"
+#include "runtime/gpu.h"
 #include "runtime/whole_file.h"
 
 namespace flatshard {
@@ -12,10 +14,16 @@ namespace flatshard {
 std::string choose_products(const RunSetup& setup, World& world) {
   constexpr int64_t kMostBytes = int64_t{64} << 20;
   if (!setup.device.is_cuda()) return "";
+  const int spare = static_cast<int>(setup.config.run.spare_multiprocessors);
+  const int all = multiprocessors(setup.device);
+  check(spare < all, "run.spare_multiprocessors = ", spare, " leaves none of the ", all, " of ", setup.device,
+        " to matrix products");
+  spare_multiprocessors(setup.device, spare);
+  const std::string beside = spare > 0 ? str(", for ", all - spare, " of ", all, " multiprocessors") : "";
   const std::string& path = setup.config.run.tuned_products;
   if (path.empty()) {
     use_tuned_products(setup.device, "", path);
-    return "chosen by the heuristics of cuBLASLt";
+    return "chosen by the heuristics of cuBLASLt" + beside;
   }
   std::string text;
   succeed_together(world, [&] {
@@ -26,7 +34,7 @@ std::string choose_products(const RunSetup& setup, World& world) {
     if (text != before) write_whole_file(path, text);
   });
   text = world.all_gather_texts(text, "timed products").front();
-  return str("timed on this GPU, set ", use_tuned_products(setup.device, text, path), " of ", path);
+  return str("timed on this GPU, set ", use_tuned_products(setup.device, text, path), " of ", path, beside);
 }
 
 std::string choose_attention(const RunSetup& setup) {

@@ -82,8 +82,10 @@ TrainingRuntime::OwnedCommunicators::OwnedCommunicators(const RunSetup& setup, i
 }
 
 int64_t TrainingRuntime::OwnedCommunicators::connect(Device device) const {
-  refs().connect();
-  pipe->connect();
+  StreamGroup streams(device);
+  Stream& stream = streams.add("connect", StreamRole::comm);
+  refs().connect(stream);
+  pipe->connect(stream);
   return std::max<int64_t>(0, free_before - free_gpu_bytes(device));
 }
 
