@@ -16,8 +16,9 @@ class DynamicEncoder {
     for (int i = 0; i < 2 * simd::kWidth; ++i) {
       const int binade = (i - DynamicPositions<kSize>::kLowestExponent) & 31;  // of the exponents i mod 32
       const uint32_t range = static_cast<uint32_t>(p.range[binade]);
-      (i < simd::kWidth ? entry_ : upper_entry_)[i % simd::kWidth] =
-          ((range + 1) << kRangeShift) - 1 - std::bit_cast<uint32_t>(p.bound[binade]);
+      // A reference: with its undefined-behaviour sanitizer, GCC 12 would assign to a copy of the choice.
+      simd::Words& half = i < simd::kWidth ? entry_ : upper_entry_;
+      half[i % simd::kWidth] = ((range + 1) << kRangeShift) - 1 - std::bit_cast<uint32_t>(p.bound[binade]);
     }
     scale_ = simd::load(p.scale);
     offset_ = simd::load(p.offset) + kOrigin;
