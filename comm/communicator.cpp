@@ -29,7 +29,7 @@ void Communicator::all_gather(Stream& stream, const std::vector<GatherPart>& par
           " of ", full.dtype);
     bytes += full.bytes();
   }
-  peers_.all = true;
+  if (stream.planning()) peers_.all = true;
   do_all_gather(stream, note("all_gather", label, bytes, parts.front().full.dtype), parts);
 }
 
@@ -38,7 +38,7 @@ void Communicator::all_to_all(Stream& stream, const Tensor& received, const Tens
         "cannot receive ", sent.shape, " of ", sent.dtype, " into ", received.shape, " of ", received.dtype);
   check(sent.size() % size_ == 0, "all_to_all of ", label, ": a tensor ", sent.shape,
         " does not divide into ", size_, " parts");
-  for (int peer = 0; peer < size_; ++peer)
+  for (int peer = 0; stream.planning() && peer < size_; ++peer)
     if (peer != rank_) peers_.to.insert(peer), peers_.from.insert(peer);
   do_all_to_all(stream, note("all_to_all", label, sent.bytes(), sent.dtype), received, sent);
 }
@@ -49,14 +49,14 @@ void Communicator::reduce_scatter(Stream& stream, const Tensor& shard, const Ten
         full.dtype, ", must be f32");
   check(part_of(full, rank_, size_).size() == shard.size(), "reduce_scatter of ", label, ": ", size_,
         " shards ", shard.shape, " do not make up ", full.shape);
-  peers_.all = true;
+  if (stream.planning()) peers_.all = true;
   do_reduce_scatter(stream, note("reduce_scatter", label, full.bytes(), full.dtype), shard, full);
 }
 
 void Communicator::broadcast(Stream& stream, const Tensor& t, int root, const char* label) {
   check(root >= 0 && root < size_, "broadcast of ", label, ": root is rank ", root, ", must be below ",
         size_);
-  peers_.all = true;
+  if (stream.planning()) peers_.all = true;
   do_broadcast(stream, note("broadcast", label, t.bytes(), t.dtype), t, root);
 }
 
@@ -67,13 +67,13 @@ void Communicator::check_peer(const char* verb, const char* label, int peer) con
 
 void Communicator::send(Stream& stream, const Tensor& t, int to, const char* label) {
   check_peer("send", label, to);
-  peers_.to.insert(to);
+  if (stream.planning()) peers_.to.insert(to);
   do_send(stream, note("send", label, t.bytes(), t.dtype), t, to);
 }
 
 void Communicator::receive(Stream& stream, const Tensor& t, int from, const char* label) {
   check_peer("receive", label, from);
-  peers_.from.insert(from);
+  if (stream.planning()) peers_.from.insert(from);
   do_receive(stream, note("receive", label, t.bytes(), t.dtype), t, from);
 }
 

@@ -66,7 +66,7 @@ class Communicator {
   // How registered memory is transferred, for people: "copy engines, ..."; "" if there is no choice.
   virtual std::string transfers() const { return ""; }
 
-  // With which ranks the calls so far, also on planning streams, exchanged what.
+  // With which ranks the calls on planning streams exchange what.
   struct Peers {
     bool all = false;            // collectives of the whole group
     std::set<int> to{}, from{};  // messages, of an all_to_all too
@@ -119,7 +119,7 @@ std::unique_ptr<Communicator> make_communicator(World& world, const char* name, 
 // The same for planning streams only, as rank `rank` of `size`. It needs neither other ranks nor a device.
 std::unique_ptr<Communicator> make_planning_communicator(const char* name, int rank, int size,
                                                          Transport transport);
-// An estimate of the device memory that the library of a transport allocates for the calls made so far.
+// An estimate of the device memory that the library of a transport allocates for the planned calls.
 int64_t estimated_library_bytes(Transport transport, const Communicator& comm);
 // The communicator for host memory: MPI, or a single rank.
 std::unique_ptr<Communicator> make_host_communicator(World& world, const char* name, int color);

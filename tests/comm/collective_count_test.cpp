@@ -71,6 +71,24 @@ TEST_CASE("full_shard gathers blocks twice a micro-step and root units once a st
         }
 }
 
+TEST_CASE("the first units of the next step are gathered at the end of a step, after the norm") {
+  for (const bool forward : {true, false}) {
+    CAPTURE(forward);
+    Config config = small_config("llama");
+    config.parallel.forward_prefetch = forward;
+    Counted counted(config);
+    const CollectiveLog log = counted.second_step();
+    std::vector<std::string> after;
+    for (const Collective& c : log) {
+      if (c.label == std::string("gradient norm")) after.clear();
+      after.push_back(c.label);
+    }
+    std::vector<std::string> expected{"gradient norm", "root, first"};
+    if (forward) expected.push_back("model.layers.0");
+    CHECK(after == expected);
+  }
+}
+
 TEST_CASE("root units that are not kept are gathered twice a micro-step unless they can be reused") {
   Config config = small_config("llama");
   config.parallel.keep_root_gathered = false;

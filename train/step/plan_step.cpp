@@ -23,6 +23,7 @@ void Engine::plan_step() {
     for (ShardedUnit& u : units()) u.plan_last_exchange(reduce_);
   optimizer_.measure(compute_, 1);
   for (ShardedUnit& u : units()) u.publish(compute_, gather_);
+  prefetch_next_step();
 }
 
 void Engine::plan_first_and_last_values() {

@@ -163,7 +163,8 @@ TrainingRuntime::TrainingRuntime(const RunSetup& setup, World& world, const Trai
   }
   memory_.commit(options.commit);
   registered_ = communicators_.register_memory(memory_);
-  plan_.transfers = communicators_.transfers();
+  if (const std::string how = communicators_.transfers(); !how.empty())
+    plan_.transfers = str(how, "; its buffers take ", human_bytes(plan_.nccl_bytes));
   prepare_gemm(setup.device);
   engine_.emplace(setup, world.rank(), communicators_.refs(), *communicators_.pipe, memory_, streams_);
   communicators_.reserve_workspace(memory_.transport);
