@@ -14,7 +14,7 @@
 namespace flatshard::test {
 namespace {
 
-constexpr int kEvaluatedSequences = 8;
+constexpr int kEvaluatedSequences = 16;
 constexpr CommitOptions kPoisoned{.poison = true};
 
 // Writes documents of various lengths to a file per rank, which is deleted once it is mapped.
