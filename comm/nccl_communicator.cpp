@@ -210,7 +210,7 @@ class NcclCommunicator : public Communicator {
   std::string transfers() const override {
     return str("NCCL ", version_of_nccl(), ", ",
                windows_ > 0 && refused_ == 0
-                   ? "on copy engines"
+                   ? "on copy engines inside a host"
                    : str("in kernels on at most ", kNcclChannels,
                          " multiprocessors: it opens no window on the memory of all ranks"));
   }

@@ -26,8 +26,9 @@ class RankGroup {
  public:
   // In one level. Not explicit: one communicator is a group.
   RankGroup(Communicator& all) : inside_(&all) {}
-  // In two. The ranks of `between` are the hosts, in their order.
-  RankGroup(Communicator& inside, Communicator& between) : inside_(&inside), between_(&between) {}
+  // In two; the ranks of `between` are the hosts, in their order. In one if that is one rank.
+  RankGroup(Communicator& inside, Communicator& between)
+      : inside_(&inside), between_(between.size() > 1 ? &between : nullptr) {}
 
   int size() const { return inside_->size() * hosts(); }
   int rank() const { return inside_->rank() * hosts() + (between_ ? between_->rank() : 0); }

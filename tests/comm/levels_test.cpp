@@ -2,6 +2,9 @@
 
 #include "comm/levels.h"
 
+#include <set>
+
+#include "comm/rank_group.h"
 #include "tests/test.h"
 #include "train/plan/plan_text.h"
 #include "train/setup/run_setup.h"
@@ -89,8 +92,19 @@ TEST_CASE("every shard of a group belongs to one rank, in levels of any size") {
   for (const int of_host : {2, 4})
     for (const int hosts : {1, 2, 3}) {
       const RunSetup setup = set_up(config_for(Strategy::full_shard, 0, of_host), of_host * hosts);
-      const Levels levels = setup.levels_of(0).group;
-      CHECK(levels.inside == of_host);
-      CHECK(levels.between() == hosts);
+      std::set<int> shards;
+      for (int member = 0; member < setup.ranks(); ++member) {
+        const Levels levels = setup.levels_of(member).group;
+        CHECK(levels.inside == of_host);
+        CHECK(levels.between() == hosts);
+        const auto inside =
+            make_planning_communicator("inside", member % levels.inside, levels.inside, Transport::host);
+        const auto between =
+            make_planning_communicator("between", member / levels.inside, levels.between(), Transport::host);
+        const RankGroup group(*inside, *between);
+        CHECK(group.size() == setup.ranks());
+        CHECK(group.rank() < group.size());
+        CHECK(shards.insert(group.rank()).second);
+      }
     }
 }

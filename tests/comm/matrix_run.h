@@ -26,7 +26,7 @@ class MatrixRun {
   // The loss of the last step, on all ranks.
   double final_loss(const Config& config, int steps);
   // The bytes that this rank received in the second of two steps, and the bytes that the unit table states.
-  // Those of one level are counted as inside a host.
+  // In one level, all bytes count as received inside a host.
   struct Received {
     Bytes gathered, reduced, norm;
     bool operator==(const Received&) const = default;

@@ -12,7 +12,7 @@ namespace flatshard::test {
 struct MirrorGroup {
   MirrorGroup(const char* name, const Levels& levels)
       : inside(name, 0, levels.inside), between(intern(str(name, " between hosts")), 0, levels.between()) {}
-  RankGroup ref() { return between.size() > 1 ? RankGroup(inside, between) : RankGroup(inside); }
+  RankGroup ref() { return {inside, between}; }
 
   MirrorCommunicator inside, between;
 };

@@ -275,7 +275,7 @@ TEST_CASE("ranks with a GPU each train over NCCL, with the bits of one rank") {
   const auto says = [&](const std::string& line) { return workshop.said().find(line) != std::string::npos; };
   CHECK(workshop.train(2, kSteps, kOwnGpus, by_itself) == one);
   CHECK(says("transfers NCCL 2."));
-  CHECK(says(", on copy engines; its buffers take "));
+  CHECK(says(", on copy engines inside a host; its buffers take "));
   CHECK(workshop.train(2, kSteps, str(kOwnGpus, " PTX_VM_NCCL=windowless"), by_itself) == one);
   CHECK(says(", in kernels on at most 16 multiprocessors: it opens no window"));
   for (const char* strategy : {"full_shard", "shard_grad_op", "zero1", "no_shard"}) {
