@@ -100,6 +100,7 @@ struct TrainConfig {
   bool recompute = false;
   double eval_every = 0;
   bool eval_each_epoch = false;
+  int64_t stop_after_no_improvement = 0;  // evaluations; 0: never
   bool skip_nonfinite = false;
 };
 

@@ -223,6 +223,10 @@ std::vector<Field> train_fields(TrainConfig& train) {
        "steps between evaluations; below 1: a fraction of the run; 0 = never", within(0, kMostSteps),
        changes},
       {"train.eval_each_epoch", &train.eval_each_epoch, "evaluate at the end of every epoch too", changes},
+      {"train.stop_after_no_improvement", &train.stop_after_no_improvement,
+       "early stopping: end the run after so many evaluations in a row without a new lowest evaluation loss; "
+       "0 = never",
+       within(0, kMostSteps), changes},
       {"train.skip_nonfinite", &train.skip_nonfinite,
        "skip a step with a NaN or infinite gradient instead of stopping", changes},
   };
@@ -369,7 +373,7 @@ std::vector<Field> checkpoint_fields(CheckpointConfig& checkpoint) {
       {"checkpoint.best_every", &checkpoint.best_every,
        "save a checkpoint too when an evaluation has the lowest loss of all that are saved, at most this "
        "often: steps or a time, as for save_every; auto = so often that it takes at most 5% of the time, "
-       "unless save_every is 0; 0 = never",
+       "with train.stop_after_no_improvement every time, and never if save_every is 0; 0 = never",
        Spelling::or_number},
       {"checkpoint.keep", &checkpoint.keep,
        "checkpoints to keep, besides the one with the lowest evaluation loss; 0 = all", at_least(0)},

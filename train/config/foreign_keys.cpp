@@ -138,8 +138,8 @@ const ForeignKey kRows[] = {
     {"do_predict", "", "generate and evaluate are programs of their own"},
     {"predict_with_generate", "", "\"evaluate similarity\" generates answers and scores them"},
     {"dataloader_drop_last", "", kWholeSequences},
-    {"early_stopping_patience", "", kBestCheckpoint},
-    {"early_stopping_threshold", "", kBestCheckpoint},
+    {"early_stopping_patience", "train.stop_after_no_improvement", ""},
+    {"early_stopping_threshold", "", "train.stop_after_no_improvement counts any lower loss as an improvement"},
     {"metric_for_best_model", "", kBestCheckpoint},
     {"greater_is_better", "", kBestCheckpoint},
     // Optimizer and schedule.

@@ -29,6 +29,7 @@
 #include "train/run/stop_request.h"
 #include "train/save/checkpoint_writer.h"
 #include "train/save/checkpoints.h"
+#include "train/save/early_stop.h"
 #include "train/save/initial_weights.h"
 #include "train/save/run_folder.h"
 #include "train/save/run_start.h"
@@ -45,14 +46,17 @@ using Clock = std::chrono::steady_clock;
 
 // How far a run is: what its checkpoints store beside the weights.
 struct RunStatus {
-  explicit RunStatus(const RunSetup& setup) : loss_scale(setup.compute, setup.config.precision.loss_scale) {}
+  explicit RunStatus(const RunSetup& setup)
+      : loss_scale(setup.compute, setup.config.precision.loss_scale),
+        early_stop(setup.config.train.stop_after_no_improvement) {}
 
-  void restore(const TrainState& saved) {
+  void restore(const TrainState& saved, const TrainState& now) {
     completed = saved.step;
     data_step = saved.data_step;
     tokens = saved.tokens;
     skipped.restore(saved.skipped_in_a_row);
     loss_scale.restore(saved.loss_scale, saved.good_steps);
+    early_stop.restore(saved, now);
     history = saved.log_history;
   }
   void store(TrainState& s) const {
@@ -62,12 +66,14 @@ struct RunStatus {
     s.skipped_in_a_row = skipped.in_a_row();
     s.loss_scale = loss_scale.value();
     s.good_steps = loss_scale.good_steps();
+    early_stop.store(s);
     s.log_history = history;
   }
 
   int64_t completed = 0, data_step = 0, tokens = 0;  // steps of the optimizer, and of the data
   LossScale loss_scale;
   SkippedSteps skipped{};
+  EarlyStop early_stop;
   std::vector<StepMetrics> history{};
 };
 
@@ -115,11 +121,13 @@ struct Trainer {
   void finish();
   bool is_leader() const { return world.rank() == 0; }
   bool is_complete() const { return status.completed == start.total_steps; }
+  bool ends() const { return is_complete() || stop.signal || status.early_stop.is_due(); }
+  std::string why_stopped() const;
 };
 
 bool Trainer::run() {
   const Config& c = setup.config;
-  while (!is_complete() && !stop.signal) {
+  while (!ends()) {
     StepMetrics m = step();
     if (status.data_step == 1) report_first_step();
     const Due due = due_after(m);
@@ -127,16 +135,18 @@ bool Trainer::run() {
     if (is_leader() &&
         (status.completed % c.log.every == 0 || is_complete() || m.skipped || m.eval_loss || stop.signal))
       progress.step(m);
-    save(m, due.save || is_best || (stop.signal && c.checkpoint.on_sigterm), is_best);
+    save(m,
+         due.save || is_best || (stop.signal && c.checkpoint.on_sigterm) ||
+             (status.early_stop.is_due() && times.save_at_end()),
+         is_best);
     if (is_leader()) log->write(m);
     add_line(status.history, m);
     if (const std::string written = trace.between_steps(); !written.empty()) progress.print(written);
-    if (!m.skipped && c.run.hash_every > 0 && status.completed % c.run.hash_every == 0 && !is_complete() &&
-        !stop.signal)
+    if (!m.skipped && c.run.hash_every > 0 && status.completed % c.run.hash_every == 0 && !ends())
       print_hash();
   }
   finish();
-  return is_complete();
+  return is_complete() || status.early_stop.is_due();
 }
 
 // A checkpoint that a step schedules is evaluated, so that the best one is known, unless the run is to stop.
@@ -234,12 +244,12 @@ bool Trainer::evaluate(StepMetrics& m) {
                                    static_cast<double>(times.best_saves.may_save(status.completed))};
   const std::vector<double> all = world.all_gather(mine, "stop requests");
   for (int rank = 0; rank < world.size(); ++rank) stop.note(rank, all[2 * static_cast<size_t>(rank)]);
+  if (m.eval_loss) status.early_stop.note(status.completed, *m.eval_loss);
   return all[1] != 0 && is_new_best(m.eval_loss, writer.best());
 }
 
 void Trainer::save(StepMetrics& m, bool begins, bool is_best) {
-  CheckpointWriter::Work work{.last = is_complete() || stop.signal != 0,
-                              .threads_idle = std::exchange(threads_idle, false)};
+  CheckpointWriter::Work work{.last = ends(), .threads_idle = std::exchange(threads_idle, false)};
   if (begins) {
     times.save_clock.restart();
     work.begin = [&] {
@@ -271,14 +281,20 @@ void Trainer::print_hash() {
   if (is_leader()) progress.print(str("step ", status.completed, " weights ", hash));
 }
 
+// "" for a run that has made all its steps.
+std::string Trainer::why_stopped() const {
+  if (is_complete()) return "";
+  if (status.early_stop.is_due()) return status.early_stop.reason();
+  return str("rank ", stop.rank, " received ", signal_name(stop.signal));
+}
+
 void Trainer::finish() {
   const std::string result = setup.has_adapters() ? "adapter" : "model";
   save_model(folder.file(result), documents, setup.shard_bytes, runtime.engine(), world);
   const std::string traced = trace.finish();
   const std::string hash = weights_hash(runtime.engine(), world);
   if (!is_leader()) return;
-  const std::string stopped_by =
-      is_complete() ? "" : str("rank ", stop.rank, " received ", signal_name(stop.signal));
+  const std::string stopped_by = why_stopped();
   std::string end = stopped_by.empty() ? ""
                                        : str("stopped   after step ", with_commas(status.completed), " of ",
                                              with_commas(start.total_steps), ": ", stopped_by, '\n');
@@ -341,7 +357,7 @@ bool run_training(const LoadedConfig& loaded, World& world, const RunOutput& out
       start_of(std::move(found), checkpoints.source().string(), run_state, setup.config, inputs.train.data);
   Timetable times(setup.config, start.total_steps);
   RunStatus status(setup);
-  if (start.resumed) status.restore(*start.resumed);
+  if (start.resumed) status.restore(*start.resumed, run_state);
   InitialWeights initial = open_initial_weights(setup, world);
 
   // What it computes with.

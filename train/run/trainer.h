@@ -25,7 +25,7 @@ struct RunOutput {
 };
 
 // Runs `train CONFIG`; all ranks call it. Rank 0 writes the output. Returns false if a signal stopped the run
-// before its last step.
+// before its last step; a run that has stopped early is complete.
 bool run_training(const LoadedConfig& loaded, World& world, const RunOutput& output);
 
 }  // namespace flatshard

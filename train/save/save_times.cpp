@@ -16,14 +16,14 @@ constexpr double kMostShare = 0.05;
 
 }  // namespace
 
-BestSaves::BestSaves(const CheckpointConfig& config, int64_t total_steps) {
+BestSaves::BestSaves(const CheckpointConfig& config, bool stops_early, int64_t total_steps) {
   if (const std::optional<SaveInterval> given = best_interval(config)) {
     steps_ = steps_between(given->steps, total_steps, "checkpoint.best_every");
     seconds_ = given->seconds;
     never_ = steps_ == 0 && seconds_ == 0;
     return;
   }
-  auto_ = true;
+  auto_ = !stops_early;
   never_ = save_interval(config).seconds == 0 && !saves_by_steps(config);
 }
 

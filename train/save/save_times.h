@@ -41,7 +41,8 @@ class SaveClock {
 // decides whether enough has passed since the last one.
 class BestSaves {
  public:
-  BestSaves(const CheckpointConfig& config, int64_t total_steps);
+  // `stops_early`: the run ends at a time that depends on its best evaluation, so "auto" saves each.
+  BestSaves(const CheckpointConfig& config, bool stops_early, int64_t total_steps);
 
   // Whether enough steps and time have passed to save the evaluation of this step, if it is the best.
   bool may_save(int64_t step) const;
@@ -73,8 +74,11 @@ struct Timetable {
                     c.train.eval_each_epoch},
         saves{steps_between(save_interval(c.checkpoint).steps, total_steps, "checkpoint.save_every"),
               c.checkpoint.save_each_epoch},
-        best_saves(c.checkpoint, total_steps),
+        best_saves(c.checkpoint, c.train.stop_after_no_improvement > 0, total_steps),
         save_clock(save_interval(c.checkpoint).seconds) {}
+
+  // Whether the end of the run is saved.
+  bool save_at_end() const { return saves.every > 0 || saves.each_epoch || save_clock.is_used(); }
 
   StepPeriod evaluations, saves;
   BestSaves best_saves;

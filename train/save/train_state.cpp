@@ -28,6 +28,8 @@ void each_member(State& s, Visit&& visit) {
   visit("good_steps", s.good_steps);
   visit("eval_loss", s.eval_loss);
   visit("best", s.best);
+  visit("lowest_eval", s.lowest_eval);
+  visit("evals_not_lower", s.evals_not_lower);
   visit("data_epoch", s.data_epoch);
   visit("data_sequence", s.data_sequence);
   visit("lane_sequences", s.lane_sequences);

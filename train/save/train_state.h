@@ -36,6 +36,9 @@ struct TrainState {
   int64_t good_steps = 0;             // since the loss scale last changed
   std::optional<double> eval_loss{};  // of the weights in this checkpoint
   std::optional<Evaluated> best{};    // the lowest of all checkpoints so far, this one included
+  // Of all evaluations so far, saved or not (early_stop.h); older checkpoints have none.
+  std::optional<Evaluated> lowest_eval{};
+  std::optional<int64_t> evals_not_lower{};  // since then
   // The next sequence, as an index in the order of an epoch; older checkpoints have none.
   std::optional<int64_t> data_epoch{}, data_sequence{};
   int64_t lane_sequences = 0;                   // results depend on it

@@ -165,6 +165,10 @@ void check_together(const Config& c, Problems& problems) {
       "data.eval is set, but neither train.eval_every nor checkpoint.save_every names steps, so nothing is "
       "evaluated: "
       "set train.eval_every to a number of steps, or to a fraction of the run below 1");
+  problems.check(c.train.stop_after_no_improvement == 0 || !c.data.eval.empty(),
+                 "train.stop_after_no_improvement = ", c.train.stop_after_no_improvement,
+                 " counts evaluations, but data.eval names no file to evaluate on: set it and "
+                 "train.eval_every, or remove the key");
   problems.check(c.schedule.warmup_steps == 0 || c.schedule.warmup_ratio == 0,
                  "schedule.warmup_steps = ", c.schedule.warmup_steps,
                  " and schedule.warmup_ratio = ", c.schedule.warmup_ratio, ": set only one of them");
