@@ -14,6 +14,8 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
+std::string list_of(const std::vector<int64_t>& blocks) { return ordered_json(blocks).dump(); }
+
 // Refuses settings that the format cannot express.
 void check_can_be_written(const Format& format, const ModelConfig& c) {
   const Family& f = family(c.family);
@@ -25,9 +27,18 @@ void check_can_be_written(const Format& format, const ModelConfig& c) {
   fixed("qkv_bias", *c.qkv_bias, f.qkv_bias);
   fixed("qk_norm", *c.qk_norm, f.qk_norm);
   if (!format.window) fixed("window", *c.window, int64_t{0});
-  if (!format.layer_types && *c.window > 0)
+  if (!format.layer_types && *c.window > 0) {
     fixed("full_attention_every", *c.full_attention_every, int64_t{0});
-  if (!format.no_rope_layers) fixed("no_rope_every", *c.no_rope_every, int64_t{0});
+    fixed("full_attention_blocks", list_of(c.full_attention_blocks), std::string("[]"));
+  }
+  if (!format.no_rope_layers) {
+    fixed("no_rope_every", *c.no_rope_every, int64_t{0});
+    fixed("no_rope_blocks", list_of(c.no_rope_blocks), std::string("[]"));
+  }
+  if (!format.window_rope) fixed("window_rope_theta", *c.window_rope_theta, 0.0);
+  check(!format.window_rope || *c.window_rope_theta > 0,
+        "model.window_rope_theta is 0, which cannot be written to a Hugging Face config of family ", c.family,
+        "; set the RoPE base of blocks with a window");
   if (!format.rope_scaling) fixed("rope_scaling.kind", c.rope_scaling.kind, RopeScaling::Kind::none);
   if (!format.softcaps) {
     fixed("attention_softcap", *c.attention_softcap, 0.0);
@@ -66,7 +77,7 @@ void write_rotary(ordered_json& out, const ModelConfig& c, const Format& format)
   out[format.activation] = activation_of(c.mlp);
   out["max_position_embeddings"] = c.max_positions;
   out["rms_norm_eps"] = *c.norm_eps;
-  write_rope(out, c);
+  write_rope(out, format, c);
   if (format.attention_bias) out["attention_bias"] = false;
   write_layers(out, format, c);
   if (format.query_scalar > 0) out["query_pre_attn_scalar"] = c.query_scalar;
@@ -97,7 +108,7 @@ ModelConfig read_rotary(const JsonReader& in, const Format& format) {
   in.must(in.text(format.activation, activation) == activation, format.activation, activation);
   for (const char* key : {"attention_bias", "mlp_bias", "use_bidirectional_attention"})
     in.must(!in.flag(key, false), key, "false: other values are not supported");
-  read_rope(in, f.rope_theta, c);
+  read_rope(in, format, c);
   in.must(format.rope_scaling || c.rope_scaling.kind == RopeScaling::Kind::none,
           in.has("rope_scaling") ? "rope_scaling" : "rope_parameters", "of type default");
   read_layers(in, format, c);
@@ -142,7 +153,8 @@ const std::vector<Format>& formats() {
        .kv_heads = 32,
        .window = 4096,
        .window_switch = true,
-       .max_window_layers = true},
+       .max_window_layers = true,
+       .layer_types = true},
       {.family = "qwen3",
        .architecture = "Qwen3ForCausalLM",
        .kv_heads = 32,
@@ -150,7 +162,8 @@ const std::vector<Format>& formats() {
        .attention_bias = true,
        .window = 4096,
        .window_switch = true,
-       .max_window_layers = true},
+       .max_window_layers = true,
+       .layer_types = true},
       {.family = "gpt2", .architecture = "GPT2LMHeadModel"},
       {.family = "gemma2",
        .architecture = "Gemma2ForCausalLM",
@@ -159,6 +172,19 @@ const std::vector<Format>& formats() {
        .attention_bias = true,
        .activation = "hidden_activation",
        .window = 4096,
+       .layer_types = true,
+       .query_scalar = 256,
+       .softcaps = true},
+      {.family = "gemma3",
+       .architecture = "Gemma3ForCausalLM",
+       .model_type = "gemma3_text",
+       .kv_heads = 4,
+       .head_dim = 256,
+       .attention_bias = true,
+       .activation = "hidden_activation",
+       .window = 4096,
+       .window_pattern = true,
+       .window_rope = true,
        .layer_types = true,
        .query_scalar = 256,
        .softcaps = true},
@@ -176,9 +202,14 @@ const std::vector<Format>& formats() {
   return rows;
 }
 
-const Format* find_format(const std::string& family) {
-  const auto found =
-      std::find_if(formats().begin(), formats().end(), [&](const Format& f) { return f.family == family; });
+const Format& format_of(const std::string& family) {
+  return *std::find_if(formats().begin(), formats().end(),
+                       [&](const Format& f) { return f.family == family; });
+}
+
+const Format* find_format(const std::string& model_type) {
+  const auto found = std::find_if(formats().begin(), formats().end(),
+                                  [&](const Format& f) { return f.model_type == model_type; });
   return found == formats().end() ? nullptr : &*found;
 }
 

@@ -14,23 +14,28 @@ namespace flatshard {
 
 // Defaults of keys are transformers'. A key without one here has the default of its family.
 struct Format {
-  const char* family;  // also model_type
+  const char* family;
   const char* architecture;
+  const char* model_type = family;
   int64_t kv_heads = 0, head_dim = 0;  // defaults; 0: from the other sizes
   bool attention_bias = false;         // has the key attention_bias
   bool rope_scaling = true;            // has scalings
   const char* activation = "hidden_act";
   std::optional<int64_t> window{};  // default of sliding_window; empty: no such key
   bool window_switch = false;       // has the key use_sliding_window
-  bool max_window_layers = false;   // has this key
-  bool layer_types = false;         // has this key
-  bool no_rope_layers = false;      // has this key
-  int64_t query_scalar = 0;         // default of query_pre_attn_scalar; 0: no such key
-  bool softcaps = false;            // has the keys of soft caps
+  bool window_pattern = false;      // has the key sliding_window_pattern
+  bool window_rope =
+      false;  // has the key rope_local_base_freq: layers with a window have a base of their own
+  bool max_window_layers = false;  // has this key
+  bool layer_types = false;        // has this key
+  bool no_rope_layers = false;     // has this key
+  int64_t query_scalar = 0;        // default of query_pre_attn_scalar; 0: no such key
+  bool softcaps = false;           // has the keys of soft caps
 };
 
 const std::vector<Format>& formats();
-const Format* find_format(const std::string& family);  // null if there is none
+const Format& format_of(const std::string& family);
+const Format* find_format(const std::string& model_type);  // null if there is none
 
 // The config of a family's file: not yet resolved.
 ModelConfig read_family(const JsonReader& in, const Format& format);

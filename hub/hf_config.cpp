@@ -42,8 +42,8 @@ json parse_object(std::string_view text, const std::string& path) {
 
 std::string hf_config_json(const ModelConfig& config, DType weights, const std::string& tokens_of) {
   check(is_float(weights), "weights are ", weights, ", must be f32, bf16 or f16");
-  const Format& format = *find_format(config.family);
-  ordered_json out{{"architectures", {format.architecture}}, {"model_type", format.family}};
+  const Format& format = format_of(config.family);
+  ordered_json out{{"architectures", {format.architecture}}, {"model_type", format.model_type}};
   write_family(out, format, config);
   out["tie_word_embeddings"] = *config.tied;
   // Written even if null: transformers would otherwise assume the ids of the published vocabularies.
@@ -88,7 +88,7 @@ ModelConfig parse_hf_config(std::string_view text, const std::string& path) {
   const json parsed = parse_object(text, path);
   const JsonReader in(path, parsed);
   std::string known;
-  for (const Format& f : formats()) known += (known.empty() ? "" : ", ") + std::string(f.family);
+  for (const Format& f : formats()) known += (known.empty() ? "" : ", ") + std::string(f.model_type);
   const std::string type = in.text("model_type", "");
   check(!type.empty(), path, ": model_type is missing, must be one of ", known);
   const Format* format = find_format(type);

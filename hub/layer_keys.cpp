@@ -1,5 +1,6 @@
 #include "hub/layer_keys.h"
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -25,6 +26,20 @@ std::optional<int64_t> period_of(const std::vector<bool>& marked) {
   return every;
 }
 
+// The marked layers, as every n-th or, where there is no such n, as a list.
+void set_blocks(const std::vector<bool>& marked, std::optional<int64_t>& every,
+                std::vector<int64_t>& blocks) {
+  const std::optional<int64_t> period = period_of(marked);
+  every = period.value_or(0);
+  blocks.clear();
+  for (int64_t i = 0; !period && i < std::ssize(marked); ++i)
+    if (marked[static_cast<size_t>(i)]) blocks.push_back(i);
+}
+
+void set_full(ModelConfig& c, const std::vector<bool>& full) {
+  set_blocks(full, c.full_attention_every, c.full_attention_blocks);
+}
+
 // Which layers have full attention, by layer_types.
 std::vector<bool> full_layers(const JsonReader& in, int64_t layers) {
   const json& types = in.value("layer_types");
@@ -40,24 +55,32 @@ std::vector<bool> full_layers(const JsonReader& in, int64_t layers) {
 }
 
 void read_layer_types(const JsonReader& in, const Format& format, ModelConfig& c) {
-  const std::optional<int64_t> every = period_of(full_layers(in, c.layers));
-  const bool all_full = every == 1, decides = format.layer_types || format.window_switch;
+  const std::vector<bool> full = full_layers(in, c.layers);
+  const bool all_full = std::find(full.begin(), full.end(), false) == full.end();
   if (*c.window == 0) return in.must(all_full, "layer_types", str(kFull, " in every layer"));
-  if (all_full && decides) {
-    c.window = c.full_attention_every = 0;
-    return;
-  }
-  in.must(every && (*every == 0 || format.layer_types), "layer_types",
-          str(kSliding, " in every layer", format.layer_types ? str(", or ", kFull, " in every n-th") : ""));
-  c.full_attention_every = *every;
+  in.must(format.layer_types || std::find(full.begin(), full.end(), true) == full.end(), "layer_types",
+          str(kSliding, " in every layer"));
+  if (all_full) c.window = 0;
+  set_full(c, all_full ? std::vector<bool>() : full);
 }
 
 // Layers from max_window_layers on have the window.
 void read_max_window_layers(const JsonReader& in, ModelConfig& c) {
   const int64_t first = in.has("max_window_layers") ? in.whole("max_window_layers", 0) : 28;
-  in.must(first == 0 || first >= c.layers, "max_window_layers",
-          "0 or at least num_hidden_layers: a window in only the last layers is not supported");
-  if (first > 0) c.window = 0;
+  if (first >= c.layers) {
+    c.window = 0;
+    return;
+  }
+  std::vector<bool> full;
+  for (int64_t i = 0; i < c.layers; ++i) full.push_back(i < first);
+  set_full(c, full);
+}
+
+// Without layer_types, the layers without rotary positions have the window.
+void window_without_rotation(ModelConfig& c) {
+  std::vector<bool> full;
+  for (int64_t i = 0; i < c.layers; ++i) full.push_back(c.rotates(i));
+  set_full(c, full);
 }
 
 void read_no_rope(const JsonReader& in, ModelConfig& c) {
@@ -73,9 +96,8 @@ void read_no_rope(const JsonReader& in, ModelConfig& c) {
     valid = one == 0 || one == 1;
     without.push_back(one == 0);
   }
-  const std::optional<int64_t> every = valid ? period_of(without) : std::nullopt;
-  in.must(every.has_value(), "no_rope_layers", "0 in every n-th layer and 1 in all others");
-  c.no_rope_every = *every;
+  in.must(valid, "no_rope_layers", str("0 or 1 for each of ", c.layers, " layers"));
+  set_blocks(without, c.no_rope_every, c.no_rope_blocks);
 }
 
 }  // namespace
@@ -90,9 +112,11 @@ void read_layers(const JsonReader& in, const Format& format, ModelConfig& c) {
   c.window = off ? 0 : in.has("sliding_window") ? in.size("sliding_window") : *format.window;
   c.full_attention_every = *c.window > 0 ? f.full_attention_every : 0;
   if (in.has("layer_types")) return read_layer_types(in, format, c);
-  if (*c.window > 0 && format.max_window_layers) return read_max_window_layers(in, c);
-  // The default of these layers depends on other keys.
-  if (*c.window > 0 && format.window_switch) in.require("layer_types");
+  if (*c.window == 0) return;
+  if (format.window_pattern)
+    c.full_attention_every = in.size("sliding_window_pattern", *c.full_attention_every);
+  if (format.max_window_layers) return read_max_window_layers(in, c);
+  if (format.window_switch) window_without_rotation(c);
 }
 
 void write_layers(ordered_json& out, const Format& format, const ModelConfig& c) {
@@ -104,7 +128,11 @@ void write_layers(ordered_json& out, const Format& format, const ModelConfig& c)
   const int64_t window = *c.window == 0 && needs_number ? c.max_positions : *c.window;
   out["sliding_window"] = window > 0 ? ordered_json(window) : ordered_json(nullptr);
   if (format.window_switch) out["use_sliding_window"] = *c.window > 0;
-  if (format.max_window_layers) out["max_window_layers"] = *c.window > 0 ? 0 : c.layers;
+  if (format.max_window_layers) {  // older readers have no layer_types
+    int64_t first = 0;
+    while (first < c.layers && c.window_of(first) == 0) ++first;
+    out["max_window_layers"] = first;
+  }
   if (format.layer_types)
     for (int64_t i = 0; i < c.layers; ++i)
       out["layer_types"].push_back(c.window_of(i) > 0 ? kSliding : kFull);

@@ -49,29 +49,51 @@ bool same(const RopeScalingConfig& a, const RopeScalingConfig& b) {
   return all(a) == all(b);
 }
 
-}  // namespace
-
-void read_rope(const JsonReader& in, double theta, ModelConfig& c) {
-  if (in.has("partial_rotary_factor"))
-    in.must(in.positive("partial_rotary_factor") == 1, "partial_rotary_factor", "1");
-  c.rope_theta = in.positive("rope_theta", theta);
-  if (in.has("rope_scaling")) c.rope_scaling = read_rope_scaling(in.object("rope_scaling"));
-  if (!in.has("rope_parameters")) return;
-  const JsonReader parameters = in.object("rope_parameters");
-  for (const json& value : in.value("rope_parameters"))
-    in.must(!value.is_object(), "rope_parameters", "one set for all layers");
-  const RopeScalingConfig scaling = read_rope_scaling(parameters);
-  if (in.has("rope_scaling"))
-    in.must(same(scaling, c.rope_scaling), "rope_scaling", "equal to rope_parameters");
-  c.rope_scaling = scaling;
-  const double own_theta = parameters.positive("rope_theta", *c.rope_theta);
-  if (in.has("rope_theta"))
-    in.must(own_theta == *c.rope_theta, "rope_theta", "equal to that of rope_parameters");
-  c.rope_theta = own_theta;
+// The base and the scaling of rope_parameters, in place of those of the old keys, with which they must agree.
+void read_parameters(const JsonReader& in, const JsonReader& parameters, const char* theta_key,
+                     const char* scaling_key, std::optional<double>& theta, RopeScalingConfig& scaling) {
+  const RopeScalingConfig own_scaling = read_rope_scaling(parameters);
+  if (in.has(scaling_key)) in.must(same(own_scaling, scaling), scaling_key, "equal to rope_parameters");
+  scaling = own_scaling;
+  const double own_theta = parameters.positive("rope_theta", *theta);
+  if (in.has(theta_key)) in.must(own_theta == *theta, theta_key, "equal to that of rope_parameters");
+  theta = own_theta;
 }
 
-void write_rope(ordered_json& out, const ModelConfig& c) {
+// The parameters of one type of layer; an empty object if there are none.
+JsonReader parameters_of(const JsonReader& in, const char* layer_type) {
+  const JsonReader all = in.object("rope_parameters");
+  return all.has(layer_type) ? all.object(layer_type) : JsonReader("", json::object());
+}
+
+}  // namespace
+
+void read_rope(const JsonReader& in, const Format& format, ModelConfig& c) {
+  const Family& f = family(format.family);
+  if (in.has("partial_rotary_factor"))
+    in.must(in.positive("partial_rotary_factor") == 1, "partial_rotary_factor", "1");
+  c.rope_theta = in.positive("rope_theta", f.rope_theta);
+  if (format.window_rope) c.window_rope_theta = in.positive("rope_local_base_freq", f.window_rope_theta);
+  if (in.has("rope_scaling")) c.rope_scaling = read_rope_scaling(in.object("rope_scaling"));
+  if (!in.has("rope_parameters")) return;
+  if (!format.window_rope) {
+    const JsonReader parameters = in.object("rope_parameters");
+    for (const json& value : in.value("rope_parameters"))
+      in.must(!value.is_object(), "rope_parameters", "one set for all layers");
+    return read_parameters(in, parameters, "rope_theta", "rope_scaling", c.rope_theta, c.rope_scaling);
+  }
+  read_parameters(in, parameters_of(in, "full_attention"), "rope_theta", "rope_scaling", c.rope_theta,
+                  c.rope_scaling);
+  RopeScalingConfig of_windows;
+  read_parameters(in, parameters_of(in, "sliding_attention"), "rope_local_base_freq", "", c.window_rope_theta,
+                  of_windows);
+  in.must(of_windows.kind == RopeScaling::Kind::none, "rope_parameters",
+          "of type default for sliding_attention");
+}
+
+void write_rope(ordered_json& out, const Format& format, const ModelConfig& c) {
   out["rope_theta"] = *c.rope_theta;
+  if (format.window_rope) out["rope_local_base_freq"] = *c.window_rope_theta;
   out["rope_scaling"] = rope_scaling_json(c.rope_scaling);
 }
 

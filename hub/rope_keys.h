@@ -1,14 +1,16 @@
 #pragma once
 // The keys of rotary positions in a config.json: rope_theta and rope_scaling, as transformers 4 wrote them,
-// and rope_parameters of version 5. If a file has both, they must agree.
+// and rope_parameters of version 5. If a file has both, they must agree. Where layers with a sliding window
+// have a base of their own, that is rope_local_base_freq, and rope_parameters has a set for each type of
+// layer.
 
+#include "hub/format.h"
 #include "hub/json_reader.h"
 #include "model/config.h"
 
 namespace flatshard {
 
-// `theta` is the default of rope_theta.
-void read_rope(const JsonReader& in, double theta, ModelConfig& c);
-void write_rope(nlohmann::ordered_json& out, const ModelConfig& c);
+void read_rope(const JsonReader& in, const Format& format, ModelConfig& c);
+void write_rope(nlohmann::ordered_json& out, const Format& format, const ModelConfig& c);
 
 }  // namespace flatshard

@@ -25,7 +25,7 @@ SelfAttention::SelfAttention(ParamList& params, const ModelConfig& config, int64
       window_(config.window_of(layer)),
       scale_(1.0f / std::sqrt(static_cast<float>(config.query_scalar))),
       softcap_(static_cast<float>(*config.attention_softcap)),
-      rope_table_(config.rotates(layer) ? rope_table : Tensor{}) {
+      rope_table_(rope_table) {
   const ParamNames& names = param_names(config.family);
   const std::string block = block_prefix(names, layer);
   const int64_t C = config.hidden, q_size = config.heads * config.head_dim,

@@ -1,5 +1,6 @@
 #include "model/config.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -12,6 +13,19 @@ namespace {
 // counts within 64 bits and the memory plan of the largest model fast.
 constexpr int64_t kMaxSize = INT32_MAX, kMaxWidth = 1 << 20, kMaxFfn = 4 * kMaxWidth, kMaxLayers = 4096;
 constexpr double kMostFloat = std::numeric_limits<float>::max();
+
+// A list of blocks, which stands in place of every n-th.
+void check_blocks(Problems& problems, const std::string& name, const std::vector<int64_t>& blocks,
+                  int64_t every, int64_t layers) {
+  problems.check(blocks.empty() || every == 0, "model.", name, "_blocks is set and model.", name,
+                 "_every is ", every, "; set one of them");
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    problems.check(blocks[i] >= 0 && blocks[i] < layers, "model.", name, "_blocks has ", blocks[i],
+                   ", must be from 0 to ", layers - 1, ", the blocks of model.layers = ", layers);
+    problems.check(i == 0 || blocks[i] > blocks[i - 1], "model.", name, "_blocks has ", blocks[i], " after ",
+                   i == 0 ? 0 : blocks[i - 1], ", must ascend");
+  }
+}
 
 // Every value that is out of bounds; if there is none, every value that does not fit the others.
 void check_model(const ModelConfig& c) {
@@ -47,6 +61,10 @@ void check_model(const ModelConfig& c) {
     problems.check(value <= kMostFloat, "model.", key, " is ", value, ", must be at most ", kMostFloat);
   problems.check(*c.norm_eps >= 0, "model.norm_eps is ", *c.norm_eps, ", must be at least 0");
   problems.check(*c.rope_theta >= 1, "model.rope_theta is ", *c.rope_theta, ", must be at least 1");
+  problems.check(*c.window_rope_theta == 0 || *c.window_rope_theta >= 1, "model.window_rope_theta is ",
+                 *c.window_rope_theta, ", must be 0 (that of all blocks) or at least 1");
+  check_blocks(problems, "full_attention", c.full_attention_blocks, *c.full_attention_every, c.layers);
+  check_blocks(problems, "no_rope", c.no_rope_blocks, *c.no_rope_every, c.layers);
   const RopeScalingConfig& scaling = c.rope_scaling;
   problems.check(scaling.factor >= 1, "model.rope_scaling.factor is ", scaling.factor,
                  ", must be at least 1");
@@ -64,6 +82,10 @@ void check_model(const ModelConfig& c) {
 }
 
 bool is_nth(int64_t every, int64_t block) { return every > 0 && (block + 1) % every == 0; }
+
+bool has(const std::vector<int64_t>& blocks, int64_t block) {
+  return std::binary_search(blocks.begin(), blocks.end(), block);
+}
 
 }  // namespace
 
@@ -89,6 +111,17 @@ const std::vector<Family>& families() {
        .full_attention_every = 2,
        .attention_softcap = 50,
        .logit_softcap = 30,
+       .embedding_scale = true,
+       .tied = true},
+      {.name = "gemma3",
+       .norm_offset = 1,
+       .norm_rounds = false,
+       .qk_norm = true,
+       .mlp = MlpKind::geglu,
+       .rope_theta = 1e6,
+       .window_rope_theta = 1e4,
+       .window = 4096,
+       .full_attention_every = 6,
        .embedding_scale = true,
        .tied = true},
       {.name = "phi3", .norm_eps = 1e-5},
@@ -126,9 +159,11 @@ ModelConfig resolved(ModelConfig c) {
   c.tied = c.tied.value_or(f.tied);
   c.norm_eps = c.norm_eps.value_or(f.norm_eps);
   c.rope_theta = c.rope_theta.value_or(f.rope_theta);
-  c.no_rope_every = c.no_rope_every.value_or(f.no_rope_every);
+  c.window_rope_theta = c.window_rope_theta.value_or(f.window_rope_theta);
+  c.no_rope_every = c.no_rope_every.value_or(c.no_rope_blocks.empty() ? f.no_rope_every : 0);
   c.window = c.window.value_or(f.window);
-  c.full_attention_every = c.full_attention_every.value_or(f.full_attention_every);
+  c.full_attention_every =
+      c.full_attention_every.value_or(c.full_attention_blocks.empty() ? f.full_attention_every : 0);
   c.attention_softcap = c.attention_softcap.value_or(f.attention_softcap);
   c.logit_softcap = c.logit_softcap.value_or(f.logit_softcap);
   if (c.kv_heads == 0) c.kv_heads = c.heads;
@@ -144,11 +179,16 @@ ModelConfig resolved(ModelConfig c) {
 }
 
 int64_t ModelConfig::window_of(int64_t block) const {
+  if (has(full_attention_blocks, block)) return 0;
   return is_nth(*full_attention_every, block) ? 0 : *window;
 }
 
 bool ModelConfig::rotates(int64_t block) const {
-  return positions == PositionKind::rotary && !is_nth(*no_rope_every, block);
+  return positions == PositionKind::rotary && !is_nth(*no_rope_every, block) && !has(no_rope_blocks, block);
+}
+
+bool ModelConfig::has_window_rope(int64_t block) const {
+  return *window_rope_theta > 0 && window_of(block) > 0;
 }
 
 }  // namespace flatshard

@@ -32,6 +32,7 @@ struct Family {
   MlpKind mlp = MlpKind::swiglu;
   PositionKind positions = PositionKind::rotary;
   double rope_theta = 10000;
+  double window_rope_theta = 0;      // of blocks with a window, whose frequencies are not scaled; 0: no other
   int64_t no_rope_every = 0;         // every n-th block has no rotation; 0: none
   int64_t window = 0;                // sliding window in tokens; 0: none
   int64_t full_attention_every = 0;  // every n-th block has no window; 0: none
@@ -74,8 +75,10 @@ struct ModelConfig {
   int64_t query_scalar = 0;   // attention scores are divided by its square root; 0: head_dim
   // Empty: the default of the family.
   std::optional<bool> tied{}, qk_norm{}, qkv_bias{};
-  std::optional<double> norm_eps{}, rope_theta{}, attention_softcap{}, logit_softcap{};
+  std::optional<double> norm_eps{}, rope_theta{}, window_rope_theta{}, attention_softcap{}, logit_softcap{};
   std::optional<int64_t> window{}, full_attention_every{}, no_rope_every{};
+  // Indices of blocks in ascending order, in place of every n-th; empty: every n-th.
+  std::vector<int64_t> full_attention_blocks{}, no_rope_blocks{};
   RopeScalingConfig rope_scaling{};
   Adapters adapters{};
   std::map<std::string, FourBitFormat> quantized{};  // by the path of the layer (quantization.h)
@@ -93,7 +96,8 @@ struct ModelConfig {
 
   // Of a resolved config.
   int64_t window_of(int64_t block) const;
-  bool rotates(int64_t block) const;  // q and k
+  bool rotates(int64_t block) const;          // q and k
+  bool has_window_rope(int64_t block) const;  // rotates by window_rope_theta
 };
 
 // The config with all defaults filled in. Throws Error, naming key, value and bound, on a missing or

@@ -17,8 +17,14 @@ RopeScaling scaling_of(const RopeScalingConfig& c) {
 }  // namespace
 
 Model::Model(const ModelConfig& config, Arena& tables, LayerCut cut) : config_(config), cut_(cut) {
-  if (config.positions == PositionKind::rotary)
-    rope_table_ = tables.alloc(DType::f32, {config.max_positions, config.head_dim});
+  const auto any_block = [&](auto&& is) {
+    for (int64_t i = 0; i < config.layers; ++i)
+      if (config.rotates(i) && is(i)) return true;
+    return false;
+  };
+  const auto table = [&] { return tables.alloc(DType::f32, {config.max_positions, config.head_dim}); };
+  if (any_block([&](int64_t i) { return !config.has_window_rope(i); })) rope_table_ = table();
+  if (any_block([&](int64_t i) { return config.has_window_rope(i); })) window_rope_table_ = table();
   const int blocks = static_cast<int>(config.layers) * (cut == LayerCut::halves ? 2 : 1);
   const bool tied = *config.tied;
   for (int i = 0; i <= blocks; ++i) param_list_of_.push_back(i);
@@ -37,6 +43,11 @@ void Model::add_lanes(int lanes, const std::function<bool(int)>& has) {
   }
 }
 
+Tensor Model::rope_table_of(int64_t block) const {
+  if (!config_.rotates(block)) return {};
+  return config_.has_window_rope(block) ? window_rope_table_ : rope_table_;
+}
+
 Model::Layers Model::make_layers() {
   const auto list = [&](size_t layer) -> ParamList& {
     return param_lists_[static_cast<size_t>(param_list_of_[layer])];
@@ -47,10 +58,10 @@ Model::Layers Model::make_layers() {
   layers.push_back(std::move(embedding));
   for (int64_t i = 0; i < config_.layers; ++i) {
     if (cut_ == LayerCut::blocks) {
-      layers.push_back(std::make_unique<Block>(list(layers.size()), config_, i, rope_table_));
+      layers.push_back(std::make_unique<Block>(list(layers.size()), config_, i, rope_table_of(i)));
       continue;
     }
-    layers.push_back(std::make_unique<AttentionHalf>(list(layers.size()), config_, i, rope_table_));
+    layers.push_back(std::make_unique<AttentionHalf>(list(layers.size()), config_, i, rope_table_of(i)));
     layers.push_back(std::make_unique<MlpHalf>(list(layers.size()), config_, i));
   }
   layers.push_back(std::make_unique<HeadLayer>(list(layers.size()), config_, embedding_weight));
@@ -64,14 +75,19 @@ int64_t Model::parameter_count() const {
 }
 
 void Model::fill_tables(Stream& stream) {
-  if (rope_table_.empty() || stream.planning()) return;
-  Memory host(Device::cpu(), rope_table_.bytes());
-  Tensor table = rope_table_;
-  table.data = host.data();
-  table.device = Device::cpu();
-  rope_table(table, *config_.rope_theta, scaling_of(config_.rope_scaling));
-  copy(stream, rope_table_, table);
-  stream.sync();
+  if (stream.planning()) return;
+  const auto fill = [&](const Tensor& table, double theta, const RopeScaling& scaling) {
+    if (table.empty()) return;
+    Memory host(Device::cpu(), table.bytes());
+    Tensor values = table;
+    values.data = host.data();
+    values.device = Device::cpu();
+    rope_table(values, theta, scaling);
+    copy(stream, table, values);
+    stream.sync();
+  };
+  fill(rope_table_, *config_.rope_theta, scaling_of(config_.rope_scaling));
+  fill(window_rope_table_, *config_.window_rope_theta, {});
 }
 
 }  // namespace flatshard

@@ -36,7 +36,7 @@ enum class LayerCut { blocks, halves };
 
 class Model {
  public:
-  // A model of one lane. Allocates the rotary table, which lasts as long as the model, from `tables`.
+  // A model of one lane. Allocates the rotary tables, which last as long as the model, from `tables`.
   Model(const ModelConfig& config, Arena& tables, LayerCut cut = LayerCut::blocks);
 
   // Adds sets of layers until there is one for each of so many lanes; the added ones have only the layers for
@@ -51,16 +51,17 @@ class Model {
   std::vector<ParamList>& param_lists() { return param_lists_; }
   int64_t parameter_count() const;
 
-  // Computes the rotary table. The arena must be committed.
+  // Computes the rotary tables. The arena must be committed.
   void fill_tables(Stream& stream);
 
  private:
   using Layers = std::vector<std::unique_ptr<Layer>>;
   Layers make_layers();
+  Tensor rope_table_of(int64_t block) const;  // empty: no rotation
 
   ModelConfig config_;
   LayerCut cut_;
-  Tensor rope_table_;
+  Tensor rope_table_, window_rope_table_;  // window_rope_table_: of blocks with a base of their own
   std::vector<ParamList> param_lists_;
   std::vector<int> param_list_of_;
   std::vector<Layers> layers_;  // one set per lane; null where a lane lacks the layer

@@ -49,7 +49,8 @@ const ParamNames kGpt2{.embedding = "transformer.wte",
                        .head = "lm_head",
                        .transposed_weights = true};
 
-ParamNames gemma2() {
+// Gemma 2 and 3.
+ParamNames gemma() {
   ParamNames n = kLlama;
   n.attention_out_norm = "post_attention_layernorm";
   n.mlp_norm = "pre_feedforward_layernorm";
@@ -77,7 +78,7 @@ ParamNames olmo2() {
 
 const ParamNames& param_names(const std::string& family) {
   static const std::map<std::string, ParamNames> others{
-      {"gpt2", kGpt2}, {"gemma2", gemma2()}, {"phi3", phi3()}, {"olmo2", olmo2()}};
+      {"gpt2", kGpt2}, {"gemma2", gemma()}, {"gemma3", gemma()}, {"phi3", phi3()}, {"olmo2", olmo2()}};
   const auto found = others.find(family);
   return found == others.end() ? kLlama : found->second;
 }

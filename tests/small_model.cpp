@@ -23,6 +23,11 @@ ModelConfig small_model(const std::string& family, int64_t vocab) {
     c.attention_softcap = 0.5;
     c.logit_softcap = 0.75;
   }
+  if (family == "gemma3") {
+    c.window = 5;
+    c.full_attention_blocks = {1};
+    c.window_rope_theta = 100;
+  }
   if (family == "smollm3") c.no_rope_every = 2;
   return resolved(c);
 }

@@ -48,12 +48,39 @@ MODELS = {
     "gemma2": (lambda: hf.Gemma2ForCausalLM(hf.Gemma2Config(
         **sizes(16, max_position_embeddings=64, head_dim=6, sliding_window=5, query_pre_attn_scalar=9,
                 attn_logit_softcapping=0.5, final_logit_softcapping=0.75, pad_token_id=None))), "float32", "5GB"),
+    "gemma3": (lambda: hf.Gemma3ForCausalLM(hf.Gemma3TextConfig(
+        **sizes(16, num_hidden_layers=4, max_position_embeddings=64, head_dim=6, sliding_window=5,
+                query_pre_attn_scalar=9, pad_token_id=None,
+                layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
+                rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+                                 "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}}))),
+               "float32", "5GB"),
     "phi3": (lambda: hf.Phi3ForCausalLM(hf.Phi3Config(
         **sizes(16, max_position_embeddings=64, pad_token_id=None))), "float32", "5GB"),
     "olmo2": (lambda: hf.Olmo2ForCausalLM(hf.Olmo2Config(
         **sizes(16, max_position_embeddings=64, pad_token_id=None))), "float32", "5GB"),
     "smollm3": (lambda: hf.SmolLM3ForCausalLM(hf.SmolLM3Config(
         **sizes(16, max_position_embeddings=64, no_rope_layer_interval=2, pad_token_id=None))), "float32", "5GB"),
+    # Windows and rotary positions follow no period.
+    "smollm3_layers": (lambda: hf.SmolLM3ForCausalLM(hf.SmolLM3Config(
+        **sizes(16, num_hidden_layers=4, max_position_embeddings=64, no_rope_layers=[1, 0, 0, 1],
+                use_sliding_window=True, sliding_window=5, pad_token_id=None,
+                layer_types=["full_attention", "sliding_attention", "full_attention", "full_attention"]))),
+                       "float32", "5GB"),
+    "granite": (lambda: hf.GraniteForCausalLM(hf.GraniteConfig(
+        **sizes(16, max_position_embeddings=64, embedding_multiplier=3.0, attention_multiplier=0.3,
+                residual_multiplier=0.4, logits_scaling=2.5))), "float32", "5GB"),
+    "glm4": (lambda: hf.Glm4ForCausalLM(hf.Glm4Config(
+        **sizes(16, max_position_embeddings=64, head_dim=12, pad_token_id=None))), "float32", "5GB"),
+    "qwen3_yarn": (lambda: hf.Qwen3ForCausalLM(hf.Qwen3Config(
+        **sizes(16, max_position_embeddings=64, head_dim=6, rope_parameters={
+            "rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16}))),
+                   "float32", "5GB"),
+    "llama_yarn": (lambda: hf.LlamaForCausalLM(hf.LlamaConfig(
+        **sizes(16, max_position_embeddings=64, head_dim=12, rope_parameters={
+            "rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 16,
+            "beta_fast": 4.0, "beta_slow": 0.5, "mscale": 2.0, "mscale_all_dim": 0.5, "truncate": False}))),
+                   "float32", "5GB"),
 }
 GREEDY = 50
 SEEDS = {"gemma2": 45, "olmo2": 45}  # whose greedy text varies

@@ -1,7 +1,9 @@
 """Golden losses and gradients of a two-layer model of each family, from Hugging Face transformers (eager attention, f32).
 
 Each file holds the parameters under their names, their gradients under "grad." + name, the tokens of two sequences, the
-targets and the summed loss."""
+targets and the summed loss. Names as arguments make only these models."""
+import sys
+
 import torch
 import transformers as hf
 
@@ -21,14 +23,25 @@ MODELS = {
     "gemma2": lambda: hf.Gemma2ForCausalLM(hf.Gemma2Config(**SIZES, head_dim=6, sliding_window=5, query_pre_attn_scalar=9,
                                                            attn_logit_softcapping=0.5, final_logit_softcapping=0.75,
                                                            pad_token_id=None)),
+    # Two bases, the second block of full attention with scaled frequencies.
+    "gemma3": lambda: hf.Gemma3ForCausalLM(hf.Gemma3TextConfig(
+        **SIZES, head_dim=6, sliding_window=5, query_pre_attn_scalar=9, pad_token_id=None,
+        layer_types=["sliding_attention", "full_attention"],
+        rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+                         "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}})),
     "phi3": lambda: hf.Phi3ForCausalLM(hf.Phi3Config(**SIZES, sliding_window=5, pad_token_id=None)),
     "olmo2": lambda: hf.Olmo2ForCausalLM(hf.Olmo2Config(**SIZES, pad_token_id=None)),
+    "granite": lambda: hf.GraniteForCausalLM(hf.GraniteConfig(
+        **SIZES, embedding_multiplier=3.0, attention_multiplier=0.3, residual_multiplier=0.4, logits_scaling=2.5)),
+    "glm4": lambda: hf.Glm4ForCausalLM(hf.Glm4Config(**SIZES, head_dim=12, pad_token_id=None)),
     "smollm3": lambda: hf.SmolLM3ForCausalLM(hf.SmolLM3Config(**SIZES, no_rope_layer_interval=2, pad_token_id=None)),
 }
 
 
-def main():
+def main(names=()):
     for family, make in MODELS.items():
+        if names and family not in names:
+            continue
         torch.manual_seed(7)
         model = make().float()
         for p in model.parameters():  # biases and norms differ from 0 and 1, so that a swap is detected
@@ -48,4 +61,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

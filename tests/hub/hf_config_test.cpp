@@ -67,6 +67,7 @@ TEST_CASE("a config of each family is read back as it was written") {
         CHECK(read.tied == c.tied);
         CHECK(read.norm_eps == c.norm_eps);
         CHECK(read.rope_theta == c.rope_theta);
+        CHECK(read.window_rope_theta == c.window_rope_theta);
       }
 }
 
@@ -145,6 +146,12 @@ TEST_CASE("a setting that a family's format cannot express is not written") {
   c.no_rope_every = 2;
   CHECK(error(c).starts_with("model.no_rope_every = 2 cannot be written"));
   c.no_rope_every = 0;
+  c.no_rope_blocks = {1};
+  CHECK(error(c).starts_with("model.no_rope_blocks = [1] cannot be written"));
+  c.no_rope_blocks = {};
+  c.window_rope_theta = 100;
+  CHECK(error(c).starts_with("model.window_rope_theta = 100 cannot be written"));
+  c.window_rope_theta = 0;
   c.attention_softcap = 2;
   CHECK(error(c).starts_with("model.attention_softcap = 2 cannot be written"));
   c.attention_softcap = 0;
@@ -238,24 +245,26 @@ TEST_CASE("both spellings of the rotary keys are read, and must agree") {
         "dtype is \"bfloat16\", must be equal to torch_dtype");
 }
 
-TEST_CASE("the sliding window of Qwen applies to all layers or to none") {
+TEST_CASE("the sliding window of Qwen applies to the last layers, or to those of a list") {
   const std::string on = "\"use_sliding_window\":true,\"sliding_window\":16";
   CHECK(read_text(with_keys(on + ",\"max_window_layers\":0", "qwen2")).window == 16);
   CHECK(read_text(with_keys(on + ",\"max_window_layers\":4", "qwen2")).window == 0);
   CHECK(read_text(with_keys(on, "qwen3")).window == 0);  // from layer 28 on, of 4
-  CHECK(error_of_text(with_keys(on + ",\"max_window_layers\":2", "qwen2"))
-            .starts_with("max_window_layers is 2"));
+  const ModelConfig last = read_text(with_keys(on + ",\"max_window_layers\":2", "qwen2"));
+  CHECK(last.window == 16);
+  CHECK(last.full_attention_blocks == std::vector<int64_t>{0, 1});
+  CHECK(hf_config_json(last, DType::f32).find("\"max_window_layers\": 2") != std::string::npos);
   const auto types = [](const char* a, const char* b) {
     const std::string two = str('"', a, "_attention\",\"", b, "_attention\"");
     return str(",\"layer_types\":[", two, ',', two, ']');
   };
   CHECK(read_text(with_keys(on + types("sliding", "sliding"), "qwen2")).window == 16);
   CHECK(read_text(with_keys(on + types("full", "full"), "qwen2")).window == 0);
-  CHECK(error_of_text(with_keys(on + types("full", "sliding"), "qwen2")).starts_with("layer_types is "));
+  CHECK(read_text(with_keys(on + types("sliding", "full"), "qwen2")).full_attention_every == 2);
   CHECK(error_of_text(with_keys(types("sliding", "sliding").substr(1))).starts_with("layer_types is "));
 }
 
-TEST_CASE("windows and rotary positions of every n-th layer are read from lists and intervals") {
+TEST_CASE("windows and rotary positions of layers are read from lists and intervals") {
   const auto types = [](const std::string& kinds) {  // s or f for each layer
     nlohmann::json list = nlohmann::json::array();
     for (const char kind : kinds) list.push_back(kind == 's' ? "sliding_attention" : "full_attention");
@@ -267,8 +276,8 @@ TEST_CASE("windows and rotary positions of every n-th layer are read from lists 
   CHECK(gemma2("ssss").window == 4096);
   CHECK(gemma2("ffff").window == 0);
   const auto gemma2_error = [&](const std::string& keys) { return error_of_text(with_keys(keys, "gemma2")); };
-  CHECK(gemma2_error(types("ssff"))
-            .ends_with("must be sliding_attention in every layer, or full_attention in every n-th"));
+  CHECK(gemma2("fsfs").full_attention_blocks == std::vector<int64_t>{0, 2});
+  CHECK(gemma2("fsfs").full_attention_every == 0);
   CHECK(gemma2_error(types("sss"))
             .ends_with("must be \"sliding_attention\" or \"full_attention\" for each of 4 layers"));
   CHECK(gemma2_error("\"sliding_window\":null," + types("sfsf"))
@@ -285,11 +294,13 @@ TEST_CASE("windows and rotary positions of every n-th layer are read from lists 
   const auto smollm3_error = [](const std::string& keys) {
     return error_of_text(with_keys(keys, "smollm3"));
   };
-  for (const char* list : {"[1,0,0,1]", "[1,0,1]", "[1,2,1,2]", "3"})
-    CHECK(smollm3_error(str("\"no_rope_layers\":", list))
-              .ends_with("must be 0 in every n-th layer and 1 in all others"));
+  CHECK(smollm3("\"no_rope_layers\":[1,0,0,1]").no_rope_blocks == std::vector<int64_t>{1, 2});
+  CHECK(smollm3("\"no_rope_layers\":[1,0,0,1]").no_rope_every == 0);
+  for (const char* list : {"[1,0,1]", "[1,2,1,2]", "3"})
+    CHECK(smollm3_error(str("\"no_rope_layers\":", list)).ends_with("must be 0 or 1 for each of 4 layers"));
   const std::string on = "\"use_sliding_window\":true,\"sliding_window\":16";
-  CHECK(smollm3_error(on) == "layer_types is missing");
+  // By default, layers without rotary positions have the window.
+  CHECK(smollm3(on + ",\"no_rope_layers\":[1,0,0,1]").full_attention_blocks == std::vector<int64_t>{0, 3});
   CHECK(smollm3(on + ',' + types("sfsf")).window_of(0) == 16);
   CHECK(error_of_text(with_keys(R"("rope_scaling":{"type":"longrope","factor":2})", "phi3")) ==
         "rope_scaling.type is \"longrope\", must be default, linear or llama3: other scalings are not "
@@ -300,17 +311,52 @@ TEST_CASE("windows and rotary positions of every n-th layer are read from lists 
         "partial_rotary_factor is 0.75, must be 1");
 }
 
+TEST_CASE("Gemma 3 has a base of its own for layers with a window, in both spellings") {
+  const auto gemma3 = [](const std::string& keys) { return read_text(with_keys(keys, "gemma3_text")); };
+  const ModelConfig absent = gemma3("");
+  CHECK(absent.family == "gemma3");
+  CHECK(absent.rope_theta == 1e6);
+  CHECK(absent.window_rope_theta == 1e4);
+  CHECK(absent.window == 4096);
+  CHECK(absent.full_attention_every == 6);
+  CHECK(absent.attention_softcap == 0.0);
+  CHECK(absent.tied == true);
+  CHECK(gemma3("\"sliding_window_pattern\":3").full_attention_every == 3);
+  const ModelConfig old = gemma3(
+      R"("rope_theta":5e5,"rope_local_base_freq":2e4,"rope_scaling":{"rope_type":"linear","factor":8})");
+  const ModelConfig v5 = gemma3(
+      R"("rope_parameters":{"full_attention":{"rope_type":"linear","factor":8,"rope_theta":5e5},
+      "sliding_attention":{"rope_type":"default","rope_theta":2e4}})");
+  for (const ModelConfig& c : {old, v5}) {
+    CHECK(c.rope_theta == 5e5);
+    CHECK(c.window_rope_theta == 2e4);
+    CHECK(c.rope_scaling.kind == RopeScaling::Kind::linear);
+    CHECK(c.rope_scaling.factor == 8);
+  }
+  const auto gemma3_error = [](const std::string& keys) {
+    return error_of_text(with_keys(keys, "gemma3_text"));
+  };
+  CHECK(gemma3_error(R"("rope_parameters":{"sliding_attention":{"rope_type":"linear","factor":8}})")
+            .ends_with("must be of type default for sliding_attention"));
+  CHECK(gemma3_error(
+            R"("rope_local_base_freq":3e4,"rope_parameters":{"sliding_attention":{"rope_theta":2e4}})") ==
+        "rope_local_base_freq is 30000.0, must be equal to that of rope_parameters");
+  ModelConfig c = absent;
+  c.window_rope_theta = 0;
+  CHECK(test::error_of([&] { hf_config_json(c, DType::f32); }).starts_with("model.window_rope_theta is 0"));
+}
+
 TEST_CASE("an unsupported setting is an error that names file and key") {
   CHECK(test::error_of([] { read_hf_config("no.json"); }) ==
         "no.json: cannot open: No such file or directory");
   CHECK(error_of_text("{").find("parse error") != std::string::npos);
   CHECK(error_of_text("[]") == "must be a JSON object");
   CHECK(error_of_text("{}") ==
-        "model_type is missing, must be one of llama, mistral, qwen2, qwen3, gpt2, gemma2, phi3, olmo2, "
-        "smollm3");
+        "model_type is missing, must be one of llama, mistral, qwen2, qwen3, gpt2, gemma2, gemma3_text, "
+        "phi3, olmo2, smollm3");
   CHECK(error_of_text(with_keys("", "bert")) ==
-        "model_type is \"bert\", must be one of llama, mistral, qwen2, qwen3, gpt2, gemma2, phi3, olmo2, "
-        "smollm3");
+        "model_type is \"bert\", must be one of llama, mistral, qwen2, qwen3, gpt2, gemma2, gemma3_text, "
+        "phi3, olmo2, smollm3");
   CHECK(error_of_text("{\"model_type\":\"llama\"}") == "num_hidden_layers is missing");
   CHECK(error_of_text(with_keys("\"hidden_size\":0")) ==
         "hidden_size is 0, must be a whole number from 1 to 2147483647");

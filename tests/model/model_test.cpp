@@ -23,6 +23,15 @@ ModelConfig small_model(const std::string& family) {
     c.attention_softcap = 0.5;
     c.logit_softcap = 0.75;
   }
+  if (family == "gemma3") {
+    c.head_dim = 6;
+    c.query_scalar = 9;
+    c.window = 5;
+    c.full_attention_blocks = {1};
+    c.rope_theta = 1e4;
+    c.window_rope_theta = 100;
+    c.rope_scaling = {.kind = RopeScaling::Kind::linear, .factor = 4};
+  }
   if (family == "phi3") c.window = 5;
   if (family == "smollm3") c.no_rope_every = 2;
   return resolved(c);
@@ -120,6 +129,14 @@ TEST_CASE("a model counts its parameters as the published models do") {
                .head_dim = 256,
                .ffn = 9216,
                .vocab = 256000}) == 2614341888);
+  CHECK(count({.family = "gemma3",
+               .layers = 26,
+               .hidden = 1152,
+               .heads = 4,
+               .kv_heads = 1,
+               .head_dim = 256,
+               .ffn = 6912,
+               .vocab = 262144}) == 999885952);
   CHECK(count({.family = "phi3", .layers = 32, .hidden = 3072, .heads = 32, .ffn = 8192, .vocab = 32064}) ==
         3821079552);
   CHECK(

@@ -37,11 +37,16 @@ const std::map<std::string, std::string> kModels{
     {"gemma2", "--model.family=gemma2 --model.window=5 --model.head_dim=6 --model.query_scalar=9"},
     {"gemma2_uncapped",
      "--model.family=gemma2 --model.window=0 --model.attention_softcap=0 --model.logit_softcap=0"},
+    {"gemma3",
+     "--model.family=gemma3 --model.window=5 --model.full_attention_blocks=[1] "
+     "--model.window_rope_theta=100"},
     {"phi3", "--model.family=phi3 --model.window=5"},
     {"olmo2", "--model.family=olmo2"},
     {"smollm3", "--model.family=smollm3 --model.no_rope_every=2"},
     {"smollm3_window",
      "--model.family=smollm3 --model.window=5 --model.full_attention_every=2 --model.no_rope_every=1"},
+    {"smollm3_layers",
+     "--model.family=smollm3 --model.no_rope_blocks=[0] --model.window=5 --model.full_attention_blocks=[0]"},
     {"gpt2", "--model.family=gpt2"},
     {"gpt2_grown", "--model.family=gpt2 --model.pad_to_multiple_of=64 --checkpoint.shard_size=10KB"}};
 
@@ -56,6 +61,7 @@ const std::map<std::string, std::string> kAdapters{
     {"qwen2_grown", "--lora.rank=1 --model.vocab=70"},
     {"qwen3", "--lora.rank=4 --lora.save_modules='[\"embed_tokens\", \"lm_head\"]'"},
     {"gemma2", "--lora.rank=4"},
+    {"gemma3", "--lora.rank=3 --lora.save_modules='[\"k_norm\"]'"},
     {"phi3", "--lora.rank=4 --lora.targets='[\"qkv_proj\", \"gate_up_proj\", \"down_proj\"]'"},
     {"olmo2", "--lora.rank=2 --lora.save_modules='[\"q_norm\", \"post_feedforward_layernorm\"]'"},
     {"smollm3", "--lora.rank=2"},

@@ -225,6 +225,10 @@ def make_config():
     config("gpt2", GPT2)
     config("gemma2", model_type="gemma2", architectures=None, sliding_window=5, query_pre_attn_scalar=16, head_dim=6,
            layer_types=["sliding_attention", "full_attention"], attn_logit_softcapping=50.0, final_logit_softcapping=None)
+    config("gemma3", model_type="gemma3_text", architectures=None, sliding_window=5, query_pre_attn_scalar=16, head_dim=6,
+           layer_types=["sliding_attention", "full_attention"], rope_theta=None,
+           rope_parameters={"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}})
     config("smollm3", model_type="smollm3", architectures=None, no_rope_layers=[1, 0], no_rope_layer_interval=2)
     config("odd_no_rope_layers", model_type="smollm3", architectures=None, no_rope_layers=[1, "0"])
 

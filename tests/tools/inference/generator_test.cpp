@@ -65,7 +65,7 @@ TEST_CASE("generation continues any prefix of its own text identically, in every
 }
 
 TEST_CASE("greedy text from a folder of transformers is that of transformers") {
-  for (const std::string name : {"gemma2", "phi3", "olmo2", "smollm3"}) {
+  for (const std::string name : {"gemma2", "gemma3", "phi3", "olmo2", "smollm3", "smollm3_layers"}) {
     CAPTURE(name);
     const std::string folder = str(kSourceDir, "/tests/golden/folders/", name);
     const auto expected = test::load_golden("folders/" + name + "/expected");
