@@ -29,6 +29,7 @@ std::string version_text(const std::string& program) {
       << "utf8proc  " << yes_or_no(kUtf8procBuilt) << '\n'
       << "zlib      " << yes_or_no(kZlibBuilt) << '\n'
       << "zstd      " << yes_or_no(kZstdBuilt) << '\n'
+      << "Arrow     " << or_no(kArrowVersion) << '\n'
       << "libyaml   " << yes_or_no(kLibyamlBuilt);
   return std::move(out).str();
 }

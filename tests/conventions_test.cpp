@@ -138,6 +138,7 @@ const std::vector<ThirdParty>& third_party() {
       {"^utf8proc\\.h$", "^text/words/unicode_utf8proc\\.cpp$"},
       {"^zlib\\.h$", "^text/input/gzip_zlib\\.cpp$"},
       {"^zstd\\.h$", "^text/input/zstd_libzstd\\.cpp$"},
+      {"^(arrow|parquet)/", "^text/input/table_arrow\\.cpp$"},
       {"^yaml\\.h$", "^train/config/yaml_libyaml\\.cpp$"},
       {"^nlohmann/(?!json_fwd)",
        "^tests/|^checkpoint/json\\.cpp$|^bench/[a-z_]+\\.cpp$|^(text|hub|train|tools)/[a-z_/]+\\.cpp$"},

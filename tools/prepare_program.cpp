@@ -16,7 +16,7 @@
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "text/data/dataset.h"
-#include "text/input/text_input.h"
+#include "text/input/table_input.h"
 #include "text/tokenizer/bpe_trainer.h"
 #include "tools/programs.h"
 #include "tools/sample_picture.h"
@@ -33,6 +33,7 @@ struct Options {
   EncoderOptions encoder;
   int64_t train_tokenizer = 0;  // tokens of the tokenizer to train; 0: none
   std::string split = "none";
+  std::vector<std::string> columns;
   bool skip_bad = false;
   int64_t most_tokens = 0;
   std::vector<double> weights;
@@ -59,7 +60,9 @@ constexpr const char* kDescription =
     "text in\n"
     "UTF-8: one document, or several separated by blank lines with --split blank-lines. Both may be "
     "compressed with\n"
-    "gzip or zstd (.gz, .zst). Files and documents keep their order.\n\n"
+    "gzip or zstd (.gz, .zst). The rows of a Parquet or Arrow table, whatever its name, are such objects, "
+    "too. Files,\n"
+    "documents and rows keep their order.\n\n"
     "Of a text all tokens are trained, of a prompt with a completion the completion, of a conversation the\n"
     "assistant's turns. Conversations are rendered by the chat template of the tokenizer's folder, or "
     "another.\n"
@@ -71,6 +74,7 @@ constexpr const char* kFooter =
     "Output files appear under their names only after everything has succeeded.\n\n"
     "  prepare --out corpus.tok --eval-out eval.tok stories.jsonl\n"
     "  prepare --out chats.tok --tokenizer Qwen2.5-0.5B-Instruct --show 3 chats.jsonl\n"
+    "  prepare --out corpus.tok --columns text train-*.parquet\n"
     "  prepare --out corpus.tok --train-tokenizer 8192 --tokenizer my-tokenizer stories.jsonl\n"
     "  git ls-files '*.md' | prepare --out docs.tok --files-from -\n"
     "  find docs -name '*.md' -print0 | prepare --out docs.tok --files-from - -0\n";
@@ -113,6 +117,10 @@ std::vector<Option> options_of(Options& o) {
        &o.split,
        "document separator in text files",
        {.shows_default = true, .choices = {"none", "blank-lines"}}},
+      {"--columns",
+       &o.columns,
+       "columns to read of Parquet and Arrow tables: prompt,completion; default: all",
+       {.type = "NAME,...", .separator = ','}},
       {"--weights",
        &o.weights,
        "how often the samples of each file are written, one number per file: 0.5,2",
@@ -200,7 +208,7 @@ void check_inputs(const Options& o, const std::vector<std::string>& files) {
           ": is a device or a socket, must be a file or a pipe");
     for (const std::string& out : outputs(o))
       check(!same_file(file, out), file, ": is both read and written");
-    if (fs::is_regular_file(status)) const TextInput readable_text(file);  // a pipe can be read only once
+    if (fs::is_regular_file(status)) check_records(file, o.columns);  // a pipe can be read only once
   }
   const std::string list = o.files_from == "-" ? "/dev/stdin" : o.files_from.value_or("");
   for (const std::string& out : outputs(o))
@@ -276,13 +284,16 @@ void train_tokenizer(const Options& o, const std::vector<DatasetFile>& files) {
   check(bytes_of(files).has_value(), "--train-tokenizer reads the files twice, so none may be a pipe");
   BpeTrainer trainer({.vocab = o.train_tokenizer, .special = {kEndOfText}});
   for (const DatasetFile& file : files)
-    read_records(file.path, split_of(o), [&](const Record& record) {
-      try {
-        for (const std::string& text : texts_of(record, o.encoder.text_field)) trainer.add(text);
-      } catch (const Error&) {
-        if (!o.skip_bad) throw;  // with it, the bad records are counted when they are encoded
-      }
-    });
+    read_records(
+        file.path, split_of(o),
+        [&](const Record& record) {
+          try {
+            for (const std::string& text : texts_of(record, o.encoder.text_field)) trainer.add(text);
+          } catch (const Error&) {
+            if (!o.skip_bad) throw;  // with it, the bad records are counted when they are encoded
+          }
+        },
+        o.columns);
   NewFolder folder(o.encoder.tokenizer);
   folder.write("tokenizer.json", trainer.tokenizer_json());
   folder.write(
@@ -301,6 +312,7 @@ void prepare(Options o, const Streams& streams) {
   const SampleEncoder encoder(o.encoder);
   const DatasetOptions options{.encoder = o.encoder,
                                .split = split_of(o),
+                               .columns = o.columns,
                                .skip_bad = o.skip_bad,
                                .most_tokens = o.most_tokens,
                                .eval_share = o.eval_out ? o.eval_share : 0};

@@ -1,4 +1,4 @@
-"""Regenerates the golden files: python tests/golden/make.py [stem ...]   (needs torch, transformers, peft, bitsandbytes, safetensors and tensorboard)"""
+"""Regenerates the golden files: python tests/golden/make.py [stem ...]   (needs torch, transformers, peft, bitsandbytes, safetensors, tensorboard and pyarrow)"""
 import glob
 import importlib
 import os

@@ -10,6 +10,7 @@
 #include "runtime/check.h"
 #include "runtime/text.h"
 #include "text/input/json_array.h"
+#include "text/input/table_input.h"
 #include "text/input/text_input.h"
 #include "text/input/text_kind.h"
 
@@ -184,6 +185,18 @@ void read_runs_of_lines(TextInput& input, const TakeRecord& take) {
   if (!found) take({"", false, input.path()});
 }
 
+// Returns the bytes of the rows as JSON.
+int64_t read_rows(const std::string& path, const std::vector<std::string>& columns, const TakeRecord& take) {
+  const std::unique_ptr<TableInput> table = open_table(path, columns);
+  int64_t bytes = 0, file_bytes = 0, number = 0;
+  for (std::string json; table->next(json);) {
+    bytes += std::ssize(json);
+    const int64_t read = table->file_bytes();
+    take({json, true, str(path, " (row ", ++number, ')'), read - std::exchange(file_bytes, read)});
+  }
+  return bytes;
+}
+
 }  // namespace
 
 std::string text_field(const std::string& json, const std::string& field, const std::string& where) {
@@ -202,7 +215,9 @@ bool has_member(const std::string& json, std::initializer_list<const char*> name
   });
 }
 
-int64_t read_records(const std::string& path, TextSplit split, const std::function<void(Record)>& take) {
+int64_t read_records(const std::string& path, TextSplit split, const TakeRecord& take,
+                     const std::vector<std::string>& columns) {
+  if (table_kind_of(path) != TableKind::none) return read_rows(path, columns, take);
   TextInput input(path);
   int64_t file_bytes = 0;
   const TakeRecord take_counted = [&](Record record) {
@@ -216,6 +231,13 @@ int64_t read_records(const std::string& path, TextSplit split, const std::functi
   else
     read_whole(input, take_counted);
   return input.bytes();
+}
+
+void check_records(const std::string& path, const std::vector<std::string>& columns) {
+  if (table_kind_of(path) != TableKind::none)
+    open_table(path, columns);
+  else
+    const TextInput readable(path);
 }
 
 std::vector<int32_t> byte_tokens(std::string_view text) {

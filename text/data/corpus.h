@@ -1,7 +1,8 @@
 #pragma once
 // Reads records from files, in order. A file of JSON (text_kind.h) has one object per line, or is an array of
 // objects, each of which is a record. Any other file is text: one record, or several separated by blank
-// lines. Files may be compressed with gzip or zstd. Only one record at a time is in memory.
+// lines. Files may be compressed with gzip or zstd. The rows of a table (table_input.h) are records, too.
+// Only one record at a time is in memory, or a few rows.
 
 #include <cstdint>
 #include <functional>
@@ -24,8 +25,12 @@ struct Record {
 };
 
 // Calls `take` for every record of the file and returns the bytes of text read. Includes empty ones; a text
-// file without any document counts as one empty document, so that the caller can report it.
-int64_t read_records(const std::string& path, TextSplit split, const std::function<void(Record)>& take);
+// file without any document counts as one empty document, so that the caller can report it. Of a table, reads
+// `columns`, or all.
+int64_t read_records(const std::string& path, TextSplit split, const std::function<void(Record)>& take,
+                     const std::vector<std::string>& columns = {});
+// The Error, if any, that read_records() finds before the first record.
+void check_records(const std::string& path, const std::vector<std::string>& columns);
 
 // The text that a JSON object has in this field. An Error begins with `where`.
 std::string text_field(const std::string& json, const std::string& field, const std::string& where);

@@ -141,9 +141,12 @@ DatasetCounts write_dataset(const std::vector<DatasetFile>& files, const Dataset
   DatasetWriter writer(options, encoder, train, eval, show);
   for (const DatasetFile& file : files) {
     writer.begin_file(file);
-    writer.counts().bytes += read_records(file.path, options.split, [&](Record record) {
-      if (writer.add(std::move(record))) writer.write_batch(progress);
-    });
+    writer.counts().bytes += read_records(
+        file.path, options.split,
+        [&](Record record) {
+          if (writer.add(std::move(record))) writer.write_batch(progress);
+        },
+        options.columns);
     writer.write_batch(progress);
   }
   return writer.counts();
@@ -154,6 +157,7 @@ std::string make_manifest(const std::vector<DatasetFile>& files, const DatasetOp
   Json manifest = Json::parse("{" + encoder.identity() + "}");
   manifest["split"] = options.split == TextSplit::none ? "none" : "blank-lines";
   manifest["eval_share"] = options.eval_share;
+  if (!options.columns.empty()) manifest["columns"] = options.columns;
   if (options.most_tokens > 0) manifest["max_tokens"] = options.most_tokens;
   manifest["inputs"] = Json::array();
   for (const DatasetFile& file : files) {

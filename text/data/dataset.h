@@ -20,9 +20,10 @@ struct DatasetFile {
 struct DatasetOptions {
   EncoderOptions encoder{};
   TextSplit split = TextSplit::none;
-  bool skip_bad = false;    // count records that cannot be encoded instead of ending with an Error
-  int64_t most_tokens = 0;  // a sample with more is a bad record; 0: no limit
-  double eval_share = 0;    // of the samples, for the second token file
+  std::vector<std::string> columns{};  // of tables; empty: all
+  bool skip_bad = false;               // count records that cannot be encoded instead of ending with an Error
+  int64_t most_tokens = 0;             // a sample with more is a bad record; 0: no limit
+  double eval_share = 0;               // of the samples, for the second token file
 };
 
 struct DatasetCounts {

@@ -19,14 +19,8 @@ struct OtherKind {
 };
 constexpr char kExtractText[] = "extract its text first, for example with pdftotext or pandoc --to plain";
 constexpr char kUnpack[] = "unpack it, and name the files in it";
-constexpr char kParquet[] =
-    "convert it: python3 -c \"import pandas; pandas.read_parquet('PATH').to_json('PATH.jsonl', "
-    "orient='records', lines=True)\"";
-constexpr char kArrow[] =
-    "convert it: python3 -c \"import datasets; datasets.Dataset.from_file('PATH').to_json('PATH.jsonl')\"";
+constexpr char kUnpackTable[] = "write it to a file that is neither compressed nor a pipe, and name that";
 constexpr OtherKind kOtherKinds[] = {
-    {" parquet ", "is Parquet", kParquet},
-    {" arrow feather ", "is an Arrow table", kArrow},
     {" csv ", "is a table (CSV)",
      "convert it: python3 -c \"import csv, json; [print(json.dumps(row)) for row in "
      "csv.DictReader(open('PATH', newline=''))]\" >'PATH.jsonl', or, to train on its characters, name it "
@@ -54,8 +48,12 @@ struct Magic {
 };
 constexpr Magic kMagics[] = {
     {"FLATTOK"sv, "is a token file already", "name it in data.train, or name the text it was made from"},
-    {"PAR1"sv, "is Parquet", kParquet},
-    {"ARROW1"sv, "is an Arrow table", kArrow},
+    {"PAR1"sv, "is Parquet", kUnpackTable},
+    {"ARROW1"sv, "is an Arrow table", kUnpackTable},
+    {"FEA1"sv, "is a Feather table of version 1, which has been replaced by Arrow files",
+     "convert it: python3 -c \"import pandas; pandas.read_feather('PATH').to_json('PATH.jsonl', "
+     "orient='records', lines=True)\""},
+    {"\xff\xff\xff\xff"sv, "is an Arrow stream", kUnpackTable},
     {"PK\x03\x04"sv, "is an archive (zip), or a document or table in one", kUnpack},
     {"%PDF-"sv, "is a formatted document", kExtractText},
     {"\xfd\x37zXZ\0"sv, "is compressed with xz", "decompress it first"},
@@ -143,6 +141,8 @@ bool is_text_name(const std::string& path) {
 
 void check_text_name(const std::string& path) {
   const std::string ending = kind_of_name(path);
+  check(!is_one_of(ending, " parquet arrow "), path,
+        ": is named like a table (Parquet, Arrow), but its content is none: fetch it again, or rename it");
   for (const OtherKind& kind : kOtherKinds)
     if (is_one_of(ending, kind.endings)) refuse(path, kind.is, kind.remedy);
 }

@@ -20,7 +20,7 @@ enum class Compression { none, gzip, zstd };
 Compression named_compression(const std::string& path);
 Compression compression_of(std::string_view begin);
 
-// An Error if the name is that of another kind of file, such as .parquet: what it is, and how to get text.
+// An Error if the name is that of another kind of file, such as .pdf: what it is, and how to get text.
 void check_text_name(const std::string& path);
 
 // The bytes at the beginning of a file's content by which check_text_content() judges it.

@@ -17,8 +17,8 @@ namespace flatshard {
 using Arguments = std::vector<std::string>;
 
 // The variable that an option sets. A bool is a flag without a value; numbers of a list are separated by
-// commas; a list of texts takes the words up to the next option, and the option may be repeated. --help
-// shows the default of a choice.
+// commas; a list of texts takes the words up to the next option, and the option may be repeated, or split its
+// word at a separator. --help shows the default of a choice.
 using OptionValue =
     std::variant<bool*, int*, int64_t*, double*, std::string*, std::optional<int64_t>*,
                  std::optional<std::string>*, std::vector<double>*, std::vector<std::string>*, Choice>;
@@ -32,6 +32,7 @@ struct OptionDetails {
   bool required = false, shows_default = false, hidden = false;
   std::vector<std::string> choices{};
   std::optional<NumberRange> range{};
+  std::optional<char> separator{};               // between the texts in one word of a list: ','
   int most_words = 0;                            // of a positional list; 0: any number
   std::vector<std::string> needs{}, excludes{};  // names of other options
   bool* given{};                                 // of a program: set to whether it was given

@@ -75,6 +75,7 @@ struct DataConfig {
   std::string tokenizer{};      // empty: model.init_from
   std::string chat_template{};  // empty: the tokenizer's
   std::string text_field = "text";
+  std::vector<std::string> columns{};  // of tables; empty: all
   TrainOn train_on = TrainOn::assistant;
   int64_t seq_len = 0;
   int64_t vocab = 0;  // 0: at least three quarters of the model's

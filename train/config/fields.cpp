@@ -166,7 +166,8 @@ std::vector<Field> data_fields(DataConfig& data) {
   return {
       {"data.train", &data.train,
        "file to train on: tokens made by prepare, or text or JSON (.txt, .jsonl, .json, also .gz or .zst), "
-       "whose tokens are made once and kept beside it, in FILE.HASH.tok",
+       "or a "
+       "Parquet or Arrow table, whose tokens are made once and kept beside it, in FILE.HASH.tok",
        content},
       {"data.eval", &data.eval, "file to evaluate on, of the same kinds; empty = no evaluation", content},
       {"data.max_samples", &data.max_samples,
@@ -179,7 +180,9 @@ std::vector<Field> data_fields(DataConfig& data) {
       {"data.chat_template", &data.chat_template,
        "chat template of conversations: a built-in name or a file; empty = that of the tokenizer's folder",
        moves_rate},
-      {"data.text_field", &data.text_field, "field of JSON lines that holds the document", moves_rate},
+      {"data.text_field", &data.text_field, "field of JSON lines, or column, that holds the document",
+       moves_rate},
+      {"data.columns", &data.columns, "columns to read of Parquet and Arrow tables; empty = all", moves_rate},
       {"data.train_on", &data.train_on,
        "trained part of conversations: the assistant's turns, the last of them, or all tokens", moves_rate},
       {"data.seq_len", &data.seq_len, "tokens per sequence", within(0, kMostTokens), reorders},

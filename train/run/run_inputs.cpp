@@ -10,6 +10,7 @@
 #include "runtime/log.h"
 #include "runtime/text.h"
 #include "text/data/dataset.h"
+#include "text/input/table_input.h"
 #include "text/input/text_kind.h"
 
 namespace flatshard {
@@ -48,8 +49,10 @@ std::string describe_others(const std::string& path, const std::string& tokens) 
 
 void make_tokens(std::string& path, const DatasetOptions& options, bool is_leader, std::ostream* terminal) {
   if (!fs::is_regular_file(path) || is_token_file(path)) return;
-  check_text_name(path);
-  if (!is_text_name(path)) return;
+  if (table_kind_of(path) == TableKind::none) {
+    check_text_name(path);
+    if (!is_text_name(path)) return;
+  }
   const std::string tokens = token_file_of(path, options);
   if (is_leader && !fs::exists(tokens)) {
     ByteProgress progress(static_cast<int64_t>(fs::file_size(path)), terminal);
@@ -90,7 +93,7 @@ InputPrints agreed_prints(const RunSetup& setup, World& world) {
 
 Config with_token_files(Config config, World& world, std::ostream* terminal) {
   world.limit_collectives(kLongestPreparation);
-  const DatasetOptions options{.encoder = encoder_options(config)};
+  const DatasetOptions options{.encoder = encoder_options(config), .columns = config.data.columns};
   succeed_together(world, [&] {
     for (std::string* const path : {&config.data.train, &config.data.eval})
       make_tokens(*path, options, world.local_rank() == 0, world.rank() == 0 ? terminal : nullptr);

@@ -1,7 +1,7 @@
 #pragma once
 // What a run reads: token files, whose contents all ranks must agree on before anything depends on them, such
-// as the number of steps. Where the config names a file of text instead (is_text_name() of text_kind.h), the
-// tokens are made first, and kept in a token file beside it for later runs.
+// as the number of steps. Where the config names a file of text instead (is_text_name() of text_kind.h), or a
+// table (table_input.h), the tokens are made first, and kept in a token file beside it for later runs.
 
 #include <optional>
 #include <string>

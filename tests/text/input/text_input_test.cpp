@@ -101,15 +101,15 @@ TEST_CASE("text compressed with zstd is read, and refused where it is damaged or
 }
 
 TEST_CASE("files that are not text are refused by name, first bytes, zero bytes or invalid UTF-8") {
-  for (const char* name : {"a.parquet", "a.PARQUET", "a.csv", "a.tsv", "a.csv.gz", "a.xlsx", "a.pdf", "a.zip",
-                           "a.tar.gz", "a.bz2", "a.safetensors", "a.bin", "a.db", "a.png", "a.so"}) {
+  for (const char* name : {"a.csv", "a.CSV", "a.tsv", "a.csv.gz", "a.xlsx", "a.pdf", "a.zip", "a.tar.gz",
+                           "a.bz2", "a.safetensors", "a.bin", "a.db", "a.png", "a.so"}) {
     CAPTURE(name);
     CHECK(error_of(name, "text").starts_with(str(name, ": ")));
     CHECK(error_of(name, "text").find(", not text: ") != std::string::npos);
   }
-  CHECK(error_of("a.parquet", "text") ==
-        "a.parquet: is Parquet, not text: convert it: python3 -c \"import pandas; "
-        "pandas.read_parquet('a.parquet').to_json('a.parquet.jsonl', orient='records', lines=True)\"");
+  for (const char* name : {"a.parquet", "a.PARQUET.gz", "a.arrow"})
+    CHECK(error_of(name, "text").find(": is named like a table") != std::string::npos);
+  CHECK(error_of("a.feather", "FEA1more text").find("pandas.read_feather('a.feather')") != std::string::npos);
   for (const std::string& begin : {std::string("PAR1"), std::string("FLATTOK2"), std::string("\xff\xfe"),
                                    std::string("PK\x03\x04"), std::string("%PDF-1.7")})
     for (const char* name : {"a.txt", "a.jsonl", "a"}) {

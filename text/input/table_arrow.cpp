@@ -1,0 +1,551 @@
+#include <algorithm>
+#include <array>
+#include <arrow/api.h>
+#include <arrow/io/api.h>
+#include <arrow/ipc/api.h>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <parquet/arrow/reader.h>
+
+#include "runtime/check.h"
+#include "runtime/dtype.h"
+#include "runtime/text.h"
+#include "text/input/table_input.h"
+#include "text/input/text_input.h"
+
+namespace flatshard {
+namespace {
+
+using arrow::Array;
+using arrow::DataType;
+using arrow::RecordBatch;
+using arrow::Type;
+
+// What Arrow may allocate: more than any record, and a bound for files that expand.
+constexpr int64_t kMostMemory = int64_t{4} << 30;
+// The rows of a Parquet file that are decoded together.
+constexpr int64_t kMostRows = 64, kBatchBytes = int64_t{16} << 20;
+constexpr int64_t kBufferBytes = int64_t{1} << 20;  // of each column that is read
+constexpr int kMostLevels = 32;                     // of nesting, as check_json() allows
+
+std::string on_one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+void require(const std::string& where, const arrow::Status& status) {
+  if (status.ok()) return;
+  if (status.IsOutOfMemory())
+    fail(str(where, ": needs more than ", human_bytes(kMostMemory),
+             " of memory at once: write it again with smaller pages and record batches"));
+  fail(str(where, ": cannot be read: ", on_one_line(status.message())));
+}
+
+template <class T>
+T value_of(const std::string& where, arrow::Result<T> result) {
+  require(where, result.status());
+  return std::move(result).ValueUnsafe();
+}
+
+// Parquet's own exceptions become Errors, too.
+template <class Work>
+auto with_errors_of(const std::string& path, Work&& work) {
+  try {
+    return work();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    fail(str(path, ": cannot be read: ", on_one_line(error.what())));
+  }
+}
+
+class LimitedMemory : public arrow::ProxyMemoryPool {
+ public:
+  LimitedMemory() : ProxyMemoryPool(arrow::system_memory_pool()) {}
+
+  using ProxyMemoryPool::Allocate;
+  arrow::Status Allocate(int64_t size, int64_t alignment, uint8_t** out) override {
+    if (size > kMostMemory - bytes_allocated()) return arrow::Status::OutOfMemory("");
+    return ProxyMemoryPool::Allocate(size, alignment, out);
+  }
+  using ProxyMemoryPool::Reallocate;
+  arrow::Status Reallocate(int64_t old_size, int64_t size, int64_t alignment, uint8_t** out) override {
+    if (size - old_size > kMostMemory - bytes_allocated()) return arrow::Status::OutOfMemory("");
+    return ProxyMemoryPool::Reallocate(old_size, size, alignment, out);
+  }
+};
+
+// Never destroyed: Arrow's threads may still release memory when a file that is refused has been closed.
+LimitedMemory& memory() {
+  static LimitedMemory& it = *new LimitedMemory;
+  return it;
+}
+
+bool is_picture(const DataType& type) {
+  const auto& structure = static_cast<const arrow::StructType&>(type);
+  const auto bytes = structure.GetFieldByName("bytes"), path = structure.GetFieldByName("path");
+  return type.num_fields() == 2 && bytes && path && arrow::is_binary_like(bytes->type()->id());
+}
+
+bool is_text(Type::type id) {
+  return id == Type::STRING || id == Type::LARGE_STRING || id == Type::STRING_VIEW;
+}
+
+const DataType& without_dictionary(const DataType& type) {
+  return type.id() == Type::DICTIONARY ? *static_cast<const arrow::DictionaryType&>(type).value_type() : type;
+}
+
+// What values of the type hold that has no JSON form; "" if they have one.
+std::string why_unreadable(const DataType& type, int levels = 1) {
+  if (levels > kMostLevels) return str("more than ", kMostLevels, " levels of nesting");
+  const auto of_members = [&] {
+    for (const auto& field : type.fields())
+      if (std::string why = why_unreadable(*field->type(), levels + 1); !why.empty()) return why;
+    return std::string();
+  };
+  switch (type.id()) {
+    case Type::NA:
+    case Type::BOOL:
+    case Type::INT8:
+    case Type::INT16:
+    case Type::INT32:
+    case Type::INT64:
+    case Type::UINT8:
+    case Type::UINT16:
+    case Type::UINT32:
+    case Type::UINT64:
+    case Type::HALF_FLOAT:
+    case Type::FLOAT:
+    case Type::DOUBLE:
+    case Type::STRING:
+    case Type::LARGE_STRING:
+    case Type::STRING_VIEW:
+    case Type::DATE32:
+    case Type::DATE64:
+    case Type::TIME32:
+    case Type::TIME64:
+    case Type::TIMESTAMP:
+    case Type::DECIMAL32:
+    case Type::DECIMAL64:
+    case Type::DECIMAL128:
+    case Type::DECIMAL256:
+      return "";
+    case Type::DICTIONARY:
+      return why_unreadable(without_dictionary(type), levels + 1);
+    case Type::LIST:
+    case Type::LARGE_LIST:
+    case Type::FIXED_SIZE_LIST:
+    case Type::LIST_VIEW:
+    case Type::LARGE_LIST_VIEW:
+      return of_members();
+    case Type::STRUCT:
+      return is_picture(type) ? "pictures" : of_members();
+    case Type::MAP: {
+      const auto& map = static_cast<const arrow::MapType&>(type);
+      if (!is_text(map.key_type()->id())) return "maps whose keys are not texts";
+      return why_unreadable(*map.item_type(), levels + 1);
+    }
+    case Type::BINARY:
+    case Type::LARGE_BINARY:
+    case Type::BINARY_VIEW:
+    case Type::FIXED_SIZE_BINARY:
+      return "bytes without a character encoding";
+    default:
+      return "values that JSON does not have";
+  }
+}
+
+void write_text(std::string_view text, std::string& json) {
+  constexpr char kHex[] = "0123456789abcdef";
+  json += '"';
+  for (const char c : text) {
+    if (c == '"' || c == '\\') json += '\\';
+    if (static_cast<unsigned char>(c) < 0x20)
+      json.append("\\u00").append(1, kHex[c >> 4]).append(1, kHex[c & 15]);
+    else
+      json += c;
+  }
+  json += '"';
+}
+
+template <class Number>
+void write_number(Number value, std::string& json) {
+  std::array<char, 32> text;
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+  json.append(text.data(), end);
+}
+
+// Readers of the record find an infinity too large, as the JSON that Python writes for it.
+void write_float(double value, std::string& json) {
+  if (std::isnan(value)) {
+    json += "null";
+  } else if (std::isinf(value)) {
+    json += value > 0 ? "1e999" : "-1e999";
+  } else {
+    const size_t begin = json.size();
+    write_number(value, json);
+    if (json.find_first_of(".e", begin) == json.npos) json += ".0";
+  }
+}
+
+void write_value(const Array& array, int64_t row, std::string& json);
+
+template <class Typed>
+const Typed& as(const Array& array) {
+  return static_cast<const Typed&>(array);
+}
+
+template <class Typed>
+void write_list(const Array& array, int64_t row, std::string& json) {
+  const Typed& list = as<Typed>(array);
+  const int64_t begin = list.value_offset(row), end = begin + list.value_length(row);
+  json += '[';
+  for (int64_t i = begin; i < end; ++i) {
+    if (i > begin) json += ',';
+    write_value(*list.values(), i, json);
+  }
+  json += ']';
+}
+
+void write_map(const arrow::MapArray& map, int64_t row, std::string& json) {
+  const int64_t begin = map.value_offset(row), end = begin + map.value_length(row);
+  json += '{';
+  for (int64_t i = begin; i < end; ++i) {
+    if (i > begin) json += ',';
+    write_value(*map.keys(), i, json);
+    json += ':';
+    write_value(*map.items(), i, json);
+  }
+  json += '}';
+}
+
+void write_members(const std::vector<std::shared_ptr<arrow::Field>>& fields,
+                   const std::function<const Array&(int)>& column, int64_t row, std::string& json) {
+  json += '{';
+  for (int i = 0; i < static_cast<int>(fields.size()); ++i) {
+    if (i > 0) json += ',';
+    write_text(fields[static_cast<size_t>(i)]->name(), json);
+    json += ':';
+    write_value(column(i), row, json);
+  }
+  json += '}';
+}
+
+void write_present(const Array& array, int64_t row, std::string& json) {
+  switch (array.type_id()) {
+    case Type::BOOL:
+      json += as<arrow::BooleanArray>(array).Value(row) ? "true" : "false";
+      return;
+    case Type::INT8:
+      return write_number(int{as<arrow::Int8Array>(array).Value(row)}, json);
+    case Type::INT16:
+      return write_number(as<arrow::Int16Array>(array).Value(row), json);
+    case Type::INT32:
+      return write_number(as<arrow::Int32Array>(array).Value(row), json);
+    case Type::INT64:
+      return write_number(as<arrow::Int64Array>(array).Value(row), json);
+    case Type::UINT8:
+      return write_number(unsigned{as<arrow::UInt8Array>(array).Value(row)}, json);
+    case Type::UINT16:
+      return write_number(as<arrow::UInt16Array>(array).Value(row), json);
+    case Type::UINT32:
+      return write_number(as<arrow::UInt32Array>(array).Value(row), json);
+    case Type::UINT64:
+      return write_number(as<arrow::UInt64Array>(array).Value(row), json);
+    case Type::HALF_FLOAT: {
+      f16 value;
+      value.bits = as<arrow::HalfFloatArray>(array).Value(row);
+      return write_float(static_cast<float>(value), json);
+    }
+    case Type::FLOAT:
+      return write_float(as<arrow::FloatArray>(array).Value(row), json);
+    case Type::DOUBLE:
+      return write_float(as<arrow::DoubleArray>(array).Value(row), json);
+    case Type::STRING:
+      return write_text(as<arrow::StringArray>(array).GetView(row), json);
+    case Type::LARGE_STRING:
+      return write_text(as<arrow::LargeStringArray>(array).GetView(row), json);
+    case Type::STRING_VIEW:
+      return write_text(as<arrow::StringViewArray>(array).GetView(row), json);
+    case Type::DICTIONARY: {
+      const auto& dictionary = as<arrow::DictionaryArray>(array);
+      return write_value(*dictionary.dictionary(), dictionary.GetValueIndex(row), json);
+    }
+    case Type::LIST:
+      return write_list<arrow::ListArray>(array, row, json);
+    case Type::LARGE_LIST:
+      return write_list<arrow::LargeListArray>(array, row, json);
+    case Type::FIXED_SIZE_LIST:
+      return write_list<arrow::FixedSizeListArray>(array, row, json);
+    case Type::LIST_VIEW:
+      return write_list<arrow::ListViewArray>(array, row, json);
+    case Type::LARGE_LIST_VIEW:
+      return write_list<arrow::LargeListViewArray>(array, row, json);
+    case Type::MAP:
+      return write_map(as<arrow::MapArray>(array), row, json);
+    case Type::STRUCT: {
+      std::vector<std::shared_ptr<Array>> members;
+      const auto& structure = as<arrow::StructArray>(array);
+      return write_members(
+          array.type()->fields(),
+          [&](int i) -> const Array& { return *members.emplace_back(structure.field(i)); }, row, json);
+    }
+    default:  // dates, times, decimals
+      return write_text(value_of("a value", array.GetScalar(row))->ToString(), json);
+  }
+}
+
+void write_value(const Array& array, int64_t row, std::string& json) {
+  if (array.IsNull(row))
+    json += "null";
+  else
+    write_present(array, row, json);
+}
+
+// The record batches of a file, in order.
+class Batches {
+ public:
+  virtual ~Batches() = default;
+  virtual std::shared_ptr<arrow::Schema> schema() const = 0;
+  // Restricts the batches to the columns of the schema at these indices.
+  virtual void select(const std::vector<int>& columns) = 0;
+  virtual std::shared_ptr<RecordBatch> next() = 0;  // null at the end
+  virtual double read_share() const = 0;            // of the file, from 0 to 1
+};
+
+struct Source {
+  std::string path;
+  std::shared_ptr<arrow::io::ReadableFile> file;
+};
+
+class ParquetBatches : public Batches {
+ public:
+  explicit ParquetBatches(const Source& source) : path_(source.path) {
+    parquet::ReaderProperties properties(&memory());
+    properties.enable_buffered_stream();
+    properties.set_buffer_size(kBufferBytes);
+    parquet::ArrowReaderProperties to_arrow(/*use_threads=*/false);
+    to_arrow.set_pre_buffer(false);
+    parquet::arrow::FileReaderBuilder builder;
+    require(path_, builder.Open(source.file, properties));
+    builder.memory_pool(&memory())->properties(to_arrow);
+    require(path_, builder.Build(&file_));
+    require(path_, file_->GetSchema(&schema_));
+  }
+
+  std::shared_ptr<arrow::Schema> schema() const override { return schema_; }
+
+  void select(const std::vector<int>& columns) override {
+    const parquet::SchemaDescriptor& all = *metadata().schema();
+    for (int leaf = 0; leaf < all.num_columns(); ++leaf) {
+      const int root = all.group_node()->FieldIndex(*all.GetColumnRoot(leaf));
+      if (std::find(columns.begin(), columns.end(), root) != columns.end()) leaves_.push_back(leaf);
+    }
+  }
+
+  std::shared_ptr<RecordBatch> next() override {
+    for (;;) {
+      std::shared_ptr<RecordBatch> batch;
+      if (reader_) require(path_, reader_->ReadNext(&batch));
+      if (batch) {
+        rows_ += batch->num_rows();
+        return batch;
+      }
+      reader_.reset();
+      if (group_ == file_->num_row_groups()) break;
+      open_group(group_++);
+    }
+    check(rows_ == metadata().num_rows(), path_, ": has ", rows_, " rows, but its footer says ",
+          metadata().num_rows(), ": it is damaged");
+    return nullptr;
+  }
+
+  double read_share() const override {
+    return static_cast<double>(rows_) / static_cast<double>(std::max<int64_t>(metadata().num_rows(), 1));
+  }
+
+ private:
+  const parquet::FileMetaData& metadata() const { return *file_->parquet_reader()->metadata(); }
+
+  void open_group(int group) {
+    const auto about = metadata().RowGroup(group);
+    const int64_t row_bytes = about->total_byte_size() / std::max<int64_t>(about->num_rows(), 1);
+    file_->set_batch_size(std::clamp<int64_t>(kBatchBytes / std::max<int64_t>(row_bytes, 1), 1, kMostRows));
+    reader_ = value_of(path_, file_->GetRecordBatchReader({group}, leaves_));
+  }
+
+  std::string path_;
+  std::unique_ptr<parquet::arrow::FileReader> file_;
+  std::shared_ptr<arrow::Schema> schema_;
+  std::vector<int> leaves_;
+  std::unique_ptr<arrow::RecordBatchReader> reader_;  // of the row group before group_
+  int group_ = 0;
+  int64_t rows_ = 0;
+};
+
+arrow::ipc::IpcReadOptions ipc_options(const std::vector<int>& columns) {
+  arrow::ipc::IpcReadOptions options;
+  options.memory_pool = &memory();
+  options.use_threads = false;
+  options.included_fields = columns;
+  return options;
+}
+
+class FileBatches : public Batches {
+ public:
+  explicit FileBatches(Source source) : source_(std::move(source)) { select({}); }
+  std::shared_ptr<arrow::Schema> schema() const override { return reader_->schema(); }
+  void select(const std::vector<int>& columns) override {
+    reader_ =
+        value_of(source_.path, arrow::ipc::RecordBatchFileReader::Open(source_.file, ipc_options(columns)));
+  }
+  std::shared_ptr<RecordBatch> next() override {
+    if (next_ == reader_->num_record_batches()) return nullptr;
+    return value_of(source_.path, reader_->ReadRecordBatch(next_++));
+  }
+  double read_share() const override {
+    return static_cast<double>(next_) / std::max(reader_->num_record_batches(), 1);
+  }
+
+ private:
+  Source source_;
+  std::shared_ptr<arrow::ipc::RecordBatchFileReader> reader_;
+  int next_ = 0;
+};
+
+class StreamBatches : public Batches {
+ public:
+  explicit StreamBatches(Source source) : source_(std::move(source)) {
+    size_ = value_of(source_.path, source_.file->GetSize());
+    check_end();
+    select({});
+  }
+  std::shared_ptr<arrow::Schema> schema() const override { return reader_->schema(); }
+  void select(const std::vector<int>& columns) override {
+    require(source_.path, source_.file->Seek(0));
+    reader_ =
+        value_of(source_.path, arrow::ipc::RecordBatchStreamReader::Open(source_.file, ipc_options(columns)));
+  }
+  std::shared_ptr<RecordBatch> next() override {
+    std::shared_ptr<RecordBatch> batch;
+    require(source_.path, reader_->ReadNext(&batch));
+    return batch;
+  }
+  double read_share() const override {
+    const int64_t at = value_of(source_.path, source_.file->Tell());
+    return static_cast<double>(at) / static_cast<double>(std::max<int64_t>(size_, 1));
+  }
+
+ private:
+  // Without the marker, a stream that is cut off between two batches would look complete.
+  void check_end() const {
+    constexpr std::string_view kMarker("\xff\xff\xff\xff\0\0\0\0", 8);
+    const int64_t begin = std::max<int64_t>(size_ - std::ssize(kMarker), 0);
+    const auto end = value_of(source_.path, source_.file->ReadAt(begin, std::ssize(kMarker)));
+    check(std::string_view(*end) == kMarker, source_.path,
+          ": does not end with the marker of an Arrow stream: it is cut off, or was not closed");
+  }
+
+  Source source_;
+  int64_t size_ = 0;
+  std::shared_ptr<arrow::ipc::RecordBatchStreamReader> reader_;
+};
+
+std::string names_of(const std::vector<std::shared_ptr<arrow::Field>>& columns) {
+  constexpr size_t kMost = 32;
+  std::string text;
+  for (size_t i = 0; i < std::min(columns.size(), kMost); ++i)
+    text += str(i > 0 ? ", " : "", '"', columns[i]->name(), "\" (", columns[i]->type()->ToString(), ')');
+  return columns.empty() ? "none" : on_one_line(text) + (columns.size() > kMost ? " ..." : "");
+}
+
+std::vector<int> columns_named(const std::string& path, const arrow::Schema& schema,
+                               const std::vector<std::string>& names) {
+  std::vector<int> columns;
+  for (int i = 0; names.empty() && i < schema.num_fields(); ++i) columns.push_back(i);
+  for (const std::string& name : names) {
+    const std::vector<int> found = schema.GetAllFieldIndices(name);
+    check(!found.empty(), path, ": has no column \"", name, "\"; its columns: ", names_of(schema.fields()));
+    columns.insert(columns.end(), found.begin(), found.end());
+  }
+  std::sort(columns.begin(), columns.end());
+  columns.erase(std::unique(columns.begin(), columns.end()), columns.end());
+  return columns;
+}
+
+void check_readable(const std::string& path, const arrow::Schema& schema, const std::vector<int>& columns) {
+  std::string readable;
+  for (const auto& field : schema.fields())
+    if (why_unreadable(*field->type()).empty()) readable += (readable.empty() ? "" : ",") + field->name();
+  for (const int i : columns) {
+    const arrow::Field& field = *schema.field(i);
+    const std::string why = why_unreadable(*field.type());
+    if (why.empty()) continue;
+    fail(str(path, ": the column \"", field.name(), "\" of type ", on_one_line(field.type()->ToString()),
+             " holds ", why,
+             readable.empty() ? ", and so does every other; a record needs text"
+                              : ", which a record cannot: choose columns (--columns, data.columns), here \"" +
+                                    readable + '"'));
+  }
+}
+
+class ArrowTable : public TableInput {
+ public:
+  ArrowTable(const std::string& path, const std::vector<std::string>& columns) : path_(path) {
+    const TableKind kind = table_kind_of(path);
+    Source source{path, value_of(path, arrow::io::ReadableFile::Open(path, &memory()))};
+    if (kind == TableKind::parquet)
+      batches_ = std::make_unique<ParquetBatches>(source);
+    else if (kind == TableKind::arrow_file)
+      batches_ = std::make_unique<FileBatches>(std::move(source));
+    else
+      batches_ = std::make_unique<StreamBatches>(std::move(source));
+    const auto schema = batches_->schema();
+    const std::vector<int> chosen = columns_named(path, *schema, columns);
+    check_readable(path, *schema, chosen);
+    check(!chosen.empty(), path, ": has no columns");
+    batches_->select(chosen);
+  }
+
+  bool next(std::string& json) override {
+    while (!batch_ || row_ == batch_->num_rows())
+      if (!with_errors_of(path_, [&] { return read_batch(); })) return false;
+    json.clear();
+    write_members(
+        batch_->schema()->fields(), [&](int i) -> const Array& { return *batch_->column(i); }, row_++, json);
+    if (std::ssize(json) > kMostJsonBytes)
+      fail(str(path_, " (row ", first_row_ + row_, "): has more than ", human_bytes(kMostJsonBytes),
+               " as JSON, must be shorter"));
+    return true;
+  }
+
+  int64_t file_bytes() const override {
+    const auto size = static_cast<double>(std::filesystem::file_size(path_));
+    return static_cast<int64_t>(batches_->read_share() * size);
+  }
+
+ private:
+  bool read_batch() {
+    first_row_ += batch_ ? batch_->num_rows() : 0;
+    row_ = 0;
+    batch_.reset();  // before the next needs memory
+    batch_ = batches_->next();
+    if (batch_) require(str(path_, " (after row ", first_row_, ')'), batch_->ValidateFull());
+    return batch_ != nullptr;
+  }
+
+  std::string path_;
+  std::unique_ptr<Batches> batches_;
+  std::shared_ptr<RecordBatch> batch_;
+  int64_t first_row_ = 0, row_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<TableInput> open_table(const std::string& path, const std::vector<std::string>& columns) {
+  return with_errors_of(path, [&] { return std::make_unique<ArrowTable>(path, columns); });
+}
+
+}  // namespace flatshard
