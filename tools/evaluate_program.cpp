@@ -24,6 +24,7 @@ namespace {
 struct Options {
   ModelOptions model;
   std::string data, out, chat_template, text_field = "text";
+  std::vector<std::string> columns;
   int64_t max_new_tokens = 512, batch = 8;
   std::optional<int64_t> seq_len;
   bool force = false;
@@ -47,15 +48,19 @@ Command loss_command(Options& o) {
       .about =
           "Prints the mean loss per token of a file, and its exponential, the perplexity. DATA is a token "
           "file,\n"
-          "of which trained tokens count, or text or JSON lines, as prepare reads them, for the folder's "
-          "tokenizer.\n"
+          "of which trained tokens count, or text, JSON lines or a table, as prepare reads them, for the\n"
+          "folder's tokenizer. "
           "Documents are cut into windows, and the model sees nothing before a window.",
       .options = with_model_options(
           o, {{"--seq-len", &o.seq_len, "tokens per window (default: 1024, if the model has the positions)"},
               {"--text-field",
                &o.text_field,
-               "field of JSON lines with the text, unless they are conversations",
-               {.shows_default = true}}})};
+               "field of JSON lines, or column, with the text, unless they are conversations",
+               {.shows_default = true}},
+              {"--columns",
+               &o.columns,
+               "columns to read of a Parquet or Arrow table; default: all",
+               {.type = "NAME,...", .separator = ','}}})};
 }
 
 Command similarity_command(Options& o) {
@@ -159,7 +164,7 @@ int64_t add_file(const Options& o, const ModelSource& source, int64_t vocab, int
   std::optional<SampleEncoder> encoder;
   if (codec.has_tokenizer())
     encoder.emplace(EncoderOptions{.tokenizer = tokenizer_folder(source), .text_field = o.text_field});
-  read_records(o.data, TextSplit::none, [&](const Record& record) {
+  const auto add = [&](const Record& record) {
     const Sample sample =
         encoder
             ? encoder->encode(record)
@@ -167,7 +172,8 @@ int64_t add_file(const Options& o, const ModelSource& source, int64_t vocab, int
                          record.is_json ? text_field(record.text, o.text_field, record.where) : record.text)};
     cut_windows(sample.tokens, sample.trained, seq_len, take);
     ++documents;
-  });
+  };
+  read_records(o.data, TextSplit::none, add, o.columns);
   return documents;
 }
 

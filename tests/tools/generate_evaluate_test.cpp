@@ -10,6 +10,7 @@
 #include "tests/process.h"
 #include "tests/test.h"
 #include "tests/tools/inference/talking_model.h"
+#include "text/data/corpus.h"
 #include "text/data/token_file.h"
 #include "tools/inference/chat_session.h"
 
@@ -188,6 +189,18 @@ TEST_CASE("evaluate loss has the same result for text and its tokens, on any num
   CHECK(run(in, "@evaluate loss model text.tok --device cpu --seq-len 50").output == found);
   if (!test::no_ranks_because().empty()) return;
   CHECK(run(in, test::launcher(2) + " " + command).output == found);
+}
+
+TEST_CASE("evaluate loss reads the chosen columns of a table") {
+  const std::string table = kSourceDir + std::string("/tests/golden/tables/pictures.parquet");
+  if (const std::string why = test::error_of([&] { check_records(table, {"caption"}); }); !why.empty())
+    return test::skip("this build reads no tables");
+  const std::string in = workshop("evaluate_table");
+  test::write_text("evaluate_table/caption.jsonl", "{\"caption\": \"A cat.\"}\n");
+  const std::string options = " --device cpu --seq-len 50 --text-field caption --columns caption";
+  const std::string found = run(in, "@evaluate loss model caption.jsonl" + options).output;
+  CHECK(found.starts_with("loss "));
+  CHECK(run(in, "@evaluate loss model " + table + options).output == found);
 }
 
 TEST_CASE("evaluate similarity writes the same table on any number of ranks") {

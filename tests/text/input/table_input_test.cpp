@@ -50,7 +50,7 @@ bool lacks_arrow() {
   if (error.empty()) return false;
   CHECK(test::missing_from(error, {"chats.parquet: is Parquet", "cannot read", ".ci/fetch_arrow",
                                    "libparquet-dev", "python3 -c", "chats.parquet.jsonl"}) == "");
-  test::skip(error);
+  test::skip("this build reads no tables");
   return true;
 }
 
