@@ -1,10 +1,11 @@
 #include "text/data/data.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <numeric>
 #include <utility>
-#include <vector>
 
 #include "runtime/check.h"
 #include "runtime/rng.h"
@@ -36,31 +37,46 @@ int64_t Permutation::operator[](int64_t i) const {
   return static_cast<int64_t>(at);
 }
 
-Data::Data(const TokenFile& file, DataOptions options) : file_(file), options_(options) {
-  const Packing packing = options.packing.packing;
-  if (packing == Packing::wrapped || packing == Packing::documents) {
-    sequences_ = (file.size() - 1) / options.seq_len;
-    check(sequences_ > 0, file.path(), ": has ", file.size(), " tokens",
-          file.left_out() > 0 ? " in its first data.max_samples" : "",
-          ", must have at least data.seq_len + 1 = ", options.seq_len + 1);
-  } else {
-    packed_.emplace(file, options.packing, options.seq_len);
-    sequences_ = packed_->count();
-    check(sequences_ > 0, file.path(), ": none of its ", file.document_count(),
-          " documents has a token to train on within data.seq_len = ", options.seq_len);
+Data::Data(std::span<const TokenFile* const> files, std::span<const double> weights, DataOptions options)
+    : options_(options), mixture_({1}) {
+  std::vector<int64_t> sizes;
+  for (size_t i = 0; i < files.size(); ++i) {
+    const Source& source =
+        sources_.emplace_back(Source{.sequences{*files[i], options.packing, options.seq_len},
+                                     .shuffle = i == 0 ? "data order" : str("data order of source ", i)});
+    sizes.push_back(source.sequences.count());
+    count_ += sizes.back();
   }
+  mixture_ = Mixture(weights.empty() ? sizes : whole_weights(weights));
 }
 
+Data::Data(const TokenFile& file, DataOptions options) : Data(std::array{&file}, {}, options) {}
+
 int64_t Data::steps_left(int64_t sequence) const {
-  return (sequences_ - sequence + options_.total_sequences - 1) / options_.total_sequences;
+  return (count_ - sequence + options_.total_sequences - 1) / options_.total_sequences;
 }
 
 int64_t Data::steps_per_epoch() const { return steps_left(0); }
 
-void Data::start_at(DataPosition start) {
-  check(start.sequence < sequences_, file_.path(), ": has ", sequences_,
-        " sequences, but the run is to continue at sequence ", start.sequence);
+void Data::start_at(DataPosition start, std::span<const SourcePosition> sources) {
+  constexpr int64_t kMostSeen = int64_t{1} << 61;
+  const auto check_position = [](const TokenFile& file, int64_t count, int64_t epoch, int64_t sequence) {
+    check(epoch < kMostSeen / count, file.path(), ": has ", count,
+          " sequences, but the run is to continue in epoch ", epoch, ", which no run reaches");
+    check(sequence < count, file.path(), ": has ", count,
+          " sequences, but the run is to continue at sequence ", sequence);
+  };
+  check_position(sources_.front().sequences.file(), count_, start.epoch, start.sequence);
   start_ = start;
+  const std::vector<int64_t> drawn = mixture_.counts_before(start.epoch * count_ + start.sequence);
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    Source& source = sources_[i];
+    source.offset = 0;
+    if (sources.empty()) continue;
+    const int64_t count = source.sequences.count();
+    check_position(source.sequences.file(), count, sources[i].epoch, sources[i].sequence);
+    source.offset = sources[i].epoch * count + sources[i].sequence - drawn[i];
+  }
 }
 
 DataPosition Data::position(int64_t step) const {
@@ -81,108 +97,56 @@ double Data::steps_until(double epochs) const {
   return begin + (later < 0 ? 0 : std::max(0.0, std::ceil(sequences / batch)));
 }
 
-int64_t Data::sequence_at(int64_t step, int64_t place) const {
-  const DataPosition begin = position(step);
-  const int64_t index = begin.sequence + place;
-  if (index >= sequences_) return -1;
-  if (!options_.shuffle) return index;
-  const RandomStream random(options_.seed, "data order", static_cast<uint64_t>(begin.epoch));
-  const RandomWords key = random.words(0);
-  return Permutation(sequences_, (uint64_t{key.word[1]} << 32) | key.word[0])[index];
-}
-
-std::vector<int64_t> Data::ends_in(int64_t sequence) const {
-  const int64_t begin = sequence * options_.seq_len;
-  std::vector<int64_t> ends;
-  if (options_.packing.packing == Packing::documents)
-    for (const uint64_t start : file_.starts_in(begin + 1, begin + options_.seq_len + 1))
-      ends.push_back(static_cast<int64_t>(start) - begin);
-  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());  // empty documents share a start
-  return ends;
-}
-
-int64_t Data::targets_in(int64_t sequence) const {
-  if (sequence < 0) return 0;
-  int64_t count = 0;
-  if (packed_) {
-    for (const Piece piece : packed_->pieces(sequence)) count += count_targets(file_, piece);
-    return count;
+std::vector<SourcePosition> Data::source_positions(int64_t step) const {
+  const DataPosition at = position(step);
+  const std::vector<int64_t> drawn = mixture_.counts_before(at.epoch * count_ + at.sequence);
+  std::vector<SourcePosition> positions;
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    const int64_t seen = sources_[i].offset + drawn[i], count = sources_[i].sequences.count();
+    positions.push_back({.epoch = seen / count, .sequence = seen % count});
   }
-  const int64_t S = options_.seq_len;
-  std::vector<uint8_t> trained(static_cast<size_t>(S) + 1);
-  file_.read_mask(sequence * S, trained);
-  for (const int64_t end : ends_in(sequence)) trained[static_cast<size_t>(end)] = 0;
-  return std::count(trained.begin() + 1, trained.end(), uint8_t{1});
+  return positions;
+}
+
+Data::Place Data::place(int64_t step, int64_t index) const {
+  const DataPosition begin = position(step);
+  const int64_t of_epoch = begin.sequence + index;
+  if (of_epoch >= count_) return {&sources_.front(), -1};
+  const Mixture::Sample sample = mixture_.at(begin.epoch * count_ + of_epoch);
+  const Source& source = sources_[sample.source];
+  const int64_t seen = source.offset + sample.index, count = source.sequences.count();
+  if (!options_.shuffle) return {&source, seen % count};
+  const RandomStream random(options_.seed, source.shuffle, static_cast<uint64_t>(seen / count));
+  const RandomWords key = random.words(0);
+  return {&source, Permutation(count, (uint64_t{key.word[1]} << 32) | key.word[0])[seen % count]};
+}
+
+std::optional<size_t> Data::source_of(int64_t step, int64_t index) const {
+  const Place at = place(step, index);
+  if (at.sequence < 0) return {};
+  return static_cast<size_t>(at.source - sources_.data());
+}
+
+std::vector<int64_t> Data::target_counts(int64_t step) const {
+  std::vector<int64_t> counts(sources_.size());
+  for (int64_t index = 0; index < options_.total_sequences; ++index) {
+    const Place at = place(step, index);
+    counts[static_cast<size_t>(at.source - sources_.data())] += at.source->sequences.targets_in(at.sequence);
+  }
+  return counts;
 }
 
 int64_t Data::target_count(int64_t step) const {
-  int64_t count = 0;
-  for (int64_t place = 0; place < options_.total_sequences; ++place)
-    count += targets_in(sequence_at(step, place));
-  return count;
-}
-
-void Data::read_piece(Piece piece, int32_t* tokens, int32_t* targets) const {
-  const auto length = static_cast<size_t>(piece.length);
-  file_.read(piece.begin, {tokens, length});
-  std::vector<uint8_t> trained(length);
-  file_.read_mask(piece.begin, trained);
-  for (size_t t = 1; t < length; ++t) targets[t - 1] = trained[t] ? tokens[t] : kIgnoredTarget;
-  targets[length - 1] = kIgnoredTarget;
-}
-
-void Data::read_window(int64_t sequence, int32_t* tokens, int32_t* targets) const {
-  const int64_t S = options_.seq_len;
-  std::vector<int32_t> text(static_cast<size_t>(S) + 1), predicted(text.size());
-  read_piece({sequence * S, static_cast<int32_t>(S + 1)}, text.data(), predicted.data());
-  std::copy_n(text.begin(), S, tokens);
-  std::copy_n(predicted.begin(), S, targets);
-  for (const int64_t end : ends_in(sequence)) targets[end - 1] = kIgnoredTarget;
-}
-
-int64_t Data::read_sequence(int64_t sequence, int64_t row, const Batch& space, int64_t boundaries) const {
-  const int64_t S = options_.seq_len, at = row * S;
-  int32_t* tokens = space.tokens.as<int32_t>() + at;
-  int32_t* targets = space.targets.as<int32_t>() + at;
-  int32_t* positions = space.positions.as<int32_t>() + at;
-  int32_t* starts = space.boundaries.as<int32_t>();
-  const int64_t first = boundaries;
-  const auto add_boundary = [&](int64_t t) { starts[boundaries++] = static_cast<int32_t>(at + t); };
-  if (sequence < 0 || packed_) {
-    std::fill_n(tokens, S, 0);
-    std::fill_n(targets, S, kIgnoredTarget);
-  }
-  add_boundary(0);
-  if (sequence >= 0 && packed_) {
-    int64_t used = 0;
-    for (const Piece piece : packed_->pieces(sequence)) used += piece.length;
-    int64_t t = options_.packing.padding == Padding::left ? S - used : 0;
-    for (const Piece piece : packed_->pieces(sequence)) {
-      if (t > 0) add_boundary(t);
-      read_piece(piece, tokens + t, targets + t);
-      t += piece.length;
-    }
-    if (t < S) add_boundary(t);
-  } else if (sequence >= 0) {
-    read_window(sequence, tokens, targets);
-    for (const int64_t end : ends_in(sequence))
-      if (end < S) add_boundary(end);
-  }
-  for (int64_t t = 0, next = first, position = 0; t < S; ++t) {
-    if (next < boundaries && starts[next] == at + t) {
-      position = 0;
-      ++next;
-    }
-    positions[t] = static_cast<int32_t>(position++);
-  }
-  return boundaries;
+  const std::vector<int64_t> counts = target_counts(step);
+  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
 }
 
 Batch Data::read(int64_t step, int64_t lane, const Batch& space) const {
   int64_t boundaries = 0;
-  for (int64_t row = 0; row < options_.lane_sequences; ++row)
-    boundaries =
-        read_sequence(sequence_at(step, lane * options_.lane_sequences + row), row, space, boundaries);
+  for (int64_t row = 0; row < options_.lane_sequences; ++row) {
+    const Place at = place(step, lane * options_.lane_sequences + row);
+    boundaries = at.source->sequences.read(at.sequence, row, space, boundaries);
+  }
   space.boundaries.as<int32_t>()[boundaries++] =
       static_cast<int32_t>(options_.lane_sequences * options_.seq_len);
   Batch batch = space;

@@ -1,21 +1,23 @@
 #pragma once
 // The tokens of a step, as a pure function of (seed, step, lane): independent of history and the number of
-// ranks. packing.h defines the sequences; the target of a position is the token after it, if that is trained
-// and belongs to the same document or window. Epoch e visits the sequences in the order of a permutation
-// keyed by (seed, e). The lanes of a step cover its global batch in order; the last step of an epoch is
-// padded with empty sequences, whose targets are ignored. A run that resumes with another batch size
-// continues at the next sequence: the function then also depends on where it resumed.
+// ranks. They come from one token file, or from several, by weights. sequences.h defines the sequences of a
+// file, and mixture.h which file supplies the next one. A file is visited in epochs of its own: epoch e
+// visits its sequences in the order of a permutation keyed by (seed, e). An epoch of the run has as many
+// sequences as all files together: with one file, or with weights by their numbers of sequences, every
+// sequence once. The lanes of a step cover its global batch in order; the last step of an epoch is padded
+// with empty sequences, whose targets are ignored. A run that resumes with another batch size, or other
+// weights, continues at the next sequence of every file: the function then also depends on where it resumed.
 
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
-#include "runtime/tensor.h"
-#include "text/data/packing.h"
-#include "text/data/token_file.h"
+#include "text/data/mixture.h"
+#include "text/data/sequences.h"
 
 namespace flatshard {
-
-inline constexpr int32_t kIgnoredTarget = -100;
 
 // A bijection of [0, size) selected by the key: a Feistel network with cycle walking. It shuffles a corpus of
 // any length without memory, in expected constant time per sequence.
@@ -45,22 +47,27 @@ struct DataPosition {
   int64_t step = 0, epoch = 0, sequence = 0;
 };
 
-// The tensors of one lane on the host; N = lane_sequences * seq_len.
-struct Batch {
-  Tensor tokens, positions, targets;  // (N) i32
-  Tensor boundaries;                  // (n + 1) i32: where sequences, or documents, begin; first 0, last N
+// Where a source continues: at a sequence, by its index in the order of an epoch of the source.
+struct SourcePosition {
+  int64_t epoch = 0, sequence = 0;
+  bool operator==(const SourcePosition&) const = default;
 };
 
 class Data {
  public:
+  // `weights` are those of the files; without any, their numbers of sequences. The files must outlive it.
+  Data(std::span<const TokenFile* const> files, std::span<const double> weights, DataOptions options);
   Data(const TokenFile& file, DataOptions options);
 
-  int64_t sequence_count() const { return sequences_; }
+  // Of an epoch: that of all sources together.
+  int64_t sequence_count() const { return count_; }
   int64_t steps_per_epoch() const;  // of a whole one
 
-  // Makes the batch of a step begin at that position, and those of later steps follow.
-  void start_at(DataPosition start);
+  // Makes the batch of a step begin at that position, and those of later steps follow. The sources continue
+  // at positions of their own, unless there are none, and the mixture has been the same from the beginning.
+  void start_at(DataPosition start, std::span<const SourcePosition> sources = {});
   DataPosition position(int64_t step) const;
+  std::vector<SourcePosition> source_positions(int64_t step) const;
   // Whether the steps before this one end with a whole epoch.
   bool ends_epoch(int64_t step) const { return position(step).sequence == 0; }
   // The steps after which so many epochs are complete, but at least those before the start.
@@ -70,29 +77,37 @@ class Data {
   // Reads the batch of one lane of a step into the buffers of `space`. Its boundaries must hold one per
   // sequence (one per token unless sequences are wrapped) plus one; the result is cut to those in use.
   Batch read(int64_t step, int64_t lane, const Batch& space) const;
-  // The number of targets in all lanes of a step, without ignored ones.
+  // The number of targets in all lanes of a step, without ignored ones; and of the sequences of each source.
   int64_t target_count(int64_t step) const;
-  // Null unless sequences are packed by documents.
-  const PackedSequences* packed() const { return packed_ ? &*packed_ : nullptr; }
+  std::vector<int64_t> target_counts(int64_t step) const;
+  // The source of the sequence at this index in a step; nothing past the end of the epoch.
+  std::optional<size_t> source_of(int64_t step, int64_t index) const;
+
+  size_t source_count() const { return sources_.size(); }
+  const Sequences& source(size_t i) const { return sources_[i].sequences; }
+  const Mixture& mixture() const { return mixture_; }
 
  private:
-  // The sequence at index `place` of a step; -1 past the end of the epoch.
-  int64_t sequence_at(int64_t step, int64_t place) const;
+  struct Source {
+    Sequences sequences;
+    std::string shuffle;  // the name of the random numbers that shuffle it
+    int64_t offset = 0;   // of its count of sequences before the one that the mixture counts
+  };
+  // A sequence of a source; -1 past the end of the epoch.
+  struct Place {
+    const Source* source;
+    int64_t sequence;
+  };
+  // The one at this index in a step.
+  Place place(int64_t step, int64_t index) const;
   // The steps from `sequence` to the end of the epoch.
   int64_t steps_left(int64_t sequence) const;
-  int64_t targets_in(int64_t sequence) const;
-  // Appends one sequence's tokens at `row`; returns the new number of boundaries.
-  int64_t read_sequence(int64_t sequence, int64_t row, const Batch& space, int64_t boundaries) const;
-  void read_window(int64_t sequence, int32_t* tokens, int32_t* targets) const;
-  void read_piece(Piece piece, int32_t* tokens, int32_t* targets) const;
-  // Where documents end within a window, as the positions of their successors: in 1 to seq_len.
-  std::vector<int64_t> ends_in(int64_t sequence) const;
 
-  const TokenFile& file_;
   DataOptions options_;
   DataPosition start_;
-  std::optional<PackedSequences> packed_;
-  int64_t sequences_;
+  std::vector<Source> sources_;
+  int64_t count_ = 0;  // sequences of all sources
+  Mixture mixture_;
 };
 
 }  // namespace flatshard

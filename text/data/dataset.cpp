@@ -170,7 +170,7 @@ std::string make_manifest(const std::vector<DatasetFile>& files, const DatasetOp
 
 std::string why_stale(const std::string& manifest, const std::string& tokenizer) {
   const Json made = parse(manifest);
-  const std::string used = text_of(made, "tokenizer");
+  const std::string used = tokenizer_of_manifest(manifest);
   if (!tokenizer.empty() && !used.empty() && used != tokenizer)
     return str("was made with the tokenizer ", used, ", but the model's is ", tokenizer);
   const auto inputs = made.find("inputs");
@@ -183,6 +183,10 @@ std::string why_stale(const std::string& manifest, const std::string& tokenizer)
       return str("was made from ", path, " when that had ", content, "; now it has ", now);
   }
   return "";
+}
+
+std::string tokenizer_of_manifest(const std::string& manifest) {
+  return text_of(parse(manifest), "tokenizer");
 }
 
 std::string dropped(const DatasetCounts& counts) {

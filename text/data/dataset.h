@@ -54,6 +54,9 @@ std::string make_manifest(const std::vector<DatasetFile>& files, const DatasetOp
 // their tokenizer. "" if they are current; missing and unreadable inputs do not count.
 std::string why_stale(const std::string& manifest, const std::string& tokenizer);
 
+// The identity of the tokenizer that made the tokens; "" if the manifest has none.
+std::string tokenizer_of_manifest(const std::string& manifest);
+
 // "2 empty, 1 without trained tokens": the records that were not written.
 std::string dropped(const DatasetCounts& counts);
 

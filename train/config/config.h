@@ -23,6 +23,7 @@
 #include "runtime/problems.h"
 #include "text/data/packing.h"
 #include "text/data/sample_encoder.h"
+#include "train/config/data_files.h"
 #include "train/config/lr_schedule.h"
 
 namespace flatshard {
@@ -70,7 +71,9 @@ struct RunConfig {
 };
 
 struct DataConfig {
-  std::string train, eval;
+  DataFiles train{};
+  std::vector<double> weights{};  // empty: by size
+  DataFiles eval{};
   int64_t max_samples = 0;      // 0: all
   std::string tokenizer{};      // empty: model.init_from
   std::string chat_template{};  // empty: the tokenizer's

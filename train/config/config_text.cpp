@@ -44,6 +44,15 @@ struct Printer {
       out += str(out.size() > 1 ? ", " : "", quoted(key), " = ", number(value));
     return out + "}";
   }
+  std::string operator()(const NamedFile* v) const { return quoted(v->name) + " = " + quoted(v->path); }
+  std::string operator()(const std::vector<NamedFile>* v) const {
+    std::string out = "{";
+    for (const NamedFile& file : *v) out += (out.size() > 1 ? ", " : "") + (*this)(&file);
+    return out + "}";
+  }
+  std::string operator()(const DataFiles* v) const {
+    return std::visit([&](const auto& files) { return (*this)(&files); }, *v);
+  }
   std::string operator()(const std::array<double, 2>* v) const {
     return str('[', number((*v)[0]), ", ", number((*v)[1]), ']');
   }

@@ -63,14 +63,21 @@ class Setter {
     if (!value) wrong_kind("true or false");
     *slot = *value;
   }
-  void operator()(std::vector<std::string>* slot) const {
+  void operator()(std::vector<std::string>* slot) const { set_list(slot, "a list of strings"); }
+  void operator()(std::vector<double>* slot) const {
     const toml::array* array = source_.node.as_array();
-    if (!array) wrong_kind("a list of strings");
+    if (!array) wrong_kind("a list of numbers");
     slot->clear();
-    for (const toml::node& item : *array) {
-      if (!item.is_string()) wrong_kind("a list of strings");
-      slot->push_back(*text(item));
-    }
+    for (const toml::node& item : *array) slot->push_back(number(item));
+  }
+  void operator()(DataFiles* slot) const {
+    constexpr const char* kFiles = "a file, a list of files, or a table such as {web = \"a.jsonl\"}";
+    if (source_.node.is_array()) return set_list(&slot->emplace<std::vector<std::string>>(), kFiles);
+    if (const toml::table* table = source_.node.as_table())
+      return set_table(&slot->emplace<std::vector<NamedFile>>(), *table, kFiles);
+    const std::optional<std::string> value = text(source_.node);
+    if (!value) wrong_kind(kFiles);
+    *slot = *value;
   }
   void operator()(std::vector<int64_t>* slot) const {
     const toml::array* array = source_.node.as_array();
@@ -127,6 +134,26 @@ class Setter {
     check(!value || value->find('\0') == value->npos, source_.where, ": ", field_.key,
           " contains a zero byte");
     return value;
+  }
+  void set_list(std::vector<std::string>* slot, const char* expected) const {
+    const toml::array* array = source_.node.as_array();
+    if (!array) wrong_kind(expected);
+    slot->clear();
+    for (const toml::node& item : *array) {
+      if (!item.is_string()) wrong_kind(expected);
+      slot->push_back(*text(item));
+    }
+  }
+  // In the order of the file, which the table does not keep.
+  void set_table(std::vector<NamedFile>* slot, const toml::table& table, const char* expected) const {
+    std::map<std::pair<uint32_t, uint32_t>, NamedFile> in_order;
+    for (const auto& [name, node] : table) {
+      if (!node.is_string()) wrong_kind(expected);
+      const toml::source_position at = name.source().begin;
+      in_order[{at.line, at.column}] = {std::string(name.str()), *text(node)};
+    }
+    slot->clear();
+    for (const auto& [at, file] : in_order) slot->push_back(file);
   }
   double number(const toml::node& node) const {
     if (!node.is_floating_point() && !node.is_integer()) wrong_kind("a number");
@@ -316,7 +343,8 @@ class Loader {
   bool takes_text(const std::string& key) const {
     const Field* field = find(key);
     return field &&
-           (std::holds_alternative<std::string*>(field->slot) || std::holds_alternative<Choice>(field->slot));
+           (std::holds_alternative<std::string*>(field->slot) ||
+            std::holds_alternative<Choice>(field->slot) || std::holds_alternative<DataFiles*>(field->slot));
   }
   template <class Work>
   void attempt(const std::string& key, Work&& work) {

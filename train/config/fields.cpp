@@ -1,5 +1,7 @@
 #include "train/config/fields.h"
 
+#include "text/data/mixture.h"
+
 namespace flatshard {
 namespace {
 
@@ -166,10 +168,19 @@ std::vector<Field> data_fields(DataConfig& data) {
   return {
       {"data.train", &data.train,
        "file to train on: tokens made by prepare, or text or JSON (.txt, .jsonl, .json, also .gz or .zst), "
-       "or a "
-       "Parquet or Arrow table, whose tokens are made once and kept beside it, in FILE.HASH.tok",
+       "or a Parquet or Arrow table, whose tokens are made once and kept beside it, in FILE.HASH.tok; or "
+       "several files, [\"a.jsonl\", \"b.jsonl\"] or {web = \"a.jsonl\", code = \"b.jsonl\"}, each of which "
+       "is "
+       "shuffled and repeated by itself",
        content},
-      {"data.eval", &data.eval, "file to evaluate on, of the same kinds; empty = no evaluation", content},
+      {"data.weights", &data.weights,
+       "of several files, how many sequences each supplies, relative to the others; an epoch has as many as "
+       "all files together; empty = by their sizes, so that it has every sequence once",
+       within(kLeastWeight, kMostWeight), changes},
+      {"data.eval", &data.eval,
+       "file to evaluate on, of the same kinds; or several, in the same form, each evaluated by itself: "
+       "eval_loss, which decides on the best checkpoint, is the mean of their losses; empty = no evaluation",
+       content},
       {"data.max_samples", &data.max_samples,
        "use only the first so many samples of data.train, and of data.eval; 0 = all", within(0, kMostSamples),
        moves_rate},

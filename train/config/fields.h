@@ -11,10 +11,10 @@
 namespace flatshard {
 
 // Where a config stores a value.
-using Slot =
-    std::variant<Choice, std::string*, int64_t*, double*, bool*, std::vector<std::string>*,
-                 std::vector<int64_t>*, std::array<double, 2>*, std::optional<bool>*, std::optional<int64_t>*,
-                 std::optional<double>*, ModulePatterns*, std::map<std::string, double>*, DeviceMap*>;
+using Slot = std::variant<Choice, std::string*, int64_t*, double*, bool*, std::vector<std::string>*,
+                          std::vector<int64_t>*, std::vector<double>*, std::array<double, 2>*,
+                          std::optional<bool>*, std::optional<int64_t>*, std::optional<double>*,
+                          ModulePatterns*, std::map<std::string, double>*, DeviceMap*, DataFiles*>;
 
 inline Slot slot_of(Slot slot) { return slot; }
 template <Named E>

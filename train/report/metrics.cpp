@@ -1,6 +1,7 @@
 #include "train/report/metrics.h"
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <sstream>
 #include <utility>
@@ -37,6 +38,9 @@ void each_field(Metrics& m, Visit&& visit) {
   visit("skipped", m.skipped);
   visit("loss_scale", m.loss_scale);
   visit("eval_loss", m.eval_loss);
+  visit("loss/", m.file_losses);
+  visit("targets/", m.file_targets);
+  visit("eval_loss/", m.file_eval_losses);
   visit("exposed_comm_seconds", m.exposed_comm_seconds);
   visit("save_seconds", m.save_seconds);
   visit("saved_step", m.saved_step);
@@ -60,6 +64,10 @@ class Writer {
   void operator()(const char* key, const std::optional<T>& value) {
     if (value) (*this)(key, *value);
   }
+  template <class T>
+  void operator()(const char* prefix, const std::vector<OfFile<T>>& values) {
+    for (const OfFile<T>& of : values) (*this)(str(prefix, of.name).c_str(), of.value);
+  }
 
   std::string text() const { return json_.dump(); }
 
@@ -69,7 +77,7 @@ class Writer {
 
 // Collects the members that have a value.
 struct Numbers {
-  std::vector<std::pair<const char*, double>>& all;
+  std::vector<std::pair<std::string, double>>& all;
 
   template <class T>
   void operator()(const char* key, const T& value) const {
@@ -81,6 +89,10 @@ struct Numbers {
   template <class T>
   void operator()(const char* key, const std::optional<T>& value) const {
     if (value) (*this)(key, *value);
+  }
+  template <class T>
+  void operator()(const char* prefix, const std::vector<OfFile<T>>& values) const {
+    for (const OfFile<T>& of : values) (*this)(str(prefix, of.name).c_str(), of.value);
   }
 };
 
@@ -120,6 +132,12 @@ class Reader {
   void operator()(const char* key, std::optional<T>& value) {
     if (!json_.contains(key)) return;
     (*this)(key, value.emplace());
+  }
+  template <class T>
+  void operator()(const char* prefix, std::vector<OfFile<T>>& values) {
+    for (const auto& [key, item] : json_.items())
+      if (key.starts_with(prefix) && key != prefix) values.push_back({key.substr(std::strlen(prefix)), {}});
+    for (OfFile<T>& of : values) (*this)(str(prefix, of.name).c_str(), of.value);
   }
 
   void check_all_taken() const {
@@ -191,8 +209,8 @@ StepMetrics parse_metrics(const std::string& line, const std::string& where) {
   return m;
 }
 
-std::vector<std::pair<const char*, double>> numbers_of(const StepMetrics& m) {
-  std::vector<std::pair<const char*, double>> numbers;
+std::vector<std::pair<std::string, double>> numbers_of(const StepMetrics& m) {
+  std::vector<std::pair<std::string, double>> numbers;
   each_field(m, Numbers{numbers});
   return numbers;
 }

@@ -1,9 +1,10 @@
 #pragma once
 // The metrics of a step, and metrics.jsonl, the file that records them: one JSON object per line, flushed
 // line by line so that the file can be followed during the run. The keys are the member names below; skipped
-// and mfu_is_bound appear only if true, optional members only if set. Doubles round-trip exactly. Non-finite
-// values, which JSON lacks, are the strings "inf", "-inf" and "nan". Steps may be missing in a run that was
-// resumed from another folder's checkpoint (log_history.h).
+// and mfu_is_bound appear only if true, optional members only if set. Values of files of data.train or
+// data.eval have keys with their names, such as "loss/web". Doubles round-trip exactly. Non-finite values,
+// which JSON lacks, are the strings "inf", "-inf" and "nan". Steps may be missing in a run that was resumed
+// from another folder's checkpoint (log_history.h).
 
 #include <cstdint>
 #include <optional>
@@ -14,6 +15,13 @@
 #include "runtime/appended_file.h"
 
 namespace flatshard {
+
+// The value of one of several files of data.
+template <class T>
+struct OfFile {
+  std::string name;
+  T value;
+};
 
 struct StepMetrics {
   int64_t step = 0;       // completed optimizer steps
@@ -28,7 +36,11 @@ struct StepMetrics {
   int64_t memory_bytes = 0;
   bool skipped = false;                // no update was made (non-finite gradient, or no targets)
   std::optional<double> loss_scale{};  // fp16 only
-  std::optional<double> eval_loss{};
+  std::optional<double> eval_loss{};   // of several files the mean of theirs
+  // Several files of data.train: loss/NAME, the mean over the targets of this step that are from the file,
+  // and targets/NAME, their number; none of a file without any. Several files of data.eval: eval_loss/NAME.
+  std::vector<OfFile<double>> file_losses{}, file_eval_losses{};
+  std::vector<OfFile<int64_t>> file_targets{};
   // When the step ended, in seconds since 1970, to the millisecond; and the time that the run has taken until
   // then, without pauses between a stop and a resume. Lines of older runs lack both.
   std::optional<double> time{}, elapsed_seconds{};
@@ -51,7 +63,7 @@ class MetricsFile {
 };
 
 // The key and value of every member that is set, as in the file; true is 1.
-std::vector<std::pair<const char*, double>> numbers_of(const StepMetrics& m);
+std::vector<std::pair<std::string, double>> numbers_of(const StepMetrics& m);
 
 // The JSON string of a non-finite value, and its inverse, empty for any other text.
 const char* name_of_non_finite(double value);

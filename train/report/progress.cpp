@@ -42,6 +42,14 @@ std::string fitted(double value, size_t width, int decimals) {
 
 std::string share(double value) { return right(fixed(100 * value, 1), 4) + '%'; }
 
+// ", the mean of web 3.1416, code 2.7183"
+std::string by_file(const StepMetrics& m) {
+  std::string text;
+  for (const auto& [name, loss] : m.file_eval_losses)
+    text += str(text.empty() ? ", the mean of " : ", ", name, ' ', fixed(loss, 4));
+  return text;
+}
+
 std::string skip_note(const StepMetrics& m) {
   return str(
       "skipped a step after step ", m.step, ": ",
@@ -62,7 +70,7 @@ void Progress::step(const StepMetrics& m) {
 
   std::vector<std::string> notes;
   if (m.skipped) notes.push_back(skip_note(m));
-  if (m.eval_loss) notes.push_back(str("step ", m.step, ": eval loss ", fixed(*m.eval_loss, 4)));
+  if (m.eval_loss) notes.push_back(str("step ", m.step, ": eval loss ", fixed(*m.eval_loss, 4), by_file(m)));
   const std::string line = line_of(m);
   std::string text = line;
   for (const std::string& note : notes) text += '\n' + note;

@@ -51,6 +51,29 @@ Json chart_json(const std::vector<NamedCurves>& runs, const Chart& c, const std:
           {"wide", c.wide},   {"marks", marks}, {"series", drawn}};
 }
 
+// The losses of several files of data, if any run has them.
+void add_losses_by_file(const std::vector<NamedCurves>& runs, Json& charts) {
+  Json drawn = Json::array();
+  for (size_t run = 0; run < runs.size(); ++run) {
+    const auto add = [&](const std::vector<OfFile<ThinnedCurve>>& files, const char* suffix, bool dots) {
+      for (const auto& [name, curve] : files)
+        if (!curve.empty())
+          drawn.push_back(
+              {{"run", run}, {"name", name + suffix}, {"dots", dots}, {"points", points_json(curve)}});
+    };
+    add(runs[run].curves->file_losses, "", false);
+    add(runs[run].curves->file_eval_losses, " (eval)", true);
+  }
+  if (drawn.empty()) return;
+  charts.push_back({{"title", "Loss by file"},
+                    {"unit", "nats/token"},
+                    {"from_zero", false},
+                    {"log", true},
+                    {"wide", false},
+                    {"marks", Json::array()},
+                    {"series", drawn}});
+}
+
 // In the largest unit not above the peak, so that the axis has round numbers.
 Json memory_json(const std::vector<NamedCurves>& runs) {
   int64_t peak = 0;
@@ -76,6 +99,7 @@ std::string charts_json(const std::vector<NamedCurves>& runs) {
   };
   add({.title = "Loss", .unit = "nats/token", .log = true, .wide = true},
       {{"train", &RunCurves::loss}, {"eval", &RunCurves::eval_loss, true}});
+  add_losses_by_file(runs, charts);
   add({.title = "Learning rate", .unit = "", .from_zero = true}, {{"lr", &RunCurves::lr}});
   add({.title = "Gradient norm", .unit = "", .from_zero = true, .log = true},
       {{"norm", &RunCurves::grad_norm}});

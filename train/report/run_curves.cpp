@@ -12,6 +12,15 @@ void add_finite(ThinnedCurve& curve, int64_t step, const std::optional<double>& 
   if (value && std::isfinite(*value)) curve.add(step, *value);
 }
 
+void add_of_files(std::vector<OfFile<ThinnedCurve>>& curves, int64_t step,
+                  const std::vector<OfFile<double>>& values) {
+  for (const OfFile<double>& of : values) {
+    auto curve = std::find_if(curves.begin(), curves.end(), [&](const auto& c) { return c.name == of.name; });
+    if (curve == curves.end()) curve = curves.insert(curve, {of.name, ThinnedCurve(RunCurves::kFilePoints)});
+    add_finite(curve->value, step, of.value);
+  }
+}
+
 }  // namespace
 
 void SampledMedian::add(double value) {
@@ -52,10 +61,12 @@ void RunCurves::add(const StepMetrics& m) {
   }
   if (m.skipped || !std::isfinite(m.loss)) marks.add(m.step, 0);
   add_finite(eval_loss, m.step, m.eval_loss);
+  add_of_files(file_eval_losses, m.step, m.file_eval_losses);
   add_finite(loss_scale, m.step, m.loss_scale);
   if (m.skipped) return;
   last_loss = m.loss;
   add_finite(loss, m.step, m.loss);
+  add_of_files(file_losses, m.step, m.file_losses);
   add_finite(lr, m.step, m.lr);
   add_finite(grad_norm, m.step, m.grad_norm);
   add_finite(throughput, m.step, m.tokens_per_second);

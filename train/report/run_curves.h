@@ -44,7 +44,9 @@ struct RunCurves {
   ThinnedCurve marks;                                      // steps that were skipped or have no finite loss
   ThinnedCurve tokens{kAxisPoints}, seconds{kAxisPoints};  // the other two axes
 
-  static constexpr size_t kAxisPoints = 400;
+  std::vector<OfFile<ThinnedCurve>> file_losses, file_eval_losses;  // of several files of data
+
+  static constexpr size_t kAxisPoints = 400, kFilePoints = 400;
 };
 
 }  // namespace flatshard

@@ -98,16 +98,21 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// How often the file has each token.
-std::vector<int64_t> uses_of(const TokenFile& file) {
-  std::vector<int64_t> uses(static_cast<size_t>(file.vocab()));
+// Counts how often the file has each token.
+void add_uses(const TokenFile& file, std::vector<int64_t>& uses) {
   std::vector<int32_t> tokens;
   for (int64_t at = 0; at < file.size(); at += kBlock) {
     tokens.resize(static_cast<size_t>(std::min(kBlock, file.size() - at)));
     file.read(at, tokens);
     for (const int32_t token : tokens) ++uses[static_cast<size_t>(token)];
   }
-  return uses;
+}
+
+// "a.tok and 2 more files"
+std::string names_of(const std::deque<TokenFile>& files) {
+  const int64_t more = std::ssize(files) - 1;
+  return files.front().path() +
+         (more == 0 ? " contains" : str(" and ", counted(more, "more file"), " contain"));
 }
 
 // Nothing if the run has no tokenizer that can be read.
@@ -140,11 +145,12 @@ std::vector<int64_t> untrained_tokens(PublishedWeights& weights, const ModelConf
   return found;
 }
 
-void warn_of_untrained_tokens(const TokenFile& file, PublishedWeights& weights, const RunSetup& setup) {
+void warn_of_untrained_tokens(const std::deque<TokenFile>& files, PublishedWeights& weights,
+                              const RunSetup& setup) {
   std::vector<int64_t> found = untrained_tokens(weights, setup.model);
   if (found.empty()) return;
-  std::vector<int64_t> uses = uses_of(file);
-  uses.resize(static_cast<size_t>(setup.model.vocab));
+  std::vector<int64_t> uses(static_cast<size_t>(setup.model.vocab));
+  for (const TokenFile& file : files) add_uses(file, uses);
   const auto count = [&](int64_t id) { return uses[static_cast<size_t>(id)]; };
   std::erase_if(found, [&](int64_t id) { return count(id) == 0; });
   if (found.empty()) return;
@@ -160,7 +166,7 @@ void warn_of_untrained_tokens(const TokenFile& file, PublishedWeights& weights, 
           ? "; adapters do not train them: set lora.save_modules = [\"embed_tokens\", \"lm_head\"], or choose"
           : "; the model learns them from this data alone: train the embeddings too (model.trainable), or "
             "choose";
-  log_warning(printable(str(file.path(), " contains tokens whose embeddings in ", setup.config.init_from,
+  log_warning(printable(str(names_of(files), " tokens whose embeddings in ", setup.config.init_from,
                             " look untrained: ", names, remedy,
                             " a chat template of tokens that the model knows (data.chat_template)")));
 }

@@ -7,6 +7,7 @@
 // that still have their random initial values cannot be told from trained ones.
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,9 @@ namespace flatshard {
 // The ids of the rows that look untrained, in ascending order. Reads the embedding twice, in blocks.
 std::vector<int64_t> untrained_tokens(PublishedWeights& weights, const ModelConfig& config);
 
-// Logs a warning that names the untrained tokens of a file, how often it has them, and what to do. Reads the
-// file only if the model has untrained tokens.
-void warn_of_untrained_tokens(const TokenFile& file, PublishedWeights& weights, const RunSetup& setup);
+// Logs a warning that names the untrained tokens of files, how often these have them, and what to do. Reads
+// the files only if the model has untrained tokens.
+void warn_of_untrained_tokens(const std::deque<TokenFile>& files, PublishedWeights& weights,
+                              const RunSetup& setup);
 
 }  // namespace flatshard

@@ -1,6 +1,7 @@
 #include "train/run/run_inputs.h"
 
 #include <filesystem>
+#include <utility>
 
 #include "comm/agreement.h"
 #include "hub/adapter_base.h"
@@ -66,14 +67,35 @@ void make_tokens(std::string& path, const DatasetOptions& options, bool is_leade
   path = tokens;
 }
 
+void make_tokens_of(DataFiles& files, const DatasetOptions& options, bool is_leader, std::ostream* terminal) {
+  if (auto* const path = std::get_if<std::string>(&files))
+    return make_tokens(*path, options, is_leader, terminal);
+  std::vector<NamedFile> named = named_files(files);  // by the names that the config has
+  for (NamedFile& file : named) make_tokens(file.path, options, is_leader, terminal);
+  files = std::move(named);
+}
+
+std::vector<std::string> prints_of(const DataFiles& files) {
+  std::vector<std::string> prints;
+  for (const NamedFile& file : named_files(files)) prints.push_back(fingerprint({file.path}));
+  return prints;
+}
+
+std::string lines_of(const char* key, const std::vector<std::string>& prints) {
+  std::string text;
+  for (const std::string& print : prints) text += str(key, " = ", print, '\n');
+  return text;
+}
+
 InputPrints agreed_prints(const RunSetup& setup, World& world) {
   const Config& config = setup.config;
-  check(!config.data.train.empty(), "data.train is \"\", must name a token file: make one with prepare");
+  check(!named_files(config.data.train).empty(),
+        "data.train is \"\", must name a token file: make one with prepare");
   InputPrints prints;
   std::string weights;
   succeed_together(world, [&] {
-    prints.train = fingerprint({config.data.train});
-    if (!config.data.eval.empty()) prints.eval = fingerprint({config.data.eval});
+    prints.train = prints_of(config.data.train);
+    prints.eval = prints_of(config.data.eval);
     if (config.init_from.empty()) return;
     const bool are_read = config.run.resume.empty() || setup.has_adapters(),
                all_read = are_read && !setup.units.sync_initial_values;
@@ -82,8 +104,8 @@ InputPrints agreed_prints(const RunSetup& setup, World& world) {
       prints.base = weights_fingerprint(config.init_from);
   });
   agree(world,
-        str("data.train = ", prints.train, "\ndata.eval = ", prints.eval.value_or(""),
-            "\nmodel.init_from = ", weights, '\n'),
+        str(lines_of("data.train", prints.train), lines_of("data.eval", prints.eval),
+            "model.init_from = ", weights, '\n'),
         "the inputs",
         "every rank must read the same files: copy them to all hosts anew, or share a file system");
   return prints;
@@ -95,8 +117,10 @@ Config with_token_files(Config config, World& world, std::ostream* terminal) {
   world.limit_collectives(kLongestPreparation);
   const DatasetOptions options{.encoder = encoder_options(config), .columns = config.data.columns};
   succeed_together(world, [&] {
-    for (std::string* const path : {&config.data.train, &config.data.eval})
-      make_tokens(*path, options, world.local_rank() == 0, world.rank() == 0 ? terminal : nullptr);
+    const bool is_leader = world.local_rank() == 0;
+    std::ostream* const shown = world.rank() == 0 ? terminal : nullptr;
+    make_tokens_of(config.data.train, options, is_leader, shown);
+    make_tokens_of(config.data.eval, options, is_leader, shown);
   });
   world.limit_collectives(std::chrono::seconds(config.parallel.timeout_seconds));
   return config;
@@ -104,7 +128,8 @@ Config with_token_files(Config config, World& world, std::ostream* terminal) {
 
 RunInputs::RunInputs(const RunSetup& setup, World& world)
     : prints(agreed_prints(setup, world)), train(setup.config.data.train, setup, false) {
-  if (!setup.config.data.eval.empty()) eval.emplace(setup.config.data.eval, setup, true);
+  for (const NamedFile& file : named_files(setup.config.data.eval))
+    eval.emplace_back(std::vector{file}, setup, true);
 }
 
 }  // namespace flatshard

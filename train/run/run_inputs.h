@@ -3,8 +3,10 @@
 // as the number of steps. Where the config names a file of text instead (is_text_name() of text_kind.h), or a
 // table (table_input.h), the tokens are made first, and kept in a token file beside it for later runs.
 
+#include <deque>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "comm/world.h"
 #include "train/config/config.h"
@@ -18,9 +20,8 @@ Config with_token_files(Config config, World& world, std::ostream* terminal);
 
 // The fingerprints (runtime/fingerprint.h) of the files.
 struct InputPrints {
-  std::string train;
-  std::optional<std::string> eval;  // if data.eval is set
-  std::optional<std::string> base;  // of the frozen weights under adapters, where this rank reads them
+  std::vector<std::string> train, eval;  // of each file
+  std::optional<std::string> base;       // of the frozen weights under adapters, where this rank reads them
 };
 
 struct RunInputs {
@@ -30,7 +31,7 @@ struct RunInputs {
 
   InputPrints prints;
   RunData train;
-  std::optional<RunData> eval;
+  std::deque<RunData> eval;  // one for each file
 };
 
 }  // namespace flatshard

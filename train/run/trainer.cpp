@@ -4,6 +4,7 @@
 #include <chrono>
 #include <iomanip>
 #include <iostream>
+#include <numeric>
 #include <optional>
 #include <ostream>
 #include <utility>
@@ -83,6 +84,10 @@ double next_rate(const RunSetup& setup, const RunStart& start, int64_t completed
   return learning_rate(setup.config.schedule, setup.peak_lr(), start.total_steps, completed);
 }
 
+void set_positions(std::vector<TrainState::Source>& sources, const std::vector<SourcePosition>& positions) {
+  for (size_t i = 0; i < sources.size(); ++i) sources[i].position = positions[i];
+}
+
 // The loop over the steps, with what the start of a run has made.
 struct Trainer {
   World& world;
@@ -113,7 +118,8 @@ struct Trainer {
   Due due_after(const StepMetrics& m);
   StepMetrics step();
   void measure(StepMetrics& m, Clock::time_point begin, int64_t targets);
-  double sum_of_lanes(std::span<const double> losses);
+  double sum_of_losses(const StepResult& r, StepMetrics& m, std::span<const int64_t> targets);
+  std::vector<double> eval_losses();
   bool evaluate(StepMetrics& m);
   void save(StepMetrics& m, bool begins, bool is_best);
   void report_first_step();
@@ -158,7 +164,7 @@ Trainer::Due Trainer::due_after(const StepMetrics& m) {
   };
   const bool saves = is_due(times.saves),
              by_clock = save_is_late || (times.save_clock.is_used() && is_complete());
-  return {.evaluation = inputs.eval && !stop.signal && (saves || is_due(times.evaluations)),
+  return {.evaluation = !inputs.eval.empty() && !stop.signal && (saves || is_due(times.evaluations)),
           .save = saves || by_clock};
 }
 
@@ -169,7 +175,8 @@ StepMetrics Trainer::step() {
   const auto begin = Clock::now();
   trace.begin_step(status.data_step + 1);
   const double scale = loss_scale.value(), waited = engine.waited_seconds();
-  const int64_t targets = inputs.train.data.target_count(status.data_step);
+  const std::vector<int64_t> of_files = inputs.train.data.target_counts(status.data_step);
+  const int64_t targets = std::accumulate(of_files.begin(), of_files.end(), int64_t{0});
   StepMetrics m{.lr = next_rate(setup, start, status.completed)};
   bool finite = true;
   if (targets > 0) {
@@ -178,7 +185,8 @@ StepMetrics Trainer::step() {
                                                          .lr = m.lr,
                                                          .loss_scale = scale,
                                                          .targets = targets});
-    m.loss = sum_of_lanes(r.lane_losses) / scale;
+    m.loss = sum_of_losses(r, m, of_files) / scale;
+    for (OfFile<double>& of : m.file_losses) of.value /= scale;
     m.grad_norm = r.grad_norm;
     finite = r.finite;
   }
@@ -218,13 +226,22 @@ void Trainer::measure(StepMetrics& m, Clock::time_point begin, int64_t targets) 
   m.memory_bytes = memory_counters().live_bytes;
 }
 
-// The loss of the step. The same exchange carries each rank's stop request, so that all ranks stop after the
-// same step, whether it is still writing a checkpoint, and whether one is due by its clock.
-double Trainer::sum_of_lanes(std::span<const double> losses) {
+// The loss of the step, and of several files those of each. The same exchange carries each rank's stop
+// request, so that all ranks stop after the same step, whether it is still writing a checkpoint, and whether
+// one is due by its clock.
+double Trainer::sum_of_losses(const StepResult& r, StepMetrics& m, std::span<const int64_t> targets) {
   const std::array<double, 3> mine{static_cast<double>(stop_request.signal()),
                                    static_cast<double>(writer.busy()),
                                    static_cast<double>(times.save_clock.has_run_out())};
-  const GatheredLosses all = gather_losses(world, setup, losses, mine);
+  const Data& data = inputs.train.data;
+  const bool by_file = data.source_count() > 1;
+  const GatheredLosses all = gather_losses(world, setup, r.lane_losses,
+                                           by_file ? r.sequence_losses : std::span<const double>{}, mine);
+  if (by_file)
+    for (const FileLoss& of : losses_by_file(data, status.data_step, all.sequences, targets)) {
+      m.file_losses.push_back({inputs.train.names[of.file], of.loss});
+      m.file_targets.push_back({inputs.train.names[of.file], of.targets});
+    }
   save_is_late = all.notes.front()[2] != 0;
   threads_idle = true;
   for (int rank = 0; rank < world.size(); ++rank) {
@@ -235,11 +252,26 @@ double Trainer::sum_of_lanes(std::span<const double> losses) {
   return all.sum;
 }
 
+// Those of the files of data.eval; empty if a stop request on any rank abandons the evaluation.
+std::vector<double> Trainer::eval_losses() {
+  std::vector<double> losses;
+  for (const RunData& of : inputs.eval) {
+    const std::optional<double> loss = evaluation_loss(runtime.engine(), of.data, of.files.front().path(),
+                                                       world, [&] { return stop_request.signal() != 0; });
+    if (!loss) return {};
+    losses.push_back(*loss);
+  }
+  return losses;
+}
+
 // Evaluates, and returns whether to save the result as the best. A stop request on any rank abandons the
 // evaluation, which then has no result.
 bool Trainer::evaluate(StepMetrics& m) {
-  m.eval_loss = evaluation_loss(runtime.engine(), inputs.eval->data, setup.config.data.eval, world,
-                                [&] { return stop_request.signal() != 0; });
+  const std::vector<double> losses = eval_losses();
+  if (!losses.empty())
+    m.eval_loss = std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(losses.size());
+  for (size_t i = 0; losses.size() > 1 && i < losses.size(); ++i)
+    m.file_eval_losses.push_back({inputs.eval[i].names.front(), losses[i]});
   const std::array<double, 2> mine{static_cast<double>(stop_request.signal()),
                                    static_cast<double>(times.best_saves.may_save(status.completed))};
   const std::vector<double> all = world.all_gather(mine, "stop requests");
@@ -258,6 +290,7 @@ void Trainer::save(StepMetrics& m, bool begins, bool is_best) {
       const DataPosition position = inputs.train.data.position(status.data_step);
       s.data_epoch = position.epoch;
       s.data_sequence = position.sequence;
+      set_positions(s.sources, inputs.train.data.source_positions(status.data_step));
       s.changes = start.history;
       s.eval_loss = m.eval_loss;
       add_line(s.log_history, m);
@@ -306,13 +339,24 @@ void Trainer::finish() {
   progress.print(str(end, std::left, std::setw(10), result, folder.file(result), "\nweights ", hash));
 }
 
+std::optional<std::string> joined(const std::vector<std::string>& prints) {
+  std::optional<std::string> text;
+  for (const std::string& print : prints) text = text ? str(*text, "; ", print) : print;
+  return text;
+}
+
 TrainState state_of_run(const RunSetup& setup, const RunInputs& inputs, const World& world, Config config) {
-  return {.lane_sequences = setup.batching.lane_size(),
-          .data_tokens = inputs.train.file.size(),
-          .data_documents = inputs.train.file.document_count(),
-          .data_fingerprint = inputs.prints.train,
-          .eval_fingerprint = inputs.prints.eval,
-          .base_fingerprint = inputs.prints.base,
+  const InputPrints& prints = inputs.prints;
+  std::vector<TrainState::Source> sources;
+  for (const std::string& print : prints.train)
+    if (prints.train.size() > 1) sources.push_back({.fingerprint = print});
+  return {.sources = sources,
+          .lane_sequences = setup.batching.lane_size(),
+          .data_tokens = inputs.train.token_count(),
+          .data_documents = inputs.train.document_count(),
+          .data_fingerprint = joined(prints.train),
+          .eval_fingerprint = joined(prints.eval),
+          .base_fingerprint = prints.base,
           .ranks = world.size(),
           .config = config_values(config)};
 }
@@ -389,7 +433,7 @@ bool run_training(const LoadedConfig& loaded, World& world, const RunOutput& out
     documents = model_documents(setup, checkpoints.source().string(), inputs.prints.base.value_or(""), world);
     checkpoints.plan(runtime.engine(), documents);
     if (is_leader && !start.resumed && initial.weights && !initial.adapter)  // an adapter may have the rows
-      warn_of_untrained_tokens(inputs.train.file, *initial.weights, setup);
+      warn_of_untrained_tokens(inputs.train.files, *initial.weights, setup);
     set_weights(setup, start, std::move(initial), checkpoints, runtime.engine());
     if (is_leader) {
       begin_folder(folder, checkpoints, start, loaded.config, log);

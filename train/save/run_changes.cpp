@@ -86,6 +86,7 @@ void compare_data(const TrainState& saved, const TrainState& now, const std::vec
                       to = by_size ? size_of_data(now) : *now.data_fingerprint;
     add_content(found, "data.train", differences, {saved.step, "data.train", quoted(from), quoted(to)});
     found.new_order = true;
+    found.other_files_only = !by_size;
   }
   if (differ(saved.eval_fingerprint, now.eval_fingerprint)) {
     add_content(found, "data.eval", differences,
@@ -94,6 +95,26 @@ void compare_data(const TrainState& saved, const TrainState& now, const std::vec
         "data.eval has other tokens: earlier evaluation losses, and the best checkpoint, are from other "
         "data");
   }
+}
+
+// The files of data.train and their positions.
+std::vector<TrainState::Source> sources_of(const TrainState& s) {
+  if (!s.sources.empty() || !s.data_fingerprint) return s.sources;
+  return {{*s.data_fingerprint, {s.data_epoch.value_or(0), s.data_sequence.value_or(0)}}};
+}
+
+const TrainState::Source* find_source(const std::vector<TrainState::Source>& sources,
+                                      const std::string& fingerprint) {
+  for (const TrainState::Source& source : sources)
+    if (source.fingerprint == fingerprint) return &source;
+  return nullptr;
+}
+
+// Whether the run has several files, one of which the checkpoint knows.
+bool continues_a_file(const TrainState& saved, const TrainState& now) {
+  return std::any_of(now.sources.begin(), now.sources.end(), [&](const TrainState::Source& source) {
+    return find_source(sources_of(saved), source.fingerprint);
+  });
 }
 
 bool has_change(const ResumeChanges& found, const std::string& key) {
@@ -125,13 +146,17 @@ ResumeChanges compare_runs(const TrainState& saved, const TrainState& now) {
   for (const Difference& d : differences)
     if (const ResumeRule rule = rule_of(d.key); rule.records()) {
       found.changes.push_back({saved.step, d.key, d.from, d.to});
-      found.new_order = found.new_order || rule.rule == OnResume::reorders;
+      if (rule.rule == OnResume::reorders) found.new_order = true;
+      if (rule.rule == OnResume::reorders || d.key == "data.max_samples") found.other_files_only = false;
     } else if (rule.rule != OnResume::silent && !has_change(found, d.key)) {
       found.notes.push_back(describe({saved.step, d.key, d.from, d.to}));
     }
   if (found.new_order && saved.data_epoch)
     found.notes.push_back(str("the sequences of data.train, or their order, are new: epoch ",
-                              *saved.data_epoch + 1, " begins again"));
+                              *saved.data_epoch + 1, " begins again",
+                              found.other_files_only && continues_a_file(saved, now)
+                                  ? "; a file that was there before continues where it was"
+                                  : ""));
   if (saved.lane_sequences != now.lane_sequences)
     found.notes.push_back(str("lanes of ", now.lane_sequences, " sequences, were ", saved.lane_sequences,
                               ": equal up to rounding, not bit for bit",
@@ -142,6 +167,24 @@ ResumeChanges compare_runs(const TrainState& saved, const TrainState& now) {
         "it does not record the position in its data, because an earlier version wrote it: keep the data and "
         "train.total_batch_size as they were");
   return found;
+}
+
+std::vector<SourcePosition> source_positions(const TrainState& saved, const TrainState& now,
+                                             const ResumeChanges& changes) {
+  std::vector<SourcePosition> positions;
+  if (!changes.new_order)
+    for (const TrainState::Source& source : saved.sources) positions.push_back(source.position);
+  if (!changes.new_order) return positions;
+  const std::vector<TrainState::Source> before = sources_of(saved);
+  for (size_t i = 0; i < now.sources.size(); ++i) {
+    const TrainState::Source* known = find_source(before, now.sources[i].fingerprint);
+    if (!known && before.size() == now.sources.size()) known = &before[i];
+    const bool is_same =
+        known && changes.other_files_only && known->fingerprint == now.sources[i].fingerprint;
+    positions.push_back(
+        {.epoch = known ? known->position.epoch : 0, .sequence = is_same ? known->position.sequence : 0});
+  }
+  return positions;
 }
 
 DataPosition data_position(const TrainState& saved, const ResumeChanges& changes) {

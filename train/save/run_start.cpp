@@ -19,7 +19,10 @@ void continue_from(const TrainState& saved, const TrainState& now, RunStart& sta
   start.changes = compare_runs(saved, now);
   start.history = saved.changes;
   start.history.insert(start.history.end(), start.changes.changes.begin(), start.changes.changes.end());
-  data.start_at(data_position(saved, start.changes));
+  const std::vector<SourcePosition> sources = source_positions(saved, now, start.changes);
+  check(sources.empty() || sources.size() == data.source_count(), "it has the positions of ", sources.size(),
+        " files, but data.train names ", data.source_count());
+  data.start_at(data_position(saved, start.changes), sources);
 }
 
 }  // namespace

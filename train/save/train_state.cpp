@@ -32,6 +32,7 @@ void each_member(State& s, Visit&& visit) {
   visit("evals_not_lower", s.evals_not_lower);
   visit("data_epoch", s.data_epoch);
   visit("data_sequence", s.data_sequence);
+  visit("sources", s.sources);
   visit("lane_sequences", s.lane_sequences);
   visit("data_tokens", s.data_tokens);
   visit("data_documents", s.data_documents);
@@ -66,6 +67,12 @@ struct Writer {
   void operator()(const char* key, const std::vector<RunChange>& changes) {
     for (const RunChange& c : changes)
       json[key].push_back({{"step", c.step}, {"key", c.key}, {"from", c.from}, {"to", c.to}});
+  }
+
+  void operator()(const char* key, const std::vector<TrainState::Source>& sources) {
+    for (const auto& [fingerprint, position] : sources)
+      json[key].push_back(
+          {{"fingerprint", fingerprint}, {"epoch", position.epoch}, {"sequence", position.sequence}});
   }
 
   Json json = Json::object();
@@ -103,6 +110,20 @@ struct Reader {
     for (const auto& [name, value] : item.items()) {
       check(value.is_string(), where, ": ", key, ": ", name, " is ", value.dump(), ", must be a string");
       values[name] = value.get<std::string>();
+    }
+  }
+
+  void operator()(const char* key, std::vector<TrainState::Source>& sources) {
+    if (!json.contains(key)) return;
+    const Json list = take(key);
+    check(list.is_array() && list.size() <= kMostDataFiles, where, ": ", key, " must be an array of at most ",
+          kMostDataFiles, " files");
+    for (const Json& item : list) {
+      check(item.is_object() && item.size() == 3 && item.contains("fingerprint") && item.contains("epoch") &&
+                item.contains("sequence"),
+            where, ": ", key, " has ", item.dump(), ", must have fingerprint, epoch and sequence");
+      sources.push_back({.fingerprint = text(key, item["fingerprint"]),
+                         .position = {whole(key, item["epoch"]), whole(key, item["sequence"])}});
     }
   }
 

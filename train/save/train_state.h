@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/optimizer_kinds.h"
+#include "text/data/data.h"
 #include "train/config/config.h"
 #include "train/report/metrics.h"
 
@@ -28,6 +29,12 @@ struct TrainState {
     double loss = 0;
   };
 
+  // One of several files of data.train: its content, and its next sequence.
+  struct Source {
+    std::string fingerprint;
+    SourcePosition position{};
+  };
+
   int64_t step = 0;       // completed optimizer steps
   int64_t data_step = 0;  // global batches seen; also the index of the next one
   int64_t tokens = 0;     // target tokens trained on
@@ -41,9 +48,10 @@ struct TrainState {
   std::optional<int64_t> evals_not_lower{};  // since then
   // The next sequence, as an index in the order of an epoch; older checkpoints have none.
   std::optional<int64_t> data_epoch{}, data_sequence{};
+  std::vector<Source> sources{};                // if data.train names several files
   int64_t lane_sequences = 0;                   // results depend on it
   int64_t data_tokens = 0, data_documents = 0;  // of data.train
-  // Of data.train and data.eval (runtime/fingerprint.h); older checkpoints have none.
+  // Of data.train and data.eval (runtime/fingerprint.h), all files of each; older checkpoints have none.
   std::optional<std::string> data_fingerprint{}, eval_fingerprint{};
   // Of the frozen weights of model.init_from, which a checkpoint of adapters does not contain.
   std::optional<std::string> base_fingerprint{};

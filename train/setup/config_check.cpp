@@ -44,12 +44,12 @@ void check_file(const char* key, const std::string& path, Problems& problems) {
 
 void check_inputs(const Config& c, const HostPlace& place, Problems& problems) {
   problems.check(
-      !c.data.train.empty(),
+      !named_files(c.data.train).empty(),
       "data.train is \"\", must name a file to train on: tokens made by prepare, or a .jsonl or .txt file");
   problems.attempt([&] { check_length(c.train); });
   if (place.rank != 0) return;  // other ranks read what the first one of a host has prepared
-  check_file("data.train", c.data.train, problems);
-  check_file("data.eval", c.data.eval, problems);
+  for (const NamedFile& file : named_files(c.data.train)) check_file("data.train", file.path, problems);
+  for (const NamedFile& file : named_files(c.data.eval)) check_file("data.eval", file.path, problems);
   check_file("data.tokenizer", c.data.tokenizer, problems);
 }
 

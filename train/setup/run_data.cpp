@@ -32,18 +32,27 @@ std::string tokenizer_of(const Config& config) {
   }
 }
 
-}  // namespace
-
-const std::string& tokenizer_folder(const Config& config) {
-  return config.data.tokenizer.empty() ? config.init_from : config.data.tokenizer;
+std::vector<std::string> names_of(const std::vector<NamedFile>& files) {
+  std::vector<std::string> names;
+  for (const NamedFile& file : files) names.push_back(file.name);
+  return names;
 }
 
-RunData::RunData(const std::string& path, const RunSetup& setup, bool evaluation)
-    : file(path, setup.config.data.max_samples),
-      data(file, data_options(setup, evaluation)),
-      seq_len(setup.seq_len()) {
-  const std::string stale =
-      file.manifest().empty() ? "" : why_stale(file.manifest(), tokenizer_of(setup.config));
+std::deque<TokenFile> opened(const std::vector<NamedFile>& files, int64_t most_documents) {
+  std::deque<TokenFile> all;
+  for (const NamedFile& file : files) all.emplace_back(file.path, most_documents);
+  return all;
+}
+
+std::vector<const TokenFile*> pointers_to(const std::deque<TokenFile>& files) {
+  std::vector<const TokenFile*> pointers;
+  for (const TokenFile& file : files) pointers.push_back(&file);
+  return pointers;
+}
+
+void check_file(const TokenFile& file, const std::string& tokenizer, const RunSetup& setup) {
+  const std::string& path = file.path();
+  const std::string stale = file.manifest().empty() ? "" : why_stale(file.manifest(), tokenizer);
   check(stale.empty(), path, " ", stale, ": make it again with prepare");
   check(file.vocab() <= setup.model.vocab, path, " has a vocabulary of ", file.vocab(),
         ", larger than model.vocab = ", setup.model.vocab);
@@ -57,14 +66,80 @@ RunData::RunData(const std::string& path, const RunSetup& setup, bool evaluation
         ", or, if both are right, data.vocab = ", file.vocab());
 }
 
+// Files of one run must have the same tokenizer, as far as they tell.
+void check_alike(const std::deque<TokenFile>& files) {
+  constexpr const char* kRemedy = ": make both with the same tokenizer";
+  const TokenFile* known = nullptr;  // the first that names its tokenizer
+  for (const TokenFile& file : files) {
+    check(file.vocab() == files.front().vocab(), file.path(), " has a vocabulary of ", file.vocab(), ", ",
+          files.front().path(), " one of ", files.front().vocab(), kRemedy);
+    const std::string tokenizer = tokenizer_of_manifest(file.manifest());
+    if (tokenizer.empty()) continue;
+    if (!known) known = &file;
+    const std::string first = tokenizer_of_manifest(known->manifest());
+    check(tokenizer == first, file.path(), " was made with the tokenizer ", tokenizer, ", ", known->path(),
+          " with ", first, kRemedy);
+  }
+}
+
+}  // namespace
+
+const std::string& tokenizer_folder(const Config& config) {
+  return config.data.tokenizer.empty() ? config.init_from : config.data.tokenizer;
+}
+
+RunData::RunData(const DataFiles& paths, const RunSetup& setup, bool evaluation)
+    : names(names_of(named_files(paths))),
+      files(opened(named_files(paths), setup.config.data.max_samples)),
+      data(pointers_to(files), evaluation ? std::vector<double>{} : setup.config.data.weights,
+           data_options(setup, evaluation)),
+      seq_len(setup.seq_len()) {
+  const std::string tokenizer = tokenizer_of(setup.config);
+  for (const TokenFile& file : files) check_file(file, tokenizer, setup);
+  check_alike(files);
+}
+
+bool RunData::has_untrained_places() const {
+  for (size_t i = 0; i < files.size(); ++i)
+    if (files[i].has_mask() || data.source(i).packed()) return true;
+  return false;
+}
+
+int64_t RunData::token_count() const {
+  int64_t count = 0;
+  for (const TokenFile& file : files) count += file.size();
+  return count;
+}
+
+int64_t RunData::document_count() const {
+  int64_t count = 0;
+  for (const TokenFile& file : files) count += file.document_count();
+  return count;
+}
+
 std::string RunData::describe() const {
+  const std::string epoch = str("an epoch is ", with_commas(data.steps_per_epoch()), " steps");
+  if (files.size() == 1) return describe_file(0) + "; " + epoch;
+  std::string text;
+  for (size_t i = 0; i < files.size(); ++i) {
+    const double share = data.mixture().share(i), own = static_cast<double>(data.source(i).count());
+    text += str(names[i], ": ", describe_file(i), "; ", fixed(100 * share, 2), "% of the run, ",
+                fixed(share * static_cast<double>(data.sequence_count()) / own, 2), " times in an epoch\n",
+                std::string(10, ' '));
+  }
+  return str(text, epoch, ", with as many sequences as all files have, ", with_commas(data.sequence_count()));
+}
+
+std::string RunData::describe_file(size_t i) const {
+  const TokenFile& file = files[i];
+  const Sequences& sequences = data.source(i);
   std::string text =
       str(file.path(), ": ", with_commas(file.size()), " tokens in ", with_commas(file.document_count()),
-          " documents, ", with_commas(data.sequence_count()), " sequences");
+          " documents, ", with_commas(sequences.count()), " sequences");
   if (file.left_out() > 0)
     text += str("; data.max_samples leaves out ", counted(file.left_out(), "document"));
-  if (const PackedSequences* const packed = data.packed()) {
-    const auto places = static_cast<double>(data.sequence_count() * seq_len);
+  if (const PackedSequences* const packed = sequences.packed()) {
+    const auto places = static_cast<double>(sequences.count() * seq_len);
     text += str(" filled to ", fixed(100 * static_cast<double>(packed->used_tokens()) / places, 1), "%");
     const PackedSequences::Losses& losses = packed->losses();
     const auto add = [&](int64_t count, const char* what, const char* loss) {
@@ -75,7 +150,7 @@ std::string RunData::describe() const {
     add(losses.truncated, "document", " truncated");
     add(losses.truncated_tokens, "token", " lost by that");
   }
-  return text + str("; an epoch is ", with_commas(data.steps_per_epoch()), " steps");
+  return text;
 }
 
 }  // namespace flatshard

@@ -1,5 +1,7 @@
 #pragma once
-// A token file and the order in which a run reads it, to train or to evaluate.
+// Token files and the order in which a run reads them, to train or to evaluate.
+
+#include <deque>
 
 #include "text/data/data.h"
 #include "train/setup/run_setup.h"
@@ -10,18 +12,25 @@ namespace flatshard {
 const std::string& tokenizer_folder(const Config& config);
 
 struct RunData {
-  // An Error if the file's vocabulary is larger than the model's, or so much smaller that the file must be
-  // from another tokenizer.
-  RunData(const std::string& path, const RunSetup& setup, bool evaluation);
+  // An Error if the vocabulary of a file is larger than the model's, or so much smaller that the file must be
+  // from another tokenizer, or if files are from different tokenizers.
+  RunData(const DataFiles& paths, const RunSetup& setup, bool evaluation);
 
   // "corpus.tok: 1,820 tokens in 60 documents, 113 sequences; an epoch is 15 steps"; also what packing lost.
+  // Of several files one line each, with its name and share, and a last line.
   std::string describe() const;
   // Whether sequences have places that are no targets by design: tokens that are not trained, or padding.
-  bool has_untrained_places() const { return file.has_mask() || data.packed(); }
+  bool has_untrained_places() const;
+  int64_t token_count() const;
+  int64_t document_count() const;
 
-  TokenFile file;
+  std::vector<std::string> names;  // of the files
+  std::deque<TokenFile> files;     // at fixed addresses
   Data data;
   int64_t seq_len;
+
+ private:
+  std::string describe_file(size_t i) const;
 };
 
 }  // namespace flatshard

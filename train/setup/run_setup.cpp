@@ -145,6 +145,12 @@ Transport transport_of(TransportChoice choice, Device device, int ranks, const s
 void check_together(const Config& c, Problems& problems) {
   problems.check(!c.run.dir.empty(), "run.dir is empty, must name a folder");
   problems.check(c.data.seq_len > 0, "data.seq_len is ", c.data.seq_len, ", must be positive");
+  problems.attempt([&] { check_data_files("data.train", c.data.train); });
+  problems.attempt([&] { check_data_files("data.eval", c.data.eval); });
+  const size_t files = named_files(c.data.train).size();
+  problems.check(c.data.weights.empty() || c.data.weights.size() == files, "data.weights has ",
+                 counted(std::ssize(c.data.weights), "number"), ", but data.train names ",
+                 counted(static_cast<int64_t>(files), "file"), ": give one for each");
   problems.check(c.optimizer.lr > 0, "optimizer.lr is ", c.optimizer.lr, ", must be positive");
   problems.check(c.run.resume != "auto" || c.checkpoint.on_sigterm,
                  "run.resume = \"auto\" resumes a run that a signal has stopped, but checkpoint.on_sigterm = "
@@ -157,15 +163,16 @@ void check_together(const Config& c, Problems& problems) {
     const SaveInterval best = best_interval(c.checkpoint).value_or(SaveInterval{});
     steps_between(best.steps, kMostSteps, "checkpoint.best_every");
   });
-  problems.check(!c.data.eval.empty() || !evaluates,
+  const bool has_eval = !named_files(c.data.eval).empty();
+  problems.check(has_eval || !evaluates,
                  c.train.eval_every != 0 ? "train.eval_every" : "train.eval_each_epoch",
                  " is set, but data.eval names no file to evaluate on");
   problems.check(
-      c.data.eval.empty() || evaluates || !has_interval || saves_by_steps(c.checkpoint),
+      !has_eval || evaluates || !has_interval || saves_by_steps(c.checkpoint),
       "data.eval is set, but neither train.eval_every nor checkpoint.save_every names steps, so nothing is "
       "evaluated: "
       "set train.eval_every to a number of steps, or to a fraction of the run below 1");
-  problems.check(c.train.stop_after_no_improvement == 0 || !c.data.eval.empty(),
+  problems.check(c.train.stop_after_no_improvement == 0 || has_eval,
                  "train.stop_after_no_improvement = ", c.train.stop_after_no_improvement,
                  " counts evaluations, but data.eval names no file to evaluate on: set it and "
                  "train.eval_every, or remove the key");

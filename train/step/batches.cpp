@@ -74,14 +74,21 @@ Context Engine::context(const Batch& batch, const Tensor& losses, Arena& saved) 
           .head_chunk = setup_.config.train.head_chunk};
 }
 
-std::span<const double> Engine::sum_losses() {
-  if (!has_losses()) return lane_losses_;
+void Engine::sum_losses() {
+  if (!has_losses()) return;
   const float* losses = losses_.host.as<float>();
+  auto sequence = sequence_losses_.begin();
   for (double& lane : lane_losses_) {
     lane = 0;
-    for (int64_t i = 0; i < lane_tokens(); ++i) lane += static_cast<double>(*losses++);
+    for (int64_t row = 0; row < setup_.batching.lane_sequences; ++row, ++sequence) {
+      *sequence = 0;
+      for (int64_t t = 0; t < setup_.seq_len(); ++t) {
+        const auto loss = static_cast<double>(*losses++);
+        lane += loss;
+        *sequence += loss;
+      }
+    }
   }
-  return lane_losses_;
 }
 
 }  // namespace flatshard

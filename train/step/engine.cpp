@@ -34,7 +34,8 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, const PipeC
       buffers_(setup.pipeline, schedule_, static_cast<int>(setup.batching.lanes),
                {lane_tokens(), setup.model.hidden}, setup.compute, setup.config.train.recompute, memory),
       pipe_(pipe, streams, setup.pipeline.embeds_apart),
-      lane_losses_(static_cast<size_t>(local_lanes())) {
+      lane_losses_(static_cast<size_t>(local_lanes())),
+      sequence_losses_(static_cast<size_t>(local_lanes() * setup.batching.lane_sequences)) {
   model_.add_lanes(buffers_.slots() * static_cast<int>(setup.batching.lanes),
                    [&](int layer) { return setup.pipeline.owns(stage(), layer); });
   const int64_t widest = std::max(setup.batching.lane_sequences, setup.eval_sequences) * setup.seq_len();

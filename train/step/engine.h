@@ -32,6 +32,7 @@ struct StepOrder {
 struct StepResult {
   // Per local lane, in order; scaled by loss_scale / targets. Zero except in the last stage.
   std::span<const double> lane_losses;
+  std::span<const double> sequence_losses;  // the same, of each sequence of these lanes
   double grad_norm;
   bool finite;  // if false, nothing was updated
 };
@@ -123,7 +124,7 @@ class Engine {
   void read_batches(const Data& data, int64_t data_step);
   Lane lane_of(const Action& action, int layer, int lane);
   Context context(const Batch& batch, const Tensor& losses, Arena& saved);
-  std::span<const double> sum_losses();
+  void sum_losses();
   Tensor losses_of(size_t lane) const { return losses_.device.slice(lane, lane + 1).view({lane_tokens()}); }
   // One buffer for a batch of `sequences`, and the batch as views of such a buffer.
   Mirror batch_space(int64_t sequences);
@@ -159,7 +160,7 @@ class Engine {
   std::vector<RandomDraw> draws_;  // their random numbers
   Mirror losses_;                  // (lane, token)
   Mirror norm_, nonfinite_;
-  std::vector<double> lane_losses_;
+  std::vector<double> lane_losses_, sequence_losses_;
   std::vector<Graph> graphs_;  // one per micro-step, with run.cuda_graphs
   bool has_stepped_ = false;
 };

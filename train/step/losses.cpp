@@ -1,26 +1,46 @@
 #include "train/step/losses.h"
 
+#include <numeric>
+
 #include "comm/sharded_unit.h"
 
 namespace flatshard {
 
 GatheredLosses gather_losses(World& world, const RunSetup& setup, std::span<const double> losses,
-                             std::span<const double> notes) {
+                             std::span<const double> sequences, std::span<const double> notes) {
   std::vector<double> mine(losses.begin(), losses.end());
+  mine.insert(mine.end(), sequences.begin(), sequences.end());
   mine.insert(mine.end(), notes.begin(), notes.end());
   const std::vector<double> all = world.all_gather(mine, "losses");
-  std::vector<double> in_order(losses.size() * static_cast<size_t>(setup.groups.ranks));
-  GatheredLosses gathered;
+  const size_t ranks = static_cast<size_t>(setup.groups.ranks), rows = sequences.size() / losses.size();
+  std::vector<double> in_order(losses.size() * ranks);
+  GatheredLosses gathered{.sequences = std::vector<double>(sequences.size() * ranks), .notes = {}};
   for (int rank = 0; rank < world.size(); ++rank) {
     const double* const values = &all[static_cast<size_t>(rank) * mine.size()];
-    for (int64_t local = 0, lanes = setup.batching.lanes; local < std::ssize(losses); ++local)
-      in_order[static_cast<size_t>(
-          micro_batch_of(setup.units, setup.groups, setup.data_rank(rank), local / lanes,
-                         local % lanes))] += values[local];  // 0 but in the last stage
-    gathered.notes.emplace_back(values + losses.size(), values + mine.size());
+    for (int64_t local = 0, lanes = setup.batching.lanes; local < std::ssize(losses); ++local) {
+      const auto lane = static_cast<size_t>(micro_batch_of(setup.units, setup.groups, setup.data_rank(rank),
+                                                           local / lanes, local % lanes)),
+                 at = static_cast<size_t>(local);
+      in_order[lane] += values[local];  // 0 but in the last stage
+      for (size_t row = 0; row < rows; ++row)
+        gathered.sequences[lane * rows + row] += values[losses.size() + at * rows + row];
+    }
+    gathered.notes.emplace_back(values + losses.size() + sequences.size(), values + mine.size());
   }
   for (const double loss : in_order) gathered.sum += loss;
   return gathered;
+}
+
+std::vector<FileLoss> losses_by_file(const Data& data, int64_t data_step, std::span<const double> sequences,
+                                     std::span<const int64_t> targets) {
+  std::vector<double> sums(targets.size());
+  for (size_t i = 0; i < sequences.size(); ++i)
+    if (const auto source = data.source_of(data_step, static_cast<int64_t>(i))) sums[*source] += sequences[i];
+  const auto all = static_cast<double>(std::accumulate(targets.begin(), targets.end(), int64_t{0}));
+  std::vector<FileLoss> files;
+  for (size_t i = 0; i < sums.size(); ++i)
+    if (targets[i] > 0) files.push_back({i, sums[i] * all / static_cast<double>(targets[i]), targets[i]});
+  return files;
 }
 
 std::optional<double> evaluation_loss(Engine& engine, const Data& data, const std::string& path, World& world,

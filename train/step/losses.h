@@ -14,13 +14,24 @@ namespace flatshard {
 
 struct GatheredLosses {
   double sum = 0;                          // in lane order, independent of which rank computed a lane
+  std::vector<double> sequences;           // of the step, if they were given
   std::vector<std::vector<double>> notes;  // by rank
 };
 
-// Exchanges the losses of a step. Call on all ranks, with the losses of this rank's lanes and as many notes
-// as on the others.
+// Exchanges the losses of a step. Call on all ranks, with the losses of this rank's lanes, those of their
+// sequences or none, and as many notes as on the others.
 GatheredLosses gather_losses(World& world, const RunSetup& setup, std::span<const double> losses,
-                             std::span<const double> notes);
+                             std::span<const double> sequences, std::span<const double> notes);
+
+// The mean losses of a step over the targets of each file, in the order of the files, from the sequences of
+// gather_losses(), whose losses are divided by all targets. Files without targets are left out.
+struct FileLoss {
+  size_t file;
+  double loss;
+  int64_t targets;
+};
+std::vector<FileLoss> losses_by_file(const Data& data, int64_t data_step, std::span<const double> sequences,
+                                     std::span<const int64_t> targets);
 
 // The mean over all targets of the evaluation data, the same value on all ranks. Sequences are summed in
 // order, so the result does not depend on the number of ranks or the batch size. After each batch every rank

@@ -27,7 +27,9 @@ StepResult Engine::step(const Data& data, const StepOrder& order) {
   prefetch_next_step();
   for (const Mirror* result : {&losses_, &norm_, &nonfinite_}) result->download(compute_);
   compute_.sync();  // publication may still be in flight; the next step waits for it where needed
-  return {.lane_losses = sum_losses(),
+  sum_losses();
+  return {.lane_losses = lane_losses_,
+          .sequence_losses = sequence_losses_,
           .grad_norm = *norm_.host.as<float>(),
           .finite = *nonfinite_.host.as<int32_t>() == 0};
 }

@@ -1,7 +1,10 @@
 #include "text/data/data.h"
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <set>
 
 #include "tests/test.h"
@@ -292,4 +295,117 @@ TEST_CASE("the steps of some epochs do not depend on where a run resumed") {
       CHECK(resumed.position(40).sequence == whole.position(40).sequence);
     }
   }
+}
+
+namespace {
+
+// Two token files of windows of 4, with tokens below 100, and from 100 on.
+struct TwoFiles {
+  TwoFiles(int first, int second) : tokens({4 * first + 1}, 1000) {
+    TokenWriter writer(kOther, 1000);
+    std::vector<int32_t> document;
+    for (int i = 0; i < 4 * second + 1; ++i) document.push_back(500 + i);
+    writer.add_document(document);
+    writer.finish();
+    files = {&a.emplace(kPath), &b.emplace(kOther)};
+  }
+  ~TwoFiles() { std::filesystem::remove(kOther); }
+
+  static constexpr const char* kOther = "data_test_other.tok";
+  TempTokens tokens;
+  std::optional<TokenFile> a, b;
+  std::vector<const TokenFile*> files;
+};
+
+// The first tokens of the sequences of some steps, which tell them apart.
+Ints firsts_of(const Data& data, int64_t begin, int64_t end) {
+  Ints firsts;
+  Space space(4);
+  for (int64_t step = begin; step < end; ++step)
+    for (int64_t lane = 0; lane < data.lanes_per_step(); ++lane)
+      if (const Batch batch = data.read(step, lane, space.batch);
+          elements(batch.targets)[0] != kIgnoredTarget)
+        firsts.push_back(elements(batch.tokens)[0]);
+  return firsts;
+}
+
+}  // namespace
+
+TEST_CASE("without weights an epoch of several files has every sequence once, evenly spread") {
+  const TwoFiles two(30, 10);
+  const Data data(two.files, {}, {.seq_len = 4, .total_sequences = 8, .seed = 3});
+  CHECK(data.sequence_count() == 40);
+  CHECK(data.steps_per_epoch() == 5);
+  for (const int64_t epoch : {0, 1}) {
+    const Ints firsts = firsts_of(data, 5 * epoch, 5 * epoch + 5);
+    CHECK(std::set<int32_t>(firsts.begin(), firsts.end()).size() == 40);
+    for (size_t i = 0; i < 40; i += 4)
+      CHECK(std::count_if(&firsts[i], &firsts[i] + 4, [](int32_t t) { return t >= 500; }) == 1);
+  }
+}
+
+TEST_CASE("with weights each file has its share, and is visited in shuffled epochs of its own") {
+  const TwoFiles two(30, 10);
+  const Data data(two.files, std::vector{0.5, 0.5}, {.seq_len = 4, .total_sequences = 8, .seed = 3});
+  const Ints firsts = firsts_of(data, 0, 15);  // 120 sequences, three epochs
+  std::vector<Ints> of_file(2);
+  for (const int32_t token : firsts) of_file[token >= 500].push_back(token);
+  REQUIRE(of_file[0].size() == 60);
+  REQUIRE(of_file[1].size() == 60);
+  const auto distinct = [](const Ints& all, size_t begin, size_t count) {
+    return std::set<int32_t>(&all[begin], &all[begin] + count).size();
+  };
+  for (size_t epoch = 0; epoch < 2; ++epoch) CHECK(distinct(of_file[0], 30 * epoch, 30) == 30);
+  for (size_t epoch = 0; epoch < 6; ++epoch) CHECK(distinct(of_file[1], 10 * epoch, 10) == 10);
+  CHECK(Ints(&of_file[1][0], &of_file[1][10]) != Ints(&of_file[1][10], &of_file[1][20]));
+  CHECK(data.source_positions(15) == std::vector<SourcePosition>{{2, 0}, {6, 0}});
+  CHECK(data.source_positions(6) == std::vector<SourcePosition>{{0, 24}, {2, 4}});
+  for (int64_t step = 0; step < 15; ++step) {
+    const std::vector<int64_t> counts = data.target_counts(step);
+    CHECK(counts[0] + counts[1] == data.target_count(step));
+    CHECK(counts[0] == 16);
+    CHECK(data.source_of(step, 0) != data.source_of(step, 1));
+  }
+}
+
+TEST_CASE("a list of one file has the sequences of that file") {
+  const TempTokens tokens({4 * 37 + 1});
+  const TokenFile file(kPath);
+  const DataOptions options{.seq_len = 4, .total_sequences = 8, .seed = 3};
+  const Data one(file, options), list(std::array{&file}, std::vector{0.3}, options);
+  CHECK(firsts_of(one, 0, 12) == firsts_of(list, 0, 12));
+}
+
+TEST_CASE("a run with other weights continues every file at its next sequence") {
+  const TwoFiles two(30, 10);
+  const DataOptions options{.seq_len = 4, .total_sequences = 8, .seed = 3};
+  const Data before(two.files, std::vector{0.5, 0.5}, options);
+  Data after(two.files, std::vector{0.75, 0.25}, options), same(before);
+  after.start_at(before.position(3), before.source_positions(3));
+  same.start_at(before.position(3), before.source_positions(3));
+  CHECK(firsts_of(same, 3, 20) == firsts_of(before, 3, 20));
+  CHECK(after.source_positions(3) == before.source_positions(3));
+  Ints firsts = firsts_of(before, 0, 3);
+  const Ints later = firsts_of(after, 3, 6);
+  CHECK(std::count_if(later.begin(), later.end(), [](int32_t t) { return t >= 500; }) == 6);
+  firsts.insert(firsts.end(), later.begin(), later.end());
+  std::vector<Ints> of_file(2);
+  for (const int32_t token : firsts) of_file[token >= 500].push_back(token);
+  CHECK(of_file[0].size() == 30);  // 12 and 18
+  CHECK(std::set<int32_t>(of_file[0].begin(), of_file[0].end()).size() == 30);
+  CHECK(std::set<int32_t>(of_file[1].begin(), of_file[1].begin() + 10).size() == 10);
+  // The same continues where a later resume finds it.
+  Data again(two.files, std::vector{0.75, 0.25}, options);
+  again.start_at(after.position(7), after.source_positions(7));
+  CHECK(firsts_of(again, 7, 20) == firsts_of(after, 7, 20));
+}
+
+TEST_CASE("a position that no run reaches is refused") {
+  const TwoFiles two(30, 10);
+  Data data(two.files, {}, {.seq_len = 4, .total_sequences = 8});
+  CHECK(
+      test::error_of([&] { data.start_at({.epoch = int64_t{1} << 60}); }).ends_with("which no run reaches"));
+  CHECK(test::error_of([&] {
+          data.start_at({}, std::vector<SourcePosition>{{0, 30}, {0, 0}});
+        }) == "data_test.tok: has 30 sequences, but the run is to continue at sequence 30");
 }

@@ -39,7 +39,7 @@ TEST_CASE("a value comes from the default, the file or the command line, and the
   CHECK(loaded.config.train.steps == 10);
   CHECK(loaded.config.optimizer.lr == 3e-4);
   CHECK(loaded.config.optimizer.betas[1] == 0.95);
-  CHECK(loaded.config.data.train == "corpus.tok");
+  CHECK(loaded.config.data.train == DataFiles("corpus.tok"));
   CHECK(loaded.config.model.tied == true);
   CHECK_FALSE(loaded.config.model.window.has_value());
   CHECK(loaded.origin.at("train.steps") == file.path() + ":2");
@@ -117,8 +117,8 @@ TEST_CASE("a value with an unbalanced quote or bracket is refused, not read as a
   }
   const TempFile file("");
   CHECK(load_config(file.path(), {"data.train=/home/o'brien/a.tok"}).config.data.train ==
-        "/home/o'brien/a.tok");
-  CHECK(load_config(file.path(), {"data.train=\"a b\""}).config.data.train == "a b");
+        DataFiles("/home/o'brien/a.tok"));
+  CHECK(load_config(file.path(), {"data.train=\"a b\""}).config.data.train == DataFiles("a b"));
 }
 
 TEST_CASE("betas that are not set are those of the kind of optimizer") {
@@ -190,7 +190,7 @@ TEST_CASE("any text that a config holds prints on one line and reads back") {
   const TempFile again(to_toml(first.config));
   LoadedConfig second = load_config(again.path(), {});
   CHECK(second.config.run.dir == "a\nb\x01\x7f\t\"\xc3\xa9");
-  CHECK(second.config.data.train == "\xc3\xa9\n.tok");
+  CHECK(second.config.data.train == DataFiles("\xc3\xa9\n.tok"));
   CHECK(error_in("", {"run.dir=\xff"}) == "--run.dir: the value is not valid UTF-8");
 }
 
@@ -327,4 +327,33 @@ TEST_CASE("a YAML or JSON file is refused with the format that a config has") {
                 "; a config is a TOML file, such as configs/tiny.toml; train takes a file of accelerate with "
                 "--accelerate, beside it"));
   std::filesystem::remove("config_test.yaml");
+}
+
+TEST_CASE("files of data keep their form and order when a config is printed and read again") {
+  for (const char* value :
+       {"\"a.tok\"", "[\"b.tok\", \"a.tok\"]", "{\"zebra\" = \"b.tok\", \"ape\" = \"a.tok\"}"}) {
+    const TempFile file(str("[data]\ntrain = ", value, "\nweights = [0.5, 2]\n"));
+    LoadedConfig first = load_config(file.path(), {});
+    const std::string text = to_toml(first.config);
+    CHECK(text.find(str("train = ", value, "\nweights = [0.5, 2.0]\n")) != std::string::npos);
+    const TempFile printed(text);
+    CHECK(load_config(printed.path(), {}).config.data.train == first.config.data.train);
+    CHECK(load_config(printed.path(), {str("data.eval=", value)}).config.data.eval ==
+          first.config.data.train);
+  }
+  const TempFile section("[data.train]\nzebra = \"b.tok\"\nape = \"a.tok\"\n");
+  const std::vector<NamedFile> files = named_files(load_config(section.path(), {}).config.data.train);
+  CHECK(files == std::vector<NamedFile>{{"zebra", "b.tok"}, {"ape", "a.tok"}});
+}
+
+TEST_CASE("files are called as they are told apart") {
+  const auto names = [](const std::vector<std::string>& paths) {
+    std::string text;
+    for (const NamedFile& file : named_files(paths)) text += (text.empty() ? "" : " ") + file.name;
+    return text;
+  };
+  CHECK(names({"data/web.jsonl.gz", "/x.y/code.tok"}) == "web code");
+  CHECK(names({"web/train.jsonl", "code/train.jsonl"}) == "web/train code/train");
+  CHECK(names({"train.jsonl", "train.txt"}) == "train-1 train-2");
+  CHECK(names({".hidden", "a b.tok"}) == ".hidden a_b");
 }

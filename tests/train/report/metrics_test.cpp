@@ -242,3 +242,27 @@ TEST_CASE("metrics are neither read from a pipe nor written to one") {
   CHECK(test::error_of([&] { MetricsFile file(name); }) ==
         name + ": cannot write: is a device, a pipe or a socket, must be a regular file");
 }
+
+TEST_CASE("values of files have keys with their names, which are read back in order") {
+  StepMetrics m{.step = 1, .data_step = 1};
+  m.file_losses = {{"web", 2.5}, {"a/code", 1.0 / 3}, {"code", Limits::quiet_NaN()}};
+  m.file_targets = {{"web", 64}, {"a/code", int64_t{1} << 60}, {"code", 1}};
+  m.file_eval_losses = {{"held-out", 7.5}};
+  const std::string line = to_json(m);
+  CHECK(test::missing_from(line, {"\"loss/web\":2.5", "\"loss/a/code\":0.333", "\"loss/code\":\"nan\"",
+                                  "\"targets/web\":64,", "\"eval_loss/held-out\":7.5"}) == "");
+  const StepMetrics read = written_and_read(m);
+  REQUIRE(read.file_losses.size() == 3);
+  CHECK(read.file_losses[1].name == "a/code");
+  CHECK(read.file_losses[1].value == 1.0 / 3);
+  CHECK(read.file_targets[1].value == int64_t{1} << 60);
+  CHECK(read.file_eval_losses[0].name == "held-out");
+  CHECK(to_json(read) == line);
+  bool found = false;
+  for (const auto& [key, value] : numbers_of(m)) found = found || (key == "loss/web" && value == 2.5);
+  CHECK(found);
+  CHECK(error_of_text(changed("\"mfu\":0.5", "\"loss/\":0.5,\"mfu\":0.5")).find("unknown key loss/") !=
+        std::string::npos);
+  CHECK(error_of_text(changed("\"mfu\":0.5", "\"targets/a\":0.5,\"mfu\":0.5")).find("targets/a is 0.5") !=
+        std::string::npos);
+}

@@ -94,15 +94,15 @@ TEST_CASE("data.max_samples uses the first documents, as if the file ended after
       const RunData whole(cut_path, setup, false);
       setup.config.data.max_samples = most;
       const RunData first(kPath, setup, false);
-      CHECK(first.file.document_count() == most);
-      CHECK(first.file.size() == whole.file.size());
-      CHECK(first.file.left_out() == 2000 - most);
+      CHECK(first.files.front().document_count() == most);
+      CHECK(first.token_count() == whole.token_count());
+      CHECK(first.files.front().left_out() == 2000 - most);
       CHECK(first.data.sequence_count() == whole.data.sequence_count());
       CHECK(first.describe().find("data.max_samples leaves out ") != std::string::npos);
       for (int64_t step = 0; step < std::min<int64_t>(20, first.data.sequence_count()); ++step)
         CHECK(first.data.target_count(step) == whole.data.target_count(step));
       int64_t documents = 0;
-      first.file.each_document([&](int64_t, int64_t) { ++documents; });
+      first.files.front().each_document([&](int64_t, int64_t) { ++documents; });
       CHECK(documents == most);
     }
   }
@@ -110,7 +110,7 @@ TEST_CASE("data.max_samples uses the first documents, as if the file ended after
   for (const int64_t all : {int64_t{0}, int64_t{2000}, int64_t{1} << 50}) {
     setup.config.data.max_samples = all;
     const RunData data(kPath, setup, false);
-    CHECK(data.file.document_count() == 2000);
+    CHECK(data.files.front().document_count() == 2000);
     CHECK(data.describe().find("max_samples") == std::string::npos);
   }
   setup.config.data.max_samples = 1;

@@ -1,0 +1,51 @@
+#pragma once
+// The sequences of one token file (packing.h), in the order of the file. The target of a position is the
+// token after it, if that is trained and belongs to the same document or window.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "runtime/tensor.h"
+#include "text/data/packing.h"
+#include "text/data/token_file.h"
+
+namespace flatshard {
+
+inline constexpr int32_t kIgnoredTarget = -100;
+
+// The tensors of one lane on the host; N = sequences of the lane * seq_len.
+struct Batch {
+  Tensor tokens, positions, targets;  // (N) i32
+  Tensor boundaries;                  // (n + 1) i32: where sequences, or documents, begin; first 0, last N
+};
+
+class Sequences {
+ public:
+  // An Error if the file has none. It must outlive them.
+  Sequences(const TokenFile& file, const PackingOptions& packing, int64_t seq_len);
+
+  const TokenFile& file() const { return file_; }
+  int64_t count() const { return count_; }
+  // The number of targets of a sequence; of an empty one, with index -1, 0.
+  int64_t targets_in(int64_t sequence) const;
+  // Writes one sequence into a row of the batch, behind so many boundaries; returns the new number of them.
+  // Index -1 is an empty sequence, whose targets are ignored.
+  int64_t read(int64_t sequence, int64_t row, const Batch& space, int64_t boundaries) const;
+  // Null unless sequences are packed by documents.
+  const PackedSequences* packed() const { return packed_ ? &*packed_ : nullptr; }
+
+ private:
+  void read_window(int64_t sequence, int32_t* tokens, int32_t* targets) const;
+  void read_piece(Piece piece, int32_t* tokens, int32_t* targets) const;
+  // Where documents end within a window, as the positions of their successors: in 1 to seq_len.
+  std::vector<int64_t> ends_in(int64_t sequence) const;
+
+  const TokenFile& file_;
+  PackingOptions packing_;
+  int64_t seq_len_;
+  std::optional<PackedSequences> packed_;
+  int64_t count_;
+};
+
+}  // namespace flatshard
