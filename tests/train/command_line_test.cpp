@@ -128,6 +128,17 @@ TEST_CASE("a run that fails says so in run.log") {
   CHECK(has(text_of(workshop.file("runs/default/run.log")), "\nfailed: step 2: the loss is "));
 }
 
+TEST_CASE("a mistake on the command line is reported although a rank starts late") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const std::string output =
+      test::run_command(test::launch("-np 1 @generate run --surprise : -np 1 sh -c \"sleep 2; exec @generate "
+                                     "run --surprise\""))
+          .output;
+  CAPTURE(output);
+  CHECK(has(output, "[rank 0] --surprise: unknown option"));
+  CHECK(!has(output, "has taken"));
+}
+
 TEST_CASE("of several ranks one reports a mistake on the command line, and MPI adds nothing") {
   if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
   const test::Workshop workshop("mistakes_of_one");

@@ -42,13 +42,16 @@ int run_program(const Command& program, const Arguments& arguments, const Stream
 int run_on_ranks(const RankProgram& program, const Streams& streams) {
   prepare_process();
   const auto end = [&](int code) { return end_program(program.name, code, streams.out, streams.err); };
-  std::chrono::seconds meeting_time = kMeetingTime;
   std::exception_ptr mistake;
-  try {
-    meeting_time = program.read();
-  } catch (...) {
-    mistake = std::current_exception();
-  }
+  const auto read = [&] {
+    try {
+      return program.read();
+    } catch (...) {
+      mistake = std::current_exception();
+      return kMeetingTime;
+    }
+  };
+  const std::chrono::seconds meeting_time = read();
   std::unique_ptr<World> world;
   try {
     world = std::make_unique<World>(meeting_time);
