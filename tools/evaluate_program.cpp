@@ -35,7 +35,10 @@ constexpr int64_t kSeqLen = 1024;
 // FOLDER and DATA, and how to run the model; then the command's own options.
 std::vector<Option> with_model_options(Options& o, std::initializer_list<Option> own) {
   std::vector<Option> options{
-      {"FOLDER", &o.model.folder, "model folder, run folder or adapter folder", {.required = true}},
+      {"FOLDER",
+       &o.model.folder,
+       "model folder, adapter folder, run folder or checkpoint (RUN/best, RUN/latest)",
+       {.required = true}},
       {"DATA", &o.data, "file to evaluate on", {.required = true}}};
   add_model_options(options, o.model);
   options.insert(options.end(), own);

@@ -46,7 +46,10 @@ struct Options {
 
 std::vector<Option> options_of(Options& o) {
   std::vector<Option> options{
-      {"folder", &o.model.folder, "model folder, run folder or adapter folder", {.type = "FOLDER"}},
+      {"folder",
+       &o.model.folder,
+       "model folder, adapter folder, run folder or checkpoint (RUN/best, RUN/latest)",
+       {.type = "FOLDER"}},
       {"--prompt", &o.prompt, "text to continue; default if tokens are bytes: a line break"},
       {"--prompt-file",
        &o.prompt_file,

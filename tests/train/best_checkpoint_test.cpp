@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/checkpoint_content.h"
 #include "tests/job.h"
 #include "tests/test.h"
 #include "tests/workshop.h"
@@ -69,6 +70,43 @@ TEST_CASE("the best checkpoint survives a resume, and a worse evaluation after i
   CHECK(!has(more.output, "saved     run/step-26"));
   CHECK(fs::exists(workshop.file(str("run/step-", best.step))));
   CHECK(has(more.output, str("best      step ", best.step, ", ")));
+}
+
+TEST_CASE("RUN/best names the best checkpoint for every program, and --resume best continues from it") {
+  const test::Workshop workshop("best_named");
+  REQUIRE(workshop.train(1, kOptions).exit_code == 0);
+  const int64_t best = best_evaluation(workshop.file("run/metrics.jsonl")).step;
+  const std::string step = str("run/step-", best);
+  const auto run = [](const std::string& command) {
+    return test::run_command("cd best_named && " + command, 60);
+  };
+  CHECK(run("@ckpt export run/best out && @ckpt export " + step + " same && @ckpt diff out same").exit_code ==
+        0);
+  CHECK(run("@ckpt diff run/latest run/step-24").exit_code == 0);
+  CHECK(run("@ckpt verify run/best").exit_code == 0);
+  const std::string asked = " --prompt '1 2' --max-tokens 5 --temperature 0 2>/dev/null";
+  const test::Finished named = run("@generate run/best" + asked), direct = run("@generate " + step + asked);
+  CHECK_MESSAGE(named.exit_code == 0, named.output);
+  CHECK(named.output == direct.output);
+  CHECK(has(run("@generate run/best --prompt 1 --max-tokens 1").output, "model     " + step));
+
+  const test::Finished from = workshop.train(1, "--model.init_from=run/best --train.steps=1 --run.dir=from");
+  CHECK_MESSAGE(from.exit_code == 0, from.output);
+  CHECK(has(test::read_file(workshop.file("from/config.toml")), "init_from = \"" + step + "\""));
+
+  const test::Finished again = workshop.train(1, kOptions + "--resume best");
+  CHECK_MESSAGE(has(again.output, str("resumed   ", step, ", after step ", best)), again.output);
+  fs::remove_all(workshop.file(step));
+  const test::Finished none = workshop.train(1, "--resume nowhere/best --run.dir=other");
+  CHECK_MESSAGE(has(none.output, "nowhere/best: no such folder"), none.output);
+}
+
+TEST_CASE("a run whose checkpoints have no evaluation has no best one") {
+  const test::Workshop workshop("best_unknown");
+  REQUIRE(workshop.train(1, "--run.dir=run --train.eval_every=0 --data.eval=\"''\" --checkpoint.save_every=3")
+              .exit_code == 0);
+  const test::Finished none = test::run_command("@ckpt export best_unknown/run/best best_unknown/out", 60);
+  CHECK_MESSAGE(has(none.output, "none of its 2 checkpoints has an evaluation loss"), none.output);
 }
 
 TEST_CASE("checkpoint.best_every bounds how often the best is saved") {

@@ -1,4 +1,3 @@
-#include <cmath>
 #include <ostream>
 
 #include "hub/adapter_base.h"
@@ -6,7 +5,7 @@
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "tools/ckpt/model_output.h"
-#include "train/report/metrics.h"
+#include "train/save/best_checkpoint.h"
 #include "train/save/checkpoint_names.h"
 
 namespace flatshard {
@@ -33,55 +32,12 @@ OutputTensors merged_outputs(const TensorSets& base, PublishedWeights* weights, 
   return outputs;
 }
 
-TrainState state_to_compare(const fs::path& checkpoint) {
-  try {
-    return read_train_state((checkpoint / TrainState::kFileName).string());
-  } catch (const Error& error) {
-    throw Error(str(error.what(), "; it may be the best checkpoint: remove ", checkpoint.string(),
-                    ", or export a checkpoint by its path"),
-                error.where);
-  }
-}
-
-// The lowest evaluation loss in the metrics of a run, if that is below `saved`; nothing if there are none, as
-// in a copy of the checkpoints alone.
-std::optional<StepMetrics> lower_evaluation(const std::string& run, double saved) {
-  const fs::path metrics = fs::path(run) / "metrics.jsonl";
-  if (!fs::exists(metrics)) return {};
-  std::optional<StepMetrics> lowest;
-  for (const StepMetrics& m : read_latest_metrics(metrics.string()))
-    if (m.eval_loss && *m.eval_loss < (lowest ? *lowest->eval_loss : saved)) lowest = m;
-  return lowest;
-}
-
-std::string describe_unsaved(const std::optional<StepMetrics>& m) {
-  if (!m) return "";
-  return str("; step ", m->step, " had ", *m->eval_loss, ", which was not saved (checkpoint.best_every)");
-}
-
 }  // namespace
 
-BestCheckpoint best_of(const std::string& run) {
-  check(fs::is_directory(run), run, ": no such folder");
-  const std::vector<int64_t> steps = steps_in(run);
-  check(!steps.empty(), run, ": has no checkpoint");
-  std::optional<BestCheckpoint> best;
-  for (const int64_t step : steps) {
-    const fs::path path = fs::path(run) / name_of_step(step);
-    const TrainState state = state_to_compare(path);
-    if (state.eval_loss && std::isfinite(*state.eval_loss) && (!best || *state.eval_loss < best->loss))
-      best = {.path = path.string(), .step = step, .loss = *state.eval_loss};
-  }
-  check(best.has_value(), run, ": none of its ", counted(std::ssize(steps), "checkpoint"),
-        " has an evaluation loss", describe_unsaved(lower_evaluation(run, HUGE_VAL)),
-        "; set data.eval and train.eval_every, or export a checkpoint by its path");
-  return *best;
-}
-
 void print_best(const std::string& run, const Console& console) {
-  const BestCheckpoint best = best_of(run);
-  console.out << best.path << "  evaluation loss " << best.loss
-              << describe_unsaved(lower_evaluation(run, best.loss)) << '\n';
+  const BestCheckpoint best = best_in(run);
+  console.out << best.path.string() << "  evaluation loss " << best.loss << describe_unsaved(run, best.loss)
+              << '\n';
 }
 
 void export_model(const std::string& from, const ExportOptions& options, const Console& console) {
@@ -106,15 +62,16 @@ void export_model(const std::string& from, const ExportOptions& options, const C
 
 void merge(const std::string& run, const std::optional<std::string>& base, bool other_base,
            const ExportOptions& options, const Console& console) {
-  const BestCheckpoint best = best_of(run);
-  console.out << best.path << ": evaluation loss " << best.loss << ", the lowest of " << steps_in(run).size()
+  const BestCheckpoint best = best_in(run);
+  const std::string path = best.path.string();
+  console.out << path << ": evaluation loss " << best.loss << ", the lowest of " << steps_in(run).size()
               << " checkpoints\n";
-  check(verify(best.path, console), best.path, ": is damaged and cannot be merged");
-  if (fs::exists(fs::path(best.path) / kAdapterConfigName))
-    return merge_adapter(find_model(base.value_or(""), best.path, {.other = other_base, .as_stored = true}),
-                         {}, options, console);
-  if (!base) return export_model(best.path, options, console);
-  const TensorSets checkpoint(best.path), onto(*base);
+  check(verify(path, console), path, ": is damaged and cannot be merged");
+  if (fs::exists(best.path / kAdapterConfigName))
+    return merge_adapter(find_model(base.value_or(""), path, {.other = other_base, .as_stored = true}), {},
+                         options, console);
+  if (!base) return export_model(path, options, console);
+  const TensorSets checkpoint(path), onto(*base);
   check(!onto.state(), *base, ": is a checkpoint, must be a model folder");
   NewFolder folder(options.to);
   const std::unique_ptr<PublishedWeights> weights = four_bit_weights_of(onto);

@@ -9,8 +9,8 @@ namespace {
 
 constexpr char kAbout[] =
     "Inspects, verifies and compares checkpoints, and exports them as model folders.\n\n"
-    "DIR is a checkpoint (step-20), a model folder (config.json, model.safetensors), or a run folder, which\n"
-    "stands for its latest checkpoint.";
+    "DIR is a checkpoint (step-20), a model folder (config.json, model.safetensors), a run folder, which\n"
+    "stands for its latest checkpoint, or RUN/best, its checkpoint with the lowest evaluation loss.";
 constexpr char kExitCodes[] =
     "Exit code: 0 on success, 1 if verify finds damage or diff finds a difference, 2 after an error.";
 

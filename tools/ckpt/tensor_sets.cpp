@@ -6,6 +6,7 @@
 #include "checkpoint/float_values.h"
 #include "hub/published_weights.h"
 #include "runtime/memory.h"
+#include "train/save/best_checkpoint.h"
 #include "train/save/checkpoint_names.h"
 #include "train/save/shard_files.h"
 
@@ -80,9 +81,9 @@ std::vector<std::string> adapter_mismatches(const TensorSets& sets) {
 }  // namespace
 
 fs::path folder_meant(const std::string& given) {
-  check(fs::is_directory(given), given, ": no such folder");
-  const fs::path path(given);
-  return fs::exists(path / kConfigName) ? path : find_checkpoint(given);
+  const fs::path path = named_checkpoint(given);
+  check(fs::is_directory(path), given, ": no such folder");
+  return fs::exists(path / kConfigName) ? path : find_checkpoint(path.string());
 }
 
 TensorSets::TensorSets(const std::string& given) : path_(folder_meant(given)) {

@@ -6,6 +6,7 @@
 #include "hub/adapter_base.h"
 #include "hub/hf_config.h"
 #include "hub/last_run.h"
+#include "train/save/best_checkpoint.h"
 #include "train/save/checkpoint_names.h"
 
 namespace flatshard {
@@ -40,6 +41,16 @@ fs::path started_run(const fs::path& path, std::vector<std::string>& notes) {
   return latest;
 }
 
+// Resolves "", RUN/best and RUN/latest, and these names alone, as find_model() says.
+fs::path resolved(const std::string& given, const std::string& start, std::vector<std::string>& notes) {
+  if (given.empty()) return last_run(start);
+  fs::path path = named_checkpoint(given);
+  if ((given == kBestName || given == kLatestName) && path == given && !fs::exists(path))
+    path = named_checkpoint(last_run(start) / given);
+  if (path != given) notes.push_back(str("model     ", path.string()));
+  return path;
+}
+
 void add_base(ModelSource& source, bool is_named, const BaseChoice& choice) {
   if (!is_named) source.notes.push_back("base      " + source.folder);
   const std::optional<AdapterBase> recorded = read_adapter_base(source.adapter);
@@ -57,7 +68,7 @@ ModelSource find_model(const std::string& given, const std::string& adapter, con
   std::vector<std::string> notes;
   std::string found;
   if (adapter.empty()) {
-    const fs::path path = started_run(given.empty() ? last_run(start) : fs::path(given), notes);
+    const fs::path path = started_run(resolved(given, start, notes), notes);
     if (!is_model_folder(path)) found = adapter_folder_in(path);
     if (found.empty()) {
       ModelSource source(find_model_folder(path.string(), start));
@@ -65,15 +76,17 @@ ModelSource find_model(const std::string& given, const std::string& adapter, con
       return source;
     }
   } else {
-    check(fs::is_directory(adapter), adapter, ": no such folder");
-    found = adapter_folder_in(started_run(adapter, notes));
+    const fs::path path = resolved(adapter, start, notes);
+    check(fs::is_directory(path), adapter, ": no such folder");
+    found = adapter_folder_in(started_run(path, notes));
     check(!found.empty(), adapter, ": not an adapter folder (no ", kAdapterConfigName, ")");
   }
   const bool is_named = !adapter.empty() && !given.empty();
   const BaseAdvice advice{.right = is_named ? "give the folder of that model"
                                             : "give the folder of the base and, with --adapter, " + found,
                           .other = "with --other-base another model, such as one that was rounded since"};
-  ModelSource source(is_named ? find_model_folder(given, start) : find_base(found, base.other, advice),
+  ModelSource source(is_named ? find_model_folder(named_checkpoint(given).string(), start)
+                              : find_base(found, base.other, advice),
                      found);
   if (is_named && !base.other) check_base(found, source.folder, advice);
   source.notes = notes;

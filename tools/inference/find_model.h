@@ -13,8 +13,9 @@ struct BaseChoice {
   bool as_stored = false;  // do not round its weights to 4 bits as the run did
 };
 
-// `given` is a model folder, an adapter folder, or a run, which means its model/ or adapter/, or else its
-// latest checkpoint; "" means the last run (last_run.h). With `adapter`, an adapter folder or a run, `given`
+// `given` is a model folder, an adapter folder, a checkpoint (RUN/best and RUN/latest name one), or a run,
+// which means its model/ or adapter/, or else its latest checkpoint; "" means the last run (last_run.h), and
+// "best" and "latest" outside a run folder its checkpoints. With `adapter`, an adapter folder or a run, `given`
 // is the base, unless it is "".
 //
 // The base of an adapter is otherwise the one that its files name (adapter_base.h). If the adapter records

@@ -67,7 +67,7 @@ struct RunConfig {
   AttentionChoice attention = AttentionChoice::automatic;
   std::string tuned_products;         // a file; empty: the heuristics of cuBLASLt
   int64_t spare_multiprocessors = 0;  // by matrix products on a GPU
-  std::string resume;                 // "latest", "auto" or a path; empty: start fresh
+  std::string resume;                 // "latest", "best", "auto" or a path; empty: start fresh
 };
 
 struct DataConfig {

@@ -59,8 +59,8 @@ std::vector<Field> run_fields(RunConfig& run) {
       {"run.hash_every", &run.hash_every, "steps between printed weight hashes; 0 = only at the end",
        at_least(0), silent},
       {"run.resume", &run.resume,
-       "checkpoint to resume from: \"latest\" in run.dir, \"auto\", or a path; same as --resume; empty = "
-       "start fresh",
+       "checkpoint to resume from: \"latest\" or \"best\" in run.dir, \"auto\", or a path; same as --resume; "
+       "empty = start fresh",
        silent},
   };
 }
@@ -99,11 +99,13 @@ std::vector<Field> model_fields(Config& c) {
       {"model.qk_norm", &model.qk_norm, "normalize q and k; per head, in olmo2 over all heads"},
       {"model.qkv_bias", &model.qkv_bias, "biases on q, k and v"},
       {"model.init_from", &c.init_from,
-       "Hugging Face model folder with the initial weights; it decides all other model keys, except that "
-       "model.vocab may be larger: new rows are the mean of the existing ones",
+       "Hugging Face model folder or checkpoint (RUN/best, RUN/latest) with the initial weights; it decides "
+       "all other model keys, except that model.vocab may be larger: new rows are the mean of the existing "
+       "ones",
        noted},
       {"model.adapter", &c.adapter,
-       "folder of a LoRA adapter, as PEFT writes it, to continue training; with lora.rank, the adapter is "
+       "folder of a LoRA adapter, as PEFT writes it, or a checkpoint of one, to continue training; with "
+       "lora.rank, the adapter is "
        "merged into the frozen weights instead",
        fixed("whose adapter it continues")},
       {"model.pad_to_multiple_of", &c.pad_to_multiple_of, "round the vocabulary up to a multiple of this",

@@ -11,6 +11,7 @@
 #include "runtime/text.h"
 #include "train/config/accelerate_config.h"
 #include "train/config/fields.h"
+#include "train/save/best_checkpoint.h"
 #include "train/save/initial_weights.h"
 #include "train/setup/config_check.h"
 #include "train/setup/resolved_config.h"
@@ -59,6 +60,8 @@ LoadedConfig load_checked(ReadConfig read, World& world) {
     problems.check(ranks == world.size(), printable(source.accelerate), ": num_processes is ", ranks,
                    ", but this run has ", counted(world.size(), "rank"),
                    ": start it with --launch \"mpirun -np ", ranks, '"');
+  for (std::string* const path : {&loaded.config.init_from, &loaded.config.adapter})
+    problems.attempt([&] { *path = named_checkpoint(*path).string(); });
   const std::string folder = loaded.config.init_from;
   const bool is_there =
       folder.empty() || std::filesystem::exists(folder);  // otherwise check_config() says so

@@ -199,8 +199,8 @@ std::vector<Option> options_of(CommandLine& line) {
       {"CONFIG", &line.config, "TOML config file", {.required = true}},
       {"--resume",
        &line.resume,
-       "checkpoint to resume from: latest (of run.dir); auto (the same, but begin if there is none); or the "
-       "path of a checkpoint or run folder",
+       "checkpoint to resume from: latest or best (of run.dir, best: the lowest evaluation loss); auto (the "
+       "latest, but begin if there is none); or the path of a checkpoint or run folder",
        {.given = &line.has_resume}},
       {"--accelerate",
        &line.accelerate,

@@ -7,6 +7,7 @@
 #include "hub/tokenizer_files.h"
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
+#include "train/save/best_checkpoint.h"
 #include "train/save/shard_files.h"
 #include "train/save/train_state.h"
 
@@ -71,8 +72,8 @@ fs::path latest_in(const fs::path& folder) {
 }
 
 fs::path find_checkpoint(const std::string& given) {
-  check(fs::is_directory(given), given, ": no such folder");
-  fs::path path = fs::path(given).lexically_normal();
+  fs::path path = named_checkpoint(given).lexically_normal();
+  check(fs::is_directory(path), given, ": no such folder");
   if (path.filename().empty()) path = path.parent_path();
   if (fs::exists(path / Checksums::kFileName) || step_of(path.filename().string())) return path;
   check(!fs::exists(path / kConfigName), given,

@@ -25,7 +25,8 @@ std::vector<int64_t> steps_in(const std::filesystem::path& folder);
 std::filesystem::path latest_in(const std::filesystem::path& run);
 // Whether the file `latest` beside it names it.
 bool is_latest(const std::filesystem::path& checkpoint);
-// Resolves the path of a checkpoint, or of a run folder, which means its latest. A trailing "/" is ignored.
+// Resolves the path of a checkpoint, RUN/best (best_checkpoint.h), or a run folder, which means its latest. A
+// trailing "/" is ignored.
 std::filesystem::path find_checkpoint(const std::string& path);
 
 // Whether this is a complete or partial checkpoint: a folder, not a link, that contains only files of a

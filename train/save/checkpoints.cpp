@@ -9,6 +9,7 @@
 #include "hub/adapter_base.h"
 #include "runtime/log.h"
 #include "runtime/whole_file.h"
+#include "train/save/best_checkpoint.h"
 #include "train/save/checkpoint_names.h"
 #include "train/save/save_times.h"
 
@@ -73,7 +74,8 @@ Checkpoints::Checkpoints(const RunSetup& setup, World& world, bool overwrite)
       overwrite_(overwrite) {}
 
 fs::path Checkpoints::find(const std::string& resume) {
-  return resume == kResumeLatest ? latest_in(folder_) : find_checkpoint(resume);
+  if (resume == kResumeLatest) return latest_in(folder_);
+  return resume == kResumeBest ? best_in(folder_).path : find_checkpoint(resume);
 }
 
 std::vector<fs::path> Checkpoints::results() const {

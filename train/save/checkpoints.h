@@ -27,7 +27,7 @@
 
 namespace flatshard {
 
-inline constexpr const char *kResumeLatest = "latest", *kResumeAuto = "auto";
+inline constexpr const char *kResumeLatest = "latest", *kResumeBest = "best", *kResumeAuto = "auto";
 
 // What the run resumes from: run.resume, but instead of "auto", "latest" if run.dir has a checkpoint,
 // otherwise
@@ -42,8 +42,8 @@ class Checkpoints {
   Checkpoints(const RunSetup& setup, World& world, bool overwrite);
 
   // Call on all ranks, with the run folder held (run_folder.h); succeeds, or throws the same Error, on all.
-  // Removes the remains of an interrupted save. `resume` is "latest" (of this folder), or the path of a
-  // checkpoint or run: finds that checkpoint and verifies all of it except the tensors. If `resume` is "",
+  // Removes the remains of an interrupted save. `resume` is "latest" or "best" (of this folder), or the path
+  // of a checkpoint or run: finds that checkpoint and verifies all of it except the tensors. If `resume` is "",
   // returns nothing. Unless the checkpoint is in the folder, that must contain no results of an earlier run,
   // because two runs would mix.
   std::optional<TrainState> begin(const std::string& resume);

@@ -220,7 +220,7 @@ TEST_CASE("best is the checkpoint with the lowest evaluation loss, the first of 
   check_refused({"best", "ckpt_nowhere"}, "ckpt_nowhere: no such folder");
   write_file(run + "/step-4/train_state.json", "{");
   check_refused({"best", run}, "; it may be the best checkpoint: remove " + run +
-                                   "/step-4, or export a checkpoint by its path");
+                                   "/step-4, or name a checkpoint by its path");
 }
 
 TEST_CASE("names from a file send no control characters to the terminal") {

@@ -1,0 +1,28 @@
+#pragma once
+// The best checkpoint of a run, and the names under which programs take checkpoints: RUN/best and RUN/latest.
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace flatshard {
+
+inline constexpr const char* kBestName = "best";
+
+// The checkpoint with the lowest evaluation loss, the earliest of equals.
+struct BestCheckpoint {
+  std::filesystem::path path;
+  int64_t step;
+  double loss;
+};
+// An Error if no checkpoint of the run has an evaluation loss.
+BestCheckpoint best_in(const std::filesystem::path& run);
+// A clause for messages if the run's metrics have a lower loss than `saved`, of a step that was not saved; ""
+// otherwise, or without metrics, as in a copy of the checkpoints alone.
+std::string describe_unsaved(const std::filesystem::path& run, double saved);
+
+// Resolves RUN/best and RUN/latest of a run folder, and "best" and "latest" inside one. Existing folders,
+// whatever their names, and other paths are returned as they are.
+std::filesystem::path named_checkpoint(const std::filesystem::path& path);
+
+}  // namespace flatshard
