@@ -1,7 +1,8 @@
 #pragma once
 // How other trainers spell settings: Hugging Face's Trainer, accelerate, TRL and PEFT, bitsandbytes, FSDP and
-// DeepSpeed, torchtune, torchtitan, axolotl, LLaMA-Factory, Megatron, nanoGPT and llm.c. Not accepted, only
-// recognized, so that an error can name the key to set: their values often mean something else.
+// DeepSpeed, torchtune, torchtitan, axolotl, LLaMA-Factory, Megatron, nanoGPT and llm.c. A config of
+// ours may not contain them: an error names the key to set, since their values often mean something else.
+// foreign_config.h translates whole files by this table.
 
 #include <span>
 #include <string>

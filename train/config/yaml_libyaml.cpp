@@ -14,7 +14,7 @@ constexpr int kDeepest = 8;
 // The events of a parser, one at a time.
 class Events {
  public:
-  Events(const std::string& text, const std::string& name) : name_(name) {
+  Events(const std::string& text, const std::string& name, YamlLists lists) : name_(name), lists_(lists) {
     check(yaml_parser_initialize(&parser_) != 0, name, ": libyaml cannot start");
     yaml_parser_set_encoding(&parser_, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&parser_, reinterpret_cast<const unsigned char*>(text.data()), text.size());
@@ -37,6 +37,7 @@ class Events {
     check(value.find('\0') == value.npos, where(), ": a value contains a zero byte");
     return value;
   }
+  bool allows_records() const { return lists_ == YamlLists::of_mappings_too; }
   bool quoted() const { return event_.data.scalar.style != YAML_PLAIN_SCALAR_STYLE; }
 
   void next() {
@@ -70,6 +71,7 @@ class Events {
   }
 
   std::string name_;
+  YamlLists lists_;
   yaml_parser_t parser_{};
   yaml_event_t event_{};
   bool has_event_ = false;
@@ -84,9 +86,13 @@ std::string value_of(const Events& events) {
 
 std::vector<YamlEntry> read_mapping(Events& events, const std::string& name, int depth);
 
-void read_items(Events& events, YamlEntry& entry) {
+void read_items(Events& events, YamlEntry& entry, const std::string& name, int depth) {
   entry.kind = YamlEntry::Kind::list;
   for (events.next(); events.type() != YAML_SEQUENCE_END_EVENT; events.next()) {
+    if (events.allows_records() && events.type() == YAML_MAPPING_START_EVENT) {
+      entry.records.push_back(read_mapping(events, name, depth + 1));
+      continue;
+    }
     check(events.type() == YAML_SCALAR_EVENT, events.where(), ": an element of the list ",
           printable(entry.key), " must be a single value");
     entry.items.push_back(value_of(events));
@@ -98,7 +104,7 @@ void read_value(Events& events, YamlEntry& entry, const std::string& name, int d
   if (events.type() == YAML_SCALAR_EVENT) {
     entry.value = value_of(events);
   } else if (events.type() == YAML_SEQUENCE_START_EVENT) {
-    read_items(events, entry);
+    read_items(events, entry, name, depth);
   } else {
     entry.kind = YamlEntry::Kind::mapping;
     entry.members = read_mapping(events, name, depth + 1);
@@ -123,8 +129,8 @@ std::vector<YamlEntry> read_mapping(Events& events, const std::string& name, int
 
 }  // namespace
 
-std::vector<YamlEntry> parse_yaml_mapping(const std::string& text, const std::string& name) {
-  Events events(text, name);
+std::vector<YamlEntry> parse_yaml_mapping(const std::string& text, const std::string& name, YamlLists lists) {
+  Events events(text, name, lists);
   events.next();  // the stream
   if (events.type() == YAML_STREAM_END_EVENT) return {};
   events.next();  // the document

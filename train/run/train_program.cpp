@@ -10,6 +10,7 @@
 #include "comm/start_ranks.h"
 #include "runtime/log.h"
 #include "runtime/spelling.h"
+#include "train/config/foreign_config.h"
 #include "train/config/foreign_keys.h"
 #include "train/config/unknown_key.h"
 #include "train/plan/fit_advice.h"
@@ -22,8 +23,8 @@ namespace flatshard {
 namespace {
 
 struct CommandLine {
-  std::string config, accelerate, resume, launch;
-  bool has_accelerate = false, has_resume = false;
+  std::string config, accelerate, from, resume, launch;
+  bool has_accelerate = false, has_resume = false, converts = false;
   std::vector<std::string> overrides;
   std::string starts;             // kStartsOption
   std::vector<std::string> rest;  // arguments that are left over
@@ -112,12 +113,16 @@ void read_arguments(const Command& program, const Arguments& given, CommandLine&
   if (!parsing.empty()) line.problems.raise();  // of which the other may be a consequence
   parsing.raise();
   check(!line.has_resume || !line.resume.empty(), "--resume is \"\", must be latest, auto or a path");
+  check(!line.converts || (line.config.empty() && line.overrides.empty()),
+        "--from prints a config and exits, so it takes neither CONFIG nor keys: save what it prints, and "
+        "train with that file");
   check(!line.has_accelerate || !line.accelerate.empty(), "--accelerate is \"\", must name a file");
   if (!line.launch.empty()) return;
   if (!line.starts.empty()) announce_start(line.starts);
   if (line.has_resume) line.overrides.push_back("run.resume=" + flatshard::quoted(line.resume));
   check(!(line.print_config && line.plan), "--print-config and --plan exclude each other");
-  check(line.plan || line.ranks == 0, "--ranks has no effect without --plan: to train on ", line.ranks,
+  check(line.plan || line.converts || line.ranks == 0,
+        "--ranks has no effect without --plan or --from: to train on ", line.ranks,
         " ranks, start them with --launch \"mpirun -np ", line.ranks, '"');
   check(line.plan || line.gpu.empty(), "--for has no effect without --plan");
 }
@@ -174,6 +179,13 @@ int launch(const std::string& launcher, const Arguments& given) {
   return start_ranks(launcher, arguments);
 }
 
+// Whether --from, which needs no config, is among the arguments.
+bool asks_to_convert(const Arguments& arguments) {
+  return std::any_of(arguments.begin(), arguments.end(), [](const std::string& argument) {
+    return argument == "--from" || argument.starts_with("--from=");
+  });
+}
+
 std::string footer() {
   return "Config keys, set in the file or as --section.key=value or --section.key value, with their "
          "defaults:\n" +
@@ -196,7 +208,7 @@ std::vector<Key> config_keys() {
 std::vector<Option> options_of(CommandLine& line) {
   constexpr double kMostPlannedRanks = 1 << 20;
   return {
-      {"CONFIG", &line.config, "TOML config file", {.required = true}},
+      {"CONFIG", &line.config, "TOML config file", {.required = !line.converts}},
       {"--resume",
        &line.resume,
        "checkpoint to resume from: latest or best (of run.dir, best: the lowest evaluation loss); auto (the "
@@ -206,6 +218,12 @@ std::vector<Option> options_of(CommandLine& line) {
        &line.accelerate,
        "configuration file of Hugging Face accelerate, whose values CONFIG and the command line override",
        {.given = &line.has_accelerate}},
+      {"--from",
+       &line.from,
+       "print another trainer's config (a YAML file of axolotl, a recipe of torchtune, or an SFTConfig of "
+       "TRL as "
+       "YAML or JSON) as one of ours, with every key that was mapped or was not, and exit",
+       {.type = "FILE"}},
       {"--overwrite", &line.overwrite,
        "start although run.dir has the results of an earlier run, and replace them"},
       {"--launch", &line.launch,
@@ -221,7 +239,7 @@ std::vector<Option> options_of(CommandLine& line) {
        "there is only one"},
       {"--ranks",
        &line.ranks,
-       "with --plan: number of ranks to plan for, in this one process",
+       "with --plan: number of ranks to plan for, in this one process; with --from: number that will train",
        {.range = NumberRange{1, kMostPlannedRanks}}},
       {"--for", &line.gpu,
        "with --plan: whether the run fits on this GPU, what would make it fit, and an "
@@ -234,6 +252,7 @@ std::vector<Option> options_of(CommandLine& line) {
 
 int run_train(const Arguments& arguments, const Streams& streams) {
   CommandLine line;
+  line.converts = asks_to_convert(arguments);
   const Command program{
       .name = "train",
       .about =
@@ -243,12 +262,21 @@ int run_train(const Arguments& arguments, const Streams& streams) {
       .keys = config_keys(),
       .rest = &line.rest};
   ReadConfig config;
+  std::string converted;
   const auto read = [&] {
     read_arguments(program, arguments, line);
+    if (line.converts) {
+      converted = converted_config(line.from, std::max(line.ranks, 1));
+      return kMeetingTime;
+    }
     if (line.launch.empty()) config = read_config(line.source(), line.problems);
     return time_limit(config);
   };
   const auto run_or_launch = [&](World& world) -> RankProgram::Ending {
+    if (line.converts) {
+      if (world.rank() == 0) streams.out << converted;
+      return 0;
+    }
     if (!line.launch.empty()) return {launch(line.launch, arguments), false};
     return run(line, std::move(config), world, streams);
   };
