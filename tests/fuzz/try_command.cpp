@@ -108,7 +108,10 @@ void OddWorkshop::try_command(const OddCommand& command, CommandTally& tally) co
   const fs::path run_dir = command.run_dir;
   if (outcome.exit_code == 0) {
     require(outcome.err.empty(), "exit code 0 with an error: " + said);
-    const bool trained = outcome.out.find("\nweights ") != std::string::npos;
+    // The hash at the end of a run; data.weights of --print-config has a line that begins alike.
+    const size_t weights = outcome.out.rfind("\nweights ");
+    const bool trained =
+        weights != std::string::npos && !outcome.out.substr(weights).starts_with("\nweights =");
     ++(trained ? tally.trained : tally.answered);
     if (trained) check_run_folder(run_dir);
   } else {
