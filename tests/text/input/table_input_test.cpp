@@ -141,8 +141,9 @@ TEST_CASE("prepare makes the same tokens of a table and of its rows as JSON line
   for (const char* name : {"chats.jsonl", "chats.parquet", "stream.arrow"}) {
     fs::remove_all("tokenizer");
     Texts arguments = common;
-    arguments.insert(arguments.end(), {"--out", "of.tok", "--skip-bad", table(name)});
+    arguments.insert(arguments.end(), {"--out", "of.tok", "--skip-bad"});
     if (!of_lines.empty()) arguments.insert(arguments.end(), {"--columns", "messages,score"});
+    arguments.push_back(table(name));
     CHECK(run(arguments).find("9 documents; dropped 0 empty, 1 bad") != std::string::npos);
     // Between the header and the manifest, which names the file.
     std::string tokens = test::read_file("of.tok");
