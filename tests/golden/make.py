@@ -1,4 +1,4 @@
-"""Regenerates the golden files: python tests/golden/make.py [stem ...]   (needs torch, transformers, peft, bitsandbytes, safetensors, tensorboard and pyarrow)"""
+"""Regenerates the golden files: python tests/golden/make.py [stem ...]   (needs torch, transformers, peft, bitsandbytes, safetensors, tensorboard, pyarrow, gguf and llama-cpp-python)"""
 import glob
 import importlib
 import os
