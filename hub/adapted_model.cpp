@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "hub/tokenizer_files.h"
+#include "hub/gguf/gguf_tokenizer.h"
 
 namespace flatshard {
 namespace {
@@ -14,7 +14,7 @@ AdapterFolder open_adapter(const ModelSource& source, const ModelConfig& base) {
   return {source.adapter, Model(base, tables)};
 }
 
-ModelConfig base_config(const ModelSource& source) { return read_hf_config(source.folder + "/config.json"); }
+ModelConfig base_config(const ModelSource& source) { return read_published_config(source.folder); }
 
 }  // namespace
 
@@ -44,7 +44,7 @@ std::vector<std::string> warnings_of(const ModelSource& source) {
 std::string tokenizer_folder(const ModelSource& source) {
   const bool own = !source.adapter.empty() && (fs::exists(source.adapter + "/tokenizer.json") ||
                                                fs::exists(source.adapter + "/tokenizer_config.json"));
-  return own ? source.adapter : source.folder;
+  return own ? source.adapter : tokenizer_folder_of(source.folder);
 }
 
 AdaptedWeights::AdaptedWeights(const ModelSource& source, const Model& model) : config_(model.config()) {

@@ -7,6 +7,7 @@
 
 #include "checkpoint/json.h"
 #include "hub/adapter_config.h"
+#include "hub/gguf/gguf_file.h"
 #include "hub/hf_config.h"
 #include "hub/json_reader.h"
 #include "hub/model_folder.h"
@@ -118,6 +119,7 @@ std::optional<AdapterBase> read_adapter_base(const std::string& adapter) {
 }
 
 std::string weights_fingerprint(const std::string& folder) {
+  if (is_gguf(folder)) return fingerprint({folder});
   std::vector<std::string> paths;
   const TensorFolder tensors(folder, kWeightsStem);
   for (const auto& file : tensors.files()) paths.push_back(file->path());

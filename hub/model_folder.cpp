@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "hub/gguf/gguf_file.h"
 #include "hub/last_run.h"
 
 namespace flatshard {
@@ -18,6 +19,7 @@ std::vector<int64_t> dims_of(const Shape& shape) {
 }  // namespace
 
 std::string find_model_folder(const std::string& given, const std::string& start) {
+  if (is_gguf(given)) return given;
   const fs::path folder = given.empty() ? last_run(start) : fs::path(given);
   check(fs::is_directory(folder), folder.string(), ": no such folder");
   for (const fs::path& candidate : {folder, folder / "model"})

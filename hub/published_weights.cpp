@@ -16,6 +16,11 @@ bool is_buffer(const std::string& name) {
          name.ends_with(".attn.masked_bias");
 }
 
+std::optional<TensorFolder> open_folder(const std::string& published) {
+  if (is_gguf(published)) return {};
+  return TensorFolder(published, kWeightsStem);
+}
+
 std::string listed(const char* what, const std::vector<std::string>& names) {
   constexpr size_t kShown = 6;
   if (names.empty()) return "";
@@ -25,6 +30,10 @@ std::string listed(const char* what, const std::vector<std::string>& names) {
 }
 
 }  // namespace
+
+ModelConfig read_published_config(const std::string& model) {
+  return is_gguf(model) ? read_gguf_config(GgufFile(model)) : read_hf_config(model + "/config.json");
+}
 
 TensorEntries model_tensors(const TensorFolder& tensors, const ModelConfig& config) {
   const ParamNames& names = param_names(config.family);
@@ -44,6 +53,7 @@ TensorEntries model_tensors(const TensorFolder& tensors, const ModelConfig& conf
 }
 
 std::map<std::string, FourBitFormat> four_bit_layers(const std::string& folder, const ModelConfig& config) {
+  if (is_gguf(folder)) return {};
   const std::string path = folder + "/config.json", head = param_names(config.family).head + ".weight";
   const std::optional<QuantizationConfig> quantization = read_quantization_config(path);
   if (!quantization) return {};
@@ -60,16 +70,26 @@ std::map<std::string, FourBitFormat> four_bit_layers(const std::string& folder, 
   return layers;
 }
 
-PublishedWeights::PublishedWeights(const std::string& folder, const Model& model, int64_t vocab)
-    : tensors_(folder, kWeightsStem),
-      entries_(model_tensors(tensors_, model.config())),
-      quantized_(tensors_.path(), entries_),
+PublishedWeights::PublishedWeights(const std::string& published, const Model& model, int64_t vocab)
+    : tensors_(open_folder(published)),
+      path_(tensors_ ? tensors_->path() : published),
+      entries_(tensors_ ? model_tensors(*tensors_, model.config()) : TensorEntries{}),
+      quantized_(path_, entries_),
       transposed_(param_names(model.config().family).transposed_weights) {
+  if (!tensors_) {
+    gguf_.emplace(published);
+    for (GgufParameter& p : gguf_parameters(read_gguf_config(*gguf_)))
+      of_gguf_.emplace(p.parameter, std::move(p));
+  }
   check_match(model, vocab);
 }
 
 // The shape that a model without 4-bit weights has for the parameter.
 std::vector<int64_t> PublishedWeights::shape_of(const std::string& name) const {
+  if (gguf_) {
+    const GgufParameter& p = of_gguf_.at(name);
+    return p.transposed ? std::vector<int64_t>{p.shape[1], p.shape[0]} : p.shape;
+  }
   const auto found = quantized_.weights().find(name);
   if (found == quantized_.weights().end()) return entries_.at(name)->shape;
   const auto& [format, out, in] = found->second;
@@ -84,6 +104,7 @@ void PublishedWeights::check_match(const Model& model, int64_t vocab) const {
     for (const ParamSpec& spec : list.specs())
       if (spec.role == ParamRole::adapter) adapters.insert(spec.name);
   for (const auto& [name, entry] : entries_) unexpected.insert(name);
+  for (const auto& [name, parameter] : of_gguf_) unexpected.insert(name);
   for (const std::string& name : quantized_.names())
     if (!quantized_.weights().contains(name)) unexpected.erase(name);
   for (SafetensorsSpec& spec : weight_specs(model, DType::f32)) {
@@ -91,23 +112,24 @@ void PublishedWeights::check_match(const Model& model, int64_t vocab) const {
     if (spec.name == names.embedding + ".weight" || spec.name == names.head + ".weight")
       spec.shape.front() = vocab;
     unexpected.erase(spec.name);
-    if (!entries_.contains(spec.name))
+    if (!entries_.contains(spec.name) && !of_gguf_.contains(spec.name))
       missing.push_back(spec.name);
     else if (const std::vector<int64_t> shape = shape_of(spec.name); shape != spec.shape)
       other.push_back(spec.name + " " + in_brackets(shape) + " instead of " + in_brackets(spec.shape));
   }
   const std::string problems = listed("missing", missing) + listed("with a wrong shape", other) +
                                listed("unexpected", {unexpected.begin(), unexpected.end()});
-  check(problems.empty(), tensors_.path(), ": the tensors do not match config.json", problems,
+  check(problems.empty(), path_, ": the tensors do not match config.json", problems,
         ": download all files of the folder again, from one model");
   std::set<std::string> checked;
   for (const std::string& name : quantized_.names()) checked.insert(name);
   for (const auto& [name, entry] : entries_)
-    check(checked.contains(name) || float_dtype(*entry).has_value(), tensors_.path(), ": ", name, " is ",
-          entry->dtype, ", must be F32, BF16 or F16");
+    check(checked.contains(name) || float_dtype(*entry).has_value(), path_, ": ", name, " is ", entry->dtype,
+          ", must be F32, BF16 or F16");
 }
 
 void PublishedWeights::read_stored(const std::string& name, int64_t first, int64_t count, float* to) {
+  if (gguf_) return read_from_gguf(of_gguf_.at(name), *gguf_, first, count, to);
   const auto found = quantized_.weights().find(name);
   if (found == quantized_.weights().end()) return read_floats(*entries_.at(name), first, count, to);
   const FourBitWeight& weight = found->second;
@@ -124,8 +146,8 @@ void PublishedWeights::read(const std::string& name, int64_t first, int64_t coun
   const int64_t there = std::clamp<int64_t>(stored - first, 0, count);
   if (there > 0) read_stored(name, first, there, to);
   const std::optional<int64_t> wrong = first_non_finite({to, static_cast<size_t>(there)});
-  check(!wrong, tensors_.path(), ": ", name, ": element ", first + wrong.value_or(0), " is ",
-        wrong ? to[*wrong] : 0.0f, ", must be finite: the weights are damaged: download them again");
+  check(!wrong, path_, ": ", name, ": element ", first + wrong.value_or(0), " is ", wrong ? to[*wrong] : 0.0f,
+        ", must be finite: the weights are damaged: download them again");
   if (there == count) return;
   const std::vector<float>& mean = mean_row(name);
   const size_t width = mean.size();
@@ -154,13 +176,14 @@ const std::vector<float>& PublishedWeights::mean_row(const std::string& name) {
 }
 
 std::string PublishedWeights::describe() const {
+  if (gguf_) return str(path_, ", ", gguf_types(*gguf_));
   std::set<std::string> parts, kinds;
   for (const std::string& name : quantized_.names()) parts.insert(name);
   for (const auto& [name, entry] : entries_)
     if (!parts.contains(name)) kinds.insert(entry->dtype);
   for (const auto& [name, weight] : quantized_.weights())
     kinds.insert(str("4-bit ", name_of(weight.format.kind), weight.format.nested ? ", nested scales" : ""));
-  std::string text = tensors_.path();
+  std::string text = path_;
   for (const std::string& kind : kinds) text += ", " + kind;
   return text;
 }

@@ -1,6 +1,7 @@
 #pragma once
-// Reads the weights of a model folder: any range of any parameter, by the model's names, converted to fp32
-// from F32, BF16 or F16, or dequantized from 4 bits (hub/quantized/quantized_tensors.h).
+// Reads the weights of a published model: any range of any parameter, by the model's names, converted to fp32
+// from F32, BF16 or F16, or dequantized from 4 bits (hub/quantized/quantized_tensors.h). A published model is
+// a model folder, or a GGUF file, whose blocks are dequantized.
 //
 // The parts of 4-bit weights can be read as they are, too, for a model that keeps them.
 //
@@ -13,13 +14,18 @@
 // of the existing rows.
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "hub/gguf/gguf_model.h"
 #include "hub/model_folder.h"
 #include "hub/quantized/quantized_tensors.h"
 
 namespace flatshard {
+
+// The config of a published model.
+ModelConfig read_published_config(const std::string& model);
 
 // A folder's tensors by the model's names, without the ignored ones.
 TensorEntries model_tensors(const TensorFolder& tensors, const ModelConfig& config);
@@ -30,9 +36,9 @@ std::map<std::string, FourBitFormat> four_bit_layers(const std::string& folder, 
 
 class PublishedWeights {
  public:
-  // `vocab` is the vocabulary size of the folder. The model has no 4-bit weights: those of the folder are
-  // checked as the weights that they stand for.
-  PublishedWeights(const std::string& folder, const Model& model, int64_t vocab);
+  // `vocab` is the vocabulary size of what is published. The model has no 4-bit weights: those of a folder
+  // are checked as the weights that they stand for.
+  PublishedWeights(const std::string& published, const Model& model, int64_t vocab);
 
   // Elements [first, first + count) of a parameter, which is not one of the parts of a 4-bit weight.
   void read(const std::string& name, int64_t first, int64_t count, float* to);
@@ -48,8 +54,12 @@ class PublishedWeights {
   void read_stored(const std::string& name, int64_t first, int64_t count, float* to);
   const std::vector<float>& mean_row(const std::string& name);
 
-  TensorFolder tensors_;
+  // One of the two.
+  std::optional<TensorFolder> tensors_;
+  std::optional<GgufFile> gguf_;
+  std::string path_;
   TensorEntries entries_;
+  std::map<std::string, GgufParameter> of_gguf_;  // by parameter
   QuantizedTensors quantized_;
   bool transposed_;                                      // the model's linear weights are (in, out)
   std::map<std::string, std::vector<float>> mean_rows_;  // of the matrices that grow, computed on first use

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <iterator>
 
+#include "hub/gguf/gguf_tokenizer.h"
 #include "runtime/check.h"
 #include "runtime/whole_file.h"
 
@@ -49,6 +50,7 @@ bool is_tokenizer_file(const std::string& name) {
 TokenizerFiles read_tokenizer_files(const std::string& folder) {
   TokenizerFiles found;
   if (folder.empty()) return found;
+  if (is_gguf(folder)) return tokenizer_files_of(GgufFile(folder));
   for (const std::string name : kNames) {
     const std::string path = folder + "/" + name;
     std::error_code none;

@@ -13,9 +13,9 @@ using TokenizerFiles = std::map<std::string, std::string>;  // name in the folde
 // Whether this is the name of such a file.
 bool is_tokenizer_file(const std::string& name);
 
-// Reads those that a folder has; none if `folder` is "". Follows a link only within the folder, or to the
-// blobs/ beside the snapshots/ of a Hugging Face cache; any other link is an Error, because the copies may be
-// published. A file above 64 MiB is an Error too.
+// Reads those that a folder has, or makes those of a GGUF file; none if `folder` is "". Follows a link only
+// within the folder, or to the blobs/ beside the snapshots/ of a Hugging Face cache; any other link is an
+// Error, because the copies may be published. A file above 64 MiB is an Error too.
 TokenizerFiles read_tokenizer_files(const std::string& folder);
 
 // Writes the files into a folder, and removes the other tokenizer files there.

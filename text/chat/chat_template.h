@@ -44,6 +44,7 @@ class ChatTemplate {
 
   Rendering render(const Conversation& conversation, const Options& options) const;
   const SpecialTokens& tokens() const { return tokens_; }
+  const std::string& source() const { return default_.source; }
   // A hash, in hexadecimal digits, of what renderings depend on besides conversation and options.
   std::string identity() const;
 

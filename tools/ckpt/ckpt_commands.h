@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "hub/gguf/ggml_type.h"
 #include "kernels/four_bit.h"
 #include "runtime/dtype.h"
 #include "tools/inference/find_model.h"
@@ -39,6 +40,16 @@ struct ExportOptions {
 
 // Writes a model folder for Hugging Face transformers. 4-bit weights stay so, unless options.dtype is given.
 void export_model(const std::string& from, const ExportOptions& options, const Console& console);
+
+struct GgufOptions {
+  std::string to;       // created or replaced
+  GgmlType type;        // of matrices; others are fp32
+  std::string pattern;  // gguf_tokenizer.h
+  bool modelfile;       // writes a Modelfile for Ollama beside it
+};
+
+// Writes a GGUF file for llama.cpp, of a model or of LoRA adapters.
+void export_gguf(const std::string& from, const GgufOptions& options, const Console& console);
 
 // Writes the best checkpoint of a run as a model folder. If a `base`, a model folder, is given, the result
 // is the base with the checkpoint's tensors in place of its own; the base's other tensors, dtypes,

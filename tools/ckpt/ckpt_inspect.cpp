@@ -4,6 +4,7 @@
 #include <set>
 
 #include "checkpoint/float_values.h"
+#include "hub/gguf/gguf_model.h"
 #include "runtime/text.h"
 #include "tools/ckpt/ckpt_commands.h"
 #include "tools/ckpt/tensor_sets.h"
@@ -82,10 +83,62 @@ void inspect_set(const TensorSet& set, bool all, std::ostream& out) {
   }
 }
 
+constexpr size_t kShownText = 60;
+
+struct ShownValue {
+  std::string operator()(bool flag) const { return flag ? "true" : "false"; }
+  std::string operator()(int64_t n) const { return str(n); }
+  std::string operator()(double x) const { return str(x); }
+  std::string operator()(const std::string& text) const {
+    const bool cut = text.size() > kShownText;
+    return str('"', printable(text.substr(0, kShownText)), cut ? "\"..." : "\"");
+  }
+  template <class T>
+  std::string operator()(const std::vector<T>& values) const {
+    return counted(std::ssize(values), "value");
+  }
+};
+
+// What the file says of the model, also where Flatshard cannot read it.
+std::string described(const GgufFile& file) {
+  try {
+    return describe_model(read_gguf_config(file));
+  } catch (const Error& error) {
+    return str("not supported: ", printable(error.what()));
+  }
+}
+
+void inspect_gguf(const std::string& path, bool all, std::ostream& out) {
+  const GgufFile file(path);
+  const std::string* type = file.find_value<std::string>("general.type");
+  int64_t values = 0;
+  size_t widest = 0;
+  for (const GgufTensor& tensor : file.tensors()) {
+    values += tensor.values();
+    widest = std::max(widest, printable(tensor.name).size());
+  }
+  out << "GGUF file   " << path << ", " << human_bytes(file.bytes()) << '\n';
+  if (!type || *type == "model") out << "config      " << described(file) << '\n';
+  out << "tensors     " << file.tensors().size() << " (" << gguf_types(file) << "), " << with_commas(values)
+      << " values\n"
+      << "metadata    " << counted(std::ssize(file.metadata()), "key") << '\n';
+  for (const auto& [key, value] : file.metadata())
+    if (all || key.starts_with("general.") || key.starts_with("adapter.") || key == "tokenizer.ggml.model" ||
+        key == "tokenizer.ggml.pre")
+      out << "  " << printable(key) << " = " << std::visit(ShownValue(), value) << '\n';
+  if (!all) return;
+  for (const GgufTensor& tensor : file.tensors()) {
+    const std::string name = printable(tensor.name);
+    out << "  " << name << std::string(widest - name.size() + 2, ' ') << ggml_type_name(tensor.type) << ' '
+        << in_brackets(tensor.shape) << '\n';
+  }
+}
+
 }  // namespace
 
 void inspect(const std::string& folder, bool all, const Console& console) {
   std::ostream& out = console.out;
+  if (is_gguf(folder)) return inspect_gguf(folder, all, out);
   if (is_run(folder)) return inspect_run(folder, out);
   const TensorSets sets(folder);
   const QuantizedTensors quantized = quantized_in(sets.sets().front());

@@ -24,7 +24,14 @@ struct Words {
   Requantization requantization{};
   std::string storage = "uint8";
   QuantizeOptions quantize{};
+  std::string type, pattern;
+  bool modelfile = false;
 };
+
+// The types of GGUF that can be written.
+const std::vector<std::string> kGgufTypes{"f32", "f16", "bf16", "q8_0", "q4_k", "q6_k"};
+
+bool is_gguf_name(const std::string& name) { return name.ends_with(".gguf"); }
 
 ExportOptions export_options(const Words& words) {
   ExportOptions options{
@@ -55,10 +62,13 @@ class Commands {
 
  private:
   Command inspect_command() {
-    return {.name = "inspect",
-            .about = "print the model, step, tokens and sizes of DIR, or the checkpoints of a run",
-            .options = {dir("DIR", words_.first), all_option("print every tensor too")},
-            .run = done([this] { inspect(words_.first, words_.all, console_); })};
+    return {
+        .name = "inspect",
+        .about =
+            "print the model, step, tokens and sizes of DIR, the checkpoints of a run, or what a GGUF file "
+            "contains",
+        .options = {dir("DIR", words_.first), all_option("print every tensor too")},
+        .run = done([this] { inspect(words_.first, words_.all, console_); })};
   }
   Command verify_command() {
     return {
@@ -83,10 +93,26 @@ class Commands {
             .run = done([this] { print_best(words_.first, console_); })};
   }
   Command export_command() {
-    return {.name = "export",
-            .about = "write a model folder for Hugging Face transformers",
-            .options = writing({dir("DIR", words_.first), new_folder()}),
-            .run = done([this] { export_model(words_.first, export_options(words_), console_); })};
+    return {
+        .name = "export",
+        .about = "write a model folder for Hugging Face transformers, or a GGUF file for llama.cpp",
+        .options = writing(
+            {dir("DIR", words_.first),
+             {"OUT",
+              &words_.second,
+              "folder to create, which must not exist, or FILE.gguf",
+              {.type = "", .required = true}},
+             {"--type",
+              &words_.type,
+              "of a GGUF file: type of the weights' values; default: f16. Norms and biases are f32",
+              {.choices = kGgufTypes, .excludes = {"--dtype", "--shard-size"}}},
+             {"--pattern",
+              &words_.pattern,
+              "of a GGUF file: llama.cpp's name of the pattern that cuts text into words; default: "
+              "recognized",
+              {.type = "NAME"}},
+             {"--modelfile", &words_.modelfile, "of a GGUF file: write a Modelfile for Ollama beside it"}}),
+        .run = done([this] { export_either(); })};
   }
   Command merge_command() {
     return {.name = "merge",
@@ -154,6 +180,20 @@ class Commands {
             .run = done([this] {
               quantize(words_.first, quantize_options(words_), export_options(words_), console_);
             })};
+  }
+
+  void export_either() {
+    const bool of_gguf = !words_.type.empty() || !words_.pattern.empty() || words_.modelfile;
+    if (!is_gguf_name(words_.second)) {
+      check(!of_gguf, "--type, --pattern and --modelfile are for GGUF files: name OUT ", words_.second,
+            ".gguf, or omit them");
+      return export_model(words_.first, export_options(words_), console_);
+    }
+    check(words_.dtype.empty(), "--dtype is for model folders: a GGUF file takes --type");
+    const GgmlType type = words_.type.empty() ? GgmlType::f16 : *named<GgmlType>(words_.type);
+    export_gguf(words_.first,
+                {.to = words_.second, .type = type, .pattern = words_.pattern, .modelfile = words_.modelfile},
+                console_);
   }
 
   static Option dir(const char* name, std::string& word) {

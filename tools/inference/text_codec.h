@@ -24,6 +24,9 @@ class TextCodec {
 
   bool has_tokenizer() const { return tokenizer_ != nullptr; }
   bool has_chat_template() const { return template_.has_value(); }
+  const std::string& folder() const { return folder_; }  // of the tokenizer
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const ChatTemplate& chat_template() const { return *template_; }
   // Tokens that end a text: eos_token_id of generation_config.json, else of config.json, and the tokenizer's
   // EOS. None without a tokenizer.
   const std::vector<int32_t>& end_tokens() const { return end_tokens_; }

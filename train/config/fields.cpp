@@ -99,7 +99,8 @@ std::vector<Field> model_fields(Config& c) {
       {"model.qk_norm", &model.qk_norm, "normalize q and k; per head, in olmo2 over all heads"},
       {"model.qkv_bias", &model.qkv_bias, "biases on q, k and v"},
       {"model.init_from", &c.init_from,
-       "Hugging Face model folder or checkpoint (RUN/best, RUN/latest) with the initial weights; it decides "
+       "Hugging Face model folder, GGUF file or checkpoint (RUN/best, RUN/latest) with the initial weights; "
+       "it decides "
        "all other model keys, except that model.vocab may be larger: new rows are the mean of the existing "
        "ones",
        noted},

@@ -12,7 +12,8 @@
 namespace flatshard {
 namespace {
 
-std::string config_path(const std::string& folder) { return folder + "/config.json"; }
+// The file that describes a published model.
+std::string config_path(const std::string& model) { return is_gguf(model) ? model : model + "/config.json"; }
 
 // Takes the keys of a section from a published file, except the free ones. A key that the config sets too
 // must agree.
@@ -70,7 +71,7 @@ void take_published_model(LoadedConfig& loaded) {
   if (c.init_from.empty()) return;
   const std::string path = config_path(c.init_from);
   Config published;
-  published.model = read_hf_config(path);
+  published.model = read_published_config(c.init_from);
   const bool has_vocab = loaded.origin.at("model.vocab") != "default";
   const int64_t vocab = has_vocab ? c.model.vocab : published.model.vocab;
   std::set<std::string> free{"model.init_from", "model.adapter", "model.trainable",
@@ -92,7 +93,7 @@ InitialWeights open_initial_weights(const RunSetup& setup, const World& world) {
   ModelConfig base = setup.model;
   base.adapters.clear();
   base.quantized.clear();
-  const int64_t vocab = read_hf_config(config_path(c.init_from)).vocab;
+  const int64_t vocab = read_published_config(c.init_from).vocab;
   InitialWeights initial;
   initial.weights = std::make_unique<PublishedWeights>(c.init_from, Model(base, tables), vocab);
   initial.lines = str("from      ", initial.weights->describe(),
@@ -160,7 +161,8 @@ ModelDocuments model_documents(const RunSetup& setup, const std::string& checkpo
                                const World& world) {
   const std::string& folder = checkpoint.empty() ? setup.config.init_from : checkpoint;
   ModelDocuments documents{
-      .config_json = hf_config_json(setup.model, DType::f32, folder.empty() ? "" : config_path(folder)),
+      .config_json = hf_config_json(setup.model, DType::f32,
+                                    folder.empty() || is_gguf(folder) ? "" : config_path(folder)),
       .tokenizer_files = {}};
   if (setup.has_adapters()) {
     const bool merges = !setup.config.adapter.empty() && !continues_adapter(setup.config);
@@ -175,8 +177,7 @@ ModelDocuments model_documents(const RunSetup& setup, const std::string& checkpo
                              .weights = base,
                              .quant = setup.config.quant});
     if (!setup.config.init_from.empty())
-      documents.vocab_has_grown =
-          setup.model.vocab > read_hf_config(config_path(setup.config.init_from)).vocab;
+      documents.vocab_has_grown = setup.model.vocab > read_published_config(setup.config.init_from).vocab;
   }
   const std::string& tokenizer = setup.config.data.tokenizer;
   if (world.rank() == 0)

@@ -1,5 +1,6 @@
 #include "train/setup/run_data.h"
 
+#include "hub/gguf/gguf_tokenizer.h"
 #include "runtime/check.h"
 #include "runtime/text.h"
 #include "text/data/dataset.h"
@@ -23,7 +24,7 @@ DataOptions data_options(const RunSetup& s, bool evaluation) {
 // The identity of the tokenizer of the model; "" if it has none that can be read, so that tokens from
 // elsewhere can be used with it.
 std::string tokenizer_of(const Config& config) {
-  const std::string& folder = tokenizer_folder(config);
+  const std::string folder = tokenizer_folder(config);
   if (folder.empty()) return "";
   try {
     return Tokenizer(folder).identity();
@@ -84,8 +85,8 @@ void check_alike(const std::deque<TokenFile>& files) {
 
 }  // namespace
 
-const std::string& tokenizer_folder(const Config& config) {
-  return config.data.tokenizer.empty() ? config.init_from : config.data.tokenizer;
+std::string tokenizer_folder(const Config& config) {
+  return tokenizer_folder_of(config.data.tokenizer.empty() ? config.init_from : config.data.tokenizer);
 }
 
 RunData::RunData(const DataFiles& paths, const RunSetup& setup, bool evaluation)

@@ -9,7 +9,7 @@
 namespace flatshard {
 
 // Where a run's tokenizer is: data.tokenizer, or else the model folder; "" if the run has neither.
-const std::string& tokenizer_folder(const Config& config);
+std::string tokenizer_folder(const Config& config);
 
 struct RunData {
   // An Error if the vocabulary of a file is larger than the model's, or so much smaller that the file must be

@@ -1,0 +1,459 @@
+#include "hub/gguf/gguf_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "hub/model_folder.h"
+#include "kernels/rope.h"
+#include "model/model.h"
+#include "model/names.h"
+#include "runtime/text.h"
+
+namespace flatshard {
+namespace {
+
+// One row for each family that llama.cpp knows.
+struct GgufFamily {
+  const char* family;
+  const char* architecture;
+  bool interleaved = false;   // rotates neighbors
+  bool windows = false;       // has sliding windows
+  bool square = false;        // heads * head_dim must be hidden
+  bool own_head = false;      // has output.weight even if the head is tied
+  bool no_head = false;       // never has it
+  bool rope_factors = false;  // may have kRopeFactorsName
+  // Attention scores of models with so many layers are divided by the square root of hidden / heads.
+  int64_t layers_by_hidden = 0;
+};
+
+constexpr GgufFamily kFamilies[] = {
+    {.family = "llama", .architecture = "llama", .interleaved = true, .rope_factors = true},
+    {.family = "mistral", .architecture = "llama", .interleaved = true, .rope_factors = true},
+    {.family = "qwen2", .architecture = "qwen2", .square = true},
+    {.family = "qwen3", .architecture = "qwen3"},
+    {.family = "gpt2", .architecture = "gpt2", .square = true},
+    {.family = "gemma2", .architecture = "gemma2", .windows = true, .no_head = true, .layers_by_hidden = 46},
+    {.family = "gemma3", .architecture = "gemma3", .windows = true, .layers_by_hidden = 62},
+    {.family = "phi3", .architecture = "phi3", .square = true},
+    {.family = "olmo2", .architecture = "olmo2", .windows = true, .square = true, .own_head = true},
+    {.family = "smollm3", .architecture = "smollm3", .interleaved = true},
+};
+
+const GgufFamily& gguf_family(const ModelConfig& c) {
+  for (const GgufFamily& f : kFamilies)
+    if (c.family == f.family) return f;
+  fail(str("family ", c.family, " has no counterpart in llama.cpp: it cannot be written as GGUF"));
+}
+
+// A layer's name in the file; empty if it is the block's prefix, or unknown.
+std::string gguf_layer(const ParamNames& n, const std::string& layer) {
+  const std::pair<const std::string&, const char*> rows[] = {{n.attention_norm, "attn_norm"},
+                                                             {n.attention_out_norm, "post_attention_norm"},
+                                                             {n.mlp_norm, "ffn_norm"},
+                                                             {n.mlp_out_norm, "post_ffw_norm"},
+                                                             {n.q, "attn_q"},
+                                                             {n.k, "attn_k"},
+                                                             {n.v, "attn_v"},
+                                                             {n.qkv, "attn_qkv"},
+                                                             {n.q_norm, "attn_q_norm"},
+                                                             {n.k_norm, "attn_k_norm"},
+                                                             {n.attention_out, "attn_output"},
+                                                             {n.gate, "ffn_gate"},
+                                                             {n.up, "ffn_up"},
+                                                             {n.gate_up, "ffn_up"},
+                                                             {n.down, "ffn_down"}};
+  for (const auto& [ours, theirs] : rows)
+    if (layer == ours) return theirs;
+  fail(str("layer ", layer, " has no counterpart in llama.cpp"));
+}
+
+// "model.layers.3.mlp.up_proj.weight" -> "blk.3.ffn_up.weight"; `layer` becomes "mlp.up_proj", or "" outside
+// of the blocks.
+std::string gguf_name(const ParamNames& n, const std::string& parameter, std::string* layer) {
+  const size_t suffix = parameter.rfind('.');
+  const std::string path = parameter.substr(0, suffix), kind = parameter.substr(suffix);
+  const std::pair<const std::string&, const char*> outer[] = {{n.embedding, "token_embd"},
+                                                              {n.positions, "position_embd"},
+                                                              {n.final_norm, "output_norm"},
+                                                              {n.head, "output"}};
+  layer->clear();
+  for (const auto& [ours, theirs] : outer)
+    if (path == ours) return theirs + kind;
+  const size_t index = n.block.find("{i}"), end = path.find('.', index);
+  *layer = path.substr(end + 1);
+  return str("blk.", path.substr(index, end - index), '.', gguf_layer(n, *layer), kind);
+}
+
+int64_t width_of(const GgufParameter& p) { return p.matrix() ? p.shape[1] : 1; }
+
+// Calls take(row, column, count, to) for the parts of rows that make up elements [first, first + count), and
+// takes as many whole rows at once as are in sequence.
+template <class Take>
+void for_rows(const GgufParameter& p, int64_t first, int64_t count, float* to, const Take& take) {
+  const int64_t width = width_of(p);
+  while (count > 0) {
+    const int64_t row = first / width, column = first % width;
+    const int64_t n = std::min(count, width - column);
+    take(row, column, n, to);
+    first += n;
+    count -= n;
+    to += n;
+  }
+}
+
+RopeScaling scaling_of(const ModelConfig& c) {
+  const RopeScalingConfig& s = c.rope_scaling;
+  return {.kind = s.kind,
+          .factor = s.factor,
+          .low_frequency_factor = s.low_freq_factor,
+          .high_frequency_factor = s.high_freq_factor,
+          .original_positions = s.original_max_positions};
+}
+
+// Settings that llama.cpp fixes.
+void check_fixed(const GgufFamily& f, const ModelConfig& c) {
+  const auto only = [&](bool holds, const char* key, auto value, const std::string& wanted) {
+    check(holds, "model.", key, " is ", value, ", but llama.cpp's ", f.architecture, " models have ", wanted,
+          ": this model cannot be written as GGUF");
+  };
+  const Family& defaults = family(c.family);
+  only(*c.qkv_bias == defaults.qkv_bias || *c.qkv_bias == (c.family == "llama"), "qkv_bias", *c.qkv_bias,
+       "the family's");
+  only(*c.qk_norm == defaults.qk_norm, "qk_norm", *c.qk_norm, "the family's");
+  only(!f.square || c.heads * c.head_dim == c.hidden, "head_dim", c.head_dim, "hidden / heads");
+  only(!f.no_head || *c.tied, "tied", *c.tied, "a tied head");
+  const int64_t scalar = c.layers == f.layers_by_hidden ? c.hidden / c.heads : c.head_dim;
+  only(c.query_scalar == scalar, "query_scalar", c.query_scalar, std::to_string(scalar));
+  only((*c.attention_softcap > 0) == (defaults.attention_softcap > 0), "attention_softcap",
+       *c.attention_softcap, defaults.attention_softcap > 0 ? "one" : "none");
+  only((*c.logit_softcap > 0) == (defaults.logit_softcap > 0), "logit_softcap", *c.logit_softcap,
+       defaults.logit_softcap > 0 ? "one" : "none");
+  ModelConfig usual = c;
+  usual.no_rope_every = defaults.no_rope_every;
+  usual.no_rope_blocks.clear();
+  for (int64_t block = 0; block < c.layers; ++block)
+    only(c.rotates(block) == usual.rotates(block), "no_rope_blocks",
+         str(c.rotates(block) ? "without block " : "with block ", block),
+         str("every block number ", defaults.no_rope_every, " there"));
+  only(f.rope_factors || c.rope_scaling.kind != RopeScaling::Kind::llama3, "rope_scaling.kind",
+       c.rope_scaling.kind, "none or linear");
+}
+
+void put_window(GgufWriter& out, const std::string& prefix, const ModelConfig& c) {
+  out.put_size(prefix + "attention.sliding_window", *c.window);
+  std::vector<bool> windowed;
+  for (int64_t block = 0; block < c.layers; ++block) windowed.push_back(c.window_of(block) > 0);
+  out.put(prefix + "attention.sliding_window_pattern", windowed);
+  if (*c.window_rope_theta > 0) out.put(prefix + "rope.freq_base_swa", *c.window_rope_theta);
+}
+
+// ---- reading ----
+
+const GgufFamily& family_of(const GgufFile& file) {
+  const auto& architecture = file.value<std::string>("general.architecture");
+  const std::string* type = file.find_value<std::string>("general.type");
+  check(!type || *type == "model", file.path(), ": is a GGUF ", type ? printable(*type) : "",
+        ", must be a model");
+  std::string known;
+  for (const GgufFamily& f : kFamilies) {
+    if (architecture == f.architecture) return f;
+    if (known.find(f.architecture) == std::string::npos)
+      known += str(known.empty() ? "" : ", ", f.architecture);
+  }
+  fail(str(file.path(), ": general.architecture is \"", printable(architecture), "\", must be one of ",
+           known));
+}
+
+// The keys of an architecture.
+class Keys {
+ public:
+  Keys(const GgufFile& file, std::string prefix) : file_(file), prefix_(std::move(prefix)) {}
+
+  int64_t size(const char* key, std::optional<int64_t> absent = {}) const {
+    const std::string name = prefix_ + key;
+    const auto found = file_.metadata().find(name);
+    if (found == file_.metadata().end() && absent) return *absent;
+    // Some writers have one number for each block.
+    const auto* each =
+        found == file_.metadata().end() ? nullptr : std::get_if<std::vector<int64_t>>(&found->second);
+    const bool equal = each && !each->empty() &&
+                       std::all_of(each->begin(), each->end(), [&](int64_t n) { return n == each->front(); });
+    const int64_t value = equal ? each->front() : file_.value<int64_t>(name);
+    check(value >= 0 && value <= INT32_MAX, file_.path(), ": ", name, " is ", value,
+          ", must be a size of at most 32 bits");
+    return value;
+  }
+  double real(const char* key, double absent) const {
+    const double* value = file_.find_value<double>(prefix_ + key);
+    return value ? *value : absent;
+  }
+  std::string text(const char* key) const {
+    const std::string* value = file_.find_value<std::string>(prefix_ + key);
+    return value ? *value : "";
+  }
+  std::vector<int64_t> list(const char* key) const {
+    const auto* value = file_.find_value<std::vector<int64_t>>(prefix_ + key);
+    return value ? *value : std::vector<int64_t>{};
+  }
+  std::string name(const char* key) const { return str(file_.path(), ": ", prefix_, key); }
+
+ private:
+  const GgufFile& file_;
+  std::string prefix_;
+};
+
+// Sizes are 32 bits in the file, so that 1e-05 reads as 9.99999974e-06: the shortest decimal is meant.
+double shortest(double value) {
+  for (int digits = 1; digits < 9; ++digits) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.*g", digits, value);
+    const double decimal = std::strtod(text, nullptr);
+    if (static_cast<float>(decimal) == static_cast<float>(value)) return decimal;
+  }
+  return value;
+}
+
+// The scaling whose factors a file has as a tensor: that of Llama 3.1 to 3.3, with the factor of the lowest
+// frequencies. An Error if they are others.
+RopeScalingConfig scaling_from_factors(const GgufFile& file, const ModelConfig& c) {
+  const GgufTensor* tensor = file.find(kRopeFactorsName);
+  if (!tensor) return {};
+  std::vector<float> factors(static_cast<size_t>(tensor->values()));
+  file.read(*tensor, 0, std::ssize(factors), factors.data());
+  ModelConfig guess = c;
+  guess.rope_scaling = {.kind = RopeScaling::Kind::llama3,
+                        .factor = shortest(static_cast<double>(factors.back()))};
+  const std::vector<float> expected = gguf_rope_factors(guess);
+  bool equal = expected.size() == factors.size();
+  for (size_t i = 0; equal && i < factors.size(); ++i)
+    equal = std::fabs(expected[i] - factors[i]) <= 1e-4f * factors[i];
+  check(equal, file.path(), ": ", kRopeFactorsName,
+        " has other factors than those of Llama 3: start from the model's Hugging Face folder instead");
+  return guess.rope_scaling;
+}
+
+void read_scaling(const GgufFile& file, const Keys& keys, ModelConfig& c) {
+  const std::string type = keys.text("rope.scaling.type");
+  check(type.empty() || type == "none" || type == "linear", keys.name("rope.scaling.type"), " is \"",
+        printable(type), "\", must be none or linear");
+  // Older writers have the factor alone.
+  const double factor = keys.real("rope.scaling.factor", keys.real("rope.scale_linear", 1));
+  if (type == "linear" || (type.empty() && factor != 1))
+    c.rope_scaling = {.kind = RopeScaling::Kind::linear, .factor = shortest(factor)};
+  else
+    c.rope_scaling = scaling_from_factors(file, c);
+}
+
+// The window and which blocks have it, if the architecture has windows.
+void read_window(const GgufFamily& f, const Keys& keys, ModelConfig& c) {
+  c.window = f.windows ? keys.size("attention.sliding_window", family(f.family).window) : 0;
+  c.full_attention_every = 0;
+  if (*c.window == 0) return;
+  c.full_attention_every = family(f.family).full_attention_every;
+  const std::vector<int64_t> windowed = keys.list("attention.sliding_window_pattern");
+  if (windowed.empty()) return;
+  check(std::ssize(windowed) == c.layers, keys.name("attention.sliding_window_pattern"), " has ",
+        windowed.size(), " entries, must have one for each of ", c.layers, " blocks");
+  const auto full = std::find(windowed.begin(), windowed.end(), 0);
+  c.full_attention_every = full == windowed.end() ? 0 : full - windowed.begin() + 1;
+  std::vector<int64_t> blocks;
+  bool regular = true;
+  for (int64_t block = 0; block < c.layers; ++block) {
+    const bool has_window = windowed[static_cast<size_t>(block)] != 0;
+    if (!has_window) blocks.push_back(block);
+    regular = regular && (c.window_of(block) > 0) == has_window;
+  }
+  if (regular) return;
+  c.full_attention_every.reset();
+  c.full_attention_blocks = blocks;
+}
+
+void check_tensors(const GgufFile& file, const ModelConfig& c) {
+  std::vector<std::string> wrong;
+  std::set<std::string> expected{kRopeFactorsName};
+  for (const GgufParameter& p : gguf_parameters(c)) {
+    const GgufTensor* tensor = file.find(p.name);
+    expected.insert(p.name);
+    if (!tensor)
+      wrong.push_back(str(p.name, " is missing"));
+    else if (tensor->shape != p.shape)
+      wrong.push_back(str(p.name, " is ", in_brackets(tensor->shape), " instead of ", in_brackets(p.shape)));
+  }
+  for (const GgufTensor& tensor : file.tensors())
+    if (!expected.contains(tensor.name)) wrong.push_back(str(printable(tensor.name), " is unexpected"));
+  std::string text;
+  for (size_t i = 0; i < std::min<size_t>(wrong.size(), 6); ++i) text += str(i ? ", " : "", wrong[i]);
+  check(wrong.empty(), file.path(), ": the tensors do not match a model of family ", c.family, ": ", text,
+        wrong.size() > 6 ? ", ..." : "");
+}
+
+}  // namespace
+
+int64_t GgufParameter::row_in_model(int64_t row) const {
+  if (interleaved == 0) return row;
+  const int64_t in_head = row % interleaved;
+  return row - in_head + in_head % 2 * (interleaved / 2) + in_head / 2;
+}
+
+int64_t GgufParameter::row_in_file(int64_t row) const {
+  if (interleaved == 0) return row;
+  const int64_t in_head = row % interleaved, half = interleaved / 2;
+  return row - in_head + in_head % half * 2 + in_head / half;
+}
+
+std::vector<GgufParameter> gguf_parameters(const ModelConfig& config) {
+  const GgufFamily& f = gguf_family(config);
+  const ParamNames& n = param_names(config.family);
+  ModelConfig plain = config;
+  plain.adapters.clear();
+  plain.quantized.clear();
+  Arena tables("tables", Device::cpu());  // only counts
+  const Model model(plain, tables);
+  std::vector<GgufParameter> parameters;
+  for (const ParamList& list : model.param_lists())
+    for (const ParamSpec& spec : list.specs()) {
+      GgufParameter p{.parameter = spec.name, .name = {}, .shape = {}};
+      std::string layer;
+      p.name = gguf_name(n, spec.name, &layer);
+      for (int i = 0; i < spec.shape.rank(); ++i) p.shape.push_back(spec.shape[i]);
+      p.transposed = n.transposed_weights && p.matrix() && !layer.empty();
+      if (p.transposed) std::swap(p.shape[0], p.shape[1]);
+      if (f.interleaved && !layer.empty() && (layer == n.q || layer == n.k)) p.interleaved = config.head_dim;
+      if (p.name.ends_with("norm.weight")) p.added = config.norm_offset;
+      parameters.push_back(std::move(p));
+    }
+  if (f.own_head && *config.tied) {
+    GgufParameter head = parameters.front();
+    head.name = "output.weight";
+    parameters.push_back(head);
+  }
+  return parameters;
+}
+
+void read_as_gguf(const GgufParameter& p, const ReadValues& parameter, int64_t first, int64_t count,
+                  float* to) {
+  const ReadMatrix read = [&](int64_t at, int64_t n, float* values) {
+    parameter(p.parameter, at, n, values);
+  };
+  if (p.transposed)
+    read_transposed(read, p.shape[1], p.shape[0], first, count, to);
+  else if (p.interleaved == 0)
+    read(first, count, to);
+  else
+    for_rows(p, first, count, to, [&](int64_t row, int64_t column, int64_t n, float* values) {
+      read(p.row_in_model(row) * width_of(p) + column, n, values);
+    });
+  if (p.added != 0)
+    for (int64_t i = 0; i < count; ++i) to[i] += p.added;
+}
+
+void read_from_gguf(const GgufParameter& p, const GgufFile& file, int64_t first, int64_t count, float* to) {
+  const GgufTensor& tensor = *file.find(p.name);
+  const ReadMatrix read = [&](int64_t at, int64_t n, float* values) { file.read(tensor, at, n, values); };
+  if (p.transposed)
+    read_transposed(read, p.shape[0], p.shape[1], first, count, to);
+  else if (p.interleaved == 0)
+    read(first, count, to);
+  else
+    for_rows(p, first, count, to, [&](int64_t row, int64_t column, int64_t n, float* values) {
+      read(p.row_in_file(row) * width_of(p) + column, n, values);
+    });
+  if (p.added != 0)
+    for (int64_t i = 0; i < count; ++i) to[i] -= p.added;
+}
+
+std::string gguf_architecture(const ModelConfig& config) {
+  const GgufFamily& f = gguf_family(config);
+  check_fixed(f, config);
+  return f.architecture;
+}
+
+std::vector<std::string> put_gguf_config(GgufWriter& out, const ModelConfig& c) {
+  const GgufFamily& f = gguf_family(c);
+  const std::string prefix = str(f.architecture, '.');
+  std::vector<std::string> notes;
+  int64_t context = c.max_positions;
+  if (!f.windows && *c.window > 0 && *c.window < context) {
+    notes.push_back(str("llama.cpp has no sliding window for ", f.architecture, " models: the context is ",
+                        *c.window, " tokens, the window, instead of ", context));
+    context = *c.window;
+  }
+  out.put_size(prefix + "vocab_size", c.vocab);
+  out.put_size(prefix + "context_length", context);
+  out.put_size(prefix + "embedding_length", c.hidden);
+  out.put_size(prefix + "block_count", c.layers);
+  out.put_size(prefix + "feed_forward_length", c.ffn);
+  out.put_size(prefix + "attention.head_count", c.heads);
+  out.put_size(prefix + "attention.head_count_kv", c.kv_heads);
+  const bool rms = c.norm == NormKind::rms;
+  out.put(prefix + (rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon"), *c.norm_eps);
+  out.put_size(prefix + "attention.key_length", c.head_dim);
+  out.put_size(prefix + "attention.value_length", c.head_dim);
+  if (f.windows && *c.window > 0) put_window(out, prefix, c);
+  if (*c.attention_softcap > 0) out.put(prefix + "attn_logit_softcapping", *c.attention_softcap);
+  if (*c.logit_softcap > 0) out.put(prefix + "final_logit_softcapping", *c.logit_softcap);
+  if (c.positions == PositionKind::learned) return notes;
+  out.put_size(prefix + "rope.dimension_count", c.head_dim);
+  out.put(prefix + "rope.freq_base", *c.rope_theta);
+  if (c.rope_scaling.kind == RopeScaling::Kind::linear) {
+    out.put(prefix + "rope.scaling.type", "linear");
+    out.put(prefix + "rope.scaling.factor", c.rope_scaling.factor);
+  }
+  return notes;
+}
+
+std::vector<float> gguf_rope_factors(const ModelConfig& c) {
+  if (c.rope_scaling.kind != RopeScaling::Kind::llama3) return {};
+  const std::vector<double> plain = rope_frequencies(c.head_dim, *c.rope_theta),
+                            scaled = rope_frequencies(c.head_dim, *c.rope_theta, scaling_of(c));
+  std::vector<float> factors;
+  for (size_t i = 0; i < plain.size(); ++i) factors.push_back(static_cast<float>(plain[i] / scaled[i]));
+  return factors;
+}
+
+ModelConfig read_gguf_config(const GgufFile& file) {
+  const GgufFamily& f = family_of(file);
+  const Keys keys(file, str(f.architecture, '.'));
+  const Family& defaults = family(f.family);
+  const GgufTensor* embedding = file.find("token_embd.weight");
+  check(embedding && embedding->shape.size() == 2, file.path(),
+        ": token_embd.weight is missing or no matrix");
+  ModelConfig c{.family = f.family,
+                .layers = keys.size("block_count"),
+                .hidden = keys.size("embedding_length"),
+                .heads = keys.size("attention.head_count"),
+                .ffn = keys.size("feed_forward_length"),
+                .vocab = embedding->shape[0],
+                .max_positions = keys.size("context_length")};
+  c.kv_heads = keys.size("attention.head_count_kv", c.heads);
+  c.head_dim = keys.size("attention.key_length", c.heads > 0 ? c.hidden / c.heads : 0);
+  const int64_t value_size = keys.size("attention.value_length", c.head_dim);
+  check(value_size == c.head_dim, keys.name("attention.value_length"), " is ", value_size,
+        ", must be that of keys, ", c.head_dim);
+  c.tied = f.no_head || !file.find("output.weight");
+  if (c.layers == f.layers_by_hidden && c.heads > 0) c.query_scalar = c.hidden / c.heads;
+  const bool rms = defaults.norm == NormKind::rms;
+  c.norm_eps = shortest(keys.real(rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon",
+                                  defaults.norm_eps));
+  if (defaults.attention_softcap > 0)
+    c.attention_softcap = shortest(keys.real("attn_logit_softcapping", defaults.attention_softcap));
+  if (defaults.logit_softcap > 0)
+    c.logit_softcap = shortest(keys.real("final_logit_softcapping", defaults.logit_softcap));
+  c.qkv_bias = file.find("blk.0.attn_q.bias") != nullptr || file.find("blk.0.attn_qkv.bias") != nullptr;
+  c.rope_theta = shortest(keys.real("rope.freq_base", 10000));
+  if (defaults.positions == PositionKind::rotary) {
+    const int64_t rotated = keys.size("rope.dimension_count", c.head_dim);
+    check(rotated == c.head_dim, keys.name("rope.dimension_count"), " is ", rotated, ", must be ", c.head_dim,
+          ", the size of a head");
+    read_scaling(file, keys, c);
+  }
+  read_window(f, keys, c);
+  if (defaults.window_rope_theta > 0)
+    c.window_rope_theta = shortest(keys.real("rope.freq_base_swa", defaults.window_rope_theta));
+  c = resolved(c);
+  check_tensors(file, c);
+  return c;
+}
+
+}  // namespace flatshard

@@ -1,0 +1,222 @@
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <filesystem>
+#include <ostream>
+
+#include "checkpoint/float_values.h"
+#include "hub/gguf/gguf_model.h"
+#include "hub/gguf/gguf_tokenizer.h"
+#include "runtime/byte_progress.h"
+#include "runtime/parallel.h"
+#include "runtime/text.h"
+#include "tools/ckpt/model_output.h"
+#include "tools/ckpt/modelfile.h"
+#include "tools/inference/text_codec.h"
+
+namespace flatshard {
+namespace fs = std::filesystem;
+namespace {
+
+// llama.cpp's number for what most tensors of a file are.
+int64_t file_type(GgmlType type) {
+  switch (type) {
+    case GgmlType::f16:
+      return 1;
+    case GgmlType::q8_0:
+      return 7;
+    case GgmlType::q4_k:
+      return 14;
+    case GgmlType::q6_k:
+      return 18;
+    case GgmlType::bf16:
+      return 32;
+    default:
+      return 0;
+  }
+}
+
+bool is_quantized(GgmlType type) { return block_values(type) > 1; }
+
+// Norms, biases and learned positions stay fp32. A quantized row is a whole number of blocks, or has a type
+// whose blocks fit. Embedding and head get six bits where others get four.
+GgmlType type_of(const GgufParameter& p, bool is_head, GgmlType wanted) {
+  if (!p.matrix() || p.name == "position_embd.weight") return GgmlType::f32;
+  const int64_t row = p.shape.back();
+  if (wanted == GgmlType::q4_k && is_head) wanted = GgmlType::q6_k;
+  if (row % block_values(wanted) == 0) return wanted;
+  return row % block_values(GgmlType::q8_0) == 0 ? GgmlType::q8_0 : GgmlType::f16;
+}
+
+struct GgufTensorOutput {
+  std::string name;
+  GgmlType type;
+  std::vector<int64_t> shape;
+  ReadMatrix read;
+
+  int64_t values() const { return shape.empty() ? 0 : shape[0] * (shape.size() == 2 ? shape[1] : 1); }
+};
+
+// Rounds values to blocks on all threads.
+void encode(const GgufTensorOutput& tensor, int64_t first, std::span<const float> values,
+            std::vector<std::byte>& blocks) {
+  const std::optional<int64_t> wrong = first_non_finite(values);
+  check(!wrong, tensor.name, ": element ", first + wrong.value_or(0), " is not finite");
+  blocks.resize(static_cast<size_t>(ggml_bytes(tensor.type, std::ssize(values))));
+  std::atomic<bool> fits = true;
+  constexpr int64_t kPiece = 16384;  // a multiple of every block
+  parallel_blocks(std::ssize(values), kPiece, [&](int64_t begin, int64_t end) {
+    const auto piece = values.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+    if (!encode_ggml(tensor.type, piece, blocks.data() + ggml_bytes(tensor.type, begin))) fits = false;
+  });
+  check(fits.load(), tensor.name, ": has values that are too large for ", tensor.type,
+        ": export with --type bf16 or f32");
+}
+
+int64_t write_gguf(GgufWriter& out, const std::string& path, const std::vector<GgufTensorOutput>& tensors,
+                   const Console& console) {
+  for (const GgufTensorOutput& tensor : tensors) out.add_tensor(tensor.name, tensor.type, tensor.shape);
+  out.begin(path);
+  ByteProgress progress(out.tensor_bytes(), console.terminal);
+  std::vector<float> values;
+  std::vector<std::byte> blocks;
+  for (const GgufTensorOutput& tensor : tensors)
+    for (int64_t first = 0, n = tensor.values(); first < n;) {
+      const int64_t count = std::min(kValueBlock, n - first);
+      values.resize(static_cast<size_t>(count));
+      tensor.read(first, count, values.data());
+      encode(tensor, first, values, blocks);
+      out.write(blocks);
+      progress.add(std::ssize(blocks));
+      first += count;
+    }
+  out.finish();
+  return out.tensor_bytes();
+}
+
+void put_general(GgufWriter& out, const std::string& architecture, const char* type, const fs::path& to,
+                 GgmlType values) {
+  out.put("general.architecture", architecture);
+  out.put("general.type", type);
+  out.put("general.name", to.stem().string());
+  out.put_size("general.file_type", file_type(values));
+  if (is_quantized(values)) out.put_size("general.quantization_version", 2);
+}
+
+void say(const std::vector<std::string>& notes, const Console& console) {
+  for (const std::string& note : notes) console.out << "note: " << note << '\n';
+}
+
+std::vector<GgufTensorOutput> model_outputs(const ModelConfig& config, PublishedWeights& weights,
+                                            GgmlType type) {
+  const std::vector<GgufParameter> parameters = gguf_parameters(config);
+  const bool has_head = std::any_of(parameters.begin(), parameters.end(),
+                                    [](const GgufParameter& p) { return p.name == "output.weight"; });
+  const std::string head = has_head ? "output.weight" : "token_embd.weight";
+  const ReadValues read = reader_of(weights);
+  std::vector<GgufTensorOutput> outputs;
+  for (const GgufParameter& p : parameters)
+    outputs.push_back(
+        {p.name, type_of(p, p.name == head, type), p.shape,
+         [p, read](int64_t first, int64_t count, float* to) { read_as_gguf(p, read, first, count, to); }});
+  if (const std::vector<float> factors = gguf_rope_factors(config); !factors.empty())
+    outputs.push_back({kRopeFactorsName,
+                       GgmlType::f32,
+                       {std::ssize(factors)},
+                       [factors](int64_t first, int64_t count, float* to) {
+                         std::copy_n(factors.begin() + first, count, to);
+                       }});
+  return outputs;
+}
+
+// The factors of every layer. An adapter file has one alpha, from which llama.cpp makes the scale alpha /
+// rank of each layer: b takes the rest of a scale that is another.
+std::vector<GgufTensorOutput> adapter_outputs(const ModelConfig& config, const AdapterFolder& adapter,
+                                              GgmlType type) {
+  const double alpha = adapter.config().lora.alpha;
+  std::vector<GgufTensorOutput> outputs;
+  for (const GgufParameter& p : gguf_parameters(config)) {
+    const std::string layer = p.parameter.substr(0, p.parameter.rfind('.'));
+    const auto found = adapter.adapters().find(layer);
+    if (found == adapter.adapters().end() || !p.matrix()) continue;
+    const int64_t rank = found->second.rank;
+    const auto rest =
+        static_cast<float>(static_cast<double>(found->second.scale) * static_cast<double>(rank) / alpha);
+    const ReadValues read = [&adapter](const std::string& name, int64_t first, int64_t count, float* to) {
+      adapter.read(name, first, count, to);
+    };
+    GgufParameter a{
+        .parameter = layer + ".lora_A.weight", .name = p.name + ".lora_a", .shape = {rank, p.shape[1]}};
+    GgufParameter b{.parameter = layer + ".lora_B.weight",
+                    .name = p.name + ".lora_b",
+                    .shape = {p.shape[0], rank},
+                    .interleaved = p.interleaved};
+    outputs.push_back({a.name, type, a.shape, [a, read](int64_t first, int64_t count, float* to) {
+                         read_as_gguf(a, read, first, count, to);
+                       }});
+    outputs.push_back({b.name, type, b.shape, [b, read, rest](int64_t first, int64_t count, float* to) {
+                         read_as_gguf(b, read, first, count, to);
+                         for (int64_t i = 0; i < count; ++i) to[i] *= rest;
+                       }});
+  }
+  return outputs;
+}
+
+void finish_gguf(const GgufOptions& options, int64_t bytes, const Console& console) {
+  console.out << "wrote " << options.to << ", " << human_bytes(bytes) << " of weights\n";
+}
+
+void write_modelfile(const GgufOptions& options, const Modelfile& modelfile, const Console& console) {
+  if (!options.modelfile) return;
+  const fs::path path = fs::path(options.to).parent_path() / "Modelfile";
+  write_whole_file(path.string(), modelfile.text());
+  console.out << "wrote " << path.string() << ": ollama create NAME -f " << path.string() << '\n';
+  if (!modelfile.has_template && modelfile.chat_template)
+    console.out
+        << "note: the chat template is more than Ollama's templates can say: Ollama takes that of the "
+           "GGUF file if it knows it; else add a TEMPLATE to the Modelfile\n";
+}
+
+void export_adapter(const TensorSets& sets, const GgufOptions& options, const Console& console) {
+  check(!is_quantized(options.type), "--type is ", options.type, ", must be f32, f16 or bf16 for an adapter");
+  Arena tables("tables", Device::cpu());  // only counts
+  const AdapterFolder adapter(sets.path(), Model(sets.config(), tables));
+  check(adapter.replaced().empty(), sets.path(), ": replaces ",
+        adapter.replaced().empty() ? "" : adapter.replaced().front(),
+        " in full, which an adapter of llama.cpp cannot: run ckpt merge-adapter, then export the result");
+  GgufWriter out;
+  put_general(out, gguf_architecture(sets.config()), "adapter", options.to, options.type);
+  out.put("adapter.type", "lora");
+  out.put("adapter.lora.alpha", adapter.config().lora.alpha);
+  finish_gguf(options,
+              write_gguf(out, options.to, adapter_outputs(sets.config(), adapter, options.type), console),
+              console);
+  Modelfile modelfile;
+  modelfile.adapter = fs::path(options.to).filename().string();
+  write_modelfile(options, modelfile, console);
+}
+
+}  // namespace
+
+void export_gguf(const std::string& from, const GgufOptions& options, const Console& console) {
+  const TensorSets sets(from);
+  check_whole(sets);
+  if (sets.has_adapters()) return export_adapter(sets, options, console);
+  const ModelConfig& config = sets.config();
+  const TextCodec codec(ModelSource(sets.path()), config.vocab);
+  GgufWriter out;
+  put_general(out, gguf_architecture(config), "model", options.to, options.type);
+  say(put_gguf_config(out, config), console);
+  GgufTokenizerSource tokenizer{.folder = codec.has_tokenizer() ? codec.folder() : "",
+                                .vocab = config.vocab,
+                                .ends = codec.end_tokens(),
+                                .pattern = options.pattern};
+  if (codec.has_chat_template()) tokenizer.chat_template = codec.chat_template().source();
+  say(put_gguf_tokenizer(out, tokenizer), console);
+  const std::unique_ptr<PublishedWeights> weights = weights_of(sets);
+  finish_gguf(options, write_gguf(out, options.to, model_outputs(config, *weights, options.type), console),
+              console);
+  write_modelfile(options, modelfile_of(codec, config, fs::path(options.to).filename().string()), console);
+}
+
+}  // namespace flatshard
