@@ -55,9 +55,11 @@ void cast(const Cast& a) {
 template <class T>
 void add(const Add& args) {
   const T *a = args.a.as<T>(), *b = args.b.as<T>();
+  const Floats factor = splat(args.factor);
   const int64_t written = args.y.data == args.b.data ? 0 : write_only_bytes(args.y, args.a);
-  write_elements<T>(args.y, written,
-                    [&](int64_t i, auto lanes) { return load(a + i, lanes) + load(b + i, lanes); });
+  write_elements<T>(args.y, written, [&](int64_t i, auto lanes) {
+    return fma(load(b + i, lanes), factor, load(a + i, lanes));
+  });
 }
 
 template <class T>

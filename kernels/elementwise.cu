@@ -36,6 +36,7 @@ template <class T>
 struct AddOp {
   T* y;
   const T *a, *b;
+  float factor;
 
   template <int N>
   struct Inputs {
@@ -49,7 +50,7 @@ struct AddOp {
   __device__ void write(int64_t i, const Inputs<N>& in) const {
     Pack<T, N> out;
     for (int j = 0; j < N; ++j)
-      out.element[j] = from_float<T>(to_float(in.a.element[j]) + to_float(in.b.element[j]));
+      out.element[j] = from_float<T>(fmaf(to_float(in.b.element[j]), factor, to_float(in.a.element[j])));
     store<T, N>(y + i, out);
   }
 };
@@ -125,7 +126,7 @@ void cast(Stream& stream, const Cast& a, int64_t y_stride, int64_t x_stride) {
 
 void add(Stream& stream, const Add& a) {
   visit_float(a.y.dtype, [&]<class T>() {
-    const AddOp<T> op{a.y.as<T>(), a.a.as<T>(), a.b.as<T>()};
+    const AddOp<T> op{a.y.as<T>(), a.a.as<T>(), a.b.as<T>(), a.factor};
     launch_flat<kPackSize<T>>(stream, "add", op, a.y.size(), packable<T>(0, op.y, op.a, op.b));
   });
 }

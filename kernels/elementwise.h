@@ -1,6 +1,6 @@
 #pragma once
 // Elementwise operations:
-//   cast:  y = x in y's dtype, rounded to nearest even      add:  y = a + b      scale:  y = factor x
+//   cast:  y = x in y's dtype, rounded to nearest even      add:  y = a + factor b      scale:  y = factor x
 //   softcap:  y = cap tanh(x / cap), which bounds y to (-cap, cap)
 //   place:  columns [first, first + C) of y = x, all other columns of y = 0
 // Sums and products are fp32 and rounded once. y may be an input of the same dtype. A cast may read or write
@@ -22,6 +22,7 @@ struct Add {
   Tensor y;  // any shape
   Tensor a;  // like y
   Tensor b;  // like y
+  float factor = 1;
 };
 
 struct Scale {

@@ -1,5 +1,6 @@
 #include "kernels/rope.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -17,8 +18,12 @@ void check_rotation(const char* op, const Rotation& r) {
   check(r.positions.dtype == DType::i32 && r.positions.size() == r.x.shape[0], op, ": positions are ",
         r.positions.dtype, " ", r.positions.shape, ", must be i32 with one element for each of ",
         r.x.shape[0], " tokens");
-  check(r.table.dtype == DType::f32 && r.table.shape.rank() == 2 && r.table.shape[1] == D, op,
-        ": the table is ", r.table.dtype, " ", r.table.shape, ", must be f32 (positions, ", D, ")");
+  check(r.table.dtype == DType::f32 && r.table.shape.rank() == 2 && r.table.shape[1] <= D &&
+            r.table.shape[1] % 2 == 0,
+        op, ": the table is ", r.table.dtype, " ", r.table.shape, ", must be f32 (positions, ", D,
+        " or a smaller even number)");
+  check(r.table.shape[1] == D || r.y.data == r.x.data, op, ": rotates ", r.table.shape[1], " of ", D,
+        " elements, which must be in place");
   check(r.y.data == nullptr || r.y.data != r.x.data || r.y_stride == r.x_stride, op,
         ": in place with strides ", r.x_stride, " and ", r.y_stride, "; they must be equal");
 }
@@ -32,15 +37,47 @@ double llama3_frequency(double frequency, const RopeScaling& s) {
   return (1 - t) * frequency / s.factor + t * frequency;
 }
 
-void check_scaling(const RopeScaling& s) {
-  if (s.kind == RopeScaling::Kind::none) return;
+// The index of the pair, as a fraction, that turns so many times within the original positions.
+double yarn_index(double turns, double R, double theta, const RopeScaling& s) {
+  const double old = static_cast<double>(s.original_positions);
+  return R * std::log(old / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta));
+}
+
+// How far the frequency of each pair is divided by the factor: from 0 to 1.
+std::vector<double> yarn_shares(int64_t R, double theta, const RopeScaling& s) {
+  const double width = static_cast<double>(R);
+  double low = yarn_index(s.beta_fast, width, theta, s), high = yarn_index(s.beta_slow, width, theta, s);
+  if (s.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, width - 1);
+  if (low == high) high += 0.001;
+  std::vector<double> shares;
+  for (int64_t i = 0; i < R / 2; ++i)
+    shares.push_back(std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0));
+  return shares;
+}
+
+void check_scaling(const RopeScaling& s, int64_t R) {
+  using Kind = RopeScaling::Kind;
+  check(s.attention_factor > 0, "rope scaling: attention_factor is ", s.attention_factor,
+        ", must be positive");
+  if (s.kind == Kind::none) return;
+  if (s.kind == Kind::longrope)
+    return check(std::ssize(s.divisors) == R / 2, "rope scaling: there are ", s.divisors.size(),
+                 " divisors, must be ", R / 2, ", one for each frequency");
   check(s.factor > 0, "rope scaling: factor is ", s.factor, ", must be positive");
-  if (s.kind == RopeScaling::Kind::linear) return;
+  if (s.kind == Kind::linear) return;
+  check(s.original_positions > 0, "rope scaling: original_positions is ", s.original_positions,
+        ", must be positive");
+  if (s.kind == Kind::yarn)
+    return check(s.beta_slow > 0 && s.beta_slow <= s.beta_fast, "rope scaling: beta_slow is ", s.beta_slow,
+                 ", must be positive and at most beta_fast = ", s.beta_fast);
   check(s.low_frequency_factor > 0 && s.low_frequency_factor < s.high_frequency_factor,
         "rope scaling: low_frequency_factor is ", s.low_frequency_factor,
         ", must be positive and below high_frequency_factor = ", s.high_frequency_factor);
-  check(s.original_positions > 0, "rope scaling: original_positions is ", s.original_positions,
-        ", must be positive");
 }
 
 }  // namespace
@@ -57,18 +94,33 @@ void check_positions(const char* op, const Tensor& positions, int64_t bound) {
           bound);
 }
 
+// One head. out.store() writes vectors, so that the neighbors of a pair are stored as they are.
+template <class T>
+void rotate_neighbors(T* y, const T* x, const float* cosines, const float* sines, int64_t half, float sign) {
+  for (int64_t i = 0; i < half; ++i) {
+    const float a = static_cast<float>(x[2 * i]), b = static_cast<float>(x[2 * i + 1]);
+    const float sine = sines[i] * sign;
+    y[2 * i] = T(std::fma(a, cosines[i], -b * sine));
+    y[2 * i + 1] = T(std::fma(b, cosines[i], a * sine));
+  }
+}
+
 template <class T>
 void rotate(const Rotation& r) {
-  const int64_t H = r.x.shape[1], D = r.x.shape[2], half = D / 2;
+  const int64_t H = r.x.shape[1], D = r.x.shape[2], width = r.table.shape[1], half = width / 2;
   const int32_t* positions = r.positions.as<int32_t>();
   parallel_write(write_only_bytes(r.y, r.x), r.x.shape[0], rows_per_block(H * D),
                  [&](int64_t begin, int64_t end, auto out) {
                    for (int64_t t = begin; t < end; ++t) {
-                     const float* cosines = r.table.as<float>() + positions[t] * D;
+                     const float* cosines = r.table.as<float>() + positions[t] * width;
                      const float* sines = cosines + half;
                      for (int64_t h = 0; h < H; ++h) {
                        const T* x = r.x.as<T>() + t * r.x_stride + h * D;
                        T* y = r.y.as<T>() + t * r.y_stride + h * D;
+                       if (r.interleaved) {
+                         rotate_neighbors(y, x, cosines, sines, half, r.sign);
+                         continue;
+                       }
                        for_each_vector(half, [&](int64_t i, auto lanes) {
                          const Floats cosine = load(cosines + i, lanes),
                                       sine = load(sines + i, lanes) * r.sign;
@@ -103,13 +155,15 @@ int64_t token_stride(const char* op, int64_t stride, const Tensor& x) {
 
 }  // namespace
 
-std::vector<double> rope_frequencies(int64_t D, double theta, const RopeScaling& scaling) {
-  check(D > 0 && D % 2 == 0, "rope: heads have ", D, " elements, must be positive and even");
+std::vector<double> rope_frequencies(int64_t R, double theta, const RopeScaling& scaling) {
+  check(R > 0 && R % 2 == 0, "rope: rotates ", R, " elements, must be positive and even");
   check(theta > 0, "rope: theta is ", theta, ", must be positive");
-  check_scaling(scaling);
-  std::vector<double> frequencies;
-  for (int64_t i = 0; i < D / 2; ++i) {
-    const double base = std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(D));
+  check_scaling(scaling, R);
+  std::vector<double> frequencies, shares;
+  if (scaling.kind == RopeScaling::Kind::yarn) shares = yarn_shares(R, theta, scaling);
+  for (int64_t i = 0; i < R / 2; ++i) {
+    const double base = std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(R));
+    const size_t at = static_cast<size_t>(i);
     switch (scaling.kind) {
       case RopeScaling::Kind::none:
         frequencies.push_back(base);
@@ -120,6 +174,12 @@ std::vector<double> rope_frequencies(int64_t D, double theta, const RopeScaling&
       case RopeScaling::Kind::llama3:
         frequencies.push_back(llama3_frequency(base, scaling));
         break;
+      case RopeScaling::Kind::yarn:
+        frequencies.push_back(base * (1 - shares[at]) + base / scaling.factor * shares[at]);
+        break;
+      case RopeScaling::Kind::longrope:
+        frequencies.push_back(base / scaling.divisors[at]);
+        break;
     }
   }
   return frequencies;
@@ -127,16 +187,16 @@ std::vector<double> rope_frequencies(int64_t D, double theta, const RopeScaling&
 
 void rope_table(const Tensor& table, double theta, const RopeScaling& scaling) {
   check(table.shape.rank() == 2 && !table.device.is_cuda(), "rope_table: the table is ", table.shape, " on ",
-        table.device, ", must be (positions, D) on the cpu");
-  const int64_t D = table.shape[1];
-  const std::vector<double> frequencies = rope_frequencies(D, theta, scaling);
+        table.device, ", must be (positions, R) on the cpu");
+  const int64_t R = table.shape[1];
+  const std::vector<double> frequencies = rope_frequencies(R, theta, scaling);
   float* entries = table.as<float>();
   parallel_blocks(table.shape[0], 64, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p)
-      for (int64_t i = 0; i < D / 2; ++i) {
+      for (int64_t i = 0; i < R / 2; ++i) {
         const double angle = static_cast<double>(p) * frequencies[static_cast<size_t>(i)];
-        entries[p * D + i] = static_cast<float>(std::cos(angle));
-        entries[p * D + D / 2 + i] = static_cast<float>(std::sin(angle));
+        entries[p * R + i] = static_cast<float>(std::cos(angle) * scaling.attention_factor);
+        entries[p * R + R / 2 + i] = static_cast<float>(std::sin(angle) * scaling.attention_factor);
       }
   });
 }
@@ -149,7 +209,8 @@ void rope_forward(Stream& stream, const RopeForward& a) {
                 .table = a.table,
                 .y_stride = token_stride("rope_forward", a.y_stride, a.y),
                 .x_stride = token_stride("rope_forward", a.x_stride, a.x),
-                .sign = 1.0f});
+                .sign = 1.0f,
+                .interleaved = a.interleaved});
 }
 
 void rope_backward(Stream& stream, const RopeBackward& a) {
@@ -160,7 +221,8 @@ void rope_backward(Stream& stream, const RopeBackward& a) {
                 .table = a.table,
                 .y_stride = token_stride("rope_backward", a.dx_stride, a.dx),
                 .x_stride = token_stride("rope_backward", a.dy_stride, a.dy),
-                .sign = -1.0f});
+                .sign = -1.0f,
+                .interleaved = a.interleaved});
 }
 
 // Without the table, whose rows stay in the caches.

@@ -1,5 +1,6 @@
-// RoPE on the GPU, with the same bits as on the CPU. Index i runs over the pairs of all heads. It stands for
-// the first element of the pair; the second is D / 2 elements further.
+// RoPE on the GPU, with the same bits as on the CPU. Index i runs over the pairs of all heads. The elements
+// of a pair are R / 2 apart, or neighbors: then a pack of first elements and one of second elements lie
+// interleaved in two packs of memory.
 //
 // Memory bandwidth limits it: an element moves 4 bytes and takes 22 instructions of a budget of 25
 // (flat.cuh), a third of them for the two divisions per pack. The caches serve the table, which all heads of
@@ -14,63 +15,75 @@ namespace {
 // A pack is a full access to the table; the access to x may be shorter.
 constexpr int kPairs = kPackSize<float>;
 
-template <class T>
+template <class T, bool kInterleaved>
 struct Rotate {
   T* y;
   const T* x;
   const int32_t* positions;
   const float* table;
-  int64_t y_stride, x_stride, H, half, table_rows;
+  int64_t y_stride, x_stride, H, D, half, table_rows;
   float sign;
 
   template <int N>
   struct Inputs {
     int64_t to;
-    Pack<T, N> a, b;
+    Pack<T, N> a, b;  // in the order of memory
     Pack<float, N> cosines, sines;
   };
+  // Element j of a pack of first or second elements.
+  template <int N>
+  __device__ static T& element(Pack<T, N>& a, Pack<T, N>& b, int j, bool second) {
+    if constexpr (!kInterleaved) return (second ? b : a).element[j];
+    const int at = 2 * j + (second ? 1 : 0);
+    return at < N ? a.element[at] : b.element[at - N];
+  }
   template <int N>
   __device__ Inputs<N> read(int64_t i) const {
-    const int64_t head = i / half, pair = i % half, token = head / H, column = head % H * 2 * half + pair;
+    const int64_t head = i / half, pair = i % half, token = head / H,
+                  column = head % H * D + (kInterleaved ? 2 * pair : pair);
     const int32_t position = positions[token];
     require(position >= 0 && position < table_rows);
     const T* from = x + token * x_stride + column;
     const float* turn = table + position * 2 * half + pair;
-    return {token * y_stride + column, load<T, N>(from), load<T, N>(from + half), load<float, N>(turn),
-            load<float, N>(turn + half)};
+    return {token * y_stride + column, load<T, N>(from), load<T, N>(from + (kInterleaved ? N : half)),
+            load<float, N>(turn), load<float, N>(turn + half)};
   }
   template <int N>
-  __device__ void write(int64_t, const Inputs<N>& in) const {
-    Pack<T, N> first, second;
+  __device__ void write(int64_t, Inputs<N> in) const {
     for (int j = 0; j < N; ++j) {
-      const float a = to_float(in.a.element[j]), b = to_float(in.b.element[j]);
+      T &first = element(in.a, in.b, j, false), &second = element(in.a, in.b, j, true);
+      const float a = to_float(first), b = to_float(second);
       const float cosine = in.cosines.element[j], sine = in.sines.element[j] * sign;
-      first.element[j] = from_float<T>(fmaf(a, cosine, -b * sine));
-      second.element[j] = from_float<T>(fmaf(b, cosine, a * sine));
+      first = from_float<T>(fmaf(a, cosine, -b * sine));
+      second = from_float<T>(fmaf(b, cosine, a * sine));
     }
-    store<T, N>(y + in.to, first);
-    store<T, N>(y + in.to + half, second);
+    store<T, N>(y + in.to, in.a);
+    store<T, N>(y + in.to + (kInterleaved ? N : half), in.b);
   }
 };
 
 }  // namespace
 
 void rotate(Stream& stream, const char* op_name, const Rotation& r) {
+  const auto launch = [&]<class T, bool kInterleaved>() {
+    const int64_t H = r.x.shape[1], D = r.x.shape[2], half = r.table.shape[1] / 2;
+    const Rotate<T, kInterleaved> op{.y = r.y.as<T>(),
+                                     .x = r.x.as<T>(),
+                                     .positions = r.positions.as<int32_t>(),
+                                     .table = r.table.as<float>(),
+                                     .y_stride = r.y_stride,
+                                     .x_stride = r.x_stride,
+                                     .H = H,
+                                     .D = D,
+                                     .half = half,
+                                     .table_rows = r.table.shape[0],
+                                     .sign = r.sign};
+    const bool packs = packable<T>(half, op.y, op.x, op.table) && packable<T>(D) && packable<T>(r.y_stride) &&
+                       packable<T>(r.x_stride);
+    launch_flat<kPairs>(stream, op_name, op, r.x.shape[0] * H * half, packs);
+  };
   visit_float(r.x.dtype, [&]<class T>() {
-    const int64_t H = r.x.shape[1], half = r.x.shape[2] / 2;
-    const Rotate<T> op{.y = r.y.as<T>(),
-                       .x = r.x.as<T>(),
-                       .positions = r.positions.as<int32_t>(),
-                       .table = r.table.as<float>(),
-                       .y_stride = r.y_stride,
-                       .x_stride = r.x_stride,
-                       .H = H,
-                       .half = half,
-                       .table_rows = r.table.shape[0],
-                       .sign = r.sign};
-    const bool packs =
-        packable<T>(half, op.y, op.x, op.table) && packable<T>(r.y_stride) && packable<T>(r.x_stride);
-    launch_flat<kPairs>(stream, op_name, op, r.x.size() / 2, packs);
+    r.interleaved ? launch.template operator()<T, true>() : launch.template operator()<T, false>();
   });
 }
 

@@ -1,13 +1,15 @@
 #pragma once
-// Rotary position embedding, half-split: in each head of D elements the pair (x[i], x[i + D/2]) is rotated by
-// an angle that depends on the position p of its token,
-//   y[i] = x[i] cos - x[i + D/2] sin      y[i + D/2] = x[i + D/2] cos + x[i] sin      angle = p frequency[i]
-// and gradients are rotated back by the same angle. Frequencies are theta^(-2i/D), scaled by RopeScaling.
+// Rotary position embedding of the first R elements of each head of D, R <= D: pairs (x[i], x[j]) are rotated
+// by an angle that depends on the position p of their token,
+//   y[i] = x[i] cos - x[j] sin      y[j] = x[j] cos + x[i] sin      angle = p frequency
+// and gradients are rotated back by the same angle. Pair k is (x[k], x[k + R/2]), or (x[2k], x[2k + 1]) if
+// interleaved. Its frequency is theta^(-2k/R), scaled by RopeScaling.
 //
-// The table holds cosines and sines for positions [0, P), computed in double on the host and rounded once. x
-// and y may be heads of a packed qkv matrix (kernels/packed.h), where one call rotates q and k together, and
-// y may be x. A position outside the table throws Error before anything is written; on a GPU the kernel
-// traps, and the Error names no position.
+// The table, whose width is R, holds cosines and sines for positions [0, P), computed in double on the host
+// and rounded once, times RopeScaling::attention_factor. Where R < D, y must be x. x and y may be heads of a
+// packed qkv matrix (kernels/packed.h), where one call rotates q and k together, and y may be x. A position
+// outside the table throws Error before anything is written; on a GPU the kernel traps, and the Error names
+// no position.
 
 #include <vector>
 
@@ -19,38 +21,49 @@
 namespace flatshard {
 
 struct RopeScaling {
-  enum class Kind { none, linear, llama3 };
+  enum class Kind { none, linear, llama3, yarn, longrope };
   Kind kind = Kind::none;
   double factor = 1;  // linear: divides every frequency
   // llama3, with r = original_positions / wavelength: divides frequencies with r < low_frequency_factor by
   // factor, keeps those with r > high_frequency_factor, and interpolates linearly in r between the two.
   double low_frequency_factor = 1, high_frequency_factor = 4;
   int64_t original_positions = 8192;
+  // yarn, with turns = original_positions / wavelength: divides frequencies of less than beta_slow turns by
+  // factor, keeps those of more than beta_fast, and interpolates linearly in the index of the pair between
+  // the indices with these turns, which truncate rounds away from each other.
+  double beta_fast = 32, beta_slow = 1;
+  bool truncate = true;
+  std::vector<double> divisors{};  // longrope: of each frequency
+  double attention_factor = 1;     // of cosines and sines
 };
-constexpr auto value_names(RopeScaling::Kind) { return std::array{"none", "linear", "llama3"}; }
+constexpr auto value_names(RopeScaling::Kind) {
+  return std::array{"none", "linear", "llama3", "yarn", "longrope"};
+}
 
-// The D/2 frequencies in radians per position.
-std::vector<double> rope_frequencies(int64_t D, double theta, const RopeScaling& scaling = {});
+// The R/2 frequencies in radians per position.
+std::vector<double> rope_frequencies(int64_t R, double theta, const RopeScaling& scaling = {});
 
-// Fills a host table (P, D) f32: row p holds D/2 cosines, then D/2 sines.
+// Fills a host table (P, R) f32: row p holds R/2 cosines, then R/2 sines.
 void rope_table(const Tensor& table, double theta, const RopeScaling& scaling = {});
 
 struct RopeForward {
   Tensor y;              // (T, H, D)
   Tensor x;              // (T, H, D), of y's dtype
   Tensor positions;      // (T) i32, in [0, P)
-  Tensor table;          // (P, D) f32
+  Tensor table;          // (P, R) f32
   int64_t y_stride = 0;  // between tokens, in elements; 0: H D
   int64_t x_stride = 0;
+  bool interleaved = false;
 };
 
 struct RopeBackward {
   Tensor dx;         // (T, H, D); may be dy
   Tensor dy;         // (T, H, D), of dx's dtype
   Tensor positions;  // (T) i32, in [0, P)
-  Tensor table;      // (P, D) f32
+  Tensor table;      // (P, R) f32
   int64_t dx_stride = 0;
   int64_t dy_stride = 0;
+  bool interleaved = false;
 };
 
 // For both directions: y = x rotated by `sign` times the angle.
@@ -58,6 +71,7 @@ struct Rotation {
   Tensor y, x, positions, table;
   int64_t y_stride, x_stride;
   float sign;
+  bool interleaved;
 };
 
 void rope_forward(Stream& stream, const RopeForward& a);

@@ -83,6 +83,27 @@ Case add_in_place_case(DType dtype, int64_t n) {
               }};
 }
 
+// What a half of a block adds to the residual stream, times a factor.
+Case add_scaled_case(DType dtype, int64_t n) {
+  const auto arguments = [=](const Tensors& t) -> Add {
+    return {.y = t["sum"], .a = t["a"], .b = t["b"], .factor = kFactor};
+  };
+  return {.op = "add",
+          .shape = str(n, " with a factor"),
+          .dtype = dtype,
+          .args = {{"a", dtype, {n}, Role::input},
+                   {"b", dtype, {n}, Role::input},
+                   {"sum", dtype, {n}, Role::output}},
+          .run = [=](Stream& s, Arena&, const Tensors& t) { add(s, arguments(t)); },
+          .min_bytes = [=](const Tensors& t) { return min_bytes(arguments(t)); },
+          .flops = [=](const Tensors& t) { return flops(arguments(t)); },
+          .reference =
+              [=](Values& v) {
+                v["sum"] = v["a"];
+                for (int64_t i = 0; i < n; ++i) v["sum"][i] += static_cast<double>(kFactor) * v["b"][i];
+              }};
+}
+
 Case scale_case(DType dtype, int64_t n) {
   const auto arguments = [=](const Tensors& t) -> flatshard::Scale {
     return {.y = t["scaled"], .x = t["x"], .factor = kFactor};
@@ -156,6 +177,7 @@ std::vector<Case> elementwise_cases(Scale scale) {
             add_case(DType::bf16, n),
             add_in_place_case(DType::f32, n),
             add_in_place_case(DType::bf16, n),
+            add_scaled_case(DType::bf16, n),
             scale_case(DType::f32, n),
             scale_case(DType::bf16, n),
             softcap_case(DType::f32, n),
@@ -171,6 +193,7 @@ std::vector<Case> elementwise_cases(Scale scale) {
         for (const DType to : {DType::f32, dtype}) cases.push_back(cast_columns_case(dtype, to, 5, n));
       cases.push_back(add_case(dtype, n));
       if (!golden) cases.push_back(add_in_place_case(dtype, n));
+      if (!golden) cases.push_back(add_scaled_case(dtype, n));
       cases.push_back(scale_case(dtype, n));
       cases.push_back(softcap_case(dtype, n));
     }

@@ -37,6 +37,12 @@ void make_table(Stream& s, Arena&, const Tensors& t) {
   s.sync();
 }
 
+// The first `width` elements of each head in place, their pairs neighbors or not.
+struct Part {
+  int64_t width;
+  bool interleaved;
+};
+
 // Rotates x into y, whose tokens are y_stride apart; the rest of y is unchanged.
 void formula(const std::vector<double>& x, std::vector<double>& y, const std::vector<double>& positions,
              const Sizes& n, int64_t x_stride, int64_t y_stride) {
@@ -75,6 +81,48 @@ Case forward_case(DType dtype, const Sizes& n, int64_t x_stride) {
               [=](Values& v) {
                 v["y"].assign(n.T * n.H * n.D, 0);
                 formula(v["x"], v["y"], v["positions"], n, x_stride, n.H * n.D);
+              }};
+}
+
+// Like in_place_case, of a part of each head.
+Case part_case(DType dtype, const Sizes& n, int64_t stride, const Part& part) {
+  const auto arguments = [=](const Tensors& t) -> RopeForward {
+    const Tensor heads = packed_columns(t["qkv"], 0, {n.T, n.H, n.D});
+    return {.y = heads,
+            .x = heads,
+            .positions = t["positions"],
+            .table = t["table"],
+            .y_stride = stride,
+            .x_stride = stride,
+            .interleaved = part.interleaved};
+  };
+  const int64_t R = part.width;
+  return {.op = "rope_forward",
+          .shape = shape_name(n, "") + str(", ", R, part.interleaved ? " in pairs" : " in halves"),
+          .dtype = dtype,
+          .args = {{"qkv", dtype, {n.T, stride}, Role::updated},
+                   positions_arg(n),
+                   {"table", DType::f32, {n.P, R}, Role::saved}},
+          .run = [=](Stream& s, Arena&, const Tensors& t) { rope_forward(s, arguments(t)); },
+          .prepare = make_table,
+          .min_bytes = [=](const Tensors& t) { return min_bytes(arguments(t)); },
+          .flops = [=](const Tensors& t) { return flops(arguments(t)); },
+          .reference =
+              [=](Values& v) {
+                std::vector<double>& x = v["qkv"];
+                for (int64_t t = 0; t < n.T; ++t)
+                  for (int64_t h = 0; h < n.H; ++h)
+                    for (int64_t k = 0; k < R / 2; ++k) {
+                      const int64_t head = t * stride + h * n.D;
+                      double& a = x[head + (part.interleaved ? 2 * k : k)];
+                      double& b = x[head + (part.interleaved ? 2 * k + 1 : k + R / 2)];
+                      const double angle =
+                          v["positions"][t] *
+                          std::pow(kTheta, -2.0 * static_cast<double>(k) / static_cast<double>(R));
+                      const double before = a;
+                      a = before * std::cos(angle) - b * std::sin(angle);
+                      b = b * std::cos(angle) + before * std::sin(angle);
+                    }
               }};
 }
 
@@ -141,6 +189,7 @@ std::vector<Case> rope_cases(Scale scale) {
       const Sizes n = scale == Scale::bench ? Sizes{8192, 32, 128, 4096} : Sizes{32, 32, 128, 16};
       cases.push_back(forward_case(dtype, n, n.H * n.D));
       cases.push_back(in_place_case(dtype, n, (n.H + 8) * n.D));
+      cases.push_back(part_case(dtype, n, (n.H + 8) * n.D, {n.D / 2, true}));
       cases.push_back(backward_case(dtype, n, n.H * n.D));
     }
     return cases;
@@ -161,6 +210,9 @@ std::vector<Case> rope_cases(Scale scale) {
       cases.push_back(in_place_case(dtype, n, packed));
       cases.push_back(backward_case(dtype, n, n.H * n.D));
       cases.push_back(backward_case(dtype, n, packed));
+      for (const int64_t width : {n.D, n.D / 4 * 2})
+        for (const bool interleaved : {false, true})
+          if (width > 0) cases.push_back(part_case(dtype, n, packed, {width, interleaved}));
     }
   return cases;
 }

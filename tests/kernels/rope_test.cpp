@@ -83,6 +83,37 @@ TEST_CASE("llama3 scaling keeps high frequencies, divides low ones and interpola
   }
 }
 
+TEST_CASE("frequencies of YaRN and longrope are those of transformers") {
+  const auto golden = test::load_golden("rope_scalings");
+  const RopeScaling yarn{.kind = RopeScaling::Kind::yarn, .factor = 8, .original_positions = 512};
+  RopeScaling betas = yarn, smooth = yarn, longrope{.kind = RopeScaling::Kind::longrope};
+  betas.beta_fast = 16;
+  betas.beta_slow = 2;
+  smooth.truncate = false;
+  RopeScaling beyond = longrope;
+  for (int i = 0; i < 32; ++i) {
+    longrope.divisors.push_back(1 + i / 20.0);
+    beyond.divisors.push_back(1 + i / 2.0);
+  }
+  const std::map<std::string, RopeScaling> cases{{"yarn", yarn},
+                                                 {"yarn_betas", betas},
+                                                 {"yarn_smooth", smooth},
+                                                 {"longrope", longrope},
+                                                 {"longrope_long", beyond}};
+  for (const auto& [name, scaling] : cases) {
+    CAPTURE(name);
+    const std::vector<double> frequencies = rope_frequencies(64, 10000, scaling);
+    const std::vector<double>& expected = golden.at(name).values;
+    REQUIRE(frequencies.size() == expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) CHECK(near(frequencies[i], expected[i], 1e-6));
+  }
+}
+
+TEST_CASE("the attention factor multiplies cosines and sines") {
+  const std::vector<float> plain = table_of(5, 4, 100), scaled = table_of(5, 4, 100, {.attention_factor = 2});
+  for (size_t i = 0; i < plain.size(); ++i) CHECK(scaled[i] == 2 * plain[i]);
+}
+
 TEST_CASE("linear scaling divides every frequency") {
   const std::vector<double> base = rope_frequencies(8, 10000);
   const std::vector<double> scaled =
@@ -159,7 +190,18 @@ TEST_CASE("rope refuses odd heads, a table of another width and an invalid scali
     });
   };
   CHECK(forward(3) == "rope_forward: heads have 3 elements, must be even");
-  CHECK(forward(2) == "rope_forward: the table is f32 (1, 4), must be f32 (positions, 2)");
+  CHECK(forward(2) ==
+        "rope_forward: the table is f32 (1, 4), must be f32 (positions, 2 or a smaller even number)");
+  float y[4] = {}, four[4] = {};
+  CHECK(test::error_of([&] {
+          rope_forward(stream, {.y = tensor_of(y, {1, 1, 4}),
+                                .x = tensor_of(four, {1, 1, 4}),
+                                .positions = tensor_of(positions, {1}),
+                                .table = tensor_of(table, {1, 2})});
+        }) == "rope_forward: rotates 2 of 4 elements, which must be in place");
+  CHECK(test::error_of([] {
+          rope_frequencies(8, 10000, {.kind = RopeScaling::Kind::longrope, .divisors = {1, 2}});
+        }) == "rope scaling: there are 2 divisors, must be 4, one for each frequency");
   CHECK(test::error_of([] {
           rope_frequencies(4, 10000, {.kind = RopeScaling::Kind::linear, .factor = 0});
         }) == "rope scaling: factor is 0, must be positive");
