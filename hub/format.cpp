@@ -24,7 +24,7 @@ void check_can_be_written(const Format& format, const ModelConfig& c) {
           " cannot be written to a Hugging Face config of family ", c.family, ", where ", key, " is always ",
           only);
   };
-  fixed("qkv_bias", *c.qkv_bias, f.qkv_bias);
+  if (!format.qkv_bias) fixed("qkv_bias", *c.qkv_bias, f.qkv_bias);
   fixed("qk_norm", *c.qk_norm, f.qk_norm);
   if (!format.window) fixed("window", *c.window, int64_t{0});
   if (!format.layer_types && *c.window > 0) {
@@ -39,12 +39,20 @@ void check_can_be_written(const Format& format, const ModelConfig& c) {
   check(!format.window_rope || *c.window_rope_theta > 0,
         "model.window_rope_theta is 0, which cannot be written to a Hugging Face config of family ", c.family,
         "; set the RoPE base of blocks with a window");
-  if (!format.rope_scaling) fixed("rope_scaling.kind", c.rope_scaling.kind, RopeScaling::Kind::none);
+  if (format.only_longrope && c.rope_scaling.kind != RopeScaling::Kind::longrope)
+    fixed("rope_scaling.kind", c.rope_scaling.kind, RopeScaling::Kind::none);
+  if (!format.partial_rotary) fixed("partial_rotary_factor", *c.partial_rotary_factor, 1.0);
+  if (!format.multipliers) {
+    fixed("embedding_multiplier", c.embedding_multiplier, 1.0);
+    fixed("residual_multiplier", c.residual_multiplier, 1.0);
+    fixed("attention_multiplier", *c.attention_multiplier, 0.0);
+    fixed("logit_divisor", c.logit_divisor, 1.0);
+  }
   if (!format.softcaps) {
     fixed("attention_softcap", *c.attention_softcap, 0.0);
     fixed("logit_softcap", *c.logit_softcap, 0.0);
   }
-  if (format.query_scalar == 0) fixed("query_scalar", c.query_scalar, c.head_dim);
+  if (format.query_scalar == 0 && !format.multipliers) fixed("query_scalar", c.query_scalar, c.head_dim);
   if (c.positions == PositionKind::learned) {
     fixed("kv_heads", c.kv_heads, c.heads);
     fixed("head_dim * heads", c.head_dim * c.heads, c.hidden);
@@ -78,9 +86,16 @@ void write_rotary(ordered_json& out, const ModelConfig& c, const Format& format)
   out["max_position_embeddings"] = c.max_positions;
   out["rms_norm_eps"] = *c.norm_eps;
   write_rope(out, format, c);
-  if (format.attention_bias) out["attention_bias"] = false;
+  if (format.attention_bias) out["attention_bias"] = format.qkv_bias && *c.qkv_bias;
   write_layers(out, format, c);
   if (format.query_scalar > 0) out["query_pre_attn_scalar"] = c.query_scalar;
+  if (format.multipliers) {
+    const double attention = *c.attention_multiplier;
+    out["embedding_multiplier"] = c.embedding_multiplier;
+    out["residual_multiplier"] = c.residual_multiplier;
+    out["attention_multiplier"] = attention > 0 ? attention : c.attention_scale();
+    out["logits_scaling"] = c.logit_divisor;
+  }
   if (format.softcaps) {
     const auto or_null = [](double cap) { return cap > 0 ? ordered_json(cap) : ordered_json(nullptr); };
     out["attn_logit_softcapping"] = or_null(*c.attention_softcap);
@@ -106,13 +121,19 @@ ModelConfig read_rotary(const JsonReader& in, const Format& format) {
   c.head_dim = in.size("head_dim", format.head_dim);
   const std::string activation = activation_of(f.mlp);
   in.must(in.text(format.activation, activation) == activation, format.activation, activation);
+  if (format.qkv_bias) c.qkv_bias = in.flag("attention_bias", f.qkv_bias);
   for (const char* key : {"attention_bias", "mlp_bias", "use_bidirectional_attention"})
-    in.must(!in.flag(key, false), key, "false: other values are not supported");
+    in.must((format.qkv_bias && key == std::string("attention_bias")) || !in.flag(key, false), key,
+            "false: other values are not supported");
   read_rope(in, format, c);
-  in.must(format.rope_scaling || c.rope_scaling.kind == RopeScaling::Kind::none,
-          in.has("rope_scaling") ? "rope_scaling" : "rope_parameters", "of type default");
   read_layers(in, format, c);
   if (format.query_scalar > 0) c.query_scalar = in.size("query_pre_attn_scalar", format.query_scalar);
+  if (format.multipliers) {
+    c.embedding_multiplier = in.positive("embedding_multiplier", 1);
+    c.residual_multiplier = in.positive("residual_multiplier", 1);
+    c.attention_multiplier = in.positive("attention_multiplier", 1);
+    c.logit_divisor = in.positive("logits_scaling", 1);
+  }
   if (format.softcaps) {
     const auto cap = [&](const char* key, double absent) {
       return in.is_null(key) ? 0 : in.positive(key, absent);
@@ -188,7 +209,23 @@ const std::vector<Format>& formats() {
        .layer_types = true,
        .query_scalar = 256,
        .softcaps = true},
-      {.family = "phi3", .architecture = "Phi3ForCausalLM", .rope_scaling = false, .window = 0},
+      {.family = "phi3",
+       .architecture = "Phi3ForCausalLM",
+       .only_longrope = true,
+       .original_positions = 4096,
+       .partial_rotary = true,
+       .window = 0},
+      {.family = "granite",
+       .architecture = "GraniteForCausalLM",
+       .attention_bias = true,
+       .multipliers = true},
+      {.family = "glm4",
+       .architecture = "Glm4ForCausalLM",
+       .kv_heads = 2,
+       .head_dim = 128,
+       .attention_bias = true,
+       .qkv_bias = true,
+       .partial_rotary = true},
       {.family = "olmo2", .architecture = "Olmo2ForCausalLM", .attention_bias = true},
       {.family = "smollm3",
        .architecture = "SmolLM3ForCausalLM",

@@ -19,7 +19,11 @@ struct Format {
   const char* model_type = family;
   int64_t kv_heads = 0, head_dim = 0;  // defaults; 0: from the other sizes
   bool attention_bias = false;         // has the key attention_bias
-  bool rope_scaling = true;            // has scalings
+  bool qkv_bias = false;               // attention_bias is that of q, k and v alone, and may be true
+  bool only_longrope = false;          // has no other scaling, and other names for it
+  int64_t original_positions = 0;  // default of original_max_position_embeddings, a key of its own; 0: none
+  bool partial_rotary = false;     // has the key partial_rotary_factor
+  bool multipliers = false;        // has the keys of Granite's multipliers
   const char* activation = "hidden_act";
   std::optional<int64_t> window{};  // default of sliding_window; empty: no such key
   bool window_switch = false;       // has the key use_sliding_window

@@ -41,6 +41,19 @@ double JsonReader::positive(const char* key, double absent) const {
   return has(key) ? positive(key) : absent;
 }
 
+std::vector<double> JsonReader::positives(const char* key, size_t count) const {
+  require(key);
+  const json& list = value(key);
+  std::vector<double> values;
+  bool valid = list.is_array() && list.size() == count;
+  for (size_t i = 0; valid && i < count; ++i) {
+    valid = list[i].is_number() && list[i].get<double>() > 0 && list[i].get<double>() < 1e300;
+    if (valid) values.push_back(list[i].get<double>());
+  }
+  must(valid, key, str("a list of ", count, " positive numbers"));
+  return values;
+}
+
 bool JsonReader::flag(const char* key, bool absent) const {
   if (!has(key)) return absent;
   must(value(key).is_boolean(), key, "true or false");

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -25,6 +26,7 @@ class JsonReader {
   int64_t size(const char* key, int64_t absent) const;
   double positive(const char* key) const;
   double positive(const char* key, double absent) const;
+  std::vector<double> positives(const char* key, size_t count) const;
   bool flag(const char* key, bool absent) const;
   std::string text(const char* key, const std::string& absent) const;
   JsonReader object(const char* key) const;

@@ -1,6 +1,6 @@
 #include "hub/rope_keys.h"
 
-#include <tuple>
+#include <algorithm>
 
 #include <nlohmann/json.hpp>
 
@@ -12,48 +12,141 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-ordered_json rope_scaling_json(const RopeScalingConfig& s) {
-  if (s.kind == RopeScaling::Kind::none) return nullptr;
+using Kind = RopeScaling::Kind;
+
+constexpr char kOriginal[] = "original_max_position_embeddings";
+
+double factor_of_positions(const ModelConfig& c, int64_t original) {
+  return std::max(1.0, static_cast<double>(c.max_positions) / static_cast<double>(original));
+}
+
+// Older versions of transformers know "type" alone, and refuse other keys than these three for Phi-3.
+ordered_json longrope_json(const ModelConfig& c, const Format& format) {
+  const RopeScalingConfig& s = c.rope_scaling;
+  ordered_json out{
+      {"type", name_of(s.kind)}, {"short_factor", s.short_factor}, {"long_factor", s.long_factor}};
+  if (s.factor != factor_of_positions(c, s.original_max_positions)) out["factor"] = s.factor;
+  if (s.attention_factor > 0) out["attention_factor"] = s.attention_factor;
+  if (format.original_positions == 0) out[kOriginal] = s.original_max_positions;
+  return out;
+}
+
+ordered_json yarn_json(const RopeScalingConfig& s) {
+  ordered_json out{{"rope_type", name_of(s.kind)},
+                   {"factor", s.factor},
+                   {"beta_fast", s.beta_fast},
+                   {"beta_slow", s.beta_slow}};
+  if (s.attention_factor > 0) out["attention_factor"] = s.attention_factor;
+  if (!s.truncate) out["truncate"] = false;
+  for (const auto& [key, value] : {std::pair{"mscale", s.mscale}, {"mscale_all_dim", s.mscale_all_dim}})
+    if (value > 0) out[key] = value;
+  out[kOriginal] = s.original_max_positions;
+  return out;
+}
+
+ordered_json rope_scaling_json(const ModelConfig& c, const Format& format) {
+  const RopeScalingConfig& s = c.rope_scaling;
+  if (s.kind == Kind::none) return nullptr;
+  if (s.kind == Kind::yarn) return yarn_json(s);
+  if (s.kind == Kind::longrope) return longrope_json(c, format);
   ordered_json out{{"rope_type", name_of(s.kind)}, {"factor", s.factor}};
-  if (s.kind == RopeScaling::Kind::llama3) {
+  if (s.kind == Kind::llama3) {
     out["low_freq_factor"] = s.low_freq_factor;
     out["high_freq_factor"] = s.high_freq_factor;
-    out["original_max_position_embeddings"] = s.original_max_positions;
+    out[kOriginal] = s.original_max_positions;
   }
   return out;
 }
 
-RopeScalingConfig read_rope_scaling(const JsonReader& in) {
-  RopeScalingConfig s;
+// What the scaling of a file depends on besides its own keys.
+struct Around {
+  const JsonReader& file;
+  const Format& format;
+  const ModelConfig& config;
+};
+
+// The key may stand in the file and in its scaling.
+int64_t original_positions(const JsonReader& in, const Around& around) {
+  const bool own_key = around.format.original_positions > 0 || around.file.has(kOriginal);
+  if (!own_key) return in.size(kOriginal, around.config.max_positions);
+  const int64_t positions = around.file.size(kOriginal, around.format.original_positions);
+  in.must(in.size(kOriginal, positions) == positions, kOriginal,
+          str(positions, ", the value for the whole file"));
+  return positions;
+}
+
+Kind kind_of(const JsonReader& in, const Format& format) {
   const char* key = in.has("rope_type") ? "rope_type" : "type";
-  const std::string kind = in.text(key, "default");
-  const std::optional<RopeScaling::Kind> known = named<RopeScaling::Kind>(kind == "default" ? "none" : kind);
-  in.must(kind != "none" && known, key, "default, linear or llama3: other scalings are not supported");
-  s.kind = *known;
-  if (in.has("partial_rotary_factor"))
-    in.must(in.positive("partial_rotary_factor") == 1, "partial_rotary_factor", "1");
-  if (s.kind == RopeScaling::Kind::none) return {};
-  s.factor = in.positive("factor");
-  if (s.kind == RopeScaling::Kind::linear) return s;
-  s.low_freq_factor = in.positive("low_freq_factor");
-  s.high_freq_factor = in.positive("high_freq_factor");
-  in.must(s.high_freq_factor > s.low_freq_factor, "high_freq_factor", "larger than low_freq_factor");
-  s.original_max_positions = in.size("original_max_position_embeddings");
+  std::string kind = in.text(key, "default");
+  if (format.only_longrope) {
+    const bool longrope = kind == "su" || kind == "yarn" || kind == "longrope";  // old names
+    in.must(longrope || kind == "default", key, "default or longrope");
+    if (longrope) kind = "longrope";
+  }
+  const std::optional<Kind> known = named<Kind>(kind == "default" ? "none" : kind);
+  in.must(kind != "none" && known, key,
+          "default, linear, llama3, yarn or longrope: other scalings are not supported");
+  return *known;
+}
+
+void read_yarn(const JsonReader& in, RopeScalingConfig& s) {
+  s.beta_fast = in.positive("beta_fast", s.beta_fast);
+  s.beta_slow = in.positive("beta_slow", s.beta_slow);
+  s.truncate = in.flag("truncate", true);
+  s.mscale = in.positive("mscale", 0);
+  s.mscale_all_dim = in.positive("mscale_all_dim", 0);
+}
+
+int64_t rotated_width(const ModelConfig& c) {
+  const int64_t head_dim = c.head_dim > 0 ? c.head_dim : c.hidden / c.heads;
+  return static_cast<int64_t>(static_cast<double>(head_dim) * *c.partial_rotary_factor);
+}
+
+RopeScalingConfig read_rope_scaling(const JsonReader& in, const Around& around) {
+  RopeScalingConfig s;
+  s.kind = kind_of(in, around.format);
+  if (s.kind == Kind::none) return {};
+  if (s.kind == Kind::linear) {
+    s.factor = in.positive("factor");
+    return s;
+  }
+  if (s.kind == Kind::llama3) {
+    s.factor = in.positive("factor");
+    s.low_freq_factor = in.positive("low_freq_factor");
+    s.high_freq_factor = in.positive("high_freq_factor");
+    in.must(s.high_freq_factor > s.low_freq_factor, "high_freq_factor", "larger than low_freq_factor");
+    if (!around.file.has(kOriginal)) in.require(kOriginal);
+    s.original_max_positions = original_positions(in, around);
+    return s;
+  }
+  s.original_max_positions = original_positions(in, around);
+  s.factor = in.positive("factor", factor_of_positions(around.config, s.original_max_positions));
+  s.attention_factor = in.positive("attention_factor", 0);
+  if (s.kind == Kind::yarn) {
+    read_yarn(in, s);
+    return s;
+  }
+  const auto pairs = static_cast<size_t>(rotated_width(around.config) / 2);
+  s.short_factor = in.positives("short_factor", pairs);
+  s.long_factor = in.positives("long_factor", pairs);
   return s;
 }
 
-bool same(const RopeScalingConfig& a, const RopeScalingConfig& b) {
-  const auto all = [](const RopeScalingConfig& s) {
-    return std::tie(s.kind, s.factor, s.low_freq_factor, s.high_freq_factor, s.original_max_positions);
-  };
-  return all(a) == all(b);
+// Of the file, or of its parameters.
+double partial_rotary_factor(const JsonReader& in, const Format& format, double absent) {
+  constexpr char kKey[] = "partial_rotary_factor";
+  const double factor = in.positive(kKey, absent);
+  in.must(format.partial_rotary || factor == 1, kKey, "1");
+  return factor;
 }
 
 // The base and the scaling of rope_parameters, in place of those of the old keys, with which they must agree.
-void read_parameters(const JsonReader& in, const JsonReader& parameters, const char* theta_key,
+void read_parameters(const Around& around, const JsonReader& parameters, const char* theta_key,
                      const char* scaling_key, std::optional<double>& theta, RopeScalingConfig& scaling) {
-  const RopeScalingConfig own_scaling = read_rope_scaling(parameters);
-  if (in.has(scaling_key)) in.must(same(own_scaling, scaling), scaling_key, "equal to rope_parameters");
+  const JsonReader& in = around.file;
+  partial_rotary_factor(parameters, around.format, 1);
+  const RopeScalingConfig own_scaling = read_rope_scaling(parameters, around);
+  if (in.has(scaling_key)) in.must(own_scaling == scaling, scaling_key, "equal to rope_parameters");
   scaling = own_scaling;
   const double own_theta = parameters.positive("rope_theta", *theta);
   if (in.has(theta_key)) in.must(own_theta == *theta, theta_key, "equal to that of rope_parameters");
@@ -70,31 +163,38 @@ JsonReader parameters_of(const JsonReader& in, const char* layer_type) {
 
 void read_rope(const JsonReader& in, const Format& format, ModelConfig& c) {
   const Family& f = family(format.family);
-  if (in.has("partial_rotary_factor"))
-    in.must(in.positive("partial_rotary_factor") == 1, "partial_rotary_factor", "1");
+  const Around around{in, format, c};
+  const bool has_parameters = in.has("rope_parameters");
+  c.partial_rotary_factor = partial_rotary_factor(in, format, f.partial_rotary_factor);
+  if (has_parameters && !format.window_rope)
+    c.partial_rotary_factor =
+        partial_rotary_factor(in.object("rope_parameters"), format, *c.partial_rotary_factor);
   c.rope_theta = in.positive("rope_theta", f.rope_theta);
   if (format.window_rope) c.window_rope_theta = in.positive("rope_local_base_freq", f.window_rope_theta);
-  if (in.has("rope_scaling")) c.rope_scaling = read_rope_scaling(in.object("rope_scaling"));
-  if (!in.has("rope_parameters")) return;
+  if (in.has("rope_scaling")) c.rope_scaling = read_rope_scaling(in.object("rope_scaling"), around);
+  if (!has_parameters) return;
   if (!format.window_rope) {
     const JsonReader parameters = in.object("rope_parameters");
     for (const json& value : in.value("rope_parameters"))
       in.must(!value.is_object(), "rope_parameters", "one set for all layers");
-    return read_parameters(in, parameters, "rope_theta", "rope_scaling", c.rope_theta, c.rope_scaling);
+    return read_parameters(around, parameters, "rope_theta", "rope_scaling", c.rope_theta, c.rope_scaling);
   }
-  read_parameters(in, parameters_of(in, "full_attention"), "rope_theta", "rope_scaling", c.rope_theta,
+  read_parameters(around, parameters_of(in, "full_attention"), "rope_theta", "rope_scaling", c.rope_theta,
                   c.rope_scaling);
   RopeScalingConfig of_windows;
-  read_parameters(in, parameters_of(in, "sliding_attention"), "rope_local_base_freq", "", c.window_rope_theta,
-                  of_windows);
-  in.must(of_windows.kind == RopeScaling::Kind::none, "rope_parameters",
-          "of type default for sliding_attention");
+  read_parameters(around, parameters_of(in, "sliding_attention"), "rope_local_base_freq", "",
+                  c.window_rope_theta, of_windows);
+  in.must(of_windows.kind == Kind::none, "rope_parameters", "of type default for sliding_attention");
 }
 
 void write_rope(ordered_json& out, const Format& format, const ModelConfig& c) {
   out["rope_theta"] = *c.rope_theta;
   if (format.window_rope) out["rope_local_base_freq"] = *c.window_rope_theta;
-  out["rope_scaling"] = rope_scaling_json(c.rope_scaling);
+  if (format.partial_rotary) out["partial_rotary_factor"] = *c.partial_rotary_factor;
+  out["rope_scaling"] = rope_scaling_json(c, format);
+  if (format.original_positions > 0)
+    out[kOriginal] =
+        c.rope_scaling.kind == Kind::none ? c.max_positions : c.rope_scaling.original_max_positions;
 }
 
 }  // namespace flatshard

@@ -23,8 +23,9 @@ SelfAttention::SelfAttention(ParamList& params, const ModelConfig& config, int64
       key_heads_(config.kv_heads),
       head_dim_(config.head_dim),
       window_(config.window_of(layer)),
-      scale_(1.0f / std::sqrt(static_cast<float>(config.query_scalar))),
+      scale_(config.attention_scale()),
       softcap_(static_cast<float>(*config.attention_softcap)),
+      interleaved_rope_(config.interleaved_rope),
       rope_table_(rope_table) {
   const ParamNames& names = param_names(config.family);
   const std::string block = block_prefix(names, layer);
@@ -84,14 +85,16 @@ void SelfAttention::rotate(Context& c, const Tensor& packed, bool back) const {
                              .positions = c.positions,
                              .table = rope_table_,
                              .dx_stride = width,
-                             .dy_stride = width});
+                             .dy_stride = width,
+                             .interleaved = interleaved_rope_});
   else
     rope_forward(c.stream, {.y = heads,
                             .x = heads,
                             .positions = c.positions,
                             .table = rope_table_,
                             .y_stride = width,
-                            .x_stride = width});
+                            .x_stride = width,
+                            .interleaved = interleaved_rope_});
 }
 
 void SelfAttention::attend(Context& c, const Heads& o) {

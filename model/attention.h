@@ -41,6 +41,7 @@ class SelfAttention {
 
   int64_t layer_, query_heads_, key_heads_, head_dim_, window_;
   float scale_, softcap_;
+  bool interleaved_rope_;
   Tensor rope_table_;  // empty if this layer does not rotate
   Linear qkv_, out_;   // qkv_: three layers, or one
   QkNorm qk_norm_;

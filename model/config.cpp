@@ -1,6 +1,7 @@
 #include "model/config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -25,6 +26,47 @@ void check_blocks(Problems& problems, const std::string& name, const std::vector
     problems.check(i == 0 || blocks[i] > blocks[i - 1], "model.", name, "_blocks has ", blocks[i], " after ",
                    i == 0 ? 0 : blocks[i - 1], ", must ascend");
   }
+}
+
+void check_scaling(Problems& problems, const RopeScalingConfig& s) {
+  const std::string section = "model.rope_scaling.";
+  problems.check(s.factor >= 1, section, "factor is ", s.factor, ", must be at least 1");
+  const int64_t least = s.kind == RopeScaling::Kind::longrope ? 2 : 1;
+  problems.check(s.original_max_positions >= least, section, "original_max_positions is ",
+                 s.original_max_positions, ", must be at least ", least);
+  for (const auto& [key, value] : {std::pair<const char*, double>{"attention_factor", s.attention_factor},
+                                   {"mscale", s.mscale},
+                                   {"mscale_all_dim", s.mscale_all_dim}})
+    problems.check(value >= 0 && value <= kMostFloat, section, key, " is ", value, ", must be from 0 to ",
+                   kMostFloat);
+  problems.check(s.beta_slow > 0 && s.beta_slow <= s.beta_fast && s.beta_fast <= kMostFloat, section,
+                 "beta_slow is ", s.beta_slow, ", must be positive and at most beta_fast = ", s.beta_fast);
+}
+
+void check_factors(Problems& problems, const char* key, const std::vector<double>& factors, int64_t count) {
+  problems.check(std::ssize(factors) == count, "model.rope_scaling.", key, " has ", factors.size(),
+                 " factors, must have ", count, ", one for each pair of rotated elements");
+  for (const double factor : factors)
+    problems.check(factor > 0 && factor <= kMostFloat, "model.rope_scaling.", key, " has ", factor,
+                   ", must be positive and at most ", kMostFloat);
+}
+
+void check_rotation(Problems& problems, const ModelConfig& c) {
+  if (c.positions != PositionKind::rotary) return;
+  if (!problems.check(c.head_dim % 2 == 0, "model.head_dim = ", c.head_dim,
+                      " must be even for rotary positions"))
+    return;
+  const int64_t width = c.rotated_width();
+  problems.check(width > 0 && width % 2 == 0, "model.head_dim = ", c.head_dim,
+                 " times model.partial_rotary_factor = ", *c.partial_rotary_factor, " is ", width,
+                 ", must be positive and even");
+  problems.check(
+      !*c.qk_norm || (width == c.head_dim && !c.interleaved_rope),
+      "model.qk_norm = true needs heads rotated in full, in halves: not model.partial_rotary_factor = ",
+      *c.partial_rotary_factor, " of model.family = ", c.family);
+  if (c.rope_scaling.kind != RopeScaling::Kind::longrope) return;
+  check_factors(problems, "short_factor", c.rope_scaling.short_factor, width / 2);
+  check_factors(problems, "long_factor", c.rope_scaling.long_factor, width / 2);
 }
 
 // Every value that is out of bounds; if there is none, every value that does not fit the others.
@@ -53,35 +95,56 @@ void check_model(const ModelConfig& c) {
                                    {"full_attention_every", *c.full_attention_every},
                                    {"no_rope_every", *c.no_rope_every},
                                    {"attention_softcap", *c.attention_softcap},
-                                   {"logit_softcap", *c.logit_softcap}})
+                                   {"logit_softcap", *c.logit_softcap},
+                                   {"attention_multiplier", *c.attention_multiplier}})
     problems.check(value >= 0, "model.", key, " is ", value, ", must be 0 (none) or positive");
   for (const auto& [key, value] : {std::pair<const char*, double>{"norm_eps", *c.norm_eps},
                                    {"attention_softcap", *c.attention_softcap},
-                                   {"logit_softcap", *c.logit_softcap}})
+                                   {"logit_softcap", *c.logit_softcap},
+                                   {"attention_multiplier", *c.attention_multiplier},
+                                   {"embedding_multiplier", c.embedding_multiplier},
+                                   {"residual_multiplier", c.residual_multiplier},
+                                   {"logit_divisor", c.logit_divisor}})
     problems.check(value <= kMostFloat, "model.", key, " is ", value, ", must be at most ", kMostFloat);
+  for (const auto& [key, value] :
+       {std::pair<const char*, double>{"embedding_multiplier", c.embedding_multiplier},
+        {"residual_multiplier", c.residual_multiplier},
+        {"logit_divisor", c.logit_divisor}})
+    problems.check(value > 0, "model.", key, " is ", value, ", must be positive");
+  problems.check(*c.partial_rotary_factor > 0 && *c.partial_rotary_factor <= 1,
+                 "model.partial_rotary_factor is ", *c.partial_rotary_factor,
+                 ", must be above 0 and at most 1");
   problems.check(*c.norm_eps >= 0, "model.norm_eps is ", *c.norm_eps, ", must be at least 0");
   problems.check(*c.rope_theta >= 1, "model.rope_theta is ", *c.rope_theta, ", must be at least 1");
   problems.check(*c.window_rope_theta == 0 || *c.window_rope_theta >= 1, "model.window_rope_theta is ",
                  *c.window_rope_theta, ", must be 0 (that of all blocks) or at least 1");
   check_blocks(problems, "full_attention", c.full_attention_blocks, *c.full_attention_every, c.layers);
   check_blocks(problems, "no_rope", c.no_rope_blocks, *c.no_rope_every, c.layers);
-  const RopeScalingConfig& scaling = c.rope_scaling;
-  problems.check(scaling.factor >= 1, "model.rope_scaling.factor is ", scaling.factor,
-                 ", must be at least 1");
-  problems.check(scaling.original_max_positions >= 1, "model.rope_scaling.original_max_positions is ",
-                 scaling.original_max_positions, ", must be at least 1");
+  check_scaling(problems, c.rope_scaling);
+  problems.check(c.rope_scaling.kind != RopeScaling::Kind::yarn || *c.rope_theta > 1, "model.rope_theta is ",
+                 *c.rope_theta, ", must be above 1 with model.rope_scaling.kind = \"yarn\"");
   problems.raise();
   problems.check(c.heads * c.head_dim <= kMaxWidth, "model.heads = ", c.heads,
                  " times model.head_dim = ", c.head_dim, " is ", c.heads * c.head_dim, ", must be at most ",
                  kMaxWidth);
   problems.check(c.heads % c.kv_heads == 0, "model.kv_heads = ", c.kv_heads,
                  " does not divide model.heads = ", c.heads);
-  problems.check(c.positions != PositionKind::rotary || c.head_dim % 2 == 0, "model.head_dim = ", c.head_dim,
-                 " must be even for rotary positions");
+  check_rotation(problems, c);
   problems.raise();
 }
 
 bool is_nth(int64_t every, int64_t block) { return every > 0 && (block + 1) % every == 0; }
+
+double default_attention_factor(const RopeScalingConfig& s) {
+  const auto of_yarn = [&](double mscale) {
+    return s.factor > 1 ? 0.1 * mscale * std::log(s.factor) + 1 : 1;
+  };
+  if (s.kind == RopeScaling::Kind::yarn)
+    return s.mscale > 0 && s.mscale_all_dim > 0 ? of_yarn(s.mscale) / of_yarn(s.mscale_all_dim) : of_yarn(1);
+  if (s.kind == RopeScaling::Kind::longrope && s.factor > 1)
+    return std::sqrt(1 + std::log(s.factor) / std::log(static_cast<double>(s.original_max_positions)));
+  return 1;
+}
 
 bool has(const std::vector<int64_t>& blocks, int64_t block) {
   return std::binary_search(blocks.begin(), blocks.end(), block);
@@ -125,6 +188,12 @@ const std::vector<Family>& families() {
        .embedding_scale = true,
        .tied = true},
       {.name = "phi3", .norm_eps = 1e-5},
+      {.name = "granite"},
+      {.name = "glm4",
+       .norm_eps = 1.5625e-7,
+       .partial_rotary_factor = 0.5,
+       .interleaved_rope = true,
+       .qkv_bias = true},
       {.name = "olmo2",
        .norm_eps = 1e-5,
        .norm_rounds = false,
@@ -153,6 +222,9 @@ ModelConfig resolved(ModelConfig c) {
   c.mlp = f.mlp;
   c.positions = f.positions;
   c.embedding_scale = f.embedding_scale;
+  c.interleaved_rope = f.interleaved_rope;
+  c.partial_rotary_factor = c.partial_rotary_factor.value_or(f.partial_rotary_factor);
+  c.attention_multiplier = c.attention_multiplier.value_or(f.attention_multiplier);
   c.linear_bias = f.linear_bias;
   c.qkv_bias = c.qkv_bias.value_or(f.qkv_bias);
   c.qk_norm = c.qk_norm.value_or(f.qk_norm);
@@ -185,6 +257,30 @@ int64_t ModelConfig::window_of(int64_t block) const {
 
 bool ModelConfig::rotates(int64_t block) const {
   return positions == PositionKind::rotary && !is_nth(*no_rope_every, block) && !has(no_rope_blocks, block);
+}
+
+RopeScaling ModelConfig::scaling() const {
+  const RopeScalingConfig& s = rope_scaling;
+  const bool is_long = (context > 0 ? context : max_positions) > s.original_max_positions;
+  return {.kind = s.kind,
+          .factor = s.factor,
+          .low_frequency_factor = s.low_freq_factor,
+          .high_frequency_factor = s.high_freq_factor,
+          .original_positions = s.original_max_positions,
+          .beta_fast = s.beta_fast,
+          .beta_slow = s.beta_slow,
+          .truncate = s.truncate,
+          .divisors = is_long ? s.long_factor : s.short_factor,
+          .attention_factor = s.attention_factor > 0 ? s.attention_factor : default_attention_factor(s)};
+}
+
+int64_t ModelConfig::rotated_width() const {
+  return static_cast<int64_t>(static_cast<double>(head_dim) * *partial_rotary_factor);
+}
+
+float ModelConfig::attention_scale() const {
+  if (*attention_multiplier > 0) return static_cast<float>(*attention_multiplier);
+  return 1.0f / std::sqrt(static_cast<float>(query_scalar));
 }
 
 bool ModelConfig::has_window_rope(int64_t block) const {

@@ -38,6 +38,9 @@ struct Family {
   int64_t full_attention_every = 0;  // every n-th block has no window; 0: none
   double attention_softcap = 0;      // bound of attention scores; 0: none
   double logit_softcap = 0;          // bound of the logits; 0: none
+  double partial_rotary_factor = 1;  // share of each head that is rotated, from its first element on
+  bool interleaved_rope = false;     // neighbors are rotated as a pair, not elements half a width apart
+  double attention_multiplier = 0;   // factor of attention scores; 0: 1 / sqrt(query_scalar)
   bool embedding_scale = false;      // the embedding is multiplied by sqrt(hidden), rounded to its dtype
   bool qkv_bias = false;             // q, k and v projections have a bias
   bool linear_bias = false;          // the attention output and MLP projections have a bias
@@ -52,6 +55,13 @@ struct RopeScalingConfig {
   double factor = 1.0;
   double low_freq_factor = 1.0, high_freq_factor = 4.0;
   int64_t original_max_positions = 8192;
+  double attention_factor = 0;  // of cosines and sines; 0: the method's own
+  double beta_fast = 32, beta_slow = 1;
+  double mscale = 0, mscale_all_dim = 0;  // 0: none
+  bool truncate = true;
+  std::vector<double> short_factor{}, long_factor{};  // up to the original positions, and beyond
+
+  bool operator==(const RopeScalingConfig&) const = default;
 };
 
 // A low-rank adapter of a linear layer (lora.h).
@@ -72,10 +82,14 @@ struct ModelConfig {
   int64_t ffn = 0;       // 0: 4 hidden
   int64_t vocab = 0;
   int64_t max_positions = 0;  // 0: the sequence length of the data
+  int64_t context = 0;        // positions in use, which choose the factors of longrope; 0: max_positions
   int64_t query_scalar = 0;   // attention scores are divided by its square root; 0: head_dim
   // Empty: the default of the family.
   std::optional<bool> tied{}, qk_norm{}, qkv_bias{};
   std::optional<double> norm_eps{}, rope_theta{}, window_rope_theta{}, attention_softcap{}, logit_softcap{};
+  std::optional<double> partial_rotary_factor{}, attention_multiplier{};
+  double embedding_multiplier = 1, residual_multiplier = 1;  // residual: of what a half of a block adds
+  double logit_divisor = 1;
   std::optional<int64_t> window{}, full_attention_every{}, no_rope_every{};
   // Indices of blocks in ascending order, in place of every n-th; empty: every n-th.
   std::vector<int64_t> full_attention_blocks{}, no_rope_blocks{};
@@ -92,11 +106,15 @@ struct ModelConfig {
   MlpKind mlp = MlpKind::swiglu;
   PositionKind positions = PositionKind::rotary;
   bool embedding_scale = false;
+  bool interleaved_rope = false;
   bool linear_bias = false;
 
   // Of a resolved config.
   int64_t window_of(int64_t block) const;
-  bool rotates(int64_t block) const;          // q and k
+  bool rotates(int64_t block) const;  // q and k
+  RopeScaling scaling() const;
+  int64_t rotated_width() const;              // elements of a head
+  float attention_scale() const;              // of scores
   bool has_window_rope(int64_t block) const;  // rotates by window_rope_theta
 };
 

@@ -4,25 +4,13 @@
 #include "model/transformer.h"
 
 namespace flatshard {
-namespace {
-
-RopeScaling scaling_of(const RopeScalingConfig& c) {
-  return {.kind = c.kind,
-          .factor = c.factor,
-          .low_frequency_factor = c.low_freq_factor,
-          .high_frequency_factor = c.high_freq_factor,
-          .original_positions = c.original_max_positions};
-}
-
-}  // namespace
-
 Model::Model(const ModelConfig& config, Arena& tables, LayerCut cut) : config_(config), cut_(cut) {
   const auto any_block = [&](auto&& is) {
     for (int64_t i = 0; i < config.layers; ++i)
       if (config.rotates(i) && is(i)) return true;
     return false;
   };
-  const auto table = [&] { return tables.alloc(DType::f32, {config.max_positions, config.head_dim}); };
+  const auto table = [&] { return tables.alloc(DType::f32, {config.max_positions, config.rotated_width()}); };
   if (any_block([&](int64_t i) { return !config.has_window_rope(i); })) rope_table_ = table();
   if (any_block([&](int64_t i) { return config.has_window_rope(i); })) window_rope_table_ = table();
   const int blocks = static_cast<int>(config.layers) * (cut == LayerCut::halves ? 2 : 1);
@@ -86,7 +74,7 @@ void Model::fill_tables(Stream& stream) {
     copy(stream, table, values);
     stream.sync();
   };
-  fill(rope_table_, *config_.rope_theta, scaling_of(config_.rope_scaling));
+  fill(rope_table_, *config_.rope_theta, config_.scaling());
   fill(window_rope_table_, *config_.window_rope_theta, {});
 }
 

@@ -66,6 +66,15 @@ ParamNames phi3() {
   return n;
 }
 
+ParamNames glm4() {
+  ParamNames n = kLlama;
+  n.attention_out_norm = "post_self_attn_layernorm";
+  n.mlp_out_norm = "post_mlp_layernorm";
+  n.gate_up = "mlp.gate_up_proj";
+  n.gate = n.up = "";
+  return n;
+}
+
 ParamNames olmo2() {
   ParamNames n = kLlama;
   n.attention_norm = n.mlp_norm = "";
@@ -77,8 +86,9 @@ ParamNames olmo2() {
 }  // namespace
 
 const ParamNames& param_names(const std::string& family) {
-  static const std::map<std::string, ParamNames> others{
-      {"gpt2", kGpt2}, {"gemma2", gemma()}, {"gemma3", gemma()}, {"phi3", phi3()}, {"olmo2", olmo2()}};
+  static const std::map<std::string, ParamNames> others{{"gpt2", kGpt2},     {"gemma2", gemma()},
+                                                        {"gemma3", gemma()}, {"phi3", phi3()},
+                                                        {"glm4", glm4()},    {"olmo2", olmo2()}};
   const auto found = others.find(family);
   return found == others.end() ? kLlama : found->second;
 }

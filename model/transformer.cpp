@@ -21,7 +21,9 @@ float rounded(float value, DType dtype) {
 
 EmbeddingLayer::EmbeddingLayer(ParamList& params, const ModelConfig& config)
     : learned_positions_(config.positions == PositionKind::learned),
-      scale_(config.embedding_scale ? std::sqrt(static_cast<float>(config.hidden)) : 0) {
+      scales_by_width_(config.embedding_scale),
+      factor_(static_cast<float>(config.embedding_multiplier)),
+      hidden_(config.hidden) {
   const ParamNames& names = param_names(config.family);
   w_ = params.add({.name = names.embedding + ".weight",
                    .shape = {config.vocab, config.hidden},
@@ -34,13 +36,17 @@ EmbeddingLayer::EmbeddingLayer(ParamList& params, const ModelConfig& config)
                              .role = ParamRole::embedding});
 }
 
+float EmbeddingLayer::factor(DType dtype) const {
+  return factor_ * (scales_by_width_ ? rounded(std::sqrt(static_cast<float>(hidden_)), dtype) : 1);
+}
+
 void EmbeddingLayer::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor&) {
   embedding_forward(c.stream, {.y = y,
                                .w = p[w_],
                                .tokens = c.tokens,
                                .p = learned_positions_ ? p[positions_] : Tensor{},
                                .positions = learned_positions_ ? c.positions : Tensor{}});
-  if (scale_ > 0) scale(c.stream, {.y = y, .x = y, .factor = rounded(scale_, c.dtype)});
+  if (factor(c.dtype) != 1) scale(c.stream, {.y = y, .x = y, .factor = factor(c.dtype)});
 }
 
 void EmbeddingLayer::backward(Context& c, const ParamView&, const GradView& g, const Tensor& dx,
@@ -49,9 +55,9 @@ void EmbeddingLayer::backward(Context& c, const ParamView&, const GradView& g, c
   if (g[w_].empty() && dp.empty()) return;
   const ArenaScope scope(c.scratch);
   Tensor dy = dx;
-  if (scale_ > 0) {
+  if (factor(c.dtype) != 1) {
     dy = c.scratch.alloc(dx.dtype, dx.shape);
-    scale(c.stream, {.y = dy, .x = dx, .factor = rounded(scale_, c.dtype)});
+    scale(c.stream, {.y = dy, .x = dx, .factor = factor(c.dtype)});
   }
   // The backward pass adds to the rows of the tokens; all others are zero.
   if (!g.accumulates(w_)) zero(c.stream, g[w_]);
@@ -66,72 +72,83 @@ void EmbeddingLayer::backward(Context& c, const ParamView&, const GradView& g, c
 
 namespace {
 
-HalfNorms half_norms(ParamList& params, const ModelConfig& config, int64_t layer, const std::string& in,
+HalfFrame half_frame(ParamList& params, const ModelConfig& config, int64_t layer, const std::string& in,
                      const std::string& out) {
   const std::string block = block_prefix(param_names(config.family), layer);
   const auto norm = [&](const std::string& name) {
     return name.empty() ? Norm() : Norm(params, config, block + name, config.norm, config.hidden);
   };
-  return {.in = norm(in), .out = norm(out), .h = {}, .o = {}};
+  return {.in = norm(in),
+          .out = norm(out),
+          .factor = static_cast<float>(config.residual_multiplier),
+          .h = {},
+          .o = {}};
 }
 
 template <class Layer>
-void forward_half(Context& c, const ParamView& p, HalfNorms& n, Layer& layer, const Tensor& y,
+void forward_half(Context& c, const ParamView& p, HalfFrame& f, Layer& layer, const Tensor& y,
                   const Tensor& x) {
   Tensor h = x;
-  if (n.in.exists()) {
-    h = n.h = c.saved.alloc(c.dtype, {x.shape[0], x.shape[1] + layer.spare_of_x(c, x.shape[0])});
-    n.in.forward(c, p, h, x);
+  if (f.in.exists()) {
+    h = f.h = c.saved.alloc(c.dtype, {x.shape[0], x.shape[1] + layer.spare_of_x(c, x.shape[0])});
+    f.in.forward(c, p, h, x);
   }
-  if (!n.out.exists()) return layer.forward(c, p, y, h, x);
-  n.o = c.saved.alloc(c.dtype, x.shape);
-  layer.forward(c, p, n.o, h, {});
-  n.out.forward(c, p, y, n.o, x);
+  if (!f.out.exists() && f.factor == 1) return layer.forward(c, p, y, h, x);
+  const ArenaScope scope(c.scratch);
+  f.o = (f.out.exists() ? c.saved : c.scratch).alloc(c.dtype, x.shape);  // only the norm's backward reads it
+  layer.forward(c, p, f.o, h, {});
+  if (f.factor == 1) return f.out.forward(c, p, y, f.o, x);
+  if (f.out.exists()) f.out.forward(c, p, y, f.o);
+  add(c.stream, {.y = y, .a = x, .b = f.out.exists() ? y : f.o, .factor = f.factor});
 }
 
 template <class Layer>
-void backward_half(Context& c, const ParamView& p, const GradView& g, HalfNorms& n, Layer& layer,
+void backward_half(Context& c, const ParamView& p, const GradView& g, HalfFrame& f, Layer& layer,
                    const Tensor& dx, const Tensor& x) {
   const ArenaScope scope(c.scratch);
   Tensor d_o = dx;
-  if (n.out.exists()) {
+  if (f.factor != 1) {
     d_o = c.scratch.alloc(c.dtype, x.shape);
-    n.out.backward(c, p, g, d_o, dx, n.o, false);
+    scale(c.stream, {.y = d_o, .x = dx, .factor = f.factor});
   }
-  if (!n.in.exists()) return layer.backward(c, p, g, c.input_gradient ? dx : Tensor{}, d_o, x, true);
-  const Tensor dh = c.input_gradient || n.in.is_trained(g) ? c.scratch.alloc(c.dtype, x.shape) : Tensor{};
-  layer.backward(c, p, g, dh, d_o, n.h, false);
-  if (!dh.empty()) n.in.backward(c, p, g, dx, dh, x, true);
+  if (f.out.exists()) {
+    const Tensor dy = std::exchange(d_o, c.scratch.alloc(c.dtype, x.shape));
+    f.out.backward(c, p, g, d_o, dy, f.o, false);
+  }
+  if (!f.in.exists()) return layer.backward(c, p, g, c.input_gradient ? dx : Tensor{}, d_o, x, true);
+  const Tensor dh = c.input_gradient || f.in.is_trained(g) ? c.scratch.alloc(c.dtype, x.shape) : Tensor{};
+  layer.backward(c, p, g, dh, d_o, f.h, false);
+  if (!dh.empty()) f.in.backward(c, p, g, dx, dh, x, true);
 }
 
 }  // namespace
 
 AttentionHalf::AttentionHalf(ParamList& params, const ModelConfig& config, int64_t layer,
                              const Tensor& rope_table)
-    : norms_(half_norms(params, config, layer, param_names(config.family).attention_norm,
+    : frame_(half_frame(params, config, layer, param_names(config.family).attention_norm,
                         param_names(config.family).attention_out_norm)),
       attention_(params, config, layer, rope_table) {}
 
 void AttentionHalf::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
-  forward_half(c, p, norms_, attention_, y, x);
+  forward_half(c, p, frame_, attention_, y, x);
 }
 
 void AttentionHalf::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
                              const Tensor& x) {
-  backward_half(c, p, g, norms_, attention_, dx, x);
+  backward_half(c, p, g, frame_, attention_, dx, x);
 }
 
 MlpHalf::MlpHalf(ParamList& params, const ModelConfig& config, int64_t layer)
-    : norms_(half_norms(params, config, layer, param_names(config.family).mlp_norm,
+    : frame_(half_frame(params, config, layer, param_names(config.family).mlp_norm,
                         param_names(config.family).mlp_out_norm)),
       mlp_(params, config, layer) {}
 
 void MlpHalf::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
-  forward_half(c, p, norms_, mlp_, y, x);
+  forward_half(c, p, frame_, mlp_, y, x);
 }
 
 void MlpHalf::backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx, const Tensor& x) {
-  backward_half(c, p, g, norms_, mlp_, dx, x);
+  backward_half(c, p, g, frame_, mlp_, dx, x);
 }
 
 Block::Block(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table)
@@ -153,6 +170,7 @@ void Block::backward(Context& c, const ParamView& p, const GradView& g, const Te
 HeadLayer::HeadLayer(ParamList& params, const ModelConfig& config, ParamId tied_weight)
     : norm_(params, config, param_names(config.family).final_norm, config.norm, config.hidden),
       w_(tied_weight),
+      logit_factor_(static_cast<float>(1 / config.logit_divisor)),
       softcap_(static_cast<float>(*config.logit_softcap)) {
   if (!*config.tied)
     w_ = params.add({.name = param_names(config.family).head + ".weight",
@@ -163,11 +181,16 @@ HeadLayer::HeadLayer(ParamList& params, const ModelConfig& config, ParamId tied_
     adapters_ = LayerAdapters(params, {{0, path, config.hidden, config.vocab, found->second}}, config.vocab);
 }
 
+void HeadLayer::normalize(Context& c, const ParamView& p, const Tensor& h, const Tensor& x) {
+  norm_.forward(c, p, h, x);
+  if (logit_factor_ != 1) scale(c.stream, {.y = h, .x = h, .factor = logit_factor_});
+}
+
 void HeadLayer::forward(Context& c, const ParamView& p, const Tensor&, const Tensor& x) {
   const ArenaScope scope(c.saved);
   if (!c.states.empty()) return norm_.forward(c, p, c.states, x);
   const Tensor h = c.saved.alloc(c.dtype, x.shape);
-  norm_.forward(c, p, h, x);
+  normalize(c, p, h, x);
   if (!c.logits.empty()) {
     gemm(c.stream, c.scratch, {.c = c.logits, .a = h, .b = p[w_], .transpose_b = true, .tf32 = c.tf32});
     adapters_.forward(c, p, c.logits, h);
@@ -190,7 +213,7 @@ void HeadLayer::backward(Context& c, const ParamView& p, const GradView& g, cons
                          const Tensor& x) {
   const ArenaScope saved(c.saved), scratch(c.scratch);
   const Tensor h = c.saved.alloc(c.dtype, x.shape), dh = c.scratch.alloc(c.dtype, x.shape);
-  norm_.forward(c, p, h, x);
+  normalize(c, p, h, x);
   head_loss_backward(c.stream, c.scratch,
                      {.dx = dh,
                       .dw = g[w_],
@@ -205,6 +228,7 @@ void HeadLayer::backward(Context& c, const ParamView& p, const GradView& g, cons
                       .accumulate = g.accumulates(w_),
                       .add_to_logits = add_to_logits(c, p),
                       .add_to_gradients = add_to_gradients(c, p, g)});
+  if (logit_factor_ != 1) scale(c.stream, {.y = dh, .x = dh, .factor = logit_factor_});
   norm_.backward(c, p, g, dx, dh, x, false);
 }
 

@@ -23,16 +23,22 @@ class EmbeddingLayer : public Layer {
  private:
   ParamId w_, positions_;
   bool learned_positions_;
-  float scale_;  // 0: none
+  bool scales_by_width_;
+  float factor_;
+  int64_t hidden_;
+
+  float factor(DType dtype) const;  // of the embedding
 };
 
-// The two norms of a half of a block, each of which a family may lack.
-struct HalfNorms {
+// What surrounds the layer of a half of a block: two norms, each of which a family may lack, and the factor
+// of what it adds.
+struct HalfFrame {
   Norm in, out;
-  Tensor h, o;  // in(x), with spare columns, and the output of the layer if there is a norm of it
+  float factor;
+  Tensor h, o;  // in(x), with spare columns, and the output of the layer if there is a norm or a factor
 };
 
-// y = x + out(attention(in(x)))
+// y = x + factor out(attention(in(x)))
 class AttentionHalf : public Layer {
  public:
   AttentionHalf(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table);
@@ -42,11 +48,11 @@ class AttentionHalf : public Layer {
   std::unique_ptr<Layer> clone() const override { return std::make_unique<AttentionHalf>(*this); }
 
  private:
-  HalfNorms norms_;
+  HalfFrame frame_;
   SelfAttention attention_;
 };
 
-// y = x + out(mlp(in(x)))
+// y = x + factor out(mlp(in(x)))
 class MlpHalf : public Layer {
  public:
   MlpHalf(ParamList& params, const ModelConfig& config, int64_t layer);
@@ -56,7 +62,7 @@ class MlpHalf : public Layer {
   std::unique_ptr<Layer> clone() const override { return std::make_unique<MlpHalf>(*this); }
 
  private:
-  HalfNorms norms_;
+  HalfFrame frame_;
   Mlp mlp_;
 };
 
@@ -75,8 +81,9 @@ class Block : public Layer {
   Tensor r_;  // output of the attention half
 };
 
-// losses = target_weights * cross_entropy(norm(x) w^T, targets), chunk by chunk; or logits = norm(x) w^T, or
-// states = norm(x), if the context has a tensor for them.
+// losses = target_weights * cross_entropy(logits, targets), chunk by chunk; or logits = factor norm(x) w^T,
+// or states = norm(x), if the context has a tensor for them. The factor multiplies norm(x): that has fewer
+// elements than the logits.
 class HeadLayer : public Layer {
  public:
   // A tied head uses tied_weight, the embedding's: both layers share a parameter list.
@@ -90,8 +97,11 @@ class HeadLayer : public Layer {
   HeadWork add_to_logits(Context& c, const ParamView& p);
   HeadWork add_to_gradients(Context& c, const ParamView& p, const GradView& g) const;
 
+  void normalize(Context& c, const ParamView& p, const Tensor& h, const Tensor& x);
+
   Norm norm_;
   ParamId w_;
+  float logit_factor_;
   float softcap_;           // of the logits; 0: none
   LayerAdapters adapters_;  // of an untied head
 };

@@ -28,6 +28,13 @@ ModelConfig small_model(const std::string& family, int64_t vocab) {
     c.full_attention_blocks = {1};
     c.window_rope_theta = 100;
   }
+  if (family == "granite") {
+    c.embedding_multiplier = 3;
+    c.attention_multiplier = 0.3;
+    c.residual_multiplier = 0.4;
+    c.logit_divisor = 2.5;
+  }
+  if (family == "glm4") c.head_dim = 12;
   if (family == "smollm3") c.no_rope_every = 2;
   return resolved(c);
 }

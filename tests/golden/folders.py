@@ -31,6 +31,7 @@ def gpt2(hidden):
 
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=16)
+LONGROPE = dict(rope_type="longrope", short_factor=[1.0, 1.5], long_factor=[2.0, 5.0])
 
 # name: model, dtype of the weights, max_shard_size
 MODELS = {
@@ -72,6 +73,13 @@ MODELS = {
                 residual_multiplier=0.4, logits_scaling=2.5))), "float32", "5GB"),
     "glm4": (lambda: hf.Glm4ForCausalLM(hf.Glm4Config(
         **sizes(16, max_position_embeddings=64, head_dim=12, pad_token_id=None))), "float32", "5GB"),
+    "phi3_short": (lambda: hf.Phi3ForCausalLM(hf.Phi3Config(
+        **sizes(16, max_position_embeddings=128, original_max_position_embeddings=64, pad_token_id=None,
+                rope_parameters=dict(LONGROPE)))), "float32", "5GB"),
+    # Heads rotated in part, as in Phi-4-mini.
+    "phi3_long": (lambda: hf.Phi3ForCausalLM(hf.Phi3Config(
+        **sizes(32, max_position_embeddings=64, original_max_position_embeddings=8, pad_token_id=None,
+                partial_rotary_factor=0.5, rope_parameters=dict(LONGROPE)))), "float32", "5GB"),
     "qwen3_yarn": (lambda: hf.Qwen3ForCausalLM(hf.Qwen3Config(
         **sizes(16, max_position_embeddings=64, head_dim=6, rope_parameters={
             "rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16}))),
@@ -83,7 +91,7 @@ MODELS = {
                    "float32", "5GB"),
 }
 GREEDY = 50
-SEEDS = {"gemma2": 45, "olmo2": 45}  # whose greedy text varies
+SEEDS = {"gemma2": 45, "olmo2": 45, "llama_yarn": 45}  # whose greedy text varies
 
 
 def write_as_version_4(path, rope_scaling):

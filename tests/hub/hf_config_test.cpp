@@ -47,7 +47,11 @@ TEST_CASE("a config of each family is read back as it was written") {
         c.tied = tied;
         c.norm_eps = 2e-5;
         if (f.positions == PositionKind::rotary) c.rope_theta = 5e5;
-        if (f.name != "llama" && f.name != "gpt2" && f.name != "olmo2") c.window = window;
+        if (f.name == "glm4") c.qkv_bias = tied;
+        if (f.name == "phi3") c.partial_rotary_factor = 0.5;
+        if (f.name != "llama" && f.name != "gpt2" && f.name != "olmo2" && f.name != "granite" &&
+            f.name != "glm4")
+          c.window = window;
         const std::string text = hf_config_json(c, DType::bf16);
         const ModelConfig read = read_text(text);
         CHECK(hf_config_json(read, DType::bf16) == text);
@@ -68,6 +72,12 @@ TEST_CASE("a config of each family is read back as it was written") {
         CHECK(read.norm_eps == c.norm_eps);
         CHECK(read.rope_theta == c.rope_theta);
         CHECK(read.window_rope_theta == c.window_rope_theta);
+        CHECK(read.partial_rotary_factor == c.partial_rotary_factor);
+        CHECK(read.qkv_bias == c.qkv_bias);
+        CHECK(read.embedding_multiplier == c.embedding_multiplier);
+        CHECK(read.residual_multiplier == c.residual_multiplier);
+        CHECK(read.attention_scale() == c.attention_scale());
+        CHECK(read.logit_divisor == c.logit_divisor);
       }
 }
 
@@ -232,9 +242,9 @@ TEST_CASE("both spellings of the rotary keys are read, and must agree") {
         "rope_theta is 10000.0, must be equal to that of rope_parameters");
   CHECK(error_of_text(with_keys(v5 + ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}"))
             .ends_with("must be equal to rope_parameters"));
-  CHECK(error_of_text(with_keys("\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":2}")) ==
-        "rope_scaling.rope_type is \"yarn\", must be default, linear or llama3: other scalings are not "
-        "supported");
+  CHECK(error_of_text(with_keys("\"rope_scaling\":{\"rope_type\":\"dynamic\",\"factor\":2}")) ==
+        "rope_scaling.rope_type is \"dynamic\", must be default, linear, llama3, yarn or longrope: other "
+        "scalings are not supported");
   CHECK(error_of_text(with_keys("\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":2}")) ==
         "rope_scaling.low_freq_factor is missing");
   CHECK(error_of_text(with_keys("\"rope_parameters\":{\"full_attention\":{\"rope_theta\":1.0}}"))
@@ -302,13 +312,6 @@ TEST_CASE("windows and rotary positions of layers are read from lists and interv
   // By default, layers without rotary positions have the window.
   CHECK(smollm3(on + ",\"no_rope_layers\":[1,0,0,1]").full_attention_blocks == std::vector<int64_t>{0, 3});
   CHECK(smollm3(on + ',' + types("sfsf")).window_of(0) == 16);
-  CHECK(error_of_text(with_keys(R"("rope_scaling":{"type":"longrope","factor":2})", "phi3")) ==
-        "rope_scaling.type is \"longrope\", must be default, linear or llama3: other scalings are not "
-        "supported");
-  CHECK(error_of_text(with_keys(R"("rope_scaling":{"type":"linear","factor":2})", "phi3"))
-            .ends_with("must be of type default"));
-  CHECK(error_of_text(with_keys("\"partial_rotary_factor\":0.75", "phi3")) ==
-        "partial_rotary_factor is 0.75, must be 1");
 }
 
 TEST_CASE("Gemma 3 has a base of its own for layers with a window, in both spellings") {
@@ -346,6 +349,93 @@ TEST_CASE("Gemma 3 has a base of its own for layers with a window, in both spell
   CHECK(test::error_of([&] { hf_config_json(c, DType::f32); }).starts_with("model.window_rope_theta is 0"));
 }
 
+TEST_CASE("the keys of YaRN and longrope are read, with transformers' defaults, and written") {
+  const auto yarn = [](const std::string& keys) {
+    return read_text(with_keys(R"("rope_scaling":{"rope_type":"yarn")" + keys + '}')).rope_scaling;
+  };
+  const RopeScalingConfig absent = yarn(R"(,"original_max_position_embeddings":16)");
+  CHECK(absent.kind == RopeScaling::Kind::yarn);
+  CHECK(absent.factor == 4);  // 64 positions
+  CHECK(absent.beta_fast == 32);
+  CHECK(absent.beta_slow == 1);
+  CHECK(absent.truncate);
+  CHECK(absent.attention_factor == 0);
+  const RopeScalingConfig given = yarn(
+      R"(,"factor":8,"attention_factor":1.5,"beta_fast":4,"beta_slow":0.5,"mscale":2,"mscale_all_dim":3,)"
+      R"("truncate":false)");
+  CHECK(given == RopeScalingConfig{.kind = RopeScaling::Kind::yarn,
+                                   .factor = 8,
+                                   .original_max_positions = 64,
+                                   .attention_factor = 1.5,
+                                   .beta_fast = 4,
+                                   .beta_slow = 0.5,
+                                   .mscale = 2,
+                                   .mscale_all_dim = 3,
+                                   .truncate = false});
+  const std::string factors = R"("short_factor":[1,2,3,4],"long_factor":[5,6,7,8]})";
+  for (const char* name : {"longrope", "su", "yarn"}) {
+    const ModelConfig c = read_text(with_keys(
+        str(R"("original_max_position_embeddings":16,"rope_scaling":{"type":")", name, "\",", factors),
+        "phi3"));
+    CHECK(c.rope_scaling == RopeScalingConfig{.kind = RopeScaling::Kind::longrope,
+                                              .factor = 4,
+                                              .original_max_positions = 16,
+                                              .short_factor = {1, 2, 3, 4},
+                                              .long_factor = {5, 6, 7, 8}});
+    const std::string text = hf_config_json(c, DType::f32);
+    CHECK(text.find("\"factor\"") == std::string::npos);
+    CHECK(read_text(text).rope_scaling == c.rope_scaling);
+  }
+  const auto phi3_error = [](const std::string& keys) { return error_of_text(with_keys(keys, "phi3")); };
+  CHECK(phi3_error(R"("rope_scaling":{"type":"linear","factor":2})") ==
+        "rope_scaling.type is \"linear\", must be default or longrope");
+  CHECK(phi3_error(R"("rope_scaling":{"type":"su","short_factor":[1],"long_factor":[5]})") ==
+        "rope_scaling.short_factor is [1], must be a list of 4 positive numbers");
+  CHECK(phi3_error(R"("rope_scaling":{"type":"su","original_max_position_embeddings":32,)" + factors)
+            .ends_with("must be 4096, the value for the whole file"));
+}
+
+TEST_CASE("longrope takes the long factors in a context beyond the original positions") {
+  ModelConfig c = test::small_model("phi3");
+  c.rope_scaling = {.kind = RopeScaling::Kind::longrope,
+                    .factor = 4,
+                    .original_max_positions = 16,
+                    .short_factor = {1, 2},
+                    .long_factor = {5, 6}};
+  CHECK(c.scaling().divisors == c.rope_scaling.long_factor);  // 64 positions
+  c.context = 16;
+  CHECK(c.scaling().divisors == c.rope_scaling.short_factor);
+  c.context = 17;
+  CHECK(c.scaling().divisors == c.rope_scaling.long_factor);
+  c.rope_scaling.short_factor = {1};
+  CHECK(test::error_of([&] { resolved(c); }) ==
+        "model.rope_scaling.short_factor has 1 factors, must have 2, one for each pair of rotated elements");
+}
+
+TEST_CASE(
+    "the partial rotation, the biases of GLM-4 and the multipliers of Granite have transformers' defaults") {
+  const ModelConfig glm4 = read_text(with_keys("\"head_dim\":8", "glm4"));
+  CHECK(glm4.rotated_width() == 4);
+  CHECK(glm4.interleaved_rope);
+  CHECK(glm4.qkv_bias == true);
+  CHECK(glm4.norm_eps == 1.5625e-7);
+  CHECK(read_text(with_keys(R"("head_dim":8,"rope_parameters":{"partial_rotary_factor":0.25})", "glm4"))
+            .rotated_width() == 2);
+  CHECK(error_of_text(with_keys("\"head_dim\":6", "glm4")) ==
+        "model.head_dim = 6 times model.partial_rotary_factor = 0.5 is 3, must be positive and even");
+  CHECK(error_of_text(with_keys("\"partial_rotary_factor\":0.75")) ==
+        "partial_rotary_factor is 0.75, must be 1");
+  const ModelConfig granite = read_text(with_keys("", "granite"));
+  CHECK(granite.attention_scale() == 1.0f);
+  CHECK(granite.residual_multiplier == 1.0);
+  CHECK(read_text(with_keys("\"logits_scaling\":16", "granite")).logit_divisor == 16);
+  ModelConfig llama = test::small_model("llama");
+  llama.residual_multiplier = 0.5;
+  CHECK(test::error_of([&] {
+          hf_config_json(llama, DType::f32);
+        }).starts_with("model.residual_multiplier = 0.5 cannot be written"));
+}
+
 TEST_CASE("an unsupported setting is an error that names file and key") {
   CHECK(test::error_of([] { read_hf_config("no.json"); }) ==
         "no.json: cannot open: No such file or directory");
@@ -353,10 +443,10 @@ TEST_CASE("an unsupported setting is an error that names file and key") {
   CHECK(error_of_text("[]") == "must be a JSON object");
   CHECK(error_of_text("{}") ==
         "model_type is missing, must be one of llama, mistral, qwen2, qwen3, gpt2, gemma2, gemma3_text, "
-        "phi3, olmo2, smollm3");
+        "phi3, granite, glm4, olmo2, smollm3");
   CHECK(error_of_text(with_keys("", "bert")) ==
         "model_type is \"bert\", must be one of llama, mistral, qwen2, qwen3, gpt2, gemma2, gemma3_text, "
-        "phi3, olmo2, smollm3");
+        "phi3, granite, glm4, olmo2, smollm3");
   CHECK(error_of_text("{\"model_type\":\"llama\"}") == "num_hidden_layers is missing");
   CHECK(error_of_text(with_keys("\"hidden_size\":0")) ==
         "hidden_size is 0, must be a whole number from 1 to 2147483647");

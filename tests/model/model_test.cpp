@@ -33,6 +33,13 @@ ModelConfig small_model(const std::string& family) {
     c.rope_scaling = {.kind = RopeScaling::Kind::linear, .factor = 4};
   }
   if (family == "phi3") c.window = 5;
+  if (family == "granite") {
+    c.embedding_multiplier = 3;
+    c.attention_multiplier = 0.3;
+    c.residual_multiplier = 0.4;
+    c.logit_divisor = 2.5;
+  }
+  if (family == "glm4") c.head_dim = 12;
   if (family == "smollm3") c.no_rope_every = 2;
   return resolved(c);
 }
@@ -63,6 +70,28 @@ TEST_CASE("a two-layer model of each family has the loss and gradients of Huggin
     const auto [error, name] = run.gradient_error(golden);
     CAPTURE(name);
     CHECK(error < 1e-4);
+  }
+}
+
+TEST_CASE("the attention factors of YaRN and longrope are those of transformers") {
+  const auto golden = test::load_golden("rope_scalings");
+  const RopeScalingConfig yarn{.kind = RopeScaling::Kind::yarn, .factor = 8, .original_max_positions = 512},
+      longrope{.kind = RopeScaling::Kind::longrope, .factor = 8, .original_max_positions = 512};
+  RopeScalingConfig given = yarn, mscale = yarn, long_given = longrope;
+  given.attention_factor = 0.75;
+  mscale.mscale = 2;
+  mscale.mscale_all_dim = 0.5;
+  long_given.attention_factor = 1.25;
+  for (const auto& [name, scaling] : {std::pair<std::string, RopeScalingConfig>{"yarn", yarn},
+                                      {"yarn_factor", given},
+                                      {"yarn_mscale", mscale},
+                                      {"longrope", longrope},
+                                      {"longrope_factor", long_given}}) {
+    CAPTURE(name);
+    ModelConfig c;
+    c.rope_scaling = scaling;
+    CHECK(c.scaling().attention_factor ==
+          doctest::Approx(golden.at(name + ".attention_factor").values[0]).epsilon(1e-6));
   }
 }
 
@@ -139,6 +168,22 @@ TEST_CASE("a model counts its parameters as the published models do") {
                .vocab = 262144}) == 999885952);
   CHECK(count({.family = "phi3", .layers = 32, .hidden = 3072, .heads = 32, .ffn = 8192, .vocab = 32064}) ==
         3821079552);
+  CHECK(count({.family = "granite",
+               .layers = 40,
+               .hidden = 2048,
+               .heads = 32,
+               .kv_heads = 8,
+               .ffn = 8192,
+               .vocab = 49155,
+               .tied = true}) == 2533531648);
+  CHECK(count({.family = "glm4",
+               .layers = 40,
+               .hidden = 4096,
+               .heads = 32,
+               .kv_heads = 2,
+               .head_dim = 128,
+               .ffn = 13696,
+               .vocab = 151552}) == 9400279040);
   CHECK(
       count({.family = "olmo2", .layers = 32, .hidden = 4096, .heads = 32, .ffn = 11008, .vocab = 100352}) ==
       7298617344);

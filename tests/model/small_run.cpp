@@ -7,20 +7,29 @@
 
 namespace flatshard::test {
 
+namespace {
+
+ModelConfig with_context(ModelConfig config, int64_t length) {
+  config.context = length;
+  return config;
+}
+
+}  // namespace
+
 SmallRun::SmallRun(const ModelConfig& config, const Golden& golden, DType dtype, bool recompute,
                    const Fill& fill)
     : dtype_(dtype),
       recompute_(recompute),
       sequences_(golden.at("tokens").shape[0]),
       length_(golden.at("tokens").shape[1]),
-      model_(config, memory_) {
+      model_(with_context(config, length_), memory_) {
   allocate();
   StreamGroup planning(Device::cpu(), {.planning = true});
   Stream& planned = planning.add("compute");
   step(planned);
   forward(planned);
   for (Arena* arena : {&memory_, &saved_, &scratch_}) arena->commit({.poison = true});
-  model_ = Model(config, memory_);
+  model_ = Model(model_.config(), memory_);
   allocate();
   model_.fill_tables(stream_);
   fill_inputs(golden);

@@ -41,6 +41,24 @@ const std::map<std::string, std::string> kModels{
      "--model.family=gemma3 --model.window=5 --model.full_attention_blocks=[1] "
      "--model.window_rope_theta=100"},
     {"phi3", "--model.family=phi3 --model.window=5"},
+    {"phi3_longrope",
+     "--model.family=phi3 --model.max_positions=64 --model.rope_scaling.kind=longrope "
+     "--model.rope_scaling.original_max_positions=8 --model.rope_scaling.factor=8 "
+     "--model.rope_scaling.short_factor=[1,1.5,2,2.5,3,4] --model.rope_scaling.long_factor=[2,5,6,7,8,9]"},
+    {"granite",
+     "--model.family=granite --model.embedding_multiplier=3 --model.attention_multiplier=0.3 "
+     "--model.residual_multiplier=0.4 --model.logit_divisor=2.5"},
+    {"granite_plain", "--model.family=granite --model.tied=true"},
+    {"glm4", "--model.family=glm4 --model.head_dim=12"},
+    {"glm4_unbiased", "--model.family=glm4 --model.qkv_bias=false --model.partial_rotary_factor=1"},
+    {"llama_yarn",
+     "--model.family=llama --model.head_dim=12 --model.rope_scaling.kind=yarn --model.rope_scaling.factor=4 "
+     "--model.rope_scaling.original_max_positions=8 --model.rope_scaling.beta_fast=4 "
+     "--model.rope_scaling.beta_slow=0.5 --model.rope_scaling.truncate=false --model.rope_scaling.mscale=2 "
+     "--model.rope_scaling.mscale_all_dim=0.5"},
+    {"qwen2_yarn",
+     "--model.family=qwen2 --model.rope_scaling.kind=yarn --model.rope_scaling.factor=2 "
+     "--model.rope_scaling.original_max_positions=16 --model.rope_scaling.attention_factor=1.5"},
     {"olmo2", "--model.family=olmo2"},
     {"smollm3", "--model.family=smollm3 --model.no_rope_every=2"},
     {"smollm3_window",
@@ -63,6 +81,8 @@ const std::map<std::string, std::string> kAdapters{
     {"gemma2", "--lora.rank=4"},
     {"gemma3", "--lora.rank=3 --lora.save_modules='[\"k_norm\"]'"},
     {"phi3", "--lora.rank=4 --lora.targets='[\"qkv_proj\", \"gate_up_proj\", \"down_proj\"]'"},
+    {"granite", "--lora.rank=2 --lora.targets='[\"q_proj\", \"down_proj\"]'"},
+    {"glm4", "--lora.rank=3 --lora.targets='[\"v_proj\", \"gate_up_proj\"]'"},
     {"olmo2", "--lora.rank=2 --lora.save_modules='[\"q_norm\", \"post_feedforward_layernorm\"]'"},
     {"smollm3", "--lora.rank=2"},
     {"gpt2", "--lora.rank=4 --lora.alpha=8"}};

@@ -17,11 +17,12 @@ int64_t piece_for(int64_t tokens) {
 }
 
 ModelConfig config_for(const ModelSource& source, const GeneratorOptions& options) {
-  const ModelConfig config = read_model_config(source);
+  ModelConfig config = read_model_config(source);
   check(options.texts >= 1, "there are ", options.texts, " texts, must be at least 1");
   check(options.capacity >= 1, "a text has ", options.capacity, " tokens, must have at least 1");
   check(options.capacity <= config.max_positions, "prompt and continuation have ", options.capacity,
         " tokens, but ", source.folder, "/config.json has positions for ", config.max_positions);
+  config.context = options.capacity;
   return config;
 }
 

@@ -9,9 +9,10 @@ namespace flatshard {
 namespace {
 
 ModelConfig config_for(const ModelSource& source, int64_t seq_len) {
-  const ModelConfig config = read_model_config(source);
+  ModelConfig config = read_model_config(source);
   check(seq_len >= 1 && seq_len <= config.max_positions, "--seq-len is ", seq_len, ", must be from 1 to ",
         config.max_positions, ", the positions of ", source.folder, "/config.json");
+  config.context = seq_len;
   return config;
 }
 

@@ -10,8 +10,8 @@
 namespace flatshard {
 namespace {
 
-constexpr std::array kFamilies{"GPT2",  "Gemma2", "Gemma3", "Llama", "Mistral",
-                               "Olmo2", "Phi3",   "Qwen2",  "Qwen3", "SmolLM3"};
+constexpr std::array kFamilies{"GPT2",    "Gemma2", "Gemma3", "Glm4",  "Granite", "Llama",
+                               "Mistral", "Olmo2",  "Phi3",   "Qwen2", "Qwen3",   "SmolLM3"};
 
 enum class Kind { block, attention, mlp, unknown };
 

@@ -34,6 +34,7 @@ ModelConfig model_of(const Config& c) {
     if (over > 0) model.vocab += c.pad_to_multiple_of - over;
   }
   if (model.max_positions == 0) model.max_positions = c.data.seq_len;
+  model.context = c.data.seq_len;
   model = resolved(model);
   check(c.data.seq_len <= model.max_positions, "data.seq_len = ", c.data.seq_len,
         " is longer than model.max_positions = ", model.max_positions);

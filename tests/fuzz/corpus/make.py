@@ -229,6 +229,16 @@ def make_config():
            layer_types=["sliding_attention", "full_attention"], rope_theta=None,
            rope_parameters={"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
                             "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}})
+    config("phi3_longrope", model_type="phi3", architectures=None, original_max_position_embeddings=64,
+           partial_rotary_factor=0.5,
+           rope_scaling={"type": "longrope", "short_factor": [1.0] * 4, "long_factor": [2.0] * 4})
+    config("few_factors", model_type="phi3", architectures=None,
+           rope_scaling={"type": "longrope", "short_factor": [1.0, "2"], "long_factor": []})
+    config("yarn", rope_scaling={"rope_type": "yarn", "factor": 4.0, "beta_fast": 32, "mscale": 1.0, "mscale_all_dim": 0.5,
+                                 "truncate": False, "original_max_position_embeddings": 32})
+    config("granite", model_type="granite", architectures=["GraniteForCausalLM"], embedding_multiplier=12.0,
+           attention_multiplier=0.015625, residual_multiplier=0.22, logits_scaling=8.0)
+    config("glm4", model_type="glm4", architectures=None, head_dim=16, attention_bias=True, partial_rotary_factor=0.5)
     config("smollm3", model_type="smollm3", architectures=None, no_rope_layers=[1, 0], no_rope_layer_interval=2)
     config("odd_no_rope_layers", model_type="smollm3", architectures=None, no_rope_layers=[1, "0"])
 
