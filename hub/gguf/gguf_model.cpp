@@ -35,6 +35,8 @@ constexpr GgufFamily kFamilies[] = {
     {.family = "gpt2", .architecture = "gpt2", .square = true},
     {.family = "gemma2", .architecture = "gemma2", .windows = true, .no_head = true, .layers_by_hidden = 46},
     {.family = "gemma3", .architecture = "gemma3", .windows = true, .layers_by_hidden = 62},
+    {.family = "granite", .architecture = "granite", .interleaved = true, .rope_factors = true},
+    {.family = "glm4", .architecture = "glm4"},
     {.family = "phi3", .architecture = "phi3", .square = true},
     {.family = "olmo2", .architecture = "olmo2", .windows = true, .square = true, .own_head = true},
     {.family = "smollm3", .architecture = "smollm3", .interleaved = true},
@@ -102,15 +104,6 @@ void for_rows(const GgufParameter& p, int64_t first, int64_t count, float* to, c
   }
 }
 
-RopeScaling scaling_of(const ModelConfig& c) {
-  const RopeScalingConfig& s = c.rope_scaling;
-  return {.kind = s.kind,
-          .factor = s.factor,
-          .low_frequency_factor = s.low_freq_factor,
-          .high_frequency_factor = s.high_freq_factor,
-          .original_positions = s.original_max_positions};
-}
-
 // Settings that llama.cpp fixes.
 void check_fixed(const GgufFamily& f, const ModelConfig& c) {
   const auto only = [&](bool holds, const char* key, auto value, const std::string& wanted) {
@@ -136,8 +129,15 @@ void check_fixed(const GgufFamily& f, const ModelConfig& c) {
     only(c.rotates(block) == usual.rotates(block), "no_rope_blocks",
          str(c.rotates(block) ? "without block " : "with block ", block),
          str("every block number ", defaults.no_rope_every, " there"));
-  only(f.rope_factors || c.rope_scaling.kind != RopeScaling::Kind::llama3, "rope_scaling.kind",
-       c.rope_scaling.kind, "none or linear");
+  const RopeScalingConfig& scaling = c.rope_scaling;
+  only(f.rope_factors || scaling.kind != RopeScaling::Kind::llama3, "rope_scaling.kind", scaling.kind,
+       "none, linear or yarn");
+  only(scaling.kind != RopeScaling::Kind::longrope, "rope_scaling.kind", scaling.kind,
+       "none, linear or yarn");
+  if (scaling.kind != RopeScaling::Kind::yarn) return;
+  only(scaling.attention_factor == 0, "rope_scaling.attention_factor", scaling.attention_factor, "its own");
+  only(scaling.mscale == 0 && scaling.mscale_all_dim == 0, "rope_scaling.mscale", scaling.mscale, "none");
+  only(scaling.truncate, "rope_scaling.truncate", "false", "whole bounds");
 }
 
 void put_window(GgufWriter& out, const std::string& prefix, const ModelConfig& c) {
@@ -235,11 +235,17 @@ RopeScalingConfig scaling_from_factors(const GgufFile& file, const ModelConfig& 
 
 void read_scaling(const GgufFile& file, const Keys& keys, ModelConfig& c) {
   const std::string type = keys.text("rope.scaling.type");
-  check(type.empty() || type == "none" || type == "linear", keys.name("rope.scaling.type"), " is \"",
-        printable(type), "\", must be none or linear");
+  check(type.empty() || type == "none" || type == "linear" || type == "yarn", keys.name("rope.scaling.type"),
+        " is \"", printable(type), "\", must be none, linear or yarn");
   // Older writers have the factor alone.
   const double factor = keys.real("rope.scaling.factor", keys.real("rope.scale_linear", 1));
-  if (type == "linear" || (type.empty() && factor != 1))
+  if (type == "yarn")
+    c.rope_scaling = {.kind = RopeScaling::Kind::yarn,
+                      .factor = shortest(factor),
+                      .original_max_positions = keys.size("rope.scaling.original_context_length"),
+                      .beta_fast = shortest(keys.real("rope.scaling.yarn_beta_fast", 32)),
+                      .beta_slow = shortest(keys.real("rope.scaling.yarn_beta_slow", 1))};
+  else if (type == "linear" || (type.empty() && factor != 1))
     c.rope_scaling = {.kind = RopeScaling::Kind::linear, .factor = shortest(factor)};
   else
     c.rope_scaling = scaling_from_factors(file, c);
@@ -393,12 +399,25 @@ std::vector<std::string> put_gguf_config(GgufWriter& out, const ModelConfig& c) 
   if (f.windows && *c.window > 0) put_window(out, prefix, c);
   if (*c.attention_softcap > 0) out.put(prefix + "attn_logit_softcapping", *c.attention_softcap);
   if (*c.logit_softcap > 0) out.put(prefix + "final_logit_softcapping", *c.logit_softcap);
+  if (c.family == "granite") {
+    out.put(prefix + "embedding_scale", c.embedding_multiplier);
+    out.put(prefix + "residual_scale", c.residual_multiplier);
+    out.put(prefix + "attention.scale", static_cast<double>(c.attention_scale()));
+    out.put(prefix + "logit_scale", c.logit_divisor);
+  }
   if (c.positions == PositionKind::learned) return notes;
-  out.put_size(prefix + "rope.dimension_count", c.head_dim);
+  out.put_size(prefix + "rope.dimension_count", c.rotated_width());
   out.put(prefix + "rope.freq_base", *c.rope_theta);
   if (c.rope_scaling.kind == RopeScaling::Kind::linear) {
     out.put(prefix + "rope.scaling.type", "linear");
     out.put(prefix + "rope.scaling.factor", c.rope_scaling.factor);
+  }
+  if (c.rope_scaling.kind == RopeScaling::Kind::yarn) {
+    out.put(prefix + "rope.scaling.type", "yarn");
+    out.put(prefix + "rope.scaling.factor", c.rope_scaling.factor);
+    out.put_size(prefix + "rope.scaling.original_context_length", c.rope_scaling.original_max_positions);
+    out.put(prefix + "rope.scaling.yarn_beta_fast", c.rope_scaling.beta_fast);
+    out.put(prefix + "rope.scaling.yarn_beta_slow", c.rope_scaling.beta_slow);
   }
   return notes;
 }
@@ -406,7 +425,7 @@ std::vector<std::string> put_gguf_config(GgufWriter& out, const ModelConfig& c) 
 std::vector<float> gguf_rope_factors(const ModelConfig& c) {
   if (c.rope_scaling.kind != RopeScaling::Kind::llama3) return {};
   const std::vector<double> plain = rope_frequencies(c.head_dim, *c.rope_theta),
-                            scaled = rope_frequencies(c.head_dim, *c.rope_theta, scaling_of(c));
+                            scaled = rope_frequencies(c.head_dim, *c.rope_theta, c.scaling());
   std::vector<float> factors;
   for (size_t i = 0; i < plain.size(); ++i) factors.push_back(static_cast<float>(plain[i] / scaled[i]));
   return factors;
@@ -444,9 +463,15 @@ ModelConfig read_gguf_config(const GgufFile& file) {
   c.rope_theta = shortest(keys.real("rope.freq_base", 10000));
   if (defaults.positions == PositionKind::rotary) {
     const int64_t rotated = keys.size("rope.dimension_count", c.head_dim);
-    check(rotated == c.head_dim, keys.name("rope.dimension_count"), " is ", rotated, ", must be ", c.head_dim,
-          ", the size of a head");
+    if (rotated < c.head_dim)
+      c.partial_rotary_factor = static_cast<double>(rotated) / static_cast<double>(c.head_dim);
     read_scaling(file, keys, c);
+  }
+  if (c.family == "granite") {
+    c.embedding_multiplier = shortest(keys.real("embedding_scale", 1));
+    c.residual_multiplier = shortest(keys.real("residual_scale", 1));
+    c.attention_multiplier = shortest(keys.real("attention.scale", 0));
+    c.logit_divisor = shortest(keys.real("logit_scale", 1));
   }
   read_window(f, keys, c);
   if (defaults.window_rope_theta > 0)

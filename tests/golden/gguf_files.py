@@ -18,7 +18,7 @@ FOLDERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "folders")
 # Families and whether llama.cpp rotates neighbors there.
 ARCHITECTURES = {"llama": ("LLAMA", True), "llama3": ("LLAMA", True), "mistral": ("LLAMA", True), "qwen2": ("QWEN2", False),
                  "qwen3": ("QWEN3", False), "gpt2": ("GPT2", False), "gemma2": ("GEMMA2", False), "gemma3": ("GEMMA3", False),
-                 "phi3": ("PHI3", False), "olmo2": ("OLMO2", False), "smollm3": ("SMOLLM3", True)}
+                 "granite": ("GRANITE", True), "glm4": ("GLM4", False), "qwen3_yarn": ("QWEN3", False), "phi3": ("PHI3", False), "olmo2": ("OLMO2", False), "smollm3": ("SMOLLM3", True)}
 
 
 def blocks():
