@@ -153,6 +153,11 @@ int64_t token_stride(const char* op, int64_t stride, const Tensor& x) {
   return stride_or_width(op, stride, x.shape[0] == 0 ? 0 : x.size() / x.shape[0]);
 }
 
+// Of the elements of a head.
+double rotated_share(const Tensor& x, const Tensor& table) {
+  return static_cast<double>(table.shape[1]) / static_cast<double>(x.shape[2]);
+}
+
 }  // namespace
 
 std::vector<double> rope_frequencies(int64_t R, double theta, const RopeScaling& scaling) {
@@ -225,14 +230,21 @@ void rope_backward(Stream& stream, const RopeBackward& a) {
                 .interleaved = a.interleaved});
 }
 
-// Without the table, whose rows stay in the caches.
+// Without the table, whose rows stay in the caches. Only the rotated part of a head is read and written in
+// place; elsewhere the rest is copied.
 double min_bytes(const RopeForward& a) {
-  return static_cast<double>(a.x.bytes() + a.y.bytes() + a.positions.bytes());
+  const double part = a.y.data == a.x.data ? rotated_share(a.x, a.table) : 1;
+  return part * static_cast<double>(a.x.bytes() + a.y.bytes()) + static_cast<double>(a.positions.bytes());
 }
 double min_bytes(const RopeBackward& a) {
-  return static_cast<double>(a.dy.bytes() + a.dx.bytes() + a.positions.bytes());
+  const double part = a.dx.data == a.dy.data ? rotated_share(a.dx, a.table) : 1;
+  return part * static_cast<double>(a.dy.bytes() + a.dx.bytes()) + static_cast<double>(a.positions.bytes());
 }
-double flops(const RopeForward& a) { return 3.0 * static_cast<double>(a.x.size()); }
-double flops(const RopeBackward& a) { return 3.0 * static_cast<double>(a.dx.size()); }
+double flops(const RopeForward& a) {
+  return 3.0 * rotated_share(a.x, a.table) * static_cast<double>(a.x.size());
+}
+double flops(const RopeBackward& a) {
+  return 3.0 * rotated_share(a.dx, a.table) * static_cast<double>(a.dx.size());
+}
 
 }  // namespace flatshard

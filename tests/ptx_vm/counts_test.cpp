@@ -136,6 +136,8 @@ Limits limits_of(const bench::Case& c) {
   if (embedding) return {.waves = 1.05};  // digits are counted in shared memory
   // A pack of 8 elements takes two reads of 16 bytes from the table, which is fp32.
   if (c.op.starts_with("qk_norm")) return {.bytes = 1.15, .sectors = 1.2, .waves = 1.06};
+  // The two packs of a thread lie side by side: each access takes half of its sectors, the caches join them.
+  if (c.shape.ends_with(" in pairs")) return {.sectors = 2};
   if (c.op == "bias_backward") return {.bytes = 1.07};
   if (norm)
     return {.bytes = 1.15, .sectors = 1.06};  // a block has at least 16 rows for its partial row of dw
