@@ -198,8 +198,7 @@ std::vector<Field> data_fields(DataConfig& data) {
       {"data.train", &data.train,
        "file to train on: tokens made by prepare, or text or JSON (.txt, .jsonl, .json, also .gz or .zst), "
        "or a Parquet or Arrow table, whose tokens are made once and kept beside it, in FILE.HASH.tok; or "
-       "several files, [\"a.jsonl\", \"b.jsonl\"] or {web = \"a.jsonl\", code = \"b.jsonl\"}, each of which "
-       "is "
+       "several files, [\"a.jsonl\", \"b.jsonl\"] or {web = \"a.jsonl\", code = \"b.jsonl\"}, each "
        "shuffled and repeated by itself",
        content},
       {"data.weights", &data.weights,

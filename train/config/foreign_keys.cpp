@@ -59,8 +59,9 @@ constexpr char
         "every run writes metrics.jsonl and report.html into run.dir; log.tensorboard = true adds "
         "event files",
     kLoaders[] = "data is read from a mapped file, without worker processes",
-    kFile[] = "a .jsonl, .json or .txt file, or tokens made by prepare",
-    kWeights[] = "a list with one number for each file of data.train", kHeldBack[] = "a file; prepare --eval-out takes documents from the data for it",
+    kFile[] = "a .jsonl, .json or .txt file, or tokens made by prepare; or a list of such files",
+    kWeights[] = "a list with one number for each file of data.train",
+    kHeldBack[] = "a file; prepare --eval-out takes documents from the data for it",
     kFolder[] = "a folder with config.json and safetensors files",
     kTokenizerFolder[] = "the folder that has it",
     kBestCheckpoint[] = "checkpoint.best_every saves the lowest evaluation loss, and \"ckpt best\" names it",
