@@ -29,7 +29,8 @@ bool verify(const std::string& folder, const Console& console);
 // of the differences between tensors, and those of the state; with `all`, every one and its size.
 bool diff(const std::string& a, const std::string& b, bool all, const Console& console);
 
-// Prints the best checkpoint of a run, and whether the run had a lower evaluation loss that no checkpoint has.
+// Prints the best checkpoint of a run, and whether the run had a lower evaluation loss that no checkpoint
+// has.
 void print_best(const std::string& run, const Console& console);
 
 struct ExportOptions {

@@ -49,7 +49,8 @@ class TensorSets {
 // The 4-bit weights of a set; none unless it is the set of weights.
 QuantizedTensors quantized_in(const TensorSet& set);
 
-// Resolves a run folder to its latest checkpoint, and RUN/best to its best; other folders are returned as they are.
+// Resolves a run folder to its latest checkpoint, and RUN/best to its best; other folders are returned as
+// they are.
 std::filesystem::path folder_meant(const std::string& given);
 // Whether a folder is a run folder, which has checkpoints.
 bool is_run(const std::string& folder);

@@ -15,8 +15,8 @@ struct BaseChoice {
 
 // `given` is a model folder, an adapter folder, a checkpoint (RUN/best and RUN/latest name one), or a run,
 // which means its model/ or adapter/, or else its latest checkpoint; "" means the last run (last_run.h), and
-// "best" and "latest" outside a run folder its checkpoints. With `adapter`, an adapter folder or a run, `given`
-// is the base, unless it is "".
+// "best" and "latest" outside a run folder its checkpoints. With `adapter`, an adapter folder or a run,
+// `given` is the base, unless it is "".
 //
 // The base of an adapter is otherwise the one that its files name (adapter_base.h). If the adapter records
 // its base, other weights are an Error, and they are rounded as the run rounded them.

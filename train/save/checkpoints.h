@@ -43,9 +43,9 @@ class Checkpoints {
 
   // Call on all ranks, with the run folder held (run_folder.h); succeeds, or throws the same Error, on all.
   // Removes the remains of an interrupted save. `resume` is "latest" or "best" (of this folder), or the path
-  // of a checkpoint or run: finds that checkpoint and verifies all of it except the tensors. If `resume` is "",
-  // returns nothing. Unless the checkpoint is in the folder, that must contain no results of an earlier run,
-  // because two runs would mix.
+  // of a checkpoint or run: finds that checkpoint and verifies all of it except the tensors. If `resume` is
+  // "", returns nothing. Unless the checkpoint is in the folder, that must contain no results of an earlier
+  // run, because two runs would mix.
   std::optional<TrainState> begin(const std::string& resume);
   // Lays out the files of this model's checkpoints. The documents must outlive this. Call before load() and
   // commit().
