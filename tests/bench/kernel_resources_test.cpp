@@ -34,7 +34,7 @@ constexpr const char* kHot[] = {
     "layernorm_backward_kernel<bf16, bf16, 8, 1, false>*",
     "add_partials_kernel<*",
     "bias_backward_kernel<bf16, 8>*",
-    "flat_kernel<4, Rotate<bf16> >*",
+    "flat_kernel<4, Rotate<bf16, *> >*",
     "flat_kernel<8, Forward<bf16*",   // SwiGLU, GELU
     "flat_kernel<8, Backward<bf16*",  // the same
     "flat_kernel<8, Gather<bf16> >*",
@@ -100,7 +100,7 @@ constexpr Tile kTiles[] = {
     {"rmsnorm_backward_kernel<bf16, bf16, 8, 1, false>*", 64, 16640, 512, 2},
     {"layernorm_forward_kernel<bf16, bf16, 8, 2, false>*", 64, 256, 512, 2},
     {"layernorm_backward_kernel<bf16, bf16, 8, 1, false>*", 64, 16896, 512, 2},
-    {"flat_kernel<4, Rotate<bf16> >*", 56, 0, 256, 4},
+    {"flat_kernel<4, Rotate<bf16, *> >*", 56, 0, 256, 4},
     {"squares_kernel<float, 4>*", 40, 0, 256, 6},
     {"group_kernel*", 32, 2056, 256, 8},
     {"flat_kernel<8, Forward<bf16, *", 48, 0, 256, 5},  // SwiGLU, GEGLU
