@@ -14,10 +14,28 @@ namespace flatshard {
 
 inline constexpr int32_t kIgnoredTarget = -100;
 
+// The images of one lane, in the order of their tokens: P patches of F frames (images, or tiles of them),
+// which become R rows of the connector. P, F and R may be 0; without a model that reads images all tensors
+// are empty.
+struct ImageBatch {
+  Tensor patches;          // (P, W) f32 or bf16: the pixels of each patch, normalized
+  Tensor patch_positions;  // (A, P) i32; A = 1: the bucket of a patch; A = 2: its row and column in the image
+  Tensor frames;           // (F + 1) i32: where frames begin among the patches; first 0, last P
+  Tensor rows;             // (R) i32, ascending: the tokens of the lane that rows of the connector replace
+};
+
 // The tensors of one lane on the host; N = sequences of the lane * seq_len.
 struct Batch {
-  Tensor tokens, positions, targets;  // (N) i32
+  Tensor tokens, positions, targets;  // (N) i32; positions (3, N) if they are those of time, row and column
   Tensor boundaries;                  // (n + 1) i32: where sequences, or documents, begin; first 0, last N
+  ImageBatch images{};
+};
+
+// The sizes of an ImageBatch, or of space for one.
+struct ImageSizes {
+  int64_t patches = 0, width = 0, axes = 0;  // P, W, A
+  int64_t frames = 0, rows = 0;              // F, R
+  bool operator==(const ImageSizes&) const = default;
 };
 
 class Sequences {
