@@ -38,6 +38,8 @@ constexpr const char* kHot[] = {
     "flat_kernel<8, Forward<bf16*",   // SwiGLU, GELU
     "flat_kernel<8, Backward<bf16*",  // the same
     "flat_kernel<8, Gather<bf16> >*",
+    "flat_kernel<8, GatherRowsOp<bf16> >*",
+    "flat_kernel<8, ScatterRowsOp<bf16, *> >*",
     "add_rows_kernel<bf16, 4>*",
     "count_digits_kernel*",
     "place_kernel*",
@@ -82,6 +84,9 @@ constexpr Tile kTiles[] = {
     {"flat_kernel<8, ScaleOp<bf16> >*", 32, 0, 256, 8},
     {"flat_kernel<8, SoftcapOp<bf16> >*", 32, 0, 256, 8},
     {"flat_kernel<8, Gather<bf16> >*", 48, 0, 256, 5},
+    {"flat_kernel<8, GatherRowsOp<bf16> >*", 32, 0, 256, 8},
+    {"flat_kernel<8, ScatterRowsOp<bf16, false> >*", 32, 0, 256, 8},
+    {"flat_kernel<8, ScatterRowsOp<bf16, true> >*", 48, 0, 256, 5},
     {"add_rows_kernel<bf16, 4>*", 32, 0, 256, 8},
     {"quantize_kernel<bf16, true>*", 32, 128, 256, 8},  // 4 bits
     {"dequantize_kernel<bf16, 8>*", 32, 1096, 256, 8},

@@ -54,9 +54,9 @@ TEST_CASE("CPU and CUDA kernels with the same order of arithmetic give the same 
           doctest::test_suite("gpu")) {
   if (cuda_device_count() == 0) return test::skip("no GPU");
   if (!fuses_on_cpu()) return test::skip("the processor has no fused multiply-add");
-  static const std::set<std::string> kSameBits{"adamw",       "adamw8bit",   "lion",    "sum_squares",
-                                               "ordered_sum", "elementwise", "rope",    "embedding",
-                                               "dropout",     "init",        "four_bit"};
+  static const std::set<std::string> kSameBits{"adamw",       "adamw8bit",   "lion",     "sum_squares",
+                                               "ordered_sum", "elementwise", "rope",     "embedding",
+                                               "dropout",     "init",        "four_bit", "gather_rows"};
   for (const Case& c : all_cases(Scale::test)) {
     if (!c.has_cuda_kernel || !kSameBits.contains(c.stem) || c.op == "softcap") continue;  // an exponential
     CAPTURE(label(c));
