@@ -56,6 +56,15 @@ Model::Layers Model::make_layers() {
   return layers;
 }
 
+Shape Model::largest_output(int first, int end, const RowCounts& rows) const {
+  Shape largest{0};
+  for (int layer = first; layer < end; ++layer) {
+    const Shape shape = output(layer, rows);
+    if (shape.size() > largest.size()) largest = shape;
+  }
+  return largest;
+}
+
 int64_t Model::parameter_count() const {
   int64_t count = 0;
   for (const ParamList& list : param_lists_) count += list.parameter_count();

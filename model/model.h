@@ -3,10 +3,11 @@
 // parameters that it works with. With tied embeddings the first and the last layer share a list, otherwise
 // each has its own. The model knows nothing of ranks, shards or optimizers.
 //
-// forward: y = layer(x). backward: on entry dx holds the gradient of y, on return the gradient of x;
-// parameter gradients are written or added to g, where the tensor of a frozen parameter is empty. A backward
-// pass uses what the last forward pass of the same layer saved, so micro-batches in flight at the same time
-// need a set of layers each: a lane. Parameters are declared once, however many lanes there are.
+// forward: y = layer(x). backward: on entry dx holds the gradient of y, on return the gradient of x, in the
+// same place, which has room for either; parameter gradients are written or added to g, where the tensor of a
+// frozen parameter is empty. A backward pass uses what the last forward pass of the same layer saved, so
+// micro-batches in flight at the same time need a set of layers each: a lane. Parameters are declared once,
+// however many lanes there are.
 //
 // The last layer writes losses in place of y, or logits or states where the context has a tensor for them.
 // Its backward pass computes the losses too: training skips its forward pass, evaluation runs only that.
@@ -21,9 +22,16 @@
 
 namespace flatshard {
 
+// The rows of a micro-batch's inputs.
+struct RowCounts {
+  int64_t tokens = 0;
+};
+
 class Layer {
  public:
   virtual ~Layer() = default;
+  // The shape of y; of the last layer, which has no y, that of x.
+  virtual Shape output(const RowCounts& rows) const = 0;
   virtual void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) = 0;
   virtual void backward(Context& c, const ParamView& p, const GradView& g, const Tensor& dx,
                         const Tensor& x) = 0;
@@ -46,6 +54,11 @@ class Model {
   const ModelConfig& config() const { return config_; }
   int layer_count() const { return static_cast<int>(param_list_of_.size()); }
   Layer& layer(int i, int lane = 0) { return *layers_[static_cast<size_t>(lane)][static_cast<size_t>(i)]; }
+  Shape output(int layer, const RowCounts& rows) const {
+    return layers_.front()[static_cast<size_t>(layer)]->output(rows);
+  }
+  // The shape of the largest output of layers [first, end).
+  Shape largest_output(int first, int end, const RowCounts& rows) const;
   int param_list_of(int layer) const { return param_list_of_[static_cast<size_t>(layer)]; }
   const std::vector<ParamList>& param_lists() const { return param_lists_; }
   std::vector<ParamList>& param_lists() { return param_lists_; }

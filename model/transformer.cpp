@@ -20,10 +20,10 @@ float rounded(float value, DType dtype) {
 }  // namespace
 
 EmbeddingLayer::EmbeddingLayer(ParamList& params, const ModelConfig& config)
-    : learned_positions_(config.positions == PositionKind::learned),
+    : TextLayer(config),
+      learned_positions_(config.positions == PositionKind::learned),
       scales_by_width_(config.embedding_scale),
-      factor_(static_cast<float>(config.embedding_multiplier)),
-      hidden_(config.hidden) {
+      factor_(static_cast<float>(config.embedding_multiplier)) {
   const ParamNames& names = param_names(config.family);
   w_ = params.add({.name = names.embedding + ".weight",
                    .shape = {config.vocab, config.hidden},
@@ -125,7 +125,8 @@ void backward_half(Context& c, const ParamView& p, const GradView& g, HalfFrame&
 
 AttentionHalf::AttentionHalf(ParamList& params, const ModelConfig& config, int64_t layer,
                              const Tensor& rope_table)
-    : frame_(half_frame(params, config, layer, param_names(config.family).attention_norm,
+    : TextLayer(config),
+      frame_(half_frame(params, config, layer, param_names(config.family).attention_norm,
                         param_names(config.family).attention_out_norm)),
       attention_(params, config, layer, rope_table) {}
 
@@ -139,7 +140,8 @@ void AttentionHalf::backward(Context& c, const ParamView& p, const GradView& g, 
 }
 
 MlpHalf::MlpHalf(ParamList& params, const ModelConfig& config, int64_t layer)
-    : frame_(half_frame(params, config, layer, param_names(config.family).mlp_norm,
+    : TextLayer(config),
+      frame_(half_frame(params, config, layer, param_names(config.family).mlp_norm,
                         param_names(config.family).mlp_out_norm)),
       mlp_(params, config, layer) {}
 
@@ -152,7 +154,7 @@ void MlpHalf::backward(Context& c, const ParamView& p, const GradView& g, const 
 }
 
 Block::Block(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table)
-    : attention_(params, config, layer, rope_table), mlp_(params, config, layer) {}
+    : TextLayer(config), attention_(params, config, layer, rope_table), mlp_(params, config, layer) {}
 
 void Block::forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) {
   r_ = c.saved.alloc(c.dtype, x.shape);
@@ -168,7 +170,8 @@ void Block::backward(Context& c, const ParamView& p, const GradView& g, const Te
 }
 
 HeadLayer::HeadLayer(ParamList& params, const ModelConfig& config, ParamId tied_weight)
-    : norm_(params, config, param_names(config.family).final_norm, config.norm, config.hidden),
+    : TextLayer(config),
+      norm_(params, config, param_names(config.family).final_norm, config.norm, config.hidden),
       w_(tied_weight),
       logit_factor_(static_cast<float>(1 / config.logit_divisor)),
       softcap_(static_cast<float>(*config.logit_softcap)) {

@@ -9,9 +9,19 @@
 
 namespace flatshard {
 
+// A layer whose rows are those of the tokens.
+class TextLayer : public Layer {
+ public:
+  explicit TextLayer(const ModelConfig& config) : hidden_(config.hidden) {}
+  Shape output(const RowCounts& rows) const override { return {rows.tokens, hidden_}; }
+
+ protected:
+  int64_t hidden_;
+};
+
 // y = the embedding of the tokens, scaled or with learned positions where the family has them. x is not used,
 // and backward leaves dx as it is.
-class EmbeddingLayer : public Layer {
+class EmbeddingLayer : public TextLayer {
  public:
   EmbeddingLayer(ParamList& params, const ModelConfig& config);
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
@@ -25,7 +35,6 @@ class EmbeddingLayer : public Layer {
   bool learned_positions_;
   bool scales_by_width_;
   float factor_;
-  int64_t hidden_;
 
   float factor(DType dtype) const;  // of the embedding
 };
@@ -39,7 +48,7 @@ struct HalfFrame {
 };
 
 // y = x + factor out(attention(in(x)))
-class AttentionHalf : public Layer {
+class AttentionHalf : public TextLayer {
  public:
   AttentionHalf(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table);
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
@@ -53,7 +62,7 @@ class AttentionHalf : public Layer {
 };
 
 // y = x + factor out(mlp(in(x)))
-class MlpHalf : public Layer {
+class MlpHalf : public TextLayer {
  public:
   MlpHalf(ParamList& params, const ModelConfig& config, int64_t layer);
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
@@ -67,7 +76,7 @@ class MlpHalf : public Layer {
 };
 
 // Both halves as one layer.
-class Block : public Layer {
+class Block : public TextLayer {
  public:
   Block(ParamList& params, const ModelConfig& config, int64_t layer, const Tensor& rope_table);
   void forward(Context& c, const ParamView& p, const Tensor& y, const Tensor& x) override;
@@ -84,7 +93,7 @@ class Block : public Layer {
 // losses = target_weights * cross_entropy(logits, targets), chunk by chunk; or logits = factor norm(x) w^T,
 // or states = norm(x), if the context has a tensor for them. The factor multiplies norm(x): that has fewer
 // elements than the logits.
-class HeadLayer : public Layer {
+class HeadLayer : public TextLayer {
  public:
   // A tied head uses tied_weight, the embedding's: both layers share a parameter list.
   HeadLayer(ParamList& params, const ModelConfig& config, ParamId tied_weight);

@@ -22,6 +22,11 @@ Tensor Tensor::view(const Shape& other) const {
   return {data, dtype, other, device};
 }
 
+Tensor Tensor::beginning(const Shape& other) const {
+  check(other.size() <= size(), "a tensor ", shape, " of ", size(), " elements has no room for ", other);
+  return {data, dtype, other, device};
+}
+
 Tensor Tensor::slice(int64_t begin, int64_t end) const {
   check(0 <= begin && begin <= end && end <= shape[0], "slice [", begin, ", ", end, ") is outside a tensor ",
         shape);

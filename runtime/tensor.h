@@ -58,6 +58,8 @@ struct Tensor {
 
   // The same elements in another shape.
   Tensor view(const Shape& other) const;
+  // The first elements, in a shape that has at most as many.
+  Tensor beginning(const Shape& other) const;
   // Entries [begin, end) of the first dimension.
   Tensor slice(int64_t begin, int64_t end) const;
 };

@@ -42,6 +42,8 @@ Batch Engine::read_batch(const Data& data, int64_t data_step, int64_t lane, cons
   return batch;
 }
 
+RowCounts Engine::rows_of(const Batch& batch) { return {.tokens = batch.tokens.size()}; }
+
 void Engine::set_target_weights(double value) {
   init_param(compute_, {.y = target_weights_,
                         .init = Init::constant(static_cast<float>(value)),
@@ -51,9 +53,11 @@ void Engine::set_target_weights(double value) {
 // A layer's work on one lane of a micro-batch.
 Engine::Lane Engine::lane_of(const Action& action, int layer, int lane) {
   const size_t at = static_cast<size_t>(action.micro * setup_.batching.lanes + lane);
+  const RowCounts rows = rows_of(batches_[at]);
   Lane l{.layer = model_.layer(layer, buffers_.set_of(action, lane)),
          .context = context(batches_[at], losses_of(at), buffers_.saved(action)),
-         .x = buffers_.input_of(action, layer, lane)};
+         .rows = rows,
+         .x = buffers_.input_of(action, layer, lane, rows)};
   l.context.dropout = draws_[at];
   l.context.input_gradient = layer > whole_.first_trained_layer();
   return l;

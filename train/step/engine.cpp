@@ -31,8 +31,9 @@ Engine::Engine(const RunSetup& setup, int rank, Communicators comms, const PipeC
           schedule_of(setup.pipeline, stage(), setup.batching.micro_steps, whole_.first_trained_layer())),
       units_(own_wrapping(), comms, setup.units, memory.units(), copy_streams(setup, streams)),
       optimizer_(setup.config.optimizer, units_.all(), units_.shared(), norm_order(pipe)),
-      buffers_(setup.pipeline, schedule_, static_cast<int>(setup.batching.lanes),
-               {lane_tokens(), setup.model.hidden}, setup.compute, setup.config.train.recompute, memory),
+      buffers_(setup.pipeline, schedule_, model_, whole_.first_trained_layer(),
+               static_cast<int>(setup.batching.lanes), most_rows(setup.batching.lane_sequences),
+               setup.compute, setup.config.train.recompute, memory),
       pipe_(pipe, streams, setup.pipeline.embeds_apart),
       lane_losses_(static_cast<size_t>(local_lanes())),
       sequence_losses_(static_cast<size_t>(local_lanes() * setup.batching.lane_sequences)) {

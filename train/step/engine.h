@@ -119,6 +119,7 @@ class Engine {
   struct Lane {
     Layer& layer;
     Context context;
+    RowCounts rows;
     Tensor x;  // its input
   };
   void read_batches(const Data& data, int64_t data_step);
@@ -131,11 +132,13 @@ class Engine {
   static Batch batch_in(const Tensor& space, int64_t tokens);
   // Reads the lane's data into space.host and enqueues the copy to the device; returns the device batch.
   Batch read_batch(const Data& data, int64_t data_step, int64_t lane, const Mirror& space, int64_t tokens);
+  static RowCounts rows_of(const Batch& batch);
   void set_target_weights(double value);
 
   // evaluation_step.cpp
-  void forward_only(Context& c);
+  void forward_only(Context& c, const RowCounts& rows, const RowCounts& most);
 
+  RowCounts most_rows(int64_t sequences) const { return {.tokens = sequences * setup_.seq_len()}; }
   int64_t lane_tokens() const { return setup_.batching.lane_sequences * setup_.seq_len(); }
   int stage() const { return setup_.stage_of(rank_); }
   bool has_losses() const { return stage() == setup_.pipeline.stages - 1; }

@@ -11,9 +11,9 @@ std::vector<SequenceLoss> Engine::evaluate(const Data& data, int64_t batch_index
   const Mirror space = batch_space(B);
   const Mirror losses(memory_.staging, memory_.batch.alloc(DType::f32, {B * S}));
   set_target_weights(1);
-  Context c =
-      context(read_batch(data, batch_index, data_rank(), space, B * S), losses.device, memory_.activations);
-  forward_only(c);
+  const Batch batch = read_batch(data, batch_index, data_rank(), space, B * S);
+  Context c = context(batch, losses.device, memory_.activations);
+  forward_only(c, rows_of(batch), most_rows(B));
   losses.download(compute_);
   compute_.sync();
 
@@ -30,17 +30,28 @@ std::vector<SequenceLoss> Engine::evaluate(const Data& data, int64_t batch_index
   return result;
 }
 
+namespace {
+
+// The output of a layer, in memory for that of any layer.
+struct Activations : PipeBuffer {
+  Tensor room;
+};
+
+}  // namespace
+
 // Two alternating buffers suffice: nothing is saved for a backward pass. A message is received into the
 // buffer that was sent last, which receive() waits for.
-void Engine::forward_only(Context& c) {
+void Engine::forward_only(Context& c, const RowCounts& rows, const RowCounts& most) {
   const ArenaScope scope(memory_.activations);
-  const Shape shape{c.tokens.size(), setup_.model.hidden};
-  PipeBuffer x, y;
-  for (PipeBuffer* buffer : {&x, &y}) buffer->tensor = memory_.activations.alloc(setup_.compute, shape);
+  Activations x, y;
+  for (Activations* buffer : {&x, &y})
+    buffer->room =
+        memory_.activations.alloc(setup_.compute, model_.largest_output(0, model_.layer_count(), most));
   for (int at = 0; at <= setup_.pipeline.last_chunk(); ++at) {
     const Chunk& chunk = setup_.pipeline.chunks[static_cast<size_t>(at)];
     if (chunk.stage != stage()) continue;
     if (at > 0) {
+      x.tensor = x.room.beginning(model_.output(chunk.first - 1, rows));
       pipe_.receive(activations_from(at - 1), stage_of(at - 1), x);
       pipe_.wait_arrived(compute_, x);
     }
@@ -49,13 +60,14 @@ void Engine::forward_only(Context& c) {
       units_.prefetch(i, gather_);
       for (int next = i + 1; next <= i + setup_.config.parallel.depth && next < chunk.end; ++next)
         units_.prefetch(next, gather_);
+      y.tensor = y.room.beginning(model_.output(i, rows));
       model_.layer(i).forward(c, units_.acquire(i, compute_), y.tensor, x.tensor);
       units_.release(i, i + 1 < chunk.end ? i + 1 : kNoLayer, compute_);
       std::swap(x, y);
     }
     if (at < setup_.pipeline.last_chunk()) pipe_.send(activations_from(at), stage_of(at + 1), compute_, x);
   }
-  for (PipeBuffer* buffer : {&x, &y}) pipe_.wait_sent(compute_, *buffer);
+  for (Activations* buffer : {&x, &y}) pipe_.wait_sent(compute_, *buffer);
 }
 
 }  // namespace flatshard

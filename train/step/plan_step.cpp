@@ -40,7 +40,8 @@ void Engine::plan_evaluation() {
   const Mirror space = batch_space(setup_.eval_sequences);
   const Mirror losses(memory_.staging, memory_.batch.alloc(DType::f32, {tokens}));
   Context c = context(batch_in(space.device, tokens), losses.device, memory_.activations);
-  forward_only(c);
+  const RowCounts most = most_rows(setup_.eval_sequences);
+  forward_only(c, most, most);
 }
 
 }  // namespace flatshard

@@ -66,7 +66,7 @@ void Engine::forward(const Pass& pass) {
     const int64_t mark = buffers_.mark(pass.action, i) = saved.mark();
     for (int lane = 0; lane < setup_.batching.lanes; ++lane) {
       Lane l = lane_of(pass.action, i, lane);
-      l.layer.forward(l.context, p, buffers_.output_of(pass.action, i, lane), l.x);
+      l.layer.forward(l.context, p, buffers_.output_of(pass.action, i, lane, l.rows), l.x);
       if (recomputes()) saved.rewind(mark);
     }
     units_.release(i, visit.keep_for, compute_);
@@ -89,9 +89,9 @@ void Engine::backward(const Pass& pass) {
       Lane l = lane_of(pass.action, i, lane);
       const GradView g = units_.grads(i, compute_, lane, pass.action.micro);
       if (recomputes() && i < last)
-        l.layer.forward(l.context, p, buffers_.output_of(pass.action, i, lane), l.x);
+        l.layer.forward(l.context, p, buffers_.output_of(pass.action, i, lane, l.rows), l.x);
       // The gradient of the layer's output becomes that of its input, in place.
-      l.layer.backward(l.context, p, g, buffers_.gradient_of(pass.action, lane), l.x);
+      l.layer.backward(l.context, p, g, buffers_.gradient_of(pass.action, i, lane, l.rows), l.x);
       if (recomputes()) saved.rewind(mark);
     }
     saved.rewind(mark);

@@ -4,28 +4,31 @@
 
 namespace flatshard {
 
-StepBuffers::StepBuffers(const Pipeline& pipeline, const Schedule& schedule, int lanes, Shape shape,
-                         DType dtype, bool recompute, MemoryPlan& memory)
-    : lanes_(lanes), shape_(shape), dtype_(dtype), recompute_(recompute), memory_(memory) {
-  for (const Chunk& chunk : pipeline.chunks) chunks_.push_back({chunk});
+StepBuffers::StepBuffers(const Pipeline& pipeline, const Schedule& schedule, const Model& model,
+                         int first_trained, int lanes, RowCounts most, DType dtype, bool recompute,
+                         MemoryPlan& memory)
+    : model_(model), lanes_(lanes), most_(most), dtype_(dtype), recompute_(recompute), memory_(memory) {
+  for (const Chunk& chunk : pipeline.chunks)
+    chunks_.push_back({chunk, model.largest_output(std::max(chunk.first, first_trained), chunk.end, most)});
   for (int at = 0; at <= pipeline.last_chunk(); ++at) {
     ChunkBuffers& chunk = chunks_[static_cast<size_t>(at)];
-    const int most = in_flight(schedule.actions, at);
-    if (most == 0) continue;                               // another stage's
+    const int most_at_once = in_flight(schedule.actions, at);
+    if (most_at_once == 0) continue;                       // another stage's
     const bool embeds = pipeline.embeds_apart && at == 0;  // keeps nothing for its backward pass
-    for (int i = 0; i < (embeds ? 1 : most); ++i) chunk.slots.push_back({static_cast<size_t>(slot_count_++)});
-    in_flight_ += embeds ? 0 : most;
+    for (int i = 0; i < (embeds ? 1 : most_at_once); ++i)
+      chunk.slots.push_back({static_cast<size_t>(slot_count_++)});
+    in_flight_ += embeds ? 0 : most_at_once;
     const bool returns = std::any_of(schedule.actions.begin(), schedule.actions.end(),
                                      [&](const Action& a) { return a.chunk == at && !a.forward; });
     // One more than are in flight, and two gradients: the next message arrives while the last one is in use.
-    if (at > 0) chunk.inputs.resize(static_cast<size_t>(most) + 1);
+    if (at > 0) chunk.inputs.resize(static_cast<size_t>(most_at_once) + 1);
     if (at < pipeline.last_chunk()) chunk.outputs.resize(static_cast<size_t>(pipeline.outputs_at_once(at)));
     if (returns) chunk.gradients.resize(pipeline.stages > 1 ? 2 : 1);
   }
 }
 
-void StepBuffers::allocate(Arena& arena, LaneTensors& tensors) const {
-  Tensor lane{nullptr, dtype_, shape_, arena.device()};
+void StepBuffers::allocate(Arena& arena, LaneTensors& tensors, const Shape& most) const {
+  Tensor lane{nullptr, dtype_, most, arena.device()};
   const int64_t stride = (lane.bytes() + Arena::kAlignment - 1) / Arena::kAlignment * Arena::kAlignment;
   tensors.tensor = arena.alloc(DType::u8, {lanes_ * stride});
   tensors.lanes.clear();
@@ -36,7 +39,13 @@ void StepBuffers::allocate(Arena& arena, LaneTensors& tensors) const {
 }
 
 void StepBuffers::begin() {
-  each_message([&](LaneTensors& message) { allocate(memory_.activations, message); });
+  for (ChunkBuffers& c : chunks_) {
+    for (LaneTensors& message : c.inputs)
+      allocate(memory_.activations, message, model_.output(c.chunk.first - 1, most_));
+    for (LaneTensors& message : c.outputs)
+      allocate(memory_.activations, message, model_.output(c.chunk.end - 1, most_));
+    for (LaneTensors& message : c.gradients) allocate(memory_.activations, message, c.gradient);
+  }
 }
 
 void StepBuffers::open(const Action& action) {
@@ -45,7 +54,8 @@ void StepBuffers::open(const Action& action) {
   slot.base = slot.arena(memory_).mark();
   slot.x.resize(static_cast<size_t>(of.end - of.first - 1));
   slot.marks.resize(static_cast<size_t>(of.end - of.first));
-  for (LaneTensors& x : slot.x) allocate(slot.arena(memory_), x);
+  int layer = of.first;
+  for (LaneTensors& x : slot.x) allocate(slot.arena(memory_), x, model_.output(layer++, most_));
 }
 
 void StepBuffers::close(const Action& action) {
@@ -53,16 +63,17 @@ void StepBuffers::close(const Action& action) {
   slot.arena(memory_).rewind(slot.base);
 }
 
-Tensor StepBuffers::input_of(const Action& action, int layer, int lane) {
+Tensor StepBuffers::input_of(const Action& action, int layer, int lane, const RowCounts& rows) {
+  if (layer == 0) return {};
   const Chunk& of = chunk(action).chunk;
-  const size_t at = static_cast<size_t>(lane);
-  if (layer == of.end) return output(action).lanes[at];
-  if (layer > of.first) return slot(action).x[static_cast<size_t>(layer - of.first - 1)].lanes[at];
-  return layer == 0 ? Tensor{} : input(action).lanes[at];
+  const LaneTensors& x = layer == of.end     ? output(action)
+                         : layer == of.first ? input(action)
+                                             : slot(action).x[static_cast<size_t>(layer - of.first - 1)];
+  return x.lanes[static_cast<size_t>(lane)].beginning(model_.output(layer - 1, rows));
 }
 
-Tensor StepBuffers::gradient_of(const Action& action, int lane) {
-  return gradient(action).lanes[static_cast<size_t>(lane)];
+Tensor StepBuffers::gradient_of(const Action& action, int layer, int lane, const RowCounts& rows) {
+  return gradient(action).lanes[static_cast<size_t>(lane)].beginning(model_.output(layer, rows));
 }
 
 int64_t& StepBuffers::mark(const Action& action, int layer) {

@@ -7,21 +7,24 @@
 #include <vector>
 
 #include "comm/pipe.h"
+#include "model/model.h"
 #include "train/setup/pipeline.h"
 #include "train/step/memory_plan.h"
 
 namespace flatshard {
 
-// A tensor for each lane of a micro-batch, contiguous in memory and sent as one message.
+// A tensor for each lane of a micro-batch, contiguous in memory and sent as one message. Each has room for
+// the most rows that a lane can have.
 struct LaneTensors : PipeBuffer {
   std::vector<Tensor> lanes;
 };
 
 class StepBuffers {
  public:
-  // `shape` and `dtype` are those of a lane's activations. With `recompute`, slots hold inputs only.
-  StepBuffers(const Pipeline& pipeline, const Schedule& schedule, int lanes, Shape shape, DType dtype,
-              bool recompute, MemoryPlan& memory);
+  // A lane has at most the rows `most`; no layer before `first_trained` has a backward pass. With
+  // `recompute`, slots hold inputs only. The model must outlive the buffers.
+  StepBuffers(const Pipeline& pipeline, const Schedule& schedule, const Model& model, int first_trained,
+              int lanes, RowCounts most, DType dtype, bool recompute, MemoryPlan& memory);
 
   // The number of sets of layers that a lane needs.
   int slots() const { return recompute_ ? 1 : slot_count_; }
@@ -33,11 +36,13 @@ class StepBuffers {
   void open(const Action& action);
   void close(const Action& action);
 
-  // The input or output of a layer in a lane; of layer 0 the input is empty.
-  Tensor input_of(const Action& action, int layer, int lane);
-  Tensor output_of(const Action& action, int layer, int lane) { return input_of(action, layer + 1, lane); }
+  // The input or output of a layer in a lane with these rows; of layer 0 the input is empty.
+  Tensor input_of(const Action& action, int layer, int lane, const RowCounts& rows);
+  Tensor output_of(const Action& action, int layer, int lane, const RowCounts& rows) {
+    return input_of(action, layer + 1, lane, rows);
+  }
   // The gradient of a layer's output, and then of its input.
-  Tensor gradient_of(const Action& action, int lane);
+  Tensor gradient_of(const Action& action, int layer, int lane, const RowCounts& rows);
   // The messages of an action's micro-batch: into and out of the chunk, and the gradient.
   LaneTensors& input(const Action& a) { return ring(chunk(a).inputs, a); }
   LaneTensors& output(const Action& a) { return ring(chunk(a).outputs, a); }
@@ -67,6 +72,7 @@ class StepBuffers {
   };
   struct ChunkBuffers {
     Chunk chunk;
+    Shape gradient{};                                           // the largest of its layers
     std::vector<LaneTensors> inputs{}, outputs{}, gradients{};  // rings by micro-batch
     std::vector<Slot> slots{};
   };
@@ -76,10 +82,11 @@ class StepBuffers {
   static T& ring(std::vector<T>& ring, const Action& a) {
     return ring[static_cast<size_t>(a.micro) % ring.size()];
   }
-  void allocate(Arena& arena, LaneTensors& tensors) const;
+  void allocate(Arena& arena, LaneTensors& tensors, const Shape& most) const;
 
+  const Model& model_;
   int lanes_;
-  Shape shape_;
+  RowCounts most_;
   DType dtype_;
   bool recompute_;
   MemoryPlan& memory_;
