@@ -7,12 +7,12 @@
 #include "checkpoint/float_values.h"
 #include "hub/gguf/gguf_model.h"
 #include "hub/gguf/gguf_tokenizer.h"
+#include "hub/text_codec.h"
 #include "runtime/byte_progress.h"
 #include "runtime/parallel.h"
 #include "runtime/text.h"
 #include "tools/ckpt/model_output.h"
 #include "tools/ckpt/modelfile.h"
-#include "tools/inference/text_codec.h"
 
 namespace flatshard {
 namespace fs = std::filesystem;

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "hub/text_codec.h"
 #include "model/config.h"
-#include "tools/inference/text_codec.h"
 
 namespace flatshard {
 

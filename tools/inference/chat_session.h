@@ -9,8 +9,8 @@
 #include <iosfwd>
 #include <string>
 
+#include "hub/text_codec.h"
 #include "tools/inference/continuation.h"
-#include "tools/inference/text_codec.h"
 
 namespace flatshard {
 

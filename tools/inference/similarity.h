@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "comm/world.h"
+#include "hub/text_codec.h"
 #include "tools/inference/continuation.h"
 #include "tools/inference/prompt_file.h"
-#include "tools/inference/text_codec.h"
 
 namespace flatshard {
 

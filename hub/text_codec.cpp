@@ -1,4 +1,4 @@
-#include "tools/inference/text_codec.h"
+#include "hub/text_codec.h"
 
 #include <charconv>
 #include <filesystem>
