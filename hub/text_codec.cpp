@@ -63,9 +63,12 @@ std::vector<int32_t> numbers_of(const std::string& text, int64_t vocab) {
 }  // namespace
 
 TextCodec::TextCodec(const ModelSource& source, int64_t vocab, const std::string& chat_template)
-    : folder_(tokenizer_folder(source)), vocab_(vocab) {
-  const std::string& folder = folder_;
-  if (!has_tokenizer_file(folder)) return;
+    : TextCodec(tokenizer_folder(source), source.folder, vocab, chat_template) {}
+
+TextCodec::TextCodec(const std::string& folder, const std::string& model, int64_t vocab,
+                     const std::string& chat_template)
+    : folder_(folder), vocab_(vocab) {
+  if (folder.empty() || !has_tokenizer_file(folder)) return;
   tokenizer_ = std::make_unique<Tokenizer>(folder);
   check(tokenizer_->vocab() <= vocab, folder, ": the tokenizer has ", tokenizer_->vocab(),
         " tokens, but the model's vocabulary is ", vocab);
@@ -74,10 +77,9 @@ TextCodec::TextCodec(const ModelSource& source, int64_t vocab, const std::string
   else if (has_template_file(folder))
     template_ = ChatTemplate::from_folder(folder);
   std::optional<std::vector<int32_t>> configured;
-  for (const fs::path& file :
-       {fs::path(folder) / "generation_config.json", fs::path(source.folder) / "generation_config.json",
-        fs::path(source.folder) / "config.json"})
-    if (!configured) configured = end_tokens_of(file, vocab);
+  for (const fs::path& file : {fs::path(folder) / "generation_config.json",
+                               fs::path(model) / "generation_config.json", fs::path(model) / "config.json"})
+    if (!configured && file.has_parent_path()) configured = end_tokens_of(file, vocab);
   if (configured) end_tokens_ = *configured;
   if (tokenizer_->eos()) end_tokens_.push_back(*tokenizer_->eos());
 }
@@ -88,9 +90,11 @@ std::vector<int32_t> TextCodec::encode(const std::string& text) const {
 }
 
 std::vector<int32_t> TextCodec::encode(const Conversation& conversation) const {
-  check(has_tokenizer(), folder_, ": has no tokenizer, which conversations need");
+  check(has_tokenizer(), folder_.empty() ? "the model" : folder_,
+        ": has no tokenizer, which conversations need");
   check(has_chat_template(), folder_,
-        ": has no chat template, which conversations need; name one with --chat-template");
+        ": has no chat template, which conversations need; name one with --chat-template, or for a run in "
+        "data.chat_template");
   const Rendering rendering = template_->render(conversation, {.add_generation_prompt = true});
   std::vector<TextRange> data;
   for (const TextSpan& span : rendering.data) data.push_back({span.begin, span.end});

@@ -21,6 +21,9 @@ class TextCodec {
   // Reads the tokenizer of a model with this vocabulary. `chat_template` is the name of a built-in template,
   // or "" for that of the tokenizer's folder.
   TextCodec(const ModelSource& source, int64_t vocab, const std::string& chat_template = "");
+  // That of a folder, or "" for none. `model` is a folder that may name the tokens that end a text, or "".
+  TextCodec(const std::string& tokenizer, const std::string& model, int64_t vocab,
+            const std::string& chat_template);
 
   bool has_tokenizer() const { return tokenizer_ != nullptr; }
   bool has_chat_template() const { return template_.has_value(); }

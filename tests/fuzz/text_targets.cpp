@@ -11,9 +11,9 @@
 #include "tests/byte_tokenizer.h"
 #include "tests/fuzz/promise.h"
 #include "text/chat/chat_sample.h"
+#include "text/chat/prompt_file.h"
 #include "text/data/data.h"
 #include "text/data/dataset.h"
-#include "tools/inference/prompt_file.h"
 
 namespace flatshard::test {
 namespace {

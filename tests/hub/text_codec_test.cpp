@@ -53,7 +53,8 @@ TEST_CASE("with a tokenizer text is its tokens, and special tokens are not shown
   CHECK(test::error_of([&] { TextCodec(folder, 97); }) ==
         "codec_talking: the tokenizer has 98 tokens, but the model's vocabulary is 97");
   CHECK(test::error_of([&] { TextCodec(folder, 98).encode(hello()); }) ==
-        "codec_talking: has no chat template, which conversations need; name one with --chat-template");
+        "codec_talking: has no chat template, which conversations need; name one with --chat-template, or "
+        "for a run in data.chat_template");
 }
 
 TEST_CASE("a text ends at the ids of generation_config.json, or of config.json") {

@@ -8,8 +8,8 @@
 
 #include "comm/world.h"
 #include "hub/text_codec.h"
+#include "text/chat/prompt_file.h"
 #include "tools/inference/continuation.h"
-#include "tools/inference/prompt_file.h"
 
 namespace flatshard {
 

@@ -162,6 +162,8 @@ struct LogConfig {
   int64_t every = 1;
   bool step1 = false;
   bool tensorboard = false;
+  std::string samples{};      // file of prompts; empty: none
+  int64_t sample_length = 0;  // tokens of a sample, with its prompt; 0: 256, or all positions
 };
 
 struct CheckpointConfig {

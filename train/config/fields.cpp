@@ -444,6 +444,14 @@ std::vector<Field> log_fields(LogConfig& log) {
        "after step 1, print every rank's memory and first row (step1.txt has them in any case)"},
       {"log.tensorboard", &log.tensorboard,
        "write the metrics to event files for TensorBoard, in tensorboard/ of the run folder"},
+      {"log.samples", &log.samples,
+       "file of prompts that the model continues at every evaluation, by its likeliest tokens: a prompt in "
+       "each line, or in .jsonl files records with \"prompt\" or \"messages\"; the texts are in "
+       "samples.jsonl "
+       "and in the report; empty = none"},
+      {"log.sample_length", &log.sample_length,
+       "tokens of a sample, its prompt included; 0 = 256, or the model's positions if these are fewer",
+       within(0, kMostTokens)},
   };
 }
 

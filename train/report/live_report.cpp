@@ -41,11 +41,12 @@ void remove_unfinished(const std::filesystem::path& page) {
 }  // namespace
 
 LiveReport::LiveReport(std::string path, std::string name, std::string config, int64_t total_steps,
-                       RunCurves curves)
+                       RunCurves curves, std::vector<SampleText> samples)
     : path_(std::move(path)),
       total_steps_(total_steps),
       page_{{.name = std::move(name), .config = std::move(config), .curves = {}}},
-      curves_(std::move(curves)) {
+      curves_(std::move(curves)),
+      samples_(std::move(samples)) {
   remove_unfinished(path_);
   write(PageState::Kind::running, "", 1s);  // so that the page exists before the first step
   try {
@@ -69,6 +70,11 @@ void LiveReport::stop() {
 void LiveReport::add(const StepMetrics& m) {
   const std::lock_guard lock(mutex_);
   curves_.add(m);
+}
+
+void LiveReport::add(const std::vector<SampleText>& samples) {
+  const std::lock_guard lock(mutex_);
+  samples_.insert(samples_.end(), samples.begin(), samples.end());
 }
 
 bool LiveReport::end(PageState::Kind kind, const std::string& reason) {
@@ -96,6 +102,7 @@ bool LiveReport::write(PageState::Kind kind, const std::string& reason, Clock::d
     {
       const std::lock_guard lock(mutex_);
       page_.front().curves = curves_;
+      page_.front().samples = samples_;
     }
     const PageState state{.kind = kind,
                           .progress = str("step ", with_commas(page_.front().curves.last.step), " of ",

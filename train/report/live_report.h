@@ -16,13 +16,15 @@ namespace flatshard {
 
 class LiveReport {
  public:
-  // Begins with `curves`, those of the steps before a resume.
-  LiveReport(std::string path, std::string name, std::string config, int64_t total_steps, RunCurves curves);
+  // Begins with `curves` and `samples`, those of the steps before a resume.
+  LiveReport(std::string path, std::string name, std::string config, int64_t total_steps, RunCurves curves,
+             std::vector<SampleText> samples);
   ~LiveReport();  // leaves the page as it is if end() was not called
   LiveReport(const LiveReport&) = delete;
   LiveReport& operator=(const LiveReport&) = delete;
 
   void add(const StepMetrics& m);
+  void add(const std::vector<SampleText>& samples);
   // Writes the page of the ended run. Returns whether the page is there.
   bool end(PageState::Kind kind, const std::string& reason);
 
@@ -35,11 +37,12 @@ class LiveReport {
 
   const std::string path_;
   const int64_t total_steps_;
-  std::vector<ReportedRun> page_;  // one run; its curves are as of the last writing
+  std::vector<ReportedRun> page_;  // one run; its curves and samples are as of the last writing
   std::mutex mutex_;               // of what follows
   std::condition_variable ended_;
   bool ends_ = false;
   RunCurves curves_;
+  std::vector<SampleText> samples_;
   bool warned_ = false;
   std::thread thread_;
 };

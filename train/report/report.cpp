@@ -11,6 +11,7 @@
 #include "runtime/text.h"
 #include "runtime/whole_file.h"
 #include "train/report/config_differences.h"
+#include "train/report/html.h"
 #include "train/report/report_charts.h"
 #include "train/report/report_page.h"
 
@@ -30,23 +31,6 @@ constexpr char kHead[] =
     "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
     "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
     "script-src 'unsafe-inline'\">\n<meta name=\"color-scheme\" content=\"light dark\">\n";
-
-std::string escaped(const std::string& text) {
-  std::string html;
-  for (const char c : text) {
-    if (c == '&')
-      html += "&amp;";
-    else if (c == '<')
-      html += "&lt;";
-    else if (c == '>')
-      html += "&gt;";
-    else if (c == '"')
-      html += "&quot;";
-    else
-      html += c;
-  }
-  return html;
-}
 
 std::string formatted(double value, const char* format) {
   if (std::isnan(value)) return "nan";  // C prints the sign of one, too
@@ -215,7 +199,8 @@ std::string report_page(const std::vector<ReportedRun>& runs, const std::optiona
                   : "<p>There are no steps yet.</p>\n",
       "<noscript><p>Enable JavaScript to show the curves; the page loads no external script.</p></noscript>\n"
       "<div id=\"switches\"></div>\n<div id=\"charts\"></div>\n",
-      notes_html(runs), compares ? differences_html(runs) : "", configs,
+      notes_html(runs), compares ? "" : samples_html(runs.front().samples),
+      compares ? differences_html(runs) : "", configs,
       "</main>\n<script type=\"application/json\" id=\"data\">", charts_json(curves), "</script>\n<script>\n",
       kReportScript, "</script>\n</body>\n</html>\n");
 }
@@ -232,7 +217,8 @@ ReportedRun read_reported_run(const std::string& folder) {
                                : "is not a folder; give the folder of a run (run.dir)");
   return {.name = name_of_folder(folder),
           .config = read_whole_file((path / "config.toml").string(), kMostConfigBytes),
-          .curves = RunCurves(read_latest_metrics((path / "metrics.jsonl").string()))};
+          .curves = RunCurves(read_latest_metrics((path / "metrics.jsonl").string())),
+          .samples = read_samples((path / "samples.jsonl").string())};
 }
 
 void write_report(const std::string& path, const std::string& page) {

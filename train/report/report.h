@@ -1,6 +1,7 @@
 #pragma once
 // The report page: self-contained HTML that needs no network and no other files. Of one run it shows a
-// summary, curves over steps, tokens or time with the values under the pointer, and the resolved config; of
+// summary, curves over steps, tokens or time with the values under the pointer, samples, and the resolved
+// config; of
 // several runs also the config keys in which they differ. It can be rebuilt from a run folder at any time.
 
 #include <optional>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "train/report/run_curves.h"
+#include "train/report/sample_texts.h"
 
 namespace flatshard {
 
@@ -15,6 +17,7 @@ struct ReportedRun {
   std::string name;
   std::string config;  // as TOML
   RunCurves curves;
+  std::vector<SampleText> samples{};
 };
 
 // The state of a run, for a page that the run itself writes.
@@ -33,8 +36,8 @@ inline constexpr size_t kMostComparedRuns = 16;
 std::string report_page(const std::vector<ReportedRun>& runs,
                         const std::optional<PageState>& state = std::nullopt);
 
-// Reads metrics.jsonl and config.toml of a run folder. The run may be alive, or it may have crashed. An Error
-// if the folder does not contain the files of a run.
+// Reads metrics.jsonl, samples.jsonl and config.toml of a run folder. The run may be alive, or it may have
+// crashed. An Error if the folder does not contain the files of a run.
 ReportedRun read_reported_run(const std::string& folder);
 
 // The last component of a folder's path.

@@ -2,7 +2,7 @@
 const {runs, charts} = JSON.parse(document.getElementById("data").textContent);
 const margin = {left: 56, right: 16, top: 12, bottom: 26};
 // What the page shows, kept when it reloads itself.
-const shown = {axis: "steps", log: [], hidden: [], open: [], scroll: 0, ...(history.state || {})};
+const shown = {axis: "steps", log: [], hidden: [], open: {}, scroll: 0, ...(history.state || {})};
 
 function element(parent, name, attributes, text) {
   const inSvg = name === "svg" || parent.namespaceURI.endsWith("svg");
@@ -319,8 +319,6 @@ function clock(seconds) {
 }
 
 function reload() {
-  const details = [...document.querySelectorAll("details")];
-  shown.open = details.flatMap((d, i) => d.open ? [i] : []);
   shown.scroll = window.scrollY;
   history.replaceState(shown, "");
   location.reload();
@@ -349,7 +347,11 @@ if (charts.some(chart => chart.series.length)) {
   drawAll();
   window.addEventListener("resize", drawAll);
 }
-document.querySelectorAll("details").forEach((d, i) => d.open = shown.open.includes(i));
+for (const d of document.querySelectorAll("details")) {
+  const summary = d.querySelector("summary"), name = summary.textContent;
+  if (name in shown.open) d.open = shown.open[name];
+  summary.addEventListener("click", () => shown.open[name] = !d.open);  // what the click makes it
+}
 if (shown.scroll) window.scrollTo(0, shown.scroll);
 const state = document.getElementById("state");
 if (state) followRun(state);

@@ -1,6 +1,7 @@
 #include "train/report/run_log.h"
 
 #include <cmath>
+#include <filesystem>
 
 #include "runtime/log.h"
 
@@ -11,14 +12,20 @@ double rounded_to_milliseconds(double seconds) { return std::round(seconds * 1e3
 
 }  // namespace
 
-RunLog::RunLog(const std::string& folder, const std::string& config, int64_t total_steps,
-               const std::vector<StepMetrics>& lines, bool tensorboard)
+RunLog::RunLog(const std::string& folder, const std::string& config, int64_t total_steps, const Past& past,
+               const LogConfig& log)
     : report_path_(folder + "/report.html"),
-      metrics_(folder + "/metrics.jsonl", lines),
-      elapsed_before_(RunCurves(lines).elapsed_seconds),
+      metrics_(folder + "/metrics.jsonl", past.lines),
+      elapsed_before_(RunCurves(past.lines).elapsed_seconds),
       begin_(Clock::now()),
-      report_(report_path_, name_of_folder(folder), config, total_steps, RunCurves(lines)) {
-  if (tensorboard) warn_on_error([&] { events_.emplace(folder + "/tensorboard", lines); });
+      report_(report_path_, name_of_folder(folder), config, total_steps, RunCurves(past.lines),
+              past.samples) {
+  if (log.tensorboard) warn_on_error([&] { events_.emplace(folder + "/tensorboard", past.lines); });
+  const std::string samples = folder + "/samples.jsonl";
+  if (!log.samples.empty() || !past.samples.empty())
+    samples_.emplace(samples, past.samples);
+  else
+    std::filesystem::remove(samples);  // of a run before
 }
 
 void RunLog::stamp(StepMetrics& m) const {
@@ -33,6 +40,11 @@ void RunLog::write(const StepMetrics& m) {
   metrics_.write(m);
   if (events_) events_->write(m);
   report_.add(m);
+}
+
+void RunLog::write(const std::vector<SampleText>& samples) {
+  if (samples_) samples_->write(samples);
+  report_.add(samples);
 }
 
 std::string RunLog::end(const std::string& stopped_by) {

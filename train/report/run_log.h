@@ -1,12 +1,13 @@
 #pragma once
-// What rank 0 records of every step: metrics.jsonl, the report page and, with log.tensorboard, an event file.
-// Losing any of them costs a warning.
+// What rank 0 records: metrics.jsonl, the report page, with log.tensorboard an event file, and with
+// log.samples samples.jsonl. Losing any of them costs a warning.
 
 #include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "train/config/config.h"
 #include "train/report/event_file.h"
 #include "train/report/live_report.h"
 #include "train/report/metrics.h"
@@ -15,14 +16,19 @@ namespace flatshard {
 
 class RunLog {
  public:
-  // `config` is TOML, and `lines` are those of the steps before a resume. An Error if metrics.jsonl cannot be
-  // created.
-  RunLog(const std::string& folder, const std::string& config, int64_t total_steps,
-         const std::vector<StepMetrics>& lines, bool tensorboard);
+  // The metrics and samples of the steps before a resume.
+  struct Past {
+    std::vector<StepMetrics> lines{};
+    std::vector<SampleText> samples{};
+  };
+  // `config` is TOML. An Error if metrics.jsonl or samples.jsonl cannot be created.
+  RunLog(const std::string& folder, const std::string& config, int64_t total_steps, const Past& past,
+         const LogConfig& log);
 
   // Sets the time of a step that has just ended.
   void stamp(StepMetrics& m) const;
   void write(const StepMetrics& m);
+  void write(const std::vector<SampleText>& samples);
   // Completes the report of a run that has made its steps or, with a reason, was stopped. Returns its path,
   // empty if it could not be written.
   std::string end(const std::string& stopped_by);
@@ -34,6 +40,7 @@ class RunLog {
   std::string report_path_;
   MetricsFile metrics_;
   std::optional<EventFile> events_;
+  std::optional<SamplesFile> samples_;
   double elapsed_before_;
   Clock::time_point begin_;
   LiveReport report_;

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <filesystem>
 #include <iomanip>
 #include <iostream>
 #include <numeric>
@@ -27,6 +28,7 @@
 #include "train/run/preflight.h"
 #include "train/run/run_header.h"
 #include "train/run/run_inputs.h"
+#include "train/run/run_samples.h"
 #include "train/run/stop_request.h"
 #include "train/save/checkpoint_writer.h"
 #include "train/save/checkpoints.h"
@@ -43,6 +45,7 @@
 namespace flatshard {
 namespace {
 
+namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 // How far a run is: what its checkpoints store beside the weights.
@@ -93,6 +96,7 @@ struct Trainer {
   World& world;
   const RunSetup& setup;
   const RunInputs& inputs;
+  const RunSamples& samples;
   const RunFolder& folder;
   const RunStart& start;
   const TrainState& run_state;  // the part of the state that is the same in every checkpoint
@@ -121,6 +125,7 @@ struct Trainer {
   double sum_of_losses(const StepResult& r, StepMetrics& m, std::span<const int64_t> targets);
   std::vector<double> eval_losses();
   bool evaluate(StepMetrics& m);
+  void take_samples();
   void save(StepMetrics& m, bool begins, bool is_best);
   void report_first_step();
   void print_hash();
@@ -141,6 +146,7 @@ bool Trainer::run() {
     if (is_leader() &&
         (status.completed % c.log.every == 0 || is_complete() || m.skipped || m.eval_loss || stop.signal))
       progress.step(m);
+    if (due.evaluation) take_samples();
     save(m,
          due.save || is_best || (stop.signal && c.checkpoint.on_sigterm) ||
              (status.early_stop.is_due() && times.save_at_end()),
@@ -164,7 +170,8 @@ Trainer::Due Trainer::due_after(const StepMetrics& m) {
   };
   const bool saves = is_due(times.saves),
              by_clock = save_is_late || (times.save_clock.is_used() && is_complete());
-  return {.evaluation = !inputs.eval.empty() && !stop.signal && (saves || is_due(times.evaluations)),
+  const bool evaluates = !inputs.eval.empty() || !samples.empty();
+  return {.evaluation = evaluates && !stop.signal && (saves || is_due(times.evaluations)),
           .save = saves || by_clock};
 }
 
@@ -280,6 +287,16 @@ bool Trainer::evaluate(StepMetrics& m) {
   return all[1] != 0 && is_new_best(m.eval_loss, writer.best());
 }
 
+// A stop request on any rank abandons the samples.
+void Trainer::take_samples() {
+  if (samples.empty() || stop.signal) return;
+  const std::vector<SampleText> taken =
+      samples.take(runtime.engine(), status.completed, [&] { return stop_request.signal() != 0; });
+  if (!is_leader() || taken.empty()) return;
+  log->write(taken);
+  progress.print(describe(taken));
+}
+
 void Trainer::save(StepMetrics& m, bool begins, bool is_best) {
   CheckpointWriter::Work work{.last = ends(), .threads_idle = std::exchange(threads_idle, false)};
   if (begins) {
@@ -371,14 +388,16 @@ void set_weights(const RunSetup& setup, const RunStart& start, InitialWeights in
 // Takes possession of the folder by writing the resolved config; then the logs of rank 0 begin.
 void begin_folder(RunFolder& folder, const Checkpoints& checkpoints, const RunStart& start, Config config,
                   std::optional<RunLog>& log) {
-  std::vector<StepMetrics> lines;
-  if (start.resumed)
-    lines = lines_before(start.resumed->log_history, start.resumed->data_step,
-                         checkpoints.source().parent_path() / "metrics.jsonl");
+  RunLog::Past past;
+  if (start.resumed) {
+    const fs::path from = checkpoints.source().parent_path();
+    past.lines = lines_before(start.resumed->log_history, start.resumed->data_step, from / "metrics.jsonl");
+    past.samples = samples_before(start.resumed->step, from / "samples.jsonl");
+  }
   const std::string text = history_comment(start.history) + to_toml(config);
   checkpoints.remove_overwritten();
   folder.begin(text);
-  log.emplace(folder.path(), text, start.total_steps, lines, config.log.tensorboard);
+  log.emplace(folder.path(), text, start.total_steps, past, config.log);
 }
 
 }  // namespace
@@ -392,6 +411,7 @@ bool run_training(const LoadedConfig& loaded, World& world, const RunOutput& out
   const RunSetup setup =
       set_up(with_token_files(loaded.config, world, output.terminal ? &output.out : nullptr), world);
   RunInputs inputs(setup, world);
+  const RunSamples samples(setup, world);
   const TrainState run_state = state_of_run(setup, inputs, world, loaded.config);
   RunFolder folder(setup.config.run.dir);
   Checkpoints checkpoints(setup, world, loaded.overwrite);
@@ -444,8 +464,8 @@ bool run_training(const LoadedConfig& loaded, World& world, const RunOutput& out
       watchdog->on_giving_up([path = folder.file("run.log"), rank = world.rank()](const std::string& reason) {
         note_failure(path, failure_of(rank, reason));
       });
-    return Trainer{world,   setup, inputs, folder, start, run_state, documents, stop_request,
-                   runtime, times, status, trace,  peak,  progress,  writer,    log}
+    return Trainer{world,   setup, inputs, samples, folder, start,    run_state, documents, stop_request,
+                   runtime, times, status, trace,   peak,   progress, writer,    log}
         .run();
   } catch (const std::exception& error) {
     const std::string reason = report_of(error);

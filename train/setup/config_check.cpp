@@ -51,6 +51,7 @@ void check_inputs(const Config& c, const HostPlace& place, Problems& problems) {
   for (const NamedFile& file : named_files(c.data.train)) check_file("data.train", file.path, problems);
   for (const NamedFile& file : named_files(c.data.eval)) check_file("data.eval", file.path, problems);
   check_file("data.tokenizer", c.data.tokenizer, problems);
+  check_file("log.samples", c.log.samples, problems);
 }
 
 }  // namespace

@@ -164,15 +164,17 @@ void check_together(const Config& c, Problems& problems) {
     const SaveInterval best = best_interval(c.checkpoint).value_or(SaveInterval{});
     steps_between(best.steps, kMostSteps, "checkpoint.best_every");
   });
-  const bool has_eval = !named_files(c.data.eval).empty();
-  problems.check(has_eval || !evaluates,
+  const bool has_eval = !named_files(c.data.eval).empty(), samples = !c.log.samples.empty();
+  problems.check(has_eval || samples || !evaluates,
                  c.train.eval_every != 0 ? "train.eval_every" : "train.eval_each_epoch",
-                 " is set, but data.eval names no file to evaluate on");
+                 " is set, but data.eval names no file to evaluate on, and log.samples no prompts");
   problems.check(
-      !has_eval || evaluates || !has_interval || saves_by_steps(c.checkpoint),
-      "data.eval is set, but neither train.eval_every nor checkpoint.save_every names steps, so nothing is "
-      "evaluated: "
+      !(has_eval || samples) || evaluates || !has_interval || saves_by_steps(c.checkpoint),
+      has_eval ? "data.eval" : "log.samples",
+      " is set, but neither train.eval_every nor checkpoint.save_every names steps, so nothing is evaluated: "
       "set train.eval_every to a number of steps, or to a fraction of the run below 1");
+  problems.check(samples || c.log.sample_length == 0, "log.sample_length = ", c.log.sample_length,
+                 " has no effect without log.samples: remove it, or name a file of prompts");
   problems.check(c.train.stop_after_no_improvement == 0 || has_eval,
                  "train.stop_after_no_improvement = ", c.train.stop_after_no_improvement,
                  " counts evaluations, but data.eval names no file to evaluate on: set it and "
@@ -281,6 +283,9 @@ void check_graphs(const RunSetup& s, Problems& problems) {
 
 // Sizes that are each in bounds but too large together.
 void check_sizes(const RunSetup& s, Problems& problems) {
+  problems.check(s.config.log.sample_length <= s.model.max_positions,
+                 "log.sample_length = ", s.config.log.sample_length,
+                 " is longer than model.max_positions = ", s.model.max_positions);
   if (s.seq_len() == 0) return;
   const auto check_tokens = [&](const char* key, int64_t sequences) {
     problems.check(sequences <= INT32_MAX / s.seq_len(), "data.seq_len = ", s.seq_len(), " times train.", key,

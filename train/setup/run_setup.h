@@ -2,6 +2,7 @@
 // A config resolved for a number of ranks: derives sizes, makes choices, refuses contradictions. It needs no
 // data and no device, so that --plan can use it.
 
+#include <algorithm>
 #include <memory>
 
 #include "comm/communicator.h"
@@ -55,6 +56,11 @@ struct RunSetup {
   std::string why_one_level() const;
 
   int64_t seq_len() const { return config.data.seq_len; }
+  // The tokens of a sample, with its prompt.
+  int64_t sample_length() const {
+    const int64_t given = config.log.sample_length;
+    return given > 0 ? given : std::min<int64_t>(256, model.max_positions);
+  }
   bool mask_documents() const { return config.data.packing != Packing::wrapped; }
   bool uses_graphs() const { return config.run.cuda_graphs && device.is_cuda(); }
   double peak_lr() const;  // optimizer.lr, scaled by the batch where asked

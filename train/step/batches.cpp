@@ -71,7 +71,7 @@ Context Engine::context(const Batch& batch, const Tensor& losses, Arena& saved) 
           .positions = batch.positions,
           .boundaries = batch.boundaries,
           .targets = batch.targets,
-          .target_weights = target_weights_.slice(0, batch.tokens.size()),
+          .target_weights = target_weights_.slice(0, batch.targets.size()),
           .losses = losses,
           .dtype = setup_.compute,
           .tf32 = setup_.config.precision.tf32,

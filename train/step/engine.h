@@ -1,9 +1,11 @@
 #pragma once
-// The device state of a run (model, units, optimizer, buffers) and its two operations: a training step
-// (step.cpp) and an evaluation (evaluation_step.cpp). The same code constructs it twice: on planning arenas
-// and streams, which only count bytes, and on committed ones.
+// The device state of a run (model, units, optimizer, buffers) and its operations: a training step
+// (step.cpp), an evaluation (evaluation_step.cpp), and the continuation of texts (sampling_step.cpp). The
+// same code constructs it twice: on planning arenas and streams, which only count bytes, and on committed
+// ones.
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -42,6 +44,8 @@ struct SequenceLoss {
   double sum, targets;
 };
 
+using Tokens = std::vector<int32_t>;
+
 class Engine {
  public:
   // With pipeline stages, the engine of a rank has the units of its stage and communicators for its ranks.
@@ -59,12 +63,19 @@ class Engine {
   StepResult step(const Data& data, const StepOrder& order);
   // The losses of this rank's sequences in an evaluation batch.
   std::vector<SequenceLoss> evaluate(const Data& data, int64_t batch);
+  // Continues each prompt by its likeliest tokens, until one of `ends` or RunSetup::sample_length() tokens
+  // with the prompt. Every rank computes all texts, of which the last stage has the tokens: share() makes
+  // them known to all, and ends the work if it returns false. Texts do not depend on the number of ranks.
+  using ShareTokens = std::function<bool(std::span<int32_t> tokens)>;
+  std::optional<std::vector<Tokens>> continue_texts(std::span<const Tokens> prompts,
+                                                    std::span<const int32_t> ends, const ShareTokens& share);
   // Run the largest step and evaluation on planning arenas; of a long step, about kPlannedMicroSteps
   // micro-steps.
   static constexpr int64_t kPlannedMicroSteps = 64;
   void plan_step();
   int64_t planned_micro_steps() const;
   void plan_evaluation();
+  void plan_samples();
   // The same for the remaining collectives: initialization, and the gathering of unsharded masters.
   void plan_first_and_last_values();
 
@@ -137,6 +148,9 @@ class Engine {
 
   // evaluation_step.cpp
   void forward_only(Context& c, const RowCounts& rows, const RowCounts& most);
+
+  // sampling_step.cpp
+  class TextPasses;
 
   RowCounts most_rows(int64_t sequences) const { return {.tokens = sequences * setup_.seq_len()}; }
   int64_t lane_tokens() const { return setup_.batching.lane_sequences * setup_.seq_len(); }

@@ -61,6 +61,8 @@ void Engine::forward_only(Context& c, const RowCounts& rows, const RowCounts& mo
       for (int next = i + 1; next <= i + setup_.config.parallel.depth && next < chunk.end; ++next)
         units_.prefetch(next, gather_);
       y.tensor = y.room.beginning(model_.output(i, rows));
+      if (i + 1 == model_.layer_count() && !c.logits.empty())  // those of the last rows
+        x.tensor = x.tensor.slice(rows.tokens - c.logits.shape[0], rows.tokens);
       model_.layer(i).forward(c, units_.acquire(i, compute_), y.tensor, x.tensor);
       units_.release(i, i + 1 < chunk.end ? i + 1 : kNoLayer, compute_);
       std::swap(x, y);

@@ -132,6 +132,7 @@ RunPlan TrainingRuntime::plan_on(MemoryPlan& memory, const RunSetup& setup, int 
       sum_of(schedule, [](const Collective& c) { return std::string_view(c.verb) == "send"; }).bytes /
       engine.planned_micro_steps() * setup.batching.micro_steps;
   engine.plan_evaluation();
+  engine.plan_samples();
   engine.plan_first_and_last_values();
   comms.reserve_workspace(memory.transport);
   return {

@@ -1,4 +1,4 @@
-#include "tools/inference/prompt_file.h"
+#include "text/chat/prompt_file.h"
 
 #include "tests/test.h"
 #include "tests/tools/inference/talking_model.h"

@@ -1,4 +1,4 @@
-#include "tools/inference/prompt_file.h"
+#include "text/chat/prompt_file.h"
 
 #include <algorithm>
 

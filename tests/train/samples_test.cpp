@@ -1,0 +1,132 @@
+// Samples of a run, through the programs train and generate.
+
+#include <filesystem>
+#include <vector>
+
+#include "runtime/whole_file.h"
+#include "tests/test.h"
+#include "tests/workshop.h"
+#include "train/report/sample_texts.h"
+
+using namespace flatshard;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string kOptions = "--precision.compute=fp32 --train.steps=6 --train.eval_every=2 ";
+const std::string kSamples = kOptions + "--log.samples=prompts.txt --log.sample_length=14 ";
+
+// Prompts of token numbers, as the model has no tokenizer: more than are continued at once.
+std::vector<std::string> prompts() {
+  std::vector<std::string> lines;
+  for (int i = 0; i < 11; ++i) {
+    std::string line = std::to_string(i);
+    for (int j = 1; j <= i; ++j) line += str(' ', 3 * i + j);
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+void write_prompts(const test::Workshop& workshop) {
+  std::string text;
+  for (const std::string& line : prompts()) text += line + "\n\n";
+  write_whole_file(workshop.file("prompts.txt"), text);
+}
+
+std::string hash_of(const test::Finished& run) { return test::after(run.output, "\nweights "); }
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::vector<SampleText> run_with(const test::Workshop& workshop, int ranks, const std::string& options,
+                                 const std::string& hash) {
+  const test::Finished run = workshop.train(ranks, kSamples + "--run.dir=run " + options);
+  CAPTURE(run.output);
+  CHECK(run.exit_code == 0);
+  if (!hash.empty()) CHECK(hash_of(run) == hash);
+  return read_samples(workshop.file("run/samples.jsonl"));
+}
+
+}  // namespace
+
+TEST_CASE("samples are what generate writes, and change nothing else in a run") {
+  const test::Workshop workshop("samples");
+  write_prompts(workshop);
+  const test::Finished plain = workshop.train(1, kOptions + "--run.dir=run");
+  CHECK(!fs::exists(workshop.file("run/samples.jsonl")));
+  const std::vector<SampleText> samples = run_with(workshop, 1, "", hash_of(plain));
+  REQUIRE(samples.size() == 3 * prompts().size());
+  for (size_t i = 0; i < samples.size(); ++i) {
+    CHECK(samples[i].step == static_cast<int64_t>(2 * (i / prompts().size() + 1)));
+    CHECK(samples[i].prompt == prompts()[i % prompts().size()]);
+  }
+  for (size_t i = 0; i < prompts().size(); ++i) {
+    CAPTURE(prompts()[i]);
+    const test::Finished text = test::run_command(str(
+        "cd ", workshop.file(""), " && @generate run/model --dtype fp32 --temperature 0 --max-new-tokens ",
+        13 - i, " --prompt '", prompts()[i], "' 2>/dev/null"));
+    CHECK_MESSAGE(has(text.output, samples[2 * prompts().size() + i].text), text.output);
+    CHECK(!samples[2 * prompts().size() + i].text.empty());
+  }
+  const std::string page = read_whole_file(workshop.file("run/report.html"), 1 << 22);
+  CHECK(has(page, "<details open>\n<summary>Samples of step 6</summary>"));
+  CHECK(has(page, str("<td>", samples.back().prompt, "</td><td>", samples.back().text, "</td>")));
+}
+
+TEST_CASE("samples do not depend on ranks, strategies or stages") {
+  if (const std::string reason = test::no_ranks_because(); !reason.empty()) return test::skip(reason);
+  const test::Workshop workshop("samples_of_ranks");
+  write_prompts(workshop);
+  const std::vector<SampleText> one = run_with(workshop, 1, "", "");
+  REQUIRE(!one.empty());
+  CHECK(run_with(workshop, 2, "", "") == one);
+  CHECK(run_with(workshop, 2, "--parallel.strategy=no_shard", "") == one);
+  CHECK(run_with(workshop, 2, "--parallel.stages=2", "") == one);
+  CHECK(run_with(workshop, 2, "--parallel.wrap=attention_mlp --parallel.offload=true", "") == one);
+}
+
+TEST_CASE("samples continue the text of adapters, and of 4-bit weights") {
+  const test::Workshop workshop("samples_lora");
+  write_prompts(workshop);
+  REQUIRE(workshop.train(1, kOptions + "--run.dir=base").exit_code == 0);
+  for (const std::string& more : {std::string(), std::string("--quant.base=nf4")}) {
+    CAPTURE(more);
+    const std::vector<SampleText> samples =
+        run_with(workshop, 1, "--model.init_from=base/model --lora.rank=2 " + more, "");
+    CHECK(samples.size() == 3 * prompts().size());
+  }
+}
+
+TEST_CASE("a resumed run has the samples of one that never stopped") {
+  const test::Workshop workshop("samples_resumed");
+  write_prompts(workshop);
+  const std::string saves = "--checkpoint.save_every=2 --data.eval=\"''\" ";
+  const std::vector<SampleText> whole = run_with(workshop, 1, saves, "");
+  REQUIRE(whole.size() == 3 * prompts().size());
+  for (const std::string& folder : {std::string("run"), std::string("other")}) {
+    const test::Finished resumed =
+        workshop.train(1, kSamples + saves + "--run.dir=" + folder + " --resume run/step-4");
+    CAPTURE(resumed.output);
+    REQUIRE(resumed.exit_code == 0);
+    CHECK(read_samples(workshop.file(folder + "/samples.jsonl")) == whole);
+  }
+}
+
+TEST_CASE("prompts that cannot be used are refused before the first step") {
+  const test::Workshop workshop("samples_refused");
+  write_prompts(workshop);
+  write_whole_file(workshop.file("empty.txt"), "\n \n");
+  const auto refusal = [&](const std::string& options) {
+    const test::Finished run = workshop.train(1, options);
+    CHECK(run.exit_code == 1);
+    return run.output;
+  };
+  CHECK(has(refusal("--log.samples=prompts.txt --log.sample_length=11"),
+            "prompts.txt:21: the prompt has 11 tokens, must have from 1 to 10, so that a text of "
+            "log.sample_length = 11 tokens can follow"));
+  CHECK(has(refusal("--log.samples=empty.txt"), "empty.txt: has no prompts, must have one in each line"));
+  CHECK(has(refusal("--log.samples=none.txt"), "log.samples is \"none.txt\", which does not exist"));
+  CHECK(has(refusal("--log.sample_length=9"), "log.sample_length = 9 has no effect without log.samples"));
+  CHECK(has(refusal("--log.samples=prompts.txt --log.sample_length=17"),
+            "log.sample_length = 17 is longer than model.max_positions = 16"));
+  CHECK(has(refusal("--log.samples=prompts.txt --train.eval_every=0"),
+            "nothing is evaluated: set train.eval_every"));
+}
