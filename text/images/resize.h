@@ -1,0 +1,35 @@
+#pragma once
+// Images of 8-bit RGB, and their sizes changed as Pillow's Image.resize does it, bit for bit. Models were
+// trained on the pixels of Pillow before 12.2, which are these. Later versions take the passes below in the
+// other order where the height shrinks far more than the width, which rounds some pixels differently.
+//
+// A pass computes each output pixel x from the input pixels j near its center c = (x + 0.5) * scale, where
+// scale = input size / output size:
+//
+//   weight(j) = filter((j - c + 0.5) / max(scale, 1)), divided by the sum of all weights, rounded to 2^-22
+//
+// and rounds the weighted sum to 8 bits. The horizontal pass comes first; a pass that changes no size is left
+// out.
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace flatshard {
+
+struct Image {
+  int64_t width = 0, height = 0;
+  std::vector<uint8_t> rgb;  // (height, width, 3)
+  bool operator==(const Image&) const = default;
+};
+
+enum class ResizeFilter { bilinear, bicubic, lanczos };
+constexpr auto value_names(ResizeFilter) { return std::array{"bilinear", "bicubic", "lanczos"}; }
+
+// No size of an image may be larger: the sums of a pass would overflow.
+inline constexpr int64_t kMaxImageSide = 65535;
+
+// An Error unless 1 <= width, height <= kMaxImageSide.
+Image resized(const Image& image, int64_t width, int64_t height, ResizeFilter filter);
+
+}  // namespace flatshard
