@@ -13,7 +13,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::string kOptions = "--precision.compute=fp32 --train.steps=6 --train.eval_every=2 ";
+// The weights are far from their initial values, so that a text depends on all tokens and their positions.
+const std::string kOptions =
+    "--precision.compute=fp32 --train.steps=6 --train.eval_every=2 --optimizer.lr=0.3 ";
 const std::string kSamples = kOptions + "--log.samples=prompts.txt --log.sample_length=14 ";
 
 // Prompts of token numbers, as the model has no tokenizer: more than are continued at once.
